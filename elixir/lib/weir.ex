@@ -28,10 +28,8 @@ defmodule Weir do
   Returns the whole answer to a prompt.
 
   Options: `max_tokens` (256; -1: as many as fit), `n_ctx` (2048; grows if prompt and answer need more),
-  `temp` (0.8), `top_k` (40), `top_p` (0.95), `min_p` (0.05), `seed` (random), `penalty_repeat` (1.0),
-  `penalty_freq` (0.0), `penalty_present` (0.0), `grammar`, `grammar_root` ("root"), `json_schema` (see
-  `Weir.Grammar.from_json_schema/1`), `n_threads`, `n_threads_batch`, `n_batch`, `n_ubatch`, `lora` (see
-  `Weir.Adapter`), and all options of `Weir.Sampler.create/2`.
+  `n_threads`, `n_threads_batch`, `n_batch`, `n_ubatch`, `lora` (see `Weir.Adapter`), and those of
+  `Weir.Sampler.create/2`: `temp`, `seed`, `grammar`, `json_schema` and so on.
   """
   @spec generate(Model.t(), String.t(), keyword()) :: {:ok, String.t()} | {:error, String.t()}
   def generate(%Model{} = model, prompt, opts \\ []) do
@@ -112,8 +110,8 @@ defmodule Weir do
   end
 
   @doc """
-  Streams the answer to a conversation as `Weir.ChatCompletionChunk`s. Options as in `chat_completion/3`, except
-  `timeout`.
+  Streams the answer to a conversation as `Weir.ChatCompletionChunk`s. Options as in `chat_completion/3`,
+  except `timeout`.
   """
   @spec stream_chat_completion(Model.t(), [Chat.message()], keyword()) :: Enumerable.t()
   def stream_chat_completion(%Model{} = model, messages, opts \\ []) do

@@ -20,7 +20,7 @@ defmodule Weir.Adapter do
   defstruct [:ref]
   @type t :: %__MODULE__{ref: reference()}
 
-  @doc "Loads a GGUF file as llama.cpp's `convert_lora_to_gguf.py` writes it; for a fake model `\"fake:NUMBER\"`."
+  @doc "Loads a GGUF file from llama.cpp's `convert_lora_to_gguf.py`; for a fake model `\"fake:NUMBER\"`."
   @spec load(Model.t(), Path.t()) :: {:ok, t()} | {:error, String.t()}
   def load(%Model{ref: model}, path) do
     with {:ok, ref} <- NIF.adapter_load(model, IO.chardata_to_string(path)),
@@ -28,23 +28,18 @@ defmodule Weir.Adapter do
   end
 
   @doc false
-  # Paths become adapters.
+  # Loads the adapters that are paths.
   @spec loaded(Model.t(), [{t() | Path.t(), number()}]) ::
           {:ok, [{t(), number()}]} | {:error, String.t()}
   def loaded(model, wanted) do
-    Enum.reduce_while(Enum.reverse(wanted), {:ok, []}, fn {adapter, scale}, {:ok, done} ->
-      case one(model, adapter) do
-        {:ok, adapter} -> {:cont, {:ok, [{adapter, scale} | done]}}
-        {:error, reason} -> {:halt, {:error, reason}}
-      end
+    Weir.Error.map_ok(wanted, fn
+      {%__MODULE__{}, _scale} = use -> {:ok, use}
+      {path, scale} -> with {:ok, adapter} <- load(model, path), do: {:ok, {adapter, scale}}
     end)
   end
 
-  defp one(_model, %__MODULE__{} = adapter), do: {:ok, adapter}
-  defp one(model, path), do: load(model, path)
-
   @doc false
-  # As the native functions want them.
+  # For the native functions.
   @spec uses(Model.t(), [{t() | Path.t(), number()}]) ::
           {:ok, [{reference(), number()}]} | {:error, String.t()}
   def uses(model, wanted) do

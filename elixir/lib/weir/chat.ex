@@ -43,15 +43,16 @@ defmodule Weir.Chat do
   end
 
   @doc false
-  # The prompt as ids: a text would not show which of its control tokens are from a message. `o` has the template's
-  # options.
+  # The prompt as ids: a text would not show which of its control tokens are from a message. `o` has the
+  # template's options.
   @spec tokens(Model.t(), [message()], map()) :: {:ok, [integer()]} | {:error, String.t()}
   def tokens(%Model{} = model, messages, o) do
     with {:ok, chat} <- create(model, messages, o), do: NIF.chat_tokens(chat)
   end
 
   @doc false
-  # `o` has the template's options, and may have `tools`, `tool_choice`, `parallel_tool_calls` and `json_schema`.
+  # `o` has the template's options, and may have `tools`, `tool_choice`, `parallel_tool_calls` and
+  # `json_schema`.
   @spec create(Model.t(), [message()], map()) :: {:ok, NIF.chat()} | {:error, String.t()}
   def create(%Model{ref: ref}, messages, o) do
     if not is_list(messages) or List.improper?(messages) do

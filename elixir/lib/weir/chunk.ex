@@ -7,7 +7,9 @@ defmodule Weir.Chunk do
   per id if a server was asked for them, otherwise it is `nil`.
 
   From a `Weir.Server`: `prompt_logprobs`, if requested, has an entry per token of the prompt and is in a
-  separate chunk before the others. The last chunk has `usage` and `miss` as in `Weir.Server.complete/3`.
+  separate chunk before the others.
+
+  The last chunk has `usage` and `miss` as in `Weir.Server.complete/3`.
   """
   defstruct ids: [],
             text: "",
@@ -42,7 +44,7 @@ defmodule Weir.Chunk do
         }
 
   @doc false
-  # A stream of chunks as texts, none of them empty. A request that was cancelled has no whole answer.
+  # A stream of chunks as non-empty texts. A cancelled request raises, because its answer is not complete.
   @spec texts(Enumerable.t()) :: Enumerable.t()
   def texts(chunks) do
     Stream.flat_map(chunks, fn

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 defmodule Weir.Completion do
   @moduledoc false
-  # Answers to a conversation in OpenAI's shapes: requests that run together, and a reader for each.
+  # Answers to a conversation in OpenAI's format: requests that run together, each with a parser.
 
-  alias Weir.{ChatCompletion, ChatCompletionChunk, Chat, Logprobs, Model, NIF, Thinking}
+  alias Weir.{Chat, ChatCompletion, ChatCompletionChunk, Error, Logprobs, Model, NIF, Thinking}
   alias Weir.Server.{Request, Telemetry}
 
   @enforce_keys [:model, :requests, :choices, :logprobs]
@@ -18,8 +18,8 @@ defmodule Weir.Completion do
           usage: map() | nil
         }
 
-  # What a step brings to one choice: deltas, the logprobs of tokens since the last delta, how many tokens it had, and in
-  # the last step why it ended.
+  # One step of one choice: deltas, the logprobs of the tokens since the last delta, the number of tokens, and
+  # in the last step the finish reason.
   @typep step :: %{
            index: non_neg_integer(),
            first: boolean(),
@@ -29,7 +29,7 @@ defmodule Weir.Completion do
            reason: String.t() | nil
          }
 
-  @doc "What a completion may ask for beside what a request may."
+  @doc "Options of a completion in addition to those of a request."
   def options do
     [
       n: {{:range, 1..128}, 1},
@@ -40,8 +40,8 @@ defmodule Weir.Completion do
   end
 
   @doc """
-  Where tools may be called, a schema is not the request's but the conversation's: an answer is a call, or has the form.
-  So is one that need not be enforced in full.
+  With tools, a schema belongs to the conversation instead of the request: an answer is a call or follows the
+  schema. The same holds for a schema that need not be enforced in full.
   """
   @spec form(map(), map()) :: {map(), map()}
   def form(%{tools: [_ | _]} = o, %{json_schema: schema} = given),
@@ -52,7 +52,7 @@ defmodule Weir.Completion do
 
   def form(o, given), do: {Map.put(o, :json_schema, nil), given}
 
-  @doc "`start` renders and submits: `Request`s, all or none, and the `NIF.chat` they answer."
+  @doc "Renders the conversation. `start` submits its `NIF.chat` as `Request`s, all or none."
   @spec open(
           Model.t(),
           [Chat.message()],
@@ -62,20 +62,13 @@ defmodule Weir.Completion do
           {:ok, t()} | {:error, term()}
   def open(model, messages, o, start) do
     with {:ok, chat} <- Chat.create(model, messages, o),
-         {:ok, parsers} <- parsers(chat, o.n),
+         {:ok, parsers} <- Error.map_ok(1..o.n, fn _ -> NIF.chat_parser(chat) end),
          {:ok, requests} <- start.(chat) do
       choices =
         for {{request, parser}, index} <- requests |> Enum.zip(parsers) |> Enum.with_index(),
             into: %{} do
-          {request.ref,
-           %{
-             index: index,
-             parser: parser,
-             thinking: Thinking.stream_parser(),
-             begun: false,
-             n_calls: 0,
-             scores: []
-           }}
+          choice = %{index: index, parser: parser, begun: false, n_calls: 0, scores: []}
+          {request.ref, Map.put(choice, :thinking, Thinking.stream_parser())}
         end
 
       {:ok,
@@ -88,16 +81,7 @@ defmodule Weir.Completion do
     end
   end
 
-  defp parsers(chat, n) do
-    Enum.reduce_while(1..n, {:ok, []}, fn _, {:ok, parsers} ->
-      case NIF.chat_parser(chat) do
-        {:ok, parser} -> {:cont, {:ok, [parser | parsers]}}
-        {:error, reason} -> {:halt, {:error, reason}}
-      end
-    end)
-  end
-
-  @doc "Cancels what runs."
+  @doc "Cancels the running requests."
   def close(%__MODULE__{requests: requests}), do: Request.close_all(requests)
 
   # ---- Steps ----
@@ -121,7 +105,7 @@ defmodule Weir.Completion do
         {:error, :cancelled}
 
       {ref, {:done, reason, usage}} ->
-        # of several answers the first one's prompt: the others share what it has computed
+        # the usage of the first answer, which computed the prompt for the others
         first? = t.choices[ref].index == 0
         usage = if first? or t.usage == nil, do: usage, else: t.usage
         t = %{t | requests: Request.without(requests, ref), usage: usage}
@@ -132,7 +116,7 @@ defmodule Weir.Completion do
     end
   end
 
-  # With a reason nothing more will come.
+  # With a reason it is the last text.
   defp read(t, ref, text, logprobs, n, reason) do
     choice = t.choices[ref]
     last? = reason != nil
@@ -144,28 +128,21 @@ defmodule Weir.Completion do
         deltas = if last?, do: deltas ++ Enum.map(Thinking.flush(thinking), &words/1), else: deltas
 
         n_calls = choice.n_calls + Enum.count(found, &(elem(&1, 0) == :tool_call))
-        # the tokens of what is still held back are told with it
+        # logprobs of held-back text come with that text
         scores = choice.scores ++ logprobs
-        told? = last? or deltas != []
+        shown? = last? or deltas != []
 
         step = %{
           index: choice.index,
           first: not choice.begun,
           deltas: deltas,
-          logprobs: if(told?, do: scores, else: []),
+          logprobs: if(shown?, do: scores, else: []),
           n: n,
           reason: if(last?, do: finish_reason(reason, n_calls))
         }
 
-        choice = %{
-          choice
-          | thinking: thinking,
-            begun: true,
-            n_calls: n_calls,
-            scores: if(told?, do: [], else: scores)
-        }
-
-        {:ok, step, put_in(t.choices[ref], choice)}
+        choice = %{choice | thinking: thinking, begun: true, n_calls: n_calls}
+        {:ok, step, put_in(t.choices[ref], %{choice | scores: if(shown?, do: [], else: scores)})}
 
       {:error, reason} ->
         Request.close_all(t.requests)
@@ -173,7 +150,7 @@ defmodule Weir.Completion do
     end
   end
 
-  # What the template does not know of, the library's parser takes for content: `<think>` in it is reasoning, too.
+  # If the template has no reasoning, the library's parser leaves `<think>` tags in the content.
   defp delta({:content, text}, thinking) do
     {events, thinking} = Thinking.feed(thinking, text)
     {Enum.map(events, &words/1), thinking}
@@ -198,7 +175,7 @@ defmodule Weir.Completion do
 
   # ---- Whole answers ----
 
-  @doc "Waits for all choices; `left`: how many ms are left."
+  @doc "Waits for all choices. `left` returns the remaining ms."
   @spec whole(t(), (() -> timeout())) :: {:ok, ChatCompletion.t()} | {:error, term()}
   def whole(t, left) do
     empty = %{reasoning: [], content: [], calls: [], logprobs: [], reason: nil}
@@ -224,10 +201,7 @@ defmodule Weir.Completion do
              prompt_tokens: t.usage.n_prompt,
              completion_tokens: n,
              total_tokens: t.usage.n_prompt + n,
-             prompt_tokens_details: %{
-               cached_tokens: t.usage.n_cached,
-               miss: Telemetry.miss(t.usage)
-             }
+             prompt_tokens_details: %{cached_tokens: t.usage.n_cached, miss: Telemetry.miss(t.usage)}
            }
          }}
 
@@ -243,10 +217,9 @@ defmodule Weir.Completion do
 
   defp add_delta(%{content: text}, parts), do: %{parts | content: [parts.content | text]}
 
-  defp add_delta(%{reasoning_content: text}, parts),
-    do: %{parts | reasoning: [parts.reasoning | text]}
+  defp add_delta(%{reasoning_content: text}, parts), do: %{parts | reasoning: [parts.reasoning | text]}
 
-  # the last one is the first of the list
+  # the newest is first in the list
   defp add_delta(%{tool_calls: [%{id: _} = call]}, parts),
     do: %{parts | calls: [Map.delete(call, :index) | parts.calls]}
 
@@ -285,7 +258,7 @@ defmodule Weir.Completion do
   def stream(open, timeout) do
     Stream.resource(
       fn ->
-        t = ok!(open.())
+        t = Error.ok!(open.())
 
         {t,
          %ChatCompletionChunk{
@@ -299,24 +272,22 @@ defmodule Weir.Completion do
         case next(t, timeout) do
           {:ok, step, t} -> {chunks(answer, step), {t, answer}}
           :over -> {:halt, {t, answer}}
-          {:error, reason} -> raise Weir.Error, reason
+          {:error, reason} -> raise Error, reason
         end
       end,
       fn {t, _answer} -> close(t) end
     )
   end
 
-  defp ok!({:ok, value}), do: value
-  defp ok!({:error, reason}), do: raise(Weir.Error, reason)
-
-  # The role comes with the first chunk: what is refused has no delta at all. Logprobs stand in the first delta after it.
+  # The role comes with the first chunk, because a refusal has no delta at all. Logprobs are in the first
+  # delta after it.
   defp chunks(answer, step) do
     role = if step.first, do: [chunk(answer, step, %{role: "assistant"}, nil, [])], else: []
     last = if step.reason, do: [{%{}, step.reason}], else: []
-    told = Enum.map(step.deltas, &{&1, nil}) ++ last
+    deltas = Enum.map(step.deltas, &{&1, nil}) ++ last
 
     role ++
-      for {{delta, reason}, i} <- Enum.with_index(told) do
+      for {{delta, reason}, i} <- Enum.with_index(deltas) do
         chunk(answer, step, delta, reason, if(i == 0, do: step.logprobs, else: []))
       end
   end

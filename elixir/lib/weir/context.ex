@@ -16,8 +16,8 @@ defmodule Weir.Context do
   @type t :: %__MODULE__{ref: reference(), model: Model.t()}
 
   @doc """
-  Options: `n_ctx` (2048), `n_batch` (n_ctx), `n_ubatch` (512), `n_threads`, `n_threads_batch`, `embeddings` (false),
-  `pooling_type` (`:unspecified`), `n_seq_max` (1).
+  Options: `n_ctx` (2048), `n_batch` (n_ctx), `n_ubatch` (512), `n_threads`, `n_threads_batch`, `embeddings`
+  (false), `pooling_type` (`:unspecified`), `n_seq_max` (1).
   """
   @spec create(Model.t(), keyword()) :: {:ok, t()} | {:error, String.t()}
   def create(%Model{} = model, opts \\ []) do

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 defmodule Weir.Deadline do
   @moduledoc false
-  # How long functions wait: their option `:timeout`, in milliseconds or `:infinity`, and the time when it ends.
+  # How long functions wait: their option `:timeout`, in milliseconds or `:infinity`, and the time when it
+  # ends.
 
   alias Weir.Options
 

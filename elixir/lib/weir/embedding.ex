@@ -9,7 +9,7 @@ defmodule Weir.Embedding do
       1.0
   """
 
-  alias Weir.{Context, Model, NIF, Options, Tokenizer}
+  alias Weir.{Context, Error, Model, NIF, Options, Tokenizer}
 
   @doc """
   Options: `n_ctx` (2048; grows to the longest text), `pooling_type` (`:unspecified`; `:none`, `:mean`,
@@ -42,16 +42,17 @@ defmodule Weir.Embedding do
   end
 
   @doc false
-  def encode(model, texts), do: map_ok(texts, &Tokenizer.encode(model, &1))
+  def encode(model, texts), do: Error.map_ok(texts, &Tokenizer.encode(model, &1))
 
-  # Texts that share a pass. Of a model that keeps a state for each sequence it is that many states.
+  # The number of texts that share a pass. Some models keep a state per sequence, which takes memory.
   @together 32
 
-  # llama.cpp shares a pass's tokens out evenly among all sequences, and aborts where that leaves a rest with mean pooling.
+  # llama.cpp divides a pass's tokens evenly among all sequences, and with mean pooling aborts if there is a
+  # remainder.
   @multiple 256
 
   @doc false
-  # The tokens and the sequences that a context for these texts holds.
+  # The numbers of tokens and sequences of a context for these texts.
   def size(inputs, o) do
     longest = inputs |> Enum.map(&length/1) |> Enum.max(fn -> 0 end) |> max(o.n_ctx)
     n_ctx = if longest > 0, do: div(longest + @multiple - 1, @multiple) * @multiple, else: longest
@@ -74,21 +75,8 @@ defmodule Weir.Embedding do
   end
 
   @doc false
-  # As many texts in one pass as fit.
+  # A pass takes as many texts as fit.
   def compute(_context, [], _normalize, _timeout), do: {:ok, []}
 
-  def compute(context, inputs, normalize, timeout),
-    do: NIF.embed(context.ref, inputs, normalize, timeout)
-
-  defp map_ok(list, fun) do
-    result =
-      Enum.reduce_while(list, [], fn element, done ->
-        case fun.(element) do
-          {:ok, value} -> {:cont, [value | done]}
-          {:error, reason} -> {:halt, {:error, reason}}
-        end
-      end)
-
-    if is_list(result), do: {:ok, Enum.reverse(result)}, else: result
-  end
+  def compute(context, inputs, normalize, timeout), do: NIF.embed(context.ref, inputs, normalize, timeout)
 end

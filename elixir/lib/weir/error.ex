@@ -7,6 +7,28 @@ defmodule Weir.Error do
   defexception [:message, :reason]
   @type t :: %__MODULE__{message: String.t(), reason: term()}
 
+  @doc false
+  @spec ok!({:ok, value} | {:error, term()}) :: value when value: term()
+  def ok!({:ok, value}), do: value
+  def ok!({:error, reason}), do: raise(__MODULE__, reason)
+
+  @doc false
+  # The values of `fun` for all elements, or its first error.
+  @spec map_ok(Enumerable.t(), (term() -> {:ok, term()} | {:error, reason})) ::
+          {:ok, list()} | {:error, reason}
+        when reason: term()
+  def map_ok(elements, fun) do
+    result =
+      Enum.reduce_while(elements, [], fn element, done ->
+        case fun.(element) do
+          {:ok, value} -> {:cont, [value | done]}
+          {:error, reason} -> {:halt, {:error, reason}}
+        end
+      end)
+
+    if is_list(result), do: {:ok, Enum.reverse(result)}, else: result
+  end
+
   @impl true
   def exception(reason), do: %__MODULE__{message: text(reason), reason: reason}
 

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 defmodule Weir.Generation do
   @moduledoc false
-  # Answers for one caller: requests to an engine that is created for them. It computes on its own thread, so that no
-  # scheduler is held, and is freed when they have ended and nobody refers to them.
+  # Answers for one caller: requests to an engine that is created for them. It computes on its own thread, so
+  # that no scheduler is held, and is freed when they have ended and nobody refers to them.
 
   alias Weir.{Model, NIF, Options, Tokenizer}
   alias Weir.Server.{Answer, Request}
@@ -17,8 +17,7 @@ defmodule Weir.Generation do
           {:ok, [struct()]} | {:error, term()}
   def open(%Model{} = model, prompt, o, mode, n \\ 1) do
     o = Map.merge(Options.read!([], Request.options()), o)
-    Request.one_grammar!(o)
-
+    Options.one_grammar!(o)
     to = self()
 
     with {:ok, refs} <- elsewhere(fn -> submit(model, prompt, o, mode, n, to) end) do
@@ -34,8 +33,8 @@ defmodule Weir.Generation do
     end
   end
 
-  # Runs in a short-lived process. Afterwards only the streams refer to the engine, so that its memory is freed with their
-  # end and not when the caller's garbage is collected. The process ends with its caller.
+  # Runs in a short-lived process. Afterwards only the streams refer to the engine, so that its memory is
+  # freed with their end and not when the caller's garbage is collected. The process ends with its caller.
   defp elsewhere(fun) do
     caller = self()
 

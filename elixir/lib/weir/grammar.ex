@@ -22,10 +22,5 @@ defmodule Weir.Grammar do
 
   @doc "Like `from_json_schema/1`, but raises `Weir.Error`."
   @spec from_json_schema!(map() | keyword() | String.t()) :: String.t()
-  def from_json_schema!(schema) do
-    case from_json_schema(schema) do
-      {:ok, grammar} -> grammar
-      {:error, reason} -> raise Weir.Error, reason
-    end
-  end
+  def from_json_schema!(schema), do: schema |> from_json_schema() |> Weir.Error.ok!()
 end

@@ -13,13 +13,13 @@ defmodule Weir.Hub do
   downloads resume. Processes that want the same file download it once. If the hub cannot be reached, a cached
   model is used.
 
-  Options of all functions that contact the hub: `cache_dir`, `token`, `revision` ("main"; a branch, tag or commit),
-  `endpoint`, `proxy`, `no_proxy`, `offline` (false), `force` (false), `n_retries` (5), `timeout` (30_000 ms without a
-  byte).
+  Options of all functions that contact the hub: `cache_dir`, `token`, `revision` ("main"; a branch, tag or
+  commit), `endpoint`, `proxy`, `no_proxy`, `offline` (false), `force` (false), `n_retries` (5), `timeout`
+  (30_000 ms without a byte).
 
-  Environment variables for options that are not given: `HF_TOKEN` (or the file that other clients keep it in),
-  `LLAMA_CACHE_DIR`, `HF_HUB_CACHE`, `HF_HOME`, `XDG_CACHE_HOME`, `HF_ENDPOINT`, `LLAMA_OFFLINE`, `HF_HUB_OFFLINE`,
-  `https_proxy` and related ones, `SSL_CERT_FILE`.
+  Environment variables for options that are not given: `HF_TOKEN` (or the file that other clients keep it
+  in), `LLAMA_CACHE_DIR`, `HF_HUB_CACHE`, `HF_HOME`, `XDG_CACHE_HOME`, `HF_ENDPOINT`, `LLAMA_OFFLINE`,
+  `HF_HUB_OFFLINE`, `https_proxy` and related ones, `SSL_CERT_FILE`.
 
   Errors are `{:error, text}`.
   """
@@ -57,23 +57,18 @@ defmodule Weir.Hub do
     )
   end
 
-  # The library reads the environment that the VM was started with; what System.put_env/2 has changed since is told it
-  # here.
+  # The library sees the environment that the VM was started with. Later changes by System.put_env/2 are
+  # passed here.
   defp read!(opts) do
     o = Options.read!(opts, options())
 
-    %{
+    Map.merge(o, %{
       cache_dir: o.cache_dir || env(["LLAMA_CACHE_DIR", "HF_HUB_CACHE"]),
       token: o.token || env(["HF_TOKEN", "HUGGING_FACE_HUB_TOKEN"]),
       endpoint: o.endpoint || env(["HF_ENDPOINT"]),
       offline: o.offline or on?(env(["LLAMA_OFFLINE"])) or on?(env(["HF_HUB_OFFLINE"])),
-      revision: o.revision,
-      proxy: o.proxy,
-      no_proxy: o.no_proxy,
-      force: o.force,
-      n_retries: o.n_retries,
       timeout_ms: o.timeout
-    }
+    })
   end
 
   defp env(names), do: Enum.find_value(names, fn name -> present(System.get_env(name)) end)
@@ -87,33 +82,20 @@ defmodule Weir.Hub do
   """
   @spec search(String.t(), keyword()) :: {:ok, [map()]} | {:error, String.t()}
   def search(query, opts \\ []) when is_binary(query) do
-    {own, rest} = opts |> Options.keywords!() |> Keyword.split([:limit, :sort, :direction])
-
-    o =
-      Options.read!(own,
+    {o, rest} =
+      Options.split!(opts,
         limit: {{:range, 1..1000}, 10},
         sort: {:string, "downloads"},
         direction: {{:in, [-1, 1]}, -1}
       )
 
     query =
-      URI.encode_query(
-        search: query,
-        filter: "gguf",
-        limit: o.limit,
-        sort: o.sort,
-        direction: o.direction
-      )
+      URI.encode_query(search: query, filter: "gguf", limit: o.limit, sort: o.sort, direction: o.direction)
 
     with {:ok, found} <- get("/api/models?" <> query, rest) do
       {:ok,
        for %{"id" => id} = repo <- List.wrap(found) do
-         %{
-           id: id,
-           downloads: repo["downloads"] || 0,
-           likes: repo["likes"] || 0,
-           tags: repo["tags"] || []
-         }
+         %{id: id, downloads: repo["downloads"] || 0, likes: repo["likes"] || 0, tags: repo["tags"] || []}
        end}
     end
   end
@@ -162,17 +144,11 @@ defmodule Weir.Hub do
   @spec download(String.t(), String.t() | nil, keyword()) ::
           {:ok, Path.t()} | {:error, String.t()}
   def download(repo, file, opts \\ []) do
-    {progress, opts} = opts |> Options.keywords!() |> Keyword.pop(:progress, fn _progress -> :ok end)
-
-    if not is_function(progress, 1) do
-      raise ArgumentError,
-            "option :progress must be a function of one argument, got: #{inspect(progress)}"
-    end
-
-    fetch(name(repo, file), read!(opts), progress)
+    {o, opts} = Options.split!(opts, progress: {:progress, fn _progress -> :ok end})
+    fetch(name(repo, file), read!(opts), o.progress)
   end
 
-  # A process of its own: the download is over when it is killed.
+  # Downloads in a separate process, because killing that ends a download.
   defp fetch(name, o, progress) do
     owner = self()
     ref = make_ref()
@@ -190,8 +166,8 @@ defmodule Weir.Hub do
 
   defp attend(ref, monitor, progress) do
     receive do
-      {^ref, {:progress, told}} ->
-        if progress.(told) == :halt,
+      {^ref, {:progress, map}} ->
+        if progress.(map) == :halt,
           do: {:error, "the download was stopped; what came is kept"},
           else: attend(ref, monitor, progress)
 
@@ -212,12 +188,12 @@ defmodule Weir.Hub do
   end
 
   @doc false
-  # Whether it is `hf:OWNER/REPO` and the like, which may have to be downloaded.
+  # Whether it is a name such as `hf:OWNER/REPO`, which may need a download.
   def name?("hf:" <> _), do: true
   def name?(_path_or_model), do: false
 
   @doc false
-  # The file that a path, or `hf:OWNER/REPO[:QUANTIZATION or FILE]`, means.
+  # The file of a path, or of `hf:OWNER/REPO[:QUANTIZATION or FILE]`.
   def file("hf:" <> _ = name), do: NIF.hub_download(name, read!([]), nil, nil)
   def file(path), do: {:ok, path}
 
@@ -286,7 +262,7 @@ defmodule Weir.Hub do
     base = Path.join(cache_dir(opts), "models--" <> String.replace(repo, "/", "--"))
     revision = opts[:revision] || "main"
 
-    # a branch or tag is a file with the commit's number
+    # a branch or tag is a file with the commit's hash
     commit =
       case File.read(Path.join([base, "refs", revision])) do
         {:ok, commit} -> String.trim(commit)
@@ -304,10 +280,7 @@ defmodule Weir.Hub do
   defp home do
     case env(["HF_HOME"]) do
       nil ->
-        Path.join(
-          env(["XDG_CACHE_HOME"]) || Path.join(System.user_home!(), ".cache"),
-          "huggingface"
-        )
+        Path.join(env(["XDG_CACHE_HOME"]) || Path.join(System.user_home!(), ".cache"), "huggingface")
 
       folder ->
         Path.expand(folder)
@@ -321,7 +294,7 @@ defmodule Weir.Hub do
     end
   end
 
-  # What would leave the cache's folder, or be another address.
+  # Refuses names that would lead out of the cache folder or change the address.
   defp check(repo, file) do
     cond do
       not (is_binary(repo) and repo =~ ~r/\A[\w-][\w.-]*\/[\w-][\w.-]*\z/) ->

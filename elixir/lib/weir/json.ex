@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 defmodule Weir.JSON do
   @moduledoc false
-  # Maps, lists, strings, atoms and numbers to JSON (lists of pairs are objects whose members keep their order), and JSON (RFC 8259) to maps, lists, strings and numbers.
+  # Encodes maps, lists, strings, atoms and numbers as JSON (RFC 8259), and decodes it. A list of pairs is an
+  # object whose members keep their order.
 
   @depth 512
 
-  @doc "A schema, a map or pairs, as JSON; JSON text as it is; nil."
+  @doc "Encodes a schema, a map or pairs. JSON text and nil stay as they are."
   @spec schema!(map() | [{atom() | String.t(), term()}] | String.t() | nil) :: String.t() | nil
   def schema!(nil), do: nil
   def schema!(text) when is_binary(text), do: text
@@ -54,12 +55,11 @@ defmodule Weir.JSON do
   defp escape(?"), do: "\\\""
   defp escape(?\\), do: "\\\\"
 
-  defp escape(char) when char < 0x20,
-    do: ["\\u", String.pad_leading(Integer.to_string(char, 16), 4, "0")]
+  defp escape(char) when char < 0x20, do: ["\\u", String.pad_leading(Integer.to_string(char, 16), 4, "0")]
 
   defp escape(char), do: <<char::utf8>>
 
-  @doc "`{:error, text}` for what is no JSON, and for more than #{@depth} levels of nesting."
+  @doc "Returns `{:error, text}` for invalid JSON and for more than #{@depth} levels of nesting."
   @spec decode(binary()) :: {:ok, term()} | {:error, String.t()}
   def decode(json) when is_binary(json) do
     {value, rest} = value(space(json), @depth)
@@ -131,8 +131,7 @@ defmodule Weir.JSON do
   for {letter, char} <-
         [{?", "\""}, {?\\, "\\"}, {?/, "/"}, {?b, "\b"}, {?f, "\f"}] ++
           [{?n, "\n"}, {?r, "\r"}, {?t, "\t"}] do
-    defp text(<<?\\, unquote(letter), rest::binary>>, done),
-      do: text(rest, [unquote(char) | done])
+    defp text(<<?\\, unquote(letter), rest::binary>>, done), do: text(rest, [unquote(char) | done])
   end
 
   defp text(<<char::utf8, rest::binary>>, done) when char >= 0x20 and char != ?\\,
@@ -140,7 +139,7 @@ defmodule Weir.JSON do
 
   defp text(json, _done), do: no_json(json)
 
-  # A lone surrogate is no character.
+  # A lone surrogate is an error.
   defp unicode(json, all, done) do
     case hex(json) do
       {high, "\\u" <> rest} when high in 0xD800..0xDBFF ->
@@ -179,15 +178,14 @@ defmodule Weir.JSON do
   end
 
   defp float(text, json) do
-    # Erlang wants a point before the exponent.
+    # Erlang requires a point before the exponent
     text = if text =~ ".", do: text, else: String.replace(text, ~r/[eE]/, ".0e")
     String.to_float(text)
   rescue
     ArgumentError -> no_json(json)
   end
 
-  defp after_match(json, match),
-    do: binary_part(json, byte_size(match), byte_size(json) - byte_size(match))
+  defp after_match(json, match), do: binary_part(json, byte_size(match), byte_size(json) - byte_size(match))
 
   defp space(<<char, rest::binary>>) when char in ~c" \t\n\r", do: space(rest)
   defp space(json), do: json

@@ -29,7 +29,7 @@ defmodule Weir.Log do
 
   def handle_info(_stray, state), do: {:noreply, state}
 
-  # Another file of the library has a log of its own.
+  # Another file of the library has its own log.
   @impl true
   def code_change(_old, state, _extra) do
     attach()

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 defmodule Weir.Logprobs do
   @moduledoc false
-  # How probable tokens were, as OpenAI's API tells it.
+  # Logprobs of tokens in the format of OpenAI's API.
 
   alias Weir.{Model, NIF}
 
-  @doc "Of a chunk's ids and scores (see `NIF.engine_submit/4`); nil where nobody asked."
+  @doc "For a chunk's ids and scores (see `NIF.engine_submit/4`); nil if none were requested."
   @spec entries(Model.t(), [integer()], [{float() | nil, [{integer(), float()}]}] | nil) ::
           [Weir.Chunk.logprob()] | nil
   def entries(_model, _ids, nil), do: nil
@@ -23,7 +23,7 @@ defmodule Weir.Logprobs do
     %{token: text(bytes), logprob: logprob, bytes: :binary.bin_to_list(bytes)}
   end
 
-  # a token may be a part of a character
+  # a token may be part of a character
   defp text(bytes) do
     if String.valid?(bytes),
       do: bytes,

@@ -17,8 +17,8 @@ defmodule Weir.Model do
   @doc """
   Loads a GGUF file; `"fake:"` is a model without weights, for tests.
 
-  Options: `n_gpu_layers` (-1: all), `use_mmap` (true), `main_gpu` (0), `split_mode` (`:none`, `:layer`, `:row`),
-  `tensor_split` ([]), `use_mlock` (false), `use_direct_io` (false), `vocab_only` (false).
+  Options: `n_gpu_layers` (-1: all), `use_mmap` (true), `main_gpu` (0), `split_mode` (`:none`, `:layer`,
+  `:row`), `tensor_split` ([]), `use_mlock` (false), `use_direct_io` (false), `vocab_only` (false).
 
       iex> {:error, reason} = Weir.Model.load("/nowhere/model.gguf")
       iex> is_binary(reason)

@@ -16,7 +16,7 @@ defmodule Weir.NIF do
   @doc false
   def load do
     path = :filename.join(:code.priv_dir(:weir), ~c"weir_nif")
-    # what Weir.Options keeps of members/1: another library may have others
+    # Weir.Options keeps the result of members/1, which another library may change
     for {{__MODULE__, _} = key, _} <- :persistent_term.get(), do: :persistent_term.erase(key)
     :erlang.load_nif(path, 0)
   end
@@ -35,12 +35,8 @@ defmodule Weir.NIF do
   @type entry :: {token(), integer(), integer(), boolean()}
 
   @typedoc """
-  The members of `weir_sampler_params` by their names: `seed`, `temp`, `dynatemp_range`, `dynatemp_exponent`, `top_k`,
-  `top_p`, `min_p`, `typical_p`, `top_n_sigma`, `xtc_probability`, `xtc_threshold`, `min_keep`, `dry_multiplier`,
-  `dry_base`, `dry_allowed_length`, `dry_penalty_last_n`, `dry_breakers` (texts), `penalty_last_n`, `penalty_repeat`,
-  `penalty_freq`, `penalty_present`, `mirostat`, `mirostat_tau`, `mirostat_eta`, `adaptive_target`, `adaptive_decay`,
-  `logit_bias` (`{token, number}`; below -3.0e38: never), `ignore_eos`, `order`, `grammar`, `grammar_root`, `json_schema`
-  (JSON text).
+  The members of `weir_sampler_params` by their names, which are the options of `Weir.Sampler.create/2`. A
+  `logit_bias` below -3.0e38 means never; `json_schema` is JSON text.
   """
   @type sampling :: map()
 
@@ -55,25 +51,13 @@ defmodule Weir.NIF do
   native live_handles() :: %{atom() => non_neg_integer()}
 
   @typedoc """
-  A member of one of the library's structs. Numbers and choices have `min` and `max`; the first choice has the
-  value `min`. `or_minus_one`: -1 is also allowed. `initial` is the default, `nil` for texts, lists and
-  others.
+  A member of one of the library's structs. `type` is one of `weir_member_type`: `:bool`, `:int32`, and so on.
+  Numbers and choices have `min` and `max`; the first choice has the value `min`. `or_minus_one`: -1 is also
+  allowed. `initial` is the default, `nil` for texts, lists and others.
   """
   @type member :: %{
           name: atom(),
-          type:
-            :bool
-            | :int32
-            | :uint32
-            | :int64
-            | :uint64
-            | :float
-            | :double
-            | :choice
-            | :string
-            | :strings
-            | :biases
-            | :other,
+          type: atom(),
           min: number() | nil,
           max: number() | nil,
           or_minus_one: boolean(),
@@ -84,8 +68,8 @@ defmodule Weir.NIF do
         }
 
   @doc """
-  The members of a struct by its name in `weir_members()`: `"model"`, `"context"`, `"sampler"`, `"chat"`, `"request"`,
-  `"engine"`, `"hub"` and more.
+  The members of a struct by its name in `weir_members()`: `"model"`, `"context"`, `"sampler"`, `"chat"`,
+  `"request"`, `"engine"`, `"hub"` and more.
   """
   native members(struct :: String.t()) :: [member()]
 
@@ -168,7 +152,7 @@ defmodule Weir.NIF do
 
   native memory_clear(context()) :: status()
 
-  @doc "Removes the positions from `from` up to, but not including, `to`; negative: from the start, to the end."
+  @doc "Removes the positions from `from` up to and excluding `to`; negative: from the start, to the end."
   native memory_seq_rm(context(), seq :: integer(), from :: integer(), to :: integer()) :: status()
 
   native memory_seq_cp(context(), seq :: integer(), to_seq :: integer(), from :: integer(), to :: integer()) ::
@@ -295,21 +279,19 @@ defmodule Weir.NIF do
   native json_schema_to_grammar_nif(json :: binary()) :: result(String.t())
 
   @doc """
-  Creates an engine: one context, its slots, and the thread that owns both. Options are a map: `n_slots`, `n_ctx`, `n_kv`,
-  `max_tokens`, `n_batch`, `n_ubatch`, `chunk_size`, `n_threads`, `n_threads_batch`, `queue_limit`,
-  `cache_sequences`, `cache_bytes` (or `:auto`), `cache_dir`, `cache_disk_bytes`, `ageing_ms`, `itl_target_ms`,
-  `n_draft_max`, `prompt_lookup`, `mtp`, `draft_model`, `layout` (`:auto`, `:unified`, `:per_slot`), `type_k` and `type_v`
-  (`:f16`, `:f32`, `:bf16`, `:q8_0`, `:q4_0`), `strategy` (a name), `manual` (driven by `engine_step/2`). Dirty, CPU.
+  Creates an engine: one context, its slots, and the thread that owns both. Options are a map of the members
+  of `weir_engine_params` by their names (`members("engine")` has all): `n_slots`, `n_ctx`, `n_kv` and so on;
+  `strategy` is a name, `cache_bytes` may be `:auto`, and `manual` means driven by `engine_step/2`. Dirty,
+  CPU.
   """
   native engine_create(model(), options :: map()) :: result(engine())
 
   @doc """
-  Queues a request, a map: `prompt` (text, token ids or a `t:chat/0`), the members of `t:sampling/0`, `max_tokens`, `stop`
-  (texts), `interval`, `deadline_ms`, `priority`, `cache_prompt`, `cache_salt`, `add_special`, `parse_special`, `special`,
-  `logprobs`, `n_logprobs`, `prompt_logprobs`, `n_prompt_logprobs`, `n_draft_max`, `adapters` (of
-  `{adapter, scale}`, at most eight). For a fork, `source` (a request's reference) and `source_at` (a number of
-  tokens of its answer, or -1) replace `prompt`. A request can be forked until its end was sent, or with `keep`
-  while its reference is held.
+  Queues a request, a map: `prompt` (text, token ids or a `t:chat/0`), the members of `weir_request` by their
+  names (`members("request")` has all) and of `t:sampling/0`, `stop` (texts), `cache_salt`, and `adapters`
+  (at most eight `{adapter, scale}`). For a fork, `source` (a request's reference) and `source_at` (a number
+  of tokens of its answer, or -1) replace `prompt`. A request can be forked until its end was sent, or with
+  `keep` while its reference is held.
 
   The engine's thread sends `{ref, {:chunk, ids, text}}` and finally `{ref, {:done, reason, usage}}` or
   `{ref, {:error, reason}}`: as many chunks as `demand` allows (`:infinity`: all), and more after
@@ -350,10 +332,13 @@ defmodule Weir.NIF do
   """
   native engine_view(engine()) :: result(map())
 
-  @doc "One tick of a manual engine, by a plan `[{slot, n_tokens}]` for the view before it or, with `nil`, its strategy's. Dirty, CPU."
+  @doc """
+  One tick of a manual engine, with a plan `[{slot, n_tokens}]` for the view before it, or with `nil` its
+  strategy's plan. Dirty, CPU.
+  """
   native engine_step(engine(), plan :: [{integer(), integer()}] | nil) :: result(map())
 
-  @doc "`engine_step/2` and `engine_view/1` in one visit to a dirty scheduler: `{:ok, report, view}`. Dirty, CPU."
+  @doc "`engine_step/2` and `engine_view/1` in one call: `{:ok, report, view}`. Dirty, CPU."
   native engine_turn(engine(), plan :: [{integer(), integer()}] | nil) ::
            {:ok, map(), map()} | {:error, String.t()}
 
@@ -374,18 +359,16 @@ defmodule Weir.NIF do
   @doc "Cancels the request. When it returns, no further message will be sent, not even the last one."
   native engine_close(ref :: reference()) :: :ok
 
-  @doc """
-  Returns some of the recorded ticks from this number on, and the number to continue with.
-  """
+  @doc "Returns some of the recorded ticks from this number on, and the number to continue with."
   native engine_ticks(engine(), from :: non_neg_integer()) :: {non_neg_integer(), [map()]}
 
   @doc "The slots with work after the last tick: the progress of each, and the cached part of its prompt."
   native engine_slots(engine()) :: [map()]
 
   @doc """
-  The GGUF files of a repository (`"hf:OWNER/REPO"`), or with `nil` those in the cache. Options of this function and
-  the next three are a map: `cache_dir`, `token`, `endpoint`, `revision`, `proxy`, `no_proxy`, `offline`, `force`,
-  `n_retries`, `timeout_ms`. Dirty, I/O.
+  The GGUF files of a repository (`"hf:OWNER/REPO"`), or with `nil` those in the cache. Options of this
+  function and the next three are a map: `cache_dir`, `token`, `endpoint`, `revision`, `proxy`, `no_proxy`,
+  `offline`, `force`, `n_retries`, `timeout_ms`. Dirty, I/O.
   """
   native hub_list(name :: String.t() | nil, options :: map()) :: result([map()])
   @doc "The file that a name means. Dirty, I/O."
@@ -400,7 +383,7 @@ defmodule Weir.NIF do
   native hub_download(name :: String.t(), options :: map(), pid :: pid() | nil, ref :: reference() | nil) ::
            result(String.t())
 
-  # The VM replaces each caller. Dialyzer believes their types, unless this one is said not to return.
+  # The VM replaces its callers. If this function had the type no_return(), dialyzer would not believe theirs.
   @spec missing() :: term()
   defp missing, do: :erlang.nif_error(:not_loaded)
 end

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 defmodule Weir.Options do
   @moduledoc false
-  # What each group of options allows: name, type, default. The library describes its parameters; here is what Elixir
-  # does differently.
+  # What each group of options allows: name, type, default. The library describes its parameters; here is what
+  # Elixir does differently.
 
-  alias Weir.NIF
+  alias Weir.{JSON, NIF}
 
   @int32 -2_147_483_648..2_147_483_647
   @int64 -9_223_372_036_854_775_808..9_223_372_036_854_775_807
@@ -15,7 +15,7 @@ defmodule Weir.Options do
   # the longest that the VM waits
   @longest_ms 0xFFFFFFFF
 
-  @doc "All options of a group as a map, with defaults. An `ArgumentError` says what is wrong and what is allowed."
+  @doc "All options of a group as a map, with defaults. Raises an `ArgumentError` with what is allowed."
   @spec read!(keyword(), keyword()) :: map()
   def read!(opts, specs) do
     Map.merge(Map.new(specs, fn {name, {_type, default}} -> {name, default} end), given!(opts, specs))
@@ -85,8 +85,7 @@ defmodule Weir.Options do
   defp check!(name, :pair, {key, value}) when is_binary(key) or is_atom(key),
     do: {check!(name, :string, to_string(key)), check!(name, :string, value)}
 
-  defp check!(name, type, value),
-    do: if(valid?(type, value), do: value, else: wrong!(name, type, value))
+  defp check!(name, type, value), do: if(valid?(type, value), do: value, else: wrong!(name, type, value))
 
   defp valid?(:any, _value), do: true
   defp valid?(:boolean, value), do: is_boolean(value)
@@ -242,10 +241,18 @@ defmodule Weir.Options do
   @doc "The members for `NIF.sampler_create/2` from options that were read."
   @spec sampling(map()) :: map()
   def sampling(o) do
+    one_grammar!(o)
+
     o
     |> Map.take(Keyword.keys(sampler()))
-    |> Map.put(:grammar_root, o.grammar && o.grammar_root)
+    |> Map.merge(%{grammar_root: o.grammar && o.grammar_root, json_schema: JSON.schema!(o.json_schema)})
     |> Map.reject(fn {_name, value} -> value == nil end)
+  end
+
+  def one_grammar!(o) do
+    if o[:grammar] != nil and o[:json_schema] != nil do
+      raise ArgumentError, "give either :grammar or :json_schema, not both"
+    end
   end
 
   def generation do
@@ -259,10 +266,7 @@ defmodule Weir.Options do
     from("chat",
       except: [:messages_json, :tools_json, :tool_choice, :parallel_tool_calls, :json_schema],
       renamed: [add_generation_prompt: :add_assistant, template_source: :template],
-      own: [
-        chat_template_kwargs: {{:list, :pair}, []},
-        now: {{:range, 0..0xFFFFFFFFFF}, 0}
-      ]
+      own: [chat_template_kwargs: {{:list, :pair}, []}, now: {{:range, 0..0xFFFFFFFFFF}, 0}]
     )
   end
 end

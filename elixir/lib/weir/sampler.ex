@@ -10,22 +10,24 @@ defmodule Weir.Sampler do
       :ok
   """
 
-  alias Weir.{Context, Grammar, Model, NIF, Options}
+  alias Weir.{Context, Model, NIF, Options}
 
   @enforce_keys [:ref]
   defstruct [:ref]
   @type t :: %__MODULE__{ref: reference()}
 
   @doc """
-  Options: `seed` (random), `temp` (0.8), `top_k` (40), `top_p` (0.95), `min_p` (0.05), `penalty_repeat` (1.0),
-  `penalty_freq` (0.0), `penalty_present` (0.0), `grammar` (GBNF), `grammar_root` ("root"), `json_schema` (see `Weir.Grammar.from_json_schema/1`).
+  Options: `seed` (random), `temp` (0.8), `top_k` (40), `top_p` (0.95), `min_p` (0.05), `penalty_repeat`
+  (1.0), `penalty_freq` (0.0), `penalty_present` (0.0), `grammar` (GBNF), `grammar_root` ("root"),
+  `json_schema` (see `Weir.Grammar.from_json_schema/1`).
 
-  And, with the library's default if omitted (`nil`; see `weir_sampler_params` in the C API): `dynatemp_range`,
-  `dynatemp_exponent`, `typical_p`, `top_n_sigma`, `xtc_probability`, `xtc_threshold`, `min_keep`, `dry_multiplier`,
-  `dry_base`, `dry_allowed_length`, `dry_penalty_last_n`, `dry_breakers` (texts), `penalty_last_n`, `mirostat` (0, 1, 2),
-  `mirostat_tau`, `mirostat_eta`, `adaptive_target`, `adaptive_decay`, `logit_bias` (a list of `{token, number}`, added to
-  the token's logit, or `{token, :never}`), `ignore_eos` (never choose a token that ends the answer), `order` (the
-  samplers' names, separated by `;`).
+  The default `nil` of the others means the library's: `dynatemp_range`, `dynatemp_exponent`, `typical_p`,
+  `top_n_sigma`, `xtc_probability`, `xtc_threshold`, `min_keep`, `dry_multiplier`, `dry_base`,
+  `dry_allowed_length`, `dry_penalty_last_n`, `dry_breakers` (texts), `penalty_last_n`, `mirostat` (0, 1, 2),
+  `mirostat_tau`, `mirostat_eta`, `adaptive_target`, `adaptive_decay`, `logit_bias` (a list of `{token,
+  number}`, added to the token's logit, or `{token, :never}`), `ignore_eos` (never choose a token that ends
+  the answer), `order` (the samplers' names, separated by `;`). `weir_sampler_params` in the C API describes
+  them.
 
       iex> {:ok, model} = Weir.load_model("fake:")
       iex> {:ok, sampler} = Weir.Sampler.create(model, temp: 0.0, logit_bias: [{?x, 1000.0}])
@@ -35,18 +37,9 @@ defmodule Weir.Sampler do
   """
   @spec create(Model.t(), keyword()) :: {:ok, t()} | {:error, String.t()}
   def create(%Model{} = model, opts \\ []) do
-    o = Options.read!(opts, Options.sampler())
-
-    with {:ok, grammar} <- grammar(o),
-         sampling = Options.sampling(%{o | grammar: grammar, json_schema: nil}),
-         {:ok, ref} <- NIF.sampler_create(model.ref, sampling) do
-      {:ok, %__MODULE__{ref: ref}}
-    end
+    sampling = opts |> Options.read!(Options.sampler()) |> Options.sampling()
+    with {:ok, ref} <- NIF.sampler_create(model.ref, sampling), do: {:ok, %__MODULE__{ref: ref}}
   end
-
-  defp grammar(%{json_schema: nil, grammar: grammar}), do: {:ok, grammar}
-  defp grammar(%{json_schema: schema, grammar: nil}), do: Grammar.from_json_schema(schema)
-  defp grammar(_both), do: raise(ArgumentError, "give either :grammar or :json_schema, not both")
 
   @doc "Resets the sampler to its state after `create/2`; a fixed seed gives the same draws again."
   @spec reset(t()) :: :ok | {:error, String.t()}

@@ -35,8 +35,7 @@ defmodule Weir.Schema do
   defp unordered([{_, _} | _] = pairs), do: pairs |> Map.new() |> unordered()
   defp unordered(list) when is_list(list), do: Enum.map(list, &unordered/1)
 
-  defp unordered(map) when is_map(map),
-    do: Map.new(map, fn {key, value} -> {key, unordered(value)} end)
+  defp unordered(map) when is_map(map), do: Map.new(map, fn {key, value} -> {key, unordered(value)} end)
 
   defp unordered(other), do: other
 
@@ -129,11 +128,10 @@ defmodule Weir.Schema do
 
   defp type(:map), do: %{"type" => "object"}
 
-  defp type({:map, t}),
-    do: if(s = type(t), do: %{"type" => "object", "additionalProperties" => s})
+  defp type({:map, t}), do: if(s = type(t), do: %{"type" => "object", "additionalProperties" => s})
 
   defp type({:array, t}), do: if(s = type(t), do: %{"type" => "array", "items" => s})
-  # Ecto 3.12 has put the two into a tuple.
+  # since Ecto 3.12
   defp type({:parameterized, {module, params}}), do: parameterized(module, params)
   defp type({:parameterized, module, params}), do: parameterized(module, params)
   defp type(_other), do: nil

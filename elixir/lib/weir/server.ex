@@ -62,7 +62,7 @@ defmodule Weir.Server do
   `Weir.Server.Telemetry` lists the events for monitoring.
   """
 
-  alias Weir.{Chat, Chunk, Completion, Deadline, Embedding, Model, Options}
+  alias Weir.{Chat, Chunk, Completion, Deadline, Embedding, Error, Model, Options}
   alias Weir.Server.{Answer, BatchStrategy, Broker, Embedder, Engine, Request}
 
   @type server :: GenServer.server()
@@ -110,7 +110,7 @@ defmodule Weir.Server do
       id: Keyword.get(opts, :name) || __MODULE__,
       start: {__MODULE__, :start_link, [opts]},
       modules: [Broker],
-      # passes that run now end first
+      # the running passes end first
       shutdown: if(is_integer(drain), do: drain + 5_000, else: drain)
     }
   end
@@ -132,12 +132,12 @@ defmodule Weir.Server do
     source |> source!() |> Broker.start_link(o, name)
   end
 
-  # The tokenizer alone is no server.
+  # Not vocab_only: a server needs the weights.
   defp model_options do
     Options.model() |> Keyword.delete(:vocab_only) |> Keyword.put(:n_gpu_layers, {:integer, 99})
   end
 
-  # What an engine and a request call alike is the engine's here: the most that a request may have.
+  # Engine and request have an option n_draft_max; here it is the engine's, the maximum for requests.
   defp own_options, do: Engine.options() ++ Keyword.drop(Request.options(), [:n_draft_max])
 
   defp renamed(opts) do
@@ -165,14 +165,12 @@ defmodule Weir.Server do
   Returns the whole answer to a prompt, which is a text or token ids.
 
   Options: `max_tokens` (256; -1: as many as fit), `timeout` (60_000 ms for the whole call, or `:infinity`;
-  afterwards `{:error, :timeout}`), `temp` (0.8), `top_k` (40), `top_p` (0.95), `min_p` (0.05), `seed`
-  (random), `penalty_repeat` (1.0), `penalty_freq` (0.0), `penalty_present` (0.0), `grammar`, `grammar_root`
-  ("root"), `json_schema` (see `Weir.Grammar.from_json_schema/1`), `stop` (texts that end the answer and are
-  not part of it), `priority` (0; -100 to 100, higher first), `deadline` (ms from now; the text until then is
-  the answer), `cache_prompt` (true), `cache_salt` (only requests with the same salt share prefixes), `lora`
-  (see `Weir.Adapter`), `id` (any term, for `cancel/2` and forks), and those of `Weir.Sampler.create/2`.
-  Functions that return logprobs also take `logprobs` (false), `top_logprobs` (0; 0 to 20), `prompt_logprobs`
-  (false) and `n_prompt_logprobs` (0; 0 to 20).
+  afterwards `{:error, :timeout}`), `stop` (texts that end the answer and are not part of it), `priority` (0;
+  -100 to 100, higher first), `deadline` (ms from now; the text until then is the answer), `cache_prompt`
+  (true), `cache_salt` (only requests with the same salt share prefixes), `lora` (see `Weir.Adapter`), `id`
+  (any term, for `cancel/2` and forks), and those of `Weir.Sampler.create/2`: `temp`, `seed`, `grammar`,
+  `json_schema` and so on. Functions that return logprobs also take `logprobs` (false), `top_logprobs` (0; 0
+  to 20), `prompt_logprobs` (false) and `n_prompt_logprobs` (0; 0 to 20).
 
   Also `best_of` (1; 1 to 128: run this many answers and return the one with the highest mean logprob), `echo`
   (false; true puts the prompt before the answer), `share` (false; with true, identical greedy or seeded
@@ -180,7 +178,8 @@ defmodule Weir.Server do
   a stream), `n_draft_max` (-1: the server's), `add_special` and `parse_special` (true; for the prompt's
   text), `special` (false; true shows control tokens in the answer).
 
-  Errors: `:queue_full`, `:timeout`, `:cancelled` (by `cancel/2`), `:stopping`, `{:server_down, reason}`, or a text.
+  Errors: `:queue_full`, `:timeout`, `:cancelled` (by `cancel/2`), `:stopping`, `{:server_down, reason}`, or a
+  text.
   """
   @spec generate(server(), prompt(), keyword()) :: {:ok, String.t()} | {:error, reason()}
   def generate(server, prompt, opts \\ []) do
@@ -228,8 +227,7 @@ defmodule Weir.Server do
   Ending the stream early cancels the request and leaves no message in the mailbox.
   """
   @spec stream(server(), prompt(), keyword()) :: Enumerable.t()
-  def stream(server, prompt, opts \\ []),
-    do: Answer.stream(server, opts, fn _deadline -> {:ok, prompt} end)
+  def stream(server, prompt, opts \\ []), do: Answer.stream(server, opts, fn _deadline -> {:ok, prompt} end)
 
   @doc "`generate/3` under the name that LlamaCppEx has for token ids."
   @spec generate_tokens(server(), [integer()], keyword()) ::
@@ -252,7 +250,7 @@ defmodule Weir.Server do
 
   @doc "Returns the model, for `Weir.Tokenizer`, `Weir.Chat` and others. Waits until it is loaded."
   @spec model(server()) :: Model.t()
-  def model(server), do: server |> fetch_model() |> ok!()
+  def model(server), do: server |> fetch_model() |> Error.ok!()
 
   @doc "Like `model/1`, but returns `{:ok, model}` or `{:error, reason}`."
   @spec fetch_model(server(), timeout()) :: {:ok, Model.t()} | {:error, reason()}
@@ -266,9 +264,6 @@ defmodule Weir.Server do
     Broker.here!(server)
     Broker.ask(server, :model, Deadline.left(deadline))
   end
-
-  defp ok!({:ok, value}), do: value
-  defp ok!({:error, reason}), do: raise(Weir.Error, reason)
 
   @doc "Returns the answer to a conversation. Options as in `generate/3` and `Weir.Chat.apply_template/3`."
   @spec chat(server(), [Chat.message()], keyword()) :: {:ok, String.t()} | {:error, reason()}
@@ -369,7 +364,7 @@ defmodule Weir.Server do
   @spec get_stats(server()) :: map()
   def get_stats(server) do
     case Broker.ask(server, :get_stats, :infinity) do
-      {:error, reason} -> raise Weir.Error, reason
+      {:error, reason} -> raise Error, reason
       stats -> stats
     end
   end
@@ -389,7 +384,7 @@ defmodule Weir.Server do
     {timeout, opts} = Deadline.pop!(opts, :infinity)
     given = opts |> renamed() |> Options.given!(own_options())
     _strategy = BatchStrategy.resolve!(Map.get(given, :batch_strategy, :balanced))
-    Request.one_grammar!(given)
+    Options.one_grammar!(given)
     Broker.ask(server, {:configure, given}, timeout)
   end
 end

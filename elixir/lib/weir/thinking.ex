@@ -90,7 +90,7 @@ defmodule Weir.Thinking do
   defp event(true, text, events), do: [{:thinking, text} | events]
   defp event(false, text, events), do: [{:content, text} | events]
 
-  # The longest end of the text that begins the tag.
+  # The length of the longest suffix that may start the tag.
   defp held_length(text, tag) do
     longest = min(byte_size(text), byte_size(tag) - 1)
     Enum.find(longest..0//-1, &String.ends_with?(text, binary_part(tag, 0, &1)))

@@ -3,15 +3,11 @@ defmodule Weir.Server.Answer do
   @moduledoc false
   # The answer to a request: the whole of it, the best of several, or a stream.
 
-  alias Weir.{Chunk, Deadline, Logprobs, Options, Tokenizer}
+  alias Weir.{Chunk, Deadline, Error, Logprobs, Options, Tokenizer}
   alias Weir.Server.{Request, Telemetry}
 
   # Options that concern the caller only, not the engine.
-  @options [
-    best_of: {{:range, 1..128}, 1},
-    echo: {:boolean, false},
-    share: {:boolean, false}
-  ]
+  @options [best_of: {{:range, 1..128}, 1}, echo: {:boolean, false}, share: {:boolean, false}]
 
   @emit [emit: {{:in, [:text, :chunks]}, :text}]
 
@@ -41,8 +37,8 @@ defmodule Weir.Server.Answer do
     end
   end
 
-  # The answer with the highest mean logprob, the first of equal ones. A failed one only if all have failed. The scores
-  # of the prompt come with the first answer only.
+  # The answer with the highest mean logprob, the first of equal ones. A failed one only if all have failed.
+  # The scores of the prompt come with the first answer only.
   defp best([answer]), do: answer
 
   defp best(answers) do
@@ -117,19 +113,12 @@ defmodule Weir.Server.Answer do
   end
 
   @doc """
-  A lazy stream of texts or of `Weir.Chunk`s. `open` returns a request and is called when the stream is enumerated. When
-  the enumeration ends, in whatever way, the request has ended and no message is left.
+  A lazy stream of texts or of `Weir.Chunk`s. `open` returns a request and is called when the stream is
+  enumerated. When the enumeration ends, in whatever way, the request has ended and no message is left.
   """
   @spec chunks((() -> {:ok, term()} | {:error, term()}), timeout(), :text | :chunks) :: Enumerable.t()
   def chunks(open, timeout, emit) do
-    open = fn ->
-      case open.() do
-        {:ok, request} -> request
-        {:error, reason} -> raise Weir.Error, reason
-      end
-    end
-
-    chunks = Stream.resource(open, &next(&1, timeout), &close/1)
+    chunks = Stream.resource(fn -> Error.ok!(open.()) end, &next(&1, timeout), &close/1)
     if emit == :chunks, do: chunks, else: Chunk.texts(chunks)
   end
 
@@ -140,10 +129,8 @@ defmodule Weir.Server.Answer do
   defp next(:over, _timeout), do: {:halt, :over}
 
   defp next({:echo, prompt, request}, _timeout) do
-    case echo(true, prompt, request.model) do
-      {:ok, text} -> {[%Chunk{text: text}], request}
-      {:error, reason} -> raise Weir.Error, reason
-    end
+    text = true |> echo(prompt, request.model) |> Error.ok!()
+    {[%Chunk{text: text}], request}
   end
 
   defp next(request, timeout) do
@@ -160,11 +147,11 @@ defmodule Weir.Server.Answer do
 
       # the stream then closes the request, which has no effect any more
       {:error, reason} ->
-        raise Weir.Error, reason
+        raise Error, reason
     end
   rescue
     # the request's handle belongs to another native library
-    ArgumentError -> raise Weir.Error, "the native library was replaced by another file's"
+    ArgumentError -> raise Error, "the native library was replaced by another file's"
   end
 
   # ---- The prompt before the answer ----

@@ -99,7 +99,7 @@ defmodule Weir.Server.BatchStrategy do
 
   defp wrong!(given) do
     raise ArgumentError,
-          "option :batch_strategy must be one of #{Enum.map_join(@built_in, ", ", &inspect/1)}, a module with " <>
-            "build_batch/4, or {module, options}, got: #{inspect(given)}"
+          "option :batch_strategy must be one of #{Enum.map_join(@built_in, ", ", &inspect/1)}, a module " <>
+            "with build_batch/4, or {module, options}, got: #{inspect(given)}"
   end
 end

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 defmodule Weir.Server.Broker do
   @moduledoc false
-  # The process of a server. It says which engine to ask, and keeps account of who is being answered where; what is asked
-  # and what is answered go another way, between the callers and the engine.
+  # The process of a server. It names the engine for each request and records which requests run where.
+  # Prompts and answers do not pass through it: callers and engine exchange them directly.
 
   use GenServer
   require Logger
@@ -10,14 +10,14 @@ defmodule Weir.Server.Broker do
   alias Weir.{Deadline, Model, NIF}
   alias Weir.Server.{BatchStrategy, Driver, Embedder, Engine, Flight, Loader, Request, Telemetry}
 
-  # The engine's ticks are told so often while there are any.
+  # between two reports of ticks, while there are requests
   @ticks_ms 50
 
-  # current: the engine that requests begin on. engines: by number; those before it are there until their last request
-  # has ended. requests: by the monitor of their consumer. flights: those that more readers may join, by engine and
-  # request. draft: the model that was last loaded from a path, {path, model}. loading: {loader, :start}, or {loader,
-  # from} of a change of options. waiting: {from, call} until the model is loaded, the last one first. changes: {from,
-  # given} that come after the one that is being made.
+  # current: the number of the engine for new requests. engines: by number; a former one stays until its last
+  # request has ended. requests: by the monitor of their consumer. flights: those that readers may still join,
+  # by engine and request. draft: {path, model} of the last draft model that was loaded from a path. loading:
+  # {loader, :start}, or {loader, from} for a change of options. waiting: {from, call} until the model is
+  # loaded, newest first. changes: {from, given}, queued behind the one in progress.
   defstruct [
     :model,
     :options,
@@ -37,11 +37,11 @@ defmodule Weir.Server.Broker do
     changes: :queue.new()
   ]
 
-  @doc "`source`: a `Weir.Model`, or a path. `o`: all options of a server but its name, which is in `opts`."
+  @doc "`source`: a `Weir.Model` or a path. `o`: a server's options, except its name, which is in `opts`."
   @spec start_link(Model.t() | Path.t(), map(), keyword()) :: GenServer.on_start()
   def start_link(source, o, opts), do: GenServer.start_link(__MODULE__, {source, o}, opts)
 
-  @doc "What the server answers, or `{:error, reason}`: `:timeout`, or `{:server_down, reason}`."
+  @doc "Returns the server's reply, or `{:error, reason}`: `:timeout` or `{:server_down, reason}`."
   @spec ask(GenServer.server(), term(), timeout()) :: term()
   def ask(server, call, timeout) do
     GenServer.call(server, call, timeout)
@@ -50,7 +50,7 @@ defmodule Weir.Server.Broker do
     :exit, {reason, {GenServer, :call, _}} -> {:error, {:server_down, reason}}
   end
 
-  @doc "Raises where models and streams, which are this node's, cannot be had of the server."
+  @doc "Raises for a server on another node, because models and streams belong to one node."
   @spec here!(GenServer.server()) :: :ok
   def here!(server) do
     case GenServer.whereis(server) do
@@ -63,8 +63,8 @@ defmodule Weir.Server.Broker do
 
   defp elsewhere!(server, node) do
     raise ArgumentError,
-          "the server #{inspect(server)} is on the node #{node}, and its requests begin there; call this function on " <>
-            "that node, for example by :erpc.call/4"
+          "the server #{inspect(server)} is on the node #{node}, and its requests begin there; call this " <>
+            "function on that node, for example by :erpc.call/4"
   end
 
   # ---- Starting ----
@@ -77,7 +77,7 @@ defmodule Weir.Server.Broker do
     if Loader.remote?(source, o), do: {:ok, state}, else: await(loader, state)
   end
 
-  # Files are read before start_link/1 returns: so it tells what is wrong with them.
+  # Files are loaded before start_link/1 returns, so that it can return their errors.
   defp await(loader, state) do
     receive do
       {:loaded, ^loader, {:ok, loaded}} ->
@@ -89,17 +89,16 @@ defmodule Weir.Server.Broker do
       {:EXIT, ^loader, reason} ->
         {:stop, reason}
 
-      # of whom this process is linked to: its parent
+      # the parent, the only other linked process
       {:EXIT, _pid, reason} ->
         Process.exit(loader, :kill)
         {:stop, reason}
     end
   end
 
-  defp begun(state, loaded),
-    do: adopt(%{state | model: loaded.model, loading: nil}, loaded)
+  defp begun(state, loaded), do: adopt(%{state | model: loaded.model, loading: nil}, loaded)
 
-  # All that waited for the model, the first one first.
+  # Handles the calls that waited for the model, oldest first.
   defp resume(state) do
     Enum.reduce(Enum.reverse(state.waiting), %{state | waiting: []}, fn {from, call}, state ->
       {:reply, reply, state} = handle_call(call, from, state)
@@ -127,7 +126,7 @@ defmodule Weir.Server.Broker do
 
   # ---- Engines ----
 
-  # What the loader has brought is in force.
+  # The loader's result takes effect.
   defp adopt(state, %{engine: nil} = loaded), do: %{state | options: loaded.options}
 
   defp adopt(state, loaded) do
@@ -147,12 +146,12 @@ defmodule Weir.Server.Broker do
     )
   end
 
-  # An engine without requests that is not the current one ends.
+  # Stops an engine that is not the current one and has no requests.
   defp retire(state, number) do
     case state.engines do
       %{^number => %{n: 0} = engine} when number != state.current ->
         _told = tell_ticks(state, engine)
-        # waits for the pass that runs
+        # waits for the running pass
         spawn(fn -> Engine.stop(engine) end)
         %{state | engines: Map.delete(state.engines, number)}
 
@@ -161,7 +160,7 @@ defmodule Weir.Server.Broker do
     end
   end
 
-  # One change of options after the other, each made by a process of its own.
+  # Starts the next change of options. Each runs in its own process, one at a time.
   defp change(%{loading: nil} = state) do
     case :queue.out(state.changes) do
       {{:value, {from, given}}, changes} ->
@@ -179,7 +178,7 @@ defmodule Weir.Server.Broker do
 
   defp change(state), do: state
 
-  # Which of an engine's options differ, such that they need a new one.
+  # The engine's options that differ, if they need a new engine.
   defp engine_options(former, options) do
     changed = for {name, _} <- Engine.options(), options[name] != former[name], do: name
 
@@ -250,7 +249,7 @@ defmodule Weir.Server.Broker do
         {:reply, {:error, :not_found}, state}
 
       found ->
-        # of several answers the first
+        # the first of several answers
         request = Enum.min_by(found, & &1.seq)
         begin(state, request.engine, {mode, id, n, tag}, pid, request.ref)
     end
@@ -320,7 +319,7 @@ defmodule Weir.Server.Broker do
     {:noreply, ended(state, key, outcome)}
   end
 
-  # The caller of this begin has given up; it may have begun, and may be waiting.
+  # The caller has given up. Its request may have begun, or may be waiting.
   def handle_cast({:forget, tag}, state) do
     keys = for {key, %{tag: ^tag}} <- state.requests, do: key
     waiting = Enum.reject(state.waiting, fn {_from, call} -> tag(call) == tag end)
@@ -335,8 +334,7 @@ defmodule Weir.Server.Broker do
   end
 
   @impl true
-  def handle_info({:loaded, loader, result}, %{loading: {loader, _for}} = state),
-    do: loaded(state, result)
+  def handle_info({:loaded, loader, result}, %{loading: {loader, _for}} = state), do: loaded(state, result)
 
   def handle_info({:EXIT, loader, reason}, %{loading: {loader, _for}} = state),
     do: loaded(state, {:error, "the loading has failed: " <> Exception.format_exit(reason)})
@@ -352,20 +350,19 @@ defmodule Weir.Server.Broker do
 
   def handle_info({:EXIT, _pid, :normal}, state), do: {:noreply, state}
 
-  def handle_info({:EXIT, pid, _reason}, %{embedder: pid} = state),
-    do: {:noreply, %{state | embedder: nil}}
+  def handle_info({:EXIT, pid, _reason}, %{embedder: pid} = state), do: {:noreply, %{state | embedder: nil}}
 
   def handle_info({:EXIT, _pid, reason}, state), do: {:stop, reason, state}
   def handle_info(_message, state), do: {:noreply, state}
 
-  # Requests that have begun may end, unless it ends because something has failed; no other begins.
+  # Running requests may end, unless the server stops because of a failure. No new ones begin.
   @impl true
   def terminate(reason, state) do
     state = abandon(%{state | stopping: true})
     asked? = reason in [:normal, :shutdown] or match?({:shutdown, _}, reason)
     state = if asked?, do: drain(state, Deadline.at(state.options.drain_timeout)), else: state
 
-    # a link does not end it when the reason is :normal
+    # with the reason :normal its link would not end it
     if state.embedder, do: Process.exit(state.embedder, :shutdown)
 
     for {_number, engine} <- state.engines do
@@ -420,16 +417,7 @@ defmodule Weir.Server.Broker do
     key = Process.monitor(pid)
     seq = state.seq + 1
 
-    request = %{
-      pid: pid,
-      id: id,
-      mode: mode,
-      seq: seq,
-      tag: tag,
-      engine: number,
-      ref: nil,
-      cancelled: false
-    }
+    request = %{pid: pid, id: id, mode: mode, seq: seq, tag: tag, engine: number, ref: nil, cancelled: false}
 
     tell(state, request, [:request, :start], %{system_time: System.system_time()}, %{})
     state = %{state | seq: seq, requests: Map.put(state.requests, key, request)}
@@ -463,8 +451,7 @@ defmodule Weir.Server.Broker do
     {length(cancelled), %{state | waiting: waiting}}
   end
 
-  defp n_waiting(state),
-    do: Enum.sum(for {_from, {:begin, _mode, _id, n, _tag}} <- state.waiting, do: n)
+  defp n_waiting(state), do: Enum.sum(for {_from, {:begin, _mode, _id, n, _tag}} <- state.waiting, do: n)
 
   defp tag({:begin, _mode, _id, _n, tag}), do: tag
   defp tag(_call), do: nil
@@ -483,14 +470,14 @@ defmodule Weir.Server.Broker do
         tell_end(state, request, outcome)
         with {flight, ref} <- request.ref, do: Flight.leave(flight, ref)
         engine = state.engines[request.engine]
-        # what a dead consumer has submitted, or was about to, is to be seen
+        # the driver must notice the requests of a dead consumer
         Driver.work(engine.driver)
         state = %{state | requests: requests}
         retire(put_in(state.engines[request.engine].n, engine.n - 1), request.engine)
     end
   end
 
-  # ---- What is told ----
+  # ---- Statistics and events ----
 
   defp stats(state) do
     {known, engine} =
@@ -531,7 +518,7 @@ defmodule Weir.Server.Broker do
   defp usage(%{ref: ref}) when not is_reference(ref), do: Telemetry.no_usage()
   defp usage(%{ref: ref}), do: ref |> NIF.engine_usage() |> Telemetry.usage()
 
-  # Once more after the last request has ended: its last tick may be told then.
+  # Polls once more after the last request has ended, for its last tick.
   defp poll(%{telemetry: true, polling: false} = state) when map_size(state.requests) > 0 do
     Process.send_after(self(), :ticks, @ticks_ms)
     %{state | polling: true}

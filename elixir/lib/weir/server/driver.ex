@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 defmodule Weir.Server.Driver do
   @moduledoc false
-  # The ticks of an engine whose plans come from Elixir. A process of its own, so that the server answers while a pass
-  # runs. It waits for `:work`, which follows each submit, and goes on while there is any.
+  # Drives an engine whose plans come from Elixir, in a separate process, so that the server can answer during
+  # a pass. It waits for `:work`, which follows each submit, and makes ticks while there is work.
 
-  # between two ticks it is in OTP's code: this module may be loaded anew at any time
+  # between two ticks it runs OTP's code, so that this module can be reloaded at any time
   use GenServer
   require Logger
   alias Weir.NIF
@@ -13,20 +13,13 @@ defmodule Weir.Server.Driver do
   @report_ms 1000
   @int32 -2_147_483_648..2_147_483_647
 
-  # view: what the last tick has left.
+  # view: after the last tick, for the next plan
   defstruct [:engine, :module, :opts, :server, :telemetry, :failures, :view, :reported]
 
-  @doc "`failures`: a counter of the plans that were replaced because the strategy gave none."
+  @doc "`failures`: counts the ticks for which the strategy gave no plan."
   def start_link(engine, {:module, module, opts}, failures, telemetry) do
-    state = %__MODULE__{
-      engine: engine,
-      module: module,
-      opts: opts,
-      server: self(),
-      telemetry: telemetry,
-      failures: failures
-    }
-
+    state = %__MODULE__{engine: engine, module: module, opts: opts, server: self()}
+    state = %{state | telemetry: telemetry, failures: failures}
     {:ok, driver} = GenServer.start_link(__MODULE__, state)
     :ok = Guard.start(driver, engine)
     driver
@@ -42,7 +35,7 @@ defmodule Weir.Server.Driver do
   @impl true
   def init(state), do: {:ok, state, 0}
 
-  # What is in the mailbox comes before the next tick, which is a timeout of 0.
+  # The next tick is a timeout of 0, so messages are handled first.
   @impl true
   def handle_info(:timeout, %{view: nil} = state), do: tick(state)
   def handle_info(:timeout, state), do: go_on(%{state | view: nil}, state.view)
@@ -63,20 +56,20 @@ defmodule Weir.Server.Driver do
   defp tick(state) do
     case NIF.engine_view(state.engine) do
       {:ok, view} -> go_on(state, view)
-      # stopped by the server, which has no more use for it
+      # the server has stopped the engine
       {:error, _reason} -> {:noreply, state}
     end
   end
 
   defp go_on(state, %{slots: [], queue_depth: 0}), do: {:noreply, state}
 
-  # One visit to a dirty scheduler for each tick.
+  # Each tick is one visit to a dirty scheduler.
   defp go_on(state, view) do
     {plan, state} = plan(state, view)
 
     case NIF.engine_turn(state.engine, plan) do
       {:ok, %{idle: true}, _view} ->
-        # what waits in the queue cannot begin yet
+        # the queued requests cannot start yet
         {:noreply, state, 1}
 
       {:ok, %{bad_plan: true}, view} when plan != nil ->
@@ -91,7 +84,7 @@ defmodule Weir.Server.Driver do
   end
 
   defp plan(state, view) do
-    # The others wait for one of these.
+    # the other slots wait for one of these
     case Enum.filter(view.slots, &(&1.state in [:prefilling, :generating])) do
       [] -> {nil, state}
       slots -> ask(state, slots, view)
@@ -109,7 +102,7 @@ defmodule Weir.Server.Driver do
     kind, reason -> {nil, state |> count() |> report(kind, reason, __STACKTRACE__)}
   end
 
-  # With work at hand an empty plan would let it wait for ever.
+  # There is work, so with an empty plan it would wait for ever.
   defp plan?([_ | _] = plan), do: entries?(plan)
   defp plan?(_other), do: false
 
@@ -125,17 +118,11 @@ defmodule Weir.Server.Driver do
     state
   end
 
-  # To the log at most once a second: the next tick may bring the same.
+  # Logs at most once a second, because the next tick may fail in the same way.
   defp report(state, kind, reason, stacktrace) do
     if state.telemetry do
-      metadata = %{
-        server: state.server,
-        strategy: state.module,
-        kind: kind,
-        reason: reason,
-        stacktrace: stacktrace
-      }
-
+      known = %{server: state.server, strategy: state.module}
+      metadata = Map.merge(known, %{kind: kind, reason: reason, stacktrace: stacktrace})
       Telemetry.execute([:strategy, :exception], %{count: 1}, metadata)
     end
 
@@ -143,7 +130,7 @@ defmodule Weir.Server.Driver do
 
     if state.reported == nil or now - state.reported >= @report_ms do
       Logger.error([
-        "the strategy #{inspect(state.module)} gave no plan that can be used; decode-maximal replaces it\n",
+        "the strategy #{inspect(state.module)} gave no valid plan; decode-maximal replaces it\n",
         describe(kind, reason, stacktrace)
       ])
 
@@ -154,10 +141,10 @@ defmodule Weir.Server.Driver do
   end
 
   defp describe(:error, {:no_plan, plan}, []),
-    do: "it returned #{inspect(plan)}, which is no list of {slot, n_tokens} with an entry"
+    do: "it returned #{inspect(plan)}, which is not a non-empty list of {slot, n_tokens}"
 
   defp describe(:error, {:bad_plan, plan}, []),
-    do: "it returned #{inspect(plan)}: over the budget, or for slots or of tokens that there are not"
+    do: "it returned #{inspect(plan)}, which exceeds the budget, or names slots or tokens that do not exist"
 
   defp describe(kind, reason, stacktrace), do: Exception.format(kind, reason, stacktrace)
 end

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 defmodule Weir.Server.Embedder do
   @moduledoc false
-  # Embeddings beside a server's generation. One context, which grows with the texts, goes from caller to caller in the
-  # order in which they ask. Each computes by itself: so what it asked for ends with it, or with its time.
+  # Embeddings of a server. Its callers take turns with one context, which grows with the texts. Each caller
+  # computes in its own process, so that the work ends with the caller or its timeout.
   use GenServer
   alias Weir.{Context, Deadline, Embedding}
 
-  # context: nil before the first texts. turn: whose it is. waiting: a queue of turns.
+  # context: nil before the first texts. turn: the present one. waiting: a queue of turns.
   defstruct [:model, :context, :pooling, :turn, waiting: :queue.new()]
 
   def start_link(model), do: GenServer.start_link(__MODULE__, model)
@@ -60,8 +60,8 @@ defmodule Weir.Server.Embedder do
 
   def handle_info(_stray, state), do: {:noreply, state}
 
-  # A caller that has ended, or given up, may still be on its way out of its pass: the native layer lets the next one in
-  # when that is over.
+  # A caller that has ended or given up may still be inside its pass. The context's lock makes the next one
+  # wait for it.
   defp leave(%{turn: turn} = state, who?) do
     if turn != nil and who?.(turn) do
       Process.demonitor(turn.monitor, [:flush])
@@ -95,15 +95,14 @@ defmodule Weir.Server.Embedder do
     end
   end
 
-  # A context for other pooling takes the place of the one that is there; one for more grows from it.
+  # Replaces the context for another pooling; replaces it by a larger one if the texts do not fit.
   defp fit(%{pooling: pooling} = state, %{pooling: pooling} = turn) when state.context != nil do
     present = {Context.n_ctx(state.context), Context.n_seq_max(state.context)}
     {n_ctx, n_seq} = size = most(present, turn.size)
     if size == present, do: {:ok, state}, else: make(state, n_ctx, n_seq, pooling)
   end
 
-  defp fit(state, %{size: {n_ctx, n_seq}, pooling: pooling}),
-    do: make(state, n_ctx, n_seq, pooling)
+  defp fit(state, %{size: {n_ctx, n_seq}, pooling: pooling}), do: make(state, n_ctx, n_seq, pooling)
 
   defp most({a, b}, {c, d}), do: {max(a, c), max(b, d)}
 

@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 defmodule Weir.Server.Engine do
   @moduledoc false
-  # One of a server's engines, with the process that drives it where its plans come from Elixir.
+  # An engine of a server, with the process that drives it if its plans come from Elixir.
 
   alias Weir.{Model, NIF, Options}
   alias Weir.Server.{BatchStrategy, Driver, Telemetry}
 
-  # failures: a counter of the plans that were replaced. n: requests that have begun on it. tick: the first one that was
-  # not told yet.
+  # failures: counts the plans that were replaced. n: its requests. tick: the first one that was not reported
+  # yet.
   @enforce_keys [:ref, :driver, :failures]
   defstruct [:ref, :driver, :failures, n: 0, tick: 0]
 
@@ -19,11 +19,11 @@ defmodule Weir.Server.Engine do
           tick: non_neg_integer()
         }
 
-  # The native functions have another name for them, or another form.
+  # These have another name or form in the native functions.
   @others [:n_parallel, :n_batch, :max_queue, :batch_strategy, :draft_model]
 
-  # For all callers together, n_ctx is all KV cells, and nobody is refused.
-  @doc "As `{type, default}`."
+  # n_ctx is here the number of all KV cells.
+  @doc "Options as `{type, default}`."
   def options do
     Options.from("engine",
       except: [:n_kv, :max_tokens, :manual],
@@ -39,7 +39,7 @@ defmodule Weir.Server.Engine do
     )
   end
 
-  @doc "`draft`: the model of the option `draft_model`, or nil."
+  @doc "`draft`: the loaded model of the option `draft_model`, or nil."
   @spec create(Model.t(), Model.t() | nil, map()) :: {:ok, NIF.engine()} | {:error, String.t()}
   def create(model, draft, o) do
     o
@@ -63,21 +63,16 @@ defmodule Weir.Server.Engine do
   defp n_batch(%{n_batch: 0} = o), do: max(o.n_ctx, o.n_parallel)
   defp n_batch(o), do: o.n_batch
 
-  @doc "For the server's process: with a process that drives it where its plans come from Elixir."
+  @doc "For the server's process. Starts a driver if the plans come from Elixir."
   @spec start(NIF.engine(), map(), boolean()) :: t()
   def start(ref, o, telemetry) do
     failures = :counters.new(1, [])
-
-    driver =
-      case BatchStrategy.resolve!(o.batch_strategy) do
-        {:c, _name} -> nil
-        strategy -> Driver.start_link(ref, strategy, failures, telemetry)
-      end
-
+    strategy = BatchStrategy.resolve!(o.batch_strategy)
+    driver = if elem(strategy, 0) == :module, do: Driver.start_link(ref, strategy, failures, telemetry)
     %__MODULE__{ref: ref, driver: driver, failures: failures}
   end
 
-  @doc "Waits for the pass that runs. Streams that have not ended get an error."
+  @doc "Waits for the running pass. The remaining streams end with an error."
   @spec stop(t()) :: :ok
   def stop(engine) do
     Driver.stop(engine.driver)
@@ -90,7 +85,9 @@ defmodule Weir.Server.Engine do
     s = NIF.engine_stats(engine.ref)
     active = s.n_slots_prefilling + s.n_slots_generating
 
-    Map.merge(Map.drop(s, [:n_slots, :n_slots_prefilling, :n_slots_generating]), %{
+    s
+    |> Map.drop([:n_slots, :n_slots_prefilling, :n_slots_generating])
+    |> Map.merge(%{
       active_slots: active,
       idle_slots: s.n_slots - active,
       prefilling_slots: s.n_slots_prefilling,
@@ -101,7 +98,7 @@ defmodule Weir.Server.Engine do
     })
   end
 
-  @doc "The same before there is an engine."
+  @doc "The same while there is no engine yet."
   @spec no_stats(map()) :: map()
   def no_stats(o) do
     %{
@@ -117,7 +114,7 @@ defmodule Weir.Server.Engine do
     }
   end
 
-  @doc "Events for the ticks since the last call, as the calling server's."
+  @doc "Sends events for the ticks since the last call. For the server's process."
   @spec tell_ticks(t()) :: t()
   def tell_ticks(engine) do
     case NIF.engine_ticks(engine.ref, engine.tick) do

@@ -1,16 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
 defmodule Weir.Server.Flight do
   @moduledoc false
-  # One generation, any number of readers. A process that reads a request as any consumer does, keeps what came, and
-  # sends it to each reader from the begin, in the messages that an engine sends: `{ref, {:chunk, ids, text}}` and its
-  # like, as many as the reader has asked for.
+  # One generation with any number of readers. The process consumes a request like any other consumer and
+  # keeps its messages. It sends them to each reader from the start, in the engine's format (`{ref, {:chunk,
+  # ids, text}}` and so on), as many as the reader has demanded.
   #
-  # A reader's reference is an alias of its process: who has taken it back gets no message any more.
+  # A reader's reference is an alias of its process. Once the reader has removed the alias, it gets no more
+  # messages.
   #
-  # The server alone lets readers in. Without readers the flight says so, and ends when the server, which gives it to
-  # nobody any more, says stop: a reader that was let in before stands in front of that word.
+  # Only the server adds readers. A flight without readers tells the server, which then adds no more and sends
+  # `:stop`. A reader that was added earlier arrives before that message, and the flight continues.
 
-  # between two messages it is in OTP's code: this module may be loaded anew at any time
+  # between two messages it runs OTP's code, so that this module can be reloaded at any time
   use GenServer
   alias Weir.NIF
   alias Weir.Server.Driver
@@ -18,7 +19,7 @@ defmodule Weir.Server.Flight do
   @enforce_keys [:server, :monitor, :key]
   defstruct [:server, :monitor, :key, :ref, :last, chunks: %{}, readers: %{}]
 
-  @doc "Submits `request`, which is also the key that the server knows the flight by."
+  @doc "Submits `request`. `key` identifies the flight to the server."
   @spec start_link(NIF.engine(), pid() | nil, term(), map()) :: pid()
   def start_link(engine, driver, key, request) do
     {:ok, flight} = GenServer.start_link(__MODULE__, {self(), engine, driver, key, request})
@@ -43,29 +44,29 @@ defmodule Weir.Server.Flight do
     end
   end
 
-  # It is linked to the server: what it asks for must not end that, whatever it is.
+  # The flight is linked to the server, which a bad request must not end.
   defp submit(engine, request) do
     NIF.engine_submit(engine, request, self(), :infinity)
   rescue
     error in ArgumentError -> {:error, Exception.message(error)}
   end
 
-  @doc "For the server: messages go to `ref`, an alias of `pid`'s, `demand` of them until it asks for more."
+  @doc "For the server: adds a reader, with `ref` as an alias of `pid` and this demand of messages."
   def attach(flight, pid, ref, demand), do: tell(flight, {:attach, pid, ref, demand})
-  @doc "For the server: the reader's end comes now."
+  @doc "For the server: the reader's answer ends now."
   def cancel(flight, ref), do: tell(flight, {:cancel, ref})
-  @doc "For the server: this reader wants no more."
+  @doc "For the server: removes a reader."
   def leave(flight, ref), do: tell(flight, {:leave, ref})
-  @doc "For the server: nobody is let in any more."
+  @doc "For the server: no reader will be added any more."
   def stop(flight), do: tell(flight, :stop)
-  @doc "For a reader: so many messages more."
+  @doc "For a reader: demands this many more messages."
   def demand(flight, ref, n), do: tell(flight, {:demand, ref, n})
 
-  @doc "For a reader: what to join with."
+  @doc "For a reader: a reference to join with."
   @spec ref() :: reference()
   def ref, do: :erlang.alias()
 
-  @doc "For a reader: when it returns, no message follows."
+  @doc "For a reader: when it returns, no more messages will come."
   def close(ref) do
     :erlang.unalias(ref)
     :ok
@@ -82,14 +83,12 @@ defmodule Weir.Server.Flight do
     {:noreply, flight |> put(ref, reader) |> serve(ref)}
   end
 
-  def handle_info({:demand, ref, n}, flight),
-    do: {:noreply, flight |> credit(ref, n) |> serve(ref)}
+  def handle_info({:demand, ref, n}, flight), do: {:noreply, flight |> credit(ref, n) |> serve(ref)}
 
   def handle_info({:cancel, ref}, flight), do: {:noreply, cancelled(flight, ref)}
   def handle_info({:leave, ref}, flight), do: {:noreply, without(flight, ref)}
 
-  def handle_info(:stop, %{readers: readers} = flight) when readers == %{},
-    do: {:stop, :normal, flight}
+  def handle_info(:stop, %{readers: readers} = flight) when readers == %{}, do: {:stop, :normal, flight}
 
   def handle_info({:DOWN, monitor, :process, _pid, _reason}, %{monitor: monitor} = flight),
     do: {:stop, :normal, flight}
@@ -117,7 +116,7 @@ defmodule Weir.Server.Flight do
   defp came(flight, message) when elem(message, 0) == :chunk,
     do: %{flight | chunks: Map.put(flight.chunks, map_size(flight.chunks), message)}
 
-  # A failure is nobody's who comes later.
+  # Later requests do not share a failure.
   defp came(flight, last) do
     if elem(last, 0) == :error, do: deserted(flight), else: :ok
     %{flight | last: last}
@@ -141,7 +140,7 @@ defmodule Weir.Server.Flight do
     end
   end
 
-  # What a reader asks for after its end is nothing.
+  # Demand after the reader's end has no effect.
   defp credit(flight, ref, n) do
     case flight.readers do
       %{^ref => %{credit: credit} = reader} when credit != :infinity ->
@@ -163,7 +162,8 @@ defmodule Weir.Server.Flight do
     end
   end
 
-  # What may be sent is sent, what a reader has no credit for becomes one message, and the end comes with the last one.
+  # Sends what the reader may get. Chunks beyond its credit merge into one message; the end comes with the
+  # last one.
   defp serve(flight, ref) do
     n = map_size(flight.chunks)
 

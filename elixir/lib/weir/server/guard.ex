@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 defmodule Weir.Server.Guard do
   @moduledoc false
-  # Stops an engine whose driver has ended. Killed, that leaves streams which no tick ends any more, and which keep the
+  # Stops an engine whose driver has ended. After a kill no tick would end its streams, and they keep the
   # engine.
 
   use GenServer
   alias Weir.NIF
 
-  @doc "Linked to nobody: it ends after the driver."
+  @doc "Starts without a link, because it must survive the driver."
   @spec start(pid(), NIF.engine()) :: :ok
   def start(driver, engine) do
     {:ok, _pid} = GenServer.start(__MODULE__, {driver, engine})

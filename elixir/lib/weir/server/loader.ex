@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 defmodule Weir.Server.Loader do
   @moduledoc false
-  # What takes long before requests can begin: models, adapters, engines. A process of its own does it, so that the
-  # server answers meanwhile. It ends with its server, and a download ends with it.
+  # Loads models and adapters and creates engines, which takes long, in a separate process, so that the server
+  # can answer meanwhile. The process ends with its server, and ends a download.
 
   alias Weir.{Adapter, Hub, Model, NIF, Options}
   alias Weir.Server.{Engine, Request}
 
-  @typedoc "`draft`: `{path, model}` where the option is a path. `engine`: nil where the one that runs does."
+  @typedoc "`draft`: `{path, model}` if the option is a path. `engine`: nil if the running one suffices."
   @type loaded :: %{
           model: Model.t(),
           options: map(),
@@ -22,11 +22,11 @@ defmodule Weir.Server.Loader do
     spawn_link(fn -> send(server, {:loaded, self(), fun.()}) end)
   end
 
-  @doc "Whether a server's options name something that may have to be downloaded."
+  @doc "Whether a server's options name a model that may need a download."
   @spec remote?(Model.t() | Path.t(), map()) :: boolean()
   def remote?(source, o), do: Hub.name?(source) or Hub.name?(o.draft_model)
 
-  @doc "What a server begins with."
+  @doc "Loads what a new server needs."
   @spec first(Model.t() | Path.t(), map()) :: {:ok, loaded()} | {:error, term()}
   def first(source, o) do
     with {:ok, model} <- model(source, o),
@@ -34,7 +34,10 @@ defmodule Weir.Server.Loader do
          do: engine(model, nil, o)
   end
 
-  @doc "What a server goes on with after `given` options; `draft` as in `t:loaded/0`, `engine?` says who needs a new one."
+  @doc """
+  Loads what a server needs for changed options. `draft` as in `t:loaded/0`; `engine?`: whether options need a
+  new engine.
+  """
   @spec changed(Model.t(), {Path.t(), Model.t()} | nil, map(), map(), (map() -> boolean())) ::
           {:ok, loaded()} | {:error, term()}
   def changed(model, draft, options, given, engine?) do
@@ -64,7 +67,7 @@ defmodule Weir.Server.Loader do
   defp draft(_draft, %{draft_model: nil}), do: {:ok, nil}
   defp draft(_draft, o), do: model(o.draft_model, o)
 
-  # What the server's own option names is loaded once.
+  # Adapters in the server's own options are loaded once.
   defp with_adapters(model, o) do
     with {:ok, adapters} <- Adapter.loaded(model, o.lora), do: {:ok, %{o | lora: adapters}}
   end

@@ -1,24 +1,24 @@
 # SPDX-License-Identifier: Apache-2.0
 defmodule Weir.Server.Request do
   @moduledoc false
-  # The consumer's side of a request. The server only says which engine to ask; prompt, chunks and their back pressure
-  # go between the consumer and that. Without a server, an engine of its own.
+  # The consumer's side of a request. The server only names the engine; the consumer sends it the prompt, and
+  # gets the chunks with back pressure. Without a server it has its own engine.
 
-  alias Weir.{Adapter, Deadline, JSON, NIF, Options}
+  alias Weir.{Adapter, Deadline, NIF, Options}
   alias Weir.Server.{Broker, Driver, Flight}
 
-  # Chunks that may be in the mailbox; half of them are asked for again when they were taken.
+  # The maximum number of chunks in the mailbox. When half of them were taken, as many are demanded again.
   @window 16
 
-  # Nobody reads before the end: the engine emits the first token and the end only.
+  # A caller that waits for the whole answer gets the first token and the rest at the end.
   @interval 1_000_000_000
 
-  # server, key and monitor: nil without a server. logprobs: whether chunks have scores. flight: who sends them; nil: the
-  # engine.
+  # server, key and monitor: nil without a server. logprobs: whether chunks have scores. flight: the sender;
+  # nil: the engine.
   @enforce_keys [:ref, :model, :logprobs]
   defstruct [:ref, :model, :logprobs, :server, :key, :monitor, :flight, taken: 0]
 
-  @typedoc "A text, token ids, a `NIF.chat`, or a fork of the request with this id, after so many tokens (-1: all)."
+  @typedoc "A text, token ids, a `NIF.chat`, or a fork of the request `id` after `at` tokens (-1: all)."
   @type prompt ::
           String.t() | [integer()] | NIF.chat() | {:fork, term()} | {:fork, term(), integer()}
 
@@ -62,7 +62,7 @@ defmodule Weir.Server.Request do
           deadline: Deadline.t()
         }
 
-  @doc "What a call says of its request: the timeout, an id, and the options that are given."
+  @doc "The timeout, the id and the given options of a call."
   @spec given!(keyword(), timeout()) :: {timeout(), term(), map()}
   def given!(opts, timeout) do
     {timeout, opts} = Deadline.pop!(opts, timeout)
@@ -70,10 +70,8 @@ defmodule Weir.Server.Request do
     {timeout, id, Options.given!(opts, options())}
   end
 
-  @doc "As `NIF.engine_submit/4` wants them. What is nil stays the library's default."
+  @doc "The request for `NIF.engine_submit/4`. nil means the library's default."
   def to_engine(o) do
-    one_grammar!(o)
-
     if o.top_logprobs > 0 and not o.logprobs do
       raise ArgumentError, "option :top_logprobs needs logprobs: true"
     end
@@ -82,14 +80,8 @@ defmodule Weir.Server.Request do
     |> Map.take([:stop, :cache_salt, :adapters | Options.names("request")])
     |> Map.put(:n_logprobs, o.top_logprobs)
     |> Map.put(:deadline_ms, o.deadline)
-    |> Map.merge(Options.sampling(%{o | json_schema: JSON.schema!(o.json_schema)}))
+    |> Map.merge(Options.sampling(o))
     |> Map.reject(fn {_name, value} -> value == nil end)
-  end
-
-  def one_grammar!(o) do
-    if o[:grammar] != nil and o[:json_schema] != nil do
-      raise ArgumentError, "give either :grammar or :json_schema, not both"
-    end
   end
 
   @doc "Submits."
@@ -103,11 +95,8 @@ defmodule Weir.Server.Request do
       {:ok, session} ->
         submit(session, prompt, given, how)
 
-      {:error, :timeout} ->
-        GenServer.cast(server, {:forget, tag})
-        {:error, :timeout}
-
       {:error, reason} ->
+        if reason == :timeout, do: GenServer.cast(server, {:forget, tag})
         {:error, reason}
     end
   end
@@ -133,7 +122,7 @@ defmodule Weir.Server.Request do
 
   defp id?(id), do: is_integer(id) and id >= -0x80000000 and id < 0x80000000
 
-  # What the engine is to go on from.
+  # The prompt, or the source of a fork.
   defp prompt({:fork, id}, session), do: prompt({:fork, id, -1}, session)
   defp prompt({:fork, _id, at}, session), do: %{source: session.source, source_at: at}
   defp prompt(prompt, _session), do: %{prompt: prompt}
@@ -155,13 +144,11 @@ defmodule Weir.Server.Request do
       reraise error, __STACKTRACE__
   end
 
-  defp submit_or_join(session, prompt, o, %{share: true, n: 1} = how) do
-    if same_each_time?(prompt, o),
+  defp submit_or_join(session, prompt, o, how) do
+    if how.share and how.n == 1 and deterministic?(prompt, o),
       do: join(session, prompt, o, how),
       else: submit_alone(session, prompt, o, how)
   end
-
-  defp submit_or_join(session, prompt, o, how), do: submit_alone(session, prompt, o, how)
 
   defp submit_alone(session, prompt, o, how) do
     prompt = Map.put(prompt(prompt, session), :keep, how.id != nil)
@@ -186,9 +173,9 @@ defmodule Weir.Server.Request do
     }
   end
 
-  # As weir_flight_open has it: greedy, and nothing that draws, or with a seed; nothing that a clock ends, and nothing
-  # that is told beside chunks.
-  defp same_each_time?(prompt, o) do
+  # The conditions of weir_flight_open: greedy without random samplers, or with a seed; no deadline; no scores
+  # of the prompt.
+  defp deterministic?(prompt, o) do
     greedy? =
       o.temp == 0 and
         Enum.all?([:mirostat, :adaptive_target, :order, :xtc_probability], &(o[&1] == nil))
@@ -219,13 +206,13 @@ defmodule Weir.Server.Request do
     Enum.each(session.keys, &GenServer.cast(session.server, {:ended, &1, outcome}))
   end
 
-  @doc "With the native adapters of what :lora names."
+  @doc "Adds the native adapters for the option :lora."
   def adapted(model, o) do
     with {:ok, adapters} <- Adapter.uses(model, o.lora),
          do: {:ok, Map.put(o, :adapters, adapters)}
   end
 
-  @doc "Submits `%{prompt: _}` or a fork's source to an engine, for the process `to`."
+  @doc "Submits `%{prompt: _}`, or a fork's source, to an engine for the process `to`."
   def submit_n(engine, prompt, o, mode, n, to \\ self()) do
     {demand, interval} = flow(mode, o)
     request = o |> to_engine() |> Map.merge(prompt) |> Map.put(:interval, interval)
@@ -235,7 +222,7 @@ defmodule Weir.Server.Request do
   defp flow(:stream, o), do: {@window, o.interval}
   defp flow(:generate, _o), do: {:infinity, @interval}
 
-  @doc "What is given replaces the server's; a grammar replaces a schema, and the other way round."
+  @doc "Given options replace the server's. A grammar also replaces a schema, and vice versa."
   def merge(defaults, %{grammar: grammar} = given) when grammar != nil,
     do: %{defaults | json_schema: nil} |> Map.merge(given)
 
@@ -266,8 +253,7 @@ defmodule Weir.Server.Request do
 
   defp took(request, {:chunk, ids, text}), do: {:chunk, ids, text, nil, demand(request)}
 
-  defp took(request, {:chunk, ids, text, scores}),
-    do: {:chunk, ids, text, scores, demand(request)}
+  defp took(request, {:chunk, ids, text, scores}), do: {:chunk, ids, text, scores, demand(request)}
 
   defp took(_request, {:prompt, _ids, _scores} = prompt), do: prompt
 
@@ -278,10 +264,10 @@ defmodule Weir.Server.Request do
     outcome
   end
 
-  @doc "Several requests, for the next four functions."
+  @doc "A set of requests for the next four functions."
   def together(requests), do: Enum.reduce(requests, %{}, &again(&2, &1))
 
-  @doc "With a request as it is now; and without one that is over."
+  @doc "Adds or updates a request."
   def again(together, %{monitor: nil} = request), do: Map.put(together, request.ref, request)
 
   def again(together, request),
@@ -323,8 +309,7 @@ defmodule Weir.Server.Request do
     :ok
   end
 
-  defp demand(%{taken: taken} = request) when taken < div(@window, 2) - 1,
-    do: %{request | taken: taken + 1}
+  defp demand(%{taken: taken} = request) when taken < div(@window, 2) - 1, do: %{request | taken: taken + 1}
 
   defp demand(request) do
     n = div(@window, 2)
@@ -336,7 +321,7 @@ defmodule Weir.Server.Request do
     %{request | taken: 0}
   end
 
-  @doc "Ends the request wherever it is. No message is left, and none follows."
+  @doc "Ends the request in any state. No message is left, and none follows."
   def close(%__MODULE__{} = request, outcome \\ {:done, :halted}) do
     if request.flight,
       do: Flight.close(request.ref),
@@ -346,7 +331,7 @@ defmodule Weir.Server.Request do
     finish(request, outcome)
   end
 
-  # A handle of a native library that another file has replaced since: nothing can be said to it any more.
+  # Fails for a handle of a native library that another file has replaced.
   defp native_close(ref) do
     NIF.engine_close(ref)
   rescue

@@ -33,7 +33,7 @@ defmodule Weir.Server.Strategy do
         else: waiting
 
     left = budget - length(chosen)
-    # prompts keep half of what is left
+    # prompts keep half of the rest
     room = if Enum.any?(slots, &(&1.state == :prefilling)), do: div(left, 2), else: left
 
     {plan, rest} =
@@ -60,7 +60,7 @@ defmodule Weir.Server.Strategy do
         {[], budget}
 
       [oldest | _] = prompts ->
-        # for the oldest, until its turn comes
+        # reserved for the oldest
         kept = min(div(budget + 3, 4), most(oldest, chunk_size))
         ordered = Enum.sort_by(prompts, & &1.priority, :desc)
 

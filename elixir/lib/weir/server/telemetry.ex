@@ -30,7 +30,7 @@ defmodule Weir.Server.Telemetry do
 
   @doc false
   def execute(event, measurements, metadata) do
-    # This package does not need :telemetry, and compiles without it.
+    # the package compiles without :telemetry
     apply(:telemetry, :execute, [[:weir, :server | event], measurements, metadata])
   end
 
@@ -77,21 +77,14 @@ defmodule Weir.Server.Telemetry do
   defp rate(_n, _ttft_ns, _ns), do: 0.0
 
   @doc false
-  # Why not more of the prompt was cached.
+  # Why no more of the prompt was cached.
   def miss(%{miss_info: info}), do: info
   def miss(%{miss: miss}), do: %{miss: miss}
 
   @doc false
   def no_usage do
-    usage(%{
-      n_prompt: 0,
-      n_cached: 0,
-      n_generated: 0,
-      n_drafted: 0,
-      n_accepted: 0,
-      queue_ns: 0,
-      ttft_ns: 0,
-      total_ns: 0
-    })
+    ~w(n_prompt n_cached n_generated n_drafted n_accepted queue_ns ttft_ns total_ns)a
+    |> Map.new(&{&1, 0})
+    |> usage()
   end
 end

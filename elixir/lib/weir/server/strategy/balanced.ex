@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 defmodule Weir.Server.Strategy.Balanced do
-  @moduledoc "Half of the budget for each side; what one does not use passes over to the other."
+  @moduledoc "Half of the budget for generating slots, half for prompts. Either half may use the other's rest."
   @behaviour Weir.Server.BatchStrategy
   alias Weir.Server.Strategy
 

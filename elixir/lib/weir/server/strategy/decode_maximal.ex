@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 defmodule Weir.Server.Strategy.DecodeMaximal do
-  @moduledoc "Generating slots first: someone waits for each of their tokens. Prompts take what is left."
+  @moduledoc "Generating slots first, because their readers wait for each token. Prompts get the rest."
   @behaviour Weir.Server.BatchStrategy
   alias Weir.Server.Strategy
 

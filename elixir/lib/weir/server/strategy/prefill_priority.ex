@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 defmodule Weir.Server.Strategy.PrefillPriority do
   @moduledoc """
-  Prompts first: large passes compute the most tokens a second. One token of the budget is kept for the generating
-  slots, which take turns for it; prompts that follow each other without end would stop them.
+  Prompts first, because large passes compute the most tokens per second. One token of the budget is reserved
+  for the generating slots, which take turns, so that a steady flow of prompts does not stop them.
   """
   @behaviour Weir.Server.BatchStrategy
   alias Weir.Server.Strategy
