@@ -42,8 +42,8 @@ add_custom_command(OUTPUT ${files}/libweir.a
     COMMAND ${archive} ${files}/libweir.a $<TARGET_FILE:weir_static> ${WEIR_LLAMA_LIBS}
     DEPENDS weir_static scripts/archive.sh ${WEIR_LLAMA_LIBS} VERBATIM)
 add_custom_command(OUTPUT ${files}/libweir_hub.a
-    COMMAND ${archive} ${files}/libweir_hub.a $<TARGET_FILE:weir_hub_static> $<TARGET_FILE:weir_base>
-    DEPENDS weir_hub_static weir_base scripts/archive.sh VERBATIM)
+    COMMAND ${archive} ${files}/libweir_hub.a $<TARGET_FILE:weir_hub_static> $<TARGET_FILE:weir_transfer> $<TARGET_FILE:weir_base>
+    DEPENDS weir_hub_static weir_transfer weir_base scripts/archive.sh VERBATIM)
 add_custom_command(OUTPUT ${files}/share.stamp
     COMMAND ${CMAKE_COMMAND} -E rm -rf ${files}/share
     COMMAND ${CMAKE_COMMAND} -E make_directory ${files}/share

@@ -17,13 +17,14 @@ BELOW = {
     "grammar": ["base"],
     "backend": ["base", "params", "gguf", "grammar"],
     "model": ["base", "params", "gguf", "grammar", "backend"],
-    "hub": ["base"],
+    "transfer": ["base"],
+    "hub": ["base", "transfer"],
     "schedule": [],
     "cache": ["base", "params", "backend"],
     "speculate": ["base", "params", "backend", "model"],
     "engine": ["base", "params", "backend", "grammar", "model", "schedule", "cache", "speculate"],
     "server": ["base"],
-    "cli": ["base", "server"],
+    "cli": ["base", "transfer", "server"],
 }
 
 

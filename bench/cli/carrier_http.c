@@ -1,27 +1,8 @@
-/* Requests to a server with OpenAI's API, over HTTP: libcurl's multi interface, all connections in one
- * thread.
+/* Requests to a server with OpenAI's API, over HTTP, all connections in one thread.
  * SPDX-License-Identifier: Apache-2.0 */
 #include <stdio.h>
-#include <string.h>
-
-#include "exchange.h"
-
-#ifndef WEIR_CURL
-
-cli_carrier *cli_carrier_http(const cli_args *args, const char *url, cli_exit *code)
-{
-    (void)args;
-    (void)url;
-    *code = cli_fail(CLI_FAILED,
-                     "this weir was built without libcurl, which weir bench http needs: run scripts/deps.sh "
-                     "and build again");
-    return NULL;
-}
-
-#else
-
-#include <curl/curl.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/json.h"
 #include "base/utf8.h"
@@ -29,29 +10,31 @@ cli_carrier *cli_carrier_http(const cli_args *args, const char *url, cli_exit *c
 #include "cli/descriptors.h"
 #include "cli/signals.h"
 #include "cli/sse.h"
-#include "cli/transfer.h"
+#include "exchange.h"
+#include "transfer/transfer.h"
 
 #define RETRY_S      1 /* where a server that is busy does not say when */
 #define RETRY_MAX_S  60
 #define ERROR_MAX    4096  /* of an error's body, bytes */
 #define LIMIT        16384 /* connections, where the process may have so many descriptors */
 #define DESCRIPTORS  64    /* for everything else */
-#define SSL_AND_PIPE 4     /* descriptors at the most that libcurl needs for itself */
+#define CONNECT_MS   10000
+#define SSL_AND_PIPE 4 /* descriptors at the most that libcurl needs for itself */
 
 typedef struct http_carrier {
     cli_carrier carrier;
     const cli_args *args;
-    CURLM *multi;
-    struct curl_slist *headers;
+    weir__transfers *transfers;
+    char *key; /* a line of each request's head; NULL = none */
     char *url;
     const char *model;
     json_t *extra, *schema; /* objects to put into each body; NULL = none */
 } http_carrier;
 
-typedef struct transfer {
+typedef struct request {
     http_carrier *http;
     cli_exchange *exchange;
-    CURL *easy;
+    weir__transfer *transfer;
     char *body;
     cli_sse sse;
     cli_text error;      /* the body of an answer that is no stream */
@@ -59,7 +42,7 @@ typedef struct transfer {
     bool ended;          /* by us: */
     cli_fate fate;
     char message[192];
-} transfer;
+} request;
 
 /* ---- What is sent ---- */
 
@@ -88,146 +71,129 @@ static char *body_of(const http_carrier *http, const cli_exchange *exchange)
 
 /* ---- What comes ---- */
 
-static void end_by_us(transfer *t, cli_fate fate, const char *message)
+static void end_by_us(request *r, cli_fate fate, const char *message)
 {
-    t->ended = true;
-    t->fate = fate;
-    snprintf(t->message, sizeof t->message, "%s", message);
+    r->ended = true;
+    r->fate = fate;
+    snprintf(r->message, sizeof r->message, "%s", message);
 }
 
-static void take_piece(transfer *t, const cli_answer *answer)
+static void take_piece(request *r, const cli_answer *answer)
 {
-    cli_record *record = &t->exchange->record;
+    cli_record *record = &r->exchange->record;
     if (answer->has_usage) {
         record->n_prompt = answer->n_prompt;
         record->n_generated = answer->n_generated;
         record->n_cached = answer->n_cached;
     }
     if (answer->finish != NULL) {
-        t->finished = true;
+        r->finished = true;
         record->ended_by_itself = strcmp(answer->finish, "length") != 0;
     }
-    if (answer->n_text > 0 && !cli_exchange_piece(t->exchange, answer->text, answer->n_text))
-        end_by_us(t, CLI_FATE_LEFT, "");
+    if (answer->n_text > 0 && !cli_exchange_piece(r->exchange, answer->text, answer->n_text))
+        end_by_us(r, CLI_FATE_LEFT, "");
 }
 
 static bool on_event(const char *data, size_t length, void *user)
 {
-    transfer *t = user;
+    request *r = user;
     cli_answer answer;
-    cli_answer_read(&answer, data, length, t->http->args->completions);
-    if (t->done)
-        end_by_us(t, CLI_FATE_MALFORMED, "an event came after [DONE]");
+    cli_answer_read(&answer, data, length, r->http->args->completions);
+    if (r->done)
+        end_by_us(r, CLI_FATE_MALFORMED, "an event came after [DONE]");
     else if (answer.kind == CLI_ANSWER_DONE)
-        t->done = true;
+        r->done = true;
     else if (answer.kind == CLI_ANSWER_ERROR)
-        end_by_us(t, CLI_FATE_FAILED, answer.message);
+        end_by_us(r, CLI_FATE_FAILED, answer.message);
     else if (answer.kind == CLI_ANSWER_MALFORMED)
-        end_by_us(t, CLI_FATE_MALFORMED, answer.message);
+        end_by_us(r, CLI_FATE_MALFORMED, answer.message);
     else
-        take_piece(t, &answer);
+        take_piece(r, &answer);
     cli_answer_fini(&answer);
-    return !t->ended;
+    return !r->ended;
 }
 
-static bool is_stream(transfer *t)
+static bool is_stream(request *r, const char *type)
 {
     static const char wanted[] = "text/event-stream";
-    const char *type = NULL;
-    curl_easy_getinfo(t->easy, CURLINFO_CONTENT_TYPE, &type);
     if (type != NULL && strncmp(type, wanted, sizeof wanted - 1) == 0) return true;
-    end_by_us(t, CLI_FATE_MALFORMED, "");
-    snprintf(t->message, sizeof t->message, "the answer is %.80s, no text/event-stream",
+    end_by_us(r, CLI_FATE_MALFORMED, "");
+    snprintf(r->message, sizeof r->message, "the answer is %.80s, no text/event-stream",
              type != NULL ? type : "of no type");
     return false;
 }
 
-/* libcurl's: returning less than came ends the transfer. */
-static size_t on_bytes(char *bytes, size_t size, size_t n, void *user)
+static bool on_bytes(const weir__transfer_head *head, const char *bytes, size_t n, void *user)
 {
-    transfer *t = user;
-    long status = 0;
-    n *= size;
-    curl_easy_getinfo(t->easy, CURLINFO_RESPONSE_CODE, &status);
-    if (status != 200) {
-        size_t room = ERROR_MAX - t->error.n;
-        cli_text_add(&t->error, bytes, n < room ? n : room);
-        return n;
+    request *r = user;
+    if (head->status != 200) {
+        size_t room = ERROR_MAX - r->error.n;
+        cli_text_add(&r->error, bytes, n < room ? n : room);
+        return true;
     }
-    if (t->ended || (t->sse.line == NULL && !is_stream(t))) return 0;
-    cli_sse_status read = cli_sse_feed(&t->sse, bytes, n, on_event, t);
+    if (r->ended || (r->sse.line == NULL && !is_stream(r, head->type))) return false;
+    cli_sse_status read = cli_sse_feed(&r->sse, bytes, n, on_event, r);
     if (read == CLI_SSE_NO_MEMORY) cli_no_memory();
-    if (read == CLI_SSE_MALFORMED) end_by_us(t, CLI_FATE_MALFORMED, t->sse.problem);
-    return t->ended ? 0 : n;
+    if (read == CLI_SSE_MALFORMED) end_by_us(r, CLI_FATE_MALFORMED, r->sse.problem);
+    return !r->ended;
 }
 
 /* ---- How it ends ---- */
 
-static void let_go(transfer *t)
+static void let_go(request *r)
 {
-    curl_multi_remove_handle(t->http->multi, t->easy);
-    curl_easy_cleanup(t->easy);
-    free(t->body); /* jansson's own memory */
-    cli_sse_fini(&t->sse);
-    weir__text_fini(&t->error);
-    cli_free(t);
+    free(r->body); /* jansson's own memory */
+    cli_sse_fini(&r->sse);
+    weir__text_fini(&r->error);
+    cli_free(r);
 }
 
 /* A status other than 200. */
-static int64_t refused(transfer *t, long status)
+static int64_t refused(request *r, const weir__transfer_result *result)
 {
     char text[128];
-    curl_off_t retry_s = 0;
-    cli_answer_error_text(t->error.bytes != NULL ? t->error.bytes : "", t->error.n, text, sizeof text);
-    curl_easy_getinfo(t->easy, CURLINFO_RETRY_AFTER, &retry_s);
-    if (retry_s <= 0) retry_s = RETRY_S;
+    int64_t retry_s = result->retry_s > 0 ? result->retry_s : RETRY_S;
+    cli_answer_error_text(r->error.bytes != NULL ? r->error.bytes : "", r->error.n, text, sizeof text);
     if (retry_s > RETRY_MAX_S) retry_s = RETRY_MAX_S;
-    bool busy = status == 429 || status == 503;
-    end_by_us(t, busy ? CLI_FATE_BUSY : status >= 500 ? CLI_FATE_FAILED : CLI_FATE_REFUSED, "");
-    snprintf(t->message, sizeof t->message, "%ld: %s", status, text);
-    return busy ? (int64_t)retry_s * 1000 : -1;
+    bool busy = result->head.status == 429 || result->head.status == 503;
+    end_by_us(r, busy ? CLI_FATE_BUSY : result->head.status >= 500 ? CLI_FATE_FAILED : CLI_FATE_REFUSED, "");
+    snprintf(r->message, sizeof r->message, "%ld: %s", result->head.status, text);
+    return busy ? retry_s * 1000 : -1;
 }
 
-static void not_received(transfer *t, CURLcode result)
+static cli_fate fate_of(weir__transfer_end end)
 {
-    switch (result) {
-    case CURLE_OPERATION_TIMEDOUT: {
-        double ready = 0; /* 0: it never came to sending */
-        curl_easy_getinfo(t->easy, CURLINFO_PRETRANSFER_TIME, &ready);
-        end_by_us(t, ready > 0 ? CLI_FATE_TIMEOUT : CLI_FATE_CONNECT, curl_easy_strerror(result));
-        break;
-    }
-    case CURLE_COULDNT_RESOLVE_HOST:
-    case CURLE_COULDNT_CONNECT:
-    case CURLE_SSL_CONNECT_ERROR:
-    case CURLE_PEER_FAILED_VERIFICATION: end_by_us(t, CLI_FATE_CONNECT, curl_easy_strerror(result)); break;
-    case CURLE_WEIRD_SERVER_REPLY:
-    case CURLE_UNSUPPORTED_PROTOCOL: end_by_us(t, CLI_FATE_MALFORMED, curl_easy_strerror(result)); break;
-    default: end_by_us(t, CLI_FATE_CUT, curl_easy_strerror(result));
+    switch (end) {
+    case WEIR__TRANSFER_LATE: return CLI_FATE_TIMEOUT;
+    case WEIR__TRANSFER_CLOSED:
+    case WEIR__TRANSFER_UNREACHED:
+    case WEIR__TRANSFER_DISTRUSTED: return CLI_FATE_CONNECT;
+    case WEIR__TRANSFER_BAD_URL:
+    case WEIR__TRANSFER_NOT_HTTP: return CLI_FATE_MALFORMED;
+    default: return CLI_FATE_CUT;
     }
 }
 
-static void end(transfer *t, CURLcode result)
+static void on_end(const weir__transfer_result *result, void *user)
 {
-    cli_exchange *exchange = t->exchange;
-    long status = 0;
+    request *r = user;
+    cli_exchange *exchange = r->exchange;
     int64_t retry_ms = -1;
-    curl_easy_getinfo(t->easy, CURLINFO_RESPONSE_CODE, &status);
-    bool whole = result == CURLE_OK && cli_sse_complete(&t->sse);
-    if (!t->ended && status != 0 && status != 200 && result == CURLE_OK)
-        retry_ms = refused(t, status);
-    else if (!t->ended && result != CURLE_OK && !t->done)
-        not_received(t, result);
-    else if (!t->ended && t->done && !t->finished)
-        end_by_us(t, CLI_FATE_MALFORMED, "[DONE] came before a finish_reason");
-    else if (!t->ended && (!t->done || !whole))
-        end_by_us(t, CLI_FATE_CUT, "the stream ended before [DONE]");
-    else if (!t->ended)
-        end_by_us(t, CLI_FATE_ANSWERED, "");
-    cli_fate fate = t->fate;
-    char message[sizeof t->message];
-    memcpy(message, t->message, sizeof message);
-    let_go(t);
+    bool whole = result->end == WEIR__TRANSFER_WHOLE;
+    if (!r->ended && whole && result->head.status != 200)
+        retry_ms = refused(r, result);
+    else if (!r->ended && !whole && !r->done)
+        end_by_us(r, fate_of(result->end), result->problem);
+    else if (!r->ended && r->done && !r->finished)
+        end_by_us(r, CLI_FATE_MALFORMED, "[DONE] came before a finish_reason");
+    else if (!r->ended && (!r->done || !whole || !cli_sse_complete(&r->sse)))
+        end_by_us(r, CLI_FATE_CUT, "the stream ended before [DONE]");
+    else if (!r->ended)
+        end_by_us(r, CLI_FATE_ANSWERED, "");
+    cli_fate fate = r->fate;
+    char message[sizeof r->message];
+    memcpy(message, r->message, sizeof message);
+    let_go(r);
     cli_exchange_end(exchange, fate, message, retry_ms);
 }
 
@@ -236,50 +202,52 @@ static void end(transfer *t, CURLcode result)
 static void start(cli_carrier *carrier, cli_exchange *exchange)
 {
     http_carrier *http = (http_carrier *)carrier;
-    transfer *t = cli_alloc(1, sizeof *t);
-    t->http = http;
-    t->exchange = exchange;
-    t->easy = cli_transfer_create(http->url, http->headers, on_bytes, t);
-    t->body = body_of(http, exchange);
-    exchange->carried = t;
-    curl_easy_setopt(t->easy, CURLOPT_POSTFIELDS, t->body);
-    curl_easy_setopt(t->easy, CURLOPT_POSTFIELDSIZE_LARGE, (curl_off_t)strlen(t->body));
-    curl_easy_setopt(t->easy, CURLOPT_TIMEOUT_MS, (long)(http->args->timeout_s * 1000));
-    if (curl_multi_add_handle(http->multi, t->easy) != CURLM_OK) cli_no_memory();
+    request *r = cli_alloc(1, sizeof *r);
+    const char *const headers[] = {"Content-Type: application/json", "Accept: text/event-stream",
+                                   "Expect:", /* not a round trip more for a long prompt */
+                                   http->key, NULL};
+    r->http = http;
+    r->exchange = exchange;
+    r->body = body_of(http, exchange);
+    exchange->carried = r;
+    const weir__transfer_request wanted = {
+        .url = http->url,
+        .body = r->body,
+        .headers = headers,
+        .proxy = "", /* the server is measured */
+        .connect_ms = CONNECT_MS,
+        .total_ms = (long)(http->args->timeout_s * 1000),
+        .on_bytes = on_bytes,
+        .on_end = on_end,
+        .user = r,
+    };
+    r->transfer = weir__transfers_start(http->transfers, &wanted);
+    if (r->transfer == NULL) cli_no_memory();
 }
 
 static void drop(cli_carrier *carrier, cli_exchange *exchange)
 {
+    request *r = exchange->carried;
     (void)carrier;
-    let_go(exchange->carried);
+    weir__transfer_drop(r->transfer);
+    let_go(r);
     exchange->carried = NULL;
 }
 
 static void wait_for_bytes(cli_carrier *carrier, int timeout_ms)
 {
     http_carrier *http = (http_carrier *)carrier;
-    struct curl_waitfd signals = {.fd = cli_signals_descriptor(), .events = CURL_WAIT_POLLIN};
-    int n_running, n_left;
-    curl_multi_poll(http->multi, &signals, 1, timeout_ms, NULL);
-    if (signals.revents != 0) cli_signals_drain();
-    curl_multi_perform(http->multi, &n_running);
-    for (CURLMsg *message; (message = curl_multi_info_read(http->multi, &n_left)) != NULL;) {
-        char *t = NULL;
-        if (message->msg != CURLMSG_DONE) continue;
-        CURLcode result = message->data.result;
-        curl_easy_getinfo(message->easy_handle, CURLINFO_PRIVATE, &t);
-        end((transfer *)(void *)t, result);
-    }
+    const int signals = cli_signals_descriptor();
+    if (weir__transfers_wait(http->transfers, &signals, 1, timeout_ms) != 0) cli_signals_drain();
 }
 
 static void destroy(cli_carrier *carrier)
 {
     http_carrier *http = (http_carrier *)carrier;
-    curl_multi_cleanup(http->multi);
-    curl_slist_free_all(http->headers);
-    curl_global_cleanup();
+    weir__transfers_destroy(http->transfers);
     json_decref(http->extra);
     json_decref(http->schema);
+    cli_free(http->key);
     cli_free(http->url);
     cli_free(http);
 }
@@ -310,24 +278,12 @@ static cli_exit read_object(const char *text, const char *option, json_t **objec
                     *object == NULL ? weir__json_problem(&error).text : "");
 }
 
-static void add_header(http_carrier *http, const char *header)
-{
-    struct curl_slist *more = curl_slist_append(http->headers, header);
-    if (more == NULL) cli_no_memory();
-    http->headers = more;
-}
-
-static cli_exit add_headers(http_carrier *http)
+static cli_exit read_key(http_carrier *http)
 {
     const char *key = http->args->api_key;
-    add_header(http, "Content-Type: application/json");
-    add_header(http, "Accept: text/event-stream");
-    add_header(http, "Expect:"); /* not a round trip more for a long prompt */
     if (key == NULL || key[0] == '\0') return CLI_OK;
     if (strpbrk(key, "\r\n") != NULL) return cli_fail(CLI_USAGE, "--api-key has a line break");
-    char *header = cli_format("Authorization: Bearer %s", key);
-    add_header(http, header);
-    cli_free(header);
+    http->key = cli_format("Authorization: Bearer %s", key);
     return CLI_OK;
 }
 
@@ -341,29 +297,32 @@ static int32_t raise_limit(void)
 
 cli_carrier *cli_carrier_http(const cli_args *args, const char *url, cli_exit *code)
 {
+    if (!weir__transfer_exists) {
+        *code =
+            cli_fail(CLI_FAILED,
+                     "this weir was built without libcurl, which weir bench http needs: run scripts/deps.sh "
+                     "and build again");
+        return NULL;
+    }
     if (strncmp(url, "http://", 7) != 0 && strncmp(url, "https://", 8) != 0) {
         *code = cli_fail(CLI_USAGE,
                          "%.200s is no address; expected: http://HOST:PORT, https://HOST, or engine:", url);
         return NULL;
     }
-    if (curl_global_init(CURL_GLOBAL_DEFAULT) != 0) cli_no_memory();
     http_carrier *http = cli_alloc(1, sizeof *http);
     http->carrier = (cli_carrier){
         .limit = raise_limit(), .start = start, .wait = wait_for_bytes, .drop = drop, .destroy = destroy};
     http->args = args;
     http->url = address(url, args->completions);
     http->model = cli_options_given(args, "--model") ? args->model_path : "default";
-    http->multi = curl_multi_init();
-    if (http->multi == NULL) cli_no_memory();
-    curl_multi_setopt(http->multi, CURLMOPT_MAXCONNECTS, (long)http->carrier.limit);
+    http->transfers = weir__transfers_create(http->carrier.limit);
+    if (http->transfers == NULL) cli_no_memory();
     *code = weir__utf8_valid(http->model, strlen(http->model)) ? CLI_OK
                                                                : cli_fail(CLI_USAGE, "--model is not UTF-8");
     if (*code == CLI_OK) *code = read_object(args->extra, "--extra", &http->extra);
     if (*code == CLI_OK) *code = read_object(args->ask.json_schema, "--schema", &http->schema);
-    if (*code == CLI_OK) *code = add_headers(http);
+    if (*code == CLI_OK) *code = read_key(http);
     if (*code == CLI_OK) return &http->carrier;
     destroy(&http->carrier);
     return NULL;
 }
-
-#endif

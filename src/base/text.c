@@ -94,6 +94,18 @@ bool weir__text_printf(weir__text *text, const char *format, ...)
     return ok;
 }
 
+char *weir__text_format(const char *format, ...)
+{
+    weir__text text = {0};
+    va_list list;
+    va_start(list, format);
+    bool ok = weir__text_vprintf(&text, format, list);
+    va_end(list);
+    if (ok) return text.bytes;
+    weir__text_fini(&text);
+    return NULL;
+}
+
 void weir__text_close(weir__text *text, const char *before, size_t n)
 {
     if (!weir__text_reserve(text, n)) return;

@@ -36,6 +36,9 @@ bool weir__text_printf(weir__text *text, const char *format, ...) __attribute__(
 bool weir__text_vprintf(weir__text *text, const char *format, va_list list)
     __attribute__((format(printf, 2, 0)));
 
+/* printf into memory that weir__mem_free frees; NULL: out of memory. */
+char *weir__text_format(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
 /* Room for n more bytes, without adding them. */
 bool weir__text_reserve(weir__text *text, size_t n);
 

@@ -15,6 +15,7 @@
 
 #include "base/error.h"
 #include "base/mem.h"
+#include "base/text.h"
 #include "hub/config.h"
 
 #define DEPTH_MAX 16 /* of folders in a repository */
@@ -38,13 +39,13 @@ static weir_status failed(const char *what, const char *path, weir_error *error)
 static char *folder_name(const char *repo)
 {
     const char *slash = strchr(repo, '/');
-    return weir__config_format(PREFIX "%.*s--%s", (int)(slash - repo), repo, slash + 1);
+    return weir__text_format(PREFIX "%.*s--%s", (int)(slash - repo), repo, slash + 1);
 }
 
 char *weir__cache_folder(const char *cache, const char *repo)
 {
     char *name = folder_name(repo);
-    char *path = name != NULL ? weir__config_format("%s/%s", cache, name) : NULL;
+    char *path = name != NULL ? weir__text_format("%s/%s", cache, name) : NULL;
     weir__mem_free(name);
     return path;
 }
@@ -52,7 +53,7 @@ char *weir__cache_folder(const char *cache, const char *repo)
 static char *below(const char *cache, const char *repo, const char *a, const char *b)
 {
     char *folder = weir__cache_folder(cache, repo);
-    char *path = folder != NULL ? weir__config_format("%s/%s/%s", folder, a, b) : NULL;
+    char *path = folder != NULL ? weir__text_format("%s/%s/%s", folder, a, b) : NULL;
     weir__mem_free(folder);
     return path;
 }
@@ -65,7 +66,7 @@ char *weir__cache_blob(const char *cache, const char *repo, const char *blob)
 char *weir__cache_file(const char *cache, const char *repo, const char *commit, const char *name)
 {
     char *snapshot = below(cache, repo, "snapshots", commit);
-    char *path = snapshot != NULL ? weir__config_format("%s/%s", snapshot, name) : NULL;
+    char *path = snapshot != NULL ? weir__text_format("%s/%s", snapshot, name) : NULL;
     weir__mem_free(snapshot);
     return path;
 }
@@ -131,7 +132,7 @@ weir_status weir__cache_lock(const char *cache, const char *repo, const char *bl
                              bool (*tick)(void *user), void *user, int *descriptor, weir_error *error)
 {
     char *name = folder_name(repo);
-    char *path = name != NULL ? weir__config_format("%s/.locks/%s/%s.lock", cache, name, blob) : NULL;
+    char *path = name != NULL ? weir__text_format("%s/.locks/%s/%s.lock", cache, name, blob) : NULL;
     weir_status status = path != NULL ? weir__cache_make_parents(path, error) : no_memory(error);
     if (status == WEIR_OK) status = lock_path(path, try_once, tick, user, descriptor, error);
     weir__mem_free(name);
@@ -166,7 +167,7 @@ weir_status weir__cache_set_ref(const char *cache, const char *repo, const char 
 {
     if (strcmp(revision, commit) == 0) return WEIR_OK;
     char *path = below(cache, repo, "refs", revision);
-    char *fresh = path != NULL ? weir__config_format("%s.%ld.new", path, (long)getpid()) : NULL;
+    char *fresh = path != NULL ? weir__text_format("%s.%ld.new", path, (long)getpid()) : NULL;
     weir_status status = fresh != NULL ? weir__cache_make_parents(path, error) : no_memory(error);
     FILE *file = status == WEIR_OK ? fopen(fresh, "we") : NULL;
     if (status == WEIR_OK && file == NULL) status = failed("written", fresh, error);
@@ -191,7 +192,7 @@ weir_status weir__cache_link(const char *cache, const char *repo, const char *co
     char target[PATH_MAX] = "../../";
     weir_status status = WEIR_OK;
     char *path = weir__cache_file(cache, repo, commit, name);
-    char *fresh = path != NULL ? weir__config_format("%s.%ld.new", path, (long)getpid()) : NULL;
+    char *fresh = path != NULL ? weir__text_format("%s.%ld.new", path, (long)getpid()) : NULL;
     if (fresh == NULL) {
         status = no_memory(error);
         goto done;
@@ -238,9 +239,9 @@ static weir_status walk(const char *folder, const char *prefix, int depth, visit
     while (status == WEIR_OK && (entry = readdir(dir)) != NULL) {
         struct stat st;
         if (entry->d_name[0] == '.') continue;
-        char *path = weir__config_format("%s/%s", folder, entry->d_name);
-        char *name = weir__config_format("%s%s", prefix, entry->d_name);
-        char *inner = name != NULL ? weir__config_format("%s/", name) : NULL;
+        char *path = weir__text_format("%s/%s", folder, entry->d_name);
+        char *name = weir__text_format("%s%s", prefix, entry->d_name);
+        char *inner = name != NULL ? weir__text_format("%s/", name) : NULL;
         if (path == NULL || inner == NULL)
             status = WEIR_NO_MEMORY;
         else if (lstat(path, &st) != 0)
@@ -300,7 +301,7 @@ static bool repo_of(const char *folder, char repo[WEIR__NAME_REPO_MAX])
     if (strncmp(folder, PREFIX, sizeof PREFIX - 1) != 0) return false;
     const char *gap = strstr(owner, "--");
     if (gap == NULL) return false;
-    char *text = weir__config_format("hf:%.*s/%s", (int)(gap - owner), owner, gap + 2);
+    char *text = weir__text_format("hf:%.*s/%s", (int)(gap - owner), owner, gap + 2);
     bool ok = text != NULL && strchr(text + 3, ':') == NULL && weir__name_parse(text, &name, NULL) == WEIR_OK;
     weir__mem_free(text);
     if (ok) memcpy(repo, name.repo, sizeof name.repo);
@@ -384,7 +385,7 @@ static weir_status remove_tree(const char *folder, int depth, uint64_t *n_bytes,
     while (status == WEIR_OK && (entry = readdir(dir)) != NULL) {
         struct stat st;
         if (strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0) continue;
-        char *path = weir__config_format("%s/%s", folder, entry->d_name);
+        char *path = weir__text_format("%s/%s", folder, entry->d_name);
         if (path == NULL)
             status = no_memory(error);
         else if (lstat(path, &st) != 0)

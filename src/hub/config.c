@@ -2,7 +2,6 @@
 #include "hub/config.h"
 
 #include <errno.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,6 +11,7 @@
 #include "base/mem.h"
 #include "base/member.h"
 #include "base/sized.h"
+#include "base/text.h"
 #include "hub/name.h"
 
 #define ENDPOINT "https://huggingface.co"
@@ -27,19 +27,6 @@ void weir_hub_params_init(weir_hub_params *params, size_t size)
 {
     weir__members members = hub_members();
     weir__members_init(&members, params, size);
-}
-
-char *weir__config_format(const char *format, ...)
-{
-    va_list args, again;
-    va_start(args, format);
-    va_copy(again, args);
-    int n = vsnprintf(NULL, 0, format, args);
-    va_end(args);
-    char *text = n < 0 ? NULL : weir__mem_alloc((size_t)n + 1);
-    if (text != NULL) vsnprintf(text, (size_t)n + 1, format, again);
-    va_end(again);
-    return text;
 }
 
 /* The first of these variables that is set to something. */
@@ -67,12 +54,12 @@ static char *home_folder(void)
     const char *value;
     if ((value = environment((const char *const[]){"HF_HOME", NULL})) != NULL)
         return value[0] == '~' && value[1] == '/' && getenv("HOME") != NULL
-                   ? weir__config_format("%s%s", getenv("HOME"), value + 1)
+                   ? weir__text_format("%s%s", getenv("HOME"), value + 1)
                    : weir__mem_strdup(value);
     if ((value = environment((const char *const[]){"XDG_CACHE_HOME", NULL})) != NULL && *value == '/')
-        return weir__config_format("%s/huggingface", value);
+        return weir__text_format("%s/huggingface", value);
     if ((value = environment((const char *const[]){"HOME", NULL})) != NULL)
-        return weir__config_format("%s/.cache/huggingface", value);
+        return weir__text_format("%s/.cache/huggingface", value);
     return weir__mem_strdup("");
 }
 
@@ -107,7 +94,7 @@ static weir_status find_token(const char *given, const char *home, weir__config 
             return weir__error_set(error, WEIR_NO_MEMORY, "token", "out of memory");
     } else if (!is_on(getenv("HF_HUB_DISABLE_IMPLICIT_TOKEN"))) {
         const char *named = environment((const char *const[]){"HF_TOKEN_PATH", NULL});
-        char *path = named != NULL ? weir__mem_strdup(named) : weir__config_format("%s/token", home);
+        char *path = named != NULL ? weir__mem_strdup(named) : weir__text_format("%s/token", home);
         if (path == NULL) return weir__error_set(error, WEIR_NO_MEMORY, "token", "out of memory");
         status = read_token(path, &config->token, error);
         weir__mem_free(path);
@@ -175,7 +162,7 @@ weir_status weir__config_read(const weir_hub_params *params, weir__config *confi
     config->no_proxy = copy_or_null(p.no_proxy, &failed);
     if (home != NULL)
         config->cache = cache != NULL     ? weir__mem_strdup(cache)
-                        : home[0] != '\0' ? weir__config_format("%s/hub", home)
+                        : home[0] != '\0' ? weir__text_format("%s/hub", home)
                                           : weir__mem_strdup("");
     if (failed || home == NULL || config->endpoint == NULL || config->revision == NULL ||
         config->cache == NULL) {

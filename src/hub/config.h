@@ -23,7 +23,4 @@ typedef struct weir__config {
 weir_status weir__config_read(const weir_hub_params *params, weir__config *config, weir_error *error);
 void weir__config_fini(weir__config *config);
 
-/* printf into memory; NULL: out of memory. */
-char *weir__config_format(const char *format, ...) __attribute__((format(printf, 1, 2)));
-
 #endif

@@ -15,6 +15,7 @@
 #include "base/file.h"
 #include "base/mem.h"
 #include "base/sha256.h"
+#include "base/text.h"
 #include "hub/cache.h"
 #include "hub/log.h"
 
@@ -266,12 +267,12 @@ static char *address(const weir__config *config, const weir__name_file *file, co
         }
     }
     path[n] = '\0';
-    return weir__config_format("%s/%s/resolve/%s/%s", config->endpoint, file->repo, commit, path);
+    return weir__text_format("%s/%s/resolve/%s/%s", config->endpoint, file->repo, commit, path);
 }
 
 static weir_status download(fetch *f, weir__http *http, const char *commit, const char *blob)
 {
-    char *incomplete = weir__config_format("%s.incomplete", blob);
+    char *incomplete = weir__text_format("%s.incomplete", blob);
     char *url = address(f->config, f->file, commit);
     weir_status status = WEIR_OK;
     if (incomplete == NULL || url == NULL) {

@@ -2,7 +2,6 @@
 #include "hub/http.h"
 
 #include <errno.h>
-#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,7 +11,8 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/mem.h"
-#include "base/trust.h"
+#include "base/text.h"
+#include "transfer/transfer.h"
 
 #define RETRY_AFTER_MAX_S 60  /* who is told to wait for longer is told so, rather than left waiting */
 #define BACKOFF_MS        200 /* doubles */
@@ -109,168 +109,98 @@ weir_status weir__http_explain(const weir__config *config, const weir__http_answ
 /* ---- A text ---- */
 
 struct collected {
-    char *bytes;
-    size_t n, capacity, max;
-    bool too_long, no_memory;
+    weir__text text;
+    size_t max;
+    bool too_long;
     weir_hub_progress_fn progress;
     void *user;
 };
 
 static bool collect_begin(const weir__http_answer *answer, void *user)
 {
-    struct collected *text = user;
+    struct collected *to = user;
     (void)answer;
-    text->n = 0;
+    weir__text_clear(&to->text);
     return true;
 }
 
 static bool collect(const void *bytes, size_t n, void *user)
 {
-    struct collected *text = user;
-    text->too_long = n > text->max - text->n;
-    if (text->too_long) return false;
-    text->no_memory = !weir__mem_grow(&text->bytes, &text->capacity, text->n + n + 1, 1);
-    if (text->no_memory) return false;
-    memcpy(text->bytes + text->n, bytes, n);
-    text->n += n;
-    return true;
+    struct collected *to = user;
+    to->too_long = n > to->max - to->text.n;
+    return !to->too_long && weir__text_add(&to->text, bytes, n);
 }
 
 static bool collect_tick(void *user)
 {
-    const struct collected *text = user;
+    const struct collected *to = user;
     const weir_hub_progress progress = {.file = "", .shard = 1, .n_shards = 1};
-    return text->progress == NULL || text->progress(&progress, text->user);
+    return to->progress == NULL || to->progress(&progress, to->user);
 }
 
 weir_status weir__http_text(weir__http *http, const weir__config *config, const char *url, size_t max,
                             const char *what, int32_t n_retries, char **out, size_t *length,
                             weir_error *error)
 {
-    struct collected text = {.max = max, .progress = config->progress, .user = config->progress_user};
+    struct collected to = {.max = max, .progress = config->progress, .user = config->progress_user};
     const weir__http_request request = {.url = url,
                                         .if_range = "",
                                         .begin = collect_begin,
                                         .write = collect,
                                         .tick = collect_tick,
-                                        .user = &text};
+                                        .user = &to};
     weir__http_answer answer;
     weir__http_retry retry = {.n = config->n_retries - n_retries};
-    weir_status status, waited;
-    for (;;) {
+    weir_status status, waited = WEIR_OK;
+    do {
         status = weir__http_get(http, &request, &answer);
-        if (!weir__http_may_retry(status, &answer)) break;
-        if ((waited = weir__http_wait(&retry, config, &answer, collect_tick, &text)) == WEIR_OK) continue;
-        status = waited;
-        break;
-    }
-    if (text.no_memory) status = WEIR_NO_MEMORY;
-    if (text.too_long)
+    } while (weir__http_may_retry(status, &answer) &&
+             (waited = weir__http_wait(&retry, config, &answer, collect_tick, &to)) == WEIR_OK);
+    if (waited != WEIR_OK) status = waited;
+    if (status == WEIR_OK && !to.text.failed)
+        (void)weir__text_add(&to.text, "", 0); /* also of no bytes a text */
+    if (to.text.failed || status == WEIR_NO_MEMORY)
+        status =
+            weir__error_set(error, WEIR_NO_MEMORY, "name", "out of memory for what the hub says of %s", what);
+    else if (to.too_long)
         status =
             weir__error_set(error, WEIR_TOO_LONG, "name", "what %.100s says of %s has more than %zu bytes",
                             config->endpoint, what, max);
     else if (status == WEIR_ABORTED)
         weir__error_set(error, status, "progress", "the caller's callback asked to stop");
-    else if (status == WEIR_NO_MEMORY)
-        weir__error_set(error, status, "name", "out of memory for what the hub says of %s", what);
     else if (status != WEIR_OK || answer.code != 200)
         status = weir__http_explain(config, &answer, what, error);
-    if (status == WEIR_OK && text.bytes == NULL && (text.bytes = weir__mem_alloc(1)) == NULL) {
-        weir__error_set(error, WEIR_NO_MEMORY, "name", "out of memory");
-        return WEIR_NO_MEMORY;
-    }
     if (status != WEIR_OK) {
-        weir__mem_free(text.bytes);
+        weir__text_fini(&to.text);
         return status;
     }
-    text.bytes[text.n] = '\0';
-    *out = text.bytes;
-    *length = text.n;
+    *out = to.text.bytes;
+    *length = to.text.n;
     return WEIR_OK;
 }
 
-#ifndef WEIR_CURL
-
-weir_status weir__http_create(const weir__config *config, weir__http **out, weir_error *error)
-{
-    (void)config;
-    (void)out;
-    return weir__error_set(
-        error, WEIR_UNSUPPORTED, "name",
-        "this weir was built without libcurl, which downloads need; models that are in the cache "
-        "work with HF_HUB_OFFLINE=1");
-}
-
-void weir__http_destroy(weir__http *http)
-{
-    (void)http;
-}
-
-weir_status weir__http_get(weir__http *http, const weir__http_request *request, weir__http_answer *answer)
-{
-    (void)http;
-    (void)request;
-    *answer = (weir__http_answer){.total = -1};
-    return WEIR_IO;
-}
-
-#else
-
-#include <curl/curl.h>
+/* ---- Requests ---- */
 
 #define HOPS_MAX       10    /* redirects: a hub and its store need two or three */
 #define ERROR_BODY_MAX 65536 /* of what is thrown away anyway */
 
 struct weir__http {
-    CURL *curl;
+    weir__transfers *transfers;
     const weir__config *config;
-    char problem[CURL_ERROR_SIZE];
 };
-
-static pthread_once_t once = PTHREAD_ONCE_INIT;
-static bool curl_works;
-
-static void init_once(void)
-{
-    curl_works = curl_global_init(CURL_GLOBAL_DEFAULT) == CURLE_OK;
-}
-
-static bool set_up(weir__http *http)
-{
-    const weir__config *config = http->config;
-    CURL *curl = http->curl;
-    const char *file, *folder;
-    weir__trust_find(&file, &folder);
-    bool ok =
-        curl_easy_setopt(curl, CURLOPT_ERRORBUFFER, http->problem) == CURLE_OK &&
-        curl_easy_setopt(curl, CURLOPT_NOSIGNAL, 1L) == CURLE_OK &&
-        curl_easy_setopt(curl, CURLOPT_FOLLOWLOCATION, 0L) == CURLE_OK &&
-        curl_easy_setopt(curl, CURLOPT_SUPPRESS_CONNECT_HEADERS, 1L) == CURLE_OK &&
-        curl_easy_setopt(curl, CURLOPT_USERAGENT, "weir/" WEIR_VERSION) == CURLE_OK &&
-        curl_easy_setopt(curl, CURLOPT_CONNECTTIMEOUT_MS, (long)config->timeout_ms) == CURLE_OK &&
-        curl_easy_setopt(curl, CURLOPT_LOW_SPEED_LIMIT, 1L) == CURLE_OK &&
-        curl_easy_setopt(curl, CURLOPT_LOW_SPEED_TIME, (long)(config->timeout_ms + 999) / 1000) == CURLE_OK;
-#if LIBCURL_VERSION_NUM >= 0x075500
-    ok = ok && curl_easy_setopt(curl, CURLOPT_PROTOCOLS_STR, "http,https") == CURLE_OK;
-#else
-    ok = ok && curl_easy_setopt(curl, CURLOPT_PROTOCOLS, CURLPROTO_HTTP | CURLPROTO_HTTPS) == CURLE_OK;
-#endif
-    if (config->proxy != NULL) ok = ok && curl_easy_setopt(curl, CURLOPT_PROXY, config->proxy) == CURLE_OK;
-    if (config->no_proxy != NULL)
-        ok = ok && curl_easy_setopt(curl, CURLOPT_NOPROXY, config->no_proxy) == CURLE_OK;
-    if (file != NULL) ok = ok && curl_easy_setopt(curl, CURLOPT_CAINFO, file) == CURLE_OK;
-    if (folder != NULL) ok = ok && curl_easy_setopt(curl, CURLOPT_CAPATH, folder) == CURLE_OK;
-    return ok;
-}
 
 weir_status weir__http_create(const weir__config *config, weir__http **out, weir_error *error)
 {
-    pthread_once(&once, init_once);
+    if (!weir__transfer_exists)
+        return weir__error_set(
+            error, WEIR_UNSUPPORTED, "name",
+            "this weir was built without libcurl, which downloads need; models that are in the cache "
+            "work with HF_HUB_OFFLINE=1");
     weir__http *http = weir__mem_calloc(1, sizeof *http);
     if (http == NULL) return weir__error_set(error, WEIR_NO_MEMORY, "name", "out of memory");
     http->config = config;
-    http->curl = curl_works ? curl_easy_init() : NULL;
-    if (http->curl == NULL || !set_up(http)) {
+    http->transfers = weir__transfers_create(0);
+    if (http->transfers == NULL) {
         weir__http_destroy(http);
         return weir__error_set(error, WEIR_NO_MEMORY, "name", "libcurl does not start");
     }
@@ -281,17 +211,20 @@ weir_status weir__http_create(const weir__config *config, weir__http **out, weir
 void weir__http_destroy(weir__http *http)
 {
     if (http == NULL) return;
-    if (http->curl != NULL) curl_easy_cleanup(http->curl);
+    weir__transfers_destroy(http->transfers);
     weir__mem_free(http);
 }
 
 /* One request on its way. */
 struct flight {
-    weir__http *http;
     const weir__http_request *request;
     weir__http_answer *answer;
     size_t n_thrown;
     bool begun, refused, enough;
+    bool ended;
+    weir__transfer_end end;
+    int64_t length; /* of the body, -1 = not told */
+    char *next;     /* where a redirect points, owned; NULL = it is none */
 };
 
 static void copy_value(char *to, size_t capacity, const char *value, size_t n)
@@ -326,13 +259,12 @@ static void read_range(weir__http_answer *answer, const char *value, size_t n)
     if (found == 3 && total <= INT64_MAX) answer->total = (int64_t)total;
 }
 
-static size_t on_header(char *line, size_t one, size_t n, void *user)
+static bool on_header(const char *line, size_t n, void *user)
 {
     const struct flight *flight = user;
     weir__http_answer *answer = flight->answer;
     size_t length;
     const char *value;
-    (void)one;
     if (n > 5 && memcmp(line, "HTTP/", 5) == 0) { /* a new answer begins; 100 may come before another */
         answer->etag[0] = answer->error_code[0] = '\0';
         answer->begin = 0;
@@ -346,120 +278,105 @@ static size_t on_header(char *line, size_t one, size_t n, void *user)
         copy_value(answer->error_code, sizeof answer->error_code, value, length);
     else if ((value = value_of(line, n, "content-range", &length)) != NULL)
         read_range(answer, value, length);
-    return n;
+    return true;
 }
 
-/* Whether the body is what was asked for; tells begin() when that is so for the first time. */
-static bool begin(struct flight *flight)
+/* Whether the body is what was asked for; tells begin() when that is so for the first time. length: of the
+ * body. */
+static bool begin(struct flight *flight, int64_t length)
 {
     weir__http_answer *answer = flight->answer;
-    curl_off_t length = -1;
     if (flight->begun) return true;
     flight->begun = true;
     if (answer->code == 200) {
         answer->begin = 0;
-        curl_easy_getinfo(flight->http->curl, CURLINFO_CONTENT_LENGTH_DOWNLOAD_T, &length);
         answer->total = length;
     }
     flight->refused = !flight->request->begin(answer, flight->request->user);
     return !flight->refused;
 }
 
-static size_t on_body(char *bytes, size_t one, size_t n, void *user)
+static bool on_bytes(const weir__transfer_head *head, const char *bytes, size_t n, void *user)
 {
     struct flight *flight = user;
-    (void)one;
-    curl_easy_getinfo(flight->http->curl, CURLINFO_RESPONSE_CODE, &flight->answer->code);
+    flight->answer->code = head->status;
     if (flight->answer->code != 200 && flight->answer->code != 206) {
         flight->n_thrown += n;
         flight->enough = flight->n_thrown > ERROR_BODY_MAX;
-        return flight->enough ? 0 : n;
+        return !flight->enough;
     }
-    if (!begin(flight)) return 0;
+    if (!begin(flight, head->length)) return false;
     flight->refused = !flight->request->write(bytes, n, flight->request->user);
-    return flight->refused ? 0 : n;
+    return !flight->refused;
 }
 
-static int on_tick(void *user, curl_off_t a, curl_off_t b, curl_off_t c, curl_off_t d)
+static void on_end(const weir__transfer_result *result, void *user)
 {
     struct flight *flight = user;
-    (void)a, (void)b, (void)c, (void)d;
-    if (!flight->request->tick(flight->request->user)) flight->refused = true;
-    return flight->refused;
+    weir__http_answer *answer = flight->answer;
+    flight->ended = true;
+    flight->end = result->end;
+    answer->code = result->head.status;
+    answer->retry_after_s = result->retry_s;
+    answer->distrusted = result->end == WEIR__TRANSFER_DISTRUSTED;
+    flight->length = result->head.length;
+    if (result->end != WEIR__TRANSFER_WHOLE && result->end != WEIR__TRANSFER_LEFT)
+        snprintf(answer->reason, sizeof answer->reason, "%.199s", result->detail);
+    if (result->next == NULL) return;
+    flight->next = weir__mem_strdup(result->next);
+    if (flight->next == NULL) flight->end = WEIR__TRANSFER_NO_MEMORY;
 }
 
-/* Scheme, host and port; NULL: it has none. Freed with weir__mem_free. */
-static char *origin(const char *address)
+static weir_status wait_for_end(weir__http *http, struct flight *flight, const weir__transfer_request *wanted)
 {
-    char *scheme = NULL, *host = NULL, *port = NULL, *text = NULL;
-    CURLU *url = curl_url();
-    if (url != NULL && curl_url_set(url, CURLUPART_URL, address, 0) == CURLUE_OK &&
-        curl_url_get(url, CURLUPART_SCHEME, &scheme, 0) == CURLUE_OK &&
-        curl_url_get(url, CURLUPART_HOST, &host, 0) == CURLUE_OK &&
-        curl_url_get(url, CURLUPART_PORT, &port, CURLU_DEFAULT_PORT) == CURLUE_OK)
-        text = weir__config_format("%s://%s:%s", scheme, host, port);
-    curl_free(scheme);
-    curl_free(host);
-    curl_free(port);
-    curl_url_cleanup(url);
-    return text;
-}
-
-static bool same_origin(const char *a, const char *b)
-{
-    char *x = origin(a), *y = origin(b);
-    bool same = x != NULL && y != NULL && strcasecmp(x, y) == 0;
-    weir__mem_free(x);
-    weir__mem_free(y);
-    return same;
-}
-
-static bool append(struct curl_slist **list, char *line)
-{
-    struct curl_slist *more = line != NULL ? curl_slist_append(*list, line) : NULL;
-    weir__mem_free(line);
-    if (more != NULL) *list = more;
-    return more != NULL;
+    weir__transfer *transfer = weir__transfers_start(http->transfers, wanted);
+    if (transfer == NULL) return WEIR_NO_MEMORY;
+    while (!flight->ended) {
+        weir__transfers_wait(http->transfers, NULL, 0, TICK_MS);
+        if (flight->ended || flight->request->tick(flight->request->user)) continue;
+        weir__transfer_drop(transfer);
+        return WEIR_ABORTED;
+    }
+    if (flight->refused) return WEIR_ABORTED;
+    if (flight->end == WEIR__TRANSFER_NO_MEMORY) return WEIR_NO_MEMORY;
+    return flight->end == WEIR__TRANSFER_WHOLE || flight->enough ? WEIR_OK : WEIR_IO;
 }
 
 /* One hop. */
-static weir_status fly(struct flight *flight, const char *url)
+static weir_status fly(weir__http *http, struct flight *flight, const char *url)
 {
-    CURL *curl = flight->http->curl;
-    const weir__config *config = flight->http->config;
+    const weir__config *config = http->config;
     const weir__http_request *request = flight->request;
-    struct curl_slist *headers = NULL;
-    bool ok = true;
-    if (config->token != NULL && same_origin(url, config->endpoint))
-        ok = append(&headers, weir__config_format("Authorization: Bearer %s", config->token));
-    if (request->from > 0)
-        ok = ok &&
-             append(&headers, weir__config_format("Range: bytes=%llu-", (unsigned long long)request->from));
-    if (request->from > 0 && request->if_range[0] != '\0')
-        ok = ok && append(&headers, weir__config_format("If-Range: %s", request->if_range));
+    const char *lines[3] = {NULL};
+    weir__text token = {0}, range = {0}, condition = {0};
     flight->answer->code = 0;
-    flight->http->problem[0] = '\0';
-    ok = ok && curl_easy_setopt(curl, CURLOPT_URL, url) == CURLE_OK &&
-         curl_easy_setopt(curl, CURLOPT_HTTPHEADER, headers) == CURLE_OK &&
-         curl_easy_setopt(curl, CURLOPT_HEADERFUNCTION, on_header) == CURLE_OK &&
-         curl_easy_setopt(curl, CURLOPT_HEADERDATA, flight) == CURLE_OK &&
-         curl_easy_setopt(curl, CURLOPT_WRITEFUNCTION, on_body) == CURLE_OK &&
-         curl_easy_setopt(curl, CURLOPT_WRITEDATA, flight) == CURLE_OK &&
-         curl_easy_setopt(curl, CURLOPT_XFERINFOFUNCTION, on_tick) == CURLE_OK &&
-         curl_easy_setopt(curl, CURLOPT_XFERINFODATA, flight) == CURLE_OK &&
-         curl_easy_setopt(curl, CURLOPT_NOPROGRESS, 0L) == CURLE_OK;
-    CURLcode result = ok ? curl_easy_perform(curl) : CURLE_OUT_OF_MEMORY;
-    curl_easy_setopt(curl, CURLOPT_HTTPHEADER, NULL);
-    curl_slist_free_all(headers);
-    curl_easy_getinfo(curl, CURLINFO_RESPONSE_CODE, &flight->answer->code);
-    if (flight->refused) return WEIR_ABORTED;
-    if (result == CURLE_OUT_OF_MEMORY) return WEIR_NO_MEMORY;
-    if (result == CURLE_OK || flight->enough) return WEIR_OK;
-    flight->answer->distrusted = result == CURLE_PEER_FAILED_VERIFICATION ||
-                                 result == CURLE_SSL_CACERT_BADFILE || result == CURLE_SSL_ISSUER_ERROR;
-    snprintf(flight->answer->reason, sizeof flight->answer->reason, "%.199s",
-             flight->http->problem[0] != '\0' ? flight->http->problem : curl_easy_strerror(result));
-    return WEIR_IO;
+    if (config->token != NULL) weir__text_printf(&token, "Authorization: Bearer %s", config->token);
+    if (request->from > 0) {
+        weir__text_printf(&range, "Range: bytes=%llu-", (unsigned long long)request->from);
+        if (request->if_range[0] != '\0') weir__text_printf(&condition, "If-Range: %s", request->if_range);
+        lines[0] = range.bytes;
+        lines[1] = condition.bytes;
+    }
+    const weir__transfer_request wanted = {
+        .url = url,
+        .headers = lines,
+        .secret = token.bytes,
+        .secret_for = config->endpoint,
+        .proxy = config->proxy,
+        .no_proxy = config->no_proxy,
+        .connect_ms = config->timeout_ms,
+        .idle_ms = config->timeout_ms,
+        .on_header = on_header,
+        .on_bytes = on_bytes,
+        .on_end = on_end,
+        .user = flight,
+    };
+    bool failed = token.failed || range.failed || condition.failed;
+    weir_status status = failed ? WEIR_NO_MEMORY : wait_for_end(http, flight, &wanted);
+    weir__text_fini(&condition);
+    weir__text_fini(&range);
+    weir__text_fini(&token);
+    return status;
 }
 
 static bool is_redirect(long code)
@@ -473,19 +390,19 @@ weir_status weir__http_get(weir__http *http, const weir__http_request *request, 
     weir_status status = url != NULL ? WEIR_OK : WEIR_NO_MEMORY;
     *answer = (weir__http_answer){.total = -1};
     for (int hop = 0; status == WEIR_OK; hop++) {
-        struct flight flight = {.http = http, .request = request, .answer = answer};
-        char *next = NULL;
-        if ((status = fly(&flight, url)) != WEIR_OK) break;
-        if (!is_redirect(answer->code)) {
-            curl_off_t after = 0;
-            if ((answer->code == 200 || answer->code == 206) && !begin(&flight)) status = WEIR_ABORTED;
-            curl_easy_getinfo(http->curl, CURLINFO_RETRY_AFTER, &after);
-            answer->retry_after_s = after > 0 ? after : 0;
+        struct flight flight = {.request = request, .answer = answer};
+        status = fly(http, &flight, url);
+        char *next = flight.next;
+        if (status != WEIR_OK || !is_redirect(answer->code)) {
+            bool body = status == WEIR_OK && (answer->code == 200 || answer->code == 206);
+            if (body && !begin(&flight, flight.length)) status = WEIR_ABORTED; /* one of no bytes */
+            weir__mem_free(next);
             break;
         }
-        curl_easy_getinfo(http->curl, CURLINFO_REDIRECT_URL, &next);
         bool weaker =
             next != NULL && strncasecmp(url, "https:", 6) == 0 && strncasecmp(next, "https:", 6) != 0;
+        weir__mem_free(url);
+        url = next;
         if (next == NULL || weaker || hop == HOPS_MAX) {
             snprintf(answer->reason, sizeof answer->reason, "%s",
                      next == NULL ? "it redirects to nowhere"
@@ -493,13 +410,7 @@ weir_status weir__http_get(weir__http *http, const weir__http_request *request, 
                                   : "it redirects too often");
             break;
         }
-        next = weir__mem_strdup(next);
-        weir__mem_free(url);
-        url = next;
-        if (url == NULL) status = WEIR_NO_MEMORY;
     }
     weir__mem_free(url);
     return status;
 }
-
-#endif

@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "base/mem.h"
 #include "base/sized.h"
+#include "base/text.h"
 #include "hub/cache.h"
 #include "hub/config.h"
 #include "hub/fetch.h"
@@ -96,8 +97,8 @@ static weir_status ask(session *s, int32_t n_retries, weir__name_files *files, w
     size_t length = 0;
     weir_status status = open_http(s, error);
     if (status != WEIR_OK) return status;
-    url = weir__config_format("%s/api/models/%s/revision/%s?blobs=true", s->config.endpoint, s->name.repo,
-                              s->config.revision);
+    url = weir__text_format("%s/api/models/%s/revision/%s?blobs=true", s->config.endpoint, s->name.repo,
+                            s->config.revision);
     if (url == NULL) return weir__error_set(error, WEIR_NO_MEMORY, "name", "out of memory");
     status =
         weir__http_text(s->http, &s->config, url, ANSWER_MAX, s->name.repo, n_retries, &json, &length, error);
@@ -333,7 +334,7 @@ weir_status weir_hub_get(const char *path, const weir_hub_params *params, char *
                                    (int)(c - path) + 1);
     weir_status status = session_begin(&s, NULL, params, error);
     if (status != WEIR_OK) return status;
-    char *url = weir__config_format("%s%s", s.config.endpoint, path);
+    char *url = weir__text_format("%s%s", s.config.endpoint, path);
     if (url == NULL)
         status = weir__error_set(error, WEIR_NO_MEMORY, "path", "out of memory");
     else if (s.config.offline)
