@@ -1,16 +1,20 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* The commands of weir, and their pages of help.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "help.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 
+#include "completion.h"
 #include "options.h"
 #include "out.h"
+#include "page.h"
 #include "term.h"
-#include "text.h"
 
 #define COLUMN 30 /* where the explanation of an option begins */
-#define NARROW 64 /* below that, explanations stand in lines of their own */
+#define WIDE   24 /* of a command, a variable, a file */
 
 const cli_command cli_commands[] = {
     {CLI_RUN, "run", "[-m MODEL] [-p PROMPT | -]", "ask a model and watch the answer arrive",
@@ -236,189 +240,225 @@ const cli_command cli_commands[] = {
 
 /* ---- Pieces ---- */
 
-struct page {
-    cli_text text;
-    int width;
-    const char *bold, *dim, *cyan, *plain;
-};
-
-static struct page page_begin(void)
+/* "weir-bench-engine" */
+static void name_page(const cli_command *command, char *name, size_t capacity)
 {
-    int width = cli_term_out() ? cli_term_columns() : 80;
-    return (struct page){
-        .width = width < 40    ? 40
-                 : width > 100 ? 100
-                               : width, /* longer lines are hard to read */
-        .bold = cli_term_style_out(CLI_BOLD),
-        .dim = cli_term_style_out(CLI_DIM),
-        .cyan = cli_term_style_out(CLI_CYAN),
-        .plain = cli_term_style_out(CLI_PLAIN),
-    };
+    snprintf(name, capacity, "weir%s%s", command != NULL ? "-" : "", command != NULL ? command->name : "");
+    for (char *c = name; *c != '\0'; c++)
+        if (*c == ' ') *c = '-';
 }
 
-static cli_exit page_end(struct page *page)
+static cli_exit print(cli_page *page)
 {
     cli_out(page->text.bytes, page->text.n);
     weir__text_fini(&page->text);
     return CLI_OK;
 }
 
-static void title(struct page *page, const char *string)
+static void add_exit_codes(cli_page *page)
 {
-    cli_text_printf(&page->text, "\n%s%s%s\n", page->bold, string, page->plain);
-}
-
-/* "  left      explanation", the explanation wrapped. */
-static void entry(struct page *page, const char *left, const char *explanation, int column)
-{
-    int width = cli_text_width(left, strlen(left));
-    if (page->width < NARROW) column = 8;
-    cli_text_printf(&page->text, "  %s%s%s", page->cyan, left, page->plain);
-    if (width + 4 > column) {
-        cli_text_puts(&page->text, "\n");
-        cli_text_fill(&page->text, " ", column);
-    } else
-        cli_text_fill(&page->text, " ", column - width - 2);
-    cli_text_add_wrapped(&page->text, explanation, column, column, page->width);
-    cli_text_puts(&page->text, "\n");
-}
-
-static void exit_codes(struct page *page)
-{
-    title(page, "Exit codes");
-#define X(name, value, text) entry(page, #value, text, 8);
+    cli_page_section(page, page->man ? "Exit status" : "Exit codes");
+#define X(name, value, text) cli_page_entry(page, #value, text, 8);
     CLI_EXIT_MAP(X)
 #undef X
 }
 
-/* Lines "# what" and "command". */
-static void examples(struct page *page, const char *lines)
+/* "-n, --max-tokens N": a short spelling, name, argument; in a manual page all spellings, short ones first. */
+static void add_spellings(cli_text *text, const cli_option *option, bool all)
 {
-    title(page, strchr(lines, '\n') != NULL && strchr(strchr(lines, '\n') + 1, '\n') != NULL ? "Examples"
-                                                                                             : "Example");
-    while (*lines != '\0') {
-        int n = (int)strcspn(lines, "\n");
-        bool comment = lines[0] == '#';
-        cli_text_printf(&page->text, "  %s%.*s%s\n", comment ? page->dim : "", n, lines,
-                        comment ? page->plain : "");
-        lines += n + (lines[n] == '\n');
-    }
+    char one[CLI_SPELLING_MAX];
+    bool first = true;
+    for (int brief = 1; brief >= 0; brief--)
+        for (size_t i = 0; cli_options_spelling(option, i, one); i++) {
+            if ((one[1] != '-') != (brief == 1) || (!all && i > 1)) continue;
+            if (!all && first && brief == 0) cli_text_puts(text, "    ");
+            if (!all && i == 1 && brief == 0) continue;
+            cli_text_printf(text, "%s%s", first ? "" : ", ", one);
+            first = false;
+        }
+    if (option->argument != NULL) cli_text_printf(text, " %s", option->argument);
 }
 
-/* "-n, --max-tokens N": short spelling, name, argument. */
-static void spelling(const cli_option *option, char *text, size_t capacity)
-{
-    char brief[16] = "";
-    const char *other = option->others;
-    if (other != NULL && other[0] == '-' && other[1] != '-')
-        snprintf(brief, sizeof brief, "%.*s, ", (int)strcspn(other, " "), other);
-    snprintf(text, capacity, "%*s%s%s%s", brief[0] != '\0' ? 0 : 4, brief, option->name,
-             option->argument != NULL ? " " : "", option->argument != NULL ? option->argument : "");
-}
-
-static void options(struct page *page, const cli_command *command)
+static void add_options(cli_page *page, const cli_command *command)
 {
     cli_args args;
     cli_args_init(&args, command);
+    if (page->man) cli_page_section(page, "Options");
     for (int group = 0; group < CLI_N_GROUPS; group++) {
         bool titled = false;
         for (const cli_option *option = cli_options; option->name != NULL; option++) {
-            char left[64], value[128], explanation[512];
+            cli_text label = {0}, explanation = {0};
+            char value[128];
             if ((int)option->group != group || !(option->commands & command->bit)) continue;
-            if (!titled) title(page, cli_group_titles[group]);
+            if (!titled) cli_page_group(page, cli_group_titles[group]);
             titled = true;
-            spelling(option, left, sizeof left);
+            add_spellings(&label, option, page->man);
             cli_options_value(&args, option, value, sizeof value);
-            snprintf(explanation, sizeof explanation, "%s%s%s%s%s", option->help,
-                     cli_options_is_list(option) ? CLI_AGAIN : "", value[0] != '\0' ? " [" : "", value,
-                     value[0] != '\0' ? "]" : "");
-            entry(page, left, explanation, COLUMN);
+            cli_text_printf(&explanation, "%s%s", option->help, cli_options_is_list(option) ? CLI_AGAIN : "");
+            if (value[0] != '\0') cli_text_printf(&explanation, " [%s]", value);
+            if (page->man && option->env != NULL) cli_text_printf(&explanation, " (%s)", option->env);
+            cli_page_entry(page, label.bytes, explanation.bytes, COLUMN);
+            weir__text_fini(&label);
+            weir__text_fini(&explanation);
         }
     }
     cli_args_fini(&args);
 }
 
+/* Those of weir bench, or the others. */
+static void list_commands(cli_page *page, bool bench)
+{
+    char left[48];
+    for (const cli_command *command = cli_commands; command->name != NULL; command++) {
+        snprintf(left, sizeof left, "weir %s", command->name);
+        if (page->man) name_page(command, left, sizeof left);
+        if (page->man || (command->run == NULL) == bench) cli_page_entry(page, left, command->summary, WIDE);
+    }
+}
+
 /* ---- Pages ---- */
 
-const cli_help_entry cli_help_environment[] = {
-    {"WEIR_MODEL", "the model when -m is missing"},
-    {"WEIR_TEMP, WEIR_CTX, …",
-     "defaults of the options: WEIR_, then the name in capitals with underscores. The command line overrides "
-     "them. Prompts, grammars, lists and what is printed have none."},
-    {"WEIR_CONFIG", "the config file; empty: none"},
-    {"HF_TOKEN, HF_HOME, …", "for models by name: weir help pull"},
-    {"NO_COLOR", "when set: no colours"},
-    {NULL, NULL},
-};
-
-const char cli_help_config[] =
-    "the same defaults, a line \"top-k = 20\" each; the environment overrides them (weir help config)";
-
-/* Those of weir bench, or the others. */
-static void list_commands(struct page *page, bool bench)
+/* The beginning of a manual page. */
+static void add_man_head(cli_page *page, const cli_command *command, const char *summary)
 {
-    for (const cli_command *command = cli_commands; command->name != NULL; command++) {
-        char left[48];
-        snprintf(left, sizeof left, "weir %s", command->name);
-        if ((command->run == NULL) == bench) entry(page, left, command->summary, 24);
+    char name[32];
+    name_page(command, name, sizeof name);
+    cli_text_puts(&page->text, ".\\\" Made by weir help --man\n.TH ");
+    for (const char *c = name; *c != '\0'; c++)
+        cli_text_printf(&page->text, "%c", *c >= 'a' && *c <= 'z' ? *c - 'a' + 'A' : *c);
+    cli_text_printf(&page->text, " 1 \"\" \"weir %s\" \"weir\"\n.ad l\n", weir_version());
+    cli_page_section(page, "Name");
+    cli_page_roff(&page->text, name);
+    cli_text_puts(&page->text, " \\- ");
+    cli_page_puts(page, summary);
+    cli_page_section(page, "Synopsis");
+    cli_text_puts(&page->text, "\\fBweir ");
+    cli_page_roff(&page->text, command != NULL ? command->name : "COMMAND");
+    cli_text_puts(&page->text, "\\fR ");
+    cli_page_puts(page, command != NULL ? command->usage : "[OPTION ...]");
+}
+
+static void add_overview(cli_page *page)
+{
+    static const char summary[] = "a streaming inference engine on llama.cpp";
+    if (page->man)
+        add_man_head(page, NULL, summary);
+    else
+        cli_text_printf(&page->text, "%sweir%s %s: %s\n", page->bold, page->plain, weir_version(), summary);
+    cli_page_section(page, "Commands");
+    list_commands(page, false);
+    cli_page_entry(page, "weir bench NAME", "measure models, kernels and servers (weir help bench)", WIDE);
+    cli_page_entry(page, "weir help COMMAND", "its options, with examples", WIDE);
+    cli_page_examples(page, "weir run -p \"What is a weir?\"");
+    cli_page_section(page, "Environment");
+    cli_page_entry(page, "WEIR_MODEL", "the model when -m is missing", WIDE);
+    cli_page_entry(page, "WEIR_TEMP, WEIR_CTX, …",
+                   "defaults of the options: WEIR_, then the name in capitals with underscores. The command "
+                   "line overrides them. Prompts, grammars, lists and what is printed have none.",
+                   WIDE);
+    cli_page_entry(page, "WEIR_CONFIG", "the config file; empty: none", WIDE);
+    cli_page_entry(page, "HF_TOKEN, HF_HOME, …", "for models by name: weir help pull", WIDE);
+    cli_page_entry(page, "NO_COLOR", "when set: no colours", WIDE);
+    cli_page_section(page, "Files");
+    cli_page_entry(page, "~/.config/weir/config",
+                   "the same defaults, a line \"top-k = 20\" each; the environment overrides them (weir help "
+                   "config)",
+                   WIDE);
+    add_exit_codes(page);
+}
+
+static void add_command(cli_page *page, const cli_command *command)
+{
+    if (page->man)
+        add_man_head(page, command, command->summary);
+    else {
+        char *head = cli_format("weir %s %s", command->name, command->usage);
+        cli_text_puts(&page->text, page->bold);
+        cli_text_add_wrapped(&page->text, head, 0, 4, page->width);
+        cli_text_printf(&page->text, "%s\n", page->plain);
+        cli_free(head);
+        cli_page_puts(page, command->summary);
     }
+    if (command->text[0] != '\0') {
+        if (page->man)
+            cli_page_section(page, "Description");
+        else
+            cli_text_puts(&page->text, "\n");
+        cli_page_puts(page, command->text);
+    }
+    cli_page_examples(page, command->examples);
+    add_options(page, command);
+    if (page->man) {
+        cli_page_section(page, "See also");
+        cli_page_puts(page, "weir(1): environment, config file, exit status");
+    } else if (cli_options_has_settings(command->bit)) {
+        cli_text_puts(&page->text, "\n");
+        cli_page_puts(page,
+                      "Options with a default may also come from the environment (--top-k 20 as "
+                      "WEIR_TOP_K=20) or the config file (top-k = 20). weir help lists the exit codes.");
+    }
+}
+
+static cli_page page_of(const cli_command *command, bool man)
+{
+    cli_page page = cli_page_begin(man);
+    if (command != NULL)
+        add_command(&page, command);
+    else
+        add_overview(&page);
+    return page;
+}
+
+cli_exit cli_help_print(const cli_command *command, bool man)
+{
+    cli_page page = page_of(command, man);
+    return print(&page);
 }
 
 cli_exit cli_help_bench(void)
 {
-    struct page page = page_begin();
-    title(&page, "Commands of weir bench");
+    cli_page page = cli_page_begin(false);
+    cli_page_section(&page, "Commands of weir bench");
     list_commands(&page, true);
-    entry(&page, "weir help bench NAME", "its options, with examples", 24);
-    return page_end(&page);
+    cli_page_entry(&page, "weir help bench NAME", "its options, with examples", WIDE);
+    return print(&page);
 }
 
-cli_exit cli_help_all(void)
+/* ---- Files ---- */
+
+/* With the folders of its path, which it frees. */
+static cli_exit write_file(char *path, const char *bytes, size_t n)
 {
-    struct page page = page_begin();
-    cli_text *text = &page.text;
-    cli_text_printf(text, "%sweir%s %s: a streaming inference engine on llama.cpp\n", page.bold, page.plain,
-                    weir_version());
-    title(&page, "Commands");
-    list_commands(&page, false);
-    entry(&page, "weir bench NAME", "measure models, kernels and servers (weir help bench)", 24);
-    entry(&page, "weir help COMMAND", "its options, with examples", 24);
-    examples(&page, "weir run -p \"What is a weir?\"");
-    title(&page, "Environment");
-    for (size_t i = 0; cli_help_environment[i].name != NULL; i++)
-        entry(&page, cli_help_environment[i].name, cli_help_environment[i].text, 24);
-    title(&page, "Files");
-    entry(&page, "~/.config/weir/config", cli_help_config, 24);
-    exit_codes(&page);
-    return page_end(&page);
+    cli_exit code = CLI_OK;
+    for (char *slash = strchr(path + 1, '/'); slash != NULL; slash = strchr(slash + 1, '/')) {
+        *slash = '\0';
+        mkdir(path, 0777); /* where that fails, so does the file */
+        *slash = '/';
+    }
+    FILE *file = fopen(path, "we");
+    bool written = file != NULL && fwrite(bytes, 1, n, file) == n;
+    if (file != NULL) written = fclose(file) == 0 && written;
+    if (!written) code = cli_fail(CLI_FAILED, "cannot write %s: %s", path, strerror(errno));
+    cli_free(path);
+    return code;
 }
 
-cli_exit cli_help_command(const cli_command *command)
+static cli_exit write_man(const char *folder, const cli_command *command)
 {
-    struct page page = page_begin();
-    cli_text *text = &page.text;
-    char *head = cli_format("weir %s %s", command->name, command->usage);
-    cli_text_puts(text, page.bold);
-    cli_text_add_wrapped(text, head, 0, 4, page.width);
-    cli_text_printf(text, "%s\n", page.plain);
-    cli_free(head);
-    cli_text_add_wrapped(text, command->summary, 0, 0, page.width);
-    cli_text_puts(text, "\n");
-    if (command->text[0] != '\0') {
-        cli_text_puts(text, "\n");
-        cli_text_add_wrapped(text, command->text, 0, 0, page.width);
-        cli_text_puts(text, "\n");
-    }
-    examples(&page, command->examples);
-    options(&page, command);
-    if (cli_options_has_settings(command->bit)) {
-        cli_text_puts(text, "\n");
-        cli_text_add_wrapped(
-            text,
-            "Options with a default may also come from the environment (--top-k 20 as "
-            "WEIR_TOP_K=20) or the config file (top-k = 20). weir help lists the exit codes.",
-            0, 0, page.width);
-        cli_text_puts(text, "\n");
-    }
-    return page_end(&page);
+    char name[32];
+    cli_page page = page_of(command, true);
+    name_page(command, name, sizeof name);
+    cli_exit code = write_file(cli_format("%s/man/man1/%s.1", folder, name), page.text.bytes, page.text.n);
+    weir__text_fini(&page.text);
+    return code;
+}
+
+cli_exit cli_help_write(const char *folder)
+{
+    cli_exit code = write_man(folder, NULL);
+    for (const cli_command *command = cli_commands; command->name != NULL && code == CLI_OK; command++)
+        code = write_man(folder, command);
+    for (const cli_shell *shell = cli_shells; shell->name != NULL && code == CLI_OK; shell++)
+        code = write_file(cli_format("%s/%s", folder, shell->file), shell->script, strlen(shell->script));
+    return code;
 }

@@ -1,20 +1,18 @@
-/* help.h: the texts of `weir help`, made from the tables of commands, options and exit codes.
+/* help.h: help texts, manual pages and completions, made from the tables of commands, options and exit codes.
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef WEIR_CLI_HELP_H
 #define WEIR_CLI_HELP_H
 
 #include "cli.h"
 
-/* What the environment says, and what the config file is: for the overview and its man page. */
-typedef struct cli_help_entry {
-    const char *name, *text;
-} cli_help_entry;
+/* Of a command, or of weir as a whole (NULL); `man`: as a manual page. */
+cli_exit cli_help_print(const cli_command *command, bool man);
 
-extern const cli_help_entry cli_help_environment[]; /* ends with a NULL name */
-extern const char cli_help_config[];
-
+/* The commands of weir bench. */
 cli_exit cli_help_bench(void);
-cli_exit cli_help_all(void);
-cli_exit cli_help_command(const cli_command *command);
+
+/* What is installed beside the program, into a folder as PREFIX/share is laid out: man/man1,
+ * bash-completion/completions, zsh/site-functions, fish/vendor_completions.d. CLI_FAILED after a message. */
+cli_exit cli_help_write(const char *folder);
 
 #endif

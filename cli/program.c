@@ -11,21 +11,18 @@
 #include "help.h"
 #include "options.h"
 #include "out.h"
-#include "pages.h"
 #include "signals.h"
 #include "term.h"
 
 static cli_exit help(int n, char **words)
 {
     int used;
-    if (n == 0) return cli_help_all();
-    bool man = strcmp(words[0], "--man") == 0;
-    if (man && n == 1) return cli_pages_print(NULL);
-    if (strcmp(words[0], "--write") == 0 && n == 2) return cli_pages_write(words[1]);
+    bool man = n > 0 && strcmp(words[0], "--man") == 0;
+    if (n == man) return cli_help_print(NULL, man);
+    if (strcmp(words[0], "--write") == 0 && n == 2) return cli_help_write(words[1]);
     if (strcmp(words[0], "bench") == 0 && n == 1) return cli_help_bench();
     const cli_command *command = cli_command_find(n - man, words + man, &used);
-    if (command == NULL) return cli_command_unknown(n - man, words + man);
-    return man ? cli_pages_print(command) : cli_help_command(command);
+    return command != NULL ? cli_help_print(command, man) : cli_command_unknown(n - man, words + man);
 }
 
 static cli_exit run_command(const cli_command *command, int n, char **words, char **argv, cli_runner *run)
@@ -37,11 +34,11 @@ static cli_exit run_command(const cli_command *command, int n, char **words, cha
     for (int i = 0; i < n && strcmp(words[i], "--") != 0; i++)
         asked = asked || strcmp(words[i], "--help") == 0 || strcmp(words[i], "-h") == 0;
     if (asked) /* whatever else is wrong with the line */
-        code = cli_help_command(command);
+        code = cli_help_print(command, false);
     else {
         code = cli_options_parse(&args, n, words);
         if (code == CLI_OK && args.help)
-            code = cli_help_command(command);
+            code = cli_help_print(command, false);
         else if (code == CLI_OK)
             code = run(&args, argv);
     }
@@ -54,7 +51,7 @@ static cli_exit dispatch(int n, char **argv, cli_runner *run)
     char **words = argv + 1;
     int used;
     if (n == 0) {
-        cli_help_all();
+        cli_help_print(NULL, false);
         return CLI_USAGE;
     }
     const char *first = words[0];
