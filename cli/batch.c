@@ -197,15 +197,15 @@ static cli_exit take_options(const cli_batch *batch, const char *path, json_t *o
     json_t *value;
     json_object_foreach(object, key, value)
     {
-        char place[WHERE_MAX], similar[64];
+        char place[WHERE_MAX];
         if (is_one_of(key, keys, n_keys)) continue;
         snprintf(place, sizeof place, "%.60s%.60s", path, key);
         const cli_option *option = cli_options_by_key(key);
         if (option == NULL) {
-            cli_options_similar_key(key, keys, n_keys, similar, sizeof similar);
-            return bad(batch, place, "there is no such field%s%s%s",
-                       similar[0] != '\0' ? "; did you mean \"" : "", similar,
-                       similar[0] != '\0' ? "\"?" : "");
+            cli_nearest nearest = cli_nearest_to(key);
+            for (size_t i = 0; i < n_keys; i++) cli_nearest_try(&nearest, keys[i]);
+            cli_options_try_keys(&nearest);
+            return bad(batch, place, "there is no such field%s", cli_nearest_hint(&nearest, ""));
         }
         if (seen[option - cli_options]) return bad(batch, place, "this is given twice, under two names");
         seen[option - cli_options] = true;

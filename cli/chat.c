@@ -133,14 +133,6 @@ static cli_exit on_stats(struct chat *chat, const char *rest)
     return CLI_OK;
 }
 
-static cli_exit unknown_setting(const char *name)
-{
-    char best[64];
-    cli_options_similar_key(name, NULL, 0, best, sizeof best);
-    return cli_fail(CLI_USAGE, "there is no setting %.60s%s%s%s", name,
-                    best[0] != '\0' ? "; did you mean " : "", best, best[0] != '\0' ? "?" : "");
-}
-
 /* temp 0.2 */
 static cli_exit on_set(struct chat *chat, const char *rest)
 {
@@ -153,7 +145,11 @@ static cli_exit on_set(struct chat *chat, const char *rest)
     for (char *c = name; *c != '\0'; c++)
         if (*c == '-') *c = '_';
     const cli_option *option = cli_options_by_key(name);
-    if (option == NULL) return unknown_setting(name);
+    if (option == NULL) {
+        cli_nearest nearest = cli_nearest_to(name);
+        cli_options_try_keys(&nearest);
+        return cli_fail(CLI_USAGE, "there is no setting %s%s", name, cli_nearest_hint(&nearest, ""));
+    }
     if (*value == '\0') {
         char text[128];
         cli_options_value(&chat->talk.ask, option, text, sizeof text);
@@ -220,21 +216,17 @@ static cli_exit on_help(struct chat *chat, const char *rest)
 
 static cli_exit run_command(struct chat *chat, const char *line)
 {
+    char name[32];
     size_t n = strcspn(line, " ");
-    const char *rest = line + n + strspn(line + n, " "), *best = NULL;
-    int least = 3;
+    const char *rest = line + n + strspn(line + n, " ");
+    snprintf(name, sizeof name, "%.*s", (int)(n < 31 ? n : 31), line);
+    cli_nearest nearest = cli_nearest_to(name);
     for (size_t i = 0; i < N_COMMANDS; i++) {
-        if (strlen(commands[i].name) == n && memcmp(commands[i].name, line, n) == 0)
-            return commands[i].run(chat, *rest != '\0' ? rest : NULL);
-        char name[32];
-        snprintf(name, sizeof name, "%.*s", (int)(n < 31 ? n : 31), line);
-        int distance = cli_options_distance(name, commands[i].name);
-        if (distance >= least) continue;
-        least = distance;
-        best = commands[i].name;
+        if (strcmp(commands[i].name, name) == 0) return commands[i].run(chat, *rest != '\0' ? rest : NULL);
+        cli_nearest_try(&nearest, commands[i].name);
     }
-    return cli_fail(CLI_USAGE, "there is no command %.*s; %s%s", (int)(n < 40 ? n : 40), line,
-                    best != NULL ? "did you mean " : "/help lists them", best != NULL ? best : "");
+    return cli_fail(CLI_USAGE, "there is no command %s%s", name,
+                    cli_nearest_hint(&nearest, "; /help lists them"));
 }
 
 /* ---- Lines ---- */

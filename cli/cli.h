@@ -105,6 +105,20 @@ cli_exit cli_config_command(struct cli_args *args);
 cli_exit cli_completion(struct cli_args *args);
 cli_exit cli_version(struct cli_args *args);
 
+/* "Did you mean": the name that resembles a given one most, of those that are tried. Insertions, deletions,
+ * replacements and swaps of neighbours count, at most a third as many as the name has letters, or one. */
+typedef struct cli_nearest {
+    const char *given;
+    int least;     /* the distance of best, or what none may have */
+    char best[64]; /* "" = none */
+} cli_nearest;
+
+cli_nearest cli_nearest_to(const char *given);
+void cli_nearest_try(cli_nearest *nearest, const char *candidate);
+
+/* "; did you mean BEST?", or what else to say. Valid until the next call. */
+const char *cli_nearest_hint(const cli_nearest *nearest, const char *otherwise);
+
 /* Memory through base/mem.h. Never NULL: without memory the terminal is put in order and the program ends
  * with CLI_FAILED. Freed with cli_free. */
 void *cli_alloc(size_t n, size_t size); /* zeroed */

@@ -32,24 +32,18 @@ static cli_exit ask_second_word(const char *word, bool alone)
 
 cli_exit cli_command_unknown(int n, char *const *words)
 {
-    const char *best = NULL;
-    int least = 3;
+    cli_nearest nearest = cli_nearest_to(words[0]);
     for (const cli_command *command = cli_commands; command->name != NULL; command++) {
         char first[32];
+        const char *second = strchr(command->name, ' ');
         snprintf(first, sizeof first, "%.*s", (int)strcspn(command->name, " "), command->name);
         if (strcmp(first, words[0]) == 0) return ask_second_word(words[0], n == 1);
-        const char *second = strchr(command->name, ' ');
-        if (second != NULL && strcmp(second + 1, words[0]) == 0) { /* weir replay */
-            least = 0;
-            best = command->name;
-        }
-        int distance = cli_options_distance(words[0], first);
-        if (distance < least) {
-            least = distance;
-            best = command->name;
-        }
+        if (second != NULL && strcmp(second + 1, words[0]) == 0) /* weir replay */
+            return cli_fail(CLI_USAGE, "there is no command %s; did you mean weir %s?", words[0],
+                            command->name);
+        cli_nearest_try(&nearest, first);
     }
-    if (best != NULL)
-        return cli_fail(CLI_USAGE, "there is no command %s; did you mean weir %s?", words[0], best);
+    if (nearest.best[0] != '\0')
+        return cli_fail(CLI_USAGE, "there is no command %s; did you mean weir %s?", words[0], nearest.best);
     return cli_fail(CLI_USAGE, "there is no command %s; weir help lists them", words[0]);
 }

@@ -75,14 +75,13 @@ static const cli_command *section(char *line)
 static cli_exit unknown_setting(const cli_config *config, int line, const char *key,
                                 const cli_command *command)
 {
-    char best[64];
-    cli_options_similar_setting(key, best, sizeof best);
+    cli_nearest nearest = cli_nearest_to(key);
+    cli_options_try_settings(&nearest);
     if (command != NULL && cli_options_by_setting(~0u, key) != NULL)
         return cli_fail(CLI_USAGE, "%s:%d: weir %s has no setting %.60s", config->path, line, command->name,
                         key);
-    return cli_fail(CLI_USAGE, "%s:%d: there is no setting %.60s%s%s%s", config->path, line, key,
-                    best[0] != '\0' ? "; did you mean " : "; weir help config tells which there are", best,
-                    best[0] != '\0' ? "?" : "");
+    return cli_fail(CLI_USAGE, "%s:%d: there is no setting %.60s%s", config->path, line, key,
+                    cli_nearest_hint(&nearest, "; weir help config tells which there are"));
 }
 
 static cli_exit read_line(cli_config *config, int number, char *line, const cli_command **command)

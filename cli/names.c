@@ -106,66 +106,28 @@ const cli_option *cli_options_by_key(const char *key)
     return NULL;
 }
 
-int cli_options_distance(const char *a, const char *b)
+void cli_options_try_keys(cli_nearest *nearest)
 {
-    enum { LONGEST = 48 }; /* names beyond that resemble nothing */
-    int rows[3][LONGEST + 1];
-    int n = (int)strlen(a), m = (int)strlen(b);
-    if (n > LONGEST || m > LONGEST) return LONGEST;
-    for (int j = 0; j <= m; j++) rows[0][j] = j;
-    for (int i = 1; i <= n; i++) {
-        int *row = rows[i % 3], *above = rows[(i + 2) % 3], *above2 = rows[(i + 1) % 3];
-        row[0] = i;
-        for (int j = 1; j <= m; j++) {
-            int best = above[j - 1] + (a[i - 1] != b[j - 1]);
-            if (above[j] + 1 < best) best = above[j] + 1;
-            if (row[j - 1] + 1 < best) best = row[j - 1] + 1;
-            if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1] && above2[j - 2] + 1 < best)
-                best = above2[j - 2] + 1;
-            row[j] = best;
-        }
-    }
-    return rows[n % 3][m];
-}
-
-/* Keeps the candidate when it is nearer than what was found before. */
-static void nearer(const char *key, const char *candidate, int *least, char *best, size_t capacity)
-{
-    int distance = cli_options_distance(key, candidate);
-    if (distance >= *least) return;
-    *least = distance;
-    snprintf(best, capacity, "%s", candidate);
-}
-
-void cli_options_similar_key(const char *key, const char *const *more, size_t n, char *best, size_t capacity)
-{
-    int least =
-        (int)strlen(key) / 3 + 2; /* as many typing errors as a name of this length may have, plus one */
-    best[0] = '\0';
-    for (size_t i = 0; i < n; i++) nearer(key, more[i], &least, best, capacity);
     for (const cli_option *option = cli_options; option->name != NULL; option++) {
         char one[CLI_SPELLING_MAX];
         if (!cli_options_in_requests(option)) continue;
-        nearer(key, option->field, &least, best, capacity);
+        cli_nearest_try(nearest, option->field);
         for (size_t i = 0; cli_options_spelling(option, i, one); i++) {
             if (strncmp(one, "--", 2) != 0) continue;
             for (char *c = one + 2; *c != '\0'; c++)
                 if (*c == '-') *c = '_';
-            nearer(key, one + 2, &least, best, capacity);
+            cli_nearest_try(nearest, one + 2);
         }
     }
 }
 
-void cli_options_similar_setting(const char *key, char *best, size_t capacity)
+void cli_options_try_settings(cli_nearest *nearest)
 {
-    char name[64] = "", setting[64] = "";
-    int least = (int)strlen(key) / 3 + 2;
-    best[0] = '\0';
-    plain_name(key, name, sizeof name);
+    char setting[64];
     for (const cli_option *option = cli_options; option->name != NULL; option++) {
         if (option->env == NULL) continue;
         cli_options_setting(option, setting, sizeof setting);
-        nearer(name, setting, &least, best, capacity);
-        nearer(name, option->name + 2, &least, best, capacity);
+        cli_nearest_try(nearest, setting);
+        cli_nearest_try(nearest, option->name + 2);
     }
 }

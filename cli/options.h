@@ -224,8 +224,8 @@ const cli_option *cli_options_by_field(unsigned command, const char *field);
  * WEIR_ or by a long spelling, in any case, with hyphens or underscores. NULL = none. */
 const cli_option *cli_options_by_setting(unsigned commands, const char *key);
 
-/* The setting, of all commands, that resembles this key most; "" = none does. */
-void cli_options_similar_setting(const char *key, char *best, size_t capacity);
+/* Offers the settings of all commands. */
+void cli_options_try_settings(cli_nearest *nearest);
 
 /* Whether the command has options that config file and environment can set. */
 bool cli_options_has_settings(unsigned command);
@@ -239,11 +239,8 @@ bool cli_options_in_requests(const cli_option *option);
 /* The option that a request file calls `key`: its field, or a long spelling with underscores. NULL = none. */
 const cli_option *cli_options_by_key(const char *key);
 
-/* The key that resembles this one most, of the options and of `more`, [n]; "" = none does. */
-void cli_options_similar_key(const char *key, const char *const *more, size_t n, char *best, size_t capacity);
-
-/* How far two names are apart: insertions, deletions, replacements and swaps of neighbours. */
-int cli_options_distance(const char *a, const char *b);
+/* Offers the keys of options that requests may set. */
+void cli_options_try_keys(cli_nearest *nearest);
 
 /* The current value as text, e.g. of a fresh cli_args: the default. "" when there is nothing to show. */
 void cli_options_value(const void *target, const cli_option *option, char *text, size_t capacity);

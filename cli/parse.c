@@ -200,38 +200,24 @@ cli_exit cli_options_set(void *target, const cli_option *option, const char *sho
 
 /* ---- Words ---- */
 
-/* The spelling of this command that resembles the given one most, "" when none does. */
-static void similar(unsigned command, const char *given, char *text, size_t capacity)
-{
-    int least = (int)strlen(given) / 3 + 2;
-    text[0] = '\0';
-    for (const cli_option *option = cli_options; option->name != NULL; option++) {
-        if (!(option->commands & command)) continue;
-        char one[CLI_SPELLING_MAX];
-        for (size_t i = 0; cli_options_spelling(option, i, one); i++) {
-            int distance = cli_options_distance(given, one);
-            if (distance >= least || (strlen(one) < 4 && distance > 1)) continue;
-            least = distance;
-            snprintf(text, capacity, "%s", one);
-        }
-    }
-}
-
 static cli_exit unknown(const cli_args *args, const char *word, size_t length)
 {
-    char given[64], best[64], elsewhere[96] = "";
+    char given[64], one[CLI_SPELLING_MAX];
     snprintf(given, sizeof given, "%.*s", (int)(length < 60 ? length : 60), word);
-    similar(args->command->bit, given, best, sizeof best);
-    for (const cli_command *command = cli_commands; command->name != NULL; command++) {
-        if (!cli_options_find(command->bit, word, length)) continue;
-        snprintf(elsewhere, sizeof elsewhere, " (weir %s has it)", command->name);
-        break;
-    }
-    if (best[0] != '\0' && elsewhere[0] == '\0')
-        return cli_fail(CLI_USAGE, "weir %s has no option %s; did you mean %s?", args->command->name, given,
-                        best);
-    return cli_fail(CLI_USAGE, "weir %s has no option %s%s; weir help %s lists them", args->command->name,
-                    given, elsewhere, args->command->name);
+    for (const cli_command *command = cli_commands; command->name != NULL; command++)
+        if (cli_options_find(command->bit, word, length))
+            return cli_fail(CLI_USAGE, "weir %s has no option %s (weir %s has it); weir help %s lists them",
+                            args->command->name, given, command->name, args->command->name);
+    cli_nearest nearest = cli_nearest_to(given);
+    for (const cli_option *option = cli_options; option->name != NULL; option++)
+        for (size_t i = 0; (option->commands & args->command->bit) && cli_options_spelling(option, i, one);
+             i++)
+            cli_nearest_try(&nearest, one);
+    char *lists = cli_format("; weir help %s lists them", args->command->name);
+    cli_fail(CLI_USAGE, "weir %s has no option %s%s", args->command->name, given,
+             cli_nearest_hint(&nearest, lists));
+    cli_free(lists);
+    return CLI_USAGE;
 }
 
 /* Sets an option, and remembers from where. */
