@@ -1,5 +1,5 @@
-/* remote.h: a running weir serve, asked over HTTP or a Unix socket: its events as they come, and a text now
- * and then. All in the caller's thread; nothing blocks but cli_remote_wait.
+/* remote.h: a running weir serve, asked over HTTP or a Unix socket: its events as they come. All in
+ * the caller's thread; nothing blocks but cli_remote_wait.
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef WEIR_CLI_REMOTE_H
 #define WEIR_CLI_REMOTE_H
@@ -17,8 +17,6 @@ typedef enum cli_remote_state {
     CLI_REMOTE_REFUSED, /* no other try would */
 } cli_remote_state;
 
-typedef void (*cli_remote_fn)(const char *text, size_t length, void *user);
-
 /* The server that --url and --api-key name. NULL after a message: *code. */
 cli_remote *cli_remote_create(const cli_args *args, cli_exit *code);
 void cli_remote_destroy(cli_remote *remote);
@@ -26,15 +24,10 @@ void cli_remote_destroy(cli_remote *remote);
 /* Begins to read /events, anew where that was under way: each goes to on_event. */
 void cli_remote_listen(cli_remote *remote, cli_sse_fn on_event, void *user);
 
-/* Begins to GET a path; a whole text with status 200 goes to on_text. While another text is under way nothing
- * happens. */
-void cli_remote_ask(cli_remote *remote, const char *path, cli_remote_fn on_text, void *user);
-
-/* What has become of either. */
+/* What has become of it. */
 cli_remote_state cli_remote_listening(const cli_remote *remote);
-cli_remote_state cli_remote_asking(const cli_remote *remote);
 
-/* Half a sentence about the events: "cannot connect; is weir serve running?". */
+/* Half a sentence about the loss: "cannot connect; is weir serve running?". */
 const char *cli_remote_problem(const cli_remote *remote);
 
 /* Waits up to timeout_ms, or for bytes, a signal, or something to read from the descriptor `keys` (-1 =

@@ -27,7 +27,7 @@ static void send_exchange(cli_exchange *exchange)
 {
     cli_exchanges *exchanges = exchange->exchanges;
     exchange->record.n_tries++;
-    exchanges->carrier->start(exchanges->carrier, exchange);
+    cli_carrier_start(exchanges->carrier, exchange);
 }
 
 static void begin(cli_exchanges *exchanges, uint64_t index)
@@ -127,7 +127,7 @@ static void begin_closed(cli_exchanges *exchanges)
 static void begin_open(cli_exchanges *exchanges)
 {
     while (now_of(exchanges) >= exchanges->arrival_ns && more(exchanges, exchanges->arrival_ns)) {
-        if (exchanges->n < (size_t)exchanges->carrier->limit)
+        if (exchanges->n < (size_t)cli_carrier_limit(exchanges->carrier))
             begin(exchanges, exchanges->next);
         else
             exchanges->tally->n_unsent++;
@@ -193,7 +193,7 @@ static void stop_all(cli_exchanges *exchanges)
 {
     while (exchanges->n > 0) {
         cli_exchange *exchange = exchanges->all[exchanges->n - 1];
-        if (exchange->retry_at_ns == 0) exchanges->carrier->drop(exchanges->carrier, exchange);
+        if (exchange->retry_at_ns == 0) cli_carrier_drop(exchange);
         cli_exchange_end(exchange, CLI_FATE_STOPPED, "", -1);
     }
 }
@@ -211,7 +211,7 @@ void cli_exchanges_run(cli_exchanges *exchanges)
         bool waits = exchanges->traffic.rate > 0 && more(exchanges, exchanges->arrival_ns);
         if (exchanges->n == 0 && !waits && !more(exchanges, now_of(exchanges))) break;
         show(exchanges);
-        exchanges->carrier->wait(exchanges->carrier, timeout_of(exchanges));
+        cli_carrier_wait(exchanges->carrier, timeout_of(exchanges));
     }
     stop_all(exchanges);
     cli_free(exchanges->all);

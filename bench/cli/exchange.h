@@ -12,6 +12,7 @@
 #include "traffic.h"
 
 typedef struct cli_exchanges cli_exchanges;
+typedef struct cli_carrier cli_carrier;
 
 typedef struct cli_exchange {
     cli_exchanges *exchanges;
@@ -24,20 +25,7 @@ typedef struct cli_exchange {
     void *carried;       /* the carrier's */
 } cli_exchange;
 
-/* Brings requests to a server or an engine, and what comes back to the functions below. */
-typedef struct cli_carrier cli_carrier;
-struct cli_carrier {
-    int32_t limit; /* exchanges that it can carry at a time */
-    /* Sends it. May end it at once. */
-    void (*start)(cli_carrier *carrier, cli_exchange *exchange);
-    /* Takes what has come, waiting for it, or for a signal, up to timeout_ms. */
-    void (*wait)(cli_carrier *carrier, int timeout_ms);
-    /* Lets go of an exchange that is being carried; it is not ended by this. */
-    void (*drop)(cli_carrier *carrier, cli_exchange *exchange);
-    void (*destroy)(cli_carrier *carrier);
-};
-
-/* For the carriers: text came. False: the client leaves now; let go of the exchange and end it as LEFT. */
+/* For the carrier: text came. False: the client leaves now; let go of the exchange and end it as LEFT. */
 bool cli_exchange_piece(cli_exchange *exchange, const char *text, size_t n);
 
 /* It ended; the exchange is gone when this returns. retry_ms >= 0: with BUSY, when to try again. */
@@ -67,8 +55,22 @@ extern const char cli_exchanges_csv_head[];
 /* Until all have ended, or a signal comes: then those under way are STOPPED. */
 void cli_exchanges_run(cli_exchanges *exchanges);
 
-/* To a server. NULL after a message: no libcurl in this build, or something is wrong with URL or options
- * (*code). */
-cli_carrier *cli_carrier_http(const cli_args *args, const char *url, cli_exit *code);
+/* ---- What brings requests to a server, and what comes back to the functions above ---- */
+
+/* NULL after a message: no libcurl in this build, or something is wrong with URL or options (*code). */
+cli_carrier *cli_carrier_create(const cli_args *args, const char *url, cli_exit *code);
+void cli_carrier_destroy(cli_carrier *carrier);
+
+/* Exchanges that it can carry at a time. */
+int32_t cli_carrier_limit(const cli_carrier *carrier);
+
+/* Sends it. May end it at once. */
+void cli_carrier_start(cli_carrier *carrier, cli_exchange *exchange);
+
+/* Takes what has come, waiting for it, or for a signal, up to timeout_ms. */
+void cli_carrier_wait(cli_carrier *carrier, int timeout_ms);
+
+/* Lets go of an exchange that is being carried; it is not ended by this. */
+void cli_carrier_drop(cli_exchange *exchange);
 
 #endif

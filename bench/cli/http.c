@@ -14,7 +14,7 @@
 #include "exchange.h"
 
 #define WORDS_MAX    (1 << 20) /* of a prompt or an answer */
-#define CLIENTS_MAX  16384     /* as many connections as carrier_http.c has at the most */
+#define CLIENTS_MAX  16384     /* as many connections as carrier.c has at the most */
 #define REQUESTS_MAX 100000000
 
 struct bench {
@@ -262,11 +262,11 @@ cli_exit bench_http(cli_args *args)
     bench.tally = cli_alloc(1, sizeof *bench.tally);
     bench.runs = json_array();
     complete(&bench);
-    bench.exchanges.carrier = cli_carrier_http(args, bench.target, &code);
+    bench.exchanges.carrier = cli_carrier_create(args, bench.target, &code);
     if (bench.exchanges.carrier == NULL) goto done;
-    if (args->rate <= 0 && args->concurrency > bench.exchanges.carrier->limit)
+    if (args->rate <= 0 && args->concurrency > cli_carrier_limit(bench.exchanges.carrier))
         code = cli_fail(CLI_USAGE, "--concurrency is %d; this process may have %d connections (ulimit -n)",
-                        args->concurrency, bench.exchanges.carrier->limit);
+                        args->concurrency, cli_carrier_limit(bench.exchanges.carrier));
     if (code == CLI_OK)
         code = cli_file_csv_open(args->csv_path, cli_exchanges_csv_head, &bench.exchanges.csv);
     if (code != CLI_OK) goto done;
@@ -274,7 +274,7 @@ cli_exit bench_http(cli_args *args)
     if (args->json) cli_out_json(report_json(&bench));
 done:
     code = cli_file_csv_close(args->csv_path, bench.exchanges.csv, code);
-    if (bench.exchanges.carrier != NULL) bench.exchanges.carrier->destroy(bench.exchanges.carrier);
+    cli_carrier_destroy(bench.exchanges.carrier);
     json_decref(bench.runs);
     cli_free(bench.tally);
     return code;

@@ -21,18 +21,18 @@
 #define CONNECT_MS   10000
 #define SSL_AND_PIPE 4 /* descriptors at the most that libcurl needs for itself */
 
-typedef struct http_carrier {
-    cli_carrier carrier;
+struct cli_carrier {
     const cli_args *args;
+    int32_t limit; /* exchanges that it can carry at a time */
     weir__transfers *transfers;
     char *key; /* a line of each request's head; NULL = none */
     char *url;
     const char *model;
     json_t *extra, *schema; /* objects to put into each body; NULL = none */
-} http_carrier;
+};
 
 typedef struct request {
-    http_carrier *http;
+    cli_carrier *carrier;
     cli_exchange *exchange;
     weir__transfer *transfer;
     char *body;
@@ -46,10 +46,10 @@ typedef struct request {
 
 /* ---- What is sent ---- */
 
-static char *body_of(const http_carrier *http, const cli_exchange *exchange)
+static char *body_of(const cli_carrier *carrier, const cli_exchange *exchange)
 {
-    const cli_args *args = http->args;
-    json_t *body = json_pack("{s:s, s:i, s:i, s:b, s:{s:b}}", "model", http->model, "max_tokens",
+    const cli_args *args = carrier->args;
+    json_t *body = json_pack("{s:s, s:i, s:i, s:b, s:{s:b}}", "model", carrier->model, "max_tokens",
                              exchange->planned.n_answer, "temperature", 0, "stream", 1, "stream_options",
                              "include_usage", 1);
     if (args->completions)
@@ -58,11 +58,11 @@ static char *body_of(const http_carrier *http, const cli_exchange *exchange)
         json_object_set_new(body, "messages",
                             json_pack("[{s:s, s:s}]", "role", "user", "content", exchange->prompt.bytes));
     if (args->ignore_eos) json_object_set_new(body, "ignore_eos", json_true());
-    if (http->schema != NULL)
+    if (carrier->schema != NULL)
         json_object_set_new(body, "response_format",
                             json_pack("{s:s, s:{s:s, s:b, s:O}}", "type", "json_schema", "json_schema",
-                                      "name", "answer", "strict", 1, "schema", http->schema));
-    if (http->extra != NULL) json_object_update(body, http->extra);
+                                      "name", "answer", "strict", 1, "schema", carrier->schema));
+    if (carrier->extra != NULL) json_object_update(body, carrier->extra);
     char *text = body == NULL ? NULL : json_dumps(body, JSON_COMPACT);
     json_decref(body);
     if (text == NULL) cli_no_memory();
@@ -98,7 +98,7 @@ static bool on_event(const char *data, size_t length, void *user)
 {
     request *r = user;
     cli_answer answer;
-    cli_answer_read(&answer, data, length, r->http->args->completions);
+    cli_answer_read(&answer, data, length, r->carrier->args->completions);
     if (r->done)
         end_by_us(r, CLI_FATE_MALFORMED, "an event came after [DONE]");
     else if (answer.kind == CLI_ANSWER_DONE)
@@ -199,57 +199,59 @@ static void on_end(const weir__transfer_result *result, void *user)
 
 /* ---- The carrier ---- */
 
-static void start(cli_carrier *carrier, cli_exchange *exchange)
+void cli_carrier_start(cli_carrier *carrier, cli_exchange *exchange)
 {
-    http_carrier *http = (http_carrier *)carrier;
     request *r = cli_alloc(1, sizeof *r);
     const char *const headers[] = {"Content-Type: application/json", "Accept: text/event-stream",
                                    "Expect:", /* not a round trip more for a long prompt */
-                                   http->key, NULL};
-    r->http = http;
+                                   carrier->key, NULL};
+    r->carrier = carrier;
     r->exchange = exchange;
-    r->body = body_of(http, exchange);
+    r->body = body_of(carrier, exchange);
     exchange->carried = r;
     const weir__transfer_request wanted = {
-        .url = http->url,
+        .url = carrier->url,
         .body = r->body,
         .headers = headers,
         .proxy = "", /* the server is measured */
         .connect_ms = CONNECT_MS,
-        .total_ms = (long)(http->args->timeout_s * 1000),
+        .total_ms = (long)(carrier->args->timeout_s * 1000),
         .on_bytes = on_bytes,
         .on_end = on_end,
         .user = r,
     };
-    r->transfer = weir__transfers_start(http->transfers, &wanted);
+    r->transfer = weir__transfers_start(carrier->transfers, &wanted);
     if (r->transfer == NULL) cli_no_memory();
 }
 
-static void drop(cli_carrier *carrier, cli_exchange *exchange)
+void cli_carrier_drop(cli_exchange *exchange)
 {
     request *r = exchange->carried;
-    (void)carrier;
     weir__transfer_drop(r->transfer);
     let_go(r);
     exchange->carried = NULL;
 }
 
-static void wait_for_bytes(cli_carrier *carrier, int timeout_ms)
+void cli_carrier_wait(cli_carrier *carrier, int timeout_ms)
 {
-    http_carrier *http = (http_carrier *)carrier;
     const int signals = cli_signals_descriptor();
-    if (weir__transfers_wait(http->transfers, &signals, 1, timeout_ms) != 0) cli_signals_drain();
+    if (weir__transfers_wait(carrier->transfers, &signals, 1, timeout_ms) != 0) cli_signals_drain();
 }
 
-static void destroy(cli_carrier *carrier)
+int32_t cli_carrier_limit(const cli_carrier *carrier)
 {
-    http_carrier *http = (http_carrier *)carrier;
-    weir__transfers_destroy(http->transfers);
-    json_decref(http->extra);
-    json_decref(http->schema);
-    cli_free(http->key);
-    cli_free(http->url);
-    cli_free(http);
+    return carrier->limit;
+}
+
+void cli_carrier_destroy(cli_carrier *carrier)
+{
+    if (carrier == NULL) return;
+    weir__transfers_destroy(carrier->transfers);
+    json_decref(carrier->extra);
+    json_decref(carrier->schema);
+    cli_free(carrier->key);
+    cli_free(carrier->url);
+    cli_free(carrier);
 }
 
 static bool ends_with(const char *text, const char *end)
@@ -278,12 +280,12 @@ static cli_exit read_object(const char *text, const char *option, json_t **objec
                     *object == NULL ? weir__json_problem(&error).text : "");
 }
 
-static cli_exit read_key(http_carrier *http)
+static cli_exit read_key(cli_carrier *carrier)
 {
-    const char *key = http->args->api_key;
+    const char *key = carrier->args->api_key;
     if (key == NULL || key[0] == '\0') return CLI_OK;
     if (strpbrk(key, "\r\n") != NULL) return cli_fail(CLI_USAGE, "--api-key has a line break");
-    http->key = cli_format("Authorization: Bearer %s", key);
+    carrier->key = cli_format("Authorization: Bearer %s", key);
     return CLI_OK;
 }
 
@@ -295,7 +297,7 @@ static int32_t raise_limit(void)
     return n > DESCRIPTORS + SSL_AND_PIPE ? (int32_t)n - DESCRIPTORS : SSL_AND_PIPE;
 }
 
-cli_carrier *cli_carrier_http(const cli_args *args, const char *url, cli_exit *code)
+cli_carrier *cli_carrier_create(const cli_args *args, const char *url, cli_exit *code)
 {
     if (!weir__transfer_exists) {
         *code =
@@ -305,24 +307,23 @@ cli_carrier *cli_carrier_http(const cli_args *args, const char *url, cli_exit *c
         return NULL;
     }
     if (strncmp(url, "http://", 7) != 0 && strncmp(url, "https://", 8) != 0) {
-        *code = cli_fail(CLI_USAGE,
-                         "%.200s is no address; expected: http://HOST:PORT, https://HOST, or engine:", url);
+        *code = cli_fail(CLI_USAGE, "%.200s is no address; expected: http://HOST:PORT or https://HOST", url);
         return NULL;
     }
-    http_carrier *http = cli_alloc(1, sizeof *http);
-    http->carrier = (cli_carrier){
-        .limit = raise_limit(), .start = start, .wait = wait_for_bytes, .drop = drop, .destroy = destroy};
-    http->args = args;
-    http->url = address(url, args->completions);
-    http->model = cli_options_given(args, "--model") ? args->model_path : "default";
-    http->transfers = weir__transfers_create(http->carrier.limit);
-    if (http->transfers == NULL) cli_no_memory();
-    *code = weir__utf8_valid(http->model, strlen(http->model)) ? CLI_OK
-                                                               : cli_fail(CLI_USAGE, "--model is not UTF-8");
-    if (*code == CLI_OK) *code = read_object(args->extra, "--extra", &http->extra);
-    if (*code == CLI_OK) *code = read_object(args->ask.json_schema, "--schema", &http->schema);
-    if (*code == CLI_OK) *code = read_key(http);
-    if (*code == CLI_OK) return &http->carrier;
-    destroy(&http->carrier);
+    cli_carrier *carrier = cli_alloc(1, sizeof *carrier);
+    carrier->limit = raise_limit();
+    carrier->args = args;
+    carrier->url = address(url, args->completions);
+    carrier->model = cli_options_given(args, "--model") ? args->model_path : "default";
+    carrier->transfers = weir__transfers_create(carrier->limit);
+    if (carrier->transfers == NULL) cli_no_memory();
+    *code = weir__utf8_valid(carrier->model, strlen(carrier->model))
+                ? CLI_OK
+                : cli_fail(CLI_USAGE, "--model is not UTF-8");
+    if (*code == CLI_OK) *code = read_object(args->extra, "--extra", &carrier->extra);
+    if (*code == CLI_OK) *code = read_object(args->ask.json_schema, "--schema", &carrier->schema);
+    if (*code == CLI_OK) *code = read_key(carrier);
+    if (*code == CLI_OK) return carrier;
+    cli_carrier_destroy(carrier);
     return NULL;
 }
