@@ -165,6 +165,7 @@ for name in ${*:-$all_steps}; do
         ;;
     vulkan) step "tiny models and the default model on Vulkan" check_vulkan ;;
     browser)
+        step "chats on the page in a browser" watch "chromium" $logs/chats.log check_server tests/browser/chat_test.py
         step "the page in a browser" watch "chromium" $logs/browser.log check_server tests/browser/page_test.py
         step "other origins' pages in a browser" watch "chromium" $logs/cors.log check_server tests/browser/cors_test.py
         ;;

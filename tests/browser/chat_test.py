@@ -1,0 +1,473 @@
+"""Chats on the server's page in headless Chromium: a real browser, a real server, the real model. Screenshots of failures lie in
+WEIR_BUILD_DIR/browser afterwards. Arguments: names of tests, to run only these."""
+# SPDX-License-Identifier: Apache-2.0
+import json
+import os
+import random
+import time
+
+from page import ANSWER, ENTER, ESCAPE, STORY, main, second_tab, test
+
+
+# ---- Chat
+
+@test
+def text_grows_while_it_streams(p):
+    p.fresh(max_tokens=800, seed=1)
+    p.endless()
+    p.ask(STORY)
+    lengths = set()
+
+    def ended():
+        lengths.add(len(p.answer()))
+        return not p.streaming() and p.b.count(ANSWER)
+    p.b.wait(ended, "the end of the answer", 180)
+    assert len(lengths) >= 3, lengths  # on a busy machine the page draws seldom
+    figures = p.b.text(ANSWER + " .figures")
+    assert "tokens" in figures and "tok/s" in figures and "first after" in figures and "prompt" in figures, figures
+    # The page's count is the server's, and the engine's pane has seen the ticks.
+    assert int(figures.split(" tokens")[0].split()[-1]) <= 800
+    p.b.wait(lambda: "decode" in p.b.text("#tick") or "prefill" in p.b.text("#tick"), "a tick")
+    complaints = p.complaints()
+    assert complaints == [], complaints
+
+
+@test
+def stop_ends_the_work_too(p):
+    for how in ("click", "escape"):
+        p.fresh(max_tokens=3000)
+        p.endless()
+        p.ask(STORY)
+        p.growing()
+        assert p.server.busy_slots() == 1
+        p.b.click("#stop") if how == "click" else p.b.keys(ESCAPE)
+        text = p.complete()
+        p.idle()
+        assert text and p.answer() == text and "stopped" in p.b.text(ANSWER + " .figures")
+        assert p.b.js("return document.activeElement.id") == "text"
+
+
+@test
+def two_tabs_at_once(p):
+    p.fresh(max_tokens=400, seed=3)
+    p.ask(STORY)
+    p.growing()
+    with second_tab(p) as (first, second):
+        p.b.open(p.server.url + "/")
+        assert p.b.count(".message") == 0  # a chat of its own
+        p.endless()
+        p.ask("List the planets, with a sentence about each.")
+        p.growing()
+        p.b.click("#stop")
+        other = p.complete()
+        p.b.switch(first)
+        text = p.complete()
+        assert text and other and text != other
+        assert p.b.count(".message") == 2
+        p.b.click("#open-chats")
+        assert p.b.count("#chat-list li") == 2
+        # The first tab's chat, in the second one.
+        address = p.b.js("return location.href")
+        p.b.switch(second)
+        p.b.js("location.href = arguments[0]", address)
+        p.b.wait(lambda: p.answer() == text, "the other tab's chat")
+        # What one tab adds, the other one shows.
+        p.ask("Thanks.")
+        answer = p.complete()
+        p.b.switch(first)
+        p.b.wait(lambda: p.b.count(".message") == 4 and p.answer() == answer, "what the other tab added")
+
+
+@test
+def a_reload_keeps_the_chat(p):
+    p.fresh(max_tokens=40, seed=4)
+    p.ask("Say hello.")
+    text = p.complete()
+    p.b.reload()
+    assert p.answer() == text and p.b.text(".message.user .plain-text") == "Say hello."
+
+
+def kept_text(p):
+    """The last message of the only chat, as it is kept."""
+    return p.b.js("""const chats = Object.keys(localStorage).filter((k) => k.startsWith('weir.chat.')).map((k) => JSON.parse(localStorage.getItem(k)));
+        return chats[0].messages.at(-1)""")
+
+
+@test
+def an_answer_survives_a_reload(p):
+    """It goes on growing, and is the text that the server made, to the byte, though the page was loaded anew several times."""
+    p.fresh(max_tokens=1500, seed=7)
+    p.endless()
+    p.ask(STORY)
+    p.growing()
+    for _ in range(3):
+        before = len(p.answer())
+        p.b.reload()
+        p.b.wait(lambda: p.streaming() and len(p.answer()) > before, "more of the answer")
+        assert len(kept_text(p)["content"]) > 0 and p.b.count(".message") == 2
+    stream = kept_text(p)["stream"]
+    text = p.complete()
+    message = kept_text(p)
+    assert "cut off" in p.b.text(ANSWER + " .figures") and p.b.text(ANSWER + " .figures").startswith("1500 tokens"), message
+    assert "stream" not in message and "state" not in message, message
+    lines = p.server.get("/v1/streams/" + stream).body.decode().split("\n")
+    made = [json.loads(line[6:])["choices"] for line in lines if line.startswith("data: {")]
+    assert "".join(c[0]["delta"].get("content", "") for c in made if c) == message["content"] and text
+    p.b.reload()
+    assert p.answer() == text and not p.streaming()
+    p.idle()
+    complaints = p.complaints()
+    assert complaints == [], complaints
+
+
+@test
+def an_event_source_reads_a_stream(p):
+    """The browser's own reader: it takes each event once, comes back after the end, and is told that there is nothing more."""
+    p.fresh()
+    got = p.b.js_async("""const body = { messages: [{ role: 'user', content: 'Hello!' }], max_tokens: 40, ignore_eos: true, seed: 1, stream: true, resume: true };
+        const reply = await fetch('v1/chat/completions', { method: 'POST', headers: { 'Content-Type': 'application/json' }, body: JSON.stringify(body) });
+        await reply.body.cancel();
+        const source = new EventSource('v1/streams/' + reply.headers.get('X-Stream-Id') + '?starting_after=1'), got = [];
+        source.onmessage = (event) => got.push([Number(event.lastEventId), event.data]);
+        await new Promise((resolve) => (source.onerror = () => source.readyState === EventSource.CLOSED && resolve()));
+        return got;""")
+    assert [i for i, _ in got] == list(range(2, len(got) + 2)) and got[-1][1] == "[DONE]" and len(got) > 20, got
+
+
+@test
+def stop_works_after_a_reload(p):
+    p.fresh(max_tokens=3000)
+    p.endless()
+    p.ask(STORY)
+    p.growing()
+    p.b.reload()
+    p.growing()
+    p.b.click("#stop")
+    text = p.complete()
+    p.idle()
+    assert text and "stopped" in p.b.text(ANSWER + " .figures")
+    p.b.reload()
+    assert p.answer() == text and not p.streaming() and "stopped" in p.b.text(ANSWER + " .figures")
+
+
+@test
+def two_tabs_show_one_answer(p):
+    p.fresh(max_tokens=3000)
+    p.endless()
+    p.ask(STORY)
+    p.growing()
+    address = p.b.js("return location.href")
+    with second_tab(p) as (first, second):
+        p.b.open(address)
+        p.growing()
+        assert p.server.busy_slots() == 1
+        before = len(p.answer())
+        p.b.wait(lambda: len(p.answer()) > before, "more of the answer, in the second tab")
+        p.b.click("#stop")
+        text = p.complete()
+        p.idle()
+        p.b.switch(first)
+        p.b.wait(lambda: not p.streaming(), "the end in the first tab")
+        assert "stopped" in p.b.text(ANSWER + " .figures") and p.answer()[:100] == text[:100]
+
+
+@test
+def another_chat_meanwhile(p):
+    p.fresh(max_tokens=400, seed=8)
+    p.endless()
+    p.ask(STORY)
+    p.growing()
+    address = p.b.js("return location.hash")
+    p.b.click("#new-chat")
+    p.b.wait(lambda: p.b.count(".message") == 0 and not p.streaming(), "a new chat")
+    p.b.js("location.hash = arguments[0]", address)
+    p.b.wait(lambda: p.b.count(".message") == 2, "the first one")
+    text = p.complete()
+    assert len(text) > 100 and p.b.text(ANSWER + " .figures").startswith("400 tokens"), p.b.text(ANSWER + " .figures")
+
+
+@test
+def edit_and_regenerate(p):
+    p.fresh(max_tokens=24, temperature=0)
+    p.ask("Name a colour.")
+    first = p.complete()
+    p.ask("Name a number.")
+    p.complete()
+    p.b.click(ANSWER + " .actions button")
+    p.b.wait(lambda: p.b.count(".message") == 4, "the answer again")
+    p.complete()
+    p.b.click(".message.user .actions button")
+    assert p.b.js("return document.activeElement.value") == "Name a colour."
+    p.b.keys(ESCAPE)
+    assert p.b.count(".editor") == 0 and p.b.count(".message") == 4
+    p.b.click(".message.user .actions button")
+    p.b.js("document.activeElement.select()")
+    p.b.type(".editor textarea", "Count to three." + ENTER)
+    second = p.complete()
+    assert p.b.count(".message") == 2 and p.b.text(".message.user .plain-text") == "Count to three."
+    # Greedy: the first question asked anew gets the first answer anew.
+    p.b.click(".message.user .actions button")
+    p.b.js("document.activeElement.select()")
+    p.b.type(".editor textarea", "Name a colour." + ENTER)
+    assert p.complete() == first and second != first
+
+
+@test
+def system_prompt_and_sampling_are_sent(p):
+    p.fresh()
+    p.b.click("#open-settings")
+    p.b.type("#set-system", "You are a parrot.")
+    p.b.type("#set-temperature", "0")
+    p.b.type("#set-max_tokens", "7")
+    p.b.type("#set-stop", "first\n\nsecond")
+    p.b.keys(ESCAPE)
+    assert not p.b.js("return document.getElementById('settings').open")
+    p.b.reload()
+    p.live()
+    p.b.js("""window.sent = []; const real = window.fetch;
+        window.fetch = (path, options) => { if (options?.body) window.sent.push(JSON.parse(options.body)); return real(path, options); }""")
+    p.ask("Hello!")
+    p.complete()
+    sent = p.b.js("return window.sent")[0]
+    assert sent["messages"] == [{"role": "system", "content": "You are a parrot."}, {"role": "user", "content": "Hello!"}], sent
+    assert sent["temperature"] == 0 and sent["max_tokens"] == 7 and sent["stop"] == ["first", "second"] and sent["stream"] is True, sent
+    assert "top_p" not in sent and sent["model"] == p.b.text("#model")
+    figures = p.b.text(ANSWER + " .figures")
+    assert figures.startswith("7 tokens") and "cut off" in figures, figures
+    # A setting that the server refuses: its words, and the chat goes on.
+    p.b.js("localStorage.setItem('weir.settings', JSON.stringify({temperature: -7, max_tokens: 4}))")
+    p.b.reload()
+    p.ask("Again?")
+    p.b.wait(lambda: not p.streaming() and "temperature" in (p.b.text(ANSWER + " .error") or ""), "the refusal")
+    p.b.js("localStorage.setItem('weir.settings', JSON.stringify({max_tokens: 4}))")
+    p.b.reload()
+    p.b.click(ANSWER + " .actions button")
+    assert p.complete() and p.b.count(".message") == 4
+
+
+# ---- Hostile answers
+
+# What a model may be made to say. Neither quotes nor backslashes, so that JSON writes it as it is.
+HOSTILE = ("<script>window.hacked=1</script><img src=x onerror=window.hacked=2><svg onload=window.hacked=3></svg>"
+           "<iframe src=javascript:parent.hacked=4></iframe><style>*{display:none}</style>"
+           "[a](javascript:window.hacked=5) [b](data:text/html,<script>parent.hacked=6</script>) ![c](/v1/models) "
+           "<a href=javascript:window.hacked=7>d</a> [e](JaVaScRiPt:window.hacked=8) <javascript:window.hacked=9>")
+FORBIDDEN = "script, img, svg:not(button svg), iframe, style, object, embed, form.x, [onerror], [onload], [onclick], [style], base, meta, link"
+
+
+def spotless(p):
+    """No element in the messages that the text could have brought, no link that runs something, nothing ran."""
+    found = p.b.js("""return [window.hacked ?? null,
+        [...document.querySelectorAll('#messages *')].filter((e) => e.matches(arguments[0])).map((e) => e.outerHTML),
+        [...document.querySelectorAll('#messages a')].map((e) => e.protocol).filter((x) => !['http:', 'https:', 'mailto:'].includes(x))]""", FORBIDDEN)
+    assert found == [None, [], []], found
+
+
+@test
+def a_script_in_an_answer_does_not_run(p):
+    p.fresh(schema=json.dumps({"const": HOSTILE}), max_tokens=1000)
+    p.ask("Say it.")
+    text = p.complete()
+    assert "<script>window.hacked=1</script>" in text and "onerror" in text, text  # it is there to be read
+    spotless(p)
+    # And from a chat that was kept, in every place that shows text.
+    kept = {"id": "abc", "title": HOSTILE, "at": 1, "messages": [
+        {"role": "user", "content": HOSTILE},
+        {"role": "assistant", "content": HOSTILE, "reasoning": HOSTILE, "error": HOSTILE, "finish": HOSTILE, "stats": {"tokens": 2},
+         "calls": [{"id": HOSTILE, "name": HOSTILE, "arguments": HOSTILE}]},
+        {"role": "tool", "call": "1", "name": HOSTILE, "content": HOSTILE}]}
+    p.b.js("localStorage.setItem('weir.chat.abc', arguments[0]); location.hash = 'chat=abc'", json.dumps(kept))
+    p.b.wait(lambda: p.b.count(".message") == 3, "the chat")
+    p.b.click(".reasoning summary")
+    p.b.wait(lambda: "window.hacked" in p.b.text(".thoughts"), "the reasoning")
+    p.b.click("#open-chats")
+    spotless(p)
+    assert p.b.count("#chat-list script, #chat-list img") == 0
+    # If all of that failed, the policy would still hold, in two layers: no text becomes markup or script; and where
+    # someone had allowed that, no script runs that stands in markup.
+    p.b.log()
+    p.b.js("""const ways = (html, script) => {
+          try { const s = document.createElement('script'); s.text = script('window.hacked = 10'); document.body.append(s); } catch {}
+          try { const d = document.createElement('div'); document.body.append(d); d.innerHTML = html('<img src=x onerror=window.hacked=11>'); } catch {}
+          try { const d = document.createElement('div'); d.setAttribute('onclick', script('window.hacked = 12')); document.body.append(d); d.click(); } catch {}
+        };
+        ways(String, String);
+        const careless = trustedTypes.createPolicy('careless', { createHTML: String, createScript: String });
+        ways((s) => careless.createHTML(s), (s) => careless.createScript(s));""")
+    time.sleep(0.5)
+    assert p.b.js("return window.hacked ?? null") is None
+    complaints = p.complaints()
+    assert sum("requires 'Trusted" in m for m in complaints) >= 3, complaints
+    assert sum("Content Security Policy" in m for m in complaints) >= 3, complaints
+
+
+@test
+def no_module_parses_html(p):
+    """What hands text to the HTML parser or runs it does not occur in the page's files."""
+    folder = os.path.join(os.environ["WEIR_SOURCE_DIR"], "server", "web")
+    for name in sorted(os.listdir(folder)):
+        text = open(os.path.join(folder, name), encoding="utf-8").read()
+        for word in ("innerHTML", "outerHTML", "insertAdjacentHTML", "document.write", "eval(", "Function(", "DOMParser",
+                     "createContextualFragment", "srcdoc", "javascript:", " style=", "onclick=", "http://", "https://"):
+            if word in ("http://", "https://") and name == "icon.svg":
+                continue  # the name of a namespace
+            assert word not in text, (name, word)
+
+
+# ---- Markdown: source → the nodes, written as HTML for reading only
+
+MARKDOWN = [
+    ("a *b* **c** ***d*** ~~e~~ `f*g*`", "<p>a <em>b</em> <strong>c</strong> <strong><em>d</em></strong> <del>e</del> <code>f*g*</code></p>"),
+    ("2 * 3 * 4, snake_case_name, a_b_", "<p>2 * 3 * 4, snake_case_name, a_b_</p>"),
+    ("**open", "<p>**open</p>"),
+    ("*a **b* c**", "<p><em>a **b</em> c**</p>"),
+    ("``a ` b`` ` c", "<p><code>a ` b</code> ` c</p>"),
+    (r"\*a\* \<b> \q", r"<p>*a* &lt;b&gt; \q</p>"),
+    ("<b>x</b> &amp; &lt;", "<p>&lt;b&gt;x&lt;/b&gt; &amp;amp; &amp;lt;</p>"),
+    ("one\ntwo\n\nthree", "<p>one<br>two</p><p>three</p>"),
+    ("# A #\n### B*c*\n#no", "<h3>A</h3><h5>B<em>c</em></h5><p>#no</p>"),
+    ("- a\n- b\n  - c\n- d", "<ul><li>a</li><li>b<ul><li>c</li></ul></li><li>d</li></ul>"),
+    ("3. a\n4. b", '<ol start="3"><li>a</li><li>b</li></ol>'),
+    ("1. a\n\n2. b", "<ol><li><p>a</p></li><li><p>b</p></li></ol>"),
+    ("1. a\n   ```c\n   int x;\n   ```\n2. b", "<ol><li>a<CODE c>int x;</CODE></li><li>b</li></ol>"),
+    ("> a\n> > b\nc", "<blockquote><p>a</p><blockquote><p>b<br>c</p></blockquote></blockquote>"),
+    ("```js\nlet a = '<b>';\n\n# no\n```\nafter", "<CODE js>let a = '&lt;b&gt;';\n\n# no</CODE><p>after</p>"),
+    ("~~~\n```\n~~~", "<CODE text>```</CODE>"),
+    ("```\nopen", "<CODE text>open</CODE>"),
+    ("    four\n    spaces", "<CODE text>four\nspaces</CODE>"),
+    ("a\n\n---\n\n***", "<p>a</p><hr><hr>"),
+    ("| a | b |\n|---|--:|\n| 1 | `x\\|y` |\n| 2 |", '<TABLE><thead><tr><th>a</th><th class="right">b</th></tr></thead><tbody>'
+     '<tr><td>1</td><td class="right"><code>x|y</code></td></tr><tr><td>2</td><td class="right"></td></tr></tbody></TABLE>'),
+    ("a | b\nno rule", "<p>a | b<br>no rule</p>"),
+    ("[x *y*](https://e.org/a_(b) 'title')", "<p><A https://e.org/a_(b)>x <em>y</em></A></p>"),
+    ("![pic](https://e.org/p.png)", "<p><A https://e.org/p.png>pic</A></p>"),
+    ("[x](javascript:alert(1)) [y](/z) [z]( data:text/html,q)", "<p>[x](javascript:alert(1)) [y](/z) [z]( data:text/html,q)</p>"),
+    ("see https://e.org/x. <https://e.org/y> <mailto:a@e.org>", "<p>see <A https://e.org/x>https://e.org/x</A>. <A https://e.org/y>https://e.org/y</A> <A mailto:a@e.org>mailto:a@e.org</A></p>"),
+    ("[a [b](https://e.org/)", "<p>[a <A https://e.org/>b</A></p>"),
+    ("text\n- item", "<p>text</p><ul><li>item</li></ul>"),
+    ("text\n2020. no list", "<p>text<br>2020. no list</p>"),
+    ("\u202eabc", "<p>\u202eabc</p>"),
+]
+# What every test of it needs; a table, code and links are written shorter.
+RENDER = """const { markdownView } = await import("./markdown.js");
+    const plain = (box) => {
+      const copy = box.cloneNode(true);
+      for (const head of copy.querySelectorAll(".code-head")) head.querySelector("button").remove();
+      return copy.innerHTML
+        .replace(/<div class="code"><div class="code-head"><span>([^<]*)<\\/span><\\/div><pre tabindex="0"><code>([^<]*)<\\/code><\\/pre><\\/div>/g, "<CODE $1>$2</CODE>")
+        .replace(/<div class="table"[^>]*><table>/g, "<TABLE>").replace(/<\\/table><\\/div>/g, "</TABLE>")
+        .replace(/<a href="([^"]*)" target="_blank" rel="noopener noreferrer">/g, "<A $1>").replaceAll("</a>", "</A>");
+    };
+    const render = (text) => { const box = document.createElement("div"); markdownView(box)(text); return box; };
+"""
+
+
+@test
+def markdown_as_it_is_meant(p):
+    p.fresh()
+    found = p.b.js_async(RENDER + "return args[0].map((text) => plain(render(text)))", [source for source, _ in MARKDOWN])
+    wrong = [(source, meant, got) for (source, meant), got in zip(MARKDOWN, found) if meant != got]
+    assert not wrong, "\n".join("%r\n  meant %s\n  got   %s" % w for w in wrong)
+
+
+@test
+def markdown_of_random_texts(p):
+    """However a text comes in pieces, the page ends up the same; only harmless elements; nothing lost but marks."""
+    p.fresh()
+    seed = random.SystemRandom().randrange(1 << 32)
+    dice = random.Random(seed)
+    pieces = ["*", "**", "_", "~~", "`", "```", "\n", "\n\n", "- ", "1. ", "> ", "# ", "|", "|--|", "[", "](", ")", "https://e.org/x", "javascript:x",
+              "<b>", "<script>", "\\", " ", "    ", "word", "wörd", "\U0001f41f", "!", "---", "\r\n", "\t", "&lt;"]
+    texts = ["".join(dice.choice(pieces) for _ in range(dice.randrange(1, 60))) for _ in range(400)]
+    cuts = [sorted(dice.randrange(len(t) + 1) for _ in range(4)) for t in texts]
+    texts.append("- a\n\n\n1. b\n\n")  # whose first list ends where the second begins
+    cuts.append(list(range(len(texts[-1]))))
+    wrong = p.b.js_async(RENDER + """
+        const allowed = new Set("P EM STRONG DEL CODE A BR H3 H4 H5 H6 UL OL LI BLOCKQUOTE PRE DIV SPAN BUTTON TABLE THEAD TBODY TR TH TD HR".split(" "));
+        const wrong = [];
+        args[0].forEach((text, i) => {
+          const box = document.createElement("div"), show = markdownView(box);
+          for (const cut of args[1][i]) show(text.slice(0, cut));
+          show(text);
+          const whole = render(text);
+          if (plain(box) !== plain(whole)) wrong.push(["pieces", text]);
+          for (const e of whole.querySelectorAll("*")) if (!allowed.has(e.nodeName)) wrong.push([e.nodeName, text]);
+          for (const a of whole.querySelectorAll("a")) if (a.protocol !== "https:") wrong.push([a.href, text]);
+          const letters = (s) => s.replace(/https:\\/\\/e.org\\/x|javascript:x/g, "").replace(/[^a-zö\\u{1f41f}]/giu, "");
+          const shown = whole.cloneNode(true);
+          for (const b of shown.querySelectorAll(".code-head")) b.remove();
+          // The word behind a fence is its language.
+          if (!/```|~~~|\\\\/.test(text) && letters(shown.textContent) !== letters(text)) wrong.push(["lost", text, shown.textContent]);
+        });
+        return wrong.slice(0, 5);""", texts, cuts)
+    assert not wrong, f"seed {seed}: {wrong}"
+
+
+@test
+def markdown_of_long_and_wicked_texts(p):
+    """Each of these is long enough that a quadratic reader would not come back within the browser's patience."""
+    p.fresh()
+    units = ["*", "**a ", "_a ", "[", "](", "`", "``a`", "~~a ", "> ", "- ", "  - a\n", "|", "|-", "<", "<http://", "http://", "\\", "# ", "#", " ", " \n",
+             "a\n", "> a\n", "1. a\n", "```\n", "![a](", "*a_b", "((", "|a|\n|-|\n", "&", "a|"]
+    lengths = p.b.js_async(RENDER + """
+        return args[0].map((unit) => render(unit.repeat(Math.ceil(100000 / unit.length)) + " x `").textContent.length)""", units)
+    assert len(lengths) == len(units)
+
+
+@test
+def events_in_any_pieces(p):
+    """The reader of Server-Sent Events gives the same events wherever the bytes are cut."""
+    p.fresh()
+    source = "\ufeff: hello\r\ndata: one\n\nevent: tick\rdata: {\"a\":1}\r\rdata:two\ndata: thrée \U0001f41f\r\n\r\nid: 3\nretry: 9\ndata\n\nevent: x\n\ndata: cut off"
+    meant = [["message", "one"], ["tick", '{"a":1}'], ["message", "two\nthrée \U0001f41f"], ["message", ""]]
+    wrong = p.b.js_async("""const { events } = await import("./sse.js");
+        const bytes = new TextEncoder().encode(args[0]), wrong = [];
+        for (let i = 0; i <= bytes.length; i++) {
+          for (const j of [i, Math.min(bytes.length, i + 1), bytes.length]) {
+            const got = [];
+            const body = new ReadableStream({ start(c) { for (const [a, b] of [[0, i], [i, j], [j, bytes.length]]) c.enqueue(bytes.slice(a, b)); c.close(); } });
+            for await (const { event, data } of events({ body })) got.push([event, data]);
+            if (JSON.stringify(got) !== args[1]) wrong.push([i, j, got]);
+          }
+        }
+        return wrong.slice(0, 3);""", source, json.dumps(meant, ensure_ascii=False, separators=(",", ":")))
+    assert not wrong, wrong
+
+
+# ---- Reasoning, tools
+
+@test
+def reasoning_is_folded(p):
+    p.fresh()
+    kept = {"id": "abc", "title": "t", "at": 1, "messages": [{"role": "user", "content": "?"}, {
+        "role": "assistant", "content": "Answer.", "reasoning": "I **think**.", "finish": "stop", "stats": {"tokens": 9, "decodeMs": 80, "ttftMs": 20, "reasoningMs": 2500}}]}
+    p.b.js("localStorage.setItem('weir.chat.abc', arguments[0]); location.hash = 'chat=abc'", json.dumps(kept))
+    p.b.wait(lambda: p.b.count(".message") == 2, "the chat")
+    assert p.b.text(".reasoning summary") == "Reasoning, 2.5 s" and not p.b.js("return document.querySelector('.reasoning').open")
+    p.b.click(".reasoning summary")
+    p.b.wait(lambda: p.b.text(".thoughts strong") == "think", "the reasoning")
+    assert p.b.text(ANSWER + " .figures").startswith("9 tokens · 100 tok/s · first after 20 ms")
+
+
+TOOL = {"type": "function", "function": {"name": "weather", "description": "the weather of a town", "parameters": {
+    "type": "object", "properties": {"town": {"enum": ["Ulm", "Bonn"]}}, "required": ["town"], "additionalProperties": False}}}
+
+
+@test
+def tool_calls_are_shown_and_answered(p):
+    p.fresh(tools=json.dumps([TOOL]), tool_choice="required", max_tokens=200, seed=5)
+    p.ask("How is the weather in Ulm?")
+    p.complete()
+    assert p.b.text(".call b") == "weather"
+    assert json.loads(p.b.text(".call pre code"))["town"] in ("Ulm", "Bonn")
+    p.b.type(".call-answer textarea", "sunny, 20 degrees")
+    p.b.click(".call-answer button")
+    p.complete()
+    assert p.b.count(".message") == 4 and p.b.text(".message.tool .plain-text") == "sunny, 20 degrees"
+    assert p.b.count(".call-answer:not([hidden])") == p.b.count(ANSWER + " .call")
+    p.b.reload()
+    assert p.b.text(".call b") == "weather" and p.b.count(".message") == 4
+
+
+if __name__ == "__main__":
+    main("chat")
