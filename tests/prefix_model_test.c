@@ -7,10 +7,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "support/effort.h"
 #include "support/engine.h"
+#include "support/temp.h"
 
 #define N      4
 #define ANSWER EFFORT(24, 12)
@@ -184,18 +184,11 @@ static void texts_of_uncuttable_models(void **state)
     (void)state;
     static const char *const kinds[] = {"mamba", "jamba", "swa"};
     for (size_t k = 0; k < sizeof kinds / sizeof *kinds; k++) {
-        char path[] = "/tmp/weir-prefix-XXXXXX", command[512];
-        const char *source = getenv("WEIR_SOURCE_DIR");
-        int fd = mkstemp(path);
-        assert_true(fd >= 0);
-        close(fd);
-        snprintf(command, sizeof command, "python3 '%s/scripts/tiny_gguf.py' %s %s",
-                 source != NULL ? source : ".", kinds[k], path);
-        assert_int_equal(system(command), 0);
+        char path[TEMP_PATH_MAX];
+        temp_model(path, "model.gguf", kinds[k]);
         weir_model *model = NULL;
         weir_error error = {0};
         if (weir_model_load(path, NULL, &model, &error) != WEIR_OK) fail_msg("%s", error.message);
-        unlink(path);
         weir_model_info info = {.size = sizeof info};
         weir_model_describe(model, &info);
         ask asks[N];

@@ -58,22 +58,26 @@ int temp_count(void)
     return n;
 }
 
-void temp_model(char path[TEMP_PATH_MAX], const char *name, const char *arguments)
-{
-    char command[3 * TEMP_PATH_MAX];
-    const char *source = getenv("WEIR_SOURCE_DIR");
-    temp_path(path, name);
-    snprintf(command, sizeof command, "python3 '%s/scripts/tiny_gguf.py' %s '%s'",
-             source != NULL ? source : ".", arguments, path);
-    assert_int_equal(system(command), 0);
-}
-
-void temp_adapter(char path[TEMP_PATH_MAX], const char *name, const char *base, const char *arguments)
+/* tests/support/tiny.sh writes the file `name`, as scripts/SCRIPT does with these arguments. */
+static void make(char path[TEMP_PATH_MAX], const char *name, const char *script, const char *base,
+                 const char *arguments)
 {
     char command[4 * TEMP_PATH_MAX];
     const char *source = getenv("WEIR_SOURCE_DIR");
     temp_path(path, name);
-    snprintf(command, sizeof command, "python3 '%s/scripts/tiny_lora.py' '%s' '%s' %s",
-             source != NULL ? source : ".", base, path, arguments);
+    snprintf(command, sizeof command, "sh '%s/tests/support/tiny.sh' '%s' %s %s %s", source != NULL ? source : ".",
+             path, script, base, arguments);
     assert_int_equal(system(command), 0);
+}
+
+void temp_model(char path[TEMP_PATH_MAX], const char *name, const char *arguments)
+{
+    make(path, name, "tiny_gguf.py", "", arguments);
+}
+
+void temp_adapter(char path[TEMP_PATH_MAX], const char *name, const char *base, const char *arguments)
+{
+    char quoted[TEMP_PATH_MAX + 2];
+    snprintf(quoted, sizeof quoted, "'%s'", base);
+    make(path, name, "tiny_lora.py", quoted, arguments);
 }
