@@ -65,8 +65,8 @@ static void make(char path[TEMP_PATH_MAX], const char *name, const char *script,
     char command[4 * TEMP_PATH_MAX];
     const char *source = getenv("WEIR_SOURCE_DIR");
     temp_path(path, name);
-    snprintf(command, sizeof command, "sh '%s/tests/support/tiny.sh' '%s' %s %s %s", source != NULL ? source : ".",
-             path, script, base, arguments);
+    snprintf(command, sizeof command, "sh '%s/tests/support/tiny.sh' '%s' %s %s %s",
+             source != NULL ? source : ".", path, script, base, arguments);
     assert_int_equal(system(command), 0);
 }
 
