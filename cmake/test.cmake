@@ -19,6 +19,12 @@ set(WEIR_LONG_TESTS "^((heads|invariance|cli|estimate|cache_dir|speculate|calls|
 _model_test|invariance_avx2|speculate_test|random_schedule_test|chat_(limits|depth)_test|server_(faults|resume)_test|\
 hub_http_test|elixir)$")
 
+# What the tests with the label `threads` need: scripts/check.sh builds no more for TSan.
+if(NOT TARGET threads_tests)
+    add_custom_target(threads_tests)
+    add_dependencies(threads_tests weir_cli weir_bench)
+endif()
+
 # weir_test(NAME LABEL SOURCE COMMAND...): registers a test, with the environment that all tests get. From its
 # source it learns two further labels: `threads` (what runs under TSan) and `model` (needs the real model).
 function(weir_test name label source)
@@ -29,6 +35,9 @@ function(weir_test name label source)
     file(STRINGS ${source} terminal REGEX "^from (terminal|tmux) import" LIMIT_COUNT 1)
     if((threads AND NOT terminal) OR name MATCHES "^cli_(run|stream|replay|bench)_test$")
         list(APPEND labels threads)
+        if(TARGET ${name})
+            add_dependencies(threads_tests ${name})
+        endif()
     endif()
     file(STRINGS ${source} needs_model REGEX "WEIR_TEST_MODEL" LIMIT_COUNT 1)
     if(needs_model)

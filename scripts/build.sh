@@ -29,7 +29,7 @@ fi
 compile() {
     if [ $# -gt 0 ]; then set -- --target "$@"; fi
     case $preset in # all the warnings, not only the first file's
-    *-werror) if [ -f "$build/build.ninja" ]; then set -- "$@" -- -k 0; else set -- "$@" -- -k; fi ;;
+    asan | *-werror) if [ -f "$build/build.ninja" ]; then set -- "$@" -- -k 0; else set -- "$@" -- -k; fi ;;
     esac
     cmake --build "$build" -j "$(job_count)" "$@"
 }

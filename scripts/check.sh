@@ -1,14 +1,17 @@
 #!/usr/bin/env bash
 # check.sh [STEP...]: what `make check` does beyond the tests: warnings, formatting, lint, exported names,
-# sanitizers, the server's page in a browser, real clients, fuzzing. Every step counts once in the last line, `N passed,
-# N failed`. FUZZ_SECONDS for each fuzz target (30). By name only:
-# unit and lint-changed, which with format are `make check-quick`; tsan-llama; and vulkan, which computes on Mesa's lavapipe (Debian: glslc libvulkan-dev spirv-headers mesa-vulkan-drivers).
+# sanitizers, the server's page in a browser, real clients, fuzzing. Each step counts once in the last line, `N passed,
+# N failed`. FUZZ_SECONDS for each fuzz target (30). By name only: unit and lint-changed, which with format are
+# `make check-quick`; clang, whose warnings asan's build has too; tsan-llama; and vulkan, which computes on Mesa's
+# lavapipe (Debian: glslc libvulkan-dev spirv-headers mesa-vulkan-drivers).
 # SPDX-License-Identifier: Apache-2.0
 set -euo pipefail
 . "$(dirname "$0")/lib.sh"
 cd "$weir_root"
 
-all_steps='gcc clang format layers markdown lint docs exports dialyzer asan tsan browser clients fuzz'
+# The steps of the second line keep one processor busy, or wait for a browser: they run beside those of the first.
+steps='gcc format layers markdown exports asan tsan fuzz'
+steps_beside='docs dialyzer browser clients lint'
 fuzz_seconds=${FUZZ_SECONDS:-30}
 logs=build/check
 mkdir -p $logs
@@ -28,34 +31,16 @@ step() { # step NAME COMMAND...
     fi
     seconds+="$((SECONDS - started)) s  $name"$'\n'
 }
-# The product's own C and C++, one process for each file; what .clang-tidy asks for is an error. Findings with the way that
-# leads to them are in the log, one line each at its end. What was clean once is not read again: scripts/lint.py knows it.
-product_files() { # product_files BUILD: those that it compiles
-    python3 -c '
-import json, os, sys
-for e in json.load(open(sys.argv[1] + "/compile_commands.json")):
-    f = os.path.relpath(e["file"])
-    if f.startswith(("src/", "cli/", "server/", "bench/cli/")) and f.endswith((".c", ".cpp")) and not f.endswith("_test.c"): print(f)' "$1" | sort -u
-}
-lint_files() { # lint_files BUILD: those whose names it reads
-    local status=0
-    xargs -r -P "$(job_count)" -n 1 python3 scripts/lint.py "$weir_cache/lint" "$1" >$logs/lint.findings || status=$?
-    cat $logs/lint.findings
-    echo "findings:"
-    grep -E '(error|warning): ' $logs/lint.findings | sed "s|^$weir_root/||" | sort -u
-    return $status
-}
 check_lint() {
     cmake --preset clang-werror >/dev/null || return 1 # the list of files as it is now
-    product_files build/clang-werror | lint_files build/clang-werror
+    scripts/lint.py "$weir_cache/lint" build/clang-werror
 }
 # Against where this branch left WEIR_BASE. What needs llama.cpp's headers is left to `make check`.
 check_lint_changed() {
     local base
     base=$(git merge-base HEAD "${WEIR_BASE:-$(git rev-parse -q --verify '@{upstream}' || echo main)}") || return 1
     cmake --preset unit >/dev/null || return 1
-    { git diff --name-only "$base" && git ls-files --others --exclude-standard; } | sort -u |
-        comm -12 - <(product_files build/unit) | lint_files build/unit
+    { git diff --name-only "$base" && git ls-files --others --exclude-standard; } | xargs -r scripts/lint.py "$weir_cache/lint" build/unit
 }
 
 # CI's release build has been made with -Werror already (.ci/run): with gcc, it is this step's.
@@ -87,6 +72,8 @@ check_exports() {
 check_sanitized() { # check_sanitized PRESET CTEST-ARGUMENT...
     scripts/build.sh "$1" && scripts/test.sh "$@"
 }
+
+check_tsan() { scripts/build.sh tsan threads_tests && scripts/test.sh tsan -L threads; }
 
 # check_server SCRIPT: a test in Python that starts `weir serve` with the default model.
 check_server() {
@@ -138,7 +125,16 @@ check_fuzz() {
     while read -r name; do step "fuzz $name" fuzz_ended "$name"; done < <(cat build/fuzz/fuzz/targets 2>/dev/null)
 }
 
-for name in ${*:-$all_steps}; do
+beside=
+if [ $# -eq 0 ]; then
+    set -- $steps
+    # shellcheck disable=SC2086
+    scripts/check.sh $steps_beside >$logs/beside.log 2>&1 &
+    beside=$!
+    trap 'kill $beside 2>/dev/null' EXIT
+    say "beside these steps, with its output at the end: $steps_beside"
+fi
+for name; do
     case $name in
     gcc) step "no warning from gcc" check_gcc ;;
     clang) step "no warning from clang" scripts/build.sh clang-werror ;;
@@ -156,9 +152,9 @@ for name in ${*:-$all_steps}; do
         # What computes most on the default model takes minutes each there; tiny models lead through the same code.
         # backend_select_test runs scripts alone, nothing that a sanitizer sees.
         not_there='adapter|cache_dir|calls|cli|engine|estimate|heads|hub|invariance|low_level|prefix|speculate'
-        step "tests under ASan and UBSan" check_sanitized asan -E "^(($not_there)_model_test|backend_select_test)\$"
+        step "no warning from clang, tests under ASan and UBSan" check_sanitized asan -E "^(($not_there)_model_test|backend_select_test)\$"
         ;;
-    tsan) step "threaded tests, the server and the commands that run an engine, under TSan" check_sanitized tsan -L threads ;;
+    tsan) step "threaded tests, the server and the commands that run an engine, under TSan" check_tsan ;;
     tsan-llama)
         scripts/model.sh >/dev/null
         step "the engine on the real model under TSan" check_sanitized tsan-llama -R '^engine_model_test$'
@@ -173,9 +169,18 @@ for name in ${*:-$all_steps}; do
         step "real clients" watch "openai, langchain, llm, 200 schemas" $logs/clients.log check_server tests/clients/clients_test.py
         ;;
     fuzz) check_fuzz ;;
-    *) die "no step $name; there are: $all_steps unit lint-changed tsan-llama vulkan" ;;
+    *) die "no step $name; there are: $steps $steps_beside unit clang lint-changed tsan-llama vulkan" ;;
     esac
 done
+if [ -n "$beside" ]; then
+    say "waiting for: $steps_beside"
+    wait $beside || true
+    trap - EXIT
+    sed '$d' $logs/beside.log >&2
+    read -r good _ bad _ < <(tail -n 1 $logs/beside.log)
+    if ! [ "$good" -ge 0 ] || ! [ "$bad" -ge 0 ]; then good=0 bad=1; fi 2>/dev/null # it ended before it could count
+    passed=$((passed + good)) failed=$((failed + bad))
+fi
 printf '%s' "$seconds" | sort -rn | head -n 12 | sed 's/^/weir:   /' >&2
 [ -z "$failures" ] || say "failed:$failures"
 echo "$passed passed, $failed failed"

@@ -1,43 +1,82 @@
 #!/usr/bin/env python3
-"""lint.py CACHE BUILD FILE: clang-tidy on a source file, by the commands in BUILD/compile_commands.json; its status and findings.
-CACHE holds an empty file for each text that was clean: the same text, read under the same rules by the same program, is clean
-again. The text is the preprocessed one with its comments (NOLINT) and all macros, so that no header changes unseen.
+"""lint.py CACHE BUILD [FILE...]: clang-tidy on the product's C and C++, or on those of the FILEs that are among it, by the commands in
+BUILD/compile_commands.json. Prints what it finds, and once more at the end in one line each; fails if that is anything.
+CACHE has an empty file for each text that was clean: the same text, read under the same rules by the same program, is clean again. The
+text is the preprocessed one with its comments (NOLINT) and all macros, so that no header changes unseen. The project's own folder is left
+out of it: what was clean in one clone is clean in the next.
 SPDX-License-Identifier: Apache-2.0"""
+import concurrent.futures
 import hashlib
 import json
 import os
 import pathlib
+import re
 import shlex
 import subprocess
 import sys
 
 
-def text_digest(build, name):
+def product(name):
+    return re.match(r"(src|cli|server|bench/cli)/.*(?<!_test)\.(c|cpp)$", name)
+
+
+def commands(build, wanted):
+    """Each file's commands; those that differ in flags of code generation alone, as for what two libraries have, count once."""
+    files = {}
+    for entry in json.loads(pathlib.Path(build, "compile_commands.json").read_text()):
+        name = os.path.relpath(os.path.join(entry["directory"], entry["file"]))
+        if product(name) and (not wanted or name in wanted):
+            words = [w for w in shlex.split(entry["command"]) if not re.match(r"-f|.*\.o$", w)]
+            files.setdefault(name, {}).setdefault(tuple(words), entry)
+    return {name: list(entries.values()) for name, entries in files.items()}
+
+
+def text_digest(name, entries, rules, root):
     """Of all that decides what clang-tidy finds; None where the file cannot be preprocessed."""
-    path = os.path.realpath(name)
-    entries = json.loads((build / "compile_commands.json").read_text())
-    digest = hashlib.sha256(pathlib.Path(".clang-tidy").read_bytes())
-    digest.update(subprocess.run(["clang-tidy", "--version"], capture_output=True, check=True).stdout)
+    digest = hashlib.sha256(rules)
     for entry in entries:
-        if os.path.realpath(os.path.join(entry["directory"], entry["file"])) != path:
-            continue
         words = shlex.split(entry["command"])
         del words[words.index("-o") : words.index("-o") + 2]
-        digest.update("\n".join(words).encode())
-        command = ["clang++" if path.endswith(".cpp") else "clang", *words[1:], "-E", "-CC", "-dD", "-w"]
+        digest.update("\n".join(words).replace(root, "").encode())
+        command = ["clang++" if name.endswith(".cpp") else "clang", *words[1:], "-E", "-CC", "-dD", "-w"]
         done = subprocess.run(command, cwd=entry["directory"], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
         if done.returncode != 0:
             return None
-        digest.update(done.stdout)
+        digest.update(done.stdout.replace(root.encode(), b""))
     return digest.hexdigest()
 
 
-cache, build, name = pathlib.Path(sys.argv[1]), pathlib.Path(sys.argv[2]), sys.argv[3]
-key = text_digest(build, name)
-if key is None or not (cache / key).exists():
-    done = subprocess.run(["clang-tidy", "-p", str(build), "--quiet", name], stderr=subprocess.DEVNULL)
+def lint(name, entries, rules, root, cache, build):
+    """What clang-tidy says of the file; None where it is clean."""
+    key = text_digest(name, entries, rules, root)
+    if key is not None and (cache / key).exists():
+        return None
+    done = subprocess.run(["clang-tidy", "-p", str(build), "--quiet", name], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
     if done.returncode != 0:
-        sys.exit(1)
+        return done.stdout or name + ": error: clang-tidy failed\n"
     if key is not None:
-        cache.mkdir(parents=True, exist_ok=True)
         (cache / key).touch()
+    return None
+
+
+def main(cache, build, *wanted):
+    root, files = os.getcwd(), commands(build, wanted)
+    build = pathlib.Path(build, "lint")
+    for folder in (cache, build):
+        folder.mkdir(parents=True, exist_ok=True)
+    (build / "compile_commands.json").write_text(json.dumps(sum(files.values(), [])))
+    rules = pathlib.Path(".clang-tidy").read_bytes() + subprocess.run(["clang-tidy", "--version"], capture_output=True, check=True).stdout
+    order = sorted(files, key=lambda name: -os.path.getsize(name))  # the largest first, so that none is left alone at the end
+    failed, findings = False, set()
+    with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
+        for n, said in enumerate(pool.map(lambda name: lint(name, files[name], rules, root, cache, build), order), 1):
+            print(f"[{n}/{len(order)}] {order[n - 1]}", flush=True)
+            if said is not None:
+                failed = True
+                print(said, end="", flush=True)
+                findings.update(line.replace(root + "/", "") for line in said.splitlines() if re.search("(error|warning): ", line))
+    print("findings:", *sorted(findings), sep="\n")
+    return 1 if failed else 0
+
+
+sys.exit(main(pathlib.Path(sys.argv[1]), *sys.argv[2:]))
