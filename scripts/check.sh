@@ -1,17 +1,16 @@
 #!/usr/bin/env bash
 # check.sh [STEP...]: what `make check` does beyond the tests: warnings, formatting, lint, exported names,
 # sanitizers, the server's page in a browser, real clients, fuzzing. Each step counts once in the last line, `N passed,
-# N failed`. FUZZ_SECONDS for each fuzz target (30). By name only: unit and lint-changed, which with format are
-# `make check-quick`; clang, whose warnings asan's build has too; tsan-llama; and vulkan, which computes on Mesa's
-# lavapipe (Debian: glslc libvulkan-dev spirv-headers mesa-vulkan-drivers).
+# N failed`. FUZZ_SECONDS for each fuzz target (30). By name only: all, which is `make test` and then the rest; unit and
+# lint-changed, which with format are `make check-quick`; clang, whose warnings asan's build shows too; tsan-llama; and
+# vulkan, which computes on Mesa's lavapipe (Debian: glslc libvulkan-dev spirv-headers mesa-vulkan-drivers).
 # SPDX-License-Identifier: Apache-2.0
 set -euo pipefail
 . "$(dirname "$0")/lib.sh"
 cd "$weir_root"
 
-# The steps of the second line keep one processor busy, or wait for a browser: they run beside those of the first.
-steps='gcc format layers markdown exports asan tsan fuzz'
-steps_beside='docs dialyzer browser clients lint'
+# Steps beside each other: what computes on all processors, what keeps one busy or waits for a browser, and what takes the rest.
+lanes=('gcc format layers markdown exports asan tsan fuzz' 'docs dialyzer browser clients' 'lint')
 fuzz_seconds=${FUZZ_SECONDS:-30}
 logs=build/check
 mkdir -p $logs
@@ -33,7 +32,7 @@ step() { # step NAME COMMAND...
 }
 check_lint() {
     cmake --preset clang-werror >/dev/null || return 1 # the list of files as it is now
-    scripts/lint.py "$weir_cache/lint" build/clang-werror
+    nice scripts/lint.py "$weir_cache/lint" build/clang-werror # at low priority: it takes what the others leave
 }
 # Against where this branch left WEIR_BASE. What needs llama.cpp's headers is left to `make check`.
 check_lint_changed() {
@@ -125,17 +124,33 @@ check_fuzz() {
     while read -r name; do step "fuzz $name" fuzz_ended "$name"; done < <(cat build/fuzz/fuzz/targets 2>/dev/null)
 }
 
-beside=
-if [ $# -eq 0 ]; then
-    set -- $steps
+# Adds what a log's last line counts.
+count() {
+    local good=0 bad=1
+    [[ "$(tail -n 1 "$1")" =~ ^([0-9]+)\ passed,\ ([0-9]+)\ failed$ ]] && good=${BASH_REMATCH[1]} bad=${BASH_REMATCH[2]}
+    passed=$((passed + good)) failed=$((failed + bad)) # without such a line it ended before it could count
+}
+check_tests() { make -s test | tee $logs/tests.log; }
+
+pids=()
+if [ "${*:-all}" = all ]; then
+    if [ $# -gt 0 ]; then export WEIR_WERROR=ON; fi # so that the step gcc need not build the release once more
+    for i in 1 2; do
+        # shellcheck disable=SC2086
+        scripts/check.sh ${lanes[i]} >$logs/lane-$i.log 2>&1 &
+        pids+=($!)
+    done
+    trap 'kill "${pids[@]}" 2>/dev/null' EXIT
+    say "beside each other, two with their output at the end:$(printf ' [%s]' "${lanes[@]}")"
     # shellcheck disable=SC2086
-    scripts/check.sh $steps_beside >$logs/beside.log 2>&1 &
-    beside=$!
-    trap 'kill $beside 2>/dev/null' EXIT
-    say "beside these steps, with its output at the end: $steps_beside"
+    set -- ${1:+test} ${lanes[0]}
 fi
 for name; do
     case $name in
+    test)
+        step "the tests" check_tests
+        count $logs/tests.log
+        ;;
     gcc) step "no warning from gcc" check_gcc ;;
     clang) step "no warning from clang" scripts/build.sh clang-werror ;;
     format) step "formatting" watch "clang-format" $logs/format.log scripts/format.sh --check ;;
@@ -169,18 +184,16 @@ for name; do
         step "real clients" watch "openai, langchain, llm, 200 schemas" $logs/clients.log check_server tests/clients/clients_test.py
         ;;
     fuzz) check_fuzz ;;
-    *) die "no step $name; there are: $steps $steps_beside unit clang lint-changed tsan-llama vulkan" ;;
+    *) die "no step $name; there are: ${lanes[*]} test unit clang lint-changed tsan-llama vulkan" ;;
     esac
 done
-if [ -n "$beside" ]; then
-    say "waiting for: $steps_beside"
-    wait $beside || true
-    trap - EXIT
-    sed '$d' $logs/beside.log >&2
-    read -r good _ bad _ < <(tail -n 1 $logs/beside.log)
-    if ! [ "$good" -ge 0 ] || ! [ "$bad" -ge 0 ]; then good=0 bad=1; fi 2>/dev/null # it ended before it could count
-    passed=$((passed + good)) failed=$((failed + bad))
-fi
+for i in ${pids[@]+"${!pids[@]}"}; do
+    say "waiting for: ${lanes[i + 1]}"
+    wait "${pids[i]}" || true
+    sed '$d' $logs/lane-$((i + 1)).log >&2
+    count $logs/lane-$((i + 1)).log
+done
+trap - EXIT
 printf '%s' "$seconds" | sort -rn | head -n 12 | sed 's/^/weir:   /' >&2
 [ -z "$failures" ] || say "failed:$failures"
 echo "$passed passed, $failed failed"
