@@ -99,10 +99,10 @@ static void reload(cli_args *args, serve_server *server, cli_args **now)
     cli_args *old = ok ? *now : fresh;
     if (ok) {
         *now = fresh;
-        serve_log_event("reload", "%zu keys; all that may change while the server runs is read anew",
-                        fresh->serve.n_keys);
+        serve_log("info", "reload", "%zu keys; all that may change while the server runs is read anew",
+                  fresh->serve.n_keys);
     } else
-        serve_log_warning("reload", "the options have an error: everything stays as it was");
+        serve_log("warning", "reload", "the options have an error: everything stays as it was");
     if (old != NULL) cli_args_fini(old);
     cli_free(old);
 }
@@ -186,11 +186,11 @@ cli_exit cli_serve(cli_args *args)
     if ((code = add_adapters(args, server)) != CLI_OK) goto done;
     weir_log_set(serve_log_library, &args->verbose);
     serve_server_ready(server, model, engine);
-    serve_log_event("ready", "%s at %s", cli_load_name(path), serve_server_address(server));
+    serve_log("info", "ready", "%s at %s", cli_load_name(path), serve_server_address(server));
     serve_notify("READY=1");
     serve_until_signal(args, server, &now);
     stop(server);
-    serve_log_event("stopped", "the server has ended");
+    serve_log("info", "stopped", "the server has ended");
     serve_log_flush(FLUSH_MS);
     cli_signals_forget();
 done:

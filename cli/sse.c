@@ -3,7 +3,6 @@
 
 #include <string.h>
 
-#include "base/mem.h"
 #include "base/utf8.h"
 
 static cli_sse_status fail(cli_sse *sse, cli_sse_status status, const char *problem)
@@ -25,14 +24,9 @@ static bool named(const char *line, size_t n, const char *name)
 /* Adds a data line's value; the lines of one event are apart by newlines. */
 static cli_sse_status add_data(cli_sse *sse, const char *value, size_t n)
 {
-    size_t need = sse->n_data + n + 2; /* newline, terminator */
-    if (need > CLI_SSE_MAX) return malformed(sse, "an event is longer than 1 MiB");
-    if (!weir__mem_grow(&sse->data, &sse->data_capacity, need, 1))
+    if (sse->data.n + n + 2 > CLI_SSE_MAX) return malformed(sse, "an event is longer than 1 MiB");
+    if ((sse->has_data && !weir__text_add(&sse->data, "\n", 1)) || !weir__text_add(&sse->data, value, n))
         return fail(sse, CLI_SSE_NO_MEMORY, "out of memory");
-    if (sse->has_data) sse->data[sse->n_data++] = '\n';
-    memcpy(sse->data + sse->n_data, value, n);
-    sse->n_data += n;
-    sse->data[sse->n_data] = '\0';
     sse->has_data = true;
     return CLI_SSE_OK;
 }
@@ -40,18 +34,18 @@ static cli_sse_status add_data(cli_sse *sse, const char *value, size_t n)
 static cli_sse_status end_event(cli_sse *sse, cli_sse_fn on_event, void *user)
 {
     bool dispatch = sse->has_data;
-    size_t n = sse->n_data;
-    sse->n_data = 0;
+    size_t n = sse->data.n;
+    sse->data.n = 0;
     sse->has_data = sse->has_field = false;
-    if (dispatch && !on_event(sse->data, n, user)) return fail(sse, CLI_SSE_LEFT, NULL);
+    if (dispatch && !on_event(sse->data.bytes, n, user)) return fail(sse, CLI_SSE_LEFT, NULL);
     return CLI_SSE_OK;
 }
 
 static cli_sse_status end_line(cli_sse *sse, cli_sse_fn on_event, void *user)
 {
-    const char *line = sse->line;
-    size_t n = sse->n_line;
-    sse->n_line = 0;
+    const char *line = sse->line.bytes;
+    size_t n = sse->line.n;
+    sse->line.n = 0;
     if (!sse->begun && n >= 3 && memcmp(line, "\xef\xbb\xbf", 3) == 0) {
         line += 3;
         n -= 3;
@@ -80,12 +74,8 @@ static cli_sse_status end_line(cli_sse *sse, cli_sse_fn on_event, void *user)
 
 static cli_sse_status add_to_line(cli_sse *sse, const char *bytes, size_t n)
 {
-    if (sse->n_line + n > CLI_SSE_MAX) return malformed(sse, "a line is longer than 1 MiB");
-    if (!weir__mem_grow(&sse->line, &sse->line_capacity, sse->n_line + n + 1, 1))
-        return fail(sse, CLI_SSE_NO_MEMORY, "out of memory");
-    if (n > 0) memcpy(sse->line + sse->n_line, bytes, n);
-    sse->n_line += n;
-    return CLI_SSE_OK;
+    if (sse->line.n + n > CLI_SSE_MAX) return malformed(sse, "a line is longer than 1 MiB");
+    return weir__text_add(&sse->line, bytes, n) ? CLI_SSE_OK : fail(sse, CLI_SSE_NO_MEMORY, "out of memory");
 }
 
 cli_sse_status cli_sse_feed(cli_sse *sse, const char *bytes, size_t n, cli_sse_fn on_event, void *user)
@@ -106,12 +96,12 @@ cli_sse_status cli_sse_feed(cli_sse *sse, const char *bytes, size_t n, cli_sse_f
 
 bool cli_sse_complete(const cli_sse *sse)
 {
-    return sse->status == CLI_SSE_OK && sse->n_line == 0 && !sse->has_field;
+    return sse->status == CLI_SSE_OK && sse->line.n == 0 && !sse->has_field;
 }
 
 void cli_sse_fini(cli_sse *sse)
 {
-    weir__mem_free(sse->line);
-    weir__mem_free(sse->data);
+    weir__text_fini(&sse->line);
+    weir__text_fini(&sse->data);
     *sse = (cli_sse){0};
 }

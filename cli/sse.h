@@ -6,6 +6,8 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+#include "base/text.h"
+
 /* The longest line, and the most data of one event, in bytes: all that a parser ever holds is two of them. */
 #define CLI_SSE_MAX (1u << 20)
 
@@ -23,9 +25,7 @@ typedef bool (*cli_sse_fn)(const char *data, size_t length, void *user);
  * event, id, retry and comments; NUL; ill-formed UTF-8; a retry that is no number. Lines end with LF, CR LF
  * or CR. */
 typedef struct cli_sse {
-    char *line, *data;
-    size_t n_line, line_capacity;
-    size_t n_data, data_capacity;
+    weir__text line, data;
     bool begun;            /* the first line is behind: no byte order mark any more */
     bool after_cr;         /* the last byte was a CR: an LF that follows belongs to it */
     bool has_data;         /* the event has a data field, maybe an empty one */

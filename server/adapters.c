@@ -202,25 +202,19 @@ static void tell_model(const entry *from, const char *parent, int64_t created_s,
     weir__text_printf(text, ",\"rank\":%d,\"size\":%llu}}", info.rank, (unsigned long long)info.n_bytes);
 }
 
-void serve_adapters_tell_models(serve_adapters *adapters, const char *parent, int64_t created_s,
-                                weir__text *text)
+bool serve_adapters_tell_models(serve_adapters *adapters, const char *name, const char *parent,
+                                int64_t created_s, weir__text *text)
 {
+    bool any = false;
     pthread_mutex_lock(&adapters->mutex);
     for (size_t i = 0; i < adapters->n; i++) {
-        weir__text_add_string(text, ",");
+        if (name != NULL && strcmp(adapters->entries[i].name, name) != 0) continue;
+        if (name == NULL) weir__json_next(text);
         tell_model(&adapters->entries[i], parent, created_s, text);
+        any = true;
     }
     pthread_mutex_unlock(&adapters->mutex);
-}
-
-bool serve_adapters_tell_model(serve_adapters *adapters, const char *name, const char *parent,
-                               int64_t created_s, weir__text *text)
-{
-    pthread_mutex_lock(&adapters->mutex);
-    const entry *from = find(adapters, name);
-    if (from != NULL) tell_model(from, parent, created_s, text);
-    pthread_mutex_unlock(&adapters->mutex);
-    return from != NULL;
+    return any;
 }
 
 /* ---- Files ---- */

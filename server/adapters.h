@@ -47,13 +47,10 @@ void serve_adapters_set_standard(serve_adapters *adapters, const serve_adapter_s
 /* As llama-server has them: an array of objects. */
 void serve_adapters_tell(serve_adapters *adapters, weir__text *text);
 
-/* As models are told, each after a comma. */
-void serve_adapters_tell_models(serve_adapters *adapters, const char *parent, int64_t created_s,
-                                weir__text *text);
-
-/* One of them, without a comma. False: there is none. */
-bool serve_adapters_tell_model(serve_adapters *adapters, const char *name, const char *parent,
-                               int64_t created_s, weir__text *text);
+/* As models are told: all, in an array that was begun, or the one of that name alone. False: there is
+ * none. */
+bool serve_adapters_tell_models(serve_adapters *adapters, const char *name, const char *parent,
+                                int64_t created_s, weir__text *text);
 
 void serve_adapter_set_fini(serve_adapter_set *set);
 

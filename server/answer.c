@@ -8,7 +8,6 @@
 #include "base/mem.h"
 #include "kept.h"
 #include "keys.h"
-#include "names.h"
 #include "tape.h"
 
 #define PIECE_MAX ((size_t)8 << 10) /* of content in one event; longer ones are cut between code points */
@@ -32,12 +31,7 @@ serve_answer *serve_answer_create(serve_call *call, const serve_form *form, weir
     answer->model = call->server->name;
     answer->n = answer->n_each = answer->n_told = n;
     for (int32_t i = 0; i < n; i++) {
-        serve_choice *choice = &answer->choices[i];
-        choice->answer = answer;
-        choice->index = i;
-        if (weir_stream_create(&choice->stream, NULL) == WEIR_OK &&
-            (chat == NULL || weir_chat_parser_create(chat, &choice->parser, NULL) == WEIR_OK))
-            continue;
+        if (serve_choice_init(&answer->choices[i], answer, i)) continue;
         serve_answer_destroy(answer);
         return NULL;
     }
@@ -52,58 +46,12 @@ bool serve_answer_call_model(serve_answer *answer, const char *name)
     return answer->own_model != NULL;
 }
 
-static void on_ready(weir_stream *stream, void *user)
-{
-    const serve_answer *answer = user;
-    (void)stream;
-    serve_server_post(answer->call);
-}
-
-static void on_flight(weir_flight *flight, void *user)
-{
-    (void)flight;
-    on_ready(NULL, user);
-}
-
-static void forget_ready(serve_answer *answer)
-{
-    for (int32_t i = 0; i < answer->n; i++) {
-        serve_choice *choice = &answer->choices[i];
-        if (choice->flight != NULL)
-            weir_flight_unwatch(choice->flight, on_flight, answer);
-        else
-            weir_stream_set_ready(choice->stream, NULL, NULL);
-    }
-}
-
-/* What came for a whole answer. */
-static void forget_whole(serve_choice *choice)
-{
-    for (size_t i = 0; choice->tools != NULL && i < choice->n_tools; i++) {
-        weir__mem_free(choice->tools[i].id);
-        weir__mem_free(choice->tools[i].name);
-        weir__text_fini(&choice->tools[i].arguments);
-    }
-    weir__mem_free(choice->tools);
-    choice->tools = NULL;
-    serve_scores_fini(&choice->scores);
-    weir__text_fini(&choice->reasoning);
-    weir__text_fini(&choice->content);
-}
-
 void serve_answer_destroy(serve_answer *answer)
 {
     if (answer == NULL) return;
-    forget_ready(answer);
     for (int32_t i = 0; i < answer->n; i++) {
-        serve_choice *choice = &answer->choices[i];
-        if (choice->flight == NULL)
-            weir_stream_cancel(choice->stream); /* it may be kept, and then a release ends nothing */
-        weir_stream_release(choice->stream);
-        weir_flight_release(choice->flight);
-        weir_chat_parser_destroy(choice->parser);
-        forget_whole(choice);
-        if (i % answer->n_each == 0) weir__mem_free((void *)choice->echo);
+        if (i % answer->n_each == 0) weir__mem_free((void *)answer->choices[i].echo);
+        serve_choice_fini(&answer->choices[i]);
     }
     if (answer->tape != NULL) serve_tape_orphan(answer->tape);
     weir__text_fini(&answer->event);
@@ -150,11 +98,10 @@ static bool count_answers(serve_answer *answer)
         call->counted += more;
         return true;
     }
-    if (answer->n > most) {
-        serve_call_refuse(call, 400, answer->n_each > 1 ? "n" : "prompt", "invalid_value",
-                          "this request wants %d answers; this key may have %d at a time", answer->n, most);
-        return false;
-    }
+    if (answer->n > most)
+        return serve_call_refuse(call, 400, answer->n_each > 1 ? "n" : "prompt", "invalid_value",
+                                 "this request wants %d answers; this key may have %d at a time", answer->n,
+                                 most);
     return serve_call_refuse(call, 429, NULL, "rate_limit_exceeded",
                              "with the %d answers of this request too many of this key run at the moment",
                              answer->n);
@@ -175,24 +122,6 @@ bool serve_answer_submit(serve_answer *answer, weir_request *requests, size_t n_
 }
 
 /* ---- Shared by whole answers and events ---- */
-
-void serve_answer_tell_reason(const serve_choice *choice, weir__text *text)
-{
-    bool cut = choice->reason == WEIR_REASON_LENGTH || choice->reason == WEIR_REASON_DEADLINE;
-    weir__text_printf(text, ",\"finish_reason\":\"%s\",\"finish_detail\":\"%s\"}",
-                      cut                   ? "length"
-                      : choice->n_tools > 0 ? "tool_calls"
-                                            : "stop",
-                      weir_reason_name(choice->reason));
-}
-
-void serve_answer_tell_prompt(const serve_choice *choice, weir__text *text)
-{
-    weir_chunk prompt;
-    if (!choice->answer->tells_prompt || serve_answer_prompt(choice, &prompt) != WEIR_OK) return;
-    weir__text_add_string(text, ",\"prompt_logprobs\":");
-    serve_scores_tell_prompt(&prompt, choice->answer->call->server->model, text);
-}
 
 /* One for each prompt, where there are several. */
 static void add_misses(const serve_answer *answer, weir__text *text)
@@ -247,110 +176,12 @@ static void add_head(const serve_answer *answer, const char *object, weir__text 
                       answer->call->server->fingerprint);
 }
 
-static bool has_failed(const serve_choice *choice)
-{
-    return choice->finished && (choice->reason == WEIR_REASON_ERROR ||
-                                (choice->reason == WEIR_REASON_CANCELLED && !choice->answer->stopped));
-}
-
 /* What ended with an error, or by the server; NULL: all is well. */
 static const serve_choice *failed_choice(const serve_answer *answer)
 {
     for (int32_t i = 0; i < answer->n; i++)
-        if (has_failed(&answer->choices[i])) return &answer->choices[i];
+        if (serve_choice_failed(&answer->choices[i])) return &answer->choices[i];
     return NULL;
-}
-
-static int error_status(const serve_choice *choice)
-{
-    return choice->reason == WEIR_REASON_CANCELLED || choice->error.code == WEIR_STOPPED ||
-                   choice->error.code == WEIR_NO_MEMORY
-               ? 503
-               : 500;
-}
-
-/* text: as long as an error's message; may be what is given back. */
-static const char *error_message(const serve_choice *choice, char *text)
-{
-    if (choice->reason == WEIR_REASON_CANCELLED || choice->error.code == WEIR_STOPPED)
-        return "the server is going down";
-    if (choice->error.message[0] == '\0') return weir_status_text(choice->error.code);
-    serve_names_message(&choice->error, choice->answer->call->schema_field, text,
-                        sizeof choice->error.message);
-    return text;
-}
-
-static void finish(serve_choice *choice, weir_reason reason)
-{
-    choice->finished = true;
-    choice->reason = reason;
-    choice->usage = weir_stream_usage(choice->stream);
-    if (reason == WEIR_REASON_ERROR && choice->error.code == WEIR_OK)
-        weir_stream_error(choice->stream, &choice->error);
-    choice->answer->n_finished++;
-}
-
-static void fail_no_memory(serve_choice *choice)
-{
-    choice->error = (weir_error){.code = WEIR_NO_MEMORY, .message = "the server is out of memory"};
-    if (choice->flight == NULL) weir_stream_cancel(choice->stream);
-    finish(choice, WEIR_REASON_ERROR);
-}
-
-/* ---- Chunks ---- */
-
-static bool take_chunk(serve_choice *choice, weir_chunk *chunk)
-{
-    return (choice->flight != NULL ? weir_flight_next(choice->flight, &choice->flight_at, 0, chunk)
-                                   : weir_stream_try_next(choice->stream, chunk)) == WEIR_OK;
-}
-
-/* Whether all of it can be taken. */
-static bool is_complete(const serve_choice *choice)
-{
-    uint64_t beyond = UINT64_MAX;
-    weir_chunk chunk;
-    return choice->flight != NULL ? weir_flight_next(choice->flight, &beyond, 0, &chunk) == WEIR_END
-                                  : weir_stream_finished(choice->stream);
-}
-
-/* False: out of memory. */
-typedef bool (*take_fn)(serve_choice *choice, const weir_delta *delta);
-
-/* What a chunk means. False: out of memory. */
-static bool read_chunk(serve_choice *choice, const weir_chunk *chunk, take_fn take)
-{
-    weir_delta delta = {
-        .kind = WEIR_DELTA_CONTENT, .index = -1, .text = chunk->text, .length = chunk->length};
-    if (choice->answer->tells_scores && !serve_scores_add(&choice->scores, chunk)) return false;
-    if (choice->parser == NULL) return take(choice, &delta);
-    if (weir_chat_parser_feed(choice->parser, chunk->text, chunk->length, chunk->finished, NULL) != WEIR_OK)
-        return false;
-    while (weir_chat_parser_next(choice->parser, &delta) == WEIR_OK)
-        if (!take(choice, &delta)) return false;
-    return true;
-}
-
-weir_status serve_answer_prompt(const serve_choice *choice, weir_chunk *prompt)
-{
-    const serve_answer *answer = choice->answer;
-    int32_t at = (int32_t)(choice - answer->choices);
-    at -= at % answer->n_each; /* they are the first one's, and the same for all of a prompt */
-    return weir_stream_prompt_logprobs(answer->choices[at].stream, prompt);
-}
-
-/* What goes before the first chunk: the prompt's scores, and of a fork of a chat the message so far, which
- * the parser has to see. False: out of memory. */
-static bool begin_choice(serve_choice *choice, take_fn take)
-{
-    const serve_answer *answer = choice->answer;
-    weir_chunk prompt, before = {0};
-    choice->begun = true;
-    if (answer->echoes_scores && serve_answer_prompt(choice, &prompt) == WEIR_OK &&
-        !serve_scores_add_prompt(&choice->scores, &prompt, answer->n_top))
-        return false;
-    before.text = weir_stream_before(choice->stream, &before.length);
-    return answer->chat == NULL || before.length == 0 || read_chunk(choice, &before, take);
 }
 
 /* ---- Events ---- */
@@ -427,7 +258,7 @@ static bool send_one(serve_choice *choice, const weir_delta *delta)
 
 static void end_choice(serve_choice *choice)
 {
-    if (!has_failed(choice)) send_part(choice, END, NULL);
+    if (!serve_choice_failed(choice)) send_part(choice, END, NULL);
 }
 
 static void end_events(serve_answer *answer)
@@ -439,8 +270,8 @@ static void end_events(serve_answer *answer)
     if (failed != NULL) {
         out = begin_data(answer, &at);
         weir__text_add_string(out, "{\"error\":");
-        serve_call_error_json(out, error_status(failed), NULL, weir_status_name(failed->error.code),
-                              error_message(failed, text));
+        serve_call_error_json(out, serve_choice_status(failed), NULL, weir_status_name(failed->error.code),
+                              serve_choice_message(failed, text));
         weir__text_add_string(out, "}");
         end_data(answer, at);
     } else if (answer->include_usage && !answer->form->bare) {
@@ -465,7 +296,7 @@ static void pump_choice(serve_choice *choice)
     serve_answer *answer = choice->answer;
     serve_call *call = answer->call;
     weir_chunk chunk;
-    if (!choice->begun && answer->echoes_scores && serve_answer_prompt(choice, &chunk) == WEIR_TIMEOUT)
+    if (!choice->begun && answer->echoes_scores && serve_choice_prompt(choice, &chunk) == WEIR_TIMEOUT)
         return;
     while (!choice->finished) {
         if (call->out.n - call->out_at >= SERVE_BUFFER_MAX) {
@@ -473,51 +304,23 @@ static void pump_choice(serve_choice *choice)
             return;
         }
         if (!choice->begun) {
-            if (!begin_choice(choice, send_one)) {
-                fail_no_memory(choice);
+            if (!serve_choice_begin(choice, send_one)) {
+                serve_choice_fail(choice);
                 continue;
             }
             if (answer->echoes_scores) send_part(choice, BEGIN, NULL);
         }
-        if (!take_chunk(choice, &chunk)) return;
-        if (!read_chunk(choice, &chunk, send_one)) {
-            fail_no_memory(choice);
+        if (!serve_choice_take(choice, &chunk)) return;
+        if (!serve_choice_read(choice, &chunk, send_one)) {
+            serve_choice_fail(choice);
         } else if (chunk.finished) {
-            finish(choice, chunk.reason);
+            serve_choice_finish(choice, chunk.reason);
             end_choice(choice);
         }
     }
 }
 
 /* ---- Whole answers ---- */
-
-static bool keep_tool(serve_choice *choice, const weir_delta *delta)
-{
-    if (!weir__mem_grow(&choice->tools, &choice->tools_capacity, choice->n_tools + 1, sizeof *choice->tools))
-        return false;
-    serve_tool *tool = &choice->tools[choice->n_tools];
-    *tool = (serve_tool){.id = weir__mem_strdup(delta->id != NULL ? delta->id : ""),
-                         .name = weir__mem_alloc(delta->length + 1)};
-    choice->n_tools++;
-    if (tool->id == NULL || tool->name == NULL) return false;
-    memcpy(tool->name, delta->text, delta->length);
-    tool->name[delta->length] = '\0';
-    return true;
-}
-
-static bool keep_one(serve_choice *choice, const weir_delta *delta)
-{
-    switch (delta->kind) {
-    case WEIR_DELTA_CONTENT: weir__text_add(&choice->content, delta->text, delta->length); break;
-    case WEIR_DELTA_REASONING: weir__text_add(&choice->reasoning, delta->text, delta->length); break;
-    case WEIR_DELTA_TOOL_CALL: return keep_tool(choice, delta);
-    case WEIR_DELTA_ARGUMENTS:
-        if (delta->index < 0 || (size_t)delta->index >= choice->n_tools) return true;
-        weir__text_add(&choice->tools[delta->index].arguments, delta->text, delta->length);
-        return !choice->tools[delta->index].arguments.failed;
-    }
-    return !choice->content.failed && !choice->reasoning.failed;
-}
 
 /* Those of one prompt, in their order where all are told, else the best ones first. */
 static void tell_best(serve_answer *answer, int32_t first, weir__text *text)
@@ -567,22 +370,22 @@ static void answer_whole(serve_call *call)
     for (int32_t i = 0; i < answer->n; i++) {
         serve_choice *choice = &answer->choices[i];
         weir_chunk chunk;
-        if (!begin_choice(choice, keep_one)) fail_no_memory(choice);
-        while (!choice->finished && take_chunk(choice, &chunk)) {
-            if (!read_chunk(choice, &chunk, keep_one))
-                fail_no_memory(choice);
+        if (!serve_choice_begin(choice, serve_choice_keep)) serve_choice_fail(choice);
+        while (!choice->finished && serve_choice_take(choice, &chunk)) {
+            if (!serve_choice_read(choice, &chunk, serve_choice_keep))
+                serve_choice_fail(choice);
             else if (chunk.finished)
-                finish(choice, chunk.reason);
+                serve_choice_finish(choice, chunk.reason);
         }
     }
     const serve_choice *failed = failed_choice(answer);
     if (failed != NULL) {
-        serve_call_refuse(call, error_status(failed), NULL, weir_status_name(failed->error.code), "%s",
-                          error_message(failed, message));
+        serve_call_refuse(call, serve_choice_status(failed), NULL, weir_status_name(failed->error.code), "%s",
+                          serve_choice_message(failed, message));
         return;
     }
     add_all(answer, &text);
-    for (int32_t i = 0; i < answer->n; i++) forget_whole(&answer->choices[i]);
+    for (int32_t i = 0; i < answer->n; i++) serve_choice_forget(&answer->choices[i]);
     serve_call_answer_text(call, 200, "application/json", &text);
 }
 
@@ -602,15 +405,6 @@ static bool start_tape(serve_answer *answer)
     return false;
 }
 
-/* False: out of memory. */
-static bool watch(serve_choice *choice)
-{
-    if (choice->flight != NULL)
-        return weir_flight_watch(choice->flight, on_flight, choice->answer) == WEIR_OK;
-    weir_stream_set_ready(choice->stream, on_ready, choice->answer);
-    return true;
-}
-
 void serve_answer_start(serve_answer *answer)
 {
     if (answer->resume) {
@@ -624,7 +418,7 @@ void serve_answer_start(serve_answer *answer)
         serve_call_send(answer->call);
     }
     for (int32_t i = 0; i < answer->n; i++)
-        if (!watch(&answer->choices[i])) fail_no_memory(&answer->choices[i]);
+        if (!serve_choice_watch(&answer->choices[i])) serve_choice_fail(&answer->choices[i]);
     if (answer->n_finished > 0) serve_server_post(answer->call);
 }
 
@@ -634,8 +428,8 @@ void serve_answer_pump(serve_answer *answer)
     if (call->ended) return;
     if (!answer->stream) {
         for (int32_t i = 0; i < answer->n; i++)
-            if (!answer->choices[i].finished && !is_complete(&answer->choices[i])) return;
-        forget_ready(answer);
+            if (!answer->choices[i].finished && !serve_choice_complete(&answer->choices[i])) return;
+        for (int32_t i = 0; i < answer->n; i++) serve_choice_unwatch(&answer->choices[i]);
         serve_server_unlist(call);
         serve_workers_give(call->server->workers, call, answer_whole);
         return;
@@ -656,10 +450,10 @@ void serve_answer_stop(serve_answer *answer, bool asked)
     for (int32_t i = 0; i < answer->n; i++) {
         serve_choice *choice = &answer->choices[i];
         if (choice->finished) continue;
-        if (choice->flight == NULL) weir_stream_cancel(choice->stream);
-        read_chunk(choice, &end, send_one); /* what was held back */
+        serve_choice_cancel(choice);
+        serve_choice_read(choice, &end, send_one); /* what was held back */
         if (!asked) choice->error.code = WEIR_STOPPED;
-        finish(choice, end.reason);
+        serve_choice_finish(choice, end.reason);
         end_choice(choice);
     }
     end_events(answer);

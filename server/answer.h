@@ -79,9 +79,6 @@ struct serve_answer {
 
 #define SERVE_CHOICES_MAX 128 /* of one prompt, as OpenAI allows */
 
-/* The prompt's logprobs; OK, TIMEOUT: not yet, others: there are none. */
-weir_status serve_answer_prompt(const serve_choice *choice, weir_chunk *prompt);
-
 /* n choices with streams; the worker submits to them. NULL: out of memory. */
 serve_answer *serve_answer_create(serve_call *call, const serve_form *form, weir_chat *chat, int32_t n);
 
@@ -107,9 +104,47 @@ void serve_answer_stop(serve_answer *answer, bool asked);
  * and of the cached text if these are to be told; false: there is nothing to tell, and nothing was added. */
 bool serve_miss_tell(const weir_stream *stream, bool prompt, bool cached, weir__text *text);
 
+/* ---- choice.c ---- */
+
+/* False: out of memory; freed with fini always. */
+bool serve_choice_init(serve_choice *choice, serve_answer *answer, int32_t index);
+void serve_choice_fini(serve_choice *choice);
+
+/* Whether the service thread is to be told when something can be taken. False: out of memory. */
+bool serve_choice_watch(serve_choice *choice);
+void serve_choice_unwatch(serve_choice *choice);
+
+/* The next chunk, if it is there; whether all are. */
+bool serve_choice_take(serve_choice *choice, weir_chunk *chunk);
+bool serve_choice_complete(const serve_choice *choice);
+
+/* Gives `take` what a chunk means; and before the first one the prompt's scores, and of a fork of a chat the
+ * message so far, which the parser has to see. False: out of memory, as take's. */
+typedef bool (*serve_choice_fn)(serve_choice *choice, const weir_delta *delta);
+bool serve_choice_read(serve_choice *choice, const weir_chunk *chunk, serve_choice_fn take);
+bool serve_choice_begin(serve_choice *choice, serve_choice_fn take);
+
+/* A serve_choice_fn: keeps it for a whole answer; forget frees that. */
+bool serve_choice_keep(serve_choice *choice, const weir_delta *delta);
+void serve_choice_forget(serve_choice *choice);
+
+/* Ends it: with a reason; because memory is out; what it generates, unless others share it. */
+void serve_choice_finish(serve_choice *choice, weir_reason reason);
+void serve_choice_fail(serve_choice *choice);
+void serve_choice_cancel(serve_choice *choice);
+
+/* Whether it ended with an error, or by the server; then the status of HTTP and the message. text: as long as
+ * an error's message; may be what is returned. */
+bool serve_choice_failed(const serve_choice *choice);
+int serve_choice_status(const serve_choice *choice);
+const char *serve_choice_message(const serve_choice *choice, char *text);
+
+/* The prompt's logprobs; OK, TIMEOUT: not yet, others: there are none. */
+weir_status serve_choice_prompt(const serve_choice *choice, weir_chunk *prompt);
+
 /* What OpenAI's forms share: the members that end a choice's object, and its end; the prompt's logprobs as
  * vLLM has them, where they were asked for. */
-void serve_answer_tell_reason(const serve_choice *choice, weir__text *text);
-void serve_answer_tell_prompt(const serve_choice *choice, weir__text *text);
+void serve_choice_tell_reason(const serve_choice *choice, weir__text *text);
+void serve_choice_tell_prompt(const serve_choice *choice, weir__text *text);
 
 #endif

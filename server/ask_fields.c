@@ -25,11 +25,10 @@ static bool read_stream_options(serve_call *call, void *to, const char *name, co
     json_object_foreach((json_t *)value, key, option)
     {
         bool usage = strcmp(key, "include_usage") == 0;
-        if (!usage && strcmp(key, "include_obfuscation") != 0) {
-            serve_call_refuse(call, 400, name, "unknown_parameter",
-                              "stream_options has an unknown field \"%.60s\"; known: include_usage", key);
-            return false;
-        }
+        if (!usage && strcmp(key, "include_obfuscation") != 0)
+            return serve_call_refuse(call, 400, name, "unknown_parameter",
+                                     "stream_options has an unknown field \"%.60s\"; known: include_usage",
+                                     key);
         if (!json_is_boolean(option))
             return serve_field_refuse(call, usage ? "stream_options.include_usage" : name, "true or false");
         if (usage)
@@ -132,10 +131,9 @@ static bool read_priority(serve_call *call, void *to, const char *name, const js
         ask->request.priority = (int32_t)n;
         return true;
     }
-    serve_call_refuse(call, 400, name, "invalid_value", "priority must be a whole number from %d to %d%s",
-                      (int)member->min, most,
-                      most < (int32_t)member->max ? "; the operator of this server allows no more" : "");
-    return false;
+    return serve_call_refuse(
+        call, 400, name, "invalid_value", "priority must be a whole number from %d to %d%s", (int)member->min,
+        most, most < (int32_t)member->max ? "; the operator of this server allows no more" : "");
 }
 
 /* llama-server's, where they ask for what happens anyway: off, nothing, any slot. */

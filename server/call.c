@@ -292,7 +292,7 @@ void serve_call_relaxed(serve_call *call, const char *lines)
         size_t n = strcspn(lines, "\n");
         snprintf(line, sizeof line, "%.*s", (int)n, lines);
         serve_names_field(line, call->schema_field, place, sizeof place);
-        serve_log_event("relaxed", "request %s: %s is not enforced", call->id, place);
+        serve_log("info", "relaxed", "request %s: %s is not enforced", call->id, place);
         if (header.n + strlen(place) < RELAXED_MAX) {
             if (header.n > 0) weir__text_add_string(&header, "; ");
             for (const char *c = place; *c != '\0'; c++) /* a header holds ASCII */

@@ -27,8 +27,8 @@ static bool read_once(visit *v, const char *name, const char **value)
     int n;
     *value = serve_http_field(v->connection, name, &n);
     if (n <= 1) return true;
-    serve_call_refuse(v->call, 400, NULL, "bad_request", "%s is given %d times; allowed: once", name, n);
-    return false;
+    return serve_call_refuse(v->call, 400, NULL, "bad_request", "%s is given %d times; allowed: once", name,
+                             n);
 }
 
 /* ---- Framing ---- */
@@ -115,12 +115,11 @@ static bool check_host(visit *v)
     default: break;
     }
     if (v->connection->local) return true; /* no page gets there */
-    serve_call_refuse(
+    return serve_call_refuse(
         v->call, 403, NULL, "host_not_allowed",
         "this server is not asked for as \"%.100s\"; allowed: addresses, localhost, this machine's name, "
         "and what --allowed-hosts names",
         given);
-    return false;
 }
 
 /* ---- Who ---- */

@@ -254,8 +254,8 @@ static void tell_full(serve_server *server)
 {
     int64_t now_ns = weir__clock_now_ns();
     if (server->told_full_ns == 0 || now_ns - server->told_full_ns > TELL_NS)
-        serve_log_event("full", "%d connections are open, and there is no descriptor for more",
-                        server->n_connections);
+        serve_log("info", "full", "%d connections are open, and there is no descriptor for more",
+                  server->n_connections);
     server->told_full_ns = now_ns;
 }
 

@@ -105,30 +105,17 @@ void serve_log_flush(int timeout_ms)
 
 /* ---- Lines ---- */
 
-static void tell_event(const char *level, const char *event, const char *format, va_list list)
+void serve_log(const char *level, const char *event, const char *format, ...)
 {
     weir__text line = {0};
     char text[512];
+    va_list list;
+    va_start(list, format);
     vsnprintf(text, sizeof text, format, list);
+    va_end(list);
     begin(&line, level, event);
     weir__json_string(&line, "message", text);
     end(&line);
-}
-
-void serve_log_event(const char *event, const char *format, ...)
-{
-    va_list list;
-    va_start(list, format);
-    tell_event("info", event, format, list);
-    va_end(list);
-}
-
-void serve_log_warning(const char *event, const char *format, ...)
-{
-    va_list list;
-    va_start(list, format);
-    tell_event("warning", event, format, list);
-    va_end(list);
 }
 
 void serve_log_library(weir_log_level level, const char *message, void *user)

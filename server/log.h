@@ -7,9 +7,9 @@
 #include <stdbool.h>
 #include <weir/weir.h>
 
-void serve_log_event(const char *event, const char *format, ...) __attribute__((format(printf, 2, 3)));
-
-void serve_log_warning(const char *event, const char *format, ...) __attribute__((format(printf, 2, 3)));
+/* level: "info" or "warning". */
+void serve_log(const char *level, const char *event, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
 
 /* Writes what could not be written when it was said. Waits at most so long for somebody who reads, each
  * time. */

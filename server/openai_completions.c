@@ -40,7 +40,7 @@ static void delta(serve_choice *choice, const weir_delta *given, weir__text *tex
 static void end(serve_choice *choice, weir__text *text)
 {
     begin_object(choice, "", 0, text);
-    serve_answer_tell_reason(choice, text);
+    serve_choice_tell_reason(choice, text);
 }
 
 static void whole(serve_choice *choice, weir__text *text)
@@ -49,8 +49,8 @@ static void whole(serve_choice *choice, weir__text *text)
     weir__text_add(&all, choice->echo != NULL ? choice->echo : "", choice->echo_length);
     weir__text_add(&all, choice->content.bytes, choice->content.n);
     begin_object(choice, all.bytes, all.n, text);
-    serve_answer_tell_prompt(choice, text); /* vLLM has them with each choice */
-    serve_answer_tell_reason(choice, text);
+    serve_choice_tell_prompt(choice, text); /* vLLM has them with each choice */
+    serve_choice_tell_reason(choice, text);
     text->failed = text->failed || all.failed;
     weir__text_fini(&all);
 }

@@ -58,12 +58,11 @@ static const char *name_input(const inputs *in, size_t i, char *name, size_t cap
 static bool refuse_input(serve_call *call, const inputs *in)
 {
     char name[32];
-    serve_call_refuse(
+    return serve_call_refuse(
         call, 400, name_input(in, in->n, name, sizeof name), "invalid_value",
         "input must be a string, an array of at most %d strings, an array of token ids, or an array "
         "of arrays of token ids; none may be empty",
         INPUTS_MAX);
-    return false;
 }
 
 static bool add_text(serve_call *call, const json_t *value, inputs *in)

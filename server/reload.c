@@ -1,8 +1,6 @@
 /* reload.c: what others ask of the service thread: to read anew keys, limits, whose pages may ask and how
  * long things may take, and whether it is well. Sockets, threads and what belongs to the model stay.
  * SPDX-License-Identifier: Apache-2.0 */
-#include "reload.h"
-
 #include "base/clock.h"
 #include "base/error.h"
 #include "keys.h"
@@ -55,7 +53,7 @@ weir_status serve_server_reload(serve_server *server, const serve_params *params
         return weir__error_set(error, WEIR_NO_MEMORY, NULL, "out of memory for the keys");
     pthread_mutex_lock(&server->mutex);
     server->reload = params;
-    serve_server_ring(server);
+    serve_loop_wake(server->loop);
     while (server->reload != NULL && !server->drained)
         weir__clock_cond_wait(&server->changed, &server->mutex, weir__clock_deadline_ns(-1));
     server->reload = NULL;
@@ -69,7 +67,7 @@ bool serve_server_is_well(serve_server *server, int timeout_ms)
     int code = 0;
     pthread_mutex_lock(&server->mutex);
     server->pinged = true;
-    serve_server_ring(server);
+    serve_loop_wake(server->loop);
     while (server->pinged && !server->drained && code == 0)
         code = weir__clock_cond_wait(&server->changed, &server->mutex, deadline_ns);
     bool well = server->drained || (!server->pinged && server->well);

@@ -19,38 +19,22 @@ void serve_scores_fini(serve_scores *scores)
     *scores = (serve_scores){0};
 }
 
-bool serve_scores_add(serve_scores *scores, const weir_chunk *chunk)
+bool serve_scores_add(serve_scores *scores, const weir_chunk *chunk, int32_t n_top)
 {
-    size_t n = scores->n + chunk->n_tokens, n_top = (size_t)chunk->n_top_logprobs;
     if (chunk->logprobs == NULL || chunk->n_tokens == 0) return true;
-    if (!weir__mem_grow(&scores->tokens, &scores->tokens_capacity, n, sizeof *scores->tokens) ||
-        !weir__mem_grow(&scores->logprobs, &scores->logprobs_capacity, n, sizeof *scores->logprobs) ||
-        !weir__mem_grow(&scores->top, &scores->top_capacity, n * n_top, sizeof *scores->top))
-        return false;
-    memcpy(scores->tokens + scores->n, chunk->tokens, chunk->n_tokens * sizeof *scores->tokens);
-    memcpy(scores->logprobs + scores->n, chunk->logprobs, chunk->n_tokens * sizeof *scores->logprobs);
-    if (n_top > 0 && chunk->top_logprobs != NULL)
-        memcpy(scores->top + scores->n * n_top, chunk->top_logprobs,
-               chunk->n_tokens * n_top * sizeof *scores->top);
-    scores->n_top = chunk->top_logprobs != NULL ? chunk->n_top_logprobs : 0;
-    scores->n = n;
-    return true;
-}
-
-bool serve_scores_add_prompt(serve_scores *scores, const weir_chunk *prompt, int32_t n_top)
-{
-    size_t n = prompt->n_tokens,
-           width = (size_t)(n_top < prompt->n_top_logprobs ? n_top : prompt->n_top_logprobs);
+    if (chunk->top_logprobs == NULL) n_top = 0;
+    if (n_top > chunk->n_top_logprobs) n_top = chunk->n_top_logprobs;
+    size_t before = scores->n, more = chunk->n_tokens, n = before + more, width = (size_t)n_top;
     if (!weir__mem_grow(&scores->tokens, &scores->tokens_capacity, n, sizeof *scores->tokens) ||
         !weir__mem_grow(&scores->logprobs, &scores->logprobs_capacity, n, sizeof *scores->logprobs) ||
         !weir__mem_grow(&scores->top, &scores->top_capacity, n * width, sizeof *scores->top))
         return false;
-    memcpy(scores->tokens, prompt->tokens, n * sizeof *scores->tokens);
-    memcpy(scores->logprobs, prompt->logprobs, n * sizeof *scores->logprobs);
-    for (size_t i = 0; i < n && width > 0; i++)
-        memcpy(scores->top + i * width, prompt->top_logprobs + i * (size_t)prompt->n_top_logprobs,
+    memcpy(scores->tokens + before, chunk->tokens, more * sizeof *scores->tokens);
+    memcpy(scores->logprobs + before, chunk->logprobs, more * sizeof *scores->logprobs);
+    for (size_t i = 0; i < more && width > 0; i++)
+        memcpy(scores->top + (before + i) * width, chunk->top_logprobs + i * (size_t)chunk->n_top_logprobs,
                width * sizeof *scores->top);
-    scores->n_top = (int32_t)width;
+    scores->n_top = n_top;
     scores->n = n;
     return true;
 }
@@ -104,12 +88,12 @@ void serve_scores_tell_chat(serve_scores *scores, const weir_model *model, weir_
     }
     weir__text_add_string(text, "{\"content\":[");
     for (size_t i = 0; i < scores->n; i++) {
-        if (i > 0) weir__text_add_string(text, ",");
+        weir__json_next(text);
         add_entry(model, scores->tokens[i], scores->logprobs[i], text);
         weir__text_add_string(text, ",\"top_logprobs\":[");
         for (int32_t k = 0; k < scores->n_top; k++) {
             const weir_logprob *top = &scores->top[i * (size_t)scores->n_top + (size_t)k];
-            if (k > 0) weir__text_add_string(text, ",");
+            weir__json_next(text);
             add_entry(model, top->token, top->logprob, text);
             weir__text_add_string(text, "}");
         }
@@ -136,12 +120,12 @@ void serve_scores_tell_completion(serve_scores *scores, const weir_model *model,
     }
     weir__text_add_string(text, "{\"tokens\":[");
     for (size_t i = 0; i < scores->n; i++) {
-        if (i > 0) weir__text_add_string(text, ",");
+        weir__json_next(text);
         add_token(model, scores->tokens[i], text);
     }
     weir__text_add_string(text, "],\"token_logprobs\":[");
     for (size_t i = 0; i < scores->n; i++) {
-        if (i > 0) weir__text_add_string(text, ",");
+        weir__json_next(text);
         add_logprob(scores->logprobs[i], text);
     }
     weir__text_add_string(text, "],\"top_logprobs\":");

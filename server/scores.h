@@ -18,11 +18,9 @@ typedef struct serve_scores {
 
 void serve_scores_fini(serve_scores *scores);
 
-/* What a chunk brings; nothing where it was not asked for. False: out of memory. */
-bool serve_scores_add(serve_scores *scores, const weir_chunk *chunk);
-
-/* The prompt's, before all others, each with n_top of its likeliest. False: out of memory. */
-bool serve_scores_add_prompt(serve_scores *scores, const weir_chunk *prompt, int32_t n_top);
+/* What a chunk brings, or the prompt, with at most n_top of the likeliest of each token; nothing where it was
+ * not asked for. False: out of memory. */
+bool serve_scores_add(serve_scores *scores, const weir_chunk *chunk, int32_t n_top);
 
 /* The value of vLLM's "prompt_logprobs". */
 void serve_scores_tell_prompt(const weir_chunk *prompt, const weir_model *model, weir__text *text);

@@ -56,7 +56,7 @@ static serve_scores scores_of(const weir_logprob *top)
     const weir_chunk chunk = {
         .tokens = tokens, .n_tokens = 2, .logprobs = logprobs, .top_logprobs = top, .n_top_logprobs = N_TOP};
     serve_scores scores = {0};
-    assert_true(serve_scores_add(&scores, &chunk));
+    assert_true(serve_scores_add(&scores, &chunk, N_TOP));
     return scores;
 }
 

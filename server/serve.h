@@ -184,14 +184,9 @@ struct serve_route {
 /* Puts a call on the ready list and wakes the service thread. Any thread. */
 void serve_server_post(serve_call *call);
 
-/* Wakes the service thread, under the mutex. Any thread. */
-void serve_server_ring(serve_server *server);
-
 /* Reads the certificate and its key again, for connections that come from now on; an error changes nothing.
  * Without TLS there is nothing to do. Any thread. IO (tls_cert), NO_MEMORY. */
 weir_status serve_server_read_tls(serve_server *server, weir_error *error);
-
-weir_status serve_server_check(const serve_params *params, weir_error *error);
 
 /* Takes the list, and what was asked of the service thread. */
 void serve_server_wake(serve_server *server);
@@ -208,6 +203,15 @@ bool serve_server_is_open(const serve_server *server);
  * none. */
 bool serve_server_is_called(const serve_server *server, const char *name);
 bool serve_server_has_name(const serve_server *server, const char *name);
+
+/* params.c: INVALID (field). */
+weir_status serve_server_check(const serve_params *params, weir_error *error);
+
+/* reload.c: takes what serve_server_reload wants to be taken. Service thread. */
+void serve_reload_take(serve_server *server);
+
+/* sweep.c: the timer's. */
+void serve_server_sweep(serve_timer *timer);
 
 /* ---- call.c ---- */
 

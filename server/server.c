@@ -6,12 +6,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
-#ifdef __GLIBC__
-#include <malloc.h>
-#endif
 
 #include "answer.h"
 #include "base/clock.h"
@@ -22,36 +18,9 @@
 #include "connection.h"
 #include "kept.h"
 #include "keys.h"
-#include "reload.h"
 #include "tape.h"
 
-#define WATCH_STEPS 4  /* sweeps between two looks at the engine */
-#define CROWD       32 /* calls at a time */
 #define LAST_WORK_S 10 /* what ends the process may take */
-#define FAREWELL_S  2  /* after a drain: until those who are cut off have taken what tells them */
-
-serve_params serve_params_default(void)
-{
-    return (serve_params){
-        .host = "127.0.0.1",
-        .port = 8080,
-        .max_priority = SERVE_UNSAID,
-        .body_bytes = (int64_t)16 << 20,
-        .n_workers = 2,
-        .head_s = 10,
-        .body_s = 60,
-        .stall_s = 120,
-        .work_s = 30,
-        .comment_s = 10,
-        .watchdog_s = 30,
-        .drain_s = 30,
-        .grace_s = 30,
-        .keep_s = 300,
-        .resume_bytes = (int64_t)64 << 20,
-        .log = true,
-        .max_tokens = -1,
-    };
-}
 
 /* ---- The ready list ---- */
 
@@ -72,11 +41,6 @@ void serve_server_post(serve_call *call)
     server->woken = true;
     if (wake) serve_loop_wake(server->loop);
     pthread_mutex_unlock(&server->mutex);
-}
-
-void serve_server_ring(serve_server *server)
-{
-    serve_loop_wake(server->loop);
 }
 
 void serve_server_unlist(serve_call *call)
@@ -149,115 +113,8 @@ void serve_server_wake(serve_server *server)
     server->drain_deadline_ns = weir__clock_deadline_ns((int64_t)server->params.drain_s * 1000);
     if (server->inherited) serve_listener_close(server); /* who comes now waits there for the next server */
     serve_events_end(server->events);
-    serve_log_event("drain", "%d requests are to end, within %d s", server->n_calls, server->params.drain_s);
-}
-
-/* ---- Deadlines ---- */
-
-static void look_at(serve_call *call, int64_t now_ns)
-{
-    const serve_params *params = &call->server->params;
-    int64_t quiet_ns = now_ns - call->moved_ns;
-    if (call->connection == NULL || call->state == SERVE_WORKING) return;
-    if (call->state == SERVE_READING) {
-        if (now_ns < call->deadline_ns || call->begun) return;
-        call->close = true;
-        call->state = SERVE_ANSWERING;
-        serve_call_refuse(call, 408, NULL, "request_timeout", "the body did not come within %d s",
-                          params->body_s);
-        serve_call_send(call);
-    } else if (serve_call_is_stalled(call, now_ns)) {
-        serve_connection_close(call->connection);
-    } else if (!call->waits && params->comment_s > 0 &&
-               quiet_ns > (int64_t)params->comment_s * WEIR__NS_PER_S && serve_call_comment(call)) {
-        call->moved_ns = now_ns;
-        serve_call_send(call);
-    }
-}
-
-static void watch_engine(serve_server *server, int64_t now_ns)
-{
-    weir_engine_stats stats = {.size = sizeof stats};
-    if (!serve_server_loaded(server) || weir_engine_get_stats(server->engine, &stats) != WEIR_OK) return;
-    bool works = stats.queue_depth > 0 || stats.n_slots_prefilling + stats.n_slots_generating > 0;
-    if (stats.n_ticks != server->watched_ticks || !works) {
-        server->watched_ticks = stats.n_ticks;
-        server->watched_ns = now_ns;
-    }
-    bool stuck = now_ns - server->watched_ns > (int64_t)server->params.watchdog_s * WEIR__NS_PER_S;
-    if (stuck && !server->stuck)
-        serve_log_event("stuck", "the engine has work and made no tick in %d s", server->params.watchdog_s);
-    server->stuck = stuck;
-}
-
-static void watch_workers(serve_server *server, int64_t now_ns)
-{
-    const serve_params *params = &server->params;
-    int32_t n_new;
-    server->n_stuck_workers = serve_workers_stuck(server->workers, now_ns, params->watchdog_s, &n_new);
-    if (n_new > 0)
-        serve_log_event("stuck", "%d of %d workers have been at one request for more than %d s",
-                        server->n_stuck_workers, params->n_workers, params->work_s + params->watchdog_s);
-}
-
-/* After a crowd: glibc keeps what its calls took, though it is free. */
-static void give_back_memory(serve_server *server)
-{
-    if (server->n_calls > server->most_calls) server->most_calls = server->n_calls;
-    if (server->most_calls < CROWD || server->n_calls > server->most_calls / 8) return;
-    server->most_calls = server->n_calls;
-#ifdef __GLIBC__
-    malloc_trim(0);
-#endif
-}
-
-/* The drain's time is over: who still waits is told. Again and again, as workers come back with others. */
-static void cut_off(serve_server *server)
-{
-    if (!server->cut) serve_log_event("cut", "%d requests are cut off", server->n_calls);
-    server->cut = true;
-    for (serve_call *call = server->calls, *next; call != NULL; call = next) {
-        next = call->after;
-        if (call->state == SERVE_WORKING || call->ended) continue;
-        if (!call->begun) {
-            call->close = true;
-            call->state = SERVE_ANSWERING;
-            serve_call_stopping(call);
-            serve_call_send(call);
-        } else if (call->answer != NULL) {
-            bool taped = call->answer->tape != NULL;
-            serve_answer_stop(call->answer, false);
-            if (taped) serve_call_destroy(call);
-        }
-    }
-}
-
-static void sweep(serve_timer *timer)
-{
-    serve_server *server = (serve_server *)(void *)((char *)timer - offsetof(serve_server, sweep));
-    int64_t now_ns = weir__clock_now_ns();
-    for (serve_call *call = server->calls, *next; call != NULL; call = next) {
-        next = call->after;
-        look_at(call, now_ns);
-    }
-    serve_connections_sweep(server, now_ns);
-    serve_tapes_sweep(server->tapes, now_ns);
-    if (++server->n_sweeps % WATCH_STEPS == 0) {
-        watch_engine(server, now_ns);
-        watch_workers(server, now_ns);
-    }
-    serve_listener_go_on(server);
-    give_back_memory(server);
-    serve_log_flush(0);
-    int64_t late_ns = server->draining ? now_ns - server->drain_deadline_ns : -1;
-    if (late_ns >= 0 && server->n_calls > 0) cut_off(server);
-    if (server->draining && (server->n_calls == 0 || late_ns >= FAREWELL_S * WEIR__NS_PER_S)) {
-        pthread_mutex_lock(&server->mutex);
-        server->drained = true;
-        pthread_cond_broadcast(&server->changed);
-        pthread_mutex_unlock(&server->mutex);
-    }
-    serve_loop_set(server->loop, &server->sweep, SERVE_SWEEP_US);
+    serve_log("info", "drain", "%d requests are to end, within %d s", server->n_calls,
+              server->params.drain_s);
 }
 
 /* ---- The service thread ---- */
@@ -293,7 +150,7 @@ static void end_calls(serve_server *server)
 static void end_workers(serve_server *server)
 {
     if (!serve_workers_destroy(server->workers, LAST_WORK_S * 1000)) {
-        serve_log_event("stuck", "a worker did not end within %d s; the process does", LAST_WORK_S);
+        serve_log("info", "stuck", "a worker did not end within %d s; the process does", LAST_WORK_S);
         serve_log_flush(1000);
         _exit(EXIT_FAILURE);
     }
@@ -306,7 +163,7 @@ static void *serve(void *user)
     bool hurry = false;
     weir__thread_name("weir-http");
     block_sigpipe();
-    server->sweep.fire = sweep;
+    server->sweep.fire = serve_server_sweep;
     serve_loop_set(server->loop, &server->sweep, SERVE_SWEEP_US);
     while (!is_to_stop(server)) {
         serve_loop_turn(server->loop, hurry);
@@ -324,67 +181,6 @@ static void *serve(void *user)
 }
 
 /* ---- Life ---- */
-
-weir_status serve_server_check(const serve_params *params, weir_error *error)
-{
-    static const struct {
-        const char *name;
-        size_t at;
-        int32_t least, most;
-    } ranges[] = {
-        {"port", offsetof(serve_params, port), 0, 65535},
-        {"n_workers", offsetof(serve_params, n_workers), 1, 64},
-        {"head_s", offsetof(serve_params, head_s), 1, 3600},
-        {"body_s", offsetof(serve_params, body_s), 1, 86400},
-        {"stall_s", offsetof(serve_params, stall_s), 1, 86400},
-        {"work_s", offsetof(serve_params, work_s), 1, 86400},
-        {"comment_s", offsetof(serve_params, comment_s), 0, 86400},
-        {"watchdog_s", offsetof(serve_params, watchdog_s), 1, 86400},
-        {"drain_s", offsetof(serve_params, drain_s), 0, 86400},
-        {"grace_s", offsetof(serve_params, grace_s), 0, 86400},
-        {"keep_s", offsetof(serve_params, keep_s), 0, 86400},
-        {"key_requests", offsetof(serve_params, key_requests), 0, 1000000},
-        {"key_rate", offsetof(serve_params, key_rate), 0, 1000000},
-    };
-    for (size_t i = 0; i < sizeof ranges / sizeof *ranges; i++) {
-        int32_t value;
-        memcpy(&value, (const char *)params + ranges[i].at, sizeof value);
-        if (value < ranges[i].least || value > ranges[i].most)
-            return weir__error_set(error, WEIR_INVALID, ranges[i].name, "%s is %d; allowed: %d to %d",
-                                   ranges[i].name, value, ranges[i].least, ranges[i].most);
-    }
-    if (params->max_priority != SERVE_UNSAID && (params->max_priority < -100 || params->max_priority > 100))
-        return weir__error_set(error, WEIR_INVALID, "max_priority",
-                               "max_priority is %d; allowed: -100 to 100", params->max_priority);
-    if (params->body_bytes < 1024 || params->body_bytes > (int64_t)256 << 20)
-        return weir__error_set(error, WEIR_INVALID, "body_bytes",
-                               "body_bytes is %lld; allowed: 1,024 to 268,435,456",
-                               (long long)params->body_bytes);
-    if (params->resume_bytes < 1 << 20 || params->resume_bytes > (int64_t)1 << 40)
-        return weir__error_set(error, WEIR_INVALID, "resume_bytes",
-                               "resume_bytes is %lld; allowed: 1,048,576 to 1,099,511,627,776",
-                               (long long)params->resume_bytes);
-    struct stat folder;
-    if (params->lora_dir != NULL && (stat(params->lora_dir, &folder) != 0 || !S_ISDIR(folder.st_mode)))
-        return weir__error_set(error, WEIR_INVALID, "lora_dir", "there is no folder \"%.200s\"",
-                               params->lora_dir);
-    if ((params->tls_cert == NULL) != (params->tls_key == NULL))
-        return weir__error_set(error, WEIR_INVALID, params->tls_cert == NULL ? "tls_cert" : "tls_key",
-                               "TLS needs a certificate and its key; one is missing");
-    for (size_t i = 0; i < params->n_keys; i++)
-        if (params->keys[i].text[0] == '\0')
-            return weir__error_set(error, WEIR_INVALID, "keys", "an API key is empty");
-    for (size_t i = 0; i < params->n_hosts; i++)
-        if (params->hosts[i][0] == '\0' || strpbrk(params->hosts[i], ":/ ") != NULL)
-            return weir__error_set(
-                error, WEIR_INVALID, "hosts",
-                "\"%.100s\" is no name of a host; allowed: a name without scheme and port, or *",
-                params->hosts[i]);
-    for (size_t i = 0; i < params->n_names; i++)
-        if (!weir__utf8_valid(params->names[i], strlen(params->names[i])))
-            return weir__error_set(error, WEIR_INVALID, "names", "--alias is not UTF-8");
-    return WEIR_OK;
-}
 
 weir_status serve_server_read_tls(serve_server *server, weir_error *error)
 {
@@ -430,8 +226,8 @@ weir_status serve_server_create(const serve_params *params, serve_server **out, 
     if (status == WEIR_OK) status = serve_server_read_tls(server, error);
     if (status == WEIR_OK) status = serve_listener_open(server, error);
     if (status == WEIR_OK && serve_server_is_open(server))
-        serve_log_warning("open", "%s has no API key: whoever reaches it may use it; give --api-key-file",
-                          server->address);
+        serve_log("warning", "open", "%s has no API key: whoever reaches it may use it; give --api-key-file",
+                  server->address);
     if (status == WEIR_OK) {
         code = weir__thread_start(&server->thread, NULL, serve, server);
         server->started = code == 0;

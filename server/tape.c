@@ -320,18 +320,14 @@ static bool read_position(serve_call *call, const serve_tape *tape, uint64_t *af
     size_t n = strlen(text);
     bool number = n > 0 && n <= 18 && strspn(text, "0123456789") == n;
     *after = number ? strtoull(text, NULL, 10) : 0;
-    if (call->position_from != NULL && (!number || *after > last(tape))) {
-        serve_call_refuse(call, 400, field, "invalid_value",
-                          "\"%.32s\" is no event of this stream until now; allowed: %llu to %llu", text,
-                          (unsigned long long)tape->first - 1, (unsigned long long)last(tape));
-        return false;
-    }
-    if (*after + 1 < tape->first) {
-        serve_call_refuse(call, 410, field, "events_gone",
-                          "the stream's first events are no longer kept; allowed: %llu to %llu",
-                          (unsigned long long)tape->first - 1, (unsigned long long)last(tape));
-        return false;
-    }
+    if (call->position_from != NULL && (!number || *after > last(tape)))
+        return serve_call_refuse(call, 400, field, "invalid_value",
+                                 "\"%.32s\" is no event of this stream until now; allowed: %llu to %llu",
+                                 text, (unsigned long long)tape->first - 1, (unsigned long long)last(tape));
+    if (*after + 1 < tape->first)
+        return serve_call_refuse(call, 410, field, "events_gone",
+                                 "the stream's first events are no longer kept; allowed: %llu to %llu",
+                                 (unsigned long long)tape->first - 1, (unsigned long long)last(tape));
     return true;
 }
 

@@ -131,7 +131,7 @@ static bool on_bytes(const weir__transfer_head *head, const char *bytes, size_t 
         cli_text_add(&r->error, bytes, n < room ? n : room);
         return true;
     }
-    if (r->ended || (r->sse.line == NULL && !is_stream(r, head->type))) return false;
+    if (r->ended || (r->sse.line.bytes == NULL && !is_stream(r, head->type))) return false;
     cli_sse_status read = cli_sse_feed(&r->sse, bytes, n, on_event, r);
     if (read == CLI_SSE_NO_MEMORY) cli_no_memory();
     if (read == CLI_SSE_MALFORMED) end_by_us(r, CLI_FATE_MALFORMED, r->sse.problem);

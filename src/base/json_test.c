@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "base/json.h"
 
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -35,10 +36,38 @@ static void nobody_reads_of_flags_and_types(void **state)
     }
 }
 
+/* ---- Writing ---- */
+
+static void an_object_is_written_member_by_member(void **state)
+{
+    (void)state;
+    weir__text text = {0};
+    weir__text_add_string(&text, "{");
+    weir__json_string(&text, "name", "a\"b\\c\n\x01");
+    weir__json_string(&text, "none", NULL);
+    weir__json_bytes(&text, "bytes", "\xff!", 2);
+    weir__json_bytes(&text, "empty", NULL, 0);
+    weir__json_number(&text, "whole", 3.0, 3);
+    weir__json_number(&text, "part", 0.125, 2);
+    weir__json_number(&text, "infinite", (double)INFINITY, 2);
+    weir__json_key(&text, "list");
+    weir__text_add_string(&text, "[");
+    for (int i = 0; i < 3; i++) {
+        weir__json_next(&text);
+        weir__text_printf(&text, "%d", i);
+    }
+    weir__text_add_string(&text, "]}");
+    assert_string_equal(text.bytes,
+                        "{\"name\":\"a\\\"b\\\\c\\n\\u0001\",\"none\":null,\"bytes\":\"\xef\xbf\xbd!\","
+                        "\"empty\":\"\",\"whole\":3,\"part\":0.12,\"infinite\":0,\"list\":[0,1,2]}");
+    weir__text_fini(&text);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(nobody_reads_of_flags_and_types),
+        cmocka_unit_test(an_object_is_written_member_by_member),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

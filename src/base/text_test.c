@@ -46,11 +46,47 @@ static void without_memory_nothing_is_added(void **state)
     weir__text_fini(&text);
 }
 
+static void what_is_printed_is_as_long_as_it_is(void **state)
+{
+    (void)state;
+    weir__text text = {0};
+    assert_true(weir__text_printf(&text, "%d%s", 1, "a"));
+    assert_true(weir__text_printf(&text, "%0300d", 2));
+    assert_int_equal(text.n, 302);
+    assert_int_equal(strlen(text.bytes), 302);
+    weir__text_clear(&text);
+    assert_string_equal(text.bytes, "");
+    weir__text_fini(&text);
+    char *line = weir__text_format("%s: %zu", "weir", (size_t)7);
+    assert_string_equal(line, "weir: 7");
+    weir__mem_free(line);
+    weir__mem_fail_after(0);
+    assert_null(weir__text_format("%d", 1));
+    weir__mem_fail_after(-1);
+    assert_int_equal(weir__mem_live(), 0);
+}
+
+/* A writer may look once, at the end; a reader who tries again may succeed. */
+static void a_failure_stays_known(void **state)
+{
+    (void)state;
+    weir__text text = {0};
+    weir__mem_fail_after(0);
+    assert_false(weir__text_add_string(&text, "weir"));
+    weir__mem_fail_after(-1);
+    assert_true(weir__text_add_string(&text, "weir"));
+    assert_string_equal(text.bytes, "weir");
+    assert_true(text.failed);
+    weir__text_fini(&text);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_is_added_stands_behind_what_was_there),
         cmocka_unit_test(without_memory_nothing_is_added),
+        cmocka_unit_test(what_is_printed_is_as_long_as_it_is),
+        cmocka_unit_test(a_failure_stays_known),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,0 +1,219 @@
+/* choice.c: one of an answer's choices: its stream, what comes of it, how it ends.
+ * SPDX-License-Identifier: Apache-2.0 */
+#include <string.h>
+
+#include "answer.h"
+#include "base/mem.h"
+#include "names.h"
+
+/* ---- When something can be taken ---- */
+
+static void on_ready(weir_stream *stream, void *user)
+{
+    const serve_answer *answer = user;
+    (void)stream;
+    serve_server_post(answer->call);
+}
+
+static void on_flight(weir_flight *flight, void *user)
+{
+    (void)flight;
+    on_ready(NULL, user);
+}
+
+bool serve_choice_watch(serve_choice *choice)
+{
+    if (choice->flight != NULL)
+        return weir_flight_watch(choice->flight, on_flight, choice->answer) == WEIR_OK;
+    weir_stream_set_ready(choice->stream, on_ready, choice->answer);
+    return true;
+}
+
+void serve_choice_unwatch(serve_choice *choice)
+{
+    if (choice->flight != NULL)
+        weir_flight_unwatch(choice->flight, on_flight, choice->answer);
+    else
+        weir_stream_set_ready(choice->stream, NULL, NULL);
+}
+
+/* ---- Life ---- */
+
+bool serve_choice_init(serve_choice *choice, serve_answer *answer, int32_t index)
+{
+    choice->answer = answer;
+    choice->index = index;
+    return weir_stream_create(&choice->stream, NULL) == WEIR_OK &&
+           (answer->chat == NULL || weir_chat_parser_create(answer->chat, &choice->parser, NULL) == WEIR_OK);
+}
+
+void serve_choice_forget(serve_choice *choice)
+{
+    for (size_t i = 0; choice->tools != NULL && i < choice->n_tools; i++) {
+        weir__mem_free(choice->tools[i].id);
+        weir__mem_free(choice->tools[i].name);
+        weir__text_fini(&choice->tools[i].arguments);
+    }
+    weir__mem_free(choice->tools);
+    choice->tools = NULL;
+    serve_scores_fini(&choice->scores);
+    weir__text_fini(&choice->reasoning);
+    weir__text_fini(&choice->content);
+}
+
+void serve_choice_cancel(serve_choice *choice)
+{
+    if (choice->flight == NULL) weir_stream_cancel(choice->stream);
+}
+
+void serve_choice_fini(serve_choice *choice)
+{
+    serve_choice_unwatch(choice);
+    serve_choice_cancel(choice); /* it may be kept, and then a release ends nothing */
+    weir_stream_release(choice->stream);
+    weir_flight_release(choice->flight);
+    weir_chat_parser_destroy(choice->parser);
+    serve_choice_forget(choice);
+}
+
+/* ---- Ends ---- */
+
+bool serve_choice_failed(const serve_choice *choice)
+{
+    return choice->finished && (choice->reason == WEIR_REASON_ERROR ||
+                                (choice->reason == WEIR_REASON_CANCELLED && !choice->answer->stopped));
+}
+
+int serve_choice_status(const serve_choice *choice)
+{
+    return choice->reason == WEIR_REASON_CANCELLED || choice->error.code == WEIR_STOPPED ||
+                   choice->error.code == WEIR_NO_MEMORY
+               ? 503
+               : 500;
+}
+
+const char *serve_choice_message(const serve_choice *choice, char *text)
+{
+    if (choice->reason == WEIR_REASON_CANCELLED || choice->error.code == WEIR_STOPPED)
+        return "the server is going down";
+    if (choice->error.message[0] == '\0') return weir_status_text(choice->error.code);
+    serve_names_message(&choice->error, choice->answer->call->schema_field, text,
+                        sizeof choice->error.message);
+    return text;
+}
+
+void serve_choice_finish(serve_choice *choice, weir_reason reason)
+{
+    choice->finished = true;
+    choice->reason = reason;
+    choice->usage = weir_stream_usage(choice->stream);
+    if (reason == WEIR_REASON_ERROR && choice->error.code == WEIR_OK)
+        weir_stream_error(choice->stream, &choice->error);
+    choice->answer->n_finished++;
+}
+
+void serve_choice_fail(serve_choice *choice)
+{
+    choice->error = (weir_error){.code = WEIR_NO_MEMORY, .message = "the server is out of memory"};
+    serve_choice_cancel(choice);
+    serve_choice_finish(choice, WEIR_REASON_ERROR);
+}
+
+/* ---- Chunks ---- */
+
+bool serve_choice_take(serve_choice *choice, weir_chunk *chunk)
+{
+    return (choice->flight != NULL ? weir_flight_next(choice->flight, &choice->flight_at, 0, chunk)
+                                   : weir_stream_try_next(choice->stream, chunk)) == WEIR_OK;
+}
+
+bool serve_choice_complete(const serve_choice *choice)
+{
+    uint64_t beyond = UINT64_MAX;
+    weir_chunk chunk;
+    return choice->flight != NULL ? weir_flight_next(choice->flight, &beyond, 0, &chunk) == WEIR_END
+                                  : weir_stream_finished(choice->stream);
+}
+
+bool serve_choice_read(serve_choice *choice, const weir_chunk *chunk, serve_choice_fn take)
+{
+    weir_delta delta = {
+        .kind = WEIR_DELTA_CONTENT, .index = -1, .text = chunk->text, .length = chunk->length};
+    if (choice->answer->tells_scores && !serve_scores_add(&choice->scores, chunk, INT32_MAX)) return false;
+    if (choice->parser == NULL) return take(choice, &delta);
+    if (weir_chat_parser_feed(choice->parser, chunk->text, chunk->length, chunk->finished, NULL) != WEIR_OK)
+        return false;
+    while (weir_chat_parser_next(choice->parser, &delta) == WEIR_OK)
+        if (!take(choice, &delta)) return false;
+    return true;
+}
+
+weir_status serve_choice_prompt(const serve_choice *choice, weir_chunk *prompt)
+{
+    const serve_answer *answer = choice->answer;
+    int32_t at = (int32_t)(choice - answer->choices);
+    at -= at % answer->n_each; /* they are the first one's, and the same for all of a prompt */
+    return weir_stream_prompt_logprobs(answer->choices[at].stream, prompt);
+}
+
+bool serve_choice_begin(serve_choice *choice, serve_choice_fn take)
+{
+    const serve_answer *answer = choice->answer;
+    weir_chunk prompt, before = {0};
+    choice->begun = true;
+    if (answer->echoes_scores && serve_choice_prompt(choice, &prompt) == WEIR_OK &&
+        !serve_scores_add(&choice->scores, &prompt, answer->n_top))
+        return false;
+    before.text = weir_stream_before(choice->stream, &before.length);
+    return answer->chat == NULL || before.length == 0 || serve_choice_read(choice, &before, take);
+}
+
+/* ---- For whole answers ---- */
+
+static bool keep_tool(serve_choice *choice, const weir_delta *delta)
+{
+    if (!weir__mem_grow(&choice->tools, &choice->tools_capacity, choice->n_tools + 1, sizeof *choice->tools))
+        return false;
+    serve_tool *tool = &choice->tools[choice->n_tools];
+    *tool = (serve_tool){.id = weir__mem_strdup(delta->id != NULL ? delta->id : ""),
+                         .name = weir__mem_alloc(delta->length + 1)};
+    choice->n_tools++;
+    if (tool->id == NULL || tool->name == NULL) return false;
+    memcpy(tool->name, delta->text, delta->length);
+    tool->name[delta->length] = '\0';
+    return true;
+}
+
+bool serve_choice_keep(serve_choice *choice, const weir_delta *delta)
+{
+    switch (delta->kind) {
+    case WEIR_DELTA_CONTENT: weir__text_add(&choice->content, delta->text, delta->length); break;
+    case WEIR_DELTA_REASONING: weir__text_add(&choice->reasoning, delta->text, delta->length); break;
+    case WEIR_DELTA_TOOL_CALL: return keep_tool(choice, delta);
+    case WEIR_DELTA_ARGUMENTS:
+        if (delta->index < 0 || (size_t)delta->index >= choice->n_tools) return true;
+        weir__text_add(&choice->tools[delta->index].arguments, delta->text, delta->length);
+        return !choice->tools[delta->index].arguments.failed;
+    }
+    return !choice->content.failed && !choice->reasoning.failed;
+}
+
+/* ---- What OpenAI's forms share ---- */
+
+void serve_choice_tell_reason(const serve_choice *choice, weir__text *text)
+{
+    bool cut = choice->reason == WEIR_REASON_LENGTH || choice->reason == WEIR_REASON_DEADLINE;
+    weir__text_printf(text, ",\"finish_reason\":\"%s\",\"finish_detail\":\"%s\"}",
+                      cut                   ? "length"
+                      : choice->n_tools > 0 ? "tool_calls"
+                                            : "stop",
+                      weir_reason_name(choice->reason));
+}
+
+void serve_choice_tell_prompt(const serve_choice *choice, weir__text *text)
+{
+    weir_chunk prompt;
+    if (!choice->answer->tells_prompt || serve_choice_prompt(choice, &prompt) != WEIR_OK) return;
+    weir__text_add_string(text, ",\"prompt_logprobs\":");
+    serve_scores_tell_prompt(&prompt, choice->answer->call->server->model, text);
+}

@@ -1,0 +1,90 @@
+/* params.c: what a server starts with: defaults and ranges. SPDX-License-Identifier: Apache-2.0 */
+#include <string.h>
+#include <sys/stat.h>
+
+#include "base/error.h"
+#include "base/utf8.h"
+#include "serve.h"
+
+serve_params serve_params_default(void)
+{
+    return (serve_params){
+        .host = "127.0.0.1",
+        .port = 8080,
+        .max_priority = SERVE_UNSAID,
+        .body_bytes = (int64_t)16 << 20,
+        .n_workers = 2,
+        .head_s = 10,
+        .body_s = 60,
+        .stall_s = 120,
+        .work_s = 30,
+        .comment_s = 10,
+        .watchdog_s = 30,
+        .drain_s = 30,
+        .grace_s = 30,
+        .keep_s = 300,
+        .resume_bytes = (int64_t)64 << 20,
+        .log = true,
+        .max_tokens = -1,
+    };
+}
+
+#define RANGE(m, l, u)                                                                                       \
+    {                                                                                                        \
+#m, offsetof(serve_params, m), sizeof((serve_params *)0)->m, l, u                                    \
+    }
+
+weir_status serve_server_check(const serve_params *params, weir_error *error)
+{
+    static const struct {
+        const char *name;
+        size_t at, size;
+        int64_t least, most;
+    } ranges[] = {
+        RANGE(port, 0, 65535),
+        RANGE(n_workers, 1, 64),
+        RANGE(head_s, 1, 3600),
+        RANGE(body_s, 1, 86400),
+        RANGE(stall_s, 1, 86400),
+        RANGE(work_s, 1, 86400),
+        RANGE(comment_s, 0, 86400),
+        RANGE(watchdog_s, 1, 86400),
+        RANGE(drain_s, 0, 86400),
+        RANGE(grace_s, 0, 86400),
+        RANGE(keep_s, 0, 86400),
+        RANGE(key_requests, 0, 1000000),
+        RANGE(key_rate, 0, 1000000),
+        RANGE(max_priority, -100, 100),
+        RANGE(body_bytes, 1024, (int64_t)256 << 20),
+        RANGE(resume_bytes, 1 << 20, (int64_t)1 << 40),
+    };
+    for (size_t i = 0; i < sizeof ranges / sizeof *ranges; i++) {
+        const void *at = (const char *)params + ranges[i].at;
+        int64_t value = ranges[i].size == sizeof(int32_t) ? *(const int32_t *)at : *(const int64_t *)at;
+        if (ranges[i].at == offsetof(serve_params, max_priority) && value == SERVE_UNSAID) continue;
+        if (value < ranges[i].least || value > ranges[i].most)
+            return weir__error_set(error, WEIR_INVALID, ranges[i].name, "%s is %lld; allowed: %lld to %lld",
+                                   ranges[i].name, (long long)value, (long long)ranges[i].least,
+                                   (long long)ranges[i].most);
+    }
+    struct stat folder;
+    if (params->lora_dir != NULL && (stat(params->lora_dir, &folder) != 0 || !S_ISDIR(folder.st_mode)))
+        return weir__error_set(error, WEIR_INVALID, "lora_dir", "there is no folder \"%.200s\"",
+                               params->lora_dir);
+    if ((params->tls_cert == NULL) != (params->tls_key == NULL))
+        return weir__error_set(error, WEIR_INVALID, params->tls_cert == NULL ? "tls_cert" : "tls_key",
+                               "TLS needs a certificate and its key; one is missing");
+    for (size_t i = 0; i < params->n_keys; i++)
+        if (params->keys[i].text[0] == '\0')
+            return weir__error_set(error, WEIR_INVALID, "keys", "an API key is empty");
+    for (size_t i = 0; i < params->n_hosts; i++)
+        if (params->hosts[i][0] == '\0' || strpbrk(params->hosts[i], ":/ ") != NULL)
+            return weir__error_set(
+                error, WEIR_INVALID, "hosts",
+                "\"%.100s\" is no name of a host; allowed: a name without scheme and port, or *",
+                params->hosts[i]);
+    for (size_t i = 0; i < params->n_names; i++)
+        if (!weir__utf8_valid(params->names[i], strlen(params->names[i])))
+            return weir__error_set(error, WEIR_INVALID, "names", "--alias is not UTF-8");
+    return WEIR_OK;
+}

@@ -1,0 +1,122 @@
+/* sweep.c: what the service thread looks at now and then: calls that take too long, the engine and the
+ * workers, the end of a drain. SPDX-License-Identifier: Apache-2.0 */
+#include <stddef.h>
+#include <stdlib.h>
+#ifdef __GLIBC__
+#include <malloc.h>
+#endif
+
+#include "answer.h"
+#include "base/clock.h"
+#include "connection.h"
+#include "tape.h"
+
+#define WATCH_STEPS 4  /* sweeps between two looks at the engine */
+#define CROWD       32 /* calls at a time */
+#define FAREWELL_S  2  /* after a drain: until those who are cut off have taken what tells them */
+
+static void look_at(serve_call *call, int64_t now_ns)
+{
+    const serve_params *params = &call->server->params;
+    int64_t quiet_ns = now_ns - call->moved_ns;
+    if (call->connection == NULL || call->state == SERVE_WORKING) return;
+    if (call->state == SERVE_READING) {
+        if (now_ns < call->deadline_ns || call->begun) return;
+        call->close = true;
+        call->state = SERVE_ANSWERING;
+        serve_call_refuse(call, 408, NULL, "request_timeout", "the body did not come within %d s",
+                          params->body_s);
+        serve_call_send(call);
+    } else if (serve_call_is_stalled(call, now_ns)) {
+        serve_connection_close(call->connection);
+    } else if (!call->waits && params->comment_s > 0 &&
+               quiet_ns > (int64_t)params->comment_s * WEIR__NS_PER_S && serve_call_comment(call)) {
+        call->moved_ns = now_ns;
+        serve_call_send(call);
+    }
+}
+
+static void watch_engine(serve_server *server, int64_t now_ns)
+{
+    weir_engine_stats stats = {.size = sizeof stats};
+    if (!serve_server_loaded(server) || weir_engine_get_stats(server->engine, &stats) != WEIR_OK) return;
+    bool works = stats.queue_depth > 0 || stats.n_slots_prefilling + stats.n_slots_generating > 0;
+    if (stats.n_ticks != server->watched_ticks || !works) {
+        server->watched_ticks = stats.n_ticks;
+        server->watched_ns = now_ns;
+    }
+    bool stuck = now_ns - server->watched_ns > (int64_t)server->params.watchdog_s * WEIR__NS_PER_S;
+    if (stuck && !server->stuck)
+        serve_log("info", "stuck", "the engine has work and made no tick in %d s", server->params.watchdog_s);
+    server->stuck = stuck;
+}
+
+static void watch_workers(serve_server *server, int64_t now_ns)
+{
+    const serve_params *params = &server->params;
+    int32_t n_new;
+    server->n_stuck_workers = serve_workers_stuck(server->workers, now_ns, params->watchdog_s, &n_new);
+    if (n_new > 0)
+        serve_log("info", "stuck", "%d of %d workers have been at one request for more than %d s",
+                  server->n_stuck_workers, params->n_workers, params->work_s + params->watchdog_s);
+}
+
+/* After a crowd: glibc keeps what its calls took, though it is free. */
+static void give_back_memory(serve_server *server)
+{
+    if (server->n_calls > server->most_calls) server->most_calls = server->n_calls;
+    if (server->most_calls < CROWD || server->n_calls > server->most_calls / 8) return;
+    server->most_calls = server->n_calls;
+#ifdef __GLIBC__
+    malloc_trim(0);
+#endif
+}
+
+/* The drain's time is over: who still waits is told. Again and again, as workers come back with others. */
+static void cut_off(serve_server *server)
+{
+    if (!server->cut) serve_log("info", "cut", "%d requests are cut off", server->n_calls);
+    server->cut = true;
+    for (serve_call *call = server->calls, *next; call != NULL; call = next) {
+        next = call->after;
+        if (call->state == SERVE_WORKING || call->ended) continue;
+        if (!call->begun) {
+            call->close = true;
+            call->state = SERVE_ANSWERING;
+            serve_call_stopping(call);
+            serve_call_send(call);
+        } else if (call->answer != NULL) {
+            bool taped = call->answer->tape != NULL;
+            serve_answer_stop(call->answer, false);
+            if (taped) serve_call_destroy(call);
+        }
+    }
+}
+
+void serve_server_sweep(serve_timer *timer)
+{
+    serve_server *server = (serve_server *)(void *)((char *)timer - offsetof(serve_server, sweep));
+    int64_t now_ns = weir__clock_now_ns();
+    for (serve_call *call = server->calls, *next; call != NULL; call = next) {
+        next = call->after;
+        look_at(call, now_ns);
+    }
+    serve_connections_sweep(server, now_ns);
+    serve_tapes_sweep(server->tapes, now_ns);
+    if (++server->n_sweeps % WATCH_STEPS == 0) {
+        watch_engine(server, now_ns);
+        watch_workers(server, now_ns);
+    }
+    serve_listener_go_on(server);
+    give_back_memory(server);
+    serve_log_flush(0);
+    int64_t late_ns = server->draining ? now_ns - server->drain_deadline_ns : -1;
+    if (late_ns >= 0 && server->n_calls > 0) cut_off(server);
+    if (server->draining && (server->n_calls == 0 || late_ns >= FAREWELL_S * WEIR__NS_PER_S)) {
+        pthread_mutex_lock(&server->mutex);
+        server->drained = true;
+        pthread_cond_broadcast(&server->changed);
+        pthread_mutex_unlock(&server->mutex);
+    }
+    serve_loop_set(server->loop, &server->sweep, SERVE_SWEEP_US);
+}
