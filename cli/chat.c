@@ -1,11 +1,10 @@
 /* weir chat: a conversation, line by line.
  * SPDX-License-Identifier: Apache-2.0 */
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
 #include "figures.h"
+#include "file.h"
 #include "line.h"
 #include "load.h"
 #include "out.h"
@@ -285,24 +284,6 @@ static cli_exit converse(struct chat *chat)
     return asks ? CLI_OK : code;
 }
 
-/* Where what was typed is kept, NULL: nowhere. Freed with cli_free. */
-static char *history_path(void)
-{
-    const char *state = getenv("XDG_STATE_HOME"), *home = getenv("HOME");
-    char *path = NULL;
-    if (state != NULL && *state == '/')
-        path = cli_format("%s/weir/chat_history", state);
-    else if (home != NULL && *home == '/')
-        path = cli_format("%s/.local/state/weir/chat_history", home);
-    for (char *slash = path != NULL ? strchr(path + 1, '/') : NULL; slash != NULL;
-         slash = strchr(slash + 1, '/')) {
-        *slash = '\0';
-        mkdir(path, 0700); /* where that fails, so does keeping the history, which does not matter */
-        *slash = '/';
-    }
-    return path;
-}
-
 static cli_exit begin(struct chat *chat, const char *path)
 {
     weir_model_info info = {.size = sizeof info};
@@ -327,9 +308,11 @@ cli_exit cli_chat(cli_args *args)
 {
     struct chat chat = {.args = args};
     const char *words[N_COMMANDS + 1] = {NULL};
-    char *path = NULL, *history = history_path();
+    char *path = NULL;
+    char *history = cli_file_of_user("XDG_STATE_HOME", ".local/state", "weir/chat_history");
     cli_exit code = CLI_NO_MODEL;
     for (size_t i = 0; i < N_COMMANDS; i++) words[i] = commands[i].name;
+    if (history != NULL) cli_file_make_folders(history, 0700);
     cli_load_log(args);
     cli_talk_init(&chat.talk, args);
     chat.line = cli_line_create(words, history);

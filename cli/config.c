@@ -19,17 +19,12 @@
 /* True: the user named it, so that it has to be there. */
 static bool find_path(char **path)
 {
-    const char *given = getenv("WEIR_CONFIG"), *folder = getenv("XDG_CONFIG_HOME"), *home = getenv("HOME");
-    *path = NULL;
-    if (given != NULL) {
-        if (*given != '\0') *path = cli_format("%s", given);
-        return true;
-    }
-    if (folder != NULL && *folder == '/')
-        *path = cli_format("%s/weir/config", folder);
-    else if (home != NULL && *home != '\0')
-        *path = cli_format("%s/.config/weir/config", home);
-    return false;
+    const char *given = getenv("WEIR_CONFIG");
+    if (given == NULL)
+        *path = cli_file_of_user("XDG_CONFIG_HOME", ".config", "weir/config");
+    else if (*given != '\0')
+        *path = cli_format("%s", given);
+    return given != NULL;
 }
 
 /* Takes blanks from both ends, in place. */

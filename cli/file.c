@@ -4,7 +4,9 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "options.h"
@@ -86,6 +88,28 @@ cli_exit cli_file_text(const cli_args *args, char **bytes, size_t *length)
     *length = strlen(text);
     *bytes = cli_copy(text, *length + 1);
     return CLI_OK;
+}
+
+char *cli_file_of_user(const char *variable, const char *fallback, const char *name)
+{
+    const char *folder = getenv(variable), *home = getenv("HOME");
+    if (folder != NULL && *folder == '/') return cli_format("%s/%s", folder, name);
+    return home != NULL && *home != '\0' ? cli_format("%s/%s/%s", home, fallback, name) : NULL;
+}
+
+void cli_file_make_folders(char *path, unsigned mode)
+{
+    for (char *slash = strchr(path + 1, '/'); slash != NULL; slash = strchr(slash + 1, '/')) {
+        *slash = '\0';
+        mkdir(path, (mode_t)mode);
+        *slash = '/';
+    }
+}
+
+uint64_t cli_file_size(const char *path)
+{
+    struct stat st;
+    return stat(path, &st) == 0 ? (uint64_t)st.st_size : 0;
 }
 
 cli_exit cli_file_csv_open(const char *path, const char *head, FILE **csv)

@@ -3,6 +3,7 @@
 #ifndef WEIR_CLI_FILE_H
 #define WEIR_CLI_FILE_H
 
+#include <stdint.h>
 #include <stdio.h>
 
 #include "cli.h"
@@ -15,6 +16,16 @@ cli_exit cli_file_read(const char *path, const char *what, char **bytes, size_t 
  * else is given. CLI_OK, or a code after a message, such as that nothing is given and stdin is a terminal. */
 struct cli_args;
 cli_exit cli_file_text(const struct cli_args *args, char **bytes, size_t *length);
+
+/* NAME in the folder that an XDG variable names, else in HOME/fallback; NULL: neither is set. Freed with
+ * cli_free. */
+char *cli_file_of_user(const char *variable, const char *fallback, const char *name);
+
+/* Makes the folders of a path, whose last part is a file; failures show when that is opened. */
+void cli_file_make_folders(char *path, unsigned mode);
+
+/* Bytes of a file; 0 = there is none. */
+uint64_t cli_file_size(const char *path);
 
 /* A table for other programs: begins a file with the names of its columns. *csv is NULL where path is.
  * CLI_FAILED. */

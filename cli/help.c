@@ -5,9 +5,9 @@
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/stat.h>
 
 #include "completion.h"
+#include "file.h"
 #include "options.h"
 #include "out.h"
 #include "page.h"
@@ -430,11 +430,7 @@ cli_exit cli_help_bench(void)
 static cli_exit write_file(char *path, const char *bytes, size_t n)
 {
     cli_exit code = CLI_OK;
-    for (char *slash = strchr(path + 1, '/'); slash != NULL; slash = strchr(slash + 1, '/')) {
-        *slash = '\0';
-        mkdir(path, 0777); /* where that fails, so does the file */
-        *slash = '/';
-    }
+    cli_file_make_folders(path, 0777);
     FILE *file = fopen(path, "we");
     bool written = file != NULL && fwrite(bytes, 1, n, file) == n;
     if (file != NULL) written = fclose(file) == 0 && written;

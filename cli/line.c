@@ -2,8 +2,6 @@
 #include "line.h"
 
 #include <errno.h>
-#include <langinfo.h>
-#include <locale.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
@@ -155,9 +153,6 @@ static int read_key(EditLine *edit, wchar_t *key)
 static void edit_begin(cli_line *line)
 {
     HistEvent event;
-    /* Characters are what the terminal shows, whatever the locale's name: UTF-8. */
-    if (setlocale(LC_CTYPE, "") == NULL || strcmp(nl_langinfo(CODESET), "UTF-8") != 0)
-        setlocale(LC_CTYPE, "C.UTF-8");
     line->edit = el_init("weir", stdin, stdout, stderr);
     if (line->edit == NULL) return;
     el_set(line->edit, EL_CLIENTDATA, line);

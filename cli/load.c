@@ -6,6 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "file.h"
 #include "hub.h"
 #include "signals.h"
 #include "term.h"
@@ -65,12 +66,7 @@ const char *cli_load_name(const char *path)
 
 static char *default_path(void)
 {
-    const char *cache = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
-    char *path = NULL;
-    if (cache != NULL && *cache == '/')
-        path = cli_format("%s/%s", cache, DEFAULT_MODEL);
-    else if (home != NULL && *home != '\0')
-        path = cli_format("%s/.cache/%s", home, DEFAULT_MODEL);
+    char *path = cli_file_of_user("XDG_CACHE_HOME", ".cache", DEFAULT_MODEL);
     if (path != NULL && access(path, F_OK) == 0) return path;
     cli_fail(
         CLI_NO_MODEL,

@@ -1,14 +1,12 @@
 /* weir pull, weir list, weir rm: models by name.
  * SPDX-License-Identifier: Apache-2.0 */
-#include <errno.h>
 #include <jansson.h>
-#include <poll.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "figures.h"
+#include "file.h"
 #include "hub.h"
 #include "load.h"
 #include "out.h"
@@ -21,7 +19,6 @@
 cli_exit cli_pull(cli_args *args)
 {
     char *path = NULL;
-    struct stat st;
     cli_exit code;
     if (args->words.n != 1)
         return cli_fail(CLI_USAGE, args->words.n == 0 ? "which model? weir pull hf:OWNER/REPO"
@@ -29,9 +26,8 @@ cli_exit cli_pull(cli_args *args)
     cli_load_log(args);
     code = cli_hub_download(args, args->words.items[0], &path);
     if (code == CLI_OK && args->json) {
-        int64_t n_bytes = stat(path, &st) == 0 ? (int64_t)st.st_size : 0;
         cli_out_json(json_pack("{s:o, s:o, s:I}", "model", cli_figures_string(args->words.items[0]), "path",
-                               cli_figures_string(path), "n_bytes", (json_int_t)n_bytes));
+                               cli_figures_string(path), "n_bytes", (json_int_t)cli_file_size(path)));
     } else if (code == CLI_OK) {
         cli_out(path, strlen(path));
         cli_out("\n", 1);
@@ -136,25 +132,19 @@ cli_exit cli_list_models(cli_args *args)
 
 /* ---- weir rm ---- */
 
-/* A line of stdin, cut; false: there is none, or a signal came. */
-static bool read_line(char *line, size_t capacity)
+/* Whether the user says yes; a signal ends the reading. */
+static bool confirm(const char *name)
 {
-    size_t n = 0;
-    for (;;) {
-        struct pollfd fds[2] = {{.fd = STDIN_FILENO, .events = POLLIN},
-                                {.fd = cli_signals_descriptor(), .events = POLLIN}};
-        char c;
-        if (poll(fds, 2, -1) < 0 && errno != EINTR) return false;
-        if (cli_signals_ended() != 0) return false;
-        if (fds[0].revents == 0) continue;
-        ssize_t got = read(STDIN_FILENO, &c, 1);
-        if (got < 0 && errno == EINTR) continue;
-        if (got <= 0) return false;
-        if (c == '\n') break;
-        if (n + 1 < capacity) line[n++] = c;
-    }
-    line[n] = '\0';
-    return true;
+    char line[16];
+    cli_text text = {0};
+    cli_text_puts(&text, "remove ");
+    cli_text_add_safe(&text, name, strlen(name));
+    cli_text_puts(&text, " from this machine? [y/N] ");
+    fputs(text.bytes, stderr);
+    weir__text_fini(&text);
+    if (fgets(line, sizeof line, stdin) != NULL && (line[0] == 'y' || line[0] == 'Y')) return true;
+    fputs("weir: nothing was removed\n", stderr);
+    return false;
 }
 
 cli_exit cli_rm(cli_args *args)
@@ -163,41 +153,26 @@ cli_exit cli_rm(cli_args *args)
     weir_error error = {0};
     uint64_t n_bytes = 0;
     cli_text text = {0};
-    char line[16];
     if (args->words.n != 1)
         return cli_fail(CLI_USAGE, args->words.n == 0 ? "which model? weir list shows those that are there"
                                                       : "weir rm takes one model");
     const char *name = args->words.items[0];
     if (!args->yes && !isatty(STDIN_FILENO))
         return cli_fail(CLI_USAGE, "weir rm asks before it removes; where nobody can answer, give --yes");
-    if (!args->yes) {
-        cli_text_puts(&text, "remove ");
-        cli_text_add_safe(&text, name, strlen(name));
-        cli_text_puts(&text, " from this machine? [y/N] ");
-        fputs(text.bytes, stderr);
-        weir__text_clear(&text);
-        bool yes = read_line(line, sizeof line) && (line[0] == 'y' || line[0] == 'Y');
-        if (!yes) {
-            fputs("weir: nothing was removed\n", stderr);
-            weir__text_fini(&text);
-            return cli_signals_ended() == 0 ? CLI_OK : (cli_exit)(128 + cli_signals_ended());
-        }
-    }
-    if (weir_hub_remove(name, &params, &n_bytes, &error) != WEIR_OK) {
-        weir__text_fini(&text);
-        return cli_hub_fail(args, name, &error);
-    }
-    if (args->json)
+    if (!args->yes && !confirm(name))
+        return cli_signals_ended() == 0 ? CLI_OK : (cli_exit)(128 + cli_signals_ended());
+    if (weir_hub_remove(name, &params, &n_bytes, &error) != WEIR_OK) return cli_hub_fail(args, name, &error);
+    if (args->json) {
         cli_out_json(
             json_pack("{s:o, s:I}", "model", cli_figures_string(name), "n_bytes", (json_int_t)n_bytes));
-    else {
-        cli_text_puts(&text, "removed ");
-        cli_text_add_safe(&text, name, strlen(name));
-        cli_text_puts(&text, ", ");
-        cli_text_add_bytes(&text, n_bytes);
-        cli_text_puts(&text, "\n");
-        cli_out(text.bytes, text.n);
+        return CLI_OK;
     }
+    cli_text_puts(&text, "removed ");
+    cli_text_add_safe(&text, name, strlen(name));
+    cli_text_puts(&text, ", ");
+    cli_text_add_bytes(&text, n_bytes);
+    cli_text_puts(&text, "\n");
+    cli_out(text.bytes, text.n);
     weir__text_fini(&text);
     return CLI_OK;
 }

@@ -1,18 +1,12 @@
 /* weir optimize: weights as weir's kernels read them, in a file that later starts map.
  * SPDX-License-Identifier: Apache-2.0 */
 #include <string.h>
-#include <sys/stat.h>
 
 #include "figures.h"
+#include "file.h"
 #include "load.h"
 #include "out.h"
 #include "term.h"
-
-static uint64_t size_of(const char *path)
-{
-    struct stat st;
-    return stat(path, &st) == 0 ? (uint64_t)st.st_size : 0;
-}
 
 cli_exit cli_optimize(cli_args *args)
 {
@@ -38,12 +32,12 @@ cli_exit cli_optimize(cli_args *args)
     }
     if (args->json) {
         cli_out_json(json_pack("{s:o, s:o, s:I}", "model", cli_figures_string(path), "optimized",
-                               cli_figures_string(file), "n_bytes", (json_int_t)size_of(file)));
+                               cli_figures_string(file), "n_bytes", (json_int_t)cli_file_size(file)));
         goto done;
     }
     cli_text_add_safe(&text, file, strlen(file));
     cli_text_puts(&text, args->check ? " is whole: " : ": ");
-    cli_text_add_bytes(&text, size_of(file));
+    cli_text_add_bytes(&text, cli_file_size(file));
     cli_text_puts(&text, args->check               ? "\n"
                          : args->optimized != NULL ? ", used by starts with --optimized\n"
                                                    : ", used by later starts\n");

@@ -3,9 +3,9 @@
 #include <jansson.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/stat.h>
 
 #include "figures.h"
+#include "file.h"
 #include "load.h"
 #include "out.h"
 #include "signals.h"
@@ -19,25 +19,19 @@ static char *output_of(const char *path, const char *type)
     return cli_format("%.*s-%s.gguf", (int)n, path, type);
 }
 
-static uint64_t size_of(const char *path)
-{
-    struct stat st;
-    return stat(path, &st) == 0 ? (uint64_t)st.st_size : 0;
-}
-
 static cli_exit conclude(const cli_args *args, const char *path, const char *out)
 {
     cli_text text = {0};
     if (args->json) {
         cli_out_json(json_pack("{s:o, s:o, s:I}", "model", cli_figures_string(path), "quantized",
-                               cli_figures_string(out), "n_bytes", (json_int_t)size_of(out)));
+                               cli_figures_string(out), "n_bytes", (json_int_t)cli_file_size(out)));
         return CLI_OK;
     }
     cli_text_add_safe(&text, out, strlen(out));
     cli_text_puts(&text, ": ");
-    cli_text_add_bytes(&text, size_of(out));
+    cli_text_add_bytes(&text, cli_file_size(out));
     cli_text_puts(&text, " instead of ");
-    cli_text_add_bytes(&text, size_of(path));
+    cli_text_add_bytes(&text, cli_file_size(path));
     cli_text_puts(&text, "\n");
     cli_out(text.bytes, text.n);
     if (!args->quiet)

@@ -55,8 +55,6 @@ int cli_screen_key(void)
 
 #define NCURSES_WIDECHAR 1
 #include <curses.h>
-#include <langinfo.h>
-#include <locale.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
@@ -72,9 +70,6 @@ static bool has_keys, styled;
 bool cli_screen_open(void)
 {
     if (!cli_term_out()) return false;
-    /* Characters are what the terminal shows, whatever the locale's name: UTF-8. */
-    if (setlocale(LC_CTYPE, "") == NULL || strcmp(nl_langinfo(CODESET), "UTF-8") != 0)
-        setlocale(LC_CTYPE, "C.UTF-8");
     has_keys = isatty(STDIN_FILENO);
     input = has_keys ? NULL : fopen("/dev/tty", "re");
     has_keys = has_keys || input != NULL;

@@ -156,34 +156,17 @@ static void take_all(struct session *session, size_t i)
 
 /* ---- Screen ---- */
 
-/* The lowest priority of all requests that is above this one; false = there is none. */
-static bool next_priority(const struct session *session, int64_t above, int32_t *priority)
-{
-    bool found = false;
-    for (size_t i = 0; i < session->batch.n; i++) {
-        int32_t own = session->batch.items[i].ask.request.priority;
-        if (own <= above || (found && own >= *priority)) continue;
-        *priority = own;
-        found = true;
-    }
-    return found;
-}
-
-/* Which of those without a chunk wait and which are being read: the lowest and last ones wait. */
+/* Which of those without a chunk wait and which are being read: a guess, the last ones wait. */
 static void guess_states(struct session *session)
 {
     weir_engine_stats stats = {.size = sizeof stats};
     if (weir_engine_get_stats(session->engine, &stats) != WEIR_OK) return;
-    int32_t queued = stats.queue_depth - stats.n_suspended, priority = 0;
-    for (int64_t above = INT64_MIN; next_priority(session, above, &priority); above = priority)
-        for (size_t i = session->batch.n; i-- > 0;) {
-            cli_pane *pane = &session->panes.panes[i];
-            if (pane->state >= CLI_PANE_GENERATING ||
-                session->batch.items[i].ask.request.priority != priority)
-                continue;
-            pane->state = queued > 0 ? CLI_PANE_QUEUED : CLI_PANE_PREFILLING;
-            if (queued > 0) queued--;
-        }
+    int32_t queued = stats.queue_depth - stats.n_suspended;
+    for (size_t i = session->batch.n; i-- > 0;) {
+        cli_pane *pane = &session->panes.panes[i];
+        if (pane->state >= CLI_PANE_GENERATING) continue;
+        pane->state = queued-- > 0 ? CLI_PANE_QUEUED : CLI_PANE_PREFILLING;
+    }
 }
 
 static void draw(struct session *session, bool now)

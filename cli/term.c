@@ -2,6 +2,8 @@
 #include "term.h"
 
 #include <errno.h>
+#include <langinfo.h>
+#include <locale.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -41,6 +43,9 @@ void cli_term_init(void)
     const char *term = getenv("TERM"), *no_colour = getenv("NO_COLOR");
     bool moves = term != NULL && *term != '\0' && strcmp(term, "dumb") != 0;
     bool colour = no_colour == NULL || *no_colour == '\0';
+    /* Characters are what the terminal shows, whatever the locale's name: UTF-8. */
+    if (setlocale(LC_CTYPE, "") == NULL || strcmp(nl_langinfo(CODESET), "UTF-8") != 0)
+        setlocale(LC_CTYPE, "C.UTF-8");
     out_term = moves && isatty(STDOUT_FILENO);
     err_term = moves && isatty(STDERR_FILENO);
     out_colour = out_term && colour;

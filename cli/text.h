@@ -28,7 +28,7 @@ void cli_text_add_cut(cli_text *text, const char *bytes, size_t n, int width, bo
 /* The code point at bytes[0 .. n), n > 0; *used bytes. What is ill-formed counts as U+FFFD, one byte each. */
 uint32_t cli_text_decode(const char *bytes, size_t n, size_t *used);
 
-/* Columns of a code point: 0 (combining, controls), 1 or 2. */
+/* Columns of a code point, as the C library knows after cli_term_init: 0 (combining, controls), 1 or 2. */
 int cli_text_columns(uint32_t point);
 
 /* Columns of a text without newlines and escape sequences. */

@@ -174,7 +174,7 @@ static void add_total(const weir_engine_stats *stats, weir__text *text)
         (unsigned long long)stats->n_submitted, (unsigned long long)stats->n_refused,
         (unsigned long long)stats->n_prompt_tokens, (unsigned long long)stats->n_generated_tokens,
         (unsigned long long)stats->n_ticks);
-    weir__json_number(text, "busy_seconds", (double)stats->busy_ns / 1e9, 9);
+    weir__json_number(text, "busy_seconds", (double)stats->busy_ns / 1e9, 6);
     for (int i = WEIR_REASON_END; i <= WEIR_REASON_DEADLINE; i++)
         weir__text_printf(text, "%s\"%s\":%llu", i == WEIR_REASON_END ? ",\"finished\":{" : ",",
                           weir_reason_name((weir_reason)i), (unsigned long long)stats->n_finished[i]);
