@@ -25,4 +25,14 @@ defmodule Weir.Wait do
     stats = Weir.NIF.engine_stats(engine)
     stats.n_submitted == Enum.sum(Map.values(stats.n_finished))
   end
+
+  @doc "The text of a request's messages until its end, which `max_tokens` caused."
+  def join(ref, text \\ "") do
+    receive do
+      {^ref, {:chunk, _ids, more}} -> join(ref, text <> more)
+      {^ref, {:done, :length, _usage}} -> text
+    after
+      20_000 -> raise "no end came"
+    end
+  end
 end
