@@ -23,7 +23,7 @@ defmodule Mix.Tasks.Compile.WeirNif do
       Mix.raise("no #{script}: WEIR_DIR must name the folder of weir's C library")
     end
 
-    # The first build takes minutes and shows that it is alive; the next ones say something when they fail.
+    # The first build takes minutes and shows progress. Later builds print only failures.
     into = if File.exists?(target), do: "", else: IO.stream(:stdio, :line)
 
     case System.cmd("bash", [script, preset, "weir_nif"],
@@ -33,7 +33,7 @@ defmodule Mix.Tasks.Compile.WeirNif do
          ) do
       {_, 0} ->
         build = Path.join([root, "build", preset])
-        # What is inside the library asks for its notices to be beside it.
+        # The licenses of linked code require their notices beside the library.
         licenses = Path.join(Path.dirname(target), "LICENSES.txt")
 
         with {_, []} <- install(Path.join([build, "licenses", "LICENSES.txt"]), licenses),
@@ -54,7 +54,7 @@ defmodule Mix.Tasks.Compile.WeirNif do
     end
   end
 
-  # By a new file under the old name: a running VM may have the old one mapped.
+  # Renames a new file over the old one, which a running VM may have mapped.
   defp install(built, target) do
     with {:ok, new} <- File.read(built), true <- File.read(target) != {:ok, new} do
       File.mkdir_p!(Path.dirname(target))
@@ -93,15 +93,14 @@ defmodule Weir.MixProject do
     [mod: {Weir.Application, []}, extra_applications: [:logger, :crypto]]
   end
 
-  # None is needed, and none is fetched unless documentation is asked for. :telemetry and Ecto are used where the
-  # application has them.
+  # No package is needed, except to build the documentation. :telemetry and Ecto are used if the application has them.
   defp deps do
     if System.get_env("WEIR_DOCS"),
       do: [{:ex_doc, "~> 0.29", only: :dev, runtime: false}],
       else: []
   end
 
-  # The C library is not among the files: who compiles the package from Hex names its source in WEIR_DIR.
+  # Without the C library: to compile the package from Hex, set WEIR_DIR to its source.
   defp package do
     [
       licenses: ["Apache-2.0"],

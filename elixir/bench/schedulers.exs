@@ -1,13 +1,13 @@
-# How long the native functions hold a normal scheduler: the largest inputs that they take there, on the fake model
-# and, where WEIR_TEST_MODEL names one, on a real model. An idle engine runs beside them.
+# How long the native functions hold a normal scheduler, with the largest inputs that do not move them to a
+# dirty one. On the fake model and, if WEIR_TEST_MODEL names one, on a real model. An idle engine runs beside
+# them.
 #
-#     MIX_ENV=prod mix run bench/schedulers.exs [CALLS]
+# MIX_ENV=prod mix run bench/schedulers.exs [CALLS]
 #
-# Each call has a timeslice of its own. "over 1 ms" counts what the VM itself reports (long_schedule): a process that
-# held a scheduler for that long, whatever the reason, also when the machine gave the core to somebody else. So compare
-# with the line "nothing". At the end: how often that happened to any process while a server on the fake model had eight
-# streams.
-# SPDX-License-Identifier: Apache-2.0
+# Each call has its own timeslice. "over 1 ms" counts the VM's reports (long_schedule) of a process that held
+# a scheduler for that long for any reason, also because the machine gave the core to another program. So
+# compare with the line "nothing". The last line counts these reports for all processes while a server on the
+# fake model had eight streams. SPDX-License-Identifier: Apache-2.0
 alias Weir.NIF
 
 calls =
@@ -66,7 +66,7 @@ measure = fn model_name, {name, setup, fun} ->
 
   receive do
     {^pid, times} ->
-      # what is reported comes when the process is scheduled out
+      # a report comes when the process is scheduled out
       Process.sleep(5)
       send(counter, {:count, pid, self()})
       over = receive do: ({:count, n} -> n)

@@ -1,6 +1,5 @@
-# mix run bench/server.exs MODEL.gguf [ROUNDS]: 1 to 16 requests at once through Weir.Server, with a strategy in C and
-# with one in Elixir, and beside them the C engine under the same load, turn by turn. Ratios are medians of pairs of
-# the same round.
+# mix run bench/server.exs MODEL.gguf [ROUNDS]: 1 to 16 concurrent requests to Weir.Server, with a strategy in
+# C and one in Elixir, and to the C engine under the same load, in turns. Ratios are medians over the rounds.
 # SPDX-License-Identifier: Apache-2.0
 Code.require_file("support.exs", __DIR__)
 
@@ -29,7 +28,7 @@ defmodule ServerBench do
 
     results =
       for round <- 1..rounds, n <- @concurrency do
-        # each side is the first one in turn
+        # each side is first in turn
         {first, rest} = Enum.split(sides, rem(round, 3))
 
         rates =

@@ -1,4 +1,4 @@
-# mix run bench/single.exs [MODEL.gguf]: one caller, and what each way to an answer costs.
+# mix run bench/single.exs [MODEL.gguf]: the cost of each way to get one answer.
 # SPDX-License-Identifier: Apache-2.0
 Code.require_file("support.exs", __DIR__)
 

@@ -1,7 +1,7 @@
-# What the benchmarks share.
+# Shared by the benchmarks.
 # SPDX-License-Identifier: Apache-2.0
 defmodule Bench do
-  @doc "The value that a part q of all does not exceed."
+  @doc "The q-quantile."
   def quantile(values, q) do
     sorted = Enum.sort(values)
     Enum.at(sorted, round(q * (length(sorted) - 1)))
@@ -10,8 +10,8 @@ defmodule Bench do
   def median(values), do: quantile(values, 0.5)
 
   @doc """
-  Runs named functions in turn, as Benchee does: `warmup` and `time` in seconds for each. Prints what each took, the
-  fastest first, and returns it in ms.
+  Runs named functions in turn, as Benchee does: `warmup` and `time` in seconds for each. Prints what each
+  took, the fastest first, and returns it in ms.
   """
   def run(jobs, opts \\ []) do
     {warmup, time} = {Keyword.get(opts, :warmup, 1), Keyword.get(opts, :time, 5)}

@@ -1,12 +1,12 @@
-# From the engine's thread, as it sends a request's last message, to the process that waits for it. Beside it, in turns
-# of the same run, what it can be compared with: the wake-up of a C thread that is blocked on a pipe, and of one that
-# waits for a condition (bench/wake.c), and a bare enif_send from a thread to a process that waits (wake_nif.c).
+# The latency from the engine's thread, when it sends a request's last message, to the process that waits for
+# it. For comparison, in turns of the same run: the wake-up of a C thread that is blocked on a pipe, of one
+# that waits for a condition (bench/wake.c), and a bare enif_send from a thread to a waiting process
+# (wake_nif.c).
 #
-#     scripts/build.sh release
-#     cd elixir && MIX_ENV=prod mix run bench/wake.exs [N]
+# scripts/build.sh release cd elixir && MIX_ENV=prod mix run bench/wake.exs [N]
 #
-# A scheduler that spins before it sleeps is woken sooner, and takes a core meanwhile: compare with
-# ERL_FLAGS="+sbwt none" and ERL_FLAGS="+sbwt very_long".
+# A scheduler that spins before it sleeps wakes up sooner, but occupies a core: compare with ERL_FLAGS="+sbwt
+# none" and ERL_FLAGS="+sbwt very_long".
 #
 # SPDX-License-Identifier: Apache-2.0
 Code.require_file("support.exs", __DIR__)

@@ -1,5 +1,5 @@
-/* wake_nif.c: threads that only send, for wake.exs: what a message from a thread of no scheduler's costs at
- * least.
+/* wake_nif.c: threads that only send, for wake.exs: the minimum cost of a message from a thread that is not a
+ * scheduler.
  * SPDX-License-Identifier: Apache-2.0 */
 #include <erl_nif.h>
 #include <pthread.h>

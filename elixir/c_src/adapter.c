@@ -8,9 +8,10 @@ ERL_NIF_TERM nif_adapter_load(nif_call *call, const ERL_NIF_TERM argv[])
     weir_adapter *adapter = NULL;
     weir_model *model = nif_handle(call, argv[0], NIF_MODEL);
     const char *path = nif_text(call, argv[1]);
-    if (call->end != NIF_RESULT) return 0;
+    nif_object *object = nif_resource_new(call, NIF_ADAPTER);
+    if (object == NULL) return 0;
     weir_status status = weir_adapter_load(model, path, &adapter, &call->error);
-    return nif_made(call, status, NIF_ADAPTER, adapter);
+    return nif_made(call, status, object, adapter);
 }
 
 weir_adapter_use *nif_adapters(nif_call *call, ERL_NIF_TERM list, size_t *n)

@@ -90,9 +90,10 @@ ERL_NIF_TERM nif_chat_create(nif_call *call, const ERL_NIF_TERM argv[])
     params.messages_json = "[]";
     nif_options(call, argv[1], "chat", renames, &params);
     if (nif_key(call, argv[1], "args", &args)) get_args(call, args, &params);
-    if (call->end != NIF_RESULT) return 0;
+    nif_object *object = nif_resource_new(call, NIF_CHAT);
+    if (object == NULL) return 0;
     weir_status status = weir_chat_create(model, &params, &chat, &call->error);
-    return nif_made(call, status, NIF_CHAT, chat);
+    return nif_made(call, status, object, chat);
 }
 
 /* chat_relaxed(chat): the keywords that the grammar does not enforce; a few KB at most */
@@ -145,9 +146,10 @@ ERL_NIF_TERM nif_chat_parser(nif_call *call, const ERL_NIF_TERM argv[])
 {
     weir_chat_parser *parser = NULL;
     weir_chat *chat = nif_handle(call, argv[0], NIF_CHAT);
-    if (chat == NULL) return 0;
+    nif_object *object = nif_resource_new(call, NIF_PARSER);
+    if (object == NULL) return 0;
     weir_status status = weir_chat_parser_create(chat, &parser, &call->error);
-    return nif_made(call, status, NIF_PARSER, parser);
+    return nif_made(call, status, object, parser);
 }
 
 static ERL_NIF_TERM delta_term(ErlNifEnv *env, const weir_delta *delta)

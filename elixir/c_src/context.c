@@ -22,9 +22,10 @@ ERL_NIF_TERM nif_context_create(nif_call *call, const ERL_NIF_TERM argv[])
     params.embeddings = nif_bool(call, argv[6]);
     params.pooling = (weir_pooling)nif_i32_in(call, argv[7], WEIR_POOLING_UNSPECIFIED, WEIR_POOLING_RANK);
     params.n_seq_max = nif_i32(call, argv[8]);
-    if (call->end != NIF_RESULT) return 0;
+    nif_object *object = nif_resource_new(call, NIF_CONTEXT);
+    if (object == NULL) return 0;
     weir_status status = weir_context_create(model, &params, &context, &call->error);
-    return nif_made(call, status, NIF_CONTEXT, context);
+    return nif_made(call, status, object, context);
 }
 
 static weir_context_info describe(const weir_context *context)

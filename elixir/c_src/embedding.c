@@ -71,8 +71,10 @@ static patience get_patience(nif_call *call, ERL_NIF_TERM term)
     patience p = {.until_ns = INT64_MAX};
     if (enif_self(call->env, &p.self) == NULL) nif_stop(call, NIF_WRONG);
     if (nif_is(call->env, term, "infinity")) return p;
-    if (!enif_get_int64(call->env, term, &ms) || ms < 0 || ms > UINT32_MAX) nif_stop(call, NIF_WRONG);
-    p.until_ns = now_ns() + ms * 1000000;
+    if (!enif_get_int64(call->env, term, &ms) || ms < 0 || ms > UINT32_MAX)
+        nif_stop(call, NIF_WRONG);
+    else
+        p.until_ns = now_ns() + ms * 1000000;
     return p;
 }
 

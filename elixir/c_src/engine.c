@@ -21,8 +21,10 @@ ERL_NIF_TERM nif_engine_create(nif_call *call, const ERL_NIF_TERM argv[])
         params.strategy = weir_strategy_find(strategy);
         if (params.strategy == NULL) return nif_error(call->env, "strategy: there is none of this name");
     }
+    nif_object *object = nif_resource_new(call, NIF_ENGINE);
+    if (object == NULL) return 0;
     weir_status status = weir_engine_create(model, &params, &engine, &call->error);
-    return nif_made(call, status, NIF_ENGINE, engine);
+    return nif_made(call, status, object, engine);
 }
 
 /* ---- Ticks of a manual engine ---- */

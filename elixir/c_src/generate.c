@@ -150,7 +150,7 @@ ERL_NIF_TERM nif_generate_tokens(nif_call *call, const ERL_NIF_TERM argv[])
 ERL_NIF_TERM nif_generate_ref(nif_call *call, const ERL_NIF_TERM argv[])
 {
     (void)argv;
-    nif_halt *halt = nif_resource_new(call, NIF_HALT, NULL);
+    nif_halt *halt = nif_resource_new(call, NIF_HALT);
     return halt == NULL ? 0 : nif_resource_term(call, halt);
 }
 

@@ -25,9 +25,10 @@ ERL_NIF_TERM nif_model_load(nif_call *call, const ERL_NIF_TERM argv[])
     params.use_mlock = nif_bool(call, argv[6]);
     params.use_direct_io = nif_bool(call, argv[7]);
     params.vocab_only = nif_bool(call, argv[8]);
-    if (call->end != NIF_RESULT) return 0;
+    nif_object *object = nif_resource_new(call, NIF_MODEL);
+    if (object == NULL) return 0;
     weir_status status = weir_model_load(path, &params, &model, &call->error);
-    return nif_made(call, status, NIF_MODEL, model);
+    return nif_made(call, status, object, model);
 }
 
 /* A function of a model that returns a part of its description. */

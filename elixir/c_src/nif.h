@@ -186,13 +186,14 @@ typedef struct nif_stream {
 
 bool nif_resources_open(ErlNifEnv *env);
 
-/* A resource with this handle, which is freed with it. NULL: the call ends with NO_MEMORY, and the handle was
- * freed. nif_resource_term() gives the resource to the VM. */
-void *nif_resource_new(nif_call *call, nif_kind kind, void *handle);
+/* A resource without a handle yet. NULL: the call ends otherwise. It is created before its handle, because
+ * a VM that stops unloads this module during the call: the resource keeps its type. nif_resource_term()
+ * gives it to the VM. */
+void *nif_resource_new(nif_call *call, nif_kind kind);
 ERL_NIF_TERM nif_resource_term(nif_call *call, void *resource);
 
-/* {:ok, resource} of a handle that was created, or the call's error. */
-ERL_NIF_TERM nif_made(nif_call *call, weir_status status, nif_kind kind, void *handle);
+/* {:ok, resource} with a handle that was created, or the call's error, which frees the resource. */
+ERL_NIF_TERM nif_made(nif_call *call, weir_status status, nif_object *object, void *handle);
 
 /* NULL: the term is no resource of this kind. The second ends the call with NIF_WRONG then; the third,
  * too, and returns the handle. */

@@ -27,25 +27,20 @@ static struct {
 static ErlNifResourceType *types[NIF_KINDS];
 static atomic_int live[NIF_KINDS]; /* created and not yet freed */
 
-static void destroy_handle(nif_kind kind, void *handle)
+static void bury(nif_corpse *corpse)
 {
-    switch (kind) {
-    case NIF_MODEL: weir_model_release(handle); break;
-    case NIF_CONTEXT: weir_context_destroy(handle); break;
-    case NIF_SAMPLER: weir_sampler_destroy(handle); break;
-    case NIF_ENGINE: weir_engine_destroy(handle); break;
-    case NIF_STREAM: weir_stream_release(handle); break;
-    case NIF_CHAT: weir_chat_release(handle); break;
-    case NIF_PARSER: weir_chat_parser_destroy(handle); break;
-    case NIF_ADAPTER: weir_adapter_release(handle); break;
+    switch (corpse->kind) {
+    case NIF_MODEL: weir_model_release(corpse->handle); break;
+    case NIF_CONTEXT: weir_context_destroy(corpse->handle); break;
+    case NIF_SAMPLER: weir_sampler_destroy(corpse->handle); break;
+    case NIF_ENGINE: weir_engine_destroy(corpse->handle); break;
+    case NIF_STREAM: weir_stream_release(corpse->handle); break;
+    case NIF_CHAT: weir_chat_release(corpse->handle); break;
+    case NIF_PARSER: weir_chat_parser_destroy(corpse->handle); break;
+    case NIF_ADAPTER: weir_adapter_release(corpse->handle); break;
     case NIF_HALT:
     case NIF_KINDS: break;
     }
-}
-
-static void bury(nif_corpse *corpse)
-{
-    destroy_handle(corpse->kind, corpse->handle);
     atomic_fetch_sub(&live[corpse->kind], 1);
     enif_free(corpse);
 }
@@ -130,7 +125,7 @@ bool nif_resources_open(ErlNifEnv *env)
     return true;
 }
 
-/* A resource without a handle; NULL: no memory. */
+/* NULL: no memory. */
 static nif_object *object_new(nif_kind kind)
 {
     nif_object *object = enif_alloc_resource(types[kind], kinds[kind].size);
@@ -149,15 +144,11 @@ static nif_object *object_new(nif_kind kind)
     return object;
 }
 
-void *nif_resource_new(nif_call *call, nif_kind kind, void *handle)
+void *nif_resource_new(nif_call *call, nif_kind kind)
 {
+    if (call->end != NIF_RESULT) return NULL;
     nif_object *object = object_new(kind);
-    if (object == NULL) {
-        nif_stop(call, NIF_NO_MEMORY);
-        destroy_handle(kind, handle);
-        return NULL;
-    }
-    object->handle = handle;
+    if (object == NULL) nif_stop(call, NIF_NO_MEMORY);
     return object;
 }
 
@@ -168,11 +159,14 @@ ERL_NIF_TERM nif_resource_term(nif_call *call, void *resource)
     return term;
 }
 
-ERL_NIF_TERM nif_made(nif_call *call, weir_status status, nif_kind kind, void *handle)
+ERL_NIF_TERM nif_made(nif_call *call, weir_status status, nif_object *object, void *handle)
 {
-    if (status != WEIR_OK) return nif_status(call, status);
-    void *resource = nif_resource_new(call, kind, handle);
-    return resource == NULL ? 0 : nif_ok(call->env, nif_resource_term(call, resource));
+    if (status != WEIR_OK) {
+        enif_release_resource(object);
+        return nif_status(call, status);
+    }
+    object->handle = handle;
+    return nif_ok(call->env, nif_resource_term(call, object));
 }
 
 void *nif_resource_find(ErlNifEnv *env, ERL_NIF_TERM term, nif_kind kind)

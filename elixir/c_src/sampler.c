@@ -34,14 +34,13 @@ static ERL_NIF_TERM create(nif_call *call, weir_model *model, const weir_sampler
 {
     weir_sampler *handle = NULL;
     weir_model_info info = {.size = sizeof info};
+    nif_sampler *sampler = nif_resource_new(call, NIF_SAMPLER);
+    if (sampler == NULL) return 0;
     weir_status status = weir_model_describe(model, &info);
     if (status == WEIR_OK) status = weir_sampler_create(model, params, &handle, &call->error);
-    if (status != WEIR_OK) return nif_status(call, status);
-    nif_sampler *sampler = nif_resource_new(call, NIF_SAMPLER, handle);
-    if (sampler == NULL) return 0;
     sampler->slow = slow || info.n_vocab > VOCAB_MAX;
     sampler->sorts = info.n_vocab > SORTED_MAX && sorts_all(params);
-    return nif_ok(call->env, nif_resource_term(call, sampler));
+    return nif_made(call, status, &sampler->object, handle);
 }
 
 /* sampler_create(model, options): the members of weir_sampler_params by their names */
@@ -52,7 +51,7 @@ ERL_NIF_TERM nif_sampler_create(nif_call *call, const ERL_NIF_TERM argv[])
     bool slow = nif_sampling_long(call, argv[1]);
     if (slow && nif_move(call)) return 0;
     nif_options(call, argv[1], "sampler", NULL, &params);
-    return call->end != NIF_RESULT ? 0 : create(call, model, &params, slow);
+    return create(call, model, &params, slow);
 }
 
 /* sampler_init(model, seed, temp, top_k, top_p, min_p, penalty_repeat, penalty_freq, penalty_present,
@@ -75,7 +74,7 @@ ERL_NIF_TERM nif_sampler_init(nif_call *call, const ERL_NIF_TERM argv[])
         return 0;
     params.grammar = nif_text_or_null(call, argv[9]);
     params.grammar_root = nif_text_or_null(call, argv[10]);
-    return call->end != NIF_RESULT ? 0 : create(call, model, &params, params.grammar != NULL);
+    return create(call, model, &params, params.grammar != NULL);
 }
 
 /* Locks the sampler. NULL: the call ends otherwise. */

@@ -255,12 +255,14 @@ static nif_stream *stream_new(nif_call *call, const submission *sub)
 {
     weir_stream *handle = NULL;
     const weir_request *request = &sub->r.request;
+    nif_stream *s = nif_resource_new(call, NIF_STREAM);
+    if (s == NULL) return NULL;
     if (weir_stream_create(&handle, NULL) != WEIR_OK) {
         nif_stop(call, NIF_NO_MEMORY);
+        enif_release_resource(s);
         return NULL;
     }
-    nif_stream *s = nif_resource_new(call, NIF_STREAM, handle);
-    if (s == NULL) return NULL;
+    s->object.handle = handle;
     s->engine = sub->engine;
     s->to = sub->to;
     s->credit = sub->credit;

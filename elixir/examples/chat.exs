@@ -1,4 +1,4 @@
-# mix run examples/chat.exs [MODEL.gguf]: conversations, also in OpenAI's shape.
+# mix run examples/chat.exs [MODEL.gguf]: conversations, also in OpenAI's format.
 # SPDX-License-Identifier: Apache-2.0
 path = List.first(System.argv()) || "fake:"
 {:ok, model} = Weir.load_model(path)

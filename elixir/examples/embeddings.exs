@@ -1,4 +1,4 @@
-# mix run examples/embeddings.exs [MODEL.gguf]: texts as vectors, and which of them are alike.
+# mix run examples/embeddings.exs [MODEL.gguf]: texts as vectors, and their similarity.
 # SPDX-License-Identifier: Apache-2.0
 path = List.first(System.argv()) || "fake:"
 {:ok, model} = Weir.load_model(path)

@@ -6,6 +6,6 @@ path = List.first(System.argv()) || "fake:"
 {:ok, text} = Weir.generate(model, "Once upon a time", max_tokens: 40, seed: 1)
 IO.puts("Once upon a time" <> text)
 
-# The likeliest token each time: the same answer each time.
+# The most probable token each time, so the answer is always the same.
 {:ok, text} = Weir.generate(model, "The capital of France is", max_tokens: 10, temp: 0.0)
 IO.puts("The capital of France is" <> text)

@@ -5,7 +5,7 @@ path = List.first(System.argv()) || "fake:"
 children = [{Weir.Server, name: MyApp.LLM, model_path: path, n_parallel: 4, max_queue: 100}]
 {:ok, supervisor} = Supervisor.start_link(children, strategy: :one_for_one)
 
-# Eight requests at once: four run together, the others take the places that become free.
+# Eight requests at once: four run together, the others wait for a free slot.
 answers =
   1..8
   |> Task.async_stream(
@@ -19,7 +19,7 @@ for answer <- answers do
   IO.puts("#{answer.reason} after #{answer.usage.generated_tokens} tokens: #{inspect(answer.text)}")
 end
 
-# A request may have a name, and anyone may cancel it.
+# A request may have an id, by which any process can cancel it.
 task =
   Task.async(fn ->
     Weir.Server.generate(MyApp.LLM, "Count to a million:", id: :counting, max_tokens: 500)

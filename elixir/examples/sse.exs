@@ -1,11 +1,10 @@
-# mix run --no-halt examples/sse.exs [MODEL.gguf [PORT]]: an HTTP endpoint that streams answers as server-sent events,
-# without any package.
+# mix run --no-halt examples/sse.exs [MODEL.gguf [PORT]]: an HTTP endpoint that streams answers as server-sent
+# events, without any package.
 #
-#     curl -N http://127.0.0.1:4000/ -d 'Why is the sky blue?'
+# curl -N http://127.0.0.1:4000/ -d 'Why is the sky blue?'
 #
-# The body is what the user says; each event is a chunk in OpenAI's shape. Whoever closes the connection cancels the
-# request.
-# SPDX-License-Identifier: Apache-2.0
+# The body is the user's message; each event is a chunk in OpenAI's format. Closing the connection cancels the
+# request. SPDX-License-Identifier: Apache-2.0
 defmodule SSE do
   @headers 100
   @body 1_000_000
@@ -23,7 +22,7 @@ defmodule SSE do
   defp accept(listener, tasks, server) do
     {:ok, socket} = :gen_tcp.accept(listener)
     {:ok, pid} = Task.Supervisor.start_child(tasks, fn -> serve(socket, server) end)
-    # it may be gone already, and the socket with it
+    # process and socket may be gone already
     _ = :gen_tcp.controlling_process(socket, pid)
     accept(listener, tasks, server)
   end
@@ -62,7 +61,7 @@ defmodule SSE do
     end
   end
 
-  # The first event is there before the answer's status: what the server refuses has one of its own.
+  # Waits for the first event before it sends the status, because a refusal has another status.
   defp answer(socket, server, body) do
     server
     |> Weir.Server.stream_chat_completion([%{role: "user", content: body}], max_tokens: 200)
@@ -71,7 +70,7 @@ defmodule SSE do
 
       case :gen_tcp.send(socket, ["data: ", json(chunk), "\n\n"]) do
         :ok -> {:cont, :going}
-        # nobody listens: the stream is left, which cancels the request
+        # the client has left: leaving the stream cancels the request
         {:error, _closed} -> {:halt, :left}
       end
     end)

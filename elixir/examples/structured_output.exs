@@ -1,4 +1,4 @@
-# mix run examples/structured_output.exs MODEL.gguf: answers that are JSON of a given form, or one of some words.
+# mix run examples/structured_output.exs MODEL.gguf: answers that are JSON of a schema, or one of some words.
 # SPDX-License-Identifier: Apache-2.0
 path = List.first(System.argv()) || raise "give a model: the fake one knows no JSON Schema"
 {:ok, model} = Weir.load_model(path)

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 defmodule Weir.AnswerTest do
-  # What a caller of a server may ask for beside a text: forks, prompts' logprobs, the best of several, answers that are
-  # shared, drafts, prefixes that outlive the server, and what it is told of misses.
+  # Answers of a server beyond a text: forks, logprobs of prompts, the best of several, shared answers,
+  # drafts, prefixes that outlive the server, and the causes of cache misses.
   use ExUnit.Case, async: true
   import Weir.Wait, only: [eventually: 1, mailbox: 0]
   alias Weir.{Chunk, NIF, Server, Terms, Tokenizer}
@@ -18,7 +18,7 @@ defmodule Weir.AnswerTest do
     start_supervised!({Server, Keyword.put_new(opts, :temp, 0.0)}, id: make_ref())
   end
 
-  # The first chunk of a stream, and the rest of it.
+  # The first chunk of a stream, and its rest.
   defp read(stream) do
     {:suspended, first, reduce} =
       Enumerable.reduce(stream, {:cont, nil}, fn chunk, _ -> {:suspend, chunk} end)
@@ -131,7 +131,7 @@ defmodule Weir.AnswerTest do
       assert %{logprob: nil, top_logprobs: []} = first
       assert length(others) == length(ids) - 1
 
-      # the same as the logprob of that token, where it is generated
+      # the same as the logprob of that token when it is generated
       for {entry, i} <- Enum.with_index(others, 1) do
         assert length(entry.top_logprobs) == 3
         id = Enum.at(ids, i)
@@ -158,7 +158,7 @@ defmodule Weir.AnswerTest do
       assert [%{logprob: nil} | [_ | _]] = completion.prompt_logprobs
       {:ok, plain} = Server.complete(server, "hello", max_tokens: 2)
       assert plain.prompt_logprobs == nil
-      # also where nothing is generated
+      # also if nothing is generated
       {:ok, none} = Server.complete(server, "hello", max_tokens: 0, prompt_logprobs: true)
       assert length(none.prompt_logprobs) == length(ids)
     end
@@ -240,7 +240,7 @@ defmodule Weir.AnswerTest do
         opts = [max_tokens: 100, share: true]
         {:ok, text} = Server.generate(server, "hello", max_tokens: 100)
         before = Server.get_stats(server).n_submitted
-        # it is there for as long as this one reads
+        # it exists while this stream is read
         {first, reduce} = read(Server.stream(server, "hello", opts))
 
         readers =
@@ -260,7 +260,7 @@ defmodule Weir.AnswerTest do
         assert n == before + 1
         assert first <> Enum.join(rest(reduce)) == text
         assert eventually(fn -> :sys.get_state(server).flights == %{} end)
-        # and then it is gone
+        # and is gone afterwards
         assert {:ok, ^text} = Server.generate(server, "hello", opts)
         assert Server.get_stats(server).n_submitted == n + 1
         assert mailbox() == []
@@ -311,7 +311,7 @@ defmodule Weir.AnswerTest do
       Process.exit(killed, :kill)
       assert eventually(fn -> Server.get_stats(server).requests == 1 end)
       assert Server.get_stats(server).active_slots == 1
-      # a cancel is one reader's
+      # a cancel affects one reader only
       assert :ok = Server.cancel(server, :other)
       assert_raise Weir.Error, fn -> rest(other) end
       assert eventually(fn -> Server.get_stats(server).active_slots == 0 end)
@@ -406,13 +406,13 @@ defmodule Weir.AnswerTest do
     drafting = server(model: slow, draft_model: other, prompt_lookup: false)
     {:ok, drafted} = Server.complete(drafting, "hello", opts)
     assert plain.text == text and drafted.text == text
-    # it is the same model: all that it guesses is right
+    # it is the same model, so all its drafts are right
     assert drafted.usage.accepted_tokens > 0
     assert %{n_drafted: n, n_accepted: n, drafters: "model"} = Server.get_stats(drafting)
     assert %{drafters: ""} = Server.get_stats(off)
     {:ok, without} = Server.complete(drafting, "hello", [n_draft_max: 0] ++ opts)
     assert %{drafted_tokens: 0} = without.usage
-    # by its path, and another one later
+    # by its path; another one later
     by_path = server(model: model, draft_model: "fake:")
     assert {:ok, ^text} = Server.generate(by_path, "hello", opts)
     assert :ok = Server.configure(by_path, draft_model: nil)
@@ -437,7 +437,7 @@ defmodule Weir.AnswerTest do
     {:ok, cold} = Server.complete(server, prompt, max_tokens: 5)
     assert cold.usage.cached_tokens == 0
     :ok = GenServer.stop(server)
-    # the engine is freed, and writes, when nobody refers to it any longer
+    # the engine is freed, and writes, when nothing refers to it any more
     :erlang.garbage_collect()
 
     files = fn ->

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 defmodule Weir.APITest do
-  # The names, options and defaults that programs count on, and that each of them is documented and has a type.
+  # The names, options and defaults that programs rely on. All of them are documented and have a type.
   use ExUnit.Case, async: true
   alias Weir.{NIF, Options}
 
@@ -122,13 +122,13 @@ defmodule Weir.APITest do
       grammar: nil,
       grammar_root: "root",
       json_schema: nil,
-      # another each time
+      # random
       seed: 0xFFFFFFFF
     }
 
     # 0: the library's own choice
     threads = %{n_threads: 0, n_threads_batch: 0, n_batch: 0, n_ubatch: 512}
-    # what weir has besides is the library's default
+    # other options have the library's default
     {known, more} = Map.split(defaults(Options.sampler()), Map.keys(sampling))
     assert known == sampling
     assert Enum.all?(more, fn {_name, default} -> default == nil end)
@@ -206,7 +206,7 @@ defmodule Weir.APITest do
     assert %Weir.ChatCompletionChunk{object: "chat.completion.chunk"} = chunk
   end
 
-  # Functions that behaviours and structs bring have no text of their own here.
+  # Callbacks and functions of structs have no documentation of their own.
   @others [
     __struct__: 0,
     __struct__: 1,
@@ -236,7 +236,7 @@ defmodule Weir.APITest do
           assert {module, name, arity, Enum.member?(specs, {name, arity})} ==
                    {module, name, arity, true}
 
-          # native functions whose names say it all have a type only
+          # native functions with clear names have a type only
           documented? = is_map(doc) or module == NIF
           assert {module, name, arity, documented?} == {module, name, arity, true}
         end

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 defmodule Weir.ArgumentsTest do
-  # Whatever the native functions get, they return a value or an error, or raise.
+  # For any arguments the native functions return a value or an error, or raise ArgumentError.
   use ExUnit.Case, async: true
   import Weir.Arguments
   alias Weir.{NIF, Terms}
 
-  # What a call may do: give a value, say {:error, text}, or raise ArgumentError.
+  # A call may return a value or {:error, text}, or raise ArgumentError.
   defp call(name, args) do
     case apply(NIF, name, args) do
       {:error, reason} when reason in [:queue_full, :timeout] ->
@@ -31,7 +31,7 @@ defmodule Weir.ArgumentsTest do
              Enum.sort(for {name, args} <- arguments(), do: {name, length(args)})
   end
 
-  # What a native function may get instead of `right`: in its place, and in those within it.
+  # Replaces `right`, and each part of it, by each of the terms.
   defp replaced(right, terms) do
     terms ++
       case right do
@@ -52,22 +52,22 @@ defmodule Weir.ArgumentsTest do
       end
   end
 
-  # A context's size is memory that is really asked for: it is one of those in arguments/0, or refused.
+  # A context's memory is allocated, so its size must be one of those in arguments/0, or be refused.
   defp affordable?(:context_create, args),
     do: Enum.at(args, 1) in [-1, 0, 1, 300, 4096] or huge?(Enum.at(args, 1))
 
-  # Nor is a cache's folder made wherever a text leads.
+  # A cache folder would be created, so it must be one of these.
   defp affordable?(:engine_create, [_, %{cache_dir: folder}]) when is_binary(folder),
     do: folder in ["", "/nowhere/at/all"]
 
-  # No test asks a hub of others'.
+  # No test contacts a real hub.
   defp affordable?(name, [_, options | _])
        when name in [:hub_list, :hub_resolve, :hub_get, :hub_download],
        do: not is_map(options) or Map.get(options, :offline) == true
 
   defp affordable?(_name, _args), do: true
 
-  # A real model would answer at length; how numbers are read does not depend on it.
+  # Without long answers of a real model; reading numbers does not depend on the model.
   defp quick?(name, [_, _, _, n | _]) when name in [:generate, :generate_tokens],
     do: not is_integer(n) or n in 0..9 or n < -1 or n > 0x7FFFFFFF
 
@@ -137,7 +137,7 @@ defmodule Weir.ArgumentsTest do
 
     for {name, spec} <- arguments(), _ <- 1..300 do
       right = Enum.map(spec, &draw(&1, own))
-      # all of them right, one of them something else, or all of them
+      # all correct, one replaced, or all replaced
       args =
         case :rand.uniform(4) do
           1 ->
@@ -162,7 +162,7 @@ defmodule Weir.ArgumentsTest do
     put_shared(own)
 
     for {name, spec} <- arguments(), spec != [] do
-      # drawn until one of them is right in all
+      # draws until all arguments are correct
       reached? =
         Enum.any?(1..300, fn _ ->
           for i <- 1..2, do: :ok = NIF.memory_clear(elem(own, i))

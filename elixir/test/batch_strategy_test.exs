@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 defmodule Weir.BatchStrategyTest do
-  # Needs no model: strategies are functions of what they see, and the fake model does for the rest.
+  # Without a real model: strategies are pure functions, and the fake model suffices for the rest.
   use ExUnit.Case, async: true
   import ExUnit.CaptureLog
   import Weir.Wait, only: [eventually: 1]
@@ -89,7 +89,7 @@ defmodule Weir.BatchStrategyTest do
         plan = plan(module, slots, budget, chunk)
         assert plan |> Enum.map(&elem(&1, 0)) |> Enum.uniq() |> length() == length(plan)
         tokens = plan |> Enum.map(&elem(&1, 1)) |> Enum.sum()
-        # nothing of the budget is left where somebody could use it
+        # no part of the budget is left that a slot could use
         assert tokens == min(budget, Enum.sum(work))
 
         for {id, n} <- plan do
@@ -109,7 +109,7 @@ defmodule Weir.BatchStrategyTest do
     {:ok, %{ref: model}} = Weir.load_model("fake:")
 
     for {module, name} <- @strategies, n_batch <- [8, 24, 200] do
-      # how much is guessed depends on what passes take
+      # the number of drafts depends on the time of passes
       options = %{n_slots: 6, n_ctx: 600, n_batch: n_batch, chunk_size: 60, manual: true}
       options = Map.put(options, :n_draft_max, 0)
       {:ok, c} = NIF.engine_create(model, Map.put(options, :strategy, name))
@@ -204,7 +204,7 @@ defmodule Weir.BatchStrategyTest do
         end)
 
       assert log =~ "Weir.BatchStrategyTest.Odd gave no valid plan"
-      # ticks go on at their own pace, the log at one report a second
+      # ticks continue; the log has at most one report per second
       seconds = System.monotonic_time(:second) - start
       assert log |> String.split("gave no valid plan") |> length() <= 3 + seconds
     end

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 defmodule Weir.BuildTest do
-  # What `mix compile` asks of the C library's build, which here only writes that down, and gives what is there already.
+  # How `mix compile` calls the C library's build, which here records the call and returns existing files.
   use ExUnit.Case, async: false
   import ExUnit.CaptureIO
 
@@ -43,7 +43,7 @@ defmodule Weir.BuildTest do
     ])
 
     asked = fn environment ->
-      # it is the same library: nothing is put in its place
+      # the library is the same, so the file is not replaced
       assert {:noop, []} = compile(root, environment)
       root |> Path.join("asked") |> File.read!() |> String.split("\n")
     end

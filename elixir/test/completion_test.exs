@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 defmodule Weir.CompletionTest do
-  # Answers in OpenAI's shape, of a model and of a server: what holds for one holds for the other.
+  # Answers in OpenAI's format. A model and a server must give the same.
   use ExUnit.Case, async: true
   import Weir.Wait, only: [eventually: 1, mailbox: 0]
   alias Weir.{NIF, Server, Tokenizer}
@@ -21,7 +21,7 @@ defmodule Weir.CompletionTest do
   defp whole({module, who}, opts),
     do: module.chat_completion(who, opts[:messages] || @messages, Keyword.delete(opts, :messages))
 
-  # The deltas of each choice, after checks that hold for all of them.
+  # The deltas of each choice, after checks that apply to all.
   defp streamed({module, who}, opts) do
     {messages, opts} = Keyword.pop(opts, :messages, @messages)
     chunks = who |> module.stream_chat_completion(messages, opts) |> Enum.to_list()
@@ -62,7 +62,7 @@ defmodule Weir.CompletionTest do
                    else: "bytes:\\x" <> Base.encode16(bytes, case: :lower)
                  )
 
-        # greedy: the token is the likeliest one
+        # greedy: the most probable token
         assert [%{token: token, logprob: logprob, bytes: _} | _] = top = entry.top_logprobs
         assert {token, logprob} == {entry.token, entry.logprob}
         assert length(top) == 4 and Enum.sort_by(top, & &1.logprob, :desc) == top
@@ -159,7 +159,7 @@ defmodule Weir.CompletionTest do
       assert :ok = Server.cancel(server, :five)
       assert Task.await(task, 20_000) == {{:error, :cancelled}, []}
 
-      # an error of one is the error of all
+      # an error of one answer is the error of all
       task = Task.async(fn -> {whole({Server, server}, opts), mailbox()} end)
       assert eventually(fn -> Server.get_stats(server).active_slots == 2 end)
       %{engines: engines} = :sys.get_state(server)
@@ -193,7 +193,7 @@ defmodule Weir.CompletionTest do
   end
 
   describe "reasoning" do
-    # The fake model says what a grammar of one literal leaves it.
+    # With a grammar of one literal the fake model generates that text.
     defp says(text), do: [grammar: "root ::= #{inspect(text)}", max_tokens: 100]
 
     test "in tags that the template knows nothing of", %{ways: ways} do
@@ -210,7 +210,7 @@ defmodule Weir.CompletionTest do
         assert choice.finish_reason == "stop"
         %{0 => choices} = streamed(way, [logprobs: true] ++ opts)
         assert content(choices) == "two"
-        # the tokens of tags, too, which are in no delta
+        # including the tokens of tags, which are in no delta
         bytes = for %{logprobs: %{content: entries}} <- choices, entry <- entries, do: entry.bytes
         assert IO.iodata_to_binary(bytes) == "<think>one and one</think>two"
         assert Enum.map_join(choices, &(&1.delta[:reasoning_content] || "")) == "one and one"
@@ -377,7 +377,7 @@ defmodule Weir.CompletionTest do
           assert_raise ArgumentError, message, fn -> whole(way, opts) end
         end
 
-        # the fake model has no grammars of this kind, or the build no templates
+        # without templates in this build, or without such grammars in the fake model
         assert {:error, reason} = whole(way, tools: @tools)
         assert is_binary(reason)
 
@@ -399,7 +399,7 @@ defmodule Weir.CompletionTest do
       {:ok, deltas} = NIF.chat_parser_feed(parser, answer, true)
       assert [{:tool_call, 0, _id, "get_weather"} | rest] = deltas
       assert Enum.map_join(rest, fn {:arguments, 0, text} -> text end) == ~S({"city": "Rome"})
-      # a call, or what the schema wants
+      # a call, or an answer by the schema
       {:ok, chat} = chat(model, template: nil, json_schema: %{enum: ["yes", "no"]})
       assert NIF.chat_prompt(chat) =~ "JSON Schema"
       {:ok, parser} = NIF.chat_parser(chat)
@@ -429,7 +429,7 @@ defmodule Weir.CompletionTest do
       assert reason =~ "uniqueItems"
       assert {:error, reason} = chat(model, tools: [], json_schema: schema)
       assert reason =~ "uniqueItems"
-      # what is not to be called needs no grammar; other tests may log meanwhile
+      # a tool that may not be called needs no grammar; other tests may log meanwhile
       log =
         ExUnit.CaptureLog.capture_log(fn ->
           assert {:ok, _chat} = chat(model, tools: strict, tool_choice: :none)
@@ -455,7 +455,7 @@ defmodule Weir.CompletionTest do
         calls = Enum.flat_map(choices, &(&1.delta[:tool_calls] || []))
         assert Enum.map_join(calls, & &1.function.arguments) == call.function.arguments
 
-        # with a form besides: a call, or that
+        # with a schema, too: a call, or an answer by the schema
         either = [json_schema: schema, messages: [{:user, "What is 2 + 2?"}]] ++ opts
         assert {:ok, %{choices: [%{message: message}]}} = whole(way, either)
 
@@ -471,7 +471,7 @@ defmodule Weir.CompletionTest do
       {:ok, model} = Weir.load_model(System.fetch_env!("WEIR_TEST_MODEL"))
       server = start_supervised!({Server, model: model}, id: :real)
 
-      # A model of this size would rather talk: it is shown how calls look.
+      # A small model tends to answer in text, so it gets an example of a call.
       shown =
         for city <- ["Rome", "Paris", "Rome"],
             message <- [{:user, city}, call(~s({"city": "#{city}"}))],

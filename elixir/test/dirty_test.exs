@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 defmodule Weir.DirtyTest do
-  # The scheduler that each native function runs on. Traces count all of the VM, so nothing may run beside it.
+  # The scheduler that each native function runs on. It counts the work of all schedulers, so nothing may run
+  # beside it.
   use ExUnit.Case, async: false
   alias Weir.NIF
 
-  # Whether a call of fun leaves the normal schedulers: the dirty ones have the number 0 in traces.
+  # Whether a call of fun moves to a dirty scheduler. These have the number 0 in traces.
   defp dirty?(fun) do
     me = self()
 
@@ -149,7 +150,7 @@ defmodule Weir.DirtyTest do
       engine_slots: fn -> NIF.engine_slots(manual) end
     ]
 
-    # The same functions, where they would take longer than a normal scheduler gives.
+    # The same functions when they take longer than a normal scheduler should give.
     moved = [
       tokenize: fn -> NIF.tokenize(model, long, true, true) end,
       detokenize: fn -> NIF.detokenize(model, many) end,
@@ -178,7 +179,7 @@ defmodule Weir.DirtyTest do
     for {name, fun} <- normal, do: assert({name, dirty?(fun)} == {name, false})
     for {name, fun} <- cpu ++ moved ++ io, do: assert({name, dirty?(fun)} == {name, true})
 
-    # Which kind of dirty one: its threads have worked meanwhile.
+    # The kind of dirty scheduler: its threads have worked meanwhile.
     for {kind, funs} <- [dirty_io_scheduler: io, dirty_cpu_scheduler: cpu], {name, fun} <- funs do
       before = worked(kind)
       fun.()
@@ -188,14 +189,14 @@ defmodule Weir.DirtyTest do
     :erlang.system_flag(:microstate_accounting, false)
   end
 
-  # Of the vocabularies the first one is small enough for any chain.
+  # The first vocabulary is small enough for any chain.
   test "a draw runs where its chain's cost allows" do
     for {n_vocab, large?} <- [{320, false}, {49_152, true}] do
       {:ok, %{ref: model}} = Weir.load_model("fake:n_vocab=#{n_vocab}")
       {:ok, context} = NIF.context_create(model, 512, 0, 64, 1, 1, false, -1, 4)
       :ok = NIF.decode(context, ~c"hello")
 
-      # what comes before the chain has cut the candidates down, or needs no candidates
+      # chains with few candidates, or without any
       few = [
         %{},
         %{temp: 0.0, top_k: 0},
@@ -209,7 +210,7 @@ defmodule Weir.DirtyTest do
         %{top_k: 0, temp: 0.0, typical_p: 1.0}
       ]
 
-      # what sorts all of them
+      # chains that sort all candidates
       all = [
         %{top_k: 0},
         %{top_k: 1025},

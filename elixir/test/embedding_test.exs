@@ -5,11 +5,11 @@ defmodule Weir.EmbeddingTest do
   alias Weir.{NIF, Server}
 
   @texts for i <- 1..8, do: "text number #{i}"
-  # 150 of them take the fake 50 minutes, where each token takes it 0.1 s
+  # 150 of them take 50 minutes on a fake model with 0.1 s per token
   @many for i <- 1..150, do: String.duplicate("text #{i} ", 25)
   @slow "fake:token_us=100000"
 
-  # The vector of each text in a pass of its own: another way through the library.
+  # The vector of each text in a separate pass, by other functions of the library.
   defp alone(model, texts, pooling) do
     {:ok, context} = Weir.Context.create(model, n_ctx: 2048, embeddings: true, pooling_type: pooling)
 
@@ -27,7 +27,7 @@ defmodule Weir.EmbeddingTest do
   end
 
   describe "texts that fit into one pass share it" do
-    # of the model's passes the first one succeeds, and no other
+    # only the model's first pass succeeds
     @one_pass "fake:fail_pass=1"
 
     test "in embed_batch, with the vectors that each has alone" do

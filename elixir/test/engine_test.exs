@@ -10,7 +10,7 @@ defmodule Weir.EngineTest do
     {model, engine}
   end
 
-  # All messages of a stream: texts, ids, the end, and how many chunks there were.
+  # All messages of a stream: texts, ids, the end, and the number of chunks.
   defp collect(ref, text \\ "", ids \\ [], n \\ 0) do
     receive do
       {^ref, {:chunk, more, part}} ->
@@ -85,7 +85,7 @@ defmodule Weir.EngineTest do
     :ok = NIF.engine_demand(ref, :infinity)
     rest = collect(ref)
     assert {ids ++ rest.ids, text <> rest.text, rest.reason} == {all.ids, all.text, :length}
-    # far fewer messages than tokens: what waited has become one
+    # far fewer messages than tokens, because waiting chunks merge
     assert rest.n < 100
     refute_received _
   end
@@ -105,7 +105,7 @@ defmodule Weir.EngineTest do
       {:ok, ref} = NIF.engine_submit(engine, request, self(), first)
       for n <- more, do: :ok = NIF.engine_demand(ref, n)
       for _ <- 1..25, do: {:ok, _} = NIF.engine_step(engine, nil)
-      # a chunk for each tick, and none that waited for demand
+      # a chunk per tick; none waited for demand
       assert %{reason: :length, n: n, ids: ids} = collect(ref)
       assert length(ids) == 20 and n > 1
     end
@@ -131,7 +131,7 @@ defmodule Weir.EngineTest do
     assert {:ok, ref} = submit.(stops)
     assert %{reason: :length} = collect(ref)
 
-    # the last of them counts, and one more is refused, however many there are
+    # the longest allowed list works; one more is refused
     {:ok, full} = submit.([])
     text = collect(full).text
     {:ok, ref} = submit.(Enum.drop(stops, 1) ++ [String.first(text)])
@@ -158,7 +158,7 @@ defmodule Weir.EngineTest do
     end
   end
 
-  # Asks for a few messages at a time, and looks what has come: the end counts with the last chunk.
+  # Demands a few messages at a time and checks what came. The end counts with the last chunk.
   defp nibble(ref, allowed, ids \\ [], text \\ "") do
     {:message_queue_len, n} = Process.info(self(), :message_queue_len)
     assert n <= allowed + 1
@@ -189,7 +189,7 @@ defmodule Weir.EngineTest do
     assert n > 0
   end
 
-  # Where something has to be done before the end comes, 500 ticks of 20 ms leave the time for it.
+  # 500 ticks of 20 ms leave time for actions before the end.
   test "cancel" do
     {_model, engine} = engine(%{}, "fake:tick_us=20000")
     {:ok, ref} = NIF.engine_submit(engine, %{prompt: "hello", temp: 0.0}, self(), :infinity)
@@ -289,7 +289,7 @@ defmodule Weir.EngineTest do
   test "a stream keeps its engine" do
     me = self()
 
-    # only the stream's messages leave this process, and it ends
+    # the process gets only the stream's messages, and ends
     spawn(fn ->
       {_model, engine} = engine(%{}, "fake:tick_us=500")
 
@@ -324,7 +324,7 @@ defmodule Weir.EngineTest do
 
     for pid <- Enum.shuffle(consumers), do: Process.exit(pid, :kill)
     assert eventually(fn -> at_rest?(engine) end)
-    # what is left are cached prefixes, which no request needs
+    # only cached prefixes are left, which no request needs
     assert eventually(fn ->
              stats = NIF.engine_stats(engine)
              stats.n_kv_used == stats.n_kv_cached
@@ -341,8 +341,8 @@ defmodule Weir.EngineTest do
     assert collect(ref).reason == :length
   end
 
-  # The reader takes the end as soon as it is there, and goes, while the engine's thread is about to tell of it: a
-  # sanitizer sees what that would touch afterwards.
+  # The reader takes the end at once and exits while the engine's thread is about to report it. A sanitizer
+  # would find uses of freed memory.
   test "a stream that is kept ends together with its reader" do
     {_model, engine} = engine(%{n_slots: 2})
 

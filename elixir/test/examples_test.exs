@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 defmodule Weir.ExamplesTest do
-  # Each example runs, on the fake model, and on a real one where there is one. They have the program's arguments.
+  # Each example runs on the fake model, and on a real one if there is one.
   use ExUnit.Case, async: false
   import ExUnit.CaptureIO
 
@@ -72,7 +72,7 @@ defmodule Weir.ExamplesTest do
     assert ask(port, "POST / HTTP/1.1\r\nContent-Length: x\r\n\r\n") =~ "400"
     assert ask(port, "nonsense\r\n\r\n") =~ "400"
 
-    # who leaves is not answered any more
+    # a client that has left gets no more events
     {:ok, socket} = :gen_tcp.connect({127, 0, 0, 1}, port, [:binary, active: false])
     :ok = :gen_tcp.send(socket, "POST / HTTP/1.1\r\nContent-Length: 5\r\n\r\nhello")
     {:ok, _begin} = :gen_tcp.recv(socket, 0)
@@ -93,7 +93,7 @@ defmodule Weir.ExamplesTest do
     end
   end
 
-  # The cells of the Livebook, one after the other, as one script.
+  # The cells of the Livebook as one script.
   defp livebook(path) do
     file = Path.join(@folder, "weir.livemd")
     System.put_env("WEIR_MODEL", path)

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 defmodule Weir.HandlesTest do
-  # What is no longer referenced is freed: handles, threads, memory, scheduler threads. The tests count all of the VM, so
-  # nothing may run beside them.
+  # What is no longer referenced is freed: handles, threads, memory, scheduler threads. The tests count all of
+  # the VM, so nothing may run beside them.
   use ExUnit.Case, async: false
   import Weir.Wait
   alias Weir.{NIF, Server, Terms}
 
-  # What tests before this one have left is freed when it is collected, by another thread.
+  # Another thread frees what earlier tests have left, after it was collected.
   defp settled do
     Enum.each(Process.list(), &:erlang.garbage_collect/1)
     {live, n} = {NIF.live_handles(), threads()}
@@ -16,7 +16,7 @@ defmodule Weir.HandlesTest do
 
   defp threads, do: "/proc/self/task" |> File.ls!() |> length()
 
-  test "what nobody holds is freed, with its threads" do
+  test "resources without references are freed, with their threads" do
     {before, before_threads} = settled()
 
     {pid, monitor} =
@@ -45,8 +45,8 @@ defmodule Weir.HandlesTest do
     assert eventually(fn -> NIF.live_handles() == before and threads() <= before_threads end)
   end
 
-  # A process that submits and reads, until it is killed. Two monitors of it: an engine watches it after the
-  # first and before the second, so that when both have told of its end the engine's has, too.
+  # A process that submits and reads until it is killed. It has two monitors: the engine monitors it after the
+  # first and before the second. When both have fired, the engine's has fired, too.
   defp consumer(engine, demand) do
     me = self()
 
@@ -91,7 +91,7 @@ defmodule Weir.HandlesTest do
     kill_and_step(engine, Enum.shuffle(consumers), 0)
     stats = NIF.engine_stats(engine)
     assert stats.n_slots_generating + stats.n_slots_prefilling + stats.queue_depth == 0
-    # what is left are cached prefixes, which no request needs
+    # only cached prefixes are left, which no request needs
     assert stats.n_kv_used == stats.n_kv_cached
     assert {:messages, []} = Process.info(self(), :messages)
   end
@@ -136,7 +136,7 @@ defmodule Weir.HandlesTest do
 
     [_, _ | rounds] = for _ <- 1..12, do: round.()
     {first, later} = Enum.split(rounds, 5)
-    # each stream has some kilobytes; what the VM itself takes sways by a few megabytes
+    # each stream has some kilobytes; the VM's own memory varies by a few megabytes
     assert Enum.max(later) - Enum.max(first) < 4_000_000, inspect(rounds)
     assert {:messages, []} = Process.info(self(), :messages)
     {:ok, text} = Weir.generate(model, "hello", temp: 0.0, max_tokens: 10)
@@ -146,7 +146,7 @@ defmodule Weir.HandlesTest do
     assert join(ref) == text
   end
 
-  # Resident bytes of the process, where they can be told.
+  # Resident bytes of the process, or the VM's own count.
   defp memory do
     Enum.each(Process.list(), &:erlang.garbage_collect/1)
 
@@ -156,9 +156,9 @@ defmodule Weir.HandlesTest do
     end
   end
 
-  # 30 forks a round, each of a source of its own whose history is 0.4 MB: what a fork holds would show.
+  # 30 forks per round, each of another source with a history of 0.4 MB: a fork that kept it would show.
   @tag :memory
-  test "forks let go of what they went on from, refused or not" do
+  test "forks release their source, refused or not" do
     {:ok, model} = Weir.load_model("fake:")
 
     {:ok, engine} = NIF.engine_create(model.ref, %{n_slots: 1, n_ctx: 100_000, cache_sequences: 0})
@@ -187,12 +187,12 @@ defmodule Weir.HandlesTest do
     end
 
     [_, first | rounds] = for _ <- 1..5, do: round.()
-    # one for each of them would be 36 MB
+    # all histories would be 36 MB
     assert Enum.max(rounds) - first < 12_000_000, inspect([first | rounds])
   end
 
-  test "what answers for one caller have computed with goes with their end" do
-    # so that whoever ends beside it would show in the mailbox
+  test "answers for one caller free their engine at their end" do
+    # so that the end of any linked process shows in the mailbox
     Process.flag(:trap_exit, true)
     {:ok, model} = Weir.load_model("fake:")
     {before, before_threads} = settled()
@@ -208,7 +208,7 @@ defmodule Weir.HandlesTest do
       fn -> {:error, _} = Weir.generate(model, "hello", [top_p: 2.0] ++ opts) end
     ]
 
-    # this process's heap is not collected for it
+    # without a garbage collection of this process
     for way <- ways, _ <- 1..10 do
       way.()
       assert eventually(fn -> NIF.live_handles().weir_engine == before.weir_engine end)
@@ -225,7 +225,7 @@ defmodule Weir.HandlesTest do
 
     {:ok, stopped} = NIF.engine_create(model.ref, %{n_slots: 1, n_ctx: 256})
     :ok = NIF.engine_stop(stopped)
-    # of four places two are taken
+    # two of four places are taken
     {:ok, [_, _] = queued} = NIF.engine_submit_n(engine, %{prompt: "a"}, 2, self(), 1)
     {before, _} = settled()
 
@@ -258,7 +258,7 @@ defmodule Weir.HandlesTest do
   end
 
   test "a drain whose caller was killed gives its scheduler back" do
-    # as many ticks as take 80 s
+    # ticks for 80 s
     {:ok, model} = Weir.load_model("fake:tick_us=20000")
     {:ok, engine} = NIF.engine_create(model.ref, %{n_slots: 1, n_ctx: 4096, prompt_lookup: false})
     request = %{prompt: "hello", temp: 0.0, max_tokens: 4000}
@@ -268,7 +268,7 @@ defmodule Weir.HandlesTest do
       for _ <- 1..:erlang.system_info(:dirty_io_schedulers),
           do: spawn(fn -> NIF.engine_drain(engine, -1) end)
 
-    # needs one that they have
+    # needs one of the schedulers that they hold
     task = Task.async(fn -> Weir.load_model("fake:") end)
     before = Task.yield(task, 500)
     for pid <- drains, do: Process.exit(pid, :kill)
@@ -303,7 +303,7 @@ defmodule Weir.HandlesTest do
       assert eventually(fn -> Server.get_stats(server).active_slots == 1 end)
       Process.exit(server, :kill)
       assert_receive {:EXIT, ^server, :killed}
-      # the tick that ran is over, and no other follows
+      # the running tick ends, and no other follows
       Process.sleep(100)
       Process.exit(consumer, :kill)
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 defmodule Weir.HeaderTest do
-  # What the C API lets a program say, Elixir lets it say too, under the same name; what it does not is listed, with the
-  # reason. A member that weir.h gains and nobody has looked at fails here.
+  # Each member of the C API's structs has an Elixir option of the same name, or is listed here with the
+  # reason. A new member of weir.h fails here until it has one or the other.
   use ExUnit.Case, async: true
   alias Weir.Server
 
@@ -30,14 +30,14 @@ defmodule Weir.HeaderTest do
     end
   end
 
-  # The options of a function, from what it says of one that is none.
+  # The options of a function, from its error for an unknown one.
   defp options(fun) do
     error = assert_raise ArgumentError, fun
     [_all, known] = Regex.run(~r/known are (.*)$/, error.message)
     known |> String.split(", ") |> MapSet.new(&String.to_atom/1)
   end
 
-  # renamed: an option of another name. left_out: none, and why.
+  # renamed: options with another name. left_out: members without an option, with the reason.
   defp compare(struct, options, renamed, left_out) do
     members = members(struct)
     assert length(members) > 3, "#{struct} was not read"
@@ -169,7 +169,7 @@ defmodule Weir.HeaderTest do
     )
   end
 
-  # ---- What comes out ----
+  # ---- Results ----
 
   defp compare_keys(struct, keys, left_out) do
     keys = MapSet.new(keys)

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 defmodule Weir.HubTest do
-  # Against a hub of its own; nothing else is contacted. The environment is this process's own: nothing beside it.
+  # With a local hub; nothing else is contacted. It changes the environment, so nothing may run beside it.
   use ExUnit.Case, async: false
   alias Weir.{Hub, HubServer}
 
@@ -173,7 +173,7 @@ defmodule Weir.HubTest do
       assert {:ok, ^path} = Hub.download("o/small", "Q8_0", [force: true] ++ o)
       assert length(HubServer.requests(hub, "resolve")) == n + 1
 
-      # the cache alone
+      # only the cache
       off = [offline: true, cache_dir: dir]
       assert {:ok, ^path} = Hub.download("o/small", "m-Q8_0.gguf", off)
       assert {:ok, [%{path: ^path}]} = Hub.list_gguf_files("o/small", off)
@@ -243,7 +243,7 @@ defmodule Weir.HubTest do
       Process.flag(:trap_exit, true)
 
       ExUnit.CaptureLog.capture_log(fn ->
-        # it has come, and is no model
+        # it was downloaded, and is no model
         assert {:ok, server} = Weir.Server.start_link(model_path: "hf:o/small:Q8_0")
         assert_receive {:EXIT, ^server, reason}
         assert reason =~ "m-Q8_0.gguf"

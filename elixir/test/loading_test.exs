@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 defmodule Weir.LoadingTest do
-  # Servers whose model is still on its way, from a hub on this machine. The environment is the process's own.
+  # Servers whose model is still being downloaded, from a local hub. It changes the environment.
   use ExUnit.Case, async: false
   import ExUnit.CaptureLog
   import Weir.Wait, only: [eventually: 1, mailbox: 0]
@@ -10,7 +10,7 @@ defmodule Weir.LoadingTest do
   @moduletag :curl
 
   setup do
-    # sent in more than a minute, which no test waits for
+    # takes more than a minute; no test waits for it
     slow = %{files: %{"m-Q4_0.gguf" => :crypto.strong_rand_bytes(20_000_000)}, delay: 250}
     hub = HubServer.start(%{"o/slow" => slow})
     dir = Path.join(System.tmp_dir!(), "weir-loading-#{System.unique_integer([:positive])}")
@@ -33,7 +33,7 @@ defmodule Weir.LoadingTest do
     server
   end
 
-  # In the download's place: what it would have brought.
+  # The result of the download, which it replaces.
   defp arrive(server, found) do
     %{options: options, loading: {loader, _for}} = :sys.get_state(server)
     loaded = with {:ok, model} <- found, do: Loader.first(model, options)
@@ -62,7 +62,7 @@ defmodule Weir.LoadingTest do
       assert_raise Weir.Error, fn -> Enum.to_list(stream) end
     end
 
-    # what needs no model is answered at once
+    # calls that need no model are answered at once
     assert %{state: :loading, queue_depth: 0, requests: 0, n_parallel: 4, active_slots: 0} =
              Server.get_stats(server)
 
@@ -87,7 +87,7 @@ defmodule Weir.LoadingTest do
     assert eventually(fn -> Server.get_stats(server).queue_depth == 3 end)
     assert :ok = Server.cancel(server, :third)
     assert_receive {:cancelled, {:error, :cancelled}}
-    # of these only the first two have a place, and its consumer is gone when the model comes
+    # only the first two have a place, and their consumer is gone when the model comes
     killed = spawn(fn -> Server.generate(server, "hello") end)
     assert eventually(fn -> Server.get_stats(server).queue_depth == 3 end)
     ask.(:last, fn -> Server.generate(server, "hello") end)
@@ -108,7 +108,7 @@ defmodule Weir.LoadingTest do
       assert_receive {^name, ^answer}
     end
 
-    # the change that nobody waited for any more was made
+    # the change took effect although its caller has given up
     assert eventually(fn -> Server.get_stats(server).requests == 0 end)
 
     assert eventually(fn -> match?({:ok, %{ids: [_, _, _]}}, Server.complete(server, "hello")) end)

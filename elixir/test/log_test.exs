@@ -9,13 +9,13 @@ defmodule Weir.LogTest do
   @folder Path.join(System.tmp_dir!(), "weir_log_#{System.pid()}")
 
   setup do
-    # other tests may have sent it elsewhere
+    # other tests may have changed the receiver
     :ok = NIF.log_to(Process.whereis(Weir.Log), :warning)
     on_exit(fn -> :ok = NIF.log_to(Process.whereis(Weir.Log), :warning) end)
     on_exit(fn -> File.rm_rf!(@folder) end)
   end
 
-  # A damaged file in an engine's folder: the library logs a warning that names it.
+  # A damaged file in an engine's folder, for which the library logs a warning.
   defp warn do
     File.mkdir_p!(@folder)
     File.chmod!(@folder, 0o700)
@@ -24,7 +24,7 @@ defmodule Weir.LogTest do
 
     {:ok, _engine} = NIF.engine_create(model.ref, %{n_slots: 1, n_ctx: 256, cache_dir: @folder, manual: true})
 
-    # it has handled all that was sent to it
+    # it has handled all its messages
     _ = :sys.get_state(Weir.Log)
   end
 

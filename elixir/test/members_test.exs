@@ -34,7 +34,7 @@ defmodule Weir.MembersTest do
         do: assert_raise(ArgumentError, fn -> NIF.members(wrong) end)
   end
 
-  # A key that nobody reads may have any value.
+  # A key that is not read may have any value.
   test "every member of a parameter struct is read from a map" do
     {model, _, _, _, engine, _, _, _} = resources()
 

@@ -93,7 +93,7 @@ defmodule Weir.NIFTest do
       sampler
     end
 
-    # Sequences of one token each, which differ.
+    # Different sequences of one token each.
     defp entries(n), do: for(i <- 0..(n - 1), do: {?a + i, 0, i, true})
 
     test "draws for each sequence what that sampler draws alone", c do
@@ -144,7 +144,7 @@ defmodule Weir.NIFTest do
       assert NIF.memory_seq_pos_max(c.context, 0) == -1
     end
 
-    # Each order of two samplers' locks meets the other one.
+    # Callers take the samplers' locks in both orders.
     test "callers that share samplers do not wait for each other for ever", c do
       samplers = for seed <- 1..4, do: drawing(c.model, seed)
 

@@ -5,7 +5,7 @@ defmodule Weir.ReloadTest do
   import Weir.Wait
   alias Weir.{NIF, Server}
 
-  test "a server whose modules are loaded anew twice lives on, and so do its answers" do
+  test "a server and its answers survive two reloads of its modules" do
     modules = [
       Server,
       Server.Broker,
@@ -26,7 +26,7 @@ defmodule Weir.ReloadTest do
         )
 
       {:ok, text} = Server.generate(server, "hello", max_tokens: 400)
-      # two that run amid it, in C's engine and in a flight's process
+      # two streams that run meanwhile, one from the engine and one from a flight
       tasks =
         for share <- [false, true],
             do: {share, Server.stream(server, "hello", max_tokens: 400, share: share)}
@@ -57,7 +57,7 @@ defmodule Weir.ReloadTest do
     end
   end
 
-  # Streams of each kind, each with all of one text, and what has to come out of them.
+  # Streams of each kind for one text, and that text.
   defp streams do
     {:ok, model} = Weir.load_model("fake:tick_us=500")
     {:ok, engine} = NIF.engine_create(model.ref, %{n_slots: 4})
@@ -104,7 +104,7 @@ defmodule Weir.ReloadTest do
     end
   end
 
-  test "the module is loaded anew while streams run: nothing is lost" do
+  test "the module is reloaded while streams run, and nothing is lost" do
     for _ <- 1..5 do
       s = streams()
 
@@ -143,7 +143,7 @@ defmodule Weir.ReloadTest do
     drain_messages()
   end
 
-  # As an upgrade of a release does it: the application in another folder.
+  # Like the upgrade of a release: the application in another folder.
   test "another file of the library: handles belong to the one that made them" do
     here = to_string(:code.lib_dir(:weir))
     base = Path.join(System.tmp_dir!(), "weir_upgrade_#{System.pid()}")
@@ -165,7 +165,7 @@ defmodule Weir.ReloadTest do
       assert NIF.live_handles().weir_engine == 0
       {:ok, model} = Weir.load_model("fake:")
       assert {:ok, s.text} == Weir.generate(model, "hello", temp: 0.0, max_tokens: 100)
-      # what ran runs on
+      # running streams continue
       assert join(s.all) == s.text
       assert outcome(s.reader) in [{:text, s.text}, :told, :killed]
       assert eventually(fn -> :code.soft_purge(NIF) end)
@@ -176,7 +176,7 @@ defmodule Weir.ReloadTest do
     drain_messages()
   end
 
-  # The first messages of streams that nobody could ask for more.
+  # The first messages of streams from which no more could be demanded.
   defp drain_messages do
     receive do
       {_ref, {:chunk, _ids, _text}} -> drain_messages()

@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 defmodule Weir.SchedulersTest do
-  # What one caller computes holds up nothing of another's. It takes all dirty schedulers, so nothing may run beside it.
+  # One caller's work does not block another's. It occupies all dirty schedulers, so nothing may run beside
+  # it.
   use ExUnit.Case, async: false
   import Weir.Wait
   alias Weir.{NIF, Server}
 
   @messages [%{role: "user", content: "hello"}]
-  # at 20 ms a token, far longer than what the test does meanwhile
+  # at 20 ms per token, far longer than the rest of the test
   @long [temp: 0.0, ignore_eos: true, max_tokens: 400]
 
   setup_all do
@@ -15,7 +16,7 @@ defmodule Weir.SchedulersTest do
     %{slow: slow, fast: fast}
   end
 
-  # As many processes as there are dirty CPU schedulers, once all of them generate.
+  # A generating process per dirty CPU scheduler.
   defp occupy(fun) do
     me = self()
 
@@ -31,7 +32,7 @@ defmodule Weir.SchedulersTest do
     generators
   end
 
-  # None of them has come to its end while the others' work was done.
+  # None of them has ended during the others' work.
   defp release(generators) do
     for {pid, monitor} <- generators do
       refute_received {:DOWN, ^monitor, :process, ^pid, _}
@@ -40,7 +41,7 @@ defmodule Weir.SchedulersTest do
     end
   end
 
-  # One of each that runs on a dirty scheduler.
+  # One call of each function that runs on a dirty scheduler.
   defp work_of_others(fast, server) do
     assert {:ok, _} = Weir.Chat.apply_template(fast, @messages)
     {:ok, chat} = NIF.chat_create(fast.ref, %{messages: Weir.JSON.encode!(@messages)})
@@ -77,14 +78,14 @@ defmodule Weir.SchedulersTest do
           apply(Weir, unquote(name), [c.slow, input, @long])
         end)
 
-      # until each has got to its tokens, wherever it computes them
+      # until each of them generates
       for {pid, _} <- generators, do: assert(eventually(fn -> computes?(pid) end))
       work_of_others(c.fast, server)
       release(generators)
     end
   end
 
-  # As many killed callers as there are dirty schedulers, each amid a pass of a minute: what they were in ends.
+  # A killed caller per dirty scheduler, each inside a pass of a minute: the passes end.
   test "what a killed caller was in the middle of ends", c do
     {:ok, slow} = Weir.load_model("fake:tick_us=60000000")
     tokens = for _ <- 1..400, do: ?a
@@ -119,7 +120,7 @@ defmodule Weir.SchedulersTest do
     end
   end
 
-  # A template may take the more steps, the longer its messages are: these would be hours of work.
+  # A template may take more steps for longer messages: these would be hours of work.
   @tag :llama
   test "templates of callers that have died leave the schedulers to others", c do
     endless = %{
@@ -147,7 +148,7 @@ defmodule Weir.SchedulersTest do
 
   defp arity(name), do: NIF.__info__(:functions) |> Keyword.fetch!(name)
 
-  # It waits for what is computed on a thread, or computes by itself.
+  # It waits for a thread that computes, or computes by itself.
   defp computes?(pid) do
     info = Process.info(pid, [:status, :current_function])
     info[:status] == :waiting or match?({Weir.NIF, :generate, _}, info[:current_function])

@@ -3,7 +3,7 @@ defmodule Weir.SchemaTest do
   use ExUnit.Case, async: true
   alias Weir.Schema
 
-  # What Ecto's `schema` macro defines, as far as it is asked for.
+  # The functions of Ecto's `schema` macro that are used.
   defmodule Address do
     def __schema__(:fields), do: [:id, :street]
     def __schema__(:primary_key), do: [:id]
@@ -82,7 +82,7 @@ defmodule Weir.SchemaTest do
     assert gbnf =~ "green"
   end
 
-  # more fields than a map keeps in any order
+  # more fields than a small map, which is ordered
   defmodule Wide do
     @fields for i <- 1..40, do: :"field#{rem(i * 17, 41)}"
     def fields, do: @fields
@@ -116,7 +116,7 @@ defmodule Weir.SchemaTest do
     end
   end
 
-  # The rule of an object names its properties one after the other.
+  # The rule of an object names its properties in order.
   defp order(schema) do
     {:ok, gbnf} = Weir.Grammar.from_json_schema(schema)
     Regex.scan(~r/field\d+|reasoning|answer/, gbnf) |> List.flatten() |> Enum.uniq()
@@ -182,7 +182,7 @@ defmodule Weir.SchemaTest do
 end
 
 defmodule Weir.SchemaLoadTest do
-  # Brings Ecto as far as it is used, and takes it away again: nothing may run beside it.
+  # Defines the part of Ecto that is used, and removes it again, so nothing may run beside it.
   use ExUnit.Case, async: false
   alias Weir.{Schema, SchemaLoadTest.Pet}
 

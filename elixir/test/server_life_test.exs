@@ -39,7 +39,7 @@ defmodule Weir.ServerLifeTest do
     end
 
     test "because it is on another node, says which" do
-      # of no node that there is
+      # of a node that does not exist
       pid = :erlang.binary_to_term(<<131, 88, 119, 3, "a@b", 1::32, 0::32, 1::32>>)
       messages = [{:user, "hello"}]
 

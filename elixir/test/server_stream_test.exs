@@ -9,7 +9,7 @@ defmodule Weir.ServerStreamTest do
       server = server(model: model)
       stream = Server.stream(server, "hello", @greedy)
       assert idle?(server)
-      # where the chunks are cut depends on when they are read
+      # the chunks' limits depend on when they are read
       assert Enum.join(stream) == Enum.join(stream)
     end
 
@@ -55,7 +55,7 @@ defmodule Weir.ServerStreamTest do
       assert mailbox() == []
     end
 
-    # The first element of a stream, and the rest of it.
+    # The first element of a stream, and its rest.
     defp read(stream) do
       {:suspended, first, reduce} =
         Enumerable.reduce(stream, {:cont, nil}, fn text, _ -> {:suspend, text} end)
@@ -143,10 +143,10 @@ defmodule Weir.ServerStreamTest do
 
       {:ok, engine} = Weir.NIF.engine_create(model.ref, %{manual: true, n_ctx: 256, n_draft_max: 0})
 
-      # its begin comes, and its end never does
+      # a stop string that starts in the text and never ends
       request = %{prompt: "hello", temp: 0.0, max_tokens: 30, stop: [held <> "\u2603"]}
       {:ok, ref} = Weir.NIF.engine_submit(engine, request, self(), :infinity)
-      # one token each
+      # one token per tick
       for _ <- 1..10, do: {:ok, _report} = Weir.NIF.engine_step(engine, nil)
       assert told(ref) == shown
       :ok = Weir.NIF.engine_cancel(ref)
@@ -235,7 +235,7 @@ defmodule Weir.ServerStreamTest do
         assert eventually(fn -> idle?(server) end)
         stats = Server.get_stats(server)
         assert stats.n_kv_used == stats.n_kv_cached
-        # that a slot ended between a view and its plan is not the strategy's mistake
+        # a slot that ended between view and plan is not an error of the strategy
         assert stats.n_bad_plans + stats.strategy_failures == 0
         assert {:messages, []} = Process.info(server, :messages)
       end

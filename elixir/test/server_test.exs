@@ -82,7 +82,7 @@ defmodule Weir.ServerTest do
       assert {:ok, ^text} = Server.generate(server, tokens, @greedy)
       assert {:ok, ^text} = Server.generate_tokens(server, tokens, @greedy)
       assert server |> Server.stream_tokens(tokens, @greedy) |> Enum.join() == text
-      # what two prompts have in common is not computed twice
+      # the common prefix of two prompts is computed once
       {:ok, again} = Server.complete(server, "hello" <> text, @greedy)
       assert again.usage.cached_tokens > 6
       {:ok, apart} = Server.complete(server, "hello" <> text, [cache_salt: "me"] ++ @greedy)
@@ -180,7 +180,7 @@ defmodule Weir.ServerTest do
       assert mailbox() == []
     end
 
-    # 50 ticks of 20 ms are seen before they are over, on a busy machine, too
+    # 50 ticks of 20 ms are long enough to be seen, on a busy machine, too
     test "go by priority, and end at their deadline", %{long: long} do
       server = server(model: long, n_parallel: 1)
       me = self()
@@ -325,7 +325,7 @@ defmodule Weir.ServerTest do
     assert_raise ArgumentError, ~r/:timeout/, fn -> Server.embed(server, "a", timeout: -1) end
     assert_raise ArgumentError, fn -> Server.embed(server, "hello", normalize: 7) end
     assert {:ok, _} = Task.await(task, 20_000)
-    # its end is not the server's
+    # its end does not end the server
     %{embedder: embedder} = :sys.get_state(server)
     Process.exit(embedder, :kill)
     assert eventually(fn -> match?({:ok, _}, Server.embed(server, "one")) end)

@@ -86,7 +86,7 @@ defmodule Weir.StreamTest do
       generation(1000)
     end
 
-    # A context and a sampler of a model whose passes take so long; a pass has at most so many tokens.
+    # A context and a sampler of a model with this time and this maximum of tokens per pass.
     defp generation(tick_us, per_pass \\ 32) do
       {:ok, %{ref: model}} = Weir.load_model("fake:tick_us=#{tick_us}")
       {:ok, context} = NIF.context_create(model, 512, per_pass, per_pass, 1, 1, false, -1, 1)
@@ -94,15 +94,15 @@ defmodule Weir.StreamTest do
       %{context: context, sampler: sampler}
     end
 
-    # At most so many tokens, sent to `to` with the reference.
+    # At most this many tokens, sent to `to` with the reference.
     defp generate(c, ref, to, n, prompt \\ ~c"hi"),
       do: NIF.generate_tokens(c.context, c.sampler, prompt, n, to, ref)
 
-    # Waits until nothing generates in the context.
+    # Waits until no generation runs in the context.
     defp last_position(c), do: NIF.memory_seq_pos_max(c.context, 0)
 
-    # Ends a generation from a prompt of 500 tokens in one of three ways, so many ms after it has begun.
-    # Nothing of it is sent.
+    # Ends a generation from a prompt of 500 tokens in one of three ways, this many ms after its start. It
+    # sends nothing.
     defp end_amid_prompt(c, way, ms) do
       me = self()
       ref = NIF.generate_ref()
@@ -159,8 +159,8 @@ defmodule Weir.StreamTest do
       assert last_position(c) == -1
     end
 
-    # Generations that have to be ended early: 16 passes of prompt, one pass of a minute, or 400 tokens take so
-    # long that there is always time for that.
+    # Generations that must be ended early: 16 passes of prompt, one pass of a minute, and 400 tokens always
+    # leave the time for that.
     test "a stop, and the end of either process, between the passes of a prompt" do
       c = generation(200_000)
       for way <- [:stop, :generator, :receiver], do: assert(end_amid_prompt(c, way, 20) < 499)
@@ -212,7 +212,7 @@ defmodule Weir.StreamTest do
       assert_receive {:DOWN, ^monitor, :process, ^pid, :killed}
     end
 
-    # dirty schedulers are free again, long before 100 streams could have run to their ends
+    # dirty schedulers are free again, long before the end of 100 streams
     {time, {:ok, _}} = :timer.tc(fn -> Weir.generate(slow, "hello", max_tokens: 1) end)
     assert time < 10_000_000
   end

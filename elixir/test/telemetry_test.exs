@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 defmodule Weir.TelemetryTest do
-  # Brings :telemetry as far as it is used, and takes it away again: nothing may run beside it.
+  # Defines the part of :telemetry that is used, and removes it again, so nothing may run beside it.
   use ExUnit.Case, async: false
   import Weir.Wait, only: [eventually: 1]
   alias Weir.Server
@@ -100,7 +100,7 @@ defmodule Weir.TelemetryTest do
     assert sum.(:drafted_tokens) == stats.n_drafted
     assert sum.(:accepted_tokens) == stats.n_accepted
     assert answer.usage.drafted_tokens == stats.n_drafted
-    # each token of the answer but the last one was fed, or accepted
+    # each token of the answer except the last was decoded or accepted
     assert sum.(:decode_tokens) + sum.(:accepted_tokens) == 199
     assert sum.(:batch_size) == 6 + sum.(:decode_tokens) + sum.(:drafted_tokens)
     assert sum.(:passes) == Enum.count(ticks, &(&1.batch_size > 0))
@@ -108,7 +108,7 @@ defmodule Weir.TelemetryTest do
 
   test "how streams end, and what fails" do
     stand_in()
-    # 3,000 tokens take 15 s: nothing of that size ends by itself before it was looked at
+    # 3,000 tokens take 15 s, so such an answer does not end before it was observed
     server = start_supervised!({Server, model_path: "fake:tick_us=5000", n_parallel: 1, temp: 0.0})
 
     server |> Server.stream("hello", max_tokens: 3) |> Stream.run()
@@ -138,13 +138,13 @@ defmodule Weir.TelemetryTest do
     assert_raise ArgumentError, fn -> Server.generate(server, "a", json_schema: %{a: self()}) end
     assert {_, %{kind: :error}} = request(:exception)
 
-    # each that began has ended once
+    # each request that began has ended once
     assert eventually(fn -> Server.get_stats(server).requests == 0 end)
     {starts, ends} = counts({0, 0})
     assert {starts, ends} == {7, 0}
   end
 
-  # Starts that were not looked at; ends all were.
+  # Starts that were not checked; all ends were.
   defp counts({starts, ends}) do
     receive do
       {:event, [:weir, :server, :request, :start], _, _} -> counts({starts + 1, ends})

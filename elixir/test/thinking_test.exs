@@ -14,7 +14,7 @@ defmodule Weir.ThinkingTest do
     assert Thinking.parse("a < b <thin") == {"", "a < b <thin"}
   end
 
-  # The parts between tags, one after another, as somebody would write them who has the whole text.
+  # The parts between tags, computed from the whole text.
   defp naive(text, true) do
     case String.split(text, "</think>", parts: 2) do
       [a, b] -> [{:thinking, a} | naive(b, false)]

@@ -146,7 +146,7 @@ defmodule WeirTest do
     assert count.(tokens(model, [{:system, evil}], special_content: :none)) == 1
     assert_raise ArgumentError, fn -> Weir.chat(model, [], special_content: :some) end
 
-    # a chat's answer is that of its ids
+    # a chat's answer is the answer to its ids
     opts = [max_tokens: 10, temp: 0.0]
     {:ok, ids} = tokens(model, [{:user, evil}])
     assert Weir.chat(model, [{:user, evil}], opts) == Weir.generate(model, ids, opts)

@@ -17,7 +17,7 @@ defmodule Weir.Arguments do
     {model, context, embedder, sampler, engine, manual, spent, stream}
   end
 
-  # With a conversation and a reader of its answer.
+  # With a conversation and a parser of its answer.
   def all_resources(options \\ "fake:") do
     own = resources(options)
     messages = ~S([{"role": "user", "content": "hello"}])
@@ -26,7 +26,7 @@ defmodule Weir.Arguments do
     own |> Tuple.append(chat) |> Tuple.append(parser)
   end
 
-  # How each function's arguments look when they are right, drawn anew each time.
+  # Correct arguments of each function, drawn at random by each call.
   def arguments do
     int = &Terms.integer/0
     num = &Terms.number/0
@@ -73,7 +73,7 @@ defmodule Weir.Arguments do
       tokenize: [:model, text, bool, bool],
       detokenize: [:model, tokens],
       token_to_piece: [:model, int],
-      # n_ctx is kept small: memory for many cells is really asked for
+      # a small n_ctx, because memory for its cells is allocated
       context_create: [
         :model,
         fn -> Enum.random([-1, 0, 1, 300, 4096]) end,
@@ -223,7 +223,7 @@ defmodule Weir.Arguments do
       engine_close: [:stream],
       engine_ticks: [:engine, fn -> Enum.random([0, 1, 9_223_372_036_854_775_807]) end],
       engine_slots: [:engine],
-      # names that are none: no test asks a hub of others' (hub_test.exs has one)
+      # invalid names: no test contacts a real hub (hub_test.exs has its own)
       hub_list: [fn -> Enum.random([nil, "hf:o", ""]) end, &hub/0],
       hub_resolve: [fn -> Enum.random(["hf:o", "hf:../..", "x"]) end, &hub/0],
       hub_get: [fn -> Enum.random(["", "x", "//y"]) end, &hub/0],
@@ -240,7 +240,7 @@ defmodule Weir.Arguments do
     }
   end
 
-  # Mostly right in each place, so that a few hundred draws surely have one that is right in all.
+  # Mostly correct in each place, so that a few hundred draws have one that is correct in all.
   defp hub do
     %{
       cache_dir: Path.join(System.tmp_dir!(), "weir-no-such-folder"),
@@ -253,7 +253,7 @@ defmodule Weir.Arguments do
     }
   end
 
-  # Some of these keys, each with a value of its own.
+  # Some of these keys, with values.
   defp draw_some(draws) do
     for {key, draw} <- Enum.take_random(draws, :rand.uniform(20)), into: %{}, do: {key, draw.()}
   end
@@ -324,7 +324,7 @@ defmodule Weir.Arguments do
     ]
   end
 
-  # What calls of this process may have: a conversation belongs to one model, a state to one kind of context.
+  # Values for the calls of this process: a conversation belongs to one model, a state to one kind of context.
   def put_shared(own) do
     {:ok, _} = NIF.prefill(elem(own, 1), ~c"hello", 0)
     {:ok, state} = NIF.state_save(elem(own, 1), 0)
@@ -332,7 +332,7 @@ defmodule Weir.Arguments do
     adapter =
       case NIF.adapter_load(elem(own, 0), "fake:1") do
         {:ok, adapter} -> adapter
-        # a real model has none here
+        # a real model has no adapter here
         {:error, _} -> fake_adapter()
       end
 
@@ -382,7 +382,7 @@ defmodule Weir.Arguments do
   def draw(:chat, own), do: elem(own, 8)
   def draw(fun, _own), do: fun.()
 
-  # With each field set to something that is right, so that all of them are reached.
+  # Each field has a correct value, so that all fields are reached.
   defp every_field do
     %{
       prompt: "hello",
@@ -424,7 +424,7 @@ defmodule Weir.Arguments do
       xtc_probability: 0.1,
       xtc_threshold: 0.1,
       min_keep: 0,
-      # on, it would look through the vocabulary at each call
+      # off, because it would search the vocabulary in each call
       dry_multiplier: 0.0,
       dry_base: 1.75,
       dry_allowed_length: 2,

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 defmodule Weir.HubServer do
   @moduledoc """
-  A small hub of models on this machine. A repository is `%{files: %{name => content}}`, and where a test asks for it:
-  `token` (only with this one), `cut` (the first download ends after so many bytes), `sha256` (what it tells in place of
-  the truth), `delay` (ms between pieces of 64 kB).
+  A small hub of models on this machine. A repository is `%{files: %{name => content}}`, and optionally `token`
+  (the only valid one), `cut` (the first download ends after this many bytes), `sha256` (reported instead of the
+  true one), `delay` (ms between pieces of 64 kB).
   """
 
   def start(repos) do
@@ -23,7 +23,7 @@ defmodule Weir.HubServer do
     %{url: "http://127.0.0.1:#{port}", state: state}
   end
 
-  @doc "What was asked for so far: paths and headers, the first one first."
+  @doc "The requests so far, oldest first: paths and headers."
   def requests(hub, part \\ "") do
     for {path, headers} <- hub.state |> Agent.get(& &1.seen) |> Enum.reverse(),
         path =~ part,
@@ -56,7 +56,7 @@ defmodule Weir.HubServer do
     :gen_tcp.close(socket)
   end
 
-  # as it is written for this host, and for a proxy
+  # in the form for this host, and in that for a proxy
   defp path({:abs_path, path}), do: path
   defp path({:absoluteURI, _scheme, _host, _port, path}), do: path
 

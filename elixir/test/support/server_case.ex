@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 defmodule Weir.ServerCase do
   @moduledoc false
-  # Tests of servers on fake models: `model` is fast, `slow` takes 1 ms per tick. `long` takes 20 ms, so that what is
-  # observed while it runs lasts for seconds, on a busy machine, too.
+  # Tests of servers on fake models: `model` is fast, `slow` takes 1 ms per tick. `long` takes 20 ms, so that
+  # what is observed while it runs lasts for seconds, on a busy machine, too.
   use ExUnit.CaseTemplate
   alias Weir.Server
 

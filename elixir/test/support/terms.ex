@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 defmodule Weir.Terms do
-  @moduledoc "Terms of every type that Erlang has, and numbers at the bounds of C's."
+  @moduledoc "Terms of every Erlang type, and numbers at the limits of C types."
 
-  # 2^30 and near it are missing: as a context's size they are memory that is really asked for.
+  # Without numbers near 2^30: as the size of a context that much memory would be allocated.
   @numbers [
     0,
     1,
@@ -39,7 +39,7 @@ defmodule Weir.Terms do
     1.7976931348623157e308
   ]
 
-  # Of another node: they have no place in this VM's tables.
+  # A pid, a reference and a port of another node.
   @node <<119, 3, "a@b">>
   @remote [
     <<131, 88, @node::binary, 1::32, 0::32, 1::32>>,
@@ -47,7 +47,7 @@ defmodule Weir.Terms do
     <<131, 89, @node::binary, 1::32, 1::32>>
   ]
 
-  @doc "Terms of every type, and every boundary number; made once in each process."
+  @doc "Terms of every type, and every boundary number. Made once per process."
   def every, do: Process.get(__MODULE__) || tap(make(), &Process.put(__MODULE__, &1))
 
   defp make do
@@ -67,7 +67,7 @@ defmodule Weir.Terms do
       [%{}, %{a: 1}, %{1 => %{}}, Map.new(1..100, &{&1, &1}), 1..2, MapSet.new([1])]
   end
 
-  @doc "A term; `own` are further ones to draw from, such as resources."
+  @doc "A random term. `own`: further terms to draw from, such as resources."
   def term(own, depth \\ 2) do
     case :rand.uniform(if depth > 0, do: 18, else: 14) do
       n when n <= 3 -> Enum.random(@numbers)
@@ -89,7 +89,7 @@ defmodule Weir.Terms do
   def tokens, do: for(_ <- 1..Enum.random([0, 1, 3, 40, 700])//1, do: token())
   def token, do: Enum.random([:rand.uniform(320) - 1, :rand.uniform(320) - 1, 320, -1])
 
-  @doc "Sows Erlang's generator from `WEIR_TEST_SEED`, or anew, and prints it."
+  @doc "Seeds Erlang's generator from `WEIR_TEST_SEED`, or at random, and prints the seed."
   def sow(label) do
     seed = String.to_integer(System.get_env("WEIR_TEST_SEED", "#{:rand.uniform(1_000_000_000)}"))
     IO.puts("#{label}: WEIR_TEST_SEED=#{seed}")

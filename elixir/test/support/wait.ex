@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 defmodule Weir.Wait do
-  @moduledoc "For tests that wait for what comes: no time decides, long ones only end what hangs."
+  @moduledoc "Waiting for events in tests. Time limits are long and end only tests that hang."
 
-  @doc "Whether fun gives true within 20 s."
+  @doc "Whether fun returns true within 20 s."
   def eventually(fun, tries \\ 4000) do
     cond do
       fun.() -> true
@@ -11,7 +11,7 @@ defmodule Weir.Wait do
     end
   end
 
-  @doc "What is in this process's mailbox."
+  @doc "The messages in this process's mailbox."
   def mailbox, do: elem(Process.info(self(), :messages), 1)
 
   @doc "Waits until a process is inside a native function that runs on a dirty scheduler."
@@ -20,7 +20,7 @@ defmodule Weir.Wait do
     true = eventually(fn -> Process.info(pid, :current_function) == inside end)
   end
 
-  @doc "Whether an engine has nothing to do: all that was submitted has ended, also what is between queue and slot."
+  @doc "Whether an engine is idle: all submitted requests have ended, also those between queue and slot."
   def at_rest?(engine) do
     stats = Weir.NIF.engine_stats(engine)
     stats.n_submitted == Enum.sum(Map.values(stats.n_finished))

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-defmodule Weir.Amid do
+defmodule Weir.HaltedWork do
   @moduledoc false
-  # What a VM is in the middle of when it is halted; test/halt_test.exs runs it in VMs of their own.
+  # Work during which a VM is halted; test/halt_test.exs runs it in separate VMs.
 
   alias Weir.{Context, Server}
 
@@ -11,7 +11,7 @@ defmodule Weir.Amid do
   @kinds [:streams, :tokens, :load, :contexts]
   def kinds, do: @kinds
 
-  @doc "Ends with the status so many ms after work has begun; `way`: `:halt` at once, or `:stop`, as a release does."
+  @doc "Ends with the status this many ms after work has begun. `way`: `:halt` at once, or `:stop` like a release."
   def halt(kind, way, status, ms, path) do
     {:ok, model} = Weir.load_model(path)
     work = work(kind, path, model)
@@ -20,7 +20,7 @@ defmodule Weir.Amid do
     for _ <- 1..2 do
       spawn(fn ->
         work.(fn -> send(me, :begun) end)
-        # it was to be halted before
+        # the halt should have come first
         System.halt(1)
       end)
     end
@@ -34,7 +34,7 @@ defmodule Weir.Amid do
     if way == :halt, do: System.halt(status), else: System.stop(status)
   end
 
-  # A function that calls its argument when it is amid the work, and then works on for ever.
+  # A function that calls its argument during the work, and then works for ever.
   defp work(:streams, _path, model) do
     {:ok, server} = Server.start_link(model: model, n_ctx: 1024, n_parallel: 2)
 
