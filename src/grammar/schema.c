@@ -18,7 +18,55 @@ json_t *weir__schema_no_memory(weir__schema_walk *w)
     return NULL;
 }
 
-/* NULL always. keyword NULL: the whole schema is meant. */
+json_t *weir__schema_made(weir__schema_walk *w, json_t *value)
+{
+    if (value != NULL && w->status == WEIR_OK) return value;
+    json_decref(value);
+    return weir__schema_no_memory(w);
+}
+
+json_t *weir__schema_pack(weir__schema_walk *w, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    json_t *value = json_vpack_ex(NULL, 0, format, args);
+    va_end(args);
+    return weir__schema_made(w, value);
+}
+
+bool weir__schema_append(weir__schema_walk *w, json_t *list, json_t *value)
+{
+    return json_array_append_new(list, value) == 0 || weir__schema_no_memory(w) != NULL;
+}
+
+bool weir__schema_set(weir__schema_walk *w, json_t *object, const char *name, json_t *value)
+{
+    return json_object_set_new(object, name, value) == 0 || weir__schema_no_memory(w) != NULL;
+}
+
+json_t *weir__schema_without(weir__schema_walk *w, const json_t *schema, const char *keyword)
+{
+    json_t *less = weir__schema_made(w, json_copy((json_t *)schema));
+    json_object_del(less, keyword);
+    return less;
+}
+
+json_t *weir__schema_choice(weir__schema_walk *w, const char *keyword, json_t *list)
+{
+    if (w->status != WEIR_OK || json_array_size(list) > 0)
+        return weir__schema_pack(w, "{s:o}", keyword, list);
+    json_decref(list);
+    return list != NULL ? json_false() : weir__schema_no_memory(w);
+}
+
+json_t *weir__schema_any_of(weir__schema_walk *w, json_t *list)
+{
+    if (w->status != WEIR_OK || json_array_size(list) != 1) return weir__schema_choice(w, "anyOf", list);
+    json_t *only = json_incref(json_array_get(list, 0));
+    json_decref(list);
+    return only;
+}
+
 json_t *weir__schema_refuse(weir__schema_walk *w, const char *keyword, const char *format, ...)
 {
     char text[320], pointer[WEIR__SCHEMA_PATH_MAX + 128], field[64];
@@ -113,7 +161,6 @@ void weir__schema_leave(weir__schema_walk *w, size_t before)
     w->path[before < sizeof w->path ? before : sizeof w->path - 1] = '\0';
 }
 
-/* Walks a schema below the present one. `deeper`: text comes before it. */
 json_t *weir__schema_below(weir__schema_walk *w, const char *keyword, const char *name, const json_t *schema,
                            bool deeper)
 {
@@ -198,7 +245,6 @@ const json_t *weir__schema_resolve(weir__schema_walk *w, const json_t *reference
     return target;
 }
 
-/* Follows references until something else comes. */
 const json_t *weir__schema_dereference(weir__schema_walk *w, const json_t *schema)
 {
     for (int i = 0; json_is_object(schema); i++) {
@@ -211,18 +257,14 @@ const json_t *weir__schema_dereference(weir__schema_walk *w, const json_t *schem
     return schema;
 }
 
-static json_t *definition_name(weir__schema_walk *w, size_t i)
-{
-    /* The letter at the end keeps names apart when llama.cpp's converter appends digits to one. */
-    return json_sprintf("%s%zux", w->tag, i);
-}
-
 /* Walks the target of a reference once and gives {"$ref": …} to the result's definition. */
 static json_t *refer(weir__schema_walk *w, const json_t *target)
 {
+    char name[64];
     size_t i = 0;
-    json_t *name = NULL, *result = NULL;
     while (i < w->n_definitions && w->definitions[i].target != target) i++;
+    /* The letter at the end keeps names apart when llama.cpp's converter appends digits to one. */
+    snprintf(name, sizeof name, "%s%zux", w->tag, i);
     if (i == w->n_definitions) {
         if (!weir__mem_grow(&w->definitions, &w->capacity, i + 1, sizeof *w->definitions))
             return weir__schema_no_memory(w);
@@ -230,73 +272,44 @@ static json_t *refer(weir__schema_walk *w, const json_t *target)
             (weir__schema_definition){.target = target, .level = w->level, .open = true};
         json_t *body = weir__schema_node(w, target);
         w->definitions[i].open = false;
-        if (body == NULL) return NULL;
-        if (json_is_false(body)) {
-            json_decref(body);
-            if (w->definitions[i].used_open) {
-                w->final = true;
-                return weir__schema_refuse(w, "$ref", "nothing satisfies the schema that it refers to");
-            }
-            w->definitions[i].impossible = true;
-        } else {
-            name = definition_name(w, i);
-            if (name == NULL) {
-                json_decref(body);
-                return weir__schema_no_memory(w);
-            }
-            int failed = json_object_set_new(w->defs, json_string_value(name), body);
-            json_decref(name);
-            if (failed) return weir__schema_no_memory(w);
+        w->definitions[i].impossible = json_is_false(body);
+        if (json_is_false(body) && w->definitions[i].used_open) {
+            w->final = true;
+            return weir__schema_refuse(w, "$ref", "nothing satisfies the schema that it refers to");
         }
+        if (body == NULL || (!json_is_false(body) && !weir__schema_set(w, w->defs, name, body))) return NULL;
     } else if (w->definitions[i].open) {
         if (w->definitions[i].level == w->level)
             return weir__schema_refuse(w, "$ref", "it refers to itself with nothing in between");
         w->definitions[i].used_open = true;
     }
     if (w->definitions[i].impossible) return json_false();
-    result = json_pack("{s:o}", "$ref", json_sprintf("#/$defs/%s%zux", w->tag, i));
-    return result != NULL ? result : weir__schema_no_memory(w);
+    return weir__schema_pack(w, "{s:s+}", "$ref", "#/$defs/", name);
 }
 
 /* ---- Schemas ---- */
 
 static json_t *of_type(weir__schema_walk *w, const json_t *schema, unsigned type)
 {
-    json_t *result;
     switch (type) {
     case TYPE_OBJECT: return weir__schema_object(w, schema);
     case TYPE_ARRAY: return weir__schema_array(w, schema);
     case TYPE_STRING: return weir__schema_string(w, schema);
     case TYPE_INTEGER: return weir__schema_integer(w, schema);
     case TYPE_NUMBER: return weir__schema_number(w, schema);
-    default: result = json_pack("{s:s}", "type", type == TYPE_NULL ? "null" : "boolean");
+    default: return weir__schema_pack(w, "{s:s}", "type", type == TYPE_NULL ? "null" : "boolean");
     }
-    return result != NULL ? result : weir__schema_no_memory(w);
 }
 
 static json_t *of_types(weir__schema_walk *w, const json_t *schema, unsigned mask)
 {
-    json_t *list = json_array(), *result = NULL;
-    if (list == NULL) return weir__schema_no_memory(w);
-    for (size_t i = 0; i < WEIR__SCHEMA_TYPES; i++) {
-        unsigned m = weir__schema_types[i].mask;
-        if ((mask & m) != m || (m == TYPE_INTEGER && (mask & TYPE_FRACTION))) continue;
-        json_t *one = of_type(w, schema, m);
-        if (one == NULL) goto out;
-        if (!json_is_false(one) && json_array_append_new(list, one) != 0) {
-            weir__schema_no_memory(w);
-            goto out;
-        }
+    json_t *list = json_array();
+    for (size_t i = 0; i < WEIR__SCHEMA_TYPES && w->status == WEIR_OK; i++) {
+        if (!weir__schema_has_type(mask, i)) continue;
+        json_t *one = of_type(w, schema, weir__schema_types[i].mask);
+        if (!json_is_false(one)) weir__schema_append(w, list, one);
     }
-    if (json_array_size(list) == 0)
-        result = json_false();
-    else if (json_array_size(list) == 1)
-        result = json_incref(json_array_get(list, 0));
-    else if ((result = json_pack("{s:O}", "anyOf", list)) == NULL)
-        weir__schema_no_memory(w);
-out:
-    json_decref(list);
-    return result;
+    return weir__schema_any_of(w, list);
 }
 
 /* A schema without `type`: its keywords tell, when all are about one. Values of other types, which such a
@@ -315,9 +328,8 @@ static json_t *untyped(weir__schema_walk *w, const json_t *schema)
             return weir__schema_refuse(w, name, "it is about another type than '%s'; add \"type\"", first);
         first = name;
     }
-    if (first != NULL) return of_type(w, schema, types[weir__schema_family_of(first)]);
-    json_t *result = json_object();
-    return result != NULL ? result : weir__schema_no_memory(w);
+    return first != NULL ? of_type(w, schema, types[weir__schema_family_of(first)])
+                         : weir__schema_made(w, json_object());
 }
 
 static json_t *flat_node(weir__schema_walk *w, const json_t *schema)
@@ -339,18 +351,15 @@ static json_t *flat_node(weir__schema_walk *w, const json_t *schema)
 
 /* What templates that print parameters may rely on, beside what grammars are made of. Not long texts: those
  * that stand beside anyOf come into each of its branches. */
-static bool keep_annotations(const json_t *schema, json_t *result)
+static void keep_annotations(weir__schema_walk *w, const json_t *schema, json_t *result)
 {
     static const char *const kept[] = {"type", "title", "description"};
-    if (!json_is_object(schema) || !json_is_object(result)) return true;
     for (size_t i = 0; i < sizeof kept / sizeof *kept; i++) {
         json_t *value = json_object_get(schema, kept[i]);
-        if (value == NULL || json_string_length(value) > 1024 || json_array_size(value) > 16 ||
-            json_object_get(result, kept[i]) != NULL)
-            continue;
-        if (json_object_set(result, kept[i], value) != 0) return false;
+        if (value != NULL && json_string_length(value) <= 1024 && json_array_size(value) <= 16 &&
+            json_is_object(result) && json_object_get(result, kept[i]) == NULL)
+            weir__schema_set(w, result, kept[i], json_incref(value));
     }
-    return true;
 }
 
 json_t *weir__schema_node(weir__schema_walk *w, const json_t *schema)
@@ -364,10 +373,7 @@ json_t *weir__schema_enforce(weir__schema_walk *w, const json_t *schema)
     static const char *const only_all[] = {"allOf", NULL};
     json_t *result = NULL;
     if (json_is_false(schema)) return json_false();
-    if (json_is_true(schema)) {
-        result = json_object();
-        return result != NULL ? result : weir__schema_no_memory(w);
-    }
+    if (json_is_true(schema)) return weir__schema_made(w, json_object());
     if (!json_is_object(schema))
         return weir__schema_refuse(w, NULL, "a schema must be an object or a boolean");
     if (++w->n_nodes > WEIR__SCHEMA_NODES_MAX) {
@@ -397,9 +403,8 @@ json_t *weir__schema_enforce(weir__schema_walk *w, const json_t *schema)
         result = flat_node(w, schema);
     }
     w->depth--;
-    if (keep_annotations(schema, result)) return result;
-    json_decref(result);
-    return weir__schema_no_memory(w);
+    keep_annotations(w, schema, result);
+    return weir__schema_made(w, result);
 }
 
 /* The root as it is: an object. */
@@ -447,9 +452,7 @@ weir_status weir__schema_rewrite(const json_t *schema, const weir__schema_terms 
     json_t *result = NULL;
     weir__schema_work_init(&own);
     w.defs = json_object();
-    if (w.defs == NULL)
-        weir__schema_no_memory(&w);
-    else if (!json_is_object(schema) && !json_is_boolean(schema))
+    if (!json_is_object(schema) && !json_is_boolean(schema))
         weir__schema_refuse(&w, NULL, "a schema must be an object or a boolean");
     else if (terms->inline_root)
         result = inline_root(&w);
@@ -458,11 +461,12 @@ weir_status weir__schema_rewrite(const json_t *schema, const weir__schema_terms 
          * chance like one of its own (a property "date_time" would be that). */
         result = json_is_boolean(schema) ? weir__schema_node(&w, schema) : refer(&w, schema);
     if (json_is_false(result)) result = weir__schema_refuse(&w, NULL, "nothing can satisfy this schema");
-    if (result != NULL && json_object_size(w.defs) > 0 && json_object_set(result, "$defs", w.defs) != 0) {
-        json_decref(result);
-        result = weir__schema_no_memory(&w);
-    }
+    if (result != NULL && json_object_size(w.defs) > 0)
+        weir__schema_set(&w, result, "$defs", json_incref(w.defs));
     walk_fini(&w);
-    if (result != NULL) *rewritten = result;
+    if (w.status == WEIR_OK)
+        *rewritten = result;
+    else
+        json_decref(result);
     return w.status == WEIR_OK ? WEIR_OK : weir__error_copy(error, &why);
 }

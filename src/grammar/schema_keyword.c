@@ -114,7 +114,6 @@ bool weir__schema_check_keywords(weir__schema_walk *w, const json_t *schema)
     return true;
 }
 
-/* The first keyword that restricts beside those of `allowed` (NULL-terminated), or NULL. */
 const char *weir__schema_other_constraint(const json_t *schema, const char *const *allowed)
 {
     const char *name;
@@ -175,7 +174,12 @@ unsigned weir__schema_type_of(const json_t *value)
     return 0;
 }
 
-/* What `type` allows, everything when it is absent; 0 after a refusal. */
+bool weir__schema_equal(const json_t *a, const json_t *b)
+{
+    if (json_is_number(a) && json_is_number(b)) return json_number_value(a) == json_number_value(b);
+    return json_equal(a, b);
+}
+
 unsigned weir__schema_declared_types(weir__schema_walk *w, const json_t *schema)
 {
     const json_t *type = json_object_get(schema, "type");
@@ -197,16 +201,17 @@ unsigned weir__schema_declared_types(weir__schema_walk *w, const json_t *schema)
     return mask;
 }
 
-json_t *weir__schema_type_array(unsigned mask)
+bool weir__schema_has_type(unsigned mask, size_t i)
+{
+    unsigned m = weir__schema_types[i].mask;
+    return (mask & m) == m && (m != TYPE_INTEGER || (mask & TYPE_FRACTION) == 0);
+}
+
+json_t *weir__schema_type_array(weir__schema_walk *w, unsigned mask)
 {
     json_t *types = json_array();
-    for (size_t i = 0; types != NULL && i < WEIR__SCHEMA_TYPES; i++) {
-        unsigned m = weir__schema_types[i].mask;
-        if ((mask & m) != m || (m == TYPE_INTEGER && (mask & TYPE_FRACTION))) continue;
-        if (json_array_append_new(types, json_string(weir__schema_types[i].name)) != 0) {
-            json_decref(types);
-            return NULL;
-        }
-    }
+    for (size_t i = 0; i < WEIR__SCHEMA_TYPES; i++)
+        if (weir__schema_has_type(mask, i))
+            weir__schema_append(w, types, json_string(weir__schema_types[i].name));
     return types;
 }

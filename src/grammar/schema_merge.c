@@ -59,7 +59,7 @@ static bool merge_members(weir__schema_walk *w, json_t *dst, json_t *src, const 
             return weir__schema_refuse(w, "allOf",
                                        "the schemas that meet here give '%.60s' in '%s' in different ways",
                                        name, keyword) != NULL;
-        if (known == NULL && json_object_set(dst, name, value) != 0) return weir__schema_no_memory(w) != NULL;
+        if (known == NULL && !weir__schema_set(w, dst, name, json_incref(value))) return false;
     }
     return true;
 }
@@ -72,8 +72,7 @@ static bool merge_required(weir__schema_walk *w, json_t *dst, const json_t *src)
         json_t *name = json_array_get(src, i);
         size_t k = 0;
         while (k < json_array_size(dst) && !json_equal(json_array_get(dst, k), name)) k++;
-        if (k == json_array_size(dst) && json_array_append(dst, name) != 0)
-            return weir__schema_no_memory(w) != NULL;
+        if (k == json_array_size(dst) && !weir__schema_append(w, dst, json_incref(name))) return false;
     }
     return true;
 }
@@ -82,13 +81,9 @@ static bool merge_types(weir__schema_walk *w, json_t *dst, const json_t *src)
 {
     unsigned mask = weir__schema_declared_types(w, dst), other = weir__schema_declared_types(w, src);
     if (mask == 0 || other == 0) return false;
-    json_t *types = weir__schema_type_array(mask & other);
-    if (types == NULL) return weir__schema_no_memory(w) != NULL;
-    if (json_array_size(types) == 0) {
-        json_decref(types);
+    if ((mask & other) == 0 || (mask & other) == TYPE_FRACTION)
         return weir__schema_refuse(w, "type", "the schemas that meet here have no type in common") != NULL;
-    }
-    return json_object_set_new(dst, "type", types) == 0 || weir__schema_no_memory(w) != NULL;
+    return weir__schema_set(w, dst, "type", weir__schema_type_array(w, mask & other));
 }
 
 /* A keyword that both have. What dst holds may be shared with others, so it is replaced and not changed. */
@@ -103,13 +98,8 @@ static bool merge_keyword(weir__schema_walk *w, json_t *dst, const json_t *src, 
         if (known == value) return true;
         if (!weir__schema_spend(w, json_object_size(known) + json_object_size(value))) return false;
         json_t *both = json_copy((json_t *)known);
-        if (both == NULL) return weir__schema_no_memory(w) != NULL;
         bool ok = properties ? merge_members(w, both, value, name) : merge_required(w, both, value);
-        if (!ok) {
-            json_decref(both);
-            return false;
-        }
-        return json_object_set_new(dst, name, both) == 0 || weir__schema_no_memory(w) != NULL;
+        return weir__schema_set(w, dst, name, both) && ok;
     }
     return equal(w, known, value) ||
            weir__schema_refuse(
@@ -137,7 +127,7 @@ static bool merge(weir__schema_walk *w, json_t *dst, const json_t *src)
             return weir__schema_refuse(w, name, "it must be a number in a schema of an allOf or anyOf") !=
                    NULL;
         if (known == NULL) {
-            if (json_object_set(dst, name, value) != 0) return weir__schema_no_memory(w) != NULL;
+            if (!weir__schema_set(w, dst, name, json_incref(value))) return false;
         } else if (!merge_keyword(w, dst, src, name)) {
             return false;
         }
@@ -192,10 +182,8 @@ json_t *weir__schema_flatten(weir__schema_walk *w, const json_t *schema)
         return weir__schema_refuse(w, "allOf", "it must be an array of schemas, and not empty");
     if (++w->depth > WEIR__SCHEMA_DEPTH_MAX)
         return weir__schema_refuse(w, "allOf", "schemas are nested deeper than %d", WEIR__SCHEMA_DEPTH_MAX);
-    json_t *flat = json_copy((json_t *)schema);
-    if (flat == NULL) return weir__schema_no_memory(w);
-    json_object_del(flat, "allOf");
-    if (!merge_all(w, all, flat, &impossible)) {
+    json_t *flat = weir__schema_without(w, schema, "allOf");
+    if (flat == NULL || !merge_all(w, all, flat, &impossible)) {
         json_decref(flat);
         flat = impossible ? json_false() : NULL;
     }
@@ -265,11 +253,11 @@ static json_t *listed_values(const json_t *schema)
     return json_is_array(list) ? json_incref(list) : NULL;
 }
 
-/* Equal as JSON Schema has it: 1 and 1.0 are. */
-static bool same_value(const json_t *a, const json_t *b)
+/* Arrays and objects may be, for all that is looked at. */
+static bool may_be_equal(const json_t *a, const json_t *b)
 {
-    if (json_is_number(a) && json_is_number(b)) return json_number_value(a) == json_number_value(b);
-    return json_equal(a, b) || (json_typeof(a) == json_typeof(b) && (json_is_array(a) || json_is_object(a)));
+    return weir__schema_equal(a, b) ||
+           (json_typeof(a) == json_typeof(b) && (json_is_array(a) || json_is_object(a)));
 }
 
 static bool values_differ(weir__schema_walk *w, const json_t *a, const json_t *b)
@@ -279,7 +267,7 @@ static bool values_differ(weir__schema_walk *w, const json_t *a, const json_t *b
                   weir__schema_spend(w, json_array_size(first) * json_array_size(second));
     for (size_t i = 0; differ && i < json_array_size(first); i++)
         for (size_t k = 0; differ && k < json_array_size(second); k++)
-            differ = !same_value(json_array_get(first, i), json_array_get(second, k));
+            differ = !may_be_equal(json_array_get(first, i), json_array_get(second, k));
     json_decref(first);
     json_decref(second);
     return differ;
@@ -328,52 +316,42 @@ static bool exclude_each_other(weir__schema_walk *w, const json_t *a, const json
     return lacks_required(a, b) && lacks_required(b, a);
 }
 
+/* A branch of the schema with what stands beside the keyword; `false` when nothing satisfies it. */
+static json_t *merged_branch(weir__schema_walk *w, const json_t *schema, const char *keyword,
+                             const json_t *branch)
+{
+    const json_t *target = weir__schema_dereference(w, branch);
+    if (target == NULL || !weir__schema_spend(w, json_object_size(schema))) return NULL;
+    if (json_is_false(target)) return json_false();
+    if (json_is_true(target)) return weir__schema_without(w, schema, keyword);
+    if (!json_is_object(target))
+        return weir__schema_refuse(w, NULL, "a schema must be an object or a boolean");
+    if (!weir__schema_check_keywords(w, target)) return NULL;
+    json_t *flat = weir__schema_flatten(w, target);
+    if (flat == NULL || json_is_false(flat)) return flat;
+    json_t *whole = weir__schema_without(w, schema, keyword);
+    bool ok = whole != NULL && merge(w, whole, flat);
+    json_decref(flat);
+    if (ok) return whole;
+    json_decref(whole);
+    return NULL;
+}
+
 /* The branches, each merged with what stands beside them. */
 static json_t *merged_branches(weir__schema_walk *w, const json_t *schema, const char *keyword)
 {
     static const char *const allowed[] = {"anyOf", "oneOf", NULL};
-    const json_t *branches = json_object_get(schema, keyword);
-    const char *beside = weir__schema_other_constraint(schema, allowed);
-    json_t *result = json_array();
-    for (size_t i = 0; result != NULL && i < json_array_size(branches); i++) {
-        json_t *branch = json_array_get(branches, i), *whole;
-        if (beside == NULL) {
-            whole = json_incref(branch);
-        } else {
-            size_t before = weir__schema_enter_index(w, keyword, i);
-            const json_t *target = weir__schema_dereference(w, branch);
-            bool affordable = weir__schema_spend(w, json_object_size(schema));
-            whole = affordable ? json_copy((json_t *)schema) : NULL;
-            bool ok = target != NULL && whole != NULL && json_object_del(whole, keyword) == 0;
-            if (ok && json_is_false(target)) {
-                json_decref(whole);
-                whole = json_false();
-            } else if (ok && json_is_object(target)) {
-                json_t *flat =
-                    weir__schema_check_keywords(w, target) ? weir__schema_flatten(w, target) : NULL;
-                ok = flat != NULL && (json_is_false(flat) || merge(w, whole, flat));
-                if (json_is_false(flat)) {
-                    json_decref(whole);
-                    whole = json_false();
-                }
-                json_decref(flat);
-            } else if (ok && !json_is_true(target)) {
-                ok = weir__schema_refuse(w, NULL, "a schema must be an object or a boolean") != NULL;
-            }
-            weir__schema_leave(w, before);
-            if (!ok) {
-                weir__schema_no_memory(w); /* unless it was refused */
-                json_decref(whole);
-                json_decref(result);
-                return NULL;
-            }
-        }
-        if (json_array_append_new(result, whole) != 0) {
-            json_decref(result);
-            result = NULL;
-        }
+    json_t *branches = json_object_get(schema, keyword), *result = json_array();
+    if (weir__schema_other_constraint(schema, allowed) == NULL) {
+        json_decref(result);
+        return json_incref(branches);
     }
-    return result != NULL ? result : weir__schema_no_memory(w);
+    for (size_t i = 0; i < json_array_size(branches) && w->status == WEIR_OK; i++) {
+        size_t before = weir__schema_enter_index(w, keyword, i);
+        weir__schema_append(w, result, merged_branch(w, schema, keyword, json_array_get(branches, i)));
+        weir__schema_leave(w, before);
+    }
+    return result;
 }
 
 json_t *weir__schema_alternatives(weir__schema_walk *w, const json_t *schema)
@@ -385,39 +363,22 @@ json_t *weir__schema_alternatives(weir__schema_walk *w, const json_t *schema)
         return weir__schema_refuse(w, "oneOf", "it stands beside anyOf; only one of them can be honoured");
     if (!json_is_array(given) || json_array_size(given) == 0)
         return weir__schema_refuse(w, keyword, "it must be an array of schemas, and not empty");
-    json_t *branches = merged_branches(w, schema, keyword);
-    if (branches == NULL) return NULL;
-
-    json_t *list = json_array(), *result = NULL;
-    if (list == NULL) weir__schema_no_memory(w);
+    json_t *branches = merged_branches(w, schema, keyword), *list = json_array();
     size_t n = json_array_size(branches);
-    for (size_t i = 0; list != NULL && i < n; i++) {
+    for (size_t i = 0; i < n && w->status == WEIR_OK; i++) {
         json_t *branch = json_array_get(branches, i);
-        for (size_t k = i + 1; one_of && k < n; k++) {
-            if (exclude_each_other(w, branch, json_array_get(branches, k)) && w->status == WEIR_OK) continue;
+        for (size_t k = i + 1; one_of && k < n && w->status == WEIR_OK; k++) {
+            if (exclude_each_other(w, branch, json_array_get(branches, k))) continue;
             weir__schema_refuse(
                 w, "oneOf",
                 "one value may satisfy both branch %zu and branch %zu; give each a type of its own, or a "
                 "required property with distinct const values, or write anyOf",
                 i, k);
-            goto out;
         }
+        if (w->status != WEIR_OK) break;
         json_t *one = weir__schema_below_index(w, keyword, i, branch, false);
-        if (one == NULL) goto out;
-        if (!json_is_false(one) && json_array_append_new(list, one) != 0) {
-            weir__schema_no_memory(w);
-            goto out;
-        }
+        if (!json_is_false(one)) weir__schema_append(w, list, one);
     }
-    if (list == NULL) goto out;
-    if (json_array_size(list) == 0) {
-        result = json_false();
-    } else {
-        result = json_pack("{s:O}", "anyOf", list);
-        if (result == NULL) weir__schema_no_memory(w);
-    }
-out:
-    json_decref(list);
     json_decref(branches);
-    return result;
+    return weir__schema_choice(w, "anyOf", list);
 }

@@ -34,21 +34,13 @@ static bool integer_bound(weir__schema_walk *w, const json_t *schema, const char
 static json_t *multiples(weir__schema_walk *w, int64_t low, int64_t high, int64_t step)
 {
     int64_t first = low / step + (low % step > 0), last = high / step - (high % step < 0);
-    if (first > last) return json_false();
     if (last - first >= LISTED_MAX)
         return weir__schema_refuse(w, "multipleOf",
                                    "it is honoured between bounds that leave at most %d values", LISTED_MAX);
     json_t *list = json_array();
-    for (int64_t i = first; list != NULL && i <= last; i++) {
-        if (json_array_append_new(list, json_integer(i * step)) == 0) continue;
-        json_decref(list);
-        list = NULL;
-    }
-    json_t *result = list != NULL ? json_pack("{s:o}", "enum", list) : NULL;
-    if (result == NULL) return weir__schema_no_memory(w);
-    if (weir__schema_take(w, "multipleOf", (uint64_t)(last - first + 1) * 8)) return result;
-    json_decref(result);
-    return NULL;
+    for (int64_t i = first; i <= last; i++) weir__schema_append(w, list, json_integer(i * step));
+    weir__schema_take(w, "multipleOf", json_array_size(list) * 8);
+    return weir__schema_choice(w, "enum", list);
 }
 
 json_t *weir__schema_integer(weir__schema_walk *w, const json_t *schema)
@@ -84,15 +76,12 @@ json_t *weir__schema_integer(weir__schema_walk *w, const json_t *schema)
     if (step > 1) return multiples(w, low, high, (int64_t)step);
     /* llama.cpp's converter is right about two bounds, about a lower one up to 9 and about an upper one from
      * 0; about others it is not, and a lower bound of 105 lets it make 15. */
-    json_t *result = json_pack("{s:s}", "type", "integer");
-    bool ok = result != NULL;
     bool lower = bounded && (low > -WEIR__SCHEMA_INTEGER_MAX || high < 0);
     bool upper = bounded && (high < WEIR__SCHEMA_INTEGER_MAX || low > 9);
-    if (ok && lower) ok = json_object_set_new(result, "minimum", json_integer(low)) == 0;
-    if (ok && upper) ok = json_object_set_new(result, "maximum", json_integer(high)) == 0;
-    if (ok) return result;
-    json_decref(result);
-    return weir__schema_no_memory(w);
+    json_t *result = weir__schema_pack(w, "{s:s}", "type", "integer");
+    if (lower) weir__schema_set(w, result, "minimum", json_integer(low));
+    if (upper) weir__schema_set(w, result, "maximum", json_integer(high));
+    return weir__schema_made(w, result);
 }
 
 /* Bounds of numbers, as real ones. */
@@ -140,28 +129,15 @@ static json_t *decimals(weir__schema_walk *w, const bounds *b, const char *keywo
                                    "a grammar cannot compare fractions; bounds of numbers are honoured where "
                                    "both are given and at most 100 apart");
     json_t *list = json_array();
-    if (list == NULL) return weir__schema_no_memory(w);
     int64_t first = (int64_t)ceil(b->low * power) - 1, last = (int64_t)floor(b->high * power) + 1;
     for (int64_t i = first; i <= last; i++) {
         double d = (double)i / power;
         if (d < b->low || d > b->high || (d == b->low && b->low_out) || (d == b->high && b->high_out))
             continue;
-        json_t *value = floor(d) == d ? json_integer((json_int_t)d) : json_real(d);
-        if (json_array_append_new(list, value) == 0) continue;
-        json_decref(list);
-        return weir__schema_no_memory(w);
+        weir__schema_append(w, list, floor(d) == d ? json_integer((json_int_t)d) : json_real(d));
     }
-    if (json_array_size(list) == 0) {
-        json_decref(list);
-        return json_false();
-    }
-    json_t *result = json_pack("{s:O}", "enum", list);
-    bool fits = weir__schema_take(w, keyword, json_array_size(list) * 10);
-    json_decref(list);
-    if (result == NULL) return weir__schema_no_memory(w);
-    if (fits) return result;
-    json_decref(result);
-    return NULL;
+    weir__schema_take(w, keyword, json_array_size(list) * 10);
+    return weir__schema_choice(w, "enum", list);
 }
 
 json_t *weir__schema_number(weir__schema_walk *w, const json_t *schema)
@@ -183,6 +159,5 @@ json_t *weir__schema_number(weir__schema_walk *w, const json_t *schema)
         const json_t *value = json_object_get(schema, keywords[i]);
         if (value != NULL && !json_is_boolean(value)) return decimals(w, &b, keywords[i]);
     }
-    json_t *result = json_pack("{s:s}", "type", "number");
-    return result != NULL ? result : weir__schema_no_memory(w);
+    return weir__schema_pack(w, "{s:s}", "type", "number");
 }

@@ -9,105 +9,78 @@ static json_t *all_properties(weir__schema_walk *w, const json_t *schema, const 
 {
     const json_t *given = json_object_get(schema, "properties"),
                  *required = json_object_get(schema, "required");
-    json_t *properties = given != NULL ? json_copy((json_t *)given) : json_object();
-    if (properties == NULL) return weir__schema_no_memory(w);
+    json_t *properties = weir__schema_made(w, given != NULL ? json_copy((json_t *)given) : json_object());
     for (size_t i = 0; i < json_array_size(required); i++) {
         const char *name = json_string_value(json_array_get(required, i));
-        if (json_object_get(properties, name) != NULL) continue;
-        int failed = others != NULL ? json_object_set(properties, name, (json_t *)others)
-                                    : json_object_set_new(properties, name, json_true());
-        if (failed) {
-            json_decref(properties);
-            return weir__schema_no_memory(w);
-        }
+        if (json_object_get(properties, name) == NULL)
+            weir__schema_set(w, properties, name,
+                             others != NULL ? json_incref((json_t *)others) : json_true());
     }
     return properties;
+}
+
+/* Adds the property to those of the result, `listed`, and perhaps to its `required`. False: nothing satisfies
+ * the property, which is required, or there was a refusal. */
+static bool add_property(weir__schema_walk *w, const char *name, const json_t *property, bool is_required,
+                         json_t *listed, json_t *required)
+{
+    if (strlen(name) > WEIR__SCHEMA_NAME_MAX)
+        weir__schema_refuse(w, "properties", "the name '%.40s...' has more than 256 bytes", name);
+    if (strcmp(name, "*") == 0) weir__schema_refuse(w, "properties", "a property cannot be named '*'");
+    if (!weir__schema_take(w, "properties", strlen(name) + 20)) return false;
+    json_t *one = weir__schema_below(w, "properties", name, property, true);
+    if (json_is_false(one)) return !is_required;
+    return weir__schema_set(w, listed, name, one) &&
+           (!is_required || weir__schema_append(w, required, json_string(name)));
 }
 
 /* An object that holds these properties and no others. */
 static json_t *closed_object(weir__schema_walk *w, const json_t *schema, const json_t *others)
 {
-    json_t *properties = NULL, *listed = json_object(), *required = json_array(), *result = NULL;
+    json_t *listed = json_object(), *required = json_array(), *properties = NULL, *property;
+    size_t n_names = json_array_size(json_object_get(schema, "required"));
     uint64_t least = 0, most = UINT64_MAX;
-    bool impossible = false;
+    bool possible = true;
     const char *name;
-    json_t *property;
-
-    if (listed == NULL || required == NULL) {
-        weir__schema_no_memory(w);
-        goto out;
-    }
-    if (!weir__schema_spend(w, json_array_size(json_object_get(schema, "required")))) goto out;
-    if ((properties = all_properties(w, schema, others)) == NULL) goto out;
-    if (json_object_size(properties) > WEIR__SCHEMA_PROPERTIES_MAX) {
+    if (weir__schema_spend(w, n_names)) properties = all_properties(w, schema, others);
+    if (json_object_size(properties) > WEIR__SCHEMA_PROPERTIES_MAX)
         weir__schema_refuse(w, "properties", "an object can have at most %d", WEIR__SCHEMA_PROPERTIES_MAX);
-        goto out;
-    }
     json_object_foreach(properties, name, property)
     {
-        if (strlen(name) > WEIR__SCHEMA_NAME_MAX || strcmp(name, "*") == 0) {
-            weir__schema_refuse(w, "properties",
-                                strcmp(name, "*") == 0 ? "a property cannot be named '%s'"
-                                                       : "the name '%.40s...' has more than 256 bytes",
-                                name);
-            goto out;
-        }
-        if (!weir__schema_spend(w, json_array_size(json_object_get(schema, "required")) / 2) ||
-            !weir__schema_take(w, "properties", strlen(name) + 20))
-            goto out;
-        json_t *one = weir__schema_below(w, "properties", name, property, true);
-        if (one == NULL) goto out;
-        if (json_is_false(one)) {
-            impossible |= weir__schema_is_required(schema, name);
-            continue;
-        }
-        if (json_object_set_new(listed, name, one) != 0 ||
-            (weir__schema_is_required(schema, name) &&
-             json_array_append_new(required, json_string(name)) != 0)) {
-            weir__schema_no_memory(w);
-            goto out;
-        }
+        if (!weir__schema_spend(w, n_names / 2)) break;
+        bool is_required = weir__schema_is_required(schema, name);
+        possible &= add_property(w, name, property, is_required, listed, required);
     }
-    if (!weir__schema_count(w, schema, "minProperties", &least) ||
-        !weir__schema_count(w, schema, "maxProperties", &most))
-        goto out;
-    if (least > json_array_size(required)) {
+    weir__schema_count(w, schema, "minProperties", &least);
+    weir__schema_count(w, schema, "maxProperties", &most);
+    if (least > json_array_size(required))
         weir__schema_refuse(w, "minProperties",
                             "fewer properties than that are required; list them in required");
-    } else if (most < json_object_size(listed)) {
+    else if (most < json_object_size(listed))
         weir__schema_refuse(w, "maxProperties", "more properties than that are listed");
-    } else if (impossible) {
-        result = json_false();
-    } else {
-        result = json_pack("{s:s,s:O,s:O,s:b}", "type", "object", "properties", listed, "required", required,
-                           "additionalProperties", 0);
-        if (result == NULL) weir__schema_no_memory(w);
-    }
-out:
-    json_decref(required);
-    json_decref(listed);
+    json_t *result = weir__schema_pack(w, "{s:s,s:o,s:o,s:b}", "type", "object", "properties", listed,
+                                       "required", required, "additionalProperties", 0);
     json_decref(properties);
-    return result;
+    if (result == NULL || possible) return result;
+    json_decref(result);
+    return json_false();
 }
 
 /* An object with any properties whose values satisfy `others` (NULL: any). */
 static json_t *open_object(weir__schema_walk *w, const json_t *schema, const json_t *others)
 {
     static const char *const counts[] = {"minProperties", "maxProperties", NULL};
-    json_t *value, *result;
     for (size_t i = 0; counts[i] != NULL; i++)
         if (json_object_get(schema, counts[i]) != NULL)
             return weir__schema_refuse(w, counts[i],
                                        "a grammar cannot count properties that are not listed in properties");
-    value =
+    json_t *value =
         others == NULL ? json_object() : weir__schema_below(w, "additionalProperties", NULL, others, true);
-    if (value == NULL) return others == NULL ? weir__schema_no_memory(w) : NULL;
     if (json_is_false(value)) return closed_object(w, schema, NULL);
-    bool any = json_object_size(value) == 0;
-    if (any) json_decref(value);
-    result = any ? json_pack("{s:s}", "type", "object")
-                 : json_pack("{s:s,s:o}", "type", "object", "additionalProperties", value);
-    return result != NULL ? result : weir__schema_no_memory(w);
+    if (json_object_size(value) > 0)
+        return weir__schema_pack(w, "{s:s,s:o}", "type", "object", "additionalProperties", value);
+    json_decref(value);
+    return weir__schema_pack(w, "{s:s}", "type", "object");
 }
 
 /* The schema with the properties that propertyNames lists: those that it has and, where others may be, the
@@ -116,23 +89,17 @@ static json_t *with_names(weir__schema_walk *w, const json_t *schema, const json
 {
     const json_t *given = json_object_get(schema, "properties");
     json_t *others = json_object_get(schema, "additionalProperties");
-    json_t *properties = json_object(), *less = json_copy((json_t *)schema);
-    bool ok = properties != NULL && less != NULL, named = given != NULL;
-    for (size_t i = 0; ok && i < json_array_size(list); i++) {
+    json_t *properties = json_object(), *less = weir__schema_without(w, schema, "propertyNames");
+    for (size_t i = 0; i < json_array_size(list); i++) {
         const char *name = json_string_value(json_array_get(list, i));
         json_t *property = name != NULL ? json_object_get(given, name) : NULL;
-        if (name == NULL || (property == NULL && named)) continue;
-        ok = property != NULL || others != NULL
-                 ? json_object_set(properties, name, property != NULL ? property : others) == 0
-                 : json_object_set_new(properties, name, json_true()) == 0;
+        if (name == NULL || (property == NULL && given != NULL)) continue;
+        if (property == NULL) property = others != NULL ? others : json_true();
+        weir__schema_set(w, properties, name, json_incref(property));
     }
-    ok = ok && json_object_set(less, "properties", properties) == 0 &&
-         json_object_set_new(less, "additionalProperties", json_false()) == 0 &&
-         json_object_del(less, "propertyNames") == 0;
-    json_decref(properties);
-    if (ok) return less;
-    json_decref(less);
-    return weir__schema_no_memory(w);
+    weir__schema_set(w, less, "properties", properties);
+    weir__schema_set(w, less, "additionalProperties", json_false());
+    return less;
 }
 
 /* An object with propertyNames. */
@@ -144,13 +111,9 @@ static json_t *named_object(weir__schema_walk *w, const json_t *schema, const js
                                              (weir__schema_declared_types(w, names) & TYPE_STRING) != 0);
     if (w->status != WEIR_OK) return NULL;
     if (json_is_true(names) || (strings && weir__schema_other_constraint(names, type_alone) == NULL)) {
-        less = json_copy((json_t *)schema);
-        if (less == NULL || json_object_del(less, "propertyNames") != 0) {
-            json_decref(less);
-            return weir__schema_no_memory(w);
-        }
+        less = weir__schema_without(w, schema, "propertyNames");
     } else if (strings && json_is_array(list) && weir__schema_other_constraint(names, list_alone) == NULL) {
-        if ((less = with_names(w, schema, list)) == NULL) return NULL;
+        less = with_names(w, schema, list);
         for (size_t i = 0; i < json_array_size(json_object_get(schema, "required")); i++) {
             json_t *name = json_array_get(json_object_get(schema, "required"), i);
             size_t k = 0;
@@ -163,7 +126,7 @@ static json_t *named_object(weir__schema_walk *w, const json_t *schema, const js
         return weir__schema_refuse(w, "propertyNames",
                                    "it is honoured as a list (enum) only; list names in properties");
     }
-    json_t *result = weir__schema_object(w, less);
+    json_t *result = w->status == WEIR_OK ? weir__schema_object(w, less) : NULL;
     json_decref(less);
     return result;
 }

@@ -37,24 +37,13 @@ static json_t *types_only(weir__schema_walk *w, const json_t *schema)
     unsigned mask = weir__schema_possible_types(w, schema);
     if (w->final) return NULL;
     w->status = status; /* a reference that leads nowhere allows all */
-    if (mask == TYPE_ANY || mask == 0) {
-        json_t *any = json_object();
-        return any != NULL ? any : weir__schema_no_memory(w);
-    }
+    if ((mask & TYPE_FRACTION) != 0) mask |= TYPE_INTEGER;
+    if (mask == TYPE_ANY || mask == 0) return weir__schema_made(w, json_object());
     json_t *list = json_array();
-    for (size_t i = 0; list != NULL && i < WEIR__SCHEMA_TYPES; i++) {
-        unsigned m = weir__schema_types[i].mask;
-        if ((mask & m) != m || (m == TYPE_INTEGER && (mask & TYPE_FRACTION))) continue;
-        if (json_array_append_new(list, json_pack("{s:s}", "type", weir__schema_types[i].name)) != 0) {
-            json_decref(list);
-            list = NULL;
-        }
-    }
-    json_t *result = json_array_size(list) == 1 ? json_incref(json_array_get(list, 0))
-                     : list != NULL             ? json_pack("{s:O}", "anyOf", list)
-                                                : NULL;
-    json_decref(list);
-    return result != NULL ? result : weir__schema_no_memory(w);
+    for (size_t i = 0; i < WEIR__SCHEMA_TYPES; i++)
+        if (weir__schema_has_type(mask, i))
+            weir__schema_append(w, list, json_pack("{s:s}", "type", weir__schema_types[i].name));
+    return weir__schema_any_of(w, list);
 }
 
 /* Which keyword of the schema to leave out after a refusal; NULL: none would help. What is refused may lie in
@@ -76,9 +65,9 @@ static bool leave_out(weir__schema_walk *w, json_t *schema, const char *keyword)
     json_t *branches = json_object_get(schema, "oneOf");
     if (!note(w, keyword)) return false;
     if (strcmp(keyword, "oneOf") == 0 && json_object_get(schema, "anyOf") == NULL &&
-        json_array_size(branches) > 0 && json_object_set(schema, "anyOf", branches) != 0)
-        return weir__schema_no_memory(w) != NULL;
-    return json_object_del(schema, keyword) == 0 || weir__schema_no_memory(w) != NULL;
+        json_array_size(branches) > 0 && !weir__schema_set(w, schema, "anyOf", json_incref(branches)))
+        return false;
+    return json_object_del(schema, keyword) == 0;
 }
 
 json_t *weir__schema_relax(weir__schema_walk *w, const json_t *schema)
@@ -98,10 +87,9 @@ json_t *weir__schema_relax(weir__schema_walk *w, const json_t *schema)
             break;
         }
         snprintf(keyword, sizeof keyword, "%s", found);
-        json_t *less = json_copy(given);
+        json_t *less = weir__schema_made(w, json_copy(given));
         json_decref(given);
         given = less;
-        if (less == NULL) weir__schema_no_memory(w);
         if (less == NULL || !leave_out(w, less, keyword)) break;
     }
     json_decref(given);
@@ -126,29 +114,17 @@ json_t *weir__schema_relax_object(weir__schema_walk *w, const json_t *schema)
         if (result == NULL || is_one_object(result)) return result;
     }
     if (json_is_false(result)) {
-        json_decref(result);
-        result = note(w, "all of it") ? json_pack("{s:s}", "type", "object") : NULL;
-        return result != NULL ? result : weir__schema_no_memory(w);
+        note(w, "all of it");
+        return weir__schema_pack(w, "{s:s}", "type", "object");
     }
-    json_t *less = json_is_object(target) ? json_copy((json_t *)target) : json_object();
     json_decref(result);
-    if (less == NULL) return weir__schema_no_memory(w);
-    result = NULL;
-    for (size_t i = 0; i < sizeof wider / sizeof *wider; i++) {
-        if (json_object_get(less, wider[i]) == NULL) continue;
-        if (!note(w, wider[i])) goto out;
-        json_object_del(less, wider[i]);
-    }
-    if (json_object_set_new(less, "type", json_string("object")) != 0)
-        weir__schema_no_memory(w);
-    else
-        result = weir__schema_relax(w, less);
-    if (result != NULL && !is_one_object(result)) {
-        json_decref(result);
-        result = json_pack("{s:s}", "type", "object");
-        if (result == NULL) weir__schema_no_memory(w);
-    }
-out:
+    json_t *less = json_is_object(target) ? json_copy((json_t *)target) : json_object();
+    for (size_t i = 0; i < sizeof wider / sizeof *wider; i++)
+        if (json_object_del(less, wider[i]) == 0) note(w, wider[i]);
+    weir__schema_set(w, less, "type", json_string("object"));
+    result = w->status == WEIR_OK ? weir__schema_relax(w, less) : NULL;
     json_decref(less);
-    return result;
+    if (result == NULL || is_one_object(result)) return result;
+    json_decref(result);
+    return weir__schema_pack(w, "{s:s}", "type", "object");
 }

@@ -33,11 +33,11 @@ static size_t most_forks(const char *const *texts, size_t n, size_t *forks, size
     return most;
 }
 
-/* Whether so many values go on differently at one place that not all of them could be followed. */
-static bool check_forks(weir__schema_walk *w, const json_t *list)
+/* Refuses values of which so many go on differently at one place that not all of them could be followed. */
+static void check_forks(weir__schema_walk *w, const json_t *list)
 {
     size_t n = json_array_size(list), longest = 0, n_texts = 0;
-    if (n <= WEIR__SCHEMA_FORKS_MAX) return true;
+    if (n <= WEIR__SCHEMA_FORKS_MAX || w->status != WEIR_OK) return;
     char **texts = weir__mem_calloc(n, sizeof *texts);
     while (texts != NULL && n_texts < n) {
         texts[n_texts] = weir__json_dump(json_array_get(list, n_texts));
@@ -46,23 +46,21 @@ static bool check_forks(weir__schema_walk *w, const json_t *list)
         if (length > longest) longest = length;
     }
     size_t *forks = n_texts == n ? weir__mem_calloc(longest + 1, sizeof *forks) : NULL;
-    bool ok = false;
     if (forks == NULL) {
         weir__schema_no_memory(w);
     } else {
         qsort(texts, n, sizeof *texts, compare_texts);
         size_t most = most_forks((const char *const *)texts, n, forks, longest);
-        ok = most <= WEIR__SCHEMA_FORKS_MAX ||
-             weir__schema_refuse(
-                 w, "enum",
-                 "%zu of its values go on differently after the same beginning; at most %d can "
-                 "be told apart at one place",
-                 most, WEIR__SCHEMA_FORKS_MAX) != NULL;
+        if (most > WEIR__SCHEMA_FORKS_MAX)
+            weir__schema_refuse(
+                w, "enum",
+                "%zu of its values go on differently after the same beginning; at most %d can "
+                "be told apart at one place",
+                most, WEIR__SCHEMA_FORKS_MAX);
     }
     weir__mem_free(forks);
     while (n_texts > 0) weir__mem_free(texts[--n_texts]);
     weir__mem_free(texts);
-    return ok;
 }
 
 /* const and enum: the values that `type` allows. */
@@ -82,28 +80,17 @@ json_t *weir__schema_values(weir__schema_walk *w, const json_t *schema)
     size_t n = given != NULL ? json_array_size(given) : 1;
     if (!weir__schema_spend(w, n)) return NULL;
     json_t *list = json_array();
-    for (size_t i = 0; list != NULL && i < n; i++) {
+    for (size_t i = 0; i < n && w->status == WEIR_OK; i++) {
         json_t *value = given != NULL ? json_array_get(given, i) : (json_t *)only;
         if ((weir__schema_type_of(value) & types) == 0 ||
             (given != NULL && only != NULL && !json_equal(value, only)))
             continue;
-        if (!weir__schema_take(w, given != NULL ? "enum" : "const",
-                               json_dumpb(value, NULL, 0, JSON_COMPACT | JSON_ENCODE_ANY) + 2)) {
-            json_decref(list);
-            return NULL;
-        }
-        if (json_array_append(list, value) != 0) {
-            json_decref(list);
-            list = NULL;
-        }
+        if (weir__schema_take(w, given != NULL ? "enum" : "const",
+                              json_dumpb(value, NULL, 0, JSON_COMPACT | JSON_ENCODE_ANY) + 2))
+            weir__schema_append(w, list, json_incref(value));
     }
-    if (list == NULL) return weir__schema_no_memory(w);
-    if (json_array_size(list) == 0 || !check_forks(w, list)) {
-        json_decref(list);
-        return w->status == WEIR_OK ? json_false() : NULL;
-    }
-    json_t *result = json_pack("{s:o}", "enum", list);
-    return result != NULL ? result : weir__schema_no_memory(w);
+    check_forks(w, list);
+    return weir__schema_choice(w, "enum", list);
 }
 
 /* ---- Strings ---- */
@@ -121,23 +108,17 @@ bool weir__schema_count(weir__schema_walk *w, const json_t *schema, const char *
 
 static json_t *pattern_schema(weir__schema_walk *w, char *pattern, const char *keyword)
 {
-    if (!weir__schema_take(w, keyword, weir__pattern_elements(pattern))) {
-        weir__mem_free(pattern);
-        return NULL;
-    }
-    json_t *result = json_pack("{s:s,s:s}", "type", "string", "pattern", pattern);
+    weir__schema_take(w, keyword, weir__pattern_elements(pattern));
+    json_t *result = weir__schema_pack(w, "{s:s,s:s}", "type", "string", "pattern", pattern);
     weir__mem_free(pattern);
-    return result != NULL ? result : weir__schema_no_memory(w);
+    return result;
 }
 
 static json_t *string_of_length(weir__schema_walk *w, uint64_t least, uint64_t most)
 {
     char *pattern = NULL;
     if (least > most) return json_false();
-    if (most == 0) {
-        json_t *result = json_pack("{s:[s]}", "enum", "");
-        return result != NULL ? result : weir__schema_no_memory(w);
-    }
+    if (most == 0) return weir__schema_pack(w, "{s:[s]}", "enum", "");
     const char *why = weir__pattern_of_length(least, most, &pattern);
     if (why == weir__pattern_no_memory) return weir__schema_no_memory(w);
     if (why != NULL) return weir__schema_refuse(w, "minLength", "%s", why);
@@ -177,8 +158,7 @@ json_t *weir__schema_string(weir__schema_walk *w, const json_t *schema)
         return NULL;
     if (pattern == NULL) {
         if (least > 0 || most != WEIR__PATTERN_ENDLESS) return string_of_length(w, least, most);
-        json_t *result = json_pack("{s:s}", "type", "string");
-        return result != NULL ? result : weir__schema_no_memory(w);
+        return weir__schema_pack(w, "{s:s}", "type", "string");
     }
     const char *keyword = json_object_get(schema, "pattern") != NULL ? "pattern" : "format";
     const char *why = weir__pattern_rewrite(pattern, strlen(pattern), &rewritten, &shortest, &longest);
@@ -203,23 +183,17 @@ static json_t *tuple(weir__schema_walk *w, const json_t *prefix, const char *key
     size_t n = json_array_size(prefix);
     if (most < n) n = (size_t)most;
     json_t *items = json_array();
-    if (items == NULL) return weir__schema_no_memory(w);
-    for (size_t i = 0; i < n; i++) {
+    for (size_t i = 0; i < n && w->status == WEIR_OK; i++) {
         json_t *item = weir__schema_below_index(w, keyword, i, json_array_get(prefix, i), true);
-        if (item == NULL || (!json_is_false(item) && json_array_append_new(items, item) != 0)) {
-            json_decref(items);
-            return item == NULL ? NULL : weir__schema_no_memory(w);
-        }
-        if (json_is_false(item)) n = i; /* no array reaches beyond it */
+        if (json_is_false(item))
+            n = i; /* no array reaches beyond it */
+        else
+            weir__schema_append(w, items, item);
     }
-    if (least > n) {
-        json_decref(items);
-        return weir__schema_refuse(w, "minItems", "it asks for more items than %s gives", keyword);
-    }
-    json_t *result = n == 0 ? json_pack("{s:[[]]}", "enum")
-                            : json_pack("{s:s,s:O}", "type", "array", "prefixItems", items);
+    if (least > n) weir__schema_refuse(w, "minItems", "it asks for more items than %s gives", keyword);
+    if (n > 0) return weir__schema_pack(w, "{s:s,s:o}", "type", "array", "prefixItems", items);
     json_decref(items);
-    return result != NULL ? result : weir__schema_no_memory(w);
+    return weir__schema_pack(w, "{s:[[]]}", "enum");
 }
 
 json_t *weir__schema_array(weir__schema_walk *w, const json_t *schema)
@@ -227,8 +201,6 @@ json_t *weir__schema_array(weir__schema_walk *w, const json_t *schema)
     const json_t *items = json_object_get(schema, "items"), *prefix = json_object_get(schema, "prefixItems");
     const json_t *unevaluated = json_object_get(schema, "unevaluatedItems");
     uint64_t least = 0, most = UINT64_MAX;
-    json_t *item, *result;
-
     if (!weir__schema_count(w, schema, "minItems", &least) ||
         !weir__schema_count(w, schema, "maxItems", &most))
         return NULL;
@@ -245,32 +217,20 @@ json_t *weir__schema_array(weir__schema_walk *w, const json_t *schema)
         return weir__schema_refuse(w, "unevaluatedItems", "only false beside prefixItems is honoured");
     if (listed) return tuple(w, prefix ? prefix : items, prefix ? "prefixItems" : "items", least, most);
 
-    item = items == NULL ? json_object() : weir__schema_below(w, "items", NULL, items, true);
-    if (item == NULL) return items == NULL ? weir__schema_no_memory(w) : NULL;
+    json_t *item = items == NULL ? json_object() : weir__schema_below(w, "items", NULL, items, true);
     if (json_is_false(item)) most = 0;
     if (least > most) return json_false();
     if (most == 0) {
         json_decref(item);
-        result = json_pack("{s:[[]]}", "enum");
-        return result != NULL ? result : weir__schema_no_memory(w);
+        return weir__schema_pack(w, "{s:[[]]}", "enum");
     }
-    if (least > WEIR__SCHEMA_ITEMS_MAX) {
-        json_decref(item);
-        return weir__schema_refuse(w, "minItems", "at most %d items can be asked for",
-                                   WEIR__SCHEMA_ITEMS_MAX);
-    }
-    if (most != UINT64_MAX && most > WEIR__SCHEMA_ITEMS_MAX) most = WEIR__SCHEMA_ITEMS_MAX;
-    if (!weir__schema_take(w, most != UINT64_MAX ? "maxItems" : "minItems",
-                           4 * (most != UINT64_MAX ? most : least) + 4)) {
-        json_decref(item);
-        return NULL;
-    }
-    result = json_pack("{s:s,s:o}", "type", "array", "items", item);
-    bool ok = result != NULL;
-    if (ok && least > 0) ok = json_object_set_new(result, "minItems", json_integer((json_int_t)least)) == 0;
-    if (ok && most != UINT64_MAX)
-        ok = json_object_set_new(result, "maxItems", json_integer((json_int_t)most)) == 0;
-    if (ok) return result;
-    json_decref(result);
-    return weir__schema_no_memory(w);
+    if (least > WEIR__SCHEMA_ITEMS_MAX)
+        weir__schema_refuse(w, "minItems", "at most %d items can be asked for", WEIR__SCHEMA_ITEMS_MAX);
+    bool bounded = most != UINT64_MAX;
+    if (bounded && most > WEIR__SCHEMA_ITEMS_MAX) most = WEIR__SCHEMA_ITEMS_MAX;
+    weir__schema_take(w, bounded ? "maxItems" : "minItems", 4 * (bounded ? most : least) + 4);
+    json_t *result = weir__schema_pack(w, "{s:s,s:o}", "type", "array", "items", item);
+    if (least > 0) weir__schema_set(w, result, "minItems", json_integer((json_int_t)least));
+    if (bounded) weir__schema_set(w, result, "maxItems", json_integer((json_int_t)most));
+    return weir__schema_made(w, result);
 }

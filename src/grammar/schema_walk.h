@@ -85,6 +85,25 @@ json_t *weir__schema_refuse(weir__schema_walk *w, const char *keyword, const cha
     __attribute__((format(printf, 3, 4)));
 json_t *weir__schema_no_memory(weir__schema_walk *w);
 
+/* The value; NULL, and the value is released, after any failure of the walk. A value of NULL is one. */
+json_t *weir__schema_made(weir__schema_walk *w, json_t *value);
+
+/* The same with the result of json_pack. */
+json_t *weir__schema_pack(weir__schema_walk *w, const char *format, ...);
+
+/* These take over the reference to the value. A NULL counts as out of memory unless there was a refusal. */
+bool weir__schema_append(weir__schema_walk *w, json_t *list, json_t *value);
+bool weir__schema_set(weir__schema_walk *w, json_t *object, const char *name, json_t *value);
+
+/* A copy of the schema that lacks the keyword. */
+json_t *weir__schema_without(weir__schema_walk *w, const json_t *schema, const char *keyword);
+
+/* {keyword: list}, `enum` or `anyOf`; `false` where the list is empty. Takes over the list. */
+json_t *weir__schema_choice(weir__schema_walk *w, const char *keyword, json_t *list);
+
+/* The same for `anyOf`, or the one schema that the list has. */
+json_t *weir__schema_any_of(weir__schema_walk *w, json_t *list);
+
 /* The same for what is refused with relax too. */
 json_t *weir__schema_refuse_finally(weir__schema_walk *w, const char *what);
 
@@ -132,9 +151,15 @@ extern const struct weir__schema_type {
 unsigned weir__schema_type_mask(const char *name); /* 0: no type; NULL is none */
 unsigned weir__schema_type_of(const json_t *value);
 
+/* As JSON Schema has it: 1 and 1.0 are equal. */
+bool weir__schema_equal(const json_t *a, const json_t *b);
+
 /* What `type` allows, everything when it is absent; 0 after a refusal. */
 unsigned weir__schema_declared_types(weir__schema_walk *w, const json_t *schema);
-json_t *weir__schema_type_array(unsigned mask);
+
+/* Whether type i of the list is one of the mask; numbers include integers. */
+bool weir__schema_has_type(unsigned mask, size_t i);
+json_t *weir__schema_type_array(weir__schema_walk *w, unsigned mask);
 
 /* -- schema_merge.c: several schemas that meet -- */
 
