@@ -168,29 +168,29 @@ bool weir__automaton_share(const weir__automaton_element *elements, size_t n_ele
     return ok;
 }
 
-/* In both directions by turns, as chains of rules may be written. */
-uint8_t *weir__automaton_find_empty(const weir__automaton_rules *rules)
+/* In both directions by turns: a chain of rules is settled in few passes whichever way it is written. */
+bool weir__automaton_mark(const weir__automaton_element *elements, const uint32_t *starts, size_t n_rules,
+                          bool terminals, size_t most_passes, uint8_t *marks)
 {
-    uint8_t *empty = weir__mem_calloc(rules->n_rules, sizeof *empty);
-    bool changed = empty != NULL;
-    for (int pass = 0; changed; pass++) {
+    bool changed = true;
+    for (size_t pass = 0; changed; pass++) {
+        if (pass == most_passes) return false;
         changed = false;
-        for (size_t k = 0; k < rules->n_rules; k++) {
-            size_t rule = pass % 2 == 0 ? k : rules->n_rules - 1 - k;
+        for (size_t k = 0; k < n_rules; k++) {
+            size_t rule = pass % 2 == 0 ? k : n_rules - 1 - k;
             bool all = true;
-            for (const weir__automaton_element *e = &rules->elements[rules->starts[rule]]; !empty[rule];
-                 e++) {
+            for (const weir__automaton_element *e = &elements[starts[rule]]; !marks[rule]; e++) {
                 if (!is_end(e)) {
-                    all = all && e->type == RULE && empty[e->value];
+                    all = all && (e->type == RULE ? marks[e->value] : terminals);
                     continue;
                 }
-                if (all) empty[rule] = changed = true;
+                if (all) marks[rule] = changed = true;
                 if (e->type == END) break;
                 all = true;
             }
         }
     }
-    return empty;
+    return true;
 }
 
 void weir__automaton_rules_fini(weir__automaton_rules *rules)

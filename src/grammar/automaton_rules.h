@@ -25,8 +25,10 @@ typedef struct weir__automaton_rules {
 bool weir__automaton_share(const weir__automaton_element *elements, size_t n_elements, const uint32_t *starts,
                            size_t n_rules, weir__automaton_rules *rules);
 
-/* Which rules can match nothing, [n_rules]; freed with weir__mem_free. NULL: out of memory. */
-uint8_t *weir__automaton_find_empty(const weir__automaton_rules *rules);
+/* Sets marks [n_rules], zeroes before, of the rules that can match nothing or, with `terminals`, of those
+ * that can match anything and come to an end. False: more passes over the rules are needed than that. */
+bool weir__automaton_mark(const weir__automaton_element *elements, const uint32_t *starts, size_t n_rules,
+                          bool terminals, size_t most_passes, uint8_t *marks);
 
 void weir__automaton_rules_fini(weir__automaton_rules *rules);
 

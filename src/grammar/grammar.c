@@ -19,16 +19,23 @@
 
 #define N_BUCKETS 1024 /* rules found by name; a converted schema has some hundred */
 
-/* Invariant: rules[0 .. n_rules) are numbered as llama.cpp's symbol ids; n_elements is the sum of all bodies
- * that were kept. */
+/* Elements that grow. */
+typedef struct row {
+    weir__automaton_element *items; /* [n] */
+    size_t n, capacity;
+} row;
+
+/* Invariant: rules[0 .. n_rules) are numbered as llama.cpp's symbol ids. The body of a rule that was read to
+ * its end lies in `done`, those that are being read lie in `open`, a group's behind that of the rule around
+ * it. */
 typedef struct parser {
     const char *start;
     const char *pos;           /* never past the terminating NUL */
     weir__grammar_rule *rules; /* [n_rules] */
-    size_t n_rules;
-    size_t capacity;
+    uint32_t *starts;          /* [n_rules] where their bodies begin in done */
+    size_t n_rules, rules_capacity, starts_capacity;
+    row done, open;
     int32_t buckets[N_BUCKETS];
-    size_t n_elements;
     int nesting;
     uint32_t current;    /* the rule that is being parsed */
     const char *counted; /* line_of has counted lines up to here */
@@ -77,13 +84,6 @@ static bool refuse(parser *p, const char *at, const char *format, ...)
     return false;
 }
 
-static bool refuse_line(parser *p, size_t line, const char *what, const char *name, size_t length)
-{
-    p->status = weir__error_set(p->error, WEIR_GRAMMAR, "grammar", "line %zu: rule '%.*s' %s", line,
-                                (int)(length < 100 ? length : 100), name, what);
-    return false;
-}
-
 static bool no_memory(parser *p)
 {
     p->status =
@@ -104,36 +104,37 @@ static const char *found(const char *pos, char buffer[32])
 
 /* ---- Rules ---- */
 
-static bool push(parser *p, weir__grammar_sequence *s, weir__automaton_element e)
+static bool put(parser *p, row *to, uint32_t type, uint32_t value)
 {
-    if (s->n >= WEIR__GRAMMAR_ELEMENTS_MAX || p->n_elements >= WEIR__GRAMMAR_ELEMENTS_MAX)
+    if (p->done.n >= WEIR__GRAMMAR_ELEMENTS_MAX || p->open.n >= WEIR__GRAMMAR_ELEMENTS_MAX)
         return refuse(p, p->pos,
                       "the grammar has more than %d elements once its repetitions are written out; "
                       "repeat less, or give what is repeated a rule of its own",
                       WEIR__GRAMMAR_ELEMENTS_MAX);
-    if (!weir__mem_grow(&s->items, &s->capacity, s->n + 1, sizeof *s->items)) return no_memory(p);
-    s->items[s->n++] = e;
+    if (!weir__mem_grow(&to->items, &to->capacity, to->n + 1, sizeof *to->items)) return no_memory(p);
+    to->items[to->n++] = (weir__automaton_element){type, value};
     return true;
 }
 
-static bool push_one(parser *p, weir__grammar_sequence *s, uint32_t type, uint32_t value)
+static bool push(parser *p, uint32_t type, uint32_t value)
 {
-    return push(p, s, (weir__automaton_element){type, value});
+    return put(p, &p->open, type, value);
 }
 
-/* Appends n items that may lie in s itself. */
-static bool push_copy(parser *p, weir__grammar_sequence *s, size_t from, size_t n)
+/* Appends n of the open elements. */
+static bool put_copy(parser *p, row *to, size_t from, size_t n)
 {
-    for (size_t i = 0; i < n; i++)
-        if (!push(p, s, s->items[from + i])) return false;
+    for (size_t i = from; i < from + n; i++)
+        if (!put(p, to, p->open.items[i].type, p->open.items[i].value)) return false;
     return true;
 }
 
 static bool add_rule(parser *p, uint32_t *id)
 {
-    if (!weir__mem_grow(&p->rules, &p->capacity, p->n_rules + 1, sizeof *p->rules)) return no_memory(p);
-    memset(&p->rules[p->n_rules], 0, sizeof *p->rules);
-    p->rules[p->n_rules].next = -1;
+    if (!weir__mem_grow(&p->rules, &p->rules_capacity, p->n_rules + 1, sizeof *p->rules) ||
+        !weir__mem_grow(&p->starts, &p->starts_capacity, p->n_rules + 1, sizeof *p->starts))
+        return no_memory(p);
+    p->rules[p->n_rules] = (weir__grammar_rule){.next = -1};
     *id = (uint32_t)p->n_rules++;
     return true;
 }
@@ -182,15 +183,6 @@ static bool named_rule(parser *p, const char *name, size_t length, uint32_t *id)
     r->next = p->buckets[bucket];
     p->buckets[bucket] = (int32_t)*id;
     return true;
-}
-
-/* Gives a rule its body; the sequence is moved. */
-static void define(parser *p, uint32_t id, weir__grammar_sequence *body)
-{
-    p->n_elements += body->n;
-    weir__mem_free(p->rules[id].body.items);
-    p->rules[id].body = *body;
-    memset(body, 0, sizeof *body);
 }
 
 /* ---- Text ---- */
@@ -280,22 +272,22 @@ static uint32_t read_count(parser *p, uint32_t most)
     return value <= most ? value : most + 1;
 }
 
-static bool parse_literal(parser *p, weir__grammar_sequence *s)
+static bool parse_literal(parser *p)
 {
     const char *begin = p->pos++;
     uint32_t c;
     while (*p->pos != '"') {
         if (*p->pos == '\0') return refuse(p, begin, "this literal has no closing quote");
-        if (!read_char(p, &c) || !push_one(p, s, CHARACTER, c)) return false;
+        if (!read_char(p, &c) || !push(p, CHARACTER, c)) return false;
     }
     p->pos++;
     return true;
 }
 
-static bool parse_class(parser *p, weir__grammar_sequence *s)
+static bool parse_class(parser *p)
 {
     const char *begin = p->pos++;
-    size_t n = s->n;
+    size_t n = p->open.n;
     uint32_t low = 0, high = 0, type = CHARACTER;
     if (*p->pos == '^') {
         type = NOT_CHARACTER;
@@ -304,21 +296,21 @@ static bool parse_class(parser *p, weir__grammar_sequence *s)
     while (*p->pos != ']') {
         const char *at = p->pos;
         if (*at == '\0') return refuse(p, begin, "this character class has no closing bracket");
-        if (!read_char(p, &low) || !push_one(p, s, type, low)) return false;
+        if (!read_char(p, &low) || !push(p, type, low)) return false;
         type = OR_CHARACTER;
         if (p->pos[0] != '-' || p->pos[1] == ']') continue;
         p->pos++;
         if (*p->pos == '\0') return refuse(p, begin, "this character class has no closing bracket");
-        if (!read_char(p, &high) || !push_one(p, s, UPPER, high)) return false;
+        if (!read_char(p, &high) || !push(p, UPPER, high)) return false;
         if (high < low) return refuse(p, at, "this range is reversed: it matches nothing");
     }
-    if (s->n == n) return refuse(p, begin, "this character class is empty");
+    if (p->open.n == n) return refuse(p, begin, "this character class is empty");
     p->pos++;
     return true;
 }
 
 /* <[123]>, <text of one token>, and the same after '!'. Which token a text is, only a model knows. */
-static bool parse_token(parser *p, weir__grammar_sequence *s)
+static bool parse_token(parser *p)
 {
     const char *begin = p->pos;
     uint32_t type = *begin == '!' ? NOT_TOKEN : TOKEN;
@@ -345,43 +337,35 @@ static bool parse_token(parser *p, weir__grammar_sequence *s)
             return refuse(p, begin, "the model has no token '%.*s'",
                           (int)(p->pos - text < 100 ? p->pos - text : 100), text);
     }
-    return push_one(p, s, type, (uint32_t)id);
+    return push(p, type, (uint32_t)id);
 }
 
 /* ---- Repetitions ---- */
 
-/* Writes out `least` to `most` times what s holds from `from` on, as llama.cpp does: S{2,4} becomes S S S'2
- * with S'2 ::= S S'1 | and S'1 ::= S | . `unlimited` replaces most. */
-static bool repeat(parser *p, weir__grammar_sequence *s, size_t from, uint32_t least, uint32_t most,
-                   bool unlimited)
+/* Writes out `least` to `most` times the open elements from `from` on, as llama.cpp does: S{2,4} becomes
+ * S S S'2 with S'2 ::= S S'1 | and S'1 ::= S | . `unlimited` replaces most. */
+static bool repeat(parser *p, size_t from, uint32_t least, uint32_t most, bool unlimited)
 {
-    size_t n = s->n - from;
+    size_t n = p->open.n - from;
     size_t n_made = unlimited ? 1 : most - least;
     uint32_t made = 0;
     for (size_t i = 0; i < n_made; i++) {
         uint32_t id;
-        weir__grammar_sequence body = {0};
-        bool ok = make_rule(p, &id);
-        for (size_t j = 0; ok && j < n; j++) ok = push(p, &body, s->items[from + j]);
-        if (ok && (i > 0 || unlimited))
-            ok = push(p, &body, (weir__automaton_element){RULE, unlimited ? id : made});
-        ok = ok && push_one(p, &body, ALTERNATIVE, 0) && push_one(p, &body, END, 0);
-        if (!ok) {
-            weir__mem_free(body.items);
-            return false;
-        }
-        define(p, id, &body);
+        if (!make_rule(p, &id)) return false;
+        p->starts[id] = (uint32_t)p->done.n;
+        if (!put_copy(p, &p->done, from, n)) return false;
+        if ((i > 0 || unlimited) && !put(p, &p->done, RULE, unlimited ? id : made)) return false;
+        if (!put(p, &p->done, ALTERNATIVE, 0) || !put(p, &p->done, END, 0)) return false;
         made = id;
     }
-    if (least == 0) s->n = from;
+    if (least == 0) p->open.n = from;
     for (uint32_t i = 1; i < least; i++)
-        if (!push_copy(p, s, from, n)) return false;
-    return n_made == 0 || push_one(p, s, RULE, made);
+        if (!put_copy(p, &p->open, from, n)) return false;
+    return n_made == 0 || push(p, RULE, made);
 }
 
 /* n_rules: what llama.cpp counts against its limit, the rules that the repeated item made. */
-static bool parse_repetition(parser *p, weir__grammar_sequence *s, size_t from, uint64_t *n_rules,
-                             bool nested)
+static bool parse_repetition(parser *p, size_t from, uint64_t *n_rules, bool nested)
 {
     const char *begin = p->pos;
     char kind = *p->pos++;
@@ -389,7 +373,7 @@ static bool parse_repetition(parser *p, weir__grammar_sequence *s, size_t from, 
     bool unlimited = kind == '*' || kind == '+';
     char buffer[32];
 
-    if (from == s->n) return refuse(p, begin, "'%c' has nothing before it to repeat", kind);
+    if (from == p->open.n) return refuse(p, begin, "'%c' has nothing before it to repeat", kind);
     skip_space(p, nested);
     if (kind == '{') {
         if (!is_digit(*p->pos))
@@ -419,14 +403,14 @@ static bool parse_repetition(parser *p, weir__grammar_sequence *s, size_t from, 
                       "group a rule of its own",
                       (unsigned long long)*n_rules, (unsigned long long)times, WEIR__GRAMMAR_REPEAT_MAX);
     *n_rules *= times;
-    return repeat(p, s, from, least, most, unlimited);
+    return repeat(p, from, least, most, unlimited);
 }
 
 /* ---- Sequences and rules ---- */
 
 static bool parse_alternatives(parser *p, uint32_t id, bool nested);
 
-static bool parse_group(parser *p, weir__grammar_sequence *s, uint64_t *n_rules, bool nested)
+static bool parse_group(parser *p, uint64_t *n_rules, bool nested)
 {
     const char *begin = p->pos++;
     size_t n_before = p->n_rules;
@@ -446,38 +430,38 @@ static bool parse_group(parser *p, weir__grammar_sequence *s, uint64_t *n_rules,
     p->pos++;
     skip_space(p, nested);
     *n_rules = p->n_rules - n_before;
-    return push_one(p, s, RULE, id);
+    return push(p, RULE, id);
 }
 
-static bool parse_sequence(parser *p, weir__grammar_sequence *s, bool nested)
+static bool parse_sequence(parser *p, bool nested)
 {
-    size_t from = s->n; /* where the last item begins */
+    size_t from = p->open.n; /* where the last item begins */
     uint64_t n_rules = 1;
     for (;;) {
         char c = *p->pos;
-        size_t n = s->n;
+        size_t n = p->open.n;
         if (c == '*' || c == '+' || c == '?' || c == '{') {
-            if (!parse_repetition(p, s, from, &n_rules, nested)) return false;
+            if (!parse_repetition(p, from, &n_rules, nested)) return false;
             continue;
         }
         uint64_t n_item_rules = 1;
         bool ok;
         if (c == '"') {
-            ok = parse_literal(p, s);
+            ok = parse_literal(p);
         } else if (c == '[') {
-            ok = parse_class(p, s);
+            ok = parse_class(p);
         } else if (c == '<' || c == '!') {
-            ok = parse_token(p, s);
+            ok = parse_token(p);
         } else if (c == '.') {
             p->pos++;
-            ok = push_one(p, s, ANY, 0);
+            ok = push(p, ANY, 0);
         } else if (c == '(') {
-            ok = parse_group(p, s, &n_item_rules, nested);
+            ok = parse_group(p, &n_item_rules, nested);
         } else if (is_word(c)) {
             const char *name = p->pos;
             uint32_t id;
             while (is_word(*p->pos)) p->pos++;
-            ok = named_rule(p, name, (size_t)(p->pos - name), &id) && push_one(p, s, RULE, id);
+            ok = named_rule(p, name, (size_t)(p->pos - name), &id) && push(p, RULE, id);
         } else {
             return true;
         }
@@ -490,17 +474,18 @@ static bool parse_sequence(parser *p, weir__grammar_sequence *s, bool nested)
 
 static bool parse_alternatives(parser *p, uint32_t id, bool nested)
 {
-    weir__grammar_sequence s = {0};
-    bool ok = parse_sequence(p, &s, nested);
+    size_t from = p->open.n;
+    bool ok = parse_sequence(p, nested);
     while (ok && *p->pos == '|') {
-        ok = push_one(p, &s, ALTERNATIVE, 0);
+        ok = push(p, ALTERNATIVE, 0);
         p->pos++;
         skip_space(p, true);
-        ok = ok && parse_sequence(p, &s, nested);
+        ok = ok && parse_sequence(p, nested);
     }
-    ok = ok && push_one(p, &s, END, 0);
-    if (ok) define(p, id, &s);
-    weir__mem_free(s.items);
+    if (!ok || !push(p, END, 0)) return false;
+    p->starts[id] = (uint32_t)p->done.n;
+    ok = put_copy(p, &p->done, from, p->open.n - from);
+    p->open.n = from;
     return ok;
 }
 
@@ -535,47 +520,49 @@ static bool parse_rule(parser *p)
     return true;
 }
 
-/* ---- The check ---- */
+/* ---- The whole ---- */
 
-static bool check_rules(parser *p, const char *root, bool ends)
+/* Reads the rules and checks them. *first: the number of the rule to begin with. */
+static bool read_grammar(parser *p, const char *root, bool ends, int32_t *first)
 {
-    for (size_t i = 0; i < p->n_rules; i++) {
-        const weir__grammar_rule *r = &p->rules[i];
-        if (r->defined == 0)
-            return refuse_line(p, r->line, "is used but not defined", r->name, r->name_length);
-    }
-    if (find_rule(p, root, strlen(root)) < 0) {
-        p->status = weir__error_set(p->error, WEIR_GRAMMAR, "grammar_root",
-                                    "the grammar has no rule '%.100s' to begin with", root);
+    size_t length = strlen(p->start), line = 1;
+    if (length > WEIR__GRAMMAR_BYTES_MAX) {
+        p->status =
+            weir__error_set(p->error, WEIR_GRAMMAR, "grammar", "the grammar has %zu bytes; allowed: up to %d",
+                            length, WEIR__GRAMMAR_BYTES_MAX);
         return false;
     }
-    p->status = weir__grammar_rules_check(p->rules, p->n_rules, ends ? find_rule(p, root, strlen(root)) : -1,
-                                          p->error);
-    return p->status == WEIR_OK;
-}
-
-static weir_status make_automaton(parser *p, const char *root, const weir__trie *trie,
-                                  weir__automaton **automaton)
-{
-    weir__grammar_sequence all = {0};
-    weir_status status = WEIR_NO_MEMORY;
-    uint32_t *starts = weir__mem_calloc(p->n_rules, sizeof *starts);
-    bool ok = starts != NULL;
-    for (size_t i = 0; ok && i < p->n_rules; i++) {
-        const weir__grammar_sequence *body = &p->rules[i].body;
-        starts[i] = (uint32_t)all.n;
-        ok = weir__mem_grow(&all.items, &all.capacity, all.n + body->n, sizeof *all.items);
-        if (ok) memcpy(all.items + all.n, body->items, body->n * sizeof *all.items);
-        all.n += body->n;
+    if (!weir__utf8_valid(p->start, length)) {
+        const char *at = p->start, *end;
+        for (; (end = strchr(at, '\n')) != NULL && weir__utf8_valid(at, (size_t)(end - at)); at = end + 1)
+            line++;
+        p->status =
+            weir__error_set(p->error, WEIR_GRAMMAR, "grammar", "line %zu is not well-formed UTF-8", line);
+        return false;
     }
-    if (ok)
-        status = weir__automaton_create(all.items, all.n, starts, p->n_rules,
-                                        (uint32_t)find_rule(p, root, strlen(root)), trie, automaton);
-    weir__mem_free(starts);
-    weir__mem_free(all.items);
-    if (status == WEIR_GRAMMAR)
-        return weir__error_set(p->error, status, "grammar", "the grammar cannot be used: nothing matches it");
-    return status == WEIR_OK ? status : weir__error_set(p->error, status, NULL, "no memory for the grammar");
+    skip_space(p, true);
+    if (*p->pos == '\0') {
+        p->status =
+            weir__error_set(p->error, WEIR_GRAMMAR, "grammar", "the grammar is empty: it has no rule");
+        return false;
+    }
+    while (*p->pos != '\0')
+        if (!parse_rule(p)) return false;
+    for (const weir__grammar_rule *r = p->rules; r < p->rules + p->n_rules; r++) {
+        if (r->defined != 0) continue;
+        p->status = weir__error_set(p->error, WEIR_GRAMMAR, "grammar",
+                                    "line %zu: rule '%.*s' is used but not defined", r->line,
+                                    (int)(r->name_length < 100 ? r->name_length : 100), r->name);
+        return false;
+    }
+    *first = find_rule(p, root, strlen(root));
+    if (*first < 0)
+        p->status = weir__error_set(p->error, WEIR_GRAMMAR, "grammar_root",
+                                    "the grammar has no rule '%.100s' to begin with", root);
+    else
+        p->status = weir__grammar_rules_check(p->done.items, p->starts, p->rules, p->n_rules,
+                                              ends ? *first : -1, p->error);
+    return p->status == WEIR_OK;
 }
 
 /* automaton NULL: the text is checked only. */
@@ -583,36 +570,22 @@ static weir_status parse(const char *grammar, const char *root, bool ends, const
                          const weir__trie *trie, weir__automaton **automaton, weir_error *error)
 {
     if (grammar == NULL) return weir__error_set(error, WEIR_INVALID, "grammar", "grammar is NULL");
-    if (root == NULL) root = "root";
     parser p = {.start = grammar, .pos = grammar, .tokens = tokens, .error = error, .status = WEIR_OK};
+    int32_t first;
     p.counted = p.counted_begin = grammar;
     p.counted_line = 1;
-    size_t length = strlen(grammar);
     memset(p.buckets, 0xFF, sizeof p.buckets);
-
-    if (length > WEIR__GRAMMAR_BYTES_MAX)
-        return weir__error_set(error, WEIR_GRAMMAR, "grammar", "the grammar has %zu bytes; allowed: up to %d",
-                               length, WEIR__GRAMMAR_BYTES_MAX);
-    if (!weir__utf8_valid(grammar, length)) {
-        size_t valid = 0; /* bytes of whole, valid lines */
-        size_t line = 1;
-        for (const char *end; (end = memchr(grammar + valid, '\n', length - valid)) != NULL; line++) {
-            if (!weir__utf8_valid(grammar + valid, (size_t)(end - grammar) - valid)) break;
-            valid = (size_t)(end - grammar) + 1;
-        }
-        return weir__error_set(error, WEIR_GRAMMAR, "grammar", "line %zu is not well-formed UTF-8", line);
+    if (read_grammar(&p, root != NULL ? root : "root", ends, &first) && automaton != NULL) {
+        p.status = weir__automaton_create(p.done.items, p.done.n, p.starts, p.n_rules, (uint32_t)first, trie,
+                                          automaton);
+        if (p.status == WEIR_GRAMMAR)
+            weir__error_set(error, p.status, "grammar", "the grammar cannot be used: nothing matches it");
+        else if (p.status != WEIR_OK)
+            weir__error_set(error, p.status, NULL, "no memory for the grammar");
     }
-    skip_space(&p, true);
-    if (*p.pos == '\0') {
-        p.status = weir__error_set(error, WEIR_GRAMMAR, "grammar", "the grammar is empty: it has no rule");
-        goto out;
-    }
-    while (*p.pos != '\0')
-        if (!parse_rule(&p)) goto out;
-    if (check_rules(&p, root, ends) && automaton != NULL)
-        p.status = make_automaton(&p, root, trie, automaton);
-out:
-    for (size_t i = 0; i < p.n_rules; i++) weir__mem_free(p.rules[i].body.items);
+    weir__mem_free(p.open.items);
+    weir__mem_free(p.done.items);
+    weir__mem_free(p.starts);
     weir__mem_free(p.rules);
     return p.status;
 }

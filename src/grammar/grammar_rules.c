@@ -8,9 +8,32 @@
 #include "base/mem.h"
 #include "grammar/grammar.h"
 
+/* A place in a depth-first walk along the rules that a rule can begin with. */
+typedef struct visit {
+    uint32_t rule;
+    const weir__automaton_element *next;
+    bool leftmost; /* everything before next in its alternative can match nothing */
+} visit;
+
+/* What the walk knows of a rule. */
+typedef struct note {
+    uint32_t order, low; /* Tarjan's; order 0: not seen yet */
+    uint32_t component;  /* 0: not settled yet */
+    uint32_t calls;      /* how often rules are entered when each one is followed each time */
+    uint32_t depth;
+} note;
+
 typedef struct walk {
-    const weir__grammar_rule *rules; /* [n_rules] */
+    const weir__automaton_element *elements;
+    const uint32_t *starts;
+    const weir__grammar_rule *rules; /* [n_rules], as all arrays here */
     size_t n_rules;
+    uint8_t *ending;   /* can come to an end */
+    uint8_t *nullable; /* can match nothing, perhaps by way of other rules */
+    uint8_t *empty;    /* has an alternative without elements */
+    note *notes;
+    visit *stack;
+    uint32_t *open; /* rules whose component is not settled */
     weir_error *error;
     weir_status status;
 } walk;
@@ -25,77 +48,33 @@ static bool refuse_rule(walk *w, uint32_t i, const char *what)
 }
 
 static const char too_many_chains[] = "begins with too long or too many chains of other rules";
+static const char left_recursive[] =
+    "is left-recursive: it can begin with itself; put something before the recursion, or use a repetition";
 
-/* Marks the rules that can match nothing or, with `terminals`, those that can match anything and come to an
- * end. By repeated passes in both directions: a chain of rules is settled in few passes whichever way it is
- * written, and by longer ones than the limit the work is not worth doing. */
-static bool mark(walk *w, uint8_t *marks, bool terminals)
+static bool mark(walk *w, bool terminals, uint8_t *marks)
 {
-    bool changed = true;
-    for (int pass = 0; changed; pass++) {
-        if (pass > WEIR__GRAMMAR_CHAIN_MAX) return refuse_rule(w, 0, too_many_chains);
-        changed = false;
-        for (size_t k = 0; k < w->n_rules; k++) {
-            size_t r = pass % 2 == 0 ? k : w->n_rules - 1 - k;
-            if (marks[r]) continue;
-            bool all = true;
-            for (const weir__automaton_element *e = w->rules[r].body.items;; e++) {
-                if (e->type == END || e->type == ALTERNATIVE) {
-                    if (all) {
-                        marks[r] = 1;
-                        changed = true;
-                    }
-                    if (all || e->type == END) break;
-                    all = true;
-                } else if (e->type == RULE ? !marks[e->value] : !terminals) {
-                    all = false;
-                }
-            }
-        }
-    }
-    return true;
+    return weir__automaton_mark(w->elements, w->starts, w->n_rules, terminals, WEIR__GRAMMAR_CHAIN_MAX + 1,
+                                marks) ||
+           refuse_rule(w, 0, too_many_chains);
 }
 
-/* A place in a depth-first walk along the rules that a rule can begin with. */
-typedef struct visit {
-    uint32_t rule;
-    const weir__automaton_element *next;
-    bool leftmost; /* everything before next in its alternative can match nothing */
-} visit;
-
-enum { UNSEEN, OPEN, DONE };
-
-/* What both walks need, for each rule. */
-typedef struct notes {
-    uint8_t *nullable; /* can match nothing, perhaps by way of other rules */
-    uint8_t *empty;    /* has an alternative without elements: all that llama.cpp's search knows */
-    uint8_t *state;
-    uint32_t *calls;
-    uint16_t *depth;
-    uint32_t *low, *order, *component;
-    visit *stack;
-} notes;
-
-static uint32_t add_calls(uint32_t a, uint32_t b)
-{
-    return a > WEIR__GRAMMAR_CALLS_MAX || b > WEIR__GRAMMAR_CALLS_MAX ? WEIR__GRAMMAR_CALLS_MAX + 1 : a + b;
-}
-
-static void find_empty(const walk *w, uint8_t *empty)
+static void find_empty(walk *w)
 {
     for (size_t r = 0; r < w->n_rules; r++) {
         bool begins = true;
-        for (const weir__automaton_element *e = w->rules[r].body.items;; e++) {
+        for (const weir__automaton_element *e = &w->elements[w->starts[r]];; e++) {
             bool ends = e->type == END || e->type == ALTERNATIVE;
-            empty[r] |= ends && begins;
+            w->empty[r] |= ends && begins;
             begins = ends;
             if (e->type == END) break;
         }
     }
 }
 
-static const char left_recursive[] =
-    "is left-recursive: it can begin with itself; put something before the recursion, or use a repetition";
+static visit begin_visit(const walk *w, uint32_t i)
+{
+    return (visit){i, &w->elements[w->starts[i]], true};
+}
 
 /* The next rule that v's rule can begin with, or -1 at its end. *last: nothing follows it there. */
 static int64_t next_left(visit *v, const uint8_t *nullable, bool *last)
@@ -116,135 +95,107 @@ static int64_t next_left(visit *v, const uint8_t *nullable, bool *last)
     }
 }
 
-static visit begin_visit(const walk *w, uint32_t i)
+static uint32_t add_calls(uint32_t a, uint32_t b)
 {
-    return (visit){i, w->rules[i].body.items, true};
+    return a > WEIR__GRAMMAR_CALLS_MAX || b > WEIR__GRAMMAR_CALLS_MAX ? WEIR__GRAMMAR_CALLS_MAX + 1 : a + b;
 }
 
-/* llama.cpp's own search for left recursion: what it would find, how deep it would go, and how often it would
- * call itself, since it forgets what it has seen. */
-static bool check_search(walk *w, notes *n)
+/* A rule begins with one that is done. */
+static void add_up(note *above, const note *done)
 {
-    uint64_t all_calls = 0;
-    bool last;
-    for (uint32_t start = 0; start < w->n_rules; start++) {
-        size_t height = 0;
-        if (n->state[start] != UNSEEN) continue;
-        n->stack[height++] = begin_visit(w, start);
-        n->state[start] = OPEN;
-        while (height > 0) {
-            visit *v = &n->stack[height - 1];
-            int64_t to = next_left(v, n->empty, &last);
-            if (to >= 0 && n->state[to] == OPEN) return refuse_rule(w, v->rule, left_recursive);
-            if (to >= 0 && n->state[to] == UNSEEN) {
-                n->state[to] = OPEN;
-                n->stack[height++] = begin_visit(w, (uint32_t)to);
-                continue;
-            }
-            uint32_t done = to >= 0 ? (uint32_t)to : v->rule;
-            if (to < 0) {
-                n->state[done] = DONE;
-                n->calls[done] = add_calls(n->calls[done], 1);
-                n->depth[done]++;
-                all_calls += n->calls[done];
-                if (all_calls > WEIR__GRAMMAR_CALLS_MAX || n->depth[done] > WEIR__GRAMMAR_CHAIN_MAX)
-                    return refuse_rule(w, done, too_many_chains);
-                if (--height == 0) break;
-            }
-            uint32_t above = n->stack[height - 1].rule;
-            n->calls[above] = add_calls(n->calls[above], n->calls[done]);
-            if (n->depth[above] < n->depth[done]) n->depth[above] = n->depth[done];
-        }
-    }
-    return true;
+    above->calls = add_calls(above->calls, done->calls);
+    if (above->depth < done->depth) above->depth = done->depth;
 }
 
-/* Left recursion that it overlooks, by way of rules that can match nothing. Such a loop ends by itself where
- * each rule of it is the last of its alternative, as in (a? b?)*: the stack comes back to what it was. Where
- * something follows, the stack grows for ever. So every part of a loop is looked at that something follows:
- * edges within one of Tarjan's strongly connected components. */
-static bool check_loops(walk *w, notes *n)
+/* Numbers the strongly connected components of the rules that can begin with each other where those that are
+ * marked match nothing. strict: refuses any loop, and chains that are too long or too many. */
+static bool find_components(walk *w, const uint8_t *marks, bool strict)
 {
     uint32_t next_order = 1, n_components = 0;
-    size_t n_open = 0;
-    uint32_t *open = n->calls; /* used up by the search */
+    uint64_t all_calls = 0;
+    size_t n_open = 0, height = 0;
     bool last;
+    memset(w->notes, 0, w->n_rules * sizeof *w->notes);
     for (uint32_t start = 0; start < w->n_rules; start++) {
-        size_t height = 0;
-        if (n->order[start] != 0) continue;
-        n->stack[height++] = begin_visit(w, start);
-        n->order[start] = n->low[start] = next_order++;
-        open[n_open++] = start;
-        while (height > 0) {
-            visit *v = &n->stack[height - 1];
-            int64_t to = next_left(v, n->nullable, &last);
-            if (to >= 0 && n->order[to] == 0) {
-                n->order[to] = n->low[to] = next_order++;
-                open[n_open++] = (uint32_t)to;
-                n->stack[height++] = begin_visit(w, (uint32_t)to);
+        int64_t to = w->notes[start].order == 0 ? (int64_t)start : -1;
+        while (to >= 0 || height > 0) {
+            if (to >= 0 && w->notes[to].order == 0) {
+                w->notes[to].order = w->notes[to].low = next_order++;
+                w->open[n_open++] = (uint32_t)to;
+                w->stack[height++] = begin_visit(w, (uint32_t)to);
+            }
+            visit *v = &w->stack[height - 1];
+            note *n = &w->notes[v->rule];
+            to = next_left(v, marks, &last);
+            if (to >= 0 && w->notes[to].order == 0) continue;
+            if (to >= 0 && w->notes[to].component == 0) {
+                if (strict) return refuse_rule(w, v->rule, left_recursive);
+                if (w->notes[to].order < n->low) n->low = w->notes[to].order;
             } else if (to >= 0) {
-                if (n->component[to] == 0 && n->order[to] < n->low[v->rule]) n->low[v->rule] = n->order[to];
+                add_up(n, &w->notes[to]);
             } else {
-                uint32_t done = v->rule;
-                if (n->low[done] == n->order[done]) {
+                if (n->low == n->order) {
                     n_components++;
-                    do n->component[open[--n_open]] = n_components;
-                    while (open[n_open] != done);
+                    do w->notes[w->open[--n_open]].component = n_components;
+                    while (w->open[n_open] != v->rule);
                 }
-                if (--height > 0 && n->low[done] < n->low[n->stack[height - 1].rule])
-                    n->low[n->stack[height - 1].rule] = n->low[done];
+                n->calls = add_calls(n->calls, 1);
+                n->depth++;
+                all_calls += n->calls;
+                if (strict && (all_calls > WEIR__GRAMMAR_CALLS_MAX || n->depth > WEIR__GRAMMAR_CHAIN_MAX))
+                    return refuse_rule(w, v->rule, too_many_chains);
+                if (--height == 0) break;
+                note *above = &w->notes[w->stack[height - 1].rule];
+                if (n->low < above->low) above->low = n->low;
+                add_up(above, n);
             }
         }
-    }
-    for (uint32_t i = 0; i < w->n_rules; i++) {
-        visit v = begin_visit(w, i);
-        for (int64_t to; (to = next_left(&v, n->nullable, &last)) >= 0;)
-            if (!last && n->component[to] == n->component[i]) return refuse_rule(w, i, left_recursive);
     }
     return true;
 }
 
-weir_status weir__grammar_rules_check(const weir__grammar_rule *rules, size_t n_rules, int32_t ends,
+/* Left recursion by way of rules that can match nothing. Such a loop ends by itself where each rule of it is
+ * the last of its alternative, as in (a? b?)*: the stack comes back to what it was. Where something follows,
+ * the stack grows for ever. */
+static bool check_loops(walk *w)
+{
+    if (!find_components(w, w->empty, true) || !find_components(w, w->nullable, false)) return false;
+    for (uint32_t i = 0; i < w->n_rules; i++) {
+        visit v = begin_visit(w, i);
+        bool last;
+        for (int64_t to; (to = next_left(&v, w->nullable, &last)) >= 0;)
+            if (!last && w->notes[to].component == w->notes[i].component)
+                return refuse_rule(w, i, left_recursive);
+    }
+    return true;
+}
+
+weir_status weir__grammar_rules_check(const weir__automaton_element *elements, const uint32_t *starts,
+                                      const weir__grammar_rule *rules, size_t n_rules, int32_t ends,
                                       weir_error *error)
 {
-    walk w = {rules, n_rules, error, WEIR_OK};
-    notes n = {0};
-    size_t count = n_rules;
-
-    n.nullable = weir__mem_calloc(count, sizeof *n.nullable);
-    n.empty = weir__mem_calloc(count, sizeof *n.empty);
-    n.state = weir__mem_calloc(count, sizeof *n.state);
-    n.calls = weir__mem_calloc(count, sizeof *n.calls);
-    n.depth = weir__mem_calloc(count, sizeof *n.depth);
-    n.low = weir__mem_calloc(count, sizeof *n.low);
-    n.order = weir__mem_calloc(count, sizeof *n.order);
-    n.component = weir__mem_calloc(count, sizeof *n.component);
-    n.stack = weir__mem_calloc(count, sizeof *n.stack);
-    if (n.nullable == NULL || n.empty == NULL || n.state == NULL || n.calls == NULL || n.depth == NULL ||
-        n.low == NULL || n.order == NULL || n.component == NULL || n.stack == NULL) {
+    walk w = {.elements = elements, .starts = starts, .rules = rules, .n_rules = n_rules, .error = error};
+    w.ending = weir__mem_calloc(3 * n_rules, sizeof *w.ending);
+    w.notes = weir__mem_calloc(n_rules, sizeof *w.notes);
+    w.stack = weir__mem_calloc(n_rules, sizeof *w.stack);
+    w.open = weir__mem_calloc(n_rules, sizeof *w.open);
+    if (w.ending == NULL || w.notes == NULL || w.stack == NULL || w.open == NULL) {
         w.status =
             weir__error_set(error, WEIR_NO_MEMORY, "grammar", "out of memory while checking the grammar");
         goto out;
     }
-    find_empty(&w, n.empty);
-    if (ends >= 0) {
-        if (!mark(&w, n.state, true)) goto out;
-        if (!n.state[ends]) {
-            refuse_rule(&w, (uint32_t)ends, "never comes to an end: its recursion has no way out");
-            goto out;
-        }
-        memset(n.state, UNSEEN, count);
-    }
-    if (mark(&w, n.nullable, false) && check_search(&w, &n)) check_loops(&w, &n);
+    w.nullable = w.ending + n_rules;
+    w.empty = w.nullable + n_rules;
+    find_empty(&w);
+    if (ends >= 0 && !mark(&w, true, w.ending)) goto out;
+    if (ends >= 0 && !w.ending[ends])
+        refuse_rule(&w, (uint32_t)ends, "never comes to an end: its recursion has no way out");
+    else if (mark(&w, false, w.nullable))
+        check_loops(&w);
 out:
-    weir__mem_free(n.stack);
-    weir__mem_free(n.component);
-    weir__mem_free(n.order);
-    weir__mem_free(n.low);
-    weir__mem_free(n.depth);
-    weir__mem_free(n.calls);
-    weir__mem_free(n.state);
-    weir__mem_free(n.empty);
-    weir__mem_free(n.nullable);
+    weir__mem_free(w.open);
+    weir__mem_free(w.stack);
+    weir__mem_free(w.notes);
+    weir__mem_free(w.ending);
     return w.status;
 }

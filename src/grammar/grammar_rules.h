@@ -5,27 +5,20 @@
 
 #include "grammar/automaton_rules.h"
 
-/* A growable row of elements. */
-typedef struct weir__grammar_sequence {
-    weir__automaton_element *items; /* [n] */
-    size_t n;
-    size_t capacity;
-} weir__grammar_sequence;
-
 /* A rule, from the text or made for a group or a repetition. */
 typedef struct weir__grammar_rule {
     const char *name; /* in the text; a made one has that of the rule it is part of */
     size_t name_length;
-    size_t line;                 /* of its first mention */
-    size_t defined;              /* line of its definition, 0 = none */
-    weir__grammar_sequence body; /* ends with END once defined */
-    int32_t next;                /* in its hash bucket, -1 = last */
+    size_t line;    /* of its first mention */
+    size_t defined; /* line of its definition, 0 = none */
+    int32_t next;   /* in its hash bucket, -1 = last */
 } weir__grammar_rule;
 
-/* Whether the rules, all defined, can be used: no left recursion, and nothing that llama.cpp's search for it
- * does not survive. ends: a rule that must be able to come to an end, or -1. Errors: GRAMMAR (line and rule),
- * NO_MEMORY. */
-weir_status weir__grammar_rules_check(const weir__grammar_rule *rules, size_t n_rules, int32_t ends,
+/* Whether rules [n_rules], whose elements begin at starts, can be used: no left recursion, and no chains of
+ * rules that are too long. ends: a rule that must be able to come to an end, or -1. Errors: GRAMMAR (line and
+ * rule), NO_MEMORY. */
+weir_status weir__grammar_rules_check(const weir__automaton_element *elements, const uint32_t *starts,
+                                      const weir__grammar_rule *rules, size_t n_rules, int32_t ends,
                                       weir_error *error);
 
 #endif
