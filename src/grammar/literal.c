@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "grammar/literal.h"
 
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -29,38 +28,20 @@ static bool add_quoted(weir__text *json, const char *string, size_t n)
     return ok && weir__text_add_string(json, "\"");
 }
 
-/* The fewest digits, the first one not 0, that identify a number other than 0: it is d.igits * 10^exponent.
- * The locale's decimal point does not matter. */
-static void find_digits(double value, char digits[24], int *exponent)
-{
-    char text[48];
-    for (int precision = 0; precision <= 16; precision++) {
-        snprintf(text, sizeof text, "%.*e", precision, value);
-        if (strtod(text, NULL) == value) break;
-    }
-    size_t n = 0;
-    const char *c = text;
-    for (; *c != 'e'; c++)
-        if (*c >= '0' && *c <= '9') digits[n++] = *c;
-    digits[n] = '\0';
-    *exponent = atoi(c + 1);
-}
-
+/* With the fewest digits that identify the number. */
 static bool add_real(weir__text *json, double value)
 {
-    char digits[24] = "0", text[64];
-    int exponent = 0, n;
-    if (value != 0) find_digits(fabs(value), digits, &exponent);
-    n = (int)strlen(digits);
-    if (exponent < EXPONENT_MIN || exponent > EXPONENT_MAX)
-        snprintf(text, sizeof text, "%c%s%se%+03d", digits[0], n > 1 ? "." : "", digits + 1, exponent);
-    else if (exponent < 0)
-        snprintf(text, sizeof text, "0.%.*s%s", -exponent - 1, "0000", digits);
-    else if (exponent < n - 1)
-        snprintf(text, sizeof text, "%.*s.%s", exponent + 1, digits, digits + exponent + 1);
-    else
-        snprintf(text, sizeof text, "%s%.*s.0", digits, exponent + 1 - n, "00000000000000");
-    return weir__text_add_string(json, signbit(value) ? "-" : "") && weir__text_add_string(json, text);
+    char text[64];
+    int precision = 0, exponent;
+    do snprintf(text, sizeof text, "%.*e", precision, value);
+    while (strtod(text, NULL) != value && ++precision <= 16);
+    exponent = atoi(strchr(text, 'e') + 1);
+    if (EXPONENT_MIN <= exponent && exponent <= EXPONENT_MAX)
+        snprintf(text, sizeof text, "%.*f", precision > exponent ? precision - exponent : 1, value);
+    /* The locale's decimal point stands behind the first digits, and may have several bytes. */
+    size_t whole = strspn(text, "-0123456789"), point = strcspn(text + whole, "0123456789e");
+    return weir__text_add(json, text, whole) && weir__text_add_string(json, point > 0 ? "." : "") &&
+           weir__text_add_string(json, text + whole + point);
 }
 
 static bool add_json(weir__text *json, const json_t *value)

@@ -21,8 +21,8 @@
 #include "grammar/schema.h"
 #include "grammar/schema_walk.h"
 
-#define NAME_MAX_BYTES 64 /* of a rule */
-#define REFERENCE      "#/$defs/"
+#define REFERENCE "#/$defs/"
+#define COMMA     "\",\" space " /* between the parts of an object or array */
 
 /* Rules that schemas share. */
 enum {
@@ -77,53 +77,33 @@ typedef struct emitter {
 
 /* ---- Text ---- */
 
-static void add(emitter *e, weir__text *text, const char *string)
-{
-    e->failed |= !weir__text_add_string(text, string);
-}
+static void add(emitter *e, weir__text *text, const char *format, ...) __attribute__((format(printf, 3, 4)));
 
-static void add_format(emitter *e, weir__text *text, const char *format, ...)
-    __attribute__((format(printf, 3, 4)));
-
-/* For names and numbers only. */
-static void add_format(emitter *e, weir__text *text, const char *format, ...)
+static void add(emitter *e, weir__text *text, const char *format, ...)
 {
-    char buffer[2 * NAME_MAX_BYTES];
     va_list args;
     va_start(args, format);
-    vsnprintf(buffer, sizeof buffer, format, args);
+    size_t n = (size_t)vsnprintf(NULL, 0, format, args);
     va_end(args);
-    add(e, text, buffer);
+    e->failed |= !weir__mem_grow(&text->bytes, &text->capacity, text->n + n + 1, 1);
+    if (e->failed) return;
+    va_start(args, format);
+    vsnprintf(text->bytes + text->n, n + 1, format, args);
+    va_end(args);
+    text->n += n;
 }
 
 static void add_shared(emitter *e, weir__text *text, unsigned shared)
 {
     e->shared |= BIT(shared);
-    add(e, text, shared_rules[shared].name);
-}
-
-/* What stands between the parts of an object or array. */
-static void add_space(emitter *e, weir__text *text)
-{
-    add(e, text, " ");
-    add_shared(e, text, SPACE);
-}
-
-static void add_part_name(emitter *e, weir__text *text, size_t part)
-{
-    add_format(e, text, "%s-%zu", e->name, part);
+    add(e, text, "%s", shared_rules[shared].name);
 }
 
 /* Completes a rule; part 0: the one that gives the parts their name. The body is freed. */
 static void add_rule(emitter *e, size_t part, weir__text *body)
 {
-    if (part == 0)
-        add(e, &e->rules, e->name);
-    else
-        add_part_name(e, &e->rules, part);
-    add(e, &e->rules, " ::= ");
-    add(e, &e->rules, body->bytes != NULL ? body->bytes : "");
-    add(e, &e->rules, "\n");
+    add(e, &e->rules, part == 0 ? "%s" : "%s-%zu", e->name, part);
+    if (!e->failed) add(e, &e->rules, " ::= %s\n", body->bytes);
     weir__text_fini(body);
 }
 
@@ -164,7 +144,7 @@ static void add_reference(emitter *e, weir__text *text, json_t *reference)
     const char *name = json_string_value(reference);
     assert(name != NULL && strncmp(name, REFERENCE, strlen(REFERENCE)) == 0);
     name += strlen(REFERENCE);
-    add(e, text, name);
+    add(e, text, "%s", name);
     if (e->failed || json_object_get(e->known, name) != NULL) return;
     e->failed =
         json_array_append(e->wanted, reference) != 0 || json_object_set_new(e->known, name, json_true()) != 0;
@@ -184,14 +164,14 @@ static void add_item(emitter *e, weir__text *text, const json_t *schema)
         size_t part = ++e->n_parts;
         add_body(e, &body, schema);
         add_rule(e, part, &body);
-        add_part_name(e, text, part);
+        add(e, text, "%s-%zu", e->name, part);
     }
 }
 
 static void add_alternatives(emitter *e, weir__text *text, const json_t *schemas)
 {
     for (size_t i = 0; i < json_array_size(schemas); i++) {
-        add(e, text, i > 0 ? " | " : "");
+        if (i > 0) add(e, text, " | ");
         add_item(e, text, json_array_get(schemas, i));
     }
 }
@@ -199,7 +179,7 @@ static void add_alternatives(emitter *e, weir__text *text, const json_t *schemas
 static void add_values(emitter *e, weir__text *text, const json_t *values)
 {
     for (size_t i = 0; i < json_array_size(values) && !e->failed; i++) {
-        add(e, text, i > 0 ? " | " : "");
+        if (i > 0) add(e, text, " | ");
         e->failed |= !weir__literal_add(text, json_array_get(values, i));
     }
 }
@@ -209,14 +189,12 @@ static void add_integer(emitter *e, weir__text *text, const json_t *schema)
     const json_t *minimum = json_object_get(schema, "minimum"), *maximum = json_object_get(schema, "maximum");
     int64_t low = minimum != NULL ? json_integer_value(minimum) : -WEIR__SCHEMA_INTEGER_MAX;
     int64_t high = maximum != NULL ? json_integer_value(maximum) : WEIR__SCHEMA_INTEGER_MAX;
-    bool ok = true;
     if (low < 0) {
         add(e, text, "\"-\" (");
-        ok = weir__digits_add(text, (uint64_t)(high < 0 ? -high : minimum == NULL), (uint64_t)-low);
+        e->failed |= !weir__digits_add(text, (uint64_t)(high < 0 ? -high : minimum == NULL), (uint64_t)-low);
         add(e, text, high < 0 ? ")" : ") | ");
     }
-    if (high >= 0) ok = ok && weir__digits_add(text, (uint64_t)(low > 0 ? low : 0), (uint64_t)high);
-    e->failed |= !ok;
+    if (high >= 0) e->failed |= !weir__digits_add(text, (uint64_t)(low > 0 ? low : 0), (uint64_t)high);
 }
 
 /* ---- Patterns ---- */
@@ -232,9 +210,8 @@ static void move_to_rule(emitter *e, weir__text *text, size_t from)
     if (e->failed) return;
     e->failed |= !weir__text_add(&body, text->bytes + from, text->n - from);
     text->n = from;
-    size_t part = ++e->n_parts;
-    add_rule(e, part, &body);
-    add_part_name(e, text, part);
+    add_rule(e, ++e->n_parts, &body);
+    add(e, text, "%s-%zu", e->name, e->n_parts);
 }
 
 /* A rewritten pattern has classes, groups and quantifiers, which GBNF has as well. */
@@ -266,7 +243,7 @@ static void add_pattern(emitter *e, weir__text *text, const char *pattern)
         }
         e->failed |= !weir__text_add(text, c, n);
         c += n - 1;
-        if (*c == ']' || *c == '}') add(e, text, c[1] == '[' || c[1] == '(' ? " " : "");
+        if ((*c == ']' || *c == '}') && (c[1] == '[' || c[1] == '(')) add(e, text, " ");
     }
     add(e, text, " \"\\\"\"");
 }
@@ -277,18 +254,8 @@ static void add_pattern(emitter *e, weir__text *text, const char *pattern)
 static void add_property(emitter *e, weir__text *text, const char *name, const json_t *schema)
 {
     e->failed |= !weir__literal_add_string(text, name);
-    add_space(e, text);
-    add(e, text, " \":\"");
-    add_space(e, text);
-    add(e, text, " ");
+    add(e, text, " space \":\" space ");
     add_item(e, text, schema);
-}
-
-static void add_comma(emitter *e, weir__text *text)
-{
-    add(e, text, "\",\"");
-    add_space(e, text);
-    add(e, text, " ");
 }
 
 /* Makes a rule for each property that may be left out, `first` being the number of the first one: it and some
@@ -297,71 +264,57 @@ static void add_optional_rules(emitter *e, const json_t *schema, size_t first, s
 {
     const char *name;
     json_t *property;
-    size_t i = 0;
+    size_t i = first;
     json_object_foreach(json_object_get(schema, "properties"), name, property)
     {
         if (weir__schema_is_required(schema, name)) continue;
         weir__text body = {0};
         add_property(e, &body, name, property);
-        if (i + 1 < n) {
-            add(e, &body, " (");
-            add_comma(e, &body);
-            add_part_name(e, &body, first + i + 1);
-            add(e, &body, ")? | ");
-            add_part_name(e, &body, first + i + 1);
-        }
-        add_rule(e, first + i++, &body);
+        if (i + 1 < first + n) add(e, &body, " (" COMMA "%s-%zu)? | %s-%zu", e->name, i + 1, e->name, i + 1);
+        add_rule(e, i++, &body);
     }
 }
 
 /* An object of listed properties: those that are required, then the others, each in their order. */
 static void add_listed_object(emitter *e, weir__text *text, const json_t *schema)
 {
-    const json_t *properties = json_object_get(schema, "properties");
-    size_t n_required = 0, n_optional, first;
+    json_t *properties = json_object_get(schema, "properties"), *property;
+    size_t n_required = 0;
     const char *name;
-    json_t *property;
-    add(e, text, "\"{\"");
-    add_space(e, text);
-    add(e, text, " ");
-    json_object_foreach((json_t *)properties, name, property)
+    e->shared |= BIT(SPACE);
+    add(e, text, "\"{\" space ");
+    json_object_foreach(properties, name, property)
     {
         if (!weir__schema_is_required(schema, name)) continue;
-        if (n_required++ > 0) add_comma(e, text);
+        if (n_required++ > 0) add(e, text, COMMA);
         add_property(e, text, name, property);
         add(e, text, " ");
     }
-    n_optional = json_object_size(properties) - n_required;
+    size_t n_optional = json_object_size(properties) - n_required, first = e->n_parts + 1;
     if (n_optional > 0) {
-        first = e->n_parts + 1;
         e->n_parts += n_optional;
         add_optional_rules(e, schema, first, n_optional);
-        add(e, text, "(");
-        if (n_required > 0) add_comma(e, text);
-        add_part_name(e, text, first);
-        add(e, text, ")? ");
+        add(e, text, "(%s%s-%zu)? ", n_required > 0 ? COMMA : "", e->name, first);
     }
-    if (n_required + n_optional > 0) add_shared(e, text, SPACE);
-    add(e, text, " \"}\"");
+    add(e, text, "%s \"}\"", n_required + n_optional > 0 ? "space" : "");
 }
 
-/* item (, item)*, with as many of them as are asked for; most SIZE_MAX: any number. A list that may be empty
- * is a rule of its own: GBNF bounds the rules in a group that is repeated or left out. */
-static void add_list(emitter *e, weir__text *text, const weir__text *item, size_t least, size_t most)
+/* item (, item)*, with as many of them as are asked for; most SIZE_MAX: any number. The item is freed. A list
+ * that may be empty is a rule of its own: GBNF bounds the rules in a group that is repeated or left out. */
+static void add_list(emitter *e, weir__text *text, weir__text *item, size_t least, size_t most)
 {
     size_t more = least > 1 ? least - 1 : 0, from = text->n;
-    add(e, text, item->bytes != NULL ? item->bytes : "");
-    if (most > 1) {
-        add(e, text, " (");
-        add_comma(e, text);
-        add(e, text, item->bytes != NULL ? item->bytes : "");
+    if (!e->failed) add(e, text, "%s", item->bytes);
+    if (!e->failed && most > 1) {
+        add(e, text, " (" COMMA "%s)", item->bytes);
         if (most != SIZE_MAX)
-            add_format(e, text, "){%zu,%zu}", more, most - 1);
+            add(e, text, "{%zu,%zu}", more, most - 1);
         else if (more > 0)
-            add_format(e, text, "){%zu,}", more);
+            add(e, text, "{%zu,}", more);
         else
-            add(e, text, ")*");
+            add(e, text, "*");
     }
+    weir__text_fini(item);
     if (least > 0) return;
     move_to_rule(e, text, from);
     add(e, text, "?");
@@ -371,18 +324,13 @@ static void add_list(emitter *e, weir__text *text, const weir__text *item, size_
 static void add_map(emitter *e, weir__text *text, const json_t *values)
 {
     weir__text item = {0};
+    e->shared |= BIT(SPACE);
     add_shared(e, &item, ANY_STRING);
-    add(e, &item, " \":\"");
-    add_space(e, &item);
-    add(e, &item, " ");
+    add(e, &item, " \":\" space ");
     add_item(e, &item, values);
-    add(e, text, "\"{\"");
-    add_space(e, text);
-    add(e, text, " ");
+    add(e, text, "\"{\" space ");
     add_list(e, text, &item, 0, SIZE_MAX);
-    add_space(e, text);
-    add(e, text, " \"}\"");
-    weir__text_fini(&item);
+    add(e, text, " space \"}\"");
 }
 
 static void add_array(emitter *e, weir__text *text, const json_t *schema)
@@ -390,11 +338,10 @@ static void add_array(emitter *e, weir__text *text, const json_t *schema)
     const json_t *items = json_object_get(schema, "items"), *prefix = json_object_get(schema, "prefixItems");
     const json_t *most = json_object_get(schema, "maxItems");
     weir__text item = {0};
-    add(e, text, "\"[\"");
-    add_space(e, text);
-    add(e, text, " ");
+    e->shared |= BIT(SPACE);
+    add(e, text, "\"[\" space ");
     for (size_t i = 0; i < json_array_size(prefix); i++) {
-        if (i > 0) add_comma(e, text);
+        if (i > 0) add(e, text, COMMA);
         add_item(e, text, json_array_get(prefix, i));
         add(e, text, " ");
     }
@@ -404,9 +351,7 @@ static void add_array(emitter *e, weir__text *text, const json_t *schema)
                  most != NULL ? (size_t)json_integer_value(most) : SIZE_MAX);
         add(e, text, " ");
     }
-    add_shared(e, text, SPACE);
-    add(e, text, " \"]\"");
-    weir__text_fini(&item);
+    add(e, text, "space \"]\"");
 }
 
 /* A rule's alternatives. */
@@ -441,13 +386,9 @@ static void add_shared_rules(emitter *e, weir__text *text)
         for (unsigned i = 0; i < N_SHARED; i++)
             if (before & BIT(i)) e->shared |= shared_rules[i].needs;
     }
-    for (unsigned i = 0; i < N_SHARED; i++) {
-        if ((e->shared & BIT(i)) == 0) continue;
-        add(e, text, shared_rules[i].name);
-        add(e, text, " ::= ");
-        add(e, text, shared_rules[i].body);
-        add(e, text, "\n");
-    }
+    for (unsigned i = 0; i < N_SHARED; i++)
+        if ((e->shared & BIT(i)) != 0)
+            add(e, text, "%s ::= %s\n", shared_rules[i].name, shared_rules[i].body);
 }
 
 static void emit(emitter *e, weir__text *text, const json_t *schema)
@@ -464,7 +405,7 @@ static void emit(emitter *e, weir__text *text, const json_t *schema)
         add_rule(e, 0, &body);
     }
     add_shared_rules(e, text);
-    add(e, text, e->rules.bytes != NULL ? e->rules.bytes : "");
+    if (!e->failed) add(e, text, "%s", e->rules.bytes);
 }
 
 weir_status weir__grammar_from_schema(const json_t *rewritten, char **grammar, weir_error *error)
