@@ -8,7 +8,7 @@
 #include "base/text.h"
 
 /* Appends GBNF alternatives, without parentheses around them, that match the decimal numbers from least to
- * most, both included, without leading zeros. least <= most. False: out of memory. */
-bool weir__digits_add(weir__text *text, uint64_t least, uint64_t most);
+ * most, both included, without leading zeros. least <= most. */
+void weir__digits_add(weir__text *text, uint64_t least, uint64_t most);
 
 #endif

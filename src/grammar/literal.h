@@ -8,10 +8,10 @@
 #include "base/text.h"
 
 /* Appends a GBNF literal that matches the value's compact JSON text alone: keys in their order, numbers with
- * as few digits as identify them. Recurses over the value. False: out of memory. */
-bool weir__literal_add(weir__text *text, const json_t *value);
+ * as few digits as identify them. Recurses over the value. */
+void weir__literal_add(weir__text *text, const json_t *value);
 
 /* The same for a string, NUL-terminated, well-formed UTF-8. */
-bool weir__literal_add_string(weir__text *text, const char *string);
+void weir__literal_add_string(weir__text *text, const char *string);
 
 #endif

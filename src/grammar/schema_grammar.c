@@ -6,13 +6,10 @@
 #include "grammar/schema_grammar.h"
 
 #include <assert.h>
-#include <stdarg.h>
-#include <stdio.h>
 #include <string.h>
 
 #include "base/error.h"
 #include "base/json.h"
-#include "base/mem.h"
 #include "base/text.h"
 #include "grammar/digits.h"
 #include "grammar/grammar.h"
@@ -72,38 +69,22 @@ typedef struct emitter {
     const char *name; /* of the rule that is being made */
     size_t n_parts;   /* of that rule, numbered from 1 */
     unsigned shared;  /* rules that are used */
-    bool failed;      /* out of memory */
 } emitter;
 
 /* ---- Text ---- */
 
-static void add(emitter *e, weir__text *text, const char *format, ...) __attribute__((format(printf, 3, 4)));
-
-static void add(emitter *e, weir__text *text, const char *format, ...)
-{
-    va_list args;
-    va_start(args, format);
-    size_t n = (size_t)vsnprintf(NULL, 0, format, args);
-    va_end(args);
-    e->failed |= !weir__mem_grow(&text->bytes, &text->capacity, text->n + n + 1, 1);
-    if (e->failed) return;
-    va_start(args, format);
-    vsnprintf(text->bytes + text->n, n + 1, format, args);
-    va_end(args);
-    text->n += n;
-}
-
 static void add_shared(emitter *e, weir__text *text, unsigned shared)
 {
     e->shared |= BIT(shared);
-    add(e, text, "%s", shared_rules[shared].name);
+    weir__text_printf(text, "%s", shared_rules[shared].name);
 }
 
 /* Completes a rule; part 0: the one that gives the parts their name. The body is freed. */
 static void add_rule(emitter *e, size_t part, weir__text *body)
 {
-    add(e, &e->rules, part == 0 ? "%s" : "%s-%zu", e->name, part);
-    if (!e->failed) add(e, &e->rules, " ::= %s\n", body->bytes);
+    e->rules.failed |= body->failed;
+    weir__text_printf(&e->rules, part == 0 ? "%s" : "%s-%zu", e->name, part);
+    weir__text_printf(&e->rules, " ::= %s\n", body->bytes != NULL ? body->bytes : "");
     weir__text_fini(body);
 }
 
@@ -144,10 +125,10 @@ static void add_reference(emitter *e, weir__text *text, json_t *reference)
     const char *name = json_string_value(reference);
     assert(name != NULL && strncmp(name, REFERENCE, strlen(REFERENCE)) == 0);
     name += strlen(REFERENCE);
-    add(e, text, "%s", name);
-    if (e->failed || json_object_get(e->known, name) != NULL) return;
-    e->failed =
-        json_array_append(e->wanted, reference) != 0 || json_object_set_new(e->known, name, json_true()) != 0;
+    weir__text_printf(text, "%s", name);
+    if (json_object_get(e->known, name) == NULL)
+        e->rules.failed |= json_array_append(e->wanted, reference) != 0 ||
+                           json_object_set_new(e->known, name, json_true()) != 0;
 }
 
 /* One word: the name of a rule, which is made unless there is one. */
@@ -164,37 +145,37 @@ static void add_item(emitter *e, weir__text *text, const json_t *schema)
         size_t part = ++e->n_parts;
         add_body(e, &body, schema);
         add_rule(e, part, &body);
-        add(e, text, "%s-%zu", e->name, part);
+        weir__text_printf(text, "%s-%zu", e->name, part);
     }
 }
 
 static void add_alternatives(emitter *e, weir__text *text, const json_t *schemas)
 {
     for (size_t i = 0; i < json_array_size(schemas); i++) {
-        if (i > 0) add(e, text, " | ");
+        if (i > 0) weir__text_add_string(text, " | ");
         add_item(e, text, json_array_get(schemas, i));
     }
 }
 
-static void add_values(emitter *e, weir__text *text, const json_t *values)
+static void add_values(weir__text *text, const json_t *values)
 {
-    for (size_t i = 0; i < json_array_size(values) && !e->failed; i++) {
-        if (i > 0) add(e, text, " | ");
-        e->failed |= !weir__literal_add(text, json_array_get(values, i));
+    for (size_t i = 0; i < json_array_size(values); i++) {
+        if (i > 0) weir__text_add_string(text, " | ");
+        weir__literal_add(text, json_array_get(values, i));
     }
 }
 
-static void add_integer(emitter *e, weir__text *text, const json_t *schema)
+static void add_integer(weir__text *text, const json_t *schema)
 {
     const json_t *minimum = json_object_get(schema, "minimum"), *maximum = json_object_get(schema, "maximum");
     int64_t low = minimum != NULL ? json_integer_value(minimum) : -WEIR__SCHEMA_INTEGER_MAX;
     int64_t high = maximum != NULL ? json_integer_value(maximum) : WEIR__SCHEMA_INTEGER_MAX;
     if (low < 0) {
-        add(e, text, "\"-\" (");
-        e->failed |= !weir__digits_add(text, (uint64_t)(high < 0 ? -high : minimum == NULL), (uint64_t)-low);
-        add(e, text, high < 0 ? ")" : ") | ");
+        weir__text_add_string(text, "\"-\" (");
+        weir__digits_add(text, (uint64_t)(high < 0 ? -high : minimum == NULL), (uint64_t)-low);
+        weir__text_printf(text, high < 0 ? ")" : ") | ");
     }
-    if (high >= 0) e->failed |= !weir__digits_add(text, (uint64_t)(low > 0 ? low : 0), (uint64_t)high);
+    if (high >= 0) weir__digits_add(text, (uint64_t)(low > 0 ? low : 0), (uint64_t)high);
 }
 
 /* ---- Patterns ---- */
@@ -207,11 +188,11 @@ static void add_integer(emitter *e, weir__text *text, const json_t *schema)
 static void move_to_rule(emitter *e, weir__text *text, size_t from)
 {
     weir__text body = {0};
-    if (e->failed) return;
-    e->failed |= !weir__text_add(&body, text->bytes + from, text->n - from);
+    if (text->failed) return;
+    weir__text_add(&body, text->bytes + from, text->n - from);
     text->n = from;
     add_rule(e, ++e->n_parts, &body);
-    add(e, text, "%s-%zu", e->name, e->n_parts);
+    weir__text_printf(text, "%s-%zu", e->name, e->n_parts);
 }
 
 /* A rewritten pattern has classes, groups and quantifiers, which GBNF has as well. */
@@ -219,8 +200,8 @@ static void add_pattern(emitter *e, weir__text *text, const char *pattern)
 {
     size_t groups[PATTERN_NESTING_MAX], n_groups = 0, item = 0; /* where they begin in the text */
     assert(pattern[0] == '^');
-    add(e, text, "\"\\\"\" ");
-    for (const char *c = pattern + 1; *c != '$' && !e->failed; c++) {
+    weir__text_add_string(text, "\"\\\"\" ");
+    for (const char *c = pattern + 1; *c != '$'; c++) {
         size_t n = 1;
         switch (*c) {
         case '(':
@@ -241,11 +222,11 @@ static void add_pattern(emitter *e, weir__text *text, const char *pattern)
             break;
         default: break;
         }
-        e->failed |= !weir__text_add(text, c, n);
+        weir__text_add(text, c, n);
         c += n - 1;
-        if ((*c == ']' || *c == '}') && (c[1] == '[' || c[1] == '(')) add(e, text, " ");
+        if ((*c == ']' || *c == '}') && (c[1] == '[' || c[1] == '(')) weir__text_add_string(text, " ");
     }
-    add(e, text, " \"\\\"\"");
+    weir__text_add_string(text, " \"\\\"\"");
 }
 
 /* ---- Objects and arrays ---- */
@@ -253,8 +234,8 @@ static void add_pattern(emitter *e, weir__text *text, const char *pattern)
 /* "name": value */
 static void add_property(emitter *e, weir__text *text, const char *name, const json_t *schema)
 {
-    e->failed |= !weir__literal_add_string(text, name);
-    add(e, text, " space \":\" space ");
+    weir__literal_add_string(text, name);
+    weir__text_add_string(text, " space \":\" space ");
     add_item(e, text, schema);
 }
 
@@ -270,7 +251,8 @@ static void add_optional_rules(emitter *e, const json_t *schema, size_t first, s
         if (weir__schema_is_required(schema, name)) continue;
         weir__text body = {0};
         add_property(e, &body, name, property);
-        if (i + 1 < first + n) add(e, &body, " (" COMMA "%s-%zu)? | %s-%zu", e->name, i + 1, e->name, i + 1);
+        if (i + 1 < first + n)
+            weir__text_printf(&body, " (" COMMA "%s-%zu)? | %s-%zu", e->name, i + 1, e->name, i + 1);
         add_rule(e, i++, &body);
     }
 }
@@ -282,21 +264,21 @@ static void add_listed_object(emitter *e, weir__text *text, const json_t *schema
     size_t n_required = 0;
     const char *name;
     e->shared |= BIT(SPACE);
-    add(e, text, "\"{\" space ");
+    weir__text_add_string(text, "\"{\" space ");
     json_object_foreach(properties, name, property)
     {
         if (!weir__schema_is_required(schema, name)) continue;
-        if (n_required++ > 0) add(e, text, COMMA);
+        if (n_required++ > 0) weir__text_add_string(text, COMMA);
         add_property(e, text, name, property);
-        add(e, text, " ");
+        weir__text_add_string(text, " ");
     }
     size_t n_optional = json_object_size(properties) - n_required, first = e->n_parts + 1;
     if (n_optional > 0) {
         e->n_parts += n_optional;
         add_optional_rules(e, schema, first, n_optional);
-        add(e, text, "(%s%s-%zu)? ", n_required > 0 ? COMMA : "", e->name, first);
+        weir__text_printf(text, "(%s%s-%zu)? ", n_required > 0 ? COMMA : "", e->name, first);
     }
-    add(e, text, "%s \"}\"", n_required + n_optional > 0 ? "space" : "");
+    weir__text_printf(text, "%s \"}\"", n_required + n_optional > 0 ? "space" : "");
 }
 
 /* item (, item)*, with as many of them as are asked for; most SIZE_MAX: any number. The item is freed. A list
@@ -304,20 +286,21 @@ static void add_listed_object(emitter *e, weir__text *text, const json_t *schema
 static void add_list(emitter *e, weir__text *text, weir__text *item, size_t least, size_t most)
 {
     size_t more = least > 1 ? least - 1 : 0, from = text->n;
-    if (!e->failed) add(e, text, "%s", item->bytes);
-    if (!e->failed && most > 1) {
-        add(e, text, " (" COMMA "%s)", item->bytes);
+    text->failed |= item->failed;
+    if (!text->failed) weir__text_add(text, item->bytes, item->n);
+    if (!text->failed && most > 1) {
+        weir__text_printf(text, " (" COMMA "%s)", item->bytes);
         if (most != SIZE_MAX)
-            add(e, text, "{%zu,%zu}", more, most - 1);
+            weir__text_printf(text, "{%zu,%zu}", more, most - 1);
         else if (more > 0)
-            add(e, text, "{%zu,}", more);
+            weir__text_printf(text, "{%zu,}", more);
         else
-            add(e, text, "*");
+            weir__text_add_string(text, "*");
     }
     weir__text_fini(item);
     if (least > 0) return;
     move_to_rule(e, text, from);
-    add(e, text, "?");
+    weir__text_add_string(text, "?");
 }
 
 /* An object of properties with any names. */
@@ -326,11 +309,11 @@ static void add_map(emitter *e, weir__text *text, const json_t *values)
     weir__text item = {0};
     e->shared |= BIT(SPACE);
     add_shared(e, &item, ANY_STRING);
-    add(e, &item, " \":\" space ");
+    weir__text_add_string(&item, " \":\" space ");
     add_item(e, &item, values);
-    add(e, text, "\"{\" space ");
+    weir__text_add_string(text, "\"{\" space ");
     add_list(e, text, &item, 0, SIZE_MAX);
-    add(e, text, " space \"}\"");
+    weir__text_add_string(text, " space \"}\"");
 }
 
 static void add_array(emitter *e, weir__text *text, const json_t *schema)
@@ -339,19 +322,19 @@ static void add_array(emitter *e, weir__text *text, const json_t *schema)
     const json_t *most = json_object_get(schema, "maxItems");
     weir__text item = {0};
     e->shared |= BIT(SPACE);
-    add(e, text, "\"[\" space ");
+    weir__text_add_string(text, "\"[\" space ");
     for (size_t i = 0; i < json_array_size(prefix); i++) {
-        if (i > 0) add(e, text, COMMA);
+        if (i > 0) weir__text_add_string(text, COMMA);
         add_item(e, text, json_array_get(prefix, i));
-        add(e, text, " ");
+        weir__text_add_string(text, " ");
     }
     if (prefix == NULL) {
         add_item(e, &item, items);
         add_list(e, text, &item, (size_t)json_integer_value(json_object_get(schema, "minItems")),
                  most != NULL ? (size_t)json_integer_value(most) : SIZE_MAX);
-        add(e, text, " ");
+        weir__text_add_string(text, " ");
     }
-    add(e, text, "space \"]\"");
+    weir__text_add_string(text, "space \"]\"");
 }
 
 /* A rule's alternatives. */
@@ -363,11 +346,11 @@ static void add_body(emitter *e, weir__text *text, const json_t *schema)
     else if (json_object_get(schema, "anyOf") != NULL)
         add_alternatives(e, text, json_object_get(schema, "anyOf"));
     else if (json_object_get(schema, "enum") != NULL)
-        add_values(e, text, json_object_get(schema, "enum"));
+        add_values(text, json_object_get(schema, "enum"));
     else if (strcmp(type, "string") == 0)
         add_pattern(e, text, json_string_value(json_object_get(schema, "pattern")));
     else if (strcmp(type, "integer") == 0)
-        add_integer(e, text, schema);
+        add_integer(text, schema);
     else if (strcmp(type, "array") == 0)
         add_array(e, text, schema);
     else if (json_object_get(schema, "properties") != NULL)
@@ -388,37 +371,29 @@ static void add_shared_rules(emitter *e, weir__text *text)
     }
     for (unsigned i = 0; i < N_SHARED; i++)
         if ((e->shared & BIT(i)) != 0)
-            add(e, text, "%s ::= %s\n", shared_rules[i].name, shared_rules[i].body);
-}
-
-static void emit(emitter *e, weir__text *text, const json_t *schema)
-{
-    const json_t *definitions = json_object_get(schema, "$defs");
-    weir__text body = {0};
-    e->name = "root";
-    add_body(e, &body, schema);
-    add_rule(e, 0, &body);
-    for (size_t i = 0; i < json_array_size(e->wanted) && !e->failed; i++) {
-        e->name = json_string_value(json_array_get(e->wanted, i)) + strlen(REFERENCE);
-        e->n_parts = 0;
-        add_body(e, &body, json_object_get(definitions, e->name));
-        add_rule(e, 0, &body);
-    }
-    add_shared_rules(e, text);
-    if (!e->failed) add(e, text, "%s", e->rules.bytes);
+            weir__text_printf(text, "%s ::= %s\n", shared_rules[i].name, shared_rules[i].body);
 }
 
 weir_status weir__grammar_from_schema(const json_t *rewritten, char **grammar, weir_error *error)
 {
-    emitter e = {.wanted = json_array(), .known = json_object()};
-    weir__text text = {0};
-    weir_status status;
-    e.failed = e.wanted == NULL || e.known == NULL;
-    if (!e.failed) emit(&e, &text, rewritten);
-    if (e.failed)
-        status = weir__error_set(error, WEIR_NO_MEMORY, "schema", "out of memory for the schema");
-    else
-        status = weir__grammar_check_ending(text.bytes, error);
+    emitter e = {.name = "root", .wanted = json_array(), .known = json_object()};
+    weir__text text = {0}, body = {0};
+    const json_t *definition = rewritten;
+    for (size_t i = 0; definition != NULL; i++) {
+        add_body(&e, &body, definition);
+        add_rule(&e, 0, &body);
+        const char *wanted = e.rules.failed ? NULL : json_string_value(json_array_get(e.wanted, i));
+        definition = NULL;
+        if (wanted == NULL) continue;
+        e.name = wanted + strlen(REFERENCE);
+        e.n_parts = 0;
+        definition = json_object_get(json_object_get(rewritten, "$defs"), e.name);
+    }
+    add_shared_rules(&e, &text);
+    weir__text_add(&text, e.rules.bytes, e.rules.n);
+    weir_status status = text.failed || e.rules.failed ? weir__error_set(error, WEIR_NO_MEMORY, "schema",
+                                                                         "out of memory for the schema")
+                                                       : weir__grammar_check_ending(text.bytes, error);
     weir__text_fini(&e.rules);
     json_decref(e.wanted);
     json_decref(e.known);
