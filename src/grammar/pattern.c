@@ -2,11 +2,12 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "grammar/pattern.h"
 
+#include <inttypes.h>
 #include <stdbool.h>
-#include <stdio.h>
 #include <string.h>
 
 #include "base/mem.h"
+#include "base/text.h"
 
 const char weir__pattern_no_memory[] = "out of memory";
 
@@ -15,20 +16,21 @@ const char weir__pattern_no_memory[] = "out of memory";
 #define RANGES_MAX 128    /* of one class; sets of them lie on the stack */
 #define OUTPUT_MAX 262144 /* bytes */
 
+typedef struct range {
+    uint32_t low, high;
+} range;
+
 /* A set of code points. Invariant: ranges are ascending and do not touch after normalize(). */
 typedef struct charset {
-    struct {
-        uint32_t low, high;
-    } ranges[RANGES_MAX];
+    range ranges[RANGES_MAX];
     size_t n;
 } charset;
 
+/* The first failure stays: what only writes goes on after it. */
 typedef struct rewriter {
     const char *pos;
     const char *end;
-    char *out; /* [n], not terminated until done */
-    size_t n;
-    size_t capacity;
+    weir__text out;
     int nesting;
     const char *failure;
 } rewriter;
@@ -44,70 +46,46 @@ static bool fail(rewriter *r, const char *why)
     return false;
 }
 
-/* ---- Output ---- */
-
-static bool put(rewriter *r, const char *text, size_t n)
-{
-    if (r->n + n > OUTPUT_MAX) return fail(r, "the pattern becomes too large when it is written out");
-    if (!weir__mem_grow(&r->out, &r->capacity, r->n + n, 1)) return fail(r, weir__pattern_no_memory);
-    memcpy(r->out + r->n, text, n);
-    r->n += n;
-    return true;
-}
-
-static bool put_text(rewriter *r, const char *text)
-{
-    return put(r, text, strlen(text));
-}
-
-static bool put_code(rewriter *r, uint32_t c)
-{
-    char text[16];
-    snprintf(text, sizeof text, c > 0xFFFF ? "\\U%08X" : "\\u%04X", (unsigned)c);
-    return put_text(r, text);
-}
-
 /* ---- Sets of code points ---- */
 
-static bool add(rewriter *r, charset *set, uint32_t low, uint32_t high)
+static void add(rewriter *r, charset *set, uint32_t low, uint32_t high)
 {
-    if (set->n == RANGES_MAX) return fail(r, "a character class has too many ranges");
-    set->ranges[set->n].low = low;
-    set->ranges[set->n++].high = high;
-    return true;
+    if (set->n == RANGES_MAX)
+        fail(r, "a character class has too many ranges");
+    else
+        set->ranges[set->n++] = (range){low, high};
 }
 
 static void normalize(charset *set)
 {
-    for (size_t i = 1; i < set->n; i++)
-        for (size_t j = i; j > 0 && set->ranges[j].low < set->ranges[j - 1].low; j--) {
-            uint32_t low = set->ranges[j].low, high = set->ranges[j].high;
-            set->ranges[j] = set->ranges[j - 1];
-            set->ranges[j - 1].low = low;
-            set->ranges[j - 1].high = high;
-        }
     size_t n = 0;
+    for (size_t i = 1; i < set->n; i++) {
+        range moved = set->ranges[i];
+        size_t to = i;
+        for (; to > 0 && moved.low < set->ranges[to - 1].low; to--) set->ranges[to] = set->ranges[to - 1];
+        set->ranges[to] = moved;
+    }
     for (size_t i = 0; i < set->n; i++) {
-        if (n > 0 && set->ranges[i].low <= set->ranges[n - 1].high + 1) {
-            if (set->ranges[i].high > set->ranges[n - 1].high) set->ranges[n - 1].high = set->ranges[i].high;
-        } else {
-            set->ranges[n++] = set->ranges[i];
-        }
+        range *last = n > 0 ? &set->ranges[n - 1] : NULL, next = set->ranges[i];
+        if (last == NULL || next.low > last->high + 1)
+            set->ranges[n++] = next;
+        else if (next.high > last->high)
+            last->high = next.high;
     }
     set->n = n;
 }
 
-static bool complement(rewriter *r, charset *set)
+static void complement(rewriter *r, charset *set)
 {
     charset given = *set;
     uint32_t next = 0;
     normalize(&given);
     set->n = 0;
     for (size_t i = 0; i < given.n; i++) {
-        if (given.ranges[i].low > next && !add(r, set, next, given.ranges[i].low - 1)) return false;
+        if (given.ranges[i].low > next) add(r, set, next, given.ranges[i].low - 1);
         next = given.ranges[i].high + 1;
     }
-    return next > 0x10FFFF || add(r, set, next, 0x10FFFF);
+    if (next <= 0x10FFFF) add(r, set, next, 0x10FFFF);
 }
 
 static bool has(const charset *set, uint32_t c)
@@ -117,76 +95,82 @@ static bool has(const charset *set, uint32_t c)
     return false;
 }
 
-/* \d, \w, \s and their complements. False without failure: c is none of them. */
+/* \d, \w, \s and their complements. False: c is none of them. */
 static bool add_named(rewriter *r, charset *set, char c)
 {
-    static const uint32_t digits[] = {'0', '9'};
-    static const uint32_t words[] = {'0', '9', 'A', 'Z', '_', '_', 'a', 'z'};
-    static const uint32_t spaces[] = {9,      13,     32,     32,     0xA0,   0xA0,   0x1680,
-                                      0x1680, 0x2000, 0x200A, 0x2028, 0x2029, 0x202F, 0x202F,
-                                      0x205F, 0x205F, 0x3000, 0x3000, 0xFEFF, 0xFEFF};
-    const uint32_t *table = digits;
+    static const range digits[] = {{'0', '9'}};
+    static const range words[] = {{'0', '9'}, {'A', 'Z'}, {'_', '_'}, {'a', 'z'}};
+    static const range spaces[] = {{9, 13},          {32, 32},         {0xA0, 0xA0},     {0x1680, 0x1680},
+                                   {0x2000, 0x200A}, {0x2028, 0x2029}, {0x202F, 0x202F}, {0x205F, 0x205F},
+                                   {0x3000, 0x3000}, {0xFEFF, 0xFEFF}};
+    const range *ranges = digits;
     size_t n = sizeof digits / sizeof *digits;
     charset named = {.n = 0};
     if ((c | 32) == 'w') {
-        table = words;
+        ranges = words;
         n = sizeof words / sizeof *words;
     } else if ((c | 32) == 's') {
-        table = spaces;
+        ranges = spaces;
         n = sizeof spaces / sizeof *spaces;
     } else if ((c | 32) != 'd') {
         return false;
     }
-    for (size_t i = 0; i < n; i += 2)
-        if (!add(r, &named, table[i], table[i + 1])) return false;
-    if (c < 'a' && !complement(r, &named)) return false;
-    for (size_t i = 0; i < named.n; i++)
-        if (!add(r, set, named.ranges[i].low, named.ranges[i].high)) return false;
+    for (size_t i = 0; i < n; i++) add(r, &named, ranges[i].low, ranges[i].high);
+    if (c < 'a') complement(r, &named);
+    for (size_t i = 0; i < named.n; i++) add(r, set, named.ranges[i].low, named.ranges[i].high);
     return true;
+}
+
+/* ---- Output ---- */
+
+static void put_text(rewriter *r, const char *text)
+{
+    weir__text_add_string(&r->out, text);
+}
+
+static void put_code(rewriter *r, uint32_t c)
+{
+    weir__text_printf(&r->out, c > 0xFFFF ? "\\U%08X" : "\\u%04X", (unsigned)c);
 }
 
 /* Writes an item that matches one character of the set as it stands in a JSON string: raw where JSON allows
  * that, else by its short escape. Control characters without one are left out. */
 static bool put_set(rewriter *r, charset *set)
 {
-    static const struct {
-        uint32_t code;
-        char escape;
-    } escapes[] = {{'"', '"'}, {'\\', '\\'}, {'\b', 'b'}, {'\f', 'f'}, {'\n', 'n'}, {'\r', 'r'}, {'\t', 't'}};
+    static const char escapes[][2] = {{'"', '"'},  {'\\', '\\'}, {'\b', 'b'}, {'\f', 'f'},
+                                      {'\n', 'n'}, {'\r', 'r'},  {'\t', 't'}};
     /* JSON forbids the rest raw; surrogates have no UTF-8; DEL is left out as in strings without a pattern.
      */
-    static const uint32_t raw[] = {0x20, 0x21, 0x23, 0x5B, 0x5D, 0x7E, 0x80, 0xD7FF, 0xE000, 0x10FFFF};
+    static const range raw[] = {{0x20, 0x21}, {0x23, 0x5B}, {0x5D, 0x7E}, {0x80, 0xD7FF}, {0xE000, 0x10FFFF}};
     charset plain = {.n = 0};
-    uint32_t escaped[sizeof escapes / sizeof *escapes];
+    char escaped[sizeof escapes / sizeof *escapes];
     size_t n_escaped = 0;
 
     normalize(set);
     for (size_t i = 0; i < set->n; i++)
-        for (size_t k = 0; k < sizeof raw / sizeof *raw; k += 2) {
-            uint32_t low = set->ranges[i].low > raw[k] ? set->ranges[i].low : raw[k];
-            uint32_t high = set->ranges[i].high < raw[k + 1] ? set->ranges[i].high : raw[k + 1];
-            if (low <= high && !add(r, &plain, low, high)) return false;
+        for (size_t k = 0; k < sizeof raw / sizeof *raw; k++) {
+            uint32_t low = set->ranges[i].low > raw[k].low ? set->ranges[i].low : raw[k].low;
+            uint32_t high = set->ranges[i].high < raw[k].high ? set->ranges[i].high : raw[k].high;
+            if (low <= high) add(r, &plain, low, high);
         }
     for (size_t i = 0; i < sizeof escapes / sizeof *escapes; i++)
-        if (has(set, escapes[i].code)) escaped[n_escaped++] = (unsigned char)escapes[i].escape;
+        if (has(set, (unsigned char)escapes[i][0])) escaped[n_escaped++] = escapes[i][1];
     if (plain.n == 0 && n_escaped == 0)
         return fail(r, "a character class or escape matches nothing that a JSON string can hold");
 
-    if (n_escaped > 0 && !put_text(r, "(")) return false;
-    if (plain.n > 0) {
-        if (!put_text(r, "[")) return false;
-        for (size_t i = 0; i < plain.n; i++) {
-            if (!put_code(r, plain.ranges[i].low)) return false;
-            if (plain.ranges[i].high == plain.ranges[i].low) continue;
-            if (!put_text(r, "-") || !put_code(r, plain.ranges[i].high)) return false;
-        }
-        if (!put_text(r, "]")) return false;
+    if (n_escaped > 0) put_text(r, "(");
+    if (plain.n > 0) put_text(r, "[");
+    for (size_t i = 0; i < plain.n; i++) {
+        put_code(r, plain.ranges[i].low);
+        if (plain.ranges[i].high == plain.ranges[i].low) continue;
+        put_text(r, "-");
+        put_code(r, plain.ranges[i].high);
     }
-    if (n_escaped == 0) return true;
-    if (!put_text(r, plain.n > 0 ? "|[\\u005C][" : "[\\u005C][")) return false;
-    for (size_t i = 0; i < n_escaped; i++)
-        if (!put_code(r, escaped[i])) return false;
-    return put_text(r, "])");
+    if (plain.n > 0) put_text(r, "]");
+    if (n_escaped > 0) put_text(r, plain.n > 0 ? "|[\\u005C][" : "[\\u005C][");
+    for (size_t i = 0; i < n_escaped; i++) put_code(r, (unsigned char)escaped[i]);
+    if (n_escaped > 0) put_text(r, "])");
+    return r->failure == NULL;
 }
 
 /* ---- Repetitions ---- */
@@ -202,22 +186,21 @@ static uint64_t plus(uint64_t a, uint64_t b)
     return a > WEIR__PATTERN_ENDLESS - b ? WEIR__PATTERN_ENDLESS : a + b;
 }
 
-static bool put_counted(rewriter *r, const char *item, size_t n, uint64_t least, uint64_t most)
+static void put_counted(rewriter *r, const char *item, uint64_t least, uint64_t most)
 {
-    char bounds[48];
+    put_text(r, item);
     if (most == WEIR__PATTERN_ENDLESS)
-        snprintf(bounds, sizeof bounds, "{%llu,}", (unsigned long long)least);
+        weir__text_printf(&r->out, "{%" PRIu64 ",}", least);
     else
-        snprintf(bounds, sizeof bounds, "{%llu,%llu}", (unsigned long long)least, (unsigned long long)most);
-    return put(r, item, n) && put_text(r, bounds);
+        weir__text_printf(&r->out, "{%" PRIu64 ",%" PRIu64 "}", least, most);
 }
 
-/* (item{block}){blocks}, the latter 0 … blocks when optional */
-static bool put_blocks(rewriter *r, const char *item, size_t n, uint64_t block, uint64_t blocks,
-                       bool optional)
+/* (item{block}){least,blocks} */
+static void put_blocks(rewriter *r, const char *item, uint64_t block, uint64_t least, uint64_t blocks)
 {
-    return put_text(r, "(") && put_counted(r, item, n, block, block) &&
-           put_counted(r, ")", 1, optional ? 0 : blocks, blocks);
+    put_text(r, "(");
+    put_counted(r, item, block, block);
+    put_counted(r, ")", least, blocks);
 }
 
 /* Repeats what r holds from `from` on: an item without quantifier. Large counts become counts of blocks, so
@@ -225,34 +208,30 @@ static bool put_blocks(rewriter *r, const char *item, size_t n, uint64_t block, 
  * that. */
 static bool put_repeated(rewriter *r, size_t from, uint64_t least, uint64_t most)
 {
-    size_t n = r->n - from;
     uint64_t more = most == WEIR__PATTERN_ENDLESS ? most : most - least;
-    bool ok = true;
-    char *item = weir__mem_dup(r->out + from, n);
+    if (least > WEIR__PATTERN_TIMES_MAX) return fail(r, "a lower bound is above 1,000,000");
+    char *item = r->out.failed ? NULL : weir__mem_strdup(r->out.bytes + from);
     if (item == NULL) return fail(r, weir__pattern_no_memory);
-    r->n = from;
-
-    if (least > WEIR__PATTERN_TIMES_MAX) {
-        ok = fail(r, "a lower bound is above 1,000,000");
-    } else if (most != WEIR__PATTERN_ENDLESS && most <= BLOCKS_MAX) {
-        ok = put_counted(r, item, n, least, most);
+    r->out.n = from;
+    if (most != WEIR__PATTERN_ENDLESS && most <= BLOCKS_MAX) {
+        put_counted(r, item, least, most);
+        more = 0;
     } else {
-        uint64_t blocks = least / BLOCKS_MAX;
-        if (blocks > 0) ok = put_blocks(r, item, n, BLOCKS_MAX, blocks, false);
-        if (least % BLOCKS_MAX > 0)
-            ok = ok && put_counted(r, item, n, least % BLOCKS_MAX, least % BLOCKS_MAX);
-        if (more == WEIR__PATTERN_ENDLESS) {
-            ok = ok && put(r, item, n) && put_text(r, "*");
-        } else if (more > 0) {
-            if (more > WEIR__PATTERN_TIMES_MAX) more = WEIR__PATTERN_TIMES_MAX;
-            uint64_t block = (more + BLOCKS_MAX - 1) / BLOCKS_MAX;
-            blocks = more / block;
-            if (blocks > 1) ok = ok && put_blocks(r, item, n, block, blocks - 1, true);
-            ok = ok && put_counted(r, item, n, 0, block);
-        }
+        uint64_t blocks = least / BLOCKS_MAX, rest = least % BLOCKS_MAX;
+        if (blocks > 0) put_blocks(r, item, BLOCKS_MAX, blocks, blocks);
+        if (rest > 0) put_counted(r, item, rest, rest);
+    }
+    if (more == WEIR__PATTERN_ENDLESS) {
+        put_text(r, item);
+        put_text(r, "*");
+    } else if (more > 0) {
+        if (more > WEIR__PATTERN_TIMES_MAX) more = WEIR__PATTERN_TIMES_MAX;
+        uint64_t block = (more + BLOCKS_MAX - 1) / BLOCKS_MAX, blocks = more / block;
+        if (blocks > 1) put_blocks(r, item, block, 0, blocks - 1);
+        put_counted(r, item, 0, block);
     }
     weir__mem_free(item);
-    return ok;
+    return true;
 }
 
 /* ---- Parsing ---- */
@@ -356,7 +335,7 @@ static bool class_atom(rewriter *r, charset *set, uint32_t *value, bool *is_set)
         *is_set = true;
         return true;
     }
-    return r->failure == NULL && character_escape(r, true, value);
+    return character_escape(r, true, value);
 }
 
 static bool parse_class(rewriter *r)
@@ -376,14 +355,15 @@ static bool parse_class(rewriter *r)
             if (!class_atom(r, &set, &high, &is_high_set)) return false;
             if (is_set || is_high_set) return fail(r, "a class range has no single character at one end");
             if (high < low) return fail(r, "a class range is reversed");
-            if (!add(r, &set, low, high)) return false;
-        } else if (!is_set && !add(r, &set, low, low)) {
-            return false;
+            add(r, &set, low, high);
+        } else if (!is_set) {
+            add(r, &set, low, low);
         }
     }
     if (r->pos == r->end) return fail(r, "a character class has no closing bracket");
     r->pos++;
-    return (!negated || complement(r, &set)) && put_set(r, &set);
+    if (negated) complement(r, &set);
+    return put_set(r, &set);
 }
 
 static bool parse_alternatives(rewriter *r, bool top, span *lengths);
@@ -403,11 +383,11 @@ static bool parse_group(rewriter *r, span *lengths)
         }
     }
     if (++r->nesting > WEIR__PATTERN_NESTING_MAX) return fail(r, "groups are nested deeper than 32");
-    if (!put_text(r, "(") || !parse_alternatives(r, false, lengths)) return false;
+    put_text(r, "(");
+    if (!parse_alternatives(r, false, lengths)) return false;
+    put_text(r, ")");
     r->nesting--;
-    if (r->pos == r->end) return fail(r, "a group has no closing parenthesis");
-    r->pos++;
-    return put_text(r, ")");
+    return r->pos++ < r->end || fail(r, "a group has no closing parenthesis");
 }
 
 static bool parse_atom(rewriter *r, span *lengths)
@@ -420,8 +400,11 @@ static bool parse_atom(rewriter *r, span *lengths)
     case '[': return parse_class(r);
     case '.':
         r->pos++;
-        return add(r, &set, '\n', '\n') && add(r, &set, '\r', '\r') && add(r, &set, 0x2028, 0x2029) &&
-               complement(r, &set) && put_set(r, &set);
+        add(r, &set, '\n', '\n');
+        add(r, &set, '\r', '\r');
+        add(r, &set, 0x2028, 0x2029);
+        complement(r, &set);
+        return put_set(r, &set);
     case '*':
     case '+':
     case '?': return fail(r, "a quantifier has nothing to repeat");
@@ -436,11 +419,12 @@ static bool parse_atom(rewriter *r, span *lengths)
             r->pos++;
             return put_set(r, &set);
         }
-        if (r->failure != NULL || !character_escape(r, false, &c)) return false;
+        if (!character_escape(r, false, &c)) return false;
         break;
     default: c = code_point(r); break;
     }
-    return add(r, &set, c, c) && put_set(r, &set);
+    add(r, &set, c, c);
+    return put_set(r, &set);
 }
 
 static bool number(rewriter *r, uint64_t *value)
@@ -476,45 +460,48 @@ static bool parse_quantifier(rewriter *r, size_t from, span *lengths)
         return fail(r, "something that can be empty is repeated without bound");
     lengths->least = times(lengths->least, least);
     lengths->most = times(lengths->most, most);
-    if (most == 0) {
-        r->n = from;
-        return true;
-    }
-    if (c != '{') return put(r, &c, 1);
-    return put_repeated(r, from, least, most);
+    if (most == 0)
+        r->out.n = from;
+    else if (c == '{')
+        return put_repeated(r, from, least, most);
+    else
+        weir__text_add(&r->out, &c, 1);
+    return true;
 }
 
 /* What an unanchored end of the pattern stands for. */
-static bool put_anything(rewriter *r, span *lengths)
+static void put_anything(rewriter *r, span *lengths)
 {
     charset all = {.n = 0};
     lengths->most = WEIR__PATTERN_ENDLESS;
-    return add(r, &all, 0, 0x10FFFF) && put_set(r, &all) && put_text(r, "*");
+    add(r, &all, 0, 0x10FFFF);
+    put_set(r, &all);
+    put_text(r, "*");
 }
 
 static bool parse_sequence(rewriter *r, bool top, span *lengths)
 {
     bool ended = !top;
     *lengths = (span){0, 0};
-    if (top) {
-        if (r->pos < r->end && *r->pos == '^')
-            r->pos++;
-        else if (!put_anything(r, lengths))
-            return false;
-    }
+    if (top && r->pos < r->end && *r->pos == '^')
+        r->pos++;
+    else if (top)
+        put_anything(r, lengths);
     while (r->pos < r->end && *r->pos != '|' && *r->pos != ')') {
         if (top && *r->pos == '$' && (r->pos + 1 == r->end || r->pos[1] == '|')) {
             r->pos++;
             ended = true;
             break;
         }
-        size_t from = r->n;
+        size_t from = r->out.n;
         span item;
         if (!parse_atom(r, &item) || !parse_quantifier(r, from, &item)) return false;
+        if (r->out.n > OUTPUT_MAX) return fail(r, "the pattern becomes too large when it is written out");
         lengths->least = plus(lengths->least, item.least);
         lengths->most = plus(lengths->most, item.most);
     }
-    return ended || put_anything(r, lengths);
+    if (!ended) put_anything(r, lengths);
+    return true;
 }
 
 static bool parse_alternatives(rewriter *r, bool top, span *lengths)
@@ -523,7 +510,8 @@ static bool parse_alternatives(rewriter *r, bool top, span *lengths)
     if (!parse_sequence(r, top, lengths)) return false;
     while (r->pos < r->end && *r->pos == '|') {
         r->pos++;
-        if (!put_text(r, "|") || !parse_sequence(r, top, &one)) return false;
+        put_text(r, "|");
+        if (!parse_sequence(r, top, &one)) return false;
         if (one.least < lengths->least) lengths->least = one.least;
         if (one.most > lengths->most) lengths->most = one.most;
     }
@@ -531,13 +519,14 @@ static bool parse_alternatives(rewriter *r, bool top, span *lengths)
     return true;
 }
 
-static const char *finish(rewriter *r, bool ok, char **rewritten)
+static const char *finish(rewriter *r, char **rewritten)
 {
-    if (ok && put(r, ")$", 3)) {
-        *rewritten = r->out;
-        return NULL;
-    }
-    weir__mem_free(r->out);
+    put_text(r, ")$");
+    if (r->out.failed) fail(r, weir__pattern_no_memory);
+    if (r->failure == NULL)
+        *rewritten = r->out.bytes;
+    else
+        weir__text_fini(&r->out);
     return r->failure;
 }
 
@@ -547,23 +536,23 @@ const char *weir__pattern_rewrite(const char *pattern, size_t length, char **rew
     span lengths = {0, 0};
     rewriter r = {.pos = pattern, .end = pattern + length};
     if (length > WEIR__PATTERN_BYTES_MAX) return "it has more than 4,096 bytes";
-    bool ok = put_text(&r, "^(") && parse_alternatives(&r, true, &lengths);
-    const char *why = finish(&r, ok, rewritten);
-    if (why == NULL) {
-        *shortest = lengths.least;
-        *longest = lengths.most;
-    }
-    return why;
+    put_text(&r, "^(");
+    parse_alternatives(&r, true, &lengths);
+    *shortest = lengths.least;
+    *longest = lengths.most;
+    return finish(&r, rewritten);
 }
 
 const char *weir__pattern_of_length(uint64_t least, uint64_t most, char **rewritten)
 {
     charset all = {.n = 0};
     rewriter r = {0};
-    bool ok = put_text(&r, "^(");
-    size_t from = r.n;
-    ok = ok && add(&r, &all, 0, 0x10FFFF) && put_set(&r, &all) && put_repeated(&r, from, least, most);
-    return finish(&r, ok, rewritten);
+    put_text(&r, "^(");
+    size_t from = r.out.n;
+    add(&r, &all, 0, 0x10FFFF);
+    put_set(&r, &all);
+    put_repeated(&r, from, least, most);
+    return finish(&r, rewritten);
 }
 
 uint64_t weir__pattern_elements(const char *rewritten)
