@@ -309,18 +309,24 @@ static bool add_way(weir__automaton *a, uint32_t id)
     return true;
 }
 
-/* What each alternative of a rule begins with, before what follows the reference to it. */
-static bool open_rule(weir__automaton *a, uint32_t id)
+/* Adds what each alternative of a rule begins with, before the rest. */
+static bool open_rule(weir__automaton *a, uint32_t rule, uint32_t rest)
 {
-    const weir__automaton_element *reference = &a->elements[a->frames[id].element];
-    const weir__automaton_element *e = &a->elements[a->starts[reference->value]];
-    uint32_t rest, begun;
-    if (!stack(a, reference + 1, a->frames[id].below, &rest)) return false;
+    const weir__automaton_element *e = &a->elements[a->starts[rule]];
+    uint32_t id;
     for (;; e++) {
-        if (!stack(a, e, rest, &begun) || !add_frame(a, begun)) return false;
+        if (!stack(a, e, rest, &id) || !add_frame(a, id)) return false;
         while (!is_end(e)) e++;
         if (e->type == END) return true;
     }
+}
+
+/* The same in place of a frame that refers to the rule. */
+static bool open_reference(weir__automaton *a, uint32_t id)
+{
+    const weir__automaton_element *reference = &a->elements[a->frames[id].element];
+    uint32_t rest;
+    return stack(a, reference + 1, a->frames[id].below, &rest) && open_rule(a, reference->value, rest);
 }
 
 /* Which of two frames comes first: by what they say, not by when they were made, which is chance. */
@@ -361,7 +367,7 @@ static bool open_all(weir__automaton *a, size_t most, bool *cut)
         bool reference = id != 0 && a->elements[a->frames[id].element].type == RULE;
         *cut = !reference && a->n_found == most;
         if (*cut) break;
-        if (!(reference ? open_rule(a, id) : add_way(a, id))) return false;
+        if (!(reference ? open_reference(a, id) : add_way(a, id))) return false;
         *cut = a->n_todo > MOST_FRAMES;
     }
     return true;
@@ -702,14 +708,8 @@ static bool add_fixed(weir__automaton *a)
 /* Where texts begin: as after a reference to the root. */
 static bool find_start(weir__automaton *a, uint32_t root)
 {
-    const weir__automaton_element *e = &a->elements[a->starts[root]];
-    uint32_t id;
     begin_step(a);
-    for (;; e++) {
-        if (!stack(a, e, 0, &id) || !add_frame(a, id)) return false;
-        while (!is_end(e)) e++;
-        if (e->type == END) return end_step(a, &a->start);
-    }
+    return open_rule(a, root, 0) && end_step(a, &a->start);
 }
 
 weir_status weir__automaton_create(const weir__automaton_element *rules, size_t n_elements,

@@ -4,6 +4,7 @@
 
 #include <inttypes.h>
 #include <stdbool.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/mem.h"
@@ -557,19 +558,12 @@ const char *weir__pattern_of_length(uint64_t least, uint64_t most, char **rewrit
 
 uint64_t weir__pattern_elements(const char *rewritten)
 {
-    uint64_t n = 0;
-    size_t length = 0;
-    for (const char *c = rewritten; *c != '\0'; c++, length++) {
-        if (*c != '{') continue;
-        uint64_t least = 0, most = 0, *count = &least;
-        for (c++; *c != '}' && *c != '\0'; c++) {
-            if (*c == ',')
-                count = &most;
-            else
-                *count = *count * 10 + (uint64_t)(*c - '0');
-        }
+    uint64_t n = strlen(rewritten) / 6; /* the shortest way to write a character is \uXXXX */
+    for (const char *c = rewritten; (c = strchr(c, '{')) != NULL;) {
+        char *end;
+        uint64_t least = strtoull(c + 1, &end, 10), most = *end == ',' ? strtoull(end + 1, NULL, 10) : 0;
         n += 4 * (most > least ? most : least);
-        if (*c == '\0') break;
+        c = end;
     }
-    return n + length / 6; /* the shortest way to write a character is \uXXXX */
+    return n;
 }

@@ -9,89 +9,59 @@ const char *const weir__schema_named_properties[] = {"properties", "required", N
 
 /* ---- Keywords ---- */
 
-static const struct keyword {
-    const char *name;
-    enum family family;
-    const char *why; /* REFUSED */
-} keywords[] = {
-    {"title", ANNOTATION, NULL},
-    {"description", ANNOTATION, NULL},
-    {"default", ANNOTATION, NULL},
-    {"examples", ANNOTATION, NULL},
-    {"example", ANNOTATION, NULL},
-    {"$schema", ANNOTATION, NULL},
-    {"$id", ANNOTATION, NULL},
-    {"$comment", ANNOTATION, NULL},
-    {"$vocabulary", ANNOTATION, NULL},
-    {"$anchor", ANNOTATION, NULL},
-    {"$defs", ANNOTATION, NULL},
-    {"definitions", ANNOTATION, NULL},
-    {"deprecated", ANNOTATION, NULL},
-    {"readOnly", ANNOTATION, NULL},
-    {"writeOnly", ANNOTATION, NULL},
-    {"nullable", ANNOTATION, NULL},
-    {"discriminator", ANNOTATION, NULL},
-    {"externalDocs", ANNOTATION, NULL},
-    {"xml", ANNOTATION, NULL},
-    {"$ref", GENERAL, NULL},
-    {"type", GENERAL, NULL},
-    {"const", GENERAL, NULL},
-    {"enum", GENERAL, NULL},
-    {"anyOf", GENERAL, NULL},
-    {"oneOf", GENERAL, NULL},
-    {"allOf", GENERAL, NULL},
-    {"properties", OBJECT, NULL},
-    {"required", OBJECT, NULL},
-    {"additionalProperties", OBJECT, NULL},
-    {"unevaluatedProperties", OBJECT, NULL},
-    {"minProperties", OBJECT, NULL},
-    {"maxProperties", OBJECT, NULL},
-    {"items", ARRAY, NULL},
-    {"prefixItems", ARRAY, NULL},
-    {"additionalItems", ARRAY, NULL},
-    {"unevaluatedItems", ARRAY, NULL},
-    {"minItems", ARRAY, NULL},
-    {"maxItems", ARRAY, NULL},
-    {"uniqueItems", ARRAY, NULL},
-    {"pattern", STRING, NULL},
-    {"minLength", STRING, NULL},
-    {"maxLength", STRING, NULL},
-    {"format", STRING, NULL}, /* of numbers too */
-    {"minimum", NUMBER, NULL},
-    {"maximum", NUMBER, NULL},
-    {"exclusiveMinimum", NUMBER, NULL},
-    {"exclusiveMaximum", NUMBER, NULL},
-    {"multipleOf", NUMBER, NULL},
-    {"not", GENERAL, NULL},
-    {"if", REFUSED, "a grammar has no conditions; write the cases as oneOf"},
-    {"then", REFUSED, "a grammar has no conditions; write the cases as oneOf"},
-    {"else", REFUSED, "a grammar has no conditions; write the cases as oneOf"},
-    {"patternProperties", REFUSED, "properties are told by their names only"},
-    {"propertyNames", OBJECT, NULL},
-    {"dependentRequired", REFUSED, "which properties are required cannot depend on others"},
-    {"dependentSchemas", REFUSED, "schemas cannot depend on which properties there are"},
-    {"dependencies", REFUSED, "which properties are required cannot depend on others"},
-    {"contains", REFUSED, "a grammar cannot ask for an item somewhere"},
-    {"minContains", REFUSED, "a grammar cannot count items of a kind"},
-    {"maxContains", REFUSED, "a grammar cannot count items of a kind"},
-    {"contentEncoding", REFUSED, "the encoding of a string's text cannot be enforced"},
-    {"contentMediaType", REFUSED, "the format of a string's text cannot be enforced"},
-    {"contentSchema", REFUSED, "the format of a string's text cannot be enforced"},
-    {"$dynamicRef", REFUSED, "only $ref into the same document is followed"},
-    {"$recursiveRef", REFUSED, "only $ref into the same document is followed"},
+static const char *const families[REFUSED][22] = {
+    [ANNOTATION] = {"title", "description", "default", "examples", "example", "$schema", "$id", "$comment",
+                    "$vocabulary", "$anchor", "$defs", "definitions", "deprecated", "readOnly", "writeOnly",
+                    "nullable", "discriminator", "externalDocs", "xml"},
+    [GENERAL] = {"$ref", "type", "const", "enum", "anyOf", "oneOf", "allOf", "not"},
+    [OBJECT] = {"properties", "required", "additionalProperties", "unevaluatedProperties", "minProperties",
+                "maxProperties", "propertyNames"},
+    [ARRAY] = {"items", "prefixItems", "additionalItems", "unevaluatedItems", "minItems", "maxItems",
+               "uniqueItems"},
+    [STRING] = {"pattern", "minLength", "maxLength", "format"}, /* the last one of numbers too */
+    [NUMBER] = {"minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf"},
 };
 
-static const struct keyword *find_keyword(const char *name)
+static const struct {
+    const char *name, *why;
+} refused[] = {
+    {"if", "a grammar has no conditions; write the cases as oneOf"},
+    {"then", "a grammar has no conditions; write the cases as oneOf"},
+    {"else", "a grammar has no conditions; write the cases as oneOf"},
+    {"patternProperties", "properties are told by their names only"},
+    {"dependentRequired", "which properties are required cannot depend on others"},
+    {"dependentSchemas", "schemas cannot depend on which properties there are"},
+    {"dependencies", "which properties are required cannot depend on others"},
+    {"contains", "a grammar cannot ask for an item somewhere"},
+    {"minContains", "a grammar cannot count items of a kind"},
+    {"maxContains", "a grammar cannot count items of a kind"},
+    {"contentEncoding", "the encoding of a string's text cannot be enforced"},
+    {"contentMediaType", "the format of a string's text cannot be enforced"},
+    {"contentSchema", "the format of a string's text cannot be enforced"},
+    {"$dynamicRef", "only $ref into the same document is followed"},
+    {"$recursiveRef", "only $ref into the same document is followed"},
+};
+
+/* names end with NULL. */
+static bool is_listed(const char *const *names, const char *name)
 {
-    for (size_t i = 0; i < sizeof keywords / sizeof *keywords; i++)
-        if (strcmp(keywords[i].name, name) == 0) return &keywords[i];
+    while (*names != NULL && strcmp(*names, name) != 0) names++;
+    return *names != NULL;
+}
+
+/* Why the keyword is refused, or NULL. */
+static const char *refusal_of(const char *name)
+{
+    for (size_t i = 0; i < sizeof refused / sizeof *refused; i++)
+        if (strcmp(refused[i].name, name) == 0) return refused[i].why;
     return NULL;
 }
 
 enum family weir__schema_family_of(const char *name)
 {
-    const struct keyword *k = find_keyword(name);
-    return k == NULL ? ANNOTATION : k->family;
+    enum family family = ANNOTATION;
+    while (family < REFUSED && !is_listed(families[family], name)) family++;
+    return family == REFUSED && refusal_of(name) == NULL ? ANNOTATION : family;
 }
 
 bool weir__schema_check_keywords(weir__schema_walk *w, const json_t *schema)
@@ -101,13 +71,13 @@ bool weir__schema_check_keywords(weir__schema_walk *w, const json_t *schema)
     if (!weir__schema_spend(w, json_object_size(schema))) return false;
     json_object_foreach((json_t *)schema, name, value)
     {
-        const struct keyword *k = find_keyword(name);
-        if (k == NULL && strncmp(name, "x-", 2) != 0)
+        enum family family = weir__schema_family_of(name);
+        if (family == REFUSED) return weir__schema_refuse(w, name, "%s", refusal_of(name)) != NULL;
+        if (family == ANNOTATION && !is_listed(families[ANNOTATION], name) && strncmp(name, "x-", 2) != 0)
             return weir__schema_refuse(
                        w, name,
                        "it is not known, so it cannot be honoured; remove it or begin its name "
                        "with 'x-'") != NULL;
-        if (k != NULL && k->family == REFUSED) return weir__schema_refuse(w, name, "%s", k->why) != NULL;
         if (strcmp(name, "$id") == 0 && schema != w->root)
             return weir__schema_refuse(w, name, "it is allowed in the outermost schema only") != NULL;
     }
@@ -120,10 +90,7 @@ const char *weir__schema_other_constraint(const json_t *schema, const char *cons
     json_t *value;
     json_object_foreach((json_t *)schema, name, value)
     {
-        if (weir__schema_family_of(name) == ANNOTATION) continue;
-        const char *const *a = allowed;
-        while (*a != NULL && strcmp(*a, name) != 0) a++;
-        if (*a == NULL) return name;
+        if (weir__schema_family_of(name) != ANNOTATION && !is_listed(allowed, name)) return name;
     }
     return NULL;
 }

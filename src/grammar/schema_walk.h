@@ -22,6 +22,7 @@ enum {
     TYPE_ANY = 127,
 };
 
+/* What a keyword is about; what is not known counts as ANNOTATION. */
 enum family { ANNOTATION, GENERAL, OBJECT, ARRAY, STRING, NUMBER, REFUSED };
 
 /* A definition that a $ref made. Invariant: numbered in the order of first mention. */
