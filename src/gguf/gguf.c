@@ -47,16 +47,28 @@ static const struct {
     {0, 0},    {0, 0},    {0, 0},     {32, 17},   {64, 36},   {128, 18},  {64, 18},
 };
 
+static void fail(gguf_check *c, weir_status code, const char *format, const char *advice, va_list args)
+{
+    char text[320];
+    if (c->status != WEIR_OK) return;
+    vsnprintf(text, sizeof text, format, args);
+    c->status = weir__error_set(c->error, code, "path", "%.80s: %s%s", c->name, text, advice);
+}
+
 void weir__gguf_fail(gguf_check *c, weir_status code, const char *format, ...)
 {
-    if (c->status != WEIR_OK) return;
-    char text[320];
     va_list args;
     va_start(args, format);
-    vsnprintf(text, sizeof text, format, args);
+    fail(c, code, format, "", args);
     va_end(args);
-    const char *advice = code == WEIR_FORMAT ? "; the file is damaged, download it again" : "";
-    c->status = weir__error_set(c->error, code, "path", "%.80s: %s%s", c->name, text, advice);
+}
+
+void weir__gguf_refuse(gguf_check *c, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    fail(c, WEIR_FORMAT, format, "; the file is damaged, download it again", args);
+    va_end(args);
 }
 
 /* ---- Bytes ---------------------------------------------------------------------------------------- */
@@ -64,7 +76,7 @@ void weir__gguf_fail(gguf_check *c, weir_status code, const char *format, ...)
 static bool within(gguf_check *c, uint64_t n)
 {
     if (c->status == WEIR_OK && n > c->size - c->at)
-        weir__gguf_fail(c, WEIR_FORMAT, "ends at byte %" PRIu64 ", inside %s", c->size, c->part);
+        weir__gguf_refuse(c, "ends at byte %" PRIu64 ", inside %s", c->size, c->part);
     return c->status == WEIR_OK;
 }
 
@@ -147,8 +159,8 @@ void weir__gguf_refuse_twins(gguf_check *c, gguf_mark *marks, size_t n, const ch
     qsort(marks, n, sizeof *marks, by_hash);
     for (size_t i = 1; i < n && c->status == WEIR_OK; i++) {
         if (marks[i].hash == marks[i - 1].hash)
-            weir__gguf_fail(c, WEIR_FORMAT, "has the same %s at bytes %" PRIu64 " and %" PRIu64, what,
-                            marks[i - 1].at, marks[i].at);
+            weir__gguf_refuse(c, "has the same %s at bytes %" PRIu64 " and %" PRIu64, what, marks[i - 1].at,
+                              marks[i].at);
     }
 }
 
@@ -159,15 +171,15 @@ static void read_entry(gguf_check *c, gguf_entry *e, uint64_t i)
     char key[GGUF_KEY_MAX + 1];
     uint64_t n = weir__gguf_take_u64(c);
     if (c->status == WEIR_OK && (n == 0 || n > GGUF_KEY_MAX))
-        weir__gguf_fail(c, WEIR_FORMAT,
-                        "key %" PRIu64 " at byte %" PRIu64 " is %" PRIu64 " bytes long; allowed are 1 to %d",
-                        i, c->at - 8, n, GGUF_KEY_MAX);
+        weir__gguf_refuse(
+            c, "key %" PRIu64 " at byte %" PRIu64 " is %" PRIu64 " bytes long; allowed are 1 to %d", i,
+            c->at - 8, n, GGUF_KEY_MAX);
     e->key_at = c->at;
     e->key_n = (uint32_t)n;
     if (c->status != WEIR_OK || !weir__gguf_take(c, key, (size_t)n)) return;
     key[n] = '\0';
     /* llama.cpp reads keys up to a NUL, so two keys could become one. */
-    if (strlen(key) != n) weir__gguf_fail(c, WEIR_FORMAT, "key '%.40s' contains a NUL byte", key);
+    if (strlen(key) != n) weir__gguf_refuse(c, "key '%.40s' contains a NUL byte", key);
     e->hash = weir__gguf_hash(key, (size_t)n);
 
     uint32_t type = weir__gguf_take_u32(c);
@@ -179,10 +191,10 @@ static void read_entry(gguf_check *c, gguf_entry *e, uint64_t i)
     }
     if (c->status != WEIR_OK) return;
     if (type >= GGUF_N_TYPES || type == GGUF_ARRAY) {
-        weir__gguf_fail(c, WEIR_FORMAT, "key '%.60s' has a value of unknown type %" PRIu32, key, type);
+        weir__gguf_refuse(c, "key '%.60s' has a value of unknown type %u", key, type);
     } else if (e->n > ARRAY_MAX) {
-        weir__gguf_fail(c, WEIR_FORMAT, "key '%.60s' has %" PRIu64 " elements; at most %u are allowed", key,
-                        e->n, ARRAY_MAX);
+        weir__gguf_refuse(c, "key '%.60s' has %" PRIu64 " elements; at most %u are allowed", key, e->n,
+                          ARRAY_MAX);
     }
     e->type = (uint8_t)type;
     e->value_at = c->at;
@@ -190,8 +202,8 @@ static void read_entry(gguf_check *c, gguf_entry *e, uint64_t i)
     for (uint64_t k = 0; k < e->n && type == GGUF_STRING && c->status == WEIR_OK; k++) {
         n = weir__gguf_take_u64(c);
         if (n > STRING_MAX)
-            weir__gguf_fail(c, WEIR_FORMAT, "key '%.60s' has a string of %" PRIu64 " bytes at byte %" PRIu64,
-                            key, n, c->at - 8);
+            weir__gguf_refuse(c, "key '%.60s' has a string of %" PRIu64 " bytes at byte %" PRIu64, key, n,
+                              c->at - 8);
         skip(c, n);
     }
 }
@@ -243,14 +255,13 @@ static void read_shape(gguf_check *c, char name[NAME_MAX_ + 1], uint64_t dim[4],
     name[0] = '\0';
     for (int k = 0; k < 4; k++) dim[k] = 1;
     if (n > NAME_MAX_)
-        weir__gguf_fail(c, WEIR_FORMAT, "tensor at byte %" PRIu64 " has a name of %" PRIu64 " bytes", at, n);
+        weir__gguf_refuse(c, "tensor at byte %" PRIu64 " has a name of %" PRIu64 " bytes", at, n);
     if (c->status != WEIR_OK || !weir__gguf_take(c, name, (size_t)n)) return;
     name[n] = '\0';
-    if (strlen(name) != n) weir__gguf_fail(c, WEIR_FORMAT, "tensor '%s' has a NUL byte in its name", name);
+    if (strlen(name) != n) weir__gguf_refuse(c, "tensor '%s' has a NUL byte in its name", name);
     *n_dims = weir__gguf_take_u32(c);
     if (*n_dims > 4)
-        weir__gguf_fail(c, WEIR_FORMAT, "tensor '%s' has %" PRIu32 " dimensions; at most 4 are allowed", name,
-                        *n_dims);
+        weir__gguf_refuse(c, "tensor '%s' has %u dimensions; at most 4 are allowed", name, *n_dims);
     for (uint32_t k = 0; k < *n_dims && c->status == WEIR_OK; k++) dim[k] = weir__gguf_take_u64(c);
     *type = weir__gguf_take_u32(c);
 }
@@ -300,36 +311,33 @@ static void read_tensor(gguf_check *c, uint64_t i, uint64_t alignment, uint64_t 
     uint64_t begin = weir__gguf_take_u64(c);
     if (c->status != WEIR_OK) return;
     if (type >= sizeof block / sizeof *block || block[type].elements == 0) {
-        weir__gguf_fail(c, WEIR_UNSUPPORTED,
-                        "tensor '%s' has type %" PRIu32 ", which this build cannot compute with", name, type);
+        weir__gguf_fail(c, WEIR_UNSUPPORTED, "tensor '%s' has type %u, which this build cannot compute with",
+                        name, type);
         return;
     }
     if (!type_fits(name, n_dims, type)) {
         weir__gguf_fail(c, WEIR_UNSUPPORTED,
-                        "tensor '%s' has type %" PRIu32 ", which llama.cpp cannot compute with there", name,
-                        type);
+                        "tensor '%s' has type %u, which llama.cpp cannot compute with there", name, type);
         return;
     }
     if (dim[0] % block[type].elements != 0) {
-        weir__gguf_fail(c, WEIR_FORMAT, "tensor '%s' has rows of %" PRIu64 " elements, not a multiple of %d",
-                        name, dim[0], block[type].elements);
+        weir__gguf_refuse(c, "tensor '%s' has rows of %" PRIu64 " elements, not a multiple of %d", name,
+                          dim[0], block[type].elements);
         return;
     }
     uint64_t bytes = block[type].bytes;
     for (int k = 0; k < 4 && c->status == WEIR_OK; k++) {
         uint64_t factor = k == 0 ? dim[0] / block[type].elements : dim[k];
         if (factor == 0 || dim[k] > DIM_MAX || bytes > BYTES_MAX / factor)
-            weir__gguf_fail(c, WEIR_FORMAT,
-                            "tensor '%s' is %" PRIu64 " x %" PRIu64 " x %" PRIu64 " x %" PRIu64, name, dim[0],
-                            dim[1], dim[2], dim[3]);
+            weir__gguf_refuse(c, "tensor '%s' is %" PRIu64 " x %" PRIu64 " x %" PRIu64 " x %" PRIu64, name,
+                              dim[0], dim[1], dim[2], dim[3]);
         else
             bytes *= factor;
     }
     if (c->status != WEIR_OK) return;
     if (begin != *offset)
-        weir__gguf_fail(c, WEIR_FORMAT,
-                        "tensor '%s' begins at %" PRIu64 " of the data; %" PRIu64 " was expected", name,
-                        begin, *offset);
+        weir__gguf_refuse(c, "tensor '%s' begins at %" PRIu64 " of the data; %" PRIu64 " was expected", name,
+                          begin, *offset);
     *offset += (bytes + alignment - 1) / alignment * alignment;
     c->info.tensor_bytes += bytes;
 }
@@ -341,13 +349,12 @@ static void read_tensors(gguf_check *c)
     const gguf_entry *e = weir__gguf_find(c, "general.alignment");
     if (e != NULL) c->at = e->value_at;
     if (e != NULL && (e->type != GGUF_U32 || e->is_array))
-        weir__gguf_fail(c, WEIR_FORMAT, "key 'general.alignment' is no uint32");
+        weir__gguf_refuse(c, "key 'general.alignment' is no uint32");
     else if (e != NULL)
         alignment = weir__gguf_take_u32(c);
     if (alignment < ALIGN_MIN || (alignment & (alignment - 1)) != 0) {
-        weir__gguf_fail(c, WEIR_FORMAT,
-                        "key 'general.alignment' is %" PRIu32 "; allowed are powers of two from %d",
-                        alignment, ALIGN_MIN);
+        weir__gguf_refuse(c, "key 'general.alignment' is %u; allowed are powers of two from %d", alignment,
+                          ALIGN_MIN);
         return;
     }
     c->at = table_at;
@@ -366,8 +373,8 @@ static void read_tensors(gguf_check *c)
     /* last is the end of the last tensor without its padding, which the file need not have. */
     uint64_t data_at = (c->at + alignment - 1) / alignment * alignment;
     if (c->info.n_tensors > 0 && (data_at > c->size || last > c->size - data_at))
-        weir__gguf_fail(c, WEIR_FORMAT, "has %" PRIu64 " bytes; its tensors end at byte %" PRIu64, c->size,
-                        data_at + last);
+        weir__gguf_refuse(c, "has %" PRIu64 " bytes; its tensors end at byte %" PRIu64, c->size,
+                          data_at + last);
     weir__gguf_refuse_twins(c, c->tensors, (size_t)c->info.n_tensors, "tensor name");
 }
 
@@ -377,11 +384,11 @@ static void read_header(gguf_check *c)
 {
     unsigned char magic[4] = {0};
     c->part = "the header";
-    if (c->size == 0) weir__gguf_fail(c, WEIR_FORMAT, "is empty");
+    if (c->size == 0) weir__gguf_refuse(c, "is empty");
     if (!weir__gguf_take(c, magic, sizeof magic)) return;
     if (memcmp(magic, "GGUF", 4) != 0) {
-        weir__gguf_fail(c, WEIR_FORMAT, "is no GGUF file: it begins with %02x %02x %02x %02x", magic[0],
-                        magic[1], magic[2], magic[3]);
+        weir__gguf_refuse(c, "is no GGUF file: it begins with %02x %02x %02x %02x", magic[0], magic[1],
+                          magic[2], magic[3]);
         return;
     }
     uint32_t version = weir__gguf_take_u32(c);
@@ -389,18 +396,16 @@ static void read_header(gguf_check *c)
     if ((version & 0xffff) == 0)
         weir__gguf_fail(c, WEIR_UNSUPPORTED, "has the byte order of another kind of machine");
     if (version < 2 || version > 3)
-        weir__gguf_fail(c, WEIR_UNSUPPORTED, "is GGUF version %" PRIu32 "; versions 2 and 3 can be read",
-                        version);
+        weir__gguf_fail(c, WEIR_UNSUPPORTED, "is GGUF version %u; versions 2 and 3 can be read", version);
     c->info.version = version;
     c->info.n_tensors = weir__gguf_take_u64(c);
     c->info.n_kv = weir__gguf_take_u64(c);
     if (c->status != WEIR_OK) return;
     if (c->info.n_kv > KV_MAX)
-        weir__gguf_fail(c, WEIR_FORMAT, "claims %" PRIu64 " keys; at most %d are allowed", c->info.n_kv,
-                        KV_MAX);
+        weir__gguf_refuse(c, "claims %" PRIu64 " keys; at most %d are allowed", c->info.n_kv, KV_MAX);
     if (c->info.n_tensors > TENSOR_MAX)
-        weir__gguf_fail(c, WEIR_FORMAT, "claims %" PRIu64 " tensors; at most %d are allowed",
-                        c->info.n_tensors, TENSOR_MAX);
+        weir__gguf_refuse(c, "claims %" PRIu64 " tensors; at most %d are allowed", c->info.n_tensors,
+                          TENSOR_MAX);
 }
 
 /* Of the first n bytes. */
@@ -497,9 +502,9 @@ static void check_shards(gguf_check *c, const char *path, uint16_t count, weir__
         return;
     }
     if (count > SHARD_MAX)
-        weir__gguf_fail(c, WEIR_FORMAT, "is split into %d files; at most %d are allowed", count, SHARD_MAX);
+        weir__gguf_refuse(c, "is split into %d files; at most %d are allowed", count, SHARD_MAX);
     if (c->status == WEIR_OK && (n <= n_ending || strcmp(path + n - n_ending, ending) != 0))
-        weir__gguf_fail(c, WEIR_FORMAT, "is one of %d files, so its name must end in '%s'", count, ending);
+        weir__gguf_refuse(c, "is one of %d files, so its name must end in '%s'", count, ending);
     for (int i = 2; i <= count && c->status == WEIR_OK; i++) {
         uint16_t no;
         snprintf(numbered, sizeof numbered, "-%05d-of-%05d.gguf", i, count);
@@ -509,7 +514,7 @@ static void check_shards(gguf_check *c, const char *path, uint16_t count, weir__
         if (c->status == WEIR_OK) check_file(c);
         /* Without the type check llama.cpp aborts here. */
         if (c->status == WEIR_OK && (!split_number(c, "split.no", &no) || no != i - 1))
-            weir__gguf_fail(c, WEIR_FORMAT, "is not file %d of %d of this model (key 'split.no')", i, count);
+            weir__gguf_refuse(c, "is not file %d of %d of this model (key 'split.no')", i, count);
         sum->n_shards++;
         sum->n_kv += c->info.n_kv;
         sum->n_tensors += c->info.n_tensors;
@@ -520,64 +525,71 @@ static void check_shards(gguf_check *c, const char *path, uint16_t count, weir__
     weir__mem_free(shard);
 }
 
-weir_status weir__gguf_check(const char *path, weir__gguf_info *info, weir_error *error)
+/* A check without a file yet. NULL: out of memory. */
+static gguf_check *begin_check(const char *name, weir_error *error)
 {
     gguf_check *c = weir__mem_calloc(1, sizeof *c);
-    if (c == NULL) return weir__error_set(error, WEIR_NO_MEMORY, "path", "no memory to check %.80s", path);
-    c->error = error;
-    open_file(c, path);
-    if (c->status == WEIR_OK) check_file(c);
-    if (c->status == WEIR_OK) weir__gguf_check_rules(c);
-    weir__gguf_info sum = c->info;
-    uint16_t count;
-    uint16_t no;
-    if (c->status == WEIR_OK && split_number(c, "split.count", &count) && count > 1) {
-        if (!split_number(c, "split.no", &no) || no != 0)
-            weir__gguf_fail(c, WEIR_FORMAT,
-                            "is one of %d files of a model, and not the first; give the first", count);
-        check_shards(c, path, count, &sum);
+    if (c == NULL) {
+        weir__error_set(error, WEIR_NO_MEMORY, "path", "no memory to check %.80s", name);
+        return NULL;
     }
+    c->name = name;
+    c->error = error;
+    c->fd = -1;
+    return c;
+}
+
+/* c NULL: there was no memory for it. info may be NULL. */
+static weir_status end_check(gguf_check *c, weir__gguf_info *info)
+{
+    if (c == NULL) return WEIR_NO_MEMORY;
     weir_status status = c->status;
-    if (status == WEIR_OK && info != NULL) *info = sum;
+    if (status == WEIR_OK && info != NULL) *info = c->info;
     close_file(c);
     weir__mem_free(c);
     return status;
 }
 
+weir_status weir__gguf_check(const char *path, weir__gguf_info *info, weir_error *error)
+{
+    gguf_check *c = begin_check(path, error);
+    uint16_t count, no;
+    if (c == NULL) return end_check(c, info);
+    open_file(c, path);
+    if (c->status == WEIR_OK) check_file(c);
+    if (c->status == WEIR_OK) weir__gguf_check_rules(c);
+    if (c->status == WEIR_OK && split_number(c, "split.count", &count) && count > 1) {
+        weir__gguf_info sum = c->info;
+        if (!split_number(c, "split.no", &no) || no != 0)
+            weir__gguf_refuse(c, "is one of %d files of a model, and not the first; give the first", count);
+        check_shards(c, path, count, &sum);
+        c->info = sum;
+    }
+    return end_check(c, info);
+}
+
 weir_status weir__gguf_check_adapter(const char *path, weir__gguf_info *info, weir_error *error)
 {
-    gguf_check *c = weir__mem_calloc(1, sizeof *c);
-    if (c == NULL) return weir__error_set(error, WEIR_NO_MEMORY, "path", "no memory to check %.80s", path);
-    c->error = error;
+    gguf_check *c = begin_check(path, error);
+    if (c == NULL) return end_check(c, info);
     open_file(c, path);
     if (c->status == WEIR_OK) check_file(c);
     if (c->status == WEIR_OK) weir__gguf_check_adapter_rules(c);
     c->part = "the tensors";
     if (c->status == WEIR_OK) c->info.identity = checksum(c, 0, c->size);
-    weir_status status = c->status;
-    if (status == WEIR_OK && info != NULL) *info = c->info;
-    close_file(c);
-    weir__mem_free(c);
-    return status;
+    return end_check(c, info);
 }
 
 weir_status weir__gguf_check_memory(const void *data, size_t size, weir__gguf_info *info, weir_error *error)
 {
-    gguf_check *c = weir__mem_calloc(1, sizeof *c);
-    if (c == NULL) return weir__error_set(error, WEIR_NO_MEMORY, "path", "no memory to check the model");
-    c->error = error;
-    c->name = "the model";
-    c->fd = -1;
+    gguf_check *c = begin_check("the model", error);
+    uint16_t count;
+    if (c == NULL) return end_check(c, info);
     c->data = data;
     c->size = size;
     check_file(c);
     if (c->status == WEIR_OK) weir__gguf_check_rules(c);
-    uint16_t count;
     if (c->status == WEIR_OK && split_number(c, "split.count", &count) && count > 1)
         weir__gguf_fail(c, WEIR_UNSUPPORTED, "is one of %d files", count);
-    weir_status status = c->status;
-    if (status == WEIR_OK && info != NULL) *info = c->info;
-    close_file(c);
-    weir__mem_free(c);
-    return status;
+    return end_check(c, info);
 }

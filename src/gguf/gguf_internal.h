@@ -70,6 +70,9 @@ typedef struct gguf_check {
 void weir__gguf_fail(gguf_check *c, weir_status code, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
+/* FORMAT: the file is damaged, or made to do harm. */
+void weir__gguf_refuse(gguf_check *c, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
 /* Copies the next n <= GGUF_WINDOW bytes; zeroes after a failure, so that callers may go on. */
 bool weir__gguf_take(gguf_check *c, void *to, size_t n);
 uint32_t weir__gguf_take_u32(gguf_check *c);

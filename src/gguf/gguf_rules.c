@@ -154,16 +154,15 @@ static void check_numbers(gguf_check *c)
         uint32_t value;
         for (uint64_t i = 0; number(c, e, i, &value); i++) {
             if (value < bounds[k].min || value > bounds[k].max)
-                weir__gguf_fail(c, WEIR_FORMAT,
-                                "key '%s.%s' is %" PRIu32 "; allowed are %" PRIu32 " to %" PRIu32,
-                                c->info.architecture, bounds[k].key, value, bounds[k].min, bounds[k].max);
+                weir__gguf_refuse(c, "key '%s.%s' is %u; allowed are %u to %u", c->info.architecture,
+                                  bounds[k].key, value, bounds[k].min, bounds[k].max);
             if (!e->is_array) break;
         }
     }
     for (size_t k = 0; k < sizeof not_zero / sizeof *not_zero && c->status == WEIR_OK; k++) {
         if (is_arch(c, not_zero[k].archs) && number_or(c, not_zero[k].key, 0, not_zero[k].absent) == 0)
-            weir__gguf_fail(c, WEIR_FORMAT, "key '%s.%s' is %s0", c->info.architecture, not_zero[k].key,
-                            not_zero[k].absent ? "" : "missing or ");
+            weir__gguf_refuse(c, "key '%s.%s' is %s0", c->info.architecture, not_zero[k].key,
+                              not_zero[k].absent ? "" : "missing or ");
     }
 }
 
@@ -209,12 +208,10 @@ static head check_head(gguf_check *c, const char *kind, head otherwise)
     uint32_t rotated = number_or(c, name, 0, otherwise.rotated == 0 ? key : otherwise.rotated);
     bool whole = is_arch(c, whole_rotation);
     if (key != value && (whole || is_arch(c, equal_heads)))
-        weir__gguf_fail(c, WEIR_FORMAT, "has keys of %" PRIu32 " and values of %" PRIu32 " dimensions%s", key,
-                        value, kind);
+        weir__gguf_refuse(c, "has keys of %u and values of %u dimensions%s", key, value, kind);
     if (rotated > key || rotated % 2 != 0 || (whole && rotated != key) ||
         (rotated == 0 && !is_arch(c, no_rotation)))
-        weir__gguf_fail(c, WEIR_FORMAT, "rotates %" PRIu32 " of %" PRIu32 " dimensions%s", rotated, key,
-                        kind);
+        weir__gguf_refuse(c, "rotates %u of %u dimensions%s", rotated, key, kind);
     if (is_arch(c, low_rank)) {
         snprintf(name, sizeof name, "attention.key_length_mla%s", kind);
         uint32_t whole_key = number_or(c, name, 0, 0);
@@ -222,10 +219,8 @@ static head check_head(gguf_check *c, const char *kind, head otherwise)
         uint32_t rank = number_or(c, name, 0, 0);
         if (rotated >= (whole_key > 0 ? whole_key : key) ||
             (whole_key > 0 && rank > 0 && (key != rank + rotated || value != rank)))
-            weir__gguf_fail(c, WEIR_FORMAT,
-                            "has keys of %" PRIu32 " and %" PRIu32 " dimensions%s, rank %" PRIu32
-                            ", rotates %" PRIu32,
-                            key, whole_key, kind, rank, rotated);
+            weir__gguf_refuse(c, "has keys of %u and %u dimensions%s, rank %u, rotates %u", key, whole_key,
+                              kind, rank, rotated);
     }
     return (head){key, value, rotated};
 }
@@ -238,14 +233,14 @@ static void check_layer_heads(gguf_check *c, uint32_t i, uint32_t heads, uint32_
     bool uniform = is_arch(c, equal_heads) || is_arch(c, whole_rotation);
     uint64_t dim[4];
     char name[64];
-    snprintf(name, sizeof name, "blk.%" PRIu32 ".attn_output.weight", i);
+    snprintf(name, sizeof name, "blk.%u.attn_output.weight", i);
     if (uniform && heads_kv > 0 && weir__gguf_dims(c, name, dim) && dim[0] != (uint64_t)heads * full.value &&
         dim[0] != (uint64_t)heads * swa.value)
-        weir__gguf_fail(c, WEIR_FORMAT, "tensor '%s' does not suit %" PRIu32 " heads", name, heads);
-    snprintf(name, sizeof name, "blk.%" PRIu32 ".attn_k.weight", i);
+        weir__gguf_refuse(c, "tensor '%s' does not suit %u heads", name, heads);
+    snprintf(name, sizeof name, "blk.%u.attn_k.weight", i);
     if ((uniform || heads_kv == 0) && weir__gguf_dims(c, name, dim) &&
         dim[1] != (uint64_t)heads_kv * full.key && dim[1] != (uint64_t)heads_kv * swa.key)
-        weir__gguf_fail(c, WEIR_FORMAT, "tensor '%s' does not suit %" PRIu32 " heads", name, heads_kv);
+        weir__gguf_refuse(c, "tensor '%s' does not suit %u heads", name, heads_kv);
 }
 
 /* Tensors that the loader takes for optional and the graph does not. */
@@ -266,10 +261,10 @@ static void check_companions(gguf_check *c, uint32_t n_layers)
         for (uint32_t i = 0; i < n_layers && c->status == WEIR_OK; i++) {
             uint64_t dim[4];
             char name[64];
-            snprintf(name, sizeof name, "blk.%" PRIu32 ".%s", i, companions[k].present);
+            snprintf(name, sizeof name, "blk.%u.%s", i, companions[k].present);
             if (!weir__gguf_dims(c, name, dim)) continue;
-            snprintf(name, sizeof name, "blk.%" PRIu32 ".%s", i, companions[k].wanted);
-            if (!weir__gguf_dims(c, name, dim)) weir__gguf_fail(c, WEIR_FORMAT, "has no tensor '%s'", name);
+            snprintf(name, sizeof name, "blk.%u.%s", i, companions[k].wanted);
+            if (!weir__gguf_dims(c, name, dim)) weir__gguf_refuse(c, "has no tensor '%s'", name);
         }
     }
 }
@@ -287,14 +282,12 @@ static void check_attention(gguf_check *c, uint32_t n_layers)
     uint32_t groups = number_or(c, "attention.output_group_count", 0, 1);
     if (is_arch(c, " deepseek4 ") &&
         (groups == 0 || first % groups != 0 || number_or(c, "attention.head_count_kv", 0, first) != 1))
-        weir__gguf_fail(c, WEIR_FORMAT, "has %" PRIu32 " heads, but not one of keys or uneven groups", first);
+        weir__gguf_refuse(c, "has %u heads, but not one of keys or uneven groups", first);
     for (uint32_t i = 0; i < n_layers && c->status == WEIR_OK; i++) {
         uint32_t heads = number_or(c, "attention.head_count", i, 0);
         uint32_t heads_kv = number_or(c, "attention.head_count_kv", i, heads);
         if (heads_kv > 0 && heads % heads_kv != 0)
-            weir__gguf_fail(c, WEIR_FORMAT,
-                            "has %" PRIu32 " heads for %" PRIu32 " heads of keys in layer %" PRIu32, heads,
-                            heads_kv, i);
+            weir__gguf_refuse(c, "has %u heads for %u heads of keys in layer %u", heads, heads_kv, i);
         if (heads > 0) check_layer_heads(c, i, heads, heads_kv, full, swa);
     }
 
@@ -305,16 +298,14 @@ static void check_attention(gguf_check *c, uint32_t n_layers)
     for (uint32_t i = 0; i < 4; i++) {
         sum += number_or(c, "rope.dimension_sections", i, 0);
         if (i == 2 && sum == 0 && is_arch(c, sectioned))
-            weir__gguf_fail(c, WEIR_FORMAT, "key '%s.rope.dimension_sections' is missing or 0",
-                            c->info.architecture);
+            weir__gguf_refuse(c, "key '%s.rope.dimension_sections' is missing or 0", c->info.architecture);
     }
     if (sum > full.key && first != 0)
-        weir__gguf_fail(c, WEIR_FORMAT, "key '%s.rope.dimension_sections' exceeds %" PRIu32 " dimensions",
-                        c->info.architecture, full.key);
+        weir__gguf_refuse(c, "key '%s.rope.dimension_sections' exceeds %u dimensions", c->info.architecture,
+                          full.key);
     if (is_arch(c, " deepseek2 mistral4 ") && real_or(c, "attention.temperature_scale", 0) != 0 &&
         number_or(c, "attention.temperature_length", 0, 0) == 0)
-        weir__gguf_fail(c, WEIR_FORMAT, "key '%s.attention.temperature_length' is missing or 0",
-                        c->info.architecture);
+        weir__gguf_refuse(c, "key '%s.attention.temperature_length' is missing or 0", c->info.architecture);
 }
 
 /* llama.cpp asserts that a model with a sliding window has a layer that uses it. */
@@ -328,9 +319,8 @@ static void check_window(gguf_check *c, uint32_t n_layers)
         return;
     for (uint32_t i = 0; i < n_layers && e->is_array && number(c, e, i, &value); i++) n_windows += value != 0;
     if (e->is_array ? n_windows == 0 : number(c, e, 0, &value) && value == 1)
-        weir__gguf_fail(c, WEIR_FORMAT,
-                        "key '%s.attention.sliding_window_pattern' leaves no layer with a window",
-                        c->info.architecture);
+        weir__gguf_refuse(c, "key '%s.attention.sliding_window_pattern' leaves no layer with a window",
+                          c->info.architecture);
 }
 
 /* The asserts on experts in llama_model_base::load_hparams, and what divides by their number. */
@@ -344,19 +334,14 @@ static void check_experts(gguf_check *c, uint32_t n_layers)
         uint32_t layer = number_or(c, "expert_used_count", i, 0);
         used = layer > used ? layer : used;
         if (layer != first && !is_arch(c, " nemotron_h_moe "))
-            weir__gguf_fail(c, WEIR_FORMAT,
-                            "uses %" PRIu32 " experts in layer %" PRIu32 ", and %" PRIu32 " in the first",
-                            layer, i, first);
+            weir__gguf_refuse(c, "uses %u experts in layer %u, and %u in the first", layer, i, first);
     }
-    if (used > count || (count > 0 && used == 0))
-        weir__gguf_fail(c, WEIR_FORMAT, "uses %" PRIu32 " of %" PRIu32 " experts", used, count);
+    if (used > count || (count > 0 && used == 0)) weir__gguf_refuse(c, "uses %u of %u experts", used, count);
     if (count == 0 ? groups > 0 : groups >= count)
-        weir__gguf_fail(c, WEIR_FORMAT, "has %" PRIu32 " experts in %" PRIu32 " groups", count, groups);
+        weir__gguf_refuse(c, "has %u experts in %u groups", count, groups);
     uint32_t groups_used = number_or(c, "expert_group_used_count", 0, 0);
     if (groups > 1 && (count % groups != 0 || groups_used == 0 || groups_used >= groups))
-        weir__gguf_fail(c, WEIR_FORMAT,
-                        "has %" PRIu32 " experts in %" PRIu32 " groups and uses %" PRIu32 " of these", count,
-                        groups, groups_used);
+        weir__gguf_refuse(c, "has %u experts in %u groups and uses %u of these", count, groups, groups_used);
 }
 
 /* Layers that are no attention. */
@@ -365,7 +350,7 @@ static void check_recurrent(gguf_check *c, uint32_t n_layers)
     uint32_t n_embd = number_or(c, "embedding_length", 0, 0);
     uint32_t head_size = number_or(c, "wkv.head_size", 0, 0);
     if (head_size != 0 && is_arch(c, " rwkv6 rwkv6qwen2 rwkv7 arwkv7 ") && n_embd % head_size != 0)
-        weir__gguf_fail(c, WEIR_FORMAT, "has %" PRIu32 " dimensions in heads of %" PRIu32, n_embd, head_size);
+        weir__gguf_refuse(c, "has %u dimensions in heads of %u", n_embd, head_size);
     uint32_t inner = number_or(c, "ssm.inner_size", 0, 0);
     uint32_t rank = number_or(c, "ssm.time_step_rank", 0, 1);
     uint32_t groups = number_or(c, "ssm.group_count", 0, 1);
@@ -373,21 +358,17 @@ static void check_recurrent(gguf_check *c, uint32_t n_layers)
     if (flat ? groups != 0 || inner % rank != 0
              : is_arch(c, " falcon-h1 granitehybrid mamba2 nemotron_h nemotron_h_moe ") &&
                    (inner % rank != 0 || inner % groups != 0))
-        weir__gguf_fail(c, WEIR_FORMAT,
-                        "has state of %" PRIu32 " in %" PRIu32 " heads and %" PRIu32 " groups", inner, rank,
-                        groups);
+        weir__gguf_refuse(c, "has state of %u in %u heads and %u groups", inner, rank, groups);
     if (is_arch(c, " granitehybrid jamba ") && inner != 2 * n_embd)
-        weir__gguf_fail(c, WEIR_FORMAT, "key '%s.ssm.inner_size' is not twice the embedding length",
-                        c->info.architecture);
+        weir__gguf_refuse(c, "key '%s.ssm.inner_size' is not twice the embedding length",
+                          c->info.architecture);
     if (is_arch(c, " bailingmoe3 ") && (truth(c, weir__gguf_find_arch(c, "kda.safe_gate")) != 1 ||
                                         !(real_or(c, "kda.gate_lower_bound", 0) < 0)))
-        weir__gguf_fail(c, WEIR_FORMAT,
-                        "keys 'bailingmoe3.kda.safe_gate' and '.gate_lower_bound' are not set");
+        weir__gguf_refuse(c, "keys 'bailingmoe3.kda.safe_gate' and '.gate_lower_bound' are not set");
     if (is_arch(c, " hrm_text ") && n_layers != (uint64_t)number_or(c, "hrm.layers_per_stack", 0, 0) *
                                                     number_or(c, "hrm.h_cycles", 0, 0) *
                                                     (number_or(c, "hrm.l_cycles", 0, 0) + 1))
-        weir__gguf_fail(c, WEIR_FORMAT, "has %" PRIu32 " layers, which its keys 'hrm_text.hrm.*' contradict",
-                        n_layers);
+        weir__gguf_refuse(c, "has %u layers, which its keys 'hrm_text.hrm.*' contradict", n_layers);
 }
 
 static void check_hyperparameters(gguf_check *c)
@@ -401,13 +382,11 @@ static void check_hyperparameters(gguf_check *c)
     check_numbers(c);
     uint32_t pooling = number_or(c, "pooling_type", 0, UINT32_MAX);
     if (pooling != UINT32_MAX && pooling > 4) /* unspecified; LLAMA_POOLING_TYPE_RANK */
-        weir__gguf_fail(c, WEIR_FORMAT, "key '%s.pooling_type' is %" PRIu32 "; allowed are 0 to 4", arch,
-                        pooling);
+        weir__gguf_refuse(c, "key '%s.pooling_type' is %u; allowed are 0 to 4", arch, pooling);
     for (size_t i = 0; i < sizeof epsilons / sizeof *epsilons; i++) {
         double value = real_or(c, epsilons[i], 0);
         if (!(value >= 0))
-            weir__gguf_fail(c, WEIR_FORMAT, "key '%s.%s' is %g; it must not be negative", arch, epsilons[i],
-                            value);
+            weir__gguf_refuse(c, "key '%s.%s' is %g; it must not be negative", arch, epsilons[i], value);
     }
     char scaling[32] = "linear";
     char key[GGUF_KEY_MAX];
@@ -422,11 +401,10 @@ static void check_hyperparameters(gguf_check *c)
     if (!is_arch(c, " deepseek4 dflash eagle3 gemma4-assistant qwen4exp ") &&
         !weir__gguf_dims(c, "dense_2.weight", dim) &&
         number_or(c, "embedding_length_out", 0, 0) > number_or(c, "embedding_length", 0, UINT32_MAX))
-        weir__gguf_fail(c, WEIR_FORMAT, "key '%s.embedding_length_out' exceeds the embedding length", arch);
+        weir__gguf_refuse(c, "key '%s.embedding_length_out' exceeds the embedding length", arch);
     uint32_t n_layers = number_or(c, "block_count", 0, 0);
     uint32_t n_next = number_or(c, "nextn_predict_layers", 0, 0);
-    if (n_next > n_layers)
-        weir__gguf_fail(c, WEIR_FORMAT, "predicts with %" PRIu32 " of %" PRIu32 " layers", n_next, n_layers);
+    if (n_next > n_layers) weir__gguf_refuse(c, "predicts with %u of %u layers", n_next, n_layers);
     check_attention(c, n_layers);
     check_window(c, n_layers);
     check_companions(c, n_layers);
@@ -492,9 +470,8 @@ static void check_tokens(gguf_check *c, const gguf_entry *e, const char *model)
         uint64_t n = weir__gguf_take_u64(c);
         squares += n <= TOKEN_LEN_MAX ? n * n : 0; /* a longer one is refused, and its square may not fit */
         if (n > TOKEN_LEN_MAX || squares > TOKEN_SQUARES_MAX) {
-            weir__gguf_fail(c, WEIR_FORMAT,
-                            "token %" PRIu64 " at byte %" PRIu64 " has %" PRIu64 " bytes; too long", i,
-                            marks[i].at, n);
+            weir__gguf_refuse(c, "token %" PRIu64 " at byte %" PRIu64 " has %" PRIu64 " bytes; too long", i,
+                              marks[i].at, n);
         } else if (weir__gguf_take(c, token, (size_t)n)) {
             token[n] = '\0'; /* llama.cpp takes a token up to its first NUL, and names empty ones */
             if (token[0] == '\0') snprintf(token, sizeof token, "[EMPTY_%" PRIu64 "]", i);
@@ -506,8 +483,8 @@ static void check_tokens(gguf_check *c, const gguf_entry *e, const char *model)
     weir__mem_free(marks);
     for (int i = 0; i < 256 && c->status == WEIR_OK; i++) {
         if (rwkv.begins[i] && !rwkv.is_token[i])
-            weir__gguf_fail(c, WEIR_FORMAT,
-                            "has tokens that begin with byte 0x%02x, and no token for that byte alone", i);
+            weir__gguf_refuse(c, "has tokens that begin with byte 0x%02x, and no token for that byte alone",
+                              i);
     }
 }
 
@@ -535,8 +512,7 @@ static void check_added_tokens(gguf_check *c, uint32_t n_vocab, const char *mode
         add_bos = 1;
         add_eos = 0;
         if (special_id(c, n_vocab, "tokenizer.ggml.seperator_token_id", 102) < 0)
-            weir__gguf_fail(c, WEIR_FORMAT,
-                            "has no separator token (key 'tokenizer.ggml.seperator_token_id')");
+            weir__gguf_refuse(c, "has no separator token (key 'tokenizer.ggml.seperator_token_id')");
     } else if (listed(" gpt2 hybriddna whitespace ", model)) {
         bos = listed(" glm4 chatglm-bpe ", pre) ? -1 : 11;
         eos = 11;
@@ -550,10 +526,9 @@ static void check_added_tokens(gguf_check *c, uint32_t n_vocab, const char *mode
         return;
     }
     if (add_bos == 1 && special_id(c, n_vocab, "tokenizer.ggml.bos_token_id", bos) < 0)
-        weir__gguf_fail(c, WEIR_FORMAT,
-                        "adds a begin token and has none (key 'tokenizer.ggml.bos_token_id')");
+        weir__gguf_refuse(c, "adds a begin token and has none (key 'tokenizer.ggml.bos_token_id')");
     if (add_eos == 1 && special_id(c, n_vocab, "tokenizer.ggml.eos_token_id", eos) < 0)
-        weir__gguf_fail(c, WEIR_FORMAT, "adds an end token and has none (key 'tokenizer.ggml.eos_token_id')");
+        weir__gguf_refuse(c, "adds an end token and has none (key 'tokenizer.ggml.eos_token_id')");
 }
 
 static void check_vocabulary(gguf_check *c)
@@ -566,13 +541,12 @@ static void check_vocabulary(gguf_check *c)
         weir__gguf_fail(c, WEIR_UNSUPPORTED, "has no vocabulary, so it cannot read or write text");
     /* Else runs of blanks reach an assert in the merge lookup. */
     if (strcmp(pre, "whitespace") == 0 && strcmp(model, "whitespace") != 0)
-        weir__gguf_fail(c, WEIR_FORMAT, "key 'tokenizer.ggml.pre' is 'whitespace' with tokenizer '%s'",
-                        model);
+        weir__gguf_refuse(c, "key 'tokenizer.ggml.pre' is 'whitespace' with tokenizer '%s'", model);
 
     const gguf_entry *e = weir__gguf_find(c, "tokenizer.ggml.tokens");
     if (e == NULL || !e->is_array || e->type != GGUF_STRING) return;
     if (e->n == 0 || e->n > TOKENS_MAX) {
-        weir__gguf_fail(c, WEIR_FORMAT, "has %" PRIu64 " tokens; allowed are 1 to %u", e->n, TOKENS_MAX);
+        weir__gguf_refuse(c, "has %" PRIu64 " tokens; allowed are 1 to %u", e->n, TOKENS_MAX);
         return;
     }
     check_tokens(c, e, model);
@@ -589,7 +563,7 @@ void weir__gguf_check_rules(gguf_check *c)
             "is an adapter: load the model that it was made for, and this one beside it (--lora)");
     else if (!text(c, key, c->info.architecture, sizeof c->info.architecture) ||
              c->info.architecture[0] == '\0')
-        weir__gguf_fail(c, WEIR_FORMAT, "has no key '%s', or one that is no short string", key);
+        weir__gguf_refuse(c, "has no key '%s', or one that is no short string", key);
     if (c->status == WEIR_OK) check_hyperparameters(c);
     if (c->status == WEIR_OK) check_vocabulary(c);
     uint64_t dim[4];
@@ -608,13 +582,13 @@ void weir__gguf_check_adapter_rules(gguf_check *c)
     else if (!text(c, "adapter.type", kind, sizeof kind) || strcmp(kind, "lora") != 0)
         weir__gguf_fail(c, WEIR_UNSUPPORTED, "is no LoRA adapter: key 'adapter.type' is '%s'", kind);
     else if (!text(c, "general.architecture", c->info.architecture, sizeof c->info.architecture))
-        weir__gguf_fail(c, WEIR_FORMAT, "has no key 'general.architecture', or one that is no short string");
+        weir__gguf_refuse(c, "has no key 'general.architecture', or one that is no short string");
     else if (weir__gguf_find(c, "adapter.alora.invocation_tokens") != NULL)
         weir__gguf_fail(c, WEIR_UNSUPPORTED,
                         "is an activated LoRA, which applies to a part of a text only; weir cannot do that");
     else if (c->info.n_tensors == 0)
-        weir__gguf_fail(c, WEIR_FORMAT, "has no matrices");
+        weir__gguf_refuse(c, "has no matrices");
     const gguf_entry *e = weir__gguf_find(c, alpha);
     if (e != NULL && (e->type != GGUF_F32 || e->is_array))
-        weir__gguf_fail(c, WEIR_FORMAT, "key '%s' is no number in single precision", alpha);
+        weir__gguf_refuse(c, "key '%s' is no number in single precision", alpha);
 }
