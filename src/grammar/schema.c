@@ -4,6 +4,7 @@
 
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/error.h"
@@ -67,22 +68,24 @@ json_t *weir__schema_any_of(weir__schema_walk *w, json_t *list)
     return only;
 }
 
+const char *weir__schema_path(const weir__schema_walk *w)
+{
+    return w->path.n > 0 ? w->path.bytes : "";
+}
+
 json_t *weir__schema_refuse(weir__schema_walk *w, const char *keyword, const char *format, ...)
 {
-    char text[320], pointer[WEIR__SCHEMA_PATH_MAX + 128], field[64];
+    char text[320], field[64];
+    const char *path = weir__schema_path(w);
     va_list args;
     if (w->status != WEIR_OK) return NULL;
     va_start(args, format);
     vsnprintf(text, sizeof text, format, args);
     va_end(args);
-    snprintf(pointer, sizeof pointer, "%s%s", w->where, w->path);
     snprintf(w->refused, sizeof w->refused, "%s", keyword != NULL ? keyword : "");
-    w->refused_at = w->path_length;
-    size_t n = strlen(pointer);
-    if (n < sizeof field)
-        memcpy(field, pointer, n + 1);
-    else
-        snprintf(field, sizeof field, "%.28s...%.31s", pointer, pointer + n - 31);
+    w->refused_at = w->path.n;
+    if ((size_t)snprintf(field, sizeof field, "%s%s", w->where, path) >= sizeof field)
+        snprintf(field + 28, sizeof field - 28, "...%s", path + (w->path.n > 31 ? w->path.n - 31 : 0));
     if (keyword != NULL)
         w->status = weir__error_set(w->error, WEIR_GRAMMAR, field, "keyword '%.60s': %s", keyword, text);
     else
@@ -124,25 +127,18 @@ void weir__schema_work_init(weir__schema_work *work)
     work->elements = WEIR__SCHEMA_ELEMENTS_MAX;
 }
 
-/* Appends a reference token to the path; the caller restores path_length with leave. */
+/* Appends a reference token to the path, which leave shortens again to the length that this returns. */
 static size_t enter(weir__schema_walk *w, const char *token)
 {
-    size_t before = w->path_length;
-    size_t n = before;
-    char c = '/';
-    for (;; c = *token++) {
-        if (c == '\0') break;
-        const char *escaped = n > before && c == '~' ? "~0" : n > before && c == '/' ? "~1" : NULL;
-        if (n + 2 < sizeof w->path) {
-            if (escaped != NULL)
-                memcpy(w->path + n, escaped, 2);
-            else
-                w->path[n] = c;
-        }
-        n += escaped != NULL ? 2 : 1;
+    size_t before = w->path.n;
+    weir__text_add(&w->path, "/", 1);
+    for (; *token != '\0'; token++) {
+        if (*token == '~' || *token == '/')
+            weir__text_add(&w->path, *token == '~' ? "~0" : "~1", 2);
+        else
+            weir__text_add(&w->path, token, 1);
     }
-    w->path_length = n;
-    w->path[n < sizeof w->path ? n : sizeof w->path - 1] = '\0';
+    if (w->path.failed) weir__schema_no_memory(w);
     return before;
 }
 
@@ -157,8 +153,8 @@ size_t weir__schema_enter_index(weir__schema_walk *w, const char *keyword, size_
 
 void weir__schema_leave(weir__schema_walk *w, size_t before)
 {
-    w->path_length = before;
-    w->path[before < sizeof w->path ? before : sizeof w->path - 1] = '\0';
+    w->path.n = before;
+    if (w->path.bytes != NULL) w->path.bytes[before] = '\0';
 }
 
 json_t *weir__schema_below(weir__schema_walk *w, const char *keyword, const char *name, const json_t *schema,
@@ -231,15 +227,13 @@ const json_t *weir__schema_resolve(weir__schema_walk *w, const json_t *reference
         p++;
         if (!pointer_token(&p, token, sizeof token))
             return weir__schema_refuse(w, "$ref", "'%.80s' is no JSON pointer", text);
-        if (json_is_object(target)) {
+        size_t digits = strspn(token, "0123456789");
+        if (!json_is_array(target))
             target = json_object_get(target, token);
-        } else if (json_is_array(target)) {
-            size_t i = 0, digits = strspn(token, "0123456789");
-            for (size_t k = 0; k < digits && i < 1000000; k++) i = i * 10 + (size_t)(token[k] - '0');
-            target = digits == 0 || token[digits] != '\0' ? NULL : json_array_get(target, i);
-        } else {
-            target = NULL;
-        }
+        else
+            target = digits > 0 && digits < 10 && token[digits] == '\0'
+                         ? json_array_get(target, strtoul(token, NULL, 10))
+                         : NULL;
         if (target == NULL) return weir__schema_refuse(w, "$ref", "there is nothing at '%.80s'", text);
     }
     return target;
@@ -431,6 +425,7 @@ static void walk_fini(weir__schema_walk *w)
     }
     weir__mem_free(w->flats);
     weir__mem_free(w->definitions);
+    weir__text_fini(&w->path);
     json_decref(w->defs);
 }
 

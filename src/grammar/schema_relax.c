@@ -18,16 +18,16 @@ static bool has_line(const weir__text *text, const char *line)
 static bool note(weir__schema_walk *w, const char *keyword)
 {
     static const char more[] = "...";
-    char line[WEIR__SCHEMA_PATH_MAX + 192];
-    weir__text *t = w->relaxed;
+    weir__text *t = w->relaxed, line = {0};
     if (t == NULL) return true;
-    snprintf(line, sizeof line, "%s%s: %s", w->where, w->path, keyword);
-    for (char *c = line; *c != '\0'; c++)
+    weir__text_printf(&line, "%s%s: %s", w->where, weir__schema_path(w), keyword);
+    for (char *c = line.bytes; !line.failed && *c != '\0'; c++)
         if ((unsigned char)*c < 0x20 || *c == 0x7F) *c = '?';
-    const char *text = t->n + strlen(line) + sizeof more < WEIR__SCHEMA_RELAXED_MAX ? line : more;
-    if (has_line(t, text)) return true;
-    return (weir__text_add_string(t, text) && weir__text_add(t, "\n", 1)) ||
-           weir__schema_no_memory(w) != NULL;
+    const char *text = t->n + line.n + sizeof more < WEIR__SCHEMA_RELAXED_MAX ? line.bytes : more;
+    if (!line.failed && !has_line(t, text)) weir__text_printf(t, "%s\n", text);
+    bool failed = t->failed || line.failed;
+    weir__text_fini(&line);
+    return !failed || weir__schema_no_memory(w) != NULL;
 }
 
 /* A schema of which no more is left than the types. */
@@ -73,7 +73,7 @@ static bool leave_out(weir__schema_walk *w, json_t *schema, const char *keyword)
 json_t *weir__schema_relax(weir__schema_walk *w, const json_t *schema)
 {
     const int depth = w->depth, level = w->level;
-    const size_t path_length = w->path_length;
+    const size_t path_length = w->path.n;
     json_t *given = json_incref((json_t *)schema), *result;
     while ((result = weir__schema_enforce(w, given)) == NULL && w->status == WEIR_GRAMMAR && !w->final) {
         char keyword[sizeof w->refused];

@@ -39,7 +39,6 @@ typedef struct weir__schema_flat {
     json_t *schema, *flat;
 } weir__schema_flat;
 
-#define WEIR__SCHEMA_PATH_MAX    512
 #define WEIR__SCHEMA_INTEGER_MAX INT64_C(9999999999999999) /* 16 digits, as all numbers have at most */
 
 typedef struct weir__schema_walk {
@@ -52,8 +51,7 @@ typedef struct weir__schema_walk {
     size_t capacity;
     weir__schema_flat *flats; /* [n_flats] */
     size_t n_flats, flats_capacity;
-    char path[WEIR__SCHEMA_PATH_MAX]; /* the JSON pointer of the schema at hand, cut when it does not fit */
-    size_t path_length;               /* uncut */
+    weir__text path; /* the JSON pointer of the schema at hand */
     int depth;
     int level; /* how many properties and items the walk stands in: text comes before what is deeper */
     size_t n_nodes;
@@ -61,7 +59,7 @@ typedef struct weir__schema_walk {
     bool relax;
     weir__text *relaxed; /* may be NULL */
     char refused[64];    /* the keyword of the last refusal, "" = none */
-    size_t refused_at;   /* path_length at that place */
+    size_t refused_at;   /* the length of the path at that place */
     bool final;          /* the refusal is not one that relax can leave out */
     weir_error *error;
     weir_status status;
@@ -80,6 +78,8 @@ json_t *weir__schema_below_index(weir__schema_walk *w, const char *keyword, size
 /* Goes into the path and, with what enter_index returned, out again. */
 size_t weir__schema_enter_index(weir__schema_walk *w, const char *keyword, size_t i);
 void weir__schema_leave(weir__schema_walk *w, size_t before);
+
+const char *weir__schema_path(const weir__schema_walk *w);
 
 /* NULL always; the first refusal counts. keyword NULL: the whole schema is meant. */
 json_t *weir__schema_refuse(weir__schema_walk *w, const char *keyword, const char *format, ...)
