@@ -1,10 +1,10 @@
-/* automaton.c: a grammar as an automaton that is made while it is used.
+/* automaton.c: a grammar as an automaton whose states are computed when they are needed.
  * SPDX-License-Identifier: Apache-2.0
  *
- * A way to read a text is a stack of elements that are still to come, the next one on top: a terminal. Stacks
- * are kept as trees that share what lies below (`frame`); a set of ways is a state; where a state goes with a
- * character is computed once. Characters that no class of the grammar tells apart are one column. The mask of
- * a state, that is which tokens may follow, is found by a walk of the vocabulary's tree, and kept too. */
+ * A way to read a text is a stack of the elements that must follow, with a terminal on top. Stacks share
+ * their lower parts in a tree (`frame`). A set of ways is a state. Each transition is computed once.
+ * Characters that no class of the grammar distinguishes form one column. A walk of the vocabulary's tree
+ * computes the mask of a state (the tokens that may follow), which is cached, too. */
 #include "grammar/automaton.h"
 
 #include <pthread.h>
@@ -16,15 +16,15 @@
 #include "base/mem.h"
 #include "grammar/automaton_rules.h"
 
-/* Frames that one step may look at: far above what so many ways need, and soon done. */
+/* The most frames of one step: far more than WEIR__AUTOMATON_WAYS_MAX ways need, and quickly processed. */
 #define MOST_FRAMES 65536
 
-/* Ways that are followed on where there were too many: few, so that it takes a while until there are too many
- * again, and the work for a mask stays what it is with other grammars. */
+/* The ways that remain where there were too many. With this few, it takes a while until there are too many
+ * again, and a mask costs no more than with other grammars. */
 #define KEPT 64
 
-/* Masks of some states are kept, those of the others are computed again: a vocabulary of 150,000 has masks of
- * 19 kB, and an answer comes to some dozen states that refuse what was sampled. */
+/* The cache of masks. With a vocabulary of 150,000 a mask has 19 kB; an answer reaches some dozen states that
+ * refuse the sampled token and so need one. */
 #define MASK_BYTES (2u << 20)
 
 /* The state without ways. */
@@ -32,7 +32,7 @@ enum { DEAD = 0 };
 #define UNKNOWN UINT32_MAX
 #define NONE    UINT32_MAX
 
-/* What is still to come: this element, then what `below` says; 0 = nothing. */
+/* This element must follow, then those of the frame `below`; 0 = the end. */
 typedef struct frame {
     uint32_t element, below;
 } frame;
@@ -40,15 +40,15 @@ typedef struct frame {
 /* Invariant: its ways, pool[first … first + n), ascend. */
 typedef struct state {
     uint32_t first, n;
-    bool ends;     /* one of its ways has nothing to come */
-    bool tokens;   /* one of them goes on with a token as such */
-    uint32_t mask; /* index into masks, NONE = none is kept */
-    uint32_t *row; /* [n_columns] the state that each column leads to; NULL = none is known */
+    bool ends;     /* the text may end here */
+    bool tokens;   /* a token by its id may follow */
+    uint32_t mask; /* index into masks, NONE = not cached */
+    uint32_t *row; /* [n_columns] the state that each column leads to; NULL = not allocated */
 } state;
 
 typedef struct mask {
-    uint32_t state; /* whose it is; NONE = nobody's */
-    uint64_t *bits; /* [n_words]; NULL = not yet allotted */
+    uint32_t state; /* NONE = unused */
+    uint64_t *bits; /* [n_words]; NULL = not allocated */
 } mask;
 
 /* A set of ids, found by hash. Open addressing; slots hold id + 1. */
@@ -69,9 +69,9 @@ struct weir__automaton {
     uint32_t start;
 
     pthread_mutex_t mutex; /* protects all that follows */
-    uint32_t *columns;     /* [trie->n_nodes], of their code points; NULL until the first mask */
+    uint32_t *columns;     /* [trie->n_nodes] of the nodes' code points; NULL until the first mask */
     frame *frames;         /* [n_frames]; frame 0 is the end */
-    uint32_t *seen;        /* [n_frames]: the step that looked at it last */
+    uint32_t *seen;        /* [n_frames]: the last step that visited it */
     size_t n_frames, frames_capacity, seen_capacity;
     table frame_table;
     state *states; /* [n_states] */
@@ -82,15 +82,15 @@ struct weir__automaton {
     size_t n_rows;
     mask *masks; /* [n_masks] */
     size_t n_masks;
-    size_t next_mask; /* to be used again */
+    size_t next_mask; /* the oldest */
     uint32_t step;
-    uint32_t *todo; /* [n_todo] frames to look at; scratch */
+    uint32_t *todo; /* [n_todo] frames to visit; scratch */
     size_t n_todo, todo_capacity;
-    uint32_t *found; /* [n_found] ways of the state that is being made; scratch */
+    uint32_t *found; /* [n_found] ways of the new state; scratch */
     size_t n_found, found_capacity;
-    uint32_t *order; /* frames in their order; scratch */
+    uint32_t *order; /* sorted frames; scratch */
     size_t order_capacity;
-    uint8_t *empty; /* [rules.n_rules] which can match nothing; NULL until it is asked */
+    uint8_t *empty; /* [rules.n_rules] whether a rule can match nothing; NULL until needed */
     uint64_t n_cuts;
     uint32_t *path; /* [most_depth + 1] scratch */
     uint32_t *codes;
@@ -109,7 +109,7 @@ static bool is_token(const weir__automaton_element *e)
     return e->type == TOKEN || e->type == NOT_TOKEN;
 }
 
-/* What follows the class of characters at e. */
+/* The element after the class of characters at e. */
 static const weir__automaton_element *after_class(const weir__automaton_element *e)
 {
     do e += e[1].type == UPPER ? 2 : 1;
@@ -129,8 +129,8 @@ static bool matches(const weir__automaton_element *e, uint32_t code)
     return !positive;
 }
 
-/* Whether a code point that begins so may match. As llama.cpp, a class of what is not allowed that has any of
- * the possible code points does not. */
+/* Whether a code point with this beginning may match. As in llama.cpp, a negated class does not match if it
+ * excludes one of the possible code points. */
 static bool may_match(const weir__automaton_element *e, weir__partial partial)
 {
     bool positive = e->type != NOT_CHARACTER;
@@ -157,7 +157,7 @@ static int compare_numbers(const void *a, const void *b)
     return x < y ? -1 : x > y;
 }
 
-/* Where a range begins, and where it has ended, a column begins. */
+/* A column begins at each range, and after its end. */
 static bool make_columns(weir__automaton *a)
 {
     size_t capacity = 0, n = 0;
@@ -191,7 +191,7 @@ static uint32_t column_of(const weir__automaton *a, uint32_t code)
 
 /* ---- Frames and states ---------------------------------------------------------------------------- */
 
-/* Doubles the table, whose ids have these hashes, once it is half full. */
+/* Doubles the table when it is half full. */
 static bool make_room(weir__automaton *a, table *t, uint64_t (*hash)(const weir__automaton *, uint32_t))
 {
     if (2 * (t->n + 1) <= t->capacity) return true;
@@ -221,7 +221,7 @@ static uint64_t hash_state(const weir__automaton *a, uint32_t id)
     return weir__hash(0, a->pool + s->first, s->n * sizeof *a->pool);
 }
 
-/* The frame of this element over that one; the latter itself where the rule is at its end. */
+/* The frame of this element over `below`; at the end of a rule, `below` itself. */
 static bool stack(weir__automaton *a, const weir__automaton_element *e, uint32_t below, uint32_t *id)
 {
     frame f = {(uint32_t)(e - a->elements), below};
@@ -284,7 +284,7 @@ static bool find_state(weir__automaton *a, uint32_t *id)
 
 /* ---- Steps ---------------------------------------------------------------------------------------- */
 
-/* A state is made of the frames that are added between begin and end. */
+/* A step collects frames between begin_step and end_step, which makes a state of them. */
 static void begin_step(weir__automaton *a)
 {
     a->n_todo = a->n_found = 0;
@@ -309,7 +309,7 @@ static bool add_way(weir__automaton *a, uint32_t id)
     return true;
 }
 
-/* Adds what each alternative of a rule begins with, before the rest. */
+/* Adds the first element of each alternative of the rule, over `rest`. */
 static bool open_rule(weir__automaton *a, uint32_t rule, uint32_t rest)
 {
     const weir__automaton_element *e = &a->elements[a->starts[rule]];
@@ -321,7 +321,7 @@ static bool open_rule(weir__automaton *a, uint32_t rule, uint32_t rest)
     }
 }
 
-/* The same in place of a frame that refers to the rule. */
+/* The same for a frame whose element refers to a rule. */
 static bool open_reference(weir__automaton *a, uint32_t id)
 {
     const weir__automaton_element *reference = &a->elements[a->frames[id].element];
@@ -329,7 +329,7 @@ static bool open_reference(weir__automaton *a, uint32_t id)
     return stack(a, reference + 1, a->frames[id].below, &rest) && open_rule(a, reference->value, rest);
 }
 
-/* Which of two frames comes first: by what they say, not by when they were made, which is chance. */
+/* Orders frames by their elements: their ids depend on what was computed before. */
 static int compare_frames(const weir__automaton *a, uint32_t x, uint32_t y)
 {
     for (; x != y; x = a->frames[x].below, y = a->frames[y].below) {
@@ -340,7 +340,7 @@ static int compare_frames(const weir__automaton *a, uint32_t x, uint32_t y)
     return 0;
 }
 
-/* Sorts ids [n] by merging; spare [n]. */
+/* A merge sort of ids [n]; spare [n] is scratch. */
 static void sort_frames(const weir__automaton *a, uint32_t *ids, uint32_t *spare, size_t n)
 {
     for (size_t width = 1; width < n; width *= 2) {
@@ -357,8 +357,8 @@ static void sort_frames(const weir__automaton *a, uint32_t *ids, uint32_t *spare
     }
 }
 
-/* Replaces references by what their rules begin with, until all ways have a terminal on top. False: out of
- * memory. *cut: there were more ways than are followed. */
+/* Opens references until all ways have a terminal on top. False: out of memory. *cut: there were more than
+ * `most` ways. */
 static bool open_all(weir__automaton *a, size_t most, bool *cut)
 {
     *cut = false;
@@ -373,7 +373,7 @@ static bool open_all(weir__automaton *a, size_t most, bool *cut)
     return true;
 }
 
-/* Whether nothing need come any more. */
+/* Whether the text may end here. */
 static bool may_end(const weir__automaton *a, uint32_t id)
 {
     for (; id != 0; id = a->frames[id].below)
@@ -391,8 +391,8 @@ static bool find_empty(weir__automaton *a)
            weir__automaton_mark(a->elements, a->starts, a->rules.n_rules, false, SIZE_MAX, a->empty);
 }
 
-/* The state of all frames that were added. Where they are too many ways, they are opened once more, in an
- * order that does not depend on what the automaton has computed before: the end of the text first. */
+/* The state of all frames that were added. If these are too many ways, they are opened again, in an order
+ * that does not depend on what the automaton computed before: the end of the text first. */
 static bool end_step(weir__automaton *a, uint32_t *to)
 {
     size_t n = a->n_todo;
@@ -414,7 +414,7 @@ static bool end_step(weir__automaton *a, uint32_t *to)
     return find_state(a, to);
 }
 
-/* Where a state goes with a character. */
+/* The transition of a state by a column. */
 static bool go(weir__automaton *a, uint32_t from, uint32_t column, uint32_t *to)
 {
     if (from == DEAD) {
@@ -443,7 +443,7 @@ static bool go(weir__automaton *a, uint32_t from, uint32_t column, uint32_t *to)
     return true;
 }
 
-/* Adds to the ways of `with` those that go on from `from` with a token as such. */
+/* The ways of `with`, and those that lead from `from` by the token's id. */
 static bool go_token(weir__automaton *a, uint32_t from, int32_t token, uint32_t with, uint32_t *to)
 {
     begin_step(a);
@@ -461,7 +461,7 @@ static bool go_token(weir__automaton *a, uint32_t from, int32_t token, uint32_t 
 
 /* ---- Accept --------------------------------------------------------------------------------------- */
 
-/* Whether one of the state's ways goes on with a code point that begins so. */
+/* Whether a code point with this beginning may follow. */
 static bool may_go(const weir__automaton *a, uint32_t in, weir__partial partial)
 {
     const state *s = &a->states[in];
@@ -473,7 +473,7 @@ static bool may_go(const weir__automaton *a, uint32_t in, weir__partial partial)
     return false;
 }
 
-/* The ways of a state that go on with a character: in the middle of one there are no others. */
+/* The ways of a state that continue with a character: within one there are no others. */
 static bool go_into(weir__automaton *a, uint32_t from, uint32_t *to)
 {
     begin_step(a);
@@ -557,7 +557,7 @@ static bool know_columns(weir__automaton *a)
     return true;
 }
 
-/* The tokens that end at node i, where a text is in this state. */
+/* Allows tokens that end at node i, which leads to this state. */
 static void set_ends(const weir__automaton *a, size_t i, uint32_t in, uint64_t *bits)
 {
     const weir__trie_node *node = &a->trie->nodes[i];
@@ -567,7 +567,7 @@ static void set_ends(const weir__automaton *a, size_t i, uint32_t in, uint64_t *
     }
 }
 
-/* The walk: a token that leads nowhere takes all that begin with it along. */
+/* Where a node leads nowhere, its whole branch is skipped. */
 static bool walk(weir__automaton *a, uint32_t from, uint64_t *bits)
 {
     const weir__trie *trie = a->trie;
@@ -587,7 +587,7 @@ static bool walk(weir__automaton *a, uint32_t from, uint64_t *bits)
     return true;
 }
 
-/* Tokens that are asked for as such. Those that go on with a code point are not. */
+/* Allows tokens by their ids, but none that continue a code point. */
 static void set_tokens(const weir__automaton *a, uint32_t from, uint64_t *bits)
 {
     const weir__trie *trie = a->trie;
@@ -603,7 +603,7 @@ static void set_tokens(const weir__automaton *a, uint32_t from, uint64_t *bits)
     }
 }
 
-/* In the middle of a code point few tokens can follow: each is tried. */
+/* Few tokens can follow in the middle of a code point: each is tried. */
 static weir_status try_each(weir__automaton *a, const weir__automaton_place *place, uint64_t *bits)
 {
     const weir__trie *trie = a->trie;
@@ -629,7 +629,7 @@ static weir_status compute_mask(weir__automaton *a, const weir__automaton_place 
     return WEIR_OK;
 }
 
-/* Room for the state's mask, in place of the oldest. NULL: out of memory. */
+/* The cache's oldest mask, to be overwritten. NULL: out of memory. */
 static mask *place_for(weir__automaton *a)
 {
     mask *m = &a->masks[a->next_mask];
@@ -691,7 +691,7 @@ static void destroy(weir__automaton *a)
     weir__mem_free(a);
 }
 
-/* The frame that is nothing, and the state that is no place. */
+/* Frame 0, the end, and state 0, which is dead. */
 static bool add_fixed(weir__automaton *a)
 {
     if (!weir__mem_grow(&a->frames, &a->frames_capacity, 1, sizeof *a->frames) ||
@@ -705,7 +705,7 @@ static bool add_fixed(weir__automaton *a)
     return true;
 }
 
-/* Where texts begin: as after a reference to the root. */
+/* The state before the first character. */
 static bool find_start(weir__automaton *a, uint32_t root)
 {
     begin_step(a);

@@ -1,4 +1,4 @@
-/* automaton_rules.c: the rules of an automaton, in which alternatives share their beginnings.
+/* automaton_rules.c: the rules of an automaton, in which alternatives share their prefixes.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "grammar/automaton_rules.h"
 
@@ -6,18 +6,18 @@
 
 #include "base/mem.h"
 
-/* What remains of an alternative: elements [n], without its end. */
+/* The rest of an alternative: elements [n], without its end. */
 typedef struct branch {
     const weir__automaton_element *elements;
     size_t n;
 } branch;
 
-/* Branches [first, last) that become a rule, once their first `skip` elements, which are alike, were said. */
+/* Branches [first, last) that become a rule after their first `skip` elements, which they share. */
 typedef struct group {
     size_t first, last, skip;
 } group;
 
-/* Groups are worked off in the order in which their rules are numbered. */
+/* Invariant: groups are in the order of their rules' numbers. */
 typedef struct sharing {
     weir__automaton_rules *out;
     branch *branches;
@@ -45,7 +45,7 @@ static bool put_one(weir__automaton_rules *out, uint32_t type, uint32_t value)
     return put(out, &e, 1);
 }
 
-/* Shorter ones first, where one begins the other. */
+/* A prefix of the other comes first. */
 static int compare_branches(const void *a, const void *b)
 {
     const branch *x = a, *y = b;
@@ -66,7 +66,7 @@ static size_t item(const branch *b, size_t from)
     return to - from;
 }
 
-/* How many elements from `from` on are whole items that both have. */
+/* The length of the whole items from `from` on that both share. */
 static size_t common(const branch *a, const branch *b, size_t from)
 {
     size_t at = from;
@@ -83,8 +83,8 @@ static size_t common(const branch *a, const branch *b, size_t from)
     return at - from;
 }
 
-/* What branches [first, last), which begin with the same item, have in common; then one rule for their
- * rests. */
+/* Writes the common prefix of branches [first, last), which start with the same item, and a reference to a
+ * new rule for their rests. */
 static bool put_beginning(sharing *s, size_t first, size_t last, size_t skip, size_t n_given)
 {
     const branch *b = &s->branches[first];
@@ -105,7 +105,7 @@ static bool put_group(sharing *s, group g, size_t n_given)
 {
     for (size_t i = g.first, next; i < g.last; i = next) {
         next = i + 1;
-        if (s->branches[i].n == g.skip) { /* nothing; and once is enough */
+        if (s->branches[i].n == g.skip) { /* empty; one of these is enough */
             while (next < g.last && s->branches[next].n == g.skip) next++;
         } else {
             while (next < g.last && common(&s->branches[i], &s->branches[next], g.skip) > 0) next++;
@@ -116,8 +116,7 @@ static bool put_group(sharing *s, group g, size_t n_given)
     return put_one(s->out, END, 0);
 }
 
-/* Appends the alternatives of a rule to the branches; how many elements it has, with its end. 0: out of
- * memory. */
+/* Appends the alternatives of a rule to the branches. Returns its number of elements, or 0: out of memory. */
 static size_t read_rule(sharing *s, const weir__automaton_element *rule)
 {
     const weir__automaton_element *e = rule;
@@ -168,7 +167,7 @@ bool weir__automaton_share(const weir__automaton_element *elements, size_t n_ele
     return ok;
 }
 
-/* In both directions by turns: a chain of rules is settled in few passes whichever way it is written. */
+/* Passes alternate in direction, so that few of them settle a chain of rules in either order. */
 bool weir__automaton_mark(const weir__automaton_element *elements, const uint32_t *starts, size_t n_rules,
                           bool terminals, size_t most_passes, uint8_t *marks)
 {

@@ -1,4 +1,4 @@
-/* automaton_rules.h: the rules of an automaton, in which alternatives share their beginnings.
+/* automaton_rules.h: the rules of an automaton, in which alternatives share their prefixes.
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef WEIR_GRAMMAR_AUTOMATON_RULES_H
 #define WEIR_GRAMMAR_AUTOMATON_RULES_H
@@ -15,18 +15,18 @@ typedef struct weir__automaton_rules {
     size_t n_rules, starts_capacity;
 } weir__automaton_rules;
 
-/* Alternatives of a rule from which on they are looked at: an enumeration has thousands, and each would be a
- * way to read even the quotation mark that all begin with. */
+/* Rules with at least this many alternatives share prefixes: an enumeration has thousands, and each would be
+ * a way to read even the quotation mark at the start. */
 #define WEIR__AUTOMATON_SHARED_MIN 64
 
-/* Copies rules [n_rules]. Those with many alternatives are written anew: what some of these begin with stands
- * there once, and what follows is a rule of its own, behind the given ones. The texts that match are the
- * same. rules->... is zeroed before; freed with fini in any case. False: out of memory. */
+/* Copies rules [n_rules]. Of those with many alternatives, a common prefix is written once, and a new rule
+ * after the given ones has the rests. The matching texts stay the same. *rules is zeroed before the call and
+ * freed with fini in any case. False: out of memory. */
 bool weir__automaton_share(const weir__automaton_element *elements, size_t n_elements, const uint32_t *starts,
                            size_t n_rules, weir__automaton_rules *rules);
 
-/* Sets marks [n_rules], zeroes before, of the rules that can match nothing or, with `terminals`, of those
- * that can match anything and come to an end. False: more passes over the rules are needed than that. */
+/* Sets the marks [n_rules], which are 0 before, of rules that can match the empty text or, with `terminals`,
+ * any finite text. False: it takes more passes over the rules. */
 bool weir__automaton_mark(const weir__automaton_element *elements, const uint32_t *starts, size_t n_rules,
                           bool terminals, size_t most_passes, uint8_t *marks);
 

@@ -13,7 +13,7 @@ static void add_class(weir__text *text, char low, char high)
     weir__text_printf(text, low == high ? "[%c]" : "[%c-%c]", low, high);
 }
 
-/* least to most digits of any kind. */
+/* `least` to `most` arbitrary digits. */
 static void add_any(weir__text *text, size_t least, size_t most)
 {
     if (most > 0) weir__text_add_string(text, " [0-9]");
@@ -28,7 +28,7 @@ static bool is_all(const char *digits, char c)
     return digits[strspn(digits, (char[]){c, '\0'})] == '\0';
 }
 
-/* Numbers between two of as many digits, leading zeros included. */
+/* The numbers between two of the same length, with leading zeros. */
 static void add_between(weir__text *text, const char *least, const char *most)
 {
     char nines[DIGITS_MAX + 1] = "", zeros[DIGITS_MAX + 1] = "";
@@ -48,7 +48,7 @@ static void add_between(weir__text *text, const char *least, const char *most)
         }
         return;
     }
-    /* The first digits that any may follow. */
+    /* First digits after which all others are arbitrary. */
     char low = all_below ? *least : (char)(*least + 1), high = all_above ? *most : (char)(*most - 1);
     weir__text_add_string(text, "(");
     if (!all_below) {
@@ -74,7 +74,7 @@ void weir__digits_add(weir__text *text, uint64_t least, uint64_t most)
     char low[DIGITS_MAX + 1], high[DIGITS_MAX + 1], end[DIGITS_MAX + 1] = "";
     const char * or = "";
     assert(least <= most);
-    if (least == 0 && most >= 9) { /* 0 is the one number that begins with it */
+    if (least == 0 && most >= 9) { /* no other number starts with 0 */
         weir__text_add_string(text, most > 9 ? "[0] | " : "[0-9]");
         if (most > 9) weir__digits_add(text, 1, most);
         return;
@@ -87,7 +87,7 @@ void weir__digits_add(weir__text *text, uint64_t least, uint64_t most)
         return;
     }
     bool rest_below = low[0] > '1' || !is_all(low + 1, '0'), rest_above = !is_all(high, '9');
-    size_t from = shortest + rest_below, to = longest - rest_above; /* lengths of which all numbers fit */
+    size_t from = shortest + rest_below, to = longest - rest_above; /* lengths of which all numbers match */
     if (rest_below) {
         memset(end, '9', shortest);
         add_between(text, low, end);

@@ -1,9 +1,8 @@
-/* grammar.c: GBNF texts become the rules of an automaton, or are refused with the line.
+/* grammar.c: parses GBNF into the rules of an automaton. Errors name line and column.
  * SPDX-License-Identifier: Apache-2.0
  *
- * The rules are those that llama.cpp's parser makes, and the limits are such that it survives the text, too:
- * on its own it names no line, writes to stderr, and has inputs on which it runs for ever, overflows the
- * stack or takes all memory. */
+ * The rules are those of llama.cpp's parser, which accepts each of these grammars, too. That parser names no
+ * line, writes to stderr, and has inputs on which it never ends, overflows the stack or takes all memory. */
 #include "grammar/grammar.h"
 
 #include <assert.h>
@@ -19,20 +18,18 @@
 
 #define N_BUCKETS 1024 /* rules found by name; a converted schema has some hundred */
 
-/* Elements that grow. */
 typedef struct row {
     weir__automaton_element *items; /* [n] */
     size_t n, capacity;
 } row;
 
-/* Invariant: rules[0 .. n_rules) are numbered as llama.cpp's symbol ids. The body of a rule that was read to
- * its end lies in `done`, those that are being read lie in `open`, a group's behind that of the rule around
- * it. */
+/* Invariant: rules have the numbers of llama.cpp's symbol ids. Complete bodies are in `done`, incomplete ones
+ * in `open`, that of a group after that of the rule around it. */
 typedef struct parser {
     const char *start;
     const char *pos;           /* never past the terminating NUL */
     weir__grammar_rule *rules; /* [n_rules] */
-    uint32_t *starts;          /* [n_rules] where their bodies begin in done */
+    uint32_t *starts;          /* [n_rules] of their bodies in done */
     size_t n_rules, rules_capacity, starts_capacity;
     row done, open;
     int32_t buckets[N_BUCKETS];
@@ -48,7 +45,7 @@ typedef struct parser {
 
 /* ---- Refusals ---- */
 
-/* The line of a place in the text. Goes on from the place asked before where it can. column may be NULL. */
+/* The line of `at`, counted from the last place that was asked for if that is before. column may be NULL. */
 static size_t line_of(parser *p, const char *at, size_t *column)
 {
     if (at < p->counted) {
@@ -91,7 +88,7 @@ static bool no_memory(parser *p)
     return false;
 }
 
-/* What stands at pos, for a message. Static texts or the caller's buffer. */
+/* The character at pos, for a message. */
 static const char *found(const char *pos, char buffer[32])
 {
     if (*pos == '\0') return "the end of the text";
@@ -139,7 +136,7 @@ static bool add_rule(parser *p, uint32_t *id)
     return true;
 }
 
-/* A rule for a group or a repetition; it is blamed under the name of the rule that it is part of. */
+/* A rule for a group or a repetition. In errors it has the name of the rule around it. */
 static bool make_rule(parser *p, uint32_t *id)
 {
     if (!add_rule(p, id)) return false;
@@ -263,7 +260,7 @@ static bool read_char(parser *p, uint32_t *value)
     return true;
 }
 
-/* A decimal number; anything above `most` becomes most + 1. */
+/* A decimal number, or most + 1 if it is above `most`. */
 static uint32_t read_count(parser *p, uint32_t most)
 {
     uint32_t value = 0;
@@ -309,7 +306,7 @@ static bool parse_class(parser *p)
     return true;
 }
 
-/* <[123]>, <text of one token>, and the same after '!'. Which token a text is, only a model knows. */
+/* <[123]>, <text of one token>, and the same after '!'. Only a model knows the token of a text. */
 static bool parse_token(parser *p)
 {
     const char *begin = p->pos;
@@ -364,7 +361,7 @@ static bool repeat(parser *p, size_t from, uint32_t least, uint32_t most, bool u
     return n_made == 0 || push(p, RULE, made);
 }
 
-/* n_rules: what llama.cpp counts against its limit, the rules that the repeated item made. */
+/* n_rules: the rules that the repeated item made, which llama.cpp counts against its limit. */
 static bool parse_repetition(parser *p, size_t from, uint64_t *n_rules, bool nested)
 {
     const char *begin = p->pos;
@@ -435,7 +432,7 @@ static bool parse_group(parser *p, uint64_t *n_rules, bool nested)
 
 static bool parse_sequence(parser *p, bool nested)
 {
-    size_t from = p->open.n; /* where the last item begins */
+    size_t from = p->open.n; /* of the last item */
     uint64_t n_rules = 1;
     for (;;) {
         char c = *p->pos;
@@ -505,7 +502,7 @@ static bool parse_rule(parser *p)
     p->pos += 3;
     skip_space(p, true);
     if (!named_rule(p, name, length, &id)) return false;
-    assert(p->rules != NULL); /* it has this one at least */
+    assert(p->rules != NULL);
     size_t line = line_of(p, name, NULL);
     if (p->rules[id].defined != 0)
         return refuse(p, name, "rule '%.*s' is defined a second time, first on line %zu", (int)length, name,
@@ -522,7 +519,7 @@ static bool parse_rule(parser *p)
 
 /* ---- The whole ---- */
 
-/* Reads the rules and checks them. *first: the number of the rule to begin with. */
+/* Reads and checks the rules. *first: the root's number. */
 static bool read_grammar(parser *p, const char *root, bool ends, int32_t *first)
 {
     size_t length = strlen(p->start), line = 1;

@@ -1,4 +1,4 @@
-/* grammar_rules.c: whether an automaton can be made of the rules of a grammar.
+/* grammar_rules.c: checks that the rules of a grammar can become an automaton.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "grammar/grammar_rules.h"
 
@@ -8,18 +8,18 @@
 #include "base/mem.h"
 #include "grammar/grammar.h"
 
-/* A place in a depth-first walk along the rules that a rule can begin with. */
+/* A step of a depth-first walk from rules to those that they can start with. */
 typedef struct visit {
     uint32_t rule;
     const weir__automaton_element *next;
-    bool leftmost; /* everything before next in its alternative can match nothing */
+    bool leftmost; /* all before next in its alternative can match the empty text */
 } visit;
 
-/* What the walk knows of a rule. */
+/* A rule's results. */
 typedef struct note {
-    uint32_t order, low; /* Tarjan's; order 0: not seen yet */
-    uint32_t component;  /* 0: not settled yet */
-    uint32_t calls;      /* how often rules are entered when each one is followed each time */
+    uint32_t order, low; /* Tarjan's; order 0: not visited */
+    uint32_t component;  /* 0: not complete */
+    uint32_t calls;      /* rules opened from here, repeated ones each time */
     uint32_t depth;
 } note;
 
@@ -28,12 +28,12 @@ typedef struct walk {
     const uint32_t *starts;
     const weir__grammar_rule *rules; /* [n_rules], as all arrays here */
     size_t n_rules;
-    uint8_t *ending;   /* can come to an end */
-    uint8_t *nullable; /* can match nothing, perhaps by way of other rules */
+    uint8_t *ending;   /* can match a finite text */
+    uint8_t *nullable; /* can match the empty text */
     uint8_t *empty;    /* has an alternative without elements */
     note *notes;
     visit *stack;
-    uint32_t *open; /* rules whose component is not settled */
+    uint32_t *open; /* rules whose component is not complete */
     weir_error *error;
     weir_status status;
 } walk;
@@ -76,7 +76,7 @@ static visit begin_visit(const walk *w, uint32_t i)
     return (visit){i, &w->elements[w->starts[i]], true};
 }
 
-/* The next rule that v's rule can begin with, or -1 at its end. *last: nothing follows it there. */
+/* The next rule that v's rule can start with, or -1. *last: it ends its alternative. */
 static int64_t next_left(visit *v, const uint8_t *nullable, bool *last)
 {
     for (;;) {
@@ -100,15 +100,14 @@ static uint32_t add_calls(uint32_t a, uint32_t b)
     return a > WEIR__GRAMMAR_CALLS_MAX || b > WEIR__GRAMMAR_CALLS_MAX ? WEIR__GRAMMAR_CALLS_MAX + 1 : a + b;
 }
 
-/* A rule begins with one that is done. */
 static void add_up(note *above, const note *done)
 {
     above->calls = add_calls(above->calls, done->calls);
     if (above->depth < done->depth) above->depth = done->depth;
 }
 
-/* Numbers the strongly connected components of the rules that can begin with each other where those that are
- * marked match nothing. strict: refuses any loop, and chains that are too long or too many. */
+/* Numbers the strongly connected components of the graph from rules to those that they can start with. marks:
+ * rules that can match the empty text. strict: refuses loops, and chains that are too long or too many. */
 static bool find_components(walk *w, const uint8_t *marks, bool strict)
 {
     uint32_t next_order = 1, n_components = 0;
@@ -154,9 +153,9 @@ static bool find_components(walk *w, const uint8_t *marks, bool strict)
     return true;
 }
 
-/* Left recursion by way of rules that can match nothing. Such a loop ends by itself where each rule of it is
- * the last of its alternative, as in (a? b?)*: the stack comes back to what it was. Where something follows,
- * the stack grows for ever. */
+/* llama.cpp refuses loops that it finds by `empty` alone, and so does weir. Loops by way of other nullable
+ * rules end by themselves where each rule is the last of its alternative, as in (a? b?)*: the stack returns
+ * to what it was. Where something follows, the stack would grow without end. */
 static bool check_loops(walk *w)
 {
     if (!find_components(w, w->empty, true) || !find_components(w, w->nullable, false)) return false;

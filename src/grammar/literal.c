@@ -7,11 +7,11 @@
 
 #include "base/json.h"
 
-/* The decimal exponents with which a number is written without one. */
+/* Numbers with a decimal exponent between these are written without one. */
 #define EXPONENT_MIN (-4)
 #define EXPONENT_MAX 14
 
-/* With the fewest digits that identify the number. */
+/* The number with the fewest digits that identify it. */
 static void add_real(weir__text *json, double value)
 {
     char text[64];
@@ -21,7 +21,7 @@ static void add_real(weir__text *json, double value)
     exponent = atoi(strchr(text, 'e') + 1);
     if (EXPONENT_MIN <= exponent && exponent <= EXPONENT_MAX)
         snprintf(text, sizeof text, "%.*f", precision > exponent ? precision - exponent : 1, value);
-    /* The locale's decimal point stands behind the first digits, and may have several bytes. */
+    /* The locale's decimal point follows the first digits, and may have several bytes. */
     size_t whole = strspn(text, "-0123456789"), point = strcspn(text + whole, "0123456789e");
     weir__text_printf(json, "%.*s%s%s", (int)whole, text, point > 0 ? "." : "", text + whole + point);
 }
@@ -61,7 +61,7 @@ static void add_json(weir__text *json, const json_t *value)
     }
 }
 
-/* The JSON text between quotes, with GBNF's escapes; the text is freed. */
+/* The JSON text as a literal of GBNF. It is freed. */
 static void add_literal(weir__text *text, weir__text *json)
 {
     weir__text_add_string(text, "\"");

@@ -12,9 +12,9 @@
 
 const char weir__pattern_no_memory[] = "out of memory";
 
-/* A repetition above this is written as one of blocks: GBNF allows 2,000, and each costs a rule. */
+/* Larger counts are written as repeated blocks: GBNF allows 2,000, and each repetition costs a rule. */
 #define BLOCKS_MAX 1000
-#define RANGES_MAX 128    /* of one class; sets of them lie on the stack */
+#define RANGES_MAX 128    /* of a class; charsets are on the stack */
 #define OUTPUT_MAX 262144 /* bytes */
 
 typedef struct range {
@@ -27,7 +27,7 @@ typedef struct charset {
     size_t n;
 } charset;
 
-/* The first failure stays: what only writes goes on after it. */
+/* The first failure stays; functions that only write need not look at it. */
 typedef struct rewriter {
     const char *pos;
     const char *end;
@@ -36,7 +36,7 @@ typedef struct rewriter {
     const char *failure;
 } rewriter;
 
-/* Lengths of what an item matches, in code points. */
+/* The lengths that an item matches, in code points. */
 typedef struct span {
     uint64_t least, most;
 } span;
@@ -134,14 +134,13 @@ static void put_code(rewriter *r, uint32_t c)
     weir__text_printf(&r->out, c > 0xFFFF ? "\\U%08X" : "\\u%04X", (unsigned)c);
 }
 
-/* Writes an item that matches one character of the set as it stands in a JSON string: raw where JSON allows
- * that, else by its short escape. Control characters without one are left out. */
+/* Writes an item that matches one character of the set as a JSON string contains it: raw where JSON allows
+ * that, else as its short escape. Control characters without one are left out. */
 static bool put_set(rewriter *r, charset *set)
 {
     static const char escapes[][2] = {{'"', '"'},  {'\\', '\\'}, {'\b', 'b'}, {'\f', 'f'},
                                       {'\n', 'n'}, {'\r', 'r'},  {'\t', 't'}};
-    /* JSON forbids the rest raw; surrogates have no UTF-8; DEL is left out as in strings without a pattern.
-     */
+    /* Without what JSON forbids, surrogates and, as in strings without a pattern, DEL. */
     static const range raw[] = {{0x20, 0x21}, {0x23, 0x5B}, {0x5D, 0x7E}, {0x80, 0xD7FF}, {0xE000, 0x10FFFF}};
     charset plain = {.n = 0};
     char escaped[sizeof escapes / sizeof *escapes];
@@ -204,9 +203,8 @@ static void put_blocks(rewriter *r, const char *item, uint64_t block, uint64_t l
     put_counted(r, ")", least, blocks);
 }
 
-/* Repeats what r holds from `from` on: an item without quantifier. Large counts become counts of blocks, so
- * that the grammar stays small and unambiguous; a large `most` may be lowered by less than a thousandth for
- * that. */
+/* Repeats the item that the output has from `from` on. Large counts become repeated blocks, so that the
+ * grammar stays small and unambiguous; that may lower a large `most` by less than a thousandth. */
 static bool put_repeated(rewriter *r, size_t from, uint64_t least, uint64_t most)
 {
     uint64_t more = most == WEIR__PATTERN_ENDLESS ? most : most - least;
@@ -282,7 +280,7 @@ static bool unicode_escape(rewriter *r, uint32_t *value)
     return true;
 }
 
-/* After a backslash: one character, in a class or outside. */
+/* The character after a backslash, in a class or outside. */
 static bool character_escape(rewriter *r, bool in_class, uint32_t *value)
 {
     char c = *r->pos++;
@@ -322,7 +320,7 @@ static uint32_t code_point(rewriter *r)
     return value;
 }
 
-/* One character of a class, or a named set that is added at once (*is_set). */
+/* A character of a class, or a named set, which is added (*is_set). */
 static bool class_atom(rewriter *r, charset *set, uint32_t *value, bool *is_set)
 {
     *is_set = false;
@@ -456,7 +454,7 @@ static bool parse_quantifier(rewriter *r, size_t from, span *lengths)
         r->pos++;
         if (most < least) return fail(r, "a quantifier's upper bound is below its lower one");
     }
-    if (r->pos < r->end && *r->pos == '?') r->pos++; /* lazy: which match is found, not which texts match */
+    if (r->pos < r->end && *r->pos == '?') r->pos++; /* lazy: the same texts match */
     if (most == WEIR__PATTERN_ENDLESS && lengths->least == 0)
         return fail(r, "something that can be empty is repeated without bound");
     lengths->least = times(lengths->least, least);
@@ -470,7 +468,7 @@ static bool parse_quantifier(rewriter *r, size_t from, span *lengths)
     return true;
 }
 
-/* What an unanchored end of the pattern stands for. */
+/* An end of the pattern without an anchor. */
 static void put_anything(rewriter *r, span *lengths)
 {
     charset all = {.n = 0};

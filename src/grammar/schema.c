@@ -1,4 +1,4 @@
-/* schema.c: JSON Schemas, rewritten in a small subset whose grammars enforce all of it.
+/* schema.c: rewrites JSON Schemas in a subset of which grammars enforce everything.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "grammar/schema_walk.h"
 
@@ -127,7 +127,7 @@ void weir__schema_work_init(weir__schema_work *work)
     work->elements = WEIR__SCHEMA_ELEMENTS_MAX;
 }
 
-/* Appends a reference token to the path, which leave shortens again to the length that this returns. */
+/* Appends a reference token to the path. Returns the length for weir__schema_leave. */
 static size_t enter(weir__schema_walk *w, const char *token)
 {
     size_t before = w->path.n;
@@ -186,7 +186,7 @@ static int hex_digit(char c)
     return -1;
 }
 
-/* Reads one reference token of a URI fragment from *pos into out; false: malformed or too long. */
+/* Reads one reference token of a URI fragment from *pos into out. False: malformed or too long. */
 static bool pointer_token(const char **pos, char *out, size_t capacity)
 {
     size_t n = 0;
@@ -251,7 +251,7 @@ const json_t *weir__schema_dereference(weir__schema_walk *w, const json_t *schem
     return schema;
 }
 
-/* Walks the target of a reference once and gives {"$ref": …} to the result's definition. */
+/* A reference to the target's definition in the result, which is made at the first reference. */
 static json_t *refer(weir__schema_walk *w, const json_t *target)
 {
     char name[64];
@@ -306,8 +306,8 @@ static json_t *of_types(weir__schema_walk *w, const json_t *schema, unsigned mas
     return weir__schema_any_of(w, list);
 }
 
-/* A schema without `type`: its keywords tell, when all are about one. Values of other types, which such a
- * schema lets pass, are not made. */
+/* A schema without `type` gets the type that all its keywords are about. It would allow values of other
+ * types, too; the grammar does not. */
 static json_t *untyped(weir__schema_walk *w, const json_t *schema)
 {
     static const unsigned types[] = {[OBJECT] = TYPE_OBJECT, [ARRAY] = TYPE_ARRAY, [STRING] = TYPE_STRING};
@@ -343,8 +343,8 @@ static json_t *flat_node(weir__schema_walk *w, const json_t *schema)
     return mask == 0 ? NULL : of_types(w, schema, mask);
 }
 
-/* What templates that print parameters may rely on, beside what grammars are made of. Not long texts: those
- * that stand beside anyOf come into each of its branches. */
+/* Templates that print parameters may use these annotations. Long texts are left out, because annotations
+ * beside anyOf are copied into each branch. */
 static void keep_annotations(weir__schema_walk *w, const json_t *schema, json_t *result)
 {
     static const char *const kept[] = {"type", "title", "description"};
@@ -386,7 +386,7 @@ json_t *weir__schema_enforce(weir__schema_walk *w, const json_t *schema)
     } else if (json_object_get(schema, "allOf") != NULL) {
         const json_t *all = json_object_get(schema, "allOf");
         if (json_array_size(all) == 1 && weir__schema_other_constraint(schema, only_all) == NULL) {
-            /* Not merged, so that a reference stays one and may be recursive. */
+            /* Not merged, so that a reference stays a reference and may be recursive. */
             result = weir__schema_below_index(w, "allOf", 0, json_array_get(all, 0), false);
         } else {
             json_t *flat = weir__schema_flatten(w, schema);
@@ -401,7 +401,7 @@ json_t *weir__schema_enforce(weir__schema_walk *w, const json_t *schema)
     return weir__schema_made(w, result);
 }
 
-/* The root as it is: an object. */
+/* The root as an object schema instead of a reference. */
 static json_t *inline_root(weir__schema_walk *w)
 {
     if (w->relax) return weir__schema_relax_object(w, w->root);
@@ -433,7 +433,7 @@ weir_status weir__schema_rewrite(const json_t *schema, const weir__schema_terms 
                                  weir_error *error)
 {
     weir__schema_work own;
-    weir_error why = {0}; /* apart: what was refused may have been left out */
+    weir_error why = {0}; /* not the caller's: relax may leave out what was refused */
     weir__schema_walk w = {
         .root = schema,
         .where = terms->where,
@@ -452,8 +452,8 @@ weir_status weir__schema_rewrite(const json_t *schema, const weir__schema_terms 
     else if (terms->inline_root)
         result = inline_root(&w);
     else
-        /* Through a reference even here: then llama.cpp's converter names every rule after it, and none by
-         * chance like one of its own (a property "date_time" would be that). */
+        /* A reference even here: llama.cpp's converter then names all rules after it. Otherwise a property
+         * such as "date_time" could get the name of one of its own rules. */
         result = json_is_boolean(schema) ? weir__schema_node(&w, schema) : refer(&w, schema);
     if (json_is_false(result)) result = weir__schema_refuse(&w, NULL, "nothing can satisfy this schema");
     if (result != NULL && json_object_size(w.defs) > 0)

@@ -1,11 +1,11 @@
-/* schema.h: JSON Schemas, rewritten in a small subset whose grammars enforce all of it.
+/* schema.h: rewrites JSON Schemas in a subset of which grammars enforce everything.
  * SPDX-License-Identifier: Apache-2.0
  *
- * schema_grammar.c makes GBNF of the result. So does llama.cpp's converter, for the tools and schemas of
- * chats whose template it has a handler for; it ignores most keywords without a word, lets one keyword win
- * over another, and gets some right names wrong. This walk refuses what cannot be honoured and writes the
- * rest in the subset that both convert exactly. What that accepts is never more than what the given schema
- * accepts; it may be less, as listed.
+ * schema_grammar.c makes GBNF of the result. So does llama.cpp's converter, for tools and schemas of chats
+ * whose template it has a handler for. That converter ignores most keywords silently, lets one keyword
+ * override another, and mixes up some names. This walk refuses what cannot be enforced and writes the rest in
+ * the subset that both convert exactly. The result never accepts more than the given schema; it may accept
+ * less, as listed.
  *
  * Honoured:
  *   - type (one or several), const, enum, anyOf, oneOf (branches that provably exclude each other by type, by
@@ -25,18 +25,18 @@
  *     double.
  *
  * Accepted with less than the schema says:
- *   - an object with `properties` (or `required`) holds no others, and its properties come in their order,
- *     those required first;
- *   - an array with prefixItems holds exactly these;
+ *   - an object with `properties` (or `required`) has no others; its properties come in their order, the
+ *     required ones first;
+ *   - an array with prefixItems has exactly these items;
  *   - integers have at most 16 digits;
- *   - numbers with bounds have at most three decimal places, and fewer the farther these are apart;
+ *   - numbers with bounds have at most three decimal places, fewer for wider ranges;
  *   - maxItems is lowered to 1,999, maxLength to 1,000,000 (and by up to a thousandth above 1,000);
  *   - strings with pattern, format or lengths use no \u escapes.
  *
- * Read over are annotations: title, description, default, examples, $schema, $comment, deprecated, readOnly,
- * writeOnly; OpenAPI's nullable: false, example, discriminator, externalDocs, xml; names that begin with
- * "x-"; $id on the root; keywords that say nothing about the given type. Everything else is refused, unknown
- * keywords too; with weir__schema_terms.relax it is left out, and a list tells what. */
+ * Ignored are annotations: title, description, default, examples, $schema, $comment, deprecated, readOnly,
+ * writeOnly; OpenAPI's nullable: false, example, discriminator, externalDocs, xml; names that start with
+ * "x-"; $id on the root; keywords of other types than the given one. Everything else is refused, unknown
+ * keywords too; with weir__schema_terms.relax it is left out and listed. */
 #ifndef WEIR_GRAMMAR_SCHEMA_H
 #define WEIR_GRAMMAR_SCHEMA_H
 
@@ -46,20 +46,20 @@
 #include "base/json.h"
 #include "base/text.h"
 
-#define WEIR__SCHEMA_DEPTH_MAX      64   /* schemas in each other, references followed */
-#define WEIR__SCHEMA_NODES_MAX      4096 /* after references were followed once each */
+#define WEIR__SCHEMA_DEPTH_MAX      64   /* of nested schemas, references followed */
+#define WEIR__SCHEMA_NODES_MAX      4096 /* with each reference followed once */
 #define WEIR__SCHEMA_PROPERTIES_MAX 256  /* of one object: llama.cpp's work grows with their cube */
 /* bytes of a property's name: a regex of llama.cpp recurses over it */
 #define WEIR__SCHEMA_NAME_MAX  256
-#define WEIR__SCHEMA_ITEMS_MAX 1999 /* of an array: GBNF allows 2,000 rules in what is repeated */
+#define WEIR__SCHEMA_ITEMS_MAX 1999 /* of an array: GBNF allows 2,000 rules in a repeated item */
 #define WEIR__SCHEMA_FORKS_MAX                                                                               \
-    4000 /* values of an enum that go on differently at one place: see automaton.h */
+    4000 /* values of an enum that differ in the character after a common prefix: see automaton.h */
 
-/* For all schemas of a request: steps of work, about one for each value or name that is looked at, and
- * elements of their grammar, about one for each character that is given and each item that is counted. */
-#define WEIR__SCHEMA_RELAXED_MAX  4096 /* bytes of lines about what was left out */
+/* For all schemas of a request: steps of work, about one for each value or name that is read, and elements of
+ * their grammar, about one for each given character and each counted item. */
+#define WEIR__SCHEMA_RELAXED_MAX  4096 /* bytes of the list of what was left out */
 #define WEIR__SCHEMA_STEPS_MAX    4000000
-#define WEIR__SCHEMA_ELEMENTS_MAX 390000 /* WEIR__GRAMMAR_ELEMENTS_MAX, less the form around them */
+#define WEIR__SCHEMA_ELEMENTS_MAX 390000 /* WEIR__GRAMMAR_ELEMENTS_MAX, less the rules around them */
 
 typedef struct weir__schema_work {
     weir__budget budget;
@@ -69,19 +69,19 @@ typedef struct weir__schema_work {
 void weir__schema_work_init(weir__schema_work *work);
 
 typedef struct weir__schema_terms {
-    const char *where; /* what error->field says before the JSON pointer, e.g. "/0/function/parameters" */
-    const char *tag;   /* letters and digits; different for schemas whose rules meet in one grammar, where
-                        * llama.cpp tells references apart by their names only */
-    bool inline_root; /* the result is an object schema itself and no reference to one, as tools need it; then
-                        * anything but an object is refused */
-    bool relax; /* what cannot be honoured is left out, so that the result may be weaker than the schema */
-    weir__text *relaxed;     /* with relax: gets a line for each keyword that was left out; may be NULL */
-    weir__schema_work *work; /* what is left, for several schemas; NULL: the whole for this one */
+    const char *where; /* prefix of the JSON pointer in error->field, e.g. "/0/function/parameters" */
+    const char *tag;   /* letters and digits; different for schemas of one grammar, where llama.cpp
+                        * distinguishes references by their names only */
+    bool inline_root; /* for tools: the result is an object schema and not a reference to one; anything but an
+                        * object is refused */
+    bool relax;       /* leave out what cannot be enforced; the result may accept more than the schema */
+    weir__text *relaxed;     /* with relax: a line is added for each keyword left out; may be NULL */
+    weir__schema_work *work; /* left for several schemas; NULL: this schema has a budget of its own */
 } weir__schema_terms;
 
-/* Rewrites `schema` to *rewritten, freed with json_decref. Errors: GRAMMAR (field: the pointer, cut in its
- * middle when it is long; message: keyword and reason; with relax only for what is no schema at all, what
- * nothing satisfies and what takes too much work), NO_MEMORY, ABORTED. */
+/* Rewrites `schema` to *rewritten, freed with json_decref. Errors: GRAMMAR (field: the pointer, shortened in
+ * its middle; message: keyword and reason; with relax only if it is no schema, nothing satisfies it, or it
+ * takes too much work), NO_MEMORY, ABORTED. */
 weir_status weir__schema_rewrite(const json_t *schema, const weir__schema_terms *terms, json_t **rewritten,
                                  weir_error *error);
 

@@ -1,11 +1,11 @@
-/* schema_format.c: formats of strings, as patterns. What a pattern matches has the format; not all that has
- * the format is matched, as long as what is usual is.
+/* schema_format.c: formats of strings, as patterns. All texts that a pattern matches have the format; unusual
+ * texts of the format may not match.
  * SPDX-License-Identifier: Apache-2.0 */
 #include <string.h>
 
 #include "grammar/schema_walk.h"
 
-/* Four digits, but not 0000, which calendars of programs do not have. */
+/* Four digits, but not 0000, which many programs reject. */
 #define YEAR "(000[1-9]|00[1-9][0-9]|0[1-9][0-9]{2}|[1-9][0-9]{3})"
 #define LEAP "([0-9]{2}(0[48]|[2468][048]|[13579][26])|(0[48]|[2468][048]|[13579][26])00)"
 #define DATE                                                                                                 \
@@ -14,7 +14,7 @@
 #define HOUR "([01][0-9]|2[0-3])"
 #define TIME HOUR ":[0-5][0-9]:[0-5][0-9](\\.[0-9]{3})?(Z|[+-]" HOUR ":[0-5][0-9])"
 
-/* At most 32 characters, no hyphens side by side. */
+/* At most 32 characters, without two hyphens in a row. */
 #define LABEL "[A-Za-z0-9]{1,10}(-[A-Za-z0-9]{1,10}){0,2}"
 #define ATOM  "[A-Za-z0-9_+-]{1,20}"
 
@@ -30,7 +30,7 @@
 #define AUTHORITY "//" LABEL "(\\." LABEL "){0,6}(:[1-9][0-9]{0,3})?"
 #define URI                                                                                                  \
     "[A-Za-z][A-Za-z0-9+.-]*:(" AUTHORITY SEGMENTS "|//" SEGMENTS "|" PCHAR "+" SEGMENTS ")" QUERY FRAGMENT
-/* A first segment without a colon, or a path from the root that does not begin with two slashes. */
+/* A first segment without a colon, or a path from the root that does not start with two slashes. */
 #define RELATIVE                                                                                             \
     "(/(" PCHAR "+" SEGMENTS ")?|([A-Za-z0-9._~!$&'()*+,;=@-]|%" HEX HEX ")+" SEGMENTS ")?" QUERY FRAGMENT
 

@@ -1,8 +1,8 @@
 /* schema_grammar.c: rewritten JSON Schemas as GBNF.
  * SPDX-License-Identifier: Apache-2.0
  *
- * A definition becomes a rule of its name, and each part of it that is more than a word becomes one of that
- * name and a number. The walk calls itself as deep as schemas are nested, which the rewriting bounds. */
+ * A definition becomes a rule of its name; its parts that need rules have that name and a number. The
+ * recursion is as deep as schemas are nested, which the rewriting bounds. */
 #include "grammar/schema_grammar.h"
 
 #include <assert.h>
@@ -59,16 +59,16 @@ static const struct {
     [A_CHAR] = {"char", "[^\"\\\\\\x00-\\x1F\\x7F] | \"\\\\\" ([\"\\\\bfnrt] | \"u\" [0-9a-fA-F]{4})", 0},
     [WHOLE] = {"whole", "[0] | [1-9] [0-9]{0,15}", 0},
     [SPACE] = {"space", "| \" \" | \"\\n\"{1,2} [ \\t]{0,20}",
-               0}, /* an endless one is what models fall into */
+               0}, /* bounded, because models tend to write endless space */
 };
 
 typedef struct emitter {
     weir__text rules; /* whole lines */
     json_t *wanted;   /* an array: references to definitions, in the order of their first use */
-    json_t *known;    /* an object: the same as names */
-    const char *name; /* of the rule that is being made */
-    size_t n_parts;   /* of that rule, numbered from 1 */
-    unsigned shared;  /* rules that are used */
+    json_t *known;    /* an object: the names of these definitions */
+    const char *name; /* of the current definition's rule */
+    size_t n_parts;   /* of that definition, numbered from 1 */
+    unsigned shared;  /* shared rules in use */
 } emitter;
 
 /* ---- Text ---- */
@@ -79,7 +79,7 @@ static void add_shared(emitter *e, weir__text *text, unsigned shared)
     weir__text_printf(text, "%s", shared_rules[shared].name);
 }
 
-/* Completes a rule; part 0: the one that gives the parts their name. The body is freed. */
+/* Adds a rule of the current definition; part 0: its own. The body is freed. */
 static void add_rule(emitter *e, size_t part, weir__text *body)
 {
     e->rules.failed |= body->failed;
@@ -92,7 +92,7 @@ static void add_rule(emitter *e, size_t part, weir__text *body)
 
 static void add_body(emitter *e, weir__text *text, const json_t *schema);
 
-/* The shared rule that the schema is, or N_SHARED. */
+/* The shared rule that the schema equals, or N_SHARED. */
 static unsigned shared_rule(const json_t *schema)
 {
     static const struct {
@@ -131,7 +131,7 @@ static void add_reference(emitter *e, weir__text *text, json_t *reference)
                            json_object_set_new(e->known, name, json_true()) != 0;
 }
 
-/* One word: the name of a rule, which is made unless there is one. */
+/* The name of the schema's rule, which is added unless it exists. */
 static void add_item(emitter *e, weir__text *text, const json_t *schema)
 {
     json_t *reference = json_object_get(schema, "$ref");
@@ -183,8 +183,8 @@ static void add_integer(weir__text *text, const json_t *schema)
 /* Rewriting adds parentheses of its own. */
 #define PATTERN_NESTING_MAX ((size_t)4 * WEIR__PATTERN_NESTING_MAX)
 
-/* What the text holds from `from` on becomes a rule, whose name replaces it: GBNF copies what is repeated,
- * and bounds how much that may be. */
+/* Moves the text from `from` on to a new rule, and leaves the rule's name: GBNF copies repeated items, and
+ * bounds their size. */
 static void move_to_rule(emitter *e, weir__text *text, size_t from)
 {
     weir__text body = {0};
@@ -195,10 +195,10 @@ static void move_to_rule(emitter *e, weir__text *text, size_t from)
     weir__text_printf(text, "%s-%zu", e->name, e->n_parts);
 }
 
-/* A rewritten pattern has classes, groups and quantifiers, which GBNF has as well. */
+/* GBNF has all that a rewritten pattern consists of: classes, groups and quantifiers. */
 static void add_pattern(emitter *e, weir__text *text, const char *pattern)
 {
-    size_t groups[PATTERN_NESTING_MAX], n_groups = 0, item = 0; /* where they begin in the text */
+    size_t groups[PATTERN_NESTING_MAX], n_groups = 0, item = 0; /* where these start in the text */
     assert(pattern[0] == '^');
     weir__text_add_string(text, "\"\\\"\" ");
     for (const char *c = pattern + 1; *c != '$'; c++) {
@@ -239,8 +239,8 @@ static void add_property(emitter *e, weir__text *text, const char *name, const j
     add_item(e, text, schema);
 }
 
-/* Makes a rule for each property that may be left out, `first` being the number of the first one: it and some
- * of those after it, or some of those alone. */
+/* Adds a rule for each optional property, of which the first has number `first`: the property and some of
+ * those after it, or only some of those. */
 static void add_optional_rules(emitter *e, const json_t *schema, size_t first, size_t n)
 {
     const char *name;
@@ -257,7 +257,7 @@ static void add_optional_rules(emitter *e, const json_t *schema, size_t first, s
     }
 }
 
-/* An object of listed properties: those that are required, then the others, each in their order. */
+/* An object of listed properties: the required ones, then the others, each in their order. */
 static void add_listed_object(emitter *e, weir__text *text, const json_t *schema)
 {
     json_t *properties = json_object_get(schema, "properties"), *property;
@@ -281,8 +281,8 @@ static void add_listed_object(emitter *e, weir__text *text, const json_t *schema
     weir__text_printf(text, "%s \"}\"", n_required + n_optional > 0 ? "space" : "");
 }
 
-/* item (, item)*, with as many of them as are asked for; most SIZE_MAX: any number. The item is freed. A list
- * that may be empty is a rule of its own: GBNF bounds the rules in a group that is repeated or left out. */
+/* item (, item)*, `least` to `most` of them; most SIZE_MAX: no bound. The item is freed. A list that may be
+ * empty becomes a rule: GBNF bounds the number of rules in a repeated or optional group. */
 static void add_list(emitter *e, weir__text *text, weir__text *item, size_t least, size_t most)
 {
     size_t more = least > 1 ? least - 1 : 0, from = text->n;
@@ -303,7 +303,7 @@ static void add_list(emitter *e, weir__text *text, weir__text *item, size_t leas
     weir__text_add_string(text, "?");
 }
 
-/* An object of properties with any names. */
+/* An object with properties of any names. */
 static void add_map(emitter *e, weir__text *text, const json_t *values)
 {
     weir__text item = {0};
@@ -361,7 +361,7 @@ static void add_body(emitter *e, weir__text *text, const json_t *schema)
 
 /* ---- The whole ---- */
 
-/* They come first: GBNF counts a name that is new in a repeated group as a rule of it. */
+/* They come first: GBNF counts a name that first occurs in a repeated group as a rule of that group. */
 static void add_shared_rules(emitter *e, weir__text *text)
 {
     for (unsigned before = 0; before != e->shared;) {

@@ -1,4 +1,4 @@
-/* schema_keyword.c: the keywords and types of JSON Schema, and which of them are refused.
+/* schema_keyword.c: keywords and types of JSON Schema.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "grammar/schema_walk.h"
 

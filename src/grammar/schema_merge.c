@@ -1,4 +1,4 @@
-/* schema_merge.c: several schemas that meet, by allOf, anyOf or oneOf.
+/* schema_merge.c: allOf, anyOf and oneOf.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "grammar/schema_walk.h"
 
@@ -6,11 +6,11 @@
 
 #include "base/mem.h"
 
-/* ---- allOf, and what stands beside anyOf ---- */
+/* ---- allOf, and keywords beside anyOf ---- */
 
 static const char *const array_items[] = {"items", "prefixItems", "additionalItems", NULL};
 
-/* Whether the object says what properties beyond its own may be. */
+/* Whether the schema restricts properties that it does not list. */
 static bool is_closing(const json_t *schema)
 {
     const json_t *additional = json_object_get(schema, "additionalProperties");
@@ -19,7 +19,7 @@ static bool is_closing(const json_t *schema)
            (unevaluated != NULL && !json_is_true(unevaluated));
 }
 
-/* Values in a JSON value, and the length of its texts; counted no further than `most`. */
+/* About the work to compare a JSON value: its number of values and length of texts, at most `most`. */
 static size_t weight(const json_t *value, size_t most)
 {
     size_t n = 1 + json_string_length(value) / 8, i;
@@ -40,14 +40,14 @@ static size_t weight(const json_t *value, size_t most)
     return n;
 }
 
-/* False after a refusal too. */
+/* False also after a refusal. */
 static bool equal(weir__schema_walk *w, const json_t *a, const json_t *b)
 {
     if (a == b) return true;
     return weir__schema_spend(w, weight(a, WEIR__SCHEMA_STEPS_MAX)) && json_equal(a, b);
 }
 
-/* Adds the members of src, which dst must hold or not know. */
+/* Adds the members of src to dst, where members of the same name must be equal. */
 static bool merge_members(weir__schema_walk *w, json_t *dst, json_t *src, const char *keyword)
 {
     const char *name;
@@ -64,7 +64,7 @@ static bool merge_members(weir__schema_walk *w, json_t *dst, json_t *src, const 
     return true;
 }
 
-/* The same for names of required properties, which dst and src list. */
+/* The same for lists of required properties. */
 static bool merge_required(weir__schema_walk *w, json_t *dst, const json_t *src)
 {
     if (!weir__schema_spend(w, (json_array_size(dst) + 1) * json_array_size(src))) return false;
@@ -86,7 +86,7 @@ static bool merge_types(weir__schema_walk *w, json_t *dst, const json_t *src)
     return weir__schema_set(w, dst, "type", weir__schema_type_array(w, mask & other));
 }
 
-/* A keyword that both have. What dst holds may be shared with others, so it is replaced and not changed. */
+/* Merges a keyword that both have. Other schemas may share dst's value, so it is replaced and not changed. */
 static bool merge_keyword(weir__schema_walk *w, json_t *dst, const json_t *src, const char *name)
 {
     const json_t *known = json_object_get(dst, name);
@@ -106,7 +106,7 @@ static bool merge_keyword(weir__schema_walk *w, json_t *dst, const json_t *src, 
                w, name, "the schemas that meet here, by allOf or anyOf, give it different values") != NULL;
 }
 
-/* dst, an object of the walk's own, becomes the conjunction of dst and src. */
+/* dst becomes the conjunction of dst and src. */
 static bool merge(weir__schema_walk *w, json_t *dst, const json_t *src)
 {
     const char *name;
@@ -135,8 +135,8 @@ static bool merge(weir__schema_walk *w, json_t *dst, const json_t *src)
     return true;
 }
 
-/* The members of the schema's allOf, merged into flat. False after a refusal, or when nothing satisfies one
- * of them (*impossible). */
+/* Merges the members of an allOf into flat. False: a refusal, or nothing satisfies one of them
+ * (*impossible). */
 static bool merge_all(weir__schema_walk *w, const json_t *all, json_t *flat, bool *impossible)
 {
     for (size_t i = 0; i < json_array_size(all); i++) {
@@ -161,7 +161,7 @@ static bool merge_all(weir__schema_walk *w, const json_t *all, json_t *flat, boo
     return true;
 }
 
-/* Remembers what a schema was flattened to. Both are held, so that no other schema gets the same address. */
+/* Caches a flattened schema. Both are held, so that no other schema gets the same address. */
 static bool remember(weir__schema_walk *w, const json_t *schema, json_t *flat)
 {
     if (!weir__mem_grow(&w->flats, &w->flats_capacity, w->n_flats + 1, sizeof *w->flats))
@@ -195,7 +195,7 @@ json_t *weir__schema_flatten(weir__schema_walk *w, const json_t *schema)
 
 /* ---- anyOf and oneOf ---- */
 
-/* How far one look at types goes: alternatives of alternatives can be without end. */
+/* The most schemas that one search for types reads: nested alternatives can be endless. */
 #define LOOKS_MAX 1000
 
 static unsigned types_of_values(const json_t *list, int *looks)
@@ -244,7 +244,7 @@ unsigned weir__schema_possible_types(weir__schema_walk *w, const json_t *schema)
     return mask;
 }
 
-/* The values that the schema is restricted to, as a new array, or NULL. */
+/* The values that the schema allows, as an array, or NULL. */
 static json_t *listed_values(const json_t *schema)
 {
     json_t *only = json_object_get(schema, "const");
@@ -253,7 +253,7 @@ static json_t *listed_values(const json_t *schema)
     return json_is_array(list) ? json_incref(list) : NULL;
 }
 
-/* Arrays and objects may be, for all that is looked at. */
+/* Arrays and objects always may be: they are not compared. */
 static bool may_be_equal(const json_t *a, const json_t *b)
 {
     return weir__schema_equal(a, b) ||
@@ -273,7 +273,7 @@ static bool values_differ(weir__schema_walk *w, const json_t *a, const json_t *b
     return differ;
 }
 
-/* Whether b asks for a property that no object made for a has: such objects hold a's own properties only. */
+/* Whether b requires a property that a does not list: objects for a have a's properties only. */
 static bool lacks_required(const json_t *a, const json_t *b)
 {
     static const char *const wider[] = {"anyOf", "oneOf", "allOf", NULL};
@@ -289,7 +289,7 @@ static bool lacks_required(const json_t *a, const json_t *b)
     return false;
 }
 
-/* Whether no text that is made for one of the two satisfies the other. */
+/* Whether no text of one schema's grammar satisfies the other schema. */
 static bool exclude_each_other(weir__schema_walk *w, const json_t *a, const json_t *b)
 {
     unsigned types_a = weir__schema_possible_types(w, a), types_b = weir__schema_possible_types(w, b);
@@ -316,7 +316,7 @@ static bool exclude_each_other(weir__schema_walk *w, const json_t *a, const json
     return lacks_required(a, b) && lacks_required(b, a);
 }
 
-/* A branch of the schema with what stands beside the keyword; `false` when nothing satisfies it. */
+/* A branch merged with what is beside the keyword; `false` if nothing satisfies it. */
 static json_t *merged_branch(weir__schema_walk *w, const json_t *schema, const char *keyword,
                              const json_t *branch)
 {
@@ -337,7 +337,7 @@ static json_t *merged_branch(weir__schema_walk *w, const json_t *schema, const c
     return NULL;
 }
 
-/* The branches, each merged with what stands beside them. */
+/* The branches, each merged with what is beside the keyword. */
 static json_t *merged_branches(weir__schema_walk *w, const json_t *schema, const char *keyword)
 {
     static const char *const allowed[] = {"anyOf", "oneOf", NULL};

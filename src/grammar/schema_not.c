@@ -1,4 +1,4 @@
-/* schema_not.c: what a schema excludes, said as what remains.
+/* schema_not.c: replaces `not` by the types or values that remain.
  * SPDX-License-Identifier: Apache-2.0 */
 #include <string.h>
 
@@ -14,7 +14,7 @@ static bool is_excluded(const json_t *value, const json_t *excluded)
     return false;
 }
 
-/* The values of enum or const without those that are excluded. */
+/* The values of enum or const that are not excluded. */
 static json_t *remaining_values(weir__schema_walk *w, const json_t *schema, const json_t *excluded)
 {
     json_t *only = json_object_get(schema, "const"), *given = json_object_get(schema, "enum"), *value;

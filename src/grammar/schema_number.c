@@ -5,17 +5,17 @@
 #include <math.h>
 #include <string.h>
 
-/* Numbers that are listed where no other grammar of them can be made. */
+/* The most numbers in a list, which replaces bounds that have no grammar. */
 #define LISTED_MAX 1001
 
-/* Reads one bound into *bound when it is tighter. sign: +1 for a lower bound, -1 for an upper one. */
+/* Reads a bound into *bound if it is tighter. sign: +1 for a lower bound, -1 for an upper one. */
 static bool integer_bound(weir__schema_walk *w, const json_t *schema, const char *keyword, bool exclusive,
                           int sign, int64_t *bound)
 {
     const json_t *value = json_object_get(schema, keyword);
     if (value == NULL) return true;
     if (!json_is_number(value)) return weir__schema_refuse(w, keyword, "it must be a number") != NULL;
-    /* Mirrored for upper bounds, so that both are "at least". */
+    /* Upper bounds are negated, so that both are lower ones. */
     double d = sign * json_number_value(value);
     int64_t least;
     if (fabs(d) > (double)WEIR__SCHEMA_INTEGER_MAX)
@@ -64,7 +64,7 @@ json_t *weir__schema_integer(weir__schema_walk *w, const json_t *schema)
         return weir__schema_refuse(w, "format", "'%.40s' is not known for integers; honoured: int32, int64",
                                    format);
     }
-    /* Draft 4 says with a boolean that the other bound is exclusive. */
+    /* In draft 4 a boolean says that the other bound is exclusive. */
     if (!integer_bound(w, schema, "minimum", json_is_true(below_minimum), 1, &low) ||
         !integer_bound(w, schema, "maximum", json_is_true(above_maximum), -1, &high))
         return NULL;
@@ -74,8 +74,8 @@ json_t *weir__schema_integer(weir__schema_walk *w, const json_t *schema)
         return NULL;
     if (low > high) return json_false();
     if (step > 1) return multiples(w, low, high, (int64_t)step);
-    /* llama.cpp's converter is right about two bounds, about a lower one up to 9 and about an upper one from
-     * 0; about others it is not, and a lower bound of 105 lets it make 15. */
+    /* llama.cpp's converter is correct for two bounds, a lower one up to 9, and an upper one from 0. With
+     * others it is not: a lower bound of 105 allows 15. */
     bool lower = bounded && (low > -WEIR__SCHEMA_INTEGER_MAX || high < 0);
     bool upper = bounded && (high < WEIR__SCHEMA_INTEGER_MAX || low > 9);
     json_t *result = weir__schema_pack(w, "{s:s}", "type", "integer");
@@ -84,13 +84,12 @@ json_t *weir__schema_integer(weir__schema_walk *w, const json_t *schema)
     return weir__schema_made(w, result);
 }
 
-/* Bounds of numbers, as real ones. */
 typedef struct bounds {
     double low, high;
-    bool low_out, high_out; /* the bound itself is excluded */
+    bool low_out, high_out; /* exclusive */
 } bounds;
 
-/* Reads a keyword of the two for one end. False after a refusal. */
+/* Reads a bound into *bound if it is tighter. False after a refusal. */
 static bool number_bound(weir__schema_walk *w, const json_t *schema, const char *keyword, bool exclusive,
                          double sign, double *bound, bool *out)
 {
@@ -117,7 +116,7 @@ static bool read_bounds(weir__schema_walk *w, const json_t *schema, bounds *b)
     return true;
 }
 
-/* Decimal numbers between bounds, listed: with as many places, three at the most, as there is room for. */
+/* A list of the decimal numbers between the bounds, with up to three places as far as LISTED_MAX allows. */
 static json_t *decimals(weir__schema_walk *w, const bounds *b, const char *keyword)
 {
     static const double powers[] = {10, 100, 1000};

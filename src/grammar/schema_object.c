@@ -4,7 +4,7 @@
 
 #include <string.h>
 
-/* Properties that are required but not listed join the listed ones, with the schema of the others. */
+/* The listed properties and those that are only required, which get the schema of the others. */
 static json_t *all_properties(weir__schema_walk *w, const json_t *schema, const json_t *others)
 {
     const json_t *given = json_object_get(schema, "properties"),
@@ -19,8 +19,8 @@ static json_t *all_properties(weir__schema_walk *w, const json_t *schema, const 
     return properties;
 }
 
-/* Adds the property to those of the result, `listed`, and perhaps to its `required`. False: nothing satisfies
- * the property, which is required, or there was a refusal. */
+/* Adds a property to the result's properties and, perhaps, to its required ones. False: it is required and
+ * nothing satisfies it, or a refusal. */
 static bool add_property(weir__schema_walk *w, const char *name, const json_t *property, bool is_required,
                          json_t *listed, json_t *required)
 {
@@ -34,7 +34,7 @@ static bool add_property(weir__schema_walk *w, const char *name, const json_t *p
            (!is_required || weir__schema_append(w, required, json_string(name)));
 }
 
-/* An object that holds these properties and no others. */
+/* An object with the listed properties only. */
 static json_t *closed_object(weir__schema_walk *w, const json_t *schema, const json_t *others)
 {
     json_t *listed = json_object(), *required = json_array(), *properties = NULL, *property;
@@ -66,7 +66,7 @@ static json_t *closed_object(weir__schema_walk *w, const json_t *schema, const j
     return json_false();
 }
 
-/* An object with any properties whose values satisfy `others` (NULL: any). */
+/* An object with properties of any names, whose values satisfy `others` (NULL: any). */
 static json_t *open_object(weir__schema_walk *w, const json_t *schema, const json_t *others)
 {
     static const char *const counts[] = {"minProperties", "maxProperties", NULL};
@@ -83,8 +83,7 @@ static json_t *open_object(weir__schema_walk *w, const json_t *schema, const jso
     return weir__schema_pack(w, "{s:s}", "type", "object");
 }
 
-/* The schema with the properties that propertyNames lists: those that it has and, where others may be, the
- * rest. */
+/* The schema with the properties that propertyNames lists: if it has `properties`, those that are in both. */
 static json_t *with_names(weir__schema_walk *w, const json_t *schema, const json_t *list)
 {
     const json_t *given = json_object_get(schema, "properties");

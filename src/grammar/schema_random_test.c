@@ -1,5 +1,5 @@
-/* schema_random_test.c: random schemas. Every text that the grammar of a schema makes satisfies the schema. The
- * grammars are read by the tests' own GBNF reader, the texts by the tests' own validator.
+/* schema_random_test.c: random schemas. Every text that the grammar of a schema makes satisfies the schema.
+ * The grammars are read by the tests' own GBNF reader, the texts by the tests' own validator.
  * SPDX-License-Identifier: Apache-2.0 */
 #include <locale.h>
 #include <math.h>

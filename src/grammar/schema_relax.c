@@ -1,4 +1,4 @@
-/* schema_relax.c: what is left out of a schema where the caller allows it, and the list of that.
+/* schema_relax.c: leaves out what cannot be enforced, and lists it.
  * SPDX-License-Identifier: Apache-2.0 */
 #include <stdio.h>
 #include <string.h>
@@ -14,7 +14,7 @@ static bool has_line(const weir__text *text, const char *line)
     return false;
 }
 
-/* Writes down that the keyword of the schema at hand was left out. */
+/* Notes that a keyword of the current schema was left out. */
 static bool note(weir__schema_walk *w, const char *keyword)
 {
     static const char more[] = "...";
@@ -30,13 +30,13 @@ static bool note(weir__schema_walk *w, const char *keyword)
     return !failed || weir__schema_no_memory(w) != NULL;
 }
 
-/* A schema of which no more is left than the types. */
+/* A schema with the types only. */
 static json_t *types_only(weir__schema_walk *w, const json_t *schema)
 {
     const weir_status status = w->status;
     unsigned mask = weir__schema_possible_types(w, schema);
     if (w->final) return NULL;
-    w->status = status; /* a reference that leads nowhere allows all */
+    w->status = status; /* a dangling reference allows all types */
     if ((mask & TYPE_FRACTION) != 0) mask |= TYPE_INTEGER;
     if (mask == TYPE_ANY || mask == 0) return weir__schema_made(w, json_object());
     json_t *list = json_array();
@@ -46,8 +46,8 @@ static json_t *types_only(weir__schema_walk *w, const json_t *schema)
     return weir__schema_any_of(w, list);
 }
 
-/* Which keyword of the schema to leave out after a refusal; NULL: none would help. What is refused may lie in
- * a schema that was merged into this one. */
+/* The keyword to leave out after a refusal; NULL: none would help. The refused keyword may be in a schema
+ * that was merged into this one. */
 static const char *to_leave_out(const weir__schema_walk *w, const json_t *schema, size_t path_length)
 {
     static const char *const merging[] = {"allOf", "anyOf", "oneOf"};
@@ -58,8 +58,7 @@ static const char *to_leave_out(const weir__schema_walk *w, const json_t *schema
     return own ? w->refused : NULL;
 }
 
-/* Leaves the keyword out of the walk's own schema. Alternatives that do not exclude each other stay
- * alternatives. */
+/* Removes the keyword. A oneOf whose branches overlap becomes an anyOf. */
 static bool leave_out(weir__schema_walk *w, json_t *schema, const char *keyword)
 {
     json_t *branches = json_object_get(schema, "oneOf");

@@ -1,4 +1,4 @@
-/* schema_type.c: what each type can be restricted to.
+/* schema_type.c: values, strings and arrays.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "grammar/schema_walk.h"
 
@@ -16,8 +16,8 @@ static int compare_texts(const void *a, const void *b)
     return strcmp(*(const char *const *)a, *(const char *const *)b);
 }
 
-/* The most of the texts [n], sorted, that go on differently after the same beginning. Beginnings are told
- * apart by their length, since in this order one ends before the next of its length begins. */
+/* Of sorted texts [n], the most that differ in the character after a common prefix. forks [longest + 1]
+ * counts by the length of the prefix: in this order a prefix is done before the next of its length comes. */
 static size_t most_forks(const char *const *texts, size_t n, size_t *forks, size_t longest)
 {
     size_t most = 1;
@@ -25,7 +25,7 @@ static size_t most_forks(const char *const *texts, size_t n, size_t *forks, size
     for (size_t i = 1; i < n; i++) {
         size_t alike = 0;
         while (texts[i][alike] != '\0' && texts[i][alike] == texts[i - 1][alike]) alike++;
-        /* to the beginning of a character */
+        /* back to the start of a character */
         while (alike > 0 && ((unsigned char)texts[i][alike] & 0xC0) == 0x80) alike--;
         for (size_t k = alike + 1; k <= strlen(texts[i - 1]); k++) forks[k] = 1;
         if (++forks[alike] > most) most = forks[alike];
@@ -33,7 +33,7 @@ static size_t most_forks(const char *const *texts, size_t n, size_t *forks, size
     return most;
 }
 
-/* Refuses values of which so many go on differently at one place that not all of them could be followed. */
+/* Refuses values of which too many differ at one place for the automaton to follow all of them. */
 static void check_forks(weir__schema_walk *w, const json_t *list)
 {
     size_t n = json_array_size(list), longest = 0, n_texts = 0;
@@ -125,7 +125,7 @@ static json_t *string_of_length(weir__schema_walk *w, uint64_t least, uint64_t m
     return pattern_schema(w, pattern, most != WEIR__PATTERN_ENDLESS ? "maxLength" : "minLength");
 }
 
-/* The pattern that the schema asks for: its own, or its format's. False after a refusal. */
+/* The schema's pattern, or that of its format. False after a refusal. */
 static bool find_pattern(weir__schema_walk *w, const json_t *schema, const char **pattern)
 {
     const json_t *own = json_object_get(schema, "pattern"), *format = json_object_get(schema, "format");
@@ -176,7 +176,7 @@ json_t *weir__schema_string(weir__schema_walk *w, const json_t *schema)
 
 /* ---- Arrays ---- */
 
-/* Exactly the items that prefixItems lists, as far as maxItems allows. */
+/* Exactly the items of prefixItems, as far as maxItems allows. */
 static json_t *tuple(weir__schema_walk *w, const json_t *prefix, const char *keyword, uint64_t least,
                      uint64_t most)
 {
@@ -186,7 +186,7 @@ static json_t *tuple(weir__schema_walk *w, const json_t *prefix, const char *key
     for (size_t i = 0; i < n && w->status == WEIR_OK; i++) {
         json_t *item = weir__schema_below_index(w, keyword, i, json_array_get(prefix, i), true);
         if (json_is_false(item))
-            n = i; /* no array reaches beyond it */
+            n = i; /* no array has this item */
         else
             weir__schema_append(w, items, item);
     }

@@ -1,9 +1,9 @@
-/* schema_walk.h: what the files of the schema walk share.
+/* schema_walk.h: shared by the files of the schema walk.
  * SPDX-License-Identifier: Apache-2.0
  *
- * Functions that return json_t give a new reference, or NULL after a refusal. JSON's `false` stands for a
- * schema that nothing satisfies; it never reaches the result. Functions that return bool give false after a
- * refusal. */
+ * Functions that return json_t return a new reference, or NULL after a failure. JSON's `false` stands for a
+ * schema that nothing satisfies; it never reaches the result. Functions that return bool return false after a
+ * failure. The first failure stays in the walk's status; all functions may be called after it. */
 #ifndef WEIR_GRAMMAR_SCHEMA_WALK_H
 #define WEIR_GRAMMAR_SCHEMA_WALK_H
 
@@ -25,21 +25,21 @@ enum {
 /* What a keyword is about; what is not known counts as ANNOTATION. */
 enum family { ANNOTATION, GENERAL, OBJECT, ARRAY, STRING, NUMBER, REFUSED };
 
-/* A definition that a $ref made. Invariant: numbered in the order of first mention. */
+/* A definition, made at the first $ref to its target. Invariant: in the order of these. */
 typedef struct weir__schema_definition {
     const json_t *target; /* in the given document */
-    int level;            /* the walk's, when it was opened */
-    bool open;            /* its target is being walked */
-    bool used_open;       /* a reference to it was made meanwhile */
+    int level;            /* of the walk when it was opened */
+    bool open;            /* the walk is in its target */
+    bool used_open;       /* and has met a reference to it there */
     bool impossible;      /* nothing satisfies it */
 } weir__schema_definition;
 
-/* What an allOf was merged to; both are held. */
+/* A schema with an allOf and its merged form; both are held. */
 typedef struct weir__schema_flat {
     json_t *schema, *flat;
 } weir__schema_flat;
 
-#define WEIR__SCHEMA_INTEGER_MAX INT64_C(9999999999999999) /* 16 digits, as all numbers have at most */
+#define WEIR__SCHEMA_INTEGER_MAX INT64_C(9999999999999999) /* 16 digits, the most of all numbers */
 
 typedef struct weir__schema_walk {
     const json_t *root;
@@ -51,82 +51,81 @@ typedef struct weir__schema_walk {
     size_t capacity;
     weir__schema_flat *flats; /* [n_flats] */
     size_t n_flats, flats_capacity;
-    weir__text path; /* the JSON pointer of the schema at hand */
+    weir__text path; /* the JSON pointer of the current schema */
     int depth;
-    int level; /* how many properties and items the walk stands in: text comes before what is deeper */
+    int level; /* of nested properties and items: text comes before a deeper schema */
     size_t n_nodes;
     weir__schema_work *work;
     bool relax;
     weir__text *relaxed; /* may be NULL */
-    char refused[64];    /* the keyword of the last refusal, "" = none */
-    size_t refused_at;   /* the length of the path at that place */
-    bool final;          /* the refusal is not one that relax can leave out */
+    char refused[64];    /* keyword of the last refusal, "" = none */
+    size_t refused_at;   /* length of its path */
+    bool final;          /* relax cannot leave out what was refused */
     weir_error *error;
     weir_status status;
 } weir__schema_walk;
 
-/* -- schema.c: schemas, references, refusals -- */
+/* -- schema.c: schemas, references, failures, values -- */
 
+/* Rewrites a schema; with relax, without what is refused. */
 json_t *weir__schema_node(weir__schema_walk *w, const json_t *schema);
 
-/* A schema below the present one. name may be NULL. deeper: text comes before it. */
+/* The same, and always refuses. */
+json_t *weir__schema_enforce(weir__schema_walk *w, const json_t *schema);
+
+/* weir__schema_node of a schema below the current one. name may be NULL. deeper: text comes before it. */
 json_t *weir__schema_below(weir__schema_walk *w, const char *keyword, const char *name, const json_t *schema,
                            bool deeper);
 json_t *weir__schema_below_index(weir__schema_walk *w, const char *keyword, size_t i, const json_t *schema,
                                  bool deeper);
 
-/* Goes into the path and, with what enter_index returned, out again. */
+/* Extends the path, and shortens it to the length that enter_index returned. */
 size_t weir__schema_enter_index(weir__schema_walk *w, const char *keyword, size_t i);
 void weir__schema_leave(weir__schema_walk *w, size_t before);
 
 const char *weir__schema_path(const weir__schema_walk *w);
 
-/* NULL always; the first refusal counts. keyword NULL: the whole schema is meant. */
+/* The target of a $ref in the given document. dereference follows references to the end. */
+const json_t *weir__schema_resolve(weir__schema_walk *w, const json_t *reference);
+const json_t *weir__schema_dereference(weir__schema_walk *w, const json_t *schema);
+
+/* Return NULL. keyword NULL: the whole schema is refused. refuse_finally: with relax, too. */
 json_t *weir__schema_refuse(weir__schema_walk *w, const char *keyword, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
+json_t *weir__schema_refuse_finally(weir__schema_walk *w, const char *what);
 json_t *weir__schema_no_memory(weir__schema_walk *w);
 
-/* The value; NULL, and the value is released, after any failure of the walk. A value of NULL is one. */
+/* Counts n steps of work, about one for each value or name that is read. False: too many. */
+bool weir__schema_spend(weir__schema_walk *w, size_t n);
+
+/* Counts n elements of the keyword's grammar. */
+bool weir__schema_take(weir__schema_walk *w, const char *keyword, uint64_t n);
+
+/* The value. After a failure NULL, and the value is released. A value of NULL means out of memory. */
 json_t *weir__schema_made(weir__schema_walk *w, json_t *value);
 
 /* The same with the result of json_pack. */
 json_t *weir__schema_pack(weir__schema_walk *w, const char *format, ...);
 
-/* These take over the reference to the value. A NULL counts as out of memory unless there was a refusal. */
+/* These take over the reference to the value, of which NULL means out of memory. */
 bool weir__schema_append(weir__schema_walk *w, json_t *list, json_t *value);
 bool weir__schema_set(weir__schema_walk *w, json_t *object, const char *name, json_t *value);
 
-/* A copy of the schema that lacks the keyword. */
+/* A copy of the schema without the keyword. */
 json_t *weir__schema_without(weir__schema_walk *w, const json_t *schema, const char *keyword);
 
-/* {keyword: list}, `enum` or `anyOf`; `false` where the list is empty. Takes over the list. */
+/* {keyword: list}, with `enum` or `anyOf`; `false` if the list is empty. Takes over the list. */
 json_t *weir__schema_choice(weir__schema_walk *w, const char *keyword, json_t *list);
 
-/* The same for `anyOf`, or the one schema that the list has. */
+/* The same with `anyOf`; the only schema of a list of one. */
 json_t *weir__schema_any_of(weir__schema_walk *w, json_t *list);
 
-/* The same for what is refused with relax too. */
-json_t *weir__schema_refuse_finally(weir__schema_walk *w, const char *what);
+/* -- schema_relax.c: with relax -- */
 
-/* Counts n steps of work, about one for each value or name that is looked at. False: there were too many. */
-bool weir__schema_spend(weir__schema_walk *w, size_t n);
-
-/* Counts n elements of the grammar that the keyword makes. */
-bool weir__schema_take(weir__schema_walk *w, const char *keyword, uint64_t n);
-
-/* What a $ref names, in the given document. dereference follows until something else comes. */
-const json_t *weir__schema_resolve(weir__schema_walk *w, const json_t *reference);
-const json_t *weir__schema_dereference(weir__schema_walk *w, const json_t *schema);
-
-/* The schema as it can be honoured; refusals as below. */
-json_t *weir__schema_enforce(weir__schema_walk *w, const json_t *schema);
-
-/* -- schema_relax.c: what is left out where the caller allows it -- */
-
-/* weir__schema_enforce of the schema without what that refuses. */
+/* weir__schema_enforce of the schema without what it refuses. */
 json_t *weir__schema_relax(weir__schema_walk *w, const json_t *schema);
 
-/* The same for the arguments of a function, which are to be an object. */
+/* The same for the arguments of a function, which must be an object. */
 json_t *weir__schema_relax_object(weir__schema_walk *w, const json_t *schema);
 
 /* -- schema_keyword.c: keywords and types -- */
@@ -134,7 +133,7 @@ json_t *weir__schema_relax_object(weir__schema_walk *w, const json_t *schema);
 enum family weir__schema_family_of(const char *name);
 bool weir__schema_check_keywords(weir__schema_walk *w, const json_t *schema);
 
-/* The first keyword that restricts beside those of `allowed` (NULL-terminated), or NULL. */
+/* The first keyword that is neither an annotation nor in `allowed` (NULL-terminated), or NULL. */
 const char *weir__schema_other_constraint(const json_t *schema, const char *const *allowed);
 
 /* Whether the schema has one of the keywords (NULL-terminated). */
@@ -149,42 +148,43 @@ extern const struct weir__schema_type {
     unsigned mask;
 } weir__schema_types[WEIR__SCHEMA_TYPES];
 
-unsigned weir__schema_type_mask(const char *name); /* 0: no type; NULL is none */
+unsigned weir__schema_type_mask(const char *name); /* 0: NULL or no type */
 unsigned weir__schema_type_of(const json_t *value);
 
-/* As JSON Schema has it: 1 and 1.0 are equal. */
+/* In terms of JSON Schema: 1 and 1.0 are equal. */
 bool weir__schema_equal(const json_t *a, const json_t *b);
 
-/* What `type` allows, everything when it is absent; 0 after a refusal. */
+/* The types that `type` allows, all if it is absent; 0 after a refusal. */
 unsigned weir__schema_declared_types(weir__schema_walk *w, const json_t *schema);
 
-/* Whether type i of the list is one of the mask; numbers include integers. */
+/* Whether type i of weir__schema_types belongs to the mask; a number includes integers. type_array lists
+ * them. */
 bool weir__schema_has_type(unsigned mask, size_t i);
 json_t *weir__schema_type_array(weir__schema_walk *w, unsigned mask);
 
-/* -- schema_merge.c: several schemas that meet -- */
+/* -- schema_merge.c: allOf, anyOf, oneOf -- */
 
-/* The schema without its allOf, whose members are merged into it; `false` when one of them is that. The
- * result may be the schema itself or known to others: it must not be changed. */
+/* The schema with the members of its allOf merged into it; `false` if one of them is. The result may be
+ * shared and must not be changed. */
 json_t *weir__schema_flatten(weir__schema_walk *w, const json_t *schema);
 json_t *weir__schema_alternatives(weir__schema_walk *w, const json_t *schema); /* anyOf, oneOf */
 
-/* A superset of the types of what satisfies the schema: what cannot be read allows all. */
+/* A superset of the types of the values that satisfy the schema. */
 unsigned weir__schema_possible_types(weir__schema_walk *w, const json_t *schema);
 
-/* -- schema_not.c: what is excluded -- */
+/* -- schema_not.c -- */
 
-/* The schema without its `not`, which restricts its types or values instead; `false` when nothing remains. */
+/* The schema without its `not`, with fewer types or values instead; `false` if none remain. */
 json_t *weir__schema_without_not(weir__schema_walk *w, const json_t *schema);
 
-/* -- schema_format.c: formats of strings -- */
+/* -- schema_format.c -- */
 
-/* An ECMA pattern of texts that have the format, or NULL. */
+/* An ECMA pattern of texts with this format, or NULL. */
 const char *weir__schema_format_pattern(const char *name);
 
-/* -- schema_object.c, schema_number.c and schema_type.c: what each type can be restricted to -- */
+/* -- schema_object.c, schema_number.c, schema_type.c -- */
 
-/* A count such as minItems into *value, unchanged when there is none. False after a refusal. */
+/* Reads a count such as minItems; *value is unchanged if it is absent. False after a refusal. */
 bool weir__schema_count(weir__schema_walk *w, const json_t *schema, const char *keyword, uint64_t *value);
 
 json_t *weir__schema_values(weir__schema_walk *w, const json_t *schema); /* const, enum */

@@ -8,7 +8,7 @@
 
 /* ---- Bytes to code points ------------------------------------------------------------------------- */
 
-/* Bytes that follow this one; -1: it begins nothing. */
+/* How many bytes follow this first one; -1: it is no first byte. */
 static int32_t following(unsigned char first)
 {
     if (first < 0x80) return 0;
@@ -28,7 +28,7 @@ int64_t weir__trie_decode(const char *bytes, size_t n, weir__partial *partial, u
             if (left < 0) return -1;
             value = byte & ((1u << (7 - left)) - 1);
         } else {
-            /* Only what was begun before has its following bytes checked. */
+            /* Following bytes are checked only if an earlier token began the code point. */
             if (n_codes == 0 && partial->n > 0 && (int64_t)i < partial->n && (byte & 0xC0) != 0x80) return -1;
             value = (value << 6) + (byte & 0x3F);
             left--;
@@ -41,7 +41,7 @@ int64_t weir__trie_decode(const char *bytes, size_t n, weir__partial *partial, u
 
 /* ---- The tree ------------------------------------------------------------------------------------- */
 
-/* A token's code points while the tree is built. */
+/* A token's code points, used to build the tree. */
 typedef struct spelling {
     weir__trie_token end;
     const uint32_t *codes;
@@ -83,7 +83,8 @@ static bool read_pieces(weir__trie *trie, const weir__trie_source *source)
     return true;
 }
 
-/* Spells every token out; *n_codes is the sum of their lengths, which are shorter than the bytes. */
+/* Decodes the tokens into codes, which has room for one code point per byte. Returns the number of
+ * spellings. */
 static size_t spell(weir__trie *trie, spelling *spellings, uint32_t *codes)
 {
     size_t n = 0;
@@ -98,7 +99,7 @@ static size_t spell(weir__trie *trie, spelling *spellings, uint32_t *codes)
         }
         int64_t n_codes = weir__trie_decode(bytes, length, &partial, codes);
         if (n_codes < 0) continue;
-        bool overlong = false; /* NUL has no such spelling */
+        bool overlong = false; /* a NUL in two or more bytes */
         for (int64_t i = 0; i < n_codes; i++) overlong |= codes[i] == 0;
         if (overlong) continue;
         spellings[n++] = (spelling){{token, partial}, codes, (size_t)n_codes};
@@ -114,7 +115,8 @@ static size_t common(const spelling *a, const spelling *b)
     return n;
 }
 
-/* From spellings in order. open: scratch, [longest + 1], the nodes above the newest one. */
+/* Builds the tree from sorted spellings. open [longest + 1] is scratch: the newest node and those above
+ * it. */
 static bool grow_tree(weir__trie *trie, const spelling *spellings, size_t n, uint32_t *open)
 {
     size_t capacity = 0;

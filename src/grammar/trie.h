@@ -1,4 +1,4 @@
-/* trie.h: a vocabulary as a tree of code points: tokens that begin alike are looked at once.
+/* trie.h: a vocabulary as a tree of code points, in which tokens share their prefixes.
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef WEIR_GRAMMAR_TRIE_H
 #define WEIR_GRAMMAR_TRIE_H
@@ -11,13 +11,13 @@
 extern "C" {
 #endif
 
-/* The beginning of a code point whose last bytes are still to come: `n` of them, 0 = there is none. */
+/* A code point of which `n` bytes are missing; 0 = none. */
 typedef struct weir__partial {
     uint32_t value; /* the bits so far, unshifted */
     int32_t n;
 } weir__partial;
 
-/* A token that ends at a node, perhaps with the beginning of a further code point. */
+/* A token that ends at a node, perhaps with an incomplete code point. */
 typedef struct weir__trie_token {
     int32_t token;
     weir__partial partial;
@@ -32,24 +32,24 @@ typedef struct weir__trie_node {
     uint32_t first;
 } weir__trie_node;
 
-/* Immutable. Tokens without text, or whose bytes are no code points however the text before them ends, are
- * not in it: no grammar over text allows them. */
+/* Immutable. It lacks tokens that no grammar over text allows: those without text, and those whose bytes are
+ * not part of UTF-8 after any text. */
 typedef struct weir__trie {
     int32_t n_vocab;
-    size_t n_nodes;         /* without the one more at the end, whose `first` is the number of ends */
+    size_t n_nodes;         /* the node after the last has the number of ends as `first` */
     weir__trie_node *nodes; /* [n_nodes + 1] */
     weir__trie_token *ends;
     uint32_t most_depth;
     char *bytes;            /* the pieces, one after another */
-    size_t *begins;         /* [n_vocab + 1], in bytes; an end token has none */
-    int32_t *continuations; /* [n_continuations] tokens that go on with a code point begun before */
+    size_t *begins;         /* [n_vocab + 1] offsets in bytes; end-of-generation tokens have no bytes */
+    int32_t *continuations; /* [n_continuations] tokens that start within a code point */
     size_t n_continuations;
     int32_t *eog; /* [n_eog] */
     size_t n_eog;
 } weir__trie;
 
-/* Where the tokens come from. piece: bytes of the piece, control tokens rendered, or minus the size
- * needed. */
+/* The vocabulary. piece: writes a token's text, of control tokens too, and returns its length, or minus the
+ * length if it does not fit. */
 typedef struct weir__trie_source {
     const void *model;
     int32_t n_vocab;
@@ -61,8 +61,9 @@ typedef struct weir__trie_source {
 weir__trie *weir__trie_create(const weir__trie_source *source);
 void weir__trie_destroy(weir__trie *trie);
 
-/* Bytes after *partial as code points, codes [n] at the most; how many, or -1 when they cannot be any. A NUL
- * ends the bytes. *partial is what remains. Follows llama.cpp's decoder: that checks first bytes only. */
+/* Decodes bytes [n] after *partial, up to a NUL. codes has room for n. Returns the number of code points, or
+ * -1 if the bytes are malformed; *partial becomes the incomplete rest. As in llama.cpp, only first bytes are
+ * checked. */
 int64_t weir__trie_decode(const char *bytes, size_t n, weir__partial *partial, uint32_t *codes);
 
 #ifdef __cplusplus
