@@ -1,8 +1,7 @@
-/* gguf.c: reads a GGUF file as a stranger would, before llama.cpp trusts it.
+/* gguf.c: checks the container of a GGUF file before llama.cpp reads it.
  * SPDX-License-Identifier: Apache-2.0
  *
- * The rules of the container are those of ggml/src/gguf.cpp (llama.cpp v0.5.0). What its metadata must say is
- * gguf_rules.c's. */
+ * The rules are those of ggml/src/gguf.cpp (llama.cpp v0.5.0). gguf_rules.c checks the metadata. */
 #include "gguf/gguf_internal.h"
 
 #include <errno.h>
@@ -19,7 +18,7 @@
 #include "base/hash.h"
 #include "base/mem.h"
 
-/* gguf.cpp compares every key and every tensor name with every other one; these keep that under seconds.
+/* gguf.cpp compares each key and each tensor name with all others, which these limit to less than seconds.
  * Models have some 50 keys and up to 2,000 tensors. */
 #define KV_MAX     4096
 #define TENSOR_MAX 32768
@@ -28,15 +27,15 @@
 #define STRING_MAX (1u << 30) /* GGUF_MAX_STRING_LENGTH */
 #define ARRAY_MAX  (1u << 24) /* 60 times the largest merge table; each string costs llama.cpp 32 bytes */
 #define DIM_MAX    ((uint64_t)INT32_MAX) /* ggml's kernels count rows and columns in int */
-#define BYTES_MAX  ((uint64_t)1 << 48)   /* of a tensor; times TENSOR_MAX it still fits 64 bits */
-#define ALIGN_MIN  32                    /* ggml-cpu's TENSOR_ALIGNMENT, which a mapped tensor must keep */
-#define SHARD_MAX  1024 /* files kept open at once by the loader; the largest models have some 60 */
+#define BYTES_MAX  ((uint64_t)1 << 48)   /* of a tensor; TENSOR_MAX of them fit in 64 bits */
+#define ALIGN_MIN  32                    /* ggml-cpu's TENSOR_ALIGNMENT, needed by mapped tensors */
+#define SHARD_MAX  1024 /* files that the loader keeps open; the largest models have some 60 */
 
 static const unsigned char value_size[GGUF_N_TYPES] = {1, 1, 2, 2, 4, 4, 4, 1, 0, 0, 8, 8, 8};
 
 enum { GGML_F32 = 0, GGML_I32 = 26, GGML_I64 = 27 };
 
-/* [ggml type] elements and bytes of a block; 0: removed, or made while computing and never stored. */
+/* [ggml type] elements and bytes of a block; 0: removed types, and those that are never stored. */
 static const struct {
     uint16_t elements, bytes;
 } block[] = {
@@ -136,8 +135,7 @@ uint64_t weir__gguf_take_u64(gguf_check *c)
     return value;
 }
 
-/* FNV-1a. Two strings with one hash count as equal: by chance that happens to one vocabulary in 10^8, and who
- * makes it happen has his file refused. */
+/* FNV-1a. Strings with the same hash count as equal. By chance that refuses one vocabulary in 10^8. */
 uint64_t weir__gguf_hash(const void *bytes, size_t n)
 {
     const unsigned char *p = bytes;
@@ -178,7 +176,7 @@ static void read_entry(gguf_check *c, gguf_entry *e, uint64_t i)
     e->key_n = (uint32_t)n;
     if (c->status != WEIR_OK || !weir__gguf_take(c, key, (size_t)n)) return;
     key[n] = '\0';
-    /* llama.cpp reads keys up to a NUL, so two keys could become one. */
+    /* llama.cpp reads keys up to a NUL, where two keys could be equal. */
     if (strlen(key) != n) weir__gguf_refuse(c, "key '%.40s' contains a NUL byte", key);
     e->hash = weir__gguf_hash(key, (size_t)n);
 
@@ -246,7 +244,7 @@ const gguf_entry *weir__gguf_find_arch(gguf_check *c, const char *suffix)
 
 /* ---- Tensors -------------------------------------------------------------------------------------- */
 
-/* Reads name, dimensions and type of one line of the table. */
+/* Reads name, dimensions and type of a tensor in the table. */
 static void read_shape(gguf_check *c, char name[NAME_MAX_ + 1], uint64_t dim[4], uint32_t *n_dims,
                        uint32_t *type)
 {
@@ -279,8 +277,8 @@ bool weir__gguf_dims(gguf_check *c, const char *name, uint64_t dim[4])
     return c->status == WEIR_OK && strcmp(name, other) == 0;
 }
 
-/* Whether llama.cpp computes with that type there. The CPU takes vectors, norms, biases, short convolutions
- * and the parameters of state spaces in F32 only; two tables of numbers are looked up as they are. */
+/* Whether llama.cpp can compute with this type in this tensor. On the CPU, vectors, norms, biases, short
+ * convolutions and parameters of state spaces must be F32. Two tables contain integers. */
 static bool type_fits(const char *name, uint32_t n_dims, uint32_t type)
 {
     static const char *const parts[] = {"norm", "ssm_conv1d", "shortconv.conv", "token_types"};
@@ -298,7 +296,7 @@ static bool type_fits(const char *name, uint32_t n_dims, uint32_t type)
     return n_dims > 1;
 }
 
-/* Reads one line of the table; *offset is where its data must begin and moves behind it. */
+/* Reads a tensor of the table, whose data must begin at *offset. *offset moves behind it. */
 static void read_tensor(gguf_check *c, uint64_t i, uint64_t alignment, uint64_t *offset)
 {
     char name[NAME_MAX_ + 1];
@@ -370,7 +368,7 @@ static void read_tensors(gguf_check *c)
         last = begin + (c->info.tensor_bytes - last);
     }
     if (c->status != WEIR_OK) return;
-    /* last is the end of the last tensor without its padding, which the file need not have. */
+    /* last is the end of the last tensor without its padding, which may be missing. */
     uint64_t data_at = (c->at + alignment - 1) / alignment * alignment;
     if (c->info.n_tensors > 0 && (data_at > c->size || last > c->size - data_at))
         weir__gguf_refuse(c, "has %" PRIu64 " bytes; its tensors end at byte %" PRIu64, c->size,
@@ -420,14 +418,14 @@ static uint64_t checksum(gguf_check *c, uint64_t h, uint64_t n)
     return h;
 }
 
-/* Of what stands before the weights, and of the file's size and time. */
+/* Of all before the weights, and of the file's size and time. */
 static uint64_t identity(gguf_check *c)
 {
     uint64_t of_file[] = {c->size, c->written_s, c->written_ns};
     return checksum(c, weir__hash(0, of_file, sizeof of_file), c->at);
 }
 
-/* Checks what c reads, as a file of its own. */
+/* Checks one file. */
 static void check_file(gguf_check *c)
 {
     c->info.file_bytes = c->size;
@@ -467,7 +465,7 @@ static void open_file(gguf_check *c, const char *path)
     c->window_at = 0;
     c->window_n = 0;
     memset(&c->info, 0, sizeof c->info);
-    /* O_NONBLOCK: a FIFO without a writer would hold us; it means nothing for what we accept. */
+    /* O_NONBLOCK: opening a FIFO without a writer would block. It has no effect on files. */
     c->fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     if (c->fd < 0) {
         weir__gguf_fail(c, errno == ENOENT || errno == ENOTDIR ? WEIR_NOT_FOUND : WEIR_IO,

@@ -1,4 +1,4 @@
-/* gguf_internal.h: what gguf.c (the container) and gguf_rules.c (what llama.cpp assumes of a model) share.
+/* gguf_internal.h: shared by gguf.c (the container) and gguf_rules.c (the metadata).
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef WEIR_GGUF_GGUF_INTERNAL_H
 #define WEIR_GGUF_GGUF_INTERNAL_H
@@ -6,7 +6,7 @@
 #include "gguf/gguf.h"
 
 #define GGUF_KEY_MAX 256   /* the longest key of llama.cpp has 47 bytes */
-#define GGUF_WINDOW  65536 /* bytes of the file held at a time: one read for most of a tensor table */
+#define GGUF_WINDOW  65536 /* bytes per read: most of a tensor table */
 
 enum {
     GGUF_U8,
@@ -25,7 +25,7 @@ enum {
     GGUF_N_TYPES
 };
 
-/* One key and where its value lies. */
+/* A key and the place of its value. */
 typedef struct gguf_entry {
     uint64_t hash;
     uint64_t key_at;   /* offset of the key's bytes */
@@ -36,14 +36,14 @@ typedef struct gguf_entry {
     bool is_array;
 } gguf_entry;
 
-/* A string of the file by its hash, to find equal ones. */
+/* A string's hash, to find equal strings. */
 typedef struct gguf_mark {
     uint64_t hash;
     uint64_t at; /* offset of its length */
 } gguf_mark;
 
-/* The check of one file. The first failure sticks: every step looks at status first, so the steps need no
- * error paths of their own. at <= size; window holds window_n bytes from window_at, within size. */
+/* The check of one file. The first failure stays, and every step looks at status first, so that steps need no
+ * error paths. Invariant: at <= size; window has window_n bytes of the file from window_at on. */
 typedef struct gguf_check {
     int fd;                    /* -1: memory */
     const unsigned char *data; /* [size], when fd is -1 */
@@ -73,7 +73,7 @@ void weir__gguf_fail(gguf_check *c, weir_status code, const char *format, ...)
 /* FORMAT: the file is damaged, or made to do harm. */
 void weir__gguf_refuse(gguf_check *c, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
-/* Copies the next n <= GGUF_WINDOW bytes; zeroes after a failure, so that callers may go on. */
+/* Copies the next n <= GGUF_WINDOW bytes; after a failure, zeroes. */
 bool weir__gguf_take(gguf_check *c, void *to, size_t n);
 uint32_t weir__gguf_take_u32(gguf_check *c);
 uint64_t weir__gguf_take_u64(gguf_check *c);
@@ -93,10 +93,10 @@ bool weir__gguf_dims(gguf_check *c, const char *name, uint64_t dim[4]);
 
 /* ---- gguf_rules.c ---- */
 
-/* Checks what the first shard, or the only file, says about the model. */
+/* Checks the metadata of a model: of its first shard or its only file. */
 void weir__gguf_check_rules(gguf_check *c);
 
-/* Checks what an adapter says about itself. */
+/* Checks the metadata of an adapter. */
 void weir__gguf_check_adapter_rules(gguf_check *c);
 
 #endif

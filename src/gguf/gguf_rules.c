@@ -1,11 +1,11 @@
-/* gguf_rules.c: what llama.cpp takes for granted about a model's metadata.
+/* gguf_rules.c: checks the assumptions that llama.cpp makes about a model's metadata.
  * SPDX-License-Identifier: Apache-2.0
  *
  * Each rule stands for an assert, a division, an array bound or an allocation of llama.cpp v0.5.0 that
- * metadata reaches: in llama-model.cpp, llama-vocab.cpp, models/, and in ggml's operations once the graph is
- * built. They were found by reading those and by loading some 10^5 mutated files of its architectures. What
- * makes llama.cpp throw is left to it: the shim turns that into a status. So absent keys, and values of a
- * type that llama.cpp does not read, mostly pass here. */
+ * metadata can reach: in llama-model.cpp, llama-vocab.cpp, models/, and in ggml's operations when the graph
+ * is built. They were found by reading these and by loading some 10^5 mutated files of its architectures.
+ * Where llama.cpp throws, the shim returns a status, and no rule is needed. So absent keys and values of
+ * types that llama.cpp does not read mostly pass. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -17,15 +17,15 @@
 #define EXPERTS_MAX 1024 /* LLAMA_MAX_EXPERTS */
 
 #define TOKENS_MAX (1u << 22) /* 16 times the largest vocabulary */
-/* llama.cpp keeps tokens in recursive tries and, where a byte is not decodable, writes a token out once per
- * character: the stack grows with the longest token and memory with the squares of all. Real tokens have at
- * most some 250 bytes. */
+/* llama.cpp keeps tokens in recursive tries and, where a byte cannot be decoded, writes a token once per
+ * character: the stack grows with the longest token, memory with the sum of all squared lengths. Real tokens
+ * have at most some 250 bytes. */
 #define TOKEN_LEN_MAX     4096
 #define TOKEN_SQUARES_MAX (1u << 28)
 
 /* ---- Values --------------------------------------------------------------------------------------- */
 
-/* Element i of a number that llama.cpp reads as uint32; a scalar stands for every i. */
+/* Element i of numbers that llama.cpp reads as uint32. A scalar is the same for all i. */
 static bool number(gguf_check *c, const gguf_entry *e, uint64_t i, uint32_t *value)
 {
     unsigned char bit = 0;
@@ -58,7 +58,7 @@ static double real_or(gguf_check *c, const char *suffix, double otherwise)
     return weir__gguf_take(c, &value, sizeof value) ? (double)value : otherwise;
 }
 
-/* 1, 0, or -1 when absent or no bool. */
+/* 1, 0, or -1 if absent or no bool. */
 static int truth(gguf_check *c, const gguf_entry *e)
 {
     unsigned char value;
@@ -95,8 +95,8 @@ static bool is_arch(const gguf_check *c, const char *list)
     return listed(list, c->info.architecture);
 }
 
-/* Numbers of the architecture that llama.cpp divides by, allocates by or asserts on, with the values that are
- * safe. Each element of an array is held to the same bounds. */
+/* Safe values of the architecture's numbers with which llama.cpp divides, allocates or asserts. All elements
+ * of an array have the same bounds. */
 static const struct {
     const char *key;
     uint32_t min, max;
@@ -126,8 +126,8 @@ static const struct {
     {"shortconv.l_cache", 0, 1u << 10},
 };
 
-/* Numbers that llama.cpp divides by or asserts on in certain architectures only; the others' files may well
- * say 0. Where `absent` is true it has a default. */
+/* Numbers that must not be 0 in certain architectures; in others they often are. absent: the key may be
+ * missing. */
 static const struct {
     const char *archs, *key;
     bool absent;
@@ -166,14 +166,14 @@ static void check_numbers(gguf_check *c)
     }
 }
 
-/* Architectures whose graph asserts that keys and values have heads of one size... */
+/* Architectures whose graph asserts that the heads of keys and values have the same size... */
 static const char equal_heads[] =
     " afmoe bailingmoe2 bert bitnet bloom chatglm cohere2 command-r dflash eagle3 eurobert gemma"
     " gemma-embedding gemma2 gemma3 glm4 glm4moe gpt-oss gpt2 gptneox granitehybrid jais jina-bert-v2"
     " jina-bert-v3 laguna lfm2 lfm2moe maple minimax-m3 modern-bert mpt muse-glimmer nanbeige nemotron_h"
     " nemotron_h_moe neo-bert nomic-bert nomic-bert-moe openelm phi2 phi3 phimoe plamo3 qwen qwen35"
     " qwen35moe qwen3next qwen4exp refact spark2_5 stablelm starcoder t5 t5encoder ";
-/* ...and that rotation covers all of a head as well. */
+/* ...and that the rotation covers the whole head. */
 static const char whole_rotation[] =
     " apertus arcee arctic baichuan chameleon codeshell cogvlm cohere2moe dbrx deci deepseek dots1 dream"
     " ernie4_5 ernie4_5-moe exaone exaone-moe exaone4 falcon granite granite_swa granitemoe"
@@ -183,7 +183,7 @@ static const char whole_rotation[] =
     " qwen3 qwen3moe qwen3tts qwen3vl qwen3vlmoe rnd1 seed_oss smallthinker smollm3 starcoder2 talkie"
     " xverse ";
 
-/* Architectures that may rotate nothing; in the others llama.cpp then never ends. */
+/* Architectures that work without a rotation; with others llama.cpp never ends. */
 static const char no_rotation[] =
     " bailingmoe3 bert bloom gpt2 granitehybrid jais jamba jina-bert-v2 kimi-k3 kimi-linear mpt nemotron_h "
     "nemotron_h_moe refact starcoder t5 t5encoder ";
@@ -191,12 +191,12 @@ static const char no_rotation[] =
 static const char low_rank[] =
     " bailingmoe3 deepseek2 deepseek32 dots3note glm-dsa hy_v4 kimi-k3 kimi-linear mistral4 ";
 
-/* Sizes of heads: of keys, values and what is rotated. */
+/* Dimensions of a head: of keys, of values, and rotated ones. */
 typedef struct head {
     uint32_t key, value, rotated;
 } head;
 
-/* For one kind of layer, "" or "_swa". */
+/* kind of layer: "" or "_swa". */
 static head check_head(gguf_check *c, const char *kind, head otherwise)
 {
     char name[64];
@@ -225,8 +225,8 @@ static head check_head(gguf_check *c, const char *kind, head otherwise)
     return (head){key, value, rotated};
 }
 
-/* The loader takes its shapes from the first layer's heads in many architectures, the graph from each
- * layer's. Architectures without one head size are compared only as far as every one of them goes. */
+/* In many architectures the loader uses the first layer's number of heads and the graph each layer's. Without
+ * a uniform head size only layers without heads of keys are compared. */
 static void check_layer_heads(gguf_check *c, uint32_t i, uint32_t heads, uint32_t heads_kv, head full,
                               head swa)
 {
@@ -243,7 +243,7 @@ static void check_layer_heads(gguf_check *c, uint32_t i, uint32_t heads, uint32_
         weir__gguf_refuse(c, "tensor '%s' does not suit %u heads", name, heads_kv);
 }
 
-/* Tensors that the loader takes for optional and the graph does not. */
+/* Tensors that are optional for the loader but not for the graph. */
 static const struct {
     const char *archs, *present, *wanted;
 } companions[] = {
@@ -323,7 +323,7 @@ static void check_window(gguf_check *c, uint32_t n_layers)
                           c->info.architecture);
 }
 
-/* The asserts on experts in llama_model_base::load_hparams, and what divides by their number. */
+/* The asserts on experts in llama_model_base::load_hparams, and divisions by their number. */
 static void check_experts(gguf_check *c, uint32_t n_layers)
 {
     uint32_t count = number_or(c, "expert_count", 0, 0);
@@ -344,7 +344,7 @@ static void check_experts(gguf_check *c, uint32_t n_layers)
         weir__gguf_refuse(c, "has %u experts in %u groups and uses %u of these", count, groups, groups_used);
 }
 
-/* Layers that are no attention. */
+/* Layers without attention. */
 static void check_recurrent(gguf_check *c, uint32_t n_layers)
 {
     uint32_t n_embd = number_or(c, "embedding_length", 0, 0);
@@ -414,14 +414,14 @@ static void check_hyperparameters(gguf_check *c)
 
 /* ---- Vocabulary ----------------------------------------------------------------------------------- */
 
-/* The RWKV tokenizer walks a trie of unescaped tokens; where it meets a byte that begins tokens but is none
- * itself, it may find no token at all and begins again, for ever. */
+/* The RWKV tokenizer walks a trie of unescaped tokens. At a byte that starts tokens but is none itself, it
+ * may find no token and start again, forever. */
 typedef struct rwkv_bytes {
     bool begins[256];
     bool is_token[256];
 } rwkv_bytes;
 
-/* Unescapes as llama.cpp does: \t \n \r \xhh (lower case), any other escaped byte as it is. */
+/* Unescapes as llama.cpp does: \t \n \r \xhh (lower case); other escaped bytes stand for themselves. */
 static void note_rwkv_token(rwkv_bytes *rwkv, const char *token)
 {
     unsigned char first = 0;
@@ -468,7 +468,8 @@ static void check_tokens(gguf_check *c, const gguf_entry *e, const char *model)
     for (uint64_t i = 0; i < e->n && c->status == WEIR_OK; i++) {
         marks[i].at = c->at;
         uint64_t n = weir__gguf_take_u64(c);
-        squares += n <= TOKEN_LEN_MAX ? n * n : 0; /* a longer one is refused, and its square may not fit */
+        squares +=
+            n <= TOKEN_LEN_MAX ? n * n : 0; /* longer ones are refused, and their squares might not fit */
         if (n > TOKEN_LEN_MAX || squares > TOKEN_SQUARES_MAX) {
             weir__gguf_refuse(c, "token %" PRIu64 " at byte %" PRIu64 " has %" PRIu64 " bytes; too long", i,
                               marks[i].at, n);
@@ -488,7 +489,7 @@ static void check_tokens(gguf_check *c, const gguf_entry *e, const char *model)
     }
 }
 
-/* The id under key as llama.cpp settles it: out of range counts as not given. -1: none. */
+/* The id of a special token in llama.cpp: `otherwise` if the key is out of range. -1: none. */
 static int64_t special_id(gguf_check *c, uint32_t n_vocab, const char *key, int64_t otherwise)
 {
     uint32_t id;
@@ -496,7 +497,7 @@ static int64_t special_id(gguf_check *c, uint32_t n_vocab, const char *key, int6
     return otherwise < n_vocab ? otherwise : -1;
 }
 
-/* llama.cpp asserts that a begin, end or separator token exists when it comes to add one. */
+/* llama.cpp asserts that a begin, end or separator token exists when it adds one. */
 static void check_added_tokens(gguf_check *c, uint32_t n_vocab, const char *model, const char *pre)
 {
     int64_t bos = -1;
@@ -539,7 +540,7 @@ static void check_vocabulary(gguf_check *c)
     text(c, "tokenizer.ggml.pre", pre, sizeof pre);
     if (listed(" none no_vocab ", model))
         weir__gguf_fail(c, WEIR_UNSUPPORTED, "has no vocabulary, so it cannot read or write text");
-    /* Else runs of blanks reach an assert in the merge lookup. */
+    /* Otherwise runs of blanks reach an assert in the merge lookup. */
     if (strcmp(pre, "whitespace") == 0 && strcmp(model, "whitespace") != 0)
         weir__gguf_refuse(c, "key 'tokenizer.ggml.pre' is 'whitespace' with tokenizer '%s'", model);
 
