@@ -40,26 +40,21 @@ enum {
 
 static const struct {
     const char *name, *body;
-    unsigned needs; /* rules that the body names */
 } shared_rules[N_SHARED] = {
-    [ANY_VALUE] = {"value", "string | object | array | number | boolean | null",
-                   BIT(ANY_STRING) | BIT(ANY_OBJECT) | BIT(ANY_ARRAY) | BIT(ANY_NUMBER) | BIT(ANY_BOOLEAN) |
-                       BIT(ANY_NULL)},
+    [ANY_VALUE] = {"value", "string | object | array | number | boolean | null"},
     [ANY_OBJECT] =
         {"object",
-         "\"{\" space (string \":\" space value (\",\" space string \":\" space value)*)? space \"}\"",
-         BIT(SPACE) | BIT(ANY_STRING) | BIT(ANY_VALUE)},
-    [ANY_ARRAY] = {"array", "\"[\" space (value (\",\" space value)*)? space \"]\"",
-                   BIT(SPACE) | BIT(ANY_VALUE)},
-    [ANY_STRING] = {"string", "\"\\\"\" char* \"\\\"\"", BIT(A_CHAR)},
-    [ANY_NUMBER] = {"number", "\"-\"? whole (\".\" [0-9]{1,16})? ([eE] [-+]? whole)?", BIT(WHOLE)},
-    [ANY_INTEGER] = {"integer", "\"-\"? whole", BIT(WHOLE)},
-    [ANY_BOOLEAN] = {"boolean", "\"true\" | \"false\"", 0},
-    [ANY_NULL] = {"null", "\"null\"", 0},
-    [A_CHAR] = {"char", "[^\"\\\\\\x00-\\x1F\\x7F] | \"\\\\\" ([\"\\\\bfnrt] | \"u\" [0-9a-fA-F]{4})", 0},
-    [WHOLE] = {"whole", "[0] | [1-9] [0-9]{0,15}", 0},
-    [SPACE] = {"space", "| \" \" | \"\\n\"{1,2} [ \\t]{0,20}",
-               0}, /* bounded, because models tend to write endless space */
+         "\"{\" space (string \":\" space value (\",\" space string \":\" space value)*)? space \"}\""},
+    [ANY_ARRAY] = {"array", "\"[\" space (value (\",\" space value)*)? space \"]\""},
+    [ANY_STRING] = {"string", "\"\\\"\" char* \"\\\"\""},
+    [ANY_NUMBER] = {"number", "\"-\"? whole (\".\" [0-9]{1,16})? ([eE] [-+]? whole)?"},
+    [ANY_INTEGER] = {"integer", "\"-\"? whole"},
+    [ANY_BOOLEAN] = {"boolean", "\"true\" | \"false\""},
+    [ANY_NULL] = {"null", "\"null\""},
+    [A_CHAR] = {"char", "[^\"\\\\\\x00-\\x1F\\x7F] | \"\\\\\" ([\"\\\\bfnrt] | \"u\" [0-9a-fA-F]{4})"},
+    [WHOLE] = {"whole", "[0] | [1-9] [0-9]{0,15}"},
+    /* Bounded, because models tend to write endless space. */
+    [SPACE] = {"space", "| \" \" | \"\\n\"{1,2} [ \\t]{0,20}"},
 };
 
 typedef struct emitter {
@@ -361,13 +356,16 @@ static void add_body(emitter *e, weir__text *text, const json_t *schema)
 
 /* ---- The whole ---- */
 
-/* They come first: GBNF counts a name that first occurs in a repeated group as a rule of that group. */
+/* Adds the shared rules in use, with those that they name. They come first: GBNF counts a name that first
+ * occurs in a repeated group as a rule of that group. */
 static void add_shared_rules(emitter *e, weir__text *text)
 {
     for (unsigned before = 0; before != e->shared;) {
         before = e->shared;
         for (unsigned i = 0; i < N_SHARED; i++)
-            if (before & BIT(i)) e->shared |= shared_rules[i].needs;
+            for (unsigned k = 0; k < N_SHARED; k++)
+                if ((before & BIT(i)) != 0 && strstr(shared_rules[i].body, shared_rules[k].name) != NULL)
+                    e->shared |= BIT(k);
     }
     for (unsigned i = 0; i < N_SHARED; i++)
         if ((e->shared & BIT(i)) != 0)

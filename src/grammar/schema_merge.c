@@ -19,32 +19,12 @@ static bool is_closing(const json_t *schema)
            (unevaluated != NULL && !json_is_true(unevaluated));
 }
 
-/* About the work to compare a JSON value: its number of values and length of texts, at most `most`. */
-static size_t weight(const json_t *value, size_t most)
-{
-    size_t n = 1 + json_string_length(value) / 8, i;
-    const char *name;
-    json_t *part;
-    if (json_is_object(value)) {
-        json_object_foreach((json_t *)value, name, part)
-        {
-            if (n > most) break;
-            n += weight(part, most - n);
-        }
-    }
-    json_array_foreach((json_t *)value, i, part)
-    {
-        if (n > most) break;
-        n += weight(part, most - n);
-    }
-    return n;
-}
-
 /* False also after a refusal. */
 static bool equal(weir__schema_walk *w, const json_t *a, const json_t *b)
 {
     if (a == b) return true;
-    return weir__schema_spend(w, weight(a, WEIR__SCHEMA_STEPS_MAX)) && json_equal(a, b);
+    size_t length = json_dumpb(a, NULL, 0, JSON_COMPACT | JSON_ENCODE_ANY);
+    return weir__schema_spend(w, length / 4 + 1) && json_equal(a, b);
 }
 
 /* Adds the members of src to dst, where members of the same name must be equal. */
