@@ -21,7 +21,7 @@
 #define REFERENCE "#/$defs/"
 #define COMMA     "\",\" space " /* between the parts of an object or array */
 
-/* Rules that schemas share. */
+/* Rules that schemas share. Those of types have the types' names. */
 enum {
     ANY_VALUE,
     ANY_OBJECT,
@@ -90,28 +90,11 @@ static void add_body(emitter *e, weir__text *text, const json_t *schema);
 /* The shared rule that the schema equals, or N_SHARED. */
 static unsigned shared_rule(const json_t *schema)
 {
-    static const struct {
-        const char *type;
-        unsigned shared;
-        const char *unless[2]; /* keywords that restrict it */
-    } types[] = {
-        {"null", ANY_NULL, {NULL, NULL}},
-        {"boolean", ANY_BOOLEAN, {NULL, NULL}},
-        {"number", ANY_NUMBER, {NULL, NULL}},
-        {"integer", ANY_INTEGER, {"minimum", "maximum"}},
-        {"string", ANY_STRING, {"pattern", NULL}},
-        {"object", ANY_OBJECT, {"properties", "additionalProperties"}},
-        {"array", ANY_ARRAY, {"items", "prefixItems"}},
-    };
-    static const char *const others[] = {"$ref", "anyOf", "enum", NULL};
+    static const char *const type_alone[] = {"type", NULL};
     const char *type = json_string_value(json_object_get(schema, "type"));
-    if (weir__schema_has_any(schema, others)) return N_SHARED;
-    for (size_t i = 0; type != NULL && i < sizeof types / sizeof *types; i++) {
-        if (strcmp(types[i].type, type) != 0) continue;
-        for (size_t k = 0; k < 2 && types[i].unless[k] != NULL; k++)
-            if (json_object_get(schema, types[i].unless[k]) != NULL) return N_SHARED;
-        return types[i].shared;
-    }
+    if (weir__schema_other_constraint(schema, type_alone) != NULL) return N_SHARED;
+    for (unsigned i = ANY_OBJECT; type != NULL && i <= ANY_NULL; i++)
+        if (strcmp(shared_rules[i].name, type) == 0) return i;
     return ANY_VALUE;
 }
 
