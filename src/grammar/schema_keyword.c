@@ -147,6 +147,13 @@ bool weir__schema_equal(const json_t *a, const json_t *b)
     return json_equal(a, b);
 }
 
+bool weir__schema_has_value(const json_t *list, const json_t *value)
+{
+    for (size_t i = 0; i < json_array_size(list); i++)
+        if (weir__schema_equal(json_array_get(list, i), value)) return true;
+    return false;
+}
+
 unsigned weir__schema_declared_types(weir__schema_walk *w, const json_t *schema)
 {
     const json_t *type = json_object_get(schema, "type");

@@ -50,9 +50,8 @@ static bool merge_required(weir__schema_walk *w, json_t *dst, const json_t *src)
     if (!weir__schema_spend(w, (json_array_size(dst) + 1) * json_array_size(src))) return false;
     for (size_t i = 0; i < json_array_size(src); i++) {
         json_t *name = json_array_get(src, i);
-        size_t k = 0;
-        while (k < json_array_size(dst) && !json_equal(json_array_get(dst, k), name)) k++;
-        if (k == json_array_size(dst) && !weir__schema_append(w, dst, json_incref(name))) return false;
+        if (!weir__schema_has_value(dst, name) && !weir__schema_append(w, dst, json_incref(name)))
+            return false;
     }
     return true;
 }

@@ -8,10 +8,7 @@ static bool is_excluded(const json_t *value, const json_t *excluded)
 {
     const json_t *only = json_object_get(excluded, "const"), *list = json_object_get(excluded, "enum");
     if (only != NULL && !weir__schema_equal(value, only)) return false;
-    if (list == NULL) return only != NULL;
-    for (size_t i = 0; i < json_array_size(list); i++)
-        if (weir__schema_equal(value, json_array_get(list, i))) return true;
-    return false;
+    return list == NULL ? only != NULL : weir__schema_has_value(list, value);
 }
 
 /* The values of enum or const that are not excluded. */

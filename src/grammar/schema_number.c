@@ -13,7 +13,7 @@ static bool integer_bound(weir__schema_walk *w, const json_t *schema, const char
                           int sign, int64_t *bound)
 {
     const json_t *value = json_object_get(schema, keyword);
-    if (value == NULL) return true;
+    if (value == NULL || (json_is_boolean(value) && strncmp(keyword, "exclusive", 9) == 0)) return true;
     if (!json_is_number(value)) return weir__schema_refuse(w, keyword, "it must be a number") != NULL;
     /* Upper bounds are negated, so that both are lower ones. */
     double d = sign * json_number_value(value);
@@ -47,8 +47,6 @@ json_t *weir__schema_integer(weir__schema_walk *w, const json_t *schema)
 {
     static const char *const bounds[] = {"minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", NULL};
     const json_t *multiple = json_object_get(schema, "multipleOf");
-    const json_t *below_minimum = json_object_get(schema, "exclusiveMinimum");
-    const json_t *above_maximum = json_object_get(schema, "exclusiveMaximum");
     const char *format = json_string_value(json_object_get(schema, "format"));
     int64_t low = -WEIR__SCHEMA_INTEGER_MAX, high = WEIR__SCHEMA_INTEGER_MAX;
     bool bounded = weir__schema_has_any(schema, bounds);
@@ -65,12 +63,12 @@ json_t *weir__schema_integer(weir__schema_walk *w, const json_t *schema)
                                    format);
     }
     /* In draft 4 a boolean says that the other bound is exclusive. */
-    if (!integer_bound(w, schema, "minimum", json_is_true(below_minimum), 1, &low) ||
-        !integer_bound(w, schema, "maximum", json_is_true(above_maximum), -1, &high))
-        return NULL;
-    if (!json_is_boolean(below_minimum) && !integer_bound(w, schema, "exclusiveMinimum", true, 1, &low))
-        return NULL;
-    if (!json_is_boolean(above_maximum) && !integer_bound(w, schema, "exclusiveMaximum", true, -1, &high))
+    bool not_low = json_is_true(json_object_get(schema, "exclusiveMinimum"));
+    bool not_high = json_is_true(json_object_get(schema, "exclusiveMaximum"));
+    if (!integer_bound(w, schema, "minimum", not_low, 1, &low) ||
+        !integer_bound(w, schema, "maximum", not_high, -1, &high) ||
+        !integer_bound(w, schema, "exclusiveMinimum", true, 1, &low) ||
+        !integer_bound(w, schema, "exclusiveMaximum", true, -1, &high))
         return NULL;
     if (low > high) return json_false();
     if (step > 1) return multiples(w, low, high, (int64_t)step);

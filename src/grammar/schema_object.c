@@ -114,10 +114,8 @@ static json_t *named_object(weir__schema_walk *w, const json_t *schema, const js
     } else if (strings && json_is_array(list) && weir__schema_other_constraint(names, list_alone) == NULL) {
         less = with_names(w, schema, list);
         for (size_t i = 0; i < json_array_size(json_object_get(schema, "required")); i++) {
-            json_t *name = json_array_get(json_object_get(schema, "required"), i);
-            size_t k = 0;
-            while (k < json_array_size(list) && !json_equal(json_array_get(list, k), name)) k++;
-            if (k < json_array_size(list)) continue;
+            if (weir__schema_has_value(list, json_array_get(json_object_get(schema, "required"), i)))
+                continue;
             json_decref(less);
             return json_false();
         }

@@ -153,6 +153,7 @@ unsigned weir__schema_type_of(const json_t *value);
 
 /* In terms of JSON Schema: 1 and 1.0 are equal. */
 bool weir__schema_equal(const json_t *a, const json_t *b);
+bool weir__schema_has_value(const json_t *list, const json_t *value);
 
 /* The types that `type` allows, all if it is absent; 0 after a refusal. */
 unsigned weir__schema_declared_types(weir__schema_walk *w, const json_t *schema);
