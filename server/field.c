@@ -137,3 +137,27 @@ bool serve_fields_read(serve_call *call, const serve_field *fields, size_t n, un
     }
     return true;
 }
+
+bool serve_field_texts(serve_call *call, const char *name, const json_t *value, size_t most,
+                       bool (*each)(serve_call *call, void *to, const char *name, const json_t *value),
+                       void *to)
+{
+    const json_t *first = json_array_get(value, 0);
+    bool many = json_is_string(first) || json_is_array(first);
+    size_t n = many ? json_array_size(value) : 1;
+    for (size_t i = 0; i < n; i++) {
+        const json_t *one = many ? json_array_get(value, i) : value;
+        char place[64], number[32] = "";
+        bool empty = !json_is_string(one) && json_array_size(one) == 0;
+        if (many && n <= most) snprintf(number, sizeof number, "[%zu]", i);
+        snprintf(place, sizeof place, "%s%s", name, number);
+        if (n > most || empty)
+            return serve_call_refuse(
+                call, 400, place, "invalid_value",
+                "%s must be a string, an array of at most %zu strings, an array of token ids, or an array of "
+                "at most %zu arrays of token ids",
+                name, most, most);
+        if (!each(call, to, place, one)) return false;
+    }
+    return true;
+}

@@ -51,6 +51,13 @@ bool serve_fields_read(serve_call *call, const serve_field *fields, size_t n, un
 bool serve_field_member(serve_call *call, const char *name, const weir_member *member, void *of,
                         const json_t *value);
 
+/* Calls `each` with every text of a field's value, which is a string, an array of token ids, or an array of
+ * at most `most` of either; and with what it is called there, "prompt" or "prompt[3]". False: the call has its
+ * answer, or each's. */
+bool serve_field_texts(serve_call *call, const char *name, const json_t *value, size_t most,
+                       bool (*each)(serve_call *call, void *to, const char *name, const json_t *value),
+                       void *to);
+
 /* "NAME must be WHAT". Returns false. */
 bool serve_field_refuse(serve_call *call, const char *name, const char *what);
 

@@ -1,10 +1,10 @@
 /* openai_completions.c: POST /v1/completions. SPDX-License-Identifier: Apache-2.0 */
-#include <stdio.h>
 #include <string.h>
 
 #include "answer.h"
 #include "ask.h"
 #include "base/mem.h"
+#include "field.h"
 
 #define PROMPTS_MAX 128 /* of one request */
 
@@ -72,38 +72,18 @@ typedef struct prompt {
     size_t n;
 } prompt;
 
-static bool refuse(serve_call *call)
-{
-    return serve_call_refuse(
-        call, 400, "prompt", "invalid_value",
-        "prompt must be a string, an array of at most %d strings, an array of token ids, or an "
-        "array of at most %d arrays of token ids",
-        PROMPTS_MAX, PROMPTS_MAX);
-}
+typedef struct prompts {
+    size_t n;
+    prompt all[PROMPTS_MAX]; /* [n] */
+} prompts;
 
-/* name: of this one in the request. */
-static bool read_one(serve_call *call, const char *name, const json_t *value, prompt *out)
+static bool add_prompt(serve_call *call, void *to, const char *name, const json_t *value)
 {
-    if (json_is_array(value) && json_array_size(value) > 0)
-        return serve_call_read_ids(call, name, value, &out->tokens, &out->n);
-    if (!json_is_string(value)) return refuse(call);
-    out->text = json_string_value(value);
-    out->length = json_string_length(value);
-    return true;
-}
-
-/* prompts is [PROMPTS_MAX], zeroes. */
-static bool read_prompts(serve_call *call, const json_t *value, prompt *prompts, size_t *n)
-{
-    const json_t *first = json_array_get(value, 0);
-    bool many = json_is_string(first) || json_is_array(first);
-    *n = many ? json_array_size(value) : 1;
-    if (value == NULL || *n > PROMPTS_MAX) return refuse(call);
-    for (size_t i = 0; i < *n; i++) {
-        char name[32];
-        snprintf(name, sizeof name, many ? "prompt[%zu]" : "prompt", i);
-        if (!read_one(call, name, many ? json_array_get(value, i) : value, &prompts[i])) return false;
-    }
+    prompts *list = to;
+    prompt *one = &list->all[list->n++];
+    if (json_is_array(value)) return serve_call_read_ids(call, name, value, &one->tokens, &one->n);
+    one->text = json_string_value(value);
+    one->length = json_string_length(value);
     return true;
 }
 
@@ -151,7 +131,7 @@ static bool fill(serve_ask *ask, size_t i, size_t n, const prompt *from, weir_re
     return true;
 }
 
-static void submit(serve_ask *ask, const serve_form *written, const prompt *prompts, size_t n_prompts)
+static void submit(serve_ask *ask, const serve_form *written, const prompt *all, size_t n_prompts)
 {
     serve_call *call = ask->call;
     serve_answer *answer = NULL;
@@ -159,13 +139,14 @@ static void submit(serve_ask *ask, const serve_form *written, const prompt *prom
     size_t n_requests = n_prompts == 1 ? 1 : n; /* the library itself knows several answers to one prompt */
     weir_request *requests = weir__mem_calloc(n_requests, sizeof *requests);
     weir_sampler_params *samplers = weir__mem_calloc(n_requests, sizeof *samplers);
-    bool ok = requests != NULL && samplers != NULL ? true : serve_call_no_memory(call);
+    bool ok = requests != NULL && samplers != NULL;
+    if (!ok) serve_call_no_memory(call);
     for (size_t i = 0; i < n_requests && ok; i++)
-        ok = fill(ask, i, n_requests, &prompts[i / n_each], &requests[i], &samplers[i]);
+        ok = fill(ask, i, n_requests, &all[i / n_each], &requests[i], &samplers[i]);
     if (ok) ok = (answer = serve_ask_answer(ask, written, (int32_t)n)) != NULL;
     if (ok) answer->begins = ask->echo;
     for (size_t i = 0; ok && ask->echo && i < n_prompts; i++)
-        ok = keep_echo(call, &answer->choices[i * n_each], n_each, &prompts[i]);
+        ok = keep_echo(call, &answer->choices[i * n_each], n_each, &all[i]);
     if (ok) serve_answer_submit(answer, requests, n_requests);
     weir__mem_free(samplers);
     weir__mem_free(requests);
@@ -174,16 +155,17 @@ static void submit(serve_ask *ask, const serve_form *written, const prompt *prom
 void serve_complete(serve_call *call, unsigned where, const serve_form *written)
 {
     serve_ask ask;
-    prompt *prompts = weir__mem_calloc(PROMPTS_MAX, sizeof *prompts);
-    size_t n = 1;
-    if (prompts == NULL)
+    prompts *list = weir__mem_calloc(1, sizeof *list);
+    if (list == NULL) {
         serve_call_no_memory(call);
-    else if (serve_ask_read(&ask, call, where) &&
-             (ask.fork != NULL || read_prompts(call, ask.prompt, prompts, &n)))
-        submit(&ask, written, prompts, n);
-    for (size_t i = 0; prompts != NULL && i < PROMPTS_MAX; i++) weir__mem_free(prompts[i].tokens);
-    if (prompts != NULL) serve_ask_fini(&ask);
-    weir__mem_free(prompts);
+        return;
+    }
+    if (serve_ask_read(&ask, call, where) &&
+        (ask.fork != NULL || serve_field_texts(call, "prompt", ask.prompt, PROMPTS_MAX, add_prompt, list)))
+        submit(&ask, written, list->all, ask.fork != NULL ? 1 : list->n);
+    for (size_t i = 0; i < list->n; i++) weir__mem_free(list->all[i].tokens);
+    weir__mem_free(list);
+    serve_ask_fini(&ask);
 }
 
 void serve_completions(serve_call *call)

@@ -54,56 +54,26 @@ static const char *name_input(const inputs *in, size_t i, char *name, size_t cap
     return name;
 }
 
-/* The one that would come next. */
-static bool refuse_input(serve_call *call, const inputs *in)
+static bool add_input(serve_call *call, void *to, const char *name, const json_t *value)
 {
-    char name[32];
-    return serve_call_refuse(
-        call, 400, name_input(in, in->n, name, sizeof name), "invalid_value",
-        "input must be a string, an array of at most %d strings, an array of token ids, or an array "
-        "of arrays of token ids; none may be empty",
-        INPUTS_MAX);
-}
-
-static bool add_text(serve_call *call, const json_t *value, inputs *in)
-{
-    size_t n = 0, i = in->n;
-    int32_t *ids = NULL;
+    inputs *in = to;
     weir_error error = {0};
-    weir_status status = serve_tokens_of(call->server->model, value, true, false, &ids, &n, &error);
-    in->tokens[in->n++] = (weir_tokens){.ids = ids, .n = n};
-    in->n_tokens += n;
-    if (status != WEIR_OK && status != WEIR_NO_MEMORY) name_input(in, i, error.field, sizeof error.field);
-    return serve_call_passes(call, status, &error);
-}
-
-static bool add_ids(serve_call *call, const json_t *list, inputs *in)
-{
     int32_t *ids = NULL;
     size_t n = 0;
-    char name[32];
-    if (json_array_size(list) == 0) return refuse_input(call, in);
-    bool ok = serve_call_read_ids(call, name_input(in, in->n, name, sizeof name), list, &ids, &n);
+    bool ok;
+    if (json_is_string(value) && json_string_length(value) == 0)
+        return serve_field_refuse(call, name, "a text or token ids, not empty");
+    if (json_is_array(value)) {
+        ok = serve_call_read_ids(call, name, value, &ids, &n);
+    } else {
+        weir_status status = serve_tokens_of(call->server->model, value, true, false, &ids, &n, &error);
+        if (status != WEIR_NO_MEMORY) snprintf(error.field, sizeof error.field, "%s", name);
+        ok = serve_call_passes(call, status, &error);
+    }
     in->tokens[in->n++] = (weir_tokens){.ids = ids, .n = n};
     in->n_tokens += n;
+    in->many = in->many || strchr(name, '[') != NULL;
     return ok;
-}
-
-static bool read_input(serve_call *call, const json_t *value, inputs *in)
-{
-    const json_t *first = json_array_get(value, 0);
-    if (json_is_string(value))
-        return json_string_length(value) > 0 ? add_text(call, value, in) : refuse_input(call, in);
-    if (json_is_integer(first)) return add_ids(call, value, in);
-    if (json_array_size(value) == 0 || json_array_size(value) > INPUTS_MAX) return refuse_input(call, in);
-    in->many = true;
-    for (size_t i = 0; i < json_array_size(value); i++) {
-        const json_t *one = json_array_get(value, i);
-        bool text = json_is_string(one) && json_string_length(one) > 0;
-        if (!text && !json_is_array(one)) return refuse_input(call, in);
-        if (text ? !add_text(call, one, in) : !add_ids(call, one, in)) return false;
-    }
-    return true;
 }
 
 static bool read_format(serve_call *call, void *to, const char *name, const json_t *value)
@@ -139,7 +109,8 @@ static bool read(serve_call *call, inputs *in)
     };
     return serve_call_read_json(call, &in->json) &&
            serve_fields_read(call, fields, sizeof fields / sizeof *fields, 1, in->json, in, NULL) &&
-           serve_lora_choose(call, in->adapter, in->lora, &in->adapters) && read_input(call, in->input, in);
+           serve_lora_choose(call, in->adapter, in->lora, &in->adapters) &&
+           serve_field_texts(call, "input", in->input, INPUTS_MAX, add_input, in);
 }
 
 /* ---- Computing ---- */

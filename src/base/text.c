@@ -37,7 +37,7 @@ bool weir__text_reserve(weir__text *text, size_t n)
     if (wanted < need) wanted = need;
     if (!count(text, wanted)) {
         text->failed = text->over = true;
-        text->too_long = need > quota->most;
+        text->too_long = quota != NULL && need > quota->most;
         return false;
     }
     char *bytes = weir__mem_realloc(text->bytes, wanted);
