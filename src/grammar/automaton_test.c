@@ -8,6 +8,7 @@
 #include "grammar/automaton_rules.h"
 #include "model/testing.h"
 #include "support/dice.h"
+#include "support/effort.h"
 
 /* ---- Vocabulary ------------------------------------------------------------------------------------ */
 
@@ -193,7 +194,7 @@ static void masks_are_what_every_way_reads(void **state)
     static vocabulary v;
     int n_masks = 0, n_allowed = 0;
     make_vocabulary(&v, &d);
-    for (int round = 0; round < 300; round++) {
+    for (int round = 0; round < EFFORT(300, 60); round++) {
         static grammar g;
         weir__automaton *a = NULL;
         uint32_t codes[256];
@@ -231,7 +232,7 @@ static void masks_are_what_every_way_reads(void **state)
         weir__automaton_release(a);
     }
     weir__trie_destroy(v.trie);
-    assert_true(n_masks > 500 && n_allowed > 10000);
+    assert_true(n_masks > EFFORT(500, 100) && n_allowed > EFFORT(10000, 2000));
 }
 
 /* Words [n] of eight letters as alternatives, each letter a class. */

@@ -16,6 +16,7 @@
 
 #include "backend/kernels/kernels.h"
 #include "backend/kernels/levels_testing.h"
+#include "support/effort.h"
 
 static const enum ggml_type types[WEIR__PANEL_N_FORMATS] = {
     GGML_TYPE_Q8_0,  GGML_TYPE_Q4_0, GGML_TYPE_Q4_1, GGML_TYPE_Q5_0, GGML_TYPE_Q5_1, GGML_TYPE_IQ4_NL,
@@ -150,6 +151,7 @@ static void products_are_right(void **state)
             for (size_t i = 0; i < sizeof ks / sizeof *ks; i++) {
                 if (ks[i] % weir__panel_layouts[format].columns != 0) continue;
                 for (int64_t m = 1; m <= 70; m = m < 20 ? m + 1 : m * 2 - 7) {
+                    if (EFFORT(false, m % 3 != (int64_t)i % 3)) continue; /* each m and each k */
                     product p = product_make(gemm_of(format, g), format, ns[m % 2], ks[i], m);
                     pack(&p);
                     multiply(&p);
