@@ -86,8 +86,9 @@ function destination(text, at) {
   }
   if (text[i] !== ")") return null;
   const inside = text.slice(at + 1, i).trim();
-  const url = inside.startsWith("<") ? inside.slice(1, inside.indexOf(">")) : inside.split(/\s/, 1)[0];
-  return { url, end: i + 1 };
+  const [, address, rest] = /^(<[^>]*>|[^\s]*)\s*([^]*)$/.exec(inside);
+  if (rest && !/^("[^]*"|'[^]*'|\([^]*\))$/.test(rest)) return null; // no title, but text, which must not be lost
+  return { url: address.replace(/^<(.*)>$/, "$1"), end: i + 1 };
 }
 
 function link(url, children) {

@@ -321,6 +321,7 @@ MARKDOWN = [
     ("2 * 3 * 4, snake_case_name, a_b_", "<p>2 * 3 * 4, snake_case_name, a_b_</p>"),
     ("**open", "<p>**open</p>"),
     ("*a **b* c**", "<p><em>a **b</em> c**</p>"),
+    ("[a](https://e.org/x 'b') [a](https://e.org/x b)", "<p><A https://e.org/x>a</A> [a](https://e.org/x b)</p>"),
     ("``a ` b`` ` c", "<p><code>a ` b</code> ` c</p>"),
     (r"\*a\* \<b> \q", r"<p>*a* &lt;b&gt; \q</p>"),
     ("<b>x</b> &amp; &lt;", "<p>&lt;b&gt;x&lt;/b&gt; &amp;amp; &amp;lt;</p>"),
