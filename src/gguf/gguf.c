@@ -283,16 +283,14 @@ static bool type_fits(const char *name, uint32_t n_dims, uint32_t type)
 {
     static const char *const parts[] = {"norm", "ssm_conv1d", "shortconv.conv", "token_types"};
     static const char *const endings[] = {".bias", ".ssm_a", ".ssm_d"};
-    size_t n = strlen(name);
+    const char *last = strrchr(name, '.');
     if (type == GGML_F32) return true;
     if (type == GGML_I64) return strcmp(name, "d2t") == 0;
     if (type == GGML_I32) return strstr(name, "tid2eid") != NULL;
     for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
         if (strstr(name, parts[i]) != NULL) return false;
-    for (size_t i = 0; i < sizeof endings / sizeof *endings; i++) {
-        size_t n_ending = strlen(endings[i]);
-        if (n >= n_ending && strcmp(name + n - n_ending, endings[i]) == 0) return false;
-    }
+    for (size_t i = 0; last != NULL && i < sizeof endings / sizeof *endings; i++)
+        if (strcmp(last, endings[i]) == 0) return false;
     return n_dims > 1;
 }
 

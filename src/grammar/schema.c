@@ -410,9 +410,7 @@ static json_t *inline_root(weir__schema_walk *w)
         return weir__schema_refuse(w, "type", "the arguments of a function must be an object");
     const json_t *target = weir__schema_dereference(w, w->root);
     json_t *result = target != NULL ? weir__schema_node(w, target) : NULL;
-    if (result == NULL || json_is_false(result) ||
-        weir__schema_type_mask(json_string_value(json_object_get(result, "type"))) == TYPE_OBJECT)
-        return result;
+    if (result == NULL || json_is_false(result) || weir__schema_is_object(result)) return result;
     json_decref(result);
     return weir__schema_refuse(w, NULL, "the arguments of a function must be one object with properties");
 }

@@ -23,23 +23,17 @@ static const char *const families[REFUSED][22] = {
 };
 
 static const struct {
-    const char *name, *why;
+    const char *why, *names[4];
 } refused[] = {
-    {"if", "a grammar has no conditions; write the cases as oneOf"},
-    {"then", "a grammar has no conditions; write the cases as oneOf"},
-    {"else", "a grammar has no conditions; write the cases as oneOf"},
-    {"patternProperties", "properties are told by their names only"},
-    {"dependentRequired", "which properties are required cannot depend on others"},
-    {"dependentSchemas", "schemas cannot depend on which properties there are"},
-    {"dependencies", "which properties are required cannot depend on others"},
-    {"contains", "a grammar cannot ask for an item somewhere"},
-    {"minContains", "a grammar cannot count items of a kind"},
-    {"maxContains", "a grammar cannot count items of a kind"},
-    {"contentEncoding", "the encoding of a string's text cannot be enforced"},
-    {"contentMediaType", "the format of a string's text cannot be enforced"},
-    {"contentSchema", "the format of a string's text cannot be enforced"},
-    {"$dynamicRef", "only $ref into the same document is followed"},
-    {"$recursiveRef", "only $ref into the same document is followed"},
+    {"a grammar has no conditions; write the cases as oneOf", {"if", "then", "else"}},
+    {"properties are told by their names only", {"patternProperties"}},
+    {"which properties are required cannot depend on others", {"dependentRequired", "dependencies"}},
+    {"schemas cannot depend on which properties there are", {"dependentSchemas"}},
+    {"a grammar cannot ask for an item somewhere", {"contains"}},
+    {"a grammar cannot count items of a kind", {"minContains", "maxContains"}},
+    {"the encoding of a string's text cannot be enforced", {"contentEncoding"}},
+    {"the format of a string's text cannot be enforced", {"contentMediaType", "contentSchema"}},
+    {"only $ref into the same document is followed", {"$dynamicRef", "$recursiveRef"}},
 };
 
 /* names end with NULL. */
@@ -53,7 +47,7 @@ static bool is_listed(const char *const *names, const char *name)
 static const char *refusal_of(const char *name)
 {
     for (size_t i = 0; i < sizeof refused / sizeof *refused; i++)
-        if (strcmp(refused[i].name, name) == 0) return refused[i].why;
+        if (is_listed(refused[i].names, name)) return refused[i].why;
     return NULL;
 }
 
@@ -118,11 +112,17 @@ const struct weir__schema_type weir__schema_types[WEIR__SCHEMA_TYPES] = {
     {"null", TYPE_NULL},     {"boolean", TYPE_BOOLEAN}, {"integer", TYPE_INTEGER}, {"number", TYPE_NUMBER},
     {"string", TYPE_STRING}, {"array", TYPE_ARRAY},     {"object", TYPE_OBJECT}};
 
-unsigned weir__schema_type_mask(const char *name)
+static unsigned mask_of(const json_t *name)
 {
-    for (size_t i = 0; name != NULL && i < WEIR__SCHEMA_TYPES; i++)
-        if (strcmp(weir__schema_types[i].name, name) == 0) return weir__schema_types[i].mask;
+    for (size_t i = 0; json_is_string(name) && i < WEIR__SCHEMA_TYPES; i++)
+        if (strcmp(weir__schema_types[i].name, json_string_value(name)) == 0)
+            return weir__schema_types[i].mask;
     return 0;
+}
+
+bool weir__schema_is_object(const json_t *schema)
+{
+    return mask_of(json_object_get(schema, "type")) == TYPE_OBJECT;
 }
 
 unsigned weir__schema_type_of(const json_t *value)
@@ -162,7 +162,7 @@ unsigned weir__schema_declared_types(weir__schema_walk *w, const json_t *schema)
     size_t n = json_is_array(type) ? json_array_size(type) : 1;
     for (size_t i = 0; i < n; i++) {
         const json_t *one = json_is_array(type) ? json_array_get(type, i) : type;
-        unsigned m = weir__schema_type_mask(json_string_value(one));
+        unsigned m = mask_of(one);
         if (m == 0) {
             weir__schema_refuse(w, "type",
                                 "it must be one or several of null, boolean, integer, number, string, array, "

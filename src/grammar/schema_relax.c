@@ -95,11 +95,6 @@ json_t *weir__schema_relax(weir__schema_walk *w, const json_t *schema)
     return result;
 }
 
-static bool is_one_object(const json_t *result)
-{
-    return weir__schema_type_mask(json_string_value(json_object_get(result, "type"))) == TYPE_OBJECT;
-}
-
 json_t *weir__schema_relax_object(weir__schema_walk *w, const json_t *schema)
 {
     static const char *const wider[] = {"anyOf", "oneOf", "allOf", "enum", "const", "not", "type"};
@@ -110,7 +105,7 @@ json_t *weir__schema_relax_object(weir__schema_walk *w, const json_t *schema)
     if (target == NULL && !note(w, "$ref")) return NULL;
     if (target != NULL) {
         result = weir__schema_relax(w, target);
-        if (result == NULL || is_one_object(result)) return result;
+        if (result == NULL || weir__schema_is_object(result)) return result;
     }
     if (json_is_false(result)) {
         note(w, "all of it");
@@ -123,7 +118,7 @@ json_t *weir__schema_relax_object(weir__schema_walk *w, const json_t *schema)
     weir__schema_set(w, less, "type", json_string("object"));
     result = w->status == WEIR_OK ? weir__schema_relax(w, less) : NULL;
     json_decref(less);
-    if (result == NULL || is_one_object(result)) return result;
+    if (result == NULL || weir__schema_is_object(result)) return result;
     json_decref(result);
     return weir__schema_pack(w, "{s:s}", "type", "object");
 }

@@ -148,7 +148,7 @@ extern const struct weir__schema_type {
     unsigned mask;
 } weir__schema_types[WEIR__SCHEMA_TYPES];
 
-unsigned weir__schema_type_mask(const char *name); /* 0: NULL or no type */
+bool weir__schema_is_object(const json_t *schema); /* its `type` is object alone */
 unsigned weir__schema_type_of(const json_t *value);
 
 /* In terms of JSON Schema: 1 and 1.0 are equal. */
