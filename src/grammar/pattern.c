@@ -518,17 +518,6 @@ static bool parse_alternatives(rewriter *r, bool top, span *lengths)
     return true;
 }
 
-static const char *finish(rewriter *r, char **rewritten)
-{
-    put_text(r, ")$");
-    if (r->out.failed) fail(r, weir__pattern_no_memory);
-    if (r->failure == NULL)
-        *rewritten = r->out.bytes;
-    else
-        weir__text_fini(&r->out);
-    return r->failure;
-}
-
 const char *weir__pattern_rewrite(const char *pattern, size_t length, char **rewritten, uint64_t *shortest,
                                   uint64_t *longest)
 {
@@ -539,19 +528,13 @@ const char *weir__pattern_rewrite(const char *pattern, size_t length, char **rew
     parse_alternatives(&r, true, &lengths);
     *shortest = lengths.least;
     *longest = lengths.most;
-    return finish(&r, rewritten);
-}
-
-const char *weir__pattern_of_length(uint64_t least, uint64_t most, char **rewritten)
-{
-    charset all = {.n = 0};
-    rewriter r = {0};
-    put_text(&r, "^(");
-    size_t from = r.out.n;
-    add(&r, &all, 0, 0x10FFFF);
-    put_set(&r, &all);
-    put_repeated(&r, from, least, most);
-    return finish(&r, rewritten);
+    put_text(&r, ")$");
+    if (r.out.failed) fail(&r, weir__pattern_no_memory);
+    if (r.failure == NULL)
+        *rewritten = r.out.bytes;
+    else
+        weir__text_fini(&r.out);
+    return r.failure;
 }
 
 uint64_t weir__pattern_elements(const char *rewritten)

@@ -2,7 +2,9 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "grammar/schema_walk.h"
 
+#include <inttypes.h>
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -116,10 +118,14 @@ static json_t *pattern_schema(weir__schema_walk *w, char *pattern, const char *k
 
 static json_t *string_of_length(weir__schema_walk *w, uint64_t least, uint64_t most)
 {
-    char *pattern = NULL;
+    char any[64], *pattern = NULL;
     if (least > most) return json_false();
     if (most == 0) return weir__schema_pack(w, "{s:[s]}", "enum", "");
-    const char *why = weir__pattern_of_length(least, most, &pattern);
+    if (most == WEIR__PATTERN_ENDLESS)
+        snprintf(any, sizeof any, "^[^]{%" PRIu64 ",}$", least);
+    else
+        snprintf(any, sizeof any, "^[^]{%" PRIu64 ",%" PRIu64 "}$", least, most);
+    const char *why = weir__pattern_rewrite(any, strlen(any), &pattern, &least, &most);
     if (why == weir__pattern_no_memory) return weir__schema_no_memory(w);
     if (why != NULL) return weir__schema_refuse(w, "minLength", "%s", why);
     return pattern_schema(w, pattern, most != WEIR__PATTERN_ENDLESS ? "maxLength" : "minLength");
