@@ -320,8 +320,8 @@ static uint32_t code_point(rewriter *r)
     return value;
 }
 
-/* A character of a class, or a named set, which is added (*is_set). */
-static bool class_atom(rewriter *r, charset *set, uint32_t *value, bool *is_set)
+/* A character, in a class or outside, or a named set, which is added (*is_set). */
+static bool parse_character(rewriter *r, bool in_class, charset *set, uint32_t *value, bool *is_set)
 {
     *is_set = false;
     if (*r->pos != '\\') {
@@ -329,12 +329,9 @@ static bool class_atom(rewriter *r, charset *set, uint32_t *value, bool *is_set)
         return true;
     }
     if (++r->pos == r->end) return fail(r, "the pattern ends with a backslash");
-    if (add_named(r, set, *r->pos)) {
-        r->pos++;
-        *is_set = true;
-        return true;
-    }
-    return character_escape(r, true, value);
+    *is_set = add_named(r, set, *r->pos);
+    r->pos += *is_set;
+    return *is_set || character_escape(r, in_class, value);
 }
 
 static bool parse_class(rewriter *r)
@@ -348,10 +345,10 @@ static bool parse_class(rewriter *r)
         r->pos++;
     }
     while (r->pos < r->end && *r->pos != ']') {
-        if (!class_atom(r, &set, &low, &is_set)) return false;
+        if (!parse_character(r, true, &set, &low, &is_set)) return false;
         if (r->end - r->pos >= 2 && r->pos[0] == '-' && r->pos[1] != ']') {
             r->pos++;
-            if (!class_atom(r, &set, &high, &is_high_set)) return false;
+            if (!parse_character(r, true, &set, &high, &is_high_set)) return false;
             if (is_set || is_high_set) return fail(r, "a class range has no single character at one end");
             if (high < low) return fail(r, "a class range is reversed");
             add(r, &set, low, high);
@@ -393,6 +390,7 @@ static bool parse_atom(rewriter *r, span *lengths)
 {
     charset set = {.n = 0};
     uint32_t c = 0;
+    bool is_set;
     *lengths = (span){1, 1};
     switch (*r->pos) {
     case '(': return parse_group(r, lengths);
@@ -412,18 +410,11 @@ static bool parse_atom(rewriter *r, span *lengths)
     case ']': return fail(r, "a bracket or brace must be escaped with a backslash");
     case '^':
     case '$': return fail(r, "^ and $ can stand only at the ends of the pattern's alternatives");
-    case '\\':
-        if (++r->pos == r->end) return fail(r, "the pattern ends with a backslash");
-        if (add_named(r, &set, *r->pos)) {
-            r->pos++;
-            return put_set(r, &set);
-        }
-        if (!character_escape(r, false, &c)) return false;
-        break;
-    default: c = code_point(r); break;
+    default:
+        if (!parse_character(r, false, &set, &c, &is_set)) return false;
+        if (!is_set) add(r, &set, c, c);
+        return put_set(r, &set);
     }
-    add(r, &set, c, c);
-    return put_set(r, &set);
 }
 
 static bool number(rewriter *r, uint64_t *value)
