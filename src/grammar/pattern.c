@@ -29,8 +29,7 @@ typedef struct charset {
 
 /* The first failure stays; functions that only write need not look at it. */
 typedef struct rewriter {
-    const char *pos;
-    const char *end;
+    const char *pos; /* NUL-terminated */
     weir__text out;
     int nesting;
     const char *failure;
@@ -238,7 +237,6 @@ static bool put_repeated(rewriter *r, size_t from, uint64_t least, uint64_t most
 static bool hex(rewriter *r, size_t n, uint32_t *value)
 {
     *value = 0;
-    if ((size_t)(r->end - r->pos) < n) return fail(r, "an escape needs hexadecimal digits");
     for (size_t i = 0; i < n; i++) {
         char c = *r->pos++;
         if (c >= '0' && c <= '9')
@@ -254,22 +252,21 @@ static bool hex(rewriter *r, size_t n, uint32_t *value)
 static bool unicode_escape(rewriter *r, uint32_t *value)
 {
     uint32_t low;
-    if (r->pos < r->end && *r->pos == '{') {
+    if (*r->pos == '{') {
         r->pos++;
         *value = 0;
-        while (r->pos < r->end && *r->pos != '}') {
+        while (*r->pos != '\0' && *r->pos != '}') {
             uint32_t digit;
             if (!hex(r, 1, &digit)) return false;
             *value = *value << 4 | digit;
             if (*value > 0x10FFFF) return fail(r, "\\u{…} is above U+10FFFF");
         }
-        if (r->pos == r->end) return fail(r, "\\u{…} has no closing brace");
+        if (*r->pos == '\0') return fail(r, "\\u{…} has no closing brace");
         r->pos++;
         return true;
     }
     if (!hex(r, 4, value)) return false;
-    if (*value >= 0xD800 && *value < 0xDC00 && r->end - r->pos >= 6 && r->pos[0] == '\\' &&
-        r->pos[1] == 'u') {
+    if (*value >= 0xD800 && *value < 0xDC00 && strlen(r->pos) >= 6 && r->pos[0] == '\\' && r->pos[1] == 'u') {
         r->pos += 2;
         if (!hex(r, 4, &low)) return false;
         if (low < 0xDC00 || low > 0xDFFF) return fail(r, "a surrogate has no partner");
@@ -297,7 +294,7 @@ static bool character_escape(rewriter *r, bool in_class, uint32_t *value)
         *value = '\b';
         return true;
     case '0':
-        if (r->pos < r->end && *r->pos >= '0' && *r->pos <= '9') return fail(r, "octal escapes are not read");
+        if (*r->pos >= '0' && *r->pos <= '9') return fail(r, "octal escapes are not read");
         *value = 0;
         return true;
     default: break;
@@ -328,7 +325,7 @@ static bool parse_character(rewriter *r, bool in_class, charset *set, uint32_t *
         *value = code_point(r);
         return true;
     }
-    if (++r->pos == r->end) return fail(r, "the pattern ends with a backslash");
+    if (*++r->pos == '\0') return fail(r, "the pattern ends with a backslash");
     *is_set = add_named(r, set, *r->pos);
     r->pos += *is_set;
     return *is_set || character_escape(r, in_class, value);
@@ -340,13 +337,13 @@ static bool parse_class(rewriter *r)
     bool negated = false, is_set, is_high_set;
     uint32_t low, high;
     r->pos++;
-    if (r->pos < r->end && *r->pos == '^') {
+    if (*r->pos == '^') {
         negated = true;
         r->pos++;
     }
-    while (r->pos < r->end && *r->pos != ']') {
+    while (*r->pos != '\0' && *r->pos != ']') {
         if (!parse_character(r, true, &set, &low, &is_set)) return false;
-        if (r->end - r->pos >= 2 && r->pos[0] == '-' && r->pos[1] != ']') {
+        if (r->pos[0] == '-' && r->pos[1] != ']' && r->pos[1] != '\0') {
             r->pos++;
             if (!parse_character(r, true, &set, &high, &is_high_set)) return false;
             if (is_set || is_high_set) return fail(r, "a class range has no single character at one end");
@@ -356,7 +353,7 @@ static bool parse_class(rewriter *r)
             add(r, &set, low, low);
         }
     }
-    if (r->pos == r->end) return fail(r, "a character class has no closing bracket");
+    if (*r->pos == '\0') return fail(r, "a character class has no closing bracket");
     r->pos++;
     if (negated) complement(r, &set);
     return put_set(r, &set);
@@ -367,12 +364,12 @@ static bool parse_alternatives(rewriter *r, bool top, span *lengths);
 static bool parse_group(rewriter *r, span *lengths)
 {
     r->pos++;
-    if (r->pos < r->end && *r->pos == '?') {
-        if (r->end - r->pos >= 2 && r->pos[1] == ':') {
+    if (*r->pos == '?') {
+        if (r->pos[1] == ':') {
             r->pos += 2;
-        } else if (r->end - r->pos >= 3 && r->pos[1] == '<' && r->pos[2] != '=' && r->pos[2] != '!') {
-            while (r->pos < r->end && *r->pos != '>') r->pos++;
-            if (r->pos == r->end) return fail(r, "a group's name has no end");
+        } else if (r->pos[1] == '<' && r->pos[2] != '=' && r->pos[2] != '!' && r->pos[2] != '\0') {
+            while (*r->pos != '\0' && *r->pos != '>') r->pos++;
+            if (*r->pos == '\0') return fail(r, "a group's name has no end");
             r->pos++;
         } else {
             return fail(r, "lookaround and group flags have no grammar");
@@ -383,7 +380,7 @@ static bool parse_group(rewriter *r, span *lengths)
     if (!parse_alternatives(r, false, lengths)) return false;
     put_text(r, ")");
     r->nesting--;
-    return r->pos++ < r->end || fail(r, "a group has no closing parenthesis");
+    return *r->pos++ == ')' || fail(r, "a group has no closing parenthesis");
 }
 
 static bool parse_atom(rewriter *r, span *lengths)
@@ -421,7 +418,7 @@ static bool number(rewriter *r, uint64_t *value)
 {
     const char *begin = r->pos;
     *value = 0;
-    for (; r->pos < r->end && *r->pos >= '0' && *r->pos <= '9'; r->pos++)
+    for (; *r->pos >= '0' && *r->pos <= '9'; r->pos++)
         if (*value < WEIR__PATTERN_ENDLESS / 16) *value = *value * 10 + (uint64_t)(*r->pos - '0');
     return r->pos > begin;
 }
@@ -429,23 +426,22 @@ static bool number(rewriter *r, uint64_t *value)
 static bool parse_quantifier(rewriter *r, size_t from, span *lengths)
 {
     uint64_t least = 0, most = WEIR__PATTERN_ENDLESS;
-    if (r->pos == r->end || (*r->pos != '*' && *r->pos != '+' && *r->pos != '?' && *r->pos != '{'))
-        return true;
+    if (*r->pos == '\0' || strchr("*+?{", *r->pos) == NULL) return true;
     char c = *r->pos++;
     if (c == '+') least = 1;
     if (c == '?') most = 1;
     if (c == '{') {
         if (!number(r, &least)) return fail(r, "{…} must hold one or two numbers");
         most = least;
-        if (r->pos < r->end && *r->pos == ',') {
+        if (*r->pos == ',') {
             r->pos++;
             if (!number(r, &most)) most = WEIR__PATTERN_ENDLESS;
         }
-        if (r->pos == r->end || *r->pos != '}') return fail(r, "{…} must hold one or two numbers");
+        if (*r->pos != '}') return fail(r, "{…} must hold one or two numbers");
         r->pos++;
         if (most < least) return fail(r, "a quantifier's upper bound is below its lower one");
     }
-    if (r->pos < r->end && *r->pos == '?') r->pos++; /* lazy: the same texts match */
+    if (*r->pos == '?') r->pos++; /* lazy: the same texts match */
     if (most == WEIR__PATTERN_ENDLESS && lengths->least == 0)
         return fail(r, "something that can be empty is repeated without bound");
     lengths->least = times(lengths->least, least);
@@ -473,12 +469,12 @@ static bool parse_sequence(rewriter *r, bool top, span *lengths)
 {
     bool ended = !top;
     *lengths = (span){0, 0};
-    if (top && r->pos < r->end && *r->pos == '^')
+    if (top && *r->pos == '^')
         r->pos++;
     else if (top)
         put_anything(r, lengths);
-    while (r->pos < r->end && *r->pos != '|' && *r->pos != ')') {
-        if (top && *r->pos == '$' && (r->pos + 1 == r->end || r->pos[1] == '|')) {
+    while (*r->pos != '\0' && *r->pos != '|' && *r->pos != ')') {
+        if (top && *r->pos == '$' && (r->pos[1] == '\0' || r->pos[1] == '|')) {
             r->pos++;
             ended = true;
             break;
@@ -498,23 +494,23 @@ static bool parse_alternatives(rewriter *r, bool top, span *lengths)
 {
     span one;
     if (!parse_sequence(r, top, lengths)) return false;
-    while (r->pos < r->end && *r->pos == '|') {
+    while (*r->pos == '|') {
         r->pos++;
         put_text(r, "|");
         if (!parse_sequence(r, top, &one)) return false;
         if (one.least < lengths->least) lengths->least = one.least;
         if (one.most > lengths->most) lengths->most = one.most;
     }
-    if (top && r->pos < r->end) return fail(r, "a closing parenthesis has no opening one");
+    if (top && *r->pos != '\0') return fail(r, "a closing parenthesis has no opening one");
     return true;
 }
 
-const char *weir__pattern_rewrite(const char *pattern, size_t length, char **rewritten, uint64_t *shortest,
+const char *weir__pattern_rewrite(const char *pattern, char **rewritten, uint64_t *shortest,
                                   uint64_t *longest)
 {
     span lengths = {0, 0};
-    rewriter r = {.pos = pattern, .end = pattern + length};
-    if (length > WEIR__PATTERN_BYTES_MAX) return "it has more than 4,096 bytes";
+    rewriter r = {.pos = pattern};
+    if (strlen(pattern) > WEIR__PATTERN_BYTES_MAX) return "it has more than 4,096 bytes";
     put_text(&r, "^(");
     parse_alternatives(&r, true, &lengths);
     *shortest = lengths.least;

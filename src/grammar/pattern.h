@@ -17,12 +17,12 @@
 #define WEIR__PATTERN_ENDLESS     UINT64_MAX
 #define WEIR__PATTERN_TIMES_MAX   1000000
 
-/* Rewrites an ECMA 262 pattern, [length] of well-formed UTF-8, to *rewritten (NUL-terminated, freed with
+/* Rewrites an ECMA 262 pattern, NUL-terminated, well-formed UTF-8, to *rewritten (NUL-terminated, freed with
  * weir__mem_free), which matches nothing that the given one does not. *shortest and *longest: the lengths of
  * the matching texts in code points. Returns NULL, or the reason of a failure as a static text (out of
  * memory: weir__pattern_no_memory). Of the bounds of a quantifier above WEIR__PATTERN_TIMES_MAX, the upper
  * one is lowered to it, and the lower one is refused. */
-const char *weir__pattern_rewrite(const char *pattern, size_t length, char **rewritten, uint64_t *shortest,
+const char *weir__pattern_rewrite(const char *pattern, char **rewritten, uint64_t *shortest,
                                   uint64_t *longest);
 
 /* About how many elements of a grammar a rewritten pattern becomes. */

@@ -125,7 +125,7 @@ static json_t *string_of_length(weir__schema_walk *w, uint64_t least, uint64_t m
         snprintf(any, sizeof any, "^[^]{%" PRIu64 ",}$", least);
     else
         snprintf(any, sizeof any, "^[^]{%" PRIu64 ",%" PRIu64 "}$", least, most);
-    const char *why = weir__pattern_rewrite(any, strlen(any), &pattern, &least, &most);
+    const char *why = weir__pattern_rewrite(any, &pattern, &least, &most);
     if (why == weir__pattern_no_memory) return weir__schema_no_memory(w);
     if (why != NULL) return weir__schema_refuse(w, "minLength", "%s", why);
     return pattern_schema(w, pattern, most != WEIR__PATTERN_ENDLESS ? "maxLength" : "minLength");
@@ -167,7 +167,7 @@ json_t *weir__schema_string(weir__schema_walk *w, const json_t *schema)
         return weir__schema_pack(w, "{s:s}", "type", "string");
     }
     const char *keyword = json_object_get(schema, "pattern") != NULL ? "pattern" : "format";
-    const char *why = weir__pattern_rewrite(pattern, strlen(pattern), &rewritten, &shortest, &longest);
+    const char *why = weir__pattern_rewrite(pattern, &rewritten, &shortest, &longest);
     if (why == weir__pattern_no_memory) return weir__schema_no_memory(w);
     if (why != NULL) return weir__schema_refuse(w, keyword, "'%.80s': %s", pattern, why);
     if (shortest < least || longest > most) {
