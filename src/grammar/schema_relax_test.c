@@ -265,6 +265,26 @@ static void test_too_deep(void **state)
     }
 }
 
+/* What a number with a fraction leaves of its type is any number. */
+static void test_fraction_too_deep(void **state)
+{
+    (void)state;
+    weir_error error = {0};
+    char *grammar = NULL;
+    json_t *schema = json_pack("{s:f}", "const", 1.5), *rewritten = NULL;
+    for (int depth = 1; depth < WEIR__SCHEMA_DEPTH_MAX; depth++)
+        schema = json_pack("{s:s,s:o}", "type", "array", "items", schema);
+    schema = json_pack("{s:s,s:{s:o}}", "type", "object", "properties", "a", schema);
+    assert_int_equal(rewrite(schema, true, NULL, &rewritten, &error), WEIR_OK);
+    char *text = json_dumps(rewritten, JSON_COMPACT);
+    assert_non_null(strstr(text, "\"items\":{\"type\":\"number\"}"));
+    assert_int_equal(weir__grammar_from_schema(rewritten, &grammar, &error), WEIR_OK);
+    weir_free(grammar);
+    free(text);
+    json_decref(rewritten);
+    json_decref(schema);
+}
+
 static void test_no_memory(void **state)
 {
     (void)state;
@@ -293,8 +313,12 @@ static void test_no_memory(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_tools),    cmocka_unit_test(test_left_out),  cmocka_unit_test(test_edges),
-        cmocka_unit_test(test_too_deep), cmocka_unit_test(test_no_memory),
+        cmocka_unit_test(test_tools),
+        cmocka_unit_test(test_left_out),
+        cmocka_unit_test(test_edges),
+        cmocka_unit_test(test_too_deep),
+        cmocka_unit_test(test_fraction_too_deep),
+        cmocka_unit_test(test_no_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
