@@ -110,7 +110,7 @@ static where where_is(const storm *s, const client *c)
         return slot->state == WEIR_SLOT_PREFILLING ? PREFILLING : GENERATING;
     }
     for (const weir__request *at = s->engine->shared.queue.first; at != NULL; at = at->next)
-        if (at->stream == c->stream) return at->progress.admit_ns > 0 ? SUSPENDED : QUEUED;
+        if (at->stream == c->stream) return at->admit_ns > 0 ? SUSPENDED : QUEUED;
     MUST(s, !"a request that is nowhere");
     return QUEUED;
 }

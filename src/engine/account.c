@@ -72,20 +72,21 @@ static double seconds(int64_t ns)
     return (double)ns * 1e-9;
 }
 
-void weir__account_token(weir__account *account, const weir__slot *slot)
+void weir__account_token(weir__account *account, const weir__request *request)
 {
     account->counts.n_generated_tokens++;
-    if (slot->n_generated == 1)
+    if (request->n_generated == 1)
         weir__histogram_observe(&account->counts.ttft_seconds,
-                                seconds(slot->first_ns - slot->request->submit_ns));
+                                seconds(request->first_ns - request->submit_ns));
 }
 
-void weir__account_chunk(weir__account *account, weir__slot *slot, int64_t now)
+void weir__account_chunk(weir__account *account, weir__request *request, int64_t now)
 {
-    if (slot->emit.sent_tokens == slot->n_sent) return;
-    if (slot->n_sent > 0) weir__histogram_observe(&account->counts.itl_seconds, seconds(now - slot->sent_ns));
-    slot->n_sent = slot->emit.sent_tokens;
-    slot->sent_ns = now;
+    if (request->emit.sent_tokens == request->n_sent) return;
+    if (request->n_sent > 0)
+        weir__histogram_observe(&account->counts.itl_seconds, seconds(now - request->sent_ns));
+    request->n_sent = request->emit.sent_tokens;
+    request->sent_ns = now;
 }
 
 static void count_end(weir__account *account, weir_reason reason, weir_slot_state state)
@@ -123,16 +124,17 @@ static weir_slot_state slot_state(const weir__slot *slot)
 
 static weir_tick_slot part_of(const weir__account *account, const weir__slot *slot)
 {
+    const weir__request *request = slot->request;
     return (weir_tick_slot){
         .tick = account->tick.serial,
-        .request = slot->request->serial,
+        .request = request->serial,
         .slot = slot->index,
         .state = slot_state(slot),
         .n_tokens = slot->n_planned,
         .n_past = slot->n_past,
-        .n_prompt = slot->request->n_prompt,
-        .n_cached = weir__slot_usage(slot, 0).n_cached,
-        .n_generated = slot->n_generated,
+        .n_prompt = request->n_prompt,
+        .n_cached = request->n_cached > 0 ? request->n_cached : 0,
+        .n_generated = request->n_generated,
         .n_drafted = slot->n_drafted,
     };
 }
@@ -172,8 +174,9 @@ static void add_event(weir__shared *shared, weir_tick_slot part)
 void weir__account_admit(weir__account *account, const weir__slot *slot, bool resumed)
 {
     weir_engine_stats *counts = &account->counts;
+    const weir__request *request = slot->request;
     if (!resumed) {
-        weir__histogram_observe(&counts->queue_seconds, seconds(slot->admit_ns - slot->request->submit_ns));
+        weir__histogram_observe(&counts->queue_seconds, seconds(request->admit_ns - request->submit_ns));
         return;
     }
     counts->n_resumes++;
@@ -194,16 +197,17 @@ void weir__account_suspend(weir__account *account, const weir__slot *slot)
 
 void weir__account_finish(weir__account *account, const weir__slot *slot, int64_t now)
 {
+    const weir__request *request = slot->request;
     weir_tick_slot *planned = slot->index < 0 ? NULL : &account->planned[slot->index];
     bool in_plan = planned != NULL && planned->slot >= 0;
     weir_tick_slot part = in_plan ? *planned : part_of(account, slot);
     count_end(account, slot->reason, slot_state(slot));
     /* A terminal chunk with text is one more; what a cancel or an error left behind was not waited for. */
-    if (slot->n_sent > 0 && slot->emit.n_text > slot->emit.sent_text &&
+    if (request->n_sent > 0 && request->emit.n_text > request->emit.sent_text &&
         (slot->reason == WEIR_REASON_END || slot->reason == WEIR_REASON_LENGTH ||
          slot->reason == WEIR_REASON_STOP_WORDS))
-        weir__histogram_observe(&account->counts.itl_seconds, seconds(now - slot->sent_ns));
-    part.n_generated = slot->n_generated;
+        weir__histogram_observe(&account->counts.itl_seconds, seconds(now - request->sent_ns));
+    part.n_generated = request->n_generated;
     part.n_accepted = slot->n_accepted;
     part.reason = slot->reason;
     part.end_ns = now;
@@ -232,7 +236,7 @@ static void add_tick(weir__account *account, const weir__slot *slots, const weir
         weir_tick_slot *part = &account->planned[i];
         if (part->slot < 0) continue;
         if (part->end_ns == 0) {
-            part->n_generated = slots[i].n_generated;
+            part->n_generated = slots[i].request->n_generated;
             part->n_accepted = slots[i].n_accepted;
         }
         tick->n_accepted += part->n_accepted;

@@ -40,11 +40,11 @@ void weir__account_suspend(weir__account *account, const weir__slot *slot);
 void weir__account_plan(weir__account *account, const weir__slot *slots, const weir__shape *shape,
                         int32_t n_batch);
 
-/* The slot has a token more; after first_ns was set. */
-void weir__account_token(weir__account *account, const weir__slot *slot);
+/* The request has one more token; after first_ns is set. */
+void weir__account_token(weir__account *account, const weir__request *request);
 
 /* A chunk may have gone out. */
-void weir__account_chunk(weir__account *account, weir__slot *slot, int64_t now);
+void weir__account_chunk(weir__account *account, weir__request *request, int64_t now);
 
 /* A request ends: its slot is settled and not yet finished. One of index -1 stands for the queue. */
 void weir__account_finish(weir__account *account, const weir__slot *slot, int64_t now);

@@ -18,7 +18,7 @@ static void start_request(weir__driver *driver, weir__request *request)
 {
     weir__slot *slot = idle_slot(driver);
     int64_t now = weir__clock_now_ns(); /* not the tick's time: the request may have come since */
-    bool resumed = request->progress.admit_ns != 0;
+    bool resumed = request->admit_ns != 0;
     weir__shared_admit(driver->shared, request, resumed, now);
     weir__slot_start(slot, request, now);
     weir__turn_enter(&driver->turn, slot);

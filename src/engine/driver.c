@@ -10,7 +10,7 @@
 static bool nobody_waits(void *user)
 {
     const weir__driver *driver = user;
-    if (atomic_load_explicit(&driver->shared->abandon, memory_order_relaxed)) return true;
+    if (atomic_load_explicit(&driver->shared->stopping, memory_order_relaxed)) return true;
     for (int32_t i = 0; i < driver->params->n_slots; i++) {
         const weir__slot *slot = &driver->slots[i];
         if (slot->state != WEIR_SLOT_IDLE && !weir__request_cancelled(slot->request)) return false;

@@ -77,9 +77,10 @@ static weir_status emit_text(weir__emit *emit, const weir__stop *stop, const cha
     return WEIR_OK;
 }
 
-weir_status weir__emit_token(weir__emit *emit, weir__emit_scratch *scratch, const weir__request *request,
-                             int32_t token, bool *stopped)
+weir_status weir__emit_token(weir__request *request, weir__emit_scratch *scratch, int32_t token,
+                             bool *stopped)
 {
+    weir__emit *emit = &request->emit;
     int32_t n = read_piece(scratch, request, token);
     if (n < 0 || !weir__mem_grow(&scratch->clean, &scratch->clean_capacity, WEIR__UTF8_BOUND(n), 1))
         return WEIR_NO_MEMORY;
@@ -87,9 +88,9 @@ weir_status weir__emit_token(weir__emit *emit, weir__emit_scratch *scratch, cons
     return emit_text(emit, request->stop, scratch->clean, length, stopped);
 }
 
-weir_status weir__emit_end(weir__emit *emit, weir__emit_scratch *scratch, const weir__request *request,
-                           bool *stopped)
+weir_status weir__emit_end(weir__request *request, weir__emit_scratch *scratch, bool *stopped)
 {
+    weir__emit *emit = &request->emit;
     /* Most have nothing left; an end without text must not fail for want of memory. */
     if (emit->utf8.n_held == 0 && (request->stop == NULL || weir__stop_held(request->stop, &emit->stop) == 0))
         return WEIR_OK;
@@ -106,23 +107,25 @@ weir_status weir__emit_end(weir__emit *emit, weir__emit_scratch *scratch, const 
     return status;
 }
 
-weir_chunk weir__emit_rest(const weir__emit *emit, const weir__request *request, size_t n_tokens)
+weir_chunk weir__emit_rest(const weir__request *request)
 {
-    weir_chunk rest = weir__request_tokens(request, emit->sent_tokens, n_tokens - emit->sent_tokens);
+    const weir__emit *emit = &request->emit;
+    weir_chunk rest =
+        weir__request_tokens(request, emit->sent_tokens, weir__request_n_output(request) - emit->sent_tokens);
     rest.length = emit->n_text - emit->sent_text;
     rest.text = rest.length > 0 ? emit->text + emit->sent_text : "";
     return rest;
 }
 
-bool weir__emit_chunk(weir__emit *emit, const weir__request *request, size_t n_tokens,
-                      const weir_usage *usage)
+bool weir__emit_chunk(weir__request *request, const weir_usage *usage)
 {
+    weir__emit *emit = &request->emit;
     if (request->stream == NULL || emit->n_text == emit->sent_text) return true;
-    weir_chunk rest = weir__emit_rest(emit, request, n_tokens);
+    weir_chunk rest = weir__emit_rest(request);
     if (emit->started && rest.n_tokens < (size_t)weir_stream_interval(request->stream)) return true;
     if (!weir__stream_push(request->stream, &rest, usage)) return false;
     emit->started = true;
-    emit->sent_tokens = n_tokens;
+    emit->sent_tokens += rest.n_tokens;
     if (request->result == NULL) emit->n_text = 0; /* a result wants the whole text */
     emit->sent_text = emit->n_text;
     return true;

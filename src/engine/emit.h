@@ -36,22 +36,20 @@ void weir__emit_init(weir__emit *emit);
 void weir__emit_fini(weir__emit *emit);
 void weir__emit_scratch_fini(weir__emit_scratch *scratch);
 
-/* Adds a generated token's text. *stopped: a stop string is complete; nothing after it will appear.
+/* Adds the text of a generated token. *stopped: a stop string is complete; nothing after it will appear.
  * NO_MEMORY: the token's text is lost. */
-weir_status weir__emit_token(weir__emit *emit, weir__emit_scratch *scratch, const weir__request *request,
-                             int32_t token, bool *stopped);
+weir_status weir__emit_token(weir__request *request, weir__emit_scratch *scratch, int32_t token,
+                             bool *stopped);
 
-/* Nothing more will come: releases what was held back. *stopped as above: the last bytes may complete a stop
- * string. NO_MEMORY: the held-back text is lost. */
-weir_status weir__emit_end(weir__emit *emit, weir__emit_scratch *scratch, const weir__request *request,
-                           bool *stopped);
+/* No more tokens will come: releases the text held back. *stopped as above: the last bytes may complete a
+ * stop string. NO_MEMORY: the held-back text is lost. */
+weir_status weir__emit_end(weir__request *request, weir__emit_scratch *scratch, bool *stopped);
 
-/* Puts what is free to go into the request's stream, if it is due: n_tokens were generated so far. False: out
- * of memory; it stays, and the next call tries again. */
-bool weir__emit_chunk(weir__emit *emit, const weir__request *request, size_t n_tokens,
-                      const weir_usage *usage);
+/* Puts the released text and the tokens so far into the request's stream, if a chunk is due. False: out of
+ * memory; the text stays, and the next call tries again. */
+bool weir__emit_chunk(weir__request *request, const weir_usage *usage);
 
-/* What is in no chunk yet of the n_tokens that were generated; its text is not terminated. */
-weir_chunk weir__emit_rest(const weir__emit *emit, const weir__request *request, size_t n_tokens);
+/* The tokens and the text that are in no chunk yet. The text is not NUL-terminated. */
+weir_chunk weir__emit_rest(const weir__request *request);
 
 #endif

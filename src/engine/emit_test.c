@@ -19,12 +19,10 @@ typedef struct emitter {
     weir_model model;
     weir_sampler sampler;
     weir__request request;
-    weir__emit emit;
     weir__emit_scratch scratch;
     weir__doorbell *bell;
     bool over; /* the stream has its terminal chunk */
     int32_t tokens[N_PIECES];
-    size_t n_tokens;
     bool stopped;
     sink got;
     weir_result result;
@@ -53,7 +51,7 @@ static int setup(void **state)
     e->sampler.model = &e->model;
     e->request.sampler = &e->sampler;
     e->request.tokens = e->tokens;
-    weir__emit_init(&e->emit);
+    weir__emit_init(&e->request.emit);
     *state = e;
     if (weir__doorbell_create(&e->bell) != WEIR_OK) return -1;
     if (weir_stream_create(&e->request.stream, NULL) != WEIR_OK) return -1;
@@ -70,8 +68,8 @@ static void stop_at(emitter *e, const char *const *strings, size_t n)
 static void finish(emitter *e)
 {
     static const weir_usage usage = {0};
-    if (weir__emit_end(&e->emit, &e->scratch, &e->request, &e->stopped) != WEIR_OK) fail_msg("no memory");
-    weir_chunk rest = weir__emit_rest(&e->emit, &e->request, e->n_tokens);
+    if (weir__emit_end(&e->request, &e->scratch, &e->stopped) != WEIR_OK) fail_msg("no memory");
+    weir_chunk rest = weir__emit_rest(&e->request);
     rest.reason = WEIR_REASON_END;
     weir__stream_finish(e->request.stream, &rest, NULL, &usage);
     e->over = true;
@@ -88,7 +86,7 @@ static int teardown(void **state)
     weir_stream_release(e->request.stream);
     weir__doorbell_release(e->bell);
     weir__stop_destroy(e->request.stop);
-    weir__emit_fini(&e->emit);
+    weir__emit_fini(&e->request.emit);
     weir__emit_scratch_fini(&e->scratch);
     long left = weir__mem_live() - e->live;
     free(e);
@@ -102,13 +100,13 @@ static int teardown(void **state)
 static int say_bytes(emitter *e, const char *bytes, size_t length)
 {
     static const weir_usage usage = {0};
-    int32_t token = (int32_t)e->n_tokens;
-    assert_true(e->n_tokens < N_PIECES);
+    int32_t token = e->request.n_tokens;
+    assert_true(e->request.n_tokens < N_PIECES);
     e->pieces[token].bytes = bytes;
     e->pieces[token].length = length;
-    e->tokens[e->n_tokens++] = token;
-    assert_int_equal(weir__emit_token(&e->emit, &e->scratch, &e->request, token, &e->stopped), WEIR_OK);
-    if (!e->stopped) assert_true(weir__emit_chunk(&e->emit, &e->request, e->n_tokens, &usage));
+    e->tokens[e->request.n_tokens++] = token;
+    assert_int_equal(weir__emit_token(&e->request, &e->scratch, token, &e->stopped), WEIR_OK);
+    if (!e->stopped) assert_true(weir__emit_chunk(&e->request, &usage));
     return sink_take(&e->got, e->request.stream);
 }
 
@@ -141,10 +139,10 @@ static void an_end_with_nothing_held_back_needs_no_memory(void **state)
         if (i == 2) stop_at(e, stop, 1);
         if (i == 2) assert_int_equal(say(e, "E") + say(e, "!"), 1);
         weir__mem_fail_after(0);
-        weir_status status = weir__emit_end(&e->emit, &e->scratch, &e->request, &e->stopped);
+        weir_status status = weir__emit_end(&e->request, &e->scratch, &e->stopped);
         weir__mem_fail_after(-1);
         assert_int_equal(status, WEIR_OK);
-        assert_int_equal(e->emit.n_text, e->emit.sent_text);
+        assert_int_equal(e->request.emit.n_text, e->request.emit.sent_text);
     }
     finish(e);
     assert_sink(e->got, WEIR_REASON_END, "HelloE!");
@@ -398,8 +396,8 @@ static void a_result_gets_the_whole_text_and_the_stream_the_deltas(void **state)
     say(e, "three");
     finish(e);
     assert_string_equal(e->got.last, "three");
-    assert_int_equal(e->emit.n_text, 13);
-    assert_memory_equal(e->emit.text, e->got.text, e->emit.n_text);
+    assert_int_equal(e->request.emit.n_text, 13);
+    assert_memory_equal(e->request.emit.text, e->got.text, e->request.emit.n_text);
 }
 
 static void a_stream_alone_keeps_nothing_that_was_sent(void **state)
@@ -409,10 +407,10 @@ static void a_stream_alone_keeps_nothing_that_was_sent(void **state)
     memset(text, 'm', sizeof text - 1);
     text[sizeof text - 1] = '\0';
     for (int i = 0; i < 20; i++) say(e, text);
-    size_t capacity = e->emit.capacity;
+    size_t capacity = e->request.emit.capacity;
     for (int i = 0; i < 10; i++) say(e, text);
-    assert_int_equal(e->emit.n_text, 0);
-    assert_int_equal(e->emit.capacity, capacity);
+    assert_int_equal(e->request.emit.n_text, 0);
+    assert_int_equal(e->request.emit.capacity, capacity);
     assert_true(capacity < 4 * sizeof text);
 }
 
@@ -425,11 +423,12 @@ static void without_a_stream_nothing_is_put_anywhere(void **state)
     e->pieces[0].bytes = "abc";
     e->pieces[0].length = 3;
     e->request.stream = NULL;
-    assert_int_equal(weir__emit_token(&e->emit, &e->scratch, &e->request, 0, &stopped), WEIR_OK);
-    assert_true(weir__emit_chunk(&e->emit, &e->request, 1, &usage));
+    e->request.n_tokens = 1;
+    assert_int_equal(weir__emit_token(&e->request, &e->scratch, 0, &stopped), WEIR_OK);
+    assert_true(weir__emit_chunk(&e->request, &usage));
     e->request.stream = stream;
     assert_int_equal(sink_take(&e->got, stream), 0);
-    assert_int_equal(e->emit.sent_tokens, 0);
+    assert_int_equal(e->request.emit.sent_tokens, 0);
 }
 
 /* ---- Out of memory -------------------------------------------------------------------------------- */
@@ -442,13 +441,15 @@ static void a_chunk_that_found_no_memory_goes_with_the_next(void **state)
     e->tokens[1] = 1;
     e->pieces[0] = (piece){.bytes = "a", .length = 1};
     e->pieces[1] = (piece){.bytes = "b", .length = 1};
-    assert_int_equal(weir__emit_token(&e->emit, &e->scratch, &e->request, 0, &stopped), WEIR_OK);
+    e->request.n_tokens = 1;
+    assert_int_equal(weir__emit_token(&e->request, &e->scratch, 0, &stopped), WEIR_OK);
     weir__mem_fail_after(0);
-    assert_false(weir__emit_chunk(&e->emit, &e->request, 1, &usage));
+    assert_false(weir__emit_chunk(&e->request, &usage));
     weir__mem_fail_after(-1);
     weir_stream_set_interval(e->request.stream, 50); /* it is still the first */
-    assert_int_equal(weir__emit_token(&e->emit, &e->scratch, &e->request, 1, &stopped), WEIR_OK);
-    assert_true(weir__emit_chunk(&e->emit, &e->request, 2, &usage));
+    e->request.n_tokens = 2;
+    assert_int_equal(weir__emit_token(&e->request, &e->scratch, 1, &stopped), WEIR_OK);
+    assert_true(weir__emit_chunk(&e->request, &usage));
     assert_int_equal(sink_take(&e->got, e->request.stream), 1);
     assert_string_equal(e->got.text, "ab");
     assert_int_equal(e->got.n_tokens, 2);
@@ -462,23 +463,23 @@ static void every_allocation_of_a_token_may_fail(void **state)
     e->pieces[0] = (piece){.bytes = text, .length = sizeof text - 1};
     long n = 0;
     for (;; n++) {
-        weir__emit emit;
+        weir__emit *emit = &e->request.emit;
         weir__emit_scratch scratch = {0};
         bool stopped = false;
-        weir__emit_init(&emit);
+        weir__emit_init(emit);
         weir__mem_fail_after(n);
-        weir_status status = weir__emit_token(&emit, &scratch, &e->request, 0, &stopped);
-        if (status == WEIR_OK) status = weir__emit_end(&emit, &scratch, &e->request, &stopped);
+        weir_status status = weir__emit_token(&e->request, &scratch, 0, &stopped);
+        if (status == WEIR_OK) status = weir__emit_end(&e->request, &scratch, &stopped);
         bool pending = weir__mem_fail_pending();
         weir__mem_fail_after(-1);
         if (pending) {
             assert_int_equal(status, WEIR_OK);
-            assert_int_equal(emit.n_text, strlen(text));
-            assert_memory_equal(emit.text, text, emit.n_text);
+            assert_int_equal(emit->n_text, strlen(text));
+            assert_memory_equal(emit->text, text, emit->n_text);
         } else if (status != WEIR_OK) {
             assert_int_equal(status, WEIR_NO_MEMORY);
         }
-        weir__emit_fini(&emit);
+        weir__emit_fini(emit);
         weir__emit_scratch_fini(&scratch);
         if (pending) break;
         assert_int_equal(status, WEIR_NO_MEMORY);
@@ -569,7 +570,7 @@ static void any_split_gives_the_text_that_the_whole_gives(void **state)
         memcpy(clean + n_clean, tail, n_tail);
         size_t visible = shown(clean, n_clean + n_tail, chosen, n_chosen, true, &stopped);
         if (e->got.n_text != visible || memcmp(e->got.text, clean, visible) != 0 || e->stopped != stopped ||
-            e->got.n_tokens != e->n_tokens)
+            e->got.n_tokens != (size_t)e->request.n_tokens)
             fail_msg("seed %d: other text at the end", (int)seed);
         assert_int_equal(teardown((void **)&e), 0);
     }

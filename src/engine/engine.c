@@ -197,13 +197,6 @@ done:
 
 /* ---- Life ---- */
 
-static bool driver_has_work(const weir__driver *driver)
-{
-    for (int32_t i = 0; i < driver->params->n_slots; i++)
-        if (driver->slots[i].state != WEIR_SLOT_IDLE) return true;
-    return false;
-}
-
 static void *run_engine(void *argument)
 {
     weir_engine *engine = argument;
@@ -212,9 +205,9 @@ static void *run_engine(void *argument)
     weir__wheel_take(&engine->wheel, engine->bell);
     for (;;) {
         weir_report report;
-        if (weir__shared_is_stopping(&engine->shared)) break;
+        if (atomic_load(&engine->shared.stopping)) break;
         weir__step_tick(driver, NULL, 0, &report);
-        if (report.idle && !driver_has_work(driver)) {
+        if (report.idle && report.n_active == 0) {
             int64_t deadline = weir__shared_next_deadline(&engine->shared),
                     due = weir__cache_archive_due(driver->cache);
             weir__doorbell_wait(engine->bell, due < deadline ? due : deadline);
@@ -307,7 +300,7 @@ static weir_status take_wheel(weir_engine *engine, weir_error *error)
 /* Also does what a stop from within the tick has left to its end. */
 static void leave_wheel(weir_engine *engine)
 {
-    if (weir__shared_is_stopping(&engine->shared)) weir__finish_all(&engine->driver);
+    if (atomic_load(&engine->shared.stopping)) weir__finish_all(&engine->driver);
     weir__wheel_leave(&engine->wheel);
     atomic_store(&engine->driven, false);
 }
@@ -387,10 +380,9 @@ static weir_status attach_all(weir_engine *engine, weir__request **made, size_t 
     return WEIR_OK;
 }
 
-/* requests [n], or with `choices` one for all n. */
-static weir_status submit_requests(weir_engine *engine, const weir_request *requests, size_t n, bool choices,
-                                   weir_stream *const *streams, weir_result *results, weir__ticket *ticket,
-                                   weir_error *error)
+weir_status weir__engine_submit(weir_engine *engine, const weir_request *requests, size_t n, bool choices,
+                                weir_stream *const *streams, weir_result *results, weir__ticket *ticket,
+                                weir_error *error)
 {
     weir_status status = WEIR_OK;
     size_t n_made = 0;
@@ -434,23 +426,16 @@ fail:
     return status;
 }
 
-weir_status weir__engine_submit(weir_engine *engine, const weir_request *requests, size_t n, bool choices,
-                                weir_stream *const *streams, weir_result *results, weir__ticket *ticket,
-                                weir_error *error)
-{
-    return submit_requests(engine, requests, n, choices, streams, results, ticket, error);
-}
-
 weir_status weir_engine_submit(weir_engine *engine, const weir_request *requests, size_t n,
                                weir_stream *const *streams, weir_error *error)
 {
-    return submit_requests(engine, requests, n, false, streams, NULL, NULL, error);
+    return weir__engine_submit(engine, requests, n, false, streams, NULL, NULL, error);
 }
 
 weir_status weir_engine_submit_n(weir_engine *engine, const weir_request *request, size_t n,
                                  weir_stream *const *streams, weir_error *error)
 {
-    return submit_requests(engine, request, n, true, streams, NULL, NULL, error);
+    return weir__engine_submit(engine, request, n, true, streams, NULL, NULL, error);
 }
 
 weir_status weir_engine_fork(weir_engine *engine, weir_stream *source, int32_t source_at,
@@ -462,7 +447,7 @@ weir_status weir_engine_fork(weir_engine *engine, weir_stream *source, int32_t s
     if (source == NULL) return weir__error_set(error, WEIR_INVALID, "source", "source is NULL");
     full.source = source;
     full.source_at = source_at;
-    return submit_requests(engine, &full, 1, false, &stream, NULL, NULL, error);
+    return weir__engine_submit(engine, &full, 1, false, &stream, NULL, NULL, error);
 }
 
 weir_status weir_engine_get_stats(const weir_engine *engine, weir_engine_stats *stats)

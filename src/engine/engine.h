@@ -34,8 +34,8 @@ struct weir_engine {
     bool has_thread; /* under stop_mutex */
 };
 
-/* weir_engine_submit, or with `choices` submit_n, and for weir_generate: results [n] are filled and counted
- * off on the ticket. */
+/* weir_engine_submit, or with `choices` weir_engine_submit_n: one request for all n. For weir_generate:
+ * results [n] are filled and counted off on the ticket. */
 weir_status weir__engine_submit(weir_engine *engine, const weir_request *requests, size_t n, bool choices,
                                 weir_stream *const *streams, weir_result *results, weir__ticket *ticket,
                                 weir_error *error);

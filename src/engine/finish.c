@@ -31,7 +31,7 @@ static void finish_slot(weir__driver *driver, weir__slot *slot)
     weir__lanes_leave(&driver->lanes, slot);
     weir__room_reset(&driver->room);
     driver->speculate.crowded = false;
-    weir__rates_finished(&driver->account.rates, weir__clock_now_ns() - slot->admit_ns);
+    weir__rates_finished(&driver->account.rates, weir__clock_now_ns() - slot->request->admit_ns);
     finish_request(driver, slot);
 }
 
@@ -40,7 +40,7 @@ static void finish_queued(weir__driver *driver, weir__request *request, weir_rea
 {
     weir__slot slot;
     weir__slot_init(&slot, -1);
-    driver->account.counts.n_suspended -= request->progress.admit_ns != 0;
+    driver->account.counts.n_suspended -= request->admit_ns != 0;
     weir__suspend_drop(driver->cache, request);
     weir__slot_start(&slot, request, weir__clock_now_ns());
     if (reason == WEIR_REASON_ERROR)

@@ -178,10 +178,11 @@ static void look_up_prefix(weir__driver *driver, const weir__slot *slot, weir__c
 {
     const weir__request *request = slot->request;
     weir__prefix_key key = key_of(request);
-    int32_t n = slot->n_tokens;
+    int32_t n = request->n_tokens;
     /* Tokens that are still to be scored need the row before them. */
     if (request->score != NULL && request->score->n_scored < request->score->n) n = request->score->n_scored;
     *hit = (weir__cache_hit){.miss = WEIR_MISS_OFF};
+    if (request->saved.state != NULL) return; /* its own cells are better than any prefix */
     if (cache_serves(&driver->prefix, request))
         weir__cache_look(driver->cache, &key, request->tokens, n, &slot->live, request->serial + 1, hit);
     weir__slot *source = source_of(driver, request);
@@ -249,41 +250,28 @@ static void begin_text(const weir__prefix *prefix, weir__slot *slot)
     const weir__request *request = slot->request;
     weir__prefix_key key = key_of(request);
     if (slot->live.node == NULL)
-        weir__cache_begin(prefix->cache, &key, request->tokens, slot->n_tokens, 0, &slot->live);
+        weir__cache_begin(prefix->cache, &key, request->tokens, request->n_tokens, 0, &slot->live);
     weir__cache_advance(prefix->cache, &slot->live, slot->n_past,
                         slot->state == WEIR_SLOT_JOINED ? request->serial + 1 : 0);
 }
 
-/* Looks for the slot's prefix and waits for it, or computes what is not there. */
-static void settle_slot(weir__driver *driver, weir__slot *slot)
+void weir__prefix_start(weir__driver *driver, weir__slot *slot)
 {
+    const weir__request *request = slot->request;
     weir__cache_hit hit;
     look_up_prefix(driver, slot, &hit);
     if (slot->state != WEIR_SLOT_JOINED) {
         slot->n_promised = hit.n;
-        if (slot->request->n_cached < 0) weir__doctor_note(driver->model, slot->request, &hit);
+        if (request->n_cached < 0) weir__doctor_note(driver->model, slot->request, &hit);
     }
     if (!join_leader(driver, slot, &hit)) {
         obtain_lane(driver, slot, hit);
-        bool fed = slot->n_generated > 0 && slot->n_past == slot->n_tokens - 1;
+        weir__suspend_restore(&driver->memory, driver->cache, slot);
+        bool fed = request->n_generated > 0 && slot->n_past == request->n_tokens - 1;
         slot->state = fed ? WEIR_SLOT_GENERATING : WEIR_SLOT_PREFILLING;
         note_start(driver, slot);
     }
-    if (cache_serves(&driver->prefix, slot->request)) begin_text(&driver->prefix, slot);
-}
-
-void weir__prefix_start(weir__driver *driver, weir__slot *slot)
-{
-    bool saved = slot->request->progress.state != NULL;
-    if (!saved && (cache_serves(&driver->prefix, slot->request) || slot->request->source != NULL)) {
-        settle_slot(driver, slot);
-        return;
-    }
-    int32_t lane = weir__lanes_free(&driver->lanes);
-    weir__lanes_enter(&driver->lanes, slot, lane >= 0 ? lane : weir__cache_evict(driver->cache, NULL));
-    weir__suspend_restore(&driver->memory, driver->cache, slot);
-    note_start(driver, slot);
-    if (cache_serves(&driver->prefix, slot->request)) begin_text(&driver->prefix, slot);
+    if (cache_serves(&driver->prefix, request)) begin_text(&driver->prefix, slot);
 }
 
 void weir__prefix_rejoin(weir__driver *driver)
@@ -296,7 +284,7 @@ void weir__prefix_rejoin(weir__driver *driver)
         bool comes = leader->state != WEIR_SLOT_IDLE && leader->request->serial == slot->leader_serial &&
                      leader->n_past < slot->n_promised;
         if (comes) continue;
-        settle_slot(driver, slot);
+        weir__prefix_start(driver, slot);
         changed = true;
     }
     if (changed) weir__account_publish(driver);

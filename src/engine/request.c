@@ -304,12 +304,12 @@ static weir_status create_sampler(weir__request *request, weir_model *model,
  * is held back. A stop string that the answer so far has whole is none of the fork's. */
 static weir_status replay_source(weir__request *request, size_t index, weir_error *error)
 {
-    weir__emit *emit = &request->progress.emit;
+    weir__emit *emit = &request->emit;
     weir__emit_scratch scratch = {0};
     weir_status status = WEIR_OK;
     for (int32_t i = request->n_head; i < request->n_prompt && status == WEIR_OK; i++) {
         bool stopped = false;
-        status = weir__emit_token(emit, &scratch, request, request->tokens[i], &stopped);
+        status = weir__emit_token(request, &scratch, request->tokens[i], &stopped);
         if (stopped) weir__stop_state_init(&emit->stop);
     }
     weir__emit_scratch_fini(&scratch);
@@ -375,8 +375,8 @@ static void set_fields(weir__request *request, const weir_model *model, const we
     request->cache_prompt = given->cache_prompt;
     request->miss.size = sizeof request->miss;
     weir__doctor_forget(&request->miss);
-    weir__emit_init(&request->progress.emit);
-    request->progress.n_tokens = request->n_prompt;
+    weir__emit_init(&request->emit);
+    request->n_tokens = request->n_prompt;
 }
 
 /* What a request has besides its prompt. */
@@ -453,8 +453,8 @@ bool weir__request_remember(const weir__request *request)
 void weir__request_destroy(weir__request *request)
 {
     if (request == NULL) return;
-    weir__emit_fini(&request->progress.emit);
-    weir__mem_free(request->progress.state);
+    weir__emit_fini(&request->emit);
+    weir__mem_free(request->saved.state);
     weir__mem_free(request->salt_bytes);
     weir_sampler_destroy(request->sampler);
     weir__stop_destroy(request->stop);
@@ -472,6 +472,22 @@ void weir__request_destroy(weir__request *request)
 bool weir__request_cancelled(const weir__request *request)
 {
     return request->stream != NULL && weir_stream_cancelled(request->stream);
+}
+
+weir_usage weir__request_usage(const weir__request *request, int64_t now)
+{
+    return (weir_usage){
+        .n_prompt = request->n_prompt,
+        .n_cached = request->n_cached > 0 ? request->n_cached : 0,
+        .n_generated = request->n_generated,
+        .queue_ns = request->admit_ns - request->submit_ns,
+        .ttft_ns = request->first_ns > 0 ? request->first_ns - request->submit_ns : 0,
+        .total_ns = now - request->submit_ns,
+        .miss = request->miss.miss,
+        .n_drafted = request->n_drafted,
+        .n_accepted = request->n_accepted,
+        .logprob = request->logprob_sum,
+    };
 }
 
 int32_t weir__request_cells(const weir__request *request)

@@ -19,22 +19,13 @@ typedef struct weir__ticket {
     size_t remaining;
 } weir__ticket;
 
-/* What a request has outside of a slot: nothing yet, or what it had when it was suspended. */
-typedef struct weir__progress {
-    weir__emit emit;
-    int32_t n_tokens; /* prompt and generated */
-    int32_t n_generated;
-    int64_t admit_ns; /* the first time; 0 = it was in no slot yet */
-    int64_t first_ns;
-    int64_t last_ns;
-    size_t n_sent;
-    int64_t sent_ns;
-    double logprob;
-    void *state; /* the sequence as saved, [n_bytes]; NULL = its tokens are computed again */
+/* The cells of a suspended request. */
+typedef struct weir__saved {
+    void *state; /* [n_bytes]; NULL = nothing is saved, and its tokens are computed again */
     size_t n_bytes;
-    size_t length;  /* claimed of the cache's budget for it */
+    size_t claimed; /* bytes of the cache's budget */
     int32_t n_past; /* tokens that the state holds */
-} weir__progress;
+} weir__saved;
 
 /* Owned by its submitter until queued, then by the engine until finished. */
 struct weir__request {
@@ -49,14 +40,23 @@ struct weir__request {
     bool cache_prompt;
     int32_t n_cached; /* tokens of the prompt that it began with; -1 = it has not begun */
     weir_miss_info miss;
-    weir__progress progress;
-    int32_t *tokens; /* [capacity]: the prompt, later followed by what is generated */
+    int32_t *tokens; /* [n_tokens]: the prompt, then the answer */
+    int32_t n_tokens;
     size_t capacity;
+    int32_t n_generated; /* tokens, with the one that ended the answer */
+    weir__emit emit;
+    int64_t admit_ns; /* its first slot; 0 = none yet */
+    int64_t first_ns; /* first token; 0 = none yet */
+    int64_t last_ns;  /* newest token */
+    size_t n_sent;    /* tokens in chunks that were counted; 0 = no chunk yet */
+    int64_t sent_ns;  /* the last of those chunks */
+    weir__saved saved;
     bool scored;    /* logprobs are wanted */
     int32_t n_top;  /* so many of the likeliest tokens, too */
     float *logprob; /* [logprob_capacity] of each generated token */
     size_t logprob_capacity;
-    weir_logprob *top; /* [top_capacity], n_top of each */
+    double logprob_sum; /* of all that were generated */
+    weir_logprob *top;  /* [top_capacity], n_top of each */
     size_t top_capacity;
     weir__score *score; /* of the prompt; NULL = it is not wanted */
     int32_t n_prompt;
@@ -105,6 +105,14 @@ bool weir__request_remember(const weir__request *request);
 
 /* Whether the reader has asked for the end. */
 bool weir__request_cancelled(const weir__request *request);
+
+weir_usage weir__request_usage(const weir__request *request, int64_t now);
+
+/* Tokens of the answer. */
+static inline size_t weir__request_n_output(const weir__request *request)
+{
+    return (size_t)(request->n_tokens - request->n_prompt);
+}
 
 /* KV cells that the request may come to need. */
 int32_t weir__request_cells(const weir__request *request);

@@ -28,16 +28,16 @@ void weir__room_fini(weir__room *room)
 
 /* ---- Cells ---- */
 
-int64_t weir__room_wanted(const weir__request *request, int32_t n_tokens)
+int64_t weir__room_wanted(const weir__request *request)
 {
-    int32_t most = weir__request_cells(request);
+    int32_t most = weir__request_cells(request), n_tokens = request->n_tokens;
     int32_t growth = LEAST_GROWTH + n_tokens / GROWTH_PART;
     return most - n_tokens < growth ? (most > n_tokens ? most : n_tokens) : n_tokens + growth;
 }
 
 static int64_t slot_wanted(const weir__slot *slot)
 {
-    return weir__room_wanted(slot->request, slot->n_tokens) - weir__slot_n_there(slot);
+    return weir__room_wanted(slot->request) - weir__slot_n_there(slot);
 }
 
 int64_t weir__room_reserved(const weir__room *room)
@@ -66,7 +66,7 @@ int64_t weir__room_left(const weir__room *room)
     int64_t n = room->n - room->memory->n_used;
     for (int32_t i = 0; i < room->n_slots; i++) {
         const weir__slot *slot = &room->slots[i];
-        if (slot->state != WEIR_SLOT_IDLE) n -= slot->n_tokens - weir__slot_n_there(slot);
+        if (slot->state != WEIR_SLOT_IDLE) n -= slot->request->n_tokens - weir__slot_n_there(slot);
     }
     return n;
 }
@@ -87,7 +87,7 @@ bool weir__room_fits(const weir__room *room, const weir__request *request, bool 
     }
     if (n == room->n_slots) return false;
     cells += weir__memory_count(room->memory, room->counted);
-    return n == 0 || cells + weir__room_wanted(request, request->progress.n_tokens) <= room->n;
+    return n == 0 || cells + weir__room_wanted(request) <= room->n;
 }
 
 /* ---- Too few ---- */
@@ -99,11 +99,9 @@ bool weir__room_evict(weir__room *room)
 
 bool weir__room_shrink(weir__room *room)
 {
-    int32_t n_active = 0;
     int64_t n = room->n - weir__room_left(room);
     if (weir__room_evict(room)) return true;
-    for (int32_t i = 0; i < room->n_slots; i++) n_active += room->slots[i].state != WEIR_SLOT_IDLE;
-    if (n_active < 2) return false;
+    if (weir__slot_count_active(room->slots, room->n_slots) < 2) return false;
     room->n = n - 1;
     return true;
 }

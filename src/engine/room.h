@@ -22,7 +22,7 @@ bool weir__room_init(weir__room *room, weir__memory *memory, weir__cache *cache,
 void weir__room_fini(weir__room *room);
 
 /* Cells that a request of so many tokens needs to be worth a slot. */
-int64_t weir__room_wanted(const weir__request *request, int32_t n_tokens);
+int64_t weir__room_wanted(const weir__request *request);
 
 /* Cells in use, and those that the slots want beside what they have. */
 int64_t weir__room_reserved(const weir__room *room);

@@ -129,17 +129,8 @@ void weir__shared_stop(weir__shared *shared)
 {
     pthread_mutex_lock(&shared->mutex);
     shared->open = false;
-    shared->stopping = true;
-    atomic_store(&shared->abandon, true);
+    atomic_store(&shared->stopping, true);
     pthread_mutex_unlock(&shared->mutex);
-}
-
-bool weir__shared_is_stopping(weir__shared *shared)
-{
-    pthread_mutex_lock(&shared->mutex);
-    bool stopping = shared->stopping;
-    pthread_mutex_unlock(&shared->mutex);
-    return stopping;
 }
 
 weir_engine_stats weir__shared_stats(weir__shared *shared)

@@ -12,7 +12,7 @@
 #include "engine/ring.h"
 #include "engine/salt.h"
 
-/* `mutex` protects everything but `abandon`, and what queue and salts hold of requests. Only the driver takes
+/* `mutex` protects everything but reading `stopping`, and what queue and salts hold of requests. Only the driver takes
  * requests out of the queue. The mutex is taken last of an engine's locks and held for a few instructions,
  * never across a forward pass, a template, a callback or an allocation that matters. The functions below take
  * it, unless they say that it is held. */
@@ -20,9 +20,9 @@ typedef struct weir__shared {
     pthread_mutex_t mutex;
     pthread_cond_t drained; /* n_live became 0 */
     weir__queue queue;
-    bool open;      /* takes new requests */
-    bool stopping;  /* ends those it has */
-    int32_t n_live; /* queued or in a slot */
+    bool open;            /* takes new requests */
+    atomic_bool stopping; /* ends those it has; written under the mutex */
+    int32_t n_live;       /* queued or in a slot */
     weir_engine_stats stats;
     weir__salts salts;
     uint64_t serial;     /* of the next request */
@@ -30,7 +30,6 @@ typedef struct weir__shared {
     weir__ring ticks;    /* weir_tick */
     weir__ring parts;    /* weir_tick_slot */
     weir__ring arrivals; /* weir_arrival */
-    atomic_bool abandon; /* stopping, as the abort callback sees it during a pass */
 } weir__shared;
 
 /* Zeroed before; open then. NO_MEMORY: there is nothing to free. */
@@ -54,7 +53,6 @@ weir_status weir__shared_drain(weir__shared *shared, bool may_wait, int64_t dead
 bool weir__shared_has(weir__shared *shared, const weir_stream *stream);
 
 void weir__shared_stop(weir__shared *shared);
-bool weir__shared_is_stopping(weir__shared *shared);
 
 /* The counters as published last, with the queue's length now. */
 weir_engine_stats weir__shared_stats(weir__shared *shared);

@@ -26,31 +26,21 @@ typedef struct weir__slot {
     int32_t lane;  /* the sequence that holds its cells: may change when lanes are compacted; -1 = none */
     weir_slot_state state;
     weir__request *request;
-    int32_t n_tokens; /* prompt and generated, in request->tokens */
     int32_t n_past;
-    int32_t n_generated; /* with the token that ended it */
-    int32_t n_planned;   /* tokens in this tick's batch */
-    int32_t n_unbilled;  /* generated tokens that its salt does not know of */
-    int32_t row;         /* the first batch row to sample from, those of the draft follow; -1 = none */
-    weir__draft draft;   /* what may come after its last token */
-    int32_t n_drafted;   /* tokens of the draft in this tick's batch */
-    int32_t n_accepted;  /* of those, the answer's */
-    int32_t n_burst;     /* tokens that were sampled in this tick */
+    int32_t n_planned;  /* tokens in this tick's batch */
+    int32_t n_unbilled; /* generated tokens that its salt does not know of */
+    int32_t row;        /* the first batch row to sample from, those of the draft follow; -1 = none */
+    weir__draft draft;  /* what may come after its last token */
+    int32_t n_drafted;  /* tokens of the draft in this tick's batch */
+    int32_t n_accepted; /* of those, the answer's */
+    int32_t n_burst;    /* tokens that were sampled in this tick */
     weir__sampled burst[WEIR__DRAFT_MAX + 1];
     weir_status failed; /* why there are no more of them; `error` tells more */
-    float logprob;      /* of it, where the request is scored; so is the next one */
-    double logprob_sum; /* of all that were generated */
     int32_t scored_row; /* of this batch, n_scored rows for tokens of the prompt */
     int32_t n_scored;
     weir_reason reason; /* written once, by whoever is first */
     weir_error error;
-    int64_t sample_ns; /* what its last sampling took; 0 = none yet */
-    int64_t admit_ns;
-    int64_t first_ns; /* first token; 0 = none yet */
-    int64_t last_ns;  /* newest token */
-    size_t n_sent;    /* tokens in chunks that were counted; 0 = no chunk yet */
-    int64_t sent_ns;  /* the last of those chunks */
-    weir__emit emit;
+    int64_t sample_ns;     /* what its last sampling took; 0 = none yet */
     weir__prefix_end live; /* its place among known texts */
     uint64_t turn;         /* when its adapters were served last; smaller is longer ago */
     int32_t n_promised;    /* tokens that it is to get from others */
@@ -60,11 +50,8 @@ typedef struct weir__slot {
 
 void weir__slot_init(weir__slot *slot, int32_t index);
 
-/* Takes over the request, with what it had if it was suspended; none of its cells are there. */
+/* Takes over the request. None of its cells are there. */
 void weir__slot_start(weir__slot *slot, weir__request *request, int64_t now);
-
-/* Gives the request back with all that it had, but for its cells. The slot is idle then. */
-weir__request *weir__slot_suspend(weir__slot *slot);
 
 /* Ends the slot for this reason unless it has one already. */
 void weir__slot_latch(weir__slot *slot, weir_reason reason);
@@ -73,23 +60,17 @@ void weir__slot_fail(weir__slot *slot, weir_status status, const weir_error *err
 /* Appends a token of this tick's to the request's, with its logprobs. False: out of memory. */
 bool weir__slot_append(weir__slot *slot, const weir__sampled *sampled);
 
-weir_usage weir__slot_usage(const weir__slot *slot, int64_t now);
-
 /* Nothing more will be generated: releases held-back text and settles the reason. */
 void weir__slot_settle(weir__slot *slot, weir__emit_scratch *scratch);
 
 /* The last chunk, the result, and an idle slot again. After settle; the caller has freed the cells. */
 void weir__slot_finish(weir__slot *slot, int64_t now);
 
+int32_t weir__slot_count_active(const weir__slot *slots, int32_t n_slots);
+
 /* Tokens that are in the memory, or that another slot brings there. */
 static inline int32_t weir__slot_n_there(const weir__slot *slot)
 {
     return slot->state == WEIR_SLOT_JOINED ? slot->n_promised : slot->n_past;
 }
-
-static inline size_t weir__slot_n_output(const weir__slot *slot)
-{
-    return (size_t)(slot->n_tokens - slot->request->n_prompt);
-}
-
 #endif

@@ -32,34 +32,38 @@ void weir__step_prepare(weir__driver *driver, bool admits, int64_t now)
 
 /* ---- Plan ---- */
 
+static weir_slot_view view_of(const weir__driver *driver, const weir__slot *slot, int64_t now)
+{
+    const weir__request *request = slot->request;
+    bool generates = slot->state == WEIR_SLOT_GENERATING;
+    return (weir_slot_view){
+        .slot = slot->index,
+        .state = slot->state,
+        .n_prompt_left = slot->state == WEIR_SLOT_PREFILLING ? request->n_tokens - slot->n_past : 0,
+        .n_prompt = request->n_prompt,
+        .n_generated = request->n_generated,
+        .priority = request->priority,
+        .waited_ns = now > request->submit_ns ? now - request->submit_ns : 0,
+        .n_past = slot->n_past,
+        .lane = slot->lane,
+        .n_draft = generates ? slot->draft.n : 0,
+        .idle_ns = generates && now > request->last_ns ? now - request->last_ns : 0,
+        .deadline_ns = request->deadline_ns == WEIR__CLOCK_NEVER ? INT64_MAX : request->deadline_ns - now,
+        .limit = weir__score_limit(driver->slots, driver->params->n_slots, slot),
+    };
+}
+
 void weir__step_view(weir__driver *driver, int64_t now)
 {
+    weir_slot_view *views = driver->view_slots;
     size_t n = 0;
     for (int32_t i = 0; i < driver->params->n_slots; i++) {
         const weir__slot *slot = &driver->slots[i];
         if (slot->state == WEIR_SLOT_IDLE || !weir__turn_has(&driver->turn, slot)) continue;
         size_t at = n++;
-        while (at > 0 &&
-               driver->slots[driver->view_slots[at - 1].slot].request->serial > slot->request->serial) {
-            driver->view_slots[at] = driver->view_slots[at - 1];
-            at--;
-        }
-        driver->view_slots[at] = (weir_slot_view){
-            .slot = slot->index,
-            .state = slot->state,
-            .n_prompt_left = slot->state == WEIR_SLOT_PREFILLING ? slot->n_tokens - slot->n_past : 0,
-            .n_prompt = slot->request->n_prompt,
-            .n_generated = slot->n_generated,
-            .priority = slot->request->priority,
-            .waited_ns = now > slot->request->submit_ns ? now - slot->request->submit_ns : 0,
-            .n_past = slot->n_past,
-            .lane = slot->lane,
-            .n_draft = slot->state == WEIR_SLOT_GENERATING ? slot->draft.n : 0,
-            .idle_ns = slot->state == WEIR_SLOT_GENERATING && now > slot->last_ns ? now - slot->last_ns : 0,
-            .deadline_ns = slot->request->deadline_ns == WEIR__CLOCK_NEVER ? INT64_MAX
-                                                                           : slot->request->deadline_ns - now,
-            .limit = weir__score_limit(driver->slots, driver->params->n_slots, slot),
-        };
+        for (; at > 0 && driver->slots[views[at - 1].slot].request->serial > slot->request->serial; at--)
+            views[at] = views[at - 1];
+        views[at] = view_of(driver, slot, now);
     }
     driver->view = (weir_view){
         .slots = driver->view_slots,
@@ -174,11 +178,11 @@ static void take_token(weir__driver *driver, weir__slot *slot, const weir__sampl
     int32_t token = sampled->token;
     bool stopped = false;
 
-    slot->n_generated++;
-    if (request->scored) slot->logprob_sum += (double)sampled->logprob;
-    if (slot->first_ns == 0) slot->first_ns = now;
-    slot->last_ns = now;
-    weir__account_token(&driver->account, slot);
+    request->n_generated++;
+    if (request->scored) request->logprob_sum += (double)sampled->logprob;
+    if (request->first_ns == 0) request->first_ns = now;
+    request->last_ns = now;
+    weir__account_token(&driver->account, request);
     if (driver->model->ops->is_eog(driver->model->model, token)) {
         weir__slot_latch(slot, WEIR_REASON_END);
         return;
@@ -189,11 +193,11 @@ static void take_token(weir__driver *driver, weir__slot *slot, const weir__sampl
     }
     slot->state = WEIR_SLOT_GENERATING;
     if (request->stream != NULL || request->result != NULL || request->stop != NULL) {
-        weir_status status = weir__emit_token(&slot->emit, &driver->scratch, request, token, &stopped);
+        weir_status status = weir__emit_token(request, &driver->scratch, token, &stopped);
         if (status != WEIR_OK) weir__slot_fail(slot, status, NULL);
     }
     if (stopped) weir__slot_latch(slot, WEIR_REASON_STOP_WORDS);
-    if (slot->n_generated >= request->max_tokens) weir__slot_latch(slot, WEIR_REASON_LENGTH);
+    if (request->n_generated >= request->max_tokens) weir__slot_latch(slot, WEIR_REASON_LENGTH);
 }
 
 /* The tokens of this tick until one ends the answer. Those behind it were never there. */
@@ -234,10 +238,9 @@ static void emit_chunks(weir__driver *driver)
             weir__slot_latch(slot, WEIR_REASON_LENGTH); /* prefill was all that was asked for */
         if (slot->reason != WEIR_REASON_NOT_FINISHED) continue;
         if (slot->state != WEIR_SLOT_GENERATING) continue;
-        weir_usage usage = weir__slot_usage(slot, now);
-        if (!weir__emit_chunk(&slot->emit, slot->request, weir__slot_n_output(slot), &usage))
-            weir__slot_fail(slot, WEIR_NO_MEMORY, NULL);
-        weir__account_chunk(&driver->account, slot, now);
+        weir_usage usage = weir__request_usage(slot->request, now);
+        if (!weir__emit_chunk(slot->request, &usage)) weir__slot_fail(slot, WEIR_NO_MEMORY, NULL);
+        weir__account_chunk(&driver->account, slot->request, now);
     }
     weir__finish_latched(driver);
 }
@@ -262,12 +265,12 @@ static void check_invariants(const weir__driver *driver)
             continue;
         }
         assert(driver->lanes.slot[slot->lane] == slot);
-        assert(slot->n_tokens - request->n_prompt <= slot->n_generated);
+        assert(request->n_tokens - request->n_prompt <= request->n_generated);
         if (slot->state == WEIR_SLOT_PREFILLING)
-            assert(slot->n_past < slot->n_tokens &&
-                   (slot->n_generated > 0 || slot->n_tokens == request->n_prompt));
+            assert(slot->n_past < request->n_tokens &&
+                   (request->n_generated > 0 || request->n_tokens == request->n_prompt));
         else
-            assert(slot->n_past >= request->n_prompt && slot->n_past == slot->n_tokens - 1);
+            assert(slot->n_past >= request->n_prompt && slot->n_past == request->n_tokens - 1);
         assert(driver->memory.n[slot->lane] == slot->n_past);
     }
     for (int32_t lane = 0; lane < driver->lanes.n; lane++) {
@@ -287,8 +290,7 @@ static void check_invariants(const weir__driver *driver)
 
 static void account_tick(weir__driver *driver, weir_report *report, int64_t start, int64_t work_ns)
 {
-    for (int32_t i = 0; i < driver->params->n_slots; i++)
-        report->n_active += driver->slots[i].state != WEIR_SLOT_IDLE;
+    report->n_active = weir__slot_count_active(driver->slots, driver->params->n_slots);
     report->tick_ns = weir__clock_now_ns() - start;
     weir__account_end(driver, report, work_ns);
     report->queue_depth = driver->account.counts.queue_depth;
@@ -319,7 +321,7 @@ void weir__step_tick(weir__driver *driver, const weir_plan_entry *plan, size_t n
             weir__cost_observe(&driver->cost, &driver->shape, work_ns);
         } else {
             /* What a pass that a stop broke off has left in the memory is nobody's. */
-            if (status == WEIR_ABORTED && atomic_load(&driver->shared->abandon))
+            if (status == WEIR_ABORTED && atomic_load(&driver->shared->stopping))
                 weir__finish_all(driver);
             else
                 fail_pass(driver, status, &error);

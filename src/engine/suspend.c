@@ -10,44 +10,32 @@
 
 /* ---- Saving ---- */
 
-/* Saves the slot's cells if memory and budget allow it. Else they are computed again. */
+/* Saves the slot's cells if memory and budget allow it. Otherwise they are computed again. */
 static void save_slot(weir__memory *memory, weir__cache *cache, const weir__slot *slot)
 {
-    weir__progress *progress = &slot->request->progress;
     if (slot->lane < 0) return;
     size_t length = weir__memory_state_size(memory, slot->lane);
     if (length == 0 || !weir__cache_claim(cache, length)) return;
-    void *state = weir__mem_alloc(length);
-    size_t saved = state != NULL ? weir__memory_save(memory, slot->lane, state, length) : 0;
-    if (saved == 0) {
-        weir__mem_free(state);
-        weir__cache_unclaim(cache, length);
-        return;
-    }
-    progress->state = state;
-    progress->length = length;
-    progress->n_bytes = saved;
-    progress->n_past = slot->n_past;
+    weir__saved *saved = &slot->request->saved;
+    *saved = (weir__saved){.state = weir__mem_alloc(length), .claimed = length, .n_past = slot->n_past};
+    if (saved->state != NULL) saved->n_bytes = weir__memory_save(memory, slot->lane, saved->state, length);
+    if (saved->n_bytes == 0) weir__suspend_drop(cache, slot->request);
 }
 
 void weir__suspend_drop(weir__cache *cache, weir__request *request)
 {
-    weir__progress *progress = &request->progress;
-    if (progress->state != NULL) weir__cache_unclaim(cache, progress->length);
-    weir__mem_free(progress->state);
-    progress->state = NULL;
-    progress->length = 0;
-    progress->n_past = 0;
+    weir__cache_unclaim(cache, request->saved.claimed);
+    weir__mem_free(request->saved.state);
+    request->saved = (weir__saved){0};
 }
 
 void weir__suspend_restore(weir__memory *memory, weir__cache *cache, weir__slot *slot)
 {
-    const weir__progress *progress = &slot->request->progress;
-    if (progress->state != NULL && weir__memory_load(memory, slot->lane, progress->state, progress->n_bytes,
-                                                     progress->n_past, NULL) == WEIR_OK)
-        slot->n_past = progress->n_past;
+    const weir__saved *saved = &slot->request->saved;
+    if (saved->state != NULL &&
+        weir__memory_load(memory, slot->lane, saved->state, saved->n_bytes, saved->n_past, NULL) == WEIR_OK)
+        slot->n_past = saved->n_past;
     weir__suspend_drop(cache, slot->request);
-    if (slot->n_generated > 0 && slot->n_past == slot->n_tokens - 1) slot->state = WEIR_SLOT_GENERATING;
 }
 
 void weir__suspend(weir__driver *driver, weir__slot *slot)
@@ -56,7 +44,8 @@ void weir__suspend(weir__driver *driver, weir__slot *slot)
     save_slot(&driver->memory, driver->cache, slot);
     weir__prefix_leave(&driver->prefix, slot);
     weir__lanes_leave(&driver->lanes, slot);
-    weir__shared_requeue(driver->shared, weir__slot_suspend(slot));
+    weir__shared_requeue(driver->shared, slot->request);
+    weir__slot_init(slot, slot->index);
 }
 
 /* ---- Cells ---- */
@@ -77,19 +66,12 @@ weir__slot *weir__suspend_victim(weir__slot *slots, int32_t n_slots, const weir_
     return victim;
 }
 
-static int32_t count_active(const weir__driver *driver)
-{
-    int32_t n = 0;
-    for (int32_t i = 0; i < driver->params->n_slots; i++) n += driver->slots[i].state != WEIR_SLOT_IDLE;
-    return n;
-}
-
 bool weir__suspend_relieve(weir__driver *driver, int64_t now)
 {
     bool suspended = false;
     while (weir__room_left(&driver->room) < 0) {
         if (weir__room_evict(&driver->room)) continue;
-        if (count_active(driver) < 2) break;
+        if (weir__slot_count_active(driver->slots, driver->params->n_slots) < 2) break;
         weir__suspend(driver, weir__suspend_victim(driver->slots, driver->params->n_slots, NULL, 0, now));
         suspended = true;
     }
