@@ -403,10 +403,8 @@ weir_status weir__engine_submit(weir_engine *engine, const weir_request *request
     for (; n_made < n; n_made++) {
         const weir_request *request =
             (const weir_request *)((const char *)requests + (choices ? 0 : n_made) * requests->size);
-        status = choices && n_made > 0 ? weir__request_repeat(engine->model, &engine->limits, request,
-                                                              made[0], n_made, &made[n_made], error)
-                                       : weir__request_create(engine->model, &engine->limits, request, n_made,
-                                                              engine->bell, &made[n_made], error);
+        status = weir__request_create(engine->model, &engine->limits, request, n_made, engine->bell,
+                                      choices && n_made > 0 ? made[0] : NULL, &made[n_made], error);
         if (status != WEIR_OK) goto fail;
         made[n_made]->ticket = ticket;
         if (results != NULL) made[n_made]->result = &results[n_made];

@@ -81,7 +81,7 @@ weir_status weir_engine_plan_request(weir_engine *engine, const weir_request *gi
     /* Without the engine's limit: how long a prompt is that does not fit is worth telling. */
     weir__limits limits = {.n_ctx = INT32_MAX, .max_tokens = engine->limits.max_tokens};
     if (status == WEIR_OK)
-        status = weir__request_create(engine->model, &limits, given, 0, engine->bell, &request, error);
+        status = weir__request_create(engine->model, &limits, given, 0, engine->bell, NULL, &request, error);
     if (status != WEIR_OK) return status;
     full.n_prompt = request->n_prompt;
     full.fits = request->n_prompt + (request->max_tokens > 0) <= engine->limits.n_ctx;

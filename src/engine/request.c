@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "engine/request.h"
 
-#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -31,21 +30,6 @@ void weir_request_init(weir_request *request, size_t size)
     if (size > offsetof(weir_request, cache_salt_length)) request->cache_salt_length = WEIR_NUL;
 }
 
-/* An error whose field is "requests[index].name". */
-#define REFUSE(code, name, ...) refuse(error, index, code, name, __VA_ARGS__)
-
-__attribute__((format(printf, 5, 6))) static weir_status
-refuse(weir_error *error, size_t index, weir_status code, const char *name, const char *format, ...)
-{
-    char field[64], message[448];
-    va_list args;
-    va_start(args, format);
-    snprintf(field, sizeof field, "requests[%zu].%s", index, name);
-    vsnprintf(message, sizeof message, format, args);
-    va_end(args);
-    return weir__error_set(error, code, field, "%s", message);
-}
-
 /* ---- The prompt, and whose it is ---- */
 
 /* Never that of no salt. Two salts of one hash would share their turns, and nothing else. */
@@ -56,29 +40,30 @@ static uint64_t hash_salt(const char *salt, size_t length)
 }
 
 /* salt: [length], or NULL: none. */
-static weir_status copy_salt(weir__request *request, const char *salt, size_t length, size_t index,
-                             weir_error *error)
+static weir_status copy_salt(weir__request *request, const char *salt, size_t length, weir_error *error)
 {
     if (salt == NULL) return WEIR_OK;
     if (length == WEIR_NUL) length = strlen(salt);
     request->salt_bytes = weir__mem_dup(salt, length);
     if (request->salt_bytes == NULL)
-        return REFUSE(WEIR_NO_MEMORY, "cache_salt", "out of memory for the salt");
+        return weir__error_set(error, WEIR_NO_MEMORY, "cache_salt", "out of memory for the salt");
     request->salt_length = length;
     request->salt_hash = hash_salt(salt, length);
     return WEIR_OK;
 }
 
-static weir_status copy_tokens(weir__request *request, const weir_model *model, const weir_request *given,
-                               size_t index, weir_error *error)
+static weir_status read_tokens(weir__request *request, const weir_model *model, const weir_request *given,
+                               weir_error *error)
 {
-    if (given->n_tokens > INT32_MAX) return REFUSE(WEIR_TOO_LONG, "n_tokens", "%zu tokens", given->n_tokens);
+    if (given->n_tokens > INT32_MAX)
+        return weir__error_set(error, WEIR_TOO_LONG, "n_tokens", "%zu tokens", given->n_tokens);
     for (size_t i = 0; i < given->n_tokens; i++)
         if (given->tokens[i] < 0 || given->tokens[i] >= model->info.n_vocab)
-            return REFUSE(WEIR_INVALID, "tokens", "tokens[%zu] is %d; allowed: 0 to %d", i, given->tokens[i],
-                          model->info.n_vocab - 1);
+            return weir__error_set(error, WEIR_INVALID, "tokens", "tokens[%zu] is %d; allowed: 0 to %d", i,
+                                   given->tokens[i], model->info.n_vocab - 1);
     request->tokens = weir__mem_dup(given->tokens, given->n_tokens * sizeof *given->tokens);
-    if (request->tokens == NULL) return REFUSE(WEIR_NO_MEMORY, "tokens", "out of memory for the prompt");
+    if (request->tokens == NULL)
+        return weir__error_set(error, WEIR_NO_MEMORY, "tokens", "out of memory for the prompt");
     request->capacity = given->n_tokens;
     request->n_prompt = (int32_t)given->n_tokens;
     return WEIR_OK;
@@ -86,16 +71,16 @@ static weir_status copy_tokens(weir__request *request, const weir_model *model, 
 
 static weir_status read_prompt_text(weir__request *request, const weir_model *model,
                                     const weir__limits *limits, const char *text, size_t length,
-                                    bool add_special, bool parse_special, size_t index, weir_error *error)
+                                    bool add_special, bool parse_special, weir_error *error)
 {
     if (length == WEIR_NUL) length = strlen(text);
     if (length > WEIR__TEXT_MAX)
-        return REFUSE(WEIR_TOO_LONG, "text", "the prompt has %zu bytes; allowed: at most %d", length,
-                      WEIR__TEXT_MAX);
+        return weir__error_set(error, WEIR_TOO_LONG, "text", "the prompt has %zu bytes; allowed: at most %d",
+                               length, WEIR__TEXT_MAX);
     size_t longest = (size_t)model->ops->longest_piece(model->model);
     if (longest > 0 && length / longest > (size_t)limits->n_ctx)
-        return REFUSE(
-            WEIR_TOO_LONG, request->chat != NULL ? "chat" : "text",
+        return weir__error_set(
+            error, WEIR_TOO_LONG, request->chat != NULL ? "chat" : "text",
             "the prompt has %zu bytes, which are at least %zu tokens; a request holds at most %d with its "
             "answer: shorten it, or give the engine a larger n_ctx or n_kv",
             length, length / longest, limits->n_ctx);
@@ -103,7 +88,7 @@ static weir_status read_prompt_text(weir__request *request, const weir_model *mo
     size_t guess = length / 2 + 16; /* most text has a token for three to four bytes */
     for (;;) {
         if (!weir__mem_grow(&request->tokens, &request->capacity, guess, sizeof *request->tokens))
-            return REFUSE(WEIR_NO_MEMORY, "text", "out of memory for the prompt");
+            return weir__error_set(error, WEIR_NO_MEMORY, "text", "out of memory for the prompt");
         weir_status status =
             request->chat != NULL
                 ? weir_chat_tokenize(request->chat, request->tokens, request->capacity, &n, error)
@@ -111,7 +96,7 @@ static weir_status read_prompt_text(weir__request *request, const weir_model *mo
                                        request->tokens, request->capacity, &n, error);
         if (status == WEIR_OK) break;
         if (status != WEIR_TOO_LONG || n <= request->capacity)
-            return error != NULL ? REFUSE(status, "text", "%s", error->message) : status;
+            return weir__error_set(error, status, "text", "%s", error->message);
         guess = n;
     }
     request->n_prompt = (int32_t)n;
@@ -125,28 +110,27 @@ static void set_chat(weir__request *request, weir_chat *chat)
 }
 
 /* Another answer's: what the first has. */
-static weir_status copy_first(weir__request *request, const weir__request *first, size_t index,
-                              weir_error *error)
+static weir_status copy_first(weir__request *request, const weir__request *first, weir_error *error)
 {
     request->tokens = weir__mem_dup(first->tokens, (size_t)first->n_prompt * sizeof *first->tokens);
-    if (request->tokens == NULL) return REFUSE(WEIR_NO_MEMORY, "tokens", "out of memory for the prompt");
+    if (request->tokens == NULL)
+        return weir__error_set(error, WEIR_NO_MEMORY, "tokens", "out of memory for the prompt");
     request->capacity = (size_t)first->n_prompt;
     request->n_prompt = first->n_prompt;
     request->n_head = first->n_head;
     request->source = weir__stream_hold(first->source);
     weir__adapters_copy(&request->adapters, &first->adapters);
     set_chat(request, first->chat);
-    return copy_salt(request, first->salt_bytes, first->salt_length, index, error);
+    return copy_salt(request, first->salt_bytes, first->salt_length, error);
 }
 
 /* A fork's: what the source had, and whose it was. The caller's salt and adapters are not looked at. */
 static weir_status read_source(weir__request *request, const weir_request *given, const weir__doorbell *bell,
-                               size_t index, weir_error *error)
+                               weir_error *error)
 {
     weir__history history = {0};
-    weir_error why = {0};
-    weir_status status = weir__stream_recall(given->source, given->source_at, bell, &history, &why);
-    if (status != WEIR_OK) return REFUSE(status, why.field, "%s", why.message);
+    weir_status status = weir__stream_recall(given->source, given->source_at, bell, &history, error);
+    if (status != WEIR_OK) return status;
     request->tokens = history.tokens;
     request->capacity = history.capacity;
     request->n_prompt = (int32_t)history.n;
@@ -164,45 +148,43 @@ static weir_status read_source(weir__request *request, const weir_request *given
 }
 
 static weir_status read_prompt_chat(weir__request *request, const weir_model *model,
-                                    const weir__limits *limits, weir_chat *chat, size_t index,
-                                    weir_error *error)
+                                    const weir__limits *limits, weir_chat *chat, weir_error *error)
 {
     if (weir__chat_model(chat) != model)
-        return REFUSE(WEIR_INVALID, "chat", "the chat was rendered for another model than the engine's");
+        return weir__error_set(error, WEIR_INVALID, "chat",
+                               "the chat was rendered for another model than the engine's");
     size_t length;
     const char *prompt = weir_chat_prompt(chat, &length);
     set_chat(request, chat);
-    return read_prompt_text(request, model, limits, prompt, length, true, true, index, error);
+    return read_prompt_text(request, model, limits, prompt, length, true, true, error);
 }
 
 static weir_status read_prompt(weir__request *request, weir_model *model, const weir__limits *limits,
-                               const weir_request *given, const weir__doorbell *bell, size_t index,
-                               weir_error *error)
+                               const weir_request *given, const weir__doorbell *bell, weir_error *error)
 {
     int given_kinds =
         (given->chat != NULL) + (given->tokens != NULL) + (given->text != NULL) + (given->source != NULL);
     if (given->source == NULL) {
-        char prefix[48];
-        snprintf(prefix, sizeof prefix, "requests[%zu].", index);
         weir_status status =
-            weir__adapters_take(&request->adapters, model, given->adapters, given->n_adapters, prefix, error);
+            weir__adapters_take(&request->adapters, model, given->adapters, given->n_adapters, "", error);
         if (status != WEIR_OK) return status;
     }
     if (given_kinds != 1)
-        return REFUSE(WEIR_INVALID, "text", "%s; give exactly one of chat, tokens, text and source",
-                      given_kinds == 0 ? "the request has no prompt" : "the request has several prompts");
-    if (given->source != NULL) return read_source(request, given, bell, index, error);
+        return weir__error_set(
+            error, WEIR_INVALID, "text", "%s; give exactly one of chat, tokens, text and source",
+            given_kinds == 0 ? "the request has no prompt" : "the request has several prompts");
+    if (given->source != NULL) return read_source(request, given, bell, error);
     weir_status status;
     if (given->tokens != NULL)
-        status = copy_tokens(request, model, given, index, error);
+        status = read_tokens(request, model, given, error);
     else if (given->text != NULL)
         status = read_prompt_text(request, model, limits, given->text, given->text_length, given->add_special,
-                                  given->parse_special, index, error);
+                                  given->parse_special, error);
     else
-        status = read_prompt_chat(request, model, limits, given->chat, index, error);
+        status = read_prompt_chat(request, model, limits, given->chat, error);
     if (status != WEIR_OK) return status;
     request->n_head = request->n_prompt;
-    return copy_salt(request, given->cache_salt, given->cache_salt_length, index, error);
+    return copy_salt(request, given->cache_salt, given->cache_salt_length, error);
 }
 
 static const char *prompt_field(const weir_request *given)
@@ -214,21 +196,22 @@ static const char *prompt_field(const weir_request *given)
 }
 
 static weir_status limit_answer(weir__request *request, const weir__limits *limits, const weir_request *given,
-                                size_t index, weir_error *error)
+                                weir_error *error)
 {
     int32_t wanted = given->max_tokens;
     if (request->n_prompt == 0)
-        return REFUSE(WEIR_INVALID, prompt_field(given),
-                      "the prompt is empty, and this model adds no token of its own; give at least one");
+        return weir__error_set(
+            error, WEIR_INVALID, prompt_field(given),
+            "the prompt is empty, and this model adds no token of its own; give at least one");
     if (wanted < -1)
-        return REFUSE(WEIR_INVALID, "max_tokens", "max_tokens is %d; allowed: -1 (as many as fit) and 0 up",
-                      wanted);
+        return weir__error_set(error, WEIR_INVALID, "max_tokens",
+                               "max_tokens is %d; allowed: -1 (as many as fit) and 0 up", wanted);
     if (wanted < 0) wanted = INT32_MAX;
     if (limits->max_tokens >= 0 && wanted > limits->max_tokens) wanted = limits->max_tokens;
     int32_t room = limits->n_ctx - request->n_prompt;
     if (room < (wanted > 0))
-        return REFUSE(
-            WEIR_TOO_LONG, prompt_field(given),
+        return weir__error_set(
+            error, WEIR_TOO_LONG, prompt_field(given),
             "the prompt has %d tokens; a request holds at most %d with its answer: shorten it, or give the "
             "engine a larger n_ctx or n_kv",
             request->n_prompt, limits->n_ctx);
@@ -238,8 +221,7 @@ static weir_status limit_answer(weir__request *request, const weir__limits *limi
 
 /* ---- Stop strings ---- */
 
-static weir_status compile_stops(weir__request *request, const weir_request *given, size_t index,
-                                 weir_error *error)
+static weir_status compile_stops(weir__request *request, const weir_request *given, weir_error *error)
 {
     size_t n_chat = 0;
     const char *const *chat_stops = request->chat ? weir__chat_stops(request->chat, &n_chat) : NULL;
@@ -248,18 +230,21 @@ static weir_status compile_stops(weir__request *request, const weir_request *giv
     size_t n = 0;
 
     if (given->n_stop > STOPS_MAX)
-        return REFUSE(WEIR_INVALID, "n_stop", "%zu stop strings; allowed: 0 to %d", given->n_stop, STOPS_MAX);
-    if (given->n_stop > 0 && given->stop == NULL) return REFUSE(WEIR_INVALID, "stop", "stop is NULL");
+        return weir__error_set(error, WEIR_INVALID, "n_stop", "%zu stop strings; allowed: 0 to %d",
+                               given->n_stop, STOPS_MAX);
+    if (given->n_stop > 0 && given->stop == NULL)
+        return weir__error_set(error, WEIR_INVALID, "stop", "stop is NULL");
     for (size_t i = 0; i < given->n_stop; i++) {
-        if (given->stop[i] == NULL) return REFUSE(WEIR_INVALID, "stop", "stop[%zu] is NULL", i);
+        if (given->stop[i] == NULL)
+            return weir__error_set(error, WEIR_INVALID, "stop", "stop[%zu] is NULL", i);
         size_t length = given->stop_length ? given->stop_length[i] : WEIR_NUL;
         if (length == WEIR_NUL) length = strlen(given->stop[i]);
         if (length == 0 || length > STOP_BYTES_MAX)
-            return REFUSE(WEIR_INVALID, "stop", "stop[%zu] has %zu bytes; allowed: 1 to %d", i, length,
-                          STOP_BYTES_MAX);
+            return weir__error_set(error, WEIR_INVALID, "stop", "stop[%zu] has %zu bytes; allowed: 1 to %d",
+                                   i, length, STOP_BYTES_MAX);
         if (!weir__utf8_valid(given->stop[i], length))
-            return REFUSE(WEIR_INVALID, "stop", "stop[%zu] is not well-formed UTF-8, and output always is",
-                          i);
+            return weir__error_set(error, WEIR_INVALID, "stop",
+                                   "stop[%zu] is not well-formed UTF-8, and output always is", i);
         texts[n] = given->stop[i];
         lengths[n++] = length;
     }
@@ -270,39 +255,31 @@ static weir_status compile_stops(weir__request *request, const weir_request *giv
     }
     if (n == 0) return WEIR_OK;
     weir_status status = weir__stop_create(texts, lengths, n, &request->stop);
-    if (status != WEIR_OK) return REFUSE(status, "stop", "%s", weir_status_text(status));
+    if (status != WEIR_OK) return weir__error_set(error, status, "stop", "%s", weir_status_text(status));
     return WEIR_OK;
 }
 
 /* ---- The sampler, and what it has seen ---- */
 
 static weir_status create_sampler(weir__request *request, weir_model *model,
-                                  const weir_sampler_params *params, size_t index, weir_error *error)
+                                  const weir_sampler_params *params, weir_error *error)
 {
     const weir__grammar *grammar = request->chat ? weir__chat_grammar(request->chat) : NULL;
-    char prefix[48];
-    snprintf(prefix, sizeof prefix, "requests[%zu].sampler.", index);
-    weir_status status = weir__sampler_create(model, params, grammar, prefix, &request->sampler, error);
-    if (status != WEIR_OK) {
-        /* what is wrong with the struct as a whole does not name the request */
-        if (error != NULL && strcmp(error->field, "sampler") == 0)
-            REFUSE(status, "sampler", "%s", error->message);
-        return status;
-    }
-    status = weir_sampler_count(request->sampler, request->tokens, (size_t)request->n_head, error);
+    weir_status status = weir__sampler_create(model, params, grammar, "sampler.", &request->sampler, error);
+    if (status == WEIR_OK)
+        status = weir_sampler_count(request->sampler, request->tokens, (size_t)request->n_head, error);
     for (int32_t i = request->n_head; i < request->n_prompt && status == WEIR_OK; i++) {
-        weir_error why = {0};
-        status = weir_sampler_accept(request->sampler, request->tokens[i], &why);
+        status = weir_sampler_accept(request->sampler, request->tokens[i], error);
         if (status != WEIR_OK)
-            REFUSE(status, "sampler", "token %d of the source's answer: %s", i - request->n_head,
-                   why.message);
+            weir__error_set(error, status, "sampler", "token %d of the source's answer: %s",
+                            i - request->n_head, error->message);
     }
     return status;
 }
 
 /* Brings a fork's text to where the source's was: what half a character, or the beginning of a stop string,
  * is held back. A stop string that the answer so far has whole is none of the fork's. */
-static weir_status replay_source(weir__request *request, size_t index, weir_error *error)
+static weir_status replay_source(weir__request *request, weir_error *error)
 {
     weir__emit *emit = &request->emit;
     weir__emit_scratch scratch = {0};
@@ -313,7 +290,8 @@ static weir_status replay_source(weir__request *request, size_t index, weir_erro
         if (stopped) weir__stop_state_init(&emit->stop);
     }
     weir__emit_scratch_fini(&scratch);
-    if (status != WEIR_OK) return REFUSE(status, "source", "out of memory for the source's text");
+    if (status != WEIR_OK)
+        return weir__error_set(error, status, "source", "out of memory for the source's text");
     request->before = emit->text;
     request->n_before = emit->n_text;
     if (emit->text != NULL) emit->text[emit->n_text] = '\0'; /* there is room for it */
@@ -335,32 +313,17 @@ static const weir_sampler_params *reseed_sampler(const weir_sampler_params *give
     return room;
 }
 
-/* Takes the caller's struct as *given, checked, and makes an empty request. */
-static weir_status begin_request(const weir_request *given_request, weir_request *given, size_t index,
-                                 weir__request **request, weir_error *error)
-{
-    char field[48], prefix[48];
-    snprintf(field, sizeof field, "requests[%zu]", index);
-    snprintf(prefix, sizeof prefix, "requests[%zu].", index);
-    weir_request_init(given, sizeof *given);
-    weir_status status = weir__sized_take(given, sizeof *given, given_request, field, error);
-    if (status == WEIR_OK) status = weir__members_check(&weir__request_members, given, prefix, error);
-    if (status != WEIR_OK) return status;
-    *request = weir__mem_calloc(1, sizeof **request);
-    return *request != NULL ? WEIR_OK : REFUSE(WEIR_NO_MEMORY, "", "out of memory for a request");
-}
-
 static weir_status create_score(weir__request *request, const weir_model *model, const weir_request *given,
-                                size_t index, weir_error *error)
+                                weir_error *error)
 {
     if (!given->prompt_logprobs && given->n_prompt_logprobs == 0) return WEIR_OK;
     int32_t n_vocab = model->info.n_vocab;
     request->score =
         weir__score_create(request->tokens, request->n_prompt,
                            given->n_prompt_logprobs < n_vocab ? given->n_prompt_logprobs : n_vocab);
-    return request->score != NULL
-               ? WEIR_OK
-               : REFUSE(WEIR_NO_MEMORY, "prompt_logprobs", "out of memory for the prompt's logprobs");
+    return request->score != NULL ? WEIR_OK
+                                  : weir__error_set(error, WEIR_NO_MEMORY, "prompt_logprobs",
+                                                    "out of memory for the prompt's logprobs");
 }
 
 static void set_fields(weir__request *request, const weir_model *model, const weir_request *given)
@@ -379,16 +342,26 @@ static void set_fields(weir__request *request, const weir_model *model, const we
     request->n_tokens = request->n_prompt;
 }
 
-/* What a request has besides its prompt. */
-static weir_status complete_request(weir__request *request, weir_model *model, const weir__limits *limits,
-                                    const weir_request *given, size_t index, weir_error *error)
+/* first: as in weir__request_create; the seed is `choice` more. */
+static weir_status fill_request(weir__request *request, weir_model *model, const weir__limits *limits,
+                                const weir_request *given, const weir__doorbell *bell,
+                                const weir__request *first, size_t choice, weir_error *error)
 {
-    weir_status status = limit_answer(request, limits, given, index, error);
-    if (status == WEIR_OK) status = compile_stops(request, given, index, error);
-    if (status == WEIR_OK) status = create_sampler(request, model, given->sampler, index, error);
+    weir_sampler_params reseeded;
+    weir_status status = weir__members_check(&weir__request_members, given, "", error);
+    if (status == WEIR_OK)
+        status = first != NULL ? copy_first(request, first, error)
+                               : read_prompt(request, model, limits, given, bell, error);
+    if (status == WEIR_OK) status = limit_answer(request, limits, given, error);
+    if (status == WEIR_OK) status = compile_stops(request, given, error);
+    if (status == WEIR_OK)
+        status = create_sampler(
+            request, model,
+            first != NULL ? reseed_sampler(given->sampler, choice, &reseeded) : given->sampler, error);
     if (status != WEIR_OK) return status;
     set_fields(request, model, given);
-    status = replay_source(request, index, error);
+    status = replay_source(request, error);
+    if (status == WEIR_OK && first == NULL) status = create_score(request, model, given, error);
     request->submit_ns = weir__clock_now_ns();
     request->deadline_ns =
         given->deadline_ms == 0 ? WEIR__CLOCK_NEVER : weir__clock_deadline_ns(given->deadline_ms);
@@ -397,39 +370,25 @@ static weir_status complete_request(weir__request *request, weir_model *model, c
 
 weir_status weir__request_create(weir_model *model, const weir__limits *limits,
                                  const weir_request *given_request, size_t index, const weir__doorbell *bell,
-                                 weir__request **out, weir_error *error)
+                                 const weir__request *first, weir__request **out, weir_error *error)
 {
+    char name[32], field[sizeof name + sizeof error->field];
     weir_request given;
-    weir__request *request = NULL;
-    weir_status status = begin_request(given_request, &given, index, &request, error);
-    if (status == WEIR_OK) status = read_prompt(request, model, limits, &given, bell, index, error);
-    if (status == WEIR_OK) status = complete_request(request, model, limits, &given, index, error);
-    if (status == WEIR_OK) status = create_score(request, model, &given, index, error);
-    if (status == WEIR_OK)
-        *out = request;
-    else
-        weir__request_destroy(request);
-    return status;
-}
-
-weir_status weir__request_repeat(weir_model *model, const weir__limits *limits,
-                                 const weir_request *given_request, const weir__request *first, size_t choice,
-                                 weir__request **out, weir_error *error)
-{
-    weir_request given;
-    weir_sampler_params sampler;
-    weir__request *request = NULL;
-    weir_status status = begin_request(given_request, &given, 0, &request, error);
-    if (status == WEIR_OK) status = copy_first(request, first, 0, error);
+    weir_error why = {0};
+    weir_request_init(&given, sizeof given);
+    snprintf(name, sizeof name, "requests[%zu]", first != NULL ? 0 : index);
+    weir_status status = weir__sized_take(&given, sizeof given, given_request, name, error);
+    if (status != WEIR_OK) return status;
+    weir__request *request = weir__mem_calloc(1, sizeof *request);
+    if (request == NULL) return weir__error_set(error, WEIR_NO_MEMORY, name, "out of memory for a request");
+    status = fill_request(request, model, limits, &given, bell, first, index, &why);
     if (status == WEIR_OK) {
-        given.sampler = reseed_sampler(given.sampler, choice, &sampler);
-        status = complete_request(request, model, limits, &given, 0, error);
-    }
-    if (status == WEIR_OK)
         *out = request;
-    else
-        weir__request_destroy(request);
-    return status;
+        return WEIR_OK;
+    }
+    weir__request_destroy(request);
+    snprintf(field, sizeof field, "%s.%s", name, why.field);
+    return weir__error_set(error, status, field, "%s", why.message);
 }
 
 bool weir__request_remember(const weir__request *request)
@@ -509,38 +468,15 @@ weir_chunk weir__request_tokens(const weir__request *request, size_t from, size_
     return chunk;
 }
 
-/* Copies of the tokens and what belongs to each. False: out of memory, some may be missing. */
-static bool fill_tokens(weir_result *result, const weir_chunk *all)
+/* Copies the chunk's tokens with their logprobs. False: out of memory, some may be missing. */
+static bool copy_tokens(const weir_chunk *from, int32_t **tokens, float **logprobs, weir_logprob **top)
 {
-    size_t n = all->n_tokens, n_top = n * (size_t)all->n_top_logprobs;
+    size_t n = from->n_tokens, n_top = n * (size_t)from->n_top_logprobs;
     if (n == 0) return true;
-    result->tokens = weir__mem_dup(all->tokens, n * sizeof *all->tokens);
-    if (result->tokens == NULL) return false;
-    result->n_tokens = n;
-    if (all->logprobs != NULL) {
-        result->logprobs = weir__mem_dup(all->logprobs, n * sizeof *all->logprobs);
-        if (result->logprobs == NULL) return false;
-    }
-    if (n_top > 0) {
-        result->top_logprobs = weir__mem_dup(all->top_logprobs, n_top * sizeof *all->top_logprobs);
-        if (result->top_logprobs == NULL) return false;
-        result->n_top_logprobs = all->n_top_logprobs;
-    }
-    return true;
-}
-
-/* The same of the prompt, once it is scored. */
-static bool fill_prompt(weir_result *result, const weir__score *score)
-{
-    if (score == NULL || score->n_scored < score->n) return true;
-    size_t n = (size_t)score->n, n_top = n * (size_t)score->n_top;
-    result->prompt_tokens = weir__mem_dup(score->tokens, n * sizeof *score->tokens);
-    result->prompt_logprobs = weir__mem_dup(score->logprobs, n * sizeof *score->logprobs);
-    if (n_top > 0) result->prompt_top_logprobs = weir__mem_dup(score->top, n_top * sizeof *score->top);
-    result->n_prompt_tokens = n;
-    result->n_prompt_top_logprobs = score->n_top;
-    return result->prompt_tokens != NULL && result->prompt_logprobs != NULL &&
-           (n_top == 0 || result->prompt_top_logprobs != NULL);
+    *tokens = weir__mem_dup(from->tokens, n * sizeof **tokens);
+    if (from->logprobs != NULL) *logprobs = weir__mem_dup(from->logprobs, n * sizeof **logprobs);
+    if (n_top > 0) *top = weir__mem_dup(from->top_logprobs, n_top * sizeof **top);
+    return *tokens != NULL && (from->logprobs == NULL || *logprobs != NULL) && (n_top == 0 || *top != NULL);
 }
 
 static void fill_result(weir_result *result, const weir__request *request, const weir__output *output,
@@ -553,8 +489,19 @@ static void fill_result(weir_result *result, const weir__request *request, const
     result->miss = request->miss;
     result->text = output->text ? output->text : weir__mem_calloc(1, 1);
     result->length = output->text ? output->length : 0;
-    weir_chunk all = weir__request_tokens(request, 0, output->n_tokens);
-    if (!fill_tokens(result, &all) || !fill_prompt(result, request->score) || result->text == NULL) {
+    weir_chunk answer = weir__request_tokens(request, 0, output->n_tokens), prompt = {0};
+    const weir__score *score = request->score;
+    if (score != NULL && score->n_scored == score->n) prompt = weir__score_chunk(score);
+    bool copied =
+        copy_tokens(&answer, &result->tokens, &result->logprobs, &result->top_logprobs) &&
+        copy_tokens(&prompt, &result->prompt_tokens, &result->prompt_logprobs, &result->prompt_top_logprobs);
+    if (copied) {
+        result->n_tokens = answer.n_tokens;
+        result->n_top_logprobs = answer.n_top_logprobs;
+        result->n_prompt_tokens = prompt.n_tokens;
+        result->n_prompt_top_logprobs = prompt.n_top_logprobs;
+    }
+    if (!copied || result->text == NULL) {
         result->reason = WEIR_REASON_ERROR;
         weir__error_set(&result->error, WEIR_NO_MEMORY, "", "out of memory for the result");
     }

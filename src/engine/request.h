@@ -87,17 +87,13 @@ typedef struct weir__limits {
     int32_t max_tokens; /* 0 = no limit but n_ctx */
 } weir__limits;
 
-/* Checks and copies *given_request; error fields begin with "requests[index].". The stream is not attached
- * here. bell: the engine's, by which a source is known to be its own. */
+/* Checks and copies *given_request; error fields begin with "requests[index].". Does not attach the stream.
+ * bell: the engine's; a fork's source must have the same. first: NULL, or for another answer to a request the
+ * one that was made of *given_request for the first answer and is not queued yet. The other answers' seeds are
+ * the first one's plus `index`, and only the first has a score. */
 weir_status weir__request_create(weir_model *model, const weir__limits *limits,
                                  const weir_request *given_request, size_t index, const weir__doorbell *bell,
-                                 weir__request **out, weir_error *error);
-
-/* The same again, for another answer: `first` was made of *given_request and is not yet queued; the seed is
- * `choice` more. The first alone has a score. */
-weir_status weir__request_repeat(weir_model *model, const weir__limits *limits,
-                                 const weir_request *given_request, const weir__request *first, size_t choice,
-                                 weir__request **out, weir_error *error);
+                                 const weir__request *first, weir__request **out, weir_error *error);
 void weir__request_destroy(weir__request *request);
 
 /* Tells its stream, which is attached, what forks are made of. False: out of memory. */
