@@ -19,10 +19,9 @@ typedef struct weir__stop_state {
     int32_t matched; /* index of the stop string that ended the stream, -1: none yet */
 } weir__stop_state;
 
-/* Compiles n >= 1 strings of lens[i] bytes (NUL is an ordinary byte); they are copied. Memory is linear in
- * their total length, at most 22 bytes for each byte and 4 for each string; time is linear too but for
- * sorting. WEIR_INVALID: n is 0 or a string is empty; WEIR_TOO_LONG: more than 64 MiB in all; WEIR_NO_MEMORY.
- * *out is NULL unless WEIR_OK. The caller owns it. Any thread. */
+/* Compiles n >= 1 strings of lens[i] bytes (NUL is an ordinary byte), which are copied. Takes 29 bytes for
+ * each byte of the strings and 4 for each string. WEIR_INVALID: n is 0 or a string is empty; WEIR_TOO_LONG:
+ * more than 64 MiB in all; WEIR_NO_MEMORY. *out is NULL unless WEIR_OK. The caller owns it. Any thread. */
 weir_status weir__stop_create(const char *const *strings, const size_t *lens, size_t n, weir__stop **out);
 
 /* stop may be NULL. No state may be fed with it any more. */
@@ -41,7 +40,7 @@ void weir__stop_state_init(weir__stop_state *state);
  * dropped, also in later feeds, which return the same index.
  * Held back is the longest end of the stream that is a proper prefix of some string. All this does not depend
  * on how the stream is cut into feeds. When the strings are well-formed UTF-8 and feeds end at code points,
- * so does what is released. Allocates nothing; time is linear in n, plus copying what is held. */
+ * so does what is released. Allocates nothing. Time is linear in n, times the most children of a node. */
 int weir__stop_feed(const weir__stop *stop, weir__stop_state *state, const char *text, size_t n, char *out,
                     size_t *n_out);
 
