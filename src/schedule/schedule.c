@@ -1,30 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "schedule/schedule.h"
 
-#include <string.h>
-
-/* ---- The strategies' names ---- */
-
-const weir_strategy *weir_strategy_get(size_t i)
-{
-    switch (i) {
-    case 0: return weir_strategy_decode_maximal();
-    case 1: return weir_strategy_prefill_priority();
-    case 2: return weir_strategy_balanced();
-    case 3: return weir_strategy_latency_target();
-    default: return NULL;
-    }
-}
-
-const weir_strategy *weir_strategy_find(const char *name)
-{
-    const weir_strategy *strategy;
-    if (name == NULL) return NULL;
-    for (size_t i = 0; (strategy = weir_strategy_get(i)) != NULL; i++)
-        if (strcmp(strategy->name, name) == 0) return strategy;
-    return NULL;
-}
-
 /* ---- Parts of plans ---- */
 
 static size_t n_slots(const weir_view *view)
@@ -104,7 +80,7 @@ size_t weir__schedule_prefills(const weir_view *view, const weir__prompts *promp
 {
     int32_t kept = *budget / 4 + (*budget % 4 > 0); /* for the oldest, until its turn comes */
     if (prompts->n > 0) kept = weir__schedule_least(kept, most_of(view, prompts->oldest));
-    for (size_t i = 0; i<prompts->n && * budget> 0; i++) {
+    for (size_t i = 0; *budget > 0 && i < prompts->n; i++) {
         const weir_slot_view *slot = prompts->slots[i];
         if (slot == prompts->oldest) kept = 0;
         int32_t n_tokens = weir__schedule_least(most_of(view, slot), *budget - kept);
