@@ -428,26 +428,10 @@ static void entry_to_host(weir__cache *cache, entry *e, void *bytes, size_t n_by
     unlock_cache(cache);
 }
 
-/* What saving costs grows with the whole state, what it saves with the tokens that no other entry has. */
-static bool is_worth_saving(const weir__prefix_end *end)
-{
-    return weir__prefix_tree_own(end) > weir__cache_length(end) / WORTH_PART;
-}
-
+/* The cost of saving grows with the whole state; its benefit, with the tokens that no other entry has. */
 bool weir__cache_is_spare(const weir__prefix_end *end)
 {
-    return !is_worth_saving(end);
-}
-
-void weir__cache_evict_entry(weir__cache *cache, weir__prefix_end *end)
-{
-    size_t n_bytes = 0;
-    if (weir__prefix_tree_is_covered(end, true, true)) { /* the others serve in its place */
-        drop_entry(cache, entry_of(end));
-        return;
-    }
-    void *bytes = is_worth_saving(end) ? save_sequence(cache, entry_of(end)->seq, &n_bytes) : NULL;
-    entry_to_host(cache, entry_of(end), bytes, n_bytes);
+    return weir__prefix_tree_own(end) <= weir__cache_length(end) / WORTH_PART;
 }
 
 int32_t weir__cache_adopt(weir__cache *cache, weir__prefix_end *end, int32_t n)
@@ -455,8 +439,8 @@ int32_t weir__cache_adopt(weir__cache *cache, weir__prefix_end *end, int32_t n)
     entry *e = entry_of(end);
     int32_t seq = e->seq;
     size_t n_bytes = 0;
-    bool needed = n < weir__cache_length(end) && !weir__prefix_tree_is_covered(end, true, true);
-    void *bytes = needed && is_worth_saving(end) ? save_sequence(cache, seq, &n_bytes) : NULL;
+    bool needed = n < weir__cache_length(end) && !weir__prefix_tree_is_covered(end, true);
+    void *bytes = needed && !weir__cache_is_spare(end) ? save_sequence(cache, seq, &n_bytes) : NULL;
     cache->by_seq[seq] = NULL;
     e->seq = -1;
     if (needed)
@@ -471,10 +455,7 @@ int32_t weir__cache_evict(weir__cache *cache, const weir__prefix_end *spare)
 {
     weir__prefix_end *end = cache->tree.oldest[WEIR__PREFIX_DEVICE];
     if (end != NULL && end == spare) end = end->newer;
-    if (end == NULL) return -1;
-    int32_t seq = entry_of(end)->seq;
-    weir__cache_evict_entry(cache, end);
-    return seq;
+    return end != NULL ? weir__cache_adopt(cache, end, 0) : -1;
 }
 
 /* ---- Keeping ---- */
@@ -504,7 +485,7 @@ static entry *entry_new(weir__cache *cache, const weir__prefix_key *key, const i
 static void drop_above(weir__cache *cache, const entry *e)
 {
     weir__prefix_end *above;
-    while ((above = weir__prefix_tree_above(&e->end, NULL)) != NULL) {
+    while ((above = weir__prefix_tree_above(&e->end)) != NULL) {
         if (cache->params.exact && above->node != e->end.node) return;
         drop_entry(cache, entry_of(above));
     }
@@ -516,7 +497,7 @@ bool weir__cache_keep(weir__cache *cache, const weir__prefix_key *key, const int
     if (cache->params.n_sequences == 0 || cache->params.exact) return false;
     entry *e = entry_new(cache, key, tokens, n, WEIR__PREFIX_DEVICE);
     if (e == NULL) return false;
-    if (weir__prefix_tree_is_covered(&e->end, false, true)) { /* a longer one, or the same, is there */
+    if (weir__prefix_tree_is_covered(&e->end, false)) { /* a longer one, or the same, is there */
         drop_entry(cache, e);
         return false;
     }

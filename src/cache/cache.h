@@ -106,9 +106,6 @@ bool weir__cache_move(weir__cache *cache, int32_t from, int32_t to);
  * into host memory where there is room, else it is gone. Returns the sequence, -1 = there is none. */
 int32_t weir__cache_evict(weir__cache *cache, const weir__prefix_end *spare);
 
-/* The same of this very one. */
-void weir__cache_evict_entry(weir__cache *cache, weir__prefix_end *end);
-
 /* Gives the archive's writer what it does not have yet, one entry at a time: when nothing was computed for a
  * while, and now and then otherwise. Does nothing most of the time. True: there is another file. */
 bool weir__cache_archive(weir__cache *cache, int64_t now, bool idle);

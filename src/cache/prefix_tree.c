@@ -457,16 +457,12 @@ weir__prefix_key weir__prefix_tree_key(const weir__prefix_end *end)
     return (weir__prefix_key){node->salt, node->salt_length, node->adapter};
 }
 
-bool weir__prefix_tree_is_covered(const weir__prefix_end *end, bool host, bool here)
+bool weir__prefix_tree_is_covered(const weir__prefix_end *end, bool host)
 {
     const weir__prefix_node *node = end->node;
-    int32_t n_device = node->n_below[WEIR__PREFIX_DEVICE], n_host = node->n_below[WEIR__PREFIX_HOST];
-    for (const weir__prefix_end *at = node->ends; at != NULL; at = at->next) {
-        if (here && at != end) continue;
-        n_device -= at->rank == WEIR__PREFIX_DEVICE;
-        n_host -= at->rank == WEIR__PREFIX_HOST;
-    }
-    return n_device > 0 || (host && n_host > 0);
+    int32_t n = node->n_below[WEIR__PREFIX_DEVICE] - (end->rank == WEIR__PREFIX_DEVICE);
+    if (host) n += node->n_below[WEIR__PREFIX_HOST] - (end->rank == WEIR__PREFIX_HOST);
+    return n > 0;
 }
 
 int32_t weir__prefix_tree_own(const weir__prefix_end *end)
@@ -495,19 +491,14 @@ bool weir__prefix_tree_is_alone(const weir__prefix_end *end)
     return end->node->n_children == 0 && end->node->ends == end && end->next == NULL;
 }
 
-weir__prefix_end *weir__prefix_tree_above(const weir__prefix_end *end, const weir__prefix_end *from)
+weir__prefix_end *weir__prefix_tree_above(const weir__prefix_end *end)
 {
-    const weir__prefix_node *node = from != NULL ? from->node : end->node;
-    weir__prefix_end *at = from != NULL ? from->next : node->ends;
-    for (;;) {
-        for (; at != NULL; at = at->next)
+    for (const weir__prefix_node *node = end->node; node != NULL; node = node->parent)
+        for (weir__prefix_end *at = node->ends; at != NULL; at = at->next)
             if (at != end && at->rank <= WEIR__PREFIX_DISK &&
                 (at->rank == WEIR__PREFIX_DISK) == (end->rank == WEIR__PREFIX_DISK))
                 return at;
-        node = node->parent;
-        if (node == NULL) return NULL;
-        at = node->ends;
-    }
+    return NULL;
 }
 
 static weir__prefix_end *best_of(const weir__prefix_node *node)

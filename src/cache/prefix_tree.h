@@ -75,13 +75,12 @@ const int32_t *weir__prefix_tree_tokens(const weir__prefix_end *end, int32_t *n)
 /* Valid as long as the end is in the tree. */
 weir__prefix_key weir__prefix_tree_key(const weir__prefix_end *end);
 
-/* Whether a DEVICE (and, with `host`, a HOST) end lies further down on the same path, or, with `here`, at
- * the same node. */
-bool weir__prefix_tree_is_covered(const weir__prefix_end *end, bool host, bool here);
+/* Whether another DEVICE (with `host`: or HOST) end has all of the end's tokens. */
+bool weir__prefix_tree_is_covered(const weir__prefix_end *end, bool host);
 
-/* The next DEVICE or HOST end (of a DISK end: DISK end) at the end's own node and on the way to the root, the
- * deepest first; `from` NULL: the first. The end itself is left out. NULL: no more. */
-weir__prefix_end *weir__prefix_tree_above(const weir__prefix_end *end, const weir__prefix_end *from);
+/* Of the other DEVICE and HOST ends (for a DISK end: of the DISK ends) whose tokens the end begins with, one
+ * with the most tokens. NULL: none. */
+weir__prefix_end *weir__prefix_tree_above(const weir__prefix_end *end);
 
 /* How many of a DEVICE or HOST end's tokens no other one has. */
 int32_t weir__prefix_tree_own(const weir__prefix_end *end);
