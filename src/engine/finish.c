@@ -35,19 +35,25 @@ static void finish_slot(weir__driver *driver, weir__slot *slot)
     finish_request(driver, slot);
 }
 
-/* Ends a request that is not in the queue any more, and in no slot: what it has is given as from one. */
+/* Ends requests that were taken out of the queue and are in no slot: a slot that stands for the queue gives
+ * what they have so far. Those that were not cancelled end for this reason. */
 static void finish_queued(weir__driver *driver, weir__request *request, weir_reason reason)
 {
-    weir__slot slot;
-    weir__slot_init(&slot, -1);
-    driver->account.counts.n_suspended -= request->admit_ns != 0;
-    weir__suspend_drop(driver->cache, request);
-    weir__slot_start(&slot, request, weir__clock_now_ns());
-    if (reason == WEIR_REASON_ERROR)
-        weir__slot_fail(&slot, WEIR_STOPPED, NULL);
-    else
-        weir__slot_latch(&slot, reason);
-    finish_request(driver, &slot);
+    for (weir__request *next; request != NULL; request = next) {
+        weir__slot slot;
+        next = request->next;
+        weir__slot_init(&slot, -1);
+        driver->account.counts.n_suspended -= request->admit_ns != 0;
+        weir__suspend_drop(driver->cache, request);
+        weir__slot_start(&slot, request, weir__clock_now_ns());
+        if (weir__request_cancelled(request))
+            weir__slot_latch(&slot, WEIR_REASON_CANCELLED);
+        else if (reason == WEIR_REASON_ERROR)
+            weir__slot_fail(&slot, WEIR_STOPPED, NULL);
+        else
+            weir__slot_latch(&slot, reason);
+        finish_request(driver, &slot);
+    }
 }
 
 void weir__finish_latched(weir__driver *driver)
@@ -74,13 +80,8 @@ void weir__finish_collect_slots(weir__slot *slots, int32_t n_slots, int64_t now)
 void weir__finish_collect(weir__driver *driver, int64_t now)
 {
     uint32_t cancels = weir__doorbell_cancels(driver->bell);
-    weir__request *over = weir__shared_take_over(driver->shared, cancels != driver->cancels_seen, now);
-    while (over != NULL) {
-        weir__request *next = over->next;
-        finish_queued(driver, over,
-                      weir__request_cancelled(over) ? WEIR_REASON_CANCELLED : WEIR_REASON_DEADLINE);
-        over = next;
-    }
+    finish_queued(driver, weir__shared_take_over(driver->shared, cancels != driver->cancels_seen, now),
+                  WEIR_REASON_DEADLINE);
     driver->cancels_seen = cancels;
     weir__finish_collect_slots(driver->slots, driver->params->n_slots, now);
     weir__finish_latched(driver);
@@ -90,12 +91,9 @@ void weir__finish_collect(weir__driver *driver, int64_t now)
 
 void weir__finish_all(weir__driver *driver)
 {
-    weir__request *request;
     weir__finish_collect_slots(driver->slots, driver->params->n_slots, weir__clock_now_ns());
     for (int32_t i = 0; i < driver->params->n_slots; i++)
         if (driver->slots[i].state != WEIR_SLOT_IDLE) weir__slot_fail(&driver->slots[i], WEIR_STOPPED, NULL);
     weir__finish_latched(driver);
-    while ((request = weir__shared_pop(driver->shared)) != NULL)
-        finish_queued(driver, request,
-                      weir__request_cancelled(request) ? WEIR_REASON_CANCELLED : WEIR_REASON_ERROR);
+    finish_queued(driver, weir__shared_take_all(driver->shared), WEIR_REASON_ERROR);
 }

@@ -190,12 +190,13 @@ weir__request *weir__shared_take_over(weir__shared *shared, bool cancels, int64_
     return over;
 }
 
-weir__request *weir__shared_pop(weir__shared *shared)
+weir__request *weir__shared_take_all(weir__shared *shared)
 {
     pthread_mutex_lock(&shared->mutex);
-    weir__request *request = weir__queue_pop(&shared->queue);
+    weir__request *all = shared->queue.first;
+    shared->queue = (weir__queue){0};
     pthread_mutex_unlock(&shared->mutex);
-    return request;
+    return all;
 }
 
 void weir__shared_end(weir__shared *shared, weir__salt *salt)

@@ -74,8 +74,8 @@ void weir__shared_requeue(weir__shared *shared, weir__request *request);
  * only where a deadline may have passed, or `cancels` says that streams were cancelled. */
 weir__request *weir__shared_take_over(weir__shared *shared, bool cancels, int64_t now);
 
-/* Takes out any request, NULL when there is none. */
-weir__request *weir__shared_pop(weir__shared *shared);
+/* Takes out all requests, as such a list. */
+weir__request *weir__shared_take_all(weir__shared *shared);
 
 /* A request has ended; its salt is released. */
 void weir__shared_end(weir__shared *shared, weir__salt *salt);
