@@ -132,7 +132,7 @@ static weir_tick_slot part_of(const weir__account *account, const weir__slot *sl
         .state = slot_state(slot),
         .n_tokens = slot->n_planned,
         .n_past = slot->n_past,
-        .n_prompt = request->n_prompt,
+        .n_prompt = request->history.n_prompt,
         .n_cached = request->n_cached > 0 ? request->n_cached : 0,
         .n_generated = request->n_generated,
         .n_drafted = slot->n_drafted,

@@ -9,7 +9,7 @@ static int32_t slot_allowance(const weir__driver *driver, const weir__slot *slot
     if (slot->state == WEIR_SLOT_IDLE || !weir__turn_has(&driver->turn, slot)) return 0;
     if (slot->state == WEIR_SLOT_GENERATING) return 1 + slot->draft.n;
     if (slot->state != WEIR_SLOT_PREFILLING) return 0;
-    int32_t left = slot->request->n_tokens - slot->n_past;
+    int32_t left = slot->request->history.n_tokens - slot->n_past;
     return left < driver->params->chunk_size ? left : driver->params->chunk_size;
 }
 
@@ -70,12 +70,12 @@ bool weir__batch_fill(weir__driver *driver, const weir_plan_entry *plan, size_t 
         if (slot == NULL) continue;
         const weir__request *request = slot->request;
         for (int32_t i = 0; i < slot->n_planned; i++) {
-            int32_t pos = slot->n_past + i, past = pos - slot->request->n_tokens;
+            int32_t pos = slot->n_past + i, past = pos - slot->request->history.n_tokens;
             /* Only the rows that tokens are sampled from keep their logits, and those that tokens of the
              * prompt are scored by. */
             bool sampled = past >= -1 && request->max_tokens > 0;
             bool scored = weir__score_wants(slot, pos);
-            int32_t token = past < 0 ? request->tokens[pos] : slot->draft.token[past];
+            int32_t token = past < 0 ? request->history.tokens[pos] : slot->draft.token[past];
             int32_t row = weir__batch_add(&driver->batch, token, pos, lane, sampled || scored);
             if (sampled && past == -1) slot->row = row;
             if (scored && slot->n_scored++ == 0) slot->scored_row = row;

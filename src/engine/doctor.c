@@ -38,12 +38,12 @@ static int64_t byte_of(const weir__request *request, const weir_model *model, in
 {
     size_t length, at = 0;
     char piece[BYTES_MAX];
-    const char *prompt = weir_chat_prompt(request->chat, &length);
+    const char *prompt = weir_chat_prompt(request->history.chat, &length);
     for (int32_t i = 0; i < n; i++) {
-        int32_t size = model->ops->piece(model->model, request->tokens[i], true, piece, BYTES_MAX);
+        int32_t size = model->ops->piece(model->model, request->history.tokens[i], true, piece, BYTES_MAX);
         const char *text = piece;
         if (size < 0) return -1;
-        if (at == 0 && i == 0 && request->tokens[0] == model->info.token_bos &&
+        if (at == 0 && i == 0 && request->history.tokens[0] == model->info.token_bos &&
             ((size_t)size > length || memcmp(prompt, piece, (size_t)size) != 0))
             continue;
         if (at == 0 && size > 0 && *text == ' ' && (length == 0 || *prompt != ' ')) {
@@ -59,9 +59,9 @@ static int64_t byte_of(const weir__request *request, const weir_model *model, in
 static void find_message(const weir__request *request, const weir_model *model, weir_miss_info *info)
 {
     size_t n;
-    int64_t at = request->chat != NULL ? byte_of(request, model, info->n_matched) : -1;
+    int64_t at = request->history.chat != NULL ? byte_of(request, model, info->n_matched) : -1;
     if (at < 0) return;
-    const weir__chat_mark *marks = weir__chat_places(request->chat, &n);
+    const weir__chat_mark *marks = weir__chat_places(request->history.chat, &n);
     int32_t message = weir__chat_mark_at(marks, n, (size_t)at, &info->in_message);
     if (message < 0 || (size_t)message >= n) return;
     info->message = message;
@@ -87,8 +87,8 @@ void weir__doctor_note(const weir_model *model, weir__request *request, const we
     info->n_matched = hit->n_matched;
     weir__doctor_forget(info);
     if (hit->n_other == 0) return;
-    const int32_t *tokens = request->tokens;
-    int32_t at = hit->n_matched, left = request->n_prompt - at;
+    const int32_t *tokens = request->history.tokens;
+    int32_t at = hit->n_matched, left = request->history.n_prompt - at;
     if (left > WEIR__CACHE_AROUND) left = WEIR__CACHE_AROUND;
     size_t n_prompt = text_around(model, tokens, at, tokens + at, left, prompt, &common);
     size_t n_cached = text_around(model, tokens, at, hit->other, hit->n_other, cached, &common);

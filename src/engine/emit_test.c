@@ -50,7 +50,7 @@ static int setup(void **state)
     e->model.model = (weir__bmodel *)e->pieces;
     e->sampler.model = &e->model;
     e->request.sampler = &e->sampler;
-    e->request.tokens = e->tokens;
+    e->request.history.tokens = e->tokens;
     weir__emit_init(&e->request.emit);
     *state = e;
     if (weir__doorbell_create(&e->bell) != WEIR_OK) return -1;
@@ -100,11 +100,11 @@ static int teardown(void **state)
 static int say_bytes(emitter *e, const char *bytes, size_t length)
 {
     static const weir_usage usage = {0};
-    int32_t token = e->request.n_tokens;
-    assert_true(e->request.n_tokens < N_PIECES);
+    int32_t token = e->request.history.n_tokens;
+    assert_true(e->request.history.n_tokens < N_PIECES);
     e->pieces[token].bytes = bytes;
     e->pieces[token].length = length;
-    e->tokens[e->request.n_tokens++] = token;
+    e->tokens[e->request.history.n_tokens++] = token;
     assert_int_equal(weir__emit_token(&e->request, &e->scratch, token, &e->stopped), WEIR_OK);
     if (!e->stopped) assert_true(weir__emit_chunk(&e->request, &usage));
     return sink_take(&e->got, e->request.stream);
@@ -423,7 +423,7 @@ static void without_a_stream_nothing_is_put_anywhere(void **state)
     e->pieces[0].bytes = "abc";
     e->pieces[0].length = 3;
     e->request.stream = NULL;
-    e->request.n_tokens = 1;
+    e->request.history.n_tokens = 1;
     assert_int_equal(weir__emit_token(&e->request, &e->scratch, 0, &stopped), WEIR_OK);
     assert_true(weir__emit_chunk(&e->request, &usage));
     e->request.stream = stream;
@@ -441,13 +441,13 @@ static void a_chunk_that_found_no_memory_goes_with_the_next(void **state)
     e->tokens[1] = 1;
     e->pieces[0] = (piece){.bytes = "a", .length = 1};
     e->pieces[1] = (piece){.bytes = "b", .length = 1};
-    e->request.n_tokens = 1;
+    e->request.history.n_tokens = 1;
     assert_int_equal(weir__emit_token(&e->request, &e->scratch, 0, &stopped), WEIR_OK);
     weir__mem_fail_after(0);
     assert_false(weir__emit_chunk(&e->request, &usage));
     weir__mem_fail_after(-1);
     weir_stream_set_interval(e->request.stream, 50); /* it is still the first */
-    e->request.n_tokens = 2;
+    e->request.history.n_tokens = 2;
     assert_int_equal(weir__emit_token(&e->request, &e->scratch, 1, &stopped), WEIR_OK);
     assert_true(weir__emit_chunk(&e->request, &usage));
     assert_int_equal(sink_take(&e->got, e->request.stream), 1);
@@ -570,7 +570,7 @@ static void any_split_gives_the_text_that_the_whole_gives(void **state)
         memcpy(clean + n_clean, tail, n_tail);
         size_t visible = shown(clean, n_clean + n_tail, chosen, n_chosen, true, &stopped);
         if (e->got.n_text != visible || memcmp(e->got.text, clean, visible) != 0 || e->stopped != stopped ||
-            e->got.n_tokens != (size_t)e->request.n_tokens)
+            e->got.n_tokens != (size_t)e->request.history.n_tokens)
             fail_msg("seed %d: other text at the end", (int)seed);
         assert_int_equal(teardown((void **)&e), 0);
     }

@@ -361,11 +361,11 @@ static weir_status attach_all(weir_engine *engine, weir__request **made, size_t 
 {
     for (size_t i = 0; i < n; i++) {
         if (streams == NULL || streams[i] == NULL) continue;
-        weir_status status =
-            weir__stream_attach(streams[i], (int32_t)i, made[i]->interval, made[i]->n_prompt, engine->bell);
+        weir_status status = weir__stream_attach(streams[i], (int32_t)i, made[i]->interval,
+                                                 made[i]->history.n_prompt, engine->bell);
         if (status == WEIR_OK) {
             made[i]->stream = streams[i];
-            if (weir__request_remember(made[i])) continue;
+            if (weir__stream_remember(streams[i], &made[i]->history)) continue;
             status = WEIR_NO_MEMORY;
         }
         detach_all(made, n);

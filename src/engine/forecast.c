@@ -83,9 +83,9 @@ weir_status weir_engine_plan_request(weir_engine *engine, const weir_request *gi
     if (status == WEIR_OK)
         status = weir__request_create(engine->model, &limits, given, 0, engine->bell, NULL, &request, error);
     if (status != WEIR_OK) return status;
-    full.n_prompt = request->n_prompt;
-    full.fits = request->n_prompt + (request->max_tokens > 0) <= engine->limits.n_ctx;
-    int32_t room = engine->limits.n_ctx - request->n_prompt;
+    full.n_prompt = request->history.n_prompt;
+    full.fits = request->history.n_prompt + (request->max_tokens > 0) <= engine->limits.n_ctx;
+    int32_t room = engine->limits.n_ctx - request->history.n_prompt;
     if (request->max_tokens > room) request->max_tokens = room;
     if (full.fits) {
         full.n_cached = weir__prefix_known(&engine->driver.prefix, &engine->shared, request);

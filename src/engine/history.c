@@ -16,33 +16,31 @@ void weir__history_fini(weir__history *history)
     memset(history, 0, sizeof *history);
 }
 
-bool weir__history_copy(weir__history *to, const weir__history *from, size_t n, size_t more)
+bool weir__history_copy(weir__history *to, const weir__history *from, int32_t n)
 {
     *to = (weir__history){
-        .n = n,
-        .n_prompt = from->n_prompt,
+        .tokens = weir__mem_dup(from->tokens, (size_t)n * sizeof *to->tokens),
+        .n_tokens = n,
+        .capacity = (size_t)n,
+        .n_prompt = n,
         .n_head = from->n_head,
+        .salt = from->salt != NULL ? weir__mem_dup(from->salt, from->salt_length) : NULL,
         .salt_length = from->salt_length,
         .chat = weir_chat_hold(from->chat),
-        .n_before = from->n_before,
-        .score = weir__score_hold(from->score),
     };
     weir__adapters_copy(&to->adapters, &from->adapters);
-    bool done = weir__mem_grow(&to->tokens, &to->capacity, n + more, sizeof *to->tokens);
-    if (done) memcpy(to->tokens, from->tokens, n * sizeof *to->tokens);
-    if (done && from->salt != NULL) done = (to->salt = weir__mem_dup(from->salt, from->salt_length)) != NULL;
-    if (done && from->before != NULL)
-        done = (to->before = weir__mem_dup(from->before, from->n_before + 1)) != NULL;
-    if (!done) weir__history_fini(to);
-    return done;
+    if (to->tokens != NULL && (from->salt == NULL || to->salt != NULL)) return true;
+    weir__history_fini(to);
+    return false;
 }
 
 bool weir__history_add(weir__history *history, const int32_t *tokens, size_t n)
 {
+    size_t before = (size_t)history->n_tokens;
     if (n == 0) return true;
-    if (!weir__mem_grow(&history->tokens, &history->capacity, history->n + n, sizeof *history->tokens))
+    if (!weir__mem_grow(&history->tokens, &history->capacity, before + n, sizeof *history->tokens))
         return false;
-    memcpy(history->tokens + history->n, tokens, n * sizeof *tokens);
-    history->n += n;
+    memcpy(history->tokens + before, tokens, n * sizeof *tokens);
+    history->n_tokens += (int32_t)n;
     return true;
 }

@@ -9,24 +9,25 @@
 #include "model/adapter.h"
 #include "weir/weir.h"
 
-/* Zeroed at first. Invariant: n_head <= n_prompt <= n. */
+/* Zeroed at first. Invariant: n_head <= n_prompt <= n_tokens. */
 typedef struct weir__history {
-    int32_t *tokens; /* [n] the prompt, then what chunks have carried; NULL = nothing is known */
-    size_t n, capacity;
+    int32_t *tokens; /* [n_tokens] the prompt, then the answer; NULL = nothing is known */
+    int32_t n_tokens;
+    size_t capacity;
     int32_t n_prompt;
-    int32_t n_head; /* of the prompt, what is no answer */
+    int32_t n_head; /* tokens of the prompt before any answer; fewer than n_prompt in a fork only */
     char *salt;     /* [salt_length]; NULL = none */
     size_t salt_length;
     weir_chat *chat; /* held; NULL = none */
     weir__adapters adapters;
     char *before; /* [n_before], NUL-terminated: see weir_stream_before; NULL = "" */
     size_t n_before;
-    weir__score *score; /* held; NULL = none */
+    weir__score *score; /* of the prompt; held; NULL = not wanted */
 } weir__history;
 
-/* Fills *to, zeroed, with the first n tokens of `from` and room for `more`. False: out of memory, *to is
- * zeroed. */
-bool weir__history_copy(weir__history *to, const weir__history *from, size_t n, size_t more);
+/* Fills *to, zeroed, with the first n tokens of `from` as its prompt, without before and score. False: out of
+ * memory, *to is zeroed. */
+bool weir__history_copy(weir__history *to, const weir__history *from, int32_t n);
 void weir__history_fini(weir__history *history);
 
 /* False: out of memory, nothing was added. */

@@ -106,7 +106,8 @@ static bool cache_serves(const weir__prefix *prefix, const weir__request *reques
 
 static weir__prefix_key key_of(const weir__request *request)
 {
-    return (weir__prefix_key){request->salt_bytes, request->salt_length, request->adapters.key};
+    return (weir__prefix_key){request->history.salt, request->history.salt_length,
+                              request->history.adapters.key};
 }
 
 static weir__slot *slot_of(const weir__prefix_end *live)
@@ -122,9 +123,9 @@ static void note_start(weir__driver *driver, const weir__slot *slot)
     weir__request *request = slot->request;
     weir_miss_info *info = &request->miss;
     if (request->n_cached >= 0) return; /* it was suspended since */
-    int32_t most = request->n_prompt - 1;
+    int32_t most = request->history.n_prompt - 1;
     request->n_cached = slot->n_past < most ? slot->n_past : most;
-    if (!cache_serves(&driver->prefix, request) || request->score != NULL)
+    if (!cache_serves(&driver->prefix, request) || request->history.score != NULL)
         info->miss = WEIR_MISS_OFF;
     else if (request->n_cached == most)
         info->miss = WEIR_MISS_NONE;
@@ -139,10 +140,10 @@ static void note_start(weir__driver *driver, const weir__slot *slot)
 
 static bool is_checkpoint(const weir__prefix *prefix, const weir__request *request, int32_t n)
 {
-    if (n < 1 || n >= request->n_prompt) return false;
-    return n == request->n_prompt - 1 ||
+    if (n < 1 || n >= request->history.n_prompt) return false;
+    return n == request->history.n_prompt - 1 ||
            (n >= CHECKPOINT_LEAST &&
-            prefix->model->ops->is_eog(prefix->model->model, request->tokens[n - 1]));
+            prefix->model->ops->is_eog(prefix->model->model, request->history.tokens[n - 1]));
 }
 
 int32_t weir__prefix_chunk(const weir__prefix *prefix, const weir__slot *slot, int32_t n)
@@ -178,19 +179,22 @@ static void look_up_prefix(weir__driver *driver, const weir__slot *slot, weir__c
 {
     const weir__request *request = slot->request;
     weir__prefix_key key = key_of(request);
-    int32_t n = request->n_tokens;
+    int32_t n = request->history.n_tokens;
     /* Tokens that are still to be scored need the row before them. */
-    if (request->score != NULL && request->score->n_scored < request->score->n) n = request->score->n_scored;
+    if (request->history.score != NULL && request->history.score->n_scored < request->history.score->n)
+        n = request->history.score->n_scored;
     *hit = (weir__cache_hit){.miss = WEIR_MISS_OFF};
     if (request->saved.state != NULL) return; /* its own cells are better than any prefix */
     if (cache_serves(&driver->prefix, request))
-        weir__cache_look(driver->cache, &key, request->tokens, n, &slot->live, request->serial + 1, hit);
+        weir__cache_look(driver->cache, &key, request->history.tokens, n, &slot->live, request->serial + 1,
+                         hit);
     weir__slot *source = source_of(driver, request);
     if (source == NULL) return;
     /* The tree knows prompts of running requests, not their answers. */
     int32_t there = source->n_past < n - 1 ? source->n_past : n - 1;
     if (there <= hit->n || there < driver->prefix.least ||
-        memcmp(source->request->tokens, request->tokens, (size_t)there * sizeof *request->tokens) != 0)
+        memcmp(source->request->history.tokens, request->history.tokens,
+               (size_t)there * sizeof *request->history.tokens) != 0)
         return;
     hit->n = there;
     hit->entry = NULL;
@@ -241,7 +245,7 @@ static void obtain_lane(weir__driver *driver, weir__slot *slot, weir__cache_hit 
     }
     weir__lanes_enter(&driver->lanes, slot, lane);
     slot->n_past = driver->memory.n[lane];
-    int32_t most = slot->request->n_prompt - 1; /* again for one that was suspended and not saved */
+    int32_t most = slot->request->history.n_prompt - 1; /* again for one that was suspended and not saved */
     driver->account.counts.n_cached_tokens += (uint64_t)(slot->n_past < most ? slot->n_past : most);
 }
 
@@ -250,7 +254,8 @@ static void begin_text(const weir__prefix *prefix, weir__slot *slot)
     const weir__request *request = slot->request;
     weir__prefix_key key = key_of(request);
     if (slot->live.node == NULL)
-        weir__cache_begin(prefix->cache, &key, request->tokens, request->n_tokens, 0, &slot->live);
+        weir__cache_begin(prefix->cache, &key, request->history.tokens, request->history.n_tokens, 0,
+                          &slot->live);
     weir__cache_advance(prefix->cache, &slot->live, slot->n_past,
                         slot->state == WEIR_SLOT_JOINED ? request->serial + 1 : 0);
 }
@@ -267,7 +272,7 @@ void weir__prefix_start(weir__driver *driver, weir__slot *slot)
     if (!join_leader(driver, slot, &hit)) {
         obtain_lane(driver, slot, hit);
         weir__suspend_restore(&driver->memory, driver->cache, slot);
-        bool fed = request->n_generated > 0 && slot->n_past == request->n_tokens - 1;
+        bool fed = request->n_generated > 0 && slot->n_past == request->history.n_tokens - 1;
         slot->state = fed ? WEIR_SLOT_GENERATING : WEIR_SLOT_PREFILLING;
         note_start(driver, slot);
     }
@@ -299,7 +304,7 @@ void weir__prefix_advance(const weir__prefix *prefix, weir__slot *slot)
     weir__cache_advance(prefix->cache, &slot->live, slot->n_past, 0);
     if (!prefix->exact || !is_checkpoint(prefix, request, slot->n_past)) return;
     weir__prefix_key key = key_of(request);
-    weir__cache_save(prefix->cache, &key, request->tokens, slot->n_past, slot->lane);
+    weir__cache_save(prefix->cache, &key, request->history.tokens, slot->n_past, slot->lane);
 }
 
 void weir__prefix_leave(const weir__prefix *prefix, weir__slot *slot)
@@ -317,8 +322,8 @@ void weir__prefix_keep(const weir__prefix *prefix, weir__lanes *lanes, weir__slo
         slot->n_past < prefix->least || !weir__memory_cut(lanes->memory, slot->lane, slot->n_past))
         return;
     if (prefix->exact)
-        weir__cache_save(prefix->cache, &key, request->tokens, slot->n_past, slot->lane);
-    else if (weir__cache_keep(prefix->cache, &key, request->tokens, slot->n_past, slot->lane))
+        weir__cache_save(prefix->cache, &key, request->history.tokens, slot->n_past, slot->lane);
+    else if (weir__cache_keep(prefix->cache, &key, request->history.tokens, slot->n_past, slot->lane))
         weir__lanes_hand_over(lanes, slot);
 }
 
@@ -334,10 +339,11 @@ int32_t weir__prefix_known(const weir__prefix *prefix, weir__shared *shared, con
 {
     weir__cache_hit hit;
     weir__prefix_key key = key_of(request);
-    if (request->score != NULL) return 0;
-    if (request->n_prompt > prefix->least && source_generates(prefix, shared, request))
-        return request->n_prompt - 1;
+    if (request->history.score != NULL) return 0;
+    if (request->history.n_prompt > prefix->least && source_generates(prefix, shared, request))
+        return request->history.n_prompt - 1;
     if (!cache_serves(prefix, request)) return 0;
-    weir__cache_look(prefix->cache, &key, request->tokens, request->n_prompt, NULL, UINT64_MAX, &hit);
+    weir__cache_look(prefix->cache, &key, request->history.tokens, request->history.n_prompt, NULL,
+                     UINT64_MAX, &hit);
     return hit.n_leader > hit.n && !prefix->exact ? hit.n_leader : hit.n;
 }

@@ -26,7 +26,7 @@ static void the_first_in_is_the_first_out(void **state)
 
 static bool is_marked(const weir__request *request, int64_t now)
 {
-    return request->n_prompt == (int32_t)now;
+    return request->history.n_prompt == (int32_t)now;
 }
 
 static void taking_out_any_subset_keeps_the_order_of_both_parts(void **state)
@@ -38,7 +38,7 @@ static void taking_out_any_subset_keeps_the_order_of_both_parts(void **state)
         weir__request requests[N + 1] = {0};
         int n_taken = 0;
         for (int i = 0; i < N; i++) {
-            requests[i].n_prompt = 42 * (int)(subset >> i & 1);
+            requests[i].history.n_prompt = 42 * (int)(subset >> i & 1);
             n_taken += (int)(subset >> i & 1);
             weir__queue_push(&queue, &requests[i]);
         }

@@ -44,10 +44,10 @@ static weir_status copy_salt(weir__request *request, const char *salt, size_t le
 {
     if (salt == NULL) return WEIR_OK;
     if (length == WEIR_NUL) length = strlen(salt);
-    request->salt_bytes = weir__mem_dup(salt, length);
-    if (request->salt_bytes == NULL)
+    request->history.salt = weir__mem_dup(salt, length);
+    if (request->history.salt == NULL)
         return weir__error_set(error, WEIR_NO_MEMORY, "cache_salt", "out of memory for the salt");
-    request->salt_length = length;
+    request->history.salt_length = length;
     request->salt_hash = hash_salt(salt, length);
     return WEIR_OK;
 }
@@ -61,11 +61,11 @@ static weir_status read_tokens(weir__request *request, const weir_model *model, 
         if (given->tokens[i] < 0 || given->tokens[i] >= model->info.n_vocab)
             return weir__error_set(error, WEIR_INVALID, "tokens", "tokens[%zu] is %d; allowed: 0 to %d", i,
                                    given->tokens[i], model->info.n_vocab - 1);
-    request->tokens = weir__mem_dup(given->tokens, given->n_tokens * sizeof *given->tokens);
-    if (request->tokens == NULL)
+    request->history.tokens = weir__mem_dup(given->tokens, given->n_tokens * sizeof *given->tokens);
+    if (request->history.tokens == NULL)
         return weir__error_set(error, WEIR_NO_MEMORY, "tokens", "out of memory for the prompt");
-    request->capacity = given->n_tokens;
-    request->n_prompt = (int32_t)given->n_tokens;
+    request->history.capacity = given->n_tokens;
+    request->history.n_prompt = (int32_t)given->n_tokens;
     return WEIR_OK;
 }
 
@@ -80,71 +80,56 @@ static weir_status read_prompt_text(weir__request *request, const weir_model *mo
     size_t longest = (size_t)model->ops->longest_piece(model->model);
     if (longest > 0 && length / longest > (size_t)limits->n_ctx)
         return weir__error_set(
-            error, WEIR_TOO_LONG, request->chat != NULL ? "chat" : "text",
+            error, WEIR_TOO_LONG, request->history.chat != NULL ? "chat" : "text",
             "the prompt has %zu bytes, which are at least %zu tokens; a request holds at most %d with its "
             "answer: shorten it, or give the engine a larger n_ctx or n_kv",
             length, length / longest, limits->n_ctx);
     size_t n = 0;
     size_t guess = length / 2 + 16; /* most text has a token for three to four bytes */
     for (;;) {
-        if (!weir__mem_grow(&request->tokens, &request->capacity, guess, sizeof *request->tokens))
+        if (!weir__mem_grow(&request->history.tokens, &request->history.capacity, guess,
+                            sizeof *request->history.tokens))
             return weir__error_set(error, WEIR_NO_MEMORY, "text", "out of memory for the prompt");
         weir_status status =
-            request->chat != NULL
-                ? weir_chat_tokenize(request->chat, request->tokens, request->capacity, &n, error)
+            request->history.chat != NULL
+                ? weir_chat_tokenize(request->history.chat, request->history.tokens,
+                                     request->history.capacity, &n, error)
                 : model->ops->tokenize(model->model, text, length, add_special, parse_special,
-                                       request->tokens, request->capacity, &n, error);
+                                       request->history.tokens, request->history.capacity, &n, error);
         if (status == WEIR_OK) break;
-        if (status != WEIR_TOO_LONG || n <= request->capacity)
+        if (status != WEIR_TOO_LONG || n <= request->history.capacity)
             return weir__error_set(error, status, "text", "%s", error->message);
         guess = n;
     }
-    request->n_prompt = (int32_t)n;
+    request->history.n_prompt = (int32_t)n;
     return WEIR_OK;
 }
 
-static void set_chat(weir__request *request, weir_chat *chat)
+/* A prompt that is another request's text: that of the first answer, or of a fork's source. Salt and adapters
+ * are that request's, too. */
+static void finish_copy(weir__request *request, weir_stream *source)
 {
-    request->chat = weir_chat_hold(chat);
-    if (chat != NULL) request->preserved = weir__chat_preserved(chat, &request->n_preserved);
+    const weir__history *history = &request->history;
+    if (history->salt != NULL) request->salt_hash = hash_salt(history->salt, history->salt_length);
+    if (history->chat != NULL)
+        request->preserved = weir__chat_preserved(history->chat, &request->n_preserved);
+    request->source = weir__stream_hold(source);
 }
 
-/* Another answer's: what the first has. */
 static weir_status copy_first(weir__request *request, const weir__request *first, weir_error *error)
 {
-    request->tokens = weir__mem_dup(first->tokens, (size_t)first->n_prompt * sizeof *first->tokens);
-    if (request->tokens == NULL)
+    if (!weir__history_copy(&request->history, &first->history, first->history.n_prompt))
         return weir__error_set(error, WEIR_NO_MEMORY, "tokens", "out of memory for the prompt");
-    request->capacity = (size_t)first->n_prompt;
-    request->n_prompt = first->n_prompt;
-    request->n_head = first->n_head;
-    request->source = weir__stream_hold(first->source);
-    weir__adapters_copy(&request->adapters, &first->adapters);
-    set_chat(request, first->chat);
-    return copy_salt(request, first->salt_bytes, first->salt_length, error);
+    finish_copy(request, first->source);
+    return WEIR_OK;
 }
 
-/* A fork's: what the source had, and whose it was. The caller's salt and adapters are not looked at. */
 static weir_status read_source(weir__request *request, const weir_request *given, const weir__doorbell *bell,
                                weir_error *error)
 {
-    weir__history history = {0};
-    weir_status status = weir__stream_recall(given->source, given->source_at, bell, &history, error);
-    if (status != WEIR_OK) return status;
-    request->tokens = history.tokens;
-    request->capacity = history.capacity;
-    request->n_prompt = (int32_t)history.n;
-    request->n_head = history.n_head;
-    request->salt_bytes = history.salt;
-    request->salt_length = history.salt_length;
-    if (history.salt != NULL) request->salt_hash = hash_salt(history.salt, history.salt_length);
-    request->source = weir__stream_hold(given->source);
-    weir__adapters_copy(&request->adapters, &history.adapters);
-    set_chat(request, history.chat);
-    history.tokens = NULL; /* both passed on */
-    history.salt = NULL;
-    weir__history_fini(&history);
-    return WEIR_OK;
+    weir_status status = weir__stream_recall(given->source, given->source_at, bell, &request->history, error);
+    if (status == WEIR_OK) finish_copy(request, given->source);
+    return status;
 }
 
 static weir_status read_prompt_chat(weir__request *request, const weir_model *model,
@@ -155,7 +140,8 @@ static weir_status read_prompt_chat(weir__request *request, const weir_model *mo
                                "the chat was rendered for another model than the engine's");
     size_t length;
     const char *prompt = weir_chat_prompt(chat, &length);
-    set_chat(request, chat);
+    request->history.chat = weir_chat_hold(chat);
+    request->preserved = weir__chat_preserved(chat, &request->n_preserved);
     return read_prompt_text(request, model, limits, prompt, length, true, true, error);
 }
 
@@ -165,8 +151,8 @@ static weir_status read_prompt(weir__request *request, weir_model *model, const 
     int given_kinds =
         (given->chat != NULL) + (given->tokens != NULL) + (given->text != NULL) + (given->source != NULL);
     if (given->source == NULL) {
-        weir_status status =
-            weir__adapters_take(&request->adapters, model, given->adapters, given->n_adapters, "", error);
+        weir_status status = weir__adapters_take(&request->history.adapters, model, given->adapters,
+                                                 given->n_adapters, "", error);
         if (status != WEIR_OK) return status;
     }
     if (given_kinds != 1)
@@ -183,7 +169,7 @@ static weir_status read_prompt(weir__request *request, weir_model *model, const 
     else
         status = read_prompt_chat(request, model, limits, given->chat, error);
     if (status != WEIR_OK) return status;
-    request->n_head = request->n_prompt;
+    request->history.n_head = request->history.n_tokens = request->history.n_prompt;
     return copy_salt(request, given->cache_salt, given->cache_salt_length, error);
 }
 
@@ -199,7 +185,7 @@ static weir_status limit_answer(weir__request *request, const weir__limits *limi
                                 weir_error *error)
 {
     int32_t wanted = given->max_tokens;
-    if (request->n_prompt == 0)
+    if (request->history.n_prompt == 0)
         return weir__error_set(
             error, WEIR_INVALID, prompt_field(given),
             "the prompt is empty, and this model adds no token of its own; give at least one");
@@ -208,13 +194,13 @@ static weir_status limit_answer(weir__request *request, const weir__limits *limi
                                "max_tokens is %d; allowed: -1 (as many as fit) and 0 up", wanted);
     if (wanted < 0) wanted = INT32_MAX;
     if (limits->max_tokens >= 0 && wanted > limits->max_tokens) wanted = limits->max_tokens;
-    int32_t room = limits->n_ctx - request->n_prompt;
+    int32_t room = limits->n_ctx - request->history.n_prompt;
     if (room < (wanted > 0))
         return weir__error_set(
             error, WEIR_TOO_LONG, prompt_field(given),
             "the prompt has %d tokens; a request holds at most %d with its answer: shorten it, or give the "
             "engine a larger n_ctx or n_kv",
-            request->n_prompt, limits->n_ctx);
+            request->history.n_prompt, limits->n_ctx);
     request->max_tokens = wanted < room ? wanted : room;
     return WEIR_OK;
 }
@@ -224,7 +210,8 @@ static weir_status limit_answer(weir__request *request, const weir__limits *limi
 static weir_status compile_stops(weir__request *request, const weir_request *given, weir_error *error)
 {
     size_t n_chat = 0;
-    const char *const *chat_stops = request->chat ? weir__chat_stops(request->chat, &n_chat) : NULL;
+    const char *const *chat_stops =
+        request->history.chat ? weir__chat_stops(request->history.chat, &n_chat) : NULL;
     const char *texts[2 * STOPS_MAX];
     size_t lengths[2 * STOPS_MAX];
     size_t n = 0;
@@ -264,15 +251,16 @@ static weir_status compile_stops(weir__request *request, const weir_request *giv
 static weir_status create_sampler(weir__request *request, weir_model *model,
                                   const weir_sampler_params *params, weir_error *error)
 {
-    const weir__grammar *grammar = request->chat ? weir__chat_grammar(request->chat) : NULL;
+    const weir__grammar *grammar = request->history.chat ? weir__chat_grammar(request->history.chat) : NULL;
     weir_status status = weir__sampler_create(model, params, grammar, "sampler.", &request->sampler, error);
     if (status == WEIR_OK)
-        status = weir_sampler_count(request->sampler, request->tokens, (size_t)request->n_head, error);
-    for (int32_t i = request->n_head; i < request->n_prompt && status == WEIR_OK; i++) {
-        status = weir_sampler_accept(request->sampler, request->tokens[i], error);
+        status = weir_sampler_count(request->sampler, request->history.tokens,
+                                    (size_t)request->history.n_head, error);
+    for (int32_t i = request->history.n_head; i < request->history.n_prompt && status == WEIR_OK; i++) {
+        status = weir_sampler_accept(request->sampler, request->history.tokens[i], error);
         if (status != WEIR_OK)
             weir__error_set(error, status, "sampler", "token %d of the source's answer: %s",
-                            i - request->n_head, error->message);
+                            i - request->history.n_head, error->message);
     }
     return status;
 }
@@ -284,16 +272,16 @@ static weir_status replay_source(weir__request *request, weir_error *error)
     weir__emit *emit = &request->emit;
     weir__emit_scratch scratch = {0};
     weir_status status = WEIR_OK;
-    for (int32_t i = request->n_head; i < request->n_prompt && status == WEIR_OK; i++) {
+    for (int32_t i = request->history.n_head; i < request->history.n_prompt && status == WEIR_OK; i++) {
         bool stopped = false;
-        status = weir__emit_token(request, &scratch, request->tokens[i], &stopped);
+        status = weir__emit_token(request, &scratch, request->history.tokens[i], &stopped);
         if (stopped) weir__stop_state_init(&emit->stop);
     }
     weir__emit_scratch_fini(&scratch);
     if (status != WEIR_OK)
         return weir__error_set(error, status, "source", "out of memory for the source's text");
-    request->before = emit->text;
-    request->n_before = emit->n_text;
+    request->history.before = emit->text;
+    request->history.n_before = emit->n_text;
     if (emit->text != NULL) emit->text[emit->n_text] = '\0'; /* there is room for it */
     emit->text = NULL;
     emit->n_text = emit->capacity = 0;
@@ -318,12 +306,12 @@ static weir_status create_score(weir__request *request, const weir_model *model,
 {
     if (!given->prompt_logprobs && given->n_prompt_logprobs == 0) return WEIR_OK;
     int32_t n_vocab = model->info.n_vocab;
-    request->score =
-        weir__score_create(request->tokens, request->n_prompt,
+    request->history.score =
+        weir__score_create(request->history.tokens, request->history.n_prompt,
                            given->n_prompt_logprobs < n_vocab ? given->n_prompt_logprobs : n_vocab);
-    return request->score != NULL ? WEIR_OK
-                                  : weir__error_set(error, WEIR_NO_MEMORY, "prompt_logprobs",
-                                                    "out of memory for the prompt's logprobs");
+    return request->history.score != NULL ? WEIR_OK
+                                          : weir__error_set(error, WEIR_NO_MEMORY, "prompt_logprobs",
+                                                            "out of memory for the prompt's logprobs");
 }
 
 static void set_fields(weir__request *request, const weir_model *model, const weir_request *given)
@@ -339,7 +327,6 @@ static void set_fields(weir__request *request, const weir_model *model, const we
     request->miss.size = sizeof request->miss;
     weir__doctor_forget(&request->miss);
     weir__emit_init(&request->emit);
-    request->n_tokens = request->n_prompt;
 }
 
 /* first: as in weir__request_create; the seed is `choice` more. */
@@ -391,40 +378,17 @@ weir_status weir__request_create(weir_model *model, const weir__limits *limits,
     return weir__error_set(error, status, field, "%s", why.message);
 }
 
-bool weir__request_remember(const weir__request *request)
-{
-    const weir__history history = {
-        .tokens = request->tokens,
-        .n = (size_t)request->n_prompt,
-        .n_prompt = request->n_prompt,
-        .n_head = request->n_head,
-        .salt = request->salt_bytes,
-        .salt_length = request->salt_length,
-        .chat = request->chat,
-        .adapters = request->adapters,
-        .before = request->before,
-        .n_before = request->n_before,
-        .score = request->score,
-    };
-    return weir__stream_remember(request->stream, &history);
-}
-
 void weir__request_destroy(weir__request *request)
 {
     if (request == NULL) return;
     weir__emit_fini(&request->emit);
     weir__mem_free(request->saved.state);
-    weir__mem_free(request->salt_bytes);
     weir_sampler_destroy(request->sampler);
     weir__stop_destroy(request->stop);
     weir__stream_drop(request->source);
-    weir__score_release(request->score);
-    weir__mem_free(request->before);
-    weir_chat_release(request->chat);
-    weir__adapters_fini(&request->adapters);
     weir__mem_free(request->top);
     weir__mem_free(request->logprob);
-    weir__mem_free(request->tokens);
+    weir__history_fini(&request->history);
     weir__mem_free(request);
 }
 
@@ -436,7 +400,7 @@ bool weir__request_cancelled(const weir__request *request)
 weir_usage weir__request_usage(const weir__request *request, int64_t now)
 {
     return (weir_usage){
-        .n_prompt = request->n_prompt,
+        .n_prompt = request->history.n_prompt,
         .n_cached = request->n_cached > 0 ? request->n_cached : 0,
         .n_generated = request->n_generated,
         .queue_ns = request->admit_ns - request->submit_ns,
@@ -452,14 +416,14 @@ weir_usage weir__request_usage(const weir__request *request, int64_t now)
 int32_t weir__request_cells(const weir__request *request)
 {
     /* The last token of the answer is never fed back. */
-    return request->n_prompt + (request->max_tokens > 0 ? request->max_tokens - 1 : 0);
+    return request->history.n_prompt + (request->max_tokens > 0 ? request->max_tokens - 1 : 0);
 }
 
 weir_chunk weir__request_tokens(const weir__request *request, size_t from, size_t n)
 {
     weir_chunk chunk = {.n_tokens = n, .text = "", .reason = WEIR_REASON_NOT_FINISHED};
     if (n == 0) return chunk;
-    chunk.tokens = request->tokens + request->n_prompt + from;
+    chunk.tokens = request->history.tokens + request->history.n_prompt + from;
     if (request->scored) chunk.logprobs = request->logprob + from;
     if (request->n_top > 0) {
         chunk.top_logprobs = request->top + from * (size_t)request->n_top;
@@ -490,7 +454,7 @@ static void fill_result(weir_result *result, const weir__request *request, const
     result->text = output->text ? output->text : weir__mem_calloc(1, 1);
     result->length = output->text ? output->length : 0;
     weir_chunk answer = weir__request_tokens(request, 0, output->n_tokens), prompt = {0};
-    const weir__score *score = request->score;
+    const weir__score *score = request->history.score;
     if (score != NULL && score->n_scored == score->n) prompt = weir__score_chunk(score);
     bool copied =
         copy_tokens(&answer, &result->tokens, &result->logprobs, &result->top_logprobs) &&

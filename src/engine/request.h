@@ -8,9 +8,8 @@
 #include "backend/backend.h"
 #include "engine/doorbell.h"
 #include "engine/emit.h"
+#include "engine/history.h"
 #include "engine/salt.h"
-#include "engine/score.h"
-#include "model/adapter.h"
 
 /* What weir_generate waits on: its requests count themselves off. In the memory of that call. */
 typedef struct weir__ticket {
@@ -34,15 +33,10 @@ struct weir__request {
     int32_t priority;
     uint64_t salt_hash; /* 0 = none */
     weir__salt *salt;   /* while it is live */
-    char *salt_bytes;   /* [salt_length] */
-    size_t salt_length;
-    weir__adapters adapters;
     bool cache_prompt;
     int32_t n_cached; /* tokens of the prompt that it began with; -1 = it has not begun */
     weir_miss_info miss;
-    int32_t *tokens; /* [n_tokens]: the prompt, then the answer */
-    int32_t n_tokens;
-    size_t capacity;
+    weir__history history;
     int32_t n_generated; /* tokens, with the one that ended the answer */
     weir__emit emit;
     int64_t admit_ns; /* its first slot; 0 = none yet */
@@ -58,12 +52,7 @@ struct weir__request {
     double logprob_sum; /* of all that were generated */
     weir_logprob *top;  /* [top_capacity], n_top of each */
     size_t top_capacity;
-    weir__score *score; /* of the prompt; NULL = it is not wanted */
-    int32_t n_prompt;
-    int32_t n_head;      /* of these, what is no answer: fewer of a fork alone */
     weir_stream *source; /* a fork's; a reference of the library's, NULL = none */
-    char *before;        /* [n_before] the text of its answer so far */
-    size_t n_before;
     int32_t max_tokens;  /* resolved: prompt and answer fit into the engine's n_ctx */
     int32_t n_draft_max; /* -1 = the engine's */
     int32_t n_drafted, n_accepted;
@@ -71,7 +60,6 @@ struct weir__request {
     bool special;
     weir_sampler *sampler;
     weir__stop *stop;         /* NULL = no stop strings */
-    weir_chat *chat;          /* NULL, or whose control tokens are rendered */
     const int32_t *preserved; /* [n_preserved], ascending, the chat's */
     size_t n_preserved;
     int64_t submit_ns;
@@ -96,9 +84,6 @@ weir_status weir__request_create(weir_model *model, const weir__limits *limits,
                                  const weir__request *first, weir__request **out, weir_error *error);
 void weir__request_destroy(weir__request *request);
 
-/* Tells its stream, which is attached, what forks are made of. False: out of memory. */
-bool weir__request_remember(const weir__request *request);
-
 /* Whether the reader has asked for the end. */
 bool weir__request_cancelled(const weir__request *request);
 
@@ -107,7 +92,7 @@ weir_usage weir__request_usage(const weir__request *request, int64_t now);
 /* Tokens of the answer. */
 static inline size_t weir__request_n_output(const weir__request *request)
 {
-    return (size_t)(request->n_tokens - request->n_prompt);
+    return (size_t)(request->history.n_tokens - request->history.n_prompt);
 }
 
 /* KV cells that the request may come to need. */

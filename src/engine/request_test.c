@@ -304,9 +304,9 @@ static void a_negative_number_of_tokens_is_refused(void **state)
 static void the_cells_of_a_request_leave_out_the_last_token(void **state)
 {
     (void)state;
-    assert_int_equal(weir__request_cells(&(weir__request){.n_prompt = 10, .max_tokens = 0}), 10);
-    assert_int_equal(weir__request_cells(&(weir__request){.n_prompt = 10, .max_tokens = 1}), 10);
-    assert_int_equal(weir__request_cells(&(weir__request){.n_prompt = 10, .max_tokens = 6}), 15);
+    assert_int_equal(weir__request_cells(&(weir__request){.history.n_prompt = 10, .max_tokens = 0}), 10);
+    assert_int_equal(weir__request_cells(&(weir__request){.history.n_prompt = 10, .max_tokens = 1}), 10);
+    assert_int_equal(weir__request_cells(&(weir__request){.history.n_prompt = 10, .max_tokens = 6}), 15);
 }
 
 /* ---- Stop strings, deadline, sampler -------------------------------------------------------------- */

@@ -30,7 +30,7 @@ void weir__room_fini(weir__room *room)
 
 int64_t weir__room_wanted(const weir__request *request)
 {
-    int32_t most = weir__request_cells(request), n_tokens = request->n_tokens;
+    int32_t most = weir__request_cells(request), n_tokens = request->history.n_tokens;
     int32_t growth = LEAST_GROWTH + n_tokens / GROWTH_PART;
     return most - n_tokens < growth ? (most > n_tokens ? most : n_tokens) : n_tokens + growth;
 }
@@ -66,7 +66,7 @@ int64_t weir__room_left(const weir__room *room)
     int64_t n = room->n - room->memory->n_used;
     for (int32_t i = 0; i < room->n_slots; i++) {
         const weir__slot *slot = &room->slots[i];
-        if (slot->state != WEIR_SLOT_IDLE) n -= slot->request->n_tokens - weir__slot_n_there(slot);
+        if (slot->state != WEIR_SLOT_IDLE) n -= slot->request->history.n_tokens - weir__slot_n_there(slot);
     }
     return n;
 }

@@ -32,7 +32,7 @@ static void place_fini(place *p)
 
 static const weir__request *wants(place *p, int32_t i, int32_t n_prompt, int32_t max_tokens)
 {
-    p->requests[i].n_prompt = p->requests[i].n_tokens = n_prompt;
+    p->requests[i].history.n_prompt = p->requests[i].history.n_tokens = n_prompt;
     p->requests[i].max_tokens = max_tokens;
     return &p->requests[i];
 }

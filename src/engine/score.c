@@ -65,13 +65,14 @@ weir_chunk weir__score_chunk(const weir__score *score)
 
 static bool is_scored(const weir__slot *slot)
 {
-    return slot->state == WEIR_SLOT_PREFILLING && slot->request->score != NULL &&
-           slot->request->score->n_scored < slot->request->score->n;
+    return slot->state == WEIR_SLOT_PREFILLING && slot->request->history.score != NULL &&
+           slot->request->history.score->n_scored < slot->request->history.score->n;
 }
 
 bool weir__score_wants(const weir__slot *slot, int32_t pos)
 {
-    return is_scored(slot) && pos + 1 >= slot->request->score->n_scored && pos + 1 < slot->request->score->n;
+    return is_scored(slot) && pos + 1 >= slot->request->history.score->n_scored &&
+           pos + 1 < slot->request->history.score->n;
 }
 
 int32_t weir__score_limit(const weir__slot *slots, int32_t n_slots, const weir__slot *slot)
@@ -80,13 +81,14 @@ int32_t weir__score_limit(const weir__slot *slots, int32_t n_slots, const weir__
     if (!is_scored(slot)) return 0;
     for (int32_t i = 0; i < n_slots; i++) n_scored += &slots[i] != slot && is_scored(&slots[i]);
     int32_t each = n_scored < ROWS_MOST ? ROWS_MOST / n_scored : 1;
-    int32_t known = slot->request->score->n_scored - 1 - slot->n_past; /* computed again, not scored again */
+    int32_t known =
+        slot->request->history.score->n_scored - 1 - slot->n_past; /* computed again, not scored again */
     return known > 0 ? known + each : each;
 }
 
 weir_status weir__score_rows(const weir_model *model, weir__bcontext *context, weir__slot *slot)
 {
-    weir__score *score = slot->request->score;
+    weir__score *score = slot->request->history.score;
     for (int32_t i = 0; i < slot->n_scored; i++) {
         const float *logits = model->ops->logits(context, slot->scored_row + i);
         if (logits == NULL) return WEIR_NO_MEMORY; /* the pass kept it */

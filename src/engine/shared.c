@@ -57,7 +57,7 @@ static void add_arrival(weir__shared *shared, const weir__request *request)
     const weir_arrival arrival = {
         .request = request->serial,
         .submit_ns = request->submit_ns,
-        .n_prompt = request->n_prompt,
+        .n_prompt = request->history.n_prompt,
         .max_tokens = request->max_tokens,
         .priority = request->priority,
     };
@@ -164,7 +164,7 @@ void weir__shared_admit(weir__shared *shared, weir__request *request, bool resum
 {
     pthread_mutex_lock(&shared->mutex);
     weir__queue_remove(&shared->queue, request);
-    if (!resumed) weir__salt_bill(request->salt, request->n_prompt, now);
+    if (!resumed) weir__salt_bill(request->salt, request->history.n_prompt, now);
     pthread_mutex_unlock(&shared->mutex);
 }
 

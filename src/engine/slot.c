@@ -63,11 +63,7 @@ bool weir__slot_append(weir__slot *slot, const weir__sampled *sampled)
 {
     weir__request *request = slot->request;
     if (request->scored && !append_score(request, sampled)) return false;
-    if (!weir__mem_grow(&request->tokens, &request->capacity, (size_t)request->n_tokens + 1,
-                        sizeof *request->tokens))
-        return false;
-    request->tokens[request->n_tokens++] = sampled->token;
-    return true;
+    return weir__history_add(&request->history, &sampled->token, 1);
 }
 
 void weir__slot_settle(weir__slot *slot, weir__emit_scratch *scratch)

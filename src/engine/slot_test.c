@@ -42,7 +42,7 @@ static void starting_again_forgets_the_former_request(void **state)
 {
     (void)state;
     weir__slot slot;
-    weir__request request = {.n_prompt = 7, .n_tokens = 7};
+    weir__request request = {.history = {.n_prompt = 7, .n_tokens = 7}};
     weir__slot_init(&slot, 0);
     weir__slot_fail(&slot, WEIR_BACKEND, NULL);
     slot.n_past = slot.n_planned = slot.row = slot.n_burst = slot.draft.n = 5;
@@ -61,19 +61,19 @@ static void a_token_that_finds_no_memory_changes_nothing(void **state)
 {
     (void)state;
     weir__slot slot;
-    weir__request request = {.n_prompt = 2, .capacity = 2, .n_tokens = 2};
-    request.tokens = weir__mem_calloc(2, sizeof *request.tokens);
-    assert_non_null(request.tokens);
+    weir__request request = {.history = {.n_prompt = 2, .capacity = 2, .n_tokens = 2}};
+    request.history.tokens = weir__mem_calloc(2, sizeof *request.history.tokens);
+    assert_non_null(request.history.tokens);
     weir__slot_init(&slot, 0);
     weir__slot_start(&slot, &request, 0);
     weir__mem_fail_after(0);
     const weir__sampled sampled = {.token = 5};
     assert_false(weir__slot_append(&slot, &sampled));
-    assert_int_equal(request.n_tokens, 2);
+    assert_int_equal(request.history.n_tokens, 2);
     assert_true(weir__slot_append(&slot, &sampled));
     assert_int_equal(weir__request_n_output(&request), 1);
-    assert_int_equal(request.tokens[2], 5);
-    weir__mem_free(request.tokens);
+    assert_int_equal(request.history.tokens[2], 5);
+    weir__mem_free(request.history.tokens);
 }
 
 /* ---- Evicting ------------------------------------------------------------------------------------- */

@@ -208,12 +208,12 @@ static bool prepare_draft(const weir__driver *driver, weir__slot *slot)
 {
     weir__draft *draft = &slot->draft;
     const weir__request *request = slot->request;
-    if (draft->text == request->serial && draft->n_tokens == request->n_tokens) return false;
+    if (draft->text == request->serial && draft->n_tokens == request->history.n_tokens) return false;
     *draft = (weir__draft){.slot = slot->index,
                            .seq = slot->lane,
                            .text = request->serial,
-                           .tokens = request->tokens,
-                           .n_tokens = request->n_tokens,
+                           .tokens = request->history.tokens,
+                           .n_tokens = request->history.n_tokens,
                            .most = driver->params->n_draft_max};
     if (request->n_draft_max >= 0 && request->n_draft_max < draft->most) draft->most = request->n_draft_max;
     /* The row behind the draft gives a token, too. */

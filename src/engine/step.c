@@ -39,8 +39,8 @@ static weir_slot_view view_of(const weir__driver *driver, const weir__slot *slot
     return (weir_slot_view){
         .slot = slot->index,
         .state = slot->state,
-        .n_prompt_left = slot->state == WEIR_SLOT_PREFILLING ? request->n_tokens - slot->n_past : 0,
-        .n_prompt = request->n_prompt,
+        .n_prompt_left = slot->state == WEIR_SLOT_PREFILLING ? request->history.n_tokens - slot->n_past : 0,
+        .n_prompt = request->history.n_prompt,
         .n_generated = request->n_generated,
         .priority = request->priority,
         .waited_ns = now > request->submit_ns ? now - request->submit_ns : 0,
@@ -134,7 +134,7 @@ static weir_status adapt_context(weir__driver *driver, weir_error *error)
     const weir__adapters *wanted = NULL;
     if (driver->turn.key == driver->turn.adapters.key) return WEIR_OK;
     for (int32_t i = 0; i < driver->params->n_slots && wanted == NULL; i++)
-        if (driver->slots[i].n_planned > 0) wanted = &driver->slots[i].request->adapters;
+        if (driver->slots[i].n_planned > 0) wanted = &driver->slots[i].request->history.adapters;
     driver->account.counts.n_adapter_changes++;
     return weir__adapters_set(driver->model, driver->context, &driver->turn.adapters, wanted, error);
 }
@@ -234,7 +234,7 @@ static void emit_chunks(weir__driver *driver)
         take_burst(driver, slot, now);
         if (slot->failed != WEIR_OK) weir__slot_fail(slot, slot->failed, &slot->error);
         settle_draft(driver, slot);
-        if (slot->n_past == slot->request->n_prompt && slot->request->max_tokens == 0)
+        if (slot->n_past == slot->request->history.n_prompt && slot->request->max_tokens == 0)
             weir__slot_latch(slot, WEIR_REASON_LENGTH); /* prefill was all that was asked for */
         if (slot->reason != WEIR_REASON_NOT_FINISHED) continue;
         if (slot->state != WEIR_SLOT_GENERATING) continue;
@@ -265,12 +265,13 @@ static void check_invariants(const weir__driver *driver)
             continue;
         }
         assert(driver->lanes.slot[slot->lane] == slot);
-        assert(request->n_tokens - request->n_prompt <= request->n_generated);
+        assert(request->history.n_tokens - request->history.n_prompt <= request->n_generated);
         if (slot->state == WEIR_SLOT_PREFILLING)
-            assert(slot->n_past < request->n_tokens &&
-                   (request->n_generated > 0 || request->n_tokens == request->n_prompt));
+            assert(slot->n_past < request->history.n_tokens &&
+                   (request->n_generated > 0 || request->history.n_tokens == request->history.n_prompt));
         else
-            assert(slot->n_past >= request->n_prompt && slot->n_past == request->n_tokens - 1);
+            assert(slot->n_past >= request->history.n_prompt &&
+                   slot->n_past == request->history.n_tokens - 1);
         assert(driver->memory.n[slot->lane] == slot->n_past);
     }
     for (int32_t lane = 0; lane < driver->lanes.n; lane++) {

@@ -18,7 +18,6 @@
 #include "engine/wheel.h"
 
 #define DEFAULT_POLL_MS 100 /* as weir.h says */
-#define HISTORY_MORE    64  /* tokens of an answer before the history grows */
 
 /* Where one chunk lies in its buffer. Its text is followed by a NUL. */
 typedef struct mark {
@@ -310,7 +309,13 @@ void weir__stream_detach(weir_stream *stream)
 bool weir__stream_remember(weir_stream *stream, const weir__history *from)
 {
     weir__history copy;
-    if (!weir__history_copy(&copy, from, from->n, HISTORY_MORE)) return false;
+    if (!weir__history_copy(&copy, from, from->n_prompt)) return false;
+    if (from->before != NULL && (copy.before = weir__mem_dup(from->before, from->n_before + 1)) == NULL) {
+        weir__history_fini(&copy);
+        return false;
+    }
+    copy.n_before = from->n_before;
+    copy.score = weir__score_hold(from->score);
     pthread_mutex_lock(&stream->mutex);
     stream->history = copy;
     pthread_mutex_unlock(&stream->mutex);
@@ -324,18 +329,18 @@ weir_status weir__stream_recall(const weir_stream *stream, int32_t at, const wei
     weir_status status = WEIR_OK;
     pthread_mutex_lock(mutex);
     const weir__history *history = &stream->history;
-    size_t n_prompt = (size_t)history->n_prompt, n_out = history->n - n_prompt;
+    int32_t n_out = history->n_tokens - history->n_prompt;
     if (stream->phase == FRESH || history->tokens == NULL)
         status = weir__error_set(error, WEIR_STATE, "source",
                                  "the source was not submitted: a fork needs a stream that was");
     else if (stream->bell != bell)
         status = weir__error_set(error, WEIR_INVALID, "source", "the source is another engine's stream");
-    else if (at < -1 || (at >= 0 && (size_t)at > n_out))
+    else if (at < -1 || at > n_out)
         status = weir__error_set(error, WEIR_INVALID, "source_at",
-                                 "the source has %zu tokens until now, not %d; allowed: 0 to %zu, and -1 for "
+                                 "the source has %d tokens until now, not %d; allowed: 0 to %d, and -1 for "
                                  "all of them",
                                  n_out, at, n_out);
-    else if (!weir__history_copy(out, history, n_prompt + (at < 0 ? n_out : (size_t)at), 0))
+    else if (!weir__history_copy(out, history, history->n_prompt + (at < 0 ? n_out : at)))
         status = weir__error_set(error, WEIR_NO_MEMORY, "source", "out of memory for the source's tokens");
     pthread_mutex_unlock(mutex);
     return status;
@@ -345,7 +350,7 @@ bool weir__stream_flows(const weir_stream *stream)
 {
     pthread_mutex_t *mutex = (pthread_mutex_t *)&stream->mutex;
     pthread_mutex_lock(mutex);
-    bool flows = stream->phase == ATTACHED && stream->history.n > (size_t)stream->history.n_prompt;
+    bool flows = stream->phase == ATTACHED && stream->history.n_tokens > stream->history.n_prompt;
     pthread_mutex_unlock(mutex);
     return flows;
 }
@@ -406,10 +411,10 @@ static bool buffer_append(buffer *to, const weir_chunk *chunk)
 static bool keep_chunk(weir_stream *stream, const weir_chunk *chunk)
 {
     weir__history *history = &stream->history;
-    size_t before = history->n;
+    int32_t before = history->n_tokens;
     if (history->tokens != NULL && !weir__history_add(history, chunk->tokens, chunk->n_tokens)) return false;
     if (buffer_append(&stream->back, chunk)) return true;
-    history->n = before;
+    history->n_tokens = before;
     return false;
 }
 

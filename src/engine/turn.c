@@ -10,7 +10,8 @@ static bool slot_has_work(const weir__slot *slot)
 static bool is_first(const weir__slot *slots, int32_t from, int32_t i)
 {
     for (int32_t k = from; k < i; k++)
-        if (slot_has_work(&slots[k]) && slots[k].request->adapters.key == slots[i].request->adapters.key)
+        if (slot_has_work(&slots[k]) &&
+            slots[k].request->history.adapters.key == slots[i].request->history.adapters.key)
             return false;
     return true;
 }
@@ -26,7 +27,7 @@ void weir__turn_choose(weir__turn *turn, const weir__slot *slots, int32_t n_slot
         turn->n_sets += is_first(slots, first, i);
         if (next == NULL || slots[i].turn < next->turn) next = &slots[i];
     }
-    if (next != NULL) turn->key = next->request->adapters.key;
+    if (next != NULL) turn->key = next->request->history.adapters.key;
 }
 
 void weir__turn_pass(weir__turn *turn, weir__slot *slots, int32_t n_slots)

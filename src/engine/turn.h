@@ -18,7 +18,7 @@ typedef struct weir__turn {
 /* Whether the slot may be planned in this tick. */
 static inline bool weir__turn_has(const weir__turn *turn, const weir__slot *slot)
 {
-    return slot->request->adapters.key == turn->key;
+    return slot->request->history.adapters.key == turn->key;
 }
 
 /* The slot has begun. */

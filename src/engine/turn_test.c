@@ -32,7 +32,7 @@ static void change(row *r, weir__turn *turn, int32_t i, uint64_t now, dice *d)
         r->since[i] = now;
         return;
     }
-    r->requests[i].adapters.key = (uint64_t)dice_in(d, 0, N_SETS - 1);
+    r->requests[i].history.adapters.key = (uint64_t)dice_in(d, 0, N_SETS - 1);
     slot->request = &r->requests[i];
     slot->state = WEIR_SLOT_PREFILLING;
     weir__turn_enter(turn, slot);
@@ -63,8 +63,8 @@ static void test_no_set_starves(void **state)
             for (int32_t i = 0; i < N_SLOTS; i++) {
                 if (!works(&r.slots[i])) continue;
                 any = true;
-                n_sets += !seen[r.requests[i].adapters.key];
-                seen[r.requests[i].adapters.key] = true;
+                n_sets += !seen[r.requests[i].history.adapters.key];
+                seen[r.requests[i].history.adapters.key] = true;
                 served |= weir__turn_has(&turn, &r.slots[i]);
                 if (weir__turn_has(&turn, &r.slots[i])) r.since[i] = now + 1;
                 if (now + 1 - r.since[i] >= N_SETS)
