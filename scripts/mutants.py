@@ -47,10 +47,10 @@ TREE = ROOT / "build" / "mutants"
 NAMED = {
     "src/base": ["text_test", "hub_http_test"],
     "src/cache": ["prefix_test", "suspend_test", "fork_test", "cache_dir_test", "random_schedule_test"],
-    "src/engine": ["random_schedule_test", "cancel_storm_test", "threads_test"],
+    "src/engine": ["random_schedule_test", "cancel_storm_test", "threads_test", "wake_test"],
     "src/grammar": ["settings_test"],
     "src/model": ["settings_test"],
-    "src/schedule": ["batch_test", "step_test", "engine_test", "speculate_test", "random_schedule_test", "cli_bench_test"],
+    "src/schedule": ["batch_test", "step_test", "cancel_test", "engine_test", "speculate_test", "random_schedule_test", "cli_bench_test"],
     "src/speculate": ["drafter_test", "speculate_test", "turn_test", "random_schedule_test"],
     "src/backend": ["engine_test", "suspend_test"],
     "src/hub": ["hub_http_test", "hub_tls_test"],

@@ -1,4 +1,4 @@
-/* Logprobs, and several answers of one request.
+/* Logprobs of answers and prompts.
  * SPDX-License-Identifier: Apache-2.0 */
 #include <math.h>
 
@@ -85,15 +85,6 @@ static void judge(rig *r, const char *prompt, const scores *got, bool special)
     weir_context_destroy(context);
 }
 
-static weir_request ask(rig *r, const char *prompt, int32_t max_tokens)
-{
-    weir_request request = weir_request_default();
-    request.text = prompt;
-    request.sampler = &r->greedy;
-    request.max_tokens = max_tokens;
-    return request;
-}
-
 static void each_token_of_a_stream_has_its_logprobs(void **state)
 {
     rig *r = *state;
@@ -112,7 +103,7 @@ static void each_token_of_a_stream_has_its_logprobs(void **state)
         static scores got[COUNT(n_tops)];
         memset(got, 0, sizeof got);
         for (size_t i = 0; i < COUNT(n_tops); i++) {
-            weir_request request = ask(r, "tell", 70);
+            weir_request request = rig_ask_text(r, "tell", 70);
             request.sampler = i % 2 == 0 ? &r->greedy : &hot;
             request.logprobs = true;
             request.n_logprobs = n_tops[i];
@@ -169,7 +160,7 @@ static void a_result_has_them_and_n_logprobs_implies_them(void **state)
     rig *r = *state;
     rig_load(r, "fake:seed=5,eos_every=0");
     rig_start(r);
-    weir_request requests[2] = {ask(r, "tell", 9), ask(r, "tell", 9)};
+    weir_request requests[2] = {rig_ask_text(r, "tell", 9), rig_ask_text(r, "tell", 9)};
     weir_result results[2];
     requests[0].n_logprobs = 3;
     assert_int_equal(weir_generate(r->engine, requests, 2, NULL, results, NULL), WEIR_OK);
@@ -202,7 +193,7 @@ static void a_suspension_loses_none(void **state)
     r->params.cache_bytes = 0; /* all is computed again */
     rig_start(r);
     for (int i = 0; i < 4; i++) {
-        weir_request request = ask(r, "tell", 100);
+        weir_request request = rig_ask_text(r, "tell", 100);
         request.n_logprobs = 2;
         streams[i] = rig_submit(r, &request);
     }
@@ -222,7 +213,7 @@ static void more_logprobs_than_allowed_are_refused(void **state)
     rig_start(r);
     for (size_t i = 0; i < COUNT(wrong); i++) {
         weir_error error = {0};
-        weir_request request = ask(r, "tell", 5);
+        weir_request request = rig_ask_text(r, "tell", 5);
         request.n_logprobs = wrong[i];
         assert_int_equal(weir_engine_submit(r->engine, &request, 1, NULL, &error), WEIR_INVALID);
         assert_string_equal(error.field, "requests[0].n_logprobs");
@@ -485,53 +476,6 @@ static void a_suspension_scores_no_token_twice(void **state)
     }
 }
 
-/* ---- Best of several ------------------------------------------------------------------------------- */
-
-static weir_sampler_params hot(uint32_t seed);
-
-static void the_best_answers_are_the_likeliest(void **state)
-{
-    rig *r = *state;
-    enum { BEST_OF = 8, KEPT = 3 };
-    weir_result all[BEST_OF], best[KEPT];
-    weir_request requests[BEST_OF];
-    weir_sampler_params samplers[BEST_OF];
-    double means[BEST_OF];
-    rig_load(r, "fake:seed=5,eos_every=20");
-    rig_start(r);
-    for (int i = 0; i < BEST_OF; i++) {
-        samplers[i] = hot(100 + (uint32_t)i);
-        samplers[i].ignore_eos = false;
-        requests[i] = ask(r, "tell me", 30);
-        requests[i].sampler = &samplers[i];
-    }
-    assert_int_equal(weir_generate_best(r->engine, requests, BEST_OF, KEPT, best, NULL), WEIR_OK);
-    for (int i = 0; i < BEST_OF; i++) requests[i].logprobs = true;
-    assert_int_equal(weir_generate(r->engine, requests, BEST_OF, NULL, all, NULL), WEIR_OK);
-    for (int i = 0; i < BEST_OF; i++) {
-        double sum = 0;
-        for (size_t k = 0; k < all[i].n_tokens; k++) sum += (double)all[i].logprobs[k];
-        means[i] = weir_usage_score(&all[i].usage);
-        /* the end token is one of those that were generated */
-        assert_true(all[i].usage.logprob <= sum + 1e-9);
-        if (all[i].reason == WEIR_REASON_LENGTH) assert_true(fabs(all[i].usage.logprob - sum) < 1e-9);
-        assert_true(fabs(means[i] - all[i].usage.logprob / all[i].usage.n_generated) < 1e-12);
-    }
-    for (int k = 0; k < KEPT; k++) {
-        int n_above = 0, of = -1;
-        for (int i = 0; i < BEST_OF; i++)
-            if (means[i] == weir_usage_score(&best[k].usage)) of = i;
-        assert_true(of >= 0);
-        for (int i = 0; i < BEST_OF; i++) n_above += means[i] > means[of];
-        assert_int_equal(n_above, k);
-        assert_string_equal(best[k].text, all[of].text);
-        assert_non_null(best[k].logprobs);
-        weir_result_fini(&best[k]);
-    }
-    for (int i = 0; i < BEST_OF; i++) weir_result_fini(&all[i]);
-    assert_true(weir_usage_score(&(weir_usage){0}) == -INFINITY);
-}
-
 /* The first answer has them, and is seldom the best. */
 static void the_best_answer_has_the_prompts_logprobs(void **state)
 {
@@ -544,7 +488,7 @@ static void the_best_answer_has_the_prompts_logprobs(void **state)
     rig_start(r);
     for (uint32_t seed = 0; seed < 5; seed++) {
         weir_result best[2], first;
-        weir_sampler_params sampler = hot(10 * seed);
+        weir_sampler_params sampler = rig_hot(10 * seed);
         weir_request request = ask_tokens(r, prompt, 10);
         request.sampler = &sampler;
         request.n_prompt_logprobs = 2;
@@ -567,180 +511,6 @@ static void the_best_answer_has_the_prompts_logprobs(void **state)
     assert_true(n_others > 0);
 }
 
-static void best_of_refuses_what_it_cannot_do(void **state)
-{
-    rig *r = *state;
-    weir_error error = {0};
-    weir_result results[4];
-    rig_script(r, 'A', 3, "abc");
-    rig_start(r);
-    weir_request request = rig_ask(r, 'A');
-    assert_int_equal(weir_generate_best(r->engine, &request, 3, 4, results, &error), WEIR_INVALID);
-    assert_string_equal(error.field, "n");
-    assert_int_equal(weir_generate_best(r->engine, &request, 3, 0, results, &error), WEIR_INVALID);
-    assert_int_equal(weir_generate_best(r->engine, &request, 3, 1, NULL, &error), WEIR_INVALID);
-    assert_int_equal(weir_generate_best(r->engine, NULL, 3, 1, results, &error), WEIR_INVALID);
-    assert_int_equal(weir_generate_best(NULL, &request, 3, 1, results, &error), WEIR_INVALID);
-    request.max_tokens = -7;
-    assert_int_equal(weir_generate_best(r->engine, &request, 3, 1, results, &error), WEIR_INVALID);
-    assert_string_equal(error.field, "requests[0].max_tokens");
-    request.max_tokens = -1;
-    for (long n = 0;; n++) {
-        weir__mem_fail_after(n);
-        weir_status status = weir_generate_best(r->engine, &request, 4, 2, results, NULL);
-        bool pending = weir__mem_fail_pending();
-        weir__mem_fail_after(-1);
-        assert_true(status == WEIR_OK || status == WEIR_NO_MEMORY);
-        for (int i = 0; i < 2; i++) weir_result_fini(&results[i]);
-        rig_run(r);
-        if (pending) break;
-    }
-}
-
-/* ---- Several answers ------------------------------------------------------------------------------- */
-
-#define N 4
-
-static weir_sampler_params hot(uint32_t seed)
-{
-    weir_sampler_params params = weir_sampler_params_default();
-    params.temp = 2;
-    params.seed = seed;
-    params.ignore_eos = true;
-    return params;
-}
-
-static void take_texts(rig *r, weir_stream *const *streams, sink *sinks)
-{
-    rig_run(r);
-    for (int i = 0; i < N; i++) {
-        memset(&sinks[i], 0, sizeof sinks[i]);
-        sink_take(&sinks[i], streams[i]);
-        assert_true(sinks[i].finished);
-        assert_int_equal(weir_stream_index(streams[i]), i);
-    }
-}
-
-/* The answers of n submits with these seeds. */
-static void each_answer_is_that_of_its_seed(void **state)
-{
-    rig *r = *state;
-    static const uint32_t seeds[] = {0, 77, UINT32_MAX - 2};
-    static sink got[N], want[N];
-    rig_load(r, "fake:seed=5,eos_every=0");
-    rig_start(r);
-    for (size_t s = 0; s < COUNT(seeds); s++) {
-        weir_stream *streams[N];
-        weir_sampler_params sampler = hot(seeds[s]);
-        weir_request request = ask(r, "a prompt of some length", 20);
-        request.sampler = &sampler;
-        for (int i = 0; i < N; i++) streams[i] = rig_stream(r);
-        assert_int_equal(weir_engine_submit_n(r->engine, &request, N, streams, NULL), WEIR_OK);
-        take_texts(r, streams, got);
-        weir_sampler_params samplers[N];
-        weir_request requests[N];
-        for (int i = 0; i < N; i++) {
-            uint64_t seed = (uint64_t)seeds[s] + (uint64_t)i;
-            samplers[i] = hot((uint32_t)(seed >= UINT32_MAX ? seed - UINT32_MAX : seed)); /* never "random" */
-            requests[i] = request;
-            requests[i].sampler = &samplers[i];
-            streams[i] = rig_stream(r);
-        }
-        assert_int_equal(weir_engine_submit(r->engine, requests, N, streams, NULL), WEIR_OK);
-        take_texts(r, streams, want);
-        for (int i = 0; i < N; i++) {
-            assert_string_equal(got[i].text, want[i].text);
-            for (int k = 0; k < i; k++) assert_string_not_equal(got[i].text, got[k].text);
-        }
-    }
-}
-
-static void random_seeds_give_different_answers(void **state)
-{
-    rig *r = *state;
-    static sink got[N];
-    weir_stream *streams[N];
-    rig_load(r, "fake:seed=5,eos_every=0");
-    rig_start(r);
-    weir_sampler_params sampler = hot(WEIR_SEED_RANDOM);
-    weir_request request = ask(r, "a prompt", 40);
-    request.sampler = &sampler;
-    for (int i = 0; i < N; i++) streams[i] = rig_stream(r);
-    assert_int_equal(weir_engine_submit_n(r->engine, &request, N, streams, NULL), WEIR_OK);
-    take_texts(r, streams, got);
-    for (int i = 1; i < N; i++) assert_string_not_equal(got[0].text, got[i].text);
-}
-
-/* Also those that find no slot at once. */
-static void the_prompt_is_computed_once(void **state)
-{
-    rig *r = *state;
-    static const weir_layout layouts[] = {WEIR_LAYOUT_UNIFIED, WEIR_LAYOUT_PER_SLOT};
-    enum { N_PROMPT = 200, N_ANSWERS = 8 };
-    int32_t prompt[N_PROMPT];
-    for (int i = 0; i < N_PROMPT; i++) prompt[i] = 'a' + i % 23;
-    r->params.cache_sequences = -1;
-    for (size_t l = 0; l < COUNT(layouts); l++) {
-        weir_stream *streams[N_ANSWERS];
-        r->params.layout = layouts[l];
-        rig_start(r);
-        weir_request request = weir_request_default();
-        request.tokens = prompt;
-        request.n_tokens = N_PROMPT;
-        request.sampler = &r->greedy;
-        request.max_tokens = 10;
-        for (int i = 0; i < N_ANSWERS; i++) streams[i] = rig_stream(r);
-        assert_int_equal(weir_engine_submit_n(r->engine, &request, N_ANSWERS, streams, NULL), WEIR_OK);
-        rig_run(r);
-        assert_true(rig_stats(r).n_prompt_tokens <= N_PROMPT + (N_ANSWERS - 1));
-        for (int i = 1; i < N_ANSWERS; i++)
-            assert_int_equal(weir_stream_usage(streams[i]).n_cached, N_PROMPT - 1);
-        rig_stop(r);
-    }
-}
-
-static void all_answers_are_queued_or_none(void **state)
-{
-    rig *r = *state;
-    weir_error error = {0};
-    weir_stream *streams[N];
-    r->params.n_slots = 2;
-    r->params.queue_limit = 2;
-    rig_script(r, 'A', 5, "some text");
-    rig_start(r);
-    weir_request request = rig_ask(r, 'A');
-    for (int i = 0; i < N; i++) streams[i] = rig_stream(r);
-    assert_int_equal(weir_engine_submit_n(r->engine, &request, N + 1, NULL, &error), WEIR_INVALID);
-    assert_string_equal(error.field, "n");
-    rig_submit_key(r, 'A');
-    assert_int_equal(weir_engine_submit_n(r->engine, &request, N, streams, &error), WEIR_BUSY);
-    for (int i = 0; i < N; i++) assert_int_equal(weir_stream_index(streams[i]), -1);
-    rig_run(r);
-    request.max_tokens = -7;
-    assert_int_equal(weir_engine_submit_n(r->engine, &request, N, streams, &error), WEIR_INVALID);
-    assert_string_equal(error.field, "requests[0].max_tokens");
-    request.max_tokens = -1;
-    assert_int_equal(weir_engine_submit_n(r->engine, NULL, N, streams, &error), WEIR_INVALID);
-    assert_int_equal(weir_engine_submit_n(NULL, &request, N, streams, &error), WEIR_INVALID);
-    assert_int_equal(weir_engine_submit_n(r->engine, &request, 0, NULL, &error), WEIR_OK);
-    for (long n = 0;; n++) {
-        weir__mem_fail_after(n);
-        weir_status status = weir_engine_submit_n(r->engine, &request, N, streams, &error);
-        bool pending = weir__mem_fail_pending();
-        weir__mem_fail_after(-1);
-        if (pending) break;
-        assert_int_equal(status, WEIR_NO_MEMORY);
-        assert_int_equal(rig_stats(r).queue_depth, 0);
-    }
-    rig_run(r);
-    for (int i = 0; i < N; i++) {
-        static sink got;
-        memset(&got, 0, sizeof got);
-        sink_take(&got, streams[i]);
-        assert_sink(got, WEIR_REASON_END, "some text");
-    }
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -756,13 +526,7 @@ int main(void)
         RIG_TEST(a_result_has_the_prompts_logprobs_of_the_first_answer),
         RIG_TEST(a_tick_counts_the_tokens_that_it_took),
         RIG_TEST(a_suspension_scores_no_token_twice),
-        RIG_TEST(the_best_answers_are_the_likeliest),
         RIG_TEST(the_best_answer_has_the_prompts_logprobs),
-        RIG_TEST(best_of_refuses_what_it_cannot_do),
-        RIG_TEST(each_answer_is_that_of_its_seed),
-        RIG_TEST(random_seeds_give_different_answers),
-        RIG_TEST(the_prompt_is_computed_once),
-        RIG_TEST(all_answers_are_queued_or_none),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

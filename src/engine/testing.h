@@ -25,6 +25,8 @@
 
 #define COUNT(array) (sizeof(array) / sizeof *(array))
 
+#define REPLACEMENT "\xef\xbf\xbd" /* what becomes of bytes that are no UTF-8 */
+
 /* ---- Sink ----------------------------------------------------------------------------------------- */
 
 /* Everything that a reader got. The first thing that a stream must never do is noted in `wrong`, so that
@@ -270,6 +272,41 @@ static inline weir_request rig_ask(rig *r, int32_t key)
     return request;
 }
 
+static inline weir_request rig_ask_stop(rig *r, int32_t key, const char *const *stop)
+{
+    weir_request request = rig_ask(r, key);
+    request.stop = stop;
+    request.n_stop = 1;
+    return request;
+}
+
+static inline weir_request rig_ask_interval(rig *r, int32_t key, int32_t interval)
+{
+    weir_request request = rig_ask(r, key);
+    request.interval = interval;
+    return request;
+}
+
+/* A greedy request for any prompt. */
+static inline weir_request rig_ask_text(rig *r, const char *prompt, int32_t max_tokens)
+{
+    weir_request request = weir_request_default();
+    request.text = prompt;
+    request.sampler = &r->greedy;
+    request.max_tokens = max_tokens;
+    return request;
+}
+
+/* A sampler that gives another answer for each seed. */
+static inline weir_sampler_params rig_hot(uint32_t seed)
+{
+    weir_sampler_params params = weir_sampler_params_default();
+    params.temp = 2;
+    params.seed = seed;
+    params.ignore_eos = true;
+    return params;
+}
+
 /* A fresh stream, released when the test ends. */
 static inline weir_stream *rig_stream(rig *r)
 {
@@ -331,6 +368,32 @@ static inline int rig_run(rig *r)
     }
     fail_msg("the engine does not come to rest");
     return 0;
+}
+
+/* Runs to the end and takes everything. */
+static inline void rig_run_out(rig *r, weir_stream *stream, sink *got)
+{
+    rig_run(r);
+    sink_take(got, stream);
+    assert_true(got->finished);
+    assert_int_equal(weir_stream_reason(stream), got->reason);
+}
+
+/* Refused with this status and field, and nothing has changed: neither engine nor stream nor memory. */
+static inline void rig_refuses(rig *r, const weir_request *requests, size_t n, weir_stream *const *streams,
+                               weir_status status, const char *field)
+{
+    weir_error error = {0};
+    uint64_t n_submitted = rig_stats(r).n_submitted;
+    int32_t depth = rig_stats(r).queue_depth;
+    long live = weir__mem_live();
+    assert_int_equal(weir_engine_submit(r->engine, requests, n, streams, &error), status);
+    assert_int_equal(error.code, status);
+    assert_string_equal(error.field, field);
+    assert_string_not_equal(error.message, "");
+    assert_int_equal(rig_stats(r).n_submitted, n_submitted);
+    assert_int_equal(rig_stats(r).queue_depth, depth);
+    assert_int_equal(weir__mem_live(), live);
 }
 
 /* ---- A producer without an engine ----------------------------------------------------------------- */
