@@ -19,12 +19,12 @@
 
 #define ENDING    ".weirkv"
 #define PART      ".part"
-#define FILES_MAX 16384 /* the tokens of all stand in memory */
+#define FILES_MAX 16384 /* the tokens of all of them are in memory */
 
 typedef enum phase { IDLE, GIVEN, WRITTEN, FAILED } phase;
 
-/* The mutex protects what stands below it. The list and n_bytes are the driver's; the rest is constant after
- * open. Invariant: n_bytes is the sum of the list's. */
+/* The mutex protects the members below it. The driver owns the list, n_bytes and n_files; the rest is
+ * constant after open. Invariant: n_bytes is the sum over the list. */
 struct weir__archive {
     weir__archive_params params; /* path: a copy */
     int folder;
@@ -36,10 +36,10 @@ struct weir__archive {
     pthread_mutex_t mutex;
     pthread_cond_t changed;
     bool closing;
-    bool failing;               /* it was said */
+    bool failing;               /* was logged */
     weir__archive_file *doomed; /* to be unlinked and freed, by `older` */
     phase phase;
-    weir__snapshot text; /* of the state; the writer's while GIVEN, then the driver's */
+    weir__snapshot text; /* of `state`; the writer's while GIVEN, the driver's afterwards */
     void *state;
     bool owned;
 };
@@ -92,14 +92,14 @@ static void file_name(const weir__archive *a, char name[WEIR__ARCHIVE_NAME])
     snprintf(name, WEIR__ARCHIVE_NAME, "%016" PRIx64 ENDING, weir__snapshot_name(&a->text));
 }
 
-/* Under another name until it is whole. Not synchronized: after a loss of power the checksums tell what is
- * not there, and it is computed again. */
+/* Has another name until it is complete. Not synchronized: after a power loss the checksums reveal a damaged
+ * file, and its tokens are computed again. */
 static bool write_file(weir__archive *a)
 {
     char name[WEIR__ARCHIVE_NAME], part[WEIR__ARCHIVE_NAME];
     file_name(a, name);
     snprintf(part, sizeof part, "%016" PRIx64 ".%ld" PART, weir__snapshot_name(&a->text), (long)getpid());
-    unlinkat(a->folder, part, 0); /* of a process that had this number before */
+    unlinkat(a->folder, part, 0); /* of an earlier process with this id */
     int fd = openat(a->folder, part, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
     if (fd < 0) return false;
     bool done = weir__snapshot_write(&a->text, a->state, fd);
@@ -119,7 +119,7 @@ static void unlink_all(const weir__archive *a, weir__archive_file *doomed)
 {
     while (doomed != NULL) {
         weir__archive_file *next = doomed->older;
-        unlinkat(a->folder, doomed->name, 0); /* another process may have been faster */
+        unlinkat(a->folder, doomed->name, 0); /* another process may have removed it */
         weir__mem_free(doomed);
         doomed = next;
     }
@@ -137,7 +137,7 @@ static void *run_writer(void *user)
         a->doomed = NULL;
         if (doomed == NULL && !given) break;
         pthread_mutex_unlock(&a->mutex);
-        unlink_all(a, doomed); /* first, for the room */
+        unlink_all(a, doomed); /* first, to make room */
         bool done = given && write_file(a);
         if (given && !done && !failing)
             weir__log(WEIR_LOG_WARN, "%s: cached prompts cannot be saved: %s", a->params.path,
@@ -219,13 +219,13 @@ const weir__snapshot *weir__archive_collect(weir__archive *a, weir__archive_file
     char name[WEIR__ARCHIVE_NAME];
     file_name(a, name);
     weir__archive_file *before = find_file(a, name);
-    bool taken = before != NULL && before->owner != NULL; /* two texts of one name: nobody gets it */
+    bool taken = before != NULL && before->owner != NULL; /* two texts with the same name */
     *file = is == WRITTEN && !taken ? weir__mem_calloc(1, sizeof **file) : NULL;
-    if (*file == NULL) return &a->text; /* one that is not in the list is found by the next process */
+    if (*file == NULL) return &a->text; /* a file that is not in the list is found by the next process */
     memcpy((*file)->name, name, sizeof name);
     (*file)->checksum = a->text.head.checksum;
     (*file)->n_bytes = weir__snapshot_size(&a->text);
-    if (before != NULL) { /* could not be used, and is replaced */
+    if (before != NULL) { /* was not usable, and is replaced */
         list_out(a, before);
         weir__mem_free(before);
     }
@@ -263,11 +263,11 @@ void weir__archive_remove(weir__archive *a, weir__archive_file *file)
 
 /* ---- Reading ---- */
 
-/* What lies there by that name, where it is a file of ours that nobody else can write to. */
+/* Opens a regular file that only its owner, this user, can write to. */
 static weir_status open_file(const weir__archive *a, const char *name, int *fd, weir_error *error)
 {
     struct stat is;
-    /* O_NONBLOCK: for a FIFO's sake, which is none of these files. */
+    /* O_NONBLOCK: opening a FIFO must not block */
     *fd = openat(a->folder, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
     if (*fd < 0)
         return weir__error_set(error, errno == ENOENT ? WEIR_NOT_FOUND : WEIR_IO, "",
@@ -275,7 +275,7 @@ static weir_status open_file(const weir__archive *a, const char *name, int *fd, 
     if (fstat(*fd, &is) == 0 && S_ISREG(is.st_mode) && is.st_uid == geteuid() && (is.st_mode & 022) == 0)
         return WEIR_OK;
     close(*fd);
-    return weir__error_set(error, WEIR_IO, "", "it is not a file that its owner alone can write to");
+    return weir__error_set(error, WEIR_IO, "", "it is not a regular file that only its owner can write to");
 }
 
 weir_status weir__archive_read(weir__archive *a, weir__archive_file *file, void **state, size_t *size,
@@ -287,11 +287,11 @@ weir_status weir__archive_read(weir__archive *a, weir__archive_file *file, void 
     if (status != WEIR_OK) return status;
     status = weir__snapshot_read(&s, &a->params.limits, fd, error);
     if (status == WEIR_OK && s.head.checksum != file->checksum)
-        status = weir__error_set(error, WEIR_FORMAT, "", "it holds something else than before");
+        status = weir__error_set(error, WEIR_FORMAT, "", "its content has changed");
     if (status == WEIR_OK) status = weir__snapshot_read_state(&s, fd, state, error);
     if (status == WEIR_OK) {
         *size = s.head.state_size;
-        futimens(fd, NULL); /* for the order of the next process */
+        futimens(fd, NULL); /* gives the next process the order */
         list_out(a, file);
         list_in(a, file);
     }
@@ -315,7 +315,7 @@ static int by_age(const void *a, const void *b)
     return strcmp(x->file->name, y->file->name);
 }
 
-/* 16 digits and our ending, or what a writer has left behind. */
+/* 16 digits and our ending, or a writer's unfinished file. */
 static bool is_ours(const char *name)
 {
     size_t n = strlen(name);
@@ -330,7 +330,7 @@ static bool look_at(weir__archive *a, const char *name, candidate *to)
         return true;
     to->file = weir__mem_calloc(1, sizeof *to->file);
     if (to->file == NULL) return false;
-    memcpy(to->file->name, name, strlen(name) + 1); /* is_ours has looked at its length */
+    memcpy(to->file->name, name, strlen(name) + 1); /* is_ours has checked its length */
     to->file->n_bytes = is.st_size > 0 ? (uint64_t)is.st_size : 0;
 #ifdef __APPLE__
     to->used = is.st_mtimespec;
@@ -340,7 +340,7 @@ static bool look_at(weir__archive *a, const char *name, candidate *to)
     return true;
 }
 
-/* Lists what is there, the newest last used at the list's head. */
+/* Lists the files, the last used one as the newest. */
 static weir_status list_folder(weir__archive *a, weir_error *error)
 {
     weir_status status = WEIR_OK;
@@ -408,13 +408,13 @@ void weir__archive_index(weir__archive *a, weir__archive_fn found, void *user)
 
 /* ---- Life ---- */
 
-/* Opened once and used by its descriptor: what becomes of the path later does not matter. */
+/* Opens the folder once: later changes of the path do not matter. */
 static weir_status open_folder(weir__archive *a, weir_error *error)
 {
     struct stat is;
     const char *path = a->params.path;
     if (mkdir(path, 0700) != 0 && errno != EEXIST)
-        return weir__error_set(error, WEIR_IO, "cache_dir", "%.200s cannot be made: %s", path,
+        return weir__error_set(error, WEIR_IO, "cache_dir", "%.200s cannot be created: %s", path,
                                strerror(errno));
     a->folder = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (a->folder < 0 || fstat(a->folder, &is) != 0)

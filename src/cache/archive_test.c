@@ -345,14 +345,14 @@ static void test_another_users_files(void **state)
     size_t size = 0;
     assert_int_equal(weir__archive_read(a, s.file[0], &bytes, &size, &error), WEIR_IO);
     assert_null(bytes);
-    assert_non_null(strstr(error.message, "its owner alone"));
+    assert_non_null(strstr(error.message, "only its owner"));
     weir__archive_close(a);
     a = open_archive(1, 1 << 20);
     s = index_of(a);
     assert_int_equal(s.n, 1);
     assert_int_equal(s.first[0], 10);
     weir__archive_close(a);
-    assert_non_null(strstr(said, "its owner alone"));
+    assert_non_null(strstr(said, "only its owner"));
     assert_int_equal(chown(path, 12345, (gid_t)-1), 0); /* and a folder */
     assert_int_equal(try_open(1, 1 << 20, &a, &error), WEIR_INVALID);
     assert_string_equal(error.field, "cache_dir");
@@ -385,9 +385,9 @@ static void test_foreign_and_damaged_files(void **state)
 
     a = open_archive(1, 1 << 20);
     assert_int_equal(index_of(a).n, 1);
-    assert_non_null(strstr(said, "0000000000000000.weirkv is ignored: it holds no"));
-    assert_non_null(strstr(said, "0000000000000001.weirkv is ignored: it holds no"));
-    assert_non_null(strstr(said, "0000000000000006.weirkv is ignored: it is not a file that its owner"));
+    assert_non_null(strstr(said, "0000000000000000.weirkv is ignored: it is not a"));
+    assert_non_null(strstr(said, "0000000000000001.weirkv is ignored: it is not a"));
+    assert_non_null(strstr(said, "0000000000000006.weirkv is ignored: it is not a regular file that only"));
     assert_null(strstr(said, "notes"));
     weir__archive_close(a);
     assert_int_equal(count_files(""), 10);
@@ -424,7 +424,7 @@ static void test_what_changes_meanwhile(void **state)
     snprintf(other, sizeof other, "%s/%s", path, s.file[2]->name);
     assert_int_equal(rename(other, at), 0); /* a sound one in its place */
     assert_int_equal(weir__archive_read(a, s.file[1], &bytes, &size, &error), WEIR_FORMAT);
-    assert_non_null(strstr(error.message, "something else"));
+    assert_non_null(strstr(error.message, "has changed"));
     for (int i = 0; i < 3; i++) weir__archive_remove(a, s.file[i]);
     assert_int_equal(weir__archive_bytes(a), 0);
     weir__archive_close(a);

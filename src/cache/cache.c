@@ -11,36 +11,35 @@
 #include "base/mem.h"
 #include "params/members.h"
 
-/* Texts that are gone are remembered, so that a miss can say so, while all texts together take less than
- * this. */
+/* Ghosts explain later misses as evictions. They stay while all texts together take less than this. */
 #define GHOST_BYTES (UINT64_C(16) << 20)
 #define GHOSTS_MOST 4096
 
-/* An entry that has less than this part of its tokens for itself is not saved: computing them takes less
- * than saving all, most of the time for nothing. */
+/* An entry is not saved if it shares all but this part of its tokens: computing the part takes less time than
+ * saving all, mostly in vain. */
 #define WORTH_PART 8
 
-/* Fewer tokens than these are not worth a file. */
+/* Fewer tokens than this are not worth a file. */
 #define FILE_LEAST 16
-/* Saving takes the driver's time, so it waits until nothing was kept for a while. Where that never comes, it
- * takes a little all the same: what was computed before the last so many seconds survives a kill. */
+/* Saving takes the driver's time, so it waits until nothing was kept for QUIET_NS. If that never comes, one
+ * entry is saved every LATEST_NS, so that a kill loses only the last seconds. */
 #define QUIET_NS  (250 * WEIR__NS_PER_MS)
 #define LATEST_NS (10000 * WEIR__NS_PER_MS)
 
-/* A prefix that is kept. DEVICE: seq >= 0. HOST: bytes set. DISK: file set. GHOST: none of them. The sequence
- * holds exactly the tokens of its end. A file is an entry of its own beside the one whose state it is. */
+/* A kept prefix. DEVICE: seq >= 0. HOST: bytes set. DISK: file set. GHOST: none of them. The sequence holds
+ * exactly the tokens of the end. A file is an entry of its own beside the one whose state it has. */
 typedef struct entry {
-    weir__prefix_end end; /* first: an end of any rank but LIVE is an entry */
+    weir__prefix_end end; /* first member: an end of any rank except LIVE is an entry */
     int32_t seq;
-    void *bytes; /* [n_bytes] as the backend saved it; the archive's writer may be reading them */
+    void *bytes; /* [n_bytes] as the backend saved it; the archive's writer may read it */
     size_t n_bytes;
-    weir__archive_file *file; /* its owner is this */
-    bool offered;             /* to the archive */
+    weir__archive_file *file; /* this entry is its owner */
+    bool offered;             /* was offered to the archive */
 } entry;
 
-/* Invariant: n_saved is the sum of the entries' n_bytes; n_saved + n_claimed <= params.n_bytes; by_seq[s]
- * is the entry whose seq is s. The mutex protects all but params; only the driver changes anything, so it
- * reads without. */
+/* Invariant: n_saved is the sum of the entries' n_bytes; n_saved + n_claimed <= params.n_bytes; by_seq[s] is
+ * the entry whose seq is s. The mutex protects all but params. Only the driver makes changes, so it reads
+ * without the mutex. */
 struct weir__cache {
     weir__cache_params params;
     pthread_mutex_t mutex;
@@ -49,9 +48,9 @@ struct weir__cache {
     uint64_t n_saved, n_claimed;
     uint64_t n_evicted;
     uint64_t n_restored;
-    bool unsaved;       /* there may be something for the archive */
-    int64_t kept_ns;    /* the newest entry's time */
-    int64_t offered_ns; /* when the archive last got something */
+    bool unsaved;       /* some entry may lack a file */
+    int64_t kept_ns;    /* when the newest entry was kept */
+    int64_t offered_ns; /* when the archive last got an entry */
 };
 
 static entry *entry_of(const weir__prefix_end *end)
@@ -99,7 +98,7 @@ no_cache:
     return weir__error_set(error, WEIR_NO_MEMORY, "", "out of memory for the prefix cache");
 }
 
-/* Lets go of what the entry holds. */
+/* Frees the entry's sequence, bytes or file. */
 static void empty_entry(weir__cache *cache, entry *e)
 {
     if (e->seq >= 0) {
@@ -142,10 +141,10 @@ void weir__cache_destroy(weir__cache *cache)
 
 /* ---- Looking ---- */
 
-/* Which source serves, and how far. */
+/* Chooses the source with the most tokens. */
 static void choose_source(const weir__cache_params *params, const weir__prefix_match *m, weir__cache_hit *hit)
 {
-    if (params->exact) { /* what runs is at its own length hardly ever */
+    if (params->exact) { /* a running request is hardly ever at its own length */
         hit->entry = m->exact;
         hit->n = m->n_exact;
     } else if (m->n_entry > m->n_live ||
@@ -194,7 +193,7 @@ void weir__cache_look(weir__cache *cache, const weir__prefix_key *key, const int
     weir__prefix_match m;
     *hit = (weir__cache_hit){0};
     lock_cache(cache);
-    /* the last token is computed in any case: its row is what the answer begins with */
+    /* the last token is always computed: the answer starts from its row */
     weir__prefix_tree_match(&cache->tree, key, tokens, n, n - 1, self, serial, &m);
     choose_source(&cache->params, &m, hit);
     hit->miss = reason_of(cache, key, tokens, n, &m, hit);
@@ -277,7 +276,7 @@ static void touch_entry(weir__cache *cache, weir__prefix_end *end)
     unlock_cache(cache);
 }
 
-/* A state of `length` tokens. */
+/* Loads the first n tokens of a state of `length` tokens. */
 static weir_status load_state(weir__cache *cache, const void *bytes, size_t n_bytes, int32_t length,
                               int32_t n, int32_t to, weir_error *error)
 {
@@ -290,15 +289,14 @@ static weir_status load_state(weir__cache *cache, const void *bytes, size_t n_by
     return status;
 }
 
-/* A file that cannot be read goes; one that is sound and that the backend will not have is left to its
- * age. */
+/* Removes a file that cannot be read. A sound one that the backend refuses stays until it is the oldest. */
 static weir_status load_file(weir__cache *cache, entry *e, int32_t n, int32_t to, weir_error *error)
 {
     int32_t length = weir__cache_length(&e->end);
     void *state = NULL;
     size_t size = 0;
     weir_error why = {0};
-    if (!weir__memory_has_room(cache->params.memory, length)) /* before it is read for nothing */
+    if (!weir__memory_has_room(cache->params.memory, length)) /* before reading it in vain */
         return weir__error_set(error, WEIR_NO_SPACE, "", "no KV cells are left for %d tokens", length);
     weir_status status = weir__archive_read(cache->params.archive, e->file, &state, &size, &why);
     bool whole = status == WEIR_OK;
@@ -334,7 +332,7 @@ weir_status weir__cache_fetch(weir__cache *cache, const weir__cache_hit *hit, in
 
 /* ---- Evicting ---- */
 
-/* Ghosts are of use as long as nobody else's text tells the same. */
+/* A ghost stays only while no other text covers its tokens. */
 static void make_ghost(weir__cache *cache, entry *e)
 {
     empty_entry(cache, e);
@@ -349,7 +347,7 @@ static void make_ghost(weir__cache *cache, entry *e)
         drop_entry(cache, entry_of(cache->tree.oldest[WEIR__PREFIX_GHOST]));
 }
 
-/* There is no room for it any longer. */
+/* Evicts the entry. */
 static void entry_leave(weir__cache *cache, entry *e)
 {
     if (weir__prefix_tree_on_disk(&e->end, cache->params.exact) == weir__cache_length(&e->end))
@@ -362,8 +360,7 @@ static bool lacks_file(const weir__cache *cache, const entry *e);
 static bool collect_written(weir__cache *cache);
 static void offer_entry(weir__cache *cache, entry *e);
 
-/* Room for n bytes more; entries that were used longest ago go first, into a file where that costs
- * nothing. */
+/* Makes room for n more bytes: evicts the least recently used entries, into files if the writer is free. */
 static bool make_host_room(weir__cache *cache, uint64_t n)
 {
     if (n > cache->params.n_bytes || cache->n_claimed > cache->params.n_bytes - n) return false;
@@ -392,7 +389,7 @@ void weir__cache_unclaim(weir__cache *cache, uint64_t n)
     unlock_cache(cache);
 }
 
-/* The state of a sequence as a block of its own; NULL: no room, no memory, or the backend cannot. */
+/* The state of a sequence in a new block; NULL: no room, no memory, or the backend cannot save it. */
 static void *save_sequence(weir__cache *cache, int32_t seq, size_t *n_bytes)
 {
     weir__memory *memory = cache->params.memory;
@@ -414,7 +411,7 @@ static void hold_bytes(weir__cache *cache, entry *e, void *bytes, size_t n_bytes
     cache->n_saved += n_bytes;
 }
 
-/* Takes the sequence away from the entry, and with `bytes` makes it one in host memory. */
+/* Moves the entry to host memory, as `bytes`; NULL: evicts it. */
 static void entry_to_host(weir__cache *cache, entry *e, void *bytes, size_t n_bytes)
 {
     if (bytes == NULL) {
@@ -481,7 +478,7 @@ static entry *entry_new(weir__cache *cache, const weir__prefix_key *key, const i
     return NULL;
 }
 
-/* Entries that the new one can stand for: at the same node, and where memory can be cut, on the way to it. */
+/* Drops the entries that the new one covers: at the same node and, if memory can be cut, on the way to it. */
 static void drop_above(weir__cache *cache, const entry *e)
 {
     weir__prefix_end *above;
@@ -497,7 +494,7 @@ bool weir__cache_keep(weir__cache *cache, const weir__prefix_key *key, const int
     if (cache->params.n_sequences == 0 || cache->params.exact) return false;
     entry *e = entry_new(cache, key, tokens, n, WEIR__PREFIX_DEVICE);
     if (e == NULL) return false;
-    if (weir__prefix_tree_is_covered(&e->end, false)) { /* a longer one, or the same, is there */
+    if (weir__prefix_tree_is_covered(&e->end, false)) { /* a longer one or the same exists */
         drop_entry(cache, e);
         return false;
     }
@@ -565,7 +562,7 @@ static void *index_file(weir__archive_file *file, const weir__snapshot *snapshot
     return entry_of_file(user, file, snapshot);
 }
 
-/* What the writer has written becomes an entry. */
+/* Makes an entry of the file that the writer has written. */
 static bool collect_written(weir__cache *cache)
 {
     weir__archive *archive = cache->params.archive;
@@ -583,8 +580,8 @@ static bool collect_written(weir__cache *cache)
     return e != NULL;
 }
 
-/* A text that differs from a saved one by its end only is computed sooner than it is worth another file, and
- * a conversation would be written anew with each turn. */
+/* Whether the entry should get a file. If most of the text is in a file already, computing the rest takes
+ * less time than another file, and each turn of a conversation would write all of it again. */
 static bool lacks_file(const weir__cache *cache, const entry *e)
 {
     bool exact = cache->params.exact;
@@ -604,7 +601,7 @@ static void make_room_for_file(weir__cache *cache, const weir__prefix_key *key, 
             weir__archive_remove(cache->params.archive, file);
 }
 
-/* Gives the writer the entry's state: once, whatever comes of it. */
+/* Gives the writer the entry's state; once only, even if it fails. */
 static void offer_entry(weir__cache *cache, entry *e)
 {
     weir__archive *archive = cache->params.archive;
@@ -620,14 +617,14 @@ static void offer_entry(weir__cache *cache, entry *e)
     if (bytes != NULL && size > 0) {
         make_room_for_file(cache, &key, n, size);
         const int32_t *tokens = weir__prefix_tree_tokens(&e->end, &n);
-        key = weir__prefix_tree_key(&e->end); /* again: the tree has changed */
+        key = weir__prefix_tree_key(&e->end); /* once more: the tree has changed */
         if (weir__archive_put(archive, &key, tokens, n, bytes, size, owned)) return;
     }
     if (owned) weir__mem_free(bytes);
 }
 
-/* The next entry that should be in a file and is not: what was used longest ago first, so that the files'
- * times tell the same. */
+/* The next entry that should get a file, the least recently used first, so that the files' times keep the
+ * order. */
 static entry *next_unsaved(weir__cache *cache)
 {
     static const weir__prefix_rank ranks[] = {WEIR__PREFIX_HOST, WEIR__PREFIX_DEVICE};
@@ -668,7 +665,7 @@ static void save_all(weir__cache *cache)
         if ((e = next_unsaved(cache)) != NULL) offer_entry(cache, e);
     } while (e != NULL);
     for (weir__prefix_end *end = cache->tree.oldest[WEIR__PREFIX_DISK]; end != NULL; end = end->newer)
-        entry_of(end)->file = NULL; /* the entry goes, the file stays */
+        entry_of(end)->file = NULL; /* the file outlives the entry */
     weir__archive_close(archive);
     cache->params.archive = NULL;
 }

@@ -1,4 +1,5 @@
-/* cause.c: guesses from what stands where two texts part. Rules are tried from the surest to the vaguest.
+/* cause.c: guesses the cause from the text at the divergence. Rules are tried from the surest to the
+ * vaguest.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "cache/cause.h"
 
@@ -7,13 +8,13 @@
 
 #include "params/members.h"
 
-#define SAME_LEAST 3 /* bytes of the same text that were cut into other tokens */
-#define ID_LEAST   8 /* characters of what looks like a number of a request or a session */
+#define SAME_LEAST 3 /* bytes of the same text in other tokens */
+#define ID_LEAST   8 /* characters of an id of a request or a session */
 
 typedef struct text {
     const char *bytes;
     size_t n;
-    size_t at; /* where it differs from the other */
+    size_t at; /* where it diverges from the other */
 } text;
 
 const char *weir_cause_name(weir_cause cause)
@@ -41,7 +42,7 @@ static bool is_space(char c)
     return c == ' ' || c == '\n' || c == '\t' || c == '\r';
 }
 
-/* How often a text has this, from a place on. */
+/* The number of times that the text has `what`, from a place on. */
 static int count_of(const text *t, size_t from, const char *what)
 {
     size_t n = strlen(what);
@@ -52,7 +53,7 @@ static int count_of(const text *t, size_t from, const char *what)
 
 /* ---- Times ---- */
 
-/* Whether one of these words begins at `at`, or its first three letters or more, in any case. */
+/* Whether one of these words, or three or more of its first letters, starts at `at`, in any case. */
 static bool is_word(const text *t, size_t at, const char *const *words, size_t n_words)
 {
     size_t n = 0;
@@ -72,14 +73,14 @@ static bool is_day_or_month(const text *t, size_t at)
     return is_word(t, at, words, sizeof words / sizeof *words);
 }
 
-/* What dates and times are written with, words apart. */
+/* The characters of dates and times, apart from letters of words. */
 static bool is_of_time(char c)
 {
     return is_digit(c) || (c != '\0' && strchr(":-/.,+TZ ", c) != NULL);
 }
 
-/* Whether the place where the text differs lies in a time: a day's or month's name, or digits that stand with
- * others as in 12:34, 2024-05-01 and 1.5.2024, or ten and more of them, as seconds are counted. */
+/* Whether the divergence is within a time: the name of a day or a month, digits combined as in 12:34,
+ * 2024-05-01 and 1.5.2024, or 10 to 19 digits in a row, as in Unix time. */
 static bool is_time(const text *t)
 {
     size_t from = t->at, to = t->at, n_digits = 0, n_run = 0, longest = 0, n_marks = 0;
@@ -98,11 +99,11 @@ static bool is_time(const text *t)
         }
         if (n_run > longest) longest = n_run;
         bool between = i > from && i + 1 < to && is_digit(t->bytes[i - 1]) && is_digit(t->bytes[i + 1]);
-        if (between && strchr(":-/.", c) != NULL) n_marks += c == ':' ? 2 : 1; /* 12:34 is one already */
+        if (between && strchr(":-/.", c) != NULL) n_marks += c == ':' ? 2 : 1; /* 12:34 alone is enough */
     }
     if (n_digits == 0) return false;
     if (n_marks >= 2 || (longest >= 10 && longest <= 19)) return true;
-    /* "May 3, 2024": the name stands before or behind */
+    /* "May 3, 2024": the name is before or after */
     size_t before = from, after = to;
     while (before > 0 && is_letter(t->bytes[before - 1])) before--;
     return (before < from && is_day_or_month(t, before)) || (after < t->n && is_day_or_month(t, after));
@@ -114,11 +115,11 @@ static const char *const reasoning[] = {
     "<think",     "</think",     "[THINK]",          "[/THINK]",
     "<reasoning", "</reasoning", "<|START_THINKING", "<|channel|>analysis"};
 
-/* How often reasoning begins or ends soon behind the place. */
+/* The number of times that reasoning starts or ends soon after the divergence. */
 static int count_reasoning(const text *t)
 {
     int n = 0;
-    size_t from = t->at > 12 ? t->at - 12 : 0; /* the place may lie within such a mark */
+    size_t from = t->at > 12 ? t->at - 12 : 0; /* the divergence may be within such a mark */
     text rest = *t;
     if (rest.n > t->at + 48) rest.n = t->at + 48;
     for (size_t i = 0; i < sizeof reasoning / sizeof *reasoning; i++)
@@ -126,7 +127,7 @@ static int count_reasoning(const text *t)
     return n;
 }
 
-/* What definitions of functions look like. */
+/* Whether it looks like definitions of functions. */
 static bool is_of_tools(const text *t)
 {
     static const char *const marks[] = {"\"function\"", "\"parameters\"", "\"properties\"", "\"description\"",
@@ -145,7 +146,7 @@ static bool is_id(const text *t)
     return to - from >= ID_LEAST && n_digits >= 2;
 }
 
-/* Equal but for white space, from the place on, as far as both go. */
+/* Whether the texts are equal after the divergence, apart from white space, as far as both go. */
 static bool is_white(const text *a, const text *b)
 {
     size_t i = a->at, j = b->at, n = 0;

@@ -47,7 +47,7 @@ static void run_free(weir__memory *memory, int32_t r)
     memory->unused = r;
 }
 
-/* Joins what only one sequence or run stands behind with that. */
+/* Joins each run that has one reference with the run that has it. */
 static void compress_runs(weir__memory *memory, int32_t seq)
 {
     weir__run *runs = memory->runs;
@@ -59,7 +59,8 @@ static void compress_runs(weir__memory *memory, int32_t seq)
         }
 }
 
-/* Compressed, each run has two or more behind it or is a sequence's last: fewer than there is room for. */
+/* After compression each run has two or more references or is the last of a sequence: fewer than the array
+ * holds. */
 static int32_t run_new(weir__memory *memory)
 {
     for (int32_t s = 0; s < memory->n_seqs && memory->unused < 0; s++) compress_runs(memory, s);
@@ -78,7 +79,7 @@ static void run_leave(weir__memory *memory, int32_t r)
     }
 }
 
-/* The run of the sequence that ends with its first n tokens, n >= 1; cuts one in two where it must. */
+/* The run that ends with the sequence's first n tokens, n >= 1. Splits a run if necessary. */
 static int32_t run_at(weir__memory *memory, int32_t seq, int32_t n)
 {
     compress_runs(memory, seq);
@@ -103,7 +104,7 @@ void weir__memory_append(weir__memory *memory, int32_t seq, int32_t n)
     if (last < 0 || memory->runs[last].refs > 1) {
         int32_t r = run_new(memory), from = memory->n[seq];
         memory->runs[r] = (weir__run){.parent = memory->last[seq], .from = from, .to = from, .refs = 1};
-        memory->last[seq] = last = r; /* stands behind the former in the sequence's place */
+        memory->last[seq] = last = r; /* takes the sequence's reference to the former last run */
     }
     memory->runs[last].to += n;
     memory->n[seq] += n;
@@ -143,7 +144,7 @@ weir_status weir__memory_share(weir__memory *memory, int32_t from, int32_t to, i
     return status;
 }
 
-/* What waits for the next pass would be read as it was before, or overwrite what is loaded. */
+/* Copies that wait for the next pass would read old content, or overwrite what is loaded. */
 static weir_status settle_copies(weir__memory *memory, weir_error *error)
 {
     return memory->ops->settle != NULL ? memory->ops->settle(memory->context, error) : WEIR_OK;
@@ -174,11 +175,12 @@ weir_status weir__memory_load(weir__memory *memory, int32_t seq, const void *byt
     weir_status status = settle_copies(memory, error);
     if (status == WEIR_OK) status = memory->ops->state_load(memory->context, seq, bytes, length, error);
     if (status == WEIR_OK && memory->ops->seq_pos_max(memory->context, seq) != n - 1)
-        status = weir__error_set(error, WEIR_BACKEND, "", "a state of %d tokens was loaded as another", n);
+        status =
+            weir__error_set(error, WEIR_BACKEND, "", "loading a state of %d tokens gave another length", n);
     if (status == WEIR_OK)
         weir__memory_append(memory, seq, n);
     else
-        memory->ops->seq_remove(memory->context, seq, 0, -1); /* whatever of it is there */
+        memory->ops->seq_remove(memory->context, seq, 0, -1); /* the part that was loaded */
     return status;
 }
 

@@ -5,9 +5,9 @@
 
 #include "backend/backend.h"
 
-/* Cells that the same sequences hold. Runs form a tree: what a sequence holds are the runs from its last
- * one to a root. Invariant: from < to, and from is the parent's `to`, or 0; refs counts the runs and the
- * sequences right behind it. */
+/* Cells held by the same sequences. Runs form a tree: a sequence holds the runs from its last one to a root.
+ * Invariant: from < to, and from is the parent's `to`, or 0; refs counts the runs and sequences that continue
+ * it. */
 typedef struct weir__run {
     int32_t parent; /* -1 = none */
     int32_t from, to;
@@ -15,12 +15,12 @@ typedef struct weir__run {
     uint64_t stamp;
 } weir__run;
 
-/* Between a context and whoever changes its sequences: all such calls go through here. Invariant: sequence
- * s holds positions 0 … n[s] - 1, and nothing else. The driver's. */
+/* All changes of a context's sequences go through here. Invariant: sequence s holds exactly positions 0 …
+ * n[s] - 1. The driver's. */
 typedef struct weir__memory {
     const weir__backend *ops;
     weir__bcontext *context;
-    bool pooled; /* sequences share cells, else each has its own */
+    bool pooled; /* sequences share cells; otherwise each has its own */
     int32_t n_seqs;
     int32_t n_cells; /* of all */
     int32_t *n;      /* [n_seqs] */
@@ -38,30 +38,30 @@ void weir__memory_fini(weir__memory *memory);
 /* A pass has added n tokens. */
 void weir__memory_append(weir__memory *memory, int32_t seq, int32_t n);
 
-/* Leaves the first n tokens, also of what a failed pass has added. False: the memory cannot be cut there,
- * nothing was done; never for 0. */
+/* Keeps the first n tokens, also removing what a failed pass has added. False: the memory cannot be cut
+ * there, nothing was done; never for n = 0. */
 bool weir__memory_cut(weir__memory *memory, int32_t seq, int32_t n);
 
-/* The empty sequence `to` gets the first n tokens of `from`. After an error it is empty. */
+/* Gives the empty sequence `to` the first n tokens of `from`. After an error it is empty. */
 weir_status weir__memory_share(weir__memory *memory, int32_t from, int32_t to, int32_t n, weir_error *error);
 
 /* Whether a state of n tokens may find cells. */
 bool weir__memory_has_room(const weir__memory *memory, int32_t n);
 
-/* Bytes that save needs; 0 = it cannot. */
+/* The bytes that save needs; 0 = cannot be saved. */
 size_t weir__memory_state_size(weir__memory *memory, int32_t seq);
 
-/* The sequence's state; returns its length, 0 = failed. */
+/* Writes the sequence's state and returns its length; 0 = failed. */
 size_t weir__memory_save(weir__memory *memory, int32_t seq, void *bytes, size_t capacity);
 
-/* The empty sequence gets a saved state of n tokens. After an error it is empty. */
+/* Loads a saved state of n tokens into the empty sequence. After an error it is empty. */
 weir_status weir__memory_load(weir__memory *memory, int32_t seq, const void *bytes, size_t length, int32_t n,
                               weir_error *error);
 
-/* Cells that the wanted sequences hold together. wanted: [n_seqs] */
+/* The cells that the wanted sequences hold together. wanted: [n_seqs] */
 int32_t weir__memory_count(weir__memory *memory, const bool *wanted);
 
-/* For debug builds and tests: stops the program where an invariant does not hold. */
+/* For debug builds and tests: asserts the invariants. */
 void weir__memory_check(const weir__memory *memory);
 
 #endif

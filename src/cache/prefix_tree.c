@@ -6,15 +6,16 @@
 #include "base/hash.h"
 #include "base/mem.h"
 
-/* A text that was inserted, as long as a node runs along it. */
+/* An inserted text, kept as long as a node uses it. */
 typedef struct words {
     int32_t refs; /* nodes */
     int32_t n;
     int32_t tokens[];
 } words;
 
-/* What a node's children are sorted by, so that the way down to an entry needs no search. */
-enum { TO_NOTHING = WEIR__PREFIX_KEPT, CLASSES }; /* before it, the best rank below */
+/* A node's children are sorted by the best rank below them, so that the way down to an entry needs no
+ * search. */
+enum { TO_NOTHING = WEIR__PREFIX_KEPT, CLASSES }; /* the classes before it are ranks */
 
 struct weir__prefix_node {
     weir__prefix_node *parent; /* NULL: a root */
@@ -27,9 +28,9 @@ struct weir__prefix_node {
     int32_t n_children;
     int32_t n_below[WEIR__PREFIX_KEPT]; /* ends here and below, by rank */
     int32_t first;                      /* text->tokens[from] */
-    int32_t met; /* tokens that a text below has in common with that of the match `stamp` */
+    int32_t met;                        /* tokens that texts below share with the text of the match `stamp` */
     uint64_t stamp;
-    char *salt; /* [salt_length] roots only, as the rest */
+    char *salt; /* [salt_length]; roots only, like the rest */
     size_t salt_length;
     uint64_t adapter;
 };
@@ -86,7 +87,7 @@ static void chain_out(weir__prefix_tree *tree, weir__prefix_node *node)
     *at = node->chain;
 }
 
-/* Room for one node more. Where there is no memory for that, chains get longer. */
+/* Makes room for one more node. If memory is short, chains get longer instead. */
 static bool buckets_grow(weir__prefix_tree *tree)
 {
     if (tree->n_nodes < tree->n_buckets) return true;
@@ -195,8 +196,8 @@ static weir__prefix_node *root_new(weir__prefix_tree *tree, const weir__prefix_k
 
 /* ---- The way down ---- */
 
-/* Where a text leaves what is known: `node` is the deepest node of which a token was met, n the tokens
- * met. */
+/* The place where a text leaves the known ones: `node` is the deepest node with a matching token, n the
+ * number of matching tokens. */
 typedef struct place {
     weir__prefix_node *node;
     int32_t n;
@@ -292,7 +293,7 @@ void weir__prefix_tree_rerank(weir__prefix_tree *tree, weir__prefix_end *end, we
 
 /* ---- Insert ---- */
 
-/* Cuts the node in two at `at`; `upper` is fresh and becomes its parent. */
+/* Splits the node at `at`; `upper` is new and becomes its parent. */
 static void split_node(weir__prefix_tree *tree, weir__prefix_node *node, int32_t at, weir__prefix_node *upper)
 {
     int class = node_class(node);
@@ -378,8 +379,7 @@ static weir__prefix_node *any_child(const weir__prefix_node *node)
     return NULL;
 }
 
-/* Nodes from `node` to the root that run along a text which has lost its end take another one's that
- * passes. */
+/* Nodes from `node` to the root that use a text which has lost its end switch to another text below them. */
 static void retext_node(weir__prefix_tree *tree, weir__prefix_node *node, const words *gone)
 {
     for (; node->parent != NULL; node = node->parent) {
@@ -391,7 +391,7 @@ static void retext_node(weir__prefix_tree *tree, weir__prefix_node *node, const 
     }
 }
 
-/* The node's only child takes its tokens and its place. */
+/* Merges the node into its only child. */
 static void join_child(weir__prefix_tree *tree, weir__prefix_node *node)
 {
     weir__prefix_node *child = any_child(node);
@@ -403,7 +403,7 @@ static void join_child(weir__prefix_tree *tree, weir__prefix_node *node)
     child->first = node->first;
     child->parent = node->parent;
     chain_in(tree, child);
-    sibling_in(child, class); /* the same: there was no end here */
+    sibling_in(child, class); /* the same class: the node had no end */
     words *before = node->text;
     before->refs++;
     node_free(tree, node);
@@ -434,7 +434,7 @@ void weir__prefix_tree_remove(weir__prefix_tree *tree, weir__prefix_end *end)
         node_free(tree, node);
         retext_node(tree, parent, gone);
         text_leave(tree, gone);
-        node = parent; /* it has an end or another child, as each node, or is the root */
+        node = parent; /* it has an end or another child, like every node, or is the root */
     }
     if (node->parent == NULL)
         root_drop(tree, node);
@@ -509,7 +509,7 @@ static weir__prefix_end *best_of(const weir__prefix_node *node)
     return best;
 }
 
-/* The best entry here or below; there is one. */
+/* The best entry at the node or below; there is one. */
 static weir__prefix_end *best_below(const weir__prefix_node *node)
 {
     int class = node_class(node);
@@ -539,8 +539,8 @@ static void match_entries(place at, int32_t most, weir__prefix_match *match)
     }
 }
 
-/* What the end has in common with the text of the match that has just marked its path; -1: another key's.
- * Marks what it passes, so that no node is passed twice. */
+/* The tokens that the end shares with the text of the match that has just marked its path; -1: another key.
+ * Marks the nodes it visits, so that none is visited twice. */
 static int32_t met_by(weir__prefix_end *end, uint64_t stamp)
 {
     weir__prefix_node *node = end->node;

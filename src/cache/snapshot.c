@@ -100,15 +100,15 @@ bool weir__snapshot_write(weir__snapshot *s, const void *state, int fd)
 static weir_status unreadable(weir_error *error)
 {
     return weir__error_set(error, WEIR_IO, "", "it cannot be read: %s",
-                           errno != 0 ? strerror(errno) : "it became shorter");
+                           errno != 0 ? strerror(errno) : "it was truncated");
 }
 
-/* Whether the head's numbers belong to a file of that size. */
+/* Checks the head's numbers against the size of the file. */
 static weir_status check_snapshot_head(const weir__snapshot *s, uint64_t size, weir_error *error)
 {
     const weir__snapshot_head *head = &s->head;
     if (memcmp(head->magic, magic, sizeof magic) != 0)
-        return weir__error_set(error, WEIR_FORMAT, "", "it holds no cached prompt");
+        return weir__error_set(error, WEIR_FORMAT, "", "it is not a cached prompt");
     if (head->version != VERSION)
         return weir__error_set(error, WEIR_UNSUPPORTED, "", "it has version %" PRIu32 ", this weir reads %d",
                                head->version, VERSION);
@@ -116,7 +116,7 @@ static weir_status check_snapshot_head(const weir__snapshot *s, uint64_t size, w
         head->state_size == 0)
         return weir__error_set(error, WEIR_FORMAT, "", "it is damaged: its head is wrong");
     if (state_at(s) > size || size - state_at(s) != head->state_size)
-        return weir__error_set(error, WEIR_FORMAT, "", "it is damaged: it is not as long as it was written");
+        return weir__error_set(error, WEIR_FORMAT, "", "it is damaged: its length is wrong");
     return WEIR_OK;
 }
 
@@ -156,7 +156,7 @@ weir_status weir__snapshot_read(weir__snapshot *snapshot, const weir__snapshot_l
     struct stat is;
     if (fstat(fd, &is) != 0) return unreadable(error);
     uint64_t size = is.st_size > 0 ? (uint64_t)is.st_size : 0;
-    if (size < sizeof s.head) return weir__error_set(error, WEIR_FORMAT, "", "it holds no cached prompt");
+    if (size < sizeof s.head) return weir__error_set(error, WEIR_FORMAT, "", "it is not a cached prompt");
     if (!weir__file_read(fd, &s.head, sizeof s.head, 0)) return unreadable(error);
     weir_status status = check_snapshot_head(&s, size, error);
     if (status == WEIR_OK) status = read_snapshot_text(&s, fd, error);

@@ -11,35 +11,35 @@
 #include "cache/prefix_tree.h"
 #include "weir/weir.h"
 
-#define WEIR__SNAPSHOT_SALT_MAX 4096 /* bytes; what has a longer one is not saved */
+#define WEIR__SNAPSHOT_SALT_MAX 4096 /* bytes; texts with a longer salt are not saved */
 
 typedef struct weir__snapshot_head {
     char magic[8];
     uint32_t version;
     uint32_t n_tokens;
     uint64_t salt_length;
-    uint64_t kind;    /* of model and context: the state fits no other */
+    uint64_t kind;    /* of model and context; no other can load the state */
     uint64_t adapter; /* as in weir__prefix_key */
     uint64_t state_size;
     uint64_t state_checksum;
     uint64_t checksum; /* of the fields above, the tokens and the salt */
 } weir__snapshot_head;
 
-/* What stands before the state. fini frees it; all zeroes is empty. */
+/* The data before the state. fini frees it; all zeroes is empty. */
 typedef struct weir__snapshot {
     weir__snapshot_head head;
     int32_t *tokens; /* [head.n_tokens] */
     char *salt;      /* [head.salt_length] */
 } weir__snapshot;
 
-/* What a context can use. */
+/* The limits of a context. */
 typedef struct weir__snapshot_limits {
     uint64_t kind;
     int32_t n_tokens;
     int32_t n_vocab;
 } weir__snapshot_limits;
 
-/* A copy of the text, for a state of so many bytes. False: no memory. salt_length is at most
+/* Copies the text, for a state of this size. False: no memory. salt_length is at most
  * WEIR__SNAPSHOT_SALT_MAX. */
 bool weir__snapshot_init(weir__snapshot *snapshot, uint64_t kind, const weir__prefix_key *key,
                          const int32_t *tokens, int32_t n, size_t state_size);
@@ -48,21 +48,21 @@ void weir__snapshot_fini(weir__snapshot *snapshot);
 /* Valid as long as the snapshot. */
 weir__prefix_key weir__snapshot_key(const weir__snapshot *snapshot);
 
-/* Of kind and text: equal for files that can stand for each other. */
+/* A hash of kind and text: equal for files that can replace each other. */
 uint64_t weir__snapshot_name(const weir__snapshot *snapshot);
 
 /* Bytes of the whole file. */
 uint64_t weir__snapshot_size(const weir__snapshot *snapshot);
 
-/* Writes all of it, and both checksums into the head. False: errno tells. */
+/* Writes the whole file, and both checksums into the head. False: see errno. */
 bool weir__snapshot_write(weir__snapshot *snapshot, const void *state, int fd);
 
-/* Reads and checks what stands before the state. FORMAT: damaged, or no such file; UNSUPPORTED: of another
- * kind, or longer than the context; IO; NO_MEMORY. Nothing in a file leads to more memory than its size. */
+/* Reads and checks the data before the state. FORMAT: damaged or not a snapshot; UNSUPPORTED: of another
+ * kind, or longer than the context; IO; NO_MEMORY. Never takes more memory than the size of the file. */
 weir_status weir__snapshot_read(weir__snapshot *snapshot, const weir__snapshot_limits *limits, int fd,
                                 weir_error *error);
 
-/* The state, a block of head.state_size bytes. IO, FORMAT, NO_MEMORY. */
+/* Reads the state, a block of head.state_size bytes. IO, FORMAT, NO_MEMORY. */
 weir_status weir__snapshot_read_state(const weir__snapshot *snapshot, int fd, void **state,
                                       weir_error *error);
 

@@ -7,7 +7,7 @@
 #include "base/mem.h"
 #include "engine/engine.h"
 
-#define PIECE 256 /* items that are copied under one lock: a few microseconds */
+#define PIECE 256 /* items copied at a time under the lock: a few microseconds */
 
 bool weir__account_init(weir__account *account, weir__shared *shared, int32_t n_slots)
 {
@@ -106,7 +106,7 @@ void weir__account_begin(weir__account *account, int64_t start)
     pthread_mutex_lock(&account->shared->mutex);
     uint64_t n_arrived = account->shared->arrivals.n;
     pthread_mutex_unlock(&account->shared->mutex);
-    /* Parts that were added since the last tick belong to this one. */
+    /* Parts added since the last tick belong to this one. */
     account->tick = (weir_tick){
         .serial = account->tick.serial,
         .start_ns = start,
@@ -116,7 +116,6 @@ void weir__account_begin(weir__account *account, int64_t start)
     account->n_failed = account->counts.n_failed_ticks;
 }
 
-/* A slot that stands for the queue is none. */
 static weir_slot_state slot_state(const weir__slot *slot)
 {
     return slot->index < 0 ? WEIR_SLOT_IDLE : slot->state;
@@ -146,7 +145,7 @@ void weir__account_plan(weir__account *account, const weir__slot *slots, const w
         const weir__slot *slot = &slots[i];
         if (slot->state == WEIR_SLOT_IDLE) continue;
         account->planned[i] = part_of(account, slot);
-        /* Also one that came after the tick had begun was there in time, and so were all before it. */
+        /* A request in a slot that arrived after the tick began was in time, and so were all before it. */
         if (account->tick.n_arrived <= slot->request->serial)
             account->tick.n_arrived = slot->request->serial + 1;
     }
@@ -162,7 +161,7 @@ static void add_part(weir__shared *shared, weir_tick_slot *part)
     weir__ring_add(&shared->parts, part);
 }
 
-/* What happened outside of a plan: nothing waits to be joined with it. */
+/* What happened outside of a plan. It is complete at once. */
 static void add_event(weir__shared *shared, weir_tick_slot part)
 {
     part.n_tokens = part.n_drafted = part.n_accepted = 0;
@@ -202,7 +201,7 @@ void weir__account_finish(weir__account *account, const weir__slot *slot, int64_
     bool in_plan = planned != NULL && planned->slot >= 0;
     weir_tick_slot part = in_plan ? *planned : part_of(account, slot);
     count_end(account, slot->reason, slot_state(slot));
-    /* A terminal chunk with text is one more; what a cancel or an error left behind was not waited for. */
+    /* A terminal chunk with text counts, too. After a cancel or an error nobody was waiting for the text. */
     if (request->n_sent > 0 && request->emit.n_text > request->emit.sent_text &&
         (slot->reason == WEIR_REASON_END || slot->reason == WEIR_REASON_LENGTH ||
          slot->reason == WEIR_REASON_STOP_WORDS))
@@ -217,7 +216,6 @@ void weir__account_finish(weir__account *account, const weir__slot *slot, int64_
         add_event(account->shared, part);
 }
 
-/* The tick and its parts, for readers. */
 static void add_tick(weir__account *account, const weir__slot *slots, const weir_report *report)
 {
     weir__shared *shared = account->shared;
@@ -269,7 +267,8 @@ void weir__account_end(weir__driver *driver, const weir_report *report, int64_t 
 
 /* ---- Readers ---- */
 
-/* In pieces, so that nobody waits long for the lock; one that was overtaken meanwhile ends what is read. */
+/* In pieces, so that nobody waits long for the lock. Reading stops where the driver overwrote what comes
+ * next. */
 static weir_status read_ring(const weir__shared *shared, const weir__ring *ring, uint64_t from, void *items,
                              size_t capacity, size_t *n)
 {

@@ -8,17 +8,16 @@
 #include "engine/slot.h"
 #include "schedule/cost.h"
 
-/* The driver's; what others read of it is published into `shared`.
- * Invariant: planned[i] is slot i's part in the tick under way where its slot is i, and nothing where it is
- * -1. */
+/* The driver's. Other threads read the copy in `shared`. Invariant: planned[i] is slot i's part in the
+ * current tick, or its slot is -1 and it means nothing. */
 typedef struct weir__account {
     weir__shared *shared;
     weir_engine_stats counts;
     weir__rates rates;
-    weir_tick tick;          /* under way */
+    weir_tick tick;          /* the current one */
     weir_tick_slot *planned; /* [n_slots] */
     int32_t n_slots;
-    uint64_t n_failed; /* ticks, before this one */
+    uint64_t n_failed; /* n_failed_ticks before this tick */
 } weir__account;
 
 typedef struct weir__driver weir__driver;
@@ -27,29 +26,28 @@ typedef struct weir__driver weir__driver;
 bool weir__account_init(weir__account *account, weir__shared *shared, int32_t n_slots);
 void weir__account_fini(weir__account *account);
 
-/* The tick begins. */
 void weir__account_begin(weir__account *account, int64_t start);
 
-/* A request has got a slot, with what was restored; resumed: it had one before. */
+/* A request has got a slot, with the state that was restored. resumed: it had a slot before. */
 void weir__account_admit(weir__account *account, const weir__slot *slot, bool resumed);
 
-/* A request will lose its slot; before the slot has given up anything. */
+/* A request is going to lose its slot, which still has everything. */
 void weir__account_suspend(weir__account *account, const weir__slot *slot);
 
-/* The batch is filled, its shape is known, and it is not yet computed. */
+/* The batch is filled and its shape is known, but it is not computed yet. */
 void weir__account_plan(weir__account *account, const weir__slot *slots, const weir__shape *shape,
                         int32_t n_batch);
 
 /* The request has one more token; after first_ns is set. */
 void weir__account_token(weir__account *account, const weir__request *request);
 
-/* A chunk may have gone out. */
+/* A chunk may have been sent. */
 void weir__account_chunk(weir__account *account, weir__request *request, int64_t now);
 
-/* A request ends: its slot is settled and not yet finished. One of index -1 stands for the queue. */
+/* A request ends: its slot is settled, but not finished yet. Slot -1 stands for the queue. */
 void weir__account_finish(weir__account *account, const weir__slot *slot, int64_t now);
 
-/* The tick is over: publishes, too. work_ns: what the cost model has learned from, 0 = nothing. */
+/* The tick is over. Also publishes. work_ns: the time that the cost model learned from, 0 = none. */
 void weir__account_end(weir__driver *driver, const weir_report *report, int64_t work_ns);
 
 /* Copies the driver's counters to where other threads read them. */

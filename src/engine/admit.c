@@ -1,4 +1,4 @@
-/* admit.c: from the queue into a slot.
+/* admit.c: moves requests from the queue into slots.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "engine/admit.h"
 #include "base/clock.h"
@@ -17,7 +17,7 @@ static weir__slot *idle_slot(weir__driver *driver)
 static void start_request(weir__driver *driver, weir__request *request)
 {
     weir__slot *slot = idle_slot(driver);
-    int64_t now = weir__clock_now_ns(); /* not the tick's time: the request may have come since */
+    int64_t now = weir__clock_now_ns(); /* not the tick's time: the request may have arrived since */
     bool resumed = request->admit_ns != 0;
     weir__shared_admit(driver->shared, request, resumed, now);
     weir__slot_start(slot, request, now);
@@ -26,7 +26,7 @@ static void start_request(weir__driver *driver, weir__request *request)
     weir__account_admit(&driver->account, slot, resumed);
 }
 
-/* The lowest priority in a slot; INT32_MAX without any. */
+/* The lowest priority of a running request; INT32_MAX = none runs. */
 static int32_t lowest_priority(const weir__driver *driver)
 {
     int32_t lowest = INT32_MAX;
@@ -38,8 +38,8 @@ static int32_t lowest_priority(const weir__driver *driver)
     return lowest;
 }
 
-/* Who goes next and fits. It is not overtaken by what would fit, or it might wait for ever; only by what
- * outranks a running request, whose place is nobody else's. */
+/* The next request, if it fits. No other one that would fit overtakes it, or it might wait forever. Only a
+ * request that preempts a running one does, since that slot is for nobody else. */
 static weir__request *choose_request(weir__driver *driver, int64_t now)
 {
     weir__request *request = NULL;
@@ -64,6 +64,5 @@ void weir__admit(weir__driver *driver, int64_t now)
         admitted = true;
         start_request(driver, request);
     }
-    if (admitted)
-        weir__account_publish(driver); /* a pass may take long: else they were neither here nor there */
+    if (admitted) weir__account_publish(driver); /* now, because a pass may take long */
 }

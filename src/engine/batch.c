@@ -3,7 +3,7 @@
 #include "engine/driver.h"
 #include "engine/prefix.h"
 
-/* The most tokens that a plan may give the slot, 0 when it has no work, or not its turn. */
+/* The most tokens that a plan may give the slot; 0 if it has no work or its adapters' turn has not come. */
 static int32_t slot_allowance(const weir__driver *driver, const weir__slot *slot)
 {
     if (slot->state == WEIR_SLOT_IDLE || !weir__turn_has(&driver->turn, slot)) return 0;
@@ -20,14 +20,13 @@ void weir__batch_show(weir__driver *driver)
     driver->shows = true;
 }
 
-/* What a plan may give it without a mistake: since the view a cancel may have ended it, or have taken its
- * drafts. */
+/* The most tokens that a plan may ask for. After the view was shown, a cancel may have ended the slot or
+ * removed its draft: the caller cannot know. */
 static int32_t plan_limit(const weir__driver *driver, int32_t i, int32_t n_allowed)
 {
     return driver->shows && driver->shown[i] > n_allowed ? driver->shown[i] : n_allowed;
 }
 
-/* The most that is taken of that. */
 static int32_t score_limit(const weir__driver *driver, const weir__slot *slot)
 {
     int32_t limit = weir__score_limit(driver->slots, driver->params->n_slots, slot);
@@ -71,8 +70,8 @@ bool weir__batch_fill(weir__driver *driver, const weir_plan_entry *plan, size_t 
         const weir__request *request = slot->request;
         for (int32_t i = 0; i < slot->n_planned; i++) {
             int32_t pos = slot->n_past + i, past = pos - slot->request->history.n_tokens;
-            /* Only the rows that tokens are sampled from keep their logits, and those that tokens of the
-             * prompt are scored by. */
+            /* Keep logits only for the rows that are sampled from and those that score tokens of the
+             * prompt. */
             bool sampled = past >= -1 && request->max_tokens > 0;
             bool scored = weir__score_wants(slot, pos);
             int32_t token = past < 0 ? request->history.tokens[pos] : slot->draft.token[past];

@@ -9,12 +9,13 @@
 #include "cache/cause.h"
 #include "model/chat.h"
 
-#define BEFORE    8   /* tokens that are shown before the place */
-#define BYTES_MAX 512 /* of a text around it, for the guess; less of it is shown */
+#define BEFORE    8   /* tokens shown before the divergence */
+#define BYTES_MAX 512 /* of the text around it that the guess reads; less is shown */
 
 /* ---- Texts ---- */
 
-/* The text of tokens from BEFORE tokens before `at` on; *common: the bytes of those before. */
+/* The text of up to BEFORE tokens before position `at` and of those after it. *common: bytes of those
+ * before. */
 static size_t text_around(const weir_model *model, const int32_t *before, int32_t at, const int32_t *tokens,
                           int32_t n, char bytes[BYTES_MAX], size_t *common)
 {
@@ -32,8 +33,8 @@ static size_t text_around(const weir_model *model, const int32_t *before, int32_
 
 /* ---- Messages ---- */
 
-/* Where the token n begins in the chat's prompt; -1: the tokens' texts are not the prompt's. A token that the
- * vocabulary puts before the text, and a space that it adds, are no part of that. */
+/* The byte of the chat's prompt where token n begins; -1: the tokens' texts do not make up the prompt. A BOS
+ * token and a space that the vocabulary adds are not part of the prompt. */
 static int64_t byte_of(const weir__request *request, const weir_model *model, int32_t n)
 {
     size_t length, at = 0;
@@ -114,7 +115,7 @@ __attribute__((format(printf, 2, 3))) static void add(line *l, const char *forma
     l->n = n < 0 || (size_t)n >= l->capacity - l->n ? l->capacity - 1 : l->n + (size_t)n;
 }
 
-/* In quotes, control characters as spaces. */
+/* In quotes, with spaces for control characters. */
 static void add_quoted(line *l, const char *text)
 {
     char shown[sizeof((weir_miss_info *)NULL)->prompt];
@@ -128,14 +129,14 @@ static void add_diverged(line *l, const weir_miss_info *info)
 {
     static const char *const causes[] = {
         "",
-        "; the text is the same, in other tokens",
+        "; it is the same text in other tokens",
         "; it looks like a date or a time: put it at the end, or leave it out",
-        "; it looks like tools: give the same, in the same order",
-        "; it looks like reasoning that is not shown again",
+        "; it looks like tools: give the same ones in the same order",
+        "; it looks like reasoning that the prompt has no longer",
         "; white space differs",
-        "; it looks like a number of a request or a session: leave it out",
+        "; it looks like an id of a request or a session: leave it out",
     };
-    add(l, "it goes on differently from token %d on", info->n_matched);
+    add(l, "it differs from token %d on", info->n_matched);
     if (info->message >= 0)
         add(l, ", %s message %d%s%s%s", info->in_message ? "in" : "before", info->message,
             info->role[0] != '\0' ? " (" : "", info->role, info->role[0] != '\0' ? ")" : "");
@@ -151,7 +152,7 @@ size_t weir_miss_text(const weir_miss_info *given, char *text, size_t capacity)
     weir_miss_info info = {.message = -1};
     line l = {text, 0, capacity};
     if (given == NULL || text == NULL || capacity == 0 ||
-        given->size < offsetof(weir_miss_info, cause)) /* filled by us: all of it, or none */
+        given->size < offsetof(weir_miss_info, cause)) /* the library fills all of it or nothing */
         return 0;
     memcpy(&info, given, given->size < sizeof info ? given->size : sizeof info);
     text[0] = '\0';
@@ -159,19 +160,19 @@ size_t weir_miss_text(const weir_miss_info *given, char *text, size_t capacity)
     case WEIR_MISS_NONE: break;
     case WEIR_MISS_COLD:
         if (info.n_matched > 0)
-            add(&l, "the first %d tokens were there, the rest is new", info.n_matched);
+            add(&l, "the first %d tokens were cached, the rest is new", info.n_matched);
         else
-            add(&l, "nothing that begins like it was there");
+            add(&l, "no cached text has the same beginning");
         break;
     case WEIR_MISS_EVICTED:
-        add(&l, "more of it was there, and had to make room: give the cache more memory, or KV cells");
+        add(&l, "more of it was cached and then evicted: give the cache more memory or KV cells");
         break;
-    case WEIR_MISS_SALT: add(&l, "more of it is there, but without a salt"); break;
+    case WEIR_MISS_SALT: add(&l, "more of it is cached, but without a salt"); break;
     case WEIR_MISS_DIVERGED: add_diverged(&l, &info); break;
     case WEIR_MISS_UNCUTTABLE:
         add(&l, "%d tokens are known, but this model's memory cannot be cut at every token", info.n_matched);
         break;
-    case WEIR_MISS_OFF: add(&l, "the request, or the engine, does without a cache"); break;
+    case WEIR_MISS_OFF: add(&l, "the cache is off for the request or the engine"); break;
     }
     l.n = weir__utf8_cut(text, strlen(text));
     text[l.n] = '\0';

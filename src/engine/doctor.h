@@ -1,4 +1,4 @@
-/* doctor.h: explains to a request why more of its prompt was not cached.
+/* doctor.h: finds why more of a prompt was not cached.
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef WEIR_ENGINE_DOCTOR_H
 #define WEIR_ENGINE_DOCTOR_H
@@ -6,11 +6,11 @@
 #include "cache/cache.h"
 #include "engine/request.h"
 
-/* Writes what the look-up found into request->miss. Where the prompt diverged it looks at the tokens before
- * that. Allocates nothing. */
+/* Writes the result of the look-up into request->miss. If the prompt diverged, looks at the tokens around the
+ * divergence. Allocates nothing. */
 void weir__doctor_note(const weir_model *model, weir__request *request, const weir__cache_hit *hit);
 
-/* Takes back what is said of a prompt that diverged: it is another miss after all. */
+/* Removes the details of a divergence, when the miss turns out to have another reason. */
 void weir__doctor_forget(weir_miss_info *info);
 
 #endif

@@ -57,7 +57,7 @@ static void test_which_message_and_why(void **state)
     assert_int_equal(miss.miss, WEIR_MISS_COLD);
     assert_int_equal(miss.message, -1);
     assert_string_equal(miss.role, "");
-    assert_says(&miss, "nothing that begins like it");
+    assert_says(&miss, "no cached text has the same beginning");
 
     miss = ASK(r, {"system", "Be kind. Today is 2026-11-22."}, {"user", "What is a weir?"});
     assert_int_equal(miss.miss, WEIR_MISS_DIVERGED);

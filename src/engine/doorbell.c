@@ -15,7 +15,7 @@ struct weir__doorbell {
     pthread_mutex_t mutex; /* protects rung; nothing else is ever locked under it */
     pthread_cond_t cond;
     bool rung;
-    pid_t process; /* that made it */
+    pid_t process; /* that created it */
 };
 
 weir_status weir__doorbell_create(weir__doorbell **out)
@@ -57,7 +57,7 @@ bool weir__doorbell_is_inherited(const weir__doorbell *bell)
 void weir__doorbell_ring(weir__doorbell *bell)
 {
     if (weir__doorbell_is_inherited(bell))
-        return; /* nobody waits here, and fork() may have left the mutex locked */
+        return; /* nobody waits in a child, and fork() may have left the mutex locked */
     pthread_mutex_lock(&bell->mutex);
     bell->rung = true;
     pthread_cond_signal(&bell->cond);

@@ -5,8 +5,8 @@
 #include "base/mem.h"
 #include "engine/prefix.h"
 
-/* Whether the pass that is being computed has no reader left: then it need not be finished. The driver is
- * inside decode, so its slots stand still. */
+/* Whether nobody waits for the pass that is being computed: then it need not finish. The driver is inside
+ * decode, so the slots do not change. */
 static bool nobody_waits(void *user)
 {
     const weir__driver *driver = user;
@@ -61,7 +61,7 @@ weir_status weir__driver_open(weir__driver *driver, weir_error *error)
     weir__cost_init(&driver->cost);
     weir_status status = weir__prefix_open(driver, error);
     if (status != WEIR_OK) return status;
-    weir__cache_counts kept = weir__cache_count(driver->cache); /* from an engine before */
+    weir__cache_counts kept = weir__cache_count(driver->cache); /* files of earlier engines */
     counts->n_cache_files = kept.n_disk;
     counts->cache_disk_bytes = kept.disk_bytes;
     if ((status = weir__speculate_open(driver, error)) != WEIR_OK) return status;

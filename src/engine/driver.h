@@ -1,4 +1,4 @@
-/* driver.h: what the thread that drives an engine works with: context, slots, batch.
+/* driver.h: the state of the thread that drives an engine: context, slots, batch.
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef WEIR_ENGINE_DRIVER_H
 #define WEIR_ENGINE_DRIVER_H
@@ -17,31 +17,32 @@
 #include "engine/turn.h"
 #include "schedule/schedule.h"
 
-/* Belongs to the driver: the engine's thread, or in a manual engine whoever has set `driven`. Up to `shared`
- * it is constant after create; other threads use `prefix` of it, whose cache has a lock of its own. */
+/* Belongs to the driver: the engine's thread, or in a manual engine the thread that has set `driven`. The
+ * members up to `shared` are constant after create; of these, other threads use `prefix`, whose cache has its
+ * own lock. */
 typedef struct weir__driver {
     weir_model *model;
     const weir_engine_params *params; /* complete */
-    weir_context_info info;           /* what was allotted */
+    weir_context_info info;           /* of the context that was created */
     weir_strategy strategy;
     weir__doorbell *bell;
     weir__prefix prefix;
     weir__shared *shared;
 
     weir__bcontext *context;
-    weir__memory memory; /* what its sequences hold */
-    weir__cache *cache;  /* has its own lock; prefix and lanes have it, too */
+    weir__memory memory; /* the contents of its sequences */
+    weir__cache *cache;  /* has its own lock; prefix and lanes point to it, too */
     weir__lanes lanes;
     weir__room room;
     weir__batch batch;
     weir__slot *slots;     /* [n_slots] */
-    weir__slot **sampling; /* [n_slots] those that this tick samples */
-    weir__crew *crew;      /* NULL until sampling takes long enough to be shared */
+    weir__slot **sampling; /* [n_slots] the slots that this tick samples */
+    weir__crew *crew;      /* NULL until sampling takes long enough to share */
     uint32_t cancels_seen;
     weir__emit_scratch scratch;
     weir__account account;
     weir_slot_view *view_slots; /* [n_slots] */
-    /* [n_slots]; the most that weir_engine_view has said a plan may give each; shows: no tick was since */
+    /* [n_slots] the most that a plan may give each by the last weir_engine_view; shows: no tick since */
     int32_t *shown;
     bool shows;
     weir_plan_entry *plan; /* [n_slots] */
@@ -52,8 +53,8 @@ typedef struct weir__driver {
     weir__speculate speculate;
 } weir__driver;
 
-/* Set before: the constants without `prefix`, and the context; all else is zero. Freed with close
- * in any case. NO_MEMORY, and the errors of the cache's folder and the draft model. */
+/* Set before: the constants without `prefix`, and the context; all else is zero. Free with close in any case.
+ * NO_MEMORY, and the errors of the cache's folder and of the draft model. */
 weir_status weir__driver_open(weir__driver *driver, weir_error *error);
 void weir__driver_close(weir__driver *driver);
 

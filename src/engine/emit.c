@@ -7,7 +7,7 @@
 #include "engine/request.h"
 #include "engine/stream.h"
 
-#define PIECE_BYTES 64 /* nearly every piece of every vocabulary; a longer one grows the scratch once */
+#define PIECE_BYTES 64 /* nearly all pieces of all vocabularies; a longer one grows the scratch once */
 
 void weir__emit_init(weir__emit *emit)
 {
@@ -43,7 +43,7 @@ static bool is_preserved(const weir__request *request, int32_t token)
     return false;
 }
 
-/* The token's bytes in scratch->piece; their number, or -1 when out of memory. */
+/* Writes the token's bytes to scratch->piece. Returns their number, or -1 if out of memory. */
 static int32_t read_piece(weir__emit_scratch *scratch, const weir__request *request, int32_t token)
 {
     const weir_model *model = request->sampler->model;
@@ -58,7 +58,7 @@ static int32_t read_piece(weir__emit_scratch *scratch, const weir__request *requ
     }
 }
 
-/* Sends well-formed text through the stop matcher, or straight on. */
+/* Passes well-formed text through the stop matcher, if there is one. */
 static weir_status emit_text(weir__emit *emit, const weir__stop *stop, const char *text, size_t length,
                              bool *stopped)
 {
@@ -91,7 +91,7 @@ weir_status weir__emit_token(weir__request *request, weir__emit_scratch *scratch
 weir_status weir__emit_end(weir__request *request, weir__emit_scratch *scratch, bool *stopped)
 {
     weir__emit *emit = &request->emit;
-    /* Most have nothing left; an end without text must not fail for want of memory. */
+    /* Most have nothing held back, and an end without text must not fail for lack of memory. */
     if (emit->utf8.n_held == 0 && (request->stop == NULL || weir__stop_held(request->stop, &emit->stop) == 0))
         return WEIR_OK;
     if (!weir__mem_grow(&scratch->clean, &scratch->clean_capacity, WEIR__UTF8_FLUSH_BOUND, 1))
@@ -126,7 +126,7 @@ bool weir__emit_chunk(weir__request *request, const weir_usage *usage)
     if (!weir__stream_push(request->stream, &rest, usage)) return false;
     emit->started = true;
     emit->sent_tokens += rest.n_tokens;
-    if (request->result == NULL) emit->n_text = 0; /* a result wants the whole text */
+    if (request->result == NULL) emit->n_text = 0; /* a result needs the whole text */
     emit->sent_text = emit->n_text;
     return true;
 }

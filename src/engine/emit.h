@@ -11,9 +11,8 @@
 
 typedef struct weir__request weir__request;
 
-/* One request's text on its way out.
- * Invariants: text[sent_text .. n_text) is free to go and not yet in a chunk; sent_tokens counts generated
- * tokens that are in chunks. */
+/* A request's text on its way out. Invariants: text[sent_text .. n_text) may be sent and is in no chunk yet;
+ * sent_tokens counts generated tokens that are in chunks. */
 typedef struct weir__emit {
     weir__utf8 utf8;
     weir__stop_state stop;
@@ -21,10 +20,10 @@ typedef struct weir__emit {
     size_t n_text, capacity;
     size_t sent_text;
     size_t sent_tokens;
-    bool started; /* a chunk has gone out */
+    bool started; /* a chunk was sent */
 } weir__emit;
 
-/* Room for one token's bytes on their way, shared by all slots of an engine. */
+/* Buffers for the bytes of one token, shared by all slots of an engine. */
 typedef struct weir__emit_scratch {
     char *piece;
     size_t piece_capacity;

@@ -17,22 +17,23 @@
 #include "params/bounds.h"
 #include "params/members.h"
 
-#define LANE_CELLS 256 /* llama.cpp rounds the length of a lane up to this */
+#define LANE_CELLS 256 /* llama.cpp rounds the length of a lane up to a multiple of this */
 
 _Static_assert(WEIR__SEQ_MAX <= WEIR__SCHEDULE_SLOTS, "strategies plan all slots");
 
-/* What a call that has no other words for it says in a child of fork(). */
+/* The error of calls in a child of fork() that have no special one. */
 static weir_status check_process(const weir_engine *engine, weir_error *error)
 {
     if (engine == NULL || !weir__doorbell_is_inherited(engine->bell)) return WEIR_OK;
-    return weir__error_set(error, WEIR_STATE, "engine",
-                           "this process is a child of the one that made the engine, and fork() left its "
-                           "threads there: use the engine in the parent, or make another one here");
+    return weir__error_set(
+        error, WEIR_STATE, "engine",
+        "this process is a child of the one that created the engine, and fork() does not copy "
+        "threads: use the engine in the parent, or create another one here");
 }
 
 /* ---- Parameters ---- */
 
-/* Of the default n_ubatch, beside a token of each slot: a prompt's chunk, as long as it is by default. */
+/* The part of the default n_ubatch for a prompt: one chunk of the default size. Each slot adds a token. */
 #define UBATCH_PROMPT 512
 
 void weir_engine_params_init(weir_engine_params *params, size_t size)
@@ -58,7 +59,7 @@ static weir_status check_engine_params(const weir_engine_params *params, weir_er
     return WEIR_OK;
 }
 
-/* How many cells to ask for: what the slots need, or what half of the free memory holds. */
+/* The number of cells to ask for: enough for the slots, or for half of the free memory. */
 static int32_t decide_cells(const weir_model *model, const weir_engine_params *params, weir_layout layout,
                             int32_t n_lanes)
 {
@@ -66,7 +67,7 @@ static int32_t decide_cells(const weir_model *model, const weir_engine_params *p
     if (layout == WEIR_LAYOUT_PER_SLOT)
         each = (each + LANE_CELLS - 1) / LANE_CELLS * LANE_CELLS;
     else
-        n_lanes = params->n_slots; /* the others share their cells */
+        n_lanes = params->n_slots; /* other sequences share these cells */
     int64_t wanted = params->n_kv > 0 ? params->n_kv : each * n_lanes;
     uint64_t cell = model->ops->cell_bytes(model->model, params->type_k, params->type_v);
     uint64_t memory = weir__cpu_memory_available();
@@ -80,8 +81,8 @@ static int32_t decide_cells(const weir_model *model, const weir_engine_params *p
     return (int32_t)(wanted < INT32_MAX ? wanted : INT32_MAX);
 }
 
-/* Sequences that the cache gets besides the slots'. A lane takes its memory whether it is used or not; in
- * a pool a sequence costs llama.cpp one row of logits. */
+/* The cache's sequences besides the slots'. A lane takes its memory whether used or not; a sequence in a pool
+ * costs llama.cpp one row of logits. */
 static int32_t sequences_beside(const weir_model *model, const weir_engine_params *params, weir_layout layout)
 {
     if (weir__prefix_is_exact(model) || params->cache_sequences == 0) return 0;
@@ -89,8 +90,8 @@ static int32_t sequences_beside(const weir_model *model, const weir_engine_param
     return layout == WEIR_LAYOUT_UNIFIED ? WEIR__SEQ_MAX - params->n_slots : 0;
 }
 
-/* Layout, cells and sequences. AUTO means lanes, which are faster (ADR 0008), as long as each holds what a
- * request may need: a shorter one serves nobody, while in a pool short requests leave room. */
+/* Layout, cells and sequences. AUTO means lanes, which are faster (ADR 0008), if each lane has room for the
+ * longest request. Otherwise a pool: there short requests leave room for long ones. */
 static void decide_layout(const weir_model *model, const weir_engine_params *params,
                           weir_context_params *context)
 {
@@ -104,15 +105,15 @@ static void decide_layout(const weir_model *model, const weir_engine_params *par
     }
 }
 
-/* The context of an engine: completes *params and fills *context. */
+/* Completes *params and fills *context for an engine's context. */
 static weir_status plan_context(const weir_model *model, weir_engine_params *params,
                                 weir_context_params *context, weir_error *error)
 {
     if (!model->info.has_decoder)
         return weir__error_set(error, WEIR_UNSUPPORTED, "model",
                                model->info.is_draft_head
-                                   ? "this model guesses for another one and cannot generate: give it to "
-                                     "that as draft_model"
+                                   ? "this model guesses for another one and cannot generate: give it to an "
+                                     "engine of that model as draft_model"
                                    : "this model cannot generate: use weir_embed");
     if (params->n_ctx == 0) params->n_ctx = model->info.n_ctx_train;
     if (params->n_threads == 0) params->n_threads = weir__cpu_count();
@@ -130,7 +131,7 @@ static weir_status plan_context(const weir_model *model, weir_engine_params *par
     return WEIR_OK;
 }
 
-/* The longest request and pass, where the context turned out smaller than was asked for. */
+/* Limits requests and passes if the context turned out smaller than requested. */
 static void fit_context(weir_engine_params *params, const weir_context_info *info)
 {
     int32_t longest = info->n_ctx_seq < info->n_ctx ? info->n_ctx_seq : info->n_ctx;
@@ -159,7 +160,7 @@ static weir_status create_driver(weir_engine *engine, weir_error *error)
     if (params->cache_bytes == WEIR_AUTO) params->cache_bytes = weir__cpu_memory_available() / 4;
     engine->limits = (weir__limits){.n_ctx = params->n_ctx, .max_tokens = params->max_tokens};
     status = weir__driver_open(driver, error);
-    params->cache_dir = NULL; /* the caller's */
+    params->cache_dir = NULL; /* belongs to the caller */
     return status;
 }
 
@@ -291,13 +292,13 @@ static weir_status take_wheel(weir_engine *engine, weir_error *error)
     if (atomic_exchange(&engine->driven, true))
         return weir__error_set(error, WEIR_STATE, "engine",
                                weir__wheel_held(engine->bell)
-                                   ? "the engine is in a tick on this thread, which runs this callback"
+                                   ? "this callback runs within a tick of the engine"
                                    : "another thread drives the engine at this moment");
     weir__wheel_take(&engine->wheel, engine->bell);
     return WEIR_OK;
 }
 
-/* Also does what a stop from within the tick has left to its end. */
+/* Also completes a stop that was called within the tick. */
 static void leave_wheel(weir_engine *engine)
 {
     if (atomic_load(&engine->shared.stopping)) weir__finish_all(&engine->driver);
@@ -310,7 +311,8 @@ void weir_engine_stop(weir_engine *engine)
     if (engine == NULL || weir__doorbell_is_inherited(engine->bell)) return;
     weir__shared_stop(&engine->shared);
     weir__doorbell_ring(engine->bell);
-    if (weir__wheel_held(engine->bell)) { /* from a callback: the end of the tick, where there is one */
+    if (weir__wheel_held(
+            engine->bell)) { /* from a callback: the end of the tick, if there is one, ends the requests */
         if (engine->params.manual && take_wheel(engine, NULL) == WEIR_OK) leave_wheel(engine);
         return;
     }
@@ -320,8 +322,8 @@ void weir_engine_stop(weir_engine *engine)
         engine->has_thread = false;
     } else if (engine->params.manual) {
         while (take_wheel(engine, NULL) != WEIR_OK) /* another thread's tick ends soon */
-            weir__doorbell_wait(engine->bell, weir__clock_deadline_ns(1)); /* nothing tells of its end */
-        leave_wheel(engine);                                               /* which ends everything */
+            weir__doorbell_wait(engine->bell, weir__clock_deadline_ns(1)); /* no event announces that */
+        leave_wheel(engine);                                               /* ends everything */
     }
     pthread_mutex_unlock(&engine->stop_mutex);
 }
@@ -373,8 +375,7 @@ static weir_status attach_all(weir_engine *engine, weir__request **made, size_t 
                    ? weir__error_set(error, status, "streams", "out of memory for streams[%zu]", i)
                    : weir__error_set(error, status, "streams",
                                      "a stream serves one request, once: streams[%zu] is in use, was "
-                                     "cancelled, has ended "
-                                     "or stands twice in this submit; give a fresh one",
+                                     "cancelled, has ended or appears twice in this submit; use a new one",
                                      i);
     }
     return WEIR_OK;

@@ -1,4 +1,4 @@
-/* engine.h: an engine: its parameters, the part that callers share, and the driver's.
+/* engine.h: an engine: parameters, the part that callers share, and the driver's part.
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef WEIR_ENGINE_ENGINE_H
 #define WEIR_ENGINE_ENGINE_H
@@ -26,7 +26,7 @@ struct weir_engine {
     weir__shared shared; /* has its own lock */
 
     atomic_bool driven;
-    weir__wheel wheel; /* of whoever has set driven */
+    weir__wheel wheel; /* of the thread that has set driven */
     weir__driver driver;
 
     pthread_mutex_t stop_mutex; /* held while stop joins the thread; taken before mutex */
@@ -40,8 +40,8 @@ weir_status weir__engine_submit(weir_engine *engine, const weir_request *request
                                 weir_stream *const *streams, weir_result *results, weir__ticket *ticket,
                                 weir_error *error);
 
-/* For calls that wait for the engine. STATE: on this thread it would be for ever, as it runs one of the
- * engine's callbacks, or is in a child of fork(). */
+/* For calls that wait for the engine. STATE: on this thread the call would wait forever, because the thread
+ * runs one of the engine's callbacks, or because this is a child of fork(). */
 weir_status weir__engine_check_caller(const weir_engine *engine, weir_error *error);
 
 #endif

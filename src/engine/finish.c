@@ -10,7 +10,7 @@
 
 /* ---- Finish ---- */
 
-/* Counts it first, so that whoever takes the terminal chunk finds that done. */
+/* Publishes the counters first, so that they are up to date for a reader of the terminal chunk. */
 static void finish_request(weir__driver *driver, weir__slot *slot)
 {
     int64_t now = weir__clock_now_ns();
@@ -35,8 +35,8 @@ static void finish_slot(weir__driver *driver, weir__slot *slot)
     finish_request(driver, slot);
 }
 
-/* Ends requests that were taken out of the queue and are in no slot: a slot that stands for the queue gives
- * what they have so far. Those that were not cancelled end for this reason. */
+/* Ends requests that were taken out of the queue. A slot that stands for the queue delivers what they have so
+ * far. `reason` is for those that were not cancelled. */
 static void finish_queued(weir__driver *driver, weir__request *request, weir_reason reason)
 {
     for (weir__request *next; request != NULL; request = next) {

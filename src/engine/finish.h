@@ -7,16 +7,17 @@
 
 typedef struct weir__driver weir__driver;
 
-/* Reads cancels and deadlines, of slots and of the queue, and ends what they concern. */
+/* Ends requests in slots and in the queue that were cancelled or whose deadline has passed. */
 void weir__finish_collect(weir__driver *driver, int64_t now);
 
-/* Those of the slots alone; also between a pass and its sampling, where they beat the pass's end. */
+/* Only latches the reasons of slots. Also called between a pass and its sampling: a cancel or deadline has
+ * precedence over an end by that pass. */
 void weir__finish_collect_slots(weir__slot *slots, int32_t n_slots, int64_t now);
 
-/* Closes the slots that have a reason. */
+/* Ends the requests of slots that have a reason. */
 void weir__finish_latched(weir__driver *driver);
 
-/* Ends everything, slots and queue, with WEIR_STOPPED. */
+/* Ends all requests, in slots and in the queue, with WEIR_STOPPED. */
 void weir__finish_all(weir__driver *driver);
 
 #endif

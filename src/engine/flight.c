@@ -1,5 +1,5 @@
-/* flight.c: one generation for any number of readers. Built on a stream like any other: the flight is its
- * reader, and keeps what it reads.
+/* flight.c: one generation for any number of readers. The flight is the reader of an ordinary stream and
+ * keeps all of its chunks.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "engine/flight.h"
 
@@ -20,15 +20,16 @@ typedef struct watcher {
     void *user;
 } watcher;
 
-/* The mutex protects chunks [n], whose arrays never change or move, ended and runner; refs, next and in_list
- * are under flights->mutex; the rest is constant. There is always room for one chunk more, so that the end
- * needs no memory. watch_mutex protects watchers and is held while they run; mutex is taken within it. */
+/* `mutex` protects `chunks` [n] (a chunk's arrays never change or move), `ended`, `running` and `runner`;
+ * refs and next are under flights->mutex; `watch_mutex` protects the watchers and is held while they run;
+ * `mutex` may be taken within it. The rest is constant. `chunks` always has room for one more, so that the
+ * end needs no memory. */
 struct weir_flight {
     weir__flights *flights;
     weir_flight *next; /* in flights' list */
     bool in_list;
     int refs;
-    char *key; /* [n_key]; NULL = nobody joins it */
+    char *key; /* [n_key]; NULL = not shared */
     size_t n_key;
     weir_stream *stream;
     const weir__doorbell *bell; /* the engine's, which the stream holds */
@@ -37,10 +38,10 @@ struct weir_flight {
     weir_chunk *chunks;
     size_t n, capacity;
     bool ended;
-    bool running; /* watchers, on the thread `runner` */
+    bool running; /* watchers run, on the thread `runner` */
     pthread_t runner;
     pthread_mutex_t watch_mutex;
-    watcher *watchers; /* [n_watchers]; fn NULL: left while they ran */
+    watcher *watchers; /* [n_watchers]; fn NULL: removed while they ran */
     size_t n_watchers, watchers_capacity;
 };
 
@@ -61,7 +62,7 @@ static void key_add_members(bytes *key, const weir__members *members, const void
     key->failed = key->failed || !weir__members_key(members, params, &key->text);
 }
 
-/* Lengths too, so that no two lists of texts look the same. */
+/* With the length, so that two different lists of texts differ. */
 static void key_add_text(bytes *key, const char *text, size_t length)
 {
     size_t n = text == NULL ? SIZE_MAX : length == WEIR_NUL ? strlen(text) : length;
@@ -71,7 +72,7 @@ static void key_add_text(bytes *key, const char *text, size_t length)
 
 #define KEY_ADD(key, value) key_add(key, &(value), sizeof(value))
 
-/* Of a chat what becomes of it: prompt, grammar, stops and control tokens. */
+/* The results of rendering: prompt, grammar, stops and control tokens. */
 static void key_add_chat(bytes *key, const weir_chat *chat)
 {
     size_t n;
@@ -122,8 +123,8 @@ char *weir__flight_key(const weir_request *request, size_t *n)
     weir_request_init(&r, sizeof r);
     if (weir__sized_take(&r, sizeof r, request, "request", NULL) != WEIR_OK ||
         weir__sized_take(&sampler, sizeof sampler, r.sampler, "sampler", NULL) != WEIR_OK)
-        return NULL; /* the submit says what is wrong */
-    /* What a source carries depends on when; prompts' logprobs are in no chunk. */
+        return NULL; /* the submit reports the error */
+    /* The text of a source depends on the moment, and prompts' logprobs are in no chunk. */
     if (!is_repeatable(&sampler) || r.deadline_ms != 0 || r.source != NULL || r.prompt_logprobs ||
         r.n_prompt_logprobs > 0)
         return NULL;
@@ -155,7 +156,7 @@ char *weir__flight_key(const weir_request *request, size_t *n)
 
 /* ---- What came ---- */
 
-/* A copy whose arrays lie in one block, which begins with the text's pointer's. False: no memory. */
+/* A copy whose arrays are in one block, the widest items first. False: no memory. */
 static bool copy_chunk(weir_chunk *to, const weir_chunk *from)
 {
     size_t n = from->n_tokens, n_top = n * (size_t)from->n_top_logprobs;
@@ -185,7 +186,7 @@ static void *block_of(const weir_chunk *chunk)
     return chunk->top_logprobs != NULL ? (void *)chunk->top_logprobs : (void *)chunk->tokens;
 }
 
-/* One reference more, unless the last one is gone. */
+/* Takes a reference, unless the last one is gone. */
 static bool hold_live(weir_flight *flight)
 {
     pthread_mutex_lock(&flight->flights->mutex);
@@ -195,7 +196,7 @@ static bool hold_live(weir_flight *flight)
     return live;
 }
 
-/* Whether this call comes from one of its watchers, so that this thread has watch_mutex. */
+/* Whether one of its watchers makes this call: then this thread has watch_mutex. */
 static bool in_watcher(weir_flight *flight)
 {
     pthread_mutex_lock(&flight->mutex);
@@ -212,13 +213,13 @@ static void set_running(weir_flight *flight, bool running)
     pthread_mutex_unlock(&flight->mutex);
 }
 
-/* Those from this one on. watch_mutex is held, and the flight. */
+/* Runs the watchers from `first` on. The caller holds watch_mutex and the flight. */
 static void run_watchers(weir_flight *flight, size_t first)
 {
     weir__wheel wheel;
     size_t n = 0;
     set_running(flight, true);
-    weir__wheel_take(&wheel, flight->bell); /* the driver waits for them on whichever thread they run */
+    weir__wheel_take(&wheel, flight->bell); /* the driver waits for them, whichever thread runs them */
     for (size_t i = first; i < flight->n_watchers; i++)
         if (flight->watchers[i].fn != NULL) flight->watchers[i].fn(flight, flight->watchers[i].user);
     weir__wheel_leave(&wheel);
@@ -248,7 +249,7 @@ static void take_chunks(weir_stream *stream, void *user)
     if (!hold_live(flight)) return;                                          /* a watcher may release it */
     while (!flight->ended && weir__stream_take(stream, &chunk) == WEIR_OK) { /* only this thread ends it */
         weir_chunk kept;
-        pthread_mutex_lock(&flight->mutex); /* readers may be reading the chunks that move */
+        pthread_mutex_lock(&flight->mutex); /* readers may read the array that moves */
         bool room = weir__mem_grow(&flight->chunks, &flight->capacity, flight->n + 2, sizeof *flight->chunks);
         pthread_mutex_unlock(&flight->mutex);
         if (!room || !copy_chunk(&kept, &chunk)) {
@@ -310,7 +311,7 @@ void weir_flight_unwatch(weir_flight *flight, weir_flight_fn fn, void *user)
     for (size_t i = 0; i < flight->n_watchers; i++) {
         if (flight->watchers[i].fn != fn || flight->watchers[i].user != user) continue;
         if (within)
-            flight->watchers[i].fn = NULL; /* their places are being gone through */
+            flight->watchers[i].fn = NULL; /* run_watchers is iterating */
         else
             flight->watchers[i] = flight->watchers[--flight->n_watchers];
         break;
@@ -359,7 +360,7 @@ void weir__flights_release(weir__flights *flights)
 static void free_flight(weir_flight *flight)
 {
     if (flight->stream != NULL) weir__stream_reserve(flight->stream, NULL, NULL);
-    if (flight->stream != NULL && !flight->ended) weir_stream_cancel(flight->stream); /* whoever holds it */
+    if (flight->stream != NULL && !flight->ended) weir_stream_cancel(flight->stream); /* others may hold it */
     weir_stream_release(flight->stream);
     for (size_t i = 0; i < flight->n; i++) weir__mem_free(block_of(&flight->chunks[i]));
     weir__mem_free(flight->chunks);
@@ -391,8 +392,8 @@ void weir_flight_release(weir_flight *flight)
     if (last) free_flight(flight);
 }
 
-/* One that goes on, or ended well, with this key, held; else `own`, if any, is listed. The answer of one that
- * failed is nobody else's. */
+/* Finds a flight with this key that runs or ended well, and takes a reference. Otherwise lists `own`, if not
+ * NULL. A failed flight is not shared. */
 static weir_flight *find_flight(weir__flights *flights, const char *key, size_t n_key, weir_flight *own)
 {
     pthread_mutex_lock(&flights->mutex);
@@ -477,7 +478,7 @@ weir_status weir_flight_open(weir_engine *engine, const weir_request *request, b
             weir_flight_release(flight);
             return status;
         }
-        /* Two that come at once may both submit: the later one gives its own up. */
+        /* Two concurrent calls may both submit: the later one drops its own flight. */
         weir_flight *other =
             flight->key != NULL ? find_flight(engine->flights, flight->key, n_key, flight) : NULL;
         if (other != NULL) {

@@ -7,18 +7,18 @@
 
 #include "weir/weir.h"
 
-/* Counted: the engine's and each flight's, so that a flight may outlive its engine. */
+/* Reference-counted by the engine and by each flight, because a flight may outlive its engine. */
 typedef struct weir__flights {
-    pthread_mutex_t mutex; /* protects the rest, and the flights' refs and links */
-    weir_flight *first;    /* those that may be joined */
+    pthread_mutex_t mutex; /* protects the rest and the flights' refs and links */
+    weir_flight *first;    /* the shared flights */
     int refs;
 } weir__flights;
 
 weir__flights *weir__flights_create(void);
 void weir__flights_release(weir__flights *flights);
 
-/* For tests: what two requests have in common if they may share a generation, freed with weir__mem_free.
- * NULL: it may not be shared, or (*n is 1) there is no memory. */
+/* For tests: bytes that are equal for requests that may share a generation; free with weir__mem_free. NULL:
+ * the request must not be shared or, if *n is 1, out of memory. */
 char *weir__flight_key(const weir_request *request, size_t *n);
 
 #endif

@@ -1,11 +1,11 @@
-/* forecast.c: what would become of a request: the dry run.
+/* forecast.c: the dry run of a request.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "base/error.h"
 #include "base/sized.h"
 #include "engine/engine.h"
 #include "engine/prefix.h"
 
-/* How many of those that wait would go before this one. The mutex is held. */
+/* The number of waiting requests that would go before this one. The mutex is held. */
 static int32_t n_before(const weir__shared *shared, weir__request *request, int64_t ageing_ns, int64_t now)
 {
     int32_t n = 0, top = weir__queue_top(&shared->queue);
@@ -20,7 +20,7 @@ static int32_t n_before(const weir__shared *shared, weir__request *request, int6
     return n;
 }
 
-/* Ticks of this request's prompt and of its answer, beside n_others that generate. */
+/* Adds the time of this request's prompt and answer, beside n_others that generate. */
 static void guess_times(const weir_engine *engine, const weir_cost *cost, const weir__request *request,
                         int32_t n_others, weir_forecast *forecast)
 {
@@ -78,7 +78,7 @@ weir_status weir_engine_plan_request(weir_engine *engine, const weir_request *gi
                                                : "forecast",
                                "a pointer is NULL");
     weir_status status = weir__sized_give(forecast, &full, sizeof full, "forecast", error);
-    /* Without the engine's limit: how long a prompt is that does not fit is worth telling. */
+    /* Without the engine's limit: the forecast also has the length of a prompt that does not fit. */
     weir__limits limits = {.n_ctx = INT32_MAX, .max_tokens = engine->limits.max_tokens};
     if (status == WEIR_OK)
         status = weir__request_create(engine->model, &limits, given, 0, engine->bell, NULL, &request, error);

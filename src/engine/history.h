@@ -25,7 +25,7 @@ typedef struct weir__history {
     weir__score *score; /* of the prompt; held; NULL = not wanted */
 } weir__history;
 
-/* Fills *to, zeroed, with the first n tokens of `from` as its prompt, without before and score. False: out of
+/* Fills *to with the first n tokens of `from` as its prompt, without `before` and `score`. False: out of
  * memory, *to is zeroed. */
 bool weir__history_copy(weir__history *to, const weir__history *from, int32_t n);
 void weir__history_fini(weir__history *history);

@@ -49,8 +49,8 @@ void weir__lanes_hand_over(weir__lanes *lanes, weir__slot *slot)
     slot->lane = -1;
 }
 
-/* Empties a lane of the prefix that lies in it: into a free lane, the highest, or into the one whose
- * prefix was used longest ago. False: it could not. */
+/* Moves the cached prefix of a lane to the highest free lane, or to the one whose prefix was used longest
+ * ago. False: not possible. */
 static bool vacate_lane(weir__lanes *lanes, int32_t lane)
 {
     int32_t to = lanes->n - 1;
@@ -59,9 +59,9 @@ static bool vacate_lane(weir__lanes *lanes, int32_t lane)
     return to == lane || weir__cache_move(lanes->cache, lane, to);
 }
 
-/* With lanes of their own, sequences are computed in one pass only when their lanes have consecutive
- * numbers: closes a gap by moving the last lane into it, where a cached prefix lies in it after that has
- * moved. One move a tick; a copy costs far less than an extra pass each tick. */
+/* Lanes are computed in one pass only if their numbers are consecutive. So the last lane of a slot moves into
+ * the first gap, once a cached prefix there has moved away. One move per tick; a copy costs far less than an
+ * extra pass in each tick. */
 void weir__lanes_compact(weir__lanes *lanes)
 {
     if (lanes->pooled) return;

@@ -1,5 +1,5 @@
-/* prefix.c: what a request need not compute: it comes from the prefix cache, from a running request, or from
- * one that is computing it at this moment.
+/* prefix.c: the tokens that a request need not compute, because they are in the prefix cache, in a running
+ * request, or in one that is computing them now.
  * SPDX-License-Identifier: Apache-2.0 */
 #include <stddef.h>
 #include <string.h>
@@ -14,9 +14,9 @@
 #include "engine/stream.h"
 #include "engine/suspend.h"
 
-/* To wait for another request's prefill is worth it from so many tokens on. */
+/* Waiting for another request's prefill is worthwhile from this many tokens on. */
 #define JOIN_LEAST 8
-/* The same for a copy between lanes and for loading a state: some milliseconds each. */
+/* The same for copies between lanes and for loading a state, which take some milliseconds. */
 #define COPY_LEAST 8
 /* A checkpoint ends a chunk, and short chunks compute slowly. */
 #define CHECKPOINT_LEAST 8
@@ -28,7 +28,8 @@ static void ring_bell(void *user)
     weir__doorbell_ring(user);
 }
 
-/* What a saved state fits. Lanes count, since llama.cpp wants as many as there were; kernels do not. */
+/* The contexts that can load a saved state. The number of lanes counts, because llama.cpp wants the same
+ * number; kernels do not. */
 static uint64_t kind_of(const weir__driver *driver)
 {
     const weir_context_info *info = &driver->info;
@@ -43,7 +44,7 @@ static uint64_t kind_of(const weir__driver *driver)
     return weir__hash(weir__hash(0, numbers, sizeof numbers), version, strlen(version));
 }
 
-/* Opens cache_dir, where there is one and prefixes are kept at all. */
+/* Opens cache_dir, if there is one and prefixes are kept at all. */
 static weir_status open_archive(weir__driver *driver, weir__archive **archive, weir_error *error)
 {
     const weir__archive_params params = {
@@ -80,7 +81,7 @@ weir_status weir__prefix_open(weir__driver *driver, weir_error *error)
     int32_t beside = driver->info.n_seq_max - params->n_slots;
     weir__cache_params cache = {
         .memory = &driver->memory,
-        /* idle slots' lanes serve too, where there are no others */
+        /* without others, idle slots' lanes serve */
         .n_sequences = !prefix->caching                        ? 0
                        : params->cache_sequences > 0 || !lanes ? beside
                                                                : params->n_slots,
@@ -117,12 +118,12 @@ static weir__slot *slot_of(const weir__prefix_end *live)
 
 /* ---- Misses ---- */
 
-/* The request begins to compute: what it got is known. */
+/* The request starts to compute: its cached tokens are known. */
 static void note_start(weir__driver *driver, const weir__slot *slot)
 {
     weir__request *request = slot->request;
     weir_miss_info *info = &request->miss;
-    if (request->n_cached >= 0) return; /* it was suspended since */
+    if (request->n_cached >= 0) return; /* it ran before and was suspended */
     int32_t most = request->history.n_prompt - 1;
     request->n_cached = slot->n_past < most ? slot->n_past : most;
     if (!cache_serves(&driver->prefix, request) || request->history.score != NULL)
@@ -163,7 +164,7 @@ static int32_t last_checkpoint(const weir__prefix *prefix, const weir__slot *lea
 
 /* ---- Beginning ---- */
 
-/* The slot of a fork's source, while that runs. NULL: it does not, or cannot be cut. */
+/* The slot of a fork's source while it runs; NULL: it does not run, or its memory cannot be cut. */
 static weir__slot *source_of(const weir__driver *driver, const weir__request *request)
 {
     if (request->source == NULL || driver->prefix.exact) return NULL;
@@ -180,11 +181,11 @@ static void look_up_prefix(weir__driver *driver, const weir__slot *slot, weir__c
     const weir__request *request = slot->request;
     weir__prefix_key key = key_of(request);
     int32_t n = request->history.n_tokens;
-    /* Tokens that are still to be scored need the row before them. */
+    /* To score a token, the row before it is computed. */
     if (request->history.score != NULL && request->history.score->n_scored < request->history.score->n)
         n = request->history.score->n_scored;
     *hit = (weir__cache_hit){.miss = WEIR_MISS_OFF};
-    if (request->saved.state != NULL) return; /* its own cells are better than any prefix */
+    if (request->saved.state != NULL) return; /* its own cells have more tokens than any prefix */
     if (cache_serves(&driver->prefix, request))
         weir__cache_look(driver->cache, &key, request->history.tokens, n, &slot->live, request->serial + 1,
                          hit);
@@ -201,7 +202,7 @@ static void look_up_prefix(weir__driver *driver, const weir__slot *slot, weir__c
     hit->live = &source->live;
 }
 
-/* Whether the slot does better to wait for the leader. */
+/* Makes the slot wait for the leader if that is better. */
 static bool join_leader(weir__driver *driver, weir__slot *slot, const weir__cache_hit *hit)
 {
     if (hit->leader == NULL) return false;
@@ -217,7 +218,7 @@ static bool join_leader(weir__driver *driver, weir__slot *slot, const weir__cach
     return true;
 }
 
-/* Gives the slot a lane, and what the hit promises. A look-up is worth nothing once something was evicted. */
+/* Gives the slot a lane with the tokens of the hit. After an eviction the hit is stale: looks up again. */
 static void obtain_lane(weir__driver *driver, weir__slot *slot, weir__cache_hit hit)
 {
     int32_t lane = weir__lanes_free(&driver->lanes);
@@ -227,7 +228,7 @@ static void obtain_lane(weir__driver *driver, weir__slot *slot, weir__cache_hit 
         bool taken = device != NULL &&
                      (hit.n == weir__cache_length(device) || (lane < 0 && weir__cache_is_spare(device)));
         int32_t evicted = lane < 0 && !taken ? weir__cache_evict(driver->cache, device) : -1;
-        if (taken || (lane < 0 && evicted < 0)) { /* little or nothing is lost, or there is nothing else */
+        if (taken || (lane < 0 && evicted < 0)) { /* little or nothing is lost, or no other lane is left */
             lane = weir__cache_adopt(driver->cache, device, hit.n);
             if (driver->memory.n[lane] != hit.n) weir__memory_cut(&driver->memory, lane, 0);
             break;
@@ -238,14 +239,15 @@ static void obtain_lane(weir__driver *driver, weir__slot *slot, weir__cache_hit 
             int32_t from = hit.live != NULL ? slot_of(hit.live)->lane : -1;
             weir_status status =
                 hit.n > 0 ? weir__cache_fetch(driver->cache, &hit, from, lane, NULL) : WEIR_OK;
-            bool gone = status == WEIR_NOT_FOUND; /* what is the next best? */
+            bool gone = status == WEIR_NOT_FOUND; /* look for the next best */
             if (!gone && (status != WEIR_NO_SPACE || weir__cache_evict(driver->cache, device) < 0)) break;
         }
         look_up_prefix(driver, slot, &hit);
     }
     weir__lanes_enter(&driver->lanes, slot, lane);
     slot->n_past = driver->memory.n[lane];
-    int32_t most = slot->request->history.n_prompt - 1; /* again for one that was suspended and not saved */
+    int32_t most =
+        slot->request->history.n_prompt - 1; /* less than n_past after a suspension without a saved state */
     driver->account.counts.n_cached_tokens += (uint64_t)(slot->n_past < most ? slot->n_past : most);
 }
 
@@ -312,7 +314,7 @@ void weir__prefix_leave(const weir__prefix *prefix, weir__slot *slot)
     weir__cache_end(prefix->cache, &slot->live);
 }
 
-/* What a failed pass has left behind is cut off before. */
+/* Cuts off first what a failed pass left behind. */
 void weir__prefix_keep(const weir__prefix *prefix, weir__lanes *lanes, weir__slot *slot)
 {
     const weir__request *request = slot->request;
@@ -327,8 +329,8 @@ void weir__prefix_keep(const weir__prefix *prefix, weir__lanes *lanes, weir__slo
         weir__lanes_hand_over(lanes, slot);
 }
 
-/* Whether a fork's source generates in a slot, as far as another thread can tell: it is suspended where the
- * queue has it. */
+/* Whether a fork's source generates in a slot, as seen by another thread. A suspended source is in the
+ * queue. */
 static bool source_generates(const weir__prefix *prefix, weir__shared *shared, const weir__request *request)
 {
     return request->source != NULL && !prefix->exact && weir__stream_flows(request->source) &&

@@ -1,4 +1,4 @@
-/* queue.h: the requests that wait for a slot, and the choice of the next one.
+/* queue.h: the requests that wait for a slot, and which of them is next.
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef WEIR_ENGINE_QUEUE_H
 #define WEIR_ENGINE_QUEUE_H
@@ -6,9 +6,9 @@
 #include "engine/rank.h"
 #include "engine/request.h"
 
-/* A singly linked list, in no order that matters. Invariant: n is its length; last is NULL exactly when first
- * is; no request in it has an earlier deadline than deadline_ns, or a higher priority than top, which count
- * while n > 0. The engine's mutex guards it. */
+/* A singly linked list whose order has no meaning. Invariant: n is its length; last is NULL exactly when
+ * first is; while n > 0, no request in it has an earlier deadline than deadline_ns or a higher priority than
+ * top. The engine's mutex guards it. */
 typedef struct weir__queue {
     weir__request *first;
     weir__request *last;
@@ -19,33 +19,32 @@ typedef struct weir__queue {
 
 void weir__queue_push(weir__queue *queue, weir__request *request);
 
-/* The request that came in first of those that are there, NULL when there is none. */
+/* The request that was pushed first; NULL = the queue is empty. */
 weir__request *weir__queue_pop(weir__queue *queue);
 
-/* Takes out this request, which is in the queue. */
+/* Removes this request, which is in the queue. */
 void weir__queue_remove(weir__queue *queue, weir__request *request);
 
-/* Takes out all requests for which `wanted` holds, keeping order, as a list linked by next. */
+/* Removes the requests for which `wanted` holds and returns them in order as a list linked by next. */
 weir__request *weir__queue_take(weir__queue *queue, bool (*wanted)(const weir__request *request, int64_t now),
                                 int64_t now);
 
 /* ---- Who goes next ---- */
 
-/* The request's rank among others of priorities up to `top`. */
+/* The request's rank among requests of priorities up to `top`. */
 weir__rank weir__queue_rank(const weir__request *request, int32_t top, int64_t ageing_ns, int64_t now);
 
-/* Whether a waiting request may take the slot of a running one: its priority is higher, and age has not
- * lifted the other as high. Never both ways, and never among equals, so that no two requests take turns for
- * ever. */
+/* Whether a waiting request may preempt a running one: its priority is higher, even counting the running
+ * one's age. Never both ways and never among equals, so that no two requests preempt each other in turns. */
 bool weir__queue_outranks(const weir__request *waiting, const weir__request *running, int64_t ageing_ns,
                           int64_t now);
 
-/* The highest priority in the queue; INT32_MIN when it is empty. */
+/* The highest priority in the queue; INT32_MIN = it is empty. */
 int32_t weir__queue_top(const weir__queue *queue);
 
-/* The request of higher priority than `above` that goes next, NULL when there is none. Age lifts a request up
- * to the highest priority that waits and not beyond: there, salts take turns, and of each the oldest goes
- * first. So a salt with many old requests does not keep back one that has just come with its first. */
+/* The next request of those with a higher priority than `above`; NULL = none. Age lifts a request up to the
+ * highest waiting priority, but not above it. At the same level salts take turns, and a salt's oldest request
+ * goes first: a salt with many old requests does not hold back the first request of another. */
 weir__request *weir__queue_next(weir__queue *queue, int32_t above, int64_t ageing_ns, int64_t now);
 
 #endif

@@ -3,8 +3,8 @@
 
 #include "base/clock.h"
 
-#define NEWEST       0.125               /* what the newest measurement counts */
-#define RETRY_NS     INT64_C(1000000000) /* nothing is known */
+#define NEWEST       0.125               /* weight of the newest measurement */
+#define RETRY_NS     INT64_C(1000000000) /* until something is measured */
 #define RETRY_MAX_NS (3600 * INT64_C(1000000000))
 
 void weir__rates_finished(weir__rates *rates, int64_t service_ns)

@@ -19,8 +19,8 @@
 #include "params/members.h"
 #include "speculate/drafter.h"
 
-#define STOPS_MAX      64    /* OpenAI's API allows 4; templates bring a few of their own */
-#define STOP_BYTES_MAX 16384 /* a paragraph; bounds what a stream may hold back */
+#define STOPS_MAX      64    /* OpenAI's API allows 4; chat templates add a few */
+#define STOP_BYTES_MAX 16384 /* a paragraph; limits the text that a stream may hold back */
 
 void weir_request_init(weir_request *request, size_t size)
 {
@@ -32,14 +32,14 @@ void weir_request_init(weir_request *request, size_t size)
 
 /* ---- The prompt, and whose it is ---- */
 
-/* Never that of no salt. Two salts of one hash would share their turns, and nothing else. */
+/* Never 0, which means no salt. Two salts with the same hash share their turns and nothing else. */
 static uint64_t hash_salt(const char *salt, size_t length)
 {
     uint64_t hash = weir__hash(0, salt, length);
     return hash != 0 ? hash : 1;
 }
 
-/* salt: [length], or NULL: none. */
+/* salt: [length], or NULL = none. */
 static weir_status copy_salt(weir__request *request, const char *salt, size_t length, weir_error *error)
 {
     if (salt == NULL) return WEIR_OK;
@@ -56,7 +56,8 @@ static weir_status read_tokens(weir__request *request, const weir_model *model, 
                                weir_error *error)
 {
     if (given->n_tokens > INT32_MAX)
-        return weir__error_set(error, WEIR_TOO_LONG, "n_tokens", "%zu tokens", given->n_tokens);
+        return weir__error_set(error, WEIR_TOO_LONG, "n_tokens", "the prompt has %zu tokens",
+                               given->n_tokens);
     for (size_t i = 0; i < given->n_tokens; i++)
         if (given->tokens[i] < 0 || given->tokens[i] >= model->info.n_vocab)
             return weir__error_set(error, WEIR_INVALID, "tokens", "tokens[%zu] is %d; allowed: 0 to %d", i,
@@ -85,7 +86,7 @@ static weir_status read_prompt_text(weir__request *request, const weir_model *mo
             "answer: shorten it, or give the engine a larger n_ctx or n_kv",
             length, length / longest, limits->n_ctx);
     size_t n = 0;
-    size_t guess = length / 2 + 16; /* most text has a token for three to four bytes */
+    size_t guess = length / 2 + 16; /* most text has one token per three to four bytes */
     for (;;) {
         if (!weir__mem_grow(&request->history.tokens, &request->history.capacity, guess,
                             sizeof *request->history.tokens))
@@ -105,8 +106,8 @@ static weir_status read_prompt_text(weir__request *request, const weir_model *mo
     return WEIR_OK;
 }
 
-/* A prompt that is another request's text: that of the first answer, or of a fork's source. Salt and adapters
- * are that request's, too. */
+/* For a prompt copied from another request, the first answer's or a fork's source. Its salt and adapters are
+ * copied, too. */
 static void finish_copy(weir__request *request, weir_stream *source)
 {
     const weir__history *history = &request->history;
@@ -188,7 +189,7 @@ static weir_status limit_answer(weir__request *request, const weir__limits *limi
     if (request->history.n_prompt == 0)
         return weir__error_set(
             error, WEIR_INVALID, prompt_field(given),
-            "the prompt is empty, and this model adds no token of its own; give at least one");
+            "the prompt is empty, and this model adds no token of its own: give at least one token");
     if (wanted < -1)
         return weir__error_set(error, WEIR_INVALID, "max_tokens",
                                "max_tokens is %d; allowed: -1 (as many as fit) and 0 up", wanted);
@@ -265,8 +266,8 @@ static weir_status create_sampler(weir__request *request, weir_model *model,
     return status;
 }
 
-/* Brings a fork's text to where the source's was: what half a character, or the beginning of a stop string,
- * is held back. A stop string that the answer so far has whole is none of the fork's. */
+/* Replays the source's answer, so that the fork holds back the same text: half a character, or the start of a
+ * stop string. Stop strings that are complete in that answer do not end the fork. */
 static weir_status replay_source(weir__request *request, weir_error *error)
 {
     weir__emit *emit = &request->emit;
@@ -282,7 +283,7 @@ static weir_status replay_source(weir__request *request, weir_error *error)
         return weir__error_set(error, status, "source", "out of memory for the source's text");
     request->history.before = emit->text;
     request->history.n_before = emit->n_text;
-    if (emit->text != NULL) emit->text[emit->n_text] = '\0'; /* there is room for it */
+    if (emit->text != NULL) emit->text[emit->n_text] = '\0'; /* add_text leaves room for it */
     emit->text = NULL;
     emit->n_text = emit->capacity = 0;
     return WEIR_OK;
@@ -290,7 +291,7 @@ static weir_status replay_source(weir__request *request, weir_error *error)
 
 /* ---- Life ---- */
 
-/* The parameters for another answer; the first answer's passed their checks. */
+/* The sampler parameters of another answer; those of the first one passed the checks. */
 static const weir_sampler_params *reseed_sampler(const weir_sampler_params *given, size_t choice,
                                                  weir_sampler_params *room)
 {

@@ -1,5 +1,6 @@
-/* request.h: the engine's own form of a weir_request: checked, copied and compiled by submit, on the
- * submitter's thread. SPDX-License-Identifier: Apache-2.0 */
+/* request.h: the engine's form of a weir_request, which submit checks, copies and compiles on the caller's
+ * thread.
+ * SPDX-License-Identifier: Apache-2.0 */
 #ifndef WEIR_ENGINE_REQUEST_H
 #define WEIR_ENGINE_REQUEST_H
 
@@ -11,7 +12,7 @@
 #include "engine/history.h"
 #include "engine/salt.h"
 
-/* What weir_generate waits on: its requests count themselves off. In the memory of that call. */
+/* What weir_generate waits for: its requests count themselves off. In the memory of that call. */
 typedef struct weir__ticket {
     pthread_mutex_t mutex; /* protects remaining */
     pthread_cond_t cond;
@@ -28,48 +29,48 @@ typedef struct weir__saved {
 
 /* Owned by its submitter until queued, then by the engine until finished. */
 struct weir__request {
-    struct weir__request *next; /* in the queue */
+    struct weir__request *next; /* the next one in the queue */
     uint64_t serial;            /* order of submit */
     int32_t priority;
     uint64_t salt_hash; /* 0 = none */
-    weir__salt *salt;   /* while it is live */
+    weir__salt *salt;   /* held from submit to the end */
     bool cache_prompt;
-    int32_t n_cached; /* tokens of the prompt that it began with; -1 = it has not begun */
+    int32_t n_cached; /* tokens of the prompt that were cached when it started; -1 = not started */
     weir_miss_info miss;
     weir__history history;
     int32_t n_generated; /* tokens, with the one that ended the answer */
     weir__emit emit;
-    int64_t admit_ns; /* its first slot; 0 = none yet */
-    int64_t first_ns; /* first token; 0 = none yet */
-    int64_t last_ns;  /* newest token */
-    size_t n_sent;    /* tokens in chunks that were counted; 0 = no chunk yet */
-    int64_t sent_ns;  /* the last of those chunks */
+    int64_t admit_ns; /* when it got its first slot; 0 = not yet */
+    int64_t first_ns; /* when it got its first token; 0 = not yet */
+    int64_t last_ns;  /* of the newest token */
+    size_t n_sent;    /* tokens in chunks that the statistics have; 0 = no chunk yet */
+    int64_t sent_ns;  /* when the last of those chunks was sent */
     weir__saved saved;
     bool scored;    /* logprobs are wanted */
-    int32_t n_top;  /* so many of the likeliest tokens, too */
-    float *logprob; /* [logprob_capacity] of each generated token */
+    int32_t n_top;  /* top alternatives per token */
+    float *logprob; /* [logprob_capacity], one per generated token */
     size_t logprob_capacity;
-    double logprob_sum; /* of all that were generated */
-    weir_logprob *top;  /* [top_capacity], n_top of each */
+    double logprob_sum; /* of all generated tokens */
+    weir_logprob *top;  /* [top_capacity], n_top per generated token */
     size_t top_capacity;
-    weir_stream *source; /* a fork's; a reference of the library's, NULL = none */
-    int32_t max_tokens;  /* resolved: prompt and answer fit into the engine's n_ctx */
+    weir_stream *source; /* of a fork; an internal reference, NULL = none */
+    int32_t max_tokens;  /* resolved: prompt and answer fit into n_ctx */
     int32_t n_draft_max; /* -1 = the engine's */
     int32_t n_drafted, n_accepted;
     int32_t interval;
     bool special;
     weir_sampler *sampler;
     weir__stop *stop;         /* NULL = no stop strings */
-    const int32_t *preserved; /* [n_preserved], ascending, the chat's */
+    const int32_t *preserved; /* [n_preserved], ascending: control tokens that are rendered */
     size_t n_preserved;
     int64_t submit_ns;
     int64_t deadline_ns; /* WEIR__CLOCK_NEVER = none */
     weir_stream *stream; /* NULL = not streamed */
-    weir_result *result; /* NULL, or where weir_generate wants the whole output */
+    weir_result *result; /* where weir_generate wants the whole output, or NULL */
     weir__ticket *ticket;
 };
 
-/* How the engine limits requests. */
+/* The engine's limits on requests. */
 typedef struct weir__limits {
     int32_t n_ctx;
     int32_t max_tokens; /* 0 = no limit but n_ctx */
@@ -77,14 +78,14 @@ typedef struct weir__limits {
 
 /* Checks and copies *given_request; error fields begin with "requests[index].". Does not attach the stream.
  * bell: the engine's; a fork's source must have the same. first: NULL, or for another answer to a request the
- * one that was made of *given_request for the first answer and is not queued yet. The other answers' seeds are
- * the first one's plus `index`, and only the first has a score. */
+ * one that was made of *given_request for the first answer and is not queued yet. The other answers' seeds
+ * are the first one's plus `index`, and only the first has a score. */
 weir_status weir__request_create(weir_model *model, const weir__limits *limits,
                                  const weir_request *given_request, size_t index, const weir__doorbell *bell,
                                  const weir__request *first, weir__request **out, weir_error *error);
 void weir__request_destroy(weir__request *request);
 
-/* Whether the reader has asked for the end. */
+/* Whether the reader has cancelled. */
 bool weir__request_cancelled(const weir__request *request);
 
 weir_usage weir__request_usage(const weir__request *request, int64_t now);
@@ -95,19 +96,19 @@ static inline size_t weir__request_n_output(const weir__request *request)
     return (size_t)(request->history.n_tokens - request->history.n_prompt);
 }
 
-/* KV cells that the request may come to need. */
+/* The most KV cells that the request may need. */
 int32_t weir__request_cells(const weir__request *request);
 
-/* A chunk of `n` generated tokens from the one with index `from` on, without text. */
+/* A chunk, without text, of n generated tokens from index `from` on. */
 weir_chunk weir__request_tokens(const weir__request *request, size_t from, size_t n);
 
-/* Gives the reader, or the waiting weir_generate, the end, and destroys the request. `rest` is what no chunk
- * has carried yet, with the reason; n_tokens and text are the whole output, for a result: text is freed or
- * passed on. */
+/* Delivers the end to the reader or to weir_generate, and destroys the request. `rest`: tokens and text that
+ * are in no chunk yet, with the reason; n_tokens and text: the whole output, for a result. Takes over
+ * `text`. */
 typedef struct weir__output {
     weir_chunk rest;
     size_t n_tokens;
-    char *text; /* weir__mem block, NUL-terminated; NULL = empty */
+    char *text; /* weir__mem block with a NUL at its end; NULL = empty */
     size_t length;
 } weir__output;
 

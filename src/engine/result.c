@@ -9,7 +9,7 @@
 #include "engine/engine.h"
 #include "params/members.h"
 
-#define DRIVE_POLL_MS 5 /* how soon to look again while another thread drives a manual engine */
+#define DRIVE_POLL_MS 5 /* pause before trying again while another thread drives a manual engine */
 
 void weir_result_fini(weir_result *result)
 {
@@ -83,7 +83,7 @@ static bool is_better(const weir_result *a, const weir_result *b)
     return weir_usage_score(&a->usage) > weir_usage_score(&b->usage);
 }
 
-/* The prompt's logprobs from one result to another, which has none. */
+/* Moves the prompt's logprobs from one result to another, which has none. */
 static void pass_prompt(weir_result *from, weir_result *to)
 {
     to->prompt_tokens = from->prompt_tokens;
@@ -121,7 +121,7 @@ weir_status weir_generate_best(weir_engine *engine, const weir_request *request,
         for (size_t k = i + 1; k < best_of; k++)
             if (is_better(&all[k], &all[best])) best = k;
         results[i] = all[best];
-        for (size_t k = best; k > i; k--) all[k] = all[k - 1]; /* equal ones stay in their order */
+        for (size_t k = best; k > i; k--) all[k] = all[k - 1]; /* equal results keep their order */
         memset(&all[i], 0, sizeof all[i]);
     }
     pass_prompt(&prompt, &results[0]);

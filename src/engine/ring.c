@@ -1,4 +1,4 @@
-/* ring.c: the last items of a series.
+/* ring.c: a ring buffer.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "engine/ring.h"
 
@@ -10,7 +10,7 @@ bool weir__ring_init(weir__ring *ring, size_t capacity, size_t size)
 {
     *ring = (weir__ring){.size = size, .capacity = capacity};
     if (capacity > SIZE_MAX / size) return false;
-    ring->items = weir__mem_alloc(capacity * size); /* what was not added is never read */
+    ring->items = weir__mem_alloc(capacity * size); /* only items that were added are read */
     return ring->items != NULL;
 }
 

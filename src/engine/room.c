@@ -6,8 +6,8 @@
 #include "base/mem.h"
 #include "engine/queue.h"
 
-/* A request is given a slot only where it can grow by so many tokens, and an eighth of what it has, before
- * cells run out: what a suspension costs grows with the tokens that are saved or computed again. */
+/* A request gets a slot only if it can grow by LEAST_GROWTH tokens plus an eighth of its tokens before cells
+ * run out, because the cost of a suspension grows with the tokens that are saved or computed again. */
 #define LEAST_GROWTH 16
 #define GROWTH_PART  8
 

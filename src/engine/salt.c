@@ -22,7 +22,7 @@ const weir__salt *weir__salt_find(const weir__salts *salts, uint64_t hash)
 weir__salt *weir__salt_hold(weir__salts *salts, uint64_t hash, int64_t now)
 {
     weir__salt *salt = (weir__salt *)weir__salt_find(salts, hash);
-    if (salt == NULL) { /* in place of one that nobody needs, and that had least */
+    if (salt == NULL) { /* replace the unused one with the fewest recent tokens */
         double least = 0;
         for (size_t i = 1; i < WEIR__SALTS; i++) {
             weir__salt *other = &salts->each[i];

@@ -1,29 +1,28 @@
-/* sample.c: a token for each slot whose row the pass has computed.
+/* sample.c: samples a token for each slot that has a row.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "engine/sample.h"
 #include "base/clock.h"
 #include "engine/driver.h"
 
-/* Waking a helper costs some 50 us, and a greedy choice takes less. */
+/* Waking a helper takes about 50 us; a greedy choice takes less. */
 #define WORTH_SHARING_NS 200000
-/* Over a vocabulary smaller than this no choice takes so long, but under a debugger or a sanitizer. */
+/* With a smaller vocabulary a choice takes this long only under a debugger or a sanitizer. */
 #define LEAST_VOCABULARY 4096
-/* Draws of 100 to 600 us each are done in the time of one with as many helpers as there are slots by
- * default. */
+/* With 7 helpers, draws of 100 to 600 us for 8 slots, the default, take the time of one. */
 #define MOST_HELPERS 7
 
 static weir_status score_row(weir__driver *driver, const weir__slot *slot, int32_t row,
                              weir__sampled *sampled)
 {
     const float *logits = driver->model->ops->logits(driver->context, row);
-    if (logits == NULL) return WEIR_NO_MEMORY; /* the row was there to sample from */
+    if (logits == NULL) return WEIR_NO_MEMORY; /* the pass kept the row */
     sampled->logprob = weir__logprob(logits, driver->model->info.n_vocab, sampled->token, sampled->top,
                                      slot->request->n_top);
     return WEIR_OK;
 }
 
-/* Row by row as long as the draft says what was sampled: the rows behind a wrong token are of another text.
- * So sampler and random numbers go on as they would without a draft. */
+/* Samples row by row as long as the draft agrees: the rows after a wrong token belong to another text. So
+ * sampler and random numbers advance as without a draft. */
 static weir_status sample_rows(weir__driver *driver, weir__slot *slot, weir_error *error)
 {
     const weir__backend *ops = driver->model->ops;
@@ -40,7 +39,7 @@ static weir_status sample_rows(weir__driver *driver, weir__slot *slot, weir_erro
     return WEIR_OK;
 }
 
-/* Each slot has a sampler of its own, so that slots do not share state. */
+/* Runs on several threads. Each slot has a sampler of its own. */
 static void sample_slot(void *user, int32_t i)
 {
     weir__driver *driver = user;
@@ -51,11 +50,11 @@ static void sample_slot(void *user, int32_t i)
     if (status == WEIR_OK && slot->row >= 0) status = sample_rows(driver, slot, &error);
     slot->sample_ns = weir__clock_now_ns() - start;
     if (status == WEIR_OK) return;
-    slot->failed = status; /* the tokens before it are the answer's */
+    slot->failed = status; /* the tokens before the failure belong to the answer */
     slot->error = error;
 }
 
-/* Whether helpers would bring more than they cost, going by what each slot took last time. */
+/* Whether helpers save more time than they cost, judged by the slots' last draws. */
 static bool is_worth_sharing(const weir__driver *driver, int32_t n)
 {
     int64_t ns = 0, longest = 0;
@@ -67,7 +66,7 @@ static bool is_worth_sharing(const weir__driver *driver, int32_t n)
     return ns - longest > WORTH_SHARING_NS;
 }
 
-/* Started when they are first of use. NULL: there are none. */
+/* Starts the helpers when they are first needed. NULL: not possible. */
 static weir__crew *sampling_crew(weir__driver *driver)
 {
     int32_t n = driver->params->n_threads - 1;

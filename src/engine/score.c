@@ -9,8 +9,8 @@
 #include "engine/slot.h"
 #include "model/logprob.h"
 
-/* Rows of logits that a tick keeps for prompts in all: 12 MB with a vocabulary of 49,152. With more slots
- * than that each has one, as each has one to sample from in any case. */
+/* Rows of logits that a tick keeps for prompts in all slots: 12 MB with a vocabulary of 49,152. With more
+ * slots each has one row, as it has one to sample from anyway. */
 #define ROWS_MOST 64
 
 weir__score *weir__score_create(const int32_t *prompt, int32_t n, int32_t n_top)
@@ -82,7 +82,7 @@ int32_t weir__score_limit(const weir__slot *slots, int32_t n_slots, const weir__
     for (int32_t i = 0; i < n_slots; i++) n_scored += &slots[i] != slot && is_scored(&slots[i]);
     int32_t each = n_scored < ROWS_MOST ? ROWS_MOST / n_scored : 1;
     int32_t known =
-        slot->request->history.score->n_scored - 1 - slot->n_past; /* computed again, not scored again */
+        slot->request->history.score->n_scored - 1 - slot->n_past; /* computed again, but not scored again */
     return known > 0 ? known + each : each;
 }
 
@@ -91,7 +91,7 @@ weir_status weir__score_rows(const weir_model *model, weir__bcontext *context, w
     weir__score *score = slot->request->history.score;
     for (int32_t i = 0; i < slot->n_scored; i++) {
         const float *logits = model->ops->logits(context, slot->scored_row + i);
-        if (logits == NULL) return WEIR_NO_MEMORY; /* the pass kept it */
+        if (logits == NULL) return WEIR_NO_MEMORY; /* the pass kept the row */
         int32_t at = score->n_scored++;
         score->logprobs[at] = weir__logprob(
             logits, model->info.n_vocab, score->tokens[at],

@@ -11,11 +11,11 @@
 typedef struct weir__slot weir__slot;
 typedef struct weir__bcontext weir__bcontext;
 
-/* Counted: the request's and its stream's. Invariant: tokens before n_scored have theirs; the first one has
- * none ever. All but refs and done is the driver's until done. */
+/* Reference-counted by the request and its stream. Invariant: tokens before n_scored have their logprob,
+ * apart from the first token, which never has one. Until `done`, the driver owns all but refs and done. */
 typedef struct weir__score {
     atomic_int refs;
-    atomic_bool done; /* all are there: release, for the readers' acquire */
+    atomic_bool done; /* all logprobs are there; release, for the readers' acquire */
     int32_t n, n_scored;
     int32_t n_top;
     int32_t *tokens;   /* [n] */
@@ -28,17 +28,17 @@ weir__score *weir__score_create(const int32_t *prompt, int32_t n, int32_t n_top)
 weir__score *weir__score_hold(weir__score *score);
 void weir__score_release(weir__score *score);
 
-/* What is there, as a chunk without text. */
+/* The scored tokens as a chunk without text. */
 weir_chunk weir__score_chunk(const weir__score *score);
 
-/* How many of the slot's next tokens a tick may compute: one row of logits is kept for each that is scored,
- * and a row is as long as the vocabulary. 0 = as many as it likes. */
+/* The number of the slot's next tokens that a tick may compute, because each scored token keeps a row of
+ * logits as long as the vocabulary. 0 = no limit. */
 int32_t weir__score_limit(const weir__slot *slots, int32_t n_slots, const weir__slot *slot);
 
-/* Whether the row of the slot's token at `pos` is needed, for the one behind it. */
+/* Whether the row of the slot's token at `pos` is needed to score the token after it. */
 bool weir__score_wants(const weir__slot *slot, int32_t pos);
 
-/* Scores the tokens whose rows this pass has computed. */
+/* Scores the tokens whose rows the pass has computed. */
 weir_status weir__score_rows(const weir_model *model, weir__bcontext *context, weir__slot *slot);
 
 #endif

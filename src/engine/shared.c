@@ -6,7 +6,7 @@
 
 #define TICKS    4096 /* as weir.h promises: a minute or so */
 #define ARRIVALS 4096
-#define PARTS    32 /* of each tick, in the mean: with more slots than that, fewer ticks have theirs */
+#define PARTS    32 /* slots per tick on average: with more slots, fewer ticks keep theirs */
 
 weir_status weir__shared_init(weir__shared *shared, int32_t n_slots, weir_error *error)
 {
@@ -44,8 +44,8 @@ void weir__shared_fini(weir__shared *shared)
 int64_t weir__shared_over(const weir__shared *shared, const weir_engine_params *params, size_t n)
 {
     int32_t limit = params->queue_limit, depth = shared->queue.n;
-    /* Requests that a free slot takes at the next tick do not count as waiting. Those taken from the queue to
-     * be ended are live and in no slot. */
+    /* Requests that a free slot takes at the next tick do not count as waiting. Requests on their way from
+     * the queue to their end are live and in no slot. */
     int32_t n_free = params->n_slots - (shared->n_live - depth);
     if (n_free < 0) n_free = 0;
     int64_t over = (int64_t)depth + (int64_t)n - limit - n_free;
@@ -92,8 +92,8 @@ weir_status weir__shared_submit(weir__shared *shared, const weir_engine_params *
     pthread_mutex_unlock(&shared->mutex);
     if (status == WEIR_BUSY)
         return weir__error_set(error, status, "",
-                               "%d requests wait already, the limit is %d: try again in about %lld ms", depth,
-                               params->queue_limit, (long long)(retry_ns / WEIR__NS_PER_MS));
+                               "%d requests are waiting and the limit is %d: try again in about %lld ms",
+                               depth, params->queue_limit, (long long)(retry_ns / WEIR__NS_PER_MS));
     if (status == WEIR_STOPPED)
         return weir__error_set(error, status, "",
                                "the engine takes no more requests: it was stopped or is draining");

@@ -12,16 +12,16 @@
 #include "engine/ring.h"
 #include "engine/salt.h"
 
-/* `mutex` protects everything but reading `stopping`, and what queue and salts hold of requests. Only the driver takes
- * requests out of the queue. The mutex is taken last of an engine's locks and held for a few instructions,
- * never across a forward pass, a template, a callback or an allocation that matters. The functions below take
- * it, unless they say that it is held. */
+/* `mutex` protects everything except reads of `stopping`, and the requests' data that queue and salts use.
+ * Only the driver removes requests from the queue. Of an engine's locks this one is taken last. It is held
+ * for a few instructions, never during a pass, a template, a callback or a large allocation. The functions
+ * below take it unless they say that it is held. */
 typedef struct weir__shared {
     pthread_mutex_t mutex;
     pthread_cond_t drained; /* n_live became 0 */
     weir__queue queue;
     bool open;            /* takes new requests */
-    atomic_bool stopping; /* ends those it has; written under the mutex */
+    atomic_bool stopping; /* ends the requests it has; written under the mutex */
     int32_t n_live;       /* queued or in a slot */
     weir_engine_stats stats;
     weir__salts salts;
@@ -32,20 +32,20 @@ typedef struct weir__shared {
     weir__ring arrivals; /* weir_arrival */
 } weir__shared;
 
-/* Zeroed before; open then. NO_MEMORY: there is nothing to free. */
+/* Zeroed before, and open afterwards. NO_MEMORY: there is nothing to free. */
 weir_status weir__shared_init(weir__shared *shared, int32_t n_slots, weir_error *error);
 void weir__shared_fini(weir__shared *shared);
 
 /* ---- Callers ---- */
 
-/* How many of n more requests slots and queue have no place for. The mutex is held. */
+/* The number of requests, of n more, for which slots and queue have no place. The mutex is held. */
 int64_t weir__shared_over(const weir__shared *shared, const weir_engine_params *params, size_t n);
 
 /* Queues all of the requests or none: STOPPED, BUSY. */
 weir_status weir__shared_submit(weir__shared *shared, const weir_engine_params *params,
                                 weir__request *const *requests, size_t n, weir_error *error);
 
-/* Takes no more requests, and waits until the last one has ended. may_wait false: STATE where it would wait.
+/* Refuses further requests and waits until the last one has ended. may_wait false: STATE instead of waiting.
  * TIMEOUT. */
 weir_status weir__shared_drain(weir__shared *shared, bool may_wait, int64_t deadline_ns);
 
@@ -54,24 +54,24 @@ bool weir__shared_has(weir__shared *shared, const weir_stream *stream);
 
 void weir__shared_stop(weir__shared *shared);
 
-/* The counters as published last, with the queue's length now. */
+/* The counters as last published, with the current length of the queue. */
 weir_engine_stats weir__shared_stats(weir__shared *shared);
 
 /* ---- The driver ---- */
 
 int32_t weir__shared_depth(weir__shared *shared);
 
-/* The request of higher priority than `above` that goes next, NULL when there is none. It stays queued. */
+/* The next request of those with a higher priority than `above`, which stays in the queue; NULL = none. */
 weir__request *weir__shared_next(weir__shared *shared, int32_t above, int64_t ageing_ns, int64_t now);
 
-/* Takes a queued request out for a slot; one that was not suspended is billed to its salt. */
+/* Takes a request out of the queue for a slot. Unless it resumes, its salt is billed for the prompt. */
 void weir__shared_admit(weir__shared *shared, weir__request *request, bool resumed, int64_t now);
 
-/* A suspended request waits again. */
+/* Puts a suspended request back into the queue. */
 void weir__shared_requeue(weir__shared *shared, weir__request *request);
 
-/* Takes out the requests that were cancelled or whose deadline has passed, as a list linked by next. It looks
- * only where a deadline may have passed, or `cancels` says that streams were cancelled. */
+/* Takes out the requests that were cancelled or whose deadline has passed, as a list linked by next. Searches
+ * only if a deadline may have passed or `cancels` says that streams were cancelled. */
 weir__request *weir__shared_take_over(weir__shared *shared, bool cancels, int64_t now);
 
 /* Takes out all requests, as such a list. */
@@ -80,7 +80,7 @@ weir__request *weir__shared_take_all(weir__shared *shared);
 /* A request has ended; its salt is released. */
 void weir__shared_end(weir__shared *shared, weir__salt *salt);
 
-/* When the next deadline of the queue passes, or earlier; WEIR__CLOCK_NEVER when no request there has one. */
+/* The time of the queue's next deadline, or an earlier one; WEIR__CLOCK_NEVER = none. */
 int64_t weir__shared_next_deadline(weir__shared *shared);
 
 #endif

@@ -45,7 +45,6 @@ void weir__slot_fail(weir__slot *slot, weir_status status, const weir_error *err
         weir__error_set(&slot->error, status, "", "%s", weir_status_text(status));
 }
 
-/* For one more token. */
 static bool append_score(weir__request *request, const weir__sampled *sampled)
 {
     size_t at = weir__request_n_output(request), n_top = (size_t)request->n_top;

@@ -1,4 +1,4 @@
-/* slot.h: a running request's place in the batch.
+/* slot.h: the place of a running request in the batch.
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef WEIR_ENGINE_SLOT_H
 #define WEIR_ENGINE_SLOT_H
@@ -8,42 +8,40 @@
 #include "model/logprob.h"
 #include "speculate/drafter.h"
 
-/* A token that was sampled in this tick. */
+/* A token sampled in this tick. */
 typedef struct weir__sampled {
     int32_t token;
-    float logprob; /* where the request is scored; so is the next one */
+    float logprob; /* if the request is scored; so is the next one */
     weir_logprob top[WEIR__LOGPROBS_MAX];
 } weir__sampled;
 
-/* Invariants (checked each tick by debug builds):
- *   IDLE: no request, no lane.
- *   JOINED: n_past == 0, no lane: another slot computes the first n_promised tokens.
- *   PREFILLING: n_past < n_tokens; after a suspension tokens that were generated may be among them.
- *   GENERATING: n_prompt <= n_past == n_tokens - 1: the last token was sampled and not yet fed.
- *   The lane holds exactly positions 0 … n_past - 1. */
+/* Invariants, which debug builds check after each tick. IDLE: no request, no lane. JOINED: n_past == 0, no
+ * lane; another slot computes the first n_promised tokens. PREFILLING: n_past < n_tokens; after a suspension
+ * they may include generated tokens. GENERATING: n_prompt <= n_past == n_tokens - 1: the last token was
+ * sampled and not yet computed. The lane holds exactly positions 0 … n_past - 1. */
 typedef struct weir__slot {
-    int32_t index; /* its number, for plans and views: never changes */
-    int32_t lane;  /* the sequence that holds its cells: may change when lanes are compacted; -1 = none */
+    int32_t index; /* its number in plans and views: never changes */
+    int32_t lane;  /* the sequence with its cells; changes when lanes are compacted; -1 = none */
     weir_slot_state state;
     weir__request *request;
     int32_t n_past;
     int32_t n_planned;  /* tokens in this tick's batch */
-    int32_t n_unbilled; /* generated tokens that its salt does not know of */
-    int32_t row;        /* the first batch row to sample from, those of the draft follow; -1 = none */
-    weir__draft draft;  /* what may come after its last token */
+    int32_t n_unbilled; /* generated tokens that its salt does not count yet */
+    int32_t row;        /* the first batch row to sample from, followed by the draft's; -1 = none */
+    weir__draft draft;  /* tokens that may follow its last one */
     int32_t n_drafted;  /* tokens of the draft in this tick's batch */
-    int32_t n_accepted; /* of those, the answer's */
-    int32_t n_burst;    /* tokens that were sampled in this tick */
+    int32_t n_accepted; /* those of them that became part of the answer */
+    int32_t n_burst;    /* tokens sampled in this tick */
     weir__sampled burst[WEIR__DRAFT_MAX + 1];
-    weir_status failed; /* why there are no more of them; `error` tells more */
-    int32_t scored_row; /* of this batch, n_scored rows for tokens of the prompt */
+    weir_status failed; /* why there are no more of them; see `error` */
+    int32_t scored_row; /* the first of n_scored batch rows that score tokens of the prompt */
     int32_t n_scored;
-    weir_reason reason; /* written once, by whoever is first */
+    weir_reason reason; /* written once: the first cause wins */
     weir_error error;
-    int64_t sample_ns;     /* what its last sampling took; 0 = none yet */
-    weir__prefix_end live; /* its place among known texts */
-    uint64_t turn;         /* when its adapters were served last; smaller is longer ago */
-    int32_t n_promised;    /* tokens that it is to get from others */
+    int64_t sample_ns;     /* the time of its last sampling; 0 = none yet */
+    weir__prefix_end live; /* its place in the prefix tree */
+    uint64_t turn;         /* when its adapters had their last turn; smaller is earlier */
+    int32_t n_promised;    /* tokens that it will get from the cache or the leader */
     int32_t leader;        /* JOINED: the slot that computes them, of the request leader_serial */
     uint64_t leader_serial;
 } weir__slot;
@@ -53,22 +51,23 @@ void weir__slot_init(weir__slot *slot, int32_t index);
 /* Takes over the request. None of its cells are there. */
 void weir__slot_start(weir__slot *slot, weir__request *request, int64_t now);
 
-/* Ends the slot for this reason unless it has one already. */
+/* Ends the slot for this reason, unless it already has one. */
 void weir__slot_latch(weir__slot *slot, weir_reason reason);
 void weir__slot_fail(weir__slot *slot, weir_status status, const weir_error *error);
 
-/* Appends a token of this tick's to the request's, with its logprobs. False: out of memory. */
+/* Appends a sampled token with its logprobs to the request. False: out of memory. */
 bool weir__slot_append(weir__slot *slot, const weir__sampled *sampled);
 
-/* Nothing more will be generated: releases held-back text and settles the reason. */
+/* The request has all of its tokens: releases held-back text and settles the reason. */
 void weir__slot_settle(weir__slot *slot, weir__emit_scratch *scratch);
 
-/* The last chunk, the result, and an idle slot again. After settle; the caller has freed the cells. */
+/* Delivers the last chunk and the result, after settle. The slot becomes idle; the caller has freed its
+ * cells. */
 void weir__slot_finish(weir__slot *slot, int64_t now);
 
 int32_t weir__slot_count_active(const weir__slot *slots, int32_t n_slots);
 
-/* Tokens that are in the memory, or that another slot brings there. */
+/* Tokens that are in the memory, or will be once the leader has computed them. */
 static inline int32_t weir__slot_n_there(const weir__slot *slot)
 {
     return slot->state == WEIR_SLOT_JOINED ? slot->n_promised : slot->n_past;

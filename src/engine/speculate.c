@@ -9,15 +9,15 @@
 #include "engine/prefix.h"
 #include "model/context.h"
 
-/* What a tick may take longer for drafts, while a stream that has none waits for its token. */
+/* The factor by which drafts may lengthen a tick while a stream without a draft waits for its token. */
 #define PATIENCE 1.25
-/* A row takes this part of a pass at least: what was learned from ticks of equal rows may say less. */
+/* A row costs at least this part of a pass. The cost learned from ticks with equal rows may be lower. */
 #define ROW_LEAST 0.05
 
 /* ---- Life ---- */
 
-/* Whose model guesses besides prompt lookup: a smaller one, a head, or the target for layers that guess.
- * NULL: none. */
+/* The model that drafts besides prompt lookup: a smaller one, a head, or the target for its MTP layers. NULL:
+ * none. */
 static weir_status find_draft_model(weir_model *target, const weir_engine_params *params, weir_model **model,
                                     weir_error *error)
 {
@@ -25,9 +25,10 @@ static weir_status find_draft_model(weir_model *target, const weir_engine_params
     if (params->n_draft_max == 0) return WEIR_OK;
     bool exact = weir__prefix_is_exact(target);
     if (exact && params->draft_model != NULL)
-        return weir__error_set(error, WEIR_UNSUPPORTED, "draft_model",
-                               "this model's memory cannot be cut at any token, which refused drafts need: "
-                               "leave draft_model out");
+        return weir__error_set(
+            error, WEIR_UNSUPPORTED, "draft_model",
+            "this model's memory cannot be cut at every token, which rejected drafts need: "
+            "leave draft_model out");
     if (params->draft_model != NULL)
         *model = params->draft_model;
     else if (!exact && params->mtp && target->info.n_layer_mtp > 0)
@@ -40,20 +41,21 @@ static bool is_head(const weir_engine_params *params, const weir_model *model)
     return params->draft_model == NULL || model->info.is_draft_head;
 }
 
-/* The context that it gets, beside one that has this. */
+/* The parameters of its context, beside an engine's context with this info. */
 static weir_context_params context_of(const weir_engine_params *params, const weir_context_info *info,
                                       bool head)
 {
     weir_context_params context = weir_context_params_default();
     context.n_ctx = info->n_ctx;
-    /* A head holds what the engine's context holds, and guesses besides. */
+    /* A head holds the tokens of the engine's context and its drafts. */
     if (head) context.n_ctx += params->n_slots * (1 + params->n_draft_max);
     context.n_batch = head ? info->n_batch : params->n_batch;
     context.n_ubatch = params->n_ubatch;
     context.n_seq_max = head ? info->n_seq_max : params->n_slots;
     context.n_threads = params->n_threads;
     context.n_threads_batch = params->n_threads_batch;
-    context.layout = WEIR_LAYOUT_UNIFIED; /* texts are caught up with unequally: so it is one pass */
+    context.layout =
+        WEIR_LAYOUT_UNIFIED; /* texts need unequal numbers of tokens; with this layout they take one pass */
     context.type_k = params->type_k;
     context.type_v = params->type_v;
     return context;
@@ -70,7 +72,7 @@ static weir_status open_model(weir__driver *driver, weir_model *model, weir__dra
                 : weir__drafter_model(driver->model, model, &context, params->n_ctx, drafter, error);
 }
 
-/* What failed for a model that nobody asked for is told with the parameter that leaves it out. */
+/* For a draft model that the caller did not ask for, the error names the parameter that leaves it out. */
 static weir_status blame_parameter(const weir_engine_params *params, weir_status status,
                                    const weir_error *why, weir_error *error)
 {
@@ -178,14 +180,13 @@ void weir__speculate_close(weir__speculate *all)
 
 /* ---- The tick so far ---- */
 
-/* In this tick. */
 static bool slot_generates(const weir__driver *driver, const weir__slot *slot)
 {
     return slot->state == WEIR_SLOT_GENERATING && slot->reason == WEIR_REASON_NOT_FINISHED &&
            weir__turn_has(&driver->turn, slot);
 }
 
-/* What the generating slots' rows take, with their drafts. */
+/* The time of the generating slots' rows, with their drafts. */
 static double tick_ns(const weir__driver *driver, const weir_cost *cost)
 {
     int32_t *rows = driver->speculate.rows, n_rows = 0;
@@ -203,7 +204,7 @@ static double tick_ns(const weir__driver *driver, const weir_cost *cost)
 
 /* ---- Drafts ---- */
 
-/* Readies the draft of a slot. False: it gets none, or has one that nobody has used yet. */
+/* Prepares the slot's draft. False: it gets none, or has one that is not used yet. */
 static bool prepare_draft(const weir__driver *driver, weir__slot *slot)
 {
     weir__draft *draft = &slot->draft;
@@ -216,14 +217,14 @@ static bool prepare_draft(const weir__driver *driver, weir__slot *slot)
                            .n_tokens = request->history.n_tokens,
                            .most = driver->params->n_draft_max};
     if (request->n_draft_max >= 0 && request->n_draft_max < draft->most) draft->most = request->n_draft_max;
-    /* The row behind the draft gives a token, too. */
+    /* the row after the draft gives a token, too */
     if (draft->most > request->max_tokens - request->n_generated - 1)
         draft->most = request->max_tokens - request->n_generated - 1;
     return draft->most > 0;
 }
 
-/* Until the tick is worth it as a whole: with lanes it may take passes more. Streams that get nothing of it
- * shall not wait much longer for it. */
+/* Shortens drafts until the whole tick is worth its time: with lanes it may need more passes. Streams without
+ * a draft shall not wait much longer. */
 static void shorten_drafts(weir__driver *driver, const weir_cost *cost, int32_t n_streams, double tokens,
                            double alone_ns)
 {
@@ -258,7 +259,8 @@ void weir__speculate_draft(weir__driver *driver)
         n_streams++;
         n_context_k += weir__cost_context_k(slot->n_past, 1);
         if (room > 0 && prepare_draft(driver, slot)) all->drafts[n++] = &slot->draft;
-        if (slot->draft.n > room) slot->draft.n = room > 0 ? (int32_t)room : 0; /* since it was made */
+        if (slot->draft.n > room)
+            slot->draft.n = room > 0 ? (int32_t)room : 0; /* the room has shrunk since */
         room -= slot->draft.n;
     }
     if (n == 0) return;

@@ -9,40 +9,40 @@
 
 /* The driver's. */
 typedef struct weir__speculate {
-    weir__drafter *drafters[WEIR__DRAFTERS_MAX]; /* [n]; the first that has a draft for a stream makes it */
-    int32_t n;                                   /* 0 = there are no drafts */
-    weir__draft **drafts;                        /* [n_slots] scratch */
-    int32_t *rows;                               /* [n_seq_max] scratch */
-    bool crowded; /* the backend found no cells for drafts: none until a request ends */
+    weir__drafter
+        *drafters[WEIR__DRAFTERS_MAX]; /* [n]; for each stream, the first one that has a draft makes it */
+    int32_t n;                         /* 0 = no drafts */
+    weir__draft **drafts;              /* [n_slots] scratch */
+    int32_t *rows;                     /* [n_seq_max] scratch */
+    bool crowded;                      /* the backend found no cells for drafts: none until a request ends */
 } weir__speculate;
 
 typedef struct weir__driver weir__driver;
 
-/* Makes what the parameters ask for. After prefix_open. Freed with close in any case. */
+/* Creates the drafters that the parameters ask for. After prefix_open. Free with close in any case. */
 weir_status weir__speculate_open(weir__driver *driver, weir_error *error);
 void weir__speculate_close(weir__speculate *all);
 
-/* Adds what that will take to *memory. target: an outline; its context's parameters, and what it will have.
- * Nothing but prompt lookup's few bytes is left out. */
+/* Adds their memory to *memory. target: an outline; `context` and `info` are of its context. Only the few
+ * bytes of prompt lookup are left out. */
 weir_status weir__speculate_estimate(weir_model *target, const weir_engine_params *params,
                                      const weir_context_params *context, const weir_context_info *info,
                                      weir_engine_memory *memory, weir_error *error);
 
-/* Who drafts, as in weir_engine_stats. */
+/* The drafters' names, as in weir_engine_stats. */
 void weir__speculate_name(const weir__speculate *all, char *names, size_t capacity);
 
-/* Only this drafter, which is destroyed with the engine, drafts from now on: for tests and replays. False:
- * this engine has no drafts, nothing was done. */
+/* For tests and replays: replaces the drafters by this one, which is destroyed with the engine. False: the
+ * engine has no drafts, nothing was done. */
 bool weir__speculate_use(weir__speculate *all, weir__drafter *drafter);
 
-/* Before the view: drafts for the generating slots, where they are worth it. They take free cells only. */
+/* Before the view: makes drafts for generating slots where they save time. They take free cells only. */
 void weir__speculate_draft(weir__driver *driver);
 
-/* A pass found no cells. True: there were drafts in it; there are none until a request ends. */
+/* A pass ran out of cells. True: it had drafts, and there are none until a request ends. */
 bool weir__speculate_shrink(weir__driver *driver);
 
-/* After the sampling: n_drafted tokens of the draft were computed, and the first n_right of them were
- * right. */
+/* After sampling: n_drafted tokens of the draft were computed, and the first n_right of them were right. */
 void weir__speculate_judge(const weir__draft *draft, int32_t n_drafted, int32_t n_right);
 
 #endif

@@ -22,7 +22,7 @@ void weir__step_prepare(weir__driver *driver, bool admits, int64_t now)
     weir__finish_collect(driver, now);
     weir__suspend_relieve(driver, now);
     if (admits) weir__admit(driver, now);
-    do /* one that is suspended may have led others */
+    do /* a suspended request may have been a leader */
         weir__prefix_rejoin(driver);
     while (weir__suspend_relieve(driver, now));
     weir__lanes_compact(&driver->lanes);
@@ -79,7 +79,7 @@ void weir__step_view(weir__driver *driver, int64_t now)
     };
 }
 
-/* What the batch has of the view's slots, for the figures: of prompts it may be less than was planned. */
+/* The shape of the batch. A prompt may have fewer tokens in it than planned. */
 static weir__shape shape_of(weir__driver *driver)
 {
     size_t n = 0;
@@ -89,7 +89,8 @@ static weir__shape shape_of(weir__driver *driver)
     return weir__schedule_shape(&driver->view, driver->plan, n);
 }
 
-/* Fills the batch from the caller's plan or the strategy's; a plan that breaks the rules is replaced. */
+/* Fills the batch by the caller's plan or the strategy's. Returns false if the plan broke a rule and was
+ * replaced. */
 static bool make_batch(weir__driver *driver, const weir_plan_entry *plan, size_t n_plan, int64_t now)
 {
     weir__step_view(driver, now);
@@ -99,7 +100,7 @@ static bool make_batch(weir__driver *driver, const weir_plan_entry *plan, size_t
         n_plan = driver->strategy.plan(&driver->view, driver->plan, driver->strategy.user);
         plan = driver->plan;
     }
-    /* A caller may let a tick pass; a strategy that does so with work at hand would let it wait for ever. */
+    /* An empty plan is fine from a caller. From a strategy with work at hand it might go on forever. */
     bool good =
         weir__batch_fill(driver, plan, n_plan) && (given || driver->batch.n > 0 || driver->view.n_slots == 0);
     if (!good) {
@@ -115,8 +116,8 @@ static bool make_batch(weir__driver *driver, const weir_plan_entry *plan, size_t
 
 /* ---- Decode ---- */
 
-/* The pass was refused: it ends the streams it concerns. Without cells nothing was computed, and all try
- * again with fewer slots. */
+/* The pass failed, which ends the streams in it. If cells ran out, nothing was computed, and all try again
+ * with fewer drafts or slots. */
 static void fail_pass(weir__driver *driver, weir_status status, const weir_error *error)
 {
     if (status != WEIR_ABORTED) driver->account.counts.n_failed_ticks++;
@@ -128,7 +129,7 @@ static void fail_pass(weir__driver *driver, weir_status status, const weir_error
     }
 }
 
-/* The adapters of this tick's slots. */
+/* Gives the context the adapters of this tick's slots. */
 static weir_status adapt_context(weir__driver *driver, weir_error *error)
 {
     const weir__adapters *wanted = NULL;
@@ -149,13 +150,13 @@ static weir_status decode_batch(weir__driver *driver, int64_t *decode_ns, weir_e
     return status;
 }
 
-/* The pass is done: what was planned is computed. */
+/* The pass has computed the planned tokens. */
 static void advance_slots(weir__driver *driver, weir_report *report)
 {
     for (int32_t i = 0; i < driver->params->n_slots; i++) {
         weir__slot *slot = &driver->slots[i];
         if (slot->n_planned == 0) continue;
-        slot->n_past += slot->n_planned - slot->n_drafted; /* whether the draft is of use is not known yet */
+        slot->n_past += slot->n_planned - slot->n_drafted; /* sampling decides about the draft */
         weir__memory_append(&driver->memory, slot->lane, slot->n_planned);
         weir__prefix_advance(&driver->prefix, slot);
         if (slot->state == WEIR_SLOT_PREFILLING)
@@ -200,7 +201,7 @@ static void take_token(weir__driver *driver, weir__slot *slot, const weir__sampl
     if (request->n_generated >= request->max_tokens) weir__slot_latch(slot, WEIR_REASON_LENGTH);
 }
 
-/* The tokens of this tick until one ends the answer. Those behind it were never there. */
+/* Takes this tick's tokens up to one that ends the answer. */
 static void take_burst(weir__driver *driver, weir__slot *slot, int64_t now)
 {
     for (int32_t i = 0; i < slot->n_burst && slot->reason == WEIR_REASON_NOT_FINISHED; i++) {
@@ -213,7 +214,7 @@ static void take_burst(weir__driver *driver, weir__slot *slot, int64_t now)
     }
 }
 
-/* After the burst: what was drafted in vain is cut off. */
+/* After the burst: removes the rejected part of the draft from the memory. */
 static void settle_draft(weir__driver *driver, weir__slot *slot)
 {
     if (slot->n_drafted == 0) return;
@@ -235,7 +236,7 @@ static void emit_chunks(weir__driver *driver)
         if (slot->failed != WEIR_OK) weir__slot_fail(slot, slot->failed, &slot->error);
         settle_draft(driver, slot);
         if (slot->n_past == slot->request->history.n_prompt && slot->request->max_tokens == 0)
-            weir__slot_latch(slot, WEIR_REASON_LENGTH); /* prefill was all that was asked for */
+            weir__slot_latch(slot, WEIR_REASON_LENGTH); /* only prefill was requested */
         if (slot->reason != WEIR_REASON_NOT_FINISHED) continue;
         if (slot->state != WEIR_SLOT_GENERATING) continue;
         weir_usage usage = weir__request_usage(slot->request, now);
@@ -303,7 +304,7 @@ void weir__step_tick(weir__driver *driver, const weir_plan_entry *plan, size_t n
     int64_t start = weir__clock_now_ns(), work_ns = 0;
     *report = (weir_report){.size = sizeof *report};
     weir__account_begin(&driver->account, start);
-    weir__step_prepare(driver, plan == NULL, start); /* a plan knows the view's slots, as they were */
+    weir__step_prepare(driver, plan == NULL, start); /* a plan is for the slots of its view */
     weir__speculate_draft(driver);
     int64_t prepared = weir__clock_now_ns();
     report->bad_plan = !make_batch(driver, plan, n_plan, start);
@@ -317,11 +318,11 @@ void weir__step_tick(weir__driver *driver, const weir_plan_entry *plan, size_t n
             advance_slots(driver, report);
             weir__sample(driver);
             emit_chunks(driver);
-            /* With sampling, as a stream's reader sees it; without what came and went before the plan. */
+            /* With sampling, as a stream's reader sees it; without the time before the plan. */
             work_ns = weir__clock_now_ns() - prepared;
             weir__cost_observe(&driver->cost, &driver->shape, work_ns);
         } else {
-            /* What a pass that a stop broke off has left in the memory is nobody's. */
+            /* Tokens of a pass that a stop aborted belong to nobody. */
             if (status == WEIR_ABORTED && atomic_load(&driver->shared->stopping))
                 weir__finish_all(driver);
             else

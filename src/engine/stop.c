@@ -1,4 +1,4 @@
-/* stop.c: finding stop strings in a stream of text without letting any of them out.
+/* stop.c: finds stop strings in a stream of text and lets no part of them out.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "engine/stop.h"
 
@@ -94,8 +94,8 @@ weir_status weir__stop_create(const char *const *strings, const size_t *lens, si
         if (lens[i] > MAX_TOTAL - total) return WEIR_TOO_LONG;
         total += lens[i];
     }
-    weir__stop *stop = weir__mem_alloc(sizeof *stop + (1 + total) * sizeof(struct node) +
-                                       n * sizeof(uint32_t) + total);
+    weir__stop *stop =
+        weir__mem_alloc(sizeof *stop + (1 + total) * sizeof(struct node) + n * sizeof(uint32_t) + total);
     if (stop == NULL) return WEIR_NO_MEMORY;
     *stop = (weir__stop){.nodes = (struct node *)(stop + 1), .n_nodes = 1};
     stop->nodes[ROOT] = (struct node){.match = NO_MATCH};

@@ -19,7 +19,7 @@
 
 #define DEFAULT_POLL_MS 100 /* as weir.h says */
 
-/* Where one chunk lies in its buffer. Its text is followed by a NUL. */
+/* The place of a chunk in its buffer. A NUL follows its text. */
 typedef struct mark {
     size_t token;
     size_t n_tokens;
@@ -27,13 +27,12 @@ typedef struct mark {
     size_t length;
 } mark;
 
-/* A row of chunks. Invariant: marks lie one behind the other without gaps (but for the NULs); `terminal` says
- * that the last of them, marks[n_marks - 1], is the terminal chunk. What there is of logprobs and tops has a
- * place for each token. */
+/* A sequence of chunks. Invariant: marks are adjacent, apart from the NULs; if `terminal`, the last one is
+ * the terminal chunk. Logprobs and tops, if present, have a place for each token. */
 typedef struct buffer {
     int32_t *tokens;
     size_t n_tokens, tokens_capacity;
-    float *logprobs; /* [n_tokens] of a scored stream, else NULL */
+    float *logprobs; /* [n_tokens]; NULL = the stream is not scored */
     size_t logprobs_capacity;
     weir_logprob *tops; /* [n_tokens][n_top] */
     size_t tops_capacity;
@@ -47,42 +46,41 @@ typedef struct buffer {
 
 typedef enum phase { FRESH, ATTACHED, FINISHED } phase;
 
-/* Nothing else is locked under mutex, and a ready callback runs without it.
- *
- * The producer fills `back`; when the consumer has read `front` to its end the two change places. So the
- * consumer's pointers stay valid without a copy, and the producer never waits for the consumer. */
+/* Nothing else is locked under `mutex`, and ready callbacks run without it. The producer fills `back`. When
+ * the consumer has read all of `front`, the two are swapped. So the consumer's pointers stay valid without a
+ * copy, and the producer never waits for the consumer. */
 struct weir_stream {
-    atomic_int holders; /* consumers' references; all of them together count as one of refs */
+    atomic_int holders; /* consumers' references; together they count as one of refs */
     atomic_int refs;    /* one for the holders, one for the engine while attached */
     atomic_int cancelled;
     atomic_int interval;
     atomic_int index;
-    atomic_int reason;   /* weir_reason, written once by finish */
+    atomic_int reason;   /* weir_reason; finish writes it once */
     atomic_int finished; /* the terminal chunk has been put; release pairs with the readers' acquire */
 
-    pthread_mutex_t mutex; /* protects all that follows */
+    pthread_mutex_t mutex; /* protects the rest */
     pthread_cond_t cond;
     phase phase;
-    bool reserved; /* for a flight, which alone reads it */
+    bool reserved; /* only a flight may read it */
     bool reading;  /* a consumer is inside next_chunk */
     bool terminal_taken;
     buffer back;
-    buffer front;         /* of the consumer: changes only inside next_chunk */
+    buffer front;         /* the consumer's: changes only inside next_chunk */
     int front_mark;       /* the next chunk of front */
-    int interval_before;  /* the attach: what a detach restores */
-    weir__doorbell *bell; /* NULL while FRESH; kept to the end, so that cancel may ring late */
+    int interval_before;  /* interval before the attach: a detach restores it */
+    weir__doorbell *bell; /* NULL while FRESH; kept until the end, so that a late cancel may ring */
     weir_usage usage;     /* as of the newest chunk */
     weir__history history;
     weir_miss_info miss;
     int64_t attach_ns;
     weir_error error;
-    int fds[2]; /* [0] polls readable while something can be taken; -1 = none yet */
+    int fds[2]; /* [0] is readable while a chunk can be taken; -1 = not open */
     bool fd_set;
 
     weir_ready_fn ready;
     void *ready_user;
-    pthread_t caller;    /* of ready, while n_inside > 0 */
-    int n_inside;        /* calls of ready, each from within the one before */
+    pthread_t caller;    /* the thread in ready, while n_inside > 0 */
+    int n_inside;        /* nested calls of ready */
     pthread_cond_t left; /* n_inside is 0 again */
 };
 
@@ -153,7 +151,7 @@ static bool can_take(const weir_stream *stream)
     return stream->front_mark < stream->front.n_marks || stream->back.n_marks > 0;
 }
 
-/* Called under mutex, which it gives up while it waits: no other thread is inside ready when it returns. */
+/* Called under mutex, which it releases while it waits. Returns when no other thread is inside ready. */
 static void wait_for_ready(weir_stream *stream)
 {
     while (stream->n_inside > 0 && !pthread_equal(stream->caller, pthread_self()) &&
@@ -161,7 +159,7 @@ static void wait_for_ready(weir_stream *stream)
         pthread_cond_wait(&stream->left, &stream->mutex);
 }
 
-/* Called under mutex, which it gives up meanwhile; the stream is attached. */
+/* Called under mutex, which it releases meanwhile. The stream is attached. */
 static void run_ready(weir_stream *stream)
 {
     if (stream->ready == NULL) return;
@@ -170,7 +168,7 @@ static void run_ready(weir_stream *stream)
     void *user = stream->ready_user;
     if (fn == NULL) return;
     weir__wheel wheel;
-    weir__wheel_take(&wheel, stream->bell); /* the driver waits for it on whichever thread it runs */
+    weir__wheel_take(&wheel, stream->bell); /* the driver waits for the callback, whichever thread runs it */
     stream->caller = pthread_self();
     stream->n_inside++;
     pthread_mutex_unlock(&stream->mutex);
@@ -180,7 +178,7 @@ static void run_ready(weir_stream *stream)
     if (--stream->n_inside == 0) pthread_cond_broadcast(&stream->left);
 }
 
-/* by_flight: the stream is the caller's alone from now on. */
+/* by_flight: from now on only the caller uses the stream. */
 static weir_status set_ready(weir_stream *stream, weir_ready_fn fn, void *user, bool by_flight)
 {
     atomic_fetch_add_explicit(&stream->refs, 1, memory_order_relaxed); /* fn may release the stream */
@@ -218,7 +216,7 @@ static void fd_raise(weir_stream *stream)
 #else
     ssize_t n = write(stream->fds[1], &one, 1);
 #endif
-    (void)n; /* cannot fail: nothing else writes, and there is room for one */
+    (void)n; /* cannot fail: nothing else writes, and one write always fits */
 }
 
 static void fd_lower(weir_stream *stream)
@@ -261,8 +259,9 @@ weir_status weir_stream_descriptor(weir_stream *stream, int *descriptor, weir_er
     }
     pthread_mutex_unlock(&stream->mutex);
     if (reserved)
-        return weir__error_set(error, WEIR_STATE, "stream",
-                               "the stream is a flight's, which takes its chunks: use weir_flight_watch");
+        return weir__error_set(
+            error, WEIR_STATE, "stream",
+            "the stream belongs to a flight, which takes its chunks: use weir_flight_watch");
     if (failed)
         return weir__error_set(error, WEIR_IO, "", "no descriptor for the stream: %s", strerror(failed));
     return WEIR_OK;
@@ -300,7 +299,7 @@ void weir__stream_detach(weir_stream *stream)
     stream->usage.n_prompt = 0;
     atomic_store(&stream->index, -1);
     atomic_store(&stream->interval, stream->interval_before);
-    pthread_cond_broadcast(&stream->cond); /* whoever has begun to wait for it */
+    pthread_cond_broadcast(&stream->cond); /* threads that already wait for a chunk */
     pthread_mutex_unlock(&stream->mutex);
     weir__doorbell_release(bell);
     weir__stream_drop(stream);
@@ -332,12 +331,12 @@ weir_status weir__stream_recall(const weir_stream *stream, int32_t at, const wei
     int32_t n_out = history->n_tokens - history->n_prompt;
     if (stream->phase == FRESH || history->tokens == NULL)
         status = weir__error_set(error, WEIR_STATE, "source",
-                                 "the source was not submitted: a fork needs a stream that was");
+                                 "the source was not submitted: fork a stream that was");
     else if (stream->bell != bell)
         status = weir__error_set(error, WEIR_INVALID, "source", "the source is another engine's stream");
     else if (at < -1 || at > n_out)
         status = weir__error_set(error, WEIR_INVALID, "source_at",
-                                 "the source has %d tokens until now, not %d; allowed: 0 to %d, and -1 for "
+                                 "the source has %d tokens so far, not %d; allowed: 0 to %d, and -1 for "
                                  "all of them",
                                  n_out, at, n_out);
     else if (!weir__history_copy(out, history, history->n_prompt + (at < 0 ? n_out : at)))
@@ -355,7 +354,7 @@ bool weir__stream_flows(const weir_stream *stream)
     return flows;
 }
 
-/* Room for the chunk's tokens and what belongs to each. */
+/* Makes room for the chunk's tokens and their logprobs. */
 static bool buffer_reserve(buffer *to, const weir_chunk *chunk)
 {
     size_t n = to->n_tokens + chunk->n_tokens, n_top = (size_t)chunk->n_top_logprobs;
@@ -378,7 +377,7 @@ static void buffer_add_tokens(buffer *to, const weir_chunk *chunk)
     to->n_tokens += n;
 }
 
-/* Appends to the buffer as a chunk of its own, or to the last chunk when all marks are in use. */
+/* Appends the chunk as one of its own, or to the last chunk if all marks are in use. */
 static bool buffer_append(buffer *to, const weir_chunk *chunk)
 {
     bool merge = to->n_marks == WEIR__STREAM_MARKS;
@@ -392,7 +391,7 @@ static bool buffer_append(buffer *to, const weir_chunk *chunk)
         *last = (mark){.token = to->n_tokens, .text = to->n_text};
         to->n_marks++;
     } else if (length > 0 && last->length > 0) {
-        to->n_text--; /* over the NUL */
+        to->n_text--; /* overwrites the NUL */
     } else if (length > 0) {
         last->text = to->n_text;
     }
@@ -407,7 +406,7 @@ static bool buffer_append(buffer *to, const weir_chunk *chunk)
     return true;
 }
 
-/* Puts the chunk, and its tokens into the history. */
+/* Puts the chunk into the buffer and its tokens into the history. */
 static bool keep_chunk(weir_stream *stream, const weir_chunk *chunk)
 {
     weir__history *history = &stream->history;
@@ -453,14 +452,14 @@ void weir__stream_finish(weir_stream *stream, const weir_chunk *chunk, const wei
     atomic_store_explicit(&stream->finished, 1, memory_order_release);
     fd_raise(stream);
     pthread_cond_broadcast(&stream->cond);
-    run_ready(stream); /* the end is told also to a reader that has not yet taken what came before */
+    run_ready(stream); /* also if the reader has not taken the earlier chunks */
     pthread_mutex_unlock(&stream->mutex);
     weir__stream_drop(stream);
 }
 
 /* ---- Consumer ---- */
 
-/* Called under mutex: the next chunk of front, or what back holds as the new front. */
+/* Called under mutex. Takes the next chunk of front; if front is empty, swaps front and back first. */
 static bool take_chunk(weir_stream *stream, weir_chunk *chunk)
 {
     if (stream->front_mark == stream->front.n_marks) {
@@ -494,8 +493,8 @@ static bool take_chunk(weir_stream *stream, weir_chunk *chunk)
     return true;
 }
 
-/* Who reads: a consumer's loop returns to its caller when a cancel comes (TIMEOUT), where others wait for the
- * terminal chunk; a flight has reserved the stream. */
+/* A consumer's loop returns to its caller after a cancel (TIMEOUT); a plain reader waits for the terminal
+ * chunk. A flight reads a reserved stream. */
 typedef enum reader { READER, CONSUMER, FLIGHT } reader;
 
 static weir_status next_chunk(weir_stream *stream, int timeout_ms, reader who, weir_chunk *chunk)
@@ -514,7 +513,7 @@ static weir_status next_chunk(weir_stream *stream, int timeout_ms, reader who, w
         stream->reading = true;
         while (!take_chunk(stream, chunk)) {
             if (expired || (wakes && atomic_load(&stream->cancelled))) status = WEIR_TIMEOUT;
-            if (stream->phase == FRESH) status = WEIR_STATE; /* it was not attached after all */
+            if (stream->phase == FRESH) status = WEIR_STATE; /* the submit failed and detached it */
             if (status == WEIR_OK && !weir__wheel_may_wait(stream->bell)) status = WEIR_STATE;
             if (status != WEIR_OK) break;
             expired = weir__clock_cond_wait(&stream->cond, &stream->mutex, deadline) == ETIMEDOUT;
@@ -635,12 +634,12 @@ weir_status weir_stream_prompt_logprobs(const weir_stream *stream, weir_chunk *p
     if (stream == NULL || prompt == NULL) return WEIR_INVALID;
     pthread_mutex_t *mutex = (pthread_mutex_t *)&stream->mutex;
     weir_status status = WEIR_OK;
-    pthread_mutex_lock(mutex); /* a submit that fails takes it back */
+    pthread_mutex_lock(mutex); /* a failed submit removes it */
     const weir__score *score = stream->history.score;
     if (score == NULL)
         status = WEIR_STATE;
     else if (atomic_load_explicit(&score->done, memory_order_acquire))
-        *prompt = weir__score_chunk(score); /* stays until the last release */
+        *prompt = weir__score_chunk(score); /* valid until the last release */
     else
         status = stream->phase == FINISHED ? WEIR_END : WEIR_TIMEOUT;
     pthread_mutex_unlock(mutex);

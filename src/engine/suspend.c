@@ -1,5 +1,6 @@
-/* suspend.c: out of a slot, back into the queue, and into a slot again: when cells run out, or another's
- * priority is higher. The request's reader notices a pause only. SPDX-License-Identifier: Apache-2.0 */
+/* suspend.c: suspends requests when cells run out or a request of higher priority preempts them, and restores
+ * what was saved. Their readers only see a pause.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "engine/suspend.h"
 
 #include "base/mem.h"

@@ -6,7 +6,7 @@ static bool slot_has_work(const weir__slot *slot)
     return slot->state == WEIR_SLOT_PREFILLING || slot->state == WEIR_SLOT_GENERATING;
 }
 
-/* Whether none of slots [from, i) that has work has the i-th's set. */
+/* Whether slot i is the first one from `from` on that has work with its set. */
 static bool is_first(const weir__slot *slots, int32_t from, int32_t i)
 {
     for (int32_t k = from; k < i; k++)
@@ -19,7 +19,7 @@ static bool is_first(const weir__slot *slots, int32_t from, int32_t i)
 void weir__turn_choose(weir__turn *turn, const weir__slot *slots, int32_t n_slots)
 {
     const weir__slot *next = NULL;
-    int32_t first = 0; /* that has work */
+    int32_t first = 0; /* the first slot with work */
     turn->n_sets = 0;
     for (int32_t i = 0; i < n_slots; i++) {
         if (!slot_has_work(&slots[i])) continue;

@@ -4,18 +4,19 @@
 #include <math.h>
 #include <string.h>
 
-/* All relative: per tick and to the cost itself, or to the tick's. */
-#define DRIFT_ALL 0.03  /* the machine becomes faster or slower: all costs together */
-#define DRIFT_OWN 0.006 /* one cost apart from the others: other kernels, another mix of lengths */
-#define NOISE     0.1   /* of a tick's time, about what an idle machine shows */
-#define DOUBT     1.0   /* the most that is thought unknown of a cost */
-#define GATE      2.5   /* standard deviations; beyond is a neighbour's burst, which counts as that far off */
-#define FLOOR_NS  1e3   /* no clock tells ticks below this apart */
-#define NEWEST    0.03  /* what the newest tick counts in the mean of squares */
+/* All relative: to the cost itself, or to the tick's time, per tick. */
+#define DRIFT_ALL 0.03  /* the machine gets faster or slower: all costs together */
+#define DRIFT_OWN 0.006 /* one cost changes alone: other kernels, other lengths */
+#define NOISE     0.1   /* of a tick's time, as on an idle machine */
+#define DOUBT     1.0   /* limit on the uncertainty of a cost */
+#define GATE      2.5   /* standard deviations; outliers, such as another process's burst, count as this */
+#define FLOOR_NS  1e3   /* clocks do not resolve shorter ticks */
+#define NEWEST    0.03  /* weight of the newest tick in the mean of squares */
 
 void weir__cost_init(weir__cost *cost)
 {
-    /* A model of a billion parameters on a small machine; only the proportions outlive the first tick. */
+    /* A model of a billion parameters on a small machine; after the first tick only the proportions
+     * matter. */
     static const double guess[WEIR__COST_TERMS] = {20e6, 5e6, 5e6, 0.5e6};
     *cost = (weir__cost){.off_squared = NOISE * NOISE};
     memcpy(cost->ns, guess, sizeof guess);
@@ -37,7 +38,7 @@ static double dot(const double *a, const double *b)
     return sum;
 }
 
-/* The first tick says how fast the machine is; how the costs relate to each other stays a guess. */
+/* The first tick gives the speed of the machine; the proportions of the costs stay a guess. */
 static void begin_cost(weir__cost *cost, double scale)
 {
     for (int i = 0; i < WEIR__COST_TERMS; i++) {
@@ -47,8 +48,7 @@ static void begin_cost(weir__cost *cost, double scale)
     }
 }
 
-/* What may have changed since the last tick. A cost that no tick has shown for long is doubted up to a
- * limit. */
+/* Adds the uncertainty since the last tick. The uncertainty of a cost that no tick shows is limited. */
 static void drift_cost(weir__cost *cost)
 {
     for (int i = 0; i < WEIR__COST_TERMS; i++) {
@@ -122,8 +122,8 @@ double weir__cost_context_k(int32_t n_past, int32_t n)
 
 /* ---- Passes ---- */
 
-/* With lanes, a pass takes the first lane that has tokens left and those whose numbers follow without a gap,
- * and from each as many tokens as the shortest has, within n_ubatch. */
+/* With lanes, a pass takes the first lane that has tokens left and the lanes after it without a gap, and the
+ * same number of tokens from each: as many as the shortest lane has, within n_ubatch. */
 static int32_t lane_passes(int32_t *rows, int32_t n_lanes, int32_t n_ubatch)
 {
     int32_t n_passes = 0;
@@ -133,14 +133,14 @@ static int32_t lane_passes(int32_t *rows, int32_t n_lanes, int32_t n_ubatch)
             continue;
         }
         int32_t end = first + 1, least = rows[first];
-        /* One more than a pass may have tokens: so it is there too. */
+        /* one lane more than a pass has tokens for, as in llama.cpp */
         while (end < n_lanes && rows[end] > 0 && end - first <= n_ubatch) {
             if (rows[end] < least) least = rows[end];
             end++;
         }
         int32_t most = n_ubatch / (end - first);
         if (most < 1) most = 1;
-        int32_t n = least > most ? least / most : 1; /* as many alike */
+        int32_t n = least > most ? least / most : 1; /* passes of the same shape */
         int32_t taken = least > most ? n * most : least;
         for (int32_t lane = first; lane < end; lane++) rows[lane] -= taken;
         n_passes += n;

@@ -3,15 +3,16 @@
 
 #include <math.h>
 
-#define LEAST_PREFILL 16  /* prompt tokens: below it a pass costs nearly as much and prompts do not get on */
-#define MARGIN        2   /* spreads of ticks that are kept below the target: 19 of 20 are within */
-#define MOST_MARGIN   0.5 /* by the tick; beside a neighbour in bursts prompts are to get on too */
+#define LEAST_PREFILL 16 /* prompt tokens: fewer make a pass hardly faster, and prompts no progress */
+#define MARGIN        2  /* spreads of ticks kept below the target: 19 of 20 ticks meet it */
+#define MOST_MARGIN                                                                                          \
+    0.5 /* limit on the margin, so that prompts progress even beside other processes' bursts */
 
 typedef struct draft {
     const weir_view *view;
     weir__prompts prompts;
     weir_plan_entry *plan;
-    size_t n_decodes; /* the first entries of the plan */
+    size_t n_decodes; /* entries at the start of the plan */
 } draft;
 
 /* Writes the plan with this many prompt tokens. */
@@ -27,7 +28,7 @@ static bool is_in_time(draft *d, int32_t n_prefill)
     return (1 + margin) * weir_plan_tick_ns(d->view, d->plan, n) <= (double)d->view->itl_target_ns;
 }
 
-/* The most prompt tokens, of at most n, that the target allows, or the least that a tick takes anyway. */
+/* The most prompt tokens, up to n, that meet the target, but at least LEAST_PREFILL. */
 static int32_t fitting_prefill(draft *d, int32_t n)
 {
     int32_t fits = weir__schedule_least(LEAST_PREFILL, n), too_many = n;

@@ -30,7 +30,7 @@ void weir__schedule_prompts(const weir_view *view, weir__prompts *prompts)
     }
 }
 
-/* plan [n] is of the first n slots that wait. Prompts keep half of what is left. */
+/* plan [n] has the first n waiting slots. Prompts keep half of the rest. */
 static void add_drafts(const weir_view *view, const weir_slot_view *const *waiting, weir_plan_entry *plan,
                        size_t n, int32_t *budget)
 {
@@ -78,7 +78,7 @@ static int32_t most_of(const weir_view *view, const weir_slot_view *slot)
 size_t weir__schedule_prefills(const weir_view *view, const weir__prompts *prompts, weir_plan_entry *plan,
                                size_t n, int32_t *budget)
 {
-    int32_t kept = *budget / 4 + (*budget % 4 > 0); /* for the oldest, until its turn comes */
+    int32_t kept = *budget / 4 + (*budget % 4 > 0); /* kept for the oldest until its turn */
     if (prompts->n > 0) kept = weir__schedule_least(kept, most_of(view, prompts->oldest));
     for (size_t i = 0; *budget > 0 && i < prompts->n; i++) {
         const weir_slot_view *slot = prompts->slots[i];

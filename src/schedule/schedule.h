@@ -1,12 +1,13 @@
-/* schedule.h: what the strategies that come with weir share. The contract of a strategy is weir_strategy in
- * weir.h.
+/* schedule.h: the parts that weir's strategies share. weir_strategy in weir.h is the contract of a
+ * strategy.
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef WEIR_SCHEDULE_SCHEDULE_H
 #define WEIR_SCHEDULE_SCHEDULE_H
 
 #include "schedule/cost.h"
 
-#define WEIR__SCHEDULE_SLOTS 256 /* of an engine, and its lanes; what a view has beyond is not planned */
+#define WEIR__SCHEDULE_SLOTS                                                                                 \
+    256 /* of an engine, and its lanes; slots of a view beyond that are not planned */
 
 /* The prefilling slots of a view. */
 typedef struct weir__prompts {
@@ -19,15 +20,15 @@ void weir__schedule_prompts(const weir_view *view, weir__prompts *prompts);
 
 int32_t weir__schedule_generating(const weir_view *view);
 
-/* Adds an entry of one token for each generating slot, those that have waited longest where *budget is short,
- * and their drafts as far as it reaches, and takes them from it. Returns the entries written so far. */
+/* Adds an entry of one token for each generating slot, those that have waited longest first if *budget is
+ * short, then their drafts while it lasts. Reduces *budget. Returns the number of entries so far. */
 size_t weir__schedule_decodes(const weir_view *view, weir_plan_entry *plan, size_t n, int32_t *budget);
 
-/* The same for prefill chunks. */
+/* The same for chunks of prompts. */
 size_t weir__schedule_prefills(const weir_view *view, const weir__prompts *prompts, weir_plan_entry *plan,
                                size_t n, int32_t *budget);
 
-/* What the plan computes; entries for slots that the view does not have count nothing. */
+/* The work of the plan. Entries for slots that are not in the view do not count. */
 weir__shape weir__schedule_shape(const weir_view *view, const weir_plan_entry *plan, size_t n_plan);
 
 static inline int32_t weir__schedule_least(int32_t a, int32_t b)
