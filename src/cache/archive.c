@@ -302,17 +302,12 @@ weir_status weir__archive_read(weir__archive *a, weir__archive_file *file, void 
 
 /* ---- The folder ---- */
 
-typedef struct candidate {
-    weir__archive_file *file;
-    struct timespec used;
-} candidate;
-
 static int by_age(const void *a, const void *b)
 {
-    const candidate *x = a, *y = b;
+    const weir__archive_file *x = *(weir__archive_file *const *)a, *y = *(weir__archive_file *const *)b;
     if (x->used.tv_sec != y->used.tv_sec) return x->used.tv_sec < y->used.tv_sec ? -1 : 1;
     if (x->used.tv_nsec != y->used.tv_nsec) return x->used.tv_nsec < y->used.tv_nsec ? -1 : 1;
-    return strcmp(x->file->name, y->file->name);
+    return strcmp(x->name, y->name);
 }
 
 /* 16 digits and our ending, or a writer's unfinished file. */
@@ -323,19 +318,21 @@ static bool is_ours(const char *name)
     return strcmp(name + 16, ENDING) == 0 || strcmp(name + n - strlen(PART), PART) == 0;
 }
 
-static bool look_at(weir__archive *a, const char *name, candidate *to)
+/* *file: NULL if it is none of ours. False: out of memory. */
+static bool look_at(const weir__archive *a, const char *name, weir__archive_file **file)
 {
     struct stat is;
+    *file = NULL;
     if (!is_ours(name) || fstatat(a->folder, name, &is, AT_SYMLINK_NOFOLLOW) != 0 || !S_ISREG(is.st_mode))
         return true;
-    to->file = weir__mem_calloc(1, sizeof *to->file);
-    if (to->file == NULL) return false;
-    memcpy(to->file->name, name, strlen(name) + 1); /* is_ours has checked its length */
-    to->file->n_bytes = is.st_size > 0 ? (uint64_t)is.st_size : 0;
+    *file = weir__mem_calloc(1, sizeof **file);
+    if (*file == NULL) return false;
+    memcpy((*file)->name, name, strlen(name) + 1); /* is_ours has checked its length */
+    (*file)->n_bytes = is.st_size > 0 ? (uint64_t)is.st_size : 0;
 #ifdef __APPLE__
-    to->used = is.st_mtimespec;
+    (*file)->used = is.st_mtimespec;
 #else
-    to->used = is.st_mtim;
+    (*file)->used = is.st_mtim;
 #endif
     return true;
 }
@@ -344,7 +341,7 @@ static bool look_at(weir__archive *a, const char *name, candidate *to)
 static weir_status list_folder(weir__archive *a, weir_error *error)
 {
     weir_status status = WEIR_OK;
-    candidate *all = NULL;
+    weir__archive_file **all = NULL;
     size_t n = 0, capacity = 0;
     const struct dirent *at;
     int fd = openat(a->folder, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -355,22 +352,22 @@ static weir_status list_folder(weir__archive *a, weir_error *error)
                                strerror(errno));
     }
     while (status == WEIR_OK && (at = readdir(dir)) != NULL) {
-        candidate one = {0};
-        if (!look_at(a, at->d_name, &one) || !weir__mem_grow(&all, &capacity, n + 1, sizeof *all))
+        weir__archive_file *file;
+        if (!look_at(a, at->d_name, &file) || !weir__mem_grow(&all, &capacity, n + 1, sizeof *all))
             status = weir__error_set(error, WEIR_NO_MEMORY, "cache_dir", "no memory for the files of %.200s",
                                      a->params.path);
-        if (status == WEIR_OK && one.file != NULL)
-            all[n++] = one;
+        if (status == WEIR_OK && file != NULL)
+            all[n++] = file;
         else
-            weir__mem_free(one.file);
+            weir__mem_free(file);
     }
     closedir(dir);
     if (n > 0) qsort(all, n, sizeof *all, by_age);
     for (size_t i = 0; i < n; i++) {
         if (status == WEIR_OK)
-            list_in(a, all[i].file);
+            list_in(a, all[i]);
         else
-            weir__mem_free(all[i].file);
+            weir__mem_free(all[i]);
     }
     weir__mem_free(all);
     return status;

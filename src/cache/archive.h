@@ -7,6 +7,8 @@
 #ifndef WEIR_CACHE_ARCHIVE_H
 #define WEIR_CACHE_ARCHIVE_H
 
+#include <time.h>
+
 #include "cache/snapshot.h"
 
 typedef struct weir__archive weir__archive;
@@ -17,8 +19,9 @@ typedef struct weir__archive weir__archive;
 typedef struct weir__archive_file {
     struct weir__archive_file *newer, *older;
     uint64_t n_bytes;
-    uint64_t checksum; /* of its text, as in the head */
-    void *owner;       /* its cache entry; NULL: only its age decides when it is removed */
+    uint64_t checksum;    /* of its text, as in the head */
+    void *owner;          /* its cache entry; NULL: only its age decides when it is removed */
+    struct timespec used; /* before open, by the file's time */
     char name[WEIR__ARCHIVE_NAME];
 } weir__archive_file;
 

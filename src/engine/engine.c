@@ -158,7 +158,6 @@ static weir_status create_driver(weir_engine *engine, weir_error *error)
     if (status != WEIR_OK) return status;
     fit_context(params, &driver->info);
     if (params->cache_bytes == WEIR_AUTO) params->cache_bytes = weir__cpu_memory_available() / 4;
-    engine->limits = (weir__limits){.n_ctx = params->n_ctx, .max_tokens = params->max_tokens};
     status = weir__driver_open(driver, error);
     params->cache_dir = NULL; /* belongs to the caller */
     return status;
@@ -404,7 +403,7 @@ weir_status weir__engine_submit(weir_engine *engine, const weir_request *request
     for (; n_made < n; n_made++) {
         const weir_request *request =
             (const weir_request *)((const char *)requests + (choices ? 0 : n_made) * requests->size);
-        status = weir__request_create(engine->model, &engine->limits, request, n_made, engine->bell,
+        status = weir__request_create(engine->model, &engine->params, request, n_made, engine->bell,
                                       choices && n_made > 0 ? made[0] : NULL, &made[n_made], error);
         if (status != WEIR_OK) goto fail;
         made[n_made]->ticket = ticket;

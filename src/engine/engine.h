@@ -19,7 +19,6 @@
 struct weir_engine {
     weir_model *model;
     weir_engine_params params; /* complete */
-    weir__limits limits;
     weir__doorbell *bell;
     weir__flights *flights; /* has its own lock */
 

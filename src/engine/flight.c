@@ -27,7 +27,6 @@ typedef struct watcher {
 struct weir_flight {
     weir__flights *flights;
     weir_flight *next; /* in flights' list */
-    bool in_list;
     int refs;
     char *key; /* [n_key]; NULL = not shared */
     size_t n_key;
@@ -337,13 +336,11 @@ weir__flights *weir__flights_create(void)
 }
 
 /* The mutex is held. */
-static void unlist_flight(weir_flight *flight)
+static void unlist_flight(const weir_flight *flight)
 {
     weir_flight **at = &flight->flights->first;
-    if (!flight->in_list) return;
-    while (*at != flight) at = &(*at)->next;
-    *at = flight->next;
-    flight->in_list = false;
+    while (*at != NULL && *at != flight) at = &(*at)->next;
+    if (*at != NULL) *at = flight->next;
 }
 
 void weir__flights_release(weir__flights *flights)
@@ -392,28 +389,27 @@ void weir_flight_release(weir_flight *flight)
     if (last) free_flight(flight);
 }
 
-/* Finds a flight with this key that runs or ended well, and takes a reference. Otherwise lists `own`, if not
- * NULL. A failed flight is not shared. */
+/* Finds a flight with this key that runs or ended well, and takes a reference. If there is none, lists `own`
+ * and returns it; both may be NULL. A failed flight is not shared. */
 static weir_flight *find_flight(weir__flights *flights, const char *key, size_t n_key, weir_flight *own)
 {
+    if (key == NULL) return own;
     pthread_mutex_lock(&flights->mutex);
     weir_flight *at = flights->first;
-    while (at != NULL) {
+    for (; at != NULL; at = at->next) {
         weir_reason reason = weir_stream_reason(at->stream);
         if (reason != WEIR_REASON_ERROR && reason != WEIR_REASON_CANCELLED &&
             !weir_stream_cancelled(at->stream) && at->n_key == n_key && memcmp(at->key, key, n_key) == 0)
             break;
-        at = at->next;
     }
     if (at != NULL) {
         at->refs++;
     } else if (own != NULL) {
         own->next = flights->first;
-        own->in_list = true;
         flights->first = own;
     }
     pthread_mutex_unlock(&flights->mutex);
-    return at;
+    return at != NULL ? at : own;
 }
 
 static weir_status no_memory(weir_error *error)
@@ -466,27 +462,19 @@ weir_status weir_flight_open(weir_engine *engine, const weir_request *request, b
                                "a pointer is NULL");
     char *key = share ? weir__flight_key(request, &n_key) : NULL;
     if (key == NULL && n_key > 0) return no_memory(error);
-    weir_flight *flight = key != NULL ? find_flight(engine->flights, key, n_key, NULL) : NULL;
-    bool found = flight != NULL;
-    weir_status status = found ? WEIR_OK : create_flight(engine, &flight, error);
-    if (status == WEIR_OK && !found && flight != NULL) {
-        flight->key = key;
-        flight->n_key = n_key;
+    weir_flight *own = NULL, *flight = find_flight(engine->flights, key, n_key, NULL);
+    weir_status status = WEIR_OK;
+    if (flight == NULL) status = create_flight(engine, &own, error);
+    if (own != NULL) {
+        own->key = key;
+        own->n_key = n_key;
         key = NULL;
-        status = weir_engine_submit(engine, request, 1, &flight->stream, error);
-        if (status != WEIR_OK) {
-            weir_flight_release(flight);
-            return status;
-        }
+        status = weir_engine_submit(engine, request, 1, &own->stream, error);
         /* Two concurrent calls may both submit: the later one drops its own flight. */
-        weir_flight *other =
-            flight->key != NULL ? find_flight(engine->flights, flight->key, n_key, flight) : NULL;
-        if (other != NULL) {
-            weir_flight_release(flight);
-            flight = other;
-            found = true;
-        }
+        if (status == WEIR_OK) flight = find_flight(engine->flights, own->key, n_key, own);
     }
+    bool found = flight != own;
+    if (found) weir_flight_release(own);
     weir__mem_free(key);
     if (status != WEIR_OK) return status;
     if (joined != NULL) *joined = found;

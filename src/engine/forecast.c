@@ -79,13 +79,14 @@ weir_status weir_engine_plan_request(weir_engine *engine, const weir_request *gi
                                "a pointer is NULL");
     weir_status status = weir__sized_give(forecast, &full, sizeof full, "forecast", error);
     /* Without the engine's limit: the forecast also has the length of a prompt that does not fit. */
-    weir__limits limits = {.n_ctx = INT32_MAX, .max_tokens = engine->limits.max_tokens};
+    weir_engine_params limits = engine->params;
+    limits.n_ctx = INT32_MAX;
     if (status == WEIR_OK)
         status = weir__request_create(engine->model, &limits, given, 0, engine->bell, NULL, &request, error);
     if (status != WEIR_OK) return status;
     full.n_prompt = request->history.n_prompt;
-    full.fits = request->history.n_prompt + (request->max_tokens > 0) <= engine->limits.n_ctx;
-    int32_t room = engine->limits.n_ctx - request->history.n_prompt;
+    full.fits = request->history.n_prompt + (request->max_tokens > 0) <= engine->params.n_ctx;
+    int32_t room = engine->params.n_ctx - request->history.n_prompt;
     if (request->max_tokens > room) request->max_tokens = room;
     if (full.fits) {
         full.n_cached = weir__prefix_known(&engine->driver.prefix, &engine->shared, request);

@@ -123,7 +123,7 @@ static void what_fits_ends_with_the_context(void **state)
     rig_script(r, 'C', 21, "");
     rig_start(r);
     known_costs(r);
-    int32_t n_ctx = r->engine->limits.n_ctx;
+    int32_t n_ctx = r->engine->params.n_ctx;
     assert_int_equal(n_ctx, 20);
     weir_request request = rig_ask(r, 'A');
     request.max_tokens = 100; /* there is room for two: one after the first */

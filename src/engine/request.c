@@ -71,7 +71,7 @@ static weir_status read_tokens(weir__request *request, const weir_model *model, 
 }
 
 static weir_status read_prompt_text(weir__request *request, const weir_model *model,
-                                    const weir__limits *limits, const char *text, size_t length,
+                                    const weir_engine_params *limits, const char *text, size_t length,
                                     bool add_special, bool parse_special, weir_error *error)
 {
     if (length == WEIR_NUL) length = strlen(text);
@@ -134,7 +134,7 @@ static weir_status read_source(weir__request *request, const weir_request *given
 }
 
 static weir_status read_prompt_chat(weir__request *request, const weir_model *model,
-                                    const weir__limits *limits, weir_chat *chat, weir_error *error)
+                                    const weir_engine_params *limits, weir_chat *chat, weir_error *error)
 {
     if (weir__chat_model(chat) != model)
         return weir__error_set(error, WEIR_INVALID, "chat",
@@ -146,7 +146,7 @@ static weir_status read_prompt_chat(weir__request *request, const weir_model *mo
     return read_prompt_text(request, model, limits, prompt, length, true, true, error);
 }
 
-static weir_status read_prompt(weir__request *request, weir_model *model, const weir__limits *limits,
+static weir_status read_prompt(weir__request *request, weir_model *model, const weir_engine_params *limits,
                                const weir_request *given, const weir__doorbell *bell, weir_error *error)
 {
     int given_kinds =
@@ -182,8 +182,8 @@ static const char *prompt_field(const weir_request *given)
                                    : "chat";
 }
 
-static weir_status limit_answer(weir__request *request, const weir__limits *limits, const weir_request *given,
-                                weir_error *error)
+static weir_status limit_answer(weir__request *request, const weir_engine_params *limits,
+                                const weir_request *given, weir_error *error)
 {
     int32_t wanted = given->max_tokens;
     if (request->history.n_prompt == 0)
@@ -331,7 +331,7 @@ static void set_fields(weir__request *request, const weir_model *model, const we
 }
 
 /* first: as in weir__request_create; the seed is `choice` more. */
-static weir_status fill_request(weir__request *request, weir_model *model, const weir__limits *limits,
+static weir_status fill_request(weir__request *request, weir_model *model, const weir_engine_params *limits,
                                 const weir_request *given, const weir__doorbell *bell,
                                 const weir__request *first, size_t choice, weir_error *error)
 {
@@ -356,7 +356,7 @@ static weir_status fill_request(weir__request *request, weir_model *model, const
     return status;
 }
 
-weir_status weir__request_create(weir_model *model, const weir__limits *limits,
+weir_status weir__request_create(weir_model *model, const weir_engine_params *limits,
                                  const weir_request *given_request, size_t index, const weir__doorbell *bell,
                                  const weir__request *first, weir__request **out, weir_error *error)
 {

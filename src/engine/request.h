@@ -70,17 +70,12 @@ struct weir__request {
     weir__ticket *ticket;
 };
 
-/* The engine's limits on requests. */
-typedef struct weir__limits {
-    int32_t n_ctx;
-    int32_t max_tokens; /* 0 = no limit but n_ctx */
-} weir__limits;
-
 /* Checks and copies *given_request; error fields begin with "requests[index].". Does not attach the stream.
- * bell: the engine's; a fork's source must have the same. first: NULL, or for another answer to a request the
- * one that was made of *given_request for the first answer and is not queued yet. The other answers' seeds
- * are the first one's plus `index`, and only the first has a score. */
-weir_status weir__request_create(weir_model *model, const weir__limits *limits,
+ * limits: of the engine; n_ctx and max_tokens count. bell: the engine's; a fork's source must have the same.
+ * first: NULL, or for another answer to a request the one that was made of *given_request for the first
+ * answer and is not queued yet. The other answers' seeds are the first one's plus `index`, and only the first
+ * has a score. */
+weir_status weir__request_create(weir_model *model, const weir_engine_params *limits,
                                  const weir_request *given_request, size_t index, const weir__doorbell *bell,
                                  const weir__request *first, weir__request **out, weir_error *error);
 void weir__request_destroy(weir__request *request);
