@@ -325,7 +325,10 @@ defmodule Weir.AnswerTest do
 
     test "of what no engine can read is an error, and the server lives", %{model: model} do
       server = server(model: model)
-      {:ok, session} = GenServer.call(server, {:begin, :generate, nil, 1, make_ref()})
+
+      {:ok, session} =
+        GenServer.call(server, {:begin, %{mode: :generate, id: nil, n: 1, tag: nil, fork: nil}})
+
       [key] = session.keys
       ref = Server.Flight.ref()
       call = {:join, session.number, %{prompt: :nonsense}, key, ref, :infinity}

@@ -292,7 +292,9 @@ defmodule Weir.HandlesTest do
 
       consumer =
         spawn(fn ->
-          {:ok, session} = GenServer.call(server, {:begin, :generate, nil, 1, make_ref()})
+          {:ok, session} =
+            GenServer.call(server, {:begin, %{mode: :generate, id: nil, n: 1, tag: nil, fork: nil}})
+
           request = %{prompt: "hello", temp: 0.0, max_tokens: 4000}
           {:ok, ref} = NIF.engine_submit(session.engine, request, self(), 0)
           Server.Driver.work(session.driver)

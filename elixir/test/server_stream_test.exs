@@ -123,7 +123,10 @@ defmodule Weir.ServerStreamTest do
 
     test "before the request was submitted" do
       server = server([])
-      {:ok, session} = GenServer.call(server, {:begin, :generate, :early, 1, make_ref()})
+
+      {:ok, session} =
+        GenServer.call(server, {:begin, %{mode: :generate, id: :early, n: 1, tag: nil, fork: nil}})
+
       assert :ok = Server.cancel(server, :early)
       request = %{prompt: "hello", temp: 0.0, max_tokens: 4000}
       {:ok, ref} = Weir.NIF.engine_submit(session.engine, request, self(), 0)
@@ -201,7 +204,9 @@ defmodule Weir.ServerStreamTest do
       assert eventually(fn -> waits.(driver) end)
 
       spawn(fn ->
-        {:ok, session} = GenServer.call(server, {:begin, :generate, nil, 1, make_ref()})
+        {:ok, session} =
+          GenServer.call(server, {:begin, %{mode: :generate, id: nil, n: 1, tag: nil, fork: nil}})
+
         request = %{prompt: "hello", temp: 0.0, max_tokens: 4000}
         {:ok, _ref} = Weir.NIF.engine_submit(session.engine, request, self(), 0)
       end)

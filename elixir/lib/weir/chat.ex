@@ -126,9 +126,7 @@ defmodule Weir.Chat do
   end
 
   # of a tool or a choice
-  defp function_name(%{function: function}), do: get(function, :name)
-  defp function_name(%{"function" => function}), do: get(function, :name)
-  defp function_name(_other), do: nil
+  defp function_name(tool), do: tool |> get(:function) |> get(:name)
 
   defp wrong!(choice) do
     raise ArgumentError,

@@ -27,7 +27,7 @@ defmodule Weir.Embedding do
     o = options!(opts)
 
     with {:ok, inputs} <- encode(model, texts),
-         {:ok, context} <- context(model, inputs, o) do
+         {:ok, context} <- context(model, size(inputs, o), o.pooling_type) do
       compute(context, inputs, o.normalize, :infinity)
     end
   end
@@ -59,20 +59,9 @@ defmodule Weir.Embedding do
     {n_ctx, if(match?([_, _ | _], inputs), do: @together, else: 1)}
   end
 
-  defp context(model, inputs, o) do
-    {n_ctx, n_seq} = size(inputs, o)
-    context(model, n_ctx, n_seq, o.pooling_type)
-  end
-
   @doc false
-  def context(model, n_ctx, n_seq, pooling) do
-    Context.create(model,
-      n_ctx: n_ctx,
-      n_seq_max: n_seq,
-      embeddings: true,
-      pooling_type: pooling
-    )
-  end
+  def context(model, {n_ctx, n_seq}, pooling),
+    do: Context.create(model, n_ctx: n_ctx, n_seq_max: n_seq, embeddings: true, pooling_type: pooling)
 
   @doc false
   # A pass takes as many texts as fit.

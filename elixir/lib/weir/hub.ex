@@ -278,20 +278,13 @@ defmodule Weir.Hub do
   end
 
   defp home do
-    case env(["HF_HOME"]) do
-      nil ->
-        Path.join(env(["XDG_CACHE_HOME"]) || Path.join(System.user_home!(), ".cache"), "huggingface")
-
-      folder ->
-        Path.expand(folder)
-    end
+    if folder = env(["HF_HOME"]),
+      do: Path.expand(folder),
+      else: Path.join(env(["XDG_CACHE_HOME"]) || Path.expand("~/.cache"), "huggingface")
   end
 
   defp check!(repo, file) do
-    case check(repo, file) do
-      :ok -> :ok
-      {:error, reason} -> raise ArgumentError, reason
-    end
+    with {:error, reason} <- check(repo, file), do: raise(ArgumentError, reason)
   end
 
   # Refuses names that would lead out of the cache folder or change the address.

@@ -139,35 +139,32 @@ defmodule Weir.JSON do
 
   defp text(json, _done), do: no_json(json)
 
-  # A lone surrogate is an error.
+  # A character is one or, with surrogates, two escapes of UTF-16. A lone surrogate is an error.
   defp unicode(json, all, done) do
-    case hex(json) do
-      {high, "\\u" <> rest} when high in 0xD800..0xDBFF ->
-        case hex(rest) do
-          {low, rest} when low in 0xDC00..0xDFFF ->
-            char = 0x10000 + (high - 0xD800) * 0x400 + (low - 0xDC00)
-            text(rest, [<<char::utf8>> | done])
+    {units, rest} =
+      case unit(json, all) do
+        {<<0b110110::6, _::10>> = high, "\\u" <> rest} ->
+          {low, rest} = unit(rest, all)
+          {high <> low, rest}
 
-          _no_low ->
-            no_json(all)
-        end
+        single ->
+          single
+      end
 
-      {char, rest} when char not in 0xD800..0xDFFF ->
-        text(rest, [<<char::utf8>> | done])
-
-      _none ->
-        no_json(all)
+    case :unicode.characters_to_binary(units, {:utf16, :big}) do
+      char when is_binary(char) -> text(rest, [char | done])
+      _lone -> no_json(all)
     end
   end
 
-  defp hex(<<digits::binary-size(4), rest::binary>>) do
-    with true <- digits =~ ~r/^[0-9a-fA-F]{4}$/,
-         {char, ""} <- Integer.parse(digits, 16),
-         do: {char, rest},
-         else: (_ -> nil)
+  defp unit(<<digits::binary-size(4), rest::binary>>, all) do
+    case Base.decode16(digits, case: :mixed) do
+      {:ok, unit} -> {unit, rest}
+      :error -> no_json(all)
+    end
   end
 
-  defp hex(_short), do: nil
+  defp unit(_short, all), do: no_json(all)
 
   defp number(json) do
     case Regex.run(~r/^-?(?:0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]+)?/, json) do

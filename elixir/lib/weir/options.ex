@@ -87,26 +87,33 @@ defmodule Weir.Options do
 
   defp check!(name, type, value), do: if(valid?(type, value), do: value, else: wrong!(name, type, value))
 
-  defp valid?(:any, _value), do: true
-  defp valid?(:boolean, value), do: is_boolean(value)
-  defp valid?(:integer, value), do: is_integer(value) and value in @int32
-  defp valid?(:number, value), do: is_float(value) or (is_integer(value) and value in @int64)
-  defp valid?({:range, range}, value), do: is_integer(value) and value in range
-  defp valid?(:bytes, value), do: is_integer(value) and value in 0..0xFFFFFFFFFFFFFFFE
-  defp valid?(:auto_or_bytes, value), do: value == :auto or valid?(:bytes, value)
-  defp valid?(:timeout, value), do: value == :infinity or (is_integer(value) and value in 0..@longest_ms)
-  defp valid?({:in, allowed}, value), do: value in allowed
-  defp valid?(:binary, value), do: is_binary(value)
+  @doc "Whether a value has this type."
+  @spec valid?(term(), term()) :: boolean()
+  def valid?(:any, _value), do: true
+  def valid?(:boolean, value), do: is_boolean(value)
+  def valid?(:integer, value), do: is_integer(value) and value in @int32
+  def valid?(:number, value), do: is_float(value) or (is_integer(value) and value in @int64)
+  def valid?({:range, range}, value), do: is_integer(value) and value in range
+  def valid?(:bytes, value), do: is_integer(value) and value in 0..0xFFFFFFFFFFFFFFFE
+  def valid?(:auto_or_bytes, value), do: value == :auto or valid?(:bytes, value)
+  def valid?(:timeout, value), do: value == :infinity or (is_integer(value) and value in 0..@longest_ms)
+  def valid?({:in, allowed}, value), do: value in allowed
+  def valid?(:binary, value), do: is_binary(value)
   # becomes a C string
-  defp valid?(:string, value), do: is_binary(value) and not String.contains?(value, <<0>>)
-  defp valid?(:map, value), do: is_map(value)
+  def valid?(:string, value), do: is_binary(value) and not String.contains?(value, <<0>>)
+  def valid?(:map, value), do: is_map(value)
   # pairs and text keep the order of properties
-  defp valid?(:schema, value), do: is_map(value) or match?([{_, _} | _], value) or valid?(:string, value)
-  defp valid?(:progress, value), do: is_function(value, 1)
-  defp valid?(:model, value), do: is_struct(value, Weir.Model) or valid?(:string, value)
-  defp valid?(:an_adapter, value), do: is_struct(value, Weir.Adapter) or valid?(:string, value)
-  defp valid?(:bias, {token, bias}), do: valid?(:integer, token) and valid?(:number, bias)
-  defp valid?(_type, _value), do: false
+  def valid?(:schema, value), do: is_map(value) or match?([{_, _} | _], value) or valid?(:string, value)
+  def valid?(:progress, value), do: is_function(value, 1)
+  def valid?(:model, value), do: is_struct(value, Weir.Model) or valid?(:string, value)
+  def valid?(:an_adapter, value), do: is_struct(value, Weir.Adapter) or valid?(:string, value)
+  def valid?(:bias, {token, bias}), do: valid?(:integer, token) and valid?(:number, bias)
+  def valid?(:integers, {a, b}), do: valid?(:integer, a) and valid?(:integer, b)
+
+  def valid?({:list, type}, value) when is_list(value) and length(value) >= 0,
+    do: Enum.all?(value, &valid?(type, &1))
+
+  def valid?(_type, _value), do: false
 
   defp wrong!(name, type, value) do
     raise ArgumentError, "option #{inspect(name)} must be #{text(type)}, got: #{inspect(value)}"

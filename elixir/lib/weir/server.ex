@@ -346,7 +346,7 @@ defmodule Weir.Server do
     deadline = Deadline.at(timeout)
 
     with {:ok, embedder} <- Broker.ask(server, :embedder, timeout),
-         {:ok, vectors} <- Embedder.embed(embedder, texts, o, Deadline.left(deadline)) do
+         {:ok, vectors} <- Embedder.embed(embedder, texts, o, deadline) do
       {:ok, if(is_list(text_or_texts), do: vectors, else: hd(vectors))}
     end
   end

@@ -165,10 +165,8 @@ defmodule Weir.Server.Broker do
     case :queue.out(state.changes) do
       {{:value, {from, given}}, changes} ->
         %{model: model, draft: draft, options: options} = state
-        engine? = &(engine_options(options, &1) != [])
-
+        engine? = &new_engine?(options, &1)
         loader = Loader.start_link(fn -> Loader.changed(model, draft, options, given, engine?) end)
-
         %{state | loading: {loader, from}, changes: changes}
 
       {:empty, _changes} ->
@@ -178,27 +176,22 @@ defmodule Weir.Server.Broker do
 
   defp change(state), do: state
 
-  # The engine's options that differ, if they need a new engine.
-  defp engine_options(former, options) do
-    changed = for {name, _} <- Engine.options(), options[name] != former[name], do: name
-
-    if changed == [:batch_strategy] and module(former) != nil and module(options) != nil,
-      do: [],
-      else: changed
-  end
-
-  defp module(o) do
-    case BatchStrategy.resolve!(o.batch_strategy) do
-      {:module, _module, _opts} = strategy -> strategy
-      {:c, _name} -> nil
+  # Whether changed options need a new engine. A driver takes another strategy without one.
+  defp new_engine?(former, options) do
+    case for {name, _} <- Engine.options(), options[name] != former[name], do: name do
+      [] -> false
+      [:batch_strategy] -> Enum.any?([former, options], &match?({:c, _name}, strategy(&1)))
+      _other -> true
     end
   end
+
+  defp strategy(o), do: BatchStrategy.resolve!(o.batch_strategy)
 
   defp changed(state, {:ok, loaded}) do
     driver = state.engines[state.current].driver
 
     if loaded.engine == nil and loaded.options.batch_strategy != state.options.batch_strategy,
-      do: Driver.strategy(driver, module(loaded.options))
+      do: Driver.strategy(driver, strategy(loaded.options))
 
     {:ok, adopt(state, loaded)}
   end
@@ -219,14 +212,11 @@ defmodule Weir.Server.Broker do
 
   # ---- Messages ----
 
-  @begin [:begin, :fork]
-
   @impl true
-  def handle_call(call, _from, %{stopping: true} = state)
-      when is_tuple(call) and elem(call, 0) in [:configure | @begin],
-      do: {:reply, {:error, :stopping}, state}
+  def handle_call({name, _}, _from, %{stopping: true} = state) when name in [:configure, :begin],
+    do: {:reply, {:error, :stopping}, state}
 
-  def handle_call({:begin, _mode, _id, n, _tag} = call, from, %{model: nil} = state) do
+  def handle_call({:begin, %{fork: nil, n: n}} = call, from, %{model: nil} = state) do
     if state.options.max_queue > 0 and n_waiting(state) + n > state.options.max_queue,
       do: {:reply, {:error, :queue_full}, state},
       else: {:noreply, %{state | waiting: [{from, call} | state.waiting]}}
@@ -235,23 +225,19 @@ defmodule Weir.Server.Broker do
   def handle_call(call, from, %{model: nil} = state) when call in [:model, :embedder],
     do: {:noreply, %{state | waiting: [{from, call} | state.waiting]}}
 
-  def handle_call({:begin, mode, id, n, tag}, {pid, _}, state),
-    do: begin(state, state.current, {mode, id, n, tag}, pid, nil)
+  def handle_call({:begin, %{fork: nil} = asked}, {pid, _}, state),
+    do: begin(state, state.current, asked, pid, nil)
 
-  def handle_call({:fork, source, mode, id, n, tag}, {pid, _}, state) do
+  def handle_call({:begin, %{fork: {:id, id}} = asked}, {pid, _}, state) do
     found =
-      for {_key, %{id: ^source, ref: ref} = request} when is_reference(ref) <- state.requests,
-          source != nil,
+      for {_key, %{id: ^id, ref: ref} = request} when is_reference(ref) <- state.requests,
+          id != nil,
           do: request
 
-    case found do
-      [] ->
-        {:reply, {:error, :not_found}, state}
-
-      found ->
-        # the first of several answers
-        request = Enum.min_by(found, & &1.seq)
-        begin(state, request.engine, {mode, id, n, tag}, pid, request.ref)
+    # the first of several answers
+    case Enum.min_by(found, & &1.seq, fn -> nil end) do
+      nil -> {:reply, {:error, :not_found}, state}
+      source -> begin(state, source.engine, asked, pid, source.ref)
     end
   end
 
@@ -322,7 +308,7 @@ defmodule Weir.Server.Broker do
   # The caller has given up. Its request may have begun, or may be waiting.
   def handle_cast({:forget, tag}, state) do
     keys = for {key, %{tag: ^tag}} <- state.requests, do: key
-    waiting = Enum.reject(state.waiting, fn {_from, call} -> tag(call) == tag end)
+    waiting = Enum.reject(state.waiting, &match?({_from, {:begin, %{tag: ^tag}}}, &1))
     state = Enum.reduce(keys, %{state | waiting: waiting}, &ended(&2, &1, {:error, :timeout}))
     Enum.each(keys, &Process.demonitor(&1, [:flush]))
     {:noreply, state}
@@ -394,10 +380,11 @@ defmodule Weir.Server.Broker do
 
   # ---- Requests ----
 
-  defp begin(state, number, {_mode, _id, n, _tag} = asked, pid, source) do
+  defp begin(state, number, asked, pid, source) do
     engine = state.engines[number]
 
-    {keys, state} = Enum.map_reduce(1..n, state, fn _, state -> begin_one(state, number, asked, pid) end)
+    {keys, state} =
+      Enum.map_reduce(1..asked.n, state, fn _, state -> begin_one(state, number, asked, pid) end)
 
     session = %{
       server: self(),
@@ -413,12 +400,10 @@ defmodule Weir.Server.Broker do
     {:reply, {:ok, session}, poll(state)}
   end
 
-  defp begin_one(state, number, {mode, id, _n, tag}, pid) do
+  defp begin_one(state, number, asked, pid) do
     key = Process.monitor(pid)
     seq = state.seq + 1
-
-    request = %{pid: pid, id: id, mode: mode, seq: seq, tag: tag, engine: number, ref: nil, cancelled: false}
-
+    request = Map.merge(asked, %{pid: pid, seq: seq, engine: number, ref: nil, cancelled: false})
     tell(state, request, [:request, :start], %{system_time: System.system_time()}, %{})
     state = %{state | seq: seq, requests: Map.put(state.requests, key, request)}
     {key, update_in(state.engines[number].n, &(&1 + 1))}
@@ -443,7 +428,7 @@ defmodule Weir.Server.Broker do
   defp cancel_waiting(state, target) do
     {cancelled, waiting} =
       Enum.split_with(state.waiting, fn
-        {{pid, _}, {:begin, _mode, id, _n, _tag}} -> pid == target or (id != nil and id == target)
+        {{pid, _}, {:begin, %{id: id}}} -> pid == target or (id != nil and id == target)
         _other -> false
       end)
 
@@ -451,10 +436,7 @@ defmodule Weir.Server.Broker do
     {length(cancelled), %{state | waiting: waiting}}
   end
 
-  defp n_waiting(state), do: Enum.sum(for {_from, {:begin, _mode, _id, n, _tag}} <- state.waiting, do: n)
-
-  defp tag({:begin, _mode, _id, _n, tag}), do: tag
-  defp tag(_call), do: nil
+  defp n_waiting(state), do: Enum.sum(for {_from, {:begin, %{n: n}}} <- state.waiting, do: n)
 
   # nil: not submitted yet
   defp cancel_ref(nil), do: :ok

@@ -7,11 +7,10 @@ defmodule Weir.Server.Driver do
   # between two ticks it runs OTP's code, so that this module can be reloaded at any time
   use GenServer
   require Logger
-  alias Weir.NIF
+  alias Weir.{NIF, Options}
   alias Weir.Server.{Guard, Telemetry}
 
   @report_ms 1000
-  @int32 -2_147_483_648..2_147_483_647
 
   # view: after the last tick, for the next plan
   defstruct [:engine, :module, :opts, :server, :telemetry, :failures, :view, :reported]
@@ -103,15 +102,7 @@ defmodule Weir.Server.Driver do
   end
 
   # There is work, so with an empty plan it would wait for ever.
-  defp plan?([_ | _] = plan), do: entries?(plan)
-  defp plan?(_other), do: false
-
-  defp entries?([{slot, n} | rest])
-       when is_integer(slot) and is_integer(n) and slot in @int32 and n in @int32,
-       do: entries?(rest)
-
-  defp entries?([]), do: true
-  defp entries?(_other), do: false
+  defp plan?(plan), do: plan != [] and Options.valid?({:list, :integers}, plan)
 
   defp count(state) do
     :counters.add(state.failures, 1, 1)

@@ -5,15 +5,14 @@ defmodule Weir.Server.Embedder do
   # computes in its own process, so that the work ends with the caller or its timeout.
   use GenServer
   alias Weir.{Context, Deadline, Embedding}
+  alias Weir.Server.Broker
 
   # context: nil before the first texts. turn: the present one. waiting: a queue of turns.
   defstruct [:model, :context, :pooling, :turn, waiting: :queue.new()]
 
   def start_link(model), do: GenServer.start_link(__MODULE__, model)
 
-  def embed(embedder, texts, o, timeout) do
-    deadline = Deadline.at(timeout)
-
+  def embed(embedder, texts, o, deadline) do
     with {:ok, model} <- call(embedder, :model, deadline),
          {:ok, [_ | _] = inputs} <- Embedding.encode(model, texts) do
       in_turn(embedder, inputs, o, deadline)
@@ -33,12 +32,7 @@ defmodule Weir.Server.Embedder do
     end
   end
 
-  defp call(embedder, message, deadline) do
-    GenServer.call(embedder, message, Deadline.left(deadline))
-  catch
-    :exit, {:timeout, _call} -> {:error, :timeout}
-    :exit, {reason, _call} -> {:error, {:server_down, reason}}
-  end
+  defp call(embedder, message, deadline), do: Broker.ask(embedder, message, Deadline.left(deadline))
 
   @impl true
   def init(model), do: {:ok, %__MODULE__{model: model}}
@@ -98,16 +92,16 @@ defmodule Weir.Server.Embedder do
   # Replaces the context for another pooling; replaces it by a larger one if the texts do not fit.
   defp fit(%{pooling: pooling} = state, %{pooling: pooling} = turn) when state.context != nil do
     present = {Context.n_ctx(state.context), Context.n_seq_max(state.context)}
-    {n_ctx, n_seq} = size = most(present, turn.size)
-    if size == present, do: {:ok, state}, else: make(state, n_ctx, n_seq, pooling)
+    size = most(present, turn.size)
+    if size == present, do: {:ok, state}, else: make(state, size, pooling)
   end
 
-  defp fit(state, %{size: {n_ctx, n_seq}, pooling: pooling}), do: make(state, n_ctx, n_seq, pooling)
+  defp fit(state, turn), do: make(state, turn.size, turn.pooling)
 
   defp most({a, b}, {c, d}), do: {max(a, c), max(b, d)}
 
-  defp make(state, n_ctx, n_seq, pooling) do
-    with {:ok, context} <- Embedding.context(state.model, n_ctx, n_seq, pooling),
+  defp make(state, size, pooling) do
+    with {:ok, context} <- Embedding.context(state.model, size, pooling),
          do: {:ok, %{state | context: context, pooling: pooling}}
   end
 end

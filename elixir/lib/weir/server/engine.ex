@@ -101,17 +101,9 @@ defmodule Weir.Server.Engine do
   @doc "The same while there is no engine yet."
   @spec no_stats(map()) :: map()
   def no_stats(o) do
-    %{
-      active_slots: 0,
-      idle_slots: 0,
-      prefilling_slots: 0,
-      generating_slots: 0,
-      queue_depth: 0,
-      n_parallel: o.n_parallel,
-      n_batch: n_batch(o),
-      strategy_failures: 0,
-      slots: []
-    }
+    ~w(active_slots idle_slots prefilling_slots generating_slots queue_depth strategy_failures)a
+    |> Map.new(&{&1, 0})
+    |> Map.merge(%{n_parallel: o.n_parallel, n_batch: n_batch(o), slots: []})
   end
 
   @doc "Sends events for the ticks since the last call. For the server's process."

@@ -91,7 +91,10 @@ defmodule Weir.Server.Request do
     Broker.here!(server)
     tag = make_ref()
 
-    case Broker.ask(server, begin(prompt, how, tag), Deadline.left(how.deadline)) do
+    fork = if is_tuple(prompt), do: {:id, elem(prompt, 1)}
+    asked = %{mode: how.mode, id: how.id, n: how.n, tag: tag, fork: fork}
+
+    case Broker.ask(server, {:begin, asked}, Deadline.left(how.deadline)) do
       {:ok, session} ->
         submit(session, prompt, given, how)
 
@@ -101,26 +104,16 @@ defmodule Weir.Server.Request do
     end
   end
 
-  defp begin(prompt, how, tag) when elem(prompt, 0) == :fork,
-    do: {:fork, elem(prompt, 1), how.mode, how.id, how.n, tag}
-
-  defp begin(_prompt, how, tag), do: {:begin, how.mode, how.id, how.n, tag}
-
   defp prompt!(prompt) when is_binary(prompt) or is_reference(prompt), do: :ok
   defp prompt!({:fork, _id}), do: :ok
   defp prompt!({:fork, _id, at}) when is_integer(at) and at >= -1 and at < 0x80000000, do: :ok
 
   defp prompt!(prompt) do
-    if not ids?(prompt) do
+    if not Options.valid?({:list, :integer}, prompt) do
       raise ArgumentError,
             "a prompt is a text, a list of token ids, {:fork, id} or {:fork, id, at}, got: #{inspect(prompt)}"
     end
   end
-
-  defp ids?(ids) when is_list(ids) and length(ids) >= 0, do: Enum.all?(ids, &id?/1)
-  defp ids?(_other), do: false
-
-  defp id?(id), do: is_integer(id) and id >= -0x80000000 and id < 0x80000000
 
   # The prompt, or the source of a fork.
   defp prompt({:fork, id}, session), do: prompt({:fork, id, -1}, session)
