@@ -11,7 +11,7 @@ defmodule Weir.HaltedWork do
   @kinds [:streams, :tokens, :load, :contexts]
   def kinds, do: @kinds
 
-  @doc "Ends with the status this many ms after work has begun. `way`: `:halt` at once, or `:stop` like a release."
+  @doc "Ends with the status `ms` after work has begun. `way`: `:halt` at once, or `:stop` like a release."
   def halt(kind, way, status, ms, path) do
     {:ok, model} = Weir.load_model(path)
     work = work(kind, path, model)
