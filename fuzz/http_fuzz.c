@@ -208,12 +208,12 @@ int LLVMFuzzerInitialize(int *argc, char ***argv)
     server.params.max_tokens = -1;
     server.params.embeddings = true;
     server.keys = serve_keys_create(&server.params);
-    server.embedder = serve_embedder_create();
+    pthread_mutex_init(&server.embedder.mutex, NULL);
     server.kept = serve_kept_create();
     server.tapes = serve_tapes_create(&server);
     server.params.grace_s = server.params.keep_s = 1;
     server.params.resume_bytes = 64 << 10;
-    require(server.keys != NULL && server.embedder != NULL && server.kept != NULL && server.tapes != NULL);
+    require(server.keys != NULL && server.kept != NULL && server.tapes != NULL);
     server.adapters = serve_adapters_create();
     weir_adapter *adapter;
     require(server.adapters != NULL);

@@ -11,26 +11,6 @@
 #define CELLS_MAX  8192 /* the longest input, where the model was trained on more */
 #define TURN       64   /* inputs that are embedded before another request gets its turn */
 
-struct serve_embedder {
-    pthread_mutex_t mutex; /* held while it computes */
-    weir_context *context; /* NULL: not made yet */
-};
-
-serve_embedder *serve_embedder_create(void)
-{
-    serve_embedder *embedder = weir__mem_calloc(1, sizeof *embedder);
-    if (embedder != NULL) pthread_mutex_init(&embedder->mutex, NULL);
-    return embedder;
-}
-
-void serve_embedder_destroy(serve_embedder *embedder)
-{
-    if (embedder == NULL) return;
-    weir_context_destroy(embedder->context);
-    pthread_mutex_destroy(&embedder->mutex);
-    weir__mem_free(embedder);
-}
-
 /* ---- Reading ---- */
 
 /* What a request says; owned. */
@@ -118,7 +98,7 @@ static bool read(serve_call *call, inputs *in)
 /* With a pooled vector for each input, also where the model names no pooling. Under the mutex. */
 static weir_status open_context(serve_call *call, weir_error *error)
 {
-    serve_embedder *embedder = call->server->embedder;
+    serve_embedder *embedder = &call->server->embedder;
     weir_context_params params = weir_context_params_default();
     weir_context_info info = {.size = sizeof info};
     weir_model_info model = {.size = sizeof model};
@@ -160,7 +140,7 @@ static weir_status check_lengths(const weir_context *context, const inputs *in, 
 static weir_status compute(serve_call *call, const inputs *in, float **vectors, size_t *width,
                            weir_error *error)
 {
-    serve_embedder *embedder = call->server->embedder;
+    serve_embedder *embedder = &call->server->embedder;
     weir_status status = WEIR_OK;
     for (size_t done = 0; status == WEIR_OK && done < in->n; done += TURN) {
         size_t n = in->n - done < TURN ? in->n - done : TURN, n_floats;

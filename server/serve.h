@@ -31,7 +31,6 @@ typedef struct serve_route serve_route;
 typedef struct serve_workers serve_workers;
 typedef struct serve_events serve_events;
 typedef struct serve_keys serve_keys;
-typedef struct serve_embedder serve_embedder;
 typedef struct serve_kept serve_kept;
 typedef struct serve_tape serve_tape;
 typedef struct serve_tapes serve_tapes;
@@ -98,6 +97,12 @@ struct serve_call {
     serve_call *reader_before, *reader_after;
 };
 
+/* What computes embeddings, for one request at a time. */
+typedef struct serve_embedder {
+    pthread_mutex_t mutex; /* held while it computes */
+    weir_context *context; /* NULL: not made yet */
+} serve_embedder;
+
 typedef struct serve_listener {
     serve_watch watch;
     serve_server *server;
@@ -131,7 +136,7 @@ struct serve_server {
 
     serve_workers *workers;
     serve_keys *keys;
-    serve_embedder *embedder;
+    serve_embedder embedder;
     serve_kept *kept;
     serve_adapters *adapters;
     serve_tapes *tapes;        /* the service thread's */
@@ -318,9 +323,6 @@ int32_t serve_workers_stuck(serve_workers *workers, int64_t now_ns, int32_t late
 void serve_workers_tell(serve_workers *workers, int32_t *n, int32_t *n_busy, int32_t *n_queued);
 
 void serve_log_call(const serve_call *call);
-
-serve_embedder *serve_embedder_create(void);
-void serve_embedder_destroy(serve_embedder *embedder);
 
 /* What the kernel knows of the process, and what it was made of, as metrics. */
 void serve_process_metrics(const serve_server *server, weir__text *text);

@@ -209,16 +209,16 @@ weir_status serve_server_create(const serve_params *params, serve_server **out, 
     server->created_s = (int64_t)time(NULL);
     server->watched_ns = server->created_ns = weir__clock_now_ns();
     pthread_mutex_init(&server->mutex, NULL);
+    pthread_mutex_init(&server->embedder.mutex, NULL);
     weir__clock_cond_init(&server->changed);
     server->keys = serve_keys_create(params);
     server->events = serve_events_create(server);
-    server->embedder = serve_embedder_create();
     server->kept = serve_kept_create();
     server->adapters = serve_adapters_create();
     server->tapes = serve_tapes_create(server);
     server->workers = serve_workers_create(params->n_workers, params->work_s, serve_server_post);
-    if (server->keys == NULL || server->workers == NULL || server->events == NULL ||
-        server->embedder == NULL || server->kept == NULL || server->tapes == NULL || server->adapters == NULL)
+    if (server->keys == NULL || server->workers == NULL || server->events == NULL || server->kept == NULL ||
+        server->tapes == NULL || server->adapters == NULL)
         status = weir__error_set(error, WEIR_NO_MEMORY, NULL, "out of memory for the server");
     if (status == WEIR_OK && (server->loop = serve_loop_create(false)) == NULL)
         status =
@@ -342,7 +342,8 @@ void serve_server_destroy(serve_server *server)
     serve_tapes_destroy(server->tapes);
     serve_kept_destroy(server->kept);
     serve_adapters_destroy(server->adapters);
-    serve_embedder_destroy(server->embedder);
+    weir_context_destroy(server->embedder.context);
+    pthread_mutex_destroy(&server->embedder.mutex);
     serve_events_destroy(server->events);
     serve_keys_destroy(server->keys);
     pthread_cond_destroy(&server->changed);
