@@ -52,8 +52,8 @@ bool serve_field_member(serve_call *call, const char *name, const weir_member *m
                         const json_t *value);
 
 /* Calls `each` with every text of a field's value, which is a string, an array of token ids, or an array of
- * at most `most` of either; and with what it is called there, "prompt" or "prompt[3]". False: the call has its
- * answer, or each's. */
+ * at most `most` of either; and with what it is called there, "prompt" or "prompt[3]". False: the call has
+ * its answer, or each's. */
 bool serve_field_texts(serve_call *call, const char *name, const json_t *value, size_t most,
                        bool (*each)(serve_call *call, void *to, const char *name, const json_t *value),
                        void *to);
