@@ -22,7 +22,7 @@ struct shape {
     const char *of;     /* the struct, for weir_members */
     const char *only;   /* its members that the line has, always; NULL = all that are not 0 */
     const char *except; /* but these */
-    const char *number; /* the member that identifies the line; NULL = none */
+    const char *number; /* the member that is written even if it is 0; NULL = none */
     const char *key;    /* the name of that one in the line */
     const char *more;   /* keys that are read apart */
 };
@@ -37,7 +37,8 @@ static const struct shape arrival_shape = {
     .of = "arrival", .except = "", .number = "request", .key = "arrival", .more = ""};
 static const struct shape tick_shape = {
     .of = "tick", .except = "first_slot n_slots", .number = "serial", .key = "tick", .more = "slots"};
-static const struct shape part_shape = {.of = "tick_slot", .except = "serial tick", .more = ""};
+static const struct shape part_shape = {
+    .of = "tick_slot", .except = "serial tick", .number = "request", .key = "request", .more = ""};
 
 void cli_record_fini(cli_record *record)
 {

@@ -114,7 +114,7 @@ def in_tmux(columns, rows):
         terminal.wait(label + "/set is silent", lambda s: last(s) == ">")
         terminal.type("More")
         terminal.keys("Enter")
-        terminal.wait(label + "a long answer runs", lambda s: len(s.split("> More")[-1].strip()) > 30)
+        terminal.wait(label + "a long answer runs", lambda s: "> More" in s and len(s.split("> More")[-1].strip()) > 30)
         terminal.keys("C-c")
         terminal.wait(label + "Ctrl-C ends the answer alone", lambda s: last(s) == ">" and "(cancelled)" in s)
         terminal.type("wörld")
