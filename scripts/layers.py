@@ -4,7 +4,8 @@
 
 usage: layers.py [ROOT]
 
-Tests may include anything. Prints each include that points up, and ends with 1 if there is one."""
+Nor does a file name an opaque type of weir.h whose folder it may not include. Tests may do both. Prints each
+line that points up, and ends with 1 if there is one."""
 import pathlib
 import re
 import sys
@@ -27,6 +28,10 @@ BELOW = {
     "cli": ["base", "transfer", "server"],
 }
 
+# The opaque types of weir.h: the folder that defines each.
+OWNER = {name: "model" for name in ("weir_model", "weir_adapter", "weir_sampler", "weir_context", "weir_chat")}
+OWNER.update({name: "engine" for name in ("weir_engine", "weir_stream", "weir_flight")})
+
 
 def folder_of(path):
     """src/cache/cache.c: cache. cli/run.c: cli."""
@@ -44,7 +49,12 @@ def main():
         if folder not in BELOW:
             wrong.append(f"{path}: the folder {folder} has no line in scripts/layers.py")
             continue
-        for include in re.findall(r'^#include "([^"]+)"', (root / path).read_text(encoding="utf-8"), re.M):
+        text = (root / path).read_text(encoding="utf-8")
+        code = re.sub(r"/\*.*?\*/", "", text, flags=re.S)
+        for name, owner in OWNER.items() if path.parts[0] == "src" else ():
+            if owner not in (folder, *BELOW[folder]) and re.search(rf"\b{name}\b", code):
+                wrong.append(f"{path}: {folder} must not name {name}, which is of {owner}")
+        for include in re.findall(r'^#include "([^"]+)"', text, re.M):
             parts = [part for part in include.split("/") if part != ".."]
             if len(parts) > 1 and parts[0] != folder and parts[0] != "weir" and parts[0] not in BELOW[folder]:
                 wrong.append(f"{path}: {folder} must not include {include}")

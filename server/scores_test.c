@@ -12,8 +12,8 @@
 #include <cmocka.h>
 #include <jansson.h>
 
-#include "backend/fake.h"
 #include "base/mem.h"
+#include "model/fake.h"
 
 #define N_TOP 4
 

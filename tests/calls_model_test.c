@@ -167,10 +167,9 @@ static void ask(const char *name, const weir_chat_params *params, said *answers)
     weir_result results[N_SEEDS];
     weir_request requests[N_SEEDS];
     weir_sampler_params samplers[N_SEEDS];
-    bool form;
     if (weir_chat_create(model, params, &chat, &error) != WEIR_OK)
         fail_msg("%s: %s: %s", name, error.field, error.message);
-    described = weir__chat_calls(chat, &form);
+    described = chat->calls;
     for (uint32_t i = 0; i < N_SEEDS; i++) {
         samplers[i] = weir_sampler_params_default();
         samplers[i].temp = 1;

@@ -10,10 +10,10 @@
 
 #include <cmocka.h>
 
-#include "backend/fake.h"
 #include "base/clock.h"
 #include "base/mem.h"
 #include "engine/engine.h"
+#include "model/fake.h"
 #include "support/wish.h"
 
 #define CANCELS 10000

@@ -12,7 +12,7 @@
 
 #include <cmocka.h>
 
-#include "backend/fake.h"
+#include "model/fake.h"
 #include "weir/weir.h"
 
 #define TRIES 5

@@ -134,7 +134,7 @@ static void test_tools(void **state)
     for (int choice = WEIR_TOOLS_AUTO; choice <= WEIR_TOOLS_REQUIRED; choice++) {
         weir_chat *chat = tool_chat("Qwen-Qwen2.5-7B-Instruct", (weir_tool_choice)choice);
         if (chat == NULL) skip();
-        const weir__grammar *grammar = weir__chat_grammar(chat);
+        const weir__grammar *grammar = chat->constraint;
         if (weir__sampler_create(model, NULL, grammar, "", &sampler, &error) != WEIR_OK)
             fail_msg("%s", error.message);
         assert_true(takes(sampler, good, true));
@@ -178,7 +178,7 @@ static void test_families(void **state)
         weir_sampler *sampler = NULL;
         weir_error error = {0};
         if (chat == NULL) skip();
-        if (weir__sampler_create(model, NULL, weir__chat_grammar(chat), "", &sampler, &error) != WEIR_OK)
+        if (weir__sampler_create(model, NULL, chat->constraint, "", &sampler, &error) != WEIR_OK)
             fail_msg("%s: %s", families[i].template, error.message);
         if (!takes(sampler, families[i].good, true))
             fail_msg("%s refuses %s", families[i].template, families[i].good);
@@ -207,9 +207,8 @@ static void test_own_template(void **state)
 
     chat = tool_chat("Qwen-Qwen2.5-7B-Instruct", WEIR_TOOLS_AUTO);
     if (chat == NULL) skip();
-    size_t n = 0;
-    const int32_t *preserved = weir__chat_preserved(chat, &n);
-    for (size_t i = 1; i < n; i++) assert_true(preserved[i - 1] < preserved[i]);
+    for (size_t i = 1; i < chat->n_preserved; i++)
+        assert_true(chat->preserved[i - 1] < chat->preserved[i]);
     weir_chat_release(chat);
 }
 

@@ -16,9 +16,9 @@
 
 #include <cmocka.h>
 
-#include "backend/fake.h"
 #include "base/clock.h"
 #include "base/mem.h"
+#include "model/fake.h"
 #include "support/pause.h"
 #include "support/wish.h"
 

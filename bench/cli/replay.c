@@ -6,7 +6,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "backend/fake.h"
 #include "base/clock.h"
 #include "base/mem.h"
 #include "cli/file.h"
@@ -18,6 +17,7 @@
 #include "commands.h"
 #include "engine/engine.h"
 #include "measure.h"
+#include "model/fake.h"
 
 #define LONGEST 3.6e12 /* ns of a tick: an hour, as in a record */
 

@@ -19,7 +19,7 @@ defmodule Weir.MembersTest do
     assert %{type: :uint64, max: 0xFFFFFFFFFFFFFFFF, initial: 0xFFFFFFFFFFFFFFFF} =
              member("engine", :cache_bytes)
 
-    assert %{type: :int64, min: -0x8000000000000000, max: 0x7FFFFFFFFFFFFFFF} = member("chat", :now)
+    assert %{type: :int64, min: 0, max: 0x7FFFFFFFFFFFFFFF} = member("chat", :now)
 
     assert %{type: :choice, choices: [:none, :layer, :row], initial: :layer, min: 0} =
              member("model", :split_mode)

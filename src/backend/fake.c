@@ -110,7 +110,7 @@ static bool vocabulary_make(weir__bmodel *model)
     static const char *const specials[] = {"<s>", "</s>", "<|im_end|>", "<|im_start|>"};
     char *text = model->text;
     for (int64_t i = 0; i < n; i++, text += PIECE_MAX) {
-        weir__fake_piece *piece = &model->pieces[i];
+        weir__fake_token *piece = &model->pieces[i];
         piece->bytes = text;
         if (i < 256) {
             text[0] = (char)(unsigned char)i;
@@ -127,32 +127,32 @@ static bool vocabulary_make(weir__bmodel *model)
     return true;
 }
 
-static int32_t fake_piece(const weir__bmodel *model, int32_t token, bool special, char *bytes,
-                          int32_t capacity)
+int32_t weir__fake_piece(const weir__bmodel *model, int32_t token, bool special, char *bytes,
+                         int32_t capacity)
 {
-    const weir__fake_piece *piece = &model->pieces[token];
+    const weir__fake_token *piece = &model->pieces[token];
     if (piece->kind != WEIR__FAKE_TEXT && !special) return 0;
     if (piece->length > capacity) return -piece->length;
     if (piece->length > 0) memcpy(bytes, piece->bytes, (size_t)piece->length);
     return piece->length;
 }
 
-static bool fake_is_eog(const weir__bmodel *model, int32_t token)
+bool weir__fake_is_eog(const weir__bmodel *model, int32_t token)
 {
     return model->pieces[token].kind == WEIR__FAKE_END;
 }
 
 /* As the tokenizer below: "<" begins each of them. */
-static const char *fake_control_text(const weir__bmodel *model, int32_t token, size_t *n, int *strip)
+const char *weir__fake_control_text(const weir__bmodel *model, int32_t token, size_t *n, int *strip)
 {
-    const weir__fake_piece *piece = &model->pieces[token];
+    const weir__fake_token *piece = &model->pieces[token];
     *n = (size_t)piece->length;
     *strip = 0;
     return piece->kind != WEIR__FAKE_TEXT && piece->length > 0 && piece->bytes[0] == '<' ? piece->bytes
                                                                                          : NULL;
 }
 
-static int32_t fake_longest_piece(const weir__bmodel *model)
+int32_t weir__fake_longest_piece(const weir__bmodel *model)
 {
     int32_t longest = 1;
     for (int32_t i = 0; i < model->options.n_vocab; i++)
@@ -166,7 +166,7 @@ static int32_t match(const weir__bmodel *model, const char *text, size_t length,
 {
     int32_t best = -1, best_length = 0;
     for (int32_t i = 256; i < model->options.n_vocab; i++) {
-        const weir__fake_piece *piece = &model->pieces[i];
+        const weir__fake_token *piece = &model->pieces[i];
         if (piece->length <= best_length || (size_t)piece->length > length ||
             (piece->kind != WEIR__FAKE_TEXT) != control)
             continue;
@@ -178,9 +178,9 @@ static int32_t match(const weir__bmodel *model, const char *text, size_t length,
     return best;
 }
 
-static weir_status fake_tokenize(const weir__bmodel *model, const char *text, size_t length, bool add_special,
-                                 bool parse_special, int32_t *tokens, size_t capacity, size_t *n_tokens,
-                                 weir_error *error)
+weir_status weir__fake_tokenize(const weir__bmodel *model, const char *text, size_t length, bool add_special,
+                                bool parse_special, int32_t *tokens, size_t capacity, size_t *n_tokens,
+                                weir_error *error)
 {
     size_t n = 0;
     if (add_special) {
@@ -254,8 +254,7 @@ float weir__fake_logit(uint64_t hash, int32_t chosen, int32_t token)
     return (float)(x >> 40) * (8.0f / 16777216.0f) - 4.0f;
 }
 
-/* Of numbers and scales, in whatever order; 0 = none. */
-static uint64_t of_adapter(uint64_t number, float scale)
+uint64_t weir__fake_adapter_hash(uint64_t number, float scale)
 {
     uint32_t bits;
     memcpy(&bits, &scale, sizeof bits);
@@ -270,34 +269,14 @@ weir_status weir__fake_set_adapters(weir__bcontext *context, weir__badapter *con
     context->adapters = 0;
     if (n > 0 && atomic_load(&hooks->fail_adapters))
         return weir__error_set(error, WEIR_BACKEND, NULL, "the test asked for set_adapters to fail");
-    for (int32_t i = 0; i < n; i++) context->adapters += of_adapter(adapters[i]->number, scales[i]);
+    for (int32_t i = 0; i < n; i++)
+        context->adapters += weir__fake_adapter_hash(adapters[i]->number, scales[i]);
     return WEIR_OK;
-}
-
-int32_t weir__fake_next(const weir_model *model, const int32_t *history, int32_t n)
-{
-    return weir__fake_next_adapted(model, NULL, 0, history, n);
-}
-
-int32_t weir__fake_next_adapted(const weir_model *model, const weir_adapter_use *uses, size_t n_adapters,
-                                const int32_t *history, int32_t n)
-{
-    uint64_t adapters = 0;
-    const weir__bmodel *fake = model->model;
-    if (fake->hooks.next != NULL) {
-        int32_t token = fake->hooks.next(fake->hooks.next_user, history, n);
-        if (token >= 0) return token;
-    }
-    for (size_t i = 0; i < n_adapters; i++)
-        adapters += of_adapter(uses[i].adapter->adapter->number, uses[i].scale);
-    uint64_t hash = weir__fake_hash_start(fake);
-    for (int32_t i = 0; i < n; i++) hash = weir__fake_hash_next(hash, history[i], adapters);
-    return weir__fake_choose(fake, hash);
 }
 
 /* ---- Load ----------------------------------------------------------------------------------------- */
 
-static void fake_model_free(weir__bmodel *model)
+void weir__fake_model_free(weir__bmodel *model)
 {
     if (model == NULL) return;
     if (model->pieces != NULL)
@@ -325,9 +304,10 @@ static void meta_make(weir__bmodel *model)
     model->meta[5].text = chat_template;
 }
 
-static weir_status fake_model_load(const char *path, const weir_model_params *params, weir__bmodel **model,
-                                   weir_error *error)
+weir_status weir__fake_model_load(const char *path, const weir_model_params *params, bool outline,
+                                  weir__bmodel **model, weir_error *error)
 {
+    (void)outline;
     weir_status status;
     weir__bmodel *made = weir__mem_calloc(1, sizeof *made);
     if (made == NULL) goto no_memory;
@@ -360,11 +340,11 @@ aborted:
 no_memory:
     status = weir__error_set(error, WEIR_NO_MEMORY, NULL, "no memory for the fake model");
 fail:
-    fake_model_free(made);
+    weir__fake_model_free(made);
     return status;
 }
 
-static void fake_model_describe(const weir__bmodel *model, weir_model_info *info)
+void weir__fake_model_describe(const weir__bmodel *model, weir_model_info *info)
 {
     *info = (weir_model_info){
         .size = info->size,
@@ -401,12 +381,12 @@ static int64_t text_give(const char *from, char *text, size_t capacity)
     return (int64_t)length;
 }
 
-static uint64_t fake_model_identity(const weir__bmodel *model)
+uint64_t weir__fake_model_identity(const weir__bmodel *model)
 {
     return weir__hash(0, &model->options, sizeof model->options);
 }
 
-static int64_t fake_model_meta(const weir__bmodel *model, const char *key, char *text, size_t capacity)
+int64_t weir__fake_model_meta(const weir__bmodel *model, const char *key, char *text, size_t capacity)
 {
     for (size_t i = 0; i < WEIR__FAKE_N_META; i++)
         if (strcmp(model->meta[i].key, key) == 0)
@@ -415,18 +395,18 @@ static int64_t fake_model_meta(const weir__bmodel *model, const char *key, char 
     return -1;
 }
 
-static int64_t fake_model_meta_key(const weir__bmodel *model, size_t i, char *key, size_t capacity)
+int64_t weir__fake_model_meta_key(const weir__bmodel *model, size_t i, char *key, size_t capacity)
 {
     return i < WEIR__FAKE_N_META ? text_give(model->meta[i].key, key, capacity) : -1;
 }
 
-static weir_status fake_model_weights(const weir__bmodel *model, size_t i, weir_model_weights *weights)
+weir_status weir__fake_model_weights(const weir__bmodel *model, size_t i, weir_model_weights *weights)
 {
     (void)model, (void)i, (void)weights;
     return WEIR_END;
 }
 
-static weir_status fake_device_get(size_t i, weir_device *device)
+weir_status weir__fake_device_get(size_t i, weir_device *device)
 {
     if (i > 0) return WEIR_END;
     *device = (weir_device){.size = device->size, .name = "fake", .description = "no device", .type = "cpu"};
@@ -435,8 +415,8 @@ static weir_status fake_device_get(size_t i, weir_device *device)
 
 /* ---- Adapters ------------------------------------------------------------------------------------- */
 
-static weir_status fake_adapter_load(weir__bmodel *model, const char *path, weir__badapter **adapter,
-                                     weir_error *error)
+weir_status weir__fake_adapter_load(weir__bmodel *model, const char *path, weir__badapter **adapter,
+                                    weir_error *error)
 {
     char *end = NULL;
     bool fake = strncmp(path, "fake:", strlen("fake:")) == 0;
@@ -454,13 +434,13 @@ static weir_status fake_adapter_load(weir__bmodel *model, const char *path, weir
     return WEIR_OK;
 }
 
-static void fake_adapter_free(weir__badapter *adapter)
+void weir__fake_adapter_free(weir__badapter *adapter)
 {
     atomic_fetch_sub(&adapter->model->hooks.n_adapters, 1);
     weir__mem_free(adapter);
 }
 
-static void fake_adapter_describe(const weir__badapter *adapter, weir_adapter_info *info)
+void weir__fake_adapter_describe(const weir__badapter *adapter, weir_adapter_info *info)
 {
     *info = (weir_adapter_info){
         .size = info->size,
@@ -471,36 +451,6 @@ static void fake_adapter_describe(const weir__badapter *adapter, weir_adapter_in
         .n_bytes = sizeof *adapter,
         .identity = weir__hash(1, &adapter->number, sizeof adapter->number),
     };
-}
-
-/* ---- For tests ------------------------------------------------------------------------------------ */
-
-weir__fake *weir__fake_of(weir_model *model)
-{
-    return model->ops == &weir__backend_fake ? &model->model->hooks : NULL;
-}
-
-bool weir__fake_set_piece(weir_model *model, int32_t token, const char *bytes, size_t length,
-                          weir__fake_kind kind)
-{
-    weir__fake_piece *piece = &model->model->pieces[token];
-    char *own = weir__mem_dup(bytes, length);
-    if (own == NULL) return false;
-    weir__mem_free(piece->own);
-    *piece = (weir__fake_piece){.bytes = own, .own = own, .length = (int32_t)length, .kind = kind};
-    return true;
-}
-
-void weir__fake_log_start(weir_model *model)
-{
-    model->model->log_on = true;
-    model->model->n_log = 0;
-}
-
-const weir__fake_entry *weir__fake_log(const weir_model *model, size_t *n)
-{
-    *n = model->model->n_log;
-    return model->model->log;
 }
 
 bool weir__fake_fails(_Atomic int64_t *at, _Atomic int64_t *more)
@@ -522,46 +472,7 @@ bool weir__fake_fails(_Atomic int64_t *at, _Atomic int64_t *more)
 
 const weir__backend weir__backend_fake = {
     .name = "fake",
-    .model_load = fake_model_load,
-    .model_free = fake_model_free,
-    .model_describe = fake_model_describe,
-    .model_identity = fake_model_identity,
-    .model_meta = fake_model_meta,
-    .model_meta_key = fake_model_meta_key,
-    .tokenize = fake_tokenize,
-    .piece = fake_piece,
-    .longest_piece = fake_longest_piece,
-    .is_eog = fake_is_eog,
-    .control_text = fake_control_text,
-    .model_weights = fake_model_weights,
-    .device_get = fake_device_get,
-    .adapter_load = fake_adapter_load,
-    .adapter_free = fake_adapter_free,
-    .adapter_describe = fake_adapter_describe,
-    .context_create = weir__fake_context_create,
-    .context_free = weir__fake_context_free,
-    .decode = weir__fake_decode,
-    .set_adapters = weir__fake_set_adapters,
-    .set_abort = weir__fake_set_abort,
-    .logits_ready = weir__fake_logits_ready,
-    .logits = weir__fake_logits,
-    .embedding = weir__fake_embedding,
-    .embedding_width = weir__fake_embedding_width,
-    .cell_bytes = weir__fake_cell_bytes,
-    .clear = weir__fake_clear,
-    .seq_remove = weir__fake_seq_remove,
-    .share = weir__fake_share,
-    .settle = weir__fake_settle,
-    .seq_copy = weir__fake_seq_copy,
-    .seq_keep = weir__fake_seq_keep,
-    .seq_pos_max = weir__fake_seq_pos_max,
-    .state_size = weir__fake_state_size,
-    .state_save = weir__fake_state_save,
-    .state_load = weir__fake_state_load,
-    .sampler_create = weir__fake_sampler_create,
-    .sampler_free = weir__fake_sampler_free,
-    .sampler_reset = weir__fake_sampler_reset,
-    .sample = weir__fake_sample,
-    .accept = weir__fake_accept,
-    .count = weir__fake_count,
+#define OPERATION(result, operation, ...) .operation = weir__fake_##operation,
+#define OPTIONAL(...)
+#include "backend/operations.h"
 };

@@ -7,12 +7,12 @@
 
 #include "backend/fake.h"
 
-typedef struct weir__fake_piece {
+typedef struct weir__fake_token {
     const char *bytes; /* [length]; in `text` of the model, or `own` */
     char *own;         /* set by a test; NULL = none */
     int32_t length;
     weir__fake_kind kind;
-} weir__fake_piece;
+} weir__fake_token;
 
 typedef struct weir__fake_options {
     int64_t n_vocab, n_ctx_train, seed, eos_every, any, longest, tick_us, token_us, load_us, exact, recurrent,
@@ -25,7 +25,7 @@ struct weir__bmodel {
     weir__fake hooks;
     weir__fake_options options;
     bool vocab_only;
-    weir__fake_piece *pieces; /* [n_vocab] */
+    weir__fake_token *pieces; /* [n_vocab] */
     char *text;               /* the bytes of the pieces, one after another */
     struct {
         const char *key;
@@ -85,9 +85,10 @@ struct weir__bcontext {
     int32_t *pooled; /* [n_seq_max] tokens that the last pass pooled; 0 = none */
 };
 
-void weir__fake_set_abort(weir__bcontext *context, bool (*fn)(void *user), void *user);
 uint64_t weir__fake_mix(uint64_t x);
 uint64_t weir__fake_hash_start(const weir__bmodel *model);
+/* Of an adapter; those of several add up. 0: its scale is 0. */
+uint64_t weir__fake_adapter_hash(uint64_t number, float scale);
 uint64_t weir__fake_hash_next(uint64_t hash, int32_t token, uint64_t adapters);
 /* By hash alone, without the test's next(). */
 int32_t weir__fake_choose(const weir__bmodel *model, uint64_t hash);
@@ -99,43 +100,13 @@ bool weir__fake_fails(_Atomic int64_t *at, _Atomic int64_t *more);
 /* The row of a batch entry, -1 = the last kept; NULL and a fault when there is none. */
 weir__fake_row *weir__fake_row_of(weir__bcontext *context, int32_t row);
 
-/* The operations of fake_context.c and fake_sampler.c, as in the table. */
-weir_status weir__fake_context_create(weir__bmodel *model, const weir_context_params *params,
-                                      weir__bcontext **context, weir_context_info *info, weir_error *error);
-void weir__fake_context_free(weir__bcontext *context);
-weir_status weir__fake_decode(weir__bcontext *context, const weir__batch *batch, weir_error *error);
-weir_status weir__fake_set_adapters(weir__bcontext *context, weir__badapter *const *adapters,
-                                    const float *scales, int32_t n, weir_error *error);
-void weir__fake_logits_ready(weir__bcontext *context);
-const float *weir__fake_logits(weir__bcontext *context, int32_t row);
-const float *weir__fake_embedding(weir__bcontext *context, int32_t row, int32_t seq);
-int32_t weir__fake_embedding_width(const weir__bcontext *context);
-uint64_t weir__fake_cell_bytes(const weir__bmodel *model, weir_kv_type type_k, weir_kv_type type_v);
+#define OPERATION(result, operation, ...) result weir__fake_##operation(__VA_ARGS__);
+#define OPTIONAL(...)
+#include "backend/operations.h"
 
-void weir__fake_clear(weir__bcontext *context);
-bool weir__fake_seq_remove(weir__bcontext *context, int32_t seq, int32_t from, int32_t to);
-weir_status weir__fake_share(weir__bcontext *context, int32_t from, int32_t to, int32_t n, weir_error *error);
-weir_status weir__fake_settle(weir__bcontext *context, weir_error *error);
-bool weir__fake_seq_copy(weir__bcontext *context, int32_t seq, int32_t to_seq, int32_t from, int32_t to);
-void weir__fake_seq_keep(weir__bcontext *context, int32_t seq);
-int32_t weir__fake_seq_pos_max(const weir__bcontext *context, int32_t seq);
-size_t weir__fake_state_size(weir__bcontext *context, int32_t seq);
-size_t weir__fake_state_save(weir__bcontext *context, int32_t seq, void *bytes, size_t capacity);
-weir_status weir__fake_state_load(weir__bcontext *context, int32_t seq, const void *bytes, size_t length,
-                                  weir_error *error);
 /* Adds a token whose position follows, computed with these adapters. The caller has made sure that there is
  * room. */
 void weir__fake_seq_append(weir__bcontext *context, int32_t seq, int32_t token, int32_t pos,
                            uint64_t adapters);
-
-weir_status weir__fake_sampler_create(const weir__bmodel *model, const weir_sampler_params *params,
-                                      const weir__grammar *grammar, weir__bsampler **sampler,
-                                      weir_error *error);
-void weir__fake_sampler_free(weir__bsampler *sampler);
-weir_status weir__fake_sampler_reset(weir__bsampler *sampler, weir_error *error);
-weir_status weir__fake_sample(weir__bsampler *sampler, weir__bcontext *context, int32_t row, int32_t *token,
-                              weir_error *error);
-weir_status weir__fake_accept(weir__bsampler *sampler, int32_t token, weir_error *error);
-weir_status weir__fake_count(weir__bsampler *sampler, int32_t token, weir_error *error);
 
 #endif

@@ -163,12 +163,6 @@ bool weir__fake_seq_copy(weir__bcontext *context, int32_t seq, int32_t to_seq, i
     return true;
 }
 
-void weir__fake_seq_keep(weir__bcontext *context, int32_t seq)
-{
-    for (int32_t i = 0; i < context->info.n_seq_max; i++)
-        if (i != seq) entries_remove(context, &context->seqs[i], 0, context->seqs[i].n);
-}
-
 int32_t weir__fake_seq_pos_max(const weir__bcontext *context, int32_t seq)
 {
     const weir__fake_seq *from = &context->seqs[seq];

@@ -24,7 +24,7 @@ static void test_pool_runs_out_and_stays_as_it_was(void **state)
     assert_int_equal(append(&r, 2, "EF"), WEIR_OK);
     assert_int_equal(chosen(&r), expected(&r, "abcdEF"));
     assert_int_equal(append(&r, 2, "G"), WEIR_NO_SPACE);
-    r.ops->seq_keep(r.context, 2);
+    for (int32_t s = 0; s < 2; s++) assert_true(r.ops->seq_remove(r.context, s, 0, -1));
     assert_int_equal(atomic_load(&r.fake->n_cells), 6);
     r.ops->clear(r.context);
     assert_int_equal(atomic_load(&r.fake->n_cells), 0);
@@ -279,9 +279,11 @@ static void walk(weir_layout layout, int steps)
             break;
         case 4:
             if (below(8) != 0) break;
-            r.ops->seq_keep(r.context, s);
-            for (int32_t i = 0; i < WALK_SEQS; i++)
-                if (i != s) seqs[i].n = 0;
+            for (int32_t i = 0; i < WALK_SEQS; i++) {
+                if (i == s) continue;
+                assert_true(r.ops->seq_remove(r.context, i, 0, -1));
+                seqs[i].n = 0;
+            }
             break;
         case 5:
             if (below(16) != 0) break;

@@ -119,7 +119,7 @@ static bool toy_fits(const toy *grammar, size_t i, const char *bytes, size_t n)
 
 static bool toy_allows(const toy *grammar, const weir__bmodel *model, int32_t token)
 {
-    const weir__fake_piece *piece = &model->pieces[token];
+    const weir__fake_token *piece = &model->pieces[token];
     bool end = piece->kind == WEIR__FAKE_END;
     if (!end && (piece->kind == WEIR__FAKE_CONTROL || piece->length == 0)) return false;
     for (size_t i = 0; i < grammar->all.n; i++)
@@ -266,7 +266,7 @@ weir_status weir__fake_accept(weir__bsampler *sampler, int32_t token, weir_error
 {
     if (sampler->grammar == NULL) return WEIR_OK;
     if (!toy_allows(sampler->grammar, sampler->model, token)) return refused(error, token);
-    const weir__fake_piece *piece = &sampler->model->pieces[token];
+    const weir__fake_token *piece = &sampler->model->pieces[token];
     if (piece->kind == WEIR__FAKE_TEXT) toy_advance(sampler->grammar, piece->bytes, (size_t)piece->length);
     return WEIR_OK;
 }

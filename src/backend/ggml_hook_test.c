@@ -489,7 +489,7 @@ static void a_pass_that_misreads_fails(void **state)
     weir_model_params params = weir_model_params_default();
     rig r;
     temp_model(path, "tiny.gguf", "llama --type q8_0");
-    assert_ok(ops->model_load(path, &params, &model, error));
+    assert_ok(ops->model_load(path, &params, false, &model, error));
     ops->model_describe(model, &model_is);
     rig_init(&r, 64, 1, WEIR_LAYOUT_UNIFIED);
     assert_ok(feed(&r, 0, ids, N_ELEMENTS(ids), error));

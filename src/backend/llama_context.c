@@ -545,20 +545,7 @@ bool weir__llama_seq_copy(weir__bcontext *c, int32_t seq, int32_t to_seq, int32_
     return copy_sequence(c, seq, to_seq, from, to);
 }
 
-void weir__llama_seq_keep(weir__bcontext *c, int32_t seq)
-{
-    if (!c->has_memory) return;
-    if (c->unified || c->n_seq_max == 1) {
-        weir__shim_seq_keep(c->context, seq);
-        return;
-    }
-    /* llama.cpp looks at the lane of the kept one only. */
-    for (int32_t s = 0; s < c->n_seq_max; s++)
-        if (s != seq) weir__shim_seq_remove(c->context, s, -1, -1);
-}
-
-/* Copies that wait would be read as they were before, or overwrite what is loaded. */
-static weir_status flush(weir__bcontext *c, weir_error *error)
+weir_status weir__llama_settle(weir__bcontext *c, weir_error *error)
 {
     if (!c->copy_pending) return WEIR_OK;
     weir_status status = weir__shim_flush(c->context, error);
@@ -574,7 +561,7 @@ size_t weir__llama_state_size(weir__bcontext *c, int32_t seq)
 
 size_t weir__llama_state_save(weir__bcontext *c, int32_t seq, void *bytes, size_t capacity)
 {
-    if (!c->has_memory || flush(c, NULL) != WEIR_OK) return 0;
+    if (!c->has_memory) return 0;
     size_t n = weir__shim_state_save(c->context, seq, bytes, capacity);
     if (n == 0 || n > capacity || c->head == NULL) return n;
     size_t head = weir__llama_head_state_save(c->head, seq, (char *)bytes + n, capacity - n);
@@ -585,8 +572,7 @@ weir_status weir__llama_state_load(weir__bcontext *c, int32_t seq, const void *b
                                    weir_error *error)
 {
     if (!c->has_memory) return weir__error_set(error, WEIR_UNSUPPORTED, NULL, "this model has no memory");
-    weir_status status = flush(c, error);
-    if (status != WEIR_OK) return status;
+    weir_status status = WEIR_OK;
     /* Loading begins by forgetting what the sequence holds. */
     size_t n_before = weir__llama_seq_pos_max(c, seq) >= 0 ? weir__shim_state_size(c->context, seq) : 0;
     void *before = NULL;

@@ -315,7 +315,7 @@ static weir__bsampler *with_triggers(const weir__trigger *triggers, size_t n)
 static void a_lazy_grammar_waits_for_its_word(void **state)
 {
     (void)state;
-    weir__trigger word = {.kind = 0, .value = (char *)"<tool>"};
+    weir__trigger word = {.kind = WEIR__TRIGGER_WORD, .value = "<tool>"};
     weir__bsampler *sampler = with_triggers(&word, 1);
     for (int round = 0; round < 2; round++) {
         assert_int_equal(accept_text(sampler, "Anything at all, <too early, "), WEIR_OK);
@@ -338,10 +338,10 @@ static void triggers_of_every_kind(void **state)
     int32_t lt;
     assert_int_equal(tokens_of("<", false, &lt, 1), 1);
     const weir__trigger kinds[] = {
-        {.kind = 1, .value = (char *)"call: *(<tool>)"},
-        {.kind = 1, .value = (char *)"^nothing else$|(<tool>)"},
-        {.kind = 2, .value = (char *)"[\\s\\S]*?(<tool>)"},
-        {.kind = 3, .token = lt},
+        {.kind = WEIR__TRIGGER_PATTERN, .value = "call: *(<tool>)"},
+        {.kind = WEIR__TRIGGER_PATTERN, .value = "^nothing else$|(<tool>)"},
+        {.kind = WEIR__TRIGGER_FULL_PATTERN, .value = "[\\s\\S]*?(<tool>)"},
+        {.kind = WEIR__TRIGGER_TOKEN, .token = lt},
     };
     for (size_t i = 0; i < N_ELEMENTS(kinds); i++) {
         weir__bsampler *sampler = with_triggers(&kinds[i], 1);
@@ -355,7 +355,7 @@ static void triggers_of_every_kind(void **state)
         ops->sampler_free(sampler);
     }
     weir__bsampler *sampler = NULL;
-    weir__trigger bad = {.kind = 1, .value = (char *)"(["};
+    weir__trigger bad = {.kind = WEIR__TRIGGER_PATTERN, .value = "(["};
     weir__grammar grammar = {.text = "root ::= \"a\"", .lazy = true, .triggers = &bad, .n_triggers = 1};
     assert_true(create(NULL, &grammar, &sampler, NULL) == WEIR_GRAMMAR);
 }
@@ -364,7 +364,7 @@ static void triggers_of_every_kind(void **state)
 static void patterns_see_a_bounded_text(void **state)
 {
     (void)state;
-    const weir__trigger pattern = {.kind = 1, .value = (char *)"^\\s+to$|[^x]*?<tool>"};
+    const weir__trigger pattern = {.kind = WEIR__TRIGGER_PATTERN, .value = "^\\s+to$|[^x]*?<tool>"};
     weir__bsampler *sampler = with_triggers(&pattern, 1);
     int32_t spaces;
     assert_true(tokens_of("        ", false, &spaces, 1) == 1);
@@ -384,7 +384,7 @@ static void a_start_that_goes_wrong(void **state)
         if (n == 2 && text[0] == '>' && text[1] == '.') id = i;
     }
     if (id < 0) skip();
-    const weir__trigger word = {.kind = 0, .value = (char *)"<tool>"};
+    const weir__trigger word = {.kind = WEIR__TRIGGER_WORD, .value = "<tool>"};
     weir__bsampler *sampler = with_triggers(&word, 1);
     assert_int_equal(accept_text(sampler, "<tool"), WEIR_OK);
     assert_refused(ops->accept(sampler, id, error), WEIR_REFUSED, "token");

@@ -29,7 +29,7 @@ static void load(weir__bmodel **into, const char *arguments)
     char path[TEMP_PATH_MAX];
     weir_model_params params = weir_model_params_default();
     temp_model(path, into == &model ? "model.gguf" : "head.gguf", arguments); /* both are mapped */
-    assert_ok(ops->model_load(path, &params, into, error));
+    assert_ok(ops->model_load(path, &params, false, into, error));
 }
 
 static void load_kind(const kind *k)
@@ -303,7 +303,7 @@ static void a_head_without_weights_is_refused(void **state)
     load(&model, "llama");
     temp_model(path, "head.gguf", "eagle");
     params.vocab_only = true;
-    assert_ok(ops->model_load(path, &params, &head_model, error));
+    assert_ok(ops->model_load(path, &params, false, &head_model, error));
     weir_error why = {0};
     assert_int_equal(pair_open(&p, WEIR_LAYOUT_UNIFIED, &why), WEIR_UNSUPPORTED);
     assert_string_equal(why.field, "draft_model");

@@ -144,7 +144,7 @@ static weir_status list_tokens(weir__bmodel *m, weir_error *error)
 /* Whose layers that guess can be used: weir__shim_mtp_layers. */
 static const char *const with_mtp[] = {"glm4moe", "hy_v3", "deepseek2"};
 
-bool weir__llama_guesses(const char *architecture)
+bool weir__llama_has_mtp(const char *architecture)
 {
     return is_one_of(architecture, with_mtp, sizeof with_mtp / sizeof with_mtp[0]);
 }
@@ -200,11 +200,7 @@ no_model:
 void weir__llama_model_free(weir__bmodel *model)
 {
     if (model == NULL) return;
-    while (model->scratch != NULL) {
-        weir__llama_scratch *next = model->scratch->next;
-        weir__mem_free(model->scratch);
-        model->scratch = next;
-    }
+    weir__llama_scratch_free(model->scratch);
     weir__llama_grammars_destroy(model->grammars);
     weir__mem_free(model->banned);
     weir__mem_free(model->eog);
@@ -246,7 +242,7 @@ static void decide(loading *l, bool offloads)
                    : params->use_mlock                     ? LLAMA_LOAD_MODE_MLOCK
                                                            : LLAMA_LOAD_MODE_NONE;
     p->vocab_only = params->vocab_only;
-    p->load_mtp = weir__llama_guesses(l->file.architecture);
+    p->load_mtp = weir__llama_has_mtp(l->file.architecture);
     p->progress_callback = on_progress;
     p->progress_callback_user_data = l;
     p->no_host = !offloads; /* a GPU's host buffers would come before weir's */
@@ -290,8 +286,10 @@ static weir_status describe(const loading *l, weir__bmodel *m, weir_error *error
     return list_tokens(m, error);
 }
 
-static weir_status load_model(loading *l, weir__bmodel **out, weir_error *error)
+weir_status weir__llama_model_load(const char *path, const weir_model_params *params, bool outline,
+                                   weir__bmodel **out, weir_error *error)
 {
+    loading own = {.path = path, .params = params, .outline = outline}, *l = &own;
     weir__bmodel *m = NULL;
     weir_status status = weir__shim_start(error);
     if (status == WEIR_OK) status = copy_split(l, error);
@@ -310,20 +308,6 @@ out:
     weir__mem_free(l->split);
     weir__llama_model_free(m);
     return status;
-}
-
-weir_status weir__llama_model_load(const char *path, const weir_model_params *params, weir__bmodel **out,
-                                   weir_error *error)
-{
-    loading l = {.path = path, .params = params};
-    return load_model(&l, out, error);
-}
-
-weir_status weir__llama_model_outline(const char *path, const weir_model_params *params, weir__bmodel **out,
-                                      weir_error *error)
-{
-    loading l = {.path = path, .params = params, .outline = true};
-    return load_model(&l, out, error);
 }
 
 /* ---- What it tells -------------------------------------------------------------------------------- */

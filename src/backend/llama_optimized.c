@@ -82,7 +82,7 @@ static weir_status pack(const char *path, const weir__gguf_info *file, weir__opt
     params.n_gpu_layers = 0;
     params.no_host = true; /* as in a load */
     params.load_mode = LLAMA_LOAD_MODE_MMAP;
-    params.load_mtp = weir__llama_guesses(file->architecture);
+    params.load_mtp = weir__llama_has_mtp(file->architecture);
     params.progress_callback = on_progress;
     params.progress_callback_user_data = watch;
     if (!weir__hook_begin(&how))

@@ -45,7 +45,7 @@ static float *logits_of_model(void)
 static uint64_t mapped(const weir_model_params *params)
 {
     n_warnings = 0;
-    assert_ok(ops->model_load(gguf, params, &model, error));
+    assert_ok(ops->model_load(gguf, params, false, &model, error));
     ops->model_describe(model, &model_is);
     float *row = logits_of_model();
     assert_memory_equal(row, want, (size_t)n_vocab * sizeof *row);
@@ -67,7 +67,7 @@ static int begin(void **state)
     weir_model_params params = weir_model_params_default();
     temp_model(gguf, "m.gguf", "llama --type q8_0");
     temp_path(optimized, "m.gguf.weir");
-    assert_ok(ops->model_load(gguf, &params, &model, error));
+    assert_ok(ops->model_load(gguf, &params, false, &model, error));
     ops->model_describe(model, &model_is);
     n_vocab = model_is.n_vocab;
     want = logits_of_model();
@@ -150,7 +150,7 @@ static void layers_that_guess_are_packed_too(void **state)
         temp_model(path, "guesses.gguf", options);
         temp_path(beside, "guesses.gguf.weir");
         assert_ok(ops->model_optimize(path, NULL, NULL, NULL, error));
-        assert_ok(ops->model_load(path, &params, &m, error));
+        assert_ok(ops->model_load(path, &params, false, &m, error));
         ops->model_describe(m, &is);
         assert_true(is.n_bytes_kernels > 0);
         assert_int_equal(is.n_bytes_mapped, is.n_bytes_kernels);
@@ -180,7 +180,7 @@ static void packed_weights_are_locked_too(void **state)
     int64_t before = locked_bytes();
     params.use_mlock = true;
     params.use_mmap = false; /* else the model's file is locked, too */
-    assert_ok(ops->model_load(gguf, &params, &model, error));
+    assert_ok(ops->model_load(gguf, &params, false, &model, error));
     ops->model_describe(model, &model_is);
     int64_t weights = (int64_t)model_is.n_bytes_kernels, now = locked_bytes();
     bool tells = before >= 0;
@@ -218,7 +218,7 @@ static void what_is_not_packed_is_read_ahead(void **state)
     weir_model_params params = weir_model_params_default();
     temp_model(path, "experts.gguf", "moe --wide --type q8_0");
     assert_ok(ops->model_optimize(path, NULL, NULL, NULL, error));
-    assert_ok(ops->model_load(path, &params, &model, error));
+    assert_ok(ops->model_load(path, &params, false, &model, error));
     look_at_mappings(&random, &ahead);
     ops->model_free(model);
     assert_true(random);
@@ -250,7 +250,7 @@ static int load_tiny(void **state)
 {
     (void)state;
     weir_model_params params = weir_model_params_default();
-    assert_ok(ops->model_load(gguf, &params, &model, error));
+    assert_ok(ops->model_load(gguf, &params, false, &model, error));
     ops->model_describe(model, &model_is);
     return 0;
 }

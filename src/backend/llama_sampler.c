@@ -46,10 +46,8 @@ static weir_status create_grammar(weir__bsampler *s, const weir_sampler_params *
     status = weir__shim_grammar_create(s->model->vocab, automaton, lazy, &s->grammar, error);
     weir__automaton_release(automaton);
     if (status != WEIR_OK) return status;
-    for (size_t i = 0; lazy && i < grammar->n_triggers && status == WEIR_OK; i++) {
-        const weir__trigger *t = &grammar->triggers[i];
-        status = weir__shim_grammar_trigger(s->grammar, t->kind, t->value, t->token, error);
-    }
+    for (size_t i = 0; lazy && i < grammar->n_triggers && status == WEIR_OK; i++)
+        status = weir__shim_grammar_trigger(s->grammar, &grammar->triggers[i], error);
     /* A lazy grammar describes what follows its trigger. */
     if (status == WEIR_OK && !lazy && grammar != NULL && grammar->prefill != NULL)
         status = weir__shim_grammar_begin(s->grammar, grammar->prefill, error);
@@ -98,7 +96,23 @@ weir_status weir__llama_sampler_reset(weir__bsampler *s, weir_error *error)
     return status;
 }
 
-/* ---- Candidates ----------------------------------------------------------------------------------- */
+/* ---- Scratch -------------------------------------------------------------------------------------- */
+
+struct weir__llama_scratch {
+    weir__llama_scratch *next;     /* while it is free */
+    float *allowed;                /* [n_vocab] logits of what a grammar allows, else -INFINITY */
+    uint64_t *mask;                /* [WEIR__AUTOMATON_WORDS(n_vocab)] */
+    llama_token_data candidates[]; /* [n_vocab] */
+};
+
+void weir__llama_scratch_free(weir__llama_scratch *all)
+{
+    while (all != NULL) {
+        weir__llama_scratch *next = all->next;
+        weir__mem_free(all);
+        all = next;
+    }
+}
 
 static weir__llama_scratch *take_scratch(weir__bmodel *model)
 {
@@ -126,6 +140,8 @@ static void give_scratch(weir__bmodel *model, weir__llama_scratch *scratch)
     model->scratch = scratch;
     pthread_mutex_unlock(&model->scratch_lock);
 }
+
+/* ---- Candidates ----------------------------------------------------------------------------------- */
 
 /* Moves the tokens that may be chosen to the front, in their order; returns how many. NaN never may. */
 static size_t keep_possible(llama_token_data *candidates, size_t n)

@@ -18,7 +18,7 @@ static weir_status load(const char *path, weir_error *error)
 {
     weir_model_params params = weir_model_params_default();
     weir__bmodel *made = NULL;
-    weir_status status = ops->model_load(path, &params, &made, error);
+    weir_status status = ops->model_load(path, &params, false, &made, error);
     if (status == WEIR_OK) ops->model_free(made);
     return status;
 }
@@ -202,14 +202,14 @@ static void load_is_watched_and_aborted(void **state)
     weir__bmodel *made = NULL;
     params.progress = see_progress;
     params.progress_user = &seen;
-    assert_ok(ops->model_load(model_path(), &params, &made, error));
+    assert_ok(ops->model_load(model_path(), &params, false, &made, error));
     ops->model_free(made);
     assert_true(seen.last == 1.0f);
     int n = seen.n;
     for (int at = 1; at < n; at += n / 3 + 1) {
         seen = (seen_progress){.stop_at = at};
         weir_error error = {0};
-        assert_int_equal(ops->model_load(model_path(), &params, &made, &error), WEIR_ABORTED);
+        assert_int_equal(ops->model_load(model_path(), &params, false, &made, &error), WEIR_ABORTED);
         assert_int_equal(seen.n, at);
     }
 }
@@ -226,7 +226,7 @@ static void load_survives_failing_allocations(void **state)
     for (long n = 0;; n++) {
         weir__bmodel *made = NULL;
         weir__mem_fail_after(n);
-        weir_status status = ops->model_load(model_path(), &params, &made, NULL);
+        weir_status status = ops->model_load(model_path(), &params, false, &made, NULL);
         bool reached = !weir__mem_fail_pending();
         weir__mem_fail_after(-1);
         if (status == WEIR_OK) ops->model_free(made);
@@ -235,7 +235,8 @@ static void load_survives_failing_allocations(void **state)
         if (!reached) break;
     }
     params.n_tensor_split = 1000;
-    assert_refused(ops->model_load(model_path(), &params, &model, error), WEIR_INVALID, "n_tensor_split");
+    assert_refused(ops->model_load(model_path(), &params, false, &model, error), WEIR_INVALID,
+                   "n_tensor_split");
 }
 
 static void describe_agrees_with_llama(void **state)
@@ -286,7 +287,7 @@ static void vocabulary_without_weights(void **state)
     weir_model_params params = weir_model_params_default();
     weir__bmodel *made = NULL;
     params.vocab_only = true;
-    assert_ok(ops->model_load(model_path(), &params, &made, error));
+    assert_ok(ops->model_load(model_path(), &params, false, &made, error));
     weir_model_info info = {0};
     ops->model_describe(made, &info);
     assert_int_equal(info.n_vocab, model_is.n_vocab);
@@ -429,7 +430,7 @@ static void long_runs_in_any_vocabulary(void **state)
         weir_model_params params = weir_model_params_default();
         weir__bmodel *made = NULL;
         params.vocab_only = true;
-        assert_ok(ops->model_load(path, &params, &made, error));
+        assert_ok(ops->model_load(path, &params, false, &made, error));
         size_t length = EFFORT(60000, 20000), n = 0; /* frames are larger there */
         char *text = malloc(length);
         for (const char *c = "a= "; *c != '\0'; c++) {

@@ -27,7 +27,7 @@ static inline void use_model(const char *path)
     weir_model_params params = weir_model_params_default();
     ops->model_free(model);
     model = NULL;
-    assert_ok(ops->model_load(path, &params, &model, error));
+    assert_ok(ops->model_load(path, &params, false, &model, error));
     ops->model_describe(model, &model_is);
 }
 

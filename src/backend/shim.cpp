@@ -197,54 +197,6 @@ weir_status weir__shim_model_load(const char *path, llama_model_params params, l
     });
 }
 
-namespace
-{
-
-struct quantizing {
-    weir_progress_fn progress;
-    void *user;
-    bool aborted;
-};
-
-/* llama_model_quantize says how far it is in its log alone: "[  12/ 272] name …". What is thrown from there
- * it catches, between two tensors, when none of its threads run. */
-void watch_quantizing(const char *line, void *user)
-{
-    auto *q = static_cast<quantizing *>(user);
-    int done, all;
-    if (std::sscanf(line, "[%d/%d]", &done, &all) != 2 || done < 1 || all < done) return;
-    if (q->progress(static_cast<float>(done - 1) / static_cast<float>(all), q->user)) return;
-    q->aborted = true;
-    throw std::runtime_error("ended by the caller");
-}
-
-} // namespace
-
-weir_status weir__shim_quantize(const char *path, const char *out, const llama_model_quantize_params *params,
-                                weir_progress_fn progress, void *progress_user, weir_error *error)
-{
-    return guard(error, WEIR_BACKEND, "the model cannot be quantized", [&] {
-        capture said;
-        quantizing q{progress, progress_user, false};
-        said.watch = watch_quantizing;
-        said.watch_user = &q;
-        if (llama_model_quantize(path, out, params) == 0) return WEIR_OK;
-        if (q.aborted)
-            return weir__error_set(error, WEIR_ABORTED, nullptr,
-                                   "the progress callback ended the quantization");
-        if (said.says("requantizing from type"))
-            return weir__error_set(
-                error, WEIR_UNSUPPORTED, "requantize",
-                "the model's weights are quantized already: quantize the original, or ask for "
-                "it nevertheless (requantize), which loses more");
-        weir_status status = said.says("bad_alloc")  ? WEIR_NO_MEMORY
-                             : said.says("iostream") ? WEIR_IO
-                                                     : WEIR_UNSUPPORTED;
-        return weir__error_set(error, status, nullptr, "the model cannot be quantized: %s",
-                               said.reason("llama.cpp gives no reason"));
-    });
-}
-
 weir_status weir__shim_tokenize(const llama_vocab *vocab, const char *text, int32_t length, bool add_special,
                                 bool parse_special, int32_t *tokens, int32_t capacity, int32_t *n_tokens,
                                 weir_error *error)
@@ -352,14 +304,6 @@ bool weir__shim_seq_copy(llama_context *context, int32_t seq, int32_t to_seq, in
 {
     return attempt(false, [&] {
         llama_memory_seq_cp(llama_get_memory(context), seq, to_seq, from, to);
-        return true;
-    });
-}
-
-bool weir__shim_seq_keep(llama_context *context, int32_t seq)
-{
-    return attempt(false, [&] {
-        llama_memory_seq_keep(llama_get_memory(context), seq);
         return true;
     });
 }

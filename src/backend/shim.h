@@ -8,11 +8,12 @@
 #include <llama.h>
 #include <weir/weir.h>
 
-#include "grammar/automaton.h"
-
 #ifdef __cplusplus
 extern "C" {
 #endif
+
+#include "backend/backend.h"
+#include "grammar/automaton.h"
 
 /* Starts llama.cpp and takes over its log; once, whoever calls. What follows needs it. UNSUPPORTED: it was
  * compiled for instructions that this processor has not, and none of it may run. */
@@ -25,11 +26,6 @@ weir_status weir__shim_start(weir_error *error);
 weir_status weir__shim_model_load(const char *path, struct llama_model_params params,
                                   struct llama_model **model, weir_error *error);
 
-/* ABORTED when `progress` said so. What was written to `out` until an error is still there. */
-weir_status weir__shim_quantize(const char *path, const char *out,
-                                const struct llama_model_quantize_params *params, weir_progress_fn progress,
-                                void *progress_user, weir_error *error);
-
 /* *n_tokens is the number needed; TOO_LONG when capacity is smaller. Recurses over the text where a
  * vocabulary has regular expressions that llama.cpp leaves to the standard library. */
 weir_status weir__shim_tokenize(const struct llama_vocab *vocab, const char *text, int32_t length,
@@ -39,29 +35,6 @@ weir_status weir__shim_tokenize(const struct llama_vocab *vocab, const char *tex
 /* As llama_token_to_piece; 0 when it throws. */
 int32_t weir__shim_piece(const struct llama_vocab *vocab, int32_t token, bool special, char *bytes,
                          int32_t capacity);
-
-/* ---- Adapter -------------------------------------------------------------------------------------- */
-
-typedef struct weir__shim_adapter {
-    int32_t n_weights;
-    int32_t rank; /* the largest */
-    float alpha;  /* as the file has it */
-    uint64_t n_bytes;
-} weir__shim_adapter;
-
-/* A file that has passed weir__gguf_check_adapter. Adds it to the model's list, as llama_adapter_lora_free
- * removes it from there: nobody else may load, free, make a context of the model or give one adapters
- * meanwhile. UNSUPPORTED: it is for another model. */
-weir_status weir__shim_adapter_load(struct llama_model *model, const char *path,
-                                    struct llama_adapter_lora **adapter, weir_error *error);
-
-/* Checks what passes would take for granted, and readies it for weir's kernels. UNSUPPORTED, NO_MEMORY. */
-weir_status weir__shim_adapter_ready(struct llama_model *model, struct llama_adapter_lora *adapter,
-                                     weir__shim_adapter *shape, weir_error *error);
-
-/* What passes have from now on; as above. None after an error. */
-weir_status weir__shim_set_adapters(struct llama_context *context, struct llama_adapter_lora *const *adapters,
-                                    const float *scales, int32_t n, weir_error *error);
 
 /* ---- Context -------------------------------------------------------------------------------------- */
 
@@ -88,7 +61,6 @@ const float *weir__shim_pooled(struct llama_context *context, int32_t seq);
 bool weir__shim_seq_remove(struct llama_context *context, int32_t seq, int32_t from, int32_t to);
 bool weir__shim_seq_copy(struct llama_context *context, int32_t seq, int32_t to_seq, int32_t from,
                          int32_t to);
-bool weir__shim_seq_keep(struct llama_context *context, int32_t seq);
 void weir__shim_clear(struct llama_context *context);
 
 /* Carries out pending copies between lanes now. */
@@ -116,7 +88,7 @@ int32_t weir__shim_head_taps(const struct llama_model *head, int32_t *layers, in
 void weir__shim_tell_hidden(struct llama_context *context, bool on, bool masked);
 void weir__shim_tell_layer_input(struct llama_context *context, int32_t layer, bool on);
 
-/* Plans passes anew where what is set needs that; as weir__shim_adapter_load. */
+/* Plans passes anew if the settings require it. Under the model's adapter_lock. */
 weir_status weir__shim_plan(struct llama_context *context, weir_error *error);
 
 /* What the last pass kept, row after row; NULL when it kept none. */
@@ -149,10 +121,9 @@ weir_status weir__shim_grammar_create(const struct llama_vocab *vocab, weir__aut
                                       weir__shim_grammar **grammar, weir_error *error);
 void weir__shim_grammar_free(weir__shim_grammar *grammar);
 
-/* For a lazy one, which allows everything until a trigger appears: kind, value and token as in weir__trigger.
- */
-weir_status weir__shim_grammar_trigger(weir__shim_grammar *grammar, int kind, const char *value,
-                                       int32_t token, weir_error *error);
+/* For a lazy one, which allows everything until a trigger appears. */
+weir_status weir__shim_grammar_trigger(weir__shim_grammar *grammar, const weir__trigger *trigger,
+                                       weir_error *error);
 
 /* Takes text that the answer already begins with (NULL: none). Reset comes back to here. */
 weir_status weir__shim_grammar_begin(weir__shim_grammar *grammar, const char *text, weir_error *error);

@@ -47,7 +47,9 @@ struct weir__shim_template {
 struct weir__shim_chat {
     common_chat_params params;
     common_chat_parser_params parser;
-    weir__shim_form form;
+    weir__shim_rendered rendered; /* its texts lie in params, its arrays in the next */
+    std::vector<weir__trigger> triggers;
+    std::vector<const char *> stops, preserved;
 };
 
 namespace
@@ -217,8 +219,8 @@ common_chat_params render(const weir__shim_template *t, const weir__shim_render 
     if (tools != nullptr) inputs.tools = common_chat_tools_parse_oaicompat(common_json::parse(tools));
     inputs.tool_choice = choice;
     if (schema != nullptr) inputs.json_schema = schema;
-    for (std::size_t i = 0; i < in->n_args; i++)
-        inputs.chat_template_kwargs[in->arg_keys[i]] = in->arg_values[i];
+    const common_json args = common_json::parse(in->args);
+    for (const auto &arg : args.items()) inputs.chat_template_kwargs[arg.key()] = arg.value().dump();
     inputs.parallel_tool_calls = in->parallel_tool_calls;
     inputs.add_generation_prompt = in->add_generation_prompt && !in->continue_final;
     inputs.enable_thinking = in->enable_thinking;
@@ -462,10 +464,9 @@ const char *const cannot_render = "the chat template cannot be rendered";
 /* What a template is given to render. */
 std::size_t text_bytes(const weir__shim_render *in)
 {
-    std::size_t n = std::strlen(in->messages);
+    std::size_t n = std::strlen(in->messages) + std::strlen(in->args);
     if (in->tools != nullptr) n += std::strlen(in->tools);
     if (in->json_schema != nullptr) n += std::strlen(in->json_schema);
-    for (std::size_t i = 0; i < in->n_args; i++) n += std::strlen(in->arg_values[i]);
     return n;
 }
 
@@ -490,6 +491,40 @@ bool enforce(const weir__shim_template *t, const weir__shim_render *in, common_c
         add_alternative(calls, other);
     }
     return constrain(in, named, calls, params);
+}
+
+weir__trigger_kind trigger_kind(common_grammar_trigger_type type)
+{
+    switch (type) {
+    case COMMON_GRAMMAR_TRIGGER_TYPE_PATTERN: return WEIR__TRIGGER_PATTERN;
+    case COMMON_GRAMMAR_TRIGGER_TYPE_PATTERN_FULL: return WEIR__TRIGGER_FULL_PATTERN;
+    case COMMON_GRAMMAR_TRIGGER_TYPE_TOKEN: return WEIR__TRIGGER_TOKEN;
+    default: return WEIR__TRIGGER_WORD;
+    }
+}
+
+void fill_rendered(weir__shim_chat &chat)
+{
+    const common_chat_params &p = chat.params;
+    weir__shim_rendered &r = chat.rendered;
+    r = weir__shim_rendered();
+    r.prompt = p.prompt.c_str();
+    r.prompt_length = p.prompt.size();
+    r.grammar = p.grammar.c_str();
+    r.lazy = p.grammar_lazy;
+    r.generation_prompt = p.generation_prompt.c_str();
+    for (const common_grammar_trigger &t : p.grammar_triggers)
+        chat.triggers.push_back({trigger_kind(t.type), t.value.c_str(), -1});
+    for (const std::string &stop : p.additional_stops)
+        if (!stop.empty()) chat.stops.push_back(stop.c_str());
+    for (const std::string &text : p.preserved_tokens) chat.preserved.push_back(text.c_str());
+    r.triggers = chat.triggers.data();
+    r.n_triggers = chat.triggers.size();
+    r.stops = chat.stops.data();
+    r.n_stops = chat.stops.size();
+    r.preserved = chat.preserved.data();
+    r.n_preserved = chat.preserved.size();
+    read_form(p.parser, r.form);
 }
 
 } // namespace
@@ -555,7 +590,7 @@ weir_status weir__shim_chat_create(const weir__shim_template *t, const weir__shi
         chat->parser.reasoning_format =
             in->parse_reasoning ? COMMON_REASONING_FORMAT_DEEPSEEK : COMMON_REASONING_FORMAT_NONE;
         if (!chat->params.parser.empty()) chat->parser.parser.load(chat->params.parser);
-        read_form(chat->params.parser, chat->form);
+        fill_rendered(*chat);
         return WEIR_OK;
     });
     if (status == WEIR_OK) *out = chat.release();
@@ -583,44 +618,9 @@ void weir__shim_chat_destroy(weir__shim_chat *chat)
     delete chat;
 }
 
-void weir__shim_chat_look(const weir__shim_chat *chat, weir__shim_chat_view *view)
+const weir__shim_rendered *weir__shim_chat_rendered(const weir__shim_chat *chat)
 {
-    const common_chat_params &p = chat->params;
-    view->prompt = p.prompt.c_str();
-    view->prompt_length = p.prompt.size();
-    view->grammar = p.grammar.c_str();
-    view->lazy = p.grammar_lazy;
-    view->generation_prompt = p.generation_prompt.c_str();
-    view->n_triggers = p.grammar_triggers.size();
-    view->n_stops = p.additional_stops.size();
-    view->n_preserved = p.preserved_tokens.size();
-}
-
-const char *weir__shim_chat_trigger(const weir__shim_chat *chat, size_t i, int *kind)
-{
-    const common_grammar_trigger &trigger = chat->params.grammar_triggers[i];
-    switch (trigger.type) {
-    case COMMON_GRAMMAR_TRIGGER_TYPE_WORD: *kind = 0; break;
-    case COMMON_GRAMMAR_TRIGGER_TYPE_PATTERN: *kind = 1; break;
-    case COMMON_GRAMMAR_TRIGGER_TYPE_PATTERN_FULL: *kind = 2; break;
-    case COMMON_GRAMMAR_TRIGGER_TYPE_TOKEN: *kind = 3; break;
-    }
-    return trigger.value.c_str();
-}
-
-const char *weir__shim_chat_stop(const weir__shim_chat *chat, size_t i)
-{
-    return chat->params.additional_stops[i].c_str();
-}
-
-const char *weir__shim_chat_preserved(const weir__shim_chat *chat, size_t i)
-{
-    return chat->params.preserved_tokens[i].c_str();
-}
-
-void weir__shim_chat_form(const weir__shim_chat *chat, weir__shim_form *form)
-{
-    *form = chat->form;
+    return &chat->rendered;
 }
 
 weir_status weir__shim_chat_parse(const weir__shim_chat *chat, const char *text, size_t length, bool whole,

@@ -60,6 +60,7 @@ static weir_status create(const weir__shim_template *t, const char *messages, in
     weir_error error = {0};
     weir__shim_render in = {
         .messages = messages,
+        .args = "{}",
         .tool_choice = WEIR_TOOLS_AUTO,
         .tools = way >= TOOLS ? weather : NULL,
         .enforced_tools = way >= TOOLS ? weather : NULL,
@@ -96,10 +97,7 @@ static void expect_same_answers(const weir__shim_chat *a, const weir__shim_chat 
 
 static void expect_same(const weir__shim_chat *a, const weir__shim_chat *b)
 {
-    weir__shim_chat_view x, y;
-    weir__shim_form f = {0}, g = {0};
-    weir__shim_chat_look(a, &x);
-    weir__shim_chat_look(b, &y);
+    const weir__shim_rendered x = *weir__shim_chat_rendered(a), y = *weir__shim_chat_rendered(b);
     assert_string_equal(x.prompt, y.prompt);
     assert_string_equal(x.generation_prompt, y.generation_prompt);
     assert_string_equal(x.grammar, y.grammar);
@@ -107,17 +105,13 @@ static void expect_same(const weir__shim_chat *a, const weir__shim_chat *b)
     assert_int_equal(x.n_triggers, y.n_triggers);
     assert_int_equal(x.n_stops, y.n_stops);
     assert_int_equal(x.n_preserved, y.n_preserved);
-    for (size_t i = 0; i < x.n_stops; i++)
-        assert_string_equal(weir__shim_chat_stop(a, i), weir__shim_chat_stop(b, i));
-    for (size_t i = 0; i < x.n_preserved; i++)
-        assert_string_equal(weir__shim_chat_preserved(a, i), weir__shim_chat_preserved(b, i));
-    weir__shim_chat_form(a, &f);
-    weir__shim_chat_form(b, &g);
-    assert_int_equal(f.plain_tail, g.plain_tail);
-    assert_memory_equal(f.breaks, g.breaks, sizeof f.breaks);
-    assert_int_equal(f.loose_arguments, g.loose_arguments);
-    assert_int_equal(f.has_ids, g.has_ids);
-    assert_int_equal(f.has_breaks, g.has_breaks);
+    for (size_t i = 0; i < x.n_stops; i++) assert_string_equal(x.stops[i], y.stops[i]);
+    for (size_t i = 0; i < x.n_preserved; i++) assert_string_equal(x.preserved[i], y.preserved[i]);
+    assert_int_equal(x.form.plain_tail, y.form.plain_tail);
+    assert_memory_equal(x.form.breaks, y.form.breaks, sizeof x.form.breaks);
+    assert_int_equal(x.form.loose_arguments, y.form.loose_arguments);
+    assert_int_equal(x.form.has_ids, y.form.has_ids);
+    assert_int_equal(x.form.has_breaks, y.form.has_breaks);
     expect_same_answers(a, b);
 }
 

@@ -182,23 +182,23 @@ void weir__shim_grammar_free(weir__shim_grammar *grammar)
     delete grammar;
 }
 
-weir_status weir__shim_grammar_trigger(weir__shim_grammar *grammar, int kind, const char *value,
-                                       int32_t token, weir_error *error)
+weir_status weir__shim_grammar_trigger(weir__shim_grammar *grammar, const weir__trigger *trigger,
+                                       weir_error *error)
 {
     return guard(error, WEIR_GRAMMAR, "a trigger of the grammar cannot be used", [&] {
-        std::string text = value != nullptr ? value : "";
-        if (kind == 2) {
+        std::string text = trigger->value != nullptr ? trigger->value : "";
+        if (trigger->kind == WEIR__TRIGGER_FULL_PATTERN) {
             bool begins = !text.empty() && text.front() == '^';
             bool ends = !text.empty() && text.back() == '$';
             text = (begins ? "" : "^") + text + (ends ? "" : "$");
         }
-        switch (kind) {
-        case 0:
+        switch (trigger->kind) {
+        case WEIR__TRIGGER_WORD:
             if (!text.empty()) grammar->words.push_back(text);
             break;
-        case 1:
-        case 2: grammar->patterns.emplace_back(text); break;
-        default: grammar->tokens.push_back(token); break;
+        case WEIR__TRIGGER_PATTERN:
+        case WEIR__TRIGGER_FULL_PATTERN: grammar->patterns.emplace_back(text); break;
+        case WEIR__TRIGGER_TOKEN: grammar->tokens.push_back(trigger->token); break;
         }
         return WEIR_OK;
     });

@@ -90,11 +90,25 @@ static void print_number(char *text, size_t capacity, weir_member_type type, dou
     snprintf(text, capacity, "%.*g", type == WEIR_MEMBER_FLOAT ? 9 : 17, value);
 }
 
+/* "0 (auto), 1 (required), 2 (none)" */
+static void print_choices(char *text, size_t capacity, const weir_member *member)
+{
+    size_t n = 0;
+    for (int value = (int)member->min; value <= (int)member->max && n < capacity; value++)
+        n += (size_t)snprintf(text + n, capacity - n, "%s%d (%s)", n > 0 ? ", " : "", value,
+                              member->choices[value - (int)member->min]);
+}
+
 static weir_status refuse_number(const weir_member *member, double value, const char *prefix,
                                  weir_error *error)
 {
-    char field[64], number[32], most[32];
+    char field[64], number[32], most[32], choices[160];
     snprintf(field, sizeof field, "%s%s", prefix, member->name);
+    if (member->type == WEIR_MEMBER_CHOICE) {
+        print_choices(choices, sizeof choices, member);
+        return weir__error_set(error, WEIR_INVALID, field, "%s is %d; allowed: %s", member->name, (int)value,
+                               choices);
+    }
     print_number(number, sizeof number, member->type, value);
     if (member->max > INT32_MAX)
         snprintf(most, sizeof most, "and up");

@@ -147,7 +147,7 @@ weir_status weir__memory_share(weir__memory *memory, int32_t from, int32_t to, i
 /* Copies that wait for the next pass would read old content, or overwrite what is loaded. */
 static weir_status settle_copies(weir__memory *memory, weir_error *error)
 {
-    return memory->ops->settle != NULL ? memory->ops->settle(memory->context, error) : WEIR_OK;
+    return memory->ops->settle(memory->context, error);
 }
 
 bool weir__memory_has_room(const weir__memory *memory, int32_t n)

@@ -59,14 +59,13 @@ static int64_t byte_of(const weir__request *request, const weir_model *model, in
 
 static void find_message(const weir__request *request, const weir_model *model, weir_miss_info *info)
 {
-    size_t n;
-    int64_t at = request->history.chat != NULL ? byte_of(request, model, info->n_matched) : -1;
+    const weir_chat *chat = request->history.chat;
+    int64_t at = chat != NULL ? byte_of(request, model, info->n_matched) : -1;
     if (at < 0) return;
-    const weir__chat_mark *marks = weir__chat_places(request->history.chat, &n);
-    int32_t message = weir__chat_mark_at(marks, n, (size_t)at, &info->in_message);
-    if (message < 0 || (size_t)message >= n) return;
+    int32_t message = weir__chat_mark_at(chat->marks, chat->n_messages, (size_t)at, &info->in_message);
+    if (message < 0 || (size_t)message >= chat->n_messages) return;
     info->message = message;
-    memcpy(info->role, marks[message].role, sizeof info->role);
+    memcpy(info->role, chat->marks[message].role, sizeof info->role);
 }
 
 /* ---- Notes ---- */

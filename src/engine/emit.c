@@ -6,6 +6,7 @@
 #include "base/mem.h"
 #include "engine/request.h"
 #include "engine/stream.h"
+#include "model/sampler.h"
 
 #define PIECE_BYTES 64 /* nearly all pieces of all vocabularies; a longer one grows the scratch once */
 

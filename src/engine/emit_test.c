@@ -2,6 +2,7 @@
 #include "engine/emit.h"
 
 #include "engine/testing.h"
+#include "model/sampler.h"
 #include "support/dice.h"
 
 /* ---- A vocabulary that the tests write as they go -------------------------------------------------- */

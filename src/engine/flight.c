@@ -74,17 +74,15 @@ static void key_add_text(bytes *key, const char *text, size_t length)
 /* The results of rendering: prompt, grammar, stops and control tokens. */
 static void key_add_chat(bytes *key, const weir_chat *chat)
 {
-    size_t n;
-    const char *prompt = weir_chat_prompt(chat, &n);
-    key_add_text(key, prompt, n);
-    const weir__parts *parts = weir__chat_parts(chat);
+    const weir__parts *parts = &chat->parts;
+    const weir__grammar *grammar = chat->constraint;
+    key_add_text(key, chat->prompt, chat->prompt_length);
     KEY_ADD(key, parts->n);
     for (size_t i = 0; i < parts->n; i++) {
         KEY_ADD(key, parts->at[i].from);
         KEY_ADD(key, parts->at[i].to);
         KEY_ADD(key, parts->at[i].plain);
     }
-    const weir__grammar *grammar = weir__chat_grammar(chat);
     if (grammar != NULL) {
         key_add_text(key, grammar->text, WEIR_NUL);
         key_add_text(key, grammar->root, WEIR_NUL);
@@ -97,12 +95,10 @@ static void key_add_chat(bytes *key, const weir_chat *chat)
             key_add_text(key, grammar->triggers[i].value, WEIR_NUL);
         }
     }
-    const char *const *stops = weir__chat_stops(chat, &n);
-    KEY_ADD(key, n);
-    for (size_t i = 0; i < n; i++) key_add_text(key, stops[i], WEIR_NUL);
-    const int32_t *preserved = weir__chat_preserved(chat, &n);
-    KEY_ADD(key, n);
-    key_add(key, preserved, n * sizeof *preserved);
+    KEY_ADD(key, chat->n_stops);
+    for (size_t i = 0; i < chat->n_stops; i++) key_add_text(key, chat->stops[i], WEIR_NUL);
+    KEY_ADD(key, chat->n_preserved);
+    key_add(key, chat->preserved, chat->n_preserved * sizeof *chat->preserved);
 }
 
 /* Whether the same parameters give the same answer each time. */

@@ -1,63 +1,10 @@
 /* What parts two flights: every member of a request and of a sampler's parameters, told by tests/abi.txt, and
  * all that a chat brings. SPDX-License-Identifier: Apache-2.0 */
+#include "engine/flight.h"
 #include "engine/testing.h"
 #include "model/chat.h"
 
 #define COUNT_OF(array) (sizeof(array) / sizeof((array)[0]))
-
-/* ---- A chat that needs no template ---- */
-
-typedef struct form {
-    const char *prompt;
-    weir__grammar grammar; /* text NULL = none */
-    weir__trigger triggers[2];
-    const char *stops[2];
-    size_t n_stops;
-    int32_t preserved[2];
-    size_t n_preserved;
-    weir__parts parts;
-} form;
-
-static const char *form_prompt(const weir_chat *chat, size_t *length)
-{
-    const form *f = (const void *)chat;
-    *length = strlen(f->prompt);
-    return f->prompt;
-}
-
-static const weir__grammar *form_grammar(const weir_chat *chat)
-{
-    const form *f = (const void *)chat;
-    return f->grammar.text != NULL ? &f->grammar : NULL;
-}
-
-static const char *const *form_stops(const weir_chat *chat, size_t *n)
-{
-    const form *f = (const void *)chat;
-    *n = f->n_stops;
-    return f->stops;
-}
-
-static const int32_t *form_preserved(const weir_chat *chat, size_t *n)
-{
-    const form *f = (const void *)chat;
-    *n = f->n_preserved;
-    return f->preserved;
-}
-
-static const weir__parts *form_parts(const weir_chat *chat)
-{
-    const form *f = (const void *)chat;
-    return &f->parts;
-}
-
-/* The file itself, with such chats. */
-#define weir_chat_prompt     form_prompt
-#define weir__chat_grammar   form_grammar
-#define weir__chat_stops     form_stops
-#define weir__chat_preserved form_preserved
-#define weir__chat_parts     form_parts
-#include "engine/flight.c" /* NOLINT(bugprone-suspicious-include) */
 
 /* ---- Keys ---- */
 
@@ -284,36 +231,41 @@ static void all_of_a_chat_counts(void **state)
     greedy.temp = 0;
     for (int i = 0; i < 24; i++) {
         weir__part parts[] = {{.from = 0, .to = 2, .plain = true}, {.from = 2, .to = 5}};
-        form f = {.prompt = "hello", .parts = {.at = parts}};
+        weir__trigger triggers[2] = {{.kind = WEIR__TRIGGER_WORD}, {.kind = WEIR__TRIGGER_WORD}};
+        const char *stops[2] = {"x", "y"};
+        int32_t preserved[2] = {3, 4};
+        weir_chat f = {.prompt = "hello", .stops = stops, .preserved = preserved, .parts = {.at = parts}};
         weir_request request = weir_request_default();
         request.sampler = &greedy;
-        request.chat = (void *)&f;
-        if (i >= 2) f.grammar = (weir__grammar){.text = "root ::= \"a\"", .triggers = f.triggers};
-        if (i >= 7 && i < 14) f.grammar.n_triggers = 1, f.triggers[0].value = "call";
+        request.chat = &f;
+        if (i >= 2) f.grammar = (weir__grammar){.text = "root ::= \"a\"", .triggers = triggers};
+        if (i >= 2) f.constraint = &f.grammar;
+        if (i >= 7 && i < 14) f.grammar.n_triggers = 1, triggers[0].value = "call";
         switch (i) {
         case 1: f.prompt = "hello "; break;
         case 3: f.grammar.text = "root ::= \"b\""; break;
         case 4: f.grammar.root = "a"; break;
         case 5: f.grammar.prefill = "a"; break;
         case 6: f.grammar.lazy = true; break;
-        case 8: f.triggers[0].kind ^= 1; break;
-        case 9: f.triggers[0].token = 7; break;
-        case 10: f.triggers[0].value = "other"; break;
-        case 11: f.grammar.n_triggers = 2, f.triggers[1].value = "more"; break;
-        case 12: f.grammar.n_triggers = 2, f.triggers[1].value = "most"; break;
-        case 13: f.grammar.n_triggers = 2, f.triggers[1].value = "most", f.triggers[1].token = 1; break;
-        case 14: f.stops[0] = "x", f.n_stops = 1; break;
-        case 15: f.stops[0] = "y", f.n_stops = 1; break;
-        case 16: f.stops[0] = "x", f.stops[1] = "y", f.n_stops = 2; break;
-        case 17: f.preserved[0] = 3, f.n_preserved = 1; break;
-        case 18: f.preserved[0] = 4, f.n_preserved = 1; break;
-        case 19: f.preserved[0] = 3, f.preserved[1] = 4, f.n_preserved = 2; break;
+        case 8: triggers[0].kind = WEIR__TRIGGER_PATTERN; break;
+        case 9: triggers[0].token = 7; break;
+        case 10: triggers[0].value = "other"; break;
+        case 11: f.grammar.n_triggers = 2, triggers[1].value = "more"; break;
+        case 12: f.grammar.n_triggers = 2, triggers[1].value = "most"; break;
+        case 13: f.grammar.n_triggers = 2, triggers[1].value = "most", triggers[1].token = 1; break;
+        case 14: f.n_stops = 1; break;
+        case 15: stops[0] = "y", f.n_stops = 1; break;
+        case 16: f.n_stops = 2; break;
+        case 17: f.n_preserved = 1; break;
+        case 18: preserved[0] = 4, f.n_preserved = 1; break;
+        case 19: f.n_preserved = 2; break;
         case 20: f.parts.n = 1; break;
         case 21: f.parts.n = 2; break;
         case 22: f.parts.n = 2, parts[0].plain = false; break;
         case 23: f.parts.n = 2, parts[0].to = parts[1].from = 3; break;
         default: break;
         }
+        f.prompt_length = strlen(f.prompt);
         add_key(&all, &request);
     }
     keys_fini(&all);

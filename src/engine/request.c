@@ -106,14 +106,20 @@ static weir_status read_prompt_text(weir__request *request, const weir_model *mo
     return WEIR_OK;
 }
 
+static void set_preserved(weir__request *request)
+{
+    const weir_chat *chat = request->history.chat;
+    request->preserved = chat != NULL ? chat->preserved : NULL;
+    request->n_preserved = chat != NULL ? chat->n_preserved : 0;
+}
+
 /* For a prompt copied from another request, the first answer's or a fork's source. Its salt and adapters are
  * copied, too. */
 static void finish_copy(weir__request *request, weir_stream *source)
 {
     const weir__history *history = &request->history;
     if (history->salt != NULL) request->salt_hash = hash_salt(history->salt, history->salt_length);
-    if (history->chat != NULL)
-        request->preserved = weir__chat_preserved(history->chat, &request->n_preserved);
+    set_preserved(request);
     request->source = weir__stream_hold(source);
 }
 
@@ -136,13 +142,13 @@ static weir_status read_source(weir__request *request, const weir_request *given
 static weir_status read_prompt_chat(weir__request *request, const weir_model *model,
                                     const weir_engine_params *limits, weir_chat *chat, weir_error *error)
 {
-    if (weir__chat_model(chat) != model)
+    if (chat->model != model)
         return weir__error_set(error, WEIR_INVALID, "chat",
                                "the chat was rendered for another model than the engine's");
     size_t length;
     const char *prompt = weir_chat_prompt(chat, &length);
     request->history.chat = weir_chat_hold(chat);
-    request->preserved = weir__chat_preserved(chat, &request->n_preserved);
+    set_preserved(request);
     return read_prompt_text(request, model, limits, prompt, length, true, true, error);
 }
 
@@ -210,9 +216,9 @@ static weir_status limit_answer(weir__request *request, const weir_engine_params
 
 static weir_status compile_stops(weir__request *request, const weir_request *given, weir_error *error)
 {
-    size_t n_chat = 0;
-    const char *const *chat_stops =
-        request->history.chat ? weir__chat_stops(request->history.chat, &n_chat) : NULL;
+    const weir_chat *chat = request->history.chat;
+    size_t n_chat = chat != NULL ? chat->n_stops : 0;
+    const char *const *chat_stops = chat != NULL ? chat->stops : NULL;
     const char *texts[2 * STOPS_MAX];
     size_t lengths[2 * STOPS_MAX];
     size_t n = 0;
@@ -252,7 +258,7 @@ static weir_status compile_stops(weir__request *request, const weir_request *giv
 static weir_status create_sampler(weir__request *request, weir_model *model,
                                   const weir_sampler_params *params, weir_error *error)
 {
-    const weir__grammar *grammar = request->history.chat ? weir__chat_grammar(request->history.chat) : NULL;
+    const weir__grammar *grammar = request->history.chat != NULL ? request->history.chat->constraint : NULL;
     weir_status status = weir__sampler_create(model, params, grammar, "sampler.", &request->sampler, error);
     if (status == WEIR_OK)
         status = weir_sampler_count(request->sampler, request->history.tokens,

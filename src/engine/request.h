@@ -6,7 +6,6 @@
 
 #include <pthread.h>
 
-#include "backend/backend.h"
 #include "engine/doorbell.h"
 #include "engine/emit.h"
 #include "engine/history.h"

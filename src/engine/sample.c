@@ -3,6 +3,7 @@
 #include "engine/sample.h"
 #include "base/clock.h"
 #include "engine/driver.h"
+#include "model/sampler.h"
 
 /* Waking a helper takes about 50 us; a greedy choice takes less. */
 #define WORTH_SHARING_NS 200000

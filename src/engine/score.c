@@ -4,7 +4,6 @@
 #include <math.h>
 #include <string.h>
 
-#include "backend/backend.h"
 #include "base/mem.h"
 #include "engine/slot.h"
 #include "model/logprob.h"

@@ -16,12 +16,12 @@
 
 #include <cmocka.h>
 
-#include "backend/fake.h"
 #include "base/clock.h"
 #include "base/mem.h"
 #include "base/utf8.h"
 #include "engine/engine.h"
 #include "engine/stream.h"
+#include "model/fake.h"
 
 #define COUNT(array) (sizeof(array) / sizeof *(array))
 

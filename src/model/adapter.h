@@ -1,9 +1,25 @@
-/* adapter.h: sets of adapters: what a pass has together.
+/* adapter.h: adapters, and the sets of them that a pass applies.
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef WEIR_MODEL_ADAPTER_H
 #define WEIR_MODEL_ADAPTER_H
 
-#include "backend/backend.h"
+#include "model/model.h"
+
+struct weir_adapter {
+    weir_model *model; /* held */
+    weir__badapter *adapter;
+    weir_adapter_info info; /* complete */
+    char *path;
+    _Atomic int refs;
+};
+
+/* The adapters of a pass. Zeroes: none. */
+typedef struct weir__adapters {
+    uint64_t key; /* of their contents and scales, the same in every process; 0 = none */
+    int32_t n;
+    weir_adapter *adapter[WEIR_ADAPTERS_MAX]; /* [n], held */
+    float scale[WEIR_ADAPTERS_MAX];           /* [n], none 0 */
+} weir__adapters;
 
 /* Checks and holds what a caller gives; scales of 0 are left out. The order in which they are given makes no
  * difference. INVALID: fields are prefix + "adapters" and prefix + "n_adapters"; nothing is held then. */

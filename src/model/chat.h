@@ -1,40 +1,65 @@
-/* chat.h: what the rest of the library needs to know of a rendered chat. Everything is owned by the chat.
+/* chat.h: a rendered conversation: the prompt, and how its answer is constrained and read.
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef WEIR_MODEL_CHAT_H
 #define WEIR_MODEL_CHAT_H
 
-#include "backend/backend.h"
 #include "backend/shim_chat.h"
 #include "model/chat_marks.h"
+#include "model/chat_message.h"
 #include "model/chat_parts.h"
+#include "model/model.h"
 
-weir_model *weir__chat_model(const weir_chat *chat);
+/* Immutable but for refs. Texts of the template lie in `reader`. */
+struct weir_chat {
+    _Atomic int refs;
+    weir_model *model;       /* held */
+    weir__shim_chat *reader; /* NULL in a build without llama.cpp */
+    bool plain;              /* the answer is all content: nothing parses it */
+    bool continues;          /* the answer continues the last message, whose text is not delivered again */
+    bool calls;              /* the content has the form of chat_calls.h, */
+    bool form;               /* and its response is JSON */
+    char *own_prompt;        /* the prompt, or NULL if it lies in reader */
+    const char *prompt;
+    size_t prompt_length;
+    const weir__grammar *constraint; /* of the answer: &grammar, or NULL */
+    weir__grammar grammar;
+    char *schema_grammar;     /* NULL, or grammar.text if a schema alone constrains the answer */
+    weir__trigger *triggers;  /* grammar.triggers */
+    const char *const *stops; /* [n_stops] the template's stop strings */
+    size_t n_stops;
+    int32_t *preserved; /* [n_preserved] control tokens that the parser reads in the answer, ascending */
+    size_t n_preserved;
+    weir__chat_mark *marks; /* [n_messages] where the messages lie in the prompt */
+    size_t n_messages;
+    char *relaxed;                /* NULL, or lines for weir_chat_relaxed */
+    weir_special_content special; /* the policy that holds for the prompt */
+    weir__spans spans;            /* contents in the prompt, while the chat is created */
+    weir__parts parts;            /* how the prompt is tokenized */
+};
 
-/* The constraint on the answer, NULL when there is none. */
-const weir__grammar *weir__chat_grammar(const weir_chat *chat);
+/* Renders messages and tools into the chat, whatever params has of both: fills all but `calls`, `form`,
+ * `parts`, the marks and `relaxed`. relaxed: gets lines about json_schema; may be NULL. */
+weir_status weir__chat_render(weir_chat *chat, const weir_chat_params *params, const json_t *messages,
+                              const weir__chat_tools *tools, weir__text *relaxed, weir_error *error);
 
-/* Stop strings of the template, [*n]. */
-const char *const *weir__chat_stops(const weir_chat *chat, size_t *n);
+/* Fills the members that say how the answer is constrained and read, from what the template's handler found.
+ * schema: json_schema, rewritten, or NULL. */
+weir_status weir__chat_read_form(weir_chat *chat, const weir__shim_rendered *rendered, const json_t *schema,
+                                 weir_error *error);
 
-/* Control tokens that must appear in the answer's text because the parser reads them, ascending, [*n]. */
-const int32_t *weir__chat_preserved(const weir_chat *chat, size_t *n);
+/* The terms on which json_schema is rewritten. */
+static inline weir__schema_terms weir__chat_schema_terms(const weir_chat_params *params, weir__text *relaxed)
+{
+    return (weir__schema_terms){
+        .where = "json_schema", .tag = "w", .relax = !params->strict_schema, .relaxed = relaxed};
+}
 
-/* What reads the answer; NULL: all of it is content. */
-const weir__shim_chat *weir__chat_reader(const weir_chat *chat);
+/* Finds which parts of the rendered prompt are contents that must remain text. deletes, again, user: as in
+ * weir__chat_content_find. */
+weir_status weir__chat_find_content(weir_chat *chat, const weir_chat_params *params, const json_t *messages,
+                                    bool deletes, weir__chat_render_fn again, void *user, weir_error *error);
 
-/* Where the messages lie in the prompt, [*n]. */
-const weir__chat_mark *weir__chat_places(const weir_chat *chat, size_t *n);
-
-/* How the prompt is tokenized. */
-const weir__parts *weir__chat_parts(const weir_chat *chat);
-
-/* Whether the answer goes on with the last message, whose text is not to be delivered again. */
-bool weir__chat_continues(const weir_chat *chat);
-
-/* Whether the content has the form of chat_calls.h, and with *form a response that is JSON. */
-bool weir__chat_calls(const weir_chat *chat, bool *form);
-
-/* Frees what model->chat_cache holds; for the model's last release. NULL is fine. */
-void weir__chat_cache_free(void *user);
+/* NO_MEMORY. */
+weir_status weir__chat_no_memory(weir_error *error);
 
 #endif

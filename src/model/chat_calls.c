@@ -21,17 +21,6 @@ static bool append_json(weir__text *t, const json_t *value)
     return ok;
 }
 
-/* A message's content, a string or parts. */
-static bool append_content(weir__text *t, const json_t *content)
-{
-    bool ok = !json_is_string(content) || weir__text_add_string(t, json_string_value(content));
-    for (size_t i = 0; ok && i < json_array_size(content); i++) {
-        const char *part = json_string_value(json_object_get(json_array_get(content, i), "text"));
-        if (part != NULL) ok = weir__text_add_string(t, i > 0 ? "\n" : "") && weir__text_add_string(t, part);
-    }
-    return ok;
-}
-
 /* What was given of a function: its name, and what else is not empty. */
 static bool append_function(weir__text *t, const json_t *function)
 {
@@ -103,7 +92,7 @@ static bool add_rewritten(json_t *list, json_t *message)
     bool ok;
     if (strcmp(role, "tool") == 0)
         ok = weir__text_add_string(&content, "Result of the function: ") &&
-             append_content(&content, json_object_get(message, "content")) &&
+             weir__chat_add_content(&content, json_object_get(message, "content")) &&
              add_message(list, "user", &content);
     else if (json_array_size(calls) > 0)
         ok = append_calls(&content, calls) && add_message(list, "assistant", &content);
@@ -122,7 +111,7 @@ static json_t *describe_messages(const json_t *messages, const json_t *tools, we
     size_t i = strcmp(json_string_value(json_object_get(first, "role")), "system") == 0;
     bool ok = list != NULL;
     if (i == 1)
-        ok = ok && append_content(&system, json_object_get(first, "content")) &&
+        ok = ok && weir__chat_add_content(&system, json_object_get(first, "content")) &&
              weir__text_add_string(&system, "\n\n");
     ok = ok && append_instructions(&system, tools, talk, form) && add_message(list, "system", &system);
     for (; ok && i < json_array_size(messages); i++) ok = add_rewritten(list, json_array_get(messages, i));
@@ -267,17 +256,16 @@ weir_status weir__chat_calls_describe(const json_t *messages, const weir__chat_t
 /* ---- Reading ---- */
 
 enum {
-    BEFORE,    /* the outer bracket */
-    KEYS,      /* a key, a comma or the end */
-    KEY,       /* inside a key */
-    COLON,     /* after a key */
-    VALUE,     /* before a value */
-    NAME,      /* inside the name */
-    ARGUMENTS, /* inside the arguments */
-    RESPONSE,  /* inside the text */
-    FORM,      /* inside a response that is JSON */
-    DONE,      /* after the end: nothing is expected */
-    PLAIN,     /* this is not the form: all is content */
+    BEFORE,   /* the outer bracket */
+    KEYS,     /* a key, a comma or the end */
+    KEY,      /* inside a key */
+    COLON,    /* after a key */
+    VALUE,    /* before a value */
+    NAME,     /* inside the name */
+    JSON,     /* inside the arguments, or inside a response that is JSON */
+    RESPONSE, /* inside the text */
+    DONE,     /* after the end: nothing is expected */
+    PLAIN,    /* this is not the form: all is content */
 };
 
 typedef struct output {
@@ -372,7 +360,7 @@ static bool goes_on(const weir__chat_calls_reader *reader, char c)
     case KEYS: return c == '"' || c == ',' || c == '}' || is_space(c);
     case KEY: return true;
     case COLON: return c == ':' || is_space(c);
-    case VALUE: return c == (reader->key == 'a' ? '{' : '"') || is_space(c);
+    case VALUE: return (c == '"' && reader->key != 'a') || is_space(c);
     default: return is_space(c); /* DONE */
     }
 }
@@ -400,39 +388,21 @@ static bool read_frame(weir__chat_calls_reader *reader, char c, size_t *used, co
     case COLON: reader->state = VALUE; return true;
     case VALUE:
         reader->word.n = 0;
-        reader->escaped = reader->quoted = false;
-        reader->state = reader->key == 'n' ? NAME : reader->key == 'a' ? ARGUMENTS : RESPONSE;
+        reader->escaped = false;
+        reader->state = reader->key == 'n' ? NAME : RESPONSE;
         reader->seen.n = 0;
-        reader->depth = 1;
         return true;
     default: return true;
     }
 }
 
-/* How many of these bytes belong to the arguments. */
-static size_t scan_arguments(weir__chat_calls_reader *reader, const char *bytes, size_t n)
+static bool begins_json(const weir__chat_calls_reader *reader, char c)
 {
-    for (size_t i = 0; i < n; i++) {
-        char c = bytes[i];
-        if (reader->escaped) {
-            reader->escaped = false;
-        } else if (reader->quoted) {
-            reader->escaped = c == '\\';
-            reader->quoted = c != '"';
-        } else if (c == '"') {
-            reader->quoted = true;
-        } else if (c == '{' || c == '[') {
-            reader->depth++;
-        } else if ((c == '}' || c == ']') && --reader->depth == 0) {
-            reader->state = KEYS;
-            return i + 1;
-        }
-    }
-    return n;
+    return reader->key == 'a' ? c == '{' : reader->key == 'r' && reader->form && !is_space(c);
 }
 
-/* How many of these bytes belong to the response's JSON. */
-static size_t scan_form(weir__chat_calls_reader *reader, const char *bytes, size_t n)
+/* How many of these bytes belong to the JSON value. */
+static size_t scan_json(weir__chat_calls_reader *reader, const char *bytes, size_t n)
 {
     for (size_t i = 0; i < n; i++) {
         char c = bytes[i];
@@ -471,14 +441,12 @@ static bool read_some(weir__chat_calls_reader *reader, const char *bytes, size_t
         if (bytes[0] != '"') return weir__text_add(&reader->word, bytes, 1);
         reader->state = KEYS;
         return deliver(out, WEIR_DELTA_TOOL_CALL, reader->word.bytes, reader->word.n);
-    case ARGUMENTS:
-        *used = scan_arguments(reader, bytes, n);
-        return deliver(out, WEIR_DELTA_ARGUMENTS, bytes, *used);
-    case FORM: *used = scan_form(reader, bytes, n); return deliver(out, WEIR_DELTA_CONTENT, bytes, *used);
+    case JSON:
+        *used = scan_json(reader, bytes, n);
+        return deliver(out, reader->key == 'a' ? WEIR_DELTA_ARGUMENTS : WEIR_DELTA_CONTENT, bytes, *used);
     case VALUE:
-        if (reader->key != 'r' || !reader->form || is_space(bytes[0]))
-            return read_frame(reader, bytes[0], used, out);
-        reader->state = FORM;
+        if (!begins_json(reader, bytes[0])) return read_frame(reader, bytes[0], used, out);
+        reader->state = JSON;
         reader->depth = 0;
         reader->escaped = reader->quoted = false;
         reader->seen.n = *used = 0;
@@ -508,10 +476,7 @@ bool weir__chat_calls_feed(weir__chat_calls_reader *reader, const char *bytes, s
     for (*used = 0; *used < n;) {
         const weir__chat_calls_reader before = *reader;
         size_t some;
-        bool ok = read_some(reader, bytes + *used, n - *used, &some, &out);
-        /* The bracket that opened the arguments belongs to them. */
-        if (before.state == VALUE && reader->state == ARGUMENTS)
-            ok = ok && deliver(&out, WEIR_DELTA_ARGUMENTS, "{", 1);
+        const bool ok = read_some(reader, bytes + *used, n - *used, &some, &out);
         if (!ok) {
             /* Texts have only grown, or been taken back to nothing, since. */
             weir__text seen = reader->seen, word = reader->word;

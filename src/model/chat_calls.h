@@ -31,7 +31,7 @@ typedef struct weir__chat_calls_reader {
     weir__text seen; /* what was read and not delivered: the frame of the answer */
     weir__text word; /* the key, the name or the escape that is being read */
     char key;        /* 'n'ame, 'a'rguments, 'r'esponse, 0 = none */
-    int depth;       /* brackets that are open in the arguments, or in the response's JSON */
+    int depth;       /* open brackets of the JSON value */
     bool quoted, escaped;
     uint32_t high; /* the first half of a surrogate pair */
 } weir__chat_calls_reader;

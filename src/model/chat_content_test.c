@@ -14,9 +14,9 @@
 
 #include <cmocka.h>
 
-#include "backend/fake.h"
 #include "base/error.h"
 #include "base/mem.h"
+#include "model/fake.h"
 #include "support/dice.h"
 #include "support/effort.h"
 

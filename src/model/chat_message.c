@@ -220,6 +220,17 @@ weir_status weir__chat_messages(const weir_chat_params *params, json_t **message
     return status;
 }
 
+bool weir__chat_add_content(weir__text *text, const json_t *content)
+{
+    bool ok = !json_is_string(content) || weir__text_add_string(text, json_string_value(content));
+    for (size_t i = 0; ok && i < json_array_size(content); i++) {
+        const char *part = json_string_value(json_object_get(json_array_get(content, i), "text"));
+        if (part != NULL)
+            ok = weir__text_add_string(text, i > 0 ? "\n" : "") && weir__text_add_string(text, part);
+    }
+    return ok;
+}
+
 /* ---- Tools ---- */
 
 static bool is_name(const char *name)

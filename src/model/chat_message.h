@@ -10,6 +10,9 @@
  * json_decref. */
 weir_status weir__chat_messages(const weir_chat_params *params, json_t **messages, weir_error *error);
 
+/* Appends a message's content, its parts on lines of their own. False: no memory. */
+bool weir__chat_add_content(weir__text *text, const json_t *content);
+
 typedef struct weir__chat_tools {
     json_t *shown;          /* as given, for the prompt; NULL: there are none */
     json_t *enforced;       /* the same with rewritten parameters, for the grammar */

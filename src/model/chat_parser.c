@@ -22,7 +22,6 @@
 #include "base/utf8.h"
 #include "model/chat.h"
 #include "model/chat_calls.h"
-#include "model/chat_template.h"
 
 #define PATIENCE 256 /* longer than any delimiter that a parse may be in the middle of */
 
@@ -397,14 +396,15 @@ weir_status weir_chat_parser_create(weir_chat *chat, weir_chat_parser **parser, 
         return weir__error_set(error, WEIR_NO_MEMORY, NULL, "out of memory for an answer's parser");
     weir__utf8_init(&p->utf8);
     p->chat = weir_chat_hold(chat);
-    p->reader = weir__chat_reader(chat);
+    p->reader = chat->plain ? NULL : chat->reader;
     p->plain = p->reader == NULL;
     p->failing = SIZE_MAX;
-    p->reads_calls = weir__chat_calls(chat, &p->calls_reader.form);
+    p->reads_calls = chat->calls;
+    p->calls_reader.form = chat->form;
     bool ok = weir__text_add(&p->raw, "", 0) && weir__text_add(&p->content, "", 0);
 #ifndef WEIR_NO_LLAMA
-    if (p->reader != NULL) weir__shim_chat_form(p->reader, &p->form);
-    if (ok && p->reader != NULL && weir__chat_continues(chat)) ok = read_prefill(p);
+    if (p->reader != NULL) p->form = weir__shim_chat_rendered(p->reader)->form;
+    if (ok && p->reader != NULL && chat->continues) ok = read_prefill(p);
 #endif
     p->read = p->content.n;
     if (!ok) {

@@ -7,8 +7,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "backend/fake.h"
 #include "base/mem.h"
+#include "model/fake.h"
 #include "support/dice.h"
 #include "support/effort.h"
 #include "support/pin.h"

@@ -2,39 +2,42 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "model/chat_template.h"
 
-#include <pthread.h>
 #include <stdatomic.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "base/deep.h"
 #include "base/error.h"
 #include "base/mem.h"
+#include "base/text.h"
 #include "base/utf8.h"
-#include "model/chat.h"
+#include "model/model.h"
+
+bool weir__chat_templates_init(weir__chat_templates *templates)
+{
+    templates->n = 0;
+    return pthread_mutex_init(&templates->lock, NULL) == 0;
+}
+
+void weir__chat_templates_fini(weir__chat_templates *templates)
+{
+#ifndef WEIR_NO_LLAMA
+    for (size_t i = 0; i < templates->n; i++) weir__chat_template_release(templates->at[i]);
+#endif
+    pthread_mutex_destroy(&templates->lock);
+}
 
 #ifndef WEIR_NO_LLAMA
 
-/* Bytes of a source whose nesting fits on any stack. */
+/* The nesting of a source of this many bytes fits on any stack. */
 #define SHORT_SOURCE 1024
 
-/* The model's two, and some that callers gave. */
-#define N_CACHED 8
+static weir_status no_memory(weir_error *error)
+{
+    return weir__error_set(error, WEIR_NO_MEMORY, NULL, "out of memory for a chat template");
+}
 
-struct weir__chat_template {
-    char *source;
-    weir__shim_template *parsed;
-    _Atomic int refs;
-    _Atomic bool warned;
-};
-
-/* lock guards the rest. The most recently asked for comes first. */
-typedef struct cache {
-    pthread_mutex_t lock;
-    weir__chat_template *templates[N_CACHED]; /* each held; [n] */
-    size_t n;
-} cache;
-
-/* ---- Templates ---- */
+/* ---- Parsing ---- */
 
 static void run_destroy(void *parsed)
 {
@@ -44,7 +47,7 @@ static void run_destroy(void *parsed)
 void weir__chat_template_release(weir__chat_template *t)
 {
     if (t == NULL || atomic_fetch_sub_explicit(&t->refs, 1, memory_order_acq_rel) > 1) return;
-    /* Freed by calls as deep as its expressions are. Where there is no such stack to be had it stays. */
+    /* Destruction recurses as deep as the expressions do. Without that stack the template leaks. */
     if (strlen(t->source) <= SHORT_SOURCE)
         weir__shim_template_destroy(t->parsed);
     else
@@ -53,116 +56,42 @@ void weir__chat_template_release(weir__chat_template *t)
     weir__mem_free(t);
 }
 
-const char *weir__chat_template_source(const weir__chat_template *t)
-{
-    return t->source;
-}
-
-const weir__shim_template *weir__chat_template_parsed(const weir__chat_template *t)
-{
-    return t->parsed;
-}
-
-bool weir__chat_template_warn_once(weir__chat_template *t)
-{
-    return !atomic_exchange(&t->warned, true);
-}
-
-/* A control token as text; "" when the model has none. out is freed with weir__mem_free. */
-static weir_status token_text(const weir_model *model, int32_t token, char **out, weir_error *error)
-{
-    char *text = NULL;
-    int32_t n = 0;
-    if (token >= 0) n = model->ops->piece(model->model, token, true, NULL, 0);
-    text = weir__mem_calloc((size_t)(n < 0 ? -n : n) + 1, 1);
-    if (text == NULL)
-        return weir__error_set(error, WEIR_NO_MEMORY, NULL, "out of memory for a chat template");
-    if (n < 0) model->ops->piece(model->model, token, true, text, -n);
-    *out = text;
-    return WEIR_OK;
-}
-
-typedef struct parse {
-    const char *source, *bos, *eos;
+typedef struct parsing {
+    const char *source;
+    weir__text bos, eos; /* the tokens' texts */
     weir__shim_template *parsed;
     weir_status status;
     weir_error error;
-} parse;
+} parsing;
 
 static void run_parse(void *user)
 {
-    parse *p = user;
-    p->status = weir__shim_template_create(p->source, p->bos, p->eos, &p->parsed, &p->error);
+    parsing *p = user;
+    p->status = weir__shim_template_create(p->source, p->bos.bytes, p->eos.bytes, &p->parsed, &p->error);
 }
 
-/* Takes source, also when it fails. */
-static weir_status create(const weir_model *model, char *source, size_t stack, weir__chat_template **out,
-                          weir_error *error)
+static weir_status parse_template(const weir_model *model, const char *source, size_t stack,
+                                  weir__chat_template **out, weir_error *error)
 {
-    char *bos = NULL, *eos = NULL;
-    parse p = {.source = source};
+    parsing p = {.source = source};
     weir__chat_template *t = weir__mem_calloc(1, sizeof *t);
-    weir_status status =
-        t == NULL ? weir__error_set(error, WEIR_NO_MEMORY, NULL, "out of memory for a chat template")
-                  : token_text(model, model->info.token_bos, &bos, error);
-    if (status == WEIR_OK) status = token_text(model, model->info.token_eos, &eos, error);
-    if (status == WEIR_OK) {
-        p.bos = bos;
-        p.eos = eos;
-        status = weir__deep_run(run_parse, &p, stack, error);
-        if (status == WEIR_OK && p.status != WEIR_OK) status = weir__error_copy(error, &p.error);
-    }
-    weir__mem_free(eos);
-    weir__mem_free(bos);
-    if (t == NULL || status != WEIR_OK) {
+    if (t == NULL) return no_memory(error);
+    t->source = weir__mem_strdup(source);
+    bool whole = t->source != NULL && weir__model_add_piece(model, model->info.token_bos, true, &p.bos) &&
+                 weir__model_add_piece(model, model->info.token_eos, true, &p.eos);
+    weir_status status = whole ? weir__deep_run(run_parse, &p, stack, error) : no_memory(error);
+    if (status == WEIR_OK && p.status != WEIR_OK) status = weir__error_copy(error, &p.error);
+    weir__text_fini(&p.eos);
+    weir__text_fini(&p.bos);
+    if (status != WEIR_OK) {
+        weir__mem_free(t->source);
         weir__mem_free(t);
-        weir__mem_free(source);
         return status;
     }
-    t->source = source;
     t->parsed = p.parsed;
     atomic_init(&t->refs, 1);
     *out = t;
     return WEIR_OK;
-}
-
-/* ---- The cache ---- */
-
-static cache *cache_of(weir_model *model)
-{
-    void *known = atomic_load_explicit(&model->chat_cache, memory_order_acquire);
-    if (known != NULL) return known;
-    cache *made = weir__mem_calloc(1, sizeof *made);
-    if (made == NULL) return NULL;
-    if (pthread_mutex_init(&made->lock, NULL) != 0) {
-        weir__mem_free(made);
-        return NULL;
-    }
-    if (atomic_compare_exchange_strong(&model->chat_cache, &known, (void *)made)) return made;
-    weir__chat_cache_free(made);
-    return known;
-}
-
-/* The template of this source, held and moved to the front, or NULL. With the lock. */
-static weir__chat_template *find(cache *c, const char *source)
-{
-    size_t i = 0;
-    while (i < c->n && strcmp(c->templates[i]->source, source) != 0) i++;
-    if (i == c->n) return NULL;
-    weir__chat_template *t = c->templates[i];
-    memmove(c->templates + 1, c->templates, i * sizeof *c->templates);
-    c->templates[0] = t;
-    atomic_fetch_add_explicit(&t->refs, 1, memory_order_relaxed);
-    return t;
-}
-
-void weir__chat_cache_free(void *user)
-{
-    cache *c = user;
-    if (c == NULL) return;
-    for (size_t i = 0; i < c->n; i++) weir__chat_template_release(c->templates[i]);
-    pthread_mutex_destroy(&c->lock);
-    weir__mem_free(c);
 }
 
 /* ---- Sources ---- */
@@ -186,75 +115,119 @@ static weir_status check_source(const char *source, weir_error *error)
     return WEIR_OK;
 }
 
-/* *text is the template that the model has for conversations with tools, NULL when it has none. False: out of
- * memory. */
-static bool tool_source(const weir_model *model, char **text)
+/* The model's template, copied to *own if it is the one for conversations with tools. False: no memory. */
+static bool find_source(const weir_model *model, bool tools, char **own, const char **source)
 {
     static const char key[] = "tokenizer.chat_template.tool_use";
-    int64_t n = model->ops->model_meta(model->model, key, NULL, 0);
-    *text = NULL;
+    int64_t n = tools ? model->ops->model_meta(model->model, key, NULL, 0) : 0;
+    *source = model->info.chat_template;
     if (n <= 0) return true;
-    *text = weir__mem_calloc((size_t)n + 1, 1);
-    if (*text != NULL) model->ops->model_meta(model->model, key, *text, (size_t)n + 1);
-    return *text != NULL;
+    *source = *own = weir__mem_calloc((size_t)n + 1, 1);
+    if (*own != NULL) model->ops->model_meta(model->model, key, *own, (size_t)n + 1);
+    return *own != NULL;
 }
 
-weir_status weir__chat_template_get(weir_model *model, const char *source, bool tools,
-                                    weir__chat_template **out, weir_error *error)
+static const char now_call[] = "strftime_now(";
+
+/* The end of the call that begins at `at`, if its argument is a literal, else NULL. Prints the date. */
+static const char *print_date(const char *at, const struct tm *local, char *date, size_t capacity)
 {
-    char *own = NULL;
-    weir_status status;
-    size_t stack = source != NULL ? WEIR__CHAT_STACK_GIVEN : WEIR__CHAT_STACK;
-    if (source == NULL) {
-        if (tools && !tool_source(model, &own))
-            return weir__error_set(error, WEIR_NO_MEMORY, NULL, "out of memory for a chat template");
-        source = own != NULL ? own : model->info.chat_template;
-        if (source == NULL || source[0] == '\0') {
-            weir__mem_free(own);
-            return weir__error_set(
-                error, WEIR_UNSUPPORTED, "template_source",
-                "the model has no chat template; give template_source, or a prompt as text");
+    char format[64];
+    const char *open = at + sizeof now_call - 1;
+    open += strspn(open, " ");
+    const char *close = *open == '"' || *open == '\'' ? strchr(open + 1, *open) : NULL;
+    const char *last = close != NULL ? close + 1 + strspn(close + 1, " ") : NULL;
+    if (last == NULL || *last != ')' || (size_t)(close - open) > sizeof format) return NULL;
+    memcpy(format, open + 1, (size_t)(close - open) - 1);
+    format[close - open - 1] = '\0';
+    if (strftime(date, capacity, format, local) == 0 || strpbrk(date, "\"\\") != NULL) date[0] = '\0';
+    return last + 1;
+}
+
+/* llama.cpp's strftime_now("…") returns the present time. So calls are replaced by the text that they would
+ * return at the time `now`. */
+static weir_status date_source(const char *source, time_t now, weir__text *dated, weir_error *error)
+{
+    struct tm local;
+    char date[128];
+    bool ok = true;
+    if (localtime_r(&now, &local) == NULL)
+        return weir__error_set(error, WEIR_INVALID, "now", "now is no date that can be printed");
+    for (const char *at = strstr(source, now_call); ok && at != NULL; at = strstr(at, now_call)) {
+        const char *end = print_date(at, &local, date, sizeof date);
+        if (end != NULL) {
+            ok = weir__text_add(dated, source, (size_t)(at - source)) && weir__text_add_string(dated, "\"") &&
+                 weir__text_add_string(dated, date) && weir__text_add_string(dated, "\"");
+            source = end;
         }
+        at = end != NULL ? end : at + sizeof now_call - 1;
     }
-    cache *c = cache_of(model);
-    if (c == NULL) {
-        status = weir__error_set(error, WEIR_NO_MEMORY, NULL, "out of memory for chat templates");
-        goto out;
-    }
+    return ok && weir__text_add_string(dated, source) ? WEIR_OK : no_memory(error);
+}
+
+/* ---- The cache ---- */
+
+/* Moves the template of this source to the front and holds it. NULL: there is none. With the lock. */
+static weir__chat_template *find_template(weir__chat_templates *c, const char *source)
+{
+    size_t i = 0;
+    while (i < c->n && strcmp(c->at[i]->source, source) != 0) i++;
+    if (i == c->n) return NULL;
+    weir__chat_template *t = c->at[i];
+    memmove(c->at + 1, c->at, i * sizeof *c->at);
+    c->at[0] = t;
+    atomic_fetch_add_explicit(&t->refs, 1, memory_order_relaxed);
+    return t;
+}
+
+static void add_template(weir__chat_templates *c, weir__chat_template *t)
+{
+    weir__chat_template *dropped = NULL;
+    atomic_fetch_add_explicit(&t->refs, 1, memory_order_relaxed);
     pthread_mutex_lock(&c->lock);
-    weir__chat_template *t = find(c, source);
+    if (c->n == WEIR__CHAT_TEMPLATES) dropped = c->at[--c->n];
+    memmove(c->at + 1, c->at, c->n * sizeof *c->at);
+    c->at[0] = t;
+    c->n++;
     pthread_mutex_unlock(&c->lock);
-    if (t == NULL) {
-        if ((status = check_source(source, error)) != WEIR_OK) goto out;
-        char *copy = weir__mem_strdup(source);
-        if (copy == NULL) {
-            status = weir__error_set(error, WEIR_NO_MEMORY, NULL, "out of memory for a chat template");
-            goto out;
-        }
-        /* Without the lock: a template of a caller's may take its time. Two threads may both parse it. */
-        if ((status = create(model, copy, stack, &t, error)) != WEIR_OK) goto out;
-        weir__chat_template *dropped = NULL;
-        pthread_mutex_lock(&c->lock);
-        if (c->n == N_CACHED) dropped = c->templates[--c->n];
-        memmove(c->templates + 1, c->templates, c->n * sizeof *c->templates);
-        c->templates[0] = t;
-        c->n++;
-        atomic_fetch_add_explicit(&t->refs, 1, memory_order_relaxed);
-        pthread_mutex_unlock(&c->lock);
-        weir__chat_template_release(dropped);
-    }
-    *out = t;
-    status = WEIR_OK;
-out:
-    weir__mem_free(own);
+    weir__chat_template_release(dropped);
+}
+
+static weir_status get_parsed(weir_model *model, const char *source, size_t stack, weir__chat_template **out,
+                              weir_error *error)
+{
+    weir__chat_templates *c = &model->templates;
+    pthread_mutex_lock(&c->lock);
+    *out = find_template(c, source);
+    pthread_mutex_unlock(&c->lock);
+    if (*out != NULL) return WEIR_OK;
+    weir_status status = check_source(source, error);
+    /* Without the lock, as parsing may take long. Two threads may both parse it. */
+    if (status == WEIR_OK) status = parse_template(model, source, stack, out, error);
+    if (status == WEIR_OK) add_template(c, *out);
     return status;
 }
 
-#else
-
-void weir__chat_cache_free(void *user)
+weir_status weir__chat_template_get(weir_model *model, const char *source, bool tools, time_t now,
+                                    weir__chat_template **out, weir_error *error)
 {
-    (void)user;
+    char *own = NULL;
+    weir__text dated = {0};
+    weir_status status = WEIR_OK;
+    const char *text = source;
+    size_t stack = source != NULL ? WEIR__CHAT_STACK_GIVEN : WEIR__CHAT_STACK;
+    if (source == NULL && !find_source(model, tools, &own, &text)) return no_memory(error);
+    if (text == NULL || (source == NULL && text[0] == '\0'))
+        return weir__error_set(error, WEIR_UNSUPPORTED, "template_source",
+                               "the model has no chat template; give template_source, or a prompt as text");
+    if (now != 0 && strstr(text, now_call) != NULL) {
+        status = date_source(text, now, &dated, error);
+        if (dated.bytes != NULL) text = dated.bytes;
+    }
+    if (status == WEIR_OK) status = get_parsed(model, text, stack, out, error);
+    weir__text_fini(&dated);
+    weir__mem_free(own);
+    return status;
 }
 
 #endif

@@ -3,32 +3,45 @@
 #ifndef WEIR_MODEL_CHAT_TEMPLATE_H
 #define WEIR_MODEL_CHAT_TEMPLATE_H
 
-#include "backend/backend.h"
+#include <pthread.h>
+#include <time.h>
+
 #include "backend/shim_chat.h"
 
-/* Limits of a template's source. What it does when it runs is limited by the shim. */
+/* Limits on a template's source. The shim limits what a template does when it runs. */
 #define WEIR__CHAT_TEMPLATE_BYTES_MAX    262144
 #define WEIR__CHAT_TEMPLATE_BRACKETS_MAX 16384
 
-/* llama.cpp's Jinja recurses over nesting and over long expressions: values nested 100 deep in a recursive
+/* llama.cpp's Jinja recurses over nesting and over long expressions. Values nested 100 deep in a recursive
  * macro, or a template at the limits above, need more stack than some callers' threads have. */
 #define WEIR__CHAT_STACK       ((size_t)16 << 20)
 #define WEIR__CHAT_STACK_GIVEN ((size_t)256 << 20) /* for templates of callers */
 
-/* A counted, parsed template. */
-typedef struct weir__chat_template weir__chat_template;
+#define WEIR__CHAT_TEMPLATES 8 /* the model's two, and some of callers */
 
-/* The model's own template (the one for tools, when it has one and tools are given), or `source`; from the
- * model's cache when it was asked for before. Errors: UNSUPPORTED (the model has none), INVALID (source),
- * TEMPLATE, NO_MEMORY. */
-weir_status weir__chat_template_get(weir_model *model, const char *source, bool tools,
+typedef struct weir__chat_template {
+    char *source;
+    weir__shim_template *parsed;
+    _Atomic int refs;
+    _Atomic bool warned; /* that the form of its calls is not enforced in full */
+} weir__chat_template;
+
+/* The templates that were used last, the latest first. */
+typedef struct weir__chat_templates {
+    pthread_mutex_t lock;                          /* protects the rest; held for a few instructions */
+    weir__chat_template *at[WEIR__CHAT_TEMPLATES]; /* [n], each held */
+    size_t n;
+} weir__chat_templates;
+
+/* False: no memory. */
+bool weir__chat_templates_init(weir__chat_templates *templates);
+void weir__chat_templates_fini(weir__chat_templates *templates);
+
+/* The template `source`, or the model's own: the one for tools if it has one and tools are given. Parses it
+ * unless the model used it before. now: the time that strftime_now() returns, 0 = the present. The result is
+ * held. Errors: UNSUPPORTED (the model has none), INVALID (source, now), TEMPLATE, NO_MEMORY. */
+weir_status weir__chat_template_get(weir_model *model, const char *source, bool tools, time_t now,
                                     weir__chat_template **out, weir_error *error);
 void weir__chat_template_release(weir__chat_template *t);
-
-const char *weir__chat_template_source(const weir__chat_template *t);
-const weir__shim_template *weir__chat_template_parsed(const weir__chat_template *t);
-
-/* True for the first caller only. */
-bool weir__chat_template_warn_once(weir__chat_template *t);
 
 #endif

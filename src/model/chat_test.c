@@ -41,8 +41,7 @@ static void expect_part(const weir_chat_params *params, const char *part, bool t
 
 static bool is_described(const weir_chat *chat)
 {
-    bool form;
-    return weir__chat_calls(chat, &form);
+    return chat->calls;
 }
 
 /* Tools stand in the prompt, and what answers they may have in the grammar. */
@@ -50,8 +49,8 @@ static void expect_described(const weir_chat_params *params, const char *part)
 {
     weir_chat *chat = create(params);
     assert_true(is_described(chat));
-    assert_non_null(weir__chat_grammar(chat));
-    assert_false(weir__chat_grammar(chat)->lazy);
+    assert_non_null(chat->constraint);
+    assert_false(chat->constraint->lazy);
     weir_chat_release(chat);
     expect_part(params, part, true);
 }
@@ -74,13 +73,10 @@ static void test_chatml(void **state)
     expect_prompt(&params, "<|im_start|>user\na\nb<|im_end|>\n");
 
     weir_chat *chat = create(&params);
-    size_t n = 1;
-    assert_ptr_equal(weir__chat_model(chat), model);
-    assert_null(weir__chat_grammar(chat));
-    weir__chat_stops(chat, &n);
-    assert_int_equal(n, 0);
-    weir__chat_preserved(chat, &n);
-    assert_int_equal(n, 0);
+    assert_ptr_equal(chat->model, model);
+    assert_null(chat->constraint);
+    assert_int_equal(chat->n_stops, 0);
+    assert_int_equal(chat->n_preserved, 0);
     assert_ptr_equal(weir_chat_hold(chat), chat);
     weir_chat_release(chat);
     weir_chat_release(chat);
@@ -341,7 +337,7 @@ static void test_tools(void **state)
     weir_chat_params params = params_of(source);
     params.tools_json = weather;
     weir_chat *chat = create(&params);
-    const weir__grammar *grammar = weir__chat_grammar(chat);
+    const weir__grammar *grammar = chat->constraint;
     assert_non_null(grammar);
     assert_true(grammar->lazy);
     assert_int_equal(grammar->n_triggers, 1);
@@ -355,14 +351,14 @@ static void test_tools(void **state)
 
     params.tool_choice = WEIR_TOOLS_REQUIRED;
     chat = create(&params);
-    grammar = weir__chat_grammar(chat);
+    grammar = chat->constraint;
     assert_false(grammar->lazy);
     assert_string_equal(grammar->prefill, "<|im_start|>assistant\n");
     weir_chat_release(chat);
 
     params.tool_choice = WEIR_TOOLS_NONE;
     chat = create(&params);
-    assert_null(weir__chat_grammar(chat));
+    assert_null(chat->constraint);
     assert_non_null(strstr(weir_chat_prompt(chat, NULL), "get_weather"));
     weir_chat_release(chat);
 
@@ -376,8 +372,8 @@ static void test_tools(void **state)
                                                                    "\"required\":[\"x\"],\"$defs\":{\"d\":{"
                                                                    "\"enum\":[\"second\"]}}}") "]";
     chat = create(&params);
-    assert_non_null(strstr(weir__chat_grammar(chat)->text, "first"));
-    assert_non_null(strstr(weir__chat_grammar(chat)->text, "second"));
+    assert_non_null(strstr(chat->constraint->text, "first"));
+    assert_non_null(strstr(chat->constraint->text, "second"));
     weir_chat_release(chat);
     free(source);
 
@@ -408,7 +404,6 @@ static void test_described_tools(void **state)
         "{\"role\":\"assistant\",\"content\":null,\"tool_calls\":[{\"id\":\"1\",\"type\":\"function\","
         "\"function\":{\"name\":\"get_weather\",\"arguments\":\"{}\"}}]},"
         "{\"role\":\"tool\",\"tool_call_id\":\"1\",\"content\":\"rain and wind\"}]";
-    size_t n;
     bool within;
     (void)state;
     if (no_llama()) skip();
@@ -429,7 +424,7 @@ static void test_described_tools(void **state)
     params.json_schema = NULL;
     weir_chat *chat = create(&params);
     assert_null(strstr(weir_chat_prompt(chat, NULL), "get_weather"));
-    assert_null(weir__chat_grammar(chat));
+    assert_null(chat->constraint);
     assert_false(is_described(chat));
     weir_chat_release(chat);
 
@@ -447,9 +442,8 @@ static void test_described_tools(void **state)
     const char *prompt = weir_chat_prompt(chat, NULL), *place = strstr(prompt, "rain and wind");
     assert_non_null(place);
     assert_non_null(strstr(prompt, "{\"name\":\"get_weather\",\"arguments\":{}}<|im_end|>"));
-    const weir__chat_mark *marks = weir__chat_places(chat, &n);
-    assert_int_equal(n, 3);
-    assert_int_equal(weir__chat_mark_at(marks, n, (size_t)(place - prompt), &within), 2);
+    assert_int_equal(chat->n_messages, 3);
+    assert_int_equal(weir__chat_mark_at(chat->marks, 3, (size_t)(place - prompt), &within), 2);
     assert_true(within);
     weir_chat_release(chat);
 }
@@ -465,7 +459,7 @@ static void test_json_schema(void **state)
         skip();
     }
     weir_chat *chat = create(&params);
-    const weir__grammar *grammar = weir__chat_grammar(chat);
+    const weir__grammar *grammar = chat->constraint;
     assert_false(grammar->lazy);
     assert_non_null(strstr(grammar->text, "answer"));
     weir_chat_release(chat);
@@ -480,10 +474,10 @@ static void test_json_schema(void **state)
     params = params_of(source);
     params.json_schema = "{\"const\":\"only this\"}";
     chat = create(&params);
-    grammar = weir__chat_grammar(chat);
+    grammar = chat->constraint;
     assert_non_null(grammar);
     assert_non_null(strstr(grammar->text, "only this"));
-    assert_null(weir__chat_reader(chat));
+    assert_true(chat->plain);
     weir_chat_release(chat);
     free(source);
 }
@@ -523,8 +517,8 @@ static void test_all_templates(void **state)
                              "0}},\"required\":[\"sum\"]}";
         if (weir_chat_create(model, &params, &chat, &error) != WEIR_OK)
             fail_msg("%s: %s", name, error.message);
-        assert_non_null(weir__chat_grammar(chat));
-        assert_false(weir__chat_grammar(chat)->lazy);
+        assert_non_null(chat->constraint);
+        assert_false(chat->constraint->lazy);
         weir_chat_release(chat);
         params.json_schema = NULL;
 
@@ -536,9 +530,9 @@ static void test_all_templates(void **state)
                 if (weir_chat_create(model, &params, &chat, &error) != WEIR_OK)
                     fail_msg("%s, tool_choice %d: %s", name, choice, error.message);
                 n_tools += choice == 1 && !parallel && !is_described(chat);
-                if (choice == 1) assert_non_null(weir__chat_grammar(chat));
-                assert_true(choice != 1 || !weir__chat_grammar(chat)->lazy);
-                assert_true(choice != 2 || weir__chat_grammar(chat) == NULL);
+                if (choice == 1) assert_non_null(chat->constraint);
+                assert_true(choice != 1 || !chat->constraint->lazy);
+                assert_true(choice != 2 || chat->constraint == NULL);
                 weir_chat_release(chat);
             }
         }

@@ -11,6 +11,7 @@
 #include "base/mem.h"
 #include "base/sized.h"
 #include "model/adapter.h"
+#include "model/sampler.h"
 #include "params/members.h"
 
 /* Sizes are int32_t in llama.cpp too, and are rounded up: this leaves room for that. */

@@ -3,7 +3,17 @@
 #ifndef WEIR_MODEL_CONTEXT_H
 #define WEIR_MODEL_CONTEXT_H
 
-#include "backend/backend.h"
+#include "model/adapter.h"
+
+struct weir_context {
+    weir_model *model; /* held */
+    weir__bcontext *context;
+    weir_context_info info;
+    weir_context_params params; /* complete; a saved state's fingerprint depends on them */
+    weir__batch batch;          /* [n_batch]; the entries of the last pass */
+    int32_t n_rows;             /* entries of the last pass; 0 = no row can be read */
+    weir__adapters adapters;    /* those that are set */
+};
 
 /* What a context of the model, an outline, would have and allot. */
 weir_status weir__context_estimate(const weir_model *model, const weir_context_params *params,

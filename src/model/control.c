@@ -71,9 +71,8 @@ static bool cut_ends(weir__controls *controls)
     return true;
 }
 
-void weir__controls_free(void *user)
+void weir__controls_free(weir__controls *controls)
 {
-    weir__controls *controls = user;
     if (controls == NULL) return;
     weir__mem_free(controls->ends);
     weir__mem_free(controls->sorted);
@@ -82,14 +81,14 @@ void weir__controls_free(void *user)
 
 weir_status weir__controls_get(weir_model *model, const weir__controls **controls, weir_error *error)
 {
-    void *known = atomic_load_explicit(&model->controls, memory_order_acquire);
+    weir__controls *known = atomic_load_explicit(&model->controls, memory_order_acquire);
     if (known == NULL) {
         weir__controls *made = weir__mem_calloc(1, sizeof *made);
         if (made == NULL || !fill(made, model) || !cut_ends(made)) {
             weir__controls_free(made);
             return weir__error_set(error, WEIR_NO_MEMORY, NULL, "out of memory for the control tokens");
         }
-        if (atomic_compare_exchange_strong(&model->controls, &known, (void *)made))
+        if (atomic_compare_exchange_strong(&model->controls, &known, made))
             known = made;
         else
             weir__controls_free(made); /* another thread was first */

@@ -3,7 +3,7 @@
 #ifndef WEIR_MODEL_CONTROL_H
 #define WEIR_MODEL_CONTROL_H
 
-#include "backend/backend.h"
+#include "model/model.h"
 
 typedef struct weir__control {
     const char *text; /* [n], n > 0 */
@@ -24,8 +24,8 @@ typedef struct weir__controls {
 /* The model's, made on first use and kept with it. Errors: NO_MEMORY. */
 weir_status weir__controls_get(weir_model *model, const weir__controls **controls, weir_error *error);
 
-/* Frees what model->controls holds; for the model's last release. NULL is fine. */
-void weir__controls_free(void *user);
+/* NULL is allowed. */
+void weir__controls_free(weir__controls *controls);
 
 /* Calls take for each control text that text begins with, the shortest first, until take returns false. */
 typedef bool (*weir__control_fn)(void *user, const weir__control *control);

@@ -4,9 +4,7 @@
 #include "base/mem.h"
 #include "base/utf8.h"
 #include "model/context.h"
-
-/* Longer pieces take more of the heap. */
-#define PIECE_BYTES 256
+#include "model/sampler.h"
 
 /* The way from a token to the caller. */
 typedef struct output {
@@ -14,35 +12,20 @@ typedef struct output {
     weir_token_fn fn;
     void *user;
     weir__utf8 utf8;
-    char *bytes, *text; /* [capacity] and [WEIR__UTF8_BOUND(capacity)] */
-    int32_t capacity;
-    bool enough; /* the caller's fn said so */
+    weir__text piece, text; /* a token's bytes; sanitized */
+    bool enough;            /* the caller's fn said so */
 } output;
-
-static bool reserve(output *out, int32_t capacity)
-{
-    char *bytes = weir__mem_realloc(out->bytes, (size_t)capacity);
-    if (bytes != NULL) out->bytes = bytes;
-    char *text = weir__mem_realloc(out->text, WEIR__UTF8_BOUND(capacity));
-    if (text != NULL) out->text = text;
-    if (bytes == NULL || text == NULL) return false;
-    out->capacity = capacity;
-    return true;
-}
 
 /* Sets out->enough when the caller has seen enough. */
 static weir_status deliver(output *out, int32_t token, weir_error *error)
 {
     if (out->fn == NULL) return WEIR_OK;
-    const weir_model *model = out->model;
-    int32_t n = model->ops->piece(model->model, token, false, out->bytes, out->capacity);
-    if (n < 0) {
-        if (!reserve(out, -n))
-            return weir__error_set(error, WEIR_NO_MEMORY, NULL, "no memory for a long token");
-        n = model->ops->piece(model->model, token, false, out->bytes, out->capacity);
-    }
-    size_t length = weir__utf8_feed(&out->utf8, out->bytes, (size_t)n, out->text);
-    out->enough = !out->fn(token, out->text, length, out->user);
+    out->piece.n = 0;
+    if (!weir__model_add_piece(out->model, token, false, &out->piece) ||
+        !weir__mem_grow(&out->text.bytes, &out->text.capacity, WEIR__UTF8_BOUND(out->piece.n), 1))
+        return weir__error_set(error, WEIR_NO_MEMORY, NULL, "no memory for a token's text");
+    out->text.n = weir__utf8_feed(&out->utf8, out->piece.bytes, out->piece.n, out->text.bytes);
+    out->enough = !out->fn(token, out->text.bytes, out->text.n, out->user);
     return WEIR_OK;
 }
 
@@ -112,28 +95,21 @@ weir_status weir_context_generate(weir_context *context, weir_sampler *sampler, 
 
     output out = {.model = context->model, .fn = fn, .user = user};
     weir__utf8_init(&out.utf8);
-    if (!reserve(&out, PIECE_BYTES)) {
-        status = weir__error_set(error, WEIR_NO_MEMORY, NULL, "no memory for the text");
-        goto end;
-    }
     status = weir_sequence_remove(context, 0, -1, -1, error);
     if (status == WEIR_OK) status = prefill(context, prompt, n_prompt, &out, &n_past, error);
     if (out.enough) {
         ended = WEIR_REASON_CANCELLED;
-        goto told;
+    } else {
+        if (status == WEIR_OK) status = weir_sampler_count(sampler, prompt, n_prompt, error);
+        if (status == WEIR_OK) status = generate(context, sampler, n_past, max_tokens, &out, &ended, error);
     }
-    if (status == WEIR_OK) status = weir_sampler_count(sampler, prompt, n_prompt, error);
-    if (status == WEIR_OK) status = generate(context, sampler, n_past, max_tokens, &out, &ended, error);
-    if (status != WEIR_OK) goto end;
-    if (ended != WEIR_REASON_CANCELLED && fn != NULL) {
-        size_t length = weir__utf8_flush(&out.utf8, out.text);
-        if (length > 0 && !fn(-1, out.text, length, user)) ended = WEIR_REASON_CANCELLED;
+    if (status == WEIR_OK && ended != WEIR_REASON_CANCELLED && fn != NULL) {
+        char rest[WEIR__UTF8_FLUSH_BOUND];
+        size_t length = weir__utf8_flush(&out.utf8, rest);
+        if (length > 0 && !fn(-1, rest, length, user)) ended = WEIR_REASON_CANCELLED;
     }
-told:
-    if (reason != NULL) *reason = ended;
-
-end:
-    weir__mem_free(out.text);
-    weir__mem_free(out.bytes);
+    weir__text_fini(&out.text);
+    weir__text_fini(&out.piece);
+    if (status == WEIR_OK && reason != NULL) *reason = ended;
     return status;
 }

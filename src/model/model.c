@@ -1,18 +1,16 @@
 /* model.c: models: load, count, describe.
  * SPDX-License-Identifier: Apache-2.0 */
+#include "model/model.h"
+
 #include <math.h>
 #include <stdatomic.h>
 #include <string.h>
 
-#include "backend/backend.h"
 #include "base/error.h"
 #include "base/mem.h"
 #include "base/sized.h"
-#include "model/chat.h"
 #include "model/control.h"
 #include "params/members.h"
-
-/* ggml's limit on the devices of one model. */
 
 static const char fake_prefix[] = "fake:";
 
@@ -68,6 +66,15 @@ weir_status weir__model_backend(const char *path, const weir__backend **ops, wei
                            path, fake_prefix);
 }
 
+static void free_model(weir_model *model)
+{
+    weir__chat_templates_fini(&model->templates);
+    weir__controls_free(atomic_load(&model->controls));
+    if (model->model != NULL) model->ops->model_free(model->model);
+    weir__mem_free(model->path);
+    weir__mem_free(model);
+}
+
 static weir_status load(const char *path, const weir_model_params *params, bool outline, weir_model **model,
                         weir_error *error)
 {
@@ -83,27 +90,25 @@ static weir_status load(const char *path, const weir_model_params *params, bool 
     if (status != WEIR_OK) return status;
 
     weir_model *made = weir__mem_calloc(1, sizeof *made);
-    if (made == NULL || (made->path = weir__mem_strdup(path)) == NULL) {
-        status = weir__error_set(error, WEIR_NO_MEMORY, NULL, "no memory for a model");
-        goto fail;
+    if (made == NULL || !weir__chat_templates_init(&made->templates)) {
+        weir__mem_free(made);
+        return weir__error_set(error, WEIR_NO_MEMORY, NULL, "no memory for a model");
     }
     made->ops = ops;
     atomic_init(&made->refs, 1);
-    atomic_init(&made->chat_cache, NULL);
     atomic_init(&made->controls, NULL);
-    status = (outline && ops->model_outline != NULL ? ops->model_outline
-                                                    : ops->model_load)(path, &full, &made->model, error);
-    if (status != WEIR_OK) goto fail;
+    made->path = weir__mem_strdup(path);
+    status = made->path == NULL ? weir__error_set(error, WEIR_NO_MEMORY, NULL, "no memory for a model")
+                                : ops->model_load(path, &full, outline, &made->model, error);
+    if (status != WEIR_OK) {
+        free_model(made);
+        return status;
+    }
     made->info.size = sizeof made->info;
     ops->model_describe(made->model, &made->info);
-    made->info.size = sizeof made->info;
     made->info.backend = ops->name;
     *model = made;
     return WEIR_OK;
-fail:
-    if (made != NULL) weir__mem_free(made->path);
-    weir__mem_free(made);
-    return status;
 }
 
 weir_status weir_model_load(const char *path, const weir_model_params *params, weir_model **model,
@@ -156,13 +161,9 @@ weir_model *weir_model_hold(weir_model *model)
 
 void weir_model_release(weir_model *model)
 {
-    /* what other threads did with the model happens before the last one frees it */
+    /* Other threads' use of the model happens before the last one frees it. */
     if (model == NULL || atomic_fetch_sub_explicit(&model->refs, 1, memory_order_acq_rel) > 1) return;
-    weir__chat_cache_free(atomic_load(&model->chat_cache));
-    weir__controls_free(atomic_load(&model->controls));
-    model->ops->model_free(model->model);
-    weir__mem_free(model->path);
-    weir__mem_free(model);
+    free_model(model);
 }
 
 weir_status weir_model_describe(const weir_model *model, weir_model_info *info)

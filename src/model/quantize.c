@@ -7,11 +7,11 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "backend/backend.h"
 #include "base/cpu.h"
 #include "base/error.h"
 #include "base/mem.h"
 #include "base/sized.h"
+#include "model/model.h"
 #include "params/members.h"
 
 #define TYPE_DEFAULT "Q8_0"

@@ -3,7 +3,13 @@
 #ifndef WEIR_MODEL_SAMPLER_H
 #define WEIR_MODEL_SAMPLER_H
 
-#include "backend/backend.h"
+#include "model/model.h"
+
+struct weir_sampler {
+    weir_model *model; /* held */
+    weir__bsampler *chain;
+    size_t window; /* penalties look back on at most this many tokens */
+};
 
 /* Completes *given (may be NULL) into *full and checks every field. The error's field begins with `prefix`:
  * "" or, say, "requests[2].sampler.". Pointers inside stay the caller's. */

@@ -47,8 +47,10 @@ weir_status weir_sequence_copy(weir_context *context, int32_t seq, int32_t to_se
 weir_status weir_sequence_keep(weir_context *context, int32_t seq, weir_error *error)
 {
     weir_status status = weir__context_check_seq(context, seq, "seq", error);
-    if (status == WEIR_OK) context->model->ops->seq_keep(context->context, seq);
-    return status;
+    if (status != WEIR_OK) return status;
+    for (int32_t s = 0; s < context->info.n_seq_max; s++)
+        if (s != seq) context->model->ops->seq_remove(context->context, s, 0, -1);
+    return WEIR_OK;
 }
 
 int32_t weir_sequence_pos_max(const weir_context *context, int32_t seq)
@@ -102,14 +104,6 @@ static uint64_t checksum(const header *head, const void *bytes, size_t n)
                       bytes, n);
 }
 
-/* A copy between lanes that is still to be done would be saved as what was there before, and would overwrite
- * what is loaded. */
-static weir_status settle(weir_context *context, weir_error *error)
-{
-    const weir__backend *ops = context->model->ops;
-    return ops->settle != NULL ? ops->settle(context->context, error) : WEIR_OK;
-}
-
 weir_status weir_state_save(weir_context *context, int32_t seq, void *bytes, size_t capacity, size_t *length,
                             weir_error *error)
 {
@@ -118,7 +112,7 @@ weir_status weir_state_save(weir_context *context, int32_t seq, void *bytes, siz
     if (length == NULL) return weir__error_set(error, WEIR_INVALID, "length", "length is NULL");
     if (bytes == NULL && capacity > 0)
         return weir__error_set(error, WEIR_INVALID, "bytes", "bytes is NULL and capacity is %zu", capacity);
-    status = settle(context, error);
+    status = context->model->ops->settle(context->context, error);
     if (status != WEIR_OK) return status;
 
     const weir__backend *ops = context->model->ops;
@@ -166,7 +160,7 @@ weir_status weir_state_load(weir_context *context, int32_t seq, const void *byte
             error, WEIR_FORMAT, "bytes",
             "the state belongs to another model, or to a context with another layout, KV type, "
             "length or number of sequences");
-    status = settle(context, error);
+    status = context->model->ops->settle(context->context, error);
     if (status != WEIR_OK) return status;
     return context->model->ops->state_load(context->context, seq, rest, length - sizeof head, error);
 }

@@ -13,8 +13,10 @@
 
 #include <cmocka.h>
 
-#include "backend/fake.h"
 #include "base/mem.h"
+#include "model/context.h"
+#include "model/fake.h"
+#include "model/sampler.h"
 
 #define N_ELEMENTS(array) (sizeof(array) / sizeof((array)[0]))
 

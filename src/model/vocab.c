@@ -2,14 +2,12 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include <string.h>
 
-#include "backend/backend.h"
 #include "base/error.h"
 #include "base/mem.h"
 #include "base/utf8.h"
+#include "model/model.h"
 
-/* Longer pieces than this are taken by way of the heap: in the vocabularies of the field they are runs of
- * spaces. */
-#define PIECE_BYTES 256
+#define PIECE_BYTES 256 /* sanitized at a time */
 
 static weir_status check_token(const weir_model *model, int32_t token, size_t i, weir_error *error)
 {
@@ -52,26 +50,31 @@ static void sink_add(sink *to, const char *bytes, size_t n)
     to->length += n;
 }
 
-/* One token of any length through the sanitizer. */
-static weir_status add_piece(const weir_model *model, int32_t token, bool special, weir__utf8 *utf8, sink *to,
-                             weir_error *error)
+bool weir__model_add_piece(const weir_model *model, int32_t token, bool special, weir__text *out)
 {
-    char bytes[PIECE_BYTES], out[WEIR__UTF8_BOUND(PIECE_BYTES)];
-    int32_t n = model->ops->piece(model->model, token, special, bytes, PIECE_BYTES);
-    char *large = NULL;
-    const char *from = bytes;
-    if (n < 0) {
-        large = weir__mem_alloc((size_t)-n);
-        if (large == NULL) return weir__error_set(error, WEIR_NO_MEMORY, NULL, "no memory for a long token");
-        n = model->ops->piece(model->model, token, special, large, -n);
-        from = large;
+    if (!weir__text_add(out, "", 0)) return false;
+    while (token >= 0) {
+        size_t room = out->capacity - out->n - 1;
+        int32_t n = model->ops->piece(model->model, token, special, out->bytes + out->n,
+                                      room < INT32_MAX ? (int32_t)room : INT32_MAX);
+        if (n >= 0) {
+            out->n += (size_t)n;
+            break;
+        }
+        if (!weir__mem_grow(&out->bytes, &out->capacity, out->n + (size_t)-n + 1, 1)) return false;
     }
-    for (size_t i = 0; n > 0 && i < (size_t)n; i += PIECE_BYTES) {
-        size_t part = (size_t)n - i < PIECE_BYTES ? (size_t)n - i : PIECE_BYTES;
-        sink_add(to, out, weir__utf8_feed(utf8, from + i, part, out));
+    out->bytes[out->n] = '\0';
+    return true;
+}
+
+/* Puts a token's bytes through the sanitizer. */
+static void add_piece(sink *to, weir__utf8 *utf8, const weir__text *piece)
+{
+    char out[WEIR__UTF8_BOUND(PIECE_BYTES)];
+    for (size_t i = 0; i < piece->n; i += PIECE_BYTES) {
+        size_t part = piece->n - i < PIECE_BYTES ? piece->n - i : PIECE_BYTES;
+        sink_add(to, out, weir__utf8_feed(utf8, piece->bytes + i, part, out));
     }
-    weir__mem_free(large);
-    return WEIR_OK;
 }
 
 weir_status weir_detokenize(const weir_model *model, const int32_t *tokens, size_t n_tokens, bool special,
@@ -88,10 +91,17 @@ weir_status weir_detokenize(const weir_model *model, const int32_t *tokens, size
         status = check_token(model, tokens[i], i, error);
 
     weir__utf8 utf8;
+    weir__text piece = {0};
     sink all = {.text = text, .capacity = capacity};
     weir__utf8_init(&utf8);
-    for (size_t i = 0; i < n_tokens && status == WEIR_OK; i++)
-        status = add_piece(model, tokens[i], special, &utf8, &all, error);
+    for (size_t i = 0; i < n_tokens && status == WEIR_OK; i++) {
+        piece.n = 0;
+        if (weir__model_add_piece(model, tokens[i], special, &piece))
+            add_piece(&all, &utf8, &piece);
+        else
+            status = weir__error_set(error, WEIR_NO_MEMORY, NULL, "no memory for a token's text");
+    }
+    weir__text_fini(&piece);
     if (status != WEIR_OK) return status;
 
     char rest[WEIR__UTF8_FLUSH_BOUND];

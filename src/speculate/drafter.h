@@ -5,7 +5,7 @@
 #ifndef WEIR_SPECULATE_DRAFTER_H
 #define WEIR_SPECULATE_DRAFTER_H
 
-#include "backend/backend.h"
+#include "model/model.h"
 #include "params/bounds.h"
 #include "speculate/pace.h"
 #include "speculate/worth.h"

@@ -3,8 +3,8 @@
 
 #include <string.h>
 
-#include "backend/fake.h"
 #include "engine/engine.h"
+#include "model/fake.h"
 #include "support/dice.h"
 
 #define LONGEST 4096

@@ -11,7 +11,7 @@
 
 #include <cmocka.h>
 
-#include "backend/fake.h"
+#include "model/fake.h"
 #include "support/guess.h"
 #include "support/wish.h"
 

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "backend/fake.h"
+#include "model/fake.h"
 
 /* ---- UTF-8: Table 3-7 of the Unicode Standard, row by row ------------------------------------------ */
 

@@ -4,7 +4,7 @@
 #include <assert.h>
 #include <string.h>
 
-#include "backend/fake.h"
+#include "model/fake.h"
 
 #define COUNT(array) (sizeof(array) / sizeof *(array))
 

@@ -1,0 +1,304 @@
+/* chat_render.c: a conversation, rendered by its template.
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "model/chat.h"
+
+#ifndef WEIR_NO_LLAMA
+
+#include <stdatomic.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/deep.h"
+#include "base/error.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "base/utf8.h"
+
+enum { MESSAGES, TOOLS, ENFORCED, SCHEMA, ARGS, N_TEXTS };
+
+/* One rendering: what was given, what is made of it (owned), and the result. */
+typedef struct rendering {
+    const weir_chat_params *params;
+    const json_t *messages;
+    const weir__chat_tools *tools;
+    weir__text *relaxed; /* as weir__chat_render has it */
+    time_t now;
+    bool enable_thinking;
+    weir__chat_template *template;
+    json_t *schema, *args;
+    char *texts[N_TEXTS]; /* JSON */
+    weir__shim_chat *out; /* the caller's; NULL unless status is WEIR_OK */
+    weir__text *prompt;   /* where a prompt goes that is rendered alone */
+    weir_status status;
+    weir_error error;
+} rendering;
+
+/* ---- Variables of the template ---- */
+
+static weir_status add_argument(rendering *r, const char *key, json_t *value, weir_error *error)
+{
+    return json_object_set_new(r->args, key, value) == 0 ? WEIR_OK : weir__chat_no_memory(error);
+}
+
+static weir_status add_given(rendering *r, size_t i, weir_error *error)
+{
+    static const char *const reserved[] = {"messages", "tools", "add_generation_prompt", "bos_token",
+                                           "eos_token"};
+    const weir_template_arg *given = &r->params->args[i];
+    char field[32];
+    json_t *value = NULL;
+    snprintf(field, sizeof field, "args[%zu]", i);
+    if (given->key == NULL || given->key[0] == '\0' || given->value == NULL)
+        return weir__error_set(error, WEIR_INVALID, field, "%s must have a key and a value", field);
+    if (!weir__utf8_valid(given->key, strlen(given->key)) ||
+        !weir__utf8_valid(given->value, strlen(given->value)))
+        return weir__error_set(error, WEIR_INVALID, field, "%s is not well-formed UTF-8", field);
+    for (size_t k = 0; k < sizeof reserved / sizeof *reserved; k++)
+        if (strcmp(given->key, reserved[k]) == 0)
+            return weir__error_set(error, WEIR_INVALID, field, "%s: the key \"%s\" is given by weir itself",
+                                   field, given->key);
+    if (json_object_get(r->args, given->key) != NULL)
+        return weir__error_set(error, WEIR_INVALID, field, "%s: the key \"%.60s\" is given twice", field,
+                               given->key);
+    weir_status status = weir__json_parse(given->value, WEIR_NUL, field, WEIR_INVALID, &value, NULL);
+    if (status == WEIR_NO_MEMORY) return weir__chat_no_memory(error);
+    if (status != WEIR_OK) value = json_string(given->value);
+    if (strcmp(given->key, "enable_thinking") == 0) {
+        if (!json_is_boolean(value)) {
+            json_decref(value);
+            return weir__error_set(error, WEIR_INVALID, field, "%s: enable_thinking must be true or false",
+                                   field);
+        }
+        r->enable_thinking = json_is_true(value);
+    }
+    return add_argument(r, given->key, value, error);
+}
+
+/* llama.cpp's own dates are of the present. */
+static weir_status add_date(rendering *r, const char *key, const char *format, weir_error *error)
+{
+    char text[64];
+    struct tm local;
+    if (json_object_get(r->args, key) != NULL) return WEIR_OK;
+    if (localtime_r(&r->now, &local) == NULL || strftime(text, sizeof text, format, &local) == 0)
+        return weir__error_set(error, WEIR_INVALID, "now", "now is no date that can be printed");
+    return add_argument(r, key, json_string(text), error);
+}
+
+static weir_status read_args(rendering *r, weir_error *error)
+{
+    weir_status status = WEIR_OK;
+    r->args = json_object();
+    for (size_t i = 0; status == WEIR_OK && i < r->params->n_args; i++) status = add_given(r, i, error);
+    if (status == WEIR_OK) status = add_date(r, "datetime", "%b %d %Y", error);
+    if (status == WEIR_OK) status = add_date(r, "date_string", "%d %b %Y", error);
+    return status;
+}
+
+/* ---- The template's run ---- */
+
+static weir_status find_template(rendering *r, weir_model *model, weir_error *error)
+{
+    bool with_tools = r->tools->shown != NULL;
+    weir_status status = weir__chat_template_get(model, r->params->template_source, with_tools,
+                                                 (time_t)r->params->now, &r->template, error);
+    if (status != WEIR_OK) return status;
+    if (with_tools && !weir__shim_template_knows_tools(r->template->parsed))
+        return weir__error_set(error, WEIR_UNSUPPORTED, "tools_json",
+                               "the chat template does not know tools");
+    return WEIR_OK;
+}
+
+static weir_status read_schema(rendering *r, weir_error *error)
+{
+    const weir__schema_terms terms = weir__chat_schema_terms(r->params, r->relaxed);
+    json_t *given = NULL;
+    if (r->params->json_schema == NULL) return WEIR_OK;
+    weir_status status =
+        weir__json_parse(r->params->json_schema, WEIR_NUL, "json_schema", WEIR_GRAMMAR, &given, error);
+    if (status == WEIR_OK) status = weir__schema_rewrite(given, &terms, &r->schema, error);
+    json_decref(given);
+    return status;
+}
+
+static weir_status write_texts(rendering *r, weir_error *error)
+{
+    const json_t *const values[N_TEXTS] = {
+        [MESSAGES] = r->messages, [TOOLS] = r->tools->shown, [ENFORCED] = r->tools->enforced,
+        [SCHEMA] = r->schema,     [ARGS] = r->args,
+    };
+    for (size_t i = 0; i < N_TEXTS; i++) {
+        if (values[i] == NULL) continue;
+        r->texts[i] = weir__json_dump(values[i]);
+        if (r->texts[i] == NULL) return weir__chat_no_memory(error);
+    }
+    return WEIR_OK;
+}
+
+static bool add_prompt(void *user, const char *prompt, size_t n)
+{
+    return weir__text_add(user, prompt, n);
+}
+
+static void run_template(void *user)
+{
+    rendering *r = user;
+    const weir__shim_render in = {
+        .messages = r->texts[MESSAGES],
+        .tools = r->texts[TOOLS],
+        .enforced_tools = r->texts[ENFORCED],
+        .json_schema = r->texts[SCHEMA],
+        .args = r->texts[ARGS],
+        .tool_choice = r->params->tool_choice,
+        .parallel_tool_calls = r->params->parallel_tool_calls,
+        .add_generation_prompt = r->params->add_generation_prompt,
+        .enable_thinking = r->enable_thinking,
+        .continue_final = r->params->continue_final,
+        .parse_reasoning = r->params->parse_reasoning,
+    };
+    const weir__shim_template *parsed = r->template->parsed;
+    r->status = r->prompt == NULL ? weir__shim_chat_create(parsed, &in, &r->out, &r->error)
+                                  : weir__shim_chat_prompt(parsed, &in, add_prompt, r->prompt, &r->error);
+}
+
+/* Templates recurse. */
+static weir_status run(rendering *r, weir_error *error)
+{
+    size_t stack = r->params->template_source != NULL ? WEIR__CHAT_STACK_GIVEN : WEIR__CHAT_STACK;
+    weir_status status = weir__deep_run(run_template, r, stack, error);
+    return status == WEIR_OK && r->status != WEIR_OK ? weir__error_copy(error, &r->error) : status;
+}
+
+static weir_status render_again(void *user, const json_t *messages, weir__text *prompt, weir_error *error)
+{
+    rendering *r = user;
+    char *text = weir__json_dump(messages);
+    if (text == NULL) return weir__chat_no_memory(error);
+    weir__mem_free(r->texts[MESSAGES]);
+    r->texts[MESSAGES] = text;
+    r->prompt = prompt;
+    return run(r, error);
+}
+
+/* Whether the template has words that remove text from a text. */
+static bool deletes(const weir__chat_template *t)
+{
+    static const char *const words[] = {"replace", "split", "join"};
+    bool found = false;
+    for (size_t i = 0; i < sizeof words / sizeof *words; i++) found |= strstr(t->source, words[i]) != NULL;
+    return found;
+}
+
+/* ---- The prompt ---- */
+
+/* Whether bytes from..to of the prompt have a byte of a content. */
+static bool is_content(const weir_chat *chat, size_t from, size_t to)
+{
+    for (size_t i = 0; i < chat->spans.n; i++)
+        if (chat->spans.at[i].from < to && from < chat->spans.at[i].to) return true;
+    return false;
+}
+
+/* Removes the first n bytes of the prompt. */
+static void cut_front(weir_chat *chat, size_t n)
+{
+    chat->prompt += n;
+    chat->prompt_length -= n;
+    for (size_t i = 0; i < chat->spans.n; i++) {
+        chat->spans.at[i].from -= n;
+        chat->spans.at[i].to -= n;
+    }
+}
+
+static weir_status cut_back(weir_chat *chat, size_t n, weir_error *error)
+{
+    size_t length = chat->prompt_length - n;
+    char *prompt = weir__mem_calloc(length + 1, 1);
+    if (prompt == NULL) return weir__chat_no_memory(error);
+    memcpy(prompt, chat->prompt, length);
+    chat->prompt = chat->own_prompt = prompt;
+    chat->prompt_length = length;
+    return WEIR_OK;
+}
+
+/* The tokenizer adds BOS and EOS if the model wants them, so the text must not have them too. */
+static weir_status strip_specials(weir_chat *chat, weir_error *error)
+{
+    const weir_model_info *info = &chat->model->info;
+    const int32_t tokens[2] = {info->add_bos ? info->token_bos : -1, info->add_eos ? info->token_eos : -1};
+    weir_status status = WEIR_OK;
+    weir__text piece = {0};
+    for (int i = 0; i < 2 && status == WEIR_OK; i++) {
+        piece.n = 0;
+        if (!weir__model_add_piece(chat->model, tokens[i], true, &piece))
+            status = weir__chat_no_memory(error);
+        if (piece.n == 0 || piece.n > chat->prompt_length || status != WEIR_OK) continue;
+        size_t n = piece.n, at = i == 0 ? 0 : chat->prompt_length - n;
+        if (memcmp(chat->prompt + at, piece.bytes, n) != 0 || is_content(chat, at, at + n)) continue;
+        if (i == 0)
+            cut_front(chat, n);
+        else
+            status = cut_back(chat, n, error);
+    }
+    weir__text_fini(&piece);
+    return status;
+}
+
+/* ---- The chat ---- */
+
+/* Some templates have calls whose arguments stand one by one and unquoted. Their texts are not constrained.
+ */
+static weir_status check_enforcement(const weir_chat *chat, rendering *r, weir_error *error)
+{
+    if (r->tools->shown == NULL || r->params->tool_choice == WEIR_TOOLS_NONE) return WEIR_OK;
+    if (chat->constraint != NULL && !weir__shim_chat_rendered(chat->reader)->form.loose_arguments)
+        return WEIR_OK;
+    if (r->tools->strict)
+        return weir__error_set(error, WEIR_UNSUPPORTED, "tools_json",
+                               "the chat template's form of calls cannot be enforced to the letter");
+    if (!atomic_exchange(&r->template->warned, true))
+        weir__log(WEIR_LOG_WARN,
+                  "in the form of calls that this chat template has, parameters of tools are not "
+                  "enforced in full; check arguments before use");
+    return WEIR_OK;
+}
+
+static weir_status read_chat(weir_chat *chat, rendering *r, weir_error *error)
+{
+    const weir__shim_rendered *rendered = weir__shim_chat_rendered(r->out);
+    chat->reader = r->out;
+    chat->prompt = rendered->prompt;
+    chat->prompt_length = rendered->prompt_length;
+    chat->continues = r->params->continue_final;
+    weir_status status =
+        weir__chat_find_content(chat, r->params, r->messages, deletes(r->template), render_again, r, error);
+    if (status == WEIR_OK) status = strip_specials(chat, error);
+    if (status == WEIR_OK) status = weir__chat_read_form(chat, rendered, r->schema, error);
+    return status == WEIR_OK ? check_enforcement(chat, r, error) : status;
+}
+
+weir_status weir__chat_render(weir_chat *chat, const weir_chat_params *params, const json_t *messages,
+                              const weir__chat_tools *tools, weir__text *relaxed, weir_error *error)
+{
+    rendering r = {
+        .params = params,
+        .messages = messages,
+        .tools = tools,
+        .relaxed = relaxed,
+        .now = params->now != 0 ? (time_t)params->now : time(NULL),
+        .enable_thinking = params->enable_thinking,
+    };
+    weir_status status = find_template(&r, chat->model, error);
+    if (status == WEIR_OK) status = read_schema(&r, error);
+    if (status == WEIR_OK) status = read_args(&r, error);
+    if (status == WEIR_OK) status = write_texts(&r, error);
+    if (status == WEIR_OK) status = run(&r, error);
+    if (status == WEIR_OK) status = read_chat(chat, &r, error);
+    for (size_t i = 0; i < N_TEXTS; i++) weir__mem_free(r.texts[i]);
+    json_decref(r.args);
+    json_decref(r.schema);
+    weir__chat_template_release(r.template);
+    return status;
+}
+
+#endif

@@ -1,0 +1,55 @@
+/* fake.c: the fake backend of a model, for tests and replays.
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "model/fake.h"
+
+#include "backend/fake_internal.h"
+#include "base/mem.h"
+
+weir__fake *weir__fake_of(weir_model *model)
+{
+    return model->ops == &weir__backend_fake ? &model->model->hooks : NULL;
+}
+
+bool weir__fake_set_piece(weir_model *model, int32_t token, const char *bytes, size_t length,
+                          weir__fake_kind kind)
+{
+    weir__fake_token *piece = &model->model->pieces[token];
+    char *own = weir__mem_dup(bytes, length);
+    if (own == NULL) return false;
+    weir__mem_free(piece->own);
+    *piece = (weir__fake_token){.bytes = own, .own = own, .length = (int32_t)length, .kind = kind};
+    return true;
+}
+
+void weir__fake_log_start(weir_model *model)
+{
+    model->model->log_on = true;
+    model->model->n_log = 0;
+}
+
+const weir__fake_entry *weir__fake_log(const weir_model *model, size_t *n)
+{
+    *n = model->model->n_log;
+    return model->model->log;
+}
+
+int32_t weir__fake_next(const weir_model *model, const int32_t *history, int32_t n)
+{
+    return weir__fake_next_adapted(model, NULL, 0, history, n);
+}
+
+int32_t weir__fake_next_adapted(const weir_model *model, const weir_adapter_use *uses, size_t n_adapters,
+                                const int32_t *history, int32_t n)
+{
+    uint64_t adapters = 0;
+    const weir__bmodel *fake = model->model;
+    if (fake->hooks.next != NULL) {
+        int32_t token = fake->hooks.next(fake->hooks.next_user, history, n);
+        if (token >= 0) return token;
+    }
+    for (size_t i = 0; i < n_adapters; i++)
+        adapters += weir__fake_adapter_hash(uses[i].adapter->adapter->number, uses[i].scale);
+    uint64_t hash = weir__fake_hash_start(fake);
+    for (int32_t i = 0; i < n; i++) hash = weir__fake_hash_next(hash, history[i], adapters);
+    return weir__fake_choose(fake, hash);
+}

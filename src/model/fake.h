@@ -1,0 +1,28 @@
+/* fake.h: the fake backend of a model, for tests and replays.
+ * SPDX-License-Identifier: Apache-2.0 */
+#ifndef WEIR_MODEL_FAKE_H
+#define WEIR_MODEL_FAKE_H
+
+#include "backend/fake.h"
+#include "model/adapter.h"
+
+/* NULL when the model is no fake. Lives as long as the model. */
+weir__fake *weir__fake_of(weir_model *model);
+
+/* Replaces a token's bytes (any, also none), before anything else uses the model. The tokenizer still gives
+ * byte b as token b. False: out of memory. */
+bool weir__fake_set_piece(weir_model *model, int32_t token, const char *bytes, size_t length,
+                          weir__fake_kind kind);
+
+/* The token that greedily follows history[n]: what a test's reference computes its expectation with. */
+int32_t weir__fake_next(const weir_model *model, const int32_t *history, int32_t n);
+
+/* The same, computed with adapters: uses [n_adapters], in any order. */
+int32_t weir__fake_next_adapted(const weir_model *model, const weir_adapter_use *uses, size_t n_adapters,
+                                const int32_t *history, int32_t n);
+
+/* Keeps every entry of every pass from now on. Call both while no pass runs. */
+void weir__fake_log_start(weir_model *model);
+const weir__fake_entry *weir__fake_log(const weir_model *model, size_t *n);
+
+#endif

@@ -1,0 +1,30 @@
+/* model.h: a loaded model: a backend's model and what is known of it.
+ * SPDX-License-Identifier: Apache-2.0 */
+#ifndef WEIR_MODEL_MODEL_H
+#define WEIR_MODEL_MODEL_H
+
+#include "backend/backend.h"
+#include "base/text.h"
+#include "model/chat_template.h"
+
+struct weir_model {
+    const weir__backend *ops;
+    weir__bmodel *model;
+    weir_model_info info; /* complete */
+    char *path;
+    _Atomic int refs;
+    weir__chat_templates templates;
+    struct weir__controls *_Atomic controls; /* model/control.h; NULL until first use */
+};
+
+/* As weir_model_load, without weights: for describe, estimates and cell_bytes. */
+weir_status weir__model_outline(const char *path, const weir_model_params *params, weir_model **model,
+                                weir_error *error);
+
+/* Appends a token's bytes; token -1 has none. False: no memory. */
+bool weir__model_add_piece(const weir_model *model, int32_t token, bool special, weir__text *out);
+
+/* The backend that loads this path. UNSUPPORTED: this build has none. */
+weir_status weir__model_backend(const char *path, const weir__backend **ops, weir_error *error);
+
+#endif
