@@ -1,4 +1,4 @@
-/* backend.c: what is common to the backends: the batch, and which llama.cpp is linked in.
+/* backend.c: what the backends share: batches, and the version of llama.cpp.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "backend/backend.h"
 
@@ -36,7 +36,7 @@ const char *weir_backend_version(void)
 {
 #if defined(WEIR_NO_LLAMA)
     return "none";
-#else /* both come from the build */
+#else /* the build defines both */
     return WEIR_LLAMA_VERSION " " WEIR_LLAMA_BACKEND;
 #endif
 }

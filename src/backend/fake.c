@@ -1,4 +1,4 @@
-/* fake.c: a deterministic model without weights: options, vocabulary, tokenizer, what tests reach.
+/* fake.c: a deterministic model without weights: options, vocabulary, tokenizer.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "backend/fake.h"
 
@@ -13,14 +13,14 @@
 #include "base/hash.h"
 #include "base/mem.h"
 
-#define PIECE_MAX    24    /* bytes of a piece that load makes, with terminator */
-#define LOAD_STEP_US 10000 /* how often a slow load asks whether to go on */
+#define PIECE_MAX    24    /* bytes of a piece, with terminator */
+#define LOAD_STEP_US 10000 /* how often a slow load calls the progress callback */
 
 static const char chat_template[] =
     "{% for message in messages %}<|im_start|>{{ message['role'] }}\n{{ message['content'] }}<|im_end|>\n"
     "{% endfor %}{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}";
 
-/* Words of one to four bytes a code point, some with a space before, as vocabularies have them. */
+/* Words with one to four bytes per code point, some after a space, as in real vocabularies. */
 static const char *const words[] = {
     " the", " of", " and",    "ing", " stream", "er",   " token", "\n\n",    ".",   ", ",
     "é",    "ß",   " größer", "λ",   "日",      "本語", "🙂",   " end of", "```", "{\"",
@@ -142,7 +142,7 @@ bool weir__fake_is_eog(const weir__bmodel *model, int32_t token)
     return model->pieces[token].kind == WEIR__FAKE_END;
 }
 
-/* As the tokenizer below: "<" begins each of them. */
+/* The tokenizer below parses those that begin with "<". */
 const char *weir__fake_control_text(const weir__bmodel *model, int32_t token, size_t *n, int *strip)
 {
     const weir__fake_token *piece = &model->pieces[token];
@@ -160,8 +160,7 @@ int32_t weir__fake_longest_piece(const weir__bmodel *model)
     return longest;
 }
 
-/* The longest piece from `first` on that text begins with, of the wanted sort; -1 when there is none. Looks
- * at the whole vocabulary: for tests. */
+/* The longest piece of this kind that is a prefix of the text, -1 = none. Searches the whole vocabulary. */
 static int32_t match(const weir__bmodel *model, const char *text, size_t length, bool control)
 {
     int32_t best = -1, best_length = 0;
@@ -247,8 +246,8 @@ int32_t weir__fake_choose(const weir__bmodel *model, uint64_t hash)
 
 float weir__fake_logit(uint64_t hash, int32_t chosen, int32_t token)
 {
-    /* the others lie in [-4, 4): with 320 of them and temp 0.8 the chosen one is drawn about one time in four
-     */
+    /* the others are in [-4, 4): with 320 of them and temp 0.8, the chosen one is drawn about once in four
+     * times */
     if (token == chosen) return 6.0f;
     uint64_t x = weir__fake_mix(hash ^ (UINT64_C(0xe7037ed1a0b428db) * ((uint64_t)token + 1)));
     return (float)(x >> 40) * (8.0f / 16777216.0f) - 4.0f;
@@ -456,7 +455,7 @@ void weir__fake_adapter_describe(const weir__badapter *adapter, weir_adapter_inf
 bool weir__fake_fails(_Atomic int64_t *at, _Atomic int64_t *more)
 {
     int64_t left = atomic_load(at);
-    /* several samplers may count at once */
+    /* several samplers may count at the same time */
     while (left >= 0) {
         int64_t more_left = atomic_load(more);
         if (left == 0 && more_left > 0) {

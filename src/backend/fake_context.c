@@ -1,4 +1,4 @@
-/* fake_context.c: the fake's passes: what goes into the memory and what rows come out.
+/* fake_context.c: the fake's passes and their rows.
  * SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
 #include <string.h>
@@ -9,12 +9,12 @@
 #include "base/error.h"
 #include "base/mem.h"
 
-#define ABORT_POLL_US 1000 /* how often a slow pass asks whether it may stop */
+#define ABORT_POLL_US 1000 /* how often a slow pass asks for an abort */
 
-/* llama.cpp's rounding of context sizes */
+/* Context sizes are rounded up to it, as in llama.cpp. */
 #define ROUND 256
 
-/* What a context keeps for each cell of each sequence. */
+/* Memory of a context per cell and sequence. */
 #define ENTRY_BYTES 40
 
 /* ---- Life ----------------------------------------------------------------------------------------- */
@@ -133,7 +133,7 @@ static weir_status fault(weir__bcontext *context, uint32_t bit, weir_error *erro
     return weir__error_set(error, WEIR_BACKEND, NULL, "the fake backend was misused: %s", message);
 }
 
-/* Positions and room, the memory untouched. */
+/* Checks positions and room; does not change the memory. */
 static weir_status batch_check(weir__bcontext *context, const weir__batch *batch, weir_error *error)
 {
     int32_t next[WEIR__SEQ_MAX], count[WEIR__SEQ_MAX];
@@ -172,7 +172,7 @@ static void vector_make(uint64_t hash, float *vector)
     for (int32_t i = 0; i < WEIR__FAKE_WIDTH; i++) vector[i] = weir__fake_logit(hash, -1, i);
 }
 
-/* Adds one token's vector to what its sequence pools. */
+/* Adds a token's vector to its sequence's pool. */
 static void pool_add(weir__bcontext *context, int32_t seq, const float *vector)
 {
     float *pool = context->pools + (size_t)seq * WEIR__FAKE_WIDTH;
@@ -190,8 +190,8 @@ static void pool_add(weir__bcontext *context, int32_t seq, const float *vector)
     }
 }
 
-/* Where the part of a pass begins over which a sequence of `count` tokens is pooled. Lanes are computed in
- * parts of equal length, as llama.cpp does it: 7, 8 and 7 tokens are three times 7, then once 1. */
+/* Where the part of a pass starts over which a sequence of `count` tokens is pooled. Lanes are computed in
+ * parts of equal length, as in llama.cpp: 7, 8 and 7 tokens are three times 7, then once 1. */
 static int32_t pool_start(const weir__bcontext *context, const int32_t *counts, int32_t count)
 {
     int32_t start = 0;
@@ -348,7 +348,7 @@ int32_t weir__fake_embedding_width(const weir__bcontext *context)
 
 uint64_t weir__fake_cell_bytes(const weir__bmodel *model, weir_kv_type type_k, weir_kv_type type_v)
 {
-    /* one layer and head; bytes of a block of 32 values */
+    /* one layer and one head; bytes per block of 32 values */
     static const uint64_t block[] = {64, 128, 64, 34, 18};
     (void)model;
     return (block[type_k] + block[type_v]) * WEIR__FAKE_WIDTH / 32;

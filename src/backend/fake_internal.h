@@ -26,7 +26,7 @@ struct weir__bmodel {
     weir__fake_options options;
     bool vocab_only;
     weir__fake_token *pieces; /* [n_vocab] */
-    char *text;               /* the bytes of the pieces, one after another */
+    char *text;               /* the bytes of all pieces */
     struct {
         const char *key;
         char value[24];
@@ -39,24 +39,24 @@ struct weir__bmodel {
 
 struct weir__badapter {
     weir__bmodel *model;
-    uint64_t number; /* what its path says */
+    uint64_t number; /* from its path */
 };
 
-/* A row of the last pass that kept logits. */
+/* A row with logits of the last pass. */
 typedef struct weir__fake_row {
-    uint64_t hash;  /* of the history up to it */
+    uint64_t hash;  /* of the history up to this row */
     int32_t chosen; /* the token with the highest logit */
-    float *logits;  /* [n_vocab], made when asked for; the block is used again by later passes */
+    float *logits;  /* [n_vocab], computed on request; later passes reuse the block */
     bool filled;
 } weir__fake_row;
 
-/* What one sequence holds: entry i has the i-th smallest position. Invariant: pos ascends; hash[i] is that of
- * token[0 … i]; cell[i] is a cell of the pool with refs > 0 when the layout is unified, else unused. */
+/* A sequence; entry i has the i-th smallest position. Invariant: pos ascends; hash[i] is the hash of token[0
+ * … i]; in the unified layout cell[i] is a cell of the pool with refs > 0. */
 typedef struct weir__fake_seq {
     int32_t n;
     int32_t *token, *pos, *cell; /* [n_ctx_seq] each */
     uint64_t *hash;
-    uint64_t *adapters; /* that the token was computed with, as in the context */
+    uint64_t *adapters; /* with which the token was computed; as in the context */
     bool pending_to;    /* a copy into this lane waits for the next pass */
     bool pending_from;  /* a copy out of it does */
 } weir__fake_seq;
@@ -68,10 +68,11 @@ struct weir__bcontext {
     bool (*abort)(void *user); /* NULL = never */
     void *abort_user;
     weir__fake_seq seqs[WEIR__SEQ_MAX]; /* [n_seq_max] */
-    int32_t *ints;                      /* the blocks behind the sequences' arrays */
+    int32_t *ints;                      /* memory of the sequences' arrays */
     uint64_t *hashes;
-    uint64_t adapters; /* those that are set, as hashes of cells have them */
-    uint16_t *refs;    /* [n_ctx]; sequences that hold a cell of the pool; unified only, as `unused` */
+    uint64_t adapters; /* those that are set, hashed */
+    uint16_t *refs;    /* [n_ctx] sequences that hold a cell of the pool; unified layout only, like
+                        * `unused` */
     int32_t *unused;
     int32_t n_unused;
 
@@ -82,30 +83,29 @@ struct weir__bcontext {
 
     float *vectors;  /* [n_entries][WIDTH], embeddings only */
     float *pools;    /* [n_seq_max][WIDTH] */
-    int32_t *pooled; /* [n_seq_max] tokens that the last pass pooled; 0 = none */
+    int32_t *pooled; /* [n_seq_max] tokens that the last pass pooled */
 };
 
 uint64_t weir__fake_mix(uint64_t x);
 uint64_t weir__fake_hash_start(const weir__bmodel *model);
-/* Of an adapter; those of several add up. 0: its scale is 0. */
+/* The hash of an adapter; those of several are added. 0: its scale is 0. */
 uint64_t weir__fake_adapter_hash(uint64_t number, float scale);
 uint64_t weir__fake_hash_next(uint64_t hash, int32_t token, uint64_t adapters);
-/* By hash alone, without the test's next(). */
+/* By the hash alone, without the test's next(). */
 int32_t weir__fake_choose(const weir__bmodel *model, uint64_t hash);
 /* The logit of a token in a row. */
 float weir__fake_logit(uint64_t hash, int32_t chosen, int32_t token);
 void weir__fake_wait(int64_t us);
-/* Whether this call is one that the test wants to fail. */
+/* Whether the test wants this call to fail. */
 bool weir__fake_fails(_Atomic int64_t *at, _Atomic int64_t *more);
-/* The row of a batch entry, -1 = the last kept; NULL and a fault when there is none. */
+/* The row of a batch entry, -1 = the last one kept. NULL, and a fault: there is none. */
 weir__fake_row *weir__fake_row_of(weir__bcontext *context, int32_t row);
 
 #define OPERATION(result, operation, ...) result weir__fake_##operation(__VA_ARGS__);
 #define OPTIONAL(...)
 #include "backend/operations.h"
 
-/* Adds a token whose position follows, computed with these adapters. The caller has made sure that there is
- * room. */
+/* Appends a token, computed with these adapters. The caller has checked its position and the room. */
 void weir__fake_seq_append(weir__bcontext *context, int32_t seq, int32_t token, int32_t pos,
                            uint64_t adapters);
 

@@ -1,4 +1,4 @@
-/* fake_memory.c: which tokens the fake's sequences hold, and in which cells.
+/* fake_memory.c: the tokens of the fake's sequences, and their cells.
  * SPDX-License-Identifier: Apache-2.0 */
 #include <string.h>
 
@@ -15,7 +15,7 @@ static void cells_add(weir__bcontext *context, int64_t n)
     if (n != 0) atomic_fetch_add(&context->model->hooks.n_cells, n);
 }
 
-/* A sequence lets go of entry i's cell; 1 when that freed it. */
+/* Releases entry i's cell; 1 if no sequence holds it any more. */
 static int32_t cell_leave(weir__bcontext *context, const weir__fake_seq *seq, int32_t i)
 {
     if (!unified(context)) return 1;
@@ -25,7 +25,7 @@ static int32_t cell_leave(weir__bcontext *context, const weir__fake_seq *seq, in
     return 1;
 }
 
-/* Removes entries [first, last) and closes the gap; positions stay. */
+/* Removes entries [first, last); the positions of later ones stay. */
 static void entries_remove(weir__bcontext *context, weir__fake_seq *seq, int32_t first, int32_t last)
 {
     int64_t freed = 0;
@@ -42,7 +42,7 @@ static void entries_remove(weir__bcontext *context, weir__fake_seq *seq, int32_t
         seq->hash[i] = hash = weir__fake_hash_next(hash, seq->token[i], seq->adapters[i]);
 }
 
-/* The first entry with a position of at least pos. */
+/* The first entry with a position >= pos. */
 static int32_t entry_at(const weir__fake_seq *seq, int32_t pos)
 {
     int32_t low = 0, high = seq->n;
@@ -83,7 +83,7 @@ void weir__fake_clear(weir__bcontext *context)
         seq->pending_to = seq->pending_from = false;
     }
     cells_add(context, -freed);
-    /* the lowest cell is taken first, whatever happened before */
+    /* the lowest cell is always used first */
     context->n_unused = unified(context) ? context->info.n_ctx : 0;
     for (int32_t i = 0; i < context->n_unused; i++) context->unused[i] = context->n_unused - 1 - i;
 }
@@ -99,7 +99,7 @@ bool weir__fake_seq_remove(weir__bcontext *context, int32_t seq_id, int32_t from
     return true;
 }
 
-/* `to` becomes a copy of entries [first, last) of `from`. */
+/* Makes `to` a copy of entries [first, last) of `from`. */
 static void entries_copy(weir__bcontext *context, int32_t from_id, int32_t to_id, int32_t first, int32_t last)
 {
     weir__fake_seq *from = &context->seqs[from_id], *to = &context->seqs[to_id];
@@ -199,7 +199,7 @@ size_t weir__fake_state_save(weir__bcontext *context, int32_t seq_id, void *byte
     memcpy(out + sizeof seq->n + n, seq->pos, n);
     if (is_adapted(seq)) memcpy(out + sizeof seq->n + 2 * n, seq->adapters, 2 * n);
     if (seq->pending_to) {
-        /* what a lane held before a copy reached it is of no use to anybody */
+        /* the caller gets the stale tokens of a lane */
         atomic_fetch_or(&hooks->faults, WEIR__FAKE_STALE_READ);
         memset(out + sizeof seq->n, 0, n);
     }
@@ -238,7 +238,7 @@ weir_status weir__fake_state_load(weir__bcontext *context, int32_t seq_id, const
         before = pos;
     }
 
-    int32_t n_own = 0; /* cells that nobody else holds */
+    int32_t n_own = 0; /* cells that no other sequence holds */
     for (int32_t i = 0; unified(context) && i < seq->n; i++) n_own += context->refs[seq->cell[i]] == 1;
     if (unified(context) && n > context->n_unused + n_own)
         return weir__error_set(error, WEIR_NO_SPACE, NULL, "no KV cells are left for %d tokens", n);

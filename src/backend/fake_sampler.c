@@ -1,4 +1,4 @@
-/* fake_sampler.c: the fake's draws, and a toy of a grammar.
+/* fake_sampler.c: the fake's sampling, and a toy grammar.
  * SPDX-License-Identifier: Apache-2.0 */
 #include <math.h>
 #include <string.h>
@@ -8,10 +8,10 @@
 #include "base/error.h"
 #include "base/mem.h"
 
-/* Literal alternatives: the text so far is the first `offset` bytes of each that is alive. */
+/* Literal alternatives: the text so far is the first `offset` bytes of each one alive. */
 typedef struct toy {
     struct {
-        char *text; /* the bytes of all alternatives, one after another */
+        char *text; /* the bytes of all alternatives */
         size_t start[32], length[32];
         size_t n;
     } all;
@@ -28,7 +28,7 @@ struct weir__bsampler {
     bool ignore_eos;
     weir_logit_bias *bias; /* [n_bias] */
     size_t n_bias;
-    toy *grammar, *start; /* now, and as after create; NULL = none */
+    toy *grammar, *start; /* current, and as created; NULL = none */
 };
 
 /* ---- The grammar ---------------------------------------------------------------------------------- */
@@ -47,7 +47,7 @@ static void skip_space(scanner *s)
     }
 }
 
-/* A quoted literal to out; false when there is none. */
+/* Reads a quoted literal; false: there is none. */
 static bool literal(scanner *s, char *out, size_t *length)
 {
     size_t n = 0;
@@ -110,7 +110,7 @@ fail:
     return status;
 }
 
-/* Whether alternative i, which is alive, goes on with these bytes. */
+/* Whether alternative i, which is alive, continues with these bytes. */
 static bool toy_fits(const toy *grammar, size_t i, const char *bytes, size_t n)
 {
     return grammar->all.length[i] - grammar->offset >= n &&
@@ -147,7 +147,7 @@ static weir_status refused(weir_error *error, int32_t token)
 void weir__fake_sampler_free(weir__bsampler *sampler)
 {
     if (sampler == NULL) return;
-    /* the model outlives its samplers, and its counters are the test's to change */
+    /* the model outlives its samplers, and its counters may change */
     atomic_fetch_sub((_Atomic int32_t *)&sampler->model->hooks.n_samplers, 1);
     if (sampler->start != NULL) weir__mem_free(sampler->start->all.text);
     weir__mem_free(sampler->start);
@@ -224,7 +224,7 @@ static double draw(weir__bsampler *sampler)
     return (double)(weir__fake_mix(sampler->state) >> 11) * 0x1p-53;
 }
 
-/* With bias, ends and grammar; -INFINITY forbids. */
+/* The logit with biases, ignore_eos and grammar; -INFINITY forbids the token. */
 static float logit(const weir__bsampler *sampler, const weir__fake_row *row, int32_t token)
 {
     float value = weir__fake_logit(row->hash, row->chosen, token);
@@ -235,7 +235,7 @@ static float logit(const weir__bsampler *sampler, const weir__fake_row *row, int
     return value;
 }
 
-/* -1 when nothing is allowed. */
+/* -1: nothing is allowed. */
 static int32_t choose(weir__bsampler *sampler, const weir__fake_row *row)
 {
     int32_t n = (int32_t)sampler->model->options.n_vocab, best = -1;

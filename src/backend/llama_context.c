@@ -1,5 +1,4 @@
 /* llama_context.c: llama.cpp's contexts: passes, rows, memory.
- *
  * SPDX-License-Identifier: Apache-2.0 */
 #include <limits.h>
 #include <stdlib.h>
@@ -28,8 +27,8 @@ static enum ggml_type kv_type(weir_kv_type type)
     }
 }
 
-/* Exact where all layers are alike. Where they differ in heads, the first one's count; layers without KV
- * (hybrid models, shared layers) and compressed KV (MLA) are counted like the others, which is too much. */
+/* Exact if all layers are equal. If their numbers of heads differ, the first layer's counts; layers without
+ * KV (hybrid models, shared layers) and compressed KV (MLA) count like the others, which is too much. */
 uint64_t weir__llama_cell_bytes(const weir__bmodel *model, weir_kv_type type_k, weir_kv_type type_v)
 {
     const weir_model_info *info = &model->info;
@@ -43,9 +42,8 @@ uint64_t weir__llama_cell_bytes(const weir__bmodel *model, weir_kv_type type_k, 
     return (uint64_t)info->n_layer * (k_bytes + v_bytes);
 }
 
-/* A pool of our own spares a thread's start and end in each pass. Its threads look for work for some
- * time after a pass before they sleep (poll 1 of 100: 0.1 ms with scripts/llama.patch, some milliseconds
- * without). */
+/* A thread pool saves starting and ending threads in each pass. After a pass its threads poll for a while
+ * before they sleep (poll 1 of 100: 0.1 ms with scripts/llama.patch, some milliseconds without). */
 static struct ggml_threadpool *pool_create(int32_t n_threads)
 {
     struct ggml_threadpool_params params = ggml_threadpool_params_default(n_threads);
@@ -86,7 +84,7 @@ static int64_t min64(int64_t a, int64_t b)
     return a < b ? a : b;
 }
 
-/* What llama.cpp would refuse by an assertion. */
+/* Checks what llama.cpp would only assert. */
 static weir_status check_params(const weir__bmodel *model, const weir_context_params *params,
                                 const weir__bcontext *target, weir_error *error)
 {
@@ -119,8 +117,8 @@ static weir_status check_params(const weir__bmodel *model, const weir_context_pa
     return WEIR_OK;
 }
 
-/* When it plans its memory, llama.cpp rounds a pass of all sequences up to equal shares, but not the rows
- * that pooling reads, and aborts where the two differ. So the batch is rounded before: up, where it fits. */
+/* When llama.cpp plans its memory, it rounds a pass of all sequences up to equal shares, but not the rows
+ * that pooling reads, and aborts if the two differ. So the batch is rounded first: up, if that fits. */
 static int64_t equal_shares(int64_t n_batch, int64_t n_seq_max, int64_t n_ctx)
 {
     int64_t up = (n_batch + n_seq_max - 1) / n_seq_max * n_seq_max;
@@ -132,8 +130,7 @@ static struct llama_context_params complete(weir__bcontext *c, const weir_contex
 {
     const weir__bmodel *model = c->model;
     struct llama_context_params p = llama_context_default_params();
-    /* In llama.cpp n_batch is cut to n_ctx before n_ctx is rounded, and must hold a token of each sequence.
-     */
+    /* llama.cpp cuts n_batch to n_ctx before it rounds n_ctx; a batch must hold a token of each sequence. */
     int64_t n_ctx = (max64(params->n_ctx, params->n_seq_max) + 255) / 256 * 256;
     int64_t n_batch = max64(min64(params->n_batch, n_ctx), params->n_seq_max);
     bool at_once = params->embeddings || !model->causal;
@@ -157,10 +154,10 @@ static struct llama_context_params complete(weir__bcontext *c, const weir_contex
     return p;
 }
 
-/* Bytes that llama.cpp keeps of each cell beside its K and V: position, sequences, where it is used. */
+/* Bytes per cell that llama.cpp needs beside K and V: position, sequences, where it is used. */
 #define CELL_BOOK_BYTES 64
 
-/* Of the kernels that compute attention, with all cells of a lane in use. */
+/* Scratch memory of the attention kernels if all cells of a lane are in use. */
 static uint64_t scratch_bytes(const weir__bmodel *model, const weir_context_params *params, uint64_t lane)
 {
     const weir_model_info *info = &model->info;
@@ -169,12 +166,13 @@ static uint64_t scratch_bytes(const weir__bmodel *model, const weir_context_para
                               (int32_t)max64(params->n_threads, params->n_threads_batch));
 }
 
-/* Linux promises more memory than there is, and ends a process that uses what it cannot have: so that must be
- * refused before. */
+/* Linux overcommits, and kills a process that uses more memory than there is. So a context that cannot fit is
+ * refused first. */
 static weir_status check_memory(const weir__bmodel *model, const weir_context_params *params,
                                 const struct llama_context_params *p, weir_error *error)
 {
-    int32_t n_parts = p->ctx_type == LLAMA_CONTEXT_TYPE_MTP ? model->info.n_layer : 1; /* it has one layer */
+    int32_t n_parts = p->ctx_type == LLAMA_CONTEXT_TYPE_MTP ? model->info.n_layer : 1; /* an MTP head has one
+                                                                                        * layer */
     uint64_t lane = p->kv_unified ? p->n_ctx : (p->n_ctx / p->n_seq_max + 255) / 256 * 256;
     uint64_t cells = p->kv_unified ? lane : lane * p->n_seq_max;
     uint64_t each = CELL_BOOK_BYTES +
@@ -190,8 +188,8 @@ static weir_status check_memory(const weir__bmodel *model, const weir_context_pa
         (int)max64(p->n_threads, p->n_threads_batch), (unsigned long long)(available >> 20));
 }
 
-/* Where ggml's own attention runs, sums can depend on the number of threads (it divides the cells of a single
- * query among them), and on a GPU it matters little. */
+/* Adapting is off for ggml's own attention, whose sums can depend on the number of threads (it divides the
+ * cells of a single query among them), and on a GPU, where it matters little. */
 static bool may_adapt(const weir__bcontext *c)
 {
     const char *wanted = getenv("WEIR_ADAPT");
@@ -201,7 +199,7 @@ static bool may_adapt(const weir__bcontext *c)
     return !c->model->offloads && weir__hook_attends(c->context);
 }
 
-/* Recurrent layers are left out: nobody has compared them. */
+/* Recurrent layers have not been compared, so they do not count. */
 static bool is_invariant(const weir__bcontext *c)
 {
     const weir__bmodel *model = c->model;
@@ -343,14 +341,14 @@ static weir_status check_batch(const weir__bcontext *c, const weir__batch *batch
     return WEIR_OK;
 }
 
-/* No copies between lanes wait any more. */
+/* Notes that no copies between lanes are pending. */
 static void copied(weir__bcontext *c)
 {
     if (c->copy_pending) weir__hook_copied(c->context);
     c->copy_pending = false;
 }
 
-/* What this thread has run, ns; waiting for others and for a processor is not in it. 0: unknown. */
+/* CPU time of this thread, ns; without waiting for other threads or a processor. 0: unknown. */
 static int64_t run_ns(void)
 {
     struct timespec t;
@@ -377,7 +375,7 @@ weir_status weir__llama_pass(weir__bcontext *c, const weir__batch *batch, float 
         .pos = batch->pos,
         .n_seq_id = c->ones,
         .seq_id = c->seqs,
-        .logits = c->embeddings ? NULL : batch->logits, /* NULL: all, where embeddings are computed */
+        .logits = c->embeddings ? NULL : batch->logits, /* NULL: all rows, for embeddings */
     };
     weir__team *team = &c->teams[c->embeddings || n_rows < batch->n];
     int32_t n_threads = weir__team_size(team, batch->n);
@@ -416,7 +414,7 @@ void weir__llama_set_abort(weir__bcontext *c, bool (*fn)(void *user), void *user
     c->abort_user = user;
 }
 
-/* Afterwards a row is an address: nothing in llama.cpp is asked any more until the next pass. */
+/* After this a row is an address: llama.cpp is not called again until the next pass. */
 void weir__llama_logits_ready(weir__bcontext *c)
 {
     if (c->settled) return;
@@ -426,7 +424,7 @@ void weir__llama_logits_ready(weir__bcontext *c)
     if (c->n_rows == 0) llama_synchronize(c->context);
 }
 
-/* -1 when there is none. */
+/* -1: none. */
 static int32_t find_row(weir__bcontext *c, int32_t row)
 {
     weir__llama_logits_ready(c);
@@ -469,8 +467,8 @@ void weir__llama_clear(weir__bcontext *c)
     weir__shim_clear(c->context);
 }
 
-/* Whether a sequence may end at position n - 1 and be continued: a sliding window must still hold what the
- * next token looks back on. */
+/* Whether a sequence can be cut to its first n positions and continued: a sliding window must still hold all
+ * that the next token attends to. */
 static bool can_end_at(const weir__bcontext *c, int32_t seq, int32_t n)
 {
     int32_t last = weir__llama_seq_pos_max(c, seq);
@@ -488,7 +486,7 @@ bool weir__llama_seq_remove(weir__bcontext *c, int32_t seq, int32_t from, int32_
         weir__llama_head_cut(c, seq, from);
         return true;
     }
-    if (c->head != NULL) weir__llama_head_removed(c->head, seq, from); /* it has no holes */
+    if (c->head != NULL) weir__llama_head_removed(c->head, seq, from); /* a head's sequence has no holes */
     int32_t last = weir__llama_seq_pos_max(c, seq);
     if (last < 0 || from > last || (to >= 0 && to <= from)) return true;
     bool to_end = to < 0 || to > last;
@@ -498,7 +496,7 @@ bool weir__llama_seq_remove(weir__bcontext *c, int32_t seq, int32_t from, int32_
     return weir__shim_seq_remove(c->context, seq, from, to_end ? -1 : to);
 }
 
-/* Between lanes llama.cpp takes all of seq's cells, and puts the copying off until the next pass. */
+/* Between lanes llama.cpp copies all of seq's cells, and does so in the next pass. */
 static bool copy_sequence(weir__bcontext *c, int32_t seq, int32_t to_seq, int32_t from, int32_t to)
 {
     bool lanes = !c->unified && c->n_seq_max > 1;
@@ -540,7 +538,7 @@ bool weir__llama_seq_copy(weir__bcontext *c, int32_t seq, int32_t to_seq, int32_
     int32_t last = weir__llama_seq_pos_max(c, seq);
     if (from > last || (to >= 0 && to <= from)) return weir__shim_seq_remove(c->context, to_seq, -1, -1);
     if (to > last) to = -1;
-    if (c->model->whole_sequences && (from > 0 || to >= 0)) return false; /* it has no parts */
+    if (c->model->whole_sequences && (from > 0 || to >= 0)) return false; /* it can only be copied whole */
     if (to >= 0 && !can_end_at(c, seq, to)) return false;
     return copy_sequence(c, seq, to_seq, from, to);
 }
@@ -573,7 +571,7 @@ weir_status weir__llama_state_load(weir__bcontext *c, int32_t seq, const void *b
 {
     if (!c->has_memory) return weir__error_set(error, WEIR_UNSUPPORTED, NULL, "this model has no memory");
     weir_status status = WEIR_OK;
-    /* Loading begins by forgetting what the sequence holds. */
+    /* Loading first clears the sequence, so a copy is kept. */
     size_t n_before = weir__llama_seq_pos_max(c, seq) >= 0 ? weir__shim_state_size(c->context, seq) : 0;
     void *before = NULL;
     if (n_before > 0) {

@@ -1,4 +1,4 @@
-/* llama_grammar.c: grammars that a model has compiled, so that the next request with the same text need not.
+/* llama_grammar.c: the compiled grammars of a model, cached for requests with the same text.
  * SPDX-License-Identifier: Apache-2.0 */
 #include <string.h>
 
@@ -7,8 +7,7 @@
 #include "base/mem.h"
 #include "grammar/grammar.h"
 
-/* Texts that are remembered, and the bytes that their automata may take together before the least recently
- * used is forgotten. */
+/* Limits of the cache: texts, and bytes of their automata. The least recently used goes first. */
 #define MOST_GRAMMARS 32
 #define MOST_BYTES    ((size_t)64 << 20)
 
@@ -70,7 +69,7 @@ static int32_t find_token(const void *model, const char *text, size_t length)
     return status == WEIR_OK && n == 1 ? tokens[0] : WEIR__GRAMMAR_NO_TOKEN;
 }
 
-/* The model's vocabulary as a tree. The mutex is held. */
+/* The model's vocabulary as a trie. The mutex is held. */
 static const weir__trie *get_trie(weir__bmodel *model)
 {
     const weir__trie_source source = {model, model->info.n_vocab, piece_of, ends};
@@ -83,7 +82,7 @@ static bool same(const char *a, const char *b)
     return a == NULL || b == NULL ? a == b : strcmp(a, b) == 0;
 }
 
-/* Moves it to the front. The mutex is held. NULL: it is not known. */
+/* Finds a grammar and moves it to the front. NULL: unknown. The mutex is held. */
 static weir__automaton *find_automaton(weir__llama_grammars *g, const char *text, const char *root)
 {
     for (size_t i = 0; i < g->n; i++) {
@@ -96,7 +95,7 @@ static weir__automaton *find_automaton(weir__llama_grammars *g, const char *text
     return NULL;
 }
 
-/* Remembers it, if there is memory. The mutex is held. */
+/* Adds a grammar, if there is memory. The mutex is held. */
 static void remember(weir__llama_grammars *g, const char *text, const char *root, weir__automaton *automaton)
 {
     known made = {weir__mem_strdup(text), root != NULL ? weir__mem_strdup(root) : NULL, automaton};
@@ -111,7 +110,7 @@ static void remember(weir__llama_grammars *g, const char *text, const char *root
     g->n++;
 }
 
-/* They grow while they are used; those in use live on with their samplers. */
+/* Drops grammars until the rest fits: automata grow with use. Samplers keep those that they use. */
 static void shrink(weir__llama_grammars *g)
 {
     size_t sum = 0;

@@ -1,10 +1,10 @@
-/* llama_head.c: contexts that guess for another one, their target: layers that read what the target's layers
- * say of each token (EAGLE-3 from a file of its own, MTP from the target's; ADR 0043).
+/* llama_head.c: draft heads: contexts that predict the tokens of another context, their target, from the
+ * hidden states of its layers (EAGLE-3 from a file of its own, MTP from the target's file; ADR 0043).
  *
- * A head computes a row at position p from token p and from what the target told of position p - 1. It
- * follows its target by itself: what happens to the target's sequences happens to its own, of the same
- * numbers. Rows of the target's last pass wait until they are wanted, so that those of refused drafts are
- * never computed.
+ * A head computes a row at position p from token p and from the target's states at position p - 1. It follows
+ * its target by itself: its sequences have the target's numbers, and whatever happens to the target's
+ * sequences happens to them. Rows of the target's last pass wait until they are needed, so that those of
+ * rejected drafts are never computed.
  * SPDX-License-Identifier: Apache-2.0 */
 #include <string.h>
 
@@ -12,33 +12,34 @@
 #include "base/error.h"
 #include "base/mem.h"
 
-#define TAPS_MAX 8 /* layers of the target that a head reads */
-/* Rows of the target that may wait; more are of prompts, and taken in with the pass, not with a draft. */
+#define TAPS_MAX 8 /* layers of the target that a head may read */
+/* The most rows that may wait. More come from prompts, and are computed with the pass, not with a draft. */
 #define WAIT_MOST 64
-/* Rows that an encoder computes at a time: llama.cpp reserves logits for each of them. */
+/* Rows that an encoder computes at once: llama.cpp reserves logits for each. */
 #define ENCODE_MOST 64
 
-/* Invariant: of sequence s the head's memory ends at position end[s] - 1. Up to known[s], the newest position
- * whose telling was taken in, its rows are of the target's tokens; the one behind, if there is one, is of
- * ahead[s]; more are guesses. */
+/* Invariant: the head's memory of sequence s ends at position end[s] - 1. Up to known[s], the newest position
+ * whose states were read, its rows are of the target's tokens. The row behind it, if any, is of token
+ * ahead[s]; later rows are predictions. */
 struct weir__llama_following {
-    weir__bcontext *target; /* NULL: it has gone */
-    int32_t n_taps;         /* 0: what is told is the target's last hidden state */
-    int32_t taps[TAPS_MAX]; /* else the inputs of these layers, side by side, through an encoder */
-    int32_t n_told;         /* floats that the target tells of a position */
-    int32_t width;          /* floats that a row is made of besides its token */
-    uint64_t identity;      /* the head's, for saved states */
+    weir__bcontext *target; /* NULL: it was freed */
+    int32_t n_taps;         /* 0: reads the target's last hidden state */
+    int32_t taps[TAPS_MAX]; /* else reads the inputs of these layers, concatenated, through an encoder */
+    int32_t n_told;         /* floats of the target per position */
+    int32_t width;          /* floats of a row's input, beside its token */
+    uint64_t identity;      /* the head's identity, for saved states */
 
-    /* The target's last pass, in its order, but for what was cut off since. */
+    /* The target's last pass, in its order, without rows that were cut since. */
     int32_t n;
     int32_t *token, *pos, *seq; /* [n_batch] */
     float *told;                /* [n_batch * n_told] */
     int32_t *order, *out;       /* [n_batch] scratch */
-    float *fused;               /* [n_batch * width] told, encoded; told itself where there is no encoder */
+    float *fused;               /* [n_batch * width] told, encoded; told itself without an encoder */
 
-    int32_t *known, *ahead, *end, *guessed; /* [n_seq_max]; -1 = none, of end 0; guessed: where guess is of */
-    float *state;                           /* [n_seq_max * width] what was told of `known` */
-    float *guess;                           /* [n_seq_max * width] what the head's last row says */
+    int32_t *known, *ahead, *end, *guessed; /* [n_seq_max]; -1 = none, end: 0; guessed: the position of
+                                             * `guess` */
+    float *state;                           /* [n_seq_max * width] the target's states at `known` */
+    float *guess;                           /* [n_seq_max * width] the hidden state of the head's last row */
 
     weir__batch rows;
     float *embd; /* [n_batch * width] */
@@ -58,7 +59,7 @@ static void keep_state(weir__llama_following *f, int32_t seq, int32_t pos, const
     f->ahead[seq] = -1;
 }
 
-/* The memory's rows from position `from` on go. */
+/* Removes the memory's rows from position `from` on. */
 static void cut_rows(weir__bcontext *head, int32_t seq, int32_t from)
 {
     weir__llama_following *f = head->following;
@@ -92,13 +93,13 @@ int32_t weir__llama_head_known(const weir__bcontext *head, int32_t seq)
 
 /* ---- Rows ----------------------------------------------------------------------------------------- */
 
-/* One more for the next pass; told: of the position before, NULL: nothing is known of that. */
+/* Adds a row to the next pass. told: the target's states at the position before, NULL = unknown. */
 static void add_row(weir__bcontext *head, int32_t seq, int32_t pos, int32_t token, const float *told,
                     bool logits)
 {
     weir__llama_following *f = head->following;
     cut_rows(head, seq, pos);
-    if (f->end[seq] < pos) cut_rows(head, seq, 0); /* it may begin anywhere, but have no gaps */
+    if (f->end[seq] < pos) cut_rows(head, seq, 0); /* it may begin anywhere, but not have gaps */
     int32_t i = weir__batch_add(&f->rows, token, pos, seq, logits);
     if (told != NULL)
         memcpy(row_of(f->embd, f, i), told, (size_t)f->width * sizeof *told);
@@ -107,7 +108,7 @@ static void add_row(weir__bcontext *head, int32_t seq, int32_t pos, int32_t toke
     f->end[seq] = pos + 1;
 }
 
-/* What was told of n rows, through the encoder. */
+/* Encodes the states of n rows. */
 static bool fuse(weir__bcontext *head, int32_t n)
 {
     weir__llama_following *f = head->following;
@@ -124,7 +125,7 @@ static bool fuse(weir__bcontext *head, int32_t n)
     return true;
 }
 
-/* Puts the rows that wait into the next pass. */
+/* Adds the waiting rows to the next pass. */
 static bool gather(weir__bcontext *head, bool logits)
 {
     weir__llama_following *f = head->following;
@@ -135,7 +136,7 @@ static bool gather(weir__bcontext *head, bool logits)
         int32_t seq = f->seq[i], pos = f->pos[i];
         bool follows = f->known[seq] >= 0 && f->known[seq] == pos - 1;
         bool there = follows && f->ahead[seq] == f->token[i];
-        /* EAGLE-3 has no row for a text's first token; MTP has one, of nothing. */
+        /* EAGLE-3 has no row for the first token of a text; MTP has one, with zeroes. */
         if (!there && (pos > 0 || f->n_taps == 0))
             add_row(head, seq, pos, f->token[i], follows ? row_of(f->state, f, seq) : NULL, logits);
         keep_state(f, seq, pos, row_of(f->fused, f, i));
@@ -143,7 +144,7 @@ static bool gather(weir__bcontext *head, bool logits)
     return true;
 }
 
-/* Computes the rows that wait. */
+/* Computes the waiting rows. */
 static void take_in(weir__bcontext *head)
 {
     weir__llama_following *f = head->following;
@@ -152,7 +153,7 @@ static void take_in(weir__bcontext *head)
         weir__llama_head_forget(head);
 }
 
-/* Adds the rows of guesses to those that wait. */
+/* Adds the rows of predictions to the waiting ones. */
 static bool add_guesses(weir__bcontext *head, const weir__batch *batch)
 {
     weir__llama_following *f = head->following;
@@ -166,7 +167,7 @@ static bool add_guesses(weir__bcontext *head, const weir__batch *batch)
     return true;
 }
 
-/* What the rows of the guesses say, for the next ones. Rows are the caller's from here on. */
+/* Keeps the hidden states of the predictions for the next ones. From here on, rows are the caller's. */
 static bool read_guesses(weir__bcontext *head, const weir__batch *batch)
 {
     weir__llama_following *f = head->following;
@@ -187,7 +188,7 @@ weir_status weir__llama_head_decode(weir__bcontext *head, const weir__batch *bat
 {
     weir__llama_following *f = head->following;
     if (f->n + batch->n > f->rows.capacity) take_in(head);
-    /* The graphs hand out the first states, and EAGLE-3's the first logits, as many as rows want some: so all
+    /* The graphs return states, and EAGLE-3's also logits, for the first rows, as many as want logits. So all
      * rows want them. */
     bool good = gather(head, true) && add_guesses(head, batch);
     weir_status status = good ? weir__llama_pass(head, &f->rows, f->embd, error)
@@ -206,9 +207,10 @@ void weir__llama_head_cut(weir__bcontext *head, int32_t seq, int32_t from)
 
 /* ---- What happens to the target ------------------------------------------------------------------- */
 
-/* In which order llama.cpp has computed the batch, and hands out what layers say: entry order[i] is the i-th.
- * In a pool it is the batch's. Between lanes it takes equally many entries of lanes with consecutive numbers
- * at a time (split_equal), and then swaps rows as if all of them were outputs (output_reorder). */
+/* Finds the order in which llama.cpp computed the batch, and returns the states of layers: entry order[i] is
+ * the i-th. In a pool it is the batch's order. Between lanes llama.cpp takes equal numbers of entries of
+ * lanes with consecutive numbers at a time (split_equal), and then swaps rows as if all of them were outputs
+ * (output_reorder). */
 static void find_order(const weir__bcontext *target, const weir__batch *batch, int32_t *order, int32_t *out)
 {
     int32_t n = 0, n_out = 0, n_ubatch = (int32_t)llama_n_ubatch(target->context);
@@ -229,15 +231,15 @@ static void find_order(const weir__bcontext *target, const weir__batch *batch, i
             lanes[n_lanes++] = lane;
             if (left[lane] < each) each = left[lane];
         }
-        if (n_lanes == 0) break; /* not while an entry is left */
+        if (n_lanes == 0) break; /* cannot happen while an entry is left */
         if (each > n_ubatch / n_lanes) each = n_ubatch / n_lanes > 1 ? n_ubatch / n_lanes : 1;
         for (int32_t l = 0; l < n_lanes; l++) {
             for (int32_t k = 0; k < each; k++) order[n++] = next[lanes[l]]++;
             left[lanes[l]] -= each;
         }
     }
-    /* The outputs' entries in the order of their rows: llama.cpp sorts them, by selection, and swaps rows of
-     * the outputs' numbers. */
+    /* Lists the entries of the outputs by row. llama.cpp sorts them by selection, and swaps rows with the
+     * outputs' numbers. */
     for (int32_t i = 0; i < n; i++)
         if (batch->logits[order[i]] != 0) out[n_out++] = order[i];
     for (int32_t i = 0; i + 1 < n_out; i++) {
@@ -263,7 +265,7 @@ void weir__llama_head_note(weir__bcontext *head, const weir__batch *batch)
 {
     weir__llama_following *f = head->following;
     int32_t n_parts = f->n_taps > 0 ? f->n_taps : 1, n_part = f->n_told / n_parts;
-    take_in(head); /* what waited has been right */
+    take_in(head); /* the waiting rows were right */
     find_order(f->target, batch, f->order, f->out);
     for (int32_t part = 0; part < n_parts; part++) {
         const float *rows = told_by(f, part);
@@ -316,7 +318,7 @@ void weir__llama_head_shared(weir__bcontext *head, int32_t from, int32_t to, int
 
 /* ---- Saved states --------------------------------------------------------------------------------- */
 
-/* Ends what a head adds to a state of its target: what was told of the last position, and its own memory. */
+/* The end of the head's part of a saved state, behind the states of the last position and its own memory. */
 typedef struct foot {
     uint64_t magic;
     uint64_t identity;
@@ -376,8 +378,8 @@ void weir__llama_head_state_load(weir__bcontext *head, int32_t seq, const void *
 
 /* ---- Life ----------------------------------------------------------------------------------------- */
 
-/* The target says what the head reads, from the next pass on. What that changes is planned now: planning
- * reads the model's list of adapters, whose lock passes do not take. */
+/* Makes the target keep the states that the head reads, from the next pass on. Plans for it now: planning
+ * reads the model's list of adapters, and passes do not take its lock. */
 static weir_status listen(const weir__llama_following *f, bool on, weir_error *error)
 {
     const weir__bcontext *target = f->target;
@@ -409,7 +411,7 @@ void weir__llama_head_leave(weir__bcontext *c)
     weir__mem_free(f);
 }
 
-/* Whether the model, which may be the target's own, has a head for it. */
+/* Checks whether the model, which may be the target's own, has a head for it. */
 static weir_status check_model(const weir__bmodel *model, const weir__bmodel *target, weir_error *error)
 {
     if (model == target && model->info.n_layer_mtp == 0)
@@ -420,7 +422,7 @@ static weir_status check_model(const weir__bmodel *model, const weir__bmodel *ta
     return model == target ? WEIR_OK : weir__shim_head_fits(model->model, target->model, error);
 }
 
-/* What it reads, and how wide. */
+/* Finds what the head reads, and its width. */
 static void find_shape(weir__llama_following *f, const weir__bmodel *model, const weir__bmodel *target)
 {
     f->width = llama_model_n_embd_out(model->model);
@@ -488,11 +490,11 @@ fail:
     return status;
 }
 
-/* What make_room takes, and llama.cpp for what the target tells and the head says. */
+/* Memory of make_room, and llama.cpp's for the states of target and head. */
 static uint64_t room_bytes(const weir__llama_following *f, const weir__bcontext *head)
 {
     uint64_t n = (uint64_t)head->n_batch, n_seq = (uint64_t)head->n_seq_max, width = (uint64_t)f->width;
-    uint64_t n_rows = n_seq > WAIT_MOST ? n_seq : WAIT_MOST; /* that have logits */
+    uint64_t n_rows = n_seq > WAIT_MOST ? n_seq : WAIT_MOST; /* with logits */
     uint64_t n_told = (uint64_t)f->n_told * (uint64_t)f->target->n_batch + (uint64_t)f->n_told * n;
     uint64_t n_own = (f->n_taps > 0 ? 2 : 1) * n * width + 2 * n_seq * width;
     uint64_t n_said = (n_rows - n_seq) * (uint64_t)head->model->info.n_vocab + n_rows * width;

@@ -1,4 +1,4 @@
-/* llama_internal.h: what llama.c and the files llama_*.c share.
+/* llama_internal.h: what the files of the llama backend share.
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef WEIR_BACKEND_LLAMA_INTERNAL_H
 #define WEIR_BACKEND_LLAMA_INTERNAL_H
@@ -17,10 +17,10 @@ extern "C" {
 /* Room for one sampling (llama_sampler.c). */
 typedef struct weir__llama_scratch weir__llama_scratch;
 
-/* What a head follows (llama_head.c). */
+/* The state of a draft head (llama_head.c). */
 typedef struct weir__llama_following weir__llama_following;
 
-/* Grammars that a model has compiled (llama_grammar.c). */
+/* The compiled grammars of a model (llama_grammar.c). */
 typedef struct weir__llama_grammars weir__llama_grammars;
 
 struct weir__bmodel {
@@ -28,31 +28,32 @@ struct weir__bmodel {
     const struct llama_vocab *vocab;
     uint64_t identity; /* weir__gguf_info's */
     bool vocab_only;
-    bool offloads;        /* some of it may lie on a GPU */
-    bool causal;          /* a token sees those before it only; a pass of others is one micro-batch */
+    bool offloads;        /* parts of it may be on a GPU */
+    bool causal;          /* tokens attend to earlier ones only; a pass of other models is one micro-batch */
     bool encoder_only;    /* embeddings only */
-    bool encoder_decoder; /* what is decoded attends to an encoder's output */
-    bool head;            /* guesses for another model, and can do nothing alone */
-    bool whole_sequences; /* recurrent: its memory is cut at the end of a sequence or not at all */
-    int32_t n_positions;  /* tokens that it has position embeddings for, INT32_MAX = any */
+    bool encoder_decoder; /* the decoder attends to an encoder's output */
+    bool head;            /* a draft head: predicts for another model, and can do nothing alone */
+    bool whole_sequences; /* recurrent: its memory cannot be cut within a sequence */
+    int32_t n_positions;  /* tokens with position embeddings, INT32_MAX = any number */
     weir_model_info info;
     char description[128];
     char architecture[64];
-    weir_logit_bias *banned; /* [n_banned] tokens the model never says: its own list */
+    weir_logit_bias *banned; /* [n_banned] tokens that the model suppresses */
     size_t n_banned;
     int32_t *eog; /* [n_eog] tokens that end a generation */
     size_t n_eog;
-    int32_t longest_piece; /* bytes of a text that become one token, at the most; 0 = unknown */
+    int32_t longest_piece; /* the largest number of bytes of a text that become one token; 0 = unknown */
 
-    /* Free rooms for candidates. One is made when all are in use, so there come to be as many as threads that
-     * sample at once, not one for each sampler. */
+    /* Free scratch. A thread that finds none creates one, so there are as many as threads that sample at
+     * once, not one per sampler. */
     pthread_mutex_t scratch_lock; /* protects scratch; held for a few instructions */
     weir__llama_scratch *scratch;
 
     weir__llama_grammars *grammars;
 
-    /* Protects llama.cpp's list of the model's adapters, which it reads when it plans for a context's passes.
-     * Held while an adapter is loaded, a context is made, or gets other adapters; never across a pass. */
+    /* Protects llama.cpp's list of the model's adapters, which it reads when it plans the passes of a
+     * context. Held while an adapter is loaded or freed, and while a context is created or gets other
+     * adapters; never during a pass. */
     pthread_mutex_t adapter_lock;
 };
 
@@ -67,25 +68,25 @@ struct weir__badapter {
     char name[128];
 };
 
-/* Rows of a pass are numbered by batch entry outside and in order of output inside.
- * Invariant: row_of[0 .. n_entries) are -1 or below n_rows, ascending. */
+/* Callers number the rows of a pass by batch entry, llama.cpp by output. Invariant: row_of[0 .. n_entries)
+ * are -1 or below n_rows, ascending. */
 struct weir__bcontext {
     weir__bmodel *model;
     struct llama_context *context;
     struct ggml_threadpool *pool;
-    weir__team teams[2]; /* of passes that only generate, and of others */
+    weir__team teams[2]; /* for passes that only generate, and for others */
     bool adapts;         /* the teams learn */
     int32_t n_batch;
     int32_t n_seq_max;
     bool unified;
     bool embeddings;
     bool has_memory;
-    bool copy_pending; /* between lanes; carried out by the next pass */
+    bool copy_pending; /* between lanes; the next pass carries it out */
     enum llama_pooling_type pooling;
     int32_t width; /* floats of an embedding */
 
-    int32_t *ones;   /* [n_batch] each entry has one sequence */
-    int32_t **seqs;  /* [n_batch] where it stands: in the batch that was last decoded */
+    int32_t *ones;   /* [n_batch] the number of sequences per entry */
+    int32_t **seqs;  /* [n_batch] each entry's sequence, in the batch that was decoded last */
     int32_t *row_of; /* [n_batch] */
     int32_t n_entries;
     int32_t n_rows;
@@ -96,8 +97,8 @@ struct weir__bcontext {
     bool (*abort_fn)(void *user);
     void *abort_user;
 
-    weir__bcontext *head;             /* what guesses for this one, NULL = nothing */
-    weir__llama_following *following; /* of a head */
+    weir__bcontext *head;             /* its draft head, NULL = none */
+    weir__llama_following *following; /* set for a draft head */
 };
 
 #define OPERATION(result, operation, ...) result weir__llama_##operation(__VA_ARGS__);
@@ -106,7 +107,7 @@ struct weir__bcontext {
 
 /* ---- llama_model.c ---- */
 
-/* Whether models of this architecture are loaded with their MTP layers: also when weights are packed. */
+/* Whether models of this architecture are loaded with their MTP layers, also to pack their weights. */
 bool weir__llama_has_mtp(const char *architecture);
 
 /* A metadata number of the model's architecture, `otherwise` if it is missing or no number. */

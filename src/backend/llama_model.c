@@ -1,5 +1,4 @@
 /* llama_model.c: llama.cpp's models and their vocabularies.
- *
  * SPDX-License-Identifier: Apache-2.0 */
 #include <math.h>
 #include <stdio.h>
@@ -41,7 +40,7 @@ static bool meta_is(const weir__bmodel *model, const char *name, const char *val
     return llama_model_meta_val_str(model->model, key, text, sizeof text) > 0 && strcmp(text, value) == 0;
 }
 
-/* What llama.h does not tell is known by the architecture's name. */
+/* Derives from the architecture's name what llama.h does not report. */
 static void classify(weir__bmodel *m)
 {
     static const char *const without_memory[] = {
@@ -78,7 +77,7 @@ static void fill_info(weir__bmodel *m)
     info->n_embd = llama_model_n_embd(model);
     info->n_embd_out = llama_model_n_embd_out(model);
     info->n_layer = llama_model_n_layer(model);
-    if (info->n_layer > 0) { /* else the next two abort */
+    if (info->n_layer > 0) { /* otherwise the next two abort */
         info->n_head = llama_model_n_head(model);
         info->n_head_kv = llama_model_n_head_kv(model);
     }
@@ -98,8 +97,8 @@ static void fill_info(weir__bmodel *m)
     info->kernels = weir__hook_kernels();
 }
 
-/* For the kinds whose tokens have each byte of a text. Others leave some out, or take a whole word for one
- * unknown token, and have no such length. */
+/* Only for kinds whose tokens hold each byte of a text. Others drop some bytes, or make one unknown token of
+ * a whole word, and have no such length. */
 static int32_t measure_pieces(const weir__bmodel *m)
 {
     char kind[16];
@@ -109,7 +108,7 @@ static int32_t measure_pieces(const weir__bmodel *m)
     for (int32_t id = 0; id < m->info.n_vocab; id++) {
         int attributes = (int)llama_vocab_get_attr(m->vocab, id);
         if ((attributes & (LLAMA_TOKEN_ATTR_LSTRIP | LLAMA_TOKEN_ATTR_RSTRIP)) != 0) return 0;
-        /* The vocabulary's own text, where it is longer: with some, other spaces count as spaces. */
+        /* The vocabulary's own text if it is longer: in some vocabularies other spaces count as spaces. */
         int32_t n = (int32_t)strlen(llama_vocab_get_text(m->vocab, id));
         int32_t n_piece = -weir__shim_piece(m->vocab, id, true, NULL, 0);
         if (n_piece > n) n = n_piece;
@@ -118,7 +117,7 @@ static int32_t measure_pieces(const weir__bmodel *m)
     return longest;
 }
 
-/* Makes the lists that samplers need. */
+/* Lists the tokens that samplers need. */
 static weir_status list_tokens(weir__bmodel *m, weir_error *error)
 {
     int32_t n_vocab = m->info.n_vocab;
@@ -141,7 +140,7 @@ static weir_status list_tokens(weir__bmodel *m, weir_error *error)
 
 /* ---- Load ----------------------------------------------------------------------------------------- */
 
-/* Whose layers that guess can be used: weir__shim_mtp_layers. */
+/* Architectures whose MTP layers can be used: weir__shim_mtp_layers. */
 static const char *const with_mtp[] = {"glm4moe", "hy_v3", "deepseek2"};
 
 bool weir__llama_has_mtp(const char *architecture)
@@ -149,14 +148,14 @@ bool weir__llama_has_mtp(const char *architecture)
     return is_one_of(architecture, with_mtp, sizeof with_mtp / sizeof with_mtp[0]);
 }
 
-/* One load. Owns split and optimized; the progress callback sees it. */
+/* One load. Owns split and optimized; the progress callback gets it. */
 typedef struct loading {
     const char *path;
     const weir_model_params *params;
     bool outline; /* tensors get no memory */
     bool aborted; /* by the progress callback */
     weir__gguf_info file;
-    float *split; /* [llama_max_devices()], NULL: as llama.cpp divides */
+    float *split; /* [llama_max_devices()], NULL = llama.cpp's default */
     weir__optimized_file *optimized;
     struct llama_model_params how;
 } loading;
@@ -178,7 +177,7 @@ static bool on_progress(float done, void *user)
     return !l->aborted;
 }
 
-/* A model without weights, as yet. NULL: out of memory. */
+/* Creates a model without its weights. NULL: no memory. */
 static weir__bmodel *create_model(weir_error *error)
 {
     weir__bmodel *m = weir__mem_calloc(1, sizeof *m);
@@ -245,8 +244,8 @@ static void decide(loading *l, bool offloads)
     p->load_mtp = weir__llama_has_mtp(l->file.architecture);
     p->progress_callback = on_progress;
     p->progress_callback_user_data = l;
-    p->no_host = !offloads; /* a GPU's host buffers would come before weir's */
-    if (l->outline) {       /* as llama.cpp's own estimates do it: nothing is mapped, no kernels come in */
+    p->no_host = !offloads; /* a GPU's host buffers would take precedence over weir's */
+    if (l->outline) {       /* as in llama.cpp's own estimates: no mapping, no kernels */
         p->no_alloc = true;
         p->load_mode = LLAMA_LOAD_MODE_NONE;
         p->use_extra_bufts = false;
@@ -274,7 +273,7 @@ static weir_status read_weights(loading *l, weir__bmodel *m, weir_error *error)
     return WEIR_OK;
 }
 
-/* What is known of a model once llama.cpp has it. */
+/* Fills in what is known once llama.cpp has the model. */
 static weir_status describe(const loading *l, weir__bmodel *m, weir_error *error)
 {
     m->vocab = llama_model_get_vocab(m->model);
@@ -368,9 +367,9 @@ weir_status weir__llama_device_get(size_t i, weir_device *device)
 
 /* ---- Vocabulary ----------------------------------------------------------------------------------- */
 
-/* Texts up to this length are tokenized on the caller's stack. Some vocabularies split words by regular
- * expressions of libstdc++'s, which recurses over each byte of a run; longer texts get a thread whose stack
- * grows with them. Its pages are touched only where that happens. */
+/* Longer texts are tokenized on a thread whose stack grows with them: some vocabularies split words by
+ * regular expressions of libstdc++, which recurses over each byte of a run. The stack's pages are touched
+ * only as far as that goes. */
 #define SHORT_TEXT     256
 #define STACK_BASE     ((size_t)512 << 10)
 #define STACK_PER_BYTE 1024 /* about 300 are needed at -O2 */
@@ -431,7 +430,7 @@ weir_status weir__llama_tokenize(const weir__bmodel *model, const char *text, si
     t.tokens = tokens;
     tokenize_safely(&t);
     if (t.status == WEIR_BACKEND && !weir__utf8_valid(text, length)) {
-        /* llama.cpp throws on some bytes that are no UTF-8; most it takes as they are. */
+        /* llama.cpp throws on some ill-formed UTF-8; it accepts most. */
         char *sane = weir__mem_alloc(WEIR__UTF8_BOUND(length));
         if (sane == NULL)
             return weir__error_set(error, WEIR_NO_MEMORY, "text", "no memory for a copy of the text");

@@ -1,4 +1,4 @@
-/* llama_optimized.c: optimized files of models of llama.cpp.
+/* llama_optimized.c: optimized files of llama.cpp's models.
  * SPDX-License-Identifier: Apache-2.0 */
 #include <stdio.h>
 #include <string.h>
@@ -20,7 +20,7 @@ static weir__optimized_kind kind_of(uint64_t identity)
     return kind;
 }
 
-/* The file that is named, or the one beside the model. NULL: no memory. */
+/* The named file, or the one beside the model. NULL: no memory. */
 static char *path_of(const char *model, const char *named)
 {
     if (named != NULL) return weir__mem_strdup(named);
@@ -37,7 +37,7 @@ weir__optimized_file *weir__llama_optimized_open(const char *model, const char *
     weir__optimized_file *file = NULL;
     weir_error error = {0};
     char *path = path_of(model, named);
-    if (path == NULL) return NULL; /* the load itself will find no memory, or go without */
+    if (path == NULL) return NULL; /* the load itself will fail, or do without */
     weir_status status = weir__optimized_file_open(path, &kind, &file, &error);
     if (status != WEIR_OK && (status != WEIR_NOT_FOUND || named != NULL))
         weir__log(WEIR_LOG_WARN, "%s. The weights are packed anew; `weir optimize` writes a file that fits",
@@ -48,7 +48,7 @@ weir__optimized_file *weir__llama_optimized_open(const char *model, const char *
 
 /* ---- Writing and checking ------------------------------------------------------------------------- */
 
-/* A load is the first half of the writing. */
+/* The load is the first half of writing. */
 typedef struct halves {
     weir_progress_fn fn; /* NULL: none */
     void *user;
@@ -70,7 +70,7 @@ static weir_status no_kernels(weir_error *error)
                            "nothing is packed");
 }
 
-/* Loads the model into the writer's hands, and has it write. */
+/* Loads the model, which gives the writer its packed weights, and writes the file. */
 static weir_status pack(const char *path, const weir__gguf_info *file, weir__optimized_writer *writer,
                         halves *watch, weir_error *error)
 {

@@ -1,5 +1,4 @@
-/* llama_sampler.c: choosing tokens: biases, llama.cpp's chain, the grammar.
- *
+/* llama_sampler.c: sampling: biases, llama.cpp's chain, the grammar.
  * SPDX-License-Identifier: Apache-2.0 */
 #include <math.h>
 #include <string.h>
@@ -9,22 +8,22 @@
 #include "base/largest.h"
 #include "base/mem.h"
 
-/* Logits above it count as it: sums, divisions by the least temperature and bucket sorts stay within float
- * and int then, and what is so likely is certain. */
+/* Larger logits count as this one: so sums, divisions by the lowest temperature and bucket sorts stay within
+ * float and int. Such a token is certain anyway. */
 #define MOST_LOGIT 1e5f
 
-/* Tokens that a waiting grammar refuses, one after the other, before it counts as stuck: those that would
- * start it wrongly. */
+/* The most tokens in a row that a waiting grammar may refuse, because they would start it wrongly, before it
+ * counts as stuck. */
 #define MAX_REFUSALS 16
 
 struct weir__bsampler {
     weir__bmodel *model;
-    struct llama_sampler *chain; /* NULL: the likeliest token */
-    bool selects;                /* the chain ends by choosing */
-    int32_t n_largest;           /* the chain drops all candidates but this many first; 0: it does not */
+    struct llama_sampler *chain; /* NULL: takes the most likely token */
+    bool selects;                /* the chain selects a token at its end */
+    int32_t n_largest;           /* the chain keeps only this many of the largest logits; 0: it does not */
     weir__shim_grammar *grammar; /* NULL: none */
     size_t n_bias;
-    weir_logit_bias bias[]; /* [n_bias] in any order, also several for a token */
+    weir_logit_bias bias[]; /* [n_bias] in any order; a token may have several */
 };
 
 /* ---- Life ----------------------------------------------------------------------------------------- */
@@ -48,7 +47,7 @@ static weir_status create_grammar(weir__bsampler *s, const weir_sampler_params *
     if (status != WEIR_OK) return status;
     for (size_t i = 0; lazy && i < grammar->n_triggers && status == WEIR_OK; i++)
         status = weir__shim_grammar_trigger(s->grammar, &grammar->triggers[i], error);
-    /* A lazy grammar describes what follows its trigger. */
+    /* A lazy grammar describes the text after its trigger. */
     if (status == WEIR_OK && !lazy && grammar != NULL && grammar->prefill != NULL)
         status = weir__shim_grammar_begin(s->grammar, grammar->prefill, error);
     return status;
@@ -121,7 +120,7 @@ static weir__llama_scratch *take_scratch(weir__bmodel *model)
     if (scratch != NULL) model->scratch = scratch->next;
     pthread_mutex_unlock(&model->scratch_lock);
     if (scratch != NULL) return scratch;
-    /* One block: the candidates, then what comes before them in the order of their sizes. */
+    /* One block: the candidates, then the mask, then the logits. */
     size_t n = (size_t)model->info.n_vocab, n_words = WEIR__AUTOMATON_WORDS(n);
     size_t size = sizeof *scratch + n * sizeof scratch->candidates[0];
     size_t at = (size + sizeof *scratch->mask - 1) / sizeof *scratch->mask * sizeof *scratch->mask;
@@ -143,7 +142,7 @@ static void give_scratch(weir__bmodel *model, weir__llama_scratch *scratch)
 
 /* ---- Candidates ----------------------------------------------------------------------------------- */
 
-/* Moves the tokens that may be chosen to the front, in their order; returns how many. NaN never may. */
+/* Moves the tokens that may be chosen to the front, in order, and returns their number. NaN is excluded. */
 static size_t keep_possible(llama_token_data *candidates, size_t n)
 {
     size_t kept = 0;
@@ -165,7 +164,7 @@ static size_t list_candidates(const weir__bsampler *s, const float *logits, llam
         for (size_t i = 0; i < s->n_bias; i++) candidates[s->bias[i].token].logit += s->bias[i].bias;
         return keep_possible(candidates, n);
     }
-    size_t kept = 0; /* both in one pass */
+    size_t kept = 0; /* lists and filters in one pass */
     for (size_t i = 0; i < n; i++) {
         float logit = logits[i] < MOST_LOGIT ? logits[i] : MOST_LOGIT;
         candidates[kept] = (llama_token_data){.id = (llama_token)i, .logit = logit};
@@ -177,7 +176,7 @@ static size_t list_candidates(const weir__bsampler *s, const float *logits, llam
 #define LANES WEIR__LARGEST_LANES
 #define BLOCK WEIR__LARGEST_BLOCK
 
-/* Adds a bias to a token, which is listed where it was not. Returns how many are. */
+/* Adds a bias to a token, which is listed first if it was not. Returns the number listed. */
 static size_t add_bias(const weir_logit_bias *bias, const float *logits, llama_token_data *candidates,
                        size_t n)
 {
@@ -188,12 +187,12 @@ static size_t add_bias(const weir_logit_bias *bias, const float *logits, llama_t
     return n;
 }
 
-/* Lists at least those k tokens that have the largest logits, biases included: a few more, or all. */
+/* Lists at least the tokens with the k largest logits, biases included: a few more, or all. */
 static size_t list_largest(const weir__bsampler *s, const float *logits, size_t k,
                            llama_token_data *candidates)
 {
     size_t n = (size_t)s->model->info.n_vocab, n_blocks = n / BLOCK, kept = 0;
-    k += s->n_bias; /* which may take away as many */
+    k += s->n_bias; /* biases may remove that many */
     if (k > WEIR__LARGEST_MOST || k > n_blocks / 2) return list_candidates(s, logits, candidates);
     float bound = weir__largest_bound(logits, n_blocks, k);
     for (size_t b = 0; b * BLOCK < n; b++) {
@@ -209,7 +208,7 @@ static size_t list_largest(const weir__bsampler *s, const float *logits, size_t 
 
 /* ---- Choice --------------------------------------------------------------------------------------- */
 
-/* The lowest index of the largest number; -1 when all are NaN or -infinity. */
+/* The lowest index of the largest number; -1: all are NaN or -infinity. */
 static int32_t argmax(const float *x, int32_t n)
 {
     int32_t whole = n / LANES * LANES;
@@ -269,14 +268,14 @@ static weir_status first_choice(weir__bsampler *s, const float *logits, weir__ll
                            "no token can be chosen: all logits are NaN or minus infinity");
 }
 
-/* The logits of what the mask allows. */
+/* Copies the logits of the tokens that the mask allows. */
 static void allow(const float *logits, const uint64_t *mask, size_t n, float *allowed)
 {
     for (size_t i = 0; i < n; i++) allowed[i] = mask[i / 64] >> (i % 64) & 1 ? logits[i] : -INFINITY;
 }
 
-/* After the grammar refused `token`: chooses among what it allows. One that waits allows all, and may refuse
- * what would start it. */
+/* Chooses among the tokens that the grammar allows, after it refused `token`. A waiting grammar allows all,
+ * but may refuse one that would start it wrongly. */
 static weir_status constrained_choice(weir__bsampler *s, const float *logits, weir__llama_scratch **scratch,
                                       int32_t *token, weir_error *error)
 {
@@ -291,7 +290,7 @@ static weir_status constrained_choice(weir__bsampler *s, const float *logits, we
     for (int n_refused = 1; n_refused <= MAX_REFUSALS; n_refused++) {
         allowed[*token] = -INFINITY;
         status = first_choice(s, allowed, scratch, token, &why);
-        if (status == WEIR_BACKEND) break; /* nothing is left */
+        if (status == WEIR_BACKEND) break; /* no token is left */
         if (status == WEIR_OK) status = weir__shim_grammar_accept(s->grammar, *token, &why);
         if (status == WEIR_OK) return status;
         if (status != WEIR_REFUSED) return weir__error_copy(error, &why);
@@ -310,7 +309,7 @@ weir_status weir__llama_sample(weir__bsampler *s, weir__bcontext *context, int32
     int32_t chosen = -1;
     weir_status status = first_choice(s, logits, &scratch, &chosen, error);
     if (status == WEIR_OK && s->grammar != NULL) {
-        weir_error why; /* apart, since a refusal is no failure */
+        weir_error why; /* separate, as a refusal is no failure */
         status = weir__shim_grammar_accept(s->grammar, chosen, &why);
         if (status == WEIR_REFUSED)
             status = constrained_choice(s, logits, &scratch, &chosen, error);

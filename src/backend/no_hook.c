@@ -1,4 +1,4 @@
-/* no_hook.c: in place of ggml_hook.cpp, where llama.cpp is another than the one that it is made for.
+/* no_hook.c: replaces ggml_hook.cpp if it does not fit this version of llama.cpp.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "backend/ggml_hook.h"
 

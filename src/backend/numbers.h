@@ -1,4 +1,4 @@
-/* numbers.h: what a tensor says, whatever its type.
+/* numbers.h: the numbers of a tensor of any type.
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef WEIR_BACKEND_NUMBERS_H
 #define WEIR_BACKEND_NUMBERS_H
@@ -12,7 +12,7 @@
 namespace weir
 {
 
-/* All numbers of a matrix, or of one for each expert. */
+/* All numbers of a matrix, or of one matrix per expert. */
 inline std::vector<float> numbers_of(const ggml_tensor *tensor)
 {
     auto n = static_cast<std::size_t>(ggml_nelements(tensor));

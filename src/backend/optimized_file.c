@@ -1,4 +1,4 @@
-/* optimized_file.c: a model's weights as panels, in a file that loads map instead of packing.
+/* optimized_file.c: a model's packed weights, in a file that loads map.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "backend/optimized_file.h"
 
@@ -18,18 +18,18 @@
 
 #define VERSION     2
 #define TENSORS_MAX 65536             /* twice what a model's file may have */
-#define PIECE       ((size_t)1 << 20) /* bytes that are read, written and hashed at once */
+#define PIECE       ((size_t)1 << 20) /* bytes read, written and hashed at once */
 
 static const char magic[8] = {'w', 'e', 'i', 'r', 'p', 'a', 'c', 'k'};
 
 typedef struct header {
     char magic[8];
     uint32_t version;
-    uint32_t n_tensors; /* the table stands behind the header */
+    uint32_t n_tensors; /* the table follows the header */
     weir__optimized_kind kind;
     uint64_t payload_at; /* behind the table, a multiple of WEIR__OPTIMIZED_STEP */
     uint64_t payload_size;
-    uint64_t payload_checksum; /* of its pieces, one after the other */
+    uint64_t payload_checksum; /* of its pieces, in order */
     uint64_t checksum;         /* of the fields above and the table */
 } header;
 
@@ -63,9 +63,9 @@ struct weir__optimized_file {
     int fd;
     char *path;
     header head;
-    weir__optimized_tensor *table; /* [head.n_tensors], `at` counted from the payload's begin */
-    uint32_t n_seen;               /* tensors that is_next was asked for */
-    uint64_t buffer_at;            /* in the payload: the last mapped, and the next */
+    weir__optimized_tensor *table; /* [head.n_tensors], `at` counted from the start of the payload */
+    uint32_t n_seen;               /* tensors that is_next has compared */
+    uint64_t buffer_at;            /* in the payload: the buffer mapped last, and the next */
     uint64_t next_at;
 };
 
@@ -85,7 +85,7 @@ static weir_status read_head(weir__optimized_file *f, weir_error *error)
 {
     struct stat st;
     header *head = &f->head;
-    /* O_NONBLOCK: for a FIFO's sake, which is none of these files. */
+    /* O_NONBLOCK: do not wait on a FIFO, which is refused below. */
     f->fd = open(f->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     if (f->fd < 0)
         return weir__error_set(error, errno == ENOENT || errno == ENOTDIR ? WEIR_NOT_FOUND : WEIR_IO,
@@ -163,7 +163,7 @@ void *weir__optimized_file_map(weir__optimized_file *f, size_t size)
     if (size == 0 || size > f->head.payload_size - f->next_at) return NULL;
     void *at = mmap(NULL, size, PROT_READ, MAP_PRIVATE, f->fd, (off_t)(f->head.payload_at + f->next_at));
     if (at == MAP_FAILED) return NULL;
-    posix_madvise(at, size, POSIX_MADV_WILLNEED); /* reading begins now, and nobody waits for it */
+    posix_madvise(at, size, POSIX_MADV_WILLNEED); /* start reading ahead */
     f->buffer_at = f->next_at;
     f->next_at += steps(size);
     return at;
@@ -204,8 +204,8 @@ weir_status weir__optimized_file_check(weir__optimized_file *f, weir_progress_fn
 struct weir__optimized_writer {
     int fd;
     char *path;
-    char *temporary;               /* "" once it is in place */
-    weir__optimized_tensor *table; /* [n], `at` counted from the payload's begin */
+    char *temporary;               /* "" once the file is in place */
+    weir__optimized_tensor *table; /* [n], `at` counted from the start of the payload */
     size_t n, table_capacity;
     const void **panels; /* [n] */
     size_t panels_capacity;
@@ -221,7 +221,7 @@ static weir_status unwritable(const weir__optimized_writer *w, weir_error *error
                            strerror(errno));
 }
 
-/* Not with mkstemp: who may read the file is up to the umask. */
+/* Not mkstemp: the umask decides who may read the file. */
 static weir_status create_temporary(weir__optimized_writer *w, size_t room, weir_error *error)
 {
     for (int i = 0; i < 100; i++) {
@@ -238,7 +238,7 @@ bool weir__optimized_file_may_replace(const char *path)
 {
     struct stat is;
     char begin[sizeof magic];
-    if (stat(path, &is) != 0) return true; /* what is wrong with it shows when it is written */
+    if (stat(path, &is) != 0) return true; /* errors show up when it is written */
     if (!S_ISREG(is.st_mode)) return false;
     if (is.st_size == 0) return true;
     int fd = open(path, O_RDONLY | O_CLOEXEC);
@@ -297,7 +297,7 @@ bool weir__optimized_writer_tensor(weir__optimized_writer *w, const weir__optimi
     return true;
 }
 
-/* Writes what has come together of the payload. Nothing is no piece: it would count in the checksum. */
+/* Writes the buffered payload. An empty piece is not written, as it would change the checksum. */
 static bool flush(weir__optimized_writer *w)
 {
     if (w->n_piece == 0) return true;
@@ -339,7 +339,7 @@ static weir_status write_payload(weir__optimized_writer *w, weir_progress_fn pro
     return WEIR_OK;
 }
 
-/* The folder's entry too must be on the disk. Where a folder cannot be synchronized, nothing can be done. */
+/* Syncs the folder, so that the entry is on the disk too. Some file systems cannot. */
 static void sync_folder(weir__optimized_writer *w)
 {
     char *slash = strrchr(w->path, '/'), after = '\0';

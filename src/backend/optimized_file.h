@@ -1,10 +1,10 @@
-/* optimized_file.h: a model's weights as panels, in a file that loads map instead of packing.
- * SPDX-License-Identifier: Apache-2.0
+/* optimized_file.h: a model's packed weights, in a file that loads map.
  *
- * A header, a table of the tensors, and the payload: one image for each buffer that a load allocates, in its
- * order, at multiples of WEIR__OPTIMIZED_STEP. The header names what the file was made from and for. Header
- * and table have a checksum that every opening compares, the payload one that only weir__optimized_file_check
- * does (ADR 0014). All numbers are in the byte order of the machine. */
+ * A header, a table of the tensors, and the payload: one image for each buffer that a load allocates, in
+ * order, at multiples of WEIR__OPTIMIZED_STEP. The header says what the file was made from and for. Every
+ * opening compares the checksum of header and table, only weir__optimized_file_check that of the payload (ADR
+ * 0014). All numbers are in the machine's byte order.
+ * SPDX-License-Identifier: Apache-2.0 */
 #ifndef WEIR_BACKEND_OPTIMIZED_FILE_H
 #define WEIR_BACKEND_OPTIMIZED_FILE_H
 
@@ -14,10 +14,10 @@
 extern "C" {
 #endif
 
-#define WEIR__OPTIMIZED_ENDING ".weir" /* of the file beside a model */
+#define WEIR__OPTIMIZED_ENDING ".weir" /* the suffix of the file beside a model */
 #define WEIR__OPTIMIZED_STEP   65536   /* a multiple of every page size */
 
-/* What a file was made from and for; one that differs in any of these is not used. */
+/* What a file was made from and for; a file that differs in any of these is not used. */
 typedef struct weir__optimized_kind {
     uint64_t model;   /* weir__gguf_info's identity */
     uint32_t panels;  /* WEIR__PANEL_VERSION */
@@ -36,20 +36,20 @@ typedef struct weir__optimized_tensor {
 
 typedef struct weir__optimized_file weir__optimized_file;
 
-/* Opens a file and checks header and table. NOT_FOUND; IO; FORMAT: damaged, cut or no such file; UNSUPPORTED:
- * of another kind; NO_MEMORY. Messages begin with the path. */
+/* Opens a file and checks header and table. NOT_FOUND; IO; FORMAT: damaged, cut or another kind of file;
+ * UNSUPPORTED: made from or for something else; NO_MEMORY. Messages start with the path. */
 weir_status weir__optimized_file_open(const char *path, const weir__optimized_kind *kind,
                                       weir__optimized_file **file, weir_error *error);
-void weir__optimized_file_close(weir__optimized_file *file); /* what is mapped stays so */
+void weir__optimized_file_close(weir__optimized_file *file); /* mappings remain */
 
-/* Maps the next buffer, which has `size` bytes, for reading. The caller unmaps it. NULL: the file has no
- * such. */
+/* Maps the next buffer, which has `size` bytes, for reading. The caller unmaps it. NULL: there is no such
+ * buffer. */
 void *weir__optimized_file_map(weir__optimized_file *file, size_t size);
 
-/* Whether the next tensor of the table, in the buffer that was mapped last, is this one. */
+/* Whether this is the next tensor of the table, in the buffer that was mapped last. */
 bool weir__optimized_file_is_next(weir__optimized_file *file, const weir__optimized_tensor *tensor);
 
-/* Reads the whole payload and compares its checksum. ABORTED by progress, which may be NULL; IO; FORMAT. */
+/* Reads the payload and compares its checksum. ABORTED: by progress, which may be NULL; IO; FORMAT. */
 weir_status weir__optimized_file_check(weir__optimized_file *file, weir_progress_fn progress, void *user,
                                        weir_error *error);
 
@@ -57,23 +57,23 @@ weir_status weir__optimized_file_check(weir__optimized_file *file, weir_progress
 
 typedef struct weir__optimized_writer weir__optimized_writer;
 
-/* Whether nothing is there, an empty file or one of ours. */
+/* Whether the path has nothing, an empty file or an optimized file. */
 bool weir__optimized_file_may_replace(const char *path);
 
-/* Begins a file beside `path`, which takes its place when it is whole. IO, NO_MEMORY. */
+/* Starts a file beside `path`, which replaces it when complete. IO, NO_MEMORY. */
 weir_status weir__optimized_writer_open(const char *path, weir__optimized_writer **writer, weir_error *error);
 
-/* Adds a buffer, and a tensor to the last buffer, in ascending order; its panels are read by the finish.
- * False: no memory. */
+/* Adds a buffer, or a tensor of the last buffer, in ascending order; finish reads its panels. False: no
+ * memory. */
 void weir__optimized_writer_buffer(weir__optimized_writer *writer, size_t size);
 bool weir__optimized_writer_tensor(weir__optimized_writer *writer, const weir__optimized_tensor *tensor,
                                    const void *panels);
 
-/* Writes everything and puts the file in place, for good: it is on the disk. IO, NO_MEMORY, ABORTED. */
+/* Writes and syncs everything and puts the file in place. IO, NO_MEMORY, ABORTED. */
 weir_status weir__optimized_writer_finish(weir__optimized_writer *writer, const weir__optimized_kind *kind,
                                           weir_progress_fn progress, void *user, weir_error *error);
 
-/* Also removes a file that was not finished. NULL is ignored. */
+/* Removes an unfinished file. NULL is ignored. */
 void weir__optimized_writer_close(weir__optimized_writer *writer);
 
 #ifdef __cplusplus

@@ -1,11 +1,11 @@
-/* shim.cpp: models, contexts and samplers of llama.cpp for C. No exception leaves it, nor the other files of
- * the shim: shim_grammar.cpp, shim_chat.cpp and shim_adapter.cpp.
+/* shim.cpp: models, contexts and samplers of llama.cpp for C. No exception leaves it, nor any other
+ * shim*.cpp.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "backend/shim.h"
 #include "backend/ggml_hook.h"
 #include "backend/shim_guard.h"
 
-/* Not public: llama.h does not carry out pending copies, and does not know of hidden states. */
+/* Not public: llama.h has no pending copies and no hidden states. */
 #include <../src/llama-context.h>
 #include <../src/llama-ext.h>
 #include <../src/llama-model.h>
@@ -54,7 +54,7 @@ weir::capture::~capture()
     current_capture = outer;
 }
 
-/* Without the name of the function that says it. */
+/* Drops the name of the logging function. */
 void weir::capture::add(const char *line)
 {
     std::size_t name = std::strspn(line, "abcdefghijklmnopqrstuvwxyz_0123456789");
@@ -94,7 +94,7 @@ void on_log(ggml_log_level level, const char *text, void *user)
     weir__log(to, "%s", text);
 }
 
-/* Lets the interrupt function end a long text's tokenizing on this thread, while it lives. */
+/* While it exists, the interrupt function can end the tokenization of a long text on this thread. */
 struct tokenizing {
     weir__budget budget;
 
@@ -123,7 +123,7 @@ tokenizing::~tokenizing()
 }
 
 #if WEIR_PATCHED
-/* Loads of vocabularies tokenize as well, without one. */
+/* Loads of vocabularies tokenize too, without a budget. */
 void tokenize_step(void)
 {
     if (current_tokenizing != nullptr && !weir__budget_step(&current_tokenizing->budget, 4))
@@ -143,7 +143,7 @@ void start_llama(void)
 #endif
 }
 
-/* What ggml was compiled for, and so must run on; each function tells what its compiler was told. */
+/* The instructions that ggml was compiled for and so needs. */
 struct demand {
     int (*compiled)(void);
     weir__cpu_feature feature;
@@ -358,7 +358,7 @@ weir_status weir__shim_state_load(llama_context *context, int32_t seq, const voi
 int32_t weir__shim_mtp_layers(const llama_model *model)
 {
     return attempt<int32_t>(0, [&] {
-        /* Each graph asserts on tensors of its own: these are the ones whose needs are known. */
+        /* Each graph asserts on tensors of its own; for these architectures they are known. */
         const llama_hparams &has = model->hparams;
         bool glm = model->arch == LLM_ARCH_GLM4_MOE, hy = model->arch == LLM_ARCH_HY_V3,
              deepseek = model->arch == LLM_ARCH_DEEPSEEK2;
@@ -384,14 +384,14 @@ int32_t weir__shim_mtp_layers(const llama_model *model)
 namespace
 {
 
-/* The target's graph hands out what goes into its layers. */
+/* Whether the target's graph can return the inputs of its layers. */
 bool tells_layer_inputs(const llama_model *model)
 {
     return model->arch == LLM_ARCH_LLAMA || model->arch == LLM_ARCH_QWEN3 ||
            model->arch == LLM_ARCH_QWEN3MOE || model->arch == LLM_ARCH_MINIMAX_M2;
 }
 
-/* The token of each of the head's logits. */
+/* Whether the head's map of logits to tokens is valid. */
 bool are_tokens(const ggml_tensor *d2t, int64_t n_vocab)
 {
     std::vector<int64_t> ids(static_cast<std::size_t>(ggml_nelements(d2t)));
@@ -522,8 +522,8 @@ struct chain_builder {
     }
 };
 
-/* A member of weir's own, before the one that draws: penalties and temperatures at the ends of their ranges
- * can leave infinities, of which the draw would make NaN. */
+/* weir's own sampler, before the one that draws: extreme penalties and temperatures can leave infinities,
+ * which the draw would turn into NaN. */
 void finite_apply(llama_sampler *, llama_token_data_array *candidates)
 {
     constexpr float most = 1e30f;
@@ -562,7 +562,7 @@ bool is_active(const std::string &name, const weir_sampler_params &p)
     if (name == "min_p") return p.min_p > 0;
     if (name == "xtc") return p.xtc_probability > 0 && p.xtc_threshold <= 0.5f;
     if (name == "temperature") return p.temp != 1 || p.dynatemp_range > 0;
-    return name == "infill"; /* adaptive_p stands at the end wherever it is named */
+    return name == "infill"; /* adaptive_p always comes last */
 }
 
 llama_sampler *make_sampler(const std::string &name, const llama_vocab *vocab, const weir_sampler_params &p)
@@ -596,7 +596,7 @@ weir_status weir__shim_chain_create(const llama_vocab *vocab, const weir_sampler
         const weir_sampler_params &p = *params;
         bool greedy = p.temp < WEIR__SHIM_LEAST_TEMP;
         std::vector<std::string> names;
-        bool may_drop_first = false; /* something may remove the likeliest candidate */
+        bool may_drop_first = false; /* a sampler may remove the most likely candidate */
         std::string order = p.order;
         for (std::size_t at = 0; at < order.size();) {
             std::size_t end = std::min(order.find(';', at), order.size());

@@ -1,6 +1,5 @@
-/* shim.h: llama.cpp for C. Every call of it that can throw is made in shim*.cpp, which turn an exception into
- * a status; what llama.cpp logged about it goes into the message.
- *
+/* shim.h: llama.cpp for C. Only shim*.cpp make calls of llama.cpp that can throw. They turn an exception into
+ * a status, and put what llama.cpp logged about it into the message.
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef WEIR_BACKEND_SHIM_H
 #define WEIR_BACKEND_SHIM_H
@@ -15,24 +14,23 @@ extern "C" {
 #include "backend/backend.h"
 #include "grammar/automaton.h"
 
-/* Starts llama.cpp and takes over its log; once, whoever calls. What follows needs it. UNSUPPORTED: it was
- * compiled for instructions that this processor has not, and none of it may run. */
+/* Starts llama.cpp and takes over its log, once. All that follows needs it. UNSUPPORTED: llama.cpp was
+ * compiled for instructions that this processor lacks, so none of it may run. */
 weir_status weir__shim_start(weir_error *error);
 
 /* ---- Model ---------------------------------------------------------------------------------------- */
 
-/* FORMAT, UNSUPPORTED or NO_MEMORY with llama.cpp's reason; it does not tell its caller that the progress
- * callback ended it. */
+/* FORMAT, UNSUPPORTED or NO_MEMORY with llama.cpp's reason; also if the progress callback ended the load. */
 weir_status weir__shim_model_load(const char *path, struct llama_model_params params,
                                   struct llama_model **model, weir_error *error);
 
-/* *n_tokens is the number needed; TOO_LONG when capacity is smaller. Recurses over the text where a
+/* *n_tokens: the number of tokens; TOO_LONG if that is above capacity. Recurses over the text if the
  * vocabulary has regular expressions that llama.cpp leaves to the standard library. */
 weir_status weir__shim_tokenize(const struct llama_vocab *vocab, const char *text, int32_t length,
                                 bool add_special, bool parse_special, int32_t *tokens, int32_t capacity,
                                 int32_t *n_tokens, weir_error *error);
 
-/* As llama_token_to_piece; 0 when it throws. */
+/* llama_token_to_piece; 0 if it throws. */
 int32_t weir__shim_piece(const struct llama_vocab *vocab, int32_t token, bool special, char *bytes,
                          int32_t capacity);
 
@@ -41,23 +39,22 @@ int32_t weir__shim_piece(const struct llama_vocab *vocab, int32_t token, bool sp
 weir_status weir__shim_context_create(struct llama_model *model, struct llama_context_params params,
                                       struct llama_context **context, weir_error *error);
 
-/* Bytes of its memory, and of what it computes in: also of a context of a model without weights, which has
- * neither yet. */
+/* Bytes of its memory and of its compute buffers; works for outlines, which have allocated neither. */
 weir_status weir__shim_context_bytes(const struct llama_context *context, uint64_t *memory, uint64_t *compute,
                                      weir_error *error);
 
-/* *began: the batch was sound, so what was pending in the memory is done. */
+/* *began: the batch was valid, so pending copies in the memory are done. */
 weir_status weir__shim_decode(struct llama_context *context, struct llama_batch batch, bool encode,
                               bool *began, weir_error *error);
 
-/* Waits for the pass and puts its rows in the order of the batch; where they lie. */
+/* Waits for the pass, puts its rows into the batch's order, and returns where they are. */
 weir_status weir__shim_outputs(struct llama_context *context, float **logits, float **embeddings,
                                weir_error *error);
 
-/* A sequence's pooled embedding, NULL when there is none. */
+/* A sequence's pooled embedding, NULL = none. */
 const float *weir__shim_pooled(struct llama_context *context, int32_t seq);
 
-/* False: it threw, or the memory cannot do that. */
+/* False: it threw, or the memory does not support it. */
 bool weir__shim_seq_remove(struct llama_context *context, int32_t seq, int32_t from, int32_t to);
 bool weir__shim_seq_copy(struct llama_context *context, int32_t seq, int32_t to_seq, int32_t from,
                          int32_t to);
@@ -74,35 +71,36 @@ weir_status weir__shim_state_load(struct llama_context *context, int32_t seq, co
 
 /* ---- Heads (llama_head.c) ------------------------------------------------------------------------- */
 
-/* Layers behind the model's own that guess further tokens and can be computed; 0 = none. */
+/* The number of MTP layers that can be computed. */
 int32_t weir__shim_mtp_layers(const struct llama_model *model);
 
-/* Whether an EAGLE-3 head and its target can be computed together, which llama.cpp asserts. */
+/* Checks whether an EAGLE-3 head and its target can be computed together, which llama.cpp asserts. */
 weir_status weir__shim_head_fits(const struct llama_model *head, const struct llama_model *target,
                                  weir_error *error);
 
-/* The layers of the target whose inputs it reads, at most `capacity`; how many. */
+/* The target's layers whose inputs the head reads, at most `capacity`; returns their number. */
 int32_t weir__shim_head_taps(const struct llama_model *head, int32_t *layers, int32_t capacity);
 
-/* From the next pass on the last hidden states are kept, of rows with logits (masked) or of all. */
+/* Makes passes keep the last hidden states, of rows with logits (masked) or of all rows; or the inputs of a
+ * layer. */
 void weir__shim_tell_hidden(struct llama_context *context, bool on, bool masked);
 void weir__shim_tell_layer_input(struct llama_context *context, int32_t layer, bool on);
 
 /* Plans passes anew if the settings require it. Under the model's adapter_lock. */
 weir_status weir__shim_plan(struct llama_context *context, weir_error *error);
 
-/* What the last pass kept, row after row; NULL when it kept none. */
+/* What the last pass kept, row by row; NULL = nothing. */
 const float *weir__shim_hidden(struct llama_context *context);
 const float *weir__shim_layer_input(struct llama_context *context, int32_t layer);
 
 /* ---- Sampler -------------------------------------------------------------------------------------- */
 
-/* Temperatures below it divide logits into infinities; they count as 0. */
+/* Lower temperatures count as 0: dividing by them would give infinities. */
 #define WEIR__SHIM_LEAST_TEMP 1e-3f
 
-/* The chain for complete parameters, without logit bias and grammar. *selects: it ends by choosing; otherwise
- * the likeliest of what it leaves is to be chosen. *chain is NULL when nothing stands before that.
- * *n_largest: it looks at so many of the largest logits only; 0: at all. */
+/* The chain for complete parameters, without logit bias and grammar; *chain NULL: it would be empty.
+ * *selects: the chain selects a token; otherwise the caller takes the most likely one that it keeps.
+ * *n_largest: the chain uses only this many of the largest logits; 0: all. */
 weir_status weir__shim_chain_create(const struct llama_vocab *vocab, const weir_sampler_params *params,
                                     struct llama_sampler **chain, bool *selects, int32_t *n_largest,
                                     weir_error *error);
@@ -113,7 +111,7 @@ weir_status weir__shim_chain_reset(struct llama_sampler *chain, weir_error *erro
 
 /* ---- Grammar -------------------------------------------------------------------------------------- */
 
-/* How far an answer has come in a grammar. One thread at a time. */
+/* The state of an answer in a grammar. One thread at a time. */
 typedef struct weir__shim_grammar weir__shim_grammar;
 
 /* Holds the automaton. */
@@ -121,20 +119,20 @@ weir_status weir__shim_grammar_create(const struct llama_vocab *vocab, weir__aut
                                       weir__shim_grammar **grammar, weir_error *error);
 void weir__shim_grammar_free(weir__shim_grammar *grammar);
 
-/* For a lazy one, which allows everything until a trigger appears. */
+/* For a lazy grammar, which allows everything until a trigger appears. */
 weir_status weir__shim_grammar_trigger(weir__shim_grammar *grammar, const weir__trigger *trigger,
                                        weir_error *error);
 
-/* Takes text that the answer already begins with (NULL: none). Reset comes back to here. */
+/* Accepts text that the answer already starts with (NULL: none). Reset returns to this state. */
 weir_status weir__shim_grammar_begin(weir__shim_grammar *grammar, const char *text, weir_error *error);
 weir_status weir__shim_grammar_reset(weir__shim_grammar *grammar, weir_error *error);
 
-/* Moves on by one token. REFUSED: not allowed here; GRAMMAR: more ways to read the text than can be kept. The
- * grammar is then unchanged. */
+/* Accepts one token. REFUSED: not allowed here; GRAMMAR: too many ways to read the text. The state is
+ * unchanged after both. */
 weir_status weir__shim_grammar_accept(weir__shim_grammar *grammar, int32_t token, weir_error *error);
 
-/* Which tokens accept would take, as in weir__automaton_mask. While the grammar waits: all, though accept may
- * refuse one that would start it wrongly. */
+/* The tokens that accept would take, as in weir__automaton_mask. While the grammar waits: all, although
+ * accept may refuse one that would start it wrongly. */
 weir_status weir__shim_grammar_mask(const weir__shim_grammar *grammar, uint64_t *mask, weir_error *error);
 
 #ifdef __cplusplus

@@ -1,4 +1,4 @@
-/* shim_chat.cpp: llama.cpp's chat templates and output parsers.
+/* shim_chat.cpp: llama.cpp's chat templates and parsers of answers.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "backend/shim_chat.h"
 #include "backend/shim_guard.h"
@@ -28,7 +28,7 @@ extern "C" {
 
 using weir::guard;
 
-/* What llama.cpp found in a template for prompts that end like this. */
+/* What llama.cpp's analysis found for prompts that end like this. */
 struct weir__shim_found {
     std::string generation_prompt;
     bool parse_reasoning;
@@ -37,10 +37,10 @@ struct weir__shim_found {
 
 struct weir__shim_template {
     common_chat_templates_ptr templates;
-    /* llama.cpp has no handler for it: how it marks thoughts and calls is found out by rendering examples,
-     * anew for each prompt. */
+    /* llama.cpp has no handler for it: it renders examples to find how reasoning and calls are marked, again
+     * for each prompt. */
     bool analyzed;
-    mutable std::mutex mutex; /* the next */
+    mutable std::mutex mutex; /* protects `found` */
     mutable std::vector<weir__shim_found> found;
 };
 
@@ -60,7 +60,7 @@ struct parsed_message {
     std::vector<weir__shim_call> calls;
 };
 
-/* What common logs itself, beside llama.cpp's log, is about choices made inside it, and goes to stderr. */
+/* common logs its internal decisions to stderr, beside llama.cpp's log. */
 void start_chat(void)
 {
     common_log_set_verbosity_thold(-1000);
@@ -72,7 +72,7 @@ void quiet(void)
     pthread_once(&once, start_chat);
 }
 
-/* Follows what only names a parser to the parser itself. */
+/* Follows parsers that only name or wrap another one. */
 std::size_t inner_parser(const common_json &arena, std::size_t id)
 {
     const common_json &parsers = arena.at("parsers");
@@ -96,12 +96,12 @@ void mark_breaks(weir__shim_form &form, const std::string &delimiter)
     if (!delimiter.empty()) form.breaks[static_cast<unsigned char>(delimiter[0])] = 1;
 }
 
-/* Looks through a serialized parser for how its texts end. */
+/* Reads from a serialized parser how its texts end. */
 void read_form(const std::string &parser, weir__shim_form &form)
 {
     form = weir__shim_form();
     if (parser.empty()) {
-        form.plain_tail = form.has_breaks = true; /* common then takes all as content */
+        form.plain_tail = form.has_breaks = true; /* common then treats all as content */
         return;
     }
     const common_json arena = common_json::parse(parser);
@@ -136,8 +136,8 @@ void read_form(const std::string &parser, weir__shim_form &form)
     }
 }
 
-/* As common_chat_parse, which does not tell how a parse went: an answer that breaks off in the middle of
- * markup is whole to it, and one that cannot go on is partial. False: there is no message at all. */
+/* Like common_chat_parse, which does not report how a parse ended: an answer that breaks off within markup
+ * counts as whole, and one that cannot continue as partial. False: there is no message. */
 bool parse_answer(const weir__shim_chat *chat, const std::string &answer, bool whole,
                   common_chat_msg &message, bool &broken)
 {
@@ -149,7 +149,7 @@ bool parse_answer(const weir__shim_chat *chat, const std::string &answer, bool w
     common_peg_parse_context context(chat->parser.generation_prompt + answer,
                                      whole ? COMMON_PEG_PARSE_FLAG_NONE : COMMON_PEG_PARSE_FLAG_LENIENT);
     common_peg_parse_result result = chat->parser.parser.parse(context);
-    /* Some forms end where they find nothing more to read, and leave the rest. */
+    /* Some forms end where they find nothing more to read, and ignore the rest. */
     bool left = context.input.find_first_not_of(" \t\r\n", result.end) != std::string::npos;
     if (whole && (!result.success() || left)) return false;
     if (result.fail() && result.end == 0) return false;
@@ -165,7 +165,7 @@ bool parse_answer(const weir__shim_chat *chat, const std::string &answer, bool w
     return true;
 }
 
-/* A template has few ways to end a prompt: with room for thoughts or without, which are parsed or not. */
+/* A template can end a prompt in few ways: with or without reasoning, which is parsed or not. */
 constexpr std::size_t found_max = 8;
 
 bool is_analyzed(const common_chat_templates *templates, const char *bos, const char *eos)
@@ -176,14 +176,13 @@ bool is_analyzed(const common_chat_templates *templates, const char *bos, const 
         params.messages = common_json::parse("[{\"role\": \"user\", \"content\": \"x\"}]");
         params.add_generation_prompt = true;
         return !common_chat_try_specialized_template(parsed, parsed.source(), params).has_value();
-    } catch (const std::exception &) { /* its handler's */
+    } catch (const std::exception &) { /* its handler threw */
         return false;
     }
 }
 
-/* What is found in a template that is analyzed depends on nothing of the messages but how the prompt ends,
- * as long as there are no tools, no schema and no message to go on with. So the prompt is rendered for
- * itself, and the rest is what was found for another one. */
+/* Without tools, schema and a message to continue, the result of the analysis depends only on how the prompt
+ * ends. So the prompt is rendered alone, and the rest is reused. */
 common_chat_params apply_analyzed(const weir__shim_template *t, common_chat_templates_inputs &inputs)
 {
     const bool parse_reasoning = inputs.reasoning_format != COMMON_REASONING_FORMAT_NONE;
@@ -210,7 +209,7 @@ common_chat_params apply_analyzed(const weir__shim_template *t, common_chat_temp
     return params;
 }
 
-/* What of it is asked for, with which tools. */
+/* Renders with these tools, this choice and this schema. */
 common_chat_params render(const weir__shim_template *t, const weir__shim_render *in, const char *tools,
                           common_chat_tool_choice choice, const char *schema)
 {
@@ -239,8 +238,8 @@ common_chat_params render(const weir__shim_template *t, const weir__shim_render 
  * calls. So its parser is changed (saved, it is JSON: nodes that name each other by number), and the grammar
  * made again. */
 
-/* Nodes with this tag match the empty text alone. A choice of one, because that is the one node whose grammar
- * gets brackets, and a "?" may follow. */
+/* Makes nodes with this tag match only the empty text. As a choice of one, because only a choice gets
+ * brackets in the grammar, and a "?" may follow. */
 void silence(common_json &arena, const char *tag)
 {
     common_json &parsers = arena.at("parsers");
@@ -252,11 +251,11 @@ void silence(common_json &arena, const char *tag)
             parsers.at(i) = common_json{{"type", "choice"}, {"children", std::vector<std::size_t>{n}}};
 }
 
-constexpr int word_max = 32; /* characters of the words that some forms have room for, beside calls */
+constexpr int word_max = 32; /* the most characters of words that some forms allow beside calls */
 
-/* Grammars cannot look ahead, so what they let pass a parser that does may refuse: in some forms, a space
- * before the end of a call. Where the grammar holds, nothing needs to be looked for. And words have an
- * end. */
+/* Grammars cannot look ahead, so a parser that does may refuse what its grammar allows: in some forms, a
+ * space before the end of a call. The grammar suffices, so lookaheads are dropped. And words get a maximum
+ * length. */
 void narrow(common_json &arena)
 {
     common_json &parsers = arena.at("parsers");
@@ -268,9 +267,9 @@ void narrow(common_json &arena)
     }
 }
 
-const char *const schema_name = "response-format-schema"; /* as most handlers of llama.cpp call it */
+const char *const schema_name = "response-format-schema"; /* as most of llama.cpp's handlers call it */
 
-/* The content has a schema, also where the template's handler knows none. */
+/* Gives the content a schema, also if the template's handler has none. */
 void give_schema(common_json &arena)
 {
     common_json &parsers = arena.at("parsers");
@@ -288,7 +287,7 @@ void give_schema(common_json &arena)
     }
 }
 
-/* What a's parser takes; what it refuses, as b's does. */
+/* Makes a accept what a or b accepts; a comes first. */
 void add_alternative(common_json &a, const common_json &b)
 {
     const std::string prefix = "answer-";
@@ -322,7 +321,7 @@ common_chat_schema_document_ptr read_schema(const common_json &schema)
     return std::make_shared<const common_chat_schema_document>(common_chat_schema_from_json(schema));
 }
 
-/* Schemas by the names that parsers have for them: saving a parser loses them. */
+/* Maps the names that parsers have for schemas to the schemas, which saving a parser loses. */
 schema_map name_schemas(const weir__shim_render *in)
 {
     schema_map named;
@@ -345,7 +344,7 @@ schema_map name_schemas(const weir__shim_render *in)
     return named;
 }
 
-/* False: one of its schemas is not known by name. */
+/* Puts the schemas back. False: one is not known by name. */
 bool return_schemas(common_peg_arena &arena, const schema_map &named)
 {
     for (std::size_t i = 0; i < arena.size(); i++) {
@@ -359,11 +358,10 @@ bool return_schemas(common_peg_arena &arena, const schema_map &named)
     return true;
 }
 
-/* What a grammar made of these parsers leaves open. Thoughts, ids, and arguments that are texts, may be
- * so. */
+/* What a grammar made of these parsers leaves open. Reasoning, ids and text arguments may be open. */
 struct openness {
-    bool free_text = false;     /* beside them there is text of any kind */
-    bool sure_argument = false; /* an argument that no call can leave out */
+    bool free_text = false;     /* any text is allowed elsewhere */
+    bool sure_argument = false; /* an argument that every call has */
     bool arguments = false, calls = false;
 };
 
@@ -405,8 +403,7 @@ void look_for_openness(const common_peg_arena &arena, std::size_t id, bool sure,
         look(atomic->child, sure);
     else if (const auto *ac = std::get_if<common_peg_ac_parser>(&parser))
         look(ac->child, sure);
-    /* The rest: literals, classes, what has a schema, and what has a grammar of its own, which is a
-     * text's. */
+    /* The rest: literals, character classes, schemas, and texts with a grammar of their own. */
 }
 
 bool have_required(const char *tools_json)
@@ -419,7 +416,7 @@ bool have_required(const char *tools_json)
     return false;
 }
 
-/* Whether an answer that the parser takes is a call, of a tool that there is, with all that it requires. */
+/* Whether every answer that the parser accepts is a call of a known tool with all required arguments. */
 bool holds_to_calls(const common_peg_arena &arena, const weir__shim_render *in)
 {
     std::set<std::pair<std::size_t, bool>> seen;
@@ -429,8 +426,8 @@ bool holds_to_calls(const common_peg_arena &arena, const weir__shim_render *in)
            (!found.arguments || found.sure_argument || !have_required(in->enforced_tools));
 }
 
-/* Makes params' grammar again, from this parser. With enable_thinking false thoughts are empty, unless the
- * prompt itself has begun to think. False: one of its schemas is not known. */
+/* Makes params' grammar again, from this parser. Without enable_thinking, reasoning is empty unless the
+ * prompt itself has started it. False: a schema is unknown. */
 bool constrain(const weir__shim_render *in, const schema_map &named, const common_json &arena,
                common_chat_params &params)
 {
@@ -453,7 +450,7 @@ bool constrain(const weir__shim_render *in, const schema_map &named, const commo
     return true;
 }
 
-/* Without calls, tools are shown as they were given. */
+/* Renders the tools as they were given. */
 common_chat_params render_tools(const weir__shim_template *t, const weir__shim_render *in)
 {
     return render(t, in, in->tools, COMMON_CHAT_TOOL_CHOICE_NONE, in->json_schema);
@@ -461,7 +458,7 @@ common_chat_params render_tools(const weir__shim_template *t, const weir__shim_r
 
 const char *const cannot_render = "the chat template cannot be rendered";
 
-/* What a template is given to render. */
+/* The bytes that a template gets to render. */
 std::size_t text_bytes(const weir__shim_render *in)
 {
     std::size_t n = std::strlen(in->messages) + std::strlen(in->args);
@@ -470,7 +467,7 @@ std::size_t text_bytes(const weir__shim_render *in)
     return n;
 }
 
-/* Changes params, those of required calls. False: this template's handler has no form of calls that could be
+/* Changes params, those of required calls. False: this template's handler has no form of calls that can be
  * enforced. */
 bool enforce(const weir__shim_template *t, const weir__shim_render *in, common_chat_params &params)
 {
@@ -568,7 +565,7 @@ weir_status weir__shim_chat_create(const weir__shim_template *t, const weir__shi
     const std::size_t n = text_bytes(in);
     const weir_status status = weir::limited(n, error, WEIR_TEMPLATE, cannot_render, [&] {
         chat.reset(new weir__shim_chat());
-        /* Their text is the same whatever the choice, and without one no grammar is made of parameters as
+        /* The prompt does not depend on the choice, and without calls no grammar is made of the parameters as
          * given. */
         const bool either = in->tool_choice == WEIR_TOOLS_AUTO && in->json_schema != nullptr;
         if (in->tools != nullptr && (in->tool_choice == WEIR_TOOLS_REQUIRED || either)) {

@@ -1,4 +1,4 @@
-/* shim_grammar.cpp: a place in a grammar, and the wait of a lazy one for its trigger.
+/* shim_grammar.cpp: the state of an answer in a grammar, and how a lazy grammar waits for its trigger.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "backend/shim.h"
 #include "backend/shim_guard.h"
@@ -13,14 +13,14 @@ using weir::guard;
 namespace
 {
 
-/* Bytes of the answer that trigger patterns see: libstdc++ recurses over what a pattern repeats, so this
- * bounds its stack; triggers are much shorter. */
+/* The last bytes of the answer that trigger patterns see. libstdc++ recurses over repetitions, so this bounds
+ * its stack; triggers are much shorter. */
 constexpr std::size_t trigger_window = 256;
 
 } // namespace
 
-/* Invariant: while `waiting`, seen holds the last bytes of the answer and parts the tokens they came with,
- * and the grammar stands at `first`; afterwards both are empty. */
+/* Invariant: while `waiting`, seen holds the last bytes of the answer, parts the tokens that they came with,
+ * and the automaton is at `first`. Afterwards seen and parts are empty. */
 struct weir__shim_grammar {
     struct part {
         int32_t token;
@@ -30,10 +30,10 @@ struct weir__shim_grammar {
     const llama_vocab *vocab;
     weir__automaton *automaton; /* held */
     weir__automaton_place place;
-    weir__automaton_place first; /* what reset comes back to */
+    weir__automaton_place first; /* reset returns here */
     bool lazy = false;
     bool waiting = false;
-    bool cut = false; /* seen is not all of the answer */
+    bool cut = false; /* seen lacks the beginning of the answer */
     std::string seen;
     std::vector<part> parts;
     std::vector<std::string> words;
@@ -70,7 +70,7 @@ std::string weir__shim_grammar::piece(int32_t token) const
     return text;
 }
 
-/* Tells of what an automaton says of a token. */
+/* Turns an automaton's answer about a token into an error. */
 static weir_status told(weir_status status, int32_t token, weir_error *error)
 {
     switch (status) {
@@ -86,8 +86,8 @@ weir_status weir__shim_grammar::advance(int32_t token, weir_error *error)
     return told(weir__automaton_accept(automaton, &place, token), token, error);
 }
 
-/* Where in seen the constrained text begins, npos when no trigger is there. What was there before the last
- * token, in the first old_length bytes, has been searched. */
+/* Where the constrained text starts in seen, npos = no trigger. The first old_length bytes, before the last
+ * token, have been searched. */
 std::size_t weir__shim_grammar::triggered(std::size_t old_length) const
 {
     for (const std::string &word : words) {
@@ -103,7 +103,7 @@ std::size_t weir__shim_grammar::triggered(std::size_t old_length) const
         if (!std::regex_search(seen.begin() + static_cast<std::ptrdiff_t>(from), seen.end(), match, pattern,
                                flags))
             continue;
-        std::size_t group = 0; /* the first one that matched something, else the whole */
+        std::size_t group = 0; /* the first group that matched something, else the whole match */
         for (std::size_t i = 1; i < match.size() && group == 0; i++)
             if (match.length(i) > 0) group = i;
         return from + static_cast<std::size_t>(match.position(group));
@@ -111,7 +111,7 @@ std::size_t weir__shim_grammar::triggered(std::size_t old_length) const
     return std::string::npos;
 }
 
-/* Forgets what no trigger can begin in any more. */
+/* Drops the part of seen that no trigger can begin in any more. */
 void weir__shim_grammar::shorten()
 {
     std::size_t keep = trigger_window;
@@ -217,7 +217,7 @@ weir_status weir__shim_grammar_begin(weir__shim_grammar *grammar, const char *te
                                                  ids.data(), static_cast<int32_t>(ids.size()), false, true);
         for (int32_t i = 0; i < n; i++) {
             std::string piece = grammar->piece(ids[static_cast<std::size_t>(i)]);
-            /* Some tokenizers put a space of their own before the first token. */
+            /* Some tokenizers add a space before the first token. */
             if (i == 0 && !piece.empty() && piece[0] == ' ' && text[0] != ' ') continue;
             weir_status status = grammar->advance(ids[static_cast<std::size_t>(i)], error);
             if (status == WEIR_REFUSED)

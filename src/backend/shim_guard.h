@@ -1,4 +1,4 @@
-/* shim_guard.h: nothing that llama.cpp throws leaves weir's C++. For the shim's own files only.
+/* shim_guard.h: catches what llama.cpp throws. For shim*.cpp only.
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef WEIR_BACKEND_SHIM_GUARD_H
 #define WEIR_BACKEND_SHIM_GUARD_H
@@ -12,7 +12,7 @@ extern "C" {
 #include "base/error.h"
 }
 
-/* Whether scripts/llama.patch is in the tree: templates and tokenizers then say what they do. */
+/* Whether scripts/llama.patch is applied: then templates and tokenizers report their work. */
 #if __has_include(<jinja/limits.h>)
 #define WEIR_PATCHED 1
 #else
@@ -22,22 +22,21 @@ extern "C" {
 namespace weir
 {
 
-/* Thrown into llama.cpp's work where a budget is over. It is no std::exception, so that nothing there catches
- * it. */
+/* Thrown through llama.cpp if a budget is exceeded. No std::exception, so that nothing there catches it. */
 struct over {
 };
 
-/* What llama.cpp says at error level on this thread while a capture stands: the reason that its return values
- * leave out. The text is cut at its capacity; the first lines name the cause. Such lines are logged as
- * information only, since they come back as an error. */
+/* While it exists, collects what llama.cpp logs at error level on this thread: the reason that its return
+ * values lack. The text is cut at its capacity; the first lines name the cause. These lines are logged as
+ * information only, as they are returned as an error. */
 struct capture {
     char text[360];
     std::size_t length = 0;
     capture *outer;
-    /* Sees each line, of any level, and may throw: that ends what llama.cpp's C++ does. */
+    /* Gets each line, of any level. It may throw, which ends the call of llama.cpp. */
     void (*watch)(const char *line, void *user) = nullptr;
     void *watch_user = nullptr;
-    bool mute = false; /* nothing but errors is logged */
+    bool mute = false; /* only errors are logged */
 
     capture();
     ~capture();
@@ -49,14 +48,15 @@ struct capture {
     {
         return std::strstr(text, part) != nullptr;
     }
-    /* The reason, or `otherwise` when nothing was logged. */
+    /* The reason, or `otherwise` if nothing was logged. */
     const char *reason(const char *otherwise) const
     {
         return length > 0 ? text : otherwise;
     }
 };
 
-/* Runs fn, which returns a weir_status. An exception becomes `code`, with its text; bad_alloc NO_MEMORY. */
+/* Runs fn, which returns a weir_status. An exception becomes `code`, with its text; bad_alloc becomes
+ * NO_MEMORY. */
 template <typename F> weir_status guard(weir_error *error, weir_status code, const char *what, F fn)
 {
     try {
@@ -70,7 +70,7 @@ template <typename F> weir_status guard(weir_error *error, weir_status code, con
     }
 }
 
-/* The same for what has no way to tell more than that it failed. */
+/* The same for functions that can only report failure. */
 template <typename T, typename F> T attempt(T failed, F fn)
 {
     try {

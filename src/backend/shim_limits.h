@@ -1,8 +1,7 @@
-/* shim_limits.h: what a chat template may take when it runs, and its analysis with it. For the shim only.
+/* shim_limits.h: limits on the work of chat templates, at run time and during analysis. For the shim only.
  *
- * A template is a program. llama.patch lets llama.cpp's Jinja pay for its work; with another tree than the
- * pinned one there are no limits, and the interrupt function is asked at the end only.
- *
+ * A template is a program. llama.patch makes llama.cpp's Jinja pay for its work. An unpatched tree has no
+ * limits, and the interrupt function is asked at the end only.
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef WEIR_BACKEND_SHIM_LIMITS_H
 #define WEIR_BACKEND_SHIM_LIMITS_H
@@ -22,16 +21,15 @@ extern "C" {
 namespace weir
 {
 
-/* For a chat of n bytes of messages and tools; a conversation takes some hundred steps a message, and the
+/* For a chat with n bytes of messages and tools. A conversation takes some hundred steps per message, the
  * analysis of a template some hundred thousand. */
 constexpr uint64_t template_steps = 10000000, template_steps_byte = 256;
-constexpr uint64_t template_bytes = UINT64_C(256) << 20, template_bytes_byte = 64; /* memory */
-constexpr uint64_t template_output = UINT64_C(4) << 20,
-                   template_output_byte = 256; /* a text that comes out */
+constexpr uint64_t template_bytes = UINT64_C(256) << 20, template_bytes_byte = 64;  /* memory */
+constexpr uint64_t template_output = UINT64_C(4) << 20, template_output_byte = 256; /* an output */
 
 #if WEIR_PATCHED
 
-/* While it lives, templates that run on this thread pay for what they take from its budget. */
+/* While it exists, templates on this thread pay from its budget. */
 class template_limits final : public jinja::limits
 {
   public:
@@ -43,7 +41,7 @@ class template_limits final : public jinja::limits
     }
     ~template_limits()
     {
-        /* Values that contain themselves would stay for ever. */
+        /* Values that contain themselves would leak. */
         for (const std::weak_ptr<jinja::value_t> &v : changed)
             if (const std::shared_ptr<jinja::value_t> value = v.lock()) value->let_go();
         current = nullptr;
@@ -64,7 +62,7 @@ class template_limits final : public jinja::limits
     {
         if (n <= max_output) return;
         too_long = true;
-        weir__budget_grow(&budget, UINT64_MAX); /* nothing goes on */
+        weir__budget_grow(&budget, UINT64_MAX); /* refuses everything from now on */
         throw over();
     }
     void make() override
@@ -131,7 +129,8 @@ class template_limits final
 
 #endif
 
-/* guard() for what runs templates, for a chat of n bytes. What fn made may be there after an error, too. */
+/* guard() for functions that run templates, for a chat of n bytes. After an error, results of fn may
+ * exist. */
 template <typename F>
 weir_status limited(std::size_t n, weir_error *error, weir_status code, const char *what, F fn)
 {

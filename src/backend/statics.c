@@ -1,11 +1,11 @@
-/* statics.c: static objects of C++ live as long as the process.
- * SPDX-License-Identifier: Apache-2.0
+/* statics.c: static C++ objects live as long as the process.
  *
- * exit() destroys them while other threads run: an engine's, one that frees a context, the Erlang VM's. What
- * they use of llama.cpp (registries of backends and buffers, tables of its vocabularies) must not go away
- * below them, and nobody needs its memory back at that point. So the linker (--wrap) brings here what
- * registers a destructor, and none is registered. atexit() comes by the same way, without an object, and
- * works. On macOS the linker cannot do that (docs/adr/0024). */
+ * exit() would destroy them while other threads still use them: an engine's, one that frees a context, those
+ * of the Erlang VM. They are llama.cpp's registries of backends and buffers, and tables of its vocabularies;
+ * nobody needs their memory back at that point. So the linker (--wrap) redirects the registration of
+ * destructors here, and none is registered. atexit() takes the same path, without an object, and works. The
+ * linker of macOS cannot do this (docs/adr/0024).
+ * SPDX-License-Identifier: Apache-2.0 */
 #include <stddef.h>
 
 /* NOLINTBEGIN(bugprone-reserved-identifier,cert-dcl37-c,cert-dcl51-cpp): the names are the linker's */

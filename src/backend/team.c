@@ -5,25 +5,25 @@
 #include <math.h>
 #include <string.h>
 
-/* A window: time slices are some 3 ms, so that several of them fall into it. */
+/* The length of a window: several time slices, which are some 3 ms. */
 #define WINDOW_NS     30000000
 #define WINDOW_PASSES 3
-/* First passes touch memory for the first time and build graphs. */
+/* The first passes touch memory for the first time and build graphs. */
 #define FIRST_PASSES 2
-/* So many others in a row of windows, and they become the ones that are compared. */
+/* After this many windows of other passes in a row, those become the ones that are compared. */
 #define MOST_UNLIKE 16
-/* A trial must win by this, before and after; a window that costs so much more than the one before it need
- * not be full to tell. */
+/* A trial must win by this factor against the windows before and after it. A window that costs this much more
+ * than the one before need not be full. */
 #define GAIN  0.95
 #define CLEAR 1.3
-/* Disturbed: the first thread stood still for so much of the time, or passes cost so much more than
+/* Disturbed: the first thread did not run for this part of the time, or passes cost this much more than
  * lately. */
 #define STALLED 0.1
 #define DEARER  1.3
-/* The lowest cost is forgotten by so much each window, since longer contexts cost more. */
+/* The lowest cost rises by this factor each window, as longer contexts cost more. */
 #define FORGET 1.02
-/* After a trial that lost 1 ms so many pass without one: undisturbed 0.25 % are lost at the most;
- * disturbed 2 %, and down to 0.5 % as failures follow each other. */
+/* After a trial that lost 1 ms, this many ms pass without one: undisturbed trials cost at most 0.25 %;
+ * disturbed ones 2 %, down to 0.5 % as failures repeat. */
 #define REST_UNDISTURBED 400
 #define REST_DISTURBED   50
 #define REST_MORE        15
@@ -78,12 +78,12 @@ static bool is_like(const weir__team *team, int32_t n_tokens)
 
 /* ---- Trials ---- */
 
-/* Which number to try now, if any. */
+/* The number of threads to try now, if any. */
 static void choose(weir__team *team)
 {
     const weir__team_window *w = &team->windows[0];
     bool has_fewer = team->n_threads > 1, has_more = team->n_threads < team->most;
-    /* Without the pass that is worst: one is an accident. */
+    /* Leaves out the worst pass, which may be an accident. */
     double rest = (double)(w->n_passes - 1) / w->n_passes;
     double usual = (double)(w->ns - w->longest_ns) / (rest * (double)w->n_tokens);
     bool stalled = (double)(w->stalled_ns - w->most_stalled_ns) > STALLED * rest * (double)w->ns ||

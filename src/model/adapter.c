@@ -110,7 +110,7 @@ static bool before(const weir_adapter_use *a, const weir__adapters *adapters, in
     return x < y || (x == y && a->scale < adapters->scale[i]);
 }
 
-/* In an order of their own, so that sums and keys do not depend on the caller's. */
+/* Inserts by contents and scale, so that sums and keys do not depend on the caller's order. */
 static void insert(weir__adapters *adapters, const weir_adapter_use *use)
 {
     int32_t at = adapters->n++;
@@ -163,7 +163,7 @@ weir_status weir__adapters_set(const weir_model *model, weir__bcontext *context,
     if (current->key == wanted->key) return WEIR_OK;
     weir__badapter *adapters[WEIR_ADAPTERS_MAX];
     for (int32_t i = 0; i < wanted->n; i++) adapters[i] = wanted->adapter[i]->adapter;
-    weir__adapters former = *current; /* released when the backend has let go of them */
+    weir__adapters former = *current; /* freed after the backend has other adapters */
     weir_status status = model->ops->set_adapters(context, adapters, wanted->scale, wanted->n, error);
     memset(current, 0, sizeof *current);
     if (status == WEIR_OK) weir__adapters_copy(current, wanted);

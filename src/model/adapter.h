@@ -21,18 +21,18 @@ typedef struct weir__adapters {
     float scale[WEIR_ADAPTERS_MAX];           /* [n], none 0 */
 } weir__adapters;
 
-/* Checks and holds what a caller gives; scales of 0 are left out. The order in which they are given makes no
- * difference. INVALID: fields are prefix + "adapters" and prefix + "n_adapters"; nothing is held then. */
+/* Checks and holds the caller's adapters, in any order; scales of 0 are dropped. INVALID: fields are prefix +
+ * "adapters" and prefix + "n_adapters", and nothing is held. */
 weir_status weir__adapters_take(weir__adapters *adapters, const weir_model *model,
                                 const weir_adapter_use *uses, size_t n, const char *prefix,
                                 weir_error *error);
 
-/* *to is none, or anything that is not held. */
+/* *to is overwritten; it must hold nothing. */
 void weir__adapters_copy(weir__adapters *to, const weir__adapters *from);
 void weir__adapters_fini(weir__adapters *adapters);
 
-/* Gives a context of the model other adapters than *current, which is what it has, and becomes what it has
- * then: none after a failure. Equal ones cost nothing. */
+/* Sets the adapters of a context of the model. *current is what it has, and becomes what it has then: none
+ * after a failure. Does nothing if both are equal. */
 weir_status weir__adapters_set(const weir_model *model, weir__bcontext *context, weir__adapters *current,
                                const weir__adapters *wanted, weir_error *error);
 

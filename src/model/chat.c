@@ -1,4 +1,4 @@
-/* chat.c: conversations, rendered.
+/* chat.c: rendered conversations.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "model/chat.h"
 
@@ -13,7 +13,7 @@
 #include "model/control.h"
 #include "params/members.h"
 
-#define ARGS_MAX 64 /* templates know a handful of variables; each is copied for each rendering */
+#define ARGS_MAX 64 /* templates know a handful of variables; each rendering copies all */
 
 /* ---- What a chat says ---- */
 
@@ -113,7 +113,7 @@ weir_status weir__chat_find_content(weir_chat *chat, const weir_chat_params *par
     return status;
 }
 
-/* The prompt is complete: how it is tokenized. */
+/* Cuts the complete prompt into the parts that are tokenized. */
 static weir_status cut(weir_chat *chat, weir_error *error)
 {
     const weir__controls *controls;
@@ -125,7 +125,7 @@ static weir_status cut(weir_chat *chat, weir_error *error)
     return status;
 }
 
-/* From messages and tools as they are given here, whatever params says of them. */
+/* Creates a chat of these messages and tools, whatever params has of both. */
 static weir_status create(weir_model *model, const weir_chat_params *params, const json_t *messages,
                           const weir__chat_tools *tools, weir__text *relaxed, weir_chat **out,
                           weir_error *error)
@@ -143,14 +143,15 @@ static weir_status create(weir_model *model, const weir_chat_params *params, con
     return status;
 }
 
-/* Whether it is for want of a form of calls that a chat cannot be made. */
+/* Whether a chat could not be created because the template lacks a form of calls. */
 static bool is_of_tools(const weir_error *error)
 {
     return strcmp(error->field, "tools_json") == 0 || strcmp(error->field, "tool_choice") == 0 ||
            strcmp(error->field, "json_schema") == 0;
 }
 
-/* Tools with a template that knows none, or none that it could be held to. */
+/* Creates a chat whose messages describe the tools: the template knows none, or its form of calls cannot be
+ * enforced. */
 static weir_status create_described(weir_model *model, weir_chat_params params, const json_t *messages,
                                     weir__chat_tools *tools, weir_chat **out, weir_error *error)
 {
@@ -159,7 +160,7 @@ static weir_status create_described(weir_model *model, weir_chat_params params, 
     char *schema = NULL;
     weir_chat *chat = NULL;
     weir_status status = WEIR_OK;
-    if (params.tool_choice == WEIR_TOOLS_NONE) /* not to be called anyway */
+    if (params.tool_choice == WEIR_TOOLS_NONE) /* they must not be called anyway */
         return create(model, &params, messages, &none, &tools->relaxed, out, error);
     weir__chat_calls_talk talk = params.tool_choice == WEIR_TOOLS_REQUIRED ? WEIR__TALK_NONE
                                  : params.json_schema != NULL              ? WEIR__TALK_FORM
@@ -173,7 +174,7 @@ static weir_status create_described(weir_model *model, weir_chat_params params, 
     if (status == WEIR_OK) {
         params.tool_choice = WEIR_TOOLS_AUTO;
         params.json_schema = schema;
-        params.strict_schema = false; /* what is to be refused was; what is left out has been told */
+        params.strict_schema = false; /* unenforceable parts were refused or reported above */
         status = create(model, &params, described, &none, NULL, &chat, error);
         if (status == WEIR_GRAMMAR) snprintf(error->field, sizeof error->field, "tools_json");
     }
@@ -197,7 +198,7 @@ weir_status weir_chat_create(weir_model *model, const weir_chat_params *given, w
     json_t *messages = NULL;
     weir_chat *chat = NULL;
     weir_error own = {0};
-    if (error == NULL) error = &own; /* it is asked for the field */
+    if (error == NULL) error = &own; /* the field is read below */
     weir_chat_params_init(&params, sizeof params);
     if (model == NULL) return weir__error_set(error, WEIR_INVALID, "model", "model is NULL");
     if (out == NULL) return weir__error_set(error, WEIR_INVALID, "chat", "chat is NULL");

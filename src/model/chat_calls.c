@@ -21,7 +21,7 @@ static bool append_json(weir__text *t, const json_t *value)
     return ok;
 }
 
-/* What was given of a function: its name, and what else is not empty. */
+/* The function's name, and its other fields if they are not empty. */
 static bool append_function(weir__text *t, const json_t *function)
 {
     static const char *const keys[] = {"name", "description", "parameters"};
@@ -59,7 +59,7 @@ static bool append_instructions(weir__text *t, const json_t *tools, weir__chat_c
     return ok;
 }
 
-/* Calls as the answers that they were. */
+/* Writes calls as the answers that they were. */
 static bool append_calls(weir__text *t, const json_t *calls)
 {
     bool ok = true;
@@ -127,8 +127,8 @@ static bool is_among(const char *key, const char *const *keys)
     return *keys != NULL;
 }
 
-/* A schema that stands at `to` in another one: references into it begin there. named: its keys are the
- * author's names of schemas, and no keywords. NULL: out of memory. */
+/* Copies a schema that moves to the place `to` in another one, and adjusts its references. named: its keys
+ * are names that the author chose, not keywords. NULL: out of memory. */
 static json_t *moved(const json_t *schema, const char *to, bool named)
 {
     static const char *const data[] = {"const", "enum", "default", "examples", "example", NULL};
@@ -167,7 +167,7 @@ static json_t *moved_to(const json_t *schema, size_t branch, const char *propert
     char to[64];
     snprintf(to, sizeof to, "#/anyOf/%zu/properties/%s", branch, property);
     json_t *copy = moved(schema, to, false);
-    if (json_is_object(copy)) json_object_del(copy, "$id"); /* names the whole document */
+    if (json_is_object(copy)) json_object_del(copy, "$id"); /* it identifies the whole document */
     return copy;
 }
 
@@ -205,7 +205,7 @@ static char *describe_answer(const json_t *tools, weir__chat_calls_talk talk, co
     return dumped;
 }
 
-/* Whether the schema can be honoured. place: what error->field is where it is nothing more exact. */
+/* Whether a grammar can be made from the schema. place: error->field, unless it is more exact. */
 static weir_status try_schema(const json_t *rewritten, const char *place, weir_error *error)
 {
     char *grammar = NULL;
@@ -264,8 +264,8 @@ enum {
     NAME,     /* inside the name */
     JSON,     /* inside the arguments, or inside a response that is JSON */
     RESPONSE, /* inside the text */
-    DONE,     /* after the end: nothing is expected */
-    PLAIN,    /* this is not the form: all is content */
+    DONE,     /* after the end */
+    PLAIN,    /* the answer does not have the form: all is content */
 };
 
 typedef struct output {
@@ -285,7 +285,7 @@ static bool is_space(char c)
     return c == ' ' || c == '\t' || c == '\r' || c == '\n';
 }
 
-/* Everything that was not delivered becomes content, and so does what comes. */
+/* Delivers everything held back as content; all that follows is content too. */
 static bool give_up(weir__chat_calls_reader *reader, const output *out)
 {
     if (!deliver(out, WEIR_DELTA_CONTENT, reader->seen.bytes, reader->seen.n)) return false;
@@ -321,8 +321,8 @@ static bool is_one_of(char c, const char *set)
     return c != '\0' && strchr(set, c) != NULL;
 }
 
-/* One character of an escape; reader->word has those before it, from the backslash on. What is no escape
- * stands for itself, and the character is read once more. */
+/* Reads one character of an escape; reader->word has those before it, from the backslash on. An invalid
+ * escape stands for itself, and the character is read again. */
 static bool read_escape(weir__chat_calls_reader *reader, char c, size_t *used, const output *out)
 {
     static const char letters[] = "bfnrt", values[] = "\b\f\n\r\t";
@@ -352,7 +352,7 @@ static bool read_escape(weir__chat_calls_reader *reader, char c, size_t *used, c
     return deliver_code_point(out, code);
 }
 
-/* Whether the frame may go on with this character. */
+/* Whether this character may continue the frame. */
 static bool goes_on(const weir__chat_calls_reader *reader, char c)
 {
     switch (reader->state) {
@@ -365,7 +365,7 @@ static bool goes_on(const weir__chat_calls_reader *reader, char c)
     }
 }
 
-/* The frame: one character. One that does not fit is read once more, as content. */
+/* Reads one character of the frame. One that does not fit is read again, as content. */
 static bool read_frame(weir__chat_calls_reader *reader, char c, size_t *used, const output *out)
 {
     if (!goes_on(reader, c)) {
@@ -401,7 +401,7 @@ static bool begins_json(const weir__chat_calls_reader *reader, char c)
     return reader->key == 'a' ? c == '{' : reader->key == 'r' && reader->form && !is_space(c);
 }
 
-/* How many of these bytes belong to the JSON value. */
+/* Returns how many of these bytes belong to the JSON value. */
 static size_t scan_json(weir__chat_calls_reader *reader, const char *bytes, size_t n)
 {
     for (size_t i = 0; i < n; i++) {
@@ -414,7 +414,7 @@ static size_t scan_json(weir__chat_calls_reader *reader, const char *bytes, size
             reader->quoted = c != '"';
             ends = c == '"' && reader->depth == 0;
         } else if (reader->depth == 0 && (c == '}' || c == ',' || is_space(c))) {
-            reader->state = KEYS; /* a number, true, false, null ended before it */
+            reader->state = KEYS; /* a number, true, false or null ended before it */
             return i;
         } else if (c == '"') {
             reader->quoted = true;
@@ -431,7 +431,7 @@ static size_t scan_json(weir__chat_calls_reader *reader, const char *bytes, size
     return n;
 }
 
-/* Some bytes, none where only the state changes: *used. */
+/* Reads *used bytes, which is 0 if only the state changes. */
 static bool read_some(weir__chat_calls_reader *reader, const char *bytes, size_t n, size_t *used,
                       const output *out)
 {
@@ -478,7 +478,7 @@ bool weir__chat_calls_feed(weir__chat_calls_reader *reader, const char *bytes, s
         size_t some;
         const bool ok = read_some(reader, bytes + *used, n - *used, &some, &out);
         if (!ok) {
-            /* Texts have only grown, or been taken back to nothing, since. */
+            /* Since then the texts have only grown, or were emptied. */
             weir__text seen = reader->seen, word = reader->word;
             seen.n = before.seen.n;
             word.n = before.word.n;

@@ -1,4 +1,4 @@
-/* chat_content.c: where a rendered prompt has text of messages that is to stay text.
+/* chat_content.c: which text of messages in a rendered prompt must remain text.
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE /* memmem */
@@ -15,8 +15,9 @@
 #include "base/hash.h"
 #include "base/mem.h"
 
-/* A mark is a letter, digits and a letter. Its first letter is nowhere else in it: so no text beside a mark
- * makes another one with a part of it. Templates take it for a word: it is not stripped, split or escaped. */
+/* A mark is a letter, digits and a letter. Its first letter occurs nowhere else in it, so text beside a mark
+ * cannot form another mark with a part of it. To templates it is a word: they do not strip, split or escape
+ * it. */
 #define MARK_STEM  17 /* bytes */
 #define MARK_OPEN  'a'
 #define MARK_CLOSE 'z'
@@ -24,8 +25,8 @@
 
 /* How contents are marked. */
 typedef enum way {
-    AROUND, /* at both ends, inside of white space: templates strip that */
-    INSIDE, /* only beside what may be a part of a control text: templates may look at the ends */
+    AROUND, /* at both ends, inside surrounding white space, which templates strip */
+    INSIDE, /* only beside possible parts of a control text: templates may look at the ends of a content */
 } way;
 
 typedef struct finding {
@@ -35,8 +36,8 @@ typedef struct finding {
     size_t length;
     char stem[MARK_STEM + 1];
     way way;
-    bool deletes;        /* the template may take text out of contents: what is left may be a control text */
-    weir__budget budget; /* asks for the interrupt only */
+    bool deletes;        /* the template may remove text from contents, and the rest may be a control text */
+    weir__budget budget; /* without limits: asks for the interrupt only */
     bool no_memory;
 } finding;
 
@@ -48,7 +49,7 @@ void weir__spans_fini(weir__spans *spans)
 
 /* ---- Contents ---- */
 
-/* Whether special tokens are read in what the role says. Who else speaks is not known, so it is a user. */
+/* Whether special tokens are parsed in messages of this role. An unknown role counts as a user. */
 static bool is_read(weir_special_content special, const char *role)
 {
     static const char *const trusted[] = {"system", "developer", "assistant"};
@@ -63,7 +64,7 @@ static bool is_blank(char c)
     return c == ' ' || (c >= '\t' && c <= '\r');
 }
 
-/* A content without the white space around it. */
+/* A content without surrounding white space. */
 static weir__span core_of(const char *text, size_t n)
 {
     weir__span core = {.to = n};
@@ -72,7 +73,7 @@ static weir__span core_of(const char *text, size_t n)
     return core;
 }
 
-/* Whether the text may be the first character of a control text in the prompt. */
+/* Whether a control text in the prompt may begin with the text's first character. */
 static bool may_begin(const finding *f, const char *text, size_t n)
 {
     return f->deletes ? f->controls->first[(unsigned char)*text] : weir__controls_begin(f->controls, text, n);
@@ -93,14 +94,14 @@ static bool add_mark(const finding *f, weir__text *out, char kind)
     return weir__text_add(out, f->stem, MARK_STEM) && weir__text_add(out, &kind, 1);
 }
 
-/* The kind of a mark that stands behind this byte, which the template may have taken away. */
+/* The kind of a mark behind this byte, which the template may have removed. */
 static char behind(char byte)
 {
     return (char)('A' + ((unsigned char)byte & 15));
 }
 
-/* The core with marks behind each first character of what may be a control text, and before its last
- * character where that may begin one. So what templates look for at its ends stays. */
+/* Adds the core with a mark behind each character that may begin a control text, and one before its last
+ * character if only that may. So the ends of the content stay as templates expect them. */
 static bool mark_inside(finding *f, weir__text *out, const char *core, size_t n)
 {
     const bool open = weir__controls_open(f->controls, core, n),
@@ -118,7 +119,7 @@ static bool mark_inside(finding *f, weir__text *out, const char *core, size_t n)
     return ok;
 }
 
-/* The content with marks, NULL where it needs none or there is no memory. */
+/* The content with marks. NULL: it needs none, or there is no memory. */
 static json_t *mark_text(finding *f, const json_t *given)
 {
     const char *text = json_string_value(given);
@@ -134,7 +135,7 @@ static json_t *mark_text(finding *f, const json_t *given)
     else
         ok = ok && mark_inside(f, &out, text + core.from, n_core);
     ok = ok && weir__text_add(&out, text + core.to, n - core.to);
-    json_t *marked = ok ? json_stringn_nocheck(out.bytes, out.n) : NULL; /* between characters */
+    json_t *marked = ok ? json_stringn_nocheck(out.bytes, out.n) : NULL; /* marks stand between characters */
     f->no_memory |= marked == NULL;
     weir__text_fini(&out);
     return marked;
@@ -151,14 +152,14 @@ static json_t *mark_content(finding *f, const json_t *content)
         if (marked == NULL) continue;
         if (copy == NULL) copy = json_copy((json_t *)content);
         json_t *one = json_copy((json_t *)part);
-        /* Each takes what it is given, also when it fails. */
+        /* Both take ownership, also when they fail. */
         bool failed = json_object_set_new(one, "text", marked) != 0;
         if (json_array_set_new(copy, i, one) != 0 || failed) f->no_memory = true;
     }
     return copy;
 }
 
-/* The messages with marks; NULL: none of them needs one, or f->no_memory. */
+/* The messages with marks. NULL: none needs one, or f->no_memory. */
 static json_t *mark_messages(finding *f, const json_t *messages)
 {
     json_t *copy = NULL;
@@ -177,8 +178,8 @@ static json_t *mark_messages(finding *f, const json_t *messages)
     return NULL;
 }
 
-/* Digits that the prompt does not have. Nobody can know them before; and if somebody did, they are not
- * taken. */
+/* Chooses digits that the prompt lacks. Nobody can know them beforehand, and if the prompt had them, others
+ * are chosen. */
 static bool choose_stem(finding *f)
 {
     for (uint64_t i = 0; i < MARK_TRIES; i++) {
@@ -192,7 +193,7 @@ static bool choose_stem(finding *f)
 
 /* ---- Spans ---- */
 
-/* One more span; those that touch are one. */
+/* Adds a span; spans that touch are merged. */
 static bool add_span(finding *f, weir__spans *spans, size_t from, size_t to)
 {
     if (spans->n > 0 && from <= spans->at[spans->n - 1].to) {
@@ -207,8 +208,8 @@ static bool add_span(finding *f, weir__spans *spans, size_t from, size_t to)
     return true;
 }
 
-/* What a mark at the byte `at` of the prompt says. open: where the span that has not ended began, SIZE_MAX:
- * none has. False: the marks are not as they were set. */
+/* Reads a mark at byte `at` of the prompt. open: where the current span began, SIZE_MAX = none is open.
+ * False: the marks are not as they were set. */
 static bool read_mark(finding *f, char kind, size_t at, size_t *open, weir__spans *spans)
 {
     if (f->way == INSIDE && kind == MARK_OPEN) return at < f->length && add_span(f, spans, at, at + 1);
@@ -224,7 +225,7 @@ static bool read_mark(finding *f, char kind, size_t at, size_t *open, weir__span
     return at == from || add_span(f, spans, from, at);
 }
 
-/* Takes the marks out of a text. Whether the rest is the prompt, and the marks are as they were set. */
+/* Removes the marks from a text. True: the rest is the prompt, and the marks are as they were set. */
 static bool read_marks(finding *f, const weir__text *text, weir__spans *spans)
 {
     size_t at = 0, in_prompt = 0, open = SIZE_MAX;
@@ -249,7 +250,7 @@ static weir_status stopped(const finding *f, weir_error *error)
     return f->no_memory ? weir__error_set(error, WEIR_NO_MEMORY, NULL, "out of memory for a chat") : WEIR_OK;
 }
 
-/* One way. spans->known says whether it has shown where the contents are. */
+/* Tries one way; spans->known says whether it found the contents. */
 static weir_status try_way(finding *f, const json_t *messages, weir__chat_render_fn render, void *user,
                            weir__spans *spans, weir_error *error)
 {
@@ -257,7 +258,7 @@ static weir_status try_way(finding *f, const json_t *messages, weir__chat_render
     json_t *marked = mark_messages(f, messages);
     weir_status status = stopped(f, error);
     spans->n = 0;
-    spans->known = marked == NULL; /* nothing to look for */
+    spans->known = marked == NULL; /* there is nothing to find */
     if (status == WEIR_OK && marked != NULL) {
         weir_error why = {0};
         status = render(user, marked, &text, &why);
@@ -266,7 +267,7 @@ static weir_status try_way(finding *f, const json_t *messages, weir__chat_render
         else if (status == WEIR_NO_MEMORY || status == WEIR_ABORTED)
             status = weir__error_copy(error, &why);
         else
-            status = WEIR_OK; /* what the template says of a marked text is about the marks */
+            status = WEIR_OK; /* the template refused the marks, not the messages */
         if (status == WEIR_OK) status = stopped(f, error);
     }
     json_decref(marked);

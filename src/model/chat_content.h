@@ -1,4 +1,4 @@
-/* chat_content.h: where a rendered prompt has text of messages that is to stay text.
+/* chat_content.h: which text of messages in a rendered prompt must remain text.
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef WEIR_MODEL_CHAT_CONTENT_H
 #define WEIR_MODEL_CHAT_CONTENT_H
@@ -10,27 +10,27 @@
 /* Bytes from..to of the prompt. */
 typedef struct weir__span {
     size_t from, to; /* from < to */
-    bool dirty;      /* weir__chat_cut's: it has a part of a control text */
+    bool dirty;      /* set by weir__chat_cut: it holds a part of a control text */
 } weir__span;
 
-/* Of the contents that have, or may be a part of, the text of a control token: ascending, apart. */
+/* The contents that hold the text of a control token, or may hold a part of one: ascending, disjoint. */
 typedef struct weir__spans {
     weir__span *at; /* [n] */
     size_t n, capacity;
-    bool known; /* false: the template changes such a content, and nothing is known */
+    bool known; /* false: the template changes such a content, so nothing is known */
 } weir__spans;
 
 void weir__spans_fini(weir__spans *spans);
 
-/* Renders other messages as the prompt was rendered. */
+/* Renders other messages like those of the prompt. */
 typedef weir_status (*weir__chat_render_fn)(void *user, const json_t *messages, weir__text *prompt,
                                             weir_error *error);
 
-/* Fills *spans, which begins as zeroes. Templates are programs, and do not say where a content went. So the
- * messages are rendered once more, with marks at both ends of these contents: without them that text must be
- * the prompt, byte for byte. Where it is not, the marks stand only before what matters in a content. Contents
- * without control texts are not looked for, and cost no rendering. deletes: the template may take something
- * out of contents; then all that have a beginning of a control text are looked for. Errors: NO_MEMORY,
+/* Fills *spans, which starts as zeroes. Templates are programs and do not report where they put a content. So
+ * the messages are rendered again, with marks at both ends of these contents; without the marks, that text
+ * must be the prompt, byte for byte. If it is not, marks are tried only beside the relevant characters of a
+ * content. Contents without control texts are skipped and cost no rendering. deletes: the template may remove
+ * text from contents, so contents with any character that begins a control text count too. Errors: NO_MEMORY,
  * ABORTED. */
 weir_status weir__chat_content_find(const weir__controls *controls, const json_t *messages,
                                     weir_special_content special, bool deletes, const char *prompt,

@@ -1,4 +1,4 @@
-/* chat_marks.c: where the messages' texts lie in a rendered prompt.
+/* chat_marks.c: where the texts of messages are in a rendered prompt.
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE /* memmem */
@@ -10,11 +10,11 @@
 
 #include "base/mem.h"
 
-/* Bytes of the prompt that are walked through in vain: some 20 ms. Each text that is not there takes a walk
- * to the end, and who sends a hundred thousand of them shall not hold up a thread for minutes. */
+/* Bytes of the prompt that fruitless searches may read: some 20 ms. A text that is missing costs a search to
+ * the end, and a hundred thousand of them must not block a thread for minutes. */
 #define WALK_MOST ((size_t)64 << 20)
 
-/* A message's text, without the white space around it, which many templates strip. */
+/* A message's text without surrounding white space, which many templates strip. */
 static const char *text_of(const json_t *message, size_t *n)
 {
     const json_t *content = json_object_get(message, "content");
@@ -35,7 +35,8 @@ static void reverse(char *to, const char *from, size_t n)
     for (size_t i = 0; i < n; i++) to[i] = from[n - 1 - i];
 }
 
-/* Backwards through a reversed copy: the last place of each, so that the later ones have room behind it. */
+/* Searches a reversed copy from the end, for the last place of each text that leaves room for the later
+ * ones. */
 static bool find_last(weir__chat_mark *marks, const json_t *messages, const char *prompt, size_t length)
 {
     char *backward = weir__mem_alloc(length), *text = NULL;
@@ -49,7 +50,8 @@ static bool find_last(weir__chat_mark *marks, const json_t *messages, const char
         done = weir__mem_grow(&text, &capacity, n, 1);
         if (!done) break;
         reverse(text, given, n);
-        const char *place = memmem(backward + at, length - at, text, n); /* there is one: the first */
+        const char *place = memmem(backward + at, length - at, text, n); /* never NULL: the first place
+                                                                          * counts */
         at = (size_t)(place - backward) + n;
         marks[i].last_from = length - at;
         marks[i].last_to = length - at + n;
@@ -88,7 +90,8 @@ weir__chat_mark *weir__chat_marks(const json_t *messages, const char *prompt, si
 
 int32_t weir__chat_mark_at(const weir__chat_mark *marks, size_t n, size_t at, bool *within)
 {
-    size_t next = 0, first = 0; /* behind the last one that lies before; the first found one that does not */
+    size_t next = 0, first = 0; /* behind the last message before `at`; the first found one that does not end
+                                 * before it */
     *within = false;
     while (first < n && (!marks[first].found || marks[first].last_to <= at)) {
         if (marks[first].found) next = first + 1;

@@ -1,4 +1,4 @@
-/* chat_message.c: messages and tools of a conversation, checked and in one form.
+/* chat_message.c: the messages and tools of a conversation, checked and normalized.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "model/chat_message.h"
 
@@ -18,7 +18,7 @@ static weir_status no_memory(weir_error *error)
     return weir__error_set(error, WEIR_NO_MEMORY, NULL, "out of memory for the messages of a chat");
 }
 
-/* "messages[3].tool_calls[0].function" and so on; cut where it does not fit. */
+/* A field such as "messages[3].tool_calls[0].function", cut if it does not fit. */
 typedef struct place {
     char text[64];
 } place;
@@ -94,7 +94,7 @@ static weir_status check_content(const json_t *content, size_t i, weir_error *er
     return WEIR_OK;
 }
 
-/* Completes what may be left out: type, arguments. */
+/* Adds what may be left out: type, arguments. */
 static weir_status check_call(json_t *call, size_t i, size_t k, weir_error *error)
 {
     char rest[40];
@@ -182,7 +182,7 @@ static weir_status from_json(const char *text, json_t **messages, weir_error *er
     return status;
 }
 
-/* Only what a template can go on with can be continued. */
+/* A template can continue only the assistant's text. */
 static weir_status check_last(const json_t *messages, weir_error *error)
 {
     size_t last = json_array_size(messages) - 1;
@@ -239,7 +239,7 @@ static bool is_name(const char *name)
     return n > 0 && n <= NAME_MAX_ && name[n] == '\0';
 }
 
-/* The name as common writes it in names of rules. */
+/* The name as llama.cpp's common writes it in names of rules. */
 static void rule_name(const char *name, char out[NAME_MAX_ + 1])
 {
     size_t n = 0;
@@ -247,7 +247,7 @@ static void rule_name(const char *name, char out[NAME_MAX_ + 1])
     out[n] = '\0';
 }
 
-/* Whether a grammar with both would have two rules of one name. */
+/* Whether a grammar for both would have two rules of the same name. */
 static bool collide(const char *a, const char *b)
 {
     char first[NAME_MAX_ + 1], second[NAME_MAX_ + 1];

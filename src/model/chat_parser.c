@@ -1,15 +1,15 @@
-/* chat_parser.c: answers, read piece by piece.
- * SPDX-License-Identifier: Apache-2.0
+/* chat_parser.c: answers, parsed piece by piece.
  *
- * llama.cpp's parsers read a whole text and say what it means so far. So the text is kept, parsed again as it
- * grows, and what is new in the message is delivered. A message that does not go on from what was delivered,
- * or none at all, is passed over; when that lasts for PATIENCE bytes or to the end, the answer is taken as
- * plain text from there: everything after the last delivered piece becomes content, once.
+ * llama.cpp's parsers read a whole text and return the message so far. So the text is kept and parsed again
+ * as it grows, and what is new in the message is delivered. A message that contradicts what was delivered is
+ * skipped. If that lasts for PATIENCE bytes or to the end, the rest of the answer is plain text: everything
+ * after the last delivered piece becomes content, once.
  *
- * Cost. Parsing again waits until the text has grown by a fiftieth, so all parses together read at most about
- * 51 times the answer, at some 100 MB/s. And mostly there are none: where content or reasoning has reached
- * the end of the text, bytes that begin no delimiter of the form go on with it; a form without tools has no
- * delimiters after its content. */
+ * Cost: the text is parsed again after it has grown by a fiftieth, so all parses together read at most about
+ * 51 times the answer, at some 100 MB/s. Mostly nothing is parsed: once content or reasoning has reached the
+ * end of the text, bytes that begin no delimiter of the form continue it, and a form without tools has no
+ * delimiters after its content.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
@@ -23,14 +23,14 @@
 #include "model/chat.h"
 #include "model/chat_calls.h"
 
-#define PATIENCE 256 /* longer than any delimiter that a parse may be in the middle of */
+#define PATIENCE 256 /* longer than any delimiter that a parse may stop in */
 
-/* Brackets in the whole text: parsers recurse over nested JSON, with 2.2 kB of stack for each level. */
+/* Limits on brackets in the whole text: parsers recurse over nested JSON, with 2.2 kB of stack per level. */
 #define BRACKETS_HERE 64    /* on the caller's thread */
-#define BRACKETS_MAX  20000 /* on one with more stack */
+#define BRACKETS_MAX  20000 /* on a thread with more stack */
 #define DEEP_STACK    ((size_t)64 << 20)
 
-/* A delta to be taken; its texts lie in the parser's `out`. */
+/* A queued delta; its texts are in the parser's `out`. */
 typedef struct delta {
     weir_delta_kind kind;
     int32_t index;
@@ -43,9 +43,9 @@ typedef struct call {
     weir__text arguments;
 } call;
 
-/* Invariant: content, reasoning and calls are what was delivered (and what a continued message already held);
- * raw[0 .. settled) is the text that they stand for, as far as can be told; settled <= raw.n. With
- * reads_calls, content is what `calls_reader` is to read, of which content[0 .. read) was. */
+/* Invariant: content, reasoning and calls are what was delivered, and what a continued message already held;
+ * raw[0 .. settled) is the text that they came from, as far as is known; settled <= raw.n. With reads_calls,
+ * calls_reader reads content, and has read content[0 .. read). */
 struct weir_chat_parser {
     weir_chat *chat;               /* held */
     const weir__shim_chat *reader; /* NULL: all is content */
@@ -54,7 +54,7 @@ struct weir_chat_parser {
     weir__text raw;
     size_t settled;
     size_t parsed;   /* raw.n at the last parse */
-    size_t failing;  /* raw.n at the first of the parses that now fail, SIZE_MAX = the last one was good */
+    size_t failing;  /* raw.n at the first of the parses that fail now; SIZE_MAX = the last one succeeded */
     size_t brackets; /* in raw */
     weir__text content, reasoning;
     bool reads_calls;
@@ -63,13 +63,13 @@ struct weir_chat_parser {
     call *calls; /* [n_calls] */
     size_t n_calls;
     size_t calls_capacity;
-    bool verbatim; /* raw ends within text of the kind verbatim_kind, all of it delivered */
+    bool verbatim; /* raw ends within text of verbatim_kind, all of it delivered */
     weir_delta_kind verbatim_kind;
-    bool plain; /* what comes is content, without parsing */
+    bool plain; /* all that follows is content, without parsing */
     bool finished;
-    bool kept; /* by a feed that failed afterwards: the text of the call that repeats it is in raw already */
+    bool kept; /* a feed failed after it added its text to raw; the repeated call must not add it again */
     weir__text out;
-    delta *deltas; /* [n_deltas], those before `next` were taken */
+    delta *deltas; /* [n_deltas]; those before `next` were taken */
     size_t n_deltas;
     size_t deltas_capacity;
     size_t next;
@@ -99,7 +99,7 @@ static bool queue(weir_chat_parser *p, weir_delta_kind kind, int32_t index, cons
     return true;
 }
 
-/* Delivers more content or reasoning; content with calls in it is left to read_calls. */
+/* Delivers more content or reasoning. read_calls queues content that holds calls. */
 static bool deliver(weir_chat_parser *p, weir_delta_kind kind, const char *bytes, size_t n)
 {
     weir__text *sent = kind == WEIR_DELTA_CONTENT ? &p->content : &p->reasoning;
@@ -144,7 +144,7 @@ static bool queue_read(void *user, const weir_delta *read)
     return queue(user, read->kind, read->index, read->text, read->length, head ? id : NULL);
 }
 
-/* False: out of memory; what was read stays so. */
+/* False: out of memory; calls_reader keeps what it has read. */
 static bool read_calls(weir_chat_parser *p)
 {
     size_t used;
@@ -156,7 +156,7 @@ static bool read_calls(weir_chat_parser *p)
 
 #ifndef WEIR_NO_LLAMA
 
-/* The end of the next place after `settled` where these bytes stand, or 0. */
+/* The end of the next occurrence of these bytes after `settled`, or 0. */
 static size_t find_raw(const weir_chat_parser *p, const char *bytes, size_t n)
 {
     const char *from = p->raw.bytes + p->settled, *end = p->raw.bytes + p->raw.n;
@@ -169,8 +169,8 @@ static size_t find_raw(const weir_chat_parser *p, const char *bytes, size_t n)
     return 0;
 }
 
-/* Moves `settled` behind what was delivered. Leading space may come from the prompt. What stands nowhere was
- * unescaped, say: then all that there is counts as settled. False: that was so. */
+/* Moves `settled` behind what was delivered, whose leading space may come from the prompt. Text that does not
+ * occur, such as unescaped text, settles all of raw, and returns false. */
 static bool settle(weir_chat_parser *p, const char *bytes, size_t n)
 {
     size_t end = 0, skip = 0;
@@ -186,7 +186,7 @@ static bool settle(weir_chat_parser *p, const char *bytes, size_t n)
 
 /* ---- Messages ---- */
 
-/* Whether `now` goes on from what was sent; a text that has become shorter brings nothing new. */
+/* Whether `now` continues what was sent; a shorter text brings nothing new. */
 static bool goes_on(const weir__text *sent, const char *now, size_t n)
 {
     size_t common = n < sent->n ? n : sent->n;
@@ -217,8 +217,8 @@ static bool deliver_text(weir_chat_parser *p, weir_delta_kind kind, const char *
     return true;
 }
 
-/* A call's name can still grow until its arguments have begun ("{" stands there from the start), and in some
- * forms its id comes last. */
+/* A call's name can grow until its arguments begin ("{" is there from the start), and in some forms its id
+ * comes last. */
 static bool is_settled(const weir_chat_parser *p, const weir__shim_message *m, size_t i, bool finished)
 {
     const weir__shim_call *c = &m->calls[i];
@@ -253,7 +253,7 @@ static bool deliver_call(weir_chat_parser *p, const weir__shim_call *c, size_t i
     return true;
 }
 
-/* Delivers what is new. False: out of memory; what was queued stays queued. */
+/* Delivers what is new in the message. False: out of memory; what was queued stays queued. */
 static bool deliver_message(weir_chat_parser *p, const weir__shim_message *m, bool finished)
 {
     p->verbatim = false;
@@ -290,7 +290,7 @@ static void run_parse(void *user)
                                       a->message, NULL);
 }
 
-/* WEIR_OK: *m is a message that goes on; WEIR_BACKEND: there is none; NO_MEMORY. */
+/* WEIR_OK: *m is a message that continues what was delivered. BACKEND: there is none. NO_MEMORY. */
 static weir_status parse_raw(const weir_chat_parser *p, bool whole, weir__shim_message *m)
 {
     parse a = {p, m, whole, WEIR_OK};
@@ -326,9 +326,9 @@ static weir_status read_more(weir_chat_parser *p, weir_error *error)
     return ok ? WEIR_OK : no_memory(error);
 }
 
-/* The text is complete. A form that it does not have from end to end it may still have as far as it goes:
- * then that counts, and the rest is content. Only where it breaks off after a call the rest is dropped: it is
- * markup that ends the call, or a call that has not got its name. */
+/* Parses the complete text. If it does not have the form from end to end, its beginning may: then that
+ * counts, and the rest is content. The rest is dropped only after a call: it is markup that ends the call, or
+ * a call that has no name yet. */
 static weir_status read_end(weir_chat_parser *p, weir_error *error)
 {
     weir__shim_message m;
@@ -340,7 +340,7 @@ static weir_status read_end(weir_chat_parser *p, weir_error *error)
     }
     if (status == WEIR_NO_MEMORY) return no_memory(error);
     if (status == WEIR_OK) {
-        /* Where the text breaks off, a call whose name is not certain is none. */
+        /* In a text that breaks off, a call without a certain name does not count. */
         ok = deliver_message(p, &m, whole);
         drop = whole || (!m.broken && p->n_calls > 0 && p->calls[0].begun);
         weir__shim_message_fini(&m);
@@ -349,7 +349,7 @@ static weir_status read_end(weir_chat_parser *p, weir_error *error)
     return ok ? WEIR_OK : no_memory(error);
 }
 
-/* Delivers what surely goes on with the text before it; the rest of raw is left to a parse. */
+/* Delivers what certainly continues the text before it; a parse reads the rest of raw. */
 static bool pass_through(weir_chat_parser *p)
 {
     size_t end = p->settled;
@@ -371,7 +371,7 @@ static weir_status read_raw(weir_chat_parser *p, weir_error *error)
     return read_more(p, error);
 }
 
-/* The message that the answer goes on with counts as delivered. False: out of memory. */
+/* Counts the message that the answer continues as delivered. False: out of memory. */
 static bool read_prefill(weir_chat_parser *p)
 {
     weir__shim_message m;
@@ -433,7 +433,7 @@ void weir_chat_parser_destroy(weir_chat_parser *parser)
 /* Appends well-formed text to raw. */
 static bool add_raw(weir_chat_parser *p, const char *bytes, size_t length, bool finished)
 {
-    /* Nothing is written before there is room for all of it. */
+    /* Writes nothing before there is room for all of it. */
     size_t bound = WEIR__UTF8_BOUND(length) + 1, before = p->raw.n;
     if (!weir__mem_grow(&p->raw.bytes, &p->raw.capacity, p->raw.n + bound, 1)) return false;
     p->raw.n += weir__utf8_feed(&p->utf8, bytes, length, p->raw.bytes + p->raw.n);

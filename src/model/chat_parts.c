@@ -1,4 +1,4 @@
-/* chat_parts.c: a prompt in parts, some of which are text and nothing else.
+/* chat_parts.c: a prompt in parts, some of which are plain text.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "model/chat_parts.h"
 
@@ -8,7 +8,7 @@
 #include "base/error.h"
 #include "base/mem.h"
 
-/* A control text that the template wrote; taken where no longer one overlaps it. */
+/* A control text that the template wrote. It becomes a token unless a longer one overlaps it. */
 typedef struct place {
     size_t from, to;
     int strip;
@@ -20,7 +20,7 @@ typedef struct cutting {
     const char *prompt; /* [length] */
     size_t length;
     weir__spans *spans;
-    size_t span; /* the first one that ends behind `at` */
+    size_t span; /* the first span that ends behind `at` */
     size_t at;
     place *places; /* [n] */
     size_t n, capacity;
@@ -34,7 +34,7 @@ static weir_status no_memory(weir_error *error)
 
 /* ---- Control texts ---- */
 
-/* One that begins at c->at. What has a byte of a content is none of the template's, wherever it began. */
+/* Takes a control text that begins at c->at. One that holds a byte of a content is not the template's. */
 static bool take_place(void *user, const weir__control *control)
 {
     cutting *c = user;
@@ -51,7 +51,7 @@ static bool take_place(void *user, const weir__control *control)
 
 static weir_status find_places(cutting *c, weir_error *error)
 {
-    weir__budget budget; /* asks for the interrupt only */
+    weir__budget budget; /* without limits: asks for the interrupt only */
     weir__budget_init(&budget, UINT64_MAX, UINT64_MAX, UINT32_MAX);
     for (c->at = 0; c->at < c->length; c->at++) {
         if (!weir__budget_step(&budget, 1)) return weir__interrupt_error(error);
@@ -77,8 +77,7 @@ static int by_place(const void *left, const void *right)
     return (a->from > b->from) - (a->from < b->from);
 }
 
-/* As the tokenizer does: the longest first. [n] overlap each other; few do, as only the template writes
- * them. */
+/* Prefers the longest, as the tokenizer does. All n overlap; there are few, as only templates write them. */
 static void choose_among(place *places, size_t n)
 {
     if (n > 1) qsort(places, n, sizeof *places, longer_first);
@@ -91,7 +90,7 @@ static void choose_among(place *places, size_t n)
     if (n > 1) qsort(places, n, sizeof *places, by_place);
 }
 
-/* Leaves the tokens, ascending. */
+/* Keeps the places that become tokens, ascending. */
 static void choose_places(cutting *c)
 {
     size_t kept = 0;
@@ -108,7 +107,7 @@ static void choose_places(cutting *c)
 
 /* ---- Parts ---- */
 
-/* As the tokenizer's isspace. */
+/* The tokenizer's isspace. */
 static bool is_blank(char c)
 {
     return c == ' ' || (c >= '\t' && c <= '\r');
@@ -122,7 +121,7 @@ static bool add_part(weir__parts *parts, size_t from, size_t to, bool plain)
     return true;
 }
 
-/* Whether the text from..to has a part of a control text that came with a content. */
+/* Whether the text up to `to` has a part of a control text that came with a content. */
 static bool is_dirty(cutting *c, size_t to)
 {
     bool dirty = false;
@@ -131,7 +130,7 @@ static bool is_dirty(cutting *c, size_t to)
     return dirty;
 }
 
-/* Between two tokens, or the prompt's ends, lies text, and such text is tokenized by itself anyway. */
+/* The tokenizer handles the text between two tokens by itself, so it can be a part. */
 static bool make_parts(cutting *c, weir__parts *parts)
 {
     size_t done = 0;
@@ -171,7 +170,7 @@ weir_status weir__chat_cut(const weir__controls *controls, const char *prompt, s
 typedef struct tokens {
     const weir_model *model;
     int32_t *ids;
-    size_t capacity, n; /* n counts also what there is no room for */
+    size_t capacity, n; /* n also counts tokens beyond the capacity */
 } tokens;
 
 static weir_status add_text(tokens *t, const char *text, size_t length, bool parse_special, weir_error *error)
@@ -179,7 +178,7 @@ static weir_status add_text(tokens *t, const char *text, size_t length, bool par
     size_t n = 0, room = t->n < t->capacity ? t->capacity - t->n : 0;
     weir_status status = t->model->ops->tokenize(t->model->model, text, length, false, parse_special,
                                                  room > 0 ? t->ids + t->n : NULL, room, &n, error);
-    if (status == WEIR_TOO_LONG && n > room) status = WEIR_OK; /* the sum says so */
+    if (status == WEIR_TOO_LONG && n > room) status = WEIR_OK; /* the total decides */
     if (status == WEIR_OK) t->n += n;
     return status;
 }
@@ -195,7 +194,7 @@ weir_status weir__chat_tokens(const weir_model *model, const char *prompt, size_
                               weir_error *error)
 {
     tokens t = {.model = model, .ids = ids, .capacity = capacity};
-    int32_t around[2]; /* what the model wants at both ends, or at one */
+    int32_t around[2]; /* the tokens that the model wants at the start and the end */
     size_t n_around = 0;
     if (parts->n == 0)
         return model->ops->tokenize(model->model, prompt, length, true, true, ids, capacity, n_tokens, error);

@@ -1,4 +1,4 @@
-/* chat_parts.h: a prompt in parts, some of which are text and nothing else.
+/* chat_parts.h: a prompt in parts, some of which are plain text.
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef WEIR_MODEL_CHAT_PARTS_H
 #define WEIR_MODEL_CHAT_PARTS_H
@@ -8,7 +8,7 @@
 /* A part of a prompt, tokenized by itself. */
 typedef struct weir__part {
     size_t from, to;
-    bool plain; /* control texts in it are text */
+    bool plain; /* control texts in it remain text */
 } weir__part;
 
 typedef struct weir__parts {
@@ -16,13 +16,13 @@ typedef struct weir__parts {
     size_t n, capacity;
 } weir__parts;
 
-/* Cuts the prompt at control tokens that the template wrote: so no part's tokens depend on another one's, and
- * those of plain parts are what they would be in a vocabulary without control tokens. Begins as zeroes;
- * freed with weir__mem_free(parts->at). Errors: NO_MEMORY, ABORTED. */
+/* Cuts the prompt at control tokens that the template wrote. So the tokens of a part do not depend on other
+ * parts, and those of plain parts are as in a vocabulary without control tokens. *parts starts as zeroes;
+ * free parts->at with weir__mem_free. Errors: NO_MEMORY, ABORTED. */
 weir_status weir__chat_cut(const weir__controls *controls, const char *prompt, size_t length,
                            weir__spans *spans, weir__parts *parts, weir_error *error);
 
-/* The ids of the prompt with these parts: as the backend's tokenize with add_special and parse_special. */
+/* Tokenizes the prompt by these parts; like the backend's tokenize with add_special and parse_special. */
 weir_status weir__chat_tokens(const weir_model *model, const char *prompt, size_t length,
                               const weir__parts *parts, int32_t *ids, size_t capacity, size_t *n_tokens,
                               weir_error *error);

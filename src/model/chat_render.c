@@ -1,4 +1,4 @@
-/* chat_render.c: a conversation, rendered by its template.
+/* chat_render.c: renders a conversation with its template.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "model/chat.h"
 
@@ -16,7 +16,7 @@
 
 enum { MESSAGES, TOOLS, ENFORCED, SCHEMA, ARGS, N_TEXTS };
 
-/* One rendering: what was given, what is made of it (owned), and the result. */
+/* One rendering: what was given, what is derived from it (owned), and the result. */
 typedef struct rendering {
     const weir_chat_params *params;
     const json_t *messages;
@@ -28,7 +28,7 @@ typedef struct rendering {
     json_t *schema, *args;
     char *texts[N_TEXTS]; /* JSON */
     weir__shim_chat *out; /* the caller's; NULL unless status is WEIR_OK */
-    weir__text *prompt;   /* where a prompt goes that is rendered alone */
+    weir__text *prompt;   /* gets a prompt that is rendered alone; NULL: create the chat */
     weir_status status;
     weir_error error;
 } rendering;
@@ -74,7 +74,7 @@ static weir_status add_given(rendering *r, size_t i, weir_error *error)
     return add_argument(r, given->key, value, error);
 }
 
-/* llama.cpp's own dates are of the present. */
+/* llama.cpp would use the present date. */
 static weir_status add_date(rendering *r, const char *key, const char *format, weir_error *error)
 {
     char text[64];
@@ -161,7 +161,7 @@ static void run_template(void *user)
                                   : weir__shim_chat_prompt(parsed, &in, add_prompt, r->prompt, &r->error);
 }
 
-/* Templates recurse. */
+/* Runs the template with enough stack, as templates recurse. */
 static weir_status run(rendering *r, weir_error *error)
 {
     size_t stack = r->params->template_source != NULL ? WEIR__CHAT_STACK_GIVEN : WEIR__CHAT_STACK;
@@ -246,8 +246,7 @@ static weir_status strip_specials(weir_chat *chat, weir_error *error)
 
 /* ---- The chat ---- */
 
-/* Some templates have calls whose arguments stand one by one and unquoted. Their texts are not constrained.
- */
+/* Some templates have calls with arguments one by one, unquoted. Their texts are not constrained. */
 static weir_status check_enforcement(const weir_chat *chat, rendering *r, weir_error *error)
 {
     if (r->tools->shown == NULL || r->params->tool_choice == WEIR_TOOLS_NONE) return WEIR_OK;

@@ -1,4 +1,4 @@
-/* context.c: the low level: passes, rows, samples.
+/* context.c: the low-level API: passes, rows, samples.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "model/context.h"
 
@@ -14,10 +14,10 @@
 #include "model/sampler.h"
 #include "params/members.h"
 
-/* Sizes are int32_t in llama.cpp too, and are rounded up: this leaves room for that. */
+/* llama.cpp rounds sizes up in int32_t; this leaves room for that. */
 #define SIZE_LIMIT (1 << 30)
 
-/* For a model that does not tell its training length. */
+/* For a model without a training length. */
 #define CTX_DEFAULT 2048
 
 void weir_context_params_init(weir_context_params *params, size_t size)
@@ -27,22 +27,23 @@ void weir_context_params_init(weir_context_params *params, size_t size)
 
 /* ---- Life ----------------------------------------------------------------------------------------- */
 
-/* Replaces what means "default". */
+/* Replaces values that mean a default. */
 static void complete(const weir_model *model, weir_context_params *params)
 {
     if (params->n_ctx == 0) params->n_ctx = model->info.n_ctx_train;
     if (params->n_ctx <= 0) params->n_ctx = CTX_DEFAULT;
     if (params->n_batch == 0) params->n_batch = params->n_ctx;
-    /* an embedding looks at its whole text at once */
+    /* an embedding needs its whole text in one micro-batch */
     if (params->n_ubatch > params->n_batch || params->embeddings) params->n_ubatch = params->n_batch;
     if (params->n_threads == 0) params->n_threads = weir__cpu_count();
     if (params->n_threads_batch == 0) params->n_threads_batch = params->n_threads;
-    /* lanes are faster (ADR 0008), but texts to embed share a pass over them only if they are equally long */
+    /* lanes are faster (ADR 0008), but texts to embed can share a pass over them only if they have equal
+     * lengths */
     if (params->layout == WEIR_LAYOUT_AUTO)
         params->layout = params->embeddings ? WEIR_LAYOUT_UNIFIED : WEIR_LAYOUT_PER_SLOT;
 }
 
-/* Asked during passes, on the thread that computes. */
+/* Passes call it, on the thread that computes. */
 static bool interrupted(void *user)
 {
     (void)user;
@@ -208,7 +209,7 @@ weir_status weir__context_decode(weir_context *context, weir_error *error)
 {
     const weir__backend *ops = context->model->ops;
     context->n_rows = 0;
-    /* not every backend asks within a pass */
+    /* not every backend asks during a pass */
     if (weir__interrupt_asked()) return weir__interrupt_error(error);
     weir_status status = ops->decode(context->context, &context->batch, error);
     if (status == WEIR_ABORTED) return weir__interrupt_error(error);
@@ -218,8 +219,8 @@ weir_status weir__context_decode(weir_context *context, weir_error *error)
     return WEIR_OK;
 }
 
-/* Cuts a sequence back to its first n tokens after a failure. Memory that cannot be cut loses the sequence,
- * and the error says so. */
+/* Cuts a sequence back to its first n tokens after a failure. If the memory cannot be cut, the sequence is
+ * lost, and the error says so. */
 static weir_status cut_back(weir_context *context, int32_t seq, int32_t n, weir_status status,
                             weir_error *error)
 {
@@ -282,7 +283,7 @@ weir_status weir_decode_token(weir_context *context, int32_t token, int32_t pos,
 
 /* ---- Rows ----------------------------------------------------------------------------------------- */
 
-/* INVALID unless the last pass kept the logits of entry `index`, or any for -1. */
+/* INVALID unless the last pass kept logits for entry `index`; -1: for any entry. */
 static weir_status check_row(const weir_context *context, int32_t index, weir_error *error)
 {
     if (context->n_rows == 0)

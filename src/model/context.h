@@ -1,4 +1,4 @@
-/* context.h: what the parts of the low level, and the engine, share of a context.
+/* context.h: contexts of the low-level API.
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef WEIR_MODEL_CONTEXT_H
 #define WEIR_MODEL_CONTEXT_H
@@ -15,7 +15,7 @@ struct weir_context {
     weir__adapters adapters;    /* those that are set */
 };
 
-/* What a context of the model, an outline, would have and allot. */
+/* What a context of an outline would have and allocate. */
 weir_status weir__context_estimate(const weir_model *model, const weir_context_params *params,
                                    weir_context_info *info, uint64_t *kv_bytes, uint64_t *compute_bytes,
                                    weir_error *error);
@@ -24,14 +24,14 @@ weir_status weir__context_estimate(const weir_model *model, const weir_context_p
 weir_status weir__context_check_seq(const weir_context *context, int32_t seq, const char *field,
                                     weir_error *error);
 
-/* INVALID, naming the first bad one, unless tokens[n_tokens] are in the vocabulary and at least one. */
+/* INVALID, with the first bad one, unless n_tokens > 0 and all tokens are in the vocabulary. */
 weir_status weir__context_check_tokens(const weir_context *context, const int32_t *tokens, size_t n_tokens,
                                        weir_error *error);
 
 /* Runs context->batch, which the caller has filled and checked. After a failure no row can be read. */
 weir_status weir__context_decode(weir_context *context, weir_error *error);
 
-/* Forgets all sequences, and that there are rows. */
+/* Clears all sequences and the rows of the last pass. */
 void weir__context_clear(weir_context *context);
 
 #endif

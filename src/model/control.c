@@ -1,4 +1,4 @@
-/* control.c: the texts that become control tokens where special tokens are parsed.
+/* control.c: the texts that become control tokens if special tokens are parsed.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "model/control.h"
 
@@ -19,7 +19,7 @@ static int compare(const void *left, const void *right)
     return order != 0 ? order : (a->n > b->n) - (a->n < b->n);
 }
 
-/* Sorts a table. Two tokens of one text are one here: which of them the tokenizer takes does not matter. */
+/* Sorts a table. Two tokens with the same text count once: it does not matter which the tokenizer takes. */
 static void sort(weir__control *table, size_t *n_table)
 {
     size_t n = 0;
@@ -47,7 +47,7 @@ static bool fill(weir__controls *controls, const weir_model *model)
         size_t n = 0;
         int strip = 0;
         const char *text = model->ops->control_text(model->model, token, &n, &strip);
-        if (text == NULL || n == 0 || !weir__utf8_valid(text, n)) continue; /* as chats are */
+        if (text == NULL || n == 0 || !weir__utf8_valid(text, n)) continue; /* chats are well-formed */
         *control = (weir__control){.text = text, .n = n, .strip = strip};
         controls->first[(unsigned char)text[0]] = true;
         if (n > controls->longest) controls->longest = n;
@@ -105,7 +105,7 @@ typedef struct range {
     size_t from, to, depth;
 } range;
 
-/* The first of them whose next byte is above c, or equal where `equal`. */
+/* The first entry whose next byte is above c, or not below it if `equal`. */
 static size_t bound(const range *r, unsigned char c, bool equal)
 {
     size_t low = r->from, high = r->to;
@@ -120,14 +120,14 @@ static size_t bound(const range *r, unsigned char c, bool equal)
     return low;
 }
 
-/* The entry that ends here, NULL when there is none; it leaves the range. */
+/* Removes the entry that ends here from the range and returns it; NULL: there is none. */
 static const weir__control *take_end(range *r)
 {
     if (r->from == r->to || r->table[r->from].n > r->depth) return NULL;
     return &r->table[r->from++];
 }
 
-/* Keeps those that go on with c; those that end here have left. */
+/* Narrows the range to the entries that continue with c; those that end here have been removed. */
 static bool go_on(range *r, char c)
 {
     size_t from = bound(r, (unsigned char)c, true), to = bound(r, (unsigned char)c, false);

@@ -1,4 +1,4 @@
-/* embedding.c: texts to vectors.
+/* embedding.c: embeddings of texts.
  * SPDX-License-Identifier: Apache-2.0 */
 #include <math.h>
 #include <string.h>
@@ -29,7 +29,7 @@ size_t weir_embedding_width(const weir_context *context)
     return (size_t)context->model->ops->embedding_width(context->context);
 }
 
-/* A vector of zeros stays one. */
+/* Normalizes; a vector of zeros stays as it is. */
 static void write_vector(const weir_context *context, const float *from, size_t width,
                          weir_normalize normalize, float *out)
 {
@@ -47,7 +47,7 @@ static void write_vector(const weir_context *context, const float *from, size_t 
     for (size_t i = 0; i < width; i++) out[i] = (float)((double)from[i] / size);
 }
 
-/* The most tokens of one input: a pass, and what a sequence holds. */
+/* The most tokens of one input: those of a pass and of a sequence. */
 static size_t input_limit(const weir_context *context)
 {
     int32_t limit =
@@ -67,7 +67,7 @@ static weir_status check_input(const weir_context *context, const int32_t *token
     return weir__context_check_tokens(context, tokens, n_tokens, error);
 }
 
-/* As check_input for each, with the input named. */
+/* check_input for each; the error names the input. */
 static weir_status check_inputs(const weir_context *context, const weir_tokens *inputs, size_t n_inputs,
                                 weir_error *error)
 {
@@ -130,9 +130,9 @@ weir_status weir_embeddings(weir_context *context, int32_t seq, weir_normalize n
 
 /* ---- Many texts ----------------------------------------------------------------------------------- */
 
-/* Whether the next input can share the pass of those before it. llama.cpp cuts a pass over lanes into parts
- * of equal length, and pools each sequence over the last of its parts: there, texts of one length go
- * together. */
+/* Whether the next input can share the pass of those before it. llama.cpp splits a pass over lanes into parts
+ * of equal length, and pools each sequence over its last part. So there, only texts of one length share a
+ * pass. */
 static bool joins(const weir_context *context, const weir_tokens *inputs, size_t n)
 {
     bool pools_parts =
@@ -142,7 +142,7 @@ static bool joins(const weir_context *context, const weir_tokens *inputs, size_t
            !(pools_parts && inputs[n].n != inputs[0].n);
 }
 
-/* Computes as many inputs as go into one pass; *n_done is how many, *n_written the floats. */
+/* Computes as many inputs as fit into one pass: *n_done of them, *n_written floats. */
 static weir_status embed_some(weir_context *context, const weir_tokens *inputs, size_t n_inputs,
                               weir_normalize normalize, float *out, size_t *n_done, size_t *n_written,
                               weir_error *error)

@@ -1,4 +1,4 @@
-/* generate.c: a prompt in, a text out, one token after another: the low level's own loop.
+/* generate.c: the low-level API's loop: a prompt in, a text out, token by token.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "base/error.h"
 #include "base/mem.h"
@@ -6,17 +6,17 @@
 #include "model/context.h"
 #include "model/sampler.h"
 
-/* The way from a token to the caller. */
+/* Delivers tokens to the caller. */
 typedef struct output {
     const weir_model *model;
     weir_token_fn fn;
     void *user;
     weir__utf8 utf8;
     weir__text piece, text; /* a token's bytes; sanitized */
-    bool enough;            /* the caller's fn said so */
+    bool enough;            /* the caller wants no more */
 } output;
 
-/* Sets out->enough when the caller has seen enough. */
+/* Sets out->enough if the caller wants no more. */
 static weir_status deliver(output *out, int32_t token, weir_error *error)
 {
     if (out->fn == NULL) return WEIR_OK;
@@ -36,7 +36,7 @@ static weir_status generate(weir_context *context, weir_sampler *sampler, int32_
         int32_t token;
         *reason = WEIR_REASON_LENGTH;
         if (max_tokens >= 0 && n == max_tokens) return WEIR_OK;
-        /* the first token is chosen from the prompt's row, each other one from the row of the one before */
+        /* the first token is sampled from the prompt's row, each other one from its predecessor's row */
         weir_status status = weir_sample(sampler, context, &token, error);
         if (status != WEIR_OK) return status;
         if (weir_is_eog(context->model, token)) {
@@ -56,7 +56,7 @@ static weir_status generate(weir_context *context, weir_sampler *sampler, int32_
     }
 }
 
-/* Pass by pass, for the caller to end it in between. */
+/* Prefills pass by pass, so that the caller can stop in between. */
 static weir_status prefill(weir_context *context, const int32_t *prompt, size_t n_prompt, output *out,
                            int32_t *n_past, weir_error *error)
 {

@@ -1,4 +1,4 @@
-/* log_sum.h: the logarithm of a sum of powers of e, for the width of registers that WEIR__WIDTH names.
+/* log_sum.h: the logarithm of a sum of exponentials, for vectors of WEIR__WIDTH floats.
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef WEIR_MODEL_LOG_SUM_H
 #define WEIR_MODEL_LOG_SUM_H
@@ -10,28 +10,28 @@
 
 #include "base/largest.h"
 
-/* What is less likely than the likeliest by e to this power counts as that: e to it is a normal float, and a
- * whole vocabulary of such tokens changes no sum. */
+/* Smaller exponents count as this one: its exponential is a normal float, and a whole vocabulary of such
+ * tokens does not change the sum. */
 #define LEAST (-87.0f)
 
 static const float log2_e = 1.44269504f;
 /* ln 2 in two parts: the first has so few bits that its products with exponents are exact. */
 static const float ln2_high = 0.693359375f, ln2_low = -2.12194440e-4f;
-/* Adding it and taking it away rounds to an integer. */
+/* Adding and subtracting it rounds to an integer. */
 static const float rounder = 12582912.0f;
 
-/* Floats in a register: of wider vectors compilers make many small pieces. */
+/* One register of floats: compilers split wider vectors into many small pieces. */
 typedef float floats __attribute__((vector_size(WEIR__WIDTH * sizeof(float))));
 typedef int32_t ints __attribute__((vector_size(WEIR__WIDTH * sizeof(int32_t))));
 
-/* Adds e to the power x[j] - max to each of *sum; max is the largest of the row. The error of a term is some
- * 1e-7 of it. */
+/* Adds exp(x[j] - max) to each element of *sum; max is the row's maximum. A term's relative error is about
+ * 1e-7. */
 static inline void add_exp(const float *x, float max, floats *sum)
 {
     floats d, least = (floats){0} + LEAST;
     memcpy(&d, x, sizeof d);
     d -= max;
-    ints more = d > least; /* not of NaN */
+    ints more = d > least; /* false for NaN */
     d = (floats)(((ints)d & more) | ((ints)least & ~more));
     d = (floats)((ints)d & (d < 0.0f));
     floats n = (d * log2_e + rounder) - rounder;
@@ -46,13 +46,14 @@ static inline void add_exp(const float *x, float max, floats *sum)
     *sum += y * power;
 }
 
-/* The logarithm of the sum of e to the powers x[i] - max. */
+/* log(sum of exp(x[i] - max)). */
 static inline double log_sum(const float *x, size_t n, float max)
 {
-    double all[WEIR__WIDTH] = {0}; /* apart, so that no addition waits for the one before */
+    double all[WEIR__WIDTH] = {0}; /* separate sums, so that no addition waits for the previous one */
     float rest[WEIR__LARGEST_BLOCK];
     for (size_t i = 0; i < n; i += WEIR__LARGEST_BLOCK) {
-        floats sum[WEIR__LARGEST_BLOCK / WEIR__LARGEST_LANES] = {{0}}; /* of few terms: float is enough */
+        floats sum[WEIR__LARGEST_BLOCK / WEIR__LARGEST_LANES] = {{0}}; /* few terms: float is precise
+                                                                        * enough */
         const float *from = x + i;
         if (i + WEIR__LARGEST_BLOCK > n) {
             for (size_t j = 0; j < WEIR__LARGEST_BLOCK; j++) rest[j] = i + j < n ? x[i + j] : -INFINITY;

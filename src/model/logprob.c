@@ -7,7 +7,7 @@
 #include "base/cpu.h"
 #include "base/largest.h"
 
-#define WEIR__WIDTH 4 /* what every processor has */
+#define WEIR__WIDTH 4 /* every processor has these */
 #include "model/log_sum.h"
 
 #define LANES WEIR__LARGEST_LANES
@@ -50,7 +50,7 @@ float weir__logprob(const float *logits, int32_t n_vocab, int32_t token, weir_lo
     if (n_top > 0) find_top(logits, n, top, (size_t)n_top);
     float max = n_top > 0 ? top[0].logprob : weir__largest(logits, whole);
     for (size_t i = whole; i < n && n_top == 0; i++) max = logits[i] > max ? logits[i] : max;
-    if (!(max < FLT_MAX)) max = FLT_MAX; /* infinite ones are certain */
+    if (!(max < FLT_MAX)) max = FLT_MAX; /* infinite logits count as certain */
     double below = (double)max + sum(logits, n, max);
     for (int32_t i = 0; i < n_top; i++)
         top[i].logprob = (float)((double)fminf(top[i].logprob, FLT_MAX) - below);

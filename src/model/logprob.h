@@ -1,4 +1,4 @@
-/* logprob.h: how probable the tokens of a row are: its log-softmax.
+/* logprob.h: log-probabilities of the tokens of a row.
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef WEIR_MODEL_LOGPROB_H
 #define WEIR_MODEL_LOGPROB_H
@@ -7,9 +7,9 @@
 
 #include "params/bounds.h"
 
-/* The logarithm of `token`'s probability, and the n_top likeliest tokens, equal ones by id; n_top <=
- * WEIR__LOGPROBS_MAX and <= n_vocab. logits [n_vocab]; one that is NaN counts as -INFINITY. Sums in float64,
- * allocates nothing. */
+/* Returns the log-probability of `token`, and the n_top most likely tokens, ties by id; n_top <=
+ * WEIR__LOGPROBS_MAX and <= n_vocab. logits [n_vocab]; NaN counts as -INFINITY. Sums in double, allocates
+ * nothing. */
 float weir__logprob(const float *logits, int32_t n_vocab, int32_t token, weir_logprob *top, int32_t n_top);
 
 #endif

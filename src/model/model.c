@@ -123,7 +123,7 @@ weir_status weir__model_outline(const char *path, const weir_model_params *param
     return load(path, params, true, model, error);
 }
 
-/* The backend of a model that is to be optimized. */
+/* Finds the backend of a model to optimize. */
 static weir_status optimizer_of(const char *path, const char *file, const weir__backend **ops,
                                 weir_error *error)
 {

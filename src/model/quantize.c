@@ -1,4 +1,4 @@
-/* quantize.c: models whose weights get another type.
+/* quantize.c: quantization of model files.
  * SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
 #include <stdio.h>
@@ -16,7 +16,7 @@
 
 #define TYPE_DEFAULT "Q8_0"
 
-/* What needs no measurement of its own (importance matrix). */
+/* Types that need no importance matrix. */
 static const char *const types[] = {
     "F32",    "BF16", "F16",  "Q8_0",   "Q6_K",   "Q5_K_M", "Q5_K_S", "Q5_1",   "Q5_0", "Q4_K_M",
     "Q4_K_S", "Q4_1", "Q4_0", "IQ4_NL", "IQ4_XS", "Q3_K_L", "Q3_K_M", "Q3_K_S", "Q2_K",

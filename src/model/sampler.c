@@ -1,4 +1,4 @@
-/* sampler.c: sampler parameters, checked, and made into a chain.
+/* sampler.c: sampler parameters, checked, and chains made of them.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "model/sampler.h"
 
@@ -13,7 +13,7 @@
 #include "base/sized.h"
 #include "params/members.h"
 
-/* Windows, breakers and biases that nobody needs more of; llama.cpp allocates by these numbers. */
+/* Limits beyond any use; llama.cpp allocates by these numbers. */
 #define BREAKERS_MAX 256
 #define BIASES_MAX   (1 << 20)
 
@@ -36,7 +36,7 @@ void weir_sampler_params_init(weir_sampler_params *params, size_t size)
 
 /* ---- Checks --------------------------------------------------------------------------------------- */
 
-/* As weir__error_set, with the field prefixed. */
+/* weir__error_set with a prefix for the field. */
 static weir_status refuse(weir_error *error, const char *prefix, const char *name, const char *format, ...)
     __attribute__((format(printf, 4, 5)));
 
@@ -134,12 +134,12 @@ weir_status weir__sampler_params_check(const weir_model *model, const weir_sampl
 
 /* ---- Create --------------------------------------------------------------------------------------- */
 
-/* Puts the prefix before the field of an error that came from elsewhere, or before `name` in its place. */
+/* Puts the prefix before the field of an error from elsewhere, or before `name` instead of it. */
 static weir_status wrap(weir_error *error, weir_status status, const char *prefix, const char *name)
 {
     char field[sizeof error->field];
     if (error == NULL || status == WEIR_NO_MEMORY) return status;
-    bool pointer = error->field[0] == '/'; /* into the schema */
+    bool pointer = error->field[0] == '/'; /* a JSON pointer into the schema */
     snprintf(field, sizeof field, "%s%s%s", prefix, name != NULL ? name : "",
              name == NULL || pointer ? error->field : "");
     return weir__error_set(error, status, field, "%s", error->message);
@@ -161,7 +161,7 @@ weir_status weir__sampler_create(weir_model *model, const weir_sampler_params *p
         status = weir_grammar_from_json_schema(full.json_schema, WEIR_NUL, &converted, error);
         if (status != WEIR_OK) return wrap(error, status, prefix, "json_schema");
         full.grammar = converted;
-        full.grammar_root = NULL; /* a converted schema's is "root" */
+        full.grammar_root = NULL; /* a converted schema's root is "root" */
         full.json_schema = NULL;
     }
 

@@ -1,4 +1,4 @@
-/* sequence.c: what sequences hold: cut, copy, keep, save, load.
+/* sequence.c: sequences: cut, copy, keep, save, load.
  * SPDX-License-Identifier: Apache-2.0 */
 #include <string.h>
 
@@ -8,7 +8,7 @@
 
 /* ---- Cut, copy, keep ------------------------------------------------------------------------------ */
 
-/* INVALID when [*from, *to) runs backwards; negative ends are resolved (*to stays negative for the end). */
+/* INVALID if *from > *to. Resolves negative ends; *to stays negative for the end. */
 static weir_status check_range(int32_t *from, int32_t *to, weir_error *error)
 {
     if (*from < 0) *from = 0;
@@ -61,20 +61,20 @@ int32_t weir_sequence_pos_max(const weir_context *context, int32_t seq)
 
 /* ---- State ---------------------------------------------------------------------------------------- */
 
-/* What stands before the backend's bytes, in the byte order of the machine: states do not travel between
- * machines of another one, and the magic number tells. */
+/* Precedes the backend's bytes, in the machine's byte order. A machine with another byte order rejects the
+ * magic number. */
 typedef struct header {
     uint32_t magic;
     uint32_t version;
     uint64_t fingerprint; /* of model and context */
     uint64_t length;      /* of the backend's bytes */
-    uint64_t checksum;    /* of those, and of the three fields above */
+    uint64_t checksum;    /* of those bytes and of the three fields above */
 } header;
 
 #define MAGIC   UINT32_C(0x53726557) /* "WerS" */
 #define VERSION 2
 
-/* Longer metadata values count by their beginning and their length. */
+/* Longer metadata values count by their first bytes and their length. */
 #define META_BYTES 512
 
 static uint64_t fingerprint(const weir_context *context)

@@ -1,4 +1,4 @@
-/* vocab.c: text to token ids and back.
+/* vocab.c: text to tokens and back.
  * SPDX-License-Identifier: Apache-2.0 */
 #include <string.h>
 
@@ -34,11 +34,11 @@ weir_status weir_tokenize(const weir_model *model, const char *text, size_t leng
                                 n_tokens, error);
 }
 
-/* Where the text of a detokenization goes. */
+/* The output of a detokenization. */
 typedef struct sink {
     char *text;
     size_t capacity;
-    size_t length; /* needed, perhaps more than capacity */
+    size_t length; /* needed; may exceed capacity */
 } sink;
 
 static void sink_add(sink *to, const char *bytes, size_t n)
@@ -67,7 +67,7 @@ bool weir__model_add_piece(const weir_model *model, int32_t token, bool special,
     return true;
 }
 
-/* Puts a token's bytes through the sanitizer. */
+/* Appends a token's bytes, sanitized. */
 static void add_piece(sink *to, weir__utf8 *utf8, const weir__text *piece)
 {
     char out[WEIR__UTF8_BOUND(PIECE_BYTES)];

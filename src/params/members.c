@@ -4,7 +4,7 @@
 #include <stdint.h>
 #include <string.h>
 
-/* Lengths too, so that no two lists of texts look the same. */
+/* Adds the length too, so that no two lists of texts give the same bytes. */
 static bool add_text(weir__text *key, const char *text)
 {
     size_t n = text != NULL ? strlen(text) : SIZE_MAX;
@@ -18,7 +18,7 @@ static bool add_list(weir__text *key, const weir_member *member, const void *par
     if (!weir__text_add(key, (const char *)&n, sizeof n)) return false;
     if (items == NULL) return true;
     if (member->type == WEIR_MEMBER_BIASES)
-        return weir__text_add(key, items, n * sizeof(weir_logit_bias)); /* it has no padding */
+        return weir__text_add(key, items, n * sizeof(weir_logit_bias)); /* weir_logit_bias has no padding */
     for (size_t i = 0; i < n; i++)
         if (!add_text(key, ((const char *const *)items)[i])) return false;
     return true;

@@ -1,5 +1,5 @@
 /* members.h: every parameter, and every number of a result, described once. Defaults, checks, comparison and
- * access by name read these tables, and so do the command line, the server and the Elixir package.
+ * access by name use these tables, and so do the command line, the server and the Elixir package.
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef WEIR_PARAMS_MEMBERS_H
 #define WEIR_PARAMS_MEMBERS_H
@@ -15,13 +15,13 @@ extern const weir__members weir__engine_stats_members, weir__usage_members, weir
     weir__view_members, weir__cost_members, weir__slot_view_members, weir__tick_members,
     weir__tick_slot_members, weir__arrival_members, weir__miss_info_members;
 
-/* The names of an enum's values from 0 on, then NULL. */
+/* The names of an enum's values, starting at 0 and ended by NULL. */
 extern const char *const weir__layout_names[], *const weir__slot_state_names[],
                                                    *const weir__miss_names[], *const weir__cause_names[],
                                                                                   *const weir__reason_names[];
 
-/* Appends the values of all members but those of WEIR_MEMBER_OTHER, such that two structs give the same bytes
- * only if they are equal. Texts count by content. False: out of memory. */
+/* Appends the values of all members except WEIR_MEMBER_OTHER, so that two structs give the same bytes only if
+ * they are equal. Texts count by content. False: out of memory. */
 bool weir__members_key(const weir__members *members, const void *params, weir__text *key);
 
 #endif

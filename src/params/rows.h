@@ -17,7 +17,7 @@
 /* clang-format off */
 #define NUMBER(m, least, most, first, u, h) \
     {TYPED(m), .min = (least), .max = (most), .initial = (first), .unit = (u), .help = (h)}
-#define OR_OFF(m, least, most, first, u, h) /* -1 as well */ \
+#define OR_OFF(m, least, most, first, u, h) /* or -1 */ \
     {TYPED(m), .min = (least), .max = (most), .or_minus_one = true, .initial = (first), .unit = (u), .help = (h)}
 #define FLAG(m, first, h) \
     {TYPED(m), .max = 1, .initial = (first), .unit = "", .help = (h)}
@@ -27,9 +27,9 @@
     {TYPED(m), .unit = "", .help = (h)}
 #define LIST(m, n, h) \
     {TYPED(m), .n_offset = offsetof(OF, n), .unit = "", .help = (h)}
-#define RESULT(m, u, h) /* a number that is written, not set: no range */ \
+#define RESULT(m, u, h) /* a number that the library sets: no range */ \
     {TYPED(m), .unit = (u), .help = (h)}
-#define OTHER(m, h) /* of texts with a length, too */ \
+#define OTHER(m, h) /* also texts with a length */ \
     {MEMBER(m), .type = WEIR_MEMBER_OTHER, .unit = "", .help = (h)}
 #define TABLE(name) \
     const weir__members weir__##name##_members = {#name, (name), sizeof(name) / sizeof *(name), sizeof(OF)}
