@@ -286,23 +286,6 @@ void weir__fake_model_free(weir__bmodel *model)
     weir__mem_free(model);
 }
 
-static void meta_make(weir__bmodel *model)
-{
-    model->meta[0].key = "general.architecture";
-    model->meta[0].text = "fake";
-    model->meta[1].key = "general.name";
-    model->meta[1].text = "a model without weights";
-    model->meta[2].key = "fake.vocab_size";
-    snprintf(model->meta[2].value, sizeof model->meta[2].value, "%lld", (long long)model->options.n_vocab);
-    model->meta[3].key = "fake.context_length";
-    snprintf(model->meta[3].value, sizeof model->meta[3].value, "%lld",
-             (long long)model->options.n_ctx_train);
-    model->meta[4].key = "fake.seed";
-    snprintf(model->meta[4].value, sizeof model->meta[4].value, "%lld", (long long)model->options.seed);
-    model->meta[5].key = "tokenizer.chat_template";
-    model->meta[5].text = chat_template;
-}
-
 weir_status weir__fake_model_load(const char *path, const weir_model_params *params, bool outline,
                                   weir__bmodel **model, weir_error *error)
 {
@@ -329,7 +312,6 @@ weir_status weir__fake_model_load(const char *path, const weir_model_params *par
             weir__fake_wait(us < LOAD_STEP_US ? us : LOAD_STEP_US);
         }
     }
-    meta_make(made);
     *model = made;
     return WEIR_OK;
 
@@ -369,6 +351,10 @@ void weir__fake_model_describe(const weir__bmodel *model, weir_model_info *info)
     };
 }
 
+static const char *const meta_keys[] = {"general.architecture", "general.name", "fake.vocab_size",
+                                        "fake.context_length",  "fake.seed",    "tokenizer.chat_template"};
+#define N_META (sizeof meta_keys / sizeof meta_keys[0])
+
 static int64_t text_give(const char *from, char *text, size_t capacity)
 {
     size_t length = strlen(from);
@@ -387,16 +373,25 @@ uint64_t weir__fake_model_identity(const weir__bmodel *model)
 
 int64_t weir__fake_model_meta(const weir__bmodel *model, const char *key, char *text, size_t capacity)
 {
-    for (size_t i = 0; i < WEIR__FAKE_N_META; i++)
-        if (strcmp(model->meta[i].key, key) == 0)
-            return text_give(model->meta[i].text != NULL ? model->meta[i].text : model->meta[i].value, text,
-                             capacity);
-    return -1;
+    const weir__fake_options *o = &model->options;
+    const struct {
+        const char *text;
+        int64_t number; /* without a text */
+    } values[] = {{.text = "fake"},       {.text = "a model without weights"},
+                  {.number = o->n_vocab}, {.number = o->n_ctx_train},
+                  {.number = o->seed},    {.text = chat_template}};
+    char number[24];
+    size_t i = 0;
+    while (i < N_META && strcmp(meta_keys[i], key) != 0) i++;
+    if (i == N_META) return -1;
+    snprintf(number, sizeof number, "%lld", (long long)values[i].number);
+    return text_give(values[i].text != NULL ? values[i].text : number, text, capacity);
 }
 
 int64_t weir__fake_model_meta_key(const weir__bmodel *model, size_t i, char *key, size_t capacity)
 {
-    return i < WEIR__FAKE_N_META ? text_give(model->meta[i].key, key, capacity) : -1;
+    (void)model;
+    return i < N_META ? text_give(meta_keys[i], key, capacity) : -1;
 }
 
 weir_status weir__fake_model_weights(const weir__bmodel *model, size_t i, weir_model_weights *weights)

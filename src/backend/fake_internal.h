@@ -19,19 +19,12 @@ typedef struct weir__fake_options {
         fail_pass;
 } weir__fake_options;
 
-#define WEIR__FAKE_N_META 6
-
 struct weir__bmodel {
     weir__fake hooks;
     weir__fake_options options;
     bool vocab_only;
     weir__fake_token *pieces; /* [n_vocab] */
     char *text;               /* the bytes of all pieces */
-    struct {
-        const char *key;
-        char value[24];
-        const char *text; /* instead of value; NULL = value */
-    } meta[WEIR__FAKE_N_META];
     bool log_on;
     weir__fake_entry *log; /* [n_log] */
     size_t n_log, log_capacity;

@@ -222,6 +222,16 @@ static weir_status start_pool(weir__bcontext *c, const weir_context_params *para
     return WEIR_OK;
 }
 
+/* What is also known of an outline. */
+static void fill_info(const weir__bcontext *c, weir_context_info *info)
+{
+    info->n_ctx = (int32_t)llama_n_ctx(c->context);
+    info->n_ctx_seq = (int32_t)min64(llama_n_ctx_seq(c->context), c->model->n_positions);
+    info->n_batch = c->n_batch;
+    info->n_seq_max = c->n_seq_max;
+    info->layout = c->unified ? WEIR_LAYOUT_UNIFIED : WEIR_LAYOUT_PER_SLOT;
+}
+
 weir_status weir__llama_context_open(weir__bmodel *model, const weir_context_params *params,
                                      const weir__bcontext *target, weir__bcontext **out,
                                      weir_context_info *info, weir_error *error)
@@ -259,13 +269,9 @@ weir_status weir__llama_context_open(weir__bmodel *model, const weir_context_par
     }
     for (int32_t i = 0; i < c->n_batch; i++) c->ones[i] = 1;
 
-    info->n_ctx = (int32_t)llama_n_ctx(c->context);
-    info->n_ctx_seq = (int32_t)min64(llama_n_ctx_seq(c->context), model->n_positions);
-    info->n_batch = c->n_batch;
+    fill_info(c, info);
     info->n_ubatch = (int32_t)llama_n_ubatch(c->context);
-    info->n_seq_max = c->n_seq_max;
     info->n_threads = params->n_threads;
-    info->layout = c->unified ? WEIR_LAYOUT_UNIFIED : WEIR_LAYOUT_PER_SLOT;
     info->pooling = (weir_pooling)c->pooling;
     info->batch_invariant = is_invariant(c);
     *out = c;
@@ -316,11 +322,7 @@ weir_status weir__llama_context_estimate(weir__bmodel *model, const weir_context
     weir_status status = weir__llama_outline_open(model, params, NULL, &c, error);
     if (status != WEIR_OK) return status;
     status = weir__llama_outline_bytes(&c, params, kv_bytes, compute_bytes, error);
-    info->n_ctx = (int32_t)llama_n_ctx(c.context);
-    info->n_ctx_seq = (int32_t)min64(llama_n_ctx_seq(c.context), model->n_positions);
-    info->n_batch = c.n_batch;
-    info->n_seq_max = c.n_seq_max;
-    info->layout = c.unified ? WEIR_LAYOUT_UNIFIED : WEIR_LAYOUT_PER_SLOT;
+    fill_info(&c, info);
     llama_free(c.context);
     return status;
 }

@@ -51,25 +51,16 @@ static weir_status read_text(const char *text, place p, bool may_be_empty, weir_
 
 static weir_status from_structs(const weir_message *given, size_t n, json_t **messages, weir_error *error)
 {
-    weir_status status = WEIR_OK;
-    json_t *list = json_array();
-    if (list == NULL) return no_memory(error);
+    *messages = json_array();
     for (size_t i = 0; i < n; i++) {
-        status = read_text(given[i].role, at("messages", i, ".role"), false, error);
+        weir_status status = read_text(given[i].role, at("messages", i, ".role"), false, error);
         if (status == WEIR_OK)
             status = read_text(given[i].content, at("messages", i, ".content"), true, error);
-        if (status != WEIR_OK) break;
+        if (status != WEIR_OK) return status;
         json_t *one = json_pack("{s:s,s:s}", "role", given[i].role, "content", given[i].content);
-        if (one == NULL || json_array_append_new(list, one) != 0) {
-            status = no_memory(error);
-            break;
-        }
+        if (json_array_append_new(*messages, one) != 0) return no_memory(error);
     }
-    if (status == WEIR_OK)
-        *messages = list;
-    else
-        json_decref(list);
-    return status;
+    return WEIR_OK;
 }
 
 /* ---- Messages given as JSON ---- */
@@ -167,18 +158,12 @@ static weir_status check_message(json_t *message, size_t i, weir_error *error)
 
 static weir_status from_json(const char *text, json_t **messages, weir_error *error)
 {
-    json_t *list = NULL;
-    weir_status status = weir__json_parse(text, WEIR_NUL, "messages_json", WEIR_INVALID, &list, error);
-    if (status != WEIR_OK) return status;
-    if (!json_is_array(list) || json_array_size(list) == 0)
+    weir_status status = weir__json_parse(text, WEIR_NUL, "messages_json", WEIR_INVALID, messages, error);
+    if (status == WEIR_OK && json_array_size(*messages) == 0)
         status = weir__error_set(error, WEIR_INVALID, "messages_json",
                                  "messages_json must be an array of at least one message");
-    for (size_t i = 0; status == WEIR_OK && i < json_array_size(list); i++)
-        status = check_message(json_array_get(list, i), i, error);
-    if (status == WEIR_OK)
-        *messages = list;
-    else
-        json_decref(list);
+    for (size_t i = 0; status == WEIR_OK && i < json_array_size(*messages); i++)
+        status = check_message(json_array_get(*messages, i), i, error);
     return status;
 }
 
@@ -200,8 +185,7 @@ static weir_status check_last(const json_t *messages, weir_error *error)
 
 weir_status weir__chat_messages(const weir_chat_params *params, json_t **messages, weir_error *error)
 {
-    json_t *list = NULL;
-    weir_status status;
+    *messages = NULL;
     if ((params->messages != NULL) == (params->messages_json != NULL))
         return weir__error_set(error, WEIR_INVALID, "messages",
                                params->messages != NULL
@@ -210,14 +194,10 @@ weir_status weir__chat_messages(const weir_chat_params *params, json_t **message
     if (params->messages != NULL && params->n_messages == 0)
         return weir__error_set(error, WEIR_INVALID, "n_messages",
                                "n_messages is 0; give at least one message");
-    status = params->messages != NULL ? from_structs(params->messages, params->n_messages, &list, error)
-                                      : from_json(params->messages_json, &list, error);
-    if (status == WEIR_OK && params->continue_final) status = check_last(list, error);
-    if (status == WEIR_OK)
-        *messages = list;
-    else
-        json_decref(list);
-    return status;
+    weir_status status = params->messages != NULL
+                             ? from_structs(params->messages, params->n_messages, messages, error)
+                             : from_json(params->messages_json, messages, error);
+    return status == WEIR_OK && params->continue_final ? check_last(*messages, error) : status;
 }
 
 bool weir__chat_add_content(weir__text *text, const json_t *content)

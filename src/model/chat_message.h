@@ -5,9 +5,9 @@
 
 #include "grammar/schema.h"
 
-/* Sets *messages (json_decref) to the conversation of params, in the form that llama.cpp's common reads.
- * Errors: INVALID and UNSUPPORTED, with fields such as "messages[2].content" for structs and JSON;
- * NO_MEMORY. */
+/* Sets *messages to the conversation of params, in the form that llama.cpp's common reads; json_decref frees
+ * it, also after an error. Errors: INVALID and UNSUPPORTED, with fields such as "messages[2].content" for
+ * structs and JSON; NO_MEMORY. */
 weir_status weir__chat_messages(const weir_chat_params *params, json_t **messages, weir_error *error);
 
 /* Appends a message's content, with a newline between its parts. False: no memory. */
