@@ -9,7 +9,7 @@
 
 #include <cmocka.h>
 
-#include "backend/fake.h"
+#include "model/fake.h"
 #include "base/mem.h"
 #include "support/pause.h"
 
