@@ -9,8 +9,8 @@
 
 #include <cmocka.h>
 
-#include "model/fake.h"
 #include "base/mem.h"
+#include "model/fake.h"
 #include "support/pause.h"
 
 #define PATIENCE_MS 300000 /* nothing takes that long, even on a busy machine */
