@@ -145,7 +145,6 @@ static bool is_read(weir_chat *chat, size_t n, weir_status *status)
 static void test_brackets(void **state)
 {
     (void)state;
-    struct rlimit before, none;
     weir_status status;
     weir_chat *chat = chat_with("Qwen-Qwen2.5-7B-Instruct");
     if (chat == NULL) skip();
@@ -153,6 +152,7 @@ static void test_brackets(void **state)
     assert_false(is_read(chat, 20001, &status));
     assert_int_equal(status, WEIR_OK);
 #ifndef WEIR_SANITIZED
+    struct rlimit before, none;
     assert_int_equal(getrlimit(RLIMIT_AS, &before), 0);
     none = before;
     none.rlim_cur = 1 << 20;                 /* no further memory than what is there */
