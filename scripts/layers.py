@@ -22,7 +22,7 @@ BELOW = {
     "hub": ["base", "transfer"],
     "schedule": [],
     "cache": ["base", "params", "backend"],
-    "speculate": ["base", "params", "backend", "model"],
+    "speculate": ["base", "params", "backend", "model", "cache"],
     "engine": ["base", "params", "backend", "grammar", "model", "schedule", "cache", "speculate"],
     "server": ["base"],
     "cli": ["base", "transfer", "server"],

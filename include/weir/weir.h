@@ -400,6 +400,10 @@ typedef struct weir_engine_params {
      * generated. 0 = off. Models whose memory cannot be truncated at any token have no drafts */
     int32_t n_draft_max;
     bool prompt_lookup; /* true; drafts come from the request's own prompt and answer */
+    /* 16 MiB; with prompt_lookup, drafts also come from the prompts and answers of other requests, running or
+     * finished, with the same cache_salt, adapters and scales. The limit on the memory for their tokens; the
+     * oldest are dropped first. Requests without cache_prompt take no part. 0, or less than 4096 = none */
+    uint64_t lookup_bytes;
     /* NULL; a smaller model that drafts where prompt_lookup finds nothing; held. It must have the model's
      * vocabulary, and its memory must be truncatable at any token. It needs as many KV cells again. Or an
      * EAGLE-3 head (a file of the architecture eagle3) made for this model, which must be of the architecture
@@ -1179,8 +1183,8 @@ typedef struct weir_engine_memory {
 
 /* The memory that weir_engine_create would allocate for a model with these parameters, computed from the
  * model's header: no weights are read and nothing is allocated. Includes the weights (though already loaded)
- * and cells of draft_model, and the cells of mtp. Excludes cached prompts (cache_bytes) and a GPU driver's
- * own memory. Either params may be NULL. Any thread. Errors: as weir_model_load and weir_engine_create. */
+ * and cells of draft_model, and the cells of mtp. Excludes cached prompts (cache_bytes), texts for drafts
+ * (lookup_bytes) and a GPU driver's own memory. Either params may be NULL. Any thread. Errors: as weir_model_load and weir_engine_create. */
 WEIR_API WEIR_CHECKED weir_status weir_engine_estimate(const char *path, const weir_model_params *model,
                                                        const weir_engine_params *engine,
                                                        weir_engine_memory *memory, weir_error *error);

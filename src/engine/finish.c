@@ -27,6 +27,7 @@ static void finish_request(weir__driver *driver, weir__slot *slot)
 
 static void finish_slot(weir__driver *driver, weir__slot *slot)
 {
+    weir__speculate_learn(&driver->speculate, slot);
     weir__prefix_keep(&driver->prefix, &driver->lanes, slot);
     weir__lanes_leave(&driver->lanes, slot);
     weir__room_reset(&driver->room);

@@ -5,6 +5,7 @@
 
 #include <stdbool.h>
 
+#include "cache/prefix_tree.h"
 #include "engine/score.h"
 #include "model/adapter.h"
 #include "weir/weir.h"
@@ -29,6 +30,12 @@ typedef struct weir__history {
  * memory, *to is zeroed. */
 bool weir__history_copy(weir__history *to, const weir__history *from, int32_t n);
 void weir__history_fini(weir__history *history);
+
+/* Whose texts it may be compared with; valid as long as the history. */
+static inline weir__prefix_key weir__history_key(const weir__history *history)
+{
+    return (weir__prefix_key){history->salt, history->salt_length, history->adapters.key};
+}
 
 /* False: out of memory, nothing was added. */
 bool weir__history_add(weir__history *history, const int32_t *tokens, size_t n);

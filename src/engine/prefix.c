@@ -105,12 +105,6 @@ static bool cache_serves(const weir__prefix *prefix, const weir__request *reques
     return prefix->caching && request->cache_prompt;
 }
 
-static weir__prefix_key key_of(const weir__request *request)
-{
-    return (weir__prefix_key){request->history.salt, request->history.salt_length,
-                              request->history.adapters.key};
-}
-
 static weir__slot *slot_of(const weir__prefix_end *live)
 {
     return (weir__slot *)(void *)((char *)(void *)live - offsetof(weir__slot, live));
@@ -179,7 +173,7 @@ static weir__slot *source_of(const weir__driver *driver, const weir__request *re
 static void look_up_prefix(weir__driver *driver, const weir__slot *slot, weir__cache_hit *hit)
 {
     const weir__request *request = slot->request;
-    weir__prefix_key key = key_of(request);
+    weir__prefix_key key = weir__history_key(&request->history);
     int32_t n = request->history.n_tokens;
     /* To score a token, the row before it is computed. */
     if (request->history.score != NULL && request->history.score->n_scored < request->history.score->n)
@@ -254,7 +248,7 @@ static void obtain_lane(weir__driver *driver, weir__slot *slot, weir__cache_hit 
 static void begin_text(const weir__prefix *prefix, weir__slot *slot)
 {
     const weir__request *request = slot->request;
-    weir__prefix_key key = key_of(request);
+    weir__prefix_key key = weir__history_key(&request->history);
     if (slot->live.node == NULL)
         weir__cache_begin(prefix->cache, &key, request->history.tokens, request->history.n_tokens, 0,
                           &slot->live);
@@ -305,7 +299,7 @@ void weir__prefix_advance(const weir__prefix *prefix, weir__slot *slot)
     if (!cache_serves(prefix, request)) return;
     weir__cache_advance(prefix->cache, &slot->live, slot->n_past, 0);
     if (!prefix->exact || !is_checkpoint(prefix, request, slot->n_past)) return;
-    weir__prefix_key key = key_of(request);
+    weir__prefix_key key = weir__history_key(&request->history);
     weir__cache_save(prefix->cache, &key, request->history.tokens, slot->n_past, slot->lane);
 }
 
@@ -318,7 +312,7 @@ void weir__prefix_leave(const weir__prefix *prefix, weir__slot *slot)
 void weir__prefix_keep(const weir__prefix *prefix, weir__lanes *lanes, weir__slot *slot)
 {
     const weir__request *request = slot->request;
-    weir__prefix_key key = key_of(request);
+    weir__prefix_key key = weir__history_key(&request->history);
     weir__prefix_leave(prefix, slot);
     if (slot->lane < 0 || !cache_serves(prefix, request) || slot->reason == WEIR_REASON_ERROR ||
         slot->n_past < prefix->least || !weir__memory_cut(lanes->memory, slot->lane, slot->n_past))
@@ -340,7 +334,7 @@ static bool source_generates(const weir__prefix *prefix, weir__shared *shared, c
 int32_t weir__prefix_known(const weir__prefix *prefix, weir__shared *shared, const weir__request *request)
 {
     weir__cache_hit hit;
-    weir__prefix_key key = key_of(request);
+    weir__prefix_key key = weir__history_key(&request->history);
     if (request->history.score != NULL) return 0;
     if (request->history.n_prompt > prefix->least && source_generates(prefix, shared, request))
         return request->history.n_prompt - 1;

@@ -95,7 +95,7 @@ weir_status weir__speculate_open(weir__driver *driver, weir_error *error)
     all->rows = weir__mem_calloc((size_t)driver->info.n_seq_max, sizeof *all->rows);
     if (all->drafts == NULL || all->rows == NULL) goto no_memory;
     if (params->prompt_lookup) {
-        all->drafters[all->n] = weir__drafter_lookup(driver->model, params->n_slots);
+        all->drafters[all->n] = weir__drafter_lookup(driver->model, params->n_slots, params->lookup_bytes);
         if (all->drafters[all->n] == NULL) goto no_memory;
         all->n++;
     }
@@ -204,18 +204,27 @@ static double tick_ns(const weir__driver *driver, const weir_cost *cost)
 
 /* ---- Drafts ---- */
 
+/* With no tokens yet. */
+static weir__draft draft_of(const weir__slot *slot)
+{
+    const weir__request *request = slot->request;
+    return (weir__draft){.slot = slot->index,
+                         .seq = slot->lane,
+                         .text = request->serial,
+                         .tokens = request->history.tokens,
+                         .n_tokens = request->history.n_tokens,
+                         .key = weir__history_key(&request->history),
+                         .shared = request->cache_prompt};
+}
+
 /* Prepares the slot's draft. False: it gets none, or has one that is not used yet. */
 static bool prepare_draft(const weir__driver *driver, weir__slot *slot)
 {
     weir__draft *draft = &slot->draft;
     const weir__request *request = slot->request;
     if (draft->text == request->serial && draft->n_tokens == request->history.n_tokens) return false;
-    *draft = (weir__draft){.slot = slot->index,
-                           .seq = slot->lane,
-                           .text = request->serial,
-                           .tokens = request->history.tokens,
-                           .n_tokens = request->history.n_tokens,
-                           .most = driver->params->n_draft_max};
+    *draft = draft_of(slot);
+    draft->most = driver->params->n_draft_max;
     if (request->n_draft_max >= 0 && request->n_draft_max < draft->most) draft->most = request->n_draft_max;
     /* the row after the draft gives a token, too */
     if (draft->most > request->max_tokens - request->n_generated - 1)
@@ -298,4 +307,14 @@ bool weir__speculate_shrink(weir__driver *driver)
 void weir__speculate_judge(const weir__draft *draft, int32_t n_drafted, int32_t n_right)
 {
     if (draft->by->ops->judge != NULL) draft->by->ops->judge(draft->by, draft, n_drafted, n_right);
+}
+
+void weir__speculate_learn(const weir__speculate *all, const weir__slot *slot)
+{
+    if (slot->state != WEIR_SLOT_GENERATING || slot->reason == WEIR_REASON_ERROR) return;
+    weir__draft draft = draft_of(slot);
+    for (int32_t i = 0; i < all->n; i++) {
+        weir__drafter *drafter = all->drafters[i];
+        if (drafter->ops->learn != NULL) drafter->ops->learn(drafter, &draft);
+    }
 }

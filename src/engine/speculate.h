@@ -18,6 +18,7 @@ typedef struct weir__speculate {
 } weir__speculate;
 
 typedef struct weir__driver weir__driver;
+typedef struct weir__slot weir__slot;
 
 /* Creates the drafters that the parameters ask for. After prefix_open. Free with close in any case. */
 weir_status weir__speculate_open(weir__driver *driver, weir_error *error);
@@ -44,5 +45,8 @@ bool weir__speculate_shrink(weir__driver *driver);
 
 /* After sampling: n_drafted tokens of the draft were computed, and the first n_right of them were right. */
 void weir__speculate_judge(const weir__draft *draft, int32_t n_drafted, int32_t n_right);
+
+/* Before the slot ends: its text may serve others' drafts. */
+void weir__speculate_learn(const weir__speculate *all, const weir__slot *slot);
 
 #endif

@@ -183,6 +183,7 @@ static const weir_member engine[] = {
     NUMBER(cache_disk_bytes, 0, (double)UINT64_MAX, 4294967296.0, "bytes", "the most disk space for cached prompts; the least recently used go first"),
     NUMBER(n_draft_max, 0, WEIR__DRAFT_MAX, 16, "tokens", "the most drafted tokens of a pass, where drafting is faster; 0 = none"),
     FLAG(prompt_lookup, true, "draft from the request's own prompt and answer"),
+    NUMBER(lookup_bytes, 0, (double)UINT64_MAX, 16777216.0, "bytes", "memory for texts of other requests with the same salt, to draft from; 0 = none"),
     TEXT(draft_model, "draft with a smaller model of the same vocabulary, or with an EAGLE-3 head of the model"),
     FLAG(mtp, true, "draft with the model's own MTP layers, if it has any"),
 };

@@ -5,6 +5,7 @@
 #ifndef WEIR_SPECULATE_DRAFTER_H
 #define WEIR_SPECULATE_DRAFTER_H
 
+#include "cache/prefix_tree.h"
 #include "model/model.h"
 #include "params/bounds.h"
 #include "speculate/pace.h"
@@ -19,6 +20,8 @@ typedef struct weir__draft {
     uint64_t text;         /* a number that no other text of this slot had: tokens of the same only grow */
     const int32_t *tokens; /* [n_tokens], during the call */
     int32_t n_tokens;
+    weir__prefix_key key; /* whose texts it may be drafted from; during the call */
+    bool shared;          /* false: from this text alone, and no other is drafted from it */
     int32_t most; /* 1 … WEIR__DRAFT_MAX */
     int32_t n;
     int32_t token[WEIR__DRAFT_MAX]; /* [n]; no token that ends a text is among them */
@@ -39,6 +42,9 @@ typedef struct weir__drafter_ops {
     void (*draft)(weir__drafter *drafter, weir__draft *const *drafts, size_t n, weir__drafting *drafting);
     /* A draft of its own was computed: its first n_right tokens were right. NULL: it finds out for itself. */
     void (*judge)(weir__drafter *drafter, const weir__draft *draft, int32_t n_drafted, int32_t n_right);
+    /* The text of the slot ends with these tokens; n and most are 0. Others may be drafted from it. NULL: that
+     * is of no use. */
+    void (*learn)(weir__drafter *drafter, const weir__draft *draft);
     void (*destroy)(weir__drafter *drafter);
 } weir__drafter_ops;
 
@@ -61,8 +67,9 @@ static inline bool weir__drafter_add(const weir__drafter *drafter, weir__draft *
     return true;
 }
 
-/* Drafts from a stream's own prompt and answer: lookup.h. NULL: out of memory. */
-weir__drafter *weir__drafter_lookup(weir_model *target, int32_t n_slots);
+/* Drafts from a stream's own prompt and answer, lookup.h, and within this memory from those of others,
+ * corpus.h. NULL: out of memory. */
+weir__drafter *weir__drafter_lookup(weir_model *target, int32_t n_slots, uint64_t n_bytes);
 
 /* Drafts by a smaller model. params: the context that it gets, one sequence for each slot, of texts of at
  * most n_ctx tokens. Holds the model. */

@@ -12,7 +12,7 @@
  * is. Measured over prose and code, bench/results/speculate.md. */
 static const double prior[WEIR__PACE_CLASSES] = {0.3, 0.4, 0.5, 0.75, 0.85, 0.95};
 
-static int length_class(int32_t length)
+int weir__lookup_class(int32_t length)
 {
     return length <= 2 ? 0 : length == 3 ? 1 : length <= 5 ? 2 : length <= 8 ? 3 : length <= 16 ? 4 : 5;
 }
@@ -103,7 +103,7 @@ static void follow_token(weir__lookup *lookup, const int32_t *tokens, int32_t at
 {
     if (lookup->from < 0) return;
     bool right = tokens[at] == tokens[lookup->from];
-    weir__pace_note(&lookup->pace, length_class(lookup->length), right);
+    weir__pace_note(&lookup->pace, weir__lookup_class(lookup->length), right);
     lookup->from = right ? lookup->from + 1 : -1;
     if (!right)
         lookup->length = 0;
@@ -132,7 +132,7 @@ int32_t weir__lookup_draft(const weir__lookup *lookup, const int32_t *tokens, in
     for (int32_t i = 0; i < most; i++) {
         int32_t at = lookup->from + i; /* past the end the draft itself is what the text goes on with */
         draft[i] = at < lookup->n ? tokens[at] : draft[at - lookup->n];
-        hope[i] = weir__pace_hope(&lookup->pace, length_class(lookup->length + i));
+        hope[i] = weir__pace_hope(&lookup->pace, weir__lookup_class(lookup->length + i));
     }
     return most;
 }

@@ -22,6 +22,9 @@ typedef struct weir__lookup {
     weir__pace pace;
 } weir__lookup;
 
+/* A pace's class of a token that follows so many tokens alike. */
+int weir__lookup_class(int32_t length);
+
 void weir__lookup_init(weir__lookup *lookup);
 void weir__lookup_fini(weir__lookup *lookup);
 

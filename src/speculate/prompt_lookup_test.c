@@ -32,7 +32,7 @@ static void each_text_is_read_from_its_beginning(void **state)
 {
     (void)state;
     weir_model *model = load();
-    weir__drafter *drafter = weir__drafter_lookup(model, 1);
+    weir__drafter *drafter = weir__drafter_lookup(model, 1, 0);
     int32_t first[64], second[64], out[WEIR__DRAFT_MAX];
     assert_non_null(drafter);
     fill(first, 64, "abcdefgh abcdefgh abcdefgh abcdefgh abcdef");

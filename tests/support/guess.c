@@ -59,7 +59,8 @@ static void destroy(weir__drafter *drafter)
 
 bool guess_install(guess *g, weir_engine *engine, weir_model *model, int32_t right, int32_t wrong)
 {
-    static const weir__drafter_ops ops = {"guess", draft_all, judge, destroy};
+    static const weir__drafter_ops ops = {
+        .name = "guess", .draft = draft_all, .judge = judge, .destroy = destroy};
     *g = (guess){.base = {&ops, model}, .model = model, .right = right, .wrong = wrong};
     return weir__speculate_use(&engine->driver.speculate, &g->base);
 }
