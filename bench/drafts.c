@@ -58,9 +58,9 @@ static const char *const prose[N_PROSE] = {
     "Write a short story about a baker who loses her sense of taste.",
     "Explain to a child why the sky is blue at noon and red in the evening.",
 };
-static const char *const call_grammar =
-    "root ::= \"{\\\"name\\\": \\\"write_file\\\", \\\"arguments\\\": {\\\"content\\\": \\\"\" char+ \"\\\"}}\"\n"
-    "char ::= [^\"\\\\\\x00-\\x1f] | \"\\\\\" [\"\\\\nt]\n";
+static const char *const call_grammar = "root ::= \"{\\\"name\\\": \\\"write_file\\\", \\\"arguments\\\": "
+                                        "{\\\"content\\\": \\\"\" char+ \"\\\"}}\"\n"
+                                        "char ::= [^\"\\\\\\x00-\\x1f] | \"\\\\\" [\"\\\\nt]\n";
 
 typedef struct figures {
     long long n_tokens, ns, n_ticks, n_drafted, n_accepted;
@@ -141,8 +141,9 @@ static void run_session(int which, const char *const edits[3], float temp, uint3
     char said[N_TURNS][4096];
     char *answer[N_TURNS];
     weir_message messages[1 + 2 * N_TURNS] = {
-        {"system", "You edit files. Answer with the whole file and nothing else. To write a file, answer with "
-                   "{\"name\": \"write_file\", \"arguments\": {\"content\": ...}}."}};
+        {"system",
+         "You edit files. Answer with the whole file and nothing else. To write a file, answer with "
+         "{\"name\": \"write_file\", \"arguments\": {\"content\": ...}}."}};
     weir_sampler_params sampler = weir_sampler_params_default();
     sampler.temp = temp;
     for (int turn = 0; turn < N_TURNS; turn++) {
@@ -166,9 +167,10 @@ static void report(const char *task, int round)
 {
     for (int on = 0; on < 2; on++) {
         figures *f = &sides[on].figures;
-        printf("{\"task\": \"%s\", \"round\": %d, \"on\": %d, \"tokens\": %lld, \"ns\": %lld, \"ticks\": %lld, "
-               "\"drafted\": %lld, \"accepted\": %lld}\n",
-               task, round, on, f->n_tokens, f->ns, f->n_ticks, f->n_drafted, f->n_accepted);
+        printf(
+            "{\"task\": \"%s\", \"round\": %d, \"on\": %d, \"tokens\": %lld, \"ns\": %lld, \"ticks\": %lld, "
+            "\"drafted\": %lld, \"accepted\": %lld}\n",
+            task, round, on, f->n_tokens, f->ns, f->n_ticks, f->n_drafted, f->n_accepted);
         *f = (figures){0};
     }
     fflush(stdout);
@@ -176,7 +178,8 @@ static void report(const char *task, int round)
 
 static void run_sessions(const char *task, int edits, float temp, int round)
 {
-    for (int i = 0; i < N_FILES; i++) run_session(i, edit[edits][i], temp, (uint32_t)(1 + 100 * round + 10 * i));
+    for (int i = 0; i < N_FILES; i++)
+        run_session(i, edit[edits][i], temp, (uint32_t)(1 + 100 * round + 10 * i));
     report(task, round);
 }
 

@@ -80,6 +80,7 @@ static void open_play(play *p)
     q->max_tokens = dice_one_in(d, 4) ? dice_in(d, 0, 40) : -1;
     q->layout = (weir_layout)dice_in(d, WEIR_LAYOUT_AUTO, WEIR_LAYOUT_PER_SLOT);
     q->n_draft_max = dice_one_in(d, 3) ? 0 : dice_in(d, 1, 12);
+    if (dice_one_in(d, 2)) q->lookup_bytes = (uint64_t)dice_in(d, 0, 20000);
     p->strategy = (weir_strategy){.name = "random", .plan = play_plan, .user = p};
     if (dice_one_in(d, 4)) q->strategy = &p->strategy;
     weir_error error = {0};

@@ -225,6 +225,162 @@ static void without_memory_there_are_no_drafts(void **state)
     weir_model_release(model);
 }
 
+/* ---- Drafts from the texts of others ---- */
+
+#define SPOKEN "the quick brown fox jumps over a lazy dog, packs my box with five dozen jugs and waltzes on"
+
+/* The ticks of a request with this script, alone in the engine. */
+static uint64_t count_ticks(rig *r, int32_t key, const char *salt, bool cache_prompt, const char *answer)
+{
+    uint64_t before = rig_stats(r).n_ticks;
+    sink got = {0};
+    weir_request request = rig_ask(r, key);
+    request.cache_salt = salt;
+    request.cache_prompt = cache_prompt;
+    weir_stream *stream = rig_submit(r, &request);
+    draft_run(r);
+    sink_take(&got, stream);
+    assert_sink(got, WEIR_REASON_END, answer);
+    return rig_stats(r).n_ticks - before;
+}
+
+static void an_answer_is_drafted_from_another_requests(void **state)
+{
+    rig *r = *state;
+    rig_script(r, 'A', 6, SPOKEN);
+    rig_script(r, 'B', 30, "so " SPOKEN);
+    rig_start(r);
+    assert_true(count_ticks(r, 'A', NULL, true, SPOKEN) > sizeof SPOKEN - 5);
+    assert_true(count_ticks(r, 'B', NULL, true, "so " SPOKEN) < sizeof SPOKEN / 3);
+    assert_true(rig_stats(r).n_accepted > sizeof SPOKEN / 2);
+    rig_stop(r);
+    for (int off = 0; off < 2; off++) {
+        r->params.lookup_bytes = off > 0 ? 0 : weir_engine_params_default().lookup_bytes;
+        r->params.prompt_lookup = off > 0;
+        rig_start(r);
+        count_ticks(r, 'A', NULL, true, SPOKEN);
+        assert_true(count_ticks(r, 'B', NULL, true, "so " SPOKEN) > sizeof SPOKEN - 5);
+        rig_stop(r);
+    }
+}
+
+static void no_draft_comes_from_another_salt(void **state)
+{
+    rig *r = *state;
+    static const struct {
+        const char *salt;
+        bool cache_prompt;
+    } others[] = {{NULL, true}, {"b", true}, {"aa", true}, {"a", false}};
+    rig_script(r, 'A', 6, SPOKEN);
+    rig_start(r);
+    uint64_t alone = count_ticks(r, 'A', "a", true, SPOKEN);
+    uint64_t n_drafted = rig_stats(r).n_drafted;
+    for (size_t i = 0; i < COUNT(others); i++) {
+        assert_int_equal(count_ticks(r, 'A', others[i].salt, others[i].cache_prompt, SPOKEN), alone);
+        assert_int_equal(rig_stats(r).n_drafted, (i + 2) * n_drafted);
+    }
+    /* What is not to be cached is no draft of others either. */
+    rig_script(r, 'B', 6, "0" SPOKEN);
+    assert_true(count_ticks(r, 'B', "c", false, "0" SPOKEN) > alone);
+    assert_true(count_ticks(r, 'B', "c", true, "0" SPOKEN) > alone);
+    assert_true(count_ticks(r, 'B', "c", true, "0" SPOKEN) < alone / 2);
+}
+
+/* Two run at the same time, and the first one's answer serves the other. A cancelled one's does, too. */
+static void running_and_cancelled_texts_are_drafted_from(void **state)
+{
+    rig *r = *state;
+    for (int cancelled = 0; cancelled < 2; cancelled++) {
+        sink got = {0};
+        rig_script(r, 'A', 6, SPOKEN);
+        rig_script(r, 'B', 6, SPOKEN);
+        rig_start(r);
+        weir_stream *ahead = rig_submit_key(r, 'A');
+        for (int i = 0; i < 60; i++) draft_tick(r);
+        if (cancelled) weir_stream_cancel(ahead);
+        weir_stream *behind = rig_submit_key(r, 'B');
+        draft_run(r);
+        sink_take(&got, behind);
+        assert_sink(got, WEIR_REASON_END, SPOKEN);
+        assert_true(weir_stream_usage(behind).n_accepted > 30);
+        rig_stop(r);
+    }
+}
+
+static void the_oldest_texts_are_dropped(void **state)
+{
+    rig *r = *state;
+    char text[1200];
+    dice d = {8};
+    for (size_t i = 0; i < sizeof text - 1; i++) text[i] = (char)dice_in(&d, 'A', 'z');
+    text[sizeof text - 1] = '\0';
+    rig_script(r, 'A', 6, SPOKEN);
+    rig_script(r, 'B', 6, SPOKEN);
+    rig_script(r, 'C', 6, text);
+    r->params.n_ctx = 2048;
+    r->params.lookup_bytes = 10000; /* some 400 tokens */
+    rig_start(r);
+    uint64_t alone = count_ticks(r, 'A', NULL, true, SPOKEN);
+    assert_true(count_ticks(r, 'B', NULL, true, SPOKEN) < alone / 2);
+    count_ticks(r, 'C', NULL, true, text);
+    assert_int_equal(count_ticks(r, 'B', NULL, true, SPOKEN), alone);
+}
+
+/* Where all was said before, and where memory is so scarce that requests are suspended. */
+static void texts_of_others_change_no_text(void **state)
+{
+    rig *r = *state;
+    for (int i = 0; i < 6; i++) {
+        texts without, first, again;
+        char path[64];
+        snprintf(path, sizeof path, "fake:exact=1,seed=%d,eos_every=%d", i, i % 2 ? 60 : 0);
+        rig_load(r, path);
+        r->params.layout = i % 3 ? WEIR_LAYOUT_PER_SLOT : WEIR_LAYOUT_UNIFIED;
+        r->params.n_slots = 1 + i % 5;
+        r->params.n_kv = i % 3 == 0 ? 260 : 0;
+        r->params.cache_sequences = i % 4 == 0 ? 2 : 0;
+        r->params.n_draft_max = 0;
+        rig_start(r);
+        texts_answer(r, NULL, &without);
+        weir_engine_destroy(r->engine);
+        r->params.n_draft_max = 3 + i;
+        r->params.lookup_bytes = i % 2 ? 5000 : 1 << 20;
+        rig_start(r);
+        texts_answer(r, NULL, &first);
+        uint64_t n_accepted = rig_stats(r).n_accepted;
+        texts_answer(r, NULL, &again);
+        texts_assert_same(&without, &first);
+        texts_assert_same(&without, &again);
+        assert_true(i % 2 || rig_stats(r).n_accepted > 2 * n_accepted + 100);
+        texts_fini(&without);
+        texts_fini(&first);
+        texts_fini(&again);
+        rig_stop(r);
+    }
+}
+
+/* A new salt takes memory: without it the text is not shared. */
+static void without_memory_for_a_salt_a_text_is_not_shared(void **state)
+{
+    rig *r = *state;
+    sink got = {0};
+    rig_script(r, 'A', 6, SPOKEN);
+    rig_start(r);
+    weir_request request = rig_ask(r, 'A');
+    request.cache_salt = "a";
+    weir_stream *stream = rig_submit(r, &request);
+    draft_tick(r);
+    weir__mem_fail_after(0);
+    draft_tick(r);
+    assert_false(weir__mem_fail_pending());
+    weir__mem_fail_after(-1);
+    draft_run(r);
+    sink_take(&got, stream);
+    assert_sink(got, WEIR_REASON_END, SPOKEN);
+    uint64_t alone = count_ticks(r, 'A', "a", true, SPOKEN);
+    assert_true(count_ticks(r, 'A', "a", true, SPOKEN) < alone / 2);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -236,6 +392,12 @@ int main(void)
         DRAFT_TEST(a_failing_draft_model_fails_nobody),
         DRAFT_TEST(a_draft_model_needs_the_same_vocabulary),
         DRAFT_TEST(without_memory_there_are_no_drafts),
+        DRAFT_TEST(an_answer_is_drafted_from_another_requests),
+        DRAFT_TEST(no_draft_comes_from_another_salt),
+        DRAFT_TEST(running_and_cancelled_texts_are_drafted_from),
+        DRAFT_TEST(the_oldest_texts_are_dropped),
+        DRAFT_TEST(texts_of_others_change_no_text),
+        DRAFT_TEST(without_memory_for_a_salt_a_text_is_not_shared),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

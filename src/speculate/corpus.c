@@ -7,16 +7,15 @@
 #include "base/mem.h"
 #include "speculate/lookup.h"
 
-#define BLOCK       32  /* tokens */
-#define GRAM        4   /* tokens that are hashed: shorter ones agree too often in many texts */
-#define CANDIDATES  16  /* places compared for each token: about a microsecond */
+#define BLOCK       32 /* tokens */
+#define GRAM        4
+#define CANDIDATES  16
 #define SURE        12  /* tokens that agree: no other place is looked for */
 #define KEY_BUCKETS 256 /* a power of two */
-#define PASSES_MOST 255
 
-/* Of what follows four to 32 tokens in another text. Measured over agents' sessions and prose,
- * bench/results/long.md. */
-static const double prior[WEIR__PACE_CLASSES] = {0.1, 0.2, 0.3, 0.5, 0.7, 0.9};
+/* Of what followed in another text: somewhat less than was right in agents' sessions, more than in prose
+ * (ADR 0069). The first two classes are shorter than a gram. */
+static const double prior[WEIR__PACE_CLASSES] = {0.3, 0.4, 0.4, 0.6, 0.75, 0.95};
 
 struct weir__corpus_key {
     weir__corpus_key *next; /* in its bucket */
@@ -34,8 +33,7 @@ typedef struct block {
     int32_t next, prev;    /* -1 = the run ends or begins here, or that part was overwritten */
     int32_t n;
     int32_t token[BLOCK];
-    int32_t before[BLOCK];  /* position + 1 of the previous gram of this hash; may be of another one by now */
-    uint8_t passes[BLOCK]; /* how often a text continued with this token, up to PASSES_MOST */
+    int32_t before[BLOCK]; /* position + 1 of the previous gram of this hash; may be of another one by now */
 } block;
 
 /* A position is block × BLOCK + token. A chain of positions ends where a block was overwritten, as what comes
@@ -126,11 +124,6 @@ static weir__corpus_place place_after(const weir__corpus *corpus, weir__corpus_p
 static int32_t token_at(const weir__corpus *corpus, weir__corpus_place place)
 {
     return corpus->blocks[place.block].token[place.at];
-}
-
-static int passes_at(const weir__corpus *corpus, weir__corpus_place place)
-{
-    return corpus->blocks[place.block].passes[place.at];
 }
 
 /* ---- Life ---- */
@@ -238,7 +231,6 @@ static void add_token(weir__corpus *corpus, weir__corpus_reader *reader, const i
     b->n++;
     b->token[end->at] = tokens[at];
     b->before[end->at] = 0;
-    b->passes[end->at] = 0;
     if (!indexed || at < GRAM - 1) return;
     int32_t *head = head_of(corpus, reader->key, tokens, at);
     b->before[end->at] = *head;
@@ -273,13 +265,12 @@ static int32_t count_agreeing(const weir__corpus *corpus, const int32_t *tokens,
     return n;
 }
 
-/* The place whose past agrees longest with that of the token at `at`; of several the one that texts passed
- * most often, and of these the newest. */
+/* The place whose past agrees longest with that of the token at `at`; of several the one that is followed
+ * already, or the newest. */
 static void find_place(weir__corpus *corpus, weir__corpus_reader *reader, const int32_t *tokens, int32_t at)
 {
     if (at < GRAM - 1 || reader->length >= SURE) return;
     int32_t next = *head_of(corpus, reader->key, tokens, at);
-    int most = is_there(corpus, reader->from) ? passes_at(corpus, reader->from) : -1;
     for (int i = 0; i < CANDIDATES && next > 0; i++) {
         weir__corpus_place place = {.block = (next - 1) / BLOCK, .at = (next - 1) % BLOCK};
         const block *b = &corpus->blocks[place.block];
@@ -289,12 +280,9 @@ static void find_place(weir__corpus *corpus, weir__corpus_reader *reader, const 
         place.use = b->use;
         int32_t length = count_agreeing(corpus, tokens, at, place);
         place = place_after(corpus, place);
-        if (length < GRAM || length < reader->length || place.block < 0) continue;
-        int passes = passes_at(corpus, place);
-        if (length == reader->length && passes <= most) continue;
+        if (length < GRAM || length <= reader->length || place.block < 0) continue;
         reader->length = length;
         reader->from = place;
-        most = passes;
     }
 }
 
@@ -311,8 +299,6 @@ static bool follow_token(weir__corpus *corpus, weir__corpus_reader *reader, cons
     bool right = token_at(corpus, from) == tokens[at];
     if (counts) weir__pace_note(&reader->pace, weir__lookup_class(length), right);
     if (!right) return false;
-    uint8_t *passes = &corpus->blocks[from.block].passes[from.at];
-    if (*passes < PASSES_MOST) ++*passes;
     reader->from = place_after(corpus, from);
     if (reader->from.block >= 0) reader->length = length < WEIR__LOOKUP_MOST ? length + 1 : length;
     return length == WEIR__LOOKUP_MOST;

@@ -22,7 +22,7 @@ typedef struct weir__draft {
     int32_t n_tokens;
     weir__prefix_key key; /* whose texts it may be drafted from; during the call */
     bool shared;          /* false: from this text alone, and no other is drafted from it */
-    int32_t most; /* 1 … WEIR__DRAFT_MAX */
+    int32_t most;         /* 1 … WEIR__DRAFT_MAX */
     int32_t n;
     int32_t token[WEIR__DRAFT_MAX]; /* [n]; no token that ends a text is among them */
     weir__drafter *by;              /* who made it */

@@ -36,12 +36,11 @@ static slot *read_text(prompt_lookup *all, const weir__draft *draft)
         s->text = draft->text;
         if (all->corpus != NULL && draft->shared) weir__corpus_open(all->corpus, &s->others, &draft->key);
     }
-    if (s->others.key != NULL)
-        weir__corpus_read(all->corpus, &s->others, draft->tokens, draft->n_tokens);
+    if (s->others.key != NULL) weir__corpus_read(all->corpus, &s->others, draft->tokens, draft->n_tokens);
     return s;
 }
 
-/* The longer match is right more often; of equal ones the one that was right more often in this stream. */
+/* The longer match is right more often; of equal ones the own text is. */
 static int32_t choose_draft(const prompt_lookup *all, slot *s, const weir__draft *draft, int32_t *tokens,
                             double *hope)
 {
@@ -52,9 +51,7 @@ static int32_t choose_draft(const prompt_lookup *all, slot *s, const weir__draft
     int32_t n_other = s->others.key != NULL
                           ? weir__corpus_draft(all->corpus, &s->others, draft->most, other, other_hope)
                           : 0;
-    if (n_other == 0 || (n > 0 && s->own.length > s->others.length) ||
-        (n > 0 && s->own.length == s->others.length && hope[0] >= other_hope[0]))
-        return n;
+    if (n_other == 0 || (n > 0 && s->own.length >= s->others.length)) return n;
     memcpy(tokens, other, (size_t)n_other * sizeof *tokens);
     memcpy(hope, other_hope, (size_t)n_other * sizeof *hope);
     return n_other;
