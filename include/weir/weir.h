@@ -473,11 +473,12 @@ typedef struct weir_request {
     /* 0; -100 … 100; higher priorities go first, and preempt a lower one when no slot is free. The
      * preempted request is suspended and resumes later. Equal priorities never preempt each other */
     int32_t priority;
-    /* The tenant, any bytes; NULL or empty = none. Only requests with the same salt share cached prefixes.
-     * Slots are shared fairly between salts, by the tokens that each has had recently */
+    /* The tenant, any bytes; NULL or empty = none. Only requests with the same salt share cached prefixes
+     * and drafts. Slots are shared fairly between salts, by the tokens that each has had recently */
     const char *cache_salt;
     size_t cache_salt_length; /* WEIR_NUL (default) */
-    /* true: reuse cached prefixes, and cache prompt and answer for later requests with the same salt */
+    /* true: reuse cached prefixes, and cache prompt and answer for later requests with the same salt; the same
+     * for drafts (weir_engine_params.lookup_bytes) */
     bool cache_prompt;
     bool logprobs; /* return the logprob of each generated token in chunks and result */
     /* 0; 0 … 20; also return the n likeliest tokens at each position; > 0 implies logprobs */

@@ -45,7 +45,8 @@ defmodule Weir.Server do
       memory for the prefix cache and suspended requests), `cache_dir` (a folder for a prefix cache that
       survives restarts; it must belong to the user, with mode 0700) and `cache_disk_bytes` (4 GiB).
       Speculative decoding: `n_draft_max` (16: maximum draft tokens; 0: none), `prompt_lookup` (true: drafts
-      from the request's own text), `draft_model` (a path or a `Weir.Model`: a smaller model with the same
+      from the request's own text), `lookup_bytes` (16 MiB: memory for texts of other requests with the same
+      salt, to draft from; 0: none), `draft_model` (a path or a `Weir.Model`: a smaller model with the same
       vocabulary, or an EAGLE-3 head) and `mtp` (true: without a draft model, use the model's own MTP layers
       if it has them).
     * defaults for requests: the options of `generate/3`, except `timeout`, `id`, `best_of`, `echo` and
