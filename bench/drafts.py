@@ -13,7 +13,6 @@ import json
 import os
 import pathlib
 import statistics
-import subprocess
 import sys
 
 from engine import machine, run
@@ -46,16 +45,16 @@ def main():
         table.writeheader()
         table.writerows({k: round(v, 3) if isinstance(v, float) else v for k, v in s.items()} for s in samples)
 
-    commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], stdout=subprocess.PIPE, text=True).stdout.strip()
     load = os.getloadavg()[0]
     out = [TITLE, "",
-           f"`scripts/bench.sh {rounds} drafts` at commit {commit}, {datetime.date.today().isoformat()}, "
+           f"`scripts/bench.sh {rounds} drafts`, {datetime.date.today().isoformat()}, "
            f"{run([weir, 'version']).splitlines()[0]}.", "",
-           machine() + f"; {os.cpu_count()} threads, {pathlib.Path(model).name}, load average {load:.1f} at the end. Two engines in "
+           machine() + f"; {os.cpu_count()} threads, {pathlib.Path(model).name}, load average {load:.1f} at the end: more than "
+           "2 means that other programs ran beside it. Two engines in "
            "one process, with `lookup_bytes` 0 and with the default, run each request one right after the other, each first in "
            "turn; all texts were the same. A session is an agent's: it sends a file, asks for three edits of it, each with all that "
            "was said before, greedy, and for a tool call with the file; 4 sessions, one after the other. The rows follow each other "
-           "on the same engines. Tokens per tick and tok/s are of ticks without prompts, over all rounds; the ratio of tok/s is the "
+           "on the same engines. So small a model repeats itself often, which the own text predicts. Tokens per tick and tok/s are of ticks without prompts, over all rounds; the ratio of tok/s is the "
            "median of the rounds (least to most).", "",
            "| load | tokens per tick, own text | all texts | ratio | tok/s, own text | all texts | ratio | aim | drafted / right, own "
            "text | all texts |", "|---|---|---|---|---|---|---|---|---|---|"]
