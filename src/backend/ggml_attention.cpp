@@ -18,6 +18,7 @@
 #include <cstring>
 #include <mutex>
 #include <shared_mutex>
+#include <tuple>
 #include <unordered_map>
 
 namespace weir
@@ -28,22 +29,26 @@ namespace
 
 /* ---- Where tokens lie ---- */
 
-/* The cells of a memory by the tensor that holds a layer's keys. In a pool that several sequences share, a
- * token can lie in a cell before that of the token before it; sums must run in the order of the tokens all
- * the same. */
+/* The memory that a layer's keys belong to, by their tensor. */
 std::shared_mutex memories_lock;
-std::unordered_map<const ggml_tensor *, const llama_kv_cells *> memories; /* under memories_lock */
+std::unordered_map<const ggml_tensor *, const llama_kv_cache *> memories; /* under memories_lock */
 
-const llama_kv_cells *cells_of(const ggml_tensor *k)
+/* The cells of an operation's stream; nullptr: unknown, and they lie in the order of their tokens from the
+ * first one on. */
+const llama_kv_cells *cells_of(const ggml_tensor *k, int64_t stream)
 {
     const ggml_tensor *storage = k->view_src != nullptr ? k->view_src : k;
     std::shared_lock<std::shared_mutex> lock(memories_lock);
     auto found = memories.find(storage);
-    return found != memories.end() ? found->second : nullptr;
+    if (found == memories.end()) return nullptr;
+    if (found->second->get_n_stream() == 1) return &found->second->get_cells(0);
+    auto lane = static_cast<int64_t>(k->view_offs / storage->nb[2]) + stream;
+    return &found->second->get_cells(static_cast<llama_seq_id>(lane));
 }
 
-/* Puts a list of n cells into the order of their tokens, with room for as many. Where positions have
- * gaps or repeat themselves, it stays as it is. */
+/* Puts a list of n cells into the order of their tokens, with room for as many: in a pool that sequences share
+ * a token can lie in a cell before that of the token before it. The tokens of an image share a position; they
+ * are in the order of their lines. */
 void put_in_order(const llama_kv_cells &memory, int32_t *cells, int32_t n, int32_t *unordered)
 {
     llama_pos least = INT32_MAX, most = -1, before = -1;
@@ -55,12 +60,22 @@ void put_in_order(const llama_kv_cells &memory, int32_t *cells, int32_t n, int32
         least = std::min(least, pos);
         most = std::max(most, pos);
     }
-    if (ascending || most - least + 1 != n) return;
+    if (ascending) return;
     std::copy(cells, cells + n, unordered);
-    std::fill(cells, cells + n, -1);
-    for (int32_t i = 0; i < n; i++)
-        cells[memory.pos_get(static_cast<uint32_t>(unordered[i])) - least] = unordered[i];
-    if (std::find(cells, cells + n, -1) != cells + n) std::copy(unordered, unordered + n, cells);
+    if (most - least + 1 == n) {
+        std::fill(cells, cells + n, -1);
+        for (int32_t i = 0; i < n; i++)
+            cells[memory.pos_get(static_cast<uint32_t>(unordered[i])) - least] = unordered[i];
+        if (std::find(cells, cells + n, -1) == cells + n) return;
+        std::copy(unordered, unordered + n, cells);
+    }
+    std::sort(cells, cells + n, [&memory](int32_t a, int32_t b) {
+        auto key = [&memory](int32_t cell) {
+            const llama_kv_cell_ext &at = memory.ext_get(static_cast<uint32_t>(cell));
+            return std::make_tuple(memory.pos_get(static_cast<uint32_t>(cell)), at.y, at.x, cell);
+        };
+        return key(a) < key(b);
+    });
 }
 
 void enter(const llama_kv_cache *cache, bool here)
@@ -69,8 +84,8 @@ void enter(const llama_kv_cache *cache, bool here)
     std::unique_lock<std::shared_mutex> lock(memories_lock);
     for (uint32_t layer : cache->get_layer_ids()) {
         const ggml_tensor *keys = cache->get_k_storage(static_cast<int32_t>(layer));
-        if (here && cache->get_n_stream() == 1) /* a pool */
-            memories[keys] = &cache->get_cells(0);
+        if (here)
+            memories[keys] = cache;
         else
             memories.erase(keys);
     }
@@ -103,7 +118,7 @@ void enter_all(llama_context *context, bool here)
     }
 }
 
-/* ---- Attention ---- */
+/* ---- What the kernels take ---- */
 
 /* The operation's parameters, in the order in which ggml keeps them. */
 struct attention_params {
@@ -115,10 +130,12 @@ bool format_for(ggml_type type, int64_t size, weir__attention_format *format)
 {
     switch (type) {
     case GGML_TYPE_F16: *format = WEIR__ATTENTION_F16; break;
+    case GGML_TYPE_BF16: *format = WEIR__ATTENTION_BF16; break;
     case GGML_TYPE_Q8_0: *format = WEIR__ATTENTION_Q8_0; break;
+    case GGML_TYPE_Q4_0: *format = WEIR__ATTENTION_Q4_0; break;
     default: return false;
     }
-    return size % 16 == 0 && size <= WEIR__ATTENTION_SIZE;
+    return size % std::max<int64_t>(16, ggml_blck_size(type)) == 0 && size <= WEIR__ATTENTION_SIZE;
 }
 
 bool format_of(const ggml_tensor *k_or_v, weir__attention_format *format)
@@ -149,45 +166,71 @@ float slope_of(int64_t head, int64_t n_heads, float max_bias)
     return std::exp2(-max_bias * exponent / static_cast<float>(n));
 }
 
-/* How many of the heads that share keys one call takes: all, or an even part of them. */
-int64_t heads_at_once(int64_t n_shared)
-{
-    int64_t n = std::min<int64_t>(n_shared, WEIR__ATTENTION_ROWS);
-    while (n_shared % n != 0) n--;
-    return n;
-}
+/* ---- Tiles ---- */
 
-/* Whose lists of cells a thread keeps at a time. */
-int64_t queries_at_once(int64_t n_shared)
-{
-    return WEIR__ATTENTION_ROWS / heads_at_once(n_shared);
-}
+/* Queries that are computed together. More would be a little faster and take more memory for their lists. */
+constexpr int64_t most_queries = 24;
 
-int64_t queries_at_once(const ggml_tensor *op)
-{
-    return queries_at_once(op->src[0]->ne[2] / op->src[1]->ne[2]);
-}
+/* Consecutive queries of a stream, and the cells that they see. */
+struct tile {
+    int64_t stream, first; /* -1: none yet */
+    int32_t n, n_lists;
+    weir__attention_list lists[most_queries];
+    weir__attention_query queries[most_queries]; /* without the places of their numbers */
+};
 
-size_t list_length(size_t n_cells)
-{
-    return n_cells + 31;
-}
+/* How an operation is divided: into tiles × streams × heads of keys × parts of the heads that share them. */
+struct division {
+    int64_t n_heads, n_parts;     /* heads that a call takes, and calls for those that share keys */
+    int64_t n_queries, n_tiles;   /* of a tile; of a stream */
+    int64_t n_items, n_pieces;    /* pieces: at the most of an item */
+    bool split;                   /* each piece by itself: else there would be threads without work */
+    size_t list_length, sums_row; /* in numbers */
+    size_t thread_bytes, lists_at, sums_at, bytes; /* of each thread: scratch, lists, sums */
 
-size_t list_length(const ggml_tensor *op)
-{
-    return list_length(static_cast<size_t>(op->src[1]->ne[1]));
-}
+    division(int64_t n_rows_shared, int64_t n_kv_heads, int64_t n_rows, int64_t n_streams, int64_t n_cells,
+             int64_t size_v, int n_threads)
+    {
+        n_heads = std::min<int64_t>(n_rows_shared, WEIR__ATTENTION_ROWS);
+        while (n_rows_shared % n_heads != 0) n_heads--;
+        n_parts = n_rows_shared / n_heads;
+        n_queries = std::min(WEIR__ATTENTION_ROWS / n_heads, most_queries);
+        n_tiles = (n_rows + n_queries - 1) / n_queries;
+        n_items = n_tiles * n_streams * n_kv_heads * n_parts;
+        n_pieces = n_cells / WEIR__ATTENTION_PIECE + 2;
+        split = n_cells > WEIR__ATTENTION_PIECE && n_items < int64_t{4} * n_threads && n_threads > 1 &&
+                n_rows * n_streams * n_kv_heads * n_rows_shared <= most_split_rows * n_threads;
+        list_length = static_cast<size_t>(n_cells) + 31;
+        sums_row = weir__attention_stride(static_cast<int32_t>(size_v));
+        lists_at = round_up(attention->scratch);
+        sums_at = lists_at + round_up(static_cast<size_t>(n_queries + 2) * list_length * sizeof(int32_t));
+        thread_bytes = sums_at + round_up(WEIR__ATTENTION_ROWS * sums_row * sizeof(float));
+        bytes = static_cast<size_t>(n_threads) * thread_bytes + 64;
+        if (split) bytes += static_cast<size_t>(n_items * n_pieces) * item_sums() * sizeof(float);
+    }
 
-/* The lists of one thread. */
-size_t lists_bytes(size_t n_cells, int64_t n_shared)
-{
-    return static_cast<size_t>(queries_at_once(n_shared) + 1) * list_length(n_cells) * sizeof(int32_t);
-}
+    division(const ggml_tensor *op, int n_threads)
+        : division(op->src[0]->ne[2] / op->src[1]->ne[2], op->src[1]->ne[2], op->src[0]->ne[1],
+                   op->src[0]->ne[3], op->src[1]->ne[1], op->src[2]->ne[0], n_threads)
+    {
+    }
 
-size_t lists_bytes(const ggml_tensor *op)
-{
-    return lists_bytes(static_cast<size_t>(op->src[1]->ne[1]), op->src[0]->ne[2] / op->src[1]->ne[2]);
-}
+    /* Numbers that the sums of an item's piece take. */
+    size_t item_sums() const
+    {
+        return static_cast<size_t>(n_queries * n_heads) * sums_row;
+    }
+
+    /* Rows of each thread whose pieces are computed by themselves, at the most: so the sums stay small. */
+    static constexpr int64_t most_split_rows = 32;
+
+    static size_t round_up(size_t n)
+    {
+        return (n + 63) & ~static_cast<size_t>(63);
+    }
+};
+
+/* ---- The operation ---- */
 
 struct attention_op : ggml::cpu::tensor_traits {
     static bool takes(const ggml_tensor *op)
@@ -206,107 +249,211 @@ struct attention_op : ggml::cpu::tensor_traits {
     bool work_size(int n_threads, const ggml_tensor *op, size_t &size) override
     {
         if (!takes(op)) return false;
-        size = static_cast<size_t>(n_threads) * lists_bytes(op);
+        size = division(op, n_threads).bytes;
         return true;
     }
 
     bool compute_forward(ggml_compute_params *params, ggml_tensor *op) override
     {
         if (!takes(op)) return false;
-        const ggml_tensor *q = op->src[0], *k = op->src[1];
-        int64_t n_shared = q->ne[2] / k->ne[2], n_heads = heads_at_once(n_shared);
-        int64_t most = queries_at_once(op), n_groups = (q->ne[1] + most - 1) / most;
-        const llama_kv_cells *memory = k->ne[3] == 1 ? cells_of(k) : nullptr;
-        queries some = {};
-        some.lists = reinterpret_cast<int32_t *>(static_cast<char *>(params->wdata) +
-                                                 static_cast<size_t>(params->ith) * lists_bytes(op));
-        /* Heads follow each other for the same queries, which are then looked at once by each thread. */
-        for (int64_t i = params->ith; i < n_groups * q->ne[3] * k->ne[2]; i += params->nth) {
-            int64_t head = i % k->ne[2], stream = i / k->ne[2] % q->ne[3],
-                    first = i / k->ne[2] / q->ne[3] * most;
-            if (some.n == 0 || some.stream != stream || some.first != first)
-                look_at(op, memory, stream, first, std::min(most, q->ne[1] - first), some);
-            for (int64_t part = 0; part < n_shared; part += n_heads)
-                attend(op, some, head, head * n_shared + part, n_heads);
+        division d(op, params->nth);
+        auto address = reinterpret_cast<uintptr_t>(params->wdata);
+        char *memory = static_cast<char *>(params->wdata) + (division::round_up(address) - address);
+        char *mine = memory + static_cast<size_t>(params->ith) * d.thread_bytes;
+        auto *pieces = reinterpret_cast<float *>(memory + static_cast<size_t>(params->nth) * d.thread_bytes);
+        worker w = {op, d, mine, {}};
+        w.some.first = -1;
+        if (!d.split) {
+            for (int64_t i = params->ith; i < d.n_items; i += params->nth) w.compute(i);
+            return true;
         }
+        for (int64_t i = params->ith; i < d.n_items * d.n_pieces; i += params->nth)
+            w.compute_piece(i / d.n_pieces, static_cast<int32_t>(i % d.n_pieces),
+                            pieces + static_cast<size_t>(i) * d.item_sums());
+        ggml_barrier(params->threadpool);
+        for (int64_t i = params->ith; i < d.n_items; i += params->nth)
+            w.add_pieces(i, pieces + static_cast<size_t>(i * d.n_pieces) * d.item_sums());
         return true;
     }
 
-    /* Queries [first, first + n) of a stream, and what each sees. */
-    struct queries {
-        int64_t stream, first;
-        int32_t n;
-        /* The cells of query i from i × list_length() on; behind those of all, room for one more. */
-        int32_t *lists;
-        int32_t n_cells[WEIR__ATTENTION_ROWS];
-        const uint16_t *masks[WEIR__ATTENTION_ROWS]; /* nullptr: zeroes */
-        bool joins[WEIR__ATTENTION_ROWS];            /* it sees what the one before it sees, and more */
+    /* What a thread keeps from one item to the next. */
+    struct worker {
+        ggml_tensor *op;
+        const division &d;
+        char *memory;
+        tile some;
+
+        float *sums() const
+        {
+            return reinterpret_cast<float *>(memory + d.sums_at);
+        }
+
+        /* The i-th list's room; two behind the last one are for a query's own cells and their order. */
+        int32_t *room(int64_t i) const
+        {
+            return reinterpret_cast<int32_t *>(memory + d.lists_at) + static_cast<size_t>(i) * d.list_length;
+        }
+
+        /* Heads follow each other for the same tile, whose cells each thread then looks up once. */
+        void compute(int64_t item)
+        {
+            float slopes[WEIR__ATTENTION_ROWS];
+            weir__attention_task task = task_of(item, slopes);
+            for (int32_t from = 0, to; from < some.n; from = to) {
+                to = family(task, from);
+                int32_t first, n = pieces_of(task, &first);
+                attention->attend(&task, first, n, memory, sums());
+                for (int32_t row = 0; row < task.n_queries * task.n_heads; row++)
+                    attention->finish(&task, row / task.n_heads, row % task.n_heads,
+                                      sums() + static_cast<size_t>(row) * d.sums_row);
+            }
+        }
+
+        /* The n-th piece that each query of an item sees. */
+        void compute_piece(int64_t item, int32_t n, float *to_sums)
+        {
+            float slopes[WEIR__ATTENTION_ROWS];
+            weir__attention_task task = task_of(item, slopes);
+            for (int32_t from = 0, to; from < some.n; from = to) {
+                to = family(task, from);
+                int32_t first, n_pieces = pieces_of(task, &first);
+                attention->attend(&task, first + n, n < n_pieces ? 1 : 0, memory,
+                                  to_sums + static_cast<size_t>(from) * static_cast<size_t>(task.n_heads) *
+                                                d.sums_row);
+            }
+        }
+
+        void add_pieces(int64_t item, const float *pieces)
+        {
+            float slopes[WEIR__ATTENTION_ROWS];
+            weir__attention_task task = task_of(item, slopes);
+            task.queries = some.queries;
+            auto size_v = static_cast<int32_t>(op->src[2]->ne[0]);
+            for (int32_t row = 0; row < some.n * task.n_heads; row++) {
+                const float *piece = pieces + static_cast<size_t>(row) * d.sums_row;
+                std::copy(piece, piece + d.sums_row, sums());
+                for (int64_t i = 1; i < d.n_pieces; i++)
+                    attention->add(sums(), piece + static_cast<size_t>(i) * d.item_sums(), size_v);
+                attention->finish(&task, row / task.n_heads, row % task.n_heads, sums());
+            }
+        }
+
+        /* All but the queries, whose cells are looked up. */
+        weir__attention_task task_of(int64_t item, float *slopes)
+        {
+            const ggml_tensor *q = op->src[0], *k = op->src[1], *v = op->src[2];
+            int64_t part = item % d.n_parts, k_head = item / d.n_parts % k->ne[2];
+            int64_t stream = item / d.n_parts / k->ne[2] % q->ne[3];
+            int64_t first = item / d.n_parts / k->ne[2] / q->ne[3] * d.n_queries;
+            int64_t q_head = (k_head * d.n_parts + part) * d.n_heads;
+            if (some.first != first || some.stream != stream) look_at(stream, first);
+            for (int32_t i = 0; i < some.n; i++) {
+                some.queries[i].q = static_cast<const char *>(q->data) + (first + i) * q->nb[1] +
+                                    q_head * q->nb[2] + stream * q->nb[3];
+                some.queries[i].out = static_cast<char *>(op->data) + (first + i) * op->nb[2] +
+                                      q_head * op->nb[1] + stream * op->nb[3];
+            }
+            weir__attention_task task = {};
+            task.lists = some.lists;
+            task.n_heads = static_cast<int32_t>(d.n_heads);
+            task.q_head = q->nb[2];
+            task.out_head = op->nb[1];
+            task.k = static_cast<const char *>(k->data) + k_head * k->nb[2] + stream * k->nb[3];
+            task.v = static_cast<const char *>(v->data) + k_head * v->nb[2] + stream * v->nb[3];
+            task.k_cell = k->nb[1];
+            task.v_cell = v->nb[1];
+            task.size_k = static_cast<int32_t>(k->ne[0]);
+            task.size_v = static_cast<int32_t>(v->ne[0]);
+            format_of(k, &task.k_format);
+            format_of(v, &task.v_format);
+            attention_params params;
+            std::memcpy(&params, op->op_params, sizeof params);
+            task.scale = params.scale;
+            task.softcap = params.softcap;
+            for (int64_t i = 0; i < d.n_heads && params.max_bias > 0.0f; i++)
+                slopes[i] = slope_of(q_head + i, q->ne[2], params.max_bias);
+            if (params.max_bias > 0.0f) task.slopes = slopes;
+            if (op->src[4] != nullptr) task.sinks = static_cast<const float *>(op->src[4]->data) + q_head;
+            return task;
+        }
+
+        /* Gives the task the queries from this one on that share cells; returns the one past the last. */
+        int32_t family(weir__attention_task &task, int32_t from)
+        {
+            int32_t to = from + 1;
+            while (to < some.n && (some.queries[to].list == some.queries[to - 1].list ||
+                                   some.lists[some.queries[to].list].shared > 0))
+                to++;
+            task.queries = some.queries + from;
+            task.n_queries = to - from;
+            return to;
+        }
+
+        static int32_t pieces_of(const weir__attention_task &task, int32_t *first)
+        {
+            int32_t from = INT32_MAX, to = 0;
+            for (int32_t i = 0; i < task.n_queries; i++) {
+                if (task.queries[i].from == task.queries[i].to) continue;
+                from = std::min(from, task.queries[i].from);
+                to = std::max(to, task.queries[i].to);
+            }
+            *first = from / WEIR__ATTENTION_PIECE;
+            return to > from ? (to - 1) / WEIR__ATTENTION_PIECE - *first + 1 : 0;
+        }
+
+        /* Looks up what the queries of a tile see. */
+        void look_at(int64_t stream, int64_t first)
+        {
+            const ggml_tensor *q = op->src[0], *k = op->src[1], *mask = op->src[3];
+            const llama_kv_cells *cells = cells_of(k, stream);
+            some.stream = stream;
+            some.first = first;
+            some.n = static_cast<int32_t>(std::min(d.n_queries, q->ne[1] - first));
+            some.n_lists = 0;
+            for (int32_t i = 0; i < some.n; i++) {
+                auto *row = reinterpret_cast<const uint16_t *>(static_cast<const char *>(mask->data) +
+                                                               (first + i) * mask->nb[1] +
+                                                               stream % mask->ne[3] * mask->nb[3]);
+                bool plain;
+                int32_t *own = room(d.n_queries);
+                int32_t n = attention->visible(row, static_cast<int32_t>(k->ne[1]), own, &plain);
+                if (cells != nullptr && k->ne[3] == 1) put_in_order(*cells, own, n, room(d.n_queries + 1));
+                int32_t place = n == 0 ? 0 : own[0];
+                if (n > 0 && cells != nullptr)
+                    place = std::max(cells->pos_get(static_cast<uint32_t>(own[0])), 0);
+                some.queries[i].mask = plain ? nullptr : row;
+                put_in_list(some.queries[i], own, n, place);
+            }
+        }
+
+        /* A list that has these n cells, or can be continued by them, or a new one. */
+        void put_in_list(weir__attention_query &query, const int32_t *cells, int32_t n, int32_t place)
+        {
+            weir__attention_list *last = some.n_lists > 0 ? &some.lists[some.n_lists - 1] : nullptr;
+            query.from = place;
+            query.to = place + n;
+            query.list = std::max(some.n_lists - 1, 0);
+            if (last != nullptr && n == 0) return;
+            int32_t at = last != nullptr ? place - last->first : -1, shared = 0;
+            if (at >= 0 && at < last->n) {
+                int32_t common = std::min(last->n - at, n);
+                const int32_t *theirs = last->cells + at;
+                auto same =
+                    static_cast<int32_t>(std::mismatch(theirs, theirs + common, cells).first - theirs);
+                if (same == common && static_cast<size_t>(at + n) <= d.list_length) {
+                    std::copy(cells + same, cells + n, const_cast<int32_t *>(theirs) + same);
+                    last->n = std::max(last->n, at + n);
+                    return;
+                }
+                if (at == 0) shared = place + same;
+            }
+            int32_t *to = room(some.n_lists);
+            std::copy(cells, cells + n, to);
+            query.list = some.n_lists;
+            some.lists[some.n_lists++] = {
+                to, place, n, shared / WEIR__ATTENTION_BLOCK > place / WEIR__ATTENTION_BLOCK ? shared : 0};
+        }
     };
-
-    static void look_at(const ggml_tensor *op, const llama_kv_cells *memory, int64_t stream, int64_t first,
-                        int64_t n, queries &some)
-    {
-        const ggml_tensor *k = op->src[1], *mask = op->src[3];
-        some.stream = stream;
-        some.first = first;
-        some.n = static_cast<int32_t>(n);
-        for (int32_t i = 0; i < some.n; i++) {
-            int32_t *cells = some.lists + static_cast<size_t>(i) * list_length(op);
-            auto *row = reinterpret_cast<const uint16_t *>(static_cast<const char *>(mask->data) +
-                                                           (first + i) * mask->nb[1] +
-                                                           stream % mask->ne[3] * mask->nb[3]);
-            bool plain;
-            some.n_cells[i] = attention->visible(row, static_cast<int32_t>(k->ne[1]), cells, &plain);
-            if (memory != nullptr)
-                put_in_order(*memory, cells, some.n_cells[i],
-                             some.lists + static_cast<size_t>(queries_at_once(op)) * list_length(op));
-            some.masks[i] = plain ? nullptr : row;
-            some.joins[i] =
-                i > 0 && some.n_cells[i] >= some.n_cells[i - 1] &&
-                std::equal(cells - list_length(op), cells - list_length(op) + some.n_cells[i - 1], cells);
-        }
-    }
-
-    /* For n_heads heads of queries that share a head of keys: those that join each other together, as those
-     * of one sequence do. */
-    static void attend(ggml_tensor *op, const queries &some, int64_t k_head, int64_t q_head, int64_t n_heads)
-    {
-        const ggml_tensor *q = op->src[0], *k = op->src[1], *v = op->src[2];
-        weir__attention_task task = {};
-        task.q_query = q->nb[1];
-        task.q_head = q->nb[2];
-        task.out_query = op->nb[2];
-        task.out_head = op->nb[1];
-        task.k = static_cast<const char *>(k->data) + k_head * k->nb[2] + some.stream * k->nb[3];
-        task.v = static_cast<const char *>(v->data) + k_head * v->nb[2] + some.stream * v->nb[3];
-        task.k_cell = k->nb[1];
-        task.v_cell = v->nb[1];
-        task.size_k = static_cast<int32_t>(k->ne[0]);
-        task.size_v = static_cast<int32_t>(v->ne[0]);
-        task.n_heads = static_cast<int32_t>(n_heads);
-        format_of(k, &task.k_format);
-        format_of(v, &task.v_format);
-        attention_params params;
-        std::memcpy(&params, op->op_params, sizeof params);
-        task.scale = params.scale;
-        task.softcap = params.softcap;
-        float slopes[WEIR__ATTENTION_ROWS];
-        for (int64_t i = 0; i < n_heads && params.max_bias > 0.0f; i++)
-            slopes[i] = slope_of(q_head + i, q->ne[2], params.max_bias);
-        if (params.max_bias > 0.0f) task.slopes = slopes;
-        if (op->src[4] != nullptr) task.sinks = static_cast<const float *>(op->src[4]->data) + q_head;
-        for (int32_t begin = 0, end; begin < some.n; begin = end) {
-            end = begin + 1;
-            while (end < some.n && some.joins[end]) end++;
-            task.q = static_cast<const char *>(q->data) + (some.first + begin) * q->nb[1] +
-                     q_head * q->nb[2] + some.stream * q->nb[3];
-            task.out = static_cast<char *>(op->data) + (some.first + begin) * op->nb[2] + q_head * op->nb[1] +
-                       some.stream * op->nb[3];
-            task.cells = some.lists + static_cast<size_t>(end - 1) * list_length(op);
-            std::copy(some.masks + begin, some.masks + end, task.masks);
-            attention->attend(&task, end - begin, some.n_cells + begin);
-        }
-    }
 };
 
 attention_op the_attention;
@@ -323,7 +470,10 @@ ggml::cpu::tensor_traits *attention_of(const ggml_tensor *op)
 uint64_t weir__hook_scratch(uint64_t n_cells, int32_t n_heads, int32_t n_threads)
 {
     if (weir::attention == nullptr) return 0;
-    return static_cast<uint64_t>(n_threads) * weir::lists_bytes(n_cells, n_heads);
+    int64_t rows = weir::division::most_split_rows * n_threads / n_heads;
+    return weir::division(n_heads, 1, std::max<int64_t>(rows, 1), 1, static_cast<int64_t>(n_cells),
+                          WEIR__ATTENTION_SIZE, n_threads)
+        .bytes;
 }
 
 void weir__hook_attach(llama_context *context)

@@ -1,170 +1,301 @@
-/* attention_rows.h: what attention does at all levels.
+/* attention_rows.h: attention at all levels.
  * SPDX-License-Identifier: Apache-2.0
  *
- * A level defines CELLS, includes this, and defines what is declared first. */
+ * A block's keys and values become panels, in the order in which the level multiplies them; then all rows that
+ * see the block are multiplied with them. A level includes this and defines what is declared first. */
 #ifndef WEIR_BACKEND_KERNELS_ATTENTION_ROWS_H
 #define WEIR_BACKEND_KERNELS_ATTENTION_ROWS_H
 
-#include "backend/kernels/attention.h"
+#include "backend/kernels/attention_vector.h"
 
-#include <immintrin.h>
-#include <math.h>
-#include <string.h>
+#define ROWS  WEIR__ATTENTION_ROWS
+#define SIZE  WEIR__ATTENTION_SIZE
+#define BLOCK WEIR__ATTENTION_BLOCK
+#define GROUP 16 /* cells whose keys become part of a panel together */
 
-#include "backend/kernels/inline.h"
-
-#define ROWS WEIR__ATTENTION_ROWS
-
-/* Cells whose scores are weighed together. */
-#define BLOCK 64
-
-/* Rows whose values are summed at the same time. */
-#define SUM_ROWS 4
-
-/* What a call keeps for its rows. */
-typedef struct rows {
-    float q[ROWS][WEIR__ATTENTION_SIZE]; /* scaled */
-    float out[ROWS][WEIR__ATTENTION_SIZE];
-    float scores[ROWS][BLOCK];
-    float keys[CELLS][WEIR__ATTENTION_SIZE];
-    float values[BLOCK * WEIR__ATTENTION_SIZE]; /* of Q8_0 */
+/* Of a call. What a level writes in its own way has room for single precision. */
+typedef struct scratch {
+    _Alignas(64) float q[ROWS * SIZE];       /* a level's own: scaled queries, [row] */
+    _Alignas(64) float keys[SIZE * BLOCK];   /* a level's own: a panel */
+    _Alignas(64) float values[BLOCK * SIZE]; /* a level's own: a panel */
+    _Alignas(64) float scores[ROWS][BLOCK];  /* then weights, which a level writes in its own way */
+    _Alignas(64) float out[ROWS * SIZE];     /* a piece's weighted values, [row][size_v] */
     float max[ROWS], sum[ROWS];
-} rows;
+} scratch;
 
-/* ---- What a level defines ---- */
+/* ---- A level's products ---- */
 
-/* to[n] = from[n] × factor, n a multiple of 16. */
-INLINE void scale_row(float *to, const float *from, int32_t n, float factor);
+/* Row r's query. */
+INLINE void take_query(scratch *s, int r, const float *q, int32_t size, float scale);
 
-/* The dimensions of a cell as floats; to is aligned. */
-INLINE void read_cell(weir__attention_format format, const char *cell, int32_t size, float *to);
+/* Keys [at, at + GROUP) of a block; values [at, end) of it. */
+INLINE void pack_keys(weir__attention_format format, scratch *s, const char *const *cells, int32_t size,
+                      int at);
+INLINE void pack_values(weir__attention_format format, scratch *s, const char *const *cells, int32_t size,
+                        int32_t at, int32_t end);
 
-/* Scores of CELLS cells, which become scores [at, at + CELLS) of each row. */
-INLINE void score(weir__attention_format format, rows *s, int n_rows, int32_t size, const char *const *cells,
-                  int32_t at);
+/* Scores of n_groups × GROUP cells of a block for rows [r, r + n_rows). */
+INLINE void score(int n_groups, int n_rows, scratch *s, int r, int32_t size);
 
-/* Scores become softcap × tanh(score). */
-static void cap(rows *s, int r, int32_t n, float softcap);
+/* A row's weights [at, at + 16), and the sum of what they are for the products. */
+INLINE void store_weights(scratch *s, int r, int at, sixteen weights);
 
-/* Makes weights of a row's scores, of which the first n are seen, and rescales what was summed before. */
-INLINE void weigh(rows *s, int r, int32_t n, int32_t size_v);
+/* Adds the weighted values [at, end) of a block to rows [r, r + n_rows): dimensions [d, d + 16 × n). */
+INLINE void add_values(int n_rows, int n, scratch *s, int r, int32_t size, int32_t d, int32_t at,
+                       int32_t end);
 
-/* Adds the weighted values of n cells to rows [at, at + n_rows), n_rows <= SUM_ROWS. halves: values are in
- * half precision, else floats. */
-INLINE void add_some_values(bool halves, int n_rows, rows *s, int at, const char *const *cells, int32_t n,
-                            int32_t size);
+/* Rows and groups of 16 dimensions that add_values takes at once, at the most. */
+#define MOST_ROWS 6
 
-/* ---- Parts ---- */
+/* ---- Rows ---- */
 
-/* Keys and values of a cell are far from those of the next one, so that the processor does not foresee
- * them. */
-static void fetch(const char *const *cells, int32_t n, int32_t bytes)
+#define FOR_ROWS(from, to, what, ...)                                                                        \
+    do {                                                                                                     \
+        int at_ = (from), end_ = (to);                                                                       \
+        for (; at_ + MOST_ROWS <= end_; at_ += MOST_ROWS) what(MOST_ROWS, at_, __VA_ARGS__);                 \
+        switch (end_ - at_) {                                                                                \
+        case 1: what(1, at_, __VA_ARGS__); break;                                                            \
+        case 2: what(2, at_, __VA_ARGS__); break;                                                            \
+        case 3: what(3, at_, __VA_ARGS__); break;                                                            \
+        case 4: what(4, at_, __VA_ARGS__); break;                                                            \
+        case 5: what(5, at_, __VA_ARGS__); break;                                                            \
+        default: break;                                                                                      \
+        }                                                                                                    \
+    } while (0)
+
+INLINE void score_rows(const int n_rows, int r, scratch *s, int32_t size, int n_groups)
 {
-    for (int32_t c = 0; c < n; c++)
-        for (int32_t at = 0; at < bytes; at += 64) _mm_prefetch(cells[c] + at, _MM_HINT_T0);
+    if (n_groups == 1)
+        score(1, n_rows, s, r, size);
+    else if (n_groups == 2)
+        score(2, n_rows, s, r, size);
+    else
+        score(4, n_rows, s, r, size);
 }
+
+INLINE void add_value_rows(const int n_rows, int r, scratch *s, int32_t size, int32_t at, int32_t end)
+{
+    int32_t d = 0;
+    for (; d + 16 * MOST_VECTORS <= size; d += 16 * MOST_VECTORS)
+        add_values(n_rows, MOST_VECTORS, s, r, size, d, at, end);
+    for (; d < size; d += 16) add_values(n_rows, 1, s, r, size, d, at, end);
+}
+
+/* ---- Weights ---- */
+
+/* The running maximum of a row that sees [from, to) of a block, whose others count as minus infinity. */
+static void raise_max(scratch *s, int r, int32_t from, int32_t to, int32_t size_v)
+{
+    float *scores = s->scores[r];
+    for (int32_t c = 0; c < from; c++) scores[c] = -INFINITY;
+    for (int32_t c = to; c < BLOCK; c++) scores[c] = -INFINITY;
+    sixteen max = load(scores);
+    for (int c = 16; c < BLOCK; c += 16) max = larger(max, load(scores + c));
+    float highest = largest_of(max);
+    if (!(highest > s->max[r])) return;
+    sixteen factor = exponential(all_of(s->max[r] - highest));
+    s->max[r] = highest;
+    s->sum[r] *= sum_of(factor) / 16.0f;
+    for (int32_t d = 0; d < size_v; d += 16) {
+        float *out = s->out + r * size_v + d;
+        store(out, multiply(load(out), factor));
+    }
+}
+
+/* Makes weights of a row's scores. */
+static void weigh(const weir__attention_task *t, scratch *s, int r, int32_t block)
+{
+    const weir__attention_query *q = &t->queries[r / t->n_heads];
+    const weir__attention_list *list = &t->lists[q->list];
+    int32_t from = q->from > block ? q->from - block : 0;
+    int32_t to = q->to - block < BLOCK ? q->to - block : BLOCK;
+    float *scores = s->scores[r];
+    if (from >= to) {
+        for (int c = 0; c < BLOCK; c += 16) store_weights(s, r, c, all_of(0.0f));
+        return;
+    }
+    if (t->softcap != 0.0f)
+        for (int c = 0; c < BLOCK; c += 16) store(scores + c, capped(load(scores + c), t->softcap));
+    if (q->mask != NULL) {
+        float slope = t->slopes != NULL ? t->slopes[r % t->n_heads] : 1.0f;
+        for (int32_t c = from; c < to; c++)
+            scores[c] += slope * _cvtsh_ss(q->mask[list->cells[block + c - list->first]]);
+    }
+    raise_max(s, r, from, to, t->size_v);
+    sixteen sum = all_of(0.0f);
+    for (int c = 0; c < BLOCK; c += 16) {
+        sixteen weights = weight_of(load(scores + c), s->max[r]);
+        sum = add(sum, weights);
+        store_weights(s, r, c, weights);
+    }
+    s->sum[r] += sum_of(sum);
+}
+
+/* ---- Blocks ---- */
 
 static int32_t bytes_of(weir__attention_format format, int32_t size)
 {
-    return format == WEIR__ATTENTION_F16 ? 2 * size : size / 32 * 34;
+    return format == WEIR__ATTENTION_Q8_0   ? size / 32 * 34
+           : format == WEIR__ATTENTION_Q4_0 ? size / 32 * 18
+                                            : 2 * size;
 }
 
-/* Adds the masks of the first n cells, times slope. */
-static void add_mask(rows *s, int r, const uint16_t *mask, const int32_t *cells, int32_t n, float slope)
+/* A cell is far from the next one, so the processor does not foresee it. */
+static void prefetch(const char *cell, int32_t n_bytes)
 {
-    for (int32_t c = 0; c < n; c++) s->scores[r][c] += slope * _cvtsh_ss(mask[cells[c]]);
+    for (int32_t at = 0; at < n_bytes; at += 64) _mm_prefetch(cell + at, _MM_HINT_T0);
 }
 
-INLINE void add_all_values(const bool halves, int n_rows, rows *s, const char *const *cells, int32_t n,
-                           int32_t size)
+/* The keys and values of places [from, to) of a list, which lie in the block that begins at place `block`. The
+ * panels' other cells, up to a multiple of GROUP, are zeroes. */
+static void pack_block(const weir__attention_task *t, scratch *s, const weir__attention_list *list,
+                       int32_t block, int32_t from, int32_t to)
 {
-    int at = 0;
-    for (; at + SUM_ROWS <= n_rows; at += SUM_ROWS) add_some_values(halves, SUM_ROWS, s, at, cells, n, size);
-    switch (n_rows - at) {
-    case 1: add_some_values(halves, 1, s, at, cells, n, size); break;
-    case 2: add_some_values(halves, 2, s, at, cells, n, size); break;
-    case 3: add_some_values(halves, 3, s, at, cells, n, size); break;
-    default: break;
+    static const char nothing[2 * SIZE];
+    const char *keys[BLOCK], *values[BLOCK];
+    int32_t k_bytes = bytes_of(t->k_format, t->size_k), v_bytes = bytes_of(t->v_format, t->size_v);
+    int32_t end = list->first + list->n;
+    for (int32_t c = 0; c < BLOCK; c++) {
+        int32_t place = block + c;
+        size_t cell = place >= from && place < to ? (size_t)list->cells[place - list->first] : 0;
+        keys[c] = place >= from && place < to ? t->k + cell * t->k_cell : nothing;
+        values[c] = place >= from && place < to ? t->v + cell * t->v_cell : nothing;
+    }
+    for (int32_t at = 0; at < to - block; at += GROUP) {
+        for (int32_t place = block + at + BLOCK; place < block + at + BLOCK + GROUP && place < end; place++) {
+            size_t next = (size_t)list->cells[place - list->first];
+            prefetch(t->k + next * t->k_cell, k_bytes);
+            prefetch(t->v + next * t->v_cell, v_bytes);
+        }
+        switch (t->k_format) {
+        case WEIR__ATTENTION_F16: pack_keys(WEIR__ATTENTION_F16, s, keys, t->size_k, at); break;
+        case WEIR__ATTENTION_BF16: pack_keys(WEIR__ATTENTION_BF16, s, keys, t->size_k, at); break;
+        case WEIR__ATTENTION_Q8_0: pack_keys(WEIR__ATTENTION_Q8_0, s, keys, t->size_k, at); break;
+        case WEIR__ATTENTION_Q4_0: pack_keys(WEIR__ATTENTION_Q4_0, s, keys, t->size_k, at); break;
+        }
+    }
+    from -= block, to -= block;
+    switch (t->v_format) {
+    case WEIR__ATTENTION_F16: pack_values(WEIR__ATTENTION_F16, s, values, t->size_v, from, to); break;
+    case WEIR__ATTENTION_BF16: pack_values(WEIR__ATTENTION_BF16, s, values, t->size_v, from, to); break;
+    case WEIR__ATTENTION_Q8_0: pack_values(WEIR__ATTENTION_Q8_0, s, values, t->size_v, from, to); break;
+    case WEIR__ATTENTION_Q4_0: pack_values(WEIR__ATTENTION_Q4_0, s, values, t->size_v, from, to); break;
     }
 }
 
-/* Makes floats of the values of n cells in Q8_0. */
-static void expand(rows *s, const char **cells, int32_t n, int32_t size)
+/* What queries [i, j) see of the block that begins at place `block`: the same cells, or a part of them. */
+static void add_block(const weir__attention_task *t, scratch *s, int32_t i, int32_t j, int32_t block)
 {
-    for (int32_t c = 0; c < n; c++) {
-        float *to = s->values + c * size;
-        read_cell(WEIR__ATTENTION_Q8_0, cells[c], size, to);
-        cells[c] = (const char *)to;
+    int32_t from = block + BLOCK, to = block;
+    for (int32_t n = i; n < j; n++) {
+        if (t->queries[n].from < from) from = t->queries[n].from;
+        if (t->queries[n].to > to) to = t->queries[n].to;
     }
+    if (from < block) from = block;
+    if (to > block + BLOCK) to = block + BLOCK;
+    if (from >= to) return;
+    pack_block(t, s, &t->lists[t->queries[i].list], block, from, to);
+    int first = i * t->n_heads, end = j * t->n_heads;
+    int n_groups = (to - block + GROUP - 1) / GROUP;
+    FOR_ROWS(first, end, score_rows, s, t->size_k, n_groups);
+    for (int r = first; r < end; r++) weigh(t, s, r, block);
+    FOR_ROWS(first, end, add_value_rows, s, t->size_v, from - block, to - block);
 }
 
-/* What is left to multiply a row's sum of values by. */
-static float last_factor(const rows *s, int32_t r, const float *sink)
+/* Past the last of the queries from i on whose lists have the same cells in the block that begins at place
+ * `block`. */
+static int32_t end_of_run(const weir__attention_task *t, int32_t i, int32_t block)
 {
-    float sum = s->sum[r], factor = 1.0f;
-    if (sink != NULL) {
-        float max = s->max[r] > *sink ? s->max[r] : *sink;
-        factor = expf(s->max[r] - max);
-        sum = sum * factor + expf(*sink - max);
+    int32_t j = i + 1;
+    for (; j < t->n_queries; j++)
+        if (t->queries[j].list != t->queries[j - 1].list &&
+            t->lists[t->queries[j].list].shared < block + BLOCK)
+            break;
+    return j;
+}
+
+/* ---- Sums ---- */
+
+INLINE float max_of(const weir__attention_sums *sums, int32_t size_v)
+{
+    return sums[size_v];
+}
+
+INLINE float weight_sum_of(const weir__attention_sums *sums, int32_t size_v)
+{
+    return sums[size_v + 1];
+}
+
+INLINE bool is_empty(float max, float sum)
+{
+    return max == -INFINITY && sum == 0.0f;
+}
+
+static void add_sums(weir__attention_sums *total, const float *out, float max, float sum, int32_t size_v)
+{
+    float old_max = max_of(total, size_v), old_sum = weight_sum_of(total, size_v);
+    if (is_empty(max, sum)) return;
+    if (is_empty(old_max, old_sum)) {
+        memcpy(total, out, (size_t)size_v * sizeof *out);
+        total[size_v] = max;
+        total[size_v + 1] = sum;
+        return;
     }
-    return sum > 0.0f ? factor / sum : sum; /* NaN stays NaN */
+    float most = max > old_max ? max : old_max;
+    sixteen old_factor = exponential(all_of(old_max - most)), factor = exponential(all_of(max - most));
+    for (int32_t d = 0; d < size_v; d += 16)
+        store(total + d, multiply_add(load(out + d), factor, multiply(load(total + d), old_factor)));
+    total[size_v] = most;
+    total[size_v + 1] = old_sum * (sum_of(old_factor) / 16.0f) + sum * (sum_of(factor) / 16.0f);
+}
+
+static void add_piece(weir__attention_sums *total, const weir__attention_sums *piece, int32_t size_v)
+{
+    add_sums(total, piece, max_of(piece, size_v), weight_sum_of(piece, size_v), size_v);
+}
+
+static void finish(const weir__attention_task *t, int32_t query, int32_t head,
+                   const weir__attention_sums *total)
+{
+    float max = max_of(total, t->size_v), sum = weight_sum_of(total, t->size_v), factor = 1.0f;
+    if (t->sinks != NULL) {
+        float most = max > t->sinks[head] ? max : t->sinks[head];
+        factor = expf(max - most);
+        sum = sum * factor + expf(t->sinks[head] - most);
+    }
+    factor = sum > 0.0f ? factor / sum : sum; /* NaN stays NaN */
+    float *out = (float *)(t->queries[query].out + (size_t)head * t->out_head);
+    bool empty = is_empty(max, weight_sum_of(total, t->size_v));
+    for (int32_t d = 0; d < t->size_v; d += 16)
+        store(out + d, empty ? all_of(0.0f) : multiply(load(total + d), all_of(factor)));
 }
 
 /* ---- A call ---- */
 
-static void attend(const weir__attention_task *t, int32_t n, const int32_t *n_cells)
+static void attend(const weir__attention_task *t, int32_t first, int32_t n, void *memory,
+                   weir__attention_sums *sums)
 {
-    _Alignas(64) rows s;
-    int32_t most = 0, n_rows = n * t->n_heads;
-    int32_t k_bytes = bytes_of(t->k_format, t->size_k), v_bytes = bytes_of(t->v_format, t->size_v);
+    scratch *s = memory;
+    int n_rows = t->n_queries * t->n_heads;
+    size_t stride = weir__attention_stride(t->size_v);
     float scale = t->softcap != 0.0f ? t->scale / t->softcap : t->scale;
-    for (int32_t i = 0; i < n; i++) most = n_cells[i] > most ? n_cells[i] : most;
     for (int r = 0; r < n_rows; r++) {
-        const char *q = t->q + (size_t)(r / t->n_heads) * t->q_query + (size_t)(r % t->n_heads) * t->q_head;
-        scale_row(s.q[r], (const float *)q, t->size_k, scale);
-        memset(s.out[r], 0, (size_t)t->size_v * sizeof(float));
-        s.max[r] = -INFINITY;
-        s.sum[r] = 0.0f;
+        const char *q = t->queries[r / t->n_heads].q + (size_t)(r % t->n_heads) * t->q_head;
+        take_query(s, r, (const float *)q, t->size_k, scale);
+        sums[(size_t)r * stride + (size_t)t->size_v] = -INFINITY;
+        sums[(size_t)r * stride + (size_t)t->size_v + 1] = 0.0f;
     }
-    for (int32_t begin = 0; begin < most; begin += BLOCK) {
-        const char *keys[BLOCK], *values[BLOCK];
-        int32_t count = most - begin < BLOCK ? most - begin : BLOCK;
-        for (int32_t c = 0; c < BLOCK; c++) { /* past the last: that again, which is not seen */
-            size_t cell = (size_t)t->cells[begin + (c < count ? c : count - 1)];
-            keys[c] = t->k + cell * t->k_cell;
-            values[c] = t->v + cell * t->v_cell;
-        }
-        for (int32_t c = 0; c < count; c += CELLS) {
-            if (c + CELLS < count) fetch(keys + c + CELLS, CELLS, k_bytes);
-            fetch(values + c, CELLS, v_bytes);
-            if (t->k_format == WEIR__ATTENTION_F16)
-                score(WEIR__ATTENTION_F16, &s, n_rows, t->size_k, keys + c, c);
-            else
-                score(WEIR__ATTENTION_Q8_0, &s, n_rows, t->size_k, keys + c, c);
-        }
-        for (int r = 0; r < n_rows; r++) {
-            int32_t seen = n_cells[r / t->n_heads] - begin;
-            const uint16_t *mask = t->masks[r / t->n_heads];
-            if (seen > BLOCK) seen = BLOCK;
-            float slope = mask != NULL && t->slopes != NULL ? t->slopes[r % t->n_heads] : 1.0f;
-            if (seen > 0 && t->softcap != 0.0f) cap(&s, r, seen, t->softcap);
-            if (seen > 0 && mask != NULL) add_mask(&s, r, mask, t->cells + begin, seen, slope);
-            if (seen > 0)
-                weigh(&s, r, seen, t->size_v);
-            else
-                memset(s.scores[r], 0, sizeof s.scores[r]);
-        }
-        if (t->v_format == WEIR__ATTENTION_F16) {
-            add_all_values(true, n_rows, &s, values, count, t->size_v);
-        } else {
-            expand(&s, values, count, t->size_v);
-            add_all_values(false, n_rows, &s, values, count, t->size_v);
-        }
-    }
-    for (int32_t r = 0; r < n_rows; r++) {
-        char *out = t->out + (size_t)(r / t->n_heads) * t->out_query + (size_t)(r % t->n_heads) * t->out_head;
-        float factor = last_factor(&s, r, t->sinks != NULL ? &t->sinks[r % t->n_heads] : NULL);
-        scale_row((float *)out, s.out[r], t->size_v, factor);
+    for (int32_t piece = first; piece < first + n; piece++) {
+        memset(s->out, 0, (size_t)n_rows * (size_t)t->size_v * sizeof *s->out);
+        for (int r = 0; r < n_rows; r++) s->max[r] = -INFINITY, s->sum[r] = 0.0f;
+        int32_t end = (piece + 1) * WEIR__ATTENTION_PIECE;
+        for (int32_t block = piece * WEIR__ATTENTION_PIECE; block < end; block += BLOCK)
+            for (int32_t i = 0, j; i < t->n_queries; i = j) {
+                j = end_of_run(t, i, block);
+                add_block(t, s, i, j, block);
+            }
+        for (int r = 0; r < n_rows; r++)
+            add_sums(sums + (size_t)r * stride, s->out + r * t->size_v, s->max[r], s->sum[r], t->size_v);
     }
 }
 

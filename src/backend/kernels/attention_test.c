@@ -16,7 +16,7 @@
 #include "backend/kernels/kernels.h"
 #include "backend/kernels/levels_testing.h"
 
-#define CELLS 700
+#define CELLS 1400
 
 static uint64_t dice = 2463534242u;
 
@@ -43,244 +43,398 @@ typedef struct pool {
     side k, v;
 } pool;
 
-static void fill(side *s, int32_t size, bool quantized)
+static const struct {
+    weir__attention_format format;
+    enum ggml_type type;
+} formats[] = {{WEIR__ATTENTION_F16, GGML_TYPE_F16},
+               {WEIR__ATTENTION_BF16, GGML_TYPE_BF16},
+               {WEIR__ATTENTION_Q8_0, GGML_TYPE_Q8_0},
+               {WEIR__ATTENTION_Q4_0, GGML_TYPE_Q4_0}};
+
+/* In half precision or, where the size allows it, in any format. */
+static void fill(side *s, int32_t size)
 {
+    int32_t i = below(size % 32 == 0 ? 4 : 2);
+    const struct ggml_type_traits *traits = ggml_get_type_traits(formats[i].type);
     s->size = size;
-    s->format = quantized ? WEIR__ATTENTION_Q8_0 : WEIR__ATTENTION_F16;
-    enum ggml_type type = quantized ? GGML_TYPE_Q8_0 : GGML_TYPE_F16;
+    s->format = formats[i].format;
     for (int32_t c = 0; c < CELLS; c++) {
         for (int32_t d = 0; d < size; d++) s->is[c][d] = (float)(2.0 * uniform());
-        ggml_quantize_chunk(type, s->is[c], s->cells[c], 0, 1, size, NULL);
-        ggml_get_type_traits(type)->to_float(s->cells[c], s->is[c], size);
+        ggml_quantize_chunk(formats[i].type, s->is[c], s->cells[c], 0, 1, size, NULL);
+        traits->to_float(s->cells[c], s->is[c], size);
     }
 }
 
-/* Some are quantized where they can be. */
 static pool *pool_make(int32_t size_k, int32_t size_v)
 {
     pool *p = calloc(1, sizeof *p);
     assert_non_null(p);
-    fill(&p->k, size_k, size_k % 32 == 0 && below(2) == 0);
-    fill(&p->v, size_v, size_v % 32 == 0 && below(2) == 0);
+    fill(&p->k, size_k);
+    fill(&p->v, size_v);
     return p;
 }
 
-static weir__attention_task task_of(const pool *p, const float *q, float *out, int32_t n_heads,
-                                    const int32_t *cells)
+/* ---- A call ---- */
+
+/* Queries in a row, and all that they refer to. */
+typedef struct call {
+    weir__attention_task task;
+    weir__attention_list lists[WEIR__ATTENTION_ROWS];
+    weir__attention_query queries[WEIR__ATTENTION_ROWS];
+    float q[WEIR__ATTENTION_ROWS][WEIR__ATTENTION_SIZE], out[WEIR__ATTENTION_ROWS][WEIR__ATTENTION_SIZE];
+    float slopes[WEIR__ATTENTION_ROWS], sinks[WEIR__ATTENTION_ROWS];
+    int32_t cells[CELLS];
+    uint16_t mask[CELLS];
+} call;
+
+static void *scratch_of(const weir__attention *a)
 {
-    return (weir__attention_task){
-        .q = (const char *)q,
-        .q_query = sizeof(float) * WEIR__ATTENTION_SIZE * (size_t)n_heads,
-        .q_head = sizeof(float) * WEIR__ATTENTION_SIZE,
-        .out = (char *)out,
-        .out_query = sizeof(float) * WEIR__ATTENTION_SIZE * (size_t)n_heads,
-        .out_head = sizeof(float) * WEIR__ATTENTION_SIZE,
-        .k = (const char *)p->k.cells,
-        .v = (const char *)p->v.cells,
-        .k_cell = sizeof p->k.cells[0],
-        .v_cell = sizeof p->v.cells[0],
-        .k_format = p->k.format,
-        .v_format = p->v.format,
-        .size_k = p->k.size,
-        .size_v = p->v.size,
-        .n_heads = n_heads,
-        .scale = 1.0f / sqrtf((float)p->k.size),
-        .cells = cells,
-    };
+    static void *scratch[8];
+    for (int i = 0; i < 8; i++)
+        if (weir__kernels_attention(i) == a) {
+            if (scratch[i] == NULL) scratch[i] = aligned_alloc(64, (a->scratch + 63) / 64 * 64);
+            assert_non_null(scratch[i]);
+            return scratch[i];
+        }
+    fail();
+    return NULL;
 }
 
-/* A row of head h by its definition; the largest difference, relative to the largest value. */
-static double difference(const pool *p, const weir__attention_task *t, int32_t h, const float *q,
-                         const float *out, int32_t n_cells, const uint16_t *mask)
+static void range_of(const weir__attention_task *t, int32_t *first, int32_t *n)
 {
-    static double weight[CELLS];
-    double max = t->sinks != NULL ? (double)t->sinks[h] : -INFINITY, sum = 0, worst = 0;
-    double cap = (double)t->softcap, slope = t->slopes != NULL ? (double)t->slopes[h] : 1.0;
-    for (int32_t c = 0; c < n_cells; c++) {
-        weight[c] = 0;
-        for (int32_t d = 0; d < p->k.size; d++) weight[c] += (double)q[d] * (double)p->k.is[t->cells[c]][d];
-        weight[c] *= (double)t->scale;
-        if (cap != 0.0) weight[c] = cap * tanh(weight[c] / cap);
-        if (mask != NULL) weight[c] += slope * (double)ggml_fp16_to_fp32(mask[t->cells[c]]);
-        if (weight[c] > max) max = weight[c];
+    int32_t from = INT32_MAX, to = 0;
+    for (int32_t i = 0; i < t->n_queries; i++) {
+        if (t->queries[i].from < from) from = t->queries[i].from;
+        if (t->queries[i].to > to) to = t->queries[i].to;
     }
-    if (t->sinks != NULL) sum = exp((double)t->sinks[h] - max);
-    for (int32_t c = 0; c < n_cells; c++) sum += weight[c] = exp(weight[c] - max);
-    for (int32_t d = 0; d < p->v.size; d++) {
-        double want = 0;
-        for (int32_t c = 0; c < n_cells; c++) want += weight[c] / sum * (double)p->v.is[t->cells[c]][d];
-        double off = fabs((double)out[d] - want) / 2.0;
-        if (!(off <= worst)) worst = off;
-    }
-    return worst;
+    *first = from / WEIR__ATTENTION_PIECE;
+    *n = (to + WEIR__ATTENTION_PIECE - 1) / WEIR__ATTENTION_PIECE - *first;
 }
 
-/* n different cells in ascending order. */
+/* All pieces at once, or each by itself. */
+static void compute(const weir__attention *a, const weir__attention_task *t, bool apart)
+{
+    static float total[WEIR__ATTENTION_ROWS * (WEIR__ATTENTION_SIZE + 16)],
+        piece[WEIR__ATTENTION_ROWS * (WEIR__ATTENTION_SIZE + 16)];
+    size_t stride = weir__attention_stride(t->size_v);
+    int32_t first, n, n_rows = t->n_queries * t->n_heads;
+    range_of(t, &first, &n);
+    a->attend(t, first, apart ? 1 : n, scratch_of(a), total);
+    for (int32_t i = 1; apart && i < n; i++) {
+        a->attend(t, first + i, 1, scratch_of(a), piece);
+        for (int32_t r = 0; r < n_rows; r++)
+            a->add(total + (size_t)r * stride, piece + (size_t)r * stride, t->size_v);
+    }
+    for (int32_t r = 0; r < n_rows; r++)
+        a->finish(t, r / t->n_heads, r % t->n_heads, total + (size_t)r * stride);
+}
+
+/* n different cells, ascending or in any order. */
 static void choose_cells(int32_t *cells, int32_t n, bool scattered)
 {
-    int32_t at = 0, left = CELLS;
-    for (int32_t i = 0; i < n; left--, at++)
-        if (!scattered || below(left) < n - i) cells[i++] = at;
+    for (int32_t i = 0; i < n; i++) cells[i] = i;
+    if (!scattered) return;
+    static int32_t all[CELLS];
+    for (int32_t i = 0; i < CELLS; i++) all[i] = i;
+    for (int32_t i = 0; i < n; i++) {
+        int32_t other = i + below(CELLS - i), cell = all[other];
+        all[other] = all[i];
+        cells[i] = all[i] = cell;
+    }
 }
 
 static const struct {
     int32_t k, v;
 } sizes[] = {{64, 64}, {80, 80}, {96, 96}, {112, 112}, {128, 128}, {256, 256}, {192, 128}, {16, 32}};
 
-/* Softcap, slopes and sinks, or not; extras: room for slopes and sinks. */
-static void draw_extras(weir__attention_task *t, float (*extras)[WEIR__ATTENTION_ROWS])
+/* Queries that see growing parts of a list of at most `most` cells; windowed: of those before it, a few. With
+ * or without masks, softcap, slopes and sinks. */
+static call *draw(const pool *p, int32_t most, double spread)
 {
-    for (int32_t h = 0; h < t->n_heads; h++) {
-        extras[0][h] = (float)(0.5 + 0.5 * uniform());
-        extras[1][h] = (float)(4.0 * uniform());
+    call *c = calloc(1, sizeof *c);
+    assert_non_null(c);
+    weir__attention_task *t = &c->task;
+    static const int32_t heads[] = {1, 2, 3, 4, 5, 8, 12, 32};
+    t->lists = c->lists;
+    t->queries = c->queries;
+    t->n_heads = heads[below(8)];
+    t->n_queries = 1 + below(WEIR__ATTENTION_ROWS / t->n_heads);
+    t->q_head = t->out_head = sizeof c->q[0];
+    t->k = (const char *)p->k.cells;
+    t->v = (const char *)p->v.cells;
+    t->k_cell = sizeof p->k.cells[0];
+    t->v_cell = sizeof p->v.cells[0];
+    t->k_format = p->k.format;
+    t->v_format = p->v.format;
+    t->size_k = p->k.size;
+    t->size_v = p->v.size;
+    t->scale = 1.0f / sqrtf((float)p->k.size);
+    if (below(2) == 0) t->softcap = 2.0f + (float)below(40);
+    if (below(2) == 0) t->slopes = c->slopes;
+    if (below(2) == 0) t->sinks = c->sinks;
+    int32_t n = 1 + below(most), first = below(3) == 0 ? below(900) : 0,
+            window = below(3) == 0 ? 1 + below(200) : n;
+    choose_cells(c->cells, n, below(2) == 0);
+    c->lists[0] = (weir__attention_list){c->cells, first, n, 0};
+    for (int32_t i = 0; i < CELLS; i++)
+        c->mask[i] = ggml_fp32_to_fp16(below(9) == 0 ? -INFINITY : (float)uniform());
+    for (int32_t r = 0; r < WEIR__ATTENTION_ROWS; r++) {
+        c->slopes[r] = (float)(0.5 + 0.5 * uniform());
+        c->sinks[r] = (float)(4.0 * uniform());
+        for (int32_t d = 0; d < p->k.size; d++) c->q[r][d] = (float)(spread * uniform());
     }
-    t->softcap = below(2) == 0 ? 0.0f : 2.0f + (float)below(40);
-    t->slopes = below(2) == 0 ? NULL : extras[0];
-    t->sinks = below(2) == 0 ? NULL : extras[1];
+    bool masked = below(5) == 0;
+    for (int32_t i = 0; i < t->n_queries; i++) {
+        int32_t to = i == t->n_queries - 1 ? n : 1 + below(n);
+        c->queries[i] = (weir__attention_query){.q = (const char *)c->q[i * t->n_heads],
+                                                .out = (char *)c->out[i * t->n_heads],
+                                                .mask = masked ? c->mask : NULL,
+                                                .from = first + (to > window ? to - window : 0),
+                                                .to = first + to};
+    }
+    return c;
+}
+
+/* ---- Tests ---- */
+
+/* Rounded as AVX-512 does it: to the nearest, ties to even. */
+static double bf16(double x)
+{
+    return (double)ggml_bf16_to_fp32(ggml_fp32_to_bf16((float)x));
+}
+
+static bool is_rounded(const weir__attention *a)
+{
+    return strcmp(a->name, "avx512bf16") == 0;
+}
+
+/* A row by its definition; the largest difference, relative to the largest value. Where queries, keys and
+ * values are rounded, of what they are then. */
+static double difference(const pool *p, const call *c, int32_t r, bool rounded)
+{
+    static double weight[CELLS];
+    const weir__attention_task *t = &c->task;
+    const weir__attention_query *q = &c->queries[r / t->n_heads];
+    int32_t h = r % t->n_heads, n = q->to - q->from;
+    const int32_t *cells = c->lists[q->list].cells + (q->from - c->lists[q->list].first);
+    double max = t->sinks != NULL ? (double)t->sinks[h] : -INFINITY, sum = 0, worst = 0;
+    double cap = (double)t->softcap, slope = t->slopes != NULL ? (double)t->slopes[h] : 1.0;
+    double scale = (double)(t->softcap != 0.0f ? t->scale / t->softcap : t->scale);
+    for (int32_t i = 0; i < n; i++) {
+        weight[i] = 0;
+        for (int32_t d = 0; d < p->k.size; d++) {
+            double x = (double)c->q[r][d] * scale, k = (double)p->k.is[cells[i]][d];
+            weight[i] += rounded ? bf16((float)c->q[r][d] * (float)scale) * bf16(k) : x * k;
+        }
+        if (cap != 0.0) weight[i] = cap * tanh(weight[i]);
+        if (q->mask != NULL) weight[i] += slope * (double)ggml_fp16_to_fp32(q->mask[cells[i]]);
+        if (weight[i] > max) max = weight[i];
+    }
+    if (t->sinks != NULL) sum = exp((double)t->sinks[h] - max);
+    for (int32_t i = 0; i < n; i++) sum += weight[i] = max == -INFINITY ? 0.0 : exp(weight[i] - max);
+    for (int32_t d = 0; d < p->v.size; d++) {
+        double want = 0;
+        for (int32_t i = 0; i < n; i++) {
+            double v = (double)p->v.is[cells[i]][d];
+            want += sum == 0.0 ? 0.0 : weight[i] / sum * (rounded ? bf16(v) : v);
+        }
+        double off = fabs((double)c->out[r][d] - want) / 2.0;
+        if (!(off <= worst)) worst = off;
+    }
+    return worst;
 }
 
 static void attention_is_what_it_says(void **state)
 {
     (void)state;
     const weir__attention *a;
-    static float q[WEIR__ATTENTION_ROWS][WEIR__ATTENTION_SIZE],
-        out[WEIR__ATTENTION_ROWS][WEIR__ATTENTION_SIZE];
-    static uint16_t mask[CELLS];
-    static float extras[2][WEIR__ATTENTION_ROWS];
-    int32_t cells[CELLS];
-    for (int level = 0; (a = weir__kernels_attention(level)) != NULL; level++)
-        for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
-            pool *p = NULL;
-            for (int round = 0; round < 60; round++) {
-                static const int32_t heads[] = {1, 2, 3, 4, 5, 8, 12};
-                if (round % 15 == 0) free(p), p = pool_make(sizes[i].k, sizes[i].v);
-                int32_t n_heads = heads[round % 7], n = 1 + below(WEIR__ATTENTION_ROWS / n_heads);
-                int32_t n_cells[WEIR__ATTENTION_ROWS], most = 1 + below(round % 3 == 0 ? 70 : CELLS - 1);
-                choose_cells(cells, most, round % 2 == 0);
-                for (int32_t r = 0; r < n; r++) n_cells[r] = r == n - 1 ? most : 1 + below(most);
-                for (int32_t r = 0; r < n * n_heads; r++)
-                    for (int32_t d = 0; d < p->k.size; d++) q[r][d] = (float)(3.0 * uniform());
-                for (int32_t c = 0; c < CELLS; c++) mask[c] = ggml_fp32_to_fp16((float)uniform());
-                weir__attention_task t = task_of(p, q[0], out[0], n_heads, cells);
-                if (round % 5 == 0) t.masks[0] = mask;
-                draw_extras(&t, extras);
-                a->attend(&t, n, n_cells);
-                for (int32_t r = 0; r < n * n_heads; r++) {
-                    double off = difference(p, &t, r % n_heads, q[r], out[r], n_cells[r / n_heads],
-                                            t.masks[r / n_heads]);
-                    if (!(off < 3e-6))
-                        fail_msg("%s, heads of %d and %d (formats %d and %d), softcap %g%s%s: row %d of %d × "
-                                 "%d, %d cells: off by %g",
-                                 a->name, p->k.size, p->v.size, (int)p->k.format, (int)p->v.format,
-                                 (double)t.softcap, t.slopes != NULL ? ", slopes" : "",
-                                 t.sinks != NULL ? ", sinks" : "", r, n, n_heads, n_cells[r / n_heads], off);
+    for (int level = 0; (a = weir__kernels_attention(level)) != NULL; level++) {
+        /* A rounded weight is off by 2^-9 of itself at the most. */
+        double allowed = is_rounded(a) ? 0x1p-9 + 2e-5 : 3e-6;
+        for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
+            for (int round = 0; round < 24; round++) {
+                pool *p = pool_make(sizes[i].k, sizes[i].v);
+                call *c = draw(p, round % 3 == 0 ? 70 : CELLS, 3.0);
+                compute(a, &c->task, round % 2 == 0);
+                for (int32_t r = 0; r < c->task.n_queries * c->task.n_heads; r++) {
+                    double off = difference(p, c, r, is_rounded(a));
+                    if (!(off < allowed))
+                        fail_msg(
+                            "%s, heads of %d and %d (formats %d and %d), softcap %g%s%s%s: row %d of %d × "
+                            "%d, places %d to %d: off by %g",
+                            a->name, p->k.size, p->v.size, (int)p->k.format, (int)p->v.format,
+                            (double)c->task.softcap, c->task.slopes != NULL ? ", slopes" : "",
+                            c->task.sinks != NULL ? ", sinks" : "",
+                            c->queries[0].mask != NULL ? ", mask" : "", r, c->task.n_queries, c->task.n_heads,
+                            c->queries[r / c->task.n_heads].from, c->queries[r / c->task.n_heads].to, off);
                 }
+                free(c);
+                free(p);
             }
-            free(p);
-        }
+    }
 }
 
-/* To the bit: alone or with others, wherever the cells lie. */
+/* To the bit: alone or with others, wherever the cells lie, pieces together or apart. */
 static void a_query_does_not_depend_on_its_company(void **state)
 {
     (void)state;
     const weir__attention *a;
-    static float q[WEIR__ATTENTION_ROWS][WEIR__ATTENTION_SIZE],
-        together[WEIR__ATTENTION_ROWS][WEIR__ATTENTION_SIZE];
-    static float alone[WEIR__ATTENTION_ROWS][WEIR__ATTENTION_SIZE], extras[2][WEIR__ATTENTION_ROWS];
-    int32_t cells[CELLS], moved[CELLS];
     for (int level = 0; (a = weir__kernels_attention(level)) != NULL; level++)
         for (int round = 0; round < 60; round++) {
-            int32_t size = sizes[(size_t)round % 6].k, n_heads = 1 + below(4),
-                    n = WEIR__ATTENTION_ROWS / n_heads;
-            int32_t n_cells[WEIR__ATTENTION_ROWS], most = n + below(400);
-            pool *p = pool_make(size, size), *other = malloc(sizeof *other);
+            size_t i = (size_t)round % (sizeof sizes / sizeof *sizes);
+            pool *p = pool_make(sizes[i].k, sizes[i].v), *other = malloc(sizeof *other);
+            call *c = draw(p, CELLS, 3.0);
+            int32_t moved[CELLS], n = c->lists[0].n;
+            static uint16_t mask[CELLS];
             assert_non_null(other);
             memcpy(other, p, sizeof *other);
-            choose_cells(cells, most, true);
-            choose_cells(moved, most, false);
-            for (int32_t c = 0; c < most; c++) {
-                memcpy(other->k.cells[moved[c]], p->k.cells[cells[c]], sizeof p->k.cells[0]);
-                memcpy(other->v.cells[moved[c]], p->v.cells[cells[c]], sizeof p->v.cells[0]);
+            choose_cells(moved, n, true);
+            for (int32_t at = 0; at < n; at++) {
+                memcpy(other->k.cells[moved[at]], p->k.cells[c->cells[at]], sizeof p->k.cells[0]);
+                memcpy(other->v.cells[moved[at]], p->v.cells[c->cells[at]], sizeof p->v.cells[0]);
+                mask[moved[at]] = c->mask[c->cells[at]];
             }
-            for (int32_t r = 0; r < n; r++) n_cells[r] = most - n + 1 + r;
-            for (int32_t r = 0; r < n * n_heads; r++)
-                for (int32_t d = 0; d < size; d++) q[r][d] = (float)(3.0 * uniform());
-            weir__attention_task t = task_of(p, q[0], together[0], n_heads, cells);
-            draw_extras(&t, extras);
-            a->attend(&t, n, n_cells);
-            for (int32_t i = 0; i < n; i++) {
-                weir__attention_task one = task_of(other, q[i * n_heads], alone[i * n_heads], n_heads, moved);
-                one.softcap = t.softcap;
-                one.slopes = t.slopes;
-                one.sinks = t.sinks;
-                a->attend(&one, 1, &n_cells[i]);
-                for (int32_t h = 0; h < n_heads; h++)
-                    assert_memory_equal(alone[i * n_heads + h], together[i * n_heads + h],
-                                        (size_t)size * sizeof(float));
+            compute(a, &c->task, false);
+            static float alone[WEIR__ATTENTION_ROWS][WEIR__ATTENTION_SIZE];
+            for (int32_t q = 0; q < c->task.n_queries; q++) {
+                weir__attention_query one = c->queries[q];
+                /* The list of one query alone has no other cells. */
+                weir__attention_list list = {moved + (one.from - c->lists[0].first), one.from,
+                                             one.to - one.from, 0};
+                weir__attention_task t = c->task;
+                one.out = (char *)alone;
+                one.mask = one.mask != NULL ? mask : NULL;
+                t.k = (const char *)other->k.cells;
+                t.v = (const char *)other->v.cells;
+                t.lists = &list;
+                t.queries = &one;
+                t.n_queries = 1;
+                compute(a, &t, round % 2 == 0);
+                for (int32_t h = 0; h < t.n_heads; h++)
+                    assert_memory_equal(alone[h], c->out[q * t.n_heads + h],
+                                        (size_t)t.size_v * sizeof(float));
             }
+            free(c);
             free(p);
             free(other);
         }
 }
 
-/* To the bit, however long their vectors are. */
-static void all_levels_give_the_same(void **state)
+/* To the bit: sequences that share their first cells, computed together and each by itself. */
+static void a_shared_prefix_changes_nothing(void **state)
 {
     (void)state;
-    const weir__attention *best = weir__kernels_attention(0), *a;
-    static float q[WEIR__ATTENTION_ROWS][WEIR__ATTENTION_SIZE],
-        want[WEIR__ATTENTION_ROWS][WEIR__ATTENTION_SIZE], got[WEIR__ATTENTION_ROWS][WEIR__ATTENTION_SIZE];
-    static uint16_t mask[CELLS];
-    static float extras[2][WEIR__ATTENTION_ROWS];
-    int32_t cells[CELLS];
-    for (int level = 1; (a = weir__kernels_attention(level)) != NULL; level++)
-        for (int round = 0; round < 200; round++) {
-            size_t i = (size_t)round % (sizeof sizes / sizeof *sizes);
-            pool *p = pool_make(sizes[i].k, sizes[i].v);
-            int32_t n_heads = 1 + below(WEIR__ATTENTION_ROWS), n = 1 + below(WEIR__ATTENTION_ROWS / n_heads);
-            int32_t n_cells[WEIR__ATTENTION_ROWS], most = 1 + below(CELLS - 1);
-            float spread = round % 3 == 0 ? 60.0f : 3.0f; /* wide: weights down to the least numbers */
-            choose_cells(cells, most, round % 2 == 0);
-            for (int32_t r = 0; r < n; r++) n_cells[r] = r == n - 1 ? most : 1 + below(most);
-            for (int32_t r = 0; r < n * n_heads; r++)
-                for (int32_t d = 0; d < p->k.size; d++) q[r][d] = spread * (float)uniform();
-            for (int32_t c = 0; c < CELLS; c++)
-                mask[c] = ggml_fp32_to_fp16(below(9) == 0 ? -INFINITY : (float)uniform());
-            weir__attention_task t = task_of(p, q[0], want[0], n_heads, cells);
-            if (round % 5 == 0) t.masks[0] = mask;
-            draw_extras(&t, extras);
-            best->attend(&t, n, n_cells);
-            t.out = (char *)got;
-            a->attend(&t, n, n_cells);
-            for (int32_t r = 0; r < n * n_heads; r++)
-                assert_memory_equal(got[r], want[r], (size_t)p->v.size * sizeof(float));
+    const weir__attention *a;
+    for (int level = 0; (a = weir__kernels_attention(level)) != NULL; level++)
+        for (int round = 0; round < 40; round++) {
+            pool *p = pool_make(64, 64);
+            call *c = draw(p, CELLS, 3.0);
+            int32_t n_sequences = 2 + below(6), prefix = below(900), at = prefix;
+            static int32_t cells[8][CELLS];
+            static float alone[WEIR__ATTENTION_ROWS][WEIR__ATTENTION_SIZE];
+            c->task.n_heads = 1 + below(WEIR__ATTENTION_ROWS / n_sequences);
+            c->task.n_queries = n_sequences;
+            choose_cells(c->cells, CELLS, true);
+            for (int32_t i = 0; i < n_sequences; i++) {
+                int32_t own = 1 + below((CELLS - prefix) / n_sequences - 1);
+                memcpy(cells[i], c->cells, (size_t)prefix * sizeof *cells[i]);
+                memcpy(cells[i] + prefix, c->cells + at, (size_t)own * sizeof *cells[i]);
+                at += own;
+                c->lists[i] = (weir__attention_list){cells[i], 0, prefix + own, i == 0 ? 0 : prefix};
+                c->queries[i] = (weir__attention_query){.q = (const char *)c->q[i * c->task.n_heads],
+                                                        .out = (char *)c->out[i * c->task.n_heads],
+                                                        .list = i,
+                                                        .to = prefix + own};
+            }
+            compute(a, &c->task, round % 2 == 0);
+            for (int32_t i = 0; i < n_sequences; i++) {
+                weir__attention_query one = c->queries[i];
+                weir__attention_task t = c->task;
+                one.out = (char *)alone;
+                one.list = 0;
+                t.lists = &c->lists[i];
+                t.queries = &one;
+                t.n_queries = 1;
+                compute(a, &t, round % 3 == 0);
+                for (int32_t h = 0; h < t.n_heads; h++)
+                    assert_memory_equal(alone[h], c->out[i * t.n_heads + h],
+                                        (size_t)t.size_v * sizeof(float));
+            }
+            free(c);
             free(p);
         }
 }
 
-/* What is no number must not look like one. */
+/* To the bit, however long their vectors are; but for the level that rounds. */
+static void levels_give_the_same(void **state)
+{
+    (void)state;
+    const weir__attention *best = weir__kernels_attention(0), *a;
+    int level = 1;
+    if (is_rounded(best)) best = weir__kernels_attention(level++);
+    for (; (a = weir__kernels_attention(level)) != NULL; level++)
+        for (int round = 0; round < 100; round++) {
+            size_t i = (size_t)round % (sizeof sizes / sizeof *sizes);
+            pool *p = pool_make(sizes[i].k, sizes[i].v);
+            /* Wide: weights down to the least numbers. */
+            call *c = draw(p, CELLS, round % 3 == 0 ? 60.0 : 3.0);
+            static float want[WEIR__ATTENTION_ROWS][WEIR__ATTENTION_SIZE];
+            compute(best, &c->task, false);
+            memcpy(want, c->out, sizeof want);
+            compute(a, &c->task, true);
+            for (int32_t r = 0; r < c->task.n_queries * c->task.n_heads; r++)
+                assert_memory_equal(c->out[r], want[r], (size_t)p->v.size * sizeof(float));
+            free(c);
+            free(p);
+        }
+}
+
+/* What is no number must not look like one, and spoils its own row alone. */
 static void what_is_no_number_stays_none(void **state)
 {
     (void)state;
     const weir__attention *a;
-    static float q[2][WEIR__ATTENTION_SIZE], out[2][WEIR__ATTENTION_SIZE];
-    int32_t cells[CELLS], n_cells[] = {50, 90};
-    choose_cells(cells, 90, false);
     for (int level = 0; (a = weir__kernels_attention(level)) != NULL; level++)
-        for (int round = 0; round < 20; round++) {
+        for (int round = 0; round < 40; round++) {
             pool *p = pool_make(64, 64);
-            for (int32_t d = 0; d < 64; d++) q[0][d] = q[1][d] = (float)uniform();
-            weir__attention_task t = task_of(p, q[0], out[0], 1, cells);
-            if (round % 2 == 0) t.softcap = 5.0f;
-            q[1][below(64)] = NAN;
-            a->attend(&t, 2, n_cells);
-            for (int32_t d = 0; d < 64; d++) {
-                assert_true(isfinite(out[0][d]));
-                assert_true(isnan(out[1][d]));
-            }
+            call *c = draw(p, CELLS, 1.0);
+            int32_t n_rows = c->task.n_queries * c->task.n_heads, spoilt = below(n_rows);
+            c->q[spoilt][below(64)] = NAN;
+            for (int32_t i = 0; i < c->task.n_queries; i++) c->queries[i].mask = NULL;
+            compute(a, &c->task, round % 2 == 0);
+            for (int32_t r = 0; r < n_rows; r++)
+                for (int32_t d = 0; d < 64; d++) {
+                    if (r == spoilt)
+                        assert_true(isnan(c->out[r][d]));
+                    else
+                        assert_true(isfinite(c->out[r][d]));
+                }
+            free(c);
             free(p);
         }
+}
+
+/* A mask that hides everything leaves zeroes. */
+static void nothing_seen_is_zero(void **state)
+{
+    (void)state;
+    const weir__attention *a;
+    for (int level = 0; (a = weir__kernels_attention(level)) != NULL; level++) {
+        pool *p = pool_make(64, 64);
+        call *c = draw(p, 100, 1.0);
+        c->task.n_queries = 2;
+        c->task.n_heads = 1;
+        c->task.sinks = NULL;
+        for (int32_t i = 0; i < 2; i++)
+            c->queries[i] = (weir__attention_query){
+                .q = (const char *)c->q[i], .out = (char *)c->out[i], .to = i == 0 ? c->lists[0].n : 0};
+        c->lists[0].first = 0;
+        memset(c->out, 0xff, sizeof c->out);
+        compute(a, &c->task, false);
+        for (int32_t d = 0; d < 64; d++) assert_true(c->out[1][d] == 0.0f && isfinite(c->out[0][d]));
+        free(c);
+        free(p);
+    }
 }
 
 static void hidden_cells_are_left_out(void **state)
@@ -312,8 +466,10 @@ int main(void)
         LEVEL_TESTS,
         cmocka_unit_test(attention_is_what_it_says),
         cmocka_unit_test(a_query_does_not_depend_on_its_company),
-        cmocka_unit_test(all_levels_give_the_same),
+        cmocka_unit_test(a_shared_prefix_changes_nothing),
+        cmocka_unit_test(levels_give_the_same),
         cmocka_unit_test(what_is_no_number_stays_none),
+        cmocka_unit_test(nothing_seen_is_zero),
         cmocka_unit_test(hidden_cells_are_left_out),
     };
     if (weir__kernels_attention(0) == NULL) return 77; /* none runs here */
