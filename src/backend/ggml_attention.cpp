@@ -129,6 +129,7 @@ struct attention_params {
 bool format_for(ggml_type type, int64_t size, weir__attention_format *format)
 {
     switch (type) {
+    case GGML_TYPE_F32: *format = WEIR__ATTENTION_F32; break;
     case GGML_TYPE_F16: *format = WEIR__ATTENTION_F16; break;
     case GGML_TYPE_BF16: *format = WEIR__ATTENTION_BF16; break;
     case GGML_TYPE_Q8_0: *format = WEIR__ATTENTION_Q8_0; break;

@@ -24,6 +24,7 @@
 
 /* ggml's formats, by the names of its types. */
 typedef enum weir__attention_format {
+    WEIR__ATTENTION_F32,
     WEIR__ATTENTION_F16,
     WEIR__ATTENTION_BF16,
     WEIR__ATTENTION_Q8_0,

@@ -135,9 +135,12 @@ static void weigh(const weir__attention_task *t, scratch *s, int r, int32_t bloc
 
 static int32_t bytes_of(weir__attention_format format, int32_t size)
 {
-    return format == WEIR__ATTENTION_Q8_0   ? size / 32 * 34
-           : format == WEIR__ATTENTION_Q4_0 ? size / 32 * 18
-                                            : 2 * size;
+    switch (format) {
+    case WEIR__ATTENTION_F32: return 4 * size;
+    case WEIR__ATTENTION_Q8_0: return size / 32 * 34;
+    case WEIR__ATTENTION_Q4_0: return size / 32 * 18;
+    default: return 2 * size;
+    }
 }
 
 /* A cell is far from the next one, so the processor does not foresee it. */
@@ -151,15 +154,15 @@ static void prefetch(const char *cell, int32_t n_bytes)
 static void pack_block(const weir__attention_task *t, scratch *s, const weir__attention_list *list,
                        int32_t block, int32_t from, int32_t to)
 {
-    static const char nothing[2 * SIZE];
+    static const float nothing[SIZE];
     const char *keys[BLOCK], *values[BLOCK];
     int32_t k_bytes = bytes_of(t->k_format, t->size_k), v_bytes = bytes_of(t->v_format, t->size_v);
     int32_t end = list->first + list->n;
     for (int32_t c = 0; c < BLOCK; c++) {
         int32_t place = block + c;
         size_t cell = place >= from && place < to ? (size_t)list->cells[place - list->first] : 0;
-        keys[c] = place >= from && place < to ? t->k + cell * t->k_cell : nothing;
-        values[c] = place >= from && place < to ? t->v + cell * t->v_cell : nothing;
+        keys[c] = place >= from && place < to ? t->k + cell * t->k_cell : (const char *)nothing;
+        values[c] = place >= from && place < to ? t->v + cell * t->v_cell : (const char *)nothing;
     }
     for (int32_t at = 0; at < to - block; at += GROUP) {
         for (int32_t place = block + at + BLOCK; place < block + at + BLOCK + GROUP && place < end; place++) {
@@ -168,6 +171,7 @@ static void pack_block(const weir__attention_task *t, scratch *s, const weir__at
             prefetch(t->v + next * t->v_cell, v_bytes);
         }
         switch (t->k_format) {
+        case WEIR__ATTENTION_F32: pack_keys(WEIR__ATTENTION_F32, s, keys, t->size_k, at); break;
         case WEIR__ATTENTION_F16: pack_keys(WEIR__ATTENTION_F16, s, keys, t->size_k, at); break;
         case WEIR__ATTENTION_BF16: pack_keys(WEIR__ATTENTION_BF16, s, keys, t->size_k, at); break;
         case WEIR__ATTENTION_Q8_0: pack_keys(WEIR__ATTENTION_Q8_0, s, keys, t->size_k, at); break;
@@ -176,6 +180,7 @@ static void pack_block(const weir__attention_task *t, scratch *s, const weir__at
     }
     from -= block, to -= block;
     switch (t->v_format) {
+    case WEIR__ATTENTION_F32: pack_values(WEIR__ATTENTION_F32, s, values, t->size_v, from, to); break;
     case WEIR__ATTENTION_F16: pack_values(WEIR__ATTENTION_F16, s, values, t->size_v, from, to); break;
     case WEIR__ATTENTION_BF16: pack_values(WEIR__ATTENTION_BF16, s, values, t->size_v, from, to); break;
     case WEIR__ATTENTION_Q8_0: pack_values(WEIR__ATTENTION_Q8_0, s, values, t->size_v, from, to); break;

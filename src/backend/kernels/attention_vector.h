@@ -277,6 +277,7 @@ INLINE sixteen capped(sixteen x, float softcap)
 INLINE sixteen dimensions(const weir__attention_format format, const char *cell, int32_t d)
 {
     sixteen x;
+    if (format == WEIR__ATTENTION_F32) return load((const float *)cell + d);
     if (format == WEIR__ATTENTION_F16) {
         halves(x.part, cell + 2 * (size_t)d);
         return x;
