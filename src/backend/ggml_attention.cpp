@@ -180,9 +180,11 @@ struct tile {
     weir__attention_query queries[most_queries]; /* without the places of their numbers */
 };
 
-/* How an operation is divided: into tiles × streams × heads of keys × parts of the heads that share them. */
+/* How an operation is divided: into tiles × streams × groups of heads of keys × parts of the heads that share
+ * them. Few rows take several heads of keys together, because those of a cell lie side by side in memory. */
 struct division {
     int64_t n_heads, n_parts;     /* heads that a call takes, and calls for those that share keys */
+    int64_t n_kv, n_groups;       /* heads of keys of a call, and groups of them */
     int64_t n_queries, n_tiles;   /* of a tile; of a stream */
     int64_t n_items, n_pieces;    /* pieces: at the most of an item */
     bool split;                   /* each piece by itself: else there would be threads without work */
@@ -196,11 +198,21 @@ struct division {
         while (n_rows_shared % n_heads != 0) n_heads--;
         n_parts = n_rows_shared / n_heads;
         n_queries = std::min(WEIR__ATTENTION_ROWS / n_heads, most_queries);
+        n_queries = std::min(n_queries, std::max<int64_t>(n_rows, 1));
         n_tiles = (n_rows + n_queries - 1) / n_queries;
-        n_items = n_tiles * n_streams * n_kv_heads * n_parts;
         n_pieces = n_cells / WEIR__ATTENTION_PIECE + 2;
-        split = n_cells > WEIR__ATTENTION_PIECE && n_items < int64_t{4} * n_threads && n_threads > 1 &&
-                n_rows * n_streams * n_kv_heads * n_rows_shared <= most_split_rows * n_threads;
+        bool few = n_rows * n_streams * n_kv_heads * n_rows_shared <= most_split_rows * n_threads;
+        for (n_kv = n_kv_heads; n_kv > 0;
+             n_kv--) { /* the most heads of keys that leave work for all threads */
+            if (n_kv_heads % n_kv != 0 || (n_kv > 1 && n_parts > 1)) continue;
+            n_groups = n_kv_heads / n_kv;
+            n_items = n_tiles * n_streams * n_groups * n_parts;
+            split =
+                n_cells > WEIR__ATTENTION_PIECE && n_items < int64_t{4} * n_threads && n_threads > 1 && few;
+            int64_t n_work = split ? n_items * (n_pieces - 2) : n_items;
+            if (n_kv == 1 || (n_kv * n_queries * n_heads <= WEIR__ATTENTION_ROWS && n_work >= 2 * n_threads))
+                break;
+        }
         list_length = static_cast<size_t>(n_cells) + 31;
         sums_row = weir__attention_stride(static_cast<int32_t>(size_v));
         lists_at = round_up(attention->scratch);
@@ -219,7 +231,7 @@ struct division {
     /* Numbers that the sums of an item's piece take. */
     size_t item_sums() const
     {
-        return static_cast<size_t>(n_queries * n_heads) * sums_row;
+        return static_cast<size_t>(n_kv * n_queries * n_heads) * sums_row;
     }
 
     /* Rows of each thread whose pieces are computed by themselves, at the most: so the sums stay small. */
@@ -304,9 +316,8 @@ struct attention_op : ggml::cpu::tensor_traits {
                 to = family(task, from);
                 int32_t first, n = pieces_of(task, &first);
                 attention->attend(&task, first, n, memory, sums());
-                for (int32_t row = 0; row < task.n_queries * task.n_heads; row++)
-                    attention->finish(&task, row / task.n_heads, row % task.n_heads,
-                                      sums() + static_cast<size_t>(row) * d.sums_row);
+                for (int32_t row = 0; row < n_rows(task); row++)
+                    attention->finish(&task, row, sums() + static_cast<size_t>(row) * d.sums_row);
             }
         }
 
@@ -318,9 +329,8 @@ struct attention_op : ggml::cpu::tensor_traits {
             for (int32_t from = 0, to; from < some.n; from = to) {
                 to = family(task, from);
                 int32_t first, n_pieces = pieces_of(task, &first);
-                attention->attend(&task, first + n, n < n_pieces ? 1 : 0, memory,
-                                  to_sums + static_cast<size_t>(from) * static_cast<size_t>(task.n_heads) *
-                                                d.sums_row);
+                attention->attend(&task, first + n, n < n_pieces ? 1 : 0, memory, to_sums);
+                to_sums += static_cast<size_t>(n_rows(task)) * d.sums_row;
             }
         }
 
@@ -328,24 +338,29 @@ struct attention_op : ggml::cpu::tensor_traits {
         {
             float slopes[WEIR__ATTENTION_ROWS];
             weir__attention_task task = task_of(item, slopes);
-            task.queries = some.queries;
-            auto size_v = static_cast<int32_t>(op->src[2]->ne[0]);
-            for (int32_t row = 0; row < some.n * task.n_heads; row++) {
-                const float *piece = pieces + static_cast<size_t>(row) * d.sums_row;
-                std::copy(piece, piece + d.sums_row, sums());
-                for (int64_t i = 1; i < d.n_pieces; i++)
-                    attention->add(sums(), piece + static_cast<size_t>(i) * d.item_sums(), size_v);
-                attention->finish(&task, row / task.n_heads, row % task.n_heads, sums());
+            for (int32_t from = 0, to; from < some.n; from = to) {
+                to = family(task, from);
+                for (int32_t row = 0; row < n_rows(task); row++, pieces += d.sums_row) {
+                    std::copy(pieces, pieces + d.sums_row, sums());
+                    for (int64_t i = 1; i < d.n_pieces; i++)
+                        attention->add(sums(), pieces + static_cast<size_t>(i) * d.item_sums(), task.size_v);
+                    attention->finish(&task, row, sums());
+                }
             }
+        }
+
+        static int32_t n_rows(const weir__attention_task &task)
+        {
+            return task.n_kv * task.n_queries * task.n_heads;
         }
 
         /* All but the queries, whose cells are looked up. */
         weir__attention_task task_of(int64_t item, float *slopes)
         {
             const ggml_tensor *q = op->src[0], *k = op->src[1], *v = op->src[2];
-            int64_t part = item % d.n_parts, k_head = item / d.n_parts % k->ne[2];
-            int64_t stream = item / d.n_parts / k->ne[2] % q->ne[3];
-            int64_t first = item / d.n_parts / k->ne[2] / q->ne[3] * d.n_queries;
+            int64_t part = item % d.n_parts, k_head = item / d.n_parts % d.n_groups * d.n_kv;
+            int64_t stream = item / d.n_parts / d.n_groups % q->ne[3];
+            int64_t first = item / d.n_parts / d.n_groups / q->ne[3] * d.n_queries;
             int64_t q_head = (k_head * d.n_parts + part) * d.n_heads;
             if (some.first != first || some.stream != stream) look_at(stream, first);
             for (int32_t i = 0; i < some.n; i++) {
@@ -356,6 +371,7 @@ struct attention_op : ggml::cpu::tensor_traits {
             }
             weir__attention_task task = {};
             task.lists = some.lists;
+            task.n_kv = static_cast<int32_t>(d.n_kv);
             task.n_heads = static_cast<int32_t>(d.n_heads);
             task.q_head = q->nb[2];
             task.out_head = op->nb[1];
@@ -363,6 +379,8 @@ struct attention_op : ggml::cpu::tensor_traits {
             task.v = static_cast<const char *>(v->data) + k_head * v->nb[2] + stream * v->nb[3];
             task.k_cell = k->nb[1];
             task.v_cell = v->nb[1];
+            task.k_head = k->nb[2];
+            task.v_head = v->nb[2];
             task.size_k = static_cast<int32_t>(k->ne[0]);
             task.size_v = static_cast<int32_t>(v->ne[0]);
             format_of(k, &task.k_format);
@@ -371,7 +389,7 @@ struct attention_op : ggml::cpu::tensor_traits {
             std::memcpy(&params, op->op_params, sizeof params);
             task.scale = params.scale;
             task.softcap = params.softcap;
-            for (int64_t i = 0; i < d.n_heads && params.max_bias > 0.0f; i++)
+            for (int64_t i = 0; i < d.n_kv * d.n_heads && params.max_bias > 0.0f; i++)
                 slopes[i] = slope_of(q_head + i, q->ne[2], params.max_bias);
             if (params.max_bias > 0.0f) task.slopes = slopes;
             if (op->src[4] != nullptr) task.sinks = static_cast<const float *>(op->src[4]->data) + q_head;

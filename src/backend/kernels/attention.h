@@ -47,20 +47,21 @@ typedef struct weir__attention_query {
     int32_t from, to;     /* it sees the places [from, to) of the list */
 } weir__attention_query;
 
-/* Queries and the heads that share a head of keys. Distances are in bytes. */
+/* Queries, heads of keys, and the heads of queries that share each. A row is a query's head: rows are in the
+ * order [n_kv][n_queries][n_heads]. Distances are in bytes. */
 typedef struct weir__attention_task {
     const weir__attention_list *lists;
     const weir__attention_query *queries;
-    int32_t n_queries, n_heads; /* n_queries × n_heads <= WEIR__ATTENTION_ROWS */
+    int32_t n_kv, n_queries, n_heads; /* n_kv × n_queries × n_heads <= WEIR__ATTENTION_ROWS */
     size_t q_head, out_head;
-    const char *k, *v; /* [cells][size_k] and [cells][size_v]: of this head */
-    size_t k_cell, v_cell;
+    const char *k, *v; /* [cells][n_kv][size_k] and [cells][n_kv][size_v] */
+    size_t k_cell, v_cell, k_head, v_head;
     weir__attention_format k_format, v_format;
     int32_t size_k, size_v; /* multiples of 16, of 32 in Q8_0 and Q4_0, up to WEIR__ATTENTION_SIZE */
     float scale;
     float softcap;       /* scores are softcap × tanh(score / softcap); 0: as they are */
-    const float *slopes; /* [n_heads]: factors of masks (ALiBi); NULL: 1 */
-    const float *sinks;  /* [n_heads]: the score of a cell without a value; NULL: there is none */
+    const float *slopes; /* [n_kv × n_heads]: factors of masks (ALiBi); NULL: 1 */
+    const float *sinks;  /* [n_kv × n_heads]: the score of a cell without a value; NULL: there is none */
 } weir__attention_task;
 
 /* Sums of a row, a query's head, over some of its cells: weighted values [size_v], then the largest score and
@@ -80,18 +81,17 @@ typedef struct weir__attention {
      * returns how many. cells has room for n + 31. *plain: all those masks are zero. */
     int32_t (*visible)(const uint16_t *mask, int32_t n, int32_t *cells, bool *plain);
 
-    /* Sums of all rows over the pieces [first, first + n): sums is [n_queries × n_heads][stride]. */
+    /* Sums of all rows over the pieces [first, first + n): sums is [rows][stride]. */
     void (*attend)(const weir__attention_task *task, int32_t first, int32_t n, void *scratch,
                    weir__attention_sums *sums);
 
     /* Adds a row's sums over the next piece. A total over nothing is the sums of no piece. */
     void (*add)(weir__attention_sums *total, const weir__attention_sums *piece, int32_t size_v);
 
-    /* Writes a query's head from its sums over all pieces. */
-    void (*finish)(const weir__attention_task *task, int32_t query, int32_t head,
-                   const weir__attention_sums *total);
+    /* Writes a row's result from its sums over all pieces. */
+    void (*finish)(const weir__attention_task *task, int32_t row, const weir__attention_sums *total);
 } weir__attention;
 
-extern const weir__attention weir__attention_bf16_avx512, weir__attention_avx512, weir__attention_avx2;
+extern const weir__attention weir__attention_avx512, weir__attention_avx2;
 
 #endif

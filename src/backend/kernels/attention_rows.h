@@ -1,8 +1,8 @@
 /* attention_rows.h: attention at all levels.
  * SPDX-License-Identifier: Apache-2.0
  *
- * A block's keys and values become panels, in the order in which the level multiplies them; then all rows that
- * see the block are multiplied with them. A level includes this and defines what is declared first. */
+ * A block's cells are read once for all rows that see it. A level defines CELLS, includes this, and defines
+ * what is declared first. */
 #ifndef WEIR_BACKEND_KERNELS_ATTENTION_ROWS_H
 #define WEIR_BACKEND_KERNELS_ATTENTION_ROWS_H
 
@@ -11,124 +11,158 @@
 #define ROWS  WEIR__ATTENTION_ROWS
 #define SIZE  WEIR__ATTENTION_SIZE
 #define BLOCK WEIR__ATTENTION_BLOCK
-#define GROUP 16 /* cells whose keys become part of a panel together */
 
-/* Of a call. What a level writes in its own way has room for single precision. */
+/* Of a call. Rows lie behind one another, without room between them; so do values. */
 typedef struct scratch {
-    _Alignas(64) float q[ROWS * SIZE];       /* a level's own: scaled queries, [row] */
-    _Alignas(64) float keys[SIZE * BLOCK];   /* a level's own: a panel */
-    _Alignas(64) float values[BLOCK * SIZE]; /* a level's own: a panel */
-    _Alignas(64) float scores[ROWS][BLOCK];  /* then weights, which a level writes in its own way */
-    _Alignas(64) float out[ROWS * SIZE];     /* a piece's weighted values, [row][size_v] */
+    _Alignas(64) float q[ROWS * SIZE]; /* scaled */
+    _Alignas(64) float keys[CELLS][SIZE];
+    _Alignas(64) float values[BLOCK * SIZE];
+    _Alignas(64) float scores[ROWS][BLOCK]; /* then weights */
+    _Alignas(64) float out[ROWS * SIZE];    /* a piece's weighted values */
     float max[ROWS], sum[ROWS];
 } scratch;
 
-/* ---- A level's products ---- */
+/* ---- What a level defines ---- */
 
-/* Row r's query. */
-INLINE void take_query(scratch *s, int r, const float *q, int32_t size, float scale);
+/* Scores of CELLS cells, whose keys are there, which become scores [at, at + CELLS) of rows [first, end). A
+ * score is sixteen sums of every sixteenth product, which are then added in pairs. */
+INLINE void score(scratch *s, int first, int end, int32_t size, int at);
 
-/* Keys [at, at + GROUP) of a block; values [at, end) of it. */
-INLINE void pack_keys(weir__attention_format format, scratch *s, const char *const *cells, int32_t size,
-                      int at);
-INLINE void pack_values(weir__attention_format format, scratch *s, const char *const *cells, int32_t size,
-                        int32_t at, int32_t end);
+/* Rows and groups of 16 dimensions whose sums of values fit into the registers: the second with few rows. */
+#ifdef __AVX512F__
+#define MOST_ROWS    6
+#define MOST_VECTORS 4
+#else
+#define MOST_ROWS    3
+#define MOST_VECTORS 2
+#endif
 
-/* Scores of n_groups × GROUP cells of a block for rows [r, r + n_rows). */
-INLINE void score(int n_groups, int n_rows, scratch *s, int r, int32_t size);
+/* ---- Values ---- */
 
-/* A row's weights [at, at + 16), and the sum of what they are for the products. */
-INLINE void store_weights(scratch *s, int r, int at, sixteen weights);
-
-/* Adds the weighted values [at, end) of a block to rows [r, r + n_rows): dimensions [d, d + 16 × n). */
-INLINE void add_values(int n_rows, int n, scratch *s, int r, int32_t size, int32_t d, int32_t at,
-                       int32_t end);
-
-/* Rows and groups of 16 dimensions that add_values takes at once, at the most. */
-#define MOST_ROWS 6
-
-/* ---- Rows ---- */
-
-#define FOR_ROWS(from, to, what, ...)                                                                        \
-    do {                                                                                                     \
-        int at_ = (from), end_ = (to);                                                                       \
-        for (; at_ + MOST_ROWS <= end_; at_ += MOST_ROWS) what(MOST_ROWS, at_, __VA_ARGS__);                 \
-        switch (end_ - at_) {                                                                                \
-        case 1: what(1, at_, __VA_ARGS__); break;                                                            \
-        case 2: what(2, at_, __VA_ARGS__); break;                                                            \
-        case 3: what(3, at_, __VA_ARGS__); break;                                                            \
-        case 4: what(4, at_, __VA_ARGS__); break;                                                            \
-        case 5: what(5, at_, __VA_ARGS__); break;                                                            \
-        default: break;                                                                                      \
-        }                                                                                                    \
-    } while (0)
-
-INLINE void score_rows(const int n_rows, int r, scratch *s, int32_t size, int n_groups)
+/* Adds the weighted values [at, end) of a block to rows [r, r + n_rows): dimensions [d, d + 16 × n). cells:
+ * where the values are in half precision; NULL: in s->values. */
+INLINE void add_values(const int n_rows, const int n, const char *const *cells, scratch *s, int r,
+                       int32_t size, int32_t d, int32_t at, int32_t end)
 {
-    if (n_groups == 1)
-        score(1, n_rows, s, r, size);
-    else if (n_groups == 2)
-        score(2, n_rows, s, r, size);
-    else
-        score(4, n_rows, s, r, size);
+    sixteen sums[MOST_ROWS][MOST_VECTORS];
+#pragma GCC unroll 8
+    for (int m = 0; m < n_rows; m++)
+#pragma GCC unroll 4
+        for (int v = 0; v < n; v++) sums[m][v] = load(s->out + (r + m) * size + d + 16 * v);
+    for (int32_t c = at; c < end; c++) {
+        sixteen values[MOST_VECTORS];
+#pragma GCC unroll 4
+        for (int v = 0; v < n; v++)
+            values[v] = cells != NULL ? dimensions(WEIR__ATTENTION_F16, cells[c], d + 16 * v)
+                                      : load(s->values + c * size + d + 16 * v);
+#pragma GCC unroll 8
+        for (int m = 0; m < n_rows; m++) {
+            sixteen weight = all_of(s->scores[r + m][c]);
+#pragma GCC unroll 4
+            for (int v = 0; v < n; v++) sums[m][v] = multiply_add(weight, values[v], sums[m][v]);
+        }
+    }
+#pragma GCC unroll 8
+    for (int m = 0; m < n_rows; m++)
+#pragma GCC unroll 4
+        for (int v = 0; v < n; v++) store(s->out + (r + m) * size + d + 16 * v, sums[m][v]);
 }
 
-INLINE void add_value_rows(const int n_rows, int r, scratch *s, int32_t size, int32_t at, int32_t end)
+INLINE void add_some_values(const int n_rows, const char *const *cells, scratch *s, int r, int32_t size,
+                            int32_t at, int32_t end)
 {
     int32_t d = 0;
     for (; d + 16 * MOST_VECTORS <= size; d += 16 * MOST_VECTORS)
-        add_values(n_rows, MOST_VECTORS, s, r, size, d, at, end);
-    for (; d < size; d += 16) add_values(n_rows, 1, s, r, size, d, at, end);
+        add_values(n_rows, MOST_VECTORS, cells, s, r, size, d, at, end);
+    for (; d < size; d += 16) add_values(n_rows, 1, cells, s, r, size, d, at, end);
+}
+
+INLINE void add_all_values(const char *const *cells, scratch *s, int first, int last, int32_t size,
+                           int32_t at, int32_t end)
+{
+    int r = first;
+    for (; r + MOST_ROWS <= last; r += MOST_ROWS) add_some_values(MOST_ROWS, cells, s, r, size, at, end);
+    switch (last - r) {
+    case 1: add_some_values(1, cells, s, r, size, at, end); break;
+    case 2: add_some_values(2, cells, s, r, size, at, end); break;
+#if MOST_ROWS > 3
+    case 3: add_some_values(3, cells, s, r, size, at, end); break;
+    case 4: add_some_values(4, cells, s, r, size, at, end); break;
+    case 5: add_some_values(5, cells, s, r, size, at, end); break;
+#endif
+    default: break;
+    }
+}
+
+/* ---- Rows of a task ---- */
+
+static const weir__attention_query *query_of(const weir__attention_task *t, int r)
+{
+    return &t->queries[r / t->n_heads % t->n_queries];
+}
+
+/* The number of a row's head among those of all heads of keys. */
+static int head_of(const weir__attention_task *t, int r)
+{
+    return r / t->n_heads / t->n_queries * t->n_heads + r % t->n_heads;
 }
 
 /* ---- Weights ---- */
 
-/* The running maximum of a row that sees [from, to) of a block, whose others count as minus infinity. */
-static void raise_max(scratch *s, int r, int32_t from, int32_t to, int32_t size_v)
+/* A row has met a score that is larger than all before. */
+static void raise_max(scratch *s, int r, float highest, int32_t size_v)
 {
-    float *scores = s->scores[r];
-    for (int32_t c = 0; c < from; c++) scores[c] = -INFINITY;
-    for (int32_t c = to; c < BLOCK; c++) scores[c] = -INFINITY;
-    sixteen max = load(scores);
-    for (int c = 16; c < BLOCK; c += 16) max = larger(max, load(scores + c));
-    float highest = largest_of(max);
-    if (!(highest > s->max[r])) return;
     sixteen factor = exponential(all_of(s->max[r] - highest));
     s->max[r] = highest;
-    s->sum[r] *= sum_of(factor) / 16.0f;
+    s->sum[r] *= first_of(factor);
     for (int32_t d = 0; d < size_v; d += 16) {
         float *out = s->out + r * size_v + d;
         store(out, multiply(load(out), factor));
     }
 }
 
-/* Makes weights of a row's scores. */
+/* Makes weights of the scores of a row that sees [from, to) of a block. */
+INLINE void weigh_row(scratch *s, int r, int32_t from, int32_t to, int32_t size_v)
+{
+    float *scores = s->scores[r];
+    for (int32_t c = 0; c < from; c++) scores[c] = -INFINITY;
+    for (int32_t c = to; c < BLOCK; c++) scores[c] = -INFINITY;
+    sixteen some[BLOCK / 16], max, sum;
+#pragma GCC unroll 4
+    for (int i = 0; i < BLOCK / 16; i++) {
+        some[i] = load(scores + 16 * i);
+        max = i == 0 ? some[i] : larger(max, some[i]);
+    }
+    float highest = largest_of(max);
+    if (highest > s->max[r]) raise_max(s, r, highest, size_v);
+#pragma GCC unroll 4
+    for (int i = 0; i < BLOCK / 16; i++) {
+        some[i] = weight_of(some[i], s->max[r]);
+        sum = i == 0 ? some[i] : add(sum, some[i]);
+        store(scores + 16 * i, some[i]);
+    }
+    s->sum[r] += sum_of(sum);
+}
+
 static void weigh(const weir__attention_task *t, scratch *s, int r, int32_t block)
 {
-    const weir__attention_query *q = &t->queries[r / t->n_heads];
+    const weir__attention_query *q = query_of(t, r);
     const weir__attention_list *list = &t->lists[q->list];
     int32_t from = q->from > block ? q->from - block : 0;
     int32_t to = q->to - block < BLOCK ? q->to - block : BLOCK;
     float *scores = s->scores[r];
     if (from >= to) {
-        for (int c = 0; c < BLOCK; c += 16) store_weights(s, r, c, all_of(0.0f));
+        memset(scores, 0, sizeof s->scores[r]);
         return;
     }
     if (t->softcap != 0.0f)
         for (int c = 0; c < BLOCK; c += 16) store(scores + c, capped(load(scores + c), t->softcap));
     if (q->mask != NULL) {
-        float slope = t->slopes != NULL ? t->slopes[r % t->n_heads] : 1.0f;
+        float slope = t->slopes != NULL ? t->slopes[head_of(t, r)] : 1.0f;
         for (int32_t c = from; c < to; c++)
             scores[c] += slope * _cvtsh_ss(q->mask[list->cells[block + c - list->first]]);
     }
-    raise_max(s, r, from, to, t->size_v);
-    sixteen sum = all_of(0.0f);
-    for (int c = 0; c < BLOCK; c += 16) {
-        sixteen weights = weight_of(load(scores + c), s->max[r]);
-        sum = add(sum, weights);
-        store_weights(s, r, c, weights);
-    }
-    s->sum[r] += sum_of(sum);
+    weigh_row(s, r, from, to, t->size_v);
 }
 
 /* ---- Blocks ---- */
@@ -143,68 +177,79 @@ static int32_t bytes_of(weir__attention_format format, int32_t size)
     }
 }
 
-/* A cell is far from the next one, so the processor does not foresee it. */
+/* Into the second-level cache: of a block it holds all heads. */
 static void prefetch(const char *cell, int32_t n_bytes)
 {
-    for (int32_t at = 0; at < n_bytes; at += 64) _mm_prefetch(cell + at, _MM_HINT_T0);
+    for (int32_t at = 0; at < n_bytes; at += 64) _mm_prefetch(cell + at, _MM_HINT_T1);
 }
 
-/* The keys and values of places [from, to) of a list, which lie in the block that begins at place `block`. The
- * panels' other cells, up to a multiple of GROUP, are zeroes. */
-static void pack_block(const weir__attention_task *t, scratch *s, const weir__attention_list *list,
-                       int32_t block, int32_t from, int32_t to)
+/* n cells, as floats. */
+INLINE void expand_as(const weir__attention_format format, float *to, int32_t stride,
+                      const char *const *cells, int32_t n, int32_t size)
 {
-    static const float nothing[SIZE];
+    for (int32_t c = 0; c < n; c++, to += stride)
+        for (int32_t d = 0; d < size; d += 16) store(to + d, dimensions(format, cells[c], d));
+}
+
+INLINE void expand(weir__attention_format format, float *to, int32_t stride, const char *const *cells,
+                   int32_t n, int32_t size)
+{
+    switch (format) {
+    case WEIR__ATTENTION_F32: expand_as(WEIR__ATTENTION_F32, to, stride, cells, n, size); break;
+    case WEIR__ATTENTION_F16: expand_as(WEIR__ATTENTION_F16, to, stride, cells, n, size); break;
+    case WEIR__ATTENTION_BF16: expand_as(WEIR__ATTENTION_BF16, to, stride, cells, n, size); break;
+    case WEIR__ATTENTION_Q8_0: expand_as(WEIR__ATTENTION_Q8_0, to, stride, cells, n, size); break;
+    case WEIR__ATTENTION_Q4_0: expand_as(WEIR__ATTENTION_Q4_0, to, stride, cells, n, size); break;
+    }
+}
+
+/* Adds what rows [first, last) see of the places [from, to) of the block that begins at place `block`. list: at
+ * that place. k and v: of the rows' head of keys. */
+static void add_cells(const weir__attention_task *t, scratch *s, int first, int last, const int32_t *list,
+                      int32_t n_more, int32_t block, int32_t from, int32_t to, const char *k, const char *v)
+{
     const char *keys[BLOCK], *values[BLOCK];
     int32_t k_bytes = bytes_of(t->k_format, t->size_k), v_bytes = bytes_of(t->v_format, t->size_v);
-    int32_t end = list->first + list->n;
-    for (int32_t c = 0; c < BLOCK; c++) {
-        int32_t place = block + c;
-        size_t cell = place >= from && place < to ? (size_t)list->cells[place - list->first] : 0;
-        keys[c] = place >= from && place < to ? t->k + cell * t->k_cell : (const char *)nothing;
-        values[c] = place >= from && place < to ? t->v + cell * t->v_cell : (const char *)nothing;
+    for (int32_t c = from / CELLS * CELLS; c < (to + CELLS - 1) / CELLS * CELLS; c++) {
+        /* Before the first and past the last: those again, which are not seen. */
+        size_t cell = (size_t)list[c < from ? from : c < to ? c : to - 1];
+        keys[c] = k + cell * t->k_cell;
+        values[c] = v + cell * t->v_cell;
     }
-    for (int32_t at = 0; at < to - block; at += GROUP) {
-        for (int32_t place = block + at + BLOCK; place < block + at + BLOCK + GROUP && place < end; place++) {
-            size_t next = (size_t)list->cells[place - list->first];
-            prefetch(t->k + next * t->k_cell, k_bytes);
-            prefetch(t->v + next * t->v_cell, v_bytes);
+    for (int32_t at = from / CELLS * CELLS; at < to; at += CELLS) {
+        for (int32_t c = at + BLOCK; c < at + BLOCK + CELLS && c < n_more; c++) {
+            prefetch(k + (size_t)list[c] * t->k_cell, k_bytes);
+            prefetch(v + (size_t)list[c] * t->v_cell, v_bytes);
         }
-        switch (t->k_format) {
-        case WEIR__ATTENTION_F32: pack_keys(WEIR__ATTENTION_F32, s, keys, t->size_k, at); break;
-        case WEIR__ATTENTION_F16: pack_keys(WEIR__ATTENTION_F16, s, keys, t->size_k, at); break;
-        case WEIR__ATTENTION_BF16: pack_keys(WEIR__ATTENTION_BF16, s, keys, t->size_k, at); break;
-        case WEIR__ATTENTION_Q8_0: pack_keys(WEIR__ATTENTION_Q8_0, s, keys, t->size_k, at); break;
-        case WEIR__ATTENTION_Q4_0: pack_keys(WEIR__ATTENTION_Q4_0, s, keys, t->size_k, at); break;
-        }
+        expand(t->k_format, s->keys[0], SIZE, keys + at, CELLS, t->size_k);
+        score(s, first, last, t->size_k, at);
     }
-    from -= block, to -= block;
-    switch (t->v_format) {
-    case WEIR__ATTENTION_F32: pack_values(WEIR__ATTENTION_F32, s, values, t->size_v, from, to); break;
-    case WEIR__ATTENTION_F16: pack_values(WEIR__ATTENTION_F16, s, values, t->size_v, from, to); break;
-    case WEIR__ATTENTION_BF16: pack_values(WEIR__ATTENTION_BF16, s, values, t->size_v, from, to); break;
-    case WEIR__ATTENTION_Q8_0: pack_values(WEIR__ATTENTION_Q8_0, s, values, t->size_v, from, to); break;
-    case WEIR__ATTENTION_Q4_0: pack_values(WEIR__ATTENTION_Q4_0, s, values, t->size_v, from, to); break;
+    for (int r = first; r < last; r++) weigh(t, s, r, block);
+    if (t->v_format == WEIR__ATTENTION_F16 && last - first <= MOST_ROWS) {
+        add_all_values(values, s, first, last, t->size_v, from, to);
+    } else {
+        expand(t->v_format, s->values + from * t->size_v, t->size_v, values + from, to - from, t->size_v);
+        add_all_values(NULL, s, first, last, t->size_v, from, to);
     }
 }
 
-/* What queries [i, j) see of the block that begins at place `block`: the same cells, or a part of them. */
+/* What queries [i, j) see of the block that begins at place `block`: the same cells, or a part of them. Heads of
+ * keys follow each other, because those of a cell lie side by side. */
 static void add_block(const weir__attention_task *t, scratch *s, int32_t i, int32_t j, int32_t block)
 {
-    int32_t from = block + BLOCK, to = block;
+    const weir__attention_list *list = &t->lists[t->queries[i].list];
+    int32_t from = BLOCK, to = 0;
     for (int32_t n = i; n < j; n++) {
-        if (t->queries[n].from < from) from = t->queries[n].from;
-        if (t->queries[n].to > to) to = t->queries[n].to;
+        if (t->queries[n].from - block < from) from = t->queries[n].from - block;
+        if (t->queries[n].to - block > to) to = t->queries[n].to - block;
     }
-    if (from < block) from = block;
-    if (to > block + BLOCK) to = block + BLOCK;
+    if (from < 0) from = 0;
+    if (to > BLOCK) to = BLOCK;
     if (from >= to) return;
-    pack_block(t, s, &t->lists[t->queries[i].list], block, from, to);
-    int first = i * t->n_heads, end = j * t->n_heads;
-    int n_groups = (to - block + GROUP - 1) / GROUP;
-    FOR_ROWS(first, end, score_rows, s, t->size_k, n_groups);
-    for (int r = first; r < end; r++) weigh(t, s, r, block);
-    FOR_ROWS(first, end, add_value_rows, s, t->size_v, from - block, to - block);
+    for (int32_t kv = 0; kv < t->n_kv; kv++)
+        add_cells(t, s, (kv * t->n_queries + i) * t->n_heads, (kv * t->n_queries + j) * t->n_heads,
+                  list->cells + (block - list->first), list->first + list->n - block, block, from, to,
+                  t->k + (size_t)kv * t->k_head, t->v + (size_t)kv * t->v_head);
 }
 
 /* Past the last of the queries from i on whose lists have the same cells in the block that begins at place
@@ -251,7 +296,7 @@ static void add_sums(weir__attention_sums *total, const float *out, float max, f
     for (int32_t d = 0; d < size_v; d += 16)
         store(total + d, multiply_add(load(out + d), factor, multiply(load(total + d), old_factor)));
     total[size_v] = most;
-    total[size_v + 1] = old_sum * (sum_of(old_factor) / 16.0f) + sum * (sum_of(factor) / 16.0f);
+    total[size_v + 1] = old_sum * (first_of(old_factor)) + sum * (first_of(factor));
 }
 
 static void add_piece(weir__attention_sums *total, const weir__attention_sums *piece, int32_t size_v)
@@ -259,18 +304,17 @@ static void add_piece(weir__attention_sums *total, const weir__attention_sums *p
     add_sums(total, piece, max_of(piece, size_v), weight_sum_of(piece, size_v), size_v);
 }
 
-static void finish(const weir__attention_task *t, int32_t query, int32_t head,
-                   const weir__attention_sums *total)
+static void finish(const weir__attention_task *t, int32_t row, const weir__attention_sums *total)
 {
     float max = max_of(total, t->size_v), sum = weight_sum_of(total, t->size_v), factor = 1.0f;
+    bool empty = is_empty(max, sum);
     if (t->sinks != NULL) {
-        float most = max > t->sinks[head] ? max : t->sinks[head];
+        float sink = t->sinks[head_of(t, row)], most = max > sink ? max : sink;
         factor = expf(max - most);
-        sum = sum * factor + expf(t->sinks[head] - most);
+        sum = sum * factor + expf(sink - most);
     }
     factor = sum > 0.0f ? factor / sum : sum; /* NaN stays NaN */
-    float *out = (float *)(t->queries[query].out + (size_t)head * t->out_head);
-    bool empty = is_empty(max, weight_sum_of(total, t->size_v));
+    float *out = (float *)(query_of(t, row)->out + (size_t)head_of(t, row) * t->out_head);
     for (int32_t d = 0; d < t->size_v; d += 16)
         store(out + d, empty ? all_of(0.0f) : multiply(load(total + d), all_of(factor)));
 }
@@ -281,12 +325,13 @@ static void attend(const weir__attention_task *t, int32_t first, int32_t n, void
                    weir__attention_sums *sums)
 {
     scratch *s = memory;
-    int n_rows = t->n_queries * t->n_heads;
+    int n_rows = t->n_kv * t->n_queries * t->n_heads;
     size_t stride = weir__attention_stride(t->size_v);
     float scale = t->softcap != 0.0f ? t->scale / t->softcap : t->scale;
     for (int r = 0; r < n_rows; r++) {
-        const char *q = t->queries[r / t->n_heads].q + (size_t)(r % t->n_heads) * t->q_head;
-        take_query(s, r, (const float *)q, t->size_k, scale);
+        const char *q = query_of(t, r)->q + (size_t)head_of(t, r) * t->q_head;
+        for (int32_t d = 0; d < t->size_k; d += 16)
+            store(s->q + r * t->size_k + d, multiply(load((const float *)q + d), all_of(scale)));
         sums[(size_t)r * stride + (size_t)t->size_v] = -INFINITY;
         sums[(size_t)r * stride + (size_t)t->size_v + 1] = 0.0f;
     }

@@ -52,10 +52,9 @@ static const struct {
                {WEIR__ATTENTION_Q8_0, GGML_TYPE_Q8_0},
                {WEIR__ATTENTION_Q4_0, GGML_TYPE_Q4_0}};
 
-/* In a format that the size allows. */
-static void fill(side *s, int32_t size)
+/* In the i-th format. */
+static void fill(side *s, int32_t size, int32_t i)
 {
-    int32_t i = below(size % 32 == 0 ? 5 : 3);
     const struct ggml_type_traits *traits = ggml_get_type_traits(formats[i].type);
     s->size = size;
     s->format = formats[i].format;
@@ -66,13 +65,19 @@ static void fill(side *s, int32_t size)
     }
 }
 
+#define N_KV 2 /* heads of keys */
+
+/* Of N_KV heads, in formats that the sizes allow. */
 static pool *pool_make(int32_t size_k, int32_t size_v)
 {
-    pool *p = aligned_alloc(64, sizeof *p);
+    pool *p = aligned_alloc(64, N_KV * sizeof *p);
+    int32_t k = below(size_k % 32 == 0 ? 5 : 3), v = below(size_v % 32 == 0 ? 5 : 3);
     assert_non_null(p);
-    memset(p, 0, sizeof *p);
-    fill(&p->k, size_k);
-    fill(&p->v, size_v);
+    memset(p, 0, N_KV * sizeof *p);
+    for (int i = 0; i < N_KV; i++) {
+        fill(&p[i].k, size_k, k);
+        fill(&p[i].v, size_v, v);
+    }
     return p;
 }
 
@@ -113,13 +118,19 @@ static void range_of(const weir__attention_task *t, int32_t *first, int32_t *n)
     *n = (to + WEIR__ATTENTION_PIECE - 1) / WEIR__ATTENTION_PIECE - *first;
 }
 
+/* Of a query; here, those of a query lie behind one another. */
+static int32_t n_heads_of(const weir__attention_task *t)
+{
+    return t->n_kv * t->n_heads;
+}
+
 /* All pieces at once, or each by itself. */
 static void compute(const weir__attention *a, const weir__attention_task *t, bool apart)
 {
     static float total[WEIR__ATTENTION_ROWS * (WEIR__ATTENTION_SIZE + 16)],
         piece[WEIR__ATTENTION_ROWS * (WEIR__ATTENTION_SIZE + 16)];
     size_t stride = weir__attention_stride(t->size_v);
-    int32_t first, n, n_rows = t->n_queries * t->n_heads;
+    int32_t first, n, n_rows = t->n_queries * n_heads_of(t);
     range_of(t, &first, &n);
     a->attend(t, first, apart ? 1 : n, scratch_of(a), total);
     for (int32_t i = 1; apart && i < n; i++) {
@@ -127,8 +138,7 @@ static void compute(const weir__attention *a, const weir__attention_task *t, boo
         for (int32_t r = 0; r < n_rows; r++)
             a->add(total + (size_t)r * stride, piece + (size_t)r * stride, t->size_v);
     }
-    for (int32_t r = 0; r < n_rows; r++)
-        a->finish(t, r / t->n_heads, r % t->n_heads, total + (size_t)r * stride);
+    for (int32_t r = 0; r < n_rows; r++) a->finish(t, r, total + (size_t)r * stride);
 }
 
 /* n different cells, ascending or in any order. */
@@ -160,12 +170,14 @@ static call *draw(const pool *p, int32_t most, double spread)
     t->lists = c->lists;
     t->queries = c->queries;
     t->n_heads = heads[below(8)];
-    t->n_queries = 1 + below(WEIR__ATTENTION_ROWS / t->n_heads);
+    t->n_kv = 1 + below(N_KV);
+    t->n_queries = 1 + below(WEIR__ATTENTION_ROWS / n_heads_of(t));
     t->q_head = t->out_head = sizeof c->q[0];
     t->k = (const char *)p->k.cells;
     t->v = (const char *)p->v.cells;
     t->k_cell = sizeof p->k.cells[0];
     t->v_cell = sizeof p->v.cells[0];
+    t->k_head = t->v_head = sizeof *p;
     t->k_format = p->k.format;
     t->v_format = p->v.format;
     t->size_k = p->k.size;
@@ -188,8 +200,8 @@ static call *draw(const pool *p, int32_t most, double spread)
     bool masked = below(5) == 0;
     for (int32_t i = 0; i < t->n_queries; i++) {
         int32_t to = i == t->n_queries - 1 ? n : 1 + below(n);
-        c->queries[i] = (weir__attention_query){.q = (const char *)c->q[i * t->n_heads],
-                                                .out = (char *)c->out[i * t->n_heads],
+        c->queries[i] = (weir__attention_query){.q = (const char *)c->q[i * n_heads_of(t)],
+                                                .out = (char *)c->out[i * n_heads_of(t)],
                                                 .mask = masked ? c->mask : NULL,
                                                 .from = first + (to > window ? to - window : 0),
                                                 .to = first + to};
@@ -199,35 +211,23 @@ static call *draw(const pool *p, int32_t most, double spread)
 
 /* ---- Tests ---- */
 
-/* Rounded as AVX-512 does it: to the nearest, ties to even. */
-static double bf16(double x)
-{
-    return (double)ggml_bf16_to_fp32(ggml_fp32_to_bf16((float)x));
-}
-
-static bool is_rounded(const weir__attention *a)
-{
-    return strcmp(a->name, "avx512bf16") == 0;
-}
-
-/* A row by its definition; the largest difference, relative to the largest value. Where queries, keys and
- * values are rounded, of what they are then. */
-static double difference(const pool *p, const call *c, int32_t r, bool rounded)
+/* A row by its definition; the largest difference, relative to the largest value. */
+static double difference(const pool *p, const call *c, int32_t r)
 {
     static double weight[CELLS];
     const weir__attention_task *t = &c->task;
-    const weir__attention_query *q = &c->queries[r / t->n_heads];
-    int32_t h = r % t->n_heads, n = q->to - q->from;
+    const weir__attention_query *q = &c->queries[r / n_heads_of(t)];
+    int32_t h = r % n_heads_of(t), n = q->to - q->from;
     const int32_t *cells = c->lists[q->list].cells + (q->from - c->lists[q->list].first);
     double max = t->sinks != NULL ? (double)t->sinks[h] : -INFINITY, sum = 0, worst = 0;
     double cap = (double)t->softcap, slope = t->slopes != NULL ? (double)t->slopes[h] : 1.0;
+    p += h / t->n_heads;
     double scale = (double)(t->softcap != 0.0f ? t->scale / t->softcap : t->scale);
     for (int32_t i = 0; i < n; i++) {
         weight[i] = 0;
-        for (int32_t d = 0; d < p->k.size; d++) {
-            double x = (double)c->q[r][d] * scale, k = (double)p->k.is[cells[i]][d];
-            weight[i] += rounded ? bf16((float)c->q[r][d] * (float)scale) * bf16(k) : x * k;
-        }
+        for (int32_t d = 0; d < p->k.size; d++)
+            weight[i] += (double)c->q[r][d] * (double)p->k.is[cells[i]][d];
+        weight[i] *= scale;
         if (cap != 0.0) weight[i] = cap * tanh(weight[i]);
         if (q->mask != NULL) weight[i] += slope * (double)ggml_fp16_to_fp32(q->mask[cells[i]]);
         if (weight[i] > max) max = weight[i];
@@ -237,8 +237,7 @@ static double difference(const pool *p, const call *c, int32_t r, bool rounded)
     for (int32_t d = 0; d < p->v.size; d++) {
         double want = 0;
         for (int32_t i = 0; i < n; i++) {
-            double v = (double)p->v.is[cells[i]][d];
-            want += sum == 0.0 ? 0.0 : weight[i] / sum * (rounded ? bf16(v) : v);
+            if (sum != 0.0) want += weight[i] / sum * (double)p->v.is[cells[i]][d];
         }
         double off = fabs((double)c->out[r][d] - want) / 2.0;
         if (!(off <= worst)) worst = off;
@@ -251,24 +250,23 @@ static void attention_is_what_it_says(void **state)
     (void)state;
     const weir__attention *a;
     for (int level = 0; (a = weir__kernels_attention(level)) != NULL; level++) {
-        /* A rounded weight is off by 2^-9 of itself at the most. */
-        double allowed = is_rounded(a) ? 0x1p-9 + 2e-5 : 3e-6;
         for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
             for (int round = 0; round < 24; round++) {
                 pool *p = pool_make(sizes[i].k, sizes[i].v);
                 call *c = draw(p, round % 3 == 0 ? 70 : CELLS, 3.0);
                 compute(a, &c->task, round % 2 == 0);
-                for (int32_t r = 0; r < c->task.n_queries * c->task.n_heads; r++) {
-                    double off = difference(p, c, r, is_rounded(a));
-                    if (!(off < allowed))
+                for (int32_t r = 0; r < c->task.n_queries * n_heads_of(&c->task); r++) {
+                    double off = difference(p, c, r);
+                    if (!(off < 3e-6))
                         fail_msg(
                             "%s, heads of %d and %d (formats %d and %d), softcap %g%s%s%s: row %d of %d × "
                             "%d, places %d to %d: off by %g",
                             a->name, p->k.size, p->v.size, (int)p->k.format, (int)p->v.format,
                             (double)c->task.softcap, c->task.slopes != NULL ? ", slopes" : "",
                             c->task.sinks != NULL ? ", sinks" : "",
-                            c->queries[0].mask != NULL ? ", mask" : "", r, c->task.n_queries, c->task.n_heads,
-                            c->queries[r / c->task.n_heads].from, c->queries[r / c->task.n_heads].to, off);
+                            c->queries[0].mask != NULL ? ", mask" : "", r, c->task.n_queries,
+                            n_heads_of(&c->task), c->queries[r / n_heads_of(&c->task)].from,
+                            c->queries[r / n_heads_of(&c->task)].to, off);
                 }
                 free(c);
                 free(p);
@@ -284,16 +282,18 @@ static void a_query_does_not_depend_on_its_company(void **state)
     for (int level = 0; (a = weir__kernels_attention(level)) != NULL; level++)
         for (int round = 0; round < 60; round++) {
             size_t i = (size_t)round % (sizeof sizes / sizeof *sizes);
-            pool *p = pool_make(sizes[i].k, sizes[i].v), *other = aligned_alloc(64, sizeof *other);
+            pool *p = pool_make(sizes[i].k, sizes[i].v), *other = aligned_alloc(64, N_KV * sizeof *other);
             call *c = draw(p, CELLS, 3.0);
             int32_t moved[CELLS], n = c->lists[0].n;
             static uint16_t mask[CELLS];
             assert_non_null(other);
-            memcpy(other, p, sizeof *other);
+            memcpy(other, p, N_KV * sizeof *other);
             choose_cells(moved, n, true);
             for (int32_t at = 0; at < n; at++) {
-                memcpy(other->k.cells[moved[at]], p->k.cells[c->cells[at]], sizeof p->k.cells[0]);
-                memcpy(other->v.cells[moved[at]], p->v.cells[c->cells[at]], sizeof p->v.cells[0]);
+                for (int kv = 0; kv < N_KV; kv++) {
+                    memcpy(other[kv].k.cells[moved[at]], p[kv].k.cells[c->cells[at]], sizeof p->k.cells[0]);
+                    memcpy(other[kv].v.cells[moved[at]], p[kv].v.cells[c->cells[at]], sizeof p->v.cells[0]);
+                }
                 mask[moved[at]] = c->mask[c->cells[at]];
             }
             compute(a, &c->task, false);
@@ -312,8 +312,8 @@ static void a_query_does_not_depend_on_its_company(void **state)
                 t.queries = &one;
                 t.n_queries = 1;
                 compute(a, &t, round % 2 == 0);
-                for (int32_t h = 0; h < t.n_heads; h++)
-                    assert_memory_equal(alone[h], c->out[q * t.n_heads + h],
+                for (int32_t h = 0; h < n_heads_of(&t); h++)
+                    assert_memory_equal(alone[h], c->out[q * n_heads_of(&t) + h],
                                         (size_t)t.size_v * sizeof(float));
             }
             free(c);
@@ -334,6 +334,7 @@ static void a_shared_prefix_changes_nothing(void **state)
             int32_t n_sequences = 2 + below(6), prefix = below(900), at = prefix;
             static int32_t cells[8][CELLS];
             static float alone[WEIR__ATTENTION_ROWS][WEIR__ATTENTION_SIZE];
+            c->task.n_kv = 1;
             c->task.n_heads = 1 + below(WEIR__ATTENTION_ROWS / n_sequences);
             c->task.n_queries = n_sequences;
             choose_cells(c->cells, CELLS, true);
@@ -367,14 +368,12 @@ static void a_shared_prefix_changes_nothing(void **state)
         }
 }
 
-/* To the bit, however long their vectors are; but for the level that rounds. */
-static void levels_give_the_same(void **state)
+/* To the bit, however long their vectors are. */
+static void all_levels_give_the_same(void **state)
 {
     (void)state;
     const weir__attention *best = weir__kernels_attention(0), *a;
-    int level = 1;
-    if (is_rounded(best)) best = weir__kernels_attention(level++);
-    for (; (a = weir__kernels_attention(level)) != NULL; level++)
+    for (int level = 1; (a = weir__kernels_attention(level)) != NULL; level++)
         for (int round = 0; round < 100; round++) {
             size_t i = (size_t)round % (sizeof sizes / sizeof *sizes);
             pool *p = pool_make(sizes[i].k, sizes[i].v);
@@ -384,7 +383,7 @@ static void levels_give_the_same(void **state)
             compute(best, &c->task, false);
             memcpy(want, c->out, sizeof want);
             compute(a, &c->task, true);
-            for (int32_t r = 0; r < c->task.n_queries * c->task.n_heads; r++)
+            for (int32_t r = 0; r < c->task.n_queries * n_heads_of(&c->task); r++)
                 assert_memory_equal(c->out[r], want[r], (size_t)p->v.size * sizeof(float));
             free(c);
             free(p);
@@ -400,7 +399,7 @@ static void what_is_no_number_stays_none(void **state)
         for (int round = 0; round < 40; round++) {
             pool *p = pool_make(64, 64);
             call *c = draw(p, CELLS, 1.0);
-            int32_t n_rows = c->task.n_queries * c->task.n_heads, spoilt = below(n_rows);
+            int32_t n_rows = c->task.n_queries * n_heads_of(&c->task), spoilt = below(n_rows);
             c->q[spoilt][below(64)] = NAN;
             for (int32_t i = 0; i < c->task.n_queries; i++) c->queries[i].mask = NULL;
             compute(a, &c->task, round % 2 == 0);
@@ -425,7 +424,7 @@ static void nothing_seen_is_zero(void **state)
         pool *p = pool_make(64, 64);
         call *c = draw(p, 100, 1.0);
         c->task.n_queries = 2;
-        c->task.n_heads = 1;
+        c->task.n_kv = c->task.n_heads = 1;
         c->task.sinks = NULL;
         for (int32_t i = 0; i < 2; i++)
             c->queries[i] = (weir__attention_query){
@@ -469,7 +468,7 @@ int main(void)
         cmocka_unit_test(attention_is_what_it_says),
         cmocka_unit_test(a_query_does_not_depend_on_its_company),
         cmocka_unit_test(a_shared_prefix_changes_nothing),
-        cmocka_unit_test(levels_give_the_same),
+        cmocka_unit_test(all_levels_give_the_same),
         cmocka_unit_test(what_is_no_number_stays_none),
         cmocka_unit_test(nothing_seen_is_zero),
         cmocka_unit_test(hidden_cells_are_left_out),

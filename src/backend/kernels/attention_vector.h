@@ -216,6 +216,13 @@ INLINE float sum_of(sixteen x)
     return reduced_sum(x.part);
 }
 
+INLINE float first_of(sixteen x)
+{
+    float first;
+    memcpy(&first, &x, sizeof first);
+    return first;
+}
+
 INLINE float largest_of(sixteen x)
 {
     return reduced_max(x.part);

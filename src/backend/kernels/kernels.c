@@ -21,7 +21,7 @@ typedef struct level {
 /* The best first. */
 static const level levels[] = {
     {"avx512bf16", AVX512 | WEIR__CPU_AVX512_BF16, &weir__gemm_avx512, &weir__gemm_bf16_avx512,
-     &weir__gemm_fma_f16_avx512, &weir__attention_bf16_avx512},
+     &weir__gemm_fma_f16_avx512, &weir__attention_avx512},
     {"avx512", AVX512, &weir__gemm_avx512, &weir__gemm_fma_bf16_avx512, &weir__gemm_fma_f16_avx512,
      &weir__attention_avx512},
     {"avx2", AVX2, &weir__gemm_avx2, &weir__gemm_fma_bf16_avx2, &weir__gemm_fma_f16_avx2,
