@@ -207,8 +207,7 @@ static void test_own_template(void **state)
 
     chat = tool_chat("Qwen-Qwen2.5-7B-Instruct", WEIR_TOOLS_AUTO);
     if (chat == NULL) skip();
-    for (size_t i = 1; i < chat->n_preserved; i++)
-        assert_true(chat->preserved[i - 1] < chat->preserved[i]);
+    for (size_t i = 1; i < chat->n_preserved; i++) assert_true(chat->preserved[i - 1] < chat->preserved[i]);
     weir_chat_release(chat);
 }
 

@@ -1533,9 +1533,10 @@ typedef struct weir_context_info {
     weir_pooling pooling;
     /* true: the results for a token are identical to the last bit, whatever else is in the pass and however
      * the text before it was divided into passes. This holds where weir's kernels do all the work that could
-     * differ: on an x86-64 processor, without GPU layers, for weights with weir_model_weights.kernels, with
-     * F16 or Q8_0 keys and values, in models that are not recurrent. Elsewhere an answer may continue
-     * differently where two tokens are almost equally likely */
+     * differ: on an x86-64 processor, without GPU layers, for weights with weir_model_weights.kernels, in
+     * models that are not recurrent and whose heads have a multiple of 16 and at most 256 dimensions (of 32
+     * with quantized keys or values). Elsewhere an answer may continue differently where two tokens are almost
+     * equally likely */
     bool batch_invariant;
 } weir_context_info;
 
