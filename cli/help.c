@@ -263,7 +263,8 @@ static void add_exit_codes(cli_page *page)
 #undef X
 }
 
-/* "-n, --max-tokens N": a short spelling, name, argument; in a manual page all spellings, short ones first. */
+/* "-n, --max-tokens N": a short spelling, name, argument; in a manual page all
+ * spellings, short ones first. */
 static void add_spellings(cli_text *text, const cli_option *option, bool all)
 {
     char one[CLI_SPELLING_MAX];

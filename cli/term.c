@@ -15,7 +15,7 @@
 #include "signals.h"
 #include "text.h"
 
-#define LEAVE      "\033[?1l\033>\033[0m\033[?25h\033[?1049l" /* arrows as they were, styles, cursor, screen */
+#define LEAVE      "\033[?1l\033>\033[0m\033[?25h\033[?1049l" /* arrows, styles, cursor, screen: as before */
 #define CLEAR_LINE "\r\033[K"
 
 static bool out_term, err_term, out_colour, err_colour;

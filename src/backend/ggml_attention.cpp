@@ -202,15 +202,16 @@ struct division {
         n_tiles = (n_rows + n_queries - 1) / n_queries;
         n_pieces = n_cells / WEIR__ATTENTION_PIECE + 2;
         bool few = n_rows * n_streams * n_kv_heads * n_rows_shared <= most_split_rows * n_threads;
-        for (n_kv = n_kv_heads; n_kv > 0;
-             n_kv--) { /* the most heads of keys that leave work for all threads */
+        /* The most heads of keys that leave work for all threads. */
+        for (n_kv = n_kv_heads; n_kv > 0; n_kv--) {
             if (n_kv_heads % n_kv != 0 || (n_kv > 1 && n_parts > 1)) continue;
             n_groups = n_kv_heads / n_kv;
             n_items = n_tiles * n_streams * n_groups * n_parts;
             split =
                 n_cells > WEIR__ATTENTION_PIECE && n_items < int64_t{4} * n_threads && n_threads > 1 && few;
             int64_t n_work = split ? n_items * (n_pieces - 2) : n_items;
-            if (n_kv == 1 || (n_kv * n_queries * n_heads <= WEIR__ATTENTION_ROWS && n_work >= 2 * n_threads))
+            if (n_kv == 1 ||
+                (n_kv * n_queries * n_heads <= WEIR__ATTENTION_ROWS && n_work >= int64_t{2} * n_threads))
                 break;
         }
         list_length = static_cast<size_t>(n_cells) + 31;
@@ -459,7 +460,7 @@ struct attention_op : ggml::cpu::tensor_traits {
                 const int32_t *theirs = last->cells + at;
                 auto same =
                     static_cast<int32_t>(std::mismatch(theirs, theirs + common, cells).first - theirs);
-                if (same == common && static_cast<size_t>(at + n) <= d.list_length) {
+                if (same == common && static_cast<size_t>(at) + static_cast<size_t>(n) <= d.list_length) {
                     std::copy(cells + same, cells + n, const_cast<int32_t *>(theirs) + same);
                     last->n = std::max(last->n, at + n);
                     return;
