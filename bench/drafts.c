@@ -3,11 +3,12 @@
  *
  * usage: drafts MODEL ROUNDS
  *
- * Two engines in one process that differ in lookup_bytes only. Each request runs on both, one right after the
- * other, each first in turn. A session is an agent's: it sends a file, asks for three edits of it, each with all
- * that was said before, and for a tool call that writes the result. Per round, with new engines: the sessions,
- * the same sessions again, sessions with other edits of the same files, the first ones drawn at a temperature
- * instead, and prose. Writes a line of JSON for each run. Ends with 1 where a text is not the same on both. */
+ * Two engines in one process that differ in lookup_bytes only. Each request runs on both, one right after
+ * the other, each first in turn. A session is an agent's: it sends a file, asks for three edits of it, each
+ * with all that was said before, and for a tool call that writes the result. Per round, with new engines:
+ * the sessions, the same sessions again, sessions with other edits of the same files, the first ones drawn
+ * at a temperature instead, and prose. Writes a line of JSON for each run. Ends with 1 where a text is not
+ * the same on both. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
