@@ -25,8 +25,8 @@ typedef struct cli_batch {
     size_t n;
 } cli_batch;
 
-/* Reads and checks; messages name the path of the offending field. CLI_OK, or a code after a message. Freed with
- * fini in any case. */
+/* Reads and checks; messages name the path of the offending field. CLI_OK, or a code after a message. Freed
+ * with fini in any case. */
 cli_exit cli_batch_read(cli_batch *batch, const cli_args *args, const char *path);
 void cli_batch_fini(cli_batch *batch);
 

@@ -477,8 +477,8 @@ typedef struct weir_request {
      * and drafts. Slots are shared fairly between salts, by the tokens that each has had recently */
     const char *cache_salt;
     size_t cache_salt_length; /* WEIR_NUL (default) */
-    /* true: reuse cached prefixes, and cache prompt and answer for later requests with the same salt; the same
-     * for drafts (weir_engine_params.lookup_bytes) */
+    /* true: reuse cached prefixes, and cache prompt and answer for later requests with the same salt; the
+     * same for drafts (weir_engine_params.lookup_bytes) */
     bool cache_prompt;
     bool logprobs; /* return the logprob of each generated token in chunks and result */
     /* 0; 0 … 20; also return the n likeliest tokens at each position; > 0 implies logprobs */
@@ -802,9 +802,9 @@ typedef struct weir_member {
 
 /* The members of a struct, in its order, without `size` and the lengths of lists. `of` is the struct's name
  * without "weir_" and "_params". Parameters: "model", "quantize", "context", "sampler", "chat", "request",
- * "engine", "hub". Results: "usage", "report", "view", "cost", "slot_view", "tick", "tick_slot",
- * "arrival", "engine_stats", "miss_info"; of these only numbers, flags and choices are listed. *n (n may be NULL) is the
- * number of members. NULL: no such struct. Static. */
+ * "engine", "hub". Results: "usage", "report", "view", "cost", "slot_view", "tick", "tick_slot", "arrival",
+ * "engine_stats", "miss_info"; of these only numbers, flags and choices are listed. *n (n may be NULL) is
+ * the number of members. NULL: no such struct. Static. */
 WEIR_API const weir_member *weir_members(const char *of, size_t *n);
 
 /* The member with this name; NULL: there is none. Static. */
@@ -1183,9 +1183,10 @@ typedef struct weir_engine_memory {
 } weir_engine_memory;
 
 /* The memory that weir_engine_create would allocate for a model with these parameters, computed from the
- * model's header: no weights are read and nothing is allocated. Includes the weights (though already loaded)
- * and cells of draft_model, and the cells of mtp. Excludes cached prompts (cache_bytes), texts for drafts
- * (lookup_bytes) and a GPU driver's own memory. Either params may be NULL. Any thread. Errors: as weir_model_load and weir_engine_create. */
+ * model's header: no weights are read and nothing is allocated. Includes the weights (though already
+ * loaded) and cells of draft_model, and the cells of mtp. Excludes cached prompts (cache_bytes), texts for
+ * drafts (lookup_bytes) and a GPU driver's own memory. Either params may be NULL. Any thread. Errors: as
+ * weir_model_load and weir_engine_create. */
 WEIR_API WEIR_CHECKED weir_status weir_engine_estimate(const char *path, const weir_model_params *model,
                                                        const weir_engine_params *engine,
                                                        weir_engine_memory *memory, weir_error *error);
@@ -1532,11 +1533,11 @@ typedef struct weir_context_info {
     weir_layout layout;
     weir_pooling pooling;
     /* true: the results for a token are identical to the last bit, whatever else is in the pass and however
-     * the text before it was divided into passes. This holds where weir's kernels do all the work that could
-     * differ: on an x86-64 processor, without GPU layers, for weights with weir_model_weights.kernels, in
-     * models that are not recurrent and whose heads have a multiple of 16 and at most 256 dimensions (of 32
-     * with quantized keys or values). Elsewhere an answer may continue differently where two tokens are almost
-     * equally likely */
+     * the text before it was divided into passes. This holds where weir's kernels do all the work that
+     * could differ: on an x86-64 processor, without GPU layers, for weights with
+     * weir_model_weights.kernels, in models that are not recurrent and whose heads have a multiple of 16
+     * and at most 256 dimensions (of 32 with quantized keys or values). Elsewhere an answer may continue
+     * differently where two tokens are almost equally likely */
     bool batch_invariant;
 } weir_context_info;
 

@@ -46,9 +46,9 @@ const llama_kv_cells *cells_of(const ggml_tensor *k, int64_t stream)
     return &found->second->get_cells(static_cast<llama_seq_id>(lane));
 }
 
-/* Puts a list of n cells into the order of their tokens, with room for as many: in a pool that sequences share
- * a token can lie in a cell before that of the token before it. The tokens of an image share a position; they
- * are in the order of their lines. */
+/* Puts a list of n cells into the order of their tokens, with room for as many: in a pool that sequences
+ * share a token can lie in a cell before that of the token before it. The tokens of an image share a
+ * position; they are in the order of their lines. */
 void put_in_order(const llama_kv_cells &memory, int32_t *cells, int32_t n, int32_t *unordered)
 {
     llama_pos least = INT32_MAX, most = -1, before = -1;

@@ -42,8 +42,8 @@ typedef struct weir__drafter_ops {
     void (*draft)(weir__drafter *drafter, weir__draft *const *drafts, size_t n, weir__drafting *drafting);
     /* A draft of its own was computed: its first n_right tokens were right. NULL: it finds out for itself. */
     void (*judge)(weir__drafter *drafter, const weir__draft *draft, int32_t n_drafted, int32_t n_right);
-    /* The text of the slot ends with these tokens; n and most are 0. Others may be drafted from it. NULL: that
-     * is of no use. */
+    /* The text of the slot ends with these tokens; n and most are 0. Others may be drafted from it. NULL:
+     * that is of no use. */
     void (*learn)(weir__drafter *drafter, const weir__draft *draft);
     void (*destroy)(weir__drafter *drafter);
 } weir__drafter_ops;

@@ -203,8 +203,8 @@ INLINE void expand(weir__attention_format format, float *to, int32_t stride, con
     }
 }
 
-/* Adds what rows [first, last) see of the places [from, to) of the block that begins at place `block`. list: at
- * that place. k and v: of the rows' head of keys. */
+/* Adds what rows [first, last) see of the places [from, to) of the block that begins at place `block`.
+ * list: at that place. k and v: of the rows' head of keys. */
 static void add_cells(const weir__attention_task *t, scratch *s, int first, int last, const int32_t *list,
                       int32_t n_more, int32_t block, int32_t from, int32_t to, const char *k, const char *v)
 {
@@ -233,8 +233,8 @@ static void add_cells(const weir__attention_task *t, scratch *s, int first, int 
     }
 }
 
-/* What queries [i, j) see of the block that begins at place `block`: the same cells, or a part of them. Heads of
- * keys follow each other, because those of a cell lie side by side. */
+/* What queries [i, j) see of the block that begins at place `block`: the same cells, or a part of them. Heads
+ * of keys follow each other, because those of a cell lie side by side. */
 static void add_block(const weir__attention_task *t, scratch *s, int32_t i, int32_t j, int32_t block)
 {
     const weir__attention_list *list = &t->lists[t->queries[i].list];
