@@ -24,8 +24,8 @@ typedef struct weir__slot weir__slot;
 weir_status weir__speculate_open(weir__driver *driver, weir_error *error);
 void weir__speculate_close(weir__speculate *all);
 
-/* Adds their memory to *memory. target: an outline; `context` and `info` are of its context. Only the few
- * bytes of prompt lookup are left out. */
+/* Adds their memory to *memory. target: an outline; `context` and `info` are of its context. Prompt
+ * lookup is left out. */
 weir_status weir__speculate_estimate(weir_model *target, const weir_engine_params *params,
                                      const weir_context_params *context, const weir_context_info *info,
                                      weir_engine_memory *memory, weir_error *error);

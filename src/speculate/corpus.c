@@ -11,6 +11,7 @@
 #define GRAM        4
 #define CANDIDATES  16
 #define SURE        12  /* tokens that agree: no other place is looked for */
+#define KNOWN       32  /* predicted tokens in a row, each by the longest match: what follows is not added */
 #define KEY_BUCKETS 256 /* a power of two */
 
 /* Of what followed in another text: somewhat less than was right in agents' sessions, more than in prose
@@ -286,22 +287,20 @@ static void find_place(weir__corpus *corpus, weir__corpus_reader *reader, const 
     }
 }
 
-/* The token at `at` is known now: was it the expected one, and where does that lead? Returns whether the
- * corpus has it behind as many tokens as are compared. */
-static bool follow_token(weir__corpus *corpus, weir__corpus_reader *reader, const int32_t *tokens, int32_t at,
+/* The token at `at` is known now: was it the expected one, and where does that lead? */
+static void follow_token(weir__corpus *corpus, weir__corpus_reader *reader, const int32_t *tokens, int32_t at,
                          bool counts)
 {
     int32_t length = reader->length;
     weir__corpus_place from = reader->from;
     reader->from = nowhere;
     reader->length = 0;
-    if (!is_there(corpus, from)) return false;
-    bool right = token_at(corpus, from) == tokens[at];
-    if (counts) weir__pace_note(&reader->pace, weir__lookup_class(length), right);
-    if (!right) return false;
+    bool right = is_there(corpus, from) && token_at(corpus, from) == tokens[at];
+    reader->n_known = right && length == WEIR__LOOKUP_MOST ? reader->n_known + 1 : 0;
+    if (counts && is_there(corpus, from)) weir__pace_note(&reader->pace, weir__lookup_class(length), right);
+    if (!right) return;
     reader->from = place_after(corpus, from);
     if (reader->from.block >= 0) reader->length = length < WEIR__LOOKUP_MOST ? length + 1 : length;
-    return length == WEIR__LOOKUP_MOST;
 }
 
 void weir__corpus_read(weir__corpus *corpus, weir__corpus_reader *reader, const int32_t *tokens, int32_t n)
@@ -309,9 +308,9 @@ void weir__corpus_read(weir__corpus *corpus, weir__corpus_reader *reader, const 
     bool first = reader->n == 0;
     for (; reader->n < n; reader->n++) {
         int32_t at = reader->n;
-        bool known = follow_token(corpus, reader, tokens, at, !first);
+        follow_token(corpus, reader, tokens, at, !first);
         find_place(corpus, reader, tokens, at);
-        if (known)
+        if (reader->n_known > KNOWN)
             reader->writable = nowhere;
         else
             write_token(corpus, reader, tokens, at);

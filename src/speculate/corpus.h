@@ -26,6 +26,7 @@ typedef struct weir__corpus_reader {
     int32_t n;                   /* tokens read */
     weir__corpus_place from;     /* where the text is expected to continue */
     int32_t length;              /* tokens before it that agree, at most WEIR__LOOKUP_MOST */
+    int32_t n_known;             /* tokens in a row that the longest matches predicted */
     weir__corpus_place writable; /* the last token added; nowhere: the next one begins a run */
     weir__pace pace;
 } weir__corpus_reader;

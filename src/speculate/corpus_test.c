@@ -73,17 +73,18 @@ static void the_longest_match_comes_first(void **state)
     assert_drafts(corpus, &nobody, "_345678 ", "long");
     weir__corpus_destroy(corpus);
 
-    /* Forty tokens that the texts share are kept once, with both continuations. */
-    static const char *const common = "ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789+-*/";
-    char text[80];
+    /* What the texts share is kept once, with both continuations. */
+    char common[121] = "", text[160];
+    dice d = {5};
+    for (int i = 0; i < 120; i++) common[i] = (char)dice_in(&d, 'A', 'Z');
     corpus = weir__corpus_create(BYTES);
     assert_non_null(corpus);
     for (int i = 0; i < 5; i++) {
         snprintf(text, sizeof text, "%s%s", common, i == 4 ? "other one" : "said often");
         add_letters(corpus, &nobody, text);
     }
-    assert_drafts(corpus, &nobody, common + 30, "said often");
-    snprintf(text, sizeof text, "%s%s", common + 30, "othe");
+    assert_drafts(corpus, &nobody, common + 100, "said often");
+    snprintf(text, sizeof text, "%s%s", common + 100, "othe");
     assert_drafts(corpus, &nobody, text, "r one");
     weir__corpus_destroy(corpus);
 }
@@ -153,6 +154,25 @@ static void what_is_known_takes_no_room(void **state)
         weir__corpus_close(corpus, &reader);
         assert_null(weir__corpus_check(corpus));
     }
+    assert_drafts(corpus, &nobody, "the first t", "ext of all");
+    weir__corpus_destroy(corpus);
+}
+
+/* Two equal texts that overtake each other by turns take hardly more room than two that differ. */
+static void equal_texts_side_by_side_take_no_more_room(void **state)
+{
+    (void)state;
+    weir__corpus *corpus = weir__corpus_create(BYTES);
+    weir__corpus_reader readers[2] = {{0}};
+    static int32_t text[3000];
+    dice d = {4};
+    assert_non_null(corpus);
+    add_letters(corpus, &nobody, "the first text of all");
+    for (int32_t i = 0; i < 3000; i++) text[i] = 1000 + (int32_t)(dice_roll(&d) % 1000);
+    for (int r = 0; r < 2; r++) assert_true(weir__corpus_open(corpus, &readers[r], &nobody));
+    for (int32_t n = 10; n <= 3000; n += 3) weir__corpus_read(corpus, &readers[n % 2], text, n);
+    assert_null(weir__corpus_check(corpus));
+    for (int r = 0; r < 2; r++) weir__corpus_close(corpus, &readers[r]);
     assert_drafts(corpus, &nobody, "the first t", "ext of all");
     weir__corpus_destroy(corpus);
 }
@@ -285,6 +305,7 @@ int main(void)
         cmocka_unit_test(keys_are_apart),
         cmocka_unit_test(running_texts_serve_each_other),
         cmocka_unit_test(what_is_known_takes_no_room),
+        cmocka_unit_test(equal_texts_side_by_side_take_no_more_room),
         cmocka_unit_test(the_oldest_texts_make_room),
         cmocka_unit_test(keys_stay_within_the_limit),
         cmocka_unit_test(random_texts_stay_with_their_keys),
