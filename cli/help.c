@@ -70,7 +70,7 @@ const cli_command cli_commands[] = {
      "Shows its slots with their requests, the queue, the KV cells, the prefix cache and the totals, once."
      " Proxies in the environment are ignored.",
      "weir ps\n"
-     "# of another machine, for a script\n"
+     "# a server on another machine, as JSON\n"
      "WEIR_API_KEY=secret weir ps --url https://example.org --json",
      NULL, cli_ps},
     {CLI_TOP, "top", "[--url URL]", "watch a running weir serve",
@@ -92,7 +92,7 @@ const cli_command cli_commands[] = {
     {CLI_TOKENIZE, "tokenize", "[-m MODEL] [TEXT | -f FILE | -]", "show the tokens of a text",
      "On a terminal the text is printed with each token in another colour; elsewhere each token is a line "
      "with its id and its text as JSON. Only the vocabulary is loaded.",
-     "# where the cuts are\n"
+     "# where the token boundaries are\n"
      "weir tokenize \"Weirs hold water back.\"\n"
      "# how many tokens a file has\n"
      "weir tokenize --ids -f notes.txt | wc -w",
@@ -136,7 +136,7 @@ const cli_command cli_commands[] = {
      " hub; HF_HUB_OFFLINE=1: the cache only; https_proxy and the like: a proxy.",
      "# about four bits for each weight\n"
      "weir pull hf:OWNER/REPO\n"
-     "# one that is larger and more exact\n"
+     "# a larger and more accurate one\n"
      "weir pull hf:OWNER/REPO:Q8_0\n"
      "# at once\n"
      "weir run -m hf:OWNER/REPO:Q8_0 -p \"What is a weir?\"",

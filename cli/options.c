@@ -140,7 +140,7 @@ static cli_option table[] = {
     {"--cache-type-k", "-ctk", CLI_ENGINE, LOADS, "TYPE", ENGINE(type_k)},
     {"--cache-type-v", "-ctv", CLI_ENGINE, LOADS, "TYPE", ENGINE(type_v)},
     {"--draft-max", "--draft --draft-n", CLI_ENGINE, SETS | CLI_INFO, "N", ENGINE(n_draft_max)},
-    {"--no-prompt-lookup", NULL, CLI_ENGINE, SETS | CLI_INFO, NULL, ENGINE(prompt_lookup), .help = "do not draft from the request's own prompt and answer"},
+    {"--no-prompt-lookup", NULL, CLI_ENGINE, SETS | CLI_INFO, NULL, ENGINE(prompt_lookup), .help = "do not draft from any text, the request's own or another's"},
     {"--lookup-memory", NULL, CLI_ENGINE, SETS | CLI_INFO, "SIZE", ENGINE(lookup_bytes), .standard = "16M"},
     {"--draft-model", "-md --model-draft", CLI_ENGINE, SETS | CLI_INFO, "MODEL", MEMBER(engine, draft_model, draft_path), .kind = CLI_STRING, .standard = "none"},
     {"--no-mtp", NULL, CLI_ENGINE, SETS | CLI_INFO, NULL, ENGINE(mtp), .help = "do not draft with the model's own MTP layers"},

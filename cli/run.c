@@ -17,9 +17,9 @@
 #include "term.h"
 
 #define BEST_OF_MAX 128
-#define TOGETHER    8 /* of --best-of, at most so many answers at a time unless more slots are asked for */
+#define TOGETHER    8 /* answers of --best-of at a time, at most, unless -np asks for more slots */
 #define PATIENCE_NS (300 * WEIR__NS_PER_MS) /* how long nothing may happen before a line says why */
-#define ENDED_MS    20                      /* between looks at several streams, which share no descriptor */
+#define ENDED_MS    20                      /* poll interval for several streams, which share no descriptor */
 
 struct run {
     const cli_args *args;
@@ -65,7 +65,7 @@ static cli_exit read_prompt(struct run *run)
         run->prompt_length = strlen(prompt);
         run->prompt = cli_copy(prompt, run->prompt_length + 1);
     }
-    /* The newline that ends what echo and editors write is no part of a question. */
+    /* The newline that echo and editors add at the end is not part of a question. */
     if (!args->raw)
         while (run->prompt_length > 0 && run->prompt[run->prompt_length - 1] == '\n')
             run->prompt[--run->prompt_length] = '\0';
@@ -80,19 +80,19 @@ static cli_exit render(struct run *run)
     weir_model_describe(run->model, &info);
     if (args->raw && args->system != NULL)
         return cli_fail(CLI_USAGE,
-                        "--raw takes the prompt as it stands, so --system cannot be given with it");
+                        "--raw continues the prompt as plain text, so --system cannot be used with it");
     if (args->raw) return CLI_OK;
     if (info.chat_template == NULL && args->chat_template == NULL) {
         if (args->system != NULL)
             return cli_fail(CLI_USAGE, "this model has no chat template, so --system has no place to go");
         if (!args->quiet)
-            fprintf(stderr, "%sthis model has no chat template: it continues the prompt as it stands%s\n",
+            fprintf(stderr, "%sthis model has no chat template: it continues the prompt as plain text%s\n",
                     cli_term_style_err(CLI_DIM), cli_term_style_err(CLI_PLAIN));
         return CLI_OK;
     }
     if (memchr(run->prompt, '\0', run->prompt_length) != NULL)
         return cli_fail(CLI_USAGE,
-                        "the prompt has a NUL byte, which a chat message cannot have; --raw takes it");
+                        "the prompt has a NUL byte, which a chat message cannot contain; --raw accepts it");
     const weir_message messages[] = {{"system", args->system}, {"user", run->prompt}};
     bool system = args->system != NULL;
     return cli_reply_render(&run->reply, args, &args->ask, run->model, system ? messages : messages + 1,
@@ -106,7 +106,7 @@ static cli_exit submit(struct run *run)
     cli_exit code = CLI_OK;
     cli_ask_copy(&ask, &run->args->ask);
     weir_request request = cli_ask_request(&ask);
-    /* Of the tokens, only the number. */
+    /* Only the number of tokens is needed here. */
     if (run->reply.chat != NULL) {
         request.chat = run->reply.chat;
         (void)weir_chat_tokenize(run->reply.chat, NULL, 0, &run->n_prompt, NULL);
@@ -148,7 +148,7 @@ static void take(struct run *run, const weir_chunk *chunk)
     if (chunk->finished) run->reason = chunk->reason;
 }
 
-/* A word on what takes so long. */
+/* Shows the progress of a long prefill. */
 static void explain(const struct run *run)
 {
     weir_engine_stats stats = {.size = sizeof stats};
@@ -161,7 +161,7 @@ static void explain(const struct run *run)
     cli_term_progress(line);
 }
 
-/* Whether all answers are there; until then the best is not known. */
+/* Whether all answers have ended; until then the best is not known. */
 static bool have_ended(const struct run *run)
 {
     bool ended = true;
@@ -179,7 +179,7 @@ static void await_all(const struct run *run)
     }
 }
 
-/* Of --best-of the best; the others are let go. */
+/* With --best-of, keeps the best answer's stream and releases the others. */
 static void choose(struct run *run)
 {
     weir_chunk prompt;
@@ -193,7 +193,7 @@ static void choose(struct run *run)
         best = i;
         most = score;
     }
-    /* They are the first one's: the same for all. */
+    /* Only the first stream has the prompt's logprobs, which are the same for all. */
     if (best > 0 && weir_stream_prompt_logprobs(run->streams[0], &prompt) == WEIR_OK)
         run->prompt_logprobs = cli_figures_logprobs(&prompt);
     run->stream = run->streams[best];
@@ -202,7 +202,7 @@ static void choose(struct run *run)
     run->n_streams = 0;
 }
 
-/* Until the terminal chunk, which comes on every path. */
+/* Reads the stream up to its terminal chunk, which always comes. */
 static cli_exit pump(struct run *run)
 {
     weir_error error = {0};

@@ -16,7 +16,7 @@
 #include "tape.h"
 
 #define HEAD_MAX      8192 /* bytes of an answer's head */
-#define NEXT_SERVER_S 5    /* after this one */
+#define NEXT_SERVER_S 5    /* Retry-After while the server stops: time for the next one to start */
 
 /* ---- Life ---- */
 
@@ -81,7 +81,7 @@ bool serve_call_is_stalled(serve_call *call, int64_t now_ns)
 {
     bool waited = call->waits;
     call->waits = call->out.n > call->out_at;
-    /* What has only just come after a long silence was not offered to the client yet. */
+    /* Output that has just come after a silence: the client had no time yet to read it. */
     if (call->waits && !waited) call->moved_ns = now_ns;
     return call->waits && now_ns - call->moved_ns > (int64_t)call->server->params.stall_s * WEIR__NS_PER_S;
 }
@@ -138,7 +138,7 @@ static void add_cors(serve_call *call)
                                           "Access-Control-Max-Age: 600\r\n");
 }
 
-/* Everything up to what tells the body's length. */
+/* Writes the head, up to the headers that give the body's length. */
 static void begin_head(serve_call *call, int status, const char *type)
 {
     weir__text *out = &call->out;
@@ -164,7 +164,7 @@ static void begin_head(serve_call *call, int status, const char *type)
 
 static const char uncached[] = "Cache-Control: no-store\r\n";
 
-/* All of it; the body has n bytes. */
+/* Writes the whole head of an answer whose body has n bytes. */
 static void whole_head(serve_call *call, int status, const char *type, const char *more, size_t n)
 {
     begin_head(call, status, type);
@@ -189,7 +189,7 @@ void serve_call_answer(serve_call *call, int status, const char *type, const cha
     serve_call_answer_more(call, status, type, uncached, bytes, n);
 }
 
-/* The text becomes the answer, without a copy of it. */
+/* Makes the text the answer, without copying it. */
 static void answer_with(serve_call *call, int status, const char *type, weir__text *text)
 {
     whole_head(call, status, type, uncached, text->n);
@@ -205,7 +205,7 @@ void serve_call_answer_text(serve_call *call, int status, const char *type, weir
     (void)weir__text_reserve(text, HEAD_MAX);
     if (text->too_long)
         serve_call_refuse(call, 400, NULL, "answer_too_long",
-                          "the answer has more than %zu MiB, which is the most; ask for less at a time",
+                          "the answer is larger than the limit of %zu MiB; ask for less at a time",
                           text->quota->most >> 20);
     else if (text->over)
         serve_call_refuse(call, 503, NULL, "too_many_answers",
@@ -266,7 +266,7 @@ bool serve_call_refuse(serve_call *call, int status, const char *field, const ch
     va_start(list, format);
     vsnprintf(message, sizeof message, format, list);
     va_end(list);
-    /* A path is any bytes, and what is long is cut. */
+    /* A path may hold any bytes, and truncation may split a character. */
     weir__utf8_copy(clean, sizeof clean, message, strlen(message));
     return refuse(call, status, field, code, clean);
 }
@@ -326,9 +326,9 @@ bool serve_call_refuse_error(serve_call *call, const weir_error *error)
         return refuse(call, 429, NULL, "queue_full", message);
     }
     case WEIR_NO_MEMORY: return serve_call_no_memory(call);
-    case WEIR_ABORTED: /* its client has gone, the server is going down, or: */
+    case WEIR_ABORTED: /* the client has left, the server stops, or work_timeout */
         return refuse(call, 503, NULL, "work_timeout",
-                      "reading this request took longer than the server may; make it smaller or simpler");
+                      "this request took longer to process than is allowed; make it smaller or simpler");
     case WEIR_STOPPED: return serve_call_stopping(call);
     default: return refuse(call, 500, NULL, weir_status_name(error->code), message);
     }
@@ -430,7 +430,7 @@ bool serve_call_read_ids(serve_call *call, const char *field, const json_t *list
                                                         "token %zu in %s is %lld; the vocabulary has 0 to %d",
                                                         i, field, (long long)id, info.n_vocab - 1)
                                     : serve_call_refuse(call, 400, field, "invalid_value",
-                                                        "token %zu in %s is no whole number", i, field);
+                                                        "token %zu in %s is not a whole number", i, field);
     }
     return true;
 }
@@ -447,7 +447,7 @@ bool serve_call_read_model(serve_call *call, const json_t *name, const char **ad
     else if (!serve_server_has_name(call->server, word))
         serve_call_refuse(call, 404, "model", "model_not_found",
                           "there is no model \"%.100s\" here; ask for \"%.100s\", or leave model out "
-                          "(GET /v1/models tells all names)",
+                          "(GET /v1/models lists all names)",
                           word, call->server->name);
     return !call->begun;
 }

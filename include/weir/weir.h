@@ -22,10 +22,11 @@
  *   - fork() leaves the library's threads in the parent. In the child, calls that need an engine of the
  *     parent (submit and everything that submits, drain, destroy, step, reads that would wait) return
  *     WEIR_STATE. Make no other calls there: the child may exec or _exit.
- *   - No input reaches an abort. Three kinds of files are trusted after a check, so load them from people you
- *     trust: a model whose header, metadata and tensor table pass; an optimized file whose header matches; a
- *     saved state whose checksum matches, also in an engine's cache_dir. The check and llama.cpp open a model
- *     by its path, one after the other: no one may replace or modify the file once loading starts. */
+ *   - No input aborts the process. Three kinds of files are trusted after a check, so load them from people
+ *     you trust: a model whose header, metadata and tensor table pass; an optimized file whose header
+ *     matches; a saved state whose checksum matches, also in an engine's cache_dir. The check and llama.cpp
+ *     open a model by its path, one after the other: no one may replace or modify the file once loading
+ *     starts. */
 #ifndef WEIR_WEIR_H
 #define WEIR_WEIR_H
 
@@ -188,7 +189,7 @@ typedef struct weir_model_info {
     bool is_recurrent; /* its memory cannot be truncated at any position */
     bool is_hybrid;
     const char *kernels; /* weir's CPU kernels in use, e.g. "avx512bf16"; "" = none */
-    /* of the tensors that these kernels multiply; the backend multiplies the others */
+    /* bytes of the tensors that these kernels multiply; the backend multiplies the others */
     uint64_t n_bytes_kernels;
     uint64_t n_bytes_mapped; /* of those, the bytes mapped from an optimized file */
     int32_t n_layer_mtp;     /* additional layers that predict further tokens (MTP), usable for drafts */
@@ -338,7 +339,7 @@ typedef struct weir_engine weir_engine;
 typedef enum weir_layout {
     WEIR_LAYOUT_AUTO = 0,
     WEIR_LAYOUT_UNIFIED = 1,  /* one pool of cells for all sequences */
-    WEIR_LAYOUT_PER_SLOT = 2, /* a separate lane for each sequence */
+    WEIR_LAYOUT_PER_SLOT = 2, /* a lane for each sequence: cells of its own */
 } weir_layout;
 
 typedef enum weir_kv_type {
@@ -396,18 +397,19 @@ typedef struct weir_engine_params {
     uint64_t cache_disk_bytes;
     /* 16; 0 … 32; speculative decoding: draft tokens verified in one pass, at most, used when it is likely to
      * be faster. Accepted tokens arrive in one chunk. The text does not change where
-     * weir_engine_stats.batch_invariant is true; elsewhere it may be another one that the model could have
-     * generated. 0 = off. Models whose memory cannot be truncated at any token have no drafts */
+     * weir_engine_stats.batch_invariant is true; elsewhere it may differ, but remains one that the model
+     * could have generated. 0 = off. Models whose memory cannot be truncated at any token have no drafts */
     int32_t n_draft_max;
-    bool prompt_lookup; /* true; drafts come from the request's own prompt and answer */
+    bool prompt_lookup; /* true; drafts come from the request's own prompt and answer; see lookup_bytes */
     /* 16 MiB; with prompt_lookup, drafts also come from the prompts and answers of other requests, running or
-     * finished, with the same cache_salt, adapters and scales. The limit on the memory for their tokens; the
-     * oldest are dropped first. Requests without cache_prompt take no part. 0, or less than 4096 = none */
+     * finished, with the same cache_salt, adapters and scales. This limits the memory for their tokens; the
+     * oldest are dropped first. Requests without cache_prompt neither use nor add texts. 0, or less than 4096
+     * = none */
     uint64_t lookup_bytes;
     /* NULL; a smaller model that drafts where prompt_lookup finds nothing; held. It must have the model's
-     * vocabulary, and its memory must be truncatable at any token. It needs as many KV cells again. Or an
-     * EAGLE-3 head (a file of the architecture eagle3) made for this model, which must be of the architecture
-     * llama, qwen3, qwen3moe or minimax-m2 */
+     * vocabulary, its memory must be truncatable at any token, and it needs as many KV cells as the model. Or
+     * an EAGLE-3 head (a file of the architecture eagle3) that was made for this model; the model must then
+     * have the architecture llama, qwen3, qwen3moe or minimax-m2 */
     weir_model *draft_model;
     /* true; without draft_model, the model's own MTP layers draft if it has any
      * (weir_model_info.n_layer_mtp). This costs one more layer of KV cells and of computation per token */
@@ -522,8 +524,8 @@ WEIR_API WEIR_CHECKED weir_status weir_engine_submit(weir_engine *engine, const 
 /* Queues one request n times, for n answers, all or none. Answer i has the request's seed plus i, or with
  * WEIR_SEED_RANDOM a random one; the first answer is the one that submit would give. Text is tokenized once,
  * and the prompt is computed once where prompts are cached (cache_prompt,
- * weir_engine_params.cache_sequences). Only the first answer has prompt_logprobs, since all are equal.
- * Otherwise as weir_engine_submit; errors name requests[0]. */
+ * weir_engine_params.cache_sequences). Only the first answer has prompt_logprobs, because they are the same
+ * for all. Otherwise as weir_engine_submit; errors name requests[0]. */
 WEIR_API WEIR_CHECKED weir_status weir_engine_submit_n(weir_engine *engine, const weir_request *request,
                                                        size_t n, weir_stream *const *streams,
                                                        weir_error *error);
@@ -583,8 +585,8 @@ WEIR_API void weir_stream_release(weir_stream *stream);
  * arrives within a tick, and a waiting call waits for it. */
 WEIR_API weir_status weir_stream_next(weir_stream *stream, int timeout_ms, weir_chunk *chunk);
 
-/* The same without waiting: TIMEOUT when there is none now. Queued chunks can still be taken after the end or
- * a cancel, then END. */
+/* The same without waiting: TIMEOUT when there is no chunk now. Chunks that are queued at the end or a cancel
+ * can still be taken; then END. */
 WEIR_API weir_status weir_stream_try_next(weir_stream *stream, weir_chunk *chunk);
 
 /* Called with each chunk, and with an empty one (not finished) whenever poll_ms passed without a chunk and as
@@ -595,9 +597,9 @@ typedef bool (*weir_chunk_fn)(const weir_chunk *chunk, void *user);
  * chunk was handled, now or before. ABORTED: fn returned false. STATE: as weir_stream_next. */
 WEIR_API weir_status weir_stream_consume(weir_stream *stream, weir_chunk_fn fn, int poll_ms, void *user);
 
-/* Asks the request to end. Any state, any number of times; does nothing after the end. A stream cancelled
- * before submit is refused there (STATE). Never waits for a tick; takes effect within one. Not safe in a
- * signal handler. */
+/* Asks the request to end. May be called in any state and repeatedly; does nothing after the end. A stream
+ * cancelled before submit is refused there (STATE). Never waits for a tick; takes effect within one. Not safe
+ * in a signal handler. */
 WEIR_API void weir_stream_cancel(weir_stream *stream);
 
 /* Emit every n tokens; below 1 counts as 1. The first token and the end are never delayed. */
@@ -750,8 +752,8 @@ typedef void (*weir_log_fn)(weir_log_level level, const char *message, void *use
 WEIR_API void weir_log_set(weir_log_fn fn, void *user);
 
 /* Writes a message to the log: one call of the log function per line that is not empty. Invalid UTF-8 is
- * replaced, and what exceeds 1,023 bytes is cut off. A message from inside the log function is dropped. Any
- * thread, but not a signal handler. NULL is ignored. */
+ * replaced, and the message is truncated to 1,023 bytes. A message from inside the log function is dropped.
+ * Any thread, but not a signal handler. NULL is ignored. */
 WEIR_API void weir_log_message(weir_log_level level, const char *message);
 
 /* ---- Interrupts ------------------------------------------------------------------------------------ */
@@ -1101,9 +1103,9 @@ WEIR_API WEIR_CHECKED weir_status weir_engine_fork(weir_engine *engine, weir_str
                                                    int32_t source_at, const weir_request *request,
                                                    weir_stream *stream, weir_error *error);
 
-/* Of a fork: the source's text up to the fork, which the stream's own text continues; NUL-terminated, valid
- * until the last release. Text that was held back there (the start of a possible stop string, part of a
- * character) is in the stream's. "" for other streams. length may be NULL. Any thread. */
+/* For a fork: the source's text up to the fork, which the stream's own text continues; NUL-terminated, valid
+ * until the last release. Text that was held back at that point (the start of a possible stop string, part of
+ * a character) belongs to the stream's own. "" for other streams. length may be NULL. Any thread. */
 WEIR_API const char *weir_stream_before(const weir_stream *stream, size_t *length);
 
 /* ---- Flight: one generation, many readers ---------------------------------------------------------- */
@@ -1113,11 +1115,12 @@ WEIR_API const char *weir_stream_before(const weir_stream *stream, size_t *lengt
  * release. */
 typedef struct weir_flight weir_flight;
 
-/* Submits a request as weir_engine_submit does. With share, joins instead an identical request (every field
- * equal, texts by content) that was opened with share, is still held and has not failed. Only reproducible
- * requests are shared: greedy ones (temp 0 and no random sampler) and those with a seed, without a deadline
- * or prompt_logprobs, and no forks. The caller gets one reference. *joined (joined may be NULL) is true when
- * nothing was submitted. Any thread. Errors: as weir_engine_submit. */
+/* Submits a request as weir_engine_submit does. With share it joins an identical request instead, if there is
+ * one that was opened with share, is still held and has not failed; identical means that every field is
+ * equal, texts by content. Only reproducible requests are shared: greedy ones (temp 0 and no random sampler)
+ * and those with a seed, without a deadline or prompt_logprobs, and no forks. The caller gets one reference.
+ * *joined (joined may be NULL) is true when nothing was submitted. Any thread. Errors: as
+ * weir_engine_submit. */
 WEIR_API WEIR_CHECKED weir_status weir_flight_open(weir_engine *engine, const weir_request *request,
                                                    bool share, weir_flight **flight, bool *joined,
                                                    weir_error *error);

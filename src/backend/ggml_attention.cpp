@@ -29,12 +29,12 @@ namespace
 
 /* ---- Where tokens lie ---- */
 
-/* The memory that a layer's keys belong to, by their tensor. */
+/* The KV cache of a layer, by the tensor of the layer's keys. */
 std::shared_mutex memories_lock;
 std::unordered_map<const ggml_tensor *, const llama_kv_cache *> memories; /* under memories_lock */
 
-/* The cells of an operation's stream; nullptr: unknown, and they lie in the order of their tokens from the
- * first one on. */
+/* The cells of an operation's stream. nullptr: the KV cache is unknown; cells then count as in the order of
+ * their tokens, from position 0. */
 const llama_kv_cells *cells_of(const ggml_tensor *k, int64_t stream)
 {
     const ggml_tensor *storage = k->view_src != nullptr ? k->view_src : k;
@@ -46,9 +46,9 @@ const llama_kv_cells *cells_of(const ggml_tensor *k, int64_t stream)
     return &found->second->get_cells(static_cast<llama_seq_id>(lane));
 }
 
-/* Puts a list of n cells into the order of their tokens, with room for as many: in a pool that sequences
- * share a token can lie in a cell before that of the token before it. The tokens of an image share a
- * position; they are in the order of their lines. */
+/* Sorts a list of n cells by the positions of their tokens; `unordered` has room for n. In a pool that
+ * sequences share, a token's cell can come before its predecessor's. The tokens of an image share a position;
+ * they are sorted by line and column. */
 void put_in_order(const llama_kv_cells &memory, int32_t *cells, int32_t n, int32_t *unordered)
 {
     llama_pos least = INT32_MAX, most = -1, before = -1;
@@ -118,14 +118,14 @@ void enter_all(llama_context *context, bool here)
     }
 }
 
-/* ---- What the kernels take ---- */
+/* ---- What the kernels support ---- */
 
 /* The operation's parameters, in the order in which ggml keeps them. */
 struct attention_params {
     float scale, max_bias, softcap;
 };
 
-/* Of heads of this type and size. False: ggml's own. */
+/* The format of heads of this type and size. False: ggml's own attention computes them. */
 bool format_for(ggml_type type, int64_t size, weir__attention_format *format)
 {
     switch (type) {
@@ -157,8 +157,8 @@ bool takes_all(const llama_kv_cache *cache, const llama_hparams &hparams)
     return true;
 }
 
-/* ALiBi's slope of a head (Press et al., arXiv 2108.12409): numbers of heads that are no power of two take
- * every other one of the next such number's. */
+/* ALiBi's slope of a head (Press et al., arXiv 2108.12409): if the number of heads is not a power of two, the
+ * remaining heads take every other slope of the next power of two. */
 float slope_of(int64_t head, int64_t n_heads, float max_bias)
 {
     int64_t n = 1;
@@ -169,27 +169,28 @@ float slope_of(int64_t head, int64_t n_heads, float max_bias)
 
 /* ---- Tiles ---- */
 
-/* Queries that are computed together. More would be a little faster and take more memory for their lists. */
+/* The most queries of a tile. More would be a little faster, but their lists would take more memory. */
 constexpr int64_t most_queries = 24;
 
 /* Consecutive queries of a stream, and the cells that they see. */
 struct tile {
-    int64_t stream, first; /* -1: none yet */
+    int64_t stream, first; /* first: -1 = none yet */
     int32_t n, n_lists;
     weir__attention_list lists[most_queries];
-    weir__attention_query queries[most_queries]; /* without the places of their numbers */
+    weir__attention_query queries[most_queries]; /* task_of sets q and out */
 };
 
-/* How an operation is divided: into tiles × streams × groups of heads of keys × parts of the heads that share
- * them. Few rows take several heads of keys together, because those of a cell lie side by side in memory. */
+/* How an operation is divided into items of work: tiles × streams × groups of KV heads × parts of the query
+ * heads that share them. With few rows one call takes several KV heads, because the heads of a cell are
+ * adjacent in memory. */
 struct division {
-    int64_t n_heads, n_parts;     /* heads that a call takes, and calls for those that share keys */
-    int64_t n_kv, n_groups;       /* heads of keys of a call, and groups of them */
-    int64_t n_queries, n_tiles;   /* of a tile; of a stream */
-    int64_t n_items, n_pieces;    /* pieces: at the most of an item */
-    bool split;                   /* each piece by itself: else there would be threads without work */
-    size_t list_length, sums_row; /* in numbers */
-    size_t thread_bytes, lists_at, sums_at, bytes; /* of each thread: scratch, lists, sums */
+    int64_t n_heads, n_parts;     /* query heads of a call; calls for all that share a KV head */
+    int64_t n_kv, n_groups;       /* KV heads of a call; groups of them */
+    int64_t n_queries, n_tiles;   /* queries of a tile; tiles of a stream */
+    int64_t n_items, n_pieces;    /* items of work; pieces of an item, at most */
+    bool split;                   /* each piece is an item, because otherwise threads would be idle */
+    size_t list_length, sums_row; /* elements of a list; floats of a row's sums */
+    size_t thread_bytes, lists_at, sums_at, bytes; /* of a thread: size and offsets; bytes: of all */
 
     division(int64_t n_rows_shared, int64_t n_kv_heads, int64_t n_rows, int64_t n_streams, int64_t n_cells,
              int64_t size_v, int n_threads)
@@ -202,7 +203,7 @@ struct division {
         n_tiles = (n_rows + n_queries - 1) / n_queries;
         n_pieces = n_cells / WEIR__ATTENTION_PIECE + 2;
         bool few = n_rows * n_streams * n_kv_heads * n_rows_shared <= most_split_rows * n_threads;
-        /* The most heads of keys that leave work for all threads. */
+        /* The largest number of KV heads per call that leaves work for all threads. */
         for (n_kv = n_kv_heads; n_kv > 0; n_kv--) {
             if (n_kv_heads % n_kv != 0 || (n_kv > 1 && n_parts > 1)) continue;
             n_groups = n_kv_heads / n_kv;
@@ -229,13 +230,13 @@ struct division {
     {
     }
 
-    /* Numbers that the sums of an item's piece take. */
+    /* Floats in the sums of one piece of an item. */
     size_t item_sums() const
     {
         return static_cast<size_t>(n_kv * n_queries * n_heads) * sums_row;
     }
 
-    /* Rows of each thread whose pieces are computed by themselves, at the most: so the sums stay small. */
+    /* An operation is split if it has at most this many rows per thread, so that the sums stay small. */
     static constexpr int64_t most_split_rows = 32;
 
     static size_t round_up(size_t n)
@@ -290,7 +291,7 @@ struct attention_op : ggml::cpu::tensor_traits {
         return true;
     }
 
-    /* What a thread keeps from one item to the next. */
+    /* A thread's state, kept from item to item. */
     struct worker {
         ggml_tensor *op;
         const division &d;
@@ -302,13 +303,13 @@ struct attention_op : ggml::cpu::tensor_traits {
             return reinterpret_cast<float *>(memory + d.sums_at);
         }
 
-        /* The i-th list's room; two behind the last one are for a query's own cells and their order. */
+        /* The memory of the i-th list. The two after the last are scratch: a query's cells, and sorting. */
         int32_t *room(int64_t i) const
         {
             return reinterpret_cast<int32_t *>(memory + d.lists_at) + static_cast<size_t>(i) * d.list_length;
         }
 
-        /* Heads follow each other for the same tile, whose cells each thread then looks up once. */
+        /* Computes an item. Items of one tile are adjacent, so each thread looks up its cells only once. */
         void compute(int64_t item)
         {
             float slopes[WEIR__ATTENTION_ROWS];
@@ -322,7 +323,7 @@ struct attention_op : ggml::cpu::tensor_traits {
             }
         }
 
-        /* The n-th piece that each query of an item sees. */
+        /* Computes the n-th piece of an item, counted from the first one that its queries see. */
         void compute_piece(int64_t item, int32_t n, float *to_sums)
         {
             float slopes[WEIR__ATTENTION_ROWS];
@@ -355,7 +356,7 @@ struct attention_op : ggml::cpu::tensor_traits {
             return task.n_kv * task.n_queries * task.n_heads;
         }
 
-        /* All but the queries, whose cells are looked up. */
+        /* The task of an item, without queries. Looks up the cells of the item's tile. */
         weir__attention_task task_of(int64_t item, float *slopes)
         {
             const ggml_tensor *q = op->src[0], *k = op->src[1], *v = op->src[2];
@@ -397,7 +398,7 @@ struct attention_op : ggml::cpu::tensor_traits {
             return task;
         }
 
-        /* Gives the task the queries from this one on that share cells; returns the one past the last. */
+        /* Gives the task the queries from `from` on that share cells; returns their end. */
         int32_t family(weir__attention_task &task, int32_t from)
         {
             int32_t to = from + 1;
@@ -421,7 +422,7 @@ struct attention_op : ggml::cpu::tensor_traits {
             return to > from ? (to - 1) / WEIR__ATTENTION_PIECE - *first + 1 : 0;
         }
 
-        /* Looks up what the queries of a tile see. */
+        /* Looks up the cells that the queries of a tile see. */
         void look_at(int64_t stream, int64_t first)
         {
             const ggml_tensor *q = op->src[0], *k = op->src[1], *mask = op->src[3];
@@ -446,7 +447,7 @@ struct attention_op : ggml::cpu::tensor_traits {
             }
         }
 
-        /* A list that has these n cells, or can be continued by them, or a new one. */
+        /* Gives the query the last list, if that has or can be continued by its n cells, or a new list. */
         void put_in_list(weir__attention_query &query, const int32_t *cells, int32_t n, int32_t place)
         {
             weir__attention_list *last = some.n_lists > 0 ? &some.lists[some.n_lists - 1] : nullptr;
@@ -508,7 +509,7 @@ void weir__hook_detach(llama_context *context)
 {
     try {
         weir::enter_all(context, false);
-    } catch (...) { /* no memory: what stays is replaced by the next memory at that place */
+    } catch (...) { /* no memory: the next cache at the same address replaces the entry that stays */
     }
 }
 

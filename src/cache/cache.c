@@ -11,25 +11,27 @@
 #include "base/mem.h"
 #include "params/members.h"
 
-/* Ghosts explain later misses as evictions. They stay while all texts together take less than this. */
+/* Ghosts (tombstones of evicted texts) let later misses be reported as evictions. They stay while the whole
+ * tree takes less memory than this. */
 #define GHOST_BYTES (UINT64_C(16) << 20)
 #define GHOSTS_MOST 4096
 
-/* An entry is not saved if it shares all but this part of its tokens: computing the part takes less time than
- * saving all, mostly in vain. */
+/* An entry is not saved if at most 1 / WORTH_PART of its tokens are its own: computing those again takes less
+ * time than saving the whole state, which is mostly not used again. */
 #define WORTH_PART 8
 
 /* Fewer tokens than this are not worth a file. */
 #define FILE_LEAST 16
-/* Saving takes the driver's time, so it waits until nothing was kept for QUIET_NS. If that never comes, one
- * entry is saved every LATEST_NS, so that a kill loses only the last seconds. */
+/* Saving takes the driver's time, so it starts when no entry has been added for QUIET_NS. Under constant load
+ * one entry is saved every LATEST_NS, so that not everything is lost if the process is killed. */
 #define QUIET_NS  (250 * WEIR__NS_PER_MS)
 #define LATEST_NS (10000 * WEIR__NS_PER_MS)
 
-/* A kept prefix. DEVICE: seq >= 0. HOST: bytes set. DISK: file set. GHOST: none of them. The sequence holds
- * exactly the tokens of the end. A file is an entry of its own beside the one whose state it has. */
+/* A cached prefix. Its end's rank says where the state is. DEVICE: in the sequence seq >= 0, which holds
+ * exactly the end's tokens. HOST: in bytes. DISK: in file. GHOST: nowhere. A file is an entry of its own,
+ * beside the entry whose state was written. */
 typedef struct entry {
-    weir__prefix_end end; /* first member: an end of any rank except LIVE is an entry */
+    weir__prefix_end end; /* first member, for entry_of: an end is an entry unless its rank is LIVE */
     int32_t seq;
     void *bytes; /* [n_bytes] as the backend saved it; the archive's writer may read it */
     size_t n_bytes;
@@ -139,12 +141,12 @@ void weir__cache_destroy(weir__cache *cache)
     weir__mem_free(cache);
 }
 
-/* ---- Looking ---- */
+/* ---- Look-up ---- */
 
 /* Chooses the source with the most tokens. */
 static void choose_source(const weir__cache_params *params, const weir__prefix_match *m, weir__cache_hit *hit)
 {
-    if (params->exact) { /* a running request is hardly ever at its own length */
+    if (params->exact) { /* a running request has hardly ever computed exactly the matching tokens */
         hit->entry = m->exact;
         hit->n = m->n_exact;
     } else if (m->n_entry > m->n_live ||
@@ -289,7 +291,8 @@ static weir_status load_state(weir__cache *cache, const void *bytes, size_t n_by
     return status;
 }
 
-/* Removes a file that cannot be read. A sound one that the backend refuses stays until it is the oldest. */
+/* Loads the first n tokens of a file's state. A file that cannot be read is removed. An intact one that the
+ * backend refuses stays until it is the oldest, but has no entry. */
 static weir_status load_file(weir__cache *cache, entry *e, int32_t n, int32_t to, weir_error *error)
 {
     int32_t length = weir__cache_length(&e->end);
@@ -332,7 +335,7 @@ weir_status weir__cache_fetch(weir__cache *cache, const weir__cache_hit *hit, in
 
 /* ---- Evicting ---- */
 
-/* A ghost stays only while no other text covers its tokens. */
+/* Evicts the entry and turns it into a ghost, unless another text covers its tokens. */
 static void make_ghost(weir__cache *cache, entry *e)
 {
     empty_entry(cache, e);
@@ -347,7 +350,7 @@ static void make_ghost(weir__cache *cache, entry *e)
         drop_entry(cache, entry_of(cache->tree.oldest[WEIR__PREFIX_GHOST]));
 }
 
-/* Evicts the entry. */
+/* Evicts the entry, without a ghost if a file has all of its tokens. */
 static void entry_leave(weir__cache *cache, entry *e)
 {
     if (weir__prefix_tree_on_disk(&e->end, cache->params.exact) == weir__cache_length(&e->end))
@@ -360,7 +363,8 @@ static bool lacks_file(const weir__cache *cache, const entry *e);
 static bool collect_written(weir__cache *cache);
 static void offer_entry(weir__cache *cache, entry *e);
 
-/* Makes room for n more bytes: evicts the least recently used entries, into files if the writer is free. */
+/* Makes room for n more bytes: evicts the least recently used entries, and offers them to the archive's
+ * writer if it is free. */
 static bool make_host_room(weir__cache *cache, uint64_t n)
 {
     if (n > cache->params.n_bytes || cache->n_claimed > cache->params.n_bytes - n) return false;
@@ -562,7 +566,7 @@ static void *index_file(weir__archive_file *file, const weir__snapshot *snapshot
     return entry_of_file(user, file, snapshot);
 }
 
-/* Makes an entry of the file that the writer has written. */
+/* Makes an entry for the file that the writer has finished. False: none. */
 static bool collect_written(weir__cache *cache)
 {
     weir__archive *archive = cache->params.archive;
@@ -623,8 +627,8 @@ static void offer_entry(weir__cache *cache, entry *e)
     if (owned) weir__mem_free(bytes);
 }
 
-/* The next entry that should get a file, the least recently used first, so that the files' times keep the
- * order. */
+/* The next entry that should get a file. The least recently used comes first, so that the files' times have
+ * the same order. */
 static entry *next_unsaved(weir__cache *cache)
 {
     static const weir__prefix_rank ranks[] = {WEIR__PREFIX_HOST, WEIR__PREFIX_DEVICE};

@@ -38,8 +38,8 @@ static int32_t lowest_priority(const weir__driver *driver)
     return lowest;
 }
 
-/* The next request, if it fits. No other one that would fit overtakes it, or it might wait forever. Only a
- * request that preempts a running one does, since that slot is for nobody else. */
+/* The next request of the queue, if it fits. A smaller one that would fit must not overtake it, or it might
+ * wait forever. The exception is a request that preempts a running one: no other could take that slot. */
 static weir__request *choose_request(weir__driver *driver, int64_t now)
 {
     weir__request *request = NULL;

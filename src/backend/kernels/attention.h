@@ -1,15 +1,18 @@
 /* attention.h: softmax(scale × q·k) v over the cells that a query sees.
  * SPDX-License-Identifier: Apache-2.0
  *
- * The cells that a query sees have consecutive places; the first one has the position of its token as its
- * place. Places form blocks of BLOCK cells and pieces of PIECE cells, counted from place 0. A block's scores
- * are weighed together; blocks are added in order within a piece, with the running maximum and sum of online
- * softmax (Milakov and Gimelshein, arXiv 1805.02867); the sums of pieces are added in order. So a query's
- * result depends on its own cells only: not on the queries computed with it, on where cells lie, or on which
- * thread computed which piece. One exception: queries that see a block in part are computed with values of
- * all of it, and a value that is not a finite number spoils them with the weight 0, too.
+ * Places: the cells that a query sees are numbered by consecutive places, in the order of their tokens,
+ * starting with the position of the first cell's token. Places form blocks of BLOCK and pieces of PIECE
+ * cells, counted from place 0.
  *
- * Queries that see the same block share the reading of it, also if they belong to different sequences. */
+ * Order of the sums: the softmax weights of a block are computed together. Blocks are added in order within a
+ * piece, with the running maximum and sum of online softmax (Milakov and Gimelshein, arXiv 1805.02867), and
+ * pieces are added in order. So a query's result depends on its own cells only: not on the queries computed
+ * with it, on where its cells lie in memory, or on which thread computed which piece. One exception: where
+ * queries see different parts of a block, each also adds the values of the other parts, with the weight 0. A
+ * value there that is not finite makes the result NaN.
+ *
+ * Queries that see the same block read it once, even if they belong to different sequences. */
 #ifndef WEIR_BACKEND_KERNELS_ATTENTION_H
 #define WEIR_BACKEND_KERNELS_ATTENTION_H
 
@@ -36,19 +39,20 @@ typedef struct weir__attention_list {
     const int32_t *cells; /* [n] */
     int32_t first;        /* the place of cells[0] */
     int32_t n;
-    int32_t shared; /* below this place the list is equal to the one before it in the task */
+    int32_t shared; /* below this place its cells are those of the task's previous list */
 } weir__attention_list;
 
 typedef struct weir__attention_query {
     const char *q;        /* float [size_k]: of the first head */
     char *out;            /* float [size_v] */
     const uint16_t *mask; /* half precision, added to the scores, by cell; NULL: zeroes */
-    int32_t list;         /* its number in the task; of the query before or the next one */
+    int32_t list;         /* index into the task's lists: that of the query before, or one more */
     int32_t from, to;     /* it sees the places [from, to) of the list */
 } weir__attention_query;
 
-/* Queries, heads of keys, and the heads of queries that share each. A row is a query's head: rows are in the
- * order [n_kv][n_queries][n_heads]. Distances are in bytes. */
+/* The work of one call: n_queries queries, n_kv KV heads, and the n_heads query heads that share each KV
+ * head. A row is one query head of one query; rows are in the order [n_kv][n_queries][n_heads]. Strides
+ * (q_head to v_head) are in bytes. */
 typedef struct weir__attention_task {
     const weir__attention_list *lists;
     const weir__attention_query *queries;
@@ -61,11 +65,11 @@ typedef struct weir__attention_task {
     float scale;
     float softcap;       /* scores are softcap × tanh(score / softcap); 0: as they are */
     const float *slopes; /* [n_kv × n_heads]: factors of masks (ALiBi); NULL: 1 */
-    const float *sinks;  /* [n_kv × n_heads]: the score of a cell without a value; NULL: there is none */
+    const float *sinks;  /* [n_kv × n_heads]: attention sinks, scores without a value; NULL: none */
 } weir__attention_task;
 
-/* Sums of a row, a query's head, over some of its cells: weighted values [size_v], then the largest score and
- * the sum of the weights. */
+/* Sums of a row over some of its cells: the weighted values [size_v], then the maximum score and the sum of
+ * the weights. */
 typedef float weir__attention_sums;
 
 static inline size_t weir__attention_stride(int32_t size_v)
@@ -77,15 +81,15 @@ typedef struct weir__attention {
     const char *name;
     size_t scratch; /* bytes that a call needs, aligned to 64 */
 
-    /* Writes the numbers of the cells whose mask, [n] numbers in half precision, is not minus infinity;
-     * returns how many. cells has room for n + 31. *plain: all those masks are zero. */
+    /* Writes the indices of the cells whose mask is not minus infinity, and returns how many they are. mask
+     * is [n] in half precision; cells has room for n + 31. *plain: all their masks are zero. */
     int32_t (*visible)(const uint16_t *mask, int32_t n, int32_t *cells, bool *plain);
 
     /* Sums of all rows over the pieces [first, first + n): sums is [rows][stride]. */
     void (*attend)(const weir__attention_task *task, int32_t first, int32_t n, void *scratch,
                    weir__attention_sums *sums);
 
-    /* Adds a row's sums over the next piece. A total over nothing is the sums of no piece. */
+    /* Adds a row's sums over the next piece to its total. An empty total has maximum -INFINITY and sum 0. */
     void (*add)(weir__attention_sums *total, const weir__attention_sums *piece, int32_t size_v);
 
     /* Writes a row's result from its sums over all pieces. */

@@ -1,8 +1,9 @@
-/* attention_rows.h: attention at all levels.
+/* attention_rows.h: the attention kernel, written once for all instruction sets.
  * SPDX-License-Identifier: Apache-2.0
  *
- * A block's cells are read once for all rows that see it. A level defines CELLS, includes this, and defines
- * what is declared first. */
+ * A block's cells are read once for all rows that see it. The file of an instruction set, such as
+ * attention_avx2.c, defines CELLS (the cells that are scored together), includes this header, and then
+ * defines score(). */
 #ifndef WEIR_BACKEND_KERNELS_ATTENTION_ROWS_H
 #define WEIR_BACKEND_KERNELS_ATTENTION_ROWS_H
 
@@ -12,7 +13,7 @@
 #define SIZE  WEIR__ATTENTION_SIZE
 #define BLOCK WEIR__ATTENTION_BLOCK
 
-/* Of a call. Rows lie behind one another, without room between them; so do values. */
+/* The memory of one call. q, out and values are packed: the stride of a row is the head's size, not SIZE. */
 typedef struct scratch {
     _Alignas(64) float q[ROWS * SIZE]; /* scaled */
     _Alignas(64) float keys[CELLS][SIZE];
@@ -22,13 +23,13 @@ typedef struct scratch {
     float max[ROWS], sum[ROWS];
 } scratch;
 
-/* ---- What a level defines ---- */
+/* ---- What each instruction set defines ---- */
 
-/* Scores of CELLS cells, whose keys are there, which become scores [at, at + CELLS) of rows [first, end). A
- * score is sixteen sums of every sixteenth product, which are then added in pairs. */
+/* Computes scores [at, at + CELLS) of rows [first, end) from the CELLS keys in s->keys. Each score is sixteen
+ * sums, each of every sixteenth product, which are then added in pairs. */
 INLINE void score(scratch *s, int first, int end, int32_t size, int at);
 
-/* Rows and groups of 16 dimensions whose sums of values fit into the registers: the second with few rows. */
+/* The rows, and groups of 16 dimensions of each row, whose sums of values fit into the registers. */
 #ifdef __AVX512F__
 #define MOST_ROWS    6
 #define MOST_VECTORS 4
@@ -39,8 +40,8 @@ INLINE void score(scratch *s, int first, int end, int32_t size, int at);
 
 /* ---- Values ---- */
 
-/* Adds the weighted values [at, end) of a block to rows [r, r + n_rows): dimensions [d, d + 16 × n). cells:
- * where the values are in half precision; NULL: in s->values. */
+/* Adds dimensions [d, d + 16 × n) of the weighted values [at, end) of a block to rows [r, r + n_rows). cells:
+ * the values, in half precision; NULL: they are in s->values. */
 INLINE void add_values(const int n_rows, const int n, const char *const *cells, scratch *s, int r,
                        int32_t size, int32_t d, int32_t at, int32_t end)
 {
@@ -101,7 +102,7 @@ static const weir__attention_query *query_of(const weir__attention_task *t, int 
     return &t->queries[r / t->n_heads % t->n_queries];
 }
 
-/* The number of a row's head among those of all heads of keys. */
+/* The index of a row's query head within the task. */
 static int head_of(const weir__attention_task *t, int r)
 {
     return r / t->n_heads / t->n_queries * t->n_heads + r % t->n_heads;
@@ -109,7 +110,7 @@ static int head_of(const weir__attention_task *t, int r)
 
 /* ---- Weights ---- */
 
-/* A row has met a score that is larger than all before. */
+/* Rescales a row's sums to a new maximum score. */
 static void raise_max(scratch *s, int r, float highest, int32_t size_v)
 {
     sixteen factor = exponential(all_of(s->max[r] - highest));
@@ -121,7 +122,7 @@ static void raise_max(scratch *s, int r, float highest, int32_t size_v)
     }
 }
 
-/* Makes weights of the scores of a row that sees [from, to) of a block. */
+/* Turns a row's scores into softmax weights. The row sees [from, to) of the block. */
 INLINE void weigh_row(scratch *s, int r, int32_t from, int32_t to, int32_t size_v)
 {
     float *scores = s->scores[r];
@@ -177,13 +178,13 @@ static int32_t bytes_of(weir__attention_format format, int32_t size)
     }
 }
 
-/* Into the second-level cache: of a block it holds all heads. */
+/* Prefetches into the L2 cache, which holds all heads of a block. */
 static void prefetch(const char *cell, int32_t n_bytes)
 {
     for (int32_t at = 0; at < n_bytes; at += 64) _mm_prefetch(cell + at, _MM_HINT_T1);
 }
 
-/* n cells, as floats. */
+/* Converts n cells to floats. */
 INLINE void expand_as(const weir__attention_format format, float *to, int32_t stride,
                       const char *const *cells, int32_t n, int32_t size)
 {
@@ -203,15 +204,15 @@ INLINE void expand(weir__attention_format format, float *to, int32_t stride, con
     }
 }
 
-/* Adds what rows [first, last) see of the places [from, to) of the block that begins at place `block`.
- * list: at that place. k and v: of the rows' head of keys. */
+/* Adds the places [from, to) of a block to rows [first, last), which share a KV head. block: the block's
+ * first place; list: the n_more cells from there on; k, v: the KV head's keys and values. */
 static void add_cells(const weir__attention_task *t, scratch *s, int first, int last, const int32_t *list,
                       int32_t n_more, int32_t block, int32_t from, int32_t to, const char *k, const char *v)
 {
     const char *keys[BLOCK], *values[BLOCK];
     int32_t k_bytes = bytes_of(t->k_format, t->size_k), v_bytes = bytes_of(t->v_format, t->size_v);
     for (int32_t c = from / CELLS * CELLS; c < (to + CELLS - 1) / CELLS * CELLS; c++) {
-        /* Before the first and past the last: those again, which are not seen. */
+        /* CELLS cells are scored at once: surplus places repeat the first or last cell and get no weight. */
         size_t cell = (size_t)list[c < from ? from : c < to ? c : to - 1];
         keys[c] = k + cell * t->k_cell;
         values[c] = v + cell * t->v_cell;
@@ -233,8 +234,8 @@ static void add_cells(const weir__attention_task *t, scratch *s, int first, int 
     }
 }
 
-/* What queries [i, j) see of the block that begins at place `block`: the same cells, or a part of them. Heads
- * of keys follow each other, because those of a cell lie side by side. */
+/* Adds the block that begins at place `block` to queries [i, j), which have the same cells there but may see
+ * different parts of them. KV heads take turns, because the heads of a cell are adjacent in memory. */
 static void add_block(const weir__attention_task *t, scratch *s, int32_t i, int32_t j, int32_t block)
 {
     const weir__attention_list *list = &t->lists[t->queries[i].list];
@@ -252,7 +253,7 @@ static void add_block(const weir__attention_task *t, scratch *s, int32_t i, int3
                   t->k + (size_t)kv * t->k_head, t->v + (size_t)kv * t->v_head);
 }
 
-/* Past the last of the queries from i on whose lists have the same cells in the block that begins at place
+/* The end of the run of queries from i on whose lists have the same cells in the block that begins at place
  * `block`. */
 static int32_t end_of_run(const weir__attention_task *t, int32_t i, int32_t block)
 {
