@@ -223,7 +223,7 @@ const cli_command cli_commands[] = {
      "those of the options without --; a line [COMMAND] starts the settings of that command only; # starts"
      " a comment. Every option with an environment variable can be set there. WEIR_CONFIG names another "
      "file, or none when it is empty.",
-     "# what weir run would do, and why\n"
+     "# the settings of weir run, and their sources\n"
      "weir config run --temp 0.2\n"
      "# a default for all commands\n"
      "echo 'ctx = 8192' >>~/.config/weir/config",
@@ -355,7 +355,7 @@ static void add_overview(cli_page *page)
     cli_page_entry(page, "WEIR_MODEL", "the model when -m is missing", WIDE);
     cli_page_entry(page, "WEIR_TEMP, WEIR_CTX, …",
                    "defaults of the options: WEIR_, then the name in capitals with underscores. The command "
-                   "line overrides them. Prompts, grammars, lists and what is printed have none.",
+                   "line overrides them. Prompts, grammars, lists and the kind of output have none.",
                    WIDE);
     cli_page_entry(page, "WEIR_CONFIG", "the config file; empty: none", WIDE);
     cli_page_entry(page, "HF_TOKEN, HF_HOME, …", "for models by name: weir help pull", WIDE);

@@ -1,4 +1,4 @@
-/* answer.h: what the engine generates for a call: choices, as events or as a whole.
+/* answer.h: the engine's answer to a call: choices, streamed as events or sent as a whole.
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef WEIR_SERVER_ANSWER_H
 #define WEIR_SERVER_ANSWER_H
@@ -17,24 +17,24 @@ typedef struct serve_choice {
     serve_answer *answer;
     int32_t index;
     weir_stream *stream;
-    weir_flight *flight;      /* NULL: its chunks are its own, taken from `stream` */
-    uint64_t flight_at;       /* of the flight's chunks, the next one */
-    weir_chat_parser *parser; /* NULL: its text as it comes */
+    weir_flight *flight;      /* NULL: not shared; its chunks come from `stream` */
+    uint64_t flight_at;       /* the next chunk of the flight */
+    weir_chat_parser *parser; /* NULL: the text is not parsed */
     const char *echo;         /* goes before the text, owned by its prompt's first choice; NULL = nothing */
     size_t echo_length;
-    bool begun; /* what goes before the first chunk is told */
+    bool begun; /* everything before the first chunk has been written */
     bool finished;
     weir_reason reason;
     weir_usage usage;
     weir_error error;
-    serve_scores scores; /* not told yet */
-    /* When not streamed: what came so far. */
+    serve_scores scores; /* not written yet */
+    /* When not streamed: the answer so far. */
     weir__text content, reasoning;
     serve_tool *tools; /* [n_tools]; streamed: n_tools only counts */
     size_t n_tools, tools_capacity;
 } serve_choice;
 
-/* What chat and completions write differently. All write JSON objects, without what surrounds them. */
+/* The JSON that differs between chat and completions, without the objects around it. */
 typedef struct serve_form {
     const char *id;     /* "chatcmpl" */
     const char *object; /* of a whole answer */
@@ -50,30 +50,30 @@ typedef struct serve_form {
 #define SERVE_ID_MAX 64
 struct serve_answer {
     serve_call *call;
-    char id[SERVE_ID_MAX]; /* not to be guessed: whoever has it may fork the answer, or resume it */
+    char id[SERVE_ID_MAX]; /* cannot be guessed: whoever has it may fork or resume the answer */
     const serve_form *form;
     weir_chat *chat; /* held; NULL for completions */
     bool stream, include_usage;
-    bool resume;        /* its events go on tape, and it outlives its connection */
+    bool resume;        /* its events go to a tape, and it outlives its connection */
     bool begins;        /* form->begin comes first */
-    bool share;         /* an identical request's generation will do */
-    bool stopped;       /* at a client's word: to be cancelled is no error */
-    serve_tape *tape;   /* once it has begun; NULL: events go to the call */
-    weir__text event;   /* the one that is being written */
-    bool tells_scores;  /* of generated tokens; best-of needs them even when nobody asked */
-    bool echoes_scores; /* those of the prompt, where its text goes before the answer */
+    bool share;         /* it may join the generation of an identical request */
+    bool stopped;       /* a client asked for it: the cancel is no error */
+    serve_tape *tape;   /* from its begin on; NULL: events go to the call */
+    weir__text event;   /* the event that is being written */
+    bool tells_scores;  /* of generated tokens; best-of needs them even if not requested */
+    bool echoes_scores; /* of the prompt, if its text precedes the answer (echo) */
     bool tells_prompt;  /* its logprobs, as vLLM has them */
     bool kept;          /* for forks, once it is submitted */
-    bool shows_prompt;  /* its words, where the cache missed: the client sent them */
-    bool shows_cached;  /* the cache's, which are no stranger's */
-    int32_t n_top;      /* of each score that is told */
+    bool shows_prompt;  /* a cache miss may quote the prompt, which the client sent */
+    bool shows_cached;  /* a cache miss may quote the cached text: it is no other tenant's */
+    int32_t n_top;      /* likeliest tokens with each logprob */
     bool starved;       /* chunks wait for room in call->out */
     int64_t created_s;
     const char *model; /* the server's name for it, or own_model */
     char *own_model;   /* an adapter's name; NULL = none */
     int32_t n, n_finished;
     int32_t n_each; /* choices of one prompt: choices[i] is of prompt i / n_each */
-    int32_t n_told; /* of these, the best ones: told in the end; n_each = all, as they are */
+    int32_t n_told; /* of these, the best ones that are returned; n_each = all, unranked */
     serve_choice choices[];
 };
 
@@ -82,7 +82,7 @@ struct serve_answer {
 /* n choices with streams; the worker submits to them. NULL: out of memory. */
 serve_answer *serve_answer_create(serve_call *call, const serve_form *form, weir_chat *chat, int32_t n);
 
-/* The answer calls its model by this name; NULL: as before. False: out of memory. */
+/* Sets the model's name in the answer; NULL: no change. False: out of memory. */
 bool serve_answer_call_model(serve_answer *answer, const char *name);
 
 /* Submits one request for all choices, or one for each: all or none. An error becomes the call's answer.
@@ -93,15 +93,15 @@ void serve_answer_destroy(serve_answer *answer);
 /* Service thread: the answer was submitted. It may be gone afterwards, and its call refused. */
 void serve_answer_start(serve_answer *answer);
 
-/* Service thread: something can be taken. */
+/* Service thread: chunks can be taken. */
 void serve_answer_pump(serve_answer *answer);
 
-/* Ends a stream's events with what there is: at a client's word, or with an error, as the server ends.
- * Service thread. */
+/* Ends a stream's events with the text so far. asked: at a client's request; otherwise with an error, because
+ * the server stops. Service thread. */
 void serve_answer_stop(serve_answer *answer, bool asked);
 
-/* Why the prompt was not cached as far as it might have been, as an object, with a few words of the prompt
- * and of the cached text if these are to be told; false: there is nothing to tell, and nothing was added. */
+/* Appends an object that explains why no more of the prompt was cached. prompt, cached: it quotes a few words
+ * of them. False: there is no miss, and nothing was added. */
 bool serve_miss_tell(const weir_stream *stream, bool prompt, bool cached, weir__text *text);
 
 /* ---- choice.c ---- */
@@ -110,31 +110,33 @@ bool serve_miss_tell(const weir_stream *stream, bool prompt, bool cached, weir__
 bool serve_choice_init(serve_choice *choice, serve_answer *answer, int32_t index);
 void serve_choice_fini(serve_choice *choice);
 
-/* Whether the service thread is to be told when something can be taken. False: out of memory. */
+/* Posts the call when a chunk can be taken. False: out of memory. */
 bool serve_choice_watch(serve_choice *choice);
 void serve_choice_unwatch(serve_choice *choice);
 
-/* The next chunk, if it is there; whether all are. */
+/* take: takes the next chunk if there is one. complete: whether all chunks have been generated. */
 bool serve_choice_take(serve_choice *choice, weir_chunk *chunk);
 bool serve_choice_complete(const serve_choice *choice);
 
-/* Gives `take` what a chunk means; and before the first one the prompt's scores, and of a fork of a chat the
- * message so far, which the parser has to see. False: out of memory, as take's. */
+/* read passes the deltas of a chunk to `take`. begin comes before the first chunk: it passes the prompt's
+ * scores and, for a fork of a chat, the message so far, which the parser must see. False: out of memory, as
+ * take's. */
 typedef bool (*serve_choice_fn)(serve_choice *choice, const weir_delta *delta);
 bool serve_choice_read(serve_choice *choice, const weir_chunk *chunk, serve_choice_fn take);
 bool serve_choice_begin(serve_choice *choice, serve_choice_fn take);
 
-/* A serve_choice_fn: keeps it for a whole answer; forget frees that. */
+/* keep is a serve_choice_fn that collects a whole answer; forget frees it. */
 bool serve_choice_keep(serve_choice *choice, const weir_delta *delta);
 void serve_choice_forget(serve_choice *choice);
 
-/* Ends it: with a reason; because memory is out; what it generates, unless others share it. */
+/* finish ends the choice with a reason; fail, because memory ran out; cancel ends its generation, unless
+ * others share it. */
 void serve_choice_finish(serve_choice *choice, weir_reason reason);
 void serve_choice_fail(serve_choice *choice);
 void serve_choice_cancel(serve_choice *choice);
 
-/* Whether it ended with an error, or by the server; then the status of HTTP and the message. text: as long as
- * an error's message; may be what is returned. */
+/* Whether it ended with an error or because the server stops; then the HTTP status and the message. text has
+ * the size of weir_error.message and may hold the result. */
 bool serve_choice_failed(const serve_choice *choice);
 int serve_choice_status(const serve_choice *choice);
 const char *serve_choice_message(const serve_choice *choice, char *text);
@@ -142,8 +144,8 @@ const char *serve_choice_message(const serve_choice *choice, char *text);
 /* The prompt's logprobs; OK, TIMEOUT: not yet, others: there are none. */
 weir_status serve_choice_prompt(const serve_choice *choice, weir_chunk *prompt);
 
-/* What OpenAI's forms share: the members that end a choice's object, and its end; the prompt's logprobs as
- * vLLM has them, where they were asked for. */
+/* Common to OpenAI's formats. tell_reason: the last members of a choice's object, and its end. tell_prompt:
+ * the prompt's logprobs in vLLM's format, if requested. */
 void serve_choice_tell_reason(const serve_choice *choice, weir__text *text);
 void serve_choice_tell_prompt(const serve_choice *choice, weir__text *text);
 

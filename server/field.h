@@ -11,18 +11,18 @@ typedef enum serve_field_kind {
     SERVE_FIELD_INT32,
     SERVE_FIELD_STRING, /* a const char * that borrows */
     SERVE_FIELD_VALUE,  /* the JSON itself, a const json_t * that borrows */
-    SERVE_FIELD_MEMBER, /* of a struct of the library's, as its row says */
-    SERVE_FIELD_OTHER,  /* `read` */
-    SERVE_FIELD_ONLY,   /* `only` is the one value that means what happens anyway; `why`: what it must be */
-    SERVE_FIELD_NEVER,  /* what weir does not do; `why` */
+    SERVE_FIELD_MEMBER, /* a member of one of the library's structs, by its row */
+    SERVE_FIELD_OTHER,  /* read by `read` */
+    SERVE_FIELD_ONLY,   /* accepted with the value `only`, which changes nothing; `why`: it must be that */
+    SERVE_FIELD_NEVER,  /* not supported, because of `why` */
 } serve_field_kind;
 
 typedef struct serve_field {
     const char *name;
-    unsigned where; /* bits: in which kinds of requests */
+    unsigned where; /* bits: the kinds of requests that have it */
     serve_field_kind kind;
-    size_t target;      /* offset in what the fields are read into */
-    double least, most; /* in place of a member's own, where they differ */
+    size_t target;      /* offset in the struct that the fields are read into */
+    double least, most; /* instead of the member's range, where they differ */
     const char *of; /* the library's member that it sets, of "sampler", "chat" or "request"; NULL = none */
     const char *member;
     const char *only;
@@ -30,7 +30,7 @@ typedef struct serve_field {
     bool (*read)(serve_call *call, void *to, const char *name, const json_t *value);
 } serve_field;
 
-/* Rows: a value of kind SERVE_FIELD_k for a member of a struct; what a function reads. */
+/* Rows: a value of kind SERVE_FIELD_k for a member of a struct; a value that a function reads. */
 #define SERVE_FIELD(n, w, k, of, at)                                                                         \
     {                                                                                                        \
         .name = (n), .where = (w), .kind = SERVE_FIELD_##k, .target = offsetof(of, at)                       \
@@ -40,8 +40,8 @@ typedef struct serve_field {
         .name = (n), .where = (w), .kind = SERVE_FIELD_OTHER, .read = (r)                                    \
     }
 
-/* Reads json's fields of `where` into *to; null is as left out. others: reads what has no row, with *known
- * false for what it does not know, either; may be NULL. False: the call has its answer. */
+/* Reads json's fields of `where` into *to; null counts as left out. others reads fields without a row, and
+ * sets *known to false for an unknown one; may be NULL. False: the call has its answer. */
 bool serve_fields_read(serve_call *call, const serve_field *fields, size_t n, unsigned where,
                        const json_t *json, void *to,
                        bool (*others)(serve_call *call, void *to, const char *name, const json_t *value,
@@ -51,9 +51,9 @@ bool serve_fields_read(serve_call *call, const serve_field *fields, size_t n, un
 bool serve_field_member(serve_call *call, const char *name, const weir_member *member, void *of,
                         const json_t *value);
 
-/* Calls `each` with every text of a field's value, which is a string, an array of token ids, or an array of
- * at most `most` of either; and with what it is called there, "prompt" or "prompt[3]". False: the call has
- * its answer, or each's. */
+/* Calls `each` with every text of a field's value (a string, an array of token ids, or an array of at most
+ * `most` of either) and its name there, "prompt" or "prompt[3]". False: the call has its answer, or `each`
+ * failed. */
 bool serve_field_texts(serve_call *call, const char *name, const json_t *value, size_t most,
                        bool (*each)(serve_call *call, void *to, const char *name, const json_t *value),
                        void *to);

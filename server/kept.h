@@ -1,4 +1,4 @@
-/* kept.h: the last answers by their ids, as long as they can be forked.
+/* kept.h: recent answers by their ids, for forks.
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef WEIR_SERVER_KEPT_H
 #define WEIR_SERVER_KEPT_H
@@ -17,11 +17,11 @@ void serve_kept_destroy(serve_kept *kept);
  * memory, it is not kept. Any thread. */
 void serve_kept_add(serve_kept *kept, const serve_answer *answer, const char *salt);
 
-/* What a choice of an answer was. */
+/* A choice of a kept answer. */
 typedef struct serve_kept_choice {
     weir_stream *stream; /* held */
     weir_chat *chat;     /* held; NULL = a completion */
-    char *adapter;       /* what it was asked of by name; NULL = the model */
+    char *adapter;       /* the adapter that the request named; NULL = the model */
 } serve_kept_choice;
 
 /* INVALID: nothing of this id is kept, or not with this salt, or it has no such choice. NO_MEMORY. *choice is

@@ -1,5 +1,5 @@
-/* log.h: a line of JSON for each request and event, on stderr. Any thread. Nothing here waits for who reads
- * it.
+/* log.h: a line of JSON for each request and event, on stderr. Any thread; only serve_log_flush
+ * waits for a reader.
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef WEIR_SERVER_LOG_H
 #define WEIR_SERVER_LOG_H
@@ -11,11 +11,10 @@
 void serve_log(const char *level, const char *event, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
-/* Writes what could not be written when it was said. Waits at most so long for somebody who reads, each
- * time. */
+/* Writes the lines that could not be written at once. Waits at most timeout_ms for a reader, each time. */
 void serve_log_flush(int timeout_ms);
 
-/* A weir_log_fn; user is a bool that says whether everything is wanted, not warnings and errors alone. */
+/* A weir_log_fn; user points to a bool: true = log everything, false = warnings and errors only. */
 void serve_log_library(weir_log_level level, const char *message, void *user);
 
 #endif

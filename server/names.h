@@ -1,15 +1,15 @@
-/* names.h: what clients call what the library calls otherwise. SPDX-License-Identifier: Apache-2.0 */
+/* names.h: translates the library's names into those of clients. SPDX-License-Identifier: Apache-2.0 */
 #ifndef WEIR_SERVER_NAMES_H
 #define WEIR_SERVER_NAMES_H
 
 #include <weir/weir.h>
 
-/* The field of a request that the library's `field` stands for. schema_field: where the answer's schema
- * stands in the request; NULL: there is none. */
+/* The request's field for the library's `field`. schema_field: the field with the answer's schema; NULL:
+ * none. */
 void serve_names_field(const char *field, const char *schema_field, char *out, size_t capacity);
 
-/* The error's message with the names of fields and of the server's options in place of the library's. What
- * stands in quotation marks, the request's own words, stays as it is. */
+/* The error's message, with the names of the request's fields and the server's options in place of the
+ * library's. Text in quotation marks, which quotes the request, is not changed. */
 void serve_names_message(const weir_error *error, const char *schema_field, char *out, size_t capacity);
 
 #endif

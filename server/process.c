@@ -1,4 +1,4 @@
-/* process.c: what the kernel knows of the process, and what it was made of, under the names that Prometheus'
+/* process.c: metrics of the process (from the kernel) and of the build, under the names that Prometheus'
  * client libraries give them. SPDX-License-Identifier: Apache-2.0 */
 #include <dirent.h>
 #include <stdio.h>

@@ -1,9 +1,9 @@
-/* serve.h: what the server's files share: the server, and a call, which is one request and its answer.
+/* serve.h: shared by the server's files: the server, and a call, which is one request and its answer.
  * SPDX-License-Identifier: Apache-2.0
  *
  * Threads. The service thread owns the connections and all calls. A call is handed to a worker and comes back
- * through the ready list; meanwhile the service thread touches nothing of it but `connection`, `gone` and
- * `left`. The engine's thread only puts calls on the ready list. */
+ * through the ready list; meanwhile the service thread touches only its `connection`, `gone` and `left`. The
+ * engine's thread only puts calls on the ready list. */
 #ifndef WEIR_SERVER_SERVE_H
 #define WEIR_SERVER_SERVE_H
 
@@ -17,11 +17,11 @@
 #include "secret.h"
 #include "server.h"
 
-#define SERVE_WRITE_MAX    ((size_t)16 << 10)  /* of one turn: others get their turn */
+#define SERVE_WRITE_MAX    ((size_t)16 << 10)  /* of one turn; then it is another connection's turn */
 #define SERVE_BUFFER_MAX   ((size_t)256 << 10) /* unsent bytes of a stream; beyond, the engine merges */
 #define SERVE_ANSWERS_MAX  ((size_t)256 << 20) /* bytes of all whole answers that are not sent yet */
-#define SERVE_ANSWER_SMALL ((size_t)64 << 10)  /* those that always have room */
-#define SERVE_SWEEP_US     250000              /* how often deadlines of calls are looked at */
+#define SERVE_ANSWER_SMALL ((size_t)64 << 10)  /* smaller ones always have room */
+#define SERVE_SWEEP_US     250000              /* how often the deadlines of calls are checked */
 #define SERVE_TOKEN        32 /* hexadecimal digits of an id: 128 bits that nobody can guess */
 
 typedef struct serve_call serve_call;
@@ -38,14 +38,14 @@ typedef struct serve_tapes serve_tapes;
 typedef enum serve_state {
     SERVE_READING,   /* the body is on its way */
     SERVE_WORKING,   /* a worker has it */
-    SERVE_ANSWERING, /* what is in `out` goes out, and more may come */
+    SERVE_ANSWERING, /* `out` is being sent, and more may be added */
 } serve_state;
 
 /* Invariant: state is WORKING exactly while a worker or the workers' queue has it. */
 struct serve_call {
     serve_server *server;
     const serve_route *route;     /* NULL: refused before one was found */
-    serve_connection *connection; /* service thread; NULL: the client has gone, or a tape has the answer */
+    serve_connection *connection; /* service thread; NULL: the client has left, or a tape has the answer */
     _Atomic bool gone;            /* the same for workers */
     serve_call *before, *after;
     serve_call *next_ready; /* under server->mutex, as is is_ready */
@@ -56,15 +56,15 @@ struct serve_call {
     serve_state state;
     char id[SERVE_TOKEN + 1]; /* X-Request-Id */
     char method[8];
-    char path[256];   /* cut */
+    char path[256];   /* truncated */
     char origin[128]; /* that --cors admits; "" = none, or the server's own */
     char client[46];  /* its address; "" = a Unix socket */
-    char agent[128];  /* User-Agent and X-Request-Id as the client said them, cut; for the log */
+    char agent[128];  /* User-Agent and X-Request-Id as sent, truncated; for the log */
     char request_id[128];
-    char position[32];         /* in a stream, where the client wants to go on; cut */
-    const char *position_from; /* "Last-Event-ID" or "starting_after", which said it; NULL: nothing did */
-    int32_t key;               /* whose it is, -1 = nobody's */
-    int32_t counted;           /* among the key's requests: one, and one for each further answer */
+    char position[32];         /* the event after which the client resumes a stream; truncated */
+    const char *position_from; /* its source, "Last-Event-ID" or "starting_after"; NULL: none */
+    int32_t key;               /* the API key's number; -1 = none */
+    int32_t counted;           /* requests of the key that it counts as: one for each answer */
     bool head_only, http_1_0;
     bool close; /* the connection, after the answer */
     bool has_body;
@@ -72,7 +72,7 @@ struct serve_call {
     size_t n_received;
     weir__text body;
 
-    weir__text out; /* [out_at .. n) is to be sent */
+    weir__text out; /* [out_at .. n) is still to be sent */
     size_t out_at;
     bool begun; /* the answer's head is in `out`, or was sent */
     bool ended; /* nothing will be added to `out` */
@@ -81,14 +81,14 @@ struct serve_call {
     int32_t retry_s;  /* Retry-After, 0 = none */
     const char *code; /* of a refusal, static; NULL: none */
     const char *allow;
-    char *relaxed;            /* owned: for a header; NULL: all that was asked for is enforced */
-    const char *schema_field; /* where the answer's schema stands in the request; NULL: there is none */
+    char *relaxed;            /* owned: the header's value; NULL: all of the schema is enforced */
+    const char *schema_field; /* the request's field with the answer's schema; NULL: none */
 
-    bool left; /* the client went before the answer's end */
+    bool left; /* the client left before the end of the answer */
     int64_t began_ns;
     int64_t deadline_ns; /* of the body */
-    int64_t moved_ns;    /* when bytes last went out, or were first seen to wait */
-    bool waits;          /* at the last sweep there were some that the client had not taken */
+    int64_t moved_ns;    /* when bytes were last sent, or first seen to wait */
+    bool waits;          /* at the last sweep bytes waited for the client */
     uint64_t n_sent;
     serve_answer *answer; /* NULL: none is generated */
 
@@ -97,10 +97,10 @@ struct serve_call {
     serve_call *reader_before, *reader_after;
 };
 
-/* What computes embeddings, for one request at a time. */
+/* The context that computes embeddings, for one request at a time. */
 typedef struct serve_embedder {
     pthread_mutex_t mutex; /* held while it computes */
-    weir_context *context; /* NULL: not made yet */
+    weir_context *context; /* NULL: not created yet */
 } serve_embedder;
 
 typedef struct serve_listener {
@@ -118,21 +118,21 @@ struct serve_server {
     int64_t created_s; /* wall clock, seconds */
     int64_t created_ns;
 
-    _Atomic bool loaded; /* model, engine and name are there, for good */
+    _Atomic bool loaded; /* model, engine and name are set, and remain */
     weir_model *model;
     weir_engine *engine;
     const char *name;    /* as answers call the model */
-    char file_name[768]; /* with U+FFFD for what is no UTF-8; "" until it is known */
+    char file_name[768]; /* U+FFFD replaces invalid UTF-8; "" until it is known */
     char fingerprint[96];
 
     pthread_mutex_t mutex; /* the next nine; taken last, for a few instructions */
     pthread_cond_t changed;
     serve_call *ready_first, *ready_last;
-    bool woken; /* the loop was woken, and the list not taken since */
+    bool woken; /* the loop was woken, but has not taken the list yet */
     bool drain_asked, stop_asked, drained;
     bool pinged;                /* serve_server_is_well waits for the service thread */
-    bool well;                  /* what that said */
-    const serve_params *reload; /* what the service thread is to take over; NULL = nothing */
+    bool well;                  /* the service thread's reply */
+    const serve_params *reload; /* for the service thread to apply; NULL = none */
 
     serve_workers *workers;
     serve_keys *keys;
@@ -141,23 +141,23 @@ struct serve_server {
     serve_adapters *adapters;
     serve_tapes *tapes;        /* the service thread's */
     _Atomic uint64_t n_shared; /* requests that joined another one's generation */
-    weir__quota answers;       /* of whole answers, from their first byte to their client's last one */
+    weir__quota answers;       /* of whole answers, until their last byte is sent */
 
     /* The service thread's. */
     serve_call *calls;
     int32_t n_calls, most_calls; /* since memory was last given back */
-    uint64_t n_bodies;           /* bytes of bodies that are read or worked on */
-    bool draining, cut;          /* cut: the drain's time is over, and what ran was told */
+    uint64_t n_bodies;           /* bytes of all calls' bodies */
+    bool draining, cut;          /* cut: the drain's time is over, and running calls were ended */
     int64_t drain_deadline_ns;
     serve_connection *connections, *due;
-    int32_t n_connections, most_connections; /* the most that there may be, without those for probes */
+    int32_t n_connections, most_connections; /* the limit, apart from those for probes */
     serve_listener listeners[16];
     int32_t n_listeners;
     bool inherited; /* the listeners are systemd's */
-    bool reachable; /* one of them from other machines; since create */
-    bool full;      /* no descriptor was left: nothing is accepted until the next sweep */
+    bool reachable; /* from other machines, by one of them; since create */
+    bool full;      /* out of descriptors: nothing is accepted until the next sweep */
     int64_t told_full_ns;
-    char *unix_path; /* to be unlinked; NULL = none */
+    char *unix_path; /* to unlink at the end; NULL = none */
     serve_timer sweep;
     uint32_t n_sweeps;
     serve_events *events;
@@ -169,18 +169,18 @@ struct serve_server {
     uint64_t n_codes[600]; /* and by the status */
     uint64_t n_left;
     weir_histogram e2e_seconds;
-    char scratch[SERVE_WRITE_MAX]; /* of what is dropped */
+    char scratch[SERVE_WRITE_MAX]; /* for bytes that are read and dropped */
 };
 
-/* Who handles what; `work` runs on a worker, else on the service thread. */
+/* The handler of a path. */
 struct serve_route {
     const char *method;
-    const char *path; /* "*": a name without "/"; "**": whatever follows; NULL: one of the page's */
+    const char *path; /* "*": a name without "/"; "**": any rest; NULL: a file of the page */
     void (*handle)(serve_call *call);
-    bool work;
-    bool slow;                  /* it computes: on a worker apart, for as long as its client waits */
-    bool engine;                /* 503 until the model is there, and during a drain */
-    bool drain;                 /* not then: it is about what still runs */
+    bool work;                  /* runs on a worker, not on the service thread */
+    bool slow;                  /* computes: has its own worker, as long as the client waits */
+    bool engine;                /* 503 until the model is loaded, and during a drain */
+    bool drain;                 /* served during a drain, because it concerns running requests */
     bool health, metrics, open; /* whether a key is needed */
 };
 
@@ -193,45 +193,45 @@ void serve_server_post(serve_call *call);
  * Without TLS there is nothing to do. Any thread. IO (tls_cert), NO_MEMORY. */
 weir_status serve_server_read_tls(serve_server *server, weir_error *error);
 
-/* Takes the list, and what was asked of the service thread. */
+/* Takes the ready list and the requests to the service thread (drain, stop, ping, reload). */
 void serve_server_wake(serve_server *server);
 
-/* Takes it from the list again; nobody may be about to put it there. Service thread. */
+/* Removes a call from the ready list; no other thread may be about to post it. Service thread. */
 void serve_server_unlist(serve_call *call);
 
 bool serve_server_loaded(const serve_server *server);
 
-/* Whether strangers may ask: other machines reach it, and it has no keys. Any thread. */
+/* Whether strangers have access: other machines can reach it, and it has no keys. Any thread. */
 bool serve_server_is_open(const serve_server *server);
 
-/* Whether `name` is one of the model's own; has_name: whether it stands for it, as with any name ("*") or
- * none. */
+/* Whether `name` is one of the model's own names; has_name: whether requests may use it for the model,
+ * including "" and, with the alias "*", any name. */
 bool serve_server_is_called(const serve_server *server, const char *name);
 bool serve_server_has_name(const serve_server *server, const char *name);
 
 /* params.c: INVALID (field). */
 weir_status serve_server_check(const serve_params *params, weir_error *error);
 
-/* reload.c: takes what serve_server_reload wants to be taken. Service thread. */
+/* reload.c: applies the parameters that serve_server_reload passed. Service thread. */
 void serve_reload_take(serve_server *server);
 
-/* sweep.c: the timer's. */
+/* sweep.c: called by the timer. */
 void serve_server_sweep(serve_timer *timer);
 
 /* ---- call.c ---- */
 
 serve_call *serve_call_create(serve_server *server, serve_connection *connection);
 
-/* Service thread; not while WORKING. Cancels what it generates, writes the log. */
+/* Service thread; not while WORKING. Cancels its generation and writes the log. */
 void serve_call_destroy(serve_call *call);
 
-/* The client has gone: destroyed now, or when the worker is done with it. */
+/* The client has left: destroys the call now, or when the worker is done with it. */
 void serve_call_leave(serve_call *call);
 
-/* Whole answers; take the first: later ones for one call are ignored. 429 and 503 say when to come again. */
+/* Sends a whole answer; later ones for the same call are ignored. 429 and 503 have Retry-After. */
 void serve_call_answer(serve_call *call, int status, const char *type, const char *bytes, size_t n);
 
-/* The same of a text, which is freed; with the answers' quota if what is asked for decides its length. */
+/* The same with a text, which is freed. It has the answers' quota if the request decides its length. */
 void serve_call_answer_text(serve_call *call, int status, const char *type, weir__text *text);
 
 /* `more` are lines of the head, each with its end. */
@@ -248,36 +248,36 @@ bool serve_call_stopping(serve_call *call);
 /* Whether a call of the library was OK; otherwise the call's answer is its error. */
 bool serve_call_passes(serve_call *call, weir_status status, weir_error *error);
 
-/* Tells the client, in a header of the answer, and the log what is not enforced: weir_chat_relaxed's
- * lines. */
+/* Reports the schema keywords that are not enforced, the lines of weir_chat_relaxed, in a header of the
+ * answer and in the log. */
 void serve_call_relaxed(serve_call *call, const char *lines);
 
-/* {"error": …} as an object, without what surrounds it. */
+/* Appends the error as an object, the value of "error". */
 void serve_call_error_json(weir__text *text, int status, const char *field, const char *code,
                            const char *message);
 
-/* Begins an answer of unknown length; what follows goes through serve_call_begin_piece/end_piece. */
+/* Begins an answer of unknown length; its body goes through serve_call_begin_piece and end_piece. */
 void serve_call_begin(serve_call *call, const char *type);
 
-/* Around bytes that are added to call->out, none of them = no piece. */
+/* Enclose bytes that are added to call->out; no bytes = no piece. */
 size_t serve_call_begin_piece(serve_call *call);
 void serve_call_end_piece(serve_call *call, size_t at);
 void serve_call_end(serve_call *call);
 
-/* A comment, so that nothing between here and the client takes it for dead. False: this is no stream of an
- * answer's events, or no longer one. */
+/* Sends a comment, so that no proxy takes the connection for dead. False: the call streams no events, or has
+ * ended. */
 bool serve_call_comment(serve_call *call);
 
-/* Whether bytes wait for the client for longer than it may let them. Asked at each sweep. Service thread. */
+/* Whether the client has let bytes wait for longer than stall_s. Called at each sweep. Service thread. */
 bool serve_call_is_stalled(serve_call *call, int64_t now_ns);
 
-/* Has something for the client. Service thread. */
+/* The call has output for the client. Service thread. */
 void serve_call_send(serve_call *call);
 
 /* Whether the body is JSON; *json is an object that the caller frees, or NULL after an answer. */
 bool serve_call_read_json(serve_call *call, json_t **json);
 
-/* The same of anything. */
+/* The same for any JSON value. */
 bool serve_call_read_any(serve_call *call, json_t **json);
 
 /* Token ids, an array in a request's `field`, into *ids, [*n], which the caller frees in any case. False: the
@@ -290,41 +290,41 @@ bool serve_call_read_model(serve_call *call, const json_t *name, const char **ad
 
 /* ---- the others ---- */
 
-/* It is looked at in this turn: something is to be read, or can be sent. Service thread. */
+/* Schedules the connection for this turn: it can read or send. Service thread. */
 void serve_connection_due(serve_connection *connection);
 
 weir_status serve_listener_open(serve_server *server, weir_error *error);
 void serve_listener_close(serve_server *server);
 void serve_listener_go_on(serve_server *server); /* accepts again after descriptors ran out */
 
-/* Whether only this machine reaches what listens there. */
+/* Whether only this machine can reach the listening socket. */
 bool serve_reach_is_local(int fd);
 
-/* The path without the "/v1" that it may begin with: a client's base_url has it or has not. */
+/* The path without a leading "/v1", which a client's base_url may or may not have. */
 const char *serve_route_path(const char *path);
 
 const serve_route *serve_route_find(const char *method, const char *path, const char **allow);
 
-/* n threads for jobs, and one for slow ones. done: gets each call back, on its worker. While a job runs, the
- * library's interrupt says that it is to end once its client has gone, the workers are destroyed, or, unless
- * it is slow, most_s seconds are over. */
+/* n threads for jobs, and one for slow ones. done: gets each call back, on its worker. The library's
+ * interrupt ends a running job when its client has left, when the workers are destroyed, or after most_s
+ * seconds unless it is slow. */
 serve_workers *serve_workers_create(int32_t n, int32_t most_s, void (*done)(serve_call *call));
 
-/* Ends the jobs that run and waits for that; the others are given back. False: one did not end in time
- * (negative: however long it takes), and nothing of the workers may be freed. */
+/* Interrupts the running jobs and waits for them; the queued ones are given back. False: one did not end in
+ * time (negative: no limit), and nothing that the workers use may be freed. */
 bool serve_workers_destroy(serve_workers *workers, int timeout_ms);
 void serve_workers_give(serve_workers *workers, serve_call *call, void (*job)(serve_call *call));
 
-/* How many jobs go on although their time has been over for late_s; *n_new: those not counted there
+/* The number of jobs that still run late_s after the end of their time; *n_new: those that were not counted
  * before. */
 int32_t serve_workers_stuck(serve_workers *workers, int64_t now_ns, int32_t late_s, int32_t *n_new);
 
-/* How many there are, how many of these work, and how many calls wait for one. */
+/* Counts workers, busy workers, and calls that wait for one. */
 void serve_workers_tell(serve_workers *workers, int32_t *n, int32_t *n_busy, int32_t *n_queued);
 
 void serve_log_call(const serve_call *call);
 
-/* What the kernel knows of the process, and what it was made of, as metrics. */
+/* Appends metrics of the process (from the kernel) and of the build. */
 void serve_process_metrics(const serve_server *server, weir__text *text);
 
 /* Handlers, see route.c. */
@@ -355,8 +355,8 @@ void serve_lora_unload(serve_call *call);
 weir_status serve_tokens_of(const weir_model *model, const json_t *string, bool special, bool parse,
                             int32_t **tokens, size_t *n, weir_error *error);
 
-/* lora.c: into an empty set what a request's "lora" says, else the adapter that its model's name is, else
- * what is the server's standard; either may be NULL. False: the call has its answer. */
+/* lora.c: fills an empty set with the adapters of a request's "lora", else with the adapter that its "model"
+ * names, else with the server's default; either may be NULL. False: the call has its answer. */
 bool serve_lora_choose(serve_call *call, const char *adapter, const json_t *list, serve_adapter_set *set);
 
 /* events.c: the stream of ticks. */

@@ -15,7 +15,7 @@ typedef struct weir__cache_params {
     int32_t n_sequences;    /* limit on the sequences of entries; 0 = none */
     uint64_t n_bytes;       /* limit on host memory for saved states; 0 = none */
     int32_t least;          /* a hit of fewer tokens is not worth copying */
-    bool exact;             /* the memory cannot be cut: a state serves only at its own length */
+    bool exact;             /* the memory cannot be truncated: a state is usable only at its full length */
     weir__archive *archive; /* the cache owns it from create on, even if that fails; NULL = no files */
 } weir__cache_params;
 
@@ -59,15 +59,16 @@ void weir__cache_look(weir__cache *cache, const weir__prefix_key *key, const int
 
 weir__cache_counts weir__cache_count(const weir__cache *cache);
 
-/* A request starts, has computed n_ready tokens, is gone. serial 0: it computes; otherwise it waits for
- * another one. begin false: out of memory, the request is not found by others. */
+/* begin: a request starts. advance: it has computed n_ready tokens. end: it has ended. serial 0: it computes;
+ * otherwise it waits for another one. begin returns false if memory ran out; then other requests do not find
+ * it. */
 bool weir__cache_begin(weir__cache *cache, const weir__prefix_key *key, const int32_t *tokens, int32_t n,
                        uint64_t serial, weir__prefix_end *end);
 void weir__cache_advance(weir__cache *cache, weir__prefix_end *end, int32_t n_ready, uint64_t serial);
 void weir__cache_end(weir__cache *cache, weir__prefix_end *end);
 
 /* Puts the hit's n tokens into the empty sequence `to`. from: the sequence of hit->live. After an error `to`
- * is empty. NO_SPACE: no cells; NOT_FOUND: the entry was in a useless file and is gone: look again; others:
+ * is empty. NO_SPACE: no cells; NOT_FOUND: the entry's file was unusable and is removed: look again; others:
  * the tokens are not available after all. May take long if it reads a file. */
 weir_status weir__cache_fetch(weir__cache *cache, const weir__cache_hit *hit, int32_t from, int32_t to,
                               weir_error *error);
@@ -85,8 +86,8 @@ bool weir__cache_is_spare(const weir__prefix_end *end);
  * that would lose tokens, it moves to host memory. */
 int32_t weir__cache_adopt(weir__cache *cache, weir__prefix_end *end, int32_t n);
 
-/* Makes an entry of a finished request's tokens [n] in `seq`. False: not done (the tokens are cached already,
- * no room, no memory), and the sequence stays the caller's. */
+/* Makes an entry for a finished request's tokens [n] in `seq`. False: no entry (already cached, no room, no
+ * memory), and the caller keeps the sequence. */
 bool weir__cache_keep(weir__cache *cache, const weir__prefix_key *key, const int32_t *tokens, int32_t n,
                       int32_t seq);
 
@@ -105,8 +106,8 @@ bool weir__cache_move(weir__cache *cache, int32_t from, int32_t to);
  * there is room. Returns its sequence, which is empty then; -1 = no entry. */
 int32_t weir__cache_evict(weir__cache *cache, const weir__prefix_end *spare);
 
-/* Gives the archive's writer an entry that lacks a file: after a while without new entries, and now and then
- * otherwise. Mostly does nothing. True: there is a new file. */
+/* Gives the archive's writer an entry that lacks a file: when no entry was added for a while, and at
+ * intervals under load. Usually does nothing. True: there is a new file. */
 bool weir__cache_archive(weir__cache *cache, int64_t now, bool idle);
 
 /* The time of the next call if nothing else happens; WEIR__CLOCK_NEVER = not needed. */
