@@ -53,8 +53,11 @@ void cli_record_fini(cli_record *record)
 static bool is_listed(const char *names, const char *name)
 {
     size_t n = strlen(name);
-    for (const char *at = names; (at = strstr(at, name)) != NULL; at += n)
-        if ((at == names || at[-1] == ' ') && (at[n] == ' ' || at[n] == '\0')) return true;
+    while (*names != '\0') {
+        size_t length = strcspn(names, " ");
+        if (length == n && memcmp(names, name, n) == 0) return true;
+        names += length + (names[length] == ' ');
+    }
     return false;
 }
 
