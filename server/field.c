@@ -151,6 +151,9 @@ bool serve_field_texts(serve_call *call, const char *name, const json_t *value, 
         bool empty = !json_is_string(one) && json_array_size(one) == 0;
         if (many && n <= most) snprintf(number, sizeof number, "[%zu]", i);
         snprintf(place, sizeof place, "%s%s", name, number);
+        if (n <= most && empty && many)
+            return serve_call_refuse(call, 400, place, "invalid_value",
+                                     "%s must be a string or an array of token ids that is not empty", place);
         if (n > most || empty)
             return serve_call_refuse(
                 call, 400, place, "invalid_value",
