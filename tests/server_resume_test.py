@@ -65,7 +65,7 @@ def plain(server, path, body, **more):
 
 @part
 def every_cut():
-    server = start("-np", "4", "--draft-max", "0", model=QUICK)  # with drafts a text that is known has fewer events
+    server = start("-np", "4", model=QUICK)
     for name, path, body in (("chat", CHAT, dict(HELLO, stream_options={"include_usage": True})), ("a completion", TEXT, ASK),
                              ("three choices with logprobs", CHAT, dict(HELLO, n=3, temperature=1, seed=5, max_tokens=5, logprobs=True, top_logprobs=2)),
                              ("echo with logprobs", TEXT, dict(ASK, echo=True, logprobs=1, max_tokens=5))):

@@ -169,7 +169,9 @@ class Server:
         """Once more, after stop: at the same port."""
         self.lines, self.address, self.said = [], "", ""
         self.ready = threading.Event()
-        self.process = subprocess.Popen([self.weir, "serve", "-m", self.model, "--port", str(self.port), *self.words], stdin=subprocess.DEVNULL,
+        # A text that was served before would come by drafts, in fewer events and too quickly to be cancelled.
+        words = self.words if "--lookup-memory" in self.words else ("--lookup-memory", "0", *self.words)
+        self.process = subprocess.Popen([self.weir, "serve", "-m", self.model, "--port", str(self.port), *words], stdin=subprocess.DEVNULL,
                                         stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, env=self.env or environment(), preexec_fn=self.limit if self.limits else None)
         running.add(self)
         self.reader = threading.Thread(target=self.read_log, args=(self.process.stderr,), daemon=True)

@@ -25,8 +25,10 @@ defmodule Weir.ServerCase do
   @doc "Starts a server for this test, on the fast model and with greedy sampling unless the options differ."
   def server(opts) do
     opts = if opts[:model], do: opts, else: Keyword.put_new(opts, :model_path, "fake:")
-    # a random token may end the answer; the likeliest never does
-    start_supervised!({Server, Keyword.put_new(opts, :temp, 0.0)}, id: make_ref())
+    # A random token may end the answer; the likeliest never does. A text that was served before would come by
+    # drafts, too quickly to be cancelled.
+    opts = Keyword.merge([temp: 0.0, lookup_bytes: 0], opts)
+    start_supervised!({Server, opts}, id: make_ref())
   end
 
   @doc "Whether a server has no requests, in slots, in its queue or between them."
