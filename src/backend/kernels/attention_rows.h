@@ -178,10 +178,10 @@ static int32_t bytes_of(weir__attention_format format, int32_t size)
     }
 }
 
-/* Prefetches into the L2 cache, which holds all heads of a block. */
+/* A cell is far from the next one, so the processor does not foresee it. */
 static void prefetch(const char *cell, int32_t n_bytes)
 {
-    for (int32_t at = 0; at < n_bytes; at += 64) _mm_prefetch(cell + at, _MM_HINT_T1);
+    for (int32_t at = 0; at < n_bytes; at += 64) _mm_prefetch(cell + at, _MM_HINT_T0);
 }
 
 /* Converts n cells to floats. */
@@ -218,10 +218,9 @@ static void add_cells(const weir__attention_task *t, scratch *s, int first, int 
         values[c] = v + cell * t->v_cell;
     }
     for (int32_t at = from / CELLS * CELLS; at < to; at += CELLS) {
-        for (int32_t c = at + BLOCK; c < at + BLOCK + CELLS && c < n_more; c++) {
+        for (int32_t c = at + CELLS; c < at + 2 * CELLS && c < n_more; c++)
             prefetch(k + (size_t)list[c] * t->k_cell, k_bytes);
-            prefetch(v + (size_t)list[c] * t->v_cell, v_bytes);
-        }
+        for (int32_t c = at; c < at + CELLS && c < to; c++) prefetch(values[c], v_bytes);
         expand(t->k_format, s->keys[0], SIZE, keys + at, CELLS, t->size_k);
         score(s, first, last, t->size_k, at);
     }
