@@ -110,7 +110,7 @@ static cli_exit pump(struct answer *answer)
     return CLI_OK;
 }
 
-/* What the model could not do is told. */
+/* Ends the output of an answer and keeps its figures. */
 static cli_exit conclude(struct answer *answer, cli_talk *talk)
 {
     weir_error error = {0};

@@ -47,8 +47,8 @@ void serve_adapters_set_standard(serve_adapters *adapters, const serve_adapter_s
 /* As llama-server has them: an array of objects. */
 void serve_adapters_tell(serve_adapters *adapters, weir__text *text);
 
-/* As models are told: all, in an array that was begun, or the one of that name alone. False: there is
- * none. */
+/* Writes adapters as entries of /v1/models: all of them into an array that was begun, or only the one of that
+ * name. False: there is none. */
 bool serve_adapters_tell_models(serve_adapters *adapters, const char *name, const char *parent,
                                 int64_t created_s, weir__text *text);
 

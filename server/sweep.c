@@ -72,7 +72,7 @@ static void give_back_memory(serve_server *server)
 #endif
 }
 
-/* The drain's time is over: who still waits is told. Again and again, as workers come back with others. */
+/* The drain's time is over: answers everyone who still waits. Called again as workers return other calls. */
 static void cut_off(serve_server *server)
 {
     if (!server->cut) serve_log("info", "cut", "%d requests are cut off", server->n_calls);

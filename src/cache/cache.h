@@ -79,7 +79,7 @@ int32_t weir__cache_sequence(const weir__prefix_end *end);
 /* The number of the entry's tokens. */
 int32_t weir__cache_length(const weir__prefix_end *end);
 
-/* Whether other entries have so many of its tokens that dropping it costs little. */
+/* Whether other entries hold most of its tokens, so that dropping it costs little. */
 bool weir__cache_is_spare(const weir__prefix_end *end);
 
 /* Takes over the sequence of an entry on the device, with the first n of its tokens. The entry is dropped; if

@@ -11,7 +11,7 @@
 /* A token sampled in this tick. */
 typedef struct weir__sampled {
     int32_t token;
-    float logprob; /* if the request is scored; so is the next one */
+    float logprob; /* valid if the request is scored, as is the next member */
     weir_logprob top[WEIR__LOGPROBS_MAX];
 } weir__sampled;
 
