@@ -26,7 +26,7 @@ static const struct {
     const char *why, *names[4];
 } refused[] = {
     {"a grammar has no conditions; write the cases as oneOf", {"if", "then", "else"}},
-    {"properties are told by their names only", {"patternProperties"}},
+    {"properties are matched by their names only", {"patternProperties"}},
     {"which properties are required cannot depend on others", {"dependentRequired", "dependencies"}},
     {"schemas cannot depend on which properties there are", {"dependentSchemas"}},
     {"a grammar cannot ask for an item somewhere", {"contains"}},

@@ -22,7 +22,7 @@ enum {
     TYPE_ANY = 127,
 };
 
-/* What a keyword is about; what is not known counts as ANNOTATION. */
+/* The kind of a keyword; unknown keywords count as ANNOTATION. */
 enum family { ANNOTATION, GENERAL, OBJECT, ARRAY, STRING, NUMBER, REFUSED };
 
 /* A definition, made at the first $ref to its target. Invariant: in the order of these. */

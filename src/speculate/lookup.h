@@ -22,7 +22,7 @@ typedef struct weir__lookup {
     weir__pace pace;
 } weir__lookup;
 
-/* A pace's class of a token that follows so many tokens alike. */
+/* The class, for the pace, of a token behind a match of this many tokens. */
 int weir__lookup_class(int32_t length);
 
 void weir__lookup_init(weir__lookup *lookup);
