@@ -9,6 +9,7 @@
 #include "file.h"
 #include "load.h"
 #include "out.h"
+#include "progress.h"
 #include "signals.h"
 #include "term.h"
 
@@ -215,7 +216,7 @@ static cli_exit compute(struct embed *embed)
         n = total - at < TOGETHER ? total - at : TOGETHER;
         if (cli_signals_ended() != 0) return (cli_exit)(128 + cli_signals_ended());
         snprintf(line, sizeof line, "embedding: %zu of %zu texts", at, total);
-        if (!embed->args->quiet && total > TOGETHER) cli_term_progress(line);
+        if (!embed->args->quiet && total > TOGETHER) cli_progress_line(line);
         weir_status status =
             weir_embed(embed->context, embed->tokens + at, n, normalizations[embed->args->normalize],
                        embed->vectors, TOGETHER * embed->width, &n_floats, &error);

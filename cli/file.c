@@ -106,6 +106,12 @@ void cli_file_make_folders(char *path, unsigned mode)
     }
 }
 
+const char *cli_file_name(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    return slash != NULL && slash[1] != '\0' ? slash + 1 : path;
+}
+
 uint64_t cli_file_size(const char *path)
 {
     struct stat st;

@@ -24,6 +24,9 @@ char *cli_file_of_user(const char *variable, const char *fallback, const char *n
 /* Makes the folders of a path, whose last part is a file; failures show when that is opened. */
 void cli_file_make_folders(char *path, unsigned mode);
 
+/* The last part of a path. */
+const char *cli_file_name(const char *path);
+
 /* Bytes of a file; 0 = there is none. */
 uint64_t cli_file_size(const char *path);
 

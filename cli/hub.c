@@ -5,7 +5,9 @@
 #include <string.h>
 #include <time.h>
 
+#include "file.h"
 #include "load.h"
+#include "progress.h"
 #include "signals.h"
 #include "term.h"
 #include "text.h"
@@ -61,7 +63,7 @@ static void add_amount(cli_text *line, const weir_hub_progress *progress, int pe
 
 static void add_name(cli_text *line, const weir_hub_progress *progress, int width)
 {
-    const char *name = cli_load_name(progress->file);
+    const char *name = cli_file_name(progress->file);
     cli_text_add_cut(line, name, strlen(name), width, false);
     if (progress->n_shards > 1)
         cli_text_printf(line, " %d/%d", (int)progress->shard, (int)progress->n_shards);
@@ -78,7 +80,7 @@ static void show_bar(const weir_hub_progress *progress, int percent)
         cli_text_fill(&line, "░", BAR - percent * BAR / 100);
     }
     add_amount(&line, progress, percent);
-    cli_term_progress(line.bytes);
+    cli_progress_line(line.bytes);
     weir__text_fini(&line);
 }
 
@@ -101,7 +103,7 @@ static bool show(const weir_hub_progress *progress, void *user)
     int percent =
         progress->n_bytes > 0 ? (int)((double)progress->n_done * 100 / (double)progress->n_bytes) : 0;
     if (cli_term_err()) {
-        if (asking && !display->asked) cli_term_progress("asking the hub");
+        if (asking && !display->asked) cli_progress_line("asking the hub");
         if (!asking) show_bar(progress, percent);
         display->asked = true;
     } else if (!asking && (progress->shard != display->shard || percent < display->percent ||

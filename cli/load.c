@@ -8,12 +8,12 @@
 
 #include "file.h"
 #include "hub.h"
+#include "progress.h"
 #include "signals.h"
 #include "term.h"
 #include "text.h"
 
 #define DEFAULT_MODEL "weir/models/SmolLM2-135M-Instruct.Q4_1.gguf"
-#define BAR           20 /* columns */
 
 /* ---- Log ---- */
 
@@ -58,12 +58,6 @@ void cli_load_log_flush(void)
 
 /* ---- Model ---- */
 
-const char *cli_load_name(const char *path)
-{
-    const char *slash = strrchr(path, '/');
-    return slash != NULL && slash[1] != '\0' ? slash + 1 : path;
-}
-
 static char *default_path(void)
 {
     char *path = cli_file_of_user("XDG_CACHE_HOME", ".cache", DEFAULT_MODEL);
@@ -102,38 +96,13 @@ cli_exit cli_load_word_path(const cli_args *args, char **path)
     return *path != NULL ? CLI_OK : CLI_NO_MODEL;
 }
 
-bool cli_load_progress(float progress, void *user)
-{
-    cli_progress *p = user;
-    int percent = (int)(progress * 100);
-    if (percent > 100) percent = 100;
-    if (percent > p->shown) {
-        cli_text line = {0};
-        p->shown = percent;
-        cli_text_printf(&line, "%s %s ", p->verb, p->name);
-        cli_text_fill(&line, "█", percent * BAR / 100);
-        cli_text_fill(&line, "░", BAR - percent * BAR / 100);
-        cli_text_printf(&line, " %d %%", percent);
-        cli_term_progress(line.bytes);
-        weir__text_fini(&line);
-    }
-    return cli_signals_ended() == 0;
-}
-
-cli_progress cli_load_progress_begin(const cli_args *args, const char *verb, const char *path)
-{
-    cli_progress progress = {.verb = verb, .name = cli_load_name(path), .shown = args->quiet ? 100 : -1};
-    cli_load_progress(0, &progress);
-    return progress;
-}
-
 static cli_exit load(const cli_args *args, const char *path, const char *optimized, weir_model **model)
 {
     weir_model_params params = args->model;
     weir_error error = {0};
     if (cli_signals_ended() != 0) return (cli_exit)(128 + cli_signals_ended());
-    cli_progress progress = cli_load_progress_begin(args, "loading", path);
-    params.progress = cli_load_progress;
+    cli_progress progress = cli_progress_begin(args, "loading", path);
+    params.progress = cli_progress_step;
     params.progress_user = &progress;
     params.optimized = optimized;
     weir_status status = weir_model_load(path, &params, model, &error);
@@ -209,7 +178,7 @@ cli_exit cli_load_engine(const cli_args *args, weir_model *model, weir_engine **
     if (code == CLI_OK) code = cli_load_draft_model(args, &params.draft_model);
     if (code != CLI_OK) return code;
     params.cache_dir = args->cache_dir;
-    if (!args->quiet) cli_term_progress("preparing the engine");
+    if (!args->quiet) cli_progress_line("preparing the engine");
     weir_status status = weir_engine_create(model, &params, engine, &error);
     weir_model_release(params.draft_model); /* the engine holds it */
     cli_term_progress_end();

@@ -21,18 +21,6 @@ char *cli_load_named(const cli_args *args, const char *model);
  * message. */
 cli_exit cli_load_word_path(const cli_args *args, char **path);
 
-/* A progress line, "loading MODEL ███ 40 %". */
-typedef struct cli_progress {
-    const char *verb, *name;
-    int shown; /* percent, -1 = nothing yet */
-} cli_progress;
-
-/* With --quiet nothing is shown. To end it: cli_term_progress_end. */
-cli_progress cli_load_progress_begin(const cli_args *args, const char *verb, const char *path);
-
-/* A weir_progress_fn; user is the cli_progress. A signal ends what is shown. */
-bool cli_load_progress(float progress, void *user);
-
 /* Loads with a progress line; a signal ends it. CLI_OK; CLI_NO_MODEL after a message, or the signal's code.
  * The caller releases *model where it is set, whatever was returned. */
 cli_exit cli_load_model(const cli_args *args, const char *path, weir_model **model);
@@ -43,8 +31,5 @@ cli_exit cli_load_draft_model(const cli_args *args, weir_model **model);
 /* And what --lora names, into args->adapters. CLI_OK; a code after a message, or the signal's. The caller
  * destroys *engine where it is set. */
 cli_exit cli_load_engine(const cli_args *args, weir_model *model, weir_engine **engine);
-
-/* The last part of a path. */
-const char *cli_load_name(const char *path);
 
 #endif

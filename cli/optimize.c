@@ -6,6 +6,7 @@
 #include "file.h"
 #include "load.h"
 #include "out.h"
+#include "progress.h"
 #include "term.h"
 
 cli_exit cli_optimize(cli_args *args)
@@ -18,10 +19,10 @@ cli_exit cli_optimize(cli_args *args)
     if ((code = cli_load_word_path(args, &path)) != CLI_OK) goto done;
     file = args->optimized != NULL ? cli_format("%s", args->optimized) : cli_format("%s.weir", path);
     cli_progress progress =
-        cli_load_progress_begin(args, args->check ? "checking" : "optimizing", args->check ? file : path);
+        cli_progress_begin(args, args->check ? "checking" : "optimizing", args->check ? file : path);
     weir_status status = args->check
-                             ? weir_model_optimize_check(path, file, cli_load_progress, &progress, &error)
-                             : weir_model_optimize(path, file, cli_load_progress, &progress, &error);
+                             ? weir_model_optimize_check(path, file, cli_progress_step, &progress, &error)
+                             : weir_model_optimize(path, file, cli_progress_step, &progress, &error);
     cli_term_progress_end();
     if (status != WEIR_OK) {
         code = strcmp(error.field, "path") == 0 ? CLI_NO_MODEL

@@ -6,6 +6,7 @@
 
 #include "base/clock.h"
 #include "cli.h"
+#include "mark.h"
 #include "screen.h"
 #include "term.h"
 
@@ -88,9 +89,9 @@ static void put(int row, cli_text *text)
 
 static void add_styled(cli_text *text, cli_style style, const char *string)
 {
-    cli_term_mark(text, style);
+    cli_mark(text, style);
     cli_text_puts(text, string);
-    cli_term_mark(text, CLI_PLAIN);
+    cli_mark(text, CLI_PLAIN);
 }
 
 static void draw_headline(const cli_panes *panes, size_t i, int row)
@@ -109,7 +110,7 @@ static void draw_headline(const cli_panes *panes, size_t i, int row)
     cli_text_add_cut(&name, left, strlen(left), room < 4 ? 4 : room, false);
     add_styled(&text, focus ? CLI_CYAN : CLI_PLAIN, focus ? "▶ " : "  ");
     add_styled(&text, focus ? CLI_REVERSE : CLI_BOLD, name.bytes);
-    cli_term_mark(&text, CLI_DIM);
+    cli_mark(&text, CLI_DIM);
     cli_text_puts(&text, " ");
     cli_text_fill(&text, "─",
                   panes->columns - INDENT - cli_text_width(name.bytes, name.n) - 2 - state_width -
@@ -190,7 +191,7 @@ static void draw_title(cli_panes *panes)
 static void draw_keys(const cli_panes *panes, size_t hidden_above, size_t hidden_below)
 {
     cli_text text = {0};
-    cli_term_mark(&text, CLI_DIM);
+    cli_mark(&text, CLI_DIM);
     cli_text_puts(&text, "Tab ↓ j next   ↑ k back   s skip   q cancel all");
     if (hidden_above > 0) cli_text_printf(&text, "   %zu above", hidden_above);
     if (hidden_below > 0) cli_text_printf(&text, "   %zu below", hidden_below);

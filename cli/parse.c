@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "config.h"
+#include "config_file.h"
 #include "file.h"
 #include "options.h"
 

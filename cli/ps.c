@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "mark.h"
 #include "out.h"
 #include "remote.h"
 #include "signals.h"
@@ -41,15 +42,15 @@ static void print(const cli_args *args, const cli_view *view)
     const char *url = args->url != NULL ? args->url : CLI_REMOTE_URL;
     const char *model = json_string_value(json_object_get(view->event, "model"));
     cli_text marked = {0}, text = {0};
-    cli_term_mark(&marked, CLI_BOLD);
+    cli_mark(&marked, CLI_BOLD);
     if (model != NULL) cli_text_add_safe(&marked, model, strlen(model));
-    cli_term_mark(&marked, CLI_PLAIN);
+    cli_mark(&marked, CLI_PLAIN);
     cli_text_puts(&marked, "  ");
     cli_text_add_safe(&marked, url, strlen(url));
     cli_text_puts(&marked, "\n");
     cli_view_head(view, cli_term_columns(), false, &marked);
     cli_view_table(view, 0, false, &marked);
-    cli_term_print(&marked, cli_term_out() ? cli_term_columns() : 0, &text);
+    cli_mark_print(&marked, cli_term_out() ? cli_term_columns() : 0, &text);
     cli_out(text.bytes, text.n);
     weir__text_fini(&marked);
     weir__text_fini(&text);

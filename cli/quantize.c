@@ -8,6 +8,7 @@
 #include "file.h"
 #include "load.h"
 #include "out.h"
+#include "progress.h"
 #include "signals.h"
 #include "term.h"
 
@@ -51,10 +52,10 @@ cli_exit cli_quantize(cli_args *args)
     if ((code = cli_load_word_path(args, &path)) != CLI_OK) goto done;
     if (args->type != NULL) params.type = args->type;
     out = args->output != NULL ? cli_format("%s", args->output) : output_of(path, params.type);
-    cli_progress progress = cli_load_progress_begin(args, "quantizing", path);
+    cli_progress progress = cli_progress_begin(args, "quantizing", path);
     params.n_threads = args->engine.n_threads;
     params.requantize = args->requantize;
-    params.progress = cli_load_progress;
+    params.progress = cli_progress_step;
     params.progress_user = &progress;
     weir_status status = weir_model_quantize(path, out, &params, &error);
     cli_term_progress_end();

@@ -12,6 +12,7 @@
 #include "file.h"
 #include "load.h"
 #include "out.h"
+#include "progress.h"
 #include "reply.h"
 #include "signals.h"
 #include "term.h"
@@ -158,7 +159,7 @@ static void explain(const struct run *run)
     if (weir_engine_get_stats(run->engine, &stats) != WEIR_OK || stats.n_generated_tokens > 0) return;
     snprintf(line, sizeof line, "reading the prompt: %llu of %zu tokens",
              (unsigned long long)stats.n_prompt_tokens, run->n_prompt);
-    cli_term_progress(line);
+    cli_progress_line(line);
 }
 
 /* Whether all answers have ended; until then the best is not known. */

@@ -5,6 +5,12 @@
 
 #ifndef WEIR_NCURSES
 
+static void give_back(void)
+{
+    cli_term_take_back();
+    cli_signals_screen(false);
+}
+
 bool cli_screen_open(void)
 {
     return false;
@@ -60,12 +66,19 @@ int cli_screen_key(void)
 #include <string.h>
 #include <unistd.h>
 
+#include "mark.h"
 #include "signals.h"
 #include "text.h"
 
 static SCREEN *screen; /* NULL = not open */
 static FILE *input;    /* a terminal of its own, where stdin is none; NULL = stdin */
 static bool has_keys, styled;
+
+static void give_back(void)
+{
+    cli_term_take_back();
+    cli_signals_screen(false);
+}
 
 bool cli_screen_open(void)
 {
@@ -75,9 +88,10 @@ bool cli_screen_open(void)
     has_keys = has_keys || input != NULL;
     /* Handlers first: ncurses puts its own only where there is none. */
     cli_term_lend(has_keys ? fileno(input != NULL ? input : stdin) : -1);
+    cli_signals_screen(true);
     screen = newterm(NULL, stdout, input != NULL ? input : stdin);
     if (screen == NULL) {
-        cli_term_take_back();
+        give_back();
         if (input != NULL) fclose(input);
         return false;
     }
@@ -105,7 +119,7 @@ void cli_screen_close(void)
     endwin();
     delscreen(screen);
     screen = NULL;
-    cli_term_take_back();
+    give_back();
     if (input != NULL) fclose(input);
     input = NULL;
 }
@@ -158,7 +172,7 @@ void cli_screen_line(int row, const char *marked, size_t n)
     move(row, 0);
     for (size_t i = 0; i < n && left > 0;) {
         cli_style style = CLI_PLAIN;
-        size_t piece = cli_term_piece(marked + i, n - i, &style);
+        size_t piece = cli_mark_piece(marked + i, n - i, &style);
         if (piece == 0) {
             set_style(style);
             i += 2;

@@ -37,6 +37,7 @@ cli_exit cli_serve(cli_args *args)
 #include "../server/log.h"
 #include "../server/notify.h"
 #include "base/mem.h"
+#include "file.h"
 
 #define DESCRIPTORS 65536 /* a connection is one */
 #define FLUSH_MS    1000  /* for whoever reads the log, at the end */
@@ -122,7 +123,7 @@ static cli_exit add_adapters(const cli_args *args, serve_server *server)
         weir_adapter_info info = {.size = sizeof info};
         weir_error error = {0};
         weir_adapter_describe(use->adapter, &info);
-        char *name = cli_format("%s", cli_load_name(info.path));
+        char *name = cli_format("%s", cli_file_name(info.path));
         size_t n = strlen(name);
         if (n > 5 && strcmp(name + n - 5, ".gguf") == 0) name[n - 5] = '\0';
         weir_status status = serve_server_add_adapter(server, name, use->adapter, use->scale, &error);
@@ -182,11 +183,11 @@ cli_exit cli_serve(cli_args *args)
     if ((path = cli_load_path(args)) == NULL) goto done;
     if ((code = cli_load_model(args, path, &model)) != CLI_OK) goto done;
     if ((code = cli_load_engine(args, model, &engine)) != CLI_OK) goto done;
-    serve_server_name(server, cli_load_name(path));
+    serve_server_name(server, cli_file_name(path));
     if ((code = add_adapters(args, server)) != CLI_OK) goto done;
     weir_log_set(serve_log_library, &args->verbose);
     serve_server_ready(server, model, engine);
-    serve_log("info", "ready", "%s at %s", cli_load_name(path), serve_server_address(server));
+    serve_log("info", "ready", "%s at %s", cli_file_name(path), serve_server_address(server));
     serve_notify("READY=1");
     serve_until_signal(args, server, &now);
     stop(server);

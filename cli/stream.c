@@ -11,6 +11,7 @@
 #include "batch.h"
 #include "descriptors.h"
 #include "figures.h"
+#include "file.h"
 #include "load.h"
 #include "out.h"
 #include "panes.h"
@@ -380,7 +381,7 @@ cli_exit cli_stream(cli_args *args)
     if ((code = start(&session, args, path)) != CLI_OK) goto done;
     session.screen = !args->json && cli_screen_open();
     if (session.screen) {
-        cli_panes_init(&session.panes, cli_load_name(session.batch.path), session.batch.n);
+        cli_panes_init(&session.panes, cli_file_name(session.batch.path), session.batch.n);
         for (size_t i = 0; i < session.batch.n; i++)
             session.panes.panes[i].name = session.batch.items[i].name;
     }

@@ -12,9 +12,6 @@
 #include <termios.h>
 #include <unistd.h>
 
-#include "signals.h"
-#include "text.h"
-
 #define LEAVE      "\033[?1l\033>\033[0m\033[?25h\033[?1049l" /* arrows, styles, cursor, screen: as before */
 #define CLEAR_LINE "\r\033[K"
 
@@ -111,16 +108,11 @@ const char *cli_term_style_err(cli_style style)
 void cli_term_progress(const char *line)
 {
     static char shown[256];
-    cli_text text = {0};
     if (!err_term || entered || (progress_shown && strncmp(shown, line, sizeof shown - 1) == 0)) return;
     snprintf(shown, sizeof shown, "%s", line);
-    cli_text_puts(&text, CLEAR_LINE);
-    cli_text_puts(&text, cli_term_style_err(CLI_DIM));
-    cli_text_add_cut(&text, line, strlen(line), cli_term_columns() - 1, false);
-    cli_text_puts(&text, cli_term_style_err(CLI_PLAIN));
     progress_shown = 1;
-    write_all(STDERR_FILENO, text.bytes, text.n);
-    weir__text_fini(&text);
+    write_all(STDERR_FILENO, CLEAR_LINE, sizeof CLEAR_LINE - 1);
+    write_all(STDERR_FILENO, line, strlen(line));
 }
 
 void cli_term_progress_end(void)
@@ -145,14 +137,12 @@ void cli_term_lend(int descriptor)
     cli_term_progress_end();
     keys = descriptor;
     if (keys >= 0 && tcgetattr(keys, &before) != 0) keys = -1;
-    cli_signals_screen(true);
     entered = 1;
 }
 
 void cli_term_take_back(void)
 {
     entered = 0;
-    cli_signals_screen(false);
     keys = -1;
 }
 
@@ -173,57 +163,4 @@ void cli_term_rescue(void)
         if (keys >= 0) tcsetattr(keys, TCSANOW, &before);
     }
     errno = error;
-}
-
-/* ---- Marks ---- */
-
-#define MARK '\1' /* texts that were made safe have no such character */
-
-void cli_term_mark(cli_text *text, cli_style style)
-{
-    const char mark[] = {MARK, (char)('0' + style)};
-    cli_text_add(text, mark, sizeof mark);
-}
-
-size_t cli_term_piece(const char *bytes, size_t n, cli_style *style)
-{
-    if (n >= 2 && bytes[0] == MARK) {
-        *style = (cli_style)(bytes[1] - '0');
-        return 0;
-    }
-    const char *mark = memchr(bytes, MARK, n);
-    return mark != NULL ? (size_t)(mark - bytes) : n;
-}
-
-static void print_line(const char *line, size_t n, int columns, cli_text *text)
-{
-    int left = columns;
-    bool styled = false;
-    for (size_t i = 0; i < n;) {
-        cli_style style = CLI_PLAIN;
-        size_t piece = cli_term_piece(line + i, n - i, &style);
-        if (piece == 0) {
-            cli_text_puts(text, cli_term_style_out(style));
-            styled = style != CLI_PLAIN;
-            i += 2;
-            continue;
-        }
-        if (columns > 0 && left > 0)
-            cli_text_add_cut(text, line + i, piece, left, false);
-        else if (columns == 0)
-            cli_text_add(text, line + i, piece);
-        left -= cli_text_width(line + i, piece);
-        i += piece;
-    }
-    if (styled) cli_text_puts(text, cli_term_style_out(CLI_PLAIN));
-    cli_text_puts(text, "\n");
-}
-
-void cli_term_print(const cli_text *marked, int columns, cli_text *text)
-{
-    for (size_t at = 0; at < marked->n;) {
-        size_t n = strcspn(marked->bytes + at, "\n");
-        print_line(marked->bytes + at, n, columns, text);
-        at += n + 1;
-    }
 }

@@ -6,8 +6,6 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-#include "text.h"
-
 /* Looks at descriptors and environment, once, at the start; the terminal is put in order at exit. */
 void cli_term_init(void);
 
@@ -36,15 +34,16 @@ typedef enum cli_style {
 const char *cli_term_style_out(cli_style style);
 const char *cli_term_style_err(cli_style style);
 
-/* One line on stderr that replaces the one before; nothing when stderr is no terminal. */
+/* One line on stderr that replaces the one before; nothing when stderr is no terminal. To show one that may be
+ * wider than the terminal: progress.h. */
 void cli_term_progress(const char *line);
 void cli_term_progress_end(void);
 
 /* The text that is being printed has a style that must be ended, should the program leave now. */
 void cli_term_styled(bool styled);
 
-/* ncurses takes the whole screen (screen.c), and keys from this descriptor (-1 = none): signals that end the
- * program put the terminal in order first, and so does its exit. Undone by take_back once it is in order. */
+/* ncurses takes the whole screen (screen.c), and keys from this descriptor (-1 = none): from now on rescue
+ * puts both in order. Undone by take_back once they are. */
 void cli_term_lend(int descriptor);
 void cli_term_take_back(void);
 bool cli_term_entered(void);
@@ -64,14 +63,5 @@ typedef enum cli_key {
     CLI_KEY_PAGE_DOWN,
     CLI_KEY_BACKTAB,
 } cli_key;
-
-/* A mark in the text: from here on it has this style. */
-void cli_term_mark(cli_text *text, cli_style style);
-
-/* The length of a piece without a mark at bytes[0 .. n), 0 = there is a mark, of two bytes, and *style. */
-size_t cli_term_piece(const char *bytes, size_t n, cli_style *style);
-
-/* Marks become stdout's styles, or nothing; lines are cut at `columns` (0 = not at all). */
-void cli_term_print(const cli_text *marked, int columns, cli_text *text);
 
 #endif

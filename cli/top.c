@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "mark.h"
 #include "out.h"
 #include "remote.h"
 #include "screen.h"
@@ -42,15 +43,15 @@ static bool take_event(const char *data, size_t length, void *user)
 static void add_title(const struct top *top, cli_text *text)
 {
     const char *model = json_string_value(json_object_get(top->view.event, "model"));
-    cli_term_mark(text, CLI_BOLD);
+    cli_mark(text, CLI_BOLD);
     cli_text_puts(text, "weir top");
-    cli_term_mark(text, CLI_PLAIN);
+    cli_mark(text, CLI_PLAIN);
     cli_text_puts(text, "  ");
     if (model != NULL) cli_text_add_safe(text, model, strlen(model));
     cli_text_puts(text, model != NULL ? "  " : "");
-    cli_term_mark(text, CLI_DIM);
+    cli_mark(text, CLI_DIM);
     cli_text_add_safe(text, top->url, strlen(top->url));
-    cli_term_mark(text, CLI_PLAIN);
+    cli_mark(text, CLI_PLAIN);
     cli_text_puts(text, "\n");
 }
 
@@ -59,16 +60,16 @@ static void add_state(const struct top *top, cli_text *text)
     int64_t silent_ns = weir__clock_now_ns() - top->event_ns;
     if (top->lost) {
         const char *problem = cli_remote_problem(top->remote);
-        cli_term_mark(text, CLI_RED);
+        cli_mark(text, CLI_RED);
         cli_text_add_safe(text, problem, strlen(problem));
-        cli_term_mark(text, CLI_PLAIN);
+        cli_mark(text, CLI_PLAIN);
         cli_text_puts(text, "; trying again\n");
     } else if (top->view.event == NULL)
         cli_text_puts(text, "connecting\n");
     else if (silent_ns > SILENCE_NS) {
-        cli_term_mark(text, CLI_YELLOW);
+        cli_mark(text, CLI_YELLOW);
         cli_text_printf(text, "it has been silent for %lld s", (long long)(silent_ns / WEIR__NS_PER_S));
-        cli_term_mark(text, CLI_PLAIN);
+        cli_mark(text, CLI_PLAIN);
         cli_text_puts(text, "\n");
     }
 }
@@ -112,7 +113,7 @@ static void draw(struct top *top)
     put_lines(&head, 0, 0, n_head);
     if (bottom > at) put_lines(&table, 0, at, 1);
     put_lines(&table, 1 + top->first, at + 1, (int)room);
-    cli_term_mark(&keys, CLI_DIM);
+    cli_mark(&keys, CLI_DIM);
     cli_text_puts(&keys, top->hide_idle ? "q quit   i all slots   ↑ ↓ move"
                                         : "q quit   i hide idle slots   ↑ ↓ move");
     if (n_slots > room)

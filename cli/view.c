@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "cli.h"
+#include "mark.h"
 
 #define LABEL     10 /* columns of what stands before a line's figures */
 #define BAR       20
@@ -93,9 +94,9 @@ json_t *cli_view_json(const cli_view *view)
 
 static void label(cli_text *text, const char *name)
 {
-    cli_term_mark(text, CLI_DIM);
+    cli_mark(text, CLI_DIM);
     cli_text_printf(text, "%-*s", LABEL, name);
-    cli_term_mark(text, CLI_PLAIN);
+    cli_mark(text, CLI_PLAIN);
 }
 
 /* A figure of three digits or more: 0.12, 12.3, 123, 1,234. "-": nobody knows. */
@@ -113,11 +114,11 @@ static void bar(cli_text *text, double part, int width, cli_style style)
 {
     int full = part > 0 ? (int)(part * width + 0.5) : 0;
     if (full > width) full = width;
-    cli_term_mark(text, style);
+    cli_mark(text, style);
     cli_text_fill(text, "█", full);
-    cli_term_mark(text, CLI_DIM);
+    cli_mark(text, CLI_DIM);
     cli_text_fill(text, "░", width - full);
-    cli_term_mark(text, CLI_PLAIN);
+    cli_mark(text, CLI_PLAIN);
 }
 
 static size_t count_state(const cli_view *view, const char *state)
@@ -212,12 +213,12 @@ static void ticks(const cli_view *view, int columns, cli_text *text)
         cli_text_puts(text, "none yet\n");
         return;
     }
-    cli_term_mark(text, CLI_CYAN);
+    cli_mark(text, CLI_CYAN);
     for (uint64_t i = view->n_ticks - n; i < view->n_ticks; i++) {
         int height = most > 0 ? (int)(view->tick_ms[i % CLI_VIEW_TICKS] / most * 7.99F) : 0;
         cli_text_puts(text, heights[height]);
     }
-    cli_term_mark(text, CLI_PLAIN);
+    cli_mark(text, CLI_PLAIN);
     cli_text_puts(text, " ");
     figure(text, (double)last);
     cli_text_puts(text, " ms, at most ");
@@ -285,9 +286,9 @@ static void add_slot(const cli_view_slot *slot, bool wide, cli_text *text)
     char prompt[48];
     bool idle = strcmp(slot->state, "idle") == 0;
     cli_text_printf(text, "%4lld  ", (long long)slot->id);
-    cli_term_mark(text, state_style(slot->state));
+    cli_mark(text, state_style(slot->state));
     cli_text_printf(text, "%-10s", slot->state);
-    cli_term_mark(text, CLI_PLAIN);
+    cli_mark(text, CLI_PLAIN);
     if (!idle) {
         /* A prompt that is read is a part of it. */
         if (slot->done < slot->prompt)
@@ -308,10 +309,10 @@ void cli_view_table(const cli_view *view, int columns, bool idle, cli_text *text
 {
     if (view->event == NULL) return;
     if (!idle && count_state(view, "idle") == view->n_slots) return;
-    cli_term_mark(text, CLI_BOLD);
+    cli_mark(text, CLI_BOLD);
     cli_text_printf(text, "%4s  %-10s  %11s  %6s  %6s  %8s", "slot", "state", "prompt", "answer", "cached",
                     "priority");
-    cli_term_mark(text, CLI_PLAIN);
+    cli_mark(text, CLI_PLAIN);
     cli_text_puts(text, "\n");
     for (size_t i = 0; i < view->n_slots; i++)
         if (idle || strcmp(view->slots[i].state, "idle") != 0) add_slot(&view->slots[i], columns >= 80, text);

@@ -15,6 +15,7 @@
 
 #include <jansson.h>
 
+#include "mark.h"
 #include "term.h"
 #include "text.h"
 
@@ -42,7 +43,7 @@ bool cli_view_event(cli_view *view, const char *data, size_t length);
 /* All of it, without what belongs to the moment; a new reference. */
 json_t *cli_view_json(const cli_view *view);
 
-/* Lines of at most `columns` where they can be shortened, with marks (cli_term_mark). `live`: with rates and
+/* Lines of at most `columns` where they can be shortened, with marks (cli_mark). `live`: with rates and
  * ticks, which one event does not tell. */
 void cli_view_head(const cli_view *view, int columns, bool live, cli_text *text);
 

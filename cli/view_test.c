@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include "mark.h"
 #include "view.h"
 
 #include <setjmp.h>
@@ -26,7 +27,7 @@ static char *shown(const cli_text *marked, int columns)
 {
     static cli_text text;
     weir__text_clear(&text);
-    cli_term_print(marked, columns, &text);
+    cli_mark_print(marked, columns, &text);
     return text.bytes;
 }
 

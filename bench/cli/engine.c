@@ -12,6 +12,7 @@
 #include "cli/file.h"
 #include "cli/load.h"
 #include "cli/out.h"
+#include "cli/progress.h"
 #include "cli/signals.h"
 #include "cli/term.h"
 #include "measure.h"
@@ -86,7 +87,7 @@ static void print_head(struct bench *bench)
     cli_text text = {0};
     const char *bold = cli_term_style_out(CLI_BOLD), *plain = cli_term_style_out(CLI_PLAIN);
     bool compared = bench->plain != NULL;
-    cli_text_printf(&text, "%s, llama.cpp %s, %d thread%s\n\n", cli_load_name(bench->path),
+    cli_text_printf(&text, "%s, llama.cpp %s, %d thread%s\n\n", cli_file_name(bench->path),
                     weir_backend_version(), bench->n_threads, bench->n_threads == 1 ? "" : "s");
     cli_text_printf(&text, "%s                %*s%*s    TTFT     ITL ms    worst%s\n", bold,
                     compared ? 19 : 7, "prefill tok/s", compared ? 20 : 8, "decode tok/s", plain);
@@ -171,7 +172,7 @@ static void write_csv(struct bench *bench, const struct row *row)
             if (row->runs[side] == NULL) continue;
             const cli_figures *run = &row->runs[side][i];
             fprintf(bench->csv, "%s,%s,%s,%d,%d,%d,%d,%d,%.2f,%.2f,%.3f,%.3f,%.3f,%.3f,%.4f\n", names[side],
-                    cli_load_name(bench->path), cli_engine_choice("layout", row->layout), bench->n_threads,
+                    cli_file_name(bench->path), cli_engine_choice("layout", row->layout), bench->n_threads,
                     row->shape.n_streams, row->shape.n_prompt, row->shape.n_answer, i + 1, run->prefill_rate,
                     run->decode_rate, run->ttft_p50_ms, run->itl_p50_ms, run->itl_p99_ms, run->worst_gap_ms,
                     run->total_s);
@@ -189,7 +190,7 @@ static void show_progress(const struct bench *bench, const struct row *row, int3
     if (bench->args->quiet) return;
     snprintf(line, sizeof line, "%d × %d + %d tokens: %d of %d, %s", row->shape.n_streams,
              row->shape.n_prompt, row->shape.n_answer, repetition + 1, bench->args->repeat, side);
-    cli_term_progress(line);
+    cli_progress_line(line);
 }
 
 /* One side once, and its figures unless it only warms up. */
@@ -361,7 +362,7 @@ cli_exit bench_engine(cli_args *args)
     bench.n_threads_batch = args->engine.n_threads_batch > 0 ? args->engine.n_threads_batch : bench.n_threads;
     code = measure_all(&bench);
     if (args->json)
-        cli_out_json(json_pack("{s:o, s:s, s:s, s:i, s:O}", "model", cli_figures_string(cli_load_name(path)),
+        cli_out_json(json_pack("{s:o, s:s, s:s, s:i, s:O}", "model", cli_figures_string(cli_file_name(path)),
                                "weir", weir_version(), "backend", weir_backend_version(), "threads",
                                bench.n_threads, "rows", bench.rows));
 done:

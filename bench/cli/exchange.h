@@ -52,6 +52,9 @@ struct cli_exchanges {
 
 extern const char cli_exchanges_csv_head[];
 
+/* Since the load began, in nanoseconds. */
+int64_t cli_exchanges_now(const cli_exchanges *exchanges);
+
 /* Until all have ended, or a signal comes: then those under way are STOPPED. */
 void cli_exchanges_run(cli_exchanges *exchanges);
 

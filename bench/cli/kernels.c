@@ -26,6 +26,7 @@ cli_exit bench_kernels(cli_args *args)
 #include "backend/kernels/panel.h"
 #include "base/cpu.h"
 #include "cli/load.h"
+#include "cli/progress.h"
 #include "cli/signals.h"
 #include "cli/term.h"
 #include "cli/text.h"
@@ -318,7 +319,7 @@ static cli_exit measure_shape(struct bench *bench, int kernel, const trial_shape
         snprintf(name, sizeof name, "%d/%dx%dx%d", shape->n_heads, shape->n_heads_kv, shape->head_size,
                  shape->n_cells);
     snprintf(line, sizeof line, "%s %s", kernel_name(kernel), name);
-    if (!args->quiet) cli_term_progress(line);
+    if (!args->quiet) cli_progress_line(line);
     if (!trial_serves(TRIAL_GGML, shape)) return CLI_OK; /* blocks of 256 columns and fewer columns, say */
     for (int side = 0; side < TRIAL_N_SIDES && code == CLI_OK; side++) {
         if (!trial_serves((trial_side)side, shape)) continue;
@@ -330,7 +331,7 @@ static cli_exit measure_shape(struct bench *bench, int kernel, const trial_shape
             if (shape->format == NULL && rows[i] > shape->n_cells) continue; /* queries without cells */
             struct row row = {.kernel = kernel, .m = rows[i], .on = on};
             memcpy(row.shape, name, sizeof row.shape);
-            if (!args->quiet) cli_term_progress(line);
+            if (!args->quiet) cli_progress_line(line);
             code = measure_row(bench, &row, data);
         }
     for (int side = 0; side < TRIAL_N_SIDES; side++) trial_data_destroy(data[side]);
@@ -372,7 +373,7 @@ static cli_exit start(struct bench *bench)
     memset(bench->memory, 1, bench->memory_size); /* pages that were never written are one page */
     for (size_t i = 0; i < args->thread_counts.n; i++) {
         int32_t n = args->thread_counts.items[i];
-        if (!args->quiet) cli_term_progress("what this machine can do at the most");
+        if (!args->quiet) cli_progress_line("what this machine can do at the most");
         if (!cli_limits_init(&bench->limits[i], n)) return cli_fail(CLI_FAILED, "out of memory");
         for (int32_t r = 0; r < args->repeat && ended() == CLI_OK; r++)
             cli_limits_measure(&bench->limits[i], bench->memory, bench->memory_size);

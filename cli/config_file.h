@@ -1,4 +1,4 @@
-/* config.h: the config file: defaults of options, for all commands or for one.
+/* config_file.h: the config file: defaults of options, for all commands or for one.
  *
  *   # a comment
  *   top-k = 20
@@ -7,8 +7,8 @@
  *   threads = 4
  *
  * SPDX-License-Identifier: Apache-2.0 */
-#ifndef WEIR_CLI_CONFIG_H
-#define WEIR_CLI_CONFIG_H
+#ifndef WEIR_CLI_CONFIG_FILE_H
+#define WEIR_CLI_CONFIG_FILE_H
 
 #include "cli.h"
 

@@ -1,0 +1,32 @@
+/* Messages of failures; the functions are cli.h's.
+ * SPDX-License-Identifier: Apache-2.0 */
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "cli.h"
+#include "term.h"
+#include "text.h"
+
+static void say(const char *message)
+{
+    cli_text text = {0};
+    cli_term_progress_end();
+    cli_text_printf(&text, "%sweir:%s ", cli_term_style_err(CLI_RED), cli_term_style_err(CLI_PLAIN));
+    /* Line by line, so that a file's name or a model's message cannot play with the terminal. */
+    cli_text_add_safe(&text, message, strlen(message));
+    cli_text_puts(&text, "\n");
+    fputs(text.bytes, stderr);
+    weir__text_fini(&text);
+}
+
+cli_exit cli_fail(cli_exit code, const char *format, ...)
+{
+    char message[1024];
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(message, sizeof message, format, arguments);
+    va_end(arguments);
+    say(message);
+    return code;
+}
