@@ -1,66 +1,6 @@
-/* nif.c: calls of native functions, and the table that the VM loads.
+/* nif.c: native functions as the VM calls them, and the table that it loads.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "nif.h"
-
-/* ---- Calls ---- */
-
-struct nif_block {
-    _Alignas(max_align_t) nif_block *next;
-};
-
-ERL_NIF_TERM nif_stop(nif_call *call, nif_end end)
-{
-    if (call->end == NIF_RESULT) call->end = end;
-    return 0;
-}
-
-bool nif_move(nif_call *call)
-{
-    if (call->normal) nif_stop(call, NIF_DIRTY);
-    return call->normal;
-}
-
-void *nif_alloc(nif_call *call, size_t size)
-{
-    nif_block *block = enif_alloc(sizeof *block + size);
-    if (block == NULL) {
-        nif_stop(call, NIF_NO_MEMORY);
-        return NULL;
-    }
-    block->next = call->blocks;
-    call->blocks = block;
-    return block + 1;
-}
-
-bool nif_lock(nif_call *call, nif_object *object)
-{
-    if (call->end != NIF_RESULT) return false;
-    if (!call->normal) {
-        enif_mutex_lock(object->lock);
-    } else if (enif_mutex_trylock(object->lock) != 0) {
-        nif_stop(call, NIF_DIRTY);
-        return false;
-    }
-    object->next_locked = call->locked;
-    call->locked = object;
-    return true;
-}
-
-static void call_fini(nif_call *call)
-{
-    while (call->locked != NULL) {
-        nif_object *object = call->locked;
-        call->locked = object->next_locked;
-        enif_mutex_unlock(object->lock);
-    }
-    while (call->blocks != NULL) {
-        nif_block *block = call->blocks;
-        call->blocks = block->next;
-        enif_free(block);
-    }
-}
-
-/* ---- As the VM calls them ---- */
 
 typedef ERL_NIF_TERM vm_fn(ErlNifEnv *env, int argc, const ERL_NIF_TERM argv[]);
 
@@ -74,11 +14,6 @@ typedef struct function {
 static bool caller_is_gone(void *user)
 {
     return !enif_is_process_alive(NULL, user);
-}
-
-void nif_uninterrupted(void)
-{
-    weir_interrupt_set(NULL, NULL);
 }
 
 /* When a process is killed inside a native function, the VM continues without it, but the function keeps the
@@ -106,7 +41,7 @@ static ERL_NIF_TERM run(const function *f, ErlNifEnv *env, int argc, const ERL_N
 {
     nif_call call = {.env = env, .normal = enif_thread_type() == ERL_NIF_THR_NORMAL_SCHEDULER};
     ERL_NIF_TERM result = call.normal ? run_normal(f, &call, argv) : run_dirty(f, &call, argv);
-    call_fini(&call);
+    nif_call_fini(&call);
     switch (call.end) {
     case NIF_RESULT: break;
     case NIF_WRONG: return enif_make_badarg(env);
@@ -147,7 +82,7 @@ ERL_NIF_TERM nif_backend_version(nif_call *call, const ERL_NIF_TERM argv[])
 static int load(ErlNifEnv *env, void **priv, ERL_NIF_TERM info)
 {
     (void)priv, (void)info;
-    return nif_resources_open(env) ? 0 : 1;
+    return nif_resources_open(env, nif_stream_down) ? 0 : 1;
 }
 
 static int upgrade(ErlNifEnv *env, void **priv, void **old, ERL_NIF_TERM info)

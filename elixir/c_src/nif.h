@@ -15,7 +15,7 @@
 #include "weir/hub.h"
 #include "weir/weir.h"
 
-/* ---- nif.c: calls ---- */
+/* ---- call.c ---- */
 
 /* How a call ends if not with its own result. */
 typedef enum nif_end {
@@ -54,6 +54,9 @@ void *nif_alloc(nif_call *call, size_t size);
  * because another process holds the lock. A call that takes several locks takes the context's first, then
  * those of samplers by their addresses. */
 bool nif_lock(nif_call *call, nif_object *object);
+
+/* Ends the call: frees its memory, releases its locks. */
+void nif_call_fini(nif_call *call);
 
 /* Removes the interrupt that ends work on a dirty scheduler once the caller is dead. For work that other
  * callers need. */
@@ -184,7 +187,10 @@ typedef struct nif_stream {
     weir_stream *kept; /* held for forks as long as the resource; constant; NULL = not wanted */
 } nif_stream;
 
-bool nif_resources_open(ErlNifEnv *env);
+typedef void nif_down(ErlNifEnv *env, void *resource, ErlNifPid *pid, ErlNifMonitor *monitor);
+
+/* `down` is called when the consumer that a stream monitors ends. */
+bool nif_resources_open(ErlNifEnv *env, nif_down *down);
 
 /* A resource without a handle yet. NULL: the call ends otherwise. It is created before its handle, because
  * a VM that stops unloads this module during the call: the resource keeps its type. nif_resource_term()
@@ -201,8 +207,7 @@ void *nif_resource_find(ErlNifEnv *env, ERL_NIF_TERM term, nif_kind kind);
 void *nif_resource(nif_call *call, ERL_NIF_TERM term, nif_kind kind);
 void *nif_handle(nif_call *call, ERL_NIF_TERM term, nif_kind kind);
 
-/* stream.c: called when a monitored process ends. */
-void nif_stream_down(ErlNifEnv *env, void *resource, ErlNifPid *pid, ErlNifMonitor *monitor);
+nif_down nif_stream_down; /* stream.c */
 
 /* ---- request.c, sampler.c, adapter.c: options that several functions read ---- */
 

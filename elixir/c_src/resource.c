@@ -111,12 +111,12 @@ static const struct {
 /* A handle belongs to the copy of the library that created it: another build may lay out its memory in
  * another way. So the type's name contains an address of this copy. A module that is loaded again takes
  * over its handles; the module of another file does not. */
-bool nif_resources_open(ErlNifEnv *env)
+bool nif_resources_open(ErlNifEnv *env, nif_down *down)
 {
     const ErlNifResourceFlags flags = ERL_NIF_RT_CREATE | ERL_NIF_RT_TAKEOVER;
     if (!reaper_start()) return false;
     for (int i = 0; i < NIF_KINDS; i++) {
-        ErlNifResourceTypeInit init = {.dtor = destroy, .down = i == NIF_STREAM ? nif_stream_down : NULL};
+        ErlNifResourceTypeInit init = {.dtor = destroy, .down = i == NIF_STREAM ? down : NULL};
         char name[64];
         snprintf(name, sizeof name, "%s %p", kinds[i].name, (void *)types);
         types[i] = enif_open_resource_type_x(env, name, &init, flags, NULL);
