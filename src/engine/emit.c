@@ -108,11 +108,24 @@ weir_status weir__emit_end(weir__request *request, weir__emit_scratch *scratch, 
     return status;
 }
 
+weir_chunk weir__emit_tokens(const weir__request *request, size_t from, size_t n)
+{
+    weir_chunk chunk = {.n_tokens = n, .text = "", .reason = WEIR_REASON_NOT_FINISHED};
+    if (n == 0) return chunk;
+    chunk.tokens = request->history.tokens + request->history.n_prompt + from;
+    if (request->scored) chunk.logprobs = request->logprob + from;
+    if (request->n_top > 0) {
+        chunk.top_logprobs = request->top + from * (size_t)request->n_top;
+        chunk.n_top_logprobs = request->n_top;
+    }
+    return chunk;
+}
+
 weir_chunk weir__emit_rest(const weir__request *request)
 {
     const weir__emit *emit = &request->emit;
     weir_chunk rest =
-        weir__request_tokens(request, emit->sent_tokens, weir__request_n_output(request) - emit->sent_tokens);
+        weir__emit_tokens(request, emit->sent_tokens, weir__request_n_output(request) - emit->sent_tokens);
     rest.length = emit->n_text - emit->sent_text;
     rest.text = rest.length > 0 ? emit->text + emit->sent_text : "";
     return rest;

@@ -48,6 +48,9 @@ weir_status weir__emit_end(weir__request *request, weir__emit_scratch *scratch, 
  * memory; the text stays, and the next call tries again. */
 bool weir__emit_chunk(weir__request *request, const weir_usage *usage);
 
+/* A chunk, without text, of n generated tokens from index `from` on. */
+weir_chunk weir__emit_tokens(const weir__request *request, size_t from, size_t n);
+
 /* The tokens and the text that are in no chunk yet. The text is not NUL-terminated. */
 weir_chunk weir__emit_rest(const weir__request *request);
 

@@ -8,7 +8,7 @@
 
 #include "engine/doorbell.h"
 #include "engine/driver.h"
-#include "engine/flight.h"
+#include "engine/flights.h"
 #include "engine/shared.h"
 #include "engine/wheel.h"
 

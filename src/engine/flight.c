@@ -321,33 +321,12 @@ weir_stream *weir_flight_stream(const weir_flight *flight)
 
 /* ---- Life ---- */
 
-weir__flights *weir__flights_create(void)
-{
-    weir__flights *flights = weir__mem_calloc(1, sizeof *flights);
-    if (flights == NULL) return NULL;
-    flights->refs = 1;
-    if (pthread_mutex_init(&flights->mutex, NULL) == 0) return flights;
-    weir__mem_free(flights);
-    return NULL;
-}
-
 /* The mutex is held. */
 static void unlist_flight(const weir_flight *flight)
 {
     weir_flight **at = &flight->flights->first;
     while (*at != NULL && *at != flight) at = &(*at)->next;
     if (*at != NULL) *at = flight->next;
-}
-
-void weir__flights_release(weir__flights *flights)
-{
-    if (flights == NULL) return;
-    pthread_mutex_lock(&flights->mutex);
-    bool last = --flights->refs == 0;
-    pthread_mutex_unlock(&flights->mutex);
-    if (!last) return;
-    pthread_mutex_destroy(&flights->mutex);
-    weir__mem_free(flights);
 }
 
 static void free_flight(weir_flight *flight)

@@ -303,17 +303,12 @@ void weir__prefix_advance(const weir__prefix *prefix, weir__slot *slot)
     weir__cache_save(prefix->cache, &key, request->history.tokens, slot->n_past, slot->lane);
 }
 
-void weir__prefix_leave(const weir__prefix *prefix, weir__slot *slot)
-{
-    weir__cache_end(prefix->cache, &slot->live);
-}
-
 /* Cuts off first what a failed pass left behind. */
 void weir__prefix_keep(const weir__prefix *prefix, weir__lanes *lanes, weir__slot *slot)
 {
     const weir__request *request = slot->request;
     weir__prefix_key key = weir__history_key(&request->history);
-    weir__prefix_leave(prefix, slot);
+    weir__cache_end(prefix->cache, &slot->live);
     if (slot->lane < 0 || !cache_serves(prefix, request) || slot->reason == WEIR_REASON_ERROR ||
         slot->n_past < prefix->least || !weir__memory_cut(lanes->memory, slot->lane, slot->n_past))
         return;

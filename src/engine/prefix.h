@@ -39,10 +39,7 @@ int32_t weir__prefix_chunk(const weir__prefix *prefix, const weir__slot *slot, i
 /* The slot has computed its tokens up to n_past. */
 void weir__prefix_advance(const weir__prefix *prefix, weir__slot *slot);
 
-/* The slot's tokens are no longer found. */
-void weir__prefix_leave(const weir__prefix *prefix, weir__slot *slot);
-
-/* The same for a slot that has ended. The cache may take over its lane. */
+/* The slot has ended: its tokens are no longer found. The cache may take over its lane. */
 void weir__prefix_keep(const weir__prefix *prefix, weir__lanes *lanes, weir__slot *slot);
 
 /* Tokens of a prompt that would come from the cache. Any thread. */

@@ -426,19 +426,6 @@ int32_t weir__request_cells(const weir__request *request)
     return request->history.n_prompt + (request->max_tokens > 0 ? request->max_tokens - 1 : 0);
 }
 
-weir_chunk weir__request_tokens(const weir__request *request, size_t from, size_t n)
-{
-    weir_chunk chunk = {.n_tokens = n, .text = "", .reason = WEIR_REASON_NOT_FINISHED};
-    if (n == 0) return chunk;
-    chunk.tokens = request->history.tokens + request->history.n_prompt + from;
-    if (request->scored) chunk.logprobs = request->logprob + from;
-    if (request->n_top > 0) {
-        chunk.top_logprobs = request->top + from * (size_t)request->n_top;
-        chunk.n_top_logprobs = request->n_top;
-    }
-    return chunk;
-}
-
 /* Copies the chunk's tokens with their logprobs. False: out of memory, some may be missing. */
 static bool copy_tokens(const weir_chunk *from, int32_t **tokens, float **logprobs, weir_logprob **top)
 {
@@ -460,7 +447,7 @@ static void fill_result(weir_result *result, const weir__request *request, const
     result->miss = request->miss;
     result->text = output->text ? output->text : weir__mem_calloc(1, 1);
     result->length = output->text ? output->length : 0;
-    weir_chunk answer = weir__request_tokens(request, 0, output->n_tokens), prompt = {0};
+    weir_chunk answer = weir__emit_tokens(request, 0, output->n_tokens), prompt = {0};
     const weir__score *score = request->history.score;
     if (score != NULL && score->n_scored == score->n) prompt = weir__score_chunk(score);
     bool copied =

@@ -93,9 +93,6 @@ static inline size_t weir__request_n_output(const weir__request *request)
 /* The most KV cells that the request may need. */
 int32_t weir__request_cells(const weir__request *request);
 
-/* A chunk, without text, of n generated tokens from index `from` on. */
-weir_chunk weir__request_tokens(const weir__request *request, size_t from, size_t n);
-
 /* Delivers the end to the reader or to weir_generate, and destroys the request. `rest`: tokens and text that
  * are in no chunk yet, with the reason; n_tokens and text: the whole output, for a result. Takes over
  * `text`. */

@@ -7,7 +7,6 @@
 #include "engine/account.h"
 #include "engine/driver.h"
 #include "engine/lanes.h"
-#include "engine/prefix.h"
 
 /* ---- Saving ---- */
 
@@ -43,7 +42,7 @@ void weir__suspend(weir__driver *driver, weir__slot *slot)
 {
     weir__account_suspend(&driver->account, slot);
     save_slot(&driver->memory, driver->cache, slot);
-    weir__prefix_leave(&driver->prefix, slot);
+    weir__cache_end(driver->cache, &slot->live);
     weir__lanes_leave(&driver->lanes, slot);
     weir__shared_requeue(driver->shared, slot->request);
     weir__slot_init(slot, slot->index);

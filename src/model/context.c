@@ -192,7 +192,8 @@ static weir_status check_entries(const weir_context *context, const weir_batch_e
             return weir__error_set(error, WEIR_INVALID, "token",
                                    "entries[%zu].token is %d; the vocabulary has 0 to %d", i, entry->token,
                                    context->model->info.n_vocab - 1);
-        if (!seen[entry->seq]) next[entry->seq] = weir_sequence_pos_max(context, entry->seq) + 1;
+        if (!seen[entry->seq])
+            next[entry->seq] = context->model->ops->seq_pos_max(context->context, entry->seq) + 1;
         seen[entry->seq] = true;
         if (entry->pos != next[entry->seq])
             return weir__error_set(error, WEIR_INVALID, "pos",
@@ -239,7 +240,7 @@ weir_status weir_prefill(weir_context *context, const int32_t *tokens, size_t n_
     weir_status status = check_generates(context, error);
     if (status == WEIR_OK) status = weir__context_check_seq(context, seq, "seq", error);
     if (status != WEIR_OK) return status;
-    int32_t start = weir_sequence_pos_max(context, seq) + 1;
+    int32_t start = context->model->ops->seq_pos_max(context->context, seq) + 1;
     int32_t room = context->info.n_ctx_seq - start;
     if (n_tokens > (size_t)(room > 0 ? room : 0))
         return weir__error_set(
