@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "backend/fake_internal.h"
 #include "base/error.h"
@@ -445,6 +446,12 @@ void weir__fake_adapter_describe(const weir__badapter *adapter, weir_adapter_inf
         .n_bytes = sizeof *adapter,
         .identity = weir__hash(1, &adapter->number, sizeof adapter->number),
     };
+}
+
+void weir__fake_wait(int64_t us)
+{
+    struct timespec left = {.tv_sec = (time_t)(us / 1000000), .tv_nsec = (long)(us % 1000000) * 1000};
+    while (us > 0 && nanosleep(&left, &left) != 0 && errno == EINTR) continue;
 }
 
 bool weir__fake_fails(_Atomic int64_t *at, _Atomic int64_t *more)

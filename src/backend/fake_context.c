@@ -1,8 +1,6 @@
 /* fake_context.c: the fake's passes and their rows.
  * SPDX-License-Identifier: Apache-2.0 */
-#include <errno.h>
 #include <string.h>
-#include <time.h>
 
 #include "backend/fake_internal.h"
 #include "base/cpu.h"
@@ -159,12 +157,6 @@ static weir_status batch_check(weir__bcontext *context, const weir__batch *batch
     if (full || (!lanes && batch->n > context->n_unused))
         return weir__error_set(error, WEIR_NO_SPACE, NULL, "no KV cells are left for %d tokens", batch->n);
     return WEIR_OK;
-}
-
-void weir__fake_wait(int64_t us)
-{
-    struct timespec left = {.tv_sec = (time_t)(us / 1000000), .tv_nsec = (long)(us % 1000000) * 1000};
-    while (us > 0 && nanosleep(&left, &left) != 0 && errno == EINTR) continue;
 }
 
 static void vector_make(uint64_t hash, float *vector)

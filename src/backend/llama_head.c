@@ -1,5 +1,6 @@
 /* llama_head.c: draft heads: contexts that predict the tokens of another context, their target, from the
- * hidden states of its layers (EAGLE-3 from a file of its own, MTP from the target's file; ADR 0043).
+ * hidden states of its layers (EAGLE-3 from a file of its own, MTP from the target's file; ADR 0043), and how
+ * contexts with and without a head decode and end.
  *
  * A head computes a row at position p from token p and from the target's states at position p - 1. It follows
  * its target by itself: its sequences have the target's numbers, and whatever happens to the target's
@@ -184,7 +185,7 @@ static bool read_guesses(weir__bcontext *head, const weir__batch *batch)
     return true;
 }
 
-weir_status weir__llama_head_decode(weir__bcontext *head, const weir__batch *batch, weir_error *error)
+static weir_status decode_head(weir__bcontext *head, const weir__batch *batch, weir_error *error)
 {
     weir__llama_following *f = head->following;
     if (f->n + batch->n > f->rows.capacity) take_in(head);
@@ -261,7 +262,7 @@ static const float *told_by(const weir__llama_following *f, int32_t tap)
     return f->n_taps > 0 ? weir__shim_layer_input(context, f->taps[tap]) : weir__shim_hidden(context);
 }
 
-void weir__llama_head_note(weir__bcontext *head, const weir__batch *batch)
+static void note(weir__bcontext *head, const weir__batch *batch)
 {
     weir__llama_following *f = head->following;
     int32_t n_parts = f->n_taps > 0 ? f->n_taps : 1, n_part = f->n_told / n_parts;
@@ -373,7 +374,7 @@ void weir__llama_head_state_load(weir__bcontext *head, int32_t seq, const void *
     }
     f->end[seq] = llama_memory_seq_pos_max(of, seq) + 1;
     memcpy(row_of(f->state, f, seq), memory - end.n_state, end.n_state);
-    f->known[seq] = weir__llama_seq_pos_max(f->target, seq);
+    f->known[seq] = llama_memory_seq_pos_max(llama_get_memory(f->target->context), seq);
 }
 
 /* ---- Life ----------------------------------------------------------------------------------------- */
@@ -391,7 +392,8 @@ static weir_status listen(const weir__llama_following *f, bool on, weir_error *e
     return status;
 }
 
-void weir__llama_head_leave(weir__bcontext *c)
+/* Separates a context from its head or target. */
+static void leave(weir__bcontext *c)
 {
     weir__llama_following *f = c->following;
     if (c->head != NULL) c->head->following->target = NULL;
@@ -409,6 +411,13 @@ void weir__llama_head_leave(weir__bcontext *c)
     weir__mem_free(f->told);
     weir__mem_free(f->token);
     weir__mem_free(f);
+}
+
+void weir__llama_context_free(weir__bcontext *c)
+{
+    if (c == NULL) return;
+    leave(c);
+    weir__llama_context_close(c);
 }
 
 /* Checks whether the model, which may be the target's own, has a head for it. */
@@ -525,5 +534,32 @@ weir_status weir__llama_head_estimate(weir__bmodel *target_model, const weir_con
     }
     if (head.context != NULL) llama_free(head.context);
     if (target.context != NULL) llama_free(target.context);
+    return status;
+}
+
+/* ---- Passes of any context ------------------------------------------------------------------------- */
+
+static weir_status check_batch(const weir__bcontext *c, const weir__batch *batch, weir_error *error)
+{
+    if (batch->n < 1 || batch->n > c->n_batch)
+        return weir__error_set(error, WEIR_INVALID, "batch", "the batch has %d tokens; allowed: 1 to %d",
+                               batch->n, c->n_batch);
+    if (c->model->n_positions == INT32_MAX) return WEIR_OK;
+    for (int32_t i = 0; i < batch->n; i++)
+        if (batch->pos[i] >= c->model->n_positions)
+            return weir__error_set(error, WEIR_INVALID, "pos",
+                                   "position %d; this model has positions up to %d", batch->pos[i],
+                                   c->model->n_positions - 1);
+    return WEIR_OK;
+}
+
+weir_status weir__llama_decode(weir__bcontext *c, const weir__batch *batch, weir_error *error)
+{
+    weir_status status = check_batch(c, batch, error);
+    if (status != WEIR_OK) c->n_entries = c->n_rows = 0;
+    if (status != WEIR_OK) return status;
+    if (c->following != NULL) return decode_head(c, batch, error);
+    status = weir__llama_pass(c, batch, NULL, error);
+    if (status == WEIR_OK && c->head != NULL) note(c->head, batch);
     return status;
 }

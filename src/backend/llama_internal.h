@@ -105,7 +105,7 @@ struct weir__bcontext {
 #define OPTIONAL                          OPERATION
 #include "backend/operations.h"
 
-/* ---- llama_model.c ---- */
+/* ---- llama_meta.c ---- */
 
 /* Whether models of this architecture are loaded with their MTP layers, also to pack their weights. */
 bool weir__llama_has_mtp(const char *architecture);
@@ -125,6 +125,8 @@ weir__optimized_file *weir__llama_optimized_open(const char *model, const char *
 weir_status weir__llama_context_open(weir__bmodel *model, const weir_context_params *params,
                                      const weir__bcontext *target, weir__bcontext **out,
                                      weir_context_info *info, weir_error *error);
+/* Frees a context that has no head and is none. */
+void weir__llama_context_close(weir__bcontext *c);
 /* Fills *c for an outline, which can run no pass; freed with llama_free(c->context). */
 weir_status weir__llama_outline_open(weir__bmodel *model, const weir_context_params *params,
                                      const weir__bcontext *target, weir__bcontext *c, weir_error *error);
@@ -136,17 +138,13 @@ weir_status weir__llama_pass(weir__bcontext *c, const weir__batch *batch, float 
 
 /* ---- llama_head.c ---- */
 
-weir_status weir__llama_head_decode(weir__bcontext *head, const weir__batch *batch, weir_error *error);
-/* Before a context is freed: separates it from its head or target. */
-void weir__llama_head_leave(weir__bcontext *c);
 /* The newest position of the target's sequence that the head knows, -1 = none. */
 int32_t weir__llama_head_known(const weir__bcontext *head, int32_t seq);
 /* Removes the head's own rows from this position on. */
 void weir__llama_head_cut(weir__bcontext *head, int32_t seq, int32_t from);
 void weir__llama_head_forget(weir__bcontext *head);
-/* What happened to the target: a pass; a sequence that was cut at `from`; one that now holds the first n
- * positions of another. */
-void weir__llama_head_note(weir__bcontext *head, const weir__batch *batch);
+/* What happened to the target: a sequence was cut at `from`; one now holds the first n positions of
+ * another. */
 void weir__llama_head_removed(weir__bcontext *head, int32_t seq, int32_t from);
 void weir__llama_head_shared(weir__bcontext *head, int32_t from, int32_t to, int32_t n);
 /* The part of a sequence's state behind the target's. state_load gets the whole state; if it cannot read the
