@@ -1,4 +1,4 @@
-/* gguf_internal.h: shared by gguf.c (the container) and gguf_rules.c (the metadata).
+/* gguf_internal.h: what gguf.c, gguf_container.c and gguf_rules.c share.
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef WEIR_GGUF_GGUF_INTERNAL_H
 #define WEIR_GGUF_GGUF_INTERNAL_H
@@ -65,7 +65,13 @@ typedef struct gguf_check {
     unsigned char window[GGUF_WINDOW];
 } gguf_check;
 
-/* ---- gguf.c ---- */
+/* ---- gguf_container.c ---- */
+
+/* Checks header, keys and tensor table of one file, and fills c->info. */
+void weir__gguf_check_container(gguf_check *c);
+
+/* Of the first n bytes, from h on. */
+uint64_t weir__gguf_checksum(gguf_check *c, uint64_t h, uint64_t n);
 
 void weir__gguf_fail(gguf_check *c, weir_status code, const char *format, ...)
     __attribute__((format(printf, 3, 4)));

@@ -2,124 +2,10 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "grammar/schema_walk.h"
 
-#include <stdarg.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "base/error.h"
 #include "base/mem.h"
-
-/* ---- Refusals and where they are ---- */
-
-json_t *weir__schema_no_memory(weir__schema_walk *w)
-{
-    if (w->status == WEIR_OK)
-        w->status = weir__error_set(w->error, WEIR_NO_MEMORY, "schema", "out of memory for the schema");
-    return NULL;
-}
-
-json_t *weir__schema_made(weir__schema_walk *w, json_t *value)
-{
-    if (value != NULL && w->status == WEIR_OK) return value;
-    json_decref(value);
-    return weir__schema_no_memory(w);
-}
-
-json_t *weir__schema_pack(weir__schema_walk *w, const char *format, ...)
-{
-    va_list args;
-    va_start(args, format);
-    json_t *value = json_vpack_ex(NULL, 0, format, args);
-    va_end(args);
-    return weir__schema_made(w, value);
-}
-
-bool weir__schema_append(weir__schema_walk *w, json_t *list, json_t *value)
-{
-    return json_array_append_new(list, value) == 0 || weir__schema_no_memory(w) != NULL;
-}
-
-bool weir__schema_set(weir__schema_walk *w, json_t *object, const char *name, json_t *value)
-{
-    return json_object_set_new(object, name, value) == 0 || weir__schema_no_memory(w) != NULL;
-}
-
-json_t *weir__schema_without(weir__schema_walk *w, const json_t *schema, const char *keyword)
-{
-    json_t *less = weir__schema_made(w, json_copy((json_t *)schema));
-    json_object_del(less, keyword);
-    return less;
-}
-
-json_t *weir__schema_choice(weir__schema_walk *w, const char *keyword, json_t *list)
-{
-    if (w->status != WEIR_OK || json_array_size(list) > 0)
-        return weir__schema_pack(w, "{s:o}", keyword, list);
-    json_decref(list);
-    return list != NULL ? json_false() : weir__schema_no_memory(w);
-}
-
-json_t *weir__schema_any_of(weir__schema_walk *w, json_t *list)
-{
-    if (w->status != WEIR_OK || json_array_size(list) != 1) return weir__schema_choice(w, "anyOf", list);
-    json_t *only = json_incref(json_array_get(list, 0));
-    json_decref(list);
-    return only;
-}
-
-const char *weir__schema_path(const weir__schema_walk *w)
-{
-    return w->path.n > 0 ? w->path.bytes : "";
-}
-
-json_t *weir__schema_refuse(weir__schema_walk *w, const char *keyword, const char *format, ...)
-{
-    char text[320], field[64];
-    const char *path = weir__schema_path(w);
-    va_list args;
-    if (w->status != WEIR_OK) return NULL;
-    va_start(args, format);
-    vsnprintf(text, sizeof text, format, args);
-    va_end(args);
-    snprintf(w->refused, sizeof w->refused, "%s", keyword != NULL ? keyword : "");
-    w->refused_at = w->path.n;
-    if ((size_t)snprintf(field, sizeof field, "%s%s", w->where, path) >= sizeof field)
-        snprintf(field + 28, sizeof field - 28, "...%s", path + (w->path.n > 31 ? w->path.n - 31 : 0));
-    if (keyword != NULL)
-        w->status = weir__error_set(w->error, WEIR_GRAMMAR, field, "keyword '%.60s': %s", keyword, text);
-    else
-        w->status = weir__error_set(w->error, WEIR_GRAMMAR, field, "%s", text);
-    return NULL;
-}
-
-json_t *weir__schema_refuse_finally(weir__schema_walk *w, const char *what)
-{
-    w->final = true;
-    return weir__schema_refuse(w, NULL, "%s", what);
-}
-
-bool weir__schema_spend(weir__schema_walk *w, size_t n)
-{
-    if (w->status != WEIR_OK) return false;
-    if (weir__budget_step(&w->work->budget, n)) return true;
-    if (w->work->budget.over == WEIR__LIMIT_INTERRUPT)
-        w->status = weir__interrupt_error(w->error);
-    else
-        weir__schema_refuse_finally(w, "the schema asks for too much work; make it simpler");
-    return false;
-}
-
-bool weir__schema_take(weir__schema_walk *w, const char *keyword, uint64_t n)
-{
-    if (w->status != WEIR_OK) return false;
-    if (n > w->work->elements)
-        return weir__schema_refuse(w, keyword,
-                                   "it makes the grammar too large: more than %d characters and items in all",
-                                   WEIR__SCHEMA_ELEMENTS_MAX) != NULL;
-    w->work->elements -= (size_t)n;
-    return true;
-}
 
 void weir__schema_work_init(weir__schema_work *work)
 {
@@ -127,41 +13,10 @@ void weir__schema_work_init(weir__schema_work *work)
     work->elements = WEIR__SCHEMA_ELEMENTS_MAX;
 }
 
-/* Appends a reference token to the path. Returns the length for weir__schema_leave. */
-static size_t enter(weir__schema_walk *w, const char *token)
-{
-    size_t before = w->path.n;
-    weir__text_add(&w->path, "/", 1);
-    for (; *token != '\0'; token++) {
-        if (*token == '~' || *token == '/')
-            weir__text_add(&w->path, *token == '~' ? "~0" : "~1", 2);
-        else
-            weir__text_add(&w->path, token, 1);
-    }
-    if (w->path.failed) weir__schema_no_memory(w);
-    return before;
-}
-
-size_t weir__schema_enter_index(weir__schema_walk *w, const char *keyword, size_t i)
-{
-    char text[24];
-    size_t before = enter(w, keyword);
-    snprintf(text, sizeof text, "%zu", i);
-    enter(w, text);
-    return before;
-}
-
-void weir__schema_leave(weir__schema_walk *w, size_t before)
-{
-    w->path.n = before;
-    if (w->path.bytes != NULL) w->path.bytes[before] = '\0';
-}
-
 json_t *weir__schema_below(weir__schema_walk *w, const char *keyword, const char *name, const json_t *schema,
                            bool deeper)
 {
-    size_t before = enter(w, keyword);
-    if (name != NULL) enter(w, name);
+    size_t before = weir__schema_enter(w, keyword, name);
     w->level += deeper;
     json_t *result = weir__schema_node(w, schema);
     w->level -= deeper;
@@ -175,80 +30,6 @@ json_t *weir__schema_below_index(weir__schema_walk *w, const char *keyword, size
     char text[24];
     snprintf(text, sizeof text, "%zu", i);
     return weir__schema_below(w, keyword, text, schema, deeper);
-}
-
-/* ---- References ---- */
-
-static int hex_digit(char c)
-{
-    if (c >= '0' && c <= '9') return c - '0';
-    if ((c | 32) >= 'a' && (c | 32) <= 'f') return (c | 32) - 'a' + 10;
-    return -1;
-}
-
-/* Reads one reference token of a URI fragment from *pos into out. False: malformed or too long. */
-static bool pointer_token(const char **pos, char *out, size_t capacity)
-{
-    size_t n = 0;
-    const char *p = *pos;
-    for (; *p != '\0' && *p != '/'; p++) {
-        char c = *p;
-        if (c == '%') {
-            int high = hex_digit(p[1]);
-            int low = high < 0 ? -1 : hex_digit(p[2]);
-            if (low < 0 || (high == 0 && low == 0)) return false;
-            c = (char)(high << 4 | low);
-            p += 2;
-        } else if (c == '~') {
-            if (p[1] != '0' && p[1] != '1') return false;
-            c = p[1] == '0' ? '~' : '/';
-            p++;
-        }
-        if (n + 1 >= capacity) return false;
-        out[n++] = c;
-    }
-    out[n] = '\0';
-    *pos = p;
-    return true;
-}
-
-const json_t *weir__schema_resolve(weir__schema_walk *w, const json_t *reference)
-{
-    char token[WEIR__SCHEMA_NAME_MAX + 1] = "";
-    const char *text = json_string_value(reference);
-    const json_t *target = w->root;
-    if (text == NULL) return weir__schema_refuse(w, "$ref", "it must be a string");
-    if (text[0] != '#' || (text[1] != '\0' && text[1] != '/'))
-        return weir__schema_refuse(w, "$ref",
-                                   "'%.80s' lies elsewhere; only '#' and '#/...' in the same document are "
-                                   "followed",
-                                   text);
-    for (const char *p = text + 1; *p == '/';) {
-        p++;
-        if (!pointer_token(&p, token, sizeof token))
-            return weir__schema_refuse(w, "$ref", "'%.80s' is no JSON pointer", text);
-        size_t digits = strspn(token, "0123456789");
-        if (!json_is_array(target))
-            target = json_object_get(target, token);
-        else
-            target = digits > 0 && digits < 10 && token[digits] == '\0'
-                         ? json_array_get(target, strtoul(token, NULL, 10))
-                         : NULL;
-        if (target == NULL) return weir__schema_refuse(w, "$ref", "there is nothing at '%.80s'", text);
-    }
-    return target;
-}
-
-const json_t *weir__schema_dereference(weir__schema_walk *w, const json_t *schema)
-{
-    for (int i = 0; json_is_object(schema); i++) {
-        const json_t *reference = json_object_get(schema, "$ref");
-        if (reference == NULL) return schema;
-        if (i == 16) return weir__schema_refuse(w, "$ref", "references lead to references without end");
-        schema = weir__schema_resolve(w, reference);
-        if (schema == NULL) return NULL;
-    }
-    return schema;
 }
 
 /* A reference to the target's definition in the result, which is made at the first reference. */

@@ -65,21 +65,11 @@ typedef struct weir__schema_walk {
     weir_status status;
 } weir__schema_walk;
 
-/* -- schema.c: schemas, references, failures, values -- */
+/* -- schema_walk.c: failures, values, the path, references -- */
 
-/* Rewrites a schema; with relax, without what is refused. */
-json_t *weir__schema_node(weir__schema_walk *w, const json_t *schema);
-
-/* The same, and always refuses. */
-json_t *weir__schema_enforce(weir__schema_walk *w, const json_t *schema);
-
-/* weir__schema_node of a schema below the current one. name may be NULL. deeper: text comes before it. */
-json_t *weir__schema_below(weir__schema_walk *w, const char *keyword, const char *name, const json_t *schema,
-                           bool deeper);
-json_t *weir__schema_below_index(weir__schema_walk *w, const char *keyword, size_t i, const json_t *schema,
-                                 bool deeper);
-
-/* Extends the path, and shortens it to the length that enter_index returned. */
+/* Extends the path by the keyword, and by a name (may be NULL) or an index; leave shortens it to the length
+ * that was returned. */
+size_t weir__schema_enter(weir__schema_walk *w, const char *keyword, const char *name);
 size_t weir__schema_enter_index(weir__schema_walk *w, const char *keyword, size_t i);
 void weir__schema_leave(weir__schema_walk *w, size_t before);
 
@@ -119,6 +109,20 @@ json_t *weir__schema_choice(weir__schema_walk *w, const char *keyword, json_t *l
 
 /* The same with `anyOf`; the only schema of a list of one. */
 json_t *weir__schema_any_of(weir__schema_walk *w, json_t *list);
+
+/* -- schema.c: schemas -- */
+
+/* Rewrites a schema; with relax, without what is refused. */
+json_t *weir__schema_node(weir__schema_walk *w, const json_t *schema);
+
+/* The same, and always refuses. */
+json_t *weir__schema_enforce(weir__schema_walk *w, const json_t *schema);
+
+/* weir__schema_node of a schema below the current one. name may be NULL. deeper: text comes before it. */
+json_t *weir__schema_below(weir__schema_walk *w, const char *keyword, const char *name, const json_t *schema,
+                           bool deeper);
+json_t *weir__schema_below_index(weir__schema_walk *w, const char *keyword, size_t i, const json_t *schema,
+                                 bool deeper);
 
 /* -- schema_relax.c: with relax -- */
 
