@@ -9,11 +9,14 @@ export function setKey(value) {
   else sessionStorage.removeItem(KEY);
 }
 
+export const hasKey = () => sessionStorage.getItem(KEY) !== null;
+
 export class ApiError extends Error {
-  constructor(status, message, retryAfter, field) {
+  constructor(status, message, { code = null, retryAfter = null, field = null } = {}) {
     super(message);
     this.status = status;
-    this.retryAfter = retryAfter; // seconds, or null
+    this.code = code; // the server's name for what is wrong
+    this.retryAfter = retryAfter; // seconds
     this.field = field; // of the request, that it is about
   }
 }
@@ -26,16 +29,10 @@ export function errorText(error) {
 }
 
 async function failure(response) {
-  let message = `${response.status} ${response.statusText}`.trim(), field = null;
-  try {
-    const body = await response.json();
-    if (body.error) message = errorText(body.error);
-    field = body.error?.param ?? null;
-  } catch {
-    // The status has to do.
-  }
-  const wait = Number(response.headers.get("Retry-After"));
-  return new ApiError(response.status, message, wait > 0 ? wait : null, field);
+  const { error } = await response.json().catch(() => ({})); // without a body, the status has to do
+  const message = error ? errorText(error) : `${response.status} ${response.statusText}`.trim();
+  const retryAfter = Number(response.headers.get("Retry-After")) || null;
+  return new ApiError(response.status, message, { code: error?.code, retryAfter, field: error?.param });
 }
 
 // The response, or an ApiError. Paths are relative, so that a proxy may serve the page below a prefix.

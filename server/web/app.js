@@ -1,13 +1,15 @@
 // app.js: puts the page's parts together: chat, engine, dialogs.
 // SPDX-License-Identifier: Apache-2.0
-import { element, byId, setText } from "./dom.js";
-import { request, setKey } from "./api.js";
-import { startChat, openChat, newChat, setModel, currentChat } from "./chat.js";
+import { byId, setText } from "./dom.js";
+import { hasKey, request, setKey } from "./api.js";
+import { askAgain, startChat, newChat, setModel } from "./chat.js";
 import { startEngine } from "./engine.js";
 import { makeSettings } from "./settings.js";
-import { listChats, removeChat, loadView, saveView } from "./store.js";
+import { makeSidebar, showSidebar } from "./sidebar.js";
+import { loadView, saveView } from "./store.js";
 
-const WIDE = matchMedia("(min-width: 60rem)"); // as in style.css
+const WIDE = matchMedia("(min-width: 60rem)"); // room for one pane beside the chat; as in style.css
+const WIDEST = matchMedia("(min-width: 80rem)"); // for both
 
 // ---- Model ----
 
@@ -25,22 +27,44 @@ async function findModel() {
   }
 }
 
-// ---- The engine's pane: beside the chat where there is room, else in its place ----
+// ---- The panes of chats and engine: beside the chat where there is room, else in its place ----
 
-function showPanes(open) {
-  document.body.classList.toggle("with-engine", open);
-  byId("toggle-engine").setAttribute("aria-expanded", String(open));
+const PANES = { chats: "open-chats", engine: "toggle-engine" }; // and their buttons
+const open = { chats: false, engine: false };
+
+function showPanes() {
+  for (const [name, button] of Object.entries(PANES)) {
+    document.body.classList.toggle("with-" + name, open[name]);
+    byId(button).setAttribute("aria-expanded", String(open[name]));
+  }
+  showSidebar();
+}
+
+function toggle(name) {
+  open[name] = !open[name];
+  if (open[name] && !WIDEST.matches) open[name === "chats" ? "engine" : "chats"] = false;
+  if (WIDE.matches) saveView({ ...loadView(), ...open });
+  showPanes();
 }
 
 function startPanes() {
-  const apply = () => showPanes(WIDE.matches ? loadView().engine !== false : false);
-  byId("toggle-engine").addEventListener("click", () => {
-    const open = !document.body.classList.contains("with-engine");
-    if (WIDE.matches) saveView({ ...loadView(), engine: open });
-    showPanes(open);
-  });
-  WIDE.addEventListener("change", apply);
+  for (const [name, button] of Object.entries(PANES)) byId(button).addEventListener("click", () => toggle(name));
+  const apply = () => {
+    const view = loadView();
+    open.engine = WIDE.matches && view.engine !== false;
+    open.chats = WIDE.matches && view.chats !== false && (WIDEST.matches || !open.engine);
+    showPanes();
+  };
+  for (const query of [WIDE, WIDEST]) query.addEventListener("change", apply);
   apply();
+}
+
+// Where a pane lies in the chat's place, the chat comes back.
+function showChat() {
+  if (!WIDE.matches && (open.chats || open.engine)) {
+    open.chats = open.engine = false;
+    showPanes();
+  } else showSidebar();
 }
 
 // ---- Dialogs ----
@@ -49,54 +73,29 @@ function askForKey() {
   const dialog = byId("key");
   if (dialog.open) return;
   byId("key-value").value = "";
+  byId("key-wrong").hidden = !hasKey();
   dialog.showModal();
 }
 
-function showChats() {
-  const list = byId("chat-list");
-  const when = new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeStyle: "short" });
-  const chats = listChats();
-  list.replaceChildren(...chats.map((chat) => {
-    const title = chat.title || "Untitled";
-    const open = element("button", { type: "button", class: "chat-open", "aria-current": chat.id === currentChat().id ? "true" : null },
-      element("span", {}, title), element("small", {}, when.format(chat.at)));
-    open.addEventListener("click", () => {
-      byId("chats").close();
-      openChat(chat.id);
-    });
-    const remove = element("button", { type: "button", class: "small", "aria-label": `Delete “${title}”` }, "Delete");
-    remove.addEventListener("click", () => {
-      const wasCurrent = chat.id === currentChat().id;
-      removeChat(chat.id);
-      if (wasCurrent) newChat();
-      showChats();
-    });
-    return element("li", {}, open, remove);
-  }));
-  if (!chats.length) list.append(element("li", { class: "hint" }, "None yet."));
-  if (!byId("chats").open) byId("chats").showModal();
-}
-
 // A click beside a dialog closes it.
-for (const id of ["settings", "chats"]) {
-  byId(id).addEventListener("click", (event) => {
-    if (event.target === byId(id)) byId(id).close();
-  });
-}
+byId("settings").addEventListener("click", (event) => {
+  if (event.target === byId("settings")) byId("settings").close();
+});
 
 // ---- Start ----
 
 makeSettings();
+startChat({ denied: askForKey, opened: showChat, changed: showSidebar });
+makeSidebar();
 startPanes();
-startChat({ denied: askForKey });
 const engine = startEngine({ onModel: showModel, onDenied: askForKey });
 findModel();
 byId("new-chat").addEventListener("click", newChat);
-byId("open-chats").addEventListener("click", showChats);
 byId("open-settings").addEventListener("click", () => byId("settings").showModal());
 byId("key-form").addEventListener("submit", () => {
   setKey(byId("key-value").value.trim());
   engine.restart();
   findModel();
+  askAgain();
 });
 byId("text").focus();

@@ -1,29 +1,35 @@
-// chat.js: the conversation: what is in it, how an answer streams in, and what the buttons do.
+// chat.js: the conversation: what is in it, how it is asked about, and what the buttons do.
 // SPDX-License-Identifier: Apache-2.0
-import { element, byId } from "./dom.js";
-import { request, errorText, ApiError } from "./api.js";
-import { events } from "./sse.js";
+import { cancelAnswer, newJob, receiveAnswer, stopAnswer } from "./answer.js";
+import { firstThatFits } from "./context.js";
+import { byId } from "./dom.js";
 import { messageView } from "./message.js";
+import { hideNotice, showNotice } from "./notice.js";
 import { requestFields, systemPrompt } from "./settings.js";
-import { newId, loadChat, saveChat, chatKey } from "./store.js";
+import { newId, loadChat, onOtherTab, saveChat } from "./store.js";
+import { fork, turn } from "./versions.js";
 
 const SAVE_MS = 500; // while an answer streams
 const NEAR_END_PX = 60; // who is that close to the end wants to follow it
 
-const RETRY_MS = [100, 500, 1000, 2000, 4000]; // to reach a stream again whose connection was lost
+const PROBLEMS = {
+  key: "The server does not accept this page's key.",
+  context: "This chat is longer than the model's context.",
+};
+const SUMMARIZE = "Summarize our conversation so far in at most 200 words, with all facts that are needed to go on with it.";
+const SUMMARY_TOKENS = 400;
 
-const BROKEN = "The connection ended before the answer did.";
-const GONE = "The server no longer has this answer: it was restarted, or nobody was there for too long.";
-
-let chat = null; // {id, title, at, messages}
+let chat = null; // {id, title, named, at, messages}
 let views = []; // of chat.messages
-let running = null; // {controller, message, stopped, left} while an answer streams
+let running = null; // the job of the answer that streams (answer.js)
 let savedAt = 0;
+let full = false; // the browser had no room for the chat
 let drawing = 0;
 let following = true;
 let leaving = false; // the page goes, and takes its connections with it
-let resumable = true; // until the server says that it keeps no streams
 let onDenied = () => {};
+let onOpened = () => {}; // another chat is shown
+let onChange = () => {}; // this one has another title or place in the list
 let model = "";
 
 export const setModel = (name) => (model = name);
@@ -36,9 +42,11 @@ function scrollToEnd() {
   log.scrollTop = log.scrollHeight;
 }
 
+const stateOf = (view) => ({ busy: running !== null, note: view === views.at(-1) ? running?.note : "" });
+
 function update() {
   const busy = running !== null;
-  views.forEach((view, i) => view.update({ last: i === views.length - 1, busy }));
+  for (const view of views) view.update(stateOf(view));
   byId("send").hidden = busy;
   byId("stop").hidden = !busy;
   document.body.classList.toggle("empty-chat", chat.messages.length === 0);
@@ -51,7 +59,8 @@ function updateSoon() {
   drawing = requestAnimationFrame(() => {
     drawing = 0;
     // Only the last message changes while an answer streams.
-    views.at(-1)?.update({ last: true, busy: running !== null });
+    const view = views.at(-1);
+    view?.update(stateOf(view));
     if (following) scrollToEnd();
   });
 }
@@ -60,10 +69,12 @@ function makeView(message) {
   const view = messageView(message, {
     edit: (text) => sendFrom(chat.messages.indexOf(message), { ...message, content: text }),
     regenerate: () => sendFrom(chat.messages.indexOf(message), null),
+    turn: (step) => turnAt(chat.messages.indexOf(message), step),
+    remedies: { key: { "Enter a key": onDenied }, context: { "Drop the oldest turns": () => dropOldest(message), "Start anew with a summary": () => startAnew(message) } },
     answer: (call, text) => answerCall(message, call, text),
     answerable: (call) => awaitsAnswer(message, call),
   });
-  view.onUnfold?.(() => view.update({ last: views.at(-1) === view, busy: running !== null }));
+  view.onUnfold?.(() => view.update(stateOf(view)));
   return view;
 }
 
@@ -81,19 +92,43 @@ function append(message) {
   byId("messages").append(view.node);
 }
 
+// Takes the messages from `index` on away; what their successor keeps of them, as versions.js has it.
 function cutAt(index) {
-  chat.messages.length = index;
   for (const view of views.splice(index)) view.node.remove();
+  return fork(chat.messages, index);
+}
+
+function turnAt(index, step) {
+  if (running || index < 0) return;
+  turn(chat.messages, index, step);
+  showAll();
+  following = false;
+  views[index].node.scrollIntoView({ block: "nearest" });
+  save();
 }
 
 // ---- Keeping ----
 
+const firstWords = ({ messages }) => (messages.find((m) => m.role === "user")?.content ?? "").trim().slice(0, 80);
+
 function save() {
   if (chat.messages.length === 0) return;
-  chat.title = (chat.messages.find((m) => m.role === "user")?.content ?? "").trim().slice(0, 80);
+  if (!chat.named) chat.title = firstWords(chat);
   chat.at = Date.now();
   savedAt = performance.now();
-  saveChat(chat);
+  const kept = saveChat(chat);
+  if (full === !kept) return;
+  full = !kept;
+  if (full) showNotice("The browser has no room left: what is said from here on is lost with this page. Delete chats, or export this one.");
+  else hideNotice();
+}
+
+// No title: the first words are it again.
+export function renameChat(id, title) {
+  const one = id === chat.id ? chat : loadChat(id);
+  one.named = Boolean(title);
+  one.title = title || firstWords(one);
+  saveChat(one);
 }
 
 // The address names the chat, so that a reload, a bookmark and the back button find it.
@@ -111,6 +146,7 @@ function open(id) {
     }
   }
   showAll();
+  onOpened();
   if (last?.state === "open") receive(last, null);
 }
 
@@ -126,141 +162,42 @@ export function newChat() {
 // ---- Asking ----
 
 // What the server gets to see of the chat: no reasoning, no answers without content.
-function requestMessages() {
-  const messages = [];
-  if (systemPrompt().trim()) messages.push({ role: "system", content: systemPrompt() });
-  for (const { role, content, calls, call } of chat.messages) {
-    if (role === "tool") messages.push({ role, tool_call_id: call, content });
-    else if (role === "user") messages.push({ role, content });
+function requestMessages(messages) {
+  const sent = [];
+  if (systemPrompt().trim()) sent.push({ role: "system", content: systemPrompt() });
+  for (const { role, content, calls, call, dropped } of messages) {
+    if (dropped) continue;
+    if (role === "tool") sent.push({ role, tool_call_id: call, content });
+    else if (role === "user") sent.push({ role, content });
     else if (calls?.length) {
       const tool_calls = calls.map((c) => ({ id: c.id, type: "function", function: { name: c.name, arguments: c.arguments } }));
-      messages.push({ role, content: content || null, tool_calls });
-    } else if (content) messages.push({ role, content });
+      sent.push({ role, content: content || null, tool_calls });
+    } else if (content) sent.push({ role, content });
   }
-  return messages;
+  return sent;
 }
 
-function takeDelta(message, delta) {
-  if (delta.reasoning_content) message.reasoning = (message.reasoning ?? "") + delta.reasoning_content;
-  if (delta.content) message.content += delta.content;
-  for (const part of delta.tool_calls ?? []) {
-    message.calls ??= [];
-    const call = (message.calls[part.index ?? 0] ??= { id: "", name: "", arguments: "" });
-    if (part.id) call.id = part.id;
-    call.name += part.function?.name ?? "";
-    call.arguments += part.function?.arguments ?? "";
-  }
-  return Boolean(delta.reasoning_content || delta.content || delta.tool_calls);
-}
-
-// Takes what comes into the message; whether that was all. started: when it was asked for, 0 where that was before this
-// page was there: then times say nothing.
-async function take(message, response, started) {
-  const stats = message.stats;
-  let first = 0;
-  for await (const { data, id } of events(response)) {
-    if (data === "[DONE]") return true;
-    const event = JSON.parse(data);
-    if (event.error) throw new ApiError(event.error.code, errorText(event.error), null);
-    if (id) message.event = id;
-    if (event.usage) {
-      stats.tokens = event.usage.completion_tokens;
-      stats.prompt = event.usage.prompt_tokens;
-      stats.cached = event.usage.prompt_tokens_details?.cached_tokens ?? 0;
-    }
-    const choice = event.choices?.[0];
-    if (!choice) continue;
-    if (choice.finish_reason) message.finish = choice.finish_detail === "cancelled" ? "stopped" : choice.finish_reason;
-    if (!choice.delta || !takeDelta(message, choice.delta)) continue;
-    const now = performance.now();
-    if (!first) {
-      first = now;
-      if (started) stats.ttftMs = now - started;
-    }
-    stats.tokens++; // about one a delta, until the usage says it
-    if (started) stats.decodeMs = now - first;
-    if (started && message.reasoning && !message.content) stats.reasoningMs = now - first;
-    updateSoon();
-    if (now - savedAt > SAVE_MS) save();
-  }
-  return false;
-}
-
-async function ask(job, body) {
-  const { signal } = job.controller;
-  for (;;) {
-    try {
-      return await request("v1/chat/completions", { body: { ...body, resume: resumable || undefined }, signal });
-    } catch (e) {
-      if (!resumable || e.field !== "resume") throw e;
-      resumable = false;
-    }
-  }
-}
-
-const pause = (ms, signal) => new Promise((resolve) => {
-  const timer = setTimeout(resolve, ms);
-  signal.addEventListener("abort", () => (clearTimeout(timer), resolve()), { once: true });
-});
-
-// A response that goes on after the last event that was taken; null: there is nothing more.
-async function again(job) {
-  const { message, controller: { signal } } = job;
-  for (let i = 0; ; i++) {
-    await pause(RETRY_MS[i], signal);
-    try {
-      const response = await request("v1/streams/" + encodeURIComponent(message.stream), { signal, headers: { "Last-Event-ID": message.event ?? "0" } });
-      return response.status === 204 ? null : response;
-    } catch (e) {
-      if (e.status === 404 || e.status === 410) throw new Error(GONE);
-      if (signal.aborted || (e.status && e.status !== 503) || i + 1 === RETRY_MS.length) throw e;
-    }
-  }
-}
-
-// All of an answer, over as many connections as it takes. body: the request; null: it was sent before.
-async function follow(job, body) {
-  const { message } = job, started = body ? performance.now() : 0;
-  let response = null, lost = !body;
-  if (body) {
-    response = await ask(job, body);
-    message.stream = response.headers.get("X-Stream-Id") ?? undefined;
-    if (job.stopped) {
-      job.controller.abort();
-      cancel(message);
-    }
-    save();
-  }
-  for (;;) {
-    if (lost && (response = await again(job)) === null) return;
-    try {
-      if (await take(message, response, lost ? 0 : started)) return;
-    } catch (e) {
-      if (job.controller.signal.aborted || e instanceof ApiError || !message.stream) throw e;
-    }
-    if (!message.stream) {
-      if (message.finish) return;
-      throw new Error(BROKEN);
-    }
-    lost = true;
-  }
-}
-
-// Runs until the answer's end. body as in follow.
+// Runs until the answer's end. body as in receiveAnswer.
 async function receive(message, body) {
-  const job = (running = { controller: new AbortController(), message, stopped: false, left: false });
+  const job = (running = newJob(message));
+  job.keep = save;
+  job.changed = () => {
+    if (running !== job) return;
+    updateSoon();
+    if (performance.now() - savedAt > SAVE_MS) save();
+  };
   message.stats ??= { ttftMs: -1, tokens: 0 };
   update();
   save();
+  onChange();
   byId("announce").textContent = "The model answers.";
   try {
-    await follow(job, body);
+    await receiveAnswer(job, body);
   } catch (e) {
     if (!job.stopped && !job.left) {
-      const cut = message.stats.tokens > 0 ? BROKEN : "The server cannot be reached.";
-      message.error = e instanceof TypeError ? cut : e.message;
-      if (e.retryAfter) message.error += ` Try again in ${e.retryAfter} s.`;
-      if (e.status === 401) onDenied();
+      message.problem = e.status === 401 ? "key" : e.code === "context_length_exceeded" ? "context" : undefined;
+      message.error = PROBLEMS[message.problem] ?? e.message;
+      if (message.problem === "key") onDenied();
     }
   }
   if (running === job) running = null;
@@ -275,17 +212,22 @@ function finish(message) {
   delete message.state;
   save();
   update();
+  onChange();
   byId("announce").textContent = message.error ? "" : message.finish === "stopped" ? "Stopped." : "The answer is complete.";
 }
 
-function run() {
-  const message = { role: "assistant", content: "", state: "open" };
+function requestBody(messages = chat.messages) {
+  const fields = requestFields();
+  // Once tools have answered, the model may say something.
+  if (messages.at(-1)?.role === "tool") delete fields.tool_choice;
+  return { ...fields, model: model || undefined, messages: requestMessages(messages) };
+}
+
+function run(versions) {
+  const message = { role: "assistant", content: "", state: "open", versions };
   let body;
   try {
-    const fields = requestFields();
-    // Once tools have answered, the model may say something.
-    if (chat.messages.at(-1)?.role === "tool") delete fields.tool_choice;
-    body = { ...fields, model: model || undefined, messages: requestMessages(), stream: true, stream_options: { include_usage: true } };
+    body = requestBody();
   } catch (e) {
     message.error = e.message;
   }
@@ -295,15 +237,15 @@ function run() {
   else finish(message);
 }
 
-// Cuts the chat at a message, puts another one there (null: none), and asks.
+// Asks anew from a message on, with another one in its place, or none. The former version is kept.
 function sendFrom(index, replacement) {
   if (running || index < 0) return;
-  cutAt(index);
-  if (replacement) append(replacement);
+  const versions = cutAt(index);
+  if (replacement) append({ ...replacement, versions, dropped: undefined });
   if (replacement?.role === "tool" && unanswered()) {
     save();
     update();
-  } else run();
+  } else run(replacement ? undefined : versions);
   byId("text").focus();
 }
 
@@ -314,25 +256,64 @@ export function send(text) {
   return true;
 }
 
-// The connection's end alone would let it go on for a while.
-function cancel(message) {
-  if (message.stream) request(`v1/streams/${encodeURIComponent(message.stream)}/cancel`, { body: {} }).catch(() => {});
+// ---- A chat that is longer than the context, and a key that was refused ----
+
+// Where the turns begin that the model is sent.
+const turnStarts = () => chat.messages.flatMap((m, i) => (m.role === "user" && !m.dropped ? [i] : []));
+
+// Both begin at the message whose request was refused, and show why they cannot.
+async function remedy(message, find, act) {
+  const asked = chat, index = chat.messages.indexOf(message);
+  let start;
+  try {
+    start = await find(index);
+    if (start === undefined) throw new Error("Not even the last message fits into the model's context. Make it shorter.");
+  } catch (e) {
+    message.error = e.message;
+    update();
+    return;
+  }
+  if (asked === chat && !running && chat.messages[index] === message) act(index, start);
 }
 
-// Where the stream's id is not known yet, it is cancelled when it comes; a second time ends the connection all the same.
-function stop() {
-  const job = running;
-  if (!job) return;
-  if (job.message.stream || job.stopped || !resumable) job.controller.abort();
-  cancel(job.message);
-  job.stopped = true;
+const dropOldest = (message) => remedy(message, () => firstThatFits(turnStarts(), (from) => requestBody(chat.messages.slice(from))), (index, start) => {
+  for (const m of chat.messages.slice(0, start)) m.dropped = true;
+  sendFrom(index, null);
+});
+
+// The summary comes where the answer was to come; the question then begins another chat.
+function startAnew(message) {
+  const question = chat.messages.findLast((m) => m.role === "user"), asked = chat;
+  const end = chat.messages.indexOf(question);
+  const bodyFrom = (from) => ({
+    model: model || undefined,
+    max_tokens: SUMMARY_TOKENS,
+    messages: requestMessages([...chat.messages.slice(from, end), { role: "user", content: SUMMARIZE }]),
+  });
+  remedy(message, () => firstThatFits(turnStarts().filter((i) => i < end), bodyFrom), async (index, start) => {
+    cutAt(index);
+    const summary = { role: "assistant", content: "", state: "open" };
+    append(summary);
+    await receive(summary, bodyFrom(start));
+    if (asked !== chat || summary.error || summary.finish === "stopped") return;
+    const id = newId();
+    open(id);
+    location.hash = "chat=" + id;
+    send(`Summary of our chat so far:\n\n${summary.content}\n\n${question.content}`);
+  });
+}
+
+// There is another key: what the last one was refused for is asked again.
+export function askAgain() {
+  const last = chat.messages.at(-1);
+  if (last?.problem === "key") sendFrom(chat.messages.length - 1, null);
 }
 
 // Another chat is shown: this one's answer goes on for as long as the server waits for a reader, unless it was deleted.
 function leave() {
   if (!running) return;
   if (loadChat(chat.id)) save();
-  else cancel(running.message);
+  else cancelAnswer(running.message);
   running.left = true;
   running.controller.abort();
   running = null;
@@ -370,8 +351,10 @@ function answerCall(message, call, text) {
 
 // ---- Start ----
 
-export function startChat({ denied }) {
+export function startChat({ denied, opened, changed }) {
   onDenied = denied;
+  onOpened = opened;
+  onChange = changed;
   const log = byId("log"), text = byId("text"), latest = byId("latest");
 
   const grow = () => {
@@ -393,10 +376,10 @@ export function startChat({ denied }) {
     }
   });
   document.addEventListener("keydown", (event) => {
-    if (event.key === "Escape" && running && !document.querySelector("dialog[open]")) stop();
+    if (event.key === "Escape" && running && !document.querySelector("dialog[open]")) stopAnswer(running);
   });
   byId("stop").addEventListener("click", () => {
-    stop();
+    if (running) stopAnswer(running);
     text.focus();
   });
 
@@ -423,8 +406,8 @@ export function startChat({ denied }) {
   });
   addEventListener("visibilitychange", updateSoon);
   // The same chat in another tab: show what that one keeps, unless an answer streams here.
-  addEventListener("storage", (event) => {
-    if (event.key === chatKey(chat.id) && !running && event.newValue) open(chat.id);
+  onOtherTab((id, kept) => {
+    if (id === chat.id && !running && kept) open(chat.id);
   });
 
   open(chatInAddress());

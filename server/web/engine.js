@@ -23,6 +23,10 @@ function bytes(n) {
   return `${n.toFixed(1)} GiB`;
 }
 
+let allBusy = false;
+// As far as the last event said: a new request would wait.
+export const allSlotsBusy = () => allBusy;
+
 const LINKS = {
   connecting: "Connecting",
   live: "Live",
@@ -53,8 +57,9 @@ function showFigures(now) {
   meter.max = kv.size || 1;
   meter.value = kv.used ?? 0;
   setText(byId("kv-note"), kv.size ? `${number(kv.used)} of ${number(kv.size)}` : "–");
-  const busy = (now.slots ?? []).filter((slot) => slot.state !== "idle").length;
-  showLink("live", `${busy} of ${(now.slots ?? []).length} slots`);
+  const slots = now.slots ?? [], busy = slots.filter((slot) => slot.state !== "idle").length;
+  allBusy = busy === slots.length;
+  showLink("live", `${busy} of ${slots.length} slots`);
 }
 
 // onModel(name) hears of the model, onDenied() of a key that is missing or wrong.

@@ -3,9 +3,11 @@
 //
 // A message is what is kept: {role: user|assistant|tool, content}, and for assistants {reasoning, calls: [{id,
 // name, arguments}], state: "open" while it streams, stream and event: its id and the last one that was taken, finish,
-// error, stats}; tools have {call, name}.
+// error, problem: which of the actions' remedies may help, stats}; tools have {call, name}. Any may have versions
+// (versions.js), and be dropped: the model no longer sees it.
 import { element, setText, copyButton } from "./dom.js";
 import { markdownView } from "./markdown.js";
+import { versionOf } from "./versions.js";
 
 const seconds = (ms) => (ms < 9950 ? (ms / 1000).toFixed(1) : String(Math.round(ms / 1000))) + " s";
 
@@ -85,15 +87,36 @@ function editor(text, onSave, onCancel) {
   return { form, area };
 }
 
-// actions: {edit(text), regenerate(), answer(call, text)}; update({last, busy}) shows what the message now holds.
+// ‹ 2 / 3 › between the versions of a chat's end (versions.js).
+function versionButtons(turn) {
+  const number = element("span", { class: "version-number" });
+  const back = element("button", { type: "button", class: "small", "aria-label": "Former version", onclick: () => turn(-1) }, "‹");
+  const on = element("button", { type: "button", class: "small", "aria-label": "Later version", onclick: () => turn(1) }, "›");
+  const node = element("span", { class: "versions", hidden: true }, back, number, on);
+  return {
+    node,
+    update(message, busy) {
+      const version = versionOf(message);
+      node.hidden = version.count === 1;
+      setText(number, `${version.number} / ${version.count}`);
+      back.disabled = busy || version.number === 1;
+      on.disabled = busy || version.number === version.count;
+    },
+  };
+}
+
+// actions: {edit(text), regenerate(), turn(step), remedies: for each problem {label: run}, answer(call, text),
+// answerable(call)}; update({busy, note}) shows
+// what the message now holds, and in words what its answer waits for.
 export function messageView(message, actions) {
   const assistant = message.role === "assistant";
   const who = { user: "You", assistant: "Model", tool: "Tool" }[message.role];
   const body = element("div", { class: "body", dir: "auto" });
-  const note = element("span", { class: "figures" });
+  const figuresLine = element("span", { class: "figures" });
   const foot = element("div", { class: "actions" });
   const node = element("article", { class: "message " + message.role, "aria-label": who });
   const calls = [];
+  const versions = versionButtons(actions.turn);
 
   if (!assistant) {
     const plain = element("div", { class: "plain-text" });
@@ -114,13 +137,15 @@ export function messageView(message, actions) {
       node.append(editing.form);
       editing.area.focus();
     });
-    foot.append(edit, copyButton(() => message.content));
+    foot.append(edit, copyButton(() => message.content), versions.node);
     node.append(foot);
     return {
       node,
       update({ busy }) {
         setText(plain, message.content);
+        node.classList.toggle("dropped", Boolean(message.dropped));
         edit.disabled = busy;
+        versions.update(message, busy);
       },
     };
   }
@@ -130,17 +155,26 @@ export function messageView(message, actions) {
   const reasoning = element("details", { class: "reasoning", hidden: true }, thoughtsTitle, thoughts);
   const callList = element("div", { class: "calls" });
   const error = element("p", { class: "error", role: "alert", hidden: true });
-  const waiting = element("p", { class: "waiting" }, "Waiting for the first token");
+  const remedies = element("div", { class: "actions" });
+  const waiting = element("p", { class: "waiting", role: "status" });
   const again = element("button", { type: "button", class: "small" }, "Regenerate");
   again.addEventListener("click", () => actions.regenerate());
-  foot.append(again, copyButton(() => message.content), note);
-  node.append(reasoning, body, callList, waiting, error, foot);
+  foot.append(again, copyButton(() => message.content), versions.node, figuresLine);
+  node.append(reasoning, body, callList, waiting, error, remedies, foot);
+  let shownRemedies;
+  function showRemedies(wanted) {
+    if (wanted === shownRemedies) return;
+    shownRemedies = wanted;
+    remedies.hidden = !wanted;
+    remedies.replaceChildren(...Object.entries(wanted ?? {}).map(([label, run]) => element("button", { type: "button", class: "small strong", onclick: run }, label)));
+  }
   const showThoughts = markdownView(thoughts), showText = markdownView(body);
 
   return {
     node,
-    update({ last, busy }) {
+    update({ busy, note }) {
       const open = message.state === "open";
+      node.classList.toggle("dropped", Boolean(message.dropped));
       reasoning.hidden = !message.reasoning;
       if (message.reasoning) {
         const ms = message.stats?.reasoningMs;
@@ -156,14 +190,16 @@ export function messageView(message, actions) {
         }
         calls[i].update(call, !open && !busy && actions.answerable(call));
       });
-      waiting.hidden = !open || Boolean(message.content || message.reasoning || message.calls?.length);
+      const begun = Boolean(message.content || message.reasoning || message.calls?.length);
+      waiting.hidden = !open || (begun && !note);
+      setText(waiting, note || "Waiting for the first token");
       error.hidden = !message.error;
       setText(error, message.error ?? "");
-      setText(note, figures(message));
+      showRemedies(message.error && actions.remedies[message.problem]);
+      setText(figuresLine, figures(message));
+      versions.update(message, busy);
       again.hidden = open;
       again.disabled = busy;
-      foot.classList.toggle("last", last);
-      node.classList.toggle("open", open);
     },
     onUnfold(listener) {
       reasoning.addEventListener("toggle", listener);

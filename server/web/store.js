@@ -1,8 +1,7 @@
-// store.js: chats and settings in the browser's localStorage; they never leave it.
+// store.js: chats and settings in the browser's localStorage; they never leave it, and only the user deletes one.
 // SPDX-License-Identifier: Apache-2.0
 
 const CHAT = "weir.chat.", SETTINGS = "weir.settings", VIEW = "weir.view";
-const MAX_CHATS = 50;
 
 function read(key) {
   try {
@@ -12,53 +11,41 @@ function read(key) {
   }
 }
 
-// Where the browser's room ends, the oldest other chats make place. Where nothing may be stored, nothing is.
+// False: the browser has no room for it, or lets this page store nothing. What was there before stays.
 function write(key, value) {
-  const text = JSON.stringify(value);
-  for (;;) {
-    try {
-      localStorage.setItem(key, text);
-      return;
-    } catch {
-      const oldest = listChats().filter((chat) => CHAT + chat.id !== key).pop();
-      if (!oldest) return;
-      removeChat(oldest.id);
-    }
+  try {
+    localStorage.setItem(key, JSON.stringify(value));
+    return true;
+  } catch {
+    return false;
   }
 }
-
-export const chatKey = (id) => CHAT + id;
 
 export function newId() {
   return Array.from(crypto.getRandomValues(new Uint8Array(8)), (b) => b.toString(16).padStart(2, "0")).join("");
 }
 
-// A chat as it was kept, or null: {id, title, at, messages}.
+// A chat as it was kept, or null: {id, title, named, at, messages}; named: the title is the user's.
 export function loadChat(id) {
   const chat = read(CHAT + id);
   return chat && Array.isArray(chat.messages) ? chat : null;
 }
 
-export function saveChat(chat) {
-  write(CHAT + chat.id, chat);
+export const saveChat = (chat) => write(CHAT + chat.id, chat);
+export const removeChat = (id) => localStorage.removeItem(CHAT + id);
+
+// All kept chats, newest first.
+export function loadChats() {
+  const ids = Object.keys(localStorage).filter((key) => key.startsWith(CHAT)).map((key) => key.slice(CHAT.length));
+  const chats = ids.map((id) => ({ ...loadChat(id), id })).filter((chat) => chat.messages);
+  return chats.sort((a, b) => b.at - a.at);
 }
 
-export function removeChat(id) {
-  localStorage.removeItem(CHAT + id);
-}
-
-// [{id, title, at}], newest first; what is beyond the limit is removed.
-export function listChats() {
-  const chats = [];
-  for (let i = 0; i < localStorage.length; i++) {
-    const key = localStorage.key(i);
-    if (!key.startsWith(CHAT)) continue;
-    const chat = read(key);
-    if (chat) chats.push({ id: key.slice(CHAT.length), title: chat.title, at: chat.at });
-  }
-  chats.sort((a, b) => b.at - a.at);
-  for (const chat of chats.splice(MAX_CHATS)) removeChat(chat.id);
-  return chats;
+// Calls `listener` with the id of a chat that another tab kept or deleted.
+export function onOtherTab(listener) {
+  addEventListener("storage", ({ key, newValue }) => {
+    if (key?.startsWith(CHAT)) listener(key.slice(CHAT.length), newValue !== null);
+  });
 }
 
 export const loadSettings = () => read(SETTINGS) ?? {};

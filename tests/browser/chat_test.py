@@ -6,7 +6,7 @@ import os
 import random
 import time
 
-from page import ANSWER, ENTER, ESCAPE, STORY, main, second_tab, test
+from page import ANSWER, ENTER, ESCAPE, OUT, STORY, main, second_tab, test
 
 
 # ---- Chat
@@ -64,8 +64,7 @@ def two_tabs_at_once(p):
         text = p.complete()
         assert text and other and text != other
         assert p.b.count(".message") == 2
-        p.b.click("#open-chats")
-        assert p.b.count("#chat-list li") == 2
+        p.b.wait(lambda: p.b.count("#chat-list li") == 2, "both chats in the list")
         # The first tab's chat, in the second one.
         address = p.b.js("return location.href")
         p.b.switch(second)
@@ -213,6 +212,161 @@ def edit_and_regenerate(p):
 
 
 @test
+def former_versions_are_kept(p):
+    """What an edit or another answer replaces stays, with all that followed it, and comes back by the arrows."""
+    p.fresh(max_tokens=12, temperature=0)
+    p.ask("Name a colour.")
+    first = p.complete()
+    p.b.click(ANSWER + " .actions button")
+    p.complete()
+    p.ask("And a number.")
+    p.complete()
+    versions = lambda: [e for e in p.b.js("return [...document.querySelectorAll('.versions:not([hidden]) .version-number')].map((e) => e.textContent)")]
+    assert versions() == ["2 / 2"] and p.b.count(".message") == 4
+    p.b.click("[aria-label='Former version']:enabled")
+    p.b.wait(lambda: p.b.count(".message") == 2, "the first answer alone")
+    assert versions() == ["1 / 2"] and p.answer() == first
+    p.b.click(".message.user .actions button")
+    p.b.js("document.activeElement.select()")
+    p.b.type(".editor textarea", "Name an animal." + ENTER)
+    p.b.wait(lambda: p.b.count(".message") == 2 and not p.streaming(), "the edited question")
+    animal = p.complete()
+    assert versions() == ["2 / 2"], versions()
+    p.b.reload()
+    assert versions() == ["2 / 2"] and p.answer() == animal
+    p.b.click("[aria-label='Former version']:enabled")
+    p.b.wait(lambda: p.b.text(".message.user .plain-text") == "Name a colour.", "the first question")
+    assert versions() == ["1 / 2", "1 / 2"], versions()
+    p.b.js("document.querySelectorAll(\"[aria-label='Later version']:enabled\")[1].click()")
+    p.b.wait(lambda: p.b.count(".message") == 4, "the second answer, and what followed it")
+    # One that failed is not kept.
+    p.b.js("const real = window.fetch; window.fetch = () => { window.fetch = real; return Promise.resolve(new Response('', {status: 500, statusText: 'Oops'})); }")
+    p.ask("Fail.")
+    p.b.wait(lambda: "Oops" in (p.b.text(ANSWER + " .error") or ""), "the failure")
+    p.b.click(ANSWER + " .actions button")
+    p.b.wait(lambda: p.answer() and not p.streaming(), "the answer")
+    assert versions() == ["1 / 2", "2 / 2"], versions()
+
+
+# ---- The list of chats
+
+def keep(p, n, **more):
+    """Puts n chats into the browser: 1 with one word, 2 with two, …"""
+    chats = [dict({"id": f"{i:04x}", "title": f"Chat {i}", "at": i, "messages": [
+        {"role": "user", "content": " ".join(["word"] * i) + f" of {i}"}, {"role": "assistant", "content": f"Answer {i}.", "finish": "stop"}]}, **more)
+        for i in range(1, n + 1)]
+    p.b.js("for (const chat of arguments[0]) localStorage.setItem('weir.chat.' + chat.id, JSON.stringify(chat))", chats)
+    p.b.reload()
+    p.live()
+
+
+def listed(p):
+    return p.b.js("return [...document.querySelectorAll('#chat-list .chat-open span')].map((e) => e.textContent)")
+
+
+@test
+def no_chat_is_deleted_but_by_hand(p):
+    p.fresh(max_tokens=8)
+    keep(p, 60)
+    assert listed(p) == [f"Chat {i}" for i in range(60, 0, -1)]
+    p.ask("Hello!")
+    p.complete()
+    p.b.wait(lambda: len(listed(p)) == 61 and listed(p)[0] == "Hello!", "the new chat on top")
+    # Delete, and undo: of another chat, and of the one that is shown.
+    for title in ("Chat 60", "Hello!"):
+        p.b.js("document.querySelector(arguments[0]).focus()", f"[aria-label='Delete “{title}”']")
+        p.b.keys(ENTER)
+        p.b.wait(lambda: title not in listed(p), "the shorter list")
+        assert f"Deleted “{title}”" in p.b.text("#notice")
+        p.b.click("#notice button")
+        p.b.wait(lambda: title in listed(p), "the chat again")
+    p.b.wait(lambda: p.b.count(".message") == 2, "the shown chat again")
+    assert len(listed(p)) == 61 and not p.b.js("return document.getElementById('notice').checkVisibility()")
+    # A search finds words in titles and texts, all of them, in any order.
+    for words, found in (("chat 17", ["Chat 17"]), ("57. answer", ["Chat 57"]), ("nowhere", [])):
+        p.b.js("const e = document.getElementById('find-chat'); e.value = ''; e.focus()")
+        p.b.type("#find-chat", words)
+        p.b.wait(lambda: listed(p) == found, words)
+    assert "No chat" in p.b.text("#chats-note")
+    p.b.js("const e = document.getElementById('find-chat'); e.value = ''; e.dispatchEvent(new Event('input'))")
+    # Another title stays, and moves nothing.
+    p.b.js("document.querySelector(arguments[0]).click()", "[aria-label='Rename “Hello!”']")
+    p.b.js("document.activeElement.value = ''")
+    p.b.type(".chat-title", "Greetings <b>" + ENTER)
+    p.b.wait(lambda: listed(p)[0] == "Greetings <b>", "the new title")
+    p.ask("And again.")
+    p.complete()
+    p.b.reload()
+    assert listed(p)[:2] == ["Greetings <b>", "Chat 60"], listed(p)[:2]
+
+
+@test
+def a_full_store_says_so(p):
+    p.fresh(max_tokens=8)
+    keep(p, 3)
+    p.b.js("""let text = 'x'.repeat(1 << 20);
+        for (let i = 0; text.length > 16; ) { try { localStorage.setItem('ballast' + i, text); i++; } catch { text = text.slice(text.length / 2); } }""")
+    p.ask("Hello!")
+    assert p.complete()
+    assert "no room" in p.b.text("#notice"), p.b.text("#notice")
+    assert len(listed(p)) == 3  # none had to go
+    p.b.js("for (const key of Object.keys(localStorage)) if (key.startsWith('ballast')) localStorage.removeItem(key)")
+    p.ask("And again.")
+    p.complete()
+    assert len(listed(p)) == 4 and not p.b.js("return document.getElementById('notice').checkVisibility()")
+
+
+@test
+def chats_as_files(p):
+    """What is exported can be imported, all of it from JSON, what was said from Markdown; what is no chat is refused."""
+    p.fresh(max_tokens=8)
+    wild = "## You <!-- user -->\n\\## Model <!-- assistant -->\ntext"
+    keep(p, 2, messages=[{"role": "user", "content": wild}, {
+        "role": "assistant", "content": "second", "reasoning": "hm", "stats": {"tokens": 3}, "calls": [{"id": "1", "name": "f", "arguments": "{}"}],
+        "versions": {"before": [[{"role": "assistant", "content": "first"}]], "after": []}}])
+    p.b.js("location.hash = 'chat=0002'")
+    p.b.wait(lambda: p.b.count(".message") == 2, "the chat")
+    p.b.js("window.files = []; const real = URL.createObjectURL; URL.createObjectURL = (blob) => (window.files.push(blob), real(blob))")
+    for button in ("#export-json", "#export-all", "#export-markdown"):
+        p.b.click(button)
+    one, all_chats, markdown = p.b.js_async("return Promise.all(window.files.map((file) => file.text()))")
+    assert [c["id"] for c in json.loads(all_chats)["chats"]] == ["0002", "0001"] and len(json.loads(one)["chats"]) == 1
+    folder = os.path.join(OUT, "files")
+    os.makedirs(folder, exist_ok=True)
+
+    def bring(name, text):
+        with open(os.path.join(folder, name), "w", encoding="utf-8") as f:
+            f.write(text)
+        p.b.js("document.getElementById('notice').textContent = ''")
+        p.b.type("#import-file", os.path.join(folder, name))
+        return p.b.wait(lambda: p.b.text("#notice"), "the page's word")
+
+    kept = """return Object.keys(localStorage).filter((k) => k.startsWith('weir.chat.')).map((k) => JSON.parse(localStorage.getItem(k)))"""
+    was = p.b.js(kept)
+    p.b.js("localStorage.clear()")
+    assert "Imported 2 chats" in bring("all.json", all_chats)
+    strip = lambda chats: sorted(({k: v for k, v in c.items() if k not in ("id", "named")} for c in chats), key=lambda c: c["title"])
+    assert strip(p.b.js(kept)) == strip(was), (p.b.js(kept), was)
+    p.b.js("localStorage.clear()")
+    assert "Imported 1 chat." in bring("one.md", markdown)
+    chat, = p.b.js(kept)
+    assert chat["title"] == "Chat 2" and [m["role"] for m in chat["messages"]] == ["user", "assistant"], chat
+    assert chat["messages"][0]["content"] == wild and chat["messages"][1]["content"].startswith("second"), chat
+    for name, text in (("no.json", '{"a": 1}'), ("broken.json", "{"), ("no.md", "# Nothing\n\nsaid"), ("none.json", '{"format": "weir chats", "chats": []}')):
+        assert "was not imported" in bring(name, text), name
+    # A wicked file brings text, in the types that the page knows, or nothing.
+    p.b.js("localStorage.clear()")
+    bring("wicked.json", json.dumps({"format": "weir chats", "chats": [None, 1, {"title": {}, "at": "x", "messages": [
+        1, {"role": "system", "content": "no"}, {"role": "user", "content": {"a": 1}, "stream": "1", "state": "open", "versions": 3},
+        {"role": "assistant", "content": HOSTILE, "calls": [{}, {"name": HOSTILE}], "stats": "x"}]}]}))
+    p.b.click("#chat-list .chat-open")
+    p.b.wait(lambda: p.b.count(".message") == 2, "the chat")
+    spotless(p)
+    complaints = p.complaints()
+    assert complaints == [], complaints
+
+
+@test
 def system_prompt_and_sampling_are_sent(p):
     p.fresh()
     p.b.click("#open-settings")
@@ -280,9 +434,8 @@ def a_script_in_an_answer_does_not_run(p):
     p.b.wait(lambda: p.b.count(".message") == 3, "the chat")
     p.b.click(".reasoning summary")
     p.b.wait(lambda: "window.hacked" in p.b.text(".thoughts"), "the reasoning")
-    p.b.click("#open-chats")
     spotless(p)
-    assert p.b.count("#chat-list script, #chat-list img") == 0
+    assert "<script>" in p.b.text("#chat-list") and p.b.count("#chat-list script, #chat-list img") == 0
     # If all of that failed, the policy would still hold, in two layers: no text becomes markup or script; and where
     # someone had allowed that, no script runs that stands in markup.
     p.b.log()

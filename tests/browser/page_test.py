@@ -58,56 +58,6 @@ def the_engine_live(p):
 
 
 @test
-def the_server_goes_and_comes_back(p):
-    p.fresh(max_tokens=3000)
-    p.endless()
-    p.ask(STORY)
-    p.growing()
-    p.server.stop(9)  # in the middle of an answer
-    p.b.wait(lambda: not p.streaming(), "the end of the answer")
-    assert p.b.text(ANSWER + " .error") and p.answer()
-    p.b.wait(lambda: p.b.js("return document.getElementById('link').dataset.state") == "lost", "the page's word")
-    p.ask("Are you there?")
-    p.b.wait(lambda: "cannot be reached" in (p.b.text(ANSWER + " .error") or ""), "the refusal")
-    p.shoot("server-away")
-    p.server.start()
-    p.live()
-    p.b.js("localStorage.setItem('weir.settings', '{\"max_tokens\": 20}')")
-    p.b.reload()
-    p.b.click(ANSWER + " .actions button")
-    assert p.complete() and p.b.count(".message") == 4
-    p.b.log()  # the failed requests
-
-
-@test
-def a_server_that_was_restarted_says_so(p):
-    p.fresh(max_tokens=3000)
-    p.endless()
-    p.ask(STORY)
-    p.growing()
-    p.server.stop(9)
-    p.server.start()
-    p.b.wait(lambda: not p.streaming(), "the end of the answer")
-    assert "restarted" in p.b.text(ANSWER + " .error") and p.answer(), p.b.text(ANSWER + " .error")
-    # And when the page is loaded while the server is away.
-    p.b.js("localStorage.setItem('weir.settings', '{\"max_tokens\": 3000}')")
-    p.b.reload()
-    p.live()
-    p.endless()
-    p.b.click(ANSWER + " .actions button")
-    p.growing()
-    p.b.open("about:blank")
-    p.server.stop(9)
-    p.server.start()
-    p.b.open(p.server.url + "/")
-    p.b.click("#open-chats")
-    p.b.click("#chat-list .chat-open")
-    p.b.wait(lambda: "restarted" in (p.b.text(ANSWER + " .error") or ""), "the server's word")
-    assert p.answer() and not p.streaming()
-    p.b.log()  # the failed requests
-
-
-@test
 def a_hidden_page_rests(p):
     """A browser has six connections to a server; tabs that nobody looks at hold none of them."""
     p.fresh()
@@ -118,24 +68,6 @@ def a_hidden_page_rests(p):
         p.b.switch(first)
     p.live()
     assert "paused" in p.b.js("return window.states")
-
-
-@test
-def a_key_is_asked_for(p):
-    with open(os.path.join(OUT, "key-server.log"), "w") as log, start("--api-key", "s3cret", log=log) as server:
-        p.b.screen(1280, 800)
-        p.b.open(server.url + "/")
-        p.b.wait(lambda: p.b.js("return document.getElementById('key').open"), "the question")
-        p.b.type("#key-value", "wrong" + ENTER)
-        p.b.wait(lambda: p.b.js("return document.getElementById('key').open && document.getElementById('key-value').value === ''"), "the question again")
-        p.b.type("#key-value", "s3cret" + ENTER)
-        other = Page(p.b, server)
-        other.live()
-        p.b.js("localStorage.setItem('weir.settings', '{\"max_tokens\": 8}')")
-        p.b.reload()
-        other.live()
-        other.ask("Hello!")
-        assert other.complete()
 
 
 # ---- How it looks, and how it is used without looking
@@ -253,13 +185,13 @@ def screens(p):
                 time.sleep(0.2)
                 fits(p, width)
                 p.shoot(name + "-end")
-                if width < 960:
-                    p.b.click("#toggle-engine")
+                for pane, button in (("engine", "#toggle-engine"), ("chats", "#open-chats")) if width < 960 else ():
+                    p.b.click(button)
                     time.sleep(0.3)
                     fits(p, width)
-                    assert p.b.js(CONTRAST) == [], (name, "engine", p.b.js(CONTRAST))
-                    p.shoot(name + "-engine")
-                    p.b.click("#toggle-engine")
+                    assert p.b.js(CONTRAST) == [], (name, pane, p.b.js(CONTRAST))
+                    p.shoot(f"{name}-{pane}")
+                    p.b.click(button)
                 p.b.click("#open-settings")
                 time.sleep(0.2)
                 fits(p, width)
