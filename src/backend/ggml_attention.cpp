@@ -3,6 +3,10 @@
 #include "backend/ggml_hook.h"
 #include "backend/ggml_parts.h"
 
+extern "C" {
+#include "backend/lane_text.h"
+}
+
 #include <ggml-backend.h>
 
 /* Not public: where a sequence's tokens lie. */
@@ -17,6 +21,7 @@
 #include <cmath>
 #include <cstring>
 #include <mutex>
+#include <numeric>
 #include <shared_mutex>
 #include <tuple>
 #include <unordered_map>
@@ -33,17 +38,26 @@ namespace
 std::shared_mutex memories_lock;
 std::unordered_map<const ggml_tensor *, const llama_kv_cache *> memories; /* under memories_lock */
 
+/* The KV cache of an operation; nullptr: unknown. */
+const llama_kv_cache *cache_of(const ggml_tensor *k)
+{
+    std::shared_lock<std::shared_mutex> lock(memories_lock);
+    auto found = memories.find(k->view_src != nullptr ? k->view_src : k);
+    return found != memories.end() ? found->second : nullptr;
+}
+
+/* The lane of an operation's stream. In a pool all streams are in lane 0. */
+int32_t lane_of(const llama_kv_cache *cache, const ggml_tensor *k, int64_t stream)
+{
+    if (cache->get_n_stream() == 1 || k->view_src == nullptr) return 0;
+    return static_cast<int32_t>(static_cast<int64_t>(k->view_offs / k->view_src->nb[2]) + stream);
+}
+
 /* The cells of an operation's stream. nullptr: the KV cache is unknown; cells then count as in the order of
  * their tokens, from position 0. */
-const llama_kv_cells *cells_of(const ggml_tensor *k, int64_t stream)
+const llama_kv_cells *cells_of(const llama_kv_cache *cache, const ggml_tensor *k, int64_t stream)
 {
-    const ggml_tensor *storage = k->view_src != nullptr ? k->view_src : k;
-    std::shared_lock<std::shared_mutex> lock(memories_lock);
-    auto found = memories.find(storage);
-    if (found == memories.end()) return nullptr;
-    if (found->second->get_n_stream() == 1) return &found->second->get_cells(0);
-    auto lane = static_cast<int64_t>(k->view_offs / storage->nb[2]) + stream;
-    return &found->second->get_cells(static_cast<llama_seq_id>(lane));
+    return cache != nullptr ? &cache->get_cells(lane_of(cache, k, stream)) : nullptr;
 }
 
 /* Sorts a list of n cells by the positions of their tokens; `unordered` has room for n. In a pool that
@@ -167,15 +181,50 @@ float slope_of(int64_t head, int64_t n_heads, float max_bias)
     return std::exp2(-max_bias * exponent / static_cast<float>(n));
 }
 
+/* ---- Lanes with the same text ---- */
+
+/* The streams of an operation in the order in which their queries form tiles. */
+struct company {
+    bool joined = false; /* tiles have queries of several streams, because these have many cells in common */
+    int32_t streams[LLAMA_MAX_SEQ]; /* joined: their order */
+
+    explicit company(const ggml_tensor *op)
+    {
+        const ggml_tensor *k = op->src[1], *v = op->src[2];
+        const llama_kv_cache *cache = k->ne[3] > 1 ? cache_of(k) : nullptr;
+        const weir__lane_texts *texts = cache != nullptr ? lane_texts_of(cache) : nullptr;
+        if (texts == nullptr || lane_cells(k) != lane_cells(v)) return;
+        int32_t first = lane_of(cache, k, 0), *end = streams + k->ne[3];
+        std::iota(streams, end, 0);
+        std::sort(streams, end, [&](int32_t a, int32_t b) {
+            return weir__lane_texts_compare(texts, first + a, first + b) < 0;
+        });
+        int64_t n = 0;
+        for (int32_t *s = streams; s + 1 < end; s++)
+            n += std::min<int64_t>(weir__lane_texts_common(texts, first + s[0], first + s[1]), k->ne[1]);
+        joined = n >= (k->ne[3] - 1) * k->ne[1] / least_common;
+    }
+
+    /* Streams are joined if on average they have this part of their cells in common. */
+    static constexpr int64_t least_common = 4;
+
+    /* Cells between those of two neighbouring streams. */
+    static int64_t lane_cells(const ggml_tensor *k_or_v)
+    {
+        return static_cast<int64_t>(k_or_v->nb[3] / k_or_v->nb[1]);
+    }
+};
+
 /* ---- Tiles ---- */
 
 /* The most queries of a tile. More would be a little faster, but their lists would take more memory. */
 constexpr int64_t most_queries = 24;
 
-/* Consecutive queries of a stream, and the cells that they see. */
+/* Consecutive queries of a stream, or of joined streams, and the cells that they see. */
 struct tile {
     int64_t stream, first; /* first: -1 = none yet */
     int32_t n, n_lists;
+    int64_t list_stream; /* of the last list */
     weir__attention_list lists[most_queries];
     weir__attention_query queries[most_queries]; /* task_of sets q and out */
 };
@@ -186,6 +235,7 @@ struct tile {
 struct division {
     int64_t n_heads, n_parts;     /* query heads of a call; calls for all that share a KV head */
     int64_t n_kv, n_groups;       /* KV heads of a call; groups of them */
+    int64_t n_rows, n_streams;    /* queries of a stream; joined streams are one */
     int64_t n_queries, n_tiles;   /* queries of a tile; tiles of a stream */
     int64_t n_items, n_pieces;    /* items of work; pieces of an item, at most */
     bool split;                   /* each piece is an item, because otherwise threads would be idle */
@@ -194,6 +244,7 @@ struct division {
 
     division(int64_t n_rows_shared, int64_t n_kv_heads, int64_t n_rows, int64_t n_streams, int64_t n_cells,
              int64_t size_v, int n_threads)
+        : n_rows(n_rows), n_streams(n_streams)
     {
         n_heads = std::min<int64_t>(n_rows_shared, WEIR__ATTENTION_ROWS);
         while (n_rows_shared % n_heads != 0) n_heads--;
@@ -224,9 +275,10 @@ struct division {
         if (split) bytes += static_cast<size_t>(n_items * n_pieces) * item_sums() * sizeof(float);
     }
 
-    division(const ggml_tensor *op, int n_threads)
-        : division(op->src[0]->ne[2] / op->src[1]->ne[2], op->src[1]->ne[2], op->src[0]->ne[1],
-                   op->src[0]->ne[3], op->src[1]->ne[1], op->src[2]->ne[0], n_threads)
+    division(const ggml_tensor *op, const company &streams, int n_threads)
+        : division(op->src[0]->ne[2] / op->src[1]->ne[2], op->src[1]->ne[2],
+                   op->src[0]->ne[1] * (streams.joined ? op->src[0]->ne[3] : 1),
+                   streams.joined ? 1 : op->src[0]->ne[3], op->src[1]->ne[1], op->src[2]->ne[0], n_threads)
     {
     }
 
@@ -264,19 +316,20 @@ struct attention_op : ggml::cpu::tensor_traits {
     bool work_size(int n_threads, const ggml_tensor *op, size_t &size) override
     {
         if (!takes(op)) return false;
-        size = division(op, n_threads).bytes;
+        size = division(op, company(op), n_threads).bytes;
         return true;
     }
 
     bool compute_forward(ggml_compute_params *params, ggml_tensor *op) override
     {
         if (!takes(op)) return false;
-        division d(op, params->nth);
+        company streams(op);
+        division d(op, streams, params->nth);
         auto address = reinterpret_cast<uintptr_t>(params->wdata);
         char *memory = static_cast<char *>(params->wdata) + (division::round_up(address) - address);
         char *mine = memory + static_cast<size_t>(params->ith) * d.thread_bytes;
         auto *pieces = reinterpret_cast<float *>(memory + static_cast<size_t>(params->nth) * d.thread_bytes);
-        worker w = {op, d, mine, {}};
+        worker w = {op, streams, d, mine, {}};
         w.some.first = -1;
         if (!d.split) {
             for (int64_t i = params->ith; i < d.n_items; i += params->nth) w.compute(i);
@@ -294,6 +347,7 @@ struct attention_op : ggml::cpu::tensor_traits {
     /* A thread's state, kept from item to item. */
     struct worker {
         ggml_tensor *op;
+        const company &streams;
         const division &d;
         char *memory;
         tile some;
@@ -351,6 +405,17 @@ struct attention_op : ggml::cpu::tensor_traits {
             }
         }
 
+        /* The stream of the tile's i-th query, and its number among those of the stream. */
+        int64_t stream_of(int32_t i) const
+        {
+            return streams.joined ? streams.streams[(some.first + i) / op->src[0]->ne[1]] : some.stream;
+        }
+
+        int64_t row_of(int32_t i) const
+        {
+            return streams.joined ? (some.first + i) % op->src[0]->ne[1] : some.first + i;
+        }
+
         static int32_t n_rows(const weir__attention_task &task)
         {
             return task.n_kv * task.n_queries * task.n_heads;
@@ -361,15 +426,16 @@ struct attention_op : ggml::cpu::tensor_traits {
         {
             const ggml_tensor *q = op->src[0], *k = op->src[1], *v = op->src[2];
             int64_t part = item % d.n_parts, k_head = item / d.n_parts % d.n_groups * d.n_kv;
-            int64_t stream = item / d.n_parts / d.n_groups % q->ne[3];
-            int64_t first = item / d.n_parts / d.n_groups / q->ne[3] * d.n_queries;
+            int64_t stream = item / d.n_parts / d.n_groups % d.n_streams;
+            int64_t first = item / d.n_parts / d.n_groups / d.n_streams * d.n_queries;
             int64_t q_head = (k_head * d.n_parts + part) * d.n_heads;
             if (some.first != first || some.stream != stream) look_at(stream, first);
             for (int32_t i = 0; i < some.n; i++) {
-                some.queries[i].q = static_cast<const char *>(q->data) + (first + i) * q->nb[1] +
-                                    q_head * q->nb[2] + stream * q->nb[3];
-                some.queries[i].out = static_cast<char *>(op->data) + (first + i) * op->nb[2] +
-                                      q_head * op->nb[1] + stream * op->nb[3];
+                int64_t at = stream_of(i), row = row_of(i);
+                some.queries[i].q =
+                    static_cast<const char *>(q->data) + row * q->nb[1] + q_head * q->nb[2] + at * q->nb[3];
+                some.queries[i].out =
+                    static_cast<char *>(op->data) + row * op->nb[2] + q_head * op->nb[1] + at * op->nb[3];
             }
             weir__attention_task task = {};
             task.lists = some.lists;
@@ -425,16 +491,18 @@ struct attention_op : ggml::cpu::tensor_traits {
         /* Looks up the cells that the queries of a tile see. */
         void look_at(int64_t stream, int64_t first)
         {
-            const ggml_tensor *q = op->src[0], *k = op->src[1], *mask = op->src[3];
-            const llama_kv_cells *cells = cells_of(k, stream);
+            const ggml_tensor *k = op->src[1], *mask = op->src[3];
+            const llama_kv_cache *cache = cache_of(k);
             some.stream = stream;
             some.first = first;
-            some.n = static_cast<int32_t>(std::min(d.n_queries, q->ne[1] - first));
+            some.n = static_cast<int32_t>(std::min(d.n_queries, d.n_rows - first));
             some.n_lists = 0;
             for (int32_t i = 0; i < some.n; i++) {
+                int64_t at = stream_of(i);
+                const llama_kv_cells *cells = cells_of(cache, k, at);
                 auto *row = reinterpret_cast<const uint16_t *>(static_cast<const char *>(mask->data) +
-                                                               (first + i) * mask->nb[1] +
-                                                               stream % mask->ne[3] * mask->nb[3]);
+                                                               row_of(i) * mask->nb[1] +
+                                                               at % mask->ne[3] * mask->nb[3]);
                 bool plain;
                 int32_t *own = room(d.n_queries);
                 int32_t n = attention->visible(row, static_cast<int32_t>(k->ne[1]), own, &plain);
@@ -442,13 +510,43 @@ struct attention_op : ggml::cpu::tensor_traits {
                 int32_t place = n == 0 ? 0 : own[0];
                 if (n > 0 && cells != nullptr)
                     place = std::max(cells->pos_get(static_cast<uint32_t>(own[0])), 0);
+                if (streams.joined) {
+                    /* Cells are counted from the first stream's. */
+                    auto before = static_cast<int32_t>(at * company::lane_cells(k));
+                    std::for_each(own, own + n, [before](int32_t &cell) { cell += before; });
+                    row -= before;
+                }
                 some.queries[i].mask = plain ? nullptr : row;
-                put_in_list(some.queries[i], own, n, place);
+                put_in_list(some.queries[i], own, n, place, at);
             }
         }
 
+        /* How many of the last list's and the stream's n cells are equal, from the beginning on. A copied cell
+         * has the same number in both lanes. */
+        int32_t n_equal(const int32_t *theirs, const int32_t *cells, int32_t n, int64_t stream) const
+        {
+            const ggml_tensor *k = op->src[1];
+            auto apart = static_cast<int32_t>((stream - some.list_stream) * company::lane_cells(k));
+            auto end = std::mismatch(theirs, theirs + n, cells, [apart](int32_t a, int32_t b) {
+                           return a + apart == b;
+                       }).second;
+            if (stream == some.list_stream) return static_cast<int32_t>(end - cells);
+            const llama_kv_cache *cache = cache_of(k);
+            const llama_kv_cells *memory = cells_of(cache, k, stream);
+            auto before = static_cast<int32_t>(stream * company::lane_cells(k));
+            llama_pos common = weir__lane_texts_common(lane_texts_of(cache), lane_of(cache, k, stream),
+                                                       lane_of(cache, k, some.list_stream));
+            return static_cast<int32_t>(
+                std::find_if(cells, end,
+                             [&](int32_t cell) {
+                                 return memory->pos_get(static_cast<uint32_t>(cell - before)) >= common;
+                             }) -
+                cells);
+        }
+
         /* Gives the query the last list, if that has or can be continued by its n cells, or a new list. */
-        void put_in_list(weir__attention_query &query, const int32_t *cells, int32_t n, int32_t place)
+        void put_in_list(weir__attention_query &query, const int32_t *cells, int32_t n, int32_t place,
+                         int64_t stream)
         {
             weir__attention_list *last = some.n_lists > 0 ? &some.lists[some.n_lists - 1] : nullptr;
             query.from = place;
@@ -459,9 +557,9 @@ struct attention_op : ggml::cpu::tensor_traits {
             if (at >= 0 && at < last->n) {
                 int32_t common = std::min(last->n - at, n);
                 const int32_t *theirs = last->cells + at;
-                auto same =
-                    static_cast<int32_t>(std::mismatch(theirs, theirs + common, cells).first - theirs);
-                if (same == common && static_cast<size_t>(at) + static_cast<size_t>(n) <= d.list_length) {
+                int32_t same = n_equal(theirs, cells, common, stream);
+                if (same == common && stream == some.list_stream &&
+                    static_cast<size_t>(at) + static_cast<size_t>(n) <= d.list_length) {
                     std::copy(cells + same, cells + n, const_cast<int32_t *>(theirs) + same);
                     last->n = std::max(last->n, at + n);
                     return;
@@ -471,6 +569,7 @@ struct attention_op : ggml::cpu::tensor_traits {
             int32_t *to = room(some.n_lists);
             std::copy(cells, cells + n, to);
             query.list = some.n_lists;
+            some.list_stream = stream;
             some.lists[some.n_lists++] = {
                 to, place, n, shared / WEIR__ATTENTION_BLOCK > place / WEIR__ATTENTION_BLOCK ? shared : 0};
         }

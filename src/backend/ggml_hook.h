@@ -50,6 +50,11 @@ void weir__hook_detach(struct llama_context *context);
 void weir__hook_copies(const struct llama_context *context, int32_t to);
 void weir__hook_copied(const struct llama_context *context);
 
+/* A sequence becomes a copy of the first n tokens of another. And: from this position on a sequence's cells
+ * will change; seq -1: those of all. Attention reads equal cells of several lanes once. */
+void weir__hook_repeats(const struct llama_context *context, int32_t from, int32_t to, int32_t n);
+void weir__hook_changes(const struct llama_context *context, int32_t seq, int32_t from);
+
 /* Whether all of a context's attention runs on weir's kernels. */
 bool weir__hook_attends(const struct llama_context *context);
 

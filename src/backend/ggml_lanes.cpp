@@ -1,4 +1,4 @@
-/* ggml_lanes.cpp: copies between lanes, of what is in use of them.
+/* ggml_lanes.cpp: copies between lanes, of what is in use of them, and which lanes they made equal.
  * SPDX-License-Identifier: Apache-2.0
  *
  * llama.cpp copies a lane as a whole, every cell that it has room for, layer by layer, before the next pass:
@@ -7,6 +7,10 @@
  * attends to them. */
 #include "backend/ggml_hook.h"
 #include "backend/ggml_parts.h"
+
+extern "C" {
+#include "backend/lane_text.h"
+}
 
 #include <ggml-backend.h>
 
@@ -17,6 +21,7 @@
 #include <algorithm>
 #include <list>
 #include <mutex>
+#include <new>
 #include <vector>
 
 namespace weir
@@ -32,6 +37,7 @@ struct lanes {
     decltype(ggml_backend_buffer_i::set_tensor) own_set; /* ggml's */
     std::vector<uint32_t>
         wanted; /* of each, the cells up to the last one that copies are to bring; 0 = all */
+    weir__lane_texts texts;
 };
 
 std::mutex lanes_lock;
@@ -85,7 +91,11 @@ void lanes_enter(const llama_context *context, const llama_kv_cache *cache)
     if (buffer->buft != ggml_backend_cpu_buffer_type()) return;
     std::lock_guard<std::mutex> guard(lanes_lock);
     all_lanes.push_back(
-        {cache, buffer, buffer->iface.set_tensor, std::vector<uint32_t>(cache->get_n_stream(), 0)});
+        {cache, buffer, buffer->iface.set_tensor, std::vector<uint32_t>(cache->get_n_stream(), 0), {}});
+    if (!weir__lane_texts_init(&all_lanes.back().texts, static_cast<int32_t>(cache->get_n_stream()))) {
+        all_lanes.pop_back();
+        throw std::bad_alloc();
+    }
     buffer->iface.set_tensor = set_lane;
 }
 
@@ -96,10 +106,31 @@ void lanes_leave(const llama_kv_cache *cache)
                               [cache](const lanes &l) { return l.cache == cache; });
     if (there == all_lanes.end()) return;
     there->buffer->iface.set_tensor = there->own_set;
+    weir__lane_texts_fini(&there->texts);
     all_lanes.erase(there);
 }
 
+const weir__lane_texts *lane_texts_of(const llama_kv_cache *cache)
+{
+    std::lock_guard<std::mutex> guard(lanes_lock);
+    lanes *there = find([cache](const lanes &l) { return l.cache == cache; });
+    return there != nullptr ? &there->texts : nullptr;
+}
+
 } // namespace weir
+
+void weir__hook_repeats(const llama_context *context, int32_t from, int32_t to, int32_t n)
+{
+    weir::for_each(context, [&](weir::lanes &there) { weir__lane_texts_copy(&there.texts, from, to, n); });
+}
+
+void weir__hook_changes(const llama_context *context, int32_t seq, int32_t from)
+{
+    weir::for_each(context, [&](weir::lanes &there) {
+        for (int32_t lane = 0; lane < there.texts.n; lane++)
+            if (seq < 0 || lane == seq) weir__lane_texts_cut(&there.texts, lane, std::max(from, 0));
+    });
+}
 
 void weir__hook_copies(const llama_context *context, int32_t to)
 {

@@ -13,6 +13,7 @@ extern "C" {
 }
 
 struct llama_context;
+struct weir__lane_texts;
 class llama_kv_cache;
 
 namespace weir
@@ -54,6 +55,9 @@ void spare_reading();
 /* While the context lives copies between its lanes bring what weir__hook_copies says. May throw. */
 void lanes_enter(const llama_context *context, const llama_kv_cache *cache);
 void lanes_leave(const llama_kv_cache *cache);
+
+/* What a cache's lanes have in common; nullptr: unknown. Does not change while a pass runs. */
+const weir__lane_texts *lane_texts_of(const llama_kv_cache *cache);
 
 /* ---- ggml_zeroes.cpp ---- */
 

@@ -48,6 +48,16 @@ void weir__hook_copied(const struct llama_context *context)
     (void)context;
 }
 
+void weir__hook_repeats(const struct llama_context *context, int32_t from, int32_t to, int32_t n)
+{
+    (void)context, (void)from, (void)to, (void)n;
+}
+
+void weir__hook_changes(const struct llama_context *context, int32_t seq, int32_t from)
+{
+    (void)context, (void)seq, (void)from;
+}
+
 bool weir__hook_attends(const struct llama_context *context)
 {
     (void)context;

@@ -297,19 +297,24 @@ const float *weir__shim_pooled(llama_context *context, int32_t seq)
 
 bool weir__shim_seq_remove(llama_context *context, int32_t seq, int32_t from, int32_t to)
 {
+    weir__hook_changes(context, seq, from);
     return attempt(false, [&] { return llama_memory_seq_rm(llama_get_memory(context), seq, from, to); });
 }
 
 bool weir__shim_seq_copy(llama_context *context, int32_t seq, int32_t to_seq, int32_t from, int32_t to)
 {
+    weir__hook_changes(context, to_seq, 0);
     return attempt(false, [&] {
-        llama_memory_seq_cp(llama_get_memory(context), seq, to_seq, from, to);
+        llama_memory_t memory = llama_get_memory(context);
+        llama_memory_seq_cp(memory, seq, to_seq, from, to);
+        if (from <= 0) weir__hook_repeats(context, seq, to_seq, llama_memory_seq_pos_max(memory, to_seq) + 1);
         return true;
     });
 }
 
 void weir__shim_clear(llama_context *context)
 {
+    weir__hook_changes(context, -1, 0);
     attempt(false, [&] {
         llama_memory_clear(llama_get_memory(context), false);
         return true;
@@ -341,6 +346,7 @@ size_t weir__shim_state_save(llama_context *context, int32_t seq, void *bytes, s
 weir_status weir__shim_state_load(llama_context *context, int32_t seq, const void *bytes, size_t length,
                                   weir_error *error)
 {
+    weir__hook_changes(context, seq, 0);
     return guard(error, WEIR_FORMAT, "the state cannot be loaded", [&] {
         capture said;
         if (llama_state_seq_set_data(context, static_cast<const uint8_t *>(bytes), length, seq) != 0)
