@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
 .DEFAULT_GOAL := build
-.PHONY: build install deb run test check check-quick bench docs format clean help
+.PHONY: build install uninstall deb run test check check-quick bench docs format clean help
 
 # $(value) keeps a "$" in the prompt from being taken for a make variable.
 unexport PROMPT MODEL
@@ -16,6 +16,9 @@ build: ## build everything into build/release
 install: ## make install [PREFIX=/usr/local] [DESTDIR=...] [LIBDIR=lib]: library, header, program, man pages, completions
 	@scripts/deps.sh run
 	@scripts/install.sh
+
+uninstall: ## make uninstall [PREFIX=/usr/local] [DESTDIR=...]: remove what make install wrote; settings, models and caches stay
+	@scripts/uninstall.sh
 
 deb: ## a Debian package, build/deb/weir_VERSION_ARCHITECTURE.deb; scripts/deb_check.sh tries it in a clean Debian
 	@scripts/deps.sh run

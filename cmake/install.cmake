@@ -61,7 +61,14 @@ install(FILES ${files}/weir.pc ${files}/weir_hub.pc DESTINATION ${CMAKE_INSTALL_
 install(FILES ${files}/weirConfig.cmake ${files}/weirConfigVersion.cmake
     DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/weir)
 install(DIRECTORY ${files}/share/ DESTINATION ${CMAKE_INSTALL_DATAROOTDIR})
-install(FILES LICENSE ${licenses_file} README.md CHANGELOG.md DESTINATION ${CMAKE_INSTALL_DOCDIR})
+# The guides lie as in the source tree, with all that they and the README link to.
+install(FILES LICENSE ${licenses_file} README.md CHANGELOG.md CONTRIBUTING.md DESTINATION ${CMAKE_INSTALL_DOCDIR})
+install(DIRECTORY docs DESTINATION ${CMAKE_INSTALL_DOCDIR} FILES_MATCHING PATTERN *.md PATTERN *.json)
+install(DIRECTORY bench/results DESTINATION ${CMAKE_INSTALL_DOCDIR}/bench FILES_MATCHING PATTERN *.md PATTERN *.svg)
+install(FILES elixir/README.md DESTINATION ${CMAKE_INSTALL_DOCDIR}/elixir)
+install(DIRECTORY elixir/guides DESTINATION ${CMAKE_INSTALL_DOCDIR}/elixir)
+file(CREATE_LINK ../../../include ${files}/include SYMBOLIC)
+install(FILES ${files}/include DESTINATION ${CMAKE_INSTALL_DOCDIR})
 file(GLOB units CONFIGURE_DEPENDS packaging/*.service packaging/*.socket)
 if(units)
     install(FILES ${units} DESTINATION lib/systemd/system)

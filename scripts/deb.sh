@@ -18,9 +18,9 @@ mkdir -p "$root/DEBIAN" "$out/debian"
 
 PREFIX=/usr LIBDIR=lib DESTDIR=$root scripts/install.sh "$preset"
 strip --strip-unneeded "$root/usr/bin/weir" "$root"/usr/lib/libweir.so.*.*.* "$root"/usr/lib/libweir_hub.so.*.*.*
-gzip -9n "$root"/usr/share/man/man1/*.1 "$root/usr/share/doc/weir/CHANGELOG.md"
+gzip -9n "$root"/usr/share/man/man1/*.1
 mv "$root/usr/share/doc/weir/LICENSES.txt" "$root/usr/share/doc/weir/copyright" # which has what LICENSE has
-rm "$root/usr/share/doc/weir/LICENSE"
+rm "$root/usr/share/doc/weir/LICENSE" "$root/usr/$installed_files" # dpkg has a list of its own
 # zsh in Debian looks here.
 mkdir -p "$root/usr/share/zsh/vendor-completions"
 mv "$root/usr/share/zsh/site-functions/_weir" "$root/usr/share/zsh/vendor-completions/"

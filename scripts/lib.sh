@@ -101,3 +101,19 @@ watch() {
     fi
     return "$status"
 }
+
+# The list of the files that make install wrote, and that list itself, below the prefix.
+# shellcheck disable=SC2034 # for install.sh and uninstall.sh
+installed_files=share/doc/weir/installed-files.txt
+
+# remove_files ROOT: removes the files below it that stdin names, and weir's own folders that are empty then.
+remove_files() {
+    local file
+    while read -r file; do
+        rm -f "$1/$file"
+        while [[ "/$file" == */weir/* ]]; do
+            file=${file%/*}
+            rmdir "$1/$file" 2>/dev/null || break
+        done
+    done
+}

@@ -42,15 +42,21 @@ def broken(path, link):
     return bool(anchor) and target.suffix == ".md" and anchor not in anchors_of(target)
 
 
+def broken_links(path):
+    """(line, link) of each relative link that leads nowhere."""
+    for number, line in lines_of(path):
+        for link in links_of(line):
+            if not re.match(r"\w+:", link) and broken(path, link):
+                yield number, link
+
+
 def faults_of(path):
     for number, line in lines_of(path):
         table = line.lstrip().startswith("|")
-        links = links_of(line)
-        if len(line) > 110 and not table and not links and "bench/results" not in path.as_posix():
+        if len(line) > 110 and not table and not links_of(line) and "bench/results" not in path.as_posix():
             yield number, "%d columns; at most 110" % len(line)
-        for link in links:
-            if not re.match(r"\w+:", link) and broken(path, link):
-                yield number, "no %s" % link
+    for number, link in broken_links(path):
+        yield number, "no %s" % link
 
 
 def unlisted():

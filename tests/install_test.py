@@ -11,10 +11,11 @@ import subprocess
 import sys
 import tempfile
 
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "support"))
-from checks import check, results  # noqa: E402
-
 ROOT = pathlib.Path(os.environ["WEIR_SOURCE_DIR"])
+sys.path[:0] = [str(ROOT / "tests/support"), str(ROOT / "scripts")]
+from checks import check, results  # noqa: E402
+from markdown import broken_links  # noqa: E402
+
 BUILD = pathlib.Path(os.environ["WEIR_BUILD_DIR"])
 VERSION = re.search(r'#define WEIR_VERSION\s+"([^"]+)"', (ROOT / "include/weir/weir.h").read_text()).group(1)
 
@@ -115,6 +116,27 @@ def what_is_there(prefix):
     check("it finds weir-bench", done.returncode == 0 and "deciding" in done.stdout, done.stdout, done.stderr)
 
 
+def guides(prefix):
+    pages = sorted((prefix / "share/doc/weir").rglob("*.md"))
+    check("the guides are installed", prefix / "share/doc/weir/docs/guides/server.md" in pages, pages)
+    wrong = [f"{page.relative_to(prefix)}:{number}: no {link}" for page in pages for number, link in broken_links(page)]
+    check("every link in an installed page works", not wrong, *wrong)
+
+
+def uninstall(prefix):
+    """Files of others stay, and so do folders with some."""
+    (prefix / "share/doc/weir/docs/mine").write_text("mine")
+    listed = prefix / "share/doc/weir/installed-files.txt"
+    count = len(listed.read_text().splitlines())
+    done = subprocess.run([ROOT / "scripts/uninstall.sh"], capture_output=True, text=True, env=dict(os.environ, PREFIX=str(prefix), DESTDIR=""))
+    left = [str(p.relative_to(prefix)) for p in prefix.rglob("*") if not p.is_dir() or p.is_symlink()]
+    check("scripts/uninstall.sh removes what was installed, and nothing else", done.returncode == 0 and count > 100 and left == ["share/doc/weir/docs/mine"], count, left, done.stderr)
+    folders = [str(p.relative_to(prefix)) for p in prefix.rglob("weir")]
+    check("no empty folder of weir's own is left", folders == ["share/doc/weir"], folders)
+    done = subprocess.run([ROOT / "scripts/uninstall.sh"], capture_output=True, text=True, env=dict(os.environ, PREFIX=str(prefix), DESTDIR=""))
+    check("a second time it says that nothing is there", done.returncode == 1 and "nothing was installed" in done.stderr, done.stderr)
+
+
 def words_of(text):
     return " ".join(text.split())
 
@@ -209,10 +231,15 @@ def main():
         return 77
     with tempfile.TemporaryDirectory() as folder:
         work = pathlib.Path(folder)
+        former = work / "stage/usr/weird place/share/doc/weir"
+        former.mkdir(parents=True)
+        (former / "former.md").write_text("of a former version")
+        (former / "installed-files.txt").write_text("share/doc/weir/former.md\n")
         done = subprocess.run([ROOT / "scripts/install.sh", BUILD.name], capture_output=True, text=True,
                               env=dict(os.environ, PREFIX="/usr/weird place", DESTDIR=str(work / "stage")))
         if not check("scripts/install.sh", done.returncode == 0, done.stdout, done.stderr):
             return 1
+        check("what only a former version had is gone", not (former / "former.md").exists())
         os.rename(work / "stage/usr/weird place", work / "moved")
         prefix = work / "moved"
         guide = (ROOT / "docs/guides/streaming.md").read_text()
@@ -222,11 +249,13 @@ def main():
         guide = (ROOT / "docs/guides/models.md").read_text()
         (work / "hub.c").write_text(re.search(r"^```c hub\n(.*?)^```$", guide, re.S | re.M).group(1))
         what_is_there(prefix)
+        guides(prefix)
         licenses(prefix)
         pkg_config(prefix, work)
         cmake(prefix, work)
         done = run(sys.executable, "-c", PYTHON, prefix / "lib/libweir.so")
         check("Python's ctypes", done.returncode == 0 and done.stdout == f"{VERSION} WEIR_BUSY\n", done.stdout, done.stderr)
+        uninstall(prefix)
     print(f"{results['passed']} passed, {results['failed']} failed")
     return 1 if results["failed"] else 0
 
