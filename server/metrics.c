@@ -10,13 +10,13 @@
 /* Numbers of weir_engine_stats; their rows have the type and the help. */
 static const struct {
     const char *name, *kind, *member;
-    const char *help; /* in place of the row's, behind the line before; NULL = the row's */
+    const char *help; /* in place of the row's; NULL = the row's */
 } numbers[] = {
     {"slots", "gauge", "n_slots", NULL},
     {"slots_prefilling", "gauge", "n_slots_prefilling", NULL},
     {"slots_generating", "gauge", "n_slots_generating", NULL},
     {"queue_depth", "gauge", "queue_depth", NULL},
-    {"suspended", "gauge", "n_suspended", "of those, the ones that ran before"},
+    {"suspended", "gauge", "n_suspended", "requests in the queue that ran before"},
     {"kv_cells", "gauge", "n_kv", NULL},
     {"kv_cells_used", "gauge", "n_kv_used", NULL},
     {"kv_cells_cached", "gauge", "n_kv_cached", NULL},
@@ -29,7 +29,7 @@ static const struct {
     {"submitted_total", "counter", "n_submitted", NULL},
     {"refused_total", "counter", "n_refused", NULL},
     {"prompt_tokens_total", "counter", "n_prompt_tokens", NULL},
-    {"cached_tokens_total", "counter", "n_cached_tokens", "prompt tokens that were not"},
+    {"cached_tokens_total", "counter", "n_cached_tokens", "prompt tokens taken from the prefix cache"},
     {"generated_tokens_total", "counter", "n_generated_tokens", NULL},
     {"drafted_tokens_total", "counter", "n_drafted", NULL},
     {"accepted_tokens_total", "counter", "n_accepted", NULL},
@@ -99,22 +99,22 @@ static void add_engine(weir__text *text, const weir_engine_stats *stats)
     for (int i = WEIR_REASON_END; i <= WEIR_REASON_DEADLINE; i++)
         weir__text_printf(text, "weir_finished_total{reason=\"%s\"} %llu\n", weir_reason_name((weir_reason)i),
                           (unsigned long long)stats->n_finished[i]);
-    add_head(text, "cancelled_total", "counter", "requests that were cancelled, by where they were");
+    add_head(text, "cancelled_total", "counter", "requests that were cancelled, by their state then");
     weir__text_printf(
         text,
         "weir_cancelled_total{state=\"queued\"} %llu\nweir_cancelled_total{state=\"prefilling\"} %llu\n"
         "weir_cancelled_total{state=\"generating\"} %llu\n",
         (unsigned long long)stats->n_cancelled_queued, (unsigned long long)stats->n_cancelled_prefilling,
         (unsigned long long)stats->n_cancelled_generating);
-    add_head(text, "cache_misses_total", "counter", "why not more of prompts was cached, requests");
+    add_head(text, "cache_misses_total", "counter", "requests, by why no more of the prompt was cached");
     for (int i = 0; i < WEIR_MISS_COUNT; i++)
         weir__text_printf(text, "weir_cache_misses_total{miss=\"%s\"} %llu\n", weir_miss_name((weir_miss)i),
                           (unsigned long long)stats->n_misses[i]);
-    add_histogram(text, "queue_seconds", "submit to the first slot", &stats->queue_seconds);
-    add_histogram(text, "ttft_seconds", "submit to the first token", &stats->ttft_seconds);
-    add_histogram(text, "itl_seconds", "from chunk to chunk of a stream", &stats->itl_seconds);
-    add_histogram(text, "tick_seconds", "ticks", &stats->tick_seconds);
-    add_histogram(text, "batch_tokens", "tokens of each tick", &stats->batch_tokens);
+    add_histogram(text, "queue_seconds", "time from submit to the first slot", &stats->queue_seconds);
+    add_histogram(text, "ttft_seconds", "time from submit to the first token", &stats->ttft_seconds);
+    add_histogram(text, "itl_seconds", "time between two chunks of a stream", &stats->itl_seconds);
+    add_histogram(text, "tick_seconds", "duration of each tick", &stats->tick_seconds);
+    add_histogram(text, "batch_tokens", "tokens in the batch of each tick", &stats->batch_tokens);
 }
 
 static void add_number(weir__text *text, const char *name, const char *kind, const char *help, uint64_t value)
@@ -126,15 +126,16 @@ static void add_number(weir__text *text, const char *name, const char *kind, con
 static void add_tapes(weir__text *text, const serve_tapes_stats *tapes)
 {
     add_number(text, "streams_kept", "gauge", "streams that can be resumed", (uint64_t)tapes->n);
-    add_number(text, "streams_running", "gauge", "of those, the ones that still come",
+    add_number(text, "streams_running", "gauge", "resumable streams that are still generating",
                (uint64_t)tapes->n_running);
-    add_number(text, "streams_alone", "gauge", "of those, the ones that nobody reads",
+    add_number(text, "streams_alone", "gauge", "generating resumable streams that nobody reads",
                (uint64_t)tapes->n_alone);
-    add_number(text, "streams_bytes", "gauge", "what is kept of them", tapes->n_bytes);
-    add_number(text, "streams_resumed_total", "counter", "readers that came to one", tapes->n_resumed);
-    add_number(text, "streams_abandoned_total", "counter", "streams whose grace was over before their end",
-               tapes->n_abandoned);
-    add_number(text, "streams_dropped_total", "counter", "ended ones that made room", tapes->n_dropped);
+    add_number(text, "streams_bytes", "gauge", "memory of resumable streams", tapes->n_bytes);
+    add_number(text, "streams_resumed_total", "counter", "readers that resumed a stream", tapes->n_resumed);
+    add_number(text, "streams_abandoned_total", "counter",
+               "streams cancelled because no reader came back in time", tapes->n_abandoned);
+    add_number(text, "streams_dropped_total", "counter", "ended streams dropped to make room",
+               tapes->n_dropped);
 }
 
 static uint64_t unsent(const serve_server *server)
@@ -154,29 +155,31 @@ void serve_metrics(serve_call *call)
     int32_t n_workers, n_busy, n_queued;
     if (serve_server_loaded(server) && weir_engine_get_stats(server->engine, &stats) == WEIR_OK)
         add_engine(&text, &stats);
-    add_head(&text, "http_requests_total", "counter", "answers, by status");
+    add_head(&text, "http_requests_total", "counter", "HTTP answers, by class of status");
     for (int i = 1; i < 6; i++)
         weir__text_printf(&text, "weir_http_requests_total{status=\"%dxx\"} %llu\n", i,
                           (unsigned long long)server->n_answers[i]);
-    add_head(&text, "http_responses_total", "counter", "answers, by status in full");
+    add_head(&text, "http_responses_total", "counter", "HTTP answers, by status");
     for (int i = 100; i < 600; i++)
         if (server->n_codes[i] > 0)
             weir__text_printf(&text, "weir_http_responses_total{code=\"%d\"} %llu\n", i,
                               (unsigned long long)server->n_codes[i]);
     serve_workers_tell(server->workers, &n_workers, &n_busy, &n_queued);
-    add_number(&text, "workers", "gauge", "threads that read and render requests", (uint64_t)n_workers);
-    add_number(&text, "workers_busy", "gauge", "of these, those at work", (uint64_t)n_busy);
-    add_number(&text, "workers_queue_depth", "gauge", "requests that wait for one", (uint64_t)n_queued);
-    add_number(&text, "http_left_total", "counter", "clients that left before their answer's end",
-               server->n_left);
-    add_number(&text, "http_live", "gauge", "requests that are read or answered",
+    add_number(&text, "workers", "gauge", "threads that parse requests and render templates",
+               (uint64_t)n_workers);
+    add_number(&text, "workers_busy", "gauge", "such threads at work", (uint64_t)n_busy);
+    add_number(&text, "workers_queue_depth", "gauge", "requests that wait for such a thread",
+               (uint64_t)n_queued);
+    add_number(&text, "http_left_total", "counter",
+               "clients that disconnected before the end of their answer", server->n_left);
+    add_number(&text, "http_live", "gauge", "requests being read or answered",
                (uint64_t)(server->n_calls - tapes.n_running));
-    add_number(&text, "http_unsent_bytes", "gauge", "of answers, that clients are yet to take",
+    add_number(&text, "http_unsent_bytes", "gauge", "bytes of answers that clients have not read yet",
                unsent(server));
-    add_number(&text, "shared_total", "counter", "requests that joined another one's generation",
+    add_number(&text, "shared_total", "counter", "requests that joined another request's generation",
                atomic_load_explicit(&server->n_shared, memory_order_relaxed));
     add_tapes(&text, &tapes);
-    add_histogram(&text, "e2e_seconds", "request's head to the last byte of its generated answer",
+    add_histogram(&text, "e2e_seconds", "time from a request's head to the last byte of its answer",
                   &server->e2e_seconds);
     serve_process_metrics(server, &text);
     serve_call_answer_text(call, 200, "text/plain; version=0.0.4; charset=utf-8", &text);

@@ -39,9 +39,9 @@ static void add_files(weir__text *text)
     struct rlimit limit;
     int n = count_entries("/proc/self/fd");
     if (n > 0)
-        add(text, "process_open_fds", "gauge", "open descriptors", n - 1); /* without the folder's own */
+        add(text, "process_open_fds", "gauge", "open file descriptors", n - 1); /* without the folder's own */
     if (getrlimit(RLIMIT_NOFILE, &limit) == 0)
-        add(text, "process_max_fds", "gauge", "the most descriptors", (double)limit.rlim_cur);
+        add(text, "process_max_fds", "gauge", "limit of open file descriptors", (double)limit.rlim_cur);
 }
 
 static double seconds(struct timeval time)
@@ -55,17 +55,19 @@ void serve_process_metrics(const serve_server *server, weir__text *text)
     double page = (double)sysconf(_SC_PAGESIZE), all, resident;
     int n_threads = count_entries("/proc/self/task");
     weir__text_add_string(
-        text, "# HELP weir_build_info what this server was made of\n# TYPE weir_build_info gauge\n");
+        text,
+        "# HELP weir_build_info always 1; the versions are in the labels\n# TYPE weir_build_info gauge\n");
     weir__text_printf(text, "weir_build_info{version=\"%s\",llama_cpp=\"%s\"} 1\n", weir_version(),
                       weir_backend_version());
-    add(text, "process_start_time_seconds", "gauge", "when the server was started, in Unix time",
+    add(text, "process_start_time_seconds", "gauge", "start of the server, in Unix time",
         (double)server->created_s);
     if (getrusage(RUSAGE_SELF, &usage) == 0)
         add(text, "process_cpu_seconds_total", "counter", "processor time of all threads",
             seconds(usage.ru_utime) + seconds(usage.ru_stime));
     if (read_pages(&all, &resident)) {
-        add(text, "process_virtual_memory_bytes", "gauge", "address space", all * page);
-        add(text, "process_resident_memory_bytes", "gauge", "memory, mapped files included", resident * page);
+        add(text, "process_virtual_memory_bytes", "gauge", "virtual memory", all * page);
+        add(text, "process_resident_memory_bytes", "gauge", "resident memory, mapped files included",
+            resident * page);
     }
     if (n_threads > 0) add(text, "process_threads", "gauge", "threads", n_threads);
     add_files(text);

@@ -1,12 +1,16 @@
-"""Real clients against `weir serve` with the default model: each does its work with its own package, as a user would. Arguments: names
-of the clients, to run only these."""
+"""Real clients against `weir serve` with the default model: each does its work with its own package, as a user would; and the examples of
+docs/guides/clients.md. Arguments: names of the clients, or "guide", to run only these."""
 # SPDX-License-Identifier: Apache-2.0
 import os
+import shlex
 import subprocess
 import sys
+import tempfile
 
 here = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.join(here, os.pardir, "support"))
+from checks import results  # noqa: E402
+from guide import Guide  # noqa: E402
 from serve import Server  # noqa: E402
 
 PATIENCE = 120  # s, to load a model on a machine that is busy
@@ -19,6 +23,30 @@ CLIENTS = {
     "llm": ("llm_command.py", "llm"),
     "schemas": ("schemas.py", "openai"),
 }
+
+# The guide's programs, and which packages they need.
+EXAMPLES = {"openai_chat.py": "openai", "langchain_chat.py": "langchain", "openai_chat.mjs": ""}
+
+
+def play_guide(folder):
+    """The examples of clients.md: its commands, then its programs."""
+    page = os.path.join(os.environ["WEIR_SOURCE_DIR"], "docs", "guides", "clients.md")
+
+    def python(packages):
+        return f"PYTHONPATH={shlex.quote(os.path.join(folder, 'python', packages))} {shlex.quote(sys.executable)}"
+
+    with tempfile.TemporaryDirectory() as work:
+        os.symlink(os.path.join(folder, "node", "node_modules"), os.path.join(work, "node_modules"))
+        with open(os.path.join(work, "llm"), "w") as f:
+            f.write(f'#!/bin/sh\n{python("llm")} -m llm "$@"\n')
+        os.chmod(f.name, 0o755)
+        env = {"LLM_USER_PATH": work, "PATH": work + os.pathsep + os.environ["PATH"], "no_proxy": "127.0.0.1"}
+        guide = Guide(page, work, os.environ["WEIR_BIN"], os.environ["WEIR_TEST_MODEL"], env)
+        assert set(EXAMPLES) <= {name for _, name, _ in guide.blocks}
+        for name, packages in EXAMPLES.items():
+            command = f"node {name}" if name.endswith(".mjs") else f"{python(packages)} {name}"
+            guide.blocks.append(("sh", f"run {name}", f'test -n "$({command} | tee /dev/stderr)"'))
+        guide.play()
 
 
 def main():
@@ -36,7 +64,7 @@ def main():
                            PYTHONDONTWRITEBYTECODE="1", OPENAI_API_KEY="any", LANGCHAIN_TRACING_V2="false")
         if "WEIR_SCHEMA_SEED" in os.environ:
             environment["WEIR_SCHEMA_SEED"] = os.environ["WEIR_SCHEMA_SEED"]
-        for name in sys.argv[1:] or CLIENTS:
+        for name in [name for name in sys.argv[1:] or CLIENTS if name != "guide"]:
             print("---- " + name, flush=True)
             script, packages = CLIENTS[name]
             command = ["node" if script.endswith(".mjs") else sys.executable, os.path.join(here, script)]
@@ -49,6 +77,10 @@ def main():
             if len(words) == 4 and words[1] == "passed," and words[3] == "failed":
                 good, bad = int(words[0]), int(words[2])
             passed, failed = passed + good, failed + (bad or (1 if done.returncode else 0))
+    if not sys.argv[1:] or "guide" in sys.argv[1:]:
+        print("---- guide", flush=True)
+        play_guide(folder)
+    passed, failed = passed + results["passed"], failed + results["failed"]
     print(f"{passed} passed, {failed} failed")
     return 1 if failed else 0
 
