@@ -1,6 +1,7 @@
 """What the guides name is there: commands and options of weir, the messages of troubleshooting.md, and a way from the README to each
 page. tests/guides_model_test.py runs the examples."""
 # SPDX-License-Identifier: Apache-2.0
+import functools
 import glob
 import os
 import re
@@ -22,6 +23,7 @@ def read(path):
         return f.read()
 
 
+@functools.lru_cache(None)
 def help_of(*words):
     done = subprocess.run([WEIR, "help", *words], capture_output=True, text=True, env=environment())
     return done.stdout if done.returncode == 0 else None
