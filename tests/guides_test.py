@@ -1,5 +1,5 @@
 """What the guides name is there: commands and options of weir, the messages of troubleshooting.md, and a way from the README to each
-page. tests/guides_model_test.py runs the examples."""
+page and to the answers that a newcomer looks for. tests/guides_model_test.py runs the examples."""
 # SPDX-License-Identifier: Apache-2.0
 import functools
 import glob
@@ -86,14 +86,43 @@ def test_messages():
     check(f"the messages of troubleshooting.md are in the sources: {len(messages)}", len(messages) > 25 and not missing, *missing)
 
 
+# What a newcomer looks for, the page that has it, and words that must be on it.
+TASKS = [
+    ("offload layers to a GPU", "docs/guides/gpu.md", "`-ngl N`"),
+    ("set the context", "docs/guides/server.md", "`-c` is the context of each request"),
+    ("use another chat template", "docs/guides/server.md", "`--chat-template-file FILE` replaces it"),
+    ("serve several models", "docs/guides/limits.md", "a server per model"),
+    ("require a key", "docs/guides/server.md", "`--api-key-file` has one key per line"),
+    ("run it under systemd", "docs/guides/systemd.md", "systemctl enable --now weir"),
+    ("get JSON of a schema", "docs/guides/server.md", '"response_format": {"type": "json_schema"'),
+    ("call tools", "docs/guides/tools.md", '"tool_choice"'),
+    ("answer from documents (RAG)", "docs/guides/rag.md", "/v1/embeddings"),
+    ("use a LoRA adapter", "docs/guides/server.md", "--lora sql.gguf"),
+    ("speculative decoding with a draft model", "docs/guides/server.md", "`--draft-model` adds a smaller model"),
+    ("choose a model for the memory", "docs/guides/choosing-a-model.md", "| free memory |"),
+    ("quantize a model", "docs/guides/choosing-a-model.md", "weir quantize --type"),
+    ("measure the speed", "docs/guides/choosing-a-model.md", "weir bench engine"),
+    ("use it in Elixir", "elixir/README.md", "Weir.Server"),
+    ("scrape metrics", "docs/guides/metrics.md", "scrape_configs"),
+    ("upgrade", "docs/guides/upgrade.md", "git pull"),
+    ("see what it cannot do", "docs/guides/limits.md", "## Not there"),
+    ("connect Open WebUI", "docs/guides/clients.md", "OPENAI_API_BASE_URL"),
+    ("understand a message", "docs/guides/troubleshooting.md", "## A request is refused"),
+]
+
+
 def test_ways():
-    """Each guide is one or two links away from the README."""
-    found, pages = set(), [PAGES[0]]
-    for _ in range(2):
-        links = [(page, link.partition("#")[0]) for page in pages for line in read(page).splitlines() for link in links_of(line)]
-        pages = {os.path.normpath(os.path.join(os.path.dirname(page), link)) for page, link in links if link.endswith(".md") and ":" not in link}
-        found |= pages
-    check("every guide is at most two links away from the README", set(GUIDES) <= found, *sorted(set(GUIDES) - found))
+    """Each guide is one or two links away from the README, and each task's answer on one of them."""
+    links, pages = {PAGES[0]: 0}, [PAGES[0]]
+    for n in (1, 2):
+        found = [(page, link.partition("#")[0]) for page in pages for line in read(page).splitlines() for link in links_of(line)]
+        found = {os.path.normpath(os.path.join(os.path.dirname(page), link)) for page, link in found if link.endswith(".md") and ":" not in link}
+        pages = found - set(links)
+        links.update({page: n for page in pages})
+    check("every guide is at most two links away from the README", set(GUIDES) <= set(links), *sorted(set(GUIDES) - set(links)))
+    for task, page, words in TASKS:
+        path = os.path.join(SOURCE, page)
+        check(f"{task}: {page}, {links.get(path)} links away", path in links and words in read(path))
 
 
 run_tests(globals())
