@@ -49,7 +49,7 @@ function update() {
   for (const view of views) view.update(stateOf(view));
   byId("send").hidden = busy;
   byId("stop").hidden = !busy;
-  document.body.classList.toggle("empty-chat", chat.messages.length === 0);
+  byId("welcome").hidden = chat.messages.length > 0;
   if (following) scrollToEnd();
 }
 
@@ -383,6 +383,7 @@ export function startChat({ denied, opened, changed }) {
     text.focus();
   });
 
+  for (const button of byId("welcome").querySelectorAll("button")) button.addEventListener("click", () => send(button.textContent));
   log.addEventListener("scroll", () => {
     following = log.scrollHeight - log.scrollTop - log.clientHeight < NEAR_END_PX;
     latest.hidden = following;

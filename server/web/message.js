@@ -155,8 +155,8 @@ export function messageView(message, actions) {
   const reasoning = element("details", { class: "reasoning", hidden: true }, thoughtsTitle, thoughts);
   const callList = element("div", { class: "calls" });
   const error = element("p", { class: "error", role: "alert", hidden: true });
-  const remedies = element("div", { class: "actions" });
-  const waiting = element("p", { class: "waiting", role: "status" });
+  const remedies = element("div", { class: "actions remedies", hidden: true });
+  const waiting = element("p", { class: "waiting" });
   const again = element("button", { type: "button", class: "small" }, "Regenerate");
   again.addEventListener("click", () => actions.regenerate());
   foot.append(again, copyButton(() => message.content), versions.node, figuresLine);

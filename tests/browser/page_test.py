@@ -110,10 +110,10 @@ weir_status status = weir_engine_step(engine, NULL, &report, &error);
 if (status != WEIR_OK) fprintf(stderr, "weir: %s\\n", error.message); /* a line that is longer than narrow screens */
 ```
 
-| slots | tokens/s | first token |
-|---|--:|--:|
-| 1 | 135 | 45 ms |
-| 8 | 412 | 80 ms |
+| slots | tokens/s | first token | what a reader of this table should know about it |
+|---|--:|--:|---|
+| 1 | 135 | 45 ms | an incomprehensibility of one |
+| 8 | 412 | 80 ms | decode-maximal batches, as the counterrevolutionaries wanted |
 
 > Decode first, always. More at https://example.org/a/very/long/address/that/has/no/place/to/break/in/it
 """
@@ -200,6 +200,35 @@ def screens(p):
                 p.b.keys(ESCAPE)
     p.b.screen(1280, 800)
     p.idle()
+
+
+@test
+def a_phone_shows_whole_words(p):
+    p.fresh(max_tokens=8)
+    p.b.screen(360, 740)
+    kept = {"id": "abc", "title": "Ticks", "at": 1, "messages": [{"role": "user", "content": "?"}, {"role": "assistant", "content": SAMPLE, "finish": "stop"}]}
+    p.b.js("localStorage.setItem('weir.chat.abc', arguments[0]); location.hash = 'chat=abc'", json.dumps(kept))
+    p.b.wait(lambda: p.b.count(".table"), "the table")
+    width, room = p.b.js("const t = document.querySelector('.table'); return [t.scrollWidth, t.clientWidth]")
+    assert room < 360 and width > room, (width, room)
+    # A word that was broken would lie on two lines.
+    broken = p.b.js("""const bad = [], range = document.createRange();
+        for (const cell of document.querySelectorAll('.table td')) for (const { 0: word, index } of cell.textContent.matchAll(/[^\\s-]+/g)) {
+          range.setStart(cell.firstChild, index), range.setEnd(cell.firstChild, index + word.length);
+          if (range.getClientRects().length > 1) bad.push(word);
+        }
+        return bad;""")
+    assert not broken, broken
+
+
+@test
+def an_empty_page_says_what_it_is(p):
+    p.fresh(max_tokens=8)
+    assert "language model" in p.b.text("#welcome") and p.b.count("#welcome button") == 3
+    first = p.b.text("#welcome button")
+    p.b.click("#welcome button")
+    p.complete()
+    assert p.b.text(".message.user .plain-text") == first and not p.b.js("return document.getElementById('welcome').checkVisibility()")
 
 
 @test
