@@ -4,7 +4,7 @@
 add_library(weir_unhidden SHARED ${weir_objects} $<TARGET_OBJECTS:weir_hub>)
 set_target_properties(weir_unhidden PROPERTIES OUTPUT_NAME weir_test)
 target_include_directories(weir_unhidden PUBLIC include)
-target_link_libraries(weir_unhidden PUBLIC PkgConfig::JANSSON Threads::Threads m PRIVATE weir_options weir_transfer)
+target_link_libraries(weir_unhidden PUBLIC PkgConfig::JANSSON ${weir_media} Threads::Threads m PRIVATE weir_options weir_transfer)
 if(TARGET weir_cli_parts)
     target_link_libraries(weir_unhidden PRIVATE weir_cli_parts weir_bench_parts)
 endif()

@@ -9,9 +9,14 @@ class Weir < Formula
   depends_on "cmake" => :build
   depends_on "ninja" => :build
   depends_on "pkgconf" => :build
+  depends_on "flac"
   depends_on "jansson"
+  depends_on "jpeg-turbo"
+  depends_on "libpng"
   depends_on "llhttp"
+  depends_on "mpg123"
   depends_on "openssl@3"
+  depends_on "webp"
 
   uses_from_macos "python" => :build
   uses_from_macos "curl"

@@ -38,7 +38,7 @@ Maintainer: ${DEBFULLNAME:-weir} <${DEBEMAIL:-weir@localhost}>
 Installed-Size: $(du -sk --exclude=DEBIAN "$root" | cut -f1)
 Depends: $depends
 Recommends: ca-certificates
-Suggests: pkg-config, libjansson-dev, libcurl4-openssl-dev
+Suggests: pkg-config, libjansson-dev, libcurl4-openssl-dev, libflac-dev, libjpeg-dev, libmpg123-dev, libpng-dev, libwebp-dev
 Section: science
 Priority: optional
 Description: streaming inference engine on llama.cpp

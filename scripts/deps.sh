@@ -60,6 +60,11 @@ find_missing() {
     library libncurses-dev ncursesw "weir top's screen"
     library libssl-dev 'openssl >= 1.1.1' "weir serve's TLS"
     library libcurl4-openssl-dev 'libcurl >= 7.66' "models by name, weir bench http, ps and top"
+    library libpng-dev libpng "images"
+    library libjpeg-dev libjpeg "images"
+    library libwebp-dev libwebp "images"
+    library libflac-dev flac "sounds"
+    library libmpg123-dev libmpg123 "sounds"
     if [ "$level" != run ]; then
         library libcmocka-dev cmocka "the C tests"
         have tmux || need tmux "drives weir chat and weir top as a person does"
@@ -117,7 +122,7 @@ if ! have apt-get; then
     say "missing on this machine, which has no apt-get:"
     explain
     if [ "$(uname -s)" = Darwin ]; then
-        say "with Homebrew: brew install cmake ninja pkg-config jansson curl ncurses llhttp openssl@3 python3 git$([ "$level" = run ] || echo ' cmocka elixir tmux numpy')$([ "$level" = check ] && echo ' llvm clang-format')"
+        say "with Homebrew: brew install cmake ninja pkg-config jansson curl ncurses llhttp openssl@3 libpng jpeg-turbo webp flac mpg123 python3 git$([ "$level" = run ] || echo ' cmocka elixir tmux numpy')$([ "$level" = check ] && echo ' llvm clang-format')"
         say "the compiler comes with: xcode-select --install"
     else
         say "install what provides these, under your system's names for them, and run this again"

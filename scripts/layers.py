@@ -14,6 +14,7 @@ import sys
 BELOW = {
     "base": [],
     "params": ["base"],
+    "media": ["base", "params"],
     "gguf": ["base"],
     "grammar": ["base"],
     "backend": ["base", "params", "gguf", "grammar"],
@@ -30,6 +31,7 @@ BELOW = {
 
 # The opaque types of weir.h: the folder that defines each.
 OWNER = {name: "model" for name in ("weir_model", "weir_adapter", "weir_sampler", "weir_context", "weir_chat")}
+OWNER["weir_media"] = "media"
 OWNER.update({name: "engine" for name in ("weir_engine", "weir_stream", "weir_flight")})
 
 

@@ -55,7 +55,8 @@ dpkg-deb -f "$package" >"$work/control"
 expect "$work/control" '^Depends: .*libc6 \(>= '
 expect "$work/control" '^Depends: .*libjansson4'
 # What the program was built with: module of pkg-config|package; names are followed by a version in some releases.
-for pair in 'libcurl|libcurl4' 'openssl|libssl3' 'libedit|libedit2' 'ncursesw|libncursesw6'; do
+for pair in 'libcurl|libcurl4' 'openssl|libssl3' 'libedit|libedit2' 'ncursesw|libncursesw6' \
+    'libpng|libpng16' 'libjpeg|libjpeg' 'libwebp|libwebp' 'flac|libflac' 'libmpg123|libmpg123'; do
     ! pkg-config --exists "${pair%|*}" || expect "$work/control" "^Depends: .*${pair#*|}"
 done
 # The image installs the same, by name.

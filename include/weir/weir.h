@@ -804,7 +804,7 @@ typedef struct weir_member {
 
 /* The members of a struct, in its order, without `size` and the lengths of lists. `of` is the struct's name
  * without "weir_" and "_params". Parameters: "model", "quantize", "context", "sampler", "chat", "request",
- * "engine", "hub". Results: "usage", "report", "view", "cost", "slot_view", "tick", "tick_slot", "arrival",
+ * "engine", "hub", "media". Results: "usage", "report", "view", "cost", "slot_view", "tick", "tick_slot", "arrival",
  * "engine_stats", "miss_info"; of these only numbers, flags and choices are listed. *n (n may be NULL) is
  * the number of members. NULL: no such struct. Static. */
 WEIR_API const weir_member *weir_members(const char *of, size_t *n);
@@ -973,6 +973,71 @@ typedef struct weir_adapter_use {
 } weir_adapter_use;
 
 #define WEIR_ADAPTERS_MAX 8 /* adapters of one request or context */
+
+/* ---- Images and audio ------------------------------------------------------------------------------ */
+
+/* An image or a sound, decoded: the pixels or samples that a model's projector encodes. Immutable,
+ * reference-counted. */
+typedef struct weir_media weir_media;
+
+typedef enum weir_media_kind {
+    WEIR_MEDIA_IMAGE = 0,
+    WEIR_MEDIA_AUDIO = 1,
+} weir_media_kind;
+
+/* What is accepted. Headers are checked before memory is taken for pixels or samples; the length of a sound
+ * whose header does not state it (MP3) is checked while it is decoded. */
+typedef struct weir_media_params {
+    size_t size;
+    uint64_t max_bytes;      /* 64 MiB; 1 … 2^32; of the file */
+    int32_t max_side;        /* 16384; 1 … 65535; width and height of an image */
+    int32_t max_pixels;      /* 50000000; 1 … 2^30; width × height */
+    int32_t max_seconds;     /* 1800; 1 … 86400 */
+    int32_t max_sample_rate; /* 192000; 4000 … 384000; the sound's own, in Hz; less than 4000 is refused */
+    int32_t max_channels;    /* 8; 1 … 32 */
+    int32_t sample_rate; /* 16000; 4000 … 96000; a sound is resampled to this rate: the projector's, in Hz */
+} weir_media_params;
+
+/* As weir_model_params_init. */
+WEIR_API void weir_media_params_init(weir_media_params *params, size_t size);
+static inline weir_media_params weir_media_params_default(void)
+{
+    weir_media_params params;
+    weir_media_params_init(&params, sizeof params);
+    return params;
+}
+
+/* Decodes a file's bytes: PNG, JPEG, WebP, WAV, FLAC or MP3, told apart by content. Images: the first frame of
+ * an APNG, turned as EXIF says (JPEG), on white where they are transparent. Sounds: all channels mixed to one.
+ * Decoding an image takes up to 12 bytes of memory per pixel. params may be NULL. Any thread. Errors: FORMAT
+ * (none of these formats; damaged or incomplete; samples that are not finite), UNSUPPORTED (an animated WebP;
+ * a compressed WAV; less than 4000 Hz or 0.1 s; a build without WEIR_MEDIA), TOO_LONG (field: the parameter
+ * that is exceeded), NO_MEMORY, ABORTED (weir_interrupt_set; not within a PNG or WebP), INVALID. */
+WEIR_API WEIR_CHECKED weir_status weir_media_create(const void *bytes, size_t n_bytes,
+                                                    const weir_media_params *params, weir_media **media,
+                                                    weir_error *error);
+
+/* Reference counts. The last release frees the memory. Any thread. NULL is ignored. */
+WEIR_API weir_media *weir_media_hold(weir_media *media);
+WEIR_API void weir_media_release(weir_media *media);
+
+typedef struct weir_media_info {
+    size_t size;
+    weir_media_kind kind;
+    const char *format; /* "png", "jpeg", "webp", "wav", "flac" or "mp3" */
+    int32_t width;      /* of an image as it is shown, else 0; likewise the next two */
+    int32_t height;
+    const unsigned char *pixels; /* [height][width][3]: red, green, blue */
+    const float *samples;        /* [n_samples], -1 … 1, of a sound, else NULL; likewise the next three */
+    uint64_t n_samples;
+    int32_t sample_rate; /* of the samples, Hz: that of the parameters */
+    double seconds;
+    uint64_t n_bytes; /* in memory */
+    const char *hash; /* SHA-256, hexadecimal: of kind, sample rate and the file's bytes */
+} weir_media_info;
+
+/* Fills the first info->size bytes. Pointers stay valid while the media are held. */
+WEIR_API weir_status weir_media_describe(const weir_media *media, weir_media_info *info);
 
 /* ---- Model files and devices ----------------------------------------------------------------------- */
 

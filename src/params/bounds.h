@@ -17,4 +17,8 @@
 #define WEIR__DRAFT_MAX     32  /* tokens; longer drafts are hardly faster even if all of them are right */
 #define WEIR__WINDOW_MAX    1000000 /* tokens that penalties look back on; llama.cpp allocates by it */
 
+#define WEIR__SIDE_MAX     65535 /* pixels; JPEG's own limit */
+#define WEIR__RATE_MIN     4000  /* Hz */
+#define WEIR__CHANNELS_MAX 32
+
 #endif

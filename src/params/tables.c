@@ -43,6 +43,21 @@ static const weir_member quantize[] = {
 };
 TABLE(quantize);
 
+/* ---- Images and audio ---- */
+
+#undef OF
+#define OF weir_media_params
+static const weir_member media[] = {
+    NUMBER(max_bytes, 1, 4294967296.0, 64 << 20, "bytes", "the largest file"),
+    NUMBER(max_side, 1, WEIR__SIDE_MAX, 16384, "pixels", "the most pixels in a row or column of an image"),
+    NUMBER(max_pixels, 1, 1 << 30, 50000000, "pixels", "the most pixels of an image"),
+    NUMBER(max_seconds, 1, 86400, 1800, "s", "the longest sound"),
+    NUMBER(max_sample_rate, WEIR__RATE_MIN, 384000, 192000, "Hz", "the highest sample rate of a sound"),
+    NUMBER(max_channels, 1, WEIR__CHANNELS_MAX, 8, "", "the most channels of a sound"),
+    NUMBER(sample_rate, WEIR__RATE_MIN, 96000, 16000, "Hz", "the rate to which sounds are resampled"),
+};
+TABLE(media);
+
 /* ---- Contexts ---- */
 
 #undef OF
@@ -215,7 +230,7 @@ static const weir__members *const all[] = {
     &weir__chat_members,         &weir__request_members,   &weir__engine_members,  &weir__hub_members,
     &weir__usage_members,        &weir__report_members,    &weir__view_members,    &weir__slot_view_members,
     &weir__engine_stats_members, &weir__miss_info_members, &weir__cost_members,    &weir__tick_members,
-    &weir__tick_slot_members,    &weir__arrival_members,
+    &weir__tick_slot_members,    &weir__arrival_members,   &weir__media_members,
 };
 
 const weir_member *weir_members(const char *of, size_t *n)
