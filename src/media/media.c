@@ -171,7 +171,7 @@ weir_status weir_media_create(const void *bytes, size_t n_bytes, const weir_medi
     if (out == NULL) return weir__error_set(error, WEIR_INVALID, "media", "media is NULL");
     weir_status status = weir__sized_take(&params, sizeof params, given, "params", error);
     if (status == WEIR_OK) status = check(bytes, n_bytes, &params, &format, error);
-    if (status != WEIR_OK) return status;
+    if (status != WEIR_OK || format == NULL) return status;
     weir_media *media = weir__mem_calloc(1, sizeof *media);
     if (media == NULL) return weir__error_set(error, WEIR_NO_MEMORY, NULL, "no memory for media");
     atomic_init(&media->refs, 1);

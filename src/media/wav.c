@@ -106,7 +106,7 @@ weir_status weir__wav_decode(const unsigned char *bytes, size_t n, weir__sound *
     size_t size = file.bits / 8, frame = size * file.n_channels;
     size_t n_frames = frame > 0 ? file.n_data / frame : 0;
     status = weir__sound_begin(sound, file.rate, file.n_channels, n_frames, error);
-    if (status != WEIR_OK) return status;
+    if (status != WEIR_OK || frame == 0) return status;
     size_t block = WEIR__RESAMPLER_BLOCK / file.n_channels;
     for (size_t done = 0; done < n_frames && status == WEIR_OK;) {
         size_t now = n_frames - done < block ? n_frames - done : block;
