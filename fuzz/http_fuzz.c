@@ -30,32 +30,32 @@ static void require(int holds)
     if (!holds) abort();
 }
 
-/* ---- In place of server.c, connection.c, route.c, workers.c, events.c ---- */
+/* ---- In place of ready.c, models.c, reach.c, workers.c, events.c ---- */
 
-void serve_server_post(serve_call *call)
+void serve_ready_post(serve_call *call)
 {
     (void)call; /* it is looked at after every tick */
 }
 
-void serve_server_unlist(serve_call *call)
+void serve_ready_unlist(serve_call *call)
 {
     (void)call;
 }
 
-bool serve_server_is_called(const serve_server *of, const char *name)
+bool serve_models_named(const serve_server *of, const char *name)
 {
     return strcmp(name, of->name) == 0;
 }
 
-bool serve_server_is_open(const serve_server *of)
+bool serve_reach_is_open(const serve_server *of)
 {
     (void)of;
     return false;
 }
 
-bool serve_server_has_name(const serve_server *of, const char *name)
+bool serve_models_accept(const serve_server *of, const char *name)
 {
-    return name[0] == '\0' || serve_server_is_called(of, name);
+    return name[0] == '\0' || serve_models_named(of, name);
 }
 
 void serve_workers_give(serve_workers *workers, serve_call *call, void (*job)(serve_call *call))
@@ -64,14 +64,9 @@ void serve_workers_give(serve_workers *workers, serve_call *call, void (*job)(se
     job(call);
 }
 
-const char *serve_route_path(const char *path)
+void serve_call_send(serve_call *call)
 {
-    return path;
-}
-
-void serve_connection_due(serve_connection *connection)
-{
-    (void)connection;
+    (void)call;
 }
 
 void serve_events_leave(serve_events *events, serve_call *call)
@@ -243,7 +238,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         char position[24] = "", id[SERVE_ID_MAX];
         size_t n = size - 2 < 2 ? size - 2 : 2;
         for (size_t i = 0; i < n; i++) snprintf(position + i * 3, 4, "%d", data[size - 1 - i] % 100);
-        strcpy(id, serve_tape_id(call->tape));
+        strcpy(id, call->stream_id);
         resume(id, "", false);
         resume(id, position, false);
         memcpy(position, data + 2, n);

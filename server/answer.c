@@ -419,7 +419,7 @@ void serve_answer_start(serve_answer *answer)
     }
     for (int32_t i = 0; i < answer->n; i++)
         if (!serve_choice_watch(&answer->choices[i])) serve_choice_fail(&answer->choices[i]);
-    if (answer->n_finished > 0) serve_server_post(answer->call);
+    if (answer->n_finished > 0) serve_ready_post(answer->call);
 }
 
 void serve_answer_pump(serve_answer *answer)
@@ -430,7 +430,7 @@ void serve_answer_pump(serve_answer *answer)
         for (int32_t i = 0; i < answer->n; i++)
             if (!answer->choices[i].finished && !serve_choice_complete(&answer->choices[i])) return;
         for (int32_t i = 0; i < answer->n; i++) serve_choice_unwatch(&answer->choices[i]);
-        serve_server_unlist(call);
+        serve_ready_unlist(call);
         serve_workers_give(call->server->workers, call, answer_whole);
         return;
     }

@@ -194,7 +194,7 @@ serve_answer *serve_ask_answer(const serve_ask *ask, const serve_form *form, int
     answer->tells_prompt = ask->request.prompt_logprobs;
     answer->shows_prompt = ask->fork == NULL;
     answer->shows_cached =
-        ask->fork == NULL && (ask->cache_salt != NULL || !serve_server_is_open(call->server));
+        ask->fork == NULL && (ask->cache_salt != NULL || !serve_reach_is_open(call->server));
     answer->n_top = ask->request.n_logprobs;
     return answer;
 }

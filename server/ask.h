@@ -71,9 +71,17 @@ serve_answer *serve_ask_answer(const serve_ask *ask, const serve_form *form, int
  * Worker. */
 void serve_complete(serve_call *call, unsigned where, const serve_form *written);
 
+static inline bool serve_ask_is(const char *word, const char *wanted)
+{
+    return word != NULL && strcmp(word, wanted) == 0;
+}
+
+/* The name in {"function": {"name": …}}; NULL: it has none. */
+const char *serve_ask_tool_name(const json_t *tool);
+
 /* ---- Readers of fields (serve_field); `to` is a serve_ask ---- */
 
-/* ask_chat.c */
+/* ask_form.c */
 bool serve_ask_json_schema(serve_call *call, void *to, const char *name, const json_t *value);
 bool serve_ask_response_format(serve_call *call, void *to, const char *name, const json_t *value);
 bool serve_ask_tool_choice(serve_call *call, void *to, const char *name, const json_t *value);

@@ -1,4 +1,4 @@
-/* ask_chat.c: the messages of a request, its tools, and the form of its answer.
+/* ask_chat.c: the messages of a request and its tools, rendered.
  * SPDX-License-Identifier: Apache-2.0 */
 #include <stdio.h>
 #include <string.h>
@@ -7,110 +7,13 @@
 #include "base/mem.h"
 #include "field.h"
 
-static bool is_word(const char *word, const char *wanted)
-{
-    return word != NULL && strcmp(word, wanted) == 0;
-}
-
-/* ---- The form of the answer ---- */
-
-/* place: of the schema in the request. */
-static bool set_schema(serve_ask *ask, const char *name, const char *place, const json_t *schema)
-{
-    if (ask->schema != NULL)
-        return serve_call_refuse(ask->call, 400, name, "invalid_value",
-                                 "json_schema and response_format exclude each other; give one");
-    ask->schema = weir__json_dump(schema);
-    ask->call->schema_field = place;
-    return ask->schema != NULL || serve_call_no_memory(ask->call);
-}
-
-bool serve_ask_json_schema(serve_call *call, void *to, const char *name, const json_t *value)
-{
-    if (!json_is_object(value)) return serve_field_refuse(call, name, "a JSON Schema");
-    return set_schema(to, name, "json_schema", value);
-}
-
-/* llama-server's clients may give a schema here, too. */
-static bool read_json_object(serve_ask *ask, const char *name, const json_t *value)
-{
-    const json_t *schema = json_object_get(value, "schema");
-    if (json_is_object(schema)) return set_schema(ask, name, "response_format/schema", schema);
-    if (schema != NULL && !json_is_null(schema))
-        return serve_field_refuse(ask->call, "response_format.schema",
-                                  "an object, a JSON Schema, or left out");
-    json_t *any = json_pack("{s:s}", "type", "object");
-    bool ok =
-        any != NULL ? set_schema(ask, name, "response_format/schema", any) : serve_call_no_memory(ask->call);
-    json_decref(any);
-    return ok;
-}
-
-bool serve_ask_response_format(serve_call *call, void *to, const char *name, const json_t *value)
-{
-    serve_ask *ask = to;
-    const char *type = json_string_value(json_object_get(value, "type"));
-    if (is_word(type, "text")) return true;
-    if (is_word(type, "json_object")) return read_json_object(ask, name, value);
-    if (!is_word(type, "json_schema"))
-        return serve_field_refuse(call, "response_format.type",
-                                  "\"text\", \"json_object\" or \"json_schema\"");
-    const json_t *given = json_object_get(value, "json_schema"), *schema = json_object_get(given, "schema");
-    const json_t *strict = json_object_get(given, "strict");
-    if (!json_is_object(schema))
-        return serve_field_refuse(call, "response_format.json_schema.schema", "an object: a JSON Schema");
-    if (strict != NULL && !json_is_boolean(strict) && !json_is_null(strict))
-        return serve_field_refuse(call, "response_format.json_schema.strict", "true or false");
-    ask->chat.strict_schema = json_is_true(strict);
-    return set_schema(ask, name, "response_format/json_schema/schema", schema);
-}
-
 /* ---- Tools ---- */
-
-static const char *tool_name(const json_t *tool)
-{
-    return json_string_value(json_object_get(json_object_get(tool, "function"), "name"));
-}
-
-/* {"type": "allowed_tools", "allowed_tools": {"mode": "auto" or "required", "tools": [{"type": "function",
- * "function": {"name": …}}, …]}} */
-static bool read_allowed_tools(serve_ask *ask, const json_t *value)
-{
-    const json_t *allowed = json_object_get(value, "allowed_tools");
-    const char *mode = json_string_value(json_object_get(allowed, "mode"));
-    ask->tools_allowed = json_object_get(allowed, "tools");
-    if (!is_word(mode, "auto") && !is_word(mode, "required"))
-        return serve_field_refuse(ask->call, "tool_choice.allowed_tools.mode", "\"auto\" or \"required\"");
-    ask->chat.tool_choice = is_word(mode, "auto") ? WEIR_TOOLS_AUTO : WEIR_TOOLS_REQUIRED;
-    return json_array_size(ask->tools_allowed) > 0 ||
-           serve_field_refuse(ask->call, "tool_choice.allowed_tools.tools",
-                              "an array of at least one function");
-}
-
-bool serve_ask_tool_choice(serve_call *call, void *to, const char *name, const json_t *value)
-{
-    serve_ask *ask = to;
-    const char *word = json_string_value(value), *type = json_string_value(json_object_get(value, "type"));
-    if (is_word(type, "allowed_tools")) return read_allowed_tools(ask, value);
-    ask->tool_name = tool_name(value);
-    if (is_word(word, "auto"))
-        ask->chat.tool_choice = WEIR_TOOLS_AUTO;
-    else if (is_word(word, "none"))
-        ask->chat.tool_choice = WEIR_TOOLS_NONE;
-    else if (is_word(word, "required") ||
-             (ask->tool_name != NULL && (type == NULL || is_word(type, "function"))))
-        ask->chat.tool_choice = WEIR_TOOLS_REQUIRED;
-    else
-        return serve_field_refuse(
-            call, name,
-            "\"auto\", \"none\", \"required\", or an object that names a function or allowed_tools");
-    return true;
-}
 
 static json_t *find_tool(const json_t *tools, const char *name)
 {
     for (size_t i = 0; name != NULL && i < json_array_size(tools); i++)
-        if (is_word(tool_name(json_array_get(tools, i)), name)) return json_array_get(tools, i);
+        if (serve_ask_is(serve_ask_tool_name(json_array_get(tools, i)), name))
+            return json_array_get(tools, i);
     return NULL;
 }
 
@@ -130,8 +33,9 @@ static bool choose_tools(const serve_ask *ask, json_t **tools)
     size_t n = ask->tools_allowed != NULL ? json_array_size(ask->tools_allowed) : 1;
     *tools = json_array();
     for (size_t i = 0; i < n; i++) {
-        const char *name =
-            ask->tools_allowed != NULL ? tool_name(json_array_get(ask->tools_allowed, i)) : ask->tool_name;
+        const char *name = ask->tools_allowed != NULL
+                               ? serve_ask_tool_name(json_array_get(ask->tools_allowed, i))
+                               : ask->tool_name;
         json_t *one = find_tool(ask->tools, name);
         if (one == NULL)
             return serve_call_refuse(call, 400, "tool_choice", "invalid_value",
@@ -174,7 +78,8 @@ static bool check_roles(const serve_ask *ask)
     for (size_t i = 0; i < json_array_size(ask->messages); i++) {
         const char *role = json_string_value(json_object_get(json_array_get(ask->messages, i), "role"));
         bool known = role == NULL;
-        for (size_t k = 0; k < sizeof roles / sizeof *roles && !known; k++) known = is_word(role, roles[k]);
+        for (size_t k = 0; k < sizeof roles / sizeof *roles && !known; k++)
+            known = serve_ask_is(role, roles[k]);
         if (known) continue;
         char field[48];
         snprintf(field, sizeof field, "messages[%zu].role", i);
@@ -233,7 +138,7 @@ bool serve_ask_render(serve_ask *ask, weir_request *request)
     if (ask->tool_name != NULL) params.parallel_tool_calls = false;
     params.json_schema = ask->schema;
     params.args = args;
-    if (ask->reasoning_effort != NULL) params.enable_thinking = !is_word(ask->reasoning_effort, "none");
+    if (ask->reasoning_effort != NULL) params.enable_thinking = !serve_ask_is(ask->reasoning_effort, "none");
     weir_status status = weir_chat_create(call->server->model, &params, &ask->rendered, &error);
     if (serve_call_passes(call, status, &error)) tell_relaxed(call, ask->rendered, params.special_content);
     request->chat = ask->rendered;

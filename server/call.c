@@ -6,14 +6,8 @@
 
 #include "answer.h"
 #include "base/clock.h"
-#include "base/histogram.h"
 #include "base/mem.h"
 #include "base/utf8.h"
-#include "keys.h"
-#include "log.h"
-#include "names.h"
-#include "serve.h"
-#include "tape.h"
 
 #define HEAD_MAX      8192 /* bytes of an answer's head */
 #define NEXT_SERVER_S 5    /* Retry-After while the server stops: time for the next one to start */
@@ -38,45 +32,6 @@ serve_call *serve_call_create(serve_server *server, serve_connection *connection
     return call;
 }
 
-void serve_call_destroy(serve_call *call)
-{
-    serve_server *server = call->server;
-    bool taped = call->answer != NULL && call->answer->tape != NULL; /* its readers are what clients see */
-    if (call->events) serve_events_leave(server->events, call);
-    serve_log_call(call);
-    if (call->tape != NULL) serve_tape_leave(call);
-    if (call->left)
-        server->n_left++;
-    else if (call->answer != NULL && call->status == 200 && (!taped || call->ended))
-        weir__histogram_observe(&server->e2e_seconds, (double)(weir__clock_now_ns() - call->began_ns) / 1e9);
-    serve_answer_destroy(call->answer); /* from here on nobody puts it on the ready list */
-    serve_server_unlist(call);
-    if (call->counted > 0) serve_keys_leave(server->keys, call->key, call->counted);
-    if (call->status >= 100 && call->status < 600 && !taped) {
-        server->n_answers[call->status / 100]++;
-        server->n_codes[call->status]++;
-    }
-    server->n_bodies -= call->body_length;
-    if (call->before != NULL)
-        call->before->after = call->after;
-    else
-        server->calls = call->after;
-    if (call->after != NULL) call->after->before = call->before;
-    server->n_calls--;
-    weir__text_fini(&call->out);
-    weir__text_fini(&call->body);
-    weir__mem_free(call->relaxed);
-    weir__mem_free(call);
-}
-
-void serve_call_leave(serve_call *call)
-{
-    call->connection = NULL;
-    call->left = call->state == SERVE_WORKING || !call->ended || call->out_at < call->out.n;
-    atomic_store_explicit(&call->gone, true, memory_order_release);
-    if (call->state != SERVE_WORKING) serve_call_destroy(call);
-}
-
 bool serve_call_is_stalled(serve_call *call, int64_t now_ns)
 {
     bool waited = call->waits;
@@ -84,11 +39,6 @@ bool serve_call_is_stalled(serve_call *call, int64_t now_ns)
     /* Output that has just come after a silence: the client had no time yet to read it. */
     if (call->waits && !waited) call->moved_ns = now_ns;
     return call->waits && now_ns - call->moved_ns > (int64_t)call->server->params.stall_s * WEIR__NS_PER_S;
-}
-
-void serve_call_send(serve_call *call)
-{
-    if (call->connection != NULL) serve_connection_due(call->connection);
 }
 
 /* ---- Heads ---- */
@@ -157,7 +107,7 @@ static void begin_head(serve_call *call, int status, const char *type)
     if (call->allow != NULL) weir__text_printf(out, "Allow: %s\r\n", call->allow);
     if (status == 401) weir__text_add_string(out, "WWW-Authenticate: Bearer\r\n");
     if (call->relaxed != NULL) weir__text_printf(out, "X-Weir-Relaxed: %s\r\n", call->relaxed);
-    if (call->tape != NULL) weir__text_printf(out, "X-Stream-Id: %s\r\n", serve_tape_id(call->tape));
+    if (call->stream_id != NULL) weir__text_printf(out, "X-Stream-Id: %s\r\n", call->stream_id);
     if (call->close) weir__text_add_string(out, "Connection: close\r\n");
     add_cors(call);
 }
@@ -282,64 +232,6 @@ bool serve_call_no_memory(serve_call *call)
     return refuse(call, 503, NULL, "out_of_memory", "the server is out of memory for this request");
 }
 
-#define RELAXED_MAX 2048 /* of the header's value */
-
-void serve_call_relaxed(serve_call *call, const char *lines)
-{
-    weir__text header = {0};
-    char line[1024], place[1024];
-    while (*lines != '\0') {
-        size_t n = strcspn(lines, "\n");
-        snprintf(line, sizeof line, "%.*s", (int)n, lines);
-        serve_names_field(line, call->schema_field, place, sizeof place);
-        serve_log("info", "relaxed", "request %s: %s is not enforced", call->id, place);
-        if (header.n + strlen(place) < RELAXED_MAX) {
-            if (header.n > 0) weir__text_add_string(&header, "; ");
-            for (const char *c = place; *c != '\0'; c++) /* a header holds ASCII */
-                weir__text_printf(&header, (unsigned char)*c < 0x80 ? "%c" : "%%%02X", (unsigned char)*c);
-        }
-        lines += n + (lines[n] == '\n');
-    }
-    weir__mem_free(call->relaxed);
-    call->relaxed = header.bytes;
-}
-
-bool serve_call_refuse_error(serve_call *call, const weir_error *error)
-{
-    char field[96], message[sizeof error->message];
-    serve_names_field(error->field, call->schema_field, field, sizeof field);
-    serve_names_message(error, call->schema_field, message, sizeof message);
-    switch (error->code) {
-    case WEIR_INVALID:
-    case WEIR_REFUSED:
-    case WEIR_GRAMMAR:
-    case WEIR_TEMPLATE:
-    case WEIR_FORMAT: return refuse(call, 400, field, "invalid_value", message);
-    case WEIR_UNSUPPORTED: return refuse(call, 400, field, "unsupported_value", message);
-    case WEIR_TOO_LONG: return refuse(call, 400, field, "context_length_exceeded", message);
-    case WEIR_BUSY: {
-        weir_engine_stats stats = {.size = sizeof stats};
-        int64_t wait = 0;
-        if (weir_engine_get_stats(call->server->engine, &stats) == WEIR_OK)
-            wait = stats.retry_ns / WEIR__NS_PER_S;
-        call->retry_s = wait < 1 ? 1 : wait > 600 ? 600 : (int32_t)wait + 1;
-        return refuse(call, 429, NULL, "queue_full", message);
-    }
-    case WEIR_NO_MEMORY: return serve_call_no_memory(call);
-    case WEIR_ABORTED: /* the client has left, the server stops, or work_timeout */
-        return refuse(call, 503, NULL, "work_timeout",
-                      "this request took longer to process than is allowed; make it smaller or simpler");
-    case WEIR_STOPPED: return serve_call_stopping(call);
-    default: return refuse(call, 500, NULL, weir_status_name(error->code), message);
-    }
-}
-
-bool serve_call_passes(serve_call *call, weir_status status, weir_error *error)
-{
-    error->code = status;
-    return status == WEIR_OK || serve_call_refuse_error(call, error);
-}
-
 /* ---- Answers that come in pieces ---- */
 
 void serve_call_begin(serve_call *call, const char *type)
@@ -389,65 +281,4 @@ bool serve_call_comment(serve_call *call)
     weir__text_add_string(&call->out, ": still here\n\n");
     serve_call_end_piece(call, at);
     return true;
-}
-
-/* ---- Bodies ---- */
-
-bool serve_call_read_any(serve_call *call, json_t **json)
-{
-    weir_error error = {0};
-    *json = NULL;
-    weir_status status = weir__json_parse(call->body.bytes != NULL ? call->body.bytes : "", call->body.n,
-                                          "body", WEIR_INVALID, json, &error);
-    if (status == WEIR_NO_MEMORY) return serve_call_no_memory(call);
-    return status == WEIR_OK || serve_call_refuse(call, 400, NULL, "invalid_json", "%s", error.message);
-}
-
-bool serve_call_read_json(serve_call *call, json_t **json)
-{
-    if (!serve_call_read_any(call, json)) return false;
-    if (json_is_object(*json)) return true;
-    json_decref(*json);
-    *json = NULL;
-    return serve_call_refuse(call, 400, NULL, "invalid_json", "the body must be a JSON object");
-}
-
-bool serve_call_read_ids(serve_call *call, const char *field, const json_t *list, int32_t **ids, size_t *n)
-{
-    weir_model_info info = {.size = sizeof info};
-    weir_model_describe(call->server->model, &info);
-    *n = json_array_size(list);
-    *ids = weir__mem_calloc(*n, sizeof **ids);
-    if (*ids == NULL) return serve_call_no_memory(call);
-    for (size_t i = 0; i < *n; i++) {
-        const json_t *one = json_array_get(list, i);
-        json_int_t id = json_integer_value(one);
-        if (json_is_integer(one) && id >= 0 && id < info.n_vocab) {
-            (*ids)[i] = (int32_t)id;
-            continue;
-        }
-        return json_is_integer(one) ? serve_call_refuse(call, 400, field, "invalid_value",
-                                                        "token %zu in %s is %lld; the vocabulary has 0 to %d",
-                                                        i, field, (long long)id, info.n_vocab - 1)
-                                    : serve_call_refuse(call, 400, field, "invalid_value",
-                                                        "token %zu in %s is not a whole number", i, field);
-    }
-    return true;
-}
-
-bool serve_call_read_model(serve_call *call, const json_t *name, const char **adapter)
-{
-    *adapter = NULL;
-    if (name == NULL || json_is_null(name)) return true;
-    const char *word = json_string_value(name);
-    if (word != NULL && serve_adapters_has(call->server->adapters, word))
-        *adapter = word;
-    else if (word == NULL)
-        serve_call_refuse(call, 400, "model", "invalid_value", "model must be a string");
-    else if (!serve_server_has_name(call->server, word))
-        serve_call_refuse(call, 404, "model", "model_not_found",
-                          "there is no model \"%.100s\" here; ask for \"%.100s\", or leave model out "
-                          "(GET /v1/models lists all names)",
-                          word, call->server->name);
-    return !call->begun;
 }

@@ -12,7 +12,7 @@ static void on_ready(weir_stream *stream, void *user)
 {
     const serve_answer *answer = user;
     (void)stream;
-    serve_server_post(answer->call);
+    serve_ready_post(answer->call);
 }
 
 static void on_flight(weir_flight *flight, void *user)

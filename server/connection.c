@@ -32,57 +32,14 @@ static int receive_bytes(serve_connection *connection, void *bytes, size_t n)
     return errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR ? AGAIN : GONE;
 }
 
-static int send_bytes(serve_connection *connection, const void *bytes, size_t n)
-{
-    if (connection->tls != NULL) return serve_tls_write(connection->tls, bytes, n);
-    ssize_t sent = send(connection->watch.fd, bytes, n, 0);
-    if (sent >= 0) return (int)sent;
-    return errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR ? AGAIN : GONE;
-}
-
 static size_t unread(const serve_connection *connection)
 {
     return connection->in.n - connection->in_at;
 }
 
-/* ---- Life ---- */
-
 static void set_deadline(serve_connection *connection, int32_t seconds)
 {
     connection->deadline_ns = weir__clock_deadline_ns((int64_t)seconds * 1000);
-}
-
-void serve_connection_due(serve_connection *connection)
-{
-    serve_server *server = connection->server;
-    if (connection->due || connection->dead) return;
-    connection->due = true;
-    connection->next_due = server->due;
-    server->due = connection;
-}
-
-void serve_connection_close(serve_connection *connection)
-{
-    serve_server *server = connection->server;
-    serve_call *call = connection->call;
-    int fd = connection->watch.fd;
-    if (connection->dead) return;
-    serve_loop_forget(server->loop, &connection->watch);
-    connection->call = NULL;
-    if (call != NULL) serve_call_leave(call);
-    SSL_free(connection->tls);
-    connection->tls = NULL;
-    close(fd);
-    if (connection->before != NULL)
-        connection->before->after = connection->after;
-    else
-        server->connections = connection->after;
-    if (connection->after != NULL) connection->after->before = connection->before;
-    server->n_connections--;
-    weir__text_fini(&connection->in);
-    weir__text_fini(&connection->head.bytes);
-    serve_connection_due(connection);
-    connection->dead = true;
 }
 
 /* Says that nothing more will come, and drops what the client still sends for a moment: to close at once
@@ -117,15 +74,6 @@ static void probe(serve_connection *connection)
     } else {
         connection->probed = serve_connection_say(connection, beginning, N_BEGINNING);
     }
-}
-
-bool serve_connection_say(serve_connection *connection, const char *bytes, size_t n)
-{
-    int sent = send_bytes(connection, bytes, n);
-    if (sent == (int)n) return true;
-    /* TLS has taken what did not go out, and would send it before the answer. */
-    if (sent != AGAIN || connection->tls != NULL) serve_connection_close(connection);
-    return false;
 }
 
 /* ---- Reading ---- */
@@ -256,7 +204,7 @@ static bool send_some(serve_connection *connection)
     if (connection->probed && call->n_sent == 0) call->out_at = call->n_sent = N_BEGINNING;
     size_t n = call->out.n - call->out_at;
     if (n > SERVE_WRITE_MAX) n = SERVE_WRITE_MAX;
-    int sent = n > 0 ? send_bytes(connection, call->out.bytes + call->out_at, n) : 0;
+    int sent = n > 0 ? serve_connection_send(connection, call->out.bytes + call->out_at, n) : 0;
     if (sent == GONE) serve_connection_close(connection);
     connection->blocked = sent == AGAIN;
     if (sent < 0) return false;

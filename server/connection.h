@@ -56,7 +56,6 @@ struct serve_connection {
 
 /* Owns the descriptor, even on failure. */
 void serve_connection_open(serve_server *server, int fd, const char *address, bool local, bool crowded);
-void serve_connection_close(serve_connection *connection);
 
 /* Works on the connections that are due, and frees closed ones. True: some are due again. */
 bool serve_connections_work(serve_server *server);
@@ -65,9 +64,16 @@ bool serve_connections_work(serve_server *server);
 void serve_connections_sweep(serve_server *server, int64_t now_ns);
 void serve_connections_close(serve_server *server);
 
+/* ---- socket.c ---- */
+
+/* The number of bytes that went out, or SERVE_TLS_AGAIN or _GONE. */
+int serve_connection_send(serve_connection *connection, const void *bytes, size_t n);
+
 /* Writes these few bytes at once. False: nothing of them went out, or the connection is closed: it failed, or
  * its TLS keeps what could not be sent. */
 bool serve_connection_say(serve_connection *connection, const char *bytes, size_t n);
+
+void serve_connection_close(serve_connection *connection);
 
 /* ---- http.c ---- */
 
@@ -79,10 +85,10 @@ void serve_http_read(serve_connection *connection);
 /* Refuses a request whose head did not arrive in time. */
 void serve_http_late(serve_connection *connection);
 
-/* The first header of this name; NULL: none. *n: how many there are. */
-const char *serve_http_field(const serve_connection *connection, const char *name, int *n);
-
 /* ---- gate.c ---- */
+
+/* The first header of this name; NULL: none. *n: how many there are. */
+const char *serve_gate_field(const serve_connection *connection, const char *name, int *n);
 
 /* Decides by the head whether the request is allowed. close: no other one will follow. False: the call has
  * its answer. */

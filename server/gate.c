@@ -16,6 +16,20 @@ typedef struct visit {
     const char *host; /* "": HTTP/1.0 without one */
 } visit;
 
+const char *serve_gate_field(const serve_connection *connection, const char *name, int *n)
+{
+    const weir__text *bytes = &connection->head.bytes;
+    const char *at = bytes->bytes, *end = at + bytes->n, *found = NULL;
+    *n = 0;
+    if (at == NULL) return NULL;
+    for (at += strlen(at) + 1; at < end;) {
+        const char *value = at + strlen(at) + 1;
+        if (strcasecmp(at, name) == 0 && (*n)++ == 0) found = value;
+        at = value + strlen(value) + 1;
+    }
+    return found;
+}
+
 static bool refuse(serve_call *call, int status, const char *code, const char *message)
 {
     return serve_call_refuse(call, status, NULL, code, "%s", message);
@@ -25,7 +39,7 @@ static bool refuse(serve_call *call, int status, const char *code, const char *m
 static bool read_once(visit *v, const char *name, const char **value)
 {
     int n;
-    *value = serve_http_field(v->connection, name, &n);
+    *value = serve_gate_field(v->connection, name, &n);
     if (n <= 1) return true;
     return serve_call_refuse(v->call, 400, NULL, "bad_request", "%s is given %d times; allowed: once", name,
                              n);
@@ -250,8 +264,8 @@ static void describe(visit *v)
 {
     serve_call *call = v->call;
     int n;
-    const char *agent = serve_http_field(v->connection, "User-Agent", &n);
-    const char *id = serve_http_field(v->connection, "X-Request-Id", &n);
+    const char *agent = serve_gate_field(v->connection, "User-Agent", &n);
+    const char *id = serve_gate_field(v->connection, "X-Request-Id", &n);
     snprintf(call->client, sizeof call->client, "%s", v->connection->address);
     weir__utf8_copy(call->agent, sizeof call->agent, agent != NULL ? agent : "",
                     agent != NULL ? strlen(agent) : 0);

@@ -47,20 +47,6 @@ static int end_value(llhttp_t *parser)
     return end_bytes(parser);
 }
 
-const char *serve_http_field(const serve_connection *connection, const char *name, int *n)
-{
-    const weir__text *bytes = &connection->head.bytes;
-    const char *at = bytes->bytes, *end = at + bytes->n, *found = NULL;
-    *n = 0;
-    if (at == NULL) return NULL;
-    for (at += strlen(at) + 1; at < end;) {
-        const char *value = at + strlen(at) + 1;
-        if (strcasecmp(at, name) == 0 && (*n)++ == 0) found = value;
-        at = value + strlen(value) + 1;
-    }
-    return found;
-}
-
 /* ---- Calls ---- */
 
 static serve_call *create_call(serve_connection *connection)
@@ -118,7 +104,7 @@ static bool admit_body(serve_call *call, uint64_t n)
 static void check_expectation(serve_connection *connection)
 {
     int n;
-    const char *expect = serve_http_field(connection, "Expect", &n);
+    const char *expect = serve_gate_field(connection, "Expect", &n);
     if (expect == NULL || connection->call->http_1_0) return;
     connection->head.expects = n == 1 && strcasecmp(expect, "100-continue") == 0;
     if (!connection->head.expects)

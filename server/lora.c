@@ -126,7 +126,7 @@ static void load(serve_call *call, const char *name, const char *wanted)
                           wanted);
         return;
     }
-    if (serve_server_is_called(server, name))
+    if (serve_models_named(server, name))
         status =
             weir__error_set(&error, WEIR_INVALID, "lora_name", "\"%.100s\" is the model's own name", name);
     if (status == WEIR_OK) status = weir_adapter_load(server->model, path, &adapter, &error);

@@ -1,8 +1,25 @@
-/* models.c: GET /v1/models and /v1/models/ID. SPDX-License-Identifier: Apache-2.0 */
+/* models.c: what the model is called, GET /v1/models and /v1/models/ID. SPDX-License-Identifier: Apache-2.0 */
 #include <string.h>
 
 #include "base/utf8.h"
 #include "serve.h"
+
+bool serve_models_named(const serve_server *server, const char *name)
+{
+    if (strcmp(name, "default") == 0) return true;
+    if (name[0] != '\0' && strcmp(name, server->file_name) == 0) return true;
+    for (size_t i = 0; i < server->params.n_names; i++)
+        if (strcmp(name, server->params.names[i]) == 0) return true;
+    return false;
+}
+
+bool serve_models_accept(const serve_server *server, const char *name)
+{
+    if (name[0] == '\0' || serve_models_named(server, name)) return true;
+    for (size_t i = 0; i < server->params.n_names; i++)
+        if (strcmp(server->params.names[i], SERVE_ANY_NAME) == 0) return true;
+    return false;
+}
 
 static void add_model(const serve_server *server, const char *name, weir__text *text)
 {
@@ -32,7 +49,7 @@ void serve_models(serve_call *call)
         const char *name = path + sizeof prefix - 1;
         bool adapter =
             serve_adapters_tell_models(server->adapters, name, server->name, server->created_s, &text);
-        bool known = weir__utf8_valid(name, strlen(name)) && serve_server_has_name(server, name);
+        bool known = weir__utf8_valid(name, strlen(name)) && serve_models_accept(server, name);
         if (!adapter && !known) {
             serve_call_refuse(call, 404, "model", "model_not_found", "there is no model \"%.200s\" here",
                               name);

@@ -1,10 +1,10 @@
-/* reach.c: from where a listening socket can be reached. SPDX-License-Identifier: Apache-2.0 */
+/* reach.c: from where the server can be reached, and by whom. SPDX-License-Identifier: Apache-2.0 */
 #include <arpa/inet.h>
 #include <netinet/in.h>
 #include <string.h>
 #include <sys/socket.h>
 
-#include "serve.h"
+#include "keys.h"
 
 static bool is_loopback_v6(const struct in6_addr *address)
 {
@@ -25,4 +25,9 @@ bool serve_reach_is_local(int fd)
     case AF_INET6: memcpy(&v6, &address, sizeof v6); return is_loopback_v6(&v6.sin6_addr);
     default: return false;
     }
+}
+
+bool serve_reach_is_open(const serve_server *server)
+{
+    return server->reachable && !serve_keys_are_wanted(server->keys);
 }

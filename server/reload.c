@@ -4,6 +4,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "keys.h"
+#include "tls.h"
 
 /* Members that the service thread alone reads. */
 static void take_params(serve_params *to, const serve_params *from)
@@ -41,6 +42,20 @@ void serve_reload_take(serve_server *server)
     pthread_mutex_unlock(&server->mutex);
 }
 
+weir_status serve_reload_tls(serve_server *server, weir_error *error)
+{
+    SSL_CTX *tls = NULL;
+    if (server->params.tls_cert == NULL) return WEIR_OK;
+    weir_status status = serve_tls_create(server->params.tls_cert, server->params.tls_key, &tls, error);
+    if (status != WEIR_OK) return status;
+    pthread_mutex_lock(&server->mutex);
+    SSL_CTX *before = server->tls;
+    server->tls = tls;
+    pthread_mutex_unlock(&server->mutex);
+    SSL_CTX_free(before);
+    return WEIR_OK;
+}
+
 weir_status serve_server_reload(serve_server *server, const serve_params *params, weir_error *error)
 {
     weir_status status = serve_server_check(params, error);
@@ -48,7 +63,7 @@ weir_status serve_server_reload(serve_server *server, const serve_params *params
     if (serve_keys_are_wanted(server->keys) && params->n_keys == 0)
         return weir__error_set(error, WEIR_INVALID, "keys",
                                "there are no keys any more; to let everybody ask, start the server again");
-    if ((status = serve_server_read_tls(server, error)) != WEIR_OK) return status;
+    if ((status = serve_reload_tls(server, error)) != WEIR_OK) return status;
     if (!serve_keys_set(server->keys, params))
         return weir__error_set(error, WEIR_NO_MEMORY, NULL, "out of memory for the keys");
     pthread_mutex_lock(&server->mutex);

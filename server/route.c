@@ -28,11 +28,6 @@ static const serve_route routes[] = {
     {"GET", NULL, serve_page, .open = true}, /* its files: open, so that it can ask for a key */
 };
 
-const char *serve_route_path(const char *path)
-{
-    return strncmp(path, "/v1/", 4) == 0 ? path + 3 : path;
-}
-
 static bool matches(const char *pattern, const char *path)
 {
     if (pattern == NULL) return serve_page_has(path);

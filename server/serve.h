@@ -9,6 +9,7 @@
 
 #include <pthread.h>
 #include <stdatomic.h>
+#include <string.h>
 
 #include "adapters.h"
 #include "base/json.h"
@@ -92,8 +93,9 @@ struct serve_call {
     uint64_t n_sent;
     serve_answer *answer; /* NULL: none is generated */
 
-    serve_tape *tape; /* whose events it reads; NULL: none */
-    uint64_t tape_at; /* the next one */
+    serve_tape *tape;      /* whose events it reads; NULL: none */
+    const char *stream_id; /* the tape's */
+    uint64_t tape_at;      /* the next one */
     serve_call *reader_before, *reader_after;
 };
 
@@ -184,30 +186,47 @@ struct serve_route {
     bool health, metrics, open; /* whether a key is needed */
 };
 
-/* ---- server.c ---- */
+static inline bool serve_server_loaded(const serve_server *server)
+{
+    return atomic_load_explicit(&server->loaded, memory_order_acquire);
+}
+
+/* The path without a leading "/v1", which a client's base_url may or may not have. */
+static inline const char *serve_route_path(const char *path)
+{
+    return strncmp(path, "/v1/", 4) == 0 ? path + 3 : path;
+}
+
+/* ---- ready.c ---- */
 
 /* Puts a call on the ready list and wakes the service thread. Any thread. */
-void serve_server_post(serve_call *call);
+void serve_ready_post(serve_call *call);
 
-/* Reads the certificate and its key again, for connections that come from now on; an error changes nothing.
- * Without TLS there is nothing to do. Any thread. IO (tls_cert), NO_MEMORY. */
-weir_status serve_server_read_tls(serve_server *server, weir_error *error);
+/* Removes a call from the ready list; no other thread may be about to post it. Service thread. */
+void serve_ready_unlist(serve_call *call);
+
+/* Takes the first call from the ready list; NULL: it is empty. Service thread. */
+serve_call *serve_ready_take(serve_server *server);
+
+/* Schedules the connection for this turn: it can read or send. Service thread. */
+void serve_connection_due(serve_connection *connection);
+
+/* The call has output for the client. Service thread. */
+void serve_call_send(serve_call *call);
+
+/* ---- The server ---- */
 
 /* Takes the ready list and the requests to the service thread (drain, stop, ping, reload). */
 void serve_server_wake(serve_server *server);
 
-/* Removes a call from the ready list; no other thread may be about to post it. Service thread. */
-void serve_server_unlist(serve_call *call);
+/* reach.c: whether strangers have access: other machines can reach the server, and it has no keys. Any
+ * thread. */
+bool serve_reach_is_open(const serve_server *server);
 
-bool serve_server_loaded(const serve_server *server);
-
-/* Whether strangers have access: other machines can reach it, and it has no keys. Any thread. */
-bool serve_server_is_open(const serve_server *server);
-
-/* Whether `name` is one of the model's own names; has_name: whether requests may use it for the model,
- * including "" and, with the alias "*", any name. */
-bool serve_server_is_called(const serve_server *server, const char *name);
-bool serve_server_has_name(const serve_server *server, const char *name);
+/* models.c: whether `name` is one of the model's own names; accept: whether requests may use it for the
+ * model, including "" and, with the alias "*", any name. */
+bool serve_models_named(const serve_server *server, const char *name);
+bool serve_models_accept(const serve_server *server, const char *name);
 
 /* params.c: INVALID (field). */
 weir_status serve_server_check(const serve_params *params, weir_error *error);
@@ -215,18 +234,16 @@ weir_status serve_server_check(const serve_params *params, weir_error *error);
 /* reload.c: applies the parameters that serve_server_reload passed. Service thread. */
 void serve_reload_take(serve_server *server);
 
+/* Reads the certificate and its key again, for connections that come from now on; an error changes nothing.
+ * Without TLS there is nothing to do. Any thread. IO (tls_cert), NO_MEMORY. */
+weir_status serve_reload_tls(serve_server *server, weir_error *error);
+
 /* sweep.c: called by the timer. */
 void serve_server_sweep(serve_timer *timer);
 
 /* ---- call.c ---- */
 
 serve_call *serve_call_create(serve_server *server, serve_connection *connection);
-
-/* Service thread; not while WORKING. Cancels its generation and writes the log. */
-void serve_call_destroy(serve_call *call);
-
-/* The client has left: destroys the call now, or when the worker is done with it. */
-void serve_call_leave(serve_call *call);
 
 /* Sends a whole answer; later ones for the same call are ignored. 429 and 503 have Retry-After. */
 void serve_call_answer(serve_call *call, int status, const char *type, const char *bytes, size_t n);
@@ -241,16 +258,8 @@ void serve_call_answer_more(serve_call *call, int status, const char *type, cons
 /* Errors, in OpenAI's shape; field and code may be NULL. All return false. */
 bool serve_call_refuse(serve_call *call, int status, const char *field, const char *code, const char *format,
                        ...) __attribute__((format(printf, 5, 6)));
-bool serve_call_refuse_error(serve_call *call, const weir_error *error);
 bool serve_call_no_memory(serve_call *call);
 bool serve_call_stopping(serve_call *call);
-
-/* Whether a call of the library was OK; otherwise the call's answer is its error. */
-bool serve_call_passes(serve_call *call, weir_status status, weir_error *error);
-
-/* Reports the schema keywords that are not enforced, the lines of weir_chat_relaxed, in a header of the
- * answer and in the log. */
-void serve_call_relaxed(serve_call *call, const char *lines);
 
 /* Appends the error as an object, the value of "error". */
 void serve_call_error_json(weir__text *text, int status, const char *field, const char *code,
@@ -271,8 +280,16 @@ bool serve_call_comment(serve_call *call);
 /* Whether the client has let bytes wait for longer than stall_s. Called at each sweep. Service thread. */
 bool serve_call_is_stalled(serve_call *call, int64_t now_ns);
 
-/* The call has output for the client. Service thread. */
-void serve_call_send(serve_call *call);
+/* ---- error.c ---- */
+
+/* Whether a call of the library was OK; otherwise the call's answer is its error. */
+bool serve_call_passes(serve_call *call, weir_status status, weir_error *error);
+
+/* Reports the schema keywords that are not enforced, the lines of weir_chat_relaxed, in a header of the
+ * answer and in the log. */
+void serve_call_relaxed(serve_call *call, const char *lines);
+
+/* ---- body.c ---- */
 
 /* Whether the body is JSON; *json is an object that the caller frees, or NULL after an answer. */
 bool serve_call_read_json(serve_call *call, json_t **json);
@@ -288,10 +305,15 @@ bool serve_call_read_ids(serve_call *call, const char *field, const json_t *list
  * adapter's, else NULL; borrowed. False: the call has its answer. */
 bool serve_call_read_model(serve_call *call, const json_t *name, const char **adapter);
 
-/* ---- the others ---- */
+/* ---- call_end.c ---- */
 
-/* Schedules the connection for this turn: it can read or send. Service thread. */
-void serve_connection_due(serve_connection *connection);
+/* Service thread; not while WORKING. Cancels its generation and writes the log. */
+void serve_call_destroy(serve_call *call);
+
+/* The client has left: destroys the call now, or when the worker is done with it. */
+void serve_call_leave(serve_call *call);
+
+/* ---- the others ---- */
 
 weir_status serve_listener_open(serve_server *server, weir_error *error);
 void serve_listener_close(serve_server *server);
@@ -299,9 +321,6 @@ void serve_listener_go_on(serve_server *server); /* accepts again after descript
 
 /* Whether only this machine can reach the listening socket. */
 bool serve_reach_is_local(int fd);
-
-/* The path without a leading "/v1", which a client's base_url may or may not have. */
-const char *serve_route_path(const char *path);
 
 const serve_route *serve_route_find(const char *method, const char *path, const char **allow);
 

@@ -22,57 +22,7 @@
 
 #define LAST_WORK_S 10 /* what ends the process may take */
 
-/* ---- The ready list ---- */
-
-void serve_server_post(serve_call *call)
-{
-    serve_server *server = call->server;
-    pthread_mutex_lock(&server->mutex);
-    if (!call->is_ready) {
-        call->is_ready = true;
-        call->next_ready = NULL;
-        if (server->ready_last != NULL)
-            server->ready_last->next_ready = call;
-        else
-            server->ready_first = call;
-        server->ready_last = call;
-    }
-    bool wake = !server->woken;
-    server->woken = true;
-    if (wake) serve_loop_wake(server->loop);
-    pthread_mutex_unlock(&server->mutex);
-}
-
-void serve_server_unlist(serve_call *call)
-{
-    serve_server *server = call->server;
-    pthread_mutex_lock(&server->mutex);
-    serve_call *before = NULL;
-    for (serve_call **at = &server->ready_first; call->is_ready && *at != NULL; at = &(*at)->next_ready) {
-        if (*at == call) {
-            *at = call->next_ready;
-            if (server->ready_last == call) server->ready_last = before;
-            break;
-        }
-        before = *at;
-    }
-    call->is_ready = false;
-    pthread_mutex_unlock(&server->mutex);
-}
-
-static serve_call *take_ready(serve_server *server)
-{
-    pthread_mutex_lock(&server->mutex);
-    serve_call *call = server->ready_first;
-    if (call != NULL) {
-        server->ready_first = call->next_ready;
-        if (server->ready_first == NULL) server->ready_last = NULL;
-        call->is_ready = false;
-    } else
-        server->woken = false;
-    pthread_mutex_unlock(&server->mutex);
-    return call;
-}
+/* ---- Calls that come back ---- */
 
 static void forget_body(serve_call *call)
 {
@@ -103,7 +53,7 @@ static void go_on(serve_call *call)
 void serve_server_wake(serve_server *server)
 {
     serve_call *call;
-    while ((call = take_ready(server)) != NULL) go_on(call);
+    while ((call = serve_ready_take(server)) != NULL) go_on(call);
     serve_reload_take(server);
     pthread_mutex_lock(&server->mutex);
     bool drain = server->drain_asked && !server->draining;
@@ -139,7 +89,7 @@ static void block_sigpipe(void)
 static void end_calls(serve_server *server)
 {
     serve_call *call;
-    while ((call = take_ready(server)) != NULL) call->state = SERVE_ANSWERING;
+    while ((call = serve_ready_take(server)) != NULL) call->state = SERVE_ANSWERING;
     for (call = server->calls; call != NULL; call = call->after) call->state = SERVE_ANSWERING;
     serve_connections_close(server);
     while (server->calls != NULL) serve_call_destroy(server->calls);
@@ -182,20 +132,6 @@ static void *serve(void *user)
 
 /* ---- Life ---- */
 
-weir_status serve_server_read_tls(serve_server *server, weir_error *error)
-{
-    SSL_CTX *tls = NULL;
-    if (server->params.tls_cert == NULL) return WEIR_OK;
-    weir_status status = serve_tls_create(server->params.tls_cert, server->params.tls_key, &tls, error);
-    if (status != WEIR_OK) return status;
-    pthread_mutex_lock(&server->mutex);
-    SSL_CTX *before = server->tls;
-    server->tls = tls;
-    pthread_mutex_unlock(&server->mutex);
-    SSL_CTX_free(before);
-    return WEIR_OK;
-}
-
 weir_status serve_server_create(const serve_params *params, serve_server **out, weir_error *error)
 {
     weir_status status = serve_server_check(params, error);
@@ -216,16 +152,16 @@ weir_status serve_server_create(const serve_params *params, serve_server **out, 
     server->kept = serve_kept_create();
     server->adapters = serve_adapters_create();
     server->tapes = serve_tapes_create(server);
-    server->workers = serve_workers_create(params->n_workers, params->work_s, serve_server_post);
+    server->workers = serve_workers_create(params->n_workers, params->work_s, serve_ready_post);
     if (server->keys == NULL || server->workers == NULL || server->events == NULL || server->kept == NULL ||
         server->tapes == NULL || server->adapters == NULL)
         status = weir__error_set(error, WEIR_NO_MEMORY, NULL, "out of memory for the server");
     if (status == WEIR_OK && (server->loop = serve_loop_create(false)) == NULL)
         status =
             weir__error_set(error, WEIR_NO_MEMORY, NULL, "no descriptors or memory for the server's loop");
-    if (status == WEIR_OK) status = serve_server_read_tls(server, error);
+    if (status == WEIR_OK) status = serve_reload_tls(server, error);
     if (status == WEIR_OK) status = serve_listener_open(server, error);
-    if (status == WEIR_OK && serve_server_is_open(server))
+    if (status == WEIR_OK && serve_reach_is_open(server))
         serve_log("warning", "open", "%s has no API key: whoever reaches it may use it; give --api-key-file",
                   server->address);
     if (status == WEIR_OK) {
@@ -254,7 +190,7 @@ void serve_server_name(serve_server *server, const char *file_name)
 weir_status serve_server_add_adapter(serve_server *server, const char *name, weir_adapter *adapter,
                                      float scale, weir_error *error)
 {
-    if (serve_server_is_called(server, name))
+    if (serve_models_named(server, name))
         return weir__error_set(error, WEIR_INVALID, "lora",
                                "\"%.100s\" is the model's own name: rename the file, or give another --alias",
                                name);
@@ -270,33 +206,6 @@ void serve_server_ready(serve_server *server, weir_model *model, weir_engine *en
     for (char *c = server->fingerprint; *c != '\0'; c++)
         if (*c == ' ' || *c == '"' || *c == '\\') *c = '-';
     atomic_store_explicit(&server->loaded, true, memory_order_release);
-}
-
-bool serve_server_loaded(const serve_server *server)
-{
-    return atomic_load_explicit(&server->loaded, memory_order_acquire);
-}
-
-bool serve_server_is_open(const serve_server *server)
-{
-    return server->reachable && !serve_keys_are_wanted(server->keys);
-}
-
-bool serve_server_is_called(const serve_server *server, const char *name)
-{
-    if (strcmp(name, "default") == 0) return true;
-    if (name[0] != '\0' && strcmp(name, server->file_name) == 0) return true;
-    for (size_t i = 0; i < server->params.n_names; i++)
-        if (strcmp(name, server->params.names[i]) == 0) return true;
-    return false;
-}
-
-bool serve_server_has_name(const serve_server *server, const char *name)
-{
-    if (name[0] == '\0' || serve_server_is_called(server, name)) return true;
-    for (size_t i = 0; i < server->params.n_names; i++)
-        if (strcmp(server->params.names[i], SERVE_ANY_NAME) == 0) return true;
-    return false;
 }
 
 const char *serve_server_address(const serve_server *server)

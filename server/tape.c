@@ -128,6 +128,7 @@ static void attach(serve_tape *tape, serve_call *reader, uint64_t from)
 {
     reader->tape = tape;
     reader->tape_at = from;
+    reader->stream_id = tape->id;
     reader->reader_before = NULL;
     reader->reader_after = tape->readers;
     if (tape->readers != NULL) tape->readers->reader_before = reader;
@@ -140,6 +141,7 @@ void serve_tape_leave(serve_call *reader)
 {
     serve_tape *tape = reader->tape;
     reader->tape = NULL;
+    reader->stream_id = NULL;
     if (reader->reader_before != NULL)
         reader->reader_before->reader_after = reader->reader_after;
     else
@@ -221,11 +223,6 @@ bool serve_tape_failed(const serve_tape *tape)
     return tape->failed;
 }
 
-const char *serve_tape_id(const serve_tape *tape)
-{
-    return tape->id;
-}
-
 /* ---- Answers ---- */
 
 bool serve_tape_start(serve_answer *answer, const weir__text *head)
@@ -287,15 +284,15 @@ void serve_tape_orphan(serve_tape *tape)
     if (tape->lost && tape->n_readers == 0) tape_destroy(tape);
 }
 
-/* ---- GET /v1/streams/ID, POST /v1/streams/ID/cancel ---- */
+/* ---- GET /v1/streams/ID ---- */
 
 #define PREFIX "/streams/" /* behind "/v1" */
-#define CANCEL "/cancel"
 
-/* n: the id's bytes in the path. Compares all of all ids: the time tells nothing about them. */
-static serve_tape *find(serve_call *call, size_t n)
+/* Compares all of all ids: the time tells nothing about them. */
+serve_tape *serve_tape_find(serve_call *call, const char *ending)
 {
     const char *given = serve_route_path(call->path) + sizeof PREFIX - 1;
+    size_t n = strlen(given) - strlen(ending);
     char id[SERVE_ID_MAX] = {0};
     serve_tape *found = NULL;
     if (n < sizeof id) memcpy(id, given, n);
@@ -333,7 +330,7 @@ static bool read_position(serve_call *call, const serve_tape *tape, uint64_t *af
 
 void serve_stream_read(serve_call *call)
 {
-    serve_tape *tape = find(call, strlen(serve_route_path(call->path) + sizeof PREFIX - 1));
+    serve_tape *tape = serve_tape_find(call, "");
     uint64_t after;
     if (tape == NULL || !read_position(call, tape, &after)) return;
     if (tape->ended && after == last(tape)) { /* what makes an EventSource stop asking */
@@ -343,19 +340,6 @@ void serve_stream_read(serve_call *call)
     tape->of->stats.n_resumed++;
     attach(tape, call, after + 1);
     serve_tape_feed(call);
-}
-
-void serve_stream_cancel(serve_call *call)
-{
-    serve_tape *tape =
-        find(call, strlen(serve_route_path(call->path)) - (sizeof PREFIX - 1) - (sizeof CANCEL - 1));
-    if (tape == NULL) return;
-    if (tape->answer != NULL) {
-        serve_call *maker = tape->answer->call;
-        serve_answer_stop(tape->answer, true);
-        serve_call_destroy(maker);
-    }
-    serve_call_answer_more(call, 204, NULL, "", "", 0);
 }
 
 /* ---- All of them ---- */
@@ -374,7 +358,12 @@ void serve_tapes_destroy(serve_tapes *tapes)
     weir__mem_free(tapes);
 }
 
-void serve_tapes_sweep(serve_tapes *tapes, int64_t now_ns)
+serve_answer *serve_tape_answer(const serve_tape *tape)
+{
+    return tape->answer;
+}
+
+serve_answer *serve_tapes_drop(serve_tapes *tapes, int64_t now_ns)
 {
     const serve_params *params = &tapes->server->params;
     for (serve_tape *tape = tapes->newest, *next; tape != NULL; tape = next) {
@@ -386,8 +375,9 @@ void serve_tapes_sweep(serve_tapes *tapes, int64_t now_ns)
             continue;
         }
         tapes->stats.n_abandoned++;
-        serve_call_destroy(tape->answer->call); /* and with its answer the tape */
+        return tape->answer;
     }
+    return NULL;
 }
 
 serve_tapes_stats serve_tapes_tell(const serve_tapes *tapes)

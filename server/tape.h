@@ -30,9 +30,17 @@ void serve_tape_orphan(serve_tape *tape);
 void serve_tape_feed(serve_call *reader);
 void serve_tape_leave(serve_call *reader);
 
-const char *serve_tape_id(const serve_tape *tape);
+/* The tape that the call's path names before `ending`. NULL: the call has its answer. */
+serve_tape *serve_tape_find(serve_call *call, const char *ending);
 
-/* Gives up what nobody has read for too long. */
+/* NULL: nothing more will come. */
+serve_answer *serve_tape_answer(const serve_tape *tape);
+
+/* Drops tapes that ended and that nobody has read for too long. Returns the answer of one that has not ended,
+ * which the caller destroys, and with it the tape; NULL: there is none. */
+serve_answer *serve_tapes_drop(serve_tapes *tapes, int64_t now_ns);
+
+/* streams.c: gives up what nobody has read for too long. */
 void serve_tapes_sweep(serve_tapes *tapes, int64_t now_ns);
 
 typedef struct serve_tapes_stats {

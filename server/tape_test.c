@@ -142,7 +142,7 @@ static void test_what_is_cut_off(void **state)
     (void)state;
     serve_call *slow = ask(3000);
     assert_non_null(slow->tape);
-    snprintf(id, sizeof id, "%s", serve_tape_id(slow->tape));
+    snprintf(id, sizeof id, "%s", slow->stream_id);
     serve_call *quick = resume(id, -1);
     for (int i = 0; i < 30; i++) {
         turns(100);
@@ -191,7 +191,7 @@ static void test_who_makes_room(void **state)
     (void)state;
     for (int i = 0; i < 3; i++) {
         calls[i] = ask(i < 2 ? 100 : 3000);
-        snprintf(ids[i], sizeof ids[i], "%s", serve_tape_id(calls[i]->tape));
+        snprintf(ids[i], sizeof ids[i], "%s", calls[i]->stream_id);
         if (i == 2) continue;
         turn_until_idle();
         if (i == 0) serve_call_destroy(calls[0]);
@@ -223,7 +223,7 @@ static void test_without_memory(void **state)
         weir__mem_fail_after(n);
         serve_call *call = ask(40), *other = NULL;
         turns(12);
-        if (call != NULL && call->tape != NULL) snprintf(id, sizeof id, "%s", serve_tape_id(call->tape));
+        if (call != NULL && call->tape != NULL) snprintf(id, sizeof id, "%s", call->stream_id);
         if (id[0] != '\0') other = resume(id, 3);
         turns(40);
         pending = weir__mem_fail_pending();

@@ -1,0 +1,99 @@
+/* ask_form.c: the fields about the form of an answer: a schema, or a call of tools.
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "ask.h"
+#include "field.h"
+
+/* ---- The form of the answer ---- */
+
+/* place: of the schema in the request. */
+static bool set_schema(serve_ask *ask, const char *name, const char *place, const json_t *schema)
+{
+    if (ask->schema != NULL)
+        return serve_call_refuse(ask->call, 400, name, "invalid_value",
+                                 "json_schema and response_format exclude each other; give one");
+    ask->schema = weir__json_dump(schema);
+    ask->call->schema_field = place;
+    return ask->schema != NULL || serve_call_no_memory(ask->call);
+}
+
+bool serve_ask_json_schema(serve_call *call, void *to, const char *name, const json_t *value)
+{
+    if (!json_is_object(value)) return serve_field_refuse(call, name, "a JSON Schema");
+    return set_schema(to, name, "json_schema", value);
+}
+
+/* llama-server's clients may give a schema here, too. */
+static bool read_json_object(serve_ask *ask, const char *name, const json_t *value)
+{
+    const json_t *schema = json_object_get(value, "schema");
+    if (json_is_object(schema)) return set_schema(ask, name, "response_format/schema", schema);
+    if (schema != NULL && !json_is_null(schema))
+        return serve_field_refuse(ask->call, "response_format.schema",
+                                  "an object, a JSON Schema, or left out");
+    json_t *any = json_pack("{s:s}", "type", "object");
+    bool ok =
+        any != NULL ? set_schema(ask, name, "response_format/schema", any) : serve_call_no_memory(ask->call);
+    json_decref(any);
+    return ok;
+}
+
+bool serve_ask_response_format(serve_call *call, void *to, const char *name, const json_t *value)
+{
+    serve_ask *ask = to;
+    const char *type = json_string_value(json_object_get(value, "type"));
+    if (serve_ask_is(type, "text")) return true;
+    if (serve_ask_is(type, "json_object")) return read_json_object(ask, name, value);
+    if (!serve_ask_is(type, "json_schema"))
+        return serve_field_refuse(call, "response_format.type",
+                                  "\"text\", \"json_object\" or \"json_schema\"");
+    const json_t *given = json_object_get(value, "json_schema"), *schema = json_object_get(given, "schema");
+    const json_t *strict = json_object_get(given, "strict");
+    if (!json_is_object(schema))
+        return serve_field_refuse(call, "response_format.json_schema.schema", "an object: a JSON Schema");
+    if (strict != NULL && !json_is_boolean(strict) && !json_is_null(strict))
+        return serve_field_refuse(call, "response_format.json_schema.strict", "true or false");
+    ask->chat.strict_schema = json_is_true(strict);
+    return set_schema(ask, name, "response_format/json_schema/schema", schema);
+}
+
+/* ---- Tools ---- */
+
+const char *serve_ask_tool_name(const json_t *tool)
+{
+    return json_string_value(json_object_get(json_object_get(tool, "function"), "name"));
+}
+
+/* {"type": "allowed_tools", "allowed_tools": {"mode": "auto" or "required", "tools": [{"type": "function",
+ * "function": {"name": …}}, …]}} */
+static bool read_allowed_tools(serve_ask *ask, const json_t *value)
+{
+    const json_t *allowed = json_object_get(value, "allowed_tools");
+    const char *mode = json_string_value(json_object_get(allowed, "mode"));
+    ask->tools_allowed = json_object_get(allowed, "tools");
+    if (!serve_ask_is(mode, "auto") && !serve_ask_is(mode, "required"))
+        return serve_field_refuse(ask->call, "tool_choice.allowed_tools.mode", "\"auto\" or \"required\"");
+    ask->chat.tool_choice = serve_ask_is(mode, "auto") ? WEIR_TOOLS_AUTO : WEIR_TOOLS_REQUIRED;
+    return json_array_size(ask->tools_allowed) > 0 ||
+           serve_field_refuse(ask->call, "tool_choice.allowed_tools.tools",
+                              "an array of at least one function");
+}
+
+bool serve_ask_tool_choice(serve_call *call, void *to, const char *name, const json_t *value)
+{
+    serve_ask *ask = to;
+    const char *word = json_string_value(value), *type = json_string_value(json_object_get(value, "type"));
+    if (serve_ask_is(type, "allowed_tools")) return read_allowed_tools(ask, value);
+    ask->tool_name = serve_ask_tool_name(value);
+    if (serve_ask_is(word, "auto"))
+        ask->chat.tool_choice = WEIR_TOOLS_AUTO;
+    else if (serve_ask_is(word, "none"))
+        ask->chat.tool_choice = WEIR_TOOLS_NONE;
+    else if (serve_ask_is(word, "required") ||
+             (ask->tool_name != NULL && (type == NULL || serve_ask_is(type, "function"))))
+        ask->chat.tool_choice = WEIR_TOOLS_REQUIRED;
+    else
+        return serve_field_refuse(
+            call, name,
+            "\"auto\", \"none\", \"required\", or an object that names a function or allowed_tools");
+    return true;
+}

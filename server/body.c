@@ -1,0 +1,62 @@
+/* body.c: what a request's body says, as JSON. SPDX-License-Identifier: Apache-2.0 */
+#include "base/mem.h"
+#include "serve.h"
+
+bool serve_call_read_any(serve_call *call, json_t **json)
+{
+    weir_error error = {0};
+    *json = NULL;
+    weir_status status = weir__json_parse(call->body.bytes != NULL ? call->body.bytes : "", call->body.n,
+                                          "body", WEIR_INVALID, json, &error);
+    if (status == WEIR_NO_MEMORY) return serve_call_no_memory(call);
+    return status == WEIR_OK || serve_call_refuse(call, 400, NULL, "invalid_json", "%s", error.message);
+}
+
+bool serve_call_read_json(serve_call *call, json_t **json)
+{
+    if (!serve_call_read_any(call, json)) return false;
+    if (json_is_object(*json)) return true;
+    json_decref(*json);
+    *json = NULL;
+    return serve_call_refuse(call, 400, NULL, "invalid_json", "the body must be a JSON object");
+}
+
+bool serve_call_read_ids(serve_call *call, const char *field, const json_t *list, int32_t **ids, size_t *n)
+{
+    weir_model_info info = {.size = sizeof info};
+    weir_model_describe(call->server->model, &info);
+    *n = json_array_size(list);
+    *ids = weir__mem_calloc(*n, sizeof **ids);
+    if (*ids == NULL) return serve_call_no_memory(call);
+    for (size_t i = 0; i < *n; i++) {
+        const json_t *one = json_array_get(list, i);
+        json_int_t id = json_integer_value(one);
+        if (json_is_integer(one) && id >= 0 && id < info.n_vocab) {
+            (*ids)[i] = (int32_t)id;
+            continue;
+        }
+        return json_is_integer(one) ? serve_call_refuse(call, 400, field, "invalid_value",
+                                                        "token %zu in %s is %lld; the vocabulary has 0 to %d",
+                                                        i, field, (long long)id, info.n_vocab - 1)
+                                    : serve_call_refuse(call, 400, field, "invalid_value",
+                                                        "token %zu in %s is not a whole number", i, field);
+    }
+    return true;
+}
+
+bool serve_call_read_model(serve_call *call, const json_t *name, const char **adapter)
+{
+    *adapter = NULL;
+    if (name == NULL || json_is_null(name)) return true;
+    const char *word = json_string_value(name);
+    if (word != NULL && serve_adapters_has(call->server->adapters, word))
+        *adapter = word;
+    else if (word == NULL)
+        serve_call_refuse(call, 400, "model", "invalid_value", "model must be a string");
+    else if (!serve_models_accept(call->server, word))
+        serve_call_refuse(call, 404, "model", "model_not_found",
+                          "there is no model \"%.100s\" here; ask for \"%.100s\", or leave model out "
+                          "(GET /v1/models lists all names)",
+                          word, call->server->name);
+    return !call->begun;
+}

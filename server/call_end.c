@@ -1,0 +1,46 @@
+/* call_end.c: the end of a call, and of what belongs to it. SPDX-License-Identifier: Apache-2.0 */
+#include "answer.h"
+#include "base/clock.h"
+#include "base/histogram.h"
+#include "base/mem.h"
+#include "keys.h"
+#include "tape.h"
+
+void serve_call_destroy(serve_call *call)
+{
+    serve_server *server = call->server;
+    bool taped = call->answer != NULL && call->answer->tape != NULL; /* its readers are what clients see */
+    if (call->events) serve_events_leave(server->events, call);
+    serve_log_call(call);
+    if (call->tape != NULL) serve_tape_leave(call);
+    if (call->left)
+        server->n_left++;
+    else if (call->answer != NULL && call->status == 200 && (!taped || call->ended))
+        weir__histogram_observe(&server->e2e_seconds, (double)(weir__clock_now_ns() - call->began_ns) / 1e9);
+    serve_answer_destroy(call->answer); /* from here on nobody puts it on the ready list */
+    serve_ready_unlist(call);
+    if (call->counted > 0) serve_keys_leave(server->keys, call->key, call->counted);
+    if (call->status >= 100 && call->status < 600 && !taped) {
+        server->n_answers[call->status / 100]++;
+        server->n_codes[call->status]++;
+    }
+    server->n_bodies -= call->body_length;
+    if (call->before != NULL)
+        call->before->after = call->after;
+    else
+        server->calls = call->after;
+    if (call->after != NULL) call->after->before = call->before;
+    server->n_calls--;
+    weir__text_fini(&call->out);
+    weir__text_fini(&call->body);
+    weir__mem_free(call->relaxed);
+    weir__mem_free(call);
+}
+
+void serve_call_leave(serve_call *call)
+{
+    call->connection = NULL;
+    call->left = call->state == SERVE_WORKING || !call->ended || call->out_at < call->out.n;
+    atomic_store_explicit(&call->gone, true, memory_order_release);
+    if (call->state != SERVE_WORKING) serve_call_destroy(call);
+}

@@ -1,0 +1,67 @@
+/* error.c: what the library says, as the answer of a call. SPDX-License-Identifier: Apache-2.0 */
+#include <stdio.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/mem.h"
+#include "names.h"
+#include "serve.h"
+
+#define RELAXED_MAX 2048 /* of the header's value */
+
+void serve_call_relaxed(serve_call *call, const char *lines)
+{
+    weir__text header = {0};
+    char line[1024], place[1024];
+    while (*lines != '\0') {
+        size_t n = strcspn(lines, "\n");
+        snprintf(line, sizeof line, "%.*s", (int)n, lines);
+        serve_names_field(line, call->schema_field, place, sizeof place);
+        serve_log("info", "relaxed", "request %s: %s is not enforced", call->id, place);
+        if (header.n + strlen(place) < RELAXED_MAX) {
+            if (header.n > 0) weir__text_add_string(&header, "; ");
+            for (const char *c = place; *c != '\0'; c++) /* a header holds ASCII */
+                weir__text_printf(&header, (unsigned char)*c < 0x80 ? "%c" : "%%%02X", (unsigned char)*c);
+        }
+        lines += n + (lines[n] == '\n');
+    }
+    weir__mem_free(call->relaxed);
+    call->relaxed = header.bytes;
+}
+
+static bool refuse(serve_call *call, const weir_error *error)
+{
+    char field[96], message[sizeof error->message];
+    serve_names_field(error->field, call->schema_field, field, sizeof field);
+    serve_names_message(error, call->schema_field, message, sizeof message);
+    switch (error->code) {
+    case WEIR_INVALID:
+    case WEIR_REFUSED:
+    case WEIR_GRAMMAR:
+    case WEIR_TEMPLATE:
+    case WEIR_FORMAT: return serve_call_refuse(call, 400, field, "invalid_value", "%s", message);
+    case WEIR_UNSUPPORTED: return serve_call_refuse(call, 400, field, "unsupported_value", "%s", message);
+    case WEIR_TOO_LONG: return serve_call_refuse(call, 400, field, "context_length_exceeded", "%s", message);
+    case WEIR_BUSY: {
+        weir_engine_stats stats = {.size = sizeof stats};
+        int64_t wait = 0;
+        if (weir_engine_get_stats(call->server->engine, &stats) == WEIR_OK)
+            wait = stats.retry_ns / WEIR__NS_PER_S;
+        call->retry_s = wait < 1 ? 1 : wait > 600 ? 600 : (int32_t)wait + 1;
+        return serve_call_refuse(call, 429, NULL, "queue_full", "%s", message);
+    }
+    case WEIR_NO_MEMORY: return serve_call_no_memory(call);
+    case WEIR_ABORTED: /* the client has left, the server stops, or work_timeout */
+        return serve_call_refuse(
+            call, 503, NULL, "work_timeout",
+            "this request took longer to process than is allowed; make it smaller or simpler");
+    case WEIR_STOPPED: return serve_call_stopping(call);
+    default: return serve_call_refuse(call, 500, NULL, weir_status_name(error->code), "%s", message);
+    }
+}
+
+bool serve_call_passes(serve_call *call, weir_status status, weir_error *error)
+{
+    error->code = status;
+    return status == WEIR_OK || refuse(call, error);
+}
