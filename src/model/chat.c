@@ -96,23 +96,6 @@ static weir_status check_params(const weir_chat_params *params, const weir__chat
 
 /* ---- Creation ---- */
 
-weir_status weir__chat_no_memory(weir_error *error)
-{
-    return weir__error_set(error, WEIR_NO_MEMORY, NULL, "out of memory for a chat");
-}
-
-weir_status weir__chat_find_content(weir_chat *chat, const weir_chat_params *params, const json_t *messages,
-                                    bool deletes, weir__chat_render_fn again, void *user, weir_error *error)
-{
-    const weir__controls *controls;
-    weir_status status = weir__controls_get(chat->model, &controls, error);
-    if (status == WEIR_OK)
-        status = weir__chat_content_find(controls, messages, params->special_content, deletes, chat->prompt,
-                                         chat->prompt_length, again, user, &chat->spans, error);
-    chat->special = chat->spans.known ? params->special_content : WEIR_SPECIAL_ALL;
-    return status;
-}
-
 /* Cuts the complete prompt into the parts that are tokenized. */
 static weir_status cut(weir_chat *chat, weir_error *error)
 {

@@ -4,6 +4,7 @@
 #define WEIR_MODEL_CHAT_H
 
 #include "backend/shim_chat.h"
+#include "base/error.h"
 #include "model/chat_marks.h"
 #include "model/chat_message.h"
 #include "model/chat_parts.h"
@@ -54,12 +55,14 @@ static inline weir__schema_terms weir__chat_schema_terms(const weir_chat_params 
         .where = "json_schema", .tag = "w", .relax = !params->strict_schema, .relaxed = relaxed};
 }
 
-/* Finds which parts of the rendered prompt are contents that must remain text. deletes, again, user: as in
+/* chat_content.c: finds which parts of the rendered prompt are contents that must remain text. deletes, again, user: as in
  * weir__chat_content_find. */
 weir_status weir__chat_find_content(weir_chat *chat, const weir_chat_params *params, const json_t *messages,
                                     bool deletes, weir__chat_render_fn again, void *user, weir_error *error);
 
-/* NO_MEMORY. */
-weir_status weir__chat_no_memory(weir_error *error);
+static inline weir_status weir__chat_no_memory(weir_error *error)
+{
+    return weir__error_set(error, WEIR_NO_MEMORY, NULL, "out of memory for a chat");
+}
 
 #endif
