@@ -4,8 +4,10 @@
 
 usage: layers.py [ROOT]
 
-Nor does a file name an opaque type of weir.h whose folder it may not include. Tests may do both. Prints each
-line that points up, and ends with 1 if there is one."""
+Nor does a file name an opaque type of weir.h whose folder it may not include. Within a folder no source files
+call each other in a circle. Tests may do all of it. Prints each line that points up and each circle, and ends
+with 1 if there is one."""
+import graphlib
 import pathlib
 import re
 import sys
@@ -34,10 +36,37 @@ OWNER = {name: "model" for name in ("weir_model", "weir_adapter", "weir_sampler"
 OWNER["weir_media"] = "media"
 OWNER.update({name: "engine" for name in ("weir_engine", "weir_stream", "weir_flight")})
 
+# A schema has schemas within: what reads one kind of it calls what reads any.
+RECURSIVE = {f"src/grammar/schema{name}.c" for name in ("", "_merge", "_object", "_relax", "_type")}
+
+# A function that other files may call, in clang-format's layout.
+FUNCTION = re.compile(r"^(?!static|typedef|extern)[A-Za-z_][\w *]*?\b([a-z]+_\w+)\([^;{}]*\)\s*\{", re.M)
+
 
 def folder_of(path):
     """src/cache/cache.c: cache. cli/run.c: cli."""
     return path.parts[1] if path.parts[0] == "src" else path.parts[0]
+
+
+def code_of(path):
+    """Without comments and texts."""
+    return re.sub(r'/\*.*?\*/|//.*?$|"(\\.|[^"\\\n])*"', "", path.read_text(encoding="utf-8"), flags=re.S | re.M)
+
+
+def circle_in(root, folder):
+    """Source files of a folder, each of which names a function of the next one; empty if there is no circle."""
+    sources = [p for p in sorted((root / folder).glob("*.c")) if not p.name.endswith("_test.c")]
+    code = {str(p.relative_to(root)): code_of(p) for p in sources}
+    owner = {name: path for path, text in code.items() for name in FUNCTION.findall(text)}
+    names = {path: owner.keys() & set(re.findall(r"\w+", text)) for path, text in code.items()}
+    calls = {path: {owner[name] for name in names[path]} - {path} for path in code}
+    for path in RECURSIVE & calls.keys():
+        calls[path] -= RECURSIVE
+    try:
+        graphlib.TopologicalSorter(calls).prepare()
+    except graphlib.CycleError as error:
+        return error.args[1][::-1]
+    return []
 
 
 def main():
@@ -60,7 +89,11 @@ def main():
             parts = [part for part in include.split("/") if part != ".."]
             if len(parts) > 1 and parts[0] != folder and parts[0] != "weir" and parts[0] not in BELOW[folder]:
                 wrong.append(f"{path}: {folder} must not include {include}")
-    print("\n".join(wrong) or f"{len(files)} files, no include points up")
+    folders = {p.parent.relative_to(root) for top in ("src", "cli", "server", "bench", "elixir") for p in (root / top).rglob("*.c")}
+    for folder in sorted(folders):
+        if circle := circle_in(root, folder):
+            wrong.append("these files call each other: " + ", ".join(circle[:-1]))
+    print("\n".join(wrong) or f"{len(files)} files, no include points up, no circle")
     return 1 if wrong else 0
 
 
