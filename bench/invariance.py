@@ -38,7 +38,7 @@ def main():
     lines = ["# Batch invariance", "",
              f"`scripts/bench.sh 1 invariance`, {datetime.date.today().isoformat()}, {run([weir, 'version']).splitlines()[0]}.", "",
              machine() + f"; {pathlib.Path(model).name}; kernels: {kernels}.", "",
-             f"64 prompts of 1 to 4,080 tokens (seed {SEED}), greedy answers of 16, so contexts up to 4,096. The reference is each prompt "
+             f"64 prompts of 1 to 8,176 tokens (seed {SEED}), greedy answers of 16, so contexts up to 8,192. The reference is each prompt "
              "alone: one slot, chunks of 512, one thread. Every combination of layout, chunk size and company then runs all 64 in an "
              "order of its own, with one and two threads in turn; company of n is an engine of n + 1 slots that is kept full while there are "
              "prompts left. Answers must be equal to the last token.", "",

@@ -34,8 +34,6 @@
 #define MOST        EFFORT(33, 6)
 #define ONE_LONG_IN EFFORT(4, 0) /* engines; 0 = none */
 #define N_SECONDS   EFFORT(60, 5)
-#define N_CONTEXT   4096
-#define LONGEST     (N_CONTEXT - N_ANSWER)
 #define N_TEXT      2000 /* room for the text's tokens */
 
 static const char text[] =
@@ -63,6 +61,7 @@ static size_t n_all;
 static job jobs[N_PROMPTS];
 static weir_sampler_params greedy;
 static weir_kv_type type_k = WEIR_KV_F16, type_v = WEIR_KV_F16;
+static int32_t n_context = 4096; /* of a lane; the matrix has twice as many */
 
 static void load(const char *path)
 {
@@ -99,13 +98,14 @@ static int unload(void **state)
     return 0;
 }
 
-/* Prompts of 1 to LONGEST tokens, most of them short, made of pieces of the text. */
+/* Prompts of 1 token up to all that fit into a context, most of them short, made of pieces of the text. */
 static void make_jobs(dice *d)
 {
+    double longest = n_context - N_ANSWER;
     for (int i = 0; i < N_PROMPTS; i++) {
         job *j = &jobs[i];
         double x = (double)i / (N_PROMPTS - 1);
-        j->n = i < 4 ? (size_t)i + 1 : (size_t)lround(8 * pow(LONGEST / 8.0, x * x));
+        j->n = i < 4 ? (size_t)i + 1 : (size_t)lround(8 * pow(longest / 8, x * x));
         free(j->tokens);
         j->tokens = malloc(j->n * sizeof *j->tokens);
         for (size_t at = 0, n; at < j->n; at += n) {
@@ -147,7 +147,7 @@ static void run_alone(job *j)
 {
     weir_engine_params params = weir_engine_params_default();
     params.n_slots = 1;
-    params.n_ctx = N_CONTEXT;
+    params.n_ctx = n_context;
     params.n_threads = 1;
     params.type_k = type_k;
     params.type_v = type_v;
@@ -185,7 +185,7 @@ static void random_engine(dice *d)
     bool is_long = ONE_LONG_IN > 0 && dice_one_in(d, ONE_LONG_IN);
     size_t n = (size_t)dice_in(d, 1, is_long ? 3 : MOST);
     params.n_slots = slots[dice_in(d, 0, is_long ? 1 : 5)];
-    params.n_ctx = is_long ? N_CONTEXT : 1024;
+    params.n_ctx = is_long ? n_context : 1024;
     params.n_kv = params.n_slots * params.n_ctx;
     params.chunk_size = chunks[dice_in(d, 0, 6)];
     params.n_batch = params.n_slots + dice_in(d, 0, 600);
@@ -229,8 +229,8 @@ static int run_cell(dice *d, weir_layout layout, int32_t chunk, int32_t n_others
     weir_engine_params params = weir_engine_params_default();
     job *some[N_PROMPTS] = {0};
     params.n_slots = n_others + 1;
-    params.n_ctx = N_CONTEXT;
-    params.n_kv = params.n_slots * N_CONTEXT;
+    params.n_ctx = n_context;
+    params.n_kv = params.n_slots * n_context;
     params.chunk_size = chunk;
     params.n_threads = n_threads;
     params.layout = layout;
@@ -262,6 +262,7 @@ static void the_whole_matrix(void **state)
     dice d = {seed};
     int different = 0;
     assert_non_null(file);
+    n_context = 8192;
     make_jobs(&d);
     for (int i = 0; i < N_CELLS; i++) {
         char cell[100];

@@ -5,6 +5,7 @@
 
 extern "C" {
 #include "backend/lane_text.h"
+#include "base/mem.h"
 }
 
 #include <ggml-backend.h>
@@ -34,16 +35,29 @@ namespace
 
 /* ---- Where tokens lie ---- */
 
-/* The KV cache of a layer, by the tensor of the layer's keys. */
+/* What attention knows of a layer. */
+struct layer {
+    const llama_kv_cache *cache;
+    size_t n_work; /* the largest work buffer that there was memory for; of the thread that plans passes */
+};
+
+/* Layers by the tensor of their keys. */
 std::shared_mutex memories_lock;
-std::unordered_map<const ggml_tensor *, const llama_kv_cache *> memories; /* under memories_lock */
+std::unordered_map<const ggml_tensor *, layer> memories; /* under memories_lock */
+
+/* nullptr: unknown. */
+layer *layer_of(const ggml_tensor *k)
+{
+    std::shared_lock<std::shared_mutex> lock(memories_lock);
+    auto found = memories.find(k->view_src != nullptr ? k->view_src : k);
+    return found != memories.end() ? &found->second : nullptr;
+}
 
 /* The KV cache of an operation; nullptr: unknown. */
 const llama_kv_cache *cache_of(const ggml_tensor *k)
 {
-    std::shared_lock<std::shared_mutex> lock(memories_lock);
-    auto found = memories.find(k->view_src != nullptr ? k->view_src : k);
-    return found != memories.end() ? found->second : nullptr;
+    const layer *found = layer_of(k);
+    return found != nullptr ? found->cache : nullptr;
 }
 
 /* The lane of an operation's stream. In a pool all streams are in lane 0. */
@@ -99,7 +113,7 @@ void enter(const llama_kv_cache *cache, bool here)
     for (uint32_t layer : cache->get_layer_ids()) {
         const ggml_tensor *keys = cache->get_k_storage(static_cast<int32_t>(layer));
         if (here)
-            memories[keys] = cache;
+            memories[keys] = {cache, 0};
         else
             memories.erase(keys);
     }
@@ -313,10 +327,26 @@ struct attention_op : ggml::cpu::tensor_traits {
                (op->src[4] == nullptr || op->src[4]->type == GGML_TYPE_F32);
     }
 
+    /* Whether a work buffer of this size can be allocated. If ggml tries that in vain, it goes on using the
+     * buffer that it has freed before. */
+    static bool there_is_memory(const ggml_tensor *op, size_t size)
+    {
+        layer *l = layer_of(op->src[1]);
+        if (l != nullptr && size <= l->n_work) return true;
+        void *memory = weir__mem_alloc(size);
+        if (memory == nullptr) return false;
+        weir__mem_free(memory);
+        if (l != nullptr) l->n_work = size;
+        return true;
+    }
+
     bool work_size(int n_threads, const ggml_tensor *op, size_t &size) override
     {
         if (!takes(op)) return false;
         size = division(op, company(op), n_threads).bytes;
+        if (there_is_memory(op, size)) return true;
+        spoil(WEIR_NO_MEMORY);
+        size = 0;
         return true;
     }
 
@@ -325,6 +355,10 @@ struct attention_op : ggml::cpu::tensor_traits {
         if (!takes(op)) return false;
         company streams(op);
         division d(op, streams, params->nth);
+        if (params->wsize < d.bytes) { /* the pass fails */
+            if (params->ith == 0) std::memset(op->data, 0, ggml_nbytes(op));
+            return true;
+        }
         auto address = reinterpret_cast<uintptr_t>(params->wdata);
         char *memory = static_cast<char *>(params->wdata) + (division::round_up(address) - address);
         char *mine = memory + static_cast<size_t>(params->ith) * d.thread_bytes;

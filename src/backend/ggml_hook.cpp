@@ -15,6 +15,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <utility>
 #include <vector>
 
 extern "C" {
@@ -30,7 +31,8 @@ const weir__attention *attention;
 namespace
 {
 
-const char *level_name = ""; /* of the kernels in use */
+thread_local weir_status fault = WEIR_OK; /* of the pass that this thread plans */
+const char *level_name = "";              /* of the kernels in use */
 
 bool lies_here(const ggml_tensor *op)
 {
@@ -56,6 +58,11 @@ struct extra : ggml::cpu::extra_buffer_type {
 };
 
 } // namespace
+
+void spoil(weir_status status)
+{
+    fault = status;
+}
 
 ggml::cpu::extra_buffer_type *operations()
 {
@@ -91,6 +98,11 @@ static int wanted_level(const char *wanted)
         weir__log(WEIR_LOG_WARN, "WEIR_KERNELS is %s, which this processor does not run; it runs %s", wanted,
                   *found != '\0' ? found : "ggml's own");
     return level;
+}
+
+weir_status weir__hook_fault(void)
+{
+    return std::exchange(weir::fault, WEIR_OK);
 }
 
 void weir__hook_install(void)

@@ -68,9 +68,9 @@ weir_status weir__hook_weights(const struct llama_model *model, size_t i, weir_m
  * threads, with so many cells in a lane and queries' heads to one of keys. */
 uint64_t weir__hook_scratch(uint64_t n_cells, int32_t n_heads, int32_t n_threads);
 
-/* Whether a pass that this thread asked for did with packed weights what the kernels cannot, and is worth
- * nothing. Asking forgets it. */
-bool weir__hook_misread(void);
+/* Why the pass that this thread asked for is worth nothing: UNSUPPORTED, it did with packed weights what the
+ * kernels cannot; NO_MEMORY, for attention. OK: neither. Asking forgets it. */
+weir_status weir__hook_fault(void);
 
 /* The kernels in use, "" = none. Static. */
 const char *weir__hook_kernels(void);

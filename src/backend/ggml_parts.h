@@ -8,6 +8,8 @@
 #include <ggml.h>
 #include <traits.h>
 
+#include <weir/weir.h>
+
 extern "C" {
 #include "backend/kernels/kernels.h"
 }
@@ -65,6 +67,9 @@ const weir__lane_texts *lane_texts_of(const llama_kv_cache *cache);
 void spare_zeroes();
 
 /* ---- ggml_product.cpp, ggml_attention.cpp ---- */
+
+/* Makes the pass that this thread plans fail: a plan itself cannot. In ggml_hook.cpp. */
+void spoil(weir_status status);
 
 /* Whether weights in weir's buffers can take part in an operation. */
 bool multiplies(const ggml_tensor *op);

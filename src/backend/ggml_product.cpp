@@ -8,7 +8,6 @@
 
 #include <algorithm>
 #include <cstring>
-#include <utility>
 
 namespace weir
 {
@@ -318,9 +317,6 @@ dots the_dots;
 
 /* ---- Everything else that is done to panels ---- */
 
-/* On the thread that plans a pass, which is the one that asked for it. */
-thread_local bool misread;
-
 /* ggml's code would read panels as rows. Views of weights are known to lie here only when a pass is planned,
  * and a plan cannot fail; so the pass runs through, with zeroes in this place, and whoever asked for it is
  * told. */
@@ -341,7 +337,7 @@ struct refusal : ggml::cpu::tensor_traits {
 
     bool work_size(int, const ggml_tensor *, size_t &size) override
     {
-        misread = true;
+        spoil(WEIR_UNSUPPORTED);
         size = 0;
         return true;
     }
@@ -371,8 +367,3 @@ ggml::cpu::tensor_traits *product_of(const ggml_tensor *op)
 }
 
 } // namespace weir
-
-bool weir__hook_misread(void)
-{
-    return std::exchange(weir::misread, false);
-}

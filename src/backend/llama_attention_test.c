@@ -164,11 +164,165 @@ static void lanes_with_sliding_windows(void **state)
     lanes_do_not_depend_on_others("swa --wide --type q8_0", WEIR_KV_F16, 3);
 }
 
+/* ---- Long contexts ---- */
+
+/* A decode of all lanes behind n tokens each; its rows, for the caller to free. */
+static float *decode_behind(rig *r, int32_t n_lanes, int32_t n, int32_t n_threads)
+{
+    size_t width = (size_t)model_is.n_vocab;
+    float *rows = malloc((size_t)n_lanes * width * sizeof *rows);
+    assert_non_null(rows);
+    for (int k = 0; k < 2; k++) r->context->teams[k].n_threads = n_threads;
+    r->batch.n = 0;
+    for (int32_t s = 0; s < n_lanes; s++) weir__batch_add(&r->batch, 20 + s, n, s, true);
+    assert_ok(ops->decode(r->context, &r->batch, error));
+    for (int32_t s = 0; s < n_lanes; s++)
+        memcpy(rows + (size_t)s * width, ops->logits(r->context, s), width * sizeof *rows);
+    for (int32_t s = 0; s < n_lanes; s++) assert_true(ops->seq_remove(r->context, s, n, -1));
+    return rows;
+}
+
+/* Pieces are divided among threads in many ways, and their sums are the same. */
+static void threads_do_not_change_a_bit(weir_layout layout, weir_kv_type type, int32_t n_lanes, bool alike)
+{
+    enum { MOST = 16, N = 8150 };
+    static int32_t ids[N];
+    rig r;
+    weir_context_params params = rig_params(8192 * n_lanes, n_lanes, layout);
+    params.type_k = params.type_v = type;
+    params.n_threads = params.n_threads_batch = MOST;
+    rig_init_with(&r, &params);
+    for (int k = 0; k < 2; k++) r.context->teams[k].n_threads = 2;
+    for (int32_t s = 0; s < n_lanes; s++) {
+        some_tokens(ids, 10 * s, N);
+        if (s > 0 && alike) {
+            assert_ok(ops->share(r.context, 0, s, N / 2, error));
+            append(&r, s, ids, N / 2);
+        } else {
+            append(&r, s, ids, N);
+        }
+    }
+    int32_t n = ops->seq_pos_max(r.context, n_lanes - 1) + 1;
+    float *want = decode_behind(&r, n_lanes, n, 1);
+    /* Few, because more threads than processors wait for each other busily. */
+    static const int32_t n_threads[] = {2, 3, 7, MOST};
+    for (size_t i = 0; i < N_ELEMENTS(n_threads); i++) {
+        float *rows = decode_behind(&r, n_lanes, n, n_threads[i]);
+        assert_memory_equal(rows, want, (size_t)(n_lanes * model_is.n_vocab) * sizeof *rows);
+        free(rows);
+    }
+    free(want);
+    rig_fini(&r);
+}
+
+static void sixteen_threads_as_one(void **state)
+{
+    (void)state;
+    make("llama --wide --type q8_0");
+    if (!attends()) return;
+    threads_do_not_change_a_bit(WEIR_LAYOUT_UNIFIED, WEIR_KV_F16, 1, false);
+    threads_do_not_change_a_bit(WEIR_LAYOUT_PER_SLOT, WEIR_KV_Q8_0, 2, false);
+    threads_do_not_change_a_bit(WEIR_LAYOUT_PER_SLOT, WEIR_KV_F16, 3, true);
+    make("swa --wide --type q8_0");
+    threads_do_not_change_a_bit(WEIR_LAYOUT_PER_SLOT, WEIR_KV_F16, 2, false);
+}
+
+/* ---- Faults ---- */
+
+static void one_cell(void **state)
+{
+    (void)state;
+    int32_t id = 30;
+    make("llama --wide --type q8_0");
+    if (!attends()) return;
+    float *want = NULL;
+    for (int l = 0; l < 2; l++) {
+        rig r;
+        rig_init(&r, 512, 2, l == 0 ? WEIR_LAYOUT_UNIFIED : WEIR_LAYOUT_PER_SLOT);
+        assert_ok(feed(&r, 1, &id, 1, error));
+        for (int32_t i = 0; i < model_is.n_vocab; i++) assert_true(isfinite(ops->logits(r.context, -1)[i]));
+        if (want == NULL) want = row_copy(&r, -1);
+        assert_row_is(&r, -1, want);
+        rig_fini(&r);
+    }
+    free(want);
+}
+
+/* A cell that is no number spoils its own lane, not those that began alike. */
+static void no_number_in_one_lane(void **state)
+{
+    (void)state;
+    enum { N = 1500 };
+    static int32_t ids[N];
+    rig r;
+    make("llama --wide --type q8_0");
+    if (!attends()) return;
+    weir_context_params params = rig_params(3 * 2048, 3, WEIR_LAYOUT_PER_SLOT);
+    params.n_threads = params.n_threads_batch = 2;
+    rig_init_with(&r, &params);
+    some_tokens(ids, 0, N);
+    append(&r, 1, ids, N);
+    for (int32_t s = 0; s < 3; s += 2) assert_ok(ops->share(r.context, 1, s, N, error));
+    float *want = decode_behind(&r, 3, N, 1);
+    assert_ok(ops->settle(r.context, error));
+    size_t size = ops->state_size(r.context, 1);
+    unsigned char *bytes = malloc(size);
+    assert_non_null(bytes);
+    assert_int_equal(ops->state_save(r.context, 1, bytes, size), size);
+    memset(bytes + size / 8 * 7, 0x7e, 3); /* among the last layer's values, in half precision */
+    assert_ok(ops->state_load(r.context, 1, bytes, size, error));
+    float *rows = decode_behind(&r, 3, N, 2);
+    for (int32_t s = 0; s < 3; s++) {
+        const float *row = rows + (size_t)s * (size_t)model_is.n_vocab;
+        if (s == 1)
+            assert_true(isnan(row[0]));
+        else
+            assert_memory_equal(row, want + (row - rows), (size_t)model_is.n_vocab * sizeof *row);
+    }
+    free(rows);
+    free(bytes);
+    free(want);
+    rig_fini(&r);
+}
+
+/* The pass fails, and the next one is as if it had not been. */
+static void no_memory_for_attention(void **state)
+{
+    (void)state;
+    enum { N = 600 };
+    static int32_t ids[N];
+    rig r;
+    make("llama --wide --type q8_0");
+    if (!attends()) return;
+    some_tokens(ids, 0, N);
+    rig_init(&r, 1024, 1, WEIR_LAYOUT_UNIFIED);
+    append(&r, 0, ids, N);
+    float *want = row_copy(&r, -1);
+    rig_fini(&r);
+    rig_init(&r, 1024, 1, WEIR_LAYOUT_UNIFIED);
+    for (int32_t n = 0, more = 0; n < N; n += more) {
+        more = n < 400 ? 100 : 20;
+        weir__mem_fail_after(0);
+        weir_status status = feed(&r, 0, ids + n, (size_t)more, NULL);
+        bool failed = !weir__mem_fail_pending();
+        weir__mem_fail_after(-1);
+        assert_true(failed || n > 0); /* later passes need more memory only now and then */
+        assert_int_equal(status, failed ? WEIR_NO_MEMORY : WEIR_OK);
+        if (!failed) continue;
+        assert_true(ops->seq_remove(r.context, 0, n, -1));
+        assert_ok(feed(&r, 0, ids + n, (size_t)more, error));
+    }
+    assert_row_is(&r, -1, want);
+    free(want);
+    rig_fini(&r);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(lanes_with_the_same_beginning),
-        cmocka_unit_test(lanes_with_sliding_windows),
+        cmocka_unit_test(lanes_with_the_same_beginning), cmocka_unit_test(lanes_with_sliding_windows),
+        cmocka_unit_test(sixteen_threads_as_one),        cmocka_unit_test(one_cell),
+        cmocka_unit_test(no_number_in_one_lane),         cmocka_unit_test(no_memory_for_attention),
     };
     return RUN_MODEL_TESTS_WITH(tests, NULL, free_model);
 }

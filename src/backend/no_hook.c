@@ -82,9 +82,9 @@ uint64_t weir__hook_scratch(uint64_t n_cells, int32_t n_heads, int32_t n_threads
     return 0;
 }
 
-bool weir__hook_misread(void)
+weir_status weir__hook_fault(void)
 {
-    return false;
+    return WEIR_OK;
 }
 
 const char *weir__hook_kernels(void)

@@ -261,10 +261,15 @@ weir_status weir__shim_decode(llama_context *context, llama_batch batch, bool en
         capture said;
         int32_t code = encode ? llama_encode(context, batch) : llama_decode(context, batch);
         *began = code != -1;
-        if (weir__hook_misread())
+        switch (weir__hook_fault()) {
+        case WEIR_OK: break;
+        case WEIR_NO_MEMORY:
+            return weir__error_set(error, WEIR_NO_MEMORY, nullptr, "no memory for attention");
+        default:
             return weir__error_set(error, WEIR_UNSUPPORTED, nullptr,
                                    "the model uses its weights in a way that weir's kernels do not know; set "
                                    "WEIR_KERNELS=off");
+        }
         switch (code) {
         case 0: return WEIR_OK;
         case 1:
