@@ -1,13 +1,13 @@
 /* accuracy.c: a model's logits on a text, and how far they lie from those of other runs.
  * SPDX-License-Identifier: Apache-2.0
  *
- * usage: accuracy MODEL TEXT N write LOGITS, or accuracy MODEL TEXT N compare [LOGITS...]
+ * usage: accuracy MODEL TEXT N WINDOW write LOGITS, or accuracy MODEL TEXT N WINDOW KV [LOGITS...]
  *
- * Takes the first N tokens of the text in windows of 512 that begin anew. `write` keeps the logits of all
- * positions in a file, computed with keys and values in F32 and attention as plain products: what other runs
- * are compared with. `compare` computes them as an engine does and prints, for each file, the mean square of
- * the differences at each position, as far as the file goes. Both print the losses: negative log-likelihoods
- * of a window's tokens after its first. */
+ * Takes the first N tokens of the text in windows of WINDOW tokens that begin anew. `write` keeps the logits of
+ * all positions in a file, computed with keys and values in F32 and attention as plain products: what other
+ * runs are compared with. KV (f16, q8_0, q4_0) computes them as an engine does, with keys and values of that
+ * type, and prints, for each file, the mean square of the differences at each position, as far as the file
+ * goes. Both print the losses: negative log-likelihoods of a window's tokens after its first. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -18,8 +18,8 @@
 #include "backend/ggml_hook.h"
 #include "backend/shim.h"
 
-#define WINDOW     512
 #define MOST_FILES 4
+#define MOST_ROWS  512 /* of a pass */
 
 /* What the logits go to, or are compared with. */
 typedef struct figures {
@@ -85,29 +85,52 @@ static int32_t *read_tokens(const struct llama_vocab *vocab, const char *path, i
     return NULL;
 }
 
-/* One window. */
-static bool pass(struct llama_context *context, const int32_t *tokens, figures *f)
+/* Some rows of a window of `n` tokens, from position `at` on. */
+static bool pass(struct llama_context *context, struct llama_batch *batch, const int32_t *tokens, int32_t at,
+                 int32_t n, figures *f)
 {
     bool done, began;
-    struct llama_batch batch = llama_batch_init(WINDOW, 0, 1);
-    batch.n_tokens = WINDOW;
-    for (int32_t i = 0; i < WINDOW; i++) {
-        batch.token[i] = tokens[i];
-        batch.pos[i] = i;
-        batch.n_seq_id[i] = 1;
-        batch.seq_id[i][0] = 0;
-        batch.logits[i] = true;
+    batch->n_tokens = n - at < MOST_ROWS ? n - at : MOST_ROWS;
+    for (int32_t i = 0; i < batch->n_tokens; i++) {
+        batch->token[i] = tokens[at + i];
+        batch->pos[i] = at + i;
+        batch->n_seq_id[i] = 1;
+        batch->seq_id[i][0] = 0;
+        batch->logits[i] = true;
     }
-    weir__shim_clear(context);
-    done = weir__shim_decode(context, batch, false, &began, NULL) == WEIR_OK;
-    for (int32_t i = 0; done && i < WINDOW; i++) {
+    done = weir__shim_decode(context, *batch, false, &began, NULL) == WEIR_OK;
+    for (int32_t i = 0; done && i < batch->n_tokens; i++) {
         const float *logits = llama_get_logits_ith(context, i);
         done = logits != NULL && take_row(f, logits);
-        if (!done || i + 1 == WINDOW) continue;
-        printf("%s%.7g", f->n_losses++ > 0 ? ", " : "", loss(logits, f->n_vocab, tokens[i + 1]));
+        if (!done || at + i + 1 == n) continue;
+        printf("%s%.7g", f->n_losses++ > 0 ? ", " : "", loss(logits, f->n_vocab, tokens[at + i + 1]));
+    }
+    return done;
+}
+
+/* All windows of `window` tokens. */
+static bool windows(struct llama_context *context, const int32_t *tokens, int32_t n, int32_t window,
+                    figures *f)
+{
+    struct llama_batch batch = llama_batch_init(MOST_ROWS, 0, 1);
+    bool done = true;
+    for (int32_t i = 0; done && i < n; i += window) {
+        weir__shim_clear(context);
+        for (int32_t at = 0; done && at < window; at += MOST_ROWS)
+            done = pass(context, &batch, tokens + i, at, window, f);
     }
     llama_batch_free(batch);
     return done;
+}
+
+/* GGML_TYPE_COUNT: no type of that name. */
+static enum ggml_type kv_type(const char *name)
+{
+    for (int i = 0; i < GGML_TYPE_COUNT; i++) {
+        const char *known = ggml_type_name((enum ggml_type)i);
+        if (known != NULL && strcmp(known, name) == 0) return (enum ggml_type)i;
+    }
+    return GGML_TYPE_COUNT;
 }
 
 static bool open_files(figures *f, char **paths, int n, int32_t n_tokens)
@@ -128,17 +151,18 @@ int main(int argc, char **argv)
     struct llama_model *model = NULL;
     struct llama_context *context = NULL;
     weir_error error = {0};
-    figures f = {.writes = argc == 6 && strcmp(argv[4], "write") == 0};
-    int32_t n = argc > 3 ? atoi(argv[3]) : 0;
-    if (argc < 5 || argc > 5 + MOST_FILES || n < 1 || n % WINDOW != 0 ||
-        (!f.writes && strcmp(argv[4], "compare") != 0))
-        return fail(
-            "usage: accuracy MODEL TEXT N write LOGITS, or accuracy MODEL TEXT N compare [LOGITS...]");
+    figures f = {.writes = argc == 7 && strcmp(argv[5], "write") == 0};
+    int32_t n = argc > 3 ? atoi(argv[3]) : 0, window = argc > 4 ? atoi(argv[4]) : 0;
+    enum ggml_type kv = f.writes ? GGML_TYPE_F32 : argc > 5 ? kv_type(argv[5]) : GGML_TYPE_COUNT;
+    if (kv == GGML_TYPE_COUNT || argc > 6 + MOST_FILES || n < 1 || window < 2 || n % window != 0)
+        return fail("usage: accuracy MODEL TEXT N WINDOW write LOGITS, or accuracy MODEL TEXT N WINDOW KV "
+                    "[LOGITS...], where N is a multiple of WINDOW");
     if (weir__shim_start(&error) != WEIR_OK) return fail(error.message);
-    params.n_ctx = params.n_batch = params.n_ubatch = WINDOW;
+    params.n_ctx = (uint32_t)window;
+    params.n_batch = params.n_ubatch = MOST_ROWS;
     params.n_threads = params.n_threads_batch = 1;
     params.flash_attn_type = f.writes ? LLAMA_FLASH_ATTN_TYPE_DISABLED : LLAMA_FLASH_ATTN_TYPE_ENABLED;
-    if (f.writes) params.type_k = params.type_v = GGML_TYPE_F32;
+    params.type_k = params.type_v = kv;
     if (!weir__hook_begin(&(weir__hook_load){.mapped = false})) return fail("no memory");
     weir_status status = weir__shim_model_load(argv[1], model_params, &model, &error);
     uint64_t from_file;
@@ -149,10 +173,9 @@ int main(int argc, char **argv)
     int32_t *tokens = read_tokens(vocab, argv[2], n);
     f.n_vocab = llama_vocab_n_tokens(vocab);
     if (tokens == NULL) return fail("the text cannot be read, or is too short");
-    if (!open_files(&f, argv + 5, argc - 5, n)) return fail("a file of logits cannot be opened");
+    if (!open_files(&f, argv + 6, argc - 6, n)) return fail("a file of logits cannot be opened");
     printf("{\"kernels\": \"%s\", \"bytes_packed\": %llu, \"losses\": [", weir__hook_kernels(), packed);
-    for (int32_t i = 0; i < n; i += WINDOW)
-        if (!pass(context, tokens + i, &f)) return fail("a pass, or a file of logits, failed");
+    if (!windows(context, tokens, n, window, &f)) return fail("a pass, or a file of logits, failed");
     for (int i = 0; i < f.n_files; i++)
         if (fclose(f.files[i]) != 0) return fail("the file of logits cannot be written");
     printf("], \"squares\": [");

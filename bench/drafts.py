@@ -24,10 +24,10 @@ LOADS = {"session": "session", "replay": "the sessions again", "other edits": "o
          "drawn again": "the sessions, drawn at 0.7", "prose": "prose, drawn at 0.8"}
 
 
-def replace_section(path, lines):
-    """Writes the section in place of the one that has its title, or at the end."""
+def replace_section(path, lines, title):
+    """Writes the section in place of the one that has this title, or at the end."""
     text = path.read_text() if path.exists() else "# Long contexts\n"
-    before, found, after = text.partition(TITLE + "\n")
+    before, found, after = text.partition(title + "\n")
     rest = after.partition("\n## ")[2] if found else ""
     path.write_text(before.rstrip("\n") + "\n\n" + "\n".join(lines) + ("\n## " + rest if rest else ""))
 
@@ -68,7 +68,7 @@ def main():
                    f"{statistics.median(ratios):.3f} ({ratios[0]:.3f}–{ratios[-1]:.3f}) | {f'≥ {AIMS[task]}' if task in AIMS else '–'} | "
                    f"{total[0]['drafted']} / {total[0]['accepted']} | {total[1]['drafted']} / {total[1]['accepted']} |")
     out.append("")
-    replace_section(RESULTS / "long.md", out)
+    replace_section(RESULTS / "long.md", out, TITLE)
     print("\n".join(out))
 
 

@@ -2,10 +2,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """A llama of an ordinary width with random weights, for measurements of speed at shapes that the default model does not have.
 
-usage: random_model.py OUT.gguf
+usage: random_model.py OUT.gguf [whole]
 
-2,048 wide, 4 layers, 32 heads of which 8 have keys and values, 5,632 wide between; the vocabulary of scripts/tiny_gguf.py. Matrices
-are random blocks of Q8_0, from which `weir quantize --requantize` makes other formats. The file has the same bytes each time."""
+2,048 wide, 32 heads of which 8 have keys and values. Without `whole` 4 layers, 5,632 wide between, and the vocabulary of
+scripts/tiny_gguf.py; with it 16 layers, 8,192 wide between, and as many tokens as the default model has, most of them unused: 1.2 GB.
+Matrices are random blocks of Q8_0, from which `weir quantize --requantize` makes other formats. The file has the same bytes each time."""
 import pathlib
 import struct
 import sys
@@ -25,6 +26,10 @@ class Wide(tiny_gguf.Shape):
         pass
 
 
+class Whole(Wide):
+    layers, ff, vocab, context = 16, 8192, 49152, 16384
+
+
 class Quick(tiny_gguf.Model):
     """Matrices get whole blocks of random bytes and one scale, which is what makes it quick."""
 
@@ -42,7 +47,7 @@ class Quick(tiny_gguf.Model):
 def main():
     model = Quick("llama", 1, "q8_0")
     model.put("general.name", tiny_gguf.STRING, "random, width 2048")
-    tiny_gguf.make_decoder("llama", model, Wide())
+    tiny_gguf.make_decoder("llama", model, Whole() if sys.argv[2:] == ["whole"] else Wide())
     model.write(sys.argv[1])
 
 

@@ -188,11 +188,13 @@ def put_bpe(model, n_vocab, small):
     letters = [alphabet[ord(c)] for c in "\n adehinorst"] if small else alphabet
     merges = learn_merges(n_vocab - len(specials) - len(letters)) if not small else [("t", "h"), ("th", "e")]
     tokens = specials + letters + [a + b for a, b in merges]
+    n_used = len(tokens)
+    tokens += ["[unused%d]" % i for i in range(0 if small else n_vocab - n_used)]
     assert len(set(tokens)) == len(tokens)
     model.put("tokenizer.ggml.model", STRING, "gpt2")
     model.put("tokenizer.ggml.pre", STRING, "gpt-2")
     model.put("tokenizer.ggml.tokens", STRING, tokens)
-    model.put("tokenizer.ggml.token_type", I32, [3] * len(specials) + [1] * (len(tokens) - len(specials)))
+    model.put("tokenizer.ggml.token_type", I32, [3] * len(specials) + [1] * (n_used - len(specials)) + [5] * (len(tokens) - n_used))
     model.put("tokenizer.ggml.merges", STRING, [a + " " + b for a, b in merges])
     model.put("tokenizer.ggml.bos_token_id", U32, 1)
     model.put("tokenizer.ggml.eos_token_id", U32, 2)
