@@ -92,6 +92,18 @@ if(DEFINED WEIR_LLHTTP_LICENSE) # where it is compiled in, not the system's
     weir_license("llhttp" "reads HTTP in weir serve" "${text}")
 endif()
 
+if(DEFINED WEIR_PAGE_LIBS)
+    foreach(part "markdown-it: Markdown on the page of weir serve" "linkify-it: in markdown-it" "mdurl: in markdown-it"
+            "uc.micro: in markdown-it" "entities: in markdown-it" "punycode: in markdown-it"
+            "highlight: highlight.js, colours of code on the page" "katex: KaTeX, formulas on the page")
+        string(REGEX MATCH "^([^:]+): (.*)" _ "${part}")
+        set(name ${CMAKE_MATCH_1})
+        set(why ${CMAKE_MATCH_2})
+        read_license(text ${WEIR_PAGE_LIBS}/LICENSE-${name}.txt)
+        weir_license("${name}" "${why}" "${text}")
+    endforeach()
+endif()
+
 file(READ ${PROJECT_SOURCE_DIR}/LICENSE text)
 string(REGEX REPLACE "^\n+|\n+$" "" text "${text}")
 string(CONCAT text "weir is under the Apache License 2.0, which follows.\n"

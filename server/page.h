@@ -13,7 +13,7 @@ typedef struct weir__page_file {
     size_t size;
 } weir__page_file;
 
-extern const weir__page_file weir__page_files[]; /* [weir__n_page_files], in the order of their names */
+extern const weir__page_file weir__page_files[]; /* [weir__n_page_files] */
 extern const size_t weir__n_page_files;
 
 #endif

@@ -4,6 +4,7 @@ import { byId, setText } from "./dom.js";
 import { hasKey, request, setKey } from "./api.js";
 import { askAgain, startChat, newChat, setModel } from "./chat.js";
 import { startEngine } from "./engine.js";
+import { makeFiles } from "./files.js";
 import { makeSettings } from "./settings.js";
 import { makeSidebar, showSidebar } from "./sidebar.js";
 import { loadView, saveView } from "./store.js";
@@ -86,6 +87,7 @@ byId("settings").addEventListener("click", (event) => {
 
 makeSettings();
 startChat({ denied: askForKey, opened: showChat, changed: showSidebar });
+makeFiles();
 makeSidebar();
 startPanes();
 const engine = startEngine({ onModel: showModel, onDenied: askForKey });

@@ -3,6 +3,7 @@
 import { cancelAnswer, newJob, receiveAnswer, stopAnswer } from "./answer.js";
 import { firstThatFits } from "./context.js";
 import { byId } from "./dom.js";
+import { takeAttached, withFiles } from "./files.js";
 import { messageView } from "./message.js";
 import { hideNotice, showNotice } from "./notice.js";
 import { requestFields, systemPrompt } from "./settings.js";
@@ -67,7 +68,9 @@ function updateSoon() {
 
 function makeView(message) {
   const view = messageView(message, {
-    edit: (text) => sendFrom(chat.messages.indexOf(message), { ...message, content: text }),
+    edit(text) {
+      if (text.trim() || message.files) sendFrom(chat.messages.indexOf(message), { ...message, content: text });
+    },
     regenerate: () => sendFrom(chat.messages.indexOf(message), null),
     turn: (step) => turnAt(chat.messages.indexOf(message), step),
     remedies: { key: { "Enter a key": onDenied }, context: { "Drop the oldest turns": () => dropOldest(message), "Start anew with a summary": () => startAnew(message) } },
@@ -109,7 +112,10 @@ function turnAt(index, step) {
 
 // ---- Keeping ----
 
-const firstWords = ({ messages }) => (messages.find((m) => m.role === "user")?.content ?? "").trim().slice(0, 80);
+function firstWords({ messages }) {
+  const first = messages.find((m) => m.role === "user");
+  return (first?.content.trim() || first?.files?.[0].name || "").slice(0, 80);
+}
 
 function save() {
   if (chat.messages.length === 0) return;
@@ -165,10 +171,10 @@ export function newChat() {
 function requestMessages(messages) {
   const sent = [];
   if (systemPrompt().trim()) sent.push({ role: "system", content: systemPrompt() });
-  for (const { role, content, calls, call, dropped } of messages) {
+  for (const { role, content, files, calls, call, dropped } of messages) {
     if (dropped) continue;
     if (role === "tool") sent.push({ role, tool_call_id: call, content });
-    else if (role === "user") sent.push({ role, content });
+    else if (role === "user") sent.push({ role, content: withFiles(content, files) });
     else if (calls?.length) {
       const tool_calls = calls.map((c) => ({ id: c.id, type: "function", function: { name: c.name, arguments: c.arguments } }));
       sent.push({ role, content: content || null, tool_calls });
@@ -249,9 +255,9 @@ function sendFrom(index, replacement) {
   byId("text").focus();
 }
 
-export function send(text) {
-  if (running || !text.trim()) return false;
-  append({ role: "user", content: text });
+export function send(text, files = []) {
+  if (running || !(text.trim() || files.length)) return false;
+  append({ role: "user", content: text, files: files.length ? files : undefined });
   run();
   return true;
 }
@@ -299,7 +305,7 @@ function startAnew(message) {
     const id = newId();
     open(id);
     location.hash = "chat=" + id;
-    send(`Summary of our chat so far:\n\n${summary.content}\n\n${question.content}`);
+    send(`Summary of our chat so far:\n\n${summary.content}\n\n${question.content}`, question.files);
   });
 }
 
@@ -364,7 +370,7 @@ export function startChat({ denied, opened, changed }) {
   text.addEventListener("input", grow);
   byId("composer").addEventListener("submit", (event) => {
     event.preventDefault();
-    if (send(text.value)) {
+    if (!running && send(text.value, takeAttached())) {
       text.value = "";
       grow();
     }

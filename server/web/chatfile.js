@@ -1,6 +1,7 @@
 // chatfile.js: chats as files. JSON holds all of any number of chats; Markdown what was said in one, to be read.
 // SPDX-License-Identifier: Apache-2.0
 import { element } from "./dom.js";
+import { withFiles } from "./files.js";
 import { newId } from "./store.js";
 
 const FORMAT = "weir chats";
@@ -12,10 +13,11 @@ export const toJson = (chats) => JSON.stringify({ format: FORMAT, chats }, null,
 // A line of a message that looks like a message's beginning gets a backslash, which Markdown does not show.
 export function toMarkdown(chat) {
   const parts = [`# ${chat.title || "Untitled"}`];
-  for (const { role, content, calls } of chat.messages) {
+  for (const { role, content, files, calls } of chat.messages) {
     if (!NAMES[role]) continue;
     parts.push(`## ${NAMES[role]} <!-- ${role} -->`);
-    if (content) parts.push(content.replace(/^\\*## (You|Model) <!--/gm, "\\$&"));
+    const text = withFiles(content, files);
+    if (text) parts.push(text.replace(/^\\*## (You|Model) <!--/gm, "\\$&"));
     for (const call of calls ?? []) parts.push("```json\n" + JSON.stringify({ call: call.name, arguments: call.arguments }) + "\n```");
   }
   return parts.join("\n\n") + "\n";
@@ -45,6 +47,7 @@ function cleanMessage(given) {
   const message = { role: given.role, content: "" };
   for (const [key, type] of Object.entries(MESSAGE)) if (given[key] && typeof given[key] === type) message[key] = given[key];
   if (Array.isArray(given.calls)) message.calls = given.calls.map(({ id, name, arguments: text }) => ({ id: String(id), name: String(name), arguments: String(text) }));
+  if (Array.isArray(given.files) && given.files.length) message.files = given.files.map(({ name, text }) => ({ name: String(name), text: String(text) }));
   if (Array.isArray(given.versions?.before) && Array.isArray(given.versions.after)) {
     const ends = (list) => list.map(cleanMessages).filter((end) => end.length);
     message.versions = { before: ends(given.versions.before), after: ends(given.versions.after) };

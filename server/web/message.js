@@ -1,11 +1,12 @@
 // message.js: one message of a chat on the page: text, reasoning, tool calls, figures, buttons.
 // SPDX-License-Identifier: Apache-2.0
 //
-// A message is what is kept: {role: user|assistant|tool, content}, and for assistants {reasoning, calls: [{id,
+// A message is what is kept: {role: user|assistant|tool, content}, files (files.js) where there are some, and for assistants {reasoning, calls: [{id,
 // name, arguments}], state: "open" while it streams, stream and event: its id and the last one that was taken, finish,
 // error, problem: which of the actions' remedies may help, stats}; tools have {call, name}. Any may have versions
 // (versions.js), and be dropped: the model no longer sees it.
 import { element, setText, copyButton } from "./dom.js";
+import { filesView } from "./files.js";
 import { markdownView } from "./markdown.js";
 import { versionOf } from "./versions.js";
 
@@ -73,7 +74,7 @@ function editor(text, onSave, onCancel) {
       element("button", { type: "button", class: "small", onclick: onCancel }, "Cancel")));
   form.addEventListener("submit", (event) => {
     event.preventDefault();
-    if (area.value.trim()) onSave(area.value);
+    onSave(area.value);
   });
   area.addEventListener("keydown", (event) => {
     if (event.key === "Escape") {
@@ -120,7 +121,7 @@ export function messageView(message, actions) {
 
   if (!assistant) {
     const plain = element("div", { class: "plain-text" });
-    body.append(plain);
+    body.append(...filesView(message.files), plain);
     if (message.role === "tool") node.append(element("div", { class: "call-head" }, "Answer of ", element("b", {}, message.name)));
     node.append(body);
     let editing = null;

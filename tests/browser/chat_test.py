@@ -367,6 +367,49 @@ def chats_as_files(p):
 
 
 @test
+def text_files_go_with_a_message(p):
+    """By the button, by a drop and by a paste; the model reads them before the message, and they stay folded."""
+    p.fresh(max_tokens=8)
+    p.b.js("""window.sent = []; const real = window.fetch;
+        window.fetch = (path, options) => { if (options?.body && path.endsWith('completions')) window.sent.push(JSON.parse(options.body)); return real(path, options); }""")
+    folder = os.path.join(OUT, "files")
+    os.makedirs(folder, exist_ok=True)
+    for name, data in (("notes.md", b"one\r\n```\ntwo\n```\n"), ("picture.png", b"\x89PNG\0\xff"), ("large.txt", b"a" * ((1 << 20) + 1))):
+        with open(os.path.join(folder, name), "wb") as f:
+            f.write(data)
+    chips = lambda: p.b.js("return [...document.querySelectorAll('#attached span')].map((e) => e.textContent)")
+    p.b.type("#attach-file", os.path.join(folder, "notes.md"))
+    p.b.wait(lambda: chips() == ["notes.md"], "the file")
+    for name, why in (("picture.png", "no text"), ("large.txt", "larger than 1 MiB")):
+        p.b.type("#attach-file", os.path.join(folder, name))
+        p.b.wait(lambda: why in p.b.text("#notice"), why)
+    give = """const data = new DataTransfer(); data.items.add(new File([arguments[2]], arguments[1], { type: 'text/plain' }));
+        document.getElementById(arguments[3]).dispatchEvent(arguments[0] === 'paste' ? new ClipboardEvent('paste', { clipboardData: data, bubbles: true, cancelable: true })
+          : new DragEvent(arguments[0], { dataTransfer: data, bubbles: true, cancelable: true }))"""
+    p.b.js(give, "dragover", "dropped.py", "x = 1", "log")
+    assert p.b.count(".dropping") == 1
+    p.b.js(give, "drop", "dropped.py", "x = 1", "log")
+    p.b.js(give, "paste", "<b>.txt", HOSTILE, "text")
+    p.b.wait(lambda: chips() == ["notes.md", "dropped.py", "<b>.txt"] and p.b.count(".dropping") == 0, "three files")
+    p.b.click("#attached [aria-label='Remove dropped.py']")
+    p.ask("What is this?")
+    p.complete()
+    assert chips() == [] and p.b.js("return [...document.querySelectorAll('.file summary')].map((e) => e.textContent)") == ["notes.md", "<b>.txt"]
+    sent = p.b.js("return window.sent")[0]["messages"][-1]["content"]
+    assert sent == f"notes.md:\n````\none\n```\ntwo\n```\n````\n\n<b>.txt:\n```\n{HOSTILE}\n```\n\nWhat is this?", sent
+    p.b.click(".file:nth-child(2) summary")
+    assert p.b.text(".file:nth-child(2) pre") == HOSTILE
+    spotless(p)
+    # An edit keeps them, and so does a reload.
+    p.b.click(".message.user .actions button")
+    p.b.type(".editor textarea", " Really?" + ENTER)
+    p.complete()
+    assert p.b.js("return window.sent")[1]["messages"][-1]["content"] == sent + " Really?"
+    p.b.reload()
+    assert p.b.count(".file") == 2
+
+
+@test
 def system_prompt_and_sampling_are_sent(p):
     p.fresh()
     p.b.click("#open-settings")
@@ -470,14 +513,14 @@ def no_module_parses_html(p):
 # ---- Markdown: source → the nodes, written as HTML for reading only
 
 MARKDOWN = [
-    ("a *b* **c** ***d*** ~~e~~ `f*g*`", "<p>a <em>b</em> <strong>c</strong> <strong><em>d</em></strong> <del>e</del> <code>f*g*</code></p>"),
+    ("a *b* **c** ***d*** ~~e~~ `f*g*`", "<p>a <em>b</em> <strong>c</strong> <em><strong>d</strong></em> <del>e</del> <code>f*g*</code></p>"),
     ("2 * 3 * 4, snake_case_name, a_b_", "<p>2 * 3 * 4, snake_case_name, a_b_</p>"),
     ("**open", "<p>**open</p>"),
-    ("*a **b* c**", "<p><em>a **b</em> c**</p>"),
-    ("[a](https://e.org/x 'b') [a](https://e.org/x b)", "<p><A https://e.org/x>a</A> [a](https://e.org/x b)</p>"),
+    ("*a **b* c**", "<p><em>a <em><em>b</em> c</em></em></p>"),
+    ("[a](https://e.org/x 'b') [a](https://e.org/x b)", "<p><A https://e.org/x>a</A> [a](<A https://e.org/x>https://e.org/x</A> b)</p>"),
     ("``a ` b`` ` c", "<p><code>a ` b</code> ` c</p>"),
     (r"\*a\* \<b> \q", r"<p>*a* &lt;b&gt; \q</p>"),
-    ("<b>x</b> &amp; &lt;", "<p>&lt;b&gt;x&lt;/b&gt; &amp;amp; &amp;lt;</p>"),
+    ("<b>x</b> &amp; &lt;", "<p>&lt;b&gt;x&lt;/b&gt; &amp; &lt;</p>"),
     ("one\ntwo\n\nthree", "<p>one<br>two</p><p>three</p>"),
     ("# A #\n### B*c*\n#no", "<h3>A</h3><h5>B<em>c</em></h5><p>#no</p>"),
     ("- a\n- b\n  - c\n- d", "<ul><li>a</li><li>b<ul><li>c</li></ul></li><li>d</li></ul>"),
@@ -501,6 +544,18 @@ MARKDOWN = [
     ("text\n- item", "<p>text</p><ul><li>item</li></ul>"),
     ("text\n2020. no list", "<p>text<br>2020. no list</p>"),
     ("\u202eabc", "<p>\u202eabc</p>"),
+    ("[a]\n\n[a]: https://e.org/", "<p>[a]</p><p>[a]: <A https://e.org/>https://e.org/</A></p>"),
+    ("- [ ] a\n- [x] b\n- [y] c\n- d [x] e", '<ul><li class="task"><TASK> a</li><li class="task"><TASK x> b</li><li>[y] c</li><li>d [x] e</li></ul>'),
+    ("1. [x] a\n\n2. [ ]b", '<ol><li class="task"><p><TASK x> a</p></li><li><p>[ ]b</p></li></ol>'),
+    ("[x] a", "<p>[x] a</p>"),
+    ("$a^2$, \\(b\\), $$c$$ and \\[d\\]", "<p><MATH $a^2$>, <MATH \\(b\\)>, <MATH $$c$$> and <MATH \\[d\\]></p>"),
+    ("$5 and $10 or $ 4 $; a $x$1, $$, $", "<p>$5 and $10 or $ 4 $; a $x$1, $$, $</p>"),
+    ("[a]() [](javascript:x)", "<p><span>a</span> [](javascript:x)</p>"),
+    ("`$a$` \\$b$ $c", "<p><code>$a$</code> $b$ $c</p>"),
+    ("$$\na\n\n- b\n$$\nc", "<MATHS $$\na\n\n- b\n$$><p>c</p>"),
+    ("a\n\\[ b_1 * c_2 * d \\]\n> \\[e\n> f\\]", "<p>a</p><MATHS \\[ b_1 * c_2 * d \\]><blockquote><MATHS \\[e\nf\\]></blockquote>"),
+    ("$$\nopen", "<p>$$<br>open</p>"),
+    ("$$a$$ b", "<p><MATH $$a$$> b</p>"),
 ]
 # What every test of it needs; a table, code and links are written shorter.
 RENDER = """const { markdownView } = await import("./markdown.js");
@@ -510,6 +565,8 @@ RENDER = """const { markdownView } = await import("./markdown.js");
       return copy.innerHTML
         .replace(/<div class="code"><div class="code-head"><span>([^<]*)<\\/span><\\/div><pre tabindex="0"><code>([^<]*)<\\/code><\\/pre><\\/div>/g, "<CODE $1>$2</CODE>")
         .replace(/<div class="table"[^>]*><table>/g, "<TABLE>").replace(/<\\/table><\\/div>/g, "</TABLE>")
+        .replace(/<input type="checkbox" disabled=""( checked="")? aria-label="[a-z ]*">/g, (_, x) => (x ? "<TASK x>" : "<TASK>"))
+        .replace(/<div class="formula block" tabindex="0">([^<]*)<\\/div>/g, "<MATHS $1>").replace(/<span class="formula">([^<]*)<\\/span>/g, "<MATH $1>")
         .replace(/<a href="([^"]*)" target="_blank" rel="noopener noreferrer">/g, "<A $1>").replaceAll("</a>", "</A>");
     };
     const render = (text) => { const box = document.createElement("div"); markdownView(box)(text); return box; };
@@ -531,13 +588,13 @@ def markdown_of_random_texts(p):
     seed = random.SystemRandom().randrange(1 << 32)
     dice = random.Random(seed)
     pieces = ["*", "**", "_", "~~", "`", "```", "\n", "\n\n", "- ", "1. ", "> ", "# ", "|", "|--|", "[", "](", ")", "https://e.org/x", "javascript:x",
-              "<b>", "<script>", "\\", " ", "    ", "word", "wörd", "\U0001f41f", "!", "---", "\r\n", "\t", "&lt;"]
+              "<b>", "<script>", "\\", " ", "    ", "word", "wörd", "\U0001f41f", "!", "---", "\r\n", "\t", "&lt;", "$", "$$", "- [x] "]
     texts = ["".join(dice.choice(pieces) for _ in range(dice.randrange(1, 60))) for _ in range(400)]
     cuts = [sorted(dice.randrange(len(t) + 1) for _ in range(4)) for t in texts]
     texts.append("- a\n\n\n1. b\n\n")  # whose first list ends where the second begins
     cuts.append(list(range(len(texts[-1]))))
     wrong = p.b.js_async(RENDER + """
-        const allowed = new Set("P EM STRONG DEL CODE A BR H3 H4 H5 H6 UL OL LI BLOCKQUOTE PRE DIV SPAN BUTTON TABLE THEAD TBODY TR TH TD HR".split(" "));
+        const allowed = new Set("P EM STRONG DEL CODE A BR H3 H4 H5 H6 UL OL LI BLOCKQUOTE PRE DIV SPAN BUTTON TABLE THEAD TBODY TR TH TD HR INPUT".split(" "));
         const wrong = [];
         args[0].forEach((text, i) => {
           const box = document.createElement("div"), show = markdownView(box);
@@ -547,7 +604,7 @@ def markdown_of_random_texts(p):
           if (plain(box) !== plain(whole)) wrong.push(["pieces", text]);
           for (const e of whole.querySelectorAll("*")) if (!allowed.has(e.nodeName)) wrong.push([e.nodeName, text]);
           for (const a of whole.querySelectorAll("a")) if (a.protocol !== "https:") wrong.push([a.href, text]);
-          const letters = (s) => s.replace(/https:\\/\\/e.org\\/x|javascript:x/g, "").replace(/[^a-zö\\u{1f41f}]/giu, "");
+          const letters = (s) => s.replace(/https:\\/\\/e.org\\/x|javascript:x|&lt;|\\[x\\]/g, "").replace(/[^a-zö\\u{1f41f}]/giu, "");
           const shown = whole.cloneNode(true);
           for (const b of shown.querySelectorAll(".code-head")) b.remove();
           // The word behind a fence is its language.
@@ -562,10 +619,71 @@ def markdown_of_long_and_wicked_texts(p):
     """Each of these is long enough that a quadratic reader would not come back within the browser's patience."""
     p.fresh()
     units = ["*", "**a ", "_a ", "[", "](", "`", "``a`", "~~a ", "> ", "- ", "  - a\n", "|", "|-", "<", "<http://", "http://", "\\", "# ", "#", " ", " \n",
-             "a\n", "> a\n", "1. a\n", "```\n", "![a](", "*a_b", "((", "|a|\n|-|\n", "&", "a|"]
+             "a\n", "> a\n", "1. a\n", "```\n", "![a](", "*a_b", "((", "|a|\n|-|\n", "&", "a|",
+             "$", "$a$", "$a$ ", "$ a", "\\(", "\\(a", "\\[\n", "$$\n", "$$a\n", "- [ ] ", "- [ ] a\n", "[a]: b\n", "a@b.c "]
     lengths = p.b.js_async(RENDER + """
         return args[0].map((unit) => render(unit.repeat(Math.ceil(100000 / unit.length)) + " x `").textContent.length)""", units)
     assert len(lengths) == len(units)
+
+
+def show_kept(p, text):
+    """An answer with this text, kept earlier."""
+    chat = {"id": "abc", "title": "t", "at": 1, "messages": [{"role": "user", "content": text}, {"role": "assistant", "content": text, "finish": "stop"}]}
+    p.b.js("localStorage.setItem('weir.chat.abc', arguments[0])", json.dumps(chat))
+    p.b.js("location.hash = 'chat=def'")
+    p.b.wait(lambda: p.b.count(".message") == 0, "an empty chat")
+    p.b.js("location.hash = 'chat=abc'")
+    p.b.wait(lambda: p.b.count(".message") == 2, "the chat")
+
+
+@test
+def code_and_formulas(p):
+    """The libraries come when they are needed, and what they make is made of nodes that the page knows."""
+    p.fresh()
+    libraries = lambda: p.b.js("return performance.getEntriesByType('resource').map((e) => e.name.split('/lib/')[1]).filter(Boolean).sort()")
+    assert libraries() == ["markdown-it.js"], libraries()
+    show_kept(p, "```c\nint x = 1; /* one */\n```\n\n```nonesuch\nplain <b>\n```\n\n```html\n<b class=\"c\">x</b>\n<script>let a = 1;</script>\n```")
+    p.b.wait(lambda: p.b.count(".hl-comment") == 1, "colours")
+    assert p.b.text(".hl-type") == "int" and p.b.text(".hl-number") == "1" and p.b.text(".hl-keyword") == "let"
+    texts = p.b.js("return [...document.querySelectorAll('.code code')].map((e) => e.textContent)")
+    assert texts == ["int x = 1; /* one */", "plain <b>", '<b class="c">x</b>\n<script>let a = 1;</script>'], texts
+    assert libraries() == ["highlight.js", "markdown-it.js"], libraries()
+    show_kept(p, "Inline $a^2$, \\(\\frac{1}{2}\\), broken $\\frac{1$ and\n\n$$\n\\sum_{i=0}^n \\begin{pmatrix} i & 1 \\\\ 0 & \\sqrt{2} \\end{pmatrix}\n$$\n")
+    p.b.wait(lambda: p.b.count(".formula math") == 3, "formulas")
+    assert p.b.count("msup") == 1 and p.b.count("mfrac") == 1 and p.b.count("msqrt") == 1 and p.b.count("math[display=block]") == 1
+    assert "$\\frac{1$" in p.b.text(ANSWER + " .body") and libraries() == ["highlight.js", "katex.js", "markdown-it.js"]
+    # While one is written, and when it is complete.
+    made = p.b.js_async("""const { markdownView } = await import("./markdown.js"), box = document.createElement("div"), show = markdownView(box);
+        const text = "a $x_1 + \\\\sqrt{y}$ b"; let made = [];
+        for (let i = 1; i <= text.length; i++) { show(text.slice(0, i)); made.push(box.querySelectorAll("math").length); }
+        return made;""")
+    assert made.index(1) == len(made) - 3 and sum(made) == 3, made
+    complaints = p.complaints()
+    assert complaints == [], complaints
+
+
+WICKED_FORMULAS = [r"\href{javascript:window.hacked=20}{x}", r"\url{javascript:window.hacked=21}", r"\htmlStyle{color:red}{x}", r"\htmlId{text}{x}",
+                   r"\htmlData{a=b}{x}", r"\htmlClass{notice}{x}", r"\includegraphics{/icon.svg}", r"\text{<img src=x onerror=window.hacked=22>}",
+                   r"\fcolorbox{red}{blue}{x}", r"\colorbox{red}{x}", r"\def\a{\a\a}\a", "{" * 1500, r"\sqrt{" * 300 + "}" * 300, r"\rule{9999em}{9999em}",
+                   r"\cancel{x}", r"\boxed{x}", r"\color{url(javascript:window.hacked=23)}x", r"\text{</math><script>window.hacked=24</script>}"]
+WICKED_CODE = ["```html\n<img src=x onerror=window.hacked=30><script>window.hacked=31</script>\n```", '```"><script>window.hacked=32</script>\nx\n```',
+               "```__proto__\nx\n```", "```constructor\nx\n```", "```xml\n<a href='javascript:window.hacked=33'>\n```", "```js\n" + "(" * 20000 + "\n```"]
+
+
+@test
+def wicked_code_and_formulas(p):
+    p.fresh()
+    show_kept(p, "$a$\n\n```c\nint x;\n```")
+    p.b.wait(lambda: p.b.count(".formula math") and p.b.count(".hl-type"), "the libraries")
+    show_kept(p, "\n\n".join([f"${text}$ and\n\n$$\n{text}\n$$" for text in WICKED_FORMULAS] + WICKED_CODE + ["$ok$"]))
+    p.b.wait(lambda: "ok" in (p.b.text(ANSWER + " .body > p:last-child annotation") or ""), "the end of it")
+    time.sleep(0.3)
+    spotless(p)
+    kinds = p.b.js("return [...new Set([...document.querySelectorAll('.formula *')].flatMap((e) => [e.namespaceURI, ...e.getAttributeNames()]))].sort()")
+    assert not {"style", "href", "src", "class", "id", "http://www.w3.org/1999/xhtml", "http://www.w3.org/2000/svg"} & set(kinds), kinds
+    assert p.b.js("const s = document.querySelector('.messages').scrollWidth; return s <= document.querySelector('.messages').clientWidth"), "too wide"
+    complaints = p.complaints()
+    assert complaints == [], complaints
 
 
 @test

@@ -78,7 +78,7 @@ def fits(p, width):
         if (document.documentElement.scrollWidth > w) bad.push('page ' + document.documentElement.scrollWidth);
         for (const e of document.querySelectorAll('body *')) {
           const r = e.getBoundingClientRect();
-          if (!r.width || !r.height || e.closest('.quiet, .skip, pre, .table, svg')) continue;
+          if (!r.width || !r.height || e.closest('.quiet, .skip, pre, .table, .formula, svg')) continue;
           if (r.right > w + 0.5 || r.left < -0.5) bad.push(e.nodeName + '.' + e.className + '#' + e.id + ' ' + r.left + ' ' + r.right);
         }
         return bad;""")
@@ -114,6 +114,13 @@ if (status != WEIR_OK) fprintf(stderr, "weir: %s\\n", error.message); /* a line 
 |---|--:|--:|---|
 | 1 | 135 | 45 ms | an incomprehensibility of one |
 | 8 | 412 | 80 ms | decode-maximal batches, as the counterrevolutionaries wanted |
+
+- [x] prompts in chunks of $c = \\min(512, n - d)$ tokens
+- [ ] the rest
+
+$$
+t(n) = t_0 + \\sum_{i=1}^{n} \\frac{a_i}{b} + \\sqrt{\\begin{pmatrix} 1 & x^2 \\\\ 0 & e^{i\\pi} \\end{pmatrix}} + \\text{a formula that is wider than narrow screens are}
+$$
 
 > Decode first, always. More at https://example.org/a/very/long/address/that/has/no/place/to/break/in/it
 """

@@ -1,0 +1,96 @@
+// files.js: text files that go with a message: chosen, dropped or pasted, shown, and written into the prompt.
+// SPDX-License-Identifier: Apache-2.0
+//
+// A file is {name, text}.
+import { element, byId } from "./dom.js";
+import { showNotice } from "./notice.js";
+
+const MAX_BYTES = 1 << 20; // far more than models read
+
+let attached = []; // to the message that is being written
+
+async function readText(file) {
+  if (file.size > MAX_BYTES) throw new Error("it is larger than 1 MiB");
+  let text;
+  try {
+    text = new TextDecoder("utf-8", { fatal: true }).decode(await file.arrayBuffer());
+  } catch (e) {
+    throw e instanceof TypeError ? new Error("it is no text in UTF-8") : e;
+  }
+  if (text.includes("\0")) throw new Error("it is no text");
+  return text.replace(/\r\n?/g, "\n");
+}
+
+function showAttached() {
+  byId("attached").hidden = !attached.length;
+  byId("attached").replaceChildren(...attached.map((file) => element("li", {}, element("span", {}, file.name),
+    element("button", { type: "button", class: "small", "aria-label": `Remove ${file.name}`, onclick: () => {
+      attached = attached.filter((other) => other !== file);
+      showAttached();
+      byId("text").focus();
+    } }, "Remove"))));
+}
+
+async function attach(list) {
+  for (const file of list) {
+    try {
+      attached.push({ name: file.name, text: await readText(file) });
+    } catch (e) {
+      showNotice(`${file.name} cannot go with a message: ${e.message}.`);
+    }
+  }
+  showAttached();
+  byId("text").focus();
+}
+
+// The attached files, which are then part of a message.
+export function takeAttached() {
+  const files = attached;
+  attached = [];
+  showAttached();
+  return files;
+}
+
+// What the model reads: each file in a fence that nothing in it ends, then the message.
+export function withFiles(content, files = []) {
+  const parts = files.map(({ name, text }) => {
+    const longest = Math.max(2, ...(text.match(/`+/g) ?? []).map((run) => run.length));
+    const fence = "`".repeat(longest + 1);
+    return `${name}:\n${fence}\n${text.replace(/\n$/, "")}\n${fence}`;
+  });
+  return [...parts, content].filter(Boolean).join("\n\n");
+}
+
+// The files of a message, each to be unfolded.
+export const filesView = (files = []) => files.map(({ name, text }) => element("details", { class: "file" },
+  element("summary", {}, name), element("pre", { tabindex: "0" }, text)));
+
+export function makeFiles() {
+  const input = byId("attach-file"), chat = byId("chat");
+  byId("attach").addEventListener("click", () => input.click());
+  input.addEventListener("change", async () => {
+    await attach([...input.files]);
+    input.value = "";
+  });
+  byId("text").addEventListener("paste", (event) => {
+    if (!event.clipboardData.files.length) return;
+    event.preventDefault();
+    attach([...event.clipboardData.files]);
+  });
+  const carriesFiles = (event) => event.dataTransfer?.types.includes("Files");
+  // Beside the chat too: a browser would leave the page for a file that nobody takes.
+  addEventListener("dragover", (event) => {
+    if (!carriesFiles(event)) return;
+    event.preventDefault();
+    chat.classList.add("dropping");
+  });
+  addEventListener("dragleave", (event) => {
+    if (!event.relatedTarget) chat.classList.remove("dropping");
+  });
+  addEventListener("drop", (event) => {
+    if (!carriesFiles(event)) return;
+    event.preventDefault();
+    chat.classList.remove("dropping");
+    attach([...event.dataTransfer.files]);
+  });
+}
