@@ -8,6 +8,7 @@ class Weir < Formula
 
   depends_on "cmake" => :build
   depends_on "ninja" => :build
+  depends_on "node" => :build
   depends_on "pkgconf" => :build
   depends_on "flac"
   depends_on "jansson"

@@ -89,7 +89,9 @@ find_missing() {
         have llvm-symbolizer || need llvm "names the functions in sanitizer reports"
     fi
 }
-wants_ninja() { ! have ninja; } # optional: make does as well, only slower
+# Optional: make does as well, only slower; without npm, the page shows answers as plain text.
+wants_ninja() { ! have ninja; }
+wants_npm() { ! have npm; }
 
 explain() {
     local entry
@@ -133,6 +135,7 @@ fi
 log_dir=$weir_cache/log
 if [ "$(missing_count)" -gt 0 ]; then
     if wants_ninja; then need ninja-build "builds faster than make (optional)"; fi
+    if wants_npm && [ "$level" != check ]; then need npm "fetches the libraries of the server's page (optional)"; fi
     say "system packages that are missing:"
     explain
     names=()

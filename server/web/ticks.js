@@ -6,7 +6,7 @@ import { palette, prepare, onTheme } from "./canvas.js";
 
 const KEPT = 600; // more than fit side by side
 const BAR = 5, GAP = 1; // px
-const LEFT = 46; // px for the scale
+const LEFT = 54; // px for the scale
 const MS_SHARE = 0.28; // of the height
 const PARTS = ["decode", "draft", "prefill"];
 
