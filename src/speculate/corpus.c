@@ -16,7 +16,7 @@
 
 /* Of what followed in another text: somewhat less than was right in agents' sessions, more than in prose
  * (ADR 0069). The first two classes are shorter than a gram. */
-static const double prior[WEIR__PACE_CLASSES] = {0.3, 0.4, 0.4, 0.6, 0.75, 0.95};
+static const double prior[WEIR__ACCEPTANCE_CLASSES] = {0.3, 0.4, 0.4, 0.6, 0.75, 0.95};
 
 struct weir__corpus_key {
     weir__corpus_key *next; /* in its bucket */
@@ -190,7 +190,7 @@ bool weir__corpus_open(weir__corpus *corpus, weir__corpus_reader *reader, const 
 {
     uint64_t hash = weir__hash(key->adapter, key->salt, key->salt_length);
     *reader = (weir__corpus_reader){.from = nowhere, .writable = nowhere};
-    weir__pace_init(&reader->pace, prior);
+    weir__acceptance_init(&reader->acceptance, prior);
     reader->key = find_key(corpus, key, hash);
     if (reader->key == NULL) reader->key = add_key(corpus, key, hash);
     if (reader->key == NULL) return false;
@@ -297,7 +297,8 @@ static void follow_token(weir__corpus *corpus, weir__corpus_reader *reader, cons
     reader->length = 0;
     bool right = is_there(corpus, from) && token_at(corpus, from) == tokens[at];
     reader->n_known = right && length == WEIR__LOOKUP_MOST ? reader->n_known + 1 : 0;
-    if (counts && is_there(corpus, from)) weir__pace_note(&reader->pace, weir__lookup_class(length), right);
+    if (counts && is_there(corpus, from))
+        weir__acceptance_note(&reader->acceptance, weir__lookup_class(length), right);
     if (!right) return;
     reader->from = place_after(corpus, from);
     if (reader->from.block >= 0) reader->length = length < WEIR__LOOKUP_MOST ? length + 1 : length;
@@ -325,7 +326,7 @@ int32_t weir__corpus_draft(const weir__corpus *corpus, const weir__corpus_reader
     for (int32_t i = 0; i < most; i++) {
         if (place.block < 0) return i;
         draft[i] = token_at(corpus, place);
-        hope[i] = weir__pace_hope(&reader->pace, weir__lookup_class(reader->length + i));
+        hope[i] = weir__acceptance_rate(&reader->acceptance, weir__lookup_class(reader->length + i));
         place = place_after(corpus, place);
     }
     return most;

@@ -5,7 +5,7 @@
 #define WEIR_SPECULATE_CORPUS_H
 
 #include "cache/prefix_tree.h"
-#include "speculate/pace.h"
+#include "speculate/acceptance.h"
 
 /* Not for two threads at once. Takes all its memory when it is created, apart from keys; those are within the
  * limit too. The oldest texts make room for new ones. */
@@ -28,7 +28,7 @@ typedef struct weir__corpus_reader {
     int32_t length;              /* tokens before it that agree, at most WEIR__LOOKUP_MOST */
     int32_t n_known;             /* tokens in a row that the longest matches predicted */
     weir__corpus_place writable; /* the last token added; nowhere: the next one begins a run */
-    weir__pace pace;
+    weir__acceptance acceptance;
 } weir__corpus_reader;
 
 #define WEIR__CORPUS_LEAST 4096 /* bytes; fewer hold nothing worth having */
@@ -46,7 +46,7 @@ bool weir__corpus_open(weir__corpus *corpus, weir__corpus_reader *reader, const 
 void weir__corpus_close(weir__corpus *corpus, weir__corpus_reader *reader);
 
 /* Reads on up to tokens [n], which begin with those read before. Allocates nothing. Tokens after the first
- * call's count for the pace. */
+ * call's count for the acceptance rate. */
 void weir__corpus_read(weir__corpus *corpus, weir__corpus_reader *reader, const int32_t *tokens, int32_t n);
 
 /* What comes next, at most `most` tokens; hope[i] is how probably the i-th is right where those before it

@@ -28,15 +28,15 @@
 #define NEWEST      0.1 /* what the newest measurement of its own cost counts */
 
 /* By place in the draft: a model that was right so far is likely to be right again. */
-static const double prior[WEIR__PACE_CLASSES] = {0.6, 0.7, 0.7, 0.75, 0.8, 0.8};
+static const double prior[WEIR__ACCEPTANCE_CLASSES] = {0.6, 0.7, 0.7, 0.75, 0.8, 0.8};
 
 /* Invariant, of a model: the sequence holds held[0 … n_held - 1], and the first n_same of them are the
  * text's. */
 typedef struct slot {
     int32_t *held; /* [n_ctx]; a head's: NULL */
     int32_t n_held, n_same;
-    uint64_t text; /* whose pace this is */
-    weir__pace pace;
+    uint64_t text; /* whose acceptance this is */
+    weir__acceptance acceptance;
     int32_t pause, tried_at; /* the next try is when the text has tried_at + pause tokens */
     bool trial;              /* this draft is one */
     bool done;               /* it gets no more tokens */
@@ -73,7 +73,7 @@ static void meet_text(slot *s, const weir__draft *draft)
     s->n_same = 0;
     s->pause = PAUSE_LEAST;
     s->tried_at = draft->n_tokens;
-    weir__pace_init(&s->pace, prior);
+    weir__acceptance_init(&s->acceptance, prior);
 }
 
 /* Cuts the sequence back to what it has in common with the text, but for the text's last token, whose row is
@@ -139,8 +139,8 @@ static void forget_texts(draft_model *m)
 static bool token_pays(const draft_model *m, const slot *s, int32_t place, const weir__drafting *drafting)
 {
     weir__worth worth = drafting->worth;
-    return weir__worth_take(&worth, s->probability * weir__pace_hope(&s->pace, place_class(place)),
-                            m->token_ns);
+    return weir__worth_take(
+        &worth, s->probability * weir__acceptance_rate(&s->acceptance, place_class(place)), m->token_ns);
 }
 
 /* The first pass: the texts. Returns whether it takes longer than others: it catches up. */
@@ -173,7 +173,7 @@ static void extend_draft(draft_model *m, slot *s, weir__draft *draft, weir__draf
         token >= m->base.target->info.n_vocab)
         return;
     weir__drafting trial = {.worth = {.ns = 1}, .room = drafting->room};
-    s->probability *= weir__pace_hope(&s->pace, place_class(draft->n));
+    s->probability *= weir__acceptance_rate(&s->acceptance, place_class(draft->n));
     if (!weir__drafter_add(&m->base, draft, token, s->probability, m->token_ns, s->trial ? &trial : drafting))
         return;
     if (s->trial) drafting->room--;
@@ -224,7 +224,7 @@ static void judge_draft(weir__drafter *drafter, const weir__draft *draft, int32_
     slot *s = &((draft_model *)drafter)->slots[draft->slot];
     if (s->text != draft->text) return;
     for (int32_t i = 0; i < n_drafted && i <= n_right; i++)
-        weir__pace_note(&s->pace, place_class(i), i < n_right);
+        weir__acceptance_note(&s->acceptance, place_class(i), i < n_right);
     if (!s->trial) return;
     s->tried_at = draft->n_tokens;
     s->pause = n_right > 0 ? PAUSE_LEAST : s->pause < PAUSE_MOST ? 2 * s->pause : PAUSE_MOST;

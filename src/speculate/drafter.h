@@ -8,7 +8,7 @@
 #include "cache/prefix_tree.h"
 #include "model/model.h"
 #include "params/bounds.h"
-#include "speculate/pace.h"
+#include "speculate/acceptance.h"
 #include "speculate/worth.h"
 
 typedef struct weir__drafter weir__drafter;

@@ -10,7 +10,7 @@
 
 /* What followed two tokens that came before is seldom what follows now, in prose; after ten it nearly always
  * is. Measured over prose and code, bench/results/speculate.md. */
-static const double prior[WEIR__PACE_CLASSES] = {0.3, 0.4, 0.5, 0.75, 0.85, 0.95};
+static const double prior[WEIR__ACCEPTANCE_CLASSES] = {0.3, 0.4, 0.5, 0.75, 0.85, 0.95};
 
 int weir__lookup_class(int32_t length)
 {
@@ -20,7 +20,7 @@ int weir__lookup_class(int32_t length)
 void weir__lookup_init(weir__lookup *lookup)
 {
     *lookup = (weir__lookup){.from = -1};
-    weir__pace_init(&lookup->pace, prior);
+    weir__acceptance_init(&lookup->acceptance, prior);
 }
 
 void weir__lookup_fini(weir__lookup *lookup)
@@ -36,7 +36,7 @@ void weir__lookup_reset(weir__lookup *lookup)
     lookup->n = 0;
     lookup->from = -1;
     lookup->length = 0;
-    weir__pace_init(&lookup->pace, prior);
+    weir__acceptance_init(&lookup->acceptance, prior);
 }
 
 /* ---- Pairs ---- */
@@ -103,7 +103,7 @@ static void follow_token(weir__lookup *lookup, const int32_t *tokens, int32_t at
 {
     if (lookup->from < 0) return;
     bool right = tokens[at] == tokens[lookup->from];
-    weir__pace_note(&lookup->pace, weir__lookup_class(lookup->length), right);
+    weir__acceptance_note(&lookup->acceptance, weir__lookup_class(lookup->length), right);
     lookup->from = right ? lookup->from + 1 : -1;
     if (!right)
         lookup->length = 0;
@@ -132,7 +132,7 @@ int32_t weir__lookup_draft(const weir__lookup *lookup, const int32_t *tokens, in
     for (int32_t i = 0; i < most; i++) {
         int32_t at = lookup->from + i; /* past the end the draft itself is what the text goes on with */
         draft[i] = at < lookup->n ? tokens[at] : draft[at - lookup->n];
-        hope[i] = weir__pace_hope(&lookup->pace, weir__lookup_class(lookup->length + i));
+        hope[i] = weir__acceptance_rate(&lookup->acceptance, weir__lookup_class(lookup->length + i));
     }
     return most;
 }

@@ -5,7 +5,7 @@
 
 #include <stddef.h>
 
-#include "speculate/pace.h"
+#include "speculate/acceptance.h"
 
 #define WEIR__LOOKUP_LEAST 2  /* tokens that must be alike: one alone is right too seldom to pay for a row */
 #define WEIR__LOOKUP_MOST  32 /* more count as so many */
@@ -19,10 +19,10 @@ typedef struct weir__lookup {
     int32_t n;      /* tokens seen */
     int32_t from;   /* where the text is expected to go on as it did; -1 = nowhere */
     int32_t length; /* how many tokens before it are alike, at most WEIR__LOOKUP_MOST */
-    weir__pace pace;
+    weir__acceptance acceptance;
 } weir__lookup;
 
-/* The class, for the pace, of a token behind a match of this many tokens. */
+/* The class, for the acceptance rate, of a token behind a match of this many tokens. */
 int weir__lookup_class(int32_t length);
 
 void weir__lookup_init(weir__lookup *lookup);

@@ -1,0 +1,24 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "speculate/acceptance.h"
+
+#define PRIOR 6.0         /* tries that the first guess counts as */
+#define FADE  (31.0 / 32) /* so that some 32 tries are remembered */
+
+void weir__acceptance_init(weir__acceptance *acceptance, const double prior[WEIR__ACCEPTANCE_CLASSES])
+{
+    for (int i = 0; i < WEIR__ACCEPTANCE_CLASSES; i++) {
+        acceptance->of[i].tries = PRIOR;
+        acceptance->of[i].right = PRIOR * prior[i];
+    }
+}
+
+void weir__acceptance_note(weir__acceptance *acceptance, int class_, bool right)
+{
+    acceptance->of[class_].tries = acceptance->of[class_].tries * FADE + 1;
+    acceptance->of[class_].right = acceptance->of[class_].right * FADE + right;
+}
+
+double weir__acceptance_rate(const weir__acceptance *acceptance, int class_)
+{
+    return acceptance->of[class_].right / acceptance->of[class_].tries;
+}
