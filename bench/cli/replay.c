@@ -250,7 +250,7 @@ static void draft(weir__drafter *drafter, weir__draft *const *drafts, size_t n, 
                 drafts[d]->token[drafts[d]->n] = drafts[d]->n < part->n_accepted ? 'a' : 'b';
                 drafts[d]->n++;
                 drafting->room--;
-                drafting->worth.tokens += WEIR__DRAFT_MAX; /* it was made, so it was worth it */
+                drafting->throughput.tokens += WEIR__DRAFT_MAX; /* it was made, so it was worth it */
             }
         }
     }

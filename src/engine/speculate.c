@@ -276,11 +276,12 @@ void weir__speculate_draft(weir__driver *driver)
     double alone_ns = tick_ns(driver, &cost);
     weir__drafting drafting = {
         .room = room,
-        .worth = {.tokens = n_streams,
-                  .ns = alone_ns,
-                  .row_ns = cost.decode_ns + cost.context_ns * n_context_k / n_streams},
+        .throughput = {.tokens = n_streams,
+                       .ns = alone_ns,
+                       .row_ns = cost.decode_ns + cost.context_ns * n_context_k / n_streams},
     };
-    if (drafting.worth.row_ns < ROW_LEAST * cost.pass_ns) drafting.worth.row_ns = ROW_LEAST * cost.pass_ns;
+    if (drafting.throughput.row_ns < ROW_LEAST * cost.pass_ns)
+        drafting.throughput.row_ns = ROW_LEAST * cost.pass_ns;
     for (int32_t d = 0; d < all->n; d++) {
         weir__drafter *drafter = all->drafters[d];
         drafter->ops->draft(drafter, all->drafts, n, &drafting);
@@ -293,7 +294,7 @@ void weir__speculate_draft(weir__driver *driver)
         }
         n = n_left;
     }
-    shorten_drafts(driver, &cost, n_streams, drafting.worth.tokens, alone_ns);
+    shorten_drafts(driver, &cost, n_streams, drafting.throughput.tokens, alone_ns);
 }
 
 bool weir__speculate_shrink(weir__driver *driver)

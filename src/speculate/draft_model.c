@@ -138,9 +138,9 @@ static void forget_texts(draft_model *m)
 /* Whether one more token is worth a pass for it. */
 static bool token_pays(const draft_model *m, const slot *s, int32_t place, const weir__drafting *drafting)
 {
-    weir__worth worth = drafting->worth;
-    return weir__worth_take(
-        &worth, s->probability * weir__acceptance_rate(&s->acceptance, place_class(place)), m->token_ns);
+    weir__throughput throughput = drafting->throughput;
+    return weir__throughput_raise(
+        &throughput, s->probability * weir__acceptance_rate(&s->acceptance, place_class(place)), m->token_ns);
 }
 
 /* The first pass: the texts. Returns whether it takes longer than others: it catches up. */
@@ -172,7 +172,7 @@ static void extend_draft(draft_model *m, slot *s, weir__draft *draft, weir__draf
     if (row < 0 || m->model->ops->sample(m->greedy, m->context, row, &token, NULL) != WEIR_OK ||
         token >= m->base.target->info.n_vocab)
         return;
-    weir__drafting trial = {.worth = {.ns = 1}, .room = drafting->room};
+    weir__drafting trial = {.throughput = {.ns = 1}, .room = drafting->room};
     s->probability *= weir__acceptance_rate(&s->acceptance, place_class(draft->n));
     if (!weir__drafter_add(&m->base, draft, token, s->probability, m->token_ns, s->trial ? &trial : drafting))
         return;

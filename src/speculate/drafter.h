@@ -9,7 +9,7 @@
 #include "model/model.h"
 #include "params/bounds.h"
 #include "speculate/acceptance.h"
-#include "speculate/worth.h"
+#include "speculate/throughput.h"
 
 typedef struct weir__drafter weir__drafter;
 
@@ -30,7 +30,7 @@ typedef struct weir__draft {
 
 /* What the drafts of a tick share. */
 typedef struct weir__drafting {
-    weir__worth worth;
+    weir__throughput throughput;
     int64_t room; /* tokens that all drafts together may still have */
 } weir__drafting;
 
@@ -60,7 +60,7 @@ static inline bool weir__drafter_add(const weir__drafter *drafter, weir__draft *
 {
     const weir_model *target = drafter->target;
     if (draft->n == draft->most || drafting->room < 1 || target->ops->is_eog(target->model, token) ||
-        !weir__worth_take(&drafting->worth, probability, own_ns))
+        !weir__throughput_raise(&drafting->throughput, probability, own_ns))
         return false;
     draft->token[draft->n++] = token;
     drafting->room--;

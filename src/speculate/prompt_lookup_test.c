@@ -16,7 +16,7 @@ static int32_t draft(weir__drafter *drafter, uint64_t number, const int32_t *tok
 {
     weir__draft one = {.text = number, .tokens = tokens, .n_tokens = n, .most = 8, .shared = true};
     weir__draft *all[] = {&one};
-    weir__drafting drafting = {.room = 1000, .worth = {.tokens = 1, .ns = 1000, .row_ns = 1}};
+    weir__drafting drafting = {.room = 1000, .throughput = {.tokens = 1, .ns = 1000, .row_ns = 1}};
     drafter->ops->draft(drafter, all, 1, &drafting);
     if (one.n > 0) memcpy(out, one.token, (size_t)one.n * sizeof *out);
     return one.n;

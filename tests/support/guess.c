@@ -32,7 +32,7 @@ static void draft_one(const guess *g, weir__draft *draft, weir__drafting *drafti
         if (g->model->ops->is_eog(g->model->model, token)) break;
         draft->token[draft->n++] = history[n++] = token;
         drafting->room--;
-        drafting->worth.tokens += 100; /* it is worth it, whatever ticks take here */
+        drafting->throughput.tokens += 100; /* it is worth it, whatever ticks take here */
     }
 }
 

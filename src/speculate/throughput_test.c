@@ -6,7 +6,7 @@
 
 #include <cmocka.h>
 
-#include "speculate/worth.h"
+#include "speculate/throughput.h"
 
 /* Tokens by time of a draft of d tokens, each right with probability p. */
 static double rate(double p, int d, double tick, double row, double others)
@@ -24,10 +24,10 @@ static void drafts_are_as_long_as_makes_them_fastest(void **state)
     for (double p = 0.02; p < 1; p += 0.02)
         for (double row = 0.02; row < 1; row *= 1.5)
             for (int others = 0; others < 9; others += 4) {
-                weir__worth worth = {.tokens = 1 + others, .ns = 1 + others * row, .row_ns = row};
+                weir__throughput throughput = {.tokens = 1 + others, .ns = 1 + others * row, .row_ns = row};
                 double q = 1, best = 0;
                 int d = 0;
-                while (d < 32 && weir__worth_take(&worth, q * p, 0)) {
+                while (d < 32 && weir__throughput_raise(&throughput, q * p, 0)) {
                     d++;
                     q *= p;
                 }
@@ -37,7 +37,7 @@ static void drafts_are_as_long_as_makes_them_fastest(void **state)
                 }
                 double got = rate(p, d, 1 + others * row, row, others);
                 assert_true(got >= 0.94 * best && got >= rate(p, 0, 1 + others * row, row, others));
-                assert_float_equal(worth.tokens / worth.ns, got, 1e-9);
+                assert_float_equal(throughput.tokens / throughput.ns, got, 1e-9);
                 n_drafts += d > 0;
             }
     assert_true(n_drafts > 100);
@@ -46,11 +46,11 @@ static void drafts_are_as_long_as_makes_them_fastest(void **state)
 static void own_cost_counts(void **state)
 {
     (void)state;
-    weir__worth worth = {.tokens = 1, .ns = 100, .row_ns = 10}, same = worth;
-    assert_false(weir__worth_take(&worth, 0.5, 60));
-    assert_memory_equal(&worth, &same, sizeof worth);
-    assert_true(weir__worth_take(&worth, 0.5, 20));
-    assert_float_equal(worth.ns, 130, 1e-9);
+    weir__throughput throughput = {.tokens = 1, .ns = 100, .row_ns = 10}, same = throughput;
+    assert_false(weir__throughput_raise(&throughput, 0.5, 60));
+    assert_memory_equal(&throughput, &same, sizeof throughput);
+    assert_true(weir__throughput_raise(&throughput, 0.5, 20));
+    assert_float_equal(throughput.ns, 130, 1e-9);
 }
 
 int main(void)
