@@ -51,7 +51,7 @@ NAMED = {
     "src/grammar": ["settings_test"],
     "src/model": ["settings_test"],
     "src/schedule": ["batch_test", "step_test", "cancel_test", "engine_test", "speculate_test", "random_schedule_test", "cli_bench_test"],
-    "src/speculate": ["drafter_test", "speculate_test", "turn_test", "random_schedule_test"],
+    "src/speculate": ["drafter_test", "speculate_test", "rotation_test", "random_schedule_test"],
     "src/backend": ["engine_test", "suspend_test"],
     "src/hub": ["hub_http_test", "hub_tls_test"],
     "src/transfer": ["hub_http_test", "hub_tls_test", "bench_http_test", "cli_top_test"],

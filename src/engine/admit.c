@@ -21,7 +21,7 @@ static void start_request(weir__driver *driver, weir__request *request)
     bool resumed = request->admit_ns != 0;
     weir__shared_admit(driver->shared, request, resumed, now);
     weir__slot_start(slot, request, now);
-    weir__turn_enter(&driver->turn, slot);
+    weir__rotation_enter(&driver->rotation, slot);
     weir__prefix_start(driver, slot);
     weir__account_admit(&driver->account, slot, resumed);
 }

@@ -6,7 +6,7 @@
 /* The most tokens that a plan may give the slot; 0 if it has no work or its adapters' turn has not come. */
 static int32_t slot_allowance(const weir__driver *driver, const weir__slot *slot)
 {
-    if (slot->state == WEIR_SLOT_IDLE || !weir__turn_has(&driver->turn, slot)) return 0;
+    if (slot->state == WEIR_SLOT_IDLE || !weir__rotation_has(&driver->rotation, slot)) return 0;
     if (slot->state == WEIR_SLOT_GENERATING) return 1 + slot->draft.n;
     if (slot->state != WEIR_SLOT_PREFILLING) return 0;
     int32_t left = slot->request->history.n_tokens - slot->n_past;

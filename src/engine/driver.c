@@ -79,7 +79,7 @@ void weir__driver_close(weir__driver *driver)
     weir__cache_destroy(driver->cache);
     weir__memory_fini(&driver->memory);
     if (driver->context != NULL) driver->model->ops->context_free(driver->context);
-    weir__adapters_fini(&driver->turn.adapters);
+    weir__adapters_fini(&driver->rotation.adapters);
     weir__batch_fini(&driver->batch);
     weir__account_fini(&driver->account);
     weir__emit_scratch_fini(&driver->scratch);

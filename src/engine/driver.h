@@ -11,10 +11,10 @@
 #include "engine/lanes.h"
 #include "engine/prefix.h"
 #include "engine/room.h"
+#include "engine/rotation.h"
 #include "engine/shared.h"
 #include "engine/slot.h"
 #include "engine/speculate.h"
-#include "engine/turn.h"
 #include "schedule/schedule.h"
 
 /* Belongs to the driver: the engine's thread, or in a manual engine the thread that has set `driven`. The
@@ -49,7 +49,7 @@ typedef struct weir__driver {
     weir_view view;
     weir__cost cost;
     weir__shape shape; /* of this tick's batch */
-    weir__turn turn;
+    weir__rotation rotation;
     weir__speculate speculate;
 } weir__driver;
 

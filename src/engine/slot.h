@@ -40,7 +40,7 @@ typedef struct weir__slot {
     weir_error error;
     int64_t sample_ns;     /* the time of its last sampling; 0 = none yet */
     weir__prefix_end live; /* its place in the prefix tree */
-    uint64_t turn;         /* when its adapters had their last turn; smaller is earlier */
+    uint64_t served;       /* when its adapters had their last turn; smaller is earlier */
     int32_t n_promised;    /* tokens that it will get from the cache or the leader */
     int32_t leader;        /* JOINED: the slot that computes them, of the request leader_serial */
     uint64_t leader_serial;

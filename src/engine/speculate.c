@@ -183,7 +183,7 @@ void weir__speculate_close(weir__speculate *all)
 static bool slot_generates(const weir__driver *driver, const weir__slot *slot)
 {
     return slot->state == WEIR_SLOT_GENERATING && slot->reason == WEIR_REASON_NOT_FINISHED &&
-           weir__turn_has(&driver->turn, slot);
+           weir__rotation_has(&driver->rotation, slot);
 }
 
 /* The time of the generating slots' rows, with their drafts. */

@@ -26,7 +26,7 @@ void weir__step_prepare(weir__driver *driver, bool admits, int64_t now)
         weir__prefix_rejoin(driver);
     while (weir__suspend_relieve(driver, now));
     weir__lanes_compact(&driver->lanes);
-    weir__turn_choose(&driver->turn, driver->slots, driver->params->n_slots);
+    weir__rotation_choose(&driver->rotation, driver->slots, driver->params->n_slots);
     if (driver->account.counts.n_kv_used != driver->memory.n_used) weir__account_publish(driver);
 }
 
@@ -59,7 +59,7 @@ void weir__step_view(weir__driver *driver, int64_t now)
     size_t n = 0;
     for (int32_t i = 0; i < driver->params->n_slots; i++) {
         const weir__slot *slot = &driver->slots[i];
-        if (slot->state == WEIR_SLOT_IDLE || !weir__turn_has(&driver->turn, slot)) continue;
+        if (slot->state == WEIR_SLOT_IDLE || !weir__rotation_has(&driver->rotation, slot)) continue;
         size_t at = n++;
         for (; at > 0 && driver->slots[views[at - 1].slot].request->serial > slot->request->serial; at--)
             views[at] = views[at - 1];
@@ -74,7 +74,7 @@ void weir__step_view(weir__driver *driver, int64_t now)
         .n_ubatch = driver->info.n_ubatch,
         .layout = driver->info.layout,
         .itl_target_ns = (int64_t)driver->params->itl_target_ms * WEIR__NS_PER_MS /
-                         (driver->turn.n_sets > 0 ? driver->turn.n_sets : 1),
+                         (driver->rotation.n_sets > 0 ? driver->rotation.n_sets : 1),
         .cost = weir__cost_get(&driver->cost),
     };
 }
@@ -133,11 +133,11 @@ static void fail_pass(weir__driver *driver, weir_status status, const weir_error
 static weir_status adapt_context(weir__driver *driver, weir_error *error)
 {
     const weir__adapters *wanted = NULL;
-    if (driver->turn.key == driver->turn.adapters.key) return WEIR_OK;
+    if (driver->rotation.key == driver->rotation.adapters.key) return WEIR_OK;
     for (int32_t i = 0; i < driver->params->n_slots && wanted == NULL; i++)
         if (driver->slots[i].n_planned > 0) wanted = &driver->slots[i].request->history.adapters;
     driver->account.counts.n_adapter_changes++;
-    return weir__adapters_set(driver->model, driver->context, &driver->turn.adapters, wanted, error);
+    return weir__adapters_set(driver->model, driver->context, &driver->rotation.adapters, wanted, error);
 }
 
 static weir_status decode_batch(weir__driver *driver, int64_t *decode_ns, weir_error *error)
@@ -330,7 +330,7 @@ void weir__step_tick(weir__driver *driver, const weir_plan_entry *plan, size_t n
             weir__finish_latched(driver);
         }
     }
-    weir__turn_pass(&driver->turn, driver->slots, driver->params->n_slots);
+    weir__rotation_pass(&driver->rotation, driver->slots, driver->params->n_slots);
     account_tick(driver, report, start, work_ns);
     if (weir__cache_archive(driver->cache, start, report->idle)) weir__account_publish(driver);
 }
