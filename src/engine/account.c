@@ -37,10 +37,10 @@ void weir__account_publish(weir__driver *driver)
         counts->n_slots_prefilling += slot->state != WEIR_SLOT_GENERATING;
         counts->n_slots_generating += slot->state == WEIR_SLOT_GENERATING;
     }
-    int64_t reserved = weir__room_reserved(&driver->room);
+    int64_t reserved = weir__cells_reserved(&driver->cells);
     weir__cache_counts cached = weir__cache_count(driver->cache);
     counts->n_kv_used = driver->memory.n_used;
-    counts->n_kv_cached = counts->n_kv_used - weir__room_held(&driver->room);
+    counts->n_kv_cached = counts->n_kv_used - weir__cells_held(&driver->cells);
     counts->cache_bytes = cached.n_bytes;
     counts->n_cache_entries = cached.n_device + cached.n_host;
     counts->n_evicted = cached.n_evicted;

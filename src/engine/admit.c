@@ -46,11 +46,11 @@ static weir__request *choose_request(weir__driver *driver, int64_t now)
     int64_t ageing_ns = weir__ageing_ns(driver->params);
     if (idle_slot(driver) != NULL &&
         (request = weir__shared_next(driver->shared, INT32_MIN, ageing_ns, now)) != NULL &&
-        weir__room_fits(&driver->room, request, false, ageing_ns, now))
+        weir__cells_fits(&driver->cells, request, false, ageing_ns, now))
         return request;
     request = weir__shared_next(driver->shared, lowest_priority(driver), ageing_ns, now);
-    if (request == NULL || !weir__room_fits(&driver->room, request, true, ageing_ns, now)) return NULL;
-    while (idle_slot(driver) == NULL || !weir__room_fits(&driver->room, request, false, ageing_ns, now))
+    if (request == NULL || !weir__cells_fits(&driver->cells, request, true, ageing_ns, now)) return NULL;
+    while (idle_slot(driver) == NULL || !weir__cells_fits(&driver->cells, request, false, ageing_ns, now))
         weir__suspend(driver,
                       weir__suspend_victim(driver->slots, driver->params->n_slots, request, ageing_ns, now));
     return request;

@@ -29,7 +29,7 @@ static weir_status allocate_arrays(weir__driver *driver, weir_error *error)
     if (driver->slots == NULL || driver->sampling == NULL || driver->view_slots == NULL ||
         driver->shown == NULL || driver->plan == NULL ||
         !weir__lanes_init(&driver->lanes, &driver->memory, driver->cache) ||
-        !weir__room_init(&driver->room, &driver->memory, driver->cache, driver->slots, (int32_t)n) ||
+        !weir__cells_init(&driver->cells, &driver->memory, driver->cache, driver->slots, (int32_t)n) ||
         !weir__account_init(&driver->account, driver->shared, driver->params->n_slots))
         return weir__error_set(error, WEIR_NO_MEMORY, "", "out of memory for %zu slots", n);
     for (size_t i = 0; i < n; i++) weir__slot_init(&driver->slots[i], (int32_t)i);
@@ -85,7 +85,7 @@ void weir__driver_close(weir__driver *driver)
     weir__emit_scratch_fini(&driver->scratch);
     weir__mem_free(driver->slots);
     weir__lanes_fini(&driver->lanes);
-    weir__room_fini(&driver->room);
+    weir__cells_fini(&driver->cells);
     weir__mem_free(driver->sampling);
     weir__mem_free(driver->view_slots);
     weir__mem_free(driver->shown);

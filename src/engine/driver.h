@@ -7,10 +7,10 @@
 #include "base/crew.h"
 #include "cache/cache.h"
 #include "engine/account.h"
+#include "engine/cells.h"
 #include "engine/doorbell.h"
 #include "engine/lanes.h"
 #include "engine/prefix.h"
-#include "engine/room.h"
 #include "engine/rotation.h"
 #include "engine/shared.h"
 #include "engine/slot.h"
@@ -33,7 +33,7 @@ typedef struct weir__driver {
     weir__memory memory; /* the contents of its sequences */
     weir__cache *cache;  /* has its own lock; prefix and lanes point to it, too */
     weir__lanes lanes;
-    weir__room room;
+    weir__cells cells;
     weir__batch batch;
     weir__slot *slots;     /* [n_slots] */
     weir__slot **sampling; /* [n_slots] the slots that this tick samples */

@@ -30,7 +30,7 @@ static void finish_slot(weir__driver *driver, weir__slot *slot)
     weir__speculate_learn(&driver->speculate, slot);
     weir__prefix_keep(&driver->prefix, &driver->lanes, slot);
     weir__lanes_leave(&driver->lanes, slot);
-    weir__room_reset(&driver->room);
+    weir__cells_reset(&driver->cells);
     driver->speculate.crowded = false;
     weir__rates_finished(&driver->account.rates, weir__clock_now_ns() - slot->request->admit_ns);
     finish_request(driver, slot);

@@ -49,7 +49,7 @@ static weir_status look_at_queue(weir_engine *engine, weir__request *request, we
     int64_t over = weir__shared_over(shared, &engine->params, 1);
     bool slot_free = shared->n_live < engine->params.n_slots &&
                      (stats->layout == WEIR_LAYOUT_PER_SLOT || shared->n_live == 0 ||
-                      stats->n_kv_reserved - stats->n_kv_cached + weir__room_wanted(request) <= stats->n_kv);
+                      stats->n_kv_reserved - stats->n_kv_cached + weir__cells_wanted(request) <= stats->n_kv);
     int32_t before = n_before(shared, request, weir__ageing_ns(&engine->params), now),
             n_others = shared->n_live;
     pthread_mutex_unlock(&shared->mutex);

@@ -261,7 +261,7 @@ void weir__speculate_draft(weir__driver *driver)
     int32_t n_streams = 0;
     double n_context_k = 0;
     if (all->n == 0) return;
-    int64_t room = all->crowded ? 0 : weir__room_left(&driver->room);
+    int64_t room = all->crowded ? 0 : weir__cells_left(&driver->cells);
     for (int32_t i = 0; i < driver->params->n_slots; i++) {
         weir__slot *slot = &driver->slots[i];
         if (!slot_generates(driver, slot)) continue;

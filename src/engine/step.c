@@ -121,7 +121,7 @@ static bool make_batch(weir__driver *driver, const weir_plan_entry *plan, size_t
 static void fail_pass(weir__driver *driver, weir_status status, const weir_error *error)
 {
     if (status != WEIR_ABORTED) driver->account.counts.n_failed_ticks++;
-    if (status == WEIR_NO_SPACE && (weir__speculate_shrink(driver) || weir__room_shrink(&driver->room)))
+    if (status == WEIR_NO_SPACE && (weir__speculate_shrink(driver) || weir__cells_shrink(&driver->cells)))
         return;
     for (int32_t i = 0; i < driver->params->n_slots; i++) {
         weir__slot *slot = &driver->slots[i];

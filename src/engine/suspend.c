@@ -69,8 +69,8 @@ weir__slot *weir__suspend_victim(weir__slot *slots, int32_t n_slots, const weir_
 bool weir__suspend_relieve(weir__driver *driver, int64_t now)
 {
     bool suspended = false;
-    while (weir__room_left(&driver->room) < 0) {
-        if (weir__room_evict(&driver->room)) continue;
+    while (weir__cells_left(&driver->cells) < 0) {
+        if (weir__cells_evict(&driver->cells)) continue;
         if (weir__slot_count_active(driver->slots, driver->params->n_slots) < 2) break;
         weir__suspend(driver, weir__suspend_victim(driver->slots, driver->params->n_slots, NULL, 0, now));
         suspended = true;

@@ -1,6 +1,6 @@
 /* Cells that slots may fill: who fits, and what is left, without an engine.
  * SPDX-License-Identifier: Apache-2.0 */
-#include "engine/room.h"
+#include "engine/cells.h"
 
 #include "cache/testing.h"
 
@@ -10,7 +10,7 @@ static const weir__prefix_key open_key = {0};
 
 typedef struct place {
     shelf s;
-    weir__room room;
+    weir__cells cells;
     weir__slot slots[2];
     weir__request requests[3];
 } place;
@@ -20,13 +20,13 @@ static void place_init(place *p, weir_layout layout, int32_t n_ctx)
     memset(p, 0, sizeof *p);
     shelf_init_sized(&p->s, "", n_ctx, layout, 4, 0, NULL, 0);
     for (int32_t i = 0; i < 2; i++) weir__slot_init(&p->slots[i], i);
-    assert_true(weir__room_init(&p->room, &p->s.memory, p->s.cache, p->slots, 2));
+    assert_true(weir__cells_init(&p->cells, &p->s.memory, p->s.cache, p->slots, 2));
 }
 
 static void place_fini(place *p)
 {
     for (int32_t i = 0; i < 2; i++) weir__memory_cut(&p->s.memory, i, 0);
-    weir__room_fini(&p->room);
+    weir__cells_fini(&p->cells);
     shelf_fini(&p->s);
 }
 
@@ -48,9 +48,9 @@ static void prefill(place *p, int32_t i, int32_t n_prompt, int32_t max_tokens, c
     p->slots[i].n_past = (int32_t)strlen(text);
 }
 
-static bool fits(const place *p, const weir__request *request, bool turns)
+static bool fits(const place *p, const weir__request *request, bool preempts)
 {
-    return weir__room_fits(&p->room, request, turns, 0, 0);
+    return weir__cells_fits(&p->cells, request, preempts, 0, 0);
 }
 
 static void test_a_request_wants_room_to_grow(void **state)
@@ -59,8 +59,8 @@ static void test_a_request_wants_room_to_grow(void **state)
     place p;
     place_init(&p, WEIR_LAYOUT_UNIFIED, CELLS);
     int64_t all = weir__request_cells(wants(&p, 2, 8, 4));
-    assert_int_equal(weir__room_wanted(&p.requests[2]), all); /* a short answer's whole */
-    assert_int_equal(weir__room_wanted(wants(&p, 2, 8, 1000)), 8 + 16 + 1);
+    assert_int_equal(weir__cells_wanted(&p.requests[2]), all); /* a short answer's whole */
+    assert_int_equal(weir__cells_wanted(wants(&p, 2, 8, 1000)), 8 + 16 + 1);
     place_fini(&p);
 }
 
@@ -69,12 +69,12 @@ static void test_slots_and_prefixes_share_a_pool(void **state)
     (void)state;
     place p;
     place_init(&p, WEIR_LAYOUT_UNIFIED, CELLS);
-    assert_int_equal(weir__room_left(&p.room), CELLS);
+    assert_int_equal(weir__cells_left(&p.cells), CELLS);
     prefill(&p, 0, 20, 1000, "0123456789");
     assert_true(keep(&p.s, &open_key, "abcde", 5));
-    assert_int_equal(weir__room_held(&p.room), 10);
-    assert_int_equal(weir__room_left(&p.room), CELLS - 20 - 5);
-    assert_int_equal(weir__room_reserved(&p.room), 5 + 20 + 16 + 2);
+    assert_int_equal(weir__cells_held(&p.cells), 10);
+    assert_int_equal(weir__cells_left(&p.cells), CELLS - 20 - 5);
+    assert_int_equal(weir__cells_reserved(&p.cells), 5 + 20 + 16 + 2);
     /* prefixes are no hindrance: 20 tokens of the slot and 18 to grow leave 218 */
     assert_true(fits(&p, wants(&p, 2, 218, 0), false));
     assert_false(fits(&p, wants(&p, 2, 219, 0), false));
@@ -105,15 +105,15 @@ static void test_too_few_cells_evict_prefixes_first(void **state)
     place_init(&p, WEIR_LAYOUT_UNIFIED, CELLS);
     prefill(&p, 0, 20, 1000, "0123456789");
     assert_true(keep(&p.s, &open_key, "abcde", 5));
-    assert_true(weir__room_shrink(&p.room));
-    assert_int_equal(weir__room_left(&p.room), CELLS - 20); /* the prefix has gone */
-    assert_false(weir__room_shrink(&p.room));               /* one slot alone */
+    assert_true(weir__cells_shrink(&p.cells));
+    assert_int_equal(weir__cells_left(&p.cells), CELLS - 20); /* the prefix has gone */
+    assert_false(weir__cells_shrink(&p.cells));               /* one slot alone */
     prefill(&p, 1, 10, 1000, "");
-    assert_true(weir__room_shrink(&p.room));
-    assert_int_equal(weir__room_left(&p.room), -1);
-    weir__room_reset(&p.room);
-    assert_int_equal(weir__room_left(&p.room), CELLS - 30);
-    assert_false(weir__room_evict(&p.room));
+    assert_true(weir__cells_shrink(&p.cells));
+    assert_int_equal(weir__cells_left(&p.cells), -1);
+    weir__cells_reset(&p.cells);
+    assert_int_equal(weir__cells_left(&p.cells), CELLS - 30);
+    assert_false(weir__cells_evict(&p.cells));
     place_fini(&p);
 }
 
@@ -123,7 +123,7 @@ static void test_lanes_have_no_common_limit(void **state)
     place p;
     place_init(&p, WEIR_LAYOUT_PER_SLOT, 256 * SEQS);
     prefill(&p, 0, 250, 1000, "0123456789");
-    assert_true(weir__room_left(&p.room) > INT32_MAX);
+    assert_true(weir__cells_left(&p.cells) > INT32_MAX);
     assert_true(fits(&p, wants(&p, 2, 250, 1000), false));
     place_fini(&p);
 }

@@ -1,51 +1,51 @@
-/* room.h: counts the KV cells that slots may fill, and decides whether another request fits.
+/* cells.h: counts the KV cells that slots may fill, and decides whether another request fits.
  * SPDX-License-Identifier: Apache-2.0 */
-#ifndef WEIR_ENGINE_ROOM_H
-#define WEIR_ENGINE_ROOM_H
+#ifndef WEIR_ENGINE_CELLS_H
+#define WEIR_ENGINE_CELLS_H
 
 #include "cache/cache.h"
 #include "engine/slot.h"
 
 /* The driver's. It changes nothing but n and, when it evicts, the cache. */
-typedef struct weir__room {
+typedef struct weir__cells {
     weir__memory *memory;
     weir__cache *cache;
     const weir__slot *slots; /* [n_slots] */
     int32_t n_slots;
     int64_t n;     /* cells that slots may fill; of a pool fewer after the backend ran out; lanes: no limit */
     bool *counted; /* [n_seqs] scratch */
-} weir__room;
+} weir__cells;
 
 /* False: out of memory. Freed with fini in any case. */
-bool weir__room_init(weir__room *room, weir__memory *memory, weir__cache *cache, const weir__slot *slots,
-                     int32_t n_slots);
-void weir__room_fini(weir__room *room);
+bool weir__cells_init(weir__cells *cells, weir__memory *memory, weir__cache *cache, const weir__slot *slots,
+                      int32_t n_slots);
+void weir__cells_fini(weir__cells *cells);
 
 /* Cells that the request needs to be worth a slot. */
-int64_t weir__room_wanted(const weir__request *request);
+int64_t weir__cells_wanted(const weir__request *request);
 
 /* Cells in use, plus those that the slots want. */
-int64_t weir__room_reserved(const weir__room *room);
+int64_t weir__cells_reserved(const weir__cells *cells);
 
 /* Cells of the slots' sequences. The others in use belong to cached prefixes. */
-int32_t weir__room_held(const weir__room *room);
+int32_t weir__cells_held(const weir__cells *cells);
 
 /* Cells that are left once the slots' tokens are computed; below 0: they do not fit. A pass adds at most one
  * token to each slot, so passes do not run out of cells as long as the tokens fit. Drafts take what is
  * left. */
-int64_t weir__room_left(const weir__room *room);
+int64_t weir__cells_left(const weir__cells *cells);
 
-/* Whether the request fits beside the running ones; with `turns`: beside those that it does not preempt. It
+/* Whether the request fits beside the running ones; with `preempts`: beside those that it does not preempt. It
  * always fits alone, because the engine's limits hold for it. */
-bool weir__room_fits(const weir__room *room, const weir__request *request, bool turns, int64_t ageing_ns,
-                     int64_t now);
+bool weir__cells_fits(const weir__cells *cells, const weir__request *request, bool preempts,
+                      int64_t ageing_ns, int64_t now);
 
 /* Evicts the least recently used cached prefix. False: none is left. */
-bool weir__room_evict(weir__room *room);
+bool weir__cells_evict(weir__cells *cells);
 
 /* The backend has fewer cells than the count says: fills fewer until a request ends. False: only one slot is
  * in use, and the cells are too few for it. */
-bool weir__room_shrink(weir__room *room);
-void weir__room_reset(weir__room *room);
+bool weir__cells_shrink(weir__cells *cells);
+void weir__cells_reset(weir__cells *cells);
 
 #endif
