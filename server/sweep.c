@@ -15,7 +15,7 @@
 #define CROWD       32 /* calls at a time */
 #define FAREWELL_S  2  /* after a drain: until those who are cut off have taken what tells them */
 
-static void look_at(serve_call *call, int64_t now_ns)
+static void check_call(serve_call *call, int64_t now_ns)
 {
     const serve_params *params = &call->server->params;
     int64_t quiet_ns = now_ns - call->moved_ns;
@@ -99,7 +99,7 @@ void serve_server_sweep(serve_timer *timer)
     int64_t now_ns = weir__clock_now_ns();
     for (serve_call *call = server->calls, *next; call != NULL; call = next) {
         next = call->after;
-        look_at(call, now_ns);
+        check_call(call, now_ns);
     }
     serve_connections_sweep(server, now_ns);
     serve_tapes_sweep(server->tapes, now_ns);

@@ -319,7 +319,7 @@ static bool is_ours(const char *name)
 }
 
 /* *file: NULL if it is none of ours. False: out of memory. */
-static bool look_at(const weir__archive *a, const char *name, weir__archive_file **file)
+static bool read_name(const weir__archive *a, const char *name, weir__archive_file **file)
 {
     struct stat is;
     *file = NULL;
@@ -353,7 +353,7 @@ static weir_status list_folder(weir__archive *a, weir_error *error)
     }
     while (status == WEIR_OK && (at = readdir(dir)) != NULL) {
         weir__archive_file *file;
-        if (!look_at(a, at->d_name, &file) || !weir__mem_grow(&all, &capacity, n + 1, sizeof *all))
+        if (!read_name(a, at->d_name, &file) || !weir__mem_grow(&all, &capacity, n + 1, sizeof *all))
             status = weir__error_set(error, WEIR_NO_MEMORY, "cache_dir", "no memory for the files of %.200s",
                                      a->params.path);
         if (status == WEIR_OK && file != NULL)
