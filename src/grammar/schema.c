@@ -96,14 +96,14 @@ static json_t *untyped(weir__schema_walk *w, const json_t *schema)
     json_t *value;
     json_object_foreach((json_t *)schema, name, value)
     {
-        if (weir__schema_family_of(name) == ANNOTATION) continue;
-        if (weir__schema_family_of(name) == NUMBER)
+        if (weir__schema_kind_of(name) == ANNOTATION) continue;
+        if (weir__schema_kind_of(name) == NUMBER)
             return weir__schema_refuse(w, name, "without \"type\" it is not clear what is wanted; add one");
-        if (first != NULL && weir__schema_family_of(first) != weir__schema_family_of(name))
+        if (first != NULL && weir__schema_kind_of(first) != weir__schema_kind_of(name))
             return weir__schema_refuse(w, name, "it is about another type than '%s'; add \"type\"", first);
         first = name;
     }
-    return first != NULL ? of_type(w, schema, types[weir__schema_family_of(first)])
+    return first != NULL ? of_type(w, schema, types[weir__schema_kind_of(first)])
                          : weir__schema_made(w, json_object());
 }
 

@@ -9,7 +9,7 @@ const char *const weir__schema_named_properties[] = {"properties", "required", N
 
 /* ---- Keywords ---- */
 
-static const char *const families[REFUSED][22] = {
+static const char *const keywords_of[REFUSED][22] = {
     [ANNOTATION] = {"title", "description", "default", "examples", "example", "$schema", "$id", "$comment",
                     "$vocabulary", "$anchor", "$defs", "definitions", "deprecated", "readOnly", "writeOnly",
                     "nullable", "discriminator", "externalDocs", "xml"},
@@ -51,11 +51,11 @@ static const char *refusal_of(const char *name)
     return NULL;
 }
 
-enum family weir__schema_family_of(const char *name)
+enum keyword_kind weir__schema_kind_of(const char *name)
 {
-    enum family family = ANNOTATION;
-    while (family < REFUSED && !is_listed(families[family], name)) family++;
-    return family == REFUSED && refusal_of(name) == NULL ? ANNOTATION : family;
+    enum keyword_kind kind = ANNOTATION;
+    while (kind < REFUSED && !is_listed(keywords_of[kind], name)) kind++;
+    return kind == REFUSED && refusal_of(name) == NULL ? ANNOTATION : kind;
 }
 
 bool weir__schema_check_keywords(weir__schema_walk *w, const json_t *schema)
@@ -65,9 +65,9 @@ bool weir__schema_check_keywords(weir__schema_walk *w, const json_t *schema)
     if (!weir__schema_spend(w, json_object_size(schema))) return false;
     json_object_foreach((json_t *)schema, name, value)
     {
-        enum family family = weir__schema_family_of(name);
-        if (family == REFUSED) return weir__schema_refuse(w, name, "%s", refusal_of(name)) != NULL;
-        if (family == ANNOTATION && !is_listed(families[ANNOTATION], name) && strncmp(name, "x-", 2) != 0)
+        enum keyword_kind kind = weir__schema_kind_of(name);
+        if (kind == REFUSED) return weir__schema_refuse(w, name, "%s", refusal_of(name)) != NULL;
+        if (kind == ANNOTATION && !is_listed(keywords_of[ANNOTATION], name) && strncmp(name, "x-", 2) != 0)
             return weir__schema_refuse(
                        w, name,
                        "it is not known, so it cannot be honoured; remove it or begin its name "
@@ -84,7 +84,7 @@ const char *weir__schema_other_constraint(const json_t *schema, const char *cons
     json_t *value;
     json_object_foreach((json_t *)schema, name, value)
     {
-        if (weir__schema_family_of(name) != ANNOTATION && !is_listed(allowed, name)) return name;
+        if (weir__schema_kind_of(name) != ANNOTATION && !is_listed(allowed, name)) return name;
     }
     return NULL;
 }

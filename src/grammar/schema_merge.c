@@ -101,7 +101,7 @@ static bool merge(weir__schema_walk *w, json_t *dst, const json_t *src)
     json_object_foreach((json_t *)src, name, value)
     {
         const json_t *known = json_object_get(dst, name);
-        if (weir__schema_family_of(name) == ANNOTATION) continue;
+        if (weir__schema_kind_of(name) == ANNOTATION) continue;
         if (strncmp(name, "exclusive", 9) == 0 && json_is_boolean(value))
             return weir__schema_refuse(w, name, "it must be a number in a schema of an allOf or anyOf") !=
                    NULL;

@@ -23,7 +23,7 @@ enum {
 };
 
 /* The kind of a keyword; unknown keywords count as ANNOTATION. */
-enum family { ANNOTATION, GENERAL, OBJECT, ARRAY, STRING, NUMBER, REFUSED };
+enum keyword_kind { ANNOTATION, GENERAL, OBJECT, ARRAY, STRING, NUMBER, REFUSED };
 
 /* A definition, made at the first $ref to its target. Invariant: in the order of these. */
 typedef struct weir__schema_definition {
@@ -134,7 +134,7 @@ json_t *weir__schema_relax_object(weir__schema_walk *w, const json_t *schema);
 
 /* -- schema_keyword.c: keywords and types -- */
 
-enum family weir__schema_family_of(const char *name);
+enum keyword_kind weir__schema_kind_of(const char *name);
 bool weir__schema_check_keywords(weir__schema_walk *w, const json_t *schema);
 
 /* The first keyword that is neither an annotation nor in `allowed` (NULL-terminated), or NULL. */
