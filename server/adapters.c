@@ -169,7 +169,7 @@ void serve_adapter_set_fini(serve_adapter_set *set)
 
 /* ---- Telling ---- */
 
-void serve_adapters_tell(serve_adapters *adapters, weir__text *text)
+void serve_adapters_list(serve_adapters *adapters, weir__text *text)
 {
     weir__text_add_string(text, "[");
     pthread_mutex_lock(&adapters->mutex);
@@ -202,7 +202,7 @@ static void tell_model(const entry *from, const char *parent, int64_t created_s,
     weir__text_printf(text, ",\"rank\":%d,\"size\":%llu}}", info.rank, (unsigned long long)info.n_bytes);
 }
 
-bool serve_adapters_tell_models(serve_adapters *adapters, const char *name, const char *parent,
+bool serve_adapters_list_models(serve_adapters *adapters, const char *name, const char *parent,
                                 int64_t created_s, weir__text *text)
 {
     bool any = false;

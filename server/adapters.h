@@ -45,11 +45,11 @@ bool serve_adapters_numbered(serve_adapters *adapters, int64_t id, float scale, 
 void serve_adapters_set_standard(serve_adapters *adapters, const serve_adapter_set *set);
 
 /* As llama-server has them: an array of objects. */
-void serve_adapters_tell(serve_adapters *adapters, weir__text *text);
+void serve_adapters_list(serve_adapters *adapters, weir__text *text);
 
 /* Writes adapters as entries of /v1/models: all of them into an array that was begun, or only the one of that
  * name. False: there is none. */
-bool serve_adapters_tell_models(serve_adapters *adapters, const char *name, const char *parent,
+bool serve_adapters_list_models(serve_adapters *adapters, const char *name, const char *parent,
                                 int64_t created_s, weir__text *text);
 
 void serve_adapter_set_fini(serve_adapter_set *set);

@@ -29,7 +29,7 @@ serve_answer *serve_answer_create(serve_call *call, const serve_form *form, weir
     answer->begins = form->begin != NULL;
     answer->created_s = (int64_t)time(NULL);
     answer->model = call->server->name;
-    answer->n = answer->n_each = answer->n_told = n;
+    answer->n = answer->n_each = answer->n_returned = n;
     for (int32_t i = 0; i < n; i++) {
         if (serve_choice_init(&answer->choices[i], answer, i)) continue;
         serve_answer_destroy(answer);
@@ -126,18 +126,18 @@ bool serve_answer_submit(serve_answer *answer, weir_request *requests, size_t n_
 /* One for each prompt, where there are several. */
 static void add_misses(const serve_answer *answer, weir__text *text)
 {
-    bool many = answer->n > answer->n_each, told = false;
+    bool many = answer->n > answer->n_each, any = false;
     size_t before = text->n;
     weir__text_add_string(text, many ? ",\"misses\":[" : ",\"miss\":");
     for (int32_t i = 0; i < answer->n; i += answer->n_each) {
         if (i > 0) weir__text_add_string(text, ",");
         bool some =
-            serve_miss_tell(answer->choices[i].stream, answer->shows_prompt, answer->shows_cached, text);
+            serve_miss_add(answer->choices[i].stream, answer->shows_prompt, answer->shows_cached, text);
         if (many && !some) weir__text_add_string(text, "null");
-        told = told || some;
+        any = any || some;
     }
     if (many) weir__text_add_string(text, "]");
-    if (!told) text->n = before;
+    if (!any) text->n = before;
 }
 
 static void add_usage(const serve_answer *answer, weir__text *text)
@@ -322,22 +322,22 @@ static void pump_choice(serve_choice *choice)
 
 /* ---- Whole answers ---- */
 
-/* Those of one prompt, in their order where all are told, else the best ones first. */
-static void tell_best(serve_answer *answer, int32_t first, weir__text *text)
+/* Those of one prompt, in their order where all are returned, else the best ones first. */
+static void add_best(serve_answer *answer, int32_t first, weir__text *text)
 {
     serve_choice *choices = answer->choices + first;
-    bool told[SERVE_CHOICES_MAX] = {false};
-    bool all = answer->n_told == answer->n_each;
-    for (int32_t k = 0; k < answer->n_told; k++) {
+    bool taken[SERVE_CHOICES_MAX] = {false};
+    bool all = answer->n_returned == answer->n_each;
+    for (int32_t k = 0; k < answer->n_returned; k++) {
         int32_t best = k;
         if (!all) {
             best = -1;
             for (int32_t i = 0; i < answer->n_each; i++)
-                if (!told[i] && (best < 0 || weir_usage_score(&choices[i].usage) >
-                                                 weir_usage_score(&choices[best].usage)))
+                if (!taken[i] && (best < 0 || weir_usage_score(&choices[i].usage) >
+                                                  weir_usage_score(&choices[best].usage)))
                     best = i;
-            told[best] = true;
-            choices[best].index = first / answer->n_each * answer->n_told + k;
+            taken[best] = true;
+            choices[best].index = first / answer->n_each * answer->n_returned + k;
         }
         if (first > 0 || k > 0) weir__text_add_string(text, ",");
         answer->form->whole(&choices[best], text);
@@ -347,10 +347,10 @@ static void tell_best(serve_answer *answer, int32_t first, weir__text *text)
 static void add_all(serve_answer *answer, weir__text *text)
 {
     const serve_form *form = answer->form;
-    bool list = form->bare && answer->n / answer->n_each * answer->n_told > 1;
+    bool list = form->bare && answer->n / answer->n_each * answer->n_returned > 1;
     if (!form->bare) add_head(answer, form->object, text);
     if (list) weir__text_add_string(text, "[");
-    for (int32_t i = 0; i < answer->n; i += answer->n_each) tell_best(answer, i, text);
+    for (int32_t i = 0; i < answer->n; i += answer->n_each) add_best(answer, i, text);
     if (list) weir__text_add_string(text, "]");
     if (!form->bare) {
         weir__text_add_string(text, "],\"usage\":");

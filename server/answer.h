@@ -54,26 +54,26 @@ struct serve_answer {
     const serve_form *form;
     weir_chat *chat; /* held; NULL for completions */
     bool stream, include_usage;
-    bool resume;        /* its events go to a tape, and it outlives its connection */
-    bool begins;        /* form->begin comes first */
-    bool share;         /* it may join the generation of an identical request */
-    bool stopped;       /* a client asked for it: the cancel is no error */
-    serve_tape *tape;   /* from its begin on; NULL: events go to the call */
-    weir__text event;   /* the event that is being written */
-    bool tells_scores;  /* of generated tokens; best-of needs them even if not requested */
-    bool echoes_scores; /* of the prompt, if its text precedes the answer (echo) */
-    bool tells_prompt;  /* its logprobs, as vLLM has them */
-    bool kept;          /* for forks, once it is submitted */
-    bool shows_prompt;  /* a cache miss may quote the prompt, which the client sent */
-    bool shows_cached;  /* a cache miss may quote the cached text: it is no other tenant's */
-    int32_t n_top;      /* likeliest tokens with each logprob */
-    bool starved;       /* chunks wait for room in call->out */
+    bool resume;         /* its events go to a tape, and it outlives its connection */
+    bool begins;         /* form->begin comes first */
+    bool share;          /* it may join the generation of an identical request */
+    bool stopped;        /* a client asked for it: the cancel is no error */
+    serve_tape *tape;    /* from its begin on; NULL: events go to the call */
+    weir__text event;    /* the event that is being written */
+    bool returns_scores; /* of generated tokens; best-of needs them even if not requested */
+    bool echoes_scores;  /* of the prompt, if its text precedes the answer (echo) */
+    bool returns_prompt; /* its logprobs, as vLLM has them */
+    bool kept;           /* for forks, once it is submitted */
+    bool shows_prompt;   /* a cache miss may quote the prompt, which the client sent */
+    bool shows_cached;   /* a cache miss may quote the cached text: it is no other tenant's */
+    int32_t n_top;       /* likeliest tokens with each logprob */
+    bool starved;        /* chunks wait for room in call->out */
     int64_t created_s;
     const char *model; /* the server's name for it, or own_model */
     char *own_model;   /* an adapter's name; NULL = none */
     int32_t n, n_finished;
-    int32_t n_each; /* choices of one prompt: choices[i] is of prompt i / n_each */
-    int32_t n_told; /* of these, the best ones that are returned; n_each = all, unranked */
+    int32_t n_each;     /* choices of one prompt: choices[i] is of prompt i / n_each */
+    int32_t n_returned; /* of these, the best ones that are returned; n_each = all, unranked */
     serve_choice choices[];
 };
 
@@ -102,7 +102,7 @@ void serve_answer_stop(serve_answer *answer, bool asked);
 
 /* Appends an object that explains why no more of the prompt was cached. prompt, cached: it quotes a few words
  * of them. False: there is no miss, and nothing was added. */
-bool serve_miss_tell(const weir_stream *stream, bool prompt, bool cached, weir__text *text);
+bool serve_miss_add(const weir_stream *stream, bool prompt, bool cached, weir__text *text);
 
 /* ---- choice.c ---- */
 
@@ -146,7 +146,7 @@ weir_status serve_choice_prompt(const serve_choice *choice, weir_chunk *prompt);
 
 /* Common to OpenAI's formats. tell_reason: the last members of a choice's object, and its end. tell_prompt:
  * the prompt's logprobs in vLLM's format, if requested. */
-void serve_choice_tell_reason(const serve_choice *choice, weir__text *text);
-void serve_choice_tell_prompt(const serve_choice *choice, weir__text *text);
+void serve_choice_add_reason(const serve_choice *choice, weir__text *text);
+void serve_choice_add_prompt(const serve_choice *choice, weir__text *text);
 
 #endif

@@ -184,14 +184,14 @@ serve_answer *serve_ask_answer(const serve_ask *ask, const serve_form *form, int
     answer->stream = ask->stream;
     answer->include_usage = ask->include_usage;
     answer->n_each = ask->best_of;
-    answer->n_told = ask->n;
-    /* Which choice is which is known only where all are told. */
+    answer->n_returned = ask->n;
+    /* Which choice is which is known only where all are returned. */
     answer->kept = !ask->unkept && ask->best_of == ask->n;
     answer->resume = ask->resume;
     answer->share = ask->share;
-    answer->tells_scores = ask->request.logprobs;
+    answer->returns_scores = ask->request.logprobs;
     answer->echoes_scores = ask->request.logprobs && ask->echo;
-    answer->tells_prompt = ask->request.prompt_logprobs;
+    answer->returns_prompt = ask->request.prompt_logprobs;
     answer->shows_prompt = ask->fork == NULL;
     answer->shows_cached =
         ask->fork == NULL && (ask->cache_salt != NULL || !serve_reach_is_open(call->server));

@@ -139,7 +139,7 @@ bool serve_choice_read(serve_choice *choice, const weir_chunk *chunk, serve_choi
 {
     weir_delta delta = {
         .kind = WEIR_DELTA_CONTENT, .index = -1, .text = chunk->text, .length = chunk->length};
-    if (choice->answer->tells_scores && !serve_scores_add(&choice->scores, chunk, INT32_MAX)) return false;
+    if (choice->answer->returns_scores && !serve_scores_add(&choice->scores, chunk, INT32_MAX)) return false;
     if (choice->parser == NULL) return take(choice, &delta);
     if (weir_chat_parser_feed(choice->parser, chunk->text, chunk->length, chunk->finished, NULL) != WEIR_OK)
         return false;
@@ -200,7 +200,7 @@ bool serve_choice_keep(serve_choice *choice, const weir_delta *delta)
 
 /* ---- What OpenAI's forms share ---- */
 
-void serve_choice_tell_reason(const serve_choice *choice, weir__text *text)
+void serve_choice_add_reason(const serve_choice *choice, weir__text *text)
 {
     bool cut = choice->reason == WEIR_REASON_LENGTH || choice->reason == WEIR_REASON_DEADLINE;
     weir__text_printf(text, ",\"finish_reason\":\"%s\",\"finish_detail\":\"%s\"}",
@@ -210,10 +210,10 @@ void serve_choice_tell_reason(const serve_choice *choice, weir__text *text)
                       weir_reason_name(choice->reason));
 }
 
-void serve_choice_tell_prompt(const serve_choice *choice, weir__text *text)
+void serve_choice_add_prompt(const serve_choice *choice, weir__text *text)
 {
     weir_chunk prompt;
-    if (!choice->answer->tells_prompt || serve_choice_prompt(choice, &prompt) != WEIR_OK) return;
+    if (!choice->answer->returns_prompt || serve_choice_prompt(choice, &prompt) != WEIR_OK) return;
     weir__text_add_string(text, ",\"prompt_logprobs\":");
-    serve_scores_tell_prompt(&prompt, choice->answer->call->server->model, text);
+    serve_scores_add_prompt(&prompt, choice->answer->call->server->model, text);
 }

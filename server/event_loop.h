@@ -9,7 +9,7 @@
 
 #define SERVE_LOOP_READ  1u
 #define SERVE_LOOP_WRITE 2u
-#define SERVE_LOOP_GONE  4u /* an error, or both directions are closed; told without being asked for */
+#define SERVE_LOOP_GONE  4u /* an error, or both directions are closed; reported without being asked for */
 
 typedef struct serve_loop serve_loop;
 

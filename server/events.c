@@ -33,7 +33,7 @@ struct serve_events {
     int64_t sent_ns;
     uint64_t next_tick, next_part, next_arrival;
     weir_tick ticks[TICKS_MAX]; /* a ring: since the last event; [n_ticks % TICKS_MAX] is the next one's */
-    uint64_t n_ticks, n_told;
+    uint64_t n_ticks, n_sent;
     slot slots[SLOTS_MAX];
     int32_t priorities[ARRIVALS_N]; /* by request % ARRIVALS_N */
     snap snaps[SNAPS_N];
@@ -134,10 +134,10 @@ static void add_rates(serve_events *events, const weir_engine_stats *stats, int6
 
 static void add_ticks(serve_events *events, weir__text *text)
 {
-    if (events->n_ticks - events->n_told > TICKS_MAX) events->n_told = events->n_ticks - TICKS_MAX;
+    if (events->n_ticks - events->n_sent > TICKS_MAX) events->n_sent = events->n_ticks - TICKS_MAX;
     weir__text_add_string(text, "{\"ticks\":[");
-    for (; events->n_told < events->n_ticks; events->n_told++) {
-        const weir_tick *tick = &events->ticks[events->n_told % TICKS_MAX];
+    for (; events->n_sent < events->n_ticks; events->n_sent++) {
+        const weir_tick *tick = &events->ticks[events->n_sent % TICKS_MAX];
         weir__json_next(text);
         weir__text_add_string(text, "{");
         weir__json_number(text, "t_ms", (double)(tick->start_ns - events->server->created_ns) / 1e6, 2);
@@ -216,13 +216,13 @@ static void send_all(serve_events *events, const weir__text *text)
     }
 }
 
-static void tell(serve_timer *timer)
+static void send_ticks(serve_timer *timer)
 {
     serve_events *events = (serve_events *)(void *)((char *)timer - offsetof(serve_events, timer));
     int64_t now_ns = weir__clock_now_ns();
     weir_engine_stats stats = {.size = sizeof stats};
     read_engine(events);
-    bool news = events->n_told < events->n_ticks || now_ns - events->sent_ns >= IDLE_NS;
+    bool news = events->n_sent < events->n_ticks || now_ns - events->sent_ns >= IDLE_NS;
     if (news && weir_engine_get_stats(events->server->engine, &stats) == WEIR_OK) {
         weir__text text = {0};
         events->sent_ns = now_ns;
@@ -243,7 +243,7 @@ void serve_events_begin(serve_call *call)
     call->events = true;
     if (events->n_readers++ == 0) {
         read_engine(events);
-        events->n_told = events->n_ticks; /* what was before is not told at once */
+        events->n_sent = events->n_ticks; /* what was before is not sent */
         events->sent_ns = 0;
         if (!events->timed) serve_loop_set(call->server->loop, &events->timer, 0);
         events->timed = true;
@@ -282,7 +282,7 @@ serve_events *serve_events_create(serve_server *server)
     serve_events *events = weir__mem_calloc(1, sizeof *events);
     if (events == NULL) return NULL;
     events->server = server;
-    events->timer.fire = tell;
+    events->timer.fire = send_ticks;
     return events;
 }
 

@@ -38,7 +38,7 @@ static weir_status read_limit(const char *word, int line, serve_key *key, weir_e
         memcpy((char *)key + limits[i].at, &(int32_t){(int32_t)value}, sizeof(int32_t));
         return WEIR_OK;
     }
-    /* It is not told: it may be a part of the key. */
+    /* It is not shown: it may be a part of the key. */
     return weir__error_set(
         error, WEIR_INVALID, FIELD,
         "line %d: a word behind the key is not known; known: priority=N, requests=N, rate=N", line);

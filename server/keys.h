@@ -17,7 +17,7 @@ bool serve_keys_are_wanted(serve_keys *keys);
 /* A key's number for the others, which also take -1: nobody's, where no keys are wanted. -1 = no such key. */
 int32_t serve_keys_find(serve_keys *keys, const char *given, size_t n);
 
-/* What is told apart in the cache: 64 hexadecimal digits, or "" without a key. Valid as long as the table. */
+/* What the cache keeps apart: 64 hexadecimal digits, or "" without a key. Valid as long as the table. */
 const char *serve_keys_salt(serve_keys *keys, int32_t key);
 
 /* The highest that its requests may ask for. */

@@ -26,7 +26,7 @@
 #define FILES       64 /* descriptors for all else: the model, adapters, files */
 #define PROBES      16 /* connections that may only ask /health and /metrics, where there are too many */
 #define UNIX_MODE   0660
-#define TELL_NS     (60 * WEIR__NS_PER_S) /* without want of descriptors, after which it is said again */
+#define LOG_NS      (60 * WEIR__NS_PER_S) /* without want of descriptors, after which it is said again */
 
 /* Neither blocks nor is inherited. */
 static void make_quiet(int fd)
@@ -253,10 +253,10 @@ void serve_listener_go_on(serve_server *server)
 static void tell_full(serve_server *server)
 {
     int64_t now_ns = weir__clock_now_ns();
-    if (server->told_full_ns == 0 || now_ns - server->told_full_ns > TELL_NS)
+    if (server->logged_full_ns == 0 || now_ns - server->logged_full_ns > LOG_NS)
         serve_log("info", "full", "%d connections are open, and there is no descriptor for more",
                   server->n_connections);
-    server->told_full_ns = now_ns;
+    server->logged_full_ns = now_ns;
 }
 
 /* The oldest connection that waits for a request, or for the rest of one's head; from this address, unless

@@ -142,8 +142,8 @@ static void add_answer(weir__text *line, const serve_answer *answer)
         weir__json_number(line, "ttft_ms", (double)usage.ttft_ns / 1e6, 2);
         size_t before = line->n;
         weir__json_key(line, "miss");
-        if (!serve_miss_tell(choice->stream, answer->call->server->params.log_text,
-                             answer->call->server->params.log_text, line))
+        if (!serve_miss_add(choice->stream, answer->call->server->params.log_text,
+                            answer->call->server->params.log_text, line))
             line->n = before;
         weir__text_add_string(line, "}");
     }

@@ -53,7 +53,7 @@ bool serve_lora_choose(serve_call *call, const char *adapter, const json_t *list
 void serve_lora_list(serve_call *call)
 {
     weir__text text = {0};
-    serve_adapters_tell(call->server->adapters, &text);
+    serve_adapters_list(call->server->adapters, &text);
     weir__text_add_string(&text, "\n");
     serve_call_answer_text(call, 200, "application/json", &text);
 }

@@ -3,7 +3,7 @@
 
 #include "tape.h"
 
-/* Of a histogram's 162 buckets those are told whose bound is a power of two in this range. */
+/* Of a histogram's 162 buckets those are written whose bound is a power of two in this range. */
 #define LEAST_EXPONENT (-14)
 #define MOST_EXPONENT  12
 
@@ -149,7 +149,7 @@ static uint64_t unsent(const serve_server *server)
 void serve_metrics(serve_call *call)
 {
     const serve_server *server = call->server;
-    serve_tapes_stats tapes = serve_tapes_tell(server->tapes);
+    serve_tapes_stats tapes = serve_tapes_get_stats(server->tapes);
     weir_engine_stats stats = {.size = sizeof stats};
     weir__text text = {0};
     int32_t n_workers, n_busy, n_queued;
@@ -164,7 +164,7 @@ void serve_metrics(serve_call *call)
         if (server->n_codes[i] > 0)
             weir__text_printf(&text, "weir_http_responses_total{code=\"%d\"} %llu\n", i,
                               (unsigned long long)server->n_codes[i]);
-    serve_workers_tell(server->workers, &n_workers, &n_busy, &n_queued);
+    serve_workers_count(server->workers, &n_workers, &n_busy, &n_queued);
     add_number(&text, "workers", "gauge", "threads that parse requests and render templates",
                (uint64_t)n_workers);
     add_number(&text, "workers_busy", "gauge", "such threads at work", (uint64_t)n_busy);

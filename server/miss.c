@@ -1,7 +1,7 @@
 /* miss.c: why a prompt was not cached as far as it might have been. SPDX-License-Identifier: Apache-2.0 */
 #include "answer.h"
 
-bool serve_miss_tell(const weir_stream *stream, bool prompt, bool cached, weir__text *text)
+bool serve_miss_add(const weir_stream *stream, bool prompt, bool cached, weir__text *text)
 {
     weir_miss_info info = {.size = sizeof info};
     if (weir_stream_miss(stream, &info) != WEIR_OK || info.miss == WEIR_MISS_NONE ||

@@ -48,7 +48,7 @@ void serve_models(serve_call *call)
     if (strncmp(path, prefix, sizeof prefix - 1) == 0) {
         const char *name = path + sizeof prefix - 1;
         bool adapter =
-            serve_adapters_tell_models(server->adapters, name, server->name, server->created_s, &text);
+            serve_adapters_list_models(server->adapters, name, server->name, server->created_s, &text);
         bool known = weir__utf8_valid(name, strlen(name)) && serve_models_accept(server, name);
         if (!adapter && !known) {
             serve_call_refuse(call, 404, "model", "model_not_found", "there is no model \"%.200s\" here",
@@ -65,7 +65,7 @@ void serve_models(serve_call *call)
             weir__json_next(&text);
             add_model(server, name, &text);
         }
-        serve_adapters_tell_models(server->adapters, NULL, server->name, server->created_s, &text);
+        serve_adapters_list_models(server->adapters, NULL, server->name, server->created_s, &text);
         weir__text_add_string(&text, "]}");
     }
     weir__text_add_string(&text, "\n");

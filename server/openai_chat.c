@@ -5,7 +5,7 @@
 static void add_logprobs(serve_choice *choice, weir__text *text)
 {
     weir__text_add_string(text, ",\"logprobs\":");
-    serve_scores_tell_chat(&choice->scores, choice->answer->call->server->model, text);
+    serve_scores_add_chat(&choice->scores, choice->answer->call->server->model, text);
 }
 
 static void begin(serve_choice *choice, weir__text *text)
@@ -47,7 +47,7 @@ static void end(serve_choice *choice, weir__text *text)
 {
     weir__text_printf(text, "{\"index\":%d,\"delta\":{}", choice->index);
     add_logprobs(choice, text);
-    serve_choice_tell_reason(choice, text);
+    serve_choice_add_reason(choice, text);
 }
 
 static void whole(serve_choice *choice, weir__text *text)
@@ -70,13 +70,13 @@ static void whole(serve_choice *choice, weir__text *text)
     }
     weir__text_add_string(text, ",\"refusal\":null}");
     add_logprobs(choice, text);
-    serve_choice_tell_reason(choice, text);
+    serve_choice_add_reason(choice, text);
 }
 
 /* vLLM has them beside the choices. */
 static void rest(const serve_answer *answer, weir__text *text)
 {
-    serve_choice_tell_prompt(&answer->choices[0], text);
+    serve_choice_add_prompt(&answer->choices[0], text);
 }
 
 static const serve_form form = {

@@ -11,7 +11,7 @@
 static void add_logprobs(serve_choice *choice, weir__text *text)
 {
     weir__text_add_string(text, ",\"logprobs\":");
-    serve_scores_tell_completion(&choice->scores, choice->answer->call->server->model, text);
+    serve_scores_add_completion(&choice->scores, choice->answer->call->server->model, text);
 }
 
 static void begin_object(serve_choice *choice, const char *bytes, size_t n, weir__text *text)
@@ -40,7 +40,7 @@ static void delta(serve_choice *choice, const weir_delta *given, weir__text *tex
 static void end(serve_choice *choice, weir__text *text)
 {
     begin_object(choice, "", 0, text);
-    serve_choice_tell_reason(choice, text);
+    serve_choice_add_reason(choice, text);
 }
 
 static void whole(serve_choice *choice, weir__text *text)
@@ -49,8 +49,8 @@ static void whole(serve_choice *choice, weir__text *text)
     weir__text_add(&all, choice->echo != NULL ? choice->echo : "", choice->echo_length);
     weir__text_add(&all, choice->content.bytes, choice->content.n);
     begin_object(choice, all.bytes, all.n, text);
-    serve_choice_tell_prompt(choice, text); /* vLLM has them with each choice */
-    serve_choice_tell_reason(choice, text);
+    serve_choice_add_prompt(choice, text); /* vLLM has them with each choice */
+    serve_choice_add_reason(choice, text);
     text->failed = text->failed || all.failed;
     weir__text_fini(&all);
 }

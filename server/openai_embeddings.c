@@ -194,7 +194,7 @@ static void add_floats(weir__text *text, const float *vector, size_t n)
     weir__text_add_string(text, "]");
 }
 
-static void tell(serve_call *call, const inputs *in, const float *vectors, size_t width)
+static void answer(serve_call *call, const inputs *in, const float *vectors, size_t width)
 {
     weir__text text = {.quota = &call->server->answers};
     weir__text_add_string(&text, "{\"object\":\"list\",\"data\":[");
@@ -234,7 +234,7 @@ void serve_embeddings(serve_call *call)
             serve_call_refuse(call, 400, "dimensions", "unsupported_value",
                               "dimensions must be %zu with this model", width);
         else
-            tell(call, in, vectors, width);
+            answer(call, in, vectors, width);
     }
     for (size_t i = 0; i < in->n; i++) weir__mem_free((void *)in->tokens[i].ids);
     weir__mem_free(vectors);

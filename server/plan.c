@@ -8,7 +8,7 @@ static void add_ms(weir__text *text, const char *name, int64_t ns)
     weir__json_number(text, name, (double)ns / 1e6, 1);
 }
 
-static void tell(serve_call *call, const weir_forecast *forecast)
+static void answer(serve_call *call, const weir_forecast *forecast)
 {
     weir__text text = {0};
     weir__text_printf(&text,
@@ -52,6 +52,6 @@ void serve_plan(serve_call *call)
         serve_ask_request(&ask, &request) && set_prompt(&ask, &request) &&
         serve_call_passes(call, weir_engine_plan_request(call->server->engine, &request, &forecast, &error),
                           &error))
-        tell(call, &forecast);
+        answer(call, &forecast);
     serve_ask_fini(&ask);
 }

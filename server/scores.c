@@ -80,7 +80,7 @@ static void add_entry(const weir_model *model, int32_t token, float logprob, wei
     weir__text_add_string(text, "]");
 }
 
-void serve_scores_tell_chat(serve_scores *scores, const weir_model *model, weir__text *text)
+void serve_scores_add_chat(serve_scores *scores, const weir_model *model, weir__text *text)
 {
     if (scores->n == 0) {
         weir__text_add_string(text, "null");
@@ -112,7 +112,7 @@ static size_t count_code_points(const weir_model *model, int32_t token)
     return count;
 }
 
-void serve_scores_tell_completion(serve_scores *scores, const weir_model *model, weir__text *text)
+void serve_scores_add_completion(serve_scores *scores, const weir_model *model, weir__text *text)
 {
     if (scores->n == 0) {
         weir__text_add_string(text, "null");
@@ -179,7 +179,7 @@ static void add_prompt_entry(const weir_model *model, int32_t token, float logpr
     weir__text_add_string(text, "}");
 }
 
-void serve_scores_tell_prompt(const weir_chunk *prompt, const weir_model *model, weir__text *text)
+void serve_scores_add_prompt(const weir_chunk *prompt, const weir_model *model, weir__text *text)
 {
     weir__text_add_string(text, "[null");
     for (size_t i = 1; i < prompt->n_tokens; i++) {

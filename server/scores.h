@@ -1,4 +1,4 @@
-/* scores.h: how probable generated tokens were, until they are told. SPDX-License-Identifier: Apache-2.0 */
+/* scores.h: how probable generated tokens were, until they are returned. SPDX-License-Identifier: Apache-2.0 */
 #ifndef WEIR_SERVER_SCORES_H
 #define WEIR_SERVER_SCORES_H
 
@@ -13,7 +13,7 @@ typedef struct serve_scores {
     weir_logprob *top;
     size_t n, tokens_capacity, logprobs_capacity, top_capacity;
     int32_t n_top;
-    size_t offset; /* code points of the text of all tokens that were told before */
+    size_t offset; /* code points of the text of all tokens that were returned before */
 } serve_scores;
 
 void serve_scores_fini(serve_scores *scores);
@@ -23,11 +23,11 @@ void serve_scores_fini(serve_scores *scores);
 bool serve_scores_add(serve_scores *scores, const weir_chunk *chunk, int32_t n_top);
 
 /* The value of vLLM's "prompt_logprobs". */
-void serve_scores_tell_prompt(const weir_chunk *prompt, const weir_model *model, weir__text *text);
+void serve_scores_add_prompt(const weir_chunk *prompt, const weir_model *model, weir__text *text);
 
 /* The value of "logprobs" in chat's and in completions' form, "null" when there is nothing to tell. What was
- * told is forgotten. */
-void serve_scores_tell_chat(serve_scores *scores, const weir_model *model, weir__text *text);
-void serve_scores_tell_completion(serve_scores *scores, const weir_model *model, weir__text *text);
+ * returned is forgotten. */
+void serve_scores_add_chat(serve_scores *scores, const weir_model *model, weir__text *text);
+void serve_scores_add_completion(serve_scores *scores, const weir_model *model, weir__text *text);
 
 #endif

@@ -78,7 +78,7 @@ static void a_completion_tells_a_text_once(void **state)
     (void)state;
     serve_scores scores = scores_of(likeliest[0]);
     weir__text text = {0};
-    serve_scores_tell_completion(&scores, model, &text);
+    serve_scores_add_completion(&scores, model, &text);
     json_t *json = parse(&text), *tops = json_object_get(json, "top_logprobs");
     const json_t *first = json_array_get(tops, 0), *second = json_array_get(tops, 1);
     assert_int_equal(json_array_size(tops), 2);
@@ -101,7 +101,7 @@ static void a_chat_tells_every_token(void **state)
     (void)state;
     serve_scores scores = scores_of(likeliest[0]);
     weir__text text = {0};
-    serve_scores_tell_chat(&scores, model, &text);
+    serve_scores_add_chat(&scores, model, &text);
     json_t *json = parse(&text);
     for (size_t i = 0; i < 2; i++) {
         const json_t *entry = json_array_get(json_object_get(json, "content"), i);
@@ -122,9 +122,9 @@ static void what_was_told_is_forgotten(void **state)
     (void)state;
     serve_scores scores = scores_of(likeliest[0]);
     weir__text text = {0};
-    serve_scores_tell_completion(&scores, model, &text);
+    serve_scores_add_completion(&scores, model, &text);
     weir__text_fini(&text);
-    serve_scores_tell_completion(&scores, model, &text);
+    serve_scores_add_completion(&scores, model, &text);
     assert_string_equal(text.bytes, "null");
     weir__text_fini(&text);
     serve_scores_fini(&scores);
@@ -139,7 +139,7 @@ static void without_memory(void **state)
         serve_scores scores = scores_of(likeliest[0]);
         weir__text text = {0};
         weir__mem_fail_after(n);
-        serve_scores_tell_completion(&scores, model, &text);
+        serve_scores_add_completion(&scores, model, &text);
         done = weir__mem_fail_pending();
         weir__mem_fail_after(-1);
         assert_int_equal(text.failed, !done);

@@ -158,7 +158,7 @@ struct serve_server {
     bool inherited; /* the listeners are systemd's */
     bool reachable; /* from other machines, by one of them; since create */
     bool full;      /* out of descriptors: nothing is accepted until the next sweep */
-    int64_t told_full_ns;
+    int64_t logged_full_ns;
     char *unix_path; /* to unlink at the end; NULL = none */
     serve_timer sweep;
     uint32_t n_sweeps;
@@ -339,7 +339,7 @@ void serve_workers_give(serve_workers *workers, serve_call *call, void (*job)(se
 int32_t serve_workers_stuck(serve_workers *workers, int64_t now_ns, int32_t late_s, int32_t *n_new);
 
 /* Counts workers, busy workers, and calls that wait for one. */
-void serve_workers_tell(serve_workers *workers, int32_t *n, int32_t *n_busy, int32_t *n_queued);
+void serve_workers_count(serve_workers *workers, int32_t *n, int32_t *n_busy, int32_t *n_queued);
 
 void serve_log_call(const serve_call *call);
 

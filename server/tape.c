@@ -380,7 +380,7 @@ serve_answer *serve_tapes_drop(serve_tapes *tapes, int64_t now_ns)
     return NULL;
 }
 
-serve_tapes_stats serve_tapes_tell(const serve_tapes *tapes)
+serve_tapes_stats serve_tapes_get_stats(const serve_tapes *tapes)
 {
     serve_tapes_stats stats = tapes->stats;
     for (const serve_tape *tape = tapes->newest; tape != NULL; tape = tape->next) {

@@ -50,6 +50,6 @@ typedef struct serve_tapes_stats {
         n_dropped; /* readers that came; answers given up; tapes, when room runs out */
 } serve_tapes_stats;
 
-serve_tapes_stats serve_tapes_tell(const serve_tapes *tapes);
+serve_tapes_stats serve_tapes_get_stats(const serve_tapes *tapes);
 
 #endif

@@ -149,7 +149,7 @@ static void test_what_is_cut_off(void **state)
         take(quick, &first, &last, &done);
     }
     turn_until_idle();
-    assert_true(serve_tapes_tell(server.tapes).n_bytes <= 64 << 10);
+    assert_true(serve_tapes_get_stats(server.tapes).n_bytes <= 64 << 10);
     take(quick, &first, &last, &done);
     assert_true(quick->ended && done);
     const uint64_t end = last;
@@ -179,9 +179,9 @@ static void test_what_is_cut_off(void **state)
     serve_call_destroy(late);
     serve_call_destroy(slow);
     serve_call_destroy(quick);
-    assert_int_equal(serve_tapes_tell(server.tapes).n, 1);
+    assert_int_equal(serve_tapes_get_stats(server.tapes).n, 1);
     serve_tapes_sweep(server.tapes, INT64_MAX);
-    assert_int_equal(serve_tapes_tell(server.tapes).n_bytes, 0);
+    assert_int_equal(serve_tapes_get_stats(server.tapes).n_bytes, 0);
 }
 
 static void test_who_makes_room(void **state)
@@ -197,7 +197,7 @@ static void test_who_makes_room(void **state)
         if (i == 0) serve_call_destroy(calls[0]);
     }
     turn_until_idle();
-    serve_tapes_stats stats = serve_tapes_tell(server.tapes);
+    serve_tapes_stats stats = serve_tapes_get_stats(server.tapes);
     assert_int_equal(stats.n, 2); /* the first one had ended, and was not read */
     assert_int_equal(stats.n_dropped, 1);
     serve_call *call = resume(ids[0], -1);
@@ -209,7 +209,7 @@ static void test_who_makes_room(void **state)
     serve_call_destroy(calls[1]);
     serve_call_destroy(calls[2]);
     serve_tapes_sweep(server.tapes, INT64_MAX);
-    assert_int_equal(serve_tapes_tell(server.tapes).n, 0);
+    assert_int_equal(serve_tapes_get_stats(server.tapes).n, 0);
 }
 
 /* Whatever is missing: an answer, a refusal or an end that says so, and nothing stays behind. */
@@ -241,7 +241,7 @@ static void test_without_memory(void **state)
         if (other != NULL) serve_call_destroy(other);
         serve_tapes_sweep(server.tapes, INT64_MAX);
         turn_until_idle();
-        serve_tapes_stats stats = serve_tapes_tell(server.tapes);
+        serve_tapes_stats stats = serve_tapes_get_stats(server.tapes);
         assert_int_equal(stats.n, 0);
         assert_int_equal(stats.n_bytes, 0);
         assert_int_equal(server.n_calls, 0);

@@ -19,7 +19,7 @@ typedef struct worker {
     bool late;        /* this thread's: the job was told that its time is over */
     /* The next two under the mutex. */
     int64_t began_ns; /* 0: no job */
-    bool told;        /* that it is stuck */
+    bool counted;     /* that it is stuck */
 } worker;
 
 struct serve_workers {
@@ -57,7 +57,7 @@ static serve_call *take(worker *w)
     bool stopping;
     pthread_mutex_lock(&workers->mutex);
     w->call = NULL;
-    w->late = w->told = false;
+    w->late = w->counted = false;
     w->began_ns = 0;
     while (!(stopping = workers->stopping) && w->queue->first == NULL)
         pthread_cond_wait(&workers->changed, &workers->mutex);
@@ -151,8 +151,8 @@ int32_t serve_workers_stuck(serve_workers *workers, int64_t now_ns, int32_t late
             now_ns - w->began_ns <= workers->most_ns + late_s * WEIR__NS_PER_S)
             continue;
         n++;
-        *n_new += !w->told;
-        w->told = true;
+        *n_new += !w->counted;
+        w->counted = true;
     }
     pthread_mutex_unlock(&workers->mutex);
     return n;
@@ -181,7 +181,7 @@ static int32_t length(const queue *jobs)
     return n;
 }
 
-void serve_workers_tell(serve_workers *workers, int32_t *n, int32_t *n_busy, int32_t *n_queued)
+void serve_workers_count(serve_workers *workers, int32_t *n, int32_t *n_busy, int32_t *n_queued)
 {
     pthread_mutex_lock(&workers->mutex);
     *n = workers->n;

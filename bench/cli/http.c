@@ -68,7 +68,7 @@ static void add_tokens(cli_text *text, const cli_args *args, const cli_tally *ta
     if (tally->n_prompt > 0) {
         cli_text_add_count(text, tally->n_prompt);
         cli_text_puts(text, " in prompts");
-        if (tally->n_cached_told > 0) {
+        if (tally->n_cached_counted > 0) {
             cli_text_puts(text, " (");
             cli_text_add_count(text, tally->n_cached);
             cli_text_puts(text, " cached)");
@@ -76,11 +76,11 @@ static void add_tokens(cli_text *text, const cli_args *args, const cli_tally *ta
         cli_text_puts(text, ", ");
     }
     cli_text_add_count(text, tally->n_generated);
-    bool all = tally->n_told == tally->n_ended[CLI_FATE_ANSWERED] && tally->n_ended[CLI_FATE_LEFT] == 0;
+    bool all = tally->n_counted == tally->n_ended[CLI_FATE_ANSWERED] && tally->n_ended[CLI_FATE_LEFT] == 0;
     cli_text_printf(text, " in answers%s\n",
-                    all                  ? ""
-                    : tally->n_told == 0 ? " (pieces: the server does not count)"
-                                         : " (where the server did not count: pieces)");
+                    all                     ? ""
+                    : tally->n_counted == 0 ? " (pieces: the server does not count)"
+                                            : " (where the server did not count: pieces)");
     label(text, "throughput");
     cli_text_printf(text, "%s%.1f tok/s%s in answers, %.1f with prompts\n", cli_term_style_out(CLI_BOLD),
                     cli_tally_rate(tally, false), cli_term_style_out(CLI_PLAIN), cli_tally_rate(tally, true));

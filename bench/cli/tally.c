@@ -92,12 +92,12 @@ void cli_tally_end(cli_tally *tally, const cli_record *record, const char *messa
     tally->n_ended[record->fate]++;
     /* Servers say what they like. */
     if (example[0] == '\0') weir__utf8_copy(example, sizeof tally->examples[0], message, strlen(message));
-    if (record->n_generated >= 0) tally->n_told++;
+    if (record->n_generated >= 0) tally->n_counted++;
     tally->n_generated += (uint64_t)(record->n_generated >= 0 ? record->n_generated : record->n_pieces);
     if (record->n_prompt > 0) tally->n_prompt += (uint64_t)record->n_prompt;
     if (record->n_cached >= 0) {
         tally->n_cached += (uint64_t)record->n_cached;
-        tally->n_cached_told++;
+        tally->n_cached_counted++;
     }
     if (record->end_ns > tally->last_ns) tally->last_ns = record->end_ns;
     if (late) {
@@ -183,7 +183,7 @@ json_t *cli_tally_json(const cli_tally *tally)
         errors_json(tally), "total_s", (double)tally->last_ns / 1e9, "prompt_tokens",
         (json_int_t)tally->n_prompt, "cached_tokens", (json_int_t)tally->n_cached, "generated_tokens",
         (json_int_t)tally->n_generated, "counted_by_server",
-        tally->n_told == tally->n_ended[CLI_FATE_ANSWERED], "generated_per_second",
+        tally->n_counted == tally->n_ended[CLI_FATE_ANSWERED], "generated_per_second",
         cli_tally_rate(tally, false), "tokens_per_second", cli_tally_rate(tally, true), "ended_by_itself",
         (json_int_t)tally->n_by_itself, "not_json", (json_int_t)tally->n_not_json, "ttft_ms",
         spread_json(&tally->ttft), "itl_ms", spread_json(&tally->itl), "worst_gap_ms",

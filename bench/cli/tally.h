@@ -68,7 +68,7 @@ typedef struct cli_tally {
     uint64_t n_unsent;               /* arrivals that found no free connection */
     char examples[CLI_N_FATES][192]; /* the first message of each fate */
     uint64_t n_prompt, n_cached, n_generated;
-    uint64_t n_told, n_cached_told;   /* requests whose server counted tokens; cached ones */
+    uint64_t n_counted, n_cached_counted; /* requests whose server counted tokens; cached ones */
     uint64_t n_by_itself, n_not_json; /* answers that ended by themselves; of those, with a schema, no JSON */
     cli_spread ttft, itl, worst, total; /* ms; without the late request */
     cli_timeline timeline;
