@@ -26,16 +26,16 @@ struct weir__llama_following {
     weir__bcontext *target; /* NULL: it was freed */
     int32_t n_taps;         /* 0: reads the target's last hidden state */
     int32_t taps[TAPS_MAX]; /* else reads the inputs of these layers, concatenated, through an encoder */
-    int32_t n_told;         /* floats of the target per position */
+    int32_t n_features;     /* floats of the target per position */
     int32_t width;          /* floats of a row's input, beside its token */
     uint64_t identity;      /* the head's identity, for saved states */
 
     /* The target's last pass, in its order, without rows that were cut since. */
     int32_t n;
     int32_t *token, *pos, *seq; /* [n_batch] */
-    float *told;                /* [n_batch * n_told] */
+    float *features;            /* [n_batch * n_features] */
     int32_t *order, *out;       /* [n_batch] scratch */
-    float *fused;               /* [n_batch * width] told, encoded; told itself without an encoder */
+    float *fused;               /* [n_batch * width] features, encoded; features itself without an encoder */
 
     int32_t *known, *ahead, *end, *guessed; /* [n_seq_max]; -1 = none, end: 0; guessed: the position of
                                              * `guess` */
@@ -53,9 +53,9 @@ static float *row_of(float *rows, const weir__llama_following *f, int32_t i)
     return rows + (size_t)i * (size_t)f->width;
 }
 
-static void keep_state(weir__llama_following *f, int32_t seq, int32_t pos, const float *told)
+static void keep_state(weir__llama_following *f, int32_t seq, int32_t pos, const float *features)
 {
-    memcpy(row_of(f->state, f, seq), told, (size_t)f->width * sizeof *told);
+    memcpy(row_of(f->state, f, seq), features, (size_t)f->width * sizeof *features);
     f->known[seq] = pos;
     f->ahead[seq] = -1;
 }
@@ -94,18 +94,18 @@ int32_t weir__llama_head_known(const weir__bcontext *head, int32_t seq)
 
 /* ---- Rows ----------------------------------------------------------------------------------------- */
 
-/* Adds a row to the next pass. told: the target's states at the position before, NULL = unknown. */
-static void add_row(weir__bcontext *head, int32_t seq, int32_t pos, int32_t token, const float *told,
+/* Adds a row to the next pass. features: the target's states at the position before, NULL = unknown. */
+static void add_row(weir__bcontext *head, int32_t seq, int32_t pos, int32_t token, const float *features,
                     bool logits)
 {
     weir__llama_following *f = head->following;
     cut_rows(head, seq, pos);
     if (f->end[seq] < pos) cut_rows(head, seq, 0); /* it may begin anywhere, but not have gaps */
     int32_t i = weir__batch_add(&f->rows, token, pos, seq, logits);
-    if (told != NULL)
-        memcpy(row_of(f->embd, f, i), told, (size_t)f->width * sizeof *told);
+    if (features != NULL)
+        memcpy(row_of(f->embd, f, i), features, (size_t)f->width * sizeof *features);
     else
-        memset(row_of(f->embd, f, i), 0, (size_t)f->width * sizeof *told);
+        memset(row_of(f->embd, f, i), 0, (size_t)f->width * sizeof *features);
     f->end[seq] = pos + 1;
 }
 
@@ -116,7 +116,7 @@ static bool fuse(weir__bcontext *head, int32_t n)
     for (int32_t i = 0, some; f->n_taps > 0 && i < n; i += some) {
         some = n - i < ENCODE_MOST ? n - i : ENCODE_MOST;
         if (some > (int32_t)llama_n_ubatch(head->context)) some = (int32_t)llama_n_ubatch(head->context);
-        struct llama_batch b = {.n_tokens = some, .embd = f->told + (size_t)i * (size_t)f->n_told};
+        struct llama_batch b = {.n_tokens = some, .embd = f->features + (size_t)i * (size_t)f->n_features};
         bool began;
         if (weir__shim_decode(head->context, b, true, &began, NULL) != WEIR_OK) return false;
         const float *fused = weir__shim_hidden(head->context);
@@ -256,7 +256,7 @@ static void find_order(const weir__bcontext *target, const weir__batch *batch, i
     }
 }
 
-static const float *told_by(const weir__llama_following *f, int32_t tap)
+static const float *features_of(const weir__llama_following *f, int32_t tap)
 {
     struct llama_context *context = f->target->context;
     return f->n_taps > 0 ? weir__shim_layer_input(context, f->taps[tap]) : weir__shim_hidden(context);
@@ -265,17 +265,17 @@ static const float *told_by(const weir__llama_following *f, int32_t tap)
 static void note(weir__bcontext *head, const weir__batch *batch)
 {
     weir__llama_following *f = head->following;
-    int32_t n_parts = f->n_taps > 0 ? f->n_taps : 1, n_part = f->n_told / n_parts;
+    int32_t n_parts = f->n_taps > 0 ? f->n_taps : 1, n_part = f->n_features / n_parts;
     take_in(head); /* the waiting rows were right */
     find_order(f->target, batch, f->order, f->out);
     for (int32_t part = 0; part < n_parts; part++) {
-        const float *rows = told_by(f, part);
+        const float *rows = features_of(f, part);
         if (rows == NULL) {
             weir__llama_head_forget(head);
             return;
         }
         for (int32_t i = 0; i < batch->n; i++)
-            memcpy(f->told + (size_t)f->order[i] * (size_t)f->n_told + (size_t)part * (size_t)n_part,
+            memcpy(f->features + (size_t)f->order[i] * (size_t)f->n_features + (size_t)part * (size_t)n_part,
                    rows + (size_t)i * (size_t)n_part, (size_t)n_part * sizeof *rows);
     }
     size_t bytes = (size_t)batch->n * sizeof *f->token;
@@ -296,8 +296,9 @@ void weir__llama_head_removed(weir__bcontext *head, int32_t seq, int32_t from)
             f->token[n] = f->token[i];
             f->pos[n] = f->pos[i];
             f->seq[n] = f->seq[i];
-            memcpy(f->told + (size_t)n * (size_t)f->n_told, f->told + (size_t)i * (size_t)f->n_told,
-                   (size_t)f->n_told * sizeof *f->told);
+            memcpy(f->features + (size_t)n * (size_t)f->n_features,
+                   f->features + (size_t)i * (size_t)f->n_features,
+                   (size_t)f->n_features * sizeof *f->features);
         }
         n++;
     }
@@ -384,8 +385,8 @@ void weir__llama_head_state_load(weir__bcontext *head, int32_t seq, const void *
 static weir_status listen(const weir__llama_following *f, bool on, weir_error *error)
 {
     const weir__bcontext *target = f->target;
-    for (int32_t i = 0; i < f->n_taps; i++) weir__shim_tell_layer_input(target->context, f->taps[i], on);
-    if (f->n_taps == 0) weir__shim_tell_hidden(target->context, on, false);
+    for (int32_t i = 0; i < f->n_taps; i++) weir__shim_keep_layer_input(target->context, f->taps[i], on);
+    if (f->n_taps == 0) weir__shim_keep_hidden(target->context, on, false);
     pthread_mutex_lock(&target->model->adapter_lock);
     weir_status status = weir__shim_plan(target->context, error);
     pthread_mutex_unlock(&target->model->adapter_lock);
@@ -407,8 +408,8 @@ static void leave(weir__bcontext *c)
     weir__mem_free(f->guess);
     weir__mem_free(f->state);
     weir__mem_free(f->known);
-    if (f->fused != f->told) weir__mem_free(f->fused);
-    weir__mem_free(f->told);
+    if (f->fused != f->features) weir__mem_free(f->fused);
+    weir__mem_free(f->features);
     weir__mem_free(f->token);
     weir__mem_free(f);
 }
@@ -436,7 +437,7 @@ static void find_shape(weir__llama_following *f, const weir__bmodel *model, cons
 {
     f->width = llama_model_n_embd_out(model->model);
     f->n_taps = model == target ? 0 : weir__shim_head_taps(model->model, f->taps, TAPS_MAX);
-    f->n_told = model == target ? f->width : f->n_taps * llama_model_n_embd(target->model);
+    f->n_features = model == target ? f->width : f->n_taps * llama_model_n_embd(target->model);
 }
 
 static bool make_room(weir__bcontext *head, weir__llama_following *f, weir_error *error)
@@ -444,12 +445,12 @@ static bool make_room(weir__bcontext *head, weir__llama_following *f, weir_error
     size_t n = (size_t)head->n_batch, n_seq = (size_t)head->n_seq_max, width = (size_t)f->width;
     f->token = weir__mem_calloc(5 * n, sizeof *f->token);
     f->known = weir__mem_calloc(4 * n_seq, sizeof *f->known);
-    f->told = weir__mem_calloc(n * (size_t)f->n_told, sizeof *f->told);
-    f->fused = f->n_taps > 0 ? weir__mem_calloc(n * width, sizeof *f->fused) : f->told;
+    f->features = weir__mem_calloc(n * (size_t)f->n_features, sizeof *f->features);
+    f->fused = f->n_taps > 0 ? weir__mem_calloc(n * width, sizeof *f->fused) : f->features;
     f->state = weir__mem_calloc(n_seq * width, sizeof *f->state);
     f->guess = weir__mem_calloc(n_seq * width, sizeof *f->guess);
     f->embd = weir__mem_calloc(n * width, sizeof *f->embd);
-    if (f->token == NULL || f->known == NULL || f->told == NULL || f->fused == NULL || f->state == NULL ||
+    if (f->token == NULL || f->known == NULL || f->features == NULL || f->fused == NULL || f->state == NULL ||
         f->guess == NULL || f->embd == NULL || weir__batch_init(&f->rows, head->n_batch, error) != WEIR_OK)
         return false;
     f->pos = f->token + n;
@@ -485,7 +486,7 @@ weir_status weir__llama_head_create(weir__bcontext *target, weir__bmodel *model,
     find_shape(f, model, target->model);
     if (!make_room(head, f, error)) goto no_memory;
     weir__llama_head_forget(head);
-    weir__shim_tell_hidden(head->context, true, true);
+    weir__shim_keep_hidden(head->context, true, true);
     f->target = target;
     target->head = head;
     status = listen(f, true, error);
@@ -504,10 +505,11 @@ static uint64_t room_bytes(const weir__llama_following *f, const weir__bcontext 
 {
     uint64_t n = (uint64_t)head->n_batch, n_seq = (uint64_t)head->n_seq_max, width = (uint64_t)f->width;
     uint64_t n_rows = n_seq > WAIT_MOST ? n_seq : WAIT_MOST; /* with logits */
-    uint64_t n_told = (uint64_t)f->n_told * (uint64_t)f->target->n_batch + (uint64_t)f->n_told * n;
+    uint64_t n_features =
+        (uint64_t)f->n_features * (uint64_t)f->target->n_batch + (uint64_t)f->n_features * n;
     uint64_t n_own = (f->n_taps > 0 ? 2 : 1) * n * width + 2 * n_seq * width;
     uint64_t n_said = (n_rows - n_seq) * (uint64_t)head->model->info.n_vocab + n_rows * width;
-    return (n_told + n_own + n_said) * sizeof(float);
+    return (n_features + n_own + n_said) * sizeof(float);
 }
 
 weir_status weir__llama_head_estimate(weir__bmodel *target_model, const weir_context_params *target_params,

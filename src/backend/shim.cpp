@@ -396,7 +396,7 @@ namespace
 {
 
 /* Whether the target's graph can return the inputs of its layers. */
-bool tells_layer_inputs(const llama_model *model)
+bool keeps_layer_inputs(const llama_model *model)
 {
     return model->arch == LLM_ARCH_LLAMA || model->arch == LLM_ARCH_QWEN3 ||
            model->arch == LLM_ARCH_QWEN3MOE || model->arch == LLM_ARCH_MINIMAX_M2;
@@ -422,7 +422,7 @@ weir_status weir__shim_head_fits(const llama_model *head, const llama_model *tar
             return weir__error_set(error, WEIR_UNSUPPORTED, field,
                                    "heads of the kind '%s' are not known; EAGLE-3 is (eagle3)",
                                    head->arch_name().c_str());
-        if (!tells_layer_inputs(target))
+        if (!keeps_layer_inputs(target))
             return weir__error_set(error, WEIR_UNSUPPORTED, field,
                                    "EAGLE-3 heads are for models of the architectures llama, qwen3, qwen3moe "
                                    "and minimax-m2; this one is %s",
@@ -475,12 +475,12 @@ int32_t weir__shim_head_taps(const llama_model *head, int32_t *layers, int32_t c
     return n;
 }
 
-void weir__shim_tell_hidden(llama_context *context, bool on, bool masked)
+void weir__shim_keep_hidden(llama_context *context, bool on, bool masked)
 {
     llama_set_embeddings_nextn(context, on, masked);
 }
 
-void weir__shim_tell_layer_input(llama_context *context, int32_t layer, bool on)
+void weir__shim_keep_layer_input(llama_context *context, int32_t layer, bool on)
 {
     llama_set_embeddings_layer_inp(context, static_cast<uint32_t>(layer), on);
 }

@@ -83,8 +83,8 @@ int32_t weir__shim_head_taps(const struct llama_model *head, int32_t *layers, in
 
 /* Makes passes keep the last hidden states, of rows with logits (masked) or of all rows; or the inputs of a
  * layer. */
-void weir__shim_tell_hidden(struct llama_context *context, bool on, bool masked);
-void weir__shim_tell_layer_input(struct llama_context *context, int32_t layer, bool on);
+void weir__shim_keep_hidden(struct llama_context *context, bool on, bool masked);
+void weir__shim_keep_layer_input(struct llama_context *context, int32_t layer, bool on);
 
 /* Plans passes anew if the settings require it. Under the model's adapter_lock. */
 weir_status weir__shim_plan(struct llama_context *context, weir_error *error);

@@ -71,7 +71,7 @@ std::string weir__shim_grammar::piece(int32_t token) const
 }
 
 /* Turns an automaton's answer about a token into an error. */
-static weir_status told(weir_status status, int32_t token, weir_error *error)
+static weir_status report(weir_status status, int32_t token, weir_error *error)
 {
     switch (status) {
     case WEIR_OK: return WEIR_OK;
@@ -83,7 +83,7 @@ static weir_status told(weir_status status, int32_t token, weir_error *error)
 
 weir_status weir__shim_grammar::advance(int32_t token, weir_error *error)
 {
-    return told(weir__automaton_accept(automaton, &place, token), token, error);
+    return report(weir__automaton_accept(automaton, &place, token), token, error);
 }
 
 /* Where the constrained text starts in seen, npos = no trigger. The first old_length bytes, before the last
@@ -156,7 +156,7 @@ weir_status weir__shim_grammar::wait(int32_t token, weir_error *error)
         place = first;
         seen.resize(old_length);
         parts.pop_back();
-        if (status != WEIR_REFUSED) return told(status, token, error);
+        if (status != WEIR_REFUSED) return report(status, token, error);
         return weir__error_set(error, WEIR_REFUSED, "token",
                                "token %d starts the grammar with text that it does not allow", token);
     }
@@ -256,5 +256,5 @@ weir_status weir__shim_grammar_mask(const weir__shim_grammar *grammar, uint64_t 
         std::memset(mask, 0xff, WEIR__AUTOMATON_WORDS(llama_vocab_n_tokens(grammar->vocab)) * sizeof *mask);
         return WEIR_OK;
     }
-    return told(weir__automaton_mask(grammar->automaton, &grammar->place, mask), -1, error);
+    return report(weir__automaton_mask(grammar->automaton, &grammar->place, mask), -1, error);
 }

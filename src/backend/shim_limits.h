@@ -89,7 +89,7 @@ class template_limits final : public jinja::limits
     {
         return weir__budget_over(&budget);
     }
-    weir_status tell(weir_error *error) const
+    weir_status report(weir_error *error) const
     {
         if (too_long)
             return weir__error_set(error, WEIR_TEMPLATE, nullptr,
@@ -121,7 +121,7 @@ class template_limits final
     {
         return weir__interrupt_asked();
     }
-    weir_status tell(weir_error *error) const
+    weir_status report(weir_error *error) const
     {
         return weir__interrupt_error(error);
     }
@@ -136,7 +136,7 @@ weir_status limited(std::size_t n, weir_error *error, weir_status code, const ch
 {
     template_limits limits(n);
     weir_status status = guard(error, code, what, fn);
-    return limits.is_over() ? limits.tell(error) : status;
+    return limits.is_over() ? limits.report(error) : status;
 }
 
 } // namespace weir
