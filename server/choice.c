@@ -164,7 +164,7 @@ bool serve_choice_begin(serve_choice *choice, serve_choice_fn take)
     if (answer->echoes_scores && serve_choice_prompt(choice, &prompt) == WEIR_OK &&
         !serve_scores_add(&choice->scores, &prompt, answer->n_top))
         return false;
-    before.text = weir_stream_before(choice->stream, &before.length);
+    before.text = weir_stream_source_text(choice->stream, &before.length);
     return answer->chat == NULL || before.length == 0 || serve_choice_read(choice, &before, take);
 }
 

@@ -83,7 +83,7 @@ static ERL_NIF_TERM last_usage(ErlNifEnv *env, const weir_stream *stream, bool f
     put_miss(env, &map, stream);
     if (fork) {
         size_t length;
-        const char *before = weir_stream_before(stream, &length);
+        const char *before = weir_stream_source_text(stream, &length);
         nif_put(env, &map, "before", nif_binary(env, before, length));
     }
     clock_gettime(CLOCK_MONOTONIC, &now);

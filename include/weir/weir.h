@@ -1171,7 +1171,7 @@ WEIR_API WEIR_CHECKED weir_status weir_engine_fork(weir_engine *engine, weir_str
 /* For a fork: the source's text up to the fork, which the stream's own text continues; NUL-terminated, valid
  * until the last release. Text that was held back at that point (the start of a possible stop string, part of
  * a character) belongs to the stream's own. "" for other streams. length may be NULL. Any thread. */
-WEIR_API const char *weir_stream_before(const weir_stream *stream, size_t *length);
+WEIR_API const char *weir_stream_source_text(const weir_stream *stream, size_t *length);
 
 /* ---- Flight: one generation, many readers ---------------------------------------------------------- */
 

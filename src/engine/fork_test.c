@@ -52,7 +52,7 @@ static void judge(weir_stream *stream, const sink *whole, int32_t at)
     memset(&got, 0, sizeof got);
     sink_take(&got, stream);
     assert_true(got.finished);
-    snprintf(text, sizeof text, "%s%s", weir_stream_before(stream, NULL), got.text);
+    snprintf(text, sizeof text, "%s%s", weir_stream_source_text(stream, NULL), got.text);
     assert_string_equal(text, whole->text);
     assert_int_equal(got.n_tokens + (size_t)at, whole->n_tokens);
     if (got.n_tokens > 0)
@@ -371,7 +371,7 @@ static void a_grammar_sees_the_answer_from_its_beginning(void **state)
     rig_run(r);
     sink_take(&got, stream);
     assert_sink(got, WEIR_REASON_END, "xy");
-    assert_string_equal(weir_stream_before(stream, NULL), "ab");
+    assert_string_equal(weir_stream_source_text(stream, NULL), "ab");
     stream = rig_stream(r);
     assert_int_equal(weir_engine_fork(r->engine, source, 3, &more, stream, &error), WEIR_REFUSED);
     assert_string_equal(error.field, "requests[0].sampler");
@@ -447,7 +447,7 @@ static void what_cannot_be_forked_is_refused(void **state)
     REFUSES(WEIR_STOPPED, "", r->engine, source, 0, NULL);
     weir_engine_destroy(other);
     size_t length = 9;
-    assert_string_equal(weir_stream_before(NULL, &length), "");
+    assert_string_equal(weir_stream_source_text(NULL, &length), "");
     assert_int_equal(length, 0);
 }
 

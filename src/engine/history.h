@@ -21,7 +21,7 @@ typedef struct weir__history {
     size_t salt_length;
     weir_chat *chat; /* held; NULL = none */
     weir__adapters adapters;
-    char *before; /* [n_before], NUL-terminated: see weir_stream_before; NULL = "" */
+    char *before; /* [n_before], NUL-terminated: see weir_stream_source_text; NULL = "" */
     size_t n_before;
     weir__score *score; /* of the prompt; held; NULL = not wanted */
 } weir__history;

@@ -646,7 +646,7 @@ weir_status weir_stream_prompt_logprobs(const weir_stream *stream, weir_chunk *p
     return status;
 }
 
-const char *weir_stream_before(const weir_stream *stream, size_t *length)
+const char *weir_stream_source_text(const weir_stream *stream, size_t *length)
 {
     const char *text = "";
     size_t n = 0;
