@@ -57,7 +57,7 @@ static const char *skip_prefix(const char *field)
 void serve_names_field(const char *field, const char *schema_field, char *out, size_t capacity)
 {
     field = skip_prefix(field);
-    size_t n = strcspn(field, "[./");
+    size_t n = strcspn(field, "[./:"); /* ":" ends the place of a relaxed keyword */
     const char *name = find(field, n);
     if (field[0] == '/') /* a place in the tools' schemas */
         snprintf(out, capacity, "tools%s", field);

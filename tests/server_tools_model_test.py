@@ -95,6 +95,10 @@ try:
     reply = server.post(CHAT, dict(person, response_format={"type": "json_schema", "json_schema": {"schema": form}}))
     check("a schema that is not strict: the rest is enforced", reply.status == 200 and isinstance(json.loads(reply.json["choices"][0]["message"]["content"])["n"], int) and
           reply.headers.get("x-weir-relaxed") == "response_format/json_schema/schema/properties/n: multipleOf", reply.status, reply.headers, reply.body)
+    for given, place in (({"json_schema": {"type": "integer", "multipleOf": 7}}, "json_schema"),
+                         ({"response_format": {"type": "json_schema", "json_schema": {"schema": {"type": "integer", "multipleOf": 7}}}}, "response_format/json_schema/schema")):
+        reply = server.post(CHAT, dict(person, **given))
+        check(f"a keyword at the root of {place}", reply.status == 200 and reply.headers.get("x-weir-relaxed") == f"{place}: multipleOf", reply.status, reply.headers)
 
     # A tool's result does not end its message, whatever it says.
     def result(text, **more):
