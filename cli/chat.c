@@ -118,8 +118,8 @@ static cli_exit on_stats(struct chat *chat, const char *rest)
         cli_text_puts(&text, "\n");
         cli_figures_miss_line(&text, &talk->miss);
     }
-    cli_text_printf(&text, "%d answer%s, %zu messages, ", talk->n_answers, talk->n_answers == 1 ? "" : "s",
-                    talk->n);
+    cli_text_printf(&text, "%d answer%s, %zu message%s, ", talk->n_answers, talk->n_answers == 1 ? "" : "s",
+                    talk->n, talk->n == 1 ? "" : "s");
     cli_text_add_count(&text,
                        (uint64_t)(talk->n_answers > 0 ? talk->usage.n_prompt + talk->usage.n_generated : 0));
     cli_text_puts(&text, " of ");

@@ -115,7 +115,7 @@ static cli_exit tokenize(struct embed *embed)
         if (status != WEIR_OK) return cli_fail_error(embed->args, CLI_FAILED, "cannot tokenize", &error);
         if (n == 0) return cli_fail(CLI_USAGE, "text %zu gives no tokens: there is nothing to embed", i + 1);
         if (info.n_ctx_train > 0 && n > (size_t)info.n_ctx_train)
-            return cli_fail(CLI_USAGE, "text %zu has %zu tokens; this model takes %d at the most", i + 1, n,
+            return cli_fail(CLI_USAGE, "text %zu has %zu tokens; this model takes at most %d", i + 1, n,
                             info.n_ctx_train);
         embed->tokens[i].n = n;
         if (n > embed->longest) embed->longest = n;

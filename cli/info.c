@@ -100,9 +100,10 @@ static void print_engine(cli_text *text, const cli_args *args, const weir_engine
                       : "nearly: with company, drafts or cached prompts a near-tie may fall otherwise\n");
     int64_t wanted = (int64_t)stats->n_slots * stats->n_ctx;
     if (stats->n_kv < wanted) {
+        int32_t n_full = stats->n_kv / stats->n_ctx;
         line(text, "");
-        cli_text_printf(text, "%d requests of full length at a time; what does not fit waits\n",
-                        stats->n_kv / stats->n_ctx);
+        cli_text_printf(text, "%d request%s of full length at a time; others wait\n", n_full,
+                        n_full == 1 ? "" : "s");
     }
 }
 

@@ -262,7 +262,7 @@ static cli_option table[] = {
      .help = "a host name of this server, beside localhost, this machine's name and IP addresses; * = any"},
     {"--embeddings", "--embedding", CLI_SERVING, CLI_SERVE, NULL, SET(CLI_FLAG, serve.embeddings), .help = "serve /v1/embeddings; takes extra memory"},
     {"--workers", NULL, CLI_SERVING, CLI_SERVE, "N", SERVE(CLI_INT32, n_workers), .help = "threads that parse requests and render templates"},
-    {"--max-body", NULL, CLI_SERVING, CLI_SERVE, "SIZE", SERVE(CLI_SIZE, body_bytes), .standard = "16M", .help = "the largest request body"},
+    {"--max-body", NULL, CLI_SERVING, CLI_SERVE, "SIZE", SERVE(CLI_SIZE, body_bytes), .standard = "16M", .help = "maximum request body"},
     {"--head-timeout", NULL, CLI_SERVING, CLI_SERVE, "S", SERVE(CLI_INT32, head_s), .help = "time limit for receiving a request's headers"},
     {"--body-timeout", NULL, CLI_SERVING, CLI_SERVE, "S", SERVE(CLI_INT32, body_s), .help = "time limit for receiving a request's body"},
     {"--stall-timeout", NULL, CLI_SERVING, CLI_SERVE, "S", SERVE(CLI_INT32, stall_s), .help = "time limit for a client that does not read its answer"},

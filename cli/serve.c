@@ -100,8 +100,9 @@ static void reload(cli_args *args, serve_server *server, cli_args **now)
     cli_args *old = ok ? *now : fresh;
     if (ok) {
         *now = fresh;
-        serve_log("info", "reload", "%zu keys; all that may change while the server runs is read anew",
-                  fresh->serve.n_keys);
+        serve_log("info", "reload",
+                  "%zu key%s; all settings that may change while the server runs were read again",
+                  fresh->serve.n_keys, fresh->serve.n_keys == 1 ? "" : "s");
     } else
         serve_log("warning", "reload", "the options have an error: everything stays as it was");
     if (old != NULL) cli_args_fini(old);

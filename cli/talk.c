@@ -127,7 +127,7 @@ static cli_exit conclude(struct answer *answer, cli_talk *talk)
     }
     if (cli_term_err() && talk->reason != WEIR_REASON_END && talk->reason != WEIR_REASON_STOP_WORDS)
         fprintf(stderr, "%s(%s)%s\n", cli_term_style_err(CLI_DIM),
-                talk->reason == WEIR_REASON_LENGTH ? "cut: the most tokens were reached"
+                talk->reason == WEIR_REASON_LENGTH ? "cut: the token limit is reached"
                                                    : weir_reason_name(talk->reason),
                 cli_term_style_err(CLI_PLAIN));
     return CLI_OK;

@@ -13,8 +13,8 @@ void serve_health(serve_call *call)
         serve_call_refuse(call, 503, NULL, "stuck", "the engine has work and has made no tick for %d s",
                           server->params.watchdog_s);
     } else if (server->n_stuck_workers > 0) {
-        serve_call_refuse(call, 503, NULL, "stuck", "%d of %d workers are stuck with a request",
-                          server->n_stuck_workers, server->params.n_workers);
+        serve_call_refuse(call, 503, NULL, "stuck", "stuck workers: %d of %d", server->n_stuck_workers,
+                          server->params.n_workers);
     } else {
         serve_call_answer(call, 200, "application/json", good, sizeof good - 1);
     }

@@ -89,7 +89,7 @@ static bool admit_body(serve_call *call, uint64_t n)
     call->close = true; /* if it is refused: the rest of the body is not read */
     if (call->body_length + n > most || n > most) {
         serve_call_refuse(call, 413, NULL, "body_too_large",
-                          "the body has more than %llu bytes, which is the most", (unsigned long long)most);
+                          "the body is larger than the limit of %llu bytes", (unsigned long long)most);
     } else if (call->body_length + n > small && server->n_bodies + n > most * BODIES_MAX) {
         serve_call_refuse(call, 503, NULL, "too_many_bodies", "too many large requests are being read");
     } else {
@@ -236,8 +236,7 @@ static bool read_piece(serve_connection *connection)
     connection->in_at += n_taken;
     head->n_read += n_taken;
     if (error == HPE_OK && !head->complete && head->n_read == SERVE_HEAD_BYTES)
-        refuse(connection, 431, "head_too_large",
-               "the request's head has more than 16 KiB, which is the most");
+        refuse(connection, 431, "head_too_large", "the request's head is larger than the limit of 16 KiB");
     if (error != HPE_OK && error != HPE_PAUSED && error != HPE_PAUSED_UPGRADE)
         refuse_error(connection, error);
     return error == HPE_OK && !connection->dead && (connection->call == NULL || !connection->call->begun);

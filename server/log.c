@@ -70,14 +70,14 @@ static void keep(const weir__text *line)
     backlog.text.failed = false;
 }
 
-static void tell_lost(void)
+static void add_lost(void)
 {
     weir__text line = {0};
     uint64_t n = backlog.n_lost;
     backlog.n_lost = 0;
     begin(&line, "warning", "log");
-    weir__text_printf(&line, ",\"message\":\"%llu lines are lost: nobody read them\"}\n",
-                      (unsigned long long)n);
+    weir__text_printf(&line, ",\"message\":\"%llu line%s lost: nobody read the log\"}\n",
+                      (unsigned long long)n, n == 1 ? " was" : "s were");
     if (!line.failed) keep(&line);
     weir__text_fini(&line);
 }
@@ -86,7 +86,7 @@ static void end(weir__text *line)
 {
     weir__text_add_string(line, "}\n");
     pthread_mutex_lock(&backlog.mutex);
-    if (backlog.n_lost > 0 && backlog.text.n - backlog.at < BACKLOG_MAX / 2) tell_lost();
+    if (backlog.n_lost > 0 && backlog.text.n - backlog.at < BACKLOG_MAX / 2) add_lost();
     if (line->failed)
         backlog.n_lost++;
     else

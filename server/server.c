@@ -63,8 +63,8 @@ void serve_server_wake(serve_server *server)
     server->drain_deadline_ns = weir__clock_deadline_ns((int64_t)server->params.drain_s * 1000);
     if (server->inherited) serve_listener_close(server); /* who comes now waits there for the next server */
     serve_events_end(server->events);
-    serve_log("info", "drain", "%d requests are to end, within %d s", server->n_calls,
-              server->params.drain_s);
+    serve_log("info", "drain", "draining: %d request%s left, at most %d s", server->n_calls,
+              server->n_calls == 1 ? "" : "s", server->params.drain_s);
 }
 
 /* ---- The service thread ---- */

@@ -57,7 +57,7 @@ static void watch_workers(serve_server *server, int64_t now_ns)
     int32_t n_new;
     server->n_stuck_workers = serve_workers_stuck(server->workers, now_ns, params->watchdog_s, &n_new);
     if (n_new > 0)
-        serve_log("info", "stuck", "%d of %d workers have been at one request for more than %d s",
+        serve_log("info", "stuck", "stuck workers: %d of %d; one request took more than %d s",
                   server->n_stuck_workers, params->n_workers, params->work_s + params->watchdog_s);
 }
 
@@ -75,7 +75,8 @@ static void give_back_memory(serve_server *server)
 /* The drain's time is over: answers everyone who still waits. Called again as workers return other calls. */
 static void cut_off(serve_server *server)
 {
-    if (!server->cut) serve_log("info", "cut", "%d requests are cut off", server->n_calls);
+    if (!server->cut)
+        serve_log("info", "cut", "%d request%s cut off", server->n_calls, server->n_calls == 1 ? "" : "s");
     server->cut = true;
     for (serve_call *call = server->calls, *next; call != NULL; call = next) {
         next = call->after;

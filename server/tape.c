@@ -231,9 +231,8 @@ bool serve_tape_start(serve_answer *answer, const weir__text *head)
     serve_tapes *tapes = call->server->tapes;
     serve_tape *tape = NULL;
     if (tapes->stats.n >= SERVE_TAPES_MOST && !drop_one(tapes))
-        return serve_call_refuse(
-            call, 429, NULL, "too_many_streams",
-            "%d streams that can be resumed are running or being read, which is the most", SERVE_TAPES_MOST);
+        return serve_call_refuse(call, 429, NULL, "too_many_streams",
+                                 "the limit of %d resumable streams is reached", SERVE_TAPES_MOST);
     if ((tape = weir__mem_calloc(1, sizeof *tape)) == NULL) goto no_memory;
     weir__text_add(&tape->head, head->bytes, head->n);
     if (head->failed || tape->head.failed) goto no_memory;

@@ -373,7 +373,7 @@ static cli_exit start(struct bench *bench)
     memset(bench->memory, 1, bench->memory_size); /* pages that were never written are one page */
     for (size_t i = 0; i < args->thread_counts.n; i++) {
         int32_t n = args->thread_counts.items[i];
-        if (!args->quiet) cli_progress_line("what this machine can do at the most");
+        if (!args->quiet) cli_progress_line("the limits of this machine");
         if (!cli_limits_init(&bench->limits[i], n)) return cli_fail(CLI_FAILED, "out of memory");
         for (int32_t r = 0; r < args->repeat && ended() == CLI_OK; r++)
             cli_limits_measure(&bench->limits[i], bench->memory, bench->memory_size);

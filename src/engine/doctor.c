@@ -159,7 +159,8 @@ size_t weir_miss_text(const weir_miss_info *given, char *text, size_t capacity)
     case WEIR_MISS_NONE: break;
     case WEIR_MISS_COLD:
         if (info.n_matched > 0)
-            add(&l, "the first %d tokens were cached, the rest is new", info.n_matched);
+            add(&l, "only the first %d token%s cached: the rest is new", info.n_matched,
+                info.n_matched == 1 ? " was" : "s were");
         else
             add(&l, "no cached text has the same beginning");
         break;
@@ -169,7 +170,8 @@ size_t weir_miss_text(const weir_miss_info *given, char *text, size_t capacity)
     case WEIR_MISS_SALT: add(&l, "more of it is cached, but without a salt"); break;
     case WEIR_MISS_DIVERGED: add_diverged(&l, &info); break;
     case WEIR_MISS_UNCUTTABLE:
-        add(&l, "%d tokens are known, but this model's memory cannot be cut at every token", info.n_matched);
+        add(&l, "%d token%s known, but this model's memory cannot be cut at every token", info.n_matched,
+            info.n_matched == 1 ? " is" : "s are");
         break;
     case WEIR_MISS_OFF: add(&l, "the cache is off for the request or the engine"); break;
     }

@@ -75,8 +75,8 @@ static int32_t decide_cells(const weir_model *model, const weir_engine_params *p
         wanted = (int64_t)(memory / 2 / cell);
         if (wanted < LANE_CELLS) wanted = LANE_CELLS;
         weir__log(WEIR_LOG_WARN,
-                  "%d slots of %d tokens do not fit into half of the free memory: %lld KV cells instead",
-                  params->n_slots, params->n_ctx, (long long)wanted);
+                  "%d slot%s of %d tokens do not fit into half of the free memory: %lld KV cells instead",
+                  params->n_slots, params->n_slots == 1 ? "" : "s", params->n_ctx, (long long)wanted);
     }
     return (int32_t)(wanted < INT32_MAX ? wanted : INT32_MAX);
 }

@@ -245,8 +245,8 @@ weir_status weir_prefill(weir_context *context, const int32_t *tokens, size_t n_
     if (n_tokens > (size_t)(room > 0 ? room : 0))
         return weir__error_set(
             error, WEIR_TOO_LONG, "n_tokens",
-            "%zu tokens do not fit behind the %d that sequence %d has: it holds %d at the most", n_tokens,
-            start, seq, context->info.n_ctx_seq);
+            "%zu tokens do not fit behind the %d that sequence %d has: it holds at most %d", n_tokens, start,
+            seq, context->info.n_ctx_seq);
     status = weir__context_check_tokens(context, tokens, n_tokens, error);
     if (status != WEIR_OK) return status;
 

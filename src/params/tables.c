@@ -48,12 +48,12 @@ TABLE(quantize);
 #undef OF
 #define OF weir_media_params
 static const weir_member media[] = {
-    NUMBER(max_bytes, 1, 4294967296.0, 64 << 20, "bytes", "the largest file"),
-    NUMBER(max_side, 1, WEIR__SIDE_MAX, 16384, "pixels", "the most pixels in a row or column of an image"),
-    NUMBER(max_pixels, 1, 1 << 30, 50000000, "pixels", "the most pixels of an image"),
+    NUMBER(max_bytes, 1, 4294967296.0, 64 << 20, "bytes", "maximum file size"),
+    NUMBER(max_side, 1, WEIR__SIDE_MAX, 16384, "pixels", "maximum pixels in a row or column of an image"),
+    NUMBER(max_pixels, 1, 1 << 30, 50000000, "pixels", "maximum pixels of an image"),
     NUMBER(max_seconds, 1, 86400, 1800, "s", "the longest sound"),
     NUMBER(max_sample_rate, WEIR__RATE_MIN, 384000, 192000, "Hz", "the highest sample rate of a sound"),
-    NUMBER(max_channels, 1, WEIR__CHANNELS_MAX, 8, "", "the most channels of a sound"),
+    NUMBER(max_channels, 1, WEIR__CHANNELS_MAX, 8, "", "maximum channels of a sound"),
     NUMBER(sample_rate, WEIR__RATE_MIN, 96000, 16000, "Hz", "the rate to which sounds are resampled"),
 };
 TABLE(media);
@@ -64,9 +64,9 @@ TABLE(media);
 #define OF weir_context_params
 static const weir_member context[] = {
     NUMBER(n_ctx, 0, WEIR__CELLS_MAX, 2048, "tokens", "KV cells in all; 0 = the model's training length"),
-    NUMBER(n_batch, 0, WEIR__CELLS_MAX, 0, "tokens", "the most tokens of one forward pass; 0 = n_ctx"),
-    NUMBER(n_ubatch, 1, WEIR__CELLS_MAX, 512, "tokens", "the most tokens computed at once"),
-    NUMBER(n_seq_max, 1, WEIR__SEQ_MAX, 1, "sequences", "the most sequences"),
+    NUMBER(n_batch, 0, WEIR__CELLS_MAX, 0, "tokens", "maximum tokens per forward pass; 0 = n_ctx"),
+    NUMBER(n_ubatch, 1, WEIR__CELLS_MAX, 512, "tokens", "maximum tokens computed at once"),
+    NUMBER(n_seq_max, 1, WEIR__SEQ_MAX, 1, "sequences", "maximum sequences"),
     NUMBER(n_threads, 0, WEIR__CPU_MAX, 0, "threads", "threads that compute; 0 = as many as processors"),
     NUMBER(n_threads_batch, 0, WEIR__CPU_MAX, 0, "threads", "threads that compute prompts; 0 = n_threads"),
     CHOICE(layout, WEIR_LAYOUT_AUTO, WEIR_LAYOUT_PER_SLOT, WEIR_LAYOUT_AUTO, weir__layout_names, "one pool of KV cells, or a lane for each sequence"),
@@ -92,7 +92,7 @@ static const weir_member sampler[] = {
     NUMBER(typical_p, 0, 1, 1, "", "locally typical sampling with probability P; 1 = off"),
     OR_OFF(top_n_sigma, 0, 100, -1, "", "keep tokens with a logit within N standard deviations of the best; -1 = off"),
     NUMBER(xtc_probability, 0, 1, 0, "", "XTC: how often to exclude the top choices; 0 = off"),
-    NUMBER(xtc_threshold, 0, 1, 0.1, "", "XTC: the least probability of a top choice; above 0.5 = off"),
+    NUMBER(xtc_threshold, 0, 1, 0.1, "", "XTC: minimum probability of a top choice; above 0.5 = off"),
     NUMBER(min_keep, 0, INT32_MAX, 0, "tokens", "top-p, min-p, typical and XTC keep at least N tokens"),
     NUMBER(dry_multiplier, 0, 100, 0, "", "DRY: the penalty for repeated sequences; 0 = off"),
     NUMBER(dry_base, 0, 100, 1.75, "", "DRY: how the penalty grows with each repeated token"),
@@ -152,7 +152,7 @@ static const weir_member request[] = {
     FLAG(parse_special, true, "read <|im_end|> and the like as control tokens"),
     FLAG(special, false, "show control tokens in the answer"),
     OTHER(sampler, "how tokens are chosen"),
-    NUMBER(max_tokens, -1, INT32_MAX, -1, "tokens", "the most tokens of the answer; -1 = no limit"),
+    NUMBER(max_tokens, -1, INT32_MAX, -1, "tokens", "maximum tokens of the answer; -1 = no limit"),
     OTHER(stop, "end the answer before this text"),
     NUMBER(interval, 0, INT32_MAX, 0, "tokens", "deliver text every N tokens"),
     NUMBER(deadline_ms, 0, (double)INT64_MAX, 0, "ms", "end the answer after MS milliseconds and keep its text"),
@@ -165,7 +165,7 @@ static const weir_member request[] = {
     NUMBER(n_prompt_logprobs, 0, WEIR__LOGPROBS_MAX, 0, "tokens", "return the N likeliest tokens at each position of the prompt"),
     OTHER(source, "the stream to fork"),
     OR_OFF(source_at, 0, INT32_MAX, -1, "tokens", "the position of the fork; -1 = the end"),
-    OR_OFF(n_draft_max, 0, WEIR__DRAFT_MAX, -1, "tokens", "the most drafted tokens of a pass; -1 = the engine's number"),
+    OR_OFF(n_draft_max, 0, WEIR__DRAFT_MAX, -1, "tokens", "maximum drafted tokens per pass; -1 = the engine's number"),
     OTHER(adapters, "the adapters to add to the model's weights"),
 };
 TABLE(request);
@@ -175,28 +175,28 @@ TABLE(request);
 #undef OF
 #define OF weir_engine_params
 static const weir_member engine[] = {
-    NUMBER(n_slots, 1, WEIR__SEQ_MAX, 8, "requests", "the most requests that run at a time"),
-    NUMBER(n_ctx, 0, WEIR__TOKENS_MAX, 4096, "tokens", "the most tokens of a request, prompt and answer; 0 = the model's training length"),
+    NUMBER(n_slots, 1, WEIR__SEQ_MAX, 8, "requests", "maximum requests that run at a time"),
+    NUMBER(n_ctx, 0, WEIR__TOKENS_MAX, 4096, "tokens", "maximum tokens of a request, prompt and answer; 0 = the model's training length"),
     NUMBER(n_kv, 0, WEIR__TOKENS_MAX, 0, "tokens", "KV cells in all; each holds a token"),
-    NUMBER(max_tokens, -1, WEIR__TOKENS_MAX, -1, "tokens", "the most tokens of an answer; -1 = no limit"),
-    NUMBER(n_batch, 1, WEIR__BATCH_MAX, 2048, "tokens", "the most tokens of one tick"),
-    NUMBER(n_ubatch, 0, WEIR__BATCH_MAX, 0, "tokens", "the most tokens computed at once"),
-    NUMBER(chunk_size, 1, WEIR__BATCH_MAX, 512, "tokens", "the most prompt tokens of one request in a tick"),
+    NUMBER(max_tokens, -1, WEIR__TOKENS_MAX, -1, "tokens", "maximum tokens of an answer; -1 = no limit"),
+    NUMBER(n_batch, 1, WEIR__BATCH_MAX, 2048, "tokens", "maximum tokens per tick"),
+    NUMBER(n_ubatch, 0, WEIR__BATCH_MAX, 0, "tokens", "maximum tokens computed at once"),
+    NUMBER(chunk_size, 1, WEIR__BATCH_MAX, 512, "tokens", "maximum prompt tokens of one request per tick"),
     NUMBER(n_threads, 0, WEIR__CPU_MAX, 0, "threads", "threads that compute"),
     NUMBER(n_threads_batch, 0, WEIR__CPU_MAX, 0, "threads", "threads that compute prompts"),
-    NUMBER(queue_limit, 0, INT32_MAX, 256, "requests", "the most requests that wait; the engine refuses others; 0 = no limit"),
+    NUMBER(queue_limit, 0, INT32_MAX, 256, "requests", "maximum waiting requests; the engine refuses others; 0 = no limit"),
     CHOICE(layout, WEIR_LAYOUT_AUTO, WEIR_LAYOUT_PER_SLOT, WEIR_LAYOUT_AUTO, weir__layout_names, "one pool of KV cells, or a lane for each slot: auto, unified, per_slot"),
     CHOICE(type_k, WEIR_KV_F16, WEIR_KV_Q4_0, WEIR_KV_F16, kv_types, "the type of cached keys: f16, f32, bf16, q8_0, q4_0"),
     CHOICE(type_v, WEIR_KV_F16, WEIR_KV_Q4_0, WEIR_KV_F16, kv_types, "the type of cached values"),
     TEXT(strategy, "how to share out the tokens of a tick: decode-maximal, prefill-priority, balanced, latency-target"),
     FLAG(manual, false, "the caller drives the engine: it has no thread of its own"),
     NUMBER(cache_bytes, 0, (double)UINT64_MAX, (double)UINT64_MAX, "bytes", "memory for suspended requests and for cached prompts without KV cells; 0 = none"),
-    OR_OFF(cache_sequences, 0, WEIR__SEQ_MAX, -1, "sequences", "the most cached prompts in KV cells; 0 = cache no prompts"),
+    OR_OFF(cache_sequences, 0, WEIR__SEQ_MAX, -1, "sequences", "maximum cached prompts in KV cells; 0 = cache no prompts"),
     NUMBER(ageing_ms, 0, WEIR__AGEING_MS_MAX, 10000, "ms", "a waiting request gains one priority level every MS milliseconds; 0 = never"),
     NUMBER(itl_target_ms, 1, WEIR__ITL_MS_MAX, 50, "ms", "the longest tick that latency-target aims at"),
     TEXT(cache_dir, "keep cached prompts in this folder for the next start; nobody else may have access to it"),
-    NUMBER(cache_disk_bytes, 0, (double)UINT64_MAX, 4294967296.0, "bytes", "the most disk space for cached prompts; the least recently used go first"),
-    NUMBER(n_draft_max, 0, WEIR__DRAFT_MAX, 16, "tokens", "the most drafted tokens of a pass, where drafting is faster; 0 = none"),
+    NUMBER(cache_disk_bytes, 0, (double)UINT64_MAX, 4294967296.0, "bytes", "maximum disk space for cached prompts; the least recently used are removed first"),
+    NUMBER(n_draft_max, 0, WEIR__DRAFT_MAX, 16, "tokens", "maximum drafted tokens per pass, where drafting is faster; 0 = none"),
     FLAG(prompt_lookup, true, "draft from the request's own prompt and answer"),
     NUMBER(lookup_bytes, 0, (double)UINT64_MAX, 16777216.0, "bytes", "memory for texts of other requests with the same salt, to draft from; 0 = none"),
     TEXT(draft_model, "draft with a smaller model of the same vocabulary, or with an EAGLE-3 head of the model"),
@@ -217,7 +217,7 @@ static const weir_member hub[] = {
     TEXT(no_proxy, "hosts to reach without the proxy, separated by commas"),
     FLAG(offline, false, "load models by name from the cache only"),
     FLAG(force, false, "download again what the cache has"),
-    NUMBER(n_retries, 0, 100, 5, "", "the most attempts in a row without progress"),
+    NUMBER(n_retries, 0, 100, 5, "", "maximum attempts in a row without progress"),
     NUMBER(timeout_ms, 1, 3600000, 30000, "ms", "the longest wait for a connection, or for a byte"),
 };
 TABLE(hub);
