@@ -1,32 +1,18 @@
 // app.js: puts the page's parts together: chat, engine, dialogs.
 // SPDX-License-Identifier: Apache-2.0
-import { byId, setText } from "./dom.js";
-import { hasKey, request, setKey } from "./api.js";
-import { askAgain, startChat, newChat, setModel } from "./chat.js";
+import { byId } from "./dom.js";
+import { hasKey, setKey } from "./api.js";
+import { askAgain, newChat, setSystemPrompt, startChat, systemPrompt } from "./chat.js";
 import { startEngine } from "./engine.js";
 import { makeFiles } from "./files.js";
+import { findModels, makeModels, servedModel } from "./models.js";
 import { makeSettings } from "./settings.js";
 import { makeSidebar, showSidebar } from "./sidebar.js";
 import { loadView, saveView } from "./store.js";
+import { makeTheme } from "./theme.js";
 
 const WIDE = matchMedia("(min-width: 60rem)"); // room for one pane beside the chat; as in style.css
 const WIDEST = matchMedia("(min-width: 80rem)"); // for both
-
-// ---- Model ----
-
-function showModel(name) {
-  setModel(name);
-  setText(byId("model"), name);
-}
-
-async function findModel() {
-  try {
-    const list = await (await request("v1/models")).json();
-    if (list.data?.[0]?.id) showModel(list.data[0].id);
-  } catch {
-    // /events says it as soon as the server is there.
-  }
-}
 
 // ---- The panes of chats and engine: beside the chat where there is room, else in its place ----
 
@@ -85,19 +71,19 @@ byId("settings").addEventListener("click", (event) => {
 
 // ---- Start ----
 
-makeSettings();
+makeTheme();
+makeSettings({ get: systemPrompt, set: setSystemPrompt });
 startChat({ denied: askForKey, opened: showChat, changed: showSidebar });
 makeFiles();
 makeSidebar();
 startPanes();
-const engine = startEngine({ onModel: showModel, onDenied: askForKey });
-findModel();
+const engine = startEngine({ onModel: servedModel, onDenied: askForKey });
+makeModels();
 byId("new-chat").addEventListener("click", newChat);
-byId("open-settings").addEventListener("click", () => byId("settings").showModal());
 byId("key-form").addEventListener("submit", () => {
   setKey(byId("key-value").value.trim());
   engine.restart();
-  findModel();
+  findModels();
   askAgain();
 });
 byId("text").focus();

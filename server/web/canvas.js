@@ -7,21 +7,25 @@ const listeners = new Set();
 // The custom properties that drawings use, as they are in the theme of now.
 export function palette() {
   if (!colours) {
-    const style = getComputedStyle(document.documentElement);
+    // A property may be a choice between two colours: what an element of that colour has is one.
+    const probe = document.createElement("span");
+    document.body.append(probe);
     colours = {};
     for (const name of ["prefill", "decode", "draft", "joined", "suspended", "track", "line", "muted", "ink"]) {
-      colours[name] = style.getPropertyValue("--" + name).trim();
+      probe.style.color = `var(--${name})`;
+      colours[name] = getComputedStyle(probe).color;
     }
+    probe.remove();
   }
   return colours;
 }
 
-for (const query of ["(prefers-color-scheme: dark)", "(prefers-contrast: more)"]) {
-  matchMedia(query).addEventListener("change", () => {
-    colours = null;
-    for (const draw of listeners) draw();
-  });
+export function refreshPalette() {
+  colours = null;
+  for (const draw of listeners) draw();
 }
+
+for (const query of ["(prefers-color-scheme: dark)", "(prefers-contrast: more)"]) matchMedia(query).addEventListener("change", refreshPalette);
 
 export function onTheme(draw) {
   listeners.add(draw);

@@ -6,8 +6,8 @@ import { byId } from "./dom.js";
 import { takeAttached, withFiles } from "./files.js";
 import { messageView } from "./message.js";
 import { hideNotice, showNotice } from "./notice.js";
-import { requestFields, systemPrompt } from "./settings.js";
-import { newId, loadChat, onOtherTab, saveChat } from "./store.js";
+import { defaultSystem, requestFields } from "./settings.js";
+import { newId, loadChat, onOtherTab, removeChat, saveChat } from "./store.js";
 import { fork, turn } from "./versions.js";
 
 const SAVE_MS = 500; // while an answer streams
@@ -20,7 +20,7 @@ const PROBLEMS = {
 const SUMMARIZE = "Summarize our conversation so far in at most 200 words, with all facts that are needed to go on with it.";
 const SUMMARY_TOKENS = 400;
 
-let chat = null; // {id, title, named, at, messages}
+let chat = null; // as store.js keeps it
 let views = []; // of chat.messages
 let running = null; // the job of the answer that streams (answer.js)
 let savedAt = 0;
@@ -35,6 +35,15 @@ let model = "";
 
 export const setModel = (name) => (model = name);
 export const currentChat = () => chat;
+
+// Of the chat that is shown.
+export const systemPrompt = () => chat.system ?? defaultSystem();
+export function setSystemPrompt(text) {
+  chat.system = text;
+  if (text || chat.messages.length) save();
+  else removeChat(chat.id);
+  onChange();
+}
 
 // ---- Showing ----
 
@@ -118,7 +127,7 @@ function firstWords({ messages }) {
 }
 
 function save() {
-  if (chat.messages.length === 0) return;
+  if (chat.messages.length === 0 && !chat.system) return;
   if (!chat.named) chat.title = firstWords(chat);
   chat.at = Date.now();
   savedAt = performance.now();
@@ -305,6 +314,7 @@ function startAnew(message) {
     const id = newId();
     open(id);
     location.hash = "chat=" + id;
+    chat.system = asked.system;
     send(`Summary of our chat so far:\n\n${summary.content}\n\n${question.content}`, question.files);
   });
 }

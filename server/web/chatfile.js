@@ -69,6 +69,7 @@ export function fromText(text) {
     id: newId(),
     title: String(chat.title ?? ""),
     named: Boolean(chat.title),
+    system: typeof chat.system === "string" ? chat.system : undefined,
     at: Number.isFinite(chat.at) ? chat.at : Date.now(),
     messages: cleanMessages(chat.messages),
   })).filter((chat) => chat.messages.length);

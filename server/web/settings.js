@@ -1,7 +1,9 @@
-// settings.js: what is sent with every request: system prompt, sampling, tools. An empty field is not sent, so
-// that the server's default holds.
+// settings.js: what is sent with every request: sampling, tools, and each chat's system prompt. An empty field is not
+// sent, so that the server's value holds, which it shows.
 // SPDX-License-Identifier: Apache-2.0
+import { request } from "./api.js";
 import { element, byId, setText } from "./dom.js";
+import { makePresets } from "./presets.js";
 import { loadSettings, saveSettings } from "./store.js";
 
 const number = (name, label, min, max, step, hint) => ({ name, label, kind: "number", min, max, step, hint });
@@ -9,7 +11,6 @@ const choice = (name, label, choices) => ({ name, label, kind: "choice", choices
 const json = (name, label, hint) => ({ name, label, kind: "json", rows: 4, hint });
 
 const FIELDS = [
-  { name: "system", label: "System prompt", kind: "text", rows: 3, hint: "what the model is told before the chat" },
   number("max_tokens", "Most tokens", 1, 1000000, 1, "of an answer"),
   number("temperature", "Temperature", 0, 2, 0.05, "0 always takes the likeliest token"),
   number("top_p", "Top p", 0, 1, 0.01),
@@ -21,10 +22,10 @@ const FIELDS = [
   number("seed", "Seed", 0, 4294967295, 1, "the same seed gives the same answer"),
   number("priority", "Priority", -100, 100, 1, "higher goes first when the server is busy"),
   { name: "stop", label: "Stop texts", kind: "text", rows: 2, hint: "one a line; an answer ends before the first" },
-  choice("reasoning", "Reasoning", [["", "default"], ["off", "off"], ["low", "low"], ["medium", "medium"], ["high", "high"]]),
+  choice("reasoning", "Reasoning", [["", "the model's way"], ["off", "off"], ["low", "low"], ["medium", "medium"], ["high", "high"]]),
   json("schema", "JSON Schema", "answers are JSON that fits it"),
   json("tools", "Tools", 'a list such as [{"type": "function", "function": {"name": …}}]'),
-  choice("tool_choice", "Use of tools", [["", "default"], ["required", "a call before it answers"], ["none", "none"]]),
+  choice("tool_choice", "Use of tools", [["", "the model's choice"], ["required", "a call before it answers"], ["none", "none"]]),
 ];
 
 let values = loadSettings();
@@ -60,7 +61,22 @@ export function requestFields() {
   return fields;
 }
 
-export const systemPrompt = () => values.system ?? "";
+// What new chats begin with.
+export const defaultSystem = () => values.system ?? "";
+
+// What the server takes for a field that is not sent, in words.
+function serverValue(name, value) {
+  if (name === "max_tokens" && value < 0) return "no limit";
+  if (name === "seed" && (value < 0 || value >= 4294967295)) return "random";
+  return value === undefined ? "0" : String(value);
+}
+
+async function showServerValues() {
+  const props = await (await request("props")).json();
+  for (const { name, kind } of FIELDS) {
+    if (kind === "number") inputs.get(name).placeholder = serverValue(name, props.default_generation_settings.params[name]);
+  }
+}
 
 function check(field, input, problem) {
   let text = "";
@@ -72,13 +88,14 @@ function check(field, input, problem) {
   input.setAttribute("aria-invalid", String(Boolean(text)));
 }
 
-export function makeSettings() {
+// system: {get(), set(text)}, the system prompt of the chat that is shown.
+export function makeSettings(system) {
   for (const field of FIELDS) {
     const id = "set-" + field.name;
     const common = { id, name: field.name, "aria-describedby": id + "-hint" };
     let input;
     if (field.kind === "number") {
-      input = element("input", { ...common, type: "number", min: field.min, max: field.max, step: field.step === 1 ? 1 : "any", placeholder: "default", inputmode: field.step === 1 ? "numeric" : "decimal" });
+      input = element("input", { ...common, type: "number", min: field.min, max: field.max, step: field.step === 1 ? 1 : "any", inputmode: field.step === 1 ? "numeric" : "decimal" });
     } else if (field.kind === "choice") {
       input = element("select", common, field.choices.map(([value, label]) => element("option", { value }, label)));
     } else {
@@ -97,12 +114,30 @@ export function makeSettings() {
       element("span", { class: "hint", id: id + "-hint" }, field.hint ?? ""), problem));
     check(field, input, problem);
   }
-  byId("reset-settings").addEventListener("click", () => {
-    values = {};
+  const systemInput = byId("set-system");
+  const showSystem = () => (systemInput.value = system.get());
+  systemInput.addEventListener("input", () => system.set(systemInput.value));
+  byId("system-for-all").addEventListener("click", () => {
+    values.system = systemInput.value;
     saveSettings(values);
-    for (const input of inputs.values()) {
-      input.value = "";
+  });
+
+  function use({ system: text = "", ...others }) {
+    for (const [name, input] of inputs) {
+      input.value = others[name] ?? "";
       input.dispatchEvent(new Event("input"));
     }
+    system.set(text);
+    showSystem();
+  }
+  makePresets(() => ({ ...values, system: system.get() }), use);
+  byId("reset-settings").addEventListener("click", () => {
+    delete values.system;
+    use({});
+  });
+  byId("open-settings").addEventListener("click", () => {
+    showSystem();
+    showServerValues().catch(() => {});
+    byId("settings").showModal();
   });
 }

@@ -1,7 +1,7 @@
 // store.js: chats and settings in the browser's localStorage; they never leave it, and only the user deletes one.
 // SPDX-License-Identifier: Apache-2.0
 
-const CHAT = "weir.chat.", SETTINGS = "weir.settings", VIEW = "weir.view";
+const CHAT = "weir.chat.", SETTINGS = "weir.settings", PRESETS = "weir.presets", VIEW = "weir.view";
 
 function read(key) {
   try {
@@ -25,7 +25,8 @@ export function newId() {
   return Array.from(crypto.getRandomValues(new Uint8Array(8)), (b) => b.toString(16).padStart(2, "0")).join("");
 }
 
-// A chat as it was kept, or null: {id, title, named, at, messages}; named: the title is the user's.
+// A chat as it was kept, or null: {id, title, named, at, system, messages}; named: the title is the user's;
+// system: its own system prompt.
 export function loadChat(id) {
   const chat = read(CHAT + id);
   return chat && Array.isArray(chat.messages) ? chat : null;
@@ -50,5 +51,7 @@ export function onOtherTab(listener) {
 
 export const loadSettings = () => read(SETTINGS) ?? {};
 export const saveSettings = (settings) => write(SETTINGS, settings);
+export const loadPresets = () => read(PRESETS) ?? {};
+export const savePresets = (presets) => write(PRESETS, presets);
 export const loadView = () => read(VIEW) ?? {};
 export const saveView = (view) => write(VIEW, view);

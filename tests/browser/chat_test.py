@@ -6,7 +6,7 @@ import os
 import random
 import time
 
-from page import ANSWER, ENTER, ESCAPE, OUT, STORY, main, second_tab, test
+from page import ANSWER, ENTER, ESCAPE, OUT, STORY, Page, main, second_tab, start, test
 
 
 # ---- Chat
@@ -440,6 +440,103 @@ def system_prompt_and_sampling_are_sent(p):
     p.b.reload()
     p.b.click(ANSWER + " .actions button")
     assert p.complete() and p.b.count(".message") == 4
+
+
+def watch_requests(p):
+    p.b.js("""window.sent = []; const real = window.fetch;
+        window.fetch = (path, options) => { if (options?.body && path.endsWith('completions')) window.sent.push(JSON.parse(options.body)); return real(path, options); }""")
+
+
+def close_settings(p):
+    p.b.keys(ESCAPE)
+    assert not p.b.js("return document.getElementById('settings').open")
+
+
+@test
+def settings_show_the_servers_values(p):
+    p.fresh()
+    server = p.server.get("/props").json["default_generation_settings"]["params"]
+    p.b.click("#open-settings")
+    shown = lambda name: p.b.js("return document.getElementById('set-' + arguments[0]).placeholder", name)
+    p.b.wait(lambda: shown("temperature") == str(server["temperature"]), "the temperature")
+    assert shown("top_k") == str(server["top_k"]) and shown("max_tokens") == "no limit" and shown("seed") == "random" and shown("priority") == "0"
+    assert p.b.js("return [...document.querySelectorAll('#fields input[type=number]')].every((e) => e.placeholder)")
+    close_settings(p)
+
+
+@test
+def each_chat_has_its_system_prompt(p):
+    p.fresh(max_tokens=4)
+    prompt = lambda: p.b.js("document.getElementById('open-settings').click(); const text = document.getElementById('set-system').value;"
+                            "document.getElementById('settings').close(); return text")
+    p.b.click("#open-settings")
+    p.b.type("#set-system", "You are a parrot.")
+    close_settings(p)
+    p.ask("Hello!")
+    p.complete()
+    first = p.b.js("return location.hash")
+    p.b.click("#new-chat")
+    p.b.wait(lambda: p.b.count(".message") == 0, "a new chat")
+    assert prompt() == ""
+    p.b.click("#open-settings")
+    p.b.type("#set-system", "You are a fish.")
+    p.b.click("#system-for-all")
+    close_settings(p)
+    p.b.click("#new-chat")
+    watch_requests(p)
+    p.ask("Hello!")
+    p.complete()
+    assert p.b.js("return window.sent")[0]["messages"][0] == {"role": "system", "content": "You are a fish."}
+    p.b.js("location.hash = arguments[0]", first)
+    p.b.wait(lambda: prompt() == "You are a parrot.", "the first chat's prompt")
+
+
+@test
+def presets_are_kept(p):
+    p.fresh(max_tokens=4)
+    p.b.click("#open-settings")
+    p.b.type("#set-system", "You are a poet.")
+    p.b.type("#set-temperature", "1.5")
+    p.b.type("#preset-name", "Poet <b>" + ENTER)
+    assert p.b.js("return document.getElementById('settings').open")
+    p.b.click("#reset-settings")
+    assert p.b.js("return document.getElementById('set-temperature').value + document.getElementById('set-system').value") == ""
+    close_settings(p)
+    p.b.reload()
+    p.b.click("#open-settings")
+    p.b.js("const e = document.getElementById('preset'); e.value = 'Poet <b>'; e.dispatchEvent(new Event('change'))")
+    p.shoot("presets")
+    close_settings(p)
+    watch_requests(p)
+    p.ask("Hello!")
+    p.complete()
+    sent, = p.b.js("return window.sent")
+    assert sent["temperature"] == 1.5 and sent["max_tokens"] == 4 and sent["messages"][0]["content"] == "You are a poet.", sent
+    p.b.click("#open-settings")
+    p.b.js("const e = document.getElementById('preset'); e.value = 'Poet <b>'; e.dispatchEvent(new Event('change'))")
+    p.b.click("#delete-preset")
+    assert p.b.js("return document.getElementById('preset').options.length") == 1
+    close_settings(p)
+
+
+@test
+def several_models_are_a_choice(p):
+    p.fresh()
+    assert not p.b.js("return document.getElementById('models').checkVisibility()")
+    with open(os.path.join(OUT, "models-server.log"), "w") as log, start("--alias", "one", "--alias", "two", log=log) as server:
+        page = Page(p.b, server)
+        page.fresh(max_tokens=4)
+        p.b.wait(lambda: p.b.js("return [...document.getElementById('models').options].map((e) => e.value)") == ["one", "two"], "both names")
+        p.b.js("const e = document.getElementById('models'); e.value = 'two'; e.dispatchEvent(new Event('change'))")
+        p.b.reload()
+        page.live()
+        p.b.wait(lambda: p.b.js("return document.getElementById('models').value") == "two", "the choice")
+        watch_requests(p)
+        page.ask("Hello!")
+        assert page.complete() and p.b.js("return window.sent")[0]["model"] == "two"
+        p.b.screen(360, 740)
+        assert p.b.js("return document.documentElement.scrollWidth <= 360 && document.getElementById('models').getBoundingClientRect().width >= 60")
+        p.shoot("models")
 
 
 # ---- Hostile answers

@@ -39,8 +39,9 @@ def the_engine_live(p):
     p.b.wait(lambda: p.b.js("return document.getElementById('kv').value") > 0, "cells in use")
     # The drawings have the colours of what happens.
     colours = """const c = document.querySelector(arguments[0]), d = c.getContext('2d').getImageData(0, 0, c.width, c.height).data, found = new Set();
-        for (let i = 0; i < d.length; i += 4) if (d[i + 3] === 255) found.add('#' + [d[i], d[i + 1], d[i + 2]].map((x) => x.toString(16).padStart(2, '0')).join(''));
-        const want = getComputedStyle(document.documentElement).getPropertyValue('--' + arguments[1]).trim();
+        for (let i = 0; i < d.length; i += 4) if (d[i + 3] === 255) found.add(`rgb(${d[i]}, ${d[i + 1]}, ${d[i + 2]})`);
+        const probe = document.body.appendChild(document.createElement('i')); probe.style.color = `var(--${arguments[1]})`;
+        const want = getComputedStyle(probe).color; probe.remove();
         return found.has(want);"""
     p.b.wait(lambda: p.b.js(colours, "#ticks", "decode") and p.b.js(colours, "#ticks", "prefill"), "bars")
     p.b.wait(lambda: p.b.js(colours, "tr[data-state=generating] .lane", "decode"), "a lane")
@@ -236,6 +237,30 @@ def an_empty_page_says_what_it_is(p):
     p.b.click("#welcome button")
     p.complete()
     assert p.b.text(".message.user .plain-text") == first and not p.b.js("return document.getElementById('welcome').checkVisibility()")
+
+
+@test
+def the_theme_is_chosen(p):
+    """As the system has it, until someone chooses; drawings too."""
+    p.fresh()
+    ground = lambda: p.b.js("return getComputedStyle(document.body).backgroundColor")
+    p.b.screen(1280, 800, dark=True)
+    dark = ground()
+    p.b.screen(1280, 800)
+    light = ground()
+    assert light != dark
+    choose = lambda theme: p.b.js("const e = document.getElementById('theme'); e.value = arguments[0]; e.dispatchEvent(new Event('change'))", theme)
+    choose("dark")
+    assert ground() == dark
+    assert p.b.js_async("return (await import('./canvas.js')).palette().ink") == p.b.js("return getComputedStyle(document.body).color")
+    p.b.reload()
+    assert ground() == dark and p.b.js("return document.getElementById('theme').value") == "dark"
+    choose("light")
+    p.b.screen(1280, 800, dark=True)
+    assert ground() == light
+    choose("")
+    assert ground() == dark
+    p.b.screen(1280, 800)
 
 
 @test
