@@ -82,7 +82,7 @@ def a_reload_keeps_the_chat(p):
     p.fresh(max_tokens=40, seed=4)
     p.ask("Say hello.")
     text = p.complete()
-    p.b.reload()
+    p.reload()
     assert p.answer() == text and p.b.text(".message.user .plain-text") == "Say hello."
 
 
@@ -101,7 +101,7 @@ def an_answer_survives_a_reload(p):
     p.growing()
     for _ in range(3):
         before = len(p.answer())
-        p.b.reload()
+        p.reload()
         p.b.wait(lambda: p.streaming() and len(p.answer()) > before, "more of the answer")
         assert len(kept_text(p)["content"]) > 0 and p.b.count(".message") == 2
     stream = kept_text(p)["stream"]
@@ -112,7 +112,7 @@ def an_answer_survives_a_reload(p):
     lines = p.server.get("/v1/streams/" + stream).body.decode().split("\n")
     made = [json.loads(line[6:])["choices"] for line in lines if line.startswith("data: {")]
     assert "".join(c[0]["delta"].get("content", "") for c in made if c) == message["content"] and text
-    p.b.reload()
+    p.reload()
     assert p.answer() == text and not p.streaming()
     p.idle()
     complaints = p.complaints()
@@ -139,13 +139,13 @@ def stop_works_after_a_reload(p):
     p.endless()
     p.ask(STORY)
     p.growing()
-    p.b.reload()
+    p.reload()
     p.growing()
     p.b.click("#stop")
     text = p.complete()
     p.idle()
     assert text and "stopped" in p.b.text(ANSWER + " .figures")
-    p.b.reload()
+    p.reload()
     assert p.answer() == text and not p.streaming() and "stopped" in p.b.text(ANSWER + " .figures")
 
 
@@ -232,7 +232,7 @@ def former_versions_are_kept(p):
     p.b.wait(lambda: p.b.count(".message") == 2 and not p.streaming(), "the edited question")
     animal = p.complete()
     assert versions() == ["2 / 2"], versions()
-    p.b.reload()
+    p.reload()
     assert versions() == ["2 / 2"] and p.answer() == animal
     p.b.click("[aria-label='Former version']:enabled")
     p.b.wait(lambda: p.b.text(".message.user .plain-text") == "Name a colour.", "the first question")
@@ -256,7 +256,7 @@ def keep(p, n, **more):
         {"role": "user", "content": " ".join(["word"] * i) + f" of {i}"}, {"role": "assistant", "content": f"Answer {i}.", "finish": "stop"}]}, **more)
         for i in range(1, n + 1)]
     p.b.js("for (const chat of arguments[0]) localStorage.setItem('weir.chat.' + chat.id, JSON.stringify(chat))", chats)
-    p.b.reload()
+    p.reload()
     p.live()
 
 
@@ -296,7 +296,7 @@ def no_chat_is_deleted_but_by_hand(p):
     p.b.wait(lambda: listed(p)[0] == "Greetings <b>", "the new title")
     p.ask("And again.")
     p.complete()
-    p.b.reload()
+    p.reload()
     assert listed(p)[:2] == ["Greetings <b>", "Chat 60"], listed(p)[:2]
 
 
@@ -405,7 +405,7 @@ def text_files_go_with_a_message(p):
     p.b.type(".editor textarea", " Really?" + ENTER)
     p.complete()
     assert p.b.js("return window.sent")[1]["messages"][-1]["content"] == sent + " Really?"
-    p.b.reload()
+    p.reload()
     assert p.b.count(".file") == 2
 
 
@@ -419,7 +419,7 @@ def system_prompt_and_sampling_are_sent(p):
     p.b.type("#set-stop", "first\n\nsecond")
     p.b.keys(ESCAPE)
     assert not p.b.js("return document.getElementById('settings').open")
-    p.b.reload()
+    p.reload()
     p.live()
     p.b.js("""window.sent = []; const real = window.fetch;
         window.fetch = (path, options) => { if (options?.body) window.sent.push(JSON.parse(options.body)); return real(path, options); }""")
@@ -433,11 +433,11 @@ def system_prompt_and_sampling_are_sent(p):
     assert figures.startswith("7 tokens") and "cut off" in figures, figures
     # A setting that the server refuses: its words, and the chat goes on.
     p.b.js("localStorage.setItem('weir.settings', JSON.stringify({temperature: -7, max_tokens: 4}))")
-    p.b.reload()
+    p.reload()
     p.ask("Again?")
     p.b.wait(lambda: not p.streaming() and "temperature" in (p.b.text(ANSWER + " .error") or ""), "the refusal")
     p.b.js("localStorage.setItem('weir.settings', JSON.stringify({max_tokens: 4}))")
-    p.b.reload()
+    p.reload()
     p.b.click(ANSWER + " .actions button")
     assert p.complete() and p.b.count(".message") == 4
 
@@ -502,7 +502,7 @@ def presets_are_kept(p):
     p.b.click("#reset-settings")
     assert p.b.js("return document.getElementById('set-temperature').value + document.getElementById('set-system').value") == ""
     close_settings(p)
-    p.b.reload()
+    p.reload()
     p.b.click("#open-settings")
     p.b.js("const e = document.getElementById('preset'); e.value = 'Poet <b>'; e.dispatchEvent(new Event('change'))")
     p.shoot("presets")
@@ -528,14 +528,16 @@ def several_models_are_a_choice(p):
         page.fresh(max_tokens=4)
         p.b.wait(lambda: p.b.js("return [...document.getElementById('models').options].map((e) => e.value)") == ["one", "two"], "both names")
         p.b.js("const e = document.getElementById('models'); e.value = 'two'; e.dispatchEvent(new Event('change'))")
-        p.b.reload()
+        p.reload()
         page.live()
         p.b.wait(lambda: p.b.js("return document.getElementById('models').value") == "two", "the choice")
         watch_requests(p)
         page.ask("Hello!")
         assert page.complete() and p.b.js("return window.sent")[0]["model"] == "two"
         p.b.screen(360, 740)
-        assert p.b.js("return document.documentElement.scrollWidth <= 360 && document.getElementById('models').getBoundingClientRect().width >= 60")
+        p.b.wait(lambda: p.b.js("return innerWidth === 360"), "the narrow screen")
+        widths = p.b.js("return [document.documentElement.scrollWidth, document.getElementById('models').getBoundingClientRect().width]")
+        assert widths[0] <= 360 and widths[1] >= 60, widths
         p.shoot("models")
 
 
@@ -850,7 +852,7 @@ def tool_calls_are_shown_and_answered(p):
     p.complete()
     assert p.b.count(".message") == 4 and p.b.text(".message.tool .plain-text") == "sunny, 20 degrees"
     assert p.b.count(".call-answer:not([hidden])") == p.b.count(ANSWER + " .call")
-    p.b.reload()
+    p.reload()
     assert p.b.text(".call b") == "weather" and p.b.count(".message") == 4
 
 

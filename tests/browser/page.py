@@ -46,6 +46,11 @@ class Page:
         b.open(self.server.url + "/")
         self.live()
 
+    def reload(self):
+        """A load does not wait for the page's modules, which wait for a library."""
+        self.b.reload()
+        self.b.wait(lambda: self.b.js("return document.documentElement.hasAttribute('data-theme')"), "the page's modules")
+
     def live(self):
         self.b.wait(lambda: self.b.js("return document.getElementById('link').dataset.state === 'live'"), "the engine's events")
 

@@ -175,7 +175,7 @@ def screens(p):
                 name = f"{width}-{'dark' if dark else 'light'}"
                 p.b.screen(width, height, dark)
                 p.b.open(p.server.url + "/#chat=def")
-                p.b.reload()
+                p.reload()
                 p.live()
                 p.b.wait(lambda: p.b.text("#tick") != "No tick yet.", "ticks")
                 assert p.b.js(CONTRAST) == [], (name, "empty", p.b.js(CONTRAST))
@@ -253,7 +253,7 @@ def the_theme_is_chosen(p):
     choose("dark")
     assert ground() == dark
     assert p.b.js_async("return (await import('./canvas.js')).palette().ink") == p.b.js("return getComputedStyle(document.body).color")
-    p.b.reload()
+    p.reload()
     assert ground() == dark and p.b.js("return document.getElementById('theme').value") == "dark"
     choose("light")
     p.b.screen(1280, 800, dark=True)

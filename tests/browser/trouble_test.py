@@ -80,7 +80,7 @@ def a_server_that_was_restarted_says_so(p):
     assert "restarted" in p.b.text(ANSWER + " .error") and p.answer(), p.b.text(ANSWER + " .error")
     # And when the page is loaded while the server is away.
     p.b.js("localStorage.setItem('weir.settings', '{\"max_tokens\": 3000}')")
-    p.b.reload()
+    p.reload()
     p.live()
     p.endless()
     p.b.click(ANSWER + " .actions button")
@@ -152,7 +152,7 @@ def a_chat_longer_than_the_context(p):
         assert page.complete() and p.b.count(".message") == 26
         dropped = p.b.count(".message.dropped")
         assert 2 <= dropped < 24 and dropped % 2 == 0, dropped
-        p.b.reload()
+        p.reload()
         assert p.b.count(".message.dropped") == dropped
         page.live()
         # Another chat instead, which begins with a summary.
@@ -194,7 +194,7 @@ def a_key_is_asked_for(p):
         other = Page(p.b, server)
         other.live()
         p.b.js("localStorage.setItem('weir.settings', '{\"max_tokens\": 8}')")
-        p.b.reload()
+        p.reload()
         other.live()
         other.ask("Hello!")
         assert other.complete()
