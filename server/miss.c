@@ -9,13 +9,10 @@ bool serve_miss_add(const weir_stream *stream, bool prompt, bool cached, weir__t
         return false;
     weir__text_printf(text, "{\"reason\":\"%s\",\"matched_tokens\":%d", weir_miss_name(info.miss),
                       info.n_matched);
-    if (info.miss == WEIR_MISS_DIVERGED) {
-        weir__text_printf(text, ",\"cause\":\"%s\"", weir_cause_name(info.cause));
-        if (info.message >= 0) {
-            weir__text_printf(text, ",\"message\":%d,\"in_message\":%s", info.message,
-                              info.in_message ? "true" : "false");
-            weir__json_string(text, "role", info.role);
-        }
+    if (info.message >= 0) {
+        weir__text_printf(text, ",\"message\":%d,\"in_message\":%s", info.message,
+                          info.in_message ? "true" : "false");
+        weir__json_string(text, "role", info.role);
     }
     if (prompt && info.miss == WEIR_MISS_DIVERGED) weir__json_string(text, "prompt", info.prompt);
     if (cached && info.miss == WEIR_MISS_DIVERGED) weir__json_string(text, "cached", info.cached);

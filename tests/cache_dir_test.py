@@ -65,8 +65,8 @@ with open(path, "w", encoding="utf-8") as file:
     json.dump(two, file)
 lines = [json.loads(line) for line in weir("stream", path, "--slots", "1", "--json", "--explain-cache").stdout.splitlines()]
 told = {line["request"]: line["cache"] for line in lines if "cache" in line}
-check("a cold one", told[0]["reason"] == "cold" and "cause" not in told[0], told)
-check("one that diverged", told[1]["reason"] == "diverged" and told[1]["cause"] == "time" and told[1]["message"] == 0 and
+check("a cold one", told[0]["reason"] == "cold", told)
+check("one that diverged", told[1]["reason"] == "diverged" and told[1]["message"] == 0 and
       told[1]["role"] == "system" and told[1]["in_message"] and "10:11" in told[1]["prompt"] and "10:10" in told[1]["cached"], told)
 text = weir("run", "-m", MODEL, "-p", PROMPT, "-n", "2", "--explain-cache").stderr
 check("a line for people", "cache: no cached text has the same beginning" in text, text)
@@ -89,7 +89,7 @@ def serve():
     check("no miss to tell of a cold prompt", details(first) == {"cached_tokens": 0}, first.body)
     later = json.loads(json.dumps(ask).replace("11-21", "11-22"))
     miss = details(server.post(CHAT, later)).get("miss", {})
-    check("what diverged, and where", miss.get("reason") == "diverged" and miss.get("cause") == "time" and miss.get("message") == 0 and
+    check("what diverged, and where", miss.get("reason") == "diverged" and miss.get("message") == 0 and
           miss.get("role") == "system" and "11-22" in miss.get("prompt", "") and "11-21" in miss.get("cached", "") and
           0 < miss.get("matched_tokens", 0) < 60, miss)
     line = server.log(lambda e: e["event"] == "request" and "miss" in str(e))

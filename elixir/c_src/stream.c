@@ -68,7 +68,6 @@ static void put_miss(ErlNifEnv *env, ERL_NIF_TERM *map, const weir_stream *strea
     nif_put(env, &miss, "text", nif_binary(env, text, WEIR_NUL));
     nif_put(env, &miss, "prompt", nif_text_or_nil(env, info.prompt));
     nif_put(env, &miss, "cached", nif_text_or_nil(env, info.cached));
-    if (!diverged) nif_put(env, &miss, "cause", nil);
     if (!diverged || info.message < 0) nif_put(env, &miss, "message", nil);
     nif_put(env, &miss, "role", nif_text_or_nil(env, info.role));
     nif_put(env, map, "miss_info", miss);

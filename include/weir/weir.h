@@ -634,20 +634,6 @@ typedef enum weir_miss {
 /* "none", "cold", "evicted", … Static. */
 WEIR_API const char *weir_miss_name(weir_miss miss);
 
-/* The likely cause of a divergence, inferred from the two texts. */
-typedef enum weir_cause {
-    WEIR_CAUSE_OTHER = 0,
-    WEIR_CAUSE_TOKENS = 1,     /* the same text in other tokens: an answer that was tokenized again */
-    WEIR_CAUSE_TIME = 2,       /* a date or a time */
-    WEIR_CAUSE_TOOLS = 3,      /* other tools, or another order of tools or of their members */
-    WEIR_CAUSE_REASONING = 4,  /* generated reasoning that the prompt now omits or shows empty */
-    WEIR_CAUSE_WHITESPACE = 5, /* white space only */
-    WEIR_CAUSE_ID = 6,         /* an id of a request, a session or the like */
-} weir_cause;
-
-/* "other", "tokens", "time", … Static. */
-WEIR_API const char *weir_cause_name(weir_cause cause);
-
 typedef struct weir_miss_info {
     size_t size;
     weir_miss miss;
@@ -656,8 +642,7 @@ typedef struct weir_miss_info {
      * well-formed UTF-8, truncated; else "" */
     char prompt[96];
     char cached[96];
-    weir_cause cause; /* WEIR_MISS_DIVERGED only; likewise the next three */
-    /* The chat message in or before which the token lies. -1 = unknown, no chat, or after the last message */
+    /* Likewise: the chat message in or before which the token lies. -1 = unknown, no chat, or after the last message */
     int32_t message;
     bool in_message; /* in its text; false: in the template's text before it, such as tools and dates */
     char role[16];   /* of the message; "" = none */

@@ -6,27 +6,23 @@
 #include <string.h>
 
 #include "base/utf8.h"
-#include "cache/cause.h"
 #include "model/chat.h"
 
 #define BEFORE    8   /* tokens shown before the divergence */
-#define BYTES_MAX 512 /* of the text around it that the guess reads; less is shown */
+#define BYTES_MAX 512 /* of the text around it; less is shown */
 
 /* ---- Texts ---- */
 
-/* The text of up to BEFORE tokens before position `at` and of those after it. *common: bytes of those
- * before. */
+/* The text of up to BEFORE tokens before position `at` and of those after it. */
 static size_t text_around(const weir_model *model, const int32_t *before, int32_t at, const int32_t *tokens,
-                          int32_t n, char bytes[BYTES_MAX], size_t *common)
+                          int32_t n, char bytes[BYTES_MAX])
 {
     int32_t used = 0, first = at > BEFORE ? at - BEFORE : 0;
-    *common = 0;
     for (int32_t i = first; i < at + n; i++) {
         int32_t token = i < at ? before[i] : tokens[i - at];
         int32_t length = model->ops->piece(model->model, token, true, bytes + used, BYTES_MAX - used);
         if (length < 0) break;
         used += length;
-        if (i < at) *common = (size_t)used;
     }
     return (size_t)used;
 }
@@ -73,7 +69,6 @@ static void find_message(const weir__request *request, const weir_model *model, 
 void weir__doctor_forget(weir_miss_info *info)
 {
     info->prompt[0] = info->cached[0] = info->role[0] = '\0';
-    info->cause = WEIR_CAUSE_OTHER;
     info->message = -1;
     info->in_message = false;
 }
@@ -82,7 +77,6 @@ void weir__doctor_note(const weir_model *model, weir__request *request, const we
 {
     weir_miss_info *info = &request->miss;
     char prompt[BYTES_MAX], cached[BYTES_MAX];
-    size_t common;
     info->miss = hit->miss;
     info->n_matched = hit->n_matched;
     weir__doctor_forget(info);
@@ -90,9 +84,8 @@ void weir__doctor_note(const weir_model *model, weir__request *request, const we
     const int32_t *tokens = request->history.tokens;
     int32_t at = hit->n_matched, left = request->history.n_prompt - at;
     if (left > WEIR__CACHE_AROUND) left = WEIR__CACHE_AROUND;
-    size_t n_prompt = text_around(model, tokens, at, tokens + at, left, prompt, &common);
-    size_t n_cached = text_around(model, tokens, at, hit->other, hit->n_other, cached, &common);
-    info->cause = weir__cause_of(prompt, n_prompt, cached, n_cached, common);
+    size_t n_prompt = text_around(model, tokens, at, tokens + at, left, prompt);
+    size_t n_cached = text_around(model, tokens, at, hit->other, hit->n_other, cached);
     weir__utf8_copy(info->prompt, sizeof info->prompt, prompt, n_prompt);
     weir__utf8_copy(info->cached, sizeof info->cached, cached, n_cached);
     find_message(request, model, info);
@@ -126,20 +119,10 @@ static void add_quoted(line *l, const char *text)
 
 static void add_diverged(line *l, const weir_miss_info *info)
 {
-    static const char *const causes[] = {
-        "",
-        "; it is the same text in other tokens",
-        "; it looks like a date or a time: put it at the end, or leave it out",
-        "; it looks like tools: give the same ones in the same order",
-        "; it looks like reasoning that the prompt has no longer",
-        "; white space differs",
-        "; it looks like an id of a request or a session: leave it out",
-    };
     add(l, "it differs from token %d on", info->n_matched);
     if (info->message >= 0)
         add(l, ", %s message %d%s%s%s", info->in_message ? "in" : "before", info->message,
             info->role[0] != '\0' ? " (" : "", info->role, info->role[0] != '\0' ? ")" : "");
-    if ((size_t)info->cause < sizeof causes / sizeof *causes) add(l, "%s", causes[info->cause]);
     add(l, "; now ");
     add_quoted(l, info->prompt);
     add(l, ", cached ");
@@ -151,7 +134,7 @@ size_t weir_miss_text(const weir_miss_info *given, char *text, size_t capacity)
     weir_miss_info info = {.message = -1};
     line l = {text, 0, capacity};
     if (given == NULL || text == NULL || capacity == 0 ||
-        given->size < offsetof(weir_miss_info, cause)) /* the library fills all of it or nothing */
+        given->size < offsetof(weir_miss_info, message)) /* the library fills all of it or nothing */
         return 0;
     memcpy(&info, given, given->size < sizeof info ? given->size : sizeof info);
     text[0] = '\0';

@@ -61,19 +61,16 @@ static void test_which_message_and_why(void **state)
 
     miss = ASK(r, {"system", "Be kind. Today is 2026-11-22."}, {"user", "What is a weir?"});
     assert_int_equal(miss.miss, WEIR_MISS_DIVERGED);
-    assert_int_equal(miss.cause, WEIR_CAUSE_TIME);
     assert_int_equal(miss.message, 0);
     assert_true(miss.in_message);
     assert_string_equal(miss.role, "system");
     assert_non_null(strstr(miss.prompt, "11-22"));
     assert_non_null(strstr(miss.cached, "11-21"));
     assert_says(&miss, "in message 0 (system)");
-    assert_says(&miss, "a date or a time");
     assert_says(&miss, "11-21");
 
     miss = ASK(r, {"system", "Be kind. Today is 2026-11-22."}, {"user", "What is a dam?"});
     assert_int_equal(miss.miss, WEIR_MISS_DIVERGED);
-    assert_int_equal(miss.cause, WEIR_CAUSE_OTHER);
     assert_int_equal(miss.message, 1);
     assert_true(miss.in_message);
     assert_string_equal(miss.role, "user");
@@ -109,7 +106,6 @@ static void test_without_a_chat(void **state)
         weir_miss_info miss = {.size = sizeof miss};
         assert_int_equal(weir_stream_miss(stream, &miss), WEIR_OK);
         assert_int_equal(miss.message, -1);
-        assert_int_equal(miss.cause, i == 0 ? WEIR_CAUSE_OTHER : WEIR_CAUSE_TIME);
     }
 }
 
@@ -128,19 +124,16 @@ static void test_sentences(void **state)
     miss = (weir_miss_info){.size = sizeof miss, .miss = WEIR_MISS_DIVERGED, .n_matched = 12, .message = 3};
     strcpy(miss.prompt, "größer\n日本語");
     strcpy(miss.cached, "tab\there");
-    for (int cause = 0; cause <= WEIR_CAUSE_ID; cause++) {
-        miss.cause = (weir_cause)cause;
-        size_t full = weir_miss_text(&miss, text, sizeof text);
-        assert_null(strpbrk(text, "\n\t"));
-        assert_non_null(strstr(text, "before message 3;"));
-        for (size_t capacity = 1; capacity < full + 2; capacity++) {
-            char cut[600];
-            memset(cut, 'x', sizeof cut);
-            size_t n = weir_miss_text(&miss, cut, capacity);
-            assert_true(n < capacity && cut[n] == '\0' && weir__utf8_valid(cut, n));
-            assert_memory_equal(cut, text, n);
-            assert_int_equal(cut[capacity], 'x');
-        }
+    size_t full = weir_miss_text(&miss, text, sizeof text);
+    assert_null(strpbrk(text, "\n\t"));
+    assert_non_null(strstr(text, "before message 3;"));
+    for (size_t capacity = 1; capacity < full + 2; capacity++) {
+        char cut[600];
+        memset(cut, 'x', sizeof cut);
+        size_t n = weir_miss_text(&miss, cut, capacity);
+        assert_true(n < capacity && cut[n] == '\0' && weir__utf8_valid(cut, n));
+        assert_memory_equal(cut, text, n);
+        assert_int_equal(cut[capacity], 'x');
     }
     assert_int_equal(weir_miss_text(NULL, text, sizeof text), 0);
     assert_int_equal(weir_miss_text(&miss, NULL, 5), 0);

@@ -223,9 +223,6 @@ static void test_choices_are_named(void **state)
     (void)state;
     for (int i = 0; i < WEIR_MISS_COUNT; i++)
         assert_string_equal(weir_member_find("usage", "miss")->choices[i], weir_miss_name((weir_miss)i));
-    for (int i = 0; i <= WEIR_CAUSE_ID; i++)
-        assert_string_equal(weir_member_find("miss_info", "cause")->choices[i],
-                            weir_cause_name((weir_cause)i));
     for (int i = 0; i <= WEIR_REASON_DEADLINE; i++)
         assert_string_equal(weir_member_find("tick_slot", "reason")->choices[i],
                             weir_reason_name((weir_reason)i));

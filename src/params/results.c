@@ -7,8 +7,6 @@
 const char *const weir__slot_state_names[] = {"idle", "prefilling", "generating", "joined", NULL};
 const char *const weir__miss_names[WEIR_MISS_COUNT + 1] = {"none",     "cold",       "evicted", "salt",
                                                            "diverged", "uncuttable", "off"};
-const char *const weir__cause_names[WEIR_CAUSE_ID + 2] = {"other",     "tokens",     "time", "tools",
-                                                          "reasoning", "whitespace", "id"};
 const char *const weir__reason_names[WEIR_REASON_DEADLINE + 2] = {
     "not_finished", "end", "length", "cancelled", "error", "stop_words", "deadline"};
 
@@ -204,7 +202,6 @@ TABLE(usage);
 static const weir_member miss_info[] = {
     CHOICE(miss, WEIR_MISS_NONE, WEIR_MISS_COUNT - 1, 0, weir__miss_names, "why the prompt, or part of it, was not cached"),
     RESULT(n_matched, "tokens", "prompt tokens that matched"),
-    CHOICE(cause, WEIR_CAUSE_OTHER, WEIR_CAUSE_ID, 0, weir__cause_names, "the likely cause of the divergence"),
     RESULT(message, "", "the chat message in or before which the texts diverge; -1 = none, or unknown"),
     RESULT(in_message, "", "true: they diverge in the message's text; false: in the template's text before it"),
 };

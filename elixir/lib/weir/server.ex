@@ -96,8 +96,7 @@ defmodule Weir.Server do
   Why no more of the prompt was cached. `miss` is `:none`, `:cold` (never seen), `:evicted`, `:salt` (cached
   without a salt), `:diverged`, `:uncuttable` or `:off`. From `:evicted` to `:uncuttable` the map also has
   `n_matched` (known tokens) and `text` (the reason as a sentence). For `:diverged` it has `prompt` and
-  `cached` (the texts around that place) and `cause` (`:other`, `:tokens`, `:time`, `:tools`, `:reasoning`,
-  `:whitespace`, `:id`); in a conversation also `message`, `in_message` and `role`.
+  `cached`, the texts around that place; in a conversation also `message`, `in_message` and `role`.
   """
   @type miss :: %{required(:miss) => atom(), optional(atom()) => term()}
 
