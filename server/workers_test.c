@@ -42,7 +42,7 @@ static void endless(serve_call *call)
 {
     weir__budget budget;
     (void)call;
-    weir__budget_init(&budget, UINT64_MAX, UINT64_MAX, UINT32_MAX);
+    weir__budget_init(&budget, UINT64_MAX, UINT64_MAX);
     count(&n_begun);
     while (weir__budget_step(&budget, 1)) continue;
     assert_int_equal(budget.over, WEIR__LIMIT_INTERRUPT);

@@ -113,7 +113,7 @@ thread_local tokenizing *current_tokenizing = nullptr;
 
 tokenizing::tokenizing()
 {
-    weir__budget_init(&budget, UINT64_MAX, UINT64_MAX, UINT32_MAX);
+    weir__budget_init(&budget, UINT64_MAX, UINT64_MAX);
     current_tokenizing = this;
 }
 

@@ -36,7 +36,7 @@ class template_limits final : public jinja::limits
     explicit template_limits(std::size_t n) : max_output(template_output + template_output_byte * n)
     {
         weir__budget_init(&budget, template_steps + template_steps_byte * n,
-                          template_bytes + template_bytes_byte * n, UINT32_MAX);
+                          template_bytes + template_bytes_byte * n);
         current = this;
     }
     ~template_limits()

@@ -34,14 +34,13 @@ weir_status weir__interrupt_error(weir_error *error)
                            "the function that was given to weir_interrupt_set asked to stop");
 }
 
-void weir__budget_init(weir__budget *budget, uint64_t max_steps, uint64_t max_bytes, uint32_t max_depth)
+void weir__budget_init(weir__budget *budget, uint64_t max_steps, uint64_t max_bytes)
 {
     *budget = (weir__budget){
         .max_steps = max_steps,
         .max_bytes = max_bytes,
         .steps = max_steps,
         .bytes = max_bytes,
-        .max_depth = max_depth,
         .turns = WEIR__BUDGET_TURNS,
         .interrupt = current,
     };
@@ -86,19 +85,6 @@ bool weir__budget_too_deep(weir__budget *budget)
     return refuse_over_limit(budget, WEIR__LIMIT_DEPTH);
 }
 
-bool weir__budget_enter(weir__budget *budget)
-{
-    if (budget->over != WEIR__LIMIT_NONE) return false;
-    if (budget->depth == budget->max_depth) return weir__budget_too_deep(budget);
-    budget->depth++;
-    return true;
-}
-
-void weir__budget_leave(weir__budget *budget)
-{
-    budget->depth--;
-}
-
 weir_status weir__budget_error(const weir__budget *budget, weir_status code, const char *field,
                                const char *what, weir_error *error)
 {
@@ -112,10 +98,7 @@ weir_status weir__budget_error(const weir__budget *budget, weir_status code, con
                                "%s takes more than %" PRIu64 " KiB of memory; make it smaller or simpler",
                                what, budget->max_bytes >> 10);
     case WEIR__LIMIT_DEPTH:
-        if (budget->max_depth == UINT32_MAX)
-            return weir__error_set(error, code, field, "%s is nested, or calls itself, too deep", what);
-        return weir__error_set(error, code, field, "%s is nested more than %" PRIu32 " levels deep", what,
-                               budget->max_depth);
+        return weir__error_set(error, code, field, "%s is nested, or calls itself, too deep", what);
     case WEIR__LIMIT_INTERRUPT: return weir__interrupt_error(error);
     case WEIR__LIMIT_NONE: break;
     }

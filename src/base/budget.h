@@ -5,12 +5,10 @@
  * place to leave:
  *
  *     weir__budget budget;
- *     weir__budget_init(&budget, 10000000, (uint64_t)64 << 20, 500);
+ *     weir__budget_init(&budget, 10000000, (uint64_t)64 << 20);
  *     ...
  *     if (!weir__budget_step(budget, 1)) return false;        each turn of a loop; n at once where n is known
  *     if (!weir__budget_grow(budget, n_bytes)) return false;  before memory is taken as the input says
- *     if (!weir__budget_enter(budget)) return false;          around what recurses, with
- *     weir__budget_leave(budget);                             where enter said true
  *     ...
  *     if (weir__budget_over(&budget))
  *         return weir__budget_error(&budget, WEIR_GRAMMAR, "json_schema", "json_schema", error);
@@ -59,14 +57,13 @@ typedef enum weir__limit {
 typedef struct weir__budget {
     uint64_t max_steps, max_bytes;
     uint64_t steps, bytes; /* left */
-    uint32_t max_depth, depth;
-    uint32_t turns; /* steps until the next question */
+    uint32_t turns;        /* steps until the next question */
     weir__limit over;
     weir__interrupt interrupt; /* of the thread that made it */
 } weir__budget;
 
-/* UINT64_MAX and UINT32_MAX: no limit. Asks nothing yet. */
-void weir__budget_init(weir__budget *budget, uint64_t max_steps, uint64_t max_bytes, uint32_t max_depth);
+/* UINT64_MAX: no limit. Asks nothing yet. */
+void weir__budget_init(weir__budget *budget, uint64_t max_steps, uint64_t max_bytes);
 
 /* The slow half of the next. */
 bool weir__budget_step_far(weir__budget *budget, uint64_t n);
@@ -87,12 +84,8 @@ bool weir__budget_grow(weir__budget *budget, uint64_t n);
 /* n bytes that it granted are free again; work that never says so has a limit on what it takes in all. */
 void weir__budget_shrink(weir__budget *budget, uint64_t n);
 
-/* The same for one level of nesting; each enter that said true has its leave. */
-bool weir__budget_enter(weir__budget *budget);
-
-/* What enter does at its limit, for those who see otherwise that they are too deep (base/deep.h). */
+/* Refuses everything from now on, for what recurses too deep (base/deep.h). Returns false. */
 bool weir__budget_too_deep(weir__budget *budget);
-void weir__budget_leave(weir__budget *budget);
 
 static inline bool weir__budget_over(const weir__budget *budget)
 {

@@ -26,19 +26,19 @@ static void test_steps_are_counted(void **state)
 {
     (void)state;
     weir__budget b;
-    weir__budget_init(&b, 10, UINT64_MAX, UINT32_MAX);
+    weir__budget_init(&b, 10, UINT64_MAX);
     for (int i = 0; i < 10; i++) assert_true(weir__budget_step(&b, 1));
     assert_false(weir__budget_over(&b));
     assert_false(weir__budget_step(&b, 1));
     assert_true(weir__budget_over(&b));
     assert_int_equal(b.over, WEIR__LIMIT_STEPS);
 
-    weir__budget_init(&b, 1000000, UINT64_MAX, UINT32_MAX);
+    weir__budget_init(&b, 1000000, UINT64_MAX);
     uint64_t n = 0;
     while (weir__budget_step(&b, 7)) n += 7;
     assert_int_equal(n, 1000000 / 7 * 7);
 
-    weir__budget_init(&b, 1000000, UINT64_MAX, UINT32_MAX);
+    weir__budget_init(&b, 1000000, UINT64_MAX);
     assert_true(weir__budget_step(&b, 999999)); /* more than the steps between two questions */
     assert_true(weir__budget_step(&b, 1));
     assert_false(weir__budget_step(&b, 1));
@@ -48,7 +48,7 @@ static void test_no_limit_has_none(void **state)
 {
     (void)state;
     weir__budget b;
-    weir__budget_init(&b, UINT64_MAX, UINT64_MAX, UINT32_MAX);
+    weir__budget_init(&b, UINT64_MAX, UINT64_MAX);
     for (int i = 0; i < 3; i++) {
         assert_true(weir__budget_step(&b, UINT64_MAX));
         assert_true(weir__budget_step(&b, UINT64_MAX - 1));
@@ -60,17 +60,17 @@ static void test_bytes_are_counted(void **state)
 {
     (void)state;
     weir__budget b;
-    weir__budget_init(&b, UINT64_MAX, 100, UINT32_MAX);
+    weir__budget_init(&b, UINT64_MAX, 100);
     assert_true(weir__budget_grow(&b, 60));
     assert_true(weir__budget_grow(&b, 40));
     assert_true(weir__budget_grow(&b, 0));
     assert_false(weir__budget_grow(&b, 1));
     assert_int_equal(b.over, WEIR__LIMIT_BYTES);
 
-    weir__budget_init(&b, UINT64_MAX, 100, UINT32_MAX);
+    weir__budget_init(&b, UINT64_MAX, 100);
     assert_false(weir__budget_grow(&b, UINT64_MAX));
 
-    weir__budget_init(&b, UINT64_MAX, 100, UINT32_MAX);
+    weir__budget_init(&b, UINT64_MAX, 100);
     for (int i = 0; i < 10; i++) {
         assert_true(weir__budget_grow(&b, 100));
         weir__budget_shrink(&b, 100);
@@ -78,30 +78,15 @@ static void test_bytes_are_counted(void **state)
     assert_false(weir__budget_grow(&b, 101));
 }
 
-static void test_depth_is_what_is_entered_and_not_left(void **state)
-{
-    (void)state;
-    weir__budget b;
-    weir__budget_init(&b, UINT64_MAX, UINT64_MAX, 3);
-    for (int i = 0; i < 100; i++) {
-        assert_true(weir__budget_enter(&b));
-        weir__budget_leave(&b);
-    }
-    for (int i = 0; i < 3; i++) assert_true(weir__budget_enter(&b));
-    assert_false(weir__budget_enter(&b));
-    assert_int_equal(b.over, WEIR__LIMIT_DEPTH);
-}
-
 static void test_after_one_refusal_all_is_refused(void **state)
 {
     (void)state;
     weir__budget b;
-    weir__budget_init(&b, 100, 100, 2);
+    weir__budget_init(&b, 100, 100);
     assert_false(weir__budget_grow(&b, 101));
     assert_false(weir__budget_step(&b, 1));
     assert_false(weir__budget_step(&b, 0));
     assert_false(weir__budget_grow(&b, 1));
-    assert_false(weir__budget_enter(&b));
     assert_int_equal(b.over, WEIR__LIMIT_BYTES); /* the first */
 }
 
@@ -111,7 +96,7 @@ static void test_the_interrupt_is_asked_at_intervals(void **state)
     patience p = {0, 3};
     weir__budget b;
     weir_interrupt_set(ask, &p);
-    weir__budget_init(&b, UINT64_MAX, UINT64_MAX, UINT32_MAX);
+    weir__budget_init(&b, UINT64_MAX, UINT64_MAX);
     uint64_t n = 0;
     while (weir__budget_step(&b, 1)) n++;
     assert_int_equal(p.asked, 3);
@@ -121,7 +106,7 @@ static void test_the_interrupt_is_asked_at_intervals(void **state)
     assert_int_equal(p.asked, 3); /* who said true is not asked again */
 
     p = (patience){0, 1};
-    weir__budget_init(&b, UINT64_MAX, UINT64_MAX, UINT32_MAX);
+    weir__budget_init(&b, UINT64_MAX, UINT64_MAX);
     assert_false(weir__budget_step(&b, WEIR__BUDGET_TURNS)); /* at once */
 }
 
@@ -132,7 +117,7 @@ static void test_no_function_no_question(void **state)
     weir__budget b;
     weir_interrupt_set(ask, &p);
     weir_interrupt_set(NULL, NULL);
-    weir__budget_init(&b, UINT64_MAX, UINT64_MAX, UINT32_MAX);
+    weir__budget_init(&b, UINT64_MAX, UINT64_MAX);
     for (int i = 0; i < 3 * WEIR__BUDGET_TURNS; i++) assert_true(weir__budget_step(&b, 1));
     assert_false(weir__interrupt_asked());
     assert_int_equal(p.asked, 0);
@@ -157,7 +142,7 @@ static void test_a_budget_takes_its_interrupt_to_other_threads(void **state)
     weir__budget b;
     pthread_t thread;
     weir_interrupt_set(ask, &p);
-    weir__budget_init(&b, UINT64_MAX, UINT64_MAX, UINT32_MAX);
+    weir__budget_init(&b, UINT64_MAX, UINT64_MAX);
     assert_int_equal(pthread_create(&thread, NULL, spend, &b), 0);
     pthread_join(thread, NULL);
     assert_int_equal(b.over, WEIR__LIMIT_INTERRUPT);
@@ -178,24 +163,20 @@ static void test_errors_name_the_limit(void **state)
 {
     (void)state;
     weir__budget b;
-    weir__budget_init(&b, 5, 2048, 1);
+    weir__budget_init(&b, 5, 2048);
     weir__budget_step(&b, 6);
     assert_says(&b, WEIR_GRAMMAR, "json_schema",
                 "the schema takes more than 5 steps of work; make it smaller or simpler");
-    weir__budget_init(&b, 5, 2048, 1);
+    weir__budget_init(&b, 5, 2048);
     weir__budget_grow(&b, 2049);
     assert_says(&b, WEIR_GRAMMAR, "json_schema",
                 "the schema takes more than 2 KiB of memory; make it smaller or simpler");
-    weir__budget_init(&b, 5, 2048, 1);
-    weir__budget_enter(&b);
-    weir__budget_enter(&b);
-    assert_says(&b, WEIR_GRAMMAR, "json_schema", "the schema is nested more than 1 levels deep");
-    weir__budget_init(&b, 5, 2048, UINT32_MAX);
+    weir__budget_init(&b, 5, 2048);
     assert_false(weir__budget_too_deep(&b));
     assert_says(&b, WEIR_GRAMMAR, "json_schema", "the schema is nested, or calls itself, too deep");
     patience p = {0, 1};
     weir_interrupt_set(ask, &p);
-    weir__budget_init(&b, UINT64_MAX, 2048, 1);
+    weir__budget_init(&b, UINT64_MAX, 2048);
     weir__budget_step(&b, WEIR__BUDGET_TURNS);
     assert_says(&b, WEIR_ABORTED, "", "the function that was given to weir_interrupt_set asked to stop");
 }
@@ -206,7 +187,6 @@ int main(void)
         cmocka_unit_test_teardown(test_steps_are_counted, forget),
         cmocka_unit_test_teardown(test_no_limit_has_none, forget),
         cmocka_unit_test_teardown(test_bytes_are_counted, forget),
-        cmocka_unit_test_teardown(test_depth_is_what_is_entered_and_not_left, forget),
         cmocka_unit_test_teardown(test_after_one_refusal_all_is_refused, forget),
         cmocka_unit_test_teardown(test_the_interrupt_is_asked_at_intervals, forget),
         cmocka_unit_test_teardown(test_no_function_no_question, forget),

@@ -9,7 +9,7 @@
 
 void weir__schema_work_init(weir__schema_work *work)
 {
-    weir__budget_init(&work->budget, WEIR__SCHEMA_STEPS_MAX, UINT64_MAX, UINT32_MAX);
+    weir__budget_init(&work->budget, WEIR__SCHEMA_STEPS_MAX, UINT64_MAX);
     work->elements = WEIR__SCHEMA_ELEMENTS_MAX;
 }
 

@@ -285,7 +285,7 @@ weir_status weir__chat_content_find(const weir__controls *controls, const json_t
     weir_status status = WEIR_OK;
     spans->known = special == WEIR_SPECIAL_ALL || controls->n == 0;
     if (spans->known || !choose_stem(&f)) return WEIR_OK;
-    weir__budget_init(&f.budget, UINT64_MAX, UINT64_MAX, UINT32_MAX);
+    weir__budget_init(&f.budget, UINT64_MAX, UINT64_MAX);
     for (int i = deletes ? 0 : 2; status == WEIR_OK && !spans->known && i < 4; i++) {
         f.deletes = i < 2;
         f.way = i % 2 == 0 ? AROUND : INSIDE;

@@ -52,7 +52,7 @@ static bool take_place(void *user, const weir__control *control)
 static weir_status find_places(cutting *c, weir_error *error)
 {
     weir__budget budget; /* without limits: asks for the interrupt only */
-    weir__budget_init(&budget, UINT64_MAX, UINT64_MAX, UINT32_MAX);
+    weir__budget_init(&budget, UINT64_MAX, UINT64_MAX);
     for (c->at = 0; c->at < c->length; c->at++) {
         if (!weir__budget_step(&budget, 1)) return weir__interrupt_error(error);
         while (c->span < c->spans->n && c->spans->at[c->span].to <= c->at) c->span++;
