@@ -161,7 +161,7 @@ for name, body, field in [
         ("logprobs", {"logprobs": "yes"}, "logprobs"), ("21", {"logprobs": True, "top_logprobs": 21}, "top_logprobs"), ("top without", {"top_logprobs": 2}, "top_logprobs"), ("store", {"store": True}, "store"), ("functions", {"functions": []}, "functions"), ("audio", {"audio": {}}, "audio"),
         ("tier", {"service_tier": "flex"}, "service_tier"), ("modalities", {"modalities": ["audio"]}, "modalities"), ("effort", {"reasoning_effort": "some"}, "reasoning_effort"),
         ("options", {"stream_options": {"include_usage": True}}, "stream_options"), ("tool choice", {"tool_choice": "required"}, "tool_choice"), ("tools", {"tools": 5}, "tools"),
-        ("kwargs", {"chat_template_kwargs": []}, "chat_template_kwargs"), ("priority", {"priority": 101}, "priority"), ("drafts", {"speculative.n_max": 33}, "speculative.n_max"), ("grammar", {"grammar": "root ::="}, "grammar"),
+        ("kwargs", {"chat_template_kwargs": []}, "chat_template_kwargs"), ("priority", {"priority": 101}, "priority"), ("drafts", {"speculative.n_max": 33}, "speculative.n_max"), ("grammar", {"grammar": "root ::= ["}, "grammar"),
         ("messages", {"messages": {}}, "messages"), ("no role", {"messages": [{"content": "x"}]}, "messages[0].role"), ("a picture", {"messages": [{"role": "user", "content": [{"type": "image_url"}]}]}, "messages[0].content[0]"),
         ("no messages", {"messages": []}, "messages"), ("prompt in chat", {"prompt": "x"}, "prompt"), ("metadata", {"metadata": 1}, "metadata"),
         ("a salt that is too long", {"cache_salt": "s" * 257}, "cache_salt"), ("a salt that is none", {"cache_salt": 5}, "cache_salt")]:

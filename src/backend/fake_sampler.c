@@ -1,4 +1,4 @@
-/* fake_sampler.c: the fake's sampling, and a toy grammar.
+/* fake_sampler.c: the fake's sampling, and its grammars.
  * SPDX-License-Identifier: Apache-2.0 */
 #include <math.h>
 #include <string.h>
@@ -7,17 +7,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/mem.h"
-
-/* Literal alternatives: the text so far is the first `offset` bytes of each one alive. */
-typedef struct toy {
-    struct {
-        char *text; /* the bytes of all alternatives */
-        size_t start[32], length[32];
-        size_t n;
-    } all;
-    bool alive[32];
-    size_t offset;
-} toy;
+#include "grammar/grammar.h"
 
 struct weir__bsampler {
     const weir__bmodel *model;
@@ -28,130 +18,69 @@ struct weir__bsampler {
     bool ignore_eos;
     weir_logit_bias *bias; /* [n_bias] */
     size_t n_bias;
-    toy *grammar, *start; /* current, and as created; NULL = none */
+    weir__trie *trie;           /* the vocabulary when the sampler was created */
+    weir__automaton *automaton; /* the grammar; NULL = none */
+    weir__automaton_place place, start;
+    uint64_t *mask; /* [WEIR__AUTOMATON_WORDS(n_vocab)] the tokens that it allows next */
 };
 
 /* ---- The grammar ---------------------------------------------------------------------------------- */
 
-typedef struct scanner {
-    const char *at;
-    int line;
-} scanner;
-
-static void skip_space(scanner *s)
+static int32_t piece_of(const void *model, int32_t token, char *bytes, int32_t capacity)
 {
-    for (; *s->at == ' ' || *s->at == '\t' || *s->at == '\r' || *s->at == '\n' || *s->at == '#'; s->at++) {
-        if (*s->at == '#') s->at += strcspn(s->at, "\n");
-        if (*s->at == '\0') return;
-        if (*s->at == '\n') s->line++;
-    }
+    return weir__fake_piece(model, token, true, bytes, capacity);
 }
 
-/* Reads a quoted literal; false: there is none. */
-static bool literal(scanner *s, char *out, size_t *length)
+static bool ends(const void *model, int32_t token)
 {
+    return weir__fake_is_eog(model, token);
+}
+
+static int32_t find_token(const void *model, const char *text, size_t length)
+{
+    int32_t token;
     size_t n = 0;
-    if (*s->at != '"') return false;
-    for (s->at++; *s->at != '"'; s->at++) {
-        bool escaped = *s->at == '\\';
-        if (escaped) s->at++;
-        if (*s->at == '\0' || *s->at == '\n') return false;
-        if (escaped && *s->at != '"' && *s->at != '\\' && *s->at != 'n') return false;
-        out[n++] = escaped && *s->at == 'n' ? '\n' : *s->at;
-    }
-    s->at++;
-    *length = n;
-    return true;
+    weir__fake_tokenize(model, text, length, false, true, &token, 1, &n, NULL);
+    return n == 1 ? token : WEIR__GRAMMAR_NO_TOKEN;
 }
 
-/* root ::= "abc" | "abd" */
-static weir_status toy_parse(const char *text, const char *root, toy **grammar, weir_error *error)
+static weir_status report(weir_status status, int32_t token, weir_error *error)
 {
-    weir_status status = WEIR_NO_MEMORY;
-    scanner s = {.at = text, .line = 1};
-    size_t used = 0, name = strlen(root);
-    toy *made = weir__mem_calloc(1, sizeof *made);
-    if (made == NULL) goto no_memory;
-    made->all.text = weir__mem_alloc(strlen(text) + 1);
-    if (made->all.text == NULL) goto no_memory;
-
-    skip_space(&s);
-    if (strncmp(s.at, root, name) != 0) goto refuse;
-    s.at += name;
-    skip_space(&s);
-    if (strncmp(s.at, "::=", 3) != 0) goto refuse;
-    s.at += 3;
-    for (;;) {
-        skip_space(&s);
-        size_t i = made->all.n;
-        if (i == sizeof made->alive / sizeof made->alive[0]) goto refuse;
-        if (!literal(&s, made->all.text + used, &made->all.length[i])) goto refuse;
-        made->all.start[i] = used;
-        used += made->all.length[i];
-        made->alive[i] = true;
-        made->all.n++;
-        skip_space(&s);
-        if (*s.at == '\0') break;
-        if (*s.at++ != '|') goto refuse;
-    }
-    *grammar = made;
-    return WEIR_OK;
-
-refuse:
-    status = weir__error_set(
-        error, WEIR_GRAMMAR, "grammar",
-        "line %d: the fake model knows grammars of the form %s ::= \"abc\" | \"abd\" only", s.line, root);
-    goto fail;
-no_memory:
-    weir__error_set(error, status, NULL, "no memory for a grammar");
-fail:
-    if (made != NULL) weir__mem_free(made->all.text);
-    weir__mem_free(made);
-    return status;
+    if (status == WEIR_OK) return status;
+    if (status != WEIR_REFUSED) return weir__error_set(error, status, NULL, "no memory for the grammar");
+    return weir__error_set(error, status, "token",
+                           "the grammar does not allow token %d here; the sampler is unchanged", token);
 }
 
-/* Whether alternative i, which is alive, continues with these bytes. */
-static bool toy_fits(const toy *grammar, size_t i, const char *bytes, size_t n)
+/* The grammar starts behind the text that the prompt already holds of the answer. */
+static weir_status start_grammar(weir__bsampler *s, const char *text, const char *root, const char *prefill,
+                                 weir_error *error)
 {
-    return grammar->all.length[i] - grammar->offset >= n &&
-           memcmp(grammar->all.text + grammar->all.start[i] + grammar->offset, bytes, n) == 0;
-}
-
-static bool toy_allows(const toy *grammar, const weir__bmodel *model, int32_t token)
-{
-    const weir__fake_token *piece = &model->pieces[token];
-    bool end = piece->kind == WEIR__FAKE_END;
-    if (!end && (piece->kind == WEIR__FAKE_CONTROL || piece->length == 0)) return false;
-    for (size_t i = 0; i < grammar->all.n; i++)
-        if (grammar->alive[i] && (end ? grammar->all.length[i] == grammar->offset
-                                      : toy_fits(grammar, i, piece->bytes, (size_t)piece->length)))
-            return true;
-    return false;
-}
-
-static void toy_advance(toy *grammar, const char *bytes, size_t n)
-{
-    for (size_t i = 0; i < grammar->all.n; i++)
-        if (grammar->alive[i]) grammar->alive[i] = toy_fits(grammar, i, bytes, n);
-    grammar->offset += n;
+    const weir__trie_source source = {s->model, (int32_t)s->model->options.n_vocab, piece_of, ends};
+    const weir__grammar_tokens tokens = {s->model, find_token};
+    s->trie = weir__trie_create(&source);
+    s->mask = weir__mem_calloc(WEIR__AUTOMATON_WORDS(source.n_vocab), sizeof *s->mask);
+    if (s->trie == NULL || s->mask == NULL) return report(WEIR_NO_MEMORY, -1, error);
+    weir_status status = weir__grammar_compile(text, root, &tokens, s->trie, &s->automaton, error);
+    if (status != WEIR_OK) return status;
+    s->start = weir__automaton_start(s->automaton);
+    for (; status == WEIR_OK && prefill != NULL && *prefill != '\0'; prefill++)
+        status = weir__automaton_accept(s->automaton, &s->start, (unsigned char)*prefill);
+    if (status != WEIR_REFUSED) return report(status, -1, error);
+    return weir__error_set(error, WEIR_GRAMMAR, "grammar",
+                           "the grammar does not allow what the prompt already holds of the answer");
 }
 
 /* ---- Life ----------------------------------------------------------------------------------------- */
-
-static weir_status refused(weir_error *error, int32_t token)
-{
-    return weir__error_set(error, WEIR_REFUSED, "token",
-                           "the grammar does not allow token %d here; the sampler is unchanged", token);
-}
 
 void weir__fake_sampler_free(weir__bsampler *sampler)
 {
     if (sampler == NULL) return;
     /* the model outlives its samplers, and its counters may change */
     atomic_fetch_sub((_Atomic int32_t *)&sampler->model->hooks.n_samplers, 1);
-    if (sampler->start != NULL) weir__mem_free(sampler->start->all.text);
-    weir__mem_free(sampler->start);
-    weir__mem_free(sampler->grammar);
+    weir__automaton_release(sampler->automaton);
+    weir__trie_destroy(sampler->trie);
+    weir__mem_free(sampler->mask);
     weir__mem_free(sampler->bias);
     weir__mem_free(sampler);
 }
@@ -162,7 +91,11 @@ weir_status weir__fake_sampler_create(const weir__bmodel *model, const weir_samp
 {
     const char *text = grammar != NULL ? grammar->text : params->grammar;
     const char *root = grammar != NULL ? grammar->root : params->grammar_root;
-    weir_status status;
+    if (text == NULL && params->json_schema != NULL)
+        return weir__error_set(error, WEIR_INVALID, "json_schema",
+                               "a schema must have been made a grammar before");
+    if (grammar != NULL && grammar->lazy)
+        return weir__error_set(error, WEIR_GRAMMAR, "grammar", "the fake model knows no lazy grammar");
     weir__bsampler *made = weir__mem_calloc(1, sizeof *made);
     if (made == NULL) return weir__error_set(error, WEIR_NO_MEMORY, NULL, "no memory for a sampler");
     atomic_fetch_add((_Atomic int32_t *)&model->hooks.n_samplers, 1);
@@ -173,34 +106,16 @@ weir_status weir__fake_sampler_create(const weir__bmodel *model, const weir_samp
     made->ignore_eos = params->ignore_eos;
     made->n_bias = params->n_logit_bias;
     made->bias = weir__mem_dup(params->logit_bias, made->n_bias * sizeof *made->bias);
-    if (made->bias == NULL) goto no_memory;
-
-    if (text == NULL && params->json_schema != NULL) {
-        status = weir__error_set(error, WEIR_GRAMMAR, "json_schema", "the fake model knows no JSON Schema");
-        goto fail;
-    }
-    if (text != NULL && grammar != NULL && grammar->lazy) {
-        status = weir__error_set(error, WEIR_GRAMMAR, "grammar", "the fake model knows no lazy grammar");
-        goto fail;
-    }
-    if (text != NULL) {
-        status = weir_grammar_check(text, root, error);
-        if (status == WEIR_OK) status = toy_parse(text, root != NULL ? root : "root", &made->start, error);
-        if (status != WEIR_OK) goto fail;
-        const char *prefill = grammar != NULL && grammar->prefill != NULL ? grammar->prefill : "";
-        toy_advance(made->start, prefill, strlen(prefill));
-        made->grammar = weir__mem_alloc(sizeof *made->grammar);
-        if (made->grammar == NULL) goto no_memory;
-    }
-    status = weir__fake_sampler_reset(made, error);
-    if (status != WEIR_OK) goto fail;
-    *sampler = made;
-    return WEIR_OK;
-
-no_memory:
-    status = weir__error_set(error, WEIR_NO_MEMORY, NULL, "no memory for a sampler");
-fail:
-    weir__fake_sampler_free(made);
+    weir_status status = WEIR_OK;
+    if (made->bias == NULL)
+        status = weir__error_set(error, WEIR_NO_MEMORY, NULL, "no memory for a sampler");
+    else if (text != NULL)
+        status = start_grammar(made, text, root, grammar != NULL ? grammar->prefill : NULL, error);
+    if (status == WEIR_OK) status = weir__fake_sampler_reset(made, error);
+    if (status == WEIR_OK)
+        *sampler = made;
+    else
+        weir__fake_sampler_free(made);
     return status;
 }
 
@@ -211,7 +126,7 @@ weir_status weir__fake_sampler_reset(weir__bsampler *sampler, weir_error *error)
     if (sampler->seed == WEIR_SEED_RANDOM)
         seed = (uint64_t)weir__clock_now_ns() ^ (uint64_t)(uintptr_t)sampler;
     sampler->state = weir__fake_mix(seed + 1);
-    if (sampler->grammar != NULL) *sampler->grammar = *sampler->start;
+    sampler->place = sampler->start;
     return WEIR_OK;
 }
 
@@ -231,7 +146,7 @@ static float logit(const weir__bsampler *sampler, const weir__fake_row *row, int
     for (size_t i = 0; i < sampler->n_bias; i++)
         if (sampler->bias[i].token == token) value += sampler->bias[i].bias;
     if (sampler->ignore_eos && sampler->model->pieces[token].kind == WEIR__FAKE_END) return -INFINITY;
-    if (sampler->grammar != NULL && !toy_allows(sampler->grammar, sampler->model, token)) return -INFINITY;
+    if (sampler->automaton != NULL && (sampler->mask[token / 64] >> (token % 64) & 1) == 0) return -INFINITY;
     return value;
 }
 
@@ -240,7 +155,7 @@ static int32_t choose(weir__bsampler *sampler, const weir__fake_row *row)
 {
     int32_t n = (int32_t)sampler->model->options.n_vocab, best = -1;
     float highest = -INFINITY;
-    if (sampler->greedy && sampler->n_bias == 0 && sampler->grammar == NULL &&
+    if (sampler->greedy && sampler->n_bias == 0 && sampler->automaton == NULL &&
         !(sampler->ignore_eos && sampler->model->pieces[row->chosen].kind == WEIR__FAKE_END))
         return row->chosen;
     for (int32_t i = 0; i < n; i++) {
@@ -264,11 +179,8 @@ static int32_t choose(weir__bsampler *sampler, const weir__fake_row *row)
 
 weir_status weir__fake_accept(weir__bsampler *sampler, int32_t token, weir_error *error)
 {
-    if (sampler->grammar == NULL) return WEIR_OK;
-    if (!toy_allows(sampler->grammar, sampler->model, token)) return refused(error, token);
-    const weir__fake_token *piece = &sampler->model->pieces[token];
-    if (piece->kind == WEIR__FAKE_TEXT) toy_advance(sampler->grammar, piece->bytes, (size_t)piece->length);
-    return WEIR_OK;
+    if (sampler->automaton == NULL) return WEIR_OK;
+    return report(weir__automaton_accept(sampler->automaton, &sampler->place, token), token, error);
 }
 
 weir_status weir__fake_count(weir__bsampler *sampler, int32_t token, weir_error *error)
@@ -290,6 +202,10 @@ weir_status weir__fake_sample(weir__bsampler *sampler, weir__bcontext *context, 
     if (from == NULL)
         return weir__error_set(error, WEIR_BACKEND, NULL,
                                "the fake backend was misused: row %d kept no logits", row);
+    weir_status status = sampler->automaton != NULL
+                             ? weir__automaton_mask(sampler->automaton, &sampler->place, sampler->mask)
+                             : WEIR_OK;
+    if (status != WEIR_OK) return report(status, -1, error);
     int32_t chosen = choose(sampler, from);
     if (chosen < 0)
         return weir__error_set(error, WEIR_GRAMMAR, "grammar", "nothing in the vocabulary is allowed here");
