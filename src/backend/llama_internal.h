@@ -13,8 +13,9 @@ extern "C" {
 
 #include "backend/optimized_file.h"
 #include "backend/team.h"
+#include "grammar/automaton.h"
 
-/* Room for one sampling (llama_sampler.c). */
+/* Room for one sampling (shim_sampler.cpp). */
 typedef struct weir__llama_scratch weir__llama_scratch;
 
 /* The state of a draft head (llama_head.c). */
@@ -153,7 +154,7 @@ size_t weir__llama_head_state_size(weir__bcontext *head, int32_t seq);
 size_t weir__llama_head_state_save(weir__bcontext *head, int32_t seq, void *bytes, size_t capacity);
 void weir__llama_head_state_load(weir__bcontext *head, int32_t seq, const void *bytes, size_t length);
 
-/* ---- llama_sampler.c ---- */
+/* ---- shim_sampler.cpp ---- */
 
 void weir__llama_scratch_free(weir__llama_scratch *all);
 

@@ -12,7 +12,6 @@ extern "C" {
 #endif
 
 #include "backend/backend.h"
-#include "grammar/automaton.h"
 
 /* Starts llama.cpp and takes over its log, once. All that follows needs it. UNSUPPORTED: llama.cpp was
  * compiled for instructions that this processor lacks, so none of it may run. */
@@ -92,48 +91,6 @@ weir_status weir__shim_plan(struct llama_context *context, weir_error *error);
 /* What the last pass kept, row by row; NULL = nothing. */
 const float *weir__shim_hidden(struct llama_context *context);
 const float *weir__shim_layer_input(struct llama_context *context, int32_t layer);
-
-/* ---- Sampler -------------------------------------------------------------------------------------- */
-
-/* Lower temperatures count as 0: dividing by them would give infinities. */
-#define WEIR__SHIM_LEAST_TEMP 1e-3f
-
-/* The chain for complete parameters, without logit bias and grammar; *chain NULL: it would be empty.
- * *selects: the chain selects a token; otherwise the caller takes the most likely one that it keeps.
- * *n_largest: the chain uses only this many of the largest logits; 0: all. */
-weir_status weir__shim_chain_create(const struct llama_vocab *vocab, const weir_sampler_params *params,
-                                    struct llama_sampler **chain, bool *selects, int32_t *n_largest,
-                                    weir_error *error);
-weir_status weir__shim_chain_apply(struct llama_sampler *chain, llama_token_data_array *candidates,
-                                   weir_error *error);
-weir_status weir__shim_chain_accept(struct llama_sampler *chain, int32_t token, weir_error *error);
-weir_status weir__shim_chain_reset(struct llama_sampler *chain, weir_error *error);
-
-/* ---- Grammar -------------------------------------------------------------------------------------- */
-
-/* The state of an answer in a grammar. One thread at a time. */
-typedef struct weir__shim_grammar weir__shim_grammar;
-
-/* Holds the automaton. */
-weir_status weir__shim_grammar_create(const struct llama_vocab *vocab, weir__automaton *automaton, bool lazy,
-                                      weir__shim_grammar **grammar, weir_error *error);
-void weir__shim_grammar_free(weir__shim_grammar *grammar);
-
-/* For a lazy grammar, which allows everything until a trigger appears. */
-weir_status weir__shim_grammar_trigger(weir__shim_grammar *grammar, const weir__trigger *trigger,
-                                       weir_error *error);
-
-/* Accepts text that the answer already starts with (NULL: none). Reset returns to this state. */
-weir_status weir__shim_grammar_begin(weir__shim_grammar *grammar, const char *text, weir_error *error);
-weir_status weir__shim_grammar_reset(weir__shim_grammar *grammar, weir_error *error);
-
-/* Accepts one token. REFUSED: not allowed here; GRAMMAR: too many ways to read the text. The state is
- * unchanged after both. */
-weir_status weir__shim_grammar_accept(weir__shim_grammar *grammar, int32_t token, weir_error *error);
-
-/* The tokens that accept would take, as in weir__automaton_mask. While the grammar waits: all, although
- * accept may refuse one that would start it wrongly. */
-weir_status weir__shim_grammar_mask(const weir__shim_grammar *grammar, uint64_t *mask, weir_error *error);
 
 #ifdef __cplusplus
 }

@@ -1,14 +1,12 @@
-/* shim_grammar.cpp: the state of an answer in a grammar, and how a lazy grammar waits for its trigger.
- * SPDX-License-Identifier: Apache-2.0 */
-#include "backend/shim.h"
-#include "backend/shim_guard.h"
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "backend/shim_grammar.h"
 
 #include <algorithm>
-#include <regex>
-#include <string>
-#include <vector>
+#include <cstring>
 
-using weir::guard;
+extern "C" {
+#include "base/error.h"
+}
 
 namespace
 {
@@ -17,48 +15,34 @@ namespace
  * its stack; triggers are much shorter. */
 constexpr std::size_t trigger_window = 256;
 
+/* Turns an automaton's answer about a token into an error. */
+weir_status report(weir_status status, int32_t token, weir_error *error)
+{
+    switch (status) {
+    case WEIR_OK: return WEIR_OK;
+    case WEIR_REFUSED:
+        return weir__error_set(error, status, "token", "the grammar does not allow token %d here", token);
+    default: return weir__error_set(error, status, nullptr, "no memory for the grammar");
+    }
+}
+
 } // namespace
 
-/* Invariant: while `waiting`, seen holds the last bytes of the answer, parts the tokens that they came with,
- * and the automaton is at `first`. Afterwards seen and parts are empty. */
-struct weir__shim_grammar {
-    struct part {
-        int32_t token;
-        std::size_t begin, end; /* in seen */
-    };
+namespace weir
+{
 
-    const llama_vocab *vocab;
-    weir__automaton *automaton; /* held */
-    weir__automaton_place place;
-    weir__automaton_place first; /* reset returns here */
-    bool lazy = false;
-    bool waiting = false;
-    bool cut = false; /* seen lacks the beginning of the answer */
-    std::string seen;
-    std::vector<part> parts;
-    std::vector<std::string> words;
-    std::vector<std::regex> patterns;
-    std::vector<int32_t> tokens;
+grammar::grammar(const llama_vocab *v, weir__automaton *a, bool is_lazy)
+    : vocab(v), automaton(weir__automaton_hold(a)), place(weir__automaton_start(a)), first(place),
+      lazy(is_lazy), waiting(is_lazy)
+{
+}
 
-    weir__shim_grammar(const llama_vocab *v, weir__automaton *a)
-        : vocab(v), automaton(weir__automaton_hold(a)), place(weir__automaton_start(a)), first(place)
-    {
-    }
-    ~weir__shim_grammar()
-    {
-        weir__automaton_release(automaton);
-    }
-    weir__shim_grammar(const weir__shim_grammar &) = delete;
-    weir__shim_grammar &operator=(const weir__shim_grammar &) = delete;
+grammar::~grammar()
+{
+    weir__automaton_release(automaton);
+}
 
-    std::string piece(int32_t token) const;
-    std::size_t triggered(std::size_t old_length) const;
-    void shorten();
-    weir_status advance(int32_t token, weir_error *error);
-    weir_status wait(int32_t token, weir_error *error);
-};
-
-std::string weir__shim_grammar::piece(int32_t token) const
+std::string grammar::piece(int32_t token) const
 {
     std::string text(64, '\0');
     int32_t n = llama_token_to_piece(vocab, token, &text[0], static_cast<int32_t>(text.size()), 0, true);
@@ -70,25 +54,9 @@ std::string weir__shim_grammar::piece(int32_t token) const
     return text;
 }
 
-/* Turns an automaton's answer about a token into an error. */
-static weir_status report(weir_status status, int32_t token, weir_error *error)
-{
-    switch (status) {
-    case WEIR_OK: return WEIR_OK;
-    case WEIR_REFUSED:
-        return weir__error_set(error, status, "token", "the grammar does not allow token %d here", token);
-    default: return weir__error_set(error, status, nullptr, "no memory for the grammar");
-    }
-}
-
-weir_status weir__shim_grammar::advance(int32_t token, weir_error *error)
-{
-    return report(weir__automaton_accept(automaton, &place, token), token, error);
-}
-
 /* Where the constrained text starts in seen, npos = no trigger. The first old_length bytes, before the last
  * token, have been searched. */
-std::size_t weir__shim_grammar::triggered(std::size_t old_length) const
+std::size_t grammar::triggered(std::size_t old_length) const
 {
     for (const std::string &word : words) {
         std::size_t from = old_length + 1 > word.size() ? old_length + 1 - word.size() : 0;
@@ -112,7 +80,7 @@ std::size_t weir__shim_grammar::triggered(std::size_t old_length) const
 }
 
 /* Drops the part of seen that no trigger can begin in any more. */
-void weir__shim_grammar::shorten()
+void grammar::shorten()
 {
     std::size_t keep = trigger_window;
     for (const std::string &word : words) keep = std::max(keep, word.size());
@@ -129,7 +97,7 @@ void weir__shim_grammar::shorten()
     }
 }
 
-weir_status weir__shim_grammar::wait(int32_t token, weir_error *error)
+weir_status grammar::wait(int32_t token, weir_error *error)
 {
     std::size_t old_length = seen.size();
     std::size_t begin = std::string::npos;
@@ -166,95 +134,71 @@ weir_status weir__shim_grammar::wait(int32_t token, weir_error *error)
     return WEIR_OK;
 }
 
-weir_status weir__shim_grammar_create(const llama_vocab *vocab, weir__automaton *automaton, bool lazy,
-                                      weir__shim_grammar **grammar, weir_error *error)
+void grammar::add_trigger(const weir__trigger &trigger)
 {
-    return guard(error, WEIR_GRAMMAR, "the grammar cannot be used", [&] {
-        auto made = std::make_unique<weir__shim_grammar>(vocab, automaton);
-        made->lazy = made->waiting = lazy;
-        *grammar = made.release();
-        return WEIR_OK;
-    });
+    std::string text = trigger.value != nullptr ? trigger.value : "";
+    if (trigger.kind == WEIR__TRIGGER_FULL_PATTERN) {
+        bool begins = !text.empty() && text.front() == '^';
+        bool ends = !text.empty() && text.back() == '$';
+        text = (begins ? "" : "^") + text + (ends ? "" : "$");
+    }
+    switch (trigger.kind) {
+    case WEIR__TRIGGER_WORD:
+        if (!text.empty()) words.push_back(text);
+        break;
+    case WEIR__TRIGGER_PATTERN:
+    case WEIR__TRIGGER_FULL_PATTERN: patterns.emplace_back(text); break;
+    case WEIR__TRIGGER_TOKEN: tokens.push_back(trigger.token); break;
+    }
 }
 
-void weir__shim_grammar_free(weir__shim_grammar *grammar)
+weir_status grammar::begin(const char *text, weir_error *error)
 {
-    delete grammar;
+    std::size_t length = std::strlen(text);
+    if (length > INT32_MAX / 2)
+        return weir__error_set(error, WEIR_TOO_LONG, "grammar",
+                               "the text that the grammar begins with is too long");
+    std::vector<int32_t> ids(length + 16);
+    int32_t n = length == 0 ? 0
+                            : llama_tokenize(vocab, text, static_cast<int32_t>(length), ids.data(),
+                                             static_cast<int32_t>(ids.size()), false, true);
+    for (int32_t i = 0; i < n; i++) {
+        int32_t id = ids[static_cast<std::size_t>(i)];
+        std::string bytes = piece(id);
+        /* Some tokenizers add a space before the first token. */
+        if (i == 0 && !bytes.empty() && bytes[0] == ' ' && text[0] != ' ') continue;
+        weir_status status = weir__automaton_accept(automaton, &place, id);
+        if (status == WEIR_REFUSED)
+            return weir__error_set(error, WEIR_GRAMMAR, "grammar",
+                                   "the grammar does not allow what the prompt already holds of the answer");
+        if (status != WEIR_OK) return report(status, id, error);
+    }
+    first = place;
+    return WEIR_OK;
 }
 
-weir_status weir__shim_grammar_trigger(weir__shim_grammar *grammar, const weir__trigger *trigger,
-                                       weir_error *error)
+void grammar::reset()
 {
-    return guard(error, WEIR_GRAMMAR, "a trigger of the grammar cannot be used", [&] {
-        std::string text = trigger->value != nullptr ? trigger->value : "";
-        if (trigger->kind == WEIR__TRIGGER_FULL_PATTERN) {
-            bool begins = !text.empty() && text.front() == '^';
-            bool ends = !text.empty() && text.back() == '$';
-            text = (begins ? "" : "^") + text + (ends ? "" : "$");
-        }
-        switch (trigger->kind) {
-        case WEIR__TRIGGER_WORD:
-            if (!text.empty()) grammar->words.push_back(text);
-            break;
-        case WEIR__TRIGGER_PATTERN:
-        case WEIR__TRIGGER_FULL_PATTERN: grammar->patterns.emplace_back(text); break;
-        case WEIR__TRIGGER_TOKEN: grammar->tokens.push_back(trigger->token); break;
-        }
-        return WEIR_OK;
-    });
+    place = first;
+    waiting = lazy;
+    cut = false;
+    seen.clear();
+    parts.clear();
 }
 
-weir_status weir__shim_grammar_begin(weir__shim_grammar *grammar, const char *text, weir_error *error)
+weir_status grammar::accept(int32_t token, weir_error *error)
 {
-    return guard(error, WEIR_GRAMMAR, "the grammar cannot begin", [&] {
-        std::size_t length = text != nullptr ? std::strlen(text) : 0;
-        if (length > INT32_MAX / 2)
-            return weir__error_set(error, WEIR_TOO_LONG, "grammar",
-                                   "the text that the grammar begins with is too long");
-        std::vector<int32_t> ids(length + 16);
-        int32_t n = length == 0 ? 0
-                                : llama_tokenize(grammar->vocab, text, static_cast<int32_t>(length),
-                                                 ids.data(), static_cast<int32_t>(ids.size()), false, true);
-        for (int32_t i = 0; i < n; i++) {
-            std::string piece = grammar->piece(ids[static_cast<std::size_t>(i)]);
-            /* Some tokenizers add a space before the first token. */
-            if (i == 0 && !piece.empty() && piece[0] == ' ' && text[0] != ' ') continue;
-            weir_status status = grammar->advance(ids[static_cast<std::size_t>(i)], error);
-            if (status == WEIR_REFUSED)
-                return weir__error_set(
-                    error, WEIR_GRAMMAR, "grammar",
-                    "the grammar does not allow what the prompt already holds of the answer");
-            if (status != WEIR_OK) return status;
-        }
-        grammar->first = grammar->place;
-        return WEIR_OK;
-    });
+    return waiting ? wait(token, error)
+                   : report(weir__automaton_accept(automaton, &place, token), token, error);
 }
 
-weir_status weir__shim_grammar_reset(weir__shim_grammar *grammar, weir_error *error)
+weir_status grammar::mask(uint64_t *bits, weir_error *error) const
 {
-    return guard(error, WEIR_BACKEND, "the grammar cannot be reset", [&] {
-        grammar->place = grammar->first;
-        grammar->waiting = grammar->lazy;
-        grammar->cut = false;
-        grammar->seen.clear();
-        grammar->parts.clear();
-        return WEIR_OK;
-    });
-}
-
-weir_status weir__shim_grammar_accept(weir__shim_grammar *grammar, int32_t token, weir_error *error)
-{
-    return guard(error, WEIR_GRAMMAR, "the grammar failed", [&] {
-        return grammar->waiting ? grammar->wait(token, error) : grammar->advance(token, error);
-    });
-}
-
-weir_status weir__shim_grammar_mask(const weir__shim_grammar *grammar, uint64_t *mask, weir_error *error)
-{
-    if (grammar->waiting) {
-        std::memset(mask, 0xff, WEIR__AUTOMATON_WORDS(llama_vocab_n_tokens(grammar->vocab)) * sizeof *mask);
+    if (waiting) {
+        std::memset(bits, 0xff, WEIR__AUTOMATON_WORDS(llama_vocab_n_tokens(vocab)) * sizeof *bits);
         return WEIR_OK;
     }
-    return report(weir__automaton_mask(grammar->automaton, &grammar->place, mask), -1, error);
+    return report(weir__automaton_mask(automaton, &place, bits), -1, error);
 }
+
+} // namespace weir

@@ -1,0 +1,71 @@
+/* shim_grammar.h: the state of an answer in a grammar, and how a lazy grammar waits for its trigger. For
+ * shim*.cpp only.
+ * SPDX-License-Identifier: Apache-2.0 */
+#ifndef WEIR_BACKEND_SHIM_GRAMMAR_H
+#define WEIR_BACKEND_SHIM_GRAMMAR_H
+
+#include "backend/shim.h"
+
+#include <regex>
+#include <string>
+#include <vector>
+
+extern "C" {
+#include "grammar/automaton.h"
+}
+
+namespace weir
+{
+
+/* One thread at a time. Invariant: while it waits, seen holds the last bytes of the answer, parts the tokens
+ * that they came with, and place is `first`. Afterwards seen and parts are empty. */
+class grammar
+{
+  public:
+    /* Holds the automaton. lazy: everything is allowed until a trigger appears. */
+    grammar(const llama_vocab *vocab, weir__automaton *automaton, bool lazy);
+    ~grammar();
+    grammar(const grammar &) = delete;
+    grammar &operator=(const grammar &) = delete;
+
+    void add_trigger(const weir__trigger &trigger);
+
+    /* Accepts text that the answer already starts with. Reset returns to this state. */
+    weir_status begin(const char *text, weir_error *error);
+    void reset();
+
+    /* Accepts one token. REFUSED: not allowed here; GRAMMAR: too many ways to read the text. The state is
+     * unchanged after both. */
+    weir_status accept(int32_t token, weir_error *error);
+
+    /* The tokens that accept would take, as in weir__automaton_mask. While the grammar waits: all, although
+     * accept may refuse one that would start it wrongly. */
+    weir_status mask(uint64_t *bits, weir_error *error) const;
+
+  private:
+    struct part {
+        int32_t token;
+        std::size_t begin, end; /* in seen */
+    };
+
+    const llama_vocab *vocab;
+    weir__automaton *automaton; /* held */
+    weir__automaton_place place;
+    weir__automaton_place first; /* reset returns here */
+    bool lazy, waiting;
+    bool cut = false; /* seen lacks the beginning of the answer */
+    std::string seen;
+    std::vector<part> parts;
+    std::vector<std::string> words;
+    std::vector<std::regex> patterns;
+    std::vector<int32_t> tokens;
+
+    std::string piece(int32_t token) const;
+    std::size_t triggered(std::size_t old_length) const;
+    void shorten();
+    weir_status wait(int32_t token, weir_error *error);
+};
+
+} // namespace weir
+
+#endif
