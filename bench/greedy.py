@@ -6,9 +6,10 @@ usage: greedy.py ROUNDS, which does not matter
 
 ggml (WEIR_KERNELS=off) answers every prompt alone, in company with small chunks, and in one pool. Where the three agree, weir's answer is
 compared with them; where it is another one, the gap tells how much likelier ggml found its own token at the first difference. Writes
-bench/results/greedy.md. Needs WEIR_BIN, WEIR_MODEL, WEIR_BENCH_DIR and WEIR_LLAMA_SOURCE in the environment; scripts/bench.sh sets them."""
+bench/results/greedy.md. Needs WEIR_BIN, WEIR_MODEL and WEIR_LLAMA_SOURCE in the environment; scripts/bench.sh sets them."""
 import datetime
 import json
+import math
 import os
 import pathlib
 import random
@@ -25,22 +26,28 @@ RESULTS = pathlib.Path("bench/results")
 
 
 def answers(weir, path, requests, kernels, shape):
-    done = subprocess.run([weir, "stream", "-", "-m", path, "--temp", "0", "-n", str(ANSWER), "--ignore-eos", "--json", "-q", *shape],
+    """Of each prompt: its tokens, with the logprobs of the likeliest ones at each place."""
+    done = subprocess.run([weir, "stream", "-", "-m", path, "--temp", "0", "-n", str(ANSWER), "--ignore-eos", "--logprobs", "20", "--json", "-q", *shape],
                           input=requests, text=True, stdout=subprocess.PIPE, env=os.environ | {"WEIR_KERNELS": kernels}, check=True)
     found = [[] for _ in range(PROMPTS)]
     for line in map(json.loads, done.stdout.splitlines()):
-        found[line["request"]] += line.get("tokens", [])
+        for one in line.get("logprobs", []):
+            found[line["request"]].append((one["token"], {t["token"]: t["logprob"] for t in one["top"]}))
     return found
 
 
-def gaps(program, path, lines):
-    done = subprocess.run([program, path], input="".join(lines), text=True, stdout=subprocess.PIPE, env=os.environ | {"WEIR_KERNELS": "off"},
-                          check=True)
-    return [float(line.split()[0]) for line in done.stdout.splitlines()]
+def tokens(answer):
+    return [token for token, _ in answer]
+
+
+def gap(own, ours):
+    """How much likelier the first token of `own` that differs is than that of `ours`, by own's logprobs; infinite where that is not among them."""
+    token, top, other = next((a, likeliest, b) for (a, likeliest), (b, _) in zip(own, ours) if a != b)
+    return top[token] - top.get(other, -math.inf)
 
 
 def main():
-    weir, model, programs, llama = (os.environ[name] for name in ("WEIR_BIN", "WEIR_MODEL", "WEIR_BENCH_DIR", "WEIR_LLAMA_SOURCE"))
+    weir, model, llama = (os.environ[name] for name in ("WEIR_BIN", "WEIR_MODEL", "WEIR_LLAMA_SOURCE"))
     dice = random.Random(SEED)
     words = (pathlib.Path(llama) / "docs/speculative.md").read_text(encoding="utf-8").split()
     starts = [dice.randrange(len(words) - 60) for _ in range(PROMPTS)]
@@ -53,20 +60,15 @@ def main():
             requests = json.dumps({"requests": [{"prompt": p} for p in prompts]})
             own = [answers(weir, path, requests, "off", shape) for shape in SHAPES]
             ours = answers(weir, path, requests, "auto", SHAPES[1])
-            same = [i for i in range(PROMPTS) if all(o[i] == own[0][i] for o in own)]
-            other = [i for i in same if ours[i] != own[0][i]]
-            lines = []
-            for i in other:
-                at = next(k for k in range(ANSWER) if ours[i][k] != own[0][i][k])
-                lines.append(" ".join(map(str, [own[0][i][at], ours[i][at], at, *own[0][i][:at]])) + f" {prompts[i]}\n")
-            rows.append((name, len(same), len(other), gaps(f"{programs}/gap", path, lines) if lines else []))
+            same = [i for i in range(PROMPTS) if all(tokens(o[i]) == tokens(own[0][i]) for o in own)]
+            other = [i for i in same if tokens(ours[i]) != tokens(own[0][i])]
+            rows.append((name, len(same), len(other), [gap(own[0][i], ours[i]) for i in other]))
 
     lines = ["# Greedy answers beside ggml's", "",
              f"`scripts/bench.sh 1 greedy`, {datetime.date.today().isoformat()}, {run([weir, 'version']).splitlines()[0]}.", "",
              machine() + f"; {PROMPTS} prompts of 5 to 49 words of the pinned llama.cpp's documentation (seed {SEED}), "
              f"answers of {ANSWER} tokens. ggml's kernels (WEIR_KERNELS=off) answer each alone, among 8 with chunks of 32, and among 16 in "
-             "one pool; prompts whose three answers are the same are compared with weir's. Gap: by how much ggml's logit of its own token lay above that of weir's at the first difference (below 0: "
-             "with the prompt and the answer until there in one pass ggml prefers weir's); logits lie "
+             "one pool; prompts whose three answers are the same are compared with weir's. Gap: by how much ggml's logit of its own token lay above that of weir's at the first difference; logits lie "
              "0.2 (root mean square) from those of F32 with either's kernels (accuracy.md).", "",
              "| format | ggml equal to itself | weir equal to it | gaps of the others |", "|---|---|---|---|"]
     for name, same, other, found in rows:

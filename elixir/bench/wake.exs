@@ -1,6 +1,5 @@
 # The latency from the engine's thread, when it sends a request's last message, to the process that waits for
-# it. For comparison, in turns of the same run: the wake-up of a C thread that is blocked on a pipe, of one
-# that waits for a condition (bench/wake.c), and a bare enif_send from a thread to a waiting process
+# it. For comparison, in turns of the same run: a bare enif_send from a thread to a waiting process
 # (wake_nif.c).
 #
 # scripts/build.sh release cd elixir && MIX_ENV=prod mix run bench/wake.exs [N]
@@ -21,8 +20,6 @@ defmodule Wake do
     {:ok, engine} = Weir.NIF.engine_create(model.ref, %{n_slots: 1, n_ctx: 256})
 
     ways = [
-      pipe: fn -> thread("pipe", n) end,
-      condition: fn -> thread("condition", n) end,
       enif_send: fn -> bare(n) end,
       engine: fn -> for _ <- 1..n, do: message(engine) end
     ]
@@ -37,18 +34,8 @@ defmodule Wake do
       end
 
     median = fn name -> Bench.median(for medians <- results, do: medians[name]) end
-    ratio = fn name -> Float.round(median.(:engine) / median.(name), 2) end
-
-    IO.puts(
-      "engine's message over pipe: #{ratio.(:pipe)}, over condition: #{ratio.(:condition)}, over a bare " <>
-        "enif_send: #{ratio.(:enif_send)} (medians of #{rounds} rounds of #{n})"
-    )
-  end
-
-  defp thread(way, n) do
-    {out, 0} = System.cmd(Bench.program("wake"), ["#{n}", way])
-    [p50, _p99] = out |> String.split() |> Enum.map(&String.to_integer/1)
-    [p50]
+    ratio = Float.round(median.(:engine) / median.(:enif_send), 2)
+    IO.puts("engine's message over a bare enif_send: #{ratio} (medians of #{rounds} rounds of #{n})")
   end
 
   defp bare(n) do
