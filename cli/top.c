@@ -147,7 +147,7 @@ static void press(struct top *top, int key)
     case 'g':
     case CLI_KEY_HOME: top->first = 0; break;
     case 'G':
-    case CLI_KEY_END: top->first = top->view.n_slots; break;
+    case CLI_KEY_END: top->first = cli_view_n_slots(&top->view); break;
     default: return;
     }
     top->news = true;

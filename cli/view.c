@@ -8,16 +8,14 @@
 #include "cli.h"
 #include "mark.h"
 
-#define LABEL     10 /* columns of what stands before a line's figures */
-#define BAR       20
-#define SLOTS_MAX 4096 /* more than any server has */
+#define LABEL 10 /* columns of what stands before a line's figures */
+#define BAR   20
 
 /* ---- What a server tells ---- */
 
 void cli_view_fini(cli_view *view)
 {
     json_decref(view->event);
-    cli_free(view->slots);
     *view = (cli_view){0};
 }
 
@@ -39,27 +37,24 @@ static int64_t whole(const json_t *object, const char *key)
     return json_integer_value(json_object_get(object, key));
 }
 
-static void take_slots(cli_view *view, const json_t *slots)
+static const json_t *slots_of(const cli_view *view)
 {
-    size_t n = json_array_size(slots);
-    if (n > SLOTS_MAX) n = SLOTS_MAX;
-    cli_grow(&view->slots, &view->slots_capacity, n, sizeof *view->slots);
-    for (size_t i = 0; i < n; i++) {
-        const json_t *slot = json_array_get(slots, i);
-        const char *state = json_string_value(json_object_get(slot, "state"));
-        view->slots[i] = (cli_view_slot){
-            .id = whole(slot, "id"),
-            .prompt = whole(slot, "prompt"),
-            .done = whole(slot, "done"),
-            .generated = whole(slot, "generated"),
-            .cached = whole(slot, "cached"),
-            .priority = whole(slot, "priority"),
-        };
-        snprintf(view->slots[i].state, sizeof view->slots[i].state, "%s", state != NULL ? state : "");
-        for (char *c = view->slots[i].state; *c != '\0'; c++)
-            if (*c < 'a' || *c > 'z') *c = '?';
-    }
-    view->n_slots = n;
+    return json_object_get(view->event, "slots");
+}
+
+size_t cli_view_n_slots(const cli_view *view)
+{
+    return json_array_size(slots_of(view));
+}
+
+/* A word, whatever the server sends. */
+static const char *state_of(const json_t *slot)
+{
+    static const char *const known[] = {"idle", "prefilling", "generating", "joined"};
+    const char *state = json_string_value(json_object_get(slot, "state"));
+    for (size_t i = 0; state != NULL && i < sizeof known / sizeof *known; i++)
+        if (strcmp(state, known[i]) == 0) return known[i];
+    return "?";
 }
 
 bool cli_view_event(cli_view *view, const char *data, size_t length)
@@ -73,7 +68,6 @@ bool cli_view_event(cli_view *view, const char *data, size_t length)
     }
     json_decref(view->event);
     view->event = event;
-    take_slots(view, slots);
     for (size_t i = 0; i < json_array_size(ticks); i++) {
         double ms = number(json_array_get(ticks, i), "ms");
         view->tick_ms[view->n_ticks++ % CLI_VIEW_TICKS] = (float)(ms >= 0 ? ms : 0);
@@ -124,21 +118,22 @@ static void bar(cli_text *text, double part, int width, cli_style style)
 static size_t count_state(const cli_view *view, const char *state)
 {
     size_t n = 0;
-    for (size_t i = 0; i < view->n_slots; i++) n += strcmp(view->slots[i].state, state) == 0;
+    for (size_t i = 0; i < cli_view_n_slots(view); i++)
+        n += strcmp(state_of(json_array_get(slots_of(view), i)), state) == 0;
     return n;
 }
 
 static void requests(const cli_view *view, cli_text *text)
 {
-    size_t idle = count_state(view, "idle"), writing = count_state(view, "generating"),
-           running = view->n_slots - idle;
+    size_t n = cli_view_n_slots(view), writing = count_state(view, "generating"),
+           running = n - count_state(view, "idle");
     int64_t suspended = whole(view->event, "suspended");
     label(text, "requests");
     cli_text_printf(text, "%zu running", running);
     if (running > 0) cli_text_printf(text, " (%zu reading, %zu writing)", running - writing, writing);
     cli_text_printf(text, ", %lld waiting", (long long)whole(view->event, "queue"));
     if (suspended > 0) cli_text_printf(text, " (%lld suspended)", (long long)suspended);
-    cli_text_printf(text, "; %zu slot%s\n", view->n_slots, view->n_slots == 1 ? "" : "s");
+    cli_text_printf(text, "; %zu slot%s\n", n, n == 1 ? "" : "s");
 }
 
 static void latency(const cli_view *view, cli_text *text)
@@ -281,25 +276,26 @@ static cli_style state_style(const char *state)
     return strcmp(state, "idle") == 0 ? CLI_DIM : CLI_YELLOW;
 }
 
-static void add_slot(const cli_view_slot *slot, bool wide, cli_text *text)
+static void add_slot(const json_t *slot, bool wide, cli_text *text)
 {
-    char prompt[48];
-    bool idle = strcmp(slot->state, "idle") == 0;
-    cli_text_printf(text, "%4lld  ", (long long)slot->id);
-    cli_mark(text, state_style(slot->state));
-    cli_text_printf(text, "%-10s", slot->state);
+    char shown[48];
+    const char *state = state_of(slot);
+    long long prompt = whole(slot, "prompt"), done = whole(slot, "done");
+    cli_text_printf(text, "%4lld  ", (long long)whole(slot, "id"));
+    cli_mark(text, state_style(state));
+    cli_text_printf(text, "%-10s", state);
     cli_mark(text, CLI_PLAIN);
-    if (!idle) {
+    if (strcmp(state, "idle") != 0) {
         /* A prompt that is read is a part of it. */
-        if (slot->done < slot->prompt)
-            snprintf(prompt, sizeof prompt, "%lld/%lld", (long long)slot->done, (long long)slot->prompt);
+        if (done < prompt)
+            snprintf(shown, sizeof shown, "%lld/%lld", done, prompt);
         else
-            snprintf(prompt, sizeof prompt, "%lld", (long long)slot->prompt);
-        cli_text_printf(text, "  %11s  %6lld  %6lld  %8lld", prompt, (long long)slot->generated,
-                        (long long)slot->cached, (long long)slot->priority);
-        if (wide && slot->prompt > 0) {
+            snprintf(shown, sizeof shown, "%lld", prompt);
+        cli_text_printf(text, "  %11s  %6lld  %6lld  %8lld", shown, (long long)whole(slot, "generated"),
+                        (long long)whole(slot, "cached"), (long long)whole(slot, "priority"));
+        if (wide && prompt > 0) {
             cli_text_puts(text, "  ");
-            bar(text, (double)slot->done / (double)slot->prompt, BAR, state_style(slot->state));
+            bar(text, (double)done / (double)prompt, BAR, state_style(state));
         }
     }
     cli_text_puts(text, "\n");
@@ -308,12 +304,14 @@ static void add_slot(const cli_view_slot *slot, bool wide, cli_text *text)
 void cli_view_table(const cli_view *view, int columns, bool idle, cli_text *text)
 {
     if (view->event == NULL) return;
-    if (!idle && count_state(view, "idle") == view->n_slots) return;
+    if (!idle && count_state(view, "idle") == cli_view_n_slots(view)) return;
     cli_mark(text, CLI_BOLD);
     cli_text_printf(text, "%4s  %-10s  %11s  %6s  %6s  %8s", "slot", "state", "prompt", "answer", "cached",
                     "priority");
     cli_mark(text, CLI_PLAIN);
     cli_text_puts(text, "\n");
-    for (size_t i = 0; i < view->n_slots; i++)
-        if (idle || strcmp(view->slots[i].state, "idle") != 0) add_slot(&view->slots[i], columns >= 80, text);
+    for (size_t i = 0; i < cli_view_n_slots(view); i++) {
+        const json_t *slot = json_array_get(slots_of(view), i);
+        if (idle || strcmp(state_of(slot), "idle") != 0) add_slot(slot, columns >= 80, text);
+    }
 }

@@ -21,21 +21,16 @@
 
 #define CLI_VIEW_TICKS 512
 
-typedef struct cli_view_slot {
-    int64_t id, prompt, done, generated, cached, priority;
-    char state[16];
-} cli_view_slot;
-
 /* Zeroed at the start. */
 typedef struct cli_view {
-    json_t *event;        /* the last one; NULL = none came yet */
-    cli_view_slot *slots; /* [n_slots] */
-    size_t n_slots, slots_capacity;
+    json_t *event;                 /* the last one; NULL = none came yet */
     float tick_ms[CLI_VIEW_TICKS]; /* a ring: [n_ticks % CLI_VIEW_TICKS] is the next one's */
     uint64_t n_ticks;
 } cli_view;
 
 void cli_view_fini(cli_view *view);
+
+size_t cli_view_n_slots(const cli_view *view);
 
 /* Takes the data of an event. False: it is no object as a server sends it; nothing has changed. */
 bool cli_view_event(cli_view *view, const char *data, size_t length);

@@ -116,7 +116,7 @@ static void test_what_is_none(void **state)
     assert_true(cli_view_event(&view, EVENT, strlen(EVENT)));
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
         assert_false(cli_view_event(&view, bad[i], strlen(bad[i])));
-    assert_int_equal(view.n_slots, 3); /* as before */
+    assert_int_equal(cli_view_n_slots(&view), 3); /* as before */
     static const char least[] = "{\"slots\":[],\"ticks\":[]}";
     assert_true(cli_view_event(&view, least, sizeof least - 1));
     cli_view_head(&view, 80, true, &text);
