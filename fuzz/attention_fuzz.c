@@ -4,22 +4,12 @@
  * Input: a seed of the numbers, the shape, what applies (bits of `applies`), the formats, the number of cells in
  * two bytes, and the first place. The rest says which query sees which cell, in which order, and the masks. */
 #include <math.h>
-#include <stdbool.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "backend/kernels/attention.h"
+#include "fuzz.h"
 
 enum { MOST_CELLS = 600, MOST_QUERIES = 6, N_HEAD = 7 };
 enum applies { SOFTCAP = 1, SLOPES = 2, SINKS = 4, MASKS = 8, WINDOW = 16, ONE_TEXT = 32, SCATTERED = 64 };
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
-
-static void require(bool holds)
-{
-    if (!holds) abort();
-}
 
 static void *get(size_t size)
 {

@@ -3,18 +3,8 @@
  *
  * Input: a GGUF file. What passes keeps what the check promises: sizes that fit the file, a name that ends.
  * What is refused says so in words. */
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
-
+#include "fuzz.h"
 #include "gguf/gguf.h"
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
-
-static void require(int holds)
-{
-    if (!holds) abort();
-}
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {

@@ -6,10 +6,7 @@
  * then the body. Below the body is the server as it is; above it stands this file in place of connections,
  * threads and their list. */
 #include <jansson.h>
-#include <stdint.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "../server/answer.h"
 #include "../server/kept.h"
@@ -17,18 +14,12 @@
 #include "../server/tape.h"
 #include "base/mem.h"
 #include "base/utf8.h"
+#include "fuzz.h"
 
 #define TICKS_MAX 400 /* the client's patience */
 
 int LLVMFuzzerInitialize(int *argc, char ***argv);
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
-
 static serve_server server;
-
-static void require(int holds)
-{
-    if (!holds) abort();
-}
 
 /* ---- In place of ready.c, models.c, reach.c, workers.c, events.c ---- */
 

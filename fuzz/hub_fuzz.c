@@ -3,19 +3,10 @@
  * SPDX-License-Identifier: Apache-2.0
  *
  * Input: what follows the colon of hf:o/r:…, a line break, then the JSON. */
-#include <stdint.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
+#include "fuzz.h"
 #include "hub/list.h"
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
-
-static void require(int holds)
-{
-    if (!holds) abort();
-}
 
 static void look(const weir__name_file *file)
 {

@@ -4,17 +4,10 @@
  * Input: a file. What is read keeps to the limits and has pixels or samples, all finite; what is refused says so in
  * words. */
 #include <math.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include <weir/weir.h>
 
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
-
-static void require(bool holds)
-{
-    if (!holds) abort();
-}
+#include "fuzz.h"
 
 static void check_image(const weir_media_info *info, const weir_media_params *params)
 {

@@ -1,24 +1,14 @@
 /* record_fuzz.c: any text as a record of ticks: read and written again, or refused with a reason.
  * SPDX-License-Identifier: Apache-2.0 */
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
-
 #include "../cli/record.h"
 #include "base/mem.h"
+#include "fuzz.h"
 #include "params/members.h"
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 /* As the engine has it. */
 void weir_engine_params_init(weir_engine_params *params, size_t size)
 {
     weir__members_init(&weir__engine_members, params, size);
-}
-
-static void require(int holds)
-{
-    if (!holds) abort();
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)

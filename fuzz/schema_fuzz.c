@@ -1,14 +1,9 @@
 /* schema_fuzz.c: any text as a JSON Schema: a grammar that can be used, or refused with a reason.
  * SPDX-License-Identifier: Apache-2.0 */
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
-
 #include "base/mem.h"
+#include "fuzz.h"
 #include "grammar/schema.h"
 #include "grammar/schema_grammar.h"
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {

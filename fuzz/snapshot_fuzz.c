@@ -4,22 +4,13 @@
  * Input: a byte, then the file. With the byte's lowest bit the head's checksum is set right before, so that
  * what stands behind that comparison is reached. */
 #define _GNU_SOURCE /* memfd_create */
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
 #include "base/hash.h"
 #include "base/mem.h"
 #include "cache/snapshot.h"
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
-
-static void require(int holds)
-{
-    if (!holds) abort();
-}
+#include "fuzz.h"
 
 /* The checksum that a head with these numbers should have; what does not lie in the file counts as empty. */
 static void seal(uint8_t *file, size_t size)

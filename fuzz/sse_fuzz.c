@@ -3,20 +3,10 @@
  * SPDX-License-Identifier: Apache-2.0
  *
  * Input: a byte that seeds the cuts and chooses the API, then the stream. */
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
-
 #include "../cli/answer.h"
 #include "../cli/sse.h"
 #include "base/utf8.h"
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
-
-static void require(int holds)
-{
-    if (!holds) abort();
-}
+#include "fuzz.h"
 
 struct seen {
     uint64_t hash;

@@ -3,22 +3,11 @@
  *
  * Input: a byte that seeds the cuts, then stop strings, each a byte of length and its bytes, up to a length
  * of 0; the rest is the text. */
-#include <stdbool.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
-
 #include "base/mem.h"
 #include "engine/stop.h"
+#include "fuzz.h"
 
 #define MAX_STRINGS 16
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
-
-static void require(bool holds)
-{
-    if (!holds) abort();
-}
 
 static bool ends_with(const char *text, size_t n, const char *end, size_t n_end)
 {

@@ -2,18 +2,8 @@
  * SPDX-License-Identifier: Apache-2.0
  *
  * Input: a byte that seeds the cuts, then the text. */
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
-
 #include "base/utf8.h"
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
-
-static void require(int holds)
-{
-    if (!holds) abort();
-}
+#include "fuzz.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
