@@ -45,7 +45,7 @@ def test_ring():
     part = next(p for p in tick["slots"] if p.get("state") == "prefilling" and "n_tokens" in p)
     part["n_tokens"] -= 1
     done = weir("bench", "replay", path_of("changed.jsonl", "\n".join(json.dumps(x) for x in changed)))
-    check("a plan that differs is named", done.returncode == 0 and f"then tick {tick['tick']}: request {part['request']} had" in done.stdout, done.stdout, done.stderr)
+    check("a plan that differs is named", done.returncode == 0 and f"tick {tick['tick']}: request {part['request']} had" in done.stdout, done.stdout, done.stderr)
     expect("replay: no file", weir("bench", "replay"), 2, "which record")
     expect("replay: a file that is missing", weir("bench", "replay", "/nonexistent"), 1, "/nonexistent")
     expect("replay: no record", weir("bench", "replay", path), 2, "line 1")
@@ -87,11 +87,11 @@ def test_ring_suspensions():
     tick, part = next((t, p) for t, p in moves if "resumed" in p and p.get("n_past", 0) > 0)
     part["n_past"] = 0
     done = weir("bench", "replay", path_of("lost.jsonl", "\n".join(json.dumps(x) for x in lines)))
-    check("what was lost is lost again", f"then tick {tick}: request {part['request']} had" in done.stdout and "suspensions: " in done.stdout, done.stdout)
+    check("what was lost is lost again", f"tick {tick}: request {part['request']} had" in done.stdout and "suspensions" in done.stdout, done.stdout)
     tick, part = next((t, p) for t, p in moves if "suspended" in p)
     next(x for x in lines if x.get("tick") == tick)["slots"].remove(part)
     done = weir("bench", "replay", path_of("kept.jsonl", "\n".join(json.dumps(x) for x in lines)))
-    check("a suspension that differs is named", f"then tick {tick}: request {part['request']} was suspended, but only in the replay" in done.stdout, done.stdout)
+    check("a suspension that differs is named", f"tick {tick}: request {part['request']} was suspended, but only in the replay" in done.stdout, done.stdout)
 
 
 @on_fake

@@ -113,7 +113,7 @@ def what_is_there(prefix):
     done = run(prefix / "bin/weir", "run", "-m", "fake:", "-p", "x", "-n", "3")
     check("it answers", done.returncode == 0, done.stderr)
     done = run(prefix / "bin/weir", "bench", "schedule", "--ticks", "20", "--slots", "2", "--cache-nodes", "10")
-    check("it finds weir-bench", done.returncode == 0 and "deciding" in done.stdout, done.stdout, done.stderr)
+    check("it finds weir-bench", done.returncode == 0 and "decide_us" in done.stdout, done.stdout, done.stderr)
 
 
 def guides(prefix):

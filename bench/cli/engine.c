@@ -16,6 +16,7 @@
 #include "cli/signals.h"
 #include "cli/term.h"
 #include "measure.h"
+#include "report.h"
 
 #define LANE_CELLS                                                                                           \
     256 /* llama.cpp rounds lanes up to this: ask for whole ones, so that both get the same                  \
@@ -40,7 +41,6 @@ struct bench {
     int32_t n_threads, n_threads_batch;
     FILE *csv;
     json_t *rows;
-    bool printed_head;
 };
 
 /* Without llama.cpp there is nothing to compare with, and bench/plain is not linked. */
@@ -80,56 +80,6 @@ static double ratio(const struct row *row, size_t member)
         values[i] = pair[PLAIN_SIDE] > 0 ? pair[WEIR_SIDE] / pair[PLAIN_SIDE] : 0;
     }
     return cli_measure_part(values, (size_t)row->n_runs, 0.5);
-}
-
-static void print_head(struct bench *bench)
-{
-    cli_text text = {0};
-    const char *bold = cli_term_style_out(CLI_BOLD), *plain = cli_term_style_out(CLI_PLAIN);
-    bool compared = bench->plain != NULL;
-    cli_text_printf(&text, "%s, llama.cpp %s, %d thread%s\n\n", cli_file_name(bench->path),
-                    weir_backend_version(), bench->n_threads, bench->n_threads == 1 ? "" : "s");
-    cli_text_printf(&text, "%s                %*s%*s    TTFT     ITL ms    worst%s\n", bold,
-                    compared ? 19 : 7, "prefill tok/s", compared ? 20 : 8, "decode tok/s", plain);
-    cli_text_printf(&text, "%s   × prompt gen  %s  %s  p50 ms   p50   p99 gap ms%s\n", bold,
-                    compared ? "  weir  plain ratio" : "   weir",
-                    compared ? "  weir  plain ratio" : "   weir", plain);
-    cli_out(text.bytes, text.n);
-    weir__text_fini(&text);
-}
-
-static void add_rate(cli_text *text, double value)
-{
-    cli_text_printf(text, value < 1000 ? " %6.1f" : " %6.0f", value);
-}
-
-static void add_side_by_side(cli_text *text, const struct row *row, size_t member)
-{
-    double value = ratio(row, member);
-    cli_text_puts(text, " ");
-    add_rate(text, median(row->runs[WEIR_SIDE], row->n_runs, member));
-    if (row->runs[PLAIN_SIDE] == NULL) return;
-    add_rate(text, median(row->runs[PLAIN_SIDE], row->n_runs, member));
-    cli_text_printf(text, " %s%5.3f%s", cli_term_style_out(value >= 1 ? CLI_GREEN : CLI_PLAIN), value,
-                    cli_term_style_out(CLI_PLAIN));
-}
-
-static void print_row(struct bench *bench, const struct row *row)
-{
-    cli_text text = {0};
-    const cli_figures *runs = row->runs[WEIR_SIDE];
-    if (!bench->printed_head) print_head(bench);
-    bench->printed_head = true;
-    cli_text_printf(&text, "%4d %6d %4d", row->shape.n_streams, row->shape.n_prompt, row->shape.n_answer);
-    add_side_by_side(&text, row, offsetof(cli_figures, prefill_rate));
-    add_side_by_side(&text, row, offsetof(cli_figures, decode_rate));
-    cli_text_printf(&text, " %7.0f %5.1f %5.1f %6.1f\n",
-                    median(runs, row->n_runs, offsetof(cli_figures, ttft_p50_ms)),
-                    median(runs, row->n_runs, offsetof(cli_figures, itl_p50_ms)),
-                    median(runs, row->n_runs, offsetof(cli_figures, itl_p99_ms)),
-                    median(runs, row->n_runs, offsetof(cli_figures, worst_gap_ms)));
-    cli_out(text.bytes, text.n);
-    weir__text_fini(&text);
 }
 
 static json_t *side_json(const struct row *row, int side)
@@ -295,10 +245,7 @@ static cli_exit measure_row(struct bench *bench, const cli_shape *shape)
     weir_engine_destroy(engine);
     cli_term_progress_end();
     if (row.n_runs > 0) { /* interrupted: what there is */
-        if (bench->args->json)
-            keep_json(bench, &row);
-        else
-            print_row(bench, &row);
+        keep_json(bench, &row);
         write_csv(bench, &row);
     }
     for (int side = 0; side < N_SIDES; side++) cli_free(row.runs[side]);
@@ -337,6 +284,22 @@ static cli_exit check(cli_args *args)
     return CLI_OK;
 }
 
+static const bench_column columns[] = {
+    {"streams", "streams"},
+    {"prompt", "prompt"},
+    {"gen", "gen"},
+    {"prefill tok/s", "weir.prefill_per_second"},
+    {"plain", "plain.prefill_per_second"},
+    {"ratio", "ratio.prefill"},
+    {"decode tok/s", "weir.decode_per_second"},
+    {"plain", "plain.decode_per_second"},
+    {"ratio", "ratio.decode"},
+    {"TTFT ms", "weir.ttft_p50_ms"},
+    {"ITL p50", "weir.itl_p50_ms"},
+    {"p99", "weir.itl_p99_ms"},
+    {"worst", "weir.worst_gap_ms"},
+};
+
 static const char csv_head[] =
     "program,model,layout,threads,streams,prompt,gen,repetition,prefill_per_second,decode_per_second,"
     "ttft_p50_ms,itl_p50_ms,itl_p99_ms,worst_gap_ms,total_s\n";
@@ -361,10 +324,11 @@ cli_exit bench_engine(cli_args *args)
     bench.n_threads = args->engine.n_threads > 0 ? args->engine.n_threads : weir__cpu_count();
     bench.n_threads_batch = args->engine.n_threads_batch > 0 ? args->engine.n_threads_batch : bench.n_threads;
     code = measure_all(&bench);
-    if (args->json)
-        cli_out_json(json_pack("{s:o, s:s, s:s, s:i, s:O}", "model", cli_figures_string(cli_file_name(path)),
-                               "weir", weir_version(), "backend", weir_backend_version(), "threads",
-                               bench.n_threads, "rows", bench.rows));
+    bench_report(args,
+                 json_pack("{s:o, s:s, s:s, s:i, s:O}", "model", cli_figures_string(cli_file_name(path)),
+                           "weir", weir_version(), "backend", weir_backend_version(), "threads",
+                           bench.n_threads, "rows", bench.rows),
+                 columns, sizeof columns / sizeof *columns);
 done:
     code = cli_file_csv_close(args->csv_path, bench.csv, code);
     json_decref(bench.rows);

@@ -1,7 +1,6 @@
 /* weir bench http: the options, and the report. What is sent: traffic.c; sending: exchange.c; what came:
  * tally.c.
  * SPDX-License-Identifier: Apache-2.0 */
-#include <math.h>
 #include <string.h>
 
 #include "base/clock.h"
@@ -9,9 +8,9 @@
 #include "cli/file.h"
 #include "cli/out.h"
 #include "cli/signals.h"
-#include "cli/term.h"
 #include "commands.h"
 #include "exchange.h"
+#include "report.h"
 
 #define WORDS_MAX    (1 << 20) /* of a prompt or an answer */
 #define CLIENTS_MAX  16384     /* as many connections as carrier.c has at the most */
@@ -26,137 +25,6 @@ struct bench {
 };
 
 /* ---- The report ---- */
-
-static void label(cli_text *text, const char *name)
-{
-    cli_text_printf(text, "%s%-12s%s", cli_term_style_out(CLI_DIM), name, cli_term_style_out(CLI_PLAIN));
-}
-
-static void add_counts(cli_text *text, const cli_tally *tally)
-{
-    uint64_t n_errors = cli_tally_errors(tally);
-    label(text, "requests");
-    cli_text_add_count(text, tally->n_sent);
-    cli_text_printf(text, " sent, %llu answered", (unsigned long long)tally->n_ended[CLI_FATE_ANSWERED]);
-    if (tally->n_ended[CLI_FATE_LEFT] > 0)
-        cli_text_printf(text, ", %llu left", (unsigned long long)tally->n_ended[CLI_FATE_LEFT]);
-    if (tally->n_ended[CLI_FATE_STOPPED] > 0)
-        cli_text_printf(text, ", %llu interrupted", (unsigned long long)tally->n_ended[CLI_FATE_STOPPED]);
-    if (tally->n_retries > 0)
-        cli_text_printf(text, ", %llu tries more", (unsigned long long)tally->n_retries);
-    cli_text_printf(text, ", %s%llu error%s%s in ", cli_term_style_out(n_errors > 0 ? CLI_RED : CLI_PLAIN),
-                    (unsigned long long)n_errors, n_errors == 1 ? "" : "s", cli_term_style_out(CLI_PLAIN));
-    cli_text_add_time(text, tally->last_ns);
-    cli_text_puts(text, "\n");
-    for (int fate = CLI_FATE_CONNECT; fate < CLI_FATE_STOPPED; fate++) {
-        if (tally->n_ended[fate] == 0) continue;
-        label(text, "");
-        cli_text_printf(text, "%llu × %s: ", (unsigned long long)tally->n_ended[fate], cli_fate_texts[fate]);
-        cli_text_add_safe(text, tally->examples[fate], strlen(tally->examples[fate]));
-        cli_text_puts(text, "\n");
-    }
-    if (tally->n_unsent > 0) {
-        label(text, "");
-        cli_text_printf(text, "%llu × not sent: no connection was free\n",
-                        (unsigned long long)tally->n_unsent);
-    }
-}
-
-static void add_tokens(cli_text *text, const cli_args *args, const cli_tally *tally)
-{
-    label(text, "tokens");
-    if (tally->n_prompt > 0) {
-        cli_text_add_count(text, tally->n_prompt);
-        cli_text_puts(text, " in prompts");
-        if (tally->n_cached_counted > 0) {
-            cli_text_puts(text, " (");
-            cli_text_add_count(text, tally->n_cached);
-            cli_text_puts(text, " cached)");
-        }
-        cli_text_puts(text, ", ");
-    }
-    cli_text_add_count(text, tally->n_generated);
-    bool all = tally->n_counted == tally->n_ended[CLI_FATE_ANSWERED] && tally->n_ended[CLI_FATE_LEFT] == 0;
-    cli_text_printf(text, " in answers%s\n",
-                    all                     ? ""
-                    : tally->n_counted == 0 ? " (pieces: the server does not count)"
-                                            : " (where the server did not count: pieces)");
-    label(text, "throughput");
-    cli_text_printf(text, "%s%.1f tok/s%s in answers, %.1f with prompts\n", cli_term_style_out(CLI_BOLD),
-                    cli_tally_rate(tally, false), cli_term_style_out(CLI_PLAIN), cli_tally_rate(tally, true));
-    if (args->ask.json_schema != NULL) {
-        label(text, "JSON");
-        cli_text_printf(text, "%llu answers ended by themselves, %llu of them are no JSON\n",
-                        (unsigned long long)tally->n_by_itself, (unsigned long long)tally->n_not_json);
-    }
-}
-
-static void add_row(cli_table *table, const char *name, const cli_spread *spread)
-{
-    static const double parts[] = {0.5, 0.9, 0.99, 1};
-    if (spread->n == 0) return;
-    cli_table_cell(table, "%s", name);
-    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
-        cli_table_cell(table, "%.1f", cli_spread_part(spread, parts[i]));
-    cli_table_cell(table, "%llu", (unsigned long long)spread->n);
-}
-
-static void add_times(cli_text *text, const cli_tally *tally)
-{
-    static const char *const head[] = {"ms", "p50", "p90", "p99", "most", "of"};
-    cli_table table = {.n_columns = sizeof head / sizeof *head};
-    for (size_t i = 0; i < sizeof head / sizeof *head; i++) cli_table_cell(&table, "%s", head[i]);
-    add_row(&table, "TTFT", &tally->ttft);
-    add_row(&table, "ITL", &tally->itl);
-    add_row(&table, "worst gap", &tally->worst);
-    add_row(&table, "end to end", &tally->total);
-    cli_text_puts(text, "\n");
-    cli_table_print(&table, text, cli_term_style_out(CLI_BOLD), cli_term_style_out(CLI_PLAIN));
-    cli_table_fini(&table);
-}
-
-static void add_late(cli_text *text, const cli_args *args, const cli_tally *tally)
-{
-    const cli_record *late = &tally->late;
-    if (args->n_late == 0) return;
-    cli_text_puts(text, "\n");
-    label(text, "late prompt");
-    if (!tally->has_late) {
-        cli_text_puts(text, "was not sent: the other answers had ended; --gen makes them longer\n");
-        return;
-    }
-    if (late->n_prompt >= 0) cli_text_printf(text, "%lld tokens, ", (long long)late->n_prompt);
-    cli_text_puts(text, "sent after ");
-    cli_text_add_time(text, late->sent_ns);
-    if (late->n_pieces > 0) {
-        cli_text_puts(text, ", TTFT ");
-        cli_text_add_time(text, late->first_ns - late->sent_ns);
-    }
-    cli_text_printf(text, ", %s after ", cli_fate_keys[late->fate]);
-    cli_text_add_time(text, late->end_ns - late->sent_ns);
-    cli_text_puts(text, "\n");
-}
-
-static void print_report(const struct bench *bench, int32_t run)
-{
-    cli_text text = {0};
-    const cli_args *args = bench->args;
-    if (run > 0) cli_text_puts(&text, "\n");
-    cli_text_add_safe(&text, bench->target, strlen(bench->target));
-    if (args->rate > 0)
-        cli_text_printf(&text, ": %g requests/s", (double)args->rate);
-    else
-        cli_text_printf(&text, ": %d client%s", args->concurrency, args->concurrency == 1 ? "" : "s");
-    cli_text_printf(&text, ", seed %u", args->seed);
-    if (args->repeat > 1) cli_text_printf(&text, ", run %d of %d", run + 1, args->repeat);
-    cli_text_puts(&text, "\n\n");
-    add_counts(&text, bench->tally);
-    add_tokens(&text, args, bench->tally);
-    add_times(&text, bench->tally);
-    add_late(&text, args, bench->tally);
-    cli_out(text.bytes, text.n);
-    weir__text_fini(&text);
-}
 
 static json_t *report_json(const struct bench *bench)
 {
@@ -244,10 +112,7 @@ static cli_exit measure(struct bench *bench)
         cli_exchanges exchanges = bench->exchanges; /* each run from the beginning */
         cli_tally_init(bench->tally);
         cli_exchanges_run(&exchanges);
-        if (bench->args->json) {
-            if (json_array_append_new(bench->runs, cli_tally_json(bench->tally)) != 0) cli_no_memory();
-        } else
-            print_report(bench, run);
+        if (json_array_append_new(bench->runs, cli_tally_json(bench->tally)) != 0) cli_no_memory();
         if (cli_tally_errors(bench->tally) > 0) code = CLI_REFUSED;
     }
     return code;
@@ -271,7 +136,7 @@ cli_exit bench_http(cli_args *args)
         code = cli_file_csv_open(args->csv_path, cli_exchanges_csv_head, &bench.exchanges.csv);
     if (code != CLI_OK) goto done;
     code = measure(&bench);
-    if (args->json) cli_out_json(report_json(&bench));
+    bench_report(args, report_json(&bench), NULL, 0);
 done:
     code = cli_file_csv_close(args->csv_path, bench.exchanges.csv, code);
     cli_carrier_destroy(bench.exchanges.carrier);

@@ -29,8 +29,8 @@ cli_exit bench_kernels(cli_args *args)
 #include "cli/progress.h"
 #include "cli/signals.h"
 #include "cli/term.h"
-#include "cli/text.h"
 #include "limits.h"
+#include "report.h"
 
 #ifdef __clang__
 #define COMPILER __VERSION__
@@ -123,66 +123,6 @@ static const char *processor(weir_device *device)
     return "";
 }
 
-static void print_head(void)
-{
-    const char *bold = cli_term_style_out(CLI_BOLD), *plain = cli_term_style_out(CLI_PLAIN);
-    const char *kernels = weir__hook_kernels();
-    weir_device device = {.size = sizeof device};
-    const char *name = processor(&device);
-    cli_text text = {0};
-    cli_text_add_safe(&text, name, strlen(name));
-    cli_text_printf(&text, ", %d processor%s; %s; llama.cpp %s; weir's kernels: %s\n\n", weir__cpu_count(),
-                    weir__cpu_count() == 1 ? "" : "s", COMPILER, weir_backend_version(),
-                    kernels[0] != '\0' ? kernels : "none");
-    cli_text_printf(&text, "%s%42sGMAC/s%11spart of weights part of%s\n", bold, "", "", plain);
-    cli_text_printf(&text,
-                    "%skernel    shape%12srows thr    weir    ggml  repack ratio    peak    GB/s  memory%s\n",
-                    bold, "", plain);
-    cli_out(text.bytes, text.n);
-    weir__text_fini(&text);
-}
-
-static void print_limits(const struct bench *bench)
-{
-    cli_text text = {0};
-    cli_text_puts(&text, "\n");
-    for (size_t i = 0; i < bench->args->thread_counts.n; i++) {
-        const cli_limits *limits = &bench->limits[i];
-        cli_text_printf(&text, "limits of %d thread%s: ", limits->n_threads,
-                        limits->n_threads == 1 ? "" : "s");
-        if (limits->macs > 0)
-            cli_text_printf(&text, "%.1f GMAC/s (%s), ", limits->macs / 1e9, limits->instruction);
-        cli_text_printf(&text, "%.1f GB/s from memory\n", limits->bytes / 1e9);
-    }
-    cli_out(text.bytes, text.n);
-    weir__text_fini(&text);
-}
-
-static void add_number(cli_text *text, const char *format, double value, int width)
-{
-    char number[32];
-    snprintf(number, sizeof number, format, value);
-    cli_text_printf(text, " %*s", width, value > 0 ? number : "-");
-}
-
-static void print_row(struct bench *bench, const struct row *row)
-{
-    cli_text text = {0};
-    if (bench->n_done == 0) print_head();
-    cli_text_printf(&text, "%-9s %-15s %5d %3d", kernel_name(row->kernel), row->shape, row->m,
-                    bench->args->thread_counts.items[row->on]);
-    for (int side = 0; side < TRIAL_N_SIDES; side++) add_number(&text, "%.1f", gmacs(row, side), 7);
-    cli_text_puts(&text, cli_term_style_out(ratio(row) >= 1 ? CLI_GREEN : CLI_PLAIN));
-    add_number(&text, "%.2f", ratio(row), 5);
-    cli_text_puts(&text, cli_term_style_out(CLI_PLAIN));
-    add_number(&text, "%.0f%%", 100 * of_peak(bench, row), 7);
-    add_number(&text, "%.1f", gigabytes(row, TRIAL_WEIR), 7);
-    add_number(&text, "%.0f%%", 100 * of_bandwidth(bench, row), 7);
-    cli_text_puts(&text, "\n");
-    cli_out(text.bytes, text.n);
-    weir__text_fini(&text);
-}
-
 /* As the limits are when all is measured. null for what there is not. */
 static json_t *number(double value)
 {
@@ -212,19 +152,34 @@ static json_t *limits_json(const cli_limits *limits)
                      "gmac_per_second", number(limits->macs / 1e9), "gb_per_second", limits->bytes / 1e9);
 }
 
-static void print_json(const struct bench *bench)
+static void print_report(const struct bench *bench)
 {
+    static const bench_column columns[] = {
+        {"kernel", "kernel"},
+        {"shape", "shape"},
+        {"rows", "rows"},
+        {"thr", "threads"},
+        {"GMAC/s: weir", "weir.gmac_per_second"},
+        {"ggml", "ggml.gmac_per_second"},
+        {"repack", "repacked.gmac_per_second"},
+        {"ratio", "ratio"},
+        {"of peak", "of_peak"},
+        {"GB/s", "weir.gb_per_second"},
+        {"of memory", "of_bandwidth"},
+    };
     weir_device device = {.size = sizeof device};
     json_t *limits = json_array(), *rows = json_array();
     for (size_t i = 0; i < bench->args->thread_counts.n; i++)
         json_array_append_new(limits, limits_json(&bench->limits[i]));
     for (size_t i = 0; i < bench->n_done; i++)
         if (json_array_append_new(rows, row_json(bench, &bench->done[i])) != 0) cli_no_memory();
-    cli_out_json(json_pack("{s:s, s:s, s:s, s:i, s:s, s:s, s:i, s:i, s:o, s:o}", "weir", weir_version(),
+    bench_report(bench->args,
+                 json_pack("{s:s, s:s, s:s, s:i, s:s, s:s, s:i, s:i, s:o, s:o}", "weir", weir_version(),
                            "backend", weir_backend_version(), "processor", processor(&device), "processors",
                            weir__cpu_count(), "compiler", COMPILER, "kernels", weir__hook_kernels(),
                            "memory_mb", bench->args->memory_mb, "repetitions", bench->args->repeat, "limits",
-                           limits, "rows", rows));
+                           limits, "rows", rows),
+                 columns, sizeof columns / sizeof *columns);
 }
 
 static void write_csv(struct bench *bench, const struct row *row)
@@ -290,10 +245,7 @@ static cli_exit measure_row(struct bench *bench, struct row *row, trial_data *co
     if (code == CLI_OK && trials[TRIAL_WEIR] != NULL)
         row->difference = trial_difference(trials[TRIAL_WEIR], trials[TRIAL_GGML]);
     cli_term_progress_end();
-    if (code == CLI_OK) {
-        if (!bench->args->json) print_row(bench, row);
-        write_csv(bench, row);
-    }
+    if (code == CLI_OK) write_csv(bench, row);
     for (int side = 0; side < TRIAL_N_SIDES; side++) {
         trial_destroy(trials[side]);
         cli_free(row->runs[side]);
@@ -487,8 +439,8 @@ cli_exit bench_kernels(cli_args *args)
             cli_fail(CLI_USAGE, "nothing to measure: none of these kernels can have such a shape, or so many "
                                 "rows; blocks of K-quants have 256 columns, attention no more rows than "
                                 "cells");
-    if (args->json && bench.threads[args->thread_counts.n - 1] != NULL) print_json(&bench);
-    if (!args->json && bench.n_done > 0) print_limits(&bench);
+    if (bench.threads[args->thread_counts.n - 1] != NULL && (args->json || bench.n_done > 0))
+        print_report(&bench);
     for (size_t i = 0; i < args->thread_counts.n; i++) {
         trial_threads_destroy(bench.threads[i]);
         cli_limits_fini(&bench.limits[i]);

@@ -9,15 +9,14 @@
 #include "base/clock.h"
 #include "base/mem.h"
 #include "cli/file.h"
-#include "cli/out.h"
 #include "cli/ring.h"
 #include "cli/signals.h"
-#include "cli/term.h"
 #include "cli/text.h"
 #include "commands.h"
 #include "engine/engine.h"
 #include "measure.h"
 #include "model/fake.h"
+#include "report.h"
 
 #define LONGEST 3.6e12 /* ns of a tick: an hour, as in a record */
 
@@ -574,53 +573,12 @@ static json_t *side_json(const struct figures *figures, const char *strategy)
                      "p99", c[1], "max", c[2]);
 }
 
-static void row(cli_table *table, const char *name, const double recorded[3], const double played[3])
-{
-    cli_table_cell(table, "%s", name);
-    for (int i = 0; i < 3; i++) cli_table_cell(table, "%.3f", recorded[i]);
-    for (int i = 0; i < 3; i++) cli_table_cell(table, "%.3f", played[i]);
-}
-
-static void print_table(const struct replay *replay, const struct figures *a, const struct figures *b,
-                        bool same, size_t n_cut)
-{
-    static const char *const head[] = {"ms", "p50", "p99", "max", "replay p50", "p99", "max"};
-    cli_table table = {.n_columns = 7};
-    cli_text text = {0};
-    cli_text_puts(&text, "recorded: ");
-    cli_text_add_safe(&text, replay->recorded.strategy, strlen(replay->recorded.strategy));
-    cli_text_printf(&text, ", %zu ticks in %.3f s; replayed: %s, %zu ticks in %.3f s\n", a->n_ticks,
-                    a->total_s, replay->played.strategy, b->n_ticks, b->total_s);
-    if (a->n_suspensions + b->n_suspensions > 0)
-        cli_text_printf(&text, "suspensions: %zu, in the replay %zu\n", a->n_suspensions, b->n_suspensions);
-    for (size_t i = 0; i < sizeof head / sizeof *head; i++) cli_table_cell(&table, "%s", head[i]);
-    row(&table, "TTFT", a->ttft, b->ttft);
-    row(&table, "ITL", a->itl, b->itl);
-    row(&table, "tick", a->tick, b->tick);
-    cli_table_print(&table, &text, cli_term_style_out(CLI_BOLD), cli_term_style_out(CLI_PLAIN));
-    if (same && replay->difference[0] == '\0')
-        cli_text_printf(&text, "the plans are the recorded ones, tick for tick\n");
-    else if (same)
-        cli_text_printf(&text, "the first %zu plans are the recorded ones; then %s\n", replay->n_same,
-                        replay->difference);
-    if (n_cut > 0)
-        cli_text_printf(&text, "%zu request%s had begun before the record: not among TTFT and ITL\n", n_cut,
-                        n_cut == 1 ? "" : "s");
-    cli_out(text.bytes, text.n);
-    weir__text_fini(&text);
-    cli_table_fini(&table);
-}
-
 static void report(const struct replay *replay, bool same)
 {
     struct figures a = figures_of(replay, &replay->recorded, false),
                    b = figures_of(replay, &replay->played, true);
     size_t n_cut = 0;
     for (size_t i = 0; i < replay->n; i++) n_cut += replay->asks[i].cut;
-    if (!replay->args->json) {
-        print_table(replay, &a, &b, same, n_cut);
-        return;
-    }
     json_t *json = json_pack("{s:o, s:o, s:I, s:I}", "recorded", side_json(&a, replay->recorded.strategy),
                              "replayed", side_json(&b, replay->played.strategy), "requests",
                              (json_int_t)replay->n, "begun_before", (json_int_t)n_cut);
@@ -629,7 +587,7 @@ static void report(const struct replay *replay, bool same)
         json_object_set_new(json, "reproduced", json_boolean(replay->difference[0] == '\0'));
         json_object_set_new(json, "difference", json_string(replay->difference));
     }
-    cli_out_json(json);
+    bench_report(replay->args, json, NULL, 0);
 }
 
 /* ---- The command ---- */

@@ -4,11 +4,9 @@
 
 #include "base/clock.h"
 #include "cli/options.h"
-#include "cli/out.h"
 #include "cli/signals.h"
-#include "cli/term.h"
-#include "cli/text.h"
 #include "commands.h"
+#include "report.h"
 #include "tally.h"
 
 #define MODEL      "fake:n_vocab=32000,n_ctx_train=65536"
@@ -116,33 +114,6 @@ static weir_status measure(struct bench *bench, weir_error *error)
     return status;
 }
 
-static void add_row(cli_table *table, const char *name, const cli_spread *spread)
-{
-    cli_table_cell(table, "%s", name);
-    cli_table_cell(table, "%.1f", spread->n > 0 ? spread->sum / (double)spread->n : 0.0);
-    cli_table_cell(table, "%.1f", cli_spread_part(spread, 0.5));
-    cli_table_cell(table, "%.1f", cli_spread_part(spread, 0.99));
-    cli_table_cell(table, "%.1f", cli_spread_part(spread, 1));
-}
-
-static void print(const struct bench *bench)
-{
-    static const char *const head[] = {"µs for each tick", "mean", "p50", "p99", "most"};
-    cli_text text = {0};
-    cli_table table = {.n_columns = sizeof head / sizeof *head};
-    cli_text_printf(
-        &text, "%d slots, strategy %s, %d prompts before, %d prefixes kept, %llu ticks on the fake model\n\n",
-        bench->args->engine.n_slots, bench->strategy->name, bench->args->n_nodes, bench->n_entries,
-        (unsigned long long)bench->decide->n);
-    for (size_t i = 0; i < sizeof head / sizeof *head; i++) cli_table_cell(&table, "%s", head[i]);
-    add_row(&table, "deciding", bench->decide);
-    add_row(&table, "the tick less its pass", bench->tick);
-    cli_table_print(&table, &text, cli_term_style_out(CLI_BOLD), cli_term_style_out(CLI_PLAIN));
-    cli_out(text.bytes, text.n);
-    cli_table_fini(&table);
-    weir__text_fini(&text);
-}
-
 static json_t *spread_json(const cli_spread *spread)
 {
     return json_pack("{s:f, s:f, s:f, s:f}", "mean", spread->n > 0 ? spread->sum / (double)spread->n : 0.0,
@@ -173,13 +144,13 @@ cli_exit bench_schedule(cli_args *args)
     bench.tick = cli_alloc(1, sizeof *bench.tick);
     if (measure(&bench, &error) != WEIR_OK)
         code = cli_fail_error(args, CLI_FAILED, "the measurement failed", &error);
-    else if (args->json)
-        cli_out_json(json_pack("{s:i, s:s, s:i, s:i, s:I, s:o, s:o}", "slots", args->engine.n_slots,
+    else
+        bench_report(args,
+                     json_pack("{s:i, s:s, s:i, s:i, s:I, s:o, s:o}", "slots", args->engine.n_slots,
                                "strategy", bench.strategy->name, "cache_nodes", args->n_nodes,
                                "cache_entries", bench.n_entries, "ticks", (json_int_t)bench.decide->n,
-                               "decide_us", spread_json(bench.decide), "tick_us", spread_json(bench.tick)));
-    else
-        print(&bench);
+                               "decide_us", spread_json(bench.decide), "tick_us", spread_json(bench.tick)),
+                     NULL, 0);
     weir_engine_destroy(bench.engine);
     weir_model_release(bench.model);
     cli_free(bench.decide);

@@ -12,16 +12,10 @@
 #define STRETCH  (INT64_C(20) * 1000000) /* ns; doubles as tally.h says */
 
 const char *const cli_fate_keys[CLI_N_FATES] = {
-#define X(name, key, text) key,
+#define X(name, key) key,
     CLI_FATE_MAP(X)
 #undef X
 };
-const char *const cli_fate_texts[CLI_N_FATES] = {
-#define X(name, key, text) text,
-    CLI_FATE_MAP(X)
-#undef X
-};
-
 /* ---- Times ---- */
 
 void cli_spread_add(cli_spread *spread, double ms)

@@ -7,28 +7,27 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* How a request ended: name, what it says. */
+/* How a request ended: name, key in reports. */
 #define CLI_FATE_MAP(X)                                                                                      \
-    X(ANSWERED, "answered", "answered to the end")                                                           \
-    X(LEFT, "left", "the client left on purpose")                                                            \
-    X(CONNECT, "connect", "no connection")                                                                   \
-    X(BUSY, "busy", "refused as busy (429, 503), tries used up")                                             \
-    X(REFUSED, "refused", "refused with another status of 4xx")                                              \
-    X(FAILED, "failed", "failed with a status of 5xx, or an error within the stream")                        \
-    X(TIMEOUT, "timeout", "took longer than --timeout")                                                      \
-    X(CUT, "cut", "the connection ended before the answer")                                                  \
-    X(MALFORMED, "malformed", "the answer is not what the API promises")                                     \
-    X(STOPPED, "stopped", "under way when the load was interrupted")
+    X(ANSWERED, "answered")   /* to the end */                                                               \
+    X(LEFT, "left")           /* the client left on purpose */                                               \
+    X(CONNECT, "connect")     /* no connection */                                                            \
+    X(BUSY, "busy")           /* refused as busy (429, 503), tries used up */                                \
+    X(REFUSED, "refused")     /* with another status of 4xx */                                               \
+    X(FAILED, "failed")       /* with a status of 5xx, or an error within the stream */                      \
+    X(TIMEOUT, "timeout")     /* took longer than --timeout */                                               \
+    X(CUT, "cut")             /* the connection ended before the answer */                                   \
+    X(MALFORMED, "malformed") /* the answer is not what the API promises */                                  \
+    X(STOPPED, "stopped")     /* under way when the load was interrupted */
 
 typedef enum cli_fate {
-#define X(name, key, text) CLI_FATE_##name,
+#define X(name, key) CLI_FATE_##name,
     CLI_FATE_MAP(X)
 #undef X
         CLI_N_FATES,
 } cli_fate;
 
 extern const char *const cli_fate_keys[CLI_N_FATES];
-extern const char *const cli_fate_texts[CLI_N_FATES];
 
 /* One request, times in ns since the load began. */
 typedef struct cli_record {
