@@ -118,15 +118,13 @@ static cli_exit on_stats(struct chat *chat, const char *rest)
         cli_text_puts(&text, "\n");
         cli_figures_miss_line(&text, &talk->miss);
     }
-    cli_text_printf(&text, "%d answer%s, %zu message%s, ", talk->n_answers, talk->n_answers == 1 ? "" : "s",
-                    talk->n, talk->n == 1 ? "" : "s");
-    cli_text_add_count(&text,
-                       (uint64_t)(talk->n_answers > 0 ? talk->usage.n_prompt + talk->usage.n_generated : 0));
-    cli_text_puts(&text, " of ");
-    cli_text_add_count(&text, (uint64_t)stats.n_ctx);
-    cli_text_puts(&text, " tokens");
-    cli_text_printf(&text, "; prompt tokens computed %llu, from the cache %llu\n",
-                    (unsigned long long)stats.n_prompt_tokens, (unsigned long long)stats.n_cached_tokens);
+    int32_t n_tokens = talk->n_answers > 0 ? talk->usage.n_prompt + talk->usage.n_generated : 0;
+    cli_text_printf(
+        &text,
+        "%d answer%s, %zu message%s, %s of %s tokens; prompt tokens computed %llu, from the cache %llu\n",
+        talk->n_answers, talk->n_answers == 1 ? "" : "s", talk->n, talk->n == 1 ? "" : "s",
+        cli_count((uint64_t)n_tokens).text, cli_count((uint64_t)stats.n_ctx).text,
+        (unsigned long long)stats.n_prompt_tokens, (unsigned long long)stats.n_cached_tokens);
     cli_out(text.bytes, text.n);
     weir__text_fini(&text);
     return CLI_OK;

@@ -74,10 +74,7 @@ void cli_figures_line(cli_text *text, const weir_usage *usage, weir_reason reaso
     rate(text, cli_figures_prompt_rate(usage));
     cli_text_printf(text, " · answer %d token%s", usage->n_generated, usage->n_generated == 1 ? "" : "s");
     rate(text, cli_figures_answer_rate(usage));
-    if (usage->ttft_ns > 0) {
-        cli_text_puts(text, " · first token after ");
-        cli_text_add_time(text, usage->ttft_ns);
-    }
+    if (usage->ttft_ns > 0) cli_text_printf(text, " · first token after %s", cli_time(usage->ttft_ns).text);
     switch (reason) {
     case WEIR_REASON_LENGTH: cli_text_puts(text, " · ended by its length"); break;
     case WEIR_REASON_CANCELLED: cli_text_puts(text, " · cancelled"); break;

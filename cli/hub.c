@@ -44,14 +44,10 @@ struct display {
 
 static void add_amount(cli_text *line, const weir_hub_progress *progress, int percent)
 {
-    cli_text_printf(line, " %d %%  ", percent);
-    cli_text_add_bytes(line, progress->n_done);
-    cli_text_puts(line, " of ");
-    cli_text_add_bytes(line, progress->n_bytes);
+    cli_text_printf(line, " %d %%  %s of %s", percent, cli_bytes(progress->n_done).text,
+                    cli_bytes(progress->n_bytes).text);
     if (progress->rate <= 0) return;
-    cli_text_puts(line, "  ");
-    cli_text_add_bytes(line, (uint64_t)progress->rate);
-    cli_text_puts(line, "/s");
+    cli_text_printf(line, "  %s/s", cli_bytes((uint64_t)progress->rate).text);
     double left = (double)(progress->n_bytes - progress->n_done) / progress->rate;
     if (left >= 100 * 3600.0 || progress->n_done == progress->n_bytes) return;
     int s = (int)(left + 0.5);

@@ -28,10 +28,9 @@ static void print_kernels(cli_text *text, const weir_model *model, const weir_mo
     weir_model_weights w = {.size = sizeof w};
     for (size_t i = 0; weir_model_weights_get(model, i, &w) == WEIR_OK; i++) {
         line(text, "");
-        cli_text_printf(text, "%-7s", w.type);
-        cli_text_add_bytes(text, w.n_bytes);
-        cli_text_printf(text, " in %d tensor%s: %s%s%s\n", w.n_tensors, w.n_tensors == 1 ? "" : "s",
-                        w.kernels ? "weir's" : "the backend's (", w.reason, w.kernels ? "" : ")");
+        cli_text_printf(text, "%-7s%s in %d tensor%s: %s%s%s\n", w.type, cli_bytes(w.n_bytes).text,
+                        w.n_tensors, w.n_tensors == 1 ? "" : "s", w.kernels ? "weir's" : "the backend's (",
+                        w.reason, w.kernels ? "" : ")");
     }
 }
 
@@ -47,21 +46,18 @@ static void print_model(cli_text *text, const char *path, const weir_model *mode
     cli_text_printf(text, "%s, %d layers, %d heads (%d for keys and values), width %d\n", info->architecture,
                     info->n_layer, info->n_head, info->n_head_kv, info->n_embd);
     line(text, "size");
-    cli_text_add_count(text, info->n_params);
-    cli_text_puts(text, " parameters, ");
-    cli_text_add_bytes(text, info->n_bytes);
-    cli_text_puts(text, "\n");
+    cli_text_printf(text, "%s parameters, %s\n", cli_count(info->n_params).text,
+                    cli_bytes(info->n_bytes).text);
     print_kernels(text, model, info);
     line(text, "context");
-    cli_text_add_count(text, (uint64_t)info->n_ctx_train);
-    cli_text_puts(text, " tokens in training");
+    cli_text_printf(text, "%s tokens in training", cli_count((uint64_t)info->n_ctx_train).text);
     if (info->n_swa > 0) cli_text_printf(text, ", sliding window of %d", info->n_swa);
     if (info->is_recurrent || info->is_hybrid)
         cli_text_puts(text, info->is_hybrid ? ", hybrid" : ", recurrent");
     cli_text_puts(text, "\n");
     line(text, "vocabulary");
-    cli_text_add_count(text, (uint64_t)info->n_vocab);
-    cli_text_printf(text, " tokens, begin %d, end %d, end of turn %d%s\n", info->token_bos, info->token_eos,
+    cli_text_printf(text, "%s tokens, begin %d, end %d, end of turn %d%s\n",
+                    cli_count((uint64_t)info->n_vocab).text, info->token_bos, info->token_eos,
                     info->token_eot, info->add_bos ? ", begins by itself" : "");
     if (info->is_draft_head || info->n_layer_mtp > 0) {
         line(text, "drafts");
@@ -78,9 +74,8 @@ static void print_model(cli_text *text, const char *path, const weir_model *mode
 static void print_engine(cli_text *text, const cli_args *args, const weir_engine_stats *stats)
 {
     line(text, "engine");
-    cli_text_printf(text, "%d slot%s of at most ", stats->n_slots, stats->n_slots == 1 ? "" : "s");
-    cli_text_add_count(text, (uint64_t)stats->n_ctx);
-    cli_text_printf(text, " tokens, %s layout, ticks of %d tokens\n",
+    cli_text_printf(text, "%d slot%s of at most %s tokens, %s layout, ticks of %d tokens\n", stats->n_slots,
+                    stats->n_slots == 1 ? "" : "s", cli_count((uint64_t)stats->n_ctx).text,
                     cli_engine_choice("layout", stats->layout), stats->n_batch);
     line(text, "drafts");
     if (stats->drafters[0] == '\0')
@@ -88,10 +83,8 @@ static void print_engine(cli_text *text, const cli_args *args, const weir_engine
     else
         cli_text_printf(text, "up to %d tokens, by %s\n", args->engine.n_draft_max, stats->drafters);
     line(text, "KV memory");
-    cli_text_add_bytes(text, stats->kv_bytes);
-    cli_text_puts(text, " for ");
-    cli_text_add_count(text, (uint64_t)stats->n_kv);
-    cli_text_printf(text, " cells (%s keys, %s values)\n", cli_engine_choice("type_k", args->engine.type_k),
+    cli_text_printf(text, "%s for %s cells (%s keys, %s values)\n", cli_bytes(stats->kv_bytes).text,
+                    cli_count((uint64_t)stats->n_kv).text, cli_engine_choice("type_k", args->engine.type_k),
                     cli_engine_choice("type_v", args->engine.type_v));
     line(text, "same answers");
     cli_text_puts(text,
@@ -120,17 +113,11 @@ static bool fits(const weir_engine_memory *memory)
 static void print_memory(cli_text *text, const weir_engine_memory *memory)
 {
     line(text, "memory");
-    cli_text_add_bytes(text, memory->model_bytes);
-    cli_text_puts(text, " weights + ");
-    cli_text_add_bytes(text, memory->kv_bytes);
-    cli_text_puts(text, " KV + ");
-    cli_text_add_bytes(text, memory->compute_bytes);
-    cli_text_puts(text, " to compute in = ");
-    cli_text_add_bytes(text, needed(memory));
-    if (memory->available_bytes > 0) {
-        cli_text_puts(text, "; available: ");
-        cli_text_add_bytes(text, memory->available_bytes);
-    }
+    cli_text_printf(text, "%s weights + %s KV + %s to compute in = %s", cli_bytes(memory->model_bytes).text,
+                    cli_bytes(memory->kv_bytes).text, cli_bytes(memory->compute_bytes).text,
+                    cli_bytes(needed(memory)).text);
+    if (memory->available_bytes > 0)
+        cli_text_printf(text, "; available: %s", cli_bytes(memory->available_bytes).text);
     cli_text_puts(text, "\n");
 }
 
@@ -142,11 +129,9 @@ static void print_too_large(const cli_args *args, const char *path, const weir_e
     cli_text_add_safe(&text, path, strlen(path));
     cli_text_puts(&text, "\n");
     line(&text, "engine");
-    cli_text_printf(&text, "%d slot%s of at most ", memory->n_slots, memory->n_slots == 1 ? "" : "s");
-    cli_text_add_count(&text, (uint64_t)memory->n_ctx);
-    cli_text_puts(&text, " tokens, ");
-    cli_text_add_count(&text, (uint64_t)memory->n_kv);
-    cli_text_printf(&text, " cells (%s keys, %s values)\n", cli_engine_choice("type_k", args->engine.type_k),
+    cli_text_printf(&text, "%d slot%s of at most %s tokens, %s cells (%s keys, %s values)\n", memory->n_slots,
+                    memory->n_slots == 1 ? "" : "s", cli_count((uint64_t)memory->n_ctx).text,
+                    cli_count((uint64_t)memory->n_kv).text, cli_engine_choice("type_k", args->engine.type_k),
                     cli_engine_choice("type_v", args->engine.type_v));
     print_memory(&text, memory);
     cli_out(text.bytes, text.n);
@@ -168,12 +153,9 @@ static void print_devices(cli_text *text)
     for (size_t i = 0; weir_device_get(i, &device) == WEIR_OK; i++) {
         line(text, i == 0 ? "devices" : "");
         cli_text_printf(text, "%s: %s, %s", device.name, device.description, device.type);
-        if (device.memory_total > 0) {
-            cli_text_puts(text, ", ");
-            cli_text_add_bytes(text, device.memory_free);
-            cli_text_puts(text, " free of ");
-            cli_text_add_bytes(text, device.memory_total);
-        }
+        if (device.memory_total > 0)
+            cli_text_printf(text, ", %s free of %s", cli_bytes(device.memory_free).text,
+                            cli_bytes(device.memory_total).text);
         cli_text_puts(text, "\n");
     }
 }

@@ -63,19 +63,17 @@ static void list_json(const weir_hub_files *files)
 static void add_row(cli_table *table, const weir_hub_file *file, uint64_t n_bytes, int32_t n_here,
                     bool of_repo)
 {
-    cli_text size = {0}, name = {0};
+    cli_text name = {0};
     const char *what = file->quantization[0] != '\0' && !of_repo ? file->quantization : file->name;
-    cli_text_add_bytes(&size, n_bytes);
     if (!of_repo) cli_text_printf(&name, "hf:%s:", file->repo);
     cli_text_add_safe(&name, what, strlen(what));
     cli_table_cell(table, "%s", name.bytes);
     if (of_repo) cli_table_cell(table, "%s", file->quantization);
-    cli_table_cell(table, "%s", size.bytes);
+    cli_table_cell(table, "%s", cli_bytes(n_bytes).text);
     if (file->n_shards > 1)
         cli_table_cell(table, "%d of %d files", (int)n_here, (int)file->n_shards);
     else
         cli_table_cell(table, "%s", n_here > 0 ? "here" : "");
-    weir__text_fini(&size);
     weir__text_fini(&name);
 }
 
@@ -169,9 +167,7 @@ cli_exit cli_rm(cli_args *args)
     }
     cli_text_puts(&text, "removed ");
     cli_text_add_safe(&text, name, strlen(name));
-    cli_text_puts(&text, ", ");
-    cli_text_add_bytes(&text, n_bytes);
-    cli_text_puts(&text, "\n");
+    cli_text_printf(&text, ", %s\n", cli_bytes(n_bytes).text);
     cli_out(text.bytes, text.n);
     weir__text_fini(&text);
     return CLI_OK;

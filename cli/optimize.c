@@ -37,11 +37,10 @@ cli_exit cli_optimize(cli_args *args)
         goto done;
     }
     cli_text_add_safe(&text, file, strlen(file));
-    cli_text_puts(&text, args->check ? " is whole: " : ": ");
-    cli_text_add_bytes(&text, cli_file_size(file));
-    cli_text_puts(&text, args->check               ? "\n"
-                         : args->optimized != NULL ? ", used by starts with --optimized\n"
-                                                   : ", used by later starts\n");
+    cli_text_printf(&text, "%s: %s%s\n", args->check ? " is whole" : "", cli_bytes(cli_file_size(file)).text,
+                    args->check               ? ""
+                    : args->optimized != NULL ? ", used by starts with --optimized"
+                                              : ", used by later starts");
     cli_out(text.bytes, text.n);
 done:
     cli_load_log_flush();

@@ -29,11 +29,8 @@ static cli_exit conclude(const cli_args *args, const char *path, const char *out
         return CLI_OK;
     }
     cli_text_add_safe(&text, out, strlen(out));
-    cli_text_puts(&text, ": ");
-    cli_text_add_bytes(&text, cli_file_size(out));
-    cli_text_puts(&text, " instead of ");
-    cli_text_add_bytes(&text, cli_file_size(path));
-    cli_text_puts(&text, "\n");
+    cli_text_printf(&text, ": %s instead of %s\n", cli_bytes(cli_file_size(out)).text,
+                    cli_bytes(cli_file_size(path)).text);
     cli_out(text.bytes, text.n);
     if (!args->quiet)
         fprintf(stderr, "%sweir bench kernels measures which types this machine runs fastest%s\n",

@@ -301,10 +301,10 @@ static void print_sum(const struct session *session)
     cli_text line = {0};
     int64_t ns = weir__clock_now_ns() - session->started_ns;
     if (session->args->quiet || weir_engine_get_stats(session->engine, &stats) != WEIR_OK) return;
-    cli_text_printf(&line, "%s%zu request%s, %llu prompt and %llu answer tokens in ",
+    cli_text_printf(&line, "%s%zu request%s, %llu prompt and %llu answer tokens in %s",
                     cli_term_style_err(CLI_DIM), session->batch.n, session->batch.n == 1 ? "" : "s",
-                    (unsigned long long)stats.n_prompt_tokens, (unsigned long long)stats.n_generated_tokens);
-    cli_text_add_time(&line, ns);
+                    (unsigned long long)stats.n_prompt_tokens, (unsigned long long)stats.n_generated_tokens,
+                    cli_time(ns).text);
     if (ns > 0) cli_text_printf(&line, ", %.1f tok/s", (double)stats.n_generated_tokens * 1e9 / (double)ns);
     cli_text_printf(&line, "%s\n", cli_term_style_err(CLI_PLAIN));
     fputs(line.bytes, stderr);

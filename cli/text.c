@@ -125,37 +125,44 @@ void cli_text_add_wrapped(cli_text *text, const char *string, int column, int in
     }
 }
 
-void cli_text_add_bytes(cli_text *text, uint64_t bytes)
+cli_figure cli_bytes(uint64_t bytes)
 {
     static const char *const units[] = {"B", "KB", "MB", "GB", "TB"};
+    cli_figure figure;
     double value = (double)bytes;
     size_t unit = 0;
     while (value >= 1000 && unit + 1 < sizeof units / sizeof *units) {
         value /= 1000;
         unit++;
     }
-    cli_text_printf(text, unit == 0 || value >= 100 ? "%.0f %s" : "%.1f %s", value, units[unit]);
+    snprintf(figure.text, sizeof figure.text, "%.*f %s", unit == 0 || value >= 100 ? 0 : 1, value,
+             units[unit]);
+    return figure;
 }
 
-void cli_text_add_count(cli_text *text, uint64_t count)
+cli_figure cli_count(uint64_t count)
 {
-    char digits[32];
-    int n = snprintf(digits, sizeof digits, "%llu", (unsigned long long)count);
+    cli_figure figure;
+    char digits[24];
+    int n = snprintf(digits, sizeof digits, "%llu", (unsigned long long)count), at = 0;
     for (int i = 0; i < n; i++) {
-        if (i > 0 && (n - i) % 3 == 0) cli_text_puts(text, ",");
-        cli_text_add(text, digits + i, 1);
+        if (i > 0 && (n - i) % 3 == 0) figure.text[at++] = ',';
+        figure.text[at++] = digits[i];
     }
+    figure.text[at] = '\0';
+    return figure;
 }
 
-void cli_text_add_time(cli_text *text, int64_t ns)
+cli_figure cli_time(int64_t ns)
 {
+    cli_figure figure;
     double ms = (double)ns / 1e6;
-    if (ms < 10)
-        cli_text_printf(text, "%.1f ms", ms);
-    else if (ms < 1000)
-        cli_text_printf(text, "%.0f ms", ms);
-    else
-        cli_text_printf(text, "%.2f s", ms / 1e3);
+    snprintf(figure.text, sizeof figure.text,
+             ms < 10     ? "%.1f ms"
+             : ms < 1000 ? "%.0f ms"
+                         : "%.2f s",
+             ms < 1000 ? ms : ms / 1e3);
+    return figure;
 }
 
 void cli_table_cell(cli_table *table, const char *format, ...)

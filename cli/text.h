@@ -38,10 +38,14 @@ int cli_text_width(const char *bytes, size_t n);
  * without a newline. `column` is where the first line begins. */
 void cli_text_add_wrapped(cli_text *text, const char *string, int column, int indent, int width);
 
-/* 98.1 MB; 12,345; 1.23 s or 45 ms */
-void cli_text_add_bytes(cli_text *text, uint64_t bytes);
-void cli_text_add_count(cli_text *text, uint64_t count);
-void cli_text_add_time(cli_text *text, int64_t ns);
+/* A number as text, for one call: printf("%s", cli_bytes(n).text) */
+typedef struct cli_figure {
+    char text[32];
+} cli_figure;
+
+cli_figure cli_bytes(uint64_t bytes); /* 98.1 MB */
+cli_figure cli_count(uint64_t count); /* 12,345 */
+cli_figure cli_time(int64_t ns);      /* 1.23 s or 45 ms */
 
 /* A table: rows of cells, the first row its head. Columns after the first are aligned to the right, unless
  * their bit is set in `left`. Escape sequences are not for cells. */

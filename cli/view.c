@@ -94,14 +94,22 @@ static void label(cli_text *text, const char *name)
 }
 
 /* A figure of three digits or more: 0.12, 12.3, 123, 1,234. "-": nobody knows. */
-static void figure(cli_text *text, double value)
+static cli_figure figure(double value)
 {
-    if (!(value >= 0))
-        cli_text_puts(text, "-");
-    else if (value >= 1000)
-        cli_text_add_count(text, (uint64_t)(value + 0.5));
-    else
-        cli_text_printf(text, "%.*f", value >= 100 ? 0 : value >= 10 || value == 0 ? 1 : 2, value);
+    cli_figure figure = {"-"};
+    if (value >= 1000) return cli_count((uint64_t)(value + 0.5));
+    if (value >= 0)
+        snprintf(figure.text, sizeof figure.text, "%.*f",
+                 value >= 100                ? 0
+                 : value >= 10 || value == 0 ? 1
+                                             : 2,
+                 value);
+    return figure;
+}
+
+static cli_figure count(const json_t *object, const char *key)
+{
+    return cli_count((uint64_t)whole(object, key));
 }
 
 static void bar(cli_text *text, double part, int width, cli_style style)
@@ -138,27 +146,20 @@ static void requests(const cli_view *view, cli_text *text)
 
 static void latency(const cli_view *view, cli_text *text)
 {
-    static const char *const names[] = {"ttft_ms", "itl_ms"}, *const titles[] = {"first token ", ", gaps "};
+    const json_t *ttft = json_object_get(view->event, "ttft_ms"),
+                 *itl = json_object_get(view->event, "itl_ms");
     label(text, "latency");
-    for (int i = 0; i < 2; i++) {
-        const json_t *pair = json_object_get(view->event, names[i]);
-        cli_text_puts(text, titles[i]);
-        figure(text, milliseconds(pair, "p50"));
-        cli_text_puts(text, " / ");
-        figure(text, milliseconds(pair, "p99"));
-        cli_text_puts(text, " ms");
-    }
-    cli_text_puts(text, "  (p50 / p99)\n");
+    cli_text_printf(text, "first token %s / %s ms, gaps %s / %s ms  (p50 / p99)\n",
+                    figure(milliseconds(ttft, "p50")).text, figure(milliseconds(ttft, "p99")).text,
+                    figure(milliseconds(itl, "p50")).text, figure(milliseconds(itl, "p99")).text);
 }
 
 static void rates(const cli_view *view, cli_text *text)
 {
     const json_t *both = json_object_get(view->event, "rates");
     label(text, "rates");
-    figure(text, number(both, "decode"));
-    cli_text_puts(text, " tok/s written, ");
-    figure(text, number(both, "prefill"));
-    cli_text_puts(text, " tok/s read\n");
+    cli_text_printf(text, "%s tok/s written, %s tok/s read\n", figure(number(both, "decode")).text,
+                    figure(number(both, "prefill")).text);
 }
 
 static void cells(const cli_view *view, cli_text *text)
@@ -168,26 +169,17 @@ static void cells(const cli_view *view, cli_text *text)
     double part = size > 0 ? (double)used / (double)size : 0;
     label(text, "cells");
     bar(text, part, BAR, part > 0.9 ? CLI_YELLOW : CLI_GREEN);
-    cli_text_puts(text, " ");
-    cli_text_add_count(text, (uint64_t)used);
-    cli_text_puts(text, " of ");
-    cli_text_add_count(text, (uint64_t)size);
-    cli_text_puts(text, "\n");
+    cli_text_printf(text, " %s of %s\n", count(kv, "used").text, count(kv, "size").text);
 }
 
 static void cache(const cli_view *view, cli_text *text)
 {
     const json_t *kept = json_object_get(view->event, "cache");
-    int64_t entries = whole(kept, "entries");
     label(text, "cache");
-    cli_text_add_count(text, (uint64_t)entries);
-    cli_text_puts(text, entries == 1 ? " prompt kept, " : " prompts kept, ");
-    cli_text_add_bytes(text, (uint64_t)whole(kept, "bytes"));
-    cli_text_puts(text, " of states; ");
-    cli_text_add_count(text, (uint64_t)whole(kept, "cached_tokens"));
-    cli_text_puts(text, " of ");
-    cli_text_add_count(text, (uint64_t)whole(kept, "prompt_tokens"));
-    cli_text_puts(text, " prompt tokens found there\n");
+    cli_text_printf(text, "%s prompt%s kept, %s of states; %s of %s prompt tokens found there\n",
+                    count(kept, "entries").text, whole(kept, "entries") == 1 ? "" : "s",
+                    cli_bytes((uint64_t)whole(kept, "bytes")).text, count(kept, "cached_tokens").text,
+                    count(kept, "prompt_tokens").text);
 }
 
 /* The last ticks as bars as high as they took long, the longest of them the highest. */
@@ -214,30 +206,23 @@ static void ticks(const cli_view *view, int columns, cli_text *text)
         cli_text_puts(text, heights[height]);
     }
     cli_mark(text, CLI_PLAIN);
-    cli_text_puts(text, " ");
-    figure(text, (double)last);
-    cli_text_puts(text, " ms, at most ");
-    figure(text, (double)most);
-    cli_text_puts(text, " ms\n");
+    cli_text_printf(text, " %s ms, at most %s ms\n", figure((double)last).text, figure((double)most).text);
 }
 
 static void totals(const cli_view *view, cli_text *text)
 {
     const json_t *all = json_object_get(view->event, "total"), *finished = json_object_get(all, "finished"),
-                 *count;
+                 *n;
     const char *reason;
     json_int_t refused = whole(all, "refused");
     if (json_object_get(all, "ticks") == NULL) return;
     label(text, "so far");
-    cli_text_add_count(text, (uint64_t)whole(all, "submitted"));
-    cli_text_puts(text, " requests");
+    cli_text_printf(text, "%s requests", count(all, "submitted").text);
     const char *comma = " (";
-    json_object_foreach((json_t *)finished, reason, count)
+    json_object_foreach((json_t *)finished, reason, n)
     {
-        if (json_integer_value(count) == 0) continue;
-        cli_text_puts(text, comma);
-        cli_text_add_count(text, (uint64_t)json_integer_value(count));
-        cli_text_puts(text, " ");
+        if (json_integer_value(n) == 0) continue;
+        cli_text_printf(text, "%s%s ", comma, cli_count((uint64_t)json_integer_value(n)).text);
         cli_text_add_safe(text, reason, strlen(reason));
         comma = ", ";
     }
@@ -245,15 +230,11 @@ static void totals(const cli_view *view, cli_text *text)
     if (refused > 0) cli_text_printf(text, ", %lld refused", (long long)refused);
     cli_text_puts(text, "\n");
     label(text, "");
-    cli_text_add_count(text, (uint64_t)whole(all, "generated_tokens"));
-    cli_text_puts(text, " tokens written, ");
-    cli_text_add_count(text, (uint64_t)whole(all, "prompt_tokens"));
-    cli_text_puts(text, " read, in ");
-    cli_text_add_count(text, (uint64_t)whole(all, "ticks"));
-    cli_text_puts(text, " ticks of ");
     double busy = number(all, "busy_seconds");
-    cli_text_add_time(text, busy > 0 && busy < 1e9 ? (int64_t)(busy * 1e9) : 0);
-    cli_text_puts(text, "\n");
+    cli_text_printf(text, "%s tokens written, %s read, in %s ticks of %s\n",
+                    count(all, "generated_tokens").text, count(all, "prompt_tokens").text,
+                    count(all, "ticks").text,
+                    cli_time(busy > 0 && busy < 1e9 ? (int64_t)(busy * 1e9) : 0).text);
 }
 
 void cli_view_head(const cli_view *view, int columns, bool live, cli_text *text)
