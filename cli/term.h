@@ -34,8 +34,8 @@ typedef enum cli_style {
 const char *cli_term_style_out(cli_style style);
 const char *cli_term_style_err(cli_style style);
 
-/* One line on stderr that replaces the one before; nothing when stderr is no terminal. To show one that may be
- * wider than the terminal: progress.h. */
+/* One line on stderr that replaces the one before; nothing when stderr is no terminal. progress.h shows lines
+ * that may be wider than the terminal. */
 void cli_term_progress(const char *line);
 void cli_term_progress_end(void);
 

@@ -1,4 +1,5 @@
-/* models.c: what the model is called, GET /v1/models and /v1/models/ID. SPDX-License-Identifier: Apache-2.0 */
+/* models.c: what the model is called, GET /v1/models and /v1/models/ID.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include <string.h>
 
 #include "base/utf8.h"

@@ -1,4 +1,4 @@
-/* scores.h: how probable generated tokens were, until they are returned. SPDX-License-Identifier: Apache-2.0 */
+/* scores.h: logprobs of generated tokens, until they are returned. SPDX-License-Identifier: Apache-2.0 */
 #ifndef WEIR_SERVER_SCORES_H
 #define WEIR_SERVER_SCORES_H
 

@@ -1,5 +1,5 @@
-/* rotation.h: chooses the set of adapters for a tick. A pass has one set, so requests with different sets take
- * turns.
+/* rotation.h: chooses the set of adapters for a tick. A pass has one set, so requests with different sets
+ * take turns.
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef WEIR_ENGINE_ROTATION_H
 #define WEIR_ENGINE_ROTATION_H

@@ -55,8 +55,8 @@ static inline weir__schema_terms weir__chat_schema_terms(const weir_chat_params 
         .where = "json_schema", .tag = "w", .relax = !params->strict_schema, .relaxed = relaxed};
 }
 
-/* chat_content.c: finds which parts of the rendered prompt are contents that must remain text. deletes, again, user: as in
- * weir__chat_content_find. */
+/* chat_form.c: finds which parts of the rendered prompt are contents that must remain text. deletes, again,
+ * user: as in weir__chat_content_find. */
 weir_status weir__chat_find_content(weir_chat *chat, const weir_chat_params *params, const json_t *messages,
                                     bool deletes, weir__chat_render_fn again, void *user, weir_error *error);
 

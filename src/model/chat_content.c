@@ -14,7 +14,6 @@
 #include "base/error.h"
 #include "base/hash.h"
 #include "base/mem.h"
-#include "model/chat.h"
 
 /* A mark is a letter, digits and a letter. Its first letter occurs nowhere else in it, so text beside a mark
  * cannot form another mark with a part of it. To templates it is a word: they do not strip, split or escape
@@ -248,7 +247,7 @@ static bool read_marks(finding *f, const weir__text *text, weir__spans *spans)
 static weir_status stopped(const finding *f, weir_error *error)
 {
     if (weir__budget_over(&f->budget)) return weir__interrupt_error(error);
-    return f->no_memory ? weir__chat_no_memory(error) : WEIR_OK;
+    return f->no_memory ? weir__error_set(error, WEIR_NO_MEMORY, NULL, "out of memory for a chat") : WEIR_OK;
 }
 
 /* Tries one way; spans->known says whether it found the contents. */
@@ -292,17 +291,5 @@ weir_status weir__chat_content_find(const weir__controls *controls, const json_t
         status = try_way(&f, messages, render, user, spans, error);
     }
     if (!spans->known) spans->n = 0;
-    return status;
-}
-
-weir_status weir__chat_find_content(weir_chat *chat, const weir_chat_params *params, const json_t *messages,
-                                    bool deletes, weir__chat_render_fn again, void *user, weir_error *error)
-{
-    const weir__controls *controls;
-    weir_status status = weir__controls_get(chat->model, &controls, error);
-    if (status == WEIR_OK)
-        status = weir__chat_content_find(controls, messages, params->special_content, deletes, chat->prompt,
-                                         chat->prompt_length, again, user, &chat->spans, error);
-    chat->special = chat->spans.known ? params->special_content : WEIR_SPECIAL_ALL;
     return status;
 }

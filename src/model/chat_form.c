@@ -1,6 +1,19 @@
-/* chat_form.c: how a chat's answer is constrained and read, from what the template's handler found.
+/* chat_form.c: what of a chat's prompt must remain text, and how its answer is constrained and read, from
+ * what the template's handler found.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "model/chat.h"
+
+weir_status weir__chat_find_content(weir_chat *chat, const weir_chat_params *params, const json_t *messages,
+                                    bool deletes, weir__chat_render_fn again, void *user, weir_error *error)
+{
+    const weir__controls *controls;
+    weir_status status = weir__controls_get(chat->model, &controls, error);
+    if (status == WEIR_OK)
+        status = weir__chat_content_find(controls, messages, params->special_content, deletes, chat->prompt,
+                                         chat->prompt_length, again, user, &chat->spans, error);
+    chat->special = chat->spans.known ? params->special_content : WEIR_SPECIAL_ALL;
+    return status;
+}
 
 #ifndef WEIR_NO_LLAMA
 
