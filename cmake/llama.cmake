@@ -10,9 +10,14 @@ if(WEIR_CALLERS_CXX)
     list(APPEND callers_compilers CXX=${WEIR_CALLERS_CXX})
 endif()
 
+set(media "")
+if(WEIR_MEDIA)
+    set(media --media)
+endif()
+
 execute_process(
     COMMAND ${CMAKE_COMMAND} -E env ${callers_compilers}
-        ${CMAKE_CURRENT_SOURCE_DIR}/scripts/llama.sh --flavor ${WEIR_LLAMA_FLAVOR}
+        ${CMAKE_CURRENT_SOURCE_DIR}/scripts/llama.sh --flavor ${WEIR_LLAMA_FLAVOR} ${media}
     OUTPUT_VARIABLE llama_answer
     RESULT_VARIABLE llama_status)
 if(NOT llama_status EQUAL 0 OR NOT llama_answer MATCHES "build=([^\n]+)")
@@ -20,8 +25,11 @@ if(NOT llama_status EQUAL 0 OR NOT llama_answer MATCHES "build=([^\n]+)")
 endif()
 set(llama_link ${CMAKE_MATCH_1}/weir-link.cmake)
 include(${llama_link})
+if(WEIR_MEDIA)
+    list(PREPEND WEIR_LLAMA_LIBS ${WEIR_LLAMA_MTMD})
+endif()
 set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${llama_link} scripts/llama.sh scripts/llama.patch
-    scripts/llama_vulkan.patch scripts/llama_common.cmake)
+    scripts/llama_vulkan.patch scripts/llama_targets.cmake)
 message(STATUS "llama.cpp: ${WEIR_LLAMA_BUILD} (${WEIR_LLAMA_BACKEND})")
 
 foreach(package ${WEIR_LLAMA_PACKAGES})

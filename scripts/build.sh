@@ -14,9 +14,9 @@ if [ "$preset" = vulkan ]; then export WEIR_BACKEND=vulkan; fi
 # Ahead of CMake, which would ask for the same thing but hide its progress in the log.
 case $preset in
 unit | tsan | fuzz) ;;
-asan) scripts/llama.sh --flavor asan >/dev/null ;;
-tsan-llama) scripts/llama.sh --flavor tsan >/dev/null ;;
-*) scripts/llama.sh >/dev/null ;;
+asan) scripts/llama.sh --flavor asan --media >/dev/null ;;
+tsan-llama) scripts/llama.sh --flavor tsan --media >/dev/null ;;
+*) scripts/llama.sh --media >/dev/null ;;
 esac
 take_build "$preset"
 use_ccache

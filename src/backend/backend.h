@@ -16,10 +16,11 @@
 
 #include "params/bounds.h"
 
-typedef struct weir__bmodel weir__bmodel;     /* a backend's model */
-typedef struct weir__bcontext weir__bcontext; /* a backend's context */
-typedef struct weir__bsampler weir__bsampler; /* a backend's sampler chain */
-typedef struct weir__badapter weir__badapter; /* a backend's adapter */
+typedef struct weir__bmodel weir__bmodel;         /* a backend's model */
+typedef struct weir__bcontext weir__bcontext;     /* a backend's context */
+typedef struct weir__bsampler weir__bsampler;     /* a backend's sampler chain */
+typedef struct weir__badapter weir__badapter;     /* a backend's adapter */
+typedef struct weir__bprojector weir__bprojector; /* a backend's encoder of images and sounds */
 
 /* One forward pass, as parallel arrays. The caller owns it; its capacity is fixed at init. */
 typedef struct weir__batch {
@@ -77,6 +78,37 @@ typedef struct weir__grammar {
 /* White space that becomes part of a control token. */
 #define WEIR__STRIP_LEFT  1 /* before it */
 #define WEIR__STRIP_RIGHT 2 /* behind it */
+
+typedef struct weir__projector_info {
+    bool images, sounds; /* what it encodes */
+    int32_t sample_rate; /* of sounds, Hz */
+    int32_t width;       /* floats of an embedding */
+    uint64_t identity;   /* weir__gguf_info's */
+} weir__projector_info;
+
+/* Where a cell lies, from the first position of its segment: position, row and column (M-RoPE). */
+typedef struct weir__place {
+    int32_t t, y, x, z;
+} weir__place;
+
+/* Cells of an image or a sound that belong together. With M-RoPE, cells and positions are two counts. */
+typedef struct weir__segment {
+    int32_t n_cells;
+    int32_t n_positions; /* until what follows */
+    bool causal;         /* false: all of it is one pass, which is not causal */
+    int32_t *tokens;     /* [n_cells], NULL: embeddings */
+    weir__place *places; /* [n_cells], NULL: 0, 1, 2 … */
+    float *embeddings;   /* [n_cells][width], once they are computed */
+} weir__segment;
+
+/* An image or a sound as the model reads it. The segments follow each other: an image in tiles and 30 s pieces of a sound are
+ * several, with tokens before, between and behind them. */
+typedef struct weir__prepared {
+    weir__segment *segments; /* [n_segments] */
+    int32_t n_segments;
+    int32_t n_cells, n_positions; /* of all segments */
+    void *backend;
+} weir__prepared;
 
 typedef struct weir__backend {
     const char *name;

@@ -55,6 +55,23 @@ OPERATION(void, adapter_free, weir__badapter *adapter)
 /* Sets all of *info but `size` and `path`. Strings live as long as the adapter. */
 OPERATION(void, adapter_describe, const weir__badapter *adapter, weir_adapter_info *info)
 
+/* ---- Projector ---- */
+
+/* Loads the encoder of images or sounds that was made for this model, and encodes a trial. n_threads: of an encode,
+ * at most. Any thread. UNSUPPORTED also if llama.cpp would abort on it. */
+OPTIONAL(weir_status, projector_load, weir__bmodel *model, const char *path, int32_t n_threads,
+         weir__bprojector **projector, weir_error *error)
+OPTIONAL(void, projector_free, weir__bprojector *projector)
+OPTIONAL(void, projector_describe, const weir__bprojector *projector, weir__projector_info *info)
+/* What the model reads in place of an image or a sound, without the embeddings. Any thread. */
+OPTIONAL(weir_status, projector_prepare, const weir__bprojector *projector, const weir_media_info *media,
+         weir__prepared **prepared, weir_error *error)
+/* Computes the embeddings of a segment that has no tokens. One thread at a time per projector. `cancelled` is asked every
+ * few operations; true: ABORTED, and the segment has no embeddings. BACKEND: also if they are not finite. */
+OPTIONAL(weir_status, projector_encode, weir__bprojector *projector, weir__prepared *prepared, int32_t segment,
+         bool (*cancelled)(void *user), void *user, weir_error *error)
+OPTIONAL(void, prepared_free, weir__prepared *prepared)
+
 /* ---- Context ---- */
 
 /* params are complete: no zeros that mean a default, and a layout. *info gets the sizes that were allocated. */

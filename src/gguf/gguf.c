@@ -157,6 +157,16 @@ weir_status weir__gguf_check_adapter(const char *path, weir__gguf_info *info, we
     return end_check(c, info);
 }
 
+weir_status weir__gguf_check_projector(const char *path, weir__gguf_info *info, weir_error *error)
+{
+    gguf_check *c = begin_check(path, error);
+    if (c == NULL) return end_check(c, info);
+    open_file(c, path);
+    if (c->status == WEIR_OK) weir__gguf_check_container(c);
+    if (c->status == WEIR_OK) weir__gguf_check_projector_rules(c);
+    return end_check(c, info);
+}
+
 weir_status weir__gguf_check_memory(const void *data, size_t size, weir__gguf_info *info, weir_error *error)
 {
     gguf_check *c = begin_check("the model", error);

@@ -37,6 +37,9 @@ weir_status weir__gguf_check(const char *path, weir__gguf_info *info, weir_error
  * of the whole file without its time. */
 weir_status weir__gguf_check_adapter(const char *path, weir__gguf_info *info, weir_error *error);
 
+/* The same for a projector: llama.cpp's encoder of images or sounds (mmproj). */
+weir_status weir__gguf_check_projector(const char *path, weir__gguf_info *info, weir_error *error);
+
 /* The same for one file in memory, which must not be a shard. */
 weir_status weir__gguf_check_memory(const void *data, size_t size, weir__gguf_info *info, weir_error *error);
 

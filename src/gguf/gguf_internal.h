@@ -105,4 +105,7 @@ void weir__gguf_check_rules(gguf_check *c);
 /* Checks the metadata of an adapter. */
 void weir__gguf_check_adapter_rules(gguf_check *c);
 
+/* Checks the metadata of a projector. */
+void weir__gguf_check_projector_rules(gguf_check *c);
+
 #endif

@@ -593,3 +593,80 @@ void weir__gguf_check_adapter_rules(gguf_check *c)
     if (e != NULL && (e->type != GGUF_F32 || e->is_array))
         weir__gguf_refuse(c, "key '%s' is no number in single precision", alpha);
 }
+
+/* ---- Projectors ----------------------------------------------------------------------------------- */
+
+/* Numbers by which libmtmd divides, allocates or counts; each of images and of sounds ("clip.vision.", "clip.audio."). What
+ * its graphs assert besides, the shim sees when it encodes a trial (shim_projector.cpp). */
+static const struct {
+    const char *key;
+    uint32_t min, max;
+} projector_bounds[] = {
+    {"embedding_length", 1, 1u << 20},
+    {"feed_forward_length", 0, 1u << 24},
+    {"block_count", 0, LAYERS_MAX},
+    {"projection_dim", 1, 1u << 20},
+    {"attention.head_count", 1, 1u << 16},
+    {"attention.head_count_kv", 1, 1u << 16},
+    {"attention.head_dim", 1, 1u << 16},
+    {"image_size", 1, 1u << 14},
+    {"patch_size", 1, 1u << 12},
+    {"image_min_pixels", 0, 1u << 28},
+    {"image_max_pixels", 1, 1u << 28},
+    {"preproc_image_size", 1, 1u << 14},
+    {"preproc_min_tiles", 0, 1u << 10},
+    {"preproc_max_tiles", 1, 1u << 10},
+    {"projector.scale_factor", 1, 1u << 8},
+    {"projector.query_side", 1, 1u << 10},
+    {"projector.window_side", 1, 1u << 10},
+    {"spatial_merge_size", 1, 1u << 8},
+    {"n_wa_pattern", 1, LAYERS_MAX},
+    {"window_size", 1, 1u << 16},
+    {"expert_used_count", 1, EXPERTS_MAX},
+    {"sam.block_count", 1, LAYERS_MAX},
+    {"sam.head_count", 1, 1u << 16},
+    {"sam.embedding_length", 1, 1u << 20},
+    {"num_mel_bins", 1, 1u << 10},
+    {"projector.stack_factor", 1, 1u << 6},
+    {"subsampling_factor", 1, 1u << 6},
+    {"conv_kernel_size", 1, 1u << 10},
+    {"chunk_size", 1, 1u << 16},
+    {"max_pos_emb", 1, 1u << 20},
+    {"projector.window_size", 1, 1u << 16},
+    {"projector.downsample_rate", 1, 1u << 10},
+    {"projector.head_count", 1, 1u << 16},
+};
+
+static void check_projector_part(gguf_check *c, const char *part)
+{
+    char key[GGUF_KEY_MAX];
+    uint32_t value, width = 0, heads = 1;
+    for (size_t i = 0; i < sizeof projector_bounds / sizeof *projector_bounds && c->status == WEIR_OK; i++) {
+        snprintf(key, sizeof key, "clip.%s.%s", part, projector_bounds[i].key);
+        const gguf_entry *e = weir__gguf_find(c, key);
+        if (e != NULL && (e->is_array || e->type != GGUF_U32))
+            weir__gguf_refuse(c, "key '%s' is no number of 32 bits", key);
+        if (!number(c, e, 0, &value)) continue;
+        if (value < projector_bounds[i].min || value > projector_bounds[i].max)
+            weir__gguf_refuse(c, "key '%s' is %" PRIu32 "; allowed are %" PRIu32 " to %" PRIu32, key, value,
+                              projector_bounds[i].min, projector_bounds[i].max);
+        if (strcmp(projector_bounds[i].key, "embedding_length") == 0) width = value;
+        if (strcmp(projector_bounds[i].key, "attention.head_count") == 0) heads = value;
+    }
+    if (c->status == WEIR_OK && width % heads != 0)
+        weir__gguf_refuse(c, "the width of 'clip.%s', %" PRIu32 ", is no multiple of its %" PRIu32 " heads",
+                          part, width, heads);
+}
+
+void weir__gguf_check_projector_rules(gguf_check *c)
+{
+    if (!text(c, "general.architecture", c->info.architecture, sizeof c->info.architecture) ||
+        strcmp(c->info.architecture, "clip") != 0)
+        weir__gguf_fail(c, WEIR_UNSUPPORTED,
+                        "is no projector: key 'general.architecture' is '%s', not 'clip'",
+                        c->info.architecture);
+    else if (c->info.n_tensors == 0)
+        weir__gguf_refuse(c, "has no weights");
+    if (c->status == WEIR_OK) check_projector_part(c, "vision");
+    if (c->status == WEIR_OK) check_projector_part(c, "audio");
+}

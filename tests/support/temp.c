@@ -81,3 +81,8 @@ void temp_adapter(char path[TEMP_PATH_MAX], const char *name, const char *base, 
     snprintf(quoted, sizeof quoted, "'%s'", base);
     make(path, name, "tiny_lora.py", quoted, arguments);
 }
+
+void temp_projector(char path[TEMP_PATH_MAX], const char *name, const char *arguments)
+{
+    make(path, name, "tiny_mmproj.py", "", arguments);
+}

@@ -24,4 +24,7 @@ void temp_adapter(char path[TEMP_PATH_MAX], const char *name, const char *base, 
 /* Makes a file there with scripts/tiny_gguf.py; arguments: the model's kind, and options. */
 void temp_model(char path[TEMP_PATH_MAX], const char *name, const char *arguments);
 
+/* Makes a file there with scripts/tiny_mmproj.py, likewise. */
+void temp_projector(char path[TEMP_PATH_MAX], const char *name, const char *arguments);
+
 #endif

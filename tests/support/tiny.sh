@@ -1,5 +1,5 @@
 #!/bin/sh
-# tiny.sh OUT SCRIPT ARGUMENT...: writes OUT as `python3 scripts/SCRIPT ARGUMENT... OUT` does (tiny_gguf.py, tiny_lora.py). Tests ask
+# tiny.sh OUT SCRIPT ARGUMENT...: writes OUT as `python3 scripts/SCRIPT ARGUMENT... OUT` does (tiny_*.py). Tests ask
 # for the same few files hundreds of times, and Python takes a quarter of a second for one: each is made once per text of the
 # scripts, arguments and contents of the files among them, and kept in build/tiny.
 # SPDX-License-Identifier: Apache-2.0

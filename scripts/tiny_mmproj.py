@@ -1,0 +1,110 @@
+#!/usr/bin/env python3
+# tiny_mmproj.py: writes projectors with random weights, for tests that need an encoder of images or sounds.
+# SPDX-License-Identifier: Apache-2.0
+"""Usage: tiny_mmproj.py KIND OUT [--seed N] [--set KEY=NUMBER]... [--but KIND]
+
+KIND  gemma3    images: SigLIP of 56 × 56 pixels, 4 embeddings each, all of them in one pass that is not causal
+      ultravox  sounds: Whisper, 30 s in 375 embeddings
+
+Each has one layer and embeddings of 64 numbers, as the models of tiny_gguf.py have (`swa` for gemma3). The same arguments give
+the same bytes. --set: another value of a key that has a number. --but makes it wrong:
+
+nan    the output is no number      arch   the file is of another architecture
+"""
+import argparse
+import math
+import sys
+
+from tiny_gguf import BOOL, F32, STRING, U32, Model
+
+EMBD, FF, OUT, HEADS = 32, 64, 64, 2
+
+
+class Projector(Model):
+    def __init__(self, arch, seed, changes):
+        self.changes = changes
+        super().__init__(arch, seed, "f32")
+
+    def put(self, key, kind, item):
+        super().put(key, kind, self.changes.get(key, item))
+
+    def common(self, part):
+        self.put(f"clip.{part}.embedding_length", U32, EMBD)
+        self.put(f"clip.{part}.attention.head_count", U32, HEADS)
+        self.put(f"clip.{part}.feed_forward_length", U32, FF)
+        self.put(f"clip.{part}.block_count", U32, 1)
+        self.put(f"clip.{part}.projection_dim", U32, OUT)
+        self.put(f"clip.{part}.attention.layer_norm_epsilon", F32, 1e-6)
+
+    def norm(self, name):
+        self.tensor(name + ".weight", [EMBD], fill=1.0)
+        self.tensor(name + ".bias", [EMBD], fill=0.0)
+
+    def layer(self, prefix, key_bias):
+        for name in ("attn_q", "attn_k", "attn_v", "attn_out"):
+            self.tensor(f"{prefix}.blk.0.{name}.weight", [EMBD, EMBD])
+            if name != "attn_k" or key_bias:
+                self.tensor(f"{prefix}.blk.0.{name}.bias", [EMBD], fill=0.0)
+        self.norm(f"{prefix}.blk.0.ln1")
+        self.norm(f"{prefix}.blk.0.ln2")
+        self.tensor(f"{prefix}.blk.0.ffn_up.weight", [EMBD, FF])
+        self.tensor(f"{prefix}.blk.0.ffn_up.bias", [FF], fill=0.0)
+        self.tensor(f"{prefix}.blk.0.ffn_down.weight", [FF, EMBD])
+        self.tensor(f"{prefix}.blk.0.ffn_down.bias", [EMBD], fill=0.0)
+        self.norm(f"{prefix}.post_ln")
+
+
+def make_gemma3(p, scale):
+    p.put("clip.has_vision_encoder", BOOL, 1)
+    p.put("clip.projector_type", STRING, "gemma3")
+    p.common("vision")
+    p.put("clip.vision.image_size", U32, 56)
+    p.put("clip.vision.patch_size", U32, 14)
+    p.put("clip.vision.projector.scale_factor", U32, 2)
+    p.put("clip.vision.image_mean", F32, [0.5] * 3)
+    p.put("clip.vision.image_std", F32, [0.5] * 3)
+    p.tensor("v.patch_embd.weight", [14, 14, 3, EMBD])
+    p.tensor("v.patch_embd.bias", [EMBD], fill=0.0)
+    p.tensor("v.position_embd.weight", [EMBD, 16])
+    p.layer("v", True)
+    p.tensor("mm.input_projection.weight", [OUT, EMBD])
+    p.tensor("mm.soft_emb_norm.weight", [EMBD], fill=scale)
+
+
+def make_ultravox(p, scale):
+    p.put("clip.has_audio_encoder", BOOL, 1)
+    p.put("clip.projector_type", STRING, "ultravox")
+    p.common("audio")
+    p.put("clip.audio.num_mel_bins", U32, 80)
+    p.put("clip.audio.projector.stack_factor", U32, 4)
+    p.tensor("a.conv1d.1.weight", [3, 80, EMBD], kind="f16")
+    p.tensor("a.conv1d.1.bias", [1, EMBD], fill=0.0)
+    p.tensor("a.conv1d.2.weight", [3, EMBD, EMBD], kind="f16")
+    p.tensor("a.conv1d.2.bias", [1, EMBD], fill=0.0)
+    p.tensor("a.position_embd.weight", [EMBD, 1500])
+    p.layer("a", False)
+    p.tensor("mm.a.norm_pre.weight", [EMBD * 4], fill=1.0)
+    p.tensor("mm.a.mlp.1.weight", [EMBD * 4, 2 * OUT])
+    p.tensor("mm.a.norm_mid.weight", [OUT], fill=scale)
+    p.tensor("mm.a.mlp.2.weight", [OUT, OUT])
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("kind", choices=["gemma3", "ultravox"])
+    parser.add_argument("out")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--set", action="append", default=[])
+    parser.add_argument("--but", choices=["nan", "arch"])
+    args = parser.parse_args()
+    changes = {key: int(number) for key, _, number in (change.partition("=") for change in args.set)}
+    p = Projector("llama" if args.but == "arch" else "clip", args.seed, changes)
+    p.put("general.type", STRING, "mmproj")
+    p.put("clip.use_gelu", BOOL, 1)
+    scale = math.nan if args.but == "nan" else 1.0
+    (make_gemma3 if args.kind == "gemma3" else make_ultravox)(p, scale)
+    p.write(args.out)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,264 @@
+/* llama_projector_test.c: projectors against libmtmd's own functions, and files that nobody should use; made by
+ * scripts/tiny_mmproj.py.
+ *
+ * SPDX-License-Identifier: Apache-2.0 */
+#ifdef WEIR_MEDIA
+
+#include <mtmd.h>
+
+#include "backend/llama_testing.h"
+#include "support/dice.h"
+#include "support/temp.h"
+
+#define WIDTH  64
+#define HEIGHT 48
+
+static char path[TEMP_PATH_MAX];
+static weir__bprojector *projector;
+
+static void use(const char *text_model, const char *kind)
+{
+    char file[TEMP_PATH_MAX];
+    temp_model(file, "model.gguf", text_model);
+    use_model(file);
+    temp_projector(path, "projector.gguf", kind);
+    ops->projector_free(projector);
+    projector = NULL;
+    assert_ok(ops->projector_load(model, path, 1, &projector, error));
+}
+
+static int fini(void **state)
+{
+    ops->projector_free(projector);
+    projector = NULL;
+    return free_model(state);
+}
+
+/* ---- Images and sounds ---- */
+
+static unsigned char pixels[HEIGHT][WIDTH][3];
+static float samples[2 * 16000 * 31]; /* 62 s */
+
+static weir_media_info image(void)
+{
+    dice d = {7};
+    for (size_t i = 0; i < sizeof pixels; i++) (&pixels[0][0][0])[i] = (unsigned char)dice_roll(&d);
+    return (weir_media_info){
+        .kind = WEIR_MEDIA_IMAGE, .width = WIDTH, .height = HEIGHT, .pixels = &pixels[0][0][0]};
+}
+
+static weir_media_info sound(size_t n)
+{
+    dice d = {9};
+    for (size_t i = 0; i < N_ELEMENTS(samples); i++) samples[i] = (float)dice_in(&d, -1000, 1000) / 1000;
+    return (weir_media_info){
+        .kind = WEIR_MEDIA_AUDIO, .samples = samples, .n_samples = n, .sample_rate = 16000};
+}
+
+static weir__prepared *prepare(const weir_media_info *media)
+{
+    weir__prepared *prepared = NULL;
+    assert_ok(ops->projector_prepare(projector, media, &prepared, error));
+    return prepared;
+}
+
+static void encode_all(weir__prepared *prepared)
+{
+    for (int32_t i = 0; i < prepared->n_segments; i++)
+        if (prepared->segments[i].tokens == NULL)
+            assert_ok(ops->projector_encode(projector, prepared, i, NULL, NULL, error));
+}
+
+/* ---- Against libmtmd ---- */
+
+/* The same media between two words, as a program of llama.cpp would have it. */
+static void compare(const weir_media_info *media)
+{
+    struct mtmd_context_params params = mtmd_context_params_default();
+    params.use_gpu = false;
+    params.n_threads = 1;
+    params.warmup = false;
+    mtmd_context *plain = mtmd_init_from_file(path, model->model, params);
+    assert_non_null(plain);
+    mtmd_bitmap *bitmap =
+        media->kind == WEIR_MEDIA_IMAGE
+            ? mtmd_bitmap_init((uint32_t)media->width, (uint32_t)media->height, media->pixels)
+            : mtmd_bitmap_init_from_audio(media->n_samples, media->samples);
+    const mtmd_bitmap *bitmaps[] = {bitmap};
+    char text[64];
+    int n = snprintf(text, sizeof text, "the%swind", mtmd_default_marker());
+    mtmd_input_text prompt = {text, (size_t)n, false, true};
+    mtmd_input_chunks *chunks = mtmd_input_chunks_init();
+    assert_int_equal(mtmd_tokenize(plain, chunks, &prompt, bitmaps, 1), 0);
+
+    weir__prepared *prepared = prepare(media);
+    encode_all(prepared);
+    int32_t at = 0, n_cells = 0, n_positions = 0;
+    for (size_t i = 0; i < mtmd_input_chunks_size(chunks); i++) {
+        const mtmd_input_chunk *chunk = mtmd_input_chunks_get(chunks, i);
+        if (mtmd_input_chunk_get_type(chunk) == MTMD_INPUT_CHUNK_TYPE_TEXT) continue;
+        while (at < prepared->n_segments && prepared->segments[at].tokens != NULL) at++;
+        assert_true(at < prepared->n_segments);
+        const weir__segment *segment = &prepared->segments[at++];
+        assert_int_equal(segment->n_cells, mtmd_input_chunk_get_n_tokens(chunk));
+        assert_int_equal(segment->n_positions, mtmd_input_chunk_get_n_pos(chunk));
+        assert_int_equal(segment->causal, !mtmd_decode_use_non_causal(plain, chunk));
+        assert_int_equal(mtmd_encode_chunk(plain, chunk), 0);
+        assert_memory_equal(segment->embeddings, mtmd_get_output_embd(plain),
+                            (size_t)segment->n_cells * (size_t)model_is.n_embd * sizeof(float));
+    }
+    for (int32_t i = 0; i < prepared->n_segments; i++) {
+        n_cells += prepared->segments[i].n_cells;
+        n_positions += prepared->segments[i].n_positions;
+    }
+    assert_int_equal(prepared->n_cells, n_cells);
+    assert_int_equal(prepared->n_positions, n_positions);
+    while (at < prepared->n_segments) assert_non_null(prepared->segments[at++].tokens);
+    ops->prepared_free(prepared);
+    mtmd_input_chunks_free(chunks);
+    mtmd_bitmap_free(bitmap);
+    mtmd_free(plain);
+}
+
+static void test_images_are_encoded_as_by_libmtmd(void **state)
+{
+    (void)state;
+    use("swa", "gemma3");
+    weir__projector_info info;
+    ops->projector_describe(projector, &info);
+    assert_true(info.images && !info.sounds && info.width == model_is.n_embd && info.identity != 0);
+    weir_media_info media = image();
+    compare(&media);
+    weir__prepared *prepared = prepare(&media);
+    int32_t n_images = 0;
+    for (int32_t i = 0; i < prepared->n_segments; i++) {
+        const weir__segment *segment = &prepared->segments[i];
+        if (segment->tokens != NULL) continue;
+        n_images++;
+        assert_int_equal(segment->n_cells, 4);
+        assert_false(segment->causal);
+        assert_null(segment->embeddings);
+    }
+    assert_int_equal(n_images, 1);
+    ops->prepared_free(prepared);
+    media = sound(16000);
+    assert_refused(ops->projector_prepare(projector, &media, &prepared, error), WEIR_UNSUPPORTED, "");
+}
+
+static void test_sounds_are_encoded_as_by_libmtmd(void **state)
+{
+    (void)state;
+    use("llama", "ultravox");
+    weir__projector_info info;
+    ops->projector_describe(projector, &info);
+    assert_true(!info.images && info.sounds && info.sample_rate == 16000);
+    static const size_t lengths[] = {1600, 16000, 62 * 16000};
+    for (size_t i = 0; i < N_ELEMENTS(lengths); i++) {
+        weir_media_info media = sound(lengths[i]);
+        compare(&media);
+    }
+    weir_media_info media = image();
+    weir__prepared *prepared = NULL;
+    assert_refused(ops->projector_prepare(projector, &media, &prepared, error), WEIR_UNSUPPORTED, "");
+    media = sound(16000);
+    media.sample_rate = 8000;
+    assert_refused(ops->projector_prepare(projector, &media, &prepared, error), WEIR_UNSUPPORTED,
+                   "sample_rate");
+    assert_null(prepared);
+}
+
+/* ---- Cancel ---- */
+
+static bool count_down(void *user)
+{
+    int *left = user;
+    return (*left)-- <= 0;
+}
+
+/* At whatever question it is cancelled, the next encode is as if nothing had been. */
+static void test_cancel(void **state)
+{
+    (void)state;
+    use("swa", "gemma3");
+    weir_media_info media = image();
+    weir__prepared *whole = prepare(&media), *other = prepare(&media);
+    encode_all(whole);
+    int32_t at = 0;
+    while (whole->segments[at].tokens != NULL) at++;
+    int n_questions = 0;
+    for (weir_status status = WEIR_ABORTED; status != WEIR_OK; n_questions++) {
+        int left = n_questions;
+        status = ops->projector_encode(projector, other, at, count_down, &left, NULL);
+        assert_true(status == WEIR_OK || (status == WEIR_ABORTED && other->segments[at].embeddings == NULL));
+    }
+    assert_true(n_questions > 1);
+    assert_memory_equal(other->segments[at].embeddings, whole->segments[at].embeddings,
+                        (size_t)whole->segments[at].n_cells * (size_t)model_is.n_embd * sizeof(float));
+    ops->prepared_free(whole);
+    ops->prepared_free(other);
+}
+
+/* ---- Files that nobody should use ---- */
+
+static void refuse(const char *kind, weir_status status)
+{
+    weir__bprojector *made = NULL;
+    weir_error error = {0};
+    long live = weir__mem_live();
+    temp_projector(path, "bad.gguf", kind);
+    weir_status is = ops->projector_load(model, path, 1, &made, &error);
+    if (is != status) fail_msg("%s: %s: %s", kind, weir_status_name(is), error.message);
+    assert_int_equal(error.code, status);
+    assert_true(strlen(error.message) > 20);
+    assert_null(made);
+    assert_int_equal(weir__mem_live(), live);
+}
+
+static void test_bad_projectors(void **state)
+{
+    (void)state;
+    weir__bprojector *made = NULL;
+    use("llama", "ultravox");
+    refuse("gemma3 --but arch", WEIR_UNSUPPORTED);
+    refuse("gemma3 --but nan", WEIR_UNSUPPORTED);
+    refuse("ultravox --but nan", WEIR_UNSUPPORTED);
+    refuse("gemma3 --set clip.vision.attention.head_count=0", WEIR_FORMAT);
+    refuse("gemma3 --set clip.vision.attention.head_count=3", WEIR_FORMAT);
+    refuse("gemma3 --set clip.vision.patch_size=0", WEIR_FORMAT);
+    refuse("gemma3 --set clip.vision.image_size=100000", WEIR_FORMAT);
+    refuse("gemma3 --set clip.vision.projector.scale_factor=0", WEIR_FORMAT);
+    refuse("ultravox --set clip.audio.projector.stack_factor=0", WEIR_FORMAT);
+    refuse("ultravox --set clip.audio.num_mel_bins=0", WEIR_FORMAT);
+    /* What libmtmd asserts. */
+    refuse("ultravox --set clip.audio.projector.stack_factor=8", WEIR_UNSUPPORTED);
+    refuse("gemma3 --set clip.vision.patch_size=7", WEIR_UNSUPPORTED);
+    assert_refused(ops->projector_load(model, "/nowhere/projector.gguf", 1, &made, error), WEIR_NOT_FOUND,
+                   "path");
+    assert_null(made);
+    temp_model(path, "text.gguf", "llama");
+    assert_refused(ops->projector_load(model, path, 1, &made, error), WEIR_UNSUPPORTED, "path");
+    char wide[TEMP_PATH_MAX];
+    temp_model(wide, "wide.gguf", "llama --wide"); /* embeddings of another length */
+    use_model(wide);
+    refuse("gemma3", WEIR_UNSUPPORTED);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_images_are_encoded_as_by_libmtmd),
+        cmocka_unit_test(test_sounds_are_encoded_as_by_libmtmd),
+        cmocka_unit_test(test_cancel),
+        cmocka_unit_test(test_bad_projectors),
+    };
+    return cmocka_run_group_tests(tests, NULL, fini);
+}
+
+#else
+
+int main(void)
+{
+    return 0;
+}
+
+#endif
