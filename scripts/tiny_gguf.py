@@ -8,6 +8,7 @@
 KIND  llama  dense transformer; byte-level BPE, 512 tokens, ChatML template
       moe    the same with 4 experts, 2 of them used
       swa    gemma3: one layer with a sliding window of 32 tokens, one with full attention
+      qwen   qwen2vl: positions of images have rows and columns (M-RoPE)
       mamba  recurrent: its memory cannot be cut at any position
       jamba  hybrid: one such layer, one with attention
       bert   embeddings; WordPiece vocabulary
@@ -294,6 +295,8 @@ def make_decoder(kind, model, s, chain=None, noise=0.0, guess=None, stripped=Fal
     if gemma:
         model.put(".attention.sliding_window", U32, 32)
         model.put(".attention.sliding_window_pattern", U32, 2)
+    if kind == "qwen":
+        model.put(".rope.dimension_sections", I32, [s.head // 8, 3 * s.head // 16, 3 * s.head // 16, 0])
     if kind == "moe" or shared:
         model.put(".expert_count", U32, s.experts)
         model.put(".expert_used_count", U32, 2)
@@ -497,7 +500,7 @@ def make_bert(kind, model, s, pooling):
         linear("cls.output", 1, s.embd)
 
 
-ARCH = {"llama": "llama", "moe": "llama", "swa": "gemma3", "mamba": "mamba", "jamba": "jamba", "bert": "bert", "rank": "bert",
+ARCH = {"llama": "llama", "moe": "llama", "swa": "gemma3", "qwen": "qwen2vl", "mamba": "mamba", "jamba": "jamba", "bert": "bert", "rank": "bert",
         "glm": "glm4moe", "hy": "hy_v3", "mla": "deepseek2", "eagle": "eagle3"}
 
 

@@ -4,6 +4,7 @@
 """Usage: tiny_mmproj.py KIND OUT [--seed N] [--set KEY=NUMBER]... [--but KIND]
 
 KIND  gemma3    images: SigLIP of 56 × 56 pixels, 4 embeddings each, all of them in one pass that is not causal
+      qwen      images: Qwen2-VL, an embedding for each square of 28 pixels, 8 at least; rows and columns (M-RoPE)
       ultravox  sounds: Whisper, 30 s in 375 embeddings
 
 Each has one layer and embeddings of 64 numbers, as the models of tiny_gguf.py have (`swa` for gemma3). The same arguments give
@@ -71,6 +72,23 @@ def make_gemma3(p, scale):
     p.tensor("mm.soft_emb_norm.weight", [EMBD], fill=scale)
 
 
+def make_qwen(p, scale):
+    p.put("clip.has_vision_encoder", BOOL, 1)
+    p.put("clip.projector_type", STRING, "qwen2vl_merger")
+    p.common("vision")
+    p.put("clip.vision.image_size", U32, 56)
+    p.put("clip.vision.patch_size", U32, 14)
+    p.put("clip.vision.image_mean", F32, [0.5] * 3)
+    p.put("clip.vision.image_std", F32, [0.5] * 3)
+    p.tensor("v.patch_embd.weight", [14, 14, 3, EMBD])
+    p.tensor("v.patch_embd.weight.1", [14, 14, 3, EMBD])
+    p.layer("v", True)
+    p.tensor("mm.0.weight", [EMBD * 4, EMBD * 4])
+    p.tensor("mm.0.bias", [EMBD * 4], fill=0.0)
+    p.tensor("mm.2.weight", [EMBD * 4, OUT])
+    p.tensor("mm.2.bias", [OUT], fill=scale - 1)
+
+
 def make_ultravox(p, scale):
     p.put("clip.has_audio_encoder", BOOL, 1)
     p.put("clip.projector_type", STRING, "ultravox")
@@ -91,7 +109,7 @@ def make_ultravox(p, scale):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("kind", choices=["gemma3", "ultravox"])
+    parser.add_argument("kind", choices=["gemma3", "qwen", "ultravox"])
     parser.add_argument("out")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--set", action="append", default=[])
@@ -102,7 +120,7 @@ def main():
     p.put("general.type", STRING, "mmproj")
     p.put("clip.use_gelu", BOOL, 1)
     scale = math.nan if args.but == "nan" else 1.0
-    (make_gemma3 if args.kind == "gemma3" else make_ultravox)(p, scale)
+    {"gemma3": make_gemma3, "qwen": make_qwen, "ultravox": make_ultravox}[args.kind](p, scale)
     p.write(args.out)
 
 

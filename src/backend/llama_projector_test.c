@@ -145,6 +145,29 @@ static void test_images_are_encoded_as_by_libmtmd(void **state)
     assert_refused(ops->projector_prepare(projector, &media, &prepared, error), WEIR_UNSUPPORTED, "");
 }
 
+/* With M-RoPE an image takes as many positions as its longer side has cells, which lie in rows and columns. */
+static void test_cells_in_rows_and_columns(void **state)
+{
+    (void)state;
+    use("qwen", "qwen");
+    weir_media_info media = image();
+    compare(&media);
+    weir__prepared *prepared = prepare(&media);
+    int32_t at = 0;
+    while (prepared->segments[at].tokens != NULL) at++;
+    const weir__segment *segment = &prepared->segments[at];
+    assert_true(segment->causal && segment->n_positions < segment->n_cells);
+    assert_non_null(segment->places);
+    int32_t n_columns = segment->n_positions; /* it is wider than high */
+    assert_int_equal(segment->n_cells % n_columns, 0);
+    for (int32_t i = 0; i < segment->n_cells; i++) {
+        assert_int_equal(segment->places[i].t, 0);
+        assert_int_equal(segment->places[i].y, i / n_columns);
+        assert_int_equal(segment->places[i].x, i % n_columns);
+    }
+    ops->prepared_free(prepared);
+}
+
 static void test_sounds_are_encoded_as_by_libmtmd(void **state)
 {
     (void)state;
@@ -221,6 +244,7 @@ static void test_bad_projectors(void **state)
     use("llama", "ultravox");
     refuse("gemma3 --but arch", WEIR_UNSUPPORTED);
     refuse("gemma3 --but nan", WEIR_UNSUPPORTED);
+    refuse("qwen --but nan", WEIR_UNSUPPORTED);
     refuse("ultravox --but nan", WEIR_UNSUPPORTED);
     refuse("gemma3 --set clip.vision.attention.head_count=0", WEIR_FORMAT);
     refuse("gemma3 --set clip.vision.attention.head_count=3", WEIR_FORMAT);
@@ -247,6 +271,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_images_are_encoded_as_by_libmtmd),
+        cmocka_unit_test(test_cells_in_rows_and_columns),
         cmocka_unit_test(test_sounds_are_encoded_as_by_libmtmd),
         cmocka_unit_test(test_cancel),
         cmocka_unit_test(test_bad_projectors),
