@@ -70,6 +70,30 @@ if(WEIR_WITH_LLAMA)
     read_lines(text ${llama}/src/llama-vocab.cpp "adapted from https://github.com/cmp-nct/ggllm.cpp")
     weir_license("ggllm.cpp" "byte pairs in llama.cpp" "${text}\n${mit}")
 
+    if(WEIR_MEDIA)
+        read_lines(text ${llama}/tools/mtmd/mtmd-image.cpp "Adapted from https://github.com/python-pillow/Pillow")
+        weir_license("Pillow" "resizes images in libmtmd" "${text}
+The Python Imaging Library (PIL) is
+    Copyright © 1997-2011 by Secret Labs AB
+    Copyright © 1995-2011 by Fredrik Lundh and contributors
+Pillow is the friendly PIL fork. It is
+    Copyright © 2010 by Jeffrey A. Clark and contributors
+
+By obtaining, using, and/or copying this software and its associated documentation, you agree that you have read,
+understood, and will comply with the following terms and conditions:
+
+Permission to use, copy, modify and distribute this software and its documentation for any purpose and without fee is
+hereby granted, provided that the above copyright notice appears in all copies, and that both that copyright notice and
+this permission notice appear in supporting documentation, and that the name of Secret Labs AB or the author not be
+used in advertising or publicity pertaining to distribution of the software without specific, written prior permission.
+
+SECRET LABS AB AND THE AUTHOR DISCLAIMS ALL WARRANTIES WITH REGARD TO THIS SOFTWARE, INCLUDING ALL IMPLIED WARRANTIES OF
+MERCHANTABILITY AND FITNESS.  IN NO EVENT SHALL SECRET LABS AB OR THE AUTHOR BE LIABLE FOR ANY SPECIAL, INDIRECT OR
+CONSEQUENTIAL DAMAGES OR ANY DAMAGES WHATSOEVER RESULTING FROM LOSS OF USE, DATA OR PROFITS, WHETHER IN AN ACTION OF
+CONTRACT, NEGLIGENCE OR OTHER TORTIOUS ACTION, ARISING OUT OF OR IN CONNECTION WITH THE USE OR PERFORMANCE OF THIS
+SOFTWARE.")
+    endif()
+
     if(CMAKE_SYSTEM_PROCESSOR MATCHES "^(arm|aarch)")
         weir_license("Arm Optimized Routines" "the exponential function in ggml, for ARM" "Copyright (c) Arm Limited\n\n${mit}")
         weir_license("OpenVINO" "the exponential function in ggml, for ARM with SVE"
