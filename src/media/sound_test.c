@@ -359,7 +359,7 @@ static void test_mp3_of_silence(void **state)
     put(&tagged, f.bytes, f.n);
     put(&tagged, "TAG", 3);
     for (int i = 0; i < 125; i++) put(&tagged, "", 1);
-    for (int i = 0; i < 5000; i++) put(&tagged, "APETAGEX" + i % 8, 1);
+    for (int i = 0; i < 5000; i++) put(&tagged, &"APETAGEX"[i % 8], 1);
     file *files[] = {&f, &tagged};
     for (size_t i = 0; i < 2; i++) {
         weir_media *media = read_media(files[i], NULL);
