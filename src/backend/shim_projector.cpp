@@ -12,6 +12,9 @@
 
 #include <mtmd.h>
 
+/* Not public: the width of embeddings. */
+#include <clip.h>
+
 #include <cmath>
 #include <memory>
 #include <mutex>
@@ -244,6 +247,40 @@ weir_status try_all(weir__bprojector *projector, weir_error *error)
     return weir__error_set(error, WEIR_UNSUPPORTED, "path", "the projector cannot be used: %s", why.message);
 }
 
+struct encoder_free {
+    void operator()(clip_ctx *encoder) const
+    {
+        clip_free(encoder);
+    }
+};
+
+/* Compares the widths without loading weights: libmtmd, which compares them behind that, does not free what it has loaded
+ * when they differ. */
+weir_status check_width(const char *path, int32_t width, weir_error *error)
+{
+    asserting scope;
+    capture said;
+    clip_context_params params = {};
+    params.flash_attn_type = CLIP_FLASH_ATTN_TYPE_AUTO;
+    params.image_min_tokens = params.image_max_tokens = -1;
+    params.no_alloc = true;
+    clip_init_result loaded = clip_init(path, params);
+    std::unique_ptr<clip_ctx, encoder_free> encoders[] = {
+        std::unique_ptr<clip_ctx, encoder_free>(loaded.ctx_v),
+        std::unique_ptr<clip_ctx, encoder_free>(loaded.ctx_a),
+        std::unique_ptr<clip_ctx, encoder_free>(loaded.ctx_gen_a)};
+    if (encoders[0] == nullptr && encoders[1] == nullptr)
+        return weir__error_set(error, WEIR_FORMAT, "path", "the projector cannot be loaded: %s",
+                               said.reason("libmtmd gives no reason"));
+    for (const auto &encoder : encoders)
+        if (encoder != nullptr && clip_n_mmproj_embd(encoder.get()) != width)
+            return weir__error_set(
+                error, WEIR_UNSUPPORTED, "path",
+                "the projector was made for another model: its embeddings have %d numbers, this model's %d",
+                clip_n_mmproj_embd(encoder.get()), width);
+    return WEIR_OK;
+}
+
 weir_status load_file(weir__bprojector *projector, const weir__bmodel *model, const char *path,
                       int32_t n_threads, weir_error *error)
 {
@@ -258,8 +295,8 @@ weir_status load_file(weir__bprojector *projector, const weir__bmodel *model, co
     params.cb_eval_user_data = projector;
     projector->context = mtmd_init_from_file(path, model->model, params);
     if (projector->context == nullptr)
-        return weir__error_set(error, said.says("mismatch") ? WEIR_UNSUPPORTED : WEIR_FORMAT, "path",
-                               "the projector cannot be loaded: %s", said.reason("libmtmd gives no reason"));
+        return weir__error_set(error, WEIR_FORMAT, "path", "the projector cannot be loaded: %s",
+                               said.reason("libmtmd gives no reason"));
     projector->info.images = mtmd_support_vision(projector->context);
     projector->info.sounds = mtmd_support_audio(projector->context);
     if (projector->info.sounds) projector->info.sample_rate = mtmd_get_audio_sample_rate(projector->context);
@@ -281,8 +318,10 @@ weir_status weir__llama_projector_load(weir__bmodel *model, const char *path, in
     auto *made = static_cast<weir__bprojector *>(weir__mem_calloc(1, sizeof(weir__bprojector)));
     if (made == nullptr) return weir__error_set(error, WEIR_NO_MEMORY, nullptr, "no memory for a projector");
     made->info.identity = file.identity;
-    status = guard(error, WEIR_UNSUPPORTED, "the projector cannot be loaded",
-                   [&] { return load_file(made, model, path, n_threads, error); });
+    status = guard(error, WEIR_UNSUPPORTED, "the projector cannot be loaded", [&] {
+        weir_status fits = check_width(path, llama_model_n_embd_inp(model->model), error);
+        return fits == WEIR_OK ? load_file(made, model, path, n_threads, error) : fits;
+    });
     if (status == WEIR_OK) status = try_all(made, error);
     if (status != WEIR_OK) {
         weir__llama_projector_free(made);
