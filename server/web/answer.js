@@ -58,7 +58,7 @@ async function persist(job, attempt) {
       return await attempt();
     } catch (e) {
       if (job.controller.signal.aborted || !mayPass(e)) throw e;
-      const reason = e instanceof TypeError ? AWAY : REFUSALS[e.code] ?? e.message;
+      const reason = e instanceof TypeError ? AWAY : REFUSALS[e.code] ?? e.message + ".";
       await countDown(job, reason, e.retryAfter ?? RETRY_S[Math.min(i, RETRY_S.length - 1)]);
     }
   }
