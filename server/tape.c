@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "tape.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -294,7 +295,7 @@ serve_tape *serve_tape_find(serve_call *call, const char *ending)
     size_t n = strlen(given) - strlen(ending);
     char id[SERVE_ID_MAX] = {0};
     serve_tape *found = NULL;
-    if (n < sizeof id) memcpy(id, given, n);
+    if (n < sizeof id) snprintf(id, sizeof id, "%.*s", (int)n, given);
     for (serve_tape *tape = call->server->tapes->newest; tape != NULL; tape = tape->next) {
         if (serve_secret_is(id, tape->id, sizeof id) && tape->key == call->key && !tape->lost) found = tape;
     }
