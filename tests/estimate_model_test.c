@@ -28,7 +28,7 @@
 #define WORDS_PART 0.01
 #define WORDS_MB   0.2
 /* What two threads need for attention at the most, which llama.cpp's log does not have. */
-#define ATTENTION_MB 3.0
+#define ATTENTION_MB 6.0
 /* What a process has beside what is estimated: threads, queues, texts, the allocator's reserves. */
 #define BESIDE_MB 16
 /* Of the estimate, what is touched at least. Two thirds of what a pass works in are logits of a whole batch,

@@ -231,15 +231,16 @@ struct company {
 
 /* ---- Tiles ---- */
 
-/* The most queries of a tile. More would be a little faster, but their lists would take more memory. */
-constexpr int64_t most_queries = 24;
+/* The most queries of a tile, and of lists for them: more lists would take more memory. */
+constexpr int64_t most_queries = WEIR__ATTENTION_ROWS, most_lists = 24;
 
-/* Consecutive queries of a stream, or of joined streams, and the cells that they see. */
+/* Consecutive queries of a stream, or of joined streams, and the cells that they see: of a tile, or of a part
+ * of it if that needs more lists than there are. */
 struct tile {
     int64_t stream, first; /* first: -1 = none yet */
     int32_t n, n_lists;
     int64_t list_stream; /* of the last list */
-    weir__attention_list lists[most_queries];
+    weir__attention_list lists[most_lists];
     weir__attention_query queries[most_queries]; /* task_of sets q and out */
 };
 
@@ -252,6 +253,7 @@ struct division {
     int64_t n_rows, n_streams;    /* queries of a stream; joined streams are one */
     int64_t n_queries, n_tiles;   /* queries of a tile; tiles of a stream */
     int64_t n_items, n_pieces;    /* items of work; pieces of an item, at most */
+    bool few;                     /* there are few rows per thread */
     bool split;                   /* each piece is an item, because otherwise threads would be idle */
     size_t list_length, sums_row; /* elements of a list; floats of a row's sums */
     size_t thread_bytes, lists_at, sums_at, bytes; /* of a thread: size and offsets; bytes: of all */
@@ -263,11 +265,17 @@ struct division {
         n_heads = std::min<int64_t>(n_rows_shared, WEIR__ATTENTION_ROWS);
         while (n_rows_shared % n_heads != 0) n_heads--;
         n_parts = n_rows_shared / n_heads;
-        n_queries = std::min(WEIR__ATTENTION_ROWS / n_heads, most_queries);
-        n_queries = std::min(n_queries, std::max<int64_t>(n_rows, 1));
-        n_tiles = (n_rows + n_queries - 1) / n_queries;
         n_pieces = n_cells / WEIR__ATTENTION_PIECE + 2;
-        bool few = n_rows * n_streams * n_kv_heads * n_rows_shared <= most_split_rows * n_threads;
+        few = n_rows * n_streams * n_kv_heads * n_rows_shared <= most_few_rows * n_threads;
+        /* The cells of large tiles are packed less often, but all threads shall have work. */
+        for (int64_t rows = few ? least_rows : WEIR__ATTENTION_ROWS;; rows /= 2) {
+            n_queries = std::max<int64_t>(std::min(rows / n_heads, few ? most_lists : n_rows), 1);
+            n_tiles = std::max<int64_t>((n_rows + n_queries - 1) / n_queries, 1);
+            if (rows <= least_rows || n_tiles * n_streams * n_kv_heads * n_parts >= int64_t{4} * n_threads)
+                break;
+        }
+        n_queries = std::max<int64_t>((n_rows + n_tiles - 1) / n_tiles, 1);
+        int64_t n_groups_of_kv = n_queries * ((n_heads + WEIR__ATTENTION_LANES - 1) / WEIR__ATTENTION_LANES);
         /* The largest number of KV heads per call that leaves work for all threads. */
         for (n_kv = n_kv_heads; n_kv > 0; n_kv--) {
             if (n_kv_heads % n_kv != 0 || (n_kv > 1 && n_parts > 1)) continue;
@@ -277,13 +285,13 @@ struct division {
                 n_cells > WEIR__ATTENTION_PIECE && n_items < int64_t{4} * n_threads && n_threads > 1 && few;
             int64_t n_work = split ? n_items * (n_pieces - 2) : n_items;
             if (n_kv == 1 ||
-                (n_kv * n_queries * n_heads <= WEIR__ATTENTION_ROWS && n_work >= int64_t{2} * n_threads))
+                (n_kv * n_groups_of_kv <= WEIR__ATTENTION_GROUPS && n_work >= int64_t{2} * n_threads))
                 break;
         }
         list_length = static_cast<size_t>(n_cells) + 31;
         sums_row = weir__attention_stride(static_cast<int32_t>(size_v));
         lists_at = round_up(attention->scratch);
-        sums_at = lists_at + round_up(static_cast<size_t>(n_queries + 2) * list_length * sizeof(int32_t));
+        sums_at = lists_at + round_up(static_cast<size_t>(n_lists() + 2) * list_length * sizeof(int32_t));
         thread_bytes = sums_at + round_up(WEIR__ATTENTION_ROWS * sums_row * sizeof(float));
         bytes = static_cast<size_t>(n_threads) * thread_bytes + 64;
         if (split) bytes += static_cast<size_t>(n_items * n_pieces) * item_sums() * sizeof(float);
@@ -302,8 +310,16 @@ struct division {
         return static_cast<size_t>(n_kv * n_queries * n_heads) * sums_row;
     }
 
-    /* An operation is split if it has at most this many rows per thread, so that the sums stay small. */
-    static constexpr int64_t most_split_rows = 32;
+    int64_t n_lists() const
+    {
+        return std::min(n_queries, most_lists);
+    }
+
+    /* Few rows per thread: only then are operations split, so that the sums stay small. */
+    static constexpr int64_t most_few_rows = 32;
+
+    /* Tiles of fewer rows would not divide work better. */
+    static constexpr int64_t least_rows = 64;
 
     static size_t round_up(size_t n)
     {
@@ -365,8 +381,15 @@ struct attention_op : ggml::cpu::tensor_traits {
         auto *pieces = reinterpret_cast<float *>(memory + static_cast<size_t>(params->nth) * d.thread_bytes);
         worker w = {op, streams, d, mine, {}};
         w.some.first = -1;
-        if (!d.split) {
+        if (!d.split && d.few) { /* a barrier would take as long as what it saves */
             for (int64_t i = params->ith; i < d.n_items; i += params->nth) w.compute(i);
+            return true;
+        }
+        if (!d.split) {
+            if (params->ith == 0) ggml_threadpool_chunk_set(params->threadpool, 0);
+            ggml_barrier(params->threadpool);
+            int64_t i;
+            while ((i = ggml_threadpool_chunk_add(params->threadpool, 1)) < d.n_items) w.compute(i);
             return true;
         }
         for (int64_t i = params->ith; i < d.n_items * d.n_pieces; i += params->nth)
@@ -401,13 +424,16 @@ struct attention_op : ggml::cpu::tensor_traits {
         void compute(int64_t item)
         {
             float slopes[WEIR__ATTENTION_ROWS];
-            weir__attention_task task = task_of(item, slopes);
-            for (int32_t from = 0, to; from < some.n; from = to) {
-                to = family(task, from);
-                int32_t first, n = pieces_of(task, &first);
-                attention->attend(&task, first, n, memory, sums());
-                for (int32_t row = 0; row < n_rows(task); row++)
-                    attention->finish(&task, row, sums() + static_cast<size_t>(row) * d.sums_row);
+            int64_t first = first_of(item), end = std::min(first + d.n_queries, d.n_rows);
+            for (; first < end; first += some.n) {
+                weir__attention_task task = task_of(item, first, slopes);
+                for (int32_t from = 0, to; from < some.n; from = to) {
+                    to = family(task, from);
+                    int32_t piece, n = pieces_of(task, &piece);
+                    attention->attend(&task, piece, n, memory, sums());
+                    for (int32_t row = 0; row < n_rows(task); row++)
+                        attention->finish(&task, row, sums() + static_cast<size_t>(row) * d.sums_row);
+                }
             }
         }
 
@@ -415,7 +441,7 @@ struct attention_op : ggml::cpu::tensor_traits {
         void compute_piece(int64_t item, int32_t n, float *to_sums)
         {
             float slopes[WEIR__ATTENTION_ROWS];
-            weir__attention_task task = task_of(item, slopes);
+            weir__attention_task task = task_of(item, first_of(item), slopes);
             for (int32_t from = 0, to; from < some.n; from = to) {
                 to = family(task, from);
                 int32_t first, n_pieces = pieces_of(task, &first);
@@ -427,12 +453,13 @@ struct attention_op : ggml::cpu::tensor_traits {
         void add_pieces(int64_t item, const float *pieces)
         {
             float slopes[WEIR__ATTENTION_ROWS];
-            weir__attention_task task = task_of(item, slopes);
+            weir__attention_task task = task_of(item, first_of(item), slopes);
             for (int32_t from = 0, to; from < some.n; from = to) {
                 to = family(task, from);
                 for (int32_t row = 0; row < n_rows(task); row++, pieces += d.sums_row) {
-                    std::copy(pieces, pieces + d.sums_row, sums());
-                    for (int64_t i = 1; i < d.n_pieces; i++)
+                    std::fill(sums(), sums() + d.sums_row, 0.0f);
+                    sums()[task.size_v] = -INFINITY;
+                    for (int64_t i = 0; i < d.n_pieces; i++)
                         attention->add(sums(), pieces + static_cast<size_t>(i) * d.item_sums(), task.size_v);
                     attention->finish(&task, row, sums());
                 }
@@ -455,13 +482,18 @@ struct attention_op : ggml::cpu::tensor_traits {
             return task.n_kv * task.n_queries * task.n_heads;
         }
 
-        /* The task of an item, without queries. Looks up the cells of the item's tile. */
-        weir__attention_task task_of(int64_t item, float *slopes)
+        /* The first query of an item. */
+        int64_t first_of(int64_t item) const
+        {
+            return item / d.n_parts / d.n_groups / d.n_streams * d.n_queries;
+        }
+
+        /* The task of an item, without queries. Looks up the cells of the item's queries from `first` on. */
+        weir__attention_task task_of(int64_t item, int64_t first, float *slopes)
         {
             const ggml_tensor *q = op->src[0], *k = op->src[1], *v = op->src[2];
             int64_t part = item % d.n_parts, k_head = item / d.n_parts % d.n_groups * d.n_kv;
             int64_t stream = item / d.n_parts / d.n_groups % d.n_streams;
-            int64_t first = item / d.n_parts / d.n_groups / d.n_streams * d.n_queries;
             int64_t q_head = (k_head * d.n_parts + part) * d.n_heads;
             if (some.first != first || some.stream != stream) look_at(stream, first);
             for (int32_t i = 0; i < some.n; i++) {
@@ -498,13 +530,19 @@ struct attention_op : ggml::cpu::tensor_traits {
             return task;
         }
 
-        /* Gives the task the queries from `from` on that share cells; returns their end. */
+        /* Gives the task the queries from `from` on that share cells, if their groups are not too many; returns
+         * their end. */
         int32_t family(weir__attention_task &task, int32_t from)
         {
-            int32_t to = from + 1;
+            int32_t to = from + 1, list = some.queries[from].list;
             while (to < some.n && (some.queries[to].list == some.queries[to - 1].list ||
-                                   some.lists[some.queries[to].list].shared > 0))
+                                   some.lists[some.queries[to].list].shared > 0)) {
+                bool apart = some.queries[to].list != list;
+                int32_t n = to + 1 - from, rows = apart ? task.n_heads : task.n_heads * n;
+                int32_t groups = (rows + WEIR__ATTENTION_LANES - 1) / WEIR__ATTENTION_LANES;
+                if ((apart ? groups * n : groups) * task.n_kv > WEIR__ATTENTION_GROUPS) break;
                 to++;
+            }
             task.queries = some.queries + from;
             task.n_queries = to - from;
             return to;
@@ -522,37 +560,45 @@ struct attention_op : ggml::cpu::tensor_traits {
             return to > from ? (to - 1) / WEIR__ATTENTION_PIECE - *first + 1 : 0;
         }
 
-        /* Looks up the cells that the queries of a tile see. */
+        /* Looks up the cells that the queries of a tile from `first` on see. */
         void look_at(int64_t stream, int64_t first)
         {
             const ggml_tensor *k = op->src[1], *mask = op->src[3];
             const llama_kv_cache *cache = cache_of(k);
+            int64_t end = std::min(first / d.n_queries * d.n_queries + d.n_queries, d.n_rows);
             some.stream = stream;
             some.first = first;
-            some.n = static_cast<int32_t>(std::min(d.n_queries, d.n_rows - first));
-            some.n_lists = 0;
-            for (int32_t i = 0; i < some.n; i++) {
-                int64_t at = stream_of(i);
+            some.n = some.n_lists = 0;
+            for (; first + some.n < end; some.n++) {
+                int64_t at = stream_of(some.n);
                 const llama_kv_cells *cells = cells_of(cache, k, at);
                 auto *row = reinterpret_cast<const uint16_t *>(static_cast<const char *>(mask->data) +
-                                                               row_of(i) * mask->nb[1] +
+                                                               row_of(some.n) * mask->nb[1] +
                                                                at % mask->ne[3] * mask->nb[3]);
+                weir__attention_query &query = some.queries[some.n];
+                if (some.n > 0 && stream_of(some.n - 1) == at && follows(row, cells)) continue;
+                if (some.n_lists == d.n_lists() && some.n > 0) return;
                 bool plain;
-                int32_t *own = room(d.n_queries);
+                int32_t *own = room(d.n_lists());
                 int32_t n = attention->visible(row, static_cast<int32_t>(k->ne[1]), own, &plain);
-                if (cells != nullptr && k->ne[3] == 1) put_in_order(*cells, own, n, room(d.n_queries + 1));
+                if (cells != nullptr && k->ne[3] == 1) put_in_order(*cells, own, n, room(d.n_lists() + 1));
                 int32_t place = n == 0 ? 0 : own[0];
                 if (n > 0 && cells != nullptr)
                     place = std::max(cells->pos_get(static_cast<uint32_t>(own[0])), 0);
                 if (streams.joined) {
-                    /* Cells are counted from the first stream's. */
-                    auto before = static_cast<int32_t>(at * company::lane_cells(k));
+                    int32_t before = cells_before(at);
                     std::for_each(own, own + n, [before](int32_t &cell) { cell += before; });
                     row -= before;
                 }
-                some.queries[i].mask = plain ? nullptr : row;
-                put_in_list(some.queries[i], own, n, place, at);
+                query.mask = plain ? nullptr : row;
+                put_in_list(query, own, n, place, at);
             }
+        }
+
+        /* What is added to the numbers of a stream's cells in lists. */
+        int32_t cells_before(int64_t stream) const
+        {
+            return streams.joined ? static_cast<int32_t>(stream * company::lane_cells(op->src[1])) : 0;
         }
 
         /* How many of the last list's and the stream's n cells are equal, from the beginning on. A copied cell
@@ -577,6 +623,54 @@ struct attention_op : ggml::cpu::tensor_traits {
                              }) -
                 cells);
         }
+
+        /* If the next query's cells are those of the query before it, less some of the first and with some
+         * more at the end, gives it the same list; otherwise returns false. Most of a prompt's queries are
+         * like that, and comparing masks is faster than looking up all cells. */
+        bool follows(const uint16_t *row, const llama_kv_cells *cells)
+        {
+            constexpr int64_t at_once = 256;
+            const ggml_tensor *k = op->src[1], *mask = op->src[3];
+            bool ordered = cells != nullptr && k->ne[3] == 1;
+            weir__attention_query query = some.queries[some.n - 1];
+            weir__attention_list &list = some.lists[query.list];
+            if (query.mask != nullptr || query.from == query.to || query.to != list.first + list.n)
+                return false;
+            auto *before =
+                reinterpret_cast<const uint16_t *>(reinterpret_cast<const char *>(row) - mask->nb[1]);
+            auto *of_list = const_cast<int32_t *>(list.cells) - list.first;
+            int32_t n = list.n, first_cell = cells_before(stream_of(some.n));
+            auto pos_of = [cells, first_cell](int32_t listed) {
+                int32_t cell = listed - first_cell;
+                return cells != nullptr ? std::max(cells->pos_get(static_cast<uint32_t>(cell)), 0) : cell;
+            };
+            for (int64_t i = 0; i < k->ne[1]; i += at_once) {
+                int64_t end = std::min(i + at_once, k->ne[1]);
+                if (std::memcmp(before + i, row + i, static_cast<size_t>(end - i) * sizeof *row) == 0)
+                    continue;
+                for (int64_t c = i; c < end; c++) {
+                    int32_t cell = static_cast<int32_t>(c) + first_cell;
+                    if (before[c] == row[c]) continue;
+                    if (row[c] == hidden && of_list[query.from] == cell && query.from + 1 < query.to) {
+                        query.from++;
+                        continue;
+                    }
+                    int32_t last = list.cells[n - 1];
+                    bool later = ordered ? pos_of(cell) > pos_of(last) : cell > last;
+                    if (row[c] != 0 || before[c] != hidden || !later ||
+                        static_cast<size_t>(n) == d.list_length)
+                        return false;
+                    const_cast<int32_t *>(list.cells)[n++] = cell;
+                }
+            }
+            if (pos_of(of_list[query.from]) != query.from) return false;
+            list.n = n;
+            query.to = list.first + n;
+            some.queries[some.n] = query;
+            return true;
+        }
+
+        static constexpr uint16_t hidden = 0xfc00; /* minus infinity in half precision */
 
         /* Gives the query the last list, if that has or can be continued by its n cells, or a new list. */
         void put_in_list(weir__attention_query &query, const int32_t *cells, int32_t n, int32_t place,
@@ -624,7 +718,7 @@ ggml::cpu::tensor_traits *attention_of(const ggml_tensor *op)
 uint64_t weir__hook_scratch(uint64_t n_cells, int32_t n_heads, int32_t n_threads)
 {
     if (weir::attention == nullptr) return 0;
-    int64_t rows = weir::division::most_split_rows * n_threads / n_heads;
+    int64_t rows = weir::division::most_few_rows * n_threads / n_heads;
     return weir::division(n_heads, 1, std::max<int64_t>(rows, 1), 1, static_cast<int64_t>(n_cells),
                           WEIR__ATTENTION_SIZE, n_threads)
         .bytes;

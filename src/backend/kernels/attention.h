@@ -5,12 +5,13 @@
  * starting with the position of the first cell's token. Places form blocks of BLOCK and pieces of PIECE
  * cells, counted from place 0.
  *
+ * Arithmetic (ADR 0075): queries, keys and values are rounded to 16-bit integers, each cell's with scales of
+ * its own, and their products' sums are exact.
+ *
  * Order of the sums: the softmax weights of a block are computed together. Blocks are added in order within a
  * piece, with the running maximum and sum of online softmax (Milakov and Gimelshein, arXiv 1805.02867), and
  * pieces are added in order. So a query's result depends on its own cells only: not on the queries computed
- * with it, on where its cells lie in memory, or on which thread computed which piece. One exception: where
- * queries see different parts of a block, each also adds the values of the other parts, with the weight 0. A
- * value there that is not finite makes the result NaN.
+ * with it, on where its cells lie in memory, or on which thread computed which piece.
  *
  * Queries that see the same block read it once, even if they belong to different sequences. */
 #ifndef WEIR_BACKEND_KERNELS_ATTENTION_H
@@ -20,10 +21,12 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define WEIR__ATTENTION_ROWS  64  /* queries × heads that one call computes at most */
-#define WEIR__ATTENTION_SIZE  256 /* largest size of a head */
-#define WEIR__ATTENTION_BLOCK 64
-#define WEIR__ATTENTION_PIECE 512
+#define WEIR__ATTENTION_LANES  16 /* of a vector */
+#define WEIR__ATTENTION_GROUPS 16 /* of rows that one call computes at most */
+#define WEIR__ATTENTION_ROWS   (WEIR__ATTENTION_LANES * WEIR__ATTENTION_GROUPS)
+#define WEIR__ATTENTION_SIZE   256 /* largest size of a head */
+#define WEIR__ATTENTION_BLOCK  64
+#define WEIR__ATTENTION_PIECE  512
 
 /* ggml's formats, by the names of its types. */
 typedef enum weir__attention_format {
@@ -51,12 +54,13 @@ typedef struct weir__attention_query {
 } weir__attention_query;
 
 /* The work of one call: n_queries queries, n_kv KV heads, and the n_heads query heads that share each KV
- * head. A row is one query head of one query; rows are in the order [n_kv][n_queries][n_heads]. Strides
- * (q_head to v_head) are in bytes. */
+ * head. A row is one query head of one query; rows are in the order [n_kv][n_queries][n_heads]. If all queries
+ * have the same list, the rows of a KV head fill groups of lanes; otherwise each query's begin a new group.
+ * Strides (q_head to v_head) are in bytes. */
 typedef struct weir__attention_task {
     const weir__attention_list *lists;
     const weir__attention_query *queries;
-    int32_t n_kv, n_queries, n_heads; /* n_kv × n_queries × n_heads <= WEIR__ATTENTION_ROWS */
+    int32_t n_kv, n_queries, n_heads; /* at most WEIR__ATTENTION_GROUPS groups */
     size_t q_head, out_head;
     const char *k, *v; /* [cells][n_kv][size_k] and [cells][n_kv][size_v] */
     size_t k_cell, v_cell, k_head, v_head;
@@ -89,7 +93,8 @@ typedef struct weir__attention {
     void (*attend)(const weir__attention_task *task, int32_t first, int32_t n, void *scratch,
                    weir__attention_sums *sums);
 
-    /* Adds a row's sums over the next piece to its total. An empty total has maximum -INFINITY and sum 0. */
+    /* Adds a row's sums over the next piece to its total. An empty total has maximum -INFINITY and is 0
+     * otherwise. */
     void (*add)(weir__attention_sums *total, const weir__attention_sums *piece, int32_t size_v);
 
     /* Writes a row's result from its sums over all pieces. */
