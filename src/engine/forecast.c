@@ -4,6 +4,7 @@
 #include "base/sized.h"
 #include "engine/engine.h"
 #include "engine/prefix.h"
+#include "schedule/schedule.h"
 
 /* The number of waiting requests that would go before this one. The mutex is held. */
 static int32_t n_before(const weir__shared *shared, weir__request *request, int64_t ageing_ns, int64_t now)
@@ -20,19 +21,34 @@ static int32_t n_before(const weir__shared *shared, weir__request *request, int6
     return n;
 }
 
-/* Adds the time of this request's prompt and answer, beside n_others that generate. */
+/* The other requests that generate. */
+typedef struct others {
+    int32_t n;
+    double context_k; /* tokens that they attend to in a tick, in units of 1,024 */
+} others;
+
+/* Adds the time of this request's prompt and answer, beside the others. */
 static void guess_times(const weir_engine *engine, const weir_cost *cost, const weir__request *request,
-                        int32_t n_others, weir_forecast *forecast)
+                        const others *beside, weir_forecast *forecast)
 {
     int32_t chunk = engine->params.chunk_size < engine->params.n_batch ? engine->params.chunk_size
                                                                        : engine->params.n_batch;
     int32_t n_new = forecast->n_prompt - forecast->n_cached;
-    int32_t n_ticks = (n_new + chunk - 1) / chunk;
     int32_t n_rest = request->max_tokens > 1 ? request->max_tokens - 1 : 0;
-    double prompt = weir_cost_tick_ns(cost, n_ticks, n_ticks * n_others, n_new,
-                                      weir__cost_context_k(forecast->n_cached, n_new));
-    double rest = weir_cost_tick_ns(cost, n_rest, n_rest * (1 + n_others), 0,
-                                    weir__cost_context_k(forecast->n_prompt, n_rest));
+    /* In lanes the first token of the chunk is in a pass with the streams' tokens. */
+    int32_t n_passes = engine->driver.info.layout == WEIR_LAYOUT_PER_SLOT && beside->n > 0 ? 2 : 1;
+    double context_k = weir__cost_context_k(forecast->n_cached, n_new);
+    if (engine->driver.strategy.plan == weir_strategy_latency_target()->plan && beside->n > 0 && n_new > 0)
+        chunk =
+            weir__latency_target_prefill(cost, engine->params.itl_target_ms * WEIR__NS_PER_MS,
+                                         weir_cost_tick_ns(cost, n_passes, beside->n, 0, beside->context_k),
+                                         weir_cost_tick_ns(cost, 0, 0, 1, context_k / n_new), chunk);
+    int32_t n_ticks = (n_new + chunk - 1) / chunk;
+    double prompt = weir_cost_tick_ns(cost, n_ticks * n_passes, n_ticks * beside->n, n_new,
+                                      context_k + n_ticks * beside->context_k);
+    double rest =
+        weir_cost_tick_ns(cost, n_rest, n_rest * (1 + beside->n), 0,
+                          weir__cost_context_k(forecast->n_prompt, n_rest) + n_rest * beside->context_k);
     forecast->ttft_ns += (int64_t)prompt;
     forecast->finish_ns = forecast->ttft_ns + (int64_t)rest;
 }
@@ -50,8 +66,8 @@ static weir_status look_at_queue(weir_engine *engine, weir__request *request, we
     bool slot_free = shared->n_live < engine->params.n_slots &&
                      (stats->layout == WEIR_LAYOUT_PER_SLOT || shared->n_live == 0 ||
                       stats->n_kv_reserved - stats->n_kv_cached + weir__cells_wanted(request) <= stats->n_kv);
-    int32_t before = n_before(shared, request, weir__ageing_ns(&engine->params), now),
-            n_others = shared->n_live;
+    int32_t before = n_before(shared, request, weir__ageing_ns(&engine->params), now);
+    others beside = {shared->n_live, (stats->n_kv_used - stats->n_kv_cached) / 1024.0};
     pthread_mutex_unlock(&shared->mutex);
     if (!open)
         return weir__error_set(error, WEIR_STOPPED, "",
@@ -61,8 +77,11 @@ static weir_status look_at_queue(weir_engine *engine, weir__request *request, we
     if (over > 0) forecast->retry_ns = weir__rates_retry_ns(&rates, engine->params.n_slots, over);
     if (rates.cost.n_ticks == 0) return WEIR_OK;
     forecast->ttft_ns = (int64_t)(rates.service_ns / engine->params.n_slots * forecast->queue_place);
-    guess_times(engine, &rates.cost, request,
-                n_others < engine->params.n_slots ? n_others : engine->params.n_slots - 1, forecast);
+    if (beside.n >= engine->params.n_slots) { /* one of them will have ended */
+        beside.context_k *= (engine->params.n_slots - 1.0) / beside.n;
+        beside.n = engine->params.n_slots - 1;
+    }
+    guess_times(engine, &rates.cost, request, &beside, forecast);
     return WEIR_OK;
 }
 

@@ -103,13 +103,45 @@ static void times_are_sums_of_what_ticks_cost(void **state)
     request.max_tokens = 0;
     assert_times(r, &request, prompt, 0);
     request.max_tokens = 6;
-    rig_submit_key(r, 'B'); /* one that generates beside it: a token more in each tick */
+    rig_submit_key(r, 'B'); /* one that generates beside it: a pass, a token and what it sees in each tick */
     rig_tick(r);
     rig_tick(r);
-    assert_times(r, &request, prompt + 3 * decode, rest + 5 * decode);
+    int64_t other = decode + cell * (rig_stats(r).n_kv_used - rig_stats(r).n_kv_cached);
+    assert_true(other > decode);
+    assert_times(r, &request, prompt + 3 * (pass + other), rest + 5 * other);
     rig_submit_key(r, 'B'); /* and one before it, whose slot it gets: half of what an answer takes */
     rig_tick(r);
-    assert_times(r, &request, prompt + 3 * decode + 4000 * WEIR__NS_PER_MS, rest + 5 * decode);
+    other = decode + cell * (rig_stats(r).n_kv_used - rig_stats(r).n_kv_cached) / 2; /* one of two */
+    assert_times(r, &request, prompt + 3 * (pass + other) + 4000 * WEIR__NS_PER_MS, rest + 5 * other);
+    rig_run(r);
+}
+
+/* Beside streams latency-target divides a prompt into the chunks that meet the target. */
+static void chunks_are_those_of_the_strategy(void **state)
+{
+    rig *r = *state;
+    const int64_t pass = 1000000, decode = 10000, prefill = 100000;
+    r->params.n_slots = 2;
+    r->params.strategy = weir_strategy_latency_target();
+    r->params.itl_target_ms = 5;
+    rig_script(r, 'A', 200, "abcdef");
+    rig_script(r, 'B', 5, "abcdefghijklm");
+    rig_start(r);
+    weir_request request = rig_ask(r, 'A');
+    request.max_tokens = 1;
+    for (int beside = 0; beside < 2; beside++) {
+        r->engine->shared.rates.cost =
+            (weir_cost){.pass_ns = pass, .decode_ns = decode, .prefill_ns = prefill, .n_ticks = 5};
+        weir_forecast f = forecast(r, &request);
+        if (beside == 0) {
+            assert_int_equal(f.ttft_ns, pass + 200 * prefill);
+            rig_submit_key(r, 'B');
+            rig_tick(r);
+            rig_tick(r);
+        } else { /* two passes and 29 tokens in a tick of 5 ms, so seven ticks */
+            assert_int_equal(f.ttft_ns, 7 * (2 * pass + decode) + 200 * prefill);
+        }
+    }
     rig_run(r);
 }
 
@@ -209,6 +241,7 @@ int main(void)
         RIG_TEST(a_dry_run_tells_place_and_fit_and_starts_nothing),
         RIG_TEST(times_come_from_what_was_measured),
         RIG_TEST(times_are_sums_of_what_ticks_cost),
+        RIG_TEST(chunks_are_those_of_the_strategy),
         RIG_TEST(what_fits_ends_with_the_context),
         RIG_TEST(busy_says_when_to_try_again),
         RIG_TEST(what_submit_refuses_a_dry_run_refuses),

@@ -21,11 +21,16 @@ static size_t with_prefill(draft *d, int32_t n_prefill)
     return weir__schedule_prefills(d->view, &d->prompts, d->plan, d->n_decodes, &n_prefill);
 }
 
+/* The longest tick to plan for. */
+static double limit_ns(const weir_cost *cost, int64_t target_ns)
+{
+    return (double)target_ns / (1 + fmin(MARGIN * cost->spread, MOST_MARGIN));
+}
+
 static bool is_in_time(draft *d, int32_t n_prefill)
 {
     size_t n = with_prefill(d, n_prefill);
-    double margin = fmin(MARGIN * d->view->cost.spread, MOST_MARGIN);
-    return (1 + margin) * weir_plan_tick_ns(d->view, d->plan, n) <= (double)d->view->itl_target_ns;
+    return weir_plan_tick_ns(d->view, d->plan, n) <= limit_ns(&d->view->cost, d->view->itl_target_ns);
 }
 
 /* The most prompt tokens, up to n, that meet the target, but at least LEAST_PREFILL. */
@@ -41,6 +46,14 @@ static int32_t fitting_prefill(draft *d, int32_t n)
             too_many = half;
     }
     return fits;
+}
+
+int32_t weir__latency_target_prefill(const weir_cost *cost, int64_t target_ns, double rest_ns,
+                                     double token_ns, int32_t most)
+{
+    double n = (limit_ns(cost, target_ns) - rest_ns) / token_ns;
+    if (!(n < most)) return most;
+    return n > LEAST_PREFILL ? (int32_t)n : weir__schedule_least(LEAST_PREFILL, most);
 }
 
 static size_t plan_latency_target(const weir_view *view, weir_plan_entry *plan, void *user)
