@@ -11,6 +11,7 @@ Each has one layer and embeddings of 64 numbers, as the models of tiny_gguf.py h
 the same bytes. --set: another value of a key that has a number. --but makes it wrong:
 
 nan    the output is no number      arch   the file is of another architecture
+half   the attention lacks a matrix
 """
 import argparse
 import math
@@ -113,7 +114,7 @@ def main():
     parser.add_argument("out")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--set", action="append", default=[])
-    parser.add_argument("--but", choices=["nan", "arch"])
+    parser.add_argument("--but", choices=["nan", "arch", "half"])
     args = parser.parse_args()
     changes = {key: int(number) for key, _, number in (change.partition("=") for change in args.set)}
     p = Projector("llama" if args.but == "arch" else "clip", args.seed, changes)
@@ -121,6 +122,8 @@ def main():
     p.put("clip.use_gelu", BOOL, 1)
     scale = math.nan if args.but == "nan" else 1.0
     {"gemma3": make_gemma3, "qwen": make_qwen, "ultravox": make_ultravox}[args.kind](p, scale)
+    if args.but == "half":
+        p.tensors = [tensor for tensor in p.tensors if not tensor[0].endswith("attn_k.weight")]
     p.write(args.out)
 
 

@@ -243,6 +243,8 @@ static void test_bad_projectors(void **state)
     weir__bprojector *made = NULL;
     use("llama", "ultravox");
     refuse("gemma3 --but arch", WEIR_UNSUPPORTED);
+    refuse("gemma3 --but half", WEIR_FORMAT);
+    refuse("ultravox --but half", WEIR_FORMAT);
     refuse("gemma3 --but nan", WEIR_UNSUPPORTED);
     refuse("qwen --but nan", WEIR_UNSUPPORTED);
     refuse("ultravox --but nan", WEIR_UNSUPPORTED);
