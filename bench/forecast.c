@@ -3,11 +3,11 @@
  *
  * usage: forecast MODEL LAYOUT N_OTHERS N_REQUESTS N_LONG N_THREADS TARGET_MS
  *
- * N_OTHERS streams generate all the time. Beside them N_REQUESTS requests of random lengths (64 to 3,000 tokens,
- * answers of 2 to 48) run one after the other, and at the end one of N_LONG tokens (0: none), with the strategy
- * latency-target. A line for each: tokens, then milliseconds to the first token and to the end, forecast and real.
- * The last lines: medians of the relative errors, how many are within 20 %, and the time between the ends of ticks
- * with the long prompt in them. */
+ * N_OTHERS streams generate all the time. Beside them N_REQUESTS requests of random lengths (64 to 3,000
+ * tokens, answers of 2 to 48) run one after the other, and at the end one of N_LONG tokens (0: none), with
+ * the strategy latency-target. A line for each: tokens, then milliseconds to the first token and to the end,
+ * forecast and real. The last lines: medians of the relative errors, how many are within 20 %, and the time
+ * between the ends of ticks with the long prompt in them. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,8 +1,9 @@
 /* attention_fuzz.c: attention over masks and orders of cells against its definition in double precision.
  * SPDX-License-Identifier: Apache-2.0
  *
- * Input: a seed of the numbers, the shape, what applies (bits of `applies`), the formats, the number of cells in
- * two bytes, and the first place. The rest says which query sees which cell, in which order, and the masks. */
+ * Input: a seed of the numbers, the shape, what applies (bits of `applies`), the formats, the number of cells
+ * in two bytes, and the first place. The rest says which query sees which cell, in which order, and the
+ * masks. */
 #include <math.h>
 
 #include "backend/kernels/attention.h"

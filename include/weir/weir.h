@@ -642,7 +642,8 @@ typedef struct weir_miss_info {
      * well-formed UTF-8, truncated; else "" */
     char prompt[96];
     char cached[96];
-    /* Likewise: the chat message in or before which the token lies. -1 = unknown, no chat, or after the last message */
+    /* Likewise: the chat message in or before which the token lies. -1 = unknown, no chat, or after the last
+     * message */
     int32_t message;
     bool in_message; /* in its text; false: in the template's text before it, such as tools and dates */
     char role[16];   /* of the message; "" = none */
@@ -789,9 +790,9 @@ typedef struct weir_member {
 
 /* The members of a struct, in its order, without `size` and the lengths of lists. `of` is the struct's name
  * without "weir_" and "_params". Parameters: "model", "quantize", "context", "sampler", "chat", "request",
- * "engine", "hub", "media". Results: "usage", "report", "view", "cost", "slot_view", "tick", "tick_slot", "arrival",
- * "engine_stats", "miss_info"; of these only numbers, flags and choices are listed. *n (n may be NULL) is
- * the number of members. NULL: no such struct. Static. */
+ * "engine", "hub", "media". Results: "usage", "report", "view", "cost", "slot_view", "tick", "tick_slot",
+ * "arrival", "engine_stats", "miss_info"; of these only numbers, flags and choices are listed. *n (n may be
+ * NULL) is the number of members. NULL: no such struct. Static. */
 WEIR_API const weir_member *weir_members(const char *of, size_t *n);
 
 /* The member with this name; NULL: there is none. Static. */
@@ -992,12 +993,13 @@ static inline weir_media_params weir_media_params_default(void)
     return params;
 }
 
-/* Decodes a file's bytes: PNG, JPEG, WebP, WAV, FLAC or MP3, told apart by content. Images: the first frame of
- * an APNG, turned as EXIF says (JPEG), on white where they are transparent. Sounds: all channels mixed to one.
- * Decoding an image takes up to 12 bytes of memory per pixel. params may be NULL. Any thread. Errors: FORMAT
- * (none of these formats; damaged or incomplete; samples that are not finite), UNSUPPORTED (an animated WebP;
- * a compressed WAV; less than 4000 Hz or 0.1 s; a build without WEIR_MEDIA), TOO_LONG (field: the parameter
- * that is exceeded), NO_MEMORY, ABORTED (weir_interrupt_set; not within a PNG or WebP), INVALID. */
+/* Decodes a file's bytes: PNG, JPEG, WebP, WAV, FLAC or MP3, told apart by content. Images: the first frame
+ * of an APNG, turned as EXIF says (JPEG), on white where they are transparent. Sounds: all channels mixed to
+ * one. Decoding an image takes up to 12 bytes of memory per pixel. params may be NULL. Any thread. Errors:
+ * FORMAT (none of these formats; damaged or incomplete; samples that are not finite), UNSUPPORTED (an
+ * animated WebP; a compressed WAV; less than 4000 Hz or 0.1 s; a build without WEIR_MEDIA), TOO_LONG (field:
+ * the parameter that is exceeded), NO_MEMORY, ABORTED (weir_interrupt_set; not within a PNG or WebP),
+ * INVALID. */
 WEIR_API WEIR_CHECKED weir_status weir_media_create(const void *bytes, size_t n_bytes,
                                                     const weir_media_params *params, weir_media **media,
                                                     weir_error *error);

@@ -101,8 +101,8 @@ typedef struct weir__segment {
     float *embeddings;   /* [n_cells][width], once they are computed */
 } weir__segment;
 
-/* An image or a sound as the model reads it. The segments follow each other: an image in tiles and 30 s pieces of a sound are
- * several, with tokens before, between and behind them. */
+/* An image or a sound as the model reads it. The segments follow each other: an image in tiles and 30 s
+ * pieces of a sound are several, with tokens before, between and behind them. */
 typedef struct weir__prepared {
     weir__segment *segments; /* [n_segments] */
     int32_t n_segments;

@@ -530,8 +530,8 @@ struct attention_op : ggml::cpu::tensor_traits {
             return task;
         }
 
-        /* Gives the task the queries from `from` on that share cells, if their groups are not too many; returns
-         * their end. */
+        /* Gives the task the queries from `from` on that share cells, if their groups are not too many;
+         * returns their end. */
         int32_t family(weir__attention_task &task, int32_t from)
         {
             int32_t to = from + 1, list = some.queries[from].list;
@@ -601,8 +601,8 @@ struct attention_op : ggml::cpu::tensor_traits {
             return streams.joined ? static_cast<int32_t>(stream * company::lane_cells(op->src[1])) : 0;
         }
 
-        /* How many of the last list's and the stream's n cells are equal, from the beginning on. A copied cell
-         * has the same number in both lanes. */
+        /* How many of the last list's and the stream's n cells are equal, from the beginning on. A copied
+         * cell has the same number in both lanes. */
         int32_t n_equal(const int32_t *theirs, const int32_t *cells, int32_t n, int64_t stream) const
         {
             const ggml_tensor *k = op->src[1];

@@ -288,7 +288,7 @@ static void attend(const attention *a)
             }
             for (int d = 0; d < SIZE; d++) {
                 double got = (double)((float *)out->data)[(i * HEADS + h) * SIZE + d];
-                if (!(fabs(got - want[d] / sum) < 2e-5))
+                if (!(fabs(got - want[d] / sum) < 5e-4)) /* integers of 16 bits */
                     fail_msg("%s and %s, max_bias %g, softcap %g%s: head %d of query %d is %.9g, not %.9g",
                              ggml_type_name(a->type_k), ggml_type_name(a->type_v), (double)a->max_bias,
                              (double)a->softcap, a->sinks ? ", sinks" : "", h, i, got, want[d] / sum);

@@ -1,5 +1,5 @@
-/* llama_projector_test.c: projectors against libmtmd's own functions, and files that nobody should use; made by
- * scripts/tiny_mmproj.py.
+/* llama_projector_test.c: projectors against libmtmd's own functions, and files that nobody should use; made
+ * by scripts/tiny_mmproj.py.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #ifdef WEIR_MEDIA
@@ -145,7 +145,8 @@ static void test_images_are_encoded_as_by_libmtmd(void **state)
     assert_refused(ops->projector_prepare(projector, &media, &prepared, error), WEIR_UNSUPPORTED, "");
 }
 
-/* With M-RoPE an image takes as many positions as its longer side has cells, which lie in rows and columns. */
+/* With M-RoPE an image takes as many positions as its longer side has cells, which lie in rows and
+ * columns. */
 static void test_cells_in_rows_and_columns(void **state)
 {
     (void)state;

@@ -1,10 +1,11 @@
-/* shim_projector.cpp: llama.cpp's libmtmd, which encodes images and sounds. It gets pixels and samples only. No exception
- * leaves it.
+/* shim_projector.cpp: llama.cpp's libmtmd, which encodes images and sounds. It gets pixels and samples only.
+ * No exception leaves it.
  * SPDX-License-Identifier: Apache-2.0
  *
- * libmtmd asserts much of what a file says: types of keys, shapes, numbers of outputs. On the thread of a call, a
- * failed assertion is made an exception, which the call returns as an error. In an operation that several threads
- * compute, the others may wait for this one forever; on their own threads an assertion ends the process as ever. */
+ * libmtmd asserts much of what a file says: types of keys, shapes, numbers of outputs. On the thread of a
+ * call, a failed assertion is made an exception, which the call returns as an error. In an operation that
+ * several threads compute, the others may wait for this one forever; on their own threads an assertion ends
+ * the process as ever. */
 #include "backend/llama_internal.h"
 #include "backend/shim_guard.h"
 
@@ -209,8 +210,8 @@ weir_status encode(weir__bprojector *projector, const mtmd_input_chunk *chunk, w
     return WEIR_OK;
 }
 
-/* A gray image or half a second that is not quite silent goes all the way, so that a file on which libmtmd would assert is
- * refused here and not with a request. */
+/* A gray image or half a second that is not quite silent goes all the way, so that a file on which libmtmd
+ * would assert is refused here and not with a request. */
 weir_status try_out(weir__bprojector *projector, weir_media_kind kind, weir_error *error)
 {
     std::vector<unsigned char> pixels(64 * 48 * 3, 128);
@@ -254,8 +255,8 @@ struct encoder_free {
     }
 };
 
-/* Compares the widths without loading weights: libmtmd, which compares them behind that, does not free what it has loaded
- * when they differ. */
+/* Compares the widths without loading weights: libmtmd, which compares them behind that, does not free what
+ * it has loaded when they differ. */
 weir_status check_width(const char *path, int32_t width, weir_error *error)
 {
     asserting scope;

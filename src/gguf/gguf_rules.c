@@ -596,8 +596,9 @@ void weir__gguf_check_adapter_rules(gguf_check *c)
 
 /* ---- Projectors ----------------------------------------------------------------------------------- */
 
-/* Numbers by which libmtmd divides, allocates or counts; each of images and of sounds ("clip.vision.", "clip.audio."). What
- * its graphs assert besides, the shim sees when it encodes a trial (shim_projector.cpp). */
+/* Numbers by which libmtmd divides, allocates or counts; each of images and of sounds ("clip.vision.",
+ * "clip.audio."). What its graphs assert besides, the shim sees when it encodes a trial
+ * (shim_projector.cpp). */
 static const struct {
     const char *key;
     uint32_t min, max;
@@ -637,7 +638,8 @@ static const struct {
     {"projector.head_count", 1, 1u << 16},
 };
 
-/* Layers whose attention lacks one of its matrices: libmtmd would multiply by what is not there. prefix: "v" or "a". */
+/* Layers whose attention lacks one of its matrices: libmtmd would multiply by what is not there. prefix: "v"
+ * or "a". */
 static void check_projector_layers(gguf_check *c, const char *prefix, uint32_t n_layers)
 {
     static const char *const names[] = {"attn_q", "attn_k", "attn_v"};

@@ -524,8 +524,8 @@ static bool read_upstream(const char *name, file *f)
     return true;
 }
 
-/* A photo and speech that come with llama.cpp's sources. stb_image has 164.292 as the mean, and miniaudio 0.1603 as
- * the root of the mean square. */
+/* A photo and speech that come with llama.cpp's sources. stb_image has 164.292 as the mean, and miniaudio
+ * 0.1603 as the root of the mean square. */
 static void test_real_files(void **state)
 {
     (void)state;

@@ -1,4 +1,5 @@
-/* media_testing.h: what the tests of media share: files that are written byte by byte, without the decoders' libraries.
+/* media_testing.h: what the tests of media share: files that are written byte by byte, without the decoders'
+ * libraries.
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef WEIR_MEDIA_MEDIA_TESTING_H
 #define WEIR_MEDIA_MEDIA_TESTING_H
@@ -73,7 +74,8 @@ static inline void refuse_media(const file *f, const weir_media_params *params, 
     assert_null(media);
 }
 
-/* Every file that ends before this one ends is refused; those that end within the first n_format bytes are of no format. */
+/* Every file that ends before this one ends is refused; those that end within the first n_format bytes are of
+ * no format. */
 static inline void refuse_beginnings(const file *f, size_t n_format, size_t n)
 {
     for (size_t i = 0; i < n; i++) {

@@ -54,9 +54,9 @@ typedef struct weir__attention_query {
 } weir__attention_query;
 
 /* The work of one call: n_queries queries, n_kv KV heads, and the n_heads query heads that share each KV
- * head. A row is one query head of one query; rows are in the order [n_kv][n_queries][n_heads]. If all queries
- * have the same list, the rows of a KV head fill groups of lanes; otherwise each query's begin a new group.
- * Strides (q_head to v_head) are in bytes. */
+ * head. A row is one query head of one query; rows are in the order [n_kv][n_queries][n_heads]. If all
+ * queries have the same list, the rows of a KV head fill groups of lanes; otherwise each query's begin a new
+ * group. Strides (q_head to v_head) are in bytes. */
 typedef struct weir__attention_task {
     const weir__attention_list *lists;
     const weir__attention_query *queries;

@@ -10,8 +10,8 @@
 /* The Euclidean norm of a query's or key's integers, so that their products' sum is below 2^30. */
 #define NORM 32740.0f
 
-/* The largest integer of a value. A block's weights sum up to at most WEIGHTS, each at most LARGEST_WEIGHT, so
- * their products' sum is below 2^31. */
+/* The largest integer of a value. A block's weights sum up to at most WEIGHTS, each at most LARGEST_WEIGHT,
+ * so their products' sum is below 2^31. */
 #define LARGEST_VALUE  16383.0f
 #define LARGEST_WEIGHT 32767.0f
 #define WEIGHTS        130900.0f
@@ -70,7 +70,13 @@ INLINE void pack_keys(const weir__attention_format format, const int32_t size, i
         }
 }
 
-/* Four numbers, of which the largest is the largest absolute value of a cell. */
+/* The larger of numbers that are not negative; a NaN is larger than all numbers, as its bits are. */
+INLINE __m128 larger_or_nan(__m128 a, __m128 b)
+{
+    return _mm_castsi128_ps(_mm_max_epi32(_mm_castps_si128(a), _mm_castps_si128(b)));
+}
+
+/* Four numbers, of which the largest is the largest absolute value of a cell, or a NaN if it has one. */
 INLINE __m128 largest_values(const weir__attention_format format, const char *cell, int32_t size)
 {
     if (format == WEIR__ATTENTION_F16 || format == WEIR__ATTENTION_BF16) {
@@ -85,9 +91,14 @@ INLINE __m128 largest_values(const weir__attention_format format, const char *ce
                    ? _mm_cvtph_ps(eight)
                    : _mm_castsi128_ps(_mm_slli_epi32(_mm_cvtepu16_epi32(eight), 16));
     }
-    sixteen most = all_of(0.0f);
-    for (int32_t d = 0; d < size; d += 16) most = larger(absolute(dimensions(format, cell, d)), most);
-    return fourth_maxima(most.part);
+    sixteen most = all_of(0.0f), nothing = all_of(0.0f); /* or NaN, which a maximum may lose */
+    for (int32_t d = 0; d < size; d += 16) {
+        sixteen x = dimensions(format, cell, d);
+        most = larger(absolute(x), most);
+        nothing = multiply_add(x, all_of(0.0f), nothing);
+    }
+    __m128 four = _mm_add_ps(fourth_maxima(most.part), fourth_sums(nothing.part));
+    return _mm_andnot_ps(_mm_set1_ps(-0.0f), four);
 }
 
 /* Writes the integers of a batch's values to [BATCH / 2][size], in pairs. */
@@ -100,8 +111,8 @@ INLINE void pack_values(const weir__attention_format format, const int32_t size,
 #pragma GCC unroll 4
         for (int i = 0; i < 4; i++) most[i] = largest_values(format, cells[c + i], size);
         _MM_TRANSPOSE4_PS(most[0], most[1], most[2], most[3]);
-        scales_for(_mm_max_ps(_mm_max_ps(most[0], most[1]), _mm_max_ps(most[2], most[3])), LARGEST_VALUE,
-                   scales + c, factors + c);
+        scales_for(larger_or_nan(larger_or_nan(most[0], most[1]), larger_or_nan(most[2], most[3])),
+                   LARGEST_VALUE, scales + c, factors + c);
     }
     for (int c = 0; c < BATCH; c += 2) {
         sixteen a = all_of(scales[c]), b = all_of(scales[c + 1]);

@@ -415,6 +415,30 @@ static void what_is_no_number_stays_none(void **state)
         }
 }
 
+/* A value of a cell that is no number reaches all rows that see the cell, in every format. */
+static void no_number_in_a_value_is_seen(void **state)
+{
+    (void)state;
+    static const uint32_t none[] = {0x7fc00000, 0x7e00, 0x7fc0, 0x7e00, 0x7e00}; /* the last two: a scale */
+    const weir__attention *a;
+    for (int level = 0; (a = weir__kernels_attention(level)) != NULL; level++)
+        for (int32_t format = 0; format < 5; format++) {
+            pool *p = pool_make(64, 64);
+            for (int i = 0; i < N_KV; i++) fill(&p[i].v, 64, format);
+            call *c = draw(p, CELLS, 1.0);
+            int32_t cell = c->cells[below(c->lists[0].n)];
+            memcpy(p->v.cells[cell], &none[format], format == 0 ? 4 : 2);
+            c->task.n_kv = c->task.n_heads = c->task.n_queries = 1;
+            c->queries[0].from = c->lists[0].first;
+            c->queries[0].to = c->lists[0].first + c->lists[0].n;
+            c->queries[0].mask = NULL;
+            compute(a, &c->task, below(2) == 0);
+            assert_true(isnan(c->out[0][0]));
+            free(c);
+            free(p);
+        }
+}
+
 /* A mask that hides everything leaves zeroes. */
 static void nothing_seen_is_zero(void **state)
 {
@@ -470,6 +494,7 @@ int main(void)
         cmocka_unit_test(a_shared_prefix_changes_nothing),
         cmocka_unit_test(all_levels_give_the_same),
         cmocka_unit_test(what_is_no_number_stays_none),
+        cmocka_unit_test(no_number_in_a_value_is_seen),
         cmocka_unit_test(nothing_seen_is_zero),
         cmocka_unit_test(hidden_cells_are_left_out),
     };

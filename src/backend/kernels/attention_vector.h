@@ -402,8 +402,8 @@ INLINE void transpose_fours(sixteen_integers *a)
 /* Below this, 2^x counts as 0. */
 #define LEAST_EXPONENT (-100.0f)
 
-/* 2^x for x <= 0: a power of two times a polynomial in the rest (Chebyshev's points), with a relative error of
- * 3e-7 at most; exactly 1 for 0. NaN stays NaN. */
+/* 2^x for x <= 0: a power of two times a polynomial in the rest (Chebyshev's points), with a relative error
+ * of 3e-7 at most; exactly 1 for 0. NaN stays NaN. */
 INLINE vector power_of_two(vector x)
 {
     const vector rounder = MM(set1_ps)(0x1.8p23f); /* a sum with it has no fraction */
