@@ -23,7 +23,7 @@
 
 #define WEIR__ATTENTION_LANES  16 /* of a vector */
 #define WEIR__ATTENTION_GROUPS 16 /* of rows that one call computes at most */
-#define WEIR__ATTENTION_ROWS   (WEIR__ATTENTION_LANES * WEIR__ATTENTION_GROUPS)
+#define WEIR__ATTENTION_ROWS   256 /* LANES × GROUPS */
 #define WEIR__ATTENTION_SIZE   256 /* largest size of a head */
 #define WEIR__ATTENTION_BLOCK  64
 #define WEIR__ATTENTION_PIECE  512
