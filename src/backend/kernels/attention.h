@@ -21,8 +21,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define WEIR__ATTENTION_LANES  16 /* of a vector */
-#define WEIR__ATTENTION_GROUPS 16 /* of rows that one call computes at most */
+#define WEIR__ATTENTION_LANES  16  /* of a vector */
+#define WEIR__ATTENTION_GROUPS 16  /* of rows that one call computes at most */
 #define WEIR__ATTENTION_ROWS   256 /* LANES × GROUPS */
 #define WEIR__ATTENTION_SIZE   256 /* largest size of a head */
 #define WEIR__ATTENTION_BLOCK  64
