@@ -91,7 +91,7 @@ def stuck_workers():
             held.release()
             held = None
     line = server.log(lambda e: e["event"] == "stuck")
-    check("the log says which", line is not None and "1 of 1 workers" in line["message"] and "2 s" in line["message"], line)
+    check("the log says which", line is not None and "1 of 1;" in line["message"] and "2 s" in line["message"], line)
     reply = server.get("/health")
     check("then /health is red", reply.status == 503 and reply.error["code"] == "stuck" and "1 of 1" in reply.error["message"] and int(reply.headers["retry-after"]) >= 1, reply.body)
     check("what needs no worker is answered", server.get("/slots").status == 200 and server.metrics()["weir_workers_busy"] == 1)

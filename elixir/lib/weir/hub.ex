@@ -152,15 +152,38 @@ defmodule Weir.Hub do
   defp fetch(name, o, progress) do
     owner = self()
     ref = make_ref()
-
-    {pid, monitor} = spawn_monitor(fn -> exit({ref, NIF.hub_download(name, o, owner, ref)}) end)
+    {pid, monitor} = spawn_monitor(fn -> relay(name, o, owner, ref) end)
 
     try do
       attend(ref, monitor, progress)
     after
       Process.exit(pid, :kill)
       Process.demonitor(monitor, [:flush])
+      ended = Process.monitor(pid)
+      receive do: ({:DOWN, ^ended, :process, _pid, _reason} -> :ok)
       flush(ref)
+    end
+  end
+
+  # A NIF may send once more after its process was killed; it sends to this process, which never does.
+  defp relay(name, o, owner, ref) do
+    Process.flag(:trap_exit, true)
+    Process.monitor(owner)
+    relay = self()
+    forward(spawn_link(fn -> exit({ref, NIF.hub_download(name, o, relay, ref)}) end), owner, ref)
+  end
+
+  defp forward(pid, owner, ref) do
+    receive do
+      {^ref, {:progress, _}} = message ->
+        send(owner, message)
+        forward(pid, owner, ref)
+
+      {:EXIT, ^pid, reason} ->
+        exit(reason)
+
+      {:DOWN, _monitor, :process, ^owner, _reason} ->
+        exit(:shutdown)
     end
   end
 
