@@ -248,6 +248,7 @@ static void one_cell(void **state)
     free(want);
 }
 
+#ifndef WEIR_SANITIZED /* there ggml asserts that sums are finite */
 /* A cell that is no number spoils its own lane, not those that began with the same cells. */
 static void no_number_in_one_lane(void **state)
 {
@@ -284,6 +285,7 @@ static void no_number_in_one_lane(void **state)
     free(want);
     rig_fini(&r);
 }
+#endif
 
 /* The pass fails, and the next one is as if it had not been. */
 static void no_memory_for_attention(void **state)
@@ -322,7 +324,10 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(lanes_with_the_same_beginning), cmocka_unit_test(lanes_with_sliding_windows),
         cmocka_unit_test(sixteen_threads_as_one),        cmocka_unit_test(one_cell),
-        cmocka_unit_test(no_number_in_one_lane),         cmocka_unit_test(no_memory_for_attention),
+        cmocka_unit_test(no_memory_for_attention),
+#ifndef WEIR_SANITIZED
+        cmocka_unit_test(no_number_in_one_lane),
+#endif
     };
     return RUN_MODEL_TESTS_WITH(tests, NULL, free_model);
 }

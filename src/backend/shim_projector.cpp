@@ -214,7 +214,7 @@ weir_status encode(weir__bprojector *projector, const mtmd_input_chunk *chunk, w
  * would assert is refused here and not with a request. */
 weir_status try_out(weir__bprojector *projector, weir_media_kind kind, weir_error *error)
 {
-    std::vector<unsigned char> pixels(64 * 48 * 3, 128);
+    std::vector<unsigned char> pixels(size_t{64} * 48 * 3, 128);
     std::vector<float> samples(static_cast<size_t>(projector->info.sample_rate / 2));
     for (size_t i = 0; i < samples.size(); i++) samples[i] = static_cast<float>(i % 100) / 1000.0f;
     weir_media_info media = {};

@@ -70,6 +70,7 @@ bool weir__text_vprintf(weir__text *text, const char *format, va_list list)
         va_list again;
         if (!weir__text_reserve(text, room)) return false;
         va_copy(again, list);
+        /* NOLINTNEXTLINE(clang-analyzer-valist.Uninitialized): some versions do not follow va_copy */
         int n = vsnprintf(text->bytes + text->n, room, format, again);
         va_end(again);
         if (n >= 0 && (size_t)n < room) {
