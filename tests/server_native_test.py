@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 import json
 import os
+import re
 import sys
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "support"))
@@ -69,6 +70,11 @@ def completion():
     end(server)
 
 
+with open(os.path.join(os.environ["WEIR_SOURCE_DIR"], "src", "params", "tables.c")) as f:
+    # the rows of a sampler that are numbers or flags
+    SAMPLER = re.findall(r"^    (?:NUMBER|OR_OFF|FLAG)\(", re.search(r"weir_member sampler\[\] = \{(.*?)\n\};", f.read(), re.S).group(1), re.M)
+
+
 @part
 def props():
     server = Server(WEIR, "-np", "3", "-c", "777", "--alias", "tiny", "--temp", "0.25", "--top-k", "9", "--max-tokens", "55", "--api-key", "k")
@@ -79,7 +85,7 @@ def props():
           isinstance(told["chat_template"], str) and isinstance(told["bos_token"], str) and "/" not in told["model_path"], told)
     check("props: what requests do not say", settings["n_ctx"] == 777 and settings["params"]["temperature"] == 0.25 and settings["params"]["top_k"] == 9 and settings["params"]["n_predict"] == 55, settings)
     names = set(settings["params"]) - {"n_predict", "max_tokens"}
-    check("props: all that a sampler has", {"seed", "temperature", "repeat_last_n", "adaptive_target", "adaptive_decay", "ignore_eos"} <= names and len(names) == 26 and
+    check("props: all that a sampler has", {"seed", "temperature", "repeat_last_n", "adaptive_target", "adaptive_decay", "ignore_eos"} <= names and len(names) == len(SAMPLER) and
           not names & {"temp", "penalty_last_n", "json_schema"}, names)
     reply = server.post("/v1/completions", dict(ASK, max_tokens=1, **{k: v for k, v in settings["params"].items() if k in names and k != "temperature"}), key="k")
     check("props: under the names and in the ranges of requests", reply.status == 200, reply.body)
