@@ -5,12 +5,6 @@
 
 #ifndef WEIR_NCURSES
 
-static void give_back(void)
-{
-    cli_term_take_back();
-    cli_signals_screen(false);
-}
-
 bool cli_screen_open(void)
 {
     return false;
