@@ -144,8 +144,8 @@ const char *serve_choice_message(const serve_choice *choice, char *text);
 /* The prompt's logprobs; OK, TIMEOUT: not yet, others: there are none. */
 weir_status serve_choice_prompt(const serve_choice *choice, weir_chunk *prompt);
 
-/* Common to OpenAI's formats. tell_reason: the last members of a choice's object, and its end. tell_prompt:
- * the prompt's logprobs in vLLM's format, if requested. */
+/* Common to OpenAI's formats. add_reason: the last members of a choice's object, and its end. add_prompt: the
+ * prompt's logprobs in vLLM's format, if requested. */
 void serve_choice_add_reason(const serve_choice *choice, weir__text *text);
 void serve_choice_add_prompt(const serve_choice *choice, weir__text *text);
 
