@@ -102,6 +102,27 @@ watch() {
     return "$status"
 }
 
+# check_sha256 FILE SHA256 NAME: ends the script unless the file has this hash. NAME is for the message.
+check_sha256() {
+    local sum
+    sum=$(sha256 "$1")
+    [ "$sum" = "$2" ] || die "$3 has SHA-256 $sum, not $2: not used"
+}
+
+# fetch_once FOLDER LABEL COMMAND: makes FOLDER, unless it is there, out of $fetch_dir/new, which COMMAND leaves.
+fetch_once() {
+    local parent=${1%/*}
+    [ ! -d "$1" ] || return 0
+    mkdir -p "$parent"
+    take_lock "$parent/lock"
+    [ ! -d "$1" ] || return 0 # the run that we waited for has fetched it
+    rm -rf "$parent"/fetch.*
+    fetch_dir=$(mktemp -d "$parent/fetch.XXXXXX")
+    trap 'rm -rf "$fetch_dir"' EXIT
+    watch "$2" "$weir_cache/log/${parent##*/}.log" "$3" || exit 1
+    mv "$fetch_dir/new" "$1"
+}
+
 # The list of the files that make install wrote, and that list itself, below the prefix.
 # shellcheck disable=SC2034 # for install.sh and uninstall.sh
 installed_files=share/doc/weir/installed-files.txt

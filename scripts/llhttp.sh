@@ -8,30 +8,15 @@ set -euo pipefail
 # The source package of a Python library that is built on llhttp 9.4.3 carries it as it was released.
 package=httptools==0.9.0
 sha256=d484ebb7e3a3f3597b0f645fbd1b85633674ca808c1f5ba11c2caf7c66f5c8b6
-folder=$weir_cache/llhttp
-target=$folder/${sha256:0:12}
+target=$weir_cache/llhttp/${sha256:0:12}
 
 [ $# -eq 0 ] || die "usage: llhttp.sh"
 
-download() {
-    python3 -m pip --disable-pip-version-check download --no-deps --no-cache-dir --no-binary :all: -d "$fetch_dir" "$package"
+fetch() {
+    python3 -m pip --disable-pip-version-check download --no-deps --no-cache-dir --no-binary :all: -d "$fetch_dir" "$package" || return
+    check_sha256 "$fetch_dir"/*.tar.gz $sha256 "$package"
+    tar -xzf "$fetch_dir"/*.tar.gz -C "$fetch_dir" && mv "$fetch_dir"/httptools-*/vendor/llhttp "$fetch_dir/new"
 }
 
-if [ ! -f "$target/include/llhttp.h" ]; then
-    mkdir -p "$folder"
-    take_lock "$folder/lock"
-    if [ ! -f "$target/include/llhttp.h" ]; then # the run that we waited for may have fetched it
-        rm -rf "$folder"/fetch.*
-        fetch_dir=$(mktemp -d "$folder/fetch.XXXXXX")
-        trap 'rm -rf "$fetch_dir"' EXIT
-        watch "fetching llhttp, the server's HTTP parser ($package, 0.3 MB)" "$weir_cache/log/llhttp.log" download ||
-            die "pip could not download $package"
-        tgz=$(find "$fetch_dir" -maxdepth 1 -name '*.tar.gz')
-        sum=$(sha256 "$tgz")
-        [ "$sum" = $sha256 ] || die "$package has SHA-256 $sum, not $sha256: not used"
-        tar -xzf "$tgz" -C "$fetch_dir"
-        rm -rf "$target"
-        mv "$fetch_dir"/httptools-*/vendor/llhttp "$target"
-    fi
-fi
+fetch_once "$target" "fetching llhttp, the server's HTTP parser ($package, 0.3 MB)" fetch
 echo "$target"

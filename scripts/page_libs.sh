@@ -16,17 +16,15 @@ punycode punycode.js@2.3.1 8768d89aa6359164220014ba575e1464e3ddff11bedff1cc268e3
 highlight @highlightjs/cdn-assets@11.12.0 b8a006d30f45afe783072569f3d69c5b60c0e7b9ca28cd474e12f2584e2a3bd9 LICENSE es/highlight.min.js
 katex katex@0.19.1 24da5a599eb2fcede2e270b99a6ff48bca816beecc95feeb84e8cccbd1bb34fd LICENSE dist/katex.min.js
 '
-folder=$weir_cache/page_libs
-target=$folder/$(cksum <<<"$packages" | cut -d' ' -f1)
+target=$weir_cache/page_libs/$(cksum <<<"$packages" | cut -d' ' -f1)
 
 [ $# -eq 0 ] || die "usage: page_libs.sh"
 
 unpack() { # unpack NAME PACKAGE SHA256 LICENSE SCRIPT: into new/
-    local tgz sum
+    local tgz
     (cd "$fetch_dir" && npm pack --silent --ignore-scripts "$2") >"$fetch_dir/name" || die "npm could not fetch $2"
     tgz=$fetch_dir/$(tail -n 1 "$fetch_dir/name")
-    sum=$(sha256 "$tgz")
-    [ "$sum" = "$3" ] || die "$2 has SHA-256 $sum, not $3: not used"
+    check_sha256 "$tgz" "$3" "$2"
     rm -rf "$fetch_dir/package" && tar -xzf "$tgz" -C "$fetch_dir" &&
         cp "$fetch_dir/package/$4" "$fetch_dir/new/LICENSE-$1.txt" &&
         { [ -z "${5:-}" ] || cp "$fetch_dir/package/$5" "$fetch_dir/new/$1.js"; }
@@ -36,21 +34,10 @@ fetch() {
     local line
     mkdir "$fetch_dir/new"
     while read -r -a line; do
-        [ ${#line[@]} -eq 0 ] || unpack "${line[@]}" || die "${line[1]} has not what was expected"
+        [ ${#line[@]} -eq 0 ] || unpack "${line[@]}" || die "${line[1]} does not hold the expected files"
     done <<<"$packages"
 }
 
-if [ ! -d "$target" ]; then
-    have npm || die "npm is missing: it fetches the libraries of the server's page"
-    mkdir -p "$folder"
-    take_lock "$folder/lock"
-    if [ ! -d "$target" ]; then # the run that we waited for may have fetched it
-        rm -rf "$folder"/fetch.*
-        fetch_dir=$(mktemp -d "$folder/fetch.XXXXXX")
-        trap 'rm -rf "$fetch_dir"' EXIT
-        watch "fetching the libraries of the server's page (3 MB)" "$weir_cache/log/page_libs.log" fetch ||
-            die "npm could not fetch them"
-        mv "$fetch_dir/new" "$target"
-    fi
-fi
+if [ ! -d "$target" ]; then have npm || die "npm is missing: it fetches the libraries of the server's page"; fi
+fetch_once "$target" "fetching the libraries of the server's page (3 MB)" fetch
 echo "$target"
