@@ -68,7 +68,7 @@ static cli_exit unknown_setting(const cli_config *config, int line, const char *
         return cli_fail(CLI_USAGE, "%s:%d: weir %s has no setting %.60s", config->path, line, command->name,
                         key);
     return cli_fail(CLI_USAGE, "%s:%d: there is no setting %.60s%s", config->path, line, key,
-                    cli_nearest_hint(&nearest, "; weir help config tells which there are"));
+                    cli_nearest_hint(&nearest, "; weir help config explains the names"));
 }
 
 static cli_exit read_line(cli_config *config, int number, char *line, const cli_command **command)

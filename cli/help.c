@@ -188,8 +188,8 @@ const cli_command cli_commands[] = {
      "If it does not, pieces are counted and the report says so.\n\n"
      "TTFT: from sending to the first piece of text, including retries while the server was busy. ITL: "
      "between pieces of one answer. worst gap: the longest ITL of each answer. Percentiles are exact to 1 "
-     "%, least and most are exact. tok/s: of all answers, from the first request to the last end. Ctrl-C "
-     "ends the load and reports what has arrived.",
+     "%, min and max are exact. Tokens per second are those of all answers, from the first request to the "
+     "last end. Ctrl-C ends the load and reports what has arrived.",
      "# 8 clients, 64 requests\n"
      "weir bench http http://localhost:8080\n"
      "# two requests a second for a minute, a tenth of the clients leaves\n"
@@ -200,8 +200,8 @@ const cli_command cli_commands[] = {
     {CLI_SCHEDULE, "bench schedule", "[--slots N] [--cache-nodes N] [--ticks N]",
      "measure weir's own time per tick",
      "Runs a model without weights: every slot is busy, requests wait, and most ticks admit a few.\n\n"
-     "deciding: from the start of a tick to its plan: arrivals, ended requests, admissions and the share "
-     "of each slot. The tick less its pass: with sampling and the texts of all streams.",
+     "decide_us: from the start of a tick to its plan: arrivals, ended requests, admissions and the share "
+     "of each slot. tick_us: the whole tick without its pass, with sampling and the texts of all streams.",
      "# as many slots as an engine may have\n"
      "weir bench schedule --slots 256",
      cli_bench_schedule_defaults, NULL},
