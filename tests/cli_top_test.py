@@ -137,7 +137,7 @@ def test_tls():
         expect("a certificate that nobody knows", weir("ps", "--url", server.address), 4, "certificate")
         for name in ("SSL_CERT_FILE", "CURL_CA_BUNDLE"):
             expect("trusted by " + name, weir("ps", "--url", server.address, **{name: cert}), 0, "0 running")
-        expect("weir bench http trusts alike", weir("bench", "http", server.address, "-N", "2", "--concurrency", "1", "--gen", "4", SSL_CERT_FILE=cert), 0, "answered")
+        expect("weir bench http trusts alike", weir("bench", "http", server.address, "-N", "2", "--concurrency", "1", "--gen", "4", "--json", SSL_CERT_FILE=cert), 0, '"answered":2')
         expect("or does not", weir("bench", "http", server.address, "-N", "2", "--concurrency", "1", "--gen", "4"), 4, "certificate")
     finally:
         server.stop()

@@ -378,7 +378,10 @@ defmodule Weir.CompletionTest do
         end
 
         # without templates in this build
-        with {:error, reason} <- whole(way, tools: @tools), do: assert(is_binary(reason))
+        case whole(way, tools: @tools) do
+          {:ok, _completion} -> :ok
+          {:error, reason} -> assert is_binary(reason)
+        end
 
         for content <- [<<255>>, "a\0b"] do
           assert {:error, reason} = whole(way, messages: [{:user, content}])
