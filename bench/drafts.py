@@ -15,21 +15,13 @@ import pathlib
 import statistics
 import sys
 
-from engine import machine, run
+from engine import machine, replace_section, run
 
 RESULTS = pathlib.Path("bench/results")
 TITLE = "## Drafts from all known texts"
 AIMS = {"replay": 1.3, "prose": 0.97}
 LOADS = {"session": "session", "replay": "the sessions again", "other edits": "other edits of the same files",
          "drawn again": "the sessions, drawn at 0.7", "prose": "prose, drawn at 0.8"}
-
-
-def replace_section(path, lines, title):
-    """Writes the section in place of the one that has this title, or at the end."""
-    text = path.read_text() if path.exists() else "# Long contexts\n"
-    before, found, after = text.partition(title + "\n")
-    rest = after.partition("\n## ")[2] if found else ""
-    path.write_text(before.rstrip("\n") + "\n\n" + "\n".join(lines) + ("\n## " + rest if rest else ""))
 
 
 def main():

@@ -77,6 +77,14 @@ def machine():
             f"{platform.system()} {platform.machine()}; {compiler}")
 
 
+def replace_section(path, lines, title):
+    """Writes the section of a page in place of the one that has this title, or at the end."""
+    text = path.read_text(encoding="utf-8")
+    before, found, after = text.partition(title + "\n")
+    rest = after.partition("\n## ")[2] if found else ""
+    path.write_text(before.rstrip("\n") + "\n\n" + "\n".join(lines) + ("\n## " + rest if rest else ""), encoding="utf-8")
+
+
 def main():
     rounds = int(sys.argv[1])
     os.environ["WEIR_KERNELS"] = "off"  # the engine is measured, on the same kernels as what stands beside it

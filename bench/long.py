@@ -13,16 +13,17 @@ import csv
 import datetime
 import os
 import pathlib
+import re
 import statistics
 import subprocess
 import sys
 import tempfile
 
-from drafts import replace_section
-from engine import limits, machine, requantize, run, weir_rows
+from engine import machine, replace_section, requantize, run, weir_rows
 
 RESULTS = pathlib.Path("bench/results")
 TITLE = "## Beside others"
+SETTINGS = ["STOCK_TOOLS", "IK_TOOLS", "WEIR_BEFORE", "WEIR_LOADS", "WEIR_MODELS"]
 DEFAULT, Q8_0, Q4_K_M = "default, Q8_0", "random, Q8_0", "random, Q4_K_M"
 # Bytes of an F16 cell, and bytes of the file that a decoded token does not read (embeddings that are not the output's weights).
 MODELS = {DEFAULT: (30 * 2 * 192 * 2, 0), Q8_0: (16 * 2 * 512 * 2, 49152 * 2048 * 34 // 32), Q4_K_M: (16 * 2 * 512 * 2, 49152 * 2048 * 18 // 32)}
@@ -95,16 +96,18 @@ def main():
             return "–"
         return f"{statistics.median(theirs):.0f}, {statistics.median(a / b for a, b in zip(ours, theirs)):.2f}"
 
-    both = limits()
-    gb = float(both.split(", ")[1].split()[0])
+    on = machine()
+    gb = float(re.search(r"([\d.]+) GB/s", on)[1])
+    # Folders and programs are the machine's own.
+    settings = [f"{name}={'…' if '/' in os.environ[name] else os.environ[name]} " for name in SETTINGS if os.environ.get(name)]
+    random = "" if models == [DEFAULT] else (" The random model has 16 layers, is 2,048 wide, has 32 heads, 8 of them with keys and values, and "
+                                             "the default model's number of tokens (`bench/random_model.py OUT whole`).")
     others = [side for side in run_on if side != "weir"]
     out = [TITLE, "",
-           f"`scripts/bench.sh {rounds} long`, {datetime.date.today().isoformat()}, {run([weir, 'version']).splitlines()[0]}.", "",
-           machine() + f"; {os.cpu_count()} threads, load average {os.getloadavg()[0]:.1f} at the end. The random model has 16 layers, is 2,048 wide, has "
-           "32 heads, 8 of them with keys and values, and the default model's number of tokens (`bench/random_model.py OUT whole`). tok/s, medians of "
-           f"{rounds} rounds; beside each other side its tok/s and weir's divided by it. KV in F16, a lane for each sequence. "
-           f"Memory: what a decoded token reads, weights and "
-           f"cells, at the rate measured, as a share of {gb:.1f} GB/s.", "",
+           f"`{''.join(settings)}python3 bench/long.py {rounds}`, {datetime.date.today().isoformat()}, {run([weir, 'version']).splitlines()[0]}.", "",
+           f"{on}; {os.cpu_count()} threads, load average {os.getloadavg()[0]:.1f} at the end.{random} tok/s, medians of {rounds} rounds; for each other side, "
+           "its tok/s and weir's divided by them. KV in F16, a lane for each sequence. Memory: the share of that bandwidth at which weights and cells are "
+           "read for the decoded tokens.", "",
            f"| model | load | weir | memory | {' | '.join(others)} |", "|---" * (4 + len(others)) + "|"]
     for model in models:
         cell, unread = MODELS[model]

@@ -16,6 +16,7 @@ const char *const cli_fate_keys[CLI_N_FATES] = {
     CLI_FATE_MAP(X)
 #undef X
 };
+
 /* ---- Times ---- */
 
 void cli_spread_add(cli_spread *spread, double ms)
