@@ -16,9 +16,9 @@ const BROKEN = "The connection ended before the answer did.";
 const GONE = "The server no longer has this answer: it was restarted, or nobody was there for too long.";
 const REFUSALS = {
   queue_full: "The server is busy, and its queue is full.",
-  rate_limit_exceeded: "As many requests of this key are running as it may have.",
+  rate_limit_exceeded: "This key has its maximum number of requests running.",
   loading: "The server is loading the model.",
-  stopping: "The server is going down.",
+  stopping: "The server is shutting down.",
 };
 
 let resumable = true; // until the server says that it keeps no streams

@@ -134,7 +134,7 @@ function save() {
   const kept = saveChat(chat);
   if (full === !kept) return;
   full = !kept;
-  if (full) showNotice("The browser has no room left: what is said from here on is lost with this page. Delete chats, or export this one.");
+  if (full) showNotice("The browser has no room left: new messages are lost when you leave this page. Delete chats, or export this one.");
   else hideNotice();
 }
 

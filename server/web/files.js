@@ -15,9 +15,9 @@ async function readText(file) {
   try {
     text = new TextDecoder("utf-8", { fatal: true }).decode(await file.arrayBuffer());
   } catch (e) {
-    throw e instanceof TypeError ? new Error("it is no text in UTF-8") : e;
+    throw e instanceof TypeError ? new Error("it is not UTF-8 text") : e;
   }
-  if (text.includes("\0")) throw new Error("it is no text");
+  if (text.includes("\0")) throw new Error("it is not text");
   return text.replace(/\r\n?/g, "\n");
 }
 
@@ -36,7 +36,7 @@ async function attach(list) {
     try {
       attached.push({ name: file.name, text: await readText(file) });
     } catch (e) {
-      showNotice(`${file.name} cannot go with a message: ${e.message}.`);
+      showNotice(`${file.name} cannot be attached: ${e.message}.`);
     }
   }
   showAttached();

@@ -1,10 +1,10 @@
 // message.js: one message of a chat on the page: text, reasoning, tool calls, figures, buttons.
 // SPDX-License-Identifier: Apache-2.0
 //
-// A message is what is kept: {role: user|assistant|tool, content}, files (files.js) where there are some, and for assistants {reasoning, calls: [{id,
-// name, arguments}], state: "open" while it streams, stream and event: its id and the last one that was taken, finish,
-// error, problem: which of the actions' remedies may help, stats}; tools have {call, name}. Any may have versions
-// (versions.js), and be dropped: the model no longer sees it.
+// A message is what is kept: {role: user|assistant|tool, content}, files (files.js) where there are some, and for
+// assistants {reasoning, calls: [{id, name, arguments}], state: "open" while it streams, stream and event: its id and
+// the last one that was taken, finish, error, problem: which of the actions' remedies may help, stats}; tools have
+// {call, name}. Any may have versions (versions.js), and be dropped: the model no longer sees it.
 import { element, setText, copyButton } from "./dom.js";
 import { filesView } from "./files.js";
 import { markdownView } from "./markdown.js";
@@ -107,8 +107,7 @@ function versionButtons(turn) {
 }
 
 // actions: {edit(text), regenerate(), turn(step), remedies: for each problem {label: run}, answer(call, text),
-// answerable(call)}; update({busy, note}) shows
-// what the message now holds, and in words what its answer waits for.
+// answerable(call)}; update({busy, note}) shows what the message now holds, and in words what its answer waits for.
 export function messageView(message, actions) {
   const assistant = message.role === "assistant";
   const who = { user: "You", assistant: "Model", tool: "Tool" }[message.role];

@@ -11,7 +11,7 @@ const choice = (name, label, choices) => ({ name, label, kind: "choice", choices
 const json = (name, label, hint) => ({ name, label, kind: "json", rows: 4, hint });
 
 const FIELDS = [
-  number("max_tokens", "Most tokens", 1, 1000000, 1, "of an answer"),
+  number("max_tokens", "Maximum tokens", 1, 1000000, 1, "of an answer"),
   number("temperature", "Temperature", 0, 2, 0.05, "0 always takes the likeliest token"),
   number("top_p", "Top p", 0, 1, 0.01),
   number("top_k", "Top k", 0, 1000, 1, "0 turns it off"),
@@ -21,9 +21,9 @@ const FIELDS = [
   number("frequency_penalty", "Frequency penalty", -2, 2, 0.1),
   number("seed", "Seed", 0, 4294967295, 1, "the same seed gives the same answer"),
   number("priority", "Priority", -100, 100, 1, "higher goes first when the server is busy"),
-  { name: "stop", label: "Stop texts", kind: "text", rows: 2, hint: "one a line; an answer ends before the first" },
+  { name: "stop", label: "Stop texts", kind: "text", rows: 2, hint: "one per line; an answer ends before the first that occurs" },
   choice("reasoning", "Reasoning", [["", "the model's way"], ["off", "off"], ["low", "low"], ["medium", "medium"], ["high", "high"]]),
-  json("schema", "JSON Schema", "answers are JSON that fits it"),
+  json("schema", "JSON Schema", "answers are JSON that follows it"),
   json("tools", "Tools", 'a list such as [{"type": "function", "function": {"name": …}}]'),
   choice("tool_choice", "Use of tools", [["", "the model's choice"], ["required", "a call before it answers"], ["none", "none"]]),
 ];

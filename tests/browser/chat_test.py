@@ -380,7 +380,7 @@ def text_files_go_with_a_message(p):
     chips = lambda: p.b.js("return [...document.querySelectorAll('#attached span')].map((e) => e.textContent)")
     p.b.type("#attach-file", os.path.join(folder, "notes.md"))
     p.b.wait(lambda: chips() == ["notes.md"], "the file")
-    for name, why in (("picture.png", "no text"), ("large.txt", "larger than 1 MiB")):
+    for name, why in (("picture.png", "not UTF-8 text"), ("large.txt", "larger than 1 MiB")):
         p.b.type("#attach-file", os.path.join(folder, name))
         p.b.wait(lambda: why in p.b.text("#notice"), why)
     give = """const data = new DataTransfer(); data.items.add(new File([arguments[2]], arguments[1], { type: 'text/plain' }));
