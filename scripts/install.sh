@@ -17,11 +17,12 @@ if [ "${LIBDIR:-lib}" != "$libdir" ]; then
     cmake -DCMAKE_INSTALL_LIBDIR="${LIBDIR:-lib}" "$build" >"$build/configure.log" || die "see $build/configure.log"
 fi
 DESTDIR=${DESTDIR:-} cmake --install "$build" --prefix "$prefix" >"$build/install.log" || die "see $build/install.log"
-# What uninstall.sh removes. What a former version left, and this one lacks, goes at once.
+# The list for uninstall.sh. Files that only the former list has are removed now.
 list=${DESTDIR:-}$prefix/$installed_files
 former=$(cat "$list" 2>/dev/null) || true
 { while read -r file || [ -n "$file" ]; do echo "${file#"$prefix"/}"; done <"$build/install_manifest.txt" && echo "$installed_files"; } >"$list"
-grep -vxFf "$list" <<<"$former" | sed '/^$/d' | remove_files "${DESTDIR:-}$prefix"
+former=$(grep -vxFf "$list" <<<"$former") || true
+[ -z "$former" ] || remove_files "${DESTDIR:-}$prefix" <<<"$former"
 # The loader finds new libraries in its own folders only when it is told.
 if [ -z "${DESTDIR:-}" ] && [ "$(id -u)" -eq 0 ] && have ldconfig; then ldconfig; fi
 say "installed into ${DESTDIR:-}$prefix"
