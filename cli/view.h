@@ -15,8 +15,6 @@
 
 #include <jansson.h>
 
-#include "mark.h"
-#include "term.h"
 #include "text.h"
 
 #define CLI_VIEW_TICKS 512
