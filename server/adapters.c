@@ -167,7 +167,7 @@ void serve_adapter_set_fini(serve_adapter_set *set)
     set->n = 0;
 }
 
-/* ---- Telling ---- */
+/* ---- Lists ---- */
 
 void serve_adapters_list(serve_adapters *adapters, weir__text *text)
 {
@@ -188,7 +188,7 @@ void serve_adapters_list(serve_adapters *adapters, weir__text *text)
     weir__text_add_string(text, "]");
 }
 
-static void tell_model(const entry *from, const char *parent, int64_t created_s, weir__text *text)
+static void add_model(const entry *from, const char *parent, int64_t created_s, weir__text *text)
 {
     weir_adapter_info info = {.size = sizeof info};
     weir_adapter_describe(from->adapter, &info);
@@ -210,7 +210,7 @@ bool serve_adapters_list_models(serve_adapters *adapters, const char *name, cons
     for (size_t i = 0; i < adapters->n; i++) {
         if (name != NULL && strcmp(adapters->entries[i].name, name) != 0) continue;
         if (name == NULL) weir__json_next(text);
-        tell_model(&adapters->entries[i], parent, created_s, text);
+        add_model(&adapters->entries[i], parent, created_s, text);
         any = true;
     }
     pthread_mutex_unlock(&adapters->mutex);

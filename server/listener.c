@@ -62,7 +62,7 @@ static weir_status adopt(serve_server *server, int fd, weir_error *error)
     return WEIR_OK;
 }
 
-static void tell_address(serve_server *server, int fd)
+static void keep_address(serve_server *server, int fd)
 {
     struct sockaddr_storage address;
     socklen_t n = sizeof address;
@@ -116,7 +116,7 @@ static weir_status open_tcp(serve_server *server, weir_error *error)
             continue;
         }
         n++;
-        tell_address(server, fd);
+        keep_address(server, fd);
         status = adopt(server, fd, error);
         if (server->params.port == 0) break; /* the others would get other ports */
     }
@@ -185,7 +185,7 @@ static weir_status take_systemd(serve_server *server, int *n, weir_error *error)
             return weir__error_set(error, WEIR_IO, NULL, "descriptor %d from systemd is no listening socket",
                                    fd);
         make_quiet(fd);
-        tell_address(server, fd);
+        keep_address(server, fd);
         status = adopt(server, fd, error);
     }
     return status;
@@ -250,7 +250,7 @@ void serve_listener_go_on(serve_server *server)
         serve_loop_want(server->loop, &server->listeners[i].watch, SERVE_LOOP_READ);
 }
 
-static void tell_full(serve_server *server)
+static void log_full(serve_server *server)
 {
     int64_t now_ns = weir__clock_now_ns();
     if (server->logged_full_ns == 0 || now_ns - server->logged_full_ns > LOG_NS)
@@ -288,7 +288,7 @@ static bool make_room(serve_server *server, const char *address)
     if (!share && server->n_connections < server->most_connections) return true;
     serve_connection *victim = oldest_waiting(server, share ? address : NULL);
     if (victim != NULL) serve_connection_close(victim);
-    if (!share) tell_full(server);
+    if (!share) log_full(server);
     return victim != NULL;
 }
 
@@ -324,7 +324,7 @@ static void on_ready(serve_watch *watch, unsigned what)
             continue;
         }
         if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM) {
-            tell_full(server);
+            log_full(server);
             pause_all(server);
         }
         return;
