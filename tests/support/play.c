@@ -176,6 +176,7 @@ void job_accept(job *j, int32_t before, int64_t now)
     play *p = j->play;
     j->accepted = true;
     j->good = p->n_good;
+    j->planned = p->n_planned;
     /* Among equals each tick brings it or an older one ahead by a token at least, but for the one that it
      * came in: the oldest has a slot and keeps it. */
     j->n_good = p->place != BETWEEN;

@@ -48,6 +48,7 @@ typedef struct job {
     bool must_cancel;      /* the cancel came in time */
     int64_t due_ns;        /* by then its deadline has passed */
     uint64_t good, n_good; /* ticks before it was accepted; ticks in which it must end */
+    uint64_t planned;      /* plans taken before it was accepted */
 } job;
 
 typedef struct play {
@@ -78,12 +79,13 @@ typedef struct play {
     bool stopped;   /* from within a tick */
 
     place place;
-    uint64_t turns;    /* chances to put a chunk */
-    uint64_t n_acts;   /* events that a plan does not foresee */
-    bool generating;   /* inside weir_generate */
-    uint64_t n_passes; /* of the fake when its ticks were counted last */
-    uint64_t n_good;   /* ticks that made progress for the oldest */
-    bool strategy_bad; /* the strategy's last plan breaks a rule */
+    uint64_t turns;     /* chances to put a chunk */
+    uint64_t n_acts;    /* events that a plan does not foresee */
+    bool generating;    /* inside weir_generate */
+    uint64_t n_passes;  /* of the fake when its ticks were counted last */
+    uint64_t n_good;    /* ticks that made progress for the oldest */
+    uint64_t n_planned; /* ticks with a plan that was taken: each may spend a set's turn on nothing */
+    bool strategy_bad;  /* the strategy's last plan breaks a rule */
 
     uint64_t n_accepted, n_refused, n_seen_tokens;
     uint64_t n_forks;

@@ -51,7 +51,8 @@ static void check_ended(play *p, uint64_t turn, int64_t start)
         MUST(p, j->cancel_turn == 0 || j->cancel_turn >= turn, "job %d was cancelled before", i);
         MUST(p, !p->stopped, "job %d outlives the stop", i);
         MUST(p, j->due_ns > start, "the deadline of job %d has passed", i);
-        uint64_t n_good = j->n_good * (p->adapted ? PLAY_SETS : 1); /* which take turns */
+        uint64_t n_good = j->n_good; /* sets of adapters take turns, and a plan may waste one */
+        if (p->adapted) n_good = (n_good + p->n_planned - j->planned) * PLAY_SETS;
         MUST(p, p->ranked || p->n_good - j->good < n_good || j->cancel_turn > 0, "job %d starves: %llu ticks",
              i, (unsigned long long)n_good);
     }
@@ -199,6 +200,7 @@ weir_report play_tick(play *p, bool plain)
     p->n_prefill += (uint64_t)report.n_prefill;
     bool standard = !planned && p->params.strategy == NULL;
     if (passes > 0 && (standard || report.bad_plan)) p->n_good++;
+    if (!standard && !report.bad_plan) p->n_planned++;
     if (!report.idle && !p->stopped)
         check_errors(p, decode_failed ? (weir_status)atomic_load(&p->fake->fail_decode_status) : WEIR_OK,
                      sample_failed);
