@@ -22,11 +22,11 @@ serve_answer *serve_answer_create(serve_call *call, const serve_form *form, weir
         weir__mem_free(answer);
         return NULL;
     }
-    snprintf(answer->id, sizeof answer->id, "%s-%s", form->id, token);
+    snprintf(answer->id, sizeof answer->id, "%s%s", form->id, token);
     answer->call = call;
     answer->form = form;
     answer->chat = weir_chat_hold(chat);
-    answer->begins = form->begin != NULL;
+    answer->begins = true;
     answer->created_s = (int64_t)time(NULL);
     answer->model = call->server->name;
     answer->n = answer->n_each = answer->n_returned = n;
@@ -121,61 +121,6 @@ bool serve_answer_submit(serve_answer *answer, weir_request *requests, size_t n_
     return serve_call_passes(call, status, &error);
 }
 
-/* ---- Shared by whole answers and events ---- */
-
-/* One for each prompt, where there are several. */
-static void add_misses(const serve_answer *answer, weir__text *text)
-{
-    bool many = answer->n > answer->n_each, any = false;
-    size_t before = text->n;
-    weir__text_add_string(text, many ? ",\"misses\":[" : ",\"miss\":");
-    for (int32_t i = 0; i < answer->n; i += answer->n_each) {
-        if (i > 0) weir__text_add_string(text, ",");
-        bool some =
-            serve_miss_add(answer->choices[i].stream, answer->shows_prompt, answer->shows_cached, text);
-        if (many && !some) weir__text_add_string(text, "null");
-        any = any || some;
-    }
-    if (many) weir__text_add_string(text, "]");
-    if (!any) text->n = before;
-}
-
-static void add_usage(const serve_answer *answer, weir__text *text)
-{
-    int64_t prompt = 0, cached = 0, generated = 0, drafted = 0, accepted = 0;
-    for (int32_t i = 0; i < answer->n; i++) {
-        const weir_usage *usage = &answer->choices[i].usage;
-        generated += usage->n_generated;
-        drafted += usage->n_drafted;
-        accepted += usage->n_accepted;
-        if (i % answer->n_each != 0) continue; /* a prompt counts once, whatever n is */
-        prompt += usage->n_prompt;
-        cached += usage->n_cached;
-    }
-    weir__text_printf(text,
-                      "{\"prompt_tokens\":%lld,\"completion_tokens\":%lld,\"total_tokens\":%lld,"
-                      "\"prompt_tokens_details\":{\"cached_tokens\":%lld",
-                      (long long)prompt, (long long)generated, (long long)prompt + (long long)generated,
-                      (long long)cached);
-    add_misses(answer, text);
-    weir__text_add_string(text, "}");
-    if (drafted > 0) /* where OpenAI counts what a client predicted */
-        weir__text_printf(text,
-                          ",\"completion_tokens_details\":{\"accepted_prediction_tokens\":%lld,"
-                          "\"rejected_prediction_tokens\":%lld}",
-                          (long long)accepted, (long long)(drafted - accepted));
-    weir__text_add_string(text, "}");
-}
-
-static void add_head(const serve_answer *answer, const char *object, weir__text *text)
-{
-    weir__text_printf(text, "{\"id\":\"%s\",\"object\":\"%s\",\"created\":%lld", answer->id, object,
-                      (long long)answer->created_s);
-    weir__json_string(text, "model", answer->model);
-    weir__text_printf(text, ",\"system_fingerprint\":\"%s\",\"choices\":[",
-                      answer->call->server->fingerprint);
-}
-
 /* What ended with an error, or by the server; NULL: all is well. */
 static const serve_choice *failed_choice(const serve_answer *answer)
 {
@@ -186,107 +131,73 @@ static const serve_choice *failed_choice(const serve_answer *answer)
 
 /* ---- Events ---- */
 
-/* Around an event's data; what begin gives is written to. */
-static weir__text *begin_data(serve_answer *answer, size_t *at)
+weir__text *serve_answer_begin_event(serve_answer *answer, const char *name)
 {
     weir__text *out = answer->tape != NULL ? &answer->event : &answer->call->out;
     if (answer->tape != NULL) {
         out->n = 0;
         return out;
     }
-    *at = serve_call_begin_piece(answer->call);
+    answer->event_at = serve_call_begin_piece(answer->call);
+    if (name[0] != '\0') weir__text_printf(out, "event: %s\n", name);
     weir__text_add_string(out, "data: ");
     return out;
 }
 
-static void end_data(serve_answer *answer, size_t at)
+void serve_answer_end_event(serve_answer *answer)
 {
     if (answer->tape != NULL) {
         serve_tape_add(answer->tape, &answer->event);
         return;
     }
     weir__text_add_string(&answer->call->out, "\n\n");
-    serve_call_end_piece(answer->call, at);
+    serve_call_end_piece(answer->call, answer->event_at);
 }
 
-typedef enum part { BEGIN, DELTA, END } part;
-
-static void send_part(serve_choice *choice, part what, const weir_delta *delta)
+static bool send_delta(serve_choice *choice, const weir_delta *delta)
 {
-    serve_answer *answer = choice->answer;
-    const serve_form *form = answer->form;
-    size_t at = 0;
-    weir__text *out = begin_data(answer, &at);
-    if (!form->bare) add_head(answer, form->chunk, out);
-    switch (what) {
-    case BEGIN: form->begin(choice, out); break;
-    case DELTA: form->delta(choice, delta, out); break;
-    case END: form->end(choice, out); break;
-    }
-    if (!form->bare) weir__text_add_string(out, answer->include_usage ? "],\"usage\":null}" : "]}");
-    end_data(answer, at);
-}
-
-static void send_delta(serve_choice *choice, const weir_delta *delta)
-{
-    send_part(choice, DELTA, delta);
-    if (delta->kind == WEIR_DELTA_TOOL_CALL) choice->n_tools++;
+    if (choice->answer->form->keeps && !serve_choice_keep(choice, delta)) return false;
+    choice->answer->form->delta(choice, delta);
+    choice->fresh = false;
+    return true;
 }
 
 /* What was merged while the reader was slow goes out in events of a bearable size. */
-static void send_text(serve_choice *choice, weir_delta delta)
+static bool send_one(serve_choice *choice, const weir_delta *given)
 {
+    weir_delta delta = *given;
     size_t left = delta.length;
+    if (delta.kind == WEIR_DELTA_TOOL_CALL) return send_delta(choice, &delta);
     while (left > 0) {
         size_t n = left < PIECE_MAX ? left : PIECE_MAX;
         while (n < left && ((unsigned char)delta.text[n] & 0xC0) == 0x80) n--;
         delta.length = n;
-        send_delta(choice, &delta);
+        if (!send_delta(choice, &delta)) return false;
         delta.text += n;
         left -= n;
     }
+    return true;
 }
 
-static bool send_one(serve_choice *choice, const weir_delta *delta)
+static void begin_choice(serve_choice *choice)
 {
-    if (delta->kind == WEIR_DELTA_TOOL_CALL)
-        send_delta(choice, delta);
-    else
-        send_text(choice, *delta);
-    return true;
+    if (choice->answer->form->begin != NULL) choice->answer->form->begin(choice);
 }
 
 static void end_choice(serve_choice *choice)
 {
-    if (!serve_choice_failed(choice)) send_part(choice, END, NULL);
+    if (!serve_choice_failed(choice)) choice->answer->form->end(choice);
 }
 
 static void end_events(serve_answer *answer)
 {
     char text[sizeof((weir_error *)0)->message];
     const serve_choice *failed = failed_choice(answer);
-    weir__text *out;
-    size_t at = 0;
-    if (failed != NULL) {
-        out = begin_data(answer, &at);
-        weir__text_add_string(out, "{\"error\":");
-        serve_call_error_json(out, serve_choice_status(failed), NULL, weir_status_name(failed->error.code),
-                              serve_choice_message(failed, text));
-        weir__text_add_string(out, "}");
-        end_data(answer, at);
-    } else if (answer->include_usage && !answer->form->bare) {
-        out = begin_data(answer, &at);
-        add_head(answer, answer->form->chunk, out);
-        weir__text_add_string(out, "],\"usage\":");
-        add_usage(answer, out);
-        weir__text_add_string(out, "}");
-        end_data(answer, at);
-    }
-    if (!answer->form->bare) {
-        out = begin_data(answer, &at);
-        weir__text_add_string(out, "[DONE]");
-        end_data(answer, at);
-    }
+    if (failed != NULL)
+        answer->form->fail(answer, serve_choice_status(failed), weir_status_name(failed->error.code),
+                           serve_choice_message(failed, text));
+    else if (answer->form->finish != NULL)
+        answer->form->finish(answer);
     if (answer->tape != NULL) serve_tape_end(answer->tape);
     serve_call_end(answer->call);
 }
@@ -308,7 +219,7 @@ static void pump_choice(serve_choice *choice)
                 serve_choice_fail(choice);
                 continue;
             }
-            if (answer->echoes_scores) send_part(choice, BEGIN, NULL);
+            if (answer->echoes_scores) begin_choice(choice);
         }
         if (!serve_choice_take(choice, &chunk)) return;
         if (!serve_choice_read(choice, &chunk, send_one)) {
@@ -321,45 +232,6 @@ static void pump_choice(serve_choice *choice)
 }
 
 /* ---- Whole answers ---- */
-
-/* Those of one prompt, in their order where all are returned, else the best ones first. */
-static void add_best(serve_answer *answer, int32_t first, weir__text *text)
-{
-    serve_choice *choices = answer->choices + first;
-    bool taken[SERVE_CHOICES_MAX] = {false};
-    bool all = answer->n_returned == answer->n_each;
-    for (int32_t k = 0; k < answer->n_returned; k++) {
-        int32_t best = k;
-        if (!all) {
-            best = -1;
-            for (int32_t i = 0; i < answer->n_each; i++)
-                if (!taken[i] && (best < 0 || weir_usage_score(&choices[i].usage) >
-                                                  weir_usage_score(&choices[best].usage)))
-                    best = i;
-            taken[best] = true;
-            choices[best].index = first / answer->n_each * answer->n_returned + k;
-        }
-        if (first > 0 || k > 0) weir__text_add_string(text, ",");
-        answer->form->whole(&choices[best], text);
-    }
-}
-
-static void add_all(serve_answer *answer, weir__text *text)
-{
-    const serve_form *form = answer->form;
-    bool list = form->bare && answer->n / answer->n_each * answer->n_returned > 1;
-    if (!form->bare) add_head(answer, form->object, text);
-    if (list) weir__text_add_string(text, "[");
-    for (int32_t i = 0; i < answer->n; i += answer->n_each) add_best(answer, i, text);
-    if (list) weir__text_add_string(text, "]");
-    if (!form->bare) {
-        weir__text_add_string(text, "],\"usage\":");
-        add_usage(answer, text);
-        if (form->rest != NULL) form->rest(answer, text);
-        weir__text_add_string(text, "}");
-    }
-    weir__text_add_string(text, "\n");
-}
 
 /* A worker's job, once all streams have ended. */
 static void answer_whole(serve_call *call)
@@ -384,7 +256,8 @@ static void answer_whole(serve_call *call)
                           serve_choice_message(failed, message));
         return;
     }
-    add_all(answer, &text);
+    answer->form->whole(answer, &text);
+    weir__text_add_string(&text, "\n");
     for (int32_t i = 0; i < answer->n; i++) serve_choice_forget(&answer->choices[i]);
     serve_call_answer_text(call, 200, "application/json", &text);
 }
@@ -395,7 +268,7 @@ static bool start_tape(serve_answer *answer)
 {
     serve_call *call = answer->call;
     weir__text head = {0};
-    add_head(answer, answer->form->chunk, &head);
+    if (answer->form->head != NULL) answer->form->head(answer, &head);
     bool started = serve_tape_start(answer, &head);
     weir__text_fini(&head);
     if (started) return true;
@@ -414,7 +287,8 @@ void serve_answer_start(serve_answer *answer)
     }
     if (answer->stream) {
         bool begin = answer->begins && !answer->echoes_scores; /* else with the first chunk */
-        for (int32_t i = 0; i < answer->n && begin; i++) send_part(&answer->choices[i], BEGIN, NULL);
+        if (answer->form->start != NULL) answer->form->start(answer);
+        for (int32_t i = 0; i < answer->n && begin; i++) begin_choice(&answer->choices[i]);
         serve_call_send(answer->call);
     }
     for (int32_t i = 0; i < answer->n; i++)

@@ -6,12 +6,12 @@
 #include "scores.h"
 #include "serve.h"
 
-/* A tool call of an answer that is not streamed. */
-typedef struct serve_tool {
-    char *id;
-    char *name;
-    weir__text arguments;
-} serve_tool;
+/* A run of an answer's deltas of one kind: content, reasoning, or a tool call with its arguments. */
+typedef struct serve_part {
+    weir_delta_kind kind; /* never WEIR_DELTA_ARGUMENTS */
+    char *id, *name;      /* of a tool call; else NULL */
+    weir__text text;      /* a call's is its arguments */
+} serve_part;
 
 typedef struct serve_choice {
     serve_answer *answer;
@@ -28,23 +28,29 @@ typedef struct serve_choice {
     weir_usage usage;
     weir_error error;
     serve_scores scores; /* not written yet */
-    /* When not streamed: the answer so far. */
-    weir__text content, reasoning;
-    serve_tool *tools; /* [n_tools]; streamed: n_tools only counts */
-    size_t n_tools, tools_capacity;
+    /* The answer's parts so far, in their order. The last one is of `kind`, the one before of `kind_before`;
+     * fresh: the delta that is passed begins it. */
+    size_t n_parts, n_tools;
+    weir_delta_kind kind, kind_before;
+    bool fresh;
+    serve_part *parts; /* [n_kept] */
+    size_t n_kept, parts_capacity;
 } serve_choice;
 
-/* The JSON that differs between chat and completions, without the objects around it. */
+/* How a dialect writes an answer (ADR 0076): as events, each between serve_answer_begin_event and end_event,
+ * or as a whole. NULL: nothing is written. */
 typedef struct serve_form {
-    const char *id;     /* "chatcmpl" */
-    const char *object; /* of a whole answer */
-    const char *chunk;  /* of an event */
-    bool bare; /* the objects stand alone: no frame around them, no [DONE] (llama-server's own form) */
-    void (*begin)(serve_choice *choice, weir__text *text); /* NULL: nothing comes first */
-    void (*delta)(serve_choice *choice, const weir_delta *delta, weir__text *text);
-    void (*end)(serve_choice *choice, weir__text *text);
-    void (*whole)(serve_choice *choice, weir__text *text);
-    void (*rest)(const serve_answer *answer, weir__text *text); /* at a whole answer's end; NULL: nothing */
+    const char *id;   /* what an answer's id begins with */
+    const char *ping; /* an event that keeps a silent stream alive; NULL: a comment does */
+    bool keeps;       /* a stream's events need the parts so far, see serve_choice_keep */
+    void (*head)(const serve_answer *answer, weir__text *text); /* what most of a tape's events begin with */
+    void (*start)(serve_answer *answer);
+    void (*begin)(serve_choice *choice);
+    void (*delta)(serve_choice *choice, const weir_delta *delta);
+    void (*end)(serve_choice *choice); /* unless it failed */
+    void (*finish)(serve_answer *answer);
+    void (*fail)(serve_answer *answer, int status, const char *code, const char *message); /* or finish */
+    void (*whole)(serve_answer *answer, weir__text *text);
 } serve_form;
 
 #define SERVE_ID_MAX 64
@@ -55,11 +61,12 @@ struct serve_answer {
     weir_chat *chat; /* held; NULL for completions */
     bool stream, include_usage;
     bool resume;         /* its events go to a tape, and it outlives its connection */
-    bool begins;         /* form->begin comes first */
+    bool begins;         /* its choices have a beginning */
     bool share;          /* it may join the generation of an identical request */
     bool stopped;        /* a client asked for it: the cancel is no error */
     serve_tape *tape;    /* from its begin on; NULL: events go to the call */
-    weir__text event;    /* the event that is being written */
+    weir__text event;    /* for a tape: the event that is being written */
+    size_t event_at;     /* else: where it begins in the call's output */
     bool returns_scores; /* of generated tokens; best-of needs them even if not requested */
     bool echoes_scores;  /* of the prompt, if its text precedes the answer (echo) */
     bool returns_prompt; /* its logprobs, as vLLM has them */
@@ -100,6 +107,10 @@ void serve_answer_pump(serve_answer *answer);
  * the server stops. Service thread. */
 void serve_answer_stop(serve_answer *answer, bool asked);
 
+/* Around an event of a stream: what is added to the text is its data. name: its type, "" = none. */
+weir__text *serve_answer_begin_event(serve_answer *answer, const char *name);
+void serve_answer_end_event(serve_answer *answer);
+
 /* Appends an object that explains why no more of the prompt was cached. prompt, cached: it quotes a few words
  * of them. False: there is no miss, and nothing was added. */
 bool serve_miss_add(const weir_stream *stream, bool prompt, bool cached, weir__text *text);
@@ -125,9 +136,11 @@ typedef bool (*serve_choice_fn)(serve_choice *choice, const weir_delta *delta);
 bool serve_choice_read(serve_choice *choice, const weir_chunk *chunk, serve_choice_fn take);
 bool serve_choice_begin(serve_choice *choice, serve_choice_fn take);
 
-/* keep is a serve_choice_fn that collects a whole answer; forget frees it. */
+/* keep is a serve_choice_fn that collects the answer's parts; forget frees them. add_text appends the texts of
+ * all parts of a kind. */
 bool serve_choice_keep(serve_choice *choice, const weir_delta *delta);
 void serve_choice_forget(serve_choice *choice);
+void serve_choice_add_text(const serve_choice *choice, weir_delta_kind kind, weir__text *text);
 
 /* finish ends the choice with a reason; fail, because memory ran out; cancel ends its generation, unless
  * others share it. */
@@ -143,10 +156,5 @@ const char *serve_choice_message(const serve_choice *choice, char *text);
 
 /* The prompt's logprobs; OK, TIMEOUT: not yet, others: there are none. */
 weir_status serve_choice_prompt(const serve_choice *choice, weir_chunk *prompt);
-
-/* Common to OpenAI's formats. add_reason: the last members of a choice's object, and its end. add_prompt: the
- * prompt's logprobs in vLLM's format, if requested. */
-void serve_choice_add_reason(const serve_choice *choice, weir__text *text);
-void serve_choice_add_prompt(const serve_choice *choice, weir__text *text);
 
 #endif

@@ -49,16 +49,15 @@ bool serve_choice_init(serve_choice *choice, serve_answer *answer, int32_t index
 
 void serve_choice_forget(serve_choice *choice)
 {
-    for (size_t i = 0; choice->tools != NULL && i < choice->n_tools; i++) {
-        weir__mem_free(choice->tools[i].id);
-        weir__mem_free(choice->tools[i].name);
-        weir__text_fini(&choice->tools[i].arguments);
+    for (size_t i = 0; i < choice->n_kept; i++) {
+        weir__mem_free(choice->parts[i].id);
+        weir__mem_free(choice->parts[i].name);
+        weir__text_fini(&choice->parts[i].text);
     }
-    weir__mem_free(choice->tools);
-    choice->tools = NULL;
+    weir__mem_free(choice->parts);
+    choice->parts = NULL;
+    choice->n_kept = choice->parts_capacity = 0;
     serve_scores_fini(&choice->scores);
-    weir__text_fini(&choice->reasoning);
-    weir__text_fini(&choice->content);
 }
 
 void serve_choice_cancel(serve_choice *choice)
@@ -135,16 +134,32 @@ bool serve_choice_complete(const serve_choice *choice)
                                   : weir_stream_finished(choice->stream);
 }
 
+static void count_part(serve_choice *choice, weir_delta_kind kind)
+{
+    bool call = kind == WEIR_DELTA_TOOL_CALL;
+    choice->fresh = kind != WEIR_DELTA_ARGUMENTS && (call || choice->n_parts == 0 || kind != choice->kind);
+    if (!choice->fresh) return;
+    choice->kind_before = choice->kind;
+    choice->kind = kind;
+    choice->n_parts++;
+    choice->n_tools += call;
+}
+
 bool serve_choice_read(serve_choice *choice, const weir_chunk *chunk, serve_choice_fn take)
 {
     weir_delta delta = {
         .kind = WEIR_DELTA_CONTENT, .index = -1, .text = chunk->text, .length = chunk->length};
     if (choice->answer->returns_scores && !serve_scores_add(&choice->scores, chunk, INT32_MAX)) return false;
-    if (choice->parser == NULL) return take(choice, &delta);
+    if (choice->parser == NULL) {
+        count_part(choice, delta.kind);
+        return take(choice, &delta);
+    }
     if (weir_chat_parser_feed(choice->parser, chunk->text, chunk->length, chunk->finished, NULL) != WEIR_OK)
         return false;
-    while (weir_chat_parser_next(choice->parser, &delta) == WEIR_OK)
+    while (weir_chat_parser_next(choice->parser, &delta) == WEIR_OK) {
+        count_part(choice, delta.kind);
         if (!take(choice, &delta)) return false;
+    }
     return true;
 }
 
@@ -168,52 +183,33 @@ bool serve_choice_begin(serve_choice *choice, serve_choice_fn take)
     return answer->chat == NULL || before.length == 0 || serve_choice_read(choice, &before, take);
 }
 
-/* ---- For whole answers ---- */
+/* ---- Parts ---- */
 
-static bool keep_tool(serve_choice *choice, const weir_delta *delta)
+static bool add_part(serve_choice *choice, const weir_delta *delta)
 {
-    if (!weir__mem_grow(&choice->tools, &choice->tools_capacity, choice->n_tools + 1, sizeof *choice->tools))
+    if (!weir__mem_grow(&choice->parts, &choice->parts_capacity, choice->n_kept + 1, sizeof *choice->parts))
         return false;
-    serve_tool *tool = &choice->tools[choice->n_tools];
-    *tool = (serve_tool){.id = weir__mem_strdup(delta->id != NULL ? delta->id : ""),
-                         .name = weir__mem_alloc(delta->length + 1)};
-    choice->n_tools++;
-    if (tool->id == NULL || tool->name == NULL) return false;
-    memcpy(tool->name, delta->text, delta->length);
-    tool->name[delta->length] = '\0';
+    serve_part *part = &choice->parts[choice->n_kept++];
+    *part = (serve_part){.kind = delta->kind};
+    if (delta->kind != WEIR_DELTA_TOOL_CALL) return true;
+    part->id = weir__mem_strdup(delta->id != NULL ? delta->id : "");
+    part->name = weir__mem_alloc(delta->length + 1);
+    if (part->id == NULL || part->name == NULL) return false;
+    memcpy(part->name, delta->text, delta->length);
+    part->name[delta->length] = '\0';
     return true;
 }
 
 bool serve_choice_keep(serve_choice *choice, const weir_delta *delta)
 {
-    switch (delta->kind) {
-    case WEIR_DELTA_CONTENT: weir__text_add(&choice->content, delta->text, delta->length); break;
-    case WEIR_DELTA_REASONING: weir__text_add(&choice->reasoning, delta->text, delta->length); break;
-    case WEIR_DELTA_TOOL_CALL: return keep_tool(choice, delta);
-    case WEIR_DELTA_ARGUMENTS:
-        if (delta->index < 0 || (size_t)delta->index >= choice->n_tools) return true;
-        weir__text_add(&choice->tools[delta->index].arguments, delta->text, delta->length);
-        return !choice->tools[delta->index].arguments.failed;
-    }
-    return !choice->content.failed && !choice->reasoning.failed;
+    if (choice->fresh && !add_part(choice, delta)) return false;
+    if (delta->kind == WEIR_DELTA_TOOL_CALL || choice->n_kept == 0) return true;
+    return weir__text_add(&choice->parts[choice->n_kept - 1].text, delta->text, delta->length);
 }
 
-/* ---- What OpenAI's forms share ---- */
-
-void serve_choice_add_reason(const serve_choice *choice, weir__text *text)
+void serve_choice_add_text(const serve_choice *choice, weir_delta_kind kind, weir__text *text)
 {
-    bool cut = choice->reason == WEIR_REASON_LENGTH || choice->reason == WEIR_REASON_DEADLINE;
-    weir__text_printf(text, ",\"finish_reason\":\"%s\",\"finish_detail\":\"%s\"}",
-                      cut                   ? "length"
-                      : choice->n_tools > 0 ? "tool_calls"
-                                            : "stop",
-                      weir_reason_name(choice->reason));
-}
-
-void serve_choice_add_prompt(const serve_choice *choice, weir__text *text)
-{
-    weir_chunk prompt;
-    if (!choice->answer->returns_prompt || serve_choice_prompt(choice, &prompt) != WEIR_OK) return;
-    weir__text_add_string(text, ",\"prompt_logprobs\":");
-    serve_scores_add_prompt(&prompt, choice->answer->call->server->model, text);
+    for (size_t i = 0; i < choice->n_kept; i++)
+        if (choice->parts[i].kind == kind)
+            weir__text_add(text, choice->parts[i].text.bytes, choice->parts[i].text.n);
 }

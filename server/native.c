@@ -3,9 +3,9 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "answer.h"
 #include "ask.h"
 #include "base/member.h"
+#include "openai.h"
 
 #define PIECE_MAX 512 /* bytes of a token's text */
 
@@ -77,12 +77,16 @@ static void end(serve_choice *choice, weir__text *text)
 
 static void whole(serve_choice *choice, weir__text *text)
 {
-    begin_object(choice, choice->content.bytes, choice->content.n, true, &choice->usage, text);
+    weir__text content = {0};
+    serve_choice_add_text(choice, WEIR_DELTA_CONTENT, &content);
+    begin_object(choice, content.bytes, content.n, true, &choice->usage, text);
     end_object(choice, text);
+    text->failed = text->failed || content.failed;
+    weir__text_fini(&content);
 }
 
-static const serve_form form = {
-    .id = "cmpl",
+static const serve_openai form = {
+    .form = SERVE_OPENAI_FORM("cmpl-"),
     .object = "",
     .chunk = "",
     .bare = true,
@@ -93,7 +97,7 @@ static const serve_form form = {
 
 void serve_native(serve_call *call)
 {
-    serve_complete(call, SERVE_ASK_COMPLETIONS | SERVE_ASK_NATIVE, &form);
+    serve_complete(call, SERVE_ASK_COMPLETIONS | SERVE_ASK_NATIVE, &form.form);
 }
 
 /* ---- GET /props ---- */

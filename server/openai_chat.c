@@ -1,6 +1,6 @@
 /* openai_chat.c: POST /v1/chat/completions. SPDX-License-Identifier: Apache-2.0 */
-#include "answer.h"
 #include "ask.h"
+#include "openai.h"
 
 static void add_logprobs(serve_choice *choice, weir__text *text)
 {
@@ -47,40 +47,47 @@ static void end(serve_choice *choice, weir__text *text)
 {
     weir__text_printf(text, "{\"index\":%d,\"delta\":{}", choice->index);
     add_logprobs(choice, text);
-    serve_choice_add_reason(choice, text);
+    serve_openai_add_reason(choice, text);
 }
 
 static void whole(serve_choice *choice, weir__text *text)
 {
-    const weir__text *content = &choice->content, *reasoning = &choice->reasoning;
+    weir__text content = {0}, reasoning = {0};
+    size_t n_calls = 0;
+    serve_choice_add_text(choice, WEIR_DELTA_CONTENT, &content);
+    serve_choice_add_text(choice, WEIR_DELTA_REASONING, &reasoning);
     weir__text_printf(text, "{\"index\":%d,\"message\":{\"role\":\"assistant\"", choice->index);
-    if (content->n == 0 && choice->n_tools > 0)
+    if (content.n == 0 && choice->n_tools > 0)
         weir__json_string(text, "content", NULL);
     else
-        weir__json_bytes(text, "content", content->bytes, content->n);
-    if (reasoning->n > 0) weir__json_bytes(text, "reasoning_content", reasoning->bytes, reasoning->n);
-    for (size_t i = 0; i < choice->n_tools; i++) {
-        const serve_tool *tool = &choice->tools[i];
-        weir__text_add_string(text, i == 0 ? ",\"tool_calls\":[{" : ",{");
+        weir__json_bytes(text, "content", content.bytes, content.n);
+    if (reasoning.n > 0) weir__json_bytes(text, "reasoning_content", reasoning.bytes, reasoning.n);
+    for (size_t i = 0; i < choice->n_kept; i++) {
+        const serve_part *tool = &choice->parts[i];
+        if (tool->kind != WEIR_DELTA_TOOL_CALL) continue;
+        weir__text_add_string(text, n_calls == 0 ? ",\"tool_calls\":[{" : ",{");
         weir__json_string(text, "id", tool->id);
         weir__text_add_string(text, ",\"type\":\"function\",\"function\":{");
         weir__json_string(text, "name", tool->name);
-        weir__json_bytes(text, "arguments", tool->arguments.bytes, tool->arguments.n);
-        weir__text_add_string(text, i + 1 == choice->n_tools ? "}}]" : "}}");
+        weir__json_bytes(text, "arguments", tool->text.bytes, tool->text.n);
+        weir__text_add_string(text, ++n_calls == choice->n_tools ? "}}]" : "}}");
     }
     weir__text_add_string(text, ",\"refusal\":null}");
     add_logprobs(choice, text);
-    serve_choice_add_reason(choice, text);
+    serve_openai_add_reason(choice, text);
+    text->failed = text->failed || content.failed || reasoning.failed;
+    weir__text_fini(&content);
+    weir__text_fini(&reasoning);
 }
 
 /* vLLM has them beside the choices. */
 static void rest(const serve_answer *answer, weir__text *text)
 {
-    serve_choice_add_prompt(&answer->choices[0], text);
+    serve_openai_add_prompt(&answer->choices[0], text);
 }
 
-static const serve_form form = {
-    .id = "chatcmpl",
+static const serve_openai form = {
+    .form = SERVE_OPENAI_FORM("chatcmpl-"),
     .object = "chat.completion",
     .chunk = "chat.completion.chunk",
     .begin = begin,
@@ -104,7 +111,8 @@ void serve_chat(serve_call *call)
         goto out;
     }
     if (ask.fork != NULL) ask.rendered = weir_chat_hold(ask.source.chat);
-    if ((answer = serve_ask_answer(&ask, &form, ask.n)) != NULL) serve_answer_submit(answer, &request, 1);
+    if ((answer = serve_ask_answer(&ask, &form.form, ask.n)) != NULL)
+        serve_answer_submit(answer, &request, 1);
 out:
     serve_ask_fini(&ask);
 }

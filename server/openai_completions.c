@@ -1,10 +1,10 @@
 /* openai_completions.c: POST /v1/completions. SPDX-License-Identifier: Apache-2.0 */
 #include <string.h>
 
-#include "answer.h"
 #include "ask.h"
 #include "base/mem.h"
 #include "field.h"
+#include "openai.h"
 
 #define PROMPTS_MAX 128 /* of one request */
 
@@ -40,23 +40,23 @@ static void delta(serve_choice *choice, const weir_delta *given, weir__text *tex
 static void end(serve_choice *choice, weir__text *text)
 {
     begin_object(choice, "", 0, text);
-    serve_choice_add_reason(choice, text);
+    serve_openai_add_reason(choice, text);
 }
 
 static void whole(serve_choice *choice, weir__text *text)
 {
     weir__text all = {0};
     weir__text_add(&all, choice->echo != NULL ? choice->echo : "", choice->echo_length);
-    weir__text_add(&all, choice->content.bytes, choice->content.n);
+    serve_choice_add_text(choice, WEIR_DELTA_CONTENT, &all);
     begin_object(choice, all.bytes, all.n, text);
-    serve_choice_add_prompt(choice, text); /* vLLM has them with each choice */
-    serve_choice_add_reason(choice, text);
+    serve_openai_add_prompt(choice, text); /* vLLM has them with each choice */
+    serve_openai_add_reason(choice, text);
     text->failed = text->failed || all.failed;
     weir__text_fini(&all);
 }
 
-static const serve_form form = {
-    .id = "cmpl",
+static const serve_openai form = {
+    .form = SERVE_OPENAI_FORM("cmpl-"),
     .object = "text_completion",
     .chunk = "text_completion",
     .begin = begin,
@@ -170,5 +170,5 @@ void serve_complete(serve_call *call, unsigned where, const serve_form *written)
 
 void serve_completions(serve_call *call)
 {
-    serve_complete(call, SERVE_ASK_COMPLETIONS, &form);
+    serve_complete(call, SERVE_ASK_COMPLETIONS, &form.form);
 }

@@ -1,0 +1,196 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "openai.h"
+
+/* ---- Shared by whole answers and events ---- */
+
+/* One for each prompt, where there are several. */
+static void add_misses(const serve_answer *answer, weir__text *text)
+{
+    bool many = answer->n > answer->n_each, any = false;
+    size_t before = text->n;
+    weir__text_add_string(text, many ? ",\"misses\":[" : ",\"miss\":");
+    for (int32_t i = 0; i < answer->n; i += answer->n_each) {
+        if (i > 0) weir__text_add_string(text, ",");
+        bool some =
+            serve_miss_add(answer->choices[i].stream, answer->shows_prompt, answer->shows_cached, text);
+        if (many && !some) weir__text_add_string(text, "null");
+        any = any || some;
+    }
+    if (many) weir__text_add_string(text, "]");
+    if (!any) text->n = before;
+}
+
+static void add_usage(const serve_answer *answer, weir__text *text)
+{
+    int64_t prompt = 0, cached = 0, generated = 0, drafted = 0, accepted = 0;
+    for (int32_t i = 0; i < answer->n; i++) {
+        const weir_usage *usage = &answer->choices[i].usage;
+        generated += usage->n_generated;
+        drafted += usage->n_drafted;
+        accepted += usage->n_accepted;
+        if (i % answer->n_each != 0) continue; /* a prompt counts once, whatever n is */
+        prompt += usage->n_prompt;
+        cached += usage->n_cached;
+    }
+    weir__text_printf(text,
+                      "{\"prompt_tokens\":%lld,\"completion_tokens\":%lld,\"total_tokens\":%lld,"
+                      "\"prompt_tokens_details\":{\"cached_tokens\":%lld",
+                      (long long)prompt, (long long)generated, (long long)prompt + (long long)generated,
+                      (long long)cached);
+    add_misses(answer, text);
+    weir__text_add_string(text, "}");
+    if (drafted > 0) /* where OpenAI counts what a client predicted */
+        weir__text_printf(text,
+                          ",\"completion_tokens_details\":{\"accepted_prediction_tokens\":%lld,"
+                          "\"rejected_prediction_tokens\":%lld}",
+                          (long long)accepted, (long long)(drafted - accepted));
+    weir__text_add_string(text, "}");
+}
+
+static const serve_openai *openai_of(const serve_answer *answer)
+{
+    return (const serve_openai *)(const void *)answer->form;
+}
+
+static void add_head(const serve_answer *answer, const char *object, weir__text *text)
+{
+    weir__text_printf(text, "{\"id\":\"%s\",\"object\":\"%s\",\"created\":%lld", answer->id, object,
+                      (long long)answer->created_s);
+    weir__json_string(text, "model", answer->model);
+    weir__text_printf(text, ",\"system_fingerprint\":\"%s\",\"choices\":[",
+                      answer->call->server->fingerprint);
+}
+
+/* ---- Of a choice ---- */
+
+void serve_openai_add_reason(const serve_choice *choice, weir__text *text)
+{
+    bool cut = choice->reason == WEIR_REASON_LENGTH || choice->reason == WEIR_REASON_DEADLINE;
+    weir__text_printf(text, ",\"finish_reason\":\"%s\",\"finish_detail\":\"%s\"}",
+                      cut                   ? "length"
+                      : choice->n_tools > 0 ? "tool_calls"
+                                            : "stop",
+                      weir_reason_name(choice->reason));
+}
+
+void serve_openai_add_prompt(const serve_choice *choice, weir__text *text)
+{
+    weir_chunk prompt;
+    if (!choice->answer->returns_prompt || serve_choice_prompt(choice, &prompt) != WEIR_OK) return;
+    weir__text_add_string(text, ",\"prompt_logprobs\":");
+    serve_scores_add_prompt(&prompt, choice->answer->call->server->model, text);
+}
+
+/* ---- Events ---- */
+
+void serve_openai_head(const serve_answer *answer, weir__text *text)
+{
+    add_head(answer, openai_of(answer)->chunk, text);
+}
+
+/* Around a choice's object. */
+static weir__text *begin_event(serve_answer *answer)
+{
+    weir__text *out = serve_answer_begin_event(answer, "");
+    if (!openai_of(answer)->bare) serve_openai_head(answer, out);
+    return out;
+}
+
+static void end_event(serve_answer *answer, weir__text *out)
+{
+    if (!openai_of(answer)->bare)
+        weir__text_add_string(out, answer->include_usage ? "],\"usage\":null}" : "]}");
+    serve_answer_end_event(answer);
+}
+
+void serve_openai_begin(serve_choice *choice)
+{
+    const serve_openai *form = openai_of(choice->answer);
+    if (form->begin == NULL) return;
+    weir__text *out = begin_event(choice->answer);
+    form->begin(choice, out);
+    end_event(choice->answer, out);
+}
+
+void serve_openai_delta(serve_choice *choice, const weir_delta *delta)
+{
+    weir__text *out = begin_event(choice->answer);
+    openai_of(choice->answer)->delta(choice, delta, out);
+    end_event(choice->answer, out);
+}
+
+void serve_openai_end(serve_choice *choice)
+{
+    weir__text *out = begin_event(choice->answer);
+    openai_of(choice->answer)->end(choice, out);
+    end_event(choice->answer, out);
+}
+
+static void add_done(serve_answer *answer)
+{
+    if (openai_of(answer)->bare) return;
+    weir__text_add_string(serve_answer_begin_event(answer, ""), "[DONE]");
+    serve_answer_end_event(answer);
+}
+
+void serve_openai_finish(serve_answer *answer)
+{
+    if (answer->include_usage && !openai_of(answer)->bare) {
+        weir__text *out = serve_answer_begin_event(answer, "");
+        serve_openai_head(answer, out);
+        weir__text_add_string(out, "],\"usage\":");
+        add_usage(answer, out);
+        weir__text_add_string(out, "}");
+        serve_answer_end_event(answer);
+    }
+    add_done(answer);
+}
+
+void serve_openai_fail(serve_answer *answer, int status, const char *code, const char *message)
+{
+    weir__text *out = serve_answer_begin_event(answer, "");
+    weir__text_add_string(out, "{\"error\":");
+    serve_call_error_json(out, status, NULL, code, message);
+    weir__text_add_string(out, "}");
+    serve_answer_end_event(answer);
+    add_done(answer);
+}
+
+/* ---- Whole answers ---- */
+
+/* Those of one prompt, in their order where all are returned, else the best ones first. */
+static void add_best(serve_answer *answer, int32_t first, weir__text *text)
+{
+    serve_choice *choices = answer->choices + first;
+    bool taken[SERVE_CHOICES_MAX] = {false};
+    bool all = answer->n_returned == answer->n_each;
+    for (int32_t k = 0; k < answer->n_returned; k++) {
+        int32_t best = k;
+        if (!all) {
+            best = -1;
+            for (int32_t i = 0; i < answer->n_each; i++)
+                if (!taken[i] && (best < 0 || weir_usage_score(&choices[i].usage) >
+                                                  weir_usage_score(&choices[best].usage)))
+                    best = i;
+            taken[best] = true;
+            choices[best].index = first / answer->n_each * answer->n_returned + k;
+        }
+        if (first > 0 || k > 0) weir__text_add_string(text, ",");
+        openai_of(answer)->whole(&choices[best], text);
+    }
+}
+
+void serve_openai_whole(serve_answer *answer, weir__text *text)
+{
+    const serve_openai *form = openai_of(answer);
+    bool list = form->bare && answer->n / answer->n_each * answer->n_returned > 1;
+    if (!form->bare) add_head(answer, form->object, text);
+    if (list) weir__text_add_string(text, "[");
+    for (int32_t i = 0; i < answer->n; i += answer->n_each) add_best(answer, i, text);
+    if (list) weir__text_add_string(text, "]");
+    if (form->bare) return;
+    weir__text_add_string(text, "],\"usage\":");
+    add_usage(answer, text);
+    if (form->rest != NULL) form->rest(answer, text);
+    weir__text_add_string(text, "}");
+}
