@@ -1,19 +1,20 @@
-/* gguf_fuzz.c: the check of model files, fed with damaged ones.
+/* gguf_fuzz.c: the checks of model and projector files, fed with damaged ones.
  * SPDX-License-Identifier: Apache-2.0
  *
- * Input: a GGUF file. What passes keeps what the check promises: sizes that fit the file, a name that ends.
- * What is refused says so in words. */
+ * Input: a GGUF file. If it passes, sizes fit the file and the name ends; otherwise there is a message. */
 #include "fuzz.h"
 #include "gguf/gguf.h"
 
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+typedef weir_status check_function(const void *data, size_t size, weir__gguf_info *info, weir_error *error);
+
+static void check(check_function *function, const uint8_t *data, size_t size)
 {
     weir__gguf_info info;
     weir_error error;
     memset(&info, 0xff, sizeof info);
     memset(&error, 0xff, sizeof error);
-    weir_status status = weir__gguf_check_memory(data, size, &info, &error);
-    require(weir__gguf_check_memory(data, size, NULL, NULL) == status);
+    weir_status status = function(data, size, &info, &error);
+    require(function(data, size, NULL, NULL) == status);
     if (status == WEIR_OK) {
         require(info.version == 2 || info.version == 3);
         require(info.n_shards == 1);
@@ -27,5 +28,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         require(error.code == status);
         require(memchr(error.message, '\0', sizeof error.message) != NULL && strlen(error.message) > 20);
     }
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    check(weir__gguf_check_memory, data, size);
+    check(weir__gguf_check_projector_memory, data, size);
     return 0;
 }

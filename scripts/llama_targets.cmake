@@ -19,9 +19,14 @@ function(weir_targets)
         weir_target(weir-common llama-common "^(arg|console|debug|download|hf-cache|imatrix-loader|preset|subproc)\\.(cpp|h)$")
         add_dependencies(weir-common llama-common-base)
     endif()
-    # Without the helpers, whose decoders of images and sounds read what weir's own refuse (ADR 0071).
+    # Without the helpers, whose decoders of images and sounds read what weir's own refuse (ADR 0071), from
+    # copies that refuse missing tensors (scripts/mtmd_checked.py).
     if(TARGET mtmd)
         weir_target(weir-mtmd mtmd "^mtmd-helper")
+        get_target_property(sources weir-mtmd SOURCES)
+        list(TRANSFORM sources REPLACE "^.*/tools/mtmd/" "${CMAKE_BINARY_DIR}/weir-mtmd/")
+        set_property(TARGET weir-mtmd PROPERTY SOURCES ${sources})
+        target_compile_options(weir-mtmd PRIVATE -include "${CMAKE_BINARY_DIR}/weir-mtmd/weir-tensor.h")
     endif()
 endfunction()
 cmake_language(DEFER CALL weir_targets) # once all targets are there

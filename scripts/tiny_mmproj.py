@@ -38,6 +38,15 @@ class Projector(Model):
         self.put(f"clip.{part}.projection_dim", U32, OUT)
         self.put(f"clip.{part}.attention.layer_norm_epsilon", F32, 1e-6)
 
+    def vision(self, kind):
+        self.put("clip.has_vision_encoder", BOOL, 1)
+        self.put("clip.projector_type", STRING, kind)
+        self.common("vision")
+        self.put("clip.vision.image_size", U32, 56)
+        self.put("clip.vision.patch_size", U32, 14)
+        self.put("clip.vision.image_mean", F32, [0.5] * 3)
+        self.put("clip.vision.image_std", F32, [0.5] * 3)
+
     def norm(self, name):
         self.tensor(name + ".weight", [EMBD], fill=1.0)
         self.tensor(name + ".bias", [EMBD], fill=0.0)
@@ -57,14 +66,8 @@ class Projector(Model):
 
 
 def make_gemma3(p, scale):
-    p.put("clip.has_vision_encoder", BOOL, 1)
-    p.put("clip.projector_type", STRING, "gemma3")
-    p.common("vision")
-    p.put("clip.vision.image_size", U32, 56)
-    p.put("clip.vision.patch_size", U32, 14)
+    p.vision("gemma3")
     p.put("clip.vision.projector.scale_factor", U32, 2)
-    p.put("clip.vision.image_mean", F32, [0.5] * 3)
-    p.put("clip.vision.image_std", F32, [0.5] * 3)
     p.tensor("v.patch_embd.weight", [14, 14, 3, EMBD])
     p.tensor("v.patch_embd.bias", [EMBD], fill=0.0)
     p.tensor("v.position_embd.weight", [EMBD, 16])
@@ -74,13 +77,7 @@ def make_gemma3(p, scale):
 
 
 def make_qwen(p, scale):
-    p.put("clip.has_vision_encoder", BOOL, 1)
-    p.put("clip.projector_type", STRING, "qwen2vl_merger")
-    p.common("vision")
-    p.put("clip.vision.image_size", U32, 56)
-    p.put("clip.vision.patch_size", U32, 14)
-    p.put("clip.vision.image_mean", F32, [0.5] * 3)
-    p.put("clip.vision.image_std", F32, [0.5] * 3)
+    p.vision("qwen2vl_merger")
     p.tensor("v.patch_embd.weight", [14, 14, 3, EMBD])
     p.tensor("v.patch_embd.weight.1", [14, 14, 3, EMBD])
     p.layer("v", True)

@@ -180,3 +180,15 @@ weir_status weir__gguf_check_memory(const void *data, size_t size, weir__gguf_in
         weir__gguf_fail(c, WEIR_UNSUPPORTED, "is one of %d files", count);
     return end_check(c, info);
 }
+
+weir_status weir__gguf_check_projector_memory(const void *data, size_t size, weir__gguf_info *info,
+                                              weir_error *error)
+{
+    gguf_check *c = begin_check("the projector", error);
+    if (c == NULL) return end_check(c, info);
+    c->data = data;
+    c->size = size;
+    weir__gguf_check_container(c);
+    if (c->status == WEIR_OK) weir__gguf_check_projector_rules(c);
+    return end_check(c, info);
+}

@@ -42,5 +42,7 @@ weir_status weir__gguf_check_projector(const char *path, weir__gguf_info *info, 
 
 /* The same for one file in memory, which must not be a shard. */
 weir_status weir__gguf_check_memory(const void *data, size_t size, weir__gguf_info *info, weir_error *error);
+weir_status weir__gguf_check_projector_memory(const void *data, size_t size, weir__gguf_info *info,
+                                              weir_error *error);
 
 #endif

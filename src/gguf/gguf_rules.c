@@ -638,34 +638,10 @@ static const struct {
     {"projector.head_count", 1, 1u << 16},
 };
 
-/* Layers whose attention lacks one of its matrices: libmtmd would multiply by what is not there. prefix: "v"
- * or "a". */
-static void check_projector_layers(gguf_check *c, const char *prefix, uint32_t n_layers)
-{
-    static const char *const names[] = {"attn_q", "attn_k", "attn_v"};
-    for (uint32_t i = 0; i < n_layers && c->status == WEIR_OK; i++) {
-        const char *missing = NULL;
-        char name[64];
-        uint64_t dim[4];
-        size_t n = 0;
-        snprintf(name, sizeof name, "%s.blk.%" PRIu32 ".attn_qkv.weight", prefix, i);
-        if (weir__gguf_dims(c, name, dim)) continue;
-        for (size_t k = 0; k < sizeof names / sizeof *names; k++) {
-            snprintf(name, sizeof name, "%s.blk.%" PRIu32 ".%s.weight", prefix, i, names[k]);
-            if (weir__gguf_dims(c, name, dim))
-                n++;
-            else
-                missing = names[k];
-        }
-        if (n > 0 && missing != NULL)
-            weir__gguf_refuse(c, "lacks the tensor '%s.blk.%" PRIu32 ".%s.weight'", prefix, i, missing);
-    }
-}
-
 static void check_projector_part(gguf_check *c, const char *part)
 {
     char key[GGUF_KEY_MAX];
-    uint32_t value, width = 0, heads = 1, n_layers = 0;
+    uint32_t value, width = 0, heads = 1;
     for (size_t i = 0; i < sizeof projector_bounds / sizeof *projector_bounds && c->status == WEIR_OK; i++) {
         snprintf(key, sizeof key, "clip.%s.%s", part, projector_bounds[i].key);
         const gguf_entry *e = weir__gguf_find(c, key);
@@ -677,12 +653,10 @@ static void check_projector_part(gguf_check *c, const char *part)
                               projector_bounds[i].min, projector_bounds[i].max);
         if (strcmp(projector_bounds[i].key, "embedding_length") == 0) width = value;
         if (strcmp(projector_bounds[i].key, "attention.head_count") == 0) heads = value;
-        if (strcmp(projector_bounds[i].key, "block_count") == 0) n_layers = value;
     }
     if (c->status == WEIR_OK && width % heads != 0)
         weir__gguf_refuse(c, "the width of 'clip.%s', %" PRIu32 ", is no multiple of its %" PRIu32 " heads",
                           part, width, heads);
-    if (c->status == WEIR_OK) check_projector_layers(c, strcmp(part, "vision") == 0 ? "v" : "a", n_layers);
 }
 
 void weir__gguf_check_projector_rules(gguf_check *c)
