@@ -191,8 +191,15 @@ static const struct command {
     {"/load", "FILE", "a conversation that was saved", on_load},
     {"/stats", "", "what the last answer took", on_stats},
     {"/set", "NAME VALUE", "a setting of answers: /set temp 0.2, /set max_tokens 200", on_set},
-    {"/exit", "", "leave, as does Ctrl-D", on_exit_command},
+    {"/exit", "", "leave, as do /bye, /quit and Ctrl-D", on_exit_command},
 };
+
+/* As other programs call it. */
+static const char *own_name(const char *name)
+{
+    if (strcmp(name, "/bye") == 0 || strcmp(name, "/quit") == 0) return "/exit";
+    return strcmp(name, "/?") == 0 ? "/help" : name;
+}
 
 #define N_COMMANDS (sizeof commands / sizeof *commands)
 
@@ -204,8 +211,10 @@ static cli_exit on_help(struct chat *chat, const char *rest)
         cli_text_printf(&text, "%s%s%s %-*s %s\n", cli_term_style_out(CLI_CYAN), commands[i].name,
                         cli_term_style_out(CLI_PLAIN), 18 - (int)strlen(commands[i].name),
                         commands[i].argument, commands[i].help);
-    cli_text_puts(&text,
-                  "Ctrl-C ends an answer. A line that ends with \\ goes on. // begins a message with /.\n");
+    cli_text_puts(
+        &text,
+        "Ctrl-C ends an answer. A line that ends with \\ goes on, as does one that begins with \"\"\" until "
+        "the next \"\"\". // begins a message with /.\n");
     cli_out(text.bytes, text.n);
     weir__text_fini(&text);
     return CLI_OK;
@@ -219,7 +228,8 @@ static cli_exit run_command(struct chat *chat, const char *line)
     snprintf(name, sizeof name, "%.*s", (int)(n < 31 ? n : 31), line);
     cli_nearest nearest = cli_nearest_to(name);
     for (size_t i = 0; i < N_COMMANDS; i++) {
-        if (strcmp(commands[i].name, name) == 0) return commands[i].run(chat, *rest != '\0' ? rest : NULL);
+        if (strcmp(commands[i].name, own_name(name)) == 0)
+            return commands[i].run(chat, *rest != '\0' ? rest : NULL);
         cli_nearest_try(&nearest, commands[i].name);
     }
     return cli_fail(CLI_USAGE, "there is no command %s%s", name,
@@ -228,8 +238,17 @@ static cli_exit run_command(struct chat *chat, const char *line)
 
 /* ---- Lines ---- */
 
-/* A message: a line, and those that follow it while each ends with a backslash. */
-static cli_line_what read_message(struct chat *chat, cli_text *message)
+#define QUOTES "\"\"\""
+
+static bool ends_with(const char *bytes, size_t n, const char *end)
+{
+    size_t length = strlen(end);
+    return n >= length && memcmp(bytes + n - length, end, length) == 0;
+}
+
+/* A message: a line, and those that follow it while each ends with a backslash, or from """ to """. *quoted:
+ * the latter, which is no command. */
+static cli_line_what read_message(struct chat *chat, cli_text *message, bool *quoted)
 {
     cli_text line = {0};
     char prompt[48], more[48];
@@ -239,27 +258,41 @@ static cli_line_what read_message(struct chat *chat, cli_text *message)
     snprintf(prompt, sizeof prompt, "%s%s%s> %s%s%s", mark, on, mark, mark, off, mark);
     snprintf(more, sizeof more, "%s%s%s| %s%s%s", mark, on, mark, mark, off, mark);
     cli_line_what what;
-    bool goes_on = false;
+    bool first = true, goes_on = false;
+    *quoted = false;
     do {
         weir__text_clear(&line);
-        what = cli_line_read(chat->line, goes_on ? more : prompt, &line);
-        goes_on = what == CLI_LINE_TEXT && line.n > 0 && line.bytes[line.n - 1] == '\\';
-        if (what != CLI_LINE_TEXT) break;
-        cli_text_add(message, line.bytes != NULL ? line.bytes : "", line.n - goes_on);
+        what = cli_line_read(chat->line, first ? prompt : more, &line);
+        bool over = what == CLI_LINE_END && *quoted; /* the end of the input is its end, too */
+        if (what != CLI_LINE_TEXT && !over) break;
+        const char *bytes = line.bytes != NULL ? line.bytes : "";
+        size_t n = line.n;
+        if (first && strncmp(bytes, QUOTES, strlen(QUOTES)) == 0) {
+            *quoted = true;
+            bytes += strlen(QUOTES);
+            n -= strlen(QUOTES);
+        }
+        bool marked = ends_with(bytes, n, *quoted ? QUOTES : "\\");
+        goes_on = *quoted ? !marked && !over : marked;
+        if (marked) n -= *quoted ? strlen(QUOTES) : 1;
+        cli_text_add(message, bytes, n);
         if (goes_on) cli_text_puts(message, "\n");
+        if (over) what = CLI_LINE_TEXT;
+        first = false;
     } while (goes_on);
     weir__text_fini(&line);
     return what;
 }
 
 /* One message or command. */
-static cli_exit take_message(struct chat *chat, const char *message)
+static cli_exit take_message(struct chat *chat, const char *message, bool quoted)
 {
     message += strspn(message, " \t\n");
     if (*message == '\0') return CLI_OK;
     cli_line_remember(chat->line, message);
-    if (message[0] == '/' && message[1] != '/') return run_command(chat, message);
-    cli_talk_add(&chat->talk, true, message + (message[0] == '/'));
+    bool slash = !quoted && message[0] == '/';
+    if (slash && message[1] != '/') return run_command(chat, message);
+    cli_talk_add(&chat->talk, true, message + slash);
     return ask(chat);
 }
 
@@ -270,9 +303,10 @@ static cli_exit converse(struct chat *chat)
     bool asks = cli_line_asks(chat->line);
     while (!chat->over && !cli_out_closed() && cli_signals_ended() == 0 && (asks || code == CLI_OK)) {
         cli_text message = {0};
-        cli_line_what what = read_message(chat, &message);
+        bool quoted;
+        cli_line_what what = read_message(chat, &message, &quoted);
         if (what == CLI_LINE_TEXT)
-            code = take_message(chat, message.bytes != NULL ? message.bytes : "");
+            code = take_message(chat, message.bytes != NULL ? message.bytes : "", quoted);
         else if (what == CLI_LINE_END)
             chat->over = true;
         if (what != CLI_LINE_TEXT && asks) cli_out("\n", 1);
@@ -314,12 +348,6 @@ cli_exit cli_chat(cli_args *args)
     cli_load_log(args);
     cli_talk_init(&chat.talk, args);
     chat.line = cli_line_create(words, history);
-    if (args->words.n > 0) {
-        code =
-            cli_fail(CLI_USAGE, "weir chat takes no %.40s: it asks for messages, or reads them from a pipe",
-                     args->words.items[0]);
-        goto done;
-    }
     if ((path = cli_load_path(args)) == NULL) goto done;
     if ((code = begin(&chat, path)) != CLI_OK) goto done;
     if (cli_line_asks(chat.line)) cli_signals_interrupts(true);

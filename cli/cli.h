@@ -54,6 +54,9 @@ enum {
 /* Commands whose words may be another command's, with its options. */
 #define CLI_TAKES_ANY CLI_CONFIG
 
+/* Commands whose word is the model. weir run has words of both kinds. */
+#define CLI_TAKES_MODEL (CLI_CHAT | CLI_SERVE | CLI_INFO | CLI_OPTIMIZE | CLI_QUANTIZE)
+
 struct cli_args;
 
 typedef struct cli_command {
@@ -71,8 +74,8 @@ typedef struct cli_command {
 /* In the order of `weir help`; ends with a NULL name. */
 extern const cli_command cli_commands[];
 
-/* The command that the words [n] begin with, and how many of them name it: "bench engine" takes two. NULL:
- * none. */
+/* The command that the words [n] begin with, and how many of them name it: "bench engine" takes two. ls is
+ * list, show is info. NULL: none. */
 const cli_command *cli_command_find(int n, char *const *words, int *used);
 
 /* Says that these words, [n] with n > 0, name no command, and which one they resemble. */
@@ -106,7 +109,7 @@ cli_exit cli_completion(struct cli_args *args);
 cli_exit cli_version(struct cli_args *args);
 
 /* "Did you mean": the name that resembles a given one most, of those that are tried. Insertions, deletions,
- * replacements and swaps of neighbours count, at most a third as many as the name has letters, or one. */
+ * replacements and swaps of neighbours count, at most one for every three letters. */
 typedef struct cli_nearest {
     const char *given;
     int least;     /* the distance of best, or what none may have */

@@ -5,13 +5,40 @@
 
 #include "options.h"
 
+/* What other programs call it. */
+static const char *own_name(const char *word)
+{
+    static const struct {
+        const char *other, *own;
+    } names[] = {{"ls", "list"}, {"show", "info"}};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (strcmp(names[i].other, word) == 0) return names[i].own;
+    return word;
+}
+
+/* What weir does in place of other programs' commands; NULL: nothing is known of this one. */
+static const char *instead_of(const char *word)
+{
+    static const struct {
+        const char *other, *instead;
+    } known[] = {
+        {"stop", "weir serve ends by Ctrl-C or SIGTERM, as a service by systemctl stop weir"},
+        {"cp", "weir serve --alias NAME serves a model under another name"},
+    };
+    for (size_t i = 0; i < sizeof known / sizeof *known; i++)
+        if (strcmp(known[i].other, word) == 0) return known[i].instead;
+    return NULL;
+}
+
 const cli_command *cli_command_find(int n, char *const *words, int *used)
 {
     for (const cli_command *command = cli_commands; command->name != NULL; command++) {
         const char *second = strchr(command->name, ' ');
         size_t first = second != NULL ? (size_t)(second - command->name) : strlen(command->name);
         *used = second != NULL ? 2 : 1;
-        if (n < *used || strlen(words[0]) != first || memcmp(words[0], command->name, first) != 0) continue;
+        if (n < *used) continue;
+        const char *word = own_name(words[0]);
+        if (strlen(word) != first || memcmp(word, command->name, first) != 0) continue;
         if (second == NULL || strcmp(words[1], second + 1) == 0) return command;
     }
     return NULL;
@@ -33,6 +60,8 @@ static cli_exit ask_second_word(const char *word, bool alone)
 cli_exit cli_command_unknown(int n, char *const *words)
 {
     cli_nearest nearest = cli_nearest_to(words[0]);
+    const char *instead = instead_of(words[0]);
+    if (instead != NULL) return cli_fail(CLI_USAGE, "there is no command %s: %s", words[0], instead);
     for (const cli_command *command = cli_commands; command->name != NULL; command++) {
         char first[32];
         const char *second = strchr(command->name, ' ');

@@ -17,20 +17,27 @@
 #define WIDE   24 /* of a command, a variable, a file */
 
 const cli_command cli_commands[] = {
-    {CLI_RUN, "run", "[-m MODEL] [-p PROMPT | -]", "ask a model and watch the answer arrive",
+    {CLI_RUN, "run", "[MODEL] [PROMPT]", "ask a model and watch the answer arrive",
      "The prompt becomes a user message in the model's chat template; --raw continues it as plain text. "
+     "Texts from -f and from a pipe stand before it; one line on stderr says what was read.\n\n"
+     "A word alone is the model if it is default, hf:…, a name that ends in .gguf, or a GGUF file, and else "
+     "the "
+     "prompt; of two words the first is the model. With -m a word is always the prompt.\n\n"
      "The answer goes to stdout as it arrives, then one line of figures to stderr. Reasoning is dimmed on "
      "a terminal and left out elsewhere.\n\n"
      "Ctrl-C ends the answer and keeps what has arrived; a second Ctrl-C exits at once.",
      "# a question, an answer of at most 100 tokens\n"
      "weir run -p \"What is a weir?\" -n 100\n"
-     "# a file with a question about it\n"
-     "(cat notes.txt; echo \"Sum this up.\") | weir run --temp 0\n"
+     "# the same of another model\n"
+     "weir run model.gguf \"What is a weir?\"\n"
+     "# texts with a question about them\n"
+     "cat notes.txt | weir run \"Sum this up.\"\n"
+     "weir run -f old.c -f new.c -p \"What has changed?\"\n"
      "# JSON of a given form\n"
      "weir run -p \"Invent a person.\" -j "
      "'{\"type\":\"object\",\"properties\":{\"name\":{\"type\":\"string\"}}}'",
      cli_run_defaults, cli_run},
-    {CLI_CHAT, "chat", "[-m MODEL] [--system TEXT]", "chat with a model",
+    {CLI_CHAT, "chat", "[MODEL] [--system TEXT]", "chat with a model",
      "Each line is a message; a line that ends with \\ continues on the next one. Lines are edited as in a"
      " shell, with a history. Ctrl-C ends an answer and keeps what has arrived; Ctrl-D leaves. Reasoning "
      "is dimmed.\n\n"
@@ -54,7 +61,7 @@ const cli_command cli_commands[] = {
      "# from a pipe, as JSON lines\n"
      "echo '{\"requests\":[{\"prompt\":\"One\"},{\"prompt\":\"Two\",\"temp\":0}]}' | weir stream - | cat",
      cli_stream_defaults, cli_stream},
-    {CLI_SERVE, "serve", "[-m MODEL] [--port N]", "serve OpenAI's API over HTTP",
+    {CLI_SERVE, "serve", "[MODEL] [--port N]", "serve OpenAI's API over HTTP",
      "Point any OpenAI client at it: POST /v1/chat/completions, /v1/completions and /v1/embeddings, GET "
      "/v1/models. GET /health and /metrics are for operators; / is a page to chat on and to watch the "
      "engine. It listens on this machine only unless --host says otherwise; on an open network set API "
@@ -82,10 +89,12 @@ const cli_command cli_commands[] = {
      "# a server that listens on a Unix socket\n"
      "weir top --url unix:/run/weir.sock",
      NULL, cli_top},
-    {CLI_INFO, "info", "[-m MODEL]", "show a model and the memory that an engine needs for it",
+    {CLI_INFO, "info", "[MODEL]", "show a model and the memory that an engine needs for it",
      "Shows the model, which kernels multiply which of its weights and why others do not, its vocabulary "
      "and chat template, the devices of this machine, the build, and the memory that an engine with these "
-     "options needs. Only the model's header is read, so a model that does not fit is never loaded.",
+     "options needs. Only the model's header is read, so a model that does not fit is never loaded. weir "
+     "show "
+     "is the same.",
      "# the memory of 32 requests of 2048 tokens\n"
      "weir info -np 32 -c 2048",
      NULL, cli_info},
@@ -105,7 +114,7 @@ const cli_command cli_commands[] = {
      "# a file's lines, as an array of float32\n"
      "weir embed -m model.gguf -f lines.txt -o lines.npy",
      cli_embed_defaults, cli_embed},
-    {CLI_OPTIMIZE, "optimize", "[-m MODEL] [-o FILE] [--check]",
+    {CLI_OPTIMIZE, "optimize", "[MODEL] [-o FILE] [--check]",
      "pack a model's weights so that it starts at once",
      "Writes the weights in the layout that weir's CPU kernels read. Later starts map this file instead of"
      " packing the weights again; processes share its memory, and the system can reclaim it at any time. "
@@ -116,8 +125,7 @@ const cli_command cli_commands[] = {
      "# is model.gguf.weir still as it was written?\n"
      "weir optimize -m model.gguf --check",
      NULL, cli_optimize},
-    {CLI_QUANTIZE, "quantize", "[-m MODEL] [--type TYPE] [-o FILE]",
-     "write a model's weights in another type",
+    {CLI_QUANTIZE, "quantize", "[MODEL] [--type TYPE] [-o FILE]", "write a model's weights in another type",
      "Fewer bits for each weight take less memory and are read faster, and reproduce the model a little less "
      "exactly. "
      "Start from the original, in F16, BF16 or F32. weir bench kernels measures which types this machine "
@@ -143,7 +151,8 @@ const cli_command cli_commands[] = {
      NULL, cli_pull},
     {CLI_LIST_MODELS, "list", "[hf:OWNER/REPO]", "list the models in the cache, or those of a repository",
      "Without a name it lists the models in the cache, by the names that -m takes. With a name it asks the"
-     " hub for the GGUF files of that repository; with --offline it lists those in the cache.",
+     " hub for the GGUF files of that repository; with --offline it lists those in the cache. weir ls is the "
+     "same.",
      "weir list hf:OWNER/REPO", NULL, cli_list_models},
     {CLI_RM, "rm", "hf:OWNER/REPO[:QUANTIZATION | :FILE.gguf] [--yes]", "remove a model from the cache",
      "Asks first. Without a quantization or a file it removes the whole repository, in all revisions. "

@@ -239,9 +239,10 @@ cli_exit cli_info(cli_args *args)
     weir_engine_memory memory = {.size = sizeof memory};
     cli_text text = {0};
     char *path = NULL;
-    cli_exit code;
+    cli_exit code = CLI_NO_MODEL;
     cli_load_log(args);
-    if ((code = cli_load_word_path(args, &path)) != CLI_OK) goto done;
+    if ((path = cli_load_path(args)) == NULL) goto done;
+    code = CLI_OK;
     /* Where that fails, so does the load, which says why; or the model does not generate. */
     bool estimated = weir_engine_estimate(path, &args->model, &args->engine, &memory, NULL) == WEIR_OK;
     if (estimated && fits(&memory) && (code = add_draft_model(args, path, &memory)) != CLI_OK) goto done;

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "file.h"
@@ -87,13 +88,19 @@ char *cli_load_path(const cli_args *args)
     return cli_load_named(args, args->model_path != NULL ? args->model_path : "default");
 }
 
-cli_exit cli_load_word_path(const cli_args *args, char **path)
+bool cli_load_is_model(const char *word)
 {
-    if (args->words.n > 1 ||
-        (args->words.n == 1 && args->model_path != NULL && cli_options_given(args, "--model")))
-        return cli_fail(CLI_USAGE, "weir %s takes one model", args->command->name);
-    *path = args->words.n == 1 ? cli_load_named(args, args->words.items[0]) : cli_load_path(args);
-    return *path != NULL ? CLI_OK : CLI_NO_MODEL;
+    char magic[4] = "";
+    size_t n = strlen(word);
+    if (strcmp(word, "default") == 0 || strncmp(word, "hf:", 3) == 0 || strncmp(word, "fake:", 5) == 0)
+        return true;
+    if (n > 5 && strcmp(word + n - 5, ".gguf") == 0) return true;
+    struct stat status;
+    if (stat(word, &status) != 0 || !S_ISREG(status.st_mode)) return false;
+    FILE *file = fopen(word, "re");
+    bool is_gguf = file != NULL && fread(magic, 1, 4, file) == 4 && memcmp(magic, "GGUF", 4) == 0;
+    if (file != NULL) fclose(file);
+    return is_gguf;
 }
 
 static cli_exit load(const cli_args *args, const char *path, const char *optimized, weir_model **model)

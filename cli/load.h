@@ -17,9 +17,8 @@ char *cli_load_path(const cli_args *args);
 /* The same of a given model: a path, "default" or a name at the hub. */
 char *cli_load_named(const cli_args *args, const char *model);
 
-/* The same where a command's word may name the model too: `weir info MODEL`. CLI_OK, or a code after a
- * message. */
-cli_exit cli_load_word_path(const cli_args *args, char **path);
+/* Whether a word of the command line names a model: default, hf:…, a name that ends in .gguf, a GGUF file. */
+bool cli_load_is_model(const char *word);
 
 /* Loads with a progress line; a signal ends it. CLI_OK; CLI_NO_MODEL after a message, or the signal's code.
  * The caller releases *model where it is set, whatever was returned. */

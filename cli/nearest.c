@@ -30,8 +30,8 @@ static int distance_of(const char *a, const char *b)
 
 cli_nearest cli_nearest_to(const char *given)
 {
-    int third = (int)strlen(given) / 3;
-    return (cli_nearest){.given = given, .least = third < 1 ? 2 : third + 1};
+    size_t n = strlen(given + strspn(given, "-/"));
+    return (cli_nearest){.given = given, .least = (int)n / 3 + 1};
 }
 
 void cli_nearest_try(cli_nearest *nearest, const char *candidate)

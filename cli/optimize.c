@@ -14,9 +14,10 @@ cli_exit cli_optimize(cli_args *args)
     char *path = NULL, *file = NULL;
     cli_text text = {0};
     weir_error error = {0};
-    cli_exit code;
+    cli_exit code = CLI_NO_MODEL;
     cli_load_log(args);
-    if ((code = cli_load_word_path(args, &path)) != CLI_OK) goto done;
+    if ((path = cli_load_path(args)) == NULL) goto done;
+    code = CLI_OK;
     file = args->optimized != NULL ? cli_format("%s", args->optimized) : cli_format("%s.weir", path);
     cli_progress progress =
         cli_progress_begin(args, args->check ? "checking" : "optimizing", args->check ? file : path);

@@ -73,6 +73,7 @@ typedef struct cli_args {
     char *model_path, *draft_path, *optimized, *cache_dir, *prompt, *prompt_file, *system, *chat_template,
         *ring_path;
     cli_list words;         /* what is no option */
+    cli_list prompt_files;  /* run */
     cli_list lora;          /* FILE[=SCALE] */
     cli_adapters *adapters; /* loaded with the engine */
     bool raw, no_thinking, explain_cache;

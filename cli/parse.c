@@ -8,6 +8,7 @@
 
 #include "config_file.h"
 #include "file.h"
+#include "load.h"
 #include "options.h"
 
 static cli_exit bad_value(const char *shown, const char *value, const char *expected)
@@ -247,6 +248,8 @@ static cli_exit parse_option(cli_args *args, int n, char **argv, int *used)
     char shown[64];
     *used = 1;
     if (option == NULL) return unknown(args, word, length);
+    if (strcmp(option->name, "--model") == 0 && args->sources[option - cli_options].from == CLI_FROM_WORDS)
+        return cli_fail(CLI_USAGE, "-m is given twice: weir runs one model per process");
     snprintf(shown, sizeof shown, "%.*s", (int)length, word);
     if (cli_options_is_flag(option))
         return set_from(args, option, shown, value != NULL ? value : "1", CLI_FROM_WORDS, 0);
@@ -303,6 +306,31 @@ static cli_exit take_defaults(cli_args *args)
     return code;
 }
 
+/* Makes a word the model: `weir info MODEL`; of weir run the first of two, or the only one where it names a
+ * model. */
+static cli_exit take_model_word(cli_args *args)
+{
+    cli_list *words = &args->words;
+    const cli_option *option = cli_options_find(args->command->bit, "--model", 7);
+    bool given = cli_options_given(args, "--model");
+    if (args->command->bit == CLI_RUN) {
+        size_t n_most = given ? 1 : 2;
+        if (words->n > n_most || (words->n == 2 && !cli_load_is_model(words->items[0])))
+            return cli_fail(
+                CLI_USAGE, "weir run takes [MODEL] \"PROMPT\": quote a prompt of several words; a model is a "
+                           "GGUF file, default, or hf:OWNER/REPO[:QUANTIZATION or FILE]");
+        if (given || words->n == 0 || (words->n == 1 && !cli_load_is_model(words->items[0]))) return CLI_OK;
+    } else if (!(args->command->bit & CLI_TAKES_MODEL) || words->n == 0)
+        return CLI_OK;
+    else if (words->n > 1 || given)
+        return cli_fail(CLI_USAGE, "weir %s takes one model", args->command->name);
+    char *model = words->items[0];
+    memmove(words->items, words->items + 1, --words->n * sizeof *words->items);
+    cli_exit code = set_from(args, option, "MODEL", model, CLI_FROM_WORDS, 0);
+    cli_free(model);
+    return code;
+}
+
 cli_exit cli_options_parse(cli_args *args, int n, char **argv)
 {
     args->n_line = n;
@@ -321,5 +349,5 @@ cli_exit cli_options_parse(cli_args *args, int n, char **argv)
             args->words.items[args->words.n++] = cli_format("%s", argv[i]);
         }
     }
-    return code;
+    return code == CLI_OK ? take_model_word(args) : code;
 }

@@ -44,9 +44,10 @@ cli_exit cli_quantize(cli_args *args)
     weir_quantize_params params = weir_quantize_params_default();
     weir_error error = {0};
     char *path = NULL, *out = NULL;
-    cli_exit code;
+    cli_exit code = CLI_NO_MODEL;
     cli_load_log(args);
-    if ((code = cli_load_word_path(args, &path)) != CLI_OK) goto done;
+    if ((path = cli_load_path(args)) == NULL) goto done;
+    code = CLI_OK;
     if (args->type != NULL) params.type = args->type;
     out = args->output != NULL ? cli_format("%s", args->output) : output_of(path, params.type);
     cli_progress progress = cli_progress_begin(args, "quantizing", path);

@@ -9,10 +9,10 @@
 
 #include "base/clock.h"
 #include "figures.h"
-#include "file.h"
 #include "load.h"
 #include "out.h"
 #include "progress.h"
+#include "prompt.h"
 #include "reply.h"
 #include "signals.h"
 #include "term.h"
@@ -30,8 +30,8 @@ struct run {
     weir_stream *stream;
     weir_stream *streams[BEST_OF_MAX]; /* [n_streams] of --best-of, until one of them is `stream` */
     int32_t n_streams;
-    char *prompt;
-    size_t prompt_length;
+    cli_prompt texts;
+    cli_text prompt; /* the texts and the words */
     size_t n_prompt; /* tokens */
     int64_t load_ns, submitted_ns;
     int32_t *tokens; /* [n_tokens] */
@@ -47,30 +47,58 @@ void cli_run_defaults(cli_args *args)
 
 /* ---- The prompt ---- */
 
+/* Says on stderr which texts are part of the prompt. */
+static void report(const cli_prompt *prompt)
+{
+    cli_text line = {0};
+    cli_text_printf(&line, "%sread ", cli_term_style_err(CLI_DIM));
+    cli_prompt_names(prompt, &line);
+    cli_text_printf(&line, "%s\n", cli_term_style_err(CLI_PLAIN));
+    fputs(line.bytes, stderr);
+    weir__text_fini(&line);
+}
+
+static bool is_stdin(const char *words)
+{
+    return words != NULL && strcmp(words, "-") == 0;
+}
+
+/* Files, then stdin where it is no terminal; - asks for it at its place. */
+static cli_exit read_texts(struct run *run, const char *words)
+{
+    const cli_list *files = &run->args->prompt_files;
+    size_t n_stdin = is_stdin(words);
+    cli_exit code = CLI_OK;
+    for (size_t i = 0; i < files->n; i++) n_stdin += is_stdin(files->items[i]);
+    if (n_stdin > 1) return cli_fail(CLI_USAGE, "stdin can be read only once: give one -");
+    for (size_t i = 0; i < files->n && code == CLI_OK; i++)
+        code = cli_prompt_read(&run->texts, files->items[i], false);
+    bool piped = n_stdin == 0 && !isatty(STDIN_FILENO);
+    bool optional = piped && (words != NULL || files->n > 0);
+    if (code == CLI_OK && (piped || is_stdin(words)))
+        code = cli_prompt_read(&run->texts, "-", optional && !run->args->quiet);
+    return code;
+}
+
 static cli_exit read_prompt(struct run *run)
 {
     const cli_args *args = run->args;
-    const char *prompt = args->prompt;
-    int given = (prompt != NULL) + (args->prompt_file != NULL) + (args->words.n > 0);
-    if (given > 1 || args->words.n > 1)
+    if (args->prompt != NULL && args->words.n > 0)
+        return cli_fail(CLI_USAGE, "there is more than one prompt: use -p TEXT, or one word (\"in quotes\")");
+    const char *words = args->words.n > 0 ? args->words.items[0] : args->prompt;
+    if (words == NULL && args->prompt_files.n == 0 && isatty(STDIN_FILENO))
         return cli_fail(CLI_USAGE,
-                        "there is more than one prompt: use -p TEXT, -f FILE, or one word (\"in quotes\")");
-    if (args->words.n == 1) prompt = args->words.items[0];
-    if (given == 0 && isatty(STDIN_FILENO))
-        return cli_fail(CLI_USAGE, "there is no prompt: weir run -p \"What is a weir?\", or pipe one in");
-    if (given == 0 || (prompt != NULL && strcmp(prompt, "-") == 0)) {
-        cli_exit code = cli_file_read("-", "the prompt", &run->prompt, &run->prompt_length);
-        if (code != CLI_OK) return code;
-    } else {
-        if (prompt == NULL) prompt = args->prompt_file != NULL ? args->prompt_file : "";
-        run->prompt_length = strlen(prompt);
-        run->prompt = cli_copy(prompt, run->prompt_length + 1);
-    }
-    /* The newline that echo and editors add at the end is not part of a question. */
-    if (!args->raw)
-        while (run->prompt_length > 0 && run->prompt[run->prompt_length - 1] == '\n')
-            run->prompt[--run->prompt_length] = '\0';
-    if (run->prompt_length == 0) return cli_fail(CLI_USAGE, "the prompt is empty");
+                        "there is no prompt: weir run -p \"What is a weir?\", or pipe one in; weir "
+                        "chat begins a conversation");
+    cli_exit code = read_texts(run, words);
+    if (code != CLI_OK) return code;
+    if (is_stdin(words)) words = NULL;
+    if (args->raw)
+        cli_prompt_join_raw(&run->texts, words, &run->prompt);
+    else
+        cli_prompt_join(&run->texts, words, &run->prompt);
+    if (run->prompt.n == 0) return cli_fail(CLI_USAGE, "the prompt is empty");
+    if (run->texts.n > 0 && !args->quiet && !args->json) report(&run->texts);
     return CLI_OK;
 }
 
@@ -91,10 +119,10 @@ static cli_exit render(struct run *run)
                     cli_term_style_err(CLI_DIM), cli_term_style_err(CLI_PLAIN));
         return CLI_OK;
     }
-    if (memchr(run->prompt, '\0', run->prompt_length) != NULL)
+    if (memchr(run->prompt.bytes, '\0', run->prompt.n) != NULL)
         return cli_fail(CLI_USAGE,
                         "the prompt has a NUL byte, which a chat message cannot contain; --raw accepts it");
-    const weir_message messages[] = {{"system", args->system}, {"user", run->prompt}};
+    const weir_message messages[] = {{"system", args->system}, {"user", run->prompt.bytes}};
     bool system = args->system != NULL;
     return cli_reply_render(&run->reply, args, &args->ask, run->model, system ? messages : messages + 1,
                             system ? 2 : 1, "cannot render the prompt");
@@ -113,9 +141,9 @@ static cli_exit submit(struct run *run)
         (void)weir_chat_tokenize(run->reply.chat, NULL, 0, &run->n_prompt, NULL);
         ask.sampler.json_schema = NULL; /* the chat has it */
     } else {
-        request.text = run->prompt;
-        request.text_length = run->prompt_length;
-        (void)weir_tokenize(run->model, run->prompt, run->prompt_length, true, true, NULL, 0, &run->n_prompt,
+        request.text = run->prompt.bytes;
+        request.text_length = run->prompt.n;
+        (void)weir_tokenize(run->model, run->prompt.bytes, run->prompt.n, true, true, NULL, 0, &run->n_prompt,
                             NULL);
     }
     run->submitted_ns = weir__clock_now_ns();
@@ -305,7 +333,8 @@ done:
     cli_free(run.tokens);
     json_decref(run.logprobs);
     json_decref(run.prompt_logprobs);
-    cli_free(run.prompt);
+    cli_prompt_fini(&run.texts);
+    weir__text_fini(&run.prompt);
     cli_free(path);
     return code;
 }

@@ -171,7 +171,6 @@ cli_exit cli_serve(cli_args *args)
     char *path = NULL;
     cli_args *now = NULL; /* what the last reload read */
     cli_exit code;
-    if (args->words.n > 0) return cli_fail(CLI_USAGE, "weir serve takes no %s", args->words.items[0]);
     if ((code = complete(args)) != CLI_OK) return code;
     cli_signals_hangups();
     cli_load_log(args);

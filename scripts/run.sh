@@ -24,4 +24,4 @@ if [ ! -x $program ] || [ ! -f $stamp ] || [ "$(cat $stamp)" != "$settings" ] ||
 fi
 model=${WEIR_RUN_MODEL:-}
 [ -n "$model" ] || model=$(scripts/model.sh)
-exec $program run -m "$model" -p "$prompt"
+exec $program run -m "$model" -p "$prompt" </dev/null

@@ -52,6 +52,11 @@ def test_pipe():
     check("/set with a hyphen and an equals sign", len(saved("/set max-tokens=2", "Hello")[1]["content"]) < len(first[1]["content"]))
     check("a line that ends with a backslash goes on", saved("one \\", "two")[0]["content"] == "one \ntwo")
     check("// begins a message with a slash", saved("//etc is a folder")[0]["content"] == "/etc is a folder")
+    check('""" begins a message of several lines', saved('"""one', "", '/two"""')[0]["content"] == "one\n\n/two")
+    check('""" in one line', saved('"""/one"""')[0]["content"] == "/one")
+    check("the lines' backslashes stay there", saved('"""a \\', 'b', '"""')[0]["content"] == "a \\\nb\n")
+    out, err, well = chat('"""one\ntwo', "-n", "4", "--temp", "0", "--ignore-eos")
+    check('""" without its end ends with the input', well and out == chat('"""one\ntwo\n"""\n', "-n", "4", "--temp", "0", "--ignore-eos")[0] != "", out, err)
     check("empty lines are nothing", roles(saved("", "  ", "Hi")) == ["u", "a"])
     loaded = saved(f"/load {os.path.join(scratch.name, 'talk2.json')}", "Again") if shutil.copy(
         save_file(first), os.path.join(scratch.name, "talk2.json")) else None
@@ -60,8 +65,10 @@ def test_pipe():
     check("/stats", "1 answer, 2 messages" in out and "answer 4 tokens" in out, out)
     out, _, _ = chat("/help\n")
     check("/help lists the commands", all(c in out for c in ("/system", "/clear", "/regen", "/undo", "/save", "/load", "/stats", "/set")), out)
-    out, _, well = chat("/exit\nHello\n")
-    check("/exit leaves", well and out == "", out)
+    check("/? is /help", chat("/?\n")[0] == out)
+    for word in ("/exit", "/bye", "/quit"):
+        out, _, well = chat(word + "\nHello\n")
+        check(f"{word} leaves", well and out == "", out)
     out, err, well = chat("Hello", "-n", "4", "--temp", "0", "--ignore-eos")
     check("a last line without its end", well and out != "", out, err)
 
@@ -84,7 +91,7 @@ def test_mistakes():
     _, err, well = chat("x " * 3000 + "\n", "-c", "64", code=4)
     check("a conversation that does not fit", well and "/undo" in err and "-c, --kv" in err, err)
     _, err, well = chat("", "what", code=2)
-    check("words on the command line", well and "what" in err, err)
+    check("a model on the command line, twice", well and "one model" in err, err)
 
 
 # ---- In a terminal ----

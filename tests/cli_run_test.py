@@ -3,11 +3,12 @@
 import json
 import os
 import re
+import subprocess
 import sys
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "support"))
 from checks import check, environment, run_tests  # noqa: E402
-from program import FAKE, MODEL, PATIENCE, SLOW, WEIR, expect, path_of, run, scratch, weir  # noqa: E402
+from program import FAKE, MODEL, PATIENCE, SLOW, WEIR, expect, path_of, run, scratch, start, wait_gone, weir  # noqa: E402
 from terminal import Terminal, in_order  # noqa: E402
 
 
@@ -37,6 +38,61 @@ def test_run():
     two = run("-p", "Go", "--raw", "-n", "20", "--seed", "7", "--temp", "1", "--top-k", "0", "--min-p", "0", "--ignore-eos").stdout
     other = run("-p", "Go", "--raw", "-n", "20", "--seed", "8", "--temp", "1", "--top-k", "0", "--min-p", "0", "--ignore-eos").stdout
     check("a seed repeats its answer, another one does not", one == two and one != other, one, two, other)
+
+
+def test_texts():
+    """What files and pipes hold stands before the words: the same tokens as one prompt that is written so."""
+    ask = ("-n", "12", "--temp", "0", "--ignore-eos")
+    one, two = path_of("one.txt", "The word is frog.\n"), path_of("two.txt", "a ``` and\na ```` in it\n")
+    wanted = run("-p", "The word is frog.\n\nWhich word?", *ask)
+    for how, words, stdin in (("a pipe and -p", ["-p", "Which word?"], "The word is frog.\n"), ("a pipe and a word", ["Which word?"], "The word is frog.\n\n"),
+                              ("-f and -p", ["-f", one, "-p", "Which word?"], ""), ("-f - and -p", ["-f", "-", "-p", "Which word?"], "The word is frog.")):
+        done = run(*words, *ask, stdin=stdin)
+        source = "one.txt (18 B)" if one in words else "stdin ("
+        check(f"{how}: text first, then the prompt", done.returncode == 0 and done.stdout == wanted.stdout != "", done.stdout, done.stderr)
+        check(f"{how}: a line says what was read", done.stderr.startswith("read " + source) and done.stderr.count("\n") == 2, done.stderr)
+    check("nothing was read: no such line", "read " not in wanted.stderr, wanted.stderr)
+    fenced = "one.txt:\n```\nThe word is frog.\n```\n\ntwo.txt:\n`````\na ``` and\na ```` in it\n`````"
+    wanted = run("-p", fenced + "\n\nstdin:\n```\nmore\n```\n\nCompare.", *ask)
+    done = run("-f", one, "-f", two, "-p", "Compare.", *ask, stdin="more\n")
+    check("several texts have their names, in fences that nothing in them ends", done.stdout == wanted.stdout != "", done.stdout, wanted.stdout)
+    check("all are named on stderr", done.stderr.startswith("read one.txt (18 B), two.txt (23 B) and stdin (5 B)\n"), done.stderr)
+    wanted = run("-p", fenced, *ask)
+    check("without words too", run("-f", one, "-f", two, *ask).stdout == wanted.stdout)
+    check("--quiet says nothing", run("-f", one, "-p", "x", *ask, "-q").stderr == "")
+    wanted = run("-p", "The word is frog.\nWhich", "--raw", *ask)
+    check("--raw: as they are, one after the other", run("-f", one, "-p", "Which", "--raw", *ask).stdout == wanted.stdout != "")
+    expect("stdin twice", run("-f", "-", "-p", "-", stdin="x"), 2, "only once")
+    expect("a file that is missing", run("-f", "/nonexistent/t", "-p", "x"), 1, "/nonexistent/t")
+    expect("a file that is no text", run("-f", path_of("nul.bin", b"a\0b"), "-p", "x"), 1, "nul.bin", "NUL")
+    process = start("run", "-m", MODEL, "-p", "x", "-n", "2", stdin=subprocess.PIPE)
+    said = process.stderr.readline().decode()
+    process.stdin.close()
+    code = wait_gone(process, PATIENCE)
+    check("a pipe that nobody closes: weir says what it waits for", code == 0 and "/dev/null" in said, code, said)
+    process.stdout.close(), process.stderr.close()
+
+
+def test_model_word():
+    ask = ("Hi", "-n", "3", "--raw", "--temp", "0", "--ignore-eos")
+    wanted = run(*ask).stdout
+    check("two words: a model and a prompt", weir("run", MODEL, *ask).stdout == wanted != "")
+    check("one word that names a model: the prompt is piped in", weir("run", MODEL, *ask[1:], stdin="Hi").stdout == wanted)
+    check("-p beside it", weir("run", MODEL, "-p", *ask).stdout == wanted)
+    check("with -m a word is the prompt, whatever it names", run("default", "-n", "2", "--raw").returncode == 0)
+    fake = path_of("really", b"GGUFxxxx")
+    expect("a GGUF file under any name is a model", weir("run", fake, "Hi"), 3, "really")
+    expect("a name that ends in .gguf is a model, missing or not", weir("run", "none.gguf", stdin="Hi"), 3, "none.gguf", "no such file")
+    expect("two words of which the first is no model", weir("run", "What", "is a weir?"), 2, "quote")
+    expect("many words", weir("run", "What", "is", "a", "weir?"), 2, "quote")
+    expect("a model and -m", run(MODEL, "Hi"), 2, "quote")
+    expect("-m twice", weir("run", "-m", MODEL, "-m", MODEL, "-p", "x"), 2, "one model per process")
+    for command in ("chat", "serve", "info"):
+        expect(f"{command} takes one model", weir(command, MODEL, MODEL), 2, f"weir {command} takes one model")
+        expect(f"{command}: once", weir(command, MODEL, "-m", MODEL), 2, f"weir {command} takes one model")
+    expect("chat MODEL", weir("chat", MODEL, "-n", "2", "--ignore-eos", stdin="Hi\n"), 0)
+    shown, info = (json.loads(weir(command, MODEL, "--json").stdout)["model"] for command in ("show", "info"))
+    check("show MODEL is info MODEL", shown == info, shown)
 
 
 def test_run_json():
