@@ -176,7 +176,7 @@ static void test_sounds_are_encoded_as_by_libmtmd(void **state)
     weir__projector_info info;
     ops->projector_describe(projector, &info);
     assert_true(!info.images && info.sounds && info.sample_rate == 16000);
-    static const size_t lengths[] = {1600, 16000, 62 * 16000};
+    static const size_t lengths[] = {1600, 16000, (size_t)62 * 16000};
     for (size_t i = 0; i < N_ELEMENTS(lengths); i++) {
         weir_media_info media = sound(lengths[i]);
         compare(&media);
