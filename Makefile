@@ -44,10 +44,9 @@ check-quick: ## before a push: formatting, warnings, unit tests without llama.cp
 bench: ## measure, beside llama.cpp's own benchmarks
 	@scripts/bench.sh
 
-docs: ## the reference of weir.h and hub.h, build/docs/reference/html/index.html
+docs: ## the pages and the reference of weir.h and hub.h as a site, build/docs/site/index.html
 	@scripts/deps.sh docs
-	@mkdir -p build/docs/reference
-	@doxygen docs/Doxyfile
+	@scripts/docs.sh
 
 format: ## format the C and C++ in place
 	@scripts/format.sh

