@@ -67,7 +67,7 @@ install(FILES ${files}/weirConfig.cmake ${files}/weirConfigVersion.cmake
 install(DIRECTORY ${files}/share/ DESTINATION ${CMAKE_INSTALL_DATAROOTDIR})
 # The guides lie as in the source tree, with all that they and the README link to.
 install(FILES LICENSE ${licenses_file} README.md CHANGELOG.md CONTRIBUTING.md DESTINATION ${CMAKE_INSTALL_DOCDIR})
-install(DIRECTORY docs DESTINATION ${CMAKE_INSTALL_DOCDIR} FILES_MATCHING PATTERN *.md PATTERN *.json)
+install(DIRECTORY docs DESTINATION ${CMAKE_INSTALL_DOCDIR} FILES_MATCHING PATTERN *.md PATTERN *.json PATTERN *.png)
 install(DIRECTORY bench/results DESTINATION ${CMAKE_INSTALL_DOCDIR}/bench FILES_MATCHING PATTERN *.md PATTERN *.svg)
 install(FILES elixir/README.md DESTINATION ${CMAKE_INSTALL_DOCDIR}/elixir)
 install(DIRECTORY elixir/guides DESTINATION ${CMAKE_INSTALL_DOCDIR}/elixir)
