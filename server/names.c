@@ -29,6 +29,8 @@ static const char *const names[][2] = {
     /* weir_chat_params */
     {"n_messages", "messages"},
     {"n_args", "chat_template_kwargs"},
+    {"media", "messages"},
+    {"n_media", "messages"},
     {"template_source", "messages"}, /* the server's template does not know these */
     /* weir_engine_params, as options of weir serve */
     {"n_ctx", "--ctx"},

@@ -155,7 +155,9 @@ defmodule Weir.HeaderTest do
         messages: "an argument",
         n_messages: "a list's own",
         messages_json: "an argument",
-        n_args: "a list's own"
+        n_args: "a list's own",
+        media: "parts of messages",
+        n_media: "a list's own"
       }
     )
   end

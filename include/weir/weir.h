@@ -229,6 +229,14 @@ typedef enum weir_special_content {
     WEIR_SPECIAL_ALL = 2,     /* all roles */
 } weir_special_content;
 
+typedef struct weir_media weir_media; /* below: an image or a sound */
+
+/* An image or a sound at a place of a prompt. */
+typedef struct weir_media_use {
+    weir_media *media; /* held by the request */
+    size_t at;         /* bytes of text, or tokens, before it; ascending */
+} weir_media_use;
+
 typedef struct weir_chat_params {
     size_t size;
     const weir_message *messages; /* [n_messages] */
@@ -258,6 +266,10 @@ typedef struct weir_chat_params {
      * listed by weir_chat_relaxed */
     bool strict_schema;
     weir_special_content special_content;
+    /* [n_media] the parts of messages_json whose type is "image_url", "input_audio", "image", "audio" or
+     * "media", in order; held by the chat. What else such a part says is not read */
+    weir_media *const *media;
+    size_t n_media;
 } weir_chat_params;
 
 WEIR_API void weir_chat_params_init(weir_chat_params *params, size_t size);
@@ -270,9 +282,10 @@ static inline weir_chat_params weir_chat_params_default(void)
 
 /* Renders with the model's Jinja template. A template is a program and runs within limits: steps, memory and
  * output grow with messages and tools, depth is fixed. A llama.cpp other than the pinned one has no limits.
- * Errors: INVALID (names message and field), TEMPLATE (the template's own error, or the limit exceeded),
- * ABORTED (weir_interrupt_set), GRAMMAR (tools or schema cannot be enforced), UNSUPPORTED (no template; a
- * build without llama.cpp). */
+ * It gets markers in the place of media, which are removed from the prompt; no content can imitate one.
+ * Errors: INVALID (names message and field), TEMPLATE (the template's own error, the limit exceeded, or a
+ * medium that the template leaves out or repeats: its part is the field), ABORTED (weir_interrupt_set),
+ * GRAMMAR (tools or schema cannot be enforced), UNSUPPORTED (no template; a build without llama.cpp). */
 WEIR_API WEIR_CHECKED weir_status weir_chat_create(weir_model *model, const weir_chat_params *params,
                                                    weir_chat **chat, weir_error *error);
 WEIR_API weir_chat *weir_chat_hold(weir_chat *chat);
@@ -282,9 +295,13 @@ WEIR_API void weir_chat_release(weir_chat *chat);
  * EOS are not included. */
 WEIR_API const char *weir_chat_prompt(const weir_chat *chat, size_t *length);
 
-/* The prompt's token ids, as a request with this chat uses them: those of weir_tokenize with add_special and
- * parse_special, unless a message's content includes the text of a control token. Arguments and errors: as
- * weir_tokenize. */
+/* The media of the prompt, [*n], in its order; `at`: bytes of weir_chat_prompt before each. Valid while the
+ * chat is held; NULL if there are none. n may be NULL. */
+WEIR_API const weir_media_use *weir_chat_media(const weir_chat *chat, size_t *n);
+
+/* The prompt's token ids, as a request with this chat uses them, without its media: those of weir_tokenize
+ * with add_special and parse_special, unless a message's content includes the text of a control token or a
+ * medium stands within. Arguments and errors: as weir_tokenize. */
 WEIR_API weir_status weir_chat_tokenize(const weir_chat *chat, int32_t *tokens, size_t capacity,
                                         size_t *n_tokens, weir_error *error);
 
@@ -962,9 +979,8 @@ typedef struct weir_adapter_use {
 
 /* ---- Images and audio ------------------------------------------------------------------------------ */
 
-/* An image or a sound, decoded: the pixels or samples that a model's projector encodes. Immutable,
- * reference-counted. */
-typedef struct weir_media weir_media;
+/* A weir_media is an image or a sound, decoded: the pixels or samples that a model's projector encodes.
+ * Immutable, reference-counted. */
 
 typedef enum weir_media_kind {
     WEIR_MEDIA_IMAGE = 0,

@@ -10,6 +10,7 @@
 #include "base/mem.h"
 #include "base/sized.h"
 #include "model/chat_calls.h"
+#include "model/chat_media.h"
 #include "model/control.h"
 #include "params/members.h"
 
@@ -33,6 +34,22 @@ weir_special_content weir_chat_special_content(const weir_chat *chat)
     return chat != NULL ? chat->special : WEIR_SPECIAL_TRUSTED;
 }
 
+const weir_media_use *weir_chat_media(const weir_chat *chat, size_t *n)
+{
+    if (n != NULL) *n = chat != NULL ? chat->n_media : 0;
+    return chat != NULL ? chat->media : NULL;
+}
+
+weir_status weir__chat_tokenize(const weir_chat *chat, int32_t *tokens, size_t capacity, size_t *n_tokens,
+                                size_t *places, weir_error *error)
+{
+    if (chat->prompt_length > WEIR__TEXT_MAX)
+        return weir__error_set(error, WEIR_INVALID, "chat", "the prompt has %zu bytes; allowed: 0 to %d",
+                               chat->prompt_length, WEIR__TEXT_MAX);
+    return weir__chat_tokens(chat->model, chat->prompt, chat->prompt_length, &chat->parts, chat->media,
+                             chat->n_media, tokens, capacity, n_tokens, places, error);
+}
+
 weir_status weir_chat_tokenize(const weir_chat *chat, int32_t *tokens, size_t capacity, size_t *n_tokens,
                                weir_error *error)
 {
@@ -40,11 +57,7 @@ weir_status weir_chat_tokenize(const weir_chat *chat, int32_t *tokens, size_t ca
     if (tokens == NULL && capacity > 0)
         return weir__error_set(error, WEIR_INVALID, "tokens", "tokens is NULL and capacity is %zu", capacity);
     if (n_tokens == NULL) return weir__error_set(error, WEIR_INVALID, "n_tokens", "n_tokens is NULL");
-    if (chat->prompt_length > WEIR__TEXT_MAX)
-        return weir__error_set(error, WEIR_INVALID, "chat", "the prompt has %zu bytes; allowed: 0 to %d",
-                               chat->prompt_length, WEIR__TEXT_MAX);
-    return weir__chat_tokens(chat->model, chat->prompt, chat->prompt_length, &chat->parts, tokens, capacity,
-                             n_tokens, error);
+    return weir__chat_tokenize(chat, tokens, capacity, n_tokens, NULL, error);
 }
 
 weir_chat *weir_chat_hold(weir_chat *chat)
@@ -61,6 +74,8 @@ void weir_chat_release(weir_chat *chat)
     weir__mem_free(chat->relaxed);
     weir__mem_free(chat->marks);
     weir__mem_free(chat->parts.at);
+    for (size_t i = 0; i < chat->n_media; i++) weir_media_release(chat->media[i].media);
+    weir__mem_free(chat->media);
     weir__spans_fini(&chat->spans);
     weir__mem_free(chat->preserved);
     weir__mem_free(chat->own_prompt);
@@ -91,22 +106,13 @@ static weir_status check_params(const weir_chat_params *params, const weir__chat
     if (params->n_args > ARGS_MAX)
         return weir__error_set(error, WEIR_INVALID, "n_args", "n_args is %zu; allowed: 0 to %d",
                                params->n_args, ARGS_MAX);
+    if (params->n_media > 0 && params->media == NULL)
+        return weir__error_set(error, WEIR_INVALID, "media", "media is NULL and n_media is %zu",
+                               params->n_media);
     return WEIR_OK;
 }
 
 /* ---- Creation ---- */
-
-/* Cuts the complete prompt into the parts that are tokenized. */
-static weir_status cut(weir_chat *chat, weir_error *error)
-{
-    const weir__controls *controls;
-    weir_status status = weir__controls_get(chat->model, &controls, error);
-    if (status == WEIR_OK)
-        status =
-            weir__chat_cut(controls, chat->prompt, chat->prompt_length, &chat->spans, &chat->parts, error);
-    weir__spans_fini(&chat->spans);
-    return status;
-}
 
 /* Creates a chat of these messages and tools, whatever params has of both. */
 static weir_status create(weir_model *model, const weir_chat_params *params, const json_t *messages,
@@ -118,7 +124,6 @@ static weir_status create(weir_model *model, const weir_chat_params *params, con
     atomic_init(&chat->refs, 1);
     chat->model = weir_model_hold(model);
     weir_status status = weir__chat_render(chat, params, messages, tools, relaxed, error);
-    if (status == WEIR_OK) status = cut(chat, error);
     if (status == WEIR_OK)
         *out = chat;
     else
@@ -173,11 +178,29 @@ static weir_status create_described(weir_model *model, weir_chat_params params, 
     return status;
 }
 
+/* Finds the media and the messages in the prompt, and cuts it into the parts that are tokenized. */
+static weir_status read_prompt(weir_chat *chat, const weir_chat_params *params, const json_t *messages,
+                               const weir__chat_markers *markers, weir_error *error)
+{
+    const weir__controls *controls;
+    weir_status status = weir__chat_media_find(chat, params, messages, markers, error);
+    if (status == WEIR_OK) status = weir__controls_get(chat->model, &controls, error);
+    if (status == WEIR_OK)
+        status = weir__chat_cut(controls, chat->prompt, chat->prompt_length, &chat->spans, chat->media,
+                                chat->n_media, &chat->parts, error);
+    weir__spans_fini(&chat->spans);
+    if (status != WEIR_OK) return status;
+    chat->n_messages = json_array_size(messages);
+    chat->marks = weir__chat_marks(messages, chat->prompt, chat->prompt_length);
+    return chat->marks != NULL ? WEIR_OK : weir__chat_no_memory(error);
+}
+
 weir_status weir_chat_create(weir_model *model, const weir_chat_params *given, weir_chat **out,
                              weir_error *error)
 {
     weir_chat_params params;
     weir__chat_tools tools = {0};
+    weir__chat_markers markers = {0};
     json_t *messages = NULL;
     weir_chat *chat = NULL;
     weir_error own = {0};
@@ -191,21 +214,19 @@ weir_status weir_chat_create(weir_model *model, const weir_chat_params *given, w
         status =
             weir__chat_tools_init(params.tools_json, params.tool_choice != WEIR_TOOLS_NONE, &tools, error);
     if (status == WEIR_OK) status = check_params(&params, &tools, error);
+    if (status == WEIR_OK) status = weir__chat_media_mark(&params, messages, &markers, error);
     if (status != WEIR_OK) goto out;
 
     status = create(model, &params, messages, &tools, &tools.relaxed, &chat, error);
     if (status == WEIR_UNSUPPORTED && tools.shown != NULL && is_of_tools(error))
         status = create_described(model, params, messages, &tools, &chat, error);
-    if (chat == NULL) goto out; /* status says why */
-    chat->relaxed = tools.relaxed.bytes;
-    tools.relaxed = (weir__text){0};
-    chat->n_messages = json_array_size(messages);
-    chat->marks = weir__chat_marks(messages, chat->prompt, chat->prompt_length);
-    if (chat->marks == NULL) {
+    if (status == WEIR_OK) status = read_prompt(chat, &params, messages, &markers, error);
+    if (status != WEIR_OK) {
         weir_chat_release(chat);
-        status = weir__chat_no_memory(error);
         goto out;
     }
+    chat->relaxed = tools.relaxed.bytes;
+    tools.relaxed = (weir__text){0};
     *out = chat;
 out:
     weir__chat_tools_fini(&tools);

@@ -36,10 +36,12 @@ struct weir_chat {
     weir_special_content special; /* the policy that holds for the prompt */
     weir__spans spans;            /* contents in the prompt, while the chat is created */
     weir__parts parts;            /* how the prompt is tokenized */
+    weir_media_use *media;        /* [n_media] held; bytes of the prompt */
+    size_t n_media;
 };
 
 /* Renders messages and tools into the chat, whatever params has of both: fills all but `calls`, `form`,
- * `parts`, the marks and `relaxed`. relaxed: gets lines about json_schema; may be NULL. */
+ * `parts`, `media`, the marks and `relaxed`. relaxed: gets lines about json_schema; may be NULL. */
 weir_status weir__chat_render(weir_chat *chat, const weir_chat_params *params, const json_t *messages,
                               const weir__chat_tools *tools, weir__text *relaxed, weir_error *error);
 
@@ -59,6 +61,11 @@ static inline weir__schema_terms weir__chat_schema_terms(const weir_chat_params 
  * user: as in weir__chat_content_find. */
 weir_status weir__chat_find_content(weir_chat *chat, const weir_chat_params *params, const json_t *messages,
                                     bool deletes, weir__chat_render_fn again, void *user, weir_error *error);
+
+/* As weir_chat_tokenize; places: [n_media] gets the number of tokens before each of the chat's media; NULL:
+ * not asked. */
+weir_status weir__chat_tokenize(const weir_chat *chat, int32_t *tokens, size_t capacity, size_t *n_tokens,
+                                size_t *places, weir_error *error);
 
 static inline weir_status weir__chat_no_memory(weir_error *error)
 {

@@ -10,18 +10,13 @@
 #include <string.h>
 
 #include "base/budget.h"
-#include "base/clock.h"
 #include "base/error.h"
-#include "base/hash.h"
 #include "base/mem.h"
+#include "model/chat_stem.h"
 
-/* A mark is a letter, digits and a letter. Its first letter occurs nowhere else in it, so text beside a mark
- * cannot form another mark with a part of it. To templates it is a word: they do not strip, split or escape
- * it. */
-#define MARK_STEM  17 /* bytes */
+/* A mark is a stem and a letter. */
 #define MARK_OPEN  'a'
 #define MARK_CLOSE 'z'
-#define MARK_TRIES 8
 
 /* How contents are marked. */
 typedef enum way {
@@ -34,7 +29,7 @@ typedef struct finding {
     weir_special_content special;
     const char *prompt; /* [length] */
     size_t length;
-    char stem[MARK_STEM + 1];
+    char stem[WEIR__CHAT_STEM + 1];
     way way;
     bool deletes;        /* the template may remove text from contents, and the rest may be a control text */
     weir__budget budget; /* without limits: asks for the interrupt only */
@@ -91,7 +86,7 @@ static bool matters(finding *f, const char *text, size_t n)
 
 static bool add_mark(const finding *f, weir__text *out, char kind)
 {
-    return weir__text_add(out, f->stem, MARK_STEM) && weir__text_add(out, &kind, 1);
+    return weir__text_add(out, f->stem, WEIR__CHAT_STEM) && weir__text_add(out, &kind, 1);
 }
 
 /* The kind of a mark behind this byte, which the template may have removed. */
@@ -178,19 +173,6 @@ static json_t *mark_messages(finding *f, const json_t *messages)
     return NULL;
 }
 
-/* Chooses digits that the prompt lacks. Nobody can know them beforehand, and if the prompt had them, others
- * are chosen. */
-static bool choose_stem(finding *f)
-{
-    for (uint64_t i = 0; i < MARK_TRIES; i++) {
-        const uint64_t from[] = {(uint64_t)weir__clock_now_ns(), (uint64_t)(uintptr_t)f, i};
-        uint64_t number = weir__hash(i, from, sizeof from) % UINT64_C(10000000000000000);
-        snprintf(f->stem, sizeof f->stem, "q%016llu", (unsigned long long)number);
-        if (memmem(f->prompt, f->length, f->stem, MARK_STEM) == NULL) return true;
-    }
-    return false;
-}
-
 /* ---- Spans ---- */
 
 /* Adds a span; spans that touch are merged. */
@@ -232,13 +214,13 @@ static bool read_marks(finding *f, const weir__text *text, weir__spans *spans)
     for (;;) {
         size_t left = text->n - at;
         const char *from = text->bytes + at;
-        const char *mark = left > MARK_STEM ? memmem(from, left - 1, f->stem, MARK_STEM) : NULL;
+        const char *mark = left > WEIR__CHAT_STEM ? memmem(from, left - 1, f->stem, WEIR__CHAT_STEM) : NULL;
         size_t n = mark != NULL ? (size_t)(mark - from) : left;
         if (n > f->length - in_prompt || memcmp(from, f->prompt + in_prompt, n) != 0) return false;
         in_prompt += n;
         if (mark == NULL) return in_prompt == f->length && open == SIZE_MAX;
-        if (!read_mark(f, mark[MARK_STEM], in_prompt, &open, spans)) return false;
-        at += n + MARK_STEM + 1;
+        if (!read_mark(f, mark[WEIR__CHAT_STEM], in_prompt, &open, spans)) return false;
+        at += n + WEIR__CHAT_STEM + 1;
     }
 }
 
@@ -283,7 +265,7 @@ weir_status weir__chat_content_find(const weir__controls *controls, const json_t
     finding f = {.controls = controls, .special = special, .prompt = prompt, .length = length};
     weir_status status = WEIR_OK;
     spans->known = special == WEIR_SPECIAL_ALL || controls->n == 0;
-    if (spans->known || !choose_stem(&f)) return WEIR_OK;
+    if (spans->known || !weir__chat_stem_choose(f.stem, prompt, length)) return WEIR_OK;
     weir__budget_init(&f.budget, UINT64_MAX, UINT64_MAX);
     for (int i = deletes ? 0 : 2; status == WEIR_OK && !spans->known && i < 4; i++) {
         f.deletes = i < 2;

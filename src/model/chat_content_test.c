@@ -220,12 +220,15 @@ static outcome found_in(page *p, const json_t *messages, weir_special_content sp
             if (p->mask.bytes[k] == 0)
                 fail_msg("%s: byte %zu is no content's: %s", manner_names[p->manner], k, p->text.bytes);
     }
-    assert_int_equal(weir__chat_cut(controls, p->text.bytes, p->text.n, &spans, &parts, NULL), WEIR_OK);
+    assert_int_equal(weir__chat_cut(controls, p->text.bytes, p->text.n, &spans, NULL, 0, &parts, NULL),
+                     WEIR_OK);
     size_t capacity = p->text.n + 1;
     o.ids = malloc(capacity * sizeof *o.ids);
-    assert_int_equal(weir__chat_tokens(model, p->text.bytes, p->text.n, &parts, NULL, 0, &counted, NULL),
-                     WEIR_TOO_LONG);
-    assert_int_equal(weir__chat_tokens(model, p->text.bytes, p->text.n, &parts, o.ids, capacity, &o.n, NULL),
+    assert_int_equal(
+        weir__chat_tokens(model, p->text.bytes, p->text.n, &parts, NULL, 0, NULL, 0, &counted, NULL, NULL),
+        WEIR_TOO_LONG);
+    assert_int_equal(weir__chat_tokens(model, p->text.bytes, p->text.n, &parts, NULL, 0, o.ids, capacity,
+                                       &o.n, NULL, NULL),
                      WEIR_OK);
     assert_int_equal(o.n, counted);
     weir__mem_free(parts.at);
@@ -469,7 +472,8 @@ static void test_much_takes_little(void **state)
         assert_int_equal(weir__chat_content_find(controls, messages, WEIR_SPECIAL_TRUSTED, false,
                                                  p.text.bytes, p.text.n, again, &p, &spans, NULL),
                          WEIR_OK);
-        assert_int_equal(weir__chat_cut(controls, p.text.bytes, p.text.n, &spans, &parts, NULL), WEIR_OK);
+        assert_int_equal(weir__chat_cut(controls, p.text.bytes, p.text.n, &spans, NULL, 0, &parts, NULL),
+                         WEIR_OK);
         assert_true(clock() - begin < (clock_t)60 * CLOCKS_PER_SEC);
         assert_true(spans.known && spans.n == (i < 4));
         assert_int_equal(parts.n, i == 0 || i == 3 ? 3 : 0);

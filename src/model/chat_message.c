@@ -65,6 +65,21 @@ static weir_status from_structs(const weir_message *given, size_t n, json_t **me
 
 /* ---- Messages given as JSON ---- */
 
+weir__part_kind weir__chat_part_kind(const json_t *part)
+{
+    static const struct {
+        const char *type;
+        weir__part_kind kind;
+    } kinds[] = {
+        {"text", WEIR__PART_TEXT},         {"image_url", WEIR__PART_IMAGE}, {"image", WEIR__PART_IMAGE},
+        {"input_audio", WEIR__PART_SOUND}, {"audio", WEIR__PART_SOUND},     {"media", WEIR__PART_MEDIA},
+    };
+    const char *type = json_string_value(json_object_get(part, "type"));
+    for (size_t i = 0; type != NULL && i < sizeof kinds / sizeof *kinds; i++)
+        if (strcmp(type, kinds[i].type) == 0) return kinds[i].kind;
+    return WEIR__PART_UNKNOWN;
+}
+
 static weir_status check_content(const json_t *content, size_t i, weir_error *error)
 {
     if (json_is_string(content) || json_is_null(content)) return WEIR_OK;
@@ -77,10 +92,14 @@ static weir_status check_content(const json_t *content, size_t i, weir_error *er
         const json_t *part = json_array_get(content, k);
         const char *type = json_string_value(json_object_get(part, "type"));
         if (type == NULL) return must_be(error, p, "an object with a type");
-        if (strcmp(type, "text") != 0)
+        weir__part_kind kind = weir__chat_part_kind(part);
+        if (kind == WEIR__PART_UNKNOWN)
             return weir__error_set(error, WEIR_UNSUPPORTED, p.text,
-                                   "%s is of type \"%.40s\"; only \"text\" is supported", p.text, type);
-        if (!json_is_string(json_object_get(part, "text"))) return must_be(error, p, "a part with a text");
+                                   "%s is of type \"%.40s\"; known: text, image_url, input_audio, image, "
+                                   "audio, media",
+                                   p.text, type);
+        if (kind == WEIR__PART_TEXT && !json_is_string(json_object_get(part, "text")))
+            return must_be(error, p, "a part with a text");
     }
     return WEIR_OK;
 }
@@ -180,6 +199,11 @@ static weir_status check_last(const json_t *messages, weir_error *error)
     if (json_array_size(json_object_get(message, "tool_calls")) > 0)
         return weir__error_set(error, WEIR_INVALID, "continue_final",
                                "the last message calls tools; such a message cannot go on");
+    const json_t *content = json_object_get(message, "content");
+    for (size_t k = 0; k < json_array_size(content); k++)
+        if (weir__chat_part_kind(json_array_get(content, k)) != WEIR__PART_TEXT)
+            return weir__error_set(error, WEIR_INVALID, "continue_final",
+                                   "the last message holds an image or a sound; such a message cannot go on");
     return WEIR_OK;
 }
 
@@ -203,10 +227,14 @@ weir_status weir__chat_messages(const weir_chat_params *params, json_t **message
 bool weir__chat_add_content(weir__text *text, const json_t *content)
 {
     bool ok = !json_is_string(content) || weir__text_add_string(text, json_string_value(content));
+    bool after_text = false;
     for (size_t i = 0; ok && i < json_array_size(content); i++) {
-        const char *part = json_string_value(json_object_get(json_array_get(content, i), "text"));
-        if (part != NULL)
-            ok = weir__text_add_string(text, i > 0 ? "\n" : "") && weir__text_add_string(text, part);
+        const json_t *part = json_array_get(content, i);
+        const bool is_text = weir__chat_part_kind(part) == WEIR__PART_TEXT; /* else a marker (chat_media.h) */
+        const char *words = json_string_value(json_object_get(part, "text"));
+        ok = weir__text_add_string(text, is_text && after_text ? "\n" : "") &&
+             weir__text_add_string(text, words != NULL ? words : "");
+        after_text = is_text;
     }
     return ok;
 }

@@ -10,7 +10,18 @@
  * structs and JSON; NO_MEMORY. */
 weir_status weir__chat_messages(const weir_chat_params *params, json_t **messages, weir_error *error);
 
-/* Appends a message's content, with a newline between its parts. False: no memory. */
+/* What a part of a content is. A checked conversation has no UNKNOWN ones. */
+typedef enum weir__part_kind {
+    WEIR__PART_UNKNOWN,
+    WEIR__PART_TEXT,
+    WEIR__PART_IMAGE,
+    WEIR__PART_SOUND,
+    WEIR__PART_MEDIA, /* an image or a sound */
+} weir__part_kind;
+
+weir__part_kind weir__chat_part_kind(const json_t *part);
+
+/* Appends a message's content, with a newline between two texts. False: no memory. */
 bool weir__chat_add_content(weir__text *text, const json_t *content);
 
 typedef struct weir__chat_tools {

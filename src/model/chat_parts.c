@@ -8,7 +8,8 @@
 #include "base/error.h"
 #include "base/mem.h"
 
-/* A control text that the template wrote. It becomes a token unless a longer one overlaps it. */
+/* A control text that the template wrote, which becomes a token unless a longer one overlaps it; or a medium,
+ * which has no bytes. */
 typedef struct place {
     size_t from, to;
     int strip;
@@ -22,7 +23,9 @@ typedef struct cutting {
     weir__spans *spans;
     size_t span; /* the first span that ends behind `at` */
     size_t at;
-    place *places; /* [n] */
+    const weir_media_use *media; /* [n_media] */
+    size_t n_media, medium;      /* the first medium behind `at` */
+    place *places;               /* [n] */
     size_t n, capacity;
     bool no_memory;
 } cutting;
@@ -34,27 +37,40 @@ static weir_status no_memory(weir_error *error)
 
 /* ---- Control texts ---- */
 
-/* Takes a control text that begins at c->at. One that holds a byte of a content is not the template's. */
+static bool add_place(cutting *c, size_t to, int strip)
+{
+    c->no_memory = !weir__mem_grow(&c->places, &c->capacity, c->n + 1, sizeof *c->places);
+    if (!c->no_memory) c->places[c->n++] = (place){.from = c->at, .to = to, .strip = strip};
+    return !c->no_memory;
+}
+
+/* Takes a control text that begins at c->at. One that holds a byte of a content is not the template's, and
+ * one around a medium is none. */
 static bool take_place(void *user, const weir__control *control)
 {
     cutting *c = user;
     const size_t to = c->at + control->n;
     bool dirty = false;
+    if (c->medium < c->n_media && c->media[c->medium].at < to) return false; /* nor are longer ones */
     for (size_t i = c->span; i < c->spans->n && c->spans->at[i].from < to; i++)
         dirty = c->spans->at[i].dirty = true;
-    if (dirty) return true;
-    c->no_memory = !weir__mem_grow(&c->places, &c->capacity, c->n + 1, sizeof *c->places);
-    if (c->no_memory) return false;
-    c->places[c->n++] = (place){.from = c->at, .to = to, .strip = control->strip};
-    return true;
+    return dirty || add_place(c, to, control->strip);
+}
+
+/* Adds the media at c->at. */
+static void take_media(cutting *c)
+{
+    for (; c->medium < c->n_media && c->media[c->medium].at == c->at; c->medium++)
+        if (!add_place(c, c->at, 0)) return;
 }
 
 static weir_status find_places(cutting *c, weir_error *error)
 {
     weir__budget budget; /* without limits: asks for the interrupt only */
     weir__budget_init(&budget, UINT64_MAX, UINT64_MAX);
-    for (c->at = 0; c->at < c->length; c->at++) {
+    for (c->at = 0; c->at <= c->length; c->at++) {
         if (!weir__budget_step(&budget, 1)) return weir__interrupt_error(error);
+        take_media(c);
         while (c->span < c->spans->n && c->spans->at[c->span].to <= c->at) c->span++;
         weir__controls_at(c->controls, c->prompt + c->at, c->length - c->at, take_place, c);
         if (c->no_memory) return no_memory(error);
@@ -125,12 +141,15 @@ static bool add_part(weir__parts *parts, size_t from, size_t to, bool plain)
 static bool is_dirty(cutting *c, size_t to)
 {
     bool dirty = false;
-    for (; c->span < c->spans->n && c->spans->at[c->span].from < to; c->span++)
-        dirty |= c->spans->at[c->span].dirty;
+    for (size_t i = c->span; i < c->spans->n && c->spans->at[i].from < to; i++) {
+        dirty |= c->spans->at[i].dirty;
+        if (c->spans->at[i].to <= to) c->span = i + 1; /* others go on behind a medium */
+    }
     return dirty;
 }
 
-/* The tokenizer handles the text between two tokens by itself, so it can be a part. */
+/* The tokenizer handles the text between two tokens by itself, so it can be a part. No part crosses a
+ * medium. */
 static bool make_parts(cutting *c, weir__parts *parts)
 {
     size_t done = 0;
@@ -138,24 +157,38 @@ static bool make_parts(cutting *c, weir__parts *parts)
     c->span = 0;
     for (size_t i = 0; ok && i <= c->n; i++) {
         size_t from = i > 0 ? c->places[i - 1].to : 0, to = i < c->n ? c->places[i].from : c->length;
-        if (!is_dirty(c, to)) continue;
-        size_t begin = from, end = to;
-        if (i > 0 && (c->places[i - 1].strip & WEIR__STRIP_RIGHT))
-            while (begin < end && is_blank(c->prompt[begin])) begin++;
-        if (i < c->n && (c->places[i].strip & WEIR__STRIP_LEFT))
-            while (end > begin && is_blank(c->prompt[end - 1])) end--;
-        ok = add_part(parts, done, from, false) && add_part(parts, begin, end, true);
-        done = to;
+        if (is_dirty(c, to)) {
+            size_t begin = from, end = to;
+            if (i > 0 && (c->places[i - 1].strip & WEIR__STRIP_RIGHT))
+                while (begin < end && is_blank(c->prompt[begin])) begin++;
+            if (i < c->n && (c->places[i].strip & WEIR__STRIP_LEFT))
+                while (end > begin && is_blank(c->prompt[end - 1])) end--;
+            ok = add_part(parts, done, from, false) && add_part(parts, begin, end, true);
+            done = to;
+        }
+        if (i < c->n && c->places[i].from == c->places[i].to) { /* a medium */
+            ok = ok && add_part(parts, done, to, false);
+            done = to;
+        }
     }
-    return ok && (parts->n == 0 || add_part(parts, done, c->length, false));
+    bool whole = parts->n == 0 && c->n_media == 0;
+    return ok && (whole || add_part(parts, done, c->length, false));
 }
 
 weir_status weir__chat_cut(const weir__controls *controls, const char *prompt, size_t length,
-                           weir__spans *spans, weir__parts *parts, weir_error *error)
+                           weir__spans *spans, const weir_media_use *media, size_t n_media,
+                           weir__parts *parts, weir_error *error)
 {
-    cutting c = {.controls = controls, .prompt = prompt, .length = length, .spans = spans};
+    cutting c = {
+        .controls = controls,
+        .prompt = prompt,
+        .length = length,
+        .spans = spans,
+        .media = media,
+        .n_media = n_media,
+    };
     weir_status status = WEIR_OK;
-    if (spans->n == 0) return WEIR_OK;
+    if (spans->n == 0 && n_media == 0) return WEIR_OK;
     status = find_places(&c, error);
     if (status == WEIR_OK) {
         choose_places(&c);
@@ -189,22 +222,34 @@ static void add_id(tokens *t, int32_t id)
     t->n++;
 }
 
+/* Sets the places of the media up to a byte of the prompt. */
+static void add_places(const tokens *t, const weir_media_use *media, size_t n_media, size_t byte,
+                       size_t *medium, size_t *places)
+{
+    for (; *medium < n_media && media[*medium].at <= byte; (*medium)++)
+        if (places != NULL) places[*medium] = t->n;
+}
+
 weir_status weir__chat_tokens(const weir_model *model, const char *prompt, size_t length,
-                              const weir__parts *parts, int32_t *ids, size_t capacity, size_t *n_tokens,
+                              const weir__parts *parts, const weir_media_use *media, size_t n_media,
+                              int32_t *ids, size_t capacity, size_t *n_tokens, size_t *places,
                               weir_error *error)
 {
     tokens t = {.model = model, .ids = ids, .capacity = capacity};
     int32_t around[2]; /* the tokens that the model wants at the start and the end */
-    size_t n_around = 0;
-    if (parts->n == 0)
+    size_t n_around = 0, medium = 0;
+    if (parts->n == 0 && n_media == 0)
         return model->ops->tokenize(model->model, prompt, length, true, true, ids, capacity, n_tokens, error);
     weir_status status = model->ops->tokenize(model->model, "", 0, true, true, around, 2, &n_around, error);
     bool first = n_around == 2 || (n_around == 1 && !model->info.add_eos);
     if (status == WEIR_OK && first) add_id(&t, around[0]);
-    for (size_t i = 0; status == WEIR_OK && i < parts->n; i++)
-        status = add_text(&t, prompt + parts->at[i].from, parts->at[i].to - parts->at[i].from,
-                          !parts->at[i].plain, error);
+    for (size_t i = 0; status == WEIR_OK && i < parts->n; i++) {
+        const weir__part *part = &parts->at[i];
+        add_places(&t, media, n_media, part->from, &medium, places);
+        status = add_text(&t, prompt + part->from, part->to - part->from, !part->plain, error);
+    }
     if (status != WEIR_OK) return status;
+    add_places(&t, media, n_media, length, &medium, places);
     if (n_around == 2 || (n_around == 1 && !first)) add_id(&t, around[n_around - 1]);
     *n_tokens = t.n;
     if (t.n <= capacity) return WEIR_OK;

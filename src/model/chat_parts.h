@@ -12,19 +12,23 @@ typedef struct weir__part {
 } weir__part;
 
 typedef struct weir__parts {
-    weir__part *at; /* [n]; 0: the prompt is one part, and nothing in it is plain */
+    weir__part *at; /* [n]; none: the prompt is one part, and nothing in it is plain */
     size_t n, capacity;
 } weir__parts;
 
-/* Cuts the prompt at control tokens that the template wrote. So the tokens of a part do not depend on other
- * parts, and those of plain parts are as in a vocabulary without control tokens. *parts starts as zeroes;
- * free parts->at with weir__mem_free. Errors: NO_MEMORY, ABORTED. */
+/* Cuts the prompt at media, which stand at bytes of it, and at control tokens that the template wrote. So the
+ * tokens of a part do not depend on other parts, no control text crosses a medium, and the tokens of plain
+ * parts are as in a vocabulary without control tokens. *parts starts as zeroes; free parts->at with
+ * weir__mem_free. Errors: NO_MEMORY, ABORTED. */
 weir_status weir__chat_cut(const weir__controls *controls, const char *prompt, size_t length,
-                           weir__spans *spans, weir__parts *parts, weir_error *error);
+                           weir__spans *spans, const weir_media_use *media, size_t n_media,
+                           weir__parts *parts, weir_error *error);
 
-/* Tokenizes the prompt by these parts; like the backend's tokenize with add_special and parse_special. */
+/* Tokenizes the prompt by these parts; like the backend's tokenize with add_special and parse_special.
+ * places: as for weir__chat_tokenize. */
 weir_status weir__chat_tokens(const weir_model *model, const char *prompt, size_t length,
-                              const weir__parts *parts, int32_t *ids, size_t capacity, size_t *n_tokens,
+                              const weir__parts *parts, const weir_media_use *media, size_t n_media,
+                              int32_t *ids, size_t capacity, size_t *n_tokens, size_t *places,
                               weir_error *error);
 
 #endif

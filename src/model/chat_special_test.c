@@ -311,9 +311,10 @@ static void check_made(const made *m, const weir_model *vocabulary, const weir__
     weir__spans spans = {.n = m->n_spans};
     weir__parts parts = {0};
     spans.at = weir__mem_dup(m->spans, sizeof m->spans);
-    assert_int_equal(weir__chat_cut(controls, m->text, m->n, &spans, &parts, NULL), WEIR_OK);
+    assert_int_equal(weir__chat_cut(controls, m->text, m->n, &spans, NULL, 0, &parts, NULL), WEIR_OK);
     if (clean) assert_int_equal(parts.n, 0);
-    assert_int_equal(weir__chat_tokens(vocabulary, m->text, m->n, &parts, ids, 8192, &n, NULL), WEIR_OK);
+    assert_int_equal(weir__chat_tokens(vocabulary, m->text, m->n, &parts, NULL, 0, ids, 8192, &n, NULL, NULL),
+                     WEIR_OK);
     assert_int_equal(weir_tokenize(vocabulary, "", 0, true, true, around, 2, &n_around, NULL), WEIR_OK);
     assert_int_equal(n, m->n_ids + n_around);
     size_t first = n > 0 && n_around > 0 && ids[0] == around[0] ? 1 : 0;

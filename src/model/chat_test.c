@@ -192,7 +192,9 @@ static void test_bad_messages(void **state)
         expect_error(&params, WEIR_INVALID, bad[i].field, bad[i].word);
     }
     params.messages_json = "[{\"role\":\"user\",\"content\":[{\"type\":\"image_url\",\"image_url\":{}}]}]";
-    expect_error(&params, WEIR_UNSUPPORTED, "messages[0].content[0]", "image_url");
+    expect_error(&params, WEIR_INVALID, "messages[0].content[0]", "0 are given");
+    params.messages_json = "[{\"role\":\"user\",\"content\":[{\"type\":\"video_url\"}]}]";
+    expect_error(&params, WEIR_UNSUPPORTED, "messages[0].content[0]", "video_url");
 
     char *deep = malloc(400000);
     assert_non_null(deep);

@@ -61,7 +61,7 @@ static weir_chat *create(const weir_chat_params *params)
     return chat;
 }
 
-static void expect_prompt(const weir_chat_params *params, const char *prompt)
+static inline void expect_prompt(const weir_chat_params *params, const char *prompt)
 {
     size_t length;
     weir_chat *chat = create(params);
