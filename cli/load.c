@@ -103,7 +103,8 @@ bool cli_load_is_model(const char *word)
     return is_gguf;
 }
 
-static cli_exit load(const cli_args *args, const char *path, const char *optimized, weir_model **model)
+static cli_exit load(const cli_args *args, const char *path, const char *optimized, const char *projector,
+                     weir_model **model)
 {
     weir_model_params params = args->model;
     weir_error error = {0};
@@ -112,6 +113,7 @@ static cli_exit load(const cli_args *args, const char *path, const char *optimiz
     params.progress = cli_progress_step;
     params.progress_user = &progress;
     params.optimized = optimized;
+    params.projector = projector;
     weir_status status = weir_model_load(path, &params, model, &error);
     cli_term_progress_end();
     if (status != WEIR_OK) {
@@ -129,14 +131,14 @@ static cli_exit load(const cli_args *args, const char *path, const char *optimiz
 
 cli_exit cli_load_model(const cli_args *args, const char *path, weir_model **model)
 {
-    return load(args, path, args->optimized, model);
+    return load(args, path, args->optimized, args->projector, model);
 }
 
 cli_exit cli_load_draft_model(const cli_args *args, weir_model **model)
 {
     if (args->draft_path == NULL || *args->draft_path == '\0') return CLI_OK;
     char *path = cli_load_named(args, args->draft_path);
-    cli_exit code = path != NULL ? load(args, path, NULL, model) : CLI_NO_MODEL;
+    cli_exit code = path != NULL ? load(args, path, NULL, NULL, model) : CLI_NO_MODEL;
     cli_free(path);
     return code;
 }

@@ -118,6 +118,7 @@ static cli_option table[] = {
     {"--force", NULL, CLI_MODEL, CLI_PULL, NULL, MEMBER(hub, force, force), .env = ""},
     {"--yes", "-y", CLI_MODEL, CLI_RM, NULL, OWN(CLI_FLAG, yes), .help = "remove without asking"},
     {"--optimized", NULL, CLI_MODEL, LOADS, "FILE", MEMBER(model, optimized, optimized), .standard = "the model's name and .weir, where it is"},
+    {"--mmproj", "-mm", CLI_MODEL, LOADS, "FILE", MEMBER(model, projector, projector), .standard = "none"},
     {"--gpu-layers", "-ngl --n-gpu-layers", CLI_MODEL, LOADS, "N", MODEL(n_gpu_layers), .standard = "all"},
     {"--main-gpu", "-mg", CLI_MODEL, LOADS, "N", MODEL(main_gpu)},
     {"--no-mmap", NULL, CLI_MODEL, LOADS, NULL, MODEL(use_mmap), .help = "read the file instead of mapping it"},

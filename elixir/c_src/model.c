@@ -11,7 +11,7 @@ static const float *get_shares(nif_call *call, ERL_NIF_TERM list, size_t *n)
 }
 
 /* model_load(path, n_gpu_layers, use_mmap, main_gpu, split_mode, tensor_split, use_mlock,
- *            use_direct_io, vocab_only) */
+ *            use_direct_io, vocab_only, projector) */
 ERL_NIF_TERM nif_model_load(nif_call *call, const ERL_NIF_TERM argv[])
 {
     weir_model *model = NULL;
@@ -25,6 +25,7 @@ ERL_NIF_TERM nif_model_load(nif_call *call, const ERL_NIF_TERM argv[])
     params.use_mlock = nif_bool(call, argv[6]);
     params.use_direct_io = nif_bool(call, argv[7]);
     params.vocab_only = nif_bool(call, argv[8]);
+    params.projector = nif_text_or_null(call, argv[9]);
     nif_object *object = nif_resource_new(call, NIF_MODEL);
     if (object == NULL) return 0;
     weir_status status = weir_model_load(path, &params, &model, &call->error);

@@ -59,7 +59,7 @@ defmodule Weir.APITest do
     NIF => [
       backend_init: 0,
       backend_free: 0,
-      model_load: 9,
+      model_load: 10,
       model_n_ctx_train: 1,
       model_n_embd: 1,
       model_desc: 1,
@@ -144,7 +144,8 @@ defmodule Weir.APITest do
              tensor_split: [],
              use_mlock: false,
              use_direct_io: false,
-             vocab_only: false
+             vocab_only: false,
+             projector: nil
            }
 
     assert defaults(Options.context()) ==

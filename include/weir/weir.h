@@ -139,6 +139,9 @@ typedef struct weir_model_params {
     void *progress_user;
     /* a file made by weir_model_optimize; NULL = path + ".weir" if it exists; "" = none */
     const char *optimized;
+    /* NULL; a projector, which encodes images and sounds for this model: a GGUF file that was made with it
+     * (an "mmproj" file). NULL or "" = none. Loading it encodes a trial. It is trusted like the model */
+    const char *projector;
 } weir_model_params;
 
 /* Fills the first `size` bytes with defaults. C calls _default() below; other languages call this. */
@@ -153,7 +156,9 @@ static inline weir_model_params weir_model_params_default(void)
 /* Loads a GGUF file. params may be NULL. The file is mapped and must stay unchanged while the model lives. A
  * path that starts with "fake:" loads a deterministic model without weights, for tests (docs/guides/fake.md).
  * Blocks for as long as the disk takes. Errors: NOT_FOUND, IO, FORMAT (damaged), UNSUPPORTED (architecture;
- * or this processor: a build for x86-64 needs AVX2, FMA, F16C and BMI2), NO_MEMORY, ABORTED, INVALID. */
+ * or this processor: a build for x86-64 needs AVX2, FMA, F16C and BMI2), NO_MEMORY, ABORTED, INVALID. The
+ * field is "projector" where that file is the cause; UNSUPPORTED then also means that it was made for another
+ * model, or that this build has no projectors (WEIR_MEDIA). */
 WEIR_API WEIR_CHECKED weir_status weir_model_load(const char *path, const weir_model_params *params,
                                                   weir_model **model, weir_error *error);
 
@@ -194,6 +199,9 @@ typedef struct weir_model_info {
     uint64_t n_bytes_mapped; /* of those, the bytes mapped from an optimized file */
     int32_t n_layer_mtp;     /* additional layers that predict further tokens (MTP), usable for drafts */
     bool is_draft_head;      /* an EAGLE-3 head: usable as draft_model only */
+    bool reads_images;       /* by its projector */
+    bool reads_sounds;
+    int32_t sample_rate; /* of the sounds that it reads, Hz (weir_media_params.sample_rate); 0 = none */
 } weir_model_info;
 
 /* Fills the first info->size bytes. Strings stay valid while the model is held. */
@@ -468,6 +476,13 @@ typedef struct weir_stream weir_stream;
 
 typedef struct weir_sampler_params weir_sampler_params; /* below: how tokens are chosen */
 typedef struct weir_adapter_use weir_adapter_use;       /* below: LoRA adapters */
+typedef struct weir_media weir_media;                   /* below: an image or a sound */
+
+/* An image or a sound at a place of a prompt. */
+typedef struct weir_media_use {
+    weir_media *media; /* held by the request */
+    size_t at;         /* bytes of text, or tokens, before it; ascending */
+} weir_media_use;
 
 /* Exactly one of chat, tokens, text and source is the prompt. Everything is copied at submit. */
 typedef struct weir_request {
@@ -518,6 +533,11 @@ typedef struct weir_request {
      * shared only between requests with the same adapters and scales */
     const weir_adapter_use *adapters;
     size_t n_adapters;
+    /* [n_media]; images and sounds within text or tokens, whose order they have; a chat and a source have
+     * their own. The model needs a projector that reads them (weir_model_info.reads_images, reads_sounds);
+     * sounds have its sample_rate. Each takes tokens of the prompt, which weir_engine_plan_request counts */
+    const weir_media_use *media;
+    size_t n_media;
 } weir_request;
 
 WEIR_API void weir_request_init(weir_request *request, size_t size);
@@ -675,15 +695,17 @@ WEIR_API weir_status weir_stream_miss(const weir_stream *stream, weir_miss_info 
 
 typedef struct weir_usage {
     int32_t n_prompt;
-    int32_t n_cached;    /* prompt tokens taken from the cache */
-    int32_t n_generated; /* sampled tokens: those in chunks, plus the end token */
-    int64_t queue_ns;    /* submit to first slot */
-    int64_t ttft_ns;     /* submit to first token; 0 = none yet */
-    int64_t total_ns;    /* submit to end, or until now */
-    weir_miss miss;      /* known from the first chunk on */
-    double logprob;      /* sum over the n_generated tokens if logprobs were requested; else 0 */
-    int32_t n_drafted;   /* draft tokens that were verified, not in n_generated */
-    int32_t n_accepted;  /* of those, the accepted ones */
+    int32_t n_cached;       /* prompt tokens taken from the cache */
+    int32_t n_generated;    /* sampled tokens: those in chunks, plus the end token */
+    int64_t queue_ns;       /* submit to first slot */
+    int64_t ttft_ns;        /* submit to first token; 0 = none yet */
+    int64_t total_ns;       /* submit to end, or until now */
+    weir_miss miss;         /* known from the first chunk on */
+    double logprob;         /* sum over the n_generated tokens if logprobs were requested; else 0 */
+    int32_t n_drafted;      /* draft tokens that were verified, not in n_generated */
+    int32_t n_accepted;     /* of those, the accepted ones */
+    int32_t n_image_tokens; /* of n_prompt, those in the place of images */
+    int32_t n_audio_tokens; /* likewise, of sounds */
 } weir_usage;
 
 /* The mean logprob of the generated tokens, by which best-of ranks. 0 without logprobs, -INFINITY if nothing

@@ -83,6 +83,7 @@ typedef struct weir__projector_info {
     bool images, sounds; /* what it encodes */
     int32_t sample_rate; /* of sounds, Hz */
     int32_t width;       /* floats of an embedding */
+    uint64_t n_bytes;    /* of its weights */
     uint64_t identity;   /* weir__gguf_info's */
 } weir__projector_info;
 

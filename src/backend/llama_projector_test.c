@@ -24,7 +24,7 @@ static void use(const char *text_model, const char *kind)
     temp_projector(path, "projector.gguf", kind);
     ops->projector_free(projector);
     projector = NULL;
-    assert_ok(ops->projector_load(model, path, 1, &projector, error));
+    assert_ok(ops->projector_load(model, path, false, 1, &projector, error));
 }
 
 static int fini(void **state)
@@ -230,7 +230,7 @@ static void refuse(const char *kind, weir_status status)
     weir_error error = {0};
     long live = weir__mem_live();
     temp_projector(path, "bad.gguf", kind);
-    weir_status is = ops->projector_load(model, path, 1, &made, &error);
+    weir_status is = ops->projector_load(model, path, false, 1, &made, &error);
     if (is != status) fail_msg("%s: %s: %s", kind, weir_status_name(is), error.message);
     assert_int_equal(error.code, status);
     assert_true(strlen(error.message) > 20);
@@ -259,11 +259,11 @@ static void test_bad_projectors(void **state)
     /* What libmtmd asserts. */
     refuse("ultravox --set clip.audio.projector.stack_factor=8", WEIR_UNSUPPORTED);
     refuse("gemma3 --set clip.vision.patch_size=7", WEIR_UNSUPPORTED);
-    assert_refused(ops->projector_load(model, "/nowhere/projector.gguf", 1, &made, error), WEIR_NOT_FOUND,
-                   "path");
+    assert_refused(ops->projector_load(model, "/nowhere/projector.gguf", false, 1, &made, error),
+                   WEIR_NOT_FOUND, "path");
     assert_null(made);
     temp_model(path, "text.gguf", "llama");
-    assert_refused(ops->projector_load(model, path, 1, &made, error), WEIR_UNSUPPORTED, "path");
+    assert_refused(ops->projector_load(model, path, false, 1, &made, error), WEIR_UNSUPPORTED, "path");
     char wide[TEMP_PATH_MAX];
     temp_model(wide, "wide.gguf", "llama --wide"); /* embeddings of another length */
     use_model(wide);

@@ -57,9 +57,10 @@ OPERATION(void, adapter_describe, const weir__badapter *adapter, weir_adapter_in
 
 /* ---- Projector ---- */
 
-/* Loads the encoder of images or sounds that was made for this model, and encodes a trial. n_threads: of an encode,
- * at most. Any thread. UNSUPPORTED also if llama.cpp would abort on it. */
-OPTIONAL(weir_status, projector_load, weir__bmodel *model, const char *path, int32_t n_threads,
+/* Loads the encoder of images or sounds that was made for this model, and encodes a trial. outline: only n_bytes and
+ * identity of its info are known. n_threads: of an encode, at most. Any thread. UNSUPPORTED also if llama.cpp would
+ * abort on it. */
+OPTIONAL(weir_status, projector_load, weir__bmodel *model, const char *path, bool outline, int32_t n_threads,
          weir__bprojector **projector, weir_error *error)
 OPTIONAL(void, projector_free, weir__bprojector *projector)
 OPTIONAL(void, projector_describe, const weir__bprojector *projector, weir__projector_info *info)

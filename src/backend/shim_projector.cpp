@@ -307,7 +307,7 @@ weir_status load_file(weir__bprojector *projector, const weir__bmodel *model, co
 
 } // namespace
 
-weir_status weir__llama_projector_load(weir__bmodel *model, const char *path, int32_t n_threads,
+weir_status weir__llama_projector_load(weir__bmodel *model, const char *path, bool outline, int32_t n_threads,
                                        weir__bprojector **out, weir_error *error)
 {
     weir__gguf_info file;
@@ -318,7 +318,12 @@ weir_status weir__llama_projector_load(weir__bmodel *model, const char *path, in
     start();
     auto *made = static_cast<weir__bprojector *>(weir__mem_calloc(1, sizeof(weir__bprojector)));
     if (made == nullptr) return weir__error_set(error, WEIR_NO_MEMORY, nullptr, "no memory for a projector");
+    made->info.n_bytes = file.tensor_bytes;
     made->info.identity = file.identity;
+    if (outline) {
+        *out = made;
+        return WEIR_OK;
+    }
     status = guard(error, WEIR_UNSUPPORTED, "the projector cannot be loaded", [&] {
         weir_status fits = check_width(path, llama_model_n_embd_inp(model->model), error);
         return fits == WEIR_OK ? load_file(made, model, path, n_threads, error) : fits;
@@ -335,7 +340,7 @@ weir_status weir__llama_projector_load(weir__bmodel *model, const char *path, in
 void weir__llama_projector_free(weir__bprojector *projector)
 {
     if (projector == nullptr) return;
-    attempt(0, [&] { return mtmd_free(projector->context), 0; });
+    if (projector->context != nullptr) attempt(0, [&] { return mtmd_free(projector->context), 0; });
     weir__mem_free(projector);
 }
 
@@ -388,7 +393,7 @@ void weir__llama_prepared_free(weir__prepared *prepared)
 
 #else
 
-weir_status weir__llama_projector_load(weir__bmodel *, const char *, int32_t, weir__bprojector **,
+weir_status weir__llama_projector_load(weir__bmodel *, const char *, bool, int32_t, weir__bprojector **,
                                        weir_error *error)
 {
     return weir__error_set(error, WEIR_UNSUPPORTED, "path",

@@ -181,7 +181,7 @@ weir_status weir_engine_estimate(const char *path, const weir_model_params *mode
     status = weir__context_estimate(model, &context, &info, &full.kv_bytes, &full.compute_bytes, error);
     if (status != WEIR_OK) goto done;
     fit_context(&params, &info);
-    full.model_bytes = model->info.n_bytes;
+    full.model_bytes = model->info.n_bytes + model->projector_info.n_bytes;
     status = weir__speculate_estimate(model, &params, &context, &info, &full, error);
     if (status != WEIR_OK) goto done;
     full.available_bytes = weir__cpu_memory_available();

@@ -131,10 +131,17 @@ char *weir__flight_key(const weir_request *request, size_t *n)
     key_add_text(&key, r.text, r.text_length);
     KEY_ADD(&key, r.n_tokens);
     if (r.tokens != NULL) key_add(&key, r.tokens, r.n_tokens * sizeof *r.tokens);
+    KEY_ADD(&key, r.n_media);
     KEY_ADD(&key, r.n_adapters);
     for (size_t i = 0; r.adapters != NULL && i < r.n_adapters; i++) {
         KEY_ADD(&key, r.adapters[i].adapter);
         KEY_ADD(&key, r.adapters[i].scale);
+    }
+    for (size_t i = 0; r.media != NULL && i < r.n_media; i++) {
+        weir_media_info media = {.size = sizeof media, .hash = ""};
+        (void)weir_media_describe(r.media[i].media, &media);
+        KEY_ADD(&key, r.media[i].at);
+        key_add_text(&key, media.hash, WEIR_NUL);
     }
     KEY_ADD(&key, r.n_stop);
     for (size_t i = 0; r.stop != NULL && i < r.n_stop; i++)

@@ -3,6 +3,7 @@
 #include "engine/flight.h"
 #include "engine/testing.h"
 #include "model/chat.h"
+#include "support/sound.h"
 
 #define COUNT_OF(array) (sizeof(array) / sizeof((array)[0]))
 
@@ -115,7 +116,7 @@ static void every_number_of_the_request_counts(void **state)
         "size",        "chat",      "tokens",     "n_tokens", "text",
         "text_length", "sampler",   "stop",       "n_stop",   "stop_length",
         "source",      "source_at", "cache_salt", "adapters", "cache_salt_length",
-        NULL};
+        "media",       "n_media",   NULL};
     weir_sampler_params sampler = weir_sampler_params_default();
     weir_request request = weir_request_default();
     sampler.temp = 0;
@@ -223,6 +224,31 @@ static void every_adapter_counts(void **state)
     weir_model_release(model);
 }
 
+static void media_and_their_places_count(void **state)
+{
+    (void)state;
+    weir_media *a = sound_make(1), *b = sound_make(2);
+    assert_true(a != NULL && b != NULL);
+    const weir_media_use uses[][2] = {{{a, 0}},         {{b, 0}},         {{a, 1}},
+                                      {{a, 0}, {a, 0}}, {{a, 0}, {b, 0}}, {{b, 0}, {a, 0}}};
+    weir_sampler_params greedy = weir_sampler_params_default();
+    keys all = {0};
+    greedy.temp = 0;
+    for (size_t i = 0; i <= COUNT_OF(uses); i++) {
+        weir_request request = weir_request_default();
+        request.sampler = &greedy;
+        request.text = "hello";
+        if (i < COUNT_OF(uses)) {
+            request.media = uses[i];
+            request.n_media = uses[i][1].media != NULL ? 2 : 1;
+        }
+        add_key(&all, &request);
+    }
+    keys_fini(&all);
+    weir_media_release(a);
+    weir_media_release(b);
+}
+
 static void all_of_a_chat_counts(void **state)
 {
     (void)state;
@@ -311,6 +337,7 @@ int main(void)
         cmocka_unit_test(every_text_and_list_counts),
         cmocka_unit_test(every_stop_and_token_counts),
         cmocka_unit_test(every_adapter_counts),
+        cmocka_unit_test(media_and_their_places_count),
         cmocka_unit_test(all_of_a_chat_counts),
         cmocka_unit_test(what_draws_is_not_shared),
     };

@@ -152,6 +152,33 @@ static weir_status read_prompt_chat(weir__request *request, const weir_model *mo
     return read_prompt_text(request, model, limits, prompt, length, true, true, error);
 }
 
+static weir_status check_media(const weir_model *model, const weir_request *given, weir_error *error)
+{
+    if (given->n_media == 0) return WEIR_OK;
+    if (given->tokens == NULL && given->text == NULL)
+        return weir__error_set(error, WEIR_INVALID, "media",
+                               "media need text or tokens, in which they stand");
+    if (given->media == NULL) return weir__error_set(error, WEIR_INVALID, "media", "media is NULL");
+    size_t most = given->tokens != NULL            ? given->n_tokens
+                  : given->text_length == WEIR_NUL ? strlen(given->text)
+                                                   : given->text_length;
+    for (size_t i = 0; i < given->n_media; i++) {
+        size_t at = given->media[i].at, least = i > 0 ? given->media[i - 1].at : 0;
+        weir_media_info info = {.size = sizeof info};
+        if (weir_media_describe(given->media[i].media, &info) != WEIR_OK)
+            return weir__error_set(error, WEIR_INVALID, "media", "media[%zu].media is NULL", i);
+        if (at < least || at > most)
+            return weir__error_set(error, WEIR_INVALID, "media", "media[%zu].at is %zu; allowed: %zu to %zu",
+                                   i, at, least, most);
+        bool image = info.kind == WEIR_MEDIA_IMAGE;
+        if (!(image ? model->info.reads_images : model->info.reads_sounds))
+            return weir__error_set(error, WEIR_UNSUPPORTED, "media", "this model reads no %s%s",
+                                   image ? "images" : "sounds",
+                                   model->projector == NULL ? ": it has no projector" : "");
+    }
+    return weir__error_set(error, WEIR_UNSUPPORTED, "media", "engines cannot compute images and sounds yet");
+}
+
 static weir_status read_prompt(weir__request *request, weir_model *model, const weir_engine_params *limits,
                                const weir_request *given, const weir__doorbell *bell, weir_error *error)
 {
@@ -166,8 +193,9 @@ static weir_status read_prompt(weir__request *request, weir_model *model, const 
         return weir__error_set(
             error, WEIR_INVALID, "text", "%s; give exactly one of chat, tokens, text and source",
             given_kinds == 0 ? "the request has no prompt" : "the request has several prompts");
+    weir_status status = check_media(model, given, error);
+    if (status != WEIR_OK) return status;
     if (given->source != NULL) return read_source(request, given, bell, error);
-    weir_status status;
     if (given->tokens != NULL)
         status = read_tokens(request, model, given, error);
     else if (given->text != NULL)

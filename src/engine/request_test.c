@@ -5,6 +5,7 @@
 #include <math.h>
 
 #include "engine/testing.h"
+#include "support/sound.h"
 
 static void start(rig *r)
 {
@@ -66,6 +67,31 @@ static void an_empty_text_may_become_a_token_of_the_models_own(void **state)
     sink_take(&got, stream);
     assert_sink(got, WEIR_REASON_END, "hi");
     assert_int_equal(weir_stream_usage(stream).n_prompt, 1);
+}
+
+static void media_need_a_place_and_a_model_that_reads_them(void **state)
+{
+    rig *r = *state;
+    start(r);
+    weir_media *media = sound_make(1);
+    assert_non_null(media);
+    weir_media_use uses[] = {{media, 0}, {media, 1}};
+    weir_request request = weir_request_default();
+    request.n_media = 1;
+    request.text = "A";
+    refused(r, &request, WEIR_INVALID, "requests[0].media"); /* NULL */
+    request.media = uses;
+    refused(r, &request, WEIR_UNSUPPORTED, "requests[0].media");
+    uses[0].at = 2;
+    refused(r, &request, WEIR_INVALID, "requests[0].media");
+    uses[0] = (weir_media_use){NULL, 0};
+    refused(r, &request, WEIR_INVALID, "requests[0].media");
+    request = rig_ask(r, 'A');
+    request.media = uses;
+    request.n_media = 1;
+    uses[0] = (weir_media_use){media, request.n_tokens + 1};
+    refused(r, &request, WEIR_INVALID, "requests[0].media");
+    weir_media_release(media);
 }
 
 static void token_ids_outside_the_vocabulary_are_refused(void **state)
@@ -469,6 +495,7 @@ int main(void)
         RIG_TEST(a_request_has_exactly_one_prompt),
         RIG_TEST(an_empty_prompt_is_refused),
         RIG_TEST(an_empty_text_may_become_a_token_of_the_models_own),
+        RIG_TEST(media_need_a_place_and_a_model_that_reads_them),
         RIG_TEST(token_ids_outside_the_vocabulary_are_refused),
         RIG_TEST(penalties_are_told_the_prompt),
         RIG_TEST(any_bytes_are_a_prompt),

@@ -6,6 +6,7 @@
 #include <stdatomic.h>
 #include <string.h>
 
+#include "base/cpu.h"
 #include "base/error.h"
 #include "base/mem.h"
 #include "base/sized.h"
@@ -70,9 +71,29 @@ static void free_model(weir_model *model)
 {
     weir__chat_templates_fini(&model->templates);
     weir__controls_free(atomic_load(&model->controls));
+    if (model->projector != NULL) model->ops->projector_free(model->projector);
     if (model->model != NULL) model->ops->model_free(model->model);
+    pthread_mutex_destroy(&model->encoding);
     weir__mem_free(model->path);
     weir__mem_free(model);
+}
+
+/* Errors of the projector's file name the parameter. */
+static weir_status load_projector(weir_model *model, const char *path, bool outline, weir_error *error)
+{
+    weir_error why = {0};
+    if (path == NULL || *path == '\0') return WEIR_OK;
+    if (model->ops->projector_load == NULL)
+        return weir__error_set(error, WEIR_UNSUPPORTED, "projector",
+                               "models of this kind have no projectors");
+    weir_status status =
+        model->ops->projector_load(model->model, path, outline, weir__cpu_count(), &model->projector, &why);
+    if (status != WEIR_OK) return weir__error_set(error, status, "projector", "%s", why.message);
+    model->ops->projector_describe(model->projector, &model->projector_info);
+    model->info.reads_images = model->projector_info.images;
+    model->info.reads_sounds = model->projector_info.sounds;
+    model->info.sample_rate = model->projector_info.sample_rate;
+    return WEIR_OK;
 }
 
 static weir_status load(const char *path, const weir_model_params *params, bool outline, weir_model **model,
@@ -97,16 +118,20 @@ static weir_status load(const char *path, const weir_model_params *params, bool 
     made->ops = ops;
     atomic_init(&made->refs, 1);
     atomic_init(&made->controls, NULL);
+    pthread_mutex_init(&made->encoding, NULL);
     made->path = weir__mem_strdup(path);
     status = made->path == NULL ? weir__error_set(error, WEIR_NO_MEMORY, NULL, "no memory for a model")
                                 : ops->model_load(path, &full, outline, &made->model, error);
+    if (status == WEIR_OK) {
+        made->info.size = sizeof made->info;
+        ops->model_describe(made->model, &made->info);
+        made->info.backend = ops->name;
+        status = load_projector(made, full.projector, outline, error);
+    }
     if (status != WEIR_OK) {
         free_model(made);
         return status;
     }
-    made->info.size = sizeof made->info;
-    ops->model_describe(made->model, &made->info);
-    made->info.backend = ops->name;
     *model = made;
     return WEIR_OK;
 }

@@ -3,6 +3,8 @@
 #ifndef WEIR_MODEL_MODEL_H
 #define WEIR_MODEL_MODEL_H
 
+#include <pthread.h>
+
 #include "backend/backend.h"
 #include "base/text.h"
 #include "model/chat_template.h"
@@ -12,6 +14,9 @@ struct weir_model {
     weir__bmodel *model;
     weir_model_info info; /* complete */
     char *path;
+    weir__bprojector *projector;         /* NULL = none */
+    weir__projector_info projector_info; /* its own, or zeroes */
+    pthread_mutex_t encoding;            /* held while the projector encodes */
     _Atomic int refs;
     weir__chat_templates templates;
     struct weir__controls *_Atomic controls; /* model/control.h; NULL until first use */

@@ -194,6 +194,8 @@ static const weir_member usage[] = {
     RESULT(logprob, "", "sum of the generated tokens' logprobs, if requested"),
     RESULT(n_drafted, "tokens", "draft tokens verified"),
     RESULT(n_accepted, "tokens", "draft tokens accepted"),
+    RESULT(n_image_tokens, "tokens", "prompt tokens in the place of images"),
+    RESULT(n_audio_tokens, "tokens", "prompt tokens in the place of sounds"),
 };
 TABLE(usage);
 

@@ -31,6 +31,7 @@ static const weir_member model[] = {
     FLAG(use_direct_io, false, "read the file without the page cache"),
     FLAG(vocab_only, false, "load no weights: for tokenizing and templates"),
     TEXT(optimized, "the file that weir optimize wrote; \"\" = pack the weights at each start"),
+    TEXT(projector, "the projector (mmproj), a GGUF file by which the model reads images and sounds"),
 };
 TABLE(model);
 
@@ -168,6 +169,7 @@ static const weir_member request[] = {
     OR_OFF(source_at, 0, INT32_MAX, -1, "tokens", "the position of the fork; -1 = the end"),
     OR_OFF(n_draft_max, 0, WEIR__DRAFT_MAX, -1, "tokens", "maximum drafted tokens per pass; -1 = the engine's number"),
     OTHER(adapters, "the adapters to add to the model's weights"),
+    OTHER(media, "images and sounds within the prompt"),
 };
 TABLE(request);
 

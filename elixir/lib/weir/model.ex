@@ -18,7 +18,8 @@ defmodule Weir.Model do
   Loads a GGUF file; `"fake:"` is a model without weights, for tests.
 
   Options: `n_gpu_layers` (-1: all), `use_mmap` (true), `main_gpu` (0), `split_mode` (`:none`, `:layer`,
-  `:row`), `tensor_split` ([]), `use_mlock` (false), `use_direct_io` (false), `vocab_only` (false).
+  `:row`), `tensor_split` ([]), `use_mlock` (false), `use_direct_io` (false), `vocab_only` (false),
+  `projector` (nil: none; a GGUF file by which the model reads images and sounds).
 
       iex> {:error, reason} = Weir.Model.load("/nowhere/model.gguf")
       iex> is_binary(reason)
@@ -39,7 +40,8 @@ defmodule Weir.Model do
              o.tensor_split,
              o.use_mlock,
              o.use_direct_io,
-             o.vocab_only
+             o.vocab_only,
+             o.projector
            ) do
       {:ok, %__MODULE__{ref: ref}}
     end

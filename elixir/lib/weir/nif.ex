@@ -89,7 +89,8 @@ defmodule Weir.NIF do
            tensor_split :: [number()],
            use_mlock :: boolean(),
            use_direct_io :: boolean(),
-           vocab_only :: boolean()
+           vocab_only :: boolean(),
+           projector :: String.t() | nil
          ) :: result(model())
 
   native model_n_ctx_train(model()) :: integer()

@@ -53,7 +53,8 @@ defmodule Weir.Arguments do
         fn -> for _ <- 1..Enum.random(0..3)//1, do: num.() end,
         bool,
         bool,
-        bool
+        bool,
+        fn -> Enum.random([nil, "", "/nowhere"]) end
       ],
       members: [fn -> Enum.random(["sampler", "engine", "", "sample"]) end],
       model_n_ctx_train: [:model],
@@ -344,7 +345,7 @@ defmodule Weir.Arguments do
   defp own_chat, do: Process.get(:chat)
 
   defp fake_adapter do
-    {:ok, model} = NIF.model_load("fake:", 0, true, 0, 0, [], false, false, false)
+    {:ok, model} = NIF.model_load("fake:", 0, true, 0, 0, [], false, false, false, nil)
     {:ok, adapter} = NIF.adapter_load(model, "fake:1")
     adapter
   end

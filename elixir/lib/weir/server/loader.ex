@@ -65,7 +65,7 @@ defmodule Weir.Server.Loader do
 
   defp draft({path, model}, %{draft_model: path}), do: {:ok, model}
   defp draft(_draft, %{draft_model: nil}), do: {:ok, nil}
-  defp draft(_draft, o), do: model(o.draft_model, o)
+  defp draft(_draft, o), do: model(o.draft_model, %{o | projector: nil})
 
   # Adapters in the server's own options are loaded once.
   defp with_adapters(model, o) do
