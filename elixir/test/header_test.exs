@@ -79,7 +79,7 @@ defmodule Weir.HeaderTest do
       %{n_logprobs: :top_logprobs, deadline_ms: :deadline, adapters: :lora},
       Map.merge(
         Map.new(
-          [:chat, :tokens, :text, :source, :source_at],
+          [:chat, :tokens, :text, :media, :source, :source_at],
           &{&1, "what the prompt is made of"}
         ),
         %{
@@ -89,6 +89,7 @@ defmodule Weir.HeaderTest do
           stop_length: "a binary's own",
           n_stop: "a list's own",
           n_adapters: "a list's own",
+          n_media: "a list's own",
           cache_salt_length: "a binary's own"
         }
       )

@@ -302,7 +302,7 @@ static int refuse_without(const char *kind)
             FILE *to = fopen(bad, "wb");
             assert_true(to != NULL && fwrite(file, 1, n, to) == n && fclose(to) == 0);
             file[at + length - 1] ^= 1;
-            weir_status status = ops->projector_load(model, bad, 1, &made, &why);
+            weir_status status = ops->projector_load(model, bad, false, 1, &made, &why);
             assert_true((status == WEIR_OK) == (made != NULL));
             if (status != WEIR_OK) assert_true(strlen(why.message) > 20);
             n_refused += status != WEIR_OK;
