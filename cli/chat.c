@@ -1,13 +1,18 @@
 /* weir chat: a conversation, line by line.
  * SPDX-License-Identifier: Apache-2.0 */
+#include <errno.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
+#include "child.h"
 #include "figures.h"
 #include "file.h"
 #include "line.h"
 #include "load.h"
 #include "out.h"
+#include "prompt.h"
 #include "signals.h"
 #include "talk.h"
 #include "term.h"
@@ -16,6 +21,7 @@ struct chat {
     const cli_args *args;
     cli_talk talk;
     cli_line *line;
+    cli_prompt texts; /* that go with the next message */
     bool over;
 };
 
@@ -69,12 +75,20 @@ static cli_exit on_undo(struct chat *chat, const char *rest)
     return CLI_OK;
 }
 
-/* Asks the last message, and forgets it where nothing came. */
-static cli_exit ask(struct chat *chat)
+/* Asks a message with the texts that go with it, and forgets it where nothing came. */
+static cli_exit ask(struct chat *chat, const char *message)
 {
-    size_t n = chat->talk.n;
-    cli_exit code = cli_talk_answer(&chat->talk);
-    if (chat->talk.n == n) cli_talk_cut(&chat->talk, n - 1);
+    cli_talk *talk = &chat->talk;
+    cli_text whole = {0};
+    size_t n = talk->n;
+    cli_prompt_join(&chat->texts, message, &whole);
+    cli_talk_add(talk, true, whole.bytes != NULL ? whole.bytes : "");
+    weir__text_fini(&whole);
+    cli_exit code = cli_talk_answer(talk);
+    if (talk->n == n + 1)
+        cli_talk_cut(talk, n);
+    else
+        cli_prompt_fini(&chat->texts);
     return code;
 }
 
@@ -90,9 +104,24 @@ static cli_exit on_regen(struct chat *chat, const char *rest)
     return code;
 }
 
+/* Whether a file may be written: where there is one, a person is asked. */
+static bool may_write(struct chat *chat, const char *path)
+{
+    cli_text answer = {0};
+    if (!cli_line_asks(chat->line) || access(path, F_OK) != 0) return true;
+    bool may = cli_line_read(chat->line, "the file exists: overwrite it? [y/N] ", &answer) == CLI_LINE_TEXT &&
+               answer.n > 0 && (answer.bytes[0] == 'y' || answer.bytes[0] == 'Y');
+    weir__text_fini(&answer);
+    return may;
+}
+
 static cli_exit on_save(struct chat *chat, const char *rest)
 {
     if (rest == NULL) return cli_fail(CLI_USAGE, "where to? /save FILE");
+    if (!may_write(chat, rest)) {
+        say(chat, "not saved");
+        return CLI_OK;
+    }
     cli_exit code = cli_talk_save(&chat->talk, rest);
     if (code == CLI_OK) say(chat, "saved");
     return code;
@@ -103,6 +132,60 @@ static cli_exit on_load(struct chat *chat, const char *rest)
     if (rest == NULL) return cli_fail(CLI_USAGE, "from where? /load FILE");
     cli_exit code = cli_talk_load(&chat->talk, rest);
     if (code == CLI_OK) say(chat, "loaded");
+    return code;
+}
+
+static cli_exit on_file(struct chat *chat, const char *rest)
+{
+    cli_text text = {0};
+    cli_exit code = CLI_OK;
+    if (rest != NULL && strcmp(rest, "-") == 0)
+        cli_prompt_fini(&chat->texts);
+    else if (rest != NULL)
+        code = cli_prompt_read(&chat->texts, rest, false);
+    if (code != CLI_OK) return code;
+    if (chat->texts.n > 0) cli_text_puts(&text, "with the next message: ");
+    cli_prompt_names(&chat->texts, &text);
+    say(chat, text.n > 0 ? text.bytes : "no file goes with the next message; /file NAME adds one");
+    weir__text_fini(&text);
+    return CLI_OK;
+}
+
+/* A file of the user alone with a text, opened. CLI_FAILED after a message. */
+static cli_exit make_file(const char *text, char **path)
+{
+    const char *folder = getenv("TMPDIR");
+    size_t n = text != NULL ? strlen(text) : 0;
+    *path = cli_format("%s/weir-XXXXXX.md", folder != NULL && *folder != '\0' ? folder : "/tmp");
+    int file = mkstemps(*path, 3);
+    bool written = file >= 0 && write(file, text, n) == (ssize_t)n;
+    cli_exit code = written ? CLI_OK : cli_fail(CLI_FAILED, "cannot write %s: %s", *path, strerror(errno));
+    if (file >= 0) close(file);
+    return code;
+}
+
+static cli_exit on_edit(struct chat *chat, const char *rest)
+{
+    const char *editor = getenv("VISUAL");
+    char *path = NULL, *bytes = NULL;
+    size_t length = 0;
+    if (!cli_line_asks(chat->line)) return cli_fail(CLI_USAGE, "/edit needs a terminal");
+    if (editor == NULL || *editor == '\0') editor = getenv("EDITOR");
+    if (editor == NULL || *editor == '\0') editor = "vi";
+    cli_exit code = make_file(rest != NULL ? rest : "", &path);
+    if (code == CLI_OK && cli_child_run(editor, path, NULL, 0) != 0)
+        code = cli_fail(CLI_FAILED, "the editor failed: %s ($VISUAL or $EDITOR names another)", editor);
+    if (code == CLI_OK) code = cli_file_read(path, "the message", &bytes, &length);
+    unlink(path);
+    if (code == CLI_OK && strspn(bytes, " \t\n") == length)
+        say(chat, "the message is empty: nothing was sent");
+    else if (code == CLI_OK) {
+        cli_line_remember(chat->line, bytes);
+        say(chat, bytes);
+        code = ask(chat, bytes);
+    }
+    cli_free(bytes);
+    cli_free(path);
     return code;
 }
 
@@ -130,10 +213,11 @@ static cli_exit on_stats(struct chat *chat, const char *rest)
     return CLI_OK;
 }
 
-/* temp 0.2 */
+/* temp 0.2, or as ollama has it: parameter temperature 0.2 */
 static cli_exit on_set(struct chat *chat, const char *rest)
 {
     char name[64];
+    if (rest != NULL && strncmp(rest, "parameter ", 10) == 0) rest += 10;
     if (rest == NULL || strcspn(rest, " =") >= sizeof name)
         return cli_fail(CLI_USAGE, "set what? /set temp 0.2; weir help chat lists the names, without --");
     snprintf(name, sizeof name, "%.*s", (int)strcspn(rest, " ="), rest);
@@ -187,6 +271,8 @@ static const struct command {
     {"/clear", "", "begin anew; the system message stays", on_clear},
     {"/regen", "", "another answer to the last question", on_regen},
     {"/undo", "", "forget the last question and its answer", on_undo},
+    {"/file", "NAME", "a text that goes with the next message; - takes all back", on_file},
+    {"/edit", "[TEXT]", "write a message in $VISUAL or $EDITOR", on_edit},
     {"/save", "FILE", "the conversation, as JSON", on_save},
     {"/load", "FILE", "a conversation that was saved", on_load},
     {"/stats", "", "what the last answer took", on_stats},
@@ -292,8 +378,7 @@ static cli_exit take_message(struct chat *chat, const char *message, bool quoted
     cli_line_remember(chat->line, message);
     bool slash = !quoted && message[0] == '/';
     if (slash && message[1] != '/') return run_command(chat, message);
-    cli_talk_add(&chat->talk, true, message + slash);
-    return ask(chat);
+    return ask(chat, message + slash);
 }
 
 /* A person goes on after a mistake; what comes from a pipe ends with the first one. */
@@ -356,6 +441,7 @@ cli_exit cli_chat(cli_args *args)
 done:
     cli_line_destroy(chat.line);
     cli_talk_fini(&chat.talk);
+    cli_prompt_fini(&chat.texts);
     cli_load_log_flush();
     cli_free(history);
     cli_free(path);

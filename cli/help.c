@@ -41,7 +41,9 @@ const cli_command cli_commands[] = {
      "Each line is a message; a line that ends with \\ continues on the next one. Lines are edited as in a"
      " shell, with a history. Ctrl-C ends an answer and keeps what has arrived; Ctrl-D leaves. Reasoning "
      "is dimmed.\n\n"
-     "/help lists the commands: /system, /clear, /regen, /undo, /save, /load, /stats, /set. Messages and "
+     "/help lists the commands: /system, /clear, /regen, /undo, /file, /edit, /save, /load, /stats, /set. A "
+     "text that "
+     "is pasted is one message; \"\"\" begins and ends one of several lines. Messages and "
      "commands may also come from a pipe; answers are then printed without styles.",
      "weir chat --system \"Answer in one sentence.\"\n"
      "# two questions, one conversation\n"

@@ -20,6 +20,11 @@
 
 #define HISTORY 1000 /* lines */
 
+/* What a terminal that was asked for it (bracketed paste) sends around pasted text. */
+#define PASTE_BEGIN "\033[200~"
+#define PASTE_END   "\033[201~"
+#define REDISPLAY   '\036' /* Ctrl-^: no key that anybody needs */
+
 struct cli_line {
     const char *const *words;
     const char *history_path, *prompt;
@@ -27,6 +32,10 @@ struct cli_line {
 #ifdef WEIR_LIBEDIT
     EditLine *edit; /* NULL: lines as the terminal gives them */
     History *history;
+    unsigned char
+        again[sizeof PASTE_BEGIN]; /* bytes [n_again] that begin no paste after all, read up to at */
+    size_t n_again, at;
+    size_t matched; /* bytes of PASTE_BEGIN that came last */
 #endif
 };
 
@@ -96,7 +105,9 @@ static bool on_signal(cli_line *line)
     }
     if (cli_signals_suspended()) {
         el_set(line->edit, EL_PREP_TERM, 0);
+        cli_term_pastes(false);
         raise(SIGSTOP);
+        cli_term_pastes(true);
         el_set(line->edit, EL_PREP_TERM, 1);
         redraw(line);
     }
@@ -128,6 +139,57 @@ static void complete(const cli_line *line)
     redraw(line);
 }
 
+/* Takes all that is pasted into the line, newlines too. */
+static void take_paste(cli_line *line)
+{
+    static const char end[] = PASTE_END;
+    size_t n_end = sizeof end - 1;
+    unsigned char byte;
+    int got = 1;
+    cli_text raw = {0}, lines = {0}, safe = {0};
+    while (raw.n < n_end || memcmp(raw.bytes + raw.n - n_end, end, n_end) != 0) {
+        got = wait_byte(&byte);
+        if (got == 0 || (got < 0 && !on_signal(line))) break;
+        if (got > 0) cli_text_add(&raw, (const char *)&byte, 1);
+    }
+    size_t n = got > 0 ? raw.n - n_end : 0; /* of half a paste nothing */
+    while (n > 0 && (raw.bytes[n - 1] == '\n' || raw.bytes[n - 1] == '\r')) n--;
+    for (size_t i = 0; i < n; i++) {
+        bool pair = raw.bytes[i] == '\r' && i + 1 < n && raw.bytes[i + 1] == '\n';
+        if (!pair) cli_text_add(&lines, raw.bytes[i] == '\r' ? "\n" : raw.bytes + i, 1);
+    }
+    cli_text_add_safe(&safe, lines.bytes, lines.n);
+    if (safe.n > 0) el_insertstr(line->edit, safe.bytes);
+    weir__text_fini(&raw);
+    weir__text_fini(&lines);
+    weir__text_fini(&safe);
+}
+
+/* The next byte that is not of a paste's beginning: 1; 0: the end; -1: a signal; 2: a paste was taken. */
+static int next_byte(cli_line *line, unsigned char *byte)
+{
+    static const char begin[] = PASTE_BEGIN;
+    for (;;) {
+        if (line->at < line->n_again) {
+            *byte = line->again[line->at++];
+            return 1;
+        }
+        int got = wait_byte(byte);
+        if (got <= 0) return got;
+        if (*byte == (unsigned char)begin[line->matched]) {
+            if (++line->matched < sizeof begin - 1) continue;
+            line->matched = 0;
+            take_paste(line);
+            return 2;
+        }
+        if (line->matched == 0) return 1;
+        memcpy(line->again, begin, line->matched);
+        line->again[line->matched] = *byte;
+        line->n_again = line->matched + 1;
+        line->at = line->matched = 0;
+    }
+}
+
 static int read_key(EditLine *edit, wchar_t *key)
 {
     cli_line *line;
@@ -135,10 +197,14 @@ static int read_key(EditLine *edit, wchar_t *key)
     unsigned char byte;
     el_get(edit, EL_CLIENTDATA, &line);
     for (;;) {
-        int got = wait_byte(&byte);
+        int got = next_byte(line, &byte);
         if (got < 0 && on_signal(line)) continue;
         if (got < 0) errno = EINTR;
         if (got <= 0) return got;
+        if (got == 2) {
+            *key = REDISPLAY;
+            return 1;
+        }
         if (byte == '\t') { /* here, since libedit never frees functions that are bound to keys */
             complete(line);
             continue;
@@ -161,6 +227,7 @@ static void edit_begin(cli_line *line)
     el_set(line->edit, EL_SIGNAL, 0);
     el_set(line->edit, EL_GETCFN, read_key);
     el_set(line->edit, EL_BIND, "^R", "em-inc-search-prev", NULL);
+    el_set(line->edit, EL_BIND, "^^", "ed-redisplay", NULL); /* REDISPLAY */
     line->history = history_init();
     if (line->history == NULL) return;
     history(line->history, &event, H_SETSIZE, HISTORY);
@@ -173,7 +240,9 @@ static cli_line_what read_edited(cli_line *line, cli_text *text)
 {
     int n = 0;
     line->interrupted = false;
+    cli_term_pastes(true);
     const char *typed = el_gets(line->edit, &n);
+    cli_term_pastes(false);
     if (line->interrupted) return CLI_LINE_INTERRUPTED;
     if (typed == NULL || n <= 0) return CLI_LINE_END;
     size_t length = strlen(typed);

@@ -10,6 +10,7 @@ void cli_reply_fini(cli_reply *reply)
 {
     weir_chat_parser_destroy(reply->parser);
     weir_chat_release(reply->chat);
+    cli_wrap_fini(&reply->wrap);
     weir__text_fini(&reply->content);
     weir__text_fini(&reply->reasoning);
     *reply = (cli_reply){0};
@@ -27,13 +28,25 @@ cli_exit cli_reply_render(cli_reply *reply, const cli_args *args, const cli_ask 
     return status == WEIR_OK ? CLI_OK : cli_fail_error(args, CLI_REFUSED, context, &error);
 }
 
-static void show(const char *bytes, size_t n)
+/* To a terminal safely and broken between words, elsewhere as it is. */
+static void show(cli_reply *reply, const char *bytes, size_t n)
+{
+    cli_text text = {0}, safe = {0};
+    if (!cli_term_out()) {
+        cli_out(bytes, n);
+        return;
+    }
+    cli_text_add_safe(&safe, bytes, n);
+    cli_wrap_add(&reply->wrap, safe.bytes, safe.n, cli_term_columns(), &text);
+    cli_out(text.bytes, text.n);
+    weir__text_fini(&safe);
+    weir__text_fini(&text);
+}
+
+static void show_rest(cli_reply *reply)
 {
     cli_text text = {0};
-    if (cli_term_out())
-        cli_text_add_safe(&text, bytes, n);
-    else
-        cli_text_add(&text, bytes, n);
+    cli_wrap_flush(&reply->wrap, cli_term_columns(), &text);
     cli_out(text.bytes, text.n);
     weir__text_fini(&text);
 }
@@ -46,13 +59,14 @@ static bool ends_line(const cli_text *text)
 static void set_thinking(cli_reply *reply, bool thinking)
 {
     if (reply->thinking == thinking) return;
+    show_rest(reply);
     const char *style = cli_term_style_out(thinking ? CLI_DIM : CLI_PLAIN);
     reply->thinking = thinking;
     cli_term_styled(thinking && *style != '\0');
-    if (thinking && *style == '\0') show("(thinking) ", 11);
+    if (thinking && *style == '\0') show(reply, "(thinking) ", 11);
     cli_out(style, strlen(style));
     /* One empty line between thoughts and answer. */
-    if (!thinking) show("\n\n", ends_line(&reply->reasoning) ? 1 : 2);
+    if (!thinking) show(reply, "\n\n", ends_line(&reply->reasoning) ? 1 : 2);
 }
 
 static void deliver(cli_reply *reply, weir_delta_kind kind, const char *text, size_t length)
@@ -69,7 +83,7 @@ static void deliver(cli_reply *reply, weir_delta_kind kind, const char *text, si
     cli_text_add(all, text, length);
     if (reply->silent || (reasoning && !cli_term_out())) return;
     set_thinking(reply, reasoning);
-    show(text, length);
+    show(reply, text, length);
 }
 
 void cli_reply_take(cli_reply *reply, const weir_chunk *chunk)
@@ -89,5 +103,6 @@ void cli_reply_take(cli_reply *reply, const weir_chunk *chunk)
 void cli_reply_end(cli_reply *reply)
 {
     set_thinking(reply, false);
+    show_rest(reply);
     if (!reply->silent && reply->content.n > 0 && !ends_line(&reply->content)) cli_out("\n", 1);
 }

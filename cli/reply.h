@@ -5,6 +5,7 @@
 
 #include "options.h"
 #include "text.h"
+#include "wrap.h"
 
 /* Zeroed at the start. */
 typedef struct cli_reply {
@@ -13,6 +14,7 @@ typedef struct cli_reply {
     weir_chat *chat;          /* NULL: the prompt as it stands */
     weir_chat_parser *parser; /* NULL: the answer is content */
     cli_text content, reasoning;
+    cli_wrap wrap; /* of a terminal */
     bool thinking; /* what was printed last is reasoning */
 } cli_reply;
 

@@ -21,6 +21,7 @@ static bool out_term, err_term, out_colour, err_colour;
 static volatile sig_atomic_t entered;
 static volatile sig_atomic_t progress_shown;
 static volatile sig_atomic_t style_open;
+static volatile sig_atomic_t marks_pastes;
 static int keys = -1;
 static struct termios before; /* of keys */
 
@@ -127,6 +128,13 @@ void cli_term_styled(bool styled)
     style_open = styled;
 }
 
+void cli_term_pastes(bool on)
+{
+    if (!out_term || on == (marks_pastes != 0)) return;
+    marks_pastes = on;
+    write_all(STDOUT_FILENO, on ? "\033[?2004h" : "\033[?2004l", 8);
+}
+
 bool cli_term_entered(void)
 {
     return entered != 0;
@@ -157,6 +165,7 @@ void cli_term_rescue(void)
         style_open = 0;
         write_all(STDOUT_FILENO, "\033[0m", 4);
     }
+    if (marks_pastes) cli_term_pastes(false);
     if (entered) {
         entered = 0;
         write_all(STDOUT_FILENO, LEAVE, sizeof LEAVE - 1);

@@ -42,6 +42,9 @@ void cli_term_progress_end(void);
 /* The text that is being printed has a style that must be ended, should the program leave now. */
 void cli_term_styled(bool styled);
 
+/* Asks the terminal to mark what is pasted (bracketed paste), or no longer. */
+void cli_term_pastes(bool on);
+
 /* ncurses takes the whole screen (screen.c), and keys from this descriptor (-1 = none): from now on rescue
  * puts both in order. Undone by take_back once they are. */
 void cli_term_lend(int descriptor);

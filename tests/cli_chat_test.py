@@ -54,7 +54,7 @@ def test_pipe():
     check("// begins a message with a slash", saved("//etc is a folder")[0]["content"] == "/etc is a folder")
     check('""" begins a message of several lines', saved('"""one', "", '/two"""')[0]["content"] == "one\n\n/two")
     check('""" in one line', saved('"""/one"""')[0]["content"] == "/one")
-    check("the lines' backslashes stay there", saved('"""a \\', 'b', '"""')[0]["content"] == "a \\\nb\n")
+    check("the lines' backslashes stay there", saved('"""a \\', 'b', '"""')[0]["content"] == "a \\\nb")
     out, err, well = chat('"""one\ntwo', "-n", "4", "--temp", "0", "--ignore-eos")
     check('""" without its end ends with the input', well and out == chat('"""one\ntwo\n"""\n', "-n", "4", "--temp", "0", "--ignore-eos")[0] != "", out, err)
     check("empty lines are nothing", roles(saved("", "  ", "Hi")) == ["u", "a"])
@@ -150,6 +150,113 @@ def test_tmux():
     path = os.path.join(scratch.name, ".local/state/weir/chat_history")
     check("the history is kept, for its owner alone", os.path.exists(path) and "Hello" in open(path).read() and
           os.stat(path).st_mode & 0o077 == 0, os.path.exists(path))
+
+
+def test_editing():
+    """Pastes, files, an editor, what is overwritten."""
+    if missing():
+        return
+    saved_path = os.path.join(scratch.name, "written.json")
+    editor = os.path.join(scratch.name, "editor")
+    with open(editor, "w") as file:
+        file.write('#!/bin/sh\nprintf \'%s, edited\\n\' "$(cat "$1")" >"$1"\n')
+    os.chmod(editor, 0o755)
+    notes = os.path.join(scratch.name, "notes.txt")
+    with open(notes, "w") as file:
+        file.write("noted\n")
+    terminal = Tmux(80, 24, f"EDITOR={editor} {WEIR} chat -m fake: -n 6 --ignore-eos --temp 0")
+
+    def messages():
+        terminal.type(f"/save {saved_path}")
+        terminal.keys("Enter")
+        terminal.wait("it is saved", lambda s: last(s) == ">" and os.path.exists(saved_path))
+        kept = [m["content"] for m in json.load(open(saved_path))["messages"] if m["role"] == "user"]
+        os.remove(saved_path)
+        return kept
+    try:
+        terminal.wait("editing: a prompt", lambda s: last(s) == ">")
+        terminal.type("see: ")
+        terminal.paste("first line\n/second\t\u00e4\n\nlast\n")
+        terminal.wait("a paste is seen and not sent", lambda s: "> see: first line" in s and last(s) == "last" and "(cut" not in s)
+        terminal.type("!")
+        terminal.keys("Enter")
+        terminal.wait("Enter sends it", lambda s: last(s) == ">" and "(cut" in s)
+        check("what was pasted is one message", messages() == ["see: first line\n/second\t\u00e4\n\nlast!"])
+        terminal.keys("Escape")
+        terminal.keys("f")
+        terminal.type("x\x1b[Dy")
+        terminal.wait("escape sequences that are no paste are keys as before", lambda s: last(s) == "> yx")
+        terminal.keys("C-u")
+        terminal.paste("\n".join(f"row {i}" for i in range(60)))
+        terminal.wait("a paste may be longer than the window", lambda s: last(s) == "row 59")
+        terminal.keys("Enter")
+        terminal.wait("and is sent as a whole", lambda s: last(s) == ">" and s.count("(cut") >= 1 and "row 59" in s)
+        check("all of it", messages()[1:] == ["\n".join(f"row {i}" for i in range(60))])
+        terminal.type("/clear")
+        terminal.keys("Enter")
+        terminal.wait("the conversation begins anew", lambda s: last(s) == ">" and "anew" in s)
+        terminal.type(f"/file {notes}")
+        terminal.keys("Enter")
+        terminal.wait("/file says what goes with the next message", lambda s: "next message: notes.txt (6 B)" in s and last(s) == ">")
+        terminal.type("About this")
+        terminal.keys("Enter")
+        terminal.wait("it is sent", lambda s: s.count("(cut") > 1 and last(s) == ">")
+        terminal.type("/edit a draft")
+        terminal.keys("Enter")
+        terminal.wait("/edit shows and sends what the editor wrote", lambda s: "a draft, edited" in s and last(s) == ">" and s.count("(cut") > 2)
+        kept = messages()
+        check("the file's text stands before the message, once", kept == ["noted\n\nAbout this", "a draft, edited"], kept)
+        with open(saved_path, "w") as file:
+            file.write("precious")
+        terminal.type(f"/save {saved_path}")
+        terminal.keys("Enter")
+        terminal.wait("/save asks before it overwrites", lambda s: last(s).endswith("overwrite it? [y/N]"))
+        terminal.keys("Enter")
+        terminal.wait("no is the default", lambda s: "not saved" in s and last(s) == ">")
+        check("the file is as it was", open(saved_path).read() == "precious")
+        terminal.type(f"/save {saved_path}")
+        terminal.keys("Enter")
+        terminal.wait("/save asks again", lambda s: last(s).endswith("overwrite it? [y/N]"))
+        terminal.type("y")
+        terminal.keys("Enter")
+        terminal.wait("yes overwrites", lambda s: last(s) == ">" and s.count("saved") > 1)
+        check("the file is new", open(saved_path).read() != "precious")
+        terminal.keys("C-d")
+        terminal.wait("editing: it ends in order", lambda s: "ended with 0" in s and "as before" in s)
+    finally:
+        terminal.close()
+
+
+def test_files_in_a_pipe():
+    path = os.path.join(scratch.name, "piped.txt")
+    with open(path, "w") as file:
+        file.write("noted\n")
+    check("/file goes with the next message alone", [m["content"] for m in saved(f"/file {path}", "one", "two") if m["role"] == "user"] ==
+          ["noted\n\none", "two"])
+    check("/file - takes it back", saved(f"/file {path}", "/file -", "one")[0]["content"] == "one")
+    _, err, well = chat("/file /none\nx\n", code=1)
+    check("a file that is missing ends a pipe", well and "/none" in err, err)
+    _, err, well = chat("/edit\n", code=2)
+    check("/edit in a pipe", well and "terminal" in err, err)
+    check("/set as ollama has it", len(saved("/set parameter max_tokens 2", "Hello")[1]["content"]) < len(saved("Hello")[1]["content"]))
+
+
+def test_wrap():
+    """Answers break between words on a terminal; off it they are as the model gave them."""
+    if missing():
+        return
+    words = "word " * 60 + "end"
+    grammar = os.path.join(scratch.name, "words.gbnf")
+    with open(grammar, "w") as file:
+        file.write(f'root ::= "{words}"')
+    out = subprocess.run([WEIR, "run", "-m", "fake:", "-p", "x", "--grammar-file", grammar, "-q"], capture_output=True, text=True, env=environment()).stdout
+    check("off a terminal: one line", out == words + "\n", out)
+    terminal = Tmux(43, 24, f"{WEIR} run -m fake: -p x --grammar-file {grammar} -q")
+    try:
+        terminal.wait("on one: whole words", lambda s: "ended with" in s and s.split("\n")[:2] == ["word " * 7 + "word"] * 2 and
+                      s.count("word") == 60)
+    finally:
+        terminal.close()
 
 
 def test_dumb():

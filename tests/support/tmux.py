@@ -49,6 +49,11 @@ class Tmux:
     def type(self, text):
         self.run("send-keys", "-l", text)
 
+    def paste(self, text):
+        """As a terminal pastes: newlines as carriage returns, marked where the program has asked for it."""
+        self.run("set-buffer", text)
+        self.run("paste-buffer", "-p")
+
     def resize(self, columns, rows):
         self.run("resize-window", "-x", str(columns), "-y", str(rows))
 

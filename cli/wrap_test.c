@@ -1,0 +1,79 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "wrap.h"
+
+#include <locale.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+/* The text in pieces of so many bytes. */
+static void expect_pieces(const char *text, int columns, size_t piece, const char *expected)
+{
+    cli_wrap wrap = {0};
+    cli_text out = {0};
+    size_t n = strlen(text);
+    for (size_t at = 0; at < n;) {
+        size_t end = at + piece < n ? at + piece : n;
+        while (end < n && ((unsigned char)text[end] & 0xc0) == 0x80) end++; /* characters come whole */
+        cli_wrap_add(&wrap, text + at, end - at, columns, &out);
+        at = end;
+    }
+    cli_wrap_flush(&wrap, columns, &out);
+    assert_string_equal(out.n > 0 ? out.bytes : "", expected);
+    cli_wrap_fini(&wrap);
+    weir__text_fini(&out);
+}
+
+/* The same in any pieces. */
+static void expect(const char *text, int columns, const char *expected)
+{
+    for (size_t piece = 1; piece <= strlen(text); piece++) expect_pieces(text, columns, piece, expected);
+}
+
+static void test_words(void **state)
+{
+    (void)state;
+    expect("one two three", 20, "one two three");
+    expect("one two three", 9, "one two\nthree");
+    expect("one two three", 7, "one two\nthree");
+    expect("one two three", 6, "one\ntwo\nthree");
+    expect("one  two", 4, "one\ntwo");
+    expect("one\ntwo\n\nthree", 4, "one\ntwo\n\nthree");
+    expect("- a b\n  - c d e", 7, "- a b\n  - c d\ne");
+    expect("a\tb", 20, "a       b");
+    expect("ends. ", 20, "ends. ");
+    expect("line \nnext", 20, "line\nnext");
+    expect("", 20, "");
+}
+
+static void test_wide(void **state)
+{
+    (void)state;
+    expect("abcdefghij kl", 4,
+           "abcdefghij\nkl"); /* the terminal breaks the first word: its rest has 2 columns */
+    expect("abcdefghij k", 4, "abcdefghij k");
+    expect("a 長い文字", 5, "a 長\nい文\n字");
+    expect("naïve café", 5, "naïve\ncafé");
+}
+
+static void test_code(void **state)
+{
+    (void)state;
+    expect("see this\n```c\nint a = b + c;\n```\nor that one", 8,
+           "see this\n```c\nint a = b + c;\n```\nor that\none");
+    expect("  ```\na b c\n  ```\na b c", 4, "  ```\na b c\n  ```\na b\nc");
+}
+
+int main(void)
+{
+    if (setlocale(LC_CTYPE, "C.UTF-8") == NULL) return 77;
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_words),
+        cmocka_unit_test(test_wide),
+        cmocka_unit_test(test_code),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
