@@ -476,13 +476,6 @@ typedef struct weir_stream weir_stream;
 
 typedef struct weir_sampler_params weir_sampler_params; /* below: how tokens are chosen */
 typedef struct weir_adapter_use weir_adapter_use;       /* below: LoRA adapters */
-typedef struct weir_media weir_media;                   /* below: an image or a sound */
-
-/* An image or a sound at a place of a prompt. */
-typedef struct weir_media_use {
-    weir_media *media; /* held by the request */
-    size_t at;         /* bytes of text, or tokens, before it; ascending */
-} weir_media_use;
 
 /* Exactly one of chat, tokens, text and source is the prompt. Everything is copied at submit. */
 typedef struct weir_request {
