@@ -264,7 +264,7 @@ static cli_option table[] = {
      .help = "a host name of this server, beside localhost, this machine's name and IP addresses; * = any"},
     {"--embeddings", "--embedding", CLI_SERVING, CLI_SERVE, NULL, SET(CLI_FLAG, serve.embeddings), .help = "serve /v1/embeddings; takes extra memory"},
     {"--workers", NULL, CLI_SERVING, CLI_SERVE, "N", SERVE(CLI_INT32, n_workers), .help = "threads that parse requests and render templates"},
-    {"--max-body", NULL, CLI_SERVING, CLI_SERVE, "SIZE", SERVE(CLI_SIZE, body_bytes), .standard = "16M", .help = "maximum request body"},
+    {"--max-body", NULL, CLI_SERVING, CLI_SERVE, "SIZE", SERVE(CLI_SIZE, body_bytes), .standard = "16M; 64M with --mmproj", .help = "maximum request body"},
     {"--head-timeout", NULL, CLI_SERVING, CLI_SERVE, "S", SERVE(CLI_INT32, head_s), .help = "time limit for receiving a request's headers"},
     {"--body-timeout", NULL, CLI_SERVING, CLI_SERVE, "S", SERVE(CLI_INT32, body_s), .help = "time limit for receiving a request's body"},
     {"--stall-timeout", NULL, CLI_SERVING, CLI_SERVE, "S", SERVE(CLI_INT32, stall_s), .help = "time limit for a client that does not read its answer"},
@@ -279,6 +279,8 @@ static cli_option table[] = {
     {"--resume-keep", NULL, CLI_SERVING, CLI_SERVE, "S", SERVE(CLI_INT32, keep_s), .help = "how long a stream that has ended can still be read"},
     {"--resume-memory", NULL, CLI_SERVING, CLI_SERVE, "SIZE", SERVE(CLI_SIZE, resume_bytes), .standard = "64M",
      .help = "memory limit for the events of all resumable streams"},
+    {"--media-memory", NULL, CLI_SERVING, CLI_SERVE, "SIZE", SERVE(CLI_SIZE, media_bytes), .standard = "512M",
+     .help = "memory limit for the decoded images and sounds of all requests"},
     {"--no-log", NULL, CLI_SERVING, CLI_SERVE, NULL, SET(CLI_FLAG_OFF, serve.log), .help = "do not log each request as a line of JSON on stderr"},
     {"--log-text", NULL, CLI_SERVING, CLI_SERVE, NULL, SET(CLI_FLAG, serve.log_text), .help = "include prompts in the request log"},
 

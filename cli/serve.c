@@ -62,9 +62,21 @@ static cli_exit collect_keys(cli_args *args)
     return code;
 }
 
+#define BODY_WITH_MEDIA ((int64_t)64 << 20) /* images and sounds come within bodies */
+
+static void make_room_for_media(cli_args *args)
+{
+    const char name[] = "--max-body";
+    const cli_option *option = cli_options_find(args->command->bit, name, sizeof name - 1);
+    bool reads = args->projector != NULL && args->projector[0] != '\0';
+    if (reads && args->sources[option - cli_options].from == CLI_FROM_DEFAULT)
+        args->serve.body_bytes = BODY_WITH_MEDIA;
+}
+
 static cli_exit complete(cli_args *args)
 {
     serve_params *params = &args->serve;
+    make_room_for_media(args);
     if (args->host != NULL) params->host = args->host;
     params->unix_path = args->unix_path;
     params->tls_cert = args->tls_cert;

@@ -100,6 +100,8 @@ bool serve_ask_read(serve_ask *ask, serve_call *call, unsigned where)
 void serve_ask_fini(serve_ask *ask)
 {
     weir_chat_release(ask->rendered);
+    for (size_t i = 0; i < ask->n_media; i++) weir_media_release(ask->media[i]);
+    weir__mem_free(ask->media);
     serve_kept_choice_fini(&ask->source);
     serve_adapter_set_fini(&ask->adapters);
     weir__mem_free(ask->schema);
@@ -185,8 +187,8 @@ serve_answer *serve_ask_answer(const serve_ask *ask, const serve_form *form, int
     answer->include_usage = ask->include_usage;
     answer->n_each = ask->best_of;
     answer->n_returned = ask->n;
-    /* Which choice is which is known only where all are returned. */
-    answer->kept = !ask->unkept && ask->best_of == ask->n;
+    /* Which choice is which is known only where all are returned; media would take their memory on and on. */
+    answer->kept = !ask->unkept && ask->best_of == ask->n && ask->n_media == 0;
     answer->resume = ask->resume;
     answer->share = ask->share;
     answer->returns_scores = ask->request.logprobs;

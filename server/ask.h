@@ -44,7 +44,9 @@ typedef struct serve_ask {
     char *schema; /* the answer's; NULL = any */
     char salt[SERVE_SALT_MAX];
     serve_kept_choice source; /* of a fork */
-    weir_chat *rendered;      /* held; NULL = no chat's */
+    weir_media **media;       /* [n_media] of the messages; owned, held */
+    size_t n_media;
+    weir_chat *rendered; /* held; NULL = no chat's */
 } serve_ask;
 
 /* Reads call->body. False: the call has its answer, a refusal that names the field. Freed with fini
@@ -59,6 +61,10 @@ const char *serve_ask_name(const char *of, const char *member, size_t n);
 /* Fills what all requests of the ask share, and a fork's source; borrows from it. False: the call has its
  * answer. */
 bool serve_ask_request(serve_ask *ask, weir_request *request);
+
+/* ask_media.c: decodes the images and sounds of the messages, whose payloads it removes. False: the call has
+ * its answer. */
+bool serve_ask_media(serve_ask *ask);
 
 /* Renders the messages, for the request. False: the call has its answer. */
 bool serve_ask_render(serve_ask *ask, weir_request *request);

@@ -125,7 +125,7 @@ bool serve_ask_render(serve_ask *ask, weir_request *request)
     json_t *tools = NULL;
     char *messages_text = NULL, *tools_text = NULL;
 
-    if (!check_count(ask) || !check_roles(ask)) return false;
+    if (!check_count(ask) || !check_roles(ask) || !serve_ask_media(ask)) return false;
     if (!choose_tools(ask, &tools) || !collect_args(ask, args, &params.n_args)) goto out;
     messages_text = weir__json_dump(ask->messages);
     if (tools != NULL) tools_text = weir__json_dump(tools);
@@ -135,6 +135,8 @@ bool serve_ask_render(serve_ask *ask, weir_request *request)
     }
     params.messages_json = messages_text;
     params.tools_json = tools_text;
+    params.media = ask->media;
+    params.n_media = ask->n_media;
     if (ask->tool_name != NULL) params.parallel_tool_calls = false;
     params.json_schema = ask->schema;
     params.args = args;

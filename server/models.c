@@ -35,9 +35,11 @@ static void add_model(const serve_server *server, const char *name, weir__text *
     weir__json_string(text, "description", info.description != NULL ? info.description : "");
     weir__text_printf(
         text,
-        ",\"n_params\":%llu,\"size\":%llu,\"n_vocab\":%d,\"n_embd\":%d,\"n_ctx_train\":%d,\"n_ctx\":%d}}",
+        ",\"n_params\":%llu,\"size\":%llu,\"n_vocab\":%d,\"n_embd\":%d,\"n_ctx_train\":%d,\"n_ctx\":%d},"
+        "\"architecture\":{\"input_modalities\":[\"text\"%s%s],\"output_modalities\":[\"text\"]}}",
         (unsigned long long)info.n_params, (unsigned long long)info.n_bytes, info.n_vocab, info.n_embd,
-        info.n_ctx_train, stats.n_ctx);
+        info.n_ctx_train, stats.n_ctx, info.reads_images ? ",\"image\"" : "",
+        info.reads_sounds ? ",\"audio\"" : "");
 }
 
 void serve_models(serve_call *call)

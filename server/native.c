@@ -155,8 +155,9 @@ void serve_props(serve_call *call)
     add_token(server, "bos_token", info.token_bos, &text);
     add_token(server, "eos_token", info.token_eos, &text);
     weir__text_printf(&text,
-                      ",\"modalities\":{\"vision\":false,\"audio\":false},\"build_info\":\"%s\","
+                      ",\"modalities\":{\"vision\":%s,\"audio\":%s},\"build_info\":\"%s\","
                       "\"is_sleeping\":false}\n",
+                      info.reads_images ? "true" : "false", info.reads_sounds ? "true" : "false",
                       server->fingerprint);
     serve_call_answer_text(call, 200, "application/json", &text);
 }

@@ -22,7 +22,7 @@ static void add_misses(const serve_answer *answer, weir__text *text)
 
 static void add_usage(const serve_answer *answer, weir__text *text)
 {
-    int64_t prompt = 0, cached = 0, generated = 0, drafted = 0, accepted = 0;
+    int64_t prompt = 0, cached = 0, generated = 0, drafted = 0, accepted = 0, images = 0, sounds = 0;
     for (int32_t i = 0; i < answer->n; i++) {
         const weir_usage *usage = &answer->choices[i].usage;
         generated += usage->n_generated;
@@ -31,12 +31,16 @@ static void add_usage(const serve_answer *answer, weir__text *text)
         if (i % answer->n_each != 0) continue; /* a prompt counts once, whatever n is */
         prompt += usage->n_prompt;
         cached += usage->n_cached;
+        images += usage->n_image_tokens;
+        sounds += usage->n_audio_tokens;
     }
     weir__text_printf(text,
                       "{\"prompt_tokens\":%lld,\"completion_tokens\":%lld,\"total_tokens\":%lld,"
                       "\"prompt_tokens_details\":{\"cached_tokens\":%lld",
                       (long long)prompt, (long long)generated, (long long)prompt + (long long)generated,
                       (long long)cached);
+    if (images > 0) weir__text_printf(text, ",\"image_tokens\":%lld", (long long)images);
+    if (sounds > 0) weir__text_printf(text, ",\"audio_tokens\":%lld", (long long)sounds);
     add_misses(answer, text);
     weir__text_add_string(text, "}");
     if (drafted > 0) /* where OpenAI counts what a client predicted */

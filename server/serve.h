@@ -72,6 +72,7 @@ struct serve_call {
     size_t body_length; /* counted in server->n_bodies */
     size_t n_received;
     weir__text body;
+    uint64_t media_bytes; /* of its decoded images and sounds, counted in server->n_media_bytes */
 
     weir__text out; /* [out_at .. n) is still to be sent */
     size_t out_at;
@@ -141,9 +142,10 @@ struct serve_server {
     serve_embedder embedder;
     serve_kept *kept;
     serve_adapters *adapters;
-    serve_tapes *tapes;        /* the service thread's */
-    _Atomic uint64_t n_shared; /* requests that joined another one's generation */
-    weir__quota answers;       /* of whole answers, until their last byte is sent */
+    serve_tapes *tapes;             /* the service thread's */
+    _Atomic uint64_t n_shared;      /* requests that joined another one's generation */
+    weir__quota answers;            /* of whole answers, until their last byte is sent */
+    _Atomic uint64_t n_media_bytes; /* of all calls' decoded images and sounds */
 
     /* The service thread's. */
     serve_call *calls;

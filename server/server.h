@@ -45,6 +45,7 @@ typedef struct serve_params {
     int32_t grace_s;                    /* 30: how long a resumable stream runs unread; 0 = there are none */
     int32_t keep_s;                     /* 300: how long it is kept after its end, or its last reader */
     int64_t resume_bytes;               /* 64 MiB, of the events that are kept */
+    int64_t media_bytes;                /* 512 MiB, of the decoded images and sounds of all requests */
     bool embeddings;                    /* false: they take memory of their own */
     bool log;                           /* true: a line of JSON for each request, on stderr */
     bool log_text;                      /* false: bodies of requests too */

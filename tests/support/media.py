@@ -1,0 +1,36 @@
+"""Images and sounds for tests, written byte by byte."""
+# SPDX-License-Identifier: Apache-2.0
+import base64
+import math
+import struct
+import zlib
+
+
+def png(width=64, height=48, seed=0, size=None):
+    """Stripes. size: (width, height) as the header says it."""
+    def chunk(kind, data):
+        return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+    rows = b"".join(b"\0" + bytes((x * 5 + y * 3 + seed * 40 + c * 80) % 256 for x in range(width) for c in range(3)) for y in range(height))
+    return (b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", struct.pack(">IIBBBBB", *(size or (width, height)), 8, 2, 0, 0, 0)) +
+            chunk(b"IDAT", zlib.compress(rows, 9)) + chunk(b"IEND", b""))
+
+
+def wav(seconds=1.0, rate=16000, hertz=440):
+    data = b"".join(struct.pack("<h", int(12000 * math.sin(2 * math.pi * hertz * i / rate))) for i in range(int(seconds * rate)))
+    return b"RIFF" + struct.pack("<I", 36 + len(data)) + b"WAVEfmt " + struct.pack("<IHHIIHH", 16, 1, 1, rate, rate * 2, 2, 16) + b"data" + struct.pack("<I", len(data)) + data
+
+
+def text64(data):
+    return base64.b64encode(data).decode()
+
+
+def image_part(data, kind="image/png"):
+    return {"type": "image_url", "image_url": {"url": f"data:{kind};base64,{text64(data)}"}}
+
+
+def sound_part(data):
+    return {"type": "input_audio", "input_audio": {"data": text64(data), "format": "wav"}}
+
+
+def text_part(text):
+    return {"type": "text", "text": text}
