@@ -314,7 +314,7 @@ end(server)
 
 # ---- Long prompts beside running answers: the default strategy keeps ticks short (50 ms are 100 tokens here)
 
-server = start("-np", "2", "-m", "fake:token_us=500,n_ctx_train=100000", "-c", "8192")
+server = start("-np", "2", "-c", "8192", model="fake:token_us=500,n_ctx_train=100000")
 running = server.connect()
 running.request("POST", TEXT, {"prompt": "on", "max_tokens": 4000, "ignore_eos": True, "stream": True})
 running.head()
