@@ -6,8 +6,9 @@ usage: compare.py ROUNDS [LOAD...]
 
 llama-server is the pin as upstream builds it; both are driven over HTTP by `weir bench http`. In each round the sides take turns, load by
 load, each first in turn; ratios are taken within a round, and their median counts. Prompts differ from round to round, so that nothing
-cached helps where it should not. Writes bench/results/compare.md, compare.csv and plots. Needs WEIR_BIN, WEIR_MODEL and
-LLAMA_SERVER in the environment; scripts/bench.sh sets them."""
+cached helps where it should not. Writes bench/results/compare.md, compare.csv and plots. WEIR_WIDE=q8_0 or q4_k_m: with random weights
+of an ordinary width in that format instead of the default model, into compare-wide-FORMAT.*. Needs WEIR_BIN, WEIR_MODEL and LLAMA_SERVER
+in the environment; scripts/bench.sh sets them."""
 import csv
 import datetime
 import json
@@ -27,6 +28,8 @@ from engine import machine, requantize, run
 from plot import plot
 
 RESULTS = pathlib.Path("bench/results")
+WIDE_FORMAT = os.environ.get("WEIR_WIDE")
+NAME = f"compare-wide-{WIDE_FORMAT}" if WIDE_FORMAT else "compare"
 SLOTS, LANE = 8, 4096
 WIDE_SLOTS, WIDE_LANE = 32, 1024  # of the load that has 32 streams
 STREAMS = [1, 2, 4, 8, 16, 32, 64]
@@ -131,9 +134,12 @@ def main():
                 samples.append({"round": number, "figure": "schema not JSON", "side": side, "value": runs[0]["not_json"]})
 
     with tempfile.TemporaryDirectory() as folder:
-        path = f"{folder}/q8_0.gguf"
+        path = f"{folder}/model.gguf"
         pathlib.Path(f"{folder}/schema.json").write_text(json.dumps(SCHEMA), encoding="utf-8")
-        requantize(weir, model, path, "q8_0")
+        if WIDE_FORMAT:
+            model = f"{folder}/wide.gguf"
+            subprocess.run([sys.executable, "bench/random_model.py", model, "whole"], check=True)
+        requantize(weir, model, path, WIDE_FORMAT or "q8_0")
         for loads, slots, lane in (([n for n in LOADS if n in chosen and n != "wide"], SLOTS, LANE),
                                    (["wide"] if "wide" in chosen else [], WIDE_SLOTS, WIDE_LANE)):
             if not loads:
@@ -162,14 +168,14 @@ def main():
                         memory.setdefault(key, {})[side] = server.most_resident()
                     samples += [{"round": 1, "figure": key, "side": side, "value": v} for side, v in memory[key].items()]
     RESULTS.mkdir(parents=True, exist_ok=True)
-    with open(RESULTS / "compare.csv", "w", newline="", encoding="utf-8") as f:
+    with open(RESULTS / f"{NAME}.csv", "w", newline="", encoding="utf-8") as f:
         writer = csv.DictWriter(f, samples[0].keys(), lineterminator="\n")
         writer.writeheader()
         writer.writerows({**s, "value": round(s["value"], 4)} for s in samples)
-    write(rounds, weir, threads, samples, timelines, decode, memory, tokens)
+    write(rounds, sys.argv[2:], weir, threads, samples, timelines, decode, memory, tokens)
 
 
-def write(rounds, weir, threads, samples, timelines, decode, memory, tokens):
+def write(rounds, chosen, weir, threads, samples, timelines, decode, memory, tokens):
     def values(key, side):
         return [s["value"] for s in samples if s["figure"] == key and s["side"] == side]
 
@@ -180,9 +186,12 @@ def write(rounds, weir, threads, samples, timelines, decode, memory, tokens):
         if aim is None:
             return "–"
         return f"{'≤' if at_most else '≥'} {aim:.3g}" + ("" if (ratio <= aim if at_most else ratio >= aim) else ", missed")
-    lines = ["# Beside llama-server", "",
-             f"`scripts/bench.sh {rounds} compare`, {datetime.date.today().isoformat()}, {run([weir, 'version']).splitlines()[0]}.", "",
-             machine() + f"; {threads} threads, SmolLM2-135M-Instruct requantized to Q8_0 (`weir quantize --requantize`), {SLOTS} slots of {LANE} tokens; 32 streams "
+    name = "random weights, 16 layers of width 2,048, 32/8 heads, in " if WIDE_FORMAT else "SmolLM2-135M-Instruct requantized to "
+    name += f"{(WIDE_FORMAT or 'q8_0').upper()} (`{'bench/random_model.py OUT whole`, `' if WIDE_FORMAT else ''}weir quantize --requantize`)"
+    command = (f"WEIR_WIDE={WIDE_FORMAT} " if WIDE_FORMAT else "") + " ".join(["python3 bench/compare.py" if chosen else "scripts/bench.sh", str(rounds), *(chosen or ["compare"])])
+    lines = ["# Beside llama-server" + (f", a model of ordinary width in {WIDE_FORMAT.upper()}" if WIDE_FORMAT else ""), "",
+             f"`{command}`, {datetime.date.today().isoformat()}, {run([weir, 'version']).splitlines()[0]}.", "",
+             machine() + f"; {threads} threads, {name}, {SLOTS} slots of {LANE} tokens; 32 streams "
              f"have {WIDE_SLOTS} slots of {WIDE_LANE}.", "",
              "`weir serve` and llama-server, which is the pin as upstream builds it, with their default options besides; both over HTTP on the loopback "
              "interface, from the same program (`weir bench http`).",
@@ -212,17 +221,17 @@ def write(rounds, weir, threads, samples, timelines, decode, memory, tokens):
     if any(s["figure"] == "schema" for s in samples):
         lines += ["", f"Answers with a JSON Schema that ended by themselves and are no JSON: llama-server {bad['llama-server']}, weir {bad['weir']}."]
     if timelines:
-        plot(RESULTS / "compare-late.svg", "The longest gap between tokens while a long prompt arrives", "seconds since the first request", "gap, ms",
+        plot(RESULTS / f"{NAME}-late.svg", "The longest gap between tokens while a long prompt arrives", "seconds since the first request", "gap, ms",
              {side: timelines[side]["gaps"] for side in ("llama-server", "weir")}, stems=True,
              marks=[(f"long prompt, {side}", timelines[side]["late"]["sent_s"]) for side in ("llama-server", "weir")])
-        lines += ["", "![gaps over time](compare-late.svg)"]
+        lines += ["", f"![gaps over time]({NAME}-late.svg)"]
     if decode:
         middle = {n: statistics.median(d[n] for d in decode) for n in STREAMS}
-        plot(RESULTS / "compare-decode.svg", "Decode by number of streams (weir)", "streams", "tok/s in all", {"weir": list(middle.items())}, log_x=True)
+        plot(RESULTS / f"{NAME}-decode.svg", "Decode by number of streams (weir)", "streams", "tok/s in all", {"weir": list(middle.items())}, log_x=True)
         lines += ["", "Decode in tok/s (`weir bench engine`, prompts of 32, answers of 64):", "", "| streams | " + " | ".join(map(str, STREAMS)) + " |",
                   "|---" * (len(STREAMS) + 1) + "|", "| weir | " + " | ".join(f"{v:.0f}" for v in middle.values()) + " |", "",
-                  "![decode by number of streams](compare-decode.svg)"]
-    (RESULTS / "compare.md").write_text("\n".join(lines) + "\n", encoding="utf-8")
+                  f"![decode by number of streams]({NAME}-decode.svg)"]
+    (RESULTS / f"{NAME}.md").write_text("\n".join(lines) + "\n", encoding="utf-8")
     print("\n".join(lines))
 
 
