@@ -55,9 +55,15 @@ void serve_answer_destroy(serve_answer *answer)
     }
     if (answer->tape != NULL) serve_tape_orphan(answer->tape);
     weir__text_fini(&answer->event);
+    json_decref(answer->stops);
     weir_chat_release(answer->chat);
     weir__mem_free(answer->own_model);
     weir__mem_free(answer);
+}
+
+const char *serve_answer_stop_text(const serve_answer *answer, int32_t stop)
+{
+    return stop > 0 ? json_string_value(json_array_get(answer->stops, (size_t)stop - 1)) : NULL;
 }
 
 static weir_status submit_own(serve_answer *answer, weir_request *requests, size_t n_requests,

@@ -53,6 +53,9 @@ typedef struct serve_form {
     void (*whole)(serve_answer *answer, weir__text *text);
 } serve_form;
 
+/* Anthropic's Messages. */
+extern const serve_form serve_messages_form;
+
 #define SERVE_ID_MAX 64
 struct serve_answer {
     serve_call *call;
@@ -76,6 +79,7 @@ struct serve_answer {
     int32_t n_top;       /* likeliest tokens with each logprob */
     bool starved;        /* chunks wait for room in call->out */
     int64_t created_s;
+    json_t *stops;     /* the request's stop strings, owned */
     const char *model; /* the server's name for it, or own_model */
     char *own_model;   /* an adapter's name; NULL = none */
     int32_t n, n_finished;
@@ -96,6 +100,9 @@ bool serve_answer_call_model(serve_answer *answer, const char *name);
  * Worker. */
 bool serve_answer_submit(serve_answer *answer, weir_request *requests, size_t n_requests);
 void serve_answer_destroy(serve_answer *answer);
+
+/* The request's stop string by the number in weir_usage; NULL: it was none of these. */
+const char *serve_answer_stop_text(const serve_answer *answer, int32_t stop);
 
 /* Service thread: the answer was submitted. It may be gone afterwards, and its call refused. */
 void serve_answer_start(serve_answer *answer);
@@ -129,15 +136,16 @@ void serve_choice_unwatch(serve_choice *choice);
 bool serve_choice_take(serve_choice *choice, weir_chunk *chunk);
 bool serve_choice_complete(const serve_choice *choice);
 
-/* read passes the deltas of a chunk to `take`. begin comes before the first chunk: it passes the prompt's
- * scores and, for a fork of a chat, the message so far, which the parser must see. False: out of memory, as
- * take's. */
+/* pass counts a delta among the parts and passes it to `take`; read does so with all of a chunk. begin comes
+ * before the first chunk: it passes the prompt's scores and, for a fork of a chat, the message so far, which
+ * the parser must see. False: out of memory, as take's. */
 typedef bool (*serve_choice_fn)(serve_choice *choice, const weir_delta *delta);
+bool serve_choice_pass(serve_choice *choice, const weir_delta *delta, serve_choice_fn take);
 bool serve_choice_read(serve_choice *choice, const weir_chunk *chunk, serve_choice_fn take);
 bool serve_choice_begin(serve_choice *choice, serve_choice_fn take);
 
-/* keep is a serve_choice_fn that collects the answer's parts; forget frees them. add_text appends the texts of
- * all parts of a kind. */
+/* keep is a serve_choice_fn that collects the answer's parts; forget frees them. add_text appends the texts
+ * of all parts of a kind. */
 bool serve_choice_keep(serve_choice *choice, const weir_delta *delta);
 void serve_choice_forget(serve_choice *choice);
 void serve_choice_add_text(const serve_choice *choice, weir_delta_kind kind, weir__text *text);

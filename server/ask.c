@@ -77,7 +77,7 @@ bool serve_ask_read(serve_ask *ask, serve_call *call, unsigned where)
     const serve_params *params = &call->server->params;
     memset(ask, 0, sizeof *ask);
     ask->call = call;
-    ask->where = where;
+    ask->where = call->terms.where = where;
     ask->sampler = params->sampler != NULL ? *params->sampler : weir_sampler_params_default();
     ask->chat = weir_chat_params_default();
     ask->chat.template_source = params->template_source;
@@ -105,6 +105,9 @@ void serve_ask_fini(serve_ask *ask)
     serve_kept_choice_fini(&ask->source);
     serve_adapter_set_fini(&ask->adapters);
     weir__mem_free(ask->schema);
+    weir__text_fini(&ask->relaxed);
+    json_decref(ask->made_tools);
+    json_decref(ask->made_messages);
     weir__mem_free(ask->order);
     weir__mem_free((void *)ask->breakers);
     weir__mem_free(ask->biases);
@@ -183,6 +186,9 @@ serve_answer *serve_ask_answer(const serve_ask *ask, const serve_form *form, int
         serve_call_no_memory(call);
         return NULL;
     }
+    answer->stops = json_array();
+    for (size_t i = 0; i < ask->n_stop; i++)
+        json_array_append_new(answer->stops, json_stringn(ask->stop[i], ask->stop_length[i]));
     answer->stream = ask->stream;
     answer->include_usage = ask->include_usage;
     answer->n_each = ask->best_of;

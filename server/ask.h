@@ -7,7 +7,9 @@
 
 #define SERVE_ASK_CHAT        1u
 #define SERVE_ASK_COMPLETIONS 2u
-#define SERVE_ASK_NATIVE      4u /* beside COMPLETIONS: llama-server's own */
+#define SERVE_ASK_NATIVE      4u  /* beside COMPLETIONS: llama-server's own */
+#define SERVE_ASK_MESSAGES    8u  /* Anthropic's */
+#define SERVE_ASK_RESPONSES   16u /* OpenAI's */
 
 #define SERVE_N_MAX    SERVE_CHOICES_MAX
 #define SERVE_STOP_MAX 64 /* what the library allows */
@@ -32,8 +34,11 @@ typedef struct serve_ask {
     const json_t *tools_allowed; /* an array of tools by name; NULL = all */
     const char *tool_name;       /* the one that is to be called; NULL = any */
     const char *cache_salt, *reasoning_effort;
-    const char *unused;  /* of fields that have no effect */
-    const char *adapter; /* the model that was asked for is one; NULL = it is not */
+    const char *unused;                 /* of fields that have no effect */
+    const json_t *later;                /* of fields that a dialect's reader finds in `json` */
+    json_t *made_messages, *made_tools; /* owned: what `messages` and `tools` are in another dialect */
+    weir__text relaxed;                 /* lines for serve_call_relaxed */
+    const char *adapter;                /* the model that was asked for is one; NULL = it is not */
     serve_adapter_set adapters;
     const char *stop[SERVE_STOP_MAX];
     size_t stop_length[SERVE_STOP_MAX];
@@ -55,8 +60,8 @@ bool serve_ask_read(serve_ask *ask, serve_call *call, unsigned where);
 void serve_ask_fini(serve_ask *ask);
 
 /* The field that sets a member of `of`, "sampler", "chat" or "request" (NULL: any), where the table has a
- * line for it; member is [n]. NULL: it has none. */
-const char *serve_ask_name(const char *of, const char *member, size_t n);
+ * line for it in requests of `where` (0: any); member is [n]. NULL: it has none. */
+const char *serve_ask_name(const char *of, const char *member, size_t n, unsigned where);
 
 /* Fills what all requests of the ask share, and a fork's source; borrows from it. False: the call has its
  * answer. */
@@ -68,6 +73,10 @@ bool serve_ask_media(serve_ask *ask);
 
 /* Renders the messages, for the request. False: the call has its answer. */
 bool serve_ask_render(serve_ask *ask, weir_request *request);
+
+/* ask_messages.c: what of a request of Anthropic's has no row, into the ask, after serve_ask_read. False: the
+ * call has its answer. */
+bool serve_ask_messages(serve_ask *ask);
 
 /* The call's answer with n choices: how it comes, which scores it tells, whether it is kept. NULL: out of
  * memory, and the call has its answer. */
@@ -87,7 +96,8 @@ const char *serve_ask_tool_name(const json_t *tool);
 
 /* ---- Readers of fields (serve_field); `to` is a serve_ask ---- */
 
-/* ask_form.c */
+/* ask_form.c. set_schema: of the answer; place: where it is in the request, static. */
+bool serve_ask_set_schema(serve_ask *ask, const char *name, const char *place, const json_t *schema);
 bool serve_ask_json_schema(serve_call *call, void *to, const char *name, const json_t *value);
 bool serve_ask_response_format(serve_call *call, void *to, const char *name, const json_t *value);
 bool serve_ask_tool_choice(serve_call *call, void *to, const char *name, const json_t *value);

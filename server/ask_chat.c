@@ -104,12 +104,14 @@ static bool check_count(const serve_ask *ask)
                              "there are %zu messages, and a request has room for %d tokens", n, stats.n_ctx);
 }
 
-/* What the chat is not held to. */
-static void tell_relaxed(serve_call *call, const weir_chat *chat, weir_special_content asked)
+/* What the chat is not held to. asked_for: lines of the request's own; NULL: none. */
+static void tell_relaxed(serve_call *call, const weir_chat *chat, weir_special_content asked,
+                         const char *asked_for)
 {
     static const char line[] = "special_content\n";
     weir__text lines = {0};
     bool held = weir_chat_special_content(chat) == asked;
+    weir__text_add_string(&lines, asked_for != NULL ? asked_for : "");
     if (!held) weir__text_add_string(&lines, line);
     weir__text_add_string(&lines, weir_chat_relaxed(chat));
     serve_call_relaxed(call, !lines.failed ? lines.bytes : held ? weir_chat_relaxed(chat) : line);
@@ -140,9 +142,9 @@ bool serve_ask_render(serve_ask *ask, weir_request *request)
     if (ask->tool_name != NULL) params.parallel_tool_calls = false;
     params.json_schema = ask->schema;
     params.args = args;
-    if (ask->reasoning_effort != NULL) params.enable_thinking = !serve_ask_is(ask->reasoning_effort, "none");
     weir_status status = weir_chat_create(call->server->model, &params, &ask->rendered, &error);
-    if (serve_call_passes(call, status, &error)) tell_relaxed(call, ask->rendered, params.special_content);
+    if (serve_call_passes(call, status, &error))
+        tell_relaxed(call, ask->rendered, params.special_content, ask->relaxed.bytes);
     request->chat = ask->rendered;
 out:
     for (size_t i = 0; i < params.n_args; i++) weir__mem_free((void *)args[i].value);

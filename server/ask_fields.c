@@ -8,6 +8,7 @@
 #include "keys.h"
 
 #define BOTH (SERVE_ASK_CHAT | SERVE_ASK_COMPLETIONS)
+#define ALL  (BOTH | SERVE_ASK_MESSAGES)
 
 static bool read_model(serve_call *call, void *to, const char *name, const json_t *value)
 {
@@ -48,6 +49,7 @@ static bool read_reasoning_effort(serve_call *call, void *to, const char *name, 
     for (size_t i = 0; word != NULL && i < sizeof words / sizeof *words; i++) {
         if (strcmp(word, words[i]) != 0) continue;
         ask->reasoning_effort = words[i];
+        ask->chat.enable_thinking = strcmp(word, "none") != 0;
         return true;
     }
     return serve_field_refuse(call, name,
@@ -66,10 +68,13 @@ static bool read_store(serve_call *call, void *to, const char *name, const json_
 /* What is accepted because weir does just that, and refused otherwise. */
 static bool read_tier(serve_call *call, void *to, const char *name, const json_t *value)
 {
-    (void)to;
     const char *word = json_string_value(value);
-    return (word != NULL && (strcmp(word, "auto") == 0 || strcmp(word, "default") == 0)) ||
-           serve_field_refuse(call, name, "\"auto\" or \"default\"; to go before others, give a priority");
+    const serve_ask *ask = to;
+    const char *other = (ask->where & SERVE_ASK_MESSAGES) != 0 ? "standard_only" : "default";
+    if (serve_ask_is(word, "auto") || serve_ask_is(word, other)) return true;
+    return serve_call_refuse(call, 400, name, "invalid_value",
+                             "%s must be \"auto\" or \"%s\"; to go before others, give a priority", name,
+                             other);
 }
 
 /* Chat says whether, completions how many of the likeliest. */
@@ -167,23 +172,24 @@ static bool read_metadata(serve_call *call, void *to, const char *name, const js
     {.name = (n), .where = (w), .kind = SERVE_FIELD_MEMBER, OF(o, m), .least = (l), .most = (u)}
 #define HAND_SETS(n, w, r, o, m) {.name = (n), .where = (w), .kind = SERVE_FIELD_OTHER, .read = (r), OF(o, m)}
 #define TAKE_FOR(n, w, at, o, m) {.name = (n), .where = (w), .kind = SERVE_FIELD_VALUE, .target = offsetof(serve_ask, at), .of = #o, .member = #m}
+#define LATER(n, w) SERVE_FIELD(n, w, VALUE, serve_ask, later)
 #define ONLY(n, w, v, y) {.name = (n), .where = (w), .kind = SERVE_FIELD_ONLY, .only = (v), .why = (y)}
 #define NO(n, w, y) {.name = (n), .where = (w), .kind = SERVE_FIELD_NEVER, .why = (y)}
 
 /* Numbers and flags of the sampler that have no line are fields, too, under their own names. Of a member's
  * lines the first has the name that messages give it. */
 static const serve_field fields[] = {
-    SERVE_FIELD_BY("model", BOTH, read_model),
+    SERVE_FIELD_BY("model", ALL, read_model),
     TAKE_FOR("messages", SERVE_ASK_CHAT, messages, chat, messages_json),
     SERVE_FIELD("prompt", SERVE_ASK_COMPLETIONS, VALUE, serve_ask, prompt),
-    SERVE_FIELD("stream", BOTH, BOOL, serve_ask, stream),
+    SERVE_FIELD("stream", ALL, BOOL, serve_ask, stream),
     SERVE_FIELD_BY("stream_options", BOTH, read_stream_options),
     SERVE_FIELD("resume", BOTH, BOOL, serve_ask, resume),
     SERVE_FIELD("share", BOTH, BOOL, serve_ask, share),
     NUMBER("n", BOTH, n, 1, SERVE_N_MAX),
     NUMBER("best_of", SERVE_ASK_COMPLETIONS, best_of, 1, SERVE_N_MAX),
     SERVE_FIELD_BY("stop", BOTH, serve_ask_stop),
-    SETS("max_tokens", BOTH, request, max_tokens),
+    SETS("max_tokens", ALL, request, max_tokens),
     SETS("max_completion_tokens", SERVE_ASK_CHAT, request, max_tokens),
     SETS("n_predict", BOTH, request, max_tokens),
     SERVE_FIELD_BY("logprobs", BOTH, read_logprobs),
@@ -191,32 +197,32 @@ static const serve_field fields[] = {
     HAND_SETS("prompt_logprobs", BOTH, read_prompt_logprobs, request, n_prompt_logprobs),
     HAND_SETS("fork", BOTH, read_fork, request, source),
     SERVE_FIELD_BY("store", BOTH, read_store),
-    HAND_SETS("logit_bias", BOTH, serve_ask_logit_bias, sampler, logit_bias),
-    HAND_SETS("seed", BOTH, serve_ask_seed, sampler, seed),
-    SETS("temperature", BOTH, sampler, temp),
-    SETS_IN("top_k", BOTH, sampler, top_k, -1, INT32_MAX), /* -1: off, as llama-server has it */
-    SETS("frequency_penalty", BOTH, sampler, penalty_freq),
-    SETS("presence_penalty", BOTH, sampler, penalty_present),
-    SETS("repeat_penalty", BOTH, sampler, penalty_repeat),
-    SETS("repetition_penalty", BOTH, sampler, penalty_repeat),
-    SETS("repeat_last_n", BOTH, sampler, penalty_last_n),
-    HAND_SETS("dry_sequence_breakers", BOTH, serve_ask_breakers, sampler, dry_breakers),
-    HAND_SETS("samplers", BOTH, serve_ask_samplers, sampler, order),
-    SETS("grammar", BOTH, sampler, grammar),
+    HAND_SETS("logit_bias", ALL, serve_ask_logit_bias, sampler, logit_bias),
+    HAND_SETS("seed", ALL, serve_ask_seed, sampler, seed),
+    SETS("temperature", ALL, sampler, temp),
+    SETS_IN("top_k", ALL, sampler, top_k, -1, INT32_MAX), /* -1: off, as llama-server has it */
+    SETS("frequency_penalty", ALL, sampler, penalty_freq),
+    SETS("presence_penalty", ALL, sampler, penalty_present),
+    SETS("repeat_penalty", ALL, sampler, penalty_repeat),
+    SETS("repetition_penalty", ALL, sampler, penalty_repeat),
+    SETS("repeat_last_n", ALL, sampler, penalty_last_n),
+    HAND_SETS("dry_sequence_breakers", ALL, serve_ask_breakers, sampler, dry_breakers),
+    HAND_SETS("samplers", ALL, serve_ask_samplers, sampler, order),
+    SETS("grammar", ALL, sampler, grammar),
     SERVE_FIELD_BY("json_schema", BOTH, serve_ask_json_schema),
     SERVE_FIELD_BY("response_format", BOTH, serve_ask_response_format),
-    SERVE_FIELD("lora", BOTH, VALUE, serve_ask, lora), /* as llama-server has it */
-    SETS("cache_prompt", BOTH, request, cache_prompt),
-    SERVE_FIELD_BY("cache_salt", BOTH, read_cache_salt),
-    SERVE_FIELD_BY("priority", BOTH, read_priority),
-    SETS_IN("deadline_ms", BOTH, request, deadline_ms, 0, 1e12),
-    SETS("speculative.n_max", BOTH, request, n_draft_max), /* as llama-server has it */
+    SERVE_FIELD("lora", ALL, VALUE, serve_ask, lora), /* as llama-server has it */
+    SETS("cache_prompt", ALL, request, cache_prompt),
+    SERVE_FIELD_BY("cache_salt", ALL, read_cache_salt),
+    SERVE_FIELD_BY("priority", ALL, read_priority),
+    SETS_IN("deadline_ms", ALL, request, deadline_ms, 0, 1e12),
+    SETS("speculative.n_max", ALL, request, n_draft_max), /* as llama-server has it */
     TAKE_FOR("tools", SERVE_ASK_CHAT, tools, chat, tools_json),
     SERVE_FIELD_BY("tool_choice", SERVE_ASK_CHAT, serve_ask_tool_choice),
     SETS("parallel_tool_calls", SERVE_ASK_CHAT, chat, parallel_tool_calls),
     HAND_SETS("reasoning_effort", SERVE_ASK_CHAT, read_reasoning_effort, chat, enable_thinking),
-    TAKE_FOR("chat_template_kwargs", SERVE_ASK_CHAT, kwargs, chat, args),
-    SETS("special_content", SERVE_ASK_CHAT, chat, special_content),
+    TAKE_FOR("chat_template_kwargs", SERVE_ASK_CHAT | SERVE_ASK_MESSAGES, kwargs, chat, args),
+    SETS("special_content", SERVE_ASK_CHAT | SERVE_ASK_MESSAGES, chat, special_content),
     SETS("continue_final_message", SERVE_ASK_CHAT, chat, continue_final),
     SETS("add_generation_prompt", SERVE_ASK_CHAT, chat, add_generation_prompt), /* as vLLM has it */
     SERVE_FIELD("echo", SERVE_ASK_COMPLETIONS, BOOL, serve_ask, echo),
@@ -235,8 +241,8 @@ static const serve_field fields[] = {
     SERVE_FIELD("user", BOTH, STRING, serve_ask, unused),
     SERVE_FIELD("safety_identifier", SERVE_ASK_CHAT, STRING, serve_ask, unused),
     SERVE_FIELD("prompt_cache_key", SERVE_ASK_CHAT, STRING, serve_ask, unused),
-    SERVE_FIELD_BY("metadata", SERVE_ASK_CHAT, read_metadata),
-    SERVE_FIELD_BY("service_tier", SERVE_ASK_CHAT, read_tier),
+    SERVE_FIELD_BY("metadata", SERVE_ASK_CHAT | SERVE_ASK_MESSAGES, read_metadata),
+    SERVE_FIELD_BY("service_tier", SERVE_ASK_CHAT | SERVE_ASK_MESSAGES, read_tier),
     ONLY("modalities", SERVE_ASK_CHAT, "[\"text\"]", "[\"text\"]"),
     ONLY("verbosity", SERVE_ASK_CHAT, "\"medium\"", "\"medium\"; ask for length in words"),
     NO("functions", SERVE_ASK_CHAT, "give tools instead"),
@@ -245,17 +251,30 @@ static const serve_field fields[] = {
     NO("prediction", SERVE_ASK_CHAT, "predicted outputs are not known here"),
     NO("web_search_options", SERVE_ASK_CHAT, "nothing is searched here"),
     NO("prompt_cache_retention", SERVE_ASK_CHAT, "what is cached is decided by the server"),
+    LATER("system", SERVE_ASK_MESSAGES),
+    LATER("messages", SERVE_ASK_MESSAGES),
+    LATER("tools", SERVE_ASK_MESSAGES),
+    LATER("tool_choice", SERVE_ASK_MESSAGES),
+    LATER("thinking", SERVE_ASK_MESSAGES),
+    LATER("output_config", SERVE_ASK_MESSAGES),
+    LATER("context_management", SERVE_ASK_MESSAGES),
+    SERVE_FIELD_BY("stop_sequences", SERVE_ASK_MESSAGES, serve_ask_stop),
+    SERVE_FIELD("cache_control", SERVE_ASK_MESSAGES, VALUE, serve_ask, later), /* prompts are cached anyway */
+    ONLY("speed", SERVE_ASK_MESSAGES, "\"standard\"", "\"standard\""),
+    NO("mcp_servers", SERVE_ASK_MESSAGES, "this server calls no other one"),
+    NO("container", SERVE_ASK_MESSAGES, "no code runs here"),
     ONLY("suffix", SERVE_ASK_COMPLETIONS, "\"\"", "left out: text is continued at its end only"),
 };
 /* clang-format on */
 
 #define N_FIELDS (sizeof fields / sizeof *fields)
 
-const char *serve_ask_name(const char *of, const char *member, size_t n)
+const char *serve_ask_name(const char *of, const char *member, size_t n, unsigned where)
 {
     for (size_t i = 0; i < N_FIELDS; i++) {
         const serve_field *f = &fields[i];
         if (f->of == NULL || (of != NULL && strcmp(f->of, of) != 0)) continue;
+        if (where != 0 && (f->where & where) == 0) continue;
         if (strlen(f->member) == n && memcmp(f->member, member, n) == 0) return f->name;
     }
     return NULL;
@@ -267,7 +286,7 @@ static bool read_plain(serve_call *call, void *to, const char *name, const json_
     serve_ask *ask = to;
     const weir_member *member = weir_member_find("sampler", name);
     *known = member != NULL && member->type < WEIR_MEMBER_CHOICE &&
-             serve_ask_name("sampler", name, strlen(name)) == NULL;
+             serve_ask_name("sampler", name, strlen(name), 0) == NULL;
     return !*known || json_is_null(value) || serve_field_member(call, name, member, &ask->sampler, value);
 }
 

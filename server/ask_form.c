@@ -5,34 +5,33 @@
 
 /* ---- The form of the answer ---- */
 
-/* place: of the schema in the request. */
-static bool set_schema(serve_ask *ask, const char *name, const char *place, const json_t *schema)
+bool serve_ask_set_schema(serve_ask *ask, const char *name, const char *place, const json_t *schema)
 {
     if (ask->schema != NULL)
         return serve_call_refuse(ask->call, 400, name, "invalid_value",
                                  "json_schema and response_format exclude each other; give one");
     ask->schema = weir__json_dump(schema);
-    ask->call->schema_field = place;
+    ask->call->terms.schema_field = place;
     return ask->schema != NULL || serve_call_no_memory(ask->call);
 }
 
 bool serve_ask_json_schema(serve_call *call, void *to, const char *name, const json_t *value)
 {
     if (!json_is_object(value)) return serve_field_refuse(call, name, "a JSON Schema");
-    return set_schema(to, name, "json_schema", value);
+    return serve_ask_set_schema(to, name, "json_schema", value);
 }
 
 /* llama-server's clients may give a schema here, too. */
 static bool read_json_object(serve_ask *ask, const char *name, const json_t *value)
 {
     const json_t *schema = json_object_get(value, "schema");
-    if (json_is_object(schema)) return set_schema(ask, name, "response_format/schema", schema);
+    if (json_is_object(schema)) return serve_ask_set_schema(ask, name, "response_format/schema", schema);
     if (schema != NULL && !json_is_null(schema))
         return serve_field_refuse(ask->call, "response_format.schema",
                                   "an object, a JSON Schema, or left out");
     json_t *any = json_pack("{s:s}", "type", "object");
-    bool ok =
-        any != NULL ? set_schema(ask, name, "response_format/schema", any) : serve_call_no_memory(ask->call);
+    bool ok = any != NULL ? serve_ask_set_schema(ask, name, "response_format/schema", any)
+                          : serve_call_no_memory(ask->call);
     json_decref(any);
     return ok;
 }
@@ -53,7 +52,7 @@ bool serve_ask_response_format(serve_call *call, void *to, const char *name, con
     if (strict != NULL && !json_is_boolean(strict) && !json_is_null(strict))
         return serve_field_refuse(call, "response_format.json_schema.strict", "true or false");
     ask->chat.strict_schema = json_is_true(strict);
-    return set_schema(ask, name, "response_format/json_schema/schema", schema);
+    return serve_ask_set_schema(ask, name, "response_format/json_schema/schema", schema);
 }
 
 /* ---- Tools ---- */

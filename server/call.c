@@ -32,6 +32,14 @@ serve_call *serve_call_create(serve_server *server, serve_connection *connection
     return call;
 }
 
+const char *serve_call_request_id(const serve_call *call)
+{
+    size_t n = strlen(call->request_id);
+    bool fit = n > 0 && n + 1 < sizeof call->request_id; /* else it may be cut */
+    for (size_t i = 0; i < n && fit; i++) fit = call->request_id[i] > ' ' && call->request_id[i] < 0x7F;
+    return fit ? call->request_id : call->id;
+}
+
 bool serve_call_is_stalled(serve_call *call, int64_t now_ns)
 {
     bool waited = call->waits;
@@ -101,7 +109,9 @@ static void begin_head(serve_call *call, int status, const char *type)
     if (call->http_1_0) call->close = true;
     if (gmtime_r(&now, &utc) != NULL) strftime(date, sizeof date, "%a, %d %b %Y %H:%M:%S GMT", &utc);
     weir__text_printf(out, "HTTP/1.1 %d %s\r\nDate: %s\r\nX-Request-Id: %s\r\n", status, phrase(status), date,
-                      call->id);
+                      serve_call_request_id(call));
+    if (call->route != NULL && call->route->error != NULL) /* Anthropic's name for it */
+        weir__text_printf(out, "Request-Id: %s\r\n", serve_call_request_id(call));
     if (type != NULL) weir__text_printf(out, "Content-Type: %s\r\nX-Content-Type-Options: nosniff\r\n", type);
     if (call->retry_s > 0) weir__text_printf(out, "Retry-After: %d\r\n", call->retry_s);
     if (call->allow != NULL) weir__text_printf(out, "Allow: %s\r\n", call->allow);
@@ -195,9 +205,14 @@ static bool refuse(serve_call *call, int status, const char *field, const char *
 {
     weir__text text = {0};
     if (!call->begun) call->code = code;
-    weir__text_add_string(&text, "{\"error\":");
-    serve_call_error_json(&text, status, field, code, message);
-    weir__text_add_string(&text, "}\n");
+    if (call->route != NULL && call->route->error != NULL) {
+        call->route->error(call, status, field, code, message, &text);
+    } else {
+        weir__text_add_string(&text, "{\"error\":");
+        serve_call_error_json(&text, status, field, code, message);
+        weir__text_add_string(&text, "}");
+    }
+    weir__text_add_string(&text, "\n");
     if (text.failed) {
         static const char plain[] = "{\"error\":{\"message\":\"out of memory\",\"type\":\"server_error\","
                                     "\"param\":null,\"code\":null}}\n";
@@ -278,7 +293,9 @@ bool serve_call_comment(serve_call *call)
     bool stream = call->tape != NULL || (call->answer != NULL && call->answer->stream);
     if (!stream || call->ended) return false;
     size_t at = serve_call_begin_piece(call);
-    weir__text_add_string(&call->out, ": still here\n\n");
+    weir__text_add_string(&call->out, call->answer != NULL && call->answer->form->ping != NULL
+                                          ? call->answer->form->ping
+                                          : ": still here\n\n");
     serve_call_end_piece(call, at);
     return true;
 }

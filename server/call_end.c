@@ -35,6 +35,7 @@ void serve_call_destroy(serve_call *call)
     weir__text_fini(&call->out);
     weir__text_fini(&call->body);
     weir__mem_free(call->relaxed);
+    weir__mem_free(call->terms.places);
     weir__mem_free(call);
 }
 

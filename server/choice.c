@@ -96,8 +96,7 @@ const char *serve_choice_message(const serve_choice *choice, char *text)
     if (choice->reason == WEIR_REASON_CANCELLED || choice->error.code == WEIR_STOPPED)
         return "the server is going down";
     if (choice->error.message[0] == '\0') return weir_status_text(choice->error.code);
-    serve_names_message(&choice->error, choice->answer->call->schema_field, text,
-                        sizeof choice->error.message);
+    serve_names_message(&choice->error, &choice->answer->call->terms, text, sizeof choice->error.message);
     return text;
 }
 
@@ -134,15 +133,18 @@ bool serve_choice_complete(const serve_choice *choice)
                                   : weir_stream_finished(choice->stream);
 }
 
-static void count_part(serve_choice *choice, weir_delta_kind kind)
+bool serve_choice_pass(serve_choice *choice, const weir_delta *delta, serve_choice_fn take)
 {
+    weir_delta_kind kind = delta->kind;
     bool call = kind == WEIR_DELTA_TOOL_CALL;
     choice->fresh = kind != WEIR_DELTA_ARGUMENTS && (call || choice->n_parts == 0 || kind != choice->kind);
-    if (!choice->fresh) return;
-    choice->kind_before = choice->kind;
-    choice->kind = kind;
-    choice->n_parts++;
-    choice->n_tools += call;
+    if (choice->fresh) {
+        choice->kind_before = choice->kind;
+        choice->kind = kind;
+        choice->n_parts++;
+        choice->n_tools += call;
+    }
+    return take(choice, delta);
 }
 
 bool serve_choice_read(serve_choice *choice, const weir_chunk *chunk, serve_choice_fn take)
@@ -150,16 +152,11 @@ bool serve_choice_read(serve_choice *choice, const weir_chunk *chunk, serve_choi
     weir_delta delta = {
         .kind = WEIR_DELTA_CONTENT, .index = -1, .text = chunk->text, .length = chunk->length};
     if (choice->answer->returns_scores && !serve_scores_add(&choice->scores, chunk, INT32_MAX)) return false;
-    if (choice->parser == NULL) {
-        count_part(choice, delta.kind);
-        return take(choice, &delta);
-    }
+    if (choice->parser == NULL) return serve_choice_pass(choice, &delta, take);
     if (weir_chat_parser_feed(choice->parser, chunk->text, chunk->length, chunk->finished, NULL) != WEIR_OK)
         return false;
-    while (weir_chat_parser_next(choice->parser, &delta) == WEIR_OK) {
-        count_part(choice, delta.kind);
-        if (!take(choice, &delta)) return false;
-    }
+    while (weir_chat_parser_next(choice->parser, &delta) == WEIR_OK)
+        if (!serve_choice_pass(choice, &delta, take)) return false;
     return true;
 }
 

@@ -16,7 +16,7 @@ void serve_call_relaxed(serve_call *call, const char *lines)
     while (*lines != '\0') {
         size_t n = strcspn(lines, "\n");
         snprintf(line, sizeof line, "%.*s", (int)n, lines);
-        serve_names_field(line, call->schema_field, place, sizeof place);
+        serve_names_field(line, &call->terms, place, sizeof place);
         serve_log("info", "relaxed", "request %s: %s is not enforced", call->id, place);
         if (header.n + strlen(place) < RELAXED_MAX) {
             if (header.n > 0) weir__text_add_string(&header, "; ");
@@ -32,8 +32,8 @@ void serve_call_relaxed(serve_call *call, const char *lines)
 static bool refuse(serve_call *call, const weir_error *error)
 {
     char field[96], message[sizeof error->message];
-    serve_names_field(error->field, call->schema_field, field, sizeof field);
-    serve_names_message(error, call->schema_field, message, sizeof message);
+    serve_names_field(error->field, &call->terms, field, sizeof field);
+    serve_names_message(error, &call->terms, message, sizeof message);
     switch (error->code) {
     case WEIR_INVALID:
     case WEIR_REFUSED:

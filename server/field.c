@@ -13,6 +13,22 @@ bool serve_field_refuse(serve_call *call, const char *name, const char *what)
     return serve_call_refuse(call, 400, name, "invalid_value", "%s must be %s", name, what);
 }
 
+bool serve_field_only(serve_call *call, const char *place, const json_t *object, const char *const *members)
+{
+    const char *key;
+    json_t *value;
+    json_object_foreach((json_t *)object, key, value)
+    {
+        char field[128];
+        size_t i = 0;
+        while (members[i] != NULL && strcmp(members[i], key) != 0) i++;
+        if (members[i] != NULL || json_is_null(value)) continue;
+        snprintf(field, sizeof field, "%s.%.40s", place, key);
+        return serve_call_refuse(call, 400, field, "unknown_parameter", "%s is not supported", field);
+    }
+    return true;
+}
+
 static bool refuse_number(serve_call *call, const char *name, const weir_member *member, bool whole)
 {
     bool joined = member->or_minus_one && whole && member->min == 0; /* -1 is next to the others */

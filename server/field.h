@@ -58,6 +58,10 @@ bool serve_field_texts(serve_call *call, const char *name, const json_t *value, 
                        bool (*each)(serve_call *call, void *to, const char *name, const json_t *value),
                        void *to);
 
+/* Whether an object has no members but these, a list that ends with NULL; `place` is where it is in the
+ * request. False: the call has its answer. */
+bool serve_field_only(serve_call *call, const char *place, const json_t *object, const char *const *members);
+
 /* "NAME must be WHAT". Returns false. */
 bool serve_field_refuse(serve_call *call, const char *name, const char *what);
 

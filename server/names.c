@@ -41,11 +41,26 @@ static const char *const names[][2] = {
     {"draft_model", "--draft-model"},
 };
 
-static const char *find(const char *name, size_t n)
+/* The same where a dialect has a name of its own. */
+static const struct {
+    unsigned where;
+    const char *name, *field;
+} others[] = {
+    {SERVE_ASK_MESSAGES, "n_stop", "stop_sequences"},  {SERVE_ASK_MESSAGES, "stop_length", "stop_sequences"},
+    {SERVE_ASK_MESSAGES, "stop", "stop_sequences"},    {SERVE_ASK_RESPONSES, "chat", "input"},
+    {SERVE_ASK_RESPONSES, "n_messages", "input"},      {SERVE_ASK_RESPONSES, "messages_json", "input"},
+    {SERVE_ASK_RESPONSES, "template_source", "input"},
+};
+
+static const char *find(const char *name, size_t n, const serve_terms *terms)
 {
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++)
+        if ((others[i].where & terms->where) != 0 && strlen(others[i].name) == n &&
+            memcmp(others[i].name, name, n) == 0)
+            return others[i].field;
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         if (strlen(names[i][0]) == n && memcmp(names[i][0], name, n) == 0) return names[i][1];
-    return serve_ask_name(NULL, name, n);
+    return serve_ask_name(NULL, name, n, terms->where);
 }
 
 /* Behind what says which request, and which part of it. */
@@ -56,17 +71,35 @@ static const char *skip_prefix(const char *field)
     return strncmp(field, "sampler.", 8) == 0 ? field + 8 : field;
 }
 
-void serve_names_field(const char *field, const char *schema_field, char *out, size_t capacity)
+/* Where a dialect's tools and messages are in the request. False: the field is of neither. */
+static bool find_place(const char *field, const serve_terms *terms, char *out, size_t capacity)
+{
+    static const char function[] = ".function", parameters[] = "/function/parameters";
+    unsigned i;
+    int end = 0;
+    const char *at;
+    if (terms->places != NULL && sscanf(field, "messages[%u]", &i) == 1 && i < terms->n_places)
+        return snprintf(out, capacity, "%s", terms->places[i]) > 0;
+    if (terms->parameters == NULL) return false;
+    if (sscanf(field, "tools[%u]%n", &i, &end) == 1 && strncmp(field + end, function, strlen(function)) == 0)
+        return snprintf(out, capacity, "tools[%u]%s", i, field + end + strlen(function)) > 0;
+    at = field[0] == '/' ? strstr(field, parameters) : NULL;
+    return at != NULL && snprintf(out, capacity, "tools%.*s/%s%s", (int)(at - field), field,
+                                  terms->parameters, at + strlen(parameters)) > 0;
+}
+
+void serve_names_field(const char *field, const serve_terms *terms, char *out, size_t capacity)
 {
     field = skip_prefix(field);
+    if (find_place(field, terms, out, capacity)) return;
     size_t n = strcspn(field, "[./:"); /* ":" ends the place of a relaxed keyword */
-    const char *name = find(field, n);
+    const char *name = find(field, n, terms);
     if (field[0] == '/') /* a place in the tools' schemas */
         snprintf(out, capacity, "tools%s", field);
     else if (name != NULL)
         snprintf(out, capacity, "%s%s", name, field + n);
-    else if (schema_field != NULL && n == 11 && memcmp(field, "json_schema", n) == 0)
-        snprintf(out, capacity, "%s%s", schema_field, field + n);
+    else if (terms->schema_field != NULL && n == 11 && memcmp(field, "json_schema", n) == 0)
+        snprintf(out, capacity, "%s%s", terms->schema_field, field + n);
     else
         snprintf(out, capacity, "%s", field);
 }
@@ -77,25 +110,31 @@ static bool is_word(char c)
 }
 
 /* Plain words, such as "text" and "order", are names only where the message begins with the field's. */
-static const char *other_name(const char *word, size_t n, bool first, const char *field)
+static const char *other_name(const char *word, size_t n, bool first, const char *field,
+                              const serve_terms *terms)
 {
     bool named = first && strncmp(field, word, n) == 0 && !is_word(field[n]);
-    return named || memchr(word, '_', n) != NULL ? find(word, n) : NULL;
+    return named || memchr(word, '_', n) != NULL ? find(word, n, terms) : NULL;
 }
 
-void serve_names_message(const weir_error *error, const char *schema_field, char *out, size_t capacity)
+void serve_names_message(const weir_error *error, const serve_terms *terms, char *out, size_t capacity)
 {
     const char *at = error->message, *field = skip_prefix(error->field);
-    size_t used = 0;
+    size_t used = 0, whole = strlen(field);
     char quote = '\0';
     out[0] = '\0';
+    if (whole > 0 && strncmp(at, field, whole) == 0 && find_place(field, terms, out, capacity)) {
+        used = strlen(out);
+        at += whole;
+    }
     while (*at != '\0' && used + 1 < capacity) {
         size_t n = 0;
         while (is_word(at[n])) n++;
-        const char *name = n > 0 && quote == '\0' ? other_name(at, n, at == error->message, field) : NULL;
-        if (name == NULL && quote == '\0' && at == error->message && n == 11 && schema_field != NULL &&
+        const char *name =
+            n > 0 && quote == '\0' ? other_name(at, n, at == error->message, field, terms) : NULL;
+        if (name == NULL && quote == '\0' && at == error->message && n == 11 && terms->schema_field != NULL &&
             memcmp(at, "json_schema", n) == 0)
-            name = schema_field;
+            name = terms->schema_field;
         if (n == 0) {
             bool apostrophe = *at == '\'' && at > error->message && is_word(at[-1]) && quote == '\0';
             if (quote == *at)

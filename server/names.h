@@ -4,12 +4,23 @@
 
 #include <weir/weir.h>
 
-/* The request's field for the library's `field`. schema_field: the field with the answer's schema; NULL:
- * none. */
-void serve_names_field(const char *field, const char *schema_field, char *out, size_t capacity);
+#define SERVE_PLACE_MAX 64
+
+/* What a request calls things, where that is its own choice or its dialect's. */
+typedef struct serve_terms {
+    unsigned where;           /* bits of SERVE_ASK_*, which fields it has; 0 = any */
+    const char *schema_field; /* the field with the answer's schema; NULL: none */
+    const char *parameters;   /* of a tool, which has no "function"; NULL: it has */
+    char (
+        *places)[SERVE_PLACE_MAX]; /* [n_places] of the messages that were rendered, owned; NULL: as given */
+    size_t n_places;
+} serve_terms;
+
+/* The request's field for the library's `field`. */
+void serve_names_field(const char *field, const serve_terms *terms, char *out, size_t capacity);
 
 /* The error's message, with the names of the request's fields and the server's options in place of the
  * library's. Text in quotation marks, which quotes the request, is not changed. */
-void serve_names_message(const weir_error *error, const char *schema_field, char *out, size_t capacity);
+void serve_names_message(const weir_error *error, const serve_terms *terms, char *out, size_t capacity);
 
 #endif

@@ -104,7 +104,7 @@ void serve_native(serve_call *call)
 
 static void add_setting(const weir_member *member, const weir_sampler_params *sampler, weir__text *text)
 {
-    const char *name = serve_ask_name("sampler", member->name, strlen(member->name));
+    const char *name = serve_ask_name("sampler", member->name, strlen(member->name), 0);
     double value = weir__member_number(member, sampler);
     if (name == NULL) name = member->name;
     if (member->type == WEIR_MEMBER_BOOL)

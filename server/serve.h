@@ -15,6 +15,7 @@
 #include "base/json.h"
 #include "event_loop.h"
 #include "log.h"
+#include "names.h"
 #include "secret.h"
 #include "server.h"
 
@@ -55,7 +56,7 @@ struct serve_call {
     void (*job)(serve_call *call);
 
     serve_state state;
-    char id[SERVE_TOKEN + 1]; /* X-Request-Id */
+    char id[SERVE_TOKEN + 1];
     char method[8];
     char path[256];   /* truncated */
     char origin[128]; /* that --cors admits; "" = none, or the server's own */
@@ -83,8 +84,8 @@ struct serve_call {
     int32_t retry_s;  /* Retry-After, 0 = none */
     const char *code; /* of a refusal, static; NULL: none */
     const char *allow;
-    char *relaxed;            /* owned: the header's value; NULL: all of the schema is enforced */
-    const char *schema_field; /* the request's field with the answer's schema; NULL: none */
+    char *relaxed; /* owned: the header's value; NULL: all that was asked for is enforced */
+    serve_terms terms;
 
     bool left; /* the client left before the end of the answer */
     int64_t began_ns;
@@ -186,6 +187,8 @@ struct serve_route {
     bool engine;                /* 503 until the model is loaded, and during a drain */
     bool drain;                 /* served during a drain, because it concerns running requests */
     bool health, metrics, open; /* whether a key is needed */
+    void (*error)(const serve_call *call, int status, const char *field, const char *code,
+                  const char *message, weir__text *text); /* writes the body of an error; NULL: OpenAI's */
 };
 
 static inline bool serve_server_loaded(const serve_server *server)
@@ -247,6 +250,9 @@ void serve_server_sweep(serve_timer *timer);
 
 serve_call *serve_call_create(serve_server *server, serve_connection *connection);
 
+/* The answer's X-Request-Id: the client's own, if it is fit for a header, else call->id. */
+const char *serve_call_request_id(const serve_call *call);
+
 /* Sends a whole answer; later ones for the same call are ignored. 429 and 503 have Retry-After. */
 void serve_call_answer(serve_call *call, int status, const char *type, const char *bytes, size_t n);
 
@@ -257,13 +263,13 @@ void serve_call_answer_text(serve_call *call, int status, const char *type, weir
 void serve_call_answer_more(serve_call *call, int status, const char *type, const char *more,
                             const char *bytes, size_t n);
 
-/* Errors, in OpenAI's shape; field and code may be NULL. All return false. */
+/* Errors, in the shape of the call's route; field and code may be NULL. All return false. */
 bool serve_call_refuse(serve_call *call, int status, const char *field, const char *code, const char *format,
                        ...) __attribute__((format(printf, 5, 6)));
 bool serve_call_no_memory(serve_call *call);
 bool serve_call_stopping(serve_call *call);
 
-/* Appends the error as an object, the value of "error". */
+/* Appends the error in OpenAI's shape, as an object, the value of "error". */
 void serve_call_error_json(weir__text *text, int status, const char *field, const char *code,
                            const char *message);
 
@@ -275,8 +281,8 @@ size_t serve_call_begin_piece(serve_call *call);
 void serve_call_end_piece(serve_call *call, size_t at);
 void serve_call_end(serve_call *call);
 
-/* Sends a comment, so that no proxy takes the connection for dead. False: the call streams no events, or has
- * ended. */
+/* Sends a comment, or the dialect's ping, so that no proxy takes the connection for dead. False: the call
+ * streams no events, or has ended. */
 bool serve_call_comment(serve_call *call);
 
 /* Whether the client has let bytes wait for longer than stall_s. Called at each sweep. Service thread. */
@@ -359,6 +365,10 @@ bool serve_page_has(const char *path);
 void serve_chat(serve_call *call);
 void serve_completions(serve_call *call);
 void serve_native(serve_call *call);
+void serve_messages(serve_call *call);
+void serve_count_tokens(serve_call *call);
+void serve_messages_error(const serve_call *call, int status, const char *field, const char *code,
+                          const char *message, weir__text *text);
 void serve_props(serve_call *call);
 void serve_embeddings(serve_call *call);
 void serve_tokenize(serve_call *call);

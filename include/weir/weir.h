@@ -699,6 +699,7 @@ typedef struct weir_usage {
     int32_t n_accepted;     /* of those, the accepted ones */
     int32_t n_image_tokens; /* of n_prompt, those in the place of images */
     int32_t n_audio_tokens; /* likewise, of sounds */
+    int32_t stop;           /* the request's stop string that ended the answer, from 1; 0 = none of them */
 } weir_usage;
 
 /* The mean logprob of the generated tokens, by which best-of ranks. 0 without logprobs, -INFINITY if nothing

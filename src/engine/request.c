@@ -270,6 +270,7 @@ static weir_status compile_stops(weir__request *request, const weir_request *giv
         texts[n] = given->stop[i];
         lengths[n++] = length;
     }
+    request->n_stops = (int32_t)n;
     for (size_t i = 0; i < n_chat && i < STOPS_MAX; i++) {
         if (chat_stops[i][0] == '\0') continue;
         texts[n] = chat_stops[i];
@@ -445,6 +446,7 @@ weir_usage weir__request_usage(const weir__request *request, int64_t now)
         .n_drafted = request->n_drafted,
         .n_accepted = request->n_accepted,
         .logprob = request->logprob_sum,
+        .stop = request->emit.stop.matched < request->n_stops ? request->emit.stop.matched + 1 : 0,
     };
 }
 

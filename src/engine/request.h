@@ -60,6 +60,7 @@ struct weir__request {
     bool special;
     weir_sampler *sampler;
     weir__stop *stop;         /* NULL = no stop strings */
+    int32_t n_stops;          /* the first of them are the request's, the others the chat's */
     const int32_t *preserved; /* [n_preserved], ascending: control tokens that are rendered */
     size_t n_preserved;
     int64_t submit_ns;

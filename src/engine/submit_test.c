@@ -170,6 +170,8 @@ static void everything_given_is_copied_at_submit(void **state)
     sink got[2] = {0};
     for (int i = 0; i < 2; i++) sink_take(&got[i], streams[i]);
     assert_sink(got[0], WEIR_REASON_STOP_WORDS, "say ");
+    assert_int_equal(weir_stream_usage(streams[0]).stop, 1);
+    assert_int_equal(weir_stream_usage(streams[1]).stop, 0);
     assert_sink(got[1], WEIR_REASON_END, "text");
 }
 

@@ -19,13 +19,14 @@ PATIENCE = 120  # s, to load a model on a machine that is busy
 CLIENTS = {
     "openai_python": ("openai_python.py", "openai"),
     "openai_node": ("openai_node.mjs", ""),
+    "anthropic_python": ("anthropic_python.py", "anthropic"),
     "langchain": ("langchain_openai_test.py", "langchain"),
     "llm": ("llm_command.py", "llm"),
     "schemas": ("schemas.py", "openai"),
 }
 
 # The guide's programs, and which packages they need.
-EXAMPLES = {"openai_chat.py": "openai", "langchain_chat.py": "langchain", "openai_chat.mjs": ""}
+EXAMPLES = {"openai_chat.py": "openai", "anthropic_messages.py": "anthropic", "langchain_chat.py": "langchain", "openai_chat.mjs": ""}
 
 
 def play_guide(folder):
@@ -59,7 +60,7 @@ def main():
             Server(weir, "-np", "4", "-c", "4096", "--embeddings", model=weights, log=log, patience=PATIENCE) as server, \
             Server(weir, "-np", "1", "-c", "512", "--api-key", "s3cret", model=weights, log=log, patience=PATIENCE) as keyed:
         model = server.get("/v1/models").json["data"][0]["id"]
-        environment = {k: v for k, v in os.environ.items() if not k.startswith(("WEIR_", "OPENAI_", "LLM_")) and not k.lower().endswith("_proxy")}
+        environment = {k: v for k, v in os.environ.items() if not k.startswith(("WEIR_", "OPENAI_", "ANTHROPIC_", "LLM_")) and not k.lower().endswith("_proxy")}
         environment.update(WEIR_URL=server.url, WEIR_KEYED_URL=keyed.url, WEIR_MODEL=model, WEIR_CLIENTS=folder,
                            PYTHONDONTWRITEBYTECODE="1", OPENAI_API_KEY="any", LANGCHAIN_TRACING_V2="false")
         if "WEIR_SCHEMA_SEED" in os.environ:

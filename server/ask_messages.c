@@ -1,0 +1,349 @@
+/* ask_messages.c: a request in the format of Anthropic's Messages API. Its conversation, tools and options
+ * become what chat completions have.
+ * SPDX-License-Identifier: Apache-2.0 */
+#include <stdio.h>
+#include <string.h>
+
+#include "ask.h"
+#include "field.h"
+#include "turns.h"
+
+typedef struct reading {
+    serve_turns turns;
+    serve_ask *ask;
+    serve_call *call;
+} reading;
+
+static const json_t *given(const serve_ask *ask, const char *name)
+{
+    const json_t *value = json_object_get(ask->json, name);
+    return json_is_null(value) ? NULL : value;
+}
+
+static const char *type_of(const json_t *object)
+{
+    return json_string_value(json_object_get(object, "type"));
+}
+
+static bool refuse_block(serve_call *call, const char *place, const char *type, const char *allowed)
+{
+    return serve_call_refuse(call, 400, place, "unsupported_value",
+                             "%s is of type \"%.40s\"; supported here: %s", place, type != NULL ? type : "",
+                             allowed);
+}
+
+/* ---- Blocks ---- */
+
+static bool read_text(reading *r, const char *place, const json_t *block)
+{
+    static const char *const members[] = {"type", "text", "cache_control", "citations", NULL};
+    const json_t *text = json_object_get(block, "text");
+    if (!serve_field_only(r->call, place, block, members)) return false;
+    if (json_array_size(json_object_get(block, "citations")) > 0)
+        return serve_field_refuse(r->call, place, "a text without citations");
+    if (!json_is_string(text)) return serve_field_refuse(r->call, place, "a block with a text");
+    serve_turns_add_text(&r->turns, text);
+    return true;
+}
+
+static bool read_image(reading *r, const char *place, const json_t *block)
+{
+    (void)block;
+    return serve_call_refuse(r->call, 400, place, "unsupported_value", "%s is an image; only text is read",
+                             place);
+}
+
+/* A string, or an array of texts and images, into the last message. */
+static bool read_content(reading *r, const char *place, const json_t *content)
+{
+    char at[SERVE_PLACE_MAX];
+    size_t i;
+    json_t *block;
+    if (json_is_string(content)) {
+        serve_turns_add_text(&r->turns, content);
+        return true;
+    }
+    if (!json_is_array(content)) return serve_field_refuse(r->call, place, "a string or an array of blocks");
+    json_array_foreach((json_t *)content, i, block)
+    {
+        const char *type = type_of(block);
+        snprintf(at, sizeof at, "%s[%zu]", place, i);
+        if (serve_ask_is(type, "text")    ? !read_text(r, at, block)
+            : serve_ask_is(type, "image") ? !read_image(r, at, block)
+                                          : !refuse_block(r->call, at, type, "text"))
+            return false;
+    }
+    return true;
+}
+
+static bool read_thinking(reading *r, const char *place, const json_t *block)
+{
+    static const char *const members[] = {"type", "thinking", "signature", NULL};
+    const json_t *text = json_object_get(block, "thinking");
+    if (!serve_field_only(r->call, place, block, members)) return false;
+    if (!json_is_string(text)) return serve_field_refuse(r->call, place, "a block with thinking, a string");
+    serve_turns_add_reasoning(&r->turns, text);
+    return true;
+}
+
+static bool read_tool_use(reading *r, const char *place, const json_t *block)
+{
+    static const char *const members[] = {"type", "id", "name", "input", "cache_control", "caller", NULL};
+    const json_t *id = json_object_get(block, "id"), *name = json_object_get(block, "name"),
+                 *input = json_object_get(block, "input");
+    if (!serve_field_only(r->call, place, block, members)) return false;
+    if (!json_is_string(id) || !json_is_string(name) || !json_is_object(input))
+        return serve_field_refuse(r->call, place, "a tool_use with id, name and input, which is an object");
+    serve_turns_add_call(&r->turns, id, name, input);
+    return true;
+}
+
+static bool read_tool_result(reading *r, const char *place, const json_t *block)
+{
+    static const char *const members[] = {"type",     "tool_use_id",   "content",
+                                          "is_error", "cache_control", NULL};
+    const json_t *id = json_object_get(block, "tool_use_id"), *content = json_object_get(block, "content");
+    char at[SERVE_PLACE_MAX];
+    if (!serve_field_only(r->call, place, block, members)) return false;
+    if (!json_is_string(id)) return serve_field_refuse(r->call, place, "a tool_result with a tool_use_id");
+    serve_turns_begin(&r->turns, "tool", place);
+    serve_turns_set_call(&r->turns, id);
+    if (json_is_true(json_object_get(block, "is_error"))) { /* templates know no other way to say it */
+        json_t *word = json_string("Error:");
+        serve_turns_add_text(&r->turns, word);
+        json_decref(word);
+    }
+    snprintf(at, sizeof at, "%.40s.content", place);
+    return content == NULL || json_is_null(content) || read_content(r, at, content);
+}
+
+/* ---- Messages ---- */
+
+static bool read_user_block(reading *r, const char *place, const json_t *block)
+{
+    const char *type = type_of(block);
+    if (serve_ask_is(type, "tool_result")) return read_tool_result(r, place, block);
+    bool text = serve_ask_is(type, "text");
+    if (!text && !serve_ask_is(type, "image")) return refuse_block(r->call, place, type, "text, tool_result");
+    serve_turns_go_on(&r->turns, "user", place);
+    return text ? read_text(r, place, block) : read_image(r, place, block);
+}
+
+static bool read_assistant_block(reading *r, const char *place, const json_t *block)
+{
+    const char *type = type_of(block);
+    if (serve_ask_is(type, "text")) return read_text(r, place, block);
+    if (serve_ask_is(type, "thinking")) return read_thinking(r, place, block);
+    if (serve_ask_is(type, "tool_use")) return read_tool_use(r, place, block);
+    return refuse_block(r->call, place, type, "text, thinking, tool_use");
+}
+
+static bool read_message(reading *r, size_t i, const json_t *message)
+{
+    static const char *const members[] = {"role", "content", NULL};
+    const json_t *content = json_object_get(message, "content");
+    const char *role = json_string_value(json_object_get(message, "role"));
+    bool user = serve_ask_is(role, "user"), assistant = serve_ask_is(role, "assistant");
+    char place[SERVE_PLACE_MAX], at[SERVE_PLACE_MAX];
+    size_t k;
+    json_t *block;
+    snprintf(place, sizeof place, "messages[%zu]", i);
+    if (!json_is_object(message)) return serve_field_refuse(r->call, place, "an object");
+    if (!serve_field_only(r->call, place, message, members)) return false;
+    if (!user && !assistant && !serve_ask_is(role, "system")) {
+        snprintf(at, sizeof at, "messages[%zu].role", i);
+        return serve_field_refuse(r->call, at, "\"user\", \"assistant\" or \"system\"");
+    }
+    if (!json_is_array(content) || (!user && !assistant)) {
+        serve_turns_begin(&r->turns, role, place);
+        snprintf(at, sizeof at, "messages[%zu].content", i);
+        return read_content(r, at, content);
+    }
+    if (json_array_size(content) == 0 || assistant) serve_turns_begin(&r->turns, role, place);
+    if (user) r->turns.last = NULL; /* results and texts begin messages of their own */
+    json_array_foreach((json_t *)content, k, block)
+    {
+        snprintf(at, sizeof at, "messages[%zu].content[%zu]", i, k);
+        if (user ? !read_user_block(r, at, block) : !read_assistant_block(r, at, block)) return false;
+    }
+    return true;
+}
+
+/* An answer that was begun goes on, as Anthropic's API has it. */
+static bool goes_on(const json_t *messages)
+{
+    const json_t *last = json_array_get(messages, json_array_size(messages) - 1);
+    return serve_ask_is(json_string_value(json_object_get(last, "role")), "assistant") &&
+           json_object_get(last, "tool_calls") == NULL &&
+           json_string_length(json_object_get(last, "content")) > 0;
+}
+
+static bool read_conversation(serve_ask *ask)
+{
+    reading r = {.turns = {.ask = ask}, .ask = ask, .call = ask->call};
+    const json_t *system = given(ask, "system"), *messages = given(ask, "messages");
+    bool ok = true;
+    size_t i;
+    json_t *message;
+    if (system != NULL && json_array_size(system) == 0 && json_string_length(system) == 0) {
+        ok = json_is_string(system) || json_is_array(system) ||
+             serve_field_refuse(r.call, "system", "a string or an array of texts");
+    } else if (system != NULL) {
+        serve_turns_begin(&r.turns, "system", "system");
+        ok = read_content(&r, "system", system);
+    }
+    if (ok && json_array_size(messages) == 0)
+        ok = serve_field_refuse(r.call, "messages", "an array of at least one message");
+    json_array_foreach((json_t *)messages, i, message)
+    {
+        if (!ok) break;
+        ok = read_message(&r, i, message);
+    }
+    ok = ok && serve_turns_end(&r.turns);
+    if (ok) ask->chat.continue_final = goes_on(ask->messages);
+    if (ask->chat.continue_final) ask->chat.add_generation_prompt = false;
+    serve_turns_fini(&r.turns);
+    return ok;
+}
+
+/* ---- Tools ---- */
+
+static bool read_tool(serve_ask *ask, size_t i, const json_t *tool)
+{
+    static const char *const members[] = {"type",   "name",          "description",           "input_schema",
+                                          "strict", "cache_control", "eager_input_streaming", NULL};
+    serve_call *call = ask->call;
+    const json_t *schema = json_object_get(tool, "input_schema"), *type = json_object_get(tool, "type");
+    const json_t *name = json_object_get(tool, "name"), *words = json_object_get(tool, "description");
+    const json_t *strict = json_object_get(tool, "strict");
+    char place[SERVE_PLACE_MAX];
+    snprintf(place, sizeof place, "tools[%zu]", i);
+    if (!json_is_object(tool)) return serve_field_refuse(call, place, "an object");
+    if (type != NULL && !json_is_null(type) && !serve_ask_is(json_string_value(type), "custom"))
+        return serve_call_refuse(call, 400, place, "unsupported_value",
+                                 "%s is of type \"%.40s\", which this server does not have; give a tool with "
+                                 "name, description and input_schema",
+                                 place, json_is_string(type) ? json_string_value(type) : "");
+    if (!serve_field_only(call, place, tool, members)) return false;
+    if (!json_is_object(schema)) {
+        snprintf(place, sizeof place, "tools[%zu].input_schema", i);
+        return serve_field_refuse(call, place, "an object: a JSON Schema");
+    }
+    json_t *function = json_pack("{s:O*,s:O*,s:O,s:O*}", "name", name, "description", words, "parameters",
+                                 schema, "strict", strict);
+    json_t *made = json_pack("{s:s,s:o}", "type", "function", "function", function);
+    return json_array_append_new(ask->made_tools, made) == 0 || serve_call_no_memory(call);
+}
+
+static bool read_tools(serve_ask *ask)
+{
+    const json_t *tools = given(ask, "tools");
+    size_t i;
+    json_t *tool;
+    if (tools == NULL) return true;
+    if (!json_is_array(tools)) return serve_field_refuse(ask->call, "tools", "an array");
+    ask->call->terms.parameters = "input_schema";
+    ask->made_tools = json_array();
+    ask->tools = ask->made_tools;
+    json_array_foreach((json_t *)tools, i, tool) if (!read_tool(ask, i, tool)) return false;
+    return ask->made_tools != NULL || serve_call_no_memory(ask->call);
+}
+
+static bool read_choice(serve_ask *ask)
+{
+    static const char *const members[] = {"type", "name", "disable_parallel_tool_use", NULL};
+    serve_call *call = ask->call;
+    const json_t *choice = given(ask, "tool_choice");
+    const json_t *alone = json_object_get(choice, "disable_parallel_tool_use");
+    const char *type = type_of(choice);
+    if (choice == NULL) return true;
+    if (!json_is_object(choice)) return serve_field_refuse(call, "tool_choice", "an object with a type");
+    if (!serve_field_only(call, "tool_choice", choice, members)) return false;
+    ask->chat.parallel_tool_calls = !json_is_true(alone);
+    ask->chat.tool_choice = serve_ask_is(type, "auto")   ? WEIR_TOOLS_AUTO
+                            : serve_ask_is(type, "none") ? WEIR_TOOLS_NONE
+                                                         : WEIR_TOOLS_REQUIRED;
+    if (serve_ask_is(type, "tool")) {
+        ask->tool_name = json_string_value(json_object_get(choice, "name"));
+        return ask->tool_name != NULL || serve_field_refuse(call, "tool_choice.name", "a tool's name");
+    }
+    return ask->chat.tool_choice != WEIR_TOOLS_REQUIRED || serve_ask_is(type, "any") ||
+           serve_field_refuse(call, "tool_choice.type", "\"auto\", \"any\", \"tool\" or \"none\"");
+}
+
+/* ---- Options ---- */
+
+/* Without the field an answer has no thinking, as Anthropic's API has it. A budget that could be exceeded is
+ * reported. */
+static bool read_thinking_option(serve_ask *ask)
+{
+    static const char *const members[] = {"type", "budget_tokens", "display", NULL};
+    serve_call *call = ask->call;
+    const json_t *thinking = given(ask, "thinking"), *budget = json_object_get(thinking, "budget_tokens");
+    const char *type = type_of(thinking), *shown = json_string_value(json_object_get(thinking, "display"));
+    bool on = serve_ask_is(type, "enabled") || serve_ask_is(type, "adaptive");
+    ask->chat.enable_thinking = on;
+    if (thinking == NULL) return true;
+    if (!on && !serve_ask_is(type, "disabled"))
+        return serve_field_refuse(call, "thinking.type", "\"enabled\", \"adaptive\" or \"disabled\"");
+    if (!serve_field_only(call, "thinking", thinking, members)) return false;
+    if (shown != NULL && strcmp(shown, "summarized") != 0)
+        return serve_field_refuse(call, "thinking.display", "\"summarized\" or left out");
+    if (budget == NULL) return true;
+    json_int_t n = json_integer_value(budget);
+    if (!json_is_integer(budget) || n < 1)
+        return serve_field_refuse(call, "thinking.budget_tokens", "a whole number above 0");
+    if (ask->request.max_tokens < 0 || n < ask->request.max_tokens)
+        weir__text_add_string(&ask->relaxed, "thinking.budget_tokens\n");
+    return true;
+}
+
+static bool read_output(serve_ask *ask)
+{
+    static const char *const members[] = {"effort", "format", NULL}, *const of_format[] = {"type", "schema",
+                                                                                           NULL};
+    static const char *const words[] = {"low", "medium", "high", "xhigh", "max"};
+    serve_call *call = ask->call;
+    const json_t *output = given(ask, "output_config"), *effort = json_object_get(output, "effort"),
+                 *format = json_object_get(output, "format"), *schema = json_object_get(format, "schema");
+    if (output == NULL) return true;
+    if (!json_is_object(output)) return serve_field_refuse(call, "output_config", "an object");
+    if (!serve_field_only(call, "output_config", output, members)) return false;
+    for (size_t i = 0; i < sizeof words / sizeof *words; i++)
+        if (serve_ask_is(json_string_value(effort), words[i])) ask->reasoning_effort = words[i];
+    if (effort != NULL && !json_is_null(effort) && ask->reasoning_effort == NULL)
+        return serve_field_refuse(call, "output_config.effort",
+                                  "\"low\", \"medium\", \"high\", \"xhigh\" or \"max\"");
+    if (format == NULL || json_is_null(format)) return true;
+    if (!serve_ask_is(type_of(format), "json_schema") || !json_is_object(schema))
+        return serve_field_refuse(call, "output_config.format",
+                                  "an object with the type \"json_schema\" and a schema");
+    if (!serve_field_only(call, "output_config.format", format, of_format)) return false;
+    ask->chat.strict_schema = true;
+    return serve_ask_set_schema(ask, "output_config.format", "output_config/format/schema", schema);
+}
+
+/* What keeps all of the thinking changes nothing. */
+static bool read_context_management(serve_ask *ask)
+{
+    const json_t *management = given(ask, "context_management");
+    const json_t *edits = json_object_get(management, "edits");
+    size_t i;
+    json_t *edit;
+    bool harmless = json_object_size(management) == (edits != NULL ? 1U : 0U);
+    json_array_foreach((json_t *)edits, i, edit)
+    {
+        const char *type = type_of(edit), *keep = json_string_value(json_object_get(edit, "keep"));
+        harmless = harmless && type != NULL && strncmp(type, "clear_thinking_", 15) == 0 &&
+                   serve_ask_is(keep, "all");
+    }
+    return harmless || serve_call_refuse(ask->call, 400, "context_management", "unsupported_field",
+                                         "context_management must be left out, or clear_thinking with "
+                                         "\"keep\": \"all\": this server changes no conversation");
+}
+
+bool serve_ask_messages(serve_ask *ask)
+{
+    return read_conversation(ask) && read_tools(ask) && read_choice(ask) && read_thinking_option(ask) &&
+           read_output(ask) && read_context_management(ask);
+}

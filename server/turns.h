@@ -1,0 +1,36 @@
+/* turns.h: a conversation of another dialect, rewritten as messages of chat completions.
+ * SPDX-License-Identifier: Apache-2.0 */
+#ifndef WEIR_SERVER_TURNS_H
+#define WEIR_SERVER_TURNS_H
+
+#include "ask.h"
+
+/* Begins as zeroes, but for the ask. An addition that fails leaves `failed`, which is read at the end. */
+typedef struct serve_turns {
+    serve_ask *ask;
+    json_t *messages; /* owned, until serve_turns_end */
+    json_t *last;     /* the message that grows; NULL: none */
+    size_t n_places;  /* that there is room for */
+    bool failed;      /* memory ran out */
+} serve_turns;
+
+/* Begins a message. place: where it is in the request, for errors. */
+void serve_turns_begin(serve_turns *turns, const char *role, const char *place);
+
+/* The same, unless the last message has this role. */
+void serve_turns_go_on(serve_turns *turns, const char *role, const char *place);
+
+/* Adds to the last message: a text of its content; reasoning; a call of a tool, whose arguments are an object
+ * or JSON text; the call that it is the result of. They borrow nothing. */
+void serve_turns_add_text(serve_turns *turns, const json_t *text);
+void serve_turns_add_reasoning(serve_turns *turns, const json_t *text);
+void serve_turns_add_call(serve_turns *turns, const json_t *id, const json_t *name, const json_t *arguments);
+void serve_turns_set_call(serve_turns *turns, const json_t *id);
+
+/* Makes the messages those of the ask. False: out of memory, and the call has its answer. */
+bool serve_turns_end(serve_turns *turns);
+
+/* Frees what was not taken. */
+void serve_turns_fini(serve_turns *turns);
+
+#endif

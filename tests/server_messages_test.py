@@ -1,0 +1,189 @@
+"""weir serve as clients of Anthropic's Messages API know it, on the fake model, whose text depends on every token of the prompt: requests mean
+what the same requests for chat completions mean, events come in Anthropic's order, and what is not honoured is refused by name."""
+# SPDX-License-Identifier: Apache-2.0
+import json
+import os
+import sys
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "support"))
+from checks import check, results  # noqa: E402
+from serve import Server, need_server  # noqa: E402
+
+WEIR = os.path.abspath(sys.argv[1] if len(sys.argv) > 1 else os.environ["WEIR_BIN"])
+CHAT, MESSAGES, COUNT = "/v1/chat/completions", "/v1/messages", "/v1/messages/count_tokens"
+HELLO = {"messages": [{"role": "user", "content": "hello"}], "max_tokens": 8, "temperature": 0}
+TOWN = {"type": "object", "properties": {"town": {"enum": ["Ulm", "Bonn"]}}, "required": ["town"], "additionalProperties": False}
+CLOCK = {"type": "object", "properties": {}}
+TOOLS = [{"name": "weather", "description": "the weather", "input_schema": TOWN}, {"name": "clock", "description": "the time", "input_schema": CLOCK}]
+CHAT_TOOLS = [{"type": "function", "function": {"name": t["name"], "description": t["description"], "parameters": t["input_schema"]}} for t in TOOLS]
+
+
+def text(*parts):
+    return [{"type": "text", "text": part} for part in parts]
+
+
+def raw_events(server, body):
+    """Names and data of all events."""
+    connection = server.connect()
+    connection.request("POST", MESSAGES, dict(body, stream=True))
+    status, _ = connection.head()
+    assert status == 200, status
+    events = [event.split("\n") for event in b"".join(connection.chunks()).decode().split("\n\n") if event and not event.startswith(":")]
+    connection.close()
+    assert all(len(e) == 2 and e[0].startswith("event: ") and e[1].startswith("data: ") for e in events), events
+    pairs = [(e[0][7:], json.loads(e[1][6:])) for e in events]
+    assert all(name == data["type"] for name, data in pairs), pairs
+    return pairs
+
+
+need_server(WEIR)
+server = Server(WEIR, "--alias", "tiny", "-np", "2")
+
+# ---- What a request means
+
+for name, body, chat in [
+        ("a string", {}, {}),
+        ("a text", {"messages": [{"role": "user", "content": text("hello")}]}, {}),
+        ("a system text", {"system": "Be brief."}, {"messages": [{"role": "system", "content": "Be brief."}, *HELLO["messages"]]}),
+        ("system texts, to be cached", {"system": [dict(part, cache_control={"type": "ephemeral"}) for part in text("Be", "brief.")]},
+         {"messages": [{"role": "system", "content": text("Be", "brief.")}, *HELLO["messages"]]}),
+        ("turns", {"messages": [{"role": "user", "content": text("a", "b")}, {"role": "assistant", "content": text("c")}, {"role": "user", "content": "d"}]},
+         {"messages": [{"role": "user", "content": text("a", "b")}, {"role": "assistant", "content": "c"}, {"role": "user", "content": "d"}]}),
+        ("an answer that goes on", {"messages": [*HELLO["messages"], {"role": "assistant", "content": "Well"}]},
+         {"messages": [*HELLO["messages"], {"role": "assistant", "content": "Well"}], "continue_final_message": True, "add_generation_prompt": False}),
+        ("tools that may not be called", {"tools": TOOLS, "tool_choice": {"type": "none"}}, {"tools": CHAT_TOOLS, "tool_choice": "none"}),
+        ("a call and its result", {"messages": [*HELLO["messages"], {"role": "assistant", "content": [*text("Wait."), {"type": "tool_use", "id": "1", "name": "weather", "input": {"town": "Ulm"}}]},
+                                                {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "1", "content": text("sunny")}, *text("And now?")]}]},
+         {"messages": [*HELLO["messages"], {"role": "assistant", "content": "Wait.", "tool_calls": [
+             {"id": "1", "type": "function", "function": {"name": "weather", "arguments": {"town": "Ulm"}}}]},
+             {"role": "tool", "tool_call_id": "1", "content": "sunny"}, {"role": "user", "content": "And now?"}]}),
+        ("a result that is an error", {"messages": [*HELLO["messages"], {"role": "assistant", "content": [{"type": "tool_use", "id": "1", "name": "clock", "input": {}}]},
+                                                    {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "1", "is_error": True, "content": "broken"}]}]},
+         {"messages": [*HELLO["messages"], {"role": "assistant", "content": None, "tool_calls": [{"id": "1", "type": "function", "function": {"name": "clock", "arguments": {}}}]},
+                       {"role": "tool", "tool_call_id": "1", "content": text("Error:", "broken")}]}),
+        ("thinking of before", {"messages": [*HELLO["messages"], {"role": "assistant", "content": [{"type": "thinking", "thinking": "hm", "signature": ""}, *text("Hi.")]}, *HELLO["messages"]]},
+         {"messages": [*HELLO["messages"], {"role": "assistant", "reasoning_content": "hm", "content": "Hi."}, *HELLO["messages"]]}),
+        ("sampling", {"temperature": 1, "seed": 7, "top_k": 40, "top_p": 0.9}, {"temperature": 1, "seed": 7, "top_k": 40, "top_p": 0.9}),
+        ("notes", {"metadata": {"user_id": "x"}, "service_tier": "auto", "cache_control": {"type": "ephemeral"}, "thinking": {"type": "disabled"}, "model": "tiny",
+                   "context_management": {"edits": [{"type": "clear_thinking_20251015", "keep": "all"}]}, "output_config": {"effort": "low"}}, {})]:
+    mine, other = server.post(MESSAGES, dict(HELLO, **body)), server.post(CHAT, dict(HELLO, **dict({"reasoning_effort": "none"}, **chat)))
+    same = mine.status == other.status == 200 and mine.json["content"] == text(other.json["choices"][0]["message"]["content"])
+    check(f"{name}: as chat completions", same, mine.body, other.body)
+    usage, count = mine.json["usage"], server.post(COUNT, {k: v for k, v in dict(HELLO, **body).items() if k != "max_tokens"})
+    n = other.json["usage"]["prompt_tokens"]
+    check(f"{name}: its tokens", count.json == {"input_tokens": n} and usage["input_tokens"] + usage["cache_read_input_tokens"] == n, usage, count.body, n)
+
+# ---- Whole answers
+
+reply = server.post(MESSAGES, dict(HELLO, system="Something else."))
+answer = reply.json
+check("a whole answer", answer["id"].startswith("msg_") and (answer["type"], answer["role"], answer["model"], answer["stop_reason"], answer["stop_sequence"]) ==
+      ("message", "assistant", "tiny", "max_tokens", None) and answer["usage"]["output_tokens"] == 8, answer)
+again = server.post(MESSAGES, dict(HELLO, system="Something else.")).json["usage"]
+check("what was cached", again["cache_read_input_tokens"] > 0 and again["input_tokens"] >= 1 and
+      again["cache_read_input_tokens"] + again["input_tokens"] == answer["usage"]["input_tokens"] + answer["usage"]["cache_read_input_tokens"], again, answer)
+call = server.post(MESSAGES, dict(HELLO, max_tokens=300, tools=TOOLS, tool_choice={"type": "tool", "name": "weather", "disable_parallel_tool_use": True})).json
+block = call["content"][0]
+check("a call", len(call["content"]) == 1 and call["stop_reason"] == "tool_use" and (block["type"], block["name"]) == ("tool_use", "weather") and block["id"] and
+      block["input"]["town"] in ("Ulm", "Bonn"), call)
+call = server.post(MESSAGES, dict(HELLO, max_tokens=3, tools=TOOLS, tool_choice={"type": "any"})).json
+check("a call that is cut", call["stop_reason"] == "max_tokens" and all(b["type"] == "text" or b["input"] == {} for b in call["content"]), call)
+form = server.post(MESSAGES, dict(HELLO, max_tokens=300, output_config={"format": {"type": "json_schema", "schema": TOWN}})).json
+check("a form", json.loads(form["content"][0]["text"])["town"] in ("Ulm", "Bonn") and form["stop_reason"] == "end_turn", form)
+plain = server.post(MESSAGES, dict(HELLO, max_tokens=20)).json["content"][0]["text"]
+for stops in ([plain[4:7]], ["zzz", plain[4:7], "yyy"]):
+    ended = server.post(MESSAGES, dict(HELLO, max_tokens=20, stop_sequences=stops)).json
+    check(f"a stop sequence among {len(stops)}", (ended["stop_reason"], ended["stop_sequence"]) == ("stop_sequence", plain[4:7]) and
+          ended["content"][0]["text"] == plain[:plain.index(plain[4:7])], ended, plain)
+
+# ---- Events
+
+events = raw_events(server, dict(HELLO, system="Something else."))
+names = [name for name, _ in events]
+check("the order of events", names[:2] == ["message_start", "content_block_start"] and names[-3:] == ["content_block_stop", "message_delta", "message_stop"] and
+      set(names[2:-3]) == {"content_block_delta"}, names)
+start, ended = events[0][1]["message"], events[-2][1]
+check("the start", start["content"] == [] and start["stop_reason"] is None and (start["type"], start["role"], start["model"]) == ("message", "assistant", "tiny") and
+      start["usage"]["input_tokens"] + start["usage"]["cache_read_input_tokens"] == answer["usage"]["input_tokens"] + answer["usage"]["cache_read_input_tokens"], start)
+check("the block", events[1][1] == {"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": ""}} and
+      events[-3][1] == {"type": "content_block_stop", "index": 0} and all(data["index"] == 0 and data["delta"]["type"] == "text_delta" for _, data in events[2:-3]), events)
+check("the text", "".join(data["delta"]["text"] for _, data in events[2:-3]) == answer["content"][0]["text"], events, answer)
+check("the end", ended["delta"] == {"stop_reason": "max_tokens", "stop_sequence": None} and ended["usage"]["output_tokens"] == 8, ended)
+events = raw_events(server, dict(HELLO, max_tokens=300, tools=TOOLS, tool_choice={"type": "tool", "name": "weather"}))
+begin, deltas = events[1][1], [data for name, data in events if name == "content_block_delta"]
+check("a call, streamed", begin["content_block"] == {"type": "tool_use", "id": begin["content_block"]["id"], "name": "weather", "input": {}} and
+      all(data["delta"]["type"] == "input_json_delta" for data in deltas) and json.loads("".join(data["delta"]["partial_json"] for data in deltas)) == block["input"] and
+      events[-2][1]["delta"]["stop_reason"] == "tool_use", events)
+events = raw_events(server, dict(HELLO, max_tokens=20, stop_sequences=["zzz", plain[4:7]]))
+check("a stop sequence, streamed", events[-2][1]["delta"] == {"stop_reason": "stop_sequence", "stop_sequence": plain[4:7]}, events[-2:])
+
+# ---- Refusals
+
+
+def refused(name, reply, status, kind, field=None, word=""):
+    body = reply.json
+    error = body.get("error", {})
+    check(f"{name}: {status}" + (f", {field}" if field else ""), reply.status == status and body["type"] == "error" and error["type"] == kind and
+          error["param"] == field and word in error["message"] and (field is None or "/" in field or word or field in error["message"]) and
+          body["request_id"] == reply.headers["request-id"] == reply.headers["x-request-id"], reply.status, reply.body)
+
+
+for name, body, field in [
+        ("no messages", {"messages": []}, "messages"), ("messages of another type", {"messages": 5}, "messages"), ("a message of another type", {"messages": ["x"]}, "messages[0]"),
+        ("a role", {"messages": [{"role": "tool", "content": "x"}]}, "messages[0].role"), ("content", {"messages": [{"role": "user", "content": 5}]}, "messages[0].content"),
+        ("no content", {"messages": [{"role": "user"}]}, "messages[0].content"),
+        ("an image", {"messages": [{"role": "user", "content": [{"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": ""}}]}]}, "messages[0].content[0]"),
+        ("a document", {"messages": [*HELLO["messages"], {"role": "user", "content": [*text("x"), {"type": "document", "source": {}}]}]}, "messages[1].content[1]"),
+        ("a block without a text", {"messages": [{"role": "user", "content": [{"type": "text"}]}]}, "messages[0].content[0]"),
+        ("a member of a block", {"messages": [{"role": "user", "content": [dict(text("x")[0], colour="red")]}]}, "messages[0].content[0].colour"),
+        ("a result without a call", {"messages": [{"role": "user", "content": [{"type": "tool_result", "content": "x"}]}]}, "messages[0].content[0]"),
+        ("a call without input", {"messages": [{"role": "assistant", "content": [{"type": "tool_use", "id": "1", "name": "x"}]}]}, "messages[0].content[0]"),
+        ("a call by the user", {"messages": [{"role": "user", "content": [{"type": "tool_use", "id": "1", "name": "x", "input": {}}]}]}, "messages[0].content[0]"),
+        ("system", {"system": [{"type": "image"}]}, "system[0]"), ("system of another type", {"system": 5}, None),
+        ("a server's tool", {"tools": [{"type": "web_search_20250305", "name": "web_search"}]}, "tools[0]"),
+        ("a tool without a schema", {"tools": [{"name": "x"}]}, "tools[0].input_schema"), ("a tool's name", {"tools": [TOOLS[0], {"name": "a b", "input_schema": {}}]}, "tools[1].name"),
+        ("a member of a tool", {"tools": [dict(TOOLS[0], defer_loading=True)]}, "tools[0].defer_loading"),
+        ("a strict schema", {"tools": [dict(TOOLS[0], strict=True, input_schema={"type": "object", "properties": {"n": {"type": "integer", "multipleOf": 7}}})]},
+         "tools/0/input_schema/properties/n"),
+        ("a schema that cannot be kept", {"output_config": {"format": {"type": "json_schema", "schema": {"type": "array", "uniqueItems": True}}}}, "output_config/format/schema"),
+        ("a choice of tools", {"tools": TOOLS, "tool_choice": {"type": "some"}}, "tool_choice.type"), ("a choice without tools", {"tool_choice": {"type": "any"}}, "tool_choice"),
+        ("a tool that is not there", {"tools": TOOLS, "tool_choice": {"type": "tool", "name": "x"}}, "tool_choice"),
+        ("stop sequences", {"stop_sequences": [""]}, "stop_sequences"), ("thinking", {"thinking": {"type": "sometimes"}}, "thinking.type"),
+        ("thinking that is hidden", {"thinking": {"type": "adaptive", "display": "omitted"}}, "thinking.display"), ("effort", {"output_config": {"effort": "some"}}, "output_config.effort"),
+        ("edits", {"context_management": {"edits": [{"type": "clear_tool_uses_20250919"}]}}, "context_management"), ("servers", {"mcp_servers": []}, "mcp_servers"),
+        ("temperature", {"temperature": -1}, "temperature"), ("an unknown field", {"temprature": 1}, "temprature"), ("a field of chat completions", {"n": 2}, "n"),
+        ("max_tokens", {"max_tokens": "x"}, "max_tokens")]:
+    refused(name, server.post(MESSAGES, dict(HELLO, **body)), 400, "invalid_request_error", field if field else "system")
+    if not field or not field.startswith("max"):
+        refused(f"{name}, counted", server.post(COUNT, dict(HELLO, **body)), 400, "invalid_request_error", field if field else "system")
+refused("another model", server.post(MESSAGES, dict(HELLO, model="claude-x")), 404, "not_found_error", "model", '"tiny"')
+refused("no JSON", server.post(MESSAGES, b"{"), 400, "invalid_request_error")
+refused("a long prompt", server.post(MESSAGES, dict(HELLO, messages=[{"role": "user", "content": "x " * 20000}])), 400, "invalid_request_error", "messages", "prompt is too long: ")
+reply = server.post(MESSAGES, dict(HELLO, thinking={"type": "enabled", "budget_tokens": 4}))
+check("a budget that may be exceeded is told", reply.status == 200 and reply.headers.get("x-weir-relaxed") == "thinking.budget_tokens", reply.headers)
+reply = server.post(MESSAGES, dict(HELLO, thinking={"type": "enabled", "budget_tokens": 1024}))
+check("one that cannot is not", reply.status == 200 and "x-weir-relaxed" not in reply.headers, reply.headers)
+reply = server.post(MESSAGES, dict(HELLO, tools=[dict(TOOLS[0], input_schema={"type": "object", "properties": {"n": {"type": "integer", "multipleOf": 7}}})], tool_choice={"type": "any"}))
+check("a schema that is not strict", reply.headers.get("x-weir-relaxed") == "tools/0/input_schema/properties/n: multipleOf", reply.headers)
+server.stop()
+
+# ---- Keys, ids, failures
+
+server = Server(WEIR, "--api-key", "secret", "-np", "1", model="fake:tick_us=2000,fail_pass=20")
+refused("no key", server.post(MESSAGES, HELLO), 401, "authentication_error")
+reply = server.post(MESSAGES, HELLO, headers=["X-Api-Key: secret", "anthropic-version: 2023-06-01", "anthropic-beta: some-beta"])
+check("a key as Anthropic's clients send it", reply.status == 200, reply.body)
+connection = server.connect()
+connection.request("POST", MESSAGES + "?beta=true", dict(HELLO, max_tokens=50, ignore_eos=True, stream=True), headers=["X-Api-Key: secret"])
+status, _ = connection.head()
+events = list(connection.events())
+check("an error after the start", status == 200 and json.loads(events[-1])["type"] == "error" and json.loads(events[-1])["error"]["type"] == "api_error", status, events[-2:])
+connection.close()
+server.stop()
+server = Server(WEIR, "-np", "1", "-c", "8192", "-b", "64", "--sse-ping-interval", "1", model="fake:tick_us=40000,n_ctx_train=8192")
+events = [name for name, _ in raw_events(server, dict(HELLO, max_tokens=3, messages=[{"role": "user", "content": "x" * 6000}]))]
+check("pings while the prompt is computed", events[0] == "message_start" and "ping" in events[1:events.index("content_block_start")], events)
+server.stop()
+
+print(f"{results['passed']} passed, {results['failed']} failed")
+sys.exit(1 if results["failed"] else 0)
