@@ -232,10 +232,7 @@ static cli_exit take_messages(const cli_batch *batch, const char *path, json_t *
         if (!json_is_string(json_object_get(message, "role")))
             return bad(batch, place, "this message has no \"role\" that is a string");
     }
-    char *dumped = json_dumps(messages, JSON_COMPACT);
-    if (dumped == NULL) cli_no_memory();
-    item->messages = cli_format("%s", dumped);
-    free(dumped); /* jansson's own memory */
+    item->messages = messages;
     return CLI_OK;
 }
 
@@ -317,7 +314,6 @@ void cli_batch_fini(cli_batch *batch)
 {
     for (size_t i = 0; i < batch->n; i++) {
         cli_free(batch->items[i].name);
-        cli_free(batch->items[i].messages);
         cli_ask_fini(&batch->items[i].ask);
     }
     cli_free(batch->items);

@@ -11,7 +11,7 @@ typedef struct cli_batch_item {
     char *name;         /* never NULL: "3" when the file gives none */
     const char *prompt; /* in the file's text; NULL: messages */
     size_t prompt_length;
-    char *messages; /* JSON */
+    json_t *messages; /* of the file; borrowed */
     cli_ask ask;
 } cli_batch_item;
 

@@ -22,6 +22,7 @@ struct chat {
     cli_talk talk;
     cli_line *line;
     cli_prompt texts; /* that go with the next message */
+    cli_media media;  /* likewise */
     bool over;
 };
 
@@ -82,13 +83,16 @@ static cli_exit ask(struct chat *chat, const char *message)
     cli_text whole = {0};
     size_t n = talk->n;
     cli_prompt_join(&chat->texts, message, &whole);
+    cli_media_add(&talk->media, &chat->media, n);
     cli_talk_add(talk, true, whole.bytes != NULL ? whole.bytes : "");
     weir__text_fini(&whole);
     cli_exit code = cli_talk_answer(talk);
     if (talk->n == n + 1)
         cli_talk_cut(talk, n);
-    else
+    else {
         cli_prompt_fini(&chat->texts);
+        cli_media_fini(&chat->media);
+    }
     return code;
 }
 
@@ -149,6 +153,35 @@ static cli_exit on_file(struct chat *chat, const char *rest)
     say(chat, text.n > 0 ? text.bytes : "no file goes with the next message; /file NAME adds one");
     weir__text_fini(&text);
     return CLI_OK;
+}
+
+static cli_exit on_media(struct chat *chat, const char *rest, weir_media_kind kind)
+{
+    cli_text text = {0};
+    cli_exit code = CLI_OK;
+    if (rest != NULL && strcmp(rest, "-") == 0)
+        cli_media_fini(&chat->media);
+    else if (rest != NULL)
+        code = cli_media_read(&chat->media, chat->talk.model, rest, kind, 0);
+    if (code != CLI_OK) return code;
+    for (size_t i = 0; i < chat->media.n; i++) {
+        cli_text_puts(&text, i == 0 ? "with the next message: " : ", ");
+        cli_media_name(&chat->media.items[i], &text);
+    }
+    say(chat,
+        text.n > 0 ? text.bytes : "no image or sound goes with the next message; /image and /audio add one");
+    weir__text_fini(&text);
+    return CLI_OK;
+}
+
+static cli_exit on_image(struct chat *chat, const char *rest)
+{
+    return on_media(chat, rest, WEIR_MEDIA_IMAGE);
+}
+
+static cli_exit on_audio(struct chat *chat, const char *rest)
+{
+    return on_media(chat, rest, WEIR_MEDIA_AUDIO);
 }
 
 /* A file of the user alone with a text, opened. CLI_FAILED after a message. */
@@ -272,6 +305,8 @@ static const struct command {
     {"/regen", "", "another answer to the last question", on_regen},
     {"/undo", "", "forget the last question and its answer", on_undo},
     {"/file", "NAME", "a text that goes with the next message; - takes all back", on_file},
+    {"/image", "NAME", "an image that goes with the next message; - takes all back", on_image},
+    {"/audio", "NAME", "a sound that goes with the next message; - takes all back", on_audio},
     {"/edit", "[TEXT]", "write a message in $VISUAL or $EDITOR", on_edit},
     {"/save", "FILE", "the conversation, as JSON", on_save},
     {"/load", "FILE", "a conversation that was saved", on_load},
@@ -442,6 +477,7 @@ done:
     cli_line_destroy(chat.line);
     cli_talk_fini(&chat.talk);
     cli_prompt_fini(&chat.texts);
+    cli_media_fini(&chat.media);
     cli_load_log_flush();
     cli_free(history);
     cli_free(path);

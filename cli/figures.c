@@ -20,8 +20,13 @@ double cli_figures_answer_rate(const weir_usage *usage)
 
 json_t *cli_figures_usage(const weir_usage *usage)
 {
-    return json_pack("{s:i, s:i, s:i}", "prompt_tokens", usage->n_prompt, "cached_tokens", usage->n_cached,
-                     "generated_tokens", usage->n_generated);
+    json_t *json = json_pack("{s:i, s:i, s:i}", "prompt_tokens", usage->n_prompt, "cached_tokens",
+                             usage->n_cached, "generated_tokens", usage->n_generated);
+    if (json != NULL && usage->n_image_tokens > 0)
+        json_object_set_new(json, "image_tokens", json_integer(usage->n_image_tokens));
+    if (json != NULL && usage->n_audio_tokens > 0)
+        json_object_set_new(json, "audio_tokens", json_integer(usage->n_audio_tokens));
+    return json;
 }
 
 json_t *cli_figures_timings(const weir_usage *usage)

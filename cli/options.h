@@ -72,10 +72,11 @@ typedef struct cli_args {
     weir_engine_params engine;
     char *model_path, *draft_path, *optimized, *projector, *cache_dir, *prompt, *prompt_file, *system,
         *chat_template, *ring_path;
-    cli_list words;         /* what is no option */
-    cli_list prompt_files;  /* run */
-    cli_list lora;          /* FILE[=SCALE] */
-    cli_adapters *adapters; /* loaded with the engine */
+    cli_list words;          /* what is no option */
+    cli_list prompt_files;   /* run */
+    cli_list images, sounds; /* run */
+    cli_list lora;           /* FILE[=SCALE] */
+    cli_adapters *adapters;  /* loaded with the engine */
     bool raw, no_thinking, explain_cache;
     int special_content;                /* position in its choices, a weir_special_content */
     int32_t best_of, n_prompt_logprobs; /* run; n_prompt_logprobs CLI_UNSET = none */

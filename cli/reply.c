@@ -17,13 +17,21 @@ void cli_reply_fini(cli_reply *reply)
 }
 
 cli_exit cli_reply_render(cli_reply *reply, const cli_args *args, const cli_ask *ask, weir_model *model,
-                          const weir_message *messages, size_t n, const char *context)
+                          const weir_message *messages, size_t n, const cli_media *media, size_t first,
+                          const char *context)
 {
     weir_chat_params params = cli_args_chat(args, ask);
     weir_error error = {0};
-    params.messages = messages;
-    params.n_messages = n;
+    char *json = media->n > 0 ? cli_media_messages(media, messages, n, first) : NULL;
+    weir_media **list = cli_media_list(media);
+    params.messages = json == NULL ? messages : NULL;
+    params.n_messages = json == NULL ? n : 0;
+    params.messages_json = json;
+    params.media = list;
+    params.n_media = media->n;
     weir_status status = weir_chat_create(model, &params, &reply->chat, &error);
+    cli_free(list);
+    cli_free(json);
     if (status == WEIR_OK) status = weir_chat_parser_create(reply->chat, &reply->parser, &error);
     return status == WEIR_OK ? CLI_OK : cli_fail_error(args, CLI_REFUSED, context, &error);
 }

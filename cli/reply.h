@@ -3,6 +3,7 @@
 #ifndef WEIR_CLI_REPLY_H
 #define WEIR_CLI_REPLY_H
 
+#include "media.h"
 #include "options.h"
 #include "text.h"
 #include "wrap.h"
@@ -20,10 +21,11 @@ typedef struct cli_reply {
 
 void cli_reply_fini(cli_reply *reply);
 
-/* Renders messages [n] with the model's template or the user's. CLI_OK, or a code after a message that begins
- * with `context`. */
+/* Renders messages [n] and their media (cli_media_messages) with the model's template or the user's. CLI_OK, or
+ * a code after a message that begins with `context`. */
 cli_exit cli_reply_render(cli_reply *reply, const cli_args *args, const cli_ask *ask, weir_model *model,
-                          const weir_message *messages, size_t n, const char *context);
+                          const weir_message *messages, size_t n, const cli_media *media, size_t first,
+                          const char *context);
 
 /* Adds a chunk's text. Reasoning is dimmed on a terminal, and printed nowhere else. */
 void cli_reply_take(cli_reply *reply, const weir_chunk *chunk);

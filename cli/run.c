@@ -32,6 +32,7 @@ struct run {
     int32_t n_streams;
     cli_prompt texts;
     cli_text prompt; /* the texts and the words */
+    cli_media media; /* that stand before it */
     size_t n_prompt; /* tokens */
     int64_t load_ns, submitted_ns;
     int32_t *tokens; /* [n_tokens] */
@@ -67,9 +68,11 @@ static bool is_stdin(const char *words)
 static cli_exit read_texts(struct run *run, const char *words)
 {
     const cli_list *files = &run->args->prompt_files;
+    const cli_list *media[] = {files, &run->args->images, &run->args->sounds};
     size_t n_stdin = is_stdin(words);
     cli_exit code = CLI_OK;
-    for (size_t i = 0; i < files->n; i++) n_stdin += is_stdin(files->items[i]);
+    for (size_t k = 0; k < sizeof media / sizeof *media; k++)
+        for (size_t i = 0; i < media[k]->n; i++) n_stdin += is_stdin(media[k]->items[i]);
     if (n_stdin > 1) return cli_fail(CLI_USAGE, "stdin can be read only once: give one -");
     for (size_t i = 0; i < files->n && code == CLI_OK; i++)
         code = cli_prompt_read(&run->texts, files->items[i], false);
@@ -102,6 +105,17 @@ static cli_exit read_prompt(struct run *run)
     return CLI_OK;
 }
 
+static cli_exit read_media(struct run *run)
+{
+    const cli_args *args = run->args;
+    cli_exit code = CLI_OK;
+    for (size_t i = 0; i < args->images.n && code == CLI_OK; i++)
+        code = cli_media_read(&run->media, run->model, args->images.items[i], WEIR_MEDIA_IMAGE, 0);
+    for (size_t i = 0; i < args->sounds.n && code == CLI_OK; i++)
+        code = cli_media_read(&run->media, run->model, args->sounds.items[i], WEIR_MEDIA_AUDIO, 0);
+    return code;
+}
+
 static cli_exit render(struct run *run)
 {
     const cli_args *args = run->args;
@@ -125,7 +139,7 @@ static cli_exit render(struct run *run)
     const weir_message messages[] = {{"system", args->system}, {"user", run->prompt.bytes}};
     bool system = args->system != NULL;
     return cli_reply_render(&run->reply, args, &args->ask, run->model, system ? messages : messages + 1,
-                            system ? 2 : 1, "cannot render the prompt");
+                            system ? 2 : 1, &run->media, system, "cannot render the prompt");
 }
 
 static cli_exit submit(struct run *run)
@@ -133,6 +147,8 @@ static cli_exit submit(struct run *run)
     cli_ask ask;
     weir_error error = {0};
     cli_exit code = CLI_OK;
+    weir_media_use *uses = cli_alloc(run->media.n, sizeof *uses);
+    for (size_t i = 0; i < run->media.n; i++) uses[i] = (weir_media_use){.media = run->media.items[i].media};
     cli_ask_copy(&ask, &run->args->ask);
     weir_request request = cli_ask_request(&ask);
     /* Only the number of tokens is needed here. */
@@ -143,6 +159,8 @@ static cli_exit submit(struct run *run)
     } else {
         request.text = run->prompt.bytes;
         request.text_length = run->prompt.n;
+        request.media = uses;
+        request.n_media = run->media.n;
         (void)weir_tokenize(run->model, run->prompt.bytes, run->prompt.n, true, true, NULL, 0, &run->n_prompt,
                             NULL);
     }
@@ -158,6 +176,7 @@ static cli_exit submit(struct run *run)
     if (code == CLI_OK &&
         weir_engine_submit_n(run->engine, &request, (size_t)run->n_streams, run->streams, &error) != WEIR_OK)
         code = cli_fail_error(run->args, CLI_REFUSED, "the request was refused", &error);
+    cli_free(uses);
     cli_ask_fini(&ask);
     return code;
 }
@@ -316,6 +335,7 @@ cli_exit cli_run(cli_args *args)
     if ((path = cli_load_path(args)) == NULL) goto done;
     started = weir__clock_now_ns();
     if ((code = cli_load_model(args, path, &run.model)) != CLI_OK) goto done;
+    if ((code = read_media(&run)) != CLI_OK) goto done;
     if ((code = render(&run)) != CLI_OK) goto done;
     if ((code = cli_load_engine(args, run.model, &run.engine)) != CLI_OK) goto done;
     run.load_ns = weir__clock_now_ns() - started;
@@ -333,6 +353,7 @@ done:
     cli_free(run.tokens);
     json_decref(run.logprobs);
     json_decref(run.prompt_logprobs);
+    cli_media_fini(&run.media);
     cli_prompt_fini(&run.texts);
     weir__text_fini(&run.prompt);
     cli_free(path);

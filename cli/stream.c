@@ -13,6 +13,7 @@
 #include "figures.h"
 #include "file.h"
 #include "load.h"
+#include "media.h"
 #include "out.h"
 #include "panes.h"
 #include "ring.h"
@@ -60,10 +61,23 @@ static cli_exit render(struct session *session, size_t i)
     const cli_batch_item *item = &session->batch.items[i];
     weir_chat_params params = cli_args_chat(session->args, &item->ask);
     weir_error error = {0};
-    params.messages_json = item->messages;
-    if (weir_chat_create(session->model, &params, &session->answers[i].chat, &error) == WEIR_OK)
-        return CLI_OK;
-    return cli_batch_refused(&session->batch, session->args, i, &error);
+    cli_media media = {0};
+    char where[64];
+    snprintf(where, sizeof where, "requests[%zu].messages", i);
+    cli_exit code = cli_media_take(&media, session->model, item->messages, where);
+    char *messages = json_dumps(item->messages, JSON_COMPACT);
+    weir_media **list = cli_media_list(&media);
+    if (messages == NULL) cli_no_memory();
+    params.messages_json = messages;
+    params.media = list;
+    params.n_media = media.n;
+    if (code == CLI_OK &&
+        weir_chat_create(session->model, &params, &session->answers[i].chat, &error) != WEIR_OK)
+        code = cli_batch_refused(&session->batch, session->args, i, &error);
+    cli_free(list);
+    free(messages); /* jansson's own memory */
+    cli_media_fini(&media);
+    return code;
 }
 
 static cli_exit submit(struct session *session)

@@ -32,6 +32,7 @@ void cli_talk_fini(cli_talk *talk)
     weir_engine_destroy(talk->engine);
     weir_model_release(talk->model);
     cli_ask_fini(&talk->ask);
+    cli_media_fini(&talk->media);
     cli_free(talk->messages);
     cli_free(talk->system);
 }
@@ -45,7 +46,10 @@ void cli_talk_add(cli_talk *talk, bool user, const char *content)
 
 void cli_talk_cut(cli_talk *talk, size_t n)
 {
+    size_t n_media = talk->media.n;
     while (talk->n > n) cli_free((char *)talk->messages[--talk->n].content);
+    while (n_media > 0 && talk->media.items[n_media - 1].message >= n) n_media--;
+    cli_media_cut(&talk->media, n_media);
 }
 
 /* ---- An answer ---- */
@@ -63,8 +67,9 @@ static cli_exit render(struct answer *answer)
     weir_message *messages = cli_alloc(talk->n + n_system, sizeof *messages);
     if (n_system > 0) messages[0] = (weir_message){"system", talk->system};
     memcpy(messages + n_system, talk->messages, talk->n * sizeof *messages);
-    cli_exit code = cli_reply_render(&answer->reply, talk->args, &talk->ask, talk->model, messages,
-                                     talk->n + n_system, "cannot render the conversation");
+    cli_exit code =
+        cli_reply_render(&answer->reply, talk->args, &talk->ask, talk->model, messages, talk->n + n_system,
+                         &talk->media, n_system, "cannot render the conversation");
     cli_free(messages);
     return code;
 }
@@ -152,9 +157,14 @@ cli_exit cli_talk_save(const cli_talk *talk, const char *path)
     json_t *messages = json_array();
     if (talk->system != NULL)
         json_array_append_new(messages, json_pack("{s:s, s:s}", "role", "system", "content", talk->system));
-    for (size_t i = 0; i < talk->n; i++)
-        json_array_append_new(messages, json_pack("{s:s, s:s}", "role", talk->messages[i].role, "content",
-                                                  talk->messages[i].content));
+    for (size_t i = 0; i < talk->n; i++) {
+        const weir_message *message = &talk->messages[i];
+        json_t *parts = cli_media_parts(&talk->media, i);
+        if (parts != NULL)
+            json_array_append_new(parts, json_pack("{s:s, s:s}", "type", "text", "text", message->content));
+        json_array_append_new(messages, json_pack("{s:s, s:o}", "role", message->role, "content",
+                                                  parts != NULL ? parts : json_string(message->content)));
+    }
     json_t *json = json_pack("{s:o}", "messages", messages);
     if (json == NULL) cli_no_memory();
     bool written = json_dump_file(json, path, JSON_INDENT(2)) == 0;
@@ -163,16 +173,26 @@ cli_exit cli_talk_save(const cli_talk *talk, const char *path)
     return written ? CLI_OK : cli_fail(CLI_FAILED, "cannot write %s: %s", path, strerror(why));
 }
 
+/* The text of a content, whose media go with the next message. NULL: it has none, or they cannot be read. */
+static const char *take_content(cli_talk *talk, const json_t *content)
+{
+    const json_t *last = json_array_get(content, json_array_size(content) - 1);
+    if (!json_is_array(content)) return json_string_value(content);
+    if (cli_media_take_parts(&talk->media, talk->model, content, "the conversation", talk->n) != CLI_OK)
+        return NULL;
+    return json_string_value(json_object_get(last, "text"));
+}
+
 /* The messages of a file into an empty talk. NULL, or what is wrong with them. */
-static const char *take_messages(cli_talk *talk, const json_t *messages)
+static const char *take_messages(cli_talk *talk, json_t *messages)
 {
     size_t i;
-    const json_t *message;
+    json_t *message;
     if (!json_is_array(messages)) return "it has no \"messages\"";
     json_array_foreach(messages, i, message)
     {
         const char *role = json_string_value(json_object_get(message, "role"));
-        const char *content = json_string_value(json_object_get(message, "content"));
+        const char *content = take_content(talk, json_object_get(message, "content"));
         if (role == NULL || content == NULL) return "a message needs role and content, both text";
         if (strcmp(role, "system") == 0 && i == 0)
             talk->system = cli_format("%s", content);
@@ -189,7 +209,7 @@ cli_exit cli_talk_load(cli_talk *talk, const char *path)
     char *bytes = NULL;
     size_t length = 0;
     json_error_t why = {0};
-    cli_talk read = {0};
+    cli_talk read = {.model = talk->model};
     cli_exit code = cli_file_read(path, "a conversation", &bytes, &length);
     if (code != CLI_OK) return code;
     json_t *json = json_loadb(bytes, length, 0, &why);
@@ -201,6 +221,8 @@ cli_exit cli_talk_load(cli_talk *talk, const char *path)
         cli_talk_cut(talk, 0);
         cli_free(talk->system);
         cli_free(talk->messages);
+        cli_media_fini(&talk->media);
+        talk->media = read.media;
         talk->system = read.system;
         talk->messages = read.messages;
         talk->n = read.n;
@@ -208,6 +230,7 @@ cli_exit cli_talk_load(cli_talk *talk, const char *path)
         read = (cli_talk){0};
     }
     cli_talk_cut(&read, 0);
+    cli_media_fini(&read.media);
     cli_free(read.messages);
     cli_free(read.system);
     json_decref(json);

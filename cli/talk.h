@@ -3,6 +3,7 @@
 #ifndef WEIR_CLI_TALK_H
 #define WEIR_CLI_TALK_H
 
+#include "media.h"
 #include "options.h"
 
 /* Messages are the user's and the assistant's in turn, the user's first; system stands before them. */
@@ -14,6 +15,7 @@ typedef struct cli_talk {
     char *system;           /* NULL: none; owned */
     weir_message *messages; /* [n] roles are static, contents owned */
     size_t n, capacity;
+    cli_media media;  /* of the messages */
     weir_usage usage; /* of the last answer */
     weir_miss_info miss;
     weir_reason reason;
