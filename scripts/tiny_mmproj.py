@@ -30,6 +30,10 @@ class Projector(Model):
     def put(self, key, kind, item):
         super().put(key, kind, self.changes.get(key, item))
 
+    def begin(self):
+        self.put("general.type", STRING, "mmproj")
+        self.put("clip.use_gelu", BOOL, 1)
+
     def common(self, part):
         self.put(f"clip.{part}.embedding_length", U32, EMBD)
         self.put(f"clip.{part}.attention.head_count", U32, HEADS)
@@ -51,18 +55,18 @@ class Projector(Model):
         self.tensor(name + ".weight", [EMBD], fill=1.0)
         self.tensor(name + ".bias", [EMBD], fill=0.0)
 
-    def layer(self, prefix, key_bias):
+    def layer(self, prefix, key_bias, number=0):
+        prefix += f".blk.{number}"
         for name in ("attn_q", "attn_k", "attn_v", "attn_out"):
-            self.tensor(f"{prefix}.blk.0.{name}.weight", [EMBD, EMBD])
+            self.tensor(f"{prefix}.{name}.weight", [EMBD, EMBD])
             if name != "attn_k" or key_bias:
-                self.tensor(f"{prefix}.blk.0.{name}.bias", [EMBD], fill=0.0)
-        self.norm(f"{prefix}.blk.0.ln1")
-        self.norm(f"{prefix}.blk.0.ln2")
-        self.tensor(f"{prefix}.blk.0.ffn_up.weight", [EMBD, FF])
-        self.tensor(f"{prefix}.blk.0.ffn_up.bias", [FF], fill=0.0)
-        self.tensor(f"{prefix}.blk.0.ffn_down.weight", [FF, EMBD])
-        self.tensor(f"{prefix}.blk.0.ffn_down.bias", [EMBD], fill=0.0)
-        self.norm(f"{prefix}.post_ln")
+                self.tensor(f"{prefix}.{name}.bias", [EMBD], fill=0.0)
+        self.norm(f"{prefix}.ln1")
+        self.norm(f"{prefix}.ln2")
+        self.tensor(f"{prefix}.ffn_up.weight", [EMBD, FF])
+        self.tensor(f"{prefix}.ffn_up.bias", [FF], fill=0.0)
+        self.tensor(f"{prefix}.ffn_down.weight", [FF, EMBD])
+        self.tensor(f"{prefix}.ffn_down.bias", [EMBD], fill=0.0)
 
 
 def make_gemma3(p, scale):
@@ -72,6 +76,7 @@ def make_gemma3(p, scale):
     p.tensor("v.patch_embd.bias", [EMBD], fill=0.0)
     p.tensor("v.position_embd.weight", [EMBD, 16])
     p.layer("v", True)
+    p.norm("v.post_ln")
     p.tensor("mm.input_projection.weight", [OUT, EMBD])
     p.tensor("mm.soft_emb_norm.weight", [EMBD], fill=scale)
 
@@ -81,6 +86,7 @@ def make_qwen(p, scale):
     p.tensor("v.patch_embd.weight", [14, 14, 3, EMBD])
     p.tensor("v.patch_embd.weight.1", [14, 14, 3, EMBD])
     p.layer("v", True)
+    p.norm("v.post_ln")
     p.tensor("mm.0.weight", [EMBD * 4, EMBD * 4])
     p.tensor("mm.0.bias", [EMBD * 4], fill=0.0)
     p.tensor("mm.2.weight", [EMBD * 4, OUT])
@@ -99,6 +105,7 @@ def make_ultravox(p, scale):
     p.tensor("a.conv1d.2.bias", [1, EMBD], fill=0.0)
     p.tensor("a.position_embd.weight", [EMBD, 1500])
     p.layer("a", False)
+    p.norm("a.post_ln")
     p.tensor("mm.a.norm_pre.weight", [EMBD * 4], fill=1.0)
     p.tensor("mm.a.mlp.1.weight", [EMBD * 4, 2 * OUT])
     p.tensor("mm.a.norm_mid.weight", [OUT], fill=scale)
@@ -115,8 +122,7 @@ def main():
     args = parser.parse_args()
     changes = {key: int(number) for key, _, number in (change.partition("=") for change in args.set)}
     p = Projector("llama" if args.but == "arch" else "clip", args.seed, changes)
-    p.put("general.type", STRING, "mmproj")
-    p.put("clip.use_gelu", BOOL, 1)
+    p.begin()
     scale = math.nan if args.but == "nan" else 1.0
     {"gemma3": make_gemma3, "qwen": make_qwen, "ultravox": make_ultravox}[args.kind](p, scale)
     if args.but == "half":
