@@ -2,7 +2,7 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "options.h"
 
-static void list_fini(cli_list *list)
+void cli_list_fini(cli_list *list)
 {
     for (size_t i = 0; i < list->n; i++) cli_free(list->items[i]);
     cli_free(list->items);
@@ -42,7 +42,7 @@ void cli_options_clear(void *target, const cli_option *option)
         cli_free(*string);
         *string = NULL;
         break;
-    case CLI_LIST: list_fini(at); break;
+    case CLI_LIST: cli_list_fini(at); break;
     case CLI_NUMBERS:
         cli_free(numbers->items);
         *numbers = (cli_numbers){0};
@@ -144,7 +144,8 @@ void cli_args_fini(cli_args *args)
 {
     for (const cli_option *option = cli_options; option->name != NULL; option++)
         cli_options_clear(args, option);
-    list_fini(&args->words);
+    cli_list_fini(&args->words);
+    cli_free(args->preset_path);
     cli_free(args->keys);
     for (size_t i = 0; i < args->adapters->n; i++) weir_adapter_release(args->adapters->uses[i].adapter);
     cli_free(args->adapters->uses);

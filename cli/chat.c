@@ -12,6 +12,7 @@
 #include "line.h"
 #include "load.h"
 #include "out.h"
+#include "preset.h"
 #include "prompt.h"
 #include "signals.h"
 #include "talk.h"
@@ -246,6 +247,25 @@ static cli_exit on_stats(struct chat *chat, const char *rest)
     return CLI_OK;
 }
 
+/* After a change of the settings: what is out of its range is told now, not with the next answer, and all is
+ * as before. Takes *before. */
+static cli_exit settle(struct chat *chat, cli_ask *before, cli_exit code)
+{
+    weir_sampler *sampler = NULL;
+    weir_error error = {0};
+    weir_request request = cli_ask_request(&chat->talk.ask);
+    if (code == CLI_OK && weir_sampler_create(chat->talk.model, request.sampler, &sampler, &error) != WEIR_OK)
+        code = cli_fail_error(chat->args, CLI_USAGE, NULL, &error);
+    weir_sampler_destroy(sampler);
+    if (code == CLI_OK) {
+        cli_ask_fini(before);
+        return CLI_OK;
+    }
+    cli_ask_fini(&chat->talk.ask);
+    chat->talk.ask = *before;
+    return code;
+}
+
 /* temp 0.2, or as ollama has it: parameter temperature 0.2 */
 static cli_exit on_set(struct chat *chat, const char *rest)
 {
@@ -272,19 +292,57 @@ static cli_exit on_set(struct chat *chat, const char *rest)
     }
     cli_ask before;
     cli_ask_copy(&before, &chat->talk.ask);
-    cli_exit code = cli_options_set(&chat->talk.ask, option, name, value);
-    /* What is out of its range is told now, not with the next answer. */
-    weir_sampler *sampler = NULL;
-    weir_error error = {0};
-    weir_request request = cli_ask_request(&chat->talk.ask);
-    if (code == CLI_OK && weir_sampler_create(chat->talk.model, request.sampler, &sampler, &error) != WEIR_OK)
-        code = cli_fail_error(chat->args, CLI_USAGE, NULL, &error);
-    weir_sampler_destroy(sampler);
-    if (code != CLI_OK) {
-        cli_ask_fini(&chat->talk.ask);
-        chat->talk.ask = before;
-    } else
-        cli_ask_fini(&before);
+    return settle(chat, &before, cli_options_set(&chat->talk.ask, option, name, value));
+}
+
+static void list_presets(struct chat *chat)
+{
+    cli_list names = cli_preset_names();
+    cli_text text = {0};
+    for (size_t i = 0; i < names.n; i++) cli_text_printf(&text, "%s%s", i > 0 ? ", " : "", names.items[i]);
+    say(chat, text.n > 0 ? text.bytes : "there are no presets; weir help preset explains them");
+    weir__text_fini(&text);
+    cli_list_fini(&names);
+}
+
+/* What a preset sets of answers; model and engine stay. */
+static cli_exit take_settings(struct chat *chat, const cli_config *config)
+{
+    cli_talk *talk = &chat->talk;
+    const cli_option *last = NULL;
+    cli_exit code = CLI_OK;
+    for (size_t i = 0; i < config->n && code == CLI_OK; i++) {
+        const cli_setting *setting = &config->items[i];
+        const cli_option *option = cli_options_by_preset(CLI_CHAT, setting->key);
+        if (option != NULL && strcmp(option->name, "--system") == 0) {
+            cli_free(talk->system);
+            talk->system = cli_format("%s", setting->value);
+        } else if (option != NULL && cli_options_in_requests(option)) {
+            if (cli_options_is_list(option) && option != last) cli_options_clear(&talk->ask, option);
+            code = cli_options_set(&talk->ask, option, setting->key, setting->value);
+            last = option;
+        }
+    }
+    return code;
+}
+
+static cli_exit on_preset(struct chat *chat, const char *rest)
+{
+    cli_config config = {0};
+    cli_ask before;
+    if (rest == NULL) {
+        list_presets(chat);
+        return CLI_OK;
+    }
+    char *path = cli_preset_path(rest);
+    if (path == NULL) return cli_fail(CLI_USAGE, "there is no preset %s; /preset lists them", rest);
+    cli_exit code = cli_preset_read(&config, path);
+    if (code == CLI_OK) {
+        cli_ask_copy(&before, &chat->talk.ask);
+        code = settle(chat, &before, take_settings(chat, &config));
+    }
+    cli_config_fini(&config);
+    cli_free(path);
     return code;
 }
 
@@ -312,6 +370,7 @@ static const struct command {
     {"/load", "FILE", "a conversation that was saved", on_load},
     {"/stats", "", "what the last answer took", on_stats},
     {"/set", "NAME VALUE", "a setting of answers: /set temp 0.2, /set max_tokens 200", on_set},
+    {"/preset", "NAME", "the system message and the settings of a preset", on_preset},
     {"/exit", "", "leave, as do /bye, /quit and Ctrl-D", on_exit_command},
 };
 

@@ -8,7 +8,8 @@
 #define CLI_CHILD_MISSING 127 /* the shell found no such program */
 
 /* Runs a command of the shell and waits for its end. argument: one more word of it, NULL = none. input [n]:
- * its stdin, NULL = that of weir. Returns its exit status; -1: it could not be started, or a signal ended it. */
+ * its stdin, NULL = that of weir. Returns its exit status; -1: it could not be started, or a signal ended
+ * it. */
 int cli_child_run(const char *command, const char *argument, const char *input, size_t n);
 
 #endif

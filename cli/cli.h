@@ -49,6 +49,7 @@ enum {
     CLI_SERVE = 8192,
     CLI_PS = 1048576,
     CLI_TOP = 2097152,
+    CLI_PRESET = 4194304,
 };
 
 /* Commands whose words may be another command's, with its options. */
@@ -100,6 +101,7 @@ cli_exit cli_list_models(struct cli_args *args);
 cli_exit cli_rm(struct cli_args *args);
 void cli_chat_defaults(struct cli_args *args);
 cli_exit cli_chat(struct cli_args *args);
+cli_exit cli_preset(struct cli_args *args);
 cli_exit cli_tokenize(struct cli_args *args);
 void cli_embed_defaults(struct cli_args *args);
 cli_exit cli_embed(struct cli_args *args);

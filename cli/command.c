@@ -23,7 +23,7 @@ static const char *instead_of(const char *word)
         const char *other, *instead;
     } known[] = {
         {"stop", "weir serve ends by Ctrl-C or SIGTERM, as a service by systemctl stop weir"},
-        {"cp", "weir serve --alias NAME serves a model under another name"},
+        {"cp", "weir preset NAME -m MODEL gives a model another name"},
     };
     for (size_t i = 0; i < sizeof known / sizeof *known; i++)
         if (strcmp(known[i].other, word) == 0) return known[i].instead;

@@ -7,6 +7,7 @@
 
 #include "options.h"
 #include "out.h"
+#include "preset.h"
 #include "text.h"
 
 /* ---- The answer to a Tab ---- */
@@ -45,16 +46,22 @@ static void offer_options(cli_text *text, const cli_command *command, const char
                 offer(text, current, "", one, option->help); /* a pattern, for shells */
 }
 
+static void offer_presets(cli_text *text, const char *current, const char *prefix)
+{
+    cli_list names = cli_preset_names();
+    for (size_t i = 0; i < names.n; i++) offer(text, current, prefix, names.items[i], "a preset");
+    cli_list_fini(&names);
+}
+
 static void offer_value(cli_text *text, const cli_option *option, const char *current, const char *prefix)
 {
     const weir_strategy *strategy;
-    bool file = option->kind == CLI_FILE || strncmp(option->argument, "FILE", 4) == 0 ||
-                strcmp(option->argument, "MODEL") == 0;
     for (size_t i = 0; option->kind == CLI_CHOICE && option->choices[i] != NULL; i++)
         offer(text, current, prefix, option->choices[i], "");
     for (size_t i = 0; option->kind == CLI_STRATEGY && (strategy = weir_strategy_get(i)) != NULL; i++)
         offer(text, current, prefix, strategy->name, "");
-    if (file) cli_text_puts(text, ":files\n");
+    if (strcmp(option->argument, "MODEL") == 0) offer_presets(text, current, prefix);
+    if (cli_options_is_file(option)) cli_text_puts(text, ":files\n");
 }
 
 /* words [n + 1] of a command; the last one is being typed. */
@@ -74,8 +81,11 @@ static void offer_after_command(cli_text *text, const cli_command *command, int 
         offer_options(text, command, current);
     } else if (command->bit == CLI_COMPLETION) {
         for (size_t i = 0; cli_shells[i].name != NULL; i++) offer(text, current, "", cli_shells[i].name, "");
-    } else
+    } else {
+        if (command->bit & (CLI_TAKES_MODEL | CLI_RUN | CLI_PRESET | CLI_RM))
+            offer_presets(text, current, "");
         cli_text_puts(text, ":files\n");
+    }
 }
 
 cli_exit cli_complete(int n, char *const *words)

@@ -67,6 +67,8 @@ static cli_exit unknown_setting(const cli_config *config, int line, const char *
     if (command != NULL && cli_options_by_setting(~0u, key) != NULL)
         return cli_fail(CLI_USAGE, "%s:%d: weir %s has no setting %.60s", config->path, line, command->name,
                         key);
+    if (config->preset && cli_options_by_setting(~0u, key) != NULL)
+        return cli_fail(CLI_USAGE, "%s:%d: %.60s is not for presets", config->path, line, key);
     return cli_fail(CLI_USAGE, "%s:%d: there is no setting %.60s%s", config->path, line, key,
                     cli_nearest_hint(&nearest, "; weir help config explains the names"));
 }
@@ -75,6 +77,8 @@ static cli_exit read_line(cli_config *config, int number, char *line, const cli_
 {
     line = trim(line);
     if (*line == '\0' || *line == '#') return CLI_OK;
+    if (*line == '[' && config->preset)
+        return cli_fail(CLI_USAGE, "%s:%d: a preset has no sections", config->path, number);
     if (*line == '[') {
         *command = section(line);
         if (*command != NULL) return CLI_OK;
@@ -90,7 +94,8 @@ static cli_exit read_line(cli_config *config, int number, char *line, const cli_
     if (!unquote(value))
         return cli_fail(CLI_USAGE, "%s:%d: the quotes of %.60s do not end with the line", config->path,
                         number, key);
-    if (cli_options_by_setting(*command != NULL ? (*command)->bit : ~0u, key) == NULL)
+    if (config->preset ? cli_options_by_preset(~0u, key) == NULL
+                       : cli_options_by_setting(*command != NULL ? (*command)->bit : ~0u, key) == NULL)
         return unknown_setting(config, number, key, *command);
     cli_grow(&config->items, &config->capacity, config->n + 1, sizeof *config->items);
     config->items[config->n++] = (cli_setting){
@@ -98,16 +103,12 @@ static cli_exit read_line(cli_config *config, int number, char *line, const cli_
     return CLI_OK;
 }
 
-cli_exit cli_config_read(cli_config *config)
+static cli_exit read_file(cli_config *config, const char *what)
 {
     char *bytes = NULL;
     size_t length = 0;
     const cli_command *command = NULL;
-    bool named = find_path(&config->path);
-    if (config->path == NULL) return CLI_OK;
-    config->there = access(config->path, F_OK) == 0;
-    if (!config->there && !named) return CLI_OK;
-    cli_exit code = cli_file_read(config->path, "the config file", &bytes, &length);
+    cli_exit code = cli_file_read(config->path, what, &bytes, &length);
     if (code != CLI_OK) return code;
     int number = 1;
     char *rest = bytes;
@@ -116,6 +117,21 @@ cli_exit cli_config_read(cli_config *config)
         code = read_line(config, number, line, &command);
     cli_free(bytes);
     return code;
+}
+
+cli_exit cli_config_read(cli_config *config)
+{
+    bool named = find_path(&config->path);
+    if (config->path == NULL) return CLI_OK;
+    config->there = access(config->path, F_OK) == 0;
+    return config->there || named ? read_file(config, "the config file") : CLI_OK;
+}
+
+cli_exit cli_config_read_preset(cli_config *config, const char *path)
+{
+    config->preset = true;
+    config->path = cli_format("%s", path);
+    return read_file(config, "the preset");
 }
 
 void cli_config_fini(cli_config *config)

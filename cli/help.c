@@ -41,8 +41,8 @@ const cli_command cli_commands[] = {
      "Each line is a message; a line that ends with \\ continues on the next one. Lines are edited as in a"
      " shell, with a history. Ctrl-C ends an answer and keeps what has arrived; Ctrl-D leaves. Reasoning "
      "is dimmed.\n\n"
-     "/help lists the commands: /system, /clear, /regen, /undo, /file, /edit, /save, /load, /stats, /set. A "
-     "text that "
+     "/help lists the commands: /system, /clear, /regen, /undo, /file, /edit, /save, /load, /stats, /set, "
+     "/preset. A text that "
      "is pasted is one message; \"\"\" begins and ends one of several lines. Messages and "
      "commands may also come from a pipe; answers are then printed without styles.",
      "weir chat --system \"Answer in one sentence.\"\n"
@@ -156,8 +156,25 @@ const cli_command cli_commands[] = {
      " hub for the GGUF files of that repository; with --offline it lists those in the cache. weir ls is the "
      "same.",
      "weir list hf:OWNER/REPO", NULL, cli_list_models},
-    {CLI_RM, "rm", "hf:OWNER/REPO[:QUANTIZATION | :FILE.gguf] [--yes]", "remove a model from the cache",
-     "Asks first. Without a quantization or a file it removes the whole repository, in all revisions. "
+    {CLI_PRESET, "preset", "[NAME] [-m MODEL] [OPTION …]", "keep a model with settings under a name",
+     "With options it writes a preset; with a name alone it shows one; alone it lists all. A preset is a "
+     "text "
+     "file, NAME.preset in ~/.config/weir/presets, with lines as in the config file: model, system, "
+     "chat-template-file, lora and everything under Sampling, Limits, Model and Engine. It can be edited and "
+     "shared; -m takes such a file's path, too, and paths in it that begin with ./ are relative to its "
+     "folder.\n\n"
+     "Every command that takes a model takes the name. The preset's settings win over the config file and "
+     "the "
+     "environment; the command line wins over them. weir serve serves it under its name. weir rm removes it.",
+     "# a model that answers briefly\n"
+     "weir preset brief -m model.gguf --system \"Answer in one sentence.\" --temp 0.2\n"
+     "# use it\n"
+     "weir run brief \"What is a weir?\"\n"
+     "weir serve brief",
+     NULL, cli_preset},
+    {CLI_RM, "rm", "NAME [--yes]", "remove a model from the cache, or a preset",
+     "NAME is hf:OWNER/REPO[:QUANTIZATION | :FILE.gguf], or that of a preset. Asks first. Without a "
+     "quantization or a file it removes the whole repository, in all revisions. "
      "Hugging Face's other clients share the cache: their downloads are removed too.",
      "weir rm hf:OWNER/REPO:Q8_0", NULL, cli_rm},
     {CLI_BENCH, "bench engine", "[-m MODEL] [--streams N,…] [--prompt N,…] [--gen N,…]",

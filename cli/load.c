@@ -9,6 +9,7 @@
 
 #include "file.h"
 #include "hub.h"
+#include "preset.h"
 #include "progress.h"
 #include "signals.h"
 #include "term.h"
@@ -95,6 +96,9 @@ bool cli_load_is_model(const char *word)
     if (strcmp(word, "default") == 0 || strncmp(word, "hf:", 3) == 0 || strncmp(word, "fake:", 5) == 0)
         return true;
     if (n > 5 && strcmp(word + n - 5, ".gguf") == 0) return true;
+    char *preset = cli_preset_path(word);
+    cli_free(preset);
+    if (preset != NULL) return true;
     struct stat status;
     if (stat(word, &status) != 0 || !S_ISREG(status.st_mode)) return false;
     FILE *file = fopen(word, "re");

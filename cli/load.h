@@ -17,7 +17,8 @@ char *cli_load_path(const cli_args *args);
 /* The same of a given model: a path, "default" or a name at the hub. */
 char *cli_load_named(const cli_args *args, const char *model);
 
-/* Whether a word of the command line names a model: default, hf:…, a name that ends in .gguf, a GGUF file. */
+/* Whether a word of the command line names a model: default, hf:…, a preset, a name that ends in
+ * .gguf, a GGUF file. */
 bool cli_load_is_model(const char *word);
 
 /* Loads with a progress line; a signal ends it. CLI_OK; CLI_NO_MODEL after a message, or the signal's code.

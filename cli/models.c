@@ -1,5 +1,6 @@
 /* weir pull, weir list, weir rm: models by name.
  * SPDX-License-Identifier: Apache-2.0 */
+#include <errno.h>
 #include <jansson.h>
 #include <stdio.h>
 #include <string.h>
@@ -10,6 +11,7 @@
 #include "hub.h"
 #include "load.h"
 #include "out.h"
+#include "preset.h"
 #include "signals.h"
 #include "term.h"
 #include "text.h"
@@ -159,7 +161,17 @@ cli_exit cli_rm(cli_args *args)
         return cli_fail(CLI_USAGE, "weir rm asks before it removes; where nobody can answer, give --yes");
     if (!args->yes && !confirm(name))
         return cli_signals_ended() == 0 ? CLI_OK : (cli_exit)(128 + cli_signals_ended());
-    if (weir_hub_remove(name, &params, &n_bytes, &error) != WEIR_OK) return cli_hub_fail(args, name, &error);
+    char *preset = cli_preset_path_of(name);
+    if (preset != NULL) {
+        n_bytes = cli_file_size(preset);
+        if (unlink(preset) != 0) {
+            cli_exit code = cli_fail(CLI_NO_MODEL, "cannot remove %s: %s", preset, strerror(errno));
+            cli_free(preset);
+            return code;
+        }
+        cli_free(preset);
+    } else if (weir_hub_remove(name, &params, &n_bytes, &error) != WEIR_OK)
+        return cli_hub_fail(args, name, &error);
     if (args->json) {
         cli_out_json(
             json_pack("{s:o, s:I}", "model", cli_figures_string(name), "n_bytes", (json_int_t)n_bytes));

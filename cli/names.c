@@ -86,6 +86,29 @@ const cli_option *cli_options_by_setting(unsigned commands, const char *key)
     return NULL;
 }
 
+bool cli_options_in_presets(const cli_option *option)
+{
+    return option->group <= CLI_ENGINE && (option->env != NULL || cli_options_in_requests(option));
+}
+
+const cli_option *cli_options_by_preset(unsigned commands, const char *key)
+{
+    char name[64] = "--";
+    plain_name(key, name + 2, sizeof name - 2);
+    for (const cli_option *option = cli_options; option->name != NULL; option++)
+        if ((option->commands & commands) && cli_options_in_presets(option) &&
+            spelled(option, name, strlen(name)))
+            return option;
+    return NULL;
+}
+
+bool cli_options_is_file(const cli_option *option)
+{
+    return option->argument != NULL &&
+           (option->kind == CLI_FILE || strncmp(option->argument, "FILE", 4) == 0 ||
+            strcmp(option->argument, "MODEL") == 0);
+}
+
 bool cli_options_in_requests(const cli_option *option)
 {
     return option->field != NULL && option->target < sizeof(cli_ask);

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define ASK   (CLI_RUN | CLI_STREAM | CLI_CHAT)
+#define ASK   (CLI_RUN | CLI_STREAM | CLI_CHAT | CLI_PRESET)
 #define SETS  (ASK | CLI_SERVE) /* what requests to a server need not say */
 #define TEXTS (CLI_TOKENIZE | CLI_EMBED)
 #define LOADS (SETS | CLI_INFO | CLI_BENCH)
@@ -51,9 +51,10 @@ static cli_option table[] = {
      .help = "each line of the input is JSON: a string, or an object with the member text, input or content"},
     {"--no-special", NULL, CLI_ASKING, TEXTS, NULL, OWN(CLI_FLAG, no_special), .help = "leave out the special tokens that the model expects around a text"},
     {"--no-parse", NULL, CLI_ASKING, CLI_TOKENIZE, NULL, OWN(CLI_FLAG, no_parse), .help = "treat <|im_end|> and other special tokens as text"},
-    {"--system", "-sys", CLI_ASKING, CLI_RUN | CLI_CHAT, "TEXT", SET(CLI_STRING, system), .help = "a system message before the prompt"},
+    {"--system", "-sys", CLI_ASKING, CLI_RUN | CLI_CHAT | CLI_PRESET, "TEXT", SET(CLI_STRING, system), .help = "a system message before the prompt"},
+    {"--system", "-sys", CLI_ASKING, CLI_SERVE, "TEXT", SET(CLI_STRING, system), .field = "system", .help = "the system message of chats that have none"},
     {"--raw", NULL, CLI_ASKING, CLI_RUN, NULL, OWN(CLI_FLAG, raw), .help = "continue the prompt as plain text, without the chat template"},
-    {"--chat-template-file", NULL, CLI_ASKING, SETS, "FILE", OWN(CLI_FILE, chat_template), .standard = "the model's own",
+    {"--chat-template-file", NULL, CLI_ASKING, SETS, "FILE", SET(CLI_FILE, chat_template), .standard = "the model's own",
      .help = "a Jinja template in place of the model's"},
     {"--no-thinking", NULL, CLI_ASKING, SETS, NULL, SET(CLI_FLAG, no_thinking), .help = "ask a model that reasons to answer at once"},
     {"--special-content", NULL, CLI_ASKING, SETS, "WHOSE", MEMBER(chat, special_content, special_content)},
@@ -127,7 +128,7 @@ static cli_option table[] = {
     {"--mlock", NULL, CLI_MODEL, LOADS, NULL, MODEL(use_mlock)},
 
     {"--ctx", "-c --ctx-size", CLI_ENGINE, SETS | CLI_INFO, "N", ENGINE(n_ctx)},
-    {"--slots", "-np --parallel", CLI_ENGINE, CLI_RUN | CLI_SERVE | CLI_INFO | CLI_SCHEDULE, "N", ENGINE(n_slots)},
+    {"--slots", "-np --parallel", CLI_ENGINE, CLI_RUN | CLI_SERVE | CLI_INFO | CLI_SCHEDULE | CLI_PRESET, "N", ENGINE(n_slots)},
     {"--slots", "-np --parallel", CLI_ENGINE, CLI_STREAM, "N", ENGINE(n_slots), .standard = "0", .help = "requests that run at a time; 0 = all of them"},
     {"--kv", NULL, CLI_ENGINE, SETS | CLI_INFO, "N", ENGINE(n_kv), .standard = "slots × ctx, as far as memory allows"},
     {"--threads", "-t", CLI_ENGINE, LOADS | CLI_EMBED | CLI_QUANTIZE, "N", ENGINE(n_threads), .standard = "as many as processors"},
@@ -157,7 +158,7 @@ static cli_option table[] = {
     {"--lora-dir", NULL, CLI_SERVING, CLI_SERVE, "FOLDER", SET(CLI_STRING, lora_dir), .field = "lora_dir", .standard = "none",
      .help = "let requests load adapters from this folder, unload them and change their scales"},
 
-    {"--strategy", NULL, CLI_ENGINE, CLI_RUN | CLI_STREAM | CLI_BENCH | CLI_SCHEDULE, "NAME", ENGINE(strategy), .kind = CLI_STRATEGY, .standard = "decode-maximal"},
+    {"--strategy", NULL, CLI_ENGINE, CLI_RUN | CLI_STREAM | CLI_BENCH | CLI_SCHEDULE | CLI_PRESET, "NAME", ENGINE(strategy), .kind = CLI_STRATEGY, .standard = "decode-maximal"},
     {"--strategy", NULL, CLI_ENGINE, CLI_SERVE, "NAME", ENGINE(strategy), .kind = CLI_STRATEGY, .standard = "latency-target"},
     {"--strategy", NULL, CLI_ENGINE, CLI_REPLAY, "NAME", OWN(CLI_STRATEGY, engine.strategy), .standard = "the recorded one",
      .help = "plan with this strategy: decode-maximal, prefill-priority, balanced, latency-target"},

@@ -40,6 +40,8 @@ typedef struct cli_adapters {
 /* Of numbers that an option may set: it has not, and cannot set this one. */
 #define CLI_UNSET INT32_MIN
 
+void cli_list_fini(cli_list *list);
+
 /* What one request may set for itself: on the command line, at the top of a request file, in each request.
  * The strings that sampler points to are owned here; fini frees them. */
 typedef struct cli_ask {
@@ -56,12 +58,13 @@ typedef enum cli_from {
     CLI_FROM_DEFAULT,
     CLI_FROM_FILE,
     CLI_FROM_ENVIRONMENT,
+    CLI_FROM_PRESET,
     CLI_FROM_WORDS, /* of the command line */
 } cli_from;
 
 typedef struct cli_origin {
     cli_from from;
-    int line;   /* CLI_FROM_FILE */
+    int line;   /* of the file or the preset */
     char *text; /* the value as it was given; owned */
 } cli_origin;
 
@@ -74,6 +77,7 @@ typedef struct cli_args {
         *chat_template, *ring_path;
     cli_list words;          /* what is no option */
     cli_list prompt_files;   /* run */
+    char *preset_path;       /* NULL: the model is no preset */
     cli_list images, sounds; /* run */
     cli_list lora;           /* FILE[=SCALE] */
     cli_adapters *adapters;  /* loaded with the engine */
@@ -191,7 +195,8 @@ void cli_args_fini(cli_args *args);
 /* standard, [n], where none were given. */
 void cli_numbers_default(cli_numbers *numbers, const int32_t *standard, size_t n);
 
-/* The config file, the environment, then words argv[0 .. n): what comes later wins. For commands that take
+/* The config file, the environment, the preset that the model names, then words argv[0 .. n): what comes
+ * later wins. For commands that take
  * another one's options (CLI_TAKES_ANY) the first word that is no option makes the rest words. CLI_OK, or
  * CLI_USAGE or CLI_FAILED (a file) after a message. */
 cli_exit cli_options_parse(cli_args *args, int n, char **argv);
@@ -225,6 +230,15 @@ const cli_option *cli_options_by_field(unsigned command, const char *field);
 /* The option of a command that the config file calls `key`: one with a variable, by that one's name without
  * WEIR_ or by a long spelling, in any case, with hyphens or underscores. NULL = none. */
 const cli_option *cli_options_by_setting(unsigned commands, const char *key);
+
+/* Whether presets may set it: what a model answers with, not where a server listens. */
+bool cli_options_in_presets(const cli_option *option);
+
+/* The option of a command that a preset calls `key`. NULL = none. */
+const cli_option *cli_options_by_preset(unsigned commands, const char *key);
+
+/* Whether its value is a file's path. */
+bool cli_options_is_file(const cli_option *option);
 
 /* Offers the settings of all commands. */
 void cli_options_try_settings(cli_nearest *nearest);

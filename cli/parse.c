@@ -10,6 +10,7 @@
 #include "file.h"
 #include "load.h"
 #include "options.h"
+#include "preset.h"
 
 static cli_exit bad_value(const char *shown, const char *value, const char *expected)
 {
@@ -331,6 +332,41 @@ static cli_exit take_model_word(cli_args *args)
     return code;
 }
 
+/* Whether the command line sets what this option would set. */
+static bool overridden(const cli_args *args, const cli_option *option)
+{
+    for (const cli_option *other = cli_options; other->name != NULL; other++)
+        if (other->target == option->target && args->sources[other - cli_options].from == CLI_FROM_WORDS)
+            return true;
+    return false;
+}
+
+/* The settings of the preset that the model names, where the command line says nothing. */
+static cli_exit take_preset(cli_args *args)
+{
+    cli_config config = {0};
+    cli_exit code = CLI_OK;
+    const cli_option *model = cli_options_by_preset(args->command->bit, "model");
+    bool loads = model != NULL && cli_options_is_file(model); /* of weir bench http it is a name */
+    if (!loads || args->command->bit == CLI_PRESET || args->model_path == NULL) return CLI_OK;
+    if ((args->preset_path = cli_preset_path(args->model_path)) == NULL) return CLI_OK;
+    code = cli_preset_read(&config, args->preset_path);
+    cli_free(args->model_path); /* where it comes from is still known */
+    args->model_path = NULL;
+    for (size_t i = 0; i < config.n && code == CLI_OK; i++) {
+        const cli_setting *setting = &config.items[i];
+        const cli_option *option = cli_options_by_preset(args->command->bit, setting->key);
+        char *shown = cli_format("%s:%d: %s", config.path, setting->line, setting->key);
+        if (option == model)
+            code = cli_options_set(args, option, shown, setting->value);
+        else if (option != NULL && !overridden(args, option))
+            code = set_from(args, option, shown, setting->value, CLI_FROM_PRESET, setting->line);
+        cli_free(shown);
+    }
+    cli_config_fini(&config);
+    return code;
+}
+
 cli_exit cli_options_parse(cli_args *args, int n, char **argv)
 {
     args->n_line = n;
@@ -349,5 +385,6 @@ cli_exit cli_options_parse(cli_args *args, int n, char **argv)
             args->words.items[args->words.n++] = cli_format("%s", argv[i]);
         }
     }
-    return code == CLI_OK ? take_model_word(args) : code;
+    if (code == CLI_OK) code = take_model_word(args);
+    return code == CLI_OK ? take_preset(args) : code;
 }

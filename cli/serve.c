@@ -91,6 +91,7 @@ static cli_exit complete(cli_args *args)
     params->sampler = &args->ask.sampler;
     params->max_tokens = args->ask.request.max_tokens;
     params->template_source = args->chat_template;
+    params->system = args->system;
     params->no_thinking = args->no_thinking;
     params->special_content = (weir_special_content)args->special_content;
     if (args->lora_dir != NULL && args->lora_dir[0] != '\0') params->lora_dir = args->lora_dir;
@@ -146,6 +147,14 @@ static cli_exit add_adapters(const cli_args *args, serve_server *server)
     return CLI_OK;
 }
 
+/* What the model is called: as its preset, or as its file. */
+static char *name_of(const cli_args *args, const char *path)
+{
+    const char *name = cli_file_name(args->preset_path != NULL ? args->preset_path : path);
+    const char *end = args->preset_path != NULL ? strstr(name, ".preset") : NULL;
+    return end != NULL ? cli_format("%.*s", (int)(end - name), name) : cli_format("%s", name);
+}
+
 /* Tells systemd that all is well, where it wants to hear that. What is not well it starts again. */
 static void tell_well(serve_server *server, int every_ms)
 {
@@ -195,7 +204,9 @@ cli_exit cli_serve(cli_args *args)
     if ((path = cli_load_path(args)) == NULL) goto done;
     if ((code = cli_load_model(args, path, &model)) != CLI_OK) goto done;
     if ((code = cli_load_engine(args, model, &engine)) != CLI_OK) goto done;
-    serve_server_name(server, cli_file_name(path));
+    char *name = name_of(args, path);
+    serve_server_name(server, name);
+    cli_free(name);
     if ((code = add_adapters(args, server)) != CLI_OK) goto done;
     weir_log_set(serve_log_library, &args->verbose);
     serve_server_ready(server, model, engine);

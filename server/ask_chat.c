@@ -1,6 +1,7 @@
 /* ask_chat.c: the messages of a request and its tools, rendered.
  * SPDX-License-Identifier: Apache-2.0 */
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "ask.h"
@@ -118,18 +119,49 @@ static void tell_relaxed(serve_call *call, const weir_chat *chat, weir_special_c
     weir__text_fini(&lines);
 }
 
+/* The messages, behind the server's system message where they have none. Freed with json_decref. */
+static json_t *messages_of(const serve_ask *ask, bool *added)
+{
+    const char *system = ask->call->server->params.system;
+    *added = system != NULL && *system != '\0';
+    for (size_t i = 0; i < json_array_size(ask->messages) && *added; i++) {
+        const char *role = json_string_value(json_object_get(json_array_get(ask->messages, i), "role"));
+        if (role != NULL && (serve_ask_is(role, "system") || serve_ask_is(role, "developer"))) *added = false;
+    }
+    if (!*added) return json_incref((json_t *)ask->messages);
+    json_t *all = json_pack("[{s:s, s:s}]", "role", "system", "content", system);
+    if (all != NULL && json_array_extend(all, (json_t *)ask->messages) == 0) return all;
+    json_decref(all);
+    return NULL;
+}
+
+/* Numbers the messages of an error as the client does, who did not send the first one. */
+static void renumber(char *text)
+{
+    for (char *at = strstr(text, "messages["); at != NULL; at = strstr(at + 1, "messages[")) {
+        char *end, number[24];
+        unsigned long n = strtoul(at + 9, &end, 10);
+        if (n == 0 || *end != ']') continue;
+        int length = snprintf(number, sizeof number, "%lu", n - 1); /* never longer than it was */
+        memcpy(at + 9, number, (size_t)length);
+        memmove(at + 9 + length, end, strlen(end) + 1);
+    }
+}
+
 bool serve_ask_render(serve_ask *ask, weir_request *request)
 {
     serve_call *call = ask->call;
     weir_template_arg args[SERVE_ARGS_MAX + 1] = {{0}};
     weir_chat_params params = ask->chat;
     weir_error error = {0};
-    json_t *tools = NULL;
+    json_t *tools = NULL, *messages = NULL;
+    bool added = false;
     char *messages_text = NULL, *tools_text = NULL;
 
     if (!check_count(ask) || !check_roles(ask) || !serve_ask_media(ask)) return false;
     if (!choose_tools(ask, &tools) || !collect_args(ask, args, &params.n_args)) goto out;
-    messages_text = weir__json_dump(ask->messages);
+    messages = messages_of(ask, &added);
+    if (messages != NULL) messages_text = weir__json_dump(messages);
     if (tools != NULL) tools_text = weir__json_dump(tools);
     if (messages_text == NULL || (tools != NULL && tools_text == NULL)) {
         serve_call_no_memory(call);
@@ -143,6 +175,10 @@ bool serve_ask_render(serve_ask *ask, weir_request *request)
     params.json_schema = ask->schema;
     params.args = args;
     weir_status status = weir_chat_create(call->server->model, &params, &ask->rendered, &error);
+    if (added) {
+        renumber(error.message);
+        renumber(error.field);
+    }
     if (serve_call_passes(call, status, &error))
         tell_relaxed(call, ask->rendered, params.special_content, ask->relaxed.bytes);
     request->chat = ask->rendered;
@@ -150,6 +186,7 @@ out:
     for (size_t i = 0; i < params.n_args; i++) weir__mem_free((void *)args[i].value);
     weir__mem_free(tools_text);
     weir__mem_free(messages_text);
+    json_decref(messages);
     json_decref(tools);
     return ask->rendered != NULL;
 }

@@ -52,7 +52,8 @@ typedef struct serve_params {
     const weir_sampler_params *sampler; /* what requests do not set; NULL = the library's defaults */
     int32_t max_tokens;                 /* -1; where a request does not say */
     const char *template_source;        /* NULL = the model's own */
-    bool no_thinking;                   /* where a request does not say */
+    const char *system; /* the system message of chats that have none; NULL = they have none */
+    bool no_thinking;   /* where a request does not say */
     weir_special_content special_content; /* likewise */
     const char
         *lora_dir; /* requests may load adapters from this folder, and unload them; NULL = they may not */

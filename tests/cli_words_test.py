@@ -9,7 +9,7 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "sup
 from checks import check, environment, run_tests  # noqa: E402
 from program import MODEL, expect, run, weir  # noqa: E402
 
-COMMANDS = ["run", "chat", "stream", "serve", "info", "tokenize", "embed", "optimize", "quantize", "pull", "list", "rm", "bench engine", "bench kernels", "bench http", "bench schedule", "bench replay", "config", "completion", "version"]
+COMMANDS = ["run", "chat", "stream", "serve", "info", "tokenize", "embed", "optimize", "quantize", "pull", "list", "preset", "rm", "bench engine", "bench kernels", "bench http", "bench schedule", "bench replay", "config", "completion", "version"]
 SHOWN = [c for c in COMMANDS if not c.startswith("bench ")] + ["bench NAME"]  # by weir help: what most people need
 
 
@@ -69,7 +69,7 @@ def test_words():
     expect("an option that resembles none", run("--nope"), 2, "weir help run lists them")
     check("ls is list", weir("ls", "--json").stdout == weir("list", "--json").stdout != "" and "weir list" in weir("help", "ls").stdout)
     expect("a command of other programs", weir("stop"), 2, "systemctl stop weir")
-    expect("and another", weir("cp", "a", "b"), 2, "--alias")
+    expect("and another", weir("cp", "a", "b"), 2, "weir preset")
     expect("the second word of a command", weir("replay", "x"), 2, "did you mean weir bench replay?")
     expect("a value is missing", run("-p", "x", "--temp"), 2, "--temp needs a value")
     expect("an option where a value belongs", run("-p", "--temp", "1"), 2, "-p needs a value", "--name=value")

@@ -164,8 +164,8 @@ with tempfile.TemporaryDirectory() as folder:
 
     # ---- What the server does not begin with
 
-    def begin(*more):
-        return subprocess.run([WEIR, "serve", "-m", base, "--port", "0", *more], capture_output=True, text=True, env=environment(), timeout=20)
+    def begin(*more, model=base):
+        return subprocess.run([WEIR, "serve", "-m", model, "--port", "0", *more], capture_output=True, text=True, env=environment(), timeout=20)
 
     many = [word for i in range(9) for word in ("--lora", os.path.join(folder, f"{i}.gguf"))]
     for path in many[1::2]:
@@ -177,7 +177,7 @@ with tempfile.TemporaryDirectory() as folder:
     done = begin("--lora", files["sql"], "--alias", "sql")
     check("serve: the model's name", done.returncode != 0 and "own name" in done.stderr, done.returncode, done.stderr)
     os.symlink(base, os.path.join(folder, "sql"))
-    done = begin("-m", os.path.join(folder, "sql"), "--lora", files["sql"])
+    done = begin("--lora", files["sql"], model=os.path.join(folder, "sql"))
     check("serve: the model file's name", done.returncode != 0 and "own name" in done.stderr, done.returncode, done.stderr)
     server = Server(WEIR, "--alias", "*", "--lora-dir", kept, *many[:-2], "--lora", many[-1] + "=0", model=base)
     check("eight, and one by name", ask(server).status == 200 and say(server, model="8") == whole)

@@ -641,7 +641,7 @@ if shutil.which("dpkg") and shutil.which("objdump"):
 
 for words, word in ((("--port", "70000"), "--port"), (("--tls-cert", "x"), "--tls-key"), (("--tls-cert", keys, "--tls-key", keys), "--tls-cert"), (("--host", ""), "listen"),
                     (("--unix", "/nowhere/at/all", "--host", ""), "/nowhere"), (("--workers", "0"), "--workers"), (("--api-key", ""), "empty"), (("--alias", b"\xff"), "--alias"),
-                    (("--grammar", 'root ::= "a"'), "no option --grammar"), (("--json-schema", "{}"), "no option --json-schema"), (("more",), "more")):
+                    (("--grammar", 'root ::= "a"'), "no option --grammar"), (("--json-schema", "{}"), "no option --json-schema"), (("more",), "one model")):
     done = subprocess.run([WEIR, "serve", "-m", "fake:", *(("--port", "0") if "--port" not in words else ()), *words], capture_output=True, text=True, env=environment(), timeout=60)
     check("refused to start: " + " ".join(map(str, words)), done.returncode in (1, 2) and word in done.stderr, done.returncode, done.stderr)
 

@@ -1,0 +1,248 @@
+/* weir preset: models with settings under a name. SPDX-License-Identifier: Apache-2.0 */
+#include "preset.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <jansson.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "figures.h"
+#include "file.h"
+#include "load.h"
+#include "out.h"
+#include "term.h"
+
+#define SUFFIX ".preset"
+
+static bool ends_with_suffix(const char *name)
+{
+    size_t n = strlen(name), n_suffix = strlen(SUFFIX);
+    return n > n_suffix && strcmp(name + n - n_suffix, SUFFIX) == 0;
+}
+
+static char *folder_of_presets(void)
+{
+    return cli_file_of_user("XDG_CONFIG_HOME", ".config", "weir/presets");
+}
+
+char *cli_preset_path_of(const char *name)
+{
+    char *folder = folder_of_presets(), *path = NULL;
+    bool good = *name != '\0' && *name != '.' && *name != '-' && strpbrk(name, "/:") == NULL &&
+                strcmp(name, "default") != 0 && strlen(name) < 64;
+    if (good && folder != NULL) path = cli_format("%s/%s" SUFFIX, folder, name);
+    cli_free(folder);
+    return path;
+}
+
+char *cli_preset_path(const char *model)
+{
+    if (ends_with_suffix(model)) return cli_format("%s", model);
+    char *path = cli_preset_path_of(model);
+    if (path == NULL || access(path, F_OK) == 0) return path;
+    cli_free(path);
+    return NULL;
+}
+
+static int compare(const void *a, const void *b)
+{
+    return strcmp(*(char *const *)a, *(char *const *)b);
+}
+
+cli_list cli_preset_names(void)
+{
+    cli_list names = {0};
+    char *folder = folder_of_presets();
+    DIR *dir = folder != NULL ? opendir(folder) : NULL;
+    const struct dirent *entry;
+    while (dir != NULL && (entry = readdir(dir)) != NULL) {
+        if (!ends_with_suffix(entry->d_name) || entry->d_name[0] == '.') continue;
+        cli_grow(&names.items, &names.capacity, names.n + 1, sizeof *names.items);
+        names.items[names.n++] =
+            cli_format("%.*s", (int)(strlen(entry->d_name) - strlen(SUFFIX)), entry->d_name);
+    }
+    if (dir != NULL) closedir(dir);
+    if (names.n > 1) qsort(names.items, names.n, sizeof *names.items, compare);
+    cli_free(folder);
+    return names;
+}
+
+static bool is_relative(const char *value)
+{
+    return strncmp(value, "./", 2) == 0 || strncmp(value, "../", 3) == 0;
+}
+
+cli_exit cli_preset_read(cli_config *config, const char *path)
+{
+    cli_exit code = cli_config_read_preset(config, path);
+    const char *slash = strrchr(path, '/');
+    int n = slash != NULL ? (int)(slash - path) : 0;
+    for (size_t i = 0; n > 0 && i < config->n; i++) {
+        cli_setting *setting = &config->items[i];
+        const cli_option *option = cli_options_by_preset(~0u, setting->key);
+        if (option == NULL || !cli_options_is_file(option) || !is_relative(setting->value)) continue;
+        char *value = cli_format("%.*s/%s", n, path, setting->value);
+        cli_free(setting->value);
+        setting->value = value;
+    }
+    return code;
+}
+
+/* ---- weir preset ---- */
+
+/* A setting as a line; what the config file would read otherwise is put into quotes. */
+static void add_setting(cli_text *text, const cli_option *option, const char *value)
+{
+    size_t n = strlen(value);
+    bool quotes = n == 0 || strpbrk(value, "\n\t\r") != NULL || value[0] == '"' || value[0] == ' ' ||
+                  value[n - 1] == ' ';
+    cli_text_printf(text, "%s = %s", option->name + 2, quotes ? "\"" : "");
+    for (; *value != '\0'; value++) {
+        if (quotes && (*value == '"' || *value == '\\')) cli_text_puts(text, "\\");
+        if (quotes && (*value == '\n' || *value == '\t'))
+            cli_text_puts(text, *value == '\n' ? "\\n" : "\\t");
+        else
+            cli_text_add(text, value, 1);
+    }
+    cli_text_puts(text, quotes ? "\"\n" : "\n");
+}
+
+/* A file's path for a preset that may be used in any folder; what is none stays. */
+static char *absolute(const char *value)
+{
+    char *found = realpath(value, NULL);
+    char *path = cli_format("%s", found != NULL ? found : value);
+    free(found); /* the C library's own memory */
+    return path;
+}
+
+/* What the command line sets. */
+static void add_settings(cli_text *text, const cli_args *args)
+{
+    for (const cli_option *option = cli_options; option->name != NULL; option++) {
+        const cli_origin *origin = &args->sources[option - cli_options];
+        if (origin->from != CLI_FROM_WORDS || !cli_options_in_presets(option)) continue;
+        const cli_list *list = (const void *)((const char *)args + option->target);
+        size_t n = option->kind == CLI_LIST ? list->n : 1;
+        for (size_t i = 0; i < n; i++) {
+            const char *value = option->kind == CLI_LIST ? list->items[i] : origin->text;
+            char *path = cli_options_is_file(option) ? absolute(value) : NULL;
+            add_setting(text, option, path != NULL ? path : value);
+            cli_free(path);
+        }
+    }
+}
+
+static cli_exit write_preset(const cli_args *args, const char *name)
+{
+    char *path = cli_preset_path_of(name);
+    cli_text text = {0};
+    cli_exit code = CLI_OK;
+    if (path == NULL)
+        return cli_fail(CLI_USAGE, "%s is no name for a preset: it has / or :, or begins with . or -", name);
+    if (access(path, F_OK) == 0) {
+        code = cli_fail(CLI_USAGE, "there is a preset %s: weir rm %s removes it, an editor changes %s", name,
+                        name, path);
+        cli_free(path);
+        return code;
+    }
+    add_settings(&text, args);
+    cli_file_make_folders(path, 0777);
+    FILE *file = fopen(path, "we");
+    bool written = file != NULL && fwrite(text.bytes, 1, text.n, file) == text.n;
+    if (file != NULL) written = fclose(file) == 0 && written;
+    if (!written) code = cli_fail(CLI_FAILED, "cannot write %s: %s", path, strerror(errno));
+    if (written && !args->quiet) {
+        fprintf(stderr, "%s%s%s\n", cli_term_style_err(CLI_DIM), path, cli_term_style_err(CLI_PLAIN));
+        cli_out(text.bytes, text.n);
+    }
+    weir__text_fini(&text);
+    cli_free(path);
+    return code;
+}
+
+static cli_exit show(const cli_args *args, const char *name)
+{
+    char *path = cli_preset_path(name), *bytes = NULL;
+    size_t length = 0;
+    cli_config config = {0};
+    if (path == NULL)
+        return cli_fail(CLI_USAGE, "there is no preset %s; weir preset %s -m MODEL makes it", name, name);
+    cli_exit code = cli_preset_read(&config, path); /* what is wrong with it is said */
+    if (code == CLI_OK) code = cli_file_read(path, "the preset", &bytes, &length);
+    if (code == CLI_OK && !args->quiet && !args->json)
+        fprintf(stderr, "%s%s%s\n", cli_term_style_err(CLI_DIM), path, cli_term_style_err(CLI_PLAIN));
+    if (code == CLI_OK && args->json)
+        cli_out_json(json_pack("{s:o, s:o, s:o}", "name", cli_figures_string(name), "path",
+                               cli_figures_string(path), "text", cli_figures_string(bytes)));
+    else if (code == CLI_OK)
+        cli_out(bytes, length);
+    cli_config_fini(&config);
+    cli_free(bytes);
+    cli_free(path);
+    return code;
+}
+
+/* The model of a preset, "" = none. Freed with cli_free. */
+static char *model_of(const char *path)
+{
+    cli_config config = {0};
+    char *model = NULL;
+    cli_exit code = cli_preset_read(&config, path);
+    for (size_t i = 0; code == CLI_OK && i < config.n; i++) {
+        const cli_option *option = cli_options_by_preset(~0u, config.items[i].key);
+        if (option == NULL || strcmp(option->name, "--model") != 0) continue;
+        cli_free(model);
+        model = cli_format("%s", config.items[i].value);
+    }
+    cli_config_fini(&config);
+    return model != NULL ? model : cli_format("%s", "");
+}
+
+static cli_exit list(const cli_args *args)
+{
+    cli_list names = cli_preset_names();
+    cli_table table = {.n_columns = 2, .left = 2};
+    cli_text text = {0};
+    json_t *array = json_array();
+    cli_table_cell(&table, "preset");
+    cli_table_cell(&table, "model");
+    for (size_t i = 0; i < names.n; i++) {
+        char *path = cli_preset_path_of(names.items[i]);
+        char *model = path != NULL ? model_of(path) : cli_format("%s", "");
+        cli_table_cell(&table, "%s", names.items[i]);
+        cli_table_cell(&table, "%s", model);
+        json_array_append_new(array, json_pack("{s:o, s:o, s:o}", "name", cli_figures_string(names.items[i]),
+                                               "path", cli_figures_string(path != NULL ? path : ""), "model",
+                                               cli_figures_string(model)));
+        cli_free(model);
+        cli_free(path);
+    }
+    if (args->json)
+        cli_out_json(json_pack("{s:O}", "presets", array));
+    else if (names.n > 0) {
+        cli_table_print(&table, &text, cli_term_style_out(CLI_BOLD), cli_term_style_out(CLI_PLAIN));
+        cli_out(text.bytes, text.n);
+    } else
+        fputs("weir: no presets yet; weir preset NAME -m MODEL --system TEXT --temp 0.2 makes one\n", stderr);
+    json_decref(array);
+    weir__text_fini(&text);
+    cli_table_fini(&table);
+    cli_list_fini(&names);
+    return CLI_OK;
+}
+
+cli_exit cli_preset(cli_args *args)
+{
+    bool set = false;
+    for (const cli_option *option = cli_options; option->name != NULL; option++)
+        set = set ||
+              (args->sources[option - cli_options].from == CLI_FROM_WORDS && cli_options_in_presets(option));
+    if (args->words.n > 1) return cli_fail(CLI_USAGE, "weir preset takes one name");
+    if (args->words.n == 0 && set) return cli_fail(CLI_USAGE, "which name? weir preset NAME -m MODEL …");
+    if (args->words.n == 0) return list(args);
+    return set ? write_preset(args, args->words.items[0]) : show(args, args->words.items[0]);
+}

@@ -1,0 +1,29 @@
+/* preset.h: a model with settings under a name. A preset is a text file of the config file's form without
+ * sections: NAME.preset in weir/presets, beside the config file, or anywhere by its path. -m NAME uses it:
+ * its settings win over config file and environment, and the command line wins over them.
+ *
+ *   model = hf:OWNER/REPO:Q4_K_M
+ *   system = "Be brief.\nAnswer in English."
+ *   temp = 0.2
+ *
+ * SPDX-License-Identifier: Apache-2.0 */
+#ifndef WEIR_CLI_PRESET_H
+#define WEIR_CLI_PRESET_H
+
+#include "config_file.h"
+#include "options.h"
+
+/* The file of the preset that this model's name means; NULL: it means none. Freed with cli_free. */
+char *cli_preset_path(const char *model);
+
+/* Where a preset of this name lies, or would. NULL: no name for one, or there is no home folder. */
+char *cli_preset_path_of(const char *name);
+
+/* The names of those that lie beside the config file, in order. */
+cli_list cli_preset_names(void);
+
+/* The settings of a file. Paths that begin with ./ or ../ are made relative to its folder. CLI_OK, or a code
+ * after a message. Freed with cli_config_fini in any case. */
+cli_exit cli_preset_read(cli_config *config, const char *path);
+
+#endif
