@@ -21,8 +21,8 @@ typedef struct cli_reply {
 
 void cli_reply_fini(cli_reply *reply);
 
-/* Renders messages [n] and their media (cli_media_messages) with the model's template or the user's. CLI_OK, or
- * a code after a message that begins with `context`. */
+/* Renders messages [n] and their media (cli_media_messages) with the model's template or the user's. CLI_OK,
+ * or a code after a message that begins with `context`. */
 cli_exit cli_reply_render(cli_reply *reply, const cli_args *args, const cli_ask *ask, weir_model *model,
                           const weir_message *messages, size_t n, const cli_media *media, size_t first,
                           const char *context);

@@ -84,12 +84,13 @@ ERL_NIF_TERM nif_chat_create(nif_call *call, const ERL_NIF_TERM argv[])
                                          {"add_generation_prompt", "add_assistant"},
                                          {NULL, NULL}};
     weir_chat *chat = NULL;
-    ERL_NIF_TERM args;
+    ERL_NIF_TERM args, media;
     weir_chat_params params = weir_chat_params_default();
     weir_model *model = nif_handle(call, argv[0], NIF_MODEL);
     params.messages_json = "[]";
     nif_options(call, argv[1], "chat", renames, &params);
     if (nif_key(call, argv[1], "args", &args)) get_args(call, args, &params);
+    if (nif_key(call, argv[1], "media", &media)) params.media = nif_media(call, media, &params.n_media);
     nif_object *object = nif_resource_new(call, NIF_CHAT);
     if (object == NULL) return 0;
     weir_status status = weir_chat_create(model, &params, &chat, &call->error);

@@ -49,6 +49,11 @@ DESCRIBE(model_size, enif_make_uint64(env, info.n_bytes))
 DESCRIBE(model_n_params, enif_make_uint64(env, info.n_params))
 DESCRIBE(model_chat_template,
          info.chat_template == NULL ? nif_atom(env, "nil") : nif_binary(env, info.chat_template, WEIR_NUL))
+
+/* {reads images, reads sounds} */
+DESCRIBE(model_modalities,
+         enif_make_tuple2(env, nif_truth(env, info.reads_images), nif_truth(env, info.reads_sounds)))
+
 DESCRIBE(vocab_n_tokens, enif_make_int(env, info.n_vocab))
 DESCRIBE(vocab_bos, enif_make_int(env, info.token_bos))
 DESCRIBE(vocab_eos, enif_make_int(env, info.token_eos))

@@ -141,6 +141,7 @@ typedef enum nif_kind {
     NIF_CHAT,
     NIF_PARSER,
     NIF_ADAPTER,
+    NIF_MEDIA,
     NIF_KINDS,
 } nif_kind;
 
@@ -209,7 +210,7 @@ void *nif_handle(nif_call *call, ERL_NIF_TERM term, nif_kind kind);
 
 nif_down nif_stream_down; /* stream.c */
 
-/* ---- request.c, sampler.c, adapter.c: options that several functions read ---- */
+/* ---- request.c, sampler.c, adapter.c, media.c: options that several functions read ---- */
 
 #define NIF_STOPS 64 /* stop strings, as weir_request has it */
 
@@ -236,6 +237,9 @@ bool nif_sampling_long(nif_call *call, ERL_NIF_TERM map);
 /* A list of {adapter, scale}, at most WEIR_ADAPTERS_MAX. */
 weir_adapter_use *nif_adapters(nif_call *call, ERL_NIF_TERM list, size_t *n);
 
+/* A list of media. */
+weir_media **nif_media(nif_call *call, ERL_NIF_TERM list, size_t *n);
+
 /* ---- The native functions: name, arity, scheduler ---- */
 
 #define NIF_DECLARE(name, arity, flags) nif_fn nif_##name;
@@ -252,6 +256,7 @@ weir_adapter_use *nif_adapters(nif_call *call, ERL_NIF_TERM list, size_t *n);
     X(model_desc, 1, 0)                                                                                      \
     X(model_size, 1, 0)                                                                                      \
     X(model_n_params, 1, 0)                                                                                  \
+    X(model_modalities, 1, 0)                                                                                \
     X(model_chat_template, 1, 0)                                                                             \
     X(vocab_n_tokens, 1, 0)                                                                                  \
     X(vocab_bos, 1, 0)                                                                                       \
@@ -296,6 +301,7 @@ weir_adapter_use *nif_adapters(nif_call *call, ERL_NIF_TERM list, size_t *n);
     X(chat_relaxed, 1, 0)                                                                                    \
     X(chat_prompt, 1, 0)                                                                                     \
     X(chat_tokens, 1, ERL_NIF_DIRTY_JOB_CPU_BOUND)                                                           \
+    X(media_create, 2, ERL_NIF_DIRTY_JOB_CPU_BOUND)                                                          \
     X(chat_special_content, 1, 0)                                                                            \
     X(chat_parser, 1, ERL_NIF_DIRTY_JOB_CPU_BOUND)                                                           \
     X(chat_parser_feed, 3, ERL_NIF_DIRTY_JOB_CPU_BOUND)                                                      \

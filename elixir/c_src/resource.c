@@ -38,6 +38,7 @@ static void bury(nif_corpse *corpse)
     case NIF_CHAT: weir_chat_release(corpse->handle); break;
     case NIF_PARSER: weir_chat_parser_destroy(corpse->handle); break;
     case NIF_ADAPTER: weir_adapter_release(corpse->handle); break;
+    case NIF_MEDIA: weir_media_release(corpse->handle); break;
     case NIF_HALT:
     case NIF_KINDS: break;
     }
@@ -106,6 +107,7 @@ static const struct {
     [NIF_CHAT] = {"weir_chat", sizeof(nif_object)},
     [NIF_PARSER] = {"weir_chat_parser", sizeof(nif_object)},
     [NIF_ADAPTER] = {"weir_adapter", sizeof(nif_object)},
+    [NIF_MEDIA] = {"weir_media", sizeof(nif_object)},
 };
 
 /* A handle belongs to the copy of the library that created it: another build may lay out its memory in

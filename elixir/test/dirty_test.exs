@@ -69,6 +69,7 @@ defmodule Weir.DirtyTest do
 
     cpu = [
       context_create: fn -> NIF.context_create(model, 512, 0, 64, 1, 1, false, -1, 4) end,
+      media_create: fn -> {:error, _} = NIF.media_create(model, "RIFF") end,
       context_set_adapters: fn -> :ok = NIF.context_set_adapters(context, []) end,
       decode: fn -> :ok = NIF.decode(context, ~c"hello") end,
       state_save: fn -> {:ok, _} = NIF.state_save(context, 0) end,
@@ -110,6 +111,7 @@ defmodule Weir.DirtyTest do
       model_desc: fn -> NIF.model_desc(model) end,
       model_size: fn -> NIF.model_size(model) end,
       model_n_params: fn -> NIF.model_n_params(model) end,
+      model_modalities: fn -> NIF.model_modalities(model) end,
       model_chat_template: fn -> NIF.model_chat_template(model) end,
       vocab_n_tokens: fn -> NIF.vocab_n_tokens(model) end,
       vocab_bos: fn -> NIF.vocab_bos(model) end,

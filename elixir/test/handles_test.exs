@@ -32,7 +32,8 @@ defmodule Weir.HandlesTest do
             {:ok, chat} = NIF.chat_create(model.ref, %{messages: messages})
             {:ok, parser} = NIF.chat_parser(chat)
             {:ok, adapter} = Weir.Adapter.load(model, "fake:1")
-            {model, context, sampler, engine, ref, NIF.generate_ref(), chat, parser, adapter}
+            {:ok, media} = NIF.media_create(model.ref, Weir.Sound.wav())
+            {model, context, sampler, engine, ref, NIF.generate_ref(), chat, parser, adapter, media}
           end
 
         live = NIF.live_handles()

@@ -3,6 +3,7 @@ defmodule Weir.Chat do
   @moduledoc "Conversations as prompts."
 
   alias Weir.{JSON, Model, NIF, Options}
+  alias Weir.Chat.Parts
   require Logger
 
   @typedoc """
@@ -10,7 +11,14 @@ defmodule Weir.Chat do
   list of parts; an assistant's message may have `tool_calls` (and `reasoning_content`) instead of content; a
   tool's message has `tool_call_id`. Other keys are ignored.
   """
-  @type message :: map() | {atom() | String.t(), String.t()}
+  @type message :: map() | {atom() | String.t(), String.t() | [part()]}
+
+  @typedoc """
+  A text, or an image (PNG, JPEG, WebP) or a sound (WAV, FLAC, MP3) as the bytes of its file, for a model that
+  reads it (the option `projector` of `Weir.load_model/2`): `{:image, bytes}`, `%{type: :image, data: bytes}`,
+  the same with `:audio`, or OpenAI's `image_url` with a `data:` URL and `input_audio`.
+  """
+  @type part :: String.t() | {:image | :audio, binary()} | map()
 
   @doc """
   Renders messages with the model's chat template.
@@ -47,7 +55,24 @@ defmodule Weir.Chat do
   # template's options.
   @spec tokens(Model.t(), [message()], map()) :: {:ok, [integer()]} | {:error, String.t()}
   def tokens(%Model{} = model, messages, o) do
-    with {:ok, chat} <- create(model, messages, o), do: NIF.chat_tokens(chat)
+    if media?(messages) do
+      {:error, "images and sounds need an engine: use Weir.chat_completion/3 or a Weir.Server"}
+    else
+      with {:ok, chat} <- create(model, messages, o), do: NIF.chat_tokens(chat)
+    end
+  end
+
+  @doc false
+  # The same for an engine, which takes a conversation with images and sounds as a whole.
+  @spec prompt(Model.t(), [message()], map()) ::
+          {:ok, [integer()] | NIF.chat()} | {:error, String.t()}
+  def prompt(%Model{} = model, messages, o) do
+    if media?(messages), do: create(model, messages, o), else: tokens(model, messages, o)
+  end
+
+  defp media?(messages) do
+    is_list(messages) and not List.improper?(messages) and
+      Enum.any?(messages, &(Parts.media(&1) != []))
   end
 
   @doc false
@@ -62,7 +87,9 @@ defmodule Weir.Chat do
     messages = Enum.map(messages, &message/1)
 
     with :ok <- check(messages),
-         {:ok, chat} <- NIF.chat_create(ref, options(messages, o)) do
+         {:ok, media} <- Parts.decode(ref, messages),
+         messages = Enum.map(messages, &Parts.without_media/1),
+         {:ok, chat} <- NIF.chat_create(ref, messages |> options(o) |> Map.put(:media, media)) do
       warn(chat, o.special_content)
       {:ok, chat}
     end
@@ -137,7 +164,7 @@ defmodule Weir.Chat do
   @keys [:role, :content, :name, :reasoning_content, :tool_calls, :tool_call_id]
 
   defp message({role, content} = pair) do
-    if not (name?(role) and is_binary(content)), do: no_message!(pair)
+    if not (name?(role) and content?(%{"content" => content})), do: no_message!(pair)
     %{"role" => to_string(role), "content" => content}
   end
 

@@ -201,7 +201,12 @@ defmodule Weir.Completion do
              prompt_tokens: t.usage.n_prompt,
              completion_tokens: n,
              total_tokens: t.usage.n_prompt + n,
-             prompt_tokens_details: %{cached_tokens: t.usage.n_cached, miss: Telemetry.miss(t.usage)}
+             prompt_tokens_details: %{
+               cached_tokens: t.usage.n_cached,
+               image_tokens: t.usage.n_image_tokens,
+               audio_tokens: t.usage.n_audio_tokens,
+               miss: Telemetry.miss(t.usage)
+             }
            }
          }}
 

@@ -67,6 +67,13 @@ defmodule Weir.Model do
   @spec n_params(t()) :: non_neg_integer()
   def n_params(%__MODULE__{ref: ref}), do: NIF.model_n_params(ref)
 
+  @doc "What it reads: `:text`, and with a projector `:image` or `:audio` or both."
+  @spec modalities(t()) :: [:text | :image | :audio]
+  def modalities(%__MODULE__{ref: ref}) do
+    {images, sounds} = NIF.model_modalities(ref)
+    [:text] ++ if(images, do: [:image], else: []) ++ if(sounds, do: [:audio], else: [])
+  end
+
   @doc "The Jinja source of its chat template, or `nil`."
   @spec chat_template(t()) :: String.t() | nil
   def chat_template(%__MODULE__{ref: ref}), do: NIF.model_chat_template(ref)

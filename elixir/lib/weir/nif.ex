@@ -28,6 +28,7 @@ defmodule Weir.NIF do
   @type chat :: reference()
   @type parser :: reference()
   @type adapter :: reference()
+  @type media :: reference()
   @type token :: integer()
   @type result(value) :: {:ok, value} | {:error, String.t()}
   @type status :: :ok | {:error, String.t()}
@@ -99,6 +100,8 @@ defmodule Weir.NIF do
   native model_size(model()) :: non_neg_integer()
   native model_n_params(model()) :: non_neg_integer()
   native model_chat_template(model()) :: String.t() | nil
+  @doc "Whether it reads images, and sounds."
+  native model_modalities(model()) :: {boolean(), boolean()}
   native vocab_n_tokens(model()) :: integer()
   native vocab_bos(model()) :: token()
   native vocab_eos(model()) :: token()
@@ -259,9 +262,12 @@ defmodule Weir.NIF do
   `messages` and `tools` (JSON texts, as in OpenAI's API), `tool_choice` (`:auto`, `:required`, `:none`),
   `parallel_tool_calls`, `json_schema` (JSON text), `template` (Jinja), `args` (`{key, value}` pairs for it),
   `add_assistant`, `enable_thinking`, `continue_final`, `parse_reasoning`, `strict_schema`, `special_content`
-  (`:trusted`, `:none`, `:all`), `now` (seconds since 1970). Dirty, CPU.
+  (`:trusted`, `:none`, `:all`), `now` (seconds since 1970), `media` (for the parts of messages that are images
+  or sounds, in order). Dirty, CPU.
   """
   native chat_create(model(), options :: map()) :: result(chat())
+  @doc "Decodes a file: PNG, JPEG, WebP, WAV, FLAC or MP3. A sound gets the model's sample rate. Dirty, CPU."
+  native media_create(model(), bytes :: binary()) :: result(media())
   @doc "The rendered text."
   native chat_prompt(chat()) :: String.t()
   @doc "Its ids, as a request with this chat has them. Dirty, CPU."

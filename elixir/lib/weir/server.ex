@@ -276,7 +276,7 @@ defmodule Weir.Server do
 
   defp rendered(server, messages, template, deadline) do
     with {:ok, model} <- loaded(server, deadline),
-         do: Chat.tokens(model, messages, template)
+         do: Chat.prompt(model, messages, template)
   end
 
   @doc "Like `chat/3`, but returns a stream as `stream/3` does."

@@ -86,6 +86,8 @@ defmodule Weir.Arguments do
         few,
         int
       ],
+      media_create: [:model, fn -> Enum.random(["", "RIFF", Weir.Sound.wav()]) end],
+      model_modalities: [:model],
       adapter_load: [:model, fn -> Enum.random(["fake:1", "fake:", "", "x"]) end],
       context_set_adapters: [:context, &adapters/0],
       context_n_ctx: [:context],
