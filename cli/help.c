@@ -68,6 +68,9 @@ const cli_command cli_commands[] = {
      "/v1/models. GET /health and /metrics are for operators; / is a page to chat on and to watch the "
      "engine. It listens on this machine only unless --host says otherwise; on an open network set API "
      "keys and TLS. Sockets passed by systemd are used instead.\n\n"
+     "On a terminal it says where it is and logs lines for people; elsewhere, and with --log-json, each line "
+     "of "
+     "the log is JSON.\n\n"
      "The options under Sampling and Limits are the defaults of requests. SIGTERM or Ctrl-C drains: no new"
      " requests, running ones may finish; a second one exits at once.",
      "# eight requests at a time, each of at most 8192 tokens\n"

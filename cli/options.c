@@ -284,7 +284,8 @@ static cli_option table[] = {
      .help = "memory limit for the events of all resumable streams"},
     {"--media-memory", NULL, CLI_SERVING, CLI_SERVE, "SIZE", SERVE(CLI_SIZE, media_bytes), .standard = "512M",
      .help = "memory limit for the decoded images and sounds of all requests"},
-    {"--no-log", NULL, CLI_SERVING, CLI_SERVE, NULL, SET(CLI_FLAG_OFF, serve.log), .help = "do not log each request as a line of JSON on stderr"},
+    {"--no-log", NULL, CLI_SERVING, CLI_SERVE, NULL, SET(CLI_FLAG_OFF, serve.log), .help = "do not log each request on stderr"},
+    {"--log-json", NULL, CLI_SERVING, CLI_SERVE, NULL, SET(CLI_FLAG, log_json), .help = "log as JSON on a terminal too; elsewhere the log is JSON"},
     {"--log-text", NULL, CLI_SERVING, CLI_SERVE, NULL, SET(CLI_FLAG, serve.log_text), .help = "include prompts in the request log"},
 
     {"--licenses", NULL, CLI_OUTPUT, CLI_VERSION, NULL, OWN(CLI_FLAG, licenses),

@@ -121,6 +121,7 @@ typedef struct cli_args {
     serve_params serve;
     serve_key *keys; /* api_keys and what is in api_key_file */
     cli_list api_keys, aliases, origins, hosts;
+    bool log_json;
     char *host, *unix_path, *tls_cert, *tls_key, *api_key_file, *lora_dir;
 } cli_args;
 

@@ -3,13 +3,17 @@
 
 #include <errno.h>
 #include <poll.h>
+#include <stdarg.h>
+#include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "descriptors.h"
 #include "load.h"
 #include "out.h"
 #include "signals.h"
 #include "term.h"
+#include "text.h"
 
 void cli_serve_defaults(cli_args *args)
 {
@@ -155,6 +159,47 @@ static char *name_of(const cli_args *args, const char *path)
     return end != NULL ? cli_format("%.*s", (int)(end - name), name) : cli_format("%s", name);
 }
 
+static void add_row(cli_text *text, const char *label, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+
+static void add_row(cli_text *text, const char *label, const char *format, ...)
+{
+    cli_text value = {0};
+    va_list arguments;
+    va_start(arguments, format);
+    if (!weir__text_vprintf(&value, format, arguments)) cli_no_memory();
+    va_end(arguments);
+    cli_text_printf(text, "  %s%-9s%s", cli_term_style_err(CLI_DIM), label, cli_term_style_err(CLI_PLAIN));
+    cli_text_add_safe(text, value.bytes, value.n);
+    cli_text_puts(text, "\n");
+    weir__text_fini(&value);
+}
+
+/* For the person who started it: where it is, what it serves, who may use it, how it ends. */
+static void print_banner(const cli_args *args, const char *path, const serve_server *server,
+                         const weir_engine *engine)
+{
+    cli_text text = {0};
+    weir_engine_stats stats = {.size = sizeof stats};
+    const char *address = serve_server_address(server);
+    char *name = name_of(args, path);
+    weir_engine_get_stats(engine, &stats);
+    cli_text_printf(&text, "%sweir is ready%s\n", cli_term_style_err(CLI_BOLD),
+                    cli_term_style_err(CLI_PLAIN));
+    add_row(&text, "chat", "%s", address);
+    add_row(&text, "API", "%s/v1 (OpenAI's), model \"%s\"", address,
+            args->aliases.n > 0 ? args->aliases.items[0] : name);
+    add_row(&text, "model", "%s", path);
+    add_row(&text, "slots", "%d requests at a time, each of at most %s tokens", stats.n_slots,
+            cli_count((uint64_t)stats.n_ctx).text);
+    add_row(&text, "keys", "%s",
+            args->serve.n_keys > 0 ? "needed (Authorization: Bearer KEY)" : "none needed");
+    add_row(&text, "stop", "Ctrl-C");
+    fputs(text.bytes, stderr);
+    weir__text_fini(&text);
+    cli_free(name);
+}
+
 /* Tells systemd that all is well, where it wants to hear that. What is not well it starts again. */
 static void tell_well(serve_server *server, int every_ms)
 {
@@ -195,6 +240,8 @@ cli_exit cli_serve(cli_args *args)
     if ((code = complete(args)) != CLI_OK) return code;
     cli_signals_hangups();
     cli_load_log(args);
+    bool for_people = isatty(STDERR_FILENO) && !args->log_json;
+    if (for_people) serve_log_for_people();
     cli_descriptors_raise(DESCRIPTORS);
     if (serve_server_create(&args->serve, &server, &error) != WEIR_OK) {
         code = cli_fail_error(args, CLI_FAILED, NULL, &error);
@@ -210,7 +257,10 @@ cli_exit cli_serve(cli_args *args)
     if ((code = add_adapters(args, server)) != CLI_OK) goto done;
     weir_log_set(serve_log_library, &args->verbose);
     serve_server_ready(server, model, engine);
-    serve_log("info", "ready", "%s at %s", cli_file_name(path), serve_server_address(server));
+    if (!for_people)
+        serve_log("info", "ready", "%s at %s", cli_file_name(path), serve_server_address(server));
+    else if (!args->quiet)
+        print_banner(args, path, server, engine);
     serve_notify("READY=1");
     serve_until_signal(args, server, &now);
     stop(server);

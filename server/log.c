@@ -1,4 +1,4 @@
-/* log.c: a line of JSON for each request and event, on stderr. No text of prompts or answers, unless asked.
+/* log.c: a line, of JSON or for people, for each request and event, on stderr. No text of prompts or answers, unless asked.
  * SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
 #include <limits.h>
@@ -17,6 +17,32 @@
 #define BACKLOG_MAX  ((size_t)1 << 20)  /* of lines that nobody reads; beyond, they are counted */
 #define BACKLOG_KEEP ((size_t)64 << 10) /* of memory, once they are read */
 
+static bool for_people; /* set before there are threads */
+
+void serve_log_for_people(void)
+{
+    for_people = true;
+}
+
+/* What others sent, without what moves a terminal's cursor. */
+static void add_safe(weir__text *line, const char *bytes, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        unsigned char byte = (unsigned char)bytes[i], next = i + 1 < n ? (unsigned char)bytes[i + 1] : 0;
+        bool control = byte < 0x20 || byte == 0x7f || (byte == 0xc2 && next >= 0x80 && next < 0xa0);
+        weir__text_add(line, control ? "?" : bytes + i, 1);
+    }
+}
+
+static void begin_for_people(weir__text *line, const char *level)
+{
+    time_t now = time(NULL);
+    struct tm local;
+    char stamp[16] = "";
+    if (localtime_r(&now, &local) != NULL) strftime(stamp, sizeof stamp, "%H:%M:%S", &local);
+    weir__text_printf(line, "%s %s", stamp, strcmp(level, "warning") == 0 ? "warning: " : "");
+}
+
 static void begin(weir__text *line, const char *level, const char *event)
 {
     struct timespec now;
@@ -26,6 +52,17 @@ static void begin(weir__text *line, const char *level, const char *event)
     if (gmtime_r(&now.tv_sec, &utc) != NULL) strftime(stamp, sizeof stamp, "%Y-%m-%dT%H:%M:%S", &utc);
     weir__text_printf(line, "{\"time\":\"%s.%03ldZ\",\"level\":\"%s\",\"event\":\"%s\"", stamp,
                       now.tv_nsec / 1000000, level, event);
+}
+
+static void add_message(weir__text *line, const char *level, const char *event, const char *message)
+{
+    if (for_people) {
+        begin_for_people(line, level);
+        add_safe(line, message, strlen(message));
+        return;
+    }
+    begin(line, level, event);
+    weir__json_string(line, "message", message);
 }
 
 /* ---- What is not written yet ---- */
@@ -73,18 +110,20 @@ static void keep(const weir__text *line)
 static void add_lost(void)
 {
     weir__text line = {0};
+    char text[64];
     uint64_t n = backlog.n_lost;
     backlog.n_lost = 0;
-    begin(&line, "warning", "log");
-    weir__text_printf(&line, ",\"message\":\"%llu line%s lost: nobody read the log\"}\n",
-                      (unsigned long long)n, n == 1 ? " was" : "s were");
+    snprintf(text, sizeof text, "%llu line%s lost: nobody read the log", (unsigned long long)n,
+             n == 1 ? " was" : "s were");
+    add_message(&line, "warning", "log", text);
+    weir__text_add_string(&line, for_people ? "\n" : "}\n");
     if (!line.failed) keep(&line);
     weir__text_fini(&line);
 }
 
 static void end(weir__text *line)
 {
-    weir__text_add_string(line, "}\n");
+    weir__text_add_string(line, for_people ? "\n" : "}\n");
     pthread_mutex_lock(&backlog.mutex);
     if (backlog.n_lost > 0 && backlog.text.n - backlog.at < BACKLOG_MAX / 2) add_lost();
     if (line->failed)
@@ -113,8 +152,7 @@ void serve_log(const char *level, const char *event, const char *format, ...)
     va_start(list, format);
     vsnprintf(text, sizeof text, format, list);
     va_end(list);
-    begin(&line, level, event);
-    weir__json_string(&line, "message", text);
+    add_message(&line, level, event, text);
     end(&line);
 }
 
@@ -124,8 +162,7 @@ void serve_log_library(weir_log_level level, const char *message, void *user)
     const bool *verbose = user;
     weir__text line = {0};
     if (level < WEIR_LOG_WARN && !*verbose) return;
-    begin(&line, level >= 0 && level <= WEIR_LOG_ERROR ? names[level] : "info", "log");
-    weir__json_string(&line, "message", message);
+    add_message(&line, level >= 0 && level <= WEIR_LOG_ERROR ? names[level] : "info", "log", message);
     end(&line);
 }
 
@@ -155,11 +192,39 @@ static void add_known(weir__text *line, const char *name, const char *string)
     if (string[0] != '\0') weir__json_string(line, name, string);
 }
 
+/* POST /v1/chat/completions 200 in 123 ms: prompt 36 (12 cached), answer 60 (stop) */
+static void add_call_for_people(weir__text *line, const serve_call *call)
+{
+    begin_for_people(line, call->status >= 500 ? "warning" : "info");
+    weir__text_printf(line, "%s ", call->method);
+    add_safe(line, call->path, strlen(call->path));
+    weir__text_printf(line, " %d in %.0f ms", call->status,
+                      (double)(weir__clock_now_ns() - call->began_ns) / 1e6);
+    if (call->code != NULL) weir__text_printf(line, ", %s", call->code);
+    const serve_answer *answer = call->status == 200 ? call->answer : NULL;
+    for (int32_t i = 0; answer != NULL && i < answer->n; i++) {
+        const serve_choice *choice = &answer->choices[i];
+        weir_usage usage = choice->finished ? choice->usage : weir_stream_usage(choice->stream);
+        weir__text_printf(line, "%s prompt %d (%d cached), answer %d (%s)", i == 0 ? ":" : ";",
+                          usage.n_prompt, usage.n_cached, usage.n_generated,
+                          choice->finished ? weir_reason_name(choice->reason) : "left");
+    }
+    if (!call->server->params.log_text || call->body.n == 0) return;
+    weir__text_add_string(line, " ");
+    add_safe(line, call->body.bytes,
+             call->body.n < TEXT_MAX ? call->body.n : weir__utf8_cut(call->body.bytes, TEXT_MAX));
+}
+
 void serve_log_call(const serve_call *call)
 {
     const serve_params *params = &call->server->params;
     weir__text line = {0};
     if (!params->log) return;
+    if (for_people) {
+        add_call_for_people(&line, call);
+        end(&line);
+        return;
+    }
     bool taped = call->answer != NULL && call->answer->tape != NULL;
     begin(&line, call->status >= 500 ? "warning" : "info", taped ? "stream" : "request");
     weir__text_printf(&line, ",\"id\":\"%s\",\"method\":\"%s\"", call->id, call->method);
