@@ -47,8 +47,8 @@ weir_media **cli_media_list(const cli_media *media);
 json_t *cli_media_parts(const cli_media *media, size_t message);
 
 /* Adds the media of messages as JSON, in order: parts {"type": "image" or "audio", "path": FILE}, and those
- * of OpenAI with data: URLs and base64, whose payloads it removes. CLI_OK, or a code after a message that begins
- * with `where`. */
+ * of OpenAI with data: URLs and base64, whose payloads it removes. CLI_OK, or a code after a message that
+ * begins with `where`. */
 cli_exit cli_media_take(cli_media *media, const weir_model *model, json_t *messages, const char *where);
 
 /* The same of a content that is an array of parts, into a message. */

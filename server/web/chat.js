@@ -4,6 +4,7 @@ import { cancelAnswer, newJob, receiveAnswer, stopAnswer } from "./answer.js";
 import { firstThatFits } from "./context.js";
 import { byId } from "./dom.js";
 import { takeAttached, withFiles } from "./files.js";
+import { withMedia } from "./media.js";
 import { messageView } from "./message.js";
 import { hideNotice, showNotice } from "./notice.js";
 import { defaultSystem, requestFields } from "./settings.js";
@@ -183,7 +184,7 @@ function requestMessages(messages) {
   for (const { role, content, files, calls, call, dropped } of messages) {
     if (dropped) continue;
     if (role === "tool") sent.push({ role, tool_call_id: call, content });
-    else if (role === "user") sent.push({ role, content: withFiles(content, files) });
+    else if (role === "user") sent.push({ role, content: withMedia(withFiles(content, files), files) });
     else if (calls?.length) {
       const tool_calls = calls.map((c) => ({ id: c.id, type: "function", function: { name: c.name, arguments: c.arguments } }));
       sent.push({ role, content: content || null, tool_calls });

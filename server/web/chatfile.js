@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 import { element } from "./dom.js";
 import { withFiles } from "./files.js";
+import { cleanMedia, isMedia } from "./media.js";
 import { newId } from "./store.js";
 
 const FORMAT = "weir chats";
@@ -16,7 +17,8 @@ export function toMarkdown(chat) {
   for (const { role, content, files, calls } of chat.messages) {
     if (!NAMES[role]) continue;
     parts.push(`## ${NAMES[role]} <!-- ${role} -->`);
-    const text = withFiles(content, files);
+    const media = (files ?? []).filter(isMedia).map(({ name }) => `(with ${name})`);
+    const text = [...media, withFiles(content, files)].filter(Boolean).join("\n\n");
     if (text) parts.push(text.replace(/^\\*## (You|Model) <!--/gm, "\\$&"));
     for (const call of calls ?? []) parts.push("```json\n" + JSON.stringify({ call: call.name, arguments: call.arguments }) + "\n```");
   }
@@ -47,7 +49,7 @@ function cleanMessage(given) {
   const message = { role: given.role, content: "" };
   for (const [key, type] of Object.entries(MESSAGE)) if (given[key] && typeof given[key] === type) message[key] = given[key];
   if (Array.isArray(given.calls)) message.calls = given.calls.map(({ id, name, arguments: text }) => ({ id: String(id), name: String(name), arguments: String(text) }));
-  if (Array.isArray(given.files) && given.files.length) message.files = given.files.map(({ name, text }) => ({ name: String(name), text: String(text) }));
+  if (Array.isArray(given.files) && given.files.length) message.files = given.files.map((file) => cleanMedia(file) ?? { name: String(file.name), text: String(file.text ?? "") });
   if (Array.isArray(given.versions?.before) && Array.isArray(given.versions.after)) {
     const ends = (list) => list.map(cleanMessages).filter((end) => end.length);
     message.versions = { before: ends(given.versions.before), after: ends(given.versions.after) };

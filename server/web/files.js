@@ -1,11 +1,13 @@
-// files.js: text files that go with a message: chosen, dropped or pasted, shown, and written into the prompt.
+// files.js: files that go with a message: chosen, dropped or pasted, shown; texts are written into the prompt.
 // SPDX-License-Identifier: Apache-2.0
 //
-// A file is {name, text}.
+// A file is {name, text}, or an image or a sound (media.js).
 import { element, byId } from "./dom.js";
+import { isMedia, kindOf, mediaView, readMedia } from "./media.js";
 import { showNotice } from "./notice.js";
 
 const MAX_BYTES = 1 << 20; // far more than models read
+const CHIP_PX = 48, SHOWN_PX = 320; // of images
 
 let attached = []; // to the message that is being written
 
@@ -23,7 +25,7 @@ async function readText(file) {
 
 function showAttached() {
   byId("attached").hidden = !attached.length;
-  byId("attached").replaceChildren(...attached.map((file) => element("li", {}, element("span", {}, file.name),
+  byId("attached").replaceChildren(...attached.map((file) => element("li", {}, isMedia(file) ? mediaView(file, CHIP_PX) : null, file.audio ? null : element("span", {}, file.name),
     element("button", { type: "button", class: "small", "aria-label": `Remove ${file.name}`, onclick: () => {
       attached = attached.filter((other) => other !== file);
       showAttached();
@@ -33,8 +35,9 @@ function showAttached() {
 
 async function attach(list) {
   for (const file of list) {
+    const kind = kindOf(file);
     try {
-      attached.push({ name: file.name, text: await readText(file) });
+      attached.push(kind ? await readMedia(file, kind) : { name: file.name, text: await readText(file) });
     } catch (e) {
       showNotice(`${file.name} cannot be attached: ${e.message}.`);
     }
@@ -53,7 +56,7 @@ export function takeAttached() {
 
 // What the model reads: each file in a fence that nothing in it ends, then the message.
 export function withFiles(content, files = []) {
-  const parts = files.map(({ name, text }) => {
+  const parts = files.filter((file) => !isMedia(file)).map(({ name, text }) => {
     const longest = Math.max(2, ...(text.match(/`+/g) ?? []).map((run) => run.length));
     const fence = "`".repeat(longest + 1);
     return `${name}:\n${fence}\n${text.replace(/\n$/, "")}\n${fence}`;
@@ -61,9 +64,10 @@ export function withFiles(content, files = []) {
   return [...parts, content].filter(Boolean).join("\n\n");
 }
 
-// The files of a message, each to be unfolded.
-export const filesView = (files = []) => files.map(({ name, text }) => element("details", { class: "file" },
-  element("summary", {}, name), element("pre", { tabindex: "0" }, text)));
+// The files of a message; texts are to be unfolded.
+export const filesView = (files = []) => files.map((file) => isMedia(file)
+  ? element("div", { class: "file" }, mediaView(file, SHOWN_PX))
+  : element("details", { class: "file" }, element("summary", {}, file.name), element("pre", { tabindex: "0" }, file.text)));
 
 export function makeFiles() {
   const input = byId("attach-file"), chat = byId("chat");

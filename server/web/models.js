@@ -3,6 +3,7 @@
 import { request } from "./api.js";
 import { setModel } from "./chat.js";
 import { element, byId, setText } from "./dom.js";
+import { readsMedia, setModalities } from "./media.js";
 import { loadView, saveView } from "./store.js";
 
 let served = ""; // the server's own name for its model
@@ -17,9 +18,13 @@ export async function findModels() {
   try {
     const list = await (await request("v1/models")).json();
     ids = list.data.map((model) => model.id);
+    setModalities(list.data[0].architecture.input_modalities);
   } catch {
     return; // /events says the name as soon as the server is there
   }
+  const attach = readsMedia() ? "Attach texts, images or sounds" : "Attach text files";
+  byId("attach").title = attach;
+  byId("attach").setAttribute("aria-label", attach);
   const choice = byId("models"), several = ids.length > 1, kept = loadView().model;
   choice.hidden = !several;
   byId("model").hidden = several;

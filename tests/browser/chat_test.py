@@ -374,13 +374,13 @@ def text_files_go_with_a_message(p):
         window.fetch = (path, options) => { if (options?.body && path.endsWith('completions')) window.sent.push(JSON.parse(options.body)); return real(path, options); }""")
     folder = os.path.join(OUT, "files")
     os.makedirs(folder, exist_ok=True)
-    for name, data in (("notes.md", b"one\r\n```\ntwo\n```\n"), ("picture.png", b"\x89PNG\0\xff"), ("large.txt", b"a" * ((1 << 20) + 1))):
+    for name, data in (("notes.md", b"one\r\n```\ntwo\n```\n"), ("picture.bin", b"\x89PNG\0\xff"), ("large.txt", b"a" * ((1 << 20) + 1))):
         with open(os.path.join(folder, name), "wb") as f:
             f.write(data)
     chips = lambda: p.b.js("return [...document.querySelectorAll('#attached span')].map((e) => e.textContent)")
     p.b.type("#attach-file", os.path.join(folder, "notes.md"))
     p.b.wait(lambda: chips() == ["notes.md"], "the file")
-    for name, why in (("picture.png", "not UTF-8 text"), ("large.txt", "larger than 1 MiB")):
+    for name, why in (("picture.bin", "not UTF-8 text"), ("large.txt", "larger than 1 MiB")):
         p.b.type("#attach-file", os.path.join(folder, name))
         p.b.wait(lambda: why in p.b.text("#notice"), why)
     give = """const data = new DataTransfer(); data.items.add(new File([arguments[2]], arguments[1], { type: 'text/plain' }));
