@@ -53,8 +53,8 @@ typedef struct serve_form {
     void (*whole)(serve_answer *answer, weir__text *text);
 } serve_form;
 
-/* Anthropic's Messages. */
-extern const serve_form serve_messages_form;
+/* Anthropic's Messages and OpenAI's Responses. */
+extern const serve_form serve_messages_form, serve_responses_form;
 
 #define SERVE_ID_MAX 64
 struct serve_answer {
@@ -70,6 +70,8 @@ struct serve_answer {
     serve_tape *tape;    /* from its begin on; NULL: events go to the call */
     weir__text event;    /* for a tape: the event that is being written */
     size_t event_at;     /* else: where it begins in the call's output */
+    uint64_t n_events;   /* that a dialect has numbered */
+    weir__text repeated; /* members of the request that a dialect's answers repeat */
     bool returns_scores; /* of generated tokens; best-of needs them even if not requested */
     bool echoes_scores;  /* of the prompt, if its text precedes the answer (echo) */
     bool returns_prompt; /* its logprobs, as vLLM has them */

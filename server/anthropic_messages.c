@@ -264,18 +264,12 @@ void serve_messages(serve_call *call)
 void serve_count_tokens(serve_call *call)
 {
     serve_ask ask;
-    weir_request request;
-    weir_error error = {0};
+    weir__text text = {0};
     size_t n = 0;
     if (serve_ask_read(&ask, call, SERVE_ASK_MESSAGES) && serve_ask_messages(&ask) &&
-        serve_ask_render(&ask, &request)) {
-        weir_status status = weir_chat_tokenize(ask.rendered, NULL, 0, &n, &error);
-        if (status == WEIR_TOO_LONG) status = WEIR_OK; /* there was no room for any */
-        if (serve_call_passes(call, status, &error)) {
-            weir__text text = {0};
-            weir__text_printf(&text, "{\"input_tokens\":%zu}\n", n);
-            serve_call_answer_text(call, 200, "application/json", &text);
-        }
+        serve_ask_count(&ask, &n)) {
+        weir__text_printf(&text, "{\"input_tokens\":%zu}\n", n);
+        serve_call_answer_text(call, 200, "application/json", &text);
     }
     serve_ask_fini(&ask);
 }

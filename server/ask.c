@@ -106,6 +106,7 @@ void serve_ask_fini(serve_ask *ask)
     serve_adapter_set_fini(&ask->adapters);
     weir__mem_free(ask->schema);
     weir__text_fini(&ask->relaxed);
+    json_decref(ask->made_choice);
     json_decref(ask->made_tools);
     json_decref(ask->made_messages);
     weir__mem_free(ask->order);

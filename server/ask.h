@@ -34,11 +34,12 @@ typedef struct serve_ask {
     const json_t *tools_allowed; /* an array of tools by name; NULL = all */
     const char *tool_name;       /* the one that is to be called; NULL = any */
     const char *cache_salt, *reasoning_effort;
-    const char *unused;                 /* of fields that have no effect */
-    const json_t *later;                /* of fields that a dialect's reader finds in `json` */
-    json_t *made_messages, *made_tools; /* owned: what `messages` and `tools` are in another dialect */
-    weir__text relaxed;                 /* lines for serve_call_relaxed */
-    const char *adapter;                /* the model that was asked for is one; NULL = it is not */
+    const char *unused;  /* of fields that have no effect */
+    const json_t *later; /* of fields that a dialect's reader finds in `json` */
+    /* Owned: what messages, tools and the choice of a tool of another dialect are here. */
+    json_t *made_messages, *made_tools, *made_choice;
+    weir__text relaxed;  /* lines for serve_call_relaxed */
+    const char *adapter; /* the model that was asked for is one; NULL = it is not */
     serve_adapter_set adapters;
     const char *stop[SERVE_STOP_MAX];
     size_t stop_length[SERVE_STOP_MAX];
@@ -74,9 +75,20 @@ bool serve_ask_media(serve_ask *ask);
 /* Renders the messages, for the request. False: the call has its answer. */
 bool serve_ask_render(serve_ask *ask, weir_request *request);
 
-/* ask_messages.c: what of a request of Anthropic's has no row, into the ask, after serve_ask_read. False: the
- * call has its answer. */
+/* Renders the messages and counts the prompt's tokens. False: the call has its answer. */
+bool serve_ask_count(serve_ask *ask, size_t *n);
+
+/* ask_messages.c, ask_responses.c: what of a request has no row, into the ask, after serve_ask_read. False:
+ * the call has its answer. */
 bool serve_ask_messages(serve_ask *ask);
+bool serve_ask_responses(serve_ask *ask);
+
+/* A field of the request; NULL: it is not given, or null. */
+static inline const json_t *serve_ask_given(const serve_ask *ask, const char *name)
+{
+    const json_t *value = json_object_get(ask->json, name);
+    return json_is_null(value) ? NULL : value;
+}
 
 /* The call's answer with n choices: how it comes, which scores it tells, whether it is kept. NULL: out of
  * memory, and the call has its answer. */
@@ -96,8 +108,12 @@ const char *serve_ask_tool_name(const json_t *tool);
 
 /* ---- Readers of fields (serve_field); `to` is a serve_ask ---- */
 
-/* ask_form.c. set_schema: of the answer; place: where it is in the request, static. */
+/* ask_form.c. set_schema: of the answer, or that of any object; place: where it is in the request, static.
+ * add_tool: a function, whose description, schema and strict may be NULL. */
 bool serve_ask_set_schema(serve_ask *ask, const char *name, const char *place, const json_t *schema);
+bool serve_ask_set_any_object(serve_ask *ask, const char *name, const char *place);
+bool serve_ask_add_tool(serve_ask *ask, const json_t *name, const json_t *description, const json_t *schema,
+                        const json_t *strict);
 bool serve_ask_json_schema(serve_call *call, void *to, const char *name, const json_t *value);
 bool serve_ask_response_format(serve_call *call, void *to, const char *name, const json_t *value);
 bool serve_ask_tool_choice(serve_call *call, void *to, const char *name, const json_t *value);
@@ -108,6 +124,8 @@ bool serve_ask_logit_bias(serve_call *call, void *to, const char *name, const js
 bool serve_ask_seed(serve_call *call, void *to, const char *name, const json_t *value);
 bool serve_ask_breakers(serve_call *call, void *to, const char *name, const json_t *value);
 bool serve_ask_samplers(serve_call *call, void *to, const char *name, const json_t *value);
+
+bool serve_ask_reasoning_effort(serve_call *call, void *to, const char *name, const json_t *value);
 
 /* ask_fields.c: reads ask->json. */
 bool serve_ask_fields(serve_ask *ask);

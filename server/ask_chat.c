@@ -190,3 +190,20 @@ out:
     json_decref(tools);
     return ask->rendered != NULL;
 }
+
+bool serve_ask_count(serve_ask *ask, size_t *n)
+{
+    weir_request request;
+    weir_forecast forecast = {.size = sizeof forecast};
+    weir_error error = {0};
+    weir_status status;
+    if (!serve_ask_request(ask, &request) || !serve_ask_render(ask, &request)) return false;
+    if (ask->n_media > 0) { /* whose tokens the engine knows */
+        status = weir_engine_plan_request(ask->call->server->engine, &request, &forecast, &error);
+        *n = (size_t)forecast.n_prompt;
+    } else {
+        status = weir_chat_tokenize(ask->rendered, NULL, 0, n, &error);
+        if (status == WEIR_TOO_LONG) status = WEIR_OK; /* there was no room for any */
+    }
+    return serve_call_passes(ask->call, status, &error);
+}

@@ -7,8 +7,9 @@
 #include "field.h"
 #include "keys.h"
 
-#define BOTH (SERVE_ASK_CHAT | SERVE_ASK_COMPLETIONS)
-#define ALL  (BOTH | SERVE_ASK_MESSAGES)
+#define BOTH    (SERVE_ASK_CHAT | SERVE_ASK_COMPLETIONS)
+#define DIALOGS (SERVE_ASK_CHAT | SERVE_ASK_MESSAGES | SERVE_ASK_RESPONSES)
+#define ALL     (DIALOGS | SERVE_ASK_COMPLETIONS)
 
 static bool read_model(serve_call *call, void *to, const char *name, const json_t *value)
 {
@@ -26,10 +27,10 @@ static bool read_stream_options(serve_call *call, void *to, const char *name, co
     json_object_foreach((json_t *)value, key, option)
     {
         bool usage = strcmp(key, "include_usage") == 0;
-        if (!usage && strcmp(key, "include_obfuscation") != 0)
+        if ((usage && (ask->where & BOTH) == 0) || (!usage && strcmp(key, "include_obfuscation") != 0))
             return serve_call_refuse(call, 400, name, "unknown_parameter",
-                                     "stream_options has an unknown field \"%.60s\"; known: include_usage",
-                                     key);
+                                     "stream_options has an unknown field \"%.60s\"%s", key,
+                                     (ask->where & BOTH) != 0 ? "; known: include_usage" : "");
         if (!json_is_boolean(option))
             return serve_field_refuse(call, usage ? "stream_options.include_usage" : name, "true or false");
         if (usage)
@@ -41,7 +42,7 @@ static bool read_stream_options(serve_call *call, void *to, const char *name, co
     return true;
 }
 
-static bool read_reasoning_effort(serve_call *call, void *to, const char *name, const json_t *value)
+bool serve_ask_reasoning_effort(serve_call *call, void *to, const char *name, const json_t *value)
 {
     serve_ask *ask = to;
     static const char *const words[] = {"none", "minimal", "low", "medium", "high", "xhigh"};
@@ -183,7 +184,7 @@ static const serve_field fields[] = {
     TAKE_FOR("messages", SERVE_ASK_CHAT, messages, chat, messages_json),
     SERVE_FIELD("prompt", SERVE_ASK_COMPLETIONS, VALUE, serve_ask, prompt),
     SERVE_FIELD("stream", ALL, BOOL, serve_ask, stream),
-    SERVE_FIELD_BY("stream_options", BOTH, read_stream_options),
+    SERVE_FIELD_BY("stream_options", BOTH | SERVE_ASK_RESPONSES, read_stream_options),
     SERVE_FIELD("resume", BOTH, BOOL, serve_ask, resume),
     SERVE_FIELD("share", BOTH, BOOL, serve_ask, share),
     NUMBER("n", BOTH, n, 1, SERVE_N_MAX),
@@ -196,7 +197,7 @@ static const serve_field fields[] = {
     SETS("top_logprobs", SERVE_ASK_CHAT, request, n_logprobs),
     HAND_SETS("prompt_logprobs", BOTH, read_prompt_logprobs, request, n_prompt_logprobs),
     HAND_SETS("fork", BOTH, read_fork, request, source),
-    SERVE_FIELD_BY("store", BOTH, read_store),
+    SERVE_FIELD_BY("store", BOTH | SERVE_ASK_RESPONSES, read_store),
     HAND_SETS("logit_bias", ALL, serve_ask_logit_bias, sampler, logit_bias),
     HAND_SETS("seed", ALL, serve_ask_seed, sampler, seed),
     SETS("temperature", ALL, sampler, temp),
@@ -219,10 +220,10 @@ static const serve_field fields[] = {
     SETS("speculative.n_max", ALL, request, n_draft_max), /* as llama-server has it */
     TAKE_FOR("tools", SERVE_ASK_CHAT, tools, chat, tools_json),
     SERVE_FIELD_BY("tool_choice", SERVE_ASK_CHAT, serve_ask_tool_choice),
-    SETS("parallel_tool_calls", SERVE_ASK_CHAT, chat, parallel_tool_calls),
-    HAND_SETS("reasoning_effort", SERVE_ASK_CHAT, read_reasoning_effort, chat, enable_thinking),
-    TAKE_FOR("chat_template_kwargs", SERVE_ASK_CHAT | SERVE_ASK_MESSAGES, kwargs, chat, args),
-    SETS("special_content", SERVE_ASK_CHAT | SERVE_ASK_MESSAGES, chat, special_content),
+    SETS("parallel_tool_calls", SERVE_ASK_CHAT | SERVE_ASK_RESPONSES, chat, parallel_tool_calls),
+    HAND_SETS("reasoning_effort", SERVE_ASK_CHAT, serve_ask_reasoning_effort, chat, enable_thinking),
+    TAKE_FOR("chat_template_kwargs", DIALOGS, kwargs, chat, args),
+    SETS("special_content", DIALOGS, chat, special_content),
     SETS("continue_final_message", SERVE_ASK_CHAT, chat, continue_final),
     SETS("add_generation_prompt", SERVE_ASK_CHAT, chat, add_generation_prompt), /* as vLLM has it */
     SERVE_FIELD("echo", SERVE_ASK_COMPLETIONS, BOOL, serve_ask, echo),
@@ -238,11 +239,12 @@ static const serve_field fields[] = {
     SERVE_FIELD_BY("n_indent", SERVE_ASK_NATIVE, read_native),
     SERVE_FIELD_BY("n_cache_reuse", SERVE_ASK_NATIVE, read_native),
     SERVE_FIELD_BY("t_max_predict_ms", SERVE_ASK_NATIVE, read_native),
-    SERVE_FIELD("user", BOTH, STRING, serve_ask, unused),
-    SERVE_FIELD("safety_identifier", SERVE_ASK_CHAT, STRING, serve_ask, unused),
-    SERVE_FIELD("prompt_cache_key", SERVE_ASK_CHAT, STRING, serve_ask, unused),
-    SERVE_FIELD_BY("metadata", SERVE_ASK_CHAT | SERVE_ASK_MESSAGES, read_metadata),
-    SERVE_FIELD_BY("service_tier", SERVE_ASK_CHAT | SERVE_ASK_MESSAGES, read_tier),
+    SERVE_FIELD("user", BOTH | SERVE_ASK_RESPONSES, STRING, serve_ask, unused),
+    SERVE_FIELD("safety_identifier", SERVE_ASK_CHAT | SERVE_ASK_RESPONSES, STRING, serve_ask, unused),
+    SERVE_FIELD("prompt_cache_key", SERVE_ASK_CHAT | SERVE_ASK_RESPONSES, STRING, serve_ask, unused),
+    SERVE_FIELD_BY("metadata", DIALOGS, read_metadata),
+    SERVE_FIELD_BY("client_metadata", SERVE_ASK_RESPONSES, read_metadata), /* Codex */
+    SERVE_FIELD_BY("service_tier", DIALOGS, read_tier),
     ONLY("modalities", SERVE_ASK_CHAT, "[\"text\"]", "[\"text\"]"),
     ONLY("verbosity", SERVE_ASK_CHAT, "\"medium\"", "\"medium\"; ask for length in words"),
     NO("functions", SERVE_ASK_CHAT, "give tools instead"),
@@ -253,8 +255,8 @@ static const serve_field fields[] = {
     NO("prompt_cache_retention", SERVE_ASK_CHAT, "what is cached is decided by the server"),
     LATER("system", SERVE_ASK_MESSAGES),
     LATER("messages", SERVE_ASK_MESSAGES),
-    LATER("tools", SERVE_ASK_MESSAGES),
-    LATER("tool_choice", SERVE_ASK_MESSAGES),
+    LATER("tools", SERVE_ASK_MESSAGES | SERVE_ASK_RESPONSES),
+    LATER("tool_choice", SERVE_ASK_MESSAGES | SERVE_ASK_RESPONSES),
     LATER("thinking", SERVE_ASK_MESSAGES),
     LATER("output_config", SERVE_ASK_MESSAGES),
     LATER("context_management", SERVE_ASK_MESSAGES),
@@ -263,6 +265,20 @@ static const serve_field fields[] = {
     ONLY("speed", SERVE_ASK_MESSAGES, "\"standard\"", "\"standard\""),
     NO("mcp_servers", SERVE_ASK_MESSAGES, "this server calls no other one"),
     NO("container", SERVE_ASK_MESSAGES, "no code runs here"),
+    LATER("input", SERVE_ASK_RESPONSES),
+    LATER("instructions", SERVE_ASK_RESPONSES),
+    LATER("text", SERVE_ASK_RESPONSES),
+    LATER("reasoning", SERVE_ASK_RESPONSES),
+    LATER("include", SERVE_ASK_RESPONSES),
+    SETS("max_output_tokens", SERVE_ASK_RESPONSES, request, max_tokens),
+    LATER("max_tool_calls", SERVE_ASK_RESPONSES), /* of the server's own tools, which there are none of */
+    ONLY("background", SERVE_ASK_RESPONSES, "false", "false"),
+    ONLY("truncation", SERVE_ASK_RESPONSES, "\"disabled\"", "\"disabled\""),
+    ONLY("top_logprobs", SERVE_ASK_RESPONSES, "0", "0: /v1/chat/completions has logprobs"),
+    NO("previous_response_id", SERVE_ASK_RESPONSES, "send the whole conversation as input"),
+    NO("conversation", SERVE_ASK_RESPONSES, "send the whole conversation as input"),
+    NO("prompt", SERVE_ASK_RESPONSES, "prompts are not kept here; send instructions and input"),
+    NO("moderation", SERVE_ASK_RESPONSES, "nothing is moderated here"),
     ONLY("suffix", SERVE_ASK_COMPLETIONS, "\"\"", "left out: text is continued at its end only"),
 };
 /* clang-format on */

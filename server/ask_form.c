@@ -15,6 +15,14 @@ bool serve_ask_set_schema(serve_ask *ask, const char *name, const char *place, c
     return ask->schema != NULL || serve_call_no_memory(ask->call);
 }
 
+bool serve_ask_set_any_object(serve_ask *ask, const char *name, const char *place)
+{
+    json_t *any = json_pack("{s:s}", "type", "object");
+    bool ok = any != NULL ? serve_ask_set_schema(ask, name, place, any) : serve_call_no_memory(ask->call);
+    json_decref(any);
+    return ok;
+}
+
 bool serve_ask_json_schema(serve_call *call, void *to, const char *name, const json_t *value)
 {
     if (!json_is_object(value)) return serve_field_refuse(call, name, "a JSON Schema");
@@ -29,11 +37,7 @@ static bool read_json_object(serve_ask *ask, const char *name, const json_t *val
     if (schema != NULL && !json_is_null(schema))
         return serve_field_refuse(ask->call, "response_format.schema",
                                   "an object, a JSON Schema, or left out");
-    json_t *any = json_pack("{s:s}", "type", "object");
-    bool ok = any != NULL ? serve_ask_set_schema(ask, name, "response_format/schema", any)
-                          : serve_call_no_memory(ask->call);
-    json_decref(any);
-    return ok;
+    return serve_ask_set_any_object(ask, name, "response_format/schema");
 }
 
 bool serve_ask_response_format(serve_call *call, void *to, const char *name, const json_t *value)
@@ -60,6 +64,16 @@ bool serve_ask_response_format(serve_call *call, void *to, const char *name, con
 const char *serve_ask_tool_name(const json_t *tool)
 {
     return json_string_value(json_object_get(json_object_get(tool, "function"), "name"));
+}
+
+bool serve_ask_add_tool(serve_ask *ask, const json_t *name, const json_t *description, const json_t *schema,
+                        const json_t *strict)
+{
+    if (ask->made_tools == NULL) ask->tools = ask->made_tools = json_array();
+    json_t *function = json_pack("{s:O*,s:O*,s:O*,s:O*}", "name", name, "description", description,
+                                 "parameters", schema, "strict", strict);
+    json_t *tool = json_pack("{s:s,s:o}", "type", "function", "function", function);
+    return json_array_append_new(ask->made_tools, tool) == 0 || serve_call_no_memory(ask->call);
 }
 
 /* {"type": "allowed_tools", "allowed_tools": {"mode": "auto" or "required", "tools": [{"type": "function",

@@ -89,7 +89,10 @@ static bool read_part(serve_ask *ask, const weir_model_info *info, const char *p
                                                      : "; the server may have a projector for it (--mmproj)");
     const char *member = image ? "url" : "data";
     const json_t *payload = payload_of(part, type, member);
-    snprintf(field, sizeof field, "%s.%s.%s", place, type, member);
+    if (call->terms.places == NULL)
+        snprintf(field, sizeof field, "%s.%s.%s", place, type, member);
+    else
+        snprintf(field, sizeof field, "%s", place);
     if (payload == NULL) return serve_field_refuse(call, field, "a string");
     const char *text = json_string_value(payload);
     size_t n = json_string_length(payload);
@@ -124,7 +127,11 @@ bool serve_ask_media(serve_ask *ask)
         const json_t *content = json_object_get(json_array_get(ask->messages, i), "content");
         for (size_t k = 0; k < json_array_size(content); k++) {
             char place[64];
-            snprintf(place, sizeof place, "messages[%zu].content[%zu]", i, k);
+            const serve_terms *terms = &ask->call->terms;
+            if (terms->places != NULL)
+                snprintf(place, sizeof place, "%s", terms->places[i]);
+            else
+                snprintf(place, sizeof place, "messages[%zu].content[%zu]", i, k);
             if (!read_part(ask, &info, place, json_array_get(content, k))) return false;
         }
     }

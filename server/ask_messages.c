@@ -14,17 +14,6 @@ typedef struct reading {
     serve_call *call;
 } reading;
 
-static const json_t *given(const serve_ask *ask, const char *name)
-{
-    const json_t *value = json_object_get(ask->json, name);
-    return json_is_null(value) ? NULL : value;
-}
-
-static const char *type_of(const json_t *object)
-{
-    return json_string_value(json_object_get(object, "type"));
-}
-
 static bool refuse_block(serve_call *call, const char *place, const char *type, const char *allowed)
 {
     return serve_call_refuse(call, 400, place, "unsupported_value",
@@ -48,9 +37,23 @@ static bool read_text(reading *r, const char *place, const json_t *block)
 
 static bool read_image(reading *r, const char *place, const json_t *block)
 {
-    (void)block;
-    return serve_call_refuse(r->call, 400, place, "unsupported_value", "%s is an image; only text is read",
-                             place);
+    static const char *const members[] = {"type", "source", "cache_control", NULL};
+    static const char *const of_source[] = {"type", "media_type", "data", NULL};
+    const json_t *source = json_object_get(block, "source");
+    const char *type = json_string_value(json_object_get(source, "media_type")),
+               *data = json_string_value(json_object_get(source, "data"));
+    if (!serve_field_only(r->call, place, block, members)) return false;
+    if (!serve_ask_is(serve_field_type(source), "base64"))
+        return serve_call_refuse(r->call, 400, place, "unsupported_value",
+                                 "%s must have a source of type \"base64\"; this server fetches nothing",
+                                 place);
+    if (!serve_field_only(r->call, place, source, of_source)) return false;
+    if (type == NULL || data == NULL)
+        return serve_field_refuse(r->call, place, "an image whose source has media_type and data");
+    json_t *url = json_sprintf("data:%s;base64,%s", type, data);
+    serve_turns_add_image(&r->turns, url);
+    json_decref(url);
+    return true;
 }
 
 /* A string, or an array of texts and images, into the last message. */
@@ -66,11 +69,11 @@ static bool read_content(reading *r, const char *place, const json_t *content)
     if (!json_is_array(content)) return serve_field_refuse(r->call, place, "a string or an array of blocks");
     json_array_foreach((json_t *)content, i, block)
     {
-        const char *type = type_of(block);
+        const char *type = serve_field_type(block);
         snprintf(at, sizeof at, "%s[%zu]", place, i);
         if (serve_ask_is(type, "text")    ? !read_text(r, at, block)
             : serve_ask_is(type, "image") ? !read_image(r, at, block)
-                                          : !refuse_block(r->call, at, type, "text"))
+                                          : !refuse_block(r->call, at, type, "text, image"))
             return false;
     }
     return true;
@@ -121,17 +124,18 @@ static bool read_tool_result(reading *r, const char *place, const json_t *block)
 
 static bool read_user_block(reading *r, const char *place, const json_t *block)
 {
-    const char *type = type_of(block);
+    const char *type = serve_field_type(block);
     if (serve_ask_is(type, "tool_result")) return read_tool_result(r, place, block);
     bool text = serve_ask_is(type, "text");
-    if (!text && !serve_ask_is(type, "image")) return refuse_block(r->call, place, type, "text, tool_result");
+    if (!text && !serve_ask_is(type, "image"))
+        return refuse_block(r->call, place, type, "text, image, tool_result");
     serve_turns_go_on(&r->turns, "user", place);
     return text ? read_text(r, place, block) : read_image(r, place, block);
 }
 
 static bool read_assistant_block(reading *r, const char *place, const json_t *block)
 {
-    const char *type = type_of(block);
+    const char *type = serve_field_type(block);
     if (serve_ask_is(type, "text")) return read_text(r, place, block);
     if (serve_ask_is(type, "thinking")) return read_thinking(r, place, block);
     if (serve_ask_is(type, "tool_use")) return read_tool_use(r, place, block);
@@ -181,7 +185,7 @@ static bool goes_on(const json_t *messages)
 static bool read_conversation(serve_ask *ask)
 {
     reading r = {.turns = {.ask = ask}, .ask = ask, .call = ask->call};
-    const json_t *system = given(ask, "system"), *messages = given(ask, "messages");
+    const json_t *system = serve_ask_given(ask, "system"), *messages = serve_ask_given(ask, "messages");
     bool ok = true;
     size_t i;
     json_t *message;
@@ -214,8 +218,6 @@ static bool read_tool(serve_ask *ask, size_t i, const json_t *tool)
                                           "strict", "cache_control", "eager_input_streaming", NULL};
     serve_call *call = ask->call;
     const json_t *schema = json_object_get(tool, "input_schema"), *type = json_object_get(tool, "type");
-    const json_t *name = json_object_get(tool, "name"), *words = json_object_get(tool, "description");
-    const json_t *strict = json_object_get(tool, "strict");
     char place[SERVE_PLACE_MAX];
     snprintf(place, sizeof place, "tools[%zu]", i);
     if (!json_is_object(tool)) return serve_field_refuse(call, place, "an object");
@@ -229,33 +231,28 @@ static bool read_tool(serve_ask *ask, size_t i, const json_t *tool)
         snprintf(place, sizeof place, "tools[%zu].input_schema", i);
         return serve_field_refuse(call, place, "an object: a JSON Schema");
     }
-    json_t *function = json_pack("{s:O*,s:O*,s:O,s:O*}", "name", name, "description", words, "parameters",
-                                 schema, "strict", strict);
-    json_t *made = json_pack("{s:s,s:o}", "type", "function", "function", function);
-    return json_array_append_new(ask->made_tools, made) == 0 || serve_call_no_memory(call);
+    return serve_ask_add_tool(ask, json_object_get(tool, "name"), json_object_get(tool, "description"),
+                              schema, json_object_get(tool, "strict"));
 }
 
 static bool read_tools(serve_ask *ask)
 {
-    const json_t *tools = given(ask, "tools");
+    const json_t *tools = serve_ask_given(ask, "tools");
     size_t i;
     json_t *tool;
-    if (tools == NULL) return true;
-    if (!json_is_array(tools)) return serve_field_refuse(ask->call, "tools", "an array");
     ask->call->terms.parameters = "input_schema";
-    ask->made_tools = json_array();
-    ask->tools = ask->made_tools;
+    if (tools != NULL && !json_is_array(tools)) return serve_field_refuse(ask->call, "tools", "an array");
     json_array_foreach((json_t *)tools, i, tool) if (!read_tool(ask, i, tool)) return false;
-    return ask->made_tools != NULL || serve_call_no_memory(ask->call);
+    return true;
 }
 
 static bool read_choice(serve_ask *ask)
 {
     static const char *const members[] = {"type", "name", "disable_parallel_tool_use", NULL};
     serve_call *call = ask->call;
-    const json_t *choice = given(ask, "tool_choice");
+    const json_t *choice = serve_ask_given(ask, "tool_choice");
     const json_t *alone = json_object_get(choice, "disable_parallel_tool_use");
-    const char *type = type_of(choice);
+    const char *type = serve_field_type(choice);
     if (choice == NULL) return true;
     if (!json_is_object(choice)) return serve_field_refuse(call, "tool_choice", "an object with a type");
     if (!serve_field_only(call, "tool_choice", choice, members)) return false;
@@ -279,8 +276,10 @@ static bool read_thinking_option(serve_ask *ask)
 {
     static const char *const members[] = {"type", "budget_tokens", "display", NULL};
     serve_call *call = ask->call;
-    const json_t *thinking = given(ask, "thinking"), *budget = json_object_get(thinking, "budget_tokens");
-    const char *type = type_of(thinking), *shown = json_string_value(json_object_get(thinking, "display"));
+    const json_t *thinking = serve_ask_given(ask, "thinking"),
+                 *budget = json_object_get(thinking, "budget_tokens");
+    const char *type = serve_field_type(thinking),
+               *shown = json_string_value(json_object_get(thinking, "display"));
     bool on = serve_ask_is(type, "enabled") || serve_ask_is(type, "adaptive");
     ask->chat.enable_thinking = on;
     if (thinking == NULL) return true;
@@ -304,7 +303,7 @@ static bool read_output(serve_ask *ask)
                                                                                            NULL};
     static const char *const words[] = {"low", "medium", "high", "xhigh", "max"};
     serve_call *call = ask->call;
-    const json_t *output = given(ask, "output_config"), *effort = json_object_get(output, "effort"),
+    const json_t *output = serve_ask_given(ask, "output_config"), *effort = json_object_get(output, "effort"),
                  *format = json_object_get(output, "format"), *schema = json_object_get(format, "schema");
     if (output == NULL) return true;
     if (!json_is_object(output)) return serve_field_refuse(call, "output_config", "an object");
@@ -315,7 +314,7 @@ static bool read_output(serve_ask *ask)
         return serve_field_refuse(call, "output_config.effort",
                                   "\"low\", \"medium\", \"high\", \"xhigh\" or \"max\"");
     if (format == NULL || json_is_null(format)) return true;
-    if (!serve_ask_is(type_of(format), "json_schema") || !json_is_object(schema))
+    if (!serve_ask_is(serve_field_type(format), "json_schema") || !json_is_object(schema))
         return serve_field_refuse(call, "output_config.format",
                                   "an object with the type \"json_schema\" and a schema");
     if (!serve_field_only(call, "output_config.format", format, of_format)) return false;
@@ -326,14 +325,14 @@ static bool read_output(serve_ask *ask)
 /* What keeps all of the thinking changes nothing. */
 static bool read_context_management(serve_ask *ask)
 {
-    const json_t *management = given(ask, "context_management");
+    const json_t *management = serve_ask_given(ask, "context_management");
     const json_t *edits = json_object_get(management, "edits");
     size_t i;
     json_t *edit;
     bool harmless = json_object_size(management) == (edits != NULL ? 1U : 0U);
     json_array_foreach((json_t *)edits, i, edit)
     {
-        const char *type = type_of(edit), *keep = json_string_value(json_object_get(edit, "keep"));
+        const char *type = serve_field_type(edit), *keep = json_string_value(json_object_get(edit, "keep"));
         harmless = harmless && type != NULL && strncmp(type, "clear_thinking_", 15) == 0 &&
                    serve_ask_is(keep, "all");
     }

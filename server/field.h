@@ -58,6 +58,12 @@ bool serve_field_texts(serve_call *call, const char *name, const json_t *value, 
                        bool (*each)(serve_call *call, void *to, const char *name, const json_t *value),
                        void *to);
 
+/* An object's "type"; NULL: it has none. */
+static inline const char *serve_field_type(const json_t *object)
+{
+    return json_string_value(json_object_get(object, "type"));
+}
+
 /* Whether an object has no members but these, a list that ends with NULL; `place` is where it is in the
  * request. False: the call has its answer. */
 bool serve_field_only(serve_call *call, const char *place, const json_t *object, const char *const *members);

@@ -59,11 +59,13 @@ static void end(serve_answer *answer, weir_reason reason)
     answer->choices[0].usage = (weir_usage){.n_prompt = 9, .n_cached = 4, .n_generated = 5};
 }
 
-static void assert_events(serve_answer *answer, const char *wanted)
+/* In two halves: C has a limit for literals. */
+static void assert_events(serve_answer *answer, const char *wanted, const char *rest)
 {
     const weir__text *out = &answer->call->out;
     assert_false(out->failed);
-    assert_string_equal(out->bytes, wanted);
+    assert_int_equal(strncmp(out->bytes, wanted, strlen(wanted)), 0);
+    assert_string_equal(out->bytes + strlen(wanted), rest);
     serve_call_destroy(answer->call);
 }
 
@@ -112,6 +114,13 @@ static serve_answer *keep_all(serve_answer *answer)
 #define DELTA(index, type, member, value)                                                                    \
     BLOCK("delta", index, ",\"delta\":{\"type\":\"" type "\",\"" member "\":\"" value "\"}")
 
+#define MESSAGE_DELTA(reason)                                                                                \
+    EVENT("message_delta",                                                                                   \
+          ",\"delta\":{\"stop_reason\":\"" reason                                                            \
+          "\",\"stop_sequence\":null},\"usage\":{\"input_tokens\":5,"                                        \
+          "\"cache_creation_input_tokens\":0,\"cache_read_input_tokens\":4,\"output_tokens\":5}")
+
+/* clang-format off */
 static void test_messages(void **state)
 {
     (void)state;
@@ -123,27 +132,26 @@ static void test_messages(void **state)
               ",\"message\":{\"id\":\"msg_1\",\"type\":\"message\",\"role\":\"assistant\",\"model\":\"tiny\","
               "\"content\":[],\"stop_reason\":null,\"stop_sequence\":null,\"usage\":{\"input_tokens\":0,"
               "\"cache_creation_input_tokens\":0,\"cache_read_input_tokens\":0,\"output_tokens\":0}}")
-            BLOCK("start", 0,
-                  ",\"content_block\":{\"type\":\"thinking\",\"thinking\":\"\",\"signature\":\"\"}")
-                DELTA(0, "thinking_delta", "thinking", "hm") DELTA(
-                    0, "thinking_delta", "thinking", " \\\"so\\\"") DELTA(0, "signature_delta", "signature",
-                                                                          "") BLOCK("stop", 0, "")
-                    BLOCK("start", 1, ",\"content_block\":{\"type\":\"text\",\"text\":\"\"}") DELTA(
-                        1, "text_delta", "text", "Let me") DELTA(1, "text_delta", "text", " see.")
-                        BLOCK("stop", 1, "") BLOCK("start", 2,
-                                                   ",\"content_block\":{\"type\":\"tool_use\",\"id\":\"call_"
-                                                   "1\",\"name\":\"weather\",\"input\":{}}")
-                            DELTA(2, "input_json_delta", "partial_json", "{\\\"town\\\":") DELTA(
-                                2, "input_json_delta", "partial_json", "\\\"Ulm\\\"}") BLOCK("stop", 2, "")
-                                BLOCK("start", 3,
-                                      ",\"content_block\":{\"type\":\"tool_use\",\"id\":\"call_2\",\"name\":"
-                                      "\"clock\",\"input\":{}}")
-                                    DELTA(3, "input_json_delta", "partial_json", "{}") BLOCK("stop", 3, "")
-                                        EVENT("message_delta",
-                                              ",\"delta\":{\"stop_reason\":\"tool_use\",\"stop_sequence\":"
-                                              "null},\"usage\":{\"input_tokens\":5,"
-                                              "\"cache_creation_input_tokens\":0,\"cache_read_input_tokens\":"
-                                              "4,\"output_tokens\":5}") EVENT("message_stop", ""));
+        BLOCK("start", 0, ",\"content_block\":{\"type\":\"thinking\",\"thinking\":\"\",\"signature\":\"\"}")
+        DELTA(0, "thinking_delta", "thinking", "hm")
+        DELTA(0, "thinking_delta", "thinking", " \\\"so\\\"")
+        DELTA(0, "signature_delta", "signature", "")
+        BLOCK("stop", 0, "")
+        BLOCK("start", 1, ",\"content_block\":{\"type\":\"text\",\"text\":\"\"}")
+        DELTA(1, "text_delta", "text", "Let me")
+        DELTA(1, "text_delta", "text", " see.")
+        BLOCK("stop", 1, ""),
+        BLOCK("start", 2,
+              ",\"content_block\":{\"type\":\"tool_use\",\"id\":\"call_1\",\"name\":\"weather\",\"input\":{}}")
+        DELTA(2, "input_json_delta", "partial_json", "{\\\"town\\\":")
+        DELTA(2, "input_json_delta", "partial_json", "\\\"Ulm\\\"}")
+        BLOCK("stop", 2, "")
+        BLOCK("start", 3,
+              ",\"content_block\":{\"type\":\"tool_use\",\"id\":\"call_2\",\"name\":\"clock\",\"input\":{}}")
+        DELTA(3, "input_json_delta", "partial_json", "{}")
+        BLOCK("stop", 3, "")
+        MESSAGE_DELTA("tool_use")
+        EVENT("message_stop", ""));
     assert_whole(
         keep_all(begin(&serve_messages_form, "msg_2")),
         "{\"id\":\"msg_2\",\"type\":\"message\",\"role\":\"assistant\",\"model\":\"tiny\",\"content\":["
@@ -161,20 +169,101 @@ static void test_messages_without_text(void **state)
     end(answer, WEIR_REASON_END);
     answer->form->end(&answer->choices[0]);
     answer->form->finish(answer);
+    assert_events(answer, MESSAGE_DELTA("end_turn"), EVENT("message_stop", ""));
+}
+/* clang-format on */
+
+/* ---- OpenAI's Responses ---- */
+
+#define NUMBERED(number, name, rest)                                                                         \
+    "event: response." name "\ndata: {\"type\":\"response." name "\",\"sequence_number\":" #number rest      \
+    "}\n\n"
+#define ITEM(number, name, index, item)                                                                      \
+    NUMBERED(number, "output_item." name, ",\"output_index\":" #index ",\"item\":" item)
+#define CONTENT(number, name, kind, index, rest)                                                             \
+    NUMBERED(number, name,                                                                                   \
+             ",\"item_id\":\"" kind "_1_" #index "\",\"output_index\":" #index ",\"content_index\":0" rest)
+#define ARGUMENTS(number, name, index, rest)                                                                 \
+    NUMBERED(number, "function_call_arguments." name,                                                        \
+             ",\"item_id\":\"fc_1_" #index "\",\"output_index\":" #index rest)
+#define REASONING(index, status, content)                                                                    \
+    "{\"id\":\"rs_1_" #index "\",\"type\":\"reasoning\",\"status\":\"" status                                \
+    "\",\"summary\":[],\"content\":[" content "]}"
+#define MESSAGE(index, status, content)                                                                      \
+    "{\"id\":\"msg_1_" #index "\",\"type\":\"message\",\"status\":\"" status                                 \
+    "\",\"role\":\"assistant\",\"content\":[" content "]}"
+#define CALL(index, status, id, name, arguments)                                                             \
+    "{\"id\":\"fc_1_" #index "\",\"type\":\"function_call\",\"status\":\"" status "\",\"call_id\":\"" id     \
+    "\",\"name\":\"" name "\",\"arguments\":\"" arguments "\"}"
+#define THOUGHT(text) "{\"type\":\"reasoning_text\",\"text\":\"" text "\"}"
+#define TEXT(text)    "{\"type\":\"output_text\",\"text\":\"" text "\",\"annotations\":[],\"logprobs\":[]}"
+#define RESPONSE(status, output, details, usage)                                                             \
+    "{\"id\":\"resp_1\",\"object\":\"response\",\"created_at\":7,\"status\":\"" status                       \
+    "\",\"model\":\"tiny\",\"output\":[" output "],\"error\":null,\"incomplete_details\":" details           \
+    ",\"usage\":" usage "}"
+#define USAGE                                                                                                \
+    "{\"input_tokens\":9,\"input_tokens_details\":{\"cached_tokens\":4,\"cache_write_tokens\":0},"           \
+    "\"output_tokens\":5,\"output_tokens_details\":{\"reasoning_tokens\":0},\"total_tokens\":14}"
+#define THINKING "hm \\\"so\\\""
+#define TOWN     "{\\\"town\\\":\\\"Ulm\\\"}"
+
+/* clang-format off */
+static void test_responses(void **state)
+{
+    (void)state;
+    serve_answer *answer = begin(&serve_responses_form, "resp_1");
+    play_events(answer);
     assert_events(
         answer,
-        EVENT(
-            "message_delta",
-            ",\"delta\":{\"stop_reason\":\"end_turn\",\"stop_sequence\":null},\"usage\":{\"input_tokens\":5,"
-            "\"cache_creation_input_tokens\":0,\"cache_read_input_tokens\":4,\"output_tokens\":5}")
-            EVENT("message_stop", ""));
+        NUMBERED(0, "created", ",\"response\":" RESPONSE("in_progress", "", "null", "null"))
+        NUMBERED(1, "in_progress", ",\"response\":" RESPONSE("in_progress", "", "null", "null"))
+        ITEM(2, "added", 0, REASONING(0, "in_progress", ""))
+        CONTENT(3, "content_part.added", "rs", 0, ",\"part\":" THOUGHT(""))
+        CONTENT(4, "reasoning_text.delta", "rs", 0, ",\"delta\":\"hm\"")
+        CONTENT(5, "reasoning_text.delta", "rs", 0, ",\"delta\":\" \\\"so\\\"\"")
+        CONTENT(6, "reasoning_text.done", "rs", 0, ",\"text\":\"" THINKING "\"")
+        CONTENT(7, "content_part.done", "rs", 0, ",\"part\":" THOUGHT(THINKING))
+        ITEM(8, "done", 0, REASONING(0, "completed", THOUGHT(THINKING)))
+        ITEM(9, "added", 1, MESSAGE(1, "in_progress", ""))
+        CONTENT(10, "content_part.added", "msg", 1, ",\"part\":" TEXT(""))
+        CONTENT(11, "output_text.delta", "msg", 1, ",\"delta\":\"Let me\",\"logprobs\":[]")
+        CONTENT(12, "output_text.delta", "msg", 1, ",\"delta\":\" see.\",\"logprobs\":[]")
+        CONTENT(13, "output_text.done", "msg", 1, ",\"text\":\"Let me see.\",\"logprobs\":[]")
+        CONTENT(14, "content_part.done", "msg", 1, ",\"part\":" TEXT("Let me see."))
+        ITEM(15, "done", 1, MESSAGE(1, "completed", TEXT("Let me see."))),
+        ITEM(16, "added", 2, CALL(2, "in_progress", "call_1", "weather", ""))
+        ARGUMENTS(17, "delta", 2, ",\"delta\":\"{\\\"town\\\":\"")
+        ARGUMENTS(18, "delta", 2, ",\"delta\":\"\\\"Ulm\\\"}\"")
+        ARGUMENTS(19, "done", 2, ",\"name\":\"weather\",\"arguments\":\"" TOWN "\"")
+        ITEM(20, "done", 2, CALL(2, "completed", "call_1", "weather", TOWN))
+        ITEM(21, "added", 3, CALL(3, "in_progress", "call_2", "clock", ""))
+        ARGUMENTS(22, "delta", 3, ",\"delta\":\"{}\"")
+        ARGUMENTS(23, "done", 3, ",\"name\":\"clock\",\"arguments\":\"{}\"")
+        ITEM(24, "done", 3, CALL(3, "completed", "call_2", "clock", "{}"))
+        NUMBERED(25, "completed",
+                 ",\"response\":" RESPONSE("completed",
+                                           REASONING(0, "completed", THOUGHT(THINKING)) ","
+                                           MESSAGE(1, "completed", TEXT("Let me see.")) ","
+                                           CALL(2, "completed", "call_1", "weather", TOWN) ","
+                                           CALL(3, "completed", "call_2", "clock", "{}"),
+                                           "null", USAGE)));
+    assert_whole(keep_all(begin(&serve_responses_form, "resp_1")),
+                 RESPONSE("incomplete",
+                          REASONING(0, "completed", THOUGHT("hm")) ","
+                          MESSAGE(1, "completed", TEXT("Let me")) ","
+                          CALL(2, "completed", "call_1", "weather", TOWN) ","
+                          MESSAGE(3, "completed", TEXT("Ok")) ","
+                          CALL(4, "incomplete", "call_2", "clock", "{\\\"cut"),
+                          "{\"reason\":\"max_output_tokens\"}", USAGE));
 }
+/* clang-format on */
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_messages),
         cmocka_unit_test(test_messages_without_text),
+        cmocka_unit_test(test_responses),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

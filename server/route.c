@@ -10,6 +10,8 @@ static const serve_route routes[] = {
     {"POST", "/v1/messages", serve_messages, .work = true, .engine = true, .error = serve_messages_error},
     {"POST", "/v1/messages/count_tokens", serve_count_tokens, .work = true, .engine = true,
      .error = serve_messages_error},
+    {"POST", "/v1/responses", serve_responses, .work = true, .engine = true},
+    {"POST", "/v1/responses/input_tokens", serve_input_tokens, .work = true, .engine = true},
     {"GET", "/props", serve_props, .engine = true},
     {"POST", "/v1/embeddings", serve_embeddings, .work = true, .slow = true, .engine = true},
     {"POST", "/v1/plan", serve_plan, .work = true, .engine = true},

@@ -367,6 +367,8 @@ void serve_completions(serve_call *call);
 void serve_native(serve_call *call);
 void serve_messages(serve_call *call);
 void serve_count_tokens(serve_call *call);
+void serve_responses(serve_call *call);
+void serve_input_tokens(serve_call *call);
 void serve_messages_error(const serve_call *call, int status, const char *field, const char *code,
                           const char *message, weir__text *text);
 void serve_props(serve_call *call);

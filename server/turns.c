@@ -42,6 +42,12 @@ void serve_turns_add_text(serve_turns *turns, const json_t *text)
     check(turns, json_array_append_new(json_object_get(turns->last, "content"), part) == 0);
 }
 
+void serve_turns_add_image(serve_turns *turns, const json_t *url)
+{
+    json_t *part = json_pack("{s:s,s:{s:O}}", "type", "image_url", "image_url", "url", url);
+    check(turns, json_array_append_new(json_object_get(turns->last, "content"), part) == 0);
+}
+
 void serve_turns_add_reasoning(serve_turns *turns, const json_t *text)
 {
     const json_t *before = json_object_get(turns->last, "reasoning_content");
@@ -71,8 +77,8 @@ void serve_turns_set_call(serve_turns *turns, const json_t *id)
 static bool simplify(json_t *message)
 {
     json_t *content = json_object_get(message, "content");
-    if (json_array_size(content) > 1) return true;
     json_t *text = json_object_get(json_array_get(content, 0), "text");
+    if (json_array_size(content) > 1 || (json_array_size(content) == 1 && text == NULL)) return true;
     json_t *value = text != NULL                                     ? json_incref(text)
                     : json_object_get(message, "tool_calls") != NULL ? json_null()
                                                                      : json_string("");

@@ -20,9 +20,10 @@ void serve_turns_begin(serve_turns *turns, const char *role, const char *place);
 /* The same, unless the last message has this role. */
 void serve_turns_go_on(serve_turns *turns, const char *role, const char *place);
 
-/* Adds to the last message: a text of its content; reasoning; a call of a tool, whose arguments are an object
- * or JSON text; the call that it is the result of. They borrow nothing. */
+/* Adds to the last message: a text or an image of its content; reasoning; a call of a tool, whose arguments
+ * are an object or JSON text; the call that it is the result of. They borrow nothing. */
 void serve_turns_add_text(serve_turns *turns, const json_t *text);
+void serve_turns_add_image(serve_turns *turns, const json_t *url);
 void serve_turns_add_reasoning(serve_turns *turns, const json_t *text);
 void serve_turns_add_call(serve_turns *turns, const json_t *id, const json_t *name, const json_t *arguments);
 void serve_turns_set_call(serve_turns *turns, const json_t *id);

@@ -128,11 +128,12 @@ def refused(name, reply, status, kind, field=None, word=""):
           body["request_id"] == reply.headers["request-id"] == reply.headers["x-request-id"], reply.status, reply.body)
 
 
-for name, body, field in [
+for name, body, field, *word in [
         ("no messages", {"messages": []}, "messages"), ("messages of another type", {"messages": 5}, "messages"), ("a message of another type", {"messages": ["x"]}, "messages[0]"),
         ("a role", {"messages": [{"role": "tool", "content": "x"}]}, "messages[0].role"), ("content", {"messages": [{"role": "user", "content": 5}]}, "messages[0].content"),
         ("no content", {"messages": [{"role": "user"}]}, "messages[0].content"),
-        ("an image", {"messages": [{"role": "user", "content": [{"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": ""}}]}]}, "messages[0].content[0]"),
+        ("an image", {"messages": [{"role": "user", "content": [{"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": ""}}]}]}, "messages[0].content[0]", "--mmproj"),
+        ("an image to be fetched", {"messages": [{"role": "user", "content": [{"type": "image", "source": {"type": "url", "url": "http://x"}}]}]}, "messages[0].content[0]"),
         ("a document", {"messages": [*HELLO["messages"], {"role": "user", "content": [*text("x"), {"type": "document", "source": {}}]}]}, "messages[1].content[1]"),
         ("a block without a text", {"messages": [{"role": "user", "content": [{"type": "text"}]}]}, "messages[0].content[0]"),
         ("a member of a block", {"messages": [{"role": "user", "content": [dict(text("x")[0], colour="red")]}]}, "messages[0].content[0].colour"),
@@ -153,9 +154,9 @@ for name, body, field in [
         ("edits", {"context_management": {"edits": [{"type": "clear_tool_uses_20250919"}]}}, "context_management"), ("servers", {"mcp_servers": []}, "mcp_servers"),
         ("temperature", {"temperature": -1}, "temperature"), ("an unknown field", {"temprature": 1}, "temprature"), ("a field of chat completions", {"n": 2}, "n"),
         ("max_tokens", {"max_tokens": "x"}, "max_tokens")]:
-    refused(name, server.post(MESSAGES, dict(HELLO, **body)), 400, "invalid_request_error", field if field else "system")
+    refused(name, server.post(MESSAGES, dict(HELLO, **body)), 400, "invalid_request_error", field if field else "system", *word)
     if not field or not field.startswith("max"):
-        refused(f"{name}, counted", server.post(COUNT, dict(HELLO, **body)), 400, "invalid_request_error", field if field else "system")
+        refused(f"{name}, counted", server.post(COUNT, dict(HELLO, **body)), 400, "invalid_request_error", field if field else "system", *word)
 refused("another model", server.post(MESSAGES, dict(HELLO, model="claude-x")), 404, "not_found_error", "model", '"tiny"')
 refused("no JSON", server.post(MESSAGES, b"{"), 400, "invalid_request_error")
 refused("a long prompt", server.post(MESSAGES, dict(HELLO, messages=[{"role": "user", "content": "x " * 20000}])), 400, "invalid_request_error", "messages", "prompt is too long: ")

@@ -175,6 +175,64 @@ def embeddings():
     assert cosine(by_list[0], by_list[3]) > 0.9999 and cosine(by_list[0], by_list[1]) > cosine(by_list[0], by_list[2])
 
 
+ASKED = {"model": MODEL, "instructions": "You are brief.", "input": "Name three rivers.", "temperature": 0, "max_output_tokens": 32, "store": False}
+FLAT = {"type": "function", **WEATHER["function"]}
+
+
+@test
+def responses():
+    whole = client.responses.create(**ASKED)
+    assert whole.output_text and whole.status in ("completed", "incomplete") and whole.usage.output_tokens <= 32
+    assert whole.output_text == client.chat.completions.create(messages=HELLO, **GREEDY).choices[0].message.content
+    events = list(client.responses.create(**ASKED, stream=True))
+    assert events[0].type == "response.created" and events[-1].type == "response." + whole.status
+    assert [e.sequence_number for e in events] == list(range(len(events)))
+    assert "".join(e.delta for e in events if e.type == "response.output_text.delta") == whole.output_text == events[-1].response.output_text
+    assert events[-1].response.usage.input_tokens_details.cached_tokens > 0
+    with client.responses.stream(**{k: v for k, v in ASKED.items()}) as stream:
+        final = None
+        for event in stream:
+            final = event
+    assert final.response.output_text == whole.output_text
+    counted = client.responses.input_tokens.count(model=MODEL, instructions=ASKED["instructions"], input=ASKED["input"])
+    assert counted.input_tokens == whole.usage.input_tokens
+
+
+@test
+def responses_loop_with_a_tool():
+    asked = {**ASKED, "tools": [FLAT], "max_output_tokens": 200}
+    talk = [{"role": "user", "content": "How is the weather in Ulm?"}]
+    events = list(client.responses.create(**{**asked, "input": talk}, tool_choice={"type": "function", "name": "weather"}, stream=True))
+    final = events[-1].response
+    [call] = final.output
+    assert call.type == "function_call" and call.name == "weather" and final.status == "completed"
+    assert "".join(e.delta for e in events if e.type == "response.function_call_arguments.delta") == call.arguments
+    assert json.loads(call.arguments)["town"] in ("Ulm", "Bonn")
+    talk += final.output
+    talk.append({"type": "function_call_output", "call_id": call.call_id, "output": "sunny"})
+    answer = client.responses.create(**{**asked, "input": talk, "max_output_tokens": 24}, tool_choice="none")
+    assert answer.output_text and all(item.type == "message" for item in answer.output)
+
+
+@test
+def responses_of_a_form():
+    class Person(BaseModel):
+        name: str = Field(max_length=20)
+        age: int = Field(ge=0, le=120)
+    parsed = client.responses.parse(**{**ASKED, "input": "Invent a person.", "max_output_tokens": 100}, text_format=Person)
+    assert isinstance(parsed.output_parsed, Person) and 0 <= parsed.output_parsed.age <= 120
+
+
+@test
+def responses_that_are_refused():
+    for field, value in (("temperature", -1), ("input", []), ("previous_response_id", "resp_1"), ("store", True), ("tools", [{"type": "web_search"}])):
+        try:
+            client.responses.create(**{**ASKED, field: value})
+            raise AssertionError(f"{field} was accepted")
+        except openai.BadRequestError as e:
+            assert e.param.startswith(field), e.body
+
+
 def refusal(kind, **fields):
     try:
         client.chat.completions.create(**{"model": MODEL, "messages": HELLO, "max_tokens": 4, **fields})

@@ -1,0 +1,337 @@
+/* ask_responses.c: a request in the format of OpenAI's Responses API. Its conversation, tools and options
+ * become what chat completions have.
+ * SPDX-License-Identifier: Apache-2.0 */
+#include <stdio.h>
+#include <string.h>
+
+#include "ask.h"
+#include "field.h"
+#include "turns.h"
+
+/* ---- Content ---- */
+
+static bool refuse_type(serve_call *call, const char *place, const json_t *object, const char *allowed)
+{
+    const char *type = serve_field_type(object);
+    return serve_call_refuse(call, 400, place, "unsupported_value",
+                             "%s is of type \"%.40s\"; supported here: %s", place, type != NULL ? type : "",
+                             allowed);
+}
+
+static bool read_text(serve_turns *turns, const char *place, const json_t *part)
+{
+    static const char *const members[] = {
+        "type", "text", "annotations", "logprobs", "prompt_cache_breakpoint", NULL};
+    const json_t *text = json_object_get(part, "text");
+    serve_call *call = turns->ask->call;
+    if (!serve_field_only(call, place, part, members)) return false;
+    if (!json_is_string(text)) return serve_field_refuse(call, place, "a part with a text");
+    serve_turns_add_text(turns, text);
+    return true;
+}
+
+static bool read_image(serve_turns *turns, const char *place, const json_t *part)
+{
+    static const char *const members[] = {"type", "image_url", "detail", NULL};
+    const json_t *url = json_object_get(part, "image_url");
+    const char *detail = json_string_value(json_object_get(part, "detail"));
+    serve_call *call = turns->ask->call;
+    if (!serve_field_only(call, place, part, members)) return false;
+    if (!json_is_string(url)) return serve_field_refuse(call, place, "an image with an image_url");
+    if (detail != NULL && strcmp(detail, "auto") != 0)
+        return serve_field_refuse(call, place, "an image whose detail is \"auto\" or left out");
+    serve_turns_add_image(turns, url);
+    return true;
+}
+
+/* A string, or an array of texts and images, into the last message. */
+static bool read_content(serve_turns *turns, const char *place, const json_t *content)
+{
+    serve_call *call = turns->ask->call;
+    char at[SERVE_PLACE_MAX];
+    size_t i;
+    json_t *part;
+    if (json_is_string(content)) {
+        serve_turns_add_text(turns, content);
+        return true;
+    }
+    if (!json_is_array(content)) return serve_field_refuse(call, place, "a string or an array of parts");
+    json_array_foreach((json_t *)content, i, part)
+    {
+        const char *type = serve_field_type(part);
+        snprintf(at, sizeof at, "%.40s[%zu]", place, i);
+        bool text = serve_ask_is(type, "input_text") || serve_ask_is(type, "output_text");
+        if (text ? !read_text(turns, at, part)
+            : serve_ask_is(type, "input_image")
+                ? !read_image(turns, at, part)
+                : !refuse_type(call, at, part, "input_text, output_text, input_image"))
+            return false;
+    }
+    return true;
+}
+
+/* ---- Items ---- */
+
+static bool read_message(serve_turns *turns, const char *place, const json_t *item)
+{
+    static const char *const members[] = {"type", "role", "content", "id", "status", "phase", NULL};
+    static const char *const roles[] = {"user", "assistant", "system", "developer"};
+    serve_call *call = turns->ask->call;
+    const char *role = json_string_value(json_object_get(item, "role"));
+    char at[SERVE_PLACE_MAX];
+    size_t i = 0;
+    if (!serve_field_only(call, place, item, members)) return false;
+    while (i < 4 && !serve_ask_is(role, roles[i])) i++;
+    if (i == 4) {
+        snprintf(at, sizeof at, "%.40s.role", place);
+        return serve_field_refuse(call, at, "\"user\", \"assistant\", \"system\" or \"developer\"");
+    }
+    /* What one turn of the assistant consists of is one message, and so is what is said at first: many
+     * templates take one system message only. */
+    const char *last = json_string_value(json_object_get(turns->last, "role"));
+    bool joins = i == 1 || (i >= 2 && (last == NULL || strcmp(last, "system") == 0));
+    if (joins)
+        serve_turns_go_on(turns, i == 1 ? role : "system", place);
+    else
+        serve_turns_begin(turns, role, place);
+    snprintf(at, sizeof at, "%.40s.content", place);
+    return read_content(turns, at, json_object_get(item, "content"));
+}
+
+static bool add_reasoning(serve_turns *turns, const char *place, const json_t *list, const char *type)
+{
+    size_t i;
+    json_t *part;
+    json_array_foreach((json_t *)list, i, part)
+    {
+        const json_t *text = json_object_get(part, "text");
+        if (!serve_ask_is(serve_field_type(part), type))
+            return refuse_type(turns->ask->call, place, part, type);
+        if (!json_is_string(text))
+            return serve_field_refuse(turns->ask->call, place, "with a text in each part");
+        serve_turns_go_on(turns, "assistant", place);
+        serve_turns_add_reasoning(turns, text);
+    }
+    return true;
+}
+
+/* A summary counts where there is nothing else. */
+static bool read_reasoning(serve_turns *turns, const char *place, const json_t *item)
+{
+    static const char *const members[] = {"type", "id", "status", "summary", "content", "encrypted_content",
+                                          NULL};
+    serve_call *call = turns->ask->call;
+    const json_t *content = json_object_get(item, "content"),
+                 *hidden = json_object_get(item, "encrypted_content");
+    if (!serve_field_only(call, place, item, members)) return false;
+    if (hidden != NULL && !json_is_null(hidden))
+        return serve_call_refuse(call, 400, place, "unsupported_value",
+                                 "%s has encrypted_content, which this server cannot read", place);
+    return json_array_size(content) > 0
+               ? add_reasoning(turns, place, content, "reasoning_text")
+               : add_reasoning(turns, place, json_object_get(item, "summary"), "summary_text");
+}
+
+static bool read_call(serve_turns *turns, const char *place, const json_t *item)
+{
+    static const char *const members[] = {"type", "id", "status", "call_id", "name", "arguments", NULL};
+    serve_call *call = turns->ask->call;
+    const json_t *id = json_object_get(item, "call_id"), *name = json_object_get(item, "name"),
+                 *arguments = json_object_get(item, "arguments");
+    if (!serve_field_only(call, place, item, members)) return false;
+    if (!json_is_string(id) || !json_is_string(name) || !json_is_string(arguments))
+        return serve_field_refuse(call, place, "a function_call with call_id, name and arguments");
+    serve_turns_go_on(turns, "assistant", place);
+    serve_turns_add_call(turns, id, name, arguments);
+    return true;
+}
+
+static bool read_output(serve_turns *turns, const char *place, const json_t *item)
+{
+    static const char *const members[] = {"type", "id", "status", "call_id", "output", NULL};
+    serve_call *call = turns->ask->call;
+    const json_t *id = json_object_get(item, "call_id");
+    char at[SERVE_PLACE_MAX];
+    if (!serve_field_only(call, place, item, members)) return false;
+    if (!json_is_string(id)) return serve_field_refuse(call, place, "a function_call_output with a call_id");
+    serve_turns_begin(turns, "tool", place);
+    serve_turns_set_call(turns, id);
+    snprintf(at, sizeof at, "%.40s.output", place);
+    return read_content(turns, at, json_object_get(item, "output"));
+}
+
+static bool read_item(serve_turns *turns, size_t i, const json_t *item)
+{
+    const char *type = serve_field_type(item);
+    char place[SERVE_PLACE_MAX];
+    snprintf(place, sizeof place, "input[%zu]", i);
+    if (!json_is_object(item)) return serve_field_refuse(turns->ask->call, place, "an object");
+    if (type == NULL || strcmp(type, "message") == 0) return read_message(turns, place, item);
+    if (strcmp(type, "function_call") == 0) return read_call(turns, place, item);
+    if (strcmp(type, "function_call_output") == 0) return read_output(turns, place, item);
+    if (strcmp(type, "reasoning") == 0) return read_reasoning(turns, place, item);
+    return refuse_type(turns->ask->call, place, item,
+                       "message, function_call, function_call_output, reasoning");
+}
+
+static bool read_input(serve_ask *ask)
+{
+    serve_turns turns = {.ask = ask};
+    const json_t *said = serve_ask_given(ask, "instructions"), *input = serve_ask_given(ask, "input");
+    bool ok =
+        said == NULL || json_is_string(said) || serve_field_refuse(ask->call, "instructions", "a string");
+    size_t i;
+    json_t *item;
+    if (ok && json_string_length(said) > 0) {
+        serve_turns_begin(&turns, "system", "instructions");
+        serve_turns_add_text(&turns, said);
+    }
+    if (ok && json_is_string(input)) {
+        serve_turns_begin(&turns, "user", "input");
+        serve_turns_add_text(&turns, input);
+    } else if (ok && json_array_size(input) == 0) {
+        ok = serve_field_refuse(ask->call, "input", "a string or an array of at least one item");
+    }
+    json_array_foreach((json_t *)input, i, item)
+    {
+        if (!ok) break;
+        ok = read_item(&turns, i, item);
+    }
+    ok = ok && serve_turns_end(&turns);
+    serve_turns_fini(&turns);
+    return ok;
+}
+
+/* ---- Tools ---- */
+
+static bool read_tool(serve_ask *ask, size_t i, const json_t *tool)
+{
+    static const char *const members[] = {"type", "name", "description", "parameters", "strict", NULL};
+    serve_call *call = ask->call;
+    const json_t *schema = json_object_get(tool, "parameters");
+    char place[SERVE_PLACE_MAX];
+    snprintf(place, sizeof place, "tools[%zu]", i);
+    if (!serve_ask_is(serve_field_type(tool), "function")) return refuse_type(call, place, tool, "function");
+    if (!serve_field_only(call, place, tool, members)) return false;
+    if (schema != NULL && !json_is_null(schema) && !json_is_object(schema)) {
+        snprintf(place, sizeof place, "tools[%zu].parameters", i);
+        return serve_field_refuse(call, place, "an object: a JSON Schema");
+    }
+    return serve_ask_add_tool(ask, json_object_get(tool, "name"), json_object_get(tool, "description"),
+                              schema, json_object_get(tool, "strict"));
+}
+
+static bool read_tools(serve_ask *ask)
+{
+    const json_t *tools = serve_ask_given(ask, "tools");
+    size_t i;
+    json_t *tool;
+    ask->call->terms.parameters = "parameters";
+    if (tools != NULL && !json_is_array(tools)) return serve_field_refuse(ask->call, "tools", "an array");
+    json_array_foreach((json_t *)tools, i, tool) if (!read_tool(ask, i, tool)) return false;
+    return true;
+}
+
+/* {"type": "function", "name": …} as chat completions have it. */
+static json_t *named(const json_t *choice)
+{
+    return json_pack("{s:s,s:{s:O*}}", "type", "function", "function", "name",
+                     json_object_get(choice, "name"));
+}
+
+static bool read_choice(serve_ask *ask)
+{
+    const json_t *choice = serve_ask_given(ask, "tool_choice"), *tools = json_object_get(choice, "tools");
+    const char *type = serve_field_type(choice);
+    size_t i;
+    json_t *one;
+    if (choice == NULL) return true;
+    if (serve_ask_is(type, "function")) {
+        ask->made_choice = named(choice);
+    } else if (serve_ask_is(type, "allowed_tools")) {
+        json_t *list = json_array();
+        json_array_foreach((json_t *)tools, i, one) json_array_append_new(list, named(one));
+        ask->made_choice = json_pack("{s:s,s:{s:O*,s:o}}", "type", "allowed_tools", "allowed_tools", "mode",
+                                     json_object_get(choice, "mode"), "tools", list);
+    } else if (json_is_string(choice)) {
+        ask->made_choice = json_incref((json_t *)choice);
+    } else {
+        return refuse_type(ask->call, "tool_choice", choice, "function, allowed_tools");
+    }
+    return ask->made_choice != NULL ? serve_ask_tool_choice(ask->call, ask, "tool_choice", ask->made_choice)
+                                    : serve_call_no_memory(ask->call);
+}
+
+/* ---- Options ---- */
+
+static bool read_format(serve_ask *ask, const json_t *format)
+{
+    static const char *const members[] = {"type", "name", "description", "schema", "strict", NULL};
+    static const char place[] = "text.format";
+    serve_call *call = ask->call;
+    const json_t *schema = json_object_get(format, "schema"), *strict = json_object_get(format, "strict");
+    const char *type = serve_field_type(format);
+    if (format == NULL || json_is_null(format) || serve_ask_is(type, "text")) return true;
+    if (!serve_field_only(call, place, format, members)) return false;
+    if (serve_ask_is(type, "json_object")) return serve_ask_set_any_object(ask, place, "text/format");
+    if (!serve_ask_is(type, "json_schema"))
+        return serve_field_refuse(call, "text.format.type", "\"text\", \"json_object\" or \"json_schema\"");
+    if (!json_is_object(schema))
+        return serve_field_refuse(call, "text.format.schema", "an object: a JSON Schema");
+    ask->chat.strict_schema = json_is_true(strict);
+    return serve_ask_set_schema(ask, place, "text/format/schema", schema);
+}
+
+static bool read_text_option(serve_ask *ask)
+{
+    static const char *const members[] = {"format", "verbosity", NULL};
+    const json_t *text = serve_ask_given(ask, "text");
+    const char *verbosity = json_string_value(json_object_get(text, "verbosity"));
+    if (text == NULL) return true;
+    if (!json_is_object(text)) return serve_field_refuse(ask->call, "text", "an object");
+    if (!serve_field_only(ask->call, "text", text, members)) return false;
+    if (verbosity != NULL && strcmp(verbosity, "medium") != 0)
+        return serve_field_refuse(ask->call, "text.verbosity", "\"medium\"; ask for length in words");
+    return read_format(ask, json_object_get(text, "format"));
+}
+
+/* Reasoning is shown as it is, which is what a summary "auto" asks for. */
+static bool read_reasoning_option(serve_ask *ask)
+{
+    static const char *const members[] = {"effort", "summary", NULL};
+    const json_t *reasoning = serve_ask_given(ask, "reasoning"),
+                 *effort = json_object_get(reasoning, "effort");
+    const char *summary = json_string_value(json_object_get(reasoning, "summary"));
+    if (reasoning == NULL) return true;
+    if (!json_is_object(reasoning)) return serve_field_refuse(ask->call, "reasoning", "an object");
+    if (!serve_field_only(ask->call, "reasoning", reasoning, members)) return false;
+    if (summary != NULL && strcmp(summary, "auto") != 0)
+        return serve_field_refuse(ask->call, "reasoning.summary", "\"auto\" or left out");
+    return effort == NULL || json_is_null(effort) ||
+           serve_ask_reasoning_effort(ask->call, ask, "reasoning.effort", effort);
+}
+
+/* What is in the answer anyway. */
+static bool read_include(serve_ask *ask)
+{
+    const json_t *include = serve_ask_given(ask, "include");
+    size_t i;
+    json_t *one;
+    if (include != NULL && !json_is_array(include))
+        return serve_field_refuse(ask->call, "include", "an array");
+    json_array_foreach((json_t *)include, i, one)
+    {
+        if (!serve_ask_is(json_string_value(one), "reasoning.encrypted_content"))
+            return serve_field_refuse(
+                ask->call, "include",
+                "an array of \"reasoning.encrypted_content\" and nothing else: reasoning "
+                "is in the answer, and not encrypted");
+    }
+    return true;
+}
+
+bool serve_ask_responses(serve_ask *ask)
+{
+    return read_input(ask) && read_tools(ask) && read_choice(ask) && read_text_option(ask) &&
+           read_reasoning_option(ask) && read_include(ask);
+}

@@ -1,0 +1,339 @@
+/* openai_responses.c: POST /v1/responses and /v1/responses/input_tokens.
+ * SPDX-License-Identifier: Apache-2.0 */
+#include <string.h>
+
+#include "answer.h"
+#include "ask.h"
+#include "base/mem.h"
+
+/* ---- Items ---- */
+
+static const char *prefix_of(weir_delta_kind kind)
+{
+    return kind == WEIR_DELTA_REASONING ? "rs" : kind == WEIR_DELTA_CONTENT ? "msg" : "fc";
+}
+
+/* "msg_TOKEN_2": the answer's token, and the item's place. */
+static void add_id(const serve_choice *choice, const char *member, size_t index, weir__text *text)
+{
+    weir__json_key(text, member);
+    weir__text_printf(text, "\"%s_%s_%zu\"", prefix_of(choice->parts[index].kind),
+                      choice->answer->id + strlen(serve_responses_form.id), index);
+}
+
+/* The part of a message or of reasoning. */
+static void add_content(const serve_part *part, bool empty, weir__text *text)
+{
+    bool reasoning = part->kind == WEIR_DELTA_REASONING;
+    weir__text_printf(text, "{\"type\":\"%s\"", reasoning ? "reasoning_text" : "output_text");
+    weir__json_bytes(text, "text", empty ? "" : part->text.bytes, empty ? 0 : part->text.n);
+    weir__text_add_string(text, reasoning ? "}" : ",\"annotations\":[],\"logprobs\":[]}");
+}
+
+/* status "in_progress": without what is still to come. */
+static void add_item(const serve_choice *choice, size_t index, const char *status, weir__text *text)
+{
+    const serve_part *part = &choice->parts[index];
+    bool begins = strcmp(status, "in_progress") == 0;
+    weir__text_add_string(text, "{");
+    add_id(choice, "id", index, text);
+    switch (part->kind) {
+    case WEIR_DELTA_REASONING:
+        weir__text_printf(text, ",\"type\":\"reasoning\",\"status\":\"%s\",\"summary\":[],\"content\":[",
+                          status);
+        break;
+    case WEIR_DELTA_CONTENT:
+        weir__text_printf(
+            text, ",\"type\":\"message\",\"status\":\"%s\",\"role\":\"assistant\",\"content\":[", status);
+        break;
+    default:
+        weir__text_printf(text, ",\"type\":\"function_call\",\"status\":\"%s\"", status);
+        weir__json_string(text, "call_id", part->id);
+        weir__json_string(text, "name", part->name);
+        weir__json_bytes(text, "arguments", part->text.bytes, part->text.n);
+        weir__text_add_string(text, "}");
+        return;
+    }
+    if (!begins) add_content(part, false, text);
+    weir__text_add_string(text, "]}");
+}
+
+/* ---- Responses ---- */
+
+static bool is_cut(const serve_choice *choice)
+{
+    return choice->finished &&
+           (choice->reason == WEIR_REASON_LENGTH || choice->reason == WEIR_REASON_DEADLINE);
+}
+
+static const char *status_of(const serve_choice *choice)
+{
+    return is_cut(choice) ? "incomplete" : "completed";
+}
+
+/* The last one may have been cut. */
+static const char *item_status(const serve_choice *choice, size_t index)
+{
+    return index + 1 == choice->n_kept ? status_of(choice) : "completed";
+}
+
+static void add_usage(const serve_answer *answer, weir__text *text)
+{
+    const serve_choice *choice = &answer->choices[0];
+    const weir_usage *usage = &choice->usage;
+    size_t before;
+    weir__text_printf(text,
+                      "{\"input_tokens\":%d,\"input_tokens_details\":{\"cached_tokens\":%d,"
+                      "\"cache_write_tokens\":0",
+                      usage->n_prompt, usage->n_cached);
+    before = text->n;
+    weir__text_add_string(text, ",\"miss\":");
+    if (!serve_miss_add(choice->stream, answer->shows_prompt, answer->shows_cached, text)) text->n = before;
+    weir__text_printf(text,
+                      "},\"output_tokens\":%d,\"output_tokens_details\":{\"reasoning_tokens\":0},"
+                      "\"total_tokens\":%d}",
+                      usage->n_generated, usage->n_prompt + usage->n_generated);
+}
+
+/* error: a failure's message; NULL: none. */
+static void add_response(const serve_answer *answer, const char *status, const char *error, weir__text *text)
+{
+    const serve_choice *choice = &answer->choices[0];
+    bool begins = strcmp(status, "in_progress") == 0;
+    weir__text_printf(text, "{\"id\":\"%s\",\"object\":\"response\",\"created_at\":%lld,\"status\":\"%s\"",
+                      answer->id, (long long)answer->created_s, status);
+    weir__json_string(text, "model", answer->model);
+    weir__text_add_string(text, ",\"output\":[");
+    for (size_t i = 0; i < choice->n_kept && !begins; i++) {
+        if (i > 0) weir__text_add_string(text, ",");
+        add_item(choice, i, item_status(choice, i), text);
+    }
+    weir__text_add_string(text, "],\"error\":");
+    if (error != NULL) {
+        weir__text_add_string(text, "{\"code\":\"server_error\"");
+        weir__json_string(text, "message", error);
+        weir__text_add_string(text, "}");
+    } else {
+        weir__text_add_string(text, "null");
+    }
+    weir__text_printf(text, ",\"incomplete_details\":%s,\"usage\":",
+                      is_cut(choice) ? "{\"reason\":\"max_output_tokens\"}" : "null");
+    if (begins || error != NULL)
+        weir__text_add_string(text, "null");
+    else
+        add_usage(answer, text);
+    weir__text_add(text, answer->repeated.bytes, answer->repeated.n);
+    weir__text_add_string(text, "}");
+}
+
+/* ---- Events ---- */
+
+static weir__text *begin_event(serve_answer *answer, const char *name)
+{
+    weir__text *text = serve_answer_begin_event(answer, name);
+    weir__text_printf(text, "{\"type\":\"%s\",\"sequence_number\":%llu", name,
+                      (unsigned long long)answer->n_events++);
+    return text;
+}
+
+static void end_event(serve_answer *answer, weir__text *text)
+{
+    weir__text_add_string(text, "}");
+    serve_answer_end_event(answer);
+}
+
+static void send_response(serve_answer *answer, const char *name, const char *status, const char *error)
+{
+    weir__text *text = begin_event(answer, name);
+    weir__text_add_string(text, ",\"response\":");
+    add_response(answer, status, error, text);
+    end_event(answer, text);
+}
+
+static void send_item(serve_choice *choice, const char *name, size_t index, const char *status)
+{
+    weir__text *text = begin_event(choice->answer, name);
+    weir__text_printf(text, ",\"output_index\":%zu,\"item\":", index);
+    add_item(choice, index, status, text);
+    end_event(choice->answer, text);
+}
+
+/* Of an event within an item. */
+static weir__text *begin_inner(serve_choice *choice, const char *name, size_t index)
+{
+    weir__text *text = begin_event(choice->answer, name);
+    add_id(choice, "item_id", index, text);
+    weir__text_printf(text, ",\"output_index\":%zu", index);
+    if (choice->parts[index].kind != WEIR_DELTA_TOOL_CALL)
+        weir__text_add_string(text, ",\"content_index\":0");
+    return text;
+}
+
+static void send_content(serve_choice *choice, const char *name, size_t index, bool empty)
+{
+    weir__text *text = begin_inner(choice, name, index);
+    weir__text_add_string(text, ",\"part\":");
+    add_content(&choice->parts[index], empty, text);
+    end_event(choice->answer, text);
+}
+
+static void start(serve_answer *answer)
+{
+    send_response(answer, "response.created", "in_progress", NULL);
+    send_response(answer, "response.in_progress", "in_progress", NULL);
+}
+
+static void start_item(serve_choice *choice, size_t index)
+{
+    send_item(choice, "response.output_item.added", index, "in_progress");
+    if (choice->parts[index].kind != WEIR_DELTA_TOOL_CALL)
+        send_content(choice, "response.content_part.added", index, true);
+}
+
+static void stop_item(serve_choice *choice, size_t index)
+{
+    const serve_part *part = &choice->parts[index];
+    weir__text *text;
+    switch (part->kind) {
+    case WEIR_DELTA_REASONING:
+    case WEIR_DELTA_CONTENT:
+        text = begin_inner(choice,
+                           part->kind == WEIR_DELTA_REASONING ? "response.reasoning_text.done"
+                                                              : "response.output_text.done",
+                           index);
+        weir__json_bytes(text, "text", part->text.bytes, part->text.n);
+        if (part->kind == WEIR_DELTA_CONTENT) weir__text_add_string(text, ",\"logprobs\":[]");
+        end_event(choice->answer, text);
+        send_content(choice, "response.content_part.done", index, false);
+        break;
+    default:
+        text = begin_inner(choice, "response.function_call_arguments.done", index);
+        weir__json_string(text, "name", part->name);
+        weir__json_bytes(text, "arguments", part->text.bytes, part->text.n);
+        end_event(choice->answer, text);
+    }
+    send_item(choice, "response.output_item.done", index, item_status(choice, index));
+}
+
+static void delta(serve_choice *choice, const weir_delta *given)
+{
+    size_t index = choice->n_kept - 1;
+    if (choice->fresh && index > 0) stop_item(choice, index - 1);
+    if (choice->fresh) start_item(choice, index);
+    if (given->kind == WEIR_DELTA_TOOL_CALL) return;
+    weir__text *text =
+        begin_inner(choice,
+                    given->kind == WEIR_DELTA_REASONING ? "response.reasoning_text.delta"
+                    : given->kind == WEIR_DELTA_CONTENT ? "response.output_text.delta"
+                                                        : "response.function_call_arguments.delta",
+                    index);
+    weir__json_bytes(text, "delta", given->text, given->length);
+    if (given->kind == WEIR_DELTA_CONTENT) weir__text_add_string(text, ",\"logprobs\":[]");
+    end_event(choice->answer, text);
+}
+
+static void end(serve_choice *choice)
+{
+    if (choice->n_kept > 0) stop_item(choice, choice->n_kept - 1);
+}
+
+static void finish(serve_answer *answer)
+{
+    const char *status = status_of(&answer->choices[0]);
+    send_response(answer, is_cut(&answer->choices[0]) ? "response.incomplete" : "response.completed", status,
+                  NULL);
+}
+
+static void fail(serve_answer *answer, int status, const char *code, const char *message)
+{
+    (void)status;
+    (void)code;
+    send_response(answer, "response.failed", "failed", message);
+}
+
+static void whole(serve_answer *answer, weir__text *text)
+{
+    add_response(answer, status_of(&answer->choices[0]), NULL, text);
+}
+
+const serve_form serve_responses_form = {
+    .id = "resp_",
+    .keeps = true,
+    .start = start,
+    .delta = delta,
+    .end = end,
+    .finish = finish,
+    .fail = fail,
+    .whole = whole,
+};
+
+/* ---- The endpoints ---- */
+
+static bool repeat(const serve_ask *ask, const char *name, const char *standard, weir__text *text)
+{
+    const json_t *value = serve_ask_given(ask, name);
+    char *dump = value != NULL ? weir__json_dump(value) : NULL;
+    weir__json_key(text, name);
+    weir__text_add_string(text, dump != NULL ? dump : standard);
+    weir__mem_free(dump);
+    return value == NULL || dump != NULL;
+}
+
+/* The request's options, which a response shows: as they were given, or as they are. */
+static bool repeat_all(const serve_ask *ask, weir__text *text)
+{
+    static const struct {
+        const char *name, *standard;
+    } members[] = {
+        {"instructions", "null"},
+        {"max_output_tokens", "null"},
+        {"metadata", "{}"},
+        {"previous_response_id", "null"},
+        {"prompt_cache_key", "null"},
+        {"reasoning", "{\"effort\":null,\"summary\":null}"},
+        {"safety_identifier", "null"},
+        {"text", "{\"format\":{\"type\":\"text\"}}"},
+        {"tool_choice", "\"auto\""},
+        {"tools", "[]"},
+        {"user", "null"},
+    };
+    bool ok = true;
+    /* A comma is due, which json_key would not see at a text's beginning. */
+    weir__text_printf(text, ",\"background\":false,\"parallel_tool_calls\":%s,\"service_tier\":\"default\"",
+                      ask->chat.parallel_tool_calls ? "true" : "false");
+    weir__text_add_string(text, ",\"store\":false,\"truncation\":\"disabled\"");
+    weir__json_number(text, "temperature", (double)ask->sampler.temp, 6);
+    weir__json_number(text, "top_p", (double)ask->sampler.top_p, 6);
+    for (size_t i = 0; i < sizeof members / sizeof *members; i++)
+        ok = repeat(ask, members[i].name, members[i].standard, text) && ok;
+    return ok && !text->failed;
+}
+
+void serve_responses(serve_call *call)
+{
+    serve_ask ask;
+    weir_request request;
+    serve_answer *answer;
+    if (serve_ask_read(&ask, call, SERVE_ASK_RESPONSES) && serve_ask_responses(&ask) &&
+        serve_ask_request(&ask, &request) && serve_ask_render(&ask, &request) &&
+        (answer = serve_ask_answer(&ask, &serve_responses_form, 1)) != NULL) {
+        if (repeat_all(&ask, &answer->repeated))
+            serve_answer_submit(answer, &request, 1);
+        else
+            serve_call_no_memory(call);
+    }
+    serve_ask_fini(&ask);
+}
+
+void serve_input_tokens(serve_call *call)
+{
+    serve_ask ask;
+    weir__text text = {0};
+    size_t n = 0;
+    if (serve_ask_read(&ask, call, SERVE_ASK_RESPONSES) && serve_ask_responses(&ask) &&
+        serve_ask_count(&ask, &n)) {
+        weir__text_printf(&text, "{\"object\":\"response.input_tokens\",\"input_tokens\":%zu}\n", n);
+        serve_call_answer_text(call, 200, "application/json", &text);
+    }
+    serve_ask_fini(&ask);
+}

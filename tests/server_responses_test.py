@@ -1,0 +1,178 @@
+"""weir serve as clients of OpenAI's Responses API know it, on the fake model, whose text depends on every token of the prompt: requests mean what
+the same requests for chat completions mean, events come in OpenAI's order, and what is not honoured is refused by name."""
+# SPDX-License-Identifier: Apache-2.0
+import json
+import os
+import sys
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "support"))
+from checks import check, results  # noqa: E402
+from serve import Server, need_server  # noqa: E402
+
+WEIR = os.path.abspath(sys.argv[1] if len(sys.argv) > 1 else os.environ["WEIR_BIN"])
+CHAT, RESPONSES, COUNT = "/v1/chat/completions", "/v1/responses", "/v1/responses/input_tokens"
+HELLO = {"input": "hello", "max_output_tokens": 8, "temperature": 0, "store": False}
+SAME = {"messages": [{"role": "user", "content": "hello"}], "max_tokens": 8, "temperature": 0}
+TOWN = {"type": "object", "properties": {"town": {"enum": ["Ulm", "Bonn"]}}, "required": ["town"], "additionalProperties": False}
+TOOLS = [{"type": "function", "name": "weather", "description": "the weather", "parameters": TOWN}, {"type": "function", "name": "clock", "description": "the time", "parameters": None}]
+CHAT_TOOLS = [{"type": "function", "function": {"name": t["name"], "description": t["description"], "parameters": t["parameters"]}} for t in TOOLS]
+CALL = {"type": "function_call", "id": "fc_1", "call_id": "1", "name": "weather", "arguments": '{"town":"Ulm"}', "status": "completed"}
+CHAT_CALL = {"id": "1", "type": "function", "function": {"name": "weather", "arguments": '{"town":"Ulm"}'}}
+
+
+def said(text):
+    return {"role": "user", "content": text}
+
+
+def text(*parts):
+    return [{"type": "text", "text": part} for part in parts]
+
+
+def stream(server, body):
+    """Data of all events, which are numbered and have their names."""
+    connection = server.connect()
+    connection.request("POST", RESPONSES, dict(body, stream=True))
+    status, _ = connection.head()
+    assert status == 200, status
+    events = [event.split("\n") for event in b"".join(connection.chunks()).decode().split("\n\n") if event and not event.startswith(":")]
+    connection.close()
+    assert all(len(e) == 2 and e[0].startswith("event: ") and e[1].startswith("data: ") for e in events), events
+    parsed = [json.loads(e[1][6:]) for e in events]
+    assert [e[0][7:] for e in events] == [data["type"] for data in parsed], events
+    assert [data["sequence_number"] for data in parsed] == list(range(len(parsed))), parsed
+    return parsed
+
+
+need_server(WEIR)
+server = Server(WEIR, "--alias", "tiny", "-np", "2")
+
+# ---- What a request means
+
+for name, body, chat in [
+        ("a string", {}, {}), ("a message", {"input": [said("hello")]}, {}),
+        ("a message in full", {"input": [{"type": "message", "role": "user", "content": [{"type": "input_text", "text": "hello"}], "id": "msg_1", "status": "completed"}]}, {}),
+        ("instructions", {"instructions": "Be brief."}, {"messages": [{"role": "system", "content": "Be brief."}, said("hello")]}),
+        ("instructions, and what a developer says first", {"instructions": "Be brief.", "input": [{"role": "developer", "content": "Be kind."}, said("hello")]},
+         {"messages": [{"role": "system", "content": text("Be brief.", "Be kind.")}, said("hello")]}),
+        ("a developer in between", {"input": [said("a"), {"role": "developer", "content": "Be kind."}, said("hello")]},
+         {"messages": [said("a"), {"role": "developer", "content": "Be kind."}, said("hello")]}),
+        ("turns", {"input": [said("a"), {"type": "message", "role": "assistant", "id": "msg_1", "status": "completed", "content": [{"type": "output_text", "text": "b", "annotations": []}]}, said("c")]},
+         {"messages": [said("a"), {"role": "assistant", "content": "b"}, said("c")]}),
+        ("a turn of many items", {"input": [said("a"), {"type": "reasoning", "id": "rs_1", "summary": [], "content": [{"type": "reasoning_text", "text": "hm"}], "encrypted_content": None},
+                                            {"role": "assistant", "content": "Wait."}, CALL, dict(CALL, call_id="2", name="clock", arguments="{}"),
+                                            {"type": "function_call_output", "call_id": "1", "output": "sunny"},
+                                            {"type": "function_call_output", "call_id": "2", "output": [{"type": "input_text", "text": "noon"}]}, said("And now?")]},
+         {"messages": [said("a"), {"role": "assistant", "reasoning_content": "hm", "content": "Wait.", "tool_calls": [
+             CHAT_CALL, {"id": "2", "type": "function", "function": {"name": "clock", "arguments": "{}"}}]},
+             {"role": "tool", "tool_call_id": "1", "content": "sunny"}, {"role": "tool", "tool_call_id": "2", "content": "noon"}, said("And now?")]}),
+        ("a summary of reasoning", {"input": [said("a"), {"type": "reasoning", "summary": [{"type": "summary_text", "text": "hm"}]}, {"role": "assistant", "content": "b"}, said("c")]},
+         {"messages": [said("a"), {"role": "assistant", "reasoning_content": "hm", "content": "b"}, said("c")]}),
+        ("tools that may not be called", {"tools": TOOLS, "tool_choice": "none"}, {"tools": CHAT_TOOLS, "tool_choice": "none"}),
+        ("sampling", {"temperature": 1, "seed": 7, "top_p": 0.9}, {"temperature": 1, "seed": 7, "top_p": 0.9}),
+        ("notes", {"metadata": {"a": "b"}, "user": "x", "service_tier": "auto", "prompt_cache_key": "x", "safety_identifier": "x", "model": "tiny", "background": False, "truncation": "disabled",
+                   "reasoning": {"effort": None, "summary": "auto"}, "text": {"format": {"type": "text"}, "verbosity": "medium"}, "include": ["reasoning.encrypted_content"],
+                   "parallel_tool_calls": True, "max_tool_calls": 3, "previous_response_id": None, "client_metadata": {"a": "b"}, "top_logprobs": 0}, {})]:
+    mine, other = server.post(RESPONSES, dict(HELLO, **body)), server.post(CHAT, dict(SAME, **chat))
+    same = mine.status == other.status == 200 and [c["text"] for c in mine.json["output"][0]["content"]] == [other.json["choices"][0]["message"]["content"]]
+    check(f"{name}: as chat completions", same, mine.body, other.body)
+    usage, n = mine.json["usage"], other.json["usage"]["prompt_tokens"]
+    count = server.post(COUNT, {k: v for k, v in dict(HELLO, **body).items() if k != "max_output_tokens"})
+    check(f"{name}: its tokens", count.json == {"object": "response.input_tokens", "input_tokens": n} and usage["input_tokens"] == n, usage, count.body, n)
+
+# ---- Whole answers
+
+answer = server.post(RESPONSES, dict(HELLO, instructions="Something else.", metadata={"a": "b"}, top_p=0.5)).json
+[item] = answer["output"]
+check("a whole answer", answer["id"].startswith("resp_") and (answer["object"], answer["model"], answer["status"], answer["error"], answer["store"], answer["background"]) ==
+      ("response", "tiny", "incomplete", None, False, False) and answer["incomplete_details"] == {"reason": "max_output_tokens"} and
+      (answer["instructions"], answer["metadata"], answer["top_p"], answer["max_output_tokens"], answer["tools"], answer["tool_choice"]) ==
+      ("Something else.", {"a": "b"}, 0.5, 8, [], "auto"), answer)
+check("its item", (item["type"], item["role"], item["status"]) == ("message", "assistant", "incomplete") and item["id"].startswith("msg_") and
+      item["content"][0]["type"] == "output_text" and item["content"][0]["annotations"] == [], item)
+again = server.post(RESPONSES, dict(HELLO, instructions="Something else.")).json["usage"]
+check("what was cached", 0 < again["input_tokens_details"]["cached_tokens"] < again["input_tokens"] == answer["usage"]["input_tokens"] and
+      again["total_tokens"] == again["input_tokens"] + again["output_tokens"] and again["output_tokens"] == 8, again)
+for choice in ({"type": "function", "name": "weather"}, {"type": "allowed_tools", "mode": "required", "tools": [{"type": "function", "name": "weather"}]}):
+    call = server.post(RESPONSES, dict(HELLO, max_output_tokens=300, tools=TOOLS, tool_choice=choice, parallel_tool_calls=False)).json
+    check(f"a call, {choice['type']}", call["status"] == "completed" and [i["type"] for i in call["output"]] == ["function_call"] and call["output"][0]["name"] == "weather" and
+          call["output"][0]["call_id"] and json.loads(call["output"][0]["arguments"])["town"] in ("Ulm", "Bonn") and call["tools"] == TOOLS and call["tool_choice"] == choice, call)
+form = server.post(RESPONSES, dict(HELLO, max_output_tokens=300, text={"format": {"type": "json_schema", "name": "town", "strict": True, "schema": TOWN}})).json
+check("a form", json.loads(form["output"][0]["content"][0]["text"])["town"] in ("Ulm", "Bonn") and form["status"] == "completed" and form["incomplete_details"] is None, form)
+mine = server.post(RESPONSES, dict(HELLO, text={"format": {"type": "json_object"}})).json["output"][0]["content"][0]["text"]
+check("any object", mine == server.post(CHAT, dict(SAME, response_format={"type": "json_object"})).json["choices"][0]["message"]["content"] != item["content"][0]["text"], mine)
+
+# ---- Events
+
+events = stream(server, dict(HELLO, instructions="Something else."))
+names = [data["type"][9:] for data in events]
+check("the order of events", names[:4] == ["created", "in_progress", "output_item.added", "content_part.added"] and
+      names[-4:] == ["output_text.done", "content_part.done", "output_item.done", "incomplete"] and set(names[4:-4]) == {"output_text.delta"}, names)
+check("the text", "".join(data["delta"] for data in events[4:-4]) == events[-4]["text"] == events[-3]["part"]["text"] == item["content"][0]["text"], events, item)
+first, last, added, done = events[0]["response"], events[-1]["response"], events[2]["item"], events[-2]["item"]
+check("the response at first", first["status"] == "in_progress" and first["output"] == [] and first["usage"] is None and first["instructions"] == "Something else." and
+      first == events[1]["response"], first)
+check("the item", dict(added, status=done["status"], content=done["content"]) == done and added["content"] == [] and added["status"] == "in_progress" and
+      all(data["item_id"] == done["id"] and (data["output_index"], data["content_index"]) == (0, 0) for data in events[3:-2]), added, done)
+check("the response at last", last["output"] == [done] and last["status"] == "incomplete" and last["usage"]["output_tokens"] == 8 and
+      {k: v for k, v in last.items() if k not in ("id", "created_at", "output", "usage", "metadata", "top_p")} ==
+      {k: v for k, v in answer.items() if k not in ("id", "created_at", "output", "usage", "metadata", "top_p")}, last, answer)
+events = stream(server, dict(HELLO, max_output_tokens=300, tools=TOOLS, tool_choice={"type": "function", "name": "weather"}))
+names = [data["type"][9:] for data in events]
+check("a call, streamed: the order", names[:3] == ["created", "in_progress", "output_item.added"] and names[-3:] == ["function_call_arguments.done", "output_item.done", "completed"] and
+      set(names[3:-3]) == {"function_call_arguments.delta"}, names)
+check("a call, streamed", events[2]["item"]["arguments"] == "" and events[2]["item"]["name"] == "weather" and "".join(data["delta"] for data in events[3:-3]) == events[-3]["arguments"] ==
+      events[-2]["item"]["arguments"] == call["output"][0]["arguments"] and events[-1]["response"]["output"] == [events[-2]["item"]], events)
+
+# ---- Refusals
+
+
+def refused(name, reply, status, field=None, word=""):
+    error = reply.error if reply.status >= 400 else {}
+    check(f"{name}: {status}" + (f", {field}" if field else ""), reply.status == status and error["param"] == field and
+          word in error["message"] and (field is None or "/" in field or word or field in error["message"]), reply.status, reply.body)
+
+
+for name, body, field, *word in [
+        ("no input", {"input": []}, "input"), ("input of another type", {"input": 5}, "input"), ("an item of another type", {"input": ["x"]}, "input[0]"),
+        ("a kind of item", {"input": [said("x"), {"type": "item_reference", "id": "x"}]}, "input[1]"), ("a role", {"input": [{"role": "tool", "content": "x"}]}, "input[0].role"),
+        ("content", {"input": [{"role": "user", "content": 5}]}, "input[0].content"), ("a member of an item", {"input": [dict(said("x"), colour="red")]}, "input[0].colour"),
+        ("a file", {"input": [{"role": "user", "content": [{"type": "input_file", "file_id": "x"}]}]}, "input[0].content[0]"),
+        ("a part without a text", {"input": [{"role": "user", "content": [{"type": "input_text"}]}]}, "input[0].content[0]"),
+        ("an image of a file", {"input": [{"role": "user", "content": [{"type": "input_image", "file_id": "x"}]}]}, "input[0].content[0].file_id"),
+        ("an image", {"input": [said("x"), {"role": "user", "content": [{"type": "input_image", "image_url": "data:image/png;base64,AAAA"}]}]}, "input[1]", "--mmproj"),
+        ("a call without a name", {"input": [said("x"), {k: v for k, v in CALL.items() if k != "name"}]}, "input[1]"),
+        ("arguments that are no JSON", {"input": [said("x"), dict(CALL, arguments="{")]}, "input[1]"),
+        ("a result without a call", {"input": [{"type": "function_call_output", "output": "x"}]}, "input[0]"),
+        ("reasoning that cannot be read", {"input": [{"type": "reasoning", "summary": [], "encrypted_content": "x"}, said("x")]}, "input[0]"),
+        ("instructions", {"instructions": 5}, "instructions"), ("a server's tool", {"tools": [TOOLS[0], {"type": "web_search"}]}, "tools[1]"),
+        ("a custom tool", {"tools": [{"type": "custom", "name": "x"}]}, "tools[0]"), ("a tool's name", {"tools": [{"type": "function", "name": "a b", "parameters": {}}]}, "tools[0].name"),
+        ("a tool's parameters", {"tools": [{"type": "function", "name": "x", "parameters": 5}]}, "tools[0].parameters"),
+        ("a member of a tool", {"tools": [dict(TOOLS[0], defer_loading=True)]}, "tools[0].defer_loading"),
+        ("a strict schema", {"tools": [dict(TOOLS[0], strict=True, parameters={"type": "object", "properties": {"n": {"type": "integer", "multipleOf": 7}}})]}, "tools/0/parameters/properties/n"),
+        ("a schema that cannot be kept", {"text": {"format": {"type": "json_schema", "name": "x", "strict": True, "schema": {"type": "array", "uniqueItems": True}}}}, "text/format/schema"),
+        ("a format", {"text": {"format": {"type": "xml"}}}, "text.format.type"), ("verbosity", {"text": {"verbosity": "low"}}, "text.verbosity"),
+        ("a choice of tools", {"tools": TOOLS, "tool_choice": "some"}, "tool_choice"), ("a server's tool, chosen", {"tools": TOOLS, "tool_choice": {"type": "web_search"}}, "tool_choice"),
+        ("a choice without tools", {"tool_choice": "required"}, "tool_choice"), ("a tool that is not there", {"tools": TOOLS, "tool_choice": {"type": "function", "name": "x"}}, "tool_choice"),
+        ("effort", {"reasoning": {"effort": "some"}}, "reasoning.effort"), ("a summary", {"reasoning": {"summary": "detailed"}}, "reasoning.summary"),
+        ("logprobs", {"include": ["message.output_text.logprobs"]}, "include"), ("top_logprobs", {"top_logprobs": 3}, "top_logprobs"), ("store", {"store": True}, "store"),
+        ("a response of before", {"previous_response_id": "resp_1"}, "previous_response_id"), ("a conversation", {"conversation": "x"}, "conversation"),
+        ("background", {"background": True}, "background"), ("truncation", {"truncation": "auto"}, "truncation"), ("a prompt", {"prompt": {"id": "x"}}, "prompt"),
+        ("usage in a stream", {"stream": True, "stream_options": {"include_usage": True}}, "stream_options", "include_usage"), ("temperature", {"temperature": -1}, "temperature"),
+        ("an unknown field", {"temprature": 1}, "temprature"), ("a field of chat completions", {"n": 2}, "n"), ("max_output_tokens", {"max_output_tokens": "x"}, "max_output_tokens")]:
+    refused(name, server.post(RESPONSES, dict(HELLO, **body)), 400, field, *word)
+    refused(f"{name}, counted", server.post(COUNT, dict(HELLO, **body)), 400, field, *word)
+refused("another model", server.post(RESPONSES, dict(HELLO, model="gpt-5")), 404, "model", '"tiny"')
+refused("a long prompt", server.post(RESPONSES, dict(HELLO, input="x " * 20000)), 400, "input", "40")
+reply = server.post(RESPONSES, dict(HELLO, tools=[dict(TOOLS[0], parameters={"type": "object", "properties": {"n": {"type": "integer", "multipleOf": 7}}})], tool_choice="required"))
+check("a schema that is not strict", reply.headers.get("x-weir-relaxed") == "tools/0/parameters/properties/n: multipleOf", reply.headers)
+server.stop()
+
+server = Server(WEIR, "-np", "1", model="fake:tick_us=2000,fail_pass=20")
+events = stream(server, dict(HELLO, max_output_tokens=50, ignore_eos=True))
+last = events[-1]
+check("an error after the start", last["type"] == "response.failed" and last["response"]["status"] == "failed" and last["response"]["error"]["code"] == "server_error" and
+      last["response"]["error"]["message"] and last["response"]["output"][0]["content"][0]["text"], last)
+server.stop()
+
+print(f"{results['passed']} passed, {results['failed']} failed")
+sys.exit(1 if results["failed"] else 0)
