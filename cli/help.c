@@ -4,17 +4,23 @@
 
 #include <errno.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
+#include "child.h"
 #include "completion.h"
 #include "file.h"
 #include "options.h"
 #include "out.h"
 #include "page.h"
+#include "signals.h"
 #include "term.h"
 
 #define COLUMN 30 /* where the explanation of an option begins */
 #define WIDE   24 /* of a command, a variable, a file */
+
+/* Where there is one; what its absence would print is no news. */
+#define LESS "command -v less >/dev/null 2>&1 || exit 127; exec less"
 
 const cli_command cli_commands[] = {
     {CLI_RUN, "run", "[MODEL] [PROMPT]", "ask a model and watch the answer arrive",
@@ -279,9 +285,24 @@ static void name_page(const cli_command *command, char *name, size_t capacity)
         if (*c == ' ') *c = '-';
 }
 
+/* Shows what is longer than the window through the user's pager. False: it is to be printed. */
+static bool page_through(const cli_text *text)
+{
+    const char *pager = getenv("PAGER");
+    int n_lines = 0;
+    for (size_t i = 0; i < text->n; i++) n_lines += text->bytes[i] == '\n';
+    if (pager == NULL) pager = LESS;
+    if (!cli_term_out() || n_lines < cli_term_rows() || *pager == '\0') return false;
+    setenv("LESS", "FRX", 0); /* colours; no clearing of the screen */
+    cli_signals_interrupts(true);
+    int status = cli_child_run(pager, NULL, text->bytes, text->n);
+    cli_signals_interrupts(false);
+    return status != CLI_CHILD_MISSING;
+}
+
 static cli_exit print(cli_page *page)
 {
-    cli_out(page->text.bytes, page->text.n);
+    if (!page_through(&page->text)) cli_out(page->text.bytes, page->text.n);
     weir__text_fini(&page->text);
     return CLI_OK;
 }
@@ -311,7 +332,21 @@ static void add_spellings(cli_text *text, const cli_option *option, bool all)
     if (option->argument != NULL) cli_text_printf(text, " %s", option->argument);
 }
 
-static void add_options(cli_page *page, const cli_command *command)
+static void add_option(cli_page *page, const cli_args *args, const cli_option *option)
+{
+    cli_text label = {0}, explanation = {0};
+    char value[128];
+    add_spellings(&label, option, page->man);
+    cli_options_value(args, option, value, sizeof value);
+    cli_text_printf(&explanation, "%s%s", option->help, cli_options_is_list(option) ? CLI_AGAIN : "");
+    if (value[0] != '\0') cli_text_printf(&explanation, " [%s]", value);
+    if (page->man && option->env != NULL) cli_text_printf(&explanation, " (%s)", option->env);
+    cli_page_entry(page, label.bytes, explanation.bytes, COLUMN);
+    weir__text_fini(&label);
+    weir__text_fini(&explanation);
+}
+
+static void add_options(cli_page *page, const cli_command *command, bool all)
 {
     cli_args args;
     cli_args_init(&args, command);
@@ -319,22 +354,22 @@ static void add_options(cli_page *page, const cli_command *command)
     for (int group = 0; group < CLI_N_GROUPS; group++) {
         bool titled = false;
         for (const cli_option *option = cli_options; option->name != NULL; option++) {
-            cli_text label = {0}, explanation = {0};
-            char value[128];
             if ((int)option->group != group || !(option->commands & command->bit)) continue;
+            if (option->rare && !all) continue;
             if (!titled) cli_page_group(page, cli_group_titles[group]);
             titled = true;
-            add_spellings(&label, option, page->man);
-            cli_options_value(&args, option, value, sizeof value);
-            cli_text_printf(&explanation, "%s%s", option->help, cli_options_is_list(option) ? CLI_AGAIN : "");
-            if (value[0] != '\0') cli_text_printf(&explanation, " [%s]", value);
-            if (page->man && option->env != NULL) cli_text_printf(&explanation, " (%s)", option->env);
-            cli_page_entry(page, label.bytes, explanation.bytes, COLUMN);
-            weir__text_fini(&label);
-            weir__text_fini(&explanation);
+            add_option(page, &args, option);
         }
     }
     cli_args_fini(&args);
+}
+
+static bool has_many_options(const cli_command *command)
+{
+    size_t n = 0;
+    for (const cli_option *option = cli_options; option->name != NULL; option++)
+        n += (option->commands & command->bit) != 0;
+    return n > CLI_OPTIONS_MANY;
 }
 
 /* Those of weir bench, or the others. */
@@ -399,8 +434,9 @@ static void add_overview(cli_page *page)
     add_exit_codes(page);
 }
 
-static void add_command(cli_page *page, const cli_command *command)
+static void add_command(cli_page *page, const cli_command *command, bool all)
 {
+    bool shortened = !all && has_many_options(command);
     if (page->man)
         add_man_head(page, command, command->summary);
     else {
@@ -419,11 +455,19 @@ static void add_command(cli_page *page, const cli_command *command)
         cli_page_puts(page, command->text);
     }
     cli_page_examples(page, command->examples);
-    add_options(page, command);
+    add_options(page, command, !shortened);
     if (page->man) {
         cli_page_section(page, "See also");
         cli_page_puts(page, "weir(1): environment, config file, exit status");
-    } else if (cli_options_has_settings(command->bit)) {
+        return;
+    }
+    if (shortened) {
+        char *more = cli_format("weir %s --help-all shows all options.", command->name);
+        cli_text_puts(&page->text, "\n");
+        cli_page_puts(page, more);
+        cli_free(more);
+    }
+    if (cli_options_has_settings(command->bit)) {
         cli_text_puts(&page->text, "\n");
         cli_page_puts(page,
                       "Options with a default may also come from the environment (--top-k 20 as "
@@ -431,19 +475,19 @@ static void add_command(cli_page *page, const cli_command *command)
     }
 }
 
-static cli_page page_of(const cli_command *command, bool man)
+static cli_page page_of(const cli_command *command, cli_help_kind kind)
 {
-    cli_page page = cli_page_begin(man);
+    cli_page page = cli_page_begin(kind == CLI_HELP_MAN);
     if (command != NULL)
-        add_command(&page, command);
+        add_command(&page, command, kind != CLI_HELP_SHORT);
     else
         add_overview(&page);
     return page;
 }
 
-cli_exit cli_help_print(const cli_command *command, bool man)
+cli_exit cli_help_print(const cli_command *command, cli_help_kind kind)
 {
-    cli_page page = page_of(command, man);
+    cli_page page = page_of(command, kind);
     return print(&page);
 }
 
@@ -474,7 +518,7 @@ static cli_exit write_file(char *path, const char *bytes, size_t n)
 static cli_exit write_man(const char *folder, const cli_command *command)
 {
     char name[32];
-    cli_page page = page_of(command, true);
+    cli_page page = page_of(command, CLI_HELP_MAN);
     name_page(command, name, sizeof name);
     cli_exit code = write_file(cli_format("%s/man/man1/%s.1", folder, name), page.text.bytes, page.text.n);
     weir__text_fini(&page.text);

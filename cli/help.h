@@ -5,8 +5,15 @@
 
 #include "cli.h"
 
-/* Of a command, or of weir as a whole (NULL); `man`: as a manual page. */
-cli_exit cli_help_print(const cli_command *command, bool man);
+typedef enum cli_help_kind {
+    CLI_HELP_SHORT, /* of a command with many options, those that most people need */
+    CLI_HELP_ALL,
+    CLI_HELP_MAN, /* a manual page, with all options */
+} cli_help_kind;
+
+/* Of a command, or of weir as a whole (NULL). On a terminal with fewer rows than that has lines, through
+ * $PAGER. */
+cli_exit cli_help_print(const cli_command *command, cli_help_kind kind);
 
 /* The commands of weir bench. */
 cli_exit cli_help_bench(void);

@@ -88,7 +88,9 @@ const cli_option *cli_options_by_setting(unsigned commands, const char *key)
 
 bool cli_options_in_presets(const cli_option *option)
 {
-    return option->group <= CLI_ENGINE && (option->env != NULL || cli_options_in_requests(option));
+    bool of_answers =
+        option->group != CLI_SERVING && option->group != CLI_MEASURING && option->group != CLI_OUTPUT;
+    return of_answers && (option->env != NULL || cli_options_in_requests(option));
 }
 
 const cli_option *cli_options_by_preset(unsigned commands, const char *key)

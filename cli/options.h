@@ -84,7 +84,7 @@ typedef struct cli_args {
     bool raw, no_thinking, explain_cache;
     int special_content;                /* position in its choices, a weir_special_content */
     int32_t best_of, n_prompt_logprobs; /* run; n_prompt_logprobs CLI_UNSET = none */
-    bool json, quiet, verbose, help, licenses;
+    bool json, quiet, verbose, help, help_all, licenses;
     bool check;                          /* optimize */
     cli_origin sources[CLI_OPTIONS_MAX]; /* by position in cli_options */
     /* tokenize; embed */
@@ -142,15 +142,16 @@ typedef enum cli_kind {
     CLI_NUMBERS   /* cli_numbers: 1,2,4 */
 } cli_kind;
 
+/* In the order of a page of help. */
 typedef enum cli_group {
     CLI_ASKING,
-    CLI_SAMPLING,
-    CLI_LIMITS,
     CLI_MODEL,
-    CLI_ENGINE,
     CLI_SERVING,
+    CLI_LIMITS,
+    CLI_ENGINE,
     CLI_MEASURING,
     CLI_OUTPUT,
+    CLI_SAMPLING,
     CLI_N_GROUPS,
 } cli_group;
 
@@ -168,7 +169,10 @@ typedef struct cli_option {
     const char *standard; /* the default in words; NULL = the target's value, "" = none is shown */
     const char *const *choices;
     const char *help;
+    bool rare; /* only --help-all shows it where a command has many */
 } cli_option;
+
+#define CLI_OPTIONS_MANY 24
 
 extern const cli_option *const cli_options; /* ends with a NULL name */
 extern const char *const cli_group_titles[CLI_N_GROUPS];

@@ -18,11 +18,12 @@ static cli_exit help(int n, char **words)
 {
     int used;
     bool man = n > 0 && strcmp(words[0], "--man") == 0;
-    if (n == man) return cli_help_print(NULL, man);
+    cli_help_kind kind = man ? CLI_HELP_MAN : CLI_HELP_SHORT;
+    if (n == man) return cli_help_print(NULL, kind);
     if (strcmp(words[0], "--write") == 0 && n == 2) return cli_help_write(words[1]);
     if (strcmp(words[0], "bench") == 0 && n == 1) return cli_help_bench();
     const cli_command *command = cli_command_find(n - man, words + man, &used);
-    return command != NULL ? cli_help_print(command, man) : cli_command_unknown(n - man, words + man);
+    return command != NULL ? cli_help_print(command, kind) : cli_command_unknown(n - man, words + man);
 }
 
 static cli_exit run_command(const cli_command *command, int n, char **words, char **argv, cli_runner *run)
@@ -30,15 +31,17 @@ static cli_exit run_command(const cli_command *command, int n, char **words, cha
     cli_args args;
     cli_args_init(&args, command);
     cli_exit code = CLI_OK;
-    bool asked = false;
-    for (int i = 0; i < n && strcmp(words[i], "--") != 0; i++)
-        asked = asked || strcmp(words[i], "--help") == 0 || strcmp(words[i], "-h") == 0;
+    bool asked = false, all = false;
+    for (int i = 0; i < n && strcmp(words[i], "--") != 0; i++) {
+        all = all || strcmp(words[i], "--help-all") == 0;
+        asked = asked || all || strcmp(words[i], "--help") == 0 || strcmp(words[i], "-h") == 0;
+    }
     if (asked) /* whatever else is wrong with the line */
-        code = cli_help_print(command, false);
+        code = cli_help_print(command, all ? CLI_HELP_ALL : CLI_HELP_SHORT);
     else {
         code = cli_options_parse(&args, n, words);
         if (code == CLI_OK && args.help)
-            code = cli_help_print(command, false);
+            code = cli_help_print(command, CLI_HELP_SHORT);
         else if (code == CLI_OK)
             code = run(&args, argv);
     }
@@ -51,7 +54,7 @@ static cli_exit dispatch(int n, char **argv, cli_runner *run)
     char **words = argv + 1;
     int used;
     if (n == 0) {
-        cli_help_print(NULL, false);
+        cli_help_print(NULL, CLI_HELP_SHORT);
         return CLI_USAGE;
     }
     const char *first = words[0];

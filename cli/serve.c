@@ -186,10 +186,10 @@ static void print_banner(const cli_args *args, const char *path, const serve_ser
     weir_engine_get_stats(engine, &stats);
     cli_text_printf(&text, "%sweir is ready%s\n", cli_term_style_err(CLI_BOLD),
                     cli_term_style_err(CLI_PLAIN));
-    add_row(&text, "chat", "%s", address);
-    add_row(&text, "API", "%s/v1 (OpenAI's), model \"%s\"", address,
-            args->aliases.n > 0 ? args->aliases.items[0] : name);
-    add_row(&text, "model", "%s", path);
+    add_row(&text, "address", "%s%s", address,
+            strncmp(address, "http", 4) == 0 ? " (a page to chat on; OpenAI's API below /v1)" : "");
+    add_row(&text, "model", "\"%s\" in requests: %s", args->aliases.n > 0 ? args->aliases.items[0] : name,
+            path);
     add_row(&text, "slots", "%d requests at a time, each of at most %s tokens", stats.n_slots,
             cli_count((uint64_t)stats.n_ctx).text);
     add_row(&text, "keys", "%s",

@@ -1,4 +1,5 @@
-/* log.c: a line, of JSON or for people, for each request and event, on stderr. No text of prompts or answers, unless asked.
+/* log.c: a line, of JSON or for people, for each request and event. No text of prompts or answers, unless
+ * asked.
  * SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
 #include <limits.h>

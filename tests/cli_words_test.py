@@ -32,7 +32,14 @@ def test_help():
     check("weir run -h --nonsense still shows help", weir("run", "--nonsense", "-h").returncode == 0)
     expect("help of nothing we have", weir("help", "nothing"), 2, "there is no command nothing")
     expect("weir bench alone asks what", weir("bench"), 2, "weir bench engine", "weir bench kernels")
-    page = weir("help", "run").stdout
+    brief = weir("help", "run").stdout
+    titles = [line for line in brief.splitlines() if line and not line.startswith(" ")]
+    check("help of run begins with prompt and model, and ends with sampling", titles.index("Prompt") + 1 == titles.index("Model") and
+          max(titles.index(t) for t in ("Prompt", "Model", "Limits", "Engine", "Output")) < titles.index("Sampling"), titles)
+    check("it is short, and says where the rest is", len(brief.splitlines()) < 100 and "--xtc-probability" not in brief and
+          "weir run --help-all shows all options." in brief, brief)
+    check("a command with few options shows all", "--revision" in weir("help", "pull").stdout and "--help-all" not in weir("help", "pull").stdout)
+    page = weir("run", "--help-all").stdout
     for option in ("--temp --top-k --top-p --min-p --typical --top-nsigma --xtc-probability --xtc-threshold --dynatemp-range "
                    "--dynatemp-exp --dry-multiplier --dry-base --dry-allowed-length --dry-penalty-last-n "
                    "--dry-sequence-breaker --mirostat --mirostat-lr --mirostat-ent --repeat-penalty --repeat-last-n "

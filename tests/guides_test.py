@@ -25,7 +25,7 @@ def read(path):
 
 @functools.lru_cache(None)
 def help_of(*words):
-    done = subprocess.run([WEIR, "help", *words], capture_output=True, text=True, env=environment())
+    done = subprocess.run([WEIR, *words, "--help-all"] if words else [WEIR, "help"], capture_output=True, text=True, env=environment())
     return done.stdout if done.returncode == 0 else None
 
 

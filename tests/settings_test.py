@@ -23,6 +23,7 @@ def environment(**more):
     clean = {k: v for k, v in os.environ.items()
              if not k.startswith(("WEIR_", "XDG_")) and k not in ("NO_COLOR", "LINES", "COLUMNS", "TERM")}
     clean["HOME"] = scratch.name
+    clean["PAGER"] = ""  # nobody presses keys
     clean.update(more)
     return clean
 
@@ -124,7 +125,8 @@ def test_mistakes():
 
 def test_golden():
     update = os.environ.get("WEIR_UPDATE") == "1"
-    pages = {"help": ["help"], **{"help-" + c.replace(" ", "-"): ["help", *c.split()] for c in commands()}}
+    pages = {"help": ["help"], "help-run-short": ["help", "run"], "help-serve-short": ["help", "serve"],
+             **{"help-" + c.replace(" ", "-"): [*c.split(), "--help-all"] for c in commands()}}
     os.makedirs(GOLDEN, exist_ok=True)
     for name, words in pages.items():
         # What depends on the build, not on the table, is not kept.
@@ -178,6 +180,26 @@ def test_narrow():
         texts = [line for line in text.split("\n") if "penalties;dry" not in line]  # one word
         widest = max(texts, key=len)
         check(f"help fits into {columns} columns", len(widest) <= columns, widest)
+
+
+def test_pager():
+    from terminal import Terminal
+
+    def shown(*words, rows=24, **env):
+        terminal = Terminal([WEIR, *words], 80, rows, environment(TERM="xterm", **env))
+        code = terminal.finish(60)
+        terminal.close()
+        return code, terminal.output
+
+    code, output = shown("run", "--help", PAGER="sed 's/^/paged: /'")
+    check("help that is longer than the window goes through $PAGER", code == 0 and "paged: " in output and "--model" in output, code, output[:300])
+    check("through its end", "weir help lists the exit codes" in output, output[-300:])
+    code, output = shown("run", "--help", PAGER="sed 's/^/paged: /'", rows=200)
+    check("what fits does not", code == 0 and "paged" not in output and "--model" in output, output[:300])
+    code, output = shown("run", "--help", PAGER="no-such-pager-anywhere")
+    check("without the pager the text is printed", code == 0 and "--model" in output, output[:300])
+    done = run("run", "--help", env=environment(PAGER="sed 's/^/paged: /'"))
+    check("off a terminal there is none", "paged" not in done.stdout and "--model" in done.stdout)
 
 
 # ---- Completion ----
