@@ -6,6 +6,7 @@ more than forty graphs that use them as they are. In the copies of its files in 
 class whose `->` refuses null (src/backend/shim_tensor.h), and ggml's functions are macros that refuse null
 arguments (FOLDER/weir-tensor.h, which the build includes before all else). So this holds for every kind of
 projector, those of later pins, too. weir catches the exception when it loads the file (shim_projector.cpp).
+The same header gives a file's matrices to weir's kernels (ggml_projector.cpp).
 SPDX-License-Identifier: Apache-2.0
 """
 import re

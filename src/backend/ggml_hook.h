@@ -8,6 +8,9 @@
 
 #include <weir/weir.h>
 
+struct ggml_backend_buffer;
+struct ggml_backend_buffer_type;
+struct ggml_context;
 struct llama_adapter_lora;
 struct llama_context;
 struct llama_model;
@@ -40,6 +43,12 @@ uint64_t weir__hook_end(const struct llama_model *model, uint64_t *n_from_file);
 /* Puts an adapter's matrices that stand beside weights in the kernels' buffers there, too; what they compute
  * stays the same but for rounding. False: no memory, and nothing has changed. */
 bool weir__hook_adapter(const struct llama_model *model, struct llama_adapter_lora *adapter);
+
+/* Allocates the tensors of a projector: matrices of layers that the kernels multiply in their buffers, the
+ * others in the given type's. Unless packs(false) was called on this thread: then all there. NULL: no memory. */
+struct ggml_backend_buffer *weir__hook_projector(struct ggml_context *tensors,
+                                                 struct ggml_backend_buffer_type *type);
+void weir__hook_projector_packs(bool packs);
 
 /* Tells the kernels which token each cell of a context's memory holds, while the context lives. */
 void weir__hook_attach(struct llama_context *context);

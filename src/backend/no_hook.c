@@ -2,6 +2,8 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "backend/ggml_hook.h"
 
+#include <ggml-alloc.h>
+
 #include "base/log.h"
 
 void weir__hook_install(void)
@@ -56,6 +58,17 @@ void weir__hook_repeats(const struct llama_context *context, int32_t from, int32
 void weir__hook_changes(const struct llama_context *context, int32_t seq, int32_t from)
 {
     (void)context, (void)seq, (void)from;
+}
+
+struct ggml_backend_buffer *weir__hook_projector(struct ggml_context *tensors,
+                                                 struct ggml_backend_buffer_type *type)
+{
+    return ggml_backend_alloc_ctx_tensors_from_buft(tensors, type);
+}
+
+void weir__hook_projector_packs(bool packs)
+{
+    (void)packs;
 }
 
 bool weir__hook_attends(const struct llama_context *context)

@@ -20,9 +20,11 @@
 #include <memory>
 #include <mutex>
 #include <stdexcept>
+#include <utility>
 #include <vector>
 
 extern "C" {
+#include "backend/ggml_hook.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "gguf/gguf.h"
@@ -196,6 +198,8 @@ weir_status encode(weir__bprojector *projector, const mtmd_input_chunk *chunk, w
     projector->was_cancelled = false;
     projector->n_nodes = 0;
     int failed = mtmd_encode_chunk(projector->context, chunk);
+    if (weir__hook_fault() != WEIR_OK)
+        return weir__error_set(error, WEIR_BACKEND, nullptr, "weir's kernels cannot compute this projector");
     if (projector->was_cancelled)
         return weir__error_set(error, WEIR_ABORTED, nullptr, "the encoding was cancelled");
     if (failed != 0)
@@ -305,6 +309,20 @@ weir_status load_file(weir__bprojector *projector, const weir__bmodel *model, co
     return WEIR_OK;
 }
 
+/* packs: its matrices go to weir's kernels. */
+weir_status load_and_try(weir__bprojector *projector, const weir__bmodel *model, const char *path,
+                         int32_t n_threads, bool packs, weir_error *error)
+{
+    weir__hook_projector_packs(packs);
+    weir_status status = guard(error, WEIR_UNSUPPORTED, "the projector cannot be loaded", [&] {
+        mtmd_free(std::exchange(projector->context, nullptr));
+        weir_status fits = check_width(path, llama_model_n_embd_inp(model->model), error);
+        return fits == WEIR_OK ? load_file(projector, model, path, n_threads, error) : fits;
+    });
+    weir__hook_projector_packs(true);
+    return status == WEIR_OK ? try_all(projector, error) : status;
+}
+
 } // namespace
 
 weir_status weir__llama_projector_load(weir__bmodel *model, const char *path, bool outline, int32_t n_threads,
@@ -324,11 +342,10 @@ weir_status weir__llama_projector_load(weir__bmodel *model, const char *path, bo
         *out = made;
         return WEIR_OK;
     }
-    status = guard(error, WEIR_UNSUPPORTED, "the projector cannot be loaded", [&] {
-        weir_status fits = check_width(path, llama_model_n_embd_inp(model->model), error);
-        return fits == WEIR_OK ? load_file(made, model, path, n_threads, error) : fits;
-    });
-    if (status == WEIR_OK) status = try_all(made, error);
+    status = load_and_try(made, model, path, n_threads, true, error);
+    /* A graph that does more with a layer's matrices than to multiply them. */
+    if (status == WEIR_UNSUPPORTED && made->context != nullptr)
+        status = load_and_try(made, model, path, n_threads, false, error);
     if (status != WEIR_OK) {
         weir__llama_projector_free(made);
         return status;
