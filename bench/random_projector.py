@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A projector of SigLIP's shape (Gemma 3's) with random weights in F16, for measurements with bench/encode.c.
 
-usage: random_projector.py OUT.gguf [LAYERS]
+usage: random_projector.py OUT.gguf [LAYERS [HEADS]]
 
 896 × 896 pixels in 4,096 patches, 27 layers, 1,152 wide, 4,304 between, 16 heads: 0.84 GB. Its embeddings have 64 numbers, as those of
 `scripts/tiny_gguf.py swa`. The file has the same bytes each time."""
@@ -32,7 +32,8 @@ class Quick(tiny_mmproj.Projector):
 
 def main():
     layers = int(sys.argv[2]) if len(sys.argv) > 2 else 27
-    tiny_mmproj.EMBD, tiny_mmproj.FF, tiny_mmproj.HEADS = 1152, 4304, 16
+    heads = int(sys.argv[3]) if len(sys.argv) > 3 else 16
+    tiny_mmproj.EMBD, tiny_mmproj.FF, tiny_mmproj.HEADS = 1152, 4304, heads
     p = Quick("clip", 1, {"clip.vision.block_count": layers, "clip.vision.image_size": 896})
     p.begin()
     p.vision("gemma3")

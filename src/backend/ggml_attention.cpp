@@ -336,10 +336,11 @@ struct attention_op : ggml::cpu::tensor_traits {
         weir__attention_format k_format, v_format;
         if (op->op != GGML_OP_FLASH_ATTN_EXT || !format_of(k, &k_format) || !format_of(v, &v_format))
             return false;
-        return mask != nullptr && q->type == GGML_TYPE_F32 && mask->type == GGML_TYPE_F16 &&
-               q->ne[2] % k->ne[2] == 0 && k->ne[2] == v->ne[2] && k->ne[3] == q->ne[3] &&
-               v->ne[3] == q->ne[3] && mask->ne[2] == 1 && q->ne[3] % mask->ne[3] == 0 &&
-               q->nb[0] == sizeof(float) && mask->nb[0] == sizeof(ggml_fp16_t) &&
+        if (mask != nullptr && (mask->type != GGML_TYPE_F16 || mask->ne[2] != 1 ||
+                                q->ne[3] % mask->ne[3] != 0 || mask->nb[0] != sizeof(ggml_fp16_t)))
+            return false;
+        return q->type == GGML_TYPE_F32 && q->nb[0] == sizeof(float) && q->ne[2] % k->ne[2] == 0 &&
+               k->ne[2] == v->ne[2] && k->ne[3] == q->ne[3] && v->ne[3] == q->ne[3] &&
                (op->src[4] == nullptr || op->src[4]->type == GGML_TYPE_F32);
     }
 
@@ -569,6 +570,10 @@ struct attention_op : ggml::cpu::tensor_traits {
             some.stream = stream;
             some.first = first;
             some.n = some.n_lists = 0;
+            if (mask == nullptr) {
+                see_all(static_cast<int32_t>(end - first), static_cast<int32_t>(k->ne[1]));
+                return;
+            }
             for (; first + some.n < end; some.n++) {
                 int64_t at = stream_of(some.n);
                 const llama_kv_cells *cells = cells_of(cache, k, at);
@@ -593,6 +598,17 @@ struct attention_op : ggml::cpu::tensor_traits {
                 query.mask = plain ? nullptr : row;
                 put_in_list(query, own, n, place, at);
             }
+        }
+
+        /* Without a mask n queries see all cells. */
+        void see_all(int32_t n, int32_t n_cells)
+        {
+            std::iota(room(0), room(0) + n_cells, 0);
+            some.list_stream = some.stream;
+            some.lists[some.n_lists++] = {room(0), 0, n_cells, 0};
+            weir__attention_query query = {};
+            query.to = n_cells;
+            while (some.n < n) some.queries[some.n++] = query;
         }
 
         /* What is added to the numbers of a stream's cells in lists. */

@@ -213,7 +213,7 @@ static void small_products_do_not_depend_on_the_company(void **state)
 typedef struct attention {
     enum ggml_type type_k, type_v;
     float max_bias, softcap;
-    bool sinks;
+    bool sinks, unmasked;
 } attention;
 
 #define SIZE     64
@@ -249,7 +249,8 @@ static void attend(const attention *a)
     struct ggml_tensor *q = ggml_new_tensor_3d(s.computed, GGML_TYPE_F32, SIZE, QUERIES, HEADS);
     struct ggml_tensor *k = ggml_new_tensor_3d(s.computed, a->type_k, SIZE, CELLS, KV_HEADS);
     struct ggml_tensor *v = ggml_new_tensor_3d(s.computed, a->type_v, SIZE, CELLS, KV_HEADS);
-    struct ggml_tensor *mask = ggml_new_tensor_2d(s.computed, GGML_TYPE_F16, CELLS, QUERIES);
+    struct ggml_tensor *mask =
+        a->unmasked ? NULL : ggml_new_tensor_2d(s.computed, GGML_TYPE_F16, CELLS, QUERIES);
     struct ggml_tensor *sinks = a->sinks ? ggml_new_tensor_1d(s.computed, GGML_TYPE_F32, HEADS) : NULL;
     struct ggml_tensor *out = ggml_flash_attn_ext(s.computed, q, k, v, mask, 0.125f, a->max_bias, a->softcap);
     ggml_flash_attn_ext_add_sinks(out, sinks);
@@ -257,7 +258,7 @@ static void attend(const attention *a)
     allocate(&s);
     float *q_is = fill(q, 1.0f), *k_is = fill(k, 2.0f), *v_is = fill(v, 3.0f);
     float *sinks_are = sinks != NULL ? fill(sinks, 4.0f) : NULL;
-    for (int i = 0; i < QUERIES; i++)
+    for (int i = 0; i < QUERIES && mask != NULL; i++)
         for (int c = 0; c < CELLS; c++) {
             float bias = c > 80 + i || c % 5 == 3 ? -INFINITY : a->max_bias > 0.0f ? -(float)(80 + i - c) : 0;
             ((ggml_fp16_t *)mask->data)[i * CELLS + c] = ggml_fp32_to_fp16(bias);
@@ -276,7 +277,8 @@ static void attend(const attention *a)
             double want[SIZE] = {0}, sum = sinks != NULL ? exp((double)sinks_are[h]) : 0.0;
             for (int c = 0; c < CELLS; c++) {
                 double score = 0;
-                double bias = (double)ggml_fp16_to_fp32(((ggml_fp16_t *)mask->data)[i * CELLS + c]);
+                double bias =
+                    mask != NULL ? (double)ggml_fp16_to_fp32(((ggml_fp16_t *)mask->data)[i * CELLS + c]) : 0;
                 for (int d = 0; d < SIZE; d++)
                     score += 0.125 * (double)q_is[(h * QUERIES + i) * SIZE + d] *
                              (double)k_is[(kv * CELLS + c) * SIZE + d];
@@ -305,14 +307,16 @@ static void attention_in_all_its_kinds(void **state)
 {
     (void)state;
     static const attention kinds[] = {
-        {GGML_TYPE_F16, GGML_TYPE_F16, 0.0f, 0.0f, false},
-        {GGML_TYPE_Q8_0, GGML_TYPE_Q8_0, 0.0f, 0.0f, false},
-        {GGML_TYPE_Q8_0, GGML_TYPE_F16, 0.0f, 0.0f, false},
-        {GGML_TYPE_F16, GGML_TYPE_Q8_0, 0.0f, 0.0f, true},
-        {GGML_TYPE_F16, GGML_TYPE_F16, 8.0f, 0.0f, false},
-        {GGML_TYPE_F16, GGML_TYPE_F16, 0.0f, 5.0f, false},
-        {GGML_TYPE_F16, GGML_TYPE_F16, 0.0f, 0.0f, true},
-        {GGML_TYPE_Q8_0, GGML_TYPE_Q8_0, 8.0f, 5.0f, true},
+        {GGML_TYPE_F16, GGML_TYPE_F16, 0.0f, 0.0f, false, false},
+        {GGML_TYPE_Q8_0, GGML_TYPE_Q8_0, 0.0f, 0.0f, false, false},
+        {GGML_TYPE_Q8_0, GGML_TYPE_F16, 0.0f, 0.0f, false, false},
+        {GGML_TYPE_F16, GGML_TYPE_Q8_0, 0.0f, 0.0f, true, false},
+        {GGML_TYPE_F16, GGML_TYPE_F16, 8.0f, 0.0f, false, false},
+        {GGML_TYPE_F16, GGML_TYPE_F16, 0.0f, 5.0f, false, false},
+        {GGML_TYPE_F16, GGML_TYPE_F16, 0.0f, 0.0f, true, false},
+        {GGML_TYPE_Q8_0, GGML_TYPE_Q8_0, 8.0f, 5.0f, true, false},
+        {GGML_TYPE_F16, GGML_TYPE_F16, 0.0f, 0.0f, false, true},
+        {GGML_TYPE_Q8_0, GGML_TYPE_F16, 0.0f, 5.0f, true, true},
     };
     if (weir__kernels_attention(0) == NULL) skip();
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) attend(&kinds[i]);
