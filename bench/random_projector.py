@@ -2,10 +2,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """A projector of SigLIP's shape (Gemma 3's) with random weights in F16, for measurements with bench/encode.c.
 
-usage: random_projector.py OUT.gguf [LAYERS [HEADS]]
+usage: random_projector.py OUT.gguf [LAYERS [HEADS [WIDTH]]]
 
-896 × 896 pixels in 4,096 patches, 27 layers, 1,152 wide, 4,304 between, 16 heads: 0.84 GB. Its embeddings have 64 numbers, as those of
-`scripts/tiny_gguf.py swa`. The file has the same bytes each time."""
+896 × 896 pixels in 4,096 patches, 27 layers, 1,152 wide, 4,304 between, 16 heads: 0.84 GB. Its 256 embeddings have WIDTH numbers, 64 as
+those of `scripts/tiny_gguf.py swa`; the default model's have 576. The file has the same bytes each time."""
 import pathlib
 import sys
 
@@ -31,9 +31,9 @@ class Quick(tiny_mmproj.Projector):
 
 
 def main():
-    layers = int(sys.argv[2]) if len(sys.argv) > 2 else 27
-    heads = int(sys.argv[3]) if len(sys.argv) > 3 else 16
-    tiny_mmproj.EMBD, tiny_mmproj.FF, tiny_mmproj.HEADS = 1152, 4304, heads
+    given = [int(word) for word in sys.argv[2:]]
+    layers, heads, width = [*given, *(27, 16, 64)[len(given):]]
+    tiny_mmproj.EMBD, tiny_mmproj.FF, tiny_mmproj.HEADS, tiny_mmproj.OUT = 1152, 4304, heads, width
     p = Quick("clip", 1, {"clip.vision.block_count": layers, "clip.vision.image_size": 896})
     p.begin()
     p.vision("gemma3")
@@ -44,7 +44,7 @@ def main():
     for i in range(layers):
         p.layer("v", True, i)
     p.norm("v.post_ln")
-    p.tensor("mm.input_projection.weight", [64, 1152])
+    p.tensor("mm.input_projection.weight", [width, 1152])
     p.tensor("mm.soft_emb_norm.weight", [1152], fill=1.0)
     p.write(sys.argv[1])
 
