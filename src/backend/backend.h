@@ -111,6 +111,19 @@ typedef struct weir__prepared {
     void *backend;
 } weir__prepared;
 
+/* The cells of a segment that a pass computes: entry i of its batch is cell first + i. */
+typedef struct weir__part {
+    const weir__segment *segment; /* one with embeddings */
+    int32_t first;
+    int32_t pos; /* of the segment's first cell */
+} weir__part;
+
+/* From the segment's first position to that of a cell. */
+static inline int32_t weir__segment_step(const weir__segment *segment, int32_t cell)
+{
+    return segment->places != NULL ? segment->places[cell].t : cell;
+}
+
 typedef struct weir__backend {
     const char *name;
 #define OPERATION(result, operation, ...) result (*operation)(__VA_ARGS__);

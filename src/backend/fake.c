@@ -3,7 +3,6 @@
 #include "backend/fake.h"
 
 #include <errno.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -30,11 +29,7 @@ static const char *const words[] = {
 
 /* ---- Options -------------------------------------------------------------------------------------- */
 
-static const struct option {
-    const char *name;
-    size_t offset;
-    int64_t start, min, max;
-} options[] = {
+static const weir__fake_option options[] = {
 #define OPTION(name, start, min, max)                                                                        \
     {                                                                                                        \
 #name, offsetof(weir__fake_options, name), start, min, max                                           \
@@ -55,44 +50,41 @@ static const struct option {
 };
 #define N_OPTIONS (sizeof options / sizeof options[0])
 
-static void option_set(weir__fake_options *all, const struct option *option, int64_t value)
-{
-    memcpy((char *)all + option->offset, &value, sizeof value);
-}
-
-static weir_status unknown_option(const char *name, int length, weir_error *error)
+static weir_status unknown_option(const weir__fake_option *options, size_t n, const char *what,
+                                  const char *name, int length, weir_error *error)
 {
     char known[256] = "";
-    for (size_t i = 0; i < N_OPTIONS; i++) {
+    for (size_t i = 0; i < n; i++) {
         size_t used = strlen(known);
         snprintf(known + used, sizeof known - used, "%s%s", i > 0 ? ", " : "", options[i].name);
     }
-    return weir__error_set(error, WEIR_INVALID, "path", "\"%.*s\" is no option of the fake model; known: %s",
-                           length, name, known);
+    return weir__error_set(error, WEIR_INVALID, "path", "\"%.*s\" is no option of the fake %s; known: %s",
+                           length, name, what, known);
 }
 
-/* text is what follows "fake:". */
-static weir_status options_parse(weir__fake_options *all, const char *text, weir_error *error)
+weir_status weir__fake_options_read(void *all, const weir__fake_option *options, size_t n, const char *what,
+                                    const char *text, weir_error *error)
 {
-    for (size_t i = 0; i < N_OPTIONS; i++) option_set(all, &options[i], options[i].start);
+    for (size_t i = 0; i < n; i++)
+        memcpy((char *)all + options[i].offset, &options[i].start, sizeof options[i].start);
     while (*text != '\0') {
         size_t length = strcspn(text, ",");
         size_t name = strcspn(text, "=,");
-        const struct option *option = NULL;
-        for (size_t i = 0; i < N_OPTIONS; i++)
+        const weir__fake_option *option = NULL;
+        for (size_t i = 0; i < n; i++)
             if (strlen(options[i].name) == name && memcmp(options[i].name, text, name) == 0)
                 option = &options[i];
-        if (option == NULL) return unknown_option(text, name > 64 ? 64 : (int)name, error);
+        if (option == NULL) return unknown_option(options, n, what, text, name > 64 ? 64 : (int)name, error);
 
         char *end = NULL;
         errno = 0;
-        long long value = name < length ? strtoll(text + name + 1, &end, 10) : 0;
+        int64_t value = name < length ? strtoll(text + name + 1, &end, 10) : 0;
         if (name == length || end == text + name + 1 || end != text + length || errno != 0 ||
             value < option->min || value > option->max)
             return weir__error_set(error, WEIR_INVALID, "path",
-                                   "option %s of the fake model needs a number from %lld to %lld",
-                                   option->name, (long long)option->min, (long long)option->max);
-        option_set(all, option, value);
+                                   "option %s of the fake %s needs a number from %lld to %lld", option->name,
+                                   what, (long long)option->min, (long long)option->max);
+        memcpy((char *)all + option->offset, &value, sizeof value);
         text += length;
         if (*text == ',') text++;
     }
@@ -294,7 +286,8 @@ weir_status weir__fake_model_load(const char *path, const weir_model_params *par
     weir_status status;
     weir__bmodel *made = weir__mem_calloc(1, sizeof *made);
     if (made == NULL) goto no_memory;
-    status = options_parse(&made->options, path + strlen("fake:"), error);
+    status =
+        weir__fake_options_read(&made->options, options, N_OPTIONS, "model", path + strlen("fake:"), error);
     if (status != WEIR_OK) goto fail;
 
     atomic_store(&made->hooks.fail_decode_at, made->options.fail_pass);

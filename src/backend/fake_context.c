@@ -5,6 +5,7 @@
 #include "backend/fake_internal.h"
 #include "base/cpu.h"
 #include "base/error.h"
+#include "base/hash.h"
 #include "base/mem.h"
 
 #define ABORT_POLL_US 1000 /* how often a slow pass asks for an abort */
@@ -132,7 +133,8 @@ static weir_status fault(weir__bcontext *context, uint32_t bit, weir_error *erro
 }
 
 /* Checks positions and room; does not change the memory. */
-static weir_status batch_check(weir__bcontext *context, const weir__batch *batch, weir_error *error)
+static weir_status batch_check(weir__bcontext *context, const weir__batch *batch, bool cells,
+                               weir_error *error)
 {
     int32_t next[WEIR__SEQ_MAX], count[WEIR__SEQ_MAX];
     memset(count, 0, (size_t)context->info.n_seq_max * sizeof *count);
@@ -144,13 +146,15 @@ static weir_status batch_check(weir__bcontext *context, const weir__batch *batch
         int32_t seq = batch->seq[i];
         if (seq < 0 || seq >= context->info.n_seq_max)
             return fault(context, WEIR__FAKE_BAD_BATCH, error, "no such sequence");
-        if (batch->token[i] < 0 || batch->token[i] >= context->model->options.n_vocab)
+        if (cells ? batch->token[i] >= 0
+                  : batch->token[i] < 0 || batch->token[i] >= context->model->options.n_vocab)
             return fault(context, WEIR__FAKE_BAD_BATCH, error, "no such token");
-        if (count[seq] == 0) next[seq] = weir__fake_seq_pos_max(context, seq) + 1;
+        const weir__fake_seq *at = &context->seqs[seq];
+        if (count[seq] == 0) next[seq] = at->n > 0 ? weir__fake_seq_next(at, at->n - 1) : 0;
         if (batch->pos[i] != next[seq])
             return fault(context, WEIR__FAKE_BAD_POSITION, error,
                          "a position does not continue its sequence");
-        next[seq]++;
+        next[seq] += cells ? weir__fake_cell_step(batch->token[i]) : 1;
         count[seq]++;
         if (context->seqs[seq].n + count[seq] > context->info.n_ctx_seq) full = true;
     }
@@ -249,7 +253,8 @@ static bool aborted(const weir__bcontext *context)
     return context->abort != NULL && context->abort(context->abort_user);
 }
 
-weir_status weir__fake_decode(weir__bcontext *context, const weir__batch *batch, weir_error *error)
+/* cells: the batch's tokens are cells of a segment. */
+static weir_status run_pass(weir__bcontext *context, const weir__batch *batch, bool cells, weir_error *error)
 {
     weir__fake *hooks = &context->model->hooks;
     context->n_kept = 0;
@@ -258,7 +263,7 @@ weir_status weir__fake_decode(weir__bcontext *context, const weir__batch *batch,
     weir__fake_settle(context, NULL);
 
     if (hooks->before_decode != NULL) hooks->before_decode(hooks->before_decode_user, batch);
-    weir_status status = batch_check(context, batch, error);
+    weir_status status = batch_check(context, batch, cells, error);
     if (status != WEIR_OK) return status;
 
     if (weir__fake_fails(&hooks->fail_decode_at, &hooks->fail_decode_more)) {
@@ -286,6 +291,39 @@ weir_status weir__fake_decode(weir__bcontext *context, const weir__batch *batch,
     atomic_fetch_add(&hooks->n_tokens, (uint64_t)batch->n);
     atomic_fetch_add(&hooks->n_rows, (uint64_t)context->n_kept);
     return WEIR_OK;
+}
+
+weir_status weir__fake_decode(weir__bcontext *context, const weir__batch *batch, weir_error *error)
+{
+    return run_pass(context, batch, false, error);
+}
+
+/* A cell of a segment becomes an id that depends on all of its embedding. */
+weir_status weir__fake_decode_segment(weir__bcontext *context, const weir__batch *batch,
+                                      const weir__part *part, weir_error *error)
+{
+    const weir__segment *segment = part->segment;
+    weir__batch own;
+    context->n_kept = context->n_entries = 0;
+    if (!segment->causal && batch->n > context->info.n_ubatch)
+        return weir__error_set(error, WEIR_UNSUPPORTED, NULL, "n_ubatch is %d, and the segment has %d cells",
+                               context->info.n_ubatch, batch->n);
+    if (segment->embeddings == NULL || part->first < 0 || part->first + batch->n > segment->n_cells ||
+        (!segment->causal && batch->n != segment->n_cells))
+        return fault(context, WEIR__FAKE_BAD_BATCH, error, "the segment has no such part");
+    weir_status status = weir__batch_init(&own, batch->n, error);
+    for (int32_t i = 0; i < batch->n && status == WEIR_OK; i++) {
+        int32_t cell = part->first + i, step = weir__segment_step(segment, cell);
+        int32_t next =
+            cell + 1 < segment->n_cells ? weir__segment_step(segment, cell + 1) : segment->n_positions;
+        const float *row = segment->embeddings + (size_t)cell * WEIR__FAKE_WIDTH;
+        uint64_t hash = weir__hash((uint64_t)segment->causal, row, WEIR__FAKE_WIDTH * sizeof *row);
+        weir__batch_add(&own, weir__fake_cell(hash, next - step), part->pos + step, batch->seq[i],
+                        batch->logits[i] != 0);
+    }
+    if (status == WEIR_OK) status = run_pass(context, &own, true, error);
+    weir__batch_fini(&own);
+    return status;
 }
 
 /* ---- What came out -------------------------------------------------------------------------------- */

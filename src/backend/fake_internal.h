@@ -4,6 +4,7 @@
 #define WEIR_BACKEND_FAKE_INTERNAL_H
 
 #include <pthread.h>
+#include <stddef.h>
 
 #include "backend/fake.h"
 
@@ -28,6 +29,16 @@ struct weir__bmodel {
     bool log_on;
     weir__fake_entry *log; /* [n_log] */
     size_t n_log, log_capacity;
+};
+
+typedef struct weir__fake_projector_options {
+    int64_t images, sounds, cells, pieces, positions, causal, marks, sample_rate, encode_us, broken;
+} weir__fake_projector_options;
+
+struct weir__bprojector {
+    weir__bmodel *model;
+    weir__fake_projector_options options;
+    uint64_t identity;
 };
 
 struct weir__badapter {
@@ -97,6 +108,29 @@ weir__fake_row *weir__fake_row_of(weir__bcontext *context, int32_t row);
 #define OPERATION(result, operation, ...) result weir__fake_##operation(__VA_ARGS__);
 #define OPTIONAL(...)
 #include "backend/operations.h"
+
+/* The options of a path, "name=number" separated by commas: sets the members of *all. */
+typedef struct weir__fake_option {
+    const char *name;
+    size_t offset; /* of an int64_t */
+    int64_t start, min, max;
+} weir__fake_option;
+weir_status weir__fake_options_read(void *all, const weir__fake_option *options, size_t n, const char *what,
+                                    const char *text, weir_error *error);
+
+/* A cell of a segment in a sequence: its id and the step to the next position, 0 … 255. */
+static inline int32_t weir__fake_cell(uint64_t hash, int32_t step)
+{
+    return -1 - (int32_t)((hash & 0x7fffff) << 8 | (uint32_t)step);
+}
+
+static inline int32_t weir__fake_cell_step(int32_t cell)
+{
+    return (-1 - cell) & 0xff;
+}
+
+/* The position that follows entry i of a sequence. */
+int32_t weir__fake_seq_next(const weir__fake_seq *seq, int32_t i);
 
 /* Appends a token, computed with these adapters. The caller has checked its position and the room. */
 void weir__fake_seq_append(weir__bcontext *context, int32_t seq, int32_t token, int32_t pos,

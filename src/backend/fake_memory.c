@@ -56,6 +56,20 @@ static int32_t entry_at(const weir__fake_seq *seq, int32_t pos)
     return low;
 }
 
+/* Cells of segments have ids below zero, with the step to the next position in their lowest bits. */
+int32_t weir__fake_seq_next(const weir__fake_seq *seq, int32_t i)
+{
+    return seq->pos[i] + (seq->token[i] >= 0 ? 1 : weir__fake_cell_step(seq->token[i]));
+}
+
+/* The number of entries that hold exactly positions 0 … n - 1; -1 = the sequence does not begin with these. */
+static int32_t entries_of(const weir__fake_seq *seq, int32_t n)
+{
+    int32_t i = 0, next = 0;
+    while (i < seq->n && next < n && seq->pos[i] == next) next = weir__fake_seq_next(seq, i++);
+    return next == n ? i : -1;
+}
+
 void weir__fake_seq_append(weir__bcontext *context, int32_t seq_id, int32_t token, int32_t pos,
                            uint64_t adapters)
 {
@@ -127,7 +141,8 @@ weir_status weir__fake_share(weir__bcontext *context, int32_t from, int32_t to, 
 {
     weir__fake *hooks = &context->model->hooks;
     const weir__fake_seq *source = &context->seqs[from];
-    if (from == to || n < 0 || n > source->n || (n > 0 && source->pos[n - 1] != n - 1)) {
+    int32_t n_entries = entries_of(source, n);
+    if (from == to || n < 0 || n_entries < 0) {
         atomic_fetch_or(&hooks->faults, WEIR__FAKE_BAD_SHARE);
         return weir__error_set(error, WEIR_BACKEND, NULL,
                                "the fake backend was misused: sequence %d cannot share %d tokens with %d",
@@ -135,9 +150,9 @@ weir_status weir__fake_share(weir__bcontext *context, int32_t from, int32_t to, 
     }
     if (atomic_load(&hooks->fail_share))
         return weir__error_set(error, WEIR_BACKEND, NULL, "the test asked for share to fail");
-    if (context->model->options.recurrent && n != source->n)
+    if (context->model->options.recurrent && n_entries != source->n)
         return weir__error_set(error, WEIR_UNSUPPORTED, NULL, "this memory cannot be cut at %d", n);
-    entries_copy(context, from, to, 0, n);
+    entries_copy(context, from, to, 0, n_entries);
     return WEIR_OK;
 }
 
@@ -226,16 +241,16 @@ weir_status weir__fake_state_load(weir__bcontext *context, int32_t seq_id, const
     if (n < 0 || n > context->info.n_ctx_seq || (adapted && length != least + (size_t)n * sizeof(uint64_t)))
         return weir__error_set(error, WEIR_FORMAT, NULL, "%zu bytes are no state of a sequence", length);
     const char *tokens = in + sizeof n, *positions = tokens + (size_t)n * sizeof n;
-    int32_t before = -1;
+    int32_t next = 0;
     for (int32_t i = 0; i < n; i++) {
         int32_t token, pos;
         memcpy(&token, tokens + (size_t)i * sizeof token, sizeof token);
         memcpy(&pos, positions + (size_t)i * sizeof pos, sizeof pos);
-        if (token < 0 || token >= context->model->options.n_vocab || pos <= before)
+        if (token >= context->model->options.n_vocab || pos < next)
             return weir__error_set(error, WEIR_FORMAT, NULL, "the state's tokens or positions are damaged");
         if (i == 0 && hooks->may_load != NULL && !hooks->may_load(hooks->may_load_user, token))
             return weir__error_set(error, WEIR_BACKEND, NULL, "the state is said to be lost");
-        before = pos;
+        next = pos + (token >= 0 ? 1 : weir__fake_cell_step(token));
     }
 
     int32_t n_own = 0; /* cells that no other sequence holds */

@@ -67,6 +67,7 @@ void weir__llama_context_close(weir__bcontext *c)
     if (c->pool != NULL) ggml_threadpool_free(c->pool);
     weir__mem_free(c->row_of);
     weir__mem_free(c->seqs);
+    weir__mem_free(c->places);
     weir__mem_free(c->ones);
     weir__mem_free(c);
 }
@@ -341,8 +342,9 @@ static int64_t run_ns(void)
     return t.tv_sec * WEIR__NS_PER_S + t.tv_nsec;
 }
 
-/* NOLINTNEXTLINE(readability-non-const-parameter): llama_batch has no const */
-weir_status weir__llama_pass(weir__bcontext *c, const weir__batch *batch, float *embd, weir_error *error)
+/* token and embd: one is NULL, except for heads. */
+static weir_status run_pass(weir__bcontext *c, const weir__batch *batch, int32_t *token, float *embd,
+                            int32_t *pos, weir_error *error)
 {
     int32_t n_rows = 0;
     c->n_entries = c->n_rows = 0;
@@ -355,9 +357,9 @@ weir_status weir__llama_pass(weir__bcontext *c, const weir__batch *batch, float 
     }
     struct llama_batch b = {
         .n_tokens = batch->n,
-        .token = batch->token,
+        .token = token,
         .embd = embd,
-        .pos = batch->pos,
+        .pos = pos,
         .n_seq_id = c->ones,
         .seq_id = c->seqs,
         .logits = c->embeddings ? NULL : batch->logits, /* NULL: all rows, for embeddings */
@@ -380,6 +382,49 @@ weir_status weir__llama_pass(weir__bcontext *c, const weir__batch *batch, float 
     c->n_entries = batch->n;
     c->n_rows = n_rows;
     return WEIR_OK;
+}
+
+/* NOLINTNEXTLINE(readability-non-const-parameter): llama_batch has no const */
+weir_status weir__llama_pass(weir__bcontext *c, const weir__batch *batch, float *embd, weir_error *error)
+{
+    return run_pass(c, batch, batch->token, embd, batch->pos, error);
+}
+
+/* Positions as llama.cpp wants them for embeddings: one for each cell, or with M-RoPE four lists. */
+static void fill_places(weir__bcontext *c, int32_t n, const weir__part *part)
+{
+    const weir__segment *segment = part->segment;
+    for (int32_t i = 0; i < n; i++) {
+        int32_t cell = part->first + i, step = weir__segment_step(segment, cell);
+        c->places[i] = part->pos + step;
+        if (!c->model->m_rope) continue;
+        const weir__place *place = segment->places != NULL ? &segment->places[cell] : NULL;
+        c->places[n + i] = part->pos + (place != NULL ? place->y : step);
+        c->places[2 * n + i] = part->pos + (place != NULL ? place->x : step);
+        c->places[3 * n + i] = place != NULL ? place->z : 0;
+    }
+}
+
+weir_status weir__llama_decode_segment(weir__bcontext *c, const weir__batch *batch, const weir__part *part,
+                                       weir_error *error)
+{
+    const weir__segment *segment = part->segment;
+    int32_t n_ubatch = (int32_t)llama_n_ubatch(c->context);
+    c->n_entries = c->n_rows = 0;
+    if (!segment->causal && batch->n > n_ubatch)
+        return weir__error_set(error, WEIR_UNSUPPORTED, NULL,
+                               "an image or sound of %d tokens must be computed at once; n_ubatch is %d",
+                               batch->n, n_ubatch);
+    if (c->places == NULL) c->places = weir__mem_calloc((size_t)c->n_batch, 4 * sizeof *c->places);
+    if (c->places == NULL) return weir__error_set(error, WEIR_NO_MEMORY, NULL, "no memory for positions");
+    fill_places(c, batch->n, part);
+    if (!segment->causal) weir__shim_set_causal(c->context, false, &c->model->adapter_lock);
+    float *rows = segment->embeddings + (size_t)part->first * (size_t)llama_model_n_embd_inp(c->model->model);
+    weir_status status = run_pass(c, batch, NULL, rows, c->places, error);
+    if (!segment->causal) weir__shim_set_causal(c->context, true, &c->model->adapter_lock);
+    /* A head knows nothing of cells without tokens. */
+    if (c->head != NULL) weir__llama_head_removed(c->head, batch->seq[0], 0);
+    return status;
 }
 
 weir_status weir__llama_settle(weir__bcontext *c, weir_error *error)

@@ -34,6 +34,7 @@ struct weir__bmodel {
     bool encoder_only;    /* embeddings only */
     bool encoder_decoder; /* the decoder attends to an encoder's output */
     bool head;            /* a draft head: predicts for another model, and can do nothing alone */
+    bool m_rope;          /* positions in rows and columns */
     bool whole_sequences; /* recurrent: its memory cannot be cut within a sequence */
     int32_t n_positions;  /* tokens with position embeddings, INT32_MAX = any number */
     weir_model_info info;
@@ -86,7 +87,10 @@ struct weir__bcontext {
     enum llama_pooling_type pooling;
     int32_t width; /* floats of an embedding */
 
-    int32_t *ones;   /* [n_batch] the number of sequences per entry */
+    int32_t *ones; /* [n_batch] the number of sequences per entry */
+    int32_t
+        *places; /* [4 * n_batch] of the cells of a segment: position, row, column, and one more with M-RoPE;
+                      * NULL until the first one */
     int32_t **seqs;  /* [n_batch] each entry's sequence, in the batch that was decoded last */
     int32_t *row_of; /* [n_batch] */
     int32_t n_entries;

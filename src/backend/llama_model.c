@@ -42,6 +42,8 @@ static void classify(weir__bmodel *m)
     m->encoder_only = no_memory || (llama_model_has_encoder(m->model) && !llama_model_has_decoder(m->model));
     m->encoder_decoder = llama_model_has_encoder(m->model) && !m->encoder_only && !m->head;
     m->causal = !no_memory && !meta_is(m, "attention.causal", "false");
+    enum llama_rope_type rope = llama_model_rope_type(m->model);
+    m->m_rope = rope == LLAMA_ROPE_TYPE_MROPE || rope == LLAMA_ROPE_TYPE_IMROPE;
     m->whole_sequences = llama_model_is_recurrent(m->model) || llama_model_is_hybrid(m->model);
     m->n_positions =
         is_one_of(m->architecture, with_positions, sizeof with_positions / sizeof with_positions[0])

@@ -60,18 +60,21 @@ OPERATION(void, adapter_describe, const weir__badapter *adapter, weir_adapter_in
 /* Loads the encoder of images or sounds that was made for this model, and encodes a trial. outline: only n_bytes and
  * identity of its info are known. n_threads: of an encode, at most. Any thread. UNSUPPORTED also if llama.cpp would
  * abort on it. */
-OPTIONAL(weir_status, projector_load, weir__bmodel *model, const char *path, bool outline, int32_t n_threads,
-         weir__bprojector **projector, weir_error *error)
-OPTIONAL(void, projector_free, weir__bprojector *projector)
-OPTIONAL(void, projector_describe, const weir__bprojector *projector, weir__projector_info *info)
-/* What the model reads in place of an image or a sound, without the embeddings. Any thread. */
-OPTIONAL(weir_status, projector_prepare, const weir__bprojector *projector, const weir_media_info *media,
+OPERATION(weir_status, projector_load, weir__bmodel *model, const char *path, bool outline, int32_t n_threads,
+          weir__bprojector **projector, weir_error *error)
+OPERATION(void, projector_free, weir__bprojector *projector)
+OPERATION(void, projector_describe, const weir__bprojector *projector, weir__projector_info *info)
+/* What the model reads in place of an image or a sound, without the embeddings. Any thread. The media need not outlive
+ * the call. */
+OPERATION(weir_status, projector_prepare, const weir__bprojector *projector, const weir_media_info *media,
          weir__prepared **prepared, weir_error *error)
 /* Computes the embeddings of a segment that has no tokens. One thread at a time per projector. `cancelled` is asked every
  * few operations; true: ABORTED, and the segment has no embeddings. BACKEND: also if they are not finite. */
-OPTIONAL(weir_status, projector_encode, weir__bprojector *projector, weir__prepared *prepared, int32_t segment,
+OPERATION(weir_status, projector_encode, weir__bprojector *projector, weir__prepared *prepared, int32_t segment,
          bool (*cancelled)(void *user), void *user, weir_error *error)
-OPTIONAL(void, prepared_free, weir__prepared *prepared)
+/* Frees what encode needs, and no more: the segments stay. */
+OPERATION(void, prepared_trim, weir__prepared *prepared)
+OPERATION(void, prepared_free, weir__prepared *prepared)
 
 /* ---- Context ---- */
 
@@ -99,6 +102,11 @@ OPTIONAL(weir_status, head_estimate, weir__bmodel *target, const weir_context_pa
 /* Runs one pass. NO_SPACE: no free cells, and the memory is unchanged. BACKEND: seq_pos_max says how far the
  * sequences got. ABORTED: set_abort's fn asked for it. */
 OPERATION(weir_status, decode, weir__bcontext *context, const weir__batch *batch, weir_error *error)
+/* decode for cells of a segment, all of one sequence: positions and embeddings are the part's, and the batch's tokens
+ * and positions do not count. A segment that is not causal must be whole. UNSUPPORTED: it has more cells than
+ * n_ubatch. */
+OPERATION(weir_status, decode_segment, weir__bcontext *context, const weir__batch *batch, const weir__part *part,
+         weir_error *error)
 /* Sets the adapters [n] of all later passes; none after an error. They must live until others are set or the
  * context is freed. May take as long as a small pass, so callers avoid calls that change nothing. */
 OPERATION(weir_status, set_adapters, weir__bcontext *context, weir__badapter *const *adapters,

@@ -321,6 +321,17 @@ void weir__shim_clear(llama_context *context)
     });
 }
 
+void weir__shim_set_causal(llama_context *context, bool causal, pthread_mutex_t *lock)
+{
+    pthread_mutex_lock(lock);
+    attempt(false, [&] {
+        llama_set_causal_attn(context, causal);
+        context->sched_reserve();
+        return true;
+    });
+    pthread_mutex_unlock(lock);
+}
+
 weir_status weir__shim_flush(llama_context *context, weir_error *error)
 {
     return guard(error, WEIR_BACKEND, "pending copies failed", [&] {

@@ -395,16 +395,22 @@ weir_status weir__llama_projector_encode(weir__bprojector *projector, weir__prep
                  [&] { return encode(projector, chunk, &prepared->segments[i], error); });
 }
 
+void weir__llama_prepared_trim(weir__prepared *prepared)
+{
+    mtmd_input_chunks_free(static_cast<mtmd_input_chunks *>(prepared->backend));
+    prepared->backend = nullptr;
+}
+
 void weir__llama_prepared_free(weir__prepared *prepared)
 {
     if (prepared == nullptr) return;
+    weir__llama_prepared_trim(prepared);
     for (int32_t i = 0; i < prepared->n_segments; i++) {
         weir__mem_free(prepared->segments[i].tokens);
         weir__mem_free(prepared->segments[i].places);
         weir__mem_free(prepared->segments[i].embeddings);
     }
     weir__mem_free(prepared->segments);
-    mtmd_input_chunks_free(static_cast<mtmd_input_chunks *>(prepared->backend));
     weir__mem_free(prepared);
 }
 
@@ -433,6 +439,9 @@ weir_status weir__llama_projector_encode(weir__bprojector *, weir__prepared *, i
                                          void *, weir_error *)
 {
     return WEIR_UNSUPPORTED;
+}
+void weir__llama_prepared_trim(weir__prepared *)
+{
 }
 void weir__llama_prepared_free(weir__prepared *)
 {

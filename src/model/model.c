@@ -83,9 +83,6 @@ static weir_status load_projector(weir_model *model, const char *path, bool outl
 {
     weir_error why = {0};
     if (path == NULL || *path == '\0') return WEIR_OK;
-    if (model->ops->projector_load == NULL)
-        return weir__error_set(error, WEIR_UNSUPPORTED, "projector",
-                               "models of this kind have no projectors");
     weir_status status =
         model->ops->projector_load(model->model, path, outline, weir__cpu_count(), &model->projector, &why);
     if (status != WEIR_OK) return weir__error_set(error, status, "projector", "%s", why.message);

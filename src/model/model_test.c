@@ -121,18 +121,25 @@ static bool on_progress(float value, void *user)
     return ++p->calls != p->stop_at;
 }
 
-static void test_the_fake_has_no_projector(void **state)
+static void test_projectors(void **state)
 {
     (void)state;
     weir_model *model = NULL;
     weir_model_info info = {.size = sizeof info};
     weir_model_params params = weir_model_params_default();
     params.projector = "projector.gguf";
-    assert_refused(weir_model_load("fake:", &params, &model, error), WEIR_UNSUPPORTED, "projector");
+    assert_refused(weir_model_load("fake:", &params, &model, error), WEIR_NOT_FOUND, "projector");
+    params.projector = "fake:nonsense=1";
+    assert_refused(weir_model_load("fake:", &params, &model, error), WEIR_INVALID, "projector");
     params.projector = "";
     assert_ok(weir_model_load("fake:", &params, &model, error));
     assert_int_equal(weir_model_describe(model, &info), WEIR_OK);
     assert_false(info.reads_images || info.reads_sounds || info.sample_rate != 0);
+    weir_model_release(model);
+    params.projector = "fake:images=0,sample_rate=8000";
+    assert_ok(weir_model_load("fake:", &params, &model, error));
+    assert_int_equal(weir_model_describe(model, &info), WEIR_OK);
+    assert_true(!info.reads_images && info.reads_sounds && info.sample_rate == 8000);
     weir_model_release(model);
 }
 
@@ -330,7 +337,7 @@ int main(void)
 #ifdef WEIR_NO_LLAMA
         cmocka_unit_test_teardown(test_files_need_llama_cpp, nothing_left),
 #endif
-        cmocka_unit_test_teardown(test_the_fake_has_no_projector, nothing_left),
+        cmocka_unit_test_teardown(test_projectors, nothing_left),
         cmocka_unit_test_teardown(test_progress_can_end_a_load, nothing_left),
         cmocka_unit_test_teardown(test_a_vocabulary_without_weights, nothing_left),
         cmocka_unit_test_teardown(test_describe, nothing_left),
