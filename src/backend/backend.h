@@ -112,11 +112,11 @@ typedef struct weir__prepared {
 } weir__prepared;
 
 /* The cells of a segment that a pass computes: entry i of its batch is cell first + i. */
-typedef struct weir__part {
+typedef struct weir__slice {
     const weir__segment *segment; /* one with embeddings */
     int32_t first;
     int32_t pos; /* of the segment's first cell */
-} weir__part;
+} weir__slice;
 
 /* From the segment's first position to that of a cell. */
 static inline int32_t weir__segment_step(const weir__segment *segment, int32_t cell)

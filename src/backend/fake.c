@@ -50,31 +50,29 @@ static const weir__fake_option options[] = {
 };
 #define N_OPTIONS (sizeof options / sizeof options[0])
 
-static weir_status unknown_option(const weir__fake_option *options, size_t n, const char *what,
-                                  const char *name, int length, weir_error *error)
+static weir_status unknown_option(const weir__fake_option *of, size_t n, const char *what, const char *name,
+                                  int length, weir_error *error)
 {
     char known[256] = "";
     for (size_t i = 0; i < n; i++) {
         size_t used = strlen(known);
-        snprintf(known + used, sizeof known - used, "%s%s", i > 0 ? ", " : "", options[i].name);
+        snprintf(known + used, sizeof known - used, "%s%s", i > 0 ? ", " : "", of[i].name);
     }
     return weir__error_set(error, WEIR_INVALID, "path", "\"%.*s\" is no option of the fake %s; known: %s",
                            length, name, what, known);
 }
 
-weir_status weir__fake_options_read(void *all, const weir__fake_option *options, size_t n, const char *what,
+weir_status weir__fake_options_read(void *all, const weir__fake_option *of, size_t n, const char *what,
                                     const char *text, weir_error *error)
 {
-    for (size_t i = 0; i < n; i++)
-        memcpy((char *)all + options[i].offset, &options[i].start, sizeof options[i].start);
+    for (size_t i = 0; i < n; i++) memcpy((char *)all + of[i].offset, &of[i].start, sizeof of[i].start);
     while (*text != '\0') {
         size_t length = strcspn(text, ",");
         size_t name = strcspn(text, "=,");
         const weir__fake_option *option = NULL;
         for (size_t i = 0; i < n; i++)
-            if (strlen(options[i].name) == name && memcmp(options[i].name, text, name) == 0)
-                option = &options[i];
-        if (option == NULL) return unknown_option(options, n, what, text, name > 64 ? 64 : (int)name, error);
+            if (strlen(of[i].name) == name && memcmp(of[i].name, text, name) == 0) option = &of[i];
+        if (option == NULL) return unknown_option(of, n, what, text, name > 64 ? 64 : (int)name, error);
 
         char *end = NULL;
         errno = 0;

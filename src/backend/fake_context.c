@@ -300,25 +300,25 @@ weir_status weir__fake_decode(weir__bcontext *context, const weir__batch *batch,
 
 /* A cell of a segment becomes an id that depends on all of its embedding. */
 weir_status weir__fake_decode_segment(weir__bcontext *context, const weir__batch *batch,
-                                      const weir__part *part, weir_error *error)
+                                      const weir__slice *slice, weir_error *error)
 {
-    const weir__segment *segment = part->segment;
+    const weir__segment *segment = slice->segment;
     weir__batch own;
     context->n_kept = context->n_entries = 0;
     if (!segment->causal && batch->n > context->info.n_ubatch)
         return weir__error_set(error, WEIR_UNSUPPORTED, NULL, "n_ubatch is %d, and the segment has %d cells",
                                context->info.n_ubatch, batch->n);
-    if (segment->embeddings == NULL || part->first < 0 || part->first + batch->n > segment->n_cells ||
+    if (segment->embeddings == NULL || slice->first < 0 || slice->first + batch->n > segment->n_cells ||
         (!segment->causal && batch->n != segment->n_cells))
         return fault(context, WEIR__FAKE_BAD_BATCH, error, "the segment has no such part");
     weir_status status = weir__batch_init(&own, batch->n, error);
     for (int32_t i = 0; i < batch->n && status == WEIR_OK; i++) {
-        int32_t cell = part->first + i, step = weir__segment_step(segment, cell);
+        int32_t cell = slice->first + i, step = weir__segment_step(segment, cell);
         int32_t next =
             cell + 1 < segment->n_cells ? weir__segment_step(segment, cell + 1) : segment->n_positions;
         const float *row = segment->embeddings + (size_t)cell * WEIR__FAKE_WIDTH;
         uint64_t hash = weir__hash((uint64_t)segment->causal, row, WEIR__FAKE_WIDTH * sizeof *row);
-        weir__batch_add(&own, weir__fake_cell(hash, next - step), part->pos + step, batch->seq[i],
+        weir__batch_add(&own, weir__fake_cell(hash, next - step), slice->pos + step, batch->seq[i],
                         batch->logits[i] != 0);
     }
     if (status == WEIR_OK) status = run_pass(context, &own, true, error);

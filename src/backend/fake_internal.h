@@ -115,7 +115,7 @@ typedef struct weir__fake_option {
     size_t offset; /* of an int64_t */
     int64_t start, min, max;
 } weir__fake_option;
-weir_status weir__fake_options_read(void *all, const weir__fake_option *options, size_t n, const char *what,
+weir_status weir__fake_options_read(void *all, const weir__fake_option *of, size_t n, const char *what,
                                     const char *text, weir_error *error);
 
 /* A cell of a segment in a sequence: its id and the step to the next position, 0 … 255. */

@@ -391,24 +391,24 @@ weir_status weir__llama_pass(weir__bcontext *c, const weir__batch *batch, float 
 }
 
 /* Positions as llama.cpp wants them for embeddings: one for each cell, or with M-RoPE four lists. */
-static void fill_places(weir__bcontext *c, int32_t n, const weir__part *part)
+static void fill_places(weir__bcontext *c, int32_t n, const weir__slice *slice)
 {
-    const weir__segment *segment = part->segment;
+    const weir__segment *segment = slice->segment;
     for (int32_t i = 0; i < n; i++) {
-        int32_t cell = part->first + i, step = weir__segment_step(segment, cell);
-        c->places[i] = part->pos + step;
+        int32_t cell = slice->first + i, step = weir__segment_step(segment, cell);
+        c->places[i] = slice->pos + step;
         if (!c->model->m_rope) continue;
         const weir__place *place = segment->places != NULL ? &segment->places[cell] : NULL;
-        c->places[n + i] = part->pos + (place != NULL ? place->y : step);
-        c->places[2 * n + i] = part->pos + (place != NULL ? place->x : step);
+        c->places[n + i] = slice->pos + (place != NULL ? place->y : step);
+        c->places[2 * n + i] = slice->pos + (place != NULL ? place->x : step);
         c->places[3 * n + i] = place != NULL ? place->z : 0;
     }
 }
 
-weir_status weir__llama_decode_segment(weir__bcontext *c, const weir__batch *batch, const weir__part *part,
+weir_status weir__llama_decode_segment(weir__bcontext *c, const weir__batch *batch, const weir__slice *slice,
                                        weir_error *error)
 {
-    const weir__segment *segment = part->segment;
+    const weir__segment *segment = slice->segment;
     int32_t n_ubatch = (int32_t)llama_n_ubatch(c->context);
     c->n_entries = c->n_rows = 0;
     if (!segment->causal && batch->n > n_ubatch)
@@ -417,9 +417,10 @@ weir_status weir__llama_decode_segment(weir__bcontext *c, const weir__batch *bat
                                batch->n, n_ubatch);
     if (c->places == NULL) c->places = weir__mem_calloc((size_t)c->n_batch, 4 * sizeof *c->places);
     if (c->places == NULL) return weir__error_set(error, WEIR_NO_MEMORY, NULL, "no memory for positions");
-    fill_places(c, batch->n, part);
+    fill_places(c, batch->n, slice);
     if (!segment->causal) weir__shim_set_causal(c->context, false, &c->model->adapter_lock);
-    float *rows = segment->embeddings + (size_t)part->first * (size_t)llama_model_n_embd_inp(c->model->model);
+    float *rows =
+        segment->embeddings + (size_t)slice->first * (size_t)llama_model_n_embd_inp(c->model->model);
     weir_status status = run_pass(c, batch, NULL, rows, c->places, error);
     if (!segment->causal) weir__shim_set_causal(c->context, true, &c->model->adapter_lock);
     /* A head knows nothing of cells without tokens. */

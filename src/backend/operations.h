@@ -105,7 +105,7 @@ OPERATION(weir_status, decode, weir__bcontext *context, const weir__batch *batch
 /* decode for cells of a segment, all of one sequence: positions and embeddings are the part's, and the batch's tokens
  * and positions do not count. A segment that is not causal must be whole. UNSUPPORTED: it has more cells than
  * n_ubatch. */
-OPERATION(weir_status, decode_segment, weir__bcontext *context, const weir__batch *batch, const weir__part *part,
+OPERATION(weir_status, decode_segment, weir__bcontext *context, const weir__batch *batch, const weir__slice *slice,
          weir_error *error)
 /* Sets the adapters [n] of all later passes; none after an error. They must live until others are set or the
  * context is freed. May take as long as a small pass, so callers avoid calls that change nothing. */

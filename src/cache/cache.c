@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "cache/cell.h"
 #include "params/members.h"
 
 /* Ghosts (tombstones of evicted texts) let later misses be reported as evictions. They stay while the whole
@@ -104,7 +105,7 @@ no_cache:
 static void empty_entry(weir__cache *cache, entry *e)
 {
     if (e->seq >= 0) {
-        weir__memory_cut(cache->params.memory, e->seq, 0);
+        weir__memory_cut(cache->params.memory, e->seq, 0, 0);
         cache->by_seq[e->seq] = NULL;
     }
     weir__archive *archive = cache->params.archive;
@@ -198,6 +199,7 @@ void weir__cache_look(weir__cache *cache, const weir__prefix_key *key, const int
     /* the last token is always computed: the answer starts from its row */
     weir__prefix_tree_match(&cache->tree, key, tokens, n, n - 1, self, serial, &m);
     choose_source(&cache->params, &m, hit);
+    hit->pos = weir__cell_position(tokens, hit->n);
     hit->miss = reason_of(cache, key, tokens, n, &m, hit);
     hit->n_matched = m.n_known;
     if (hit->miss == WEIR_MISS_DIVERGED) {
@@ -233,6 +235,13 @@ int32_t weir__cache_length(const weir__prefix_end *end)
     int32_t n;
     weir__prefix_tree_tokens(end, &n);
     return n;
+}
+
+/* The position behind the first n tokens of an entry. */
+static int32_t position_of(const weir__prefix_end *end, int32_t n)
+{
+    int32_t length;
+    return weir__cell_position(weir__prefix_tree_tokens(end, &length), n);
 }
 
 weir__prefix_end *weir__cache_entry_of(const weir__cache *cache, int32_t seq)
@@ -278,22 +287,24 @@ static void touch_entry(weir__cache *cache, weir__prefix_end *end)
     unlock_cache(cache);
 }
 
-/* Loads the first n tokens of a state of `length` tokens. */
+/* Loads the hit's tokens of a state of `length` tokens. */
 static weir_status load_state(weir__cache *cache, const void *bytes, size_t n_bytes, int32_t length,
-                              int32_t n, int32_t to, weir_error *error)
+                              const weir__cache_hit *hit, int32_t to, weir_error *error)
 {
     weir__memory *memory = cache->params.memory;
     weir_status status = weir__memory_load(memory, to, bytes, n_bytes, length, error);
-    if (status == WEIR_OK && n < length && !weir__memory_cut(memory, to, n)) {
-        weir__memory_cut(memory, to, 0);
-        status = weir__error_set(error, WEIR_UNSUPPORTED, "", "this memory cannot be cut at token %d", n);
+    if (status == WEIR_OK && hit->n < length && !weir__memory_cut(memory, to, hit->n, hit->pos)) {
+        weir__memory_cut(memory, to, 0, 0);
+        status =
+            weir__error_set(error, WEIR_UNSUPPORTED, "", "this memory cannot be cut at token %d", hit->n);
     }
     return status;
 }
 
-/* Loads the first n tokens of a file's state. A file that cannot be read is removed. An intact one that the
+/* Loads the hit's tokens of a file's state. A file that cannot be read is removed. An intact one that the
  * backend refuses stays until it is the oldest, but has no entry. */
-static weir_status load_file(weir__cache *cache, entry *e, int32_t n, int32_t to, weir_error *error)
+static weir_status load_file(weir__cache *cache, entry *e, const weir__cache_hit *hit, int32_t to,
+                             weir_error *error)
 {
     int32_t length = weir__cache_length(&e->end);
     void *state = NULL;
@@ -303,7 +314,7 @@ static weir_status load_file(weir__cache *cache, entry *e, int32_t n, int32_t to
         return weir__error_set(error, WEIR_NO_SPACE, "", "no KV cells are left for %d tokens", length);
     weir_status status = weir__archive_read(cache->params.archive, e->file, &state, &size, &why);
     bool whole = status == WEIR_OK;
-    if (whole) status = load_state(cache, state, size, length, n, to, &why);
+    if (whole) status = load_state(cache, state, size, length, hit, to, &why);
     weir__mem_free(state);
     if (status == WEIR_OK) cache->n_restored++;
     if (status == WEIR_OK || status == WEIR_NO_SPACE || status == WEIR_NO_MEMORY) return status;
@@ -321,13 +332,13 @@ weir_status weir__cache_fetch(weir__cache *cache, const weir__cache_hit *hit, in
 {
     weir_status status;
     if (hit->entry != NULL && hit->entry->rank == WEIR__PREFIX_DISK) {
-        status = load_file(cache, entry_of(hit->entry), hit->n, to, error);
+        status = load_file(cache, entry_of(hit->entry), hit, to, error);
     } else if (hit->entry != NULL && hit->entry->rank == WEIR__PREFIX_HOST) {
         const entry *e = entry_of(hit->entry);
-        status = load_state(cache, e->bytes, e->n_bytes, weir__cache_length(hit->entry), hit->n, to, error);
+        status = load_state(cache, e->bytes, e->n_bytes, weir__cache_length(hit->entry), hit, to, error);
     } else {
         if (hit->entry != NULL) from = entry_of(hit->entry)->seq;
-        status = weir__memory_share(cache->params.memory, from, to, hit->n, error);
+        status = weir__memory_share(cache->params.memory, from, to, hit->n, hit->pos, error);
     }
     if (status == WEIR_OK && hit->entry != NULL) touch_entry(cache, hit->entry);
     return status;
@@ -438,7 +449,7 @@ bool weir__cache_is_spare(const weir__prefix_end *end)
 int32_t weir__cache_adopt(weir__cache *cache, weir__prefix_end *end, int32_t n)
 {
     entry *e = entry_of(end);
-    int32_t seq = e->seq;
+    int32_t seq = e->seq, pos = position_of(end, n);
     size_t n_bytes = 0;
     bool needed = n < weir__cache_length(end) && !weir__prefix_tree_is_covered(end, true);
     void *bytes = needed && !weir__cache_is_spare(end) ? save_sequence(cache, seq, &n_bytes) : NULL;
@@ -448,7 +459,7 @@ int32_t weir__cache_adopt(weir__cache *cache, weir__prefix_end *end, int32_t n)
         entry_to_host(cache, e, bytes, n_bytes);
     else
         drop_entry(cache, e);
-    weir__memory_cut(cache->params.memory, seq, n);
+    weir__memory_cut(cache->params.memory, seq, n, pos);
     return seq;
 }
 
@@ -543,8 +554,9 @@ bool weir__cache_move(weir__cache *cache, int32_t from, int32_t to)
 {
     weir__memory *memory = cache->params.memory;
     entry *e = cache->by_seq[from];
-    if (weir__memory_share(memory, from, to, weir__cache_length(&e->end), NULL) != WEIR_OK) return false;
-    weir__memory_cut(memory, from, 0);
+    int32_t n = weir__cache_length(&e->end);
+    if (weir__memory_share(memory, from, to, n, position_of(&e->end, n), NULL) != WEIR_OK) return false;
+    weir__memory_cut(memory, from, 0, 0);
     cache->by_seq[from] = NULL;
     cache->by_seq[to] = e;
     e->seq = to;

@@ -25,6 +25,7 @@ typedef struct weir__cache_params {
 /* The result of a look-up. Valid until the cache changes. */
 typedef struct weir__cache_hit {
     int32_t n;                /* tokens available now; 0 = none */
+    int32_t pos;              /* the position behind them */
     weir__prefix_end *entry;  /* the entry that has them; NULL: see live */
     weir__prefix_end *live;   /* the running request that has them */
     weir__prefix_end *leader; /* a request that will have n_leader > n of them; NULL = none */

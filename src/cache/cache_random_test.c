@@ -166,7 +166,7 @@ static void finish(world *w, runner *r)
 {
     bool kept = r->n_past > 0 && dice_one_in(&w->d, 2) &&
                 weir__cache_keep(w->s.cache, &keys[r->key], r->tokens, r->n_past, r->seq);
-    if (!kept) weir__memory_cut(&w->s.memory, r->seq, 0);
+    if (!kept) weir__memory_cut(&w->s.memory, r->seq, 0, 0);
     weir__cache_end(w->s.cache, &r->end);
     r->key = -1;
 }
@@ -237,7 +237,7 @@ static uint64_t check_files(world *w, const char *kind, weir_layout layout)
         assert_true(status == WEIR_OK || w->faulty);
         if (status == WEIR_OK) assert_holds(&w->s, 3, w->seen[i].tokens, hit.n);
         n_tokens += status == WEIR_OK ? (uint64_t)hit.n : 0;
-        weir__memory_cut(&w->s.memory, 3, 0);
+        weir__memory_cut(&w->s.memory, 3, 0, 0);
         weir__cache_check(w->s.cache);
     }
     shelf_fini(&w->s);

@@ -186,8 +186,8 @@ static void test_running_requests_serve_and_lead(void **state)
     weir__cache_end(s.cache, &first);
     weir__cache_end(s.cache, &second);
     assert_int_equal(look(&s, &open_key, "one two four").n_matched, 0);
-    weir__memory_cut(&s.memory, 3, 0);
-    weir__memory_cut(&s.memory, 4, 0);
+    weir__memory_cut(&s.memory, 3, 0, 0);
+    weir__memory_cut(&s.memory, 4, 0, 0);
     shelf_fini(&s);
 }
 
@@ -251,7 +251,7 @@ static void test_memory_that_cannot_be_cut(void **state)
         assert_false(weir__cache_save(s.cache, &open_key, tokens, 3, 0)); /* it is there */
         feed(&s, 0, " two three");
         assert_true(weir__cache_save(s.cache, &open_key, tokens, n, 0));
-        weir__memory_cut(&s.memory, 0, 0);
+        weir__memory_cut(&s.memory, 0, 0, 0);
         assert_int_equal(weir__cache_count(s.cache).n_host, 2);
 
         assert_fetches(&s, &open_key, "one two four", 3, WEIR__PREFIX_HOST, 5);
@@ -285,7 +285,7 @@ static void test_entries_move_and_are_handed_over(void **state)
         assert_int_equal(weir__cache_adopt(s.cache, weir__cache_entry_of(s.cache, 6), n), 6);
         assert_holds(&s, 6, tokens, n);
         assert_int_equal(look(&s, &open_key, "one two").n_matched, 0);
-        weir__memory_cut(&s.memory, 6, 0);
+        weir__memory_cut(&s.memory, 6, 0, 0);
         weir__cache_check(s.cache);
         shelf_fini(&s);
     }
@@ -316,7 +316,7 @@ static void test_what_is_taken_over_is_saved_where_others_lack_it(void **state)
         assert_int_equal(counts.n_host, cases[i].n_host);
         assert_int_equal(counts.n_evicted, cases[i].n_evicted);
         weir__cache_check(s.cache);
-        weir__memory_cut(&s.memory, 0, 0);
+        weir__memory_cut(&s.memory, 0, 0, 0);
         shelf_fini(&s);
     }
 }

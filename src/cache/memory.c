@@ -113,9 +113,9 @@ void weir__memory_append(weir__memory *memory, int32_t seq, int32_t n)
 
 /* ---- Sequences ---- */
 
-bool weir__memory_cut(weir__memory *memory, int32_t seq, int32_t n)
+bool weir__memory_cut(weir__memory *memory, int32_t seq, int32_t n, int32_t pos)
 {
-    if (!memory->ops->seq_remove(memory->context, seq, n, -1) && n > 0) return false;
+    if (!memory->ops->seq_remove(memory->context, seq, pos, -1) && n > 0) return false;
     if (n >= memory->n[seq]) return true;
     int32_t before = memory->last[seq], r = -1;
     if (n > 0) {
@@ -128,9 +128,10 @@ bool weir__memory_cut(weir__memory *memory, int32_t seq, int32_t n)
     return true;
 }
 
-weir_status weir__memory_share(weir__memory *memory, int32_t from, int32_t to, int32_t n, weir_error *error)
+weir_status weir__memory_share(weir__memory *memory, int32_t from, int32_t to, int32_t n, int32_t pos,
+                               weir_error *error)
 {
-    weir_status status = memory->ops->share(memory->context, from, to, n, error);
+    weir_status status = memory->ops->share(memory->context, from, to, pos, error);
     if (status != WEIR_OK) {
         memory->ops->seq_remove(memory->context, to, 0, -1);
     } else if (!memory->pooled) {
@@ -169,12 +170,19 @@ size_t weir__memory_save(weir__memory *memory, int32_t seq, void *bytes, size_t 
     return length <= capacity ? length : 0;
 }
 
+/* Whether the sequence's last position may be that of the last of n tokens. */
+static bool ends_at(const weir__memory *memory, int32_t seq, int32_t n)
+{
+    int32_t last = memory->ops->seq_pos_max(memory->context, seq);
+    return last == n - 1 || (memory->uneven && last < n && (last >= 0) == (n > 0));
+}
+
 weir_status weir__memory_load(weir__memory *memory, int32_t seq, const void *bytes, size_t length, int32_t n,
                               weir_error *error)
 {
     weir_status status = settle_copies(memory, error);
     if (status == WEIR_OK) status = memory->ops->state_load(memory->context, seq, bytes, length, error);
-    if (status == WEIR_OK && memory->ops->seq_pos_max(memory->context, seq) != n - 1)
+    if (status == WEIR_OK && !ends_at(memory, seq, n))
         status =
             weir__error_set(error, WEIR_BACKEND, "", "loading a state of %d tokens gave another length", n);
     if (status == WEIR_OK)
@@ -223,6 +231,6 @@ void weir__memory_check(const weir__memory *memory)
     assert(n_used == memory->n_used && n_unused <= n_runs);
     for (int32_t s = 0; s < memory->n_seqs; s++) {
         assert(memory->n[s] == (memory->last[s] >= 0 ? memory->runs[memory->last[s]].to : 0));
-        assert(memory->ops->seq_pos_max(memory->context, s) == memory->n[s] - 1);
+        assert(ends_at(memory, s, memory->n[s]));
     }
 }

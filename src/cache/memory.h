@@ -15,12 +15,14 @@ typedef struct weir__run {
     uint64_t stamp;
 } weir__run;
 
-/* All changes of a context's sequences go through here. Invariant: sequence s holds exactly positions 0 …
- * n[s] - 1. The driver's. */
+/* All changes of a context's sequences go through here. Invariant: sequence s holds the cells of n[s] tokens, which have
+ * positions 0 … n[s] - 1 unless cells of images share some. `pos` is the position behind n tokens (cache/cell.h). The
+ * driver's. */
 typedef struct weir__memory {
     const weir__backend *ops;
     weir__bcontext *context;
     bool pooled; /* sequences share cells; otherwise each has its own */
+    bool uneven; /* cells of images may share positions */
     int32_t n_seqs;
     int32_t n_cells; /* of all */
     int32_t *n;      /* [n_seqs] */
@@ -40,10 +42,11 @@ void weir__memory_append(weir__memory *memory, int32_t seq, int32_t n);
 
 /* Keeps the first n tokens, also removing what a failed pass has added. False: the memory cannot be cut
  * there, nothing was done; never for n = 0. */
-bool weir__memory_cut(weir__memory *memory, int32_t seq, int32_t n);
+bool weir__memory_cut(weir__memory *memory, int32_t seq, int32_t n, int32_t pos);
 
 /* Gives the empty sequence `to` the first n tokens of `from`. After an error it is empty. */
-weir_status weir__memory_share(weir__memory *memory, int32_t from, int32_t to, int32_t n, weir_error *error);
+weir_status weir__memory_share(weir__memory *memory, int32_t from, int32_t to, int32_t n, int32_t pos,
+                               weir_error *error);
 
 /* Whether a state of n tokens may find cells. */
 bool weir__memory_has_room(const weir__memory *memory, int32_t n);

@@ -129,7 +129,7 @@ static weir_status check_fit(const weir__snapshot *s, const weir__snapshot_limit
         return weir__error_set(error, WEIR_UNSUPPORTED, "", "it has %" PRIu32 " tokens, a sequence holds %d",
                                s->head.n_tokens, limits->n_tokens);
     for (uint32_t i = 0; i < s->head.n_tokens; i++)
-        if (s->tokens[i] < 0 || s->tokens[i] >= limits->n_vocab)
+        if (s->tokens[i] >= limits->n_vocab) /* below zero: a cell of an image */
             return weir__error_set(error, WEIR_FORMAT, "", "it is damaged: token %" PRIu32 " is %d", i,
                                    s->tokens[i]);
     return WEIR_OK;

@@ -94,7 +94,7 @@ static inline bool keep(shelf *s, const weir__prefix_key *key, const char *text,
     int32_t tokens[256], n = ids(text, tokens);
     feed(s, seq, text);
     if (weir__cache_keep(s->cache, key, tokens, n, seq)) return true;
-    weir__memory_cut(&s->memory, seq, 0);
+    weir__memory_cut(&s->memory, seq, 0, 0);
     return false;
 }
 
@@ -119,7 +119,7 @@ static inline void assert_fetches(shelf *s, const weir__prefix_key *key, const c
     assert_int_equal(hit.entry->rank, rank);
     assert_ok(weir__cache_fetch(s->cache, &hit, -1, to, error));
     assert_holds(s, to, tokens, n);
-    weir__memory_cut(&s->memory, to, 0);
+    weir__memory_cut(&s->memory, to, 0, 0);
     weir__cache_check(s->cache);
 }
 

@@ -27,10 +27,32 @@ static int32_t plan_limit(const weir__driver *driver, int32_t i, int32_t n_allow
     return driver->shows && driver->shown[i] > n_allowed ? driver->shown[i] : n_allowed;
 }
 
-static int32_t score_limit(const weir__driver *driver, const weir__slot *slot)
+/* Up to the next image or sound, or to its end. */
+static int32_t media_limit(const weir__slot *slot)
 {
-    int32_t limit = weir__score_limit(driver->slots, driver->params->n_slots, slot);
-    return limit > 0 ? limit : INT32_MAX;
+    if (slot->span == NULL || slot->state != WEIR_SLOT_PREFILLING) return 0;
+    return (slot->next == WEIR__NEXT_SEGMENT ? slot->span->end : slot->span->at) - slot->n_past;
+}
+
+int32_t weir__batch_limit(const weir__driver *driver, const weir__slot *slot)
+{
+    int32_t score = weir__score_limit(driver->slots, driver->params->n_slots, slot),
+            media = media_limit(slot);
+    return media > 0 && (score == 0 || media < score) ? media : score;
+}
+
+static const weir__segment *segment_of(const weir__media_span *span)
+{
+    return &span->medium->prepared->segments[span->segment];
+}
+
+/* What the slot gets of n tokens that a plan gives it. */
+static int32_t take_tokens(const weir__driver *driver, const weir__slot *slot, int32_t n)
+{
+    int32_t limit = weir__batch_limit(driver, slot);
+    /* A segment that is not causal is computed at once, whatever the plan says. */
+    if (slot->next == WEIR__NEXT_SEGMENT && !segment_of(slot->span)->causal) return limit;
+    return weir__prefix_chunk(&driver->prefix, slot, limit > 0 && limit < n ? limit : n);
 }
 
 static bool take_plan(weir__driver *driver, const weir_plan_entry *plan, size_t n_plan)
@@ -45,11 +67,23 @@ static bool take_plan(weir__driver *driver, const weir_plan_entry *plan, size_t 
         total += n;
         if (n_allowed == 0) continue;
         if (n > n_allowed) n = n_allowed;
-        int32_t most_n = score_limit(driver, slot);
-        slot->n_planned = weir__prefix_chunk(&driver->prefix, slot, n < most_n ? n : most_n);
+        slot->n_planned = take_tokens(driver, slot, n);
         if (slot->state == WEIR_SLOT_GENERATING) slot->n_drafted = slot->n_planned - 1;
     }
     return total <= driver->params->n_batch;
+}
+
+/* The slot's planned cells are a part of a segment. */
+static void fill_slice(weir__driver *driver, const weir__slot *slot)
+{
+    const weir__media_span *span = slot->span;
+    driver->segment = *segment_of(span);
+    driver->segment.embeddings = weir__encoder_rows(slot->embedding);
+    driver->slice = (weir__slice){
+        .segment = &driver->segment,
+        .first = slot->n_past - span->at,
+        .pos = weir__history_position(&slot->request->history, span->at),
+    };
 }
 
 bool weir__batch_fill(weir__driver *driver, const weir_plan_entry *plan, size_t n_plan)
@@ -68,14 +102,16 @@ bool weir__batch_fill(weir__driver *driver, const weir_plan_entry *plan, size_t 
         weir__slot *slot = driver->lanes.slot[lane];
         if (slot == NULL) continue;
         const weir__request *request = slot->request;
+        int32_t first = slot->n_planned > 0 ? weir__history_position(&request->history, slot->n_past) : 0;
+        if (slot->n_planned > 0 && driver->rotation.segment >= 0) fill_slice(driver, slot);
         for (int32_t i = 0; i < slot->n_planned; i++) {
-            int32_t pos = slot->n_past + i, past = pos - slot->request->history.n_tokens;
+            int32_t at = slot->n_past + i, past = at - request->history.n_tokens;
             /* Keep logits only for the rows that are sampled from and those that score tokens of the
              * prompt. */
             bool sampled = past >= -1 && request->max_tokens > 0;
-            bool scored = weir__score_wants(slot, pos);
-            int32_t token = past < 0 ? request->history.tokens[pos] : slot->draft.token[past];
-            int32_t row = weir__batch_add(&driver->batch, token, pos, lane, sampled || scored);
+            bool scored = weir__score_wants(slot, at);
+            int32_t token = past < 0 ? request->history.tokens[at] : slot->draft.token[past];
+            int32_t row = weir__batch_add(&driver->batch, token, first + i, lane, sampled || scored);
             if (sampled && past == -1) slot->row = row;
             if (scored && slot->n_scored++ == 0) slot->scored_row = row;
         }

@@ -5,12 +5,15 @@
 
 #include <stdbool.h>
 
-#include "weir/weir.h"
+#include "engine/slot.h"
 
 typedef struct weir__driver weir__driver;
 
 /* The caller gets the view as it is now. Its next plan is judged by it. */
 void weir__batch_show(weir__driver *driver);
+
+/* The tokens of its prompt that the slot may have in this tick; 0 = as many as it has. */
+int32_t weir__batch_limit(const weir__driver *driver, const weir__slot *slot);
 
 /* Writes the plan into the batch, rows in lane order. False: the plan breaks a rule (see weir_strategy),
  * nothing was written. Leaves out what the shown view had and is gone since. */

@@ -25,7 +25,7 @@ static void place_init(place *p, weir_layout layout, int32_t n_ctx)
 
 static void place_fini(place *p)
 {
-    for (int32_t i = 0; i < 2; i++) weir__memory_cut(&p->s.memory, i, 0);
+    for (int32_t i = 0; i < 2; i++) weir__memory_cut(&p->s.memory, i, 0, 0);
     weir__cells_fini(&p->cells);
     shelf_fini(&p->s);
 }

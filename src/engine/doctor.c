@@ -20,6 +20,7 @@ static size_t text_around(const weir_model *model, const int32_t *before, int32_
     int32_t used = 0, first = at > BEFORE ? at - BEFORE : 0;
     for (int32_t i = first; i < at + n; i++) {
         int32_t token = i < at ? before[i] : tokens[i - at];
+        if (token < 0) continue; /* a cell of an image */
         int32_t length = model->ops->piece(model->model, token, true, bytes + used, BYTES_MAX - used);
         if (length < 0) break;
         used += length;
@@ -37,6 +38,7 @@ static int64_t byte_of(const weir__request *request, const weir_model *model, in
     char piece[BYTES_MAX];
     const char *prompt = weir_chat_prompt(request->history.chat, &length);
     for (int32_t i = 0; i < n; i++) {
+        if (request->history.tokens[i] < 0) return -1; /* the prompt does not have what an image becomes */
         int32_t size = model->ops->piece(model->model, request->history.tokens[i], true, piece, BYTES_MAX);
         const char *text = piece;
         if (size < 0) return -1;

@@ -5,6 +5,9 @@
 #include "base/mem.h"
 #include "engine/prefix.h"
 
+/* The part of cache_bytes for embeddings that no slot needs now. */
+#define EMBEDDINGS_PART 4
+
 /* Whether nobody waits for the pass that is being computed: then it need not finish. The driver is inside
  * decode, so the slots do not change. */
 static bool nobody_waits(void *user)
@@ -67,6 +70,11 @@ weir_status weir__driver_open(weir__driver *driver, weir_error *error)
     if ((status = weir__speculate_open(driver, error)) != WEIR_OK) return status;
     weir__speculate_name(&driver->speculate, counts->drafters, sizeof counts->drafters);
     if ((status = allocate_arrays(driver, error)) != WEIR_OK) return status;
+    if (driver->model->projector != NULL)
+        status =
+            weir__encoder_create(driver->model, driver->cache, driver->params->cache_bytes / EMBEDDINGS_PART,
+                                 driver->bell, &driver->encoder, error);
+    if (status != WEIR_OK) return status;
     driver->model->ops->set_abort(driver->context, nobody_waits, driver);
     driver->shared->stats = *counts;
     return WEIR_OK;
@@ -76,6 +84,7 @@ void weir__driver_close(weir__driver *driver)
 {
     weir__crew_destroy(driver->crew);
     weir__speculate_close(&driver->speculate);
+    weir__encoder_destroy(driver->encoder);
     weir__cache_destroy(driver->cache);
     weir__memory_fini(&driver->memory);
     if (driver->context != NULL) driver->model->ops->context_free(driver->context);

@@ -9,6 +9,7 @@
 #include "engine/account.h"
 #include "engine/cells.h"
 #include "engine/doorbell.h"
+#include "engine/encoder.h"
 #include "engine/lanes.h"
 #include "engine/prefix.h"
 #include "engine/rotation.h"
@@ -50,6 +51,9 @@ typedef struct weir__driver {
     weir__cost cost;
     weir__shape shape; /* of this tick's batch */
     weir__rotation rotation;
+    weir__encoder *encoder; /* NULL: the model has no projector */
+    weir__segment segment;  /* of this tick, if it computes one, with its embeddings */
+    weir__slice slice;
     weir__speculate speculate;
 } weir__driver;
 

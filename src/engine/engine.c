@@ -10,6 +10,7 @@
 #include "base/thread.h"
 #include "engine/batch.h"
 #include "engine/finish.h"
+#include "engine/media.h"
 #include "engine/prefix.h"
 #include "engine/step.h"
 #include "engine/stream.h"
@@ -207,9 +208,11 @@ static void *run_engine(void *argument)
         weir_report report;
         if (atomic_load(&engine->shared.stopping)) break;
         weir__step_tick(driver, NULL, 0, &report);
-        if (report.idle && report.n_active == 0) {
+        int64_t ends = report.n_active > 0 ? weir__media_deadline(driver) : WEIR__CLOCK_NEVER;
+        if (report.idle && ends > 0) {
             int64_t deadline = weir__shared_next_deadline(&engine->shared),
                     due = weir__cache_archive_due(driver->cache);
+            if (ends < deadline) deadline = ends;
             weir__doorbell_wait(engine->bell, due < deadline ? due : deadline);
         }
     }

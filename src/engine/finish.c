@@ -5,6 +5,7 @@
 #include "engine/account.h"
 #include "engine/driver.h"
 #include "engine/lanes.h"
+#include "engine/media.h"
 #include "engine/prefix.h"
 #include "engine/suspend.h"
 
@@ -27,6 +28,7 @@ static void finish_request(weir__driver *driver, weir__slot *slot)
 
 static void finish_slot(weir__driver *driver, weir__slot *slot)
 {
+    weir__media_leave(driver, slot);
     weir__speculate_learn(&driver->speculate, slot);
     weir__prefix_keep(&driver->prefix, &driver->lanes, slot);
     weir__lanes_leave(&driver->lanes, slot);

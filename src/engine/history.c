@@ -3,10 +3,16 @@
 
 #include <string.h>
 
+#include "base/error.h"
 #include "base/mem.h"
+
+/* An id has 30 bits of a hash, so this many cells have enough of them to identify an image or a sound. */
+#define CELLS_LEAST 4
 
 void weir__history_fini(weir__history *history)
 {
+    for (int32_t i = 0; i < history->n_spans; i++) weir__medium_release(history->spans[i].medium);
+    weir__mem_free(history->spans);
     weir__mem_free(history->tokens);
     weir__mem_free(history->salt);
     weir__mem_free(history->before);
@@ -24,12 +30,19 @@ bool weir__history_copy(weir__history *to, const weir__history *from, int32_t n)
         .capacity = (size_t)n,
         .n_prompt = n,
         .n_head = from->n_head,
+        .spans =
+            from->n_spans > 0 ? weir__mem_dup(from->spans, (size_t)from->n_spans * sizeof *to->spans) : NULL,
+        .n_image = from->n_image,
+        .n_audio = from->n_audio,
         .salt = from->salt != NULL ? weir__mem_dup(from->salt, from->salt_length) : NULL,
         .salt_length = from->salt_length,
         .chat = weir_chat_hold(from->chat),
     };
     weir__adapters_copy(&to->adapters, &from->adapters);
-    if (to->tokens != NULL && (from->salt == NULL || to->salt != NULL)) return true;
+    if (to->spans != NULL) to->n_spans = from->n_spans;
+    for (int32_t i = 0; i < to->n_spans; i++) weir__medium_hold(to->spans[i].medium);
+    if (to->tokens != NULL && (from->salt == NULL || to->salt != NULL) && to->n_spans == from->n_spans)
+        return true;
     weir__history_fini(to);
     return false;
 }
@@ -43,4 +56,93 @@ bool weir__history_add(weir__history *history, const int32_t *tokens, size_t n)
     memcpy(history->tokens + before, tokens, n * sizeof *tokens);
     history->n_tokens += (int32_t)n;
     return true;
+}
+
+/* ---- Media ---- */
+
+const weir__media_span *weir__history_span(const weir__history *history, int32_t n)
+{
+    for (int32_t i = 0; i < history->n_spans; i++)
+        if (history->spans[i].end > n) return &history->spans[i];
+    return NULL;
+}
+
+int32_t weir__history_shared(const weir__history *history, int32_t n)
+{
+    for (int32_t i = 0; i < history->n_spans && history->spans[i].at < n; i++) {
+        const weir__media_span *span = &history->spans[i];
+        if (n < span->end || span->end - span->at < CELLS_LEAST) return span->at;
+    }
+    return n;
+}
+
+static bool reserve(weir__history *history, size_t n)
+{
+    return weir__mem_grow(&history->tokens, &history->capacity, (size_t)history->n_tokens + n,
+                          sizeof *history->tokens);
+}
+
+static bool add_segment(weir__history *history, weir__medium *medium, int32_t i)
+{
+    const weir__segment *segment = &medium->prepared->segments[i];
+    int32_t n_spans = history->n_spans, at = history->n_tokens;
+    if (segment->tokens != NULL) return weir__history_add(history, segment->tokens, (size_t)segment->n_cells);
+    if (!reserve(history, (size_t)segment->n_cells) ||
+        !weir__mem_grow(&history->spans, &history->spans_capacity, (size_t)n_spans + 1,
+                        sizeof *history->spans))
+        return false;
+    int32_t n_still = n_spans > 0 ? history->spans[n_spans - 1].n_still : 0;
+    weir__medium_ids(medium, i, history->tokens + at);
+    history->n_tokens += segment->n_cells;
+    history->spans[history->n_spans++] = (weir__media_span){
+        .medium = weir__medium_hold(medium),
+        .segment = i,
+        .at = at,
+        .end = history->n_tokens,
+        .n_still = n_still + segment->n_cells - segment->n_positions,
+    };
+    return true;
+}
+
+static weir_status add_medium(weir__history *history, weir__medium *medium, const weir_engine_params *limits,
+                              weir_error *error)
+{
+    int32_t n = medium->prepared->n_cells;
+    if (n > limits->n_ctx - history->n_tokens)
+        return weir__error_set(
+            error, WEIR_TOO_LONG, "media",
+            "the prompt has more than %d tokens with an image or sound of %d; a request holds at "
+            "most %d with its answer",
+            history->n_tokens, n, limits->n_ctx);
+    for (int32_t i = 0; i < medium->prepared->n_segments; i++)
+        if (!add_segment(history, medium, i))
+            return weir__error_set(error, WEIR_NO_MEMORY, "media", "out of memory for the prompt");
+    *(medium->image ? &history->n_image : &history->n_audio) += n;
+    return WEIR_OK;
+}
+
+weir_status weir__history_insert(weir__history *history, const weir_model *model,
+                                 const weir_engine_params *limits, const weir_media_use *media,
+                                 const size_t *at, size_t n, weir_error *error)
+{
+    weir__history text = *history; /* its tokens alone */
+    weir_status status = WEIR_OK;
+    size_t from = 0, n_text = (size_t)text.n_prompt;
+    history->tokens = NULL;
+    history->capacity = 0;
+    history->n_tokens = 0;
+    for (size_t i = 0; i <= n && status == WEIR_OK; i++) {
+        size_t to = i < n ? at[i] : n_text;
+        weir__medium *medium = NULL;
+        if (!weir__history_add(history, text.tokens + from, to - from))
+            status = weir__error_set(error, WEIR_NO_MEMORY, "media", "out of memory for the prompt");
+        from = to;
+        if (status == WEIR_OK && i < n)
+            status = weir__medium_create(model, limits, media[i].media, &medium, error);
+        if (status == WEIR_OK && i < n) status = add_medium(history, medium, limits, error);
+        weir__medium_release(medium);
+    }
+    history->n_prompt = history->n_tokens;
+    weir__mem_free(text.tokens);
+    return status;
 }

@@ -6,18 +6,32 @@
 #include <stdbool.h>
 
 #include "cache/prefix_tree.h"
+#include "engine/medium.h"
 #include "engine/score.h"
 #include "model/adapter.h"
 #include "weir/weir.h"
 
+/* Cells of a segment in a text: their ids are below zero (ADR 0074). */
+typedef struct weir__media_span {
+    weir__medium *medium; /* held */
+    int32_t segment;      /* of its prepared */
+    int32_t at, end;      /* cells of the text */
+    int32_t n_still;      /* cells without a position of their own, in this span and those before */
+} weir__media_span;
+
 /* Zeroed at first. Invariant: n_head <= n_prompt <= n_tokens. */
 typedef struct weir__history {
-    int32_t *tokens; /* [n_tokens] the prompt, then the answer; NULL = nothing is known */
+    int32_t
+        *tokens; /* [n_tokens] the prompt, then the answer; NULL = nothing is known; below zero: of a span */
     int32_t n_tokens;
     size_t capacity;
     int32_t n_prompt;
-    int32_t n_head; /* tokens of the prompt before any answer; fewer than n_prompt in a fork only */
-    char *salt;     /* [salt_length]; NULL = none */
+    int32_t n_head;          /* tokens of the prompt before any answer; fewer than n_prompt in a fork only */
+    weir__media_span *spans; /* [n_spans], ascending, all in the prompt's head */
+    int32_t n_spans;
+    size_t spans_capacity;
+    int32_t n_image, n_audio; /* tokens in the place of images and sounds */
+    char *salt;               /* [salt_length]; NULL = none */
     size_t salt_length;
     weir_chat *chat; /* held; NULL = none */
     weir__adapters adapters;
@@ -26,7 +40,7 @@ typedef struct weir__history {
     weir__score *score; /* of the prompt; held; NULL = not wanted */
 } weir__history;
 
-/* Fills *to with the first n tokens of `from` as its prompt, without `before` and `score`. False: out of
+/* Fills *to with the first n tokens of `from`, n >= n_prompt, as its prompt, without `before` and `score`. False: out of
  * memory, *to is zeroed. */
 bool weir__history_copy(weir__history *to, const weir__history *from, int32_t n);
 void weir__history_fini(weir__history *history);
@@ -36,6 +50,40 @@ static inline weir__prefix_key weir__history_key(const weir__history *history)
 {
     return (weir__prefix_key){history->salt, history->salt_length, history->adapters.key};
 }
+
+/* Inserts media into the prompt of a history that has tokens only, media i before token at[i]; ascending. limits: as
+ * in weir__medium_create, and n_ctx. Errors: as there; TOO_LONG. */
+weir_status weir__history_insert(weir__history *history, const weir_model *model,
+                                 const weir_engine_params *limits, const weir_media_use *media,
+                                 const size_t *at, size_t n, weir_error *error);
+
+/* The first span that ends behind cell n; NULL: none. */
+const weir__media_span *weir__history_span(const weir__history *history, int32_t n);
+
+/* Whether cell n is one of a span, which then is not NULL. */
+static inline bool weir__history_in_span(const weir__media_span *span, int32_t n)
+{
+    return span != NULL && n >= span->at;
+}
+
+/* The position of cell n, which is the first of a span or in none. */
+static inline int32_t weir__history_position(const weir__history *history, int32_t n)
+{
+    int32_t n_still = 0;
+    for (int32_t i = 0; i < history->n_spans && history->spans[i].end <= n; i++)
+        n_still = history->spans[i].n_still;
+    return n - n_still;
+}
+
+/* The most cells, at most n, that do not end within a span. */
+static inline int32_t weir__history_cut(const weir__history *history, int32_t n)
+{
+    const weir__media_span *span = history->n_spans > 0 ? weir__history_span(history, n) : NULL;
+    return weir__history_in_span(span, n) ? span->at : n;
+}
+
+/* Likewise, of n cells whose ids another text has, too: those of a span of few cells may be equal by chance. */
+int32_t weir__history_shared(const weir__history *history, int32_t n);
 
 /* False: out of memory, nothing was added. */
 bool weir__history_add(weir__history *history, const int32_t *tokens, size_t n);

@@ -39,7 +39,7 @@ void weir__lanes_enter(weir__lanes *lanes, weir__slot *slot, int32_t lane)
 void weir__lanes_leave(weir__lanes *lanes, weir__slot *slot)
 {
     if (slot->lane < 0) return;
-    weir__memory_cut(lanes->memory, slot->lane, 0);
+    weir__memory_cut(lanes->memory, slot->lane, 0, 0);
     weir__lanes_hand_over(lanes, slot);
 }
 
@@ -74,9 +74,14 @@ void weir__lanes_compact(weir__lanes *lanes)
         return;
     }
     weir__slot *slot = lanes->slot[last];
-    if (slot->n_past > 0) {
-        if (weir__memory_share(lanes->memory, last, gap, slot->n_past, NULL) != WEIR_OK) return;
-        weir__memory_cut(lanes->memory, last, 0);
+    const weir__history *history = &slot->request->history;
+    int32_t n = slot->n_past;
+    if (weir__history_cut(history, n) < n) return; /* the image is soon complete */
+    if (n > 0) {
+        if (weir__memory_share(lanes->memory, last, gap, n, weir__history_position(history, n), NULL) !=
+            WEIR_OK)
+            return;
+        weir__memory_cut(lanes->memory, last, 0, 0);
     }
     lanes->slot[gap] = slot;
     lanes->slot[last] = NULL;

@@ -76,6 +76,7 @@ weir_status weir__prefix_open(weir__driver *driver, weir_error *error)
     weir_status status =
         weir__memory_init(&driver->memory, driver->model->ops, driver->context, &driver->info, error);
     weir__archive *archive = NULL;
+    driver->memory.uneven = driver->model->projector != NULL;
     if (status == WEIR_OK) status = open_archive(driver, &archive, error);
     if (status != WEIR_OK) return status;
     int32_t beside = driver->info.n_seq_max - params->n_slots;
@@ -133,10 +134,21 @@ static void note_start(weir__driver *driver, const weir__slot *slot)
 
 /* ---- Checkpoints: where memory cannot be cut ---- */
 
+/* Whether an image or a sound ends with cell n: its cells cost most of the prompt's. */
+static bool ends_medium(const weir__history *history, int32_t n)
+{
+    for (int32_t i = 0; i < history->n_spans && history->spans[i].end <= n; i++)
+        if (history->spans[i].end == n)
+            return i + 1 == history->n_spans || history->spans[i + 1].medium != history->spans[i].medium;
+    return false;
+}
+
 static bool is_checkpoint(const weir__prefix *prefix, const weir__request *request, int32_t n)
 {
-    if (n < 1 || n >= request->history.n_prompt) return false;
-    return n == request->history.n_prompt - 1 ||
+    const weir__history *history = &request->history;
+    if (n < 1 || n >= history->n_prompt) return false;
+    if (history->tokens[n - 1] < 0) return ends_medium(history, n);
+    return n == history->n_prompt - 1 ||
            (n >= CHECKPOINT_LEAST &&
             prefix->model->ops->is_eog(prefix->model->model, request->history.tokens[n - 1]));
 }
@@ -170,6 +182,25 @@ static weir__slot *source_of(const weir__driver *driver, const weir__request *re
     return NULL;
 }
 
+/* No hit ends within an image. */
+static void cut_hit(const weir__prefix *prefix, const weir__history *history, weir__cache_hit *hit)
+{
+    if (history->n_spans == 0) return;
+    int32_t n = weir__history_shared(history, hit->n);
+    if (n < hit->n && (prefix->exact || n < prefix->least)) {
+        n = 0;
+        hit->entry = hit->live = NULL;
+    }
+    hit->n = n;
+    hit->pos = weir__history_position(history, n);
+    if (hit->leader == NULL) return;
+    hit->n_leader = weir__history_shared(history, hit->n_leader);
+    if (hit->n_leader <= n) {
+        hit->leader = NULL;
+        hit->n_leader = 0;
+    }
+}
+
 static void look_up_prefix(weir__driver *driver, const weir__slot *slot, weir__cache_hit *hit)
 {
     const weir__request *request = slot->request;
@@ -183,15 +214,17 @@ static void look_up_prefix(weir__driver *driver, const weir__slot *slot, weir__c
     if (cache_serves(&driver->prefix, request))
         weir__cache_look(driver->cache, &key, request->history.tokens, n, &slot->live, request->serial + 1,
                          hit);
+    cut_hit(&driver->prefix, &request->history, hit);
     weir__slot *source = source_of(driver, request);
     if (source == NULL) return;
     /* The tree knows prompts of running requests, not their answers. */
-    int32_t there = source->n_past < n - 1 ? source->n_past : n - 1;
+    int32_t there = weir__history_shared(&request->history, source->n_past < n - 1 ? source->n_past : n - 1);
     if (there <= hit->n || there < driver->prefix.least ||
         memcmp(source->request->history.tokens, request->history.tokens,
                (size_t)there * sizeof *request->history.tokens) != 0)
         return;
     hit->n = there;
+    hit->pos = weir__history_position(&request->history, there);
     hit->entry = NULL;
     hit->live = &source->live;
 }
@@ -224,7 +257,7 @@ static void obtain_lane(weir__driver *driver, weir__slot *slot, weir__cache_hit 
         int32_t evicted = lane < 0 && !taken ? weir__cache_evict(driver->cache, device) : -1;
         if (taken || (lane < 0 && evicted < 0)) { /* little or nothing is lost, or no other lane is left */
             lane = weir__cache_adopt(driver->cache, device, hit.n);
-            if (driver->memory.n[lane] != hit.n) weir__memory_cut(&driver->memory, lane, 0);
+            if (driver->memory.n[lane] != hit.n) weir__memory_cut(&driver->memory, lane, 0, 0);
             break;
         }
         if (lane < 0) {
@@ -309,12 +342,14 @@ void weir__prefix_keep(const weir__prefix *prefix, weir__lanes *lanes, weir__slo
     const weir__request *request = slot->request;
     weir__prefix_key key = weir__history_key(&request->history);
     weir__cache_end(prefix->cache, &slot->live);
+    int32_t n = weir__history_cut(&request->history, slot->n_past);
     if (slot->lane < 0 || !cache_serves(prefix, request) || slot->reason == WEIR_REASON_ERROR ||
-        slot->n_past < prefix->least || !weir__memory_cut(lanes->memory, slot->lane, slot->n_past))
+        n < prefix->least || (prefix->exact && n < slot->n_past) ||
+        !weir__memory_cut(lanes->memory, slot->lane, n, weir__history_position(&request->history, n)))
         return;
     if (prefix->exact)
-        weir__cache_save(prefix->cache, &key, request->history.tokens, slot->n_past, slot->lane);
-    else if (weir__cache_keep(prefix->cache, &key, request->history.tokens, slot->n_past, slot->lane))
+        weir__cache_save(prefix->cache, &key, request->history.tokens, n, slot->lane);
+    else if (weir__cache_keep(prefix->cache, &key, request->history.tokens, n, slot->lane))
         weir__lanes_hand_over(lanes, slot);
 }
 
@@ -336,5 +371,6 @@ int32_t weir__prefix_known(const weir__prefix *prefix, weir__shared *shared, con
     if (!cache_serves(prefix, request)) return 0;
     weir__cache_look(prefix->cache, &key, request->history.tokens, request->history.n_prompt, NULL,
                      UINT64_MAX, &hit);
+    cut_hit(prefix, &request->history, &hit);
     return hit.n_leader > hit.n && !prefix->exact ? hit.n_leader : hit.n;
 }

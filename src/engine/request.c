@@ -70,11 +70,36 @@ static weir_status read_tokens(weir__request *request, const weir_model *model, 
     return WEIR_OK;
 }
 
-static weir_status read_prompt_text(weir__request *request, const weir_model *model,
-                                    const weir_engine_params *limits, const char *text, size_t length,
-                                    bool add_special, bool parse_special, weir_error *error)
+/* Appends the tokens of a text, or of the request's chat; places: as in weir__chat_tokenize. */
+static weir_status add_text(weir__request *request, const weir_model *model, const char *text, size_t length,
+                            bool add_special, bool parse_special, size_t *places, weir_error *error)
 {
-    if (length == WEIR_NUL) length = strlen(text);
+    weir__history *history = &request->history;
+    size_t n = 0, before = (size_t)history->n_prompt;
+    size_t guess = length / 2 + 16; /* most text has one token per three to four bytes */
+    for (;;) {
+        if (!weir__mem_grow(&history->tokens, &history->capacity, before + guess, sizeof *history->tokens))
+            return weir__error_set(error, WEIR_NO_MEMORY, "text", "out of memory for the prompt");
+        size_t room = history->capacity - before;
+        weir_status status =
+            history->chat != NULL
+                ? weir__chat_tokenize(history->chat, history->tokens, room, &n, places, error)
+                : model->ops->tokenize(model->model, text, length, add_special, parse_special,
+                                       history->tokens + before, room, &n, error);
+        if (status == WEIR_OK) break;
+        if (status != WEIR_TOO_LONG || n <= room)
+            return weir__error_set(error, status, "text", "%s", error->message);
+        guess = n;
+    }
+    if (n > (size_t)INT32_MAX - before)
+        return weir__error_set(error, WEIR_TOO_LONG, "text", "the prompt has %zu tokens", before + n);
+    history->n_prompt += (int32_t)n;
+    return WEIR_OK;
+}
+
+static weir_status check_text(const weir__request *request, const weir_model *model,
+                              const weir_engine_params *limits, size_t length, weir_error *error)
+{
     if (length > WEIR__TEXT_MAX)
         return weir__error_set(error, WEIR_TOO_LONG, "text", "the prompt has %zu bytes; allowed: at most %d",
                                length, WEIR__TEXT_MAX);
@@ -85,25 +110,33 @@ static weir_status read_prompt_text(weir__request *request, const weir_model *mo
             "the prompt has %zu bytes, which are at least %zu tokens; a request holds at most %d with its "
             "answer: shorten it, or give the engine a larger n_ctx or n_kv",
             length, length / longest, limits->n_ctx);
-    size_t n = 0;
-    size_t guess = length / 2 + 16; /* most text has one token per three to four bytes */
-    for (;;) {
-        if (!weir__mem_grow(&request->history.tokens, &request->history.capacity, guess,
-                            sizeof *request->history.tokens))
-            return weir__error_set(error, WEIR_NO_MEMORY, "text", "out of memory for the prompt");
-        weir_status status =
-            request->history.chat != NULL
-                ? weir_chat_tokenize(request->history.chat, request->history.tokens,
-                                     request->history.capacity, &n, error)
-                : model->ops->tokenize(model->model, text, length, add_special, parse_special,
-                                       request->history.tokens, request->history.capacity, &n, error);
-        if (status == WEIR_OK) break;
-        if (status != WEIR_TOO_LONG || n <= request->history.capacity)
-            return weir__error_set(error, status, "text", "%s", error->message);
-        guess = n;
-    }
-    request->history.n_prompt = (int32_t)n;
     return WEIR_OK;
+}
+
+/* A text with media is tokenized piece by piece, as llama.cpp does. at: [n_media] gets the tokens before each. */
+static weir_status read_prompt_text(weir__request *request, const weir_model *model,
+                                    const weir_engine_params *limits, const weir_request *given, size_t *at,
+                                    weir_error *error)
+{
+    size_t length = given->text_length == WEIR_NUL ? strlen(given->text) : given->text_length;
+    weir_status status = check_text(request, model, limits, length, error);
+    weir__history *history = &request->history;
+    bool ends = false; /* with a token of the model's own, which belongs behind the last piece */
+    for (size_t i = 0, from = 0; i <= given->n_media && status == WEIR_OK; i++) {
+        size_t to = i < given->n_media ? given->media[i].at : length;
+        if (i == 0 || to > from)
+            status = add_text(request, model, given->text + from, to - from, i == 0 && given->add_special,
+                              given->parse_special, NULL, error);
+        if (i == 0 && given->n_media > 0 && given->add_special && model->info.add_eos &&
+            history->n_prompt > 0 && history->tokens[history->n_prompt - 1] == model->info.token_eos) {
+            ends = true;
+            history->n_prompt--;
+        }
+        if (i < given->n_media) at[i] = (size_t)history->n_prompt;
+        from = to;
+    }
+    if (status == WEIR_OK && ends) history->tokens[history->n_prompt++] = model->info.token_eos;
+    return status;
 }
 
 static void set_preserved(weir__request *request)
@@ -140,7 +173,8 @@ static weir_status read_source(weir__request *request, const weir_request *given
 }
 
 static weir_status read_prompt_chat(weir__request *request, const weir_model *model,
-                                    const weir_engine_params *limits, weir_chat *chat, weir_error *error)
+                                    const weir_engine_params *limits, weir_chat *chat, size_t *at,
+                                    weir_error *error)
 {
     if (chat->model != model)
         return weir__error_set(error, WEIR_INVALID, "chat",
@@ -149,10 +183,28 @@ static weir_status read_prompt_chat(weir__request *request, const weir_model *mo
     const char *prompt = weir_chat_prompt(chat, &length);
     request->history.chat = weir_chat_hold(chat);
     set_preserved(request);
-    return read_prompt_text(request, model, limits, prompt, length, true, true, error);
+    weir_status status = check_text(request, model, limits, length, error);
+    return status == WEIR_OK ? add_text(request, model, prompt, length, true, true, at, error) : status;
 }
 
-static weir_status check_media(const weir_model *model, const weir_request *given, weir_error *error)
+static weir_status check_kinds(const weir_model *model, const weir_media_use *media, size_t n,
+                               weir_error *error)
+{
+    for (size_t i = 0; i < n; i++) {
+        weir_media_info info = {.size = sizeof info};
+        if (weir_media_describe(media[i].media, &info) != WEIR_OK)
+            return weir__error_set(error, WEIR_INVALID, "media", "media[%zu].media is NULL", i);
+        bool image = info.kind == WEIR_MEDIA_IMAGE;
+        if (!(image ? model->info.reads_images : model->info.reads_sounds))
+            return weir__error_set(error, WEIR_UNSUPPORTED, "media", "this model reads no %s%s",
+                                   image ? "images" : "sounds",
+                                   model->projector == NULL ? ": it has no projector" : "");
+    }
+    return WEIR_OK;
+}
+
+/* The media of a request, where text and tokens have them. */
+static weir_status check_media(const weir_request *given, weir_error *error)
 {
     if (given->n_media == 0) return WEIR_OK;
     if (given->tokens == NULL && given->text == NULL)
@@ -164,19 +216,37 @@ static weir_status check_media(const weir_model *model, const weir_request *give
                                                    : given->text_length;
     for (size_t i = 0; i < given->n_media; i++) {
         size_t at = given->media[i].at, least = i > 0 ? given->media[i - 1].at : 0;
-        weir_media_info info = {.size = sizeof info};
-        if (weir_media_describe(given->media[i].media, &info) != WEIR_OK)
-            return weir__error_set(error, WEIR_INVALID, "media", "media[%zu].media is NULL", i);
         if (at < least || at > most)
             return weir__error_set(error, WEIR_INVALID, "media", "media[%zu].at is %zu; allowed: %zu to %zu",
                                    i, at, least, most);
-        bool image = info.kind == WEIR_MEDIA_IMAGE;
-        if (!(image ? model->info.reads_images : model->info.reads_sounds))
-            return weir__error_set(error, WEIR_UNSUPPORTED, "media", "this model reads no %s%s",
-                                   image ? "images" : "sounds",
-                                   model->projector == NULL ? ": it has no projector" : "");
     }
-    return weir__error_set(error, WEIR_UNSUPPORTED, "media", "engines cannot compute images and sounds yet");
+    return WEIR_OK;
+}
+
+/* Reads tokens, text or chat, with media. */
+static weir_status read_new_prompt(weir__request *request, weir_model *model,
+                                   const weir_engine_params *limits, const weir_request *given,
+                                   weir_error *error)
+{
+    size_t n_media = given->n_media;
+    const weir_media_use *media = given->chat != NULL ? weir_chat_media(given->chat, &n_media) : given->media;
+    weir_status status = check_media(given, error);
+    if (status == WEIR_OK) status = check_kinds(model, media, n_media, error);
+    if (status != WEIR_OK) return status;
+    size_t *at = n_media > 0 ? weir__mem_calloc(n_media, sizeof *at) : NULL;
+    if (n_media > 0 && at == NULL)
+        return weir__error_set(error, WEIR_NO_MEMORY, "media", "out of memory for %zu media", n_media);
+    for (size_t i = 0; given->tokens != NULL && i < n_media; i++) at[i] = media[i].at;
+    if (given->tokens != NULL)
+        status = read_tokens(request, model, given, error);
+    else if (given->text != NULL)
+        status = read_prompt_text(request, model, limits, given, at, error);
+    else
+        status = read_prompt_chat(request, model, limits, given->chat, at, error);
+    if (status == WEIR_OK && n_media > 0)
+        status = weir__history_insert(&request->history, model, limits, media, at, n_media, error);
+    weir__mem_free(at);
+    return status;
 }
 
 static weir_status read_prompt(weir__request *request, weir_model *model, const weir_engine_params *limits,
@@ -193,16 +263,8 @@ static weir_status read_prompt(weir__request *request, weir_model *model, const 
         return weir__error_set(
             error, WEIR_INVALID, "text", "%s; give exactly one of chat, tokens, text and source",
             given_kinds == 0 ? "the request has no prompt" : "the request has several prompts");
-    weir_status status = check_media(model, given, error);
-    if (status != WEIR_OK) return status;
-    if (given->source != NULL) return read_source(request, given, bell, error);
-    if (given->tokens != NULL)
-        status = read_tokens(request, model, given, error);
-    else if (given->text != NULL)
-        status = read_prompt_text(request, model, limits, given->text, given->text_length, given->add_special,
-                                  given->parse_special, error);
-    else
-        status = read_prompt_chat(request, model, limits, given->chat, error);
+    if (given->source != NULL && given->n_media == 0) return read_source(request, given, bell, error);
+    weir_status status = read_new_prompt(request, model, limits, given, error);
     if (status != WEIR_OK) return status;
     request->history.n_head = request->history.n_tokens = request->history.n_prompt;
     return copy_salt(request, given->cache_salt, given->cache_salt_length, error);
@@ -284,14 +346,25 @@ static weir_status compile_stops(weir__request *request, const weir_request *giv
 
 /* ---- The sampler, and what it has seen ---- */
 
+/* The prompt's tokens without the cells of media. */
+static weir_status count_head(weir__request *request, weir_error *error)
+{
+    const weir__history *history = &request->history;
+    weir_status status = WEIR_OK;
+    for (int32_t i = 0, from = 0; i <= history->n_spans && status == WEIR_OK; i++) {
+        int32_t to = i < history->n_spans ? history->spans[i].at : history->n_head;
+        status = weir_sampler_count(request->sampler, history->tokens + from, (size_t)(to - from), error);
+        from = i < history->n_spans ? history->spans[i].end : to;
+    }
+    return status;
+}
+
 static weir_status create_sampler(weir__request *request, weir_model *model,
                                   const weir_sampler_params *params, weir_error *error)
 {
     const weir__grammar *grammar = request->history.chat != NULL ? request->history.chat->constraint : NULL;
     weir_status status = weir__sampler_create(model, params, grammar, "sampler.", &request->sampler, error);
-    if (status == WEIR_OK)
-        status = weir_sampler_count(request->sampler, request->history.tokens,
-                                    (size_t)request->history.n_head, error);
+    if (status == WEIR_OK) status = count_head(request, error);
     for (int32_t i = request->history.n_head; i < request->history.n_prompt && status == WEIR_OK; i++) {
         status = weir_sampler_accept(request->sampler, request->history.tokens[i], error);
         if (status != WEIR_OK)
@@ -341,6 +414,9 @@ static weir_status create_score(weir__request *request, const weir_model *model,
                                 weir_error *error)
 {
     if (!given->prompt_logprobs && given->n_prompt_logprobs == 0) return WEIR_OK;
+    if (request->history.n_spans > 0)
+        return weir__error_set(error, WEIR_UNSUPPORTED, "prompt_logprobs",
+                               "there are no logprobs for a prompt with images or sounds");
     int32_t n_vocab = model->info.n_vocab;
     request->history.score =
         weir__score_create(request->history.tokens, request->history.n_prompt,
@@ -447,6 +523,8 @@ weir_usage weir__request_usage(const weir__request *request, int64_t now)
         .n_accepted = request->n_accepted,
         .logprob = request->logprob_sum,
         .stop = request->emit.stop.matched < request->n_stops ? request->emit.stop.matched + 1 : 0,
+        .n_image_tokens = request->history.n_image,
+        .n_audio_tokens = request->history.n_audio,
     };
 }
 

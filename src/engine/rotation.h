@@ -6,10 +6,12 @@
 
 #include "engine/slot.h"
 
-/* The driver's. The set whose slot with work was served or admitted longest ago is next. So none waits for
+/* The driver's. Segments of images and sounds are a set of their own, of which a tick computes one (ADR 0074). The set
+ * whose slot with work was served or admitted longest ago is next. So none waits for
  * more ticks than there are sets, whatever arrives meanwhile. */
 typedef struct weir__rotation {
     uint64_t key;            /* of the set that is served */
+    int32_t segment;         /* the slot whose segment is computed; -1 = tokens are */
     int32_t n_sets;          /* sets with work, including this one */
     uint64_t stamp;          /* for the next slot that is served or admitted */
     weir__adapters adapters; /* of the context */
@@ -18,7 +20,8 @@ typedef struct weir__rotation {
 /* Whether the slot may be planned in this tick. */
 static inline bool weir__rotation_has(const weir__rotation *rotation, const weir__slot *slot)
 {
-    return slot->request->history.adapters.key == rotation->key;
+    if (rotation->segment >= 0) return slot->index == rotation->segment;
+    return slot->next == WEIR__NEXT_TOKEN && slot->request->history.adapters.key == rotation->key;
 }
 
 /* The slot has got a request. */

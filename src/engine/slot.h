@@ -4,6 +4,7 @@
 #define WEIR_ENGINE_SLOT_H
 
 #include "cache/prefix_tree.h"
+#include "engine/encoder.h"
 #include "engine/request.h"
 #include "model/logprob.h"
 #include "speculate/drafter.h"
@@ -19,6 +20,12 @@ typedef struct weir__sampled {
  * lane; another slot computes the first n_promised tokens. PREFILLING: n_past < n_tokens; after a suspension
  * they may include generated tokens. GENERATING: n_prompt <= n_past == n_tokens - 1: the last token was
  * sampled and not yet computed. The lane holds exactly positions 0 … n_past - 1. */
+typedef enum weir__cells_next {
+    WEIR__NEXT_TOKEN,
+    WEIR__NEXT_AWAITED, /* a segment whose embeddings are not there yet */
+    WEIR__NEXT_SEGMENT,
+} weir__cells_next;
+
 typedef struct weir__slot {
     int32_t index; /* its number in plans and views: never changes */
     int32_t lane;  /* the sequence with its cells; changes when lanes are compacted; -1 = none */
@@ -38,11 +45,14 @@ typedef struct weir__slot {
     int32_t n_scored;
     weir_reason reason; /* written once: the first cause wins */
     weir_error error;
-    int64_t sample_ns;     /* the time of its last sampling; 0 = none yet */
-    weir__prefix_end live; /* its place in the prefix tree */
-    uint64_t served;       /* when its adapters had their last turn; smaller is earlier */
-    int32_t n_promised;    /* tokens that it will get from the cache or the leader */
-    int32_t leader;        /* JOINED: the slot that computes them, of the request leader_serial */
+    int64_t sample_ns;            /* the time of its last sampling; 0 = none yet */
+    weir__prefix_end live;        /* its place in the prefix tree */
+    uint64_t served;              /* when its adapters had their last turn; smaller is earlier */
+    weir__cells_next next;        /* what a prompt goes on with in this tick */
+    const weir__media_span *span; /* the prompt's next one; NULL = none */
+    weir__embedding *embedding;   /* of this span; held */
+    int32_t n_promised;           /* tokens that it will get from the cache or the leader */
+    int32_t leader;               /* JOINED: the slot that computes them, of the request leader_serial */
     uint64_t leader_serial;
 } weir__slot;
 

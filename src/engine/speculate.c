@@ -214,6 +214,7 @@ static weir__draft draft_of(const weir__slot *slot)
                          .tokens = request->history.tokens,
                          .n_tokens = request->history.n_tokens,
                          .key = weir__history_key(&request->history),
+                         .media = request->history.n_spans > 0,
                          .shared = request->cache_prompt};
 }
 
@@ -253,6 +254,15 @@ static void shorten_drafts(weir__driver *driver, const weir_cost *cost, int32_t 
     }
 }
 
+/* The first of the drafts, those of texts without media. */
+static size_t without_media(weir__draft **drafts, size_t n)
+{
+    size_t n_left = 0;
+    for (size_t i = 0; i < n; i++)
+        if (!drafts[i]->media) drafts[n_left++] = drafts[i];
+    return n_left;
+}
+
 void weir__speculate_draft(weir__driver *driver)
 {
     weir__speculate *all = &driver->speculate;
@@ -284,6 +294,7 @@ void weir__speculate_draft(weir__driver *driver)
         drafting.throughput.row_ns = ROW_LEAST * cost.pass_ns;
     for (int32_t d = 0; d < all->n; d++) {
         weir__drafter *drafter = all->drafters[d];
+        if (!drafter->ops->media) n = without_media(all->drafts, n);
         drafter->ops->draft(drafter, all->drafts, n, &drafting);
         size_t n_left = 0;
         for (size_t i = 0; i < n; i++) {

@@ -10,6 +10,7 @@
 #include "engine/driver.h"
 #include "engine/finish.h"
 #include "engine/lanes.h"
+#include "engine/media.h"
 #include "engine/prefix.h"
 #include "engine/sample.h"
 #include "engine/step.h"
@@ -25,6 +26,7 @@ void weir__step_prepare(weir__driver *driver, bool admits, int64_t now)
     do /* a suspended request may have been a leader */
         weir__prefix_rejoin(driver);
     while (weir__suspend_relieve(driver, now));
+    weir__media_collect(driver);
     weir__lanes_compact(&driver->lanes);
     weir__rotation_choose(&driver->rotation, driver->slots, driver->params->n_slots);
     if (driver->account.counts.n_kv_used != driver->memory.n_used) weir__account_publish(driver);
@@ -49,7 +51,7 @@ static weir_slot_view view_of(const weir__driver *driver, const weir__slot *slot
         .n_draft = generates ? slot->draft.n : 0,
         .idle_ns = generates && now > request->last_ns ? now - request->last_ns : 0,
         .deadline_ns = request->deadline_ns == WEIR__CLOCK_NEVER ? INT64_MAX : request->deadline_ns - now,
-        .limit = weir__score_limit(driver->slots, driver->params->n_slots, slot),
+        .limit = weir__batch_limit(driver, slot),
     };
 }
 
@@ -144,7 +146,11 @@ static weir_status decode_batch(weir__driver *driver, int64_t *decode_ns, weir_e
 {
     int64_t start = weir__clock_now_ns();
     weir_status status = adapt_context(driver, error);
-    if (status == WEIR_OK) status = driver->model->ops->decode(driver->context, &driver->batch, error);
+    const weir__backend *ops = driver->model->ops;
+    if (status == WEIR_OK && driver->rotation.segment >= 0)
+        status = ops->decode_segment(driver->context, &driver->batch, &driver->slice, error);
+    else if (status == WEIR_OK)
+        status = ops->decode(driver->context, &driver->batch, error);
     *decode_ns = weir__clock_now_ns() - start;
     driver->account.counts.decode_ns += *decode_ns;
     return status;
@@ -222,7 +228,8 @@ static void settle_draft(weir__driver *driver, weir__slot *slot)
     driver->account.counts.n_accepted += (uint64_t)slot->n_accepted;
     if (slot->n_burst > 0) weir__speculate_judge(&slot->draft, slot->n_drafted, slot->n_accepted);
     if (driver->memory.n[slot->lane] > slot->n_past &&
-        !weir__memory_cut(&driver->memory, slot->lane, slot->n_past))
+        !weir__memory_cut(&driver->memory, slot->lane, slot->n_past,
+                          weir__history_position(&slot->request->history, slot->n_past)))
         weir__slot_fail(slot, WEIR_BACKEND, NULL);
 }
 

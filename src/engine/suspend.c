@@ -7,6 +7,7 @@
 #include "engine/account.h"
 #include "engine/driver.h"
 #include "engine/lanes.h"
+#include "engine/media.h"
 
 /* ---- Saving ---- */
 
@@ -43,6 +44,7 @@ void weir__suspend(weir__driver *driver, weir__slot *slot)
     weir__account_suspend(&driver->account, slot);
     save_slot(&driver->memory, driver->cache, slot);
     weir__cache_end(driver->cache, &slot->live);
+    weir__media_leave(driver, slot);
     weir__lanes_leave(&driver->lanes, slot);
     weir__shared_requeue(driver->shared, slot->request);
     weir__slot_init(slot, slot->index);

@@ -21,6 +21,7 @@ typedef struct weir__draft {
     const int32_t *tokens; /* [n_tokens], during the call */
     int32_t n_tokens;
     weir__prefix_key key; /* whose texts it may be drafted from; during the call */
+    bool media;           /* some tokens are below zero: cells of images and sounds */
     bool shared;          /* false: from this text alone, and no other is drafted from it */
     int32_t most;         /* 1 … WEIR__DRAFT_MAX */
     int32_t n;
@@ -37,6 +38,7 @@ typedef struct weir__drafting {
 /* One thread at a time. */
 typedef struct weir__drafter_ops {
     const char *name;
+    bool media; /* drafts of texts with media, too */
     /* Fills drafts, [n] of different slots with n = 0 each, by weir__drafter_add; as many as are worth it,
      * which may be none. Never fails: without memory there are no drafts. */
     void (*draft)(weir__drafter *drafter, weir__draft *const *drafts, size_t n, weir__drafting *drafting);
@@ -59,7 +61,8 @@ static inline bool weir__drafter_add(const weir__drafter *drafter, weir__draft *
                                      double probability, double own_ns, weir__drafting *drafting)
 {
     const weir_model *target = drafter->target;
-    if (draft->n == draft->most || drafting->room < 1 || target->ops->is_eog(target->model, token) ||
+    if (draft->n == draft->most || drafting->room < 1 || token < 0 /* a cell of an image */ ||
+        target->ops->is_eog(target->model, token) ||
         !weir__throughput_raise(&drafting->throughput, probability, own_ns))
         return false;
     draft->token[draft->n++] = token;

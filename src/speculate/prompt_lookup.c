@@ -93,8 +93,11 @@ static void destroy_lookup(weir__drafter *drafter)
 
 weir__drafter *weir__drafter_lookup(weir_model *target, int32_t n_slots, uint64_t n_bytes)
 {
-    static const weir__drafter_ops ops = {
-        .name = "lookup", .draft = draft_texts, .learn = learn_text, .destroy = destroy_lookup};
+    static const weir__drafter_ops ops = {.name = "lookup",
+                                          .media = true,
+                                          .draft = draft_texts,
+                                          .learn = learn_text,
+                                          .destroy = destroy_lookup};
     prompt_lookup *all = weir__mem_calloc(1, sizeof *all + (size_t)n_slots * sizeof all->slots[0]);
     if (all == NULL) return NULL;
     all->base = (weir__drafter){.ops = &ops, .target = target};

@@ -1,0 +1,324 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "engine/encoder.h"
+
+#include <string.h>
+
+#ifdef __linux__
+#include <sys/resource.h>
+#endif
+
+#include "base/error.h"
+#include "base/mem.h"
+#include "base/thread.h"
+
+/* Encodes take what passes leave of the processors: passes come first, since streams wait for them. */
+#define NICENESS 10
+
+typedef enum phase { WAITING, RUNNING, DONE } phase;
+
+/* Owned by its holders; while RUNNING, also by the thread, which frees it if none is left. */
+struct weir__embedding {
+    weir__embedding *next; /* in the list */
+    char key[65];
+    weir__medium *medium; /* held; NULL once it is encoded */
+    int32_t segment;
+    int32_t refs; /* holders */
+    phase is;
+    size_t claimed; /* bytes of the cache's budget; 0 = it goes when nobody holds it */
+    float *rows;    /* DONE, unless it failed */
+    weir_status status;
+    weir_error error;
+    _Atomic bool cancelled;
+};
+
+struct weir__encoder {
+    weir_model *model; /* its engine holds it */
+    weir__cache *cache;
+    weir__doorbell *bell;
+    uint64_t n_bytes, n_claimed; /* the driver's */
+    pthread_t thread;
+    _Atomic bool stopping;
+    pthread_mutex_t mutex; /* protects all below, and of embeddings the phase, results and refs */
+    pthread_cond_t more;
+    weir__embedding *first; /* the most recently used first */
+    uint64_t n_encoded;
+    /* The thread's: the medium of which it encoded last. Others of its segments follow. */
+    weir__medium *medium;
+    weir__prepared *prepared;
+};
+
+/* ---- The thread ---- */
+
+static void free_embedding(weir__embedding *embedding)
+{
+    weir__medium_release(embedding->medium);
+    weir__mem_free(embedding->rows);
+    weir__mem_free(embedding);
+}
+
+static void unlink_embedding(weir__encoder *encoder, const weir__embedding *embedding)
+{
+    weir__embedding **at = &encoder->first;
+    while (*at != embedding) at = &(*at)->next;
+    *at = embedding->next;
+}
+
+/* Of those that wait, the one that was wanted first. */
+static weir__embedding *next_one(const weir__encoder *encoder)
+{
+    weir__embedding *last = NULL;
+    for (weir__embedding *at = encoder->first; at != NULL; at = at->next)
+        if (at->is == WAITING) last = at;
+    return last;
+}
+
+static void forget_medium(weir__encoder *encoder)
+{
+    if (encoder->prepared != NULL) encoder->model->ops->prepared_free(encoder->prepared);
+    weir__medium_release(encoder->medium);
+    encoder->prepared = NULL;
+    encoder->medium = NULL;
+}
+
+static weir_status prepare_medium(weir__encoder *encoder, weir__medium *medium, weir_error *error)
+{
+    weir_media_info info = {.size = sizeof info};
+    if (encoder->medium == medium) return WEIR_OK;
+    forget_medium(encoder);
+    weir_status status = weir_media_describe(medium->media, &info);
+    if (status == WEIR_OK)
+        status = medium->ops->projector_prepare(encoder->model->projector, &info, &encoder->prepared, error);
+    if (status == WEIR_OK) encoder->medium = weir__medium_hold(medium);
+    return status;
+}
+
+typedef struct stop {
+    const weir__encoder *encoder;
+    const weir__embedding *embedding;
+} stop;
+
+static bool is_over(void *user)
+{
+    const stop *s = user;
+    return atomic_load_explicit(&s->embedding->cancelled, memory_order_relaxed) ||
+           atomic_load_explicit(&s->encoder->stopping, memory_order_relaxed);
+}
+
+static weir_status encode(weir__encoder *encoder, weir__embedding *embedding)
+{
+    stop s = {encoder, embedding};
+    int32_t i = embedding->segment;
+    weir_error *error = &embedding->error;
+    weir_status status = prepare_medium(encoder, embedding->medium, error);
+    if (status != WEIR_OK) return status;
+    pthread_mutex_lock(&encoder->model->encoding); /* another engine of the model may encode */
+    status = embedding->medium->ops->projector_encode(encoder->model->projector, encoder->prepared, i,
+                                                      is_over, &s, error);
+    pthread_mutex_unlock(&encoder->model->encoding);
+    weir__segment *segment = &encoder->prepared->segments[i];
+    if (status != WEIR_OK) return status;
+    embedding->rows = segment->embeddings;
+    segment->embeddings = NULL;
+    while (++i < encoder->prepared->n_segments && encoder->prepared->segments[i].tokens != NULL) continue;
+    if (i >= encoder->prepared->n_segments) forget_medium(encoder);
+    return WEIR_OK;
+}
+
+static void *run_encoder(void *user)
+{
+    weir__encoder *encoder = user;
+    weir__thread_name("weir-encoder");
+#ifdef __linux__
+    (void)setpriority(PRIO_PROCESS, 0, NICENESS); /* of this thread, and of those that it starts */
+#endif
+    pthread_mutex_lock(&encoder->mutex);
+    while (!atomic_load(&encoder->stopping)) {
+        weir__embedding *embedding = next_one(encoder);
+        if (embedding == NULL) {
+            pthread_cond_wait(&encoder->more, &encoder->mutex);
+            continue;
+        }
+        embedding->is = RUNNING;
+        pthread_mutex_unlock(&encoder->mutex);
+        weir_status status = encode(encoder, embedding);
+        weir__medium_release(embedding->medium); /* its pixels are large */
+        embedding->medium = NULL;
+        pthread_mutex_lock(&encoder->mutex);
+        embedding->status = status;
+        embedding->is = DONE;
+        encoder->n_encoded += status == WEIR_OK;
+        if (embedding->refs == 0) {
+            unlink_embedding(encoder, embedding);
+            free_embedding(embedding);
+        }
+        weir__doorbell_ring(encoder->bell);
+    }
+    pthread_mutex_unlock(&encoder->mutex);
+    return NULL;
+}
+
+/* ---- Life ---- */
+
+weir_status weir__encoder_create(weir_model *model, weir__cache *cache, uint64_t n_bytes,
+                                 weir__doorbell *bell, weir__encoder **out, weir_error *error)
+{
+    weir__encoder *encoder = weir__mem_calloc(1, sizeof *encoder);
+    if (encoder == NULL) goto no_encoder;
+    encoder->model = model;
+    encoder->cache = cache;
+    encoder->n_bytes = n_bytes;
+    encoder->bell = bell;
+    atomic_init(&encoder->stopping, false);
+    if (pthread_mutex_init(&encoder->mutex, NULL) != 0) goto no_mutex;
+    if (pthread_cond_init(&encoder->more, NULL) != 0) goto no_cond;
+    if (weir__thread_start(&encoder->thread, NULL, run_encoder, encoder) != 0) goto no_thread;
+    *out = encoder;
+    return WEIR_OK;
+
+no_thread:
+    pthread_cond_destroy(&encoder->more);
+no_cond:
+    pthread_mutex_destroy(&encoder->mutex);
+no_mutex:
+    weir__mem_free(encoder);
+no_encoder:
+    return weir__error_set(error, WEIR_NO_MEMORY, "", "no thread for images and sounds");
+}
+
+void weir__encoder_destroy(weir__encoder *encoder)
+{
+    if (encoder == NULL) return;
+    pthread_mutex_lock(&encoder->mutex);
+    atomic_store(&encoder->stopping, true);
+    pthread_cond_signal(&encoder->more);
+    pthread_mutex_unlock(&encoder->mutex);
+    pthread_join(encoder->thread, NULL);
+    forget_medium(encoder);
+    while (encoder->first != NULL) {
+        weir__embedding *embedding = encoder->first;
+        encoder->first = embedding->next;
+        free_embedding(embedding);
+    }
+    weir__cache_unclaim(encoder->cache, encoder->n_claimed);
+    pthread_cond_destroy(&encoder->more);
+    pthread_mutex_destroy(&encoder->mutex);
+    weir__mem_free(encoder);
+}
+
+/* ---- The driver ---- */
+
+static void unclaim(weir__encoder *encoder, weir__embedding *embedding)
+{
+    weir__cache_unclaim(encoder->cache, embedding->claimed);
+    encoder->n_claimed -= embedding->claimed;
+    embedding->claimed = 0;
+}
+
+/* Frees the one that was used longest ago of those that nobody holds. False: there is none. */
+static bool evict(weir__encoder *encoder)
+{
+    weir__embedding *oldest = NULL;
+    pthread_mutex_lock(&encoder->mutex);
+    for (weir__embedding *at = encoder->first; at != NULL; at = at->next)
+        if (at->refs == 0 && at->is == DONE) oldest = at;
+    if (oldest != NULL) unlink_embedding(encoder, oldest);
+    pthread_mutex_unlock(&encoder->mutex);
+    if (oldest == NULL) return false;
+    unclaim(encoder, oldest);
+    free_embedding(oldest);
+    return true;
+}
+
+/* Bytes claimed for it, 0 = no room: then it is freed when it was used. */
+static size_t claim(weir__encoder *encoder, size_t n)
+{
+    while (n <= encoder->n_bytes) {
+        if (encoder->n_claimed + n <= encoder->n_bytes && weir__cache_claim(encoder->cache, n)) {
+            encoder->n_claimed += n;
+            return n;
+        }
+        if (!evict(encoder)) return 0;
+    }
+    return 0;
+}
+
+/* Of those that are there or on their way; it becomes the most recently used. */
+static weir__embedding *find(weir__encoder *encoder, const char *key)
+{
+    weir__embedding *at = encoder->first;
+    while (at != NULL && (strcmp(at->key, key) != 0 || atomic_load(&at->cancelled) || at->status != WEIR_OK))
+        at = at->next;
+    if (at == NULL) return NULL;
+    at->refs++;
+    if (at->is != DONE) return at; /* the order of the list is that of encoding */
+    unlink_embedding(encoder, at);
+    at->next = encoder->first;
+    encoder->first = at;
+    return at;
+}
+
+weir__embedding *weir__encoder_want(weir__encoder *encoder, const weir__history *history,
+                                    const weir__media_span *span)
+{
+    char key[65];
+    size_t n = (size_t)(span->end - span->at) * (size_t)encoder->model->projector_info.width * sizeof(float);
+    weir__medium_key(span->medium, span->segment, history->salt, history->salt_length, key);
+    pthread_mutex_lock(&encoder->mutex);
+    weir__embedding *found = find(encoder, key);
+    pthread_mutex_unlock(&encoder->mutex);
+    if (found != NULL) return found;
+    weir__embedding *made = weir__mem_calloc(1, sizeof *made);
+    if (made == NULL) return NULL;
+    memcpy(made->key, key, sizeof key);
+    made->medium = weir__medium_hold(span->medium);
+    made->segment = span->segment;
+    made->refs = 1;
+    made->claimed = claim(encoder, n);
+    atomic_init(&made->cancelled, false);
+    pthread_mutex_lock(&encoder->mutex);
+    made->next = encoder->first;
+    encoder->first = made;
+    pthread_cond_signal(&encoder->more);
+    pthread_mutex_unlock(&encoder->mutex);
+    return made;
+}
+
+void weir__encoder_leave(weir__encoder *encoder, weir__embedding *embedding)
+{
+    if (embedding == NULL) return;
+    pthread_mutex_lock(&encoder->mutex);
+    bool last = --embedding->refs == 0, running = embedding->is == RUNNING;
+    bool stays = embedding->is == DONE && embedding->status == WEIR_OK && embedding->claimed > 0;
+    if (last && running) {
+        unclaim(encoder, embedding);
+        atomic_store(&embedding->cancelled, true); /* the thread frees it */
+    }
+    if (last && !running && !stays) unlink_embedding(encoder, embedding);
+    pthread_mutex_unlock(&encoder->mutex);
+    if (!last || running || stays) return;
+    unclaim(encoder, embedding);
+    free_embedding(embedding);
+}
+
+weir_status weir__encoder_state(weir__encoder *encoder, const weir__embedding *embedding, weir_error *error)
+{
+    pthread_mutex_lock(&encoder->mutex);
+    weir_status status = embedding->is == DONE ? embedding->status : WEIR_TIMEOUT;
+    if (status != WEIR_OK && status != WEIR_TIMEOUT) weir__error_copy(error, &embedding->error);
+    pthread_mutex_unlock(&encoder->mutex);
+    return status;
+}
+
+float *weir__encoder_rows(const weir__embedding *embedding)
+{
+    return embedding->rows;
+}
+
+uint64_t weir__encoder_count(weir__encoder *encoder)
+{
+    if (encoder == NULL) return 0;
+    pthread_mutex_lock(&encoder->mutex);
+    uint64_t n = encoder->n_encoded;
+    pthread_mutex_unlock(&encoder->mutex);
+    return n;
+}

@@ -1,0 +1,66 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "engine/media.h"
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "engine/driver.h"
+#include "engine/finish.h"
+
+void weir__media_leave(weir__driver *driver, weir__slot *slot)
+{
+    if (slot->embedding != NULL) weir__encoder_leave(driver->encoder, slot->embedding);
+    slot->embedding = NULL;
+    slot->span = NULL;
+    slot->next = WEIR__NEXT_TOKEN;
+}
+
+/* False: the slot has failed. */
+static bool look_at(weir__driver *driver, weir__slot *slot)
+{
+    const weir__history *history = &slot->request->history;
+    const weir__media_span *span =
+        slot->state == WEIR_SLOT_PREFILLING ? weir__history_span(history, slot->n_past) : NULL;
+    weir_error error = {0};
+    if (slot->span != span) weir__media_leave(driver, slot);
+    if (span == NULL) return true;
+    if (slot->embedding == NULL) slot->embedding = weir__encoder_want(driver->encoder, history, span);
+    slot->span = span;
+    weir_status status =
+        slot->embedding != NULL
+            ? weir__encoder_state(driver->encoder, slot->embedding, &error)
+            : weir__error_set(&error, WEIR_NO_MEMORY, "media", "out of memory for embeddings");
+    if (status != WEIR_OK && status != WEIR_TIMEOUT) {
+        weir__slot_fail(slot, status, &error);
+        return false;
+    }
+    if (slot->n_past < span->at)
+        slot->next = WEIR__NEXT_TOKEN;
+    else
+        slot->next = status == WEIR_OK ? WEIR__NEXT_SEGMENT : WEIR__NEXT_AWAITED;
+    return true;
+}
+
+void weir__media_collect(weir__driver *driver)
+{
+    bool failed = false;
+    if (driver->encoder == NULL) return;
+    for (int32_t i = 0; i < driver->params->n_slots; i++) {
+        weir__slot *slot = &driver->slots[i];
+        if (slot->state != WEIR_SLOT_IDLE && (slot->request->history.n_spans > 0 || slot->span != NULL))
+            failed |= !look_at(driver, slot);
+    }
+    if (failed) weir__finish_latched(driver);
+}
+
+int64_t weir__media_deadline(const weir__driver *driver)
+{
+    int64_t deadline = WEIR__CLOCK_NEVER;
+    bool awaits = false;
+    for (int32_t i = 0; i < driver->params->n_slots; i++) {
+        const weir__slot *slot = &driver->slots[i];
+        if (slot->state == WEIR_SLOT_IDLE) continue;
+        awaits |= slot->next == WEIR__NEXT_AWAITED;
+        if (slot->request->deadline_ns < deadline) deadline = slot->request->deadline_ns;
+    }
+    return awaits ? deadline : 0;
+}
