@@ -298,7 +298,14 @@ weir_status weir__fake_decode(weir__bcontext *context, const weir__batch *batch,
     return run_pass(context, batch, false, error);
 }
 
-/* A cell of a segment becomes an id that depends on all of its embedding. */
+int32_t weir__fake_cell_of(const weir__segment *segment, int32_t cell)
+{
+    const float *row = segment->embeddings + (size_t)cell * WEIR__FAKE_WIDTH;
+    uint64_t hash = weir__hash((uint64_t)segment->causal, row, WEIR__FAKE_WIDTH * sizeof *row);
+    int32_t next = cell + 1 < segment->n_cells ? weir__segment_step(segment, cell + 1) : segment->n_positions;
+    return weir__fake_cell(hash, next - weir__segment_step(segment, cell));
+}
+
 weir_status weir__fake_decode_segment(weir__bcontext *context, const weir__batch *batch,
                                       const weir__slice *slice, weir_error *error)
 {
@@ -313,13 +320,9 @@ weir_status weir__fake_decode_segment(weir__bcontext *context, const weir__batch
         return fault(context, WEIR__FAKE_BAD_BATCH, error, "the segment has no such part");
     weir_status status = weir__batch_init(&own, batch->n, error);
     for (int32_t i = 0; i < batch->n && status == WEIR_OK; i++) {
-        int32_t cell = slice->first + i, step = weir__segment_step(segment, cell);
-        int32_t next =
-            cell + 1 < segment->n_cells ? weir__segment_step(segment, cell + 1) : segment->n_positions;
-        const float *row = segment->embeddings + (size_t)cell * WEIR__FAKE_WIDTH;
-        uint64_t hash = weir__hash((uint64_t)segment->causal, row, WEIR__FAKE_WIDTH * sizeof *row);
-        weir__batch_add(&own, weir__fake_cell(hash, next - step), slice->pos + step, batch->seq[i],
-                        batch->logits[i] != 0);
+        int32_t cell = slice->first + i;
+        weir__batch_add(&own, weir__fake_cell_of(segment, cell),
+                        slice->pos + weir__segment_step(segment, cell), batch->seq[i], batch->logits[i] != 0);
     }
     if (status == WEIR_OK) status = run_pass(context, &own, true, error);
     weir__batch_fini(&own);

@@ -129,6 +129,9 @@ static inline int32_t weir__fake_cell_step(int32_t cell)
     return (-1 - cell) & 0xff;
 }
 
+/* That of a segment's cell: its hash is that of all of its embedding. */
+int32_t weir__fake_cell_of(const weir__segment *segment, int32_t cell);
+
 /* The position that follows entry i of a sequence. */
 int32_t weir__fake_seq_next(const weir__fake_seq *seq, int32_t i);
 

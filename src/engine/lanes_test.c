@@ -9,14 +9,19 @@ static const weir__prefix_key open_key = {0};
 typedef struct row {
     shelf s;
     weir__lanes lanes;
+    weir__request requests[3];
     weir__slot slots[3];
 } row;
 
 static void row_init(row *r, weir_layout layout)
 {
+    memset(r->requests, 0, sizeof r->requests);
     shelf_init(&r->s, "", layout, 4, 0);
     assert_true(weir__lanes_init(&r->lanes, &r->s.memory, r->s.cache));
-    for (int32_t i = 0; i < 3; i++) weir__slot_init(&r->slots[i], i);
+    for (int32_t i = 0; i < 3; i++) {
+        weir__slot_init(&r->slots[i], i);
+        r->slots[i].request = &r->requests[i];
+    }
 }
 
 static void row_fini(row *r)

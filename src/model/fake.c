@@ -3,6 +3,7 @@
 #include "model/fake.h"
 
 #include "backend/fake_internal.h"
+#include "base/hash.h"
 #include "base/mem.h"
 
 weir__fake *weir__fake_of(weir_model *model)
@@ -52,4 +53,23 @@ int32_t weir__fake_next_adapted(const weir_model *model, const weir_adapter_use 
     uint64_t hash = weir__fake_hash_start(fake);
     for (int32_t i = 0; i < n; i++) hash = weir__fake_hash_next(hash, history[i], adapters);
     return weir__fake_choose(fake, hash);
+}
+
+int32_t weir__fake_media(const weir_model *model, weir_media *media, int32_t *tokens)
+{
+    weir_media_info info = {.size = sizeof info};
+    weir__prepared *prepared = NULL;
+    int32_t n = 0;
+    if (weir_media_describe(media, &info) != WEIR_OK ||
+        weir__fake_projector_prepare(model->projector, &info, &prepared, NULL) != WEIR_OK)
+        return 0;
+    for (int32_t i = 0; i < prepared->n_segments; i++) {
+        const weir__segment *segment = &prepared->segments[i];
+        if (segment->tokens == NULL)
+            (void)weir__fake_projector_encode(model->projector, prepared, i, NULL, NULL, NULL);
+        for (int32_t cell = 0; cell < segment->n_cells; cell++)
+            tokens[n++] = segment->tokens != NULL ? segment->tokens[cell] : weir__fake_cell_of(segment, cell);
+    }
+    weir__fake_prepared_free(prepared);
+    return n;
 }

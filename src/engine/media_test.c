@@ -1,0 +1,609 @@
+/* media_test.c: requests with images and sounds, on the fake: its text depends on each cell of the sequence.
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "engine/testing.h"
+
+#include "base/thread.h"
+#include "support/dice.h"
+#include "support/pause.h"
+#include "support/sound.h"
+
+#define ANSWER   10
+#define MOST     400 /* cells of a talk */
+#define N_SOUNDS 5
+
+static const weir_layout layouts[] = {WEIR_LAYOUT_UNIFIED, WEIR_LAYOUT_PER_SLOT};
+
+/* Causal, computed at once, in rows, in pieces with and without marks, of one cell. */
+static const char *const projectors[] = {
+    "fake:",         "fake:causal=0,cells=7", "fake:cells=9,positions=3",       "fake:pieces=3,cells=5",
+    "fake:cells=40", "fake:cells=1,marks=0",  "fake:pieces=2,causal=0,marks=0",
+};
+
+static weir_media *sounds[N_SOUNDS];
+
+static int make_sounds(void **state)
+{
+    (void)state;
+    for (unsigned i = 0; i < N_SOUNDS; i++)
+        if ((sounds[i] = sound_make(i + 1)) == NULL) return -1;
+    return 0;
+}
+
+static int release_sounds(void **state)
+{
+    (void)state;
+    for (int i = 0; i < N_SOUNDS; i++) weir_media_release(sounds[i]);
+    return 0;
+}
+
+static void load(rig *r, const char *model, const char *projector)
+{
+    weir_model_params params = weir_model_params_default();
+    weir_error error = {0};
+    weir_model_release(r->model);
+    r->model = NULL;
+    params.projector = projector;
+    if (weir_model_load(model, &params, &r->model, &error) != WEIR_OK) fail_msg("%s", error.message);
+    r->fake = weir__fake_of(r->model);
+}
+
+/* ---- Asking ---- */
+
+typedef struct talk {
+    char text[200]; /* the prompt without media */
+    weir_media_use uses[4];
+    size_t n_uses;
+    int32_t cells[MOST]; /* what the sequence must hold: the prompt, then the answer */
+    int32_t n_prompt, n_media;
+    const char *salt;
+    weir_stream *stream;
+    sink got;
+} talk;
+
+/* The cells of a prompt and the answer to it. */
+static void foresee(const rig *r, talk *t)
+{
+    int32_t n = 0;
+    t->n_media = 0;
+    t->cells[n++] = WEIR__FAKE_BOS;
+    for (size_t i = 0, at = 0; i <= t->n_uses; i++) {
+        size_t to = i < t->n_uses ? t->uses[i].at : strlen(t->text);
+        while (at < to) t->cells[n++] = (unsigned char)t->text[at++];
+        if (i == t->n_uses) break;
+        int32_t n_cells = weir__fake_media(r->model, t->uses[i].media, t->cells + n);
+        assert_true(n_cells > 0);
+        n += n_cells;
+        t->n_media += n_cells;
+    }
+    t->n_prompt = n;
+    for (int32_t i = 0; i < ANSWER; i++, n++) t->cells[n] = weir__fake_next(r->model, t->cells, n);
+    assert_true(n <= MOST);
+}
+
+/* '@' and a digit in the text become a sound. */
+static void write(rig *r, talk *t, const char *text)
+{
+    size_t n = 0;
+    *t = (talk){0};
+    for (; *text != '\0'; text++) {
+        if (*text == '@')
+            t->uses[t->n_uses++] = (weir_media_use){sounds[*++text - '0'], n};
+        else
+            t->text[n++] = *text;
+    }
+    foresee(r, t);
+}
+
+static weir_request request_of(rig *r, const talk *t)
+{
+    weir_request request = rig_ask_text(r, t->text, ANSWER);
+    request.parse_special = false;
+    request.media = t->uses;
+    request.n_media = t->n_uses;
+    request.cache_salt = t->salt;
+    return request;
+}
+
+static void ask(rig *r, talk *t)
+{
+    weir_request request = request_of(r, t);
+    t->got = (sink){0};
+    t->stream = rig_submit(r, &request);
+}
+
+static void judge(talk *t)
+{
+    sink_take(&t->got, t->stream);
+    assert_true(t->got.finished);
+    if (t->got.reason != WEIR_REASON_LENGTH) {
+        weir_error error = {0};
+        weir_stream_error(t->stream, &error);
+        fail_msg("%s: %s", weir_reason_name(t->got.reason), error.message);
+    }
+    assert_int_equal(t->got.n_tokens, ANSWER);
+    assert_memory_equal(t->got.tokens, t->cells + t->n_prompt, ANSWER * sizeof *t->cells);
+    weir_usage usage = weir_stream_usage(t->stream);
+    assert_int_equal(usage.n_prompt, t->n_prompt);
+    assert_int_equal(usage.n_audio_tokens, t->n_media);
+    assert_int_equal(usage.n_image_tokens, 0);
+}
+
+static uint64_t n_encodes(const rig *r)
+{
+    return atomic_load(&r->fake->n_encodes);
+}
+
+/* ---- Texts ---- */
+
+static void each_gets_its_own_text(void **state)
+{
+    rig *r = *state;
+    static const char *const prompts[] = {"see @0 and say", "@1", "@2@2twice", "a text alone",
+                                          "@0 again @3@4 x"};
+    static const int32_t chunks[] = {512, 16, 3, 1};
+    for (size_t p = 0; p < COUNT(projectors); p++)
+        for (size_t l = 0; l < COUNT(layouts); l++)
+            for (size_t c = 0; c < COUNT(chunks); c++) {
+                static talk talks[COUNT(prompts)];
+                load(r, "fake:", projectors[p]);
+                r->params.layout = layouts[l];
+                r->params.chunk_size = chunks[c];
+                rig_start(r);
+                for (size_t i = 0; i < COUNT(prompts); i++) { /* alone */
+                    write(r, &talks[i], prompts[i]);
+                    ask(r, &talks[i]);
+                    rig_run(r);
+                    judge(&talks[i]);
+                }
+                for (size_t i = 0; i < COUNT(prompts); i++) ask(r, &talks[i]); /* in company */
+                rig_run(r);
+                for (size_t i = 0; i < COUNT(prompts); i++) judge(&talks[i]);
+                rig_stop(r);
+                for (int i = 0; i < r->n_streams; i++) weir_stream_release(r->streams[i]);
+                r->n_streams = 0;
+            }
+}
+
+static void tokens_and_answers_and_forks_have_media(void **state)
+{
+    rig *r = *state;
+    load(r, "fake:", "fake:cells=6,positions=2");
+    rig_start_caching(r, WEIR_LAYOUT_UNIFIED, 4);
+    talk t;
+    write(r, &t, "see @0 and @1 say");
+    /* as tokens */
+    int32_t tokens[64], n = 0;
+    weir_request request = request_of(r, &t);
+    tokens[n++] = WEIR__FAKE_BOS;
+    for (const char *c = t.text; *c != '\0'; c++) tokens[n++] = (unsigned char)*c;
+    for (size_t i = 0; i < t.n_uses; i++) t.uses[i].at++;
+    request.text = NULL;
+    request.tokens = tokens;
+    request.n_tokens = (size_t)n;
+    t.stream = rig_submit(r, &request);
+    rig_run(r);
+    judge(&t);
+    /* several answers */
+    weir_stream *streams[3] = {rig_stream(r), rig_stream(r), rig_stream(r)};
+    assert_int_equal(weir_engine_submit_n(r->engine, &request, 3, streams, NULL), WEIR_OK);
+    rig_run(r);
+    for (int i = 0; i < 3; i++) {
+        t.got = (sink){0};
+        t.stream = streams[i];
+        judge(&t);
+    }
+    /* a fork after five tokens goes on as the source did */
+    weir_stream *fork = rig_stream(r);
+    request = weir_request_default();
+    request.sampler = &r->greedy;
+    request.max_tokens = ANSWER - 5;
+    assert_int_equal(weir_engine_fork(r->engine, t.stream, 5, &request, fork, NULL), WEIR_OK);
+    rig_run(r);
+    sink got = {0};
+    sink_take(&got, fork);
+    assert_int_equal(got.n_tokens, ANSWER - 5);
+    assert_memory_equal(got.tokens, t.cells + t.n_prompt + 5, (ANSWER - 5) * sizeof *got.tokens);
+}
+
+/* ---- The cache ---- */
+
+/* The next question about the same image: nothing is encoded, and only its own text is computed. */
+static void a_second_question_reuses_the_image(void **state)
+{
+    rig *r = *state;
+    static const char *const models[] = {"fake:", "fake:recurrent=1"};
+    for (size_t m = 0; m < COUNT(models); m++)
+        for (size_t l = 0; l < COUNT(layouts); l++)
+            for (size_t p = 0; p < COUNT(projectors); p++) {
+                talk first, second, other;
+                load(r, models[m], projectors[p]);
+                rig_start_caching(r, layouts[l], 2);
+                write(r, &first, "look at this: @0 what is it?");
+                write(r, &second, "look at this: @0 how old is it?");
+                write(r, &other, "look at this: @1 how old is it?");
+                bool small = strstr(projectors[p], "cells=1,") != NULL;
+                ask(r, &first);
+                rig_run(r);
+                judge(&first);
+                uint64_t n = n_encodes(r);
+                ask(r, &second);
+                rig_run(r);
+                judge(&second);
+                assert_int_equal(n_encodes(r), n);
+                int32_t n_head = second.n_prompt - (int32_t)strlen(" how old is it?");
+                int32_t n_cached = weir_stream_usage(second.stream).n_cached;
+                /* up to the space behind it; where memory cannot be cut, up to its last cell */
+                if (!small) assert_in_range(n_cached, n_head - 1, n_head + 1);
+                if (small) assert_true(n_cached < n_head); /* 30 bits do not identify a sound */
+                ask(r, &other);
+                rig_run(r);
+                judge(&other);
+                assert_true(n_encodes(r) > n);
+                assert_true(weir_stream_usage(other.stream).n_cached <= (int32_t)strlen("<look at this: ["));
+                rig_stop(r);
+                for (int i = 0; i < r->n_streams; i++) weir_stream_release(r->streams[i]);
+                r->n_streams = 0;
+            }
+}
+
+/* Embeddings are kept apart from prefixes: a different text before the same image needs no encode. */
+static void embeddings_are_kept_within_the_budget_and_by_salt(void **state)
+{
+    rig *r = *state;
+    talk t;
+    load(r, "fake:", "fake:cells=8");
+    r->params.cache_bytes =
+        8 * 4 * 8 * WEIR__FAKE_WIDTH * sizeof(float) / 2; /* a quarter holds four of eight cells */
+    rig_start(r);
+    write(r, &t, "one @0");
+    ask(r, &t);
+    rig_run(r);
+    judge(&t);
+    assert_int_equal(n_encodes(r), 2); /* write() encodes, too */
+    static const char *const salts[] = {NULL, "a", "b", "a", NULL};
+    static const uint64_t more[] = {0, 1, 1, 0, 0};
+    for (size_t i = 0; i < COUNT(salts); i++) {
+        write(r, &t, "another @0");
+        uint64_t before = n_encodes(r);
+        t.salt = salts[i];
+        ask(r, &t);
+        rig_run(r);
+        judge(&t);
+        assert_int_equal(n_encodes(r) - before, more[i]);
+        assert_true(rig_stats(r).cache_bytes <= r->params.cache_bytes / 4);
+    }
+    for (int i = 1; i < N_SOUNDS; i++) { /* four more push out the first */
+        char text[] = "@0";
+        text[1] = (char)('0' + i);
+        write(r, &t, text);
+        ask(r, &t);
+        rig_run(r);
+        judge(&t);
+        assert_true(rig_stats(r).cache_bytes <= r->params.cache_bytes / 4);
+    }
+    write(r, &t, "@0 once more");
+    uint64_t before = n_encodes(r);
+    ask(r, &t);
+    rig_run(r);
+    judge(&t);
+    assert_int_equal(n_encodes(r) - before, 1);
+}
+
+static void salts_share_no_prefix(void **state)
+{
+    rig *r = *state;
+    talk a, b;
+    load(r, "fake:", "fake:");
+    rig_start_caching(r, WEIR_LAYOUT_UNIFIED, 2);
+    write(r, &a, "look: @0 so?");
+    b = a;
+    a.salt = "a";
+    b.salt = "b";
+    ask(r, &a);
+    rig_run(r);
+    judge(&a);
+    ask(r, &b);
+    rig_run(r);
+    judge(&b);
+    assert_int_equal(weir_stream_usage(b.stream).n_cached, 0);
+}
+
+/* Many queued requests: only those in slots have embeddings. */
+static void queued_media_take_no_memory(void **state)
+{
+    rig *r = *state;
+    enum { N = 80 };
+    static talk talks[N];
+    load(r, "fake:", "fake:cells=20");
+    r->params.n_slots = 2;
+    r->params.cache_bytes = 16 << 10;
+    rig_start(r);
+    long before = weir__mem_live();
+    for (int i = 0; i < N; i++) {
+        char text[] = "sound @0 ....";
+        text[7] = (char)('0' + i % N_SOUNDS);
+        text[9] = (char)('A' + i);
+        write(r, &talks[i], text);
+        ask(r, &talks[i]);
+    }
+    assert_true(weir__mem_live() > before);
+    for (int ticks = 0; ticks < 100000; ticks++) {
+        weir_report report = rig_tick(r);
+        assert_true(rig_stats(r).cache_bytes <= r->params.cache_bytes);
+        if (report.n_active == 0 && report.queue_depth == 0) break;
+    }
+    rig_run(r);
+    for (int i = 0; i < N; i++) judge(&talks[i]);
+}
+
+/* ---- Suspension ---- */
+
+static void a_suspended_request_goes_on(void **state)
+{
+    rig *r = *state;
+    for (size_t p = 0; p < COUNT(projectors); p++)
+        for (int bytes = 0; bytes < 2; bytes++)
+            for (int ticks = 1; ticks < 14; ticks++) {
+                talk low, high;
+                load(r, "fake:", projectors[p]);
+                r->params.n_slots = 1;
+                r->params.chunk_size = 4;
+                r->params.cache_bytes = bytes == 0 ? 0 : 1 << 20;
+                rig_start(r);
+                write(r, &low, "see @0 and @1 say");
+                write(r, &high, "@2 first");
+                ask(r, &low);
+                for (int n = 0; n < ticks;) n += !rig_tick(r).idle; /* ticks that compute */
+                weir_request request = request_of(r, &high);
+                request.priority = 5;
+                high.stream = rig_submit(r, &request);
+                rig_run(r);
+                judge(&high);
+                judge(&low);
+                rig_stop(r);
+                for (int i = 0; i < r->n_streams; i++) weir_stream_release(r->streams[i]);
+                r->n_streams = 0;
+            }
+}
+
+/* ---- While it is encoded ---- */
+
+/* Others run on, and are done before. */
+static void streams_do_not_wait_for_an_encode(void **state)
+{
+    rig *r = *state;
+    talk slow, text;
+    load(r, "fake:", "fake:encode_us=300000");
+    rig_start(r);
+    write(r, &slow, "see @0 and say");
+    write(r, &text, "only text");
+    int64_t began = weir__clock_now_ns();
+    ask(r, &slow);
+    ask(r, &text);
+    while (!weir_stream_finished(text.stream)) rig_tick(r);
+    assert_true(weir__clock_now_ns() - began < 200 * WEIR__NS_PER_MS);
+    judge(&text);
+    assert_false(weir_stream_finished(slow.stream));
+    while (!weir_stream_finished(slow.stream)) {
+        rig_tick(r);
+        pause_us(1000);
+    }
+    judge(&slow);
+    assert_true(weir__clock_now_ns() - began >= 300 * WEIR__NS_PER_MS);
+}
+
+static void a_cancel_ends_the_encode(void **state)
+{
+    rig *r = *state;
+    talk t[3];
+    load(r, "fake:", "fake:encode_us=0");
+    for (int i = 0; i < 3; i++) write(r, &t[i], i == 0 ? "see @0" : i == 1 ? "see @0 too" : "see @1");
+    load(r, "fake:", "fake:encode_us=60000000");
+    r->params.n_slots = 2; /* the third waits in the queue */
+    rig_start(r);
+    for (int i = 0; i < 3; i++) ask(r, &t[i]);
+    rig_ticks(r, 30);
+    int64_t began = weir__clock_now_ns();
+    for (int i = 0; i < 3; i++) {
+        weir_stream_cancel(t[i].stream);
+        rig_ticks(r, 3);
+        sink_take(&t[i].got, t[i].stream);
+        assert_true(t[i].got.finished && t[i].got.reason == WEIR_REASON_CANCELLED);
+    }
+    rig_run(r);
+    rig_stop(r); /* waits for the thread */
+    assert_true(weir__clock_now_ns() - began < 5000 * WEIR__NS_PER_MS);
+}
+
+static void a_stop_ends_the_encode(void **state)
+{
+    rig *r = *state;
+    talk t;
+    load(r, "fake:", "fake:");
+    write(r, &t, "see @0");
+    load(r, "fake:", "fake:encode_us=60000000");
+    r->params.manual = false;
+    rig_start(r);
+    ask(r, &t);
+    pause_us(30000);
+    int64_t began = weir__clock_now_ns();
+    rig_stop(r);
+    assert_true(weir__clock_now_ns() - began < 5000 * WEIR__NS_PER_MS);
+    sink_take(&t.got, t.stream);
+    assert_int_equal(t.got.reason, WEIR_REASON_ERROR);
+}
+
+/* The engine's thread sleeps meanwhile, until the embeddings are there or a deadline has passed. */
+static void a_thread_waits_for_the_encode(void **state)
+{
+    rig *r = *state;
+    talk t, late;
+    load(r, "fake:", "fake:encode_us=200000");
+    write(r, &t, "see @0");
+    r->params.manual = false;
+    rig_start(r);
+    ask(r, &t);
+    sink_wait(&t.got, t.stream);
+    assert_null(t.got.wrong);
+    judge(&t);
+    assert_true(rig_stats(r).n_ticks < 100);
+    write(r, &late, "see @1");
+    weir_request request = request_of(r, &late);
+    request.deadline_ms = 50;
+    late.stream = rig_submit(r, &request);
+    sink_wait(&late.got, late.stream);
+    assert_int_equal(late.got.reason, WEIR_REASON_DEADLINE);
+    assert_true(rig_stats(r).n_ticks < 100);
+}
+
+static void a_projector_that_fails_ends_its_request_alone(void **state)
+{
+    rig *r = *state;
+    talk bad, good;
+    weir_error error = {0};
+    load(r, "fake:", "fake:");
+    write(r, &bad, "see @0");
+    write(r, &good, "only text");
+    load(r, "fake:", "fake:broken=1");
+    rig_start(r);
+    ask(r, &bad);
+    ask(r, &good);
+    rig_run(r);
+    judge(&good);
+    sink_take(&bad.got, bad.stream);
+    assert_int_equal(bad.got.reason, WEIR_REASON_ERROR);
+    weir_stream_error(bad.stream, &error);
+    assert_int_equal(error.code, WEIR_BACKEND);
+    assert_non_null(strstr(error.message, "not finite"));
+}
+
+/* ---- Limits ---- */
+
+static void what_does_not_fit_is_refused(void **state)
+{
+    rig *r = *state;
+    talk t;
+    weir_stream *stream = rig_stream(r);
+    load(r, "fake:", "fake:causal=0,cells=40");
+    write(r, &t, "see @0");
+    r->params.n_ubatch = 39;
+    rig_start(r);
+    weir_request request = request_of(r, &t);
+    rig_refuses(r, &request, 1, &stream, WEIR_UNSUPPORTED, "requests[0].media");
+    rig_stop(r);
+    r->params.n_ubatch = 40;
+    r->params.n_ctx = 50;
+    r->params.layout = WEIR_LAYOUT_UNIFIED;
+    rig_start(r);
+    request.max_tokens = 2;
+    weir_forecast forecast = {.size = sizeof forecast};
+    assert_int_equal(weir_engine_plan_request(r->engine, &request, &forecast, NULL), WEIR_OK);
+    assert_true(forecast.fits && forecast.n_prompt == t.n_prompt);
+    write(r, &t, "see @0@1");
+    request = request_of(r, &t);
+    rig_refuses(r, &request, 1, &stream, WEIR_TOO_LONG, "requests[0].media");
+    assert_int_equal(weir_engine_plan_request(r->engine, &request, &forecast, NULL), WEIR_OK);
+    assert_true(!forecast.fits && forecast.n_prompt == t.n_prompt);
+    write(r, &t, "see @0");
+    request = request_of(r, &t);
+    request.prompt_logprobs = true;
+    rig_refuses(r, &request, 1, &stream, WEIR_UNSUPPORTED, "requests[0].prompt_logprobs");
+    rig_stop(r);
+    load(r, "fake:", "fake:sounds=0");
+    rig_start(r);
+    rig_refuses(r, &request, 1, &stream, WEIR_UNSUPPORTED, "requests[0].media");
+    rig_stop(r);
+    load(r, "fake:", "fake:sample_rate=8000");
+    rig_start(r);
+    rig_refuses(r, &request, 1, &stream, WEIR_UNSUPPORTED, "requests[0].media");
+}
+
+/* ---- At random ---- */
+
+static void at_random(void **state)
+{
+    rig *r = *state;
+    uint64_t seed = dice_environment("WEIR_TEST_SEED", (uint64_t)weir__clock_now_ns());
+    print_message("media: WEIR_TEST_SEED=%llu\n", (unsigned long long)seed);
+    dice d = {seed};
+    for (int round = 0; round < 40; round++) {
+        enum { N = 12 };
+        static talk talks[N];
+        bool cancelled[N] = {false}, asked[N] = {false};
+        load(r, dice_one_in(&d, 4) ? "fake:recurrent=1" : "fake:",
+             projectors[dice_in(&d, 0, COUNT(projectors) - 1)]);
+        r->params = weir_engine_params_default();
+        r->params.manual = true;
+        r->params.n_slots = dice_in(&d, 1, 4);
+        r->params.n_ctx = 256;
+        r->params.n_kv = dice_one_in(&d, 2) ? 512 : 0;
+        r->params.layout = layouts[dice_in(&d, 0, 1)];
+        r->params.chunk_size = dice_in(&d, 1, 40);
+        r->params.cache_sequences = dice_in(&d, -1, 2);
+        r->params.cache_bytes = dice_one_in(&d, 3) ? 0 : (uint64_t)dice_in(&d, 100, 100000);
+        r->params.n_draft_max = dice_one_in(&d, 2) ? 8 : 0;
+        r->params.strategy = weir_strategy_get((size_t)dice_in(&d, 0, 3));
+        rig_start(r);
+        int n_asked = 0;
+        for (int step = 0; step < 3000 && (n_asked < N || step < 400); step++) {
+            if (n_asked < N && dice_one_in(&d, 4)) {
+                char text[64] = "start ";
+                for (int k = dice_in(&d, 0, 3); k > 0; k--) {
+                    char part[16];
+                    snprintf(part, sizeof part, "@%d%s", dice_in(&d, 0, N_SOUNDS - 1),
+                             dice_one_in(&d, 2) ? " and " : "");
+                    strcat(text, part);
+                }
+                if (dice_one_in(&d, 2)) strcat(text, " end");
+                talk *t = &talks[n_asked];
+                write(r, t, text);
+                t->salt = dice_one_in(&d, 3) ? "salt" : NULL;
+                weir_request request = request_of(r, t);
+                request.priority = dice_in(&d, 0, 2);
+                request.cache_prompt = !dice_one_in(&d, 5);
+                t->stream = rig_submit(r, &request);
+                asked[n_asked++] = true;
+            }
+            int i = dice_in(&d, 0, N - 1);
+            if (asked[i] && dice_one_in(&d, 60)) {
+                cancelled[i] = true;
+                weir_stream_cancel(talks[i].stream);
+            }
+            rig_tick(r);
+        }
+        rig_run(r);
+        for (int i = 0; i < n_asked; i++) {
+            sink_take(&talks[i].got, talks[i].stream);
+            if (cancelled[i] && talks[i].got.reason == WEIR_REASON_CANCELLED)
+                assert_memory_equal(talks[i].got.tokens, talks[i].cells + talks[i].n_prompt,
+                                    talks[i].got.n_tokens * sizeof(int32_t));
+            else
+                judge(&talks[i]);
+        }
+        rig_stop(r);
+        assert_int_equal(atomic_load(&r->fake->faults), 0);
+        for (int i = 0; i < r->n_streams; i++) weir_stream_release(r->streams[i]);
+        r->n_streams = 0;
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        RIG_TEST(each_gets_its_own_text),
+        RIG_TEST(tokens_and_answers_and_forks_have_media),
+        RIG_TEST(a_second_question_reuses_the_image),
+        RIG_TEST(embeddings_are_kept_within_the_budget_and_by_salt),
+        RIG_TEST(salts_share_no_prefix),
+        RIG_TEST(queued_media_take_no_memory),
+        RIG_TEST(a_suspended_request_goes_on),
+        RIG_TEST(streams_do_not_wait_for_an_encode),
+        RIG_TEST(a_cancel_ends_the_encode),
+        RIG_TEST(a_stop_ends_the_encode),
+        RIG_TEST(a_thread_waits_for_the_encode),
+        RIG_TEST(a_projector_that_fails_ends_its_request_alone),
+        RIG_TEST(what_does_not_fit_is_refused),
+        RIG_TEST(at_random),
+    };
+    return cmocka_run_group_tests(tests, make_sounds, release_sounds);
+}
