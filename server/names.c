@@ -37,6 +37,7 @@ static const char *const names[][2] = {
     {"n_kv", "--kv"},
     {"n_batch", "--batch-size"},
     {"n_slots", "--slots"},
+    {"n_ubatch", "--ubatch-size"},
     {"queue_limit", "--queue"},
     {"draft_model", "--draft-model"},
 };
