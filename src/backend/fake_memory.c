@@ -62,7 +62,7 @@ int32_t weir__fake_seq_next(const weir__fake_seq *seq, int32_t i)
     return seq->pos[i] + (seq->token[i] >= 0 ? 1 : weir__fake_cell_step(seq->token[i]));
 }
 
-/* The number of entries that hold exactly positions 0 … n - 1; -1 = the sequence does not begin with these. */
+/* The number of entries that hold exactly positions 0 … n - 1; -1 = the sequence has no such beginning. */
 static int32_t entries_of(const weir__fake_seq *seq, int32_t n)
 {
     int32_t i = 0, next = 0;

@@ -405,8 +405,8 @@ static void fill_places(weir__bcontext *c, int32_t n, const weir__slice *slice)
     }
 }
 
-weir_status weir__llama_decode_segment(weir__bcontext *c, const weir__batch *batch, const weir__slice *slice,
-                                       weir_error *error)
+weir_status weir__llama_pass_segment(weir__bcontext *c, const weir__batch *batch, const weir__slice *slice,
+                                     weir_error *error)
 {
     const weir__segment *segment = slice->segment;
     int32_t n_ubatch = (int32_t)llama_n_ubatch(c->context);
@@ -423,8 +423,6 @@ weir_status weir__llama_decode_segment(weir__bcontext *c, const weir__batch *bat
         segment->embeddings + (size_t)slice->first * (size_t)llama_model_n_embd_inp(c->model->model);
     weir_status status = run_pass(c, batch, NULL, rows, c->places, error);
     if (!segment->causal) weir__shim_set_causal(c->context, true, &c->model->adapter_lock);
-    /* A head knows nothing of cells without tokens. */
-    if (c->head != NULL) weir__llama_head_removed(c->head, batch->seq[0], 0);
     return status;
 }
 

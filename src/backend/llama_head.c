@@ -565,3 +565,12 @@ weir_status weir__llama_decode(weir__bcontext *c, const weir__batch *batch, weir
     if (status == WEIR_OK && c->head != NULL) note(c->head, batch);
     return status;
 }
+
+weir_status weir__llama_decode_segment(weir__bcontext *c, const weir__batch *batch, const weir__slice *slice,
+                                       weir_error *error)
+{
+    weir_status status = weir__llama_pass_segment(c, batch, slice, error);
+    /* A head knows nothing of cells without tokens. */
+    if (c->head != NULL) weir__llama_head_removed(c->head, batch->seq[0], 0);
+    return status;
+}

@@ -279,8 +279,8 @@ static bool is_name(const unsigned char *file, size_t at, size_t n)
            (memcmp(file + at + n - 5, ".bias", 5) == 0 || memcmp(file + at + n - 7, ".weight", 7) == 0);
 }
 
-/* Gives each tensor of the projector another name, one at a time: libmtmd takes it as one that the file lacks.
- * Returns how many of these files are refused; the others work without it. */
+/* Gives each tensor of the projector another name, one at a time: libmtmd takes it as one that the file
+ * lacks. Returns how many of these files are refused; the others work without it. */
 static int refuse_without(const char *kind)
 {
     static unsigned char file[1 << 20];

@@ -6,8 +6,9 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* An id below zero has 30 bits of a hash. `still`: what follows has the position that this cell has. With M-RoPE the
- * cells of an image have fewer positions than cells, and so many of its cells are still (ADR 0074). */
+/* An id below zero has 30 bits of a hash. `still`: what follows has the position that this cell has. With
+ * M-RoPE the cells of an image have fewer positions than cells, and so many of its cells are still (ADR
+ * 0074). */
 #define WEIR__CELL_MOVES (1 << 30)
 
 static inline int32_t weir__cell_id(uint32_t hash, bool still)

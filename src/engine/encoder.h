@@ -1,4 +1,5 @@
-/* encoder.h: a thread that encodes images and sounds beside the driver, and the memory of their embeddings (ADR 0074).
+/* encoder.h: a thread that encodes images and sounds beside the driver, and the memory of their embeddings
+ * (ADR 0074).
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef WEIR_ENGINE_ENCODER_H
 #define WEIR_ENGINE_ENCODER_H
@@ -12,16 +13,16 @@ typedef struct weir__encoder weir__encoder;
 /* The embeddings of a segment: wanted, being computed, or there. */
 typedef struct weir__embedding weir__embedding;
 
-/* The model has a projector. The embeddings that nobody needs now stay within a part of the cache's budget, n_bytes.
- * bell: rung when one is done. NO_MEMORY. */
+/* The model has a projector. The embeddings that nobody needs now stay within a part of the cache's budget,
+ * n_bytes. bell: rung when one is done. NO_MEMORY. */
 weir_status weir__encoder_create(weir_model *model, weir__cache *cache, uint64_t n_bytes,
                                  weir__doorbell *bell, weir__encoder **out, weir_error *error);
 
 /* Ends the encode that runs. No embedding may be held; before the cache ends. */
 void weir__encoder_destroy(weir__encoder *encoder);
 
-/* All below: the driver. The embeddings of a span, held; NULL: out of memory. Those of equal media, parameters and
- * salts are the same. Encoded in the order in which they were first wanted. */
+/* All below: the driver. The embeddings of a span, held; NULL: out of memory. Those of equal media,
+ * parameters and salts are the same. Encoded in the order in which they were first wanted. */
 weir__embedding *weir__encoder_want(weir__encoder *encoder, const weir__history *history,
                                     const weir__media_span *span);
 

@@ -40,8 +40,8 @@ typedef struct weir__history {
     weir__score *score; /* of the prompt; held; NULL = not wanted */
 } weir__history;
 
-/* Fills *to with the first n tokens of `from`, n >= n_prompt, as its prompt, without `before` and `score`. False: out of
- * memory, *to is zeroed. */
+/* Fills *to with the first n tokens of `from`, n >= n_prompt, as its prompt, without `before` and `score`.
+ * False: out of memory, *to is zeroed. */
 bool weir__history_copy(weir__history *to, const weir__history *from, int32_t n);
 void weir__history_fini(weir__history *history);
 
@@ -51,8 +51,8 @@ static inline weir__prefix_key weir__history_key(const weir__history *history)
     return (weir__prefix_key){history->salt, history->salt_length, history->adapters.key};
 }
 
-/* Inserts media into the prompt of a history that has tokens only, media i before token at[i]; ascending. limits: as
- * in weir__medium_create, and n_ctx. Errors: as there; TOO_LONG. */
+/* Inserts media into the prompt of a history that has tokens only, media i before token at[i]; ascending.
+ * limits: as in weir__medium_create, and n_ctx. Errors: as there; TOO_LONG. */
 weir_status weir__history_insert(weir__history *history, const weir_model *model,
                                  const weir_engine_params *limits, const weir_media_use *media,
                                  const size_t *at, size_t n, weir_error *error);
@@ -82,7 +82,7 @@ static inline int32_t weir__history_cut(const weir__history *history, int32_t n)
     return weir__history_in_span(span, n) ? span->at : n;
 }
 
-/* Likewise, of n cells whose ids another text has, too: those of a span of few cells may be equal by chance. */
+/* Likewise, of n cells whose ids another text has, too: those of few cells may be equal by chance. */
 int32_t weir__history_shared(const weir__history *history, int32_t n);
 
 /* False: out of memory, nothing was added. */

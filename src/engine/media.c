@@ -4,7 +4,6 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "engine/driver.h"
-#include "engine/finish.h"
 
 void weir__media_leave(weir__driver *driver, weir__slot *slot)
 {
@@ -40,16 +39,16 @@ static bool look_at(weir__driver *driver, weir__slot *slot)
     return true;
 }
 
-void weir__media_collect(weir__driver *driver)
+bool weir__media_collect(weir__driver *driver)
 {
     bool failed = false;
-    if (driver->encoder == NULL) return;
+    if (driver->encoder == NULL) return false;
     for (int32_t i = 0; i < driver->params->n_slots; i++) {
         weir__slot *slot = &driver->slots[i];
         if (slot->state != WEIR_SLOT_IDLE && (slot->request->history.n_spans > 0 || slot->span != NULL))
             failed |= !look_at(driver, slot);
     }
-    if (failed) weir__finish_latched(driver);
+    return failed;
 }
 
 int64_t weir__media_deadline(const weir__driver *driver)

@@ -7,14 +7,15 @@
 
 typedef struct weir__driver weir__driver;
 
-/* Asks for the embeddings that slots need next, and notes which are there. Ends requests that get none. */
-void weir__media_collect(weir__driver *driver);
+/* Asks for the embeddings that slots need next, and notes which are there. True: some slots have failed,
+ * because there will be none. */
+bool weir__media_collect(weir__driver *driver);
 
 /* The slot gives its embeddings back. */
 void weir__media_leave(weir__driver *driver, weir__slot *slot);
 
-/* If nothing can be computed because slots wait for embeddings: the next deadline of a slot. Otherwise 0: the driver
- * has work. WEIR__CLOCK_NEVER: no deadline. */
+/* If nothing can be computed because slots wait for embeddings: the next deadline of a slot. Otherwise 0:
+ * the driver has work. WEIR__CLOCK_NEVER: no deadline. */
 int64_t weir__media_deadline(const weir__driver *driver);
 
 #endif

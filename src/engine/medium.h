@@ -17,8 +17,8 @@ typedef struct weir__medium {
     bool image;
 } weir__medium;
 
-/* limits: of the engine; n_ubatch counts. Errors name the field "media": UNSUPPORTED (the model does not read this; a
- * segment does not fit into a pass), NO_MEMORY. */
+/* limits: of the engine; n_ubatch counts. Errors name the field "media": UNSUPPORTED (the model does not
+ * read this; a segment does not fit into a pass), NO_MEMORY. */
 weir_status weir__medium_create(const weir_model *model, const weir_engine_params *limits, weir_media *media,
                                 weir__medium **out, weir_error *error);
 weir__medium *weir__medium_hold(weir__medium *medium);

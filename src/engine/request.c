@@ -113,7 +113,8 @@ static weir_status check_text(const weir__request *request, const weir_model *mo
     return WEIR_OK;
 }
 
-/* A text with media is tokenized piece by piece, as llama.cpp does. at: [n_media] gets the tokens before each. */
+/* A text with media is tokenized piece by piece, as llama.cpp does. at: [n_media] gets the tokens before
+ * each. */
 static weir_status read_prompt_text(weir__request *request, const weir_model *model,
                                     const weir_engine_params *limits, const weir_request *given, size_t *at,
                                     weir_error *error)

@@ -6,9 +6,9 @@
 
 #include "engine/slot.h"
 
-/* The driver's. Segments of images and sounds are a set of their own, of which a tick computes one (ADR 0074). The set
- * whose slot with work was served or admitted longest ago is next. So none waits for
- * more ticks than there are sets, whatever arrives meanwhile. */
+/* The driver's. Segments of images and sounds are a set of their own, of which a tick computes one (ADR
+ * 0074). The set whose slot with work was served or admitted longest ago is next. So none waits for more
+ * ticks than there are sets, whatever arrives meanwhile. */
 typedef struct weir__rotation {
     uint64_t key;            /* of the set that is served */
     int32_t segment;         /* the slot whose segment is computed; -1 = tokens are */

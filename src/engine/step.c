@@ -26,7 +26,7 @@ void weir__step_prepare(weir__driver *driver, bool admits, int64_t now)
     do /* a suspended request may have been a leader */
         weir__prefix_rejoin(driver);
     while (weir__suspend_relieve(driver, now));
-    weir__media_collect(driver);
+    if (weir__media_collect(driver)) weir__finish_latched(driver);
     weir__lanes_compact(&driver->lanes);
     weir__rotation_choose(&driver->rotation, driver->slots, driver->params->n_slots);
     if (driver->account.counts.n_kv_used != driver->memory.n_used) weir__account_publish(driver);
