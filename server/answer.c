@@ -56,6 +56,7 @@ void serve_answer_destroy(serve_answer *answer)
     if (answer->tape != NULL) serve_tape_orphan(answer->tape);
     weir__text_fini(&answer->event);
     json_decref(answer->stops);
+    json_decref(answer->namespaces);
     weir__text_fini(&answer->repeated);
     weir_chat_release(answer->chat);
     weir__mem_free(answer->own_model);

@@ -81,9 +81,10 @@ struct serve_answer {
     int32_t n_top;       /* likeliest tokens with each logprob */
     bool starved;        /* chunks wait for room in call->out */
     int64_t created_s;
-    json_t *stops;     /* the request's stop strings, owned */
-    const char *model; /* the server's name for it, or own_model */
-    char *own_model;   /* an adapter's name; NULL = none */
+    json_t *namespaces; /* of the request's tools, owned; NULL: they have none */
+    json_t *stops;      /* the request's stop strings, owned */
+    const char *model;  /* the server's name for it, or own_model */
+    char *own_model;    /* an adapter's name; NULL = none */
     int32_t n, n_finished;
     int32_t n_each;     /* choices of one prompt: choices[i] is of prompt i / n_each */
     int32_t n_returned; /* of these, the best ones that are returned; n_each = all, unranked */

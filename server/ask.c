@@ -106,6 +106,7 @@ void serve_ask_fini(serve_ask *ask)
     serve_adapter_set_fini(&ask->adapters);
     weir__mem_free(ask->schema);
     weir__text_fini(&ask->relaxed);
+    json_decref(ask->namespaces);
     json_decref(ask->made_choice);
     json_decref(ask->made_tools);
     json_decref(ask->made_messages);
@@ -187,6 +188,7 @@ serve_answer *serve_ask_answer(const serve_ask *ask, const serve_form *form, int
         serve_call_no_memory(call);
         return NULL;
     }
+    answer->namespaces = json_incref(ask->namespaces);
     answer->stops = json_array();
     for (size_t i = 0; i < ask->n_stop; i++)
         json_array_append_new(answer->stops, json_stringn(ask->stop[i], ask->stop_length[i]));

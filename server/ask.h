@@ -38,6 +38,7 @@ typedef struct serve_ask {
     const json_t *later; /* of fields that a dialect's reader finds in `json` */
     /* Owned: what messages, tools and the choice of a tool of another dialect are here. */
     json_t *made_messages, *made_tools, *made_choice;
+    json_t *namespaces;  /* of tools, their names; owned */
     weir__text relaxed;  /* lines for serve_call_relaxed */
     const char *adapter; /* the model that was asked for is one; NULL = it is not */
     serve_adapter_set adapters;
@@ -109,11 +110,11 @@ const char *serve_ask_tool_name(const json_t *tool);
 /* ---- Readers of fields (serve_field); `to` is a serve_ask ---- */
 
 /* ask_form.c. set_schema: of the answer, or that of any object; place: where it is in the request, static.
- * add_tool: a function, whose description, schema and strict may be NULL. */
+ * add_tool: a function, and its place in the request; name, description, schema and strict may be NULL. */
 bool serve_ask_set_schema(serve_ask *ask, const char *name, const char *place, const json_t *schema);
 bool serve_ask_set_any_object(serve_ask *ask, const char *name, const char *place);
-bool serve_ask_add_tool(serve_ask *ask, const json_t *name, const json_t *description, const json_t *schema,
-                        const json_t *strict);
+bool serve_ask_add_tool(serve_ask *ask, const char *place, const json_t *name, const json_t *description,
+                        const json_t *schema, const json_t *strict);
 bool serve_ask_json_schema(serve_call *call, void *to, const char *name, const json_t *value);
 bool serve_ask_response_format(serve_call *call, void *to, const char *name, const json_t *value);
 bool serve_ask_tool_choice(serve_call *call, void *to, const char *name, const json_t *value);

@@ -66,14 +66,16 @@ const char *serve_ask_tool_name(const json_t *tool)
     return json_string_value(json_object_get(json_object_get(tool, "function"), "name"));
 }
 
-bool serve_ask_add_tool(serve_ask *ask, const json_t *name, const json_t *description, const json_t *schema,
-                        const json_t *strict)
+bool serve_ask_add_tool(serve_ask *ask, const char *place, const json_t *name, const json_t *description,
+                        const json_t *schema, const json_t *strict)
 {
     if (ask->made_tools == NULL) ask->tools = ask->made_tools = json_array();
     json_t *function = json_pack("{s:O*,s:O*,s:O*,s:O*}", "name", name, "description", description,
                                  "parameters", schema, "strict", strict);
     json_t *tool = json_pack("{s:s,s:o}", "type", "function", "function", function);
-    return json_array_append_new(ask->made_tools, tool) == 0 || serve_call_no_memory(ask->call);
+    return (json_array_append_new(ask->made_tools, tool) == 0 &&
+            serve_places_add(&ask->call->terms.tools, place)) ||
+           serve_call_no_memory(ask->call);
 }
 
 /* {"type": "allowed_tools", "allowed_tools": {"mode": "auto" or "required", "tools": [{"type": "function",

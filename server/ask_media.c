@@ -89,7 +89,7 @@ static bool read_part(serve_ask *ask, const weir_model_info *info, const char *p
                                                      : "; the server may have a projector for it (--mmproj)");
     const char *member = image ? "url" : "data";
     const json_t *payload = payload_of(part, type, member);
-    if (call->terms.places == NULL)
+    if (call->terms.messages.n == 0)
         snprintf(field, sizeof field, "%s.%s.%s", place, type, member);
     else
         snprintf(field, sizeof field, "%s", place);
@@ -128,8 +128,8 @@ bool serve_ask_media(serve_ask *ask)
         for (size_t k = 0; k < json_array_size(content); k++) {
             char place[64];
             const serve_terms *terms = &ask->call->terms;
-            if (terms->places != NULL)
-                snprintf(place, sizeof place, "%s", terms->places[i]);
+            if (i < terms->messages.n)
+                snprintf(place, sizeof place, "%s", terms->messages.at[i]);
             else
                 snprintf(place, sizeof place, "messages[%zu].content[%zu]", i, k);
             if (!read_part(ask, &info, place, json_array_get(content, k))) return false;

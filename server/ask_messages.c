@@ -228,10 +228,11 @@ static bool read_tool(serve_ask *ask, size_t i, const json_t *tool)
                                  place, json_is_string(type) ? json_string_value(type) : "");
     if (!serve_field_only(call, place, tool, members)) return false;
     if (!json_is_object(schema)) {
-        snprintf(place, sizeof place, "tools[%zu].input_schema", i);
-        return serve_field_refuse(call, place, "an object: a JSON Schema");
+        char at[SERVE_PLACE_MAX];
+        snprintf(at, sizeof at, "tools[%zu].input_schema", i);
+        return serve_field_refuse(call, at, "an object: a JSON Schema");
     }
-    return serve_ask_add_tool(ask, json_object_get(tool, "name"), json_object_get(tool, "description"),
+    return serve_ask_add_tool(ask, place, json_object_get(tool, "name"), json_object_get(tool, "description"),
                               schema, json_object_get(tool, "strict"));
 }
 

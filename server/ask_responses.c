@@ -70,6 +70,14 @@ static bool read_content(serve_turns *turns, const char *place, const json_t *co
     return true;
 }
 
+/* The strings with `between` between them, or the one that there is; freed with json_decref. */
+static json_t *join(const json_t *first, const char *between, const json_t *second)
+{
+    if (!json_is_string(first) || !json_is_string(second))
+        return json_incref((json_t *)(json_is_string(first) ? first : second));
+    return json_sprintf("%s%s%s", json_string_value(first), between, json_string_value(second));
+}
+
 /* ---- Items ---- */
 
 static bool read_message(serve_turns *turns, const char *place, const json_t *item)
@@ -134,15 +142,18 @@ static bool read_reasoning(serve_turns *turns, const char *place, const json_t *
 
 static bool read_call(serve_turns *turns, const char *place, const json_t *item)
 {
-    static const char *const members[] = {"type", "id", "status", "call_id", "name", "arguments", NULL};
+    static const char *const members[] = {"type", "id",        "status",    "call_id",
+                                          "name", "arguments", "namespace", NULL};
     serve_call *call = turns->ask->call;
     const json_t *id = json_object_get(item, "call_id"), *name = json_object_get(item, "name"),
                  *arguments = json_object_get(item, "arguments");
     if (!serve_field_only(call, place, item, members)) return false;
     if (!json_is_string(id) || !json_is_string(name) || !json_is_string(arguments))
         return serve_field_refuse(call, place, "a function_call with call_id, name and arguments");
+    json_t *full = join(json_object_get(item, "namespace"), ".", name);
     serve_turns_go_on(turns, "assistant", place);
-    serve_turns_add_call(turns, id, name, arguments);
+    serve_turns_add_call(turns, id, full, arguments);
+    json_decref(full);
     return true;
 }
 
@@ -204,31 +215,63 @@ static bool read_input(serve_ask *ask)
 
 /* ---- Tools ---- */
 
-static bool read_tool(serve_ask *ask, size_t i, const json_t *tool)
+/* space: the namespace that it is in, or NULL. Templates know none, so that the tool is SPACE.NAME there, and
+ * its description begins with the namespace's. */
+static bool read_function(serve_ask *ask, const char *place, const json_t *tool, const json_t *space)
 {
     static const char *const members[] = {"type", "name", "description", "parameters", "strict", NULL};
     serve_call *call = ask->call;
     const json_t *schema = json_object_get(tool, "parameters");
-    char place[SERVE_PLACE_MAX];
-    snprintf(place, sizeof place, "tools[%zu]", i);
-    if (!serve_ask_is(serve_field_type(tool), "function")) return refuse_type(call, place, tool, "function");
+    char at[SERVE_PLACE_MAX];
+    snprintf(at, sizeof at, "%.48s.parameters", place);
+    if (!serve_ask_is(serve_field_type(tool), "function"))
+        return refuse_type(call, place, tool, space == NULL ? "function, namespace" : "function");
     if (!serve_field_only(call, place, tool, members)) return false;
-    if (schema != NULL && !json_is_null(schema) && !json_is_object(schema)) {
-        snprintf(place, sizeof place, "tools[%zu].parameters", i);
-        return serve_field_refuse(call, place, "an object: a JSON Schema");
+    if (schema != NULL && !json_is_null(schema) && !json_is_object(schema))
+        return serve_field_refuse(call, at, "an object: a JSON Schema");
+    json_t *name = join(json_object_get(space, "name"), ".", json_object_get(tool, "name"));
+    json_t *words = join(json_object_get(space, "description"), "\n\n", json_object_get(tool, "description"));
+    bool ok = serve_ask_add_tool(ask, place, name, words, schema, json_object_get(tool, "strict"));
+    json_decref(words);
+    json_decref(name);
+    return ok;
+}
+
+static bool read_namespace(serve_ask *ask, const char *place, const json_t *given)
+{
+    static const char *const members[] = {"type", "name", "description", "tools", NULL};
+    const json_t *name = json_object_get(given, "name"), *tools = json_object_get(given, "tools");
+    char at[SERVE_PLACE_MAX];
+    size_t i;
+    json_t *tool;
+    if (!serve_field_only(ask->call, place, given, members)) return false;
+    if (json_string_length(name) == 0 || !json_is_array(tools))
+        return serve_field_refuse(ask->call, place, "a namespace with a name and tools");
+    if (ask->namespaces == NULL) ask->namespaces = json_array();
+    if (json_array_append(ask->namespaces, (json_t *)name) != 0) return serve_call_no_memory(ask->call);
+    json_array_foreach(tools, i, tool)
+    {
+        snprintf(at, sizeof at, "%.32s.tools[%zu]", place, i);
+        if (!read_function(ask, at, tool, given)) return false;
     }
-    return serve_ask_add_tool(ask, json_object_get(tool, "name"), json_object_get(tool, "description"),
-                              schema, json_object_get(tool, "strict"));
+    return true;
 }
 
 static bool read_tools(serve_ask *ask)
 {
     const json_t *tools = serve_ask_given(ask, "tools");
+    char place[SERVE_PLACE_MAX];
     size_t i;
     json_t *tool;
     ask->call->terms.parameters = "parameters";
     if (tools != NULL && !json_is_array(tools)) return serve_field_refuse(ask->call, "tools", "an array");
-    json_array_foreach((json_t *)tools, i, tool) if (!read_tool(ask, i, tool)) return false;
+    json_array_foreach((json_t *)tools, i, tool)
+    {
+        snprintf(place, sizeof place, "tools[%zu]", i);
+        if (serve_ask_is(serve_field_type(tool), "namespace") ? !read_namespace(ask, place, tool)
+                                                              : !read_function(ask, place, tool, NULL))
+            return false;
+    }
     return true;
 }
 

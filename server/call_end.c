@@ -35,7 +35,8 @@ void serve_call_destroy(serve_call *call)
     weir__text_fini(&call->out);
     weir__text_fini(&call->body);
     weir__mem_free(call->relaxed);
-    weir__mem_free(call->terms.places);
+    weir__mem_free(call->terms.messages.at);
+    weir__mem_free(call->terms.tools.at);
     weir__mem_free(call);
 }
 

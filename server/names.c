@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "ask.h"
+#include "base/mem.h"
 #include "base/utf8.h"
 
 /* The library's name, and the field of a request or the option of the server. Fields that set one member are
@@ -72,21 +73,40 @@ static const char *skip_prefix(const char *field)
     return strncmp(field, "sampler.", 8) == 0 ? field + 8 : field;
 }
 
+bool serve_places_add(serve_places *places, const char *place)
+{
+    if (!weir__mem_grow(&places->at, &places->capacity, places->n + 1, sizeof *places->at)) return false;
+    snprintf(places->at[places->n++], sizeof *places->at, "%s", place);
+    return true;
+}
+
+/* "tools[4].tools[0]" as "tools/4/tools/0". */
+static void as_pointer(char *place)
+{
+    char *out = place;
+    for (const char *c = place; *c != '\0'; c++)
+        if (*c != ']') *out++ = *c == '[' || *c == '.' ? '/' : *c;
+    *out = '\0';
+}
+
 /* Where a dialect's tools and messages are in the request. False: the field is of neither. */
 static bool find_place(const char *field, const serve_terms *terms, char *out, size_t capacity)
 {
     static const char function[] = ".function", parameters[] = "/function/parameters";
     unsigned i;
     int end = 0;
-    const char *at;
-    if (terms->places != NULL && sscanf(field, "messages[%u]", &i) == 1 && i < terms->n_places)
-        return snprintf(out, capacity, "%s", terms->places[i]) > 0;
-    if (terms->parameters == NULL) return false;
-    if (sscanf(field, "tools[%u]%n", &i, &end) == 1 && strncmp(field + end, function, strlen(function)) == 0)
-        return snprintf(out, capacity, "tools[%u]%s", i, field + end + strlen(function)) > 0;
-    at = field[0] == '/' ? strstr(field, parameters) : NULL;
-    return at != NULL && snprintf(out, capacity, "tools%.*s/%s%s", (int)(at - field), field,
-                                  terms->parameters, at + strlen(parameters)) > 0;
+    char place[SERVE_PLACE_MAX];
+    if (sscanf(field, "messages[%u]", &i) == 1 && i < terms->messages.n)
+        return snprintf(out, capacity, "%s", terms->messages.at[i]) > 0;
+    if (sscanf(field, "tools[%u]%n", &i, &end) == 1 && i < terms->tools.n &&
+        strncmp(field + end, function, strlen(function)) == 0)
+        return snprintf(out, capacity, "%s%s", terms->tools.at[i], field + end + strlen(function)) > 0;
+    if (sscanf(field, "/%u%n", &i, &end) != 1 || i >= terms->tools.n ||
+        strncmp(field + end, parameters, strlen(parameters)) != 0)
+        return false;
+    memcpy(place, terms->tools.at[i], sizeof place);
+    as_pointer(place);
+    return snprintf(out, capacity, "%s/%s%s", place, terms->parameters, field + end + strlen(parameters)) > 0;
 }
 
 void serve_names_field(const char *field, const serve_terms *terms, char *out, size_t capacity)

@@ -2,18 +2,26 @@
 #ifndef WEIR_SERVER_NAMES_H
 #define WEIR_SERVER_NAMES_H
 
+#include <stdbool.h>
 #include <weir/weir.h>
 
 #define SERVE_PLACE_MAX 64
 
+/* Where things that were rewritten are in the request. Begins as zeroes. */
+typedef struct serve_places {
+    char (*at)[SERVE_PLACE_MAX]; /* [n], owned; freed with weir__mem_free */
+    size_t n, capacity;
+} serve_places;
+
+/* False: out of memory. */
+bool serve_places_add(serve_places *places, const char *place);
+
 /* What a request calls things, where that is its own choice or its dialect's. */
 typedef struct serve_terms {
-    unsigned where;           /* bits of SERVE_ASK_*, which fields it has; 0 = any */
-    const char *schema_field; /* the field with the answer's schema; NULL: none */
-    const char *parameters;   /* of a tool, which has no "function"; NULL: it has */
-    char (
-        *places)[SERVE_PLACE_MAX]; /* [n_places] of the messages that were rendered, owned; NULL: as given */
-    size_t n_places;
+    unsigned where;               /* bits of SERVE_ASK_*, which fields it has; 0 = any */
+    const char *schema_field;     /* the field with the answer's schema; NULL: none */
+    const char *parameters;       /* of a tool, which has no "function"; NULL: it has */
+    serve_places messages, tools; /* of another dialect; none: they are as given */
 } serve_terms;
 
 /* The request's field for the library's `field`. */

@@ -30,6 +30,20 @@ static void add_content(const serve_part *part, bool empty, weir__text *text)
     weir__text_add_string(text, reasoning ? "}" : ",\"annotations\":[],\"logprobs\":[]}");
 }
 
+/* Of a tool, and of its namespace if it has one. */
+static void add_name(const serve_answer *answer, const char *name, weir__text *text)
+{
+    for (size_t i = 0; i < json_array_size(answer->namespaces); i++) {
+        const char *space = json_string_value(json_array_get(answer->namespaces, i));
+        size_t n = strlen(space);
+        if (strncmp(name, space, n) != 0 || name[n] != '.') continue;
+        weir__json_string(text, "namespace", space);
+        name += n + 1;
+        break;
+    }
+    weir__json_string(text, "name", name);
+}
+
 /* status "in_progress": without what is still to come. */
 static void add_item(const serve_choice *choice, size_t index, const char *status, weir__text *text)
 {
@@ -49,7 +63,7 @@ static void add_item(const serve_choice *choice, size_t index, const char *statu
     default:
         weir__text_printf(text, ",\"type\":\"function_call\",\"status\":\"%s\"", status);
         weir__json_string(text, "call_id", part->id);
-        weir__json_string(text, "name", part->name);
+        add_name(choice->answer, part->name, text);
         weir__json_bytes(text, "arguments", part->text.bytes, part->text.n);
         weir__text_add_string(text, "}");
         return;
@@ -208,7 +222,7 @@ static void stop_item(serve_choice *choice, size_t index)
         break;
     default:
         text = begin_inner(choice, "response.function_call_arguments.done", index);
-        weir__json_string(text, "name", part->name);
+        add_name(choice->answer, part->name, text);
         weir__json_bytes(text, "arguments", part->text.bytes, part->text.n);
         end_event(choice->answer, text);
     }

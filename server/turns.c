@@ -1,10 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "turns.h"
 
-#include <stdio.h>
 #include <string.h>
-
-#include "base/mem.h"
 
 static void check(serve_turns *turns, bool ok)
 {
@@ -13,17 +10,11 @@ static void check(serve_turns *turns, bool ok)
 
 void serve_turns_begin(serve_turns *turns, const char *role, const char *place)
 {
-    serve_terms *terms = &turns->ask->call->terms;
     if (turns->messages == NULL) turns->messages = json_array();
     turns->last = json_pack("{s:s,s:[]}", "role", role, "content");
     check(turns, turns->last != NULL && json_array_append_new(turns->messages, turns->last) == 0);
-    if (!turns->failed)
-        check(turns,
-              weir__mem_grow(&terms->places, &turns->n_places, terms->n_places + 1, sizeof *terms->places));
-    if (!turns->failed)
-        snprintf(terms->places[terms->n_places++], sizeof *terms->places, "%s", place);
-    else
-        turns->last = NULL;
+    check(turns, serve_places_add(&turns->ask->call->terms.messages, place));
+    if (turns->failed) turns->last = NULL;
 }
 
 static bool has_role(const json_t *message, const char *role)

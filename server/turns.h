@@ -10,7 +10,6 @@ typedef struct serve_turns {
     serve_ask *ask;
     json_t *messages; /* owned, until serve_turns_end */
     json_t *last;     /* the message that grows; NULL: none */
-    size_t n_places;  /* that there is room for */
     bool failed;      /* memory ran out */
 } serve_turns;
 

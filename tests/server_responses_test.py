@@ -19,6 +19,9 @@ CHAT_TOOLS = [{"type": "function", "function": {"name": t["name"], "description"
 CALL = {"type": "function_call", "id": "fc_1", "call_id": "1", "name": "weather", "arguments": '{"town":"Ulm"}', "status": "completed"}
 CHAT_CALL = {"id": "1", "type": "function", "function": {"name": "weather", "arguments": '{"town":"Ulm"}'}}
 
+SPACE = {"type": "namespace", "name": "towns", "description": "of towns", "tools": [TOOLS[0]]}
+CHAT_SPACE = {"type": "function", "function": dict(CHAT_TOOLS[0]["function"], name="towns.weather", description="of towns\n\nthe weather")}
+
 
 def said(text):
     return {"role": "user", "content": text}
@@ -68,6 +71,10 @@ for name, body, chat in [
         ("a summary of reasoning", {"input": [said("a"), {"type": "reasoning", "summary": [{"type": "summary_text", "text": "hm"}]}, {"role": "assistant", "content": "b"}, said("c")]},
          {"messages": [said("a"), {"role": "assistant", "reasoning_content": "hm", "content": "b"}, said("c")]}),
         ("tools that may not be called", {"tools": TOOLS, "tool_choice": "none"}, {"tools": CHAT_TOOLS, "tool_choice": "none"}),
+        ("tools of a namespace", {"tools": [TOOLS[0], SPACE], "tool_choice": "none", "input": [said("a"), dict(CALL, namespace="towns"), {"type": "function_call_output", "call_id": "1", "output": "x"}]},
+         {"tools": [CHAT_TOOLS[0], CHAT_SPACE], "tool_choice": "none", "messages": [
+             said("a"), {"role": "assistant", "content": None, "tool_calls": [dict(CHAT_CALL, function=dict(CHAT_CALL["function"], name="towns.weather"))]},
+             {"role": "tool", "tool_call_id": "1", "content": "x"}]}),
         ("sampling", {"temperature": 1, "seed": 7, "top_p": 0.9}, {"temperature": 1, "seed": 7, "top_p": 0.9}),
         ("notes", {"metadata": {"a": "b"}, "user": "x", "service_tier": "auto", "prompt_cache_key": "x", "safety_identifier": "x", "model": "tiny", "background": False, "truncation": "disabled",
                    "reasoning": {"effort": None, "summary": "auto"}, "text": {"format": {"type": "text"}, "verbosity": "medium"}, "include": ["reasoning.encrypted_content"],
@@ -96,6 +103,9 @@ for choice in ({"type": "function", "name": "weather"}, {"type": "allowed_tools"
     call = server.post(RESPONSES, dict(HELLO, max_output_tokens=300, tools=TOOLS, tool_choice=choice, parallel_tool_calls=False)).json
     check(f"a call, {choice['type']}", call["status"] == "completed" and [i["type"] for i in call["output"]] == ["function_call"] and call["output"][0]["name"] == "weather" and
           call["output"][0]["call_id"] and json.loads(call["output"][0]["arguments"])["town"] in ("Ulm", "Bonn") and call["tools"] == TOOLS and call["tool_choice"] == choice, call)
+spaced = dict(HELLO, max_output_tokens=300, tools=[SPACE], tool_choice="required", parallel_tool_calls=False)
+for given in (server.post(RESPONSES, spaced).json, stream(server, spaced)[-1]["response"]):
+    check("a call of a tool of a namespace", [(i["name"], i["namespace"]) for i in given["output"]] == [("weather", "towns")] and given["tools"] == [SPACE], given)
 form = server.post(RESPONSES, dict(HELLO, max_output_tokens=300, text={"format": {"type": "json_schema", "name": "town", "strict": True, "schema": TOWN}})).json
 check("a form", json.loads(form["output"][0]["content"][0]["text"])["town"] in ("Ulm", "Bonn") and form["status"] == "completed" and form["incomplete_details"] is None, form)
 mine = server.post(RESPONSES, dict(HELLO, text={"format": {"type": "json_object"}})).json["output"][0]["content"][0]["text"]
@@ -149,6 +159,10 @@ for name, body, field, *word in [
         ("a tool's parameters", {"tools": [{"type": "function", "name": "x", "parameters": 5}]}, "tools[0].parameters"),
         ("a member of a tool", {"tools": [dict(TOOLS[0], defer_loading=True)]}, "tools[0].defer_loading"),
         ("a strict schema", {"tools": [dict(TOOLS[0], strict=True, parameters={"type": "object", "properties": {"n": {"type": "integer", "multipleOf": 7}}})]}, "tools/0/parameters/properties/n"),
+        ("a strict schema in a namespace", {"tools": [TOOLS[0], dict(SPACE, tools=[TOOLS[1], dict(TOOLS[0], strict=True, parameters={
+            "type": "object", "properties": {"n": {"type": "integer", "multipleOf": 7}}})])]}, "tools/1/tools/1/parameters/properties/n"),
+        ("a tool's name in a namespace", {"tools": [dict(SPACE, tools=[dict(TOOLS[0], name="a b")])]}, "tools[0].tools[0].name"),
+        ("a namespace without tools", {"tools": [{"type": "namespace", "name": "x"}]}, "tools[0]"),
         ("a schema that cannot be kept", {"text": {"format": {"type": "json_schema", "name": "x", "strict": True, "schema": {"type": "array", "uniqueItems": True}}}}, "text/format/schema"),
         ("a format", {"text": {"format": {"type": "xml"}}}, "text.format.type"), ("verbosity", {"text": {"verbosity": "low"}}, "text.verbosity"),
         ("a choice of tools", {"tools": TOOLS, "tool_choice": "some"}, "tool_choice"), ("a server's tool, chosen", {"tools": TOOLS, "tool_choice": {"type": "web_search"}}, "tool_choice"),

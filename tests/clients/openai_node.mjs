@@ -24,6 +24,23 @@ async function until(condition, what) {
 }
 
 const tests = {
+  async responses() {
+    const asked = { model, input: "Name three rivers.", temperature: 0, max_output_tokens: 32, store: false };
+    const whole = await client.responses.create(asked);
+    assert(whole.output_text);
+    let text = "", last;
+    for await (const event of await client.responses.create({ ...asked, stream: true })) {
+      if (event.type === "response.output_text.delta") text += event.delta;
+      last = event;
+    }
+    assert.equal(text, whole.output_text);
+    assert.equal(last.response.output[0].content[0].text, text);
+    const parameters = { type: "object", properties: { town: { enum: ["Ulm", "Bonn"] } }, required: ["town"], additionalProperties: false };
+    const called = await client.responses.create({ ...asked, max_output_tokens: 200, tool_choice: "required", parallel_tool_calls: false,
+      tools: [{ type: "function", name: "weather", description: "the weather of a town", parameters, strict: true }] });
+    assert.equal(called.output[0].name, "weather");
+    assert(["Ulm", "Bonn"].includes(JSON.parse(called.output[0].arguments).town));
+  },
   async models() {
     const ids = [];
     for await (const one of client.models.list()) ids.push(one.id);
