@@ -352,11 +352,11 @@ cli_exit cli_batch_refused(const cli_batch *batch, const cli_args *args, size_t 
     if (option != NULL && key == NULL && top_key == NULL) /* the command line has it */
         return cli_fail_error(args, CLI_REFUSED, NULL, error);
     if (top_key == NULL) snprintf(request, sizeof request, "requests[%zu]%s", i, key != NULL ? "." : "");
-    cli_fail(code, "%s: %s%s: %s%s", name_of(batch), request,
+    cli_fail(code, "%s: %s%s: %s", name_of(batch), request,
              key != NULL       ? key
              : top_key != NULL ? top_key
                                : "",
-             error->message, cli_error_hint(error));
+             cli_error_text(error));
     if (args->json) cli_out_json(json_pack("{s:o}", "error", cli_figures_error(error)));
     return code;
 }

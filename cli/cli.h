@@ -145,8 +145,8 @@ cli_exit cli_fail_error(const struct cli_args *args, cli_exit code, const char *
 /* Whether what was given is wrong by itself, whatever model and machine: CLI_USAGE. */
 bool cli_error_is_usage(const weir_error *error);
 
-/* What goes behind the library's words where they are of an engine that is too small: which options make it
- * larger. "" otherwise. */
-const char *cli_error_hint(const weir_error *error);
+/* The library's words; where they name the engine's parameters, as the options that set them. Valid until the
+ * next call. */
+const char *cli_error_text(const weir_error *error);
 
 #endif

@@ -121,6 +121,7 @@ const cli_shell cli_shells[] = {
      "# bash completion for weir, made by weir completion bash\n"
      "_weir() {\n"
      "    local line current=${COMP_WORDS[COMP_CWORD]}\n"
+     "    case $current in \\\"* | \\'*) current=${current:1} ;; esac\n"
      "    COMPREPLY=()\n"
      "    while IFS= read -r line; do\n"
      "        if [[ $line == :files ]]; then\n"

@@ -1,5 +1,6 @@
 /* Errors of the library; the functions are cli.h's.
  * SPDX-License-Identifier: Apache-2.0 */
+#include <stdio.h>
 #include <string.h>
 
 #include "figures.h"
@@ -12,10 +13,15 @@ bool cli_error_is_usage(const weir_error *error)
     return error->code == WEIR_INVALID || error->code == WEIR_GRAMMAR;
 }
 
-const char *cli_error_hint(const weir_error *error)
+const char *cli_error_text(const weir_error *error)
 {
-    bool too_small = error->code == WEIR_TOO_LONG && strstr(error->message, "n_ctx or n_kv") != NULL;
-    return too_small ? " (-c, --kv)" : "";
+    static const char parameters[] = "n_ctx or n_kv";
+    static char text[sizeof error->message + 16];
+    const char *at = strstr(error->message, parameters);
+    if (at == NULL) return error->message;
+    snprintf(text, sizeof text, "%.*s-c or --kv%s", (int)(at - error->message), error->message,
+             at + strlen(parameters));
+    return text;
 }
 
 cli_exit cli_fail_error(const cli_args *args, cli_exit code, const char *context, const weir_error *error)
@@ -28,8 +34,8 @@ cli_exit cli_fail_error(const cli_args *args, cli_exit code, const char *context
     if (option != NULL)
         cli_fail(code, "%s%s: %s", option->name, place != NULL ? place : "", error->message);
     else
-        cli_fail(code, "%s%s%s%s", context != NULL ? context : "", context != NULL ? ": " : "",
-                 error->message, cli_error_hint(error));
+        cli_fail(code, "%s%s%s", context != NULL ? context : "", context != NULL ? ": " : "",
+                 cli_error_text(error));
     if (args->json) cli_out_json(json_pack("{s:o}", "error", cli_figures_error(error)));
     return code;
 }

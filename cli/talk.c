@@ -87,9 +87,9 @@ static cli_exit submit(struct answer *answer)
     weir_status status = weir_stream_create(&answer->stream, &error);
     if (status == WEIR_OK) status = weir_engine_submit(talk->engine, &request, 1, &answer->stream, &error);
     if (status == WEIR_TOO_LONG)
-        code = cli_fail(CLI_REFUSED,
-                        "the conversation does not fit any longer: %s%s; /undo and /clear make room",
-                        error.message, cli_error_hint(&error));
+        code =
+            cli_fail(CLI_REFUSED, "the conversation does not fit any longer: %s; /undo and /clear make room",
+                     cli_error_text(&error));
     else if (status != WEIR_OK)
         code = cli_fail_error(talk->args, CLI_REFUSED, "the request was refused", &error);
     cli_ask_fini(&ask);

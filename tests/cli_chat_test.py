@@ -89,7 +89,7 @@ def test_mistakes():
         out, err, well = chat(line + "\nHello\n", code=code)
         check(f"{line[:30]!r} is told, and a pipe ends there", well and part in err and out == "", out, err)
     _, err, well = chat("x " * 3000 + "\n", "-c", "64", code=4)
-    check("a conversation that does not fit", well and "/undo" in err and "-c, --kv" in err, err)
+    check("a conversation that does not fit", well and "/undo" in err and "larger -c or --kv" in err, err)
     _, err, well = chat("", "what", code=2)
     check("a model on the command line, twice", well and "one model" in err, err)
 

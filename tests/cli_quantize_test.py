@@ -33,5 +33,16 @@ def test_quantize():
         check("and the result answers", answer.returncode == 0 and json.loads(answer.stdout)["usage"]["generated_tokens"] == 3, answer.stderr)
 
 
+def test_full_disk():
+    import resource
+    with tempfile.TemporaryDirectory() as folder:
+        model, out = os.path.join(folder, "tiny.gguf"), os.path.join(folder, "out.gguf")
+        subprocess.run([sys.executable, os.path.join(SOURCE, "scripts", "tiny_gguf.py"), "llama", model], check=True)
+        done = subprocess.run([os.environ["WEIR_BIN"], "quantize", "-m", model, "-o", out, "-q"], capture_output=True, text=True, stdin=subprocess.DEVNULL,
+                              preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (8192, 8192)))
+        check("a disk that takes no more is told with the file's name", done.returncode == 1 and "/out.gguf" in done.stderr and os.listdir(folder) == ["tiny.gguf"] and
+              "the disk is full" in done.stderr and "ios" not in done.stderr.replace("previous", ""), done.returncode, done.stderr)
+
+
 if __name__ == "__main__":
     run_tests(globals())

@@ -61,6 +61,19 @@ def test_ring():
 
 
 @on_fake
+def test_shared_prefixes():
+    """A record has no texts: what prompts share is computed anew, and the replay says so."""
+    ring = os.path.join(scratch.name, "shared.jsonl")
+    path = path_of("shared.json", json.dumps({"requests": [{"prompt": "the same beginning of all these prompts " + n, "max_tokens": 8, "temp": 0}
+                                                           for n in ("one", "two", "three")]}))
+    for words, reproduced in (((), False), (("--no-cache-prompt",), True)):
+        weir("stream", "-m", "fake:tick_us=300", "--slots", "2", path, "--ring", ring, "-q", *words)
+        figures = json.loads(weir("bench", "replay", ring, "--json").stdout)
+        check(f"prompts that share a beginning {' '.join(words)}", figures["reproduced"] == reproduced and
+              ("--no-cache-prompt" in figures.get("why", "")) != reproduced, figures)
+
+
+@on_fake
 def test_ring_suspensions():
     """In a pool that is too small, with priorities, under each strategy: what is suspended is suspended again."""
     dice = random.Random(20261122)

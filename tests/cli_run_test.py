@@ -125,7 +125,7 @@ def test_run_limits():
           answer["timings"]["total_ms"] < 10000, answer)
     expect("a priority out of range", run("-p", "x", "--priority", "101"), 2, "--priority", "-100 to 100")
     expect("an ageing out of range", run("-p", "x", "--ageing", "-1"), 2, "--ageing")
-    expect("a prompt longer than the context", run("-p", "word " * 3000, "-c", "64"), 4, "-c, --kv")
+    expect("a prompt longer than the context", run("-p", "word " * 3000, "-c", "64"), 4, "larger -c or --kv")
     expect("no prompt", run("-p", ""), 2, "the prompt is empty")
     expect("no prompt in a pipe", run(stdin=""), 2, "the prompt is empty")
     expect("two prompts", run("-p", "a", "b"), 2, "more than one prompt")

@@ -283,7 +283,9 @@ for name, words, more in (("--offline", ["--offline"], {}), ("HF_HUB_OFFLINE", [
 expect("offline, without the model", weir("pull", "--offline", "hf:o/first", folder=cache()), 3, "is not in the cache", "offline")
 done = weir("pull", "hf:o/first", folder=home, HF_ENDPOINT="http://127.0.0.1:1")
 check("a hub that cannot be reached: the cache's, with a warning", same(done, content) and "using o/first as the cache has it" in done.stderr, done)
-expect("and without it in the cache", weir("pull", "hf:o/first", folder=cache(), HF_ENDPOINT="http://127.0.0.1:1"), 1, "could not be had")
+done = weir("pull", "hf:o/first", folder=cache(), HF_ENDPOINT="http://127.0.0.1:1")
+expect("and without it in the cache", done, 1, "could not be had")
+check("nothing came, and nothing is said to be kept", "kept" not in done.stderr, done.stderr)
 
 # ---- Two processes
 

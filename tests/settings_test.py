@@ -263,6 +263,9 @@ def test_completion():
             check("bash completes after =", complete_bash(path, "weir run --layout = uni") == {"unified"})
             check("bash offers files where files belong", "completion.bash" in complete_bash(path, "weir run --file comple"))
             check("bash completes --layout=uni in three words", complete_bash(path, "weir run --layout = ") == {"auto", "unified", "per_slot"})
+            for name in ("it's.txt", "a b.txt"):
+                open(os.path.join(scratch.name, name), "w").close()
+            check("bash offers files behind a quote", "it's.txt" in complete_bash(path, 'weir run --file "it') and "it's.txt" in complete_bash(path, "weir run --file it"))
             check("bash offers no files for numbers", complete_bash(path, "weir run --top-k ") == set())
 
 

@@ -573,6 +573,14 @@ static json_t *side_json(const struct figures *figures, const char *strategy)
                      "p99", c[1], "max", c[2]);
 }
 
+/* Whether prompts began with what other requests had computed. */
+static bool shared_prefixes(const cli_record *record)
+{
+    for (size_t i = 0; i < record->n_parts; i++)
+        if (record->parts[i].n_cached > 0 || record->parts[i].state == WEIR_SLOT_JOINED) return true;
+    return false;
+}
+
 static void report(const struct replay *replay, bool same)
 {
     struct figures a = figures_of(replay, &replay->recorded, false),
@@ -586,6 +594,12 @@ static void report(const struct replay *replay, bool same)
         json_object_set_new(json, "same_ticks", json_integer((json_int_t)replay->n_same));
         json_object_set_new(json, "reproduced", json_boolean(replay->difference[0] == '\0'));
         json_object_set_new(json, "difference", json_string(replay->difference));
+        if (replay->difference[0] != '\0' && shared_prefixes(&replay->recorded))
+            json_object_set_new(
+                json, "why",
+                json_string("prompts of the record share beginnings, which are computed once; "
+                            "the replay, which has no texts, computes each: record with "
+                            "--no-cache-prompt"));
     }
     bench_report(replay->args, json, NULL, 0);
 }

@@ -4,6 +4,7 @@
 #include "backend/shim_guard.h"
 
 #include <fcntl.h>
+#include <sys/statvfs.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -59,6 +60,20 @@ void on_line(const char *line, void *user)
     if (q->aborted) throw std::runtime_error("ended by the caller");
 }
 
+/* A write failed; its stream does not say why. */
+weir_status disk_failed(const char *out, weir_error *error)
+{
+    struct statvfs disk;
+    char left[48] = "";
+    if (statvfs(out, &disk) == 0)
+        std::snprintf(left, sizeof left, " (%llu MB are free there)",
+                      static_cast<unsigned long long>(disk.f_bavail) * disk.f_frsize / 1000000);
+    return weir__error_set(error, WEIR_IO, "out",
+                           "%.200s cannot be written to its end: the disk is full, or a limit of the size of "
+                           "files is reached%s",
+                           out, left);
+}
+
 weir_status quantize(const char *path, const char *out, const llama_model_quantize_params *params,
                      quantizing *q, weir_error *error)
 {
@@ -75,9 +90,8 @@ weir_status quantize(const char *path, const char *out, const llama_model_quanti
                 error, WEIR_UNSUPPORTED, "requantize",
                 "the model's weights are quantized already: quantize the original, or ask for "
                 "it nevertheless (requantize), which loses more");
-        weir_status status = said.says("bad_alloc")  ? WEIR_NO_MEMORY
-                             : said.says("iostream") ? WEIR_IO
-                                                     : WEIR_UNSUPPORTED;
+        if (said.says("iostream")) return disk_failed(out, error);
+        weir_status status = said.says("bad_alloc") ? WEIR_NO_MEMORY : WEIR_UNSUPPORTED;
         return weir__error_set(error, status, nullptr, "the model cannot be quantized: %s",
                                said.reason("llama.cpp gives no reason"));
     });

@@ -203,7 +203,7 @@ static weir_status get_all(fetch *f, weir__http *http, const char *url)
         if (status == WEIR_OK && answer.code == 416 && f->n_done > 0) {
             if (!start_over(f)) return f->problem; /* it has fewer bytes than we */
         } else if (!whole && !weir__http_may_retry(status, &answer))
-            return weir__http_explain(f->config, &answer, f->file->repo, f->error);
+            return weir__http_explain(f->config, &answer, f->file->repo, f->n_done > 0, f->error);
         if (f->n_done >= best + FURTHER) {
             best = f->n_done;
             retry = (weir__http_retry){0};
@@ -211,7 +211,8 @@ static weir_status get_all(fetch *f, weir__http *http, const char *url)
         if (whole) snprintf(answer.reason, sizeof answer.reason, "it ended too early");
         status = weir__http_wait(&retry, f->config, &answer, tick, f);
         if (f->problem != WEIR_OK) return f->problem;
-        if (status != WEIR_OK) return weir__http_explain(f->config, &answer, f->file->repo, f->error);
+        if (status != WEIR_OK)
+            return weir__http_explain(f->config, &answer, f->file->repo, f->n_done > 0, f->error);
         weir__hub_log(WEIR_LOG_INFO, "%s of %s: going on at byte %" PRIu64 " after: %s", f->file->name,
                       f->file->repo, f->n_done, answer.reason[0] != '\0' ? answer.reason : "a busy hub");
     }

@@ -66,7 +66,7 @@ static weir_status explain_denied(const weir__config *config, const char *what, 
 }
 
 weir_status weir__http_explain(const weir__config *config, const weir__http_answer *answer, const char *what,
-                               weir_error *error)
+                               bool kept, weir_error *error)
 {
     const char *code = answer->error_code;
     if (answer->distrusted)
@@ -78,9 +78,10 @@ weir_status weir__http_explain(const weir__config *config, const weir__http_answ
     if (answer->code == 0 || answer->code == 200 || answer->code == 206)
         return weir__error_set(
             error, WEIR_IO, "name",
-            "%s could not be had from %.100s: %s; what came is kept: try again, or use what is in "
-            "the cache with HF_HUB_OFFLINE=1",
-            what, config->endpoint, answer->reason[0] != '\0' ? answer->reason : "it broke off");
+            "%s could not be had from %.100s: %s; %stry again, or use what is in the cache with "
+            "HF_HUB_OFFLINE=1",
+            what, config->endpoint, answer->reason[0] != '\0' ? answer->reason : "it broke off",
+            kept ? "what came is kept: " : "");
     if (strcmp(code, "GatedRepo") == 0) return explain_denied(config, what, true, error);
     if (strcmp(code, "RevisionNotFound") == 0)
         return weir__error_set(error, WEIR_NOT_FOUND, "revision", "%s has no revision %.100s", what,
@@ -169,7 +170,7 @@ weir_status weir__http_text(weir__http *http, const weir__config *config, const 
     else if (status == WEIR_ABORTED)
         weir__error_set(error, status, "progress", "the caller's callback asked to stop");
     else if (status != WEIR_OK || answer.code != 200)
-        status = weir__http_explain(config, &answer, what, error);
+        status = weir__http_explain(config, &answer, what, false, error);
     if (status != WEIR_OK) {
         weir__text_fini(&to.text);
         return status;

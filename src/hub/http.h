@@ -56,10 +56,10 @@ bool weir__http_may_retry(weir_status status, const weir__http_answer *answer);
 weir_status weir__http_wait(weir__http_retry *retry, const weir__config *config,
                             const weir__http_answer *answer, bool (*tick)(void *user), void *user);
 
-/* Sets *error for an answer that is no 200 or 206, or for none; `what` is "OWNER/REPO" or a path. Returns its
- * code. */
+/* Sets *error for an answer that is no 200 or 206, or for none; `what` is "OWNER/REPO" or a path; kept: a
+ * part of it came and stays. Returns its code. */
 weir_status weir__http_explain(const weir__config *config, const weir__http_answer *answer, const char *what,
-                               weir_error *error);
+                               bool kept, weir_error *error);
 
 /* GETs a text of at most `max` bytes, with retries; NUL-terminated, freed with weir__mem_free. */
 weir_status weir__http_text(weir__http *http, const weir__config *config, const char *url, size_t max,
