@@ -9,8 +9,19 @@
 #include "backend/kernels/attention.h"
 #include "fuzz.h"
 
-enum { MOST_CELLS = 600, MOST_QUERIES = 6, N_HEAD = 7 };
-enum applies { SOFTCAP = 1, SLOPES = 2, SINKS = 4, MASKS = 8, WINDOW = 16, ONE_TEXT = 32, SCATTERED = 64 };
+enum { MOST_CELLS = 600, MOST_QUERIES = 6, MOST_HEADS = 24, N_HEAD = 7 };
+/* ONE_TEXT: all queries see the same cells. ONE_LIST: and have one list, so that their rows are computed
+ * together. */
+enum applies {
+    SOFTCAP = 1,
+    SLOPES = 2,
+    SINKS = 4,
+    MASKS = 8,
+    WINDOW = 16,
+    ONE_TEXT = 32,
+    SCATTERED = 64,
+    ONE_LIST = 128
+};
 
 static void *get(size_t size)
 {
@@ -195,11 +206,13 @@ static void put_in_order(int32_t *cells, int32_t n, const uint8_t *bytes, size_t
 
 static void run(const weir__attention *a, const uint8_t *data, size_t size)
 {
-    static const int32_t sizes[] = {16, 32, 64, 80, 96, 128, 192, 256};
+    static const int32_t sizes[] = {16, 32, 64, 80, 96, 128, 192, 256},
+                         heads_of[] = {1, 2, 3, 4, 5, 7, 8, 12};
     enum applies applies = data[2];
-    int32_t n_kv = 1 + data[1] % 2, n_heads = 1 + data[1] / 2 % 4, n_queries = 1 + data[1] / 8 % MOST_QUERIES;
+    int32_t n_kv = 1 + data[1] % 2, n_heads = heads_of[data[1] / 2 % 8],
+            n_queries = 1 + data[1] / 16 % MOST_QUERIES;
     int32_t size_k = sizes[data[3] % 8], size_v = sizes[data[3] / 8 % 8];
-    weir__attention_format k_format = data[3] / 64, v_format = data[0] % 5;
+    weir__attention_format k_format = data[0] / 5 % 5, v_format = data[0] % 5;
     int32_t n_cells = 1 + (data[4] | data[5] << 8) % MOST_CELLS, first = data[6] * 5;
     const uint8_t *rest = data + N_HEAD;
     size_t n_rest = size - N_HEAD;
@@ -211,14 +224,16 @@ static void run(const weir__attention *a, const uint8_t *data, size_t size)
     float *q = malloc((size_t)(n_rows * size_k) * sizeof *q),
           *out = malloc((size_t)(n_rows * size_v) * sizeof *out);
     float *alone = malloc((size_t)(heads * size_v) * sizeof *alone);
-    float slopes[8], sinks[8];
+    float slopes[MOST_HEADS], sinks[MOST_HEADS];
+    bool one_text = applies & (ONE_TEXT | ONE_LIST);
     uint16_t *masks[MOST_QUERIES];
     int32_t *cells[MOST_QUERIES];
     weir__attention_list lists[MOST_QUERIES];
     weir__attention_query queries[MOST_QUERIES];
     require(q != NULL && out != NULL && alone != NULL);
     for (int32_t i = 0; i < n_rows * size_k; i++) q[i] = (float)half(some_half(roll()));
-    for (int32_t i = 0; i < 8; i++) slopes[i] = (float)half(some_half(roll())), sinks[i] = slopes[i] * 3.0f;
+    for (int32_t i = 0; i < MOST_HEADS; i++)
+        slopes[i] = (float)half(some_half(roll())), sinks[i] = slopes[i] * 3.0f;
     weir__attention_task t = {
         .lists = lists,
         .queries = queries,
@@ -249,8 +264,8 @@ static void run(const weir__attention *a, const uint8_t *data, size_t size)
         cells[i] = malloc(((size_t)n_cells + 31) * sizeof *cells[i]);
         require(masks[i] != NULL && cells[i] != NULL);
         for (int32_t c = 0; c < n_cells; c++) {
-            uint8_t byte = rest[(size_t)(c + (applies & ONE_TEXT ? 0 : 31 * i)) % n_rest];
-            bool seen = byte >> (applies & ONE_TEXT ? 0 : i) & 1;
+            uint8_t byte = rest[(size_t)(c + (one_text ? 0 : 31 * i)) % n_rest];
+            bool seen = byte >> (one_text ? 0 : i) & 1;
             masks[i][c] = !seen ? 0xfc00 : applies & MASKS ? some_half(byte * 2654435761u) : 0;
             n_seen += seen;
             all_zero = all_zero && (!seen || masks[i][c] == 0);
@@ -267,7 +282,7 @@ static void run(const weir__attention *a, const uint8_t *data, size_t size)
         queries[i] = (weir__attention_query){.q = (const char *)(q + i * heads * size_k),
                                              .out = (char *)(out + i * heads * size_v),
                                              .mask = plain ? NULL : masks[i],
-                                             .list = i,
+                                             .list = applies & ONE_LIST ? 0 : i,
                                              .from = first + cut,
                                              .to = first + n};
     }

@@ -7,8 +7,10 @@
 
 #include "backend/kernels/attention_vector.h"
 
-/* The Euclidean norm of a query's or key's integers, so that their products' sum is below 2^30. */
-#define NORM 32740.0f
+/* The Euclidean norm of a query's integers, and of a key's. The sum of their products is below 2^31 even if a
+ * key has twice that norm, as keys in blocks may. */
+#define NORM       32740.0f
+#define BLOCK_NORM 65000.0f
 
 /* The largest integer of a value. A block's weights sum up to at most WEIGHTS, each at most LARGEST_WEIGHT,
  * so their products' sum is below 2^31. */
@@ -22,104 +24,147 @@ INLINE int32_t pairs_in(int32_t size)
     return (size + 31) / 32 * 16;
 }
 
-/* integer / size, 0 where the size is next to nothing; and the factors that give the numbers. */
-INLINE void scales_for(__m128 size, float integer, float *scales, float *factors)
-{
-    __m128 scale = _mm_div_ps(_mm_set1_ps(integer), size);
-    _mm_storeu_ps(scales, _mm_and_ps(scale, _mm_cmpnlt_ps(size, _mm_set1_ps(0x1p-60f))));
-    _mm_storeu_ps(factors, _mm_mul_ps(size, _mm_set1_ps(1.0f / integer)));
-}
+/* ---- Scales ---- */
 
 /* The cells that are packed together: as many scales are computed at the same time. */
 #define BATCH 16
 
+/* How the cells of a batch become integers: the factors of numbers, or in formats of blocks those of each
+ * block's bytes, in units of 1 / 128. */
+typedef struct scales {
+    _Alignas(64) float numbers[BATCH];
+    _Alignas(64) int16_t blocks[WEIR__ATTENTION_SIZE / 32][BATCH];
+} scales;
+
+/* integer / size, 0 where the size is next to nothing; *factors give the numbers back. */
+INLINE sixteen scales_for(sixteen size, float integer, float *factors)
+{
+    store(factors, multiply(size, all_of(1.0f / integer)));
+    return from_least(divide(all_of(integer), size), size, 0x1p-60f);
+}
+
+/* The square root of the sum of the squares of each cell's dimensions. */
+INLINE sixteen norms(const weir__attention_format format, const int32_t size, const char *const *cells)
+{
+    sixteen_integers sums[BATCH];
+#pragma GCC unroll 4
+    for (int32_t c = 0; c < BATCH; c++) {
+        sixteen sum = all_of(0.0f);
+        for (int32_t d = 0; d < size; d += 16) {
+            sixteen x = dimensions(format, cells[c], d);
+            sum = multiply_add(x, x, sum);
+        }
+        sums[c] = bits_of(sum);
+    }
+    return root(floats_of(float_sum_each(sums)));
+}
+
+/* The largest absolute value of each cell's dimensions, or a NaN if it has one: the bits of numbers without
+ * their signs are in the order of the numbers, and those of a NaN are the largest. */
+INLINE sixteen largest_values(const weir__attention_format format, const int32_t size,
+                              const char *const *cells)
+{
+    sixteen_integers most[BATCH];
+    const bool wide = format == WEIR__ATTENTION_F32;
+#pragma GCC unroll 4
+    for (int32_t c = 0; c < BATCH; c++) {
+        most[c] = all_of_integer(0);
+        for (int32_t d = 0; d < size; d += wide ? 16 : 32) {
+            const char *at = cells[c] + bytes_of(format, d);
+            sixteen_integers x = wide || d + 32 <= size ? load_integers((const int32_t *)at) : load_half(at);
+            x = and_integers(x, all_of_integer(wide ? 0x7fffffff : 0x7fff7fff));
+            most[c] = wide ? larger_integers(x, most[c]) : larger_halves(x, most[c]);
+        }
+    }
+    if (wide) return floats_of(largest_each(most));
+    return number_of_halves(format, largest_half_each(most));
+}
+
+/* The scales of each cell's blocks as factors of their bytes, such that the largest would make `largest` of
+ * 128. Bytes of Q4_0 are nibbles × 16. */
+INLINE void block_scales(const weir__attention_format format, const int32_t size, float largest, scales *s,
+                         float *factors, const char *const *cells)
+{
+    sixteen of_block[WEIR__ATTENTION_SIZE / 32], most = all_of(0.0f);
+    for (int32_t b = 0; b < size / 32; b++) {
+        _Alignas(32) uint16_t halves_of[BATCH];
+#pragma GCC unroll 16
+        for (int32_t c = 0; c < BATCH; c++)
+            memcpy(&halves_of[c], cells[c] + bytes_of(format, 32 * b), sizeof *halves_of);
+        halves(of_block[b].part, halves_of);
+        most = floats_of(larger_integers(bits_of(absolute(of_block[b])), bits_of(most)));
+    }
+    sixteen scale = scales_for(most, largest, factors);
+    /* A number is byte × scale; the byte becomes byte × (its block's scale × largest / most) / 128. */
+    sixteen in_bytes = all_of(format == WEIR__ATTENTION_Q8_0 ? 128.0f : 8.0f);
+    store(factors, multiply(load(factors), in_bytes));
+    for (int32_t b = 0; b < size / 32; b++)
+        store_halves(s->blocks[b], rounded(multiply(of_block[b], scale)).part);
+}
+
+INLINE bool in_blocks(const weir__attention_format format)
+{
+    return format == WEIR__ATTENTION_Q8_0 || format == WEIR__ATTENTION_Q4_0;
+}
+
+/* ---- Integers ---- */
+
+/* Thirty-two dimensions of the batch's c-th cell from d on, d a multiple of 32, as 16-bit integers; zeroes
+ * behind the last dimension. */
+INLINE sixteen_integers integers_of(const weir__attention_format format, const int32_t size, const scales *s,
+                                    const char *cell, int32_t c, int32_t d)
+{
+    if (in_blocks(format)) return scaled_block(format, cell, d, s->blocks[d / 32][c]);
+    sixteen scale = all_of(s->numbers[c]), zero = all_of(0.0f);
+    return low_halves(whole(dimensions(format, cell, d), scale),
+                      d + 16 < size ? whole(dimensions(format, cell, d + 16), scale) : zero);
+}
+
 /* Writes the integers of a batch's keys to [BATCH / 4][pairs_in(size)][4]. */
-INLINE void pack_keys(const weir__attention_format format, const int32_t size, int32_t *to, float *factors,
+INLINE void pack_keys(const weir__attention_format format, const int32_t size, int32_t *to, const scales *s,
                       const char *const *cells)
 {
-    _Alignas(64) float keys[BATCH][WEIR__ATTENTION_SIZE + 16], scales[BATCH];
-    for (int32_t c = 0; c < BATCH; c += 4) {
-        __m128 squares[4];
-#pragma GCC unroll 4
-        for (int i = 0; i < 4; i++) {
-            sixteen sum = all_of(0.0f);
-            for (int32_t d = 0; d < size; d += 16) {
-                sixteen x = dimensions(format, cells[c + i], d);
-                sum = multiply_add(x, x, sum);
-                store(keys[c + i] + d, x);
-            }
-            squares[i] = fourth_sums(sum.part);
-            store(keys[c + i] + size, all_of(0.0f));
-        }
-        _MM_TRANSPOSE4_PS(squares[0], squares[1], squares[2], squares[3]);
-        __m128 sum = _mm_add_ps(_mm_add_ps(squares[0], squares[1]), _mm_add_ps(squares[2], squares[3]));
-        scales_for(_mm_sqrt_ps(sum), NORM, scales + c, factors + c);
-    }
     for (int32_t c = 0; c < BATCH; c += 4)
         for (int32_t d = 0; d < size; d += 32, to += 64) {
             sixteen_integers some[4];
 #pragma GCC unroll 4
-            for (int i = 0; i < 4; i++) {
-                sixteen scale = all_of(scales[c + i]);
-                some[i] = packed_pairs(rounded(multiply(load(keys[c + i] + d), scale)),
-                                       rounded(multiply(load(keys[c + i] + d + 16), scale)));
-            }
+            for (int i = 0; i < 4; i++) some[i] = integers_of(format, size, s, cells[c + i], c + i, d);
             transpose_fours(some);
 #pragma GCC unroll 4
             for (int i = 0; i < 4; i++) store_integers(to + 16 * i, some[i]);
         }
 }
 
-/* The larger of numbers that are not negative; a NaN is larger than all numbers, as its bits are. */
-INLINE __m128 larger_or_nan(__m128 a, __m128 b)
-{
-    return _mm_castsi128_ps(_mm_max_epi32(_mm_castps_si128(a), _mm_castps_si128(b)));
-}
-
-/* Four numbers, of which the largest is the largest absolute value of a cell, or a NaN if it has one. */
-INLINE __m128 largest_values(const weir__attention_format format, const char *cell, int32_t size)
-{
-    if (format == WEIR__ATTENTION_F16 || format == WEIR__ATTENTION_BF16) {
-        __m256i most = _mm256_setzero_si256(); /* bits are in the order of the numbers */
-        for (int32_t d = 0; d < size; d += 16)
-            most =
-                _mm256_max_epu16(most, _mm256_and_si256(_mm256_loadu_si256((const __m256i *)(cell + 2 * d)),
-                                                        _mm256_set1_epi16(0x7fff)));
-        __m128i eight = _mm_max_epu16(_mm256_castsi256_si128(most), _mm256_extracti128_si256(most, 1));
-        eight = _mm_max_epu16(eight, _mm_bsrli_si128(eight, 8));
-        return format == WEIR__ATTENTION_F16
-                   ? _mm_cvtph_ps(eight)
-                   : _mm_castsi128_ps(_mm_slli_epi32(_mm_cvtepu16_epi32(eight), 16));
-    }
-    sixteen most = all_of(0.0f), nothing = all_of(0.0f); /* or NaN, which a maximum may lose */
-    for (int32_t d = 0; d < size; d += 16) {
-        sixteen x = dimensions(format, cell, d);
-        most = larger(absolute(x), most);
-        nothing = multiply_add(x, all_of(0.0f), nothing);
-    }
-    __m128 four = _mm_add_ps(fourth_maxima(most.part), fourth_sums(nothing.part));
-    return _mm_andnot_ps(_mm_set1_ps(-0.0f), four);
-}
-
 /* Writes the integers of a batch's values to [BATCH / 2][size], in pairs. */
-INLINE void pack_values(const weir__attention_format format, const int32_t size, int32_t *to, float *factors,
+INLINE void pack_values(const weir__attention_format format, const int32_t size, int32_t *to, const scales *s,
                         const char *const *cells)
 {
-    float scales[BATCH];
-    for (int32_t c = 0; c < BATCH; c += 4) {
-        __m128 most[4];
-#pragma GCC unroll 4
-        for (int i = 0; i < 4; i++) most[i] = largest_values(format, cells[c + i], size);
-        _MM_TRANSPOSE4_PS(most[0], most[1], most[2], most[3]);
-        scales_for(larger_or_nan(larger_or_nan(most[0], most[1]), larger_or_nan(most[2], most[3])),
-                   LARGEST_VALUE, scales + c, factors + c);
-    }
-    for (int c = 0; c < BATCH; c += 2) {
-        sixteen a = all_of(scales[c]), b = all_of(scales[c + 1]);
-        for (int32_t d = 0; d < size; d += 16, to += 16)
-            store_integers(to, pairs(rounded(multiply(dimensions(format, cells[c], d), a)),
-                                     rounded(multiply(dimensions(format, cells[c + 1], d), b))));
-    }
+    for (int c = 0; c < BATCH; c += 2, to += size)
+        for (int32_t d = 0; d < size; d += 32) {
+            sixteen_integers first, others;
+            interleaved(first.part, others.part, integers_of(format, size, s, cells[c], c, d).part,
+                        integers_of(format, size, s, cells[c + 1], c + 1, d).part);
+            store_integers(to + d, first);
+            if (d + 16 < size) store_integers(to + d + 16, others);
+        }
+}
+
+INLINE void scale_keys(const weir__attention_format format, const int32_t size, scales *s, float *factors,
+                       const char *const *cells)
+{
+    if (in_blocks(format))
+        block_scales(format, size, BLOCK_NORM / sqrtf((float)size), s, factors, cells);
+    else
+        store(s->numbers, scales_for(norms(format, size, cells), NORM, factors));
+}
+
+INLINE void scale_values(const weir__attention_format format, const int32_t size, scales *s, float *factors,
+                         const char *const *cells)
+{
+    if (in_blocks(format))
+        block_scales(format, size, LARGEST_VALUE, s, factors, cells);
+    else
+        store(s->numbers, scales_for(largest_values(format, size, cells), LARGEST_VALUE, factors));
 }
 
 /* Calls a function for a format, and with the most common sizes as constants, which makes it faster. */
@@ -139,12 +184,43 @@ INLINE void pack_values(const weir__attention_format format, const int32_t size,
     case WEIR__ATTENTION_Q4_0: FOR_SIZE(function, WEIR__ATTENTION_Q4_0, size, __VA_ARGS__); break;           \
     }
 
-/* Packs a batch. */
-static void pack_cells(const weir__attention_task *t, int32_t *keys, float *key_factors, int32_t *values,
-                       float *value_factors, const char *const *k, const char *const *v)
+/* Cells that are packed, and memory that is prefetched meanwhile, evenly, because a processor waits if it
+ * fetches too much at once. */
+typedef struct packing {
+    int32_t n, n_next;  /* at most a block's; n: whole batches */
+    int32_t next_bytes; /* of each */
+    const char *cells[WEIR__ATTENTION_BLOCK], *next[WEIR__ATTENTION_BLOCK];
+    scales scales[WEIR__ATTENTION_BLOCK / BATCH];
+} packing;
+
+/* The share of the batch from c on. */
+INLINE void prefetch(const packing *p, int32_t c)
 {
-    FOR_FORMAT(pack_keys, t->k_format, t->size_k, keys, key_factors, k)
-    FOR_FORMAT(pack_values, t->v_format, t->size_v, values, value_factors, v)
+    for (int32_t i = c; i < c + BATCH && i < p->n_next; i++)
+        for (int32_t at = 0; at < p->next_bytes; at += 64) _mm_prefetch(p->next[i] + at, _MM_HINT_T0);
+}
+
+/* All scales are computed before the first of them is needed, so that the processor need not wait for them. */
+INLINE void pack_all_keys(const weir__attention_format format, const int32_t size, packing *p, int32_t *to,
+                          float *factors)
+{
+    for (int32_t c = 0; c < p->n; c += BATCH)
+        scale_keys(format, size, &p->scales[c / BATCH], factors + c, p->cells + c);
+    for (int32_t c = 0; c < p->n; c += BATCH) {
+        prefetch(p, c);
+        pack_keys(format, size, to + c * pairs_in(size), &p->scales[c / BATCH], p->cells + c);
+    }
+}
+
+INLINE void pack_all_values(const weir__attention_format format, const int32_t size, packing *p, int32_t *to,
+                            float *factors)
+{
+    for (int32_t c = 0; c < p->n; c += BATCH)
+        scale_values(format, size, &p->scales[c / BATCH], factors + c, p->cells + c);
+    for (int32_t c = 0; c < p->n; c += BATCH) {
+        prefetch(p, c);
+        pack_values(format, size, to + c / 2 * size, &p->scales[c / BATCH], p->cells + c);
+    }
 }
 
 #endif

@@ -1,8 +1,9 @@
 /* attention_rows.h: the attention kernel, written once for all instruction sets.
  * SPDX-License-Identifier: Apache-2.0
  *
- * The lanes of a vector are rows, so each row has its own maximum, sum and scales without an operation across
- * lanes. With few rows, each has two or four lanes, for as many cells or dimensions. */
+ * If there are many rows, the lanes of a vector are rows, so that each has its own maximum, sum and scales
+ * without an operation across lanes. If there are few, the lanes are cells or dimensions. Both give the same
+ * bits: sums of integers are exact, and floats are computed in the same way and added in the same order. */
 #ifndef WEIR_BACKEND_KERNELS_ATTENTION_ROWS_H
 #define WEIR_BACKEND_KERNELS_ATTENTION_ROWS_H
 
@@ -14,21 +15,28 @@
 #define BLOCK  WEIR__ATTENTION_BLOCK
 #define PIECE  WEIR__ATTENTION_PIECE
 
-/* Of a group: weighted values [size_v / spread], maximum score, sum of the weights, all [LANES]. */
+/* Rows of a group, and the most groups of a call, if rows are few. */
+#define FEW        4
+#define FEW_UNIT   8 /* rows that follow one another; more are many */
+#define FEW_GROUPS (FEW_UNIT / FEW * GROUPS)
+
+/* Of a group: weighted values [size_v], maximum score, sum of the weights, all [LANES]. Few rows need less. */
 #define GROUP_SUMS ((SIZE + 2) * LANES)
 
 /* The memory of one call. Arrays are packed: strides are the heads' sizes, not SIZE. */
 typedef struct scratch {
-    _Alignas(64) int32_t queries[GROUPS * SIZE / 2 * LANES];    /* [groups][pairs of dimensions][LANES] */
-    _Alignas(64) int32_t keys[PIECE * SIZE / 2];                /* [cells / 4][pairs of dimensions][4] */
-    _Alignas(64) int32_t values[PIECE / 2 * SIZE];              /* [pairs of cells][size_v] */
-    _Alignas(64) float scores[BLOCK * TOGETHER * LANES];        /* then weighted scales */
-    _Alignas(64) int32_t weights[BLOCK / 2 * TOGETHER * LANES]; /* pairs of cells */
+    /* [groups][pairs of dimensions][LANES]; of few rows [groups][FEW][pairs of dimensions][4 times] */
+    _Alignas(64) int32_t queries[FEW_GROUPS * SIZE / 2 * LANES];
+    _Alignas(64) int32_t keys[PIECE * SIZE / 2];   /* [cells / 4][pairs of dimensions][4] */
+    _Alignas(64) int32_t values[PIECE / 2 * SIZE]; /* [pairs of cells][size_v] */
+    /* [cells][TOGETHER][LANES], few rows' [FEW][cells]; then weighted scales */
+    _Alignas(64) float scores[BLOCK * TOGETHER * LANES];
+    /* [pairs of cells][TOGETHER][LANES], few rows' [FEW][pairs of cells] */
+    _Alignas(64) int32_t weights[BLOCK / 2 * TOGETHER * LANES];
     _Alignas(64) float piece[GROUPS * GROUP_SUMS], total[GROUPS * GROUP_SUMS];
-    _Alignas(64) float query_factors[GROUPS * LANES];
+    _Alignas(64) float query_factors[FEW_GROUPS * LANES];
     float key_factors[PIECE], value_factors[PIECE];
-    const char *coming[BLOCK * SIZE * 4 / 64]; /* lines of the keys that are packed next */
-    const char **fetched, **last;              /* in coming: those that are prefetched already; the end */
+    packing packing;
 } scratch;
 
 /* ---- Rows of a task ---- */
@@ -46,7 +54,7 @@ static int32_t max_of(int32_t a, int32_t b)
 /* How rows of a KV head are divided into groups: those of queries with the same list follow one another, and
  * those of queries with lists of their own begin new groups. */
 typedef struct layout {
-    int32_t spread;   /* lanes of a row: 1, 2 or 4 */
+    bool few;
     int32_t rows;     /* of a group */
     int32_t unit;     /* rows that follow one another */
     int32_t per_unit; /* groups of a unit */
@@ -57,8 +65,8 @@ static layout layout_of(const weir__attention_task *t)
 {
     bool apart = t->queries[0].list != t->queries[t->n_queries - 1].list;
     layout l = {.unit = apart ? t->n_heads : t->n_queries * t->n_heads};
-    l.spread = l.unit <= 4 ? 4 : l.unit <= 8 ? 2 : 1;
-    l.rows = LANES / l.spread;
+    l.few = l.unit <= FEW_UNIT;
+    l.rows = l.few ? FEW : LANES;
     l.per_unit = (l.unit + l.rows - 1) / l.rows;
     l.groups = l.per_unit * (apart ? t->n_queries : 1);
     return l;
@@ -69,10 +77,16 @@ static int32_t group_of(const layout *l, int32_t row)
     return row / l->unit * l->per_unit + row % l->unit / l->rows;
 }
 
-/* The first lane of a row in its group. */
-static int32_t lane_of(const layout *l, int32_t row)
+/* The number of a row in its group. */
+static int32_t place_of(const layout *l, int32_t row)
 {
-    return row % l->unit % l->rows * l->spread;
+    return row % l->unit % l->rows;
+}
+
+/* Floats of a group's sums. */
+static int32_t sums_in(const weir__attention_task *t, const layout *l)
+{
+    return (t->size_v + 2) * l->rows;
 }
 
 /* The first row of a group, and the number of its rows. */
@@ -102,52 +116,48 @@ static void pack_queries(const weir__attention_task *t, const layout *l, scratch
                 int32_t row = first + i < n_rows ? first + i : n_rows - 1;
                 rows[i] = query_of(t, row)->q + (size_t)(kv * t->n_heads + row % t->n_heads) * t->q_head;
             }
-            pack_keys(WEIR__ATTENTION_F32, t->size_k, s->keys, factors, rows);
+            scales *scaled = s->packing.scales;
+            scale_keys(WEIR__ATTENTION_F32, t->size_k, scaled, factors, rows);
+            pack_keys(WEIR__ATTENTION_F32, t->size_k, s->keys, scaled, rows);
             for (int32_t i = 0; i < BATCH && first + i < n_rows; i++) {
-                int32_t group = kv * l->groups + group_of(l, first + i), lane = lane_of(l, first + i);
+                int32_t group = kv * l->groups + group_of(l, first + i), at = place_of(l, first + i);
                 const int32_t *from = s->keys + i / 4 * 4 * n_pairs + i % 4;
-                int32_t *to = s->queries + group * n_pairs * LANES + lane;
-                for (int32_t n = 0; n < l->spread; n++) {
-                    s->query_factors[group * LANES + lane + n] = scale * factors[i];
-                    for (int32_t d = 0; d < n_pairs; d++) to[d * LANES + n] = from[4 * d];
-                }
+                int32_t *to = s->queries + group * n_pairs * LANES;
+                s->query_factors[group * LANES + at] = scale * factors[i];
+                for (int32_t d = 0; d < n_pairs; d++)
+                    if (l->few)
+                        for (int32_t n = 0; n < 4; n++) to[(at * n_pairs + d) * 4 + n] = from[4 * d];
+                    else
+                        to[d * LANES + at] = from[4 * d];
             }
         }
 }
 
-/* ---- A block and some groups ---- */
+/* ---- A block and some groups of many rows ---- */
 
-/* Prefetches a line of the next keys: so memory has something to do while few rows are computed. */
-INLINE void fetch_line(scratch *s)
-{
-    if (s->fetched < s->last) _mm_prefetch(*s->fetched++, _MM_HINT_T0);
-}
+/* Scores are computed for whole batches of cells; those that a row does not see count as hidden. */
 
 /* Computes the scores of cells [from, to) for n groups. queries, query_factors: of the groups; keys,
  * key_factors: of the block. */
-INLINE void score(const int n, const int spread, scratch *s, const int32_t *queries,
-                  const float *query_factors, const int32_t *keys, const float *key_factors, int32_t n_pairs,
-                  int32_t from, int32_t to)
+INLINE void score(const int n, scratch *s, const int32_t *queries, const float *query_factors,
+                  const int32_t *keys, const float *key_factors, int32_t n_pairs, int32_t from, int32_t to)
 {
     sixteen factors[TOGETHER];
 #pragma GCC unroll 4
     for (int g = 0; g < n; g++) factors[g] = load(query_factors + g * LANES);
-    const int32_t step = COLUMNS * spread;
-    for (int32_t c = from / step * step; c < to; c += step) {
+    for (int32_t c = from; c < to; c += COLUMNS) {
         sixteen_integers sums[COLUMNS][TOGETHER];
 #pragma GCC unroll 8
         for (int i = 0; i < COLUMNS; i++)
 #pragma GCC unroll 4
             for (int g = 0; g < n; g++) sums[i][g] = all_of_integer(0);
         for (int32_t d = 0; d < n_pairs; d++) {
-            if (spread > 1) fetch_line(s);
             sixteen_integers q[TOGETHER];
 #pragma GCC unroll 4
             for (int g = 0; g < n; g++) q[g] = load_integers(queries + (g * n_pairs + d) * LANES);
 #pragma GCC unroll 8
             for (int i = 0; i < COLUMNS; i++) {
-                sixteen_integers k =
-                    repeated(spread, keys + (c + i * spread) / 4 * (4 * n_pairs) + 4 * d + i * spread % 4);
+                sixteen_integers k = all_of_integer(keys[(c + i) / 4 * (4 * n_pairs) + 4 * d + i % 4]);
 #pragma GCC unroll 4
                 for (int g = 0; g < n; g++) sums[i][g] = multiply_add_pairs(q[g], k, sums[i][g]);
             }
@@ -156,132 +166,131 @@ INLINE void score(const int n, const int spread, scratch *s, const int32_t *quer
         for (int i = 0; i < COLUMNS; i++)
 #pragma GCC unroll 4
             for (int g = 0; g < n; g++) {
-                sixteen x =
-                    multiply(converted(sums[i][g]), repeated_floats(spread, key_factors + c + i * spread));
-                store(s->scores + ((c / spread + i) * TOGETHER + g) * LANES, multiply(x, factors[g]));
+                sixteen x = multiply(converted(sums[i][g]), all_of(key_factors[c + i]));
+                store(s->scores + ((c + i) * TOGETHER + g) * LANES, multiply(x, factors[g]));
             }
     }
 }
 
 /* What the lanes of a group see. */
 typedef struct view {
-    sixteen_integers from, to;                        /* places, less the lane's cell */
+    sixteen_integers from, to;                        /* places */
     int32_t first_from, last_from, first_to, last_to; /* of the lanes */
 } view;
+
+/* What a row of the queries [i, j) sees. */
+static void row_sees(const weir__attention_task *t, int32_t row, int32_t i, int32_t j, int32_t *from,
+                     int32_t *to)
+{
+    int32_t query = row / t->n_heads;
+    bool in = query >= i && query < j;
+    *from = in ? t->queries[query].from : INT32_MAX;
+    *to = in ? t->queries[query].to : 0;
+}
 
 /* What the queries [i, j) see, of a group's. Lanes without a row see everything. */
 static view view_of(const weir__attention_task *t, const layout *l, int32_t group, int32_t i, int32_t j)
 {
-    int32_t from[LANES], to[LANES], n, first = row_of(l, group, &n);
+    int32_t from[LANES] = {0}, to[LANES], n, first = row_of(l, group, &n);
     view v = {.first_from = INT32_MAX, .last_from = 0, .first_to = INT32_MAX, .last_to = 0};
     for (int32_t lane = 0; lane < LANES; lane++) {
-        int32_t row = lane / l->spread, query = (first + row) / t->n_heads;
-        from[lane] = 0;
         to[lane] = INT32_MAX;
-        if (row >= n) continue;
-        bool in = query >= i && query < j;
-        from[lane] = in ? t->queries[query].from : INT32_MAX;
-        to[lane] = in ? t->queries[query].to : 0;
-        if (from[lane] < v.first_from) v.first_from = from[lane];
-        if (from[lane] > v.last_from) v.last_from = from[lane];
-        if (to[lane] < v.first_to) v.first_to = to[lane];
-        if (to[lane] > v.last_to) v.last_to = to[lane];
-        from[lane] -= lane % l->spread;
-        to[lane] -= lane % l->spread;
+        if (lane >= n) continue;
+        row_sees(t, first + lane, i, j, &from[lane], &to[lane]);
+        v.first_from = min_of(v.first_from, from[lane]);
+        v.last_from = max_of(v.last_from, from[lane]);
+        v.first_to = min_of(v.first_to, to[lane]);
+        v.last_to = max_of(v.last_to, to[lane]);
     }
     v.from = load_integers(from);
     v.to = load_integers(to);
     return v;
 }
 
-/* Sums or maxima over the lanes of a row, of 4 / spread vectors: all add in the same order. */
-#define OVER_LANES(name, combine)                                                                            \
-    INLINE sixteen name(const int spread, const sixteen *x)                                                  \
-    {                                                                                                        \
-        if (spread == 1) return combine(combine(x[0], x[1]), combine(x[2], x[3]));                           \
-        sixteen a = combine(x[0], neighbours(x[0]));                                                         \
-        if (spread == 2) return combine(a, combine(x[1], neighbours(x[1])));                                 \
-        return combine(a, other_two(a));                                                                     \
-    }
-OVER_LANES(sum_over, add)
-OVER_LANES(largest_over, larger)
+/* x at the places in [from, to), else minus infinity. */
+INLINE sixteen seen_only(sixteen x, sixteen_integers from, sixteen_integers to, int32_t place)
+{
+    EACH_PART x.part[i] = within(x.part[i], MM(set1_ps)(-INFINITY), from.part[i], to.part[i], place);
+    return x;
+}
+
+/* The sum of sixteen partial sums, in the order in which fourth_sums and sum_of add lanes. */
+INLINE sixteen sum_of_sixteen(sixteen (*x)[4])
+{
+    sixteen y[4];
+#pragma GCC unroll 4
+    for (int i = 0; i < 4; i++) y[i] = add(add(x[0][i], x[2][i]), add(x[1][i], x[3][i]));
+    return add(add(y[0], y[1]), add(y[2], y[3]));
+}
 
 /* No maximum is below this; so the weights of rows that have seen nothing are 0. */
 #define LEAST_MAX (-0x1p120f)
 
+/* The factor that gives the numbers of a row's weighted values, if its weights are scaled such that neither
+ * the largest nor their sum is too large. */
+INLINE sixteen factor_for(sixteen largest, sixteen sum)
+{
+    sixteen factor = larger(multiply(largest, all_of(1.0f / LARGEST_WEIGHT)), all_of(0x1p-120f));
+    return larger(factor, multiply(sum, all_of(1.0f / WEIGHTS)));
+}
+
 /* Turns the scores of a group's rows into weights, in integers; returns the factor that gives the numbers of
  * their weighted values. sums: maxima and sums of the rows; *old: what their older weighted values must be
  * multiplied with. */
-INLINE sixteen weigh(const int spread, scratch *s, int g, const view *seen, float *sums,
-                     const float *value_factors, int32_t block, int32_t from, int32_t to, sixteen *old)
+INLINE sixteen weigh(scratch *s, int g, const view *seen, float *sums, const float *value_factors,
+                     int32_t block, int32_t from, int32_t to, sixteen *old)
 {
-    const int n = 4 / spread; /* vectors of four cells */
     float *scores = s->scores + g * LANES;
     const int stride = TOGETHER * LANES;
-    int32_t first = from / 4 * n, end = (to + 3) / 4 * n;
-    if (seen->last_from > block + from || seen->first_to < block + (to + 3) / 4 * 4 || from % 4 != 0)
-        for (int32_t i = first; i < end; i++) {
-            sixteen x = load(scores + i * stride);
-            _Pragma("GCC unroll 2") for (int part = 0; part < PARTS; part++) x.part[part] =
-                within(x.part[part], MM(set1_ps)(-INFINITY), seen->from.part[part], seen->to.part[part],
-                       block + i * spread);
-            store(scores + i * stride, x);
-        }
+    if (seen->last_from > block + from || seen->first_to < block + to)
+        for (int32_t c = from; c < to; c++)
+            store(scores + c * stride, seen_only(load(scores + c * stride), seen->from, seen->to, block + c));
     sixteen max[4], before = load(sums);
 #pragma GCC unroll 4
-    for (int i = 0; i < n; i++) max[i] = before;
-    for (int32_t c = first; c < end; c += n)
+    for (int i = 0; i < 4; i++) max[i] = before;
+    for (int32_t c = from; c < to; c += 4)
 #pragma GCC unroll 4
-        for (int i = 0; i < n; i++) max[i] = larger(load(scores + (c + i) * stride), max[i]);
-    max[0] = largest_over(spread, max);
+        for (int i = 0; i < 4; i++) max[i] = larger(load(scores + (c + i) * stride), max[i]);
+    max[0] = larger(larger(max[0], max[1]), larger(max[2], max[3]));
     store(sums, max[0]);
     max[0] = larger(max[0], all_of(LEAST_MAX));
     *old = weight_of(before, max[0]);
-    sixteen sum[4], product_sum[4], largest[4];
+    sixteen sum[4][4], product_sum[4][4], largest = all_of(0.0f);
+    for (int four = 0; four < 4; four++) {
+        sixteen weights[4], products[4];
 #pragma GCC unroll 4
-    for (int i = 0; i < n; i++) sum[i] = product_sum[i] = largest[i] = all_of(0.0f);
-    for (int32_t c = first; c < end; c += n)
+        for (int i = 0; i < 4; i++) weights[i] = products[i] = all_of(0.0f);
+        for (int32_t c = from + 4 * four; c < to; c += BATCH)
 #pragma GCC unroll 4
-        for (int i = 0; i < n; i++) {
-            sixteen weight = weight_of(load(scores + (c + i) * stride), max[0]);
-            sum[i] = add(sum[i], weight);
-            sixteen product = multiply(weight, repeated_floats(spread, value_factors + (c + i) * spread));
-            product = only_where(product, weight);
-            product_sum[i] = add(product_sum[i], product);
-            largest[i] = larger(largest[i], product);
-            store(scores + (c + i) * stride, product);
-        }
-    store(sums + LANES, multiply_add(load(sums + LANES), *old, sum_over(spread, sum)));
-    sixteen factor = multiply(largest_over(spread, largest), all_of(1.0f / LARGEST_WEIGHT));
-    factor = larger(larger(factor, all_of(0x1p-120f)),
-                    multiply(sum_over(spread, product_sum), all_of(1.0f / WEIGHTS)));
-    sixteen scale = divide(all_of(1.0f), factor);
+            for (int i = 0; i < 4; i++) {
+                sixteen weight = weight_of(load(scores + (c + i) * stride), max[0]);
+                sixteen product = only_where(multiply(weight, all_of(value_factors[c + i])), weight);
+                weights[i] = add(weights[i], weight);
+                products[i] = add(products[i], product);
+                largest = larger(largest, product);
+                store(scores + (c + i) * stride, product);
+            }
+#pragma GCC unroll 4
+        for (int i = 0; i < 4; i++) sum[four][i] = weights[i], product_sum[four][i] = products[i];
+    }
+    store(sums + LANES, multiply_add(load(sums + LANES), *old, sum_of_sixteen(sum)));
+    sixteen factor = factor_for(largest, sum_of_sixteen(product_sum)), scale = divide(all_of(1.0f), factor);
     int32_t *weights = s->weights + g * LANES;
-    for (int32_t c = first; c < end; c += n) {
-        sixteen_integers x[4], two[2];
+    for (int32_t c = from; c < to; c += 4) {
+        sixteen_integers x[4];
 #pragma GCC unroll 4
-        for (int i = 0; i < n; i++) x[i] = rounded(multiply(load(scores + (c + i) * stride), scale));
-        if (spread == 1) {
-            two[0] = pairs(x[0], x[1]);
-            two[1] = pairs(x[2], x[3]);
-        } else if (spread == 2) {
-            two[0] = pairs(first_of_two(x[0]), second_of_two(x[0]));
-            two[1] = pairs(first_of_two(x[1]), second_of_two(x[1]));
-        } else {
-            two[0] = pairs(first_of_four(x[0]), second_of_four(x[0]));
-            two[1] = pairs(third_of_four(x[0]), fourth_of_four(x[0]));
-        }
-        store_integers(weights + c / n * 2 * stride, two[0]);
-        store_integers(weights + (c / n * 2 + 1) * stride, two[1]);
+        for (int i = 0; i < 4; i++) x[i] = rounded(multiply(load(scores + (c + i) * stride), scale));
+        store_integers(weights + c / 2 * stride, pairs(x[0], x[1]));
+        store_integers(weights + (c / 2 + 1) * stride, pairs(x[2], x[3]));
     }
     return factor;
 }
 
-/* Adds the weighted values of dimensions from d on, n_columns vectors of them, and of pairs of cells [from,
- * to) to the sums of n groups. */
-INLINE void add_columns(const int n, const int spread, const int n_columns, scratch *s, const int32_t *values,
-                        int32_t size, int32_t d, int32_t from, int32_t to, const sixteen *factors,
-                        const sixteen *olds, float *sums, int32_t group_sums)
+/* Adds the weighted values of dimensions from d on, n_columns of them, and of pairs of cells [from, to) to
+ * the sums of n groups. */
+INLINE void add_columns(const int n, const int n_columns, scratch *s, const int32_t *values, int32_t size,
+                        int32_t d, int32_t from, int32_t to, const sixteen *factors, const sixteen *olds,
+                        float *sums, int32_t group_sums)
 {
     sixteen_integers acc[COLUMNS][TOGETHER];
 #pragma GCC unroll 8
@@ -289,13 +298,12 @@ INLINE void add_columns(const int n, const int spread, const int n_columns, scra
 #pragma GCC unroll 4
         for (int g = 0; g < n; g++) acc[i][g] = all_of_integer(0);
     for (int32_t c = from; c < to; c++) {
-        if (spread > 1) fetch_line(s);
         sixteen_integers w[TOGETHER];
 #pragma GCC unroll 4
         for (int g = 0; g < n; g++) w[g] = load_integers(s->weights + (c * TOGETHER + g) * LANES);
 #pragma GCC unroll 8
         for (int i = 0; i < n_columns; i++) {
-            sixteen_integers v = repeated(spread, values + c * size + d + i * spread);
+            sixteen_integers v = all_of_integer(values[c * size + d + i]);
 #pragma GCC unroll 4
             for (int g = 0; g < n; g++) acc[i][g] = multiply_add_pairs(w[g], v, acc[i][g]);
         }
@@ -304,119 +312,273 @@ INLINE void add_columns(const int n, const int spread, const int n_columns, scra
     for (int i = 0; i < n_columns; i++)
 #pragma GCC unroll 4
         for (int g = 0; g < n; g++) {
-            float *sum = sums + g * group_sums + (d / spread + i) * LANES;
+            float *sum = sums + g * group_sums + (d + i) * LANES;
             store(sum, multiply_add(converted(acc[i][g]), factors[g], multiply(load(sum), olds[g])));
         }
 }
 
-INLINE void add_values(const int n, const int spread, scratch *s, const int32_t *values, int32_t size,
-                       int32_t from, int32_t to, const sixteen *factors, const sixteen *olds, float *sums,
-                       int32_t group_sums)
+/* Caps scores of cells [from, to) and adds masks. A row's score of a cell is at
+ * scores[row × row_stride + cell × cell_stride]. */
+static void adjust(const weir__attention_task *t, const layout *l, float *scores, int32_t row_stride,
+                   int32_t cell_stride, int32_t kv, int32_t group, int32_t block, int32_t from, int32_t to)
 {
-    const int few = COLUMNS * spread > 16 ? 16 / spread : COLUMNS;
-    int32_t d = 0;
-    for (; d + COLUMNS * spread <= size; d += COLUMNS * spread)
-        add_columns(n, spread, COLUMNS, s, values, size, d, from, to, factors, olds, sums, group_sums);
-    for (; d < size; d += few * spread)
-        add_columns(n, spread, few, s, values, size, d, from, to, factors, olds, sums, group_sums);
-}
-
-/* Caps scores and adds masks. */
-static void adjust(const weir__attention_task *t, const layout *l, scratch *s, int32_t kv, int32_t group,
-                   int32_t g, int32_t block, int32_t from, int32_t to)
-{
-    int32_t n, first = row_of(l, group + g, &n);
-    for (int32_t i = from / l->spread; i < BLOCK / l->spread && t->softcap != 0.0f; i++) {
-        float *scores = s->scores + (i * TOGETHER + g) * LANES;
-        store(scores, capped(load(scores), t->softcap * LOG2_E));
-    }
+    int32_t n, first = row_of(l, group, &n);
     for (int32_t row = first; row < first + n; row++) {
         const weir__attention_query *q = query_of(t, row);
         if (q->mask == NULL) continue;
         const int32_t *cells = t->lists[q->list].cells - t->lists[q->list].first + block;
         float slope = t->slopes != NULL ? t->slopes[kv * t->n_heads + row % t->n_heads] * LOG2_E : LOG2_E;
         for (int32_t c = max_of(from, q->from - block); c < min_of(to, q->to - block); c++)
-            s->scores[(c / l->spread * TOGETHER + g) * LANES + lane_of(l, row) + c % l->spread] +=
-                slope * _cvtsh_ss(q->mask[cells[c]]);
+            scores[(row - first) * row_stride + c * cell_stride] += slope * _cvtsh_ss(q->mask[cells[c]]);
     }
 }
 
-/* Adds cells [from, to) of the block at place `block` to n groups. */
-INLINE void add_block(const int n, const int spread, const weir__attention_task *t, const layout *l,
-                      scratch *s, const view *views, int32_t kv, int32_t group, int32_t block, int32_t from,
-                      int32_t to)
+/* Adds cells [from, to) of the block at place `block` to n groups of many rows; whole batches. */
+INLINE void add_block(const int n, const weir__attention_task *t, const layout *l, scratch *s,
+                      const view *views, int32_t kv, int32_t group, int32_t block, int32_t from, int32_t to)
 {
     int32_t n_pairs = pairs_in(t->size_k), at = block % PIECE, first = kv * l->groups + group;
-    int32_t group_sums = (t->size_v / spread + 2) * LANES;
+    int32_t group_sums = sums_in(t, l);
     float *sums = s->piece + first * group_sums;
-    score(n, spread, s, s->queries + first * n_pairs * LANES, s->query_factors + first * LANES,
+    score(n, s, s->queries + first * n_pairs * LANES, s->query_factors + first * LANES,
           s->keys + at * n_pairs, s->key_factors + at, n_pairs, from, to);
     sixteen factors[TOGETHER], olds[TOGETHER];
 #pragma GCC unroll 4
     for (int g = 0; g < n; g++) {
-        adjust(t, l, s, kv, group, g, block, from, to);
-        factors[g] = weigh(spread, s, g, &views[g], sums + (g + 1) * group_sums - 2 * LANES,
-                           s->value_factors + at, block, from, to, &olds[g]);
+        for (int32_t c = from; c < to && t->softcap != 0.0f; c++) {
+            float *scores = s->scores + (c * TOGETHER + g) * LANES;
+            store(scores, capped(load(scores), t->softcap * LOG2_E));
+        }
+        adjust(t, l, s->scores + g * LANES, 1, TOGETHER * LANES, kv, group + g, block, from, to);
+        factors[g] = weigh(s, g, &views[g], sums + (g + 1) * group_sums - 2 * LANES, s->value_factors + at,
+                           block, from, to, &olds[g]);
     }
-    add_values(n, spread, s, s->values + at / 2 * t->size_v, t->size_v, from / 4 * 2, (to + 3) / 4 * 2,
-               factors, olds, sums, group_sums);
+    const int32_t *values = s->values + at / 2 * t->size_v;
+    for (int32_t d = 0; d < t->size_v; d += COLUMNS)
+        add_columns(n, COLUMNS, s, values, t->size_v, d, from / 2, to / 2, factors, olds, sums, group_sums);
+}
+
+/* ---- A block and a group of few rows ---- */
+
+/* Vectors of cells or dimensions that are computed together. */
+#define WITH_FEW (TOGETHER * TOGETHER)
+
+/* Computes the scores of n rows and a batch of cells. */
+INLINE void score_few(const int n, scratch *s, const int32_t *queries, const float *query_factors,
+                      const int32_t *keys, const float *key_factors, int32_t n_pairs, int32_t cell)
+{
+    sixteen_integers sums[FEW][4];
+#pragma GCC unroll 4
+    for (int first = 0; first < 4; first += WITH_FEW) {
+#pragma GCC unroll 4
+        for (int r = 0; r < n; r++)
+#pragma GCC unroll 4
+            for (int i = 0; i < WITH_FEW; i++) sums[r][first + i] = all_of_integer(0);
+        for (int32_t d = 0; d < 4 * n_pairs; d += LANES) {
+            sixteen_integers k[WITH_FEW];
+#pragma GCC unroll 4
+            for (int i = 0; i < WITH_FEW; i++) k[i] = load_integers(keys + (first + i) * (4 * n_pairs) + d);
+#pragma GCC unroll 4
+            for (int r = 0; r < n; r++) {
+                sixteen_integers q = load_integers(queries + r * (4 * n_pairs) + d);
+#pragma GCC unroll 4
+                for (int i = 0; i < WITH_FEW; i++)
+                    sums[r][first + i] = multiply_add_pairs(q, k[i], sums[r][first + i]);
+            }
+        }
+    }
+    sixteen factors = load(key_factors);
+#pragma GCC unroll 4
+    for (int r = 0; r < n; r++) {
+        sixteen_integers of_cells;
+        sum_lanes(of_cells.part, sums[r][0].part, sums[r][1].part, sums[r][2].part, sums[r][3].part);
+        sixteen x = multiply(converted(of_cells), factors);
+        store(s->scores + r * BLOCK + cell, multiply(x, all_of(query_factors[r])));
+    }
+}
+
+/* The largest lane, or the sum of all, in all lanes. */
+INLINE sixteen largest_of(sixteen x)
+{
+    __m128 four = fourth_maxima(x.part);
+    four = _mm_max_ps(four, _mm_shuffle_ps(four, four, 0xb1));
+    return all_of(_mm_cvtss_f32(_mm_max_ps(four, _mm_movehl_ps(four, four))));
+}
+
+INLINE sixteen sum_of(sixteen x)
+{
+    __m128 four = fourth_sums(x.part);
+    four = _mm_add_ps(four, _mm_shuffle_ps(four, four, 0xb1));
+    return all_of(_mm_cvtss_f32(_mm_add_ps(four, _mm_movehl_ps(four, four))));
+}
+
+/* weigh() for a row that sees the places [sees_from, sees_to). */
+INLINE sixteen weigh_row(float *scores, int16_t *weights, int32_t sees_from, int32_t sees_to, float *sums,
+                         const float *value_factors, int32_t block, int32_t from, int32_t to, sixteen *old)
+{
+    static const int32_t lanes[LANES] = {0, -1, -2, -3, -4, -5, -6, -7, -8, -9, -10, -11, -12, -13, -14, -15};
+    sixteen before = all_of(sums[0]), max = before;
+    if (sees_from > block + from || sees_to < block + to)
+        for (int32_t c = from; c < to; c += BATCH) {
+            sixteen_integers lane = load_integers(lanes);
+            store(scores + c, seen_only(load(scores + c), add_integers(all_of_integer(sees_from), lane),
+                                        add_integers(all_of_integer(sees_to), lane), block + c));
+        }
+    for (int32_t c = from; c < to; c += BATCH) max = larger(load(scores + c), max);
+    max = largest_of(max);
+    sums[0] = first_of(max);
+    max = larger(max, all_of(LEAST_MAX));
+    *old = weight_of(before, max);
+    sixteen sum = all_of(0.0f), product_sum = sum, largest = sum;
+    for (int32_t c = from; c < to; c += BATCH) {
+        sixteen weight = weight_of(load(scores + c), max);
+        sixteen product = only_where(multiply(weight, load(value_factors + c)), weight);
+        sum = add(sum, weight);
+        product_sum = add(product_sum, product);
+        largest = larger(largest, product);
+        store(scores + c, product);
+    }
+    sums[1] = first_of(multiply_add(all_of(sums[1]), *old, sum_of(sum)));
+    sixteen factor = factor_for(largest_of(largest), sum_of(product_sum));
+    sixteen scale = divide(all_of(1.0f), factor);
+    for (int32_t c = from; c < to; c += BATCH)
+        store_halves(weights + c, rounded(multiply(load(scores + c), scale)).part);
+    return factor;
+}
+
+/* Adds the weighted values of n_columns × LANES dimensions from d on, and of pairs of cells [from, to), to
+ * the sums of n rows. */
+INLINE void add_dimensions(const int n, const int n_columns, const scratch *s, const int32_t *values,
+                           int32_t size, int32_t d, int32_t from, int32_t to, const sixteen *factors,
+                           const sixteen *olds, float *sums)
+{
+    sixteen_integers acc[FEW][WITH_FEW];
+#pragma GCC unroll 4
+    for (int r = 0; r < n; r++)
+#pragma GCC unroll 4
+        for (int i = 0; i < n_columns; i++) acc[r][i] = all_of_integer(0);
+    for (int32_t c = from; c < to; c++) {
+        sixteen_integers v[WITH_FEW];
+#pragma GCC unroll 4
+        for (int i = 0; i < n_columns; i++) v[i] = load_integers(values + c * size + d + i * LANES);
+#pragma GCC unroll 4
+        for (int r = 0; r < n; r++) {
+            sixteen_integers w = all_of_integer(s->weights[r * (BLOCK / 2) + c]);
+#pragma GCC unroll 4
+            for (int i = 0; i < n_columns; i++) acc[r][i] = multiply_add_pairs(w, v[i], acc[r][i]);
+        }
+    }
+#pragma GCC unroll 4
+    for (int r = 0; r < n; r++)
+#pragma GCC unroll 4
+        for (int i = 0; i < n_columns; i++) {
+            float *sum = sums + r * (size + 2) + d + i * LANES;
+            store(sum, multiply_add(converted(acc[r][i]), factors[r], multiply(load(sum), olds[r])));
+        }
+}
+
+INLINE void add_n(const int n, const weir__attention_task *t, const layout *l, scratch *s, int32_t i,
+                  int32_t j, int32_t kv, int32_t group, int32_t block, int32_t from, int32_t to)
+{
+    int32_t n_pairs = pairs_in(t->size_k), at = block % PIECE, first = kv * l->groups + group, in_group;
+    int32_t size = t->size_v, first_row = row_of(l, group, &in_group);
+    float *sums = s->piece + first * sums_in(t, l);
+    for (int32_t c = from; c < to; c += BATCH)
+        score_few(n, s, s->queries + first * n_pairs * LANES, s->query_factors + first * LANES,
+                  s->keys + (at + c) * n_pairs, s->key_factors + at + c, n_pairs, c);
+    for (int32_t r = 0; r < n && t->softcap != 0.0f; r++)
+        for (float *x = s->scores + r * BLOCK + from; x < s->scores + r * BLOCK + to; x += LANES)
+            store(x, capped(load(x), t->softcap * LOG2_E));
+    adjust(t, l, s->scores, BLOCK, 1, kv, group, block, from, to);
+    sixteen factors[FEW], olds[FEW];
+#pragma GCC unroll 4
+    for (int r = 0; r < n; r++) {
+        int32_t sees_from, sees_to;
+        row_sees(t, first_row + r, i, j, &sees_from, &sees_to);
+        factors[r] =
+            weigh_row(s->scores + r * BLOCK, (int16_t *)(s->weights + r * (BLOCK / 2)), sees_from, sees_to,
+                      sums + r * (size + 2) + size, s->value_factors + at, block, from, to, &olds[r]);
+    }
+    const int32_t *values = s->values + at / 2 * size;
+    int32_t d = 0;
+    for (; d + WITH_FEW * LANES <= size; d += WITH_FEW * LANES)
+        add_dimensions(n, WITH_FEW, s, values, size, d, from / 2, to / 2, factors, olds, sums);
+    for (; d < size; d += LANES)
+        add_dimensions(n, 1, s, values, size, d, from / 2, to / 2, factors, olds, sums);
+}
+
+/* Adds cells [from, to) of the block at place `block` to a group of few rows; whole batches. */
+static void add_few(const weir__attention_task *t, const layout *l, scratch *s, int32_t i, int32_t j,
+                    int32_t kv, int32_t group, int32_t block, int32_t from, int32_t to)
+{
+    int32_t n;
+    row_of(l, group, &n);
+    switch (n) {
+    case 1: add_n(1, t, l, s, i, j, kv, group, block, from, to); break;
+    case 2: add_n(2, t, l, s, i, j, kv, group, block, from, to); break;
+    case 3: add_n(3, t, l, s, i, j, kv, group, block, from, to); break;
+    default: add_n(4, t, l, s, i, j, kv, group, block, from, to); break;
+    }
 }
 
 /* ---- Runs of queries ---- */
+/* Bytes of a small head's key and value. */
+#define SMALL 300
 
-/* Cells that are prefetched before they are packed. */
-#define AHEAD 16
-
-static int32_t bytes_of(weir__attention_format format, int32_t size)
+static void find_cells(const char **to, const char *from, size_t cell_bytes, const int32_t *cells, int32_t n)
 {
-    switch (format) {
-    case WEIR__ATTENTION_F32: return 4 * size;
-    case WEIR__ATTENTION_Q8_0: return size / 32 * 34;
-    case WEIR__ATTENTION_Q4_0: return size / 32 * 18;
-    default: return 2 * size;
-    }
+    for (int32_t i = 0; i < n; i++) to[i] = from + (size_t)cells[i] * cell_bytes;
 }
 
-/* A cell is far from the next one, so the processor does not foresee it. */
-static void prefetch(const char *cell, int32_t n_bytes)
+static void pack_some_keys(const weir__attention_task *t, packing *p, int32_t *to, float *factors)
 {
-    for (int32_t at = 0; at < n_bytes; at += 64) _mm_prefetch(cell + at, _MM_HINT_T0);
+    FOR_FORMAT(pack_all_keys, t->k_format, t->size_k, p, to, factors)
+}
+
+static void pack_some_values(const weir__attention_task *t, packing *p, int32_t *to, float *factors)
+{
+    FOR_FORMAT(pack_all_values, t->v_format, t->size_v, p, to, factors)
+}
+
+static void find_next(packing *p, const char *from, size_t cell_bytes, int32_t bytes, const int32_t *cells,
+                      int32_t n)
+{
+    p->n_next = n;
+    p->next_bytes = bytes;
+    find_cells(p->next, from, cell_bytes, cells, n);
 }
 
 /* Packs the places [from, to) of a piece, in batches. cells: from place 0 on; end: of their list. */
 static void pack_places(const weir__attention_task *t, scratch *s, int32_t kv, const int32_t *cells,
-                        int32_t from, int32_t to, int32_t end, bool prefetch_keys)
+                        int32_t from, int32_t to, int32_t end)
 {
     const char *k = t->k + (size_t)kv * t->k_head, *v = t->v + (size_t)kv * t->v_head;
     int32_t k_bytes = bytes_of(t->k_format, t->size_k), v_bytes = bytes_of(t->v_format, t->size_v);
-    for (int32_t place = from / BATCH * BATCH; place < to; place += BATCH) {
-        const char *keys[BATCH], *values[BATCH];
-        bool whole = place >= from && place + BATCH + AHEAD <= to;
-        for (int32_t i = 0; i < BATCH; i++) {
-            /* Surplus places repeat the first or last cell and get no weight. */
-            int32_t at = whole ? place + i : place + i < from ? from : place + i < to ? place + i : to - 1;
-            keys[i] = k + (size_t)cells[at] * t->k_cell;
-            values[i] = v + (size_t)cells[at] * t->v_cell;
-            if (!whole && place + i + AHEAD >= end) continue;
-            size_t cell = (size_t)cells[place + i + AHEAD];
-            if (prefetch_keys) prefetch(k + cell * t->k_cell, k_bytes);
-            prefetch(v + cell * t->v_cell, v_bytes);
+    packing *p = &s->packing;
+    for (int32_t first = from / BATCH * BATCH; first < to; first += BLOCK) {
+        int32_t n = (min_of(to - first, BLOCK) + BATCH - 1) / BATCH * BATCH, own[BLOCK], at = first % PIECE;
+        int32_t n_next = max_of(min_of(end - first - n, BLOCK), 0);
+        const int32_t *some = cells + first, *next = some + n;
+        if (first < from || first + n > to) { /* surplus places repeat the first or last cell */
+            for (int32_t i = 0; i < n; i++) own[i] = cells[min_of(max_of(first + i, from), to - 1)];
+            some = own;
         }
-        int32_t at = place % PIECE;
-        pack_cells(t, s->keys + at * pairs_in(t->size_k), s->key_factors + at, s->values + at / 2 * t->size_v,
-                   s->value_factors + at, keys, values);
+        p->n = n;
+        /* The first-level cache has room for the next block if heads are small. */
+        bool small = k_bytes + v_bytes <= SMALL;
+        find_cells(p->cells, k, t->k_cell, some, n);
+        if (small)
+            find_next(p, k, t->k_cell, k_bytes, next, n_next);
+        else
+            find_next(p, v, t->v_cell, v_bytes, some, n);
+        pack_some_keys(t, p, s->keys + at * pairs_in(t->size_k), s->key_factors + at);
+        find_cells(p->cells, v, t->v_cell, some, n);
+        if (small)
+            find_next(p, v, t->v_cell, v_bytes, next, n_next);
+        else
+            find_next(p, k, t->k_cell, k_bytes, next, n_next);
+        pack_some_values(t, p, s->values + at / 2 * t->size_v, s->value_factors + at);
     }
-}
-
-/* Finds the lines of the keys at the places [from, to), at most of a block. */
-static void find_lines(const weir__attention_task *t, scratch *s, int32_t kv, const int32_t *cells,
-                       int32_t from, int32_t to)
-{
-    int32_t n_bytes = bytes_of(t->k_format, t->size_k);
-    s->fetched = s->last = s->coming;
-    for (int32_t place = from; place < to; place++)
-        for (int32_t at = 0; at < n_bytes; at += 64)
-            *s->last++ = t->k + (size_t)kv * t->k_head + (size_t)cells[place] * t->k_cell + at;
 }
 
 /* Adds the places [first, end) to the queries [i, j), which have the same cells there but may see different
@@ -437,15 +599,9 @@ static void add_run(const weir__attention_task *t, const layout *l, scratch *s, 
     if (from >= to) return;
     int32_t last_group = group_of(l, j * t->n_heads - 1);
     for (int32_t kv = 0; kv < t->n_kv; kv++) {
-        bool few = l->spread > 1;
-        pack_places(t, s, kv, cells, from, to, list->first + list->n, !few);
-        if (few) {
-            bool more = kv + 1 < t->n_kv;
-            find_lines(t, s, more ? kv + 1 : 0, cells, more ? from : to,
-                       more ? to : min_of(to + BLOCK, list->first + list->n));
-        }
+        pack_places(t, s, kv, cells, from, to, list->first + list->n);
         for (int32_t g = group_of(l, i * t->n_heads), n; g <= last_group; g += n) {
-            n = l->spread == 1 && g + TOGETHER <= last_group + 1 ? TOGETHER : 1;
+            n = !l->few && g + TOGETHER <= last_group + 1 ? TOGETHER : 1;
             view views[TOGETHER];
             int32_t sees_from = to, sees_to = from;
             for (int32_t m = 0; m < n; m++) {
@@ -458,14 +614,14 @@ static void add_run(const weir__attention_task *t, const layout *l, scratch *s, 
             for (int32_t block = sees_from / BLOCK * BLOCK; block < sees_to; block += BLOCK) {
                 int32_t b_from = sees_from > block ? sees_from - block : 0;
                 int32_t b_to = sees_to < block + BLOCK ? sees_to - block : BLOCK;
-                if (l->spread == 4)
-                    add_block(1, 4, t, l, s, views, kv, g, block, b_from, b_to);
-                else if (l->spread == 2)
-                    add_block(1, 2, t, l, s, views, kv, g, block, b_from, b_to);
+                b_from = b_from / BATCH * BATCH;
+                b_to = (b_to + BATCH - 1) / BATCH * BATCH;
+                if (l->few)
+                    add_few(t, l, s, i, j, kv, g, block, b_from, b_to);
                 else if (n == 1)
-                    add_block(1, 1, t, l, s, views, kv, g, block, b_from, b_to);
+                    add_block(1, t, l, s, views, kv, g, block, b_from, b_to);
                 else
-                    add_block(TOGETHER, 1, t, l, s, views, kv, g, block, b_from, b_to);
+                    add_block(TOGETHER, t, l, s, views, kv, g, block, b_from, b_to);
             }
         }
     }
@@ -505,20 +661,6 @@ INLINE void add_vectors(float *total, const float *piece, int32_t n, sixteen old
         store(total, multiply_add(load(piece), more, multiply(load(total), old)));
 }
 
-static void add_group(float *total, const float *piece, int32_t n)
-{
-    sixteen old_max = load(total + n * LANES), max = load(piece + n * LANES), most = larger(max, old_max);
-    add_vectors(total, piece, n, old_max, max, most);
-    add_vectors(total + (n + 1) * LANES, piece + (n + 1) * LANES, 1, old_max, max, most);
-    store(total + n * LANES, most);
-}
-
-static void empty_groups(float *sums, int32_t n_groups, int32_t n)
-{
-    memset(sums, 0, (size_t)(n_groups * (n + 2) * LANES) * sizeof *sums);
-    for (int32_t g = 0; g < n_groups; g++) store(sums + (g * (n + 2) + n) * LANES, all_of(-INFINITY));
-}
-
 static void add_sums(weir__attention_sums *total, const weir__attention_sums *piece, int32_t size_v)
 {
     float old_max = total[size_v], max = piece[size_v], most = max > old_max ? max : old_max;
@@ -527,6 +669,27 @@ static void add_sums(weir__attention_sums *total, const weir__attention_sums *pi
     add_vectors(sum, more, 1, all_of(old_max), all_of(max), all_of(most));
     total[size_v] = most;
     total[size_v + 1] = sum[0];
+}
+
+static void add_group(const weir__attention_task *t, const layout *l, float *total, const float *piece)
+{
+    int32_t n = t->size_v;
+    if (l->few) {
+        for (int32_t r = 0; r < l->rows; r++, total += n + 2, piece += n + 2) add_sums(total, piece, n);
+        return;
+    }
+    sixteen old_max = load(total + n * LANES), max = load(piece + n * LANES), most = larger(max, old_max);
+    add_vectors(total, piece, n, old_max, max, most);
+    add_vectors(total + (n + 1) * LANES, piece + (n + 1) * LANES, 1, old_max, max, most);
+    store(total + n * LANES, most);
+}
+
+static void empty_groups(const weir__attention_task *t, const layout *l, float *sums, int32_t n_groups)
+{
+    int32_t n = t->size_v;
+    memset(sums, 0, (size_t)(n_groups * sums_in(t, l)) * sizeof *sums);
+    for (int32_t g = 0; g < n_groups; g++, sums += sums_in(t, l))
+        for (int32_t r = 0; r < l->rows; r++) sums[l->few ? r * (n + 2) + n : n * LANES + r] = -INFINITY;
 }
 
 static void finish(const weir__attention_task *t, int32_t row, const weir__attention_sums *total)
@@ -549,13 +712,10 @@ static void finish(const weir__attention_task *t, int32_t row, const weir__atten
 static void write_row(const weir__attention_task *t, const layout *l, const float *total, int32_t row,
                       weir__attention_sums *to)
 {
-    int32_t n_rows = t->n_queries * t->n_heads, n = t->size_v / l->spread;
-    int32_t group = row / n_rows * l->groups + group_of(l, row % n_rows);
-    const float *from = total + group * (n + 2) * LANES + lane_of(l, row % n_rows);
-    for (int32_t d = 0; d < n; d++)
-        memcpy(to + d * l->spread, from + d * LANES, (size_t)l->spread * sizeof *to);
-    to[t->size_v] = from[n * LANES];
-    to[t->size_v + 1] = from[(n + 1) * LANES];
+    int32_t n_rows = t->n_queries * t->n_heads, n = t->size_v + 2;
+    int32_t group = row / n_rows * l->groups + group_of(l, row % n_rows), at = place_of(l, row % n_rows);
+    const float *from = total + group * sums_in(t, l) + (l->few ? at * n : at);
+    for (int32_t d = 0; d < n; d++) to[d] = from[l->few ? d : d * LANES];
 }
 
 static void attend(const weir__attention_task *t, int32_t first, int32_t n, void *memory,
@@ -563,24 +723,22 @@ static void attend(const weir__attention_task *t, int32_t first, int32_t n, void
 {
     scratch *s = memory;
     layout l = layout_of(t);
-    s->fetched = s->last = s->coming;
-    int32_t n_groups = t->n_kv * l.groups, n_vectors = t->size_v / l.spread;
+    int32_t n_groups = t->n_kv * l.groups;
     pack_queries(t, &l, s);
-    empty_groups(s->total, n_groups, n_vectors);
+    empty_groups(t, &l, s->total, n_groups);
     for (int32_t piece = first; piece < first + n; piece++) {
         int32_t end = (piece + 1) * PIECE;
-        empty_groups(s->piece, n_groups, n_vectors);
+        empty_groups(t, &l, s->piece, n_groups);
         for (int32_t block = piece * PIECE, next; block < end; block = next) {
             /* Many groups read a piece's integers from the second-level cache; few read a block's at once. */
-            next = l.per_unit <= TOGETHER ? block + BLOCK : end_of_runs(t, block, end);
+            next = l.few || l.per_unit <= TOGETHER ? block + BLOCK : end_of_runs(t, block, end);
             for (int32_t i = 0, j; i < t->n_queries; i = j) {
                 j = end_of_run(t, i, block);
                 add_run(t, &l, s, i, j, block, next);
             }
         }
         for (int32_t g = 0; g < n_groups; g++)
-            add_group(s->total + g * (n_vectors + 2) * LANES, s->piece + g * (n_vectors + 2) * LANES,
-                      n_vectors);
+            add_group(t, &l, s->total + g * sums_in(t, &l), s->piece + g * sums_in(t, &l));
     }
     for (int32_t row = 0; row < t->n_kv * t->n_queries * t->n_heads; row++)
         write_row(t, &l, s->total, row, sums + (size_t)row * weir__attention_stride(t->size_v));

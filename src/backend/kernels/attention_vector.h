@@ -25,6 +25,8 @@ typedef __m512 vector;
 
 typedef __m512i integers;
 
+#define BITS_AND(a, b) _mm512_and_si512(a, b)
+
 /* x where at >= least or at is no number, else 0. */
 INLINE vector from_on(vector x, vector at, float least)
 {
@@ -74,23 +76,6 @@ INLINE void upper_halves(vector *x, const void *from)
     x[0] = _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(_mm256_loadu_si256(from)), 16));
 }
 
-INLINE void bytes(vector *x, __m128i from)
-{
-    x[0] = _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(from));
-}
-
-INLINE integers repeated_two(const void *from)
-{
-    long long two;
-    memcpy(&two, from, sizeof two);
-    return _mm512_set1_epi64(two);
-}
-
-INLINE integers repeated_four(const void *from)
-{
-    return _mm512_broadcast_i32x4(_mm_loadu_si128(from));
-}
-
 /* a's products of pairs of 16-bit integers with b's, added to sum. */
 INLINE integers add_products(integers sum, integers a, integers b)
 {
@@ -98,17 +83,55 @@ INLINE integers add_products(integers sum, integers a, integers b)
     return sum;
 }
 
-/* Of each four numbers of a and then of b, four pairs. */
-INLINE integers packed(integers a, integers b)
-{
-    return _mm512_packs_epi32(a, b);
-}
-
-/* Pairs of 16-bit integers: a's first. */
+/* The lower halves of 32-bit numbers, in pairs: a's first. */
 INLINE integers paired(integers a, integers b)
 {
     return _mm512_mask_blend_epi16(0xaaaaaaaa, a, _mm512_slli_epi32(b, 16));
 }
+
+/* The lower halves of sixteen numbers in a and sixteen in b, one behind the other. */
+INLINE void lower_halves(integers *x, const integers *a, const integers *b)
+{
+    const __m512i even = _mm512_set_epi16(62, 60, 58, 56, 54, 52, 50, 48, 46, 44, 42, 40, 38, 36, 34, 32, 30,
+                                          28, 26, 24, 22, 20, 18, 16, 14, 12, 10, 8, 6, 4, 2, 0);
+    x[0] = _mm512_permutex2var_epi16(a[0], even, b[0]);
+}
+
+/* Pairs of 16-bit integers, a's first: those of the first sixteen, and those of the others. */
+INLINE void interleaved(integers *first, integers *others, const integers *a, const integers *b)
+{
+    const __m512i low = _mm512_set_epi16(47, 15, 46, 14, 45, 13, 44, 12, 43, 11, 42, 10, 41, 9, 40, 8, 39, 7,
+                                         38, 6, 37, 5, 36, 4, 35, 3, 34, 2, 33, 1, 32, 0);
+    first[0] = _mm512_permutex2var_epi16(a[0], low, b[0]);
+    others[0] = _mm512_permutex2var_epi16(a[0], _mm512_add_epi16(low, _mm512_set1_epi16(16)), b[0]);
+}
+
+/* Thirty-two bytes as 16-bit integers, times 256. */
+INLINE void times_256(integers *x, __m256i from)
+{
+    x[0] = _mm512_slli_epi16(_mm512_cvtepi8_epi16(from), 8);
+}
+
+INLINE void load_some(integers *x, const void *from)
+{
+    x[0] = _mm512_zextsi256_si512(_mm256_loadu_si256(from));
+}
+
+INLINE void store_halves(int16_t *to, const integers *x)
+{
+    _mm256_storeu_si256((__m256i *)to, _mm512_cvtepi32_epi16(x[0]));
+}
+
+#define FOUR_LANES(name, combine)                                                                            \
+    INLINE void name##_lanes(integers *x, const integers *a, const integers *b, const integers *c,           \
+                             const integers *d)                                                              \
+    {                                                                                                        \
+        integers ab =                                                                                        \
+            combine(_mm512_shuffle_i32x4(a[0], b[0], 0x44), _mm512_shuffle_i32x4(a[0], b[0], 0xee));         \
+        integers cd =                                                                                        \
+            combine(_mm512_shuffle_i32x4(c[0], d[0], 0x44), _mm512_shuffle_i32x4(c[0], d[0], 0xee));         \
+        x[0] = combine(_mm512_shuffle_i32x4(ab, cd, 0x88), _mm512_shuffle_i32x4(ab, cd, 0xdd));              \
+    }
 
 #else
 
@@ -119,6 +142,8 @@ INLINE integers paired(integers a, integers b)
 typedef __m256 vector;
 
 typedef __m256i integers;
+
+#define BITS_AND(a, b) _mm256_and_si256(a, b)
 
 INLINE vector from_on(vector x, vector at, float least)
 {
@@ -168,38 +193,68 @@ INLINE void upper_halves(vector *x, const void *from)
     x[1] = _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(_mm_loadu_si128(at + 1)), 16));
 }
 
-INLINE void bytes(vector *x, __m128i from)
-{
-    x[0] = _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(from));
-    x[1] = _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_srli_si128(from, 8)));
-}
-
-INLINE integers repeated_two(const void *from)
-{
-    long long two;
-    memcpy(&two, from, sizeof two);
-    return _mm256_set1_epi64x(two);
-}
-
-INLINE integers repeated_four(const void *from)
-{
-    return _mm256_broadcastsi128_si256(_mm_loadu_si128(from));
-}
-
 INLINE integers add_products(integers sum, integers a, integers b)
 {
     return _mm256_add_epi32(sum, _mm256_madd_epi16(a, b));
-}
-
-INLINE integers packed(integers a, integers b)
-{
-    return _mm256_packs_epi32(a, b);
 }
 
 INLINE integers paired(integers a, integers b)
 {
     return _mm256_blend_epi16(a, _mm256_slli_epi32(b, 16), 0xaa);
 }
+
+INLINE integers lower_halves_of(integers a, integers b)
+{
+    const __m256i even =
+        _mm256_broadcastsi128_si256(_mm_set_epi8(15, 14, 11, 10, 7, 6, 3, 2, 13, 12, 9, 8, 5, 4, 1, 0));
+    a = _mm256_shuffle_epi8(a, even);
+    b = _mm256_shuffle_epi8(b, even);
+    return _mm256_permute4x64_epi64(_mm256_unpacklo_epi64(a, b), 0xd8);
+}
+
+INLINE void lower_halves(integers *x, const integers *a, const integers *b)
+{
+    x[0] = lower_halves_of(a[0], a[1]);
+    x[1] = lower_halves_of(b[0], b[1]);
+}
+
+INLINE void interleaved(integers *first, integers *others, const integers *a, const integers *b)
+{
+    __m256i low = _mm256_unpacklo_epi16(a[0], b[0]), high = _mm256_unpackhi_epi16(a[0], b[0]);
+    first[0] = _mm256_permute2x128_si256(low, high, 0x20);
+    first[1] = _mm256_permute2x128_si256(low, high, 0x31);
+    low = _mm256_unpacklo_epi16(a[1], b[1]);
+    high = _mm256_unpackhi_epi16(a[1], b[1]);
+    others[0] = _mm256_permute2x128_si256(low, high, 0x20);
+    others[1] = _mm256_permute2x128_si256(low, high, 0x31);
+}
+
+INLINE void times_256(integers *x, __m256i from)
+{
+    x[0] = _mm256_slli_epi16(_mm256_cvtepi8_epi16(_mm256_castsi256_si128(from)), 8);
+    x[1] = _mm256_slli_epi16(_mm256_cvtepi8_epi16(_mm256_extracti128_si256(from, 1)), 8);
+}
+
+INLINE void load_some(integers *x, const void *from)
+{
+    x[0] = _mm256_loadu_si256(from);
+    x[1] = _mm256_setzero_si256();
+}
+
+INLINE void store_halves(int16_t *to, const integers *x)
+{
+    _mm256_storeu_si256((__m256i *)to, lower_halves_of(x[0], x[1]));
+}
+
+#define FOUR_LANES(name, combine)                                                                            \
+    INLINE void name##_lanes(integers *x, const integers *a, const integers *b, const integers *c,           \
+                             const integers *d)                                                              \
+    {                                                                                                        \
+        integers a2 = combine(a[0], a[1]), b2 = combine(b[0], b[1]);                                         \
+        integers c2 = combine(c[0], c[1]), d2 = combine(d[0], d[1]);                                         \
+        x[0] = combine(_mm256_permute2x128_si256(a2, b2, 0x20), _mm256_permute2x128_si256(a2, b2, 0x31));    \
+        x[1] = combine(_mm256_permute2x128_si256(c2, d2, 0x20), _mm256_permute2x128_si256(c2, d2, 0x31));    \
+    }
 
 #endif
 
@@ -217,6 +272,13 @@ INLINE sixteen all_of(float x)
     sixteen y;
     EACH_PART y.part[i] = MM(set1_ps)(x);
     return y;
+}
+
+INLINE float first_of(sixteen x)
+{
+    float y[16];
+    MM(storeu_ps)(y, x.part[0]);
+    return y[0];
 }
 
 /* Addresses need no alignment. */
@@ -254,6 +316,28 @@ INLINE sixteen larger(sixteen a, sixteen b)
 {
     EACH_PART a.part[i] = MM(max_ps)(a.part[i], b.part[i]);
     return a;
+}
+
+INLINE sixteen root(sixteen x)
+{
+    EACH_PART x.part[i] = MM(sqrt_ps)(x.part[i]);
+    return x;
+}
+
+/* x where size >= least or is no number, else 0. */
+INLINE sixteen from_least(sixteen x, sixteen size, float least)
+{
+    EACH_PART x.part[i] = from_on(x.part[i], size.part[i], least);
+    return x;
+}
+
+/* A sum with it has no fraction. */
+#define ROUNDER 0x1.8p23f
+
+/* x × y rounded to the nearest integer, which is in the lower half of the bits. */
+INLINE sixteen whole(sixteen x, sixteen y)
+{
+    return multiply_add(x, y, all_of(ROUNDER));
 }
 
 /* Four sums or maxima of every fourth number: all levels add in the same order. */
@@ -303,6 +387,74 @@ INLINE void store_integers(int32_t *to, sixteen_integers x)
     EACH_PART MM(storeu_ps)((float *)to + WIDTH * i, FLOATS(x.part[i]));
 }
 
+/* Sixteen halves, and zeroes. */
+INLINE sixteen_integers load_half(const void *from)
+{
+    sixteen_integers x;
+    load_some(x.part, from);
+    return x;
+}
+
+INLINE sixteen_integers bits_of(sixteen x)
+{
+    sixteen_integers y;
+    EACH_PART y.part[i] = BITS(x.part[i]);
+    return y;
+}
+
+INLINE sixteen floats_of(sixteen_integers x)
+{
+    sixteen y;
+    EACH_PART y.part[i] = FLOATS(x.part[i]);
+    return y;
+}
+
+INLINE sixteen_integers larger_integers(sixteen_integers a, sixteen_integers b)
+{
+    EACH_PART a.part[i] = MM(max_epi32)(a.part[i], b.part[i]);
+    return a;
+}
+
+/* Of 16-bit integers without a sign. */
+INLINE sixteen_integers larger_halves(sixteen_integers a, sixteen_integers b)
+{
+    EACH_PART a.part[i] = MM(max_epu16)(a.part[i], b.part[i]);
+    return a;
+}
+
+INLINE sixteen_integers add_integers(sixteen_integers a, sixteen_integers b)
+{
+    EACH_PART a.part[i] = MM(add_epi32)(a.part[i], b.part[i]);
+    return a;
+}
+
+INLINE sixteen_integers and_integers(sixteen_integers a, sixteen_integers b)
+{
+    EACH_PART a.part[i] = BITS_AND(a.part[i], b.part[i]);
+    return a;
+}
+
+INLINE sixteen_integers low_halves(sixteen a, sixteen b)
+{
+    sixteen_integers y;
+    lower_halves(y.part, bits_of(a).part, bits_of(b).part);
+    return y;
+}
+
+/* The larger half of each, as a number of F16 or BF16. */
+INLINE sixteen number_of_halves(const weir__attention_format format, sixteen_integers x)
+{
+    EACH_PART x.part[i] = MM(max_epu16)(x.part[i], MM(srli_epi32)(x.part[i], 16));
+    _Alignas(32) int16_t half[16];
+    sixteen y;
+    store_halves(half, x.part);
+    if (format == WEIR__ATTENTION_F16)
+        halves(y.part, half);
+    else
+        upper_halves(y.part, half);
+    return y;
+}
+
 /* To the nearest. */
 INLINE sixteen_integers rounded(sixteen x)
 {
@@ -324,61 +476,10 @@ INLINE sixteen_integers pairs(sixteen_integers a, sixteen_integers b)
     return a;
 }
 
-INLINE sixteen_integers packed_pairs(sixteen_integers a, sixteen_integers b)
-{
-    EACH_PART a.part[i] = packed(a.part[i], b.part[i]);
-    return a;
-}
-
 INLINE sixteen_integers multiply_add_pairs(sixteen_integers a, sixteen_integers b, sixteen_integers sum)
 {
     EACH_PART sum.part[i] = add_products(sum.part[i], a.part[i], b.part[i]);
     return sum;
-}
-
-/* The first n of four lanes' numbers in all lanes, n = 1, 2 or 4. */
-INLINE sixteen_integers repeated(const int n, const void *from)
-{
-    sixteen_integers y;
-    int32_t one;
-    memcpy(&one, from, sizeof one);
-    EACH_PART y.part[i] = n == 1 ? MM(set1_epi32)(one) : n == 2 ? repeated_two(from) : repeated_four(from);
-    return y;
-}
-
-INLINE sixteen repeated_floats(const int n, const float *from)
-{
-    sixteen_integers x = repeated(n, from);
-    sixteen y;
-    EACH_PART y.part[i] = FLOATS(x.part[i]);
-    return y;
-}
-
-#define SHUFFLE(name, order)                                                                                 \
-    INLINE sixteen_integers name(sixteen_integers x)                                                         \
-    {                                                                                                        \
-        EACH_PART x.part[i] = MM(shuffle_epi32)(x.part[i], (order));                                         \
-        return x;                                                                                            \
-    }
-
-/* Of each four lanes, one in all; of each two, one in both. */
-SHUFFLE(first_of_four, 0x00)
-SHUFFLE(second_of_four, 0x55)
-SHUFFLE(third_of_four, 0xaa)
-SHUFFLE(fourth_of_four, 0xff)
-SHUFFLE(first_of_two, 0xa0)
-SHUFFLE(second_of_two, 0xf5)
-
-INLINE sixteen neighbours(sixteen x)
-{
-    EACH_PART x.part[i] = MM(shuffle_ps)(x.part[i], x.part[i], 0xb1);
-    return x;
-}
-
-INLINE sixteen other_two(sixteen x)
-{
-    EACH_PART x.part[i] = MM(shuffle_ps)(x.part[i], x.part[i], 0x4e);
-    return x;
 }
 
 /* Of four vectors a, lanes 4 i + j go to lanes 4 i of the j-th, with a[0] first. */
@@ -397,6 +498,32 @@ INLINE void transpose_fours(sixteen_integers *a)
     }
 }
 
+/* Combines what the four parts of 128 bits of each of four vectors have: name##_lanes writes one vector with
+ * a result for each of them. name##_each combines the sixteen numbers of each of sixteen vectors. All levels
+ * combine in the same order. */
+#define COMBINE(name, combine)                                                                               \
+    FOUR_LANES(name, combine)                                                                                \
+    INLINE sixteen_integers name##_each(const sixteen_integers *x)                                           \
+    {                                                                                                        \
+        sixteen_integers y[4];                                                                               \
+        _Pragma("GCC unroll 4") for (int i = 0; i < 4; i++)                                                  \
+            name##_lanes(y[i].part, x[i].part, x[4 + i].part, x[8 + i].part, x[12 + i].part);                \
+        transpose_fours(y);                                                                                  \
+        EACH_PART y[0].part[i] =                                                                             \
+            combine(combine(y[0].part[i], y[1].part[i]), combine(y[2].part[i], y[3].part[i]));               \
+        return y[0];                                                                                         \
+    }
+
+INLINE integers add_floats(integers a, integers b)
+{
+    return BITS(MM(add_ps)(FLOATS(a), FLOATS(b)));
+}
+
+FOUR_LANES(sum, MM(add_epi32))
+COMBINE(float_sum, add_floats)
+COMBINE(largest, MM(max_epi32))
+COMBINE(largest_half, MM(max_epu16))
+
 #define LOG2_E 1.44269504f
 
 /* Below this, 2^x counts as 0. */
@@ -406,7 +533,7 @@ INLINE void transpose_fours(sixteen_integers *a)
  * of 3e-7 at most; exactly 1 for 0. NaN stays NaN. */
 INLINE vector power_of_two(vector x)
 {
-    const vector rounder = MM(set1_ps)(0x1.8p23f); /* a sum with it has no fraction */
+    const vector rounder = MM(set1_ps)(ROUNDER);
     vector whole = MM(add_ps)(x, rounder);
     vector r = MM(sub_ps)(x, MM(sub_ps)(whole, rounder));
     vector p = MM(set1_ps)(1.338130212e-3f);
@@ -439,32 +566,45 @@ INLINE sixteen capped(sixteen x, float softcap)
     return x;
 }
 
-/* Sixteen dimensions of a cell from d on, d a multiple of 16. */
+/* Of `size` dimensions of a cell. */
+INLINE int32_t bytes_of(weir__attention_format format, int32_t size)
+{
+    switch (format) {
+    case WEIR__ATTENTION_F32: return 4 * size;
+    case WEIR__ATTENTION_Q8_0: return size / 32 * 34;
+    case WEIR__ATTENTION_Q4_0: return size / 32 * 18;
+    default: return 2 * size;
+    }
+}
+
+/* Sixteen dimensions of a cell from d on, d a multiple of 16. The format is none of blocks. */
 INLINE sixteen dimensions(const weir__attention_format format, const char *cell, int32_t d)
 {
     sixteen x;
     if (format == WEIR__ATTENTION_F32) return load((const float *)cell + d);
-    if (format == WEIR__ATTENTION_F16) {
-        halves(x.part, cell + 2 * (size_t)d);
-        return x;
-    }
-    if (format == WEIR__ATTENTION_BF16) {
-        upper_halves(x.part, cell + 2 * (size_t)d);
-        return x;
-    }
-    const size_t block_bytes = format == WEIR__ATTENTION_Q8_0 ? 34 : 18;
-    const char *block = cell + (size_t)(d / 32) * block_bytes;
-    uint16_t scale;
-    memcpy(&scale, block, sizeof scale);
+    if (format == WEIR__ATTENTION_F16)
+        halves(x.part, cell + bytes_of(format, d));
+    else
+        upper_halves(x.part, cell + bytes_of(format, d));
+    return x;
+}
+
+/* The bytes of a cell's block, in which dimension d is, times a factor in units of 1 / 128. A nibble x of
+ * Q4_0, in which 8 is zero, counts as the byte 16 (x - 8); low nibbles are the first sixteen dimensions. */
+INLINE sixteen_integers scaled_block(const weir__attention_format format, const char *cell, int32_t d,
+                                     int16_t factor)
+{
+    sixteen_integers x;
     if (format == WEIR__ATTENTION_Q8_0) {
-        bytes(x.part, _mm_loadu_si128((const __m128i *)(block + 2 + d % 32)));
-    } else { /* low nibbles are the first sixteen, high ones the others; 8 is zero */
-        __m128i pairs = _mm_loadu_si128((const __m128i *)(block + 2));
-        __m128i nibbles = d % 32 == 0 ? pairs : _mm_srli_epi16(pairs, 4);
-        nibbles = _mm_and_si128(nibbles, _mm_set1_epi8(15));
-        bytes(x.part, _mm_sub_epi8(nibbles, _mm_set1_epi8(8)));
+        times_256(x.part, _mm256_loadu_si256((const __m256i *)(cell + bytes_of(format, d) + 2)));
+    } else {
+        __m128i pairs = _mm_loadu_si128((const __m128i *)(cell + bytes_of(format, d) + 2));
+        __m256i both = _mm256_set_m128i(pairs, _mm_slli_epi16(pairs, 4));
+        both = _mm256_and_si256(both, _mm256_set1_epi8((char)0xf0));
+        times_256(x.part, _mm256_xor_si256(both, _mm256_set1_epi8((char)0x80)));
     }
-    return multiply(x, all_of(_cvtsh_ss(scale)));
+    EACH_PART x.part[i] = MM(mulhrs_epi16)(x.part[i], MM(set1_epi16)(factor));
+    return x;
 }
 
 #endif
