@@ -8,7 +8,7 @@ import tempfile
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "support"))
 from checks import check, environment, results  # noqa: E402
-from media import image_part, png, sound_part, text_part, wav  # noqa: E402
+from media import image_part, need_projectors, png, sound_part, text_part, wav  # noqa: E402
 
 WEIR = os.path.abspath(sys.argv[1] if len(sys.argv) > 1 else os.environ["WEIR_BIN"])
 SCRIPTS = os.path.join(os.environ.get("WEIR_SOURCE_DIR", "."), "scripts")
@@ -34,6 +34,7 @@ with tempfile.TemporaryDirectory() as folder:
 
     for script, kind in (("tiny_gguf.py", "swa"), ("tiny_gguf.py", "llama"), ("tiny_mmproj.py", "gemma3"), ("tiny_mmproj.py", "ultravox")):
         subprocess.run([sys.executable, os.path.join(SCRIPTS, script), kind, path(kind + ".gguf")], check=True)
+    need_projectors(WEIR, path("swa.gguf"), path("gemma3.gguf"))
     template = write("template.jinja", b"{% for m in messages %}<{{ m.role }}>{{ m.content }}\n{% endfor %}<assistant>")
     image, other, sound = write("image.png", png()), write("other.png", png(seed=1)), write("sound.wav", wav())
     SEES = ("-m", path("swa.gguf"), "--mmproj", path("gemma3.gguf"), "--chat-template-file", template, "-c", "1024", "-n", "4", "--temp", "0")
@@ -64,6 +65,33 @@ with tempfile.TemporaryDirectory() as folder:
     fails("stream: another part", stream({"type": "video"}), 4, "video")
     fails("chat: a model that sees nothing", weir("chat", "-m", "fake:", stdin=b"/image x.png\n"), 2, "reads no images")
     fails("chat: no such file", weir("chat", *SEES, stdin=f"/image {path('none.png')}\n".encode()), 1, "none.png")
+
+    # ---- Answers
+
+    def run(*words, stdin=b"", model=SEES):
+        """The random models say the same of all; how likely that was differs."""
+        done = weir("run", *model, *words, "--json", "-n", "12", "--logprobs", "0", stdin=stdin)
+        return json.loads(done.stdout) if done.returncode == 0 else {"text": done.stderr.decode(), "usage": {}}
+
+    first, second = run("--image", image, "What?"), run("--image", other, "What?")
+    tokens = first["usage"].get("image_tokens", 0)
+    check("run: an image", tokens > 0 and first["usage"]["prompt_tokens"] > tokens, first)
+    check("run: another image, another answer", first["logprobs"] != second["logprobs"], first, second)
+    check("run: from stdin", run("--image", "-", "What?", stdin=png())["logprobs"] == first["logprobs"])
+    check("run: two", run("--image", image, "--image", other, "What?")["usage"].get("image_tokens") == 2 * tokens)
+    check("run: --raw", run("--raw", "--image", image, "What?")["usage"].get("image_tokens") == tokens)
+    check("run: a sound", run("--audio", sound, "What?", model=HEARS)["usage"].get("audio_tokens", 0) > 0)
+    lines = [json.loads(line) for line in weir("stream", "-", *SEES, "-n", "12", "--logprobs", "0", "--json", stdin=json.dumps({"requests": [
+        {"messages": [{"role": "user", "content": [{"type": "image", "path": image}, text_part("What?")]}]},
+        {"messages": [{"role": "user", "content": [image_part(png()), text_part("What?")]}]}, {"prompt": "A text"}]}).encode()).stdout.splitlines()]
+    usages = {line["request"]: line["usage"] for line in lines if "usage" in line}
+    scores = [[entry for line in lines if line["request"] == k for entry in line.get("logprobs", [])] for k in range(2)]
+    check("stream: files and data: URLs beside a text", [usages.get(k, {}).get("image_tokens", 0) for k in range(3)] == [tokens, tokens, 0], usages)
+    check("stream: the same answers as run", scores == [first["logprobs"]] * 2, scores, first)
+    example = os.path.join(os.environ.get("WEIR_BUILD_DIR", ""), "examples", "image")
+    if os.path.exists(example):
+        done = subprocess.run([example, path("swa.gguf"), path("gemma3.gguf"), image], capture_output=True)
+        check("examples/image.c", done.returncode == 0 and f"[{tokens} tokens of the prompt were the image]" in done.stdout.decode("utf-8", "replace"), done)
 
     # ---- What is saved is loaded
 

@@ -1,11 +1,9 @@
-"""weir serve with a projector, on small random models (scripts/tiny_gguf.py, tiny_mmproj.py): images and sounds in messages."""
+"""weir serve with a projector, on the fake model: images and sounds in messages, hostile ones too. What real projectors do: server_media_model_test.py."""
 # SPDX-License-Identifier: Apache-2.0
 import json
 import os
 import random
-import subprocess
 import sys
-import tempfile
 import threading
 import time
 
@@ -15,12 +13,8 @@ from media import image_part, png, sound_part, text64, text_part, wav  # noqa: E
 from serve import Connection, Server, need_server  # noqa: E402
 
 WEIR = os.path.abspath(sys.argv[1] if len(sys.argv) > 1 else os.environ["WEIR_BIN"])
-SCRIPTS = os.path.join(os.environ.get("WEIR_SOURCE_DIR", "."), "scripts")
 CHAT = "/v1/chat/completions"
-
-
-def make(script, *words):
-    subprocess.run([sys.executable, os.path.join(SCRIPTS, script), *words], check=True)
+PROMPT = "<|im_start|>system\nLook.<|im_end|>\n<|im_start|>user\n{}<|im_end|>\n<|im_start|>assistant\n"
 
 
 def body(*parts, **more):
@@ -48,90 +42,160 @@ refused("the library's own word", server.post(CHAT, body({"type": "media_marker"
 check("no modalities", server.get("/props").json["modalities"] == {"vision": False, "audio": False})
 server.stop()
 
-with tempfile.TemporaryDirectory() as folder:
-    paths = {name: os.path.join(folder, name + ".gguf") for name in ("swa", "llama", "gemma3", "ultravox")}
-    make("tiny_gguf.py", "swa", paths["swa"])
-    make("tiny_gguf.py", "llama", paths["llama"])
-    make("tiny_mmproj.py", "gemma3", paths["gemma3"])
-    make("tiny_mmproj.py", "ultravox", paths["ultravox"])
-    template = os.path.join(folder, "template.jinja")
-    with open(template, "w") as file:
-        file.write("{% for m in messages %}<{{ m.role }}>{{ m.content }}\n{% endfor %}<assistant>")
+# ---- Images
 
-    # ---- Images
+server = Server(WEIR, "--mmproj", "fake:sounds=0", "-np", "4", "-c", "2048", "--media-memory", "32M", model="fake:")
+check("modalities", server.get("/props").json["modalities"] == {"vision": True, "audio": False})
+check("modalities of the list", server.get("/v1/models").json["data"][0]["architecture"]["input_modalities"] == ["text", "image"])
 
-    server = Server(WEIR, "--mmproj", paths["gemma3"], "--chat-template-file", template, "-np", "4", "-c", "2048", "--media-memory", "32M", model=paths["swa"])
-    check("modalities", server.get("/props").json["modalities"] == {"vision": True, "audio": False})
-    check("modalities of the list", server.get("/v1/models").json["data"][0]["architecture"]["input_modalities"] == ["text", "image"])
+reply = server.post("/apply-template", body(text_part("a"), image_part(png()), text_part("b"))).json
+check("an image takes no text of the prompt", reply["prompt"] == PROMPT.format("ab"), reply)
+check("a string instead of an object", server.post("/apply-template", body({"type": "image_url", "image_url": image_part(png())["image_url"]["url"]})).status == 200)
+check("another type than it says", server.post("/apply-template", body(image_part(png(), "image/webp"))).status == 200)
 
-    reply = server.post("/apply-template", body(text_part("a"), image_part(png()), text_part("b"))).json
-    check("an image takes no text of the prompt", reply["prompt"] == "<system>Look.\n<user>ab\n<assistant>", reply)
-    check("a string instead of an object", server.post("/apply-template", body({"type": "image_url", "image_url": image_part(png())["image_url"]["url"]})).status == 200)
-    check("another type than it says", server.post("/apply-template", body(image_part(png(), "image/webp"))).status == 200)
+whole = png()
+for name, url, code, word in (
+        ("a remote image", "https://example.com/a.png", "unsupported_value", "fetches nothing"), ("a file", "file:///etc/passwd", "unsupported_value", "data: URL"),
+        ("no base64", "data:image/png,abc", "unsupported_value", "base64"), ("bad base64", "data:image/png;base64,a*b", "invalid_value", "base64"),
+        ("a digit too many", "data:image/png;base64,abcde", "invalid_value", "base64"), ("nothing", "data:image/png;base64,", "invalid_value", "none of these"),
+        ("no image", "data:image/png;base64," + text64(b"<svg/>"), "invalid_value", "none of these"),
+        ("a bomb", image_part(png(8, 8, size=(16000, 16000)))["image_url"]["url"], "invalid_value", "allowed"),
+        ("too wide", image_part(png(8, 8, size=(60000, 1)))["image_url"]["url"], "invalid_value", "allowed")):
+    message = refused(name, server.post(CHAT, body({"type": "image_url", "image_url": {"url": url}})), 400, URL, code, word)
+    check(f"{name}: no word of the library's", "max_" not in message, message)
+for n in effort((1, 7, 8, 20, 33, 40, len(whole) // 2, len(whole) - 20), (33,)):
+    refused(f"cut off after {n} bytes", server.post(CHAT, body(image_part(whole[:n]))), 400, URL, "invalid_value", "cannot be read")
+refused("a sound as an image", server.post(CHAT, body(image_part(wav()))), 400, URL, "invalid_value", "must be an image")
+refused("a sound", server.post(CHAT, body(sound_part(wav()))), 400, PART, "unsupported_value", "reads no sounds")
+for value in ({}, {"url": 5}, 5, [], None):
+    refused(f"image_url {value}", server.post(CHAT, body({"type": "image_url", "image_url": value})), 400, URL, "invalid_value", "a string")
+refused("the second one of the third message", server.post(CHAT, {"messages": [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"},
+        {"role": "user", "content": [text_part("c"), image_part(b"")]}]}), 400, "messages[2].content[1].image_url.url", "invalid_value")
 
-    whole = png()
-    for name, url, code, word in (
-            ("a remote image", "https://example.com/a.png", "unsupported_value", "fetches nothing"), ("a file", "file:///etc/passwd", "unsupported_value", "data: URL"),
-            ("no base64", "data:image/png,abc", "unsupported_value", "base64"), ("bad base64", "data:image/png;base64,a*b", "invalid_value", "base64"),
-            ("a digit too many", "data:image/png;base64,abcde", "invalid_value", "base64"), ("nothing", "data:image/png;base64,", "invalid_value", "none of these"),
-            ("no image", "data:image/png;base64," + text64(b"<svg/>"), "invalid_value", "none of these"),
-            ("a bomb", image_part(png(8, 8, size=(16000, 16000)))["image_url"]["url"], "invalid_value", "allowed"),
-            ("too wide", image_part(png(8, 8, size=(60000, 1)))["image_url"]["url"], "invalid_value", "allowed")):
-        message = refused(name, server.post(CHAT, body({"type": "image_url", "image_url": {"url": url}})), 400, URL, code, word)
-        check(f"{name}: no word of the library's", "max_" not in message, message)
-    for n in effort((1, 7, 8, 20, 33, 40, len(whole) // 2, len(whole) - 20), (33,)):
-        refused(f"cut off after {n} bytes", server.post(CHAT, body(image_part(whole[:n]))), 400, URL, "invalid_value", "cannot be read")
-    refused("a sound as an image", server.post(CHAT, body(image_part(wav()))), 400, URL, "invalid_value", "must be an image")
-    refused("a sound", server.post(CHAT, body(sound_part(wav()))), 400, PART, "unsupported_value", "reads no sounds")
-    for value in ({}, {"url": 5}, 5, [], None):
-        refused(f"image_url {value}", server.post(CHAT, body({"type": "image_url", "image_url": value})), 400, URL, "invalid_value", "a string")
-    refused("the second one of the third message", server.post(CHAT, {"messages": [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"},
-            {"role": "user", "content": [text_part("c"), image_part(b"")]}]}), 400, "messages[2].content[1].image_url.url", "invalid_value")
+# ---- Answers
 
-    # 3,000 × 2,000 pixels are 18 MB of the 32 that all have
-    big = png(3000, 2000)
-    refused("two large ones", server.post(CHAT, body(image_part(big), image_part(big))), 413, "messages", "media_too_large", "--media-memory")
-    check("and none of them remains", server.post("/apply-template", body(image_part(big))).status == 200)
-    many = body(*[image_part(png(8, 8))] * 500)
-    check("500 small ones", server.post("/apply-template", many).status == 200)
+def answer(*parts, **more):
+    reply = server.post(CHAT, body(*parts, **more))
+    return reply.json if reply.status == 200 else {"choices": [{"message": {"content": reply.body}}], "usage": {}}
 
-    # ---- Clients that vanish
+def text_of(reply):
+    return reply["choices"][0]["message"]["content"]
 
-    def vanish(k):
-        random.seed(k)
-        connection = Connection(server)
-        data = json.dumps(body(image_part(png(400, 300, k)), stream=k % 2 == 0)).encode()
-        connection.send(f"POST {CHAT} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: {len(data)}\r\n\r\n".encode())
-        connection.send(data[:len(data) if k % 3 else random.randrange(len(data))])
-        time.sleep(random.random() * 0.05)
-        connection.sock.close()
+def scores_of(reply):
+    """The random models say the same of all; how likely that was differs."""
+    return [token["logprob"] for token in reply["choices"][0]["logprobs"]["content"]]
 
-    threads = [threading.Thread(target=vanish, args=(k,)) for k in range(effort(100, 20))]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    check("clients that send images and vanish", server.post("/apply-template", body(image_part(png()))).status == 200 and server.get("/health").status == 200)
-    last = None
-    for _ in range(200):
-        last = server.post("/apply-template", body(image_part(big)))
-        if last.status == 200:
-            break
-        time.sleep(0.05)
-    check("what they sent is forgotten", last.status == 200, last.body)
-    server.stop()
+first = answer(image_part(png()), text_part("What?"), max_tokens=12, logprobs=True)
+usage = first["usage"]
+plain = answer(text_part("What?"), max_tokens=12)
+more = usage["prompt_tokens"] - plain["usage"]["prompt_tokens"]
+check("an image takes tokens of the prompt", more >= usage["prompt_tokens_details"].get("image_tokens", 0) >= 4, usage, plain["usage"])
+check("texts have none", "image_tokens" not in plain["usage"]["prompt_tokens_details"], plain["usage"])
+again = answer(image_part(png()), text_part("What?"), max_tokens=12, logprobs=True)
+check("the same image again: the same answer, from the cache", scores_of(again) == scores_of(first) and
+      again["usage"]["prompt_tokens_details"]["cached_tokens"] >= usage["prompt_tokens"] - 2, again["usage"])
+other = answer(image_part(png(seed=1)), text_part("What?"), max_tokens=12, logprobs=True)
+check("another image: another answer", scores_of(other) != scores_of(first), scores_of(first), scores_of(other))
+check("and only what stands before it is cached", other["usage"]["prompt_tokens_details"]["cached_tokens"] < usage["prompt_tokens"] - 4, other["usage"])
+plan = server.post("/v1/plan", body(image_part(png()), text_part("What?"))).json
+check("a dry run counts them", plan["prompt_tokens"] == usage["prompt_tokens"], plan)
+events = server.stream(CHAT, body(image_part(png()), text_part("What?"), max_tokens=12, stream_options={"include_usage": True}))
+check("streamed: the same", "".join(e["choices"][0]["delta"].get("content", "") for e in events if e["choices"]) == text_of(first) and
+      events[-1]["usage"]["prompt_tokens_details"]["image_tokens"] == usage["prompt_tokens_details"]["image_tokens"], events[-1])
+two = answer(image_part(png()), image_part(png(seed=1)), text_part("What?"))
+check("two images: twice the tokens", two["usage"]["prompt_tokens_details"].get("image_tokens") == 2 * usage["prompt_tokens_details"].get("image_tokens", 0), two["usage"])
+several = server.post(CHAT, body(image_part(png()), text_part("What?"), n=2, max_tokens=12)).json
+check("several answers", [text_of({"choices": [c]}) for c in several["choices"]] == [text_of(first)] * 2, several)
+refused("a fork of such an answer", server.post(CHAT, {"fork": {"id": first["id"]}}), 404, "fork", "not_found")
+fits = server.post(CHAT, body(*[image_part(png())] * 400))
+refused("more than fit", fits, 400, "messages", "context_length_exceeded")
 
-    # ---- Sounds
+# ---- Beside texts
 
-    server = Server(WEIR, "--mmproj", paths["ultravox"], "--chat-template-file", template, "-np", "2", "-c", "2048", model=paths["llama"])
-    check("modalities of a model that hears", server.get("/props").json["modalities"] == {"vision": False, "audio": True})
-    check("a sound", server.post("/apply-template", body(sound_part(wav()), text_part("b"))).json["prompt"] == "<system>Look.\n<user>b\n<assistant>")
-    check("as a data: URL", server.post("/apply-template", body({"type": "input_audio", "input_audio": {"data": "data:audio/wav;base64," + text64(wav())}})).status == 200)
-    refused("an image", server.post(CHAT, body(image_part(png()))), 400, PART, "unsupported_value", "reads no images")
-    refused("too short", server.post(CHAT, body(sound_part(wav(0.05)))), 400, DATA, "unsupported_value", "0.1")
-    refused("at 1 Hz", server.post(CHAT, body(sound_part(wav(1000, 1)))), 400, DATA, "unsupported_value")
-    refused("cut off", server.post(CHAT, body(sound_part(wav()[:1000]))), 400, DATA, "invalid_value")
-    server.stop()
+expected = text_of(answer(text_part("A text"), max_tokens=60))
+replies = {}
+
+def talk(k):
+    replies[k] = answer(text_part("A text"), max_tokens=60) if k % 2 else answer(image_part(png(seed=k)), text_part("What?"), max_tokens=12)
+
+threads = [threading.Thread(target=talk, args=(k,)) for k in range(12)]
+for thread in threads:
+    thread.start()
+for thread in threads:
+    thread.join()
+check("images beside texts", all(text_of(replies[k]) == expected for k in range(1, 12, 2)) and
+      all(replies[k]["usage"].get("prompt_tokens_details", {}).get("image_tokens") for k in range(0, 12, 2)), replies)
+
+# 3,000 × 2,000 pixels are 18 MB of the 32 that all have
+big = png(3000, 2000)
+refused("two large ones", server.post(CHAT, body(image_part(big), image_part(big))), 413, "messages", "media_too_large", "--media-memory")
+check("and none of them remains", server.post("/apply-template", body(image_part(big))).status == 200)
+many = body(*[image_part(png(8, 8))] * 500)
+check("500 small ones", server.post("/apply-template", many).status == 200)
+
+# ---- Clients that vanish
+
+def vanish(k):
+    random.seed(k)
+    connection = Connection(server)
+    data = json.dumps(body(image_part(png(400, 300, k)), stream=k % 2 == 0)).encode()
+    connection.send(f"POST {CHAT} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: {len(data)}\r\n\r\n".encode())
+    connection.send(data[:len(data) if k % 3 else random.randrange(len(data))])
+    time.sleep(random.random() * 0.05)
+    connection.sock.close()
+
+threads = [threading.Thread(target=vanish, args=(k,)) for k in range(effort(100, 20))]
+for thread in threads:
+    thread.start()
+for thread in threads:
+    thread.join()
+check("clients that send images and vanish", server.post("/apply-template", body(image_part(png()))).status == 200 and server.get("/health").status == 200)
+last = None
+for _ in range(200):
+    last = server.post("/apply-template", body(image_part(big)))
+    if last.status == 200:
+        break
+    time.sleep(0.05)
+check("what they sent is forgotten", last.status == 200, last.body)
+server.stop()
+
+# ---- Sounds
+
+server = Server(WEIR, "--mmproj", "fake:images=0", "-np", "2", "-c", "2048", model="fake:")
+check("modalities of a model that hears", server.get("/props").json["modalities"] == {"vision": False, "audio": True})
+check("a sound", server.post("/apply-template", body(sound_part(wav()), text_part("b"))).json["prompt"] == PROMPT.format("b"))
+check("as a data: URL", server.post("/apply-template", body({"type": "input_audio", "input_audio": {"data": "data:audio/wav;base64," + text64(wav())}})).status == 200)
+heard = server.post(CHAT, body(sound_part(wav()), text_part("What?")))
+check("an answer to a sound", heard.status == 200 and heard.json["usage"]["prompt_tokens_details"].get("audio_tokens", 0) > 0, heard.body)
+refused("an image", server.post(CHAT, body(image_part(png()))), 400, PART, "unsupported_value", "reads no images")
+refused("too short", server.post(CHAT, body(sound_part(wav(0.05)))), 400, DATA, "unsupported_value", "0.1")
+refused("at 1 Hz", server.post(CHAT, body(sound_part(wav(1000, 1)))), 400, DATA, "unsupported_value")
+refused("cut off", server.post(CHAT, body(sound_part(wav()[:1000]))), 400, DATA, "invalid_value")
+server.stop()
+
+# ---- Encoding that takes long, and that fails
+
+server = Server(WEIR, "--mmproj", "fake:encode_us=3000000", "-np", "2", "-c", "2048", model="fake:token_us=1000")
+started = time.monotonic()
+slow = Connection(server)
+data = json.dumps(body(image_part(png()), stream=True)).encode()
+slow.send(f"POST {CHAT} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: {len(data)}\r\n\r\n".encode() + data)
+time.sleep(0.2)
+text = server.post(CHAT, body(text_part("Hi"), max_tokens=8))
+check("a text beside an image that is being encoded", text.status == 200 and time.monotonic() - started < 2.5, text.body, time.monotonic() - started)
+slow.sock.close()
+for _ in range(100):
+    if server.busy_slots() == 0:
+        break
+    time.sleep(0.02)
+check("a client that leaves ends the encoding", time.monotonic() - started < 2.9 and server.busy_slots() == 0, time.monotonic() - started)
+server.stop()
+
+server = Server(WEIR, "--mmproj", "fake:broken=1", "-np", "2", "-c", "2048", model="fake:")
+reply = server.post(CHAT, body(image_part(png())))
+check("embeddings that are no numbers: an error of this request", reply.status == 500 and "finite" in reply.error["message"], reply.body)
+check("and of no other", server.post(CHAT, body(text_part("Hi"))).status == 200)
+server.stop()
 
 print(f"{results['passed']} passed, {results['failed']} failed")
 sys.exit(1 if results["failed"] else 0)

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 defmodule Weir.MediaTest do
   use ExUnit.Case, async: true
-  alias Weir.{Chat, Model, NIF}
+  alias Weir.{Chat, Model, NIF, Server}
 
   @wav Weir.Sound.wav()
 
@@ -56,6 +56,38 @@ defmodule Weir.MediaTest do
     messages = [%{role: "user", content: [{:audio, @wav}, "Hi"]}]
     assert {:error, reason} = Weir.chat(model, messages)
     assert reason =~ "Weir.chat_completion/3"
+    assert {:error, reason} = Weir.chat_completion(model, messages)
+    assert reason =~ "reads no sounds"
+
+    {:ok, server} = Server.start_link(model_path: "fake:")
+    assert {:error, reason} = Server.chat(server, messages)
+    assert reason =~ "reads no sounds"
+    assert {:ok, _} = Server.chat(server, [%{role: "user", content: "Hi"}], max_tokens: 2)
+  end
+
+  test "an answer to a sound" do
+    {:ok, model} = Weir.load_model("fake:", projector: "fake:images=0,cells=7")
+    assert Model.modalities(model) == [:text, :audio]
+    messages = [%{role: "user", content: [{:audio, @wav}, "Hi"]}]
+    {:ok, one} = Weir.chat_completion(model, messages, max_tokens: 4, temp: 0.0)
+    {:ok, none} = Weir.chat_completion(model, [%{role: "user", content: "Hi"}], max_tokens: 4)
+    assert one.usage.prompt_tokens_details.audio_tokens >= 7
+    assert one.usage.prompt_tokens_details.image_tokens == 0
+    assert none.usage.prompt_tokens_details.audio_tokens == 0
+    assert {:error, reason} = Weir.chat(model, messages)
+    assert reason =~ "Weir.chat_completion/3"
+
+    {:ok, server} = Server.start_link(model_path: "fake:", projector: "fake:images=0,cells=7")
+    opts = [max_tokens: 4, temp: 0.0]
+    {:ok, again} = Server.chat_completion(server, messages, opts)
+    text = fn answer -> hd(answer.choices).message.content end
+    assert text.(again) == text.(one)
+    {:ok, plain} = Server.chat(server, messages, opts)
+    assert plain == text.(one)
+    assert server |> Server.stream_chat(messages, opts) |> Enum.join() == plain
+
+    chunks = server |> Server.stream_chat_completion(messages, opts) |> Enum.to_list()
+    assert Enum.map_join(chunks, &(hd(&1.choices).delta[:content] || "")) == plain
   end
 
   test "media are freed", %{model: %{ref: ref}} do

@@ -3,7 +3,11 @@
 import base64
 import math
 import struct
+import subprocess
+import sys
 import zlib
+
+from checks import environment
 
 
 def png(width=64, height=48, seed=0, size=None):
@@ -34,3 +38,11 @@ def sound_part(data):
 
 def text_part(text):
     return {"type": "text", "text": text}
+
+
+def need_projectors(weir, model, projector):
+    """Ends the test as skipped where the program was built without them."""
+    done = subprocess.run([weir, "info", "-m", model, "--mmproj", projector], capture_output=True, text=True, env=environment())
+    if "no projectors" in done.stderr:
+        print("skipped: this weir was built without projectors")
+        sys.exit(77)
