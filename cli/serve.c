@@ -89,6 +89,8 @@ static cli_exit complete(cli_args *args)
     params->n_names = args->aliases.n;
     params->origins = (const char *const *)args->origins.items;
     params->n_origins = args->origins.n;
+    params->drop_lines = (const char *const *)args->drop_lines.items;
+    params->n_drop_lines = args->drop_lines.n;
     params->hosts = (const char *const *)args->hosts.items;
     params->n_hosts = args->hosts.n;
     args->ask.sampler.order = args->ask.order;

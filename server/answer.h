@@ -78,6 +78,7 @@ struct serve_answer {
     bool kept;           /* for forks, once it is submitted */
     bool shows_prompt;   /* a cache miss may quote the prompt, which the client sent */
     bool shows_cached;   /* a cache miss may quote the cached text: it is no other tenant's */
+    int32_t n_dropped;   /* lines of the system messages, which were not rendered */
     int32_t n_top;       /* likeliest tokens with each logprob */
     bool starved;        /* chunks wait for room in call->out */
     int64_t created_s;

@@ -207,5 +207,6 @@ serve_answer *serve_ask_answer(const serve_ask *ask, const serve_form *form, int
     answer->shows_cached =
         ask->fork == NULL && (ask->cache_salt != NULL || !serve_reach_is_open(call->server));
     answer->n_top = ask->request.n_logprobs;
+    answer->n_dropped = ask->n_dropped;
     return answer;
 }

@@ -30,6 +30,7 @@ typedef struct serve_ask {
     bool stream, include_usage, resume, share, echo;
     bool unkept; /* store: false */
     int32_t n, best_of;
+    int32_t n_dropped;                                              /* lines of the system messages */
     const json_t *prompt, *messages, *tools, *kwargs, *lora, *fork; /* NULL = not given */
     const json_t *tools_allowed; /* an array of tools by name; NULL = all */
     const char *tool_name;       /* the one that is to be called; NULL = any */
@@ -68,6 +69,9 @@ const char *serve_ask_name(const char *of, const char *member, size_t n, unsigne
 /* Fills what all requests of the ask share, and a fork's source; borrows from it. False: the call has its
  * answer. */
 bool serve_ask_request(serve_ask *ask, weir_request *request);
+
+/* ask_lines.c: removes lines of the system messages that change from request to request, and counts them. */
+void serve_ask_drop_lines(serve_ask *ask);
 
 /* ask_media.c: decodes the images and sounds of the messages, whose payloads it removes. False: the call has
  * its answer. */

@@ -158,6 +158,7 @@ bool serve_ask_render(serve_ask *ask, weir_request *request)
     bool added = false;
     char *messages_text = NULL, *tools_text = NULL;
 
+    serve_ask_drop_lines(ask);
     if (!check_count(ask) || !check_roles(ask) || !serve_ask_media(ask)) return false;
     if (!choose_tools(ask, &tools) || !collect_args(ask, args, &params.n_args)) goto out;
     messages = messages_of(ask, &added);

@@ -169,6 +169,7 @@ void serve_log_library(weir_log_level level, const char *message, void *user)
 
 static void add_answer(weir__text *line, const serve_answer *answer)
 {
+    if (answer->n_dropped > 0) weir__text_printf(line, ",\"dropped_lines\":%d", answer->n_dropped);
     for (int32_t i = 0; i < answer->n; i++) {
         const serve_choice *choice = &answer->choices[i];
         weir_usage usage = choice->finished ? choice->usage : weir_stream_usage(choice->stream);

@@ -1,5 +1,20 @@
 /* miss.c: why a prompt was not cached as far as it might have been. SPDX-License-Identifier: Apache-2.0 */
+#include <string.h>
+
 #include "answer.h"
+
+/* What both texts have of the line in which they diverge, where it is one of the system's: it may change with
+ * each request, and --drop-line would drop it. */
+static void add_line(const weir_miss_info *info, weir__text *text)
+{
+    bool system = strcmp(info->role, "system") == 0 || strcmp(info->role, "developer") == 0;
+    size_t n = 0, begin = 0;
+    for (; info->prompt[n] != '\0' && info->prompt[n] == info->cached[n]; n++)
+        if (info->prompt[n] == '\n') begin = n + 1;
+    while (n > begin && (info->prompt[n] & 0xC0) == 0x80) n--; /* a whole character */
+    if (system && info->in_message && begin > 0 && n > begin)
+        weir__json_bytes(text, "line", info->prompt + begin, n - begin);
+}
 
 bool serve_miss_add(const weir_stream *stream, bool prompt, bool cached, weir__text *text)
 {
@@ -15,7 +30,10 @@ bool serve_miss_add(const weir_stream *stream, bool prompt, bool cached, weir__t
         weir__json_string(text, "role", info.role);
     }
     if (prompt && info.miss == WEIR_MISS_DIVERGED) weir__json_string(text, "prompt", info.prompt);
-    if (cached && info.miss == WEIR_MISS_DIVERGED) weir__json_string(text, "cached", info.cached);
+    if (cached && info.miss == WEIR_MISS_DIVERGED) {
+        weir__json_string(text, "cached", info.cached);
+        add_line(&info, text);
+    }
     weir__text_add_string(text, "}");
     return true;
 }

@@ -6,7 +6,6 @@
 #include <string.h>
 
 #include "ask.h"
-#include "base/mem.h"
 #include "base/utf8.h"
 
 /* The library's name, and the field of a request or the option of the server. Fields that set one member are
@@ -71,13 +70,6 @@ static const char *skip_prefix(const char *field)
     const char *dot = strncmp(field, "requests[", 9) == 0 ? strstr(field, "].") : NULL;
     if (dot != NULL) field = dot + 2;
     return strncmp(field, "sampler.", 8) == 0 ? field + 8 : field;
-}
-
-bool serve_places_add(serve_places *places, const char *place)
-{
-    if (!weir__mem_grow(&places->at, &places->capacity, places->n + 1, sizeof *places->at)) return false;
-    snprintf(places->at[places->n++], sizeof *places->at, "%s", place);
-    return true;
 }
 
 /* "tools[4].tools[0]" as "tools/4/tools/0". */

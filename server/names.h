@@ -2,19 +2,9 @@
 #ifndef WEIR_SERVER_NAMES_H
 #define WEIR_SERVER_NAMES_H
 
-#include <stdbool.h>
 #include <weir/weir.h>
 
-#define SERVE_PLACE_MAX 64
-
-/* Where things that were rewritten are in the request. Begins as zeroes. */
-typedef struct serve_places {
-    char (*at)[SERVE_PLACE_MAX]; /* [n], owned; freed with weir__mem_free */
-    size_t n, capacity;
-} serve_places;
-
-/* False: out of memory. */
-bool serve_places_add(serve_places *places, const char *place);
+#include "places.h"
 
 /* What a request calls things, where that is its own choice or its dialect's. */
 typedef struct serve_terms {

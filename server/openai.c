@@ -41,6 +41,7 @@ static void add_usage(const serve_answer *answer, weir__text *text)
                       (long long)cached);
     if (images > 0) weir__text_printf(text, ",\"image_tokens\":%lld", (long long)images);
     if (sounds > 0) weir__text_printf(text, ",\"audio_tokens\":%lld", (long long)sounds);
+    if (answer->n_dropped > 0) weir__text_printf(text, ",\"dropped_lines\":%d", answer->n_dropped);
     add_misses(answer, text);
     weir__text_add_string(text, "}");
     if (drafted > 0) /* where OpenAI counts what a client predicted */

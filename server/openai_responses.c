@@ -100,6 +100,7 @@ static void add_usage(const serve_answer *answer, weir__text *text)
                       "{\"input_tokens\":%d,\"input_tokens_details\":{\"cached_tokens\":%d,"
                       "\"cache_write_tokens\":0",
                       usage->n_prompt, usage->n_cached);
+    if (answer->n_dropped > 0) weir__text_printf(text, ",\"dropped_lines\":%d", answer->n_dropped);
     before = text->n;
     weir__text_add_string(text, ",\"miss\":");
     if (!serve_miss_add(choice->stream, answer->shows_prompt, answer->shows_cached, text)) text->n = before;

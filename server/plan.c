@@ -8,12 +8,13 @@ static void add_ms(weir__text *text, const char *name, int64_t ns)
     weir__json_number(text, name, (double)ns / 1e6, 1);
 }
 
-static void answer(serve_call *call, const weir_forecast *forecast)
+static void answer(serve_call *call, const weir_forecast *forecast, int32_t n_dropped)
 {
     weir__text text = {0};
     weir__text_printf(&text,
                       "{\"object\":\"plan\",\"prompt_tokens\":%d,\"cached_tokens\":%d,\"queue_place\":%d",
                       forecast->n_prompt, forecast->n_cached, forecast->queue_place);
+    if (n_dropped > 0) weir__text_printf(&text, ",\"dropped_lines\":%d", n_dropped);
     add_ms(&text, "ttft_ms", forecast->ttft_ns);
     add_ms(&text, "finish_ms", forecast->finish_ns);
     weir__text_printf(&text, ",\"fits\":%s,\"busy\":%s", forecast->fits ? "true" : "false",
@@ -52,6 +53,6 @@ void serve_plan(serve_call *call)
         serve_ask_request(&ask, &request) && set_prompt(&ask, &request) &&
         serve_call_passes(call, weir_engine_plan_request(call->server->engine, &request, &forecast, &error),
                           &error))
-        answer(call, &forecast);
+        answer(call, &forecast, ask.n_dropped);
     serve_ask_fini(&ask);
 }

@@ -24,6 +24,8 @@ typedef struct serve_params {
 #define SERVE_ANY_NAME "*"    /* among the names: whatever a request calls the model */
     const char *const *names; /* [n_names] of the model; none = its file's */
     size_t n_names;
+    const char *const *drop_lines; /* [n_drop_lines], how lines of system messages begin that are dropped */
+    size_t n_drop_lines;
     const char *const *origins; /* [n_origins] whose pages may ask; "*" = all */
     size_t n_origins;
     const char *const *hosts; /* [n_hosts] names that requests may ask for, beside its own; "*" = all */

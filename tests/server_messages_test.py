@@ -168,6 +168,41 @@ reply = server.post(MESSAGES, dict(HELLO, tools=[dict(TOOLS[0], input_schema={"t
 check("a schema that is not strict", reply.headers.get("x-weir-relaxed") == "tools/0/input_schema/properties/n: multipleOf", reply.headers)
 server.stop()
 
+# ---- Lines that change with each request
+
+server = Server(WEIR, "-np", "1", "--drop-line", "Today is", "--drop-line", "Session:")
+billing = "x-anthropic-billing-header: cc_version=2.1.36; cch={};"
+plain = server.post(MESSAGES, dict(HELLO, system=text("Be brief. " * 40))).json
+for name, system, dropped in [("a block", text(billing.format(1), "Be brief. " * 40), 1), ("a line of a block", text(billing.format(2) + "\n" + "Be brief. " * 40), 1),
+                              ("lines of a string", "Session: 7\n" + billing.format(3) + "\n" + "Be brief. " * 40 + "\nToday is Monday.", 3)]:
+    given = server.post(MESSAGES, dict(HELLO, system=system)).json
+    check(f"{name}: dropped and told", given["content"] == plain["content"] and given["usage"]["dropped_lines"] == dropped, given, plain)
+    check(f"{name}: the prompt is cached", given["usage"]["cache_read_input_tokens"] > 400 and given["usage"]["input_tokens"] <= 2, given)
+    events = raw_events(server, dict(HELLO, system=system))
+    check(f"{name}: streamed", events[-2][1]["usage"]["dropped_lines"] == dropped and "dropped_lines" not in events[0][1]["message"]["usage"], events[-2])
+check("nothing to drop", "dropped_lines" not in plain["usage"])
+same = dict(HELLO, messages=[{"role": "developer", "content": billing.format(4)}, {"role": "system", "content": text(billing.format(5), "Be brief. " * 40)}, *HELLO["messages"]])
+given = server.post(CHAT, same).json
+check("chat completions", given["choices"][0]["message"]["content"] == plain["content"][0]["text"] and given["usage"]["prompt_tokens_details"]["dropped_lines"] == 2, given)
+check("a dry run", server.post("/v1/plan", same).json["dropped_lines"] == 2)
+check("the template", server.post("/apply-template", {"messages": same["messages"]}).json["prompt"].count("billing") == 0)
+given = server.post("/v1/responses", {"input": "hello", "instructions": billing.format(6) + "\nBe brief." + " Be brief." * 39 + " ", "max_output_tokens": 8, "temperature": 0}).json
+check("responses, which repeat what was given", given["output"][0]["content"][0]["text"] == plain["content"][0]["text"] and given["usage"]["input_tokens_details"]["dropped_lines"] == 1 and
+      given["instructions"].startswith(billing.format(6)), given)
+user = server.post(MESSAGES, dict(HELLO, messages=[{"role": "user", "content": billing.format(7)}])).json
+check("what users say stays", "dropped_lines" not in user["usage"] and user["content"] != server.post(MESSAGES, dict(HELLO, messages=[{"role": "user", "content": ""}])).json["content"], user)
+only = server.post(CHAT, dict(HELLO, messages=[{"role": "system", "content": billing.format(8)}]))
+check("nothing but such a line", only.status == 200, only.body)
+refused("a place behind one that is gone", server.post(MESSAGES, dict(HELLO, system=billing.format(9), messages=[*HELLO["messages"], {"role": "user", "content": [
+    {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "AAAA"}}]}])), 400, "invalid_request_error", "messages[1].content[0]", "--mmproj")
+check("the log", server.log(lambda line: line.get("dropped_lines") == 3) is not None)
+server.post(MESSAGES, dict(HELLO, system="Be brief.\nNow: 1"))
+miss = server.post(MESSAGES, dict(HELLO, system="Be brief.\nNow: 2")).json["usage"]["miss"]
+check("a line that has no rule yet", miss.get("line") == "Now: ", miss)
+miss = server.post(MESSAGES, dict(HELLO, system="Be brief.\nNow: 2", messages=[{"role": "user", "content": "a\nb: 1"}])).json["usage"]["miss"]
+check("a line of the user's", "line" not in miss, miss)
+server.stop()
+
 # ---- Keys, ids, failures
 
 server = Server(WEIR, "--api-key", "secret", "-np", "1", model="fake:tick_us=2000,fail_pass=20")

@@ -1,0 +1,81 @@
+/* ask_lines.c: lines of system messages that change from request to request, which would make every prompt
+ * new to the cache. SPDX-License-Identifier: Apache-2.0 */
+#include <string.h>
+
+#include "ask.h"
+#include "base/mem.h"
+
+/* What agents are known to send. */
+static const char *const known[] = {"x-anthropic-billing-header:"};
+
+static bool is_dropped(const serve_params *params, const char *line)
+{
+    for (size_t i = 0; i < sizeof known / sizeof *known; i++)
+        if (strncmp(line, known[i], strlen(known[i])) == 0) return true;
+    for (size_t i = 0; i < params->n_drop_lines; i++)
+        if (strncmp(line, params->drop_lines[i], strlen(params->drop_lines[i])) == 0) return true;
+    return false;
+}
+
+/* What is left of a text, freed with json_decref; NULL: all of it, or memory ran out. */
+static json_t *without_lines(serve_ask *ask, const char *text)
+{
+    weir__text left = {0};
+    int32_t n = 0;
+    for (const char *line = text; *line != '\0';) {
+        size_t length = strcspn(line, "\n");
+        length += line[length] == '\n';
+        bool drop = is_dropped(&ask->call->server->params, line);
+        if (!drop) weir__text_add(&left, line, length);
+        n += drop;
+        line += length;
+        if (drop && *line == '\0' && left.n > 0 && line[-1] != '\n')
+            left.n--; /* the one before is the last */
+    }
+    json_t *made = n > 0 && !left.failed ? json_stringn(left.bytes != NULL ? left.bytes : "", left.n) : NULL;
+    if (made != NULL) ask->n_dropped += n;
+    weir__text_fini(&left);
+    return made;
+}
+
+/* owner: what has the text under `name`. */
+static bool drop_within(serve_ask *ask, json_t *owner, const char *name)
+{
+    const char *text = json_string_value(json_object_get(owner, name));
+    json_t *left = text != NULL ? without_lines(ask, text) : NULL;
+    bool empty = left != NULL && strspn(json_string_value(left), " \n") == json_string_length(left);
+    if (left != NULL) json_object_set_new(owner, name, left);
+    return empty;
+}
+
+/* Whether nothing of the message is left. */
+static bool drop_from_message(serve_ask *ask, json_t *message)
+{
+    json_t *content = json_object_get(message, "content");
+    if (!json_is_array(content)) return drop_within(ask, message, "content");
+    bool dropped = false;
+    for (size_t i = json_array_size(content); i > 0; i--)
+        if (drop_within(ask, json_array_get(content, i - 1), "text"))
+            dropped = json_array_remove(content, i - 1) == 0;
+    return dropped && json_array_size(content) == 0;
+}
+
+static bool is_of_system(const json_t *message)
+{
+    const char *role = json_string_value(json_object_get(message, "role"));
+    return serve_ask_is(role, "system") || serve_ask_is(role, "developer");
+}
+
+void serve_ask_drop_lines(serve_ask *ask)
+{
+    json_t *messages = (json_t *)ask->messages;
+    for (size_t i = 0; is_of_system(json_array_get(messages, i));) {
+        bool gone = drop_from_message(ask, json_array_get(messages, i));
+        if (!gone || json_array_size(messages) == 1) {
+            i++;
+            continue;
+        }
+        json_array_remove(messages, i);
+        serve_places_remove(&ask->call->terms.messages, i);
+    }
+}

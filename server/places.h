@@ -1,0 +1,22 @@
+/* places.h: where the messages and tools of a request are that a dialect's reader rewrote.
+ * SPDX-License-Identifier: Apache-2.0 */
+#ifndef WEIR_SERVER_PLACES_H
+#define WEIR_SERVER_PLACES_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#define SERVE_PLACE_MAX 64
+
+/* By the number of what was made of it, such as "input[3]". Begins as zeroes. */
+typedef struct serve_places {
+    char (*at)[SERVE_PLACE_MAX]; /* [n], owned; freed with weir__mem_free */
+    size_t n, capacity;
+} serve_places;
+
+/* False: out of memory. */
+bool serve_places_add(serve_places *places, const char *place);
+
+void serve_places_remove(serve_places *places, size_t i);
+
+#endif
