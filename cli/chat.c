@@ -15,6 +15,7 @@
 #include "preset.h"
 #include "prompt.h"
 #include "signals.h"
+#include "starter.h"
 #include "talk.h"
 #include "term.h"
 
@@ -508,8 +509,10 @@ static cli_exit begin(struct chat *chat, const char *path)
     code = cli_load_engine(chat->args, chat->talk.model, &chat->talk.engine);
     if (code == CLI_OK && cli_line_asks(chat->line) && !chat->args->quiet) {
         cli_text text = {0};
-        cli_text_printf(&text, "%s; /help lists the commands, Ctrl-D leaves", info.description);
+        cli_starter_title(&text, chat->talk.model);
+        cli_text_puts(&text, "; /help lists the commands, Ctrl-D leaves");
         say(chat, text.bytes);
+        cli_starter_advise(chat->args, path);
         weir__text_fini(&text);
     }
     return code;

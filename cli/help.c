@@ -145,7 +145,10 @@ const cli_command cli_commands[] = {
      "weir quantize -m model-f16.gguf\n"
      "weir quantize -m model-f16.gguf --type Q4_K_M -o small.gguf",
      NULL, cli_quantize},
-    {CLI_PULL, "pull", "hf:OWNER/REPO[:QUANTIZATION | :FILE.gguf]", "download a model, once",
+    {CLI_PULL, "pull", "default | hf:OWNER/REPO[:QUANTIZATION | :FILE.gguf]", "download a model, once",
+     "Without a name it shows models to begin with, and which of them suits the memory of this machine. "
+     "default "
+     "is a small model that shows that everything works, and gets most facts wrong.\n\n"
      "Downloads a model from a hub with Hugging Face's API into the cache that its other clients share, "
      "and prints its path. A file that is already there is not downloaded again; an interrupted download "
      "resumes; sizes and SHA-256 are checked. A model in several files is downloaded as a whole. Without a"

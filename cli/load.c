@@ -12,10 +12,9 @@
 #include "preset.h"
 #include "progress.h"
 #include "signals.h"
+#include "starter.h"
 #include "term.h"
 #include "text.h"
-
-#define DEFAULT_MODEL "weir/models/SmolLM2-135M-Instruct.Q4_1.gguf"
 
 /* ---- Log ---- */
 
@@ -62,15 +61,9 @@ void cli_load_log_flush(void)
 
 static char *default_path(void)
 {
-    char *path = cli_file_of_user("XDG_CACHE_HOME", ".cache", DEFAULT_MODEL);
-    if (path != NULL && access(path, F_OK) == 0) return path;
-    cli_fail(
-        CLI_NO_MODEL,
-        "no model: give one with -m FILE or -m hf:OWNER/REPO (or set WEIR_MODEL), or run `make run` once "
-        "in weir's source, which fetches a small one%s%s",
-        path != NULL ? " to " : "", path != NULL ? path : "");
-    cli_free(path);
-    return NULL;
+    char *path = cli_starter_find();
+    if (path == NULL) cli_starter_missing();
+    return path;
 }
 
 char *cli_load_named(const cli_args *args, const char *model)

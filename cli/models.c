@@ -13,20 +13,32 @@
 #include "out.h"
 #include "preset.h"
 #include "signals.h"
+#include "starter.h"
 #include "term.h"
 #include "text.h"
 
 /* ---- weir pull ---- */
 
+/* Which models there are to begin with. */
+static cli_exit suggest(void)
+{
+    cli_text text = {0};
+    cli_starter_list(&text);
+    cli_out(text.bytes, text.n);
+    weir__text_fini(&text);
+    return cli_fail(CLI_USAGE,
+                    "which model? weir pull and a name of these, or hf:OWNER/REPO of the hub's others");
+}
+
 cli_exit cli_pull(cli_args *args)
 {
     char *path = NULL;
     cli_exit code;
-    if (args->words.n != 1)
-        return cli_fail(CLI_USAGE, args->words.n == 0 ? "which model? weir pull hf:OWNER/REPO"
-                                                      : "weir pull takes one model");
+    if (args->words.n == 0) return suggest();
+    if (args->words.n > 1) return cli_fail(CLI_USAGE, "weir pull takes one model");
     cli_load_log(args);
-    code = cli_hub_download(args, args->words.items[0], &path);
+    bool is_default = strcmp(args->words.items[0], "default") == 0;
+    code = cli_hub_download(args, is_default ? CLI_STARTER : args->words.items[0], &path);
     if (code == CLI_OK && args->json) {
         cli_out_json(json_pack("{s:o, s:o, s:I}", "model", cli_figures_string(args->words.items[0]), "path",
                                cli_figures_string(path), "n_bytes", (json_int_t)cli_file_size(path)));
@@ -104,7 +116,7 @@ static void list_table(const weir_hub_files *files, bool of_repo)
         cli_out(text.bytes, text.n);
     } else
         fputs(of_repo ? "weir: there are no GGUF files\n"
-                      : "weir: no models yet; weir pull hf:OWNER/REPO gets one\n",
+                      : "weir: no models yet; weir pull shows some to begin with\n",
               stderr);
     weir__text_fini(&text);
     cli_table_fini(&table);

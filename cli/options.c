@@ -116,7 +116,7 @@ static cli_option table[] = {
      .help = "report why a prompt missed the prefix cache, and where it differs from the nearest entry", RARE},
 
     {"--model", "-m", CLI_MODEL, LOADS | CLI_OPTIMIZE | CLI_QUANTIZE | TEXTS, "MODEL", SET(CLI_STRING, model_path), .standard = "default",
-     .help = "a GGUF file; a preset; default, the model that make run fetched; or hf:OWNER/REPO[:QUANTIZATION or FILE], downloaded once (weir help pull)"},
+     .help = "a GGUF file; a preset; default, the small one of make run or weir pull default; or hf:OWNER/REPO[:QUANTIZATION or FILE], downloaded once (weir help pull)"},
     {"--revision", NULL, CLI_MODEL, NAMES, "NAME", MEMBER(hub, revision, revision), .env = "", .standard = "main", RARE},
     {"--offline", NULL, CLI_MODEL, NAMES, NULL, MEMBER(hub, offline, offline), .env = "", RARE},
     {"--force", NULL, CLI_MODEL, CLI_PULL, NULL, MEMBER(hub, force, force), .env = ""},

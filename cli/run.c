@@ -15,6 +15,7 @@
 #include "prompt.h"
 #include "reply.h"
 #include "signals.h"
+#include "starter.h"
 #include "term.h"
 
 #define BEST_OF_MAX 128
@@ -343,6 +344,7 @@ cli_exit cli_run(cli_args *args)
     choose(&run);
     if ((code = pump(&run)) != CLI_OK) goto done;
     code = conclude(&run);
+    if (code == CLI_OK && !args->json) cli_starter_advise(args, path);
 done:
     weir_engine_destroy(run.engine);
     weir_stream_release(run.stream);

@@ -12,6 +12,7 @@
 #include "load.h"
 #include "out.h"
 #include "signals.h"
+#include "starter.h"
 #include "term.h"
 #include "text.h"
 
@@ -179,9 +180,9 @@ static void add_row(cli_text *text, const char *label, const char *format, ...)
 
 /* For the person who started it: where it is, what it serves, who may use it, how it ends. */
 static void print_banner(const cli_args *args, const char *path, const serve_server *server,
-                         const weir_engine *engine)
+                         const weir_model *model, const weir_engine *engine)
 {
-    cli_text text = {0};
+    cli_text text = {0}, title = {0};
     weir_engine_stats stats = {.size = sizeof stats};
     const char *address = serve_server_address(server);
     char *name = name_of(args, path);
@@ -190,14 +191,17 @@ static void print_banner(const cli_args *args, const char *path, const serve_ser
                     cli_term_style_err(CLI_PLAIN));
     add_row(&text, "address", "%s%s", address,
             strncmp(address, "http", 4) == 0 ? " (a page to chat on; OpenAI's API below /v1)" : "");
+    cli_starter_title(&title, model);
     add_row(&text, "model", "\"%s\" in requests: %s", args->aliases.n > 0 ? args->aliases.items[0] : name,
-            path);
+            title.bytes);
     add_row(&text, "slots", "%d requests at a time, each of at most %s tokens", stats.n_slots,
             cli_count((uint64_t)stats.n_ctx).text);
     add_row(&text, "keys", "%s",
             args->serve.n_keys > 0 ? "needed (Authorization: Bearer KEY)" : "none needed");
     add_row(&text, "stop", "Ctrl-C");
     fputs(text.bytes, stderr);
+    cli_starter_advise(args, path);
+    weir__text_fini(&title);
     weir__text_fini(&text);
     cli_free(name);
 }
@@ -262,7 +266,7 @@ cli_exit cli_serve(cli_args *args)
     if (!for_people)
         serve_log("info", "ready", "%s at %s", cli_file_name(path), serve_server_address(server));
     else if (!args->quiet)
-        print_banner(args, path, server, engine);
+        print_banner(args, path, server, model, engine);
     serve_notify("READY=1");
     serve_until_signal(args, server, &now);
     stop(server);

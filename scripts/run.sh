@@ -6,7 +6,12 @@ set -euo pipefail
 . "$(dirname "$0")/lib.sh"
 cd "$weir_root"
 
-prompt=${WEIR_RUN_PROMPT:-Tell me in a few sentences what a weir is, and what it is good for.}
+prompt=${WEIR_RUN_PROMPT:-}
+options=()
+if [ -z "$prompt" ]; then # what a small model can do, always in the same words
+    prompt="List three benefits of a walk in the morning."
+    options=(--temp 0)
+fi
 program=build/release/weir
 stamp=build/release/run-stamp # as old as the sources that the program was built from
 sources='include src cli server bench cmake scripts CMakeLists.txt CMakePresets.json'
@@ -24,4 +29,4 @@ if [ ! -x $program ] || [ ! -f $stamp ] || [ "$(cat $stamp)" != "$settings" ] ||
 fi
 model=${WEIR_RUN_MODEL:-}
 [ -n "$model" ] || model=$(scripts/model.sh)
-exec $program run -m "$model" -p "$prompt" </dev/null
+exec $program run -m "$model" -p "$prompt" "${options[@]}" </dev/null

@@ -3,6 +3,7 @@
 import json
 import os
 import random
+import re
 import subprocess
 import sys
 
@@ -35,6 +36,8 @@ def test_info():
     done = weir("info", "-m", MODEL)
     check("weir info", done.returncode == 0 and all(word in done.stdout for word in
           ("model", "vocabulary", "chat template", "KV memory", "devices", "build")), done.stdout, done.stderr)
+    if not FAKE:
+        check("weir info: the model's own name and its parameters", re.search(r"^model +Smollm2 135M .*, 134\.5M parameters, Q4_1 \(", done.stdout), done.stdout)
     info = json.loads(weir("info", "-m", MODEL, "-np", "4", "-c", "512", "--json").stdout)
     check("weir info --json: the engine as asked for", info["engine"]["n_slots"] == 4 and info["engine"]["n_ctx"] == 512 and
           info["engine"]["n_kv"] >= 2048 and info["engine"]["kv_bytes"] > 0 and info["model"]["n_vocab"] > 0 and

@@ -122,6 +122,18 @@ check("as a table", "sub/m-q4_k_m.gguf" in weir("list", "hf:o/first", folder=hom
 odd = hub.repo("o/odd", {"m v+1 50% \u00e9-Q8_0.gguf": b"odd"})
 check("a name that a URL cannot hold as it is", same(weir("pull", "hf:o/odd", folder=cache()), b"odd"), hub.requests()[-2:])
 
+# ---- The default model
+
+starter = hub.repo("bartowski/SmolLM2-135M-Instruct-GGUF", {"SmolLM2-135M-Instruct-Q8_0.gguf": b"GGUF and no more"})
+toys = cache()
+expect("without a default model there are three ways to get one", weir("run", "x", folder=toys), 3, "-m FILE", "weir pull hf:", "weir pull default")
+check("weir pull default", same(weir("pull", "default", folder=toys), starter.files["SmolLM2-135M-Instruct-Q8_0.gguf"]))
+expect("then it is the default model", weir("run", "x", folder=toys, HF_ENDPOINT="http://127.0.0.1:1"), 3, "cannot load", "SmolLM2-135M-Instruct-Q8_0.gguf")
+done = weir("pull", folder=toys)
+rows = [line for line in done.stdout.splitlines() if line.startswith("hf:")]
+expect("weir pull alone shows models to begin with", done, 2, "which model")
+check("three, by size, of which one is for this machine", len(rows) == 3 and done.stdout.count("for this machine") == 1 and "default" in done.stdout, done.stdout)
+
 # ---- The environment
 
 third = os.path.join(scratch.name, "home3")

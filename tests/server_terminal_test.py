@@ -44,7 +44,7 @@ def test_banner():
     terminal.wait_for(lambda s: "Ctrl-C" in s.text(), PATIENCE)
     text = terminal.screen.text()
     address = re.search(r"http://127\.0\.0\.1:\d+", text)
-    check("the banner: address, model, slots, context, keys, how to stop", address and '"tiny" in requests: fake:' in text and "3 requests at a time" in text and
+    check("the banner: address, model, slots, context, keys, how to stop", address and '"tiny" in requests: a model without weights\n' in text and "3 requests at a time" in text and
           "1,024 tokens" in text and "none needed" in text and "Ctrl-C" in text, text)
     check("no JSON", '{"' not in text, text)
     status = post(address.group(), "/v1/completions", {"prompt": "x", "max_tokens": 3, "ignore_eos": True})

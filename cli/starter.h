@@ -1,0 +1,29 @@
+/* starter.h: the model that is used where none is named, a toy, and better ones to begin with.
+ * SPDX-License-Identifier: Apache-2.0 */
+#ifndef WEIR_CLI_STARTER_H
+#define WEIR_CLI_STARTER_H
+
+#include "options.h"
+#include "text.h"
+
+/* What `weir pull default` downloads. */
+#define CLI_STARTER "hf:bartowski/SmolLM2-135M-Instruct-GGUF:Q8_0"
+
+/* The default model's file: as scripts/model.sh fetched it, or as weir pull did. Freed with cli_free. NULL:
+ * it is not there. */
+char *cli_starter_find(void);
+
+/* Says that there is no model, and how to get one. */
+void cli_starter_missing(void);
+
+/* Says on a terminal, unless quiet, where this file is the default model's, that it is a toy, and which model
+ * to pull for the memory of this machine. */
+void cli_starter_advise(const cli_args *args, const char *path);
+
+/* Adds a line for each model to begin with: its name, its file's size, the memory that it needs. */
+void cli_starter_list(cli_text *text);
+
+/* Adds what a model is: "SmolLM2 135M Instruct, 134.5M parameters, Q4_1". */
+void cli_starter_title(cli_text *text, const weir_model *model);
+
+#endif
