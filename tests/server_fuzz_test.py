@@ -13,6 +13,7 @@ import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "support"))
 from checks import check, results  # noqa: E402
+from media import image_part, png, sound_part, text64, wav  # noqa: E402
 from serve import Server, need_server  # noqa: E402
 
 WEIR = os.path.abspath(os.environ["WEIR_BIN"])
@@ -32,6 +33,8 @@ BODIES = [
     {"input": [{"role": "user", "content": [{"type": "input_text", "text": "x"}]}, {"type": "reasoning", "summary": [{"type": "summary_text", "text": "h"}]},
                {"type": "function_call", "call_id": "1", "name": "f", "arguments": "{}"}, {"type": "function_call_output", "call_id": "1", "output": "y"}], "instructions": "z",
      "tools": [{"type": "function", "name": "f", "parameters": {"type": "object"}}], "tool_choice": "required", "max_output_tokens": 40, "stream": True},
+    {"messages": [{"role": "user", "content": [image_part(png(8, 8)), {"type": "text", "text": "x"}, sound_part(wav(0.1))]}], "max_tokens": 9, "stream": True},
+    {"messages": [{"role": "user", "content": [{"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": text64(png(8, 8))}}]}], "max_tokens": 9},
     {"prompt": "x", "n": 3, "best_of": 5, "echo": True, "max_tokens": 3}, {"messages": MESSAGES, "max_tokens": 1e308}, {"messages": MESSAGES, "seed": 10 ** 30}, {"messages": MESSAGES, "temperature": -1e-300}, {},
 ]
 PATHS = ["/v1/chat/completions", "/v1/completions", "/v1/messages", "/v1/messages/count_tokens", "/v1/responses", "/v1/responses/input_tokens", "/v1/embeddings", "/v1/plan", "/tokenize", "/detokenize", "/apply-template", "/v1/models", "/v1/models/x", "/metrics",

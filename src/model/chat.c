@@ -220,7 +220,8 @@ weir_status weir_chat_create(weir_model *model, const weir_chat_params *given, w
     status = create(model, &params, messages, &tools, &tools.relaxed, &chat, error);
     if (status == WEIR_UNSUPPORTED && tools.shown != NULL && is_of_tools(error))
         status = create_described(model, params, messages, &tools, &chat, error);
-    if (status == WEIR_OK) status = read_prompt(chat, &params, messages, &markers, error);
+    if (chat == NULL) goto out; /* status says why */
+    status = read_prompt(chat, &params, messages, &markers, error);
     if (status != WEIR_OK) {
         weir_chat_release(chat);
         goto out;
