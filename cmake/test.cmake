@@ -81,7 +81,7 @@ endfunction()
 
 # weir_needs_llama(RESULT SOURCE): whether this test cannot be built or run without llama.cpp.
 function(weir_needs_llama result source)
-    file(STRINGS ${source} hits REGEX "WEIR_TEST_MODEL|tiny_gguf\\.py|temp_model\\(|temp_projector\\(|\"(llama|ggml|gguf)[^\"/]*\\.h\"|<llama\\.h>" LIMIT_COUNT 1)
+    file(STRINGS ${source} hits REGEX "WEIR_TEST_MODEL|tiny_gguf\\.py|temp_model\\(|temp_projector\\(|weir__backend_llama|\"(llama|ggml|gguf)[^\"/]*\\.h\"|<llama\\.h>" LIMIT_COUNT 1)
     if(hits)
         set(${result} ON PARENT_SCOPE)
     else()
