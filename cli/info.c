@@ -65,6 +65,13 @@ static void print_model(cli_text *text, const char *path, const weir_model *mode
         cli_text_puts(text, info->is_draft_head ? "guesses for another model, as its --draft-model\n"
                                                 : "guesses tokens by a layer of its own (MTP)\n");
     }
+    if (info->reads_images || info->reads_sounds) {
+        line(text, "reads");
+        cli_text_puts(text, info->reads_images ? "texts and images" : "texts");
+        if (info->reads_sounds)
+            cli_text_printf(text, " and sounds, at %s Hz", cli_count((uint64_t)info->sample_rate).text);
+        cli_text_puts(text, "\n");
+    }
     line(text, "chat template");
     if (info->chat_template != NULL)
         cli_text_printf(text, "yes, %zu bytes\n", strlen(info->chat_template));
@@ -190,7 +197,7 @@ static json_t *as_json(const cli_args *args, const char *path, const weir_model 
 {
     json_t *model = json_pack(
         "{s:o, s:s, s:s, s:s, s:I, s:I, s:i, s:i, s:i, s:i, s:i, s:i, s:i, s:b, s:i, s:i, s:i, s:b, s:b, "
-        "s:b, s:b, s:s, s:I, s:I, s:i, s:b, s:o}",
+        "s:b, s:b, s:s, s:I, s:I, s:i, s:b, s:b, s:b, s:i, s:o}",
         "path", cli_figures_string(path), "description", info->description, "architecture",
         info->architecture, "backend", info->backend, "n_params", (json_int_t)info->n_params, "n_bytes",
         (json_int_t)info->n_bytes, "n_vocab", info->n_vocab, "n_ctx_train", info->n_ctx_train, "n_embd",
@@ -200,7 +207,8 @@ static json_t *as_json(const cli_args *args, const char *path, const weir_model 
         info->has_decoder, "is_recurrent", info->is_recurrent, "is_hybrid", info->is_hybrid, "kernels",
         info->kernels, "n_bytes_kernels", (json_int_t)info->n_bytes_kernels, "n_bytes_mapped",
         (json_int_t)info->n_bytes_mapped, "n_layer_mtp", info->n_layer_mtp, "is_draft_head",
-        info->is_draft_head, "weights", weights_json(loaded));
+        info->is_draft_head, "reads_images", info->reads_images, "reads_sounds", info->reads_sounds,
+        "sample_rate", info->sample_rate, "weights", weights_json(loaded));
     json_t *engine = NULL;
     if (stats != NULL)
         engine =

@@ -40,6 +40,10 @@ with tempfile.TemporaryDirectory() as folder:
     SEES = ("-m", path("swa.gguf"), "--mmproj", path("gemma3.gguf"), "--chat-template-file", template, "-c", "1024", "-n", "4", "--temp", "0")
     HEARS = ("-m", path("llama.gguf"), "--mmproj", path("ultravox.gguf"), "--chat-template-file", template, "-c", "1024", "-n", "4", "--temp", "0")
 
+    check("info: a model that sees", "reads           texts and images\n" in weir("info", *SEES[:4]).stdout.decode())
+    hears = json.loads(weir("info", *HEARS[:4], "--json").stdout)["model"]
+    check("info: a model that hears", (hears["reads_images"], hears["reads_sounds"], hears["sample_rate"]) == (False, True, 16000), hears)
+
     # ---- What is refused
 
     fails("no projector", weir("run", "-m", "fake:", "--image", image, "Hi"), 2, "reads no images", "--mmproj FILE")

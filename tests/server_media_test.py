@@ -159,6 +159,36 @@ for _ in range(200):
 check("what they sent is forgotten", last.status == 200, last.body)
 server.stop()
 
+# ---- Many large images at once
+
+def resident(server):
+    with open(f"/proc/{server.process.pid}/statm") as file:
+        return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE") >> 20
+
+
+server = Server(WEIR, "--mmproj", "fake:sounds=0,encode_us=50000", "-np", "1", "-c", "2048", "--media-memory", "64M", model="fake:")
+statuses, most = [], [0]
+
+
+def ask_large():
+    reply = server.post(CHAT, body(image_part(big)))
+    statuses.append((reply.status, reply.json["error"]["code"] if reply.status != 200 else None))
+    most[0] = max(most[0], resident(server))
+
+
+threads = [threading.Thread(target=ask_large) for _ in range(100)]
+for thread in threads:
+    thread.start()
+for thread in threads:
+    thread.join()
+check("100 large images at once: each has an answer, or is told to come again", {*statuses} <= {(200, None), (503, "too_many_media"), (429, "queue_full")} and
+      (200, None) in statuses, {s: statuses.count(s) for s in statuses})
+# The limit, what two workers decode just now (12 bytes of each of 6 million pixels), and the bodies. Sanitizers keep what is freed.
+if not os.environ.get("WEIR_SANITIZED"):
+    check("and their memory has a limit", most[0] < 64 + 2 * 72 + 100, most)
+check("afterwards there is room", server.post(CHAT, body(image_part(big))).status == 200)
+server.stop()
+
 # ---- Sounds
 
 server = Server(WEIR, "--mmproj", "fake:images=0", "-np", "2", "-c", "2048", model="fake:")
