@@ -36,9 +36,11 @@ void cli_options_clear(void *target, const cli_option *option)
     char **string = at;
     cli_numbers *numbers = at;
     cli_biases *biases = at;
+    cli_shares *shares = at;
     switch (option->kind) {
     case CLI_STRING:
     case CLI_FILE:
+    case CLI_TEMPLATE:
         cli_free(*string);
         *string = NULL;
         break;
@@ -46,6 +48,10 @@ void cli_options_clear(void *target, const cli_option *option)
     case CLI_NUMBERS:
         cli_free(numbers->items);
         *numbers = (cli_numbers){0};
+        break;
+    case CLI_SHARES:
+        cli_free(shares->items);
+        *shares = (cli_shares){0};
         break;
     case CLI_BIAS:
         cli_free(biases->items);

@@ -95,6 +95,7 @@ cli_exit cli_serve(struct cli_args *args);
 cli_exit cli_ps(struct cli_args *args);
 cli_exit cli_top(struct cli_args *args);
 cli_exit cli_info(struct cli_args *args);
+cli_exit cli_list_devices(const struct cli_args *args); /* what --list-devices asks for */
 cli_exit cli_optimize(struct cli_args *args);
 cli_exit cli_pull(struct cli_args *args);
 cli_exit cli_list_models(struct cli_args *args);

@@ -56,7 +56,7 @@ static void offer_presets(cli_text *text, const char *current, const char *prefi
 static void offer_value(cli_text *text, const cli_option *option, const char *current, const char *prefix)
 {
     const weir_strategy *strategy;
-    for (size_t i = 0; option->kind == CLI_CHOICE && option->choices[i] != NULL; i++)
+    for (size_t i = 0; option->choices != NULL && option->choices[i] != NULL; i++)
         offer(text, current, prefix, option->choices[i], "");
     for (size_t i = 0; option->kind == CLI_STRATEGY && (strategy = weir_strategy_get(i)) != NULL; i++)
         offer(text, current, prefix, strategy->name, "");

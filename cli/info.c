@@ -155,16 +155,21 @@ static json_t *memory_json(const weir_engine_memory *memory)
                      memory->n_slots, "n_ctx", memory->n_ctx, "n_kv", memory->n_kv);
 }
 
+static void add_device(cli_text *text, const weir_device *device)
+{
+    cli_text_printf(text, "%s: %s, %s", device->name, device->description, device->type);
+    if (device->memory_total > 0)
+        cli_text_printf(text, ", %s free of %s", cli_bytes(device->memory_free).text,
+                        cli_bytes(device->memory_total).text);
+    cli_text_puts(text, "\n");
+}
+
 static void print_devices(cli_text *text)
 {
     weir_device device = {.size = sizeof device};
     for (size_t i = 0; weir_device_get(i, &device) == WEIR_OK; i++) {
         line(text, i == 0 ? "devices" : "");
-        cli_text_printf(text, "%s: %s, %s", device.name, device.description, device.type);
-        if (device.memory_total > 0)
-            cli_text_printf(text, ", %s free of %s", cli_bytes(device.memory_free).text,
-                            cli_bytes(device.memory_total).text);
-        cli_text_puts(text, "\n");
+        add_device(text, &device);
     }
 }
 
@@ -178,6 +183,20 @@ static json_t *devices_json(void)
                                                  "memory_free", (json_int_t)device.memory_free,
                                                  "memory_total", (json_int_t)device.memory_total));
     return devices;
+}
+
+cli_exit cli_list_devices(const cli_args *args)
+{
+    cli_text text = {0};
+    weir_device device = {.size = sizeof device};
+    if (args->json) {
+        cli_out_json(json_pack("{s:o}", "devices", devices_json()));
+        return CLI_OK;
+    }
+    for (size_t i = 0; weir_device_get(i, &device) == WEIR_OK; i++) add_device(&text, &device);
+    if (text.n > 0) cli_out(text.bytes, text.n);
+    weir__text_fini(&text);
+    return CLI_OK;
 }
 
 static json_t *weights_json(const weir_model *model)

@@ -1,6 +1,7 @@
 /* The table. Names of options: names.c. What holds their values: args.c. How a command line is read: parse.c.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "options.h"
+#include "template.h"
 
 #include <stddef.h>
 #include <stdio.h>
@@ -57,6 +58,8 @@ static cli_option table[] = {
     {"--raw", NULL, CLI_ASKING, CLI_RUN, NULL, OWN(CLI_FLAG, raw), .help = "continue the prompt as plain text, without the chat template"},
     {"--chat-template-file", NULL, CLI_ASKING, SETS, "FILE", SET(CLI_FILE, chat_template), .standard = "the model's own",
      .help = "a Jinja template in place of the model's", RARE},
+    {"--chat-template", NULL, CLI_ASKING, SETS, "NAME", SET(CLI_TEMPLATE, chat_template), .standard = "the model's own", .choices = cli_template_names,
+     .help = "a template by its name: chatml, gemma, llama3, mistral-v7, phi3, phi4, vicuna, zephyr", RARE},
     {"--no-thinking", NULL, CLI_ASKING, SETS, NULL, SET(CLI_FLAG, no_thinking), .help = "ask a model that reasons to answer at once"},
     {"--special-content", NULL, CLI_ASKING, SETS, "WHOSE", MEMBER(chat, special_content, special_content), RARE},
 
@@ -125,6 +128,10 @@ static cli_option table[] = {
     {"--mmproj", "-mm", CLI_MODEL, LOADS, "FILE", MEMBER(model, projector, projector), .standard = "none"},
     {"--gpu-layers", "-ngl --n-gpu-layers", CLI_MODEL, LOADS, "N", MODEL(n_gpu_layers), .standard = "all"},
     {"--main-gpu", "-mg", CLI_MODEL, LOADS, "N", MODEL(main_gpu), RARE},
+    {"--split-mode", "-sm", CLI_MODEL, LOADS, "MODE", MODEL(split_mode), RARE},
+    {"--tensor-split", "-ts", CLI_MODEL, LOADS, "N,…", MEMBER(model, tensor_split, tensor_split), .kind = CLI_SHARES, .standard = "by free memory",
+     .help = "the share of each GPU, such as 3,1", RARE},
+    {"--list-devices", NULL, CLI_MODEL, LOADS, NULL, OWN(CLI_FLAG, list_devices), .help = "show the devices that compute, and end", RARE},
     {"--no-mmap", NULL, CLI_MODEL, LOADS, NULL, MODEL(use_mmap), .help = "read the file instead of mapping it", RARE},
     {"--mlock", NULL, CLI_MODEL, LOADS, NULL, MODEL(use_mlock), RARE},
 

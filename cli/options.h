@@ -24,6 +24,12 @@ typedef struct cli_numbers {
     size_t capacity;
 } cli_numbers;
 
+typedef struct cli_shares {
+    float *items; /* [n] */
+    size_t n;
+    size_t capacity;
+} cli_shares;
+
 typedef struct cli_biases {
     weir_logit_bias *items; /* [n] */
     size_t n;
@@ -80,11 +86,12 @@ typedef struct cli_args {
     char *preset_path;       /* NULL: the model is no preset */
     cli_list images, sounds; /* run */
     cli_list lora;           /* FILE[=SCALE] */
+    cli_shares tensor_split; /* model points to it */
     cli_adapters *adapters;  /* loaded with the engine */
     bool raw, no_thinking, explain_cache;
     int special_content;                /* position in its choices, a weir_special_content */
     int32_t best_of, n_prompt_logprobs; /* run; n_prompt_logprobs CLI_UNSET = none */
-    bool json, quiet, verbose, help, help_all, licenses;
+    bool json, quiet, verbose, help, help_all, list_devices, licenses;
     bool check;                          /* optimize */
     cli_origin sources[CLI_OPTIONS_MAX]; /* by position in cli_options */
     /* tokenize; embed */
@@ -139,7 +146,9 @@ typedef enum cli_kind {
     CLI_STRATEGY, /* const weir_strategy *, by its name */
     CLI_LIST,     /* cli_list: each use adds one */
     CLI_BIAS,     /* cli_biases: TOKEN+BIAS or TOKEN-BIAS; each use adds one */
-    CLI_NUMBERS   /* cli_numbers: 1,2,4 */
+    CLI_NUMBERS,  /* cli_numbers: 1,2,4 */
+    CLI_SHARES,   /* cli_shares: 3,1.5 */
+    CLI_TEMPLATE, /* char *, owned: the Jinja source of a name in `choices` */
 } cli_kind;
 
 /* In the order of a page of help. */

@@ -11,6 +11,7 @@
 #include "load.h"
 #include "options.h"
 #include "preset.h"
+#include "template.h"
 
 static cli_exit bad_value(const char *shown, const char *value, const char *expected)
 {
@@ -155,6 +156,32 @@ static cli_exit set_numbers(cli_numbers *numbers, const char *shown, const char 
     }
 }
 
+static cli_exit set_shares(cli_shares *shares, const char *shown, const char *value)
+{
+    const char *rest = value;
+    shares->n = 0;
+    for (;;) {
+        char *end;
+        float number = strtof(rest, &end);
+        if (end == rest || (*end != ',' && *end != '\0'))
+            return bad_value(shown, value, "numbers, apart by commas, such as 3,1");
+        cli_grow(&shares->items, &shares->capacity, shares->n + 1, sizeof *shares->items);
+        shares->items[shares->n++] = number;
+        if (*end == '\0') return CLI_OK;
+        rest = end + 1;
+    }
+}
+
+static cli_exit set_template(char **at, const cli_option *option, const char *shown, const char *value)
+{
+    int position = 0;
+    const char *source = cli_template_find(value);
+    if (source == NULL) return set_choice(&position, option, shown, value); /* which says what there is */
+    cli_free(*at);
+    *at = cli_format("%s", source);
+    return CLI_OK;
+}
+
 static cli_exit set_file(char **at, const char *shown, const char *value)
 {
     char *bytes;
@@ -187,6 +214,8 @@ cli_exit cli_options_set(void *target, const cli_option *option, const char *sho
     case CLI_STRATEGY: return set_strategy(at, shown, value);
     case CLI_BIAS: return add_bias(at, shown, value);
     case CLI_NUMBERS: return set_numbers(at, shown, value);
+    case CLI_SHARES: return set_shares(at, shown, value);
+    case CLI_TEMPLATE: return set_template(string, option, shown, value);
     case CLI_FILE: return set_file(string, shown, value);
     case CLI_STRING:
         cli_free(*string);
@@ -386,5 +415,8 @@ cli_exit cli_options_parse(cli_args *args, int n, char **argv)
         }
     }
     if (code == CLI_OK) code = take_model_word(args);
-    return code == CLI_OK ? take_preset(args) : code;
+    if (code == CLI_OK) code = take_preset(args);
+    args->model.tensor_split = args->tensor_split.items;
+    args->model.n_tensor_split = args->tensor_split.n;
+    return code;
 }

@@ -42,6 +42,8 @@ static cli_exit run_command(const cli_command *command, int n, char **words, cha
         code = cli_options_parse(&args, n, words);
         if (code == CLI_OK && args.help)
             code = cli_help_print(command, CLI_HELP_SHORT);
+        else if (code == CLI_OK && args.list_devices)
+            code = cli_list_devices(&args);
         else if (code == CLI_OK)
             code = run(&args, argv);
     }

@@ -32,6 +32,20 @@ def test_models():
         expect("the model from the cache", done, 0)
 
 
+def test_devices():
+    devices = json.loads(weir("info", "-m", MODEL, "--json").stdout)["devices"]
+    for words in (("run",), ("serve",), ("bench", "engine")):
+        done = weir(*words, "--list-devices")
+        check(f"weir {' '.join(words)} --list-devices", done.returncode == 0 and [line.split(":")[0] for line in done.stdout.splitlines()] == [d["name"] for d in devices],
+              done.stdout, done.stderr)
+    names = [d["name"] for d in json.loads(weir("run", "--list-devices", "--json").stdout)["devices"]]
+    check("and as JSON", names == [d["name"] for d in devices], names)
+    expect("a share that is negative", weir("info", "-m", MODEL, "--tensor-split", "3,-1.5"), 2, "--tensor-split", "tensor_split[1] is -1.5")
+    expect("shares that are none", weir("info", "-m", MODEL, "-ts", "3;1"), 2, "-ts", "3,1")
+    expect("shares", weir("info", "-m", MODEL, "-ts", "3,1", "-sm", "row"), 0)
+    expect("a way to split that is none", weir("info", "-m", MODEL, "--split-mode", "tensor"), 2, "none, layer, row")
+
+
 def test_info():
     done = weir("info", "-m", MODEL)
     check("weir info", done.returncode == 0 and all(word in done.stdout for word in
