@@ -9,16 +9,30 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "model/chat_message.h"
 
 /* Bytes of the prompt that fruitless searches may read: some 20 ms. A text that is missing costs a search to
  * the end, and a hundred thousand of them must not block a thread for minutes. */
 #define WALK_MOST ((size_t)64 << 20)
 
+/* The only text of a content, beside any images and sounds; NULL: it has none, or several. */
+static const json_t *only_text(const json_t *content)
+{
+    const json_t *found = NULL;
+    if (!json_is_array(content)) return content;
+    for (size_t i = 0; i < json_array_size(content); i++) {
+        const json_t *part = json_array_get(content, i);
+        if (weir__chat_part_kind(part) != WEIR__PART_TEXT) continue;
+        if (found != NULL) return NULL;
+        found = json_object_get(part, "text");
+    }
+    return found;
+}
+
 /* A message's text without surrounding white space, which many templates strip. */
 static const char *text_of(const json_t *message, size_t *n)
 {
-    const json_t *content = json_object_get(message, "content");
-    if (json_array_size(content) == 1) content = json_object_get(json_array_get(content, 0), "text");
+    const json_t *content = only_text(json_object_get(message, "content"));
     const char *text = json_string_value(content);
     size_t length = json_string_length(content);
     while (length > 0 && strchr(" \n\r\t", text[length - 1]) != NULL) length--;

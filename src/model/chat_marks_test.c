@@ -46,7 +46,8 @@ static void test_texts_are_found(void **state)
         marks_of("[{\"role\":\"system\",\"content\":\"Be brief.\"},"
                  "{\"role\":\"user\",\"content\":\"What is a weir?\\n\"},"
                  "{\"role\":\"assistant\",\"content\":\"A dam.\"},"
-                 "{\"role\":\"user\",\"content\":[{\"type\":\"text\",\"text\":\"Why?\"}]}]",
+                 "{\"role\":\"user\",\"content\":[{\"type\":\"media_marker\",\"text\":\"q1m0e\"},"
+                 "{\"type\":\"text\",\"text\":\"Why?\"}]}]",
                  prompt, &n);
     assert_int_equal(at(marks, n, prompt, "<tools>", 3, &within), 0);
     assert_false(within);
