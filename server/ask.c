@@ -16,6 +16,7 @@ static bool check_fork(const serve_ask *ask)
     static const char *const others[] = {
         "prompt",
         "messages",
+        "suffix",
         "echo",
         "tools",
         "tool_choice",
@@ -49,6 +50,8 @@ static bool check(serve_ask *ask)
         const char *name, *what;
     } rules[] = {
         {ask->best_of < ask->n, "best_of", "n or more"},
+        {ask->suffix != NULL && !json_is_string(ask->suffix), "suffix", "a string"},
+        {ask->suffix != NULL && ask->echo, "echo", "left out beside suffix"},
         {ask->best_of > ask->n && ask->stream, "best_of",
          "left out of a stream: which answers are the best is known in the end"},
         {ask->request.prompt_logprobs && ask->stream, "prompt_logprobs", "left out of a stream"},

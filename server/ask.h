@@ -8,6 +8,7 @@
 #define SERVE_ASK_CHAT        1u
 #define SERVE_ASK_COMPLETIONS 2u
 #define SERVE_ASK_NATIVE      4u  /* beside COMPLETIONS: llama-server's own */
+#define SERVE_ASK_INFILL      32u /* beside NATIVE: its /infill */
 #define SERVE_ASK_MESSAGES    8u  /* Anthropic's */
 #define SERVE_ASK_RESPONSES   16u /* OpenAI's */
 
@@ -30,8 +31,8 @@ typedef struct serve_ask {
     bool stream, include_usage, resume, share, echo;
     bool unkept; /* store: false */
     int32_t n, best_of;
-    int32_t n_dropped;                                              /* lines of the system messages */
-    const json_t *prompt, *messages, *tools, *kwargs, *lora, *fork; /* NULL = not given */
+    int32_t n_dropped; /* lines of the system messages */
+    const json_t *prompt, *suffix, *messages, *tools, *kwargs, *lora, *fork; /* NULL = not given */
     const json_t *tools_allowed; /* an array of tools by name; NULL = all */
     const char *tool_name;       /* the one that is to be called; NULL = any */
     const char *cache_salt, *reasoning_effort;

@@ -142,13 +142,19 @@ static bool read_priority(serve_call *call, void *to, const char *name, const js
         most, most < (int32_t)member->max ? "; the operator of this server allows no more" : "");
 }
 
-/* llama-server's, where they ask for what happens anyway: off, nothing, any slot. */
+/* llama-server's, where they ask for what happens anyway: off, nothing, any slot. Editors send some with
+ * every request, and learn that they are not honoured. */
 static bool read_native(serve_call *call, void *to, const char *name, const json_t *value)
 {
-    (void)to;
+    static const char *const of_editors[] = {"n_indent", "t_max_prompt_ms", "t_max_predict_ms",
+                                             "response_fields"};
+    serve_ask *ask = to;
     double number = json_number_value(value);
     bool off = json_is_false(value) || (json_is_number(value) && (number == 0 || number == -1));
     if (off) return true;
+    for (size_t i = 0; i < sizeof of_editors / sizeof *of_editors; i++)
+        if ((ask->where & SERVE_ASK_INFILL) != 0 && strcmp(name, of_editors[i]) == 0)
+            return weir__text_printf(&ask->relaxed, "%s\n", name) || serve_call_no_memory(call);
     if (strcmp(name, "n_probs") == 0)
         return serve_field_refuse(call, name, "0: /v1/completions has logprobs");
     if (strcmp(name, "t_max_predict_ms") == 0)
@@ -279,7 +285,12 @@ static const serve_field fields[] = {
     NO("conversation", SERVE_ASK_RESPONSES, "send the whole conversation as input"),
     NO("prompt", SERVE_ASK_RESPONSES, "prompts are not kept here; send instructions and input"),
     NO("moderation", SERVE_ASK_RESPONSES, "nothing is moderated here"),
-    ONLY("suffix", SERVE_ASK_COMPLETIONS, "\"\"", "left out: text is continued at its end only"),
+    SERVE_FIELD("suffix", SERVE_ASK_COMPLETIONS, VALUE, serve_ask, suffix),
+    LATER("input_prefix", SERVE_ASK_INFILL),
+    LATER("input_suffix", SERVE_ASK_INFILL),
+    LATER("input_extra", SERVE_ASK_INFILL),
+    SERVE_FIELD_BY("t_max_prompt_ms", SERVE_ASK_INFILL, read_native),
+    SERVE_FIELD_BY("response_fields", SERVE_ASK_INFILL, read_native),
 };
 /* clang-format on */
 

@@ -113,7 +113,11 @@ bool serve_ask_samplers(serve_call *call, void *to, const char *name, const json
     for (size_t i = 0; strings && i < n; i++) {
         const char *one = json_string_value(many ? json_array_get(value, i) : value);
         strings = one != NULL;
-        if (strings) weir__text_printf(&text, i > 0 ? ";%s" : "%s", one);
+        if ((ask->where & SERVE_ASK_INFILL) != 0 && serve_ask_is(one, "infill"))
+            weir__text_add_string(&ask->relaxed,
+                                  "samplers: infill\n"); /* llama.cpp's, which editors ask for */
+        else if (strings)
+            weir__text_printf(&text, text.n > 0 ? ";%s" : "%s", one);
     }
     weir__mem_free(ask->order);
     ask->order = text.bytes;

@@ -100,6 +100,11 @@ void serve_native(serve_call *call)
     serve_complete(call, SERVE_ASK_COMPLETIONS | SERVE_ASK_NATIVE, &form.form);
 }
 
+void serve_infill(serve_call *call)
+{
+    serve_complete(call, SERVE_ASK_COMPLETIONS | SERVE_ASK_NATIVE | SERVE_ASK_INFILL, &form.form);
+}
+
 /* ---- GET /props ---- */
 
 static void add_setting(const weir_member *member, const weir_sampler_params *sampler, weir__text *text)

@@ -4,6 +4,7 @@
 #include "ask.h"
 #include "base/mem.h"
 #include "field.h"
+#include "fim.h"
 #include "openai.h"
 
 #define PROMPTS_MAX 128 /* of one request */
@@ -87,6 +88,32 @@ static bool add_prompt(serve_call *call, void *to, const char *name, const json_
     return true;
 }
 
+/* A string of a request for the text between two others; *value NULL: it is not given. */
+static bool read_side(const serve_ask *ask, const char *name, const json_t **value)
+{
+    *value = serve_ask_given(ask, name);
+    return *value == NULL || json_is_string(*value) || serve_field_refuse(ask->call, name, "a string");
+}
+
+static bool read_prompts(serve_ask *ask, prompts *list)
+{
+    serve_call *call = ask->call;
+    prompt *one = &list->all[0];
+    const json_t *before, *between, *after;
+    if ((ask->where & SERVE_ASK_INFILL) != 0) {
+        list->n = 1;
+        return read_side(ask, "input_prefix", &before) && read_side(ask, "prompt", &between) &&
+               read_side(ask, "input_suffix", &after) &&
+               serve_fim_make(call, "input_suffix", before, between, after,
+                              serve_ask_given(ask, "input_extra"), &one->tokens, &one->n);
+    }
+    if (json_string_length(ask->suffix) == 0)
+        return serve_field_texts(call, "prompt", ask->prompt, PROMPTS_MAX, add_prompt, list);
+    list->n = 1;
+    return (json_is_string(ask->prompt) || serve_field_refuse(call, "prompt", "a string beside suffix")) &&
+           serve_fim_make(call, "suffix", ask->prompt, NULL, ask->suffix, NULL, &one->tokens, &one->n);
+}
+
 /* For all choices [n_each] of a prompt. */
 static bool keep_echo(serve_call *call, serve_choice *choices, size_t n_each, const prompt *from)
 {
@@ -160,9 +187,10 @@ void serve_complete(serve_call *call, unsigned where, const serve_form *written)
         serve_call_no_memory(call);
         return;
     }
-    if (serve_ask_read(&ask, call, where) &&
-        (ask.fork != NULL || serve_field_texts(call, "prompt", ask.prompt, PROMPTS_MAX, add_prompt, list)))
+    if (serve_ask_read(&ask, call, where) && (ask.fork != NULL || read_prompts(&ask, list))) {
+        if (ask.relaxed.n > 0) serve_call_relaxed(call, ask.relaxed.bytes);
         submit(&ask, written, list->all, ask.fork != NULL ? 1 : list->n);
+    }
     for (size_t i = 0; i < list->n; i++) weir__mem_free(list->all[i].tokens);
     weir__mem_free(list);
     serve_ask_fini(&ask);

@@ -35,6 +35,8 @@ static bool set_prompt(serve_ask *ask, weir_request *request)
     }
     if (ask->prompt == NULL) return ask->fork != NULL || serve_ask_render(ask, request);
     if (ask->messages != NULL) return serve_field_refuse(call, "prompt", "left out beside messages");
+    if (json_string_length(ask->suffix) > 0)
+        return serve_field_refuse(call, "suffix", "left out of a dry run");
     if (!json_is_string(ask->prompt)) return serve_field_refuse(call, "prompt", "a string");
     request->text = json_string_value(ask->prompt);
     request->text_length = json_string_length(ask->prompt);

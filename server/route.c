@@ -7,6 +7,7 @@ static const serve_route routes[] = {
     {"POST", "/v1/chat/completions", serve_chat, .work = true, .engine = true},
     {"POST", "/v1/completions", serve_completions, .work = true, .engine = true},
     {"POST", "/completion", serve_native, .work = true, .engine = true},
+    {"POST", "/infill", serve_infill, .work = true, .engine = true},
     {"POST", "/v1/messages", serve_messages, .work = true, .engine = true, .error = serve_messages_error},
     {"POST", "/v1/messages/count_tokens", serve_count_tokens, .work = true, .engine = true,
      .error = serve_messages_error},

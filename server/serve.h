@@ -365,6 +365,7 @@ bool serve_page_has(const char *path);
 void serve_chat(serve_call *call);
 void serve_completions(serve_call *call);
 void serve_native(serve_call *call);
+void serve_infill(serve_call *call);
 void serve_messages(serve_call *call);
 void serve_count_tokens(serve_call *call);
 void serve_responses(serve_call *call);

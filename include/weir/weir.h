@@ -202,6 +202,13 @@ typedef struct weir_model_info {
     bool reads_images;       /* by its projector */
     bool reads_sounds;
     int32_t sample_rate; /* of the sounds that it reads, Hz (weir_media_params.sample_rate); 0 = none */
+    /* Of prompts for the text between two others (FIM): prefix, its text, suffix, its text, middle. Before
+     * them may come repo and the project's name, and for each file its mark, name and text. -1 = none */
+    int32_t token_fim_prefix;
+    int32_t token_fim_suffix;
+    int32_t token_fim_middle;
+    int32_t token_fim_repo;
+    int32_t token_fim_file;
 } weir_model_info;
 
 /* Fills the first info->size bytes. Strings stay valid while the model is held. */

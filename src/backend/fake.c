@@ -45,6 +45,7 @@ static const weir__fake_option options[] = {
     OPTION(load_us, 0, 0, 60000000),
     OPTION(exact, 0, 0, 1),
     OPTION(recurrent, 0, 0, 1),
+    OPTION(fim, 0, 0, 1),
     OPTION(fail_pass, -1, -1, INT32_MAX),
 #undef OPTION
 };
@@ -319,6 +320,8 @@ fail:
 
 void weir__fake_model_describe(const weir__bmodel *model, weir_model_info *info)
 {
+    /* The last words of the vocabulary: text does not become these unless `longest` is set. */
+    const int32_t fim = model->options.fim ? (int32_t)model->options.n_vocab - 5 : -1;
     *info = (weir_model_info){
         .size = info->size,
         .backend = info->backend,
@@ -336,6 +339,11 @@ void weir__fake_model_describe(const weir__bmodel *model, weir_model_info *info)
         .token_eos = WEIR__FAKE_EOS,
         .token_eot = WEIR__FAKE_EOT,
         .token_nl = '\n',
+        .token_fim_prefix = fim,
+        .token_fim_suffix = fim < 0 ? -1 : fim + 1,
+        .token_fim_middle = fim < 0 ? -1 : fim + 2,
+        .token_fim_repo = fim < 0 ? -1 : fim + 3,
+        .token_fim_file = fim < 0 ? -1 : fim + 4,
         .add_bos = true,
         .has_decoder = true,
         .kernels = "",

@@ -76,6 +76,11 @@ static void fill_info(weir__bmodel *m)
     info->token_eos = llama_vocab_eos(vocab);
     info->token_eot = llama_vocab_eot(vocab);
     info->token_nl = llama_vocab_nl(vocab);
+    info->token_fim_prefix = llama_vocab_fim_pre(vocab);
+    info->token_fim_suffix = llama_vocab_fim_suf(vocab);
+    info->token_fim_middle = llama_vocab_fim_mid(vocab);
+    info->token_fim_repo = llama_vocab_fim_rep(vocab);
+    info->token_fim_file = llama_vocab_fim_sep(vocab);
     info->add_bos = llama_vocab_get_add_bos(vocab);
     info->add_eos = llama_vocab_get_add_eos(vocab);
     info->has_encoder = m->encoder_only || m->encoder_decoder;

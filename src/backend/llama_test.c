@@ -253,6 +253,11 @@ static void describe_agrees_with_llama(void **state)
     assert_int_equal(model_is.n_head_kv, llama_model_n_head_kv(m));
     assert_int_equal(model_is.token_bos, llama_vocab_bos(v));
     assert_int_equal(model_is.token_eos, llama_vocab_eos(v));
+    assert_int_equal(model_is.token_fim_prefix, llama_vocab_fim_pre(v));
+    assert_int_equal(model_is.token_fim_suffix, llama_vocab_fim_suf(v));
+    assert_int_equal(model_is.token_fim_middle, llama_vocab_fim_mid(v));
+    assert_int_equal(model_is.token_fim_repo, llama_vocab_fim_rep(v));
+    assert_int_equal(model_is.token_fim_file, llama_vocab_fim_sep(v));
     assert_int_equal(model_is.token_nl, llama_vocab_nl(v));
     assert_int_equal(model_is.n_params, llama_model_n_params(m));
     assert_int_equal(model_is.n_bytes, llama_model_size(m));
