@@ -1291,7 +1291,8 @@ typedef enum weir_slot_state {
     WEIR_SLOT_IDLE = 0,
     WEIR_SLOT_PREFILLING = 1,
     WEIR_SLOT_GENERATING = 2,
-    /* Another slot computes its prefix: until that is there it gets no tokens, and plans must not name it. */
+    /* Another slot computes its prefix, or its next image or sound is being encoded: until that is there it
+     * gets no tokens, and plans must not name it. */
     WEIR_SLOT_JOINED = 3,
 } weir_slot_state;
 

@@ -477,7 +477,68 @@ static void a_projector_that_fails_ends_its_request_alone(void **state)
     assert_non_null(strstr(error.message, "not finite"));
 }
 
+/* Whoever makes plans sees that the slot waits. */
+static void a_view_has_slots_that_wait(void **state)
+{
+    rig *r = *state;
+    talk t;
+    const weir_view *view = NULL;
+    load(r, "fake:", "fake:encode_us=100000");
+    write(r, &t, "see @0");
+    r->params.chunk_size = 3;
+    rig_start(r);
+    ask(r, &t);
+    assert_int_equal(weir_engine_view(r->engine, &view, NULL), WEIR_OK);
+    assert_int_equal(view->n_slots, 1);
+    assert_int_equal(view->slots[0].state, WEIR_SLOT_PREFILLING); /* there is text before it */
+    while (!rig_tick(r).idle) continue;
+    assert_int_equal(weir_engine_view(r->engine, &view, NULL), WEIR_OK);
+    assert_int_equal(view->n_slots, 1);
+    assert_int_equal(view->slots[0].state, WEIR_SLOT_JOINED);
+    while (rig_tick(r).idle) pause_us(1000);
+    rig_run(r);
+    judge(&t);
+    assert_int_equal(rig_stats(r).n_bad_plans, 0);
+}
+
 /* ---- Limits ---- */
+
+/* Whichever allocation fails: the submit is refused and leaves nothing, or the request ends with an error,
+ * or nothing but a cache is missing. */
+static void without_memory(void **state)
+{
+    rig *r = *state;
+    load(r, "fake:", "fake:pieces=2");
+    rig_start_caching(r, WEIR_LAYOUT_UNIFIED, 2);
+    for (long n = 0, n_good = 0; n_good < 20 && n < 400; n++) {
+        talk t;
+        write(r, &t, "see @0 and @1");
+        weir_request request = request_of(r, &t);
+        t.stream = rig_stream(r);
+        weir__mem_fail_after(n);
+        weir_status status = weir_engine_submit(r->engine, &request, 1, &t.stream, NULL);
+        bool failed = !weir__mem_fail_pending();
+        if (status == WEIR_OK && !failed) n_good++;
+        if (status == WEIR_OK && n_good < 20) /* later ones fail in the engine and its thread */
+            while (!weir_stream_finished(t.stream)) {
+                rig_tick(r);
+                pause_us(10);
+            }
+        weir__mem_fail_after(-1);
+        assert_true(status == WEIR_OK || status == WEIR_NO_MEMORY);
+        if (status == WEIR_OK) rig_run(r);
+        if (status == WEIR_OK) sink_take(&t.got, t.stream);
+        if (status == WEIR_OK && t.got.reason == WEIR_REASON_LENGTH) judge(&t);
+        if (status == WEIR_OK && t.got.reason != WEIR_REASON_LENGTH) {
+            weir_error error = {0};
+            weir_stream_error(t.stream, &error);
+            assert_int_equal(error.code, WEIR_NO_MEMORY);
+        }
+        rig_release(r, t.stream);
+        r->n_streams--;
+    }
+    assert_int_equal(atomic_load(&r->fake->faults), 0);
+}
 
 static void what_does_not_fit_is_refused(void **state)
 {
@@ -572,6 +633,7 @@ static void at_random(void **state)
             rig_tick(r);
         }
         rig_run(r);
+        assert_int_equal(rig_stats(r).n_bad_plans, 0);
         for (int i = 0; i < n_asked; i++) {
             sink_take(&talks[i].got, talks[i].stream);
             if (cancelled[i] && talks[i].got.reason == WEIR_REASON_CANCELLED)
@@ -602,6 +664,8 @@ int main(void)
         RIG_TEST(a_stop_ends_the_encode),
         RIG_TEST(a_thread_waits_for_the_encode),
         RIG_TEST(a_projector_that_fails_ends_its_request_alone),
+        RIG_TEST(a_view_has_slots_that_wait),
+        RIG_TEST(without_memory),
         RIG_TEST(what_does_not_fit_is_refused),
         RIG_TEST(at_random),
     };

@@ -40,7 +40,7 @@ static weir_slot_view view_of(const weir__driver *driver, const weir__slot *slot
     bool generates = slot->state == WEIR_SLOT_GENERATING;
     return (weir_slot_view){
         .slot = slot->index,
-        .state = slot->state,
+        .state = slot->next == WEIR__NEXT_AWAITED ? WEIR_SLOT_JOINED : slot->state,
         .n_prompt_left = slot->state == WEIR_SLOT_PREFILLING ? request->history.n_tokens - slot->n_past : 0,
         .n_prompt = request->history.n_prompt,
         .n_generated = request->n_generated,
@@ -61,7 +61,9 @@ void weir__step_view(weir__driver *driver, int64_t now)
     size_t n = 0;
     for (int32_t i = 0; i < driver->params->n_slots; i++) {
         const weir__slot *slot = &driver->slots[i];
-        if (slot->state == WEIR_SLOT_IDLE || !weir__rotation_has(&driver->rotation, slot)) continue;
+        if (slot->state == WEIR_SLOT_IDLE ||
+            (slot->next != WEIR__NEXT_AWAITED && !weir__rotation_has(&driver->rotation, slot)))
+            continue;
         size_t at = n++;
         for (; at > 0 && driver->slots[views[at - 1].slot].request->serial > slot->request->serial; at--)
             views[at] = views[at - 1];
@@ -91,6 +93,14 @@ static weir__shape shape_of(weir__driver *driver)
     return weir__schedule_shape(&driver->view, driver->plan, n);
 }
 
+/* Whether the view has a slot that may get tokens. */
+static bool has_work(const weir_view *view)
+{
+    for (size_t i = 0; i < view->n_slots; i++)
+        if (view->slots[i].state != WEIR_SLOT_JOINED) return true;
+    return false;
+}
+
 /* Fills the batch by the caller's plan or the strategy's. Returns false if the plan broke a rule and was
  * replaced. */
 static bool make_batch(weir__driver *driver, const weir_plan_entry *plan, size_t n_plan, int64_t now)
@@ -104,7 +114,7 @@ static bool make_batch(weir__driver *driver, const weir_plan_entry *plan, size_t
     }
     /* An empty plan is fine from a caller. From a strategy with work at hand it might go on forever. */
     bool good =
-        weir__batch_fill(driver, plan, n_plan) && (given || driver->batch.n > 0 || driver->view.n_slots == 0);
+        weir__batch_fill(driver, plan, n_plan) && (given || driver->batch.n > 0 || !has_work(&driver->view));
     if (!good) {
         const weir_strategy *standard = weir_strategy_decode_maximal();
         n_plan = standard->plan(&driver->view, driver->plan, NULL);
