@@ -6,6 +6,7 @@
 #include "support/dice.h"
 #include "support/pause.h"
 #include "support/sound.h"
+#include "support/temp.h"
 
 #define ANSWER   10
 #define MOST     400 /* cells of a talk */
@@ -45,6 +46,16 @@ static void load(rig *r, const char *model, const char *projector)
     params.projector = projector;
     if (weir_model_load(model, &params, &r->model, &error) != WEIR_OK) fail_msg("%s", error.message);
     r->fake = weir__fake_of(r->model);
+}
+
+/* As rig_run; the encoder's thread needs a processor, too. */
+static void run(rig *r)
+{
+    for (;;) {
+        weir_report report = rig_tick(r);
+        if (report.idle && report.n_active == 0 && report.queue_depth == 0) return;
+        if (report.idle) pause_us(50);
+    }
 }
 
 /* ---- Asking ---- */
@@ -152,11 +163,11 @@ static void each_gets_its_own_text(void **state)
                 for (size_t i = 0; i < COUNT(prompts); i++) { /* alone */
                     write(r, &talks[i], prompts[i]);
                     ask(r, &talks[i]);
-                    rig_run(r);
+                    run(r);
                     judge(&talks[i]);
                 }
                 for (size_t i = 0; i < COUNT(prompts); i++) ask(r, &talks[i]); /* in company */
-                rig_run(r);
+                run(r);
                 for (size_t i = 0; i < COUNT(prompts); i++) judge(&talks[i]);
                 rig_stop(r);
                 for (int i = 0; i < r->n_streams; i++) weir_stream_release(r->streams[i]);
@@ -181,12 +192,12 @@ static void tokens_and_answers_and_forks_have_media(void **state)
     request.tokens = tokens;
     request.n_tokens = (size_t)n;
     t.stream = rig_submit(r, &request);
-    rig_run(r);
+    run(r);
     judge(&t);
     /* several answers */
     weir_stream *streams[3] = {rig_stream(r), rig_stream(r), rig_stream(r)};
     assert_int_equal(weir_engine_submit_n(r->engine, &request, 3, streams, NULL), WEIR_OK);
-    rig_run(r);
+    run(r);
     for (int i = 0; i < 3; i++) {
         t.got = (sink){0};
         t.stream = streams[i];
@@ -198,7 +209,7 @@ static void tokens_and_answers_and_forks_have_media(void **state)
     request.sampler = &r->greedy;
     request.max_tokens = ANSWER - 5;
     assert_int_equal(weir_engine_fork(r->engine, t.stream, 5, &request, fork, NULL), WEIR_OK);
-    rig_run(r);
+    run(r);
     sink got = {0};
     sink_take(&got, fork);
     assert_int_equal(got.n_tokens, ANSWER - 5);
@@ -223,11 +234,11 @@ static void a_second_question_reuses_the_image(void **state)
                 write(r, &other, "look at this: @1 how old is it?");
                 bool small = strstr(projectors[p], "cells=1,") != NULL;
                 ask(r, &first);
-                rig_run(r);
+                run(r);
                 judge(&first);
                 uint64_t n = n_encodes(r);
                 ask(r, &second);
-                rig_run(r);
+                run(r);
                 judge(&second);
                 assert_int_equal(n_encodes(r), n);
                 int32_t n_head = second.n_prompt - (int32_t)strlen(" how old is it?");
@@ -236,7 +247,7 @@ static void a_second_question_reuses_the_image(void **state)
                 if (!small) assert_in_range(n_cached, n_head - 1, n_head + 1);
                 if (small) assert_true(n_cached < n_head); /* 30 bits do not identify a sound */
                 ask(r, &other);
-                rig_run(r);
+                run(r);
                 judge(&other);
                 assert_true(n_encodes(r) > n);
                 assert_true(weir_stream_usage(other.stream).n_cached <= (int32_t)strlen("<look at this: ["));
@@ -257,7 +268,7 @@ static void embeddings_are_kept_within_the_budget_and_by_salt(void **state)
     rig_start(r);
     write(r, &t, "one @0");
     ask(r, &t);
-    rig_run(r);
+    run(r);
     judge(&t);
     assert_int_equal(n_encodes(r), 2); /* write() encodes, too */
     static const char *const salts[] = {NULL, "a", "b", "a", NULL};
@@ -267,7 +278,7 @@ static void embeddings_are_kept_within_the_budget_and_by_salt(void **state)
         uint64_t before = n_encodes(r);
         t.salt = salts[i];
         ask(r, &t);
-        rig_run(r);
+        run(r);
         judge(&t);
         assert_int_equal(n_encodes(r) - before, more[i]);
         assert_true(rig_stats(r).cache_bytes <= r->params.cache_bytes / 4);
@@ -277,16 +288,44 @@ static void embeddings_are_kept_within_the_budget_and_by_salt(void **state)
         text[1] = (char)('0' + i);
         write(r, &t, text);
         ask(r, &t);
-        rig_run(r);
+        run(r);
         judge(&t);
         assert_true(rig_stats(r).cache_bytes <= r->params.cache_bytes / 4);
     }
     write(r, &t, "@0 once more");
     uint64_t before = n_encodes(r);
     ask(r, &t);
-    rig_run(r);
+    run(r);
     judge(&t);
     assert_int_equal(n_encodes(r) - before, 1);
+}
+
+/* Files of another engine have its images, too. */
+static void a_restart_finds_the_image(void **state)
+{
+    rig *r = *state;
+    char folder[TEMP_PATH_MAX];
+    for (size_t p = 0; p < 3; p++) {
+        talk first, second;
+        temp_path(folder, projectors[p] + strlen("fake:"));
+        for (int run = 0; run < 2; run++) {
+            load(r, "fake:", projectors[p]);
+            r->params.cache_dir = folder;
+            rig_start_caching(r, WEIR_LAYOUT_UNIFIED, 2);
+            write(r, &first, "look at this: @0 what is it?");
+            write(r, &second, "look at this: @0 how old is it?");
+            uint64_t before = n_encodes(r);
+            ask(r, run == 0 ? &first : &second);
+            run(r);
+            judge(run == 0 ? &first : &second);
+            assert_int_equal(n_encodes(r) - before, run == 0);
+            if (run == 1) assert_int_equal(rig_stats(r).n_cache_restored, 1);
+            rig_stop(r);
+            for (int i = 0; i < r->n_streams; i++) weir_stream_release(r->streams[i]);
+            r->n_streams = 0;
+        }
+    }
+    r->params.cache_dir = NULL;
 }
 
 static void salts_share_no_prefix(void **state)
@@ -300,10 +339,10 @@ static void salts_share_no_prefix(void **state)
     a.salt = "a";
     b.salt = "b";
     ask(r, &a);
-    rig_run(r);
+    run(r);
     judge(&a);
     ask(r, &b);
-    rig_run(r);
+    run(r);
     judge(&b);
     assert_int_equal(weir_stream_usage(b.stream).n_cached, 0);
 }
@@ -327,12 +366,13 @@ static void queued_media_take_no_memory(void **state)
         ask(r, &talks[i]);
     }
     assert_true(weir__mem_live() > before);
-    for (int ticks = 0; ticks < 100000; ticks++) {
+    for (;;) {
         weir_report report = rig_tick(r);
+        if (report.idle) pause_us(50);
         assert_true(rig_stats(r).cache_bytes <= r->params.cache_bytes);
         if (report.n_active == 0 && report.queue_depth == 0) break;
     }
-    rig_run(r);
+    run(r);
     for (int i = 0; i < N; i++) judge(&talks[i]);
 }
 
@@ -353,11 +393,15 @@ static void a_suspended_request_goes_on(void **state)
                 write(r, &low, "see @0 and @1 say");
                 write(r, &high, "@2 first");
                 ask(r, &low);
-                for (int n = 0; n < ticks;) n += !rig_tick(r).idle; /* ticks that compute */
+                for (int n = 0; n < ticks;) { /* ticks that compute */
+                    bool idle = rig_tick(r).idle;
+                    if (idle) pause_us(50);
+                    n += !idle;
+                }
                 weir_request request = request_of(r, &high);
                 request.priority = 5;
                 high.stream = rig_submit(r, &request);
-                rig_run(r);
+                run(r);
                 judge(&high);
                 judge(&low);
                 rig_stop(r);
@@ -410,7 +454,7 @@ static void a_cancel_ends_the_encode(void **state)
         sink_take(&t[i].got, t[i].stream);
         assert_true(t[i].got.finished && t[i].got.reason == WEIR_REASON_CANCELLED);
     }
-    rig_run(r);
+    run(r);
     rig_stop(r); /* waits for the thread */
     assert_true(weir__clock_now_ns() - began < 5000 * WEIR__NS_PER_MS);
 }
@@ -468,7 +512,7 @@ static void a_projector_that_fails_ends_its_request_alone(void **state)
     rig_start(r);
     ask(r, &bad);
     ask(r, &good);
-    rig_run(r);
+    run(r);
     judge(&good);
     sink_take(&bad.got, bad.stream);
     assert_int_equal(bad.got.reason, WEIR_REASON_ERROR);
@@ -496,7 +540,7 @@ static void a_view_has_slots_that_wait(void **state)
     assert_int_equal(view->n_slots, 1);
     assert_int_equal(view->slots[0].state, WEIR_SLOT_JOINED);
     while (rig_tick(r).idle) pause_us(1000);
-    rig_run(r);
+    run(r);
     judge(&t);
     assert_int_equal(rig_stats(r).n_bad_plans, 0);
 }
@@ -526,7 +570,7 @@ static void without_memory(void **state)
             }
         weir__mem_fail_after(-1);
         assert_true(status == WEIR_OK || status == WEIR_NO_MEMORY);
-        if (status == WEIR_OK) rig_run(r);
+        if (status == WEIR_OK) run(r);
         if (status == WEIR_OK) sink_take(&t.got, t.stream);
         if (status == WEIR_OK && t.got.reason == WEIR_REASON_LENGTH) judge(&t);
         if (status == WEIR_OK && t.got.reason != WEIR_REASON_LENGTH) {
@@ -632,7 +676,7 @@ static void at_random(void **state)
             }
             rig_tick(r);
         }
-        rig_run(r);
+        run(r);
         assert_int_equal(rig_stats(r).n_bad_plans, 0);
         for (int i = 0; i < n_asked; i++) {
             sink_take(&talks[i].got, talks[i].stream);
@@ -656,6 +700,7 @@ int main(void)
         RIG_TEST(tokens_and_answers_and_forks_have_media),
         RIG_TEST(a_second_question_reuses_the_image),
         RIG_TEST(embeddings_are_kept_within_the_budget_and_by_salt),
+        RIG_TEST(a_restart_finds_the_image),
         RIG_TEST(salts_share_no_prefix),
         RIG_TEST(queued_media_take_no_memory),
         RIG_TEST(a_suspended_request_goes_on),
