@@ -308,18 +308,18 @@ static void a_restart_finds_the_image(void **state)
     for (size_t p = 0; p < 3; p++) {
         talk first, second;
         temp_path(folder, projectors[p] + strlen("fake:"));
-        for (int run = 0; run < 2; run++) {
+        for (int start = 0; start < 2; start++) {
             load(r, "fake:", projectors[p]);
             r->params.cache_dir = folder;
             rig_start_caching(r, WEIR_LAYOUT_UNIFIED, 2);
             write(r, &first, "look at this: @0 what is it?");
             write(r, &second, "look at this: @0 how old is it?");
             uint64_t before = n_encodes(r);
-            ask(r, run == 0 ? &first : &second);
+            ask(r, start == 0 ? &first : &second);
             run(r);
-            judge(run == 0 ? &first : &second);
-            assert_int_equal(n_encodes(r) - before, run == 0);
-            if (run == 1) assert_int_equal(rig_stats(r).n_cache_restored, 1);
+            judge(start == 0 ? &first : &second);
+            assert_int_equal(n_encodes(r) - before, start == 0);
+            if (start == 1) assert_int_equal(rig_stats(r).n_cache_restored, 1);
             rig_stop(r);
             for (int i = 0; i < r->n_streams; i++) weir_stream_release(r->streams[i]);
             r->n_streams = 0;
