@@ -3,8 +3,8 @@
  *
  * usage: encode MODEL PROJECTOR N_THREADS ROUNDS
  *
- * Encodes a picture of noise, 896 pixels wide and high, ROUNDS times. Per round: seconds and a checksum of the
- * embeddings. WEIR_KERNELS=off: by ggml's own kernels. */
+ * Encodes a picture of noise, 896 pixels wide and high, ROUNDS times. Per round: seconds and a checksum of
+ * the embeddings. WEIR_KERNELS=off: by ggml's own kernels. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <time.h>

@@ -200,7 +200,7 @@ INLINE void prefetch(const packing *p, int32_t c)
         for (int32_t at = 0; at < p->next_bytes; at += 64) _mm_prefetch(p->next[i] + at, _MM_HINT_T0);
 }
 
-/* All scales are computed before the first of them is needed, so that the processor need not wait for them. */
+/* All scales are computed before the first is needed, so that the processor need not wait for them. */
 INLINE void pack_all_keys(const weir__attention_format format, const int32_t size, packing *p, int32_t *to,
                           float *factors)
 {

@@ -20,7 +20,7 @@
 #define FEW_UNIT   8 /* rows that follow one another; more are many */
 #define FEW_GROUPS (FEW_UNIT / FEW * GROUPS)
 
-/* Of a group: weighted values [size_v], maximum score, sum of the weights, all [LANES]. Few rows need less. */
+/* Of a group: weighted values [size_v], maximum score, sum of weights, all [LANES]. Few rows need less. */
 #define GROUP_SUMS ((SIZE + 2) * LANES)
 
 /* The memory of one call. Arrays are packed: strides are the heads' sizes, not SIZE. */
