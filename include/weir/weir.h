@@ -405,9 +405,9 @@ typedef struct weir_engine_params {
     weir_kv_type type_k;
     weir_kv_type type_v;
     const weir_strategy *strategy; /* NULL = decode-maximal; must live as long as the engine */
-    bool manual;                   /* the caller drives the engine with weir_engine_step; it has no thread */
-    /* Host memory for the prefix cache (states of prefixes without a sequence) and for suspended requests.
-     * Anything that does not fit is computed again. WEIR_AUTO (default) = a quarter of the memory available
+    bool manual; /* the caller drives the engine with weir_engine_step; no thread of it makes ticks */
+    /* Host memory for the prefix cache (states of prefixes without a sequence), for suspended requests, and a
+     * quarter of it for images and sounds that were encoded and that no slot needs now. Anything that does not fit is computed again. WEIR_AUTO (default) = a quarter of the memory available
      * at create; 0 = none */
     uint64_t cache_bytes;
     /* -1 … 256 - n_slots; additional sequences for cached prefixes. With lanes each costs n_ctx cells, and -1
@@ -518,7 +518,8 @@ typedef struct weir_request {
     /* 0; 0 … 20; also return the n likeliest tokens at each position; > 0 implies logprobs */
     int32_t n_logprobs;
     /* Return the logprob of each prompt token (weir_stream_prompt_logprobs). The whole prompt is then
-     * computed, at most 64 tokens per tick, even if it is cached; it is cached as usual */
+     * computed, at most 64 tokens per tick, even if it is cached; it is cached as usual. UNSUPPORTED with
+     * media */
     bool prompt_logprobs;
     int32_t n_prompt_logprobs; /* 0; 0 … 20; as n_logprobs; > 0 implies prompt_logprobs */
     /* A fork: the request continues from another submitted stream, in any state, after the first source_at
@@ -534,8 +535,11 @@ typedef struct weir_request {
     const weir_adapter_use *adapters;
     size_t n_adapters;
     /* [n_media]; images and sounds within text or tokens, whose order they have; a chat and a source have
-     * their own. The model needs a projector that reads them (weir_model_info.reads_images, reads_sounds);
-     * sounds have its sample_rate. Each takes tokens of the prompt, which weir_engine_plan_request counts */
+     * their own (INVALID with these). The model needs a projector that reads them, and sounds its sample rate
+     * (weir_model_info). Each takes tokens of the prompt, which weir_engine_plan_request counts. A thread of
+     * the engine encodes them while other requests run on. Not with prompt_logprobs. Held until the last
+     * release of the stream, from which a fork may start. UNSUPPORTED: the model reads none, or computes all
+     * tokens of an image at once, and these are more than the engine's n_ubatch */
     const weir_media_use *media;
     size_t n_media;
 } weir_request;
@@ -1556,7 +1560,7 @@ typedef struct weir_report {
     int64_t decode_ns;   /* of its forward passes */
     int64_t tick_ns;     /* of the whole tick */
     bool bad_plan;       /* the plan was replaced */
-    bool idle;           /* there was nothing to do */
+    bool idle;           /* there was nothing to do; slots with work (n_active) wait for an encode */
     int32_t n_drafted;   /* draft tokens verified */
 } weir_report;
 

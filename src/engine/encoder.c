@@ -41,7 +41,6 @@ struct weir__encoder {
     pthread_mutex_t mutex; /* protects all below, and of embeddings the phase, results and refs */
     pthread_cond_t more;
     weir__embedding *first; /* the most recently used first */
-    uint64_t n_encoded;
     /* The thread's: the medium of which it encoded last. Others of its segments follow. */
     weir__medium *medium;
     weir__prepared *prepared;
@@ -146,7 +145,6 @@ static void *run_encoder(void *user)
         pthread_mutex_lock(&encoder->mutex);
         embedding->status = status;
         embedding->is = DONE;
-        encoder->n_encoded += status == WEIR_OK;
         if (embedding->refs == 0) {
             unlink_embedding(encoder, embedding);
             free_embedding(embedding);
@@ -312,13 +310,4 @@ weir_status weir__encoder_state(weir__encoder *encoder, const weir__embedding *e
 float *weir__encoder_rows(const weir__embedding *embedding)
 {
     return embedding->rows;
-}
-
-uint64_t weir__encoder_count(weir__encoder *encoder)
-{
-    if (encoder == NULL) return 0;
-    pthread_mutex_lock(&encoder->mutex);
-    uint64_t n = encoder->n_encoded;
-    pthread_mutex_unlock(&encoder->mutex);
-    return n;
 }

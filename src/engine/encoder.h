@@ -35,7 +35,4 @@ weir_status weir__encoder_state(weir__encoder *encoder, const weir__embedding *e
 /* [n_cells][width]; NULL unless they are there. */
 float *weir__encoder_rows(const weir__embedding *embedding);
 
-/* Segments encoded so far. */
-uint64_t weir__encoder_count(weir__encoder *encoder);
-
 #endif

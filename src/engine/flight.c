@@ -71,12 +71,24 @@ static void key_add_text(bytes *key, const char *text, size_t length)
 
 #define KEY_ADD(key, value) key_add(key, &(value), sizeof(value))
 
-/* The results of rendering: prompt, grammar, stops and control tokens. */
+static void key_add_media(bytes *key, const weir_media_use *media, size_t n)
+{
+    KEY_ADD(key, n);
+    for (size_t i = 0; media != NULL && i < n; i++) {
+        weir_media_info info = {.size = sizeof info, .hash = ""};
+        (void)weir_media_describe(media[i].media, &info);
+        KEY_ADD(key, media[i].at);
+        key_add_text(key, info.hash, WEIR_NUL);
+    }
+}
+
+/* The results of rendering: prompt, media, grammar, stops and control tokens. */
 static void key_add_chat(bytes *key, const weir_chat *chat)
 {
     const weir__parts *parts = &chat->parts;
     const weir__grammar *grammar = chat->constraint;
     key_add_text(key, chat->prompt, chat->prompt_length);
+    key_add_media(key, chat->media, chat->n_media);
     KEY_ADD(key, parts->n);
     for (size_t i = 0; i < parts->n; i++) {
         KEY_ADD(key, parts->at[i].from);
@@ -131,17 +143,11 @@ char *weir__flight_key(const weir_request *request, size_t *n)
     key_add_text(&key, r.text, r.text_length);
     KEY_ADD(&key, r.n_tokens);
     if (r.tokens != NULL) key_add(&key, r.tokens, r.n_tokens * sizeof *r.tokens);
-    KEY_ADD(&key, r.n_media);
+    key_add_media(&key, r.media, r.n_media);
     KEY_ADD(&key, r.n_adapters);
     for (size_t i = 0; r.adapters != NULL && i < r.n_adapters; i++) {
         KEY_ADD(&key, r.adapters[i].adapter);
         KEY_ADD(&key, r.adapters[i].scale);
-    }
-    for (size_t i = 0; r.media != NULL && i < r.n_media; i++) {
-        weir_media_info media = {.size = sizeof media, .hash = ""};
-        (void)weir_media_describe(r.media[i].media, &media);
-        KEY_ADD(&key, r.media[i].at);
-        key_add_text(&key, media.hash, WEIR_NUL);
     }
     KEY_ADD(&key, r.n_stop);
     for (size_t i = 0; r.stop != NULL && i < r.n_stop; i++)

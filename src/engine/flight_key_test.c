@@ -255,12 +255,19 @@ static void all_of_a_chat_counts(void **state)
     keys all = {0};
     weir_sampler_params greedy = weir_sampler_params_default();
     greedy.temp = 0;
-    for (int i = 0; i < 24; i++) {
+    weir_media *a = sound_make(1), *b = sound_make(2);
+    assert_true(a != NULL && b != NULL);
+    for (int i = 0; i < 29; i++) {
+        weir_media_use media[2] = {{a, 1}, {b, 2}};
         weir__part parts[] = {{.from = 0, .to = 2, .plain = true}, {.from = 2, .to = 5}};
         weir__trigger triggers[2] = {{.kind = WEIR__TRIGGER_WORD}, {.kind = WEIR__TRIGGER_WORD}};
         const char *stops[2] = {"x", "y"};
         int32_t preserved[2] = {3, 4};
-        weir_chat f = {.prompt = "hello", .stops = stops, .preserved = preserved, .parts = {.at = parts}};
+        weir_chat f = {.prompt = "hello",
+                       .stops = stops,
+                       .preserved = preserved,
+                       .parts = {.at = parts},
+                       .media = media};
         weir_request request = weir_request_default();
         request.sampler = &greedy;
         request.chat = &f;
@@ -289,12 +296,19 @@ static void all_of_a_chat_counts(void **state)
         case 21: f.parts.n = 2; break;
         case 22: f.parts.n = 2, parts[0].plain = false; break;
         case 23: f.parts.n = 2, parts[0].to = parts[1].from = 3; break;
+        case 24: f.n_media = 1; break;
+        case 25: f.n_media = 2; break;
+        case 26: media[0].media = b, f.n_media = 1; break;
+        case 27: media[0].at = 0, f.n_media = 1; break;
+        case 28: media[1].media = a, f.n_media = 2; break;
         default: break;
         }
         f.prompt_length = strlen(f.prompt);
         add_key(&all, &request);
     }
     keys_fini(&all);
+    weir_media_release(a);
+    weir_media_release(b);
 }
 
 /* ---- What draws ---- */
