@@ -257,9 +257,10 @@ static int32_t judge(const prompt *p, weir_stream *stream)
     return usage.n_cached;
 }
 
-static void start(weir_layout layout, int32_t n_slots, int32_t chunk_size)
+static void start(weir_layout layout, int32_t n_slots, int32_t chunk_size, weir_model *drafts)
 {
     weir_engine_params params = weir_engine_params_default();
+    params.draft_model = drafts;
     params.n_slots = n_slots;
     params.n_ctx = 1024;
     params.layout = layout;
@@ -298,7 +299,7 @@ static void same_as_by_llama_cpp(void **state)
         for (size_t l = 0; l < COUNT(layouts); l++)
             for (size_t c = 0; c < COUNT(chunks); c++) {
                 weir_stream *streams[COUNT(prompts)];
-                start(layouts[l], 4, chunks[c]);
+                start(layouts[l], 4, chunks[c], NULL);
                 judge(&prompts[0], ask(&prompts[0])); /* alone */
                 for (size_t i = 0; i < COUNT(prompts); i++) streams[i] = ask(&prompts[i]);
                 for (size_t i = 0; i < COUNT(prompts); i++) judge(&prompts[i], streams[i]);
@@ -308,6 +309,32 @@ static void same_as_by_llama_cpp(void **state)
             }
         leave();
     }
+}
+
+/* Texts with media have no drafts of these, and others still do. */
+static void same_beside_draft_models(void **state)
+{
+    (void)state;
+    static const weir_layout layouts[] = {WEIR_LAYOUT_UNIFIED, WEIR_LAYOUT_PER_SLOT};
+    static const char *const drafters[] = {"eagle", "llama --seed 2"};
+    use(&kinds[2]);
+    const prompt prompts[] = {read("the@0wind"), read("text alone"), read("@1 and more"), read("in company")};
+    for (size_t d = 0; d < COUNT(drafters); d++)
+        for (size_t l = 0; l < COUNT(layouts); l++) {
+            char path[TEMP_PATH_MAX];
+            weir_model *drafts = NULL;
+            weir_stream *streams[COUNT(prompts)];
+            temp_model(path, "drafts.gguf", drafters[d]);
+            assert_ok(weir_model_load(path, NULL, &drafts, error));
+            start(layouts[l], 4, 100, drafts);
+            for (int round = 0; round < 2; round++) {
+                for (size_t i = 0; i < COUNT(prompts); i++) streams[i] = ask(&prompts[i]);
+                for (size_t i = 0; i < COUNT(prompts); i++) judge(&prompts[i], streams[i]);
+            }
+            stop();
+            weir_model_release(drafts);
+        }
+    leave();
 }
 
 /* One slot: the first request makes room for the second one wherever it is. */
@@ -351,6 +378,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(same_as_by_llama_cpp),
+        cmocka_unit_test(same_beside_draft_models),
         cmocka_unit_test(same_after_a_suspension),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
