@@ -191,7 +191,7 @@ serve_answer *serve_ask_answer(const serve_ask *ask, const serve_form *form, int
         serve_call_no_memory(call);
         return NULL;
     }
-    answer->namespaces = json_incref(ask->namespaces);
+    answer->namespaces = json_deep_copy(ask->namespaces);
     answer->stops = json_array();
     for (size_t i = 0; i < ask->n_stop; i++)
         json_array_append_new(answer->stops, json_stringn(ask->stop[i], ask->stop_length[i]));

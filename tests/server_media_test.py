@@ -99,6 +99,37 @@ check("another image: another answer", scores_of(other) != scores_of(first), sco
 check("and only what stands before it is cached", other["usage"]["prompt_tokens_details"]["cached_tokens"] < usage["prompt_tokens"] - 4, other["usage"])
 plan = server.post("/v1/plan", body(image_part(png()), text_part("What?"))).json
 check("a dry run counts them", plan["prompt_tokens"] == usage["prompt_tokens"], plan)
+
+# ---- The same in other dialects
+
+def anthropic(data):
+    return {"system": "Look.", "messages": [{"role": "user", "content": [{"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": data}},
+                                                                        {"type": "text", "text": "What?"}]}], "max_tokens": 12, "temperature": 0}
+
+def responses(data):
+    return {"instructions": "Look.", "input": [{"role": "user", "content": [{"type": "input_image", "image_url": "data:image/png;base64," + data}, {"type": "input_text", "text": "What?"}]}],
+            "max_output_tokens": 12, "temperature": 0}
+
+reply = server.post("/v1/messages", anthropic(text64(png()))).json
+check("Anthropic's: the same prompt, and so the same cached tokens", reply["content"][0]["text"] == text_of(first) and reply["usage"]["cache_read_input_tokens"] >= usage["prompt_tokens"] - 2 and
+      reply["usage"]["cache_read_input_tokens"] + reply["usage"]["input_tokens"] == usage["prompt_tokens"], reply, usage)
+check("Anthropic's: counted", server.post("/v1/messages/count_tokens", anthropic(text64(png()))).json == {"input_tokens": usage["prompt_tokens"]})
+reply = server.post("/v1/responses", responses(text64(png()))).json
+check("Responses: the same prompt", reply["output"][0]["content"][0]["text"] == text_of(first) and reply["usage"]["input_tokens_details"]["cached_tokens"] >= usage["prompt_tokens"] - 2 and
+      reply["usage"]["input_tokens"] == usage["prompt_tokens"], reply, usage)
+check("Responses: counted", server.post("/v1/responses/input_tokens", responses(text64(png()))).json["input_tokens"] == usage["prompt_tokens"])
+for path, given, place in (("/v1/messages", anthropic, "messages[0].content[0]"), ("/v1/responses", responses, "input[0]")):
+    refused(f"{path}: no base64", server.post(path, given("abcde")), 400, place, "invalid_value", place + " must be base64")
+    refused(f"{path}: no image", server.post(path, given(text64(b"<svg/>"))), 400, place, "invalid_value", place)
+fetched = responses("")
+fetched["input"][0]["content"][0]["image_url"] = "http://127.0.0.1/x.png"
+refused("Responses: nothing is fetched", server.post("/v1/responses", fetched), 400, "input[0]", "unsupported_value", "fetches nothing")
+tool = anthropic("")
+tool["messages"] += [{"role": "assistant", "content": [{"type": "tool_use", "id": "1", "name": "look", "input": {}}]},
+                     {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "1", "content": [tool["messages"][0]["content"].pop(0)]}]}]
+tool["messages"][2]["content"][0]["content"][0]["source"]["data"] = text64(png())
+check("a tool's result with an image", server.post("/v1/messages/count_tokens", tool).json["input_tokens"] > usage["prompt_tokens_details"]["image_tokens"])
+
 events = server.stream(CHAT, body(image_part(png()), text_part("What?"), max_tokens=12, stream_options={"include_usage": True}))
 check("streamed: the same", "".join(e["choices"][0]["delta"].get("content", "") for e in events if e["choices"]) == text_of(first) and
       events[-1]["usage"]["prompt_tokens_details"]["image_tokens"] == usage["prompt_tokens_details"]["image_tokens"], events[-1])

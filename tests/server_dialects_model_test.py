@@ -1,0 +1,92 @@
+"""weir serve with the model that $WEIR_TEST_MODEL names: what dialects say about reasoning reaches the template, and reasoning becomes a part
+of its own in each of them."""
+# SPDX-License-Identifier: Apache-2.0
+import json
+import os
+import sys
+import tempfile
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "support"))
+from checks import check, results  # noqa: E402
+from serve import Server, need_server  # noqa: E402
+
+WEIR = os.path.abspath(os.environ["WEIR_BIN"])
+MESSAGES, RESPONSES = "/v1/messages", "/v1/responses"
+SAID = "hm so\n"
+# As Qwen 3 has it: without reasoning an empty thought is put before the answer.
+TEMPLATE = """{%- for m in messages %}<|im_start|>{{ m.role }}
+{% if m.reasoning_content %}<think>
+{{ m.reasoning_content }}
+</think>
+
+{% endif %}{{ m.content }}<|im_end|>
+{% endfor %}{%- if add_generation_prompt %}<|im_start|>assistant
+{% if enable_thinking is defined and not enable_thinking %}<think>
+
+</think>
+
+{% endif %}{% endif %}{% if reasoning_effort is defined %}effort {{ reasoning_effort }}{% endif %}"""
+
+
+def events(server, path, body):
+    connection = server.connect()
+    connection.request("POST", path, dict(body, stream=True))
+    status, _ = connection.head()
+    data = b"".join(connection.chunks()).decode()
+    connection.close()
+    assert status == 200, data
+    return [json.loads(line[6:]) for line in data.split("\n") if line.startswith("data: ")]
+
+
+need_server(WEIR)
+with tempfile.NamedTemporaryFile("w", suffix=".jinja") as template:
+    template.write(TEMPLATE)
+    template.flush()
+    server = Server(WEIR, "-np", "1", "-c", "1024", "--chat-template-file", template.name, model=os.environ["WEIR_TEST_MODEL"], patience=300)
+    hello = [{"role": "user", "content": "Name a river."}]
+
+    def n_tokens(**more):
+        return len(server.post("/apply-template", dict(messages=hello, **more)).json["tokens"])
+
+    thinks, silent, effort = n_tokens(), n_tokens(reasoning_effort="none", chat_template_kwargs={}), n_tokens(reasoning_effort="low")
+    check("the template tells them apart", len({thinks, silent, effort}) == 3, thinks, silent, effort)
+    bare = len(server.post("/apply-template", {"messages": hello, "chat_template_kwargs": {"enable_thinking": False}}).json["tokens"])
+    for name, more, wanted in [("nothing", {}, bare), ("disabled", {"thinking": {"type": "disabled"}}, bare), ("enabled", {"thinking": {"type": "enabled", "budget_tokens": 2048}}, thinks),
+                               ("adaptive", {"thinking": {"type": "adaptive"}}, thinks), ("effort", {"thinking": {"type": "adaptive"}, "output_config": {"effort": "low"}}, effort)]:
+        reply = server.post(MESSAGES + "/count_tokens", dict(messages=hello, **more))
+        check(f"messages, thinking: {name}", reply.json == {"input_tokens": wanted}, reply.body, wanted)
+    for name, more, wanted in [("nothing", {}, thinks), ("none", {"reasoning": {"effort": "none"}}, silent), ("effort", {"reasoning": {"effort": "low", "summary": "auto"}}, effort)]:
+        reply = server.post(RESPONSES + "/input_tokens", dict(input=hello, **more))
+        check(f"responses, reasoning: {name}", reply.json["input_tokens"] == wanted, reply.body, wanted)
+
+    # The model does not think by itself; a grammar makes it.
+    thought = {"temperature": 0, "grammar": 'root ::= "<think>\\nhm so\\n</think>\\n\\nDanube"'}
+    plain = server.post("/v1/chat/completions", dict(thought, messages=hello, max_tokens=40)).json["choices"][0]["message"]
+    check("chat completions", (plain.get("reasoning_content"), plain["content"]) == (SAID, "Danube"), plain)
+    asked = dict(thought, messages=hello, max_tokens=40, thinking={"type": "adaptive"})
+    whole = server.post(MESSAGES, asked).json
+    blocks = whole["content"]
+    check("messages: a block of its own", whole["content"] == [{"type": "thinking", "thinking": SAID, "signature": ""}, {"type": "text", "text": "Danube"}] and
+          whole["stop_reason"] == "end_turn", whole)
+    got = events(server, MESSAGES, asked)
+    deltas = [(e["index"], e["delta"]["type"], e["delta"].get("thinking", e["delta"].get("text"))) for e in got if e["type"] == "content_block_delta"]
+    check("messages: streamed", "".join(d[2] for d in deltas if d[:2] == (0, "thinking_delta")) == SAID and "".join(d[2] for d in deltas if d[:2] == (1, "text_delta")) == "Danube" and
+          [e["content_block"]["type"] for e in got if e["type"] == "content_block_start"] == ["thinking", "text"], got)
+    asked = dict(thought, input=hello, max_output_tokens=40)
+    whole = server.post(RESPONSES, asked).json
+    check("responses: an item of its own", [(i["type"], i["content"][0]["text"]) for i in whole["output"]] == [("reasoning", SAID), ("message", "Danube")], whole)
+    got = events(server, RESPONSES, asked)
+    check("responses: streamed", "".join(e["delta"] for e in got if e["type"] == "response.reasoning_text.delta") == SAID and
+          "".join(e["delta"] for e in got if e["type"] == "response.output_text.delta") == "Danube" and
+          [i["content"] for i in got[-1]["response"]["output"]] == [i["content"] for i in whole["output"]], got)
+    # What was thought goes back.
+    back = [*hello, {"role": "assistant", "reasoning_content": SAID, "content": "Danube"}, *hello]
+    wanted = len(server.post("/apply-template", {"messages": back, "chat_template_kwargs": {"enable_thinking": False}}).json["tokens"])
+    reply = server.post(MESSAGES + "/count_tokens", {"messages": [*hello, {"role": "assistant", "content": blocks}, *hello]})
+    check("messages: it goes back", reply.json == {"input_tokens": wanted}, reply.body, wanted)
+    wanted = len(server.post("/apply-template", {"messages": back}).json["tokens"])
+    reply = server.post(RESPONSES + "/input_tokens", {"input": [*hello, *whole["output"], *hello]})
+    check("responses: it goes back", reply.json["input_tokens"] == wanted, reply.body, wanted)
+    check("it ends with 0", server.stop() == 0)
+print(f"{results['passed']} passed, {results['failed']} failed")
+sys.exit(1 if results["failed"] else 0)
