@@ -57,7 +57,8 @@ NAMED = {
     "src/transfer": ["hub_http_test", "hub_tls_test", "bench_http_test", "cli_top_test"],
     "cli": ["cli_*_test", "settings_test", "bench_http_test"],
     "server": ["server_test", "server_api_test", "server_choices_test", "server_fuzz_test", "server_http_test", "server_keys_test", "server_lora_test",
-               "server_native_test", "server_proxies_test", "server_words_test"],
+               "server_native_test", "server_proxies_test", "server_words_test", "server_messages_test", "server_responses_test", "server_infill_test",
+               "form_test"],
     **{f"server/{name}.c": ["server_resume_test"] for name in ("answer", "choice", "events", "kept", "tape")},  # minutes
     **{f"server/{name}.c": ["server_faults_test"] for name in ("call", "connection", "event_loop", "gate", "listener", "log", "server", "sweep", "tls")},
 }
