@@ -36,6 +36,7 @@ typedef struct scratch {
     _Alignas(64) float piece[GROUPS * GROUP_SUMS], total[GROUPS * GROUP_SUMS];
     _Alignas(64) float query_factors[FEW_GROUPS * LANES];
     float key_factors[PIECE], value_factors[PIECE];
+    int32_t origin; /* the place of the first packed cell */
     packing packing;
 } scratch;
 
@@ -337,7 +338,7 @@ static void adjust(const weir__attention_task *t, const layout *l, float *scores
 INLINE void add_block(const int n, const weir__attention_task *t, const layout *l, scratch *s,
                       const view *views, int32_t kv, int32_t group, int32_t block, int32_t from, int32_t to)
 {
-    int32_t n_pairs = pairs_in(t->size_k), at = block % PIECE, first = kv * l->groups + group;
+    int32_t n_pairs = pairs_in(t->size_k), at = block - s->origin, first = kv * l->groups + group;
     int32_t group_sums = sums_in(t, l);
     float *sums = s->piece + first * group_sums;
     score(n, s, s->queries + first * n_pairs * LANES, s->query_factors + first * LANES,
@@ -480,7 +481,7 @@ INLINE void add_dimensions(const int n, const int n_columns, const scratch *s, c
 INLINE void add_n(const int n, const weir__attention_task *t, const layout *l, scratch *s, int32_t i,
                   int32_t j, int32_t kv, int32_t group, int32_t block, int32_t from, int32_t to)
 {
-    int32_t n_pairs = pairs_in(t->size_k), at = block % PIECE, first = kv * l->groups + group, in_group;
+    int32_t n_pairs = pairs_in(t->size_k), at = block - s->origin, first = kv * l->groups + group, in_group;
     int32_t size = t->size_v, first_row = row_of(l, group, &in_group);
     float *sums = s->piece + first * sums_in(t, l);
     for (int32_t c = from; c < to; c += BATCH)
@@ -556,7 +557,8 @@ static void pack_places(const weir__attention_task *t, scratch *s, int32_t kv, c
     int32_t k_bytes = bytes_of(t->k_format, t->size_k), v_bytes = bytes_of(t->v_format, t->size_v);
     packing *p = &s->packing;
     for (int32_t first = from / BATCH * BATCH; first < to; first += BLOCK) {
-        int32_t n = (min_of(to - first, BLOCK) + BATCH - 1) / BATCH * BATCH, own[BLOCK], at = first % PIECE;
+        int32_t n = (min_of(to - first, BLOCK) + BATCH - 1) / BATCH * BATCH, at = first - s->origin;
+        int32_t own[BLOCK];
         int32_t n_next = max_of(min_of(end - first - n, BLOCK), 0);
         const int32_t *some = cells + first, *next = some + n;
         if (first < from || first + n > to) { /* surplus places repeat the first or last cell */
@@ -598,6 +600,7 @@ static void add_run(const weir__attention_task *t, const layout *l, scratch *s, 
     if (to > end) to = end;
     if (from >= to) return;
     int32_t last_group = group_of(l, j * t->n_heads - 1);
+    s->origin = first;
     for (int32_t kv = 0; kv < t->n_kv; kv++) {
         pack_places(t, s, kv, cells, from, to, list->first + list->n);
         for (int32_t g = group_of(l, i * t->n_heads), n; g <= last_group; g += n) {
