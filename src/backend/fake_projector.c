@@ -163,7 +163,7 @@ void weir__fake_prepared_trim(weir__prepared *prepared)
 void weir__fake_prepared_free(weir__prepared *prepared)
 {
     if (prepared == NULL) return;
-    for (int32_t i = 0; i < prepared->n_segments; i++) {
+    for (int32_t i = 0; prepared->segments != NULL && i < prepared->n_segments; i++) {
         weir__mem_free(prepared->segments[i].tokens);
         weir__mem_free(prepared->segments[i].places);
         weir__mem_free(prepared->segments[i].embeddings);

@@ -11,7 +11,8 @@
 
 void weir__history_fini(weir__history *history)
 {
-    for (int32_t i = 0; i < history->n_spans; i++) weir__medium_release(history->spans[i].medium);
+    for (int32_t i = 0; history->spans != NULL && i < history->n_spans; i++)
+        weir__medium_release(history->spans[i].medium);
     weir__mem_free(history->spans);
     weir__mem_free(history->tokens);
     weir__mem_free(history->salt);
@@ -39,8 +40,10 @@ bool weir__history_copy(weir__history *to, const weir__history *from, int32_t n)
         .chat = weir_chat_hold(from->chat),
     };
     weir__adapters_copy(&to->adapters, &from->adapters);
-    if (to->spans != NULL) to->n_spans = from->n_spans;
-    for (int32_t i = 0; i < to->n_spans; i++) weir__medium_hold(to->spans[i].medium);
+    for (int32_t i = 0; to->spans != NULL && i < from->n_spans; i++) {
+        weir__medium_hold(to->spans[i].medium);
+        to->n_spans++;
+    }
     if (to->tokens != NULL && (from->salt == NULL || to->salt != NULL) && to->n_spans == from->n_spans)
         return true;
     weir__history_fini(to);

@@ -242,7 +242,7 @@ static weir_status read_new_prompt(weir__request *request, weir_model *model,
         status = read_tokens(request, model, given, error);
     else if (given->text != NULL)
         status = read_prompt_text(request, model, limits, given, at, error);
-    else
+    else if (given->chat != NULL)
         status = read_prompt_chat(request, model, limits, given->chat, at, error);
     if (status == WEIR_OK && n_media > 0)
         status = weir__history_insert(&request->history, model, limits, media, at, n_media, error);
