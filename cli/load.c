@@ -100,17 +100,13 @@ bool cli_load_is_model(const char *word)
     return is_gguf;
 }
 
-static cli_exit load(const cli_args *args, const char *path, const char *optimized, const char *projector,
-                     weir_model **model)
+static cli_exit load(const cli_args *args, const char *path, weir_model_params params, weir_model **model)
 {
-    weir_model_params params = args->model;
     weir_error error = {0};
     if (cli_signals_ended() != 0) return (cli_exit)(128 + cli_signals_ended());
     cli_progress progress = cli_progress_begin(args, "loading", path);
     params.progress = cli_progress_step;
     params.progress_user = &progress;
-    params.optimized = optimized;
-    params.projector = projector;
     weir_status status = weir_model_load(path, &params, model, &error);
     cli_term_progress_end();
     if (status != WEIR_OK) {
@@ -128,14 +124,28 @@ static cli_exit load(const cli_args *args, const char *path, const char *optimiz
 
 cli_exit cli_load_model(const cli_args *args, const char *path, weir_model **model)
 {
-    return load(args, path, args->optimized, args->projector, model);
+    weir_model_params params = args->model;
+    params.optimized = args->optimized;
+    params.projector = args->projector;
+    return load(args, path, params, model);
 }
 
 cli_exit cli_load_draft_model(const cli_args *args, weir_model **model)
 {
     if (args->draft_path == NULL || *args->draft_path == '\0') return CLI_OK;
     char *path = cli_load_named(args, args->draft_path);
-    cli_exit code = path != NULL ? load(args, path, NULL, NULL, model) : CLI_NO_MODEL;
+    weir_model_params params = args->model, plain = weir_model_params_default();
+    params.optimized = params.projector = NULL;
+    /* How positions are encoded is for the model, not for the one that drafts. */
+    params.rope_scaling = plain.rope_scaling;
+    params.rope_freq_base = plain.rope_freq_base;
+    params.rope_freq_scale = plain.rope_freq_scale;
+    params.yarn_ext_factor = plain.yarn_ext_factor;
+    params.yarn_attn_factor = plain.yarn_attn_factor;
+    params.yarn_beta_fast = plain.yarn_beta_fast;
+    params.yarn_beta_slow = plain.yarn_beta_slow;
+    params.yarn_orig_ctx = plain.yarn_orig_ctx;
+    cli_exit code = path != NULL ? load(args, path, params, model) : CLI_NO_MODEL;
     cli_free(path);
     return code;
 }

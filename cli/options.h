@@ -79,8 +79,8 @@ typedef struct cli_args {
     const cli_command *command;
     weir_model_params model;
     weir_engine_params engine;
-    char *model_path, *draft_path, *optimized, *projector, *cache_dir, *prompt, *prompt_file, *system,
-        *chat_template, *ring_path;
+    char *model_path, *draft_path, *devices, *optimized, *projector, *cache_dir, *prompt, *prompt_file,
+        *system, *chat_template, *ring_path;
     cli_list words;          /* what is no option */
     cli_list prompt_files;   /* run */
     char *preset_path;       /* NULL: the model is no preset */

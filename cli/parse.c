@@ -416,6 +416,7 @@ cli_exit cli_options_parse(cli_args *args, int n, char **argv)
     }
     if (code == CLI_OK) code = take_model_word(args);
     if (code == CLI_OK) code = take_preset(args);
+    args->model.devices = args->devices;
     args->model.tensor_split = args->tensor_split.items;
     args->model.n_tensor_split = args->tensor_split.n;
     return code;

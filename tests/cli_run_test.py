@@ -137,6 +137,29 @@ def test_run_limits():
     check("a message that is no UTF-8 is answered or refused", done.returncode in (0, 2, 4), done.returncode, done.stderr)
 
 
+def test_attention():
+    """RoPE, YaRN and flash attention reach llama.cpp: the model's own values change nothing, others do."""
+    for words, part in ((["--rope-freq-base", "-1"], "0 to 1000000000"), (["--rope-freq-base", "nan"], "nan"), (["--yarn-beta-fast", "1001"], "-1 to 1000"),
+                        (["--rope-scaling", "longrope"], "model, none, linear, yarn"), (["-fa", "yes"], "auto, off, on")):
+        expect(f"{words[0]} {words[1]}", run("-p", "x", *words), 2, words[0], part)
+    if FAKE:
+        return
+    ask = ("-p", "Name three rivers.", "-n", "12", "--temp", "0", "-q")
+    plain = run(*ask).stdout
+    for words in (["--rope-freq-base", "100000"], ["--rope-scaling", "none"], ["-fa", "on"], ["-fa", "off"], ["--device", "none"]):  # 100000 is the file's
+        check(f"{' '.join(words)}: the same answer", run(*ask, *words).stdout == plain != "", run(*ask, *words).stdout, plain)
+    answers = {tuple(words): run(*ask, *words).stdout for words in (["--rope-freq-base", "1000"], ["--rope-scaling", "linear", "--rope-freq-scale", "0.25"],
+                                                                    ["--rope-scaling", "yarn", "--rope-freq-scale", "0.25"])}
+    check("other positions: other answers, each its own", len({plain, *answers.values()}) == 4, plain, answers)
+    same = [json.loads(weir("info", "-m", MODEL, *words, "--json").stdout)["engine"]["batch_invariant"] for words in ([], ["-fa", "off"])]
+    check("without flash attention weir's kernels do not compute it", same[1] is False, same)
+    expect("a device that there is not", run("-p", "x", "--device", "GPU99"), 2, "--device", "GPU99", "none")
+    folder = os.path.join(scratch.name, "states")
+    cached = [json.loads(run("-p", "word " * 300, "-n", "1", "--json", "--cache-dir", folder, *words).stdout)["usage"]["cached_tokens"] for words in
+              ([], [], ["--rope-freq-base", "1000"], ["--rope-freq-base", "1000"])]
+    check("cached prompts of other positions are not used", cached[0] == cached[2] == 0 and min(cached[1], cached[3]) > 100, cached)
+
+
 def test_grammar():
     done = run("-p", "x", "--grammar", 'root ::= "abc" | "abd"', "--temp", "0")
     check("--grammar constrains the answer", done.returncode == 0 and done.stdout in ("abc\n", "abd\n"), done.stdout, done.stderr)

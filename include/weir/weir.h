@@ -124,6 +124,19 @@ typedef enum weir_split_mode {
     WEIR_SPLIT_ROW = 2,   /* rows of each tensor over all GPUs */
 } weir_split_mode;
 
+typedef enum weir_flash_attn {
+    WEIR_FLASH_ATTN_AUTO = 0, /* where every device of the model has it */
+    WEIR_FLASH_ATTN_OFF = 1,
+    WEIR_FLASH_ATTN_ON = 2,
+} weir_flash_attn;
+
+typedef enum weir_rope_scaling {
+    WEIR_ROPE_MODEL = 0, /* what the file says */
+    WEIR_ROPE_NONE = 1,
+    WEIR_ROPE_LINEAR = 2,
+    WEIR_ROPE_YARN = 3,
+} weir_rope_scaling;
+
 typedef struct weir_model_params {
     size_t size;
     int32_t n_gpu_layers; /* layers on the GPU; -1 = all (default) */
@@ -142,6 +155,22 @@ typedef struct weir_model_params {
     /* NULL; a projector, which encodes images and sounds for this model: a GGUF file that was made with it
      * (an "mmproj" file). NULL or "" = none. Loading it encodes a trial. It is trusted like the model */
     const char *projector;
+    /* NULL; the devices for the layers on the GPU, by name (weir_device_get), apart by commas. NULL or "" =
+     * all; "none" = the CPU alone. INVALID: no such device */
+    const char *devices;
+    /* Of all contexts of the model. OFF computes attention by llama.cpp alone, with intermediate results that
+     * grow with the context, and without quantized values; answers are then not batch-invariant */
+    weir_flash_attn flash_attn;
+    /* How positions are encoded, of all contexts of the model: for contexts beyond those of its training.
+     * Saved states and cached prompts are used with the same values only */
+    weir_rope_scaling rope_scaling;
+    float rope_freq_base;   /* 0 … 1e9; 0 = the model's */
+    float rope_freq_scale;  /* 0 … 1000; 1 / the factor by which the context is longer; 0 = the model's */
+    float yarn_ext_factor;  /* -1 … 1000; -1 = the model's, as for the three that follow */
+    float yarn_attn_factor; /* -1 … 1000 */
+    float yarn_beta_fast;   /* -1 … 1000 */
+    float yarn_beta_slow;   /* -1 … 1000 */
+    int32_t yarn_orig_ctx;  /* 0 … 2^28; the context of the training; 0 = the model's */
 } weir_model_params;
 
 /* Fills the first `size` bytes with defaults. C calls _default() below; other languages call this. */

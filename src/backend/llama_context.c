@@ -127,7 +127,7 @@ static struct llama_context_params complete(weir__bcontext *c, const weir_contex
                                             const weir__bcontext *target)
 {
     const weir__bmodel *model = c->model;
-    struct llama_context_params p = llama_context_default_params();
+    struct llama_context_params p = model->attention;
     /* llama.cpp cuts n_batch to n_ctx before it rounds n_ctx; a batch must hold a token of each sequence. */
     int64_t n_ctx = (max64(params->n_ctx, params->n_seq_max) + 255) / 256 * 256;
     int64_t n_batch = max64(min64(params->n_batch, n_ctx), params->n_seq_max);

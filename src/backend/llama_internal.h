@@ -37,6 +37,7 @@ struct weir__bmodel {
     bool m_rope;          /* positions in rows and columns */
     bool whole_sequences; /* recurrent: its memory cannot be cut within a sequence */
     int32_t n_positions;  /* tokens with position embeddings, INT32_MAX = any number */
+    struct llama_context_params attention; /* of all its contexts: flash attention, RoPE and YaRN alone */
     weir_model_info info;
     char description[128];
     char architecture[64];

@@ -145,6 +145,8 @@ typedef struct loading {
     float *split; /* [llama_max_devices()], NULL = llama.cpp's default */
     weir__optimized_file *optimized;
     struct llama_model_params how;
+    ggml_backend_dev_t devices[WEIR__DEVICES_MAX + 1]; /* that are named; ends with NULL */
+    bool chosen;                                       /* they are named, or none is */
 } loading;
 
 static bool has_gpu(void)
@@ -196,6 +198,60 @@ void weir__llama_model_free(weir__bmodel *model)
     weir__mem_free(model);
 }
 
+/* The devices that the parameters name. */
+static weir_status choose_devices(loading *l, weir_error *error)
+{
+    const char *rest = l->params->devices;
+    size_t n = 0;
+    l->chosen = rest != NULL && *rest != '\0';
+    if (!l->chosen || strcmp(rest, "none") == 0) return WEIR_OK;
+    for (;;) {
+        char name[sizeof((weir_device *)0)->name];
+        size_t length = strcspn(rest, ",");
+        snprintf(name, sizeof name, "%.*s", (int)length, rest);
+        ggml_backend_dev_t device = ggml_backend_dev_by_name(name);
+        if (device == NULL || ggml_backend_dev_type(device) == GGML_BACKEND_DEVICE_TYPE_CPU)
+            return weir__error_set(
+                error, WEIR_INVALID, "devices",
+                "devices names \"%.*s\", which is no GPU of this build and machine; none is "
+                "the CPU alone",
+                (int)(length < 64 ? length : 64), rest);
+        if (n == WEIR__DEVICES_MAX)
+            return weir__error_set(error, WEIR_INVALID, "devices", "devices has more than %d names",
+                                   WEIR__DEVICES_MAX);
+        l->devices[n++] = device;
+        if (rest[length] == '\0') return WEIR_OK;
+        rest += length + 1;
+    }
+}
+
+/* How all contexts of the model compute attention. */
+static void decide_attention(const weir_model_params *params, weir__bmodel *m)
+{
+    static const enum llama_flash_attn_type flash[] = {
+        [WEIR_FLASH_ATTN_AUTO] = LLAMA_FLASH_ATTN_TYPE_AUTO,
+        [WEIR_FLASH_ATTN_OFF] = LLAMA_FLASH_ATTN_TYPE_DISABLED,
+        [WEIR_FLASH_ATTN_ON] = LLAMA_FLASH_ATTN_TYPE_ENABLED,
+    };
+    static const enum llama_rope_scaling_type scalings[] = {
+        [WEIR_ROPE_MODEL] = LLAMA_ROPE_SCALING_TYPE_UNSPECIFIED,
+        [WEIR_ROPE_NONE] = LLAMA_ROPE_SCALING_TYPE_NONE,
+        [WEIR_ROPE_LINEAR] = LLAMA_ROPE_SCALING_TYPE_LINEAR,
+        [WEIR_ROPE_YARN] = LLAMA_ROPE_SCALING_TYPE_YARN,
+    };
+    struct llama_context_params *p = &m->attention;
+    *p = llama_context_default_params();
+    p->flash_attn_type = flash[params->flash_attn];
+    p->rope_scaling_type = scalings[params->rope_scaling];
+    p->rope_freq_base = params->rope_freq_base;
+    p->rope_freq_scale = params->rope_freq_scale;
+    p->yarn_ext_factor = params->yarn_ext_factor;
+    p->yarn_attn_factor = params->yarn_attn_factor;
+    p->yarn_beta_fast = params->yarn_beta_fast;
+    p->yarn_beta_slow = params->yarn_beta_slow;
+    p->yarn_orig_ctx = (uint32_t)params->yarn_orig_ctx;
+}
+
 static weir_status copy_split(loading *l, weir_error *error)
 {
     size_t n = l->params->n_tensor_split, n_devices = llama_max_devices();
@@ -217,6 +273,7 @@ static void decide(loading *l, bool offloads)
     struct llama_model_params *p = &l->how;
     *p = llama_model_default_params();
     p->tensor_split = l->split;
+    if (l->chosen) p->devices = l->devices;
     p->n_gpu_layers = params->n_gpu_layers;
     p->main_gpu = params->main_gpu;
     p->split_mode = params->split_mode == WEIR_SPLIT_NONE    ? LLAMA_SPLIT_MODE_NONE
@@ -266,6 +323,7 @@ static weir_status describe(const loading *l, weir__bmodel *m, weir_error *error
     m->vocab = llama_model_get_vocab(m->model);
     m->vocab_only = l->params->vocab_only;
     m->identity = l->file.identity;
+    decide_attention(l->params, m);
     llama_model_meta_val_str(m->model, "general.architecture", m->architecture, sizeof m->architecture);
     classify(m);
     fill_info(m);
@@ -279,10 +337,11 @@ weir_status weir__llama_model_load(const char *path, const weir_model_params *pa
     weir__bmodel *m = NULL;
     weir_status status = weir__shim_start(error);
     if (status == WEIR_OK) status = copy_split(l, error);
+    if (status == WEIR_OK) status = choose_devices(l, error);
     if (status == WEIR_OK) status = weir__gguf_check(l->path, &l->file, error);
     if (status == WEIR_OK && (m = create_model(error)) == NULL) status = WEIR_NO_MEMORY;
     if (status != WEIR_OK) goto out;
-    m->offloads = l->params->n_gpu_layers != 0 && has_gpu();
+    m->offloads = l->params->n_gpu_layers != 0 && (l->chosen ? l->devices[0] != NULL : has_gpu());
     decide(l, m->offloads);
     status = read_weights(l, m, error);
     if (status == WEIR_OK) status = describe(l, m, error);

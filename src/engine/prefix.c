@@ -41,7 +41,8 @@ static uint64_t kind_of(const weir__driver *driver)
         (uint64_t)driver->params->type_k,
         (uint64_t)driver->params->type_v,
     };
-    return weir__hash(weir__hash(0, numbers, sizeof numbers), version, strlen(version));
+    return weir__hash(weir__hash(driver->model->attention, numbers, sizeof numbers), version,
+                      strlen(version));
 }
 
 /* Opens cache_dir, if there is one and prefixes are kept at all. */

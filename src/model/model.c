@@ -8,6 +8,7 @@
 
 #include "base/cpu.h"
 #include "base/error.h"
+#include "base/hash.h"
 #include "base/mem.h"
 #include "base/sized.h"
 #include "model/control.h"
@@ -42,6 +43,24 @@ static weir_status check_params(const weir_model_params *params, weir_error *err
                                    "tensor_split[%zu] is %g; allowed: finite numbers from 0", i,
                                    (double)params->tensor_split[i]);
     return WEIR_OK;
+}
+
+/* States that were computed with other values do not fit. */
+static uint64_t hash_attention(const weir_model_params *params)
+{
+    const weir_model_params plain = weir_model_params_default();
+    bool same = true;
+    double values[2][9];
+    for (size_t i = 0; i < 2; i++) {
+        const weir_model_params *p = i == 0 ? params : &plain;
+        const double all[] = {p->flash_attn,      p->rope_scaling,    p->rope_freq_base,
+                              p->rope_freq_scale, p->yarn_ext_factor, p->yarn_attn_factor,
+                              p->yarn_beta_fast,  p->yarn_beta_slow,  p->yarn_orig_ctx};
+        memcpy(values[i], all, sizeof all);
+    }
+    for (size_t i = 0; i < sizeof values[0] / sizeof values[0][0]; i++)
+        same = same && values[0][i] == values[1][i];
+    return same ? 0 : weir__hash(1, values[0], sizeof values[0]);
 }
 
 static weir_status check_path(const char *path, weir_error *error)
@@ -113,6 +132,7 @@ static weir_status load(const char *path, const weir_model_params *params, bool 
         return weir__error_set(error, WEIR_NO_MEMORY, NULL, "no memory for a model");
     }
     made->ops = ops;
+    made->attention = hash_attention(&full);
     atomic_init(&made->refs, 1);
     atomic_init(&made->controls, NULL);
     pthread_mutex_init(&made->encoding, NULL);

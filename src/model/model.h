@@ -14,6 +14,7 @@ struct weir_model {
     weir__bmodel *model;
     weir_model_info info; /* complete */
     char *path;
+    uint64_t attention; /* a hash of the parameters of flash attention and RoPE; 0 = their defaults */
     weir__bprojector *projector;         /* NULL = none */
     weir__projector_info projector_info; /* its own, or zeroes */
     pthread_mutex_t encoding;            /* held while the projector encodes */

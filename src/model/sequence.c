@@ -87,7 +87,7 @@ static uint64_t fingerprint(const weir_context *context)
         context->info.n_ctx_seq,       context->info.n_seq_max,
         context->params.type_k,        context->params.type_v,
     };
-    uint64_t h = weir__hash(0, numbers, sizeof numbers);
+    uint64_t h = weir__hash(model->attention, numbers, sizeof numbers);
     char key[256], value[META_BYTES];
     size_t length;
     for (size_t i = 0; weir_model_meta_key(model, i, key, sizeof key, &length) == WEIR_OK; i++) {

@@ -12,6 +12,8 @@ const char *const weir__layout_names[] = {"auto", "unified", "per_slot", NULL};
 
 static const char *const kv_types[] = {"f16", "f32", "bf16", "q8_0", "q4_0", NULL};
 static const char *const split_modes[] = {"none", "layer", "row", NULL};
+static const char *const flash_attns[] = {"auto", "off", "on", NULL};
+static const char *const rope_scalings[] = {"model", "none", "linear", "yarn", NULL};
 static const char *const poolings[] = {"unspecified", "none", "mean", "cls", "last", "rank", NULL};
 static const char *const special_contents[] = {"trusted", "none", "all", NULL};
 static const char *const tool_choices[] = {"auto", "required", "none", NULL};
@@ -32,6 +34,16 @@ static const weir_member model[] = {
     FLAG(vocab_only, false, "load no weights: for tokenizing and templates"),
     TEXT(optimized, "the file that weir optimize wrote; \"\" = pack the weights at each start"),
     TEXT(projector, "the projector (mmproj), a GGUF file by which the model reads images and sounds"),
+    TEXT(devices, "the devices for layers on the GPU, by name, apart by commas; none = the CPU alone"),
+    CHOICE(flash_attn, WEIR_FLASH_ATTN_AUTO, WEIR_FLASH_ATTN_ON, WEIR_FLASH_ATTN_AUTO, flash_attns, "flash attention: auto, off, on"),
+    CHOICE(rope_scaling, WEIR_ROPE_MODEL, WEIR_ROPE_YARN, WEIR_ROPE_MODEL, rope_scalings, "how positions are scaled beyond the training's: model, none, linear, yarn"),
+    NUMBER(rope_freq_base, 0, 1e9, 0, "", "the base frequency of RoPE; 0 = the model's"),
+    NUMBER(rope_freq_scale, 0, 1000, 0, "", "the frequency scale of RoPE, 1 / factor; 0 = the model's"),
+    NUMBER(yarn_ext_factor, -1, 1000, -1, "", "YaRN: how much is extrapolated; -1 = the model's"),
+    NUMBER(yarn_attn_factor, -1, 1000, -1, "", "YaRN: the scale of attention; -1 = the model's"),
+    NUMBER(yarn_beta_fast, -1, 1000, -1, "", "YaRN: the low correction dimension; -1 = the model's"),
+    NUMBER(yarn_beta_slow, -1, 1000, -1, "", "YaRN: the high correction dimension; -1 = the model's"),
+    NUMBER(yarn_orig_ctx, 0, WEIR__TOKENS_MAX, 0, "tokens", "YaRN: the context of the training; 0 = the model's"),
 };
 TABLE(model);
 
