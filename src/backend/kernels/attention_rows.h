@@ -261,7 +261,7 @@ INLINE sixteen weigh(scratch *s, int g, const view *seen, float *sums, const flo
         sixteen weights[4], products[4];
 #pragma GCC unroll 4
         for (int i = 0; i < 4; i++) weights[i] = products[i] = all_of(0.0f);
-        for (int32_t c = from + 4 * four; c < to; c += BATCH)
+        for (int32_t c = from + 4 * four; c < to; c += BATCH) {
 #pragma GCC unroll 4
             for (int i = 0; i < 4; i++) {
                 sixteen weight = weight_of(load(scores + (c + i) * stride), max[0]);
@@ -271,6 +271,7 @@ INLINE sixteen weigh(scratch *s, int g, const view *seen, float *sums, const flo
                 largest = larger(largest, product);
                 store(scores + (c + i) * stride, product);
             }
+        }
 #pragma GCC unroll 4
         for (int i = 0; i < 4; i++) sum[four][i] = weights[i], product_sum[four][i] = products[i];
     }
