@@ -78,8 +78,11 @@ def test_use():
     written("template", "model = fake:\nsystem = S\nchat-template-file = ../../../talk.jinja\n")
     shown = settings("run", "-m", "template")["--chat-template-file"][0]
     check("a path is relative to the preset", os.path.realpath(shown) == os.path.realpath(os.path.join(scratch.name, "talk.jinja")), shown)
-    answers = [run("run", *words, "-n", "8", "--temp", "0", "--ignore-eos").stdout for words in (("-m", "template", "U"), ("-m", "fake:", "--raw", "system=S;user=U;"))]
-    check("system message and template are used", answers[0] == answers[1] != "", answers)
+    if "has no llama.cpp" in run("run", "-m", "template", "U", "-n", "1").stderr:
+        print("note: this weir was built without llama.cpp, which renders templates")
+    else:
+        answers = [run("run", *words, "-n", "8", "--temp", "0", "--ignore-eos").stdout for words in (("-m", "template", "U"), ("-m", "fake:", "--raw", "system=S;user=U;"))]
+        check("system message and template are used", answers[0] == answers[1] != "", answers)
     anywhere = path_of("mine.preset", "model = fake:\nmax-tokens = 2\nignore-eos = 1\n")
     check("a preset by its path", generated("run", "-m", anywhere, "-p", "x") == 2)
 

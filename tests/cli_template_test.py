@@ -32,6 +32,9 @@ def test_words():
 
 def test_prompts():
     need_server(WEIR)
+    if "has no llama.cpp" in run("-p", "x", "-n", "1", "--chat-template", "chatml").stderr:
+        print("note: this weir was built without llama.cpp, which renders templates")
+        return
     for name, expected in EXPECTED.items():
         with Server(WEIR, "--chat-template", name, model=MODEL) as server:
             reply = server.post("/apply-template", {"messages": MESSAGES})
