@@ -135,12 +135,17 @@ def log_lines():
 
     def line(path, word, **more):
         id = server.post(path, HELLO, **more).headers["x-request-id"]
-        told = server.log(lambda e: e.get("id") == id)
+        told = server.log(lambda e: id in (e.get("id"), e.get("request_id")))
         check(f"{word}: its line", told is not None, server.lines[-2:])
         return told or {}
 
     told = line(CHAT, "all", headers=["User-Agent: my client/1.0 (x; y)", "X-Request-Id: abc-123"])
     check("address, agent, request id, model", (told.get("client"), told.get("agent"), told.get("request_id"), told.get("model")) == ("127.0.0.1", "my client/1.0 (x; y)", "abc-123", "tiny"), told)
+    for given in ("abc-123", "x" * 126):
+        check(f"an id of {len(given)} characters comes back", server.get("/health", headers=["X-Request-Id: " + given]).headers["x-request-id"] == given)
+    for given in ("a b", "é", "x" * 127, ""):
+        id = server.get("/health", headers=["X-Request-Id: " + given]).headers["x-request-id"]
+        check(f"one of {len(given)} that no header holds does not", len(id) == 32 and id != given, id)
     told = line(CHAT, "nothing said")
     check("what is not said is left out", told.get("client") == "127.0.0.1" and "agent" not in told and "request_id" not in told, told)
     told = line("/nowhere", "refused", headers=["User-Agent: x"])
