@@ -275,9 +275,9 @@ def terminals():
                 said += os.read(master, 65536)
         return word in said
 
-    check("it starts", says(b'"ready"'), said)
+    check("it starts", says(b"weir is ready"), said)
     os.kill(pid, signal.SIGHUP)
-    check("SIGHUP reads anew", says(b'"reload"'), said)
+    check("SIGHUP reads anew", says(b"were read again"), said)
     os.close(master)
     until, ended = time.monotonic() + 60, 0
     while not ended and time.monotonic() < until:

@@ -436,8 +436,9 @@ typedef struct weir_engine_params {
     const weir_strategy *strategy; /* NULL = decode-maximal; must live as long as the engine */
     bool manual; /* the caller drives the engine with weir_engine_step; no thread of it makes ticks */
     /* Host memory for the prefix cache (states of prefixes without a sequence), for suspended requests, and a
-     * quarter of it for images and sounds that were encoded and that no slot needs now. Anything that does not fit is computed again. WEIR_AUTO (default) = a quarter of the memory available
-     * at create; 0 = none */
+     * quarter of it for images and sounds that were encoded and that no slot needs now. Anything that does
+     * not fit is computed again. WEIR_AUTO (default) = a quarter of the memory available at create; 0 =
+     * none */
     uint64_t cache_bytes;
     /* -1 … 256 - n_slots; additional sequences for cached prefixes. With lanes each costs n_ctx cells, and -1
      * (default) = use idle slots only; with one pool -1 = all up to 256. 0 = do not cache prefixes */
