@@ -43,11 +43,11 @@ static const char *const normalizations[] = {"l2", "max", "none", NULL};
 #define RARE .rare = true
 
 static cli_option table[] = {
-    {"--prompt", "-p", CLI_ASKING, CLI_RUN, "TEXT", OWN(CLI_STRING, prompt), .help = "the prompt; what is piped in, or - here, stands before it"},
+    {"--prompt", "-p", CLI_ASKING, CLI_RUN, "TEXT", OWN(CLI_STRING, prompt), .help = "the prompt; - reads stdin; piped text is placed before it"},
     {"--file", "-f", CLI_ASKING, CLI_RUN, "FILE", OWN(CLI_LIST, prompt_files),
-     .help = "a text that stands before the prompt, or is it; - is stdin; of several the model is shown the names"},
-    {"--image", NULL, CLI_ASKING, CLI_RUN, "FILE", OWN(CLI_LIST, images), .help = "an image before the prompt: PNG, JPEG or WebP; - is stdin"},
-    {"--audio", NULL, CLI_ASKING, CLI_RUN, "FILE", OWN(CLI_LIST, sounds), .help = "a sound before the prompt: WAV, FLAC or MP3; - is stdin"},
+     .help = "a text before the prompt, or instead of it; - reads stdin; with several files the model sees their names"},
+    {"--image", NULL, CLI_ASKING, CLI_RUN, "FILE", OWN(CLI_LIST, images), .help = "an image before the prompt: PNG, JPEG or WebP; - reads stdin"},
+    {"--audio", NULL, CLI_ASKING, CLI_RUN, "FILE", OWN(CLI_LIST, sounds), .help = "a sound before the prompt: WAV, FLAC or MP3; - reads stdin"},
     {"--file", "-f", CLI_ASKING, TEXTS, "FILE", OWN(CLI_FILE, prompt_file), .help = "read the text from a file; - or a pipe: from stdin"},
     {"--json-lines", NULL, CLI_ASKING, CLI_EMBED, NULL, OWN(CLI_FLAG, json_lines),
      .help = "each line of the input is JSON: a string, or an object with the member text, input or content"},
