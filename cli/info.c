@@ -270,7 +270,6 @@ cli_exit cli_info(cli_args *args)
     cli_exit code = CLI_NO_MODEL;
     cli_load_log(args);
     if ((path = cli_load_path(args)) == NULL) goto done;
-    code = CLI_OK;
     /* Where that fails, so does the load, which says why; or the model does not generate. */
     bool estimated = weir_engine_estimate(path, &args->model, &args->engine, &memory, NULL) == WEIR_OK;
     if (estimated && fits(&memory) && (code = add_draft_model(args, path, &memory)) != CLI_OK) goto done;

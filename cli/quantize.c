@@ -47,7 +47,6 @@ cli_exit cli_quantize(cli_args *args)
     cli_exit code = CLI_NO_MODEL;
     cli_load_log(args);
     if ((path = cli_load_path(args)) == NULL) goto done;
-    code = CLI_OK;
     if (args->type != NULL) params.type = args->type;
     out = args->output != NULL ? cli_format("%s", args->output) : output_of(path, params.type);
     cli_progress progress = cli_progress_begin(args, "quantizing", path);

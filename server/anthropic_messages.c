@@ -54,7 +54,7 @@ static void add_usage(const serve_answer *answer, bool ended, weir__text *text)
         size_t before = text->n;
         weir__text_add_string(text, ",\"miss\":");
         if (!serve_miss_add(choice->stream, answer->shows_prompt, answer->shows_cached, text))
-            text->n = before;
+            weir__text_cut(text, before);
     }
     weir__text_add_string(text, "}");
 }

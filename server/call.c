@@ -274,7 +274,7 @@ void serve_call_end_piece(serve_call *call, size_t at)
     if (!call->chunked || call->out.failed) return;
     size_t n = call->out.n - at;
     if (n == 0) {
-        call->out.n = at - (sizeof CHUNK_HEAD - 1);
+        weir__text_cut(&call->out, at - (sizeof CHUNK_HEAD - 1));
         return;
     }
     snprintf(digits, sizeof digits, "%08zx", n);

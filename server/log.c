@@ -183,7 +183,7 @@ static void add_answer(weir__text *line, const serve_answer *answer)
         weir__json_key(line, "miss");
         if (!serve_miss_add(choice->stream, answer->call->server->params.log_text,
                             answer->call->server->params.log_text, line))
-            line->n = before;
+            weir__text_cut(line, before);
         weir__text_add_string(line, "}");
     }
     weir__text_add_string(line, "]");

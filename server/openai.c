@@ -17,7 +17,7 @@ static void add_misses(const serve_answer *answer, weir__text *text)
         any = any || some;
     }
     if (many) weir__text_add_string(text, "]");
-    if (!any) text->n = before;
+    if (!any) weir__text_cut(text, before);
 }
 
 static void add_usage(const serve_answer *answer, weir__text *text)

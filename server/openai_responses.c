@@ -103,7 +103,8 @@ static void add_usage(const serve_answer *answer, weir__text *text)
     if (answer->n_dropped > 0) weir__text_printf(text, ",\"dropped_lines\":%d", answer->n_dropped);
     before = text->n;
     weir__text_add_string(text, ",\"miss\":");
-    if (!serve_miss_add(choice->stream, answer->shows_prompt, answer->shows_cached, text)) text->n = before;
+    if (!serve_miss_add(choice->stream, answer->shows_prompt, answer->shows_cached, text))
+        weir__text_cut(text, before);
     weir__text_printf(text,
                       "},\"output_tokens\":%d,\"output_tokens_details\":{\"reasoning_tokens\":0},"
                       "\"total_tokens\":%d}",

@@ -147,7 +147,7 @@ void serve_scores_add_completion(serve_scores *scores, const weir_model *model, 
                 twice = lengths[j] == lengths[n_keys] &&
                         memcmp(text->bytes + keys[j], text->bytes + keys[n_keys], lengths[j]) == 0;
             if (twice) {
-                text->n = before;
+                weir__text_cut(text, before);
                 continue;
             }
             n_keys += n_keys + 1 < sizeof keys / sizeof *keys;

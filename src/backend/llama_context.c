@@ -343,8 +343,10 @@ static int64_t run_ns(void)
 }
 
 /* token and embd: one is NULL, except for heads. */
+/* NOLINTBEGIN(readability-non-const-parameter): llama_batch has no const */
 static weir_status run_pass(weir__bcontext *c, const weir__batch *batch, int32_t *token, float *embd,
                             int32_t *pos, weir_error *error)
+/* NOLINTEND(readability-non-const-parameter) */
 {
     int32_t n_rows = 0;
     c->n_entries = c->n_rows = 0;

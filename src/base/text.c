@@ -121,10 +121,15 @@ void weir__text_close(weir__text *text, const char *before, size_t n)
     (void)count(text, text->capacity);
 }
 
+void weir__text_cut(weir__text *text, size_t n)
+{
+    text->n = n;
+    if (text->bytes != NULL) text->bytes[n] = '\0';
+}
+
 void weir__text_clear(weir__text *text)
 {
-    text->n = 0;
-    if (text->bytes != NULL) text->bytes[0] = '\0';
+    weir__text_cut(text, 0);
 }
 
 void weir__text_fini(weir__text *text)

@@ -45,6 +45,9 @@ bool weir__text_reserve(weir__text *text, size_t n);
 /* Puts these before the others, and gives back capacity that is left over. */
 void weir__text_close(weir__text *text, const char *before, size_t n);
 
+/* The first n bytes stay, of as many or more. */
+void weir__text_cut(weir__text *text, size_t n);
+
 /* Empty again; keeps the memory. */
 void weir__text_clear(weir__text *text);
 

@@ -56,6 +56,10 @@ static void what_is_printed_is_as_long_as_it_is(void **state)
     assert_int_equal(strlen(text.bytes), 302);
     weir__text_clear(&text);
     assert_string_equal(text.bytes, "");
+    weir__text_add_string(&text, "weir, cut");
+    weir__text_cut(&text, 4);
+    assert_int_equal(text.n, 4);
+    assert_string_equal(text.bytes, "weir");
     weir__text_fini(&text);
     char *line = weir__text_format("%s: %zu", "weir", (size_t)7);
     assert_string_equal(line, "weir: 7");
