@@ -267,17 +267,21 @@ def terminals():
         os.execve(WEIR, [WEIR, "serve", "-m", "fake:", "--port", "0"], environment())
     said = b""
 
-    def says(word):
+    def says(word, patience=60):
         nonlocal said
-        until = time.monotonic() + 60
+        until = time.monotonic() + patience
         while word not in said and time.monotonic() < until:
-            if select.select([master], [], [], 1)[0]:
+            if select.select([master], [], [], 0.2)[0]:
                 said += os.read(master, 65536)
         return word in said
 
     check("it starts", says(b"weir is ready"), said)
-    os.kill(pid, signal.SIGHUP)
-    check("SIGHUP reads anew", says(b"were read again"), said)
+    # The thread sanitizer keeps a signal that arrives just before the server waits for one until it does something else.
+    for _ in range(30):
+        os.kill(pid, signal.SIGHUP)
+        if says(b"were read again", 2):
+            break
+    check("SIGHUP reads anew", b"were read again" in said, said)
     os.close(master)
     until, ended = time.monotonic() + 60, 0
     while not ended and time.monotonic() < until:
