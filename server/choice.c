@@ -186,14 +186,19 @@ static bool add_part(serve_choice *choice, const weir_delta *delta)
 {
     if (!weir__mem_grow(&choice->parts, &choice->parts_capacity, choice->n_kept + 1, sizeof *choice->parts))
         return false;
-    serve_part *part = &choice->parts[choice->n_kept++];
-    *part = (serve_part){.kind = delta->kind};
-    if (delta->kind != WEIR_DELTA_TOOL_CALL) return true;
-    part->id = weir__mem_strdup(delta->id != NULL ? delta->id : "");
-    part->name = weir__mem_alloc(delta->length + 1);
-    if (part->id == NULL || part->name == NULL) return false;
-    memcpy(part->name, delta->text, delta->length);
-    part->name[delta->length] = '\0';
+    serve_part part = {.kind = delta->kind};
+    if (delta->kind == WEIR_DELTA_TOOL_CALL) {
+        part.id = weir__mem_strdup(delta->id != NULL ? delta->id : "");
+        part.name = weir__mem_alloc(delta->length + 1);
+        if (part.id == NULL || part.name == NULL) { /* a failure is written with the parts before */
+            weir__mem_free(part.id);
+            weir__mem_free(part.name);
+            return false;
+        }
+        memcpy(part.name, delta->text, delta->length);
+        part.name[delta->length] = '\0';
+    }
+    choice->parts[choice->n_kept++] = part;
     return true;
 }
 

@@ -10,6 +10,7 @@
 #include <cmocka.h>
 
 #include "answer.h"
+#include "base/mem.h"
 
 static serve_server server = {.name = "tiny"};
 
@@ -258,12 +259,42 @@ static void test_responses(void **state)
 }
 /* clang-format on */
 
+/* Memory runs out at each place in turn: what was written before is still there, and nothing else. */
+static void test_responses_without_memory(void **state)
+{
+    (void)state;
+    long n_failed = 0;
+    for (bool pending = false; !pending; n_failed++) {
+        serve_answer *answer = begin(&serve_responses_form, "resp_1");
+        serve_choice *choice = &answer->choices[0];
+        const weir_delta call = {
+            .kind = WEIR_DELTA_TOOL_CALL, .text = "towns.weather", .length = 13, .id = "call_1"};
+        answer->namespaces = json_pack("[s]", "towns");
+        pass(choice, WEIR_DELTA_CONTENT, -1, "Let me", NULL);
+        weir__mem_fail_after(n_failed);
+        bool kept = serve_choice_pass(choice, &call, serve_choice_keep);
+        pending = weir__mem_fail_pending();
+        weir__mem_fail_after(-1);
+        assert_true(kept == pending);
+        end(answer, WEIR_REASON_ERROR);
+        (answer->form->fail)(answer, 503, NULL, "out of memory");
+        weir__text_add(&answer->call->out, "", 1);
+        assert_non_null(strstr(answer->call->out.bytes, "\"text\":\"Let me\""));
+        assert_true(kept == (strstr(answer->call->out.bytes,
+                                    "\"namespace\":\"towns\",\"name\":\"weather\"") != NULL));
+        assert_true(kept == (strstr(answer->call->out.bytes, "function_call") != NULL));
+        serve_call_destroy(answer->call);
+    }
+    assert_true(n_failed > 2);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_messages),
         cmocka_unit_test(test_messages_without_text),
         cmocka_unit_test(test_responses),
+        cmocka_unit_test(test_responses_without_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
