@@ -69,13 +69,20 @@ static bool is_of_system(const json_t *message)
 void serve_ask_drop_lines(serve_ask *ask)
 {
     json_t *messages = (json_t *)ask->messages;
-    for (size_t i = 0; is_of_system(json_array_get(messages, i));) {
-        bool gone = drop_from_message(ask, json_array_get(messages, i));
-        if (!gone || json_array_size(messages) == 1) {
-            i++;
-            continue;
+    serve_places *places = &ask->call->terms.messages;
+    size_t n = json_array_size(messages), n_kept = 0;
+    bool leading = true;
+    for (size_t i = 0; i < n; i++) {
+        json_t *message = json_array_get(messages, i);
+        leading = leading && is_of_system(message);
+        bool is_last = i + 1 == n && n_kept == 0; /* a request has at least one message */
+        if (leading && drop_from_message(ask, message) && !is_last) continue;
+        if (n_kept < i) {
+            json_array_set(messages, n_kept, message);
+            serve_places_move(places, i, n_kept);
         }
-        json_array_remove(messages, i);
-        serve_places_remove(&ask->call->terms.messages, i);
+        n_kept++;
     }
+    for (; n > n_kept; n--) json_array_remove(messages, n - 1);
+    serve_places_cut(places, n_kept);
 }

@@ -13,9 +13,12 @@ bool serve_places_add(serve_places *places, const char *place)
     return true;
 }
 
-void serve_places_remove(serve_places *places, size_t i)
+void serve_places_move(serve_places *places, size_t from, size_t to)
 {
-    if (i >= places->n) return;
-    memmove(places->at + i, places->at + i + 1, (places->n - i - 1) * sizeof *places->at);
-    places->n--;
+    if (from < places->n && to < from) memcpy(places->at[to], places->at[from], sizeof *places->at);
+}
+
+void serve_places_cut(serve_places *places, size_t n)
+{
+    if (n < places->n) places->n = n;
 }

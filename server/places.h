@@ -17,6 +17,9 @@ typedef struct serve_places {
 /* False: out of memory. */
 bool serve_places_add(serve_places *places, const char *place);
 
-void serve_places_remove(serve_places *places, size_t i);
+/* Copies a place to the number of an earlier one; drops all places from number n on. Both do nothing if there
+ * are no such places. */
+void serve_places_move(serve_places *places, size_t from, size_t to);
+void serve_places_cut(serve_places *places, size_t n);
 
 #endif

@@ -27,36 +27,35 @@ void serve_turns_go_on(serve_turns *turns, const char *role, const char *place)
     if (!has_role(turns->last, role)) serve_turns_begin(turns, role, place);
 }
 
+/* Adds a value to an array of the last message. Takes the value. */
+static void append(serve_turns *turns, const char *name, json_t *value)
+{
+    if (json_object_get(turns->last, name) == NULL)
+        check(turns, json_object_set_new(turns->last, name, json_array()) == 0);
+    check(turns, json_array_append_new(json_object_get(turns->last, name), value) == 0);
+}
+
 void serve_turns_add_text(serve_turns *turns, const json_t *text)
 {
-    json_t *part = json_pack("{s:s,s:O}", "type", "text", "text", text);
-    check(turns, json_array_append_new(json_object_get(turns->last, "content"), part) == 0);
+    append(turns, "content", json_pack("{s:s,s:O}", "type", "text", "text", text));
 }
 
 void serve_turns_add_image(serve_turns *turns, const json_t *url)
 {
-    json_t *part = json_pack("{s:s,s:{s:O}}", "type", "image_url", "image_url", "url", url);
-    check(turns, json_array_append_new(json_object_get(turns->last, "content"), part) == 0);
+    append(turns, "content", json_pack("{s:s,s:{s:O}}", "type", "image_url", "image_url", "url", url));
 }
 
+/* The texts are joined at the end: joining them one by one would take quadratic time. */
 void serve_turns_add_reasoning(serve_turns *turns, const json_t *text)
 {
-    const json_t *before = json_object_get(turns->last, "reasoning_content");
-    json_t *whole = json_sprintf("%s%s%s", before != NULL ? json_string_value(before) : "",
-                                 before != NULL ? "\n" : "", json_string_value(text));
-    check(turns, json_object_set_new(turns->last, "reasoning_content", whole) == 0);
+    append(turns, "reasoning_content", json_incref((json_t *)text));
 }
 
 void serve_turns_add_call(serve_turns *turns, const json_t *id, const json_t *name, const json_t *arguments)
 {
-    json_t *calls = json_object_get(turns->last, "tool_calls");
-    if (calls == NULL) {
-        calls = json_array();
-        check(turns, json_object_set_new(turns->last, "tool_calls", calls) == 0);
-    }
-    json_t *call = json_pack("{s:s,s:O,s:{s:O,s:O}}", "type", "function", "id", id, "function", "name", name,
-                             "arguments", arguments);
-    check(turns, call != NULL && json_array_append_new(calls, call) == 0);
+    append(turns, "tool_calls",
+           json_pack("{s:s,s:O,s:{s:O,s:O}}", "type", "function", "id", id, "function", "name", name,
+                     "arguments", arguments));
 }
 
 void serve_turns_set_call(serve_turns *turns, const json_t *id)
@@ -64,9 +63,25 @@ void serve_turns_set_call(serve_turns *turns, const json_t *id)
     check(turns, json_object_set(turns->last, "tool_call_id", (json_t *)id) == 0);
 }
 
+static json_t *join_lines(const json_t *texts)
+{
+    weir__text all = {0};
+    for (size_t i = 0; i < json_array_size(texts); i++) {
+        const json_t *text = json_array_get(texts, i);
+        if (i > 0) weir__text_add_string(&all, "\n");
+        weir__text_add(&all, json_string_value(text), json_string_length(text));
+    }
+    json_t *joined = all.failed ? NULL : json_stringn(all.bytes != NULL ? all.bytes : "", all.n);
+    weir__text_fini(&all);
+    return joined;
+}
+
 /* One text is a string, which every template takes; a message that only calls tools has none. */
 static bool simplify(json_t *message)
 {
+    const json_t *reasoning = json_object_get(message, "reasoning_content");
+    if (reasoning != NULL && json_object_set_new(message, "reasoning_content", join_lines(reasoning)) != 0)
+        return false;
     json_t *content = json_object_get(message, "content");
     json_t *text = json_object_get(json_array_get(content, 0), "text");
     if (json_array_size(content) > 1 || (json_array_size(content) == 1 && text == NULL)) return true;

@@ -6,7 +6,7 @@ import os
 import sys
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "support"))
-from checks import check, results  # noqa: E402
+from checks import check, effort, results  # noqa: E402
 from serve import Server, need_server  # noqa: E402
 
 WEIR = os.path.abspath(sys.argv[1] if len(sys.argv) > 1 else os.environ["WEIR_BIN"])
@@ -162,6 +162,7 @@ for name, body, field, *word in [
     refused(name, server.post(MESSAGES, dict(HELLO, **body)), 400, "invalid_request_error", field if field else "system", *word)
     if not field or not field.startswith("max"):
         refused(f"{name}, counted", server.post(COUNT, dict(HELLO, **body)), 400, "invalid_request_error", field if field else "system", *word)
+refused("too many tools", server.post(MESSAGES, dict(HELLO, tools=[dict(TOOLS[0], name=f"f{i}") for i in range(257)])), 400, "invalid_request_error", "tools", "at most 256")
 refused("another model", server.post(MESSAGES, dict(HELLO, model="claude-x")), 404, "not_found_error", "model", '"tiny"')
 refused("no JSON", server.post(MESSAGES, b"{"), 400, "invalid_request_error")
 refused("a long prompt", server.post(MESSAGES, dict(HELLO, messages=[{"role": "user", "content": "x " * 20000}])), 400, "invalid_request_error", "messages", "prompt is too long: ")
@@ -171,6 +172,14 @@ reply = server.post(MESSAGES, dict(HELLO, thinking={"type": "enabled", "budget_t
 check("one that cannot is not", reply.status == 200 and "x-weir-relaxed" not in reply.headers, reply.headers)
 reply = server.post(MESSAGES, dict(HELLO, tools=[dict(TOOLS[0], input_schema={"type": "object", "properties": {"n": {"type": "integer", "multipleOf": 7}}})], tool_choice={"type": "any"}))
 check("a schema that is not strict", reply.headers.get("x-weir-relaxed") == "tools/0/input_schema/properties/n: multipleOf", reply.headers)
+server.stop()
+
+# Joined one by one, these take minutes.
+server = Server(WEIR, "-np", "1")
+n_blocks = effort(300_000, 30_000)
+thoughts = [{"type": "thinking", "thinking": "x"}] * n_blocks
+reply = server.post(COUNT, {"messages": [*HELLO["messages"], {"role": "assistant", "content": [*thoughts, *text("Hi.")]}, *HELLO["messages"]]})
+check("very many thoughts", reply.status == 200, reply.body)
 server.stop()
 
 # ---- Lines that change with each request
