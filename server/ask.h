@@ -12,9 +12,10 @@
 #define SERVE_ASK_MESSAGES    8u  /* Anthropic's */
 #define SERVE_ASK_RESPONSES   16u /* OpenAI's */
 
-#define SERVE_N_MAX    SERVE_CHOICES_MAX
-#define SERVE_STOP_MAX 64 /* what the library allows */
-#define SERVE_ARGS_MAX 62 /* variables of a template; the library allows 64 */
+#define SERVE_N_MAX     SERVE_CHOICES_MAX
+#define SERVE_STOP_MAX  64  /* what the library allows */
+#define SERVE_TOOLS_MAX 256 /* what the library allows */
+#define SERVE_ARGS_MAX  62  /* variables of a template; the library allows 64 */
 
 /* Of the cache's salt: what a request adds to its key's digest, and both. */
 #define SERVE_SALT_OWN 256
@@ -40,7 +41,7 @@ typedef struct serve_ask {
     const json_t *later; /* of fields that a dialect's reader finds in `json` */
     /* Owned: what messages, tools and the choice of a tool of another dialect are here. */
     json_t *made_messages, *made_tools, *made_choice;
-    json_t *namespaces;  /* of tools, their names; owned */
+    json_t *namespaces;  /* names of the tools' namespaces; owned */
     weir__text relaxed;  /* lines for serve_call_relaxed */
     const char *adapter; /* the model that was asked for is one; NULL = it is not */
     serve_adapter_set adapters;

@@ -187,7 +187,7 @@ static bool read_metadata(serve_call *call, void *to, const char *name, const js
  * lines the first has the name that messages give it. */
 static const serve_field fields[] = {
     SERVE_FIELD_BY("model", ALL, read_model),
-    TAKE_FOR("messages", SERVE_ASK_CHAT, messages, chat, messages_json),
+    SERVE_FIELD("messages", SERVE_ASK_CHAT, VALUE, serve_ask, messages),
     SERVE_FIELD("prompt", SERVE_ASK_COMPLETIONS, VALUE, serve_ask, prompt),
     SERVE_FIELD("stream", ALL, BOOL, serve_ask, stream),
     SERVE_FIELD_BY("stream_options", BOTH | SERVE_ASK_RESPONSES, read_stream_options),
@@ -224,7 +224,7 @@ static const serve_field fields[] = {
     SERVE_FIELD_BY("priority", ALL, read_priority),
     SETS_IN("deadline_ms", ALL, request, deadline_ms, 0, 1e12),
     SETS("speculative.n_max", ALL, request, n_draft_max), /* as llama-server has it */
-    TAKE_FOR("tools", SERVE_ASK_CHAT, tools, chat, tools_json),
+    SERVE_FIELD("tools", SERVE_ASK_CHAT, VALUE, serve_ask, tools),
     SERVE_FIELD_BY("tool_choice", SERVE_ASK_CHAT, serve_ask_tool_choice),
     SETS("parallel_tool_calls", SERVE_ASK_CHAT | SERVE_ASK_RESPONSES, chat, parallel_tool_calls),
     HAND_SETS("reasoning_effort", SERVE_ASK_CHAT, serve_ask_reasoning_effort, chat, enable_thinking),

@@ -70,6 +70,8 @@ bool serve_ask_add_tool(serve_ask *ask, const char *place, const json_t *name, c
                         const json_t *schema, const json_t *strict)
 {
     if (ask->made_tools == NULL) ask->tools = ask->made_tools = json_array();
+    if (json_array_size(ask->made_tools) == SERVE_TOOLS_MAX)
+        return serve_field_refuse(ask->call, "tools", "an array of at most 256 tools");
     json_t *function = json_pack("{s:O*,s:O*,s:O*,s:O*}", "name", name, "description", description,
                                  "parameters", schema, "strict", strict);
     json_t *tool = json_pack("{s:s,s:o}", "type", "function", "function", function);

@@ -53,6 +53,7 @@ static bool read_image(reading *r, const char *place, const json_t *block)
     json_t *url = json_sprintf("data:%s;base64,%s", type, data);
     serve_turns_add_image(&r->turns, url);
     json_decref(url);
+    json_object_del((json_t *)source, "data"); /* the copy is dropped once it is decoded */
     return true;
 }
 

@@ -41,6 +41,8 @@ static bool read_image(serve_turns *turns, const char *place, const json_t *part
     if (detail != NULL && strcmp(detail, "auto") != 0)
         return serve_field_refuse(call, place, "an image whose detail is \"auto\" or left out");
     serve_turns_add_image(turns, url);
+    json_object_del((json_t *)part,
+                    "image_url"); /* the message alone has it, and drops it once it is decoded */
     return true;
 }
 
@@ -229,7 +231,9 @@ static bool read_function(serve_ask *ask, const char *place, const json_t *tool,
     if (!serve_field_only(call, place, tool, members)) return false;
     if (schema != NULL && !json_is_null(schema) && !json_is_object(schema))
         return serve_field_refuse(call, at, "an object: a JSON Schema");
-    json_t *name = join(json_object_get(space, "name"), ".", json_object_get(tool, "name"));
+    const json_t *own = json_object_get(tool, "name");
+    json_t *name =
+        json_is_string(own) ? join(json_object_get(space, "name"), ".", own) : json_incref((json_t *)own);
     json_t *words = join(json_object_get(space, "description"), "\n\n", json_object_get(tool, "description"));
     bool ok = serve_ask_add_tool(ask, place, name, words, schema, json_object_get(tool, "strict"));
     json_decref(words);
@@ -237,16 +241,24 @@ static bool read_function(serve_ask *ask, const char *place, const json_t *tool,
     return ok;
 }
 
+#define DESCRIPTION_MAX ((size_t)64 << 10) /* bytes; each tool of the namespace gets a copy */
+
 static bool read_namespace(serve_ask *ask, const char *place, const json_t *given)
 {
     static const char *const members[] = {"type", "name", "description", "tools", NULL};
-    const json_t *name = json_object_get(given, "name"), *tools = json_object_get(given, "tools");
+    const json_t *name = json_object_get(given, "name"), *tools = json_object_get(given, "tools"),
+                 *description = json_object_get(given, "description");
     char at[SERVE_PLACE_MAX];
     size_t i;
     json_t *tool;
     if (!serve_field_only(ask->call, place, given, members)) return false;
     if (json_string_length(name) == 0 || !json_is_array(tools))
         return serve_field_refuse(ask->call, place, "a namespace with a name and tools");
+    if ((description != NULL && !json_is_null(description) && !json_is_string(description)) ||
+        json_string_length(description) > DESCRIPTION_MAX) {
+        snprintf(at, sizeof at, "%.32s.description", place);
+        return serve_field_refuse(ask->call, at, "a string of at most 65536 bytes");
+    }
     if (ask->namespaces == NULL) ask->namespaces = json_array();
     if (json_array_append(ask->namespaces, (json_t *)name) != 0) return serve_call_no_memory(ask->call);
     json_array_foreach(tools, i, tool)

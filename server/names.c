@@ -27,6 +27,8 @@ static const char *const names[][2] = {
     {"n_logit_bias", "logit_bias"},
     {"grammar_root", "grammar"},
     /* weir_chat_params */
+    {"messages_json", "messages"},
+    {"tools_json", "tools"},
     {"n_messages", "messages"},
     {"n_args", "chat_template_kwargs"},
     {"media", "messages"},

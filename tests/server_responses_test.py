@@ -167,6 +167,10 @@ for name, body, field, *word in [
         ("a strict schema in a namespace", {"tools": [TOOLS[0], dict(SPACE, tools=[TOOLS[1], dict(TOOLS[0], strict=True, parameters={
             "type": "object", "properties": {"n": {"type": "integer", "multipleOf": 7}}})])]}, "tools/1/tools/1/parameters/properties/n"),
         ("a tool's name in a namespace", {"tools": [dict(SPACE, tools=[dict(TOOLS[0], name="a b")])]}, "tools[0].tools[0].name"),
+        ("a tool without a name in a namespace", {"tools": [dict(SPACE, tools=[{"type": "function"}])]}, "tools[0].tools[0].name"),
+        ("a namespace's description", {"tools": [dict(SPACE, description=5)]}, "tools[0].description"),
+        ("a description that each tool would repeat", {"tools": [dict(SPACE, description="x" * 70000)]}, "tools[0].description"),
+        ("too many tools", {"tools": [dict(SPACE, tools=[dict(TOOLS[0], name=f"f{i}") for i in range(257)])]}, "tools", "at most 256"),
         ("a namespace without tools", {"tools": [{"type": "namespace", "name": "x"}]}, "tools[0]"),
         ("a schema that cannot be kept", {"text": {"format": {"type": "json_schema", "name": "x", "strict": True, "schema": {"type": "array", "uniqueItems": True}}}}, "text/format/schema"),
         ("a format", {"text": {"format": {"type": "xml"}}}, "text.format.type"), ("verbosity", {"text": {"verbosity": "low"}}, "text.verbosity"),
