@@ -8,143 +8,137 @@
 #include "field.h"
 #include "turns.h"
 
-typedef struct reading {
-    serve_turns turns;
-    serve_ask *ask;
-    serve_call *call;
-} reading;
-
-static bool refuse_block(serve_call *call, const char *place, const char *type, const char *allowed)
-{
-    return serve_call_refuse(call, 400, place, "unsupported_value",
-                             "%s is of type \"%.40s\"; supported here: %s", place, type != NULL ? type : "",
-                             allowed);
-}
-
 /* ---- Blocks ---- */
 
-static bool read_text(reading *r, const char *place, const json_t *block)
+static bool read_text(serve_turns *turns, const char *place, const json_t *block)
 {
+    serve_call *call = turns->ask->call;
     static const char *const members[] = {"type", "text", "cache_control", "citations", NULL};
     const json_t *text = json_object_get(block, "text");
-    if (!serve_field_only(r->call, place, block, members)) return false;
+    if (!serve_field_only(call, place, block, members)) return false;
     if (json_array_size(json_object_get(block, "citations")) > 0)
-        return serve_field_refuse(r->call, place, "a text without citations");
-    if (!json_is_string(text)) return serve_field_refuse(r->call, place, "a block with a text");
-    serve_turns_add_text(&r->turns, text);
+        return serve_field_refuse(call, place, "a text without citations");
+    if (!json_is_string(text)) return serve_field_refuse(call, place, "a block with a text");
+    serve_turns_add_text(turns, text);
     return true;
 }
 
-static bool read_image(reading *r, const char *place, const json_t *block)
+static bool read_image(serve_turns *turns, const char *place, const json_t *block)
 {
+    serve_call *call = turns->ask->call;
     static const char *const members[] = {"type", "source", "cache_control", NULL};
     static const char *const of_source[] = {"type", "media_type", "data", NULL};
     const json_t *source = json_object_get(block, "source");
     const char *type = json_string_value(json_object_get(source, "media_type")),
                *data = json_string_value(json_object_get(source, "data"));
-    if (!serve_field_only(r->call, place, block, members)) return false;
+    if (!serve_field_only(call, place, block, members)) return false;
     if (!serve_ask_is(serve_field_type(source), "base64"))
-        return serve_call_refuse(r->call, 400, place, "unsupported_value",
+        return serve_call_refuse(call, 400, place, "unsupported_value",
                                  "%s must have a source of type \"base64\"; this server fetches nothing",
                                  place);
-    if (!serve_field_only(r->call, place, source, of_source)) return false;
+    if (!serve_field_only(call, place, source, of_source)) return false;
     if (type == NULL || data == NULL)
-        return serve_field_refuse(r->call, place, "an image whose source has media_type and data");
+        return serve_field_refuse(call, place, "an image whose source has media_type and data");
     json_t *url = json_sprintf("data:%s;base64,%s", type, data);
-    serve_turns_add_image(&r->turns, url);
+    serve_turns_add_image(turns, url);
     json_decref(url);
     json_object_del((json_t *)source, "data"); /* the copy is dropped once it is decoded */
     return true;
 }
 
 /* A string, or an array of texts and images, into the last message. */
-static bool read_content(reading *r, const char *place, const json_t *content)
+static bool read_content(serve_turns *turns, const char *place, const json_t *content)
 {
+    serve_call *call = turns->ask->call;
     char at[SERVE_PLACE_MAX];
     size_t i;
     json_t *block;
     if (json_is_string(content)) {
-        serve_turns_add_text(&r->turns, content);
+        serve_turns_add_text(turns, content);
         return true;
     }
-    if (!json_is_array(content)) return serve_field_refuse(r->call, place, "a string or an array of blocks");
+    if (!json_is_array(content)) return serve_field_refuse(call, place, "a string or an array of blocks");
     json_array_foreach((json_t *)content, i, block)
     {
         const char *type = serve_field_type(block);
         snprintf(at, sizeof at, "%s[%zu]", place, i);
-        if (serve_ask_is(type, "text")    ? !read_text(r, at, block)
-            : serve_ask_is(type, "image") ? !read_image(r, at, block)
-                                          : !refuse_block(r->call, at, type, "text, image"))
+        if (serve_ask_is(type, "text")    ? !read_text(turns, at, block)
+            : serve_ask_is(type, "image") ? !read_image(turns, at, block)
+                                          : !serve_field_refuse_type(call, at, block, "text, image"))
             return false;
     }
     return true;
 }
 
-static bool read_thinking(reading *r, const char *place, const json_t *block)
+static bool read_thinking(serve_turns *turns, const char *place, const json_t *block)
 {
+    serve_call *call = turns->ask->call;
     static const char *const members[] = {"type", "thinking", "signature", NULL};
     const json_t *text = json_object_get(block, "thinking");
-    if (!serve_field_only(r->call, place, block, members)) return false;
-    if (!json_is_string(text)) return serve_field_refuse(r->call, place, "a block with thinking, a string");
-    serve_turns_add_reasoning(&r->turns, text);
+    if (!serve_field_only(call, place, block, members)) return false;
+    if (!json_is_string(text)) return serve_field_refuse(call, place, "a block with thinking, a string");
+    serve_turns_add_reasoning(turns, text);
     return true;
 }
 
-static bool read_tool_use(reading *r, const char *place, const json_t *block)
+static bool read_tool_use(serve_turns *turns, const char *place, const json_t *block)
 {
+    serve_call *call = turns->ask->call;
     static const char *const members[] = {"type", "id", "name", "input", "cache_control", "caller", NULL};
     const json_t *id = json_object_get(block, "id"), *name = json_object_get(block, "name"),
                  *input = json_object_get(block, "input");
-    if (!serve_field_only(r->call, place, block, members)) return false;
+    if (!serve_field_only(call, place, block, members)) return false;
     if (!json_is_string(id) || !json_is_string(name) || !json_is_object(input))
-        return serve_field_refuse(r->call, place, "a tool_use with id, name and input, which is an object");
-    serve_turns_add_call(&r->turns, id, name, input);
+        return serve_field_refuse(call, place, "a tool_use with id, name and input, which is an object");
+    serve_turns_add_call(turns, id, name, input);
     return true;
 }
 
-static bool read_tool_result(reading *r, const char *place, const json_t *block)
+static bool read_tool_result(serve_turns *turns, const char *place, const json_t *block)
 {
+    serve_call *call = turns->ask->call;
     static const char *const members[] = {"type",     "tool_use_id",   "content",
                                           "is_error", "cache_control", NULL};
     const json_t *id = json_object_get(block, "tool_use_id"), *content = json_object_get(block, "content");
     char at[SERVE_PLACE_MAX];
-    if (!serve_field_only(r->call, place, block, members)) return false;
-    if (!json_is_string(id)) return serve_field_refuse(r->call, place, "a tool_result with a tool_use_id");
-    serve_turns_begin(&r->turns, "tool", place);
-    serve_turns_set_call(&r->turns, id);
+    if (!serve_field_only(call, place, block, members)) return false;
+    if (!json_is_string(id)) return serve_field_refuse(call, place, "a tool_result with a tool_use_id");
+    serve_turns_begin(turns, "tool", place);
+    serve_turns_set_call(turns, id);
     if (json_is_true(json_object_get(block, "is_error"))) { /* templates know no other way to say it */
         json_t *word = json_string("Error:");
-        serve_turns_add_text(&r->turns, word);
+        serve_turns_add_text(turns, word);
         json_decref(word);
     }
     snprintf(at, sizeof at, "%.40s.content", place);
-    return content == NULL || json_is_null(content) || read_content(r, at, content);
+    return content == NULL || json_is_null(content) || read_content(turns, at, content);
 }
 
 /* ---- Messages ---- */
 
-static bool read_user_block(reading *r, const char *place, const json_t *block)
+static bool read_user_block(serve_turns *turns, const char *place, const json_t *block)
 {
     const char *type = serve_field_type(block);
-    if (serve_ask_is(type, "tool_result")) return read_tool_result(r, place, block);
+    if (serve_ask_is(type, "tool_result")) return read_tool_result(turns, place, block);
     bool text = serve_ask_is(type, "text");
     if (!text && !serve_ask_is(type, "image"))
-        return refuse_block(r->call, place, type, "text, image, tool_result");
-    serve_turns_go_on(&r->turns, "user", place);
-    return text ? read_text(r, place, block) : read_image(r, place, block);
+        return serve_field_refuse_type(turns->ask->call, place, block, "text, image, tool_result");
+    serve_turns_go_on(turns, "user", place);
+    return text ? read_text(turns, place, block) : read_image(turns, place, block);
 }
 
-static bool read_assistant_block(reading *r, const char *place, const json_t *block)
+static bool read_assistant_block(serve_turns *turns, const char *place, const json_t *block)
 {
     const char *type = serve_field_type(block);
-    if (serve_ask_is(type, "text")) return read_text(r, place, block);
-    if (serve_ask_is(type, "thinking")) return read_thinking(r, place, block);
-    if (serve_ask_is(type, "tool_use")) return read_tool_use(r, place, block);
-    return refuse_block(r->call, place, type, "text, thinking, tool_use");
+    if (serve_ask_is(type, "text")) return read_text(turns, place, block);
+    if (serve_ask_is(type, "thinking")) return read_thinking(turns, place, block);
+    if (serve_ask_is(type, "tool_use")) return read_tool_use(turns, place, block);
+    return serve_field_refuse_type(turns->ask->call, place, block, "text, thinking, tool_use");
 }
 
-static bool read_message(reading *r, size_t i, const json_t *message)
+static bool read_message(serve_turns *turns, size_t i, const json_t *message)
 {
+    serve_call *call = turns->ask->call;
     static const char *const members[] = {"role", "content", NULL};
     const json_t *content = json_object_get(message, "content");
     const char *role = json_string_value(json_object_get(message, "role"));
@@ -153,23 +147,23 @@ static bool read_message(reading *r, size_t i, const json_t *message)
     size_t k;
     json_t *block;
     snprintf(place, sizeof place, "messages[%zu]", i);
-    if (!json_is_object(message)) return serve_field_refuse(r->call, place, "an object");
-    if (!serve_field_only(r->call, place, message, members)) return false;
+    if (!json_is_object(message)) return serve_field_refuse(call, place, "an object");
+    if (!serve_field_only(call, place, message, members)) return false;
     if (!user && !assistant && !serve_ask_is(role, "system")) {
         snprintf(at, sizeof at, "messages[%zu].role", i);
-        return serve_field_refuse(r->call, at, "\"user\", \"assistant\" or \"system\"");
+        return serve_field_refuse(call, at, "\"user\", \"assistant\" or \"system\"");
     }
     if (!json_is_array(content) || (!user && !assistant)) {
-        serve_turns_begin(&r->turns, role, place);
+        serve_turns_begin(turns, role, place);
         snprintf(at, sizeof at, "messages[%zu].content", i);
-        return read_content(r, at, content);
+        return read_content(turns, at, content);
     }
-    if (json_array_size(content) == 0 || assistant) serve_turns_begin(&r->turns, role, place);
-    if (user) r->turns.last = NULL; /* results and texts begin messages of their own */
+    if (json_array_size(content) == 0 || assistant) serve_turns_begin(turns, role, place);
+    if (user) turns->last = NULL; /* results and texts begin messages of their own */
     json_array_foreach((json_t *)content, k, block)
     {
         snprintf(at, sizeof at, "messages[%zu].content[%zu]", i, k);
-        if (user ? !read_user_block(r, at, block) : !read_assistant_block(r, at, block)) return false;
+        if (user ? !read_user_block(turns, at, block) : !read_assistant_block(turns, at, block)) return false;
     }
     return true;
 }
@@ -185,29 +179,29 @@ static bool goes_on(const json_t *messages)
 
 static bool read_conversation(serve_ask *ask)
 {
-    reading r = {.turns = {.ask = ask}, .ask = ask, .call = ask->call};
+    serve_turns turns = {.ask = ask};
     const json_t *system = serve_ask_given(ask, "system"), *messages = serve_ask_given(ask, "messages");
     bool ok = true;
     size_t i;
     json_t *message;
     if (system != NULL && json_array_size(system) == 0 && json_string_length(system) == 0) {
         ok = json_is_string(system) || json_is_array(system) ||
-             serve_field_refuse(r.call, "system", "a string or an array of texts");
+             serve_field_refuse(ask->call, "system", "a string or an array of texts");
     } else if (system != NULL) {
-        serve_turns_begin(&r.turns, "system", "system");
-        ok = read_content(&r, "system", system);
+        serve_turns_begin(&turns, "system", "system");
+        ok = read_content(&turns, "system", system);
     }
     if (ok && json_array_size(messages) == 0)
-        ok = serve_field_refuse(r.call, "messages", "an array of at least one message");
+        ok = serve_field_refuse(ask->call, "messages", "an array of at least one message");
     json_array_foreach((json_t *)messages, i, message)
     {
         if (!ok) break;
-        ok = read_message(&r, i, message);
+        ok = read_message(&turns, i, message);
     }
-    ok = ok && serve_turns_end(&r.turns);
+    ok = ok && serve_turns_end(&turns);
     if (ok) ask->chat.continue_final = goes_on(ask->messages);
     if (ask->chat.continue_final) ask->chat.add_generation_prompt = false;
-    serve_turns_fini(&r.turns);
+    serve_turns_fini(&turns);
     return ok;
 }
 

@@ -10,14 +10,6 @@
 
 /* ---- Content ---- */
 
-static bool refuse_type(serve_call *call, const char *place, const json_t *object, const char *allowed)
-{
-    const char *type = serve_field_type(object);
-    return serve_call_refuse(call, 400, place, "unsupported_value",
-                             "%s is of type \"%.40s\"; supported here: %s", place, type != NULL ? type : "",
-                             allowed);
-}
-
 static bool read_text(serve_turns *turns, const char *place, const json_t *part)
 {
     static const char *const members[] = {
@@ -66,7 +58,7 @@ static bool read_content(serve_turns *turns, const char *place, const json_t *co
         if (text ? !read_text(turns, at, part)
             : serve_ask_is(type, "input_image")
                 ? !read_image(turns, at, part)
-                : !refuse_type(call, at, part, "input_text, output_text, input_image"))
+                : !serve_field_refuse_type(call, at, part, "input_text, output_text, input_image"))
             return false;
     }
     return true;
@@ -116,7 +108,7 @@ static bool add_reasoning(serve_turns *turns, const char *place, const json_t *l
     {
         const json_t *text = json_object_get(part, "text");
         if (!serve_ask_is(serve_field_type(part), type))
-            return refuse_type(turns->ask->call, place, part, type);
+            return serve_field_refuse_type(turns->ask->call, place, part, type);
         if (!json_is_string(text))
             return serve_field_refuse(turns->ask->call, place, "with a text in each part");
         serve_turns_go_on(turns, "assistant", place);
@@ -183,8 +175,8 @@ static bool read_item(serve_turns *turns, size_t i, const json_t *item)
     if (strcmp(type, "function_call") == 0) return read_call(turns, place, item);
     if (strcmp(type, "function_call_output") == 0) return read_output(turns, place, item);
     if (strcmp(type, "reasoning") == 0) return read_reasoning(turns, place, item);
-    return refuse_type(turns->ask->call, place, item,
-                       "message, function_call, function_call_output, reasoning");
+    return serve_field_refuse_type(turns->ask->call, place, item,
+                                   "message, function_call, function_call_output, reasoning");
 }
 
 static bool read_input(serve_ask *ask)
@@ -227,7 +219,7 @@ static bool read_function(serve_ask *ask, const char *place, const json_t *tool,
     char at[SERVE_PLACE_MAX];
     snprintf(at, sizeof at, "%.48s.parameters", place);
     if (!serve_ask_is(serve_field_type(tool), "function"))
-        return refuse_type(call, place, tool, space == NULL ? "function, namespace" : "function");
+        return serve_field_refuse_type(call, place, tool, space == NULL ? "function, namespace" : "function");
     if (!serve_field_only(call, place, tool, members)) return false;
     if (schema != NULL && !json_is_null(schema) && !json_is_object(schema))
         return serve_field_refuse(call, at, "an object: a JSON Schema");
@@ -311,7 +303,7 @@ static bool read_choice(serve_ask *ask)
     } else if (json_is_string(choice)) {
         ask->made_choice = json_incref((json_t *)choice);
     } else {
-        return refuse_type(ask->call, "tool_choice", choice, "function, allowed_tools");
+        return serve_field_refuse_type(ask->call, "tool_choice", choice, "function, allowed_tools");
     }
     return ask->made_choice != NULL ? serve_ask_tool_choice(ask->call, ask, "tool_choice", ask->made_choice)
                                     : serve_call_no_memory(ask->call);

@@ -13,6 +13,14 @@ bool serve_field_refuse(serve_call *call, const char *name, const char *what)
     return serve_call_refuse(call, 400, name, "invalid_value", "%s must be %s", name, what);
 }
 
+bool serve_field_refuse_type(serve_call *call, const char *place, const json_t *object, const char *allowed)
+{
+    const char *type = serve_field_type(object);
+    return serve_call_refuse(call, 400, place, "unsupported_value",
+                             "%s is of type \"%.40s\"; supported here: %s", place, type != NULL ? type : "",
+                             allowed);
+}
+
 bool serve_field_only(serve_call *call, const char *place, const json_t *object, const char *const *members)
 {
     const char *key;

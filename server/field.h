@@ -68,6 +68,9 @@ static inline const char *serve_field_type(const json_t *object)
  * request. False: the call has its answer. */
 bool serve_field_only(serve_call *call, const char *place, const json_t *object, const char *const *members);
 
+/* "PLACE is of type …; supported here: ALLOWED", of an object at that place in the request. Returns false. */
+bool serve_field_refuse_type(serve_call *call, const char *place, const json_t *object, const char *allowed);
+
 /* "NAME must be WHAT". Returns false. */
 bool serve_field_refuse(serve_call *call, const char *name, const char *what);
 
