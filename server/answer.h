@@ -126,6 +126,9 @@ void serve_answer_end_event(serve_answer *answer);
  * of them. False: there is no miss, and nothing was added. */
 bool serve_miss_add(const weir_stream *stream, bool prompt, bool cached, weir__text *text);
 
+/* Appends it as the member "miss" of an object, if there is one. */
+void serve_miss_add_member(const weir_stream *stream, bool prompt, bool cached, weir__text *text);
+
 /* ---- choice.c ---- */
 
 /* False: out of memory; freed with fini always. */
@@ -159,6 +162,9 @@ void serve_choice_add_text(const serve_choice *choice, weir_delta_kind kind, wei
 void serve_choice_finish(serve_choice *choice, weir_reason reason);
 void serve_choice_fail(serve_choice *choice);
 void serve_choice_cancel(serve_choice *choice);
+
+/* Whether the answer was cut by max_tokens, the context's end or the deadline. */
+bool serve_choice_is_cut(const serve_choice *choice);
 
 /* Whether it ended with an error or because the server stops; then the HTTP status and the message. text has
  * the size of weir_error.message and may hold the result. */

@@ -50,18 +50,13 @@ static void add_usage(const serve_answer *answer, bool ended, weir__text *text)
                       "\"output_tokens\":%d",
                       usage.n_prompt - usage.n_cached, usage.n_cached, usage.n_generated);
     if (ended && answer->n_dropped > 0) weir__text_printf(text, ",\"dropped_lines\":%d", answer->n_dropped);
-    if (ended) {
-        size_t before = text->n;
-        weir__text_add_string(text, ",\"miss\":");
-        if (!serve_miss_add(choice->stream, answer->shows_prompt, answer->shows_cached, text))
-            weir__text_cut(text, before);
-    }
+    if (ended) serve_miss_add_member(choice->stream, answer->shows_prompt, answer->shows_cached, text);
     weir__text_add_string(text, "}");
 }
 
 static void add_stop(const serve_choice *choice, weir__text *text)
 {
-    bool cut = choice->reason == WEIR_REASON_LENGTH || choice->reason == WEIR_REASON_DEADLINE;
+    bool cut = serve_choice_is_cut(choice);
     const char *stop = choice->reason == WEIR_REASON_STOP_WORDS
                            ? serve_answer_stop_text(choice->answer, choice->usage.stop)
                            : NULL;
@@ -250,27 +245,19 @@ const serve_form serve_messages_form = {
 
 /* ---- The endpoints ---- */
 
+static const serve_dialect dialect = {
+    .where = SERVE_ASK_MESSAGES,
+    .read = serve_ask_messages,
+    .form = &serve_messages_form,
+    .count = "{\"input_tokens\":",
+};
+
 void serve_messages(serve_call *call)
 {
-    serve_ask ask;
-    weir_request request;
-    serve_answer *answer;
-    if (serve_ask_read(&ask, call, SERVE_ASK_MESSAGES) && serve_ask_messages(&ask) &&
-        serve_ask_request(&ask, &request) && serve_ask_render(&ask, &request) &&
-        (answer = serve_ask_answer(&ask, &serve_messages_form, 1)) != NULL)
-        serve_answer_submit(answer, &request, 1);
-    serve_ask_fini(&ask);
+    serve_ask_converse(call, &dialect);
 }
 
 void serve_count_tokens(serve_call *call)
 {
-    serve_ask ask;
-    weir__text text = {0};
-    size_t n = 0;
-    if (serve_ask_read(&ask, call, SERVE_ASK_MESSAGES) && serve_ask_messages(&ask) &&
-        serve_ask_count(&ask, &n)) {
-        weir__text_printf(&text, "{\"input_tokens\":%zu}\n", n);
-        serve_call_answer_text(call, 200, "application/json", &text);
-    }
-    serve_ask_fini(&ask);
+    serve_ask_count(call, &dialect);
 }

@@ -82,8 +82,18 @@ bool serve_ask_media(serve_ask *ask);
 /* Renders the messages, for the request. False: the call has its answer. */
 bool serve_ask_render(serve_ask *ask, weir_request *request);
 
-/* Renders the messages and counts the prompt's tokens. False: the call has its answer. */
-bool serve_ask_count(serve_ask *ask, size_t *n);
+/* An API of conversations (ADR 0076). */
+typedef struct serve_dialect {
+    unsigned where;               /* a bit of SERVE_ASK_* */
+    bool (*read)(serve_ask *ask); /* what has no row, after serve_ask_read; NULL: nothing */
+    const serve_form *form;
+    bool (*repeat)(const serve_ask *ask, weir__text *text); /* into serve_answer.repeated; NULL: nothing */
+    const char *count; /* what a counted prompt's answer begins with, up to the number */
+} serve_dialect;
+
+/* Answers a request for a conversation; answers one with the number of its prompt's tokens. Worker. */
+void serve_ask_converse(serve_call *call, const serve_dialect *dialect);
+void serve_ask_count(serve_call *call, const serve_dialect *dialect);
 
 /* ask_messages.c, ask_responses.c: what of a request has no row, into the ask, after serve_ask_read. False:
  * the call has its answer. */

@@ -192,7 +192,7 @@ out:
     return ask->rendered != NULL;
 }
 
-bool serve_ask_count(serve_ask *ask, size_t *n)
+static bool count_tokens(serve_ask *ask, size_t *n)
 {
     weir_request request;
     weir_forecast forecast = {.size = sizeof forecast};
@@ -207,4 +207,49 @@ bool serve_ask_count(serve_ask *ask, size_t *n)
         if (status == WEIR_TOO_LONG) status = WEIR_OK; /* there was no room for any */
     }
     return serve_call_passes(ask->call, status, &error);
+}
+
+/* ---- Answers ---- */
+
+static bool read_ask(serve_ask *ask, serve_call *call, const serve_dialect *dialect)
+{
+    return serve_ask_read(ask, call, dialect->where) && (dialect->read == NULL || dialect->read(ask));
+}
+
+/* A fork continues its source's chat. */
+static bool take_source(serve_ask *ask)
+{
+    if (ask->source.chat == NULL)
+        return serve_call_refuse(ask->call, 400, "fork", "invalid_value",
+                                 "this answer is no chat's: fork it with /v1/completions");
+    ask->rendered = weir_chat_hold(ask->source.chat);
+    return true;
+}
+
+void serve_ask_converse(serve_call *call, const serve_dialect *dialect)
+{
+    serve_ask ask;
+    weir_request request;
+    serve_answer *answer;
+    if (read_ask(&ask, call, dialect) && serve_ask_request(&ask, &request) &&
+        (ask.fork != NULL ? take_source(&ask) : serve_ask_render(&ask, &request)) &&
+        (answer = serve_ask_answer(&ask, dialect->form, ask.n)) != NULL) {
+        if (dialect->repeat == NULL || dialect->repeat(&ask, &answer->repeated))
+            serve_answer_submit(answer, &request, 1);
+        else
+            serve_call_no_memory(call);
+    }
+    serve_ask_fini(&ask);
+}
+
+void serve_ask_count(serve_call *call, const serve_dialect *dialect)
+{
+    serve_ask ask;
+    weir__text text = {0};
+    size_t n = 0;
+    if (read_ask(&ask, call, dialect) && count_tokens(&ask, &n)) {
+        weir__text_printf(&text, "%s%zu}\n", dialect->count, n);
+        serve_call_answer_text(call, 200, "application/json", &text);
+    }
+    serve_ask_fini(&ask);
 }

@@ -77,6 +77,12 @@ void serve_choice_fini(serve_choice *choice)
 
 /* ---- Ends ---- */
 
+bool serve_choice_is_cut(const serve_choice *choice)
+{
+    return choice->finished &&
+           (choice->reason == WEIR_REASON_LENGTH || choice->reason == WEIR_REASON_DEADLINE);
+}
+
 bool serve_choice_failed(const serve_choice *choice)
 {
     return choice->finished && (choice->reason == WEIR_REASON_ERROR ||

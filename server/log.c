@@ -169,6 +169,7 @@ void serve_log_library(weir_log_level level, const char *message, void *user)
 
 static void add_answer(weir__text *line, const serve_answer *answer)
 {
+    bool shows = answer->call->server->params.log_text;
     if (answer->n_dropped > 0) weir__text_printf(line, ",\"dropped_lines\":%d", answer->n_dropped);
     for (int32_t i = 0; i < answer->n; i++) {
         const serve_choice *choice = &answer->choices[i];
@@ -179,11 +180,7 @@ static void add_answer(weir__text *line, const serve_answer *answer)
                           usage.n_cached, usage.n_generated);
         weir__json_number(line, "queue_ms", (double)usage.queue_ns / 1e6, 2);
         weir__json_number(line, "ttft_ms", (double)usage.ttft_ns / 1e6, 2);
-        size_t before = line->n;
-        weir__json_key(line, "miss");
-        if (!serve_miss_add(choice->stream, answer->call->server->params.log_text,
-                            answer->call->server->params.log_text, line))
-            weir__text_cut(line, before);
+        serve_miss_add_member(choice->stream, shows, shows, line);
         weir__text_add_string(line, "}");
     }
     weir__text_add_string(line, "]");

@@ -37,3 +37,10 @@ bool serve_miss_add(const weir_stream *stream, bool prompt, bool cached, weir__t
     weir__text_add_string(text, "}");
     return true;
 }
+
+void serve_miss_add_member(const weir_stream *stream, bool prompt, bool cached, weir__text *text)
+{
+    size_t before = text->n;
+    weir__json_key(text, "miss");
+    if (!serve_miss_add(stream, prompt, cached, text)) weir__text_cut(text, before);
+}

@@ -6,17 +6,20 @@
 /* One for each prompt, where there are several. */
 static void add_misses(const serve_answer *answer, weir__text *text)
 {
-    bool many = answer->n > answer->n_each, any = false;
+    bool prompt = answer->shows_prompt, cached = answer->shows_cached, any = false;
     size_t before = text->n;
-    weir__text_add_string(text, many ? ",\"misses\":[" : ",\"miss\":");
+    if (answer->n == answer->n_each) {
+        serve_miss_add_member(answer->choices[0].stream, prompt, cached, text);
+        return;
+    }
+    weir__text_add_string(text, ",\"misses\":[");
     for (int32_t i = 0; i < answer->n; i += answer->n_each) {
         if (i > 0) weir__text_add_string(text, ",");
-        bool some =
-            serve_miss_add(answer->choices[i].stream, answer->shows_prompt, answer->shows_cached, text);
-        if (many && !some) weir__text_add_string(text, "null");
+        bool some = serve_miss_add(answer->choices[i].stream, prompt, cached, text);
+        if (!some) weir__text_add_string(text, "null");
         any = any || some;
     }
-    if (many) weir__text_add_string(text, "]");
+    weir__text_add_string(text, "]");
     if (!any) weir__text_cut(text, before);
 }
 
@@ -70,7 +73,7 @@ static void add_head(const serve_answer *answer, const char *object, weir__text 
 
 void serve_openai_add_reason(const serve_choice *choice, weir__text *text)
 {
-    bool cut = choice->reason == WEIR_REASON_LENGTH || choice->reason == WEIR_REASON_DEADLINE;
+    bool cut = serve_choice_is_cut(choice);
     weir__text_printf(text, ",\"finish_reason\":\"%s\",\"finish_detail\":\"%s\"}",
                       cut                   ? "length"
                       : choice->n_tools > 0 ? "tool_calls"

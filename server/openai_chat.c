@@ -99,20 +99,6 @@ static const serve_openai form = {
 
 void serve_chat(serve_call *call)
 {
-    serve_ask ask;
-    weir_request request;
-    serve_answer *answer;
-    if (!serve_ask_read(&ask, call, SERVE_ASK_CHAT) || !serve_ask_request(&ask, &request) ||
-        (ask.fork == NULL && !serve_ask_render(&ask, &request)))
-        goto out;
-    if (ask.fork != NULL && ask.source.chat == NULL) {
-        serve_call_refuse(call, 400, "fork", "invalid_value",
-                          "this answer is no chat's: fork it with /v1/completions");
-        goto out;
-    }
-    if (ask.fork != NULL) ask.rendered = weir_chat_hold(ask.source.chat);
-    if ((answer = serve_ask_answer(&ask, &form.form, ask.n)) != NULL)
-        serve_answer_submit(answer, &request, 1);
-out:
-    serve_ask_fini(&ask);
+    static const serve_dialect dialect = {.where = SERVE_ASK_CHAT, .form = &form.form};
+    serve_ask_converse(call, &dialect);
 }

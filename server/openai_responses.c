@@ -74,15 +74,9 @@ static void add_item(const serve_choice *choice, size_t index, const char *statu
 
 /* ---- Responses ---- */
 
-static bool is_cut(const serve_choice *choice)
-{
-    return choice->finished &&
-           (choice->reason == WEIR_REASON_LENGTH || choice->reason == WEIR_REASON_DEADLINE);
-}
-
 static const char *status_of(const serve_choice *choice)
 {
-    return is_cut(choice) ? "incomplete" : "completed";
+    return serve_choice_is_cut(choice) ? "incomplete" : "completed";
 }
 
 /* The last one may have been cut. */
@@ -95,16 +89,12 @@ static void add_usage(const serve_answer *answer, weir__text *text)
 {
     const serve_choice *choice = &answer->choices[0];
     const weir_usage *usage = &choice->usage;
-    size_t before;
     weir__text_printf(text,
                       "{\"input_tokens\":%d,\"input_tokens_details\":{\"cached_tokens\":%d,"
                       "\"cache_write_tokens\":0",
                       usage->n_prompt, usage->n_cached);
     if (answer->n_dropped > 0) weir__text_printf(text, ",\"dropped_lines\":%d", answer->n_dropped);
-    before = text->n;
-    weir__text_add_string(text, ",\"miss\":");
-    if (!serve_miss_add(choice->stream, answer->shows_prompt, answer->shows_cached, text))
-        weir__text_cut(text, before);
+    serve_miss_add_member(choice->stream, answer->shows_prompt, answer->shows_cached, text);
     weir__text_printf(text,
                       "},\"output_tokens\":%d,\"output_tokens_details\":{\"reasoning_tokens\":0},"
                       "\"total_tokens\":%d}",
@@ -133,7 +123,7 @@ static void add_response(const serve_answer *answer, const char *status, const c
         weir__text_add_string(text, "null");
     }
     weir__text_printf(text, ",\"incomplete_details\":%s,\"usage\":",
-                      is_cut(choice) ? "{\"reason\":\"max_output_tokens\"}" : "null");
+                      serve_choice_is_cut(choice) ? "{\"reason\":\"max_output_tokens\"}" : "null");
     if (begins || error != NULL)
         weir__text_add_string(text, "null");
     else
@@ -256,8 +246,9 @@ static void end(serve_choice *choice)
 static void finish(serve_answer *answer)
 {
     const char *status = status_of(&answer->choices[0]);
-    send_response(answer, is_cut(&answer->choices[0]) ? "response.incomplete" : "response.completed", status,
-                  NULL);
+    send_response(answer,
+                  serve_choice_is_cut(&answer->choices[0]) ? "response.incomplete" : "response.completed",
+                  status, NULL);
 }
 
 static void fail(serve_answer *answer, int status, const char *code, const char *message)
@@ -325,31 +316,20 @@ static bool repeat_all(const serve_ask *ask, weir__text *text)
     return ok && !text->failed;
 }
 
+static const serve_dialect dialect = {
+    .where = SERVE_ASK_RESPONSES,
+    .read = serve_ask_responses,
+    .form = &serve_responses_form,
+    .repeat = repeat_all,
+    .count = "{\"object\":\"response.input_tokens\",\"input_tokens\":",
+};
+
 void serve_responses(serve_call *call)
 {
-    serve_ask ask;
-    weir_request request;
-    serve_answer *answer;
-    if (serve_ask_read(&ask, call, SERVE_ASK_RESPONSES) && serve_ask_responses(&ask) &&
-        serve_ask_request(&ask, &request) && serve_ask_render(&ask, &request) &&
-        (answer = serve_ask_answer(&ask, &serve_responses_form, 1)) != NULL) {
-        if (repeat_all(&ask, &answer->repeated))
-            serve_answer_submit(answer, &request, 1);
-        else
-            serve_call_no_memory(call);
-    }
-    serve_ask_fini(&ask);
+    serve_ask_converse(call, &dialect);
 }
 
 void serve_input_tokens(serve_call *call)
 {
-    serve_ask ask;
-    weir__text text = {0};
-    size_t n = 0;
-    if (serve_ask_read(&ask, call, SERVE_ASK_RESPONSES) && serve_ask_responses(&ask) &&
-        serve_ask_count(&ask, &n)) {
-        weir__text_printf(&text, "{\"object\":\"response.input_tokens\",\"input_tokens\":%zu}\n", n);
-        serve_call_answer_text(call, 200, "application/json", &text);
-    }
-    serve_ask_fini(&ask);
+    serve_ask_count(call, &dialect);
 }
