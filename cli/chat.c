@@ -318,7 +318,7 @@ static cli_exit take_settings(struct chat *chat, const cli_config *config)
         if (option != NULL && strcmp(option->name, "--system") == 0) {
             cli_free(talk->system);
             talk->system = cli_format("%s", setting->value);
-        } else if (option != NULL && cli_options_in_requests(option)) {
+        } else if (option != NULL && cli_options_in_ask(option)) {
             if (cli_options_is_list(option) && option != last) cli_options_clear(&talk->ask, option);
             code = cli_options_set(&talk->ask, option, setting->key, setting->value);
             last = option;

@@ -159,6 +159,12 @@ static bool confirm(const char *name)
     return false;
 }
 
+static cli_exit remove_preset(const char *path, uint64_t *n_bytes)
+{
+    *n_bytes = cli_file_size(path);
+    return unlink(path) == 0 ? CLI_OK : cli_fail(CLI_NO_MODEL, "cannot remove %s: %s", path, strerror(errno));
+}
+
 cli_exit cli_rm(cli_args *args)
 {
     weir_hub_params params = cli_hub_params(args);
@@ -171,19 +177,22 @@ cli_exit cli_rm(cli_args *args)
     const char *name = args->words.items[0];
     if (!args->yes && !isatty(STDIN_FILENO))
         return cli_fail(CLI_USAGE, "weir rm asks before it removes; where nobody can answer, give --yes");
-    if (!args->yes && !confirm(name))
-        return cli_signals_ended() == 0 ? CLI_OK : (cli_exit)(128 + cli_signals_ended());
     char *preset = cli_preset_path_of(name);
-    if (preset != NULL) {
-        n_bytes = cli_file_size(preset);
-        if (unlink(preset) != 0) {
-            cli_exit code = cli_fail(CLI_NO_MODEL, "cannot remove %s: %s", preset, strerror(errno));
-            cli_free(preset);
-            return code;
-        }
+    cli_exit code = CLI_OK;
+    if (preset != NULL && access(preset, F_OK) != 0)
+        code = cli_fail(CLI_NO_MODEL,
+                        "there is no preset %s (%s); the names of models begin with hf:, as weir list shows "
+                        "them",
+                        name, preset);
+    else if (!args->yes && !confirm(name)) {
         cli_free(preset);
-    } else if (weir_hub_remove(name, &params, &n_bytes, &error) != WEIR_OK)
-        return cli_hub_fail(args, name, &error);
+        return cli_signals_ended() == 0 ? CLI_OK : (cli_exit)(128 + cli_signals_ended());
+    } else if (preset != NULL)
+        code = remove_preset(preset, &n_bytes);
+    else if (weir_hub_remove(name, &params, &n_bytes, &error) != WEIR_OK)
+        code = cli_hub_fail(args, name, &error);
+    cli_free(preset);
+    if (code != CLI_OK) return code;
     if (args->json) {
         cli_out_json(
             json_pack("{s:o, s:I}", "model", cli_figures_string(name), "n_bytes", (json_int_t)n_bytes));

@@ -90,7 +90,7 @@ bool cli_options_in_presets(const cli_option *option)
 {
     bool of_answers =
         option->group != CLI_SERVING && option->group != CLI_MEASURING && option->group != CLI_OUTPUT;
-    return of_answers && (option->env != NULL || cli_options_in_requests(option));
+    return of_answers && (option->env != NULL || cli_options_in_ask(option));
 }
 
 const cli_option *cli_options_by_preset(unsigned commands, const char *key)
@@ -108,12 +108,17 @@ bool cli_options_is_file(const cli_option *option)
 {
     return option->argument != NULL &&
            (option->kind == CLI_FILE || strncmp(option->argument, "FILE", 4) == 0 ||
-            strcmp(option->argument, "MODEL") == 0);
+            strcmp(option->argument, "FOLDER") == 0 || strcmp(option->argument, "MODEL") == 0);
+}
+
+bool cli_options_in_ask(const cli_option *option)
+{
+    return option->target < sizeof(cli_ask);
 }
 
 bool cli_options_in_requests(const cli_option *option)
 {
-    return option->field != NULL && option->target < sizeof(cli_ask);
+    return option->field != NULL && cli_options_in_ask(option);
 }
 
 const cli_option *cli_options_by_key(const char *key)

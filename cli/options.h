@@ -210,9 +210,8 @@ void cli_args_fini(cli_args *args);
 void cli_numbers_default(cli_numbers *numbers, const int32_t *standard, size_t n);
 
 /* The config file, the environment, the preset that the model names, then words argv[0 .. n): what comes
- * later wins. For commands that take
- * another one's options (CLI_TAKES_ANY) the first word that is no option makes the rest words. CLI_OK, or
- * CLI_USAGE or CLI_FAILED (a file) after a message. */
+ * later wins. For commands that take another one's options (CLI_TAKES_ANY) the first word that is no option
+ * makes the rest words. CLI_OK, or CLI_USAGE or CLI_FAILED (a file) after a message. */
 cli_exit cli_options_parse(cli_args *args, int n, char **argv);
 
 /* Sets one option from text; `shown` is how the user called it. CLI_OK, or a code after a message. */
@@ -245,13 +244,13 @@ const cli_option *cli_options_by_field(unsigned command, const char *field);
  * WEIR_ or by a long spelling, in any case, with hyphens or underscores. NULL = none. */
 const cli_option *cli_options_by_setting(unsigned commands, const char *key);
 
-/* Whether presets may set it: what a model answers with, not where a server listens. */
+/* Whether presets may set it: how a model is loaded and answers, not where a server listens. */
 bool cli_options_in_presets(const cli_option *option);
 
 /* The option of a command that a preset calls `key`. NULL = none. */
 const cli_option *cli_options_by_preset(unsigned commands, const char *key);
 
-/* Whether its value is a file's path. */
+/* Whether its value is the path of a file or folder. */
 bool cli_options_is_file(const cli_option *option);
 
 /* Offers the settings of all commands. */
@@ -262,6 +261,9 @@ bool cli_options_has_settings(unsigned command);
 
 /* What the config file calls an option that has a variable: "top-k" for WEIR_TOP_K. */
 void cli_options_setting(const cli_option *option, char *name, size_t capacity);
+
+/* Whether its value is a part of cli_ask. */
+bool cli_options_in_ask(const cli_option *option);
 
 /* Whether requests in a file may set it. */
 bool cli_options_in_requests(const cli_option *option);

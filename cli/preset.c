@@ -110,11 +110,22 @@ static void add_setting(cli_text *text, const cli_option *option, const char *va
     cli_text_puts(text, quotes ? "\"\n" : "\n");
 }
 
-/* A file's path for a preset that may be used in any folder; what is none stays. */
+/* A path for a preset, which may be used in any folder. A value that names no file stays as it is: default,
+ * hf:OWNER/REPO, a preset. */
 static char *absolute(const char *value)
 {
-    char *found = realpath(value, NULL);
-    char *path = cli_format("%s", found != NULL ? found : value);
+    const char *scale = strrchr(value, '='); /* of an adapter */
+    char *found = realpath(value, NULL), *path = NULL;
+    if (found == NULL && scale != NULL) {
+        char *file = cli_format("%.*s", (int)(scale - value), value);
+        found = realpath(file, NULL);
+        if (found != NULL) path = cli_format("%s%s", found, scale);
+        cli_free(file);
+    } else if (found == NULL && is_relative(value)) { /* a folder that a command will make */
+        found = realpath(".", NULL);
+        if (found != NULL) path = cli_format("%s/%s", found, value);
+    }
+    if (path == NULL) path = cli_format("%s", found != NULL ? found : value);
     free(found); /* the C library's own memory */
     return path;
 }
@@ -142,10 +153,13 @@ static cli_exit write_preset(const cli_args *args, const char *name)
     cli_text text = {0};
     cli_exit code = CLI_OK;
     if (path == NULL)
-        return cli_fail(CLI_USAGE, "%s is no name for a preset: it has / or :, or begins with . or -", name);
+        return cli_fail(CLI_USAGE,
+                        "%s is no name for a preset: names have at most 63 characters, without / and :, do "
+                        "not begin with . or -, and default is taken",
+                        name);
     if (access(path, F_OK) == 0) {
-        code = cli_fail(CLI_USAGE, "there is a preset %s: weir rm %s removes it, an editor changes %s", name,
-                        name, path);
+        code = cli_fail(CLI_USAGE, "the preset %s exists: edit %s to change it, or remove it with weir rm %s",
+                        name, path, name);
         cli_free(path);
         return code;
     }
@@ -171,7 +185,7 @@ static cli_exit show(const cli_args *args, const char *name)
     cli_config config = {0};
     if (path == NULL)
         return cli_fail(CLI_USAGE, "there is no preset %s; weir preset %s -m MODEL makes it", name, name);
-    cli_exit code = cli_preset_read(&config, path); /* what is wrong with it is said */
+    cli_exit code = cli_preset_read(&config, path); /* reports errors in it */
     if (code == CLI_OK) code = cli_file_read(path, "the preset", &bytes, &length);
     if (code == CLI_OK && !args->quiet && !args->json)
         fprintf(stderr, "%s%s%s\n", cli_term_style_err(CLI_DIM), path, cli_term_style_err(CLI_PLAIN));
@@ -242,7 +256,8 @@ cli_exit cli_preset(cli_args *args)
         set = set ||
               (args->sources[option - cli_options].from == CLI_FROM_WORDS && cli_options_in_presets(option));
     if (args->words.n > 1) return cli_fail(CLI_USAGE, "weir preset takes one name");
-    if (args->words.n == 0 && set) return cli_fail(CLI_USAGE, "which name? weir preset NAME -m MODEL …");
+    if (args->words.n == 0 && set)
+        return cli_fail(CLI_USAGE, "which name? Write weir preset NAME -m MODEL …");
     if (args->words.n == 0) return list(args);
     return set ? write_preset(args, args->words.items[0]) : show(args, args->words.items[0]);
 }

@@ -1,6 +1,6 @@
-/* preset.h: a model with settings under a name. A preset is a text file of the config file's form without
- * sections: NAME.preset in weir/presets, beside the config file, or anywhere by its path. -m NAME uses it:
- * its settings win over config file and environment, and the command line wins over them.
+/* preset.h: a model with settings under a name. A preset is a text file in the format of the config file, but
+ * without sections: NAME.preset in the folder weir/presets beside the config file, or any *.preset by its
+ * path. -m NAME uses it: its settings override config file and environment; the command line overrides them.
  *
  *   model = hf:OWNER/REPO:Q4_K_M
  *   system = "Be brief.\nAnswer in English."
@@ -16,10 +16,11 @@
 /* The file of the preset that this model's name means; NULL: it means none. Freed with cli_free. */
 char *cli_preset_path(const char *model);
 
-/* Where a preset of this name lies, or would. NULL: no name for one, or there is no home folder. */
+/* Where a preset of this name is or would be. NULL: no preset can have this name, or there is no home
+ * folder. */
 char *cli_preset_path_of(const char *name);
 
-/* The names of those that lie beside the config file, in order. */
+/* The names of those in weir/presets, in order. */
 cli_list cli_preset_names(void);
 
 /* The settings of a file. Paths that begin with ./ or ../ are made relative to its folder. CLI_OK, or a code

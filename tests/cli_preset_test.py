@@ -55,11 +55,33 @@ def test_write():
     expect("weir rm asks", run("rm", "brief"), 2, "--yes")
     expect("weir rm removes it", run("rm", "brief", "--yes"), 0, out="removed brief")
     check("it is gone", not os.path.exists(path))
-    expect("only once", run("rm", "brief", "--yes"), 3, "brief.preset")
+    expect("only once", run("rm", "brief", "--yes"), 3, "no preset", "brief.preset")
     file = path_of("model.gguf", b"GGUFxxxx")
     done = subprocess.run([WEIR, "preset", "here", "-m", "model.gguf"], cwd=scratch.name, capture_output=True, text=True, env=ENV)
     check("paths become absolute", done.stdout == f"model = {os.path.realpath(file)}\n", done.stdout, done.stderr)
     os.remove(os.path.join(FOLDER, "here.preset"))
+    for words in (["--offline"], ["--revision", "main"], ["--list-devices"]):
+        expect(f"{words[0]} is no setting of a preset", run("preset", "other", "-m", "fake:", *words), 2, "no option " + words[0])
+
+
+def test_files():
+    """A preset's files do not depend on the folder in which it is made or used."""
+    words = ["--lora", "a.gguf=0.5", "--lora", "b=c.gguf", "--cache-dir", "./states", "--optimized", ""]
+    for name in ("a.gguf", "b=c.gguf"):
+        path_of(name, b"GGUFxxxx")
+    done = subprocess.run([WEIR, "preset", "files", "-m", "fake:", *words], cwd=scratch.name, capture_output=True, text=True, env=ENV)
+    here = os.path.realpath(scratch.name)
+    check("paths are written as absolute ones", done.stdout.split("\n") == ["model = fake:", 'optimized = ""', f"cache-dir = {here}/./states", f"lora = {here}/a.gguf=0.5",
+                                                                            f"lora = {here}/b=c.gguf", ""], done.stdout, done.stderr)
+    os.remove(os.path.join(FOLDER, "files.preset"))
+    written("folder", "model = fake:\ncache-dir = ./states\n")
+    check("folders are relative to the preset, too", settings("run", "-m", "folder")["--cache-dir"][0] == FOLDER + "/./states", settings("run", "-m", "folder")["--cache-dir"])
+    grammar = path_of("yes.gbnf", 'root ::= "yes"')
+    done = run("preset", "yes", "-m", "fake:", "--grammar-file", grammar)
+    check("a file of a grammar is a setting", f"grammar-file = {os.path.realpath(grammar)}\n" in done.stdout, done.stdout, done.stderr)
+    check("weir run obeys it", run("run", "yes", "x", "-q").stdout == "yes\n")
+    done = run("chat", "-m", "fake:", "-q", stdin="/preset yes\nHello\n")
+    check("and /preset of weir chat", done.stdout == "yes\n", done.stdout, done.stderr)
 
 
 def test_use():
