@@ -248,8 +248,8 @@ static cli_exit on_stats(struct chat *chat, const char *rest)
     return CLI_OK;
 }
 
-/* After a change of the settings: what is out of its range is told now, not with the next answer, and all is
- * as before. Takes *before. */
+/* After a change of the settings: if it failed, or if the sampler refuses them, they become *before again.
+ * Otherwise the next answer would report it. Takes *before. */
 static cli_exit settle(struct chat *chat, cli_ask *before, cli_exit code)
 {
     weir_sampler *sampler = NULL;
@@ -288,7 +288,7 @@ static cli_exit on_set(struct chat *chat, const char *rest)
     if (*value == '\0') {
         char text[128];
         cli_options_value(&chat->talk.ask, option, text, sizeof text);
-        say(chat, text[0] != '\0' ? text : "set it with a value");
+        say(chat, text[0] != '\0' ? text : "no value to show");
         return CLI_OK;
     }
     cli_ask before;
@@ -306,25 +306,30 @@ static void list_presets(struct chat *chat)
     cli_list_fini(&names);
 }
 
-/* What a preset sets of answers; model and engine stay. */
-static cli_exit take_settings(struct chat *chat, const cli_config *config)
+/* The settings of a preset that answers obey; model and engine stay. */
+static cli_exit take_settings(cli_talk *talk, const cli_config *config)
 {
-    cli_talk *talk = &chat->talk;
     const cli_option *last = NULL;
     cli_exit code = CLI_OK;
     for (size_t i = 0; i < config->n && code == CLI_OK; i++) {
         const cli_setting *setting = &config->items[i];
         const cli_option *option = cli_options_by_preset(CLI_CHAT, setting->key);
-        if (option != NULL && strcmp(option->name, "--system") == 0) {
-            cli_free(talk->system);
-            talk->system = cli_format("%s", setting->value);
-        } else if (option != NULL && cli_options_in_ask(option)) {
-            if (cli_options_is_list(option) && option != last) cli_options_clear(&talk->ask, option);
-            code = cli_options_set(&talk->ask, option, setting->key, setting->value);
-            last = option;
-        }
+        if (option == NULL || !cli_options_in_ask(option)) continue;
+        if (cli_options_is_list(option) && option != last) cli_options_clear(&talk->ask, option);
+        code = cli_options_set(&talk->ask, option, setting->key, setting->value);
+        last = option;
     }
     return code;
+}
+
+static void take_system(cli_talk *talk, const cli_config *config)
+{
+    for (size_t i = 0; i < config->n; i++) {
+        const cli_option *option = cli_options_by_preset(CLI_CHAT, config->items[i].key);
+        if (option == NULL || strcmp(option->name, "--system") != 0) continue;
+        cli_free(talk->system);
+        talk->system = cli_format("%s", config->items[i].value);
+    }
 }
 
 static cli_exit on_preset(struct chat *chat, const char *rest)
@@ -340,8 +345,9 @@ static cli_exit on_preset(struct chat *chat, const char *rest)
     cli_exit code = cli_preset_read(&config, path);
     if (code == CLI_OK) {
         cli_ask_copy(&before, &chat->talk.ask);
-        code = settle(chat, &before, take_settings(chat, &config));
+        code = settle(chat, &before, take_settings(&chat->talk, &config));
     }
+    if (code == CLI_OK) take_system(&chat->talk, &config);
     cli_config_fini(&config);
     cli_free(path);
     return code;

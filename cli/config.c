@@ -16,7 +16,7 @@ static void value_of(const cli_args *args, const cli_option *option, char *text,
 {
     const cli_origin *origin = &args->sources[option - cli_options];
     if (origin->text == NULL) {
-        cli_options_value(args, option, text, capacity);
+        cli_options_default(args, option, text, capacity);
         if (cli_options_is_flag(option)) snprintf(text, capacity, "off");
     } else if (strcmp(option->name, "--api-key") == 0)
         snprintf(text, capacity, "(set)");

@@ -339,7 +339,7 @@ static void add_option(cli_page *page, const cli_args *args, const cli_option *o
     cli_text label = {0}, explanation = {0};
     char value[128];
     add_spellings(&label, option, page->man);
-    cli_options_value(args, option, value, sizeof value);
+    cli_options_default(args, option, value, sizeof value);
     cli_text_printf(&explanation, "%s%s", option->help, cli_options_is_list(option) ? CLI_AGAIN : "");
     if (value[0] != '\0') cli_text_printf(&explanation, " [%s]", value);
     if (page->man && option->env != NULL) cli_text_printf(&explanation, " (%s)", option->env);

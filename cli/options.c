@@ -391,17 +391,30 @@ const char *cli_engine_choice(const char *member, int value)
 void cli_options_value(const void *target, const cli_option *option, char *text, size_t capacity)
 {
     const char *at = (const char *)target + option->target;
+    const char *string;
     text[0] = '\0';
-    if (option->standard != NULL) {
-        snprintf(text, capacity, "%s", option->standard);
-        return;
-    }
     switch (option->kind) {
     case CLI_INT32: snprintf(text, capacity, "%d", *(const int32_t *)at); break;
     case CLI_INT64: snprintf(text, capacity, "%lld", (long long)*(const int64_t *)at); break;
-    case CLI_SEED: snprintf(text, capacity, "%u", *(const uint32_t *)at); break;
+    case CLI_SEED:
+        snprintf(text, capacity, "%lld",
+                 *(const uint32_t *)at == WEIR_SEED_RANDOM ? -1LL : (long long)*(const uint32_t *)at);
+        break;
     case CLI_FLOAT: snprintf(text, capacity, "%g", (double)*(const float *)at); break;
     case CLI_CHOICE: snprintf(text, capacity, "%s", option->choices[*(const int *)at]); break;
+    case CLI_STRING:
+    case CLI_FILE:
+        string = *(const char *const *)at;
+        snprintf(text, capacity, "%s", string != NULL ? string : "");
+        break;
     default: break;
     }
+}
+
+void cli_options_default(const cli_args *args, const cli_option *option, char *text, size_t capacity)
+{
+    if (option->standard != NULL)
+        snprintf(text, capacity, "%s", option->standard);
+    else
+        cli_options_value(args, option, text, capacity);
 }

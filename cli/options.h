@@ -274,7 +274,10 @@ const cli_option *cli_options_by_key(const char *key);
 /* Offers the keys of options that requests may set. */
 void cli_options_try_keys(cli_nearest *nearest);
 
-/* The current value as text, e.g. of a fresh cli_args: the default. "" when there is nothing to show. */
+/* The current value as text; "" when there is nothing to show. */
 void cli_options_value(const void *target, const cli_option *option, char *text, size_t capacity);
+
+/* The default, in words where the table has them. args: fresh. "" when there is nothing to show. */
+void cli_options_default(const cli_args *args, const cli_option *option, char *text, size_t capacity);
 
 #endif

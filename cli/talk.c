@@ -173,14 +173,14 @@ cli_exit cli_talk_save(const cli_talk *talk, const char *path)
     return written ? CLI_OK : cli_fail(CLI_FAILED, "cannot write %s: %s", path, strerror(why));
 }
 
-/* The text of a content, whose media go with the next message. NULL: it has none, or they cannot be read. */
-static const char *take_content(cli_talk *talk, const json_t *content)
+/* The text of a content, whose media go with the next message. NULL, or what is wrong with it. */
+static const char *take_content(cli_talk *talk, const json_t *content, const char **text)
 {
     const json_t *last = json_array_get(content, json_array_size(content) - 1);
-    if (!json_is_array(content)) return json_string_value(content);
     if (cli_media_take_parts(&talk->media, talk->model, content, "the conversation", talk->n) != CLI_OK)
-        return NULL;
-    return json_string_value(json_object_get(last, "text"));
+        return "an image or a sound of it cannot be used";
+    *text = json_string_value(json_is_array(content) ? json_object_get(last, "text") : content);
+    return *text != NULL ? NULL : "each message needs a role and content with text";
 }
 
 /* The messages of a file into an empty talk. NULL, or what is wrong with them. */
@@ -192,8 +192,10 @@ static const char *take_messages(cli_talk *talk, json_t *messages)
     json_array_foreach(messages, i, message)
     {
         const char *role = json_string_value(json_object_get(message, "role"));
-        const char *content = take_content(talk, json_object_get(message, "content"));
-        if (role == NULL || content == NULL) return "a message needs role and content, both text";
+        const char *content = NULL,
+                   *wrong = take_content(talk, json_object_get(message, "content"), &content);
+        if (wrong != NULL) return wrong;
+        if (role == NULL) return "each message needs a role and content with text";
         if (strcmp(role, "system") == 0 && i == 0)
             talk->system = cli_format("%s", content);
         else if (strcmp(role, talk->n % 2 == 0 ? "user" : "assistant") == 0)

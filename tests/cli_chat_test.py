@@ -221,6 +221,23 @@ def test_editing():
         terminal.keys("Enter")
         terminal.wait("yes overwrites", lambda s: last(s) == ">" and s.count("saved") > 1)
         check("the file is new", open(saved_path).read() != "precious")
+
+        def line(*words):
+            terminal.type("/clear")
+            terminal.keys("Enter")
+            terminal.keys("C-l")
+            for each in words:
+                terminal.wait("a prompt", lambda s: last(s) == ">")
+                terminal.type(each)
+                terminal.keys("Enter")
+        line("/set max_tokens 9", "/set max_tokens", "/set seed", "/set grammar root ::= \"yes\"", "/set grammar")
+        terminal.wait("/set NAME shows the value", lambda s: last(s) == ">" and
+                      s.split("> /set max_tokens\n")[-1].startswith("9\n> /set seed\n-1\n") and '\nroot ::= "yes"\n>' in s)
+        with open(os.path.join(scratch.name, "hot.preset"), "w") as file:
+            file.write("system = Be hot.\ntop-k = 7\ntemp = 200\n")
+        line(f"/preset {file.name}", "/system", "/set top_k")
+        terminal.wait("a preset with a value out of range changes nothing", lambda s: last(s) == ">" and "--temp" in s and
+                      "> /system\nthere is no system message" in s and "> /set top_k\n40\n" in s)
         terminal.keys("C-d")
         terminal.wait("editing: it ends in order", lambda s: "ended with 0" in s and "as before" in s)
     finally:

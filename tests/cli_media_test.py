@@ -112,7 +112,7 @@ with tempfile.TemporaryDirectory() as folder:
     check("chat: /undo forgets those of its message", json.load(open(path("undone.json")))["messages"] == messages[:4])
     check("chat: /clear all", json.load(open(path("clear.json")))["messages"][0]["content"] == "Hi")
     write("lost.json", json.dumps({"messages": [{"role": "user", "content": [{"type": "image", "path": path("none.png")}, text_part("a")]}, {"role": "assistant", "content": "b"}]}).encode())
-    fails("chat: an image that is gone", weir("chat", *SEES, stdin=f"/load {path('lost.json')}\n".encode()), 2, "none.png", "cannot load")
+    fails("chat: an image that is gone", weir("chat", *SEES, stdin=f"/load {path('lost.json')}\n".encode()), 2, "none.png", "cannot load", "an image or a sound")
 
 print(f"{results['passed']} passed, {results['failed']} failed")
 sys.exit(1 if results["failed"] else 0)
