@@ -106,6 +106,15 @@ void cli_file_make_folders(char *path, unsigned mode)
     }
 }
 
+cli_exit cli_file_write(char *path, const char *bytes, size_t n)
+{
+    cli_file_make_folders(path, 0777);
+    FILE *file = fopen(path, "we");
+    bool written = file != NULL && fwrite(bytes, 1, n, file) == n;
+    if (file != NULL) written = fclose(file) == 0 && written;
+    return written ? CLI_OK : cli_fail(CLI_FAILED, "cannot write %s: %s", path, strerror(errno));
+}
+
 const char *cli_file_name(const char *path)
 {
     const char *slash = strrchr(path, '/');

@@ -24,6 +24,9 @@ char *cli_file_of_user(const char *variable, const char *fallback, const char *n
 /* Makes the folders of a path, whose last part is a file; failures show when that is opened. */
 void cli_file_make_folders(char *path, unsigned mode);
 
+/* Writes a file, and makes the folders of its path. CLI_OK, or CLI_FAILED after a message. */
+cli_exit cli_file_write(char *path, const char *bytes, size_t n);
+
 /* The last part of a path. */
 const char *cli_file_name(const char *path);
 

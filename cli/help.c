@@ -2,7 +2,6 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "help.h"
 
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,11 +14,12 @@
 #include "page.h"
 #include "signals.h"
 #include "term.h"
+#include "wrap.h"
 
 #define COLUMN 30 /* where the explanation of an option begins */
 #define WIDE   24 /* of a command, a variable, a file */
 
-/* Where there is one; what its absence would print is no news. */
+/* Without less the text is printed as it is: the shell shall not complain. */
 #define LESS "command -v less >/dev/null 2>&1 || exit 127; exec less"
 
 const cli_command cli_commands[] = {
@@ -366,14 +366,6 @@ static void add_options(cli_page *page, const cli_command *command, bool all)
     cli_args_fini(&args);
 }
 
-static bool has_many_options(const cli_command *command)
-{
-    size_t n = 0;
-    for (const cli_option *option = cli_options; option->name != NULL; option++)
-        n += (option->commands & command->bit) != 0;
-    return n > CLI_OPTIONS_MANY;
-}
-
 /* Those of weir bench, or the others. */
 static void list_commands(cli_page *page, bool bench)
 {
@@ -438,13 +430,15 @@ static void add_overview(cli_page *page)
 
 static void add_command(cli_page *page, const cli_command *command, bool all)
 {
-    bool shortened = !all && has_many_options(command);
+    static const char rest[] = "--help-all";
+    bool shortened = !all && cli_options_find(command->bit, rest, sizeof rest - 1) != NULL;
     if (page->man)
         add_man_head(page, command, command->summary);
     else {
-        char *head = cli_format("weir %s %s", command->name, command->usage);
+        const char *blank = command->usage[0] != '\0' ? " " : "";
+        char *head = cli_format("weir %s%s%s", command->name, blank, command->usage);
         cli_text_puts(&page->text, page->bold);
-        cli_text_add_wrapped(&page->text, head, 0, 4, page->width);
+        cli_wrap_text(&page->text, head, 0, 4, page->width);
         cli_text_printf(&page->text, "%s\n", page->plain);
         cli_free(head);
         cli_page_puts(page, command->summary);
@@ -504,15 +498,10 @@ cli_exit cli_help_bench(void)
 
 /* ---- Files ---- */
 
-/* With the folders of its path, which it frees. */
+/* Frees the path. */
 static cli_exit write_file(char *path, const char *bytes, size_t n)
 {
-    cli_exit code = CLI_OK;
-    cli_file_make_folders(path, 0777);
-    FILE *file = fopen(path, "we");
-    bool written = file != NULL && fwrite(bytes, 1, n, file) == n;
-    if (file != NULL) written = fclose(file) == 0 && written;
-    if (!written) code = cli_fail(CLI_FAILED, "cannot write %s: %s", path, strerror(errno));
+    cli_exit code = cli_file_write(path, bytes, n);
     cli_free(path);
     return code;
 }

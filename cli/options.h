@@ -178,10 +178,8 @@ typedef struct cli_option {
     const char *standard; /* the default in words; NULL = the target's value, "" = none is shown */
     const char *const *choices;
     const char *help;
-    bool rare; /* only --help-all shows it where a command has many */
+    bool rare; /* of a command that has --help-all, only that shows it */
 } cli_option;
-
-#define CLI_OPTIONS_MANY 24
 
 extern const cli_option *const cli_options; /* ends with a NULL name */
 extern const char *const cli_group_titles[CLI_N_GROUPS];

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "term.h"
+#include "wrap.h"
 
 #define NARROW 64 /* below that, explanations stand in lines of their own */
 
@@ -73,7 +74,7 @@ void cli_page_puts(cli_page *page, const char *string)
     if (page->man)
         cli_page_roff(&page->text, string);
     else
-        cli_text_add_wrapped(&page->text, string, 0, 0, page->width);
+        cli_wrap_text(&page->text, string, 0, 0, page->width);
     cli_text_puts(&page->text, "\n");
 }
 
@@ -95,7 +96,7 @@ void cli_page_entry(cli_page *page, const char *label, const char *explanation, 
         width = -2;
     }
     cli_text_fill(text, " ", column - width - 2);
-    cli_text_add_wrapped(text, explanation, column, column, page->width);
+    cli_wrap_text(text, explanation, column, column, page->width);
     cli_text_puts(text, "\n");
 }
 

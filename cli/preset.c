@@ -2,7 +2,6 @@
 #include "preset.h"
 
 #include <dirent.h>
-#include <errno.h>
 #include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -130,19 +129,32 @@ static char *absolute(const char *value)
     return path;
 }
 
+/* Value i of an option as text, freed with cli_free. NULL: it has fewer. */
+static char *value_of(const cli_args *args, const cli_option *option, size_t i)
+{
+    const void *at = (const char *)args + option->target;
+    const cli_list *list = at;
+    const cli_biases *biases = at;
+    if (option->kind == CLI_BIAS)
+        return i < biases->n ? cli_format("%d%+.9g", biases->items[i].token, (double)biases->items[i].bias)
+                             : NULL;
+    const char *value = option->kind != CLI_LIST ? args->sources[option - cli_options].text
+                        : i < list->n            ? list->items[i]
+                                                 : NULL;
+    if (value == NULL || (option->kind != CLI_LIST && i > 0)) return NULL;
+    return cli_options_is_file(option) ? absolute(value) : cli_format("%s", value);
+}
+
 /* What the command line sets. */
 static void add_settings(cli_text *text, const cli_args *args)
 {
     for (const cli_option *option = cli_options; option->name != NULL; option++) {
-        const cli_origin *origin = &args->sources[option - cli_options];
-        if (origin->from != CLI_FROM_WORDS || !cli_options_in_presets(option)) continue;
-        const cli_list *list = (const void *)((const char *)args + option->target);
-        size_t n = option->kind == CLI_LIST ? list->n : 1;
-        for (size_t i = 0; i < n; i++) {
-            const char *value = option->kind == CLI_LIST ? list->items[i] : origin->text;
-            char *path = cli_options_is_file(option) ? absolute(value) : NULL;
-            add_setting(text, option, path != NULL ? path : value);
-            cli_free(path);
+        char *value;
+        if (args->sources[option - cli_options].from != CLI_FROM_WORDS) continue;
+        if (!cli_options_in_presets(option)) continue;
+        for (size_t i = 0; (value = value_of(args, option, i)) != NULL; i++) {
+            add_setting(text, option, value);
+            cli_free(value);
         }
     }
 }
@@ -164,12 +176,8 @@ static cli_exit write_preset(const cli_args *args, const char *name)
         return code;
     }
     add_settings(&text, args);
-    cli_file_make_folders(path, 0777);
-    FILE *file = fopen(path, "we");
-    bool written = file != NULL && fwrite(text.bytes, 1, text.n, file) == text.n;
-    if (file != NULL) written = fclose(file) == 0 && written;
-    if (!written) code = cli_fail(CLI_FAILED, "cannot write %s: %s", path, strerror(errno));
-    if (written && !args->quiet) {
+    code = cli_file_write(path, text.bytes, text.n);
+    if (code == CLI_OK && !args->quiet) {
         fprintf(stderr, "%s%s%s\n", cli_term_style_err(CLI_DIM), path, cli_term_style_err(CLI_PLAIN));
         cli_out(text.bytes, text.n);
     }

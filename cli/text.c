@@ -97,34 +97,6 @@ void cli_text_add_cut(cli_text *text, const char *bytes, size_t n, int width, bo
     if (pad) cli_text_fill(text, " ", width - columns);
 }
 
-void cli_text_add_wrapped(cli_text *text, const char *string, int column, int indent, int width)
-{
-    bool first = true;
-    while (*string != '\0') {
-        size_t n = strcspn(string, " \n");
-        int columns = cli_text_width(string, n);
-        if (!first && column + 1 + columns > width) {
-            cli_text_puts(text, "\n");
-            cli_text_fill(text, " ", indent);
-            column = indent;
-        } else if (!first) {
-            cli_text_puts(text, " ");
-            column++;
-        }
-        cli_text_add(text, string, n);
-        column += columns;
-        string += n;
-        first = false;
-        if (*string == '\n') {
-            cli_text_puts(text, "\n");
-            cli_text_fill(text, " ", indent);
-            column = indent;
-            first = true;
-        }
-        if (*string != '\0') string++;
-    }
-}
-
 cli_figure cli_bytes(uint64_t bytes)
 {
     static const char *const units[] = {"B", "KB", "MB", "GB", "TB"};

@@ -34,10 +34,6 @@ int cli_text_columns(uint32_t point);
 /* Columns of a text without newlines and escape sequences. */
 int cli_text_width(const char *bytes, size_t n);
 
-/* Adds a text wrapped at `width` columns, each line after the first indented; newlines in it stay. Ends
- * without a newline. `column` is where the first line begins. */
-void cli_text_add_wrapped(cli_text *text, const char *string, int column, int indent, int width);
-
 /* A number as text, for one call: printf("%s", cli_bytes(n).text) */
 typedef struct cli_figure {
     char text[32];

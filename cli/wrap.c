@@ -13,7 +13,8 @@ static void put_word(cli_wrap *wrap, int columns, cli_text *out)
     int end = wrap->column + wrap->n_blanks + wrap->word_columns;
     if (end > columns && !wrap->code && wrap->written) {
         cli_text_puts(out, "\n");
-        end = wrap->word_columns;
+        cli_text_fill(out, " ", wrap->indent);
+        end = wrap->indent + wrap->word_columns;
     } else
         cli_text_fill(out, " ", wrap->n_blanks);
     cli_text_add(out, wrap->word.bytes, wrap->word.n);
@@ -27,7 +28,8 @@ static void put_word(cli_wrap *wrap, int columns, cli_text *out)
 static void end_line(cli_wrap *wrap, cli_text *out)
 {
     cli_text_puts(out, "\n");
-    wrap->column = wrap->n_blanks = 0;
+    wrap->column = 0;
+    wrap->n_blanks = wrap->indent;
     wrap->written = false;
 }
 
@@ -61,4 +63,12 @@ void cli_wrap_flush(cli_wrap *wrap, int columns, cli_text *out)
 void cli_wrap_fini(cli_wrap *wrap)
 {
     weir__text_fini(&wrap->word);
+}
+
+void cli_wrap_text(cli_text *out, const char *string, int column, int indent, int columns)
+{
+    cli_wrap wrap = {.column = column, .indent = indent};
+    cli_wrap_add(&wrap, string, strlen(string), columns, out);
+    cli_wrap_flush(&wrap, columns, out);
+    cli_wrap_fini(&wrap);
 }

@@ -1,13 +1,15 @@
-/* wrap.h: text that streams to a terminal, broken between words. SPDX-License-Identifier: Apache-2.0 */
+/* wrap.h: text broken between words, as a whole or as it streams. SPDX-License-Identifier: Apache-2.0 */
 #ifndef WEIR_CLI_WRAP_H
 #define WEIR_CLI_WRAP_H
 
 #include "text.h"
 
-/* Zeroed at the start. Code between fences (```) keeps its lines. */
+/* Zeroed at the start, but for the columns where the text and its further lines begin. Code between fences
+ * (```) keeps its lines. */
 typedef struct cli_wrap {
+    int indent;       /* of each line after the first */
     cli_text word;    /* the last one, which may go on */
-    int column;       /* where the blanks before it begin */
+    int column;       /* where the blanks before that word begin */
     int n_blanks;     /* before it */
     int word_columns; /* its width */
     bool written;     /* the line has a word */
@@ -17,9 +19,12 @@ typedef struct cli_wrap {
 /* Adds to *out what can be printed in a window of so many columns: all but the last word. */
 void cli_wrap_add(cli_wrap *wrap, const char *bytes, size_t n, int columns, cli_text *out);
 
-/* The rest. What is added afterwards goes on in the same line. */
+/* Adds the last word. What is added afterwards continues in the same line. */
 void cli_wrap_flush(cli_wrap *wrap, int columns, cli_text *out);
 
 void cli_wrap_fini(cli_wrap *wrap);
+
+/* Adds a whole text, whose first line begins in `column`. Ends without a newline. */
+void cli_wrap_text(cli_text *out, const char *string, int column, int indent, int columns);
 
 #endif

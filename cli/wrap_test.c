@@ -67,6 +67,24 @@ static void test_code(void **state)
     expect("  ```\na b c\n  ```\na b c", 4, "  ```\na b c\n  ```\na b\nc");
 }
 
+static void expect_text(const char *text, int column, int indent, const char *expected)
+{
+    cli_text out = {0};
+    cli_wrap_text(&out, text, column, indent, 8);
+    assert_string_equal(out.bytes, expected);
+    weir__text_fini(&out);
+}
+
+static void test_whole(void **state)
+{
+    (void)state;
+    expect_text("one two", 0, 2, "one two");
+    expect_text("one two", 4, 2, "one\n  two");
+    expect_text("one two six", 0, 2, "one two\n  six");
+    expect_text("a bc de\n\nfg", 4, 2, "a bc\n  de\n\n  fg");
+    expect_text("incomparable", 4, 2, "incomparable");
+}
+
 int main(void)
 {
     if (setlocale(LC_CTYPE, "C.UTF-8") == NULL) return 77;
@@ -74,6 +92,7 @@ int main(void)
         cmocka_unit_test(test_words),
         cmocka_unit_test(test_wide),
         cmocka_unit_test(test_code),
+        cmocka_unit_test(test_whole),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
