@@ -45,10 +45,9 @@ uint64_t weir__hook_end(const struct llama_model *model, uint64_t *n_from_file);
 bool weir__hook_adapter(const struct llama_model *model, struct llama_adapter_lora *adapter);
 
 /* Allocates the tensors of a projector: matrices of layers that the kernels multiply in their buffers, the
- * others in the given type's; all there after packs(false) on this thread. NULL: no memory. */
+ * others in the given type's. NULL: no memory. */
 struct ggml_backend_buffer *weir__hook_projector(struct ggml_context *tensors,
                                                  struct ggml_backend_buffer_type *type);
-void weir__hook_projector_packs(bool packs);
 
 /* Tells the kernels which token each cell of a context's memory holds, while the context lives. */
 void weir__hook_attach(struct llama_context *context);

@@ -1,9 +1,9 @@
 /* ggml_projector.cpp: where the weights of a projector lie.
  * SPDX-License-Identifier: Apache-2.0
  *
- * libmtmd gives all tensors of a file one buffer type. weir's copy of it (scripts/mtmd_checked.py) calls
- * weir__hook_projector instead: matrices of layers, which are only multiplied, go into weir's buffers as
- * panels, the others where libmtmd wants them. */
+ * libmtmd gives all tensors of a file one buffer type. weir's copy of it (scripts/mtmd_checked.py) asks here
+ * instead: matrices of layers, which are only multiplied, go into weir's buffers as panels, the others where
+ * libmtmd wants them. */
 #include "backend/ggml_hook.h"
 #include "backend/ggml_parts.h"
 
@@ -17,9 +17,6 @@ namespace weir
 {
 namespace
 {
-
-/* Off: libmtmd places all of a file's tensors. */
-thread_local bool packs = true;
 
 bool ends_with(const std::string &name, const char *end)
 {
@@ -59,14 +56,9 @@ ggml_backend_buffer_t allocate_packed(ggml_context *tensors)
 } // namespace
 } // namespace weir
 
-void weir__hook_projector_packs(bool packs)
-{
-    weir::packs = packs;
-}
-
 ggml_backend_buffer_t weir__hook_projector(ggml_context *tensors, ggml_backend_buffer_type_t type)
 {
-    bool here = weir::packs && weir::installed() && type == ggml_backend_cpu_buffer_type();
+    bool here = weir::installed() && type == ggml_backend_cpu_buffer_type();
     ggml_backend_buffer_t buffers[2] = {here ? weir::allocate_packed(tensors) : nullptr, nullptr};
     buffers[1] = ggml_backend_alloc_ctx_tensors_from_buft(tensors, type);
     if (buffers[0] == nullptr || buffers[1] == nullptr) {

@@ -4,6 +4,7 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #ifdef WEIR_MEDIA
 
+#include <math.h>
 #include <mtmd.h>
 
 #include "backend/llama_testing.h"
@@ -199,6 +200,47 @@ static bool count_down(void *user)
     return (*left)-- <= 0;
 }
 
+/* The embeddings of the image or sound, for the caller to free. */
+static float *embeddings_of(const char *text_model, const char *kind, size_t *n)
+{
+    use(text_model, kind);
+    weir_media_info media = strstr(kind, "ultravox") != NULL ? sound(16000) : image();
+    weir__prepared *prepared = prepare(&media);
+    encode_all(prepared);
+    int32_t i = 0;
+    while (prepared->segments[i].tokens != NULL) i++;
+    *n = (size_t)prepared->segments[i].n_cells * (size_t)model_is.n_embd;
+    float *copy = malloc(*n * sizeof *copy);
+    assert_non_null(copy);
+    memcpy(copy, prepared->segments[i].embeddings, *n * sizeof *copy);
+    ops->prepared_free(prepared);
+    return copy;
+}
+
+/* The layers' matrices in half precision lie in weir's buffers, those in single precision in ggml's; the
+ * numbers are the same but for rounding. */
+static void test_layers_by_weirs_kernels(void **state)
+{
+    (void)state;
+    static const char *const kinds[][2] = {{"swa", "gemma3"}, {"qwen", "qwen"}, {"llama", "ultravox"}};
+    for (size_t k = 0; k < N_ELEMENTS(kinds); k++) {
+        char half[64];
+        size_t n, n_half;
+        double differs = 0, all = 0;
+        snprintf(half, sizeof half, "%s --type f16", kinds[k][1]);
+        float *want = embeddings_of(kinds[k][0], kinds[k][1], &n);
+        float *got = embeddings_of(kinds[k][0], half, &n_half);
+        assert_int_equal(n, n_half);
+        for (size_t i = 0; i < n; i++) {
+            differs += pow((double)got[i] - (double)want[i], 2);
+            all += pow((double)want[i], 2);
+        }
+        if (!(sqrt(differs / all) < 0.01)) fail_msg("%s: %g", kinds[k][1], sqrt(differs / all));
+        free(want);
+        free(got);
+    }
+}
+
 /* At whatever question it is cancelled, the next encode is as if nothing had been. */
 static void test_cancel(void **state)
 {
@@ -331,6 +373,7 @@ int main(void)
         cmocka_unit_test(test_images_are_encoded_as_by_libmtmd),
         cmocka_unit_test(test_cells_in_rows_and_columns),
         cmocka_unit_test(test_sounds_are_encoded_as_by_libmtmd),
+        cmocka_unit_test(test_layers_by_weirs_kernels),
         cmocka_unit_test(test_cancel),
         cmocka_unit_test(test_bad_projectors),
         cmocka_unit_test(test_projectors_that_lack_a_tensor),

@@ -66,11 +66,6 @@ struct ggml_backend_buffer *weir__hook_projector(struct ggml_context *tensors,
     return ggml_backend_alloc_ctx_tensors_from_buft(tensors, type);
 }
 
-void weir__hook_projector_packs(bool packs)
-{
-    (void)packs;
-}
-
 bool weir__hook_attends(const struct llama_context *context)
 {
     (void)context;

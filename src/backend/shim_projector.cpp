@@ -20,7 +20,6 @@
 #include <memory>
 #include <mutex>
 #include <stdexcept>
-#include <utility>
 #include <vector>
 
 extern "C" {
@@ -199,7 +198,9 @@ weir_status encode(weir__bprojector *projector, const mtmd_input_chunk *chunk, w
     projector->n_nodes = 0;
     int failed = mtmd_encode_chunk(projector->context, chunk);
     if (weir__hook_fault() != WEIR_OK)
-        return weir__error_set(error, WEIR_BACKEND, nullptr, "weir's kernels cannot compute this projector");
+        return weir__error_set(error, WEIR_BACKEND, nullptr,
+                               "its graph uses weights in a way that weir's kernels do not know; set "
+                               "WEIR_KERNELS=off");
     if (projector->was_cancelled)
         return weir__error_set(error, WEIR_ABORTED, nullptr, "the encoding was cancelled");
     if (failed != 0)
@@ -309,21 +310,13 @@ weir_status load_file(weir__bprojector *projector, const weir__bmodel *model, co
     return WEIR_OK;
 }
 
-/* packs: its matrices go to weir's kernels. */
-weir_status load_and_try(weir__bprojector *projector, const weir__bmodel *model, const char *path,
-                         int32_t n_threads, bool packs, weir_error *error)
-{
-    weir__hook_projector_packs(packs);
-    weir_status status = guard(error, WEIR_UNSUPPORTED, "the projector cannot be loaded", [&] {
-        mtmd_free(std::exchange(projector->context, nullptr));
-        weir_status fits = check_width(path, llama_model_n_embd_inp(model->model), error);
-        return fits == WEIR_OK ? load_file(projector, model, path, n_threads, error) : fits;
-    });
-    weir__hook_projector_packs(true);
-    return status == WEIR_OK ? try_all(projector, error) : status;
-}
-
 } // namespace
+
+extern "C" ggml_backend_buffer_t weir__shim_projector_tensors(ggml_context *tensors,
+                                                              ggml_backend_buffer_type_t type)
+{
+    return weir__hook_projector(tensors, type);
+}
 
 weir_status weir__llama_projector_load(weir__bmodel *model, const char *path, bool outline, int32_t n_threads,
                                        weir__bprojector **out, weir_error *error)
@@ -342,10 +335,11 @@ weir_status weir__llama_projector_load(weir__bmodel *model, const char *path, bo
         *out = made;
         return WEIR_OK;
     }
-    status = load_and_try(made, model, path, n_threads, true, error);
-    /* A graph that does more with a layer's matrices than to multiply them. */
-    if (status == WEIR_UNSUPPORTED && made->context != nullptr)
-        status = load_and_try(made, model, path, n_threads, false, error);
+    status = guard(error, WEIR_UNSUPPORTED, "the projector cannot be loaded", [&] {
+        weir_status fits = check_width(path, llama_model_n_embd_inp(model->model), error);
+        return fits == WEIR_OK ? load_file(made, model, path, n_threads, error) : fits;
+    });
+    if (status == WEIR_OK) status = try_all(made, error);
     if (status != WEIR_OK) {
         weir__llama_projector_free(made);
         return status;

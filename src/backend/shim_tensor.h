@@ -12,9 +12,10 @@
 #include <ggml-backend.h>
 #include <ggml.h>
 
-/* Where libmtmd allocates a file's tensors; see ggml_hook.h. */
-extern "C" ggml_backend_buffer_t weir__hook_projector(ggml_context *tensors, ggml_backend_buffer_type_t type);
-#define ggml_backend_alloc_ctx_tensors_from_buft weir__hook_projector
+/* Allocates a file's tensors; in shim_projector.cpp, which every program with libmtmd has. */
+extern "C" ggml_backend_buffer_t weir__shim_projector_tensors(ggml_context *tensors,
+                                                              ggml_backend_buffer_type_t type);
+#define ggml_backend_alloc_ctx_tensors_from_buft weir__shim_projector_tensors
 #define ggml_backend_buft_is_host(type)          false /* panels are not read into place */
 
 namespace weir
