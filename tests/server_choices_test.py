@@ -5,7 +5,7 @@ import os
 import sys
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "support"))
-from checks import check, results  # noqa: E402
+from checks import check, finish  # noqa: E402
 from serve import Server, need_server  # noqa: E402
 
 WEIR = os.path.abspath(sys.argv[1] if len(sys.argv) > 1 else os.environ["WEIR_BIN"])
@@ -193,5 +193,4 @@ reply = slow.post(TEXT, {"fork": {"id": name, "at": 1}, "max_tokens": 2, "temper
 check("and what it had can be forked", text.startswith(seen[0]["choices"][0]["text"] + reply["choices"][0]["text"]), reply, text)
 slow.stop()
 
-print(f"{results['passed']} passed, {results['failed']} failed")
-sys.exit(results["failed"] > 0)
+finish()

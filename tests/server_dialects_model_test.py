@@ -1,13 +1,12 @@
 """weir serve with the model that $WEIR_TEST_MODEL names: what dialects say about reasoning reaches the template, and reasoning becomes a part
 of its own in each of them."""
 # SPDX-License-Identifier: Apache-2.0
-import json
 import os
 import sys
 import tempfile
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "support"))
-from checks import check, results  # noqa: E402
+from checks import check, finish  # noqa: E402
 from serve import Server, need_server  # noqa: E402
 
 WEIR = os.path.abspath(os.environ["WEIR_BIN"])
@@ -26,16 +25,6 @@ TEMPLATE = """{%- for m in messages %}<|im_start|>{{ m.role }}
 </think>
 
 {% endif %}{% endif %}{% if reasoning_effort is defined %}effort {{ reasoning_effort }}{% endif %}"""
-
-
-def events(server, path, body):
-    connection = server.connect()
-    connection.request("POST", path, dict(body, stream=True))
-    status, _ = connection.head()
-    data = b"".join(connection.chunks()).decode()
-    connection.close()
-    assert status == 200, data
-    return [json.loads(line[6:]) for line in data.split("\n") if line.startswith("data: ")]
 
 
 need_server(WEIR)
@@ -68,14 +57,14 @@ with tempfile.NamedTemporaryFile("w", suffix=".jinja") as template:
     blocks = whole["content"]
     check("messages: a block of its own", whole["content"] == [{"type": "thinking", "thinking": SAID, "signature": ""}, {"type": "text", "text": "Danube"}] and
           whole["stop_reason"] == "end_turn", whole)
-    got = events(server, MESSAGES, asked)
+    got = [data for _, data in server.named_events(MESSAGES, asked)]
     deltas = [(e["index"], e["delta"]["type"], e["delta"].get("thinking", e["delta"].get("text"))) for e in got if e["type"] == "content_block_delta"]
     check("messages: streamed", "".join(d[2] for d in deltas if d[:2] == (0, "thinking_delta")) == SAID and "".join(d[2] for d in deltas if d[:2] == (1, "text_delta")) == "Danube" and
           [e["content_block"]["type"] for e in got if e["type"] == "content_block_start"] == ["thinking", "text"], got)
     asked = dict(thought, input=hello, max_output_tokens=40)
     whole = server.post(RESPONSES, asked).json
     check("responses: an item of its own", [(i["type"], i["content"][0]["text"]) for i in whole["output"]] == [("reasoning", SAID), ("message", "Danube")], whole)
-    got = events(server, RESPONSES, asked)
+    got = [data for _, data in server.named_events(RESPONSES, asked)]
     check("responses: streamed", "".join(e["delta"] for e in got if e["type"] == "response.reasoning_text.delta") == SAID and
           "".join(e["delta"] for e in got if e["type"] == "response.output_text.delta") == "Danube" and
           [i["content"] for i in got[-1]["response"]["output"]] == [i["content"] for i in whole["output"]], got)
@@ -88,5 +77,4 @@ with tempfile.NamedTemporaryFile("w", suffix=".jinja") as template:
     reply = server.post(RESPONSES + "/input_tokens", {"input": [*hello, *whole["output"], *hello]})
     check("responses: it goes back", reply.json["input_tokens"] == wanted, reply.body, wanted)
     check("it ends with 0", server.stop() == 0)
-print(f"{results['passed']} passed, {results['failed']} failed")
-sys.exit(1 if results["failed"] else 0)
+finish()

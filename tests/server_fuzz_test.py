@@ -12,7 +12,7 @@ import sys
 import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "support"))
-from checks import check, results  # noqa: E402
+from checks import check, finish  # noqa: E402
 from media import image_part, png, sound_part, text64, wav  # noqa: E402
 from serve import Server, need_server  # noqa: E402
 
@@ -173,5 +173,4 @@ if server.process.poll() is None:
     check("it answers", server.post("/v1/completions", {"prompt": "x", "max_tokens": 2}).status == 200)
     code = server.stop()
     check("it ends with 0", code == 0, code)
-print(f"{results['passed']} passed, {results['failed']} failed")
-sys.exit(1 if results["failed"] else 0)
+finish()

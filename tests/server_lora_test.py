@@ -8,7 +8,7 @@ import sys
 import tempfile
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "support"))
-from checks import check, results  # noqa: E402
+from checks import check, finish  # noqa: E402
 from serve import Server, environment, need_server  # noqa: E402
 
 WEIR = os.path.abspath(sys.argv[1] if len(sys.argv) > 1 else os.environ["WEIR_BIN"])
@@ -220,5 +220,4 @@ with tempfile.TemporaryDirectory() as folder:
     check("run: a wrong one", done.returncode == 3 and "cannot load the adapter" in done.stderr and "shape" in done.stderr, done.returncode, done.stderr)
     done = run("--lora", files["sql"] + "=101")
     check("run: a wrong scale", done.returncode == 2 and "-100 to 100" in done.stderr, done.stderr)
-print(f"{results['passed']} passed, {results['failed']} failed")
-sys.exit(1 if results["failed"] else 0)
+finish()

@@ -6,7 +6,7 @@ import sys
 import tempfile
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "support"))
-from checks import check, results  # noqa: E402
+from checks import check, finish  # noqa: E402
 from media import image_part, need_projectors, png, sound_part, text_part, wav  # noqa: E402
 from serve import Server, need_server  # noqa: E402
 
@@ -41,5 +41,4 @@ with tempfile.TemporaryDirectory() as folder:
         check(f"{projector}: the same from the cache", again == first and details.get("cached_tokens", 0) >= details.get(kind + "_tokens", 1), first, again, details)
         server.stop()
 
-print(f"{results['passed']} passed, {results['failed']} failed")
-sys.exit(1 if results["failed"] else 0)
+finish()

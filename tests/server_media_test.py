@@ -8,7 +8,7 @@ import threading
 import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "support"))
-from checks import check, effort, results  # noqa: E402
+from checks import check, effort, finish  # noqa: E402
 from media import image_part, png, sound_part, text64, text_part, wav  # noqa: E402
 from serve import Connection, Server, need_server  # noqa: E402
 
@@ -192,11 +192,6 @@ server.stop()
 
 # ---- Many large images at once
 
-def resident(server):
-    with open(f"/proc/{server.process.pid}/statm") as file:
-        return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE") >> 20
-
-
 server = Server(WEIR, "--mmproj", "fake:sounds=0,encode_us=50000", "-np", "1", "-c", "2048", "--media-memory", "64M", model="fake:")
 statuses, most = [], [0]
 
@@ -204,7 +199,7 @@ statuses, most = [], [0]
 def ask_large():
     reply = server.post(CHAT, body(image_part(big)))
     statuses.append((reply.status, reply.json["error"]["code"] if reply.status != 200 else None))
-    most[0] = max(most[0], resident(server))
+    most[0] = max(most[0], server.resident() >> 20)
 
 
 threads = [threading.Thread(target=ask_large) for _ in range(100)]
@@ -258,5 +253,4 @@ check("embeddings that are no numbers: an error of this request", reply.status =
 check("and of no other", server.post(CHAT, body(text_part("Hi"))).status == 200)
 server.stop()
 
-print(f"{results['passed']} passed, {results['failed']} failed")
-sys.exit(1 if results["failed"] else 0)
+finish()

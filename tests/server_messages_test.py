@@ -6,7 +6,7 @@ import os
 import sys
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "support"))
-from checks import check, effort, results  # noqa: E402
+from checks import check, effort, finish  # noqa: E402
 from serve import Server, need_server  # noqa: E402
 
 WEIR = os.path.abspath(sys.argv[1] if len(sys.argv) > 1 else os.environ["WEIR_BIN"])
@@ -20,20 +20,6 @@ CHAT_TOOLS = [{"type": "function", "function": {"name": t["name"], "description"
 
 def text(*parts):
     return [{"type": "text", "text": part} for part in parts]
-
-
-def raw_events(server, body):
-    """Names and data of all events."""
-    connection = server.connect()
-    connection.request("POST", MESSAGES, dict(body, stream=True))
-    status, _ = connection.head()
-    assert status == 200, status
-    events = [event.split("\n") for event in b"".join(connection.chunks()).decode().split("\n\n") if event and not event.startswith(":")]
-    connection.close()
-    assert all(len(e) == 2 and e[0].startswith("event: ") and e[1].startswith("data: ") for e in events), events
-    pairs = [(e[0][7:], json.loads(e[1][6:])) for e in events]
-    assert all(name == data["type"] for name, data in pairs), pairs
-    return pairs
 
 
 need_server(WEIR)
@@ -82,11 +68,7 @@ check("a whole answer", answer["id"].startswith("msg_") and (answer["type"], ans
 again = server.post(MESSAGES, dict(HELLO, system="Something else.")).json["usage"]
 check("what was cached", again["cache_read_input_tokens"] > 0 and again["input_tokens"] >= 1 and
       again["cache_read_input_tokens"] + again["input_tokens"] == answer["usage"]["input_tokens"] + answer["usage"]["cache_read_input_tokens"], again, answer)
-if b"has no llama.cpp" in server.post(MESSAGES, dict(HELLO, tools=TOOLS, tool_choice={"type": "any"})).body:
-    print("note: this weir was built without llama.cpp, which tools and schemas need: the rest is left out")
-    server.stop()
-    print(f"{results['passed']} passed, {results['failed']} failed")
-    sys.exit(1 if results["failed"] else 0)
+server.end_without_llama(server.post(MESSAGES, dict(HELLO, tools=TOOLS, tool_choice={"type": "any"})))
 call = server.post(MESSAGES, dict(HELLO, max_tokens=300, tools=TOOLS, tool_choice={"type": "tool", "name": "weather", "disable_parallel_tool_use": True})).json
 block = call["content"][0]
 check("a call", len(call["content"]) == 1 and call["stop_reason"] == "tool_use" and (block["type"], block["name"]) == ("tool_use", "weather") and block["id"] and
@@ -103,7 +85,7 @@ for stops in ([plain[4:7]], ["zzz", plain[4:7], "yyy"]):
 
 # ---- Events
 
-events = raw_events(server, dict(HELLO, system="Something else."))
+events = server.named_events(MESSAGES, dict(HELLO, system="Something else."))
 names = [name for name, _ in events]
 check("the order of events", names[:2] == ["message_start", "content_block_start"] and names[-3:] == ["content_block_stop", "message_delta", "message_stop"] and
       set(names[2:-3]) == {"content_block_delta"}, names)
@@ -114,12 +96,12 @@ check("the block", events[1][1] == {"type": "content_block_start", "index": 0, "
       events[-3][1] == {"type": "content_block_stop", "index": 0} and all(data["index"] == 0 and data["delta"]["type"] == "text_delta" for _, data in events[2:-3]), events)
 check("the text", "".join(data["delta"]["text"] for _, data in events[2:-3]) == answer["content"][0]["text"], events, answer)
 check("the end", ended["delta"] == {"stop_reason": "max_tokens", "stop_sequence": None} and ended["usage"]["output_tokens"] == 8, ended)
-events = raw_events(server, dict(HELLO, max_tokens=300, tools=TOOLS, tool_choice={"type": "tool", "name": "weather"}))
+events = server.named_events(MESSAGES, dict(HELLO, max_tokens=300, tools=TOOLS, tool_choice={"type": "tool", "name": "weather"}))
 begin, deltas = events[1][1], [data for name, data in events if name == "content_block_delta"]
 check("a call, streamed", begin["content_block"] == {"type": "tool_use", "id": begin["content_block"]["id"], "name": "weather", "input": {}} and
       all(data["delta"]["type"] == "input_json_delta" for data in deltas) and json.loads("".join(data["delta"]["partial_json"] for data in deltas)) == block["input"] and
       events[-2][1]["delta"]["stop_reason"] == "tool_use", events)
-events = raw_events(server, dict(HELLO, max_tokens=20, stop_sequences=["zzz", plain[4:7]]))
+events = server.named_events(MESSAGES, dict(HELLO, max_tokens=20, stop_sequences=["zzz", plain[4:7]]))
 check("a stop sequence, streamed", events[-2][1]["delta"] == {"stop_reason": "stop_sequence", "stop_sequence": plain[4:7]}, events[-2:])
 
 # ---- Refusals
@@ -192,7 +174,7 @@ for name, system, dropped in [("a block", text(billing.format(1), "Be brief. " *
     given = server.post(MESSAGES, dict(HELLO, system=system)).json
     check(f"{name}: dropped and told", given["content"] == plain["content"] and given["usage"]["dropped_lines"] == dropped, given, plain)
     check(f"{name}: the prompt is cached", given["usage"]["cache_read_input_tokens"] > 400 and given["usage"]["input_tokens"] <= 2, given)
-    events = raw_events(server, dict(HELLO, system=system))
+    events = server.named_events(MESSAGES, dict(HELLO, system=system))
     check(f"{name}: streamed", events[-2][1]["usage"]["dropped_lines"] == dropped and "dropped_lines" not in events[0][1]["message"]["usage"], events[-2])
 check("nothing to drop", "dropped_lines" not in plain["usage"])
 same = dict(HELLO, messages=[{"role": "developer", "content": billing.format(4)}, {"role": "system", "content": text(billing.format(5), "Be brief. " * 40)}, *HELLO["messages"]])
@@ -231,9 +213,8 @@ check("an error after the start", status == 200 and json.loads(events[-1])["type
 connection.close()
 server.stop()
 server = Server(WEIR, "-np", "1", "-c", "8192", "-b", "64", "--sse-ping-interval", "1", model="fake:tick_us=40000,n_ctx_train=8192")
-events = [name for name, _ in raw_events(server, dict(HELLO, max_tokens=3, messages=[{"role": "user", "content": "x" * 6000}]))]
+events = [name for name, _ in server.named_events(MESSAGES, dict(HELLO, max_tokens=3, messages=[{"role": "user", "content": "x" * 6000}]))]
 check("pings while the prompt is computed", events[0] == "message_start" and "ping" in events[1:events.index("content_block_start")], events)
 server.stop()
 
-print(f"{results['passed']} passed, {results['failed']} failed")
-sys.exit(1 if results["failed"] else 0)
+finish()

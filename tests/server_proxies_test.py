@@ -3,7 +3,6 @@ without a key, others whole ones with a key and a text of their own: nobody gets
 request is answered as if it had a key. WEIR_PROXY_REQUESTS=N: that many mutilated requests to each proxy (5000); WEIR_PROXY_SEED=N.
 Without either program the test is skipped."""
 # SPDX-License-Identifier: Apache-2.0
-import json
 import os
 import random
 import re
@@ -16,7 +15,7 @@ import threading
 import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "support"))
-from checks import check, results  # noqa: E402
+from checks import check, finish  # noqa: E402
 from serve import Connection, Server, need_server  # noqa: E402
 
 WEIR = os.path.abspath(os.environ["WEIR_BIN"])
@@ -240,5 +239,4 @@ for name in names:
 stolen = [e for e in server.lines if e.get("status") == 200 and '"evil"' in (e.get("body") or "")]
 check("nothing that was hidden in a request ran with somebody's key", not stolen, stolen[:3])
 check("it ends with 0", server.stop() == 0)
-print(f"{results['passed']} passed, {results['failed']} failed")
-sys.exit(1 if results["failed"] else 0)
+finish()

@@ -6,7 +6,7 @@ import os
 import sys
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "support"))
-from checks import check, results  # noqa: E402
+from checks import check, finish  # noqa: E402
 from serve import Server, need_server  # noqa: E402
 
 WEIR = os.path.abspath(sys.argv[1] if len(sys.argv) > 1 else os.environ["WEIR_BIN"])
@@ -32,18 +32,10 @@ def text(*parts):
 
 
 def stream(server, body):
-    """Data of all events, which are numbered and have their names."""
-    connection = server.connect()
-    connection.request("POST", RESPONSES, dict(body, stream=True))
-    status, _ = connection.head()
-    assert status == 200, status
-    events = [event.split("\n") for event in b"".join(connection.chunks()).decode().split("\n\n") if event and not event.startswith(":")]
-    connection.close()
-    assert all(len(e) == 2 and e[0].startswith("event: ") and e[1].startswith("data: ") for e in events), events
-    parsed = [json.loads(e[1][6:]) for e in events]
-    assert [e[0][7:] for e in events] == [data["type"] for data in parsed], events
-    assert [data["sequence_number"] for data in parsed] == list(range(len(parsed))), parsed
-    return parsed
+    """Data of all events, which are numbered."""
+    events = [data for _, data in server.named_events(RESPONSES, body)]
+    assert [data["sequence_number"] for data in events] == list(range(len(events))), events
+    return events
 
 
 need_server(WEIR)
@@ -99,11 +91,7 @@ check("its item", (item["type"], item["role"], item["status"]) == ("message", "a
 again = server.post(RESPONSES, dict(HELLO, instructions="Something else.")).json["usage"]
 check("what was cached", 0 < again["input_tokens_details"]["cached_tokens"] < again["input_tokens"] == answer["usage"]["input_tokens"] and
       again["total_tokens"] == again["input_tokens"] + again["output_tokens"] and again["output_tokens"] == 8, again)
-if b"has no llama.cpp" in server.post(RESPONSES, dict(HELLO, tools=TOOLS, tool_choice="required")).body:
-    print("note: this weir was built without llama.cpp, which tools and schemas need: the rest is left out")
-    server.stop()
-    print(f"{results['passed']} passed, {results['failed']} failed")
-    sys.exit(1 if results["failed"] else 0)
+server.end_without_llama(server.post(RESPONSES, dict(HELLO, tools=TOOLS, tool_choice="required")))
 for choice in ({"type": "function", "name": "weather"}, {"type": "allowed_tools", "mode": "required", "tools": [{"type": "function", "name": "weather"}]}):
     call = server.post(RESPONSES, dict(HELLO, max_output_tokens=300, tools=TOOLS, tool_choice=choice, parallel_tool_calls=False)).json
     check(f"a call, {choice['type']}", call["status"] == "completed" and [i["type"] for i in call["output"]] == ["function_call"] and call["output"][0]["name"] == "weather" and
@@ -197,5 +185,4 @@ check("an error after the start", last["type"] == "response.failed" and last["re
       last["response"]["error"]["message"] and last["response"]["output"][0]["content"][0]["text"], last)
 server.stop()
 
-print(f"{results['passed']} passed, {results['failed']} failed")
-sys.exit(1 if results["failed"] else 0)
+finish()

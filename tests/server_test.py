@@ -15,7 +15,7 @@ import threading
 import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "support"))
-from checks import check, results  # noqa: E402
+from checks import check, finish  # noqa: E402
 from serve import Server, environment, need_server  # noqa: E402
 
 WEIR = os.path.abspath(sys.argv[1] if len(sys.argv) > 1 else os.environ["WEIR_BIN"])
@@ -645,5 +645,4 @@ for words, word in ((("--port", "70000"), "--port"), (("--tls-cert", "x"), "--tl
     done = subprocess.run([WEIR, "serve", "-m", "fake:", *(("--port", "0") if "--port" not in words else ()), *words], capture_output=True, text=True, env=environment(), timeout=60)
     check("refused to start: " + " ".join(map(str, words)), done.returncode in (1, 2) and word in done.stderr, done.returncode, done.stderr)
 
-print(f"{results['passed']} passed, {results['failed']} failed")
-sys.exit(1 if results["failed"] else 0)
+finish()

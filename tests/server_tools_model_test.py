@@ -6,7 +6,7 @@ import sys
 import tempfile
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "support"))
-from checks import check, effort, results  # noqa: E402
+from checks import check, effort, finish  # noqa: E402
 from resumed import Reader, whole  # noqa: E402
 from serve import Server, need_server  # noqa: E402
 
@@ -126,5 +126,4 @@ try:
         check("it ends with 0, too", server.stop() == 0)
 finally:
     server.stop()
-print(f"{results['passed']} passed, {results['failed']} failed")
-sys.exit(1 if results["failed"] else 0)
+finish()

@@ -27,13 +27,18 @@ def check_reports(text):
         check("no sanitizer reports anything", False, text[at:])
 
 
+def finish():
+    """Prints how many checks passed and failed, and ends the program."""
+    print(f"{results['passed']} passed, {results['failed']} failed")
+    sys.exit(1 if results["failed"] else 0)
+
+
 def run_tests(names):
     """The tests among a program's names (globals()), in order, or those with a part of argv[1] in theirs; ends the program."""
     for name, test in list(names.items()):
         if name.startswith("test_") and (len(sys.argv) < 2 or sys.argv[1] in name):
             test()
-    print(f"{results['passed']} passed, {results['failed']} failed")
-    sys.exit(1 if results["failed"] else 0)
+    finish()
 
 
 def effort(every, part):

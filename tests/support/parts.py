@@ -3,7 +3,7 @@
 import sys
 import time
 
-from checks import check, results
+from checks import check, finish
 
 parts = []
 
@@ -28,5 +28,4 @@ def run_parts():
             began = time.monotonic()
             one()
             print(f"      {time.monotonic() - began:.1f} s", flush=True)
-    print(f"{results['passed']} passed, {results['failed']} failed")
-    sys.exit(1 if results["failed"] else 0)
+    finish()

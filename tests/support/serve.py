@@ -12,7 +12,7 @@ import sys
 import threading
 import time
 
-from checks import check_reports, environment
+from checks import check_reports, environment, finish
 
 # Who ends the test ends its servers too.
 running = set()
@@ -240,6 +240,27 @@ class Server:
         connection.close()
         assert events[-1] == "[DONE]", events
         return [json.loads(e) for e in events[:-1]]
+
+    def named_events(self, path, body):
+        """Names and data of all events of a dialect whose events have names, which are their types; comments left out."""
+        connection = self.connect()
+        connection.request("POST", path, dict(body, stream=True))
+        status, _ = connection.head()
+        data = b"".join(connection.chunks()).decode()
+        connection.close()
+        assert status == 200, data
+        events = [event.split("\n") for event in data.split("\n\n") if event and not event.startswith(":")]
+        assert all(len(e) == 2 and e[0].startswith("event: ") and e[1].startswith("data: ") for e in events), events
+        pairs = [(e[0][7:], json.loads(e[1][6:])) for e in events]
+        assert all(name == data["type"] for name, data in pairs), pairs
+        return pairs
+
+    def end_without_llama(self, reply):
+        """Ends the test after the checks so far where the reply says that this build lacks llama.cpp, which tools and schemas need."""
+        if b"has no llama.cpp" in reply.body:
+            print("note: this weir was built without llama.cpp, which tools and schemas need: the rest is left out")
+            self.stop()
+            finish()
 
     def metrics(self, **more):
         values = {}
