@@ -33,7 +33,7 @@ void cli_chat_defaults(cli_args *args)
     args->engine.n_slots = 1;
 }
 
-/* ---- Commands: what follows is NULL where nothing does ---- */
+/* ---- Commands: `rest` is the text after the command, or NULL ---- */
 
 static void say(const struct chat *chat, const char *string)
 {
@@ -78,7 +78,7 @@ static cli_exit on_undo(struct chat *chat, const char *rest)
     return CLI_OK;
 }
 
-/* Asks a message with the texts that go with it, and forgets it where nothing came. */
+/* Sends a message with the texts and media that go with it, and forgets it if no answer came. */
 static cli_exit ask(struct chat *chat, const char *message)
 {
     cli_talk *talk = &chat->talk;
@@ -105,12 +105,12 @@ static cli_exit on_regen(struct chat *chat, const char *rest)
     if (talk->n < 2) return cli_fail(CLI_USAGE, "there is no answer to make again");
     const char *former = talk->messages[--talk->n].content;
     cli_exit code = cli_talk_answer(talk);
-    if (talk->n % 2 != 0) cli_talk_add(talk, false, former); /* nothing better came */
+    if (talk->n % 2 != 0) cli_talk_add(talk, false, former); /* no new answer came */
     cli_free((char *)former);
     return code;
 }
 
-/* Whether a file may be written: where there is one, a person is asked. */
+/* Whether a file may be written: if it exists, a person is asked. */
 static bool may_write(struct chat *chat, const char *path)
 {
     cli_text answer = {0};
@@ -186,7 +186,7 @@ static cli_exit on_audio(struct chat *chat, const char *rest)
     return on_media(chat, rest, WEIR_MEDIA_AUDIO);
 }
 
-/* A file of the user alone with a text, opened. CLI_FAILED after a message. */
+/* Makes a temporary file with a text, which only the user can read. CLI_FAILED after a message. */
 static cli_exit make_file(const char *text, char **path)
 {
     const char *folder = getenv("TMPDIR");
@@ -273,7 +273,8 @@ static cli_exit on_set(struct chat *chat, const char *rest)
     char name[64];
     if (rest != NULL && strncmp(rest, "parameter ", 10) == 0) rest += 10;
     if (rest == NULL || strcspn(rest, " =") >= sizeof name)
-        return cli_fail(CLI_USAGE, "set what? /set temp 0.2; weir help chat lists the names, without --");
+        return cli_fail(CLI_USAGE,
+                        "set what? /set temp 0.2; weir chat --help-all lists the names, here without --");
     snprintf(name, sizeof name, "%.*s", (int)strcspn(rest, " ="), rest);
     const char *value = rest + strlen(name);
     value += strspn(value, " =");
@@ -366,22 +367,22 @@ static const struct command {
 } commands[] = {
     {"/help", "", "this list", on_help},
     {"/system", "[TEXT]", "show or set the system message; - removes it", on_system},
-    {"/clear", "", "begin anew; the system message stays", on_clear},
-    {"/regen", "", "another answer to the last question", on_regen},
+    {"/clear", "", "start a new conversation; the system message stays", on_clear},
+    {"/regen", "", "answer the last question again", on_regen},
     {"/undo", "", "forget the last question and its answer", on_undo},
-    {"/file", "NAME", "a text that goes with the next message; - takes all back", on_file},
-    {"/image", "NAME", "an image that goes with the next message; - takes all back", on_image},
-    {"/audio", "NAME", "a sound that goes with the next message; - takes all back", on_audio},
+    {"/file", "NAME", "add a text file to the next message; - removes all", on_file},
+    {"/image", "NAME", "add an image to the next message; - removes images and sounds", on_image},
+    {"/audio", "NAME", "add a sound to the next message; - as above", on_audio},
     {"/edit", "[TEXT]", "write a message in $VISUAL or $EDITOR", on_edit},
-    {"/save", "FILE", "the conversation, as JSON", on_save},
-    {"/load", "FILE", "a conversation that was saved", on_load},
-    {"/stats", "", "what the last answer took", on_stats},
-    {"/set", "NAME VALUE", "a setting of answers: /set temp 0.2, /set max_tokens 200", on_set},
-    {"/preset", "NAME", "the system message and the settings of a preset", on_preset},
+    {"/save", "FILE", "save the conversation as JSON", on_save},
+    {"/load", "FILE", "load a saved conversation", on_load},
+    {"/stats", "", "tokens and times of the last answer", on_stats},
+    {"/set", "NAME VALUE", "change a setting: /set temp 0.2, /set max_tokens 200", on_set},
+    {"/preset", "[NAME]", "use a preset's system message and settings; alone: list presets", on_preset},
     {"/exit", "", "leave, as do /bye, /quit and Ctrl-D", on_exit_command},
 };
 
-/* As other programs call it. */
+/* weir's name for a command of other programs. */
 static const char *own_name(const char *name)
 {
     if (strcmp(name, "/bye") == 0 || strcmp(name, "/quit") == 0) return "/exit";
@@ -400,8 +401,8 @@ static cli_exit on_help(struct chat *chat, const char *rest)
                         commands[i].argument, commands[i].help);
     cli_text_puts(
         &text,
-        "Ctrl-C ends an answer. A line that ends with \\ goes on, as does one that begins with \"\"\" until "
-        "the next \"\"\". // begins a message with /.\n");
+        "Ctrl-C ends an answer. A line that ends with \\ continues on the next one; \"\"\" begins and ends a "
+        "message of several lines. // begins a message with /.\n");
     cli_out(text.bytes, text.n);
     weir__text_fini(&text);
     return CLI_OK;

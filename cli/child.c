@@ -16,7 +16,7 @@ static bool start(const char *command, const char *argument, int input, pid_t *c
 {
     posix_spawn_file_actions_t actions;
     posix_spawnattr_t attributes;
-    sigset_t defaults; /* what weir ignores, and exec would leave ignored */
+    sigset_t defaults; /* weir ignores these, and exec would leave them ignored */
     char *script = cli_format(argument != NULL ? "%s \"$1\"" : "%s", command);
     char *words[] = {(char *)"sh", (char *)"-c", script, (char *)"weir", (char *)argument, NULL};
     if (posix_spawn_file_actions_init(&actions) != 0) cli_no_memory();
@@ -46,7 +46,7 @@ static void write_all(int descriptor, const char *bytes, size_t n)
     }
 }
 
-/* Ctrl-Z stops the child and weir, which is what the shell waits for. */
+/* Ctrl-Z stops the child; then weir stops itself, because the shell waits for weir. */
 static int await(pid_t child)
 {
     for (;;) {

@@ -5,7 +5,7 @@
 
 #include "options.h"
 
-/* What other programs call it. */
+/* weir's name for a command of other programs. */
 static const char *own_name(const char *word)
 {
     static const struct {
@@ -16,13 +16,13 @@ static const char *own_name(const char *word)
     return word;
 }
 
-/* What weir does in place of other programs' commands; NULL: nothing is known of this one. */
+/* What to do instead of a command of other programs; NULL: unknown. */
 static const char *instead_of(const char *word)
 {
     static const struct {
         const char *other, *instead;
     } known[] = {
-        {"stop", "weir serve ends by Ctrl-C or SIGTERM, as a service by systemctl stop weir"},
+        {"stop", "end weir serve with Ctrl-C or SIGTERM, or as a service with systemctl stop weir"},
         {"cp", "weir preset NAME -m MODEL gives a model another name"},
     };
     for (size_t i = 0; i < sizeof known / sizeof *known; i++)

@@ -15,7 +15,8 @@ double cli_figures_prompt_rate(const weir_usage *usage);
 double cli_figures_answer_rate(const weir_usage *usage);
 
 /* {"prompt_tokens", "cached_tokens", "generated_tokens"}, with "image_tokens" and "audio_tokens" if there are
- * any; {"queue_ms", "ttft_ms", "total_ms", "prompt_per_second", "generated_per_second"}. NULL: out of memory. */
+ * any; and {"queue_ms", "ttft_ms", "total_ms", "prompt_per_second", "generated_per_second"}. NULL: out of
+ * memory. */
 json_t *cli_figures_usage(const weir_usage *usage);
 json_t *cli_figures_timings(const weir_usage *usage);
 

@@ -26,8 +26,9 @@ const cli_command cli_commands[] = {
     {CLI_RUN, "run", "[MODEL] [PROMPT]", "ask a model and watch the answer arrive",
      "The prompt becomes a user message in the model's chat template; --raw continues it as plain text. "
      "Texts from -f and from a pipe are placed before it; one line on stderr lists what was read.\n\n"
-     "A single word names the model if it is default, hf:…, a name that ends in .gguf, or a GGUF file; "
-     "otherwise it is the prompt. Of two words the first is the model. With -m a word is the prompt.\n\n"
+     "A single word names the model if it is default, hf:…, a preset, a GGUF file or a name that ends in "
+     ".gguf; otherwise it is the prompt. Of two words the first is the model. With -m a word is the "
+     "prompt.\n\n"
      "The answer goes to stdout as it arrives, then one line of figures to stderr. Reasoning is dimmed on "
      "a terminal and left out elsewhere.\n\n"
      "Ctrl-C ends the answer and keeps what has arrived; a second Ctrl-C exits at once.",
@@ -46,10 +47,10 @@ const cli_command cli_commands[] = {
      "Each line is a message; a line that ends with \\ continues on the next one. Lines are edited as in a"
      " shell, with a history. Ctrl-C ends an answer and keeps what has arrived; Ctrl-D leaves. Reasoning "
      "is dimmed.\n\n"
-     "/help lists the commands: /system, /clear, /regen, /undo, /file, /edit, /save, /load, /stats, /set, "
-     "/preset. A text that "
-     "is pasted is one message; \"\"\" begins and ends one of several lines. Messages and "
-     "commands may also come from a pipe; answers are then printed without styles.",
+     "/help lists the commands, such as /system, /file, /image, /edit, /undo, /save, /set and /preset. "
+     "Pasted "
+     "text is one message; \"\"\" begins and ends a message of several lines. Messages and commands may also "
+     "come from a pipe; answers are then printed without styles.",
      "weir chat --system \"Answer in one sentence.\"\n"
      "# two questions, one conversation\n"
      "printf 'What is a weir?\\nAnd a sluice?\\n' | weir chat",
@@ -73,8 +74,7 @@ const cli_command cli_commands[] = {
      "/v1/models. GET /health and /metrics are for operators; / is a page to chat on and to watch the "
      "engine. It listens on this machine only unless --host says otherwise; on an open network set API "
      "keys and TLS. Sockets passed by systemd are used instead.\n\n"
-     "On a terminal it says where it is and logs lines for people; elsewhere, and with --log-json, each line "
-     "of "
+     "On a terminal it shows its address, and its log is text; elsewhere, and with --log-json, each line of "
      "the log is JSON.\n\n"
      "The options under Sampling and Limits are the defaults of requests. SIGTERM or Ctrl-C drains: no new"
      " requests, running ones may finish; a second one exits at once.",
@@ -103,8 +103,7 @@ const cli_command cli_commands[] = {
      "Shows the model, which kernels multiply which of its weights and why others do not, its vocabulary "
      "and chat template, the devices of this machine, the build, and the memory that an engine with these "
      "options needs. Only the model's header is read, so a model that does not fit is never loaded. weir "
-     "show "
-     "is the same.",
+     "show is the same.",
      "# the memory of 32 requests of 2048 tokens\n"
      "weir info -np 32 -c 2048",
      NULL, cli_info},
@@ -137,22 +136,21 @@ const cli_command cli_commands[] = {
      NULL, cli_optimize},
     {CLI_QUANTIZE, "quantize", "[MODEL] [--type TYPE] [-o FILE]", "write a model's weights in another type",
      "Fewer bits for each weight take less memory and are read faster, and reproduce the model a little less "
-     "exactly. "
-     "Start from the original, in F16, BF16 or F32. weir bench kernels measures which types this machine "
+     "exactly. Start from the original, in F16, BF16 or F32. weir bench kernels measures which types this "
+     "machine "
      "runs fastest.",
      "# about 8 bits for each weight, then about 4\n"
      "weir quantize -m model-f16.gguf\n"
      "weir quantize -m model-f16.gguf --type Q4_K_M -o small.gguf",
      NULL, cli_quantize},
     {CLI_PULL, "pull", "default | hf:OWNER/REPO[:QUANTIZATION | :FILE.gguf]", "download a model, once",
-     "Without a name it shows models to begin with, and which of them suits the memory of this machine. "
-     "default "
-     "is a small model that shows that everything works, and gets most facts wrong.\n\n"
      "Downloads a model from a hub with Hugging Face's API into the cache that its other clients share, "
      "and prints its path. A file that is already there is not downloaded again; an interrupted download "
      "resumes; sizes and SHA-256 are checked. A model in several files is downloaded as a whole. Without a"
      " quantization the first one present of Q4_K_M, Q4_K_S, Q4_0, … is taken (the guide to models by name"
      " has the full list). Every -m takes such a name.\n\n"
+     "Without a name it suggests models, among them one that suits the memory of this machine. default is a "
+     "small model to try weir with; it gets most facts wrong.\n\n"
      "HF_HOME, HF_HUB_CACHE: the cache; HF_TOKEN: for gated and private repositories; HF_ENDPOINT: another"
      " hub; HF_HUB_OFFLINE=1: the cache only; https_proxy and the like: a proxy.",
      "# about four bits for each weight\n"
@@ -168,15 +166,14 @@ const cli_command cli_commands[] = {
      "same.",
      "weir list hf:OWNER/REPO", NULL, cli_list_models},
     {CLI_PRESET, "preset", "[NAME] [-m MODEL] [OPTION …]", "keep a model with settings under a name",
-     "With options it writes a preset; with a name alone it shows one; alone it lists all. A preset is a "
-     "text "
-     "file, NAME.preset in ~/.config/weir/presets, with lines as in the config file: model, system, "
-     "chat-template-file, lora and everything under Sampling, Limits, Model and Engine. It can be edited and "
-     "shared; -m takes such a file's path, too, and paths in it that begin with ./ are relative to its "
-     "folder.\n\n"
-     "Every command that takes a model takes the name. The preset's settings win over the config file and "
+     "With options it writes a preset, with a name alone it shows one, and without a name it lists all. A "
+     "preset is a text file, NAME.preset in ~/.config/weir/presets, with lines as in the config file, for "
      "the "
-     "environment; the command line wins over them. weir serve serves it under its name. weir rm removes it.",
+     "options here except those under Output. It can be edited and shared: -m also takes the path of such a "
+     "file, and paths in it that begin with ./ or ../ are relative to its folder.\n\n"
+     "Every command that takes a model takes a preset's name. The preset's settings override the config file "
+     "and the environment; the command line overrides them. weir serve serves it under its name; weir rm "
+     "removes it.",
      "# a model that answers briefly\n"
      "weir preset brief -m model.gguf --system \"Answer in one sentence.\" --temp 0.2\n"
      "# use it\n"
@@ -184,9 +181,10 @@ const cli_command cli_commands[] = {
      "weir serve brief",
      NULL, cli_preset},
     {CLI_RM, "rm", "NAME [--yes]", "remove a model from the cache, or a preset",
-     "NAME is hf:OWNER/REPO[:QUANTIZATION | :FILE.gguf], or that of a preset. Asks first. Without a "
-     "quantization or a file it removes the whole repository, in all revisions. "
-     "Hugging Face's other clients share the cache: their downloads are removed too.",
+     "NAME is hf:OWNER/REPO[:QUANTIZATION | :FILE.gguf], or the name of a preset. weir rm asks first. "
+     "Without "
+     "a quantization or a file it removes the whole repository, in all revisions. Hugging Face's other "
+     "clients share the cache: their downloads are removed too.",
      "weir rm hf:OWNER/REPO:Q8_0", NULL, cli_rm},
     {CLI_BENCH, "bench engine", "[-m MODEL] [--streams N,…] [--prompt N,…] [--gen N,…]",
      "measure weir beside a plain llama.h loop",

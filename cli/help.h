@@ -6,13 +6,12 @@
 #include "cli.h"
 
 typedef enum cli_help_kind {
-    CLI_HELP_SHORT, /* of a command with many options, those that most people need */
+    CLI_HELP_SHORT, /* of a command with --help-all, the options that most people need */
     CLI_HELP_ALL,
     CLI_HELP_MAN, /* a manual page, with all options */
 } cli_help_kind;
 
-/* Of a command, or of weir as a whole (NULL). On a terminal with fewer rows than that has lines, through
- * $PAGER. */
+/* Of a command, or of weir as a whole (NULL). Through $PAGER if the terminal has too few rows. */
 cli_exit cli_help_print(const cli_command *command, cli_help_kind kind);
 
 /* The commands of weir bench. */

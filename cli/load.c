@@ -136,7 +136,7 @@ cli_exit cli_load_draft_model(const cli_args *args, weir_model **model)
     char *path = cli_load_named(args, args->draft_path);
     weir_model_params params = args->model, plain = weir_model_params_default();
     params.optimized = params.projector = NULL;
-    /* How positions are encoded is for the model, not for the one that drafts. */
+    /* The options for the encoding of positions are meant for the model, not for its draft model. */
     params.rope_scaling = plain.rope_scaling;
     params.rope_freq_base = plain.rope_freq_base;
     params.rope_freq_scale = plain.rope_freq_scale;

@@ -40,7 +40,7 @@ static cli_exit check_model(const weir_model *model, weir_media_kind kind, weir_
     return cli_fail(CLI_USAGE, "this model reads no %ss%s", name_of(kind),
                     info->reads_images || info->reads_sounds
                         ? ""
-                        : "; one that does has a projector, a file of its own: --mmproj FILE");
+                        : ": that needs a model with a projector (--mmproj FILE)");
 }
 
 /* name: in messages. */
@@ -57,9 +57,9 @@ static cli_exit add(cli_media *media, const weir_model_info *info, const char *n
     (void)weir_media_describe(one, &made);
     if (made.kind != kind) {
         weir_media_release(one);
-        return cli_fail(CLI_USAGE, "%s is not an %s but a %s", name,
+        return cli_fail(CLI_USAGE, "%s is not an %s but %s", name,
                         kind == WEIR_MEDIA_IMAGE ? "image" : "audio file",
-                        kind == WEIR_MEDIA_IMAGE ? "sound" : "picture");
+                        kind == WEIR_MEDIA_IMAGE ? "a sound" : "an image");
     }
     cli_grow(&media->items, &media->capacity, media->n + 1, sizeof *media->items);
     media->items[media->n++] =

@@ -19,15 +19,13 @@
 
 /* ---- weir pull ---- */
 
-/* Which models there are to begin with. */
 static cli_exit suggest(void)
 {
     cli_text text = {0};
     cli_starter_list(&text);
     cli_out(text.bytes, text.n);
     weir__text_fini(&text);
-    return cli_fail(CLI_USAGE,
-                    "which model? weir pull and a name of these, or hf:OWNER/REPO of the hub's others");
+    return cli_fail(CLI_USAGE, "which model? Write weir pull and one of these names, or any hf:OWNER/REPO");
 }
 
 cli_exit cli_pull(cli_args *args)
@@ -115,8 +113,7 @@ static void list_table(const weir_hub_files *files, bool of_repo)
         cli_table_print(&table, &text, cli_term_style_out(CLI_BOLD), cli_term_style_out(CLI_PLAIN));
         cli_out(text.bytes, text.n);
     } else
-        fputs(of_repo ? "weir: there are no GGUF files\n"
-                      : "weir: no models yet; weir pull shows some to begin with\n",
+        fputs(of_repo ? "weir: there are no GGUF files\n" : "weir: no models yet; weir pull suggests some\n",
               stderr);
     weir__text_fini(&text);
     cli_table_fini(&table);
@@ -180,10 +177,8 @@ cli_exit cli_rm(cli_args *args)
     char *preset = cli_preset_path_of(name);
     cli_exit code = CLI_OK;
     if (preset != NULL && access(preset, F_OK) != 0)
-        code = cli_fail(CLI_NO_MODEL,
-                        "there is no preset %s (%s); the names of models begin with hf:, as weir list shows "
-                        "them",
-                        name, preset);
+        code = cli_fail(CLI_NO_MODEL, "there is no preset %s (%s); weir list shows the names of models", name,
+                        preset);
     else if (!args->yes && !confirm(name)) {
         cli_free(preset);
         return cli_signals_ended() == 0 ? CLI_OK : (cli_exit)(128 + cli_signals_ended());

@@ -42,7 +42,7 @@ static cli_exit set_integer(void *at, const cli_option *option, const char *show
         return CLI_OK;
     default:
         if (!parse_integer(value, -1, UINT32_MAX, &number))
-            return bad_value(shown, value, "0 to 4294967295, or -1 for another each time");
+            return bad_value(shown, value, "0 to 4294967295, or -1 for another seed each time");
         *(uint32_t *)at = number < 0 ? WEIR_SEED_RANDOM : (uint32_t)number;
         return CLI_OK;
     }
@@ -147,7 +147,7 @@ static cli_exit set_numbers(cli_numbers *numbers, const char *shown, const char 
         char *end;
         long number = strtol(rest, &end, 10);
         if (end == rest || (*end != ',' && *end != '\0') || number < 1)
-            return bad_value(shown, value, "numbers from 1 on, apart by commas");
+            return bad_value(shown, value, "numbers of at least 1, separated by commas");
         if (number > 1 << 20) return bad_value(shown, value, "numbers of at most 1048576");
         cli_grow(&numbers->items, &numbers->capacity, numbers->n + 1, sizeof *numbers->items);
         numbers->items[numbers->n++] = (int32_t)number;
@@ -164,7 +164,7 @@ static cli_exit set_shares(cli_shares *shares, const char *shown, const char *va
         char *end;
         float number = strtof(rest, &end);
         if (end == rest || (*end != ',' && *end != '\0'))
-            return bad_value(shown, value, "numbers, apart by commas, such as 3,1");
+            return bad_value(shown, value, "numbers separated by commas, such as 3,1");
         cli_grow(&shares->items, &shares->capacity, shares->n + 1, sizeof *shares->items);
         shares->items[shares->n++] = number;
         if (*end == '\0') return CLI_OK;
@@ -176,7 +176,7 @@ static cli_exit set_template(char **at, const cli_option *option, const char *sh
 {
     int position = 0;
     const char *source = cli_template_find(value);
-    if (source == NULL) return set_choice(&position, option, shown, value); /* which says what there is */
+    if (source == NULL) return set_choice(&position, option, shown, value); /* refuses it, with the names */
     cli_free(*at);
     *at = cli_format("%s", source);
     return CLI_OK;
@@ -233,22 +233,22 @@ cli_exit cli_options_set(void *target, const cli_option *option, const char *sho
 
 static cli_exit unknown(const cli_args *args, const char *word, size_t length)
 {
-    char given[64], one[CLI_SPELLING_MAX];
+    char given[64], one[CLI_SPELLING_MAX], lists[64];
+    const char *name = args->command->name, all[] = "--help-all";
+    bool has_all = cli_options_find(args->command->bit, all, sizeof all - 1) != NULL;
+    snprintf(lists, sizeof lists, has_all ? "; weir %s --help-all lists them" : "; weir help %s lists them",
+             name);
     snprintf(given, sizeof given, "%.*s", (int)(length < 60 ? length : 60), word);
     for (const cli_command *command = cli_commands; command->name != NULL; command++)
         if (cli_options_find(command->bit, word, length))
-            return cli_fail(CLI_USAGE, "weir %s has no option %s (weir %s has it); weir help %s lists them",
-                            args->command->name, given, command->name, args->command->name);
+            return cli_fail(CLI_USAGE, "weir %s has no option %s (weir %s has it)%s", name, given,
+                            command->name, lists);
     cli_nearest nearest = cli_nearest_to(given);
     for (const cli_option *option = cli_options; option->name != NULL; option++)
         for (size_t i = 0; (option->commands & args->command->bit) && cli_options_spelling(option, i, one);
              i++)
             cli_nearest_try(&nearest, one);
-    char *lists = cli_format("; weir help %s lists them", args->command->name);
-    cli_fail(CLI_USAGE, "weir %s has no option %s%s", args->command->name, given,
-             cli_nearest_hint(&nearest, lists));
-    cli_free(lists);
-    return CLI_USAGE;
+    return cli_fail(CLI_USAGE, "weir %s has no option %s%s", name, given, cli_nearest_hint(&nearest, lists));
 }
 
 /* Sets an option, and remembers from where. */
@@ -348,7 +348,7 @@ static cli_exit take_model_word(cli_args *args)
         if (words->n > n_most || (words->n == 2 && !cli_load_is_model(words->items[0])))
             return cli_fail(
                 CLI_USAGE, "weir run takes [MODEL] \"PROMPT\": quote a prompt of several words; a model is a "
-                           "GGUF file, default, or hf:OWNER/REPO[:QUANTIZATION or FILE]");
+                           "GGUF file, a preset, default, or hf:OWNER/REPO[:QUANTIZATION or FILE]");
         if (given || words->n == 0 || (words->n == 1 && !cli_load_is_model(words->items[0]))) return CLI_OK;
     } else if (!(args->command->bit & CLI_TAKES_MODEL) || words->n == 0)
         return CLI_OK;

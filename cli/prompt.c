@@ -10,7 +10,7 @@
 #include "signals.h"
 #include "term.h"
 
-#define PATIENCE_MS 3000 /* who pipes nothing in and closes nothing waits for ever */
+#define PATIENCE_MS 3000 /* a pipe that nobody writes to or closes would be awaited for ever */
 
 void cli_prompt_fini(cli_prompt *prompt)
 {
@@ -22,13 +22,13 @@ void cli_prompt_fini(cli_prompt *prompt)
     *prompt = (cli_prompt){0};
 }
 
-/* Says why nothing happens while another program neither writes to stdin nor closes it. */
+/* Explains the wait if another program neither writes to stdin nor closes it. */
 static void await_stdin(void)
 {
     struct pollfd fds[] = {{.fd = STDIN_FILENO, .events = POLLIN},
                            {.fd = cli_signals_descriptor(), .events = POLLIN}};
     if (poll(fds, 2, PATIENCE_MS) != 0) return;
-    fprintf(stderr, "%sreading stdin, which is open, until its end; < /dev/null leaves it out%s\n",
+    fprintf(stderr, "%swaiting for the end of stdin; add < /dev/null to leave stdin out%s\n",
             cli_term_style_err(CLI_DIM), cli_term_style_err(CLI_PLAIN));
 }
 
@@ -41,7 +41,8 @@ cli_exit cli_prompt_read(cli_prompt *prompt, const char *path, bool patient)
     cli_exit code = cli_file_read(path, "the prompt", &bytes, &length);
     if (code != CLI_OK) return code;
     if (!from_stdin && memchr(bytes, '\0', length) != NULL)
-        code = cli_fail(CLI_FAILED, "cannot read the prompt from %s: it has a NUL byte and is no text", path);
+        code = cli_fail(CLI_FAILED, "cannot read the prompt from %s: it has a NUL byte, so it is not text",
+                        path);
     if (code != CLI_OK || length == 0) {
         cli_free(bytes);
         return code;

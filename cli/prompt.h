@@ -1,4 +1,4 @@
-/* prompt.h: what the model is asked: texts from files and stdin, then words.
+/* prompt.h: the prompt: texts from files and stdin, then words.
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef WEIR_CLI_PROMPT_H
 #define WEIR_CLI_PROMPT_H
@@ -23,8 +23,9 @@ void cli_prompt_fini(cli_prompt *prompt);
  * it waits for stdin. CLI_OK, or a code after a message. */
 cli_exit cli_prompt_read(cli_prompt *prompt, const char *path, bool patient);
 
-/* Adds the texts, then the words (NULL: none), to *whole. One text stands as it is. Of several each is in a
- * fence, which nothing in it ends, under its name; the newlines at their ends are left out. */
+/* Adds the texts, then the words (NULL: none), to *whole. A single text stands as it is. Of several, each
+ * stands under its name between fences that are longer than those in the text. Newlines at the ends of texts
+ * are left out. */
 void cli_prompt_join(const cli_prompt *prompt, const char *words, cli_text *whole);
 
 /* The texts and the words as they are, one after the other. */

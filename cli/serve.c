@@ -154,7 +154,7 @@ static cli_exit add_adapters(const cli_args *args, serve_server *server)
     return CLI_OK;
 }
 
-/* What the model is called: as its preset, or as its file. */
+/* The model's name: that of its preset, or of its file. */
 static char *name_of(const cli_args *args, const char *path)
 {
     const char *name = cli_file_name(args->preset_path != NULL ? args->preset_path : path);
@@ -178,7 +178,7 @@ static void add_row(cli_text *text, const char *label, const char *format, ...)
     weir__text_fini(&value);
 }
 
-/* For the person who started it: where it is, what it serves, who may use it, how it ends. */
+/* For the person who started the server: address, model, access, how to stop it. */
 static void print_banner(const cli_args *args, const char *path, const serve_server *server,
                          const weir_model *model, const weir_engine *engine)
 {
@@ -190,7 +190,7 @@ static void print_banner(const cli_args *args, const char *path, const serve_ser
     cli_text_printf(&text, "%sweir is ready%s\n", cli_term_style_err(CLI_BOLD),
                     cli_term_style_err(CLI_PLAIN));
     add_row(&text, "address", "%s%s", address,
-            strncmp(address, "http", 4) == 0 ? " (a page to chat on; OpenAI's API below /v1)" : "");
+            strncmp(address, "http", 4) == 0 ? " (a page to chat on; OpenAI's API under /v1)" : "");
     cli_starter_title(&title, model);
     add_row(&text, "model", "\"%s\" in requests: %s", args->aliases.n > 0 ? args->aliases.items[0] : name,
             title.bytes);

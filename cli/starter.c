@@ -13,7 +13,7 @@
 #define FILE_OF_HUB "SmolLM2-135M-Instruct-Q8_0.gguf" /* of CLI_STARTER */
 #define GB          UINT64_C(1000000000)
 
-/* From the smallest on; docs/guides/choosing-a-model.md has more. */
+/* By size; docs/guides/choosing-a-model.md has more. */
 static const struct better {
     const char *name;
     uint64_t n_bytes, n_memory; /* of the file; of the machine */
@@ -25,7 +25,7 @@ static const struct better {
 
 #define N_BETTER (sizeof better / sizeof *better)
 
-/* Of the processor's devices; 0 = unknown. */
+/* Of the machine; 0 = unknown. */
 static uint64_t free_memory(void)
 {
     weir_device device = {.size = sizeof device};
@@ -60,8 +60,8 @@ void cli_starter_missing(void)
     const struct better *one = largest_that_fits();
     cli_fail(
         CLI_NO_MODEL,
-        "no model: give one with -m FILE or -m hf:OWNER/REPO (or set WEIR_MODEL). One for this machine: weir "
-        "pull %s (%s). A toy to try weir with: weir pull default, or make run in weir's source",
+        "no model: give one with -m FILE or -m hf:OWNER/REPO, or set WEIR_MODEL. Suggested for this machine: "
+        "weir pull %s (%s). To try weir with a toy: weir pull default, or make run in weir's source",
         one->name, cli_bytes(one->n_bytes).text);
 }
 
@@ -72,10 +72,9 @@ void cli_starter_advise(const cli_args *args, const char *path)
     if (!toy || args->quiet || !cli_term_err()) return;
     const struct better *one = largest_that_fits();
     fprintf(stderr,
-            "%sThis is the default model, a toy of 135 million parameters that gets most facts wrong. One "
-            "for this "
-            "machine (%s): weir pull %s%s\n",
-            cli_term_style_err(CLI_DIM), cli_bytes(one->n_bytes).text, one->name,
+            "%sThis is the default model, a toy of 135 million parameters that gets most facts wrong. "
+            "Suggested for this machine: weir pull %s (%s)%s\n",
+            cli_term_style_err(CLI_DIM), one->name, cli_bytes(one->n_bytes).text,
             cli_term_style_err(CLI_PLAIN));
 }
 

@@ -1,4 +1,4 @@
-/* starter.h: the model that is used where none is named, a toy, and better ones to begin with.
+/* starter.h: the default model, which is a toy, and better ones that weir suggests.
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef WEIR_CLI_STARTER_H
 #define WEIR_CLI_STARTER_H
@@ -13,17 +13,17 @@
  * it is not there. */
 char *cli_starter_find(void);
 
-/* Says that there is no model, and how to get one. */
+/* Reports that there is no model, and how to get one. */
 void cli_starter_missing(void);
 
-/* Says on a terminal, unless quiet, where this file is the default model's, that it is a toy, and which model
- * to pull for the memory of this machine. */
+/* If this file is the default model: says on a terminal, unless quiet, that it is a toy, and suggests a model
+ * for the memory of this machine. */
 void cli_starter_advise(const cli_args *args, const char *path);
 
-/* Adds a line for each model to begin with: its name, its file's size, the memory that it needs. */
+/* Adds a line for each suggested model: its name, its file's size, the memory that it needs. */
 void cli_starter_list(cli_text *text);
 
-/* Adds what a model is: "SmolLM2 135M Instruct, 134.5M parameters, Q4_1". */
+/* Adds a model's name, size and type: "SmolLM2 135M Instruct, 134.5M parameters, Q4_1". */
 void cli_starter_title(cli_text *text, const weir_model *model);
 
 #endif

@@ -3,10 +3,10 @@
 #ifndef WEIR_CLI_TEMPLATE_H
 #define WEIR_CLI_TEMPLATE_H
 
-/* Their names, as llama.cpp has them; ends with NULL. */
+/* llama.cpp's names for them; ends with NULL. */
 extern const char *const cli_template_names[];
 
-/* The Jinja source of a name; NULL: there is none of that name. */
+/* The Jinja source of a name; NULL: no such template. */
 const char *cli_template_find(const char *name);
 
 #endif

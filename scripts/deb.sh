@@ -44,7 +44,7 @@ Priority: optional
 Description: streaming inference engine on llama.cpp
  Runs language models: many requests in one batch, text as it is generated, any
  of them cancelled at any moment. A program, a C library with its header, and
- man pages. It comes without a model: weir pull shows some to begin with.
+ man pages. It comes without a model: weir pull suggests some.
 CONTROL
 printf 'activate-noawait ldconfig\n' >"$root/DEBIAN/triggers"
 (cd "$root" && find usr -type f -print0 | sort -z | xargs -0 md5sum >DEBIAN/md5sums)

@@ -53,7 +53,7 @@ with tempfile.TemporaryDirectory() as folder:
     fails("no image", weir("run", *SEES, "--image", template, "Hi"), 1, "cannot read the image", "none of these")
     fails("cut off", weir("run", *SEES, "--image", write("cut.png", png()[:200]), "Hi"), 1, "cut.png", "damaged")
     fails("a sound as an image", weir("run", *SEES, "--image", sound, "Hi"), 2, "not an image but a sound")
-    fails("an image as a sound", weir("run", *HEARS, "--audio", image, "Hi"), 2, "not an audio file but a picture")
+    fails("an image as a sound", weir("run", *HEARS, "--audio", image, "Hi"), 2, "not an audio file but an image")
     fails("stdin twice", weir("run", *SEES, "--image", "-", "--image", "-", "Hi"), 2, "stdin can be read only once")
     fails("stdin for both", weir("run", *SEES, "--image", "-", "-p", "-"), 2, "stdin can be read only once")
     fails("a projector of another model", weir("run", "-m", path("llama.gguf"), "--mmproj", path("swa.gguf"), "Hi"), 3, "--mmproj")

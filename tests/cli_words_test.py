@@ -69,11 +69,11 @@ def test_version():
 def test_words():
     expect("unknown option, a name that resembles it", run("--tmep", "1"), 2, "--tmep", "did you mean --temp?")
     expect("unknown option with a value in it", run("--topk=3"), 2, "did you mean --top-k?")
-    expect("unknown option that resembles nothing", run("--xyzzy-plugh"), 2, "no option --xyzzy-plugh", "weir help run")
+    expect("unknown option that resembles nothing", run("--xyzzy-plugh"), 2, "no option --xyzzy-plugh", "weir run --help-all")
     expect("an option of another command", weir("info", "--grammar", "x"), 2, "weir run has it")
     expect("unknown command", weir("rnu"), 2, "did you mean weir run?")
     expect("a short word that resembles none", weir("lx"), 2, "weir help lists them")
-    expect("an option that resembles none", run("--nope"), 2, "weir help run lists them")
+    expect("an option that resembles none", run("--nope"), 2, "weir run --help-all lists them")
     check("ls is list", weir("ls", "--json").stdout == weir("list", "--json").stdout != "" and "weir list" in weir("help", "ls").stdout)
     expect("a command of other programs", weir("stop"), 2, "systemctl stop weir")
     expect("and another", weir("cp", "a", "b"), 2, "weir preset")

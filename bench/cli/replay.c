@@ -573,7 +573,7 @@ static json_t *side_json(const struct figures *figures, const char *strategy)
                      "p99", c[1], "max", c[2]);
 }
 
-/* Whether prompts began with what other requests had computed. */
+/* Whether prompts began with prefixes that other requests had computed. */
 static bool shared_prefixes(const cli_record *record)
 {
     for (size_t i = 0; i < record->n_parts; i++)
@@ -597,9 +597,8 @@ static void report(const struct replay *replay, bool same)
         if (replay->difference[0] != '\0' && shared_prefixes(&replay->recorded))
             json_object_set_new(
                 json, "why",
-                json_string("prompts of the record share beginnings, which are computed once; "
-                            "the replay, which has no texts, computes each: record with "
-                            "--no-cache-prompt"));
+                json_string("recorded prompts share prefixes, which were computed once; the replay has no "
+                            "texts and computes each prompt: record with --no-cache-prompt"));
     }
     bench_report(replay->args, json, NULL, 0);
 }

@@ -26,7 +26,7 @@ static const char *const tool_choices[] = {"auto", "required", "none", NULL};
 static const weir_member model[] = {
     OR_OFF(n_gpu_layers, 0, INT32_MAX, -1, "layers", "layers to keep on the GPU, if there is one; -1 = all"),
     NUMBER(main_gpu, 0, WEIR__DEVICES_MAX - 1, 0, "", "the GPU for everything that is not split"),
-    CHOICE(split_mode, WEIR_SPLIT_NONE, WEIR_SPLIT_ROW, WEIR_SPLIT_LAYER, split_modes, "how several GPUs share a model"),
+    CHOICE(split_mode, WEIR_SPLIT_NONE, WEIR_SPLIT_ROW, WEIR_SPLIT_LAYER, split_modes, "how several GPUs share a model: none, layer, row"),
     TEXT(tensor_split, "the share of each GPU"),
     FLAG(use_mmap, true, "map the file into memory instead of reading it"),
     FLAG(use_mlock, false, "lock the model in memory"),
@@ -34,7 +34,7 @@ static const weir_member model[] = {
     FLAG(vocab_only, false, "load no weights: for tokenizing and templates"),
     TEXT(optimized, "the file that weir optimize wrote; \"\" = pack the weights at each start"),
     TEXT(projector, "the projector (mmproj), a GGUF file by which the model reads images and sounds"),
-    TEXT(devices, "the devices for layers on the GPU, by name, apart by commas; none = the CPU alone"),
+    TEXT(devices, "the devices for layers on the GPU, by name, separated by commas; none = the CPU alone"),
     CHOICE(flash_attn, WEIR_FLASH_ATTN_AUTO, WEIR_FLASH_ATTN_ON, WEIR_FLASH_ATTN_AUTO, flash_attns, "flash attention: auto, off, on"),
     CHOICE(rope_scaling, WEIR_ROPE_MODEL, WEIR_ROPE_YARN, WEIR_ROPE_MODEL, rope_scalings, "how positions are scaled beyond the training's: model, none, linear, yarn"),
     NUMBER(rope_freq_base, 0, 1e9, 0, "", "the base frequency of RoPE; 0 = the model's"),
