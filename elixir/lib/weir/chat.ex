@@ -63,16 +63,17 @@ defmodule Weir.Chat do
   end
 
   @doc false
-  # The same for an engine, which takes a conversation with images and sounds as a whole.
+  # For an engine: a conversation with images or sounds is a chat, any other its tokens.
   @spec prompt(Model.t(), [message()], map()) ::
           {:ok, [integer()] | NIF.chat()} | {:error, String.t()}
   def prompt(%Model{} = model, messages, o) do
-    if media?(messages), do: create(model, messages, o), else: tokens(model, messages, o)
+    with {:ok, chat} <- create(model, messages, o),
+         do: if(media?(messages), do: {:ok, chat}, else: NIF.chat_tokens(chat))
   end
 
   defp media?(messages) do
     is_list(messages) and not List.improper?(messages) and
-      Enum.any?(messages, &(Parts.media(&1) != []))
+      Enum.any?(messages, &Parts.media?/1)
   end
 
   @doc false

@@ -71,7 +71,7 @@ defmodule Weir.Model do
   @spec modalities(t()) :: [:text | :image | :audio]
   def modalities(%__MODULE__{ref: ref}) do
     {images, sounds} = NIF.model_modalities(ref)
-    [:text] ++ if(images, do: [:image], else: []) ++ if(sounds, do: [:audio], else: [])
+    for {true, modality} <- [{true, :text}, {images, :image}, {sounds, :audio}], do: modality
   end
 
   @doc "The Jinja source of its chat template, or `nil`."

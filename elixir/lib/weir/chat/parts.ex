@@ -5,29 +5,30 @@ defmodule Weir.Chat.Parts do
 
   alias Weir.{Error, NIF}
 
-  @doc "The images and sounds of a message: `{part's index, file}`, where file is `{:ok, bytes}` or an error."
-  @spec media(term()) :: [{non_neg_integer(), {:ok, binary()} | {:error, String.t()}}]
-  def media(message) do
-    for {part, i} <- message |> content() |> Enum.with_index(), file = file(part), do: {i, file}
-  end
+  @doc "Whether a message has images or sounds."
+  @spec media?(term()) :: boolean()
+  def media?(message), do: message |> content() |> Enum.any?(&kind/1)
 
   @doc "All of them, decoded for a model."
   @spec decode(NIF.model(), [map()]) :: {:ok, [NIF.media()]} | {:error, String.t()}
   def decode(model, messages) do
     files =
-      for {message, k} <- Enum.with_index(messages), {i, file} <- media(message) do
-        {"messages[#{k}].content[#{i}]", file}
-      end
+      for {message, k} <- Enum.with_index(messages),
+          {part, i} <- message |> content() |> Enum.with_index(),
+          kind = kind(part),
+          do: {"messages[#{k}].content[#{i}]", kind, part}
 
-    Error.map_ok(files, fn {place, file} ->
-      with {:error, reason} <- create(model, file), do: {:error, "#{place}: #{reason}"}
+    Error.map_ok(files, fn {place, kind, part} ->
+      with {:ok, bytes} <- bytes(kind, part),
+           {:ok, media} <- NIF.media_create(model, bytes) do
+        {:ok, media}
+      else
+        {:error, reason} -> {:error, "#{place}: #{reason}"}
+      end
     end)
   end
 
-  defp create(model, {:ok, bytes}), do: NIF.media_create(model, bytes)
-  defp create(_model, error), do: error
-
-  @doc "The message as the library reads it, which gets the media apart."
+  @doc "The message as the library reads it, which gets its media separately."
   @spec without_media(map()) :: map()
   def without_media(%{"content" => parts} = message) when is_list(parts),
     do: %{message | "content" => Enum.map(parts, &bare/1)}
@@ -41,22 +42,28 @@ defmodule Weir.Chat.Parts do
   defp list(content) when is_list(content), do: if(List.improper?(content), do: [], else: content)
   defp list(_text), do: []
 
-  # nil: a part without a file
-  defp file({kind, bytes}) when kind in [:image, :audio] and is_binary(bytes), do: {:ok, bytes}
+  # The type of a part that is an image or a sound; nil: it is neither.
+  defp kind({kind, bytes}) when kind in [:image, :audio] and is_binary(bytes),
+    do: Atom.to_string(kind)
 
-  defp file(%{} = part) do
-    case type(part) do
-      type when type in ["image", "audio"] -> bytes(get(part, :data))
-      "image_url" -> part |> get(:image_url) |> url() |> decode_url()
-      "input_audio" -> part |> get(:input_audio) |> get(:data) |> decode64()
-      _other -> nil
-    end
+  defp kind(%{} = part) do
+    type = type(part)
+    if type in ["image", "audio", "image_url", "input_audio"], do: type
   end
 
-  defp file(_text), do: nil
+  defp kind(_text), do: nil
 
-  defp bytes(data) when is_binary(data), do: {:ok, data}
-  defp bytes(_other), do: {:error, "data must be a binary, the bytes of a file"}
+  # The file of such a part.
+  defp bytes(_kind, {_, bytes}), do: {:ok, bytes}
+  defp bytes("image_url", part), do: part |> get(:image_url) |> url() |> decode_url()
+  defp bytes("input_audio", part), do: part |> get(:input_audio) |> get(:data) |> decode64()
+
+  defp bytes(_kind, part) do
+    case get(part, :data) do
+      data when is_binary(data) -> {:ok, data}
+      _other -> {:error, "data must be a binary, the bytes of a file"}
+    end
+  end
 
   defp url(url) when is_binary(url), do: url
   defp url(other), do: get(other, :url)
@@ -82,9 +89,14 @@ defmodule Weir.Chat.Parts do
   defp decode64(_other), do: {:error, "data must be base64"}
 
   defp bare(text) when is_binary(text), do: %{"type" => "text", "text" => text}
-  defp bare({kind, bytes}) when kind in [:image, :audio] and is_binary(bytes), do: %{"type" => kind}
-  defp bare(%{} = part), do: if(file(part), do: %{"type" => type(part)}, else: part)
-  defp bare(other), do: raise(ArgumentError, "no part of a message: #{inspect(other)}")
+
+  defp bare(part) do
+    case {kind(part), part} do
+      {nil, %{}} -> part
+      {nil, other} -> raise ArgumentError, "not a part of a message: #{inspect(other)}"
+      {kind, _} -> %{"type" => kind}
+    end
+  end
 
   defp type(part) do
     case get(part, :type) do
