@@ -246,8 +246,8 @@ cli_exit cli_serve(cli_args *args)
     if ((code = complete(args)) != CLI_OK) return code;
     cli_signals_hangups();
     cli_load_log(args);
-    bool for_people = isatty(STDERR_FILENO) && !args->log_json;
-    if (for_people) serve_log_for_people();
+    bool plain = isatty(STDERR_FILENO) && !args->log_json;
+    if (plain) serve_log_plain();
     cli_descriptors_raise(DESCRIPTORS);
     if (serve_server_create(&args->serve, &server, &error) != WEIR_OK) {
         code = cli_fail_error(args, CLI_FAILED, NULL, &error);
@@ -263,7 +263,7 @@ cli_exit cli_serve(cli_args *args)
     if ((code = add_adapters(args, server)) != CLI_OK) goto done;
     weir_log_set(serve_log_library, &args->verbose);
     serve_server_ready(server, model, engine);
-    if (!for_people)
+    if (!plain)
         serve_log("info", "ready", "%s at %s", cli_file_name(path), serve_server_address(server));
     else if (!args->quiet)
         print_banner(args, path, server, model, engine);

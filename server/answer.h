@@ -28,8 +28,8 @@ typedef struct serve_choice {
     weir_usage usage;
     weir_error error;
     serve_scores scores; /* not written yet */
-    /* The answer's parts so far, in their order. The last one is of `kind`, the one before of `kind_before`;
-     * fresh: the delta that is passed begins it. */
+    /* The answer's parts so far, in order. The last one is of `kind`, the one before it of `kind_before`;
+     * fresh: the delta that is being passed begins a part. */
     size_t n_parts, n_tools;
     weir_delta_kind kind, kind_before;
     bool fresh;
@@ -163,7 +163,7 @@ void serve_choice_finish(serve_choice *choice, weir_reason reason);
 void serve_choice_fail(serve_choice *choice);
 void serve_choice_cancel(serve_choice *choice);
 
-/* Whether the answer was cut by max_tokens, the context's end or the deadline. */
+/* Whether max_tokens, the context's end or the deadline cut the answer. */
 bool serve_choice_is_cut(const serve_choice *choice);
 
 /* Whether it ended with an error or because the server stops; then the HTTP status and the message. text has

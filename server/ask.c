@@ -199,7 +199,7 @@ serve_answer *serve_ask_answer(const serve_ask *ask, const serve_form *form, int
     answer->include_usage = ask->include_usage;
     answer->n_each = ask->best_of;
     answer->n_returned = ask->n;
-    /* Which choice is which is known only where all are returned; media would take their memory on and on. */
+    /* best_of drops some choices and reorders the rest; media would keep their memory. */
     answer->kept = !ask->unkept && ask->best_of == ask->n && ask->n_media == 0;
     answer->resume = ask->resume;
     answer->share = ask->share;

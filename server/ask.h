@@ -38,8 +38,8 @@ typedef struct serve_ask {
     const char *tool_name;       /* the one that is to be called; NULL = any */
     const char *cache_salt, *reasoning_effort;
     const char *unused;  /* of fields that have no effect */
-    const json_t *later; /* of fields that a dialect's reader finds in `json` */
-    /* Owned: what messages, tools and the choice of a tool of another dialect are here. */
+    const json_t *later; /* of fields that a dialect's reader reads from `json` */
+    /* Owned: messages, tools and tool_choice of another dialect, as chat completions have them. */
     json_t *made_messages, *made_tools, *made_choice;
     json_t *namespaces;  /* names of the tools' namespaces; owned */
     weir__text relaxed;  /* lines for serve_call_relaxed */
@@ -95,8 +95,8 @@ typedef struct serve_dialect {
 void serve_ask_converse(serve_call *call, const serve_dialect *dialect);
 void serve_ask_count(serve_call *call, const serve_dialect *dialect);
 
-/* ask_messages.c, ask_responses.c: what of a request has no row, into the ask, after serve_ask_read. False:
- * the call has its answer. */
+/* ask_messages.c, ask_responses.c: read a dialect's conversation, tools and options, after serve_ask_read.
+ * False: the call has its answer. */
 bool serve_ask_messages(serve_ask *ask);
 bool serve_ask_responses(serve_ask *ask);
 
@@ -107,8 +107,8 @@ static inline const json_t *serve_ask_given(const serve_ask *ask, const char *na
     return json_is_null(value) ? NULL : value;
 }
 
-/* The call's answer with n choices: how it comes, which scores it tells, whether it is kept. NULL: out of
- * memory, and the call has its answer. */
+/* Creates the call's answer with n choices and the request's options for it. NULL: out of memory, and the call
+ * has its answer. */
 serve_answer *serve_ask_answer(const serve_ask *ask, const serve_form *form, int32_t n);
 
 /* Answers a request with a prompt in the form that is written; where: SERVE_ASK_COMPLETIONS and more.

@@ -71,8 +71,7 @@ static bool collect_args(const serve_ask *ask, weir_template_arg *args, size_t *
     return true;
 }
 
-/* Templates know these; what they make of another one is a matter of chance. The rest of a message the
- * library checks. */
+/* Templates know these roles, and treat others as they happen to. The library checks the rest of a message. */
 static bool check_roles(const serve_ask *ask)
 {
     static const char *const roles[] = {"system", "developer", "user", "assistant", "tool", "function"};
@@ -105,9 +104,9 @@ static bool check_count(const serve_ask *ask)
                              "there are %zu messages, and a request has room for %d tokens", n, stats.n_ctx);
 }
 
-/* What the chat is not held to. asked_for: lines of the request's own; NULL: none. */
-static void tell_relaxed(serve_call *call, const weir_chat *chat, weir_special_content asked,
-                         const char *asked_for)
+/* Reports which parts of the request are not enforced. asked_for: lines of the reader's own; NULL: none. */
+static void report_relaxed(serve_call *call, const weir_chat *chat, weir_special_content asked,
+                           const char *asked_for)
 {
     static const char line[] = "special_content\n";
     weir__text lines = {0};
@@ -181,7 +180,7 @@ bool serve_ask_render(serve_ask *ask, weir_request *request)
         renumber(error.field);
     }
     if (serve_call_passes(call, status, &error))
-        tell_relaxed(call, ask->rendered, params.special_content, ask->relaxed.bytes);
+        report_relaxed(call, ask->rendered, params.special_content, ask->relaxed.bytes);
     request->chat = ask->rendered;
 out:
     for (size_t i = 0; i < params.n_args; i++) weir__mem_free((void *)args[i].value);

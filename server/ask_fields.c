@@ -142,8 +142,8 @@ static bool read_priority(serve_call *call, void *to, const char *name, const js
         most, most < (int32_t)member->max ? "; the operator of this server allows no more" : "");
 }
 
-/* llama-server's, where they ask for what happens anyway: off, nothing, any slot. Editors send some with
- * every request, and learn that they are not honoured. */
+/* llama-server's fields, if they ask for what happens anyway: off, nothing, any slot. Editors send some with
+ * every request: these are accepted and reported as not enforced. */
 static bool read_native(serve_call *call, void *to, const char *name, const json_t *value)
 {
     static const char *const of_editors[] = {"n_indent", "t_max_prompt_ms", "t_max_predict_ms",
@@ -277,7 +277,7 @@ static const serve_field fields[] = {
     LATER("reasoning", SERVE_ASK_RESPONSES),
     LATER("include", SERVE_ASK_RESPONSES),
     SETS("max_output_tokens", SERVE_ASK_RESPONSES, request, max_tokens),
-    LATER("max_tool_calls", SERVE_ASK_RESPONSES), /* of the server's own tools, which there are none of */
+    LATER("max_tool_calls", SERVE_ASK_RESPONSES), /* of the server's own tools: there are none */
     ONLY("background", SERVE_ASK_RESPONSES, "false", "false"),
     ONLY("truncation", SERVE_ASK_RESPONSES, "\"disabled\"", "\"disabled\""),
     ONLY("top_logprobs", SERVE_ASK_RESPONSES, "0", "0: /v1/chat/completions has logprobs"),

@@ -5,7 +5,7 @@
 #include "ask.h"
 #include "base/mem.h"
 
-/* What agents are known to send. */
+/* Lines that agents are known to send. */
 static const char *const known[] = {"x-anthropic-billing-header:"};
 
 static bool is_dropped(const serve_params *params, const char *line)
@@ -17,7 +17,7 @@ static bool is_dropped(const serve_params *params, const char *line)
     return false;
 }
 
-/* What is left of a text, freed with json_decref; NULL: all of it, or memory ran out. */
+/* A text without its dropped lines, freed with json_decref; NULL: no line is dropped, or memory ran out. */
 static json_t *without_lines(serve_ask *ask, const char *text)
 {
     weir__text left = {0};
@@ -30,7 +30,7 @@ static json_t *without_lines(serve_ask *ask, const char *text)
         n += drop;
         line += length;
         if (drop && *line == '\0' && left.n > 0 && line[-1] != '\n')
-            left.n--; /* the one before is the last */
+            left.n--; /* the line before is now the last one */
     }
     json_t *made = n > 0 && !left.failed ? json_stringn(left.bytes != NULL ? left.bytes : "", left.n) : NULL;
     if (made != NULL) ask->n_dropped += n;
@@ -38,7 +38,7 @@ static json_t *without_lines(serve_ask *ask, const char *text)
     return made;
 }
 
-/* owner: what has the text under `name`. */
+/* Whether nothing is left of the text that `owner` has under `name`. */
 static bool drop_within(serve_ask *ask, json_t *owner, const char *name)
 {
     const char *text = json_string_value(json_object_get(owner, name));
@@ -48,7 +48,7 @@ static bool drop_within(serve_ask *ask, json_t *owner, const char *name)
     return empty;
 }
 
-/* Whether nothing of the message is left. */
+/* Whether nothing is left of the message. */
 static bool drop_from_message(serve_ask *ask, json_t *message)
 {
     json_t *content = json_object_get(message, "content");

@@ -105,7 +105,7 @@ static bool read_tool_result(serve_turns *turns, const char *place, const json_t
     if (!json_is_string(id)) return serve_field_refuse(call, place, "a tool_result with a tool_use_id");
     serve_turns_begin(turns, "tool", place);
     serve_turns_set_call(turns, id);
-    if (json_is_true(json_object_get(block, "is_error"))) { /* templates know no other way to say it */
+    if (json_is_true(json_object_get(block, "is_error"))) { /* templates have no other way */
         json_t *word = json_string("Error:");
         serve_turns_add_text(turns, word);
         json_decref(word);
@@ -168,7 +168,7 @@ static bool read_message(serve_turns *turns, size_t i, const json_t *message)
     return true;
 }
 
-/* An answer that was begun goes on, as Anthropic's API has it. */
+/* A last message of the assistant is continued, as in Anthropic's API. */
 static bool goes_on(const json_t *messages)
 {
     const json_t *last = json_array_get(messages, json_array_size(messages) - 1);
@@ -266,7 +266,7 @@ static bool read_choice(serve_ask *ask)
 
 /* ---- Options ---- */
 
-/* Without the field an answer has no thinking, as Anthropic's API has it. A budget that could be exceeded is
+/* Without the field an answer has no thinking, as in Anthropic's API. A budget that could be exceeded is
  * reported. */
 static bool read_thinking_option(serve_ask *ask)
 {
@@ -318,7 +318,7 @@ static bool read_output(serve_ask *ask)
     return serve_ask_set_schema(ask, "output_config.format", "output_config/format/schema", schema);
 }
 
-/* What keeps all of the thinking changes nothing. */
+/* Edits that keep all thinking change nothing. */
 static bool read_context_management(serve_ask *ask)
 {
     const json_t *management = serve_ask_given(ask, "context_management");

@@ -64,7 +64,7 @@ static bool read_content(serve_turns *turns, const char *place, const json_t *co
     return true;
 }
 
-/* The strings with `between` between them, or the one that there is; freed with json_decref. */
+/* Both strings with `between` between them, or the one that is given; freed with json_decref. */
 static json_t *join(const json_t *first, const char *between, const json_t *second)
 {
     if (!json_is_string(first) || !json_is_string(second))
@@ -88,8 +88,8 @@ static bool read_message(serve_turns *turns, const char *place, const json_t *it
         snprintf(at, sizeof at, "%.40s.role", place);
         return serve_field_refuse(call, at, "\"user\", \"assistant\", \"system\" or \"developer\"");
     }
-    /* What one turn of the assistant consists of is one message, and so is what is said at first: many
-     * templates take one system message only. */
+    /* Consecutive items of the assistant become one message. So do system and developer messages at the
+     * beginning: many templates take only one system message. */
     const char *last = json_string_value(json_object_get(turns->last, "role"));
     bool joins = i == 1 || (i >= 2 && (last == NULL || strcmp(last, "system") == 0));
     if (joins)
@@ -110,7 +110,7 @@ static bool add_reasoning(serve_turns *turns, const char *place, const json_t *l
         if (!serve_ask_is(serve_field_type(part), type))
             return serve_field_refuse_type(turns->ask->call, place, part, type);
         if (!json_is_string(text))
-            return serve_field_refuse(turns->ask->call, place, "with a text in each part");
+            return serve_field_refuse(turns->ask->call, place, "reasoning with a text in each part");
         serve_turns_go_on(turns, "assistant", place);
         serve_turns_add_reasoning(turns, text);
     }
@@ -209,8 +209,8 @@ static bool read_input(serve_ask *ask)
 
 /* ---- Tools ---- */
 
-/* space: the namespace that it is in, or NULL. Templates know none, so that the tool is SPACE.NAME there, and
- * its description begins with the namespace's. */
+/* space: the tool's namespace, or NULL. Templates have none: they see the tool as SPACE.NAME, and its
+ * description begins with the namespace's. */
 static bool read_function(serve_ask *ask, const char *place, const json_t *tool, const json_t *space)
 {
     static const char *const members[] = {"type", "name", "description", "parameters", "strict", NULL};
@@ -342,7 +342,7 @@ static bool read_text_option(serve_ask *ask)
     return read_format(ask, json_object_get(text, "format"));
 }
 
-/* Reasoning is shown as it is, which is what a summary "auto" asks for. */
+/* Reasoning is shown in full, which is what a summary "auto" gets too. */
 static bool read_reasoning_option(serve_ask *ask)
 {
     static const char *const members[] = {"effort", "summary", NULL};
@@ -358,7 +358,7 @@ static bool read_reasoning_option(serve_ask *ask)
            serve_ask_reasoning_effort(ask->call, ask, "reasoning.effort", effort);
 }
 
-/* What is in the answer anyway. */
+/* Only what answers have anyway. */
 static bool read_include(serve_ask *ask)
 {
     const json_t *include = serve_ask_given(ask, "include");

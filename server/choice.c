@@ -196,7 +196,7 @@ static bool add_part(serve_choice *choice, const weir_delta *delta)
     if (delta->kind == WEIR_DELTA_TOOL_CALL) {
         part.id = weir__mem_strdup(delta->id != NULL ? delta->id : "");
         part.name = weir__mem_alloc(delta->length + 1);
-        if (part.id == NULL || part.name == NULL) { /* a failure is written with the parts before */
+        if (part.id == NULL || part.name == NULL) { /* the failure's event has the parts before it */
             weir__mem_free(part.id);
             weir__mem_free(part.name);
             return false;

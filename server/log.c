@@ -1,5 +1,4 @@
-/* log.c: a line, of JSON or for people, for each request and event. No text of prompts or answers, unless
- * asked.
+/* log.c: a line for each request and event, as JSON or plain text. Prompts and answers only if asked for.
  * SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
 #include <limits.h>
@@ -18,14 +17,14 @@
 #define BACKLOG_MAX  ((size_t)1 << 20)  /* of lines that nobody reads; beyond, they are counted */
 #define BACKLOG_KEEP ((size_t)64 << 10) /* of memory, once they are read */
 
-static bool for_people; /* set before there are threads */
+static bool plain; /* set before there are threads */
 
-void serve_log_for_people(void)
+void serve_log_plain(void)
 {
-    for_people = true;
+    plain = true;
 }
 
-/* What others sent, without what moves a terminal's cursor. */
+/* Adds text from clients with a "?" for each control character, which could move a terminal's cursor. */
 static void add_safe(weir__text *line, const char *bytes, size_t n)
 {
     for (size_t i = 0; i < n; i++) {
@@ -35,7 +34,7 @@ static void add_safe(weir__text *line, const char *bytes, size_t n)
     }
 }
 
-static void begin_for_people(weir__text *line, const char *level)
+static void begin_plain(weir__text *line, const char *level)
 {
     time_t now = time(NULL);
     struct tm local;
@@ -57,8 +56,8 @@ static void begin(weir__text *line, const char *level, const char *event)
 
 static void add_message(weir__text *line, const char *level, const char *event, const char *message)
 {
-    if (for_people) {
-        begin_for_people(line, level);
+    if (plain) {
+        begin_plain(line, level);
         add_safe(line, message, strlen(message));
         return;
     }
@@ -117,14 +116,14 @@ static void add_lost(void)
     snprintf(text, sizeof text, "%llu line%s lost: nobody read the log", (unsigned long long)n,
              n == 1 ? " was" : "s were");
     add_message(&line, "warning", "log", text);
-    weir__text_add_string(&line, for_people ? "\n" : "}\n");
+    weir__text_add_string(&line, plain ? "\n" : "}\n");
     if (!line.failed) keep(&line);
     weir__text_fini(&line);
 }
 
 static void end(weir__text *line)
 {
-    weir__text_add_string(line, for_people ? "\n" : "}\n");
+    weir__text_add_string(line, plain ? "\n" : "}\n");
     pthread_mutex_lock(&backlog.mutex);
     if (backlog.n_lost > 0 && backlog.text.n - backlog.at < BACKLOG_MAX / 2) add_lost();
     if (line->failed)
@@ -192,9 +191,9 @@ static void add_known(weir__text *line, const char *name, const char *string)
 }
 
 /* POST /v1/chat/completions 200 in 123 ms: prompt 36 (12 cached), answer 60 (stop) */
-static void add_call_for_people(weir__text *line, const serve_call *call)
+static void add_call_plain(weir__text *line, const serve_call *call)
 {
-    begin_for_people(line, call->status >= 500 ? "warning" : "info");
+    begin_plain(line, call->status >= 500 ? "warning" : "info");
     weir__text_printf(line, "%s ", call->method);
     add_safe(line, call->path, strlen(call->path));
     weir__text_printf(line, " %d in %.0f ms", call->status,
@@ -219,8 +218,8 @@ void serve_log_call(const serve_call *call)
     const serve_params *params = &call->server->params;
     weir__text line = {0};
     if (!params->log) return;
-    if (for_people) {
-        add_call_for_people(&line, call);
+    if (plain) {
+        add_call_plain(&line, call);
         end(&line);
         return;
     }

@@ -1,4 +1,4 @@
-/* log.h: a line for each request and event, on stderr: JSON, or for people. Any thread; only serve_log_flush
+/* log.h: a line for each request and event, on stderr, as JSON or plain text. Any thread; only serve_log_flush
  * waits for a reader.
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef WEIR_SERVER_LOG_H
@@ -7,8 +7,8 @@
 #include <stdbool.h>
 #include <weir/weir.h>
 
-/* Lines for people, with the local time, from now on; before the first line. */
-void serve_log_for_people(void);
+/* Makes lines plain text with the local time. Called before the first line. */
+void serve_log_plain(void);
 
 /* level: "info" or "warning". */
 void serve_log(const char *level, const char *event, const char *format, ...)

@@ -44,7 +44,7 @@ static const char *const names[][2] = {
     {"draft_model", "--draft-model"},
 };
 
-/* The same where a dialect has a name of its own. */
+/* Names that differ in a dialect. */
 static const struct {
     unsigned where;
     const char *name, *field;
@@ -83,7 +83,7 @@ static void as_pointer(char *place)
     *out = '\0';
 }
 
-/* Where a dialect's tools and messages are in the request. False: the field is of neither. */
+/* Finds where the request has a dialect's tool or message. False: the field belongs to neither. */
 static bool find_place(const char *field, const serve_terms *terms, char *out, size_t capacity)
 {
     static const char function[] = ".function", parameters[] = "/function/parameters";

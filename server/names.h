@@ -6,7 +6,8 @@
 
 #include "places.h"
 
-/* What a request calls things, where that is its own choice or its dialect's. */
+/* The names that a request has for members of the library's structs, if its dialect or its choice of fields
+ * decides them. */
 typedef struct serve_terms {
     unsigned where;               /* bits of SERVE_ASK_*, which fields it has; 0 = any */
     const char *schema_field;     /* the field with the answer's schema; NULL: none */

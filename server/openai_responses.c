@@ -21,7 +21,7 @@ static void add_id(const serve_choice *choice, const char *member, size_t index,
                       choice->answer->id + strlen(serve_responses_form.id), index);
 }
 
-/* The part of a message or of reasoning. */
+/* The content of a message or of reasoning. */
 static void add_content(const serve_part *part, bool empty, weir__text *text)
 {
     bool reasoning = part->kind == WEIR_DELTA_REASONING;
@@ -30,7 +30,7 @@ static void add_content(const serve_part *part, bool empty, weir__text *text)
     weir__text_add_string(text, reasoning ? "}" : ",\"annotations\":[],\"logprobs\":[]}");
 }
 
-/* Of a tool, and of its namespace if it has one. */
+/* A tool's name, and its namespace if it has one. */
 static void add_name(const serve_answer *answer, const char *name, weir__text *text)
 {
     for (size_t i = 0; i < json_array_size(answer->namespaces); i++) {
@@ -44,7 +44,7 @@ static void add_name(const serve_answer *answer, const char *name, weir__text *t
     weir__json_string(text, "name", name);
 }
 
-/* status "in_progress": without what is still to come. */
+/* status "in_progress": the item has no content yet. */
 static void add_item(const serve_choice *choice, size_t index, const char *status, weir__text *text)
 {
     const serve_part *part = &choice->parts[index];
@@ -79,7 +79,7 @@ static const char *status_of(const serve_choice *choice)
     return serve_choice_is_cut(choice) ? "incomplete" : "completed";
 }
 
-/* The last one may have been cut. */
+/* Only the last item may have been cut. */
 static const char *item_status(const serve_choice *choice, size_t index)
 {
     return index + 1 == choice->n_kept ? status_of(choice) : "completed";
@@ -164,7 +164,7 @@ static void send_item(serve_choice *choice, const char *name, size_t index, cons
     end_event(choice->answer, text);
 }
 
-/* Of an event within an item. */
+/* Begins an event within an item. */
 static weir__text *begin_inner(serve_choice *choice, const char *name, size_t index)
 {
     weir__text *text = begin_event(choice->answer, name);
@@ -286,7 +286,7 @@ static bool repeat(const serve_ask *ask, const char *name, const char *standard,
     return value == NULL || dump != NULL;
 }
 
-/* The request's options, which a response shows: as they were given, or as they are. */
+/* The request's options, which a response repeats: as given, or else their defaults. */
 static bool repeat_all(const serve_ask *ask, weir__text *text)
 {
     static const struct {
@@ -305,7 +305,7 @@ static bool repeat_all(const serve_ask *ask, weir__text *text)
         {"user", "null"},
     };
     bool ok = true;
-    /* A comma is due, which json_key would not see at a text's beginning. */
+    /* json_key would leave the comma out at a text's beginning. */
     weir__text_printf(text, ",\"background\":false,\"parallel_tool_calls\":%s,\"service_tier\":\"default\"",
                       ask->chat.parallel_tool_calls ? "true" : "false");
     weir__text_add_string(text, ",\"store\":false,\"truncation\":\"disabled\"");

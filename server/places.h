@@ -1,4 +1,4 @@
-/* places.h: where the messages and tools of a request are that a dialect's reader rewrote.
+/* places.h: where a request has the messages and tools that a dialect's reader rewrote.
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef WEIR_SERVER_PLACES_H
 #define WEIR_SERVER_PLACES_H
@@ -8,7 +8,7 @@
 
 #define SERVE_PLACE_MAX 64
 
-/* By the number of what was made of it, such as "input[3]". Begins as zeroes. */
+/* Places such as "input[3]", by the number of the message or tool that was made of each. Begins as zeroes. */
 typedef struct serve_places {
     char (*at)[SERVE_PLACE_MAX]; /* [n], owned; freed with weir__mem_free */
     size_t n, capacity;

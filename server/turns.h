@@ -5,7 +5,7 @@
 
 #include "ask.h"
 
-/* Begins as zeroes, but for the ask. An addition that fails leaves `failed`, which is read at the end. */
+/* Begins as zeroes, except for the ask. An addition that fails sets `failed`, which is read at the end. */
 typedef struct serve_turns {
     serve_ask *ask;
     json_t *messages; /* owned, until serve_turns_end */
@@ -16,11 +16,11 @@ typedef struct serve_turns {
 /* Begins a message. place: where it is in the request, for errors. */
 void serve_turns_begin(serve_turns *turns, const char *role, const char *place);
 
-/* The same, unless the last message has this role. */
+/* Continues the last message if it has this role, else begins one. */
 void serve_turns_go_on(serve_turns *turns, const char *role, const char *place);
 
-/* Adds to the last message: a text or an image of its content; reasoning; a call of a tool, whose arguments
- * are an object or JSON text; the call that it is the result of. They borrow nothing. */
+/* Add to the last message: a text or an image; reasoning; a call of a tool, whose arguments are an object or
+ * JSON text; the id of the call whose result it is. They keep references of their own. */
 void serve_turns_add_text(serve_turns *turns, const json_t *text);
 void serve_turns_add_image(serve_turns *turns, const json_t *url);
 void serve_turns_add_reasoning(serve_turns *turns, const json_t *text);
@@ -30,7 +30,7 @@ void serve_turns_set_call(serve_turns *turns, const json_t *id);
 /* Makes the messages those of the ask. False: out of memory, and the call has its answer. */
 bool serve_turns_end(serve_turns *turns);
 
-/* Frees what was not taken. */
+/* Frees the messages, unless the ask has them. */
 void serve_turns_fini(serve_turns *turns);
 
 #endif

@@ -64,7 +64,7 @@ export function withFiles(content, files = []) {
   return [...parts, content].filter(Boolean).join("\n\n");
 }
 
-// The files of a message; texts are to be unfolded.
+// The files of a message; texts are folded.
 export const filesView = (files = []) => files.map((file) => isMedia(file)
   ? element("div", { class: "file" }, mediaView(file, SHOWN_PX))
   : element("details", { class: "file" }, element("summary", {}, file.name), element("pre", { tabindex: "0" }, file.text)));

@@ -1,15 +1,15 @@
-// media.js: images and sounds that go with a message: brought into a form that the server reads, sent, shown.
+// media.js: images and sounds of a message: converted to formats that the server reads, sent, shown.
 // SPDX-License-Identifier: Apache-2.0
 //
 // They are files as in files.js: {name, image} or {name, audio}, a data: URL. The page's policy lets no element load
 // one; a canvas shows images.
 import { element } from "./dom.js";
 
-const MAX_SIDE = 1024; // pixels; models look at fewer, and localStorage has room for a few MB
-const KEEP_IMAGE = 400 << 10; // bytes; an image of that size is sent as it is
-const KEEP_AUDIO = 2 << 20; // likewise a sound
-const MAX_AUDIO = 16 << 20; // of a sound that is sent
-const RATE = 16000; // Hz, of a sound that is encoded anew
+const MAX_SIDE = 1024; // pixels; localStorage has room for a few MB
+const KEEP_IMAGE = 400 << 10; // bytes; images up to this size are sent unchanged
+const KEEP_AUDIO = 2 << 20; // likewise sounds
+const MAX_AUDIO = 16 << 20; // of a sound that is converted
+const RATE = 16000; // Hz, of a sound that is converted
 const URL_FORM = /^data:(?:image|audio)\/[\w.+-]+;base64,[A-Za-z0-9+/=]+$/;
 
 const WORDS = { image: "images", audio: "sounds" };
@@ -43,17 +43,19 @@ function blobOf(url) {
 
 const starts = (bytes, text) => [...text].every((c, i) => bytes[i] === c.charCodeAt(0));
 
+// Closes the bitmap.
 function draw(bitmap, canvas, side) {
   const scale = Math.min(1, side / Math.max(bitmap.width, bitmap.height));
   canvas.width = Math.max(1, Math.round(bitmap.width * scale));
   canvas.height = Math.max(1, Math.round(bitmap.height * scale));
   const context = canvas.getContext("2d");
-  context.fillStyle = "white"; // behind what is transparent, as the server has it
+  context.fillStyle = "white"; // behind transparent pixels, as on the server
   context.fillRect(0, 0, canvas.width, canvas.height);
   context.drawImage(bitmap, 0, 0, canvas.width, canvas.height);
+  bitmap.close();
 }
 
-// PNG and JPEG that are small, as they are; all that the browser reads, as JPEG.
+// Small PNG and JPEG files stay as they are; other images that the browser reads become JPEG.
 async function readImage(file) {
   let bitmap;
   try {
@@ -64,10 +66,12 @@ async function readImage(file) {
   const bytes = new Uint8Array(await file.slice(0, 4).arrayBuffer());
   const known = starts(bytes, "\x89PNG") || starts(bytes, "\xff\xd8\xff");
   const small = file.size <= KEEP_IMAGE && Math.max(bitmap.width, bitmap.height) <= MAX_SIDE;
-  if (known && small) return urlOf(file);
+  if (known && small) {
+    bitmap.close();
+    return urlOf(file);
+  }
   const canvas = document.createElement("canvas");
   draw(bitmap, canvas, MAX_SIDE);
-  bitmap.close();
   return urlOf(await new Promise((resolve) => canvas.toBlob(resolve, "image/jpeg", 0.85)));
 }
 
@@ -95,7 +99,7 @@ function wav(buffer) {
   return new Blob([view], { type: "audio/wav" });
 }
 
-// WAV, FLAC and MP3 that are small, as they are; all that the browser reads, as WAV.
+// Small WAV, FLAC and MP3 files stay as they are; other sounds that the browser reads become WAV.
 async function readAudio(file) {
   const bytes = new Uint8Array(await file.slice(0, 4).arrayBuffer());
   const known = ["RIFF", "fLaC", "ID3", "\xff\xfb", "\xff\xf3"].some((text) => starts(bytes, text));
@@ -116,7 +120,7 @@ export async function readMedia(file, kind) {
   return { name: file.name, [kind]: await (kind === "image" ? readImage : readAudio)(file) };
 }
 
-// What of an imported file is one, or undefined.
+// The image or sound of an imported file, or undefined.
 export function cleanMedia({ name, image, audio }) {
   const kind = image ? "image" : "audio", url = image ?? audio;
   return typeof url === "string" && URL_FORM.test(url) ? { name: String(name), [kind]: url } : undefined;
