@@ -44,7 +44,7 @@ check-quick: ## before a push: formatting, warnings, unit tests without llama.cp
 bench: ## measure, beside llama.cpp's own benchmarks
 	@scripts/bench.sh
 
-docs: ## the pages and the reference of weir.h and hub.h as a site, build/docs/site/index.html
+docs: ## a site of all pages and the reference of weir.h and hub.h, build/docs/site/index.html
 	@scripts/deps.sh docs
 	@scripts/docs.sh
 

@@ -7,9 +7,9 @@
  * the embeddings. WEIR_KERNELS=off: by ggml's own kernels. */
 #include <stdio.h>
 #include <stdlib.h>
-#include <time.h>
 
 #include "backend/backend.h"
+#include "base/clock.h"
 #include "base/hash.h"
 
 #define SIDE 896
@@ -21,13 +21,6 @@ static void check(weir_status status, const weir_error *error)
     if (status == WEIR_OK) return;
     fprintf(stderr, "encode: %s\n", error->message);
     exit(1);
-}
-
-static double now_s(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + (double)t.tv_nsec / 1e9;
 }
 
 int main(int argc, char **argv)
@@ -53,7 +46,7 @@ int main(int argc, char **argv)
     for (int i = 0; i < atoi(argv[4]); i++) {
         check(ops->projector_prepare(projector, &image, &prepared, &error), &error);
         uint64_t sum = 0;
-        double start = now_s();
+        int64_t start_ns = weir__clock_now_ns();
         for (int32_t k = 0; k < prepared->n_segments; k++) {
             weir__segment *segment = &prepared->segments[k];
             if (segment->tokens != NULL) continue;
@@ -61,7 +54,8 @@ int main(int argc, char **argv)
             sum = weir__hash(sum, segment->embeddings,
                              (size_t)segment->n_cells * (size_t)info.width * sizeof(float));
         }
-        printf("%.3f s, %d cells, %016llx\n", now_s() - start, prepared->n_cells, (unsigned long long)sum);
+        printf("%.3f s, %d cells, %016llx\n", (double)(weir__clock_now_ns() - start_ns) / 1e9,
+               prepared->n_cells, (unsigned long long)sum);
         fflush(stdout);
         ops->prepared_free(prepared);
     }

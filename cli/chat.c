@@ -511,12 +511,12 @@ static cli_exit begin(struct chat *chat, const char *path)
     weir_model_describe(chat->talk.model, &info);
     if (info.chat_template == NULL && chat->args->chat_template == NULL)
         return cli_fail(CLI_USAGE,
-                        "this model has no chat template: weir run continues a text with it, or give it "
-                        "one with --chat-template-file");
+                        "this model has no chat template: weir run --raw continues a text with it; "
+                        "--chat-template and --chat-template-file give it a template");
     code = cli_load_engine(chat->args, chat->talk.model, &chat->talk.engine);
     if (code == CLI_OK && cli_line_asks(chat->line) && !chat->args->quiet) {
         cli_text text = {0};
-        cli_starter_title(&text, chat->talk.model);
+        cli_figures_title(&text, chat->talk.model);
         cli_text_puts(&text, "; /help lists the commands, Ctrl-D leaves");
         say(chat, text.bytes);
         cli_starter_advise(chat->args, path);

@@ -4,6 +4,8 @@
 #include <float.h>
 #include <string.h>
 
+#define BILLION UINT64_C(1000000000)
+
 double cli_figures_prompt_rate(const weir_usage *usage)
 {
     int64_t ns = usage->ttft_ns - usage->queue_ns;
@@ -142,4 +144,32 @@ json_t *cli_figures_error(const weir_error *error)
 {
     return json_pack("{s:s, s:s, s:s}", "code", weir_status_name(error->code), "field", error->field,
                      "message", error->message);
+}
+
+/* 134.5M, 8.19B */
+static void add_parameters(cli_text *text, uint64_t n)
+{
+    double value = (double)n / (n >= BILLION ? 1e9 : 1e6);
+    cli_text_printf(text, ", %.*f%s parameters", n >= BILLION ? 2 : 1, value, n >= BILLION ? "B" : "M");
+}
+
+void cli_figures_title(cli_text *text, const weir_model *model)
+{
+    weir_model_info info = {.size = sizeof info};
+    char name[128] = "";
+    size_t length;
+    weir_model_describe(model, &info);
+    if (weir_model_meta(model, "general.name", name, sizeof name, &length) != WEIR_OK || name[0] == '\0') {
+        cli_text_add_safe(text, info.description, strlen(info.description));
+        return;
+    }
+    cli_text_add_safe(text, name, strlen(name));
+    if (info.n_params == 0) return;
+    add_parameters(text, info.n_params);
+    /* The description: architecture, the size that llama.cpp takes it for, type. */
+    const char *type = strchr(info.description, ' ');
+    type = type != NULL ? strchr(type + 1, ' ') : NULL;
+    if (type == NULL) return;
+    cli_text_puts(text, ",");
+    cli_text_add_safe(text, type, strlen(type));
 }

@@ -29,6 +29,9 @@ weir_miss_info cli_figures_miss_of(const weir_stream *stream);
 json_t *cli_figures_miss(const weir_miss_info *miss);
 void cli_figures_miss_line(cli_text *text, const weir_miss_info *miss);
 
+/* Adds a model's name, size and type: "SmolLM2 135M Instruct, 134.5M parameters, Q4_1". */
+void cli_figures_title(cli_text *text, const weir_model *model);
+
 /* A string that may be no UTF-8, such as a path. NULL: out of memory. */
 json_t *cli_figures_string(const char *string);
 

@@ -5,7 +5,6 @@
 #include "figures.h"
 #include "load.h"
 #include "out.h"
-#include "starter.h"
 #include "term.h"
 
 #define COLUMN 16 /* where values begin */
@@ -39,7 +38,7 @@ static void print_model(cli_text *text, const char *path, const weir_model *mode
                         const weir_model_info *info)
 {
     line(text, "model");
-    cli_starter_title(text, model);
+    cli_figures_title(text, model);
     cli_text_puts(text, " (");
     cli_text_add_safe(text, path, strlen(path));
     cli_text_puts(text, ")\n");

@@ -20,10 +20,10 @@
 
 #define HISTORY 1000 /* lines */
 
-/* What a terminal that was asked for it (bracketed paste) sends around pasted text. */
+/* In bracketed paste mode a terminal sends these around pasted text. */
 #define PASTE_BEGIN "\033[200~"
 #define PASTE_END   "\033[201~"
-#define REDISPLAY   '\036' /* Ctrl-^: no key that anybody needs */
+#define REDISPLAY   '\036' /* Ctrl-^, a key that nobody needs */
 
 struct cli_line {
     const char *const *words;
@@ -33,7 +33,7 @@ struct cli_line {
     EditLine *edit; /* NULL: lines as the terminal gives them */
     History *history;
     unsigned char
-        again[sizeof PASTE_BEGIN]; /* bytes [n_again] that begin no paste after all, read up to at */
+        again[sizeof PASTE_BEGIN]; /* bytes [n_again] that looked like PASTE_BEGIN; the next one is at `at` */
     size_t n_again, at;
     size_t matched; /* bytes of PASTE_BEGIN that came last */
 #endif
@@ -139,7 +139,7 @@ static void complete(const cli_line *line)
     redraw(line);
 }
 
-/* Takes all that is pasted into the line, newlines too. */
+/* Reads a paste to its end, and inserts it into the line with its newlines. */
 static void take_paste(cli_line *line)
 {
     static const char end[] = PASTE_END;
@@ -152,7 +152,7 @@ static void take_paste(cli_line *line)
         if (got == 0 || (got < 0 && !on_signal(line))) break;
         if (got > 0) cli_text_add(&raw, (const char *)&byte, 1);
     }
-    size_t n = got > 0 ? raw.n - n_end : 0; /* of half a paste nothing */
+    size_t n = got > 0 ? raw.n - n_end : 0; /* nothing of an incomplete paste */
     while (n > 0 && (raw.bytes[n - 1] == '\n' || raw.bytes[n - 1] == '\r')) n--;
     for (size_t i = 0; i < n; i++) {
         bool pair = raw.bytes[i] == '\r' && i + 1 < n && raw.bytes[i + 1] == '\n';
@@ -165,7 +165,7 @@ static void take_paste(cli_line *line)
     weir__text_fini(&safe);
 }
 
-/* The next byte that is not of a paste's beginning: 1; 0: the end; -1: a signal; 2: a paste was taken. */
+/* Reads a byte: 1. 0: the end; -1: a signal; 2: it was a paste, which is now in the line. */
 static int next_byte(cli_line *line, unsigned char *byte)
 {
     static const char begin[] = PASTE_BEGIN;

@@ -25,8 +25,8 @@ void cli_media_fini(cli_media *media);
 /* Forgets all but the first n. */
 void cli_media_cut(cli_media *media, size_t n);
 
-/* Adds an image or a sound, read from a file, or from stdin for "-". CLI_OK, or a code after a message: also
- * where the model reads none of this kind. */
+/* Adds an image or a sound from a file, or from stdin for "-". CLI_OK, or a code after a message, for example
+ * that the model does not read this kind. */
 cli_exit cli_media_read(cli_media *media, const weir_model *model, const char *path, weir_media_kind kind,
                         size_t message);
 
@@ -36,14 +36,14 @@ void cli_media_add(cli_media *media, const cli_media *from, size_t message);
 /* Appends "photo.jpg (640 × 480)" or "a.wav (2.5 s)". */
 void cli_media_name(const cli_media_item *item, cli_text *line);
 
-/* Messages [n] as JSON in which the media stand before the text of their message; `first` of the messages
- * stand before message 0. Freed with cli_free. */
+/* Messages [n] as JSON, in which the media stand before the text of their message. Media count messages from
+ * messages[first]. Freed with cli_free. */
 char *cli_media_messages(const cli_media *media, const weir_message *messages, size_t n, size_t first);
 
-/* The media alone, [media->n]; freed with cli_free, borrows. */
+/* The media alone, [media->n], not held; the array is freed with cli_free. */
 weir_media **cli_media_list(const cli_media *media);
 
-/* The media of a message as parts with their paths, for a file; NULL: there are none. */
+/* The media of a message as JSON parts with their paths, for saved conversations; NULL: there are none. */
 json_t *cli_media_parts(const cli_media *media, size_t message);
 
 /* Adds the media of messages as JSON, in order: parts {"type": "image" or "audio", "path": FILE}, and those
@@ -51,7 +51,7 @@ json_t *cli_media_parts(const cli_media *media, size_t message);
  * begins with `where`. */
 cli_exit cli_media_take(cli_media *media, const weir_model *model, json_t *messages, const char *where);
 
-/* The same of a content that is an array of parts, into a message. */
+/* The same for one content; unless it is an array of parts, it has none. */
 cli_exit cli_media_take_parts(cli_media *media, const weir_model *model, const json_t *content,
                               const char *where, size_t message);
 

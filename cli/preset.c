@@ -46,6 +46,12 @@ char *cli_preset_path(const char *model)
     return NULL;
 }
 
+char *cli_preset_name(const char *path)
+{
+    const char *name = cli_file_name(path);
+    return cli_format("%.*s", (int)(strlen(name) - (ends_with_suffix(name) ? strlen(SUFFIX) : 0)), name);
+}
+
 static int compare(const void *a, const void *b)
 {
     return strcmp(*(char *const *)a, *(char *const *)b);
@@ -60,8 +66,7 @@ cli_list cli_preset_names(void)
     while (dir != NULL && (entry = readdir(dir)) != NULL) {
         if (!ends_with_suffix(entry->d_name) || entry->d_name[0] == '.') continue;
         cli_grow(&names.items, &names.capacity, names.n + 1, sizeof *names.items);
-        names.items[names.n++] =
-            cli_format("%.*s", (int)(strlen(entry->d_name) - strlen(SUFFIX)), entry->d_name);
+        names.items[names.n++] = cli_preset_name(entry->d_name);
     }
     if (dir != NULL) closedir(dir);
     if (names.n > 1) qsort(names.items, names.n, sizeof *names.items, compare);
@@ -159,33 +164,6 @@ static void add_settings(cli_text *text, const cli_args *args)
     }
 }
 
-static cli_exit write_preset(const cli_args *args, const char *name)
-{
-    char *path = cli_preset_path_of(name);
-    cli_text text = {0};
-    cli_exit code = CLI_OK;
-    if (path == NULL)
-        return cli_fail(CLI_USAGE,
-                        "%s is no name for a preset: names have at most 63 characters, without / and :, do "
-                        "not begin with . or -, and default is taken",
-                        name);
-    if (access(path, F_OK) == 0) {
-        code = cli_fail(CLI_USAGE, "the preset %s exists: edit %s to change it, or remove it with weir rm %s",
-                        name, path, name);
-        cli_free(path);
-        return code;
-    }
-    add_settings(&text, args);
-    code = cli_file_write(path, text.bytes, text.n);
-    if (code == CLI_OK && !args->quiet) {
-        fprintf(stderr, "%s%s%s\n", cli_term_style_err(CLI_DIM), path, cli_term_style_err(CLI_PLAIN));
-        cli_out(text.bytes, text.n);
-    }
-    weir__text_fini(&text);
-    cli_free(path);
-    return code;
-}
-
 static cli_exit show(const cli_args *args, const char *name)
 {
     char *path = cli_preset_path(name), *bytes = NULL;
@@ -204,6 +182,30 @@ static cli_exit show(const cli_args *args, const char *name)
         cli_out(bytes, length);
     cli_config_fini(&config);
     cli_free(bytes);
+    cli_free(path);
+    return code;
+}
+
+static cli_exit write_preset(const cli_args *args, const char *name)
+{
+    char *path = cli_preset_path_of(name);
+    cli_text text = {0};
+    cli_exit code = CLI_OK;
+    if (path == NULL)
+        return cli_fail(CLI_USAGE,
+                        "%s is no name for a preset: names have at most 63 characters, without / and :, do "
+                        "not begin with . or -, and default is taken",
+                        name);
+    if (access(path, F_OK) == 0) {
+        code = cli_fail(CLI_USAGE, "the preset %s exists: edit %s to change it, or remove it with weir rm %s",
+                        name, path, name);
+        cli_free(path);
+        return code;
+    }
+    add_settings(&text, args);
+    code = cli_file_write(path, text.bytes, text.n);
+    if (code == CLI_OK && !args->quiet) code = show(args, name);
+    weir__text_fini(&text);
     cli_free(path);
     return code;
 }

@@ -9,8 +9,10 @@
 #include <unistd.h>
 
 #include "descriptors.h"
+#include "figures.h"
 #include "load.h"
 #include "out.h"
+#include "preset.h"
 #include "signals.h"
 #include "starter.h"
 #include "term.h"
@@ -157,9 +159,8 @@ static cli_exit add_adapters(const cli_args *args, serve_server *server)
 /* The model's name: that of its preset, or of its file. */
 static char *name_of(const cli_args *args, const char *path)
 {
-    const char *name = cli_file_name(args->preset_path != NULL ? args->preset_path : path);
-    const char *end = args->preset_path != NULL ? strstr(name, ".preset") : NULL;
-    return end != NULL ? cli_format("%.*s", (int)(end - name), name) : cli_format("%s", name);
+    return args->preset_path != NULL ? cli_preset_name(args->preset_path)
+                                     : cli_format("%s", cli_file_name(path));
 }
 
 static void add_row(cli_text *text, const char *label, const char *format, ...)
@@ -191,7 +192,7 @@ static void print_banner(const cli_args *args, const char *path, const serve_ser
                     cli_term_style_err(CLI_PLAIN));
     add_row(&text, "address", "%s%s", address,
             strncmp(address, "http", 4) == 0 ? " (a page to chat on; OpenAI's API under /v1)" : "");
-    cli_starter_title(&title, model);
+    cli_figures_title(&title, model);
     add_row(&text, "model", "\"%s\" in requests: %s", args->aliases.n > 0 ? args->aliases.items[0] : name,
             title.bytes);
     add_row(&text, "slots", "%d requests at a time, each of at most %s tokens", stats.n_slots,

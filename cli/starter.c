@@ -100,31 +100,3 @@ void cli_starter_list(cli_text *text)
     cli_table_print(&table, text, "", "");
     cli_table_fini(&table);
 }
-
-/* 134.5M, 8.19B */
-static void add_parameters(cli_text *text, uint64_t n)
-{
-    double value = (double)n / (n >= GB ? 1e9 : 1e6);
-    cli_text_printf(text, ", %.*f%s parameters", n >= GB ? 2 : 1, value, n >= GB ? "B" : "M");
-}
-
-void cli_starter_title(cli_text *text, const weir_model *model)
-{
-    weir_model_info info = {.size = sizeof info};
-    char name[128] = "";
-    size_t length;
-    weir_model_describe(model, &info);
-    if (weir_model_meta(model, "general.name", name, sizeof name, &length) != WEIR_OK || name[0] == '\0') {
-        cli_text_add_safe(text, info.description, strlen(info.description));
-        return;
-    }
-    cli_text_add_safe(text, name, strlen(name));
-    if (info.n_params == 0) return;
-    add_parameters(text, info.n_params);
-    /* The description: architecture, the size that llama.cpp takes it for, type. */
-    const char *type = strchr(info.description, ' ');
-    type = type != NULL ? strchr(type + 1, ' ') : NULL;
-    if (type == NULL) return;
-    cli_text_puts(text, ",");
-    cli_text_add_safe(text, type, strlen(type));
-}

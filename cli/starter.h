@@ -23,7 +23,4 @@ void cli_starter_advise(const cli_args *args, const char *path);
 /* Adds a line for each suggested model: its name, its file's size, the memory that it needs. */
 void cli_starter_list(cli_text *text);
 
-/* Adds a model's name, size and type: "SmolLM2 135M Instruct, 134.5M parameters, Q4_1". */
-void cli_starter_title(cli_text *text, const weir_model *model);
-
 #endif

@@ -60,6 +60,10 @@ def test_write():
     done = subprocess.run([WEIR, "preset", "here", "-m", "model.gguf"], cwd=scratch.name, capture_output=True, text=True, env=ENV)
     check("paths become absolute", done.stdout == f"model = {os.path.realpath(file)}\n", done.stdout, done.stderr)
     os.remove(os.path.join(FOLDER, "here.preset"))
+    done = run("preset", "shown", "-m", "fake:", "--json")
+    path = os.path.join(FOLDER, "shown.preset")
+    check("what was written, as JSON", json.loads(done.stdout) == {"name": "shown", "path": path, "text": "model = fake:\n"}, done.stdout)
+    os.remove(path)
     for words in (["--offline"], ["--revision", "main"], ["--list-devices"]):
         expect(f"{words[0]} is no setting of a preset", run("preset", "other", "-m", "fake:", *words), 2, "no option " + words[0])
 
