@@ -113,7 +113,7 @@ static cli_exit load(const cli_args *args, const char *path, weir_model_params p
         char *context = cli_format("cannot load %s", path);
         if (status == WEIR_NOT_FOUND && access(path, F_OK) != 0)
             snprintf(error.message, sizeof error.message,
-                     "there is no such file; a model is a GGUF file, default, or "
+                     "there is no such file; a model is a GGUF file, a preset, default, or "
                      "hf:OWNER/REPO[:QUANTIZATION or FILE]");
         cli_exit code = cli_fail_error(args, CLI_NO_MODEL, context, &error);
         cli_free(context);

@@ -193,8 +193,11 @@ static void print_banner(const cli_args *args, const char *path, const serve_ser
     add_row(&text, "address", "%s%s", address,
             strncmp(address, "http", 4) == 0 ? " (a page to chat on; OpenAI's API under /v1)" : "");
     cli_figures_title(&title, model);
-    add_row(&text, "model", "\"%s\" in requests: %s", args->aliases.n > 0 ? args->aliases.items[0] : name,
-            title.bytes);
+    const char *called = args->aliases.n > 0 ? args->aliases.items[0] : name;
+    if (strcmp(called, "*") == 0)
+        add_row(&text, "model", "any name in requests: %s", title.bytes);
+    else
+        add_row(&text, "model", "\"%s\" in requests: %s", called, title.bytes);
     add_row(&text, "slots", "%d requests at a time, each of at most %s tokens", stats.n_slots,
             cli_count((uint64_t)stats.n_ctx).text);
     add_row(&text, "keys", "%s",

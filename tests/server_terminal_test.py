@@ -58,6 +58,10 @@ def test_banner():
     check("it says how it ends", "draining" in terminal.screen.text() and "the server has ended" in terminal.screen.text(), terminal.screen.text())
     check("Ctrl-C ends it", code in (0, 130), code)
     terminal.close()
+    terminal = serve("--alias", "*")
+    terminal.wait_for(lambda s: "Ctrl-C" in s.text(), PATIENCE)
+    check("--alias *: any name", "any name in requests: a model" in terminal.screen.text(), terminal.screen.text())
+    end(terminal)
 
 
 def test_keys():
