@@ -182,19 +182,26 @@ bool serve_ask_request(serve_ask *ask, weir_request *request)
 
 /* ---- The answer ---- */
 
+/* Copies what outlives the ask. False: out of memory. */
+static bool copy_words(serve_answer *answer, const serve_ask *ask)
+{
+    answer->namespaces = json_deep_copy(ask->namespaces);
+    answer->stops = json_array();
+    for (size_t i = 0; i < ask->n_stop; i++)
+        json_array_append_new(answer->stops, json_stringn(ask->stop[i], ask->stop_length[i]));
+    return json_array_size(answer->namespaces) == json_array_size(ask->namespaces) &&
+           json_array_size(answer->stops) == ask->n_stop;
+}
+
 serve_answer *serve_ask_answer(const serve_ask *ask, const serve_form *form, int32_t n)
 {
     serve_call *call = ask->call;
     serve_answer *answer = serve_answer_create(call, form, ask->rendered, n);
     call->answer = answer;
-    if (answer == NULL || !serve_answer_call_model(answer, ask->adapter)) {
+    if (answer == NULL || !serve_answer_call_model(answer, ask->adapter) || !copy_words(answer, ask)) {
         serve_call_no_memory(call);
         return NULL;
     }
-    answer->namespaces = json_deep_copy(ask->namespaces);
-    answer->stops = json_array();
-    for (size_t i = 0; i < ask->n_stop; i++)
-        json_array_append_new(answer->stops, json_stringn(ask->stop[i], ask->stop_length[i]));
     answer->stream = ask->stream;
     answer->include_usage = ask->include_usage;
     answer->n_each = ask->best_of;

@@ -115,6 +115,12 @@ serve_answer *serve_ask_answer(const serve_ask *ask, const serve_form *form, int
  * Worker. */
 void serve_complete(serve_call *call, unsigned where, const serve_form *written);
 
+/* The field that has the conversation. */
+static inline const char *serve_ask_conversation(const serve_ask *ask)
+{
+    return (ask->where & SERVE_ASK_RESPONSES) != 0 ? "input" : "messages";
+}
+
 static inline bool serve_ask_is(const char *word, const char *wanted)
 {
     return word != NULL && strcmp(word, wanted) == 0;

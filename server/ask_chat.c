@@ -97,10 +97,11 @@ static bool check_count(const serve_ask *ask)
 {
     weir_engine_stats stats = {.size = sizeof stats};
     size_t n = json_array_size(ask->messages);
-    if (n == 0) return serve_field_refuse(ask->call, "messages", "an array of at least one message");
+    const char *field = serve_ask_conversation(ask);
+    if (n == 0) return serve_field_refuse(ask->call, field, "an array of at least one message");
     if (n <= MESSAGES_FEW || weir_engine_get_stats(ask->call->server->engine, &stats) != WEIR_OK) return true;
     return n <= (size_t)stats.n_ctx ||
-           serve_call_refuse(ask->call, 400, "messages", "context_length_exceeded",
+           serve_call_refuse(ask->call, 400, field, "context_length_exceeded",
                              "there are %zu messages, and a request has room for %d tokens", n, stats.n_ctx);
 }
 

@@ -10,15 +10,16 @@
 #define PIXELS_MAX 24000000 /* of an image, 12 bytes of each while it is decoded */
 
 /* Counts decoded media among those of all calls, until the call's end. */
-static bool reserve(serve_call *call, uint64_t n)
+static bool reserve(const serve_ask *ask, uint64_t n)
 {
+    serve_call *call = ask->call;
     serve_server *server = call->server;
     uint64_t most = (uint64_t)server->params.media_bytes;
     uint64_t used = atomic_fetch_add_explicit(&server->n_media_bytes, n, memory_order_relaxed) + n;
     call->media_bytes += n;
     if (used <= most) return true;
     return call->media_bytes > most
-               ? serve_call_refuse(call, 413, "messages", "media_too_large",
+               ? serve_call_refuse(call, 413, serve_ask_conversation(ask), "media_too_large",
                                    "decoded, the images and sounds of this request take more than the %llu "
                                    "MiB that all requests have (--media-memory)",
                                    (unsigned long long)(most >> 20))
@@ -59,7 +60,7 @@ static bool decode(serve_ask *ask, const weir_model_info *info, weir_media_kind 
     (void)weir_media_describe(media, &made);
     if (made.kind != kind)
         return serve_field_refuse(call, field, kind == WEIR_MEDIA_IMAGE ? "an image" : "a sound");
-    return reserve(call, made.n_bytes);
+    return reserve(ask, made.n_bytes);
 }
 
 /* The text of image_url.url or input_audio.data. NULL: there is none. */

@@ -160,6 +160,8 @@ check("images beside texts", all(text_of(replies[k]) == expected for k in range(
 # 3,000 × 2,000 pixels are 18 MB of the 32 that all have
 big = png(3000, 2000)
 refused("two large ones", server.post(CHAT, body(image_part(big), image_part(big))), 413, "messages", "media_too_large", "--media-memory")
+large = {"type": "input_image", "image_url": image_part(big)["image_url"]["url"]}
+refused("Responses: two large ones", server.post("/v1/responses", {"input": [{"role": "user", "content": [large, large]}]}), 413, "input", "media_too_large")
 check("and none of them remains", server.post("/apply-template", body(image_part(big))).status == 200)
 many = body(*[image_part(png(8, 8))] * 500)
 check("500 small ones", server.post("/apply-template", many).status == 200)

@@ -147,6 +147,7 @@ for name, body, field, *word in [
 refused("too many tools", server.post(MESSAGES, dict(HELLO, tools=[dict(TOOLS[0], name=f"f{i}") for i in range(257)])), 400, "invalid_request_error", "tools", "at most 256")
 refused("another model", server.post(MESSAGES, dict(HELLO, model="claude-x")), 404, "not_found_error", "model", '"tiny"')
 refused("no JSON", server.post(MESSAGES, b"{"), 400, "invalid_request_error")
+refused("many messages", server.post(MESSAGES, dict(HELLO, messages=HELLO["messages"] * 5000)), 400, "invalid_request_error", "messages", "5000 messages")
 refused("a long prompt", server.post(MESSAGES, dict(HELLO, messages=[{"role": "user", "content": "x " * 20000}])), 400, "invalid_request_error", "messages", "prompt is too long: ")
 reply = server.post(MESSAGES, dict(HELLO, thinking={"type": "enabled", "budget_tokens": 4}))
 check("a budget that may be exceeded is told", reply.status == 200 and reply.headers.get("x-weir-relaxed") == "thinking.budget_tokens", reply.headers)
