@@ -9,7 +9,7 @@ import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "support"))
 from checks import check, effort, finish  # noqa: E402
-from media import image_part, png, sound_part, text64, text_part, wav  # noqa: E402
+from media import image_part, noisy_png, png, sound_part, text64, text_part, wav  # noqa: E402
 from serve import Connection, Server, need_server  # noqa: E402
 
 WEIR = os.path.abspath(sys.argv[1] if len(sys.argv) > 1 else os.environ["WEIR_BIN"])
@@ -216,6 +216,25 @@ if not os.environ.get("WEIR_SANITIZED"):
     check("and their memory has a limit", most[0] < 64 + 2 * 72 + 100, most)
 check("afterwards there is room", server.post(CHAT, body(image_part(big))).status == 200)
 server.stop()
+
+# ---- Payloads are kept once, whatever the dialect
+
+noise = [noisy_png(1000, 1000, k) for k in range(8)]
+bodies = {CHAT: body(*map(image_part, noise)),
+          "/v1/messages": {"messages": [{"role": "user", "content": [
+              {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": text64(data)}} for data in noise]}], "max_tokens": 1},
+          "/v1/responses": {"input": [{"role": "user", "content": [
+              {"type": "input_image", "image_url": image_part(data)["image_url"]["url"]} for data in noise]}], "max_output_tokens": 1}}
+peaks = {}
+for path, asked in bodies.items():
+    server = Server(WEIR, "--mmproj", "fake:sounds=0", "-np", "1", "-c", "4096", model="fake:")
+    before = server.peak()
+    reply = server.post(path, asked)
+    peaks[path] = server.peak() - before >> 20
+    check(f"{path}: eight images", reply.status == 200, reply.body[:300])
+    server.stop()
+if not os.environ.get("WEIR_SANITIZED"):
+    check("dialects take no more memory than chat completions", all(peak < peaks[CHAT] + 15 for peak in peaks.values()), peaks)
 
 # ---- Sounds
 

@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 import base64
 import math
+import random
 import struct
 import subprocess
 import sys
@@ -10,13 +11,23 @@ import zlib
 from checks import environment
 
 
-def png(width=64, height=48, seed=0, size=None):
-    """Stripes. size: (width, height) as the header says it."""
+def png_of(size, rows, level):
     def chunk(kind, data):
         return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
-    rows = b"".join(b"\0" + bytes((x * 5 + y * 3 + seed * 40 + c * 80) % 256 for x in range(width) for c in range(3)) for y in range(height))
-    return (b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", struct.pack(">IIBBBBB", *(size or (width, height)), 8, 2, 0, 0, 0)) +
-            chunk(b"IDAT", zlib.compress(rows, 9)) + chunk(b"IEND", b""))
+    return (b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", struct.pack(">IIBBBBB", *size, 8, 2, 0, 0, 0)) +
+            chunk(b"IDAT", zlib.compress(b"".join(b"\0" + row for row in rows), level)) + chunk(b"IEND", b""))
+
+
+def png(width=64, height=48, seed=0, size=None):
+    """Stripes. size: (width, height) as the header says it."""
+    rows = (bytes((x * 5 + y * 3 + seed * 40 + c * 80) % 256 for x in range(width) for c in range(3)) for y in range(height))
+    return png_of(size or (width, height), rows, 9)
+
+
+def noisy_png(width, height, seed):
+    """One whose file is as large as its pixels."""
+    dice = random.Random(seed)
+    return png_of((width, height), (dice.randbytes(3 * width) for _ in range(height)), 0)
 
 
 def wav(seconds=1.0, rate=16000, hertz=440):
