@@ -107,8 +107,8 @@ static inline const json_t *serve_ask_given(const serve_ask *ask, const char *na
     return json_is_null(value) ? NULL : value;
 }
 
-/* Creates the call's answer with n choices and the request's options for it. NULL: out of memory, and the call
- * has its answer. */
+/* Creates the call's answer with n choices and the request's options for it. NULL: out of memory, and the
+ * call has its answer. */
 serve_answer *serve_ask_answer(const serve_ask *ask, const serve_form *form, int32_t n);
 
 /* Answers a request with a prompt in the form that is written; where: SERVE_ASK_COMPLETIONS and more.

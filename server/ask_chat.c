@@ -71,7 +71,7 @@ static bool collect_args(const serve_ask *ask, weir_template_arg *args, size_t *
     return true;
 }
 
-/* Templates know these roles, and treat others as they happen to. The library checks the rest of a message. */
+/* Templates know these roles, and treat others as they happen to. The library checks the rest. */
 static bool check_roles(const serve_ask *ask)
 {
     static const char *const roles[] = {"system", "developer", "user", "assistant", "tool", "function"};

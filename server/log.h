@@ -1,5 +1,5 @@
-/* log.h: a line for each request and event, on stderr, as JSON or plain text. Any thread; only serve_log_flush
- * waits for a reader.
+/* log.h: a line for each request and event, on stderr, as JSON or plain text. Any thread; only
+ * serve_log_flush waits for a reader.
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef WEIR_SERVER_LOG_H
 #define WEIR_SERVER_LOG_H

@@ -3,8 +3,8 @@
 
 #include "answer.h"
 
-/* Adds the common beginning of the line in which both texts diverge, if it is in a system message: such a line
- * may change with each request, and --drop-line could drop it. */
+/* Adds the common beginning of the line in which both texts diverge, if it is in a system message: such a
+ * line may change with each request, and --drop-line could drop it. */
 static void add_line(const weir_miss_info *info, weir__text *text)
 {
     bool system = strcmp(info->role, "system") == 0 || strcmp(info->role, "developer") == 0;
