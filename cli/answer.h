@@ -11,7 +11,7 @@
 typedef enum cli_answer_kind {
     CLI_ANSWER_PIECE,     /* more text, an end, a usage, or nothing of interest */
     CLI_ANSWER_DONE,      /* [DONE] */
-    CLI_ANSWER_ERROR,     /* the server tells of an error: message */
+    CLI_ANSWER_ERROR,     /* the server reports an error: message */
     CLI_ANSWER_MALFORMED, /* not what the API promises: message */
 } cli_answer_kind;
 
@@ -21,7 +21,7 @@ typedef struct cli_answer {
     size_t n_text;
     const char *finish; /* "stop", "length" …; NULL = it goes on */
     bool has_usage;
-    int64_t n_prompt, n_generated, n_cached; /* n_cached -1 = not told */
+    int64_t n_prompt, n_generated, n_cached; /* n_cached -1 = unknown */
     char message[192];
     json_t *root; /* owns the texts */
 } cli_answer;

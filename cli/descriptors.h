@@ -5,7 +5,7 @@
 
 #include <stddef.h>
 
-/* Asks for so many, or as many as may be had; lowers nothing. How many there may be now, 0 = not known. */
+/* Raises the limit to `wanted`, or as far as allowed; never lowers it. Returns the limit, 0 = unknown. */
 size_t cli_descriptors_raise(size_t wanted);
 
 #endif

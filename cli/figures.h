@@ -9,7 +9,7 @@
 
 #include <weir/weir.h>
 
-/* Tokens per second, 0 = cannot be told. Prompt: tokens computed, from slot to first token. Answer: tokens
+/* Tokens per second, 0 = unknown. Prompt: tokens computed, from slot to first token. Answer: tokens
  * after the first, from then to the end. */
 double cli_figures_prompt_rate(const weir_usage *usage);
 double cli_figures_answer_rate(const weir_usage *usage);

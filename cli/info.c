@@ -128,7 +128,7 @@ static void print_memory(cli_text *text, const weir_engine_memory *memory)
     cli_text_puts(text, "\n");
 }
 
-/* What can be told of a model that is too large to be loaded. */
+/* Shows a model that is too large to be loaded. */
 static void print_too_large(const cli_args *args, const char *path, const weir_engine_memory *memory)
 {
     cli_text text = {0};
@@ -241,8 +241,8 @@ static json_t *as_json(const cli_args *args, const char *path, const weir_model 
                      weir_version(), "llama.cpp", weir_backend_version());
 }
 
-/* What the engine takes with its draft model, which must be loaded for that: what is free is what was free
- * before. Where that cannot be told, so will the engine, which says why. */
+/* The engine's memory with its draft model, which must be loaded to find out; the free memory is that of
+ * before. If the estimate fails, the engine will fail too and say why. */
 static cli_exit add_draft_model(const cli_args *args, const char *path, weir_engine_memory *memory)
 {
     weir_engine_params params = args->engine;

@@ -91,7 +91,7 @@ static cli_option table[] = {
     {"--logit-bias", NULL, CLI_SAMPLING, ASK, "ID(+/-)N", MEMBER(sampler, logit_bias, ask.biases), .env = "",
      .help = "make a token likelier (15043+1) or forbid it (15043-inf)", RARE},
     {"--ignore-eos", NULL, CLI_SAMPLING, ASK, NULL, SAMPLER(ignore_eos), RARE},
-    {"--samplers", NULL, CLI_SAMPLING, SETS, "A;B;…", MEMBER(sampler, order, ask.order), .standard = "penalties;dry;top_n_sigma;top_k;typ_p;top_p;min_p;xtc;temperature", RARE},
+    {"--samplers", NULL, CLI_SAMPLING, SETS, "A;B;…", MEMBER(sampler, order, ask.order), .standard = WEIR_SAMPLERS_DEFAULT, RARE},
     {"--seed", "-s", CLI_SAMPLING, SETS, "N", SAMPLER(seed)},
     {"--grammar", NULL, CLI_SAMPLING, ASK, "GBNF", MEMBER(sampler, grammar, ask.grammar), .env = ""},
     {"--grammar-file", NULL, CLI_SAMPLING, ASK, "FILE", OWN(CLI_FILE, ask.grammar), .help = "the same, from a file"},

@@ -81,7 +81,7 @@ typedef struct cli_args {
     weir_engine_params engine;
     char *model_path, *draft_path, *devices, *optimized, *projector, *cache_dir, *prompt, *prompt_file,
         *system, *chat_template, *ring_path;
-    cli_list words;          /* what is no option */
+    cli_list words;          /* arguments that are not options */
     cli_list prompt_files;   /* run */
     char *preset_path;       /* NULL: the model is no preset */
     cli_list images, sounds; /* run */

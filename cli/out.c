@@ -24,7 +24,7 @@ static bool writable(void)
     for (;;) {
         struct pollfd out = {.fd = STDOUT_FILENO, .events = POLLOUT};
         int n = poll(&out, 1, CLI_LOOK_MS);
-        if (n > 0) return true; /* also for errors: write() tells which */
+        if (n > 0) return true; /* also for errors: write() returns which */
         if (n < 0 && errno != EINTR) return true;
         if (cli_signals_ended() == 0) continue;
         if (given_up == 0) given_up = weir__clock_deadline_ns(GRACE_MS);

@@ -19,9 +19,7 @@ bool cli_out_json(json_t *json);
 /* Whether writing makes no sense any more. Looks, without writing, whether a pipe's reader has left. */
 bool cli_out_closed(void);
 
-/* What the program ends with: `code`, unless stdout had a failure of its own (which is told) or a signal
- * came.
- */
+/* The program's exit code: `code`, unless writing to stdout failed (which is reported) or a signal came. */
 cli_exit cli_out_finish(cli_exit code);
 
 #endif

@@ -13,7 +13,7 @@ typedef enum cli_remote_state {
     CLI_REMOTE_IDLE,    /* nothing was begun, or it has ended well */
     CLI_REMOTE_WAITING, /* for the answer's first bytes */
     CLI_REMOTE_OPEN,
-    CLI_REMOTE_LOST,    /* cli_remote_problem tells why; another try may help */
+    CLI_REMOTE_LOST,    /* cli_remote_problem returns why; another try may help */
     CLI_REMOTE_REFUSED, /* no other try would */
 } cli_remote_state;
 

@@ -12,7 +12,7 @@
 /* SIGINT, SIGTERM and SIGHUP are noted, the first of them; another one ends the program at once, with the
  * terminal in order. Those that were ignored at the start stay ignored. SIGPIPE is ignored: writes fail
  * instead. SIGBUS, of a file that became shorter while it was mapped, ends the program with a message that
- * names the file. False: no pipe, and stderr was told. */
+ * names the file. False: no pipe; a message was written to stderr. */
 bool cli_signals_init(void);
 
 /* For poll: readable when something was noted. */

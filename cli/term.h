@@ -26,7 +26,7 @@ typedef enum cli_style {
     CLI_YELLOW,
     CLI_CYAN,
     CLI_REVERSE,
-    CLI_TINTS, /* from here: backgrounds that are told apart */
+    CLI_TINTS, /* from here: distinct backgrounds */
     CLI_TINTS_END = CLI_TINTS + 4,
 } cli_style;
 

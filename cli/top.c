@@ -12,7 +12,7 @@
 #include "view.h"
 
 #define RETRY_NS   WEIR__NS_PER_S
-#define SILENCE_NS (5 * WEIR__NS_PER_S)  /* servers tell something each second */
+#define SILENCE_NS (5 * WEIR__NS_PER_S)  /* servers send an event each second */
 #define GONE_NS    (15 * WEIR__NS_PER_S) /* a connection that is dead and does not know it */
 
 struct top {

@@ -11,7 +11,7 @@
 #define LABEL 10 /* columns of what stands before a line's figures */
 #define BAR   20
 
-/* ---- What a server tells ---- */
+/* ---- A server's figures ---- */
 
 void cli_view_fini(cli_view *view)
 {
@@ -25,7 +25,7 @@ static double number(const json_t *object, const char *key)
     return json_is_number(value) ? json_number_value(value) : NAN;
 }
 
-/* A time; of nothing it is told as 0. */
+/* A time; 0 if there were no events. */
 static double milliseconds(const json_t *pair, const char *key)
 {
     double ms = number(pair, key);

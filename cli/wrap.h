@@ -16,7 +16,7 @@ typedef struct cli_wrap {
     bool code;        /* between fences */
 } cli_wrap;
 
-/* Adds to *out what can be printed in a window of so many columns: all but the last word. */
+/* Adds to *out the text that can already be printed in a window of `columns`: all but the last word. */
 void cli_wrap_add(cli_wrap *wrap, const char *bytes, size_t n, int columns, cli_text *out);
 
 /* Adds the last word. What is added afterwards continues in the same line. */

@@ -5,7 +5,7 @@
 set -euo pipefail
 . "$(dirname "$0")/lib.sh"
 
-# GNU's unique symbols (statics of inline functions) stay what they are when objcopy makes names local: they become plain ones first.
+# GNU's unique symbols (statics of inline functions) are not made local by objcopy: they become plain symbols first.
 no_unique() { # no_unique OBJECT: in place, where it is ELF for 64 bits
     python3 - "$1" <<'PYTHON'
 import struct

@@ -106,7 +106,7 @@ fuzz_one() {
 }
 export fuzz_seconds logs
 export -f fuzz_one
-# All targets, as many at a time as there are processors; what became of each is told afterwards.
+# All targets, as many at a time as there are processors; prints the result of each afterwards.
 fuzz_all() {
     xargs -P "$(job_count)" -I {} bash -c 'fuzz_one {} >$logs/{}.log 2>&1; echo $? >$logs/{}.status; echo "[$(wc -l <$logs/{}.log) lines] {}"' \
         <build/fuzz/fuzz/targets

@@ -23,6 +23,6 @@ former=$(cat "$list" 2>/dev/null) || true
 { while read -r file || [ -n "$file" ]; do echo "${file#"$prefix"/}"; done <"$build/install_manifest.txt" && echo "$installed_files"; } >"$list"
 former=$(grep -vxFf "$list" <<<"$former") || true
 [ -z "$former" ] || remove_files "${DESTDIR:-}$prefix" <<<"$former"
-# The loader finds new libraries in its own folders only when it is told.
+# Without ldconfig the loader does not find new libraries in its own folders.
 if [ -z "${DESTDIR:-}" ] && [ "$(id -u)" -eq 0 ] && have ldconfig; then ldconfig; fi
 say "installed into ${DESTDIR:-}$prefix"

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # test.sh [PRESET [CTEST-ARGUMENT...]]: runs a built preset's tests, shows the output of those that fail, and ends
-# with `N passed, N failed`. Counted are test cases: what cmocka and ExUnit report, and one for any other program. What was
-# skipped is told in the line before.
+# with `N passed, N failed`. Counted are test cases: what cmocka and ExUnit report, and one for any other program. The line before
+# counts the skipped ones.
 # Logs: build/PRESET/test.log, results: build/PRESET/test.xml. WEIR_TEST_JOBS tests run at once: two for each processor (4 at
 # the least), because most wait for a server or a terminal; those on the real model count twice (cmake/test.cmake).
 # SPDX-License-Identifier: Apache-2.0

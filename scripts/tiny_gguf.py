@@ -27,7 +27,7 @@ quantized format fits.
 before the last token changes some). No token but the special ones comes twice before all others. --guess makes a head
 for those of NOISE 0 that is always right, by the token that it gets alone, or, for one token, by the state alone.
 --stripped: the layer that guesses is announced and not there. --taps: the layers that the EAGLE-3 head reads. --d2t: it
-numbers tokens in its own way; bad: one does not exist. --own: it has embeddings of its own, of so many tokens.
+numbers tokens in its own way; bad: one does not exist. --own: it has its own embeddings, of this many tokens.
 """
 import argparse
 import random
@@ -258,7 +258,7 @@ class Chain:
         return [x for row in self.embd for x in row]
 
     def output(self, steps, tokens=None):
-        """Rows that find the token so many steps after the one whose embedding they get."""
+        """Rows that find the token a number of steps after the one whose embedding they get."""
         out = []
         for token in tokens if tokens is not None else range(len(self.embd)):
             for _ in range(steps):

@@ -153,7 +153,7 @@ static bool check_origin(visit *v)
         return true;
     }
     if (site != NULL && v->host[0] != '\0' && strcasecmp(site + 3, v->host) == 0) return true;
-    /* Browsers ask before they send what they may not, but not for plain forms. */
+    /* Browsers send a preflight request before most cross-origin requests, but not before plain forms. */
     return refuse(call, 403, "origin_not_allowed", "pages of another origin may not ask here");
 }
 

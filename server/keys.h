@@ -8,8 +8,8 @@
 serve_keys *serve_keys_create(const serve_params *params);
 void serve_keys_destroy(serve_keys *keys);
 
-/* These keys and limits from now on. A key that was there keeps its number and what it has used; one that is
- * gone is not found any more. False: out of memory, and nothing has changed. */
+/* These keys and limits from now on. A key that was there keeps its number and its usage; a removed one is
+ * no longer found. False: out of memory, and nothing has changed. */
 bool serve_keys_set(serve_keys *keys, const serve_params *params);
 
 bool serve_keys_are_wanted(serve_keys *keys);

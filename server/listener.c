@@ -281,7 +281,7 @@ static bool has_its_share(const serve_server *server, const char *address)
     return n >= server->most_connections / 2;
 }
 
-/* Makes room for one more. False: there is none, but what is kept for probes. */
+/* Makes room for one more. False: only the room reserved for probes is left. */
 static bool make_room(serve_server *server, const char *address)
 {
     bool share = has_its_share(server, address);

@@ -65,7 +65,7 @@ static void add_message(weir__text *line, const char *level, const char *event, 
     weir__json_string(line, "message", message);
 }
 
-/* ---- What is not written yet ---- */
+/* ---- Unwritten lines ---- */
 
 /* Who reads stderr may stand still, and a write would wait for it: nobody here does. */
 static struct {
@@ -89,7 +89,7 @@ static void write_some(int timeout_ms)
         size_t left = text->n - backlog.at;
         ssize_t n = write(STDERR_FILENO, text->bytes + backlog.at, left < PIPE_BUF ? left : PIPE_BUF);
         if (n < 0 && errno == EINTR) continue;
-        backlog.at = n > 0 ? backlog.at + (size_t)n : text->n; /* nobody to tell if that fails */
+        backlog.at = n > 0 ? backlog.at + (size_t)n : text->n; /* a failure cannot be reported */
     }
     if (backlog.at < text->n && backlog.at < BACKLOG_MAX / 2) return;
     text->n -= backlog.at;

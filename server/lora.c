@@ -12,7 +12,7 @@ static bool refuse_list(serve_call *call, const char *field)
     return serve_call_refuse(
         call, 400, field, "invalid_value",
         "%s must be an array of objects with an id and a scale from -100 to 100, at most %d of them "
-        "with a scale that is not 0 (GET /lora-adapters tells ids)",
+        "with a scale that is not 0 (GET /lora-adapters lists the ids)",
         field != NULL ? field : "the body", WEIR_ADAPTERS_MAX);
 }
 

@@ -305,7 +305,7 @@ static bool repeat_all(const serve_ask *ask, weir__text *text)
         {"user", "null"},
     };
     bool ok = true;
-    /* json_key would leave the comma out at a text's beginning. */
+    /* json_key would omit the comma at the start of a text. */
     weir__text_printf(text, ",\"background\":false,\"parallel_tool_calls\":%s,\"service_tier\":\"default\"",
                       ask->chat.parallel_tool_calls ? "true" : "false");
     weir__text_add_string(text, ",\"store\":false,\"truncation\":\"disabled\"");

@@ -31,7 +31,7 @@ static bool set_prompt(serve_ask *ask, weir_request *request)
     if (ask->best_of > 1) { /* n at the least */
         const char *field = ask->n > 1 ? "n" : "best_of";
         return serve_call_refuse(call, 400, field, "invalid_value",
-                                 "%s must be 1 or left out: a dry run tells of one answer", field);
+                                 "%s must be 1 or left out: a dry run forecasts one answer", field);
     }
     if (ask->prompt == NULL) return ask->fork != NULL || serve_ask_render(ask, request);
     if (ask->messages != NULL) return serve_field_refuse(call, "prompt", "left out beside messages");

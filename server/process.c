@@ -14,7 +14,7 @@ static void add(weir__text *text, const char *name, const char *kind, const char
     weir__text_printf(text, "# HELP %s %s\n# TYPE %s %s\n%s %.15g\n", name, help, name, kind, name, value);
 }
 
-/* Pages of the address space and of memory; false: this system does not tell. */
+/* Pages of the address space and of memory; false: unknown on this system. */
 static bool read_pages(double *all, double *resident)
 {
     FILE *file = fopen("/proc/self/statm", "re");

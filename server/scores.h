@@ -25,7 +25,7 @@ bool serve_scores_add(serve_scores *scores, const weir_chunk *chunk, int32_t n_t
 /* The value of vLLM's "prompt_logprobs". */
 void serve_scores_add_prompt(const weir_chunk *prompt, const weir_model *model, weir__text *text);
 
-/* The value of "logprobs" in chat's and in completions' form, "null" when there is nothing to tell. What was
+/* The value of "logprobs" in chat's and in completions' form, "null" if it is empty. What was
  * returned is forgotten. */
 void serve_scores_add_chat(serve_scores *scores, const weir_model *model, weir__text *text);
 void serve_scores_add_completion(serve_scores *scores, const weir_model *model, weir__text *text);

@@ -95,8 +95,8 @@ const char *serve_server_address(const serve_server *server);
  * closed at once: who comes there waits for the next server. Returns at once. Idempotent, any thread. */
 void serve_server_drain(serve_server *server);
 
-/* Waits until all requests have ended after a drain; what runs after drain_s is told that the server ends,
- * and has a moment to take that. At most timeout_ms. False: not yet. */
+/* Waits until all requests have ended after a drain; requests that still run after drain_s get an error
+ * that the server stops, and a moment to read it. At most timeout_ms. False: not yet. */
 bool serve_server_wait(serve_server *server, int timeout_ms);
 
 /* Ends what still runs, and the service thread. NULL is ignored. */

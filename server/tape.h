@@ -23,7 +23,7 @@ void serve_tape_end(serve_tape *tape);
 /* An event was lost because memory ran out: give the answer up. */
 bool serve_tape_failed(const serve_tape *tape);
 
-/* Its answer goes. Where it had not ended, the readers are told, and nobody finds the tape any more. */
+/* The answer is gone. If it had not ended, the readers get an error, and the tape is no longer found. */
 void serve_tape_orphan(serve_tape *tape);
 
 /* For what it reads the call has room again; it goes. */

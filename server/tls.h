@@ -11,7 +11,7 @@ weir_status serve_tls_create(const char *cert, const char *key, SSL_CTX **tls, w
 /* Of a connection that is accepted; NULL: out of memory. */
 SSL *serve_tls_accept(SSL_CTX *tls, int fd);
 
-/* As of read(2) and write(2), but never -1 alone: what it means. */
+/* Results as of read(2) and write(2), with these values for errors. */
 #define SERVE_TLS_AGAIN (-1) /* not now */
 #define SERVE_TLS_GONE  (-2)
 int serve_tls_shake(SSL *ssl); /* 1: done */

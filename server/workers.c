@@ -10,13 +10,13 @@ typedef struct queue {
     serve_call *first, *last;
 } queue;
 
-/* One thread and what it is at. */
+/* One thread and its job. */
 typedef struct worker {
     serve_workers *workers;
     pthread_t thread;
     queue *queue;     /* whose jobs it takes */
     serve_call *call; /* this thread's; NULL: none */
-    bool late;        /* this thread's: the job was told that its time is over */
+    bool late;        /* this thread's: the job was interrupted after its time limit */
     /* The next two under the mutex. */
     int64_t began_ns; /* 0: no job */
     bool counted;     /* that it is stuck */
@@ -26,7 +26,7 @@ struct serve_workers {
     void (*done)(serve_call *call);
     int64_t most_ns; /* of a job */
     _Atomic bool stopping;
-    pthread_mutex_t mutex; /* the next three, and what is said above */
+    pthread_mutex_t mutex; /* the next three, and the members noted above */
     pthread_cond_t changed;
     queue quick, slow;
     int32_t n_ended; /* threads */

@@ -7,7 +7,6 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include <dirent.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,7 +17,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "model/chat.h"
-#include "support/effort.h"
+#include "support/pin.h"
 #include "support/temp.h"
 
 #define N_SEEDS 3
@@ -200,37 +199,23 @@ static void ask(const char *name, const weir_chat_params *params, said *answers)
 static size_t each_template(void (*fn)(const char *name, weir_chat_params *params), size_t *n)
 {
     static const weir_message question = {"user", "Wake me up."};
-    char path[1024];
     size_t count = 0;
-    struct dirent *entry;
-    const char *root = getenv("WEIR_LLAMA_SOURCE");
-    if (root == NULL || root[0] == '\0') skip();
-    snprintf(path, sizeof path, "%s/models/templates", root);
-    DIR *dir = opendir(path);
-    assert_non_null(dir);
     *n = 0;
-    while ((entry = readdir(dir)) != NULL) {
-        static char source[1 << 17];
-        char file_path[1400];
-        if (strstr(entry->d_name, ".jinja") == NULL || effort_skips(entry->d_name)) continue;
-        if (getenv("ONLY") != NULL && strstr(entry->d_name, getenv("ONLY")) == NULL) continue;
-        snprintf(file_path, sizeof file_path, "%s/%s", path, entry->d_name);
-        FILE *file = fopen(file_path, "rb");
-        assert_non_null(file);
-        source[fread(source, 1, sizeof source - 1, file)] = '\0';
-        fclose(file);
+    for (pin_walk walk = pin_templates(); pin_walk_next(&walk);) {
+        if (getenv("ONLY") != NULL && strstr(walk.name, getenv("ONLY")) == NULL) continue;
+        char *source = pin_template(walk.name);
         weir_chat_params params = weir_chat_params_default();
         params.messages = &question;
         params.n_messages = 1;
         params.template_source = source;
         params.tools_json = tools;
         params.enable_thinking = false; /* thoughts may be of any length */
-        fn(entry->d_name, &params);
-        if (described) print_message("described: %s\n", entry->d_name);
+        fn(walk.name, &params);
+        free(source);
+        if (described) print_message("described: %s\n", walk.name);
         count += !described;
         ++*n;
     }
-    closedir(dir);
     return count;
 }
 

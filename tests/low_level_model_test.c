@@ -367,8 +367,7 @@ static void test_every_allowed_value_can_be_sampled_with(void **state)
                 if (around == 1) params.mirostat = 1;
                 if (around == 2) params.mirostat = 2;
                 if (around == 3) {
-                    params.order =
-                        "penalties;dry;top_n_sigma;top_k;typ_p;top_p;min_p;xtc;temperature;adaptive_p";
+                    params.order = WEIR_SAMPLERS_DEFAULT ";adaptive_p";
                     params.dry_multiplier = 1.0f;
                     params.xtc_probability = 1.0f;
                     params.penalty_repeat = 1.1f;

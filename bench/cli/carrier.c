@@ -16,7 +16,7 @@
 #define RETRY_S      1 /* where a server that is busy does not say when */
 #define RETRY_MAX_S  60
 #define ERROR_MAX    4096  /* of an error's body, bytes */
-#define LIMIT        16384 /* connections, where the process may have so many descriptors */
+#define LIMIT        16384 /* connections, if the process may have this many descriptors */
 #define DESCRIPTORS  64    /* for everything else */
 #define CONNECT_MS   10000
 #define SSL_AND_PIPE 4 /* descriptors at the most that libcurl needs for itself */

@@ -47,7 +47,7 @@ cli_exit bench_kernels(cli_args *args)
 /* Formats of weights, and attention as the last. */
 enum { ATTENTION = WEIR__PANEL_N_FORMATS, N_KERNELS };
 
-/* One operation on so many threads. Arrays are by side. */
+/* One operation on a number of threads. Arrays are by side. */
 struct row {
     int kernel;
     char shape[48];
@@ -436,9 +436,9 @@ cli_exit bench_kernels(cli_args *args)
     cli_term_progress_end();
     if (code == CLI_OK && bench.n_done == 0 && !cli_out_closed())
         code =
-            cli_fail(CLI_USAGE, "nothing to measure: none of these kernels can have such a shape, or so many "
-                                "rows; blocks of K-quants have 256 columns, attention no more rows than "
-                                "cells");
+            cli_fail(CLI_USAGE, "nothing to measure: none of these kernels supports this shape or number of "
+                                "rows; blocks of K-quants have 256 columns, attention has at most as many "
+                                "rows as cells");
     if (bench.threads[args->thread_counts.n - 1] != NULL && (args->json || bench.n_done > 0))
         print_report(&bench);
     for (size_t i = 0; i < args->thread_counts.n; i++) {

@@ -881,6 +881,9 @@ typedef struct weir_logit_bias {
     float bias; /* added to the logit; -INFINITY forbids the token */
 } weir_logit_bias;
 
+/* The default of weir_sampler_params.order. */
+#define WEIR_SAMPLERS_DEFAULT "penalties;dry;top_n_sigma;top_k;typ_p;top_p;min_p;xtc;temperature"
+
 /* The parameters of llama.cpp's complete sampler chain. A value out of range is INVALID, and the error names
  * field and range. */
 typedef struct weir_sampler_params {
@@ -915,8 +918,7 @@ typedef struct weir_sampler_params {
     const weir_logit_bias *logit_bias; /* [n_logit_bias] */
     size_t n_logit_bias;
     bool ignore_eos;     /* never choose a token that ends generation */
-    const char *order;   /* NULL = "penalties;dry;top_n_sigma;top_k;typ_p;top_p;min_p;xtc;temperature"; also
-                          * "infill" and "adaptive_p" */
+    const char *order;   /* the samplers to run; NULL = WEIR_SAMPLERS_DEFAULT; also "infill", "adaptive_p" */
     const char *grammar; /* GBNF; NULL = none */
     const char *grammar_root; /* NULL = "root" */
     const char *json_schema;  /* JSON Schema; not together with grammar */

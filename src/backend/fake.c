@@ -30,10 +30,7 @@ static const char *const words[] = {
 /* ---- Options -------------------------------------------------------------------------------------- */
 
 static const weir__fake_option options[] = {
-#define OPTION(name, start, min, max)                                                                        \
-    {                                                                                                        \
-#name, offsetof(weir__fake_options, name), start, min, max                                           \
-    }
+#define OPTION(name, start, min, max) WEIR__FAKE_OPTION(weir__fake_options, name, start, min, max)
     OPTION(n_vocab, 320, WEIR__FAKE_WORDS, 1 << 20),
     OPTION(n_ctx_train, 4096, 1, 1 << 20),
     OPTION(seed, 0, 0, INT32_MAX),

@@ -115,6 +115,13 @@ typedef struct weir__fake_option {
     size_t offset; /* of an int64_t */
     int64_t start, min, max;
 } weir__fake_option;
+
+/* The row of a member. */
+#define WEIR__FAKE_OPTION(type, name, start, min, max)                                                       \
+    {                                                                                                        \
+#name, offsetof(type, name), start, min, max                                                         \
+    }
+
 weir_status weir__fake_options_read(void *all, const weir__fake_option *of, size_t n, const char *what,
                                     const char *text, weir_error *error);
 

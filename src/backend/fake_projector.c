@@ -10,10 +10,7 @@
 #define CANCEL_POLL_US 1000 /* how often a slow encode asks whether it was cancelled */
 
 static const weir__fake_option options[] = {
-#define OPTION(name, start, min, max)                                                                        \
-    {                                                                                                        \
-#name, offsetof(weir__fake_projector_options, name), start, min, max                                 \
-    }
+#define OPTION(name, start, min, max) WEIR__FAKE_OPTION(weir__fake_projector_options, name, start, min, max)
     OPTION(images, 1, 0, 1),
     OPTION(sounds, 1, 0, 1),
     OPTION(cells, 4, 1, 4096),

@@ -29,7 +29,7 @@ void weir__hook_install(void);
 /* A load. */
 typedef struct weir__hook_load {
     bool mapped; /* the model is a mapped file: its weights' pages are given back once they are packed */
-    bool locked; /* what is packed is kept from being swapped out, or a warning tells that it is not */
+    bool locked; /* what is packed is kept from being swapped out, or a warning was logged */
     struct weir__optimized_file *from; /* NULL, or packed weights, mapped where they are what is loaded */
     struct weir__optimized_writer *to; /* NULL, or it gets what is packed */
 } weir__hook_load;
@@ -72,8 +72,8 @@ bool weir__hook_multiplies(const struct llama_model *model);
 /* The i-th kind of a model's weights. END past the last; NO_MEMORY. */
 weir_status weir__hook_weights(const struct llama_model *model, size_t i, weir_model_weights *weights);
 
-/* Bytes that attention needs while a pass runs, beside what llama.cpp allocates for a context: on so many
- * threads, with so many cells in a lane and queries' heads to one of keys. */
+/* Bytes that attention needs while a pass runs, beside those that llama.cpp allocates for a context.
+ * n_cells: of a lane; n_heads: heads of queries for each head of keys. */
 uint64_t weir__hook_scratch(uint64_t n_cells, int32_t n_heads, int32_t n_threads);
 
 /* Why the pass that this thread asked for is worth nothing: UNSUPPORTED, it did with packed weights what the

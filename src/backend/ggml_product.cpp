@@ -15,7 +15,7 @@ namespace weir
 namespace
 {
 
-/* Up to so many rows each thread rounds all activations for itself: that costs less than waiting for
+/* Up to this number of rows each thread rounds all activations itself, which costs less than waiting for the
  * others. */
 constexpr int64_t rounded_alone = 4;
 

@@ -186,7 +186,7 @@ static inline weir_sampler_params complete_params(void)
 {
     static const char *const breakers[] = {"\n", ":", "\"", "*"};
     weir_sampler_params params = weir_sampler_params_default();
-    params.order = "penalties;dry;top_n_sigma;top_k;typ_p;top_p;min_p;xtc;temperature";
+    params.order = WEIR_SAMPLERS_DEFAULT;
     params.dry_breakers = breakers;
     params.n_dry_breakers = N_ELEMENTS(breakers);
     params.seed = 1;

@@ -1,7 +1,6 @@
 /* shim_chat_test.c: what was found in a template for one conversation is what is found for another: each of
  * the pin's templates, used before, beside one that is new.
  * SPDX-License-Identifier: Apache-2.0 */
-#include <dirent.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -117,21 +116,10 @@ static void expect_same(const weir__shim_chat *a, const weir__shim_chat *b)
 
 static void test_what_was_found_before(void **state)
 {
-    char folder[1024];
     size_t n = 0, n_compared = 0;
-    struct dirent *entry;
     (void)state;
-    const char *root = getenv("WEIR_LLAMA_SOURCE");
-    if (root == NULL || root[0] == '\0') skip();
-    snprintf(folder, sizeof folder, "%s/models/templates", root);
-    DIR *dir = opendir(folder);
-    assert_non_null(dir);
-    while ((entry = readdir(dir)) != NULL) {
-        char name[256];
-        const char *end = strstr(entry->d_name, ".jinja");
-        if (end == NULL || effort_skips(entry->d_name)) continue;
-        snprintf(name, sizeof name, "%.*s", (int)(end - entry->d_name), entry->d_name);
-        char *source = pin_template(name);
+    for (pin_walk walk = pin_templates(); pin_walk_next(&walk);) {
+        char *source = pin_template(walk.name);
         weir__shim_template *used = template_of(source);
         for (int way = 0; way < WAYS; way++) {
             weir__shim_chat *chat;
@@ -155,7 +143,6 @@ static void test_what_was_found_before(void **state)
         free(source);
         n++;
     }
-    closedir(dir);
     print_message("%zu templates, %zu conversations\n", n, n_compared);
     assert_true(n > EFFORT(40, 6) && n_compared > n * 2 * TOOLS);
 }

@@ -66,7 +66,8 @@ template <typename F> weir_status guard(weir_error *error, weir_status code, con
     } catch (const std::exception &e) {
         return weir__error_set(error, code, nullptr, "%s: %s", what, e.what());
     } catch (...) {
-        return weir__error_set(error, code, nullptr, "%s: llama.cpp threw what is no std::exception", what);
+        return weir__error_set(error, code, nullptr,
+                               "%s: llama.cpp threw an exception that is not a std::exception", what);
     }
 }
 

@@ -7,7 +7,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* n bytes from `at` on. False: errno tells why; 0 = the file to be read ends before. */
+/* n bytes from `at` on. False: errno says why; 0 = the file to be read ends before. */
 bool weir__file_read(int fd, void *bytes, size_t n, uint64_t at);
 bool weir__file_write(int fd, const void *bytes, size_t n, uint64_t at);
 

@@ -36,7 +36,7 @@ void weir__json_next(weir__text *text);
 /* The name of a member, after a comma where one is due; its value follows. */
 void weir__json_key(weir__text *text, const char *name);
 
-/* A string with its quotes; what is no UTF-8 in it becomes U+FFFD. bytes are NULL when n is 0. */
+/* A string with its quotes; invalid UTF-8 becomes U+FFFD. bytes are NULL when n is 0. */
 void weir__json_quote(weir__text *text, const char *bytes, size_t n);
 
 /* Members. A string that is NULL becomes null; a number is as short as `decimals` allows, and 0 for what is

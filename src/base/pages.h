@@ -7,7 +7,7 @@
 #include <stdint.h>
 
 /* Makes malloc's memory zeroes. On Linux its whole pages are given back to the system, which gives zeroes
- * when they are touched again; what is not there counts as promised until weir__pages_forget. Elsewhere, and
+ * when they are touched again; absent pages count as promised until weir__pages_forget. Elsewhere, and
  * where the system refuses, it is written to. Any thread, but one at a time for one piece of memory. */
 void weir__pages_clear(void *memory, size_t size);
 

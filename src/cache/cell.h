@@ -6,8 +6,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* An id below zero has 30 bits of a hash. `still`: what follows has the position that this cell has. With
- * M-RoPE the cells of an image have fewer positions than cells, and so many of its cells are still (ADR
+/* An id below zero has 30 bits of a hash and the flag `still`: the next cell has the same position as this
+ * one. With M-RoPE an image has more cells than positions; the difference is the number of still cells (ADR
  * 0074). */
 #define WEIR__CELL_MOVES (1 << 30)
 

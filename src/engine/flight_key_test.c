@@ -31,6 +31,22 @@ static void add_key(keys *all, const weir_request *request)
     weir__mem_free(same);
 }
 
+/* Of a short greedy request with these. */
+static void add_key_with(keys *all, const weir_adapter_use *adapters, size_t n_adapters,
+                         const weir_media_use *media, size_t n_media)
+{
+    weir_sampler_params greedy = weir_sampler_params_default();
+    weir_request request = weir_request_default();
+    greedy.temp = 0;
+    request.sampler = &greedy;
+    request.text = "hello";
+    request.adapters = adapters;
+    request.n_adapters = n_adapters;
+    request.media = media;
+    request.n_media = n_media;
+    add_key(all, &request);
+}
+
 static void keys_fini(keys *all)
 {
     while (all->n > 0) weir__mem_free(all->key[--all->n]);
@@ -204,19 +220,10 @@ static void every_adapter_counts(void **state)
     const weir_adapter_use uses[][2] = {{{a, 1}},         {{b, 1}},         {{a, 0.5f}},
                                         {{a, 1}, {b, 1}}, {{a, 1}, {c, 1}}, {{a, 1}, {b, 0.5f}},
                                         {{b, 1}, {a, 1}}};
-    weir_sampler_params greedy = weir_sampler_params_default();
     keys all = {0};
-    greedy.temp = 0;
-    for (size_t i = 0; i <= COUNT_OF(uses); i++) {
-        weir_request request = weir_request_default();
-        request.sampler = &greedy;
-        request.text = "hello";
-        if (i < COUNT_OF(uses)) {
-            request.adapters = uses[i];
-            request.n_adapters = uses[i][1].adapter != NULL ? 2 : 1;
-        }
-        add_key(&all, &request);
-    }
+    add_key_with(&all, NULL, 0, NULL, 0);
+    for (size_t i = 0; i < COUNT_OF(uses); i++)
+        add_key_with(&all, uses[i], uses[i][1].adapter != NULL ? 2 : 1, NULL, 0);
     keys_fini(&all);
     weir_adapter_release(a);
     weir_adapter_release(b);
@@ -231,19 +238,10 @@ static void media_and_their_places_count(void **state)
     assert_true(a != NULL && b != NULL);
     const weir_media_use uses[][2] = {{{a, 0}},         {{b, 0}},         {{a, 1}},
                                       {{a, 0}, {a, 0}}, {{a, 0}, {b, 0}}, {{b, 0}, {a, 0}}};
-    weir_sampler_params greedy = weir_sampler_params_default();
     keys all = {0};
-    greedy.temp = 0;
-    for (size_t i = 0; i <= COUNT_OF(uses); i++) {
-        weir_request request = weir_request_default();
-        request.sampler = &greedy;
-        request.text = "hello";
-        if (i < COUNT_OF(uses)) {
-            request.media = uses[i];
-            request.n_media = uses[i][1].media != NULL ? 2 : 1;
-        }
-        add_key(&all, &request);
-    }
+    add_key_with(&all, NULL, 0, NULL, 0);
+    for (size_t i = 0; i < COUNT_OF(uses); i++)
+        add_key_with(&all, NULL, 0, uses[i], uses[i][1].media != NULL ? 2 : 1);
     keys_fini(&all);
     weir_media_release(a);
     weir_media_release(b);

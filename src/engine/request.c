@@ -345,7 +345,7 @@ static weir_status compile_stops(weir__request *request, const weir_request *giv
     return WEIR_OK;
 }
 
-/* ---- The sampler, and what it has seen ---- */
+/* ---- The sampler and its history ---- */
 
 /* The prompt's tokens without the cells of media. */
 static weir_status count_head(weir__request *request, weir_error *error)

@@ -38,8 +38,8 @@ void weir__stop_state_init(weir__stop_state *state);
  * lowest index. The text before the match is released. The match and all that follows are dropped, and later
  * feeds return the same index. Holds back the longest suffix of the stream that is a proper prefix of a
  * string. The result does not depend on how the stream is divided into feeds. If the strings are well-formed
- * UTF-8 and feeds end at code points, so does the released text. Allocates nothing. Takes time linear in n,
- * times the most children of a node. */
+ * UTF-8 and feeds end at code points, the released text ends at a code point too. Allocates nothing. Takes
+ * time linear in n, times the most children of a node. */
 int weir__stop_feed(const weir__stop *stop, weir__stop_state *state, const char *text, size_t n, char *out,
                     size_t *n_out);
 

@@ -67,7 +67,7 @@ static inline void sink_add(sink *to, const weir_chunk *chunk)
     to->reason = chunk->reason;
 }
 
-/* Takes what is there now; how many chunks that was. */
+/* Takes all chunks that are ready; returns their number. */
 static inline int sink_take(sink *to, weir_stream *stream)
 {
     weir_chunk chunk;
@@ -175,7 +175,7 @@ static inline int rig_setup(void **state)
     r->params.manual = true;
     r->params.n_slots = 4;
     r->params.n_ctx = 256;
-    r->params.cache_sequences = 0; /* a test tells when it wants prefixes to be cached */
+    r->params.cache_sequences = 0; /* tests that cache prefixes say so */
     r->params.n_draft_max = 0;     /* and drafts, which depend on what ticks take */
     *state = r;
     rig_load(r, "fake:");

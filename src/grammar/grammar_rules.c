@@ -153,9 +153,9 @@ static bool find_components(walk *w, const uint8_t *marks, bool strict)
     return true;
 }
 
-/* llama.cpp refuses loops that it finds by `empty` alone, and so does weir. Loops by way of other nullable
+/* Like llama.cpp, this refuses loops found by `empty` alone. Loops by way of other nullable
  * rules end by themselves where each rule is the last of its alternative, as in (a? b?)*: the stack returns
- * to what it was. Where something follows, the stack would grow without end. */
+ * to its former state. Where something follows, the stack would grow without end. */
 static bool check_loops(walk *w)
 {
     if (!find_components(w, w->empty, true) || !find_components(w, w->nullable, false)) return false;

@@ -14,7 +14,7 @@
 #include "base/text.h"
 #include "transfer/transfer.h"
 
-#define RETRY_AFTER_MAX_S 60  /* who is told to wait for longer is told so, rather than left waiting */
+#define RETRY_AFTER_MAX_S 60  /* a longer wait is reported, not waited for */
 #define BACKOFF_MS        200 /* doubles */
 #define BACKOFF_MAX_MS    10000
 #define TICK_MS           100 /* how soon a wait notices that the caller gives up */
@@ -76,12 +76,12 @@ weir_status weir__http_explain(const weir__config *config, const weir__http_answ
             "be, CURL_CA_BUNDLE or SSL_CERT_FILE names a file of certificates to trust",
             what, config->endpoint, answer->reason);
     if (answer->code == 0 || answer->code == 200 || answer->code == 206)
-        return weir__error_set(
-            error, WEIR_IO, "name",
-            "%s could not be had from %.100s: %s; %stry again, or use what is in the cache with "
-            "HF_HUB_OFFLINE=1",
-            what, config->endpoint, answer->reason[0] != '\0' ? answer->reason : "it broke off",
-            kept ? "what came is kept: " : "");
+        return weir__error_set(error, WEIR_IO, "name",
+                               "%s could not be had from %.100s: %s; %stry again, or use the cache with "
+                               "HF_HUB_OFFLINE=1",
+                               what, config->endpoint,
+                               answer->reason[0] != '\0' ? answer->reason : "it broke off",
+                               kept ? "what came is kept: " : "");
     if (strcmp(code, "GatedRepo") == 0) return explain_denied(config, what, true, error);
     if (strcmp(code, "RevisionNotFound") == 0)
         return weir__error_set(error, WEIR_NOT_FOUND, "revision", "%s has no revision %.100s", what,

@@ -19,8 +19,8 @@ void weir__http_destroy(weir__http *http);
 typedef struct weir__http_answer {
     long code;             /* of the last hop; 0 = none came */
     uint64_t begin;        /* the first byte that the body has: 0, or more with 206 */
-    int64_t total;         /* bytes of the whole, -1 = not told */
-    int64_t retry_after_s; /* 0 = not told */
+    int64_t total;         /* bytes of the whole, -1 = unknown */
+    int64_t retry_after_s; /* 0 = unknown */
     char etag[160];        /* strong and with its quotes, fit for If-Range; "" = none */
     char linked_etag[160]; /* what the hub, not the store behind it, says of the contents; "" = nothing */
     char error_code[64];   /* X-Error-Code */

@@ -58,7 +58,7 @@ bool weir__name_is_safe(const char *path);
 /* Whether a file is a model: *.gguf, and neither a projector nor an importance matrix. */
 bool weir__name_is_model(const char *file);
 
-/* The part of the file's name that tells its quantization, in capitals, e.g. "Q4_K_M"; "" = none does. */
+/* The part of the file's name that names its quantization, in capitals, e.g. "Q4_K_M"; "" = none does. */
 void weir__name_quantization(const char *file, char quantization[16]);
 
 /* Of a name like x-00002-of-00003.gguf 2 and 3, of any other 1 and 1. Both are at least 1. */

@@ -7,7 +7,7 @@
 
 #include "base/mem.h"
 
-/* Interpolating between so many places is wrong by -106 dB at most. */
+/* Interpolation between this many phases has an error of at most -106 dB. */
 #define PHASES    512
 #define CROSSINGS 32   /* zeroes of the sinc on each side */
 #define CUTOFF    0.92 /* the pass band ends at 0.84, the stop band begins at 1 */
@@ -30,7 +30,7 @@ static double sinc(double x)
     return x == 0 ? 1 : sin(pi * x) / (pi * x);
 }
 
-/* Each row adds up to 1, so that a constant stays what it is. */
+/* Each row adds up to 1, so that a constant does not change. */
 static void fill_kernel(weir__resampler *r, double cutoff)
 {
     size_t taps = 2 * r->half;

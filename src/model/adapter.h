@@ -31,7 +31,7 @@ weir_status weir__adapters_take(weir__adapters *adapters, const weir_model *mode
 void weir__adapters_copy(weir__adapters *to, const weir__adapters *from);
 void weir__adapters_fini(weir__adapters *adapters);
 
-/* Sets the adapters of a context of the model. *current is what it has, and becomes what it has then: none
+/* Sets the adapters of a context of the model. *current has its adapters before and after the call: none
  * after a failure. Does nothing if both are equal. */
 weir_status weir__adapters_set(const weir_model *model, weir__bcontext *context, weir__adapters *current,
                                const weir__adapters *wanted, weir_error *error);

@@ -3,7 +3,6 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "model/chat_testing.h"
 
-#include <dirent.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -421,24 +420,12 @@ static bool check_template(const char *name, const char *source)
 static void test_all_templates(void **state)
 {
     (void)state;
-    char path[1024];
     size_t n = 0;
-    struct dirent *entry;
-    const char *root = getenv("WEIR_LLAMA_SOURCE");
-    if (root == NULL || root[0] == '\0' || no_llama()) skip();
-    snprintf(path, sizeof path, "%s/models/templates", root);
-    DIR *dir = opendir(path);
-    assert_non_null(dir);
-    while ((entry = readdir(dir)) != NULL) {
-        char name[256];
-        const char *end = strstr(entry->d_name, ".jinja");
-        if (end == NULL || effort_skips(entry->d_name)) continue;
-        snprintf(name, sizeof name, "%.*s", (int)(end - entry->d_name), entry->d_name);
-        char *source = pin_template(name);
-        n += check_template(name, source);
+    for (pin_walk walk = pin_templates(); pin_walk_next(&walk);) {
+        char *source = pin_template(walk.name);
+        n += check_template(walk.name, source);
         free(source);
     }
-    closedir(dir);
     print_message("%zu templates\n", n);
     assert_true(n > EFFORT(40, 5));
 }

@@ -144,7 +144,7 @@ static bool queue_read(void *user, const weir_delta *read)
     return queue(user, read->kind, read->index, read->text, read->length, head ? id : NULL);
 }
 
-/* False: out of memory; calls_reader keeps what it has read. */
+/* False: out of memory; calls_reader keeps its progress. */
 static bool read_calls(weir_chat_parser *p)
 {
     size_t used;

@@ -3,7 +3,6 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "model/chat_testing.h"
 
-#include <dirent.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -174,25 +173,13 @@ static bool check_template(const char *name, const char *source, const char *bad
 static void test_all_templates(void **state)
 {
     (void)state;
-    char path[1024];
     size_t n = 0, n_tools = 0;
-    struct dirent *entry;
-    const char *root = getenv("WEIR_LLAMA_SOURCE");
-    if (root == NULL || root[0] == '\0' || no_llama()) skip();
-    snprintf(path, sizeof path, "%s/models/templates", root);
-    DIR *dir = opendir(path);
-    assert_non_null(dir);
-    while ((entry = readdir(dir)) != NULL) {
-        char name[256];
-        const char *end = strstr(entry->d_name, ".jinja");
-        if (end == NULL || effort_skips(entry->d_name)) continue;
-        snprintf(name, sizeof name, "%.*s", (int)(end - entry->d_name), entry->d_name);
-        char *source = pin_template(name);
-        n += check_template(name, source, TALK("<", ">"), TALK("(", ")"), NULL);
-        n_tools += check_template(name, source, RESULT("<", ">"), RESULT("(", ")"), tools);
+    for (pin_walk walk = pin_templates(); pin_walk_next(&walk);) {
+        char *source = pin_template(walk.name);
+        n += check_template(walk.name, source, TALK("<", ">"), TALK("(", ")"), NULL);
+        n_tools += check_template(walk.name, source, RESULT("<", ">"), RESULT("(", ")"), tools);
         free(source);
     }
-    closedir(dir);
     print_message("%zu templates, %zu with results of tools\n", n, n_tools);
     assert_true(n > EFFORT(40, 5) && n_tools > EFFORT(40, 5));
 }
@@ -336,24 +323,14 @@ static bool stand_alone(const weir__controls *controls)
 static void test_all_vocabularies(void **state)
 {
     (void)state;
-    char path[1024];
     size_t n = 0;
-    struct dirent *entry;
-    const char *root = getenv("WEIR_LLAMA_SOURCE");
-    if (root == NULL || root[0] == '\0' || no_llama()) skip();
-    snprintf(path, sizeof path, "%s/models", root);
-    DIR *dir = opendir(path);
-    assert_non_null(dir);
-    while ((entry = readdir(dir)) != NULL) {
+    for (pin_walk walk = pin_walk_open("models", "ggml-vocab-", ".gguf"); pin_walk_next(&walk);) {
         static made m;
+        char path[1400];
         const weir__controls *controls = NULL;
         weir_model *vocabulary = NULL;
         weir_model_params params = weir_model_params_default();
-        size_t length = strlen(entry->d_name);
-        if (strncmp(entry->d_name, "ggml-vocab-", 11) != 0 || length < 5 ||
-            strcmp(entry->d_name + length - 5, ".gguf") != 0 || effort_skips(entry->d_name))
-            continue;
-        snprintf(path, sizeof path, "%s/models/%s", root, entry->d_name);
+        snprintf(path, sizeof path, "%s/%s.gguf", walk.path, walk.name);
         params.vocab_only = true;
         if (weir_model_load(path, &params, &vocabulary, NULL) != WEIR_OK) continue;
         assert_int_equal(weir__controls_get(vocabulary, &controls, NULL), WEIR_OK);
@@ -363,11 +340,10 @@ static void test_all_vocabularies(void **state)
             make(&m, &d, vocabulary, controls, round % 2 == 0);
             check_made(&m, vocabulary, controls, round % 2 == 0);
         }
-        print_message("%s: %zu control texts%s\n", entry->d_name, controls->n, tried ? "" : ", left out");
+        print_message("%s: %zu control texts%s\n", walk.name, controls->n, tried ? "" : ", left out");
         n += tried;
         weir_model_release(vocabulary);
     }
-    closedir(dir);
     assert_true(n > EFFORT(8, 0));
 }
 

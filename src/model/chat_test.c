@@ -2,7 +2,6 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "model/chat_testing.h"
 
-#include <dirent.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdint.h>
@@ -487,21 +486,10 @@ static void test_json_schema(void **state)
 /* Every template of the pinned source: renders, and constrains what it says it does. */
 static void test_all_templates(void **state)
 {
-    char path[1024];
     size_t n = 0, n_tools = 0;
-    struct dirent *entry;
     (void)state;
-    const char *root = getenv("WEIR_LLAMA_SOURCE");
-    if (root == NULL || root[0] == '\0' || no_llama()) skip();
-    snprintf(path, sizeof path, "%s/models/templates", root);
-    DIR *dir = opendir(path);
-    assert_non_null(dir);
-    while ((entry = readdir(dir)) != NULL) {
-        char name[256];
-        const char *end = strstr(entry->d_name, ".jinja");
-        if (end == NULL || effort_skips(entry->d_name)) continue;
-        snprintf(name, sizeof name, "%.*s", (int)(end - entry->d_name), entry->d_name);
-        char *source = template_of(name);
+    for (pin_walk walk = pin_templates(); pin_walk_next(&walk);) {
+        char *source = template_of(walk.name);
         weir_error error = {0};
         weir_chat *chat = NULL;
         static const weir_message one[] = {{"user", "What is 2 + 2?"}};
@@ -510,7 +498,7 @@ static void test_all_templates(void **state)
         params.messages = one;
         params.n_messages = 1;
         if (weir_chat_create(model, &params, &chat, &error) != WEIR_OK)
-            fail_msg("%s: %s", name, error.message);
+            fail_msg("%s: %s", walk.name, error.message);
         assert_non_null(strstr(weir_chat_prompt(chat, NULL), "2 + 2"));
         weir_chat_release(chat);
         n++;
@@ -518,7 +506,7 @@ static void test_all_templates(void **state)
         params.json_schema = "{\"type\":\"object\",\"properties\":{\"sum\":{\"type\":\"integer\",\"minimum\":"
                              "0}},\"required\":[\"sum\"]}";
         if (weir_chat_create(model, &params, &chat, &error) != WEIR_OK)
-            fail_msg("%s: %s", name, error.message);
+            fail_msg("%s: %s", walk.name, error.message);
         assert_non_null(chat->constraint);
         assert_false(chat->constraint->lazy);
         weir_chat_release(chat);
@@ -530,7 +518,7 @@ static void test_all_templates(void **state)
             for (int choice = 0; choice <= (parallel ? 0 : 2); choice++) {
                 params.tool_choice = (weir_tool_choice)choice;
                 if (weir_chat_create(model, &params, &chat, &error) != WEIR_OK)
-                    fail_msg("%s, tool_choice %d: %s", name, choice, error.message);
+                    fail_msg("%s, tool_choice %d: %s", walk.name, choice, error.message);
                 n_tools += choice == 1 && !parallel && !is_described(chat);
                 if (choice == 1) assert_non_null(chat->constraint);
                 assert_true(choice != 1 || !chat->constraint->lazy);
@@ -540,7 +528,6 @@ static void test_all_templates(void **state)
         }
         free(source);
     }
-    closedir(dir);
     print_message("%zu templates, %zu with tools\n", n, n_tools);
     assert_true(n > EFFORT(40, 6) && n_tools > EFFORT(30, 4));
 }

@@ -17,10 +17,8 @@
 #define BREAKERS_MAX 256
 #define BIASES_MAX   (1 << 20)
 
-/* The default order and all names that an order may have. The backend makes the samplers: is_active and
- * make_sampler in backend/shim.cpp know the same names. */
-#define ORDER_DEFAULT "penalties;dry;top_n_sigma;top_k;typ_p;top_p;min_p;xtc;temperature"
-
+/* All names that an order may have. The backend makes the samplers: is_active and make_sampler in
+ * backend/shim_sampler.cpp know the same names. */
 static const char *const order_names[] = {
     "penalties", "dry", "top_n_sigma", "top_k",  "typ_p",      "top_p",
     "min_p",     "xtc", "temperature", "infill", "adaptive_p",
@@ -127,7 +125,7 @@ weir_status weir__sampler_params_check(const weir_model *model, const weir_sampl
         params.dry_breakers = breakers_default;
         params.n_dry_breakers = sizeof breakers_default / sizeof breakers_default[0];
     }
-    if (params.order == NULL) params.order = ORDER_DEFAULT;
+    if (params.order == NULL) params.order = WEIR_SAMPLERS_DEFAULT;
     *full = params;
     return WEIR_OK;
 }

@@ -1,5 +1,5 @@
 /* members.h: every parameter, and every number of a result, described once. Defaults, checks, comparison and
- * access by name use these tables, and so do the command line, the server and the Elixir package.
+ * access by name use these tables; the command line, the server and the Elixir package use them too.
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef WEIR_PARAMS_MEMBERS_H
 #define WEIR_PARAMS_MEMBERS_H

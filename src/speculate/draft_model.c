@@ -21,8 +21,8 @@
 #define CATCH_UP 256
 /* Vocabularies of one family are padded to different lengths. */
 #define PADDING 128
-/* Where drafts do not pay, a token is tried after so many, and each time that it is wrong after twice as
- * many. */
+/* Where drafts do not pay, one token is tried after a pause of this many tokens; the pause doubles with each
+ * wrong one. */
 #define PAUSE_LEAST 16
 #define PAUSE_MOST  1024
 #define NEWEST      0.1 /* what the newest measurement of its own cost counts */
@@ -76,7 +76,7 @@ static void meet_text(slot *s, const weir__draft *draft)
     weir__acceptance_init(&s->acceptance, prior);
 }
 
-/* Cuts the sequence back to what it has in common with the text, but for the text's last token, whose row is
+/* Cuts the sequence back to the prefix it shares with the text, without the text's last token, whose row is
  * needed. False: this text cannot be read. */
 static bool align_text(draft_model *m, slot *s, const weir__draft *draft)
 {
@@ -126,7 +126,7 @@ static bool ask_head(draft_model *m, slot *s, const weir__draft *draft)
     return true;
 }
 
-/* After a failed pass nobody knows what is there. */
+/* After a failed pass the content of the sequences is unknown. */
 static void forget_texts(draft_model *m)
 {
     m->model->ops->clear(m->context);

@@ -13,7 +13,7 @@
 
 typedef struct weir__drafter weir__drafter;
 
-/* A stream's draft and what it is made of. */
+/* A stream's draft and its inputs. */
 typedef struct weir__draft {
     int32_t slot;
     int32_t seq;           /* of the target's context, which holds all tokens but the last */

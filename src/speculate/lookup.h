@@ -8,7 +8,7 @@
 #include "speculate/acceptance.h"
 
 #define WEIR__LOOKUP_LEAST 2  /* tokens that must be alike: one alone is right too seldom to pay for a row */
-#define WEIR__LOOKUP_MOST  32 /* more count as so many */
+#define WEIR__LOOKUP_MOST  32 /* more count as this many */
 
 /* Of one text, which only grows. A pair is two neighbouring tokens; its position is the second one's.
  * Invariants: chains descend; `from` is below n, and the `length` tokens before it are the last ones. */

@@ -28,7 +28,7 @@ typedef enum weir__transfer_end {
 typedef struct weir__transfer_head {
     long status;      /* of HTTP; 0 = none came */
     const char *type; /* Content-Type; NULL = none */
-    int64_t length;   /* of the body; -1 = not told */
+    int64_t length;   /* of the body; -1 = unknown */
 } weir__transfer_head;
 
 /* How a transfer ended; texts are valid during on_end. */
@@ -38,7 +38,7 @@ typedef struct weir__transfer_result {
     const char *problem; /* why the answer is not whole: a short text, the same for all that end so */
     const char *detail;  /* or one that names hosts and numbers */
     const char *next;    /* where a redirect points; NULL = it is none */
-    int64_t retry_s;     /* Retry-After; 0 = not told */
+    int64_t retry_s;     /* Retry-After; 0 = not given */
 } weir__transfer_result;
 
 /* A GET, or a POST with a body, over HTTP/1.1. Redirects are not followed. Certificates are trusted as curl's

@@ -2,8 +2,8 @@
  * SPDX-License-Identifier: Apache-2.0
  *
  * vpmaddubsw multiplies unsigned bytes with signed ones and adds two neighbours in sixteen bits, which end at
- * 32767. Sixteen products of weights of four bits stay below that, eight of five, four of six: so many are
- * added up before they are widened. Weights of eight bits are multiplied nibble by nibble. So integer
+ * 32767. Sixteen products of weights of four bits stay below that, eight of five, four of six; this many
+ * are added up before they are widened. Weights of eight bits are multiplied nibble by nibble. So integer
  * products are exact, and as the rest is computed as in gemm_avx512.c, the results are the same to the
  * bit. */
 #define LANES 8

@@ -35,7 +35,7 @@ INLINE vector multiply_add(vector a, float b, vector sum)
 
 /* ---- Activations ---- */
 
-/* To the nearest, ties to even, and back; what is no number stays none. */
+/* To the nearest, ties to even, and back; NaN stays NaN. */
 INLINE vector to_bf16(vector x)
 {
     bits none = (bits)(x != x); /* NOLINT(misc-redundant-expression): where it is a NaN */

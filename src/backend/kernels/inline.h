@@ -3,7 +3,7 @@
 #ifndef WEIR_BACKEND_KERNELS_INLINE_H
 #define WEIR_BACKEND_KERNELS_INLINE_H
 
-/* A kernel is made from small functions whose constant arguments decide what is left of them: formats,
+/* A kernel is made from small functions specialized by their constant arguments: formats,
  * numbers of rows. Under a sanitizer, which checks each access, that would take minutes to compile; there
  * they stay functions, which compute the same. */
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
