@@ -476,6 +476,8 @@ typedef struct weir_engine_params {
     /* true; without draft_model, the model's own MTP layers draft if it has any
      * (weir_model_info.n_layer_mtp). This costs one more layer of KV cells and of computation per token */
     bool mtp;
+    /* 0; 0 … 1024; tokens of a block for weir_engine_cache_changes; 0 = changes are not recorded */
+    int32_t cache_block;
 } weir_engine_params;
 
 WEIR_API void weir_engine_params_init(weir_engine_params *params, size_t size);
@@ -1580,6 +1582,32 @@ WEIR_API weir_status weir_engine_tick_slots(const weir_engine *engine, uint64_t 
                                             size_t capacity, size_t *n);
 WEIR_API weir_status weir_engine_arrivals(const weir_engine *engine, uint64_t from, weir_arrival *arrivals,
                                           size_t capacity, size_t *n);
+
+/* Where cached tokens are. */
+typedef enum weir_cache_memory {
+    WEIR_CACHE_DEVICE = 0, /* in KV cells */
+    WEIR_CACHE_HOST = 1,   /* in host memory, as a saved state */
+    WEIR_CACHE_DISK = 2,   /* in cache_dir */
+} weir_cache_memory;
+#define WEIR_CACHE_MEMORIES 3
+
+/* A block of weir_engine_params.cache_block tokens is now in a memory, or no longer. */
+typedef struct weir_cache_change {
+    uint64_t id;     /* of its tokens together with all before them, the same in every engine; not 0 */
+    uint64_t parent; /* the block before it; 0 = it is a prompt's first */
+    weir_cache_memory memory;
+    bool stored; /* false: removed */
+} weir_cache_change;
+
+/* Takes the changes of the prefix cache since the last call, for routers that send a request where its prefix
+ * is: at most `capacity` changes, and the tokens of each, which are those of prompts and answers, into tokens
+ * [capacity × cache_block]. Whole blocks count, up to the first image or sound, of requests without
+ * cache_salt and adapters; for a running request, the blocks that it has computed. A block is stored after
+ * its parent. There is one reader: a change is taken once. A reader who comes late gets the difference
+ * between then and now. Any thread; never waits for a forward pass. END: nothing changed; *n is 0. INVALID: a
+ * pointer is NULL. STATE: cache_block is 0. */
+WEIR_API weir_status weir_engine_cache_changes(weir_engine *engine, weir_cache_change *changes,
+                                               int32_t *tokens, size_t capacity, size_t *n);
 
 /* ---- Driving the engine by hand -------------------------------------------------------------------- */
 

@@ -47,7 +47,8 @@ struct weir__cache {
     weir__cache_params params;
     pthread_mutex_t mutex;
     weir__prefix_tree tree;
-    entry **by_seq; /* [n_seqs] */
+    weir__blocks blocks; /* the tree's, if there are any */
+    entry **by_seq;      /* [n_seqs] */
     uint64_t n_saved, n_claimed;
     uint64_t n_evicted;
     uint64_t n_restored;
@@ -89,6 +90,10 @@ weir_status weir__cache_create(const weir__cache_params *params, weir__cache **o
     cache->by_seq = weir__mem_calloc((size_t)params->memory->n_seqs, sizeof(entry *));
     if (cache->by_seq == NULL || pthread_mutex_init(&cache->mutex, NULL) != 0) goto no_mutex;
     weir__prefix_tree_init(&cache->tree);
+    if (params->block > 0) {
+        weir__blocks_init(&cache->blocks, params->block);
+        cache->tree.blocks = &cache->blocks;
+    }
     if (params->archive != NULL) weir__archive_index(params->archive, index_file, cache);
     cache->offered_ns = weir__clock_now_ns();
     *out = cache;
@@ -137,6 +142,7 @@ void weir__cache_destroy(weir__cache *cache)
         while (rank != WEIR__PREFIX_LIVE && cache->tree.oldest[rank] != NULL)
             drop_entry(cache, entry_of(cache->tree.oldest[rank]));
     weir__prefix_tree_fini(&cache->tree);
+    weir__blocks_fini(&cache->blocks);
     pthread_mutex_destroy(&cache->mutex);
     weir__mem_free(cache->by_seq);
     weir__mem_free(cache);
@@ -265,7 +271,7 @@ void weir__cache_advance(weir__cache *cache, weir__prefix_end *end, int32_t n_re
 {
     if (end->node == NULL) return;
     lock_cache(cache);
-    end->n_ready = n_ready;
+    weir__prefix_tree_ready(&cache->tree, end, n_ready, !cache->params.exact);
     end->serial = serial;
     unlock_cache(cache);
 }
@@ -276,6 +282,16 @@ void weir__cache_end(weir__cache *cache, weir__prefix_end *end)
     lock_cache(cache);
     weir__prefix_tree_remove(&cache->tree, end);
     unlock_cache(cache);
+}
+
+/* ---- Changes ---- */
+
+size_t weir__cache_changes(weir__cache *cache, weir_cache_change *changes, int32_t *tokens, size_t capacity)
+{
+    lock_cache(cache);
+    size_t n = weir__blocks_take(&cache->blocks, changes, tokens, capacity);
+    unlock_cache(cache);
+    return n;
 }
 
 /* ---- Fetching ---- */

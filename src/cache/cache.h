@@ -16,6 +16,7 @@ typedef struct weir__cache_params {
     uint64_t n_bytes;       /* limit on host memory for saved states; 0 = none */
     int32_t least;          /* a hit of fewer tokens is not worth copying */
     bool exact;             /* the memory cannot be truncated: a state is usable only at its full length */
+    int32_t block;          /* tokens of a block whose changes are recorded; 0 = none are */
     weir__archive *archive; /* the cache owns it from create on, even if that fails; NULL = no files */
 } weir__cache_params;
 
@@ -46,8 +47,8 @@ typedef struct weir__cache_counts {
     uint64_t n_evicted;  /* evicted entries */
 } weir__cache_counts;
 
-/* `look` and `count` may be called by any thread, the rest by the driver only. The cache's mutex is never
- * held during a call of the backend; the archive's is taken within it. */
+/* `look`, `count` and `changes` may be called by any thread, the rest by the driver only. The mutex is
+ * never held during a call of the backend; the archive's is taken within it. */
 weir_status weir__cache_create(const weir__cache_params *params, weir__cache **out, weir_error *error);
 
 /* First writes the entries that lack a file. Also frees the entries' sequences. */
@@ -59,6 +60,9 @@ void weir__cache_look(weir__cache *cache, const weir__prefix_key *key, const int
                       const weir__prefix_end *self, uint64_t serial, weir__cache_hit *hit);
 
 weir__cache_counts weir__cache_count(const weir__cache *cache);
+
+/* See weir_engine_cache_changes. */
+size_t weir__cache_changes(weir__cache *cache, weir_cache_change *changes, int32_t *tokens, size_t capacity);
 
 /* begin: a request starts. advance: it has computed n_ready tokens. end: it has ended. serial 0: it computes;
  * otherwise it waits for another one. begin returns false if memory ran out; then other requests do not find

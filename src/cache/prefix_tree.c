@@ -280,15 +280,53 @@ static void attach_end(weir__prefix_tree *tree, weir__prefix_node *node, weir__p
     order_in(tree, end);
 }
 
+/* ---- Blocks ---- */
+
+/* The memory of an end's tokens. */
+static weir_cache_memory memory_of(const weir__prefix_end *end)
+{
+    return end->rank == WEIR__PREFIX_HOST   ? WEIR_CACHE_HOST
+           : end->rank == WEIR__PREFIX_DISK ? WEIR_CACHE_DISK
+                                            : WEIR_CACHE_DEVICE;
+}
+
+/* Counts the whole blocks of the end's tokens that its memory has, apart from those that are counted. */
+static void count_blocks(weir__prefix_tree *tree, weir__prefix_end *end)
+{
+    int32_t n;
+    if (tree->blocks == NULL || end->rank == WEIR__PREFIX_GHOST) return;
+    weir__prefix_key key = weir__prefix_tree_key(end);
+    if (key.salt_length > 0 || key.adapter != 0) return;
+    const int32_t *tokens = weir__prefix_tree_tokens(end, &n);
+    if (end->rank == WEIR__PREFIX_LIVE && end->n_ready < n) n = end->n_ready;
+    end->deepest = weir__blocks_add(tree->blocks, end->deepest, tokens, n, memory_of(end));
+}
+
+static void uncount_blocks(weir__prefix_tree *tree, weir__prefix_end *end)
+{
+    if (end->deepest == NULL) return;
+    weir__blocks_remove(tree->blocks, end->deepest, memory_of(end));
+    end->deepest = NULL;
+}
+
 void weir__prefix_tree_rerank(weir__prefix_tree *tree, weir__prefix_end *end, weir__prefix_rank rank)
 {
     order_out(tree, end);
     if (rank != end->rank) {
+        uncount_blocks(tree, end);
         count_below(end->node, end->rank, -1);
         count_below(end->node, rank, 1);
         end->rank = rank;
+        count_blocks(tree, end);
     }
     order_in(tree, end);
+}
+
+void weir__prefix_tree_ready(weir__prefix_tree *tree, weir__prefix_end *end, int32_t n_ready, bool counted)
+{
+    if (n_ready < end->n_ready) uncount_blocks(tree, end);
+    end->n_ready = n_ready;
+    if (counted) count_blocks(tree, end);
 }
 
 /* ---- Insert ---- */
@@ -361,6 +399,7 @@ bool weir__prefix_tree_insert(weir__prefix_tree *tree, const weir__prefix_key *k
         at.node = leaf;
     }
     attach_end(tree, at.node, end, rank);
+    count_blocks(tree, end);
     return true;
 fail:
     weir__mem_free(own);
@@ -415,6 +454,7 @@ void weir__prefix_tree_remove(weir__prefix_tree *tree, weir__prefix_end *end)
 {
     weir__prefix_node *node = end->node;
     if (node == NULL) return;
+    uncount_blocks(tree, end);
     order_out(tree, end);
     count_below(node, end->rank, -1);
     if (end->prev != NULL)

@@ -8,6 +8,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "cache/blocks.h"
+
 /* Texts with different keys share nothing. adapter is stored in files and must be the same in another
  * process: a checksum of the adapters' contents and scales; 0 = none. */
 typedef struct weir__prefix_key {
@@ -35,8 +37,9 @@ typedef struct weir__prefix_end {
     struct weir__prefix_end *next, *prev; /* at the same node */
     struct weir__prefix_end *newer, *older;
     weir__prefix_rank rank;
-    int32_t n_ready; /* LIVE: tokens computed so far; may change at any time */
-    uint64_t serial; /* LIVE: see weir__prefix_tree_match */
+    int32_t n_ready;      /* LIVE: tokens computed so far */
+    uint64_t serial;      /* LIVE: see weir__prefix_tree_match */
+    weir__block *deepest; /* the last of its blocks that is counted; NULL: none */
 } weir__prefix_end;
 
 /* A compressed radix tree for each key. Invariants: a node that is not a root has an end or at least two
@@ -51,6 +54,7 @@ typedef struct weir__prefix_tree {
     uint64_t stamp;
     weir__prefix_end *newest[WEIR__PREFIX_RANKS], *oldest[WEIR__PREFIX_RANKS];
     size_t n_ends[WEIR__PREFIX_RANKS];
+    weir__blocks *blocks; /* counts the blocks of texts without salt and adapter; NULL: not wanted */
 } weir__prefix_tree;
 
 void weir__prefix_tree_init(weir__prefix_tree *tree);
@@ -68,6 +72,9 @@ void weir__prefix_tree_remove(weir__prefix_tree *tree, weir__prefix_end *end);
 
 /* Gives the end a rank and makes it the newest of that rank. */
 void weir__prefix_tree_rerank(weir__prefix_tree *tree, weir__prefix_end *end, weir__prefix_rank rank);
+
+/* Sets n_ready of a LIVE end. counted: these tokens are of use to others, so their blocks count. */
+void weir__prefix_tree_ready(weir__prefix_tree *tree, weir__prefix_end *end, int32_t n_ready, bool counted);
 
 /* The end's tokens, [*n]; valid until the tree changes. */
 const int32_t *weir__prefix_tree_tokens(const weir__prefix_end *end, int32_t *n);

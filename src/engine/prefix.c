@@ -90,6 +90,7 @@ weir_status weir__prefix_open(weir__driver *driver, weir_error *error)
         .n_bytes = params->cache_bytes,
         .least = prefix->least,
         .exact = prefix->exact,
+        .block = params->cache_block,
         .archive = archive,
     };
     status = weir__cache_create(&cache, &driver->cache, error);

@@ -102,6 +102,84 @@ static void test_a_conversation_goes_on(void **state)
     }
 }
 
+/* ---- Changes for routers --------------------------------------------------------------------------- */
+
+#define BLOCK 8
+
+typedef struct blocks {
+    weir_cache_change changes[128];
+    int32_t tokens[128 * BLOCK];
+    size_t n;
+} blocks;
+
+static size_t take_changes(rig *r, blocks *b)
+{
+    weir_status status = weir_engine_cache_changes(r->engine, b->changes, b->tokens, 128, &b->n);
+    assert_int_equal(status, b->n > 0 ? WEIR_OK : WEIR_END);
+    return b->n;
+}
+
+/* The first n blocks of the text were stored, in order, and nothing else happened. */
+static void judge_stored(const blocks *b, const int32_t *tokens, size_t n)
+{
+    assert_int_equal(b->n, n);
+    assert_memory_equal(b->tokens, tokens, n * BLOCK * sizeof *tokens);
+    for (size_t i = 0; i < n; i++) {
+        assert_true(b->changes[i].stored && b->changes[i].memory == WEIR_CACHE_DEVICE);
+        assert_true(b->changes[i].parent == (i > 0 ? b->changes[i - 1].id : 0));
+    }
+}
+
+static void test_changes_of_the_cache(void **state)
+{
+    rig *r = *state;
+    for (size_t l = 0; l < COUNT(layouts); l++) {
+        static talk first, salted;
+        static blocks b;
+        first = salted = (talk){0};
+        r->params.cache_block = BLOCK;
+        rig_start_caching(r, layouts[l], 4);
+        assert_int_equal(take_changes(r, &b), 0);
+
+        add(&first, 1, 40);
+        ask(r, &first);
+        rig_tick(r); /* the first chunk of the prompt: others could use it at once */
+        take_changes(r, &b);
+        judge_stored(&b, first.tokens, 16 / BLOCK);
+        uint64_t last = b.changes[b.n - 1].id;
+        rig_run(r);
+        judge(&first, 0, WEIR_MISS_COLD);
+        take_changes(r, &b);
+        assert_true(b.changes[0].parent == last);
+        b.changes[0].parent = 0;
+        judge_stored(&b, first.tokens + 16, (40 + ANSWER - 1) / BLOCK - 16 / BLOCK);
+
+        add(&salted, 2, 40);
+        weir_request request = request_of(r, &salted);
+        request.cache_salt = "a tenant";
+        rig_submit(r, &request);
+        rig_run(r);
+        assert_int_equal(take_changes(r, &b), 0);
+
+        while (weir__cache_evict(r->engine->driver.cache, NULL) >= 0) {
+        } /* to host memory */
+        size_t n_stored = 0, n = take_changes(r, &b);
+        for (size_t i = 0; i < n; i++) {
+            assert_int_equal(b.changes[i].memory, b.changes[i].stored ? WEIR_CACHE_HOST : WEIR_CACHE_DEVICE);
+            n_stored += b.changes[i].stored;
+        }
+        assert_int_equal(n_stored, (40 + ANSWER - 1) / BLOCK);
+        assert_int_equal(n, 2 * n_stored);
+        rig_stop(r);
+    }
+    assert_int_equal(weir_engine_cache_changes(NULL, NULL, NULL, 0, NULL), WEIR_INVALID);
+    r->params.cache_block = 0;
+    rig_start_caching(r, WEIR_LAYOUT_UNIFIED, 2);
+    static blocks none;
+    assert_int_equal(weir_engine_cache_changes(r->engine, none.changes, none.tokens, 1, &none.n), WEIR_STATE);
+    rig_stop(r);
+}
+
 static void test_a_miss_says_where_and_what(void **state)
 {
     rig *r = *state;
@@ -496,6 +574,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         RIG_TEST(test_a_conversation_goes_on),
+        RIG_TEST(test_changes_of_the_cache),
         RIG_TEST(test_a_miss_says_where_and_what),
         RIG_TEST(test_no_tenant_sees_another),
         RIG_TEST(test_who_does_without),

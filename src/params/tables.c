@@ -216,6 +216,7 @@ static const weir_member engine[] = {
     NUMBER(lookup_bytes, 0, (double)UINT64_MAX, 16777216.0, "bytes", "memory for texts of other requests with the same salt, to draft from; 0 = none"),
     TEXT(draft_model, "draft with a smaller model of the same vocabulary, or with an EAGLE-3 head of the model"),
     FLAG(mtp, true, "draft with the model's own MTP layers, if it has any"),
+    NUMBER(cache_block, 0, WEIR__CACHE_BLOCK_MAX, 0, "tokens", "tokens of a block in events of the prefix cache; 0 = no events"),
 };
 TABLE(engine);
 
