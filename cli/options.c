@@ -285,7 +285,7 @@ static cli_option table[] = {
      .help = "a host name of this server, beside localhost, this machine's name and IP addresses; * = any", RARE},
     {"--drop-line", NULL, CLI_SERVING, CLI_SERVE, "TEXT", SET(CLI_LIST, drop_lines), .standard = "none",
      .help = "drop the lines of system messages that begin with TEXT, for those that change with each request and spoil the prefix cache", RARE},
-    {"--embeddings", "--embedding", CLI_SERVING, CLI_SERVE, NULL, SET(CLI_FLAG, serve.embeddings), .help = "serve /v1/embeddings; takes extra memory"},
+    {"--embeddings", "--embedding", CLI_SERVING, CLI_SERVE, NULL, SET(CLI_FLAG, serve.model.embeddings), .help = "serve /v1/embeddings; takes extra memory"},
     {"--workers", NULL, CLI_SERVING, CLI_SERVE, "N", SERVE(CLI_INT32, n_workers), .help = "threads that parse requests and render templates", RARE},
     {"--max-body", NULL, CLI_SERVING, CLI_SERVE, "SIZE", SERVE(CLI_SIZE, body_bytes), .standard = "16M; 64M with --mmproj", .help = "maximum request body", RARE},
     {"--head-timeout", NULL, CLI_SERVING, CLI_SERVE, "S", SERVE(CLI_INT32, head_s), .help = "time limit for receiving a request's headers", RARE},

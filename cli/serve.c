@@ -80,6 +80,19 @@ static void make_room_for_media(cli_args *args)
         args->serve.body_bytes = BODY_WITH_MEDIA;
 }
 
+static void complete_model(cli_args *args, serve_model_params *model)
+{
+    args->ask.sampler.order = args->ask.order;
+    model->names = (const char *const *)args->aliases.items;
+    model->n_names = args->aliases.n;
+    model->sampler = &args->ask.sampler;
+    model->max_tokens = args->ask.request.max_tokens;
+    model->template_source = args->chat_template;
+    model->system = args->system;
+    model->no_thinking = args->no_thinking;
+    model->special_content = (weir_special_content)args->special_content;
+}
+
 static cli_exit complete(cli_args *args)
 {
     serve_params *params = &args->serve;
@@ -88,21 +101,13 @@ static cli_exit complete(cli_args *args)
     params->unix_path = args->unix_path;
     params->tls_cert = args->tls_cert;
     params->tls_key = args->tls_key;
-    params->names = (const char *const *)args->aliases.items;
-    params->n_names = args->aliases.n;
     params->origins = (const char *const *)args->origins.items;
     params->n_origins = args->origins.n;
     params->drop_lines = (const char *const *)args->drop_lines.items;
     params->n_drop_lines = args->drop_lines.n;
     params->hosts = (const char *const *)args->hosts.items;
     params->n_hosts = args->hosts.n;
-    args->ask.sampler.order = args->ask.order;
-    params->sampler = &args->ask.sampler;
-    params->max_tokens = args->ask.request.max_tokens;
-    params->template_source = args->chat_template;
-    params->system = args->system;
-    params->no_thinking = args->no_thinking;
-    params->special_content = (weir_special_content)args->special_content;
+    complete_model(args, &params->model);
     if (args->lora_dir != NULL && args->lora_dir[0] != '\0') params->lora_dir = args->lora_dir;
     if (args->quiet) params->log = false;
     return collect_keys(args);

@@ -21,7 +21,7 @@
 int LLVMFuzzerInitialize(int *argc, char ***argv);
 static serve_server server;
 
-/* ---- In place of ready.c, models.c, reach.c, workers.c, events.c ---- */
+/* ---- In place of ready.c, reach.c, workers.c, events.c ---- */
 
 void serve_ready_post(serve_call *call)
 {
@@ -33,20 +33,10 @@ void serve_ready_unlist(serve_call *call)
     (void)call;
 }
 
-bool serve_models_named(const serve_server *of, const char *name)
-{
-    return strcmp(name, of->name) == 0;
-}
-
 bool serve_reach_is_open(const serve_server *of)
 {
     (void)of;
     return false;
-}
-
-bool serve_models_accept(const serve_server *of, const char *name)
-{
-    return name[0] == '\0' || serve_models_named(of, name);
 }
 
 void serve_workers_give(serve_workers *workers, serve_call *call, void (*job)(serve_call *call))
@@ -139,7 +129,7 @@ static void require_answer(const serve_call *call)
 static void step(void)
 {
     weir_error error = {0};
-    require(weir_engine_step(server.engine, NULL, 0, NULL, &error) == WEIR_OK);
+    require(weir_engine_step(server.model.loaded.engine, NULL, 0, NULL, &error) == WEIR_OK);
 }
 
 static void answer(serve_call *call, int patience)
@@ -183,28 +173,26 @@ static void resume(const char *id, const char *position, bool cancel)
 int LLVMFuzzerInitialize(int *argc, char ***argv)
 {
     weir_engine_params params = weir_engine_params_default();
+    serve_loaded *loaded = &server.model.loaded;
     (void)argc, (void)argv;
+    server.params.model = serve_model_params_default();
+    server.params.model.embeddings = true;
+    require(serve_model_init(&server.model, &server.params.model));
+    serve_model_call(&server.model, "fake");
     params.n_slots = 4;
     params.n_ctx = 128;
     params.manual = true;
     params.queue_limit = 64;
-    require(weir_model_load("fake:any=1,eos_every=30", NULL, &server.model, NULL) == WEIR_OK);
-    require(weir_engine_create(server.model, &params, &server.engine, NULL) == WEIR_OK);
-    server.name = "fake";
-    server.params.max_tokens = -1;
-    server.params.embeddings = true;
+    require(weir_model_load("fake:any=1,eos_every=30", NULL, &loaded->model, NULL) == WEIR_OK);
+    require(weir_engine_create(loaded->model, &params, &loaded->engine, NULL) == WEIR_OK);
     server.keys = serve_keys_create(&server.params);
-    pthread_mutex_init(&server.embedder.mutex, NULL);
-    server.kept = serve_kept_create();
     server.tapes = serve_tapes_create(&server);
     server.params.grace_s = server.params.keep_s = 1;
     server.params.resume_bytes = 64 << 10;
-    require(server.keys != NULL && server.kept != NULL && server.tapes != NULL);
-    server.adapters = serve_adapters_create();
+    require(server.keys != NULL && server.tapes != NULL);
     weir_adapter *adapter;
-    require(server.adapters != NULL);
-    require(weir_adapter_load(server.model, "fake:1", &adapter, NULL) == WEIR_OK);
-    require(serve_adapters_add(server.adapters, "sql", adapter, 0.5f, NULL) == WEIR_OK);
+    require(weir_adapter_load(loaded->model, "fake:1", &adapter, NULL) == WEIR_OK);
+    require(serve_adapters_add(loaded->adapters, "sql", adapter, 0.5f, NULL) == WEIR_OK);
     weir_adapter_release(adapter);
     return 0;
 }
@@ -242,7 +230,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     /* What ran has ended with its call. */
     step();
     step();
-    require(weir_engine_get_stats(server.engine, &stats) == WEIR_OK);
+    require(weir_engine_get_stats(server.model.loaded.engine, &stats) == WEIR_OK);
     require(stats.queue_depth == 0 && stats.n_slots_prefilling + stats.n_slots_generating == 0);
     return 0;
 }

@@ -28,7 +28,7 @@ serve_answer *serve_answer_create(serve_call *call, const serve_form *form, weir
     answer->chat = weir_chat_hold(chat);
     answer->begins = true;
     answer->created_s = (int64_t)time(NULL);
-    answer->model = call->server->name;
+    answer->model = call->model->name;
     answer->n = answer->n_each = answer->n_returned = n;
     for (int32_t i = 0; i < n; i++) {
         if (serve_choice_init(&answer->choices[i], answer, i)) continue;
@@ -71,7 +71,7 @@ const char *serve_answer_stop_text(const serve_answer *answer, int32_t stop)
 static weir_status submit_own(serve_answer *answer, weir_request *requests, size_t n_requests,
                               weir_error *error)
 {
-    weir_engine *engine = answer->call->server->engine;
+    weir_engine *engine = answer->call->loaded->engine;
     weir_stream **streams = weir__mem_calloc((size_t)answer->n, sizeof *streams);
     if (streams == NULL) return WEIR_NO_MEMORY;
     for (size_t i = 0; !answer->stream && i < n_requests; i++)
@@ -87,9 +87,10 @@ static weir_status submit_own(serve_answer *answer, weir_request *requests, size
 static weir_status submit_shared(serve_answer *answer, const weir_request *request, weir_error *error)
 {
     serve_server *server = answer->call->server;
+    weir_engine *engine = answer->call->loaded->engine;
     serve_choice *choice = &answer->choices[0];
     bool joined = false;
-    weir_status status = weir_flight_open(server->engine, request, true, &choice->flight, &joined, error);
+    weir_status status = weir_flight_open(engine, request, true, &choice->flight, &joined, error);
     if (status != WEIR_OK) return status;
     weir_stream_release(choice->stream);
     choice->stream = weir_stream_hold(weir_flight_stream(choice->flight));
@@ -125,7 +126,7 @@ bool serve_answer_submit(serve_answer *answer, weir_request *requests, size_t n_
     if (!count_answers(answer)) return false;
     weir_status status = answer->share ? submit_shared(answer, requests, &error)
                                        : submit_own(answer, requests, n_requests, &error);
-    if (status == WEIR_OK && answer->kept) serve_kept_add(call->server->kept, answer, requests[0].cache_salt);
+    if (status == WEIR_OK && answer->kept) serve_kept_add(call->loaded->kept, answer, requests[0].cache_salt);
     return serve_call_passes(call, status, &error);
 }
 

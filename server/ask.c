@@ -77,7 +77,7 @@ static bool check(serve_ask *ask)
 
 bool serve_ask_read(serve_ask *ask, serve_call *call, unsigned where)
 {
-    const serve_params *params = &call->server->params;
+    const serve_model_params *params = call->model->params;
     memset(ask, 0, sizeof *ask);
     ask->call = call;
     ask->where = call->terms.where = where;
@@ -144,7 +144,7 @@ static bool choose_source(serve_ask *ask, weir_request *request)
             return serve_field_refuse(call, "fork", form);
     }
     if (id == NULL) return serve_field_refuse(call, "fork", form);
-    weir_status status = serve_kept_find(call->server->kept, id, ask->salt, index, source);
+    weir_status status = serve_kept_find(call->loaded->kept, id, ask->salt, index, source);
     if (status == WEIR_NO_MEMORY) return serve_call_no_memory(call);
     if (status != WEIR_OK)
         return serve_call_refuse(

@@ -99,7 +99,7 @@ static bool check_count(const serve_ask *ask)
     size_t n = json_array_size(ask->messages);
     const char *field = serve_ask_conversation(ask);
     if (n == 0) return serve_field_refuse(ask->call, field, "an array of at least one message");
-    if (n <= MESSAGES_FEW || weir_engine_get_stats(ask->call->server->engine, &stats) != WEIR_OK) return true;
+    if (n <= MESSAGES_FEW || weir_engine_get_stats(ask->call->loaded->engine, &stats) != WEIR_OK) return true;
     return n <= (size_t)stats.n_ctx ||
            serve_call_refuse(ask->call, 400, field, "context_length_exceeded",
                              "there are %zu messages, and a request has room for %d tokens", n, stats.n_ctx);
@@ -122,7 +122,7 @@ static void report_relaxed(serve_call *call, const weir_chat *chat, weir_special
 /* The messages, behind the server's system message where they have none. Freed with json_decref. */
 static json_t *messages_of(const serve_ask *ask, bool *added)
 {
-    const char *system = ask->call->server->params.system;
+    const char *system = ask->call->model->params->system;
     *added = system != NULL && *system != '\0';
     for (size_t i = 0; i < json_array_size(ask->messages) && *added; i++) {
         const char *role = json_string_value(json_object_get(json_array_get(ask->messages, i), "role"));
@@ -175,7 +175,7 @@ bool serve_ask_render(serve_ask *ask, weir_request *request)
     if (ask->tool_name != NULL) params.parallel_tool_calls = false;
     params.json_schema = ask->schema;
     params.args = args;
-    weir_status status = weir_chat_create(call->server->model, &params, &ask->rendered, &error);
+    weir_status status = weir_chat_create(call->loaded->model, &params, &ask->rendered, &error);
     if (added) {
         renumber(error.message);
         renumber(error.field);
@@ -200,7 +200,7 @@ static bool count_tokens(serve_ask *ask, size_t *n)
     weir_status status;
     if (!serve_ask_request(ask, &request) || !serve_ask_render(ask, &request)) return false;
     if (ask->n_media > 0) { /* whose tokens the engine knows */
-        status = weir_engine_plan_request(ask->call->server->engine, &request, &forecast, &error);
+        status = weir_engine_plan_request(ask->call->loaded->engine, &request, &forecast, &error);
         *n = (size_t)forecast.n_prompt;
     } else {
         status = weir_chat_tokenize(ask->rendered, NULL, 0, n, &error);

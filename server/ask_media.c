@@ -121,7 +121,7 @@ bool serve_ask_media(serve_ask *ask)
     weir_model_info info = {.size = sizeof info};
     size_t n_parts = count_parts(ask->messages);
     if (n_parts == 0) return true;
-    weir_model_describe(ask->call->server->model, &info);
+    weir_model_describe(ask->call->loaded->model, &info);
     ask->media = weir__mem_calloc(n_parts, sizeof *ask->media);
     if (ask->media == NULL) return serve_call_no_memory(ask->call);
     for (size_t i = 0; i < json_array_size(ask->messages); i++) {

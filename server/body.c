@@ -24,7 +24,7 @@ bool serve_call_read_json(serve_call *call, json_t **json)
 bool serve_call_read_ids(serve_call *call, const char *field, const json_t *list, int32_t **ids, size_t *n)
 {
     weir_model_info info = {.size = sizeof info};
-    weir_model_describe(call->server->model, &info);
+    weir_model_describe(call->loaded->model, &info);
     *n = json_array_size(list);
     *ids = weir__mem_calloc(*n, sizeof **ids);
     if (*ids == NULL) return serve_call_no_memory(call);
@@ -49,14 +49,14 @@ bool serve_call_read_model(serve_call *call, const json_t *name, const char **ad
     *adapter = NULL;
     if (name == NULL || json_is_null(name)) return true;
     const char *word = json_string_value(name);
-    if (word != NULL && serve_adapters_has(call->server->adapters, word))
+    if (word != NULL && serve_adapters_has(call->loaded->adapters, word))
         *adapter = word;
     else if (word == NULL)
         serve_call_refuse(call, 400, "model", "invalid_value", "model must be a string");
-    else if (!serve_models_accept(call->server, word))
+    else if (!serve_model_accepts(call->model, word))
         serve_call_refuse(call, 404, "model", "model_not_found",
                           "there is no model \"%.100s\" here; ask for \"%.100s\", or leave model out "
                           "(GET /v1/models lists all names)",
-                          word, call->server->name);
+                          word, call->model->name);
     return !call->begun;
 }

@@ -46,8 +46,8 @@ static void read_arrivals(serve_events *events)
 {
     weir_arrival arrivals[READ_N];
     size_t n;
-    while (weir_engine_arrivals(events->server->engine, events->next_arrival, arrivals, READ_N, &n) ==
-           WEIR_OK) {
+    while (weir_engine_arrivals(events->server->model.loaded.engine, events->next_arrival, arrivals, READ_N,
+                                &n) == WEIR_OK) {
         for (size_t i = 0; i < n; i++)
             events->priorities[arrivals[i].request % ARRIVALS_N] = arrivals[i].priority;
         events->next_arrival = arrivals[n - 1].request + 1;
@@ -75,7 +75,7 @@ static void take_part(serve_events *events, const weir_tick_slot *part)
 
 static void read_engine(serve_events *events)
 {
-    const weir_engine *engine = events->server->engine;
+    const weir_engine *engine = events->server->model.loaded.engine;
     weir_tick_slot parts[READ_N];
     weir_tick ticks[READ_N];
     size_t n;
@@ -199,7 +199,7 @@ static void compose(serve_events *events, const weir_engine_stats *stats, int64_
     weir__text_add_string(text, "}");
     add_total(stats, text);
     add_rates(events, stats, now_ns, text);
-    weir__json_string(text, "model", events->server->name);
+    weir__json_string(text, "model", events->server->model.name);
     weir__text_add_string(text, "}\n\n");
 }
 
@@ -223,7 +223,7 @@ static void send_ticks(serve_timer *timer)
     weir_engine_stats stats = {.size = sizeof stats};
     read_engine(events);
     bool news = events->n_sent < events->n_ticks || now_ns - events->sent_ns >= IDLE_NS;
-    if (news && weir_engine_get_stats(events->server->engine, &stats) == WEIR_OK) {
+    if (news && weir_engine_get_stats(events->server->model.loaded.engine, &stats) == WEIR_OK) {
         weir__text text = {0};
         events->sent_ns = now_ns;
         keep_snap(events, &stats, now_ns);
@@ -271,7 +271,7 @@ void serve_slots(serve_call *call)
     weir_engine_stats stats = {.size = sizeof stats};
     weir__text text = {0};
     read_engine(events);
-    weir_engine_get_stats(call->server->engine, &stats);
+    weir_engine_get_stats(call->loaded->engine, &stats);
     add_slots(events, stats.n_slots, &text);
     weir__text_add_string(&text, "\n");
     serve_call_answer_text(call, 200, "application/json", &text);

@@ -30,7 +30,7 @@ static bool add_text(prompt *p, const json_t *text)
     size_t n = 0;
     weir_error error = {0};
     if (text == NULL || json_string_length(text) == 0) return true;
-    weir_status status = serve_tokens_of(p->call->server->model, text, false, false, &tokens, &n, &error);
+    weir_status status = serve_tokens_of(p->call->loaded->model, text, false, false, &tokens, &n, &error);
     bool ok = serve_call_passes(p->call, status, &error);
     if (ok && !weir__mem_grow(&p->tokens, &p->capacity, p->n + n, sizeof *p->tokens))
         ok = serve_call_no_memory(p->call);
@@ -78,7 +78,7 @@ bool serve_fim_make(serve_call *call, const char *field, const json_t *before, c
 {
     prompt p = {.call = call};
     weir_model_info info = {.size = sizeof info};
-    weir_model_describe(call->server->model, &info);
+    weir_model_describe(call->loaded->model, &info);
     bool ok = (info.token_fim_prefix >= 0 && info.token_fim_suffix >= 0 && info.token_fim_middle >= 0) ||
               serve_call_refuse(call, 400, field, "unsupported_value",
                                 "this model cannot fill in the middle: its vocabulary has no tokens for it");

@@ -12,7 +12,7 @@
 #include "answer.h"
 #include "base/mem.h"
 
-static serve_server server = {.name = "tiny"};
+static serve_server server = {.model.name = "tiny"};
 
 static bool take(serve_choice *choice, const weir_delta *delta)
 {

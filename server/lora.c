@@ -28,7 +28,7 @@ static bool read_list(serve_call *call, const char *field, const json_t *value, 
         if (!json_is_integer(id) || (scale != NULL && !json_is_number(scale)) ||
             !(number >= -100 && number <= 100) || json_object_size(one) != (scale != NULL ? 2 : 1))
             return refuse_list(call, field);
-        if (!serve_adapters_numbered(call->server->adapters, json_integer_value(id), (float)number, set)) {
+        if (!serve_adapters_numbered(call->loaded->adapters, json_integer_value(id), (float)number, set)) {
             if (set->n == WEIR_ADAPTERS_MAX) return refuse_list(call, field);
             return serve_call_refuse(call, 404, field, "not_found", "there is no adapter %lld here",
                                      (long long)json_integer_value(id));
@@ -39,7 +39,7 @@ static bool read_list(serve_call *call, const char *field, const json_t *value, 
 
 bool serve_lora_choose(serve_call *call, const char *adapter, const json_t *list, serve_adapter_set *set)
 {
-    serve_adapters *adapters = call->server->adapters;
+    serve_adapters *adapters = call->loaded->adapters;
     if (list != NULL) return read_list(call, "lora", list, set);
     if (adapter == NULL)
         serve_adapters_standard(adapters, set);
@@ -53,7 +53,7 @@ bool serve_lora_choose(serve_call *call, const char *adapter, const json_t *list
 void serve_lora_list(serve_call *call)
 {
     weir__text text = {0};
-    serve_adapters_list(call->server->adapters, &text);
+    serve_adapters_list(call->loaded->adapters, &text);
     weir__text_add_string(&text, "\n");
     serve_call_answer_text(call, 200, "application/json", &text);
 }
@@ -73,7 +73,7 @@ void serve_lora_scale(serve_call *call)
     json_t *json = NULL;
     if (!is_allowed(call) || !serve_call_read_any(call, &json)) return;
     if (read_list(call, NULL, json, &set)) {
-        serve_adapters_set_standard(call->server->adapters, &set);
+        serve_adapters_set_standard(call->loaded->adapters, &set);
         serve_call_answer(call, 200, "application/json", "{\"success\":true}\n", 17);
     }
     serve_adapter_set_fini(&set);
@@ -115,22 +115,22 @@ static void tell_success(serve_call *call, const char *name, const char *done)
 
 static void load(serve_call *call, const char *name, const char *wanted)
 {
-    serve_server *server = call->server;
+    const serve_loaded *loaded = call->loaded;
     weir_adapter *adapter = NULL;
     weir_error error = {0};
     weir_status status = WEIR_OK;
-    char *path = serve_adapters_path(server->params.lora_dir, wanted);
+    char *path = serve_adapters_path(call->server->params.lora_dir, wanted);
     if (path == NULL) {
         serve_call_refuse(call, 404, "lora_path", "not_found",
                           "there is no file \"%.100s\" in the folder that adapters may be loaded from",
                           wanted);
         return;
     }
-    if (serve_models_named(server, name))
+    if (serve_model_named(call->model, name))
         status =
             weir__error_set(&error, WEIR_INVALID, "lora_name", "\"%.100s\" is the model's own name", name);
-    if (status == WEIR_OK) status = weir_adapter_load(server->model, path, &adapter, &error);
-    if (status == WEIR_OK) status = serve_adapters_add(server->adapters, name, adapter, 0.0f, &error);
+    if (status == WEIR_OK) status = weir_adapter_load(loaded->model, path, &adapter, &error);
+    if (status == WEIR_OK) status = serve_adapters_add(loaded->adapters, name, adapter, 0.0f, &error);
     if (status == WEIR_OK)
         tell_success(call, name, "added");
     else
@@ -154,7 +154,7 @@ void serve_lora_unload(serve_call *call)
     names given;
     json_t *json = NULL;
     if (read_names(call, UNLOAD, &json, &given)) {
-        if (serve_adapters_remove(call->server->adapters, given.name))
+        if (serve_adapters_remove(call->loaded->adapters, given.name))
             tell_success(call, given.name, "removed");
         else
             serve_call_refuse(call, 404, "lora_name", "not_found", "there is no adapter \"%.100s\" here",

@@ -1,37 +1,21 @@
-/* models.c: what the model is called, GET /v1/models and /v1/models/ID.
+/* models.c: GET /v1/models and /v1/models/ID.
  * SPDX-License-Identifier: Apache-2.0 */
 #include <string.h>
 
 #include "base/utf8.h"
 #include "serve.h"
 
-bool serve_models_named(const serve_server *server, const char *name)
+static void add_model(const serve_call *call, const char *name, weir__text *text)
 {
-    if (strcmp(name, "default") == 0) return true;
-    if (name[0] != '\0' && strcmp(name, server->file_name) == 0) return true;
-    for (size_t i = 0; i < server->params.n_names; i++)
-        if (strcmp(name, server->params.names[i]) == 0) return true;
-    return false;
-}
-
-bool serve_models_accept(const serve_server *server, const char *name)
-{
-    if (name[0] == '\0' || serve_models_named(server, name)) return true;
-    for (size_t i = 0; i < server->params.n_names; i++)
-        if (strcmp(server->params.names[i], SERVE_ANY_NAME) == 0) return true;
-    return false;
-}
-
-static void add_model(const serve_server *server, const char *name, weir__text *text)
-{
+    const serve_loaded *loaded = call->loaded;
     weir_model_info info = {.size = sizeof info};
     weir_engine_stats stats = {.size = sizeof stats};
-    weir_model_describe(server->model, &info);
-    weir_engine_get_stats(server->engine, &stats);
+    weir_model_describe(loaded->model, &info);
+    weir_engine_get_stats(loaded->engine, &stats);
     weir__text_add_string(text, "{");
     weir__json_string(text, "id", name);
     weir__text_printf(text, ",\"object\":\"model\",\"created\":%lld,\"owned_by\":\"weir\",\"meta\":{",
-                      (long long)server->created_s);
+                      (long long)call->server->created_s);
     weir__json_string(text, "description", info.description != NULL ? info.description : "");
     weir__text_printf(
         text,
@@ -46,29 +30,30 @@ void serve_models(serve_call *call)
 {
     static const char prefix[] = "/models/";
     const char *path = serve_route_path(call->path);
-    const serve_server *server = call->server;
+    const serve_model *model = call->model;
+    int64_t created_s = call->server->created_s;
     weir__text text = {0};
     if (strncmp(path, prefix, sizeof prefix - 1) == 0) {
         const char *name = path + sizeof prefix - 1;
         bool adapter =
-            serve_adapters_list_models(server->adapters, name, server->name, server->created_s, &text);
-        bool known = weir__utf8_valid(name, strlen(name)) && serve_models_accept(server, name);
+            serve_adapters_list_models(call->loaded->adapters, name, model->name, created_s, &text);
+        bool known = weir__utf8_valid(name, strlen(name)) && serve_model_accepts(model, name);
         if (!adapter && !known) {
             serve_call_refuse(call, 404, "model", "model_not_found", "there is no model \"%.200s\" here",
                               name);
             return;
         }
-        if (!adapter) add_model(server, name, &text);
+        if (!adapter) add_model(call, name, &text);
     } else {
         weir__text_add_string(&text, "{\"object\":\"list\",\"data\":[");
-        add_model(server, server->name, &text);
-        for (size_t i = 0; i < server->params.n_names; i++) {
-            const char *name = server->params.names[i];
-            if (name == server->name || strcmp(name, SERVE_ANY_NAME) == 0) continue;
+        add_model(call, model->name, &text);
+        for (size_t i = 0; i < model->params->n_names; i++) {
+            const char *name = model->params->names[i];
+            if (name == model->name || strcmp(name, SERVE_ANY_NAME) == 0) continue;
             weir__json_next(&text);
-            add_model(server, name, &text);
+            add_model(call, name, &text);
         }
-        serve_adapters_list_models(server->adapters, NULL, server->name, server->created_s, &text);
+        serve_adapters_list_models(call->loaded->adapters, NULL, model->name, created_s, &text);
         weir__text_add_string(&text, "]}");
     }
     weir__text_add_string(&text, "\n");

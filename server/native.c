@@ -119,50 +119,50 @@ static void add_setting(const weir_member *member, const weir_sampler_params *sa
 }
 
 /* The numbers and flags of the sampler, as requests call them. */
-static void add_settings(const serve_server *server, weir__text *text)
+static void add_settings(const serve_model_params *params, weir__text *text)
 {
     size_t n;
     const weir_member *member = weir_members("sampler", &n);
     weir_sampler_params standard = weir_sampler_params_default();
-    const weir_sampler_params *s = server->params.sampler != NULL ? server->params.sampler : &standard;
-    weir__text_printf(text, "{\"n_predict\":%d,\"max_tokens\":%d", server->params.max_tokens,
-                      server->params.max_tokens);
+    const weir_sampler_params *s = params->sampler != NULL ? params->sampler : &standard;
+    weir__text_printf(text, "{\"n_predict\":%d,\"max_tokens\":%d", params->max_tokens, params->max_tokens);
     for (size_t i = 0; i < n; i++)
         if (member[i].type < WEIR_MEMBER_CHOICE) add_setting(&member[i], s, text);
     weir__text_add_string(text, "}");
 }
 
-static void add_token(const serve_server *server, const char *name, int32_t token, weir__text *text)
+static void add_token(const weir_model *model, const char *name, int32_t token, weir__text *text)
 {
     char bytes[PIECE_MAX];
     size_t n = 0;
-    if (token < 0 || weir_piece(server->model, token, true, bytes, sizeof bytes, &n, NULL) != WEIR_OK) n = 0;
+    if (token < 0 || weir_piece(model, token, true, bytes, sizeof bytes, &n, NULL) != WEIR_OK) n = 0;
     weir__json_bytes(text, name, bytes, n);
 }
 
 /* Without the file's path: where a model lies is the operator's. */
 void serve_props(serve_call *call)
 {
-    const serve_server *server = call->server;
+    const serve_model *model = call->model;
+    const serve_loaded *loaded = call->loaded;
     weir_model_info info = {.size = sizeof info};
     weir_engine_stats stats = {.size = sizeof stats};
-    const char *source = server->params.template_source;
+    const char *source = model->params->template_source;
     weir__text text = {0};
-    weir_model_describe(server->model, &info);
-    weir_engine_get_stats(server->engine, &stats);
+    weir_model_describe(loaded->model, &info);
+    weir_engine_get_stats(loaded->engine, &stats);
     if (source == NULL) source = info.chat_template != NULL ? info.chat_template : "";
     weir__text_printf(&text, "{\"default_generation_settings\":{\"n_ctx\":%d,\"params\":", stats.n_ctx);
-    add_settings(server, &text);
+    add_settings(model->params, &text);
     weir__text_printf(&text, "},\"total_slots\":%d", stats.n_slots);
-    weir__json_string(&text, "model_alias", server->name);
-    weir__json_string(&text, "model_path", server->file_name);
+    weir__json_string(&text, "model_alias", model->name);
+    weir__json_string(&text, "model_path", model->file_name);
     weir__json_string(&text, "chat_template", source);
-    add_token(server, "bos_token", info.token_bos, &text);
-    add_token(server, "eos_token", info.token_eos, &text);
+    add_token(loaded->model, "bos_token", info.token_bos, &text);
+    add_token(loaded->model, "eos_token", info.token_eos, &text);
     weir__text_printf(&text,
                       ",\"modalities\":{\"vision\":%s,\"audio\":%s},\"build_info\":\"%s\","
                       "\"is_sleeping\":false}\n",
                       info.reads_images ? "true" : "false", info.reads_sounds ? "true" : "false",
-                      server->fingerprint);
+                      call->server->fingerprint);
     serve_call_answer_text(call, 200, "application/json", &text);
 }

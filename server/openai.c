@@ -86,7 +86,7 @@ void serve_openai_add_prompt(const serve_choice *choice, weir__text *text)
     weir_chunk prompt;
     if (!choice->answer->returns_prompt || serve_choice_prompt(choice, &prompt) != WEIR_OK) return;
     weir__text_add_string(text, ",\"prompt_logprobs\":");
-    serve_scores_add_prompt(&prompt, choice->answer->call->server->model, text);
+    serve_scores_add_prompt(&prompt, choice->answer->call->loaded->model, text);
 }
 
 /* ---- Events ---- */

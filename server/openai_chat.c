@@ -5,7 +5,7 @@
 static void add_logprobs(serve_choice *choice, weir__text *text)
 {
     weir__text_add_string(text, ",\"logprobs\":");
-    serve_scores_add_chat(&choice->scores, choice->answer->call->server->model, text);
+    serve_scores_add_chat(&choice->scores, choice->answer->call->loaded->model, text);
 }
 
 static void begin(serve_choice *choice, weir__text *text)

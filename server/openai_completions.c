@@ -12,7 +12,7 @@
 static void add_logprobs(serve_choice *choice, weir__text *text)
 {
     weir__text_add_string(text, ",\"logprobs\":");
-    serve_scores_add_completion(&choice->scores, choice->answer->call->server->model, text);
+    serve_scores_add_completion(&choice->scores, choice->answer->call->loaded->model, text);
 }
 
 static void begin_object(serve_choice *choice, const char *bytes, size_t n, weir__text *text)
@@ -117,7 +117,7 @@ static bool read_prompts(serve_ask *ask, prompts *list)
 /* For all choices [n_each] of a prompt. */
 static bool keep_echo(serve_call *call, serve_choice *choices, size_t n_each, const prompt *from)
 {
-    weir_model *model = call->server->model;
+    weir_model *model = call->loaded->model;
     size_t n = from->length;
     if (from->text == NULL)
         (void)weir_detokenize(model, from->tokens, from->n, false, NULL, 0, &n, NULL); /* only the length */

@@ -46,7 +46,7 @@ static bool add_input(serve_call *call, void *to, const char *name, const json_t
     if (json_is_array(value)) {
         ok = serve_call_read_ids(call, name, value, &ids, &n);
     } else {
-        weir_status status = serve_tokens_of(call->server->model, value, true, false, &ids, &n, &error);
+        weir_status status = serve_tokens_of(call->loaded->model, value, true, false, &ids, &n, &error);
         if (status != WEIR_NO_MEMORY) snprintf(error.field, sizeof error.field, "%s", name);
         ok = serve_call_passes(call, status, &error);
     }
@@ -98,25 +98,25 @@ static bool read(serve_call *call, inputs *in)
 /* With a pooled vector for each input, also where the model names no pooling. Under the mutex. */
 static weir_status open_context(serve_call *call, weir_error *error)
 {
-    serve_embedder *embedder = &call->server->embedder;
+    serve_embedder *embedder = &call->loaded->embedder;
     weir_context_params params = weir_context_params_default();
     weir_context_info info = {.size = sizeof info};
     weir_model_info model = {.size = sizeof model};
     if (embedder->context != NULL) return WEIR_OK;
-    weir_model_describe(call->server->model, &model);
+    weir_model_describe(call->loaded->model, &model);
     params.embeddings = true;
     params.pooling = WEIR_POOLING_UNSPECIFIED;
     params.n_ctx = model.n_ctx_train > 0 && model.n_ctx_train < CELLS_MAX ? model.n_ctx_train : CELLS_MAX;
     params.n_batch = params.n_ubatch = params.n_ctx;
     params.n_seq_max = 16;
-    weir_status status = weir_context_create(call->server->model, &params, &embedder->context, error);
+    weir_status status = weir_context_create(call->loaded->model, &params, &embedder->context, error);
     if (status != WEIR_OK || weir_context_describe(embedder->context, &info) != WEIR_OK ||
         info.pooling != WEIR_POOLING_NONE)
         return status;
     weir_context_destroy(embedder->context);
     embedder->context = NULL;
     params.pooling = WEIR_POOLING_MEAN;
-    return weir_context_create(call->server->model, &params, &embedder->context, error);
+    return weir_context_create(call->loaded->model, &params, &embedder->context, error);
 }
 
 /* All lengths are known before anything is computed. */
@@ -140,7 +140,7 @@ static weir_status check_lengths(const weir_context *context, const inputs *in, 
 static weir_status compute(serve_call *call, const inputs *in, float **vectors, size_t *width,
                            weir_error *error)
 {
-    serve_embedder *embedder = &call->server->embedder;
+    serve_embedder *embedder = &call->loaded->embedder;
     weir_status status = WEIR_OK;
     for (size_t done = 0; status == WEIR_OK && done < in->n; done += TURN) {
         size_t n = in->n - done < TURN ? in->n - done : TURN, n_floats;
@@ -208,7 +208,7 @@ static void answer(serve_call *call, const inputs *in, const float *vectors, siz
         weir__text_add_string(&text, "}");
     }
     weir__text_add_string(&text, "]");
-    weir__json_string(&text, "model", in->adapter != NULL ? in->adapter : call->server->name);
+    weir__json_string(&text, "model", in->adapter != NULL ? in->adapter : call->model->name);
     weir__text_printf(&text, ",\"usage\":{\"prompt_tokens\":%zu,\"total_tokens\":%zu}}\n", in->n_tokens,
                       in->n_tokens);
     serve_call_answer_text(call, 200, "application/json", &text);
@@ -220,7 +220,7 @@ void serve_embeddings(serve_call *call)
     float *vectors = NULL;
     size_t width = 0;
     weir_error error = {0};
-    if (!call->server->params.embeddings) {
+    if (!call->model->params->embeddings) {
         serve_call_refuse(call, 501, NULL, "not_supported",
                           "this server computes no embeddings: start it with --embeddings");
         return;

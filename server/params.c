@@ -6,9 +6,15 @@
 #include "base/utf8.h"
 #include "serve.h"
 
+serve_model_params serve_model_params_default(void)
+{
+    return (serve_model_params){.max_tokens = -1};
+}
+
 serve_params serve_params_default(void)
 {
     return (serve_params){
+        .model = serve_model_params_default(),
         .host = "127.0.0.1",
         .port = 8080,
         .max_priority = SERVE_UNSAID,
@@ -26,7 +32,6 @@ serve_params serve_params_default(void)
         .resume_bytes = (int64_t)64 << 20,
         .media_bytes = (int64_t)512 << 20,
         .log = true,
-        .max_tokens = -1,
     };
 }
 
@@ -85,8 +90,8 @@ weir_status serve_server_check(const serve_params *params, weir_error *error)
                 error, WEIR_INVALID, "hosts",
                 "\"%.100s\" is no name of a host; allowed: a name without scheme and port, or *",
                 params->hosts[i]);
-    for (size_t i = 0; i < params->n_names; i++)
-        if (!weir__utf8_valid(params->names[i], strlen(params->names[i])))
+    for (size_t i = 0; i < params->model.n_names; i++)
+        if (!weir__utf8_valid(params->model.names[i], strlen(params->model.names[i])))
             return weir__error_set(error, WEIR_INVALID, "names", "--alias is not UTF-8");
     return WEIR_OK;
 }

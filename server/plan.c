@@ -53,7 +53,7 @@ void serve_plan(serve_call *call)
     weir_error error = {0};
     if (serve_ask_read(&ask, call, SERVE_ASK_CHAT | SERVE_ASK_COMPLETIONS) &&
         serve_ask_request(&ask, &request) && set_prompt(&ask, &request) &&
-        serve_call_passes(call, weir_engine_plan_request(call->server->engine, &request, &forecast, &error),
+        serve_call_passes(call, weir_engine_plan_request(call->loaded->engine, &request, &forecast, &error),
                           &error))
         answer(call, &forecast, ask.n_dropped);
     serve_ask_fini(&ask);

@@ -11,10 +11,10 @@
 #include <stdatomic.h>
 #include <string.h>
 
-#include "adapters.h"
 #include "base/json.h"
 #include "event_loop.h"
 #include "log.h"
+#include "model.h"
 #include "names.h"
 #include "secret.h"
 #include "server.h"
@@ -33,7 +33,6 @@ typedef struct serve_route serve_route;
 typedef struct serve_workers serve_workers;
 typedef struct serve_events serve_events;
 typedef struct serve_keys serve_keys;
-typedef struct serve_kept serve_kept;
 typedef struct serve_tape serve_tape;
 typedef struct serve_tapes serve_tapes;
 
@@ -46,6 +45,8 @@ typedef enum serve_state {
 /* Invariant: state is WORKING exactly while a worker or the workers' queue has it. */
 struct serve_call {
     serve_server *server;
+    serve_model *model;           /* whose names and defaults it has */
+    serve_loaded *loaded;         /* the model's, once it is in memory */
     const serve_route *route;     /* NULL: refused before one was found */
     serve_connection *connection; /* service thread; NULL: the client has left, or a tape has the answer */
     _Atomic bool gone;            /* the same for workers */
@@ -101,12 +102,6 @@ struct serve_call {
     serve_call *reader_before, *reader_after;
 };
 
-/* The context that computes embeddings, for one request at a time. */
-typedef struct serve_embedder {
-    pthread_mutex_t mutex; /* held while it computes */
-    weir_context *context; /* NULL: not created yet */
-} serve_embedder;
-
 typedef struct serve_listener {
     serve_watch watch;
     serve_server *server;
@@ -122,11 +117,8 @@ struct serve_server {
     int64_t created_s; /* wall clock, seconds */
     int64_t created_ns;
 
-    _Atomic bool loaded; /* model, engine and name are set, and remain */
-    weir_model *model;
-    weir_engine *engine;
-    const char *name;    /* as answers call the model */
-    char file_name[768]; /* U+FFFD replaces invalid UTF-8; "" until it is known */
+    _Atomic bool loaded; /* the model has its engine and name, which remain */
+    serve_model model;
     char fingerprint[96];
 
     pthread_mutex_t mutex; /* the next nine; taken last, for a few instructions */
@@ -140,9 +132,6 @@ struct serve_server {
 
     serve_workers *workers;
     serve_keys *keys;
-    serve_embedder embedder;
-    serve_kept *kept;
-    serve_adapters *adapters;
     serve_tapes *tapes;             /* the service thread's */
     _Atomic uint64_t n_shared;      /* requests that joined another one's generation */
     weir__quota answers;            /* of whole answers, until their last byte is sent */
@@ -227,11 +216,6 @@ void serve_server_wake(serve_server *server);
 /* reach.c: whether strangers have access: other machines can reach the server, and it has no keys. Any
  * thread. */
 bool serve_reach_is_open(const serve_server *server);
-
-/* models.c: whether `name` is one of the model's own names; accept: whether requests may use it for the
- * model, including "" and, with the alias "*", any name. */
-bool serve_models_named(const serve_server *server, const char *name);
-bool serve_models_accept(const serve_server *server, const char *name);
 
 /* params.c: INVALID (field). */
 weir_status serve_server_check(const serve_params *params, weir_error *error);

@@ -14,9 +14,7 @@
 #include "base/error.h"
 #include "base/mem.h"
 #include "base/thread.h"
-#include "base/utf8.h"
 #include "connection.h"
-#include "kept.h"
 #include "keys.h"
 #include "tape.h"
 
@@ -145,16 +143,14 @@ weir_status serve_server_create(const serve_params *params, serve_server **out, 
     server->created_s = (int64_t)time(NULL);
     server->watched_ns = server->created_ns = weir__clock_now_ns();
     pthread_mutex_init(&server->mutex, NULL);
-    pthread_mutex_init(&server->embedder.mutex, NULL);
     weir__clock_cond_init(&server->changed);
+    bool modelled = serve_model_init(&server->model, &server->params.model);
     server->keys = serve_keys_create(params);
     server->events = serve_events_create(server);
-    server->kept = serve_kept_create();
-    server->adapters = serve_adapters_create();
     server->tapes = serve_tapes_create(server);
     server->workers = serve_workers_create(params->n_workers, params->work_s, serve_ready_post);
-    if (server->keys == NULL || server->workers == NULL || server->events == NULL || server->kept == NULL ||
-        server->tapes == NULL || server->adapters == NULL)
+    if (server->keys == NULL || server->workers == NULL || server->events == NULL || server->tapes == NULL ||
+        !modelled)
         status = weir__error_set(error, WEIR_NO_MEMORY, NULL, "out of memory for the server");
     if (status == WEIR_OK && (server->loop = serve_loop_create(false)) == NULL)
         status =
@@ -180,27 +176,23 @@ weir_status serve_server_create(const serve_params *params, serve_server **out, 
 
 void serve_server_name(serve_server *server, const char *file_name)
 {
-    weir__utf8_copy(server->file_name, sizeof server->file_name, file_name, strlen(file_name));
-    server->name = server->file_name;
-    for (size_t i = server->params.n_names; i > 0; i--)
-        if (strcmp(server->params.names[i - 1], SERVE_ANY_NAME) != 0)
-            server->name = server->params.names[i - 1];
+    serve_model_call(&server->model, file_name);
 }
 
 weir_status serve_server_add_adapter(serve_server *server, const char *name, weir_adapter *adapter,
                                      float scale, weir_error *error)
 {
-    if (serve_models_named(server, name))
+    if (serve_model_named(&server->model, name))
         return weir__error_set(error, WEIR_INVALID, "lora",
                                "\"%.100s\" is the model's own name: rename the file, or give another --alias",
                                name);
-    return serve_adapters_add(server->adapters, name, adapter, scale, error);
+    return serve_adapters_add(server->model.loaded.adapters, name, adapter, scale, error);
 }
 
 void serve_server_ready(serve_server *server, weir_model *model, weir_engine *engine)
 {
-    server->model = model;
-    server->engine = engine;
+    server->model.loaded.model = model;
+    server->model.loaded.engine = engine;
     snprintf(server->fingerprint, sizeof server->fingerprint, "weir-%s-%s", weir_version(),
              weir_backend_version());
     for (char *c = server->fingerprint; *c != '\0'; c++)
@@ -249,10 +241,7 @@ void serve_server_destroy(serve_server *server)
     serve_loop_destroy(server->loop);
     SSL_CTX_free(server->tls);
     serve_tapes_destroy(server->tapes);
-    serve_kept_destroy(server->kept);
-    serve_adapters_destroy(server->adapters);
-    weir_context_destroy(server->embedder.context);
-    pthread_mutex_destroy(&server->embedder.mutex);
+    serve_model_fini(&server->model);
     serve_events_destroy(server->events);
     serve_keys_destroy(server->keys);
     pthread_cond_destroy(&server->changed);

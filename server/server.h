@@ -13,50 +13,57 @@ typedef struct serve_key {
 #define SERVE_UNSAID INT32_MIN
 } serve_key;
 
+/* A model, and what requests for it do not set. */
+typedef struct serve_model_params {
+#define SERVE_ANY_NAME "*"    /* among the names: whatever a request calls the model */
+    const char *const *names; /* [n_names]; none = its file's */
+    size_t n_names;
+    const weir_sampler_params *sampler; /* NULL = the library's defaults */
+    int32_t max_tokens;                 /* -1 = up to the context's end */
+    const char *template_source;        /* NULL = the model's own */
+    const char *system;                 /* of chats that have no system message; NULL = none */
+    bool no_thinking;
+    weir_special_content special_content;
+    bool embeddings; /* false: they take memory of their own */
+} serve_model_params;
+
+serve_model_params serve_model_params_default(void);
+
 /* Strings and arrays must live as long as the server. */
 typedef struct serve_params {
+    serve_model_params model;
     const char *host;               /* "127.0.0.1"; an address or a name; "" = no TCP */
     int32_t port;                   /* 8080; 0 = a free one */
     const char *unix_path;          /* NULL = none; a socket file that nobody listens on is replaced */
     const char *tls_cert, *tls_key; /* PEM files; both or none */
     const serve_key *keys;          /* [n_keys]; none = everybody may ask */
     size_t n_keys;
-#define SERVE_ANY_NAME "*"    /* among the names: whatever a request calls the model */
-    const char *const *names; /* [n_names] of the model; none = its file's */
-    size_t n_names;
     const char *const *drop_lines; /* [n_drop_lines], how lines of system messages begin that are dropped */
     size_t n_drop_lines;
     const char *const *origins; /* [n_origins] whose pages may ask; "*" = all */
     size_t n_origins;
     const char *const *hosts; /* [n_hosts] names that requests may ask for, beside its own; "*" = all */
     size_t n_hosts;
-    bool health_needs_key;              /* false */
-    bool metrics_need_no_key;           /* false */
-    int32_t key_requests;               /* answers of one key at a time; 0 = no limit */
-    int32_t key_rate;                   /* of one key in a minute; 0 = no limit */
-    int32_t max_priority;               /* of requests; SERVE_UNSAID = 0 where there are keys, else 100 */
-    int64_t body_bytes;                 /* 16 MiB, the most of one body */
-    int32_t n_workers;                  /* 2; 1 … 64 threads that read and render requests */
-    int32_t head_s, body_s;             /* 10, 60: how long a head and a body may take */
-    int32_t stall_s;                    /* 120: a reader that takes nothing for so long is left */
-    int32_t work_s;                     /* 30: what a worker may take for a request, and for its answer */
-    int32_t comment_s;                  /* 10: comments in streams that have nothing to say; 0 = none */
-    int32_t watchdog_s;                 /* 30: /health is red after so long of work without a tick, or of a
+    bool health_needs_key;    /* false */
+    bool metrics_need_no_key; /* false */
+    int32_t key_requests;     /* answers of one key at a time; 0 = no limit */
+    int32_t key_rate;         /* of one key in a minute; 0 = no limit */
+    int32_t max_priority;     /* of requests; SERVE_UNSAID = 0 where there are keys, else 100 */
+    int64_t body_bytes;       /* 16 MiB, the most of one body */
+    int32_t n_workers;        /* 2; 1 … 64 threads that read and render requests */
+    int32_t head_s, body_s;   /* 10, 60: how long a head and a body may take */
+    int32_t stall_s;          /* 120: a reader that takes nothing for so long is left */
+    int32_t work_s;           /* 30: what a worker may take for a request, and for its answer */
+    int32_t comment_s;        /* 10: comments in streams that have nothing to say; 0 = none */
+    int32_t watchdog_s;       /* 30: /health is red after so long of work without a tick, or of a
                                          * worker that does not end when it is to */
-    int32_t drain_s;                    /* 30: how long drain waits for what runs */
-    int32_t grace_s;                    /* 30: how long a resumable stream runs unread; 0 = there are none */
-    int32_t keep_s;                     /* 300: how long it is kept after its end, or its last reader */
-    int64_t resume_bytes;               /* 64 MiB, of the events that are kept */
-    int64_t media_bytes;                /* 512 MiB, of the decoded images and sounds of all requests */
-    bool embeddings;                    /* false: they take memory of their own */
-    bool log;                           /* true: a line of JSON for each request, on stderr */
-    bool log_text;                      /* false: bodies of requests too */
-    const weir_sampler_params *sampler; /* what requests do not set; NULL = the library's defaults */
-    int32_t max_tokens;                 /* -1; where a request does not say */
-    const char *template_source;        /* NULL = the model's own */
-    const char *system; /* the system message of chats that have none; NULL = they have none */
-    bool no_thinking;   /* where a request does not say */
-    weir_special_content special_content; /* likewise */
+    int32_t drain_s;          /* 30: how long drain waits for what runs */
+    int32_t grace_s;          /* 30: how long a resumable stream runs unread; 0 = there are none */
+    int32_t keep_s;           /* 300: how long it is kept after its end, or its last reader */
+    int64_t resume_bytes;     /* 64 MiB, of the events that are kept */
+    int64_t media_bytes;      /* 512 MiB, of the decoded images and sounds of all requests */
+    bool log;                 /* true: a line of JSON for each request, on stderr */
+    bool log_text;            /* false: bodies of requests too */
     const char
         *lora_dir; /* requests may load adapters from this folder, and unload them; NULL = they may not */
 } serve_params;

@@ -39,7 +39,8 @@ static void check_call(serve_call *call, int64_t now_ns)
 static void watch_engine(serve_server *server, int64_t now_ns)
 {
     weir_engine_stats stats = {.size = sizeof stats};
-    if (!serve_server_loaded(server) || weir_engine_get_stats(server->engine, &stats) != WEIR_OK) return;
+    if (!serve_server_loaded(server) || weir_engine_get_stats(server->model.loaded.engine, &stats) != WEIR_OK)
+        return;
     bool works = stats.queue_depth > 0 || stats.n_slots_prefilling + stats.n_slots_generating > 0;
     if (stats.n_ticks != server->watched_ticks || !works) {
         server->watched_ticks = stats.n_ticks;

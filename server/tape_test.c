@@ -13,15 +13,14 @@
 
 #include <cmocka.h>
 
-#include "adapters.h"
 #include "base/mem.h"
-#include "kept.h"
 #include "keys.h"
 
 static serve_server server;
 
 static int set_up(void **state)
 {
+    static const char *const names[] = {"fake"};
     weir_engine_params params = weir_engine_params_default();
     (void)state;
     memset(&server, 0, sizeof server);
@@ -31,16 +30,19 @@ static int set_up(void **state)
     params.n_slots = 4;
     params.n_ctx = 8192;
     params.manual = true;
-    assert_int_equal(weir_model_load("fake:n_ctx_train=8192", NULL, &server.model, NULL), WEIR_OK);
-    assert_int_equal(weir_engine_create(server.model, &params, &server.engine, NULL), WEIR_OK);
+    server.params.model.names = names;
+    server.params.model.n_names = 1;
+    if (!serve_model_init(&server.model, &server.params.model)) return 1;
+    serve_model_call(&server.model, "");
+    assert_int_equal(weir_model_load("fake:n_ctx_train=8192", NULL, &server.model.loaded.model, NULL),
+                     WEIR_OK);
+    assert_int_equal(
+        weir_engine_create(server.model.loaded.model, &params, &server.model.loaded.engine, NULL), WEIR_OK);
     pthread_mutex_init(&server.mutex, NULL);
     server.woken = true; /* there is nobody to be woken */
-    server.name = "fake";
     server.keys = serve_keys_create(&server.params);
-    server.kept = serve_kept_create();
-    server.adapters = serve_adapters_create();
     server.tapes = serve_tapes_create(&server);
-    return server.keys == NULL || server.kept == NULL || server.adapters == NULL || server.tapes == NULL;
+    return server.keys == NULL || server.tapes == NULL;
 }
 
 static int tear_down(void **state)
@@ -48,11 +50,11 @@ static int tear_down(void **state)
     (void)state;
     assert_int_equal(server.n_calls, 0);
     serve_tapes_destroy(server.tapes);
-    serve_adapters_destroy(server.adapters);
-    serve_kept_destroy(server.kept);
     serve_keys_destroy(server.keys);
-    weir_engine_destroy(server.engine);
-    weir_model_release(server.model);
+    weir_model *model = server.model.loaded.model;
+    weir_engine_destroy(server.model.loaded.engine);
+    serve_model_fini(&server.model);
+    weir_model_release(model);
     pthread_mutex_destroy(&server.mutex);
     return 0;
 }
@@ -61,7 +63,7 @@ static int tear_down(void **state)
 static void turns(int n)
 {
     for (int i = 0; i < n; i++) {
-        weir_engine_step(server.engine, NULL, 0, NULL, NULL);
+        weir_engine_step(server.model.loaded.engine, NULL, 0, NULL, NULL);
         serve_server_wake(&server);
         server.woken = true;
     }
@@ -72,7 +74,7 @@ static void turn_until_idle(void)
     weir_engine_stats stats = {.size = sizeof stats};
     do {
         turns(1);
-        assert_int_equal(weir_engine_get_stats(server.engine, &stats), WEIR_OK);
+        assert_int_equal(weir_engine_get_stats(server.model.loaded.engine, &stats), WEIR_OK);
     } while (stats.queue_depth > 0 || stats.n_slots_prefilling + stats.n_slots_generating > 0);
     turns(2);
 }

@@ -44,7 +44,7 @@ static void add_piece(const serve_call *call, int32_t token, weir__text *text)
     char bytes[PIECE_MAX];
     size_t n = 0;
     weir__text_printf(text, "{\"id\":%d,\"piece\":", token);
-    if (weir_piece(call->server->model, token, true, bytes, sizeof bytes, &n, NULL) != WEIR_OK) n = 0;
+    if (weir_piece(call->loaded->model, token, true, bytes, sizeof bytes, &n, NULL) != WEIR_OK) n = 0;
     if (weir__utf8_valid(bytes, n)) {
         weir__json_quote(text, bytes, n);
     } else { /* a part of a code point */
@@ -96,7 +96,7 @@ void serve_tokenize(serve_call *call)
         goto out;
     }
     weir_status status =
-        serve_tokens_of(call->server->model, w.content, w.special, w.parse, &tokens, &n, &error);
+        serve_tokens_of(call->loaded->model, w.content, w.special, w.parse, &tokens, &n, &error);
     if (!serve_call_passes(call, status, &error)) goto out;
     weir__text_add_string(&text, "{");
     add_tokens(call, tokens, n, w.pieces, &text);
@@ -125,7 +125,7 @@ void serve_detokenize(serve_call *call)
     for (size_t need = n * 8 + 16; status == WEIR_TOO_LONG && need > capacity; need = length + 1)
         status =
             weir__mem_grow(&content, &capacity, need, 1)
-                ? weir_detokenize(call->server->model, tokens, n, true, content, capacity, &length, &error)
+                ? weir_detokenize(call->loaded->model, tokens, n, true, content, capacity, &length, &error)
                 : WEIR_NO_MEMORY;
     if (!serve_call_passes(call, status, &error)) goto out;
     weir__text_add_string(&text, "{");
