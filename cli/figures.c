@@ -112,11 +112,12 @@ json_t *cli_figures_tokens(const int32_t *tokens, size_t n)
     return array;
 }
 
-/* {"token": 5, "logprob": -0.1}; what is impossible has null: JSON knows no infinity. */
+/* {"token": 5, "logprob": -0.1}; null: impossible, no predecessor, or in the place of an image or a sound. */
 static json_t *logprob_json(int32_t token, float logprob)
 {
     json_t *value = logprob >= -FLT_MAX ? json_real((double)logprob) : json_null();
-    return json_pack("{s:i, s:o}", "token", token, "logprob", value);
+    json_t *id = token >= 0 ? json_integer(token) : json_null();
+    return json_pack("{s:o, s:o}", "token", id, "logprob", value);
 }
 
 static json_t *top_json(const weir_logprob *top, int32_t n)

@@ -184,6 +184,10 @@ void serve_scores_add_prompt(const weir_chunk *prompt, const weir_model *model, 
     weir__text_add_string(text, "[null");
     for (size_t i = 1; i < prompt->n_tokens; i++) {
         const weir_logprob *top = prompt->top_logprobs;
+        if (prompt->tokens[i] < 0) { /* in the place of an image or a sound */
+            weir__text_add_string(text, ",null");
+            continue;
+        }
         int32_t n_top = prompt->n_top_logprobs, rank = 0;
         if (n_top > 0) top += i * (size_t)n_top;
         for (int32_t k = 0; k < n_top; k++)

@@ -14,7 +14,8 @@
 #include "support/temp.h"
 
 #define ANSWER 16
-#define TOP    4 /* with random weights one token may be certain; then the others tell */
+#define MOST   1024 /* cells of a context */
+#define TOP    4    /* with random weights one token may be certain; then the others tell */
 
 static weir_model *model;
 static weir_engine *engine;
@@ -66,6 +67,7 @@ typedef struct prompt {
     int32_t answer[ANSWER];
     float logprob[ANSWER][TOP];
     int32_t n_cells, n_seen; /* of the prompt; of these, until the last medium ends */
+    float scores[MOST];      /* [n_cells] logprobs; NAN: it has none */
 } prompt;
 
 static void decode(struct llama_context *context, struct llama_batch batch)
@@ -82,10 +84,27 @@ static void decode_tokens(struct llama_context *context, const int32_t *tokens, 
         batch.pos[i] = (*pos)++;
         batch.n_seq_id[i] = 1;
         batch.seq_id[i][0] = 0;
-        batch.logits[i] = i + 1 == n;
+        batch.logits[i] = 1;
     }
     decode(context, batch);
     llama_batch_free(batch);
+}
+
+static float logprob_in(struct llama_context *context, int32_t row, int32_t token)
+{
+    const float *logits = llama_get_logits_ith(context, row);
+    double sum = 0;
+    for (int32_t i = 0; i < model->info.n_vocab; i++) sum += exp((double)logits[i] - (double)logits[token]);
+    return (float)-log(sum);
+}
+
+/* Tokens of a prompt, behind n cells, whose logprobs go into scores. */
+static void decode_text(struct llama_context *context, const int32_t *tokens, size_t n, int32_t n_before,
+                        llama_pos *pos, float *scores)
+{
+    scores[0] = n_before > 0 ? logprob_in(context, -1, tokens[0]) : NAN;
+    decode_tokens(context, tokens, n, pos);
+    for (size_t i = 1; i < n; i++) scores[i] = logprob_in(context, (int32_t)i - 1, tokens[i]);
 }
 
 /* mtmd_helper_decode_image_chunk. */
@@ -170,10 +189,13 @@ static void answer_plainly(prompt *p)
     for (size_t i = 0; i < mtmd_input_chunks_size(chunks); i++) {
         const mtmd_input_chunk *chunk = mtmd_input_chunks_get(chunks, i);
         size_t n = 0;
+        int32_t at = p->n_cells;
         p->n_cells += (int32_t)mtmd_input_chunk_get_n_tokens(chunk);
+        assert_true(p->n_cells <= MOST);
+        for (int32_t k = at; k < p->n_cells; k++) p->scores[k] = NAN;
         if (mtmd_input_chunk_get_type(chunk) == MTMD_INPUT_CHUNK_TYPE_TEXT) {
             const int32_t *tokens = mtmd_input_chunk_get_tokens_text(chunk, &n);
-            decode_tokens(context->context, tokens, n, &pos);
+            if (n > 0) decode_text(context->context, tokens, n, at, &pos, p->scores + at);
         } else {
             decode_chunk(context->context, chunk, &pos);
             p->n_seen = p->n_cells;
@@ -206,7 +228,8 @@ static prompt read(const char *text)
 
 /* ---- The engine ---- */
 
-static weir_stream *ask_with(const prompt *p, const weir_sampler_params *greedy, int32_t priority)
+static weir_stream *ask_with(const prompt *p, const weir_sampler_params *greedy, int32_t priority,
+                             bool scored)
 {
     weir_request request = weir_request_default();
     weir_stream *stream = NULL;
@@ -215,6 +238,7 @@ static weir_stream *ask_with(const prompt *p, const weir_sampler_params *greedy,
     request.sampler = greedy;
     request.max_tokens = ANSWER;
     request.n_logprobs = TOP;
+    request.prompt_logprobs = scored;
     request.priority = priority;
     request.media = p->uses;
     request.n_media = p->n_uses;
@@ -223,13 +247,18 @@ static weir_stream *ask_with(const prompt *p, const weir_sampler_params *greedy,
     return stream;
 }
 
-static weir_stream *ask(const prompt *p)
+static weir_stream *ask_scored(const prompt *p, bool scored)
 {
     static weir_sampler_params greedy;
     greedy = weir_sampler_params_default();
     greedy.temp = 0;
     greedy.ignore_eos = false;
-    return ask_with(p, &greedy, 0);
+    return ask_with(p, &greedy, 0, scored);
+}
+
+static weir_stream *ask(const prompt *p)
+{
+    return ask_scored(p, false);
 }
 
 /* The stream has what the other way gave, up to an end of its own. Returns the tokens that were cached. */
@@ -255,6 +284,22 @@ static int32_t judge(const prompt *p, weir_stream *stream)
     assert_int_equal(usage.n_prompt, p->n_cells);
     weir_stream_release(stream);
     return usage.n_cached;
+}
+
+/* Likewise the logprobs of the prompt; cells of media have none. */
+static void judge_scored(const prompt *p)
+{
+    weir_chunk got = {0};
+    weir_stream *stream = weir_stream_hold(ask_scored(p, true));
+    judge(p, stream);
+    assert_int_equal(weir_stream_prompt_logprobs(stream, &got), WEIR_OK);
+    assert_int_equal(got.n_tokens, p->n_cells);
+    for (int32_t i = 0; i < p->n_cells; i++) {
+        assert_int_equal(isnan(got.logprobs[i]), isnan(p->scores[i]));
+        assert_true(i == 0 || isnan(p->scores[i]) == (got.tokens[i] < 0));
+        if (!isnan(p->scores[i])) assert_true(fabsf(got.logprobs[i] - p->scores[i]) < 1e-4f);
+    }
+    weir_stream_release(stream);
 }
 
 static void start(weir_layout layout, int32_t n_slots, int32_t chunk_size, weir_model *drafts)
@@ -305,6 +350,7 @@ static void same_as_by_llama_cpp(void **state)
                 for (size_t i = 0; i < COUNT(prompts); i++) judge(&prompts[i], streams[i]);
                 assert_true(judge(&next, ask(&next)) >= next.n_seen); /* "the@0" was there */
                 assert_true(judge(&other, ask(&other)) < other.n_seen);
+                for (size_t i = 0; i < COUNT(prompts); i++) judge_scored(&prompts[i]);
                 stop();
             }
         leave();
@@ -355,13 +401,13 @@ static void same_after_a_suspension(void **state)
             params.n_threads = params.n_threads_batch = 1;
             params.cache_bytes = tick % 2 == 0 ? 0 : 64 << 20;
             assert_ok(weir_engine_create(model, &params, &engine, error));
-            weir_stream *first = ask_with(&low, &greedy, 0), *second = NULL;
+            weir_stream *first = ask_with(&low, &greedy, 0, false), *second = NULL;
             weir_report report = {.size = sizeof report};
             for (int n = 0;
                  !weir_stream_finished(first) || second == NULL || !weir_stream_finished(second);) {
                 assert_ok(weir_engine_step(engine, NULL, 0, &report, error));
                 n += !report.idle;
-                if (n == tick && second == NULL) second = ask_with(&high, &greedy, 5);
+                if (n == tick && second == NULL) second = ask_with(&high, &greedy, 5, false);
             }
             weir_engine_stats stats = {.size = sizeof stats};
             assert_int_equal(weir_engine_get_stats(engine, &stats), WEIR_OK);

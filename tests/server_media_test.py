@@ -97,6 +97,10 @@ check("the same image again: the same answer, from the cache", scores_of(again) 
 other = answer(image_part(png(seed=1)), text_part("What?"), max_tokens=12, logprobs=True)
 check("another image: another answer", scores_of(other) != scores_of(first), scores_of(first), scores_of(other))
 check("and only what stands before it is cached", other["usage"]["prompt_tokens_details"]["cached_tokens"] < usage["prompt_tokens"] - 4, other["usage"])
+scored = answer(image_part(png()), text_part("What?"), max_tokens=1, prompt_logprobs=1)
+entries = scored.get("prompt_logprobs", [])
+check("logprobs of a prompt: an entry for each token, null for the image's", len(entries) == scored["usage"].get("prompt_tokens") and
+      entries.count(None) == 1 + 4, entries, usage)
 plan = server.post("/v1/plan", body(image_part(png()), text_part("What?"))).json
 check("a dry run counts them", plan["prompt_tokens"] == usage["prompt_tokens"], plan)
 

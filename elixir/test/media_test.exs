@@ -86,6 +86,11 @@ defmodule Weir.MediaTest do
     assert plain == text.(one)
     assert server |> Server.stream_chat(messages, opts) |> Enum.join() == plain
 
+    {:ok, scored} = Server.chat_completion(server, messages, [prompt_logprobs: true] ++ opts)
+    assert length(scored.prompt_logprobs) == scored.usage.prompt_tokens
+    none = %{token: "", logprob: nil, bytes: [], top_logprobs: []}
+    assert Enum.count(scored.prompt_logprobs, &(&1 == none)) == 7
+
     chunks = server |> Server.stream_chat_completion(messages, opts) |> Enum.to_list()
     assert Enum.map_join(chunks, &(hd(&1.choices).delta[:content] || "")) == plain
   end

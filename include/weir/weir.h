@@ -550,8 +550,7 @@ typedef struct weir_request {
     /* 0; 0 … 20; also return the n likeliest tokens at each position; > 0 implies logprobs */
     int32_t n_logprobs;
     /* Return the logprob of each prompt token (weir_stream_prompt_logprobs). The whole prompt is then
-     * computed, at most 64 tokens per tick, even if it is cached; it is cached as usual. UNSUPPORTED with
-     * media */
+     * computed, at most 64 tokens per tick, even if it is cached; it is cached as usual */
     bool prompt_logprobs;
     int32_t n_prompt_logprobs; /* 0; 0 … 20; as n_logprobs; > 0 implies prompt_logprobs */
     /* A fork: the request continues from another submitted stream, in any state, after the first source_at
@@ -569,7 +568,7 @@ typedef struct weir_request {
     /* [n_media]; images and sounds within text or tokens, whose order they have; a chat and a source have
      * their own (INVALID with these). The model needs a projector that reads them, and sounds its sample rate
      * (weir_model_info). Each takes tokens of the prompt, which weir_engine_plan_request counts. A thread of
-     * the engine encodes them while other requests run on. Not with prompt_logprobs. Held until the last
+     * the engine encodes them while other requests run on. Held until the last
      * release of the stream, from which a fork may start. UNSUPPORTED: the model reads none, or computes all
      * tokens of an image at once, and these are more than the engine's n_ubatch */
     const weir_media_use *media;
@@ -1218,9 +1217,11 @@ WEIR_API WEIR_CHECKED weir_status weir_stream_descriptor(weir_stream *stream, in
                                                          weir_error *error);
 
 /* The prompt's tokens with their logprobs and the n_prompt_logprobs likeliest alternatives, as a chunk
- * without text. The first token has no context: its logprob is NAN, and its alternatives have the token -1.
- * Pointers stay valid until the last release. Available before the first chunk; any thread, any number of
- * times. TIMEOUT: not yet. END: the request ended before. STATE: not requested, or no request. */
+ * without text, with an entry for each of n_prompt. In the place of an image or a sound the token is -1; the
+ * text after it is scored with it. Entries without a token, and the first one, which has no context, have the
+ * logprob NAN and alternatives with the token -1. Pointers stay valid until the last release. Available
+ * before the first chunk; any thread, any number of times. TIMEOUT: not yet. END: the request ended before.
+ * STATE: not requested, or no request. */
 WEIR_API weir_status weir_stream_prompt_logprobs(const weir_stream *stream, weir_chunk *prompt);
 
 /* Forks a stream: submits *request (NULL = defaults) with the given source and source_at. The source's KV

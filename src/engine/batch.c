@@ -38,6 +38,7 @@ int32_t weir__batch_limit(const weir__driver *driver, const weir__slot *slot)
 {
     int32_t score = weir__score_limit(driver->slots, driver->params->n_slots, slot),
             media = media_limit(slot);
+    if (slot->next == WEIR__NEXT_SEGMENT && media > 0) return media; /* only its last cell scores a token */
     return media > 0 && (score == 0 || media < score) ? media : score;
 }
 

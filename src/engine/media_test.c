@@ -2,6 +2,9 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "engine/testing.h"
 
+#include <math.h>
+
+#include "backend/fake_internal.h"
 #include "base/thread.h"
 #include "support/dice.h"
 #include "support/pause.h"
@@ -139,6 +142,38 @@ static void judge(talk *t)
     assert_int_equal(usage.n_image_tokens, 0);
 }
 
+/* From the hash of all cells before it. */
+static double logprob_of(const rig *r, const talk *t, int32_t at)
+{
+    const weir__bmodel *fake = r->model->model;
+    uint64_t hash = weir__fake_hash_start(fake);
+    double sum = 0;
+    for (int32_t i = 0; i < at; i++) hash = weir__fake_hash_next(hash, t->cells[i], 0);
+    int32_t chosen = weir__fake_choose(fake, hash);
+    for (int32_t i = 0; i < fake->options.n_vocab; i++) sum += exp((double)weir__fake_logit(hash, chosen, i));
+    return (double)weir__fake_logit(hash, chosen, t->cells[at]) - log(sum);
+}
+
+/* Each token of the prompt has its logprob and the likeliest one; cells of media have none. */
+static void judge_prompt(const rig *r, const talk *t)
+{
+    weir_chunk prompt;
+    assert_int_equal(weir_stream_prompt_logprobs(t->stream, &prompt), WEIR_OK);
+    assert_int_equal(prompt.n_tokens, t->n_prompt);
+    assert_int_equal(prompt.n_top_logprobs, 1);
+    for (int32_t i = 0; i < t->n_prompt; i++) {
+        bool cell = t->cells[i] < 0;
+        assert_int_equal(prompt.tokens[i], cell ? -1 : t->cells[i]);
+        if (cell || i == 0) {
+            assert_true(isnan(prompt.logprobs[i]) && isnan(prompt.top_logprobs[i].logprob));
+            assert_int_equal(prompt.top_logprobs[i].token, -1);
+            continue;
+        }
+        assert_true(fabs((double)prompt.logprobs[i] - logprob_of(r, t, i)) < 1e-4);
+        assert_int_equal(prompt.top_logprobs[i].token, weir__fake_next(r->model, t->cells, i));
+    }
+}
+
 static uint64_t n_encodes(const rig *r)
 {
     return atomic_load(&r->fake->n_encodes);
@@ -214,6 +249,35 @@ static void tokens_and_answers_and_forks_have_media(void **state)
     sink_take(&got, fork);
     assert_int_equal(got.n_tokens, ANSWER - 5);
     assert_memory_equal(got.tokens, t.cells + t.n_prompt + 5, (ANSWER - 5) * sizeof *got.tokens);
+}
+
+/* In company and after cache hits, too; media first, last, beside each other and alone. */
+static void tokens_beside_media_have_logprobs(void **state)
+{
+    rig *r = *state;
+    static const char *const prompts[] = {"see @0 and say", "see @0 and say @1", "@2@2twice", "a text alone"};
+    for (size_t p = 0; p < COUNT(projectors); p++)
+        for (size_t l = 0; l < COUNT(layouts); l++)
+            for (int32_t chunk = 3; chunk <= 300; chunk *= 10) {
+                static talk talks[2 * COUNT(prompts)];
+                load(r, "fake:", projectors[p]);
+                r->params.layout = layouts[l];
+                r->params.chunk_size = chunk;
+                rig_start_caching(r, layouts[l], 4);
+                for (size_t i = 0; i < COUNT(talks); i++) {
+                    write(r, &talks[i], prompts[i % COUNT(prompts)]);
+                    weir_request request = request_of(r, &talks[i]);
+                    request.n_prompt_logprobs = i < COUNT(prompts);
+                    talks[i].stream = rig_submit(r, &request);
+                }
+                run(r);
+                for (size_t i = 0; i < COUNT(talks); i++) judge(&talks[i]);
+                for (size_t i = 0; i < COUNT(prompts); i++) judge_prompt(r, &talks[i]);
+                rig_stop(r);
+                assert_int_equal(atomic_load(&r->fake->faults), 0);
+                for (int i = 0; i < r->n_streams; i++) weir_stream_release(r->streams[i]);
+                r->n_streams = 0;
+            }
 }
 
 /* ---- The cache ---- */
@@ -611,8 +675,6 @@ static void what_does_not_fit_is_refused(void **state)
     assert_true(!forecast.fits && forecast.n_prompt == t.n_prompt);
     write(r, &t, "see @0");
     request = request_of(r, &t);
-    request.prompt_logprobs = true;
-    rig_refuses(r, &request, 1, &stream, WEIR_UNSUPPORTED, "requests[0].prompt_logprobs");
     rig_stop(r);
     load(r, "fake:", "fake:sounds=0");
     rig_start(r);
@@ -634,7 +696,7 @@ static void at_random(void **state)
     for (int round = 0; round < 40; round++) {
         enum { N = 12 };
         static talk talks[N];
-        bool cancelled[N] = {false}, asked[N] = {false};
+        bool cancelled[N] = {false}, asked[N] = {false}, scored[N] = {false};
         load(r, dice_one_in(&d, 4) ? "fake:recurrent=1" : "fake:",
              projectors[dice_in(&d, 0, COUNT(projectors) - 1)]);
         r->params = weir_engine_params_default();
@@ -666,6 +728,8 @@ static void at_random(void **state)
                 weir_request request = request_of(r, t);
                 request.priority = dice_in(&d, 0, 2);
                 request.cache_prompt = !dice_one_in(&d, 5);
+                scored[n_asked] = dice_one_in(&d, 3);
+                request.n_prompt_logprobs = scored[n_asked];
                 t->stream = rig_submit(r, &request);
                 asked[n_asked++] = true;
             }
@@ -685,6 +749,7 @@ static void at_random(void **state)
                                     talks[i].got.n_tokens * sizeof(int32_t));
             else
                 judge(&talks[i]);
+            if (scored[i] && !cancelled[i]) judge_prompt(r, &talks[i]);
         }
         rig_stop(r);
         assert_int_equal(atomic_load(&r->fake->faults), 0);
@@ -698,6 +763,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         RIG_TEST(each_gets_its_own_text),
         RIG_TEST(tokens_and_answers_and_forks_have_media),
+        RIG_TEST(tokens_beside_media_have_logprobs),
         RIG_TEST(a_second_question_reuses_the_image),
         RIG_TEST(embeddings_are_kept_within_the_budget_and_by_salt),
         RIG_TEST(a_restart_finds_the_image),

@@ -415,9 +415,6 @@ static weir_status create_score(weir__request *request, const weir_model *model,
                                 weir_error *error)
 {
     if (!given->prompt_logprobs && given->n_prompt_logprobs == 0) return WEIR_OK;
-    if (request->history.n_spans > 0)
-        return weir__error_set(error, WEIR_UNSUPPORTED, "prompt_logprobs",
-                               "there are no logprobs for a prompt with images or sounds");
     int32_t n_vocab = model->info.n_vocab;
     request->history.score =
         weir__score_create(request->history.tokens, request->history.n_prompt,

@@ -12,6 +12,12 @@
  * slots each has one row, as it has one to sample from anyway. */
 #define ROWS_MOST 64
 
+/* Cells of images and sounds have no logprob. */
+static void skip_media(weir__score *score)
+{
+    while (score->n_scored < score->n && score->tokens[score->n_scored] < 0) score->n_scored++;
+}
+
 weir__score *weir__score_create(const int32_t *prompt, int32_t n, int32_t n_top)
 {
     weir__score *score = weir__mem_calloc(1, sizeof *score);
@@ -27,9 +33,15 @@ weir__score *weir__score_create(const int32_t *prompt, int32_t n, int32_t n_top)
         weir__score_release(score);
         return NULL;
     }
-    score->logprobs[0] = NAN;
-    for (int32_t i = 0; i < n_top; i++) score->top[i] = (weir_logprob){-1, NAN};
-    atomic_init(&score->done, n == 1);
+    for (int32_t i = 0; i < n; i++) {
+        if (i > 0 && prompt[i] >= 0) continue;
+        if (prompt[i] < 0) score->tokens[i] = -1;
+        score->logprobs[i] = NAN;
+        for (int32_t k = 0; k < n_top; k++)
+            score->top[(size_t)i * (size_t)n_top + (size_t)k] = (weir_logprob){-1, NAN};
+    }
+    skip_media(score);
+    atomic_init(&score->done, score->n_scored == n);
     return score;
 }
 
@@ -70,8 +82,9 @@ static bool is_scored(const weir__slot *slot)
 
 bool weir__score_wants(const weir__slot *slot, int32_t pos)
 {
-    return is_scored(slot) && pos + 1 >= slot->request->history.score->n_scored &&
-           pos + 1 < slot->request->history.score->n;
+    if (!is_scored(slot)) return false;
+    const weir__score *score = slot->request->history.score;
+    return pos + 1 >= score->n_scored && pos + 1 < score->n && score->tokens[pos + 1] >= 0;
 }
 
 int32_t weir__score_limit(const weir__slot *slots, int32_t n_slots, const weir__slot *slot)
@@ -95,6 +108,7 @@ weir_status weir__score_rows(const weir_model *model, weir__bcontext *context, w
         score->logprobs[at] = weir__logprob(
             logits, model->info.n_vocab, score->tokens[at],
             score->n_top > 0 ? score->top + (size_t)at * (size_t)score->n_top : NULL, score->n_top);
+        skip_media(score);
     }
     if (slot->n_scored > 0 && score->n_scored == score->n)
         atomic_store_explicit(&score->done, true, memory_order_release);

@@ -12,18 +12,19 @@ typedef struct weir__slot weir__slot;
 typedef struct weir__bcontext weir__bcontext;
 
 /* Reference-counted by the request and its stream. Invariant: tokens before n_scored have their logprob,
- * apart from the first token, which never has one. Until `done`, the driver owns all but refs and done. */
+ * apart from the first token and the cells of media, which never have one; token n_scored, if there is one,
+ * is none of a medium. Until `done`, the driver owns all but refs and done. */
 typedef struct weir__score {
     atomic_int refs;
     atomic_bool done; /* all logprobs are there; release, for the readers' acquire */
     int32_t n, n_scored;
     int32_t n_top;
-    int32_t *tokens;   /* [n] */
+    int32_t *tokens;   /* [n]; -1 = a cell of an image or a sound */
     float *logprobs;   /* [n] */
     weir_logprob *top; /* [n][n_top] */
 } weir__score;
 
-/* For the prompt [n], n >= 1. NULL: out of memory. */
+/* For the prompt [n], n >= 1; ids below zero are cells of media. NULL: out of memory. */
 weir__score *weir__score_create(const int32_t *prompt, int32_t n, int32_t n_top);
 weir__score *weir__score_hold(weir__score *score);
 void weir__score_release(weir__score *score);

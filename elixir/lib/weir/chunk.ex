@@ -24,7 +24,8 @@ defmodule Weir.Chunk do
   @typedoc """
   A token's text (`"bytes:\\\\xe2…"` if it is only part of a character), the natural logarithm of the model's
   probability for it, its bytes, and the top alternatives, without alternatives of their own. -9999.0 means
-  impossible; `nil` is for a prompt's first token, which has no predecessor.
+  impossible; `nil` is for a prompt's first token, which has no predecessor, and for the entries in the place
+  of an image or a sound, whose token is `""`.
   """
   @type logprob :: %{
           required(:token) => String.t(),

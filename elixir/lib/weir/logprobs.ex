@@ -18,6 +18,9 @@ defmodule Weir.Logprobs do
     end)
   end
 
+  # in the place of an image or a sound
+  defp entry(_model, id, logprob) when id < 0, do: %{token: "", logprob: logprob, bytes: []}
+
   defp entry(%Model{ref: ref}, id, logprob) do
     bytes = NIF.token_to_piece(ref, id)
     %{token: text(bytes), logprob: logprob, bytes: :binary.bin_to_list(bytes)}

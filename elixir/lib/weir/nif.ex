@@ -309,7 +309,8 @@ defmodule Weir.NIF do
   With `logprobs`, or `n_logprobs` (the number of top alternatives), chunks are `{:chunk, ids, text, scores}`:
   for each id `{logprob, [{id, logprob}]}`, natural logarithms of the model's probabilities, -9999.0 for
   impossible. With `prompt_logprobs`, or `n_prompt_logprobs`, `{ref, {:prompt, ids, scores}}` comes first,
-  without demand; the first token has no predecessor: `{nil, []}`.
+  without demand. The first token has no predecessor: `{nil, []}`; entries in the place of an image or a
+  sound have the id -1 and `{nil, []}`.
 
   `usage` has `miss` (why no more of the prompt was cached: `:none`, `:cold`, `:evicted`, `:salt`,
   `:diverged`, `:uncuttable`, `:off`); in the last message, if there are details, `miss_info`, a map of
