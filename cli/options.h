@@ -130,6 +130,7 @@ typedef struct cli_args {
     cli_list api_keys, aliases, origins, hosts, drop_lines;
     bool log_json;
     char *host, *unix_path, *tls_cert, *tls_key, *api_key_file, *lora_dir;
+    char *kv_events, *kv_events_replay, *kv_events_endpoint;
 } cli_args;
 
 typedef enum cli_kind {

@@ -108,6 +108,10 @@ static cli_exit complete(cli_args *args)
     params->hosts = (const char *const *)args->hosts.items;
     params->n_hosts = args->hosts.n;
     complete_model(args, &params->model);
+    params->kv_events = args->kv_events;
+    params->kv_events_replay = args->kv_events_replay;
+    params->kv_events_endpoint = args->kv_events_endpoint;
+    if (args->kv_events != NULL) args->engine.cache_block = SERVE_KV_BLOCK;
     if (args->lora_dir != NULL && args->lora_dir[0] != '\0') params->lora_dir = args->lora_dir;
     if (args->quiet) params->log = false;
     return collect_keys(args);

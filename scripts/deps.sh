@@ -62,6 +62,7 @@ find_missing() {
     library libedit-dev libedit "weir chat's line editing"
     library libncurses-dev ncursesw "weir top's screen"
     library libssl-dev 'openssl >= 1.1.1' "weir serve's TLS"
+    library libzmq3-dev libzmq "events of the prefix cache for routers"
     library libcurl4-openssl-dev 'libcurl >= 7.66' "models by name, weir bench http, ps and top"
     library libpng-dev libpng "images"
     library libjpeg-dev libjpeg "images"
@@ -127,7 +128,7 @@ if ! have apt-get; then
     say "missing on this machine, which has no apt-get:"
     explain
     if [ "$(uname -s)" = Darwin ]; then
-        say "with Homebrew: brew install cmake ninja pkg-config jansson curl ncurses llhttp openssl@3 libpng jpeg-turbo webp flac mpg123 python3 git node$([ "$level" = run ] || echo ' cmocka elixir tmux numpy')$([ "$level" = check ] && echo ' llvm clang-format')"
+        say "with Homebrew: brew install cmake ninja pkg-config jansson curl ncurses llhttp openssl@3 libpng jpeg-turbo webp flac mpg123 zeromq python3 git node$([ "$level" = run ] || echo ' cmocka elixir tmux numpy')$([ "$level" = check ] && echo ' llvm clang-format')"
         say "the compiler comes with: xcode-select --install"
     else
         say "install what provides these, under your system's names for them, and run this again"

@@ -35,6 +35,7 @@ typedef struct serve_events serve_events;
 typedef struct serve_keys serve_keys;
 typedef struct serve_tape serve_tape;
 typedef struct serve_tapes serve_tapes;
+typedef struct serve_kv_events serve_kv_events;
 
 typedef enum serve_state {
     SERVE_READING,   /* the body is on its way */
@@ -133,6 +134,7 @@ struct serve_server {
     serve_workers *workers;
     serve_keys *keys;
     serve_tapes *tapes;             /* the service thread's */
+    serve_kv_events *kv_events;     /* NULL = none */
     _Atomic uint64_t n_shared;      /* requests that joined another one's generation */
     weir__quota answers;            /* of whole answers, until their last byte is sent */
     _Atomic uint64_t n_media_bytes; /* of all calls' decoded images and sounds */

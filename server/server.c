@@ -16,6 +16,7 @@
 #include "base/thread.h"
 #include "connection.h"
 #include "keys.h"
+#include "kv_events.h"
 #include "tape.h"
 
 #define LAST_WORK_S 10 /* what ends the process may take */
@@ -130,6 +131,16 @@ static void *serve(void *user)
 
 /* ---- Life ---- */
 
+static weir_status open_kv_events(serve_server *server, weir_error *error)
+{
+    const serve_params *params = &server->params;
+    const char *endpoint = params->kv_events_endpoint, *scheme = strstr(server->address, "://");
+    if (endpoint == NULL) endpoint = scheme != NULL ? scheme + 3 : server->address;
+    serve_log("warning", "kv_events", "prompts without cache_salt are published at %s", params->kv_events);
+    return serve_kv_events_create(params->kv_events, params->kv_events_replay, endpoint, &server->kv_events,
+                                  error);
+}
+
 weir_status serve_server_create(const serve_params *params, serve_server **out, weir_error *error)
 {
     weir_status status = serve_server_check(params, error);
@@ -157,6 +168,7 @@ weir_status serve_server_create(const serve_params *params, serve_server **out, 
             weir__error_set(error, WEIR_NO_MEMORY, NULL, "no descriptors or memory for the server's loop");
     if (status == WEIR_OK) status = serve_reload_tls(server, error);
     if (status == WEIR_OK) status = serve_listener_open(server, error);
+    if (status == WEIR_OK && params->kv_events != NULL) status = open_kv_events(server, error);
     if (status == WEIR_OK && serve_reach_is_open(server))
         serve_log("warning", "open", "%s has no API key: whoever reaches it may use it; give --api-key-file",
                   server->address);
@@ -197,6 +209,8 @@ void serve_server_ready(serve_server *server, weir_model *model, weir_engine *en
              weir_backend_version());
     for (char *c = server->fingerprint; *c != '\0'; c++)
         if (*c == ' ' || *c == '"' || *c == '\\') *c = '-';
+    if (server->kv_events != NULL && !serve_kv_events_join(server->kv_events, server->model.name, engine))
+        serve_log("error", "kv_events", "out of memory: the cache's events are not published");
     atomic_store_explicit(&server->loaded, true, memory_order_release);
 }
 
@@ -241,6 +255,7 @@ void serve_server_destroy(serve_server *server)
     serve_loop_destroy(server->loop);
     SSL_CTX_free(server->tls);
     serve_tapes_destroy(server->tapes);
+    serve_kv_events_destroy(server->kv_events);
     serve_model_fini(&server->model);
     serve_events_destroy(server->events);
     serve_keys_destroy(server->keys);

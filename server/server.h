@@ -62,8 +62,14 @@ typedef struct serve_params {
     int32_t keep_s;           /* 300: how long it is kept after its end, or its last reader */
     int64_t resume_bytes;     /* 64 MiB, of the events that are kept */
     int64_t media_bytes;      /* 512 MiB, of the decoded images and sounds of all requests */
-    bool log;                 /* true: a line of JSON for each request, on stderr */
-    bool log_text;            /* false: bodies of requests too */
+    /* NULL = none; ZeroMQ addresses at which changes of the prefix cache are published for routers, in vLLM's
+     * format, and repeated. The engine must have cache_block SERVE_KV_BLOCK. Subscribers see the tokens of
+     * all prompts without cache_salt */
+    const char *kv_events, *kv_events_replay;
+#define SERVE_KV_BLOCK 16
+    const char *kv_events_endpoint; /* HOST:PORT, as routers know this server; NULL = where it listens */
+    bool log;                       /* true: a line of JSON for each request, on stderr */
+    bool log_text;                  /* false: bodies of requests too */
     const char
         *lora_dir; /* requests may load adapters from this folder, and unload them; NULL = they may not */
 } serve_params;

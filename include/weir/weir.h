@@ -1605,9 +1605,10 @@ typedef struct weir_cache_change {
  * [capacity × cache_block]. Whole blocks count, up to the first image or sound, of requests without
  * cache_salt and adapters; for a running request, the blocks that it has computed. A block is stored after
  * its parent. There is one reader: a change is taken once. A reader who comes late gets the difference
- * between then and now. Any thread; never waits for a forward pass. END: nothing changed; *n is 0. INVALID: a
- * pointer is NULL. STATE: cache_block is 0. */
-WEIR_API weir_status weir_engine_cache_changes(weir_engine *engine, weir_cache_change *changes,
+ * between then and now; with `all`, everything that is cached, as if nothing had been taken. Any thread;
+ * never waits for a forward pass. END: nothing changed; *n is 0. INVALID: a pointer is NULL. STATE:
+ * cache_block is 0. */
+WEIR_API weir_status weir_engine_cache_changes(weir_engine *engine, bool all, weir_cache_change *changes,
                                                int32_t *tokens, size_t capacity, size_t *n);
 
 /* ---- Driving the engine by hand -------------------------------------------------------------------- */

@@ -220,6 +220,15 @@ size_t weir__blocks_take(weir__blocks *blocks, weir_cache_change *changes, int32
     return n;
 }
 
+void weir__blocks_restart(weir__blocks *blocks)
+{
+    for (size_t i = 0; i < blocks->n_buckets; i++)
+        for (weir__block *block = blocks->buckets[i]; block != NULL; block = block->chain) {
+            block->taken = 0;
+            note_change(blocks, block);
+        }
+}
+
 size_t weir__blocks_count(const weir__blocks *blocks, weir_cache_memory memory)
 {
     size_t n = 0;

@@ -41,6 +41,9 @@ void weir__blocks_remove(weir__blocks *blocks, weir__block *deepest, weir_cache_
  * number. A block is stored after its parent. */
 size_t weir__blocks_take(weir__blocks *blocks, weir_cache_change *changes, int32_t *tokens, size_t capacity);
 
+/* Forgets what was taken: every block that is in a memory is a change. */
+void weir__blocks_restart(weir__blocks *blocks);
+
 /* The number of blocks in the memory. Visits all; for tests. */
 size_t weir__blocks_count(const weir__blocks *blocks, weir_cache_memory memory);
 

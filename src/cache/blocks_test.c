@@ -188,6 +188,10 @@ static void run_world(uint64_t seed)
             change_text(&w, t);
         if (t->end.rank == WEIR__PREFIX_LIVE && t->end.n_ready > t->n) t->end.n_ready = t->n;
         if (dice_one_in(&w.d, 3)) take_changes(&w.reader, &w.blocks, (size_t)dice_in(&w.d, 0, 5));
+        if (dice_one_in(&w.d, 30)) { /* another reader, who knows nothing */
+            memset(&w.reader, 0, sizeof w.reader);
+            weir__blocks_restart(&w.blocks);
+        }
         if (dice_one_in(&w.d, 10)) check_all(&w);
     }
     for (int i = 0; i < TEXTS; i++) weir__prefix_tree_remove(&w.tree, &w.texts[i].end);

@@ -286,9 +286,11 @@ void weir__cache_end(weir__cache *cache, weir__prefix_end *end)
 
 /* ---- Changes ---- */
 
-size_t weir__cache_changes(weir__cache *cache, weir_cache_change *changes, int32_t *tokens, size_t capacity)
+size_t weir__cache_changes(weir__cache *cache, bool all, weir_cache_change *changes, int32_t *tokens,
+                           size_t capacity)
 {
     lock_cache(cache);
+    if (all) weir__blocks_restart(&cache->blocks);
     size_t n = weir__blocks_take(&cache->blocks, changes, tokens, capacity);
     unlock_cache(cache);
     return n;

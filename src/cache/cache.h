@@ -62,7 +62,8 @@ void weir__cache_look(weir__cache *cache, const weir__prefix_key *key, const int
 weir__cache_counts weir__cache_count(const weir__cache *cache);
 
 /* See weir_engine_cache_changes. */
-size_t weir__cache_changes(weir__cache *cache, weir_cache_change *changes, int32_t *tokens, size_t capacity);
+size_t weir__cache_changes(weir__cache *cache, bool all, weir_cache_change *changes, int32_t *tokens,
+                           size_t capacity);
 
 /* begin: a request starts. advance: it has computed n_ready tokens. end: it has ended. serial 0: it computes;
  * otherwise it waits for another one. begin returns false if memory ran out; then other requests do not find

@@ -313,12 +313,12 @@ weir_status weir_engine_arrivals(const weir_engine *engine, uint64_t from, weir_
     return READ(engine, arrivals, from, arrivals, capacity, n);
 }
 
-weir_status weir_engine_cache_changes(weir_engine *engine, weir_cache_change *changes, int32_t *tokens,
-                                      size_t capacity, size_t *n)
+weir_status weir_engine_cache_changes(weir_engine *engine, bool all, weir_cache_change *changes,
+                                      int32_t *tokens, size_t capacity, size_t *n)
 {
     if (n != NULL) *n = 0;
     if (engine == NULL || changes == NULL || tokens == NULL || n == NULL) return WEIR_INVALID;
     if (engine->params.cache_block == 0) return WEIR_STATE;
-    *n = weir__cache_changes(engine->driver.prefix.cache, changes, tokens, capacity);
+    *n = weir__cache_changes(engine->driver.prefix.cache, all, changes, tokens, capacity);
     return *n > 0 ? WEIR_OK : WEIR_END;
 }

@@ -114,7 +114,7 @@ typedef struct blocks {
 
 static size_t take_changes(rig *r, blocks *b)
 {
-    weir_status status = weir_engine_cache_changes(r->engine, b->changes, b->tokens, 128, &b->n);
+    weir_status status = weir_engine_cache_changes(r->engine, false, b->changes, b->tokens, 128, &b->n);
     assert_int_equal(status, b->n > 0 ? WEIR_OK : WEIR_END);
     return b->n;
 }
@@ -172,11 +172,12 @@ static void test_changes_of_the_cache(void **state)
         assert_int_equal(n, 2 * n_stored);
         rig_stop(r);
     }
-    assert_int_equal(weir_engine_cache_changes(NULL, NULL, NULL, 0, NULL), WEIR_INVALID);
+    assert_int_equal(weir_engine_cache_changes(NULL, false, NULL, NULL, 0, NULL), WEIR_INVALID);
     r->params.cache_block = 0;
     rig_start_caching(r, WEIR_LAYOUT_UNIFIED, 2);
     static blocks none;
-    assert_int_equal(weir_engine_cache_changes(r->engine, none.changes, none.tokens, 1, &none.n), WEIR_STATE);
+    assert_int_equal(weir_engine_cache_changes(r->engine, false, none.changes, none.tokens, 1, &none.n),
+                     WEIR_STATE);
     rig_stop(r);
 }
 

@@ -22,6 +22,7 @@ CLIENTS = {
     "anthropic_python": ("anthropic_python.py", "anthropic"),
     "langchain": ("langchain_openai_test.py", "langchain"),
     "llm": ("llm_command.py", "llm"),
+    "router": ("router_kv_events.py", "router"),
     "schemas": ("schemas.py", "openai"),
 }
 
@@ -56,12 +57,14 @@ def main():
     out = os.path.join(os.environ["WEIR_BUILD_DIR"], "clients")
     os.makedirs(out, exist_ok=True)
     weir, weights = os.environ["WEIR_BIN"], os.environ["WEIR_TEST_MODEL"]
-    with open(os.path.join(out, "server.log"), "w") as log, \
-            Server(weir, "-np", "4", "-c", "4096", "--embeddings", model=weights, log=log, patience=PATIENCE) as server, \
+    # A path for a socket is short.
+    with open(os.path.join(out, "server.log"), "w") as log, tempfile.TemporaryDirectory() as sockets, \
+            Server(weir, "-np", "4", "-c", "4096", "--embeddings", "--kv-events", f"ipc://{sockets}/kv",
+                   "--kv-events-replay", f"ipc://{sockets}/replay", model=weights, log=log, patience=PATIENCE) as server, \
             Server(weir, "-np", "1", "-c", "512", "--api-key", "s3cret", model=weights, log=log, patience=PATIENCE) as keyed:
         model = server.get("/v1/models").json["data"][0]["id"]
         environment = {k: v for k, v in os.environ.items() if not k.startswith(("WEIR_", "OPENAI_", "ANTHROPIC_", "LLM_")) and not k.lower().endswith("_proxy")}
-        environment.update(WEIR_URL=server.url, WEIR_KEYED_URL=keyed.url, WEIR_MODEL=model, WEIR_CLIENTS=folder,
+        environment.update(WEIR_URL=server.url, WEIR_KEYED_URL=keyed.url, WEIR_MODEL=model, WEIR_CLIENTS=folder, WEIR_KV_EVENTS=f"ipc://{sockets}/kv", WEIR_KV_REPLAY=f"ipc://{sockets}/replay",
                            PYTHONDONTWRITEBYTECODE="1", OPENAI_API_KEY="any", LANGCHAIN_TRACING_V2="false")
         if "WEIR_SCHEMA_SEED" in os.environ:
             environment["WEIR_SCHEMA_SEED"] = os.environ["WEIR_SCHEMA_SEED"]

@@ -1,0 +1,27 @@
+/* kv_events.h: publishes which blocks of tokens the prefix caches hold, over ZeroMQ and in vLLM's format, for
+ * routers that send a request where its prefix is.
+ * SPDX-License-Identifier: Apache-2.0 */
+#ifndef WEIR_SERVER_KV_EVENTS_H
+#define WEIR_SERVER_KV_EVENTS_H
+
+#include "server.h"
+
+typedef struct serve_kv_events serve_kv_events;
+
+/* Binds a PUB socket, and a ROUTER socket for replays if `replay` is not NULL; starts the thread that
+ * publishes. Addresses are ZeroMQ's: "tcp://127.0.0.1:5557", "ipc://FILE". endpoint: "HOST:PORT" at which
+ * routers find the server, a part of each topic. INVALID (kv_events, kv_events_replay: not an address), IO
+ * (it cannot be bound), UNSUPPORTED (a build without ZeroMQ), NO_MEMORY. */
+weir_status serve_kv_events_create(const char *address, const char *replay, const char *endpoint,
+                                   serve_kv_events **out, weir_error *error);
+void serve_kv_events_destroy(serve_kv_events *events); /* NULL is ignored */
+
+/* Publishes the changes of an engine's cache from now on, under the model's name. The engine has cache_block
+ * SERVE_KV_BLOCK. False: out of memory. Any
+ * thread. */
+bool serve_kv_events_join(serve_kv_events *events, const char *model, weir_engine *engine);
+
+/* The engine may be destroyed afterwards; what it cached is told to be gone. Any thread. */
+void serve_kv_events_leave(serve_kv_events *events, const weir_engine *engine);
+
+#endif
