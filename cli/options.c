@@ -275,6 +275,7 @@ static cli_option table[] = {
     {"--max-priority", NULL, CLI_SERVING, CLI_SERVE, "N", SERVE(CLI_INT32, max_priority), .standard = "0 with keys, else 100",
      .help = "the highest priority that requests may have; -100 to 100", RARE},
     {"--health-needs-key", NULL, CLI_SERVING, CLI_SERVE, NULL, SET(CLI_FLAG, serve.health_needs_key), .help = "/health requires a key", RARE},
+    {"--metrics-vllm", NULL, CLI_SERVING, CLI_SERVE, NULL, SET(CLI_FLAG, serve.vllm_metrics), .help = "/metrics also has vLLM's names, for routers that read no others", RARE},
     {"--metrics-need-no-key", NULL, CLI_SERVING, CLI_SERVE, NULL, SET(CLI_FLAG, serve.metrics_need_no_key), .help = "/metrics requires no key", RARE},
     {"--tls-cert", "--ssl-cert-file", CLI_SERVING, CLI_SERVE, "FILE", SET(CLI_STRING, tls_cert), .field = "tls_cert",
      .help = "serve HTTPS with this certificate and its chain (PEM)"},

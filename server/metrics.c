@@ -153,8 +153,11 @@ void serve_metrics(serve_call *call)
     weir_engine_stats stats = {.size = sizeof stats};
     weir__text text = {0};
     int32_t n_workers, n_busy, n_queued;
-    if (serve_server_loaded(server) && weir_engine_get_stats(server->model.loaded.engine, &stats) == WEIR_OK)
+    if (serve_server_loaded(server) &&
+        weir_engine_get_stats(server->model.loaded.engine, &stats) == WEIR_OK) {
         add_engine(&text, &stats);
+        serve_router_metrics(server, server->model.name, &stats, &text);
+    }
     add_head(&text, "http_requests_total", "counter", "HTTP answers, by class of status");
     for (int i = 1; i < 6; i++)
         weir__text_printf(&text, "weir_http_requests_total{status=\"%dxx\"} %llu\n", i,

@@ -15,6 +15,8 @@ static const serve_route routes[] = {
     {"POST", "/v1/responses/input_tokens", serve_input_tokens, .work = true, .engine = true},
     {"GET", "/props", serve_props, .engine = true},
     {"POST", "/v1/embeddings", serve_embeddings, .work = true, .slow = true, .engine = true},
+    {"POST", "/v1/completions/render", serve_render_completions, .work = true, .engine = true},
+    {"POST", "/v1/chat/completions/render", serve_render_chat, .work = true, .engine = true},
     {"POST", "/v1/plan", serve_plan, .work = true, .engine = true},
     {"POST", "/tokenize", serve_tokenize, .work = true, .engine = true},
     {"POST", "/detokenize", serve_detokenize, .work = true, .engine = true},

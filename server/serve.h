@@ -337,6 +337,10 @@ void serve_workers_count(serve_workers *workers, int32_t *n, int32_t *n_busy, in
 
 void serve_log_call(const serve_call *call);
 
+/* Appends the metrics by which routers choose a server. */
+void serve_router_metrics(const serve_server *server, const char *model, const weir_engine_stats *stats,
+                          weir__text *text);
+
 /* Appends metrics of the process (from the kernel) and of the build. */
 void serve_process_metrics(const serve_server *server, weir__text *text);
 
@@ -364,6 +368,8 @@ void serve_tokenize(serve_call *call);
 void serve_detokenize(serve_call *call);
 void serve_apply_template(serve_call *call);
 void serve_plan(serve_call *call);
+void serve_render_completions(serve_call *call);
+void serve_render_chat(serve_call *call);
 void serve_stream_read(serve_call *call);
 void serve_stream_cancel(serve_call *call);
 void serve_lora_list(serve_call *call);

@@ -46,6 +46,7 @@ typedef struct serve_params {
     size_t n_hosts;
     bool health_needs_key;    /* false */
     bool metrics_need_no_key; /* false */
+    bool vllm_metrics;        /* false: /metrics has vLLM's names, too */
     int32_t key_requests;     /* answers of one key at a time; 0 = no limit */
     int32_t key_rate;         /* of one key in a minute; 0 = no limit */
     int32_t max_priority;     /* of requests; SERVE_UNSAID = 0 where there are keys, else 100 */

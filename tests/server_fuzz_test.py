@@ -37,7 +37,7 @@ BODIES = [
     {"messages": [{"role": "user", "content": [{"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": text64(png(8, 8))}}]}], "max_tokens": 9},
     {"prompt": "x", "n": 3, "best_of": 5, "echo": True, "max_tokens": 3}, {"messages": MESSAGES, "max_tokens": 1e308}, {"messages": MESSAGES, "seed": 10 ** 30}, {"messages": MESSAGES, "temperature": -1e-300}, {},
 ]
-PATHS = ["/v1/chat/completions", "/v1/completions", "/v1/messages", "/v1/messages/count_tokens", "/v1/responses", "/v1/responses/input_tokens", "/v1/embeddings", "/v1/plan", "/tokenize", "/detokenize", "/apply-template", "/v1/models", "/v1/models/x", "/metrics",
+PATHS = ["/v1/chat/completions", "/v1/completions", "/v1/messages", "/v1/messages/count_tokens", "/v1/responses", "/v1/responses/input_tokens", "/v1/embeddings", "/v1/plan", "/v1/completions/render", "/v1/chat/completions/render", "/tokenize", "/detokenize", "/apply-template", "/v1/models", "/v1/models/x", "/metrics",
          "/slots", "/events", "/health", "/", "/../../etc/passwd", "/%2e%2e/%00", "//", "/v1//chat/completions", "/v1/chat/completions?a=b&c", "*", "http://x/health",
          "/v1/streams/x", "/v1/streams/x?starting_after=1", "/v1/streams/x/cancel", "/v1/streams/%ff", "/lora-adapters", "/v1/load_lora_adapter", "/v1/unload_lora_adapter",
          "/app.js", "/" + "a" * 300, "/" + "%41" * 2000]
