@@ -71,10 +71,10 @@ static bool add_chat(serve_ask *ask, weir__text *text)
 {
     weir_error error = {0};
     int32_t *tokens = NULL;
-    size_t n = 0, capacity = 0;
-    weir_status status = weir_chat_tokenize(ask->rendered, NULL, 0, &n, &error);
-    for (; status == WEIR_TOO_LONG && n > capacity;)
-        status = weir__mem_grow(&tokens, &capacity, n, sizeof *tokens)
+    size_t n = 0, capacity = 0, guess = 256;
+    weir_status status = WEIR_TOO_LONG;
+    for (; status == WEIR_TOO_LONG && guess > capacity; guess = n)
+        status = weir__mem_grow(&tokens, &capacity, guess, sizeof *tokens)
                      ? weir_chat_tokenize(ask->rendered, tokens, capacity, &n, &error)
                      : WEIR_NO_MEMORY;
     bool ok = serve_call_passes(ask->call, status, &error);
