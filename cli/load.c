@@ -190,7 +190,10 @@ cli_exit cli_load_engine(const cli_args *args, weir_model *model, weir_engine **
 {
     weir_error error = {0};
     weir_engine_params params = args->engine;
+    weir_model_info info = {.size = sizeof info};
     cli_exit code = load_adapters(args, model);
+    weir_model_describe(model, &info);
+    if (args->command->bit == CLI_SERVE && !info.has_decoder && !info.is_draft_head) return code;
     if (code == CLI_OK) code = cli_load_draft_model(args, &params.draft_model);
     if (code != CLI_OK) return code;
     params.cache_dir = args->cache_dir;

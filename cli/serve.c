@@ -196,7 +196,7 @@ static void print_banner(const cli_args *args, const char *path, const serve_ser
     weir_engine_stats stats = {.size = sizeof stats};
     const char *address = serve_server_address(server);
     char *name = name_of(args, path);
-    weir_engine_get_stats(engine, &stats);
+    bool generates = weir_engine_get_stats(engine, &stats) == WEIR_OK;
     cli_text_printf(&text, "%sweir is ready%s\n", cli_term_style_err(CLI_BOLD),
                     cli_term_style_err(CLI_PLAIN));
     add_row(&text, "address", "%s%s", address,
@@ -207,8 +207,11 @@ static void print_banner(const cli_args *args, const char *path, const serve_ser
         add_row(&text, "model", "any name in requests: %s", title.bytes);
     else
         add_row(&text, "model", "\"%s\" in requests: %s", called, title.bytes);
-    add_row(&text, "slots", "%d requests at a time, each of at most %s tokens", stats.n_slots,
-            cli_count((uint64_t)stats.n_ctx).text);
+    if (generates)
+        add_row(&text, "slots", "%d requests at a time, each of at most %s tokens", stats.n_slots,
+                cli_count((uint64_t)stats.n_ctx).text);
+    else
+        add_row(&text, "computes", "embeddings, or scores of documents; it generates no text");
     add_row(&text, "keys", "%s",
             args->serve.n_keys > 0 ? "needed (Authorization: Bearer KEY)" : "none needed");
     add_row(&text, "stop", "Ctrl-C");

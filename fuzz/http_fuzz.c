@@ -201,7 +201,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     static void (*const handlers[])(serve_call * call) = {
         serve_chat,       serve_completions,    serve_plan,       serve_tokenize,
-        serve_detokenize, serve_apply_template, serve_embeddings,
+        serve_detokenize, serve_apply_template, serve_embeddings, serve_rerank,
     };
     if (size < 2) return 0;
     weir_engine_stats stats = {.size = sizeof stats};

@@ -149,7 +149,7 @@ weir__text *serve_answer_begin_event(serve_answer *answer, const char *name)
     }
     answer->event_at = serve_call_begin_piece(answer->call);
     if (name[0] != '\0') weir__text_printf(out, "event: %s\n", name);
-    weir__text_add_string(out, "data: ");
+    if (!answer->form->lines) weir__text_add_string(out, "data: ");
     return out;
 }
 
@@ -159,7 +159,7 @@ void serve_answer_end_event(serve_answer *answer)
         serve_tape_add(answer->tape, &answer->event);
         return;
     }
-    weir__text_add_string(&answer->call->out, "\n\n");
+    weir__text_add_string(&answer->call->out, answer->form->lines ? "\n" : "\n\n");
     serve_call_end_piece(answer->call, answer->event_at);
 }
 
@@ -292,7 +292,8 @@ void serve_answer_start(serve_answer *answer)
     if (answer->resume) {
         if (!start_tape(answer)) return;
     } else if (answer->stream) {
-        serve_call_begin(answer->call, "text/event-stream; charset=utf-8");
+        serve_call_begin(answer->call,
+                         answer->form->lines ? "application/x-ndjson" : "text/event-stream; charset=utf-8");
     }
     if (answer->stream) {
         bool begin = answer->begins && !answer->echoes_scores; /* else with the first chunk */

@@ -42,6 +42,7 @@ typedef struct serve_choice {
 typedef struct serve_form {
     const char *id;   /* what an answer's id begins with */
     const char *ping; /* an event that keeps a silent stream alive; NULL: a comment does */
+    bool lines;       /* a stream consists of lines of JSON, and is no event stream */
     bool keeps;       /* a stream's events need the parts so far, see serve_choice_keep */
     void (*head)(const serve_answer *answer, weir__text *text); /* what most of a tape's events begin with */
     void (*start)(serve_answer *answer);
@@ -53,8 +54,8 @@ typedef struct serve_form {
     void (*whole)(serve_answer *answer, weir__text *text);
 } serve_form;
 
-/* Anthropic's Messages and OpenAI's Responses. */
-extern const serve_form serve_messages_form, serve_responses_form;
+/* Anthropic's Messages, OpenAI's Responses and Ollama's chats. */
+extern const serve_form serve_messages_form, serve_responses_form, serve_ollama_chat_form;
 
 #define SERVE_ID_MAX 64
 struct serve_answer {
@@ -156,6 +157,9 @@ bool serve_choice_begin(serve_choice *choice, serve_choice_fn take);
 bool serve_choice_keep(serve_choice *choice, const weir_delta *delta);
 void serve_choice_forget(serve_choice *choice);
 void serve_choice_add_text(const serve_choice *choice, weir_delta_kind kind, weir__text *text);
+
+/* Appends the arguments of a tool call as a JSON object: {} if they were cut off. */
+void serve_part_add_arguments(const serve_part *part, weir__text *text);
 
 /* finish ends the choice with a reason; fail, because memory ran out; cancel ends its generation, unless
  * others share it. */

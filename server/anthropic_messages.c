@@ -182,19 +182,6 @@ static void fail(serve_answer *answer, int status, const char *code, const char 
 
 /* ---- Whole answers ---- */
 
-/* Arguments that were cut off are no JSON. */
-static void add_input(const weir__text *arguments, weir__text *text)
-{
-    json_t *value = NULL;
-    if (weir__json_parse(arguments->bytes != NULL ? arguments->bytes : "", arguments->n, "input",
-                         WEIR_INVALID, &value, NULL) == WEIR_OK &&
-        json_is_object(value))
-        weir__text_add(text, arguments->bytes, arguments->n);
-    else
-        weir__text_add_string(text, "{}");
-    json_decref(value);
-}
-
 static void add_part(const serve_part *part, weir__text *text)
 {
     switch (part->kind) {
@@ -212,7 +199,7 @@ static void add_part(const serve_part *part, weir__text *text)
         weir__json_string(text, "id", part->id);
         weir__json_string(text, "name", part->name);
         weir__text_add_string(text, ",\"input\":");
-        add_input(&part->text, text);
+        serve_part_add_arguments(part, text);
     }
     weir__text_add_string(text, "}");
 }

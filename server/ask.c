@@ -81,6 +81,7 @@ bool serve_ask_read(serve_ask *ask, serve_call *call, unsigned where)
     memset(ask, 0, sizeof *ask);
     ask->call = call;
     ask->where = call->terms.where = where;
+    if ((where & (SERVE_ASK_OLLAMA | SERVE_ASK_GENERATE)) != 0) call->terms.where |= SERVE_ASK_OPTIONS;
     ask->sampler = params->sampler != NULL ? *params->sampler : weir_sampler_params_default();
     ask->chat = weir_chat_params_default();
     ask->chat.template_source = params->template_source;

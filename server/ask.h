@@ -7,10 +7,13 @@
 
 #define SERVE_ASK_CHAT        1u
 #define SERVE_ASK_COMPLETIONS 2u
-#define SERVE_ASK_NATIVE      4u  /* beside COMPLETIONS: llama-server's own */
-#define SERVE_ASK_INFILL      32u /* beside NATIVE: its /infill */
-#define SERVE_ASK_MESSAGES    8u  /* Anthropic's */
-#define SERVE_ASK_RESPONSES   16u /* OpenAI's */
+#define SERVE_ASK_NATIVE      4u   /* beside COMPLETIONS: llama-server's own */
+#define SERVE_ASK_INFILL      32u  /* beside NATIVE: its /infill */
+#define SERVE_ASK_MESSAGES    8u   /* Anthropic's */
+#define SERVE_ASK_RESPONSES   16u  /* OpenAI's */
+#define SERVE_ASK_OLLAMA      64u  /* Ollama's /api/chat */
+#define SERVE_ASK_GENERATE    128u /* and /api/generate */
+#define SERVE_ASK_OPTIONS     256u /* beside these two: the members of their "options" */
 
 #define SERVE_N_MAX     SERVE_CHOICES_MAX
 #define SERVE_STOP_MAX  64  /* what the library allows */
@@ -91,6 +94,9 @@ typedef struct serve_dialect {
     const char *count; /* what a counted prompt's answer begins with, up to the number */
 } serve_dialect;
 
+/* Answers a request for a conversation that was read. Worker. */
+void serve_ask_submit(serve_ask *ask, const serve_dialect *dialect);
+
 /* Answers a request for a conversation; answers one with the number of its prompt's tokens. Worker. */
 void serve_ask_converse(serve_call *call, const serve_dialect *dialect);
 void serve_ask_count(serve_call *call, const serve_dialect *dialect);
@@ -115,10 +121,15 @@ serve_answer *serve_ask_answer(const serve_ask *ask, const serve_form *form, int
  * Worker. */
 void serve_complete(serve_call *call, unsigned where, const serve_form *written);
 
+/* The same for a request that was read. */
+void serve_complete_ask(serve_ask *ask, const serve_form *written);
+
 /* The field that has the conversation. */
 static inline const char *serve_ask_conversation(const serve_ask *ask)
 {
-    return (ask->where & SERVE_ASK_RESPONSES) != 0 ? "input" : "messages";
+    return (ask->where & SERVE_ASK_RESPONSES) != 0  ? "input"
+           : (ask->where & SERVE_ASK_GENERATE) != 0 ? "prompt"
+                                                    : "messages";
 }
 
 static inline bool serve_ask_is(const char *word, const char *wanted)

@@ -226,19 +226,24 @@ static bool take_source(serve_ask *ask)
     return true;
 }
 
+void serve_ask_submit(serve_ask *ask, const serve_dialect *dialect)
+{
+    weir_request request;
+    serve_answer *answer;
+    if (!serve_ask_request(ask, &request) ||
+        !(ask->fork != NULL ? take_source(ask) : serve_ask_render(ask, &request)) ||
+        (answer = serve_ask_answer(ask, dialect->form, ask->n)) == NULL)
+        return;
+    if (dialect->repeat == NULL || dialect->repeat(ask, &answer->repeated))
+        serve_answer_submit(answer, &request, 1);
+    else
+        serve_call_no_memory(ask->call);
+}
+
 void serve_ask_converse(serve_call *call, const serve_dialect *dialect)
 {
     serve_ask ask;
-    weir_request request;
-    serve_answer *answer;
-    if (read_ask(&ask, call, dialect) && serve_ask_request(&ask, &request) &&
-        (ask.fork != NULL ? take_source(&ask) : serve_ask_render(&ask, &request)) &&
-        (answer = serve_ask_answer(&ask, dialect->form, ask.n)) != NULL) {
-        if (dialect->repeat == NULL || dialect->repeat(&ask, &answer->repeated))
-            serve_answer_submit(answer, &request, 1);
-        else
-            serve_call_no_memory(call);
-    }
+    if (read_ask(&ask, call, dialect)) serve_ask_submit(&ask, dialect);
     serve_ask_fini(&ask);
 }
 

@@ -1,5 +1,6 @@
 /* ask_fields.c: every field that a request for text may have. SPDX-License-Identifier: Apache-2.0 */
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "ask.h"
@@ -10,12 +11,14 @@
 #define BOTH    (SERVE_ASK_CHAT | SERVE_ASK_COMPLETIONS)
 #define DIALOGS (SERVE_ASK_CHAT | SERVE_ASK_MESSAGES | SERVE_ASK_RESPONSES)
 #define ALL     (DIALOGS | SERVE_ASK_COMPLETIONS)
+#define OLLAMA  (SERVE_ASK_OLLAMA | SERVE_ASK_GENERATE)
 
 static bool read_model(serve_call *call, void *to, const char *name, const json_t *value)
 {
     serve_ask *ask = to;
     (void)name;
-    return serve_call_read_model(call, value, &ask->adapter);
+    return (ask->where & OLLAMA) != 0 ? serve_call_read_tagged_model(call, (json_t *)value, &ask->adapter)
+                                      : serve_call_read_model(call, value, &ask->adapter);
 }
 
 static bool read_stream_options(serve_call *call, void *to, const char *name, const json_t *value)
@@ -168,6 +171,43 @@ static bool read_metadata(serve_call *call, void *to, const char *name, const js
     return json_is_object(value) || serve_field_refuse(call, name, "an object");
 }
 
+/* Of Ollama's options: how a model is set up, which the server's own options decide. */
+static bool read_setup(serve_call *call, void *to, const char *name, const json_t *value)
+{
+    serve_ask *ask = to;
+    weir_engine_stats stats = {.size = sizeof stats};
+    if (serve_ask_is(name, "options.num_ctx") && json_is_integer(value) &&
+        weir_engine_get_stats(call->loaded->engine, &stats) == WEIR_OK &&
+        json_integer_value(value) <= stats.n_ctx)
+        return true; /* there is as much */
+    return weir__text_printf(&ask->relaxed, "%s\n", name) || serve_call_no_memory(call);
+}
+
+/* -1 and -2: as many as there is room for. */
+static bool read_num_predict(serve_call *call, void *to, const char *name, const json_t *value)
+{
+    serve_ask *ask = to;
+    if (json_is_integer(value) && json_integer_value(value) == -2) {
+        ask->request.max_tokens = -1;
+        return true;
+    }
+    return serve_field_member(call, name, weir_member_find("request", "max_tokens"), &ask->request, value);
+}
+
+/* The last -1 tokens are all of them: as many as can be looked at. */
+static bool read_repeat_last_n(serve_call *call, void *to, const char *name, const json_t *value)
+{
+    serve_ask *ask = to;
+    const weir_member *member = weir_member_find("sampler", "penalty_last_n");
+    if (json_is_integer(value) && json_integer_value(value) == -1) {
+        ask->sampler.penalty_last_n = (int32_t)member->max;
+        return true;
+    }
+    return serve_field_member(call, name, member, &ask->sampler, value);
+}
+
+static bool read_options(serve_call *call, void *to, const char *name, const json_t *value);
+
 /* ---- The table ---- */
 
 /* clang-format off */
@@ -291,6 +331,57 @@ static const serve_field fields[] = {
     LATER("input_extra", SERVE_ASK_INFILL),
     SERVE_FIELD_BY("t_max_prompt_ms", SERVE_ASK_INFILL, read_native),
     SERVE_FIELD_BY("response_fields", SERVE_ASK_INFILL, read_native),
+    SERVE_FIELD_BY("model", OLLAMA, read_model),
+    SERVE_FIELD("stream", OLLAMA, BOOL, serve_ask, stream),
+    LATER("messages", SERVE_ASK_OLLAMA),
+    SERVE_FIELD("tools", SERVE_ASK_OLLAMA, VALUE, serve_ask, tools),
+    SERVE_FIELD_BY("tool_choice", SERVE_ASK_OLLAMA, serve_ask_tool_choice), /* weir's; Ollama has none */
+    SERVE_FIELD("prompt", SERVE_ASK_GENERATE, VALUE, serve_ask, prompt),
+    SERVE_FIELD("suffix", SERVE_ASK_GENERATE, VALUE, serve_ask, suffix),
+    LATER("system", SERVE_ASK_GENERATE),
+    LATER("images", SERVE_ASK_GENERATE),
+    LATER("raw", SERVE_ASK_GENERATE),
+    LATER("format", OLLAMA),
+    LATER("think", OLLAMA),
+    LATER("keep_alive", OLLAMA),
+    SERVE_FIELD_BY("options", OLLAMA, read_options),
+    ONLY("truncate", OLLAMA, "false", "false or left out: a prompt that is too long is refused"),
+    ONLY("shift", OLLAMA, "false", "false or left out: an answer ends at the context's end"),
+    NO("logprobs", OLLAMA, "/v1/chat/completions has them"),
+    NO("top_logprobs", OLLAMA, "/v1/chat/completions has them"),
+    NO("template", OLLAMA, "the server's template is used; with raw the prompt goes to the model as it is"),
+    NO("context", SERVE_ASK_GENERATE, "give the conversation to /api/chat"),
+    NO("width", SERVE_ASK_GENERATE, "no images are generated here"),
+    NO("height", SERVE_ASK_GENERATE, "no images are generated here"),
+    NO("steps", SERVE_ASK_GENERATE, "no images are generated here"),
+    HAND_SETS("options.num_predict", SERVE_ASK_OPTIONS, read_num_predict, request, max_tokens),
+    SERVE_FIELD_BY("options.stop", SERVE_ASK_OPTIONS, serve_ask_stop),
+    HAND_SETS("options.seed", SERVE_ASK_OPTIONS, serve_ask_seed, sampler, seed),
+    SETS("options.temperature", SERVE_ASK_OPTIONS, sampler, temp),
+    SETS_IN("options.top_k", SERVE_ASK_OPTIONS, sampler, top_k, -1, INT32_MAX),
+    SETS("options.top_p", SERVE_ASK_OPTIONS, sampler, top_p),
+    SETS("options.min_p", SERVE_ASK_OPTIONS, sampler, min_p),
+    SETS("options.typical_p", SERVE_ASK_OPTIONS, sampler, typical_p),
+    SETS("options.repeat_penalty", SERVE_ASK_OPTIONS, sampler, penalty_repeat),
+    HAND_SETS("options.repeat_last_n", SERVE_ASK_OPTIONS, read_repeat_last_n, sampler, penalty_last_n),
+    SETS("options.presence_penalty", SERVE_ASK_OPTIONS, sampler, penalty_present),
+    SETS("options.frequency_penalty", SERVE_ASK_OPTIONS, sampler, penalty_freq),
+    SETS("options.mirostat", SERVE_ASK_OPTIONS, sampler, mirostat),
+    SETS("options.mirostat_tau", SERVE_ASK_OPTIONS, sampler, mirostat_tau),
+    SETS("options.mirostat_eta", SERVE_ASK_OPTIONS, sampler, mirostat_eta),
+    SERVE_FIELD_BY("options.num_ctx", SERVE_ASK_OPTIONS, read_setup),
+    SERVE_FIELD_BY("options.num_batch", SERVE_ASK_OPTIONS, read_setup),
+    SERVE_FIELD_BY("options.num_gpu", SERVE_ASK_OPTIONS, read_setup),
+    SERVE_FIELD_BY("options.main_gpu", SERVE_ASK_OPTIONS, read_setup),
+    SERVE_FIELD_BY("options.num_thread", SERVE_ASK_OPTIONS, read_setup),
+    SERVE_FIELD_BY("options.num_keep", SERVE_ASK_OPTIONS, read_setup),
+    SERVE_FIELD_BY("options.numa", SERVE_ASK_OPTIONS, read_setup),
+    SERVE_FIELD_BY("options.low_vram", SERVE_ASK_OPTIONS, read_setup),
+    SERVE_FIELD_BY("options.f16_kv", SERVE_ASK_OPTIONS, read_setup),
+    SERVE_FIELD_BY("options.use_mmap", SERVE_ASK_OPTIONS, read_setup),
+    SERVE_FIELD_BY("options.use_mlock", SERVE_ASK_OPTIONS, read_setup),
+    SERVE_FIELD_BY("options.penalize_newline", SERVE_ASK_OPTIONS, read_setup),
+    ONLY("options.tfs_z", SERVE_ASK_OPTIONS, "1", "1 or left out: no such sampling is done here"),
 };
 /* clang-format on */
 
@@ -301,10 +392,30 @@ const char *serve_ask_name(const char *of, const char *member, size_t n, unsigne
     for (size_t i = 0; i < N_FIELDS; i++) {
         const serve_field *f = &fields[i];
         if (f->of == NULL || (of != NULL && strcmp(f->of, of) != 0)) continue;
-        if (where != 0 && (f->where & where) == 0) continue;
+        if (where == 0 ? f->where == SERVE_ASK_OPTIONS : (f->where & where) == 0) continue;
         if (strlen(f->member) == n && memcmp(f->member, member, n) == 0) return f->name;
     }
     return NULL;
+}
+
+/* Each option is a field of its own, "options.NAME". */
+static bool read_options(serve_call *call, void *to, const char *name, const json_t *value)
+{
+    serve_ask *ask = to;
+    const char *key;
+    json_t *option, *named = json_object();
+    bool ok = named != NULL || serve_call_no_memory(call);
+    if (ok && !json_is_object(value)) ok = serve_field_refuse(call, name, "an object");
+    json_object_foreach((json_t *)value, key, option)
+    {
+        char field[96];
+        if (!ok) break;
+        snprintf(field, sizeof field, "%s.%.64s", name, key);
+        ok = json_object_set(named, field, option) == 0 || serve_call_no_memory(call);
+    }
+    ok = ok && serve_fields_read(call, fields, N_FIELDS, SERVE_ASK_OPTIONS, named, ask, NULL);
+    json_decref(named);
+    return ok;
 }
 
 /* A member of the sampler that is a field without a line in the table. */
@@ -312,8 +423,8 @@ static bool read_plain(serve_call *call, void *to, const char *name, const json_
 {
     serve_ask *ask = to;
     const weir_member *member = weir_member_find("sampler", name);
-    *known = member != NULL && member->type < WEIR_MEMBER_CHOICE &&
-             serve_ask_name("sampler", name, strlen(name), 0) == NULL;
+    *known = member != NULL && member->type < WEIR_MEMBER_CHOICE && (ask->where & OLLAMA) == 0 &&
+             serve_ask_name("sampler", name, strlen(name), ask->where) == NULL;
     return !*known || json_is_null(value) || serve_field_member(call, name, member, &ask->sampler, value);
 }
 

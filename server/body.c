@@ -44,6 +44,19 @@ bool serve_call_read_ids(serve_call *call, const char *field, const json_t *list
     return true;
 }
 
+bool serve_call_read_tagged_model(serve_call *call, json_t *name, const char **adapter)
+{
+    static const char tag[] = ":latest";
+    const char *word = json_string_value(name);
+    size_t n = json_string_length(name), n_tag = sizeof tag - 1;
+    bool known = word != NULL &&
+                 (serve_adapters_has(call->loaded->adapters, word) || serve_model_accepts(call->model, word));
+    if (word != NULL && !known && n > n_tag && strcmp(word + n - n_tag, tag) == 0 &&
+        json_string_setn(name, word, n - n_tag) != 0)
+        return serve_call_no_memory(call);
+    return serve_call_read_model(call, name, adapter);
+}
+
 bool serve_call_read_model(serve_call *call, const json_t *name, const char **adapter)
 {
     *adapter = NULL;

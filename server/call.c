@@ -293,7 +293,8 @@ void serve_call_end(serve_call *call)
 bool serve_call_comment(serve_call *call)
 {
     bool stream = call->tape != NULL || (call->answer != NULL && call->answer->stream);
-    if (!stream || call->ended) return false;
+    bool lines = call->answer != NULL && call->answer->form->lines; /* which have no comments */
+    if (!stream || lines || call->ended) return false;
     size_t at = serve_call_begin_piece(call);
     weir__text_add_string(&call->out, call->answer != NULL && call->answer->form->ping != NULL
                                           ? call->answer->form->ping

@@ -221,3 +221,15 @@ void serve_choice_add_text(const serve_choice *choice, weir_delta_kind kind, wei
         if (choice->parts[i].kind == kind)
             weir__text_add(text, choice->parts[i].text.bytes, choice->parts[i].text.n);
 }
+
+void serve_part_add_arguments(const serve_part *part, weir__text *text)
+{
+    json_t *value = NULL;
+    const char *bytes = part->text.bytes != NULL ? part->text.bytes : "";
+    if (weir__json_parse(bytes, part->text.n, "arguments", WEIR_INVALID, &value, NULL) == WEIR_OK &&
+        json_is_object(value))
+        weir__text_add(text, bytes, part->text.n);
+    else
+        weir__text_add_string(text, "{}");
+    json_decref(value);
+}

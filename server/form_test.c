@@ -57,7 +57,8 @@ static void end(serve_answer *answer, weir_reason reason)
 {
     answer->choices[0].finished = true;
     answer->choices[0].reason = reason;
-    answer->choices[0].usage = (weir_usage){.n_prompt = 9, .n_cached = 4, .n_generated = 5};
+    answer->choices[0].usage = (weir_usage){
+        .n_prompt = 9, .n_cached = 4, .n_generated = 5, .queue_ns = 10, .ttft_ns = 30, .total_ns = 90};
 }
 
 /* In two halves: C has a limit for literals. */
@@ -81,11 +82,11 @@ static void assert_whole(serve_answer *answer, const char *wanted)
 
 static void play_events(serve_answer *answer)
 {
-    answer->form->start(answer);
+    if (answer->form->start != NULL) answer->form->start(answer);
     play(&answer->choices[0]);
     end(answer, WEIR_REASON_END);
     answer->form->end(&answer->choices[0]);
-    answer->form->finish(answer);
+    if (answer->form->finish != NULL) answer->form->finish(answer);
 }
 
 static serve_answer *keep_all(serve_answer *answer)
@@ -259,6 +260,52 @@ static void test_responses(void **state)
 }
 /* clang-format on */
 
+/* ---- Ollama's chats ---- */
+
+#define OLLAMA_LINE(rest)    "{\"model\":\"tiny\",\"created_at\":\"1970-01-01T00:00:07Z\"" rest "}"
+#define OLLAMA_MESSAGE(rest) ",\"message\":{\"role\":\"assistant\",\"content\":" rest "}"
+#define OLLAMA_TEXT(rest)    OLLAMA_LINE(OLLAMA_MESSAGE(rest) ",\"done\":false") "\n"
+#define OLLAMA_CALL(id, index, name, arguments)                                                              \
+    "{\"id\":\"" id "\",\"function\":{\"index\":" #index ",\"name\":\"" name "\",\"arguments\":" arguments   \
+    "}}"
+#define OLLAMA_END(reason)                                                                                   \
+    ",\"done\":true,\"done_reason\":\"" reason                                                               \
+    "\",\"total_duration\":90,\"load_duration\":0,\"prompt_eval_count\":9,\"prompt_eval_duration\":20,"      \
+    "\"eval_count\":5,\"eval_duration\":60"
+
+/* clang-format off */
+static void test_ollama(void **state)
+{
+    (void)state;
+    serve_answer *answer = begin(&serve_ollama_chat_form, "ollama-1");
+    play_events(answer);
+    assert_events(answer,
+                  OLLAMA_TEXT("\"\",\"thinking\":\"hm\"")
+                  OLLAMA_TEXT("\"\",\"thinking\":\" \\\"so\\\"\"")
+                  OLLAMA_TEXT("\"Let me\"")
+                  OLLAMA_TEXT("\" see.\""),
+                  OLLAMA_TEXT("\"\",\"tool_calls\":[" OLLAMA_CALL("call_1", 0, "weather", "{\"town\":\"Ulm\"}") "]")
+                  OLLAMA_TEXT("\"\",\"tool_calls\":[" OLLAMA_CALL("call_2", 1, "clock", "{}") "]")
+                  OLLAMA_LINE(OLLAMA_MESSAGE("\"\"") OLLAMA_END("stop")) "\n");
+    assert_whole(keep_all(begin(&serve_ollama_chat_form, "ollama-1")),
+                 OLLAMA_LINE(OLLAMA_MESSAGE("\"Let meOk\",\"thinking\":\"hm\",\"tool_calls\":["
+                                            OLLAMA_CALL("call_1", 0, "weather", "{\"town\":\"Ulm\"}") ","
+                                            OLLAMA_CALL("call_2", 1, "clock", "{}") "]")
+                             OLLAMA_END("length")));
+}
+
+static void test_ollama_fails(void **state)
+{
+    (void)state;
+    serve_answer *answer = begin(&serve_ollama_chat_form, "ollama-1");
+    pass(&answer->choices[0], WEIR_DELTA_CONTENT, -1, "Let", NULL);
+    end(answer, WEIR_REASON_ERROR);
+    (answer->form->fail)(answer, 503, "stopped", "the server is going down");
+    assert_events(answer, OLLAMA_TEXT("\"Let\""),
+                  "{\"error\":\"the server is going down\",\"param\":null,\"code\":\"stopped\"}\n");
+}
+/* clang-format on */
+
 /* Memory runs out at each place in turn: what was written before is still there, and nothing else. */
 static void test_responses_without_memory(void **state)
 {
@@ -291,10 +338,9 @@ static void test_responses_without_memory(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_messages),
-        cmocka_unit_test(test_messages_without_text),
-        cmocka_unit_test(test_responses),
-        cmocka_unit_test(test_responses_without_memory),
+        cmocka_unit_test(test_messages),  cmocka_unit_test(test_messages_without_text),
+        cmocka_unit_test(test_responses), cmocka_unit_test(test_responses_without_memory),
+        cmocka_unit_test(test_ollama),    cmocka_unit_test(test_ollama_fails),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

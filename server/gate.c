@@ -241,9 +241,12 @@ static bool check_state(serve_call *call)
 {
     serve_server *server = call->server;
     const char *why = NULL;
-    if (!call->route->engine) return true;
+    if (!call->route->engine && !call->route->model) return true;
     if (server->draining && !call->route->drain) return serve_call_stopping(call);
     if (!serve_server_loaded(server)) return refuse(call, 503, "loading", "the model is being loaded");
+    if (call->route->engine && call->loaded->engine == NULL)
+        return refuse(call, 501, "not_supported",
+                      "this model generates no text: /v1/embeddings or /v1/rerank is what it is for");
     if (!call->route->work) return true;
     call->counted = serve_keys_enter(server->keys, call->key, call->began_ns, &call->retry_s, &why);
     if (call->counted == 0) serve_call_refuse(call, 429, NULL, "rate_limit_exceeded", "%s", why);

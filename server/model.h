@@ -18,8 +18,8 @@ typedef struct serve_embedder {
 
 /* A model in memory, and all that the server has of it. */
 typedef struct serve_loaded {
-    weir_model *model; /* borrowed, as is the engine */
-    weir_engine *engine;
+    weir_model *model;   /* borrowed, as is the engine */
+    weir_engine *engine; /* NULL: the model generates no text */
     serve_embedder embedder;
     serve_kept *kept;
     serve_adapters *adapters;

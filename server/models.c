@@ -11,7 +11,7 @@ static void add_model(const serve_call *call, const char *name, weir__text *text
     weir_model_info info = {.size = sizeof info};
     weir_engine_stats stats = {.size = sizeof stats};
     weir_model_describe(loaded->model, &info);
-    weir_engine_get_stats(loaded->engine, &stats);
+    if (weir_engine_get_stats(loaded->engine, &stats) != WEIR_OK) stats.n_ctx = info.n_ctx_train;
     weir__text_add_string(text, "{");
     weir__json_string(text, "id", name);
     weir__text_printf(text, ",\"object\":\"model\",\"created\":%lld,\"owned_by\":\"weir\",\"meta\":{",

@@ -49,10 +49,13 @@ static const struct {
     unsigned where;
     const char *name, *field;
 } others[] = {
-    {SERVE_ASK_MESSAGES, "n_stop", "stop_sequences"},  {SERVE_ASK_MESSAGES, "stop_length", "stop_sequences"},
-    {SERVE_ASK_MESSAGES, "stop", "stop_sequences"},    {SERVE_ASK_RESPONSES, "chat", "input"},
-    {SERVE_ASK_RESPONSES, "n_messages", "input"},      {SERVE_ASK_RESPONSES, "messages_json", "input"},
-    {SERVE_ASK_RESPONSES, "template_source", "input"},
+    {SERVE_ASK_MESSAGES, "n_stop", "stop_sequences"},   {SERVE_ASK_MESSAGES, "stop_length", "stop_sequences"},
+    {SERVE_ASK_MESSAGES, "stop", "stop_sequences"},     {SERVE_ASK_RESPONSES, "chat", "input"},
+    {SERVE_ASK_RESPONSES, "n_messages", "input"},       {SERVE_ASK_RESPONSES, "messages_json", "input"},
+    {SERVE_ASK_RESPONSES, "template_source", "input"},  {SERVE_ASK_GENERATE, "chat", "prompt"},
+    {SERVE_ASK_GENERATE, "n_messages", "prompt"},       {SERVE_ASK_GENERATE, "messages_json", "prompt"},
+    {SERVE_ASK_GENERATE, "template_source", "prompt"},  {SERVE_ASK_OPTIONS, "n_stop", "options.stop"},
+    {SERVE_ASK_OPTIONS, "stop_length", "options.stop"}, {SERVE_ASK_OPTIONS, "stop", "options.stop"},
 };
 
 static const char *find(const char *name, size_t n, const serve_terms *terms)

@@ -179,20 +179,25 @@ static void submit(serve_ask *ask, const serve_form *written, const prompt *all,
     weir__mem_free(requests);
 }
 
-void serve_complete(serve_call *call, unsigned where, const serve_form *written)
+void serve_complete_ask(serve_ask *ask, const serve_form *written)
 {
-    serve_ask ask;
     prompts *list = weir__mem_calloc(1, sizeof *list);
     if (list == NULL) {
-        serve_call_no_memory(call);
+        serve_call_no_memory(ask->call);
         return;
     }
-    if (serve_ask_read(&ask, call, where) && (ask.fork != NULL || read_prompts(&ask, list))) {
-        if (ask.relaxed.n > 0) serve_call_relaxed(call, ask.relaxed.bytes);
-        submit(&ask, written, list->all, ask.fork != NULL ? 1 : list->n);
+    if (ask->fork != NULL || read_prompts(ask, list)) {
+        if (ask->relaxed.n > 0) serve_call_relaxed(ask->call, ask->relaxed.bytes);
+        submit(ask, written, list->all, ask->fork != NULL ? 1 : list->n);
     }
     for (size_t i = 0; i < list->n; i++) weir__mem_free(list->all[i].tokens);
     weir__mem_free(list);
+}
+
+void serve_complete(serve_call *call, unsigned where, const serve_form *written)
+{
+    serve_ask ask;
+    if (serve_ask_read(&ask, call, where)) serve_complete_ask(&ask, written);
     serve_ask_fini(&ask);
 }
 

@@ -175,7 +175,8 @@ struct serve_route {
     void (*handle)(serve_call *call);
     bool work;                  /* runs on a worker, not on the service thread */
     bool slow;                  /* computes: has its own worker, as long as the client waits */
-    bool engine;                /* 503 until the model is loaded, and during a drain */
+    bool model;                 /* 503 until the model is loaded, and during a drain */
+    bool engine;                /* the same, and 501 where the model generates no text */
     bool drain;                 /* served during a drain, because it concerns running requests */
     bool health, metrics, open; /* whether a key is needed */
     void (*error)(const serve_call *call, int status, const char *field, const char *code,
@@ -299,6 +300,9 @@ bool serve_call_read_ids(serve_call *call, const char *field, const json_t *list
  * adapter's, else NULL; borrowed. False: the call has its answer. */
 bool serve_call_read_model(serve_call *call, const json_t *name, const char **adapter);
 
+/* The same as Ollama's clients name models: an unknown name loses its ":latest", in `name` itself. */
+bool serve_call_read_tagged_model(serve_call *call, json_t *name, const char **adapter);
+
 /* ---- call_end.c ---- */
 
 /* Service thread; not while WORKING. Cancels its generation and writes the log. */
@@ -362,8 +366,20 @@ void serve_responses(serve_call *call);
 void serve_input_tokens(serve_call *call);
 void serve_messages_error(const serve_call *call, int status, const char *field, const char *code,
                           const char *message, weir__text *text);
+void serve_ollama_chat(serve_call *call);
+void serve_ollama_generate(serve_call *call);
+void serve_ollama_embed(serve_call *call);
+void serve_ollama_embeddings(serve_call *call);
+void serve_ollama_tags(serve_call *call);
+void serve_ollama_ps(serve_call *call);
+void serve_ollama_show(serve_call *call);
+void serve_ollama_version(serve_call *call);
+void serve_ollama_refuse(serve_call *call);
+void serve_ollama_error(const serve_call *call, int status, const char *field, const char *code,
+                        const char *message, weir__text *text);
 void serve_props(serve_call *call);
 void serve_embeddings(serve_call *call);
+void serve_rerank(serve_call *call);
 void serve_tokenize(serve_call *call);
 void serve_detokenize(serve_call *call);
 void serve_apply_template(serve_call *call);

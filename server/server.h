@@ -90,7 +90,7 @@ void serve_server_name(serve_server *server, const char *file_name);
 weir_status serve_server_add_adapter(serve_server *server, const char *name, weir_adapter *adapter,
                                      float scale, weir_error *error);
 
-/* The model is there. Both must live until destroy. Once. */
+/* The model is there; engine: NULL where it generates no text. Both must live until destroy. Once. */
 void serve_server_ready(serve_server *server, weir_model *model, weir_engine *engine);
 
 /* Other keys, limits of keys, origins, hosts, timeouts, and the certificate's files read again; what else the

@@ -238,6 +238,10 @@ typedef struct weir_model_info {
     int32_t token_fim_middle;
     int32_t token_fim_repo;
     int32_t token_fim_file;
+    /* Between the two texts of a pair, as reranking models read them: [BOS] query [EOS] [SEP] document [EOS].
+     * -1 = none */
+    int32_t token_sep;
+    bool add_sep; /* such a pair has it */
 } weir_model_info;
 
 /* Fills the first info->size bytes. Strings stay valid while the model is held. */

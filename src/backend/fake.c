@@ -341,6 +341,7 @@ void weir__fake_model_describe(const weir__bmodel *model, weir_model_info *info)
         .token_fim_middle = fim < 0 ? -1 : fim + 2,
         .token_fim_repo = fim < 0 ? -1 : fim + 3,
         .token_fim_file = fim < 0 ? -1 : fim + 4,
+        .token_sep = -1,
         .add_bos = true,
         .has_decoder = true,
         .kernels = "",

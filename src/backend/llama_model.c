@@ -83,6 +83,8 @@ static void fill_info(weir__bmodel *m)
     info->token_fim_file = llama_vocab_fim_sep(vocab);
     info->add_bos = llama_vocab_get_add_bos(vocab);
     info->add_eos = llama_vocab_get_add_eos(vocab);
+    info->token_sep = llama_vocab_sep(vocab);
+    info->add_sep = llama_vocab_get_add_sep(vocab);
     info->has_encoder = m->encoder_only || m->encoder_decoder;
     info->has_decoder = !m->encoder_only && !m->head;
     info->is_draft_head = m->head;

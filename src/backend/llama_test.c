@@ -258,6 +258,8 @@ static void describe_agrees_with_llama(void **state)
     assert_int_equal(model_is.token_fim_middle, llama_vocab_fim_mid(v));
     assert_int_equal(model_is.token_fim_repo, llama_vocab_fim_rep(v));
     assert_int_equal(model_is.token_fim_file, llama_vocab_fim_sep(v));
+    assert_int_equal(model_is.token_sep, llama_vocab_sep(v));
+    assert_int_equal(model_is.add_sep, llama_vocab_get_add_sep(v));
     assert_int_equal(model_is.token_nl, llama_vocab_nl(v));
     assert_int_equal(model_is.n_params, llama_model_n_params(m));
     assert_int_equal(model_is.n_bytes, llama_model_size(m));

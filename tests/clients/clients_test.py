@@ -20,6 +20,8 @@ CLIENTS = {
     "openai_python": ("openai_python.py", "openai"),
     "openai_node": ("openai_node.mjs", ""),
     "anthropic_python": ("anthropic_python.py", "anthropic"),
+    "ollama_python": ("ollama_python.py", "ollama"),
+    "ollama_node": ("ollama_node.mjs", ""),
     "langchain": ("langchain_openai_test.py", "langchain"),
     "llm": ("llm_command.py", "llm"),
     "router": ("router_kv_events.py", "router"),
@@ -27,7 +29,7 @@ CLIENTS = {
 }
 
 # The guide's programs, and which packages they need.
-EXAMPLES = {"openai_chat.py": "openai", "anthropic_messages.py": "anthropic", "langchain_chat.py": "langchain", "openai_chat.mjs": ""}
+EXAMPLES = {"openai_chat.py": "openai", "anthropic_messages.py": "anthropic", "ollama_chat.py": "ollama", "langchain_chat.py": "langchain", "openai_chat.mjs": ""}
 
 
 def play_guide(folder):
@@ -63,7 +65,7 @@ def main():
                    "--kv-events-replay", f"ipc://{sockets}/replay", model=weights, log=log, patience=PATIENCE) as server, \
             Server(weir, "-np", "1", "-c", "512", "--api-key", "s3cret", model=weights, log=log, patience=PATIENCE) as keyed:
         model = server.get("/v1/models").json["data"][0]["id"]
-        environment = {k: v for k, v in os.environ.items() if not k.startswith(("WEIR_", "OPENAI_", "ANTHROPIC_", "LLM_")) and not k.lower().endswith("_proxy")}
+        environment = {k: v for k, v in os.environ.items() if not k.startswith(("WEIR_", "OPENAI_", "ANTHROPIC_", "LLM_", "OLLAMA_")) and not k.lower().endswith("_proxy")}
         environment.update(WEIR_URL=server.url, WEIR_KEYED_URL=keyed.url, WEIR_MODEL=model, WEIR_CLIENTS=folder, WEIR_KV_EVENTS=f"ipc://{sockets}/kv", WEIR_KV_REPLAY=f"ipc://{sockets}/replay",
                            PYTHONDONTWRITEBYTECODE="1", OPENAI_API_KEY="any", LANGCHAIN_TRACING_V2="false")
         if "WEIR_SCHEMA_SEED" in os.environ:

@@ -19,12 +19,12 @@ if [ ! -f "$folder/complete" ]; then # the run that we waited for may have made 
     part=$folder.part
     mkdir -p "$part/node"
     # A folder each: they do not agree about what they need.
-    for name in openai anthropic langchain llm router; do
+    for name in openai anthropic langchain llm ollama router; do
         watch "installing $name for Python" "$weir_cache/log/clients-$name.log" "$python" -m pip --disable-pip-version-check \
             install --no-cache-dir --ignore-installed --target "$part/python/$name" -r "$here/python/$name.txt"
     done
     # shellcheck disable=SC2046 # one argument a line
-    watch "installing openai for Node" "$weir_cache/log/clients-node.log" \
+    watch "installing packages for Node" "$weir_cache/log/clients-node.log" \
         npm install --prefix "$part/node" --no-save --no-package-lock --no-audit --no-fund $(cat "$here/node/openai.txt")
     touch "$part/complete"
     mv "$part" "$folder"

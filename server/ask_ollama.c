@@ -1,0 +1,244 @@
+/* ask_ollama.c: a request in the format of Ollama's API. Its conversation and options become what chat
+ * completions have. SPDX-License-Identifier: Apache-2.0 */
+#include <stdio.h>
+#include <string.h>
+
+#include "field.h"
+#include "ollama.h"
+#include "turns.h"
+
+/* The turns, and the calls of the last message of the assistant that have no result yet: [id, name, …]. */
+typedef struct reading {
+    serve_turns turns;
+    json_t *open; /* owned */
+} reading;
+
+/* ---- Messages ---- */
+
+static bool read_image(reading *r, const char *place, const json_t *image)
+{
+    if (!json_is_string(image)) return serve_field_refuse(r->turns.ask->call, place, "base64");
+    json_t *url = json_sprintf("data:image/*;base64,%s", json_string_value(image));
+    serve_turns_add_image(&r->turns, url);
+    json_decref(url);
+    return true;
+}
+
+/* Empties the list: the copies are dropped once they are decoded. */
+static bool read_images(reading *r, const char *place, json_t *images)
+{
+    char at[SERVE_PLACE_MAX];
+    size_t i;
+    json_t *image;
+    if (images == NULL || json_is_null(images)) return true;
+    if (!json_is_array(images)) return serve_field_refuse(r->turns.ask->call, place, "an array of base64");
+    json_array_foreach(images, i, image)
+    {
+        snprintf(at, sizeof at, "%.40s[%zu]", place, i);
+        if (!read_image(r, at, image)) return false;
+    }
+    json_array_clear(images);
+    return true;
+}
+
+/* Ollama's calls may have no id, which many templates want. */
+static bool read_tool_call(reading *r, const char *place, const json_t *call)
+{
+    static const char *const members[] = {"id", "type", "function", NULL}, *const of_function[] = {
+                                                                               "index", "name", "description",
+                                                                               "arguments", NULL};
+    serve_call *of = r->turns.ask->call;
+    const json_t *function = json_object_get(call, "function"), *name = json_object_get(function, "name"),
+                 *arguments = json_object_get(function, "arguments"), *given = json_object_get(call, "id");
+    if (!serve_field_only(of, place, call, members) || !serve_field_only(of, place, function, of_function))
+        return false;
+    if (!json_is_string(name) || (!json_is_object(arguments) && !json_is_string(arguments)))
+        return serve_field_refuse(of, place, "an object with a function that has name and arguments");
+    json_t *id = json_string_length(given) > 0 ? json_incref((json_t *)given)
+                                               : json_sprintf("call_%zu", json_array_size(r->open) / 2);
+    serve_turns_add_call(&r->turns, id, name, arguments);
+    bool ok = json_array_append(r->open, id) == 0 && json_array_append(r->open, (json_t *)name) == 0;
+    json_decref(id);
+    return ok || serve_call_no_memory(of);
+}
+
+static bool read_tool_calls(reading *r, const char *place, const json_t *calls)
+{
+    char at[SERVE_PLACE_MAX];
+    size_t i;
+    json_t *call;
+    json_array_clear(r->open);
+    if (calls == NULL || json_is_null(calls)) return true;
+    if (!json_is_array(calls)) return serve_field_refuse(r->turns.ask->call, place, "an array");
+    json_array_foreach((json_t *)calls, i, call)
+    {
+        snprintf(at, sizeof at, "%.40s[%zu]", place, i);
+        if (!read_tool_call(r, at, call)) return false;
+    }
+    return true;
+}
+
+/* The call whose result a message is: by its id, else the first one of this tool, else the first one. */
+static void set_call(reading *r, const json_t *message)
+{
+    const json_t *given = json_object_get(message, "tool_call_id"),
+                 *name = json_object_get(message, "tool_name");
+    size_t n = json_array_size(r->open), at = 0;
+    if (json_string_length(given) > 0) {
+        serve_turns_set_call(&r->turns, given);
+        return;
+    }
+    for (size_t i = n; i >= 2; i -= 2)
+        if (json_equal(json_array_get(r->open, i - 1), name)) at = i - 2;
+    if (at >= n) return;
+    serve_turns_set_call(&r->turns, json_array_get(r->open, at));
+    json_array_remove(r->open, at);
+    json_array_remove(r->open, at);
+}
+
+static bool read_texts(reading *r, const char *place, const json_t *message)
+{
+    const json_t *content = json_object_get(message, "content"),
+                 *thinking = json_object_get(message, "thinking");
+    char at[SERVE_PLACE_MAX];
+    bool none = content == NULL || json_is_null(content);
+    if (!none && !json_is_string(content)) {
+        snprintf(at, sizeof at, "%.40s.content", place);
+        return serve_field_refuse(r->turns.ask->call, at, "a string");
+    }
+    if (!none && (json_string_length(content) > 0 || json_object_get(message, "tool_calls") == NULL))
+        serve_turns_add_text(&r->turns, content);
+    if (json_string_length(thinking) > 0) serve_turns_add_reasoning(&r->turns, thinking);
+    return true;
+}
+
+static bool read_message(reading *r, size_t i, const json_t *message)
+{
+    static const char *const members[] = {"role",       "content",   "thinking",     "images",
+                                          "tool_calls", "tool_name", "tool_call_id", NULL};
+    static const char *const roles[] = {"system", "user", "assistant", "tool"};
+    serve_call *call = r->turns.ask->call;
+    const char *role = json_string_value(json_object_get(message, "role"));
+    char place[SERVE_PLACE_MAX], at[SERVE_PLACE_MAX];
+    size_t k = 0;
+    snprintf(place, sizeof place, "messages[%zu]", i);
+    if (!json_is_object(message)) return serve_field_refuse(call, place, "an object");
+    if (!serve_field_only(call, place, message, members)) return false;
+    while (k < 4 && !serve_ask_is(role, roles[k])) k++;
+    if (k == 4) {
+        snprintf(at, sizeof at, "messages[%zu].role", i);
+        return serve_field_refuse(call, at, "\"system\", \"user\", \"assistant\" or \"tool\"");
+    }
+    serve_turns_begin(&r->turns, role, place);
+    snprintf(at, sizeof at, "messages[%zu].images", i);
+    if (!read_images(r, at, json_object_get(message, "images")) || !read_texts(r, place, message))
+        return false;
+    if (k == 3) set_call(r, message);
+    snprintf(at, sizeof at, "messages[%zu].tool_calls", i);
+    return k != 2 || read_tool_calls(r, at, json_object_get(message, "tool_calls"));
+}
+
+static bool read_messages(reading *r, const json_t *messages)
+{
+    size_t i;
+    json_t *message;
+    if (messages != NULL && !json_is_array(messages))
+        return serve_field_refuse(r->turns.ask->call, "messages", "an array");
+    json_array_foreach((json_t *)messages, i, message) if (!read_message(r, i, message)) return false;
+    return true;
+}
+
+/* What /api/generate has in place of messages. */
+static bool read_prompt(reading *r)
+{
+    serve_ask *ask = r->turns.ask;
+    const json_t *system = serve_ask_given(ask, "system");
+    if (json_string_length(system) > 0) {
+        serve_turns_begin(&r->turns, "system", "system");
+        serve_turns_add_text(&r->turns, system);
+    }
+    json_t *images = json_object_get(ask->json, "images");
+    serve_turns_begin(&r->turns, "user", json_array_size(images) > 0 ? "images" : "prompt");
+    if (!read_images(r, "images", images)) return false;
+    if (ask->prompt != NULL) serve_turns_add_text(&r->turns, ask->prompt);
+    return true;
+}
+
+static bool make_messages(serve_ask *ask, bool chat)
+{
+    reading r = {.turns = {.ask = ask}, .open = json_array()};
+    bool ok = r.open != NULL || serve_call_no_memory(ask->call);
+    ok = ok && (chat ? read_messages(&r, serve_ask_given(ask, "messages")) : read_prompt(&r)) &&
+         (r.turns.messages == NULL || serve_turns_end(&r.turns));
+    serve_turns_fini(&r.turns);
+    json_decref(r.open);
+    return ok;
+}
+
+/* ---- Options ---- */
+
+static bool read_format(serve_ask *ask)
+{
+    static const char name[] = "format";
+    const json_t *format = serve_ask_given(ask, name);
+    const char *word = json_string_value(format);
+    if (format == NULL || serve_ask_is(word, "")) return true;
+    if (serve_ask_is(word, "json")) return serve_ask_set_any_object(ask, name, name);
+    if (!json_is_object(format)) return serve_field_refuse(ask->call, name, "\"json\" or a JSON Schema");
+    return serve_ask_set_schema(ask, name, name, format);
+}
+
+static bool read_think(serve_ask *ask)
+{
+    const json_t *think = serve_ask_given(ask, "think");
+    const char *word = json_string_value(think);
+    if (think == NULL) return true;
+    ask->chat.enable_thinking = !json_is_false(think);
+    if (json_is_boolean(think)) return true;
+    if (serve_ask_is(word, "low") || serve_ask_is(word, "medium") || serve_ask_is(word, "high")) {
+        ask->reasoning_effort = word;
+        return true;
+    }
+    return serve_field_refuse(ask->call, "think", "true, false, \"low\", \"medium\" or \"high\"");
+}
+
+/* The model remains loaded anyway. */
+static bool read_keep_alive(const serve_ask *ask)
+{
+    const json_t *time = serve_ask_given(ask, "keep_alive");
+    return time == NULL || json_is_string(time) || json_is_number(time) ||
+           serve_field_refuse(ask->call, "keep_alive", "a number of seconds, or a text such as \"5m\"");
+}
+
+static bool read_rest(serve_ask *ask)
+{
+    if (serve_ask_given(ask, "stream") == NULL) ask->stream = true;
+    return read_format(ask) && read_think(ask) && read_keep_alive(ask);
+}
+
+bool serve_ask_ollama(serve_ask *ask)
+{
+    return read_rest(ask) && make_messages(ask, true);
+}
+
+static bool check_text(const serve_ask *ask, const char *name)
+{
+    const json_t *text = serve_ask_given(ask, name);
+    return text == NULL || json_is_string(text) || serve_field_refuse(ask->call, name, "a string");
+}
+
+static bool read_images_of_text(const serve_ask *ask)
+{
+    return json_array_size(serve_ask_given(ask, "images")) == 0 ||
+           serve_field_refuse(ask->call, "images", "left out with raw or suffix");
+}
+
+bool serve_ask_generate(serve_ask *ask)
+{
+    const json_t *raw = serve_ask_given(ask, "raw");
+    if (!check_text(ask, "prompt") || !check_text(ask, "system") || !read_rest(ask)) return false;
+    if (raw != NULL && !json_is_boolean(raw)) return serve_field_refuse(ask->call, "raw", "true or false");
+    if (json_is_true(raw) || json_string_length(ask->suffix) > 0) return read_images_of_text(ask);
+    bool empty = json_string_length(ask->prompt) == 0 && json_array_size(serve_ask_given(ask, "images")) == 0;
+    return empty || make_messages(ask, false);
+}

@@ -1,0 +1,117 @@
+/* The context is created when it is first needed. SPDX-License-Identifier: Apache-2.0 */
+#include "embedder.h"
+
+#include <stdio.h>
+
+#include "base/error.h"
+#include "base/mem.h"
+#include "field.h"
+
+#define CELLS_MAX 8192 /* the longest text, where the model was trained on more */
+#define TURN      64   /* texts that are computed before another request gets its turn */
+
+bool serve_embedder_allowed(serve_call *call)
+{
+    return call->model->params->embeddings || call->loaded->engine == NULL ||
+           serve_call_refuse(call, 501, NULL, "not_supported",
+                             "this server computes no embeddings: start it with --embeddings");
+}
+
+bool serve_embedder_read(serve_call *call, const char *name, const json_t *value, weir_tokens *tokens)
+{
+    weir_error error = {0};
+    int32_t *ids = NULL;
+    bool ok;
+    if (json_is_string(value) && json_string_length(value) == 0)
+        return serve_field_refuse(call, name, "a text or token ids, not empty");
+    if (json_is_array(value)) {
+        ok = serve_call_read_ids(call, name, value, &ids, &tokens->n);
+    } else {
+        weir_status status =
+            serve_tokens_of(call->loaded->model, value, true, false, &ids, &tokens->n, &error);
+        if (status != WEIR_NO_MEMORY) snprintf(error.field, sizeof error.field, "%s", name);
+        ok = serve_call_passes(call, status, &error);
+    }
+    tokens->ids = ids;
+    return ok;
+}
+
+/* With a pooled vector for each text, also where the model names no pooling. Under the mutex. */
+static weir_status open_context(serve_call *call, weir_error *error)
+{
+    serve_embedder *embedder = &call->loaded->embedder;
+    weir_context_params params = weir_context_params_default();
+    weir_context_info info = {.size = sizeof info};
+    weir_model_info model = {.size = sizeof model};
+    if (embedder->context != NULL) return WEIR_OK;
+    weir_model_describe(call->loaded->model, &model);
+    params.embeddings = true;
+    params.pooling = WEIR_POOLING_UNSPECIFIED;
+    params.n_ctx = model.n_ctx_train > 0 && model.n_ctx_train < CELLS_MAX ? model.n_ctx_train : CELLS_MAX;
+    params.n_batch = params.n_ubatch = params.n_ctx;
+    params.n_seq_max = 16;
+    weir_status status = weir_context_create(call->loaded->model, &params, &embedder->context, error);
+    if (status == WEIR_OK && weir_context_describe(embedder->context, &info) == WEIR_OK &&
+        info.pooling == WEIR_POOLING_NONE) {
+        weir_context_destroy(embedder->context);
+        embedder->context = NULL;
+        params.pooling = WEIR_POOLING_MEAN;
+        status = weir_context_create(call->loaded->model, &params, &embedder->context, error);
+    }
+    if (status != WEIR_OK) error->field[0] = '\0'; /* of the context, not of the request */
+    return status;
+}
+
+weir_status serve_embedder_describe(serve_call *call, weir_context_info *info, weir_error *error)
+{
+    serve_embedder *embedder = &call->loaded->embedder;
+    pthread_mutex_lock(&embedder->mutex);
+    weir_status status = open_context(call, error);
+    if (status == WEIR_OK) status = weir_context_describe(embedder->context, info);
+    pthread_mutex_unlock(&embedder->mutex);
+    return status;
+}
+
+/* All lengths are known before anything is computed. */
+static weir_status check_lengths(const weir_context *context, const serve_texts *texts, weir_error *error)
+{
+    weir_context_info info = {.size = sizeof info};
+    char name[sizeof error->field];
+    weir_context_describe(context, &info);
+    int32_t most = info.n_batch < info.n_ctx_seq ? info.n_batch : info.n_ctx_seq;
+    for (size_t i = 0; i < texts->n; i++) {
+        size_t n = texts->tokens[i].n;
+        if (n >= 1 && n <= (size_t)most) continue;
+        const char *field = texts->name(texts, i, name, sizeof name);
+        return weir__error_set(error, n == 0 ? WEIR_INVALID : WEIR_TOO_LONG, field,
+                               "%s has %zu tokens; a text to embed may have 1 to %d", field, n, most);
+    }
+    return WEIR_OK;
+}
+
+weir_status serve_embedder_compute(serve_call *call, const serve_texts *texts, float **vectors, size_t *width,
+                                   weir_error *error)
+{
+    serve_embedder *embedder = &call->loaded->embedder;
+    weir_status status = WEIR_OK;
+    for (size_t done = 0; status == WEIR_OK && done < texts->n; done += TURN) {
+        size_t n = texts->n - done < TURN ? texts->n - done : TURN, n_floats;
+        if (atomic_load_explicit(&call->gone, memory_order_acquire)) return WEIR_ABORTED;
+        pthread_mutex_lock(&embedder->mutex);
+        status = open_context(call, error);
+        if (status == WEIR_OK && done == 0) status = check_lengths(embedder->context, texts, error);
+        if (status == WEIR_OK && *vectors == NULL) {
+            *width = weir_embedding_width(embedder->context);
+            *vectors = weir__mem_calloc(texts->n * *width, sizeof **vectors);
+            if (*vectors == NULL) status = WEIR_NO_MEMORY;
+        }
+        if (status == WEIR_OK)
+            status = weir_context_set_adapters(embedder->context, texts->adapters->uses, texts->adapters->n,
+                                               error);
+        if (status == WEIR_OK)
+            status = weir_embed(embedder->context, texts->tokens + done, n, WEIR_NORMALIZE_L2,
+                                *vectors + done * *width, n * *width, &n_floats, error);
+        pthread_mutex_unlock(&embedder->mutex);
+    }
+    return status;
+}

@@ -1,0 +1,235 @@
+/* ollama_models.c: GET /api/tags, /api/ps and /api/version, POST /api/show, as Ollama has them.
+ * SPDX-License-Identifier: Apache-2.0 */
+#include <stdio.h>
+#include <string.h>
+
+#include "base/sha256.h"
+#include "field.h"
+#include "ollama.h"
+
+#define SPOKEN_VERSION "0.12.6" /* of Ollama, whose API this is: clients refuse older ones */
+
+/* Ollama's names have a tag. */
+static void add_name(const char *member, const char *name, weir__text *text)
+{
+    char full[1024];
+    snprintf(full, sizeof full, "%s%s", name, strchr(name, ':') != NULL ? "" : ":latest");
+    weir__json_string(text, member, full);
+}
+
+/* "135M" */
+static void add_size(uint64_t n, weir__text *text)
+{
+    char size[32];
+    if (n >= 1000000000)
+        snprintf(size, sizeof size, "%.1fB", (double)n / 1e9);
+    else
+        snprintf(size, sizeof size, "%.1fM", (double)n / 1e6);
+    weir__json_string(text, "parameter_size", size);
+}
+
+/* The last word of a description "llama 135M Q4_1". */
+static const char *quantization(const weir_model_info *info)
+{
+    const char *space = info->description != NULL ? strchr(info->description, ' ') : NULL;
+    const char *next = space != NULL ? strchr(space + 1, ' ') : NULL;
+    return next != NULL ? next + 1 : "unknown";
+}
+
+static void add_details(const weir_model_info *info, weir__text *text)
+{
+    const char *family = info->architecture != NULL ? info->architecture : "";
+    weir__json_key(text, "details");
+    weir__text_add_string(text, "{\"parent_model\":\"\",\"format\":\"gguf\"");
+    weir__json_string(text, "family", family);
+    weir__text_add_string(text, ",\"families\":[");
+    weir__json_quote(text, family, strlen(family));
+    weir__text_add_string(text, "]");
+    add_size(info->n_params, text);
+    weir__json_string(text, "quantization_level", quantization(info));
+    weir__text_add_string(text, "}");
+}
+
+/* An id of 64 digits, which clients expect: of the model's name and size, not of its file. */
+static void add_digest(const char *name, const weir_model_info *info, weir__text *text)
+{
+    weir__sha256 state;
+    char hex[65];
+    weir__sha256_init(&state);
+    weir__sha256_feed(&state, name, strlen(name));
+    weir__sha256_feed(&state, &info->n_bytes, sizeof info->n_bytes);
+    weir__sha256_feed(&state, &info->n_params, sizeof info->n_params);
+    weir__sha256_hex(&state, hex);
+    weir__json_string(text, "digest", hex);
+}
+
+static int32_t context_of(const serve_call *call, const weir_model_info *info)
+{
+    weir_engine_stats stats = {.size = sizeof stats};
+    return weir_engine_get_stats(call->loaded->engine, &stats) == WEIR_OK ? stats.n_ctx : info->n_ctx_train;
+}
+
+static void begin_model(const serve_call *call, const char *name, weir__text *text)
+{
+    weir_model_info info = {.size = sizeof info};
+    weir_model_describe(call->loaded->model, &info);
+    weir__json_next(text);
+    weir__text_add_string(text, "{");
+    add_name("name", name, text);
+    add_name("model", name, text);
+    weir__text_printf(text, ",\"size\":%llu", (unsigned long long)info.n_bytes);
+    add_digest(name, &info, text);
+    add_details(&info, text);
+}
+
+static void answer_list(serve_call *call, weir__text *text)
+{
+    weir__text_add_string(text, "]}\n");
+    serve_call_answer_text(call, 200, "application/json", text);
+}
+
+void serve_ollama_tags(serve_call *call)
+{
+    const serve_model *model = call->model;
+    weir__text text = {0};
+    weir__text_add_string(&text, "{\"models\":[");
+    for (size_t i = 0; i <= model->params->n_names; i++) {
+        const char *name = i == 0 ? model->name : model->params->names[i - 1];
+        if (i > 0 && (name == model->name || strcmp(name, SERVE_ANY_NAME) == 0)) continue;
+        begin_model(call, name, &text);
+        serve_ollama_add_time(&text, "modified_at", call->server->created_s);
+        weir__text_add_string(&text, "}");
+    }
+    answer_list(call, &text);
+}
+
+/* It stays loaded as long as the server runs. */
+void serve_ollama_ps(serve_call *call)
+{
+    weir_model_info info = {.size = sizeof info};
+    weir__text text = {0};
+    weir_model_describe(call->loaded->model, &info);
+    weir__text_add_string(&text, "{\"models\":[");
+    begin_model(call, call->model->name, &text);
+    weir__text_printf(&text, ",\"size_vram\":0,\"context_length\":%d", context_of(call, &info));
+    weir__json_string(&text, "expires_at", "9999-12-31T23:59:59Z");
+    weir__text_add_string(&text, "}");
+    answer_list(call, &text);
+}
+
+void serve_ollama_version(serve_call *call)
+{
+    weir__text text = {0};
+    weir__text_add_string(&text, "{");
+    weir__json_string(&text, "version", SPOKEN_VERSION);
+    weir__json_string(&text, "weir", weir_version());
+    weir__text_add_string(&text, "}\n");
+    serve_call_answer_text(call, 200, "application/json", &text);
+}
+
+void serve_ollama_refuse(serve_call *call)
+{
+    serve_call_refuse(call, 501, NULL, "not_supported",
+                      "%s is not supported: this server has the models that its operator gives it (weir pull "
+                      "NAME fetches one)",
+                      call->path);
+}
+
+/* ---- POST /api/show ---- */
+
+typedef struct shown {
+    json_t *json;
+    bool verbose;
+    const char *adapter;
+} shown;
+
+static bool read_model(serve_call *call, void *to, const char *name, const json_t *value)
+{
+    shown *s = to;
+    (void)name;
+    return serve_call_read_tagged_model(call, (json_t *)value, &s->adapter);
+}
+
+static bool read_shown(serve_call *call, shown *s)
+{
+    static const serve_field fields[] = {
+        SERVE_FIELD_BY("model", 1, read_model),
+        SERVE_FIELD_BY("name", 1, read_model), /* as older clients call it */
+        SERVE_FIELD("verbose", 1, BOOL, shown, verbose),
+    };
+    return serve_call_read_json(call, &s->json) &&
+           serve_fields_read(call, fields, sizeof fields / sizeof *fields, 1, s->json, s, NULL);
+}
+
+static void add_capabilities(const serve_call *call, const weir_model_info *info, weir__text *text)
+{
+    const char *template = info->chat_template != NULL ? info->chat_template : "";
+    bool generates = call->loaded->engine != NULL;
+    const struct {
+        bool has;
+        const char *name;
+    } all[] = {
+        {generates, "completion"},
+        {generates, "tools"}, /* enforced with any template */
+        {generates && strstr(template, "think") != NULL, "thinking"},
+        {generates && info->token_fim_prefix >= 0 && info->token_fim_suffix >= 0 &&
+             info->token_fim_middle >= 0,
+         "insert"},
+        {info->reads_images, "vision"},
+        {!generates || call->model->params->embeddings, "embedding"},
+    };
+    weir__json_key(text, "capabilities");
+    weir__text_add_string(text, "[");
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+        if (!all[i].has) continue;
+        weir__json_next(text);
+        weir__json_quote(text, all[i].name, strlen(all[i].name));
+    }
+    weir__text_add_string(text, "]");
+}
+
+/* The context is that of requests here, which clients fit their conversations into. */
+static void add_model_info(const serve_call *call, const weir_model_info *info, weir__text *text)
+{
+    const char *family = info->architecture != NULL ? info->architecture : "";
+    const struct {
+        const char *name;
+        int32_t value;
+    } numbers[] = {
+        {"context_length", context_of(call, info)},
+        {"embedding_length", info->n_embd},
+        {"block_count", info->n_layer},
+        {"attention.head_count", info->n_head},
+        {"attention.head_count_kv", info->n_head_kv},
+    };
+    char key[128];
+    weir__json_key(text, "model_info");
+    weir__text_add_string(text, "{");
+    weir__json_string(text, "general.architecture", family);
+    weir__text_printf(text, ",\"general.parameter_count\":%llu", (unsigned long long)info->n_params);
+    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) {
+        snprintf(key, sizeof key, "%s.%s", family, numbers[i].name);
+        weir__json_key(text, key);
+        weir__text_printf(text, "%d", numbers[i].value);
+    }
+    weir__text_add_string(text, "}");
+}
+
+void serve_ollama_show(serve_call *call)
+{
+    weir_model_info info = {.size = sizeof info};
+    weir__text text = {.quota = &call->server->answers};
+    shown s = {0};
+    if (read_shown(call, &s)) {
+        weir_model_describe(call->loaded->model, &info);
+        weir__text_add_string(&text, "{\"license\":\"\",\"modelfile\":\"\",\"parameters\":\"\"");
+        weir__json_string(&text, "template", info.chat_template != NULL ? info.chat_template : "");
+        add_details(&info, &text);
+        add_model_info(call, &info, &text);
+        add_capabilities(call, &info, &text);
+        serve_ollama_add_time(&text, "modified_at", call->server->created_s);
+        weir__text_add_string(&text, "}\n");
+        serve_call_answer_text(call, 200, "application/json", &text);
+    }
+    json_decref(s.json);
+}
