@@ -291,6 +291,12 @@ static const serve_field fields[] = {
     SERVE_FIELD_BY("metadata", DIALOGS, read_metadata),
     SERVE_FIELD_BY("client_metadata", SERVE_ASK_RESPONSES, read_metadata), /* Codex */
     SERVE_FIELD_BY("service_tier", DIALOGS, read_tier),
+    /* SGLang's gateway says these always. */
+    ONLY("no_stop_trim", BOTH, "false", "false: stop strings are not part of answers"),
+    ONLY("skip_special_tokens", BOTH, "true", "true: control tokens are not part of answers"),
+    ONLY("return_hidden_states", BOTH, "false", "false"),
+    ONLY("separate_reasoning", SERVE_ASK_CHAT, "true", "true: reasoning is apart from the content"),
+    ONLY("stream_reasoning", SERVE_ASK_CHAT, "true", "true: reasoning is streamed as it comes"),
     ONLY("modalities", SERVE_ASK_CHAT, "[\"text\"]", "[\"text\"]"),
     ONLY("verbosity", SERVE_ASK_CHAT, "\"medium\"", "\"medium\"; ask for length in words"),
     NO("functions", SERVE_ASK_CHAT, "give tools instead"),

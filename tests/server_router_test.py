@@ -37,6 +37,17 @@ def test_render():
         check("nothing else was computed", server.metrics()["weir_submitted_total"] == 2)
 
 
+def test_fields_that_gateways_add():
+    with Server(WEIR, "-c", "512") as server:
+        more = {"no_stop_trim": False, "skip_special_tokens": True, "return_hidden_states": False, "ignore_eos": False}
+        chat = {**more, "continue_final_message": False, "separate_reasoning": True, "stream_reasoning": True, "logprobs": False}
+        check("in chats", server.post("/v1/chat/completions", {**HELLO, **chat, "max_completion_tokens": 2}).status == 200)
+        check("in completions", server.post("/v1/completions", {"prompt": "x", **more, "max_tokens": 2}).status == 200)
+        for field in ("no_stop_trim", "skip_special_tokens", "return_hidden_states", "separate_reasoning", "stream_reasoning"):
+            reply = server.post("/v1/chat/completions", {**HELLO, field: not chat[field]})
+            check(f"not another {field}", reply.status == 400 and reply.error["param"] == field, reply.body)
+
+
 def test_load():
     with Server(WEIR, "-np", "2", "-c", "256", "--metrics-vllm", "--alias", 'a "model"') as server:
         server.post("/v1/completions", {"prompt": "x" * 40, "max_tokens": 8, "ignore_eos": True})
