@@ -27,6 +27,7 @@ BELOW = {
     "cache": ["base", "params", "backend"],
     "speculate": ["base", "params", "backend", "model", "cache"],
     "engine": ["base", "params", "media", "backend", "grammar", "model", "schedule", "cache", "speculate"],
+    "pool": ["base", "params", "model", "engine"],
     "server": ["base"],
     "cli": ["base", "transfer", "server"],
 }
@@ -35,6 +36,7 @@ BELOW = {
 OWNER = {name: "model" for name in ("weir_model", "weir_adapter", "weir_sampler", "weir_context", "weir_chat")}
 OWNER["weir_media"] = "media"
 OWNER.update({name: "engine" for name in ("weir_engine", "weir_stream", "weir_flight")})
+OWNER.update({name: "pool" for name in ("weir_pool", "weir_lease")})
 
 # A schema has schemas within: what reads one kind of it calls what reads any.
 RECURSIVE = {f"src/grammar/schema{name}.c" for name in ("", "_merge", "_object", "_relax", "_type")}

@@ -869,9 +869,10 @@ typedef struct weir_member {
 
 /* The members of a struct, in its order, without `size` and the lengths of lists. `of` is the struct's name
  * without "weir_" and "_params". Parameters: "model", "quantize", "context", "sampler", "chat", "request",
- * "engine", "hub", "media". Results: "usage", "report", "view", "cost", "slot_view", "tick", "tick_slot",
- * "arrival", "engine_stats", "miss_info"; of these only numbers, flags and choices are listed. *n (n may be
- * NULL) is the number of members. NULL: no such struct. Static. */
+ * "engine", "hub", "media", "pool", "pool_model". Results: "usage", "report", "view", "cost", "slot_view",
+ * "tick", "tick_slot", "arrival", "engine_stats", "miss_info", "pool_info", "pool_stats"; of these only
+ * numbers, flags and choices are listed. *n (n may be NULL) is the number of members. NULL: no such struct.
+ * Static. */
 WEIR_API const weir_member *weir_members(const char *of, size_t *n);
 
 /* The member with this name; NULL: there is none. Static. */
@@ -1641,6 +1642,178 @@ WEIR_API weir_status weir_engine_view(weir_engine *engine, const weir_view **vie
  * thread is driving it, or the engine has its own thread. */
 WEIR_API weir_status weir_engine_step(weir_engine *engine, const weir_plan_entry *plan, size_t n_plan,
                                       weir_report *report, weir_error *error);
+
+/* ---- Pool: several models under one budget --------------------------------------------------------- */
+
+/* Models by name, of which as many are loaded as a budget of memory allows. A lease of a model that is not
+ * loaded loads it. Where memory is short, loaded models without a lease are put to sleep first, the least
+ * recently used first, pinned ones never. A model with a lease stays loaded. Any number of threads may use a
+ * pool; it has two threads of its own. */
+typedef struct weir_pool weir_pool;
+typedef struct weir_lease weir_lease;
+
+typedef enum weir_pool_state {
+    WEIR_POOL_UNLOADED = 0, /* never loaded, or unloaded by weir_pool_unload */
+    WEIR_POOL_LOADING = 1,
+    WEIR_POOL_LOADED = 2,
+    WEIR_POOL_SLEEPING = 3, /* weights and cells are freed; cached prefixes are in the cache_dir */
+    WEIR_POOL_LEAVING = 4,  /* its prefixes are written, then it sleeps or is unloaded */
+    WEIR_POOL_FAILED = 5,   /* the last load failed; the next lease tries again */
+} weir_pool_state;
+
+/* "unloaded", "loading", … Static. */
+WEIR_API const char *weir_pool_state_name(weir_pool_state state);
+
+typedef struct weir_pool_params {
+    size_t size;
+    /* For all models: weights, KV cells, buffers, adapters, cached prefixes in host memory (cache_bytes) and
+     * texts for drafts. WEIR_AUTO (default) = nine tenths of the memory available at create, and less when
+     * less is available before a load; 0 = no limit */
+    uint64_t memory_bytes;
+    /* The cache_dir of all engines: prefixes of models that sleep. NULL (default) = a new folder in $TMPDIR
+     * or /tmp, which destroy removes; pinned models do not use that one. "" = none */
+    const char *cache_dir;
+    uint64_t cache_disk_bytes; /* 4 GiB; as the engine's parameter */
+    int32_t queue_limit;       /* 256; 0 … 2^20; leases that may wait; 0 = no limit */
+} weir_pool_params;
+
+WEIR_API void weir_pool_params_init(weir_pool_params *params, size_t size);
+static inline weir_pool_params weir_pool_params_default(void)
+{
+    weir_pool_params params;
+    weir_pool_params_init(&params, sizeof params);
+    return params;
+}
+
+/* A model of the list. Everything is copied, apart from engine->strategy. */
+typedef struct weir_pool_model {
+    size_t size;
+    const char *name;           /* not empty */
+    const char *const *aliases; /* [n_aliases]; other names for leases */
+    size_t n_aliases;
+    const char *path;               /* as of weir_model_load; "" = INVALID */
+    const weir_model_params *model; /* NULL = defaults; `progress` must be NULL */
+    /* NULL = defaults; draft_model and cache_dir must be NULL, manual must be false. cache_bytes WEIR_AUTO =
+     * a quarter of the model's weights, cells and buffers, or of the memory that the budget leaves beside a
+     * model that is alone in the list */
+    const weir_engine_params *engine;
+    const char *draft_path;      /* the engine's draft_model, loaded with the model; NULL = none */
+    const char *const *adapters; /* [n_adapters]; files of LoRA adapters, loaded with the model */
+    size_t n_adapters;
+    bool pinned;     /* false; loaded by weir_pool_set, and never put to sleep */
+    int64_t idle_ms; /* 0; put to sleep this long after its last lease; 0 = when memory is needed */
+} weir_pool_model;
+
+WEIR_API void weir_pool_model_init(weir_pool_model *model, size_t size);
+static inline weir_pool_model weir_pool_model_default(void)
+{
+    weir_pool_model model;
+    weir_pool_model_init(&model, sizeof model);
+    return model;
+}
+
+/* Creates a pool without models. params may be NULL. Errors: INVALID, NO_MEMORY. Engines check the cache_dir
+ * when they are created; without a private folder (see the log) prefixes are lost when a model sleeps. */
+WEIR_API WEIR_CHECKED weir_status weir_pool_create(const weir_pool_params *params, weir_pool **pool,
+                                                   weir_error *error);
+
+/* Ends waiting leases with STOPPED and loads in progress, waits until every lease has been released, and
+ * destroys the engines. No other call on the pool may be running, apart from those on its leases. STATE:
+ * called from a ready function; nothing was done. NULL is OK. */
+WEIR_API weir_status weir_pool_destroy(weir_pool *pool);
+
+/* Replaces the list [n]. models[0].size is the stride of the array. A model that is in both lists with equal
+ * parameters stays as it is; name, aliases, pinned and idle_ms do not count as parameters of a loaded model
+ * if the name is the same. Other models of the former list get no new leases, and go when the present ones
+ * have been released. Leases that wait stay in line for the model that now has the name; without one they
+ * end with NOT_FOUND. Reads no files. Errors: INVALID (field models[i].MEMBER; a name or alias that is taken
+ * twice), NO_MEMORY; nothing has changed. */
+WEIR_API WEIR_CHECKED weir_status weir_pool_set(weir_pool *pool, const weir_pool_model *models, size_t n,
+                                                weir_error *error);
+
+/* Asks for a model by name or alias, and returns at once. If it is not loaded, the lease waits in order of
+ * arrival, at most timeout_ms (negative: no limit). A caller that holds a lease and waits for another one may
+ * wait for itself, until the timeout. Errors: NOT_FOUND, BUSY (queue_limit leases wait), NO_MEMORY, STOPPED,
+ * INVALID. */
+WEIR_API WEIR_CHECKED weir_status weir_lease_create(weir_pool *pool, const char *name, int timeout_ms,
+                                                    weir_lease **lease, weir_error *error);
+
+/* Waits up to timeout_ms (negative: no limit). OK: the model is loaded, and stays so until the release.
+ * TIMEOUT: not yet. Otherwise the lease has failed, and only the release remains: BUSY (the lease's own
+ * timeout has passed), TOO_LONG (the model needs more memory than the budget leaves beside pinned models; the
+ * message has both sizes), NOT_FOUND (no such file, or removed by weir_pool_set), STOPPED, and the errors of
+ * weir_model_load, weir_adapter_load and weir_engine_create. STATE: the call would wait and comes from a
+ * ready function. Any thread. */
+WEIR_API weir_status weir_lease_wait(weir_lease *lease, int timeout_ms, weir_error *error);
+
+/* Called once, when weir_lease_wait no longer returns TIMEOUT: on the pool's thread, or at once within
+ * weir_lease_set_ready. It must be quick; it may call the functions of leases, and release this one. */
+typedef void (*weir_lease_fn)(weir_lease *lease, void *user);
+
+/* Sets the ready function, once. STATE: it was set before. */
+WEIR_API weir_status weir_lease_set_ready(weir_lease *lease, weir_lease_fn fn, void *user);
+
+/* Of a lease that weir_lease_wait has returned OK for; NULL otherwise. Borrowed until the release.
+ * weir_lease_engine is NULL if the model cannot generate (an encoder). weir_lease_adapter: the i-th of
+ * weir_pool_model.adapters, NULL = there is none. */
+WEIR_API weir_model *weir_lease_model(const weir_lease *lease);
+WEIR_API weir_engine *weir_lease_engine(const weir_lease *lease);
+WEIR_API weir_adapter *weir_lease_adapter(const weir_lease *lease, size_t i);
+
+/* Ends the lease, in any state. Release it when the model's last stream has ended: streams that still run
+ * when the model is put to sleep end with WEIR_STOPPED. A load that no lease waits for any more is aborted.
+ * Waits for a ready function that runs on another thread. NULL is ignored. */
+WEIR_API void weir_lease_release(weir_lease *lease);
+
+/* Begins to load a model that is not loaded, as soon as memory can be had without ending a lease, and returns
+ * at once; weir_pool_find tells how it goes. NOT_FOUND: no such name. */
+WEIR_API weir_status weir_pool_load(weir_pool *pool, const char *name, weir_error *error);
+
+/* Unloads a model, pinned ones too, when its present leases have been released, and returns at once. A later
+ * lease loads it again. Its files in the cache_dir stay. NOT_FOUND: no such name. */
+WEIR_API weir_status weir_pool_unload(weir_pool *pool, const char *name, weir_error *error);
+
+#define WEIR_POOL_NAME_MAX 255 /* bytes of a name or alias */
+
+typedef struct weir_pool_info {
+    size_t size;
+    char name[WEIR_POOL_NAME_MAX + 1];
+    weir_pool_state state;
+    float progress; /* of the load, 0 … 1 */
+    /* of the budget, while it is loading, loaded or leaving; otherwise what it would take by
+     * weir_engine_estimate; 0 = not known yet, or the file cannot be read */
+    uint64_t n_bytes;
+    int32_t n_leases;
+    int32_t n_waiting;   /* leases */
+    uint64_t n_loads;    /* that succeeded */
+    uint64_t n_failures; /* loads that failed */
+    int64_t load_ms;     /* duration of the last load; 0 = none */
+    int32_t n_ctx;       /* the longest request, tokens; 0 = not known yet */
+    bool pinned;
+    weir_status status; /* of the last load; WEIR_OK before the first */
+    char message[448];  /* its error; "" = none */
+} weir_pool_info;
+
+/* The i-th model of the list, or the one with this name or alias. Fills the first info->size bytes. END: i is
+ * past the last. NOT_FOUND: no such name. INVALID: size. */
+WEIR_API weir_status weir_pool_get(weir_pool *pool, size_t i, weir_pool_info *info);
+WEIR_API weir_status weir_pool_find(weir_pool *pool, const char *name, weir_pool_info *info);
+
+typedef struct weir_pool_stats {
+    size_t size;
+    uint64_t memory_bytes; /* the budget, as of the last load */
+    uint64_t used_bytes;   /* of it, including models that are no longer in the list but have leases */
+    int32_t n_models;
+    int32_t n_loaded;
+    int32_t n_leases;
+    int32_t n_waiting;
+    uint64_t n_loads;
+    uint64_t n_failures;
+    uint64_t n_sleeps; /* models put to sleep, for memory or idle */
+} weir_pool_stats;
+
+/* Fills the first stats->size bytes. INVALID: size. */
+WEIR_API weir_status weir_pool_get_stats(weir_pool *pool, weir_pool_stats *stats);
 
 /* ---- Context: the low level ------------------------------------------------------------------------ */
 

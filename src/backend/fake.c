@@ -44,6 +44,8 @@ static const weir__fake_option options[] = {
     OPTION(recurrent, 0, 0, 1),
     OPTION(fim, 0, 0, 1),
     OPTION(fail_pass, -1, -1, INT32_MAX),
+    OPTION(n_bytes, 0, 0, INT64_MAX / 2),
+    OPTION(fail_load, 0, 0, 1),
 #undef OPTION
 };
 #define N_OPTIONS (sizeof options / sizeof options[0])
@@ -278,7 +280,6 @@ void weir__fake_model_free(weir__bmodel *model)
 weir_status weir__fake_model_load(const char *path, const weir_model_params *params, bool outline,
                                   weir__bmodel **model, weir_error *error)
 {
-    (void)outline;
     weir_status status;
     weir__bmodel *made = weir__mem_calloc(1, sizeof *made);
     if (made == NULL) goto no_memory;
@@ -297,14 +298,18 @@ weir_status weir__fake_model_load(const char *path, const weir_model_params *par
     for (size_t i = 0; i < sizeof steps / sizeof steps[0]; i++) {
         if (params->progress != NULL && !params->progress(steps[i], params->progress_user)) goto aborted;
         if (i == 0 && !vocabulary_make(made)) goto no_memory;
-        for (int64_t us = i == 0 ? made->options.load_us : 0; us > 0; us -= LOAD_STEP_US) {
+        for (int64_t us = i == 0 && !outline ? made->options.load_us : 0; us > 0; us -= LOAD_STEP_US) {
             if (params->progress != NULL && !params->progress(0.0f, params->progress_user)) goto aborted;
             weir__fake_wait(us < LOAD_STEP_US ? us : LOAD_STEP_US);
         }
     }
+    if (made->options.fail_load && !outline) goto unreadable;
     *model = made;
     return WEIR_OK;
 
+unreadable:
+    status = weir__error_set(error, WEIR_IO, "path", "the path asked for the load to fail");
+    goto fail;
 aborted:
     status = weir__error_set(error, WEIR_ABORTED, "progress", "the progress callback ended the load");
     goto fail;
@@ -342,6 +347,7 @@ void weir__fake_model_describe(const weir__bmodel *model, weir_model_info *info)
         .token_fim_repo = fim < 0 ? -1 : fim + 3,
         .token_fim_file = fim < 0 ? -1 : fim + 4,
         .token_sep = -1,
+        .n_bytes = (uint64_t)model->options.n_bytes,
         .add_bos = true,
         .has_decoder = true,
         .kernels = "",

@@ -17,7 +17,7 @@ typedef struct weir__fake_token {
 
 typedef struct weir__fake_options {
     int64_t n_vocab, n_ctx_train, seed, eos_every, any, longest, tick_us, token_us, load_us, exact, recurrent,
-        fim, fail_pass;
+        fim, fail_pass, n_bytes, fail_load;
 } weir__fake_options;
 
 struct weir__bmodel {

@@ -7,7 +7,7 @@
 
 /* ---- Model ---- */
 
-/* outline: without the weights, for model_describe, cell_bytes and estimates; the fake loads as always. */
+/* outline: without the weights, for model_describe, cell_bytes and estimates. */
 OPERATION(weir_status, model_load, const char *path, const weir_model_params *params, bool outline,
           weir__bmodel **model, weir_error *error)
 OPERATION(void, model_free, weir__bmodel *model)

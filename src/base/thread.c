@@ -4,7 +4,10 @@
 
 #ifdef __linux__
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #endif
+
+#define NICENESS 10 /* a tenth of the processor beside a busy thread */
 
 void weir__thread_quiet(sigset_t *before)
 {
@@ -38,6 +41,13 @@ void weir__thread_name(const char *name)
     pthread_setname_np(name);
 #else
     (void)name;
+#endif
+}
+
+void weir__thread_yield(void)
+{
+#ifdef __linux__
+    (void)setpriority(PRIO_PROCESS, 0, NICENESS); /* of this thread, which those that it starts inherit */
 #endif
 }
 

@@ -20,6 +20,9 @@ int weir__thread_start(pthread_t *thread, const pthread_attr_t *attributes, void
 /* What the calling thread is called in lists of threads; cut after 15 bytes. */
 void weir__thread_name(const char *name);
 
+/* Threads of passes go before the calling one, and before those that it starts, from now on (Linux). */
+void weir__thread_yield(void);
+
 /* Whether n more threads, at most 1024, can be started: ggml aborts when its own cannot. */
 bool weir__thread_room(int32_t n);
 

@@ -3,16 +3,9 @@
 
 #include <string.h>
 
-#ifdef __linux__
-#include <sys/resource.h>
-#endif
-
 #include "base/error.h"
 #include "base/mem.h"
 #include "base/thread.h"
-
-/* Encodes take what passes leave of the processors: passes come first, since streams wait for them. */
-#define NICENESS 10
 
 typedef enum phase { WAITING, RUNNING, DONE } phase;
 
@@ -127,9 +120,7 @@ static void *run_encoder(void *user)
 {
     weir__encoder *encoder = user;
     weir__thread_name("weir-encoder");
-#ifdef __linux__
-    (void)setpriority(PRIO_PROCESS, 0, NICENESS); /* of this thread, and of those that it starts */
-#endif
+    weir__thread_yield(); /* streams wait for passes */
     pthread_mutex_lock(&encoder->mutex);
     while (!atomic_load(&encoder->stopping)) {
         weir__embedding *embedding = next_one(encoder);

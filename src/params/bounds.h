@@ -16,6 +16,8 @@
 #define WEIR__LOGPROBS_MAX    20   /* alternatives; OpenAI's limit */
 #define WEIR__DRAFT_MAX       32   /* tokens; longer drafts are hardly faster even if all of them are right */
 #define WEIR__CACHE_BLOCK_MAX 1024 /* tokens */
+#define WEIR__LEASES_MAX      (1 << 20)
+#define WEIR__IDLE_MS_MAX     (WEIR__AGEING_MS_MAX * INT64_C(365))
 #define WEIR__WINDOW_MAX      1000000 /* tokens that penalties look back on; llama.cpp allocates by it */
 
 #define WEIR__SIDE_MAX     65535 /* pixels; JPEG's own limit */

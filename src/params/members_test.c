@@ -38,13 +38,14 @@ static const weir_member rows[] = {
 static const weir__members samples = {"sample", rows, N_ELEMENTS(rows), sizeof(sample)};
 
 static const weir__members *const structs[] = {
-    &weir__model_members,   &weir__quantize_members, &weir__context_members,
-    &weir__sampler_members, &weir__chat_members,     &weir__request_members,
-    &weir__engine_members,  &weir__hub_members,      &weir__media_members,
+    &weir__model_members, &weir__quantize_members, &weir__context_members,    &weir__sampler_members,
+    &weir__chat_members,  &weir__request_members,  &weir__engine_members,     &weir__hub_members,
+    &weir__media_members, &weir__pool_members,     &weir__pool_model_members,
 };
 
-static const char *const results[] = {"engine_stats", "usage", "report",    "view",    "cost",
-                                      "slot_view",    "tick",  "tick_slot", "arrival", "miss_info"};
+static const char *const results[] = {"engine_stats", "usage",     "report",    "view",
+                                      "cost",         "slot_view", "tick",      "tick_slot",
+                                      "arrival",      "miss_info", "pool_info", "pool_stats"};
 
 /* ---- Ranges ---- */
 
@@ -140,9 +141,9 @@ static const weir_member *row_at(const weir__members *members, size_t offset, si
 static bool has_no_row(const char *name)
 {
     static const char *const names[] = {
-        "size",        "progress", "progress_user", "n_tensor_split", "n_messages",        "n_args",
-        "text_length", "n_tokens", "stop_length",   "n_stop",         "cache_salt_length", "n_adapters",
-        "n_media",
+        "size",        "progress",  "progress_user", "n_tensor_split", "n_messages",        "n_args",
+        "text_length", "n_tokens",  "stop_length",   "n_stop",         "cache_salt_length", "n_adapters",
+        "n_media",     "n_aliases",
     };
     for (size_t i = 0; i < N_ELEMENTS(names); i++)
         if (strcmp(names[i], name) == 0) return true;

@@ -10,6 +10,9 @@ const char *const weir__miss_names[WEIR_MISS_COUNT + 1] = {"none",     "cold",  
 const char *const weir__reason_names[WEIR_REASON_DEADLINE + 2] = {
     "not_finished", "end", "length", "cancelled", "error", "stop_words", "deadline"};
 
+const char *const weir__pool_state_names[] = {"unloaded", "loading", "loaded", "sleeping",
+                                              "leaving",  "failed",  NULL};
+
 /* clang-format off */
 
 /* ---- Engines ---- */
@@ -209,4 +212,37 @@ static const weir_member miss_info[] = {
     RESULT(in_message, "", "true: they diverge in the message's text; false: in the template's text before it"),
 };
 TABLE(miss_info);
+/* ---- Pools ---- */
+
+#undef OF
+#define OF weir_pool_info
+static const weir_member pool_info[] = {
+    CHOICE(state, WEIR_POOL_UNLOADED, WEIR_POOL_FAILED, 0, weir__pool_state_names, "unloaded, loading, loaded, sleeping, leaving, failed"),
+    RESULT(progress, "", "progress of the load, 0 to 1"),
+    RESULT(n_bytes, "bytes", "memory of the model; by estimate while it is not loaded"),
+    RESULT(n_leases, "leases", "leases of the model"),
+    RESULT(n_waiting, "leases", "leases that wait for the model"),
+    RESULT(n_loads, "loads", "loads that succeeded"),
+    RESULT(n_failures, "loads", "loads that failed"),
+    RESULT(load_ms, "ms", "duration of the last load"),
+    RESULT(n_ctx, "tokens", "the longest request"),
+    RESULT(pinned, "", "the model is never put to sleep"),
+    RESULT(status, "", "status of the last load"),
+};
+TABLE(pool_info);
+
+#undef OF
+#define OF weir_pool_stats
+static const weir_member pool_stats[] = {
+    RESULT(memory_bytes, "bytes", "memory for all models together"),
+    RESULT(used_bytes, "bytes", "memory that loaded models take"),
+    RESULT(n_models, "models", "models in the list"),
+    RESULT(n_loaded, "models", "models that are loaded"),
+    RESULT(n_leases, "leases", "leases of loaded models"),
+    RESULT(n_waiting, "leases", "leases that wait for a model"),
+    RESULT(n_loads, "loads", "loads that succeeded"),
+    RESULT(n_failures, "loads", "loads that failed"),
+    RESULT(n_sleeps, "models", "models put to sleep"),
+};
+TABLE(pool_stats);
 /* clang-format on */

@@ -220,6 +220,33 @@ static const weir_member engine[] = {
 };
 TABLE(engine);
 
+/* ---- Pool ---- */
+
+#undef OF
+#define OF weir_pool_params
+static const weir_member pool[] = {
+    NUMBER(memory_bytes, 0, (double)UINT64_MAX, (double)UINT64_MAX, "bytes", "memory for all models together; 0 = no limit"),
+    TEXT(cache_dir, "the folder for cached prompts of models that sleep; nobody else may have access to it"),
+    NUMBER(cache_disk_bytes, 0, (double)UINT64_MAX, 4294967296.0, "bytes", "maximum disk space for cached prompts; the least recently used are removed first"),
+    NUMBER(queue_limit, 0, WEIR__LEASES_MAX, 256, "leases", "leases that may wait for a model; 0 = no limit"),
+};
+TABLE(pool);
+
+#undef OF
+#define OF weir_pool_model
+static const weir_member pool_model[] = {
+    TEXT(name, "the model's name"),
+    LIST(aliases, n_aliases, "other names of the model"),
+    TEXT(path, "the model's file"),
+    OTHER(model, "parameters of the model"),
+    OTHER(engine, "parameters of the engine"),
+    TEXT(draft_path, "the file of a smaller model that drafts, or of an EAGLE-3 head"),
+    LIST(adapters, n_adapters, "files of LoRA adapters"),
+    FLAG(pinned, false, "load the model at once, and never put it to sleep"),
+    NUMBER(idle_ms, 0, WEIR__IDLE_MS_MAX, 0, "ms", "put the model to sleep after this time without a request; 0 = when memory is needed"),
+};
+TABLE(pool_model);
+
 /* ---- Hub ---- */
 
 #undef OF
@@ -242,11 +269,14 @@ TABLE(hub);
 /* ---- By name ---- */
 
 static const weir__members *const all[] = {
-    &weir__model_members,        &weir__quantize_members,  &weir__context_members, &weir__sampler_members,
-    &weir__chat_members,         &weir__request_members,   &weir__engine_members,  &weir__hub_members,
-    &weir__usage_members,        &weir__report_members,    &weir__view_members,    &weir__slot_view_members,
-    &weir__engine_stats_members, &weir__miss_info_members, &weir__cost_members,    &weir__tick_members,
-    &weir__tick_slot_members,    &weir__arrival_members,   &weir__media_members,
+    &weir__model_members,        &weir__quantize_members,   &weir__context_members,
+    &weir__sampler_members,      &weir__chat_members,       &weir__request_members,
+    &weir__engine_members,       &weir__hub_members,        &weir__usage_members,
+    &weir__report_members,       &weir__view_members,       &weir__slot_view_members,
+    &weir__engine_stats_members, &weir__miss_info_members,  &weir__cost_members,
+    &weir__tick_members,         &weir__tick_slot_members,  &weir__arrival_members,
+    &weir__media_members,        &weir__pool_members,       &weir__pool_model_members,
+    &weir__pool_info_members,    &weir__pool_stats_members,
 };
 
 const weir_member *weir_members(const char *of, size_t *n)

@@ -1,0 +1,224 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "pool/keeper.h"
+
+#include <stdio.h>
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/log.h"
+#include "base/thread.h"
+#include "pool/lease.h"
+#include "pool/room.h"
+
+#define MIB(bytes) ((double)(bytes) / (1 << 20))
+#define AGAIN_NS   WEIR__NS_PER_S /* how often a waiting pool looks whether the machine has more memory */
+
+/* ---- Leases ---- */
+
+static void fail_entry(weir_pool *pool, weir__entry *entry, const weir_error *error)
+{
+    entry->wanted = false;
+    entry->state = WEIR_POOL_FAILED;
+    entry->status = error->code;
+    entry->error = *error;
+    entry->n_failures++;
+    pool->n_failures++;
+    weir__log(WEIR_LOG_WARN, "the model \"%s\" was not loaded: %s", entry->spec->given.name, error->message);
+    for (weir_lease *lease = pool->first, *next; lease != NULL; lease = next) {
+        next = lease->next;
+        if (lease->entry == entry) weir__lease_fail(lease, error);
+    }
+}
+
+static void refuse_size(weir_pool *pool, const weir__room *room)
+{
+    weir_error error;
+    char pinned[80] = "";
+    if (room->pinned > 0)
+        snprintf(pinned, sizeof pinned, ", of which pinned models take %.1f MiB", MIB(room->pinned));
+    weir__error_set(&error, WEIR_TOO_LONG, "memory_bytes",
+                    "\"%.100s\" takes %.1f MiB and the memory of all models is %.1f MiB%s: give them more "
+                    "memory, or this one fewer n_slots, a smaller n_ctx or less cache_bytes",
+                    room->entry->spec->given.name, MIB(room->needs), MIB(room->limit), pinned);
+    room->entry->known = false;
+    fail_entry(pool, room->entry, &error);
+}
+
+static void end_late(weir_pool *pool, int64_t now)
+{
+    for (weir_lease *lease = pool->first, *next; lease != NULL; lease = next) {
+        weir_error error;
+        next = lease->next;
+        if (lease->deadline_ns > now) continue;
+        weir__error_set(&error, WEIR_BUSY, "timeout_ms",
+                        "\"%.100s\" was not loaded within %d ms: %d leases wait, and models in use take %.1f "
+                        "of %.1f MiB; try again later",
+                        lease->name, lease->timeout_ms, pool->n_waiting, MIB(weir__room_used(pool)),
+                        MIB(pool->limit));
+        weir__lease_fail(lease, &error);
+    }
+}
+
+static void grant_all(weir_pool *pool)
+{
+    for (weir_lease *lease = pool->first, *next; lease != NULL; lease = next) {
+        next = lease->next;
+        if (weir__entry_is_open(lease->entry)) weir__lease_grant(lease);
+    }
+}
+
+/* ---- Jobs ---- */
+
+static const char *folder_of(const weir_pool *pool, const weir__entry *entry)
+{
+    return pool->has_private_folder && entry->spec->given.pinned ? NULL : pool->folder;
+}
+
+static void begin_job(weir_pool *pool, const weir__room *room)
+{
+    weir__entry *entry = room->entry;
+    pool->job = (weir__job){
+        .kind = room->job,
+        .entry = entry,
+        .spec = weir__spec_hold(entry->spec),
+        .cache_dir = folder_of(pool, entry),
+        .demand = entry->demand,
+        .resident = entry->resident,
+    };
+    if (room->job == WEIR__JOB_LOAD) {
+        entry->before = entry->state;
+        entry->state = WEIR_POOL_LOADING;
+        entry->n_bytes = room->needs;
+        atomic_store(&entry->progress, 0.0f);
+        atomic_store(&entry->cancelled, false);
+    } else if (room->job == WEIR__JOB_UNLOAD) {
+        entry->state = WEIR_POOL_LEAVING;
+    }
+    pthread_cond_signal(&pool->work);
+}
+
+static void end_estimate(weir_pool *pool, weir__entry *entry, const weir__job *job)
+{
+    entry->looked = true;
+    if (job->status == WEIR_OK) {
+        entry->known = true;
+        entry->demand = job->demand;
+        if (entry->spec->engine.cache_bytes == WEIR_AUTO)
+            entry->demand.cache = weir__room_cache(pool, job->demand.base, weir__clock_now_ns());
+    } else if (entry->n_waiting > 0 || entry->wanted) {
+        fail_entry(pool, entry, &job->error);
+    }
+}
+
+static void end_load(weir_pool *pool, weir__entry *entry, const weir__job *job)
+{
+    entry->known = false; /* the file may change until the next load */
+    entry->load_ms = job->ns / WEIR__NS_PER_MS;
+    if (job->status == WEIR_OK) {
+        uint64_t promised = entry->n_bytes;
+        entry->state = WEIR_POOL_LOADED;
+        entry->resident = job->resident;
+        entry->n_bytes = entry->measured = job->resident->n_bytes;
+        entry->n_ctx = job->resident->n_ctx;
+        entry->used_ns = weir__clock_now_ns();
+        entry->n_loads++;
+        pool->n_loads++;
+        entry->status = WEIR_OK;
+        entry->error = (weir_error){0};
+        /* Larger than its estimate: it goes, and is loaded again with this size. */
+        entry->leave = entry->n_bytes > promised && weir__room_used(pool) > pool->limit;
+        entry->wanted = entry->wanted && entry->leave;
+        return;
+    }
+    entry->n_bytes = 0;
+    entry->state = entry->before;
+    if (job->status != WEIR_ABORTED) fail_entry(pool, entry, &job->error);
+}
+
+static void end_unload(weir_pool *pool, weir__entry *entry)
+{
+    entry->resident = NULL;
+    entry->n_bytes = 0;
+    entry->known = false;
+    entry->state = entry->leave ? WEIR_POOL_UNLOADED : WEIR_POOL_SLEEPING;
+    pool->n_sleeps += !entry->leave && entry->listed;
+    entry->leave = false;
+}
+
+static void end_job(weir_pool *pool)
+{
+    weir__job job = pool->job;
+    pool->job = (weir__job){0};
+    if (job.kind == WEIR__JOB_ESTIMATE) end_estimate(pool, job.entry, &job);
+    if (job.kind == WEIR__JOB_LOAD) end_load(pool, job.entry, &job);
+    if (job.kind == WEIR__JOB_UNLOAD) end_unload(pool, job.entry);
+    weir__spec_release(job.spec);
+}
+
+/* Entries that weir_pool_set has removed and that nothing needs any more. */
+static void sweep(weir_pool *pool)
+{
+    weir__entry **at = &pool->entries;
+    while (*at != NULL) {
+        weir__entry *entry = *at;
+        if (entry->listed || !weir__entry_is_out(entry) || entry->n_leases > 0 || entry->n_waiting > 0 ||
+            pool->job.entry == entry) {
+            at = &entry->next;
+            continue;
+        }
+        *at = entry->next;
+        weir__entry_destroy(entry);
+    }
+}
+
+/* ---- The thread ---- */
+
+static int64_t next_ns(const weir_pool *pool, int64_t now)
+{
+    int64_t next = weir__room_idle_ns(pool);
+    for (const weir_lease *lease = pool->first; lease != NULL; lease = lease->next)
+        if (lease->deadline_ns < next) next = lease->deadline_ns;
+    if (pool->n_waiting > 0 && pool->params.memory_bytes == WEIR_AUTO && now + AGAIN_NS < next)
+        next = now + AGAIN_NS;
+    return next;
+}
+
+/* Gives the loader a job, or says that a model is too large. False: neither. */
+static bool decide(weir_pool *pool, int64_t now)
+{
+    weir__room room = weir__room_next(pool, now);
+    if (room.entry == NULL) return false;
+    if (room.job == WEIR__JOB_NONE)
+        refuse_size(pool, &room);
+    else
+        begin_job(pool, &room);
+    return true;
+}
+
+static void end_all(weir_pool *pool)
+{
+    weir_error error;
+    weir__error_set(&error, WEIR_STOPPED, "pool", "the pool ends");
+    while (pool->first != NULL) weir__lease_fail(pool->first, &error);
+    for (weir__entry *e = pool->entries; e != NULL; e = e->next) atomic_store(&e->cancelled, true);
+}
+
+void *weir__keeper_run(void *user)
+{
+    weir_pool *pool = user;
+    weir__thread_name("weir-keeper");
+    pthread_mutex_lock(&pool->mutex);
+    while (!pool->over || pool->job.kind != WEIR__JOB_NONE) {
+        int64_t now = weir__clock_now_ns();
+        if (pool->job.done) end_job(pool);
+        if (pool->stopping) end_all(pool);
+        end_late(pool, now);
+        if (pool->job.kind == WEIR__JOB_NONE && !pool->stopping && decide(pool, now)) continue;
+        grant_all(pool);
+        if (weir__lease_ring(pool)) continue;
+        sweep(pool);
+        if (!pool->job.done) weir__clock_cond_wait(&pool->wake, &pool->mutex, next_ns(pool, now));
+    }
+    pthread_mutex_unlock(&pool->mutex);
+    return NULL;
+}

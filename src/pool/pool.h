@@ -1,0 +1,64 @@
+/* pool.h: what the threads of a pool and its callers share.
+ * SPDX-License-Identifier: Apache-2.0
+ *
+ * Two threads. The keeper decides and never does anything slow, so that deadlines are kept: it grants and
+ * ends leases, calls ready functions and gives the loader one job after another. The loader reads headers,
+ * loads and unloads. */
+#ifndef WEIR_POOL_POOL_H
+#define WEIR_POOL_POOL_H
+
+#include <pthread.h>
+
+#include "pool/entry.h"
+
+#define WEIR__POOL_NO_LIMIT UINT64_MAX
+
+typedef enum weir__job_kind {
+    WEIR__JOB_NONE = 0,
+    WEIR__JOB_ESTIMATE = 1,
+    WEIR__JOB_LOAD = 2,
+    WEIR__JOB_UNLOAD = 3,
+} weir__job_kind;
+
+/* What the loader does. The keeper fills it and sets `kind`; the loader fills the results and sets `done`. */
+typedef struct weir__job {
+    weir__job_kind kind;
+    bool done;
+    weir__entry *entry; /* the loader uses its two atomics only */
+    weir__spec *spec;   /* held */
+    const char *cache_dir;
+    weir__demand demand;
+    weir__resident *resident;
+    weir_status status;
+    weir_error error;
+    int64_t ns;
+} weir__job;
+
+struct weir_pool {
+    weir_pool_params params; /* constant after create, like the next three */
+    char *folder;            /* the cache_dir; NULL = none */
+    bool has_private_folder;
+    uint64_t (*available)(void); /* of this machine, bytes; 0 = unknown */
+
+    pthread_mutex_t mutex; /* protects all below, entries and leases; held for a few instructions */
+    pthread_cond_t wake;   /* for the keeper */
+    pthread_cond_t work;   /* for the loader */
+    pthread_cond_t empty;  /* n_objects is 0 */
+    weir__entry *entries;
+    weir__entry **list; /* [n_list], as weir_pool_set had it */
+    size_t n_list;
+    weir_lease *first, *last; /* those that wait, the oldest first */
+    weir_lease *ringing;      /* settled, with a ready function that was not called yet */
+    int32_t n_waiting;
+    int32_t n_objects; /* leases that were not released, or whose function runs */
+    weir__job job;
+    uint64_t limit;   /* the budget, as of the last load */
+    uint64_t most;    /* the budget at create, for WEIR_AUTO */
+    int64_t limit_ns; /* when that was computed */
+    uint64_t n_loads, n_failures, n_sleeps;
+    bool stopping; /* no more leases */
+    bool over;     /* the threads end */
+    pthread_t keeper, loader;
+};
+
+#endif

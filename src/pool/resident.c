@@ -1,0 +1,197 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "pool/resident.h"
+
+#include <pthread.h>
+#include <sys/stat.h>
+
+#include "base/error.h"
+#include "base/mem.h"
+#include "base/thread.h"
+#include "model/model.h"
+
+/* ---- Estimate ---- */
+
+/* Of an adapter; where the file is missing, the load says so. */
+static uint64_t file_bytes(const char *path)
+{
+    struct stat info;
+    return stat(path, &info) == 0 && info.st_size > 0 ? (uint64_t)info.st_size : 0;
+}
+
+/* An engine takes as much for texts of drafts only if it drafts from them. */
+static uint64_t lookup_bytes(const weir_engine_params *engine)
+{
+    return engine->prompt_lookup && engine->n_draft_max > 0 ? engine->lookup_bytes : 0;
+}
+
+static uint64_t add(uint64_t a, uint64_t b)
+{
+    return a < UINT64_MAX - b ? a + b : UINT64_MAX;
+}
+
+/* Of a model that cannot generate, and has no engine: its weights. */
+static weir_status estimate_weights(const weir__spec *spec, weir_engine_memory *memory, weir_error *error)
+{
+    weir_model_info info = {.size = sizeof info};
+    weir_model *model;
+    weir_status status = weir__model_outline(spec->given.path, &spec->model, &model, error);
+    if (status != WEIR_OK) return status;
+    weir_model_describe(model, &info);
+    weir_model_release(model);
+    if (info.has_decoder) return WEIR_UNSUPPORTED; /* for another reason, which *error has */
+    memory->model_bytes = info.n_bytes;
+    memory->n_ctx = info.n_ctx_train;
+    return WEIR_OK;
+}
+
+weir_status weir__resident_estimate(const weir__spec *spec, weir__demand *demand, weir_error *error)
+{
+    const weir_pool_model *given = &spec->given;
+    weir_engine_params engine = spec->engine;
+    weir_engine_memory memory = {.size = sizeof memory};
+    weir_error why = {0};
+    weir_status status = WEIR_OK;
+    if (given->draft_path != NULL)
+        status = weir__model_outline(given->draft_path, NULL, &engine.draft_model, error);
+    if (status != WEIR_OK) return status;
+    status = weir_engine_estimate(given->path, &spec->model, &engine, &memory, &why);
+    if (status == WEIR_UNSUPPORTED && given->draft_path == NULL)
+        status = estimate_weights(spec, &memory, &why);
+    weir_model_release(engine.draft_model);
+    if (status != WEIR_OK) return weir__error_copy(error, &why);
+
+    *demand = (weir__demand){.kv = memory.kv_bytes, .n_kv = memory.n_kv, .n_ctx = memory.n_ctx};
+    for (size_t i = 0; i < given->n_adapters; i++)
+        demand->adapters = add(demand->adapters, file_bytes(given->adapters[i]));
+    demand->base = add(add(memory.model_bytes, memory.kv_bytes), add(memory.compute_bytes, demand->adapters));
+    if (memory.n_kv > 0) demand->base = add(demand->base, lookup_bytes(&engine));
+    if (engine.cache_bytes != WEIR_AUTO) demand->cache = engine.cache_bytes;
+    return WEIR_OK;
+}
+
+/* ---- Load ---- */
+
+typedef struct load {
+    const weir__spec *spec;
+    const weir__resident_params *params;
+    weir__resident *made;
+    weir_error *error;
+    weir_status status;
+    float from, share; /* of the progress: what is loaded now */
+} load;
+
+static bool relay(float progress, void *user)
+{
+    const load *l = user;
+    return l->params->progress(l->from + progress * l->share, l->params->user);
+}
+
+static weir_status load_model(load *l, const char *path, const weir_model_params *given, weir_model **model)
+{
+    weir_model_params params = *given;
+    params.progress = relay;
+    params.progress_user = l;
+    return weir_model_load(path, &params, model, l->error);
+}
+
+static weir_status load_adapters(load *l)
+{
+    const weir_pool_model *given = &l->spec->given;
+    weir__resident *made = l->made;
+    weir_status status = WEIR_OK;
+    if (given->n_adapters == 0) return WEIR_OK;
+    made->adapters = weir__mem_calloc(given->n_adapters, sizeof *made->adapters);
+    if (made->adapters == NULL)
+        return weir__error_set(l->error, WEIR_NO_MEMORY, "adapters", "out of memory for adapters");
+    while (status == WEIR_OK && made->n_adapters < given->n_adapters) {
+        if (!relay(0, l)) return weir__error_set(l->error, WEIR_ABORTED, "", "the load was cancelled");
+        status = weir_adapter_load(made->model, given->adapters[made->n_adapters],
+                                   &made->adapters[made->n_adapters], l->error);
+        made->n_adapters += status == WEIR_OK;
+    }
+    return status;
+}
+
+/* Reads files and packs weights. */
+static void *load_weights(void *user)
+{
+    load *l = user;
+    const weir_pool_model *given = &l->spec->given;
+    const weir_model_params plain = weir_model_params_default();
+    weir__thread_name("weir-load");
+    weir__thread_yield();
+    l->share = given->draft_path != NULL ? 0.6f : 0.9f;
+    l->status = load_model(l, given->path, &l->spec->model, &l->made->model);
+    l->from = l->share;
+    l->share = 0.9f - l->from;
+    if (l->status == WEIR_OK && given->draft_path != NULL)
+        l->status = load_model(l, given->draft_path, &plain, &l->made->draft);
+    l->from = 0.9f;
+    l->share = 0.1f;
+    if (l->status == WEIR_OK) l->status = load_adapters(l);
+    return NULL;
+}
+
+/* On this thread, whose priority the engine's threads inherit. */
+static weir_status make_engine(load *l, const weir__demand *demand)
+{
+    weir_engine_params params = l->spec->engine;
+    weir_model_info info = {.size = sizeof info};
+    weir_model_describe(l->made->model, &info);
+    if (!info.has_decoder && !info.is_draft_head) return WEIR_OK;
+    params.cache_bytes = demand->cache;
+    params.draft_model = l->made->draft;
+    params.cache_dir = l->params->cache_dir;
+    params.cache_disk_bytes = l->params->cache_disk_bytes;
+    return weir_engine_create(l->made->model, &params, &l->made->engine, l->error);
+}
+
+/* The estimate, with the number of cells and the adapters' sizes as they are. */
+static void measure(weir__resident *made, const weir__demand *demand)
+{
+    weir_engine_stats stats = {.size = sizeof stats};
+    uint64_t kv = demand->kv, adapters = 0;
+    made->n_ctx = demand->n_ctx;
+    if (made->engine != NULL && weir_engine_get_stats(made->engine, &stats) == WEIR_OK && demand->n_kv > 0) {
+        kv = (uint64_t)((double)kv * stats.n_kv / demand->n_kv);
+        made->n_ctx = stats.n_ctx;
+    }
+    for (size_t i = 0; i < made->n_adapters; i++) {
+        weir_adapter_info info = {.size = sizeof info};
+        if (weir_adapter_describe(made->adapters[i], &info) == WEIR_OK) adapters += info.n_bytes;
+    }
+    made->n_bytes = add(demand->base - demand->kv - demand->adapters, add(kv, adapters));
+    made->n_bytes = add(made->n_bytes, demand->cache);
+}
+
+weir_status weir__resident_load(const weir__spec *spec, const weir__demand *demand,
+                                const weir__resident_params *params, weir__resident **made, weir_error *error)
+{
+    load l = {.spec = spec, .params = params, .error = error, .status = WEIR_OK};
+    pthread_t thread;
+    l.made = weir__mem_calloc(1, sizeof *l.made);
+    if (l.made == NULL) return weir__error_set(error, WEIR_NO_MEMORY, "", "out of memory for a model");
+    if (weir__thread_start(&thread, NULL, load_weights, &l) == 0)
+        pthread_join(thread, NULL);
+    else
+        l.status = weir__error_set(error, WEIR_NO_MEMORY, "", "no thread: the process has reached a limit");
+    if (l.status == WEIR_OK) l.status = make_engine(&l, demand);
+    if (l.status == WEIR_OK) {
+        measure(l.made, demand);
+        *made = l.made;
+    } else {
+        weir__resident_free(l.made);
+    }
+    return l.status;
+}
+
+void weir__resident_free(weir__resident *resident)
+{
+    if (resident == NULL) return;
+    weir_engine_destroy(resident->engine);
+    for (size_t i = 0; i < resident->n_adapters; i++) weir_adapter_release(resident->adapters[i]);
+    weir__mem_free(resident->adapters);
+    weir_model_release(resident->draft);
+    weir_model_release(resident->model);
+    weir__mem_free(resident);
+}

@@ -1,0 +1,45 @@
+/* resident.h: a model in memory, with everything that a lease hands out.
+ * SPDX-License-Identifier: Apache-2.0 */
+#ifndef WEIR_POOL_RESIDENT_H
+#define WEIR_POOL_RESIDENT_H
+
+#include "pool/spec.h"
+
+/* Memory of a model, bytes. */
+typedef struct weir__demand {
+    uint64_t base;     /* weights, cells, buffers, texts for drafts, adapters */
+    uint64_t cache;    /* cached prefixes in host memory */
+    uint64_t kv;       /* of base, the cells */
+    uint64_t adapters; /* of base */
+    int32_t n_kv, n_ctx;
+} weir__demand;
+
+typedef struct weir__resident {
+    weir_model *model, *draft; /* draft may be NULL */
+    weir_engine *engine;       /* NULL: the model cannot generate */
+    weir_adapter **adapters;   /* [n_adapters] */
+    size_t n_adapters;
+    uint64_t n_bytes; /* as loaded */
+    int32_t n_ctx;
+} weir__resident;
+
+typedef struct weir__resident_params {
+    const char *cache_dir; /* NULL = none */
+    uint64_t cache_disk_bytes;
+    weir_progress_fn progress;
+    void *user;
+} weir__resident_params;
+
+/* By the headers of the files. cache is 0 if the parameters leave it to the pool (WEIR_AUTO). */
+weir_status weir__resident_estimate(const weir__spec *spec, weir__demand *demand, weir_error *error);
+
+/* Loads within what the estimate says, at low priority beside the threads of engines. Blocks. ABORTED:
+ * progress returned false. */
+weir_status weir__resident_load(const weir__spec *spec, const weir__demand *demand,
+                                const weir__resident_params *params, weir__resident **made,
+                                weir_error *error);
+
+/* Ends the streams that still run and writes prefixes to the cache_dir. Blocks. NULL is ignored. */
+void weir__resident_free(weir__resident *resident);
+
+#endif

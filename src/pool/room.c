@@ -1,0 +1,180 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "pool/room.h"
+
+#include "base/clock.h"
+#include "pool/lease.h"
+
+#define LIMIT_NS (100 * WEIR__NS_PER_MS) /* how long the machine's memory counts as read */
+
+static uint64_t sum(uint64_t a, uint64_t b)
+{
+    return a < UINT64_MAX - b ? a + b : UINT64_MAX;
+}
+
+uint64_t weir__room_used(const weir_pool *pool)
+{
+    uint64_t used = 0;
+    for (const weir__entry *e = pool->entries; e != NULL; e = e->next) used = sum(used, e->n_bytes);
+    return used;
+}
+
+/* Nine tenths; the rest is for the program and for what estimates leave out. */
+static uint64_t most_of(uint64_t bytes)
+{
+    return bytes - bytes / 10;
+}
+
+uint64_t weir__room_limit(weir_pool *pool, int64_t now)
+{
+    if (pool->params.memory_bytes != WEIR_AUTO) return pool->limit;
+    if (pool->limit_ns != 0 && now - pool->limit_ns < LIMIT_NS) return pool->limit;
+    uint64_t available = pool->available();
+    if (pool->limit_ns == 0) /* at create */
+        pool->limit = pool->most = available == 0 ? WEIR__POOL_NO_LIMIT : most_of(available);
+    else if (available != 0) {
+        uint64_t present = sum(weir__room_used(pool), most_of(available));
+        pool->limit = present < pool->most ? present : pool->most;
+    }
+    pool->limit_ns = now;
+    return pool->limit;
+}
+
+uint64_t weir__room_cache(weir_pool *pool, uint64_t base, int64_t now)
+{
+    if (pool->n_list != 1) return base / 4;
+    uint64_t limit = weir__room_limit(pool, now), available = pool->available();
+    uint64_t left = limit > base ? limit - base : 0;
+    return (left < available || available == 0 ? left : available) / 4;
+}
+
+/* ---- Who goes ---- */
+
+static bool is_kept(const weir__entry *e)
+{
+    return e->spec->given.pinned && e->listed && !e->leave;
+}
+
+static int64_t idle_ns(const weir__entry *e)
+{
+    if (e->state != WEIR_POOL_LOADED || e->n_leases > 0 || e->n_waiting > 0 || is_kept(e) ||
+        e->spec->given.idle_ms == 0)
+        return WEIR__CLOCK_NEVER;
+    return e->used_ns + e->spec->given.idle_ms * WEIR__NS_PER_MS;
+}
+
+int64_t weir__room_idle_ns(const weir_pool *pool)
+{
+    int64_t first = WEIR__CLOCK_NEVER;
+    for (const weir__entry *e = pool->entries; e != NULL; e = e->next)
+        if (idle_ns(e) < first) first = idle_ns(e);
+    return first;
+}
+
+static bool must_go(const weir__entry *e, int64_t now)
+{
+    if (e->state != WEIR_POOL_LOADED || e->n_leases > 0) return false;
+    return !e->listed || e->leave || now >= idle_ns(e);
+}
+
+/* Whether a goes before b: those without leases first, then the least recently used. */
+static bool goes_before(const weir__entry *a, const weir__entry *b)
+{
+    if ((a->n_leases == 0) != (b->n_leases == 0)) return a->n_leases == 0;
+    return a->used_ns < b->used_ns;
+}
+
+static weir__entry *next_victim(const weir_pool *pool, bool idle_only)
+{
+    weir__entry *victim = NULL;
+    for (weir__entry *e = pool->entries; e != NULL; e = e->next) {
+        if (e->state != WEIR_POOL_LOADED || e->closed || is_kept(e) || (idle_only && e->n_leases > 0))
+            continue;
+        if (victim == NULL || goes_before(e, victim)) victim = e;
+    }
+    return victim;
+}
+
+static void open_all(weir_pool *pool)
+{
+    for (weir__entry *e = pool->entries; e != NULL; e = e->next) e->closed = false;
+}
+
+/* The load, or the first step to it. for_lease: models with leases are closed for it, so that their leases
+ * end without new ones; the first goes when none of those that have to go has a lease. */
+static weir__room make_room(weir_pool *pool, weir__entry *entry, uint64_t limit, bool for_lease)
+{
+    uint64_t needs = weir__entry_needs(entry), used = weir__room_used(pool);
+    weir__entry *first = NULL;
+    bool ready = true;
+    while (sum(used, needs) > limit) {
+        weir__entry *victim = next_victim(pool, !for_lease);
+        if (victim == NULL) {
+            if (!for_lease) open_all(pool);
+            return (weir__room){0};
+        }
+        victim->closed = true;
+        used -= victim->n_bytes;
+        if (first == NULL) first = victim;
+        ready = ready && victim->n_leases == 0;
+    }
+    if (first == NULL) return (weir__room){.job = WEIR__JOB_LOAD, .entry = entry, .needs = needs};
+    return ready ? (weir__room){.job = WEIR__JOB_UNLOAD, .entry = first} : (weir__room){0};
+}
+
+/* ---- What is next ---- */
+
+static weir__room estimate(weir__entry *e)
+{
+    return (weir__room){.job = WEIR__JOB_ESTIMATE, .entry = e};
+}
+
+static bool is_wanted(const weir__entry *e)
+{
+    return e->listed && (e->wanted || e->n_waiting > 0) && weir__entry_is_out(e);
+}
+
+/* Pinned bytes beside the entry; those stay. */
+static uint64_t pinned_beside(const weir_pool *pool, const weir__entry *entry)
+{
+    uint64_t pinned = 0;
+    for (const weir__entry *e = pool->entries; e != NULL; e = e->next)
+        if (e != entry && is_kept(e)) pinned = sum(pinned, e->n_bytes);
+    return pinned;
+}
+
+static weir__entry *oldest_wanted(const weir_pool *pool, bool *for_lease)
+{
+    *for_lease = true;
+    for (const weir_lease *lease = pool->first; lease != NULL; lease = lease->next)
+        if (weir__entry_is_out(lease->entry)) return lease->entry;
+    *for_lease = false;
+    for (size_t i = 0; i < pool->n_list; i++)
+        if (is_wanted(pool->list[i])) return pool->list[i];
+    return NULL;
+}
+
+weir__room weir__room_next(weir_pool *pool, int64_t now)
+{
+    weir__room room = {0};
+    open_all(pool);
+    for (weir__entry *e = pool->entries; e != NULL; e = e->next)
+        if (must_go(e, now)) return (weir__room){.job = WEIR__JOB_UNLOAD, .entry = e};
+    for (size_t i = 0; i < pool->n_list; i++)
+        if (is_wanted(pool->list[i]) && !pool->list[i]->known) return estimate(pool->list[i]);
+    bool for_lease;
+    weir__entry *entry = oldest_wanted(pool, &for_lease);
+    if (entry != NULL) {
+        uint64_t limit = weir__room_limit(pool, now);
+        for (size_t i = 0; i < pool->n_list; i++) {
+            weir__entry *e = pool->list[i];
+            if (!is_wanted(e)) continue;
+            uint64_t pinned = pinned_beside(pool, e), needs = weir__entry_needs(e);
+            if (sum(needs, pinned) > limit)
+                return (weir__room){.entry = e, .needs = needs, .limit = limit, .pinned = pinned};
+        }
+        room = make_room(pool, entry, limit, for_lease);
+    }
+    for (size_t i = 0; i < pool->n_list && room.entry == NULL; i++)
+        if (!pool->list[i]->looked && weir__entry_is_out(pool->list[i])) room = estimate(pool->list[i]);
+    return room;
+}

@@ -1,0 +1,31 @@
+/* room.h: which model is loaded next, and which ones go for it.
+ * SPDX-License-Identifier: Apache-2.0 */
+#ifndef WEIR_POOL_ROOM_H
+#define WEIR_POOL_ROOM_H
+
+#include "pool/pool.h"
+
+/* Bytes of the budget that are taken. With the mutex locked, like the others. */
+uint64_t weir__room_used(const weir_pool *pool);
+
+/* The budget, read again if it depends on the machine's memory: at most ten times a second. */
+uint64_t weir__room_limit(weir_pool *pool, int64_t now);
+
+/* What the pool's parameters leave open: memory for cached prefixes of an entry. */
+uint64_t weir__room_cache(weir_pool *pool, uint64_t base, int64_t now);
+
+typedef struct weir__room {
+    weir__job_kind job; /* for the entry; NONE with an entry: it can never fit, beside `pinned` bytes */
+    weir__entry *entry; /* NULL: nothing is to be done */
+    uint64_t needs, limit, pinned;
+} weir__room;
+
+/* While the loader has no job. In this order: what has to go, sizes that leases wait for, models that can
+ * never fit, the oldest waiting lease, models that are wanted without a lease, other sizes. Sets `closed` of
+ * those that go for the oldest waiting lease when their leases have ended. */
+weir__room weir__room_next(weir_pool *pool, int64_t now);
+
+/* When a model that no one uses has been idle for long enough. WEIR__CLOCK_NEVER: none. */
+int64_t weir__room_idle_ns(const weir_pool *pool);
+
+#endif
