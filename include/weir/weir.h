@@ -242,6 +242,9 @@ typedef struct weir_model_info {
      * -1 = none */
     int32_t token_sep;
     bool add_sep; /* such a pair has it */
+    /* Of the model's files without their names and times, the weights by samples: the same for copies on
+     * other machines. */
+    uint64_t fingerprint;
 } weir_model_info;
 
 /* Fills the first info->size bytes. Strings stay valid while the model is held. */

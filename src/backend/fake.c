@@ -320,6 +320,13 @@ fail:
     return status;
 }
 
+/* Of what decides the text, not of what takes time. */
+static uint64_t fingerprint(const weir__fake_options *o)
+{
+    const int64_t numbers[] = {o->n_vocab, o->n_ctx_train, o->seed, o->eos_every, o->any, o->longest, o->fim};
+    return weir__hash(0, numbers, sizeof numbers);
+}
+
 void weir__fake_model_describe(const weir__bmodel *model, weir_model_info *info)
 {
     /* The last words of the vocabulary: text does not become these unless `longest` is set. */
@@ -352,6 +359,7 @@ void weir__fake_model_describe(const weir__bmodel *model, weir_model_info *info)
         .has_decoder = true,
         .kernels = "",
         .is_recurrent = model->options.recurrent != 0,
+        .fingerprint = fingerprint(&model->options),
     };
 }
 

@@ -329,6 +329,7 @@ static weir_status describe(const loading *l, weir__bmodel *m, weir_error *error
     llama_model_meta_val_str(m->model, "general.architecture", m->architecture, sizeof m->architecture);
     classify(m);
     fill_info(m);
+    m->info.fingerprint = l->file.fingerprint;
     return list_tokens(m, error);
 }
 

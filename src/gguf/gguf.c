@@ -98,6 +98,7 @@ static void check_shards(gguf_check *c, const char *path, uint16_t count, weir__
         sum->file_bytes += c->info.file_bytes;
         sum->tensor_bytes += c->info.tensor_bytes;
         sum->identity = weir__hash(sum->identity, &c->info.identity, sizeof c->info.identity);
+        sum->fingerprint = weir__hash(sum->fingerprint, &c->info.fingerprint, sizeof c->info.fingerprint);
     }
     weir__mem_free(shard);
 }

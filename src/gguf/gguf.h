@@ -2,8 +2,8 @@
  * SPDX-License-Identifier: Apache-2.0
  *
  * llama.cpp's loader throws on most bad files; on others it aborts, divides by zero or allocates without
- * bound. This check refuses the latter. It reads header, metadata and tensor table, never the weights, and
- * compares them with the assumptions of the pinned release's loader, vocabulary and graphs. It refuses more
+ * bound. This check refuses the latter. It reads header, metadata and tensor table and compares
+ * them with the assumptions of the pinned release's loader, vocabulary and graphs. It refuses more
  * only where its message is better than llama.cpp's. A file that passes is trusted: it must not change while
  * the model lives, and the values of its weights are not checked. */
 #ifndef WEIR_GGUF_GGUF_H
@@ -13,7 +13,8 @@
 
 /* Sums over all shards; version and architecture of the first. identity is a checksum of sizes, modification
  * times and all before the weights. Whatever is made of a model file is stored with its identity, and stale
- * when that differs. */
+ * when that differs. fingerprint is a checksum of sizes, all before the weights and samples of the weights:
+ * copies of a model have the same. */
 typedef struct weir__gguf_info {
     uint32_t version;
     uint32_t n_shards; /* 1 unless the model is split over files */
@@ -23,6 +24,7 @@ typedef struct weir__gguf_info {
     uint64_t tensor_bytes; /* of these, weights without padding */
     uint64_t n_positions;  /* rows of learned positions, after which llama.cpp aborts; 0: none */
     uint64_t identity;
+    uint64_t fingerprint;
     char architecture[64]; /* e.g. "llama"; llama.cpp decides whether it knows it */
 } weir__gguf_info;
 

@@ -419,6 +419,25 @@ static uint64_t identity(gguf_check *c)
     return weir__gguf_checksum(c, weir__hash(0, of_file, sizeof of_file), c->at);
 }
 
+/* Parts of the weights that a fingerprint covers, and the bytes of each. */
+#define SAMPLES      64
+#define SAMPLE_BYTES 4096
+
+/* Of the file's size, all before the weights, and samples of the weights. Two models with equal metadata
+ * differ in most of their weights. */
+static uint64_t fingerprint(gguf_check *c)
+{
+    unsigned char bytes[SAMPLE_BYTES];
+    const uint64_t start = c->at, span = c->size - start;
+    const size_t n = span < sizeof bytes ? (size_t)span : sizeof bytes;
+    uint64_t h = weir__gguf_checksum(c, weir__hash(0, &c->size, sizeof c->size), start);
+    for (uint64_t i = 0; i < SAMPLES && c->status == WEIR_OK; i++) {
+        c->at = start + (span - n) * i / (SAMPLES - 1); /* the last one ends with the file */
+        if (weir__gguf_take(c, bytes, n)) h = weir__hash(h, bytes, n);
+    }
+    return h;
+}
+
 void weir__gguf_check_container(gguf_check *c)
 {
     c->info.file_bytes = c->size;
@@ -426,6 +445,11 @@ void weir__gguf_check_container(gguf_check *c)
     read_header(c);
     if (c->status == WEIR_OK) read_entries(c);
     if (c->status == WEIR_OK) read_tensors(c);
+    if (c->status == WEIR_OK) {
+        const uint64_t weights = c->at;
+        c->info.fingerprint = fingerprint(c);
+        c->at = weights;
+    }
     if (c->status == WEIR_OK) c->info.identity = identity(c);
     c->part = "the metadata";
 }

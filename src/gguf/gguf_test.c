@@ -418,6 +418,35 @@ static void identity_is_that_of_files_and_times(void **state)
     assert_true(identity_of(first) != identity);
 }
 
+static uint64_t fingerprint_of(const char *path)
+{
+    weir__gguf_info info;
+    assert_int_equal(weir__gguf_check(path, &info, NULL), WEIR_OK);
+    return info.fingerprint;
+}
+
+static void fingerprint_is_that_of_contents(void **state)
+{
+    (void)state;
+    char path[TEMP_PATH_MAX], copy[TEMP_PATH_MAX];
+    save_shard("original", 0, 1, 1, U16, path);
+    save_shard("copy", 0, 1, 1, U16, copy);
+    set_time(path, 0);
+    set_time(copy, 1);
+    uint64_t fingerprint = fingerprint_of(path);
+    assert_true(fingerprint_of(copy) == fingerprint);
+
+    /* one weight, the last one */
+    FILE *weights = fopen(copy, "r+b");
+    assert_non_null(weights);
+    assert_int_equal(fseek(weights, -1, SEEK_END), 0);
+    int last = fgetc(weights);
+    assert_int_equal(fseek(weights, -1, SEEK_END), 0);
+    assert_true(fputc(last ^ 1, weights) != EOF);
+    assert_int_equal(fclose(weights), 0);
+    assert_true(fingerprint_of(copy) != fingerprint);
+}
+
 /* ---- Memory --------------------------------------------------------------------------------------- */
 
 static void each_failed_allocation_is_reported(void **state)
@@ -451,6 +480,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(good_file_passes),
         cmocka_unit_test(identity_is_that_of_files_and_times),
+        cmocka_unit_test(fingerprint_is_that_of_contents),
         cmocka_unit_test(large_vocabulary_passes_from_a_file),
         cmocka_unit_test(what_is_no_model_is_refused),
         cmocka_unit_test(random_bytes_are_refused),
