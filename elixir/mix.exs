@@ -133,6 +133,7 @@ defmodule Weir.MixProject do
           Weir.Tokenizer
         ],
         "Many callers": ~r/^Weir\.Server/,
+        "Many nodes": ~r/^Weir\.Cluster/,
         "Structured output": [Weir.Grammar, Weir.Schema],
         Models: [Weir.Hub],
         "By hand": [Weir.Context, Weir.Sampler, Weir.NIF]

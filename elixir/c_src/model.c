@@ -46,6 +46,7 @@ DESCRIBE(model_n_ctx_train, enif_make_int(env, info.n_ctx_train))
 DESCRIBE(model_n_embd, enif_make_int(env, info.n_embd))
 DESCRIBE(model_desc, nif_binary(env, info.description, WEIR_NUL))
 DESCRIBE(model_size, enif_make_uint64(env, info.n_bytes))
+DESCRIBE(model_fingerprint, enif_make_uint64(env, info.fingerprint))
 DESCRIBE(model_n_params, enif_make_uint64(env, info.n_params))
 DESCRIBE(model_chat_template,
          info.chat_template == NULL ? nif_atom(env, "nil") : nif_binary(env, info.chat_template, WEIR_NUL))

@@ -253,6 +253,7 @@ weir_media **nif_media(nif_call *call, ERL_NIF_TERM list, size_t *n);
     X(model_load, 10, ERL_NIF_DIRTY_JOB_IO_BOUND)                                                            \
     X(model_n_ctx_train, 1, 0)                                                                               \
     X(model_n_embd, 1, 0)                                                                                    \
+    X(model_fingerprint, 1, 0)                                                                               \
     X(model_desc, 1, 0)                                                                                      \
     X(model_size, 1, 0)                                                                                      \
     X(model_n_params, 1, 0)                                                                                  \

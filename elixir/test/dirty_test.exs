@@ -109,6 +109,7 @@ defmodule Weir.DirtyTest do
       model_n_ctx_train: fn -> NIF.model_n_ctx_train(model) end,
       model_n_embd: fn -> NIF.model_n_embd(model) end,
       model_desc: fn -> NIF.model_desc(model) end,
+      model_fingerprint: fn -> NIF.model_fingerprint(model) end,
       model_size: fn -> NIF.model_size(model) end,
       model_n_params: fn -> NIF.model_n_params(model) end,
       model_modalities: fn -> NIF.model_modalities(model) end,

@@ -2,10 +2,11 @@
 defmodule Weir.Error do
   @moduledoc """
   Raised by streams and by functions whose name ends in `!`. `reason` is the one in `{:error, reason}` of
-  other functions: a readable text, or an atom such as `:queue_full`.
+  other functions: a readable text, or an atom such as `:queue_full`. `text` is the answer until then, if the
+  stream is a `Weir.Cluster`'s and its node was lost; otherwise `nil`.
   """
-  defexception [:message, :reason]
-  @type t :: %__MODULE__{message: String.t(), reason: term()}
+  defexception [:message, :reason, :text]
+  @type t :: %__MODULE__{message: String.t(), reason: term(), text: String.t() | nil}
 
   @doc false
   @spec ok!({:ok, value} | {:error, term()}) :: value when value: term()
@@ -37,6 +38,9 @@ defmodule Weir.Error do
   defp text(:cancelled), do: "the request was cancelled"
   defp text(:timeout), do: "nothing more came in time"
   defp text(:stopping), do: "the server is stopping"
+  defp text(:node_down), do: "the node that computed the answer was lost"
+  defp text(:no_node), do: "no node serves the cluster's model"
+  defp text({:refused, text}), do: "the cluster refuses this node's server: " <> text
   defp text({:server_down, reason}), do: "the server is down: " <> Exception.format_exit(reason)
   defp text(reason), do: inspect(reason)
 end

@@ -54,6 +54,8 @@ defmodule Weir.Application do
 
   @impl true
   def start(_type, _args) do
-    Supervisor.start_link([Weir.Log], strategy: :one_for_one, name: Weir.Supervisor)
+    # the groups of Weir.Cluster, one scope on each node
+    groups = %{id: Weir.Cluster, start: {:pg, :start_link, [Weir.Cluster]}}
+    Supervisor.start_link([Weir.Log, groups], strategy: :one_for_one, name: Weir.Supervisor)
   end
 end

@@ -59,6 +59,13 @@ defmodule Weir.Model do
   @spec desc(t()) :: String.t()
   def desc(%__MODULE__{ref: ref}), do: NIF.model_desc(ref)
 
+  @doc """
+  A number that copies of the model have in common, on every machine: a checksum of its files without names
+  and times, the weights by samples. A projector has no part in it.
+  """
+  @spec fingerprint(t()) :: non_neg_integer()
+  def fingerprint(%__MODULE__{ref: ref}), do: NIF.model_fingerprint(ref)
+
   @doc "The size of all tensors in bytes."
   @spec size(t()) :: non_neg_integer()
   def size(%__MODULE__{ref: ref}), do: NIF.model_size(ref)

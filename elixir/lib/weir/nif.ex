@@ -97,6 +97,7 @@ defmodule Weir.NIF do
   native model_n_ctx_train(model()) :: integer()
   native model_n_embd(model()) :: integer()
   native model_desc(model()) :: String.t()
+  native model_fingerprint(model()) :: non_neg_integer()
   native model_size(model()) :: non_neg_integer()
   native model_n_params(model()) :: non_neg_integer()
   native model_chat_template(model()) :: String.t() | nil

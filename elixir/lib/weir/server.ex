@@ -55,7 +55,7 @@ defmodule Weir.Server do
       stop.
 
   Unknown options, and options of the wrong type, raise `ArgumentError`. So does a server on another node,
-  because the engine sends text only to mailboxes of its own node.
+  because the engine sends text only to mailboxes of its own node; `Weir.Cluster` calls servers of other nodes.
 
   If the server is not running, or ends during the call, functions return `{:error, {:server_down, reason}}`.
   Those without `{:error, _}` (streams, `model/1`, `get_stats/1`) raise a `Weir.Error` with that reason.
@@ -270,20 +270,15 @@ defmodule Weir.Server do
   def chat(server, messages, opts \\ []) do
     {template, rest} = Options.split!(opts, Options.template())
 
-    with {:ok, answer} <- Answer.whole(server, rest, &rendered(server, messages, template, &1)),
+    with {:ok, answer} <- Answer.whole(server, rest, &Answer.rendered(server, messages, template, &1)),
          do: {:ok, answer.text}
-  end
-
-  defp rendered(server, messages, template, deadline) do
-    with {:ok, model} <- loaded(server, deadline),
-         do: Chat.prompt(model, messages, template)
   end
 
   @doc "Like `chat/3`, but returns a stream as `stream/3` does."
   @spec stream_chat(server(), [Chat.message()], keyword()) :: Enumerable.t()
   def stream_chat(server, messages, opts \\ []) do
     {template, rest} = Options.split!(opts, Options.template())
-    Answer.stream(server, rest, &rendered(server, messages, template, &1))
+    Answer.stream(server, rest, &Answer.rendered(server, messages, template, &1))
   end
 
   @doc """

@@ -64,6 +64,7 @@ defmodule Weir.Arguments do
       ],
       model_n_embd: [:model],
       model_desc: [:model],
+      model_fingerprint: [:model],
       model_size: [:model],
       model_n_params: [:model],
       model_chat_template: [:model],

@@ -3,7 +3,7 @@ defmodule Weir.Server.Answer do
   @moduledoc false
   # The answer to a request: the whole of it, the best of several, or a stream.
 
-  alias Weir.{Chunk, Deadline, Error, Logprobs, Options, Tokenizer}
+  alias Weir.{Chat, Chunk, Deadline, Error, Logprobs, Options, Server, Tokenizer}
   alias Weir.Server.{Request, Telemetry}
 
   # Options that concern the caller only, not the engine.
@@ -89,9 +89,22 @@ defmodule Weir.Server.Answer do
 
   # ---- Streams ----
 
+  @typedoc "The options of a stream."
+  @type read :: %{own: map(), timeout: timeout(), id: term(), given: map()}
+
+  # A request, before which the prompt may come.
+  @typep opened :: struct() | {:echo, Request.prompt(), struct()}
+
   @doc "See `Weir.Server.stream/3`. `prompt` is called when the stream is enumerated."
   @spec stream(GenServer.server(), keyword(), prompt()) :: Enumerable.t()
   def stream(server, opts, prompt) do
+    read = read!(opts)
+    chunks(fn -> open(server, read, prompt) end, read.timeout, read.own.emit)
+  end
+
+  @doc "Reads the options of a stream."
+  @spec read!(keyword()) :: read()
+  def read!(opts) do
     {own, opts} = Options.split!(opts, @options ++ @emit)
     {timeout, id, given} = Request.given!(opts, 30_000)
 
@@ -99,24 +112,39 @@ defmodule Weir.Server.Answer do
       raise ArgumentError, "option :best_of: the best answer is known at the end; see complete/3"
     end
 
-    open = fn ->
-      deadline = Deadline.at(timeout)
-      how = %{id: id, mode: :stream, n: 1, share: own.share, deadline: deadline}
+    %{own: own, timeout: timeout, id: id, given: given}
+  end
 
-      with {:ok, prompt} <- prompt.(deadline),
-           :ok <- echo!(own.echo, prompt),
-           {:ok, [request]} <- Request.start(server, prompt, given, how),
-           do: {:ok, if(own.echo, do: {:echo, prompt, request}, else: request)}
-    end
+  @doc "Starts the request of a stream, for `chunks/3`."
+  @spec open(GenServer.server(), read(), prompt()) :: {:ok, opened()} | {:error, term()}
+  def open(server, %{own: own} = read, prompt) do
+    deadline = Deadline.at(read.timeout)
+    how = %{id: read.id, mode: :stream, n: 1, share: own.share, deadline: deadline}
 
-    chunks(open, timeout, own.emit)
+    with {:ok, prompt} <- prompt.(deadline),
+         :ok <- echo!(own.echo, prompt),
+         {:ok, [request]} <- Request.start(server, prompt, read.given, how),
+         do: {:ok, if(own.echo, do: {:echo, prompt, request}, else: request)}
+  end
+
+  @doc "Whether the same request has the same answer again."
+  @spec deterministic?(opened()) :: boolean()
+  def deterministic?({:echo, _prompt, request}), do: request.deterministic
+  def deterministic?(request), do: request.deterministic
+
+  @doc "The prompt of a conversation for a server's model."
+  @spec rendered(GenServer.server(), [Chat.message()], map(), Deadline.t()) ::
+          {:ok, Request.prompt()} | {:error, term()}
+  def rendered(server, messages, template, deadline) do
+    with {:ok, model} <- Server.fetch_model(server, Deadline.left(deadline)),
+         do: Chat.prompt(model, messages, template)
   end
 
   @doc """
   A lazy stream of texts or of `Weir.Chunk`s. `open` returns a request and is called when the stream is
   enumerated. When the enumeration ends, in whatever way, the request has ended and no message is left.
   """
-  @spec chunks((() -> {:ok, term()} | {:error, term()}), timeout(), :text | :chunks) :: Enumerable.t()
+  @spec chunks((() -> {:ok, opened()} | {:error, term()}), timeout(), :text | :chunks) :: Enumerable.t()
   def chunks(open, timeout, emit) do
     chunks = Stream.resource(fn -> Error.ok!(open.()) end, &next(&1, timeout), &close/1)
     if emit == :chunks, do: chunks, else: Chunk.texts(chunks)

@@ -64,7 +64,7 @@ defmodule Weir.Server.Broker do
   defp elsewhere!(server, node) do
     raise ArgumentError,
           "the server #{inspect(server)} is on the node #{node}, and its requests begin there; call this " <>
-            "function on that node, for example by :erpc.call/4"
+            "function on that node, or use Weir.Cluster"
   end
 
   # ---- Starting ----

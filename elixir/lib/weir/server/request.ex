@@ -13,10 +13,10 @@ defmodule Weir.Server.Request do
   # A caller that waits for the whole answer gets the first token and the rest at the end.
   @interval 1_000_000_000
 
-  # server, key and monitor: nil without a server. logprobs: whether chunks have scores. flight: the sender;
-  # nil: the engine.
+  # server, key and monitor: nil without a server. logprobs: whether chunks have scores. deterministic: whether
+  # the same request has the same answer again. flight: the sender; nil: the engine.
   @enforce_keys [:ref, :model, :logprobs]
-  defstruct [:ref, :model, :logprobs, :server, :key, :monitor, :flight, taken: 0]
+  defstruct [:ref, :model, :logprobs, :server, :key, :monitor, :flight, deterministic: false, taken: 0]
 
   @typedoc "A text, token ids, a `NIF.chat`, or a fork of the request `id` after `at` tokens (-1: all)."
   @type prompt ::
@@ -138,7 +138,7 @@ defmodule Weir.Server.Request do
   end
 
   defp submit_or_join(session, prompt, o, how) do
-    if how.share and how.n == 1 and deterministic?(prompt, o),
+    if how.share and how.n == 1 and shareable?(prompt, o),
       do: join(session, prompt, o, how),
       else: submit_alone(session, prompt, o, how)
   end
@@ -160,21 +160,26 @@ defmodule Weir.Server.Request do
       ref: ref,
       model: session.model,
       logprobs: o.logprobs,
+      deterministic: deterministic?(o),
       server: session.server,
       key: key,
       monitor: Process.monitor(session.server)
     }
   end
 
-  # The conditions of weir_flight_open: greedy without random samplers, or with a seed; no deadline; no scores
-  # of the prompt.
-  defp deterministic?(prompt, o) do
+  # The conditions of weir_flight_open: a deterministic answer; no scores of the prompt.
+  defp shareable?(prompt, o) do
+    (is_binary(prompt) or is_list(prompt)) and deterministic?(o) and not o.prompt_logprobs and
+      o.n_prompt_logprobs == 0
+  end
+
+  # Greedy without random samplers, or with a seed; no deadline.
+  defp deterministic?(o) do
     greedy? =
       o.temp == 0 and
         Enum.all?([:mirostat, :adaptive_target, :order, :xtc_probability], &(o[&1] == nil))
 
-    (is_binary(prompt) or is_list(prompt)) and (greedy? or o.seed != 0xFFFFFFFF) and
-      o.deadline == nil and not o.prompt_logprobs and o.n_prompt_logprobs == 0
+    (greedy? or o.seed != 0xFFFFFFFF) and o.deadline == nil
   end
 
   defp join(session, prompt, o, how) do

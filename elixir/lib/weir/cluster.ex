@@ -1,0 +1,224 @@
+# SPDX-License-Identifier: Apache-2.0
+defmodule Weir.Cluster do
+  @moduledoc """
+  The servers of one model on several connected nodes behind one call.
+
+  Each node with a server has, after it under the same supervisor:
+
+      children = [
+        {Weir.Server, name: MyApp.LLM, model_path: "model.gguf"},
+        {Weir.Cluster, name: :llama, server: MyApp.LLM}
+      ]
+
+  A node that only calls has `{Weir.Cluster, name: :llama}`. On each of them:
+
+      {:ok, text} = Weir.Cluster.chat(:llama, [%{role: "user", content: "Why is the sky blue?"}])
+      :llama |> Weir.Cluster.stream("Once upon a time", temp: 0.0) |> Enum.each(&IO.write/1)
+
+  How the nodes connect is up to the application (`Node.connect/1`, a library, a release's configuration). The
+  servers of a cluster are a `:pg` group with its name (scope `Weir.Cluster`), which needs OTP 25.1 or newer.
+
+  ## Routing
+
+  The caller's process chooses the node; no process is common to all requests. Nodes are ranked by a
+  rendezvous hash of the conversation's start (system messages and the first other message; of a prompt
+  without messages the first 256 bytes or 64 ids) and its `cache_salt`. So later turns of a conversation reach
+  the node that has their prefix cached, and when a node comes or goes, only its own conversations move. A
+  server with more slots gets proportionally more of them. `route: term` replaces the start of the
+  conversation.
+
+  Servers report requests and KV cells at most twice a second. A node is busy when it has more running and
+  queued requests per slot than `spill` (1.5), when 95 % of its KV cells are in use, or when it was not heard
+  for 5 s. Then the request goes to the next node in the ranking that is not busy, and if all are, to the
+  least loaded one. It also goes on to the next if the server refuses it because of a full queue or because it
+  is stopping.
+
+  ## Lost nodes
+
+  A request without output goes to another node. So do all calls that return whole answers.
+
+  A stream goes on with the same text if the request is deterministic: greedy, or with a seed, and without
+  `deadline`. Another node generates the answer again, and the stream compares and skips the part that the
+  caller has. Any other stream ends with a `Weir.Error` whose reason is `:node_down`; its `text` is the answer
+  until then. The same happens if the new answer differs, for example between processors whose sums differ,
+  and if there is no other node. In each case there is one end: a last chunk or an exception.
+
+  When the connection of two nodes is lost, OTP 25 and newer close those to others, too, unless
+  `-kernel prevent_overlapping_partitions false` is set; streams between these nodes then move as well.
+
+  A node that hangs without losing its connection is noticed when a request starts there (5 s), otherwise by
+  `timeout`.
+
+  ## One model
+
+  The servers of a cluster have the same version of weir and llama.cpp, the same model
+  (`Weir.Model.fingerprint/1`) and the same chat template. A server that differs from those that are there is
+  refused: the log says in what it differs, and calls on its node return `{:error, {:refused, text}}` as long
+  as the others are there. Two groups that meet when a network is whole again remain apart, with a warning on
+  each node. Servers should also have the same defaults for requests and the same adapters (by path), which is
+  not checked.
+
+  ## Options
+
+    * `name` (an atom; required): of the model. Clusters with the same name on connected nodes are one
+    * `server`: the name or pid of a `Weir.Server` on this node; without it the node only calls
+    * `spill` (1.5)
+
+  `Weir.Cluster.Telemetry` lists the events. Distribution is not encrypted unless configured so, and every
+  connected node is trusted.
+  """
+
+  alias Weir.{Deadline, Options}
+  alias Weir.Cluster.{Call, Member, Route}
+  alias Weir.Server.Answer
+
+  @type cluster :: atom()
+  @type prompt :: String.t() | [integer()]
+  @type reason :: :no_node | :node_down | {:refused, String.t()} | Weir.Server.reason()
+
+  @typedoc "`load`: running and queued requests per slot; `kv`: the share of KV cells in use."
+  @type member :: %{node: node(), server: pid(), slots: pos_integer(), load: float(), kv: float()}
+
+  # ---- Starting ----
+
+  @doc false
+  def child_spec(opts) do
+    name = opts |> Options.keywords!() |> Keyword.get(:name)
+    %{id: name || __MODULE__, start: {__MODULE__, :start_link, [opts]}}
+  end
+
+  @doc "Starts this node's part. Options: see above."
+  @spec start_link(keyword()) :: GenServer.on_start()
+  def start_link(opts) do
+    o = Options.read!(opts, name: {:any, nil}, server: {:any, nil}, spill: {:number, 1.5})
+
+    if not is_atom(o.name) or o.name == nil do
+      raise ArgumentError, "option :name must be an atom, got: #{inspect(o.name)}"
+    end
+
+    if o.spill <= 0 do
+      raise ArgumentError, "option :spill must be more than 0, got: #{inspect(o.spill)}"
+    end
+
+    Member.start_link(o)
+  end
+
+  @doc """
+  The servers that this node knows and routes to. While a server loads, it is not among them.
+
+      iex> {:ok, server} = Weir.Server.start_link(model_path: "fake:")
+      iex> {:ok, _pid} = Weir.Cluster.start_link(name: :doc_members, server: server)
+      iex> Enum.find(1..2000, fn _ -> Weir.Cluster.members(:doc_members) != [] || Process.sleep(5) == nil end)
+      iex> [%{node: node, server: ^server, slots: 4}] = Weir.Cluster.members(:doc_members)
+      iex> {node == node(), Weir.Cluster.generate(:doc_members, "hello", temp: 0.0, max_tokens: 3)}
+      {true, Weir.Server.generate(server, "hello", temp: 0.0, max_tokens: 3)}
+  """
+  @spec members(cluster()) :: [member()]
+  def members(cluster) do
+    case Member.view(cluster) do
+      nil ->
+        []
+
+      view ->
+        for m <- Enum.sort_by(view.members, & &1.node),
+            do: m |> Map.take([:node, :server, :slots, :kv]) |> Map.put(:load, Route.load(m))
+    end
+  end
+
+  @doc "`:member`, `:loading`, `{:refused, text}`, or `:absent` if this node has no server; nil: not started."
+  @spec status(cluster()) :: :member | :loading | :absent | {:refused, String.t()} | nil
+  def status(cluster) do
+    view = Member.view(cluster)
+    view && view.status
+  end
+
+  # ---- Requests ----
+
+  @doc """
+  As `Weir.Server.generate/3`, and `route`. Not possible are forks and a `Weir.Adapter` in `lora`, which
+  belong to one node; a path is possible if each node has it.
+
+  Further errors: `:no_node`, `{:refused, text}`, and `:node_down` if the nodes were lost that it was sent to.
+  """
+  @spec generate(cluster(), prompt(), keyword()) :: {:ok, String.t()} | {:error, reason()}
+  def generate(cluster, prompt, opts \\ []), do: whole(cluster, :generate, prompt, opts)
+
+  @doc "As `Weir.Server.complete/3`, see `generate/3`."
+  @spec complete(cluster(), prompt(), keyword()) :: {:ok, Weir.Server.answer()} | {:error, reason()}
+  def complete(cluster, prompt, opts \\ []), do: whole(cluster, :complete, prompt, opts)
+
+  @doc "As `Weir.Server.chat/3`, see `generate/3`."
+  @spec chat(cluster(), [Weir.Chat.message()], keyword()) :: {:ok, String.t()} | {:error, reason()}
+  def chat(cluster, messages, opts \\ []), do: whole(cluster, :chat, {:chat, messages}, opts)
+
+  @doc "As `Weir.Server.chat_completion/3`, see `generate/3`."
+  @spec chat_completion(cluster(), [Weir.Chat.message()], keyword()) ::
+          {:ok, Weir.ChatCompletion.t()} | {:error, reason()}
+  def chat_completion(cluster, messages, opts \\ []),
+    do: whole(cluster, :chat_completion, {:chat, messages}, opts)
+
+  @doc "As `Weir.Server.embed/3`. The texts spread over the nodes by their hash, or by `route`."
+  @spec embed(cluster(), String.t() | [String.t()], keyword()) ::
+          {:ok, [float()] | [[float()]]} | {:error, reason()}
+  def embed(cluster, text_or_texts, opts \\ []), do: whole(cluster, :embed, text_or_texts, opts)
+
+  defp whole(cluster, fun, prompt, opts) do
+    local!(prompt, opts)
+    key = Route.key(prompt, opts)
+    {timeout, opts} = opts |> Keyword.delete(:route) |> Deadline.pop!(60_000)
+    argument = with {:chat, messages} <- prompt, do: messages
+    Call.whole(cluster, fun, argument, key, opts, timeout)
+  end
+
+  @doc """
+  As `Weir.Server.stream/3`, and `route`; see `generate/3`. Chunks that were not read yet merge on the node
+  that computes them. When the caller ends the stream, or dies, the request ends there within a tick.
+  """
+  @spec stream(cluster(), prompt(), keyword()) :: Enumerable.t()
+  def stream(cluster, prompt, opts \\ []) do
+    local!(prompt, opts)
+    key = Route.key(prompt, opts)
+    Call.stream(cluster, prompt, key, opts |> Keyword.delete(:route) |> Answer.read!())
+  end
+
+  @doc "As `Weir.Server.stream_chat/3`, see `stream/3`."
+  @spec stream_chat(cluster(), [Weir.Chat.message()], keyword()) :: Enumerable.t()
+  def stream_chat(cluster, messages, opts \\ []) do
+    local!({:chat, messages}, opts)
+    key = Route.key({:chat, messages}, opts)
+    {template, rest} = opts |> Keyword.delete(:route) |> Options.split!(Options.template())
+    Call.stream(cluster, {:chat, messages, template}, key, Answer.read!(rest))
+  end
+
+  @doc """
+  Cancels the requests with this `id` on all nodes, as `Weir.Server.cancel/2`. A request that just moves from
+  a lost node to another one may be missed.
+  """
+  @spec cancel(cluster(), term()) :: :ok | {:error, :not_found}
+  def cancel(cluster, id) do
+    asked = for %{server: server} <- members(cluster), do: :gen_server.send_request(server, {:cancel, id})
+    deadline = Deadline.at(5_000)
+
+    # all are waited for, so that no reply is left in the mailbox
+    replies = for request <- asked, do: :gen_server.receive_response(request, Deadline.left(deadline))
+
+    if {:reply, :ok} in replies, do: :ok, else: {:error, :not_found}
+  end
+
+  defp local!(prompt, opts) do
+    opts = Options.keywords!(opts)
+
+    if not (is_binary(prompt) or is_list(prompt) or match?({:chat, _messages}, prompt)) do
+      raise ArgumentError,
+            "a cluster's prompt is a text or a list of token ids; forks belong to one node; got: " <>
+              inspect(prompt)
+    end
+
+    if opts[:lora] |> List.wrap() |> Enum.any?(&adapter?/1) do
+      raise ArgumentError, "option :lora: an adapter belongs to one node; give its path"
+    end
+  end
+
+  defp adapter?({adapter, _scale}), do: adapter?(adapter)
+  defp adapter?(adapter), do: is_struct(adapter, Weir.Adapter)
+end

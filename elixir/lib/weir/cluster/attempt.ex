@@ -1,0 +1,148 @@
+# SPDX-License-Identifier: Apache-2.0
+defmodule Weir.Cluster.Attempt do
+  @moduledoc false
+  # The caller's side of a request on one node: see `Weir.Cluster.Relay`.
+
+  alias Weir.{Chunk, Deadline}
+  alias Weir.Cluster.{Relay, Route}
+
+  # A node that has not started the relay by then is as good as lost.
+  @start_ms 5_000
+
+  # taken: chunks that were not acknowledged yet.
+  @enforce_keys [:tag, :member]
+  defstruct [:tag, :member, :relay, :monitor, :worker, taken: 0]
+
+  @type t :: %__MODULE__{}
+
+  @typedoc "`{:failed, reason}`: another node may answer the request."
+  @type event ::
+          {:begun, deterministic? :: boolean(), t()}
+          | {:chunk, Chunk.t(), t()}
+          | {:answer, term()}
+          | {:error, term()}
+          | {:raised, Exception.t()}
+          | {:failed, term()}
+
+  @doc "Starts the request. Afterwards `close/1` is needed in any case."
+  @spec open(Route.member(), Relay.job(), Deadline.t()) :: {:ok, t()} | {:failed, term(), t()}
+  def open(member, job, deadline) do
+    :counters.add(member.running, 1, 1)
+    tag = :erlang.alias()
+    arguments = [self(), tag, member.server, job]
+
+    # does not wait for the node, unlike Node.spawn/4
+    start = :erlang.spawn_request(member.node, Relay, :start, arguments, [:monitor, {:reply, :error_only}])
+
+    attempt = %__MODULE__{tag: tag, member: member}
+    left = Deadline.left(deadline)
+
+    case started(tag, start, min(left, @start_ms)) do
+      {:ok, relay} ->
+        monitor = Process.monitor(relay)
+        tell(relay, {tag, :go})
+        {:ok, %{attempt | relay: relay, monitor: monitor}}
+
+      {:failed, :silent} when left <= @start_ms ->
+        {:failed, :timeout, attempt}
+
+      {:failed, reason} ->
+        {:failed, reason, attempt}
+    end
+  end
+
+  defp started(tag, start, timeout) do
+    receive do
+      {^tag, {:relay, relay}} ->
+        Process.demonitor(start, [:flush])
+        {:ok, relay}
+
+      {:spawn_reply, ^start, :error, reason} ->
+        {:failed, reason}
+
+      # The process that starts the relay ends normally; the relay's message may come later.
+      {:DOWN, ^start, :process, _pid, :normal} ->
+        started(tag, start, timeout)
+
+      {:DOWN, ^start, :process, _pid, reason} ->
+        {:failed, reason}
+    after
+      timeout ->
+        _abandoned = :erlang.spawn_request_abandon(start)
+        Process.demonitor(start, [:flush])
+        flush_reply(start)
+        {:failed, :silent}
+    end
+  end
+
+  defp flush_reply(start) do
+    receive do
+      {:spawn_reply, ^start, _kind, _reason} -> :ok
+    after
+      0 -> :ok
+    end
+  end
+
+  @doc "The next event. After one of the last four only `close/1` is left to call."
+  @spec next(t(), Deadline.t()) :: event()
+  def next(%__MODULE__{tag: tag, monitor: monitor} = attempt, deadline) do
+    receive do
+      {^tag, {:begun, worker, deterministic?}} ->
+        {:begun, deterministic?, %{attempt | worker: worker}}
+
+      {^tag, {:chunk, chunk}} ->
+        {:chunk, chunk, acknowledge(attempt)}
+
+      {^tag, {:answer, value}} ->
+        {:answer, value}
+
+      {^tag, {:error, reason}} ->
+        error(reason)
+
+      {^tag, {:raised, exception}} ->
+        {:raised, exception}
+
+      {:DOWN, ^monitor, :process, _pid, reason} ->
+        {:failed, reason}
+    after
+      Deadline.left(deadline) -> {:error, :timeout}
+    end
+  end
+
+  defp error({:server_down, _reason} = reason), do: {:failed, reason}
+  defp error(reason) when reason in [:stopping, :queue_full], do: {:failed, reason}
+  defp error(reason), do: {:error, reason}
+
+  defp acknowledge(attempt) do
+    if attempt.taken + 1 == Relay.half() do
+      tell(attempt.worker, {attempt.tag, :taken})
+      %{attempt | taken: 0}
+    else
+      %{attempt | taken: attempt.taken + 1}
+    end
+  end
+
+  @doc "Ends the request in any state. No message is left, and none follows."
+  @spec close(t()) :: :ok
+  def close(%__MODULE__{tag: tag} = attempt) do
+    :erlang.unalias(tag)
+    if attempt.monitor, do: Process.demonitor(attempt.monitor, [:flush])
+    if attempt.relay, do: tell(attempt.relay, {tag, :stop})
+    flush(tag)
+    :counters.sub(attempt.member.running, 1, 1)
+  end
+
+  defp flush(tag) do
+    receive do
+      {^tag, _message} -> flush(tag)
+    after
+      0 -> :ok
+    end
+  end
+
+  # A lost connection is not made again for it; the relay ends when it loses the caller.
+  defp tell(pid, message) do
+    _ignored = :erlang.send(pid, message, [:noconnect])
+    :ok
+  end
+end

@@ -1,0 +1,236 @@
+# SPDX-License-Identifier: Apache-2.0
+defmodule Weir.Cluster.Call do
+  @moduledoc false
+  # A request to a cluster, in the caller's process: it chooses a node, and another one if that is lost.
+
+  alias Weir.{Chunk, Deadline, Error}
+  alias Weir.Cluster.{Attempt, Member, Replay, Route, Telemetry}
+  alias Weir.Server.Answer
+
+  # tried: the nodes that have failed. reason: of the last one. failed_at: when, in ms, until new output
+  # comes. deterministic: nil until a node has begun.
+  @enforce_keys [:cluster, :key]
+  defstruct [
+    :cluster,
+    :key,
+    :attempt,
+    :reason,
+    :failed_at,
+    :deterministic,
+    tried: [],
+    telemetry: false,
+    replay: %Replay{}
+  ]
+
+  # ---- Whole ----
+
+  @doc """
+  Calls `Weir.Server.fun(server, prompt, opts)` for a server of the cluster. Nothing of an answer was
+  delivered before its end, so another node may start over at any time.
+  """
+  @spec whole(atom(), atom(), term(), Route.key(), keyword(), timeout()) :: {:ok, term()} | {:error, term()}
+  def whole(cluster, fun, prompt, key, opts, timeout) do
+    deadline = Deadline.at(timeout)
+
+    job = fn ->
+      {:call, fun, [prompt, Keyword.put(opts, :timeout, Deadline.left(deadline))]}
+    end
+
+    attempt_whole(%__MODULE__{cluster: cluster, key: key}, job, deadline)
+  end
+
+  defp attempt_whole(call, job, deadline) do
+    with {:ok, call} <- open(call, job, deadline) do
+      case Attempt.next(call.attempt, deadline) do
+        {:failed, reason} ->
+          call |> failed(reason, true) |> attempt_whole(job, deadline)
+
+        {:raised, exception} ->
+          Attempt.close(call.attempt)
+          raise exception
+
+        outcome ->
+          Attempt.close(call.attempt)
+          with {:answer, value} <- outcome, do: value
+      end
+    end
+  end
+
+  # ---- Streams ----
+
+  @doc "A lazy stream of `Weir.Chunk`s. `read` has its options."
+  @spec stream(atom(), term(), Route.key(), Answer.read()) :: Enumerable.t()
+  def stream(cluster, prompt, key, read) do
+    started = %__MODULE__{cluster: cluster, key: key}
+
+    # What is raised comes as an element, after which there is nothing left to close.
+    chunks =
+      fn -> start(started, prompt, read) end
+      |> Stream.resource(&next/1, &close/1)
+      |> Stream.map(fn
+        %Chunk{} = chunk -> chunk
+        exception -> raise exception
+      end)
+
+    if read.own.emit == :chunks, do: chunks, else: Chunk.texts(chunks)
+  end
+
+  defp start(call, prompt, read) do
+    begun = now()
+
+    # the answer's own deadline does not begin again
+    job = fn ->
+      {:stream, prompt, %{read | given: shorter(read.given, now() - begun)}}
+    end
+
+    {call |> open(job, Deadline.at(read.timeout)) |> Error.ok!(), job, read.timeout}
+  end
+
+  defp shorter(%{deadline: deadline} = given, ms) when is_integer(deadline),
+    do: %{given | deadline: max(deadline - ms, 1)}
+
+  defp shorter(given, _ms), do: given
+
+  defp next(:over), do: {:halt, :over}
+
+  defp next({call, job, timeout}) do
+    case step(call, job, Deadline.at(timeout)) do
+      {:chunk, %Chunk{reason: nil} = chunk, call} ->
+        {[chunk], {call, job, timeout}}
+
+      {:chunk, last, call} ->
+        Attempt.close(call.attempt)
+        {[last], :over}
+
+      {:ended, exception} ->
+        {[exception], :over}
+    end
+  end
+
+  # The next chunk that the consumer does not have, or how the stream has ended.
+  defp step(call, job, deadline) do
+    case Attempt.next(call.attempt, deadline) do
+      {:begun, deterministic?, attempt} ->
+        step(%{call | attempt: attempt, deterministic: deterministic?}, job, deadline)
+
+      {:chunk, chunk, attempt} ->
+        take(%{call | attempt: attempt}, chunk, job, deadline)
+
+      {:answer, last} ->
+        take(call, last, job, deadline)
+
+      {:failed, reason} ->
+        retry? = Replay.empty?(call.replay) or call.deterministic == true
+        call = failed(call, reason, retry?)
+        if retry?, do: again(call, job, deadline), else: lost(call)
+
+      {:error, reason} ->
+        Attempt.close(call.attempt)
+        {:ended, Error.exception(reason)}
+
+      {:raised, exception} ->
+        Attempt.close(call.attempt)
+        {:ended, exception}
+    end
+  end
+
+  defp take(call, chunk, job, deadline) do
+    case Replay.take(call.replay, chunk) do
+      {:ok, nil, replay} -> step(%{call | replay: replay}, job, deadline)
+      {:ok, new, replay} -> {:chunk, new, %{resumed(call) | replay: replay}}
+      :diverged -> call |> failed(:diverged, false) |> lost()
+    end
+  end
+
+  defp again(call, job, deadline) do
+    case open(%{call | replay: Replay.again(call.replay)}, job, deadline) do
+      {:ok, call} ->
+        step(call, job, deadline)
+
+      {:error, reason} ->
+        if Replay.empty?(call.replay), do: {:ended, Error.exception(reason)}, else: lost(call)
+    end
+  end
+
+  defp lost(call), do: {:ended, %{Error.exception(:node_down) | text: Replay.text(call.replay)}}
+
+  defp close(:over), do: :ok
+  defp close({call, _job, _timeout}), do: Attempt.close(call.attempt)
+
+  # ---- Nodes ----
+
+  # Starts the job on the best node that has not failed.
+  defp open(call, job, deadline) do
+    with {:ok, view} <- view(call.cluster),
+         call = %{call | telemetry: view.telemetry},
+         {:ok, member} <- choose(call, view) do
+      case Attempt.open(member, job.(), deadline) do
+        {:ok, attempt} ->
+          {:ok, %{call | attempt: attempt}}
+
+        {:failed, :timeout, attempt} ->
+          Attempt.close(attempt)
+          {:error, :timeout}
+
+        {:failed, reason, attempt} ->
+          %{call | attempt: attempt} |> failed(reason, true) |> open(job, deadline)
+      end
+    end
+  end
+
+  defp view(cluster) do
+    case Member.view(cluster) do
+      nil -> {:error, {:server_down, :noproc}}
+      %{status: {:refused, text}} -> {:error, {:refused, text}}
+      view -> {:ok, view}
+    end
+  end
+
+  defp choose(call, view) do
+    candidates = Enum.reject(view.members, &(&1.node in call.tried))
+
+    case Route.choose(candidates, call.key, view.spill, now()) do
+      nil ->
+        {:error, call.reason || :no_node}
+
+      {member, place} ->
+        reason = if call.tried != [], do: :failover, else: if(place == 0, do: :first, else: :spill)
+        measured = %{place: place, candidates: length(candidates), load: Route.load(member)}
+        event(call, [:route], measured, %{node: member.node, reason: reason})
+        {:ok, member}
+    end
+  end
+
+  defp failed(%{attempt: %{member: member}} = call, reason, retry?) do
+    Attempt.close(call.attempt)
+    metadata = %{node: member.node, reason: reason, retry: retry?}
+    event(call, [:node, :failed], %{tokens: Replay.n_ids(call.replay)}, metadata)
+
+    %{
+      call
+      | attempt: nil,
+        tried: [member.node | call.tried],
+        reason: shown(reason),
+        # a full queue is no failure
+        failed_at: call.failed_at || if(reason != :queue_full, do: now())
+    }
+  end
+
+  defp shown(reason) when reason in [:queue_full, :stopping], do: reason
+  defp shown({:server_down, _reason} = reason), do: reason
+  defp shown(_lost), do: :node_down
+
+  defp resumed(%{failed_at: nil} = call), do: call
+
+  defp resumed(call) do
+    measured = %{gap_ms: now() - call.failed_at, tokens: Replay.n_ids(call.replay)}
+    event(call, [:resume], measured, %{node: call.attempt.member.node})
+    %{call | failed_at: nil}
+  end
+
+  defp event(call, name, measured, metadata) do
+    Telemetry.execute(call.telemetry, name, measured, Map.put(metadata, :cluster, call.cluster))
+  end
+
+  defp now, do: System.monotonic_time(:millisecond)
+end

@@ -1,0 +1,128 @@
+# SPDX-License-Identifier: Apache-2.0
+defmodule Weir.Cluster.Relay do
+  @moduledoc false
+  # A request on the node that computes it, for a caller on any node. The relay watches the caller, and ends
+  # with it; a worker, linked to it, calls the server and sends what it returns to the caller.
+  #
+  # The caller gets messages `{tag, message}`. `tag` is an alias of its process, which drops them once it has
+  # given up: `{:relay, pid}` first; for a stream `{:begun, worker, deterministic?}` and `{:chunk, chunk}`s;
+  # last `{:answer, value}`, `{:error, reason}` or `{:raised, exception}`. The relay lives until the caller
+  # says `:stop`, so its end before the last message is a failure.
+
+  use GenServer
+  alias Weir.{Chunk, Server}
+  alias Weir.Server.Answer
+
+  # Chunks that may be on their way; beyond these the engine merges chunks. The caller acknowledges each half.
+  @window 16
+
+  # how long the caller has to answer the first message
+  @go_ms 10_000
+
+  @typedoc "A function of `Weir.Server` with its arguments after the server, or a stream."
+  @type job ::
+          {:call, atom(), [term()]}
+          | {:stream, String.t() | [integer()] | {:chat, [Weir.Chat.message()], map()}, map()}
+
+  @doc "The number of chunks that the caller acknowledges together."
+  @spec half() :: pos_integer()
+  def half, do: div(@window, 2)
+
+  @doc "Runs on the node of the server, in a process that ends at once."
+  @spec start(pid(), reference(), pid(), job()) :: GenServer.on_start()
+  def start(caller, tag, server, job), do: GenServer.start(__MODULE__, {caller, tag, server, job})
+
+  @impl true
+  def init({caller, tag, server, job}) do
+    Process.flag(:trap_exit, true)
+    monitor = Process.monitor(caller)
+    send(tag, {tag, {:relay, self()}})
+    {:ok, %{tag: tag, monitor: monitor, server: server, job: job, worker: nil}, @go_ms}
+  end
+
+  @impl true
+  def handle_info({tag, :go}, %{tag: tag, worker: nil} = state) do
+    %{server: server, job: job} = state
+    {:noreply, %{state | worker: spawn_link(fn -> work(tag, server, job) end)}}
+  end
+
+  def handle_info({tag, :stop}, %{tag: tag} = state), do: {:stop, :normal, state}
+  def handle_info({:DOWN, ref, _, _, _}, %{monitor: ref} = state), do: {:stop, :normal, state}
+  def handle_info({:EXIT, pid, :normal}, %{worker: pid} = state), do: {:noreply, state}
+  def handle_info({:EXIT, pid, reason}, %{worker: pid} = state), do: {:stop, {:shutdown, reason}, state}
+  def handle_info(:timeout, state), do: {:stop, :normal, state}
+  def handle_info(_other, state), do: {:noreply, state}
+
+  @impl true
+  def handle_call(_other, _from, state), do: {:reply, {:error, :unknown_call}, state}
+
+  @impl true
+  def handle_cast(_other, state), do: {:noreply, state}
+
+  @impl true
+  def terminate(_reason, %{worker: nil}), do: :ok
+  def terminate(_reason, %{worker: worker}), do: Process.exit(worker, :kill)
+
+  # ---- The worker ----
+
+  defp work(tag, server, job) do
+    tell(tag, last(tag, server, job))
+  rescue
+    error in ArgumentError -> tell(tag, {:raised, error})
+    error in Weir.Error -> tell(tag, {:error, reason(error.reason)})
+  end
+
+  defp last(_tag, server, {:call, fun, arguments}) do
+    case apply(Server, fun, [server | arguments]) do
+      {:error, reason} -> {:error, reason(reason)}
+      value -> {:answer, value}
+    end
+  end
+
+  defp last(tag, server, {:stream, prompt, read}) do
+    case Answer.open(server, read, &prompt(server, prompt, &1)) do
+      {:ok, request} ->
+        tell(tag, {:begun, self(), Answer.deterministic?(request)})
+
+        {_credit, last} =
+          fn -> {:ok, request} end
+          |> Answer.chunks(read.timeout, :chunks)
+          |> Enum.reduce({@window, nil}, &send_chunk(tag, &1, &2))
+
+        last
+
+      {:error, reason} ->
+        {:error, reason(reason)}
+    end
+  end
+
+  defp prompt(server, {:chat, messages, template}, deadline),
+    do: Answer.rendered(server, messages, template, deadline)
+
+  defp prompt(_server, prompt, _deadline), do: {:ok, prompt}
+
+  defp send_chunk(_tag, %Chunk{reason: reason} = chunk, {credit, nil}) when reason != nil,
+    do: {credit, {:answer, chunk}}
+
+  defp send_chunk(tag, chunk, {0, nil}) do
+    receive do
+      {^tag, :taken} -> send_chunk(tag, chunk, {half(), nil})
+    end
+  end
+
+  defp send_chunk(tag, chunk, {credit, nil}) do
+    tell(tag, {:chunk, chunk})
+    {credit - 1, nil}
+  end
+
+  # A server that ends on request first refuses requests, and then stops its engine, whose streams have the
+  # library's own message.
+  defp reason("the engine has stopped" <> _), do: :stopping
+  defp reason("the engine takes no more requests" <> _), do: :stopping
+  defp reason(reason), do: reason
+
+  defp tell(tag, message) do
+    send(tag, {tag, message})
+    :ok
+  end
+end

@@ -1,0 +1,79 @@
+# SPDX-License-Identifier: Apache-2.0
+defmodule Weir.Cluster.Replay do
+  @moduledoc false
+  # What a consumer has of an answer. When another node generates it again, that part is compared and skipped:
+  # the consumer gets each token and each byte once. Pure.
+
+  alias Weir.Chunk
+
+  # texts, ids: delivered, the newest first. text_left, ids_left: the part of them that the present node has
+  # not generated again yet.
+  defstruct texts: [], ids: [], prompt?: false, text_left: "", ids_left: []
+
+  @type t :: %__MODULE__{}
+
+  @doc "Whether the consumer has nothing yet."
+  @spec empty?(t()) :: boolean()
+  def empty?(replay), do: replay.texts == [] and replay.ids == [] and not replay.prompt?
+
+  @doc "The text that the consumer has."
+  @spec text(t()) :: String.t()
+  def text(replay), do: replay.texts |> Enum.reverse() |> IO.iodata_to_binary()
+
+  @doc "How many tokens the consumer has."
+  @spec n_ids(t()) :: non_neg_integer()
+  def n_ids(replay), do: replay.ids |> Enum.map(&length/1) |> Enum.sum()
+
+  @doc "Another node begins from the start."
+  @spec again(t()) :: t()
+  def again(replay),
+    do: %{replay | text_left: text(replay), ids_left: replay.ids |> Enum.reverse() |> Enum.concat()}
+
+  @doc """
+  The part of a node's chunk that the consumer does not have: nil if it has all of it. `:diverged` if the
+  answer is not the one that the consumer has begun to read.
+  """
+  @spec take(t(), Chunk.t()) :: {:ok, Chunk.t() | nil, t()} | :diverged
+  def take(replay, %Chunk{prompt_logprobs: [_ | _]} = chunk),
+    do: {:ok, if(not replay.prompt?, do: chunk), %{replay | prompt?: true}}
+
+  def take(replay, chunk) do
+    with {:ok, ids, ids_left} <- skip_ids(chunk.ids, replay.ids_left),
+         {:ok, text, text_left} <- skip_text(chunk.text, replay.text_left),
+         true <- chunk.reason == nil or (ids_left == [] and text_left == "") do
+      replay = %{replay | ids_left: ids_left, text_left: text_left}
+
+      if ids == [] and text == "" and chunk.reason == nil,
+        do: {:ok, nil, replay},
+        else: {:ok, new(chunk, ids, text), delivered(replay, ids, text)}
+    else
+      _different -> :diverged
+    end
+  end
+
+  defp skip_ids([id | ids], [id | left]), do: skip_ids(ids, left)
+  defp skip_ids([_ | _], [_ | _]), do: :diverged
+  defp skip_ids(ids, left), do: {:ok, ids, left}
+
+  defp skip_text(text, left) do
+    n = min(byte_size(text), byte_size(left))
+    <<again::binary-size(n), new::binary>> = text
+
+    case left do
+      <<^again::binary-size(n), left::binary>> -> {:ok, new, left}
+      _other -> :diverged
+    end
+  end
+
+  defp new(chunk, ids, text) do
+    skipped = length(chunk.ids) - length(ids)
+    logprobs = chunk.logprobs && Enum.drop(chunk.logprobs, skipped)
+    %{chunk | ids: ids, text: text, logprobs: logprobs}
+  end
+
+  defp delivered(replay, ids, text) do
+    ids = if ids == [], do: replay.ids, else: [ids | replay.ids]
+    texts = if text == "", do: replay.texts, else: [text | replay.texts]
+    %{replay | ids: ids, texts: texts}
+  end
+end
