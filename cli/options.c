@@ -309,6 +309,8 @@ static cli_option table[] = {
     {"--resume-keep", NULL, CLI_SERVING, CLI_SERVE, "S", SERVE(CLI_INT32, keep_s), .help = "how long a stream that has ended can still be read", RARE},
     {"--resume-memory", NULL, CLI_SERVING, CLI_SERVE, "SIZE", SERVE(CLI_SIZE, resume_bytes), .standard = "64M",
      .help = "memory limit for the events of all resumable streams", RARE},
+    {"--media-host", NULL, CLI_SERVING, CLI_SERVE, "HOST", SET(CLI_LIST, media_hosts), .field = "media_hosts", .standard = "none",
+     .help = "a host from which images may be fetched by URL: example.com, *.example.com, an address, * = any public host; with :PORT if it is not 80 or 443", RARE},
     {"--media-memory", NULL, CLI_SERVING, CLI_SERVE, "SIZE", SERVE(CLI_SIZE, media_bytes), .standard = "512M",
      .help = "memory limit for the decoded images and sounds of all requests", RARE},
     {"--no-log", NULL, CLI_SERVING, CLI_SERVE, NULL, SET(CLI_FLAG_OFF, serve.log), .help = "do not log each request on stderr", RARE},

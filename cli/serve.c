@@ -107,6 +107,8 @@ static cli_exit complete(cli_args *args)
     params->n_drop_lines = args->drop_lines.n;
     params->hosts = (const char *const *)args->hosts.items;
     params->n_hosts = args->hosts.n;
+    params->media_hosts = (const char *const *)args->media_hosts.items;
+    params->n_media_hosts = args->media_hosts.n;
     complete_model(args, &params->model);
     params->kv_events = args->kv_events;
     params->kv_events_replay = args->kv_events_replay;

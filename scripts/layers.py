@@ -28,7 +28,7 @@ BELOW = {
     "speculate": ["base", "params", "backend", "model", "cache"],
     "engine": ["base", "params", "media", "backend", "grammar", "model", "schedule", "cache", "speculate"],
     "pool": ["base", "params", "model", "engine"],
-    "server": ["base"],
+    "server": ["base", "transfer"],
     "cli": ["base", "transfer", "server"],
 }
 

@@ -3,6 +3,7 @@
 #define WEIR_SERVER_ASK_H
 
 #include "answer.h"
+#include "fetch.h"
 #include "kept.h"
 
 #define SERVE_ASK_CHAT        1u
@@ -59,6 +60,7 @@ typedef struct serve_ask {
     serve_kept_choice source; /* of a fork */
     weir_media **media;       /* [n_media] of the messages; owned, held */
     size_t n_media;
+    serve_fetches fetches;
     weir_chat *rendered; /* held; NULL = no chat's */
 } serve_ask;
 

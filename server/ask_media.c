@@ -1,6 +1,7 @@
 /* ask_media.c: the images and sounds in the messages of a request. SPDX-License-Identifier: Apache-2.0 */
 #include <stdio.h>
 #include <string.h>
+#include <strings.h>
 
 #include "ask.h"
 #include "base/base64.h"
@@ -13,11 +14,8 @@
 static bool reserve(const serve_ask *ask, uint64_t n)
 {
     serve_call *call = ask->call;
-    serve_server *server = call->server;
-    uint64_t most = (uint64_t)server->params.media_bytes;
-    uint64_t used = atomic_fetch_add_explicit(&server->n_media_bytes, n, memory_order_relaxed) + n;
-    call->media_bytes += n;
-    if (used <= most) return true;
+    uint64_t most = (uint64_t)call->server->params.media_bytes;
+    if (serve_call_hold_media(call, n)) return true;
     return call->media_bytes > most
                ? serve_call_refuse(call, 413, serve_ask_conversation(ask), "media_too_large",
                                    "decoded, the images and sounds of this request take more than the %llu "
@@ -39,28 +37,49 @@ static bool refuse(serve_call *call, const char *field, weir_error *error)
 }
 
 static bool decode(serve_ask *ask, const weir_model_info *info, weir_media_kind kind, const char *field,
-                   const char *text, size_t n)
+                   const void *bytes, size_t n_bytes)
 {
-    serve_call *call = ask->call;
     weir_media_params params = weir_media_params_default();
     weir_media_info made = {.size = sizeof made};
     weir_media *media = NULL;
     weir_error error = {0};
-    unsigned char *bytes = NULL;
-    size_t n_bytes;
-    weir_status status = weir__base64_decode(text, n, &bytes, &n_bytes);
-    if (status == WEIR_INVALID) return serve_field_refuse(call, field, "base64");
-    if (status != WEIR_OK) return serve_call_no_memory(call);
     if (info->sample_rate > 0) params.sample_rate = info->sample_rate;
     params.max_pixels = PIXELS_MAX;
     error.code = weir_media_create(bytes, n_bytes, &params, &media, &error);
-    weir__mem_free(bytes);
-    if (error.code != WEIR_OK) return refuse(call, field, &error);
+    if (error.code != WEIR_OK) return refuse(ask->call, field, &error);
     ask->media[ask->n_media++] = media;
     (void)weir_media_describe(media, &made);
     if (made.kind != kind)
-        return serve_field_refuse(call, field, kind == WEIR_MEDIA_IMAGE ? "an image" : "a sound");
+        return serve_field_refuse(ask->call, field, kind == WEIR_MEDIA_IMAGE ? "an image" : "a sound");
     return reserve(ask, made.n_bytes);
+}
+
+static bool decode_base64(serve_ask *ask, const weir_model_info *info, weir_media_kind kind,
+                          const char *field, const char *text, size_t n)
+{
+    unsigned char *bytes = NULL;
+    size_t n_bytes;
+    weir_status status = weir__base64_decode(text, n, &bytes, &n_bytes);
+    if (status == WEIR_INVALID) return serve_field_refuse(ask->call, field, "base64");
+    if (status != WEIR_OK) return serve_call_no_memory(ask->call);
+    bool ok = decode(ask, info, kind, field, bytes, n_bytes);
+    weir__mem_free(bytes);
+    return ok;
+}
+
+static bool fetch_image(serve_ask *ask, const weir_model_info *info, const char *field, const char *url)
+{
+    weir__text bytes = {0};
+    bool ok = serve_fetch(ask->call, field, url, &ask->fetches, &bytes) &&
+              decode(ask, info, WEIR_MEDIA_IMAGE, field, bytes.bytes, bytes.n);
+    serve_call_drop_media(ask->call, bytes.n);
+    weir__text_fini(&bytes);
+    return ok;
+}
+
+static bool is_remote(const char *url)
+{
+    return strncasecmp(url, "http://", 7) == 0 || strncasecmp(url, "https://", 8) == 0;
 }
 
 /* The text of image_url.url or input_audio.data. NULL: there is none. */
@@ -97,12 +116,16 @@ static bool read_part(serve_ask *ask, const weir_model_info *info, const char *p
     if (payload == NULL) return serve_field_refuse(call, field, "a string");
     const char *text = json_string_value(payload);
     size_t n = json_string_length(payload);
-    if (!weir__base64_in_url(text, n, &from) && image)
-        return serve_call_refuse(call, 400, field, "unsupported_value",
-                                 "%s must be a data: URL with base64 (\"data:image/png;base64,…\"); this "
-                                 "server fetches nothing",
-                                 field);
-    if (!decode(ask, info, image ? WEIR_MEDIA_IMAGE : WEIR_MEDIA_AUDIO, field, text + from, n - from))
+    bool data = weir__base64_in_url(text, n, &from);
+    if (image && !data && !is_remote(text))
+        return serve_call_refuse(
+            call, 400, field, "unsupported_value",
+            "%s must be a data: URL with base64 (\"data:image/png;base64,…\"), or an http "
+            "or https URL of a host that --media-host allows",
+            field);
+    if (image && !data ? !fetch_image(ask, info, field, text)
+                       : !decode_base64(ask, info, image ? WEIR_MEDIA_IMAGE : WEIR_MEDIA_AUDIO, field,
+                                        text + from, n - from))
         return false;
     json_object_del(part, type); /* it is not rendered, and takes memory */
     return true;

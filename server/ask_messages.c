@@ -28,14 +28,20 @@ static bool read_image(serve_turns *turns, const char *place, const json_t *bloc
     serve_call *call = turns->ask->call;
     static const char *const members[] = {"type", "source", "cache_control", NULL};
     static const char *const of_source[] = {"type", "media_type", "data", NULL};
+    static const char *const of_url[] = {"type", "url", NULL};
     const json_t *source = json_object_get(block, "source");
     const char *type = json_string_value(json_object_get(source, "media_type")),
                *data = json_string_value(json_object_get(source, "data"));
     if (!serve_field_only(call, place, block, members)) return false;
+    if (serve_ask_is(serve_field_type(source), "url")) {
+        if (!serve_field_only(call, place, source, of_url)) return false;
+        if (!json_is_string(json_object_get(source, "url")))
+            return serve_field_refuse(call, place, "an image whose source has a url");
+        serve_turns_add_image(turns, json_object_get(source, "url"));
+        return true;
+    }
     if (!serve_ask_is(serve_field_type(source), "base64"))
-        return serve_call_refuse(call, 400, place, "unsupported_value",
-                                 "%s must have a source of type \"base64\"; this server fetches nothing",
-                                 place);
+        return serve_field_refuse_type(call, place, source, "base64, url");
     if (!serve_field_only(call, place, source, of_source)) return false;
     if (type == NULL || data == NULL)
         return serve_field_refuse(call, place, "an image whose source has media_type and data");

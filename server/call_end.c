@@ -25,7 +25,7 @@ void serve_call_destroy(serve_call *call)
         server->n_codes[call->status]++;
     }
     server->n_bodies -= call->body_length;
-    atomic_fetch_sub_explicit(&server->n_media_bytes, call->media_bytes, memory_order_relaxed);
+    serve_call_drop_media(call, call->media_bytes);
     if (call->before != NULL)
         call->before->after = call->after;
     else

@@ -7,6 +7,7 @@
 
 #include "base/clock.h"
 #include "connection.h"
+#include "fetch.h"
 
 #define BODIES_MAX 16                   /* × body_bytes: what all bodies together may hold */
 #define SMALL_BODY ((uint64_t)64 << 10) /* always has room, so that announced large ones keep nobody out */
@@ -161,7 +162,7 @@ static void handle(serve_call *call)
     if (call->begun) {
         serve_call_send(call);
     } else if (call->route->work) {
-        serve_workers_give(call->server->workers, call, call->route->handle);
+        serve_workers_give(serve_fetch_workers(call), call, call->route->handle);
     } else {
         call->state = SERVE_ANSWERING;
         call->route->handle(call);

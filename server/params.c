@@ -5,6 +5,8 @@
 #include "base/error.h"
 #include "base/utf8.h"
 #include "serve.h"
+#include "sources.h"
+#include "transfer/transfer.h"
 
 serve_model_params serve_model_params_default(void)
 {
@@ -84,6 +86,15 @@ weir_status serve_server_check(const serve_params *params, weir_error *error)
     for (size_t i = 0; i < params->n_keys; i++)
         if (params->keys[i].text[0] == '\0')
             return weir__error_set(error, WEIR_INVALID, "keys", "an API key is empty");
+    if (params->n_media_hosts > 0 && !weir__transfer_exists)
+        return weir__error_set(error, WEIR_UNSUPPORTED, "media_hosts",
+                               "this weir was built without libcurl and fetches no images");
+    for (size_t i = 0; i < params->n_media_hosts; i++)
+        if (!serve_sources_check(params->media_hosts[i]))
+            return weir__error_set(error, WEIR_INVALID, "media_hosts",
+                                   "\"%.100s\" must be a host name, \"*.\" and a domain, an IP address or "
+                                   "\"*\", each with or without a port (\"example.com:8443\")",
+                                   params->media_hosts[i]);
     for (size_t i = 0; i < params->n_hosts; i++)
         if (params->hosts[i][0] == '\0' || strpbrk(params->hosts[i], ":/ ") != NULL)
             return weir__error_set(

@@ -75,7 +75,8 @@ struct serve_call {
     size_t body_length; /* counted in server->n_bodies */
     size_t n_received;
     weir__text body;
-    uint64_t media_bytes; /* of its decoded images and sounds, counted in server->n_media_bytes */
+    uint64_t media_bytes; /* of its images and sounds, counted in server->n_media_bytes */
+    int64_t fetch_by_ns;  /* its job runs on server->fetchers, and may fetch until then; 0 = it does not */
 
     weir__text out; /* [out_at .. n) is still to be sent */
     size_t out_at;
@@ -132,6 +133,7 @@ struct serve_server {
     const serve_params *reload; /* for the service thread to apply; NULL = none */
 
     serve_workers *workers;
+    serve_workers *fetchers; /* of calls that may name images by URL; NULL = no host is allowed */
     serve_keys *keys;
     serve_tapes *tapes;             /* the service thread's */
     serve_kv_events *kv_events;     /* NULL = none */
@@ -303,6 +305,22 @@ bool serve_call_read_model(serve_call *call, const json_t *name, const char **ad
 /* The same as Ollama's clients name models: an unknown name loses its ":latest", in `name` itself. */
 bool serve_call_read_tagged_model(serve_call *call, json_t *name, const char **adapter);
 
+/* Counts bytes of the call's images and sounds until its end, or until they are dropped. False: with those of
+ * all calls they are more than media_bytes. */
+static inline bool serve_call_hold_media(serve_call *call, uint64_t n)
+{
+    serve_server *server = call->server;
+    call->media_bytes += n;
+    return atomic_fetch_add_explicit(&server->n_media_bytes, n, memory_order_relaxed) + n <=
+           (uint64_t)server->params.media_bytes;
+}
+
+static inline void serve_call_drop_media(serve_call *call, uint64_t n)
+{
+    call->media_bytes -= n;
+    atomic_fetch_sub_explicit(&call->server->n_media_bytes, n, memory_order_relaxed);
+}
+
 /* ---- call_end.c ---- */
 
 /* Service thread; not while WORKING. Cancels its generation and writes the log. */
@@ -330,6 +348,8 @@ serve_workers *serve_workers_create(int32_t n, int32_t most_s, void (*done)(serv
 /* Interrupts the running jobs and waits for them; the queued ones are given back. False: one did not end in
  * time (negative: no limit), and nothing that the workers use may be freed. */
 bool serve_workers_destroy(serve_workers *workers, int timeout_ms);
+/* Whether the job of this thread is to end, for jobs that wait. */
+bool serve_workers_is_to_end(void);
 void serve_workers_give(serve_workers *workers, serve_call *call, void (*job)(serve_call *call));
 
 /* The number of jobs that still run late_s after the end of their time; *n_new: those that were not counted

@@ -19,6 +19,7 @@
 #include "kv_events.h"
 #include "tape.h"
 
+#define FETCHERS    8  /* threads for requests that name images by URL */
 #define LAST_WORK_S 10 /* what ends the process may take */
 
 /* ---- Calls that come back ---- */
@@ -98,12 +99,13 @@ static void end_calls(serve_server *server)
  * giving them back, rather than not at all. */
 static void end_workers(serve_server *server)
 {
-    if (!serve_workers_destroy(server->workers, LAST_WORK_S * 1000)) {
+    if (!serve_workers_destroy(server->workers, LAST_WORK_S * 1000) ||
+        !serve_workers_destroy(server->fetchers, LAST_WORK_S * 1000)) {
         serve_log("info", "stuck", "a worker did not end within %d s; the process does", LAST_WORK_S);
         serve_log_flush(1000);
         _exit(EXIT_FAILURE);
     }
-    server->workers = NULL;
+    server->workers = server->fetchers = NULL;
 }
 
 static void *serve(void *user)
@@ -160,8 +162,11 @@ weir_status serve_server_create(const serve_params *params, serve_server **out, 
     server->events = serve_events_create(server);
     server->tapes = serve_tapes_create(server);
     server->workers = serve_workers_create(params->n_workers, params->work_s, serve_ready_post);
-    if (server->keys == NULL || server->workers == NULL || server->events == NULL || server->tapes == NULL ||
-        !modelled)
+    if (params->n_media_hosts > 0)
+        server->fetchers = serve_workers_create(FETCHERS, params->work_s, serve_ready_post);
+    if (server->keys == NULL || server->workers == NULL ||
+        (params->n_media_hosts > 0 && server->fetchers == NULL) || server->events == NULL ||
+        server->tapes == NULL || !modelled)
         status = weir__error_set(error, WEIR_NO_MEMORY, NULL, "out of memory for the server");
     if (status == WEIR_OK && (server->loop = serve_loop_create(false)) == NULL)
         status =
@@ -251,6 +256,7 @@ void serve_server_destroy(serve_server *server)
     } else {
         serve_listener_close(server);
         serve_workers_destroy(server->workers, -1);
+        serve_workers_destroy(server->fetchers, -1);
     }
     serve_loop_destroy(server->loop);
     SSL_CTX_free(server->tls);

@@ -62,6 +62,9 @@ typedef struct serve_params {
     int32_t grace_s;          /* 30: how long a resumable stream runs unread; 0 = there are none */
     int32_t keep_s;           /* 300: how long it is kept after its end, or its last reader */
     int64_t resume_bytes;     /* 64 MiB, of the events that are kept */
+    /* [n_media_hosts] from which images are fetched (sources.h); none = none */
+    const char *const *media_hosts;
+    size_t n_media_hosts;
     int64_t media_bytes;      /* 512 MiB, of the decoded images and sounds of all requests */
     /* NULL = none; ZeroMQ addresses at which changes of the prefix cache are published for routers, in vLLM's
      * format, and repeated. The engine must have cache_block SERVE_KV_BLOCK. Subscribers see the tokens of

@@ -55,8 +55,11 @@ static void watch_engine(serve_server *server, int64_t now_ns)
 static void watch_workers(serve_server *server, int64_t now_ns)
 {
     const serve_params *params = &server->params;
-    int32_t n_new;
+    int32_t n_new, n_more = 0;
     server->n_stuck_workers = serve_workers_stuck(server->workers, now_ns, params->watchdog_s, &n_new);
+    if (server->fetchers != NULL)
+        server->n_stuck_workers += serve_workers_stuck(server->fetchers, now_ns, params->watchdog_s, &n_more);
+    n_new += n_more;
     if (n_new > 0)
         serve_log("info", "stuck", "stuck workers: %d of %d; one request took more than %d s",
                   server->n_stuck_workers, params->n_workers, params->work_s + params->watchdog_s);

@@ -74,9 +74,16 @@ static serve_call *take(worker *w)
     return w->call;
 }
 
+static _Thread_local worker *self; /* NULL: not one of the workers' threads */
+
+bool serve_workers_is_to_end(void)
+{
+    return self != NULL && is_to_end(self);
+}
+
 static void *run(void *user)
 {
-    worker *w = user;
+    worker *w = self = user;
     serve_call *call;
     weir__thread_name("weir-work");
     weir_interrupt_set(is_to_end, w);

@@ -33,13 +33,22 @@ void weir__transfer_drop(weir__transfer *transfer)
     (void)transfer;
 }
 
+bool weir__transfer_read_url(const char *url, weir__transfer_url *parts)
+{
+    (void)url, (void)parts;
+    return false;
+}
+
 #else
 
+#include <ctype.h>
 #include <curl/curl.h>
+#include <fcntl.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
+#include <sys/socket.h>
 #include <weir/weir.h>
 
 #include "base/mem.h"
@@ -55,7 +64,7 @@ struct weir__transfer {
     weir__transfer_request request; /* its texts are libcurl's by now, but for the body */
     CURL *easy;
     struct curl_slist *headers;
-    bool left;
+    bool left, barred;
     char detail[CURL_ERROR_SIZE];
 };
 
@@ -168,6 +177,64 @@ static bool same_origin(const char *a, const char *b)
     return same;
 }
 
+/* A part of a URL into text [capacity]; "" if it has none. False: it does not fit. */
+static bool part_of(CURLU *url, CURLUPart part, unsigned flags, char *text, size_t capacity)
+{
+    char *value = NULL;
+    text[0] = '\0';
+    if (curl_url_get(url, part, &value, flags) != CURLUE_OK) return true;
+    size_t n = strlen(value);
+    if (n < capacity) memcpy(text, value, n + 1);
+    curl_free(value);
+    return n < capacity;
+}
+
+static void tidy_host(char *host)
+{
+    size_t n = strlen(host);
+    if (host[0] == '[' && host[n - 1] == ']') {
+        memmove(host, host + 1, n - 2);
+        n -= 2;
+    } else if (n > 0 && host[n - 1] == '.') {
+        n--;
+    }
+    host[n] = '\0';
+    for (char *c = host; *c != '\0'; c++) *c = (char)tolower((unsigned char)*c);
+}
+
+bool weir__transfer_read_url(const char *text, weir__transfer_url *parts)
+{
+    char scheme[8], port[8], user[2], password[2];
+    CURLU *url = curl_url();
+    bool ok = url != NULL && curl_url_set(url, CURLUPART_URL, text, 0) == CURLUE_OK &&
+              part_of(url, CURLUPART_SCHEME, 0, scheme, sizeof scheme) &&
+              part_of(url, CURLUPART_HOST, 0, parts->host, sizeof parts->host) && parts->host[0] != '\0' &&
+              part_of(url, CURLUPART_PORT, CURLU_DEFAULT_PORT, port, sizeof port) &&
+              part_of(url, CURLUPART_USER, 0, user, sizeof user) && user[0] == '\0' &&
+              part_of(url, CURLUPART_PASSWORD, 0, password, sizeof password) && password[0] == '\0';
+    curl_url_cleanup(url);
+    if (!ok) return false;
+    parts->secure = strcmp(scheme, "https") == 0;
+    parts->port = (uint16_t)atoi(port);
+    parts->is_default_port = parts->port == (parts->secure ? 443 : 80);
+    tidy_host(parts->host);
+    return parts->secure || strcmp(scheme, "http") == 0;
+}
+
+/* libcurl's: a socket for a connection to an address that it has resolved. */
+static curl_socket_t open_socket(void *user, curlsocktype purpose, struct curl_sockaddr *to)
+{
+    weir__transfer *t = user;
+    (void)purpose;
+    if (!t->request.may_connect(&to->addr, t->request.user)) {
+        t->barred = true;
+        return CURL_SOCKET_BAD;
+    }
+    curl_socket_t made = socket(to->family, to->socktype, to->protocol);
+    if (made != CURL_SOCKET_BAD) (void)fcntl(made, F_SETFD, FD_CLOEXEC);
+    return made;
+}
+
 static bool add_header(weir__transfer *t, const char *line)
 {
     struct curl_slist *more = curl_slist_append(t->headers, line);
@@ -186,6 +253,9 @@ static bool set_request(weir__transfer *t, const weir__transfer_request *r)
            curl_easy_setopt(easy, CURLOPT_HTTPHEADER, t->headers) == CURLE_OK &&
            (r->proxy == NULL || curl_easy_setopt(easy, CURLOPT_PROXY, r->proxy) == CURLE_OK) &&
            (r->no_proxy == NULL || curl_easy_setopt(easy, CURLOPT_NOPROXY, r->no_proxy) == CURLE_OK) &&
+           (r->may_connect == NULL ||
+            (curl_easy_setopt(easy, CURLOPT_OPENSOCKETFUNCTION, open_socket) == CURLE_OK &&
+             curl_easy_setopt(easy, CURLOPT_OPENSOCKETDATA, t) == CURLE_OK)) &&
            (r->body == NULL || curl_easy_setopt(easy, CURLOPT_POSTFIELDS, r->body) == CURLE_OK) &&
            curl_easy_setopt(easy, CURLOPT_CONNECTTIMEOUT_MS, r->connect_ms) == CURLE_OK &&
            curl_easy_setopt(easy, CURLOPT_TIMEOUT_MS, r->total_ms) == CURLE_OK &&
@@ -234,6 +304,7 @@ static weir__transfer_end meaning(const weir__transfer *t, CURLcode code)
 {
     double ready = 0; /* 0: it never came to sending */
     if (t->left) return WEIR__TRANSFER_LEFT;
+    if (t->barred && code == CURLE_COULDNT_CONNECT) return WEIR__TRANSFER_BARRED;
     switch (code) {
     case CURLE_OK: return WEIR__TRANSFER_WHOLE;
     case CURLE_OUT_OF_MEMORY: return WEIR__TRANSFER_NO_MEMORY;

@@ -7,6 +7,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+struct sockaddr;
+
 /* What is under way, and connections that are kept for the next request. One thread at a time. */
 typedef struct weir__transfers weir__transfers;
 typedef struct weir__transfer weir__transfer;
@@ -17,6 +19,7 @@ typedef enum weir__transfer_end {
     WEIR__TRANSFER_NO_MEMORY,
     WEIR__TRANSFER_BAD_URL,
     WEIR__TRANSFER_CLOSED,     /* nobody listens there */
+    WEIR__TRANSFER_BARRED,     /* may_connect refused all addresses of the host */
     WEIR__TRANSFER_UNREACHED,  /* there is no such host, or no connection to it */
     WEIR__TRANSFER_DISTRUSTED, /* its certificate proves nothing */
     WEIR__TRANSFER_LATE,       /* total_ms or idle_ms were over */
@@ -54,11 +57,24 @@ typedef struct weir__transfer_request {
     const char *secret, *secret_for; /* a line of the head, where url has the origin of secret_for; or NULL */
     /* A line of an answer's head; bytes of its body. False ends the transfer. on_header may be NULL. */
     bool (*on_header)(const char *line, size_t n, void *user);
+    /* Whether a connection to this address may be opened, once its host's name is resolved; NULL = to any. With
+     * a proxy it is the proxy's address. */
+    bool (*may_connect)(const struct sockaddr *address, void *user);
     bool (*on_bytes)(const weir__transfer_head *head, const char *bytes, size_t n, void *user);
     /* The transfer is freed when it returns. */
     void (*on_end)(const weir__transfer_result *result, void *user);
     void *user;
 } weir__transfer_request;
+
+/* The parts of a URL that decide where it leads. */
+typedef struct weir__transfer_url {
+    char host[256]; /* lower case; an IPv6 address has no brackets, a name no final dot */
+    uint16_t port;
+    bool secure, is_default_port;
+} weir__transfer_url;
+
+/* Reads a URL as libcurl will. False: it is no http or https URL, or it has a user or a password. */
+bool weir__transfer_read_url(const char *url, weir__transfer_url *parts);
 
 /* Whether this weir was built with libcurl. If not, there are no transfers. */
 extern const bool weir__transfer_exists;

@@ -1,0 +1,166 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "sources.h"
+
+#include <arpa/inet.h>
+#include <ctype.h>
+#include <netinet/in.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+#include <sys/socket.h>
+
+/* ---- Entries ---- */
+
+typedef struct source {
+    char host[256]; /* without brackets */
+    uint16_t port;  /* 0 = the scheme's own */
+} source;
+
+static bool read_port(const char *text, uint16_t *port)
+{
+    size_t n = strspn(text, "0123456789");
+    long value = n > 0 && n <= 5 && text[n] == '\0' ? strtol(text, NULL, 10) : 0;
+    *port = (uint16_t)value;
+    return value > 0 && value <= UINT16_MAX;
+}
+
+static bool read_source(const char *entry, source *is)
+{
+    bool bracketed = entry[0] == '[';
+    const char *begin = entry + bracketed;
+    size_t n = strcspn(begin, bracketed ? "]" : ":");
+    const char *rest = begin + n;
+    *is = (source){.port = 0};
+    if (bracketed && *rest++ != ']') return false;
+    if (n == 0 || n >= sizeof is->host) return false;
+    memcpy(is->host, begin, n);
+    return *rest == '\0' || (*rest == ':' && read_port(rest + 1, &is->port));
+}
+
+static bool is_address(const char *host)
+{
+    struct in6_addr address;
+    return inet_pton(AF_INET, host, &address) == 1 || inet_pton(AF_INET6, host, &address) == 1;
+}
+
+bool serve_sources_check(const char *entry)
+{
+    source is;
+    struct in6_addr address;
+    if (!read_source(entry, &is)) return false;
+    if (entry[0] == '[') return inet_pton(AF_INET6, is.host, &address) == 1;
+    const char *name = is.host;
+    if (strcmp(name, "*") == 0) return true;
+    if (strncmp(name, "*.", 2) == 0) name += 2;
+    for (const char *c = name; *c != '\0'; c++)
+        if (!isalnum((unsigned char)*c) && strchr("-._", *c) == NULL) return false;
+    return name[0] != '\0' && name[0] != '.' && name[strlen(name) - 1] != '.';
+}
+
+/* The address that a text is, in the form that inet_ntop gives; or the text. */
+static bool same_host(const char *a, const char *b)
+{
+    unsigned char x[16], y[16];
+    if (inet_pton(AF_INET6, a, x) == 1) return inet_pton(AF_INET6, b, y) == 1 && memcmp(x, y, 16) == 0;
+    return strcasecmp(a, b) == 0;
+}
+
+static bool has_host(const source *is, const char *host)
+{
+    size_t n = strlen(host), n_end = strlen(is->host) - 1; /* of ".example.com" */
+    if (strcmp(is->host, "*") == 0) return true;
+    if (strncmp(is->host, "*.", 2) == 0)
+        return n > n_end && strcasecmp(host + n - n_end, is->host + 1) == 0 && !is_address(host);
+    return same_host(is->host, host);
+}
+
+bool serve_sources_have(const char *const *entries, size_t n, const char *host, uint16_t port,
+                        bool is_default_port)
+{
+    for (size_t i = 0; i < n; i++) {
+        source is;
+        if (read_source(entries[i], &is) && (is.port == 0 ? is_default_port : is.port == port) &&
+            has_host(&is, host))
+            return true;
+    }
+    return false;
+}
+
+/* ---- Addresses ---- */
+
+/* The networks of IANA's registry of special addresses that are not globally reachable, multicast, and those
+ * that stand for an IPv4 address elsewhere (6to4, Teredo). */
+static const struct network {
+    uint8_t bytes[4];
+    int n_bits;
+} special_4[] = {
+    {{0}, 8},
+    {{10}, 8},
+    {{100, 64}, 10},
+    {{127}, 8},
+    {{169, 254}, 16},
+    {{172, 16}, 12},
+    {{192, 0, 0}, 24},
+    {{192, 0, 2}, 24},
+    {{192, 88, 99}, 24},
+    {{192, 168}, 16},
+    {{198, 18}, 15},
+    {{198, 51, 100}, 24},
+    {{203, 0, 113}, 24},
+    {{224}, 4},
+    {{240}, 4},
+};
+
+static bool is_in(const uint8_t *address, const uint8_t *network, int n_bits)
+{
+    int whole = n_bits / 8, rest = n_bits % 8;
+    return memcmp(address, network, (size_t)whole) == 0 &&
+           (rest == 0 || (address[whole] ^ network[whole]) >> (8 - rest) == 0);
+}
+
+static bool is_public_4(const uint8_t *address)
+{
+    for (size_t i = 0; i < sizeof special_4 / sizeof *special_4; i++)
+        if (is_in(address, special_4[i].bytes, special_4[i].n_bits)) return false;
+    return true;
+}
+
+/* Global unicast alone, without 2001::/23, 2001:db8::/32, 2002::/16 and 3fff::/20; and IPv4 as IPv6. */
+static bool is_public_6(const uint8_t *address)
+{
+    static const uint8_t mapped[12] = {[10] = 0xff, [11] = 0xff}, translated[12] = {0, 0x64, 0xff, 0x9b};
+    if (memcmp(address, mapped, 12) == 0 || memcmp(address, translated, 12) == 0)
+        return is_public_4(address + 12);
+    return is_in(address, (const uint8_t[]){0x20}, 3) && !is_in(address, (const uint8_t[]){0x20, 1, 0}, 23) &&
+           !is_in(address, (const uint8_t[]){0x20, 1, 0x0d, 0xb8}, 32) &&
+           !is_in(address, (const uint8_t[]){0x20, 2}, 16) &&
+           !is_in(address, (const uint8_t[]){0x3f, 0xff, 0}, 20);
+}
+
+bool serve_sources_reach(const char *const *entries, size_t n, const struct sockaddr *address)
+{
+    struct sockaddr_in four;
+    struct sockaddr_in6 six;
+    char text[INET6_ADDRSTRLEN];
+    uint16_t port;
+    if (address->sa_family == AF_INET) {
+        memcpy(&four, address, sizeof four);
+        if (is_public_4((const uint8_t *)&four.sin_addr)) return true;
+        port = ntohs(four.sin_port);
+        inet_ntop(AF_INET, &four.sin_addr, text, sizeof text);
+    } else if (address->sa_family == AF_INET6) {
+        memcpy(&six, address, sizeof six);
+        if (is_public_6(six.sin6_addr.s6_addr)) return true;
+        port = ntohs(six.sin6_port);
+        inet_ntop(AF_INET6, &six.sin6_addr, text, sizeof text);
+    } else {
+        return false;
+    }
+    for (size_t i = 0; i < n; i++) {
+        source is;
+        if (read_source(entries[i], &is) && is_address(is.host) && same_host(is.host, text) &&
+            (is.port == 0 ? port == 80 || port == 443 : is.port == port))
+            return true;
+    }
+    return false;
+}
