@@ -3,8 +3,8 @@
  * SPDX-License-Identifier: Apache-2.0
  *
  * Input: bytes that choose model, projector and engine, then operations. The fake's text depends on each cell
- * of a sequence: an answer that ends by its length must be the one to the prompt's own cells, and any other one
- * must be a beginning of it. What a request refuses, it refuses by a field. */
+ * of a sequence: an answer that ends by its length must be the one to the prompt's own cells, and a cancelled
+ * one must be its beginning. The engine may stop in any state. */
 #include <math.h>
 #include <stdio.h>
 #include <unistd.h>

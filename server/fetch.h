@@ -1,7 +1,7 @@
 /* fetch.h: images that a request names by URL, from the hosts of --media-host alone.
  *
- * Calls that may name one run on threads of their own (server->fetchers): a slow host keeps no request waiting
- * that needs nothing from it.
+ * Calls that may name one run on threads of their own (server->fetchers): a slow host delays no request that
+ * needs nothing from it.
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef WEIR_SERVER_FETCH_H
 #define WEIR_SERVER_FETCH_H

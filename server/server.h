@@ -65,7 +65,7 @@ typedef struct serve_params {
     /* [n_media_hosts] from which images are fetched (sources.h); none = none */
     const char *const *media_hosts;
     size_t n_media_hosts;
-    int64_t media_bytes;      /* 512 MiB, of the decoded images and sounds of all requests */
+    int64_t media_bytes; /* 512 MiB, of the decoded images and sounds of all requests */
     /* NULL = none; ZeroMQ addresses at which changes of the prefix cache are published for routers, in vLLM's
      * format, and repeated. The engine must have cache_block SERVE_KV_BLOCK. Subscribers see the tokens of
      * all prompts without cache_salt */
