@@ -57,8 +57,8 @@ typedef struct weir__transfer_request {
     const char *secret, *secret_for; /* a line of the head, where url has the origin of secret_for; or NULL */
     /* A line of an answer's head; bytes of its body. False ends the transfer. on_header may be NULL. */
     bool (*on_header)(const char *line, size_t n, void *user);
-    /* Whether a connection to this address may be opened, once its host's name is resolved; NULL = to any. With
-     * a proxy it is the proxy's address. */
+    /* Whether a connection to this address, of a name that was resolved, may be opened; NULL = to any. With a
+     * proxy it is the proxy's address. */
     bool (*may_connect)(const struct sockaddr *address, void *user);
     bool (*on_bytes)(const weir__transfer_head *head, const char *bytes, size_t n, void *user);
     /* The transfer is freed when it returns. */
