@@ -20,6 +20,7 @@
 
 int LLVMFuzzerInitialize(int *argc, char ***argv);
 static serve_server server;
+static serve_loaded *loaded;
 
 /* ---- In place of ready.c, reach.c, workers.c, events.c ---- */
 
@@ -61,9 +62,9 @@ void serve_call_send(serve_call *call)
     (void)call;
 }
 
-void serve_events_leave(serve_events *events, serve_call *call)
+void serve_events_leave(serve_call *call)
 {
-    (void)events, (void)call;
+    (void)call;
 }
 
 /* ---- Answers ---- */
@@ -140,7 +141,7 @@ static void require_answer(const serve_call *call)
 static void step(void)
 {
     weir_error error = {0};
-    require(weir_engine_step(server.model.loaded.engine, NULL, 0, NULL, &error) == WEIR_OK);
+    require(weir_engine_step(loaded->engine, NULL, 0, NULL, &error) == WEIR_OK);
 }
 
 static void answer(serve_call *call, int patience)
@@ -184,12 +185,17 @@ static void resume(const char *id, const char *position, bool cancel)
 int LLVMFuzzerInitialize(int *argc, char ***argv)
 {
     weir_engine_params params = weir_engine_params_default();
-    serve_loaded *loaded = &server.model.loaded;
     (void)argc, (void)argv;
+    static const char *const names[] = {"fake"};
     server.params.model = serve_model_params_default();
     server.params.model.embeddings = true;
-    require(serve_model_init(&server.model, &server.params.model));
-    serve_model_call(&server.model, "fake");
+    server.params.model.names = names;
+    server.params.model.n_names = 1;
+    require(serve_catalog_create(&server.params, &server.catalog, NULL) == WEIR_OK);
+    serve_model *model = serve_catalog_find(server.catalog, NULL);
+    serve_model_call(model, "fake");
+    serve_model_release(model);
+    loaded = serve_catalog_loaded(server.catalog);
     params.n_slots = 4;
     params.n_ctx = 128;
     params.manual = true;
@@ -218,6 +224,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     weir_engine_stats stats = {.size = sizeof stats};
     serve_call *call = serve_call_create(&server, NULL);
     require(call != NULL);
+    serve_lease_begin(call);
     strcpy(call->method, "POST");
     weir__text_add(&call->body, (const char *)data + 2, size - 2);
     call->state = SERVE_WORKING;
@@ -241,7 +248,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     /* What ran has ended with its call. */
     step();
     step();
-    require(weir_engine_get_stats(server.model.loaded.engine, &stats) == WEIR_OK);
+    require(weir_engine_get_stats(loaded->engine, &stats) == WEIR_OK);
     require(stats.queue_depth == 0 && stats.n_slots_prefilling + stats.n_slots_generating == 0);
     return 0;
 }

@@ -63,6 +63,17 @@ void serve_answer_destroy(serve_answer *answer)
     weir__mem_free(answer);
 }
 
+/* Where others wait for the model's memory: what holds it goes now, and not when the client has read. */
+static void settle(serve_answer *answer)
+{
+    serve_call *call = answer->call;
+    if (call->lease == NULL) return;
+    for (int32_t i = 0; i < answer->n; i++) serve_choice_settle(&answer->choices[i]);
+    weir_chat_release(answer->chat);
+    answer->chat = NULL;
+    serve_lease_end(call);
+}
+
 const char *serve_answer_stop_text(const serve_answer *answer, int32_t stop)
 {
     return stop > 0 ? json_string_value(json_array_get(answer->stops, (size_t)stop - 1)) : NULL;
@@ -209,6 +220,7 @@ static void end_events(serve_answer *answer)
         answer->form->finish(answer);
     if (answer->tape != NULL) serve_tape_end(answer->tape);
     serve_call_end(answer->call);
+    settle(answer);
 }
 
 static void pump_choice(serve_choice *choice)
@@ -242,8 +254,7 @@ static void pump_choice(serve_choice *choice)
 
 /* ---- Whole answers ---- */
 
-/* A worker's job, once all streams have ended. */
-static void answer_whole(serve_call *call)
+static void compose(serve_call *call)
 {
     serve_answer *answer = call->answer;
     weir__text text = {.quota = &call->server->answers};
@@ -269,6 +280,13 @@ static void answer_whole(serve_call *call)
     weir__text_add_string(&text, "\n");
     for (int32_t i = 0; i < answer->n; i++) serve_choice_forget(&answer->choices[i]);
     serve_call_answer_text(call, 200, "application/json", &text);
+}
+
+/* A worker's job, once all streams have ended. */
+static void answer_whole(serve_call *call)
+{
+    compose(call);
+    settle(call->answer);
 }
 
 /* ---- The service thread ---- */

@@ -28,6 +28,7 @@ typedef struct serve_choice {
     weir_usage usage;
     weir_error error;
     serve_scores scores; /* not written yet */
+    weir__text miss;     /* once it is settled: the log's member, or nothing */
     /* The answer's parts so far, in order. The last one is of `kind`, the one before it of `kind_before`;
      * fresh: the delta that is being passed begins a part. */
     size_t n_parts, n_tools;
@@ -134,6 +135,9 @@ void serve_miss_add_member(const weir_stream *stream, bool prompt, bool cached, 
 
 /* False: out of memory; freed with fini always. */
 bool serve_choice_init(serve_choice *choice, serve_answer *answer, int32_t index);
+
+/* It has finished: releases all that holds its engine and model. */
+void serve_choice_settle(serve_choice *choice);
 void serve_choice_fini(serve_choice *choice);
 
 /* Posts the call when a chunk can be taken. False: out of memory. */

@@ -77,7 +77,7 @@ static bool check(serve_ask *ask)
 
 bool serve_ask_read(serve_ask *ask, serve_call *call, unsigned where)
 {
-    const serve_model_params *params = call->model->params;
+    const serve_model_params *params = &call->model->params;
     memset(ask, 0, sizeof *ask);
     ask->call = call;
     ask->where = call->terms.where = where;

@@ -122,7 +122,7 @@ static void report_relaxed(serve_call *call, const weir_chat *chat, weir_special
 /* The messages, behind the server's system message where they have none. Freed with json_decref. */
 static json_t *messages_of(const serve_ask *ask, bool *added)
 {
-    const char *system = ask->call->model->params->system;
+    const char *system = ask->call->model->params.system;
     *added = system != NULL && *system != '\0';
     for (size_t i = 0; i < json_array_size(ask->messages) && *added; i++) {
         const char *role = json_string_value(json_object_get(json_array_get(ask->messages, i), "role"));

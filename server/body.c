@@ -5,7 +5,8 @@
 bool serve_call_read_any(serve_call *call, json_t **json)
 {
     weir_error error = {0};
-    *json = NULL;
+    *json = json_incref(call->json);
+    if (*json != NULL) return true;
     weir_status status = weir__json_parse(call->body.bytes != NULL ? call->body.bytes : "", call->body.n,
                                           "body", WEIR_INVALID, json, &error);
     if (status == WEIR_NO_MEMORY) return serve_call_no_memory(call);
@@ -49,8 +50,8 @@ bool serve_call_read_tagged_model(serve_call *call, json_t *name, const char **a
     static const char tag[] = ":latest";
     const char *word = json_string_value(name);
     size_t n = json_string_length(name), n_tag = sizeof tag - 1;
-    bool known = word != NULL &&
-                 (serve_adapters_has(call->loaded->adapters, word) || serve_model_accepts(call->model, word));
+    bool known = word != NULL && (serve_adapters_has(call->loaded->adapters, word) ||
+                                  serve_catalog_has(call->server->catalog, word));
     if (word != NULL && !known && n > n_tag && strcmp(word + n - n_tag, tag) == 0 &&
         json_string_setn(name, word, n - n_tag) != 0)
         return serve_call_no_memory(call);
@@ -66,7 +67,7 @@ bool serve_call_read_model(serve_call *call, const json_t *name, const char **ad
         *adapter = word;
     else if (word == NULL)
         serve_call_refuse(call, 400, "model", "invalid_value", "model must be a string");
-    else if (!serve_model_accepts(call->model, word))
+    else if (!serve_catalog_has(call->server->catalog, word))
         serve_call_refuse(call, 404, "model", "model_not_found",
                           "there is no model \"%.100s\" here; ask for \"%.100s\", or leave model out "
                           "(GET /v1/models lists all names)",

@@ -22,8 +22,6 @@ serve_call *serve_call_create(serve_server *server, serve_connection *connection
         return NULL;
     }
     call->server = server;
-    call->model = &server->model;
-    call->loaded = &server->model.loaded;
     call->connection = connection;
     call->key = -1;
     call->began_ns = call->moved_ns = weir__clock_now_ns();

@@ -10,7 +10,7 @@ void serve_call_destroy(serve_call *call)
 {
     serve_server *server = call->server;
     bool taped = call->answer != NULL && call->answer->tape != NULL; /* its readers are what clients see */
-    if (call->events) serve_events_leave(server->events, call);
+    if (call->events != NULL) serve_events_leave(call);
     serve_log_call(call);
     if (call->tape != NULL) serve_tape_leave(call);
     if (call->left)
@@ -18,6 +18,7 @@ void serve_call_destroy(serve_call *call)
     else if (call->answer != NULL && call->status == 200 && (!taped || call->ended))
         weir__histogram_observe(&server->e2e_seconds, (double)(weir__clock_now_ns() - call->began_ns) / 1e9);
     serve_answer_destroy(call->answer); /* from here on nobody puts it on the ready list */
+    serve_lease_end(call);              /* nor from here on */
     serve_ready_unlist(call);
     if (call->counted > 0) serve_keys_leave(server->keys, call->key, call->counted);
     if (call->status >= 100 && call->status < 600 && !taped) {
@@ -34,6 +35,7 @@ void serve_call_destroy(serve_call *call)
     server->n_calls--;
     weir__text_fini(&call->out);
     weir__text_fini(&call->body);
+    serve_model_release(call->model);
     weir__mem_free(call->relaxed);
     weir__mem_free(call->terms.messages.at);
     weir__mem_free(call->terms.tools.at);

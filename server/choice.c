@@ -65,8 +65,28 @@ void serve_choice_cancel(serve_choice *choice)
     if (choice->flight == NULL) weir_stream_cancel(choice->stream);
 }
 
+void serve_choice_settle(serve_choice *choice)
+{
+    bool shows = choice->answer->call->server->params.log_text;
+    if (!choice->finished) return;
+    serve_miss_add_member(choice->stream, shows, shows, &choice->miss);
+    serve_choice_unwatch(choice);
+    weir_stream_release(choice->stream);
+    weir_flight_release(choice->flight);
+    weir_chat_parser_destroy(choice->parser);
+    choice->stream = NULL;
+    choice->flight = NULL;
+    choice->parser = NULL;
+}
+
 void serve_choice_fini(serve_choice *choice)
 {
+    weir__text_fini(&choice->miss);
+    if (choice->stream == NULL) { /* settled, or never created */
+        weir_chat_parser_destroy(choice->parser);
+        serve_choice_forget(choice);
+        return;
+    }
     serve_choice_unwatch(choice);
     serve_choice_cancel(choice); /* it may be kept, and then a release ends nothing */
     weir_stream_release(choice->stream);

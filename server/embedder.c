@@ -12,7 +12,7 @@
 
 bool serve_embedder_allowed(serve_call *call)
 {
-    return call->model->params->embeddings || call->loaded->engine == NULL ||
+    return call->model->params.embeddings || call->loaded->engine == NULL ||
            serve_call_refuse(call, 501, NULL, "not_supported",
                              "this server computes no embeddings: start it with --embeddings");
 }

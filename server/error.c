@@ -45,7 +45,7 @@ static bool refuse(serve_call *call, const weir_error *error)
     case WEIR_BUSY: {
         weir_engine_stats stats = {.size = sizeof stats};
         int64_t wait = 0;
-        if (weir_engine_get_stats(call->loaded->engine, &stats) == WEIR_OK)
+        if (call->loaded != NULL && weir_engine_get_stats(call->loaded->engine, &stats) == WEIR_OK)
             wait = stats.retry_ns / WEIR__NS_PER_S;
         call->retry_s = wait < 1 ? 1 : wait > 600 ? 600 : (int32_t)wait + 1;
         return serve_call_refuse(call, 429, NULL, "queue_full", "%s", message);

@@ -1,6 +1,9 @@
 /* events.c: GET /events, the engine's ticks as they happen, and GET /slots. What the engine remembers of its
  * ticks is read here step by step; from the slots' parts in them follows what each slot does now.
  * SPDX-License-Identifier: Apache-2.0 */
+#include <stddef.h>
+#include <string.h>
+
 #include "base/clock.h"
 #include "base/mem.h"
 #include "serve.h"
@@ -25,10 +28,13 @@ typedef struct snap {
     weir_histogram ttft, itl;
 } snap;
 
+/* Of one model. */
 struct serve_events {
+    serve_events *next; /* the server's */
     serve_server *server;
+    serve_model *model;        /* held */
+    const weir_engine *engine; /* whose ticks these are; NULL: none */
     serve_timer timer;
-    bool timed; /* the timer is set */
     int32_t n_readers;
     int64_t sent_ns;
     uint64_t next_tick, next_part, next_arrival;
@@ -42,12 +48,11 @@ struct serve_events {
 
 /* ---- What the engine remembers ---- */
 
-static void read_arrivals(serve_events *events)
+static void read_arrivals(serve_events *events, const weir_engine *engine)
 {
     weir_arrival arrivals[READ_N];
     size_t n;
-    while (weir_engine_arrivals(events->server->model.loaded.engine, events->next_arrival, arrivals, READ_N,
-                                &n) == WEIR_OK) {
+    while (weir_engine_arrivals(engine, events->next_arrival, arrivals, READ_N, &n) == WEIR_OK) {
         for (size_t i = 0; i < n; i++)
             events->priorities[arrivals[i].request % ARRIVALS_N] = arrivals[i].priority;
         events->next_arrival = arrivals[n - 1].request + 1;
@@ -73,13 +78,25 @@ static void take_part(serve_events *events, const weir_tick_slot *part)
     s->priority = events->priorities[part->request % ARRIVALS_N];
 }
 
-static void read_engine(serve_events *events)
+/* What was is another engine's. */
+static void change_engine(serve_events *events, const weir_engine *engine)
 {
-    const weir_engine *engine = events->server->model.loaded.engine;
+    events->engine = engine;
+    events->next_tick = events->next_part = events->next_arrival = 0;
+    events->n_sent = events->n_ticks = 0;
+    memset(events->slots, 0, sizeof events->slots);
+    memset(events->priorities, 0, sizeof events->priorities);
+    memset(events->snaps, 0, sizeof events->snaps);
+}
+
+static void read_engine(serve_events *events, const weir_engine *engine)
+{
     weir_tick_slot parts[READ_N];
     weir_tick ticks[READ_N];
     size_t n;
-    read_arrivals(events);
+    if (events->engine != engine) change_engine(events, engine);
+    if (engine == NULL) return;
+    read_arrivals(events, engine);
     while (weir_engine_tick_slots(engine, events->next_part, parts, READ_N, &n) == WEIR_OK) {
         for (size_t i = 0; i < n; i++) take_part(events, &parts[i]);
         events->next_part = parts[n - 1].serial + 1;
@@ -199,7 +216,8 @@ static void compose(serve_events *events, const weir_engine_stats *stats, int64_
     weir__text_add_string(text, "}");
     add_total(stats, text);
     add_rates(events, stats, now_ns, text);
-    weir__json_string(text, "model", events->server->model.name);
+    weir__json_string(text, "model", events->model->name);
+    serve_models_add_states(events->server, text);
     weir__text_add_string(text, "}\n\n");
 }
 
@@ -208,7 +226,7 @@ static void compose(serve_events *events, const weir_engine_stats *stats, int64_
 static void send_all(serve_events *events, const weir__text *text)
 {
     for (serve_call *call = events->server->calls; call != NULL; call = call->after) {
-        if (!call->events || call->ended || call->out.n - call->out_at > SERVE_BUFFER_MAX) continue;
+        if (call->events != events || call->ended || call->out.n - call->out_at > SERVE_BUFFER_MAX) continue;
         size_t at = serve_call_begin_piece(call);
         weir__text_add(&call->out, text->bytes, text->n);
         serve_call_end_piece(call, at);
@@ -216,14 +234,37 @@ static void send_all(serve_events *events, const weir__text *text)
     }
 }
 
+/* What the engine tells of itself; without one zeroes. The model's engine, if it has one, stays meanwhile. */
+static bool look(serve_events *events, weir_engine_stats *stats)
+{
+    const serve_loaded *loaded = serve_catalog_lock(events->server->catalog, events->model);
+    const weir_engine *engine = loaded != NULL ? loaded->engine : NULL;
+    read_engine(events, engine);
+    bool ok = engine == NULL || weir_engine_get_stats(engine, stats) == WEIR_OK;
+    serve_catalog_unlock(events->server->catalog);
+    return ok;
+}
+
+static void forget(serve_events *events)
+{
+    serve_events **at = &events->server->events;
+    while (*at != events) at = &(*at)->next;
+    *at = events->next;
+    serve_model_release(events->model);
+    weir__mem_free(events);
+}
+
 static void send_ticks(serve_timer *timer)
 {
     serve_events *events = (serve_events *)(void *)((char *)timer - offsetof(serve_events, timer));
     int64_t now_ns = weir__clock_now_ns();
     weir_engine_stats stats = {.size = sizeof stats};
-    read_engine(events);
-    bool news = events->n_sent < events->n_ticks || now_ns - events->sent_ns >= IDLE_NS;
-    if (news && weir_engine_get_stats(events->server->model.loaded.engine, &stats) == WEIR_OK) {
+    if (events->n_readers == 0) {
+        forget(events);
+        return;
+    }
+    bool ok = look(events, &stats);
+    if (ok && (events->n_sent < events->n_ticks || now_ns - events->sent_ns >= IDLE_NS)) {
         weir__text text = {0};
         events->sent_ns = now_ns;
         keep_snap(events, &stats, now_ns);
@@ -231,62 +272,82 @@ static void send_ticks(serve_timer *timer)
         if (!text.failed) send_all(events, &text);
         weir__text_fini(&text);
     }
-    events->timed = events->n_readers > 0;
-    if (events->timed) serve_loop_set(events->server->loop, &events->timer, PERIOD_US);
+    serve_loop_set(events->server->loop, &events->timer, PERIOD_US);
+}
+
+static serve_events *create(serve_server *server, serve_model *model)
+{
+    serve_events *events = weir__mem_calloc(1, sizeof *events);
+    if (events == NULL) return NULL;
+    events->server = server;
+    events->model = serve_model_hold(model);
+    events->timer.fire = send_ticks;
+    return events;
+}
+
+/* Those of the call's model, which the next turn sends or forgets. NULL: out of memory. */
+static serve_events *events_of(const serve_call *call)
+{
+    serve_server *server = call->server;
+    serve_events *events = server->events;
+    while (events != NULL && events->model != call->model) events = events->next;
+    if (events != NULL || (events = create(server, call->model)) == NULL) return events;
+    events->next = server->events;
+    server->events = events;
+    serve_loop_set(server->loop, &events->timer, 0);
+    return events;
 }
 
 void serve_events_begin(serve_call *call)
 {
-    serve_events *events = call->server->events;
+    serve_events *events = events_of(call);
+    if (events == NULL) {
+        serve_call_no_memory(call);
+        return;
+    }
     serve_call_begin(call, "text/event-stream; charset=utf-8");
     if (call->ended) return; /* HEAD */
-    call->events = true;
+    call->events = events;
     if (events->n_readers++ == 0) {
-        read_engine(events);
+        read_engine(events, call->loaded != NULL ? call->loaded->engine : NULL);
         events->n_sent = events->n_ticks; /* what was before is not sent */
         events->sent_ns = 0;
-        if (!events->timed) serve_loop_set(call->server->loop, &events->timer, 0);
-        events->timed = true;
     }
 }
 
-void serve_events_leave(serve_events *events, serve_call *call)
+void serve_events_leave(serve_call *call)
 {
-    call->events = false;
-    events->n_readers--;
+    call->events->n_readers--;
+    call->events = NULL;
 }
 
-void serve_events_end(serve_events *events)
+void serve_events_end(serve_server *server)
 {
-    for (serve_call *call = events->server->calls; call != NULL; call = call->after) {
-        if (!call->events) continue;
+    for (serve_call *call = server->calls; call != NULL; call = call->after) {
+        if (call->events == NULL) continue;
         serve_call_end(call);
         serve_call_send(call);
     }
 }
 
+void serve_events_destroy(serve_server *server)
+{
+    while (server->events != NULL) forget(server->events);
+}
+
 void serve_slots(serve_call *call)
 {
-    serve_events *events = call->server->events;
+    serve_events *events = events_of(call);
     weir_engine_stats stats = {.size = sizeof stats};
     weir__text text = {0};
-    read_engine(events);
-    weir_engine_get_stats(call->loaded->engine, &stats);
+    if (events == NULL) {
+        serve_call_no_memory(call);
+        return;
+    }
+    read_engine(events, call->loaded != NULL ? call->loaded->engine : NULL);
+    if (call->loaded != NULL && call->loaded->engine != NULL)
+        weir_engine_get_stats(call->loaded->engine, &stats);
     add_slots(events, stats.n_slots, &text);
     weir__text_add_string(&text, "\n");
     serve_call_answer_text(call, 200, "application/json", &text);
-}
-
-serve_events *serve_events_create(serve_server *server)
-{
-    serve_events *events = weir__mem_calloc(1, sizeof *events);
-    if (events == NULL) return NULL;
-    events->server = server;
-    events->timer.fire = send_ticks;
-    return events;
-}
-
-void serve_events_destroy(serve_events *events)
-{
-    weir__mem_free(events);
 }

@@ -12,7 +12,8 @@
 #include "answer.h"
 #include "base/mem.h"
 
-static serve_server server = {.model.name = "tiny"};
+static serve_server server;
+static serve_model model = {.name = "tiny", .n_holders = 1};
 
 static bool take(serve_choice *choice, const weir_delta *delta)
 {
@@ -45,6 +46,7 @@ static serve_answer *begin(const serve_form *form, const char *id)
 {
     serve_call *call = serve_call_create(&server, NULL);
     assert_non_null(call);
+    call->model = serve_model_hold(&model);
     serve_answer *answer = serve_answer_create(call, form, NULL, 1);
     assert_non_null(answer);
     call->answer = answer;

@@ -91,25 +91,52 @@ static int digit(char c)
     return at != NULL ? (int)(at - digits) : -1;
 }
 
-/* The target's path with its %XX as bytes. */
-static bool read_path(visit *v)
+/* Text with its %XX as bytes, as much as there is room for. False: it is wrongly encoded, or has a NUL. */
+static bool decode(const char *from, size_t n, char *to, size_t capacity)
 {
-    serve_call *call = v->call;
-    size_t n = strcspn(v->target, "?"), length = 0;
-    if (v->target[0] != '/' || strchr(v->target, '#') != NULL)
-        return refuse(call, 400, "bad_request", "the request's target is no path");
+    size_t length = 0;
     for (size_t i = 0; i < n; i++) {
-        int c = (unsigned char)v->target[i];
+        int c = (unsigned char)from[i];
         if (c == '%') {
-            int high = digit(v->target[i + 1]), low = high < 0 ? -1 : digit(v->target[i + 2]);
+            int high = digit(from[i + 1]), low = high < 0 ? -1 : digit(from[i + 2]);
             c = low < 0 ? 0 : high * 16 + low;
             i += 2;
         }
-        if (c == 0) return refuse(call, 400, "bad_request", "the request's path is wrongly encoded");
-        if (length + 1 < sizeof call->path) call->path[length++] = (char)c;
+        if (c == 0) return false;
+        if (length + 1 < capacity) to[length++] = (char)c;
     }
-    call->path[length] = '\0';
+    to[length] = '\0';
     return true;
+}
+
+static bool read_path(visit *v)
+{
+    serve_call *call = v->call;
+    if (v->target[0] != '/' || strchr(v->target, '#') != NULL)
+        return refuse(call, 400, "bad_request", "the request's target is no path");
+    return decode(v->target, strcspn(v->target, "?"), call->path, sizeof call->path) ||
+           refuse(call, 400, "bad_request", "the request's path is wrongly encoded");
+}
+
+/* The value of an argument of the target, [*n]; NULL: it has none. */
+static const char *find_argument(const visit *v, const char *name, size_t *n)
+{
+    size_t length = strlen(name);
+    const char *at = strchr(v->target, '?');
+    while (at != NULL && (strncmp(at + 1, name, length) != 0 || at[1 + length] != '='))
+        at = strchr(at + 1, '&');
+    if (at == NULL) return NULL;
+    *n = strcspn(at + length + 2, "&");
+    return at + length + 2;
+}
+
+static bool read_model(visit *v)
+{
+    size_t n;
+    const char *name = find_argument(v, "model", &n);
+    return name == NULL || decode(name, n, v->call->asked, sizeof v->call->asked) ||
+           serve_call_refuse(v->call, 400, "model", "invalid_value",
+                             "model in the address is wrongly encoded");
 }
 
 static bool check_host(visit *v)
@@ -194,7 +221,6 @@ static bool check_key(visit *v)
  * goes before what its address says. */
 static bool read_position(visit *v)
 {
-    static const char argument[] = "starting_after=";
     serve_call *call = v->call;
     const char *given;
     size_t n;
@@ -203,12 +229,8 @@ static bool read_position(visit *v)
         call->position_from = "Last-Event-ID";
         n = strlen(given);
     } else {
-        const char *at = strchr(v->target, '?');
-        while (at != NULL && strncmp(at + 1, argument, sizeof argument - 1) != 0) at = strchr(at + 1, '&');
-        if (at == NULL) return true;
+        if ((given = find_argument(v, "starting_after", &n)) == NULL) return true;
         call->position_from = "starting_after";
-        given = at + sizeof argument;
-        n = strcspn(given, "&");
     }
     if (n >= sizeof call->position) n = sizeof call->position - 1;
     memcpy(call->position, given, n);
@@ -244,7 +266,8 @@ static bool check_state(serve_call *call)
     if (!call->route->engine && !call->route->model) return true;
     if (server->draining && !call->route->drain) return serve_call_stopping(call);
     if (!serve_server_loaded(server)) return refuse(call, 503, "loading", "the model is being loaded");
-    if (call->route->engine && call->loaded->engine == NULL)
+    serve_lease_begin(call);
+    if (call->route->engine && call->loaded != NULL && call->loaded->engine == NULL)
         return refuse(call, 501, "not_supported",
                       "this model generates no text: /v1/embeddings or /v1/rerank is what it is for");
     if (!call->route->work) return true;
@@ -288,5 +311,6 @@ bool serve_gate_pass(serve_call *call, bool close)
     call->close = close || call->has_body; /* which nobody reads, if it is refused now */
     if (!check_origin(&v) || answer_options(call)) return false;
     call->route = serve_route_find(call->method, call->path, &call->allow);
-    return read_position(&v) && check_key(&v) && check_route(call) && check_room(&v) && check_state(call);
+    return read_position(&v) && read_model(&v) && check_key(&v) && check_route(call) && check_room(&v) &&
+           check_state(call);
 }

@@ -162,10 +162,10 @@ static void handle(serve_call *call)
     if (call->begun) {
         serve_call_send(call);
     } else if (call->route->work) {
-        serve_workers_give(serve_fetch_workers(call), call, call->route->handle);
+        serve_workers_give(serve_fetch_workers(call), call, serve_lease_work);
     } else {
         call->state = SERVE_ANSWERING;
-        call->route->handle(call);
+        serve_lease_glance(call);
         serve_call_send(call);
     }
 }

@@ -126,7 +126,7 @@ static void load(serve_call *call, const char *name, const char *wanted)
                           wanted);
         return;
     }
-    if (serve_model_named(call->model, name))
+    if (serve_catalog_names(call->server->catalog, name))
         status =
             weir__error_set(&error, WEIR_INVALID, "lora_name", "\"%.100s\" is the model's own name", name);
     if (status == WEIR_OK) status = weir_adapter_load(loaded->model, path, &adapter, &error);

@@ -1,6 +1,11 @@
 /* metrics.c: GET /metrics, in Prometheus' text format. SPDX-License-Identifier: Apache-2.0 */
 #include <math.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
 
+#include "base/mem.h"
+#include "metrics.h"
 #include "tape.h"
 
 /* Of a histogram's 162 buckets those are written whose bound is a power of two in this range. */
@@ -62,59 +67,168 @@ static void add_value(weir__text *text, const weir_member *member, const weir_en
         weir__text_printf(text, "%d\n", *(const int32_t *)(const void *)at);
 }
 
-static void add_numbers(weir__text *text, const weir_engine_stats *stats)
+static void add_sample(weir__text *text, const char *name, const char *part, const char *labels,
+                       const weir__text *label)
+{
+    char whole[64];
+    snprintf(whole, sizeof whole, "weir_%s%s", name, part);
+    serve_source_sample(text, whole, labels, label);
+}
+
+static void add_count(weir__text *text, const char *name, const char *part, const char *more,
+                      const weir__text *label, uint64_t value)
+{
+    add_sample(text, name, part, more, label);
+    weir__text_printf(text, "%llu\n", (unsigned long long)value);
+}
+
+static void add_numbers(weir__text *text, const serve_source *sources, size_t n)
 {
     for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) {
         const weir_member *member = weir_member_find("engine_stats", numbers[i].member);
         if (member == NULL) continue; /* every one has a row */
         add_head(text, numbers[i].name, numbers[i].kind,
                  numbers[i].help != NULL ? numbers[i].help : member->help);
-        weir__text_printf(text, "weir_%s ", numbers[i].name);
-        add_value(text, member, stats);
+        for (size_t k = 0; k < n; k++) {
+            add_sample(text, numbers[i].name, "", "", &sources[k].label);
+            add_value(text, member, &sources[k].stats);
+        }
     }
 }
 
-static void add_histogram(weir__text *text, const char *name, const char *help,
-                          const weir_histogram *histogram)
+static void add_buckets(weir__text *text, const char *name, const weir_histogram *histogram,
+                        const weir__text *label)
 {
     uint64_t sum = 0;
-    add_head(text, name, "histogram", help);
+    char more[48];
     for (size_t i = 0; i + 1 < WEIR_HISTOGRAM_BUCKETS; i++) {
         int exponent;
         double bound = weir_histogram_bound(i);
         sum += histogram->buckets[i];
         if (frexp(bound, &exponent) != 0.5 || exponent - 1 < LEAST_EXPONENT || exponent - 1 > MOST_EXPONENT)
             continue;
-        weir__text_printf(text, "weir_%s_bucket{le=\"%.9g\"} %llu\n", name, bound, (unsigned long long)sum);
+        snprintf(more, sizeof more, "le=\"%.9g\"", bound);
+        add_count(text, name, "_bucket", more, label, sum);
     }
-    weir__text_printf(text, "weir_%s_bucket{le=\"+Inf\"} %llu\nweir_%s_sum %.9g\nweir_%s_count %llu\n", name,
-                      (unsigned long long)histogram->count, name, histogram->sum, name,
-                      (unsigned long long)histogram->count);
+    add_count(text, name, "_bucket", "le=\"+Inf\"", label, histogram->count);
+    add_sample(text, name, "_sum", "", label);
+    weir__text_printf(text, "%.9g\n", histogram->sum);
+    add_count(text, name, "_count", "", label, histogram->count);
 }
 
-static void add_engine(weir__text *text, const weir_engine_stats *stats)
+static void add_histogram(weir__text *text, const char *name, const char *help,
+                          const weir_histogram *histogram)
 {
-    add_numbers(text, stats);
+    const weir__text none = {0};
+    add_head(text, name, "histogram", help);
+    add_buckets(text, name, histogram, &none);
+}
+
+static void add_histograms(weir__text *text, const serve_source *sources, size_t n)
+{
+    static const struct {
+        const char *name, *help;
+        size_t at;
+    } histograms[] = {
+        {"queue_seconds", "time from submit to the first slot", offsetof(weir_engine_stats, queue_seconds)},
+        {"ttft_seconds", "time from submit to the first token", offsetof(weir_engine_stats, ttft_seconds)},
+        {"itl_seconds", "time between two chunks of a stream", offsetof(weir_engine_stats, itl_seconds)},
+        {"tick_seconds", "duration of each tick", offsetof(weir_engine_stats, tick_seconds)},
+        {"batch_tokens", "tokens in the batch of each tick", offsetof(weir_engine_stats, batch_tokens)},
+    };
+    for (size_t i = 0; i < sizeof histograms / sizeof *histograms; i++) {
+        add_head(text, histograms[i].name, "histogram", histograms[i].help);
+        for (size_t k = 0; k < n; k++)
+            add_buckets(
+                text, histograms[i].name,
+                (const weir_histogram *)(const void *)((const char *)&sources[k].stats + histograms[i].at),
+                &sources[k].label);
+    }
+}
+
+static void add_ends(weir__text *text, const serve_source *sources, size_t n)
+{
+    char more[64];
     add_head(text, "finished_total", "counter", "requests that have ended, by reason");
-    for (int i = WEIR_REASON_END; i <= WEIR_REASON_DEADLINE; i++)
-        weir__text_printf(text, "weir_finished_total{reason=\"%s\"} %llu\n", weir_reason_name((weir_reason)i),
-                          (unsigned long long)stats->n_finished[i]);
+    for (size_t k = 0; k < n; k++)
+        for (int i = WEIR_REASON_END; i <= WEIR_REASON_DEADLINE; i++) {
+            snprintf(more, sizeof more, "reason=\"%s\"", weir_reason_name((weir_reason)i));
+            add_count(text, "finished_total", "", more, &sources[k].label, sources[k].stats.n_finished[i]);
+        }
     add_head(text, "cancelled_total", "counter", "requests that were cancelled, by their state then");
-    weir__text_printf(
-        text,
-        "weir_cancelled_total{state=\"queued\"} %llu\nweir_cancelled_total{state=\"prefilling\"} %llu\n"
-        "weir_cancelled_total{state=\"generating\"} %llu\n",
-        (unsigned long long)stats->n_cancelled_queued, (unsigned long long)stats->n_cancelled_prefilling,
-        (unsigned long long)stats->n_cancelled_generating);
+    for (size_t k = 0; k < n; k++) {
+        const weir_engine_stats *stats = &sources[k].stats;
+        const weir__text *label = &sources[k].label;
+        add_count(text, "cancelled_total", "", "state=\"queued\"", label, stats->n_cancelled_queued);
+        add_count(text, "cancelled_total", "", "state=\"prefilling\"", label, stats->n_cancelled_prefilling);
+        add_count(text, "cancelled_total", "", "state=\"generating\"", label, stats->n_cancelled_generating);
+    }
     add_head(text, "cache_misses_total", "counter", "requests, by why no more of the prompt was cached");
-    for (int i = 0; i < WEIR_MISS_COUNT; i++)
-        weir__text_printf(text, "weir_cache_misses_total{miss=\"%s\"} %llu\n", weir_miss_name((weir_miss)i),
-                          (unsigned long long)stats->n_misses[i]);
-    add_histogram(text, "queue_seconds", "time from submit to the first slot", &stats->queue_seconds);
-    add_histogram(text, "ttft_seconds", "time from submit to the first token", &stats->ttft_seconds);
-    add_histogram(text, "itl_seconds", "time between two chunks of a stream", &stats->itl_seconds);
-    add_histogram(text, "tick_seconds", "duration of each tick", &stats->tick_seconds);
-    add_histogram(text, "batch_tokens", "tokens in the batch of each tick", &stats->batch_tokens);
+    for (size_t k = 0; k < n; k++)
+        for (int i = 0; i < WEIR_MISS_COUNT; i++) {
+            snprintf(more, sizeof more, "miss=\"%s\"", weir_miss_name((weir_miss)i));
+            add_count(text, "cache_misses_total", "", more, &sources[k].label, sources[k].stats.n_misses[i]);
+        }
+}
+
+/* ---- Engines ---- */
+
+static void add_label(const char *name, weir__text *label)
+{
+    weir__text_add_string(label, "model=\"");
+    for (; *name != '\0'; name++) {
+        if (*name == '"' || *name == '\\') weir__text_add_string(label, "\\");
+        weir__text_add(label, *name == '\n' ? " " : name, 1);
+    }
+    weir__text_add_string(label, "\"");
+}
+
+/* Whether a newer one has the same name: a reload replaced the model, and this one still answers. */
+static bool is_shadowed(serve_catalog *catalog, const serve_loaded *loaded)
+{
+    const serve_loaded *newer = serve_catalog_loaded(catalog);
+    while (newer != loaded && strcmp(newer->name, loaded->name) != 0) newer = newer->next;
+    return newer != loaded;
+}
+
+/* Engines that are in memory; the caller frees them. own: the name of the one model. NULL: none, or out of
+ * memory. */
+static serve_source *read_engines(const serve_server *server, const char *own, size_t *n)
+{
+    serve_source *sources = NULL;
+    size_t capacity = 0;
+    *n = 0;
+    if (!serve_server_loaded(server)) return NULL;
+    serve_catalog_lock(server->catalog, NULL);
+    for (serve_loaded *loaded = serve_catalog_loaded(server->catalog); loaded != NULL;
+         loaded = loaded->next) {
+        if (!weir__mem_grow(&sources, &capacity, *n + 1, sizeof *sources)) break;
+        sources[*n] = (serve_source){.stats.size = sizeof sources->stats};
+        if (loaded->engine == NULL || is_shadowed(server->catalog, loaded) ||
+            weir_engine_get_stats(loaded->engine, &sources[*n].stats) != WEIR_OK)
+            continue;
+        snprintf(sources[*n].name, sizeof sources->name, "%s", loaded->name != NULL ? loaded->name : own);
+        if (loaded->name != NULL) add_label(loaded->name, &sources[*n].label);
+        ++*n;
+    }
+    serve_catalog_unlock(server->catalog);
+    return sources;
+}
+
+static void add_engines(const serve_server *server, weir__text *text)
+{
+    size_t n;
+    serve_model *first = serve_catalog_find(server->catalog, NULL);
+    serve_source *sources = read_engines(server, first != NULL ? first->name : "", &n);
+    if (n > 0) {
+        add_numbers(text, sources, n);
+        add_ends(text, sources, n);
+        add_histograms(text, sources, n);
+        serve_router_metrics(server, sources, n, text);
+    }
+    serve_model_release(first);
+    for (size_t i = 0; i < n; i++) weir__text_fini(&sources[i].label);
+    weir__mem_free(sources);
 }
 
 static void add_number(weir__text *text, const char *name, const char *kind, const char *help, uint64_t value)
@@ -138,6 +252,22 @@ static void add_tapes(weir__text *text, const serve_tapes_stats *tapes)
                tapes->n_dropped);
 }
 
+static void add_pool(const serve_server *server, weir__text *text)
+{
+    weir_pool_stats stats = {.size = sizeof stats};
+    weir_pool *pool = serve_catalog_pool(server->catalog);
+    if (pool == NULL || weir_pool_get_stats(pool, &stats) != WEIR_OK) return;
+    add_number(text, "pool_budget_bytes", "gauge", "memory that all models may take", stats.memory_bytes);
+    add_number(text, "pool_bytes", "gauge", "memory of the models that are loaded or being loaded",
+               stats.used_bytes);
+    add_number(text, "pool_waiting", "gauge", "requests that wait for their model",
+               (uint64_t)stats.n_waiting);
+    add_number(text, "pool_loaded", "gauge", "models in memory", (uint64_t)stats.n_loaded);
+    add_number(text, "pool_sleeps_total", "counter", "models put to sleep", stats.n_sleeps);
+    add_number(text, "pool_loads_total", "counter", "models loaded", stats.n_loads);
+    add_number(text, "pool_failed_loads_total", "counter", "loads that failed", stats.n_failures);
+}
+
 static uint64_t unsent(const serve_server *server)
 {
     uint64_t n = 0;
@@ -150,14 +280,10 @@ void serve_metrics(serve_call *call)
 {
     const serve_server *server = call->server;
     serve_tapes_stats tapes = serve_tapes_get_stats(server->tapes);
-    weir_engine_stats stats = {.size = sizeof stats};
     weir__text text = {0};
     int32_t n_workers, n_busy, n_queued;
-    if (serve_server_loaded(server) &&
-        weir_engine_get_stats(server->model.loaded.engine, &stats) == WEIR_OK) {
-        add_engine(&text, &stats);
-        serve_router_metrics(server, server->model.name, &stats, &text);
-    }
+    add_engines(server, &text);
+    add_pool(server, &text);
     add_head(&text, "http_requests_total", "counter", "HTTP answers, by class of status");
     for (int i = 1; i < 6; i++)
         weir__text_printf(&text, "weir_http_requests_total{status=\"%dxx\"} %llu\n", i,

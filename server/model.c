@@ -3,43 +3,109 @@
 
 #include <string.h>
 
+#include "base/mem.h"
 #include "base/utf8.h"
-#include "kept.h"
+
+/* ---- Copies ---- */
+
+struct serve_block {
+    struct serve_block *next;
+    max_align_t bytes[];
+};
+
+/* A copy that the model owns; NULL: out of memory, or there was nothing to copy. */
+static void *keep(serve_model *model, const void *from, size_t size, bool *ok)
+{
+    if (from == NULL || size == 0) return NULL;
+    struct serve_block *block = weir__mem_alloc(sizeof *block + size);
+    if (block == NULL) {
+        *ok = false;
+        return NULL;
+    }
+    block->next = model->blocks;
+    model->blocks = block;
+    memcpy(block->bytes, from, size);
+    return block->bytes;
+}
+
+static const char *keep_string(serve_model *model, const char *from, bool *ok)
+{
+    return keep(model, from, from != NULL ? strlen(from) + 1 : 0, ok);
+}
+
+static const char *const *keep_strings(serve_model *model, const char *const *from, size_t n, bool *ok)
+{
+    const char **copies = keep(model, from, n * sizeof *from, ok);
+    for (size_t i = 0; copies != NULL && i < n; i++) copies[i] = keep_string(model, from[i], ok);
+    return copies;
+}
+
+static const weir_sampler_params *keep_sampler(serve_model *model, const weir_sampler_params *from, bool *ok)
+{
+    if (from == NULL) return NULL;
+    weir_sampler_params sampler = *from;
+    sampler.dry_breakers = keep_strings(model, from->dry_breakers, from->n_dry_breakers, ok);
+    sampler.logit_bias = keep(model, from->logit_bias, from->n_logit_bias * sizeof *from->logit_bias, ok);
+    sampler.order = keep_string(model, from->order, ok);
+    sampler.grammar = keep_string(model, from->grammar, ok);
+    sampler.grammar_root = keep_string(model, from->grammar_root, ok);
+    sampler.json_schema = keep_string(model, from->json_schema, ok);
+    return keep(model, &sampler, sizeof sampler, ok);
+}
+
+static const serve_adapter_params *keep_adapters(serve_model *model, const serve_model_params *params,
+                                                 bool *ok)
+{
+    serve_adapter_params *copies =
+        keep(model, params->adapters, params->n_adapters * sizeof *params->adapters, ok);
+    for (size_t i = 0; copies != NULL && i < params->n_adapters; i++)
+        copies[i].name = keep_string(model, params->adapters[i].name, ok);
+    return copies;
+}
 
 /* ---- Life ---- */
 
-static bool init_loaded(serve_loaded *loaded)
+serve_model *serve_model_create(const serve_model_params *params)
 {
-    pthread_mutex_init(&loaded->embedder.mutex, NULL);
-    loaded->kept = serve_kept_create();
-    loaded->adapters = serve_adapters_create();
-    return loaded->kept != NULL && loaded->adapters != NULL;
+    serve_model *model = weir__mem_calloc(1, sizeof *model);
+    bool ok = true;
+    if (model == NULL) return NULL;
+    serve_model_params *own = &model->params;
+    *own = *params;
+    atomic_init(&model->n_holders, 1);
+    own->entry = NULL; /* the pool has its copy */
+    own->adapters = keep_adapters(model, params, &ok);
+    own->names = keep_strings(model, params->names, params->n_names, &ok);
+    own->sampler = keep_sampler(model, params->sampler, &ok);
+    own->template_source = keep_string(model, params->template_source, &ok);
+    own->system = keep_string(model, params->system, &ok);
+    if (ok && params->entry != NULL) model->name = keep_string(model, params->entry->name, &ok);
+    if (ok) return model;
+    serve_model_release(model);
+    return NULL;
 }
 
-static void fini_loaded(serve_loaded *loaded)
+serve_model *serve_model_hold(serve_model *model)
 {
-    serve_kept_destroy(loaded->kept);
-    serve_adapters_destroy(loaded->adapters);
-    weir_context_destroy(loaded->embedder.context);
-    pthread_mutex_destroy(&loaded->embedder.mutex);
+    if (model != NULL) atomic_fetch_add_explicit(&model->n_holders, 1, memory_order_relaxed);
+    return model;
 }
 
-bool serve_model_init(serve_model *model, const serve_model_params *params)
+void serve_model_release(serve_model *model)
 {
-    *model = (serve_model){.params = params};
-    return init_loaded(&model->loaded);
-}
-
-void serve_model_fini(serve_model *model)
-{
-    fini_loaded(&model->loaded);
+    if (model == NULL || atomic_fetch_sub_explicit(&model->n_holders, 1, memory_order_acq_rel) > 1) return;
+    for (struct serve_block *block = model->blocks, *next; block != NULL; block = next) {
+        next = block->next;
+        weir__mem_free(block);
+    }
+    weir__mem_free(model);
 }
 
 /* ---- Names ---- */
 
 void serve_model_call(serve_model *model, const char *file_name)
 {
-    const serve_model_params *params = model->params;
+    const serve_model_params *params = &model->params;
     weir__utf8_copy(model->file_name, sizeof model->file_name, file_name, strlen(file_name));
     model->name = model->file_name;
     for (size_t i = params->n_names; i > 0; i--)
@@ -48,17 +114,16 @@ void serve_model_call(serve_model *model, const char *file_name)
 
 bool serve_model_named(const serve_model *model, const char *name)
 {
-    if (strcmp(name, "default") == 0) return true;
+    if (name[0] != '\0' && strcmp(name, model->name) == 0) return true;
     if (name[0] != '\0' && strcmp(name, model->file_name) == 0) return true;
-    for (size_t i = 0; i < model->params->n_names; i++)
-        if (strcmp(name, model->params->names[i]) == 0) return true;
+    for (size_t i = 0; i < model->params.n_names; i++)
+        if (strcmp(name, model->params.names[i]) == 0) return true;
     return false;
 }
 
-bool serve_model_accepts(const serve_model *model, const char *name)
+bool serve_model_has_adapter(const serve_model *model, const char *name)
 {
-    if (name[0] == '\0' || serve_model_named(model, name)) return true;
-    for (size_t i = 0; i < model->params->n_names; i++)
-        if (strcmp(model->params->names[i], SERVE_ANY_NAME) == 0) return true;
+    for (size_t i = 0; i < model->params.n_adapters; i++)
+        if (strcmp(name, model->params.adapters[i].name) == 0) return true;
     return false;
 }

@@ -1,61 +1,270 @@
-/* models.c: GET /v1/models and /v1/models/ID.
+/* models.c: GET /v1/models and /v1/models/ID; where several models share a pool, also POST /v1/models/load
+ * and /v1/models/unload, and what the pool does.
  * SPDX-License-Identifier: Apache-2.0 */
 #include <string.h>
 
 #include "base/utf8.h"
-#include "serve.h"
+#include "field.h"
 
-static void add_model(const serve_call *call, const char *name, weir__text *text)
+/* ---- One model ---- */
+
+static void add_abilities(const serve_model *model, const serve_loaded *loaded, const weir_model_info *info,
+                          weir__text *text)
 {
-    const serve_loaded *loaded = call->loaded;
+    bool writes = loaded->engine != NULL;
+    const struct {
+        bool has;
+        const char *name;
+    } abilities[] = {
+        {writes && info->chat_template != NULL, "chat"},
+        {writes, "completion"},
+        {writes && info->token_fim_prefix >= 0, "infill"},
+        {info->reads_images, "images"},
+        {info->reads_sounds, "audio"},
+        {!writes || model->params.embeddings, "embeddings"},
+    };
+    weir__text_add_string(text, ",\"abilities\":[");
+    for (size_t i = 0; i < sizeof abilities / sizeof *abilities; i++) {
+        if (!abilities[i].has) continue;
+        weir__json_next(text);
+        weir__json_quote(text, abilities[i].name, strlen(abilities[i].name));
+    }
+    weir__text_add_string(text, "]");
+}
+
+/* What is known of it once it is in memory. */
+static void add_meta(const serve_model *model, const serve_loaded *loaded, weir__text *text)
+{
     weir_model_info info = {.size = sizeof info};
     weir_engine_stats stats = {.size = sizeof stats};
     weir_model_describe(loaded->model, &info);
     if (weir_engine_get_stats(loaded->engine, &stats) != WEIR_OK) stats.n_ctx = info.n_ctx_train;
-    weir__text_add_string(text, "{");
-    weir__json_string(text, "id", name);
-    weir__text_printf(text, ",\"object\":\"model\",\"created\":%lld,\"owned_by\":\"weir\",\"meta\":{",
-                      (long long)call->server->created_s);
+    weir__text_add_string(text, ",\"meta\":{");
     weir__json_string(text, "description", info.description != NULL ? info.description : "");
     weir__text_printf(
         text,
         ",\"n_params\":%llu,\"size\":%llu,\"n_vocab\":%d,\"n_embd\":%d,\"n_ctx_train\":%d,\"n_ctx\":%d},"
-        "\"architecture\":{\"input_modalities\":[\"text\"%s%s],\"output_modalities\":[\"text\"]}}",
+        "\"architecture\":{\"input_modalities\":[\"text\"%s%s],\"output_modalities\":[\"text\"]}",
         (unsigned long long)info.n_params, (unsigned long long)info.n_bytes, info.n_vocab, info.n_embd,
         info.n_ctx_train, stats.n_ctx, info.reads_images ? ",\"image\"" : "",
         info.reads_sounds ? ",\"audio\"" : "");
+    add_abilities(model, loaded, &info, text);
+}
+
+static void begin_model(const serve_server *server, const char *name, weir__text *text)
+{
+    weir__json_next(text);
+    weir__text_add_string(text, "{");
+    weir__json_string(text, "id", name);
+    weir__text_printf(text, ",\"object\":\"model\",\"created\":%lld,\"owned_by\":\"weir\"",
+                      (long long)server->created_s);
+}
+
+static void add_own(const serve_call *call, const char *name, weir__text *text)
+{
+    begin_model(call->server, name, text);
+    add_meta(call->model, call->loaded, text);
+    weir__text_add_string(text, "}");
+}
+
+/* ---- A server of one model ---- */
+
+static void list_own(serve_call *call, weir__text *text)
+{
+    const serve_model *model = call->model;
+    add_own(call, model->name, text);
+    for (size_t i = 0; i < model->params.n_names; i++) {
+        const char *name = model->params.names[i];
+        if (name == model->name || strcmp(name, SERVE_ANY_NAME) == 0) continue;
+        add_own(call, name, text);
+    }
+    serve_adapters_list_models(call->loaded->adapters, NULL, model->name, call->server->created_s, text);
+}
+
+static bool add_named(serve_call *call, const char *name, weir__text *text)
+{
+    if (serve_adapters_list_models(call->loaded->adapters, name, call->model->name, call->server->created_s,
+                                   text))
+        return true;
+    if (!serve_catalog_has(call->server->catalog, name)) return false;
+    add_own(call, name, text);
+    return true;
+}
+
+/* ---- Several models ---- */
+
+static void add_state(const weir_pool_info *info, weir__text *text)
+{
+    weir__json_string(text, "state", weir_pool_state_name(info->state));
+    if (info->state == WEIR_POOL_LOADING) weir__json_number(text, "progress", (double)info->progress, 3);
+    if (info->state == WEIR_POOL_FAILED) weir__json_string(text, "error", info->message);
+    weir__text_printf(text, ",\"bytes\":%llu,\"pinned\":%s,\"running\":%d,\"waiting\":%d",
+                      (unsigned long long)info->n_bytes, info->pinned ? "true" : "false", info->n_leases,
+                      info->n_waiting);
+}
+
+static void add_aliases(const serve_model *model, weir__text *text)
+{
+    weir__text_add_string(text, ",\"aliases\":[");
+    for (size_t i = 0; i < model->params.n_names; i++) {
+        weir__json_next(text);
+        weir__json_quote(text, model->params.names[i], strlen(model->params.names[i]));
+    }
+    weir__text_add_string(text, "]");
+}
+
+static void add_model(serve_server *server, const serve_model *model, weir__text *text)
+{
+    weir_pool_info info = {.size = sizeof info};
+    if (weir_pool_find(serve_catalog_pool(server->catalog), model->name, &info) != WEIR_OK) return;
+    begin_model(server, model->name, text);
+    add_aliases(model, text);
+    add_state(&info, text);
+    const serve_loaded *loaded = serve_catalog_lock(server->catalog, model);
+    if (loaded != NULL) add_meta(model, loaded, text);
+    serve_catalog_unlock(server->catalog);
+    weir__text_add_string(text, "}");
+}
+
+/* The adapters that it has in memory; name: that one alone. False: there is none. */
+static bool add_adapters(serve_server *server, const serve_model *model, const char *name, weir__text *text)
+{
+    const serve_loaded *loaded = serve_catalog_lock(server->catalog, model);
+    bool any = loaded != NULL &&
+               serve_adapters_list_models(loaded->adapters, name, model->name, server->created_s, text);
+    serve_catalog_unlock(server->catalog);
+    return any;
+}
+
+static void list_model(serve_server *server, const serve_model *model, weir__text *text)
+{
+    add_model(server, model, text);
+    add_adapters(server, model, NULL, text);
+}
+
+/* Of each model of the pool. */
+static void each_model(serve_server *server, weir__text *text,
+                       void (*add)(serve_server *server, const serve_model *model, weir__text *text))
+{
+    serve_model **models;
+    size_t n;
+    if (!serve_catalog_list(server->catalog, &models, &n)) {
+        text->failed = true;
+        return;
+    }
+    for (size_t i = 0; i < n; i++) add(server, models[i], text);
+    serve_catalog_list_fini(models, n);
+}
+
+static bool add_pooled(serve_server *server, const char *name, weir__text *text)
+{
+    serve_model *model = serve_catalog_find(server->catalog, name);
+    if (model == NULL) return false;
+    if (serve_model_named(model, name) || !add_adapters(server, model, name, text))
+        add_model(server, model, text);
+    serve_model_release(model);
+    return true;
 }
 
 void serve_models(serve_call *call)
 {
     static const char prefix[] = "/models/";
+    serve_server *server = call->server;
     const char *path = serve_route_path(call->path);
-    const serve_model *model = call->model;
-    int64_t created_s = call->server->created_s;
+    bool one = strncmp(path, prefix, sizeof prefix - 1) == 0, known = true;
+    bool pooled = serve_catalog_pool(server->catalog) != NULL;
+    const char *name = path + sizeof prefix - 1;
     weir__text text = {0};
-    if (strncmp(path, prefix, sizeof prefix - 1) == 0) {
-        const char *name = path + sizeof prefix - 1;
-        bool adapter =
-            serve_adapters_list_models(call->loaded->adapters, name, model->name, created_s, &text);
-        bool known = weir__utf8_valid(name, strlen(name)) && serve_model_accepts(model, name);
-        if (!adapter && !known) {
-            serve_call_refuse(call, 404, "model", "model_not_found", "there is no model \"%.200s\" here",
-                              name);
-            return;
-        }
-        if (!adapter) add_model(call, name, &text);
-    } else {
+    if (one)
+        known = weir__utf8_valid(name, strlen(name)) &&
+                (pooled ? add_pooled(server, name, &text) : add_named(call, name, &text));
+    if (!known) {
+        serve_call_refuse(call, 404, "model", "model_not_found", "there is no model \"%.200s\" here", name);
+        return;
+    }
+    if (!one) {
         weir__text_add_string(&text, "{\"object\":\"list\",\"data\":[");
-        add_model(call, model->name, &text);
-        for (size_t i = 0; i < model->params->n_names; i++) {
-            const char *name = model->params->names[i];
-            if (name == model->name || strcmp(name, SERVE_ANY_NAME) == 0) continue;
-            weir__json_next(&text);
-            add_model(call, name, &text);
-        }
-        serve_adapters_list_models(call->loaded->adapters, NULL, model->name, created_s, &text);
+        if (pooled)
+            each_model(server, &text, list_model);
+        else
+            list_own(call, &text);
         weir__text_add_string(&text, "]}");
     }
     weir__text_add_string(&text, "\n");
     serve_call_answer_text(call, 200, "application/json", &text);
+}
+
+/* ---- What the pool does ---- */
+
+static void add_brief(serve_server *server, const serve_model *model, weir__text *text)
+{
+    weir_pool_info info = {.size = sizeof info};
+    if (weir_pool_find(serve_catalog_pool(server->catalog), model->name, &info) != WEIR_OK) return;
+    weir__json_next(text);
+    weir__text_add_string(text, "{");
+    weir__json_string(text, "name", model->name);
+    add_state(&info, text);
+    weir__text_add_string(text, "}");
+}
+
+void serve_models_add_states(serve_server *server, weir__text *text)
+{
+    if (serve_catalog_pool(server->catalog) == NULL) return;
+    weir__text_add_string(text, ",\"models\":[");
+    each_model(server, text, add_brief);
+    weir__text_add_string(text, "]");
+}
+
+/* ---- Operators ---- */
+
+typedef struct wish {
+    const char *name;
+} wish;
+
+/* Held, or NULL after an answer. */
+static serve_model *read_model(serve_call *call, json_t **json)
+{
+    static const serve_field fields[] = {SERVE_FIELD("model", 1, STRING, wish, name)};
+    wish w = {0};
+    serve_catalog *catalog = call->server->catalog;
+    if (!serve_call_read_json(call, json) || !serve_fields_read(call, fields, 1, 1, *json, &w, NULL))
+        return NULL;
+    if (w.name == NULL) {
+        serve_call_refuse(call, 400, "model", "invalid_value", "model is missing");
+    } else if (serve_catalog_pool(catalog) == NULL) {
+        serve_call_refuse(
+            call, 501, NULL, "not_supported",
+            "this server has one model, which stays loaded; weir serve --models FILE has several");
+    } else {
+        serve_model *model = serve_catalog_find(catalog, w.name);
+        if (model == NULL) serve_lease_refuse_name(call, w.name);
+        return model;
+    }
+    return NULL;
+}
+
+static void change(serve_call *call, weir_status (*act)(weir_pool *pool, const char *name, weir_error *error))
+{
+    json_t *json = NULL;
+    weir_error error = {0};
+    serve_model *model = read_model(call, &json);
+    if (model != NULL) {
+        weir_status status = act(serve_catalog_pool(call->server->catalog), model->name, &error);
+        if (status == WEIR_OK)
+            serve_call_answer(call, 200, "application/json", "{\"success\":true}\n", 17);
+        else
+            serve_lease_refuse(call, model->name, status, &error);
+    }
+    serve_model_release(model);
+    json_decref(json);
+}
+
+void serve_models_load(serve_call *call)
+{
+    change(call, weir_pool_load);
+}
+
+void serve_models_unload(serve_call *call)
+{
+    change(call, weir_pool_unload);
 }

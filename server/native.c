@@ -146,13 +146,13 @@ void serve_props(serve_call *call)
     const serve_loaded *loaded = call->loaded;
     weir_model_info info = {.size = sizeof info};
     weir_engine_stats stats = {.size = sizeof stats};
-    const char *source = model->params->template_source;
+    const char *source = model->params.template_source;
     weir__text text = {0};
     weir_model_describe(loaded->model, &info);
     weir_engine_get_stats(loaded->engine, &stats);
     if (source == NULL) source = info.chat_template != NULL ? info.chat_template : "";
     weir__text_printf(&text, "{\"default_generation_settings\":{\"n_ctx\":%d,\"params\":", stats.n_ctx);
-    add_settings(model->params, &text);
+    add_settings(&model->params, &text);
     weir__text_printf(&text, "},\"total_slots\":%d", stats.n_slots);
     weir__json_string(&text, "model_alias", model->name);
     weir__json_string(&text, "model_path", model->file_name);

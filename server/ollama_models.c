@@ -63,16 +63,17 @@ static void add_digest(const char *name, const weir_model_info *info, weir__text
     weir__json_string(text, "digest", hex);
 }
 
-static int32_t context_of(const serve_call *call, const weir_model_info *info)
+static int32_t context_of(const serve_loaded *loaded, const weir_model_info *info)
 {
     weir_engine_stats stats = {.size = sizeof stats};
-    return weir_engine_get_stats(call->loaded->engine, &stats) == WEIR_OK ? stats.n_ctx : info->n_ctx_train;
+    return weir_engine_get_stats(loaded->engine, &stats) == WEIR_OK ? stats.n_ctx : info->n_ctx_train;
 }
 
-static void begin_model(const serve_call *call, const char *name, weir__text *text)
+/* What is known of a model: n_bytes is its size while it is not in memory (NULL). */
+static void begin_model(const char *name, const serve_loaded *loaded, uint64_t n_bytes, weir__text *text)
 {
-    weir_model_info info = {.size = sizeof info};
-    weir_model_describe(call->loaded->model, &info);
+    weir_model_info info = {.size = sizeof info, .n_bytes = n_bytes};
+    if (loaded != NULL) weir_model_describe(loaded->model, &info);
     weir__json_next(text);
     weir__text_add_string(text, "{");
     add_name("name", name, text);
@@ -82,39 +83,78 @@ static void begin_model(const serve_call *call, const char *name, weir__text *te
     add_details(&info, text);
 }
 
-static void answer_list(serve_call *call, weir__text *text)
+static void add_tag(const serve_server *server, const char *name, const serve_loaded *loaded,
+                    uint64_t n_bytes, weir__text *text)
 {
-    weir__text_add_string(text, "]}\n");
-    serve_call_answer_text(call, 200, "application/json", text);
+    begin_model(name, loaded, n_bytes, text);
+    serve_ollama_add_time(text, "modified_at", server->created_s);
+    weir__text_add_string(text, "}");
+}
+
+static void add_tags(const serve_server *server, const serve_model *model, const serve_loaded *loaded,
+                     uint64_t n_bytes, weir__text *text)
+{
+    for (size_t i = 0; i <= model->params.n_names; i++) {
+        const char *name = i == 0 ? model->name : model->params.names[i - 1];
+        if (i == 0 || (name != model->name && strcmp(name, SERVE_ANY_NAME) != 0))
+            add_tag(server, name, loaded, n_bytes, text);
+    }
+}
+
+/* expires_at: a model may stay loaded as long as the server runs. */
+static void add_running(const serve_model *model, const serve_loaded *loaded, weir__text *text)
+{
+    weir_model_info info = {.size = sizeof info};
+    weir_model_describe(loaded->model, &info);
+    begin_model(model->name, loaded, 0, text);
+    weir__text_printf(text, ",\"size_vram\":0,\"context_length\":%d", context_of(loaded, &info));
+    weir__json_string(text, "expires_at", "9999-12-31T23:59:59Z");
+    weir__text_add_string(text, "}");
+}
+
+/* One of several models. */
+static void add_pooled(serve_server *server, const serve_model *model, bool running, weir__text *text)
+{
+    weir_pool_info info = {.size = sizeof info};
+    if (weir_pool_find(serve_catalog_pool(server->catalog), model->name, &info) != WEIR_OK) return;
+    const serve_loaded *loaded = serve_catalog_lock(server->catalog, model);
+    if (!running)
+        add_tags(server, model, loaded, info.n_bytes, text);
+    else if (loaded != NULL)
+        add_running(model, loaded, text);
+    serve_catalog_unlock(server->catalog);
+}
+
+static void answer_list(serve_call *call, bool running)
+{
+    serve_server *server = call->server;
+    weir__text text = {0};
+    serve_model **models = NULL;
+    size_t n = 0;
+    weir__text_add_string(&text, "{\"models\":[");
+    if (serve_catalog_pool(server->catalog) == NULL) {
+        if (running)
+            add_running(call->model, call->loaded, &text);
+        else
+            add_tags(server, call->model, call->loaded, 0, &text);
+    } else if (serve_catalog_list(server->catalog, &models, &n)) {
+        for (size_t i = 0; i < n; i++) add_pooled(server, models[i], running, &text);
+        serve_catalog_list_fini(models, n);
+    } else {
+        text.failed = true;
+    }
+    weir__text_add_string(&text, "]}\n");
+    serve_call_answer_text(call, 200, "application/json", &text);
 }
 
 void serve_ollama_tags(serve_call *call)
 {
-    const serve_model *model = call->model;
-    weir__text text = {0};
-    weir__text_add_string(&text, "{\"models\":[");
-    for (size_t i = 0; i <= model->params->n_names; i++) {
-        const char *name = i == 0 ? model->name : model->params->names[i - 1];
-        if (i > 0 && (name == model->name || strcmp(name, SERVE_ANY_NAME) == 0)) continue;
-        begin_model(call, name, &text);
-        serve_ollama_add_time(&text, "modified_at", call->server->created_s);
-        weir__text_add_string(&text, "}");
-    }
-    answer_list(call, &text);
+    answer_list(call, false);
 }
 
-/* It stays loaded as long as the server runs. */
 void serve_ollama_ps(serve_call *call)
 {
-    weir_model_info info = {.size = sizeof info};
-    weir__text text = {0};
-    weir_model_describe(call->loaded->model, &info);
-    weir__text_add_string(&text, "{\"models\":[");
-    begin_model(call, call->model->name, &text);
-    weir__text_printf(&text, ",\"size_vram\":0,\"context_length\":%d", context_of(call, &info));
-    weir__json_string(&text, "expires_at", "9999-12-31T23:59:59Z");
-    weir__text_add_string(&text, "}");
-    answer_list(call, &text);
+    answer_list(call, true);
 }
 
 void serve_ollama_version(serve_call *call)
@@ -176,7 +216,7 @@ static void add_capabilities(const serve_call *call, const weir_model_info *info
              info->token_fim_middle >= 0,
          "insert"},
         {info->reads_images, "vision"},
-        {!generates || call->model->params->embeddings, "embedding"},
+        {!generates || call->model->params.embeddings, "embedding"},
     };
     weir__json_key(text, "capabilities");
     weir__text_add_string(text, "[");
@@ -196,7 +236,7 @@ static void add_model_info(const serve_call *call, const weir_model_info *info, 
         const char *name;
         int32_t value;
     } numbers[] = {
-        {"context_length", context_of(call, info)},
+        {"context_length", context_of(call->loaded, info)},
         {"embedding_length", info->n_embd},
         {"block_count", info->n_layer},
         {"attention.head_count", info->n_head},

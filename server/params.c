@@ -1,4 +1,5 @@
 /* params.c: what a server starts with: defaults and ranges. SPDX-License-Identifier: Apache-2.0 */
+#include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
 
@@ -17,6 +18,7 @@ serve_params serve_params_default(void)
 {
     return (serve_params){
         .model = serve_model_params_default(),
+        .load_s = 120,
         .host = "127.0.0.1",
         .port = 8080,
         .max_priority = SERVE_UNSAID,
@@ -37,6 +39,48 @@ serve_params serve_params_default(void)
     };
 }
 
+/* ---- Names of several models ---- */
+
+static const char *name_of(const serve_model_params *model, size_t i)
+{
+    return i == 0 ? model->entry->name : model->names[i - 1];
+}
+
+static bool has_before(const serve_params *params, size_t model, size_t name)
+{
+    const char *word = name_of(&params->models[model], name);
+    for (size_t m = 0; m <= model; m++)
+        for (size_t i = 0; i <= params->models[m].n_names && (m < model || i < name); i++)
+            if (strcmp(name_of(&params->models[m], i), word) == 0) return true;
+    return false;
+}
+
+static weir_status check_name(const serve_params *params, size_t model, size_t i, weir_error *error)
+{
+    const char *name = name_of(&params->models[model], i);
+    char field[40];
+    snprintf(field, sizeof field, "models[%zu].%s", model, i == 0 ? "name" : "names");
+    if (name[0] == '\0' || strlen(name) > WEIR_POOL_NAME_MAX || !weir__utf8_valid(name, strlen(name)))
+        return weir__error_set(error, WEIR_INVALID, field,
+                               "\"%.100s\" is no model's name: it has 1 to %d bytes of UTF-8", name,
+                               WEIR_POOL_NAME_MAX);
+    if (has_before(params, model, i))
+        return weir__error_set(error, WEIR_INVALID, field,
+                               "\"%.100s\" is the name of two models, or twice of one", name);
+    return WEIR_OK;
+}
+
+static weir_status check_models(const serve_params *params, weir_error *error)
+{
+    weir_status status = WEIR_OK;
+    for (size_t m = 0; m < params->n_models && status == WEIR_OK; m++)
+        for (size_t i = 0; i <= params->models[m].n_names && status == WEIR_OK; i++)
+            status = check_name(params, m, i, error);
+    return status;
+}
+
+/* ---- Ranges ---- */
+
 #define RANGE(m, l, u)                                                                                       \
     {                                                                                                        \
 #m, offsetof(serve_params, m), sizeof((serve_params *)0)->m, l, u                                    \
@@ -55,6 +99,7 @@ weir_status serve_server_check(const serve_params *params, weir_error *error)
         RANGE(body_s, 1, 86400),
         RANGE(stall_s, 1, 86400),
         RANGE(work_s, 1, 86400),
+        RANGE(load_s, 1, 86400),
         RANGE(comment_s, 0, 86400),
         RANGE(watchdog_s, 1, 86400),
         RANGE(drain_s, 0, 86400),
@@ -104,5 +149,5 @@ weir_status serve_server_check(const serve_params *params, weir_error *error)
     for (size_t i = 0; i < params->model.n_names; i++)
         if (!weir__utf8_valid(params->model.names[i], strlen(params->model.names[i])))
             return weir__error_set(error, WEIR_INVALID, "names", "--alias is not UTF-8");
-    return WEIR_OK;
+    return check_models(params, error);
 }

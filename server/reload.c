@@ -1,5 +1,5 @@
 /* reload.c: what others ask of the service thread: to read anew keys, limits, whose pages may ask and how
- * long things may take, and whether it is well. Sockets, threads and what belongs to the model stay.
+ * long things may take, several models, and whether it is well. Sockets, threads and a single model stay.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "base/clock.h"
 #include "base/error.h"
@@ -63,7 +63,12 @@ weir_status serve_server_reload(serve_server *server, const serve_params *params
     if (serve_keys_are_wanted(server->keys) && params->n_keys == 0)
         return weir__error_set(error, WEIR_INVALID, "keys",
                                "there are no keys any more; to let everybody ask, start the server again");
+    if ((serve_catalog_pool(server->catalog) != NULL) != (params->n_models > 0))
+        return weir__error_set(error, WEIR_INVALID, "models",
+                               "one model cannot become several, nor several one, while the server runs");
     if ((status = serve_reload_tls(server, error)) != WEIR_OK) return status;
+    if (params->n_models > 0 && (status = serve_catalog_set(server->catalog, params, error)) != WEIR_OK)
+        return status;
     if (!serve_keys_set(server->keys, params))
         return weir__error_set(error, WEIR_NO_MEMORY, NULL, "out of memory for the keys");
     pthread_mutex_lock(&server->mutex);

@@ -1,8 +1,9 @@
 /* router_metrics.c: the gauges by which routers choose a server, and the same under vLLM's names for those
  * that know no others. SPDX-License-Identifier: Apache-2.0 */
+#include <stdio.h>
 #include <string.h>
 
-#include "serve.h"
+#include "metrics.h"
 
 typedef struct load {
     uint64_t running, waiting, queries, hits;
@@ -27,50 +28,97 @@ static void add_head(weir__text *text, const char *prefix, const char *name, con
     weir__text_printf(text, "# HELP %s%s %s\n# TYPE %s%s %s\n", prefix, name, help, prefix, name, kind);
 }
 
-static void add_blocks(weir__text *text, const char *prefix, const weir_engine_stats *stats)
+static void add_blocks(weir__text *text, const char *prefix, const serve_source *sources, size_t n)
 {
+    char name[64], labels[96];
+    snprintf(name, sizeof name, "%scache_config_info", prefix);
     add_head(text, prefix, "cache_config_info", "gauge", "the KV cache as blocks of tokens");
-    weir__text_printf(text, "%scache_config_info{block_size=\"%d\",num_gpu_blocks=\"%d\"} 1\n", prefix,
-                      SERVE_KV_BLOCK, stats->n_kv / SERVE_KV_BLOCK);
+    for (size_t i = 0; i < n; i++) {
+        snprintf(labels, sizeof labels, "block_size=\"%d\",num_gpu_blocks=\"%d\"", SERVE_KV_BLOCK,
+                 sources[i].stats.n_kv / SERVE_KV_BLOCK);
+        serve_source_sample(text, name, labels, &sources[i].label);
+        weir__text_add_string(text, "1\n");
+    }
+}
+
+static void add_gauge(weir__text *text, const char *name, const char *help, const serve_source *sources,
+                      size_t n, double (*value)(const load *l))
+{
+    char whole[64];
+    snprintf(whole, sizeof whole, "weir_%s", name);
+    add_head(text, "weir_", name, "gauge", help);
+    for (size_t i = 0; i < n; i++) {
+        load l = load_of(&sources[i].stats);
+        serve_source_sample(text, whole, "", &sources[i].label);
+        weir__text_printf(text, "%.9g\n", value(&l));
+    }
+}
+
+static double running_of(const load *l)
+{
+    return (double)l->running;
+}
+
+static double waiting_of(const load *l)
+{
+    return (double)l->waiting;
+}
+
+static double usage_of(const load *l)
+{
+    return l->kv_usage;
+}
+
+static double queries_of(const load *l)
+{
+    return (double)l->queries;
+}
+
+static double hits_of(const load *l)
+{
+    return (double)l->hits;
+}
+
+static double rate_of(const load *l)
+{
+    return l->queries > 0 ? (double)l->hits / (double)l->queries : 0;
 }
 
 /* vLLM labels each with the model. */
-static void add_vllm(weir__text *text, const char *model, const weir_engine_stats *stats, const load *l)
+static void add_vllm(weir__text *text, const serve_source *sources, size_t n)
 {
     static const char prefix[] = "vllm:";
-    double rate = l->queries > 0 ? (double)l->hits / (double)l->queries : 0;
-    const struct {
+    static const struct {
         const char *name, *kind, *help;
-        double value;
+        double (*value)(const load *l);
     } metrics[] = {
-        {"num_requests_running", "gauge", "requests in a slot", (double)l->running},
-        {"num_requests_waiting", "gauge", "queued requests", (double)l->waiting},
-        {"kv_cache_usage_perc", "gauge", "the part of the KV cache in use, 0 to 1", l->kv_usage},
-        {"gpu_cache_usage_perc", "gauge", "the same, by its former name", l->kv_usage},
-        {"prefix_cache_queries_total", "counter", "prompt tokens", (double)l->queries},
-        {"prefix_cache_hits_total", "counter", "prompt tokens taken from the prefix cache", (double)l->hits},
-        {"gpu_prefix_cache_queries_total", "counter", "the same, by its former name", (double)l->queries},
-        {"gpu_prefix_cache_hits_total", "counter", "the same, by its former name", (double)l->hits},
-        {"gpu_prefix_cache_hit_rate", "gauge", "hits by queries since the start", rate},
+        {"num_requests_running", "gauge", "requests in a slot", running_of},
+        {"num_requests_waiting", "gauge", "queued requests", waiting_of},
+        {"kv_cache_usage_perc", "gauge", "the part of the KV cache in use, 0 to 1", usage_of},
+        {"gpu_cache_usage_perc", "gauge", "the same, by its former name", usage_of},
+        {"prefix_cache_queries_total", "counter", "prompt tokens", queries_of},
+        {"prefix_cache_hits_total", "counter", "prompt tokens taken from the prefix cache", hits_of},
+        {"gpu_prefix_cache_queries_total", "counter", "the same, by its former name", queries_of},
+        {"gpu_prefix_cache_hits_total", "counter", "the same, by its former name", hits_of},
+        {"gpu_prefix_cache_hit_rate", "gauge", "hits by queries since the start", rate_of},
     };
     for (size_t i = 0; i < sizeof metrics / sizeof *metrics; i++) {
         add_head(text, prefix, metrics[i].name, metrics[i].kind, metrics[i].help);
-        weir__text_printf(text, "%s%s{model_name=", prefix, metrics[i].name);
-        weir__json_quote(text, model, strlen(model));
-        weir__text_printf(text, "} %.15g\n", metrics[i].value);
+        for (size_t k = 0; k < n; k++) {
+            load l = load_of(&sources[k].stats);
+            weir__text_printf(text, "%s%s{model_name=", prefix, metrics[i].name);
+            weir__json_quote(text, sources[k].name, strlen(sources[k].name));
+            weir__text_printf(text, "} %.15g\n", metrics[i].value(&l));
+        }
     }
-    add_blocks(text, prefix, stats);
+    add_blocks(text, prefix, sources, n);
 }
 
-void serve_router_metrics(const serve_server *server, const char *model, const weir_engine_stats *stats,
-                          weir__text *text)
+void serve_router_metrics(const serve_server *server, const serve_source *sources, size_t n, weir__text *text)
 {
-    load l = load_of(stats);
-    add_head(text, "weir_", "requests_running", "gauge", "requests in a slot");
-    weir__text_printf(text, "weir_requests_running %llu\n", (unsigned long long)l.running);
-    add_head(text, "weir_", "kv_usage_ratio", "gauge",
-             "the part of the KV cells that is neither free nor only cached, 0 to 1");
-    weir__text_printf(text, "weir_kv_usage_ratio %.9g\n", l.kv_usage);
-    add_blocks(text, "weir_", stats);
-    if (server->params.vllm_metrics) add_vllm(text, model, stats, &l);
+    add_gauge(text, "requests_running", "requests in a slot", sources, n, running_of);
+    add_gauge(text, "kv_usage_ratio", "the part of the KV cells that is neither free nor only cached, 0 to 1",
+              sources, n, usage_of);
+    add_blocks(text, "weir_", sources, n);
+    if (server->params.vllm_metrics) add_vllm(text, sources, n);
 }

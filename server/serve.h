@@ -12,9 +12,9 @@
 #include <string.h>
 
 #include "base/json.h"
+#include "catalog.h"
 #include "event_loop.h"
 #include "log.h"
-#include "model.h"
 #include "names.h"
 #include "secret.h"
 #include "server.h"
@@ -35,19 +35,23 @@ typedef struct serve_events serve_events;
 typedef struct serve_keys serve_keys;
 typedef struct serve_tape serve_tape;
 typedef struct serve_tapes serve_tapes;
-typedef struct serve_kv_events serve_kv_events;
 
 typedef enum serve_state {
     SERVE_READING,   /* the body is on its way */
     SERVE_WORKING,   /* a worker has it */
+    SERVE_WAITING,   /* its model is being loaded, or is to be */
     SERVE_ANSWERING, /* `out` is being sent, and more may be added */
 } serve_state;
 
 /* Invariant: state is WORKING exactly while a worker or the workers' queue has it. */
 struct serve_call {
     serve_server *server;
-    serve_model *model;           /* whose names and defaults it has */
-    serve_loaded *loaded;         /* the model's, once it is in memory */
+    serve_model *model;           /* that it is about, held; NULL: none, or it is not known yet */
+    serve_loaded *loaded;         /* the same in memory, while there is a lease; NULL: none */
+    weir_lease *lease;            /* NULL: none; one model that somebody else loads needs none */
+    bool waiting;                 /* the worker came back for want of the model */
+    char asked[256];              /* the model that the address names; truncated */
+    json_t *json;                 /* the body, while a worker looks for the model in it; else NULL */
     const serve_route *route;     /* NULL: refused before one was found */
     serve_connection *connection; /* service thread; NULL: the client has left, or a tape has the answer */
     _Atomic bool gone;            /* the same for workers */
@@ -82,7 +86,8 @@ struct serve_call {
     size_t out_at;
     bool begun; /* the answer's head is in `out`, or was sent */
     bool ended; /* nothing will be added to `out` */
-    bool chunked, events;
+    bool chunked;
+    serve_events *events; /* that it streams; NULL: none */
     int status;
     int32_t retry_s;  /* Retry-After, 0 = none */
     const char *code; /* of a refusal, static; NULL: none */
@@ -119,8 +124,8 @@ struct serve_server {
     int64_t created_s; /* wall clock, seconds */
     int64_t created_ns;
 
-    _Atomic bool loaded; /* the model has its engine and name, which remain */
-    serve_model model;
+    _Atomic bool loaded; /* requests are served: the one model is there, or there is a pool */
+    serve_catalog *catalog;
     char fingerprint[96];
 
     pthread_mutex_t mutex; /* the next nine; taken last, for a few instructions */
@@ -158,10 +163,8 @@ struct serve_server {
     char *unix_path; /* to unlink at the end; NULL = none */
     serve_timer sweep;
     uint32_t n_sweeps;
-    serve_events *events;
-    uint64_t watched_ticks; /* n_ticks when it last changed */
-    int64_t watched_ns;
-    bool stuck;
+    serve_events *events; /* of each model that somebody watches */
+    bool stuck;           /* an engine */
     int32_t n_stuck_workers;
     uint64_t n_answers[6]; /* by hundreds of the status */
     uint64_t n_codes[600]; /* and by the status */
@@ -177,8 +180,11 @@ struct serve_route {
     void (*handle)(serve_call *call);
     bool work;                  /* runs on a worker, not on the service thread */
     bool slow;                  /* computes: has its own worker, as long as the client waits */
-    bool model;                 /* 503 until the model is loaded, and during a drain */
-    bool engine;                /* the same, and 501 where the model generates no text */
+    bool model;                 /* is about a model: 503 until the server is ready, and during a drain */
+    bool engine;                /* the same, and 501 or 400 where the model generates no text */
+    bool apart;                 /* is about no single one after all, and needs none in memory */
+    bool absent;                /* may be about one that is not in memory */
+    bool tagged;                /* names models with ":latest", as "model" or "name": Ollama's */
     bool drain;                 /* served during a drain, because it concerns running requests */
     bool health, metrics, open; /* whether a key is needed */
     void (*error)(const serve_call *call, int status, const char *field, const char *code,
@@ -321,6 +327,29 @@ static inline void serve_call_drop_media(serve_call *call, uint64_t n)
     atomic_fetch_sub_explicit(&call->server->n_media_bytes, n, memory_order_relaxed);
 }
 
+/* ---- lease.c ---- */
+
+/* Where there is but one model, the call has it. Service thread. */
+void serve_lease_begin(serve_call *call);
+
+/* The handler of a call's route, with its model. A worker's job; the call may come back without an answer,
+ * and wait. */
+void serve_lease_work(serve_call *call);
+
+/* The same for a handler that does not wait: the model is locked in memory meanwhile, if it is there. Service
+ * thread. */
+void serve_lease_glance(serve_call *call);
+
+/* Whether the call, which a worker gave back, waits for its model; it is posted then. Service thread. */
+bool serve_lease_await(serve_call *call);
+
+/* Nothing more is generated for the call. */
+void serve_lease_end(serve_call *call);
+
+/* Refusals: there is no such model; why it cannot be had now. Return false. */
+bool serve_lease_refuse_name(serve_call *call, const char *name);
+bool serve_lease_refuse(serve_call *call, const char *name, weir_status status, const weir_error *error);
+
 /* ---- call_end.c ---- */
 
 /* Service thread; not while WORKING. Cancels its generation and writes the log. */
@@ -361,10 +390,6 @@ void serve_workers_count(serve_workers *workers, int32_t *n, int32_t *n_busy, in
 
 void serve_log_call(const serve_call *call);
 
-/* Appends the metrics by which routers choose a server. */
-void serve_router_metrics(const serve_server *server, const char *model, const weir_engine_stats *stats,
-                          weir__text *text);
-
 /* Appends metrics of the process (from the kernel) and of the build. */
 void serve_process_metrics(const serve_server *server, weir__text *text);
 
@@ -372,6 +397,8 @@ void serve_process_metrics(const serve_server *server, weir__text *text);
 void serve_health(serve_call *call);
 void serve_metrics(serve_call *call);
 void serve_models(serve_call *call);
+void serve_models_load(serve_call *call);
+void serve_models_unload(serve_call *call);
 void serve_slots(serve_call *call);
 void serve_events_begin(serve_call *call);
 void serve_page(serve_call *call);
@@ -422,9 +449,11 @@ weir_status serve_tokens_of(const weir_model *model, const json_t *string, bool 
 bool serve_lora_choose(serve_call *call, const char *adapter, const json_t *list, serve_adapter_set *set);
 
 /* events.c: the stream of ticks. */
-serve_events *serve_events_create(serve_server *server);
-void serve_events_destroy(serve_events *events);
-void serve_events_leave(serve_events *events, serve_call *call);
-void serve_events_end(serve_events *events);
+void serve_events_destroy(serve_server *server);
+void serve_events_leave(serve_call *call);
+void serve_events_end(serve_server *server);
+
+/* models.c: appends the states of several models as the member "models". */
+void serve_models_add_states(serve_server *server, weir__text *text);
 
 #endif

@@ -15,6 +15,7 @@
 #include "base/mem.h"
 #include "base/thread.h"
 #include "connection.h"
+#include "fetch.h"
 #include "keys.h"
 #include "kv_events.h"
 #include "tape.h"
@@ -33,6 +34,10 @@ static void forget_body(serve_call *call)
 
 static void go_on(serve_call *call)
 {
+    if (call->state == SERVE_WAITING) {
+        serve_workers_give(serve_fetch_workers(call), call, serve_lease_work);
+        return;
+    }
     if (call->state != SERVE_WORKING) {
         if (call->answer == NULL) return;
         bool taped = call->answer->tape != NULL;
@@ -40,8 +45,10 @@ static void go_on(serve_call *call)
         if (taped && call->ended) serve_call_destroy(call);
         return;
     }
+    if (call->connection != NULL && serve_lease_await(call)) return;
     call->state = SERVE_ANSWERING;
     forget_body(call);
+    if (call->answer == NULL) serve_lease_end(call);
     if (call->connection == NULL)
         serve_call_destroy(call);
     else if (call->answer != NULL && !call->begun)
@@ -62,7 +69,7 @@ void serve_server_wake(serve_server *server)
     server->draining = true;
     server->drain_deadline_ns = weir__clock_deadline_ns((int64_t)server->params.drain_s * 1000);
     if (server->inherited) serve_listener_close(server); /* who comes now waits there for the next server */
-    serve_events_end(server->events);
+    serve_events_end(server);
     serve_log("info", "drain", "draining: %d request%s left, at most %d s", server->n_calls,
               server->n_calls == 1 ? "" : "s", server->params.drain_s);
 }
@@ -143,6 +150,14 @@ static weir_status open_kv_events(serve_server *server, weir_error *error)
                                   error);
 }
 
+static void set_fingerprint(serve_server *server)
+{
+    snprintf(server->fingerprint, sizeof server->fingerprint, "weir-%s-%s", weir_version(),
+             weir_backend_version());
+    for (char *c = server->fingerprint; *c != '\0'; c++)
+        if (*c == ' ' || *c == '"' || *c == '\\') *c = '-';
+}
+
 weir_status serve_server_create(const serve_params *params, serve_server **out, weir_error *error)
 {
     weir_status status = serve_server_check(params, error);
@@ -154,26 +169,27 @@ weir_status serve_server_create(const serve_params *params, serve_server **out, 
     server->params = *params;
     server->answers = (weir__quota){.most = SERVE_ANSWERS_MAX, .small = SERVE_ANSWER_SMALL};
     server->created_s = (int64_t)time(NULL);
-    server->watched_ns = server->created_ns = weir__clock_now_ns();
+    server->created_ns = weir__clock_now_ns();
+    set_fingerprint(server);
     pthread_mutex_init(&server->mutex, NULL);
     weir__clock_cond_init(&server->changed);
-    bool modelled = serve_model_init(&server->model, &server->params.model);
     server->keys = serve_keys_create(params);
-    server->events = serve_events_create(server);
     server->tapes = serve_tapes_create(server);
     server->workers = serve_workers_create(params->n_workers, params->work_s, serve_ready_post);
     if (params->n_media_hosts > 0)
         server->fetchers = serve_workers_create(FETCHERS, params->work_s, serve_ready_post);
     if (server->keys == NULL || server->workers == NULL ||
-        (params->n_media_hosts > 0 && server->fetchers == NULL) || server->events == NULL ||
-        server->tapes == NULL || !modelled)
+        (params->n_media_hosts > 0 && server->fetchers == NULL) || server->tapes == NULL)
         status = weir__error_set(error, WEIR_NO_MEMORY, NULL, "out of memory for the server");
     if (status == WEIR_OK && (server->loop = serve_loop_create(false)) == NULL)
         status =
             weir__error_set(error, WEIR_NO_MEMORY, NULL, "no descriptors or memory for the server's loop");
+    if (status == WEIR_OK) status = serve_catalog_create(params, &server->catalog, error);
     if (status == WEIR_OK) status = serve_reload_tls(server, error);
+    if (status == WEIR_OK) server->loaded = serve_catalog_pool(server->catalog) != NULL;
     if (status == WEIR_OK) status = serve_listener_open(server, error);
     if (status == WEIR_OK && params->kv_events != NULL) status = open_kv_events(server, error);
+    if (status == WEIR_OK) serve_catalog_publish(server->catalog, server->kv_events);
     if (status == WEIR_OK && serve_reach_is_open(server))
         serve_log("warning", "open", "%s has no API key: whoever reaches it may use it; give --api-key-file",
                   server->address);
@@ -193,29 +209,30 @@ weir_status serve_server_create(const serve_params *params, serve_server **out, 
 
 void serve_server_name(serve_server *server, const char *file_name)
 {
-    serve_model_call(&server->model, file_name);
+    serve_model *model = serve_catalog_find(server->catalog, NULL);
+    serve_model_call(model, file_name);
+    serve_model_release(model);
 }
 
 weir_status serve_server_add_adapter(serve_server *server, const char *name, weir_adapter *adapter,
                                      float scale, weir_error *error)
 {
-    if (serve_model_named(&server->model, name))
+    if (serve_catalog_names(server->catalog, name))
         return weir__error_set(error, WEIR_INVALID, "lora",
                                "\"%.100s\" is the model's own name: rename the file, or give another --alias",
                                name);
-    return serve_adapters_add(server->model.loaded.adapters, name, adapter, scale, error);
+    return serve_adapters_add(serve_catalog_loaded(server->catalog)->adapters, name, adapter, scale, error);
 }
 
 void serve_server_ready(serve_server *server, weir_model *model, weir_engine *engine)
 {
-    server->model.loaded.model = model;
-    server->model.loaded.engine = engine;
-    snprintf(server->fingerprint, sizeof server->fingerprint, "weir-%s-%s", weir_version(),
-             weir_backend_version());
-    for (char *c = server->fingerprint; *c != '\0'; c++)
-        if (*c == ' ' || *c == '"' || *c == '\\') *c = '-';
-    if (server->kv_events != NULL && !serve_kv_events_join(server->kv_events, server->model.name, engine))
+    serve_loaded *loaded = serve_catalog_loaded(server->catalog);
+    serve_model *own = serve_catalog_find(server->catalog, NULL);
+    loaded->model = model;
+    loaded->engine = engine;
+    if (server->kv_events != NULL && !serve_kv_events_join(server->kv_events, own->name, engine))
         serve_log("error", "kv_events", "out of memory: the cache's events are not published");
+    serve_model_release(own);
     atomic_store_explicit(&server->loaded, true, memory_order_release);
 }
 
@@ -261,9 +278,9 @@ void serve_server_destroy(serve_server *server)
     serve_loop_destroy(server->loop);
     SSL_CTX_free(server->tls);
     serve_tapes_destroy(server->tapes);
+    serve_catalog_destroy(server->catalog);
     serve_kv_events_destroy(server->kv_events);
-    serve_model_fini(&server->model);
-    serve_events_destroy(server->events);
+    serve_events_destroy(server);
     serve_keys_destroy(server->keys);
     pthread_cond_destroy(&server->changed);
     pthread_mutex_destroy(&server->mutex);

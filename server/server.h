@@ -13,10 +13,21 @@ typedef struct serve_key {
 #define SERVE_UNSAID INT32_MIN
 } serve_key;
 
+/* An adapter that a pool loads with its model. */
+typedef struct serve_adapter_params {
+    const char *name; /* as requests call it */
+    float scale;      /* of requests that do not say which adapters they want; 0 = not theirs */
+} serve_adapter_params;
+
 /* A model, and what requests for it do not set. */
 typedef struct serve_model_params {
-#define SERVE_ANY_NAME "*"    /* among the names: whatever a request calls the model */
-    const char *const *names; /* [n_names]; none = its file's */
+    const weir_pool_model *entry; /* what a pool loads, without aliases; NULL = see serve_server_ready */
+    const serve_adapter_params *adapters; /* [n_adapters], one for each of the entry's files */
+    size_t n_adapters;
+#define SERVE_ANY_NAME     "*"       /* among the names: whatever a request calls the model */
+#define SERVE_DEFAULT_NAME "default" /* the first model, unless another one has this name */
+    const char *const
+        *names; /* [n_names], other ones beside the entry's; without an entry none = its file's */
     size_t n_names;
     const weir_sampler_params *sampler; /* NULL = the library's defaults */
     int32_t max_tokens;                 /* -1 = up to the context's end */
@@ -31,7 +42,12 @@ serve_model_params serve_model_params_default(void);
 
 /* Strings and arrays must live as long as the server. */
 typedef struct serve_params {
+    /* One model, or several in a pool. Those, and only those, are copied; a reload replaces them. */
     serve_model_params model;
+    const serve_model_params *models; /* [n_models], each with an entry; none = `model` */
+    size_t n_models;
+    const weir_pool_params *pool;   /* of several models; NULL = defaults */
+    int32_t load_s;                 /* 120: how long a request waits for its model */
     const char *host;               /* "127.0.0.1"; an address or a name; "" = no TCP */
     int32_t port;                   /* 8080; 0 = a free one */
     const char *unix_path;          /* NULL = none; a socket file that nobody listens on is replaced */
@@ -81,8 +97,8 @@ typedef struct serve_params {
 serve_params serve_params_default(void);
 
 /* Opens the sockets, also those that systemd hands over, and starts the service thread: it answers from now
- * on, with 503 until ready. Errors: INVALID (field), IO (an address that cannot be had, a certificate),
- * NO_MEMORY. */
+ * on, a server of one model with 503 until ready. Errors: INVALID (field), IO (an address that cannot be
+ * had, a certificate), NO_MEMORY. */
 weir_status serve_server_create(const serve_params *params, serve_server **out, weir_error *error);
 
 /* Before adapters and ready: what the model's file is called. */
@@ -93,7 +109,7 @@ void serve_server_name(serve_server *server, const char *file_name);
 weir_status serve_server_add_adapter(serve_server *server, const char *name, weir_adapter *adapter,
                                      float scale, weir_error *error);
 
-/* The model is there; engine: NULL where it generates no text. Both must live until destroy. Once. */
+/* The one model is there; engine: NULL where it generates no text. Both must live until destroy. Once. */
 void serve_server_ready(serve_server *server, weir_model *model, weir_engine *engine);
 
 /* Other keys, limits of keys, origins, hosts, timeouts, and the certificate's files read again; what else the

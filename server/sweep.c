@@ -36,17 +36,27 @@ static void check_call(serve_call *call, int64_t now_ns)
     }
 }
 
-static void watch_engine(serve_server *server, int64_t now_ns)
+/* Whether it has work and has made no tick for too long. The catalog is locked. */
+static bool is_stuck(const serve_server *server, serve_loaded *loaded, int64_t now_ns)
 {
     weir_engine_stats stats = {.size = sizeof stats};
-    if (!serve_server_loaded(server) || weir_engine_get_stats(server->model.loaded.engine, &stats) != WEIR_OK)
-        return;
+    if (loaded->engine == NULL || weir_engine_get_stats(loaded->engine, &stats) != WEIR_OK) return false;
     bool works = stats.queue_depth > 0 || stats.n_slots_prefilling + stats.n_slots_generating > 0;
-    if (stats.n_ticks != server->watched_ticks || !works) {
-        server->watched_ticks = stats.n_ticks;
-        server->watched_ns = now_ns;
+    if (stats.n_ticks != loaded->watched_ticks || !works) {
+        loaded->watched_ticks = stats.n_ticks;
+        loaded->watched_ns = now_ns;
     }
-    bool stuck = now_ns - server->watched_ns > (int64_t)server->params.watchdog_s * WEIR__NS_PER_S;
+    return now_ns - loaded->watched_ns > (int64_t)server->params.watchdog_s * WEIR__NS_PER_S;
+}
+
+static void watch_engines(serve_server *server, int64_t now_ns)
+{
+    bool stuck = false;
+    if (!serve_server_loaded(server)) return;
+    serve_catalog_lock(server->catalog, NULL);
+    serve_loaded *loaded = serve_catalog_loaded(server->catalog);
+    for (; loaded != NULL; loaded = loaded->next) stuck = is_stuck(server, loaded, now_ns) || stuck;
+    serve_catalog_unlock(server->catalog);
     if (stuck && !server->stuck)
         serve_log("info", "stuck", "the engine has work and made no tick in %d s", server->params.watchdog_s);
     server->stuck = stuck;
@@ -89,6 +99,7 @@ static void cut_off(serve_server *server)
             call->close = true;
             call->state = SERVE_ANSWERING;
             serve_call_stopping(call);
+            serve_lease_end(call);
             serve_call_send(call);
         } else if (call->answer != NULL) {
             bool taped = call->answer->tape != NULL;
@@ -109,7 +120,7 @@ void serve_server_sweep(serve_timer *timer)
     serve_connections_sweep(server, now_ns);
     serve_tapes_sweep(server->tapes, now_ns);
     if (++server->n_sweeps % WATCH_STEPS == 0) {
-        watch_engine(server, now_ns);
+        watch_engines(server, now_ns);
         watch_workers(server, now_ns);
     }
     serve_listener_go_on(server);

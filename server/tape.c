@@ -246,6 +246,11 @@ bool serve_tape_start(serve_answer *answer, const weir__text *head)
     memcpy(maker->agent, call->agent, sizeof maker->agent);
     memcpy(maker->request_id, call->request_id, sizeof maker->request_id);
     maker->began_ns = call->began_ns;
+    maker->model = serve_model_hold(call->model);
+    maker->loaded = call->loaded;
+    maker->lease = call->lease;
+    call->loaded = NULL;
+    call->lease = NULL;
     maker->key = call->key;
     maker->counted = call->counted;
     call->counted = 0;

@@ -17,6 +17,8 @@
 #include "keys.h"
 
 static serve_server server;
+static weir_model *model;
+static weir_engine *engine;
 
 static int set_up(void **state)
 {
@@ -32,12 +34,11 @@ static int set_up(void **state)
     params.manual = true;
     server.params.model.names = names;
     server.params.model.n_names = 1;
-    if (!serve_model_init(&server.model, &server.params.model)) return 1;
-    serve_model_call(&server.model, "");
-    assert_int_equal(weir_model_load("fake:n_ctx_train=8192", NULL, &server.model.loaded.model, NULL),
-                     WEIR_OK);
-    assert_int_equal(
-        weir_engine_create(server.model.loaded.model, &params, &server.model.loaded.engine, NULL), WEIR_OK);
+    assert_int_equal(weir_model_load("fake:n_ctx_train=8192", NULL, &model, NULL), WEIR_OK);
+    assert_int_equal(weir_engine_create(model, &params, &engine, NULL), WEIR_OK);
+    assert_int_equal(serve_catalog_create(&server.params, &server.catalog, NULL), WEIR_OK);
+    serve_server_name(&server, "");
+    serve_server_ready(&server, model, engine);
     pthread_mutex_init(&server.mutex, NULL);
     server.woken = true; /* there is nobody to be woken */
     server.keys = serve_keys_create(&server.params);
@@ -51,9 +52,8 @@ static int tear_down(void **state)
     assert_int_equal(server.n_calls, 0);
     serve_tapes_destroy(server.tapes);
     serve_keys_destroy(server.keys);
-    weir_model *model = server.model.loaded.model;
-    weir_engine_destroy(server.model.loaded.engine);
-    serve_model_fini(&server.model);
+    serve_catalog_destroy(server.catalog);
+    weir_engine_destroy(engine);
     weir_model_release(model);
     pthread_mutex_destroy(&server.mutex);
     return 0;
@@ -63,7 +63,7 @@ static int tear_down(void **state)
 static void turns(int n)
 {
     for (int i = 0; i < n; i++) {
-        weir_engine_step(server.model.loaded.engine, NULL, 0, NULL, NULL);
+        weir_engine_step(engine, NULL, 0, NULL, NULL);
         serve_server_wake(&server);
         server.woken = true;
     }
@@ -74,7 +74,7 @@ static void turn_until_idle(void)
     weir_engine_stats stats = {.size = sizeof stats};
     do {
         turns(1);
-        assert_int_equal(weir_engine_get_stats(server.model.loaded.engine, &stats), WEIR_OK);
+        assert_int_equal(weir_engine_get_stats(engine, &stats), WEIR_OK);
     } while (stats.queue_depth > 0 || stats.n_slots_prefilling + stats.n_slots_generating > 0);
     turns(2);
 }
@@ -82,6 +82,7 @@ static void turn_until_idle(void)
 static serve_call *create(const char *method)
 {
     serve_call *call = serve_call_create(&server, NULL);
+    if (call != NULL) serve_lease_begin(call);
     if (call != NULL) snprintf(call->method, sizeof call->method, "%s", method);
     return call;
 }

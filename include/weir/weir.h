@@ -1667,6 +1667,11 @@ typedef enum weir_pool_state {
 /* "unloaded", "loading", … Static. */
 WEIR_API const char *weir_pool_state_name(weir_pool_state state);
 
+/* Called on a thread of the pool, or of weir_pool_destroy, before a model goes that no lease holds any more:
+ * whatever else the caller has of it (contexts, chats, streams, adapters) must be released now, or its
+ * weights stay in memory. It may not call the pool. */
+typedef void (*weir_pool_leaving_fn)(weir_model *model, void *user);
+
 typedef struct weir_pool_params {
     size_t size;
     /* For all models: weights, KV cells, buffers, adapters, cached prefixes in host memory (cache_bytes) and
@@ -1676,8 +1681,10 @@ typedef struct weir_pool_params {
     /* The cache_dir of all engines: prefixes of models that sleep. NULL (default) = a new folder in $TMPDIR
      * or /tmp, which destroy removes; pinned models do not use that one. "" = none */
     const char *cache_dir;
-    uint64_t cache_disk_bytes; /* 4 GiB; as the engine's parameter */
-    int32_t queue_limit;       /* 256; 0 … 2^20; leases that may wait; 0 = no limit */
+    uint64_t cache_disk_bytes;    /* 4 GiB; as the engine's parameter */
+    int32_t queue_limit;          /* 256; 0 … 2^20; leases that may wait; 0 = no limit */
+    weir_pool_leaving_fn leaving; /* NULL */
+    void *leaving_user;
 } weir_pool_params;
 
 WEIR_API void weir_pool_params_init(weir_pool_params *params, size_t size);

@@ -6,10 +6,12 @@
 // the message is to be kept at once. Its message is as in message.js.
 import { request, errorText, ApiError } from "./api.js";
 import { allSlotsBusy } from "./engine.js";
+import { loadingWords, modelsTakeTurns } from "./models.js";
 import { events } from "./sse.js";
 
 const RETRY_S = [1, 2, 4, 5]; // to reach a server that is away, then every 5 s
 const QUEUE_MS = 2000; // between two looks at the queue
+const LOAD_MS = 500; // and at a model that is being loaded
 
 const AWAY = "The server cannot be reached.";
 const BROKEN = "The connection ended before the answer did.";
@@ -18,6 +20,7 @@ const REFUSALS = {
   queue_full: "The server is busy, and its queue is full.",
   rate_limit_exceeded: "This key has its maximum number of requests running.",
   loading: "The server is loading the model.",
+  model_busy: "Other models have the server's memory.",
   stopping: "The server is shutting down.",
 };
 
@@ -88,16 +91,38 @@ async function watchQueue(job, body, ahead) {
   note(job, "");
 }
 
+// Says how far its model is loaded, until done() says that the answer begins.
+async function watchLoad(job, model, done) {
+  const { signal } = job.controller;
+  try {
+    for (;;) {
+      await pause(LOAD_MS, signal);
+      if (signal.aborted || done()) return;
+      const words = await loadingWords(model, signal);
+      if (!done()) note(job, words);
+    }
+  } catch {
+    // It is a help, no more.
+  }
+}
+
 // Sends the request; the response that streams the answer.
 async function ask(job, body) {
   const { signal } = job.controller;
   let ahead = -1;
   const attempt = async () => {
+    let done = false;
     ahead = allSlotsBusy() ? await place(job, body).catch(() => -1) : -1;
-    return request("v1/chat/completions", {
-      body: { ...body, stream: true, stream_options: { include_usage: true }, resume: resumable || undefined },
-      signal,
-    });
+    if (modelsTakeTurns() && ahead < 0) watchLoad(job, body.model, () => done);
+    try {
+      return await request("v1/chat/completions", {
+        body: { ...body, stream: true, stream_options: { include_usage: true }, resume: resumable || undefined },
+        signal,
+      });
+    } finally {
+      done = true;
+      note(job, "");
+    }
   };
   const response = await persist(job, attempt).catch((e) => {
     if (!resumable || e.field !== "resume") throw e;

@@ -6,6 +6,7 @@ import { byId } from "./dom.js";
 import { takeAttached, withFiles } from "./files.js";
 import { withMedia } from "./media.js";
 import { messageView } from "./message.js";
+import { modelName } from "./models.js";
 import { hideNotice, showNotice } from "./notice.js";
 import { defaultSystem, requestFields } from "./settings.js";
 import { newId, loadChat, onOtherTab, removeChat, saveChat } from "./store.js";
@@ -32,9 +33,7 @@ let leaving = false; // the page goes, and takes its connections with it
 let onDenied = () => {};
 let onOpened = () => {}; // another chat is shown
 let onChange = () => {}; // this one has another title or place in the list
-let model = "";
 
-export const setModel = (name) => (model = name);
 export const currentChat = () => chat;
 
 // Of the chat that is shown.
@@ -236,7 +235,7 @@ function requestBody(messages = chat.messages) {
   const fields = requestFields();
   // Once tools have answered, the model may say something.
   if (messages.at(-1)?.role === "tool") delete fields.tool_choice;
-  return { ...fields, model: model || undefined, messages: requestMessages(messages) };
+  return { ...fields, model: modelName() || undefined, messages: requestMessages(messages) };
 }
 
 function run(versions) {
@@ -302,7 +301,7 @@ function startAnew(message) {
   const question = chat.messages.findLast((m) => m.role === "user"), asked = chat;
   const end = chat.messages.indexOf(question);
   const bodyFrom = (from) => ({
-    model: model || undefined,
+    model: modelName() || undefined,
     max_tokens: SUMMARY_TOKENS,
     messages: requestMessages([...chat.messages.slice(from, end), { role: "user", content: SUMMARIZE }]),
   });

@@ -58,12 +58,13 @@ function showFigures(now) {
   meter.value = kv.used ?? 0;
   setText(byId("kv-note"), kv.size ? `${number(kv.used)} of ${number(kv.size)}` : "–");
   const slots = now.slots ?? [], busy = slots.filter((slot) => slot.state !== "idle").length;
-  allBusy = busy === slots.length;
-  showLink("live", `${busy} of ${slots.length} slots`);
+  allBusy = slots.length > 0 && busy === slots.length;
+  showLink("live", slots.length ? `${busy} of ${slots.length} slots` : "Not loaded");
 }
 
-// onModel(name) hears of the model, onDenied() of a key that is missing or wrong.
-export function startEngine({ onModel, onDenied }) {
+// onModel(name, states) hears of the model, and what several do; onDenied() of a key that is missing or wrong. query()
+// tells which model is watched.
+export function startEngine({ onModel, onDenied, query }) {
   const ticks = makeTicks(byId("ticks"), byId("tick"));
   const slots = makeSlots(byId("slots"));
   let controller = null, attempts = 0, retry = 0;
@@ -72,7 +73,7 @@ export function startEngine({ onModel, onDenied }) {
     showFigures(now);
     ticks.add(now.ticks ?? []);
     slots.show(now.slots ?? []);
-    if (now.model) onModel(now.model);
+    if (now.model) onModel(now.model, now.models);
   }
 
   async function listen() {
@@ -85,7 +86,7 @@ export function startEngine({ onModel, onDenied }) {
     };
     try {
       alive();
-      const response = await request("events", { signal: mine.signal });
+      const response = await request("events" + query(), { signal: mine.signal });
       for await (const { event, data } of events(response, alive)) {
         alive();
         attempts = 0;

@@ -1,50 +1,110 @@
-// models.js: which of the server's models is asked: a name, and a choice where there are several.
+// models.js: which of the server's models is asked: a name, and a choice where there are several; and what each of them
+// is doing, where they take turns in memory.
 // SPDX-License-Identifier: Apache-2.0
 import { request } from "./api.js";
-import { setModel } from "./chat.js";
 import { element, byId, setText } from "./dom.js";
 import { readsMedia, setModalities } from "./media.js";
 import { loadView, saveView } from "./store.js";
 
-let served = ""; // the server's own name for its model
+let name = ""; // the one that is asked
+let served = ""; // the one that the engine's events tell of
+let known = []; // the server's models
+let chosen = () => {}; // hears of a choice
 
-function use(name) {
-  setModel(name);
-  setText(byId("model"), name);
+const current = () => (byId("models").hidden ? "" : byId("models").value);
+
+export const modelName = () => name;
+
+// "?model=NAME" behind a path that is about one model of several.
+export const modelQuery = () => (current() ? "?model=" + encodeURIComponent(current()) : "");
+
+const percent = (part) => `${Math.round(100 * (part ?? 0))} %`;
+
+// What a model does, if it is not simply there.
+function stateWords({ state, progress }) {
+  if (!state || state === "loaded") return "";
+  return state === "loading" ? `loading, ${percent(progress)}` : state === "unloaded" ? "not loaded" : state;
 }
 
-export async function findModels() {
-  let ids;
-  try {
-    const list = await (await request("v1/models")).json();
-    ids = list.data.map((model) => model.id);
-    setModalities(list.data[0].architecture.input_modalities);
-  } catch {
-    return; // /events says the name as soon as the server is there
-  }
+const find = (id) => known.find((model) => model.id === id);
+
+// What may be attached to a message: that of an adapter's model for the adapter.
+function showAttach(id) {
+  const own = find(id) ?? known[0], model = find(own?.parent) ?? own;
+  setModalities(model?.architecture?.input_modalities ?? ["text"]);
   const attach = readsMedia() ? "Attach texts, images or sounds" : "Attach text files";
   byId("attach").title = attach;
   byId("attach").setAttribute("aria-label", attach);
-  const choice = byId("models"), several = ids.length > 1, kept = loadView().model;
+}
+
+function use(id) {
+  name = id;
+  setText(byId("model"), name);
+  showAttach(name);
+}
+
+function showStates() {
+  for (const option of byId("models").options) {
+    const words = stateWords(find(option.value) ?? {});
+    setText(option, words ? `${option.value} (${words})` : option.value);
+  }
+}
+
+export async function findModels() {
+  try {
+    known = (await (await request("v1/models")).json()).data;
+  } catch {
+    return; // /events says the name as soon as the server is there
+  }
+  const ids = known.map((model) => model.id), kept = loadView().model;
+  const choice = byId("models"), several = ids.length > 1;
   choice.hidden = !several;
   byId("model").hidden = several;
   choice.replaceChildren(...ids.map((id) => element("option", { value: id }, id)));
   choice.value = ids.includes(kept) ? kept : ids[0];
+  showStates();
   use(choice.value);
+  chosen(choice.value);
 }
 
-// What the engine's events say again and again.
-export function servedModel(name) {
-  if (name === served) return;
-  served = name;
-  if (byId("models").hidden) use(name);
+// What the engine's events say again and again: the model's name, and the states of several.
+export function servedModel(watched, states) {
+  let news = watched !== served;
+  for (const { name: id, ...state } of states ?? []) {
+    const model = find(id);
+    if (!model || (model.state !== state.state && state.state === "loaded")) news = true; // it tells more of itself now
+    Object.assign(model ?? {}, state);
+  }
+  if (states) showStates();
+  if (!news) return;
+  served = watched;
+  if (byId("models").hidden) use(watched);
   findModels();
 }
 
-export function makeModels() {
+// Whether models take turns in memory.
+export const modelsTakeTurns = () => known.some((model) => model.state);
+
+// What an answer waits for while its model is not in memory, in words; "" = nothing.
+export async function loadingWords(id, signal) {
+  const model = await (await request("v1/models/" + encodeURIComponent(id), { signal })).json();
+  if (model.state === "loaded") return "";
+  return model.state === "loading" ? `Loading ${id}, ${percent(model.progress)}` : `Waiting until ${id} can be loaded`;
+}
+
+// onChoice() hears when another model is chosen.
+export function makeModels(onChoice) {
+  let last = "";
+  chosen = (id) => {
+    if (id === last) return;
+    const first = last === "" && modelQuery() === "";
+    last = id;
+    if (!first) onChoice();
+  };
   byId("models").addEventListener("change", (event) => {
     saveView({ ...loadView(), model: event.target.value });
     use(event.target.value);
+    chosen(event.target.value);
   });
   findModels();
 }

@@ -3,6 +3,7 @@
 // SPDX-License-Identifier: Apache-2.0
 import { request } from "./api.js";
 import { element, byId, setText } from "./dom.js";
+import { modelQuery } from "./models.js";
 import { makePresets } from "./presets.js";
 import { loadSettings, saveSettings } from "./store.js";
 
@@ -72,7 +73,7 @@ function serverValue(name, value) {
 }
 
 async function showServerValues() {
-  const props = await (await request("props")).json();
+  const props = await (await request("props" + modelQuery())).json();
   for (const { name, kind } of FIELDS) {
     if (kind === "number") inputs.get(name).placeholder = serverValue(name, props.default_generation_settings.params[name]);
   }

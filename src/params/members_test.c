@@ -141,9 +141,22 @@ static const weir_member *row_at(const weir__members *members, size_t offset, si
 static bool has_no_row(const char *name)
 {
     static const char *const names[] = {
-        "size",        "progress",  "progress_user", "n_tensor_split", "n_messages",        "n_args",
-        "text_length", "n_tokens",  "stop_length",   "n_stop",         "cache_salt_length", "n_adapters",
-        "n_media",     "n_aliases",
+        "size",
+        "progress",
+        "progress_user",
+        "leaving",
+        "leaving_user",
+        "n_tensor_split",
+        "n_messages",
+        "n_args",
+        "text_length",
+        "n_tokens",
+        "stop_length",
+        "n_stop",
+        "cache_salt_length",
+        "n_adapters",
+        "n_media",
+        "n_aliases",
     };
     for (size_t i = 0; i < N_ELEMENTS(names); i++)
         if (strcmp(names[i], name) == 0) return true;

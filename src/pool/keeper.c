@@ -217,7 +217,8 @@ void *weir__keeper_run(void *user)
         grant_all(pool);
         if (weir__lease_ring(pool)) continue;
         sweep(pool);
-        if (!pool->job.done) weir__clock_cond_wait(&pool->wake, &pool->mutex, next_ns(pool, now));
+        bool ended = pool->over && pool->job.kind == WEIR__JOB_NONE; /* nobody wakes this thread then */
+        if (!pool->job.done && !ended) weir__clock_cond_wait(&pool->wake, &pool->mutex, next_ns(pool, now));
     }
     pthread_mutex_unlock(&pool->mutex);
     return NULL;

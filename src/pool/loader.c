@@ -18,6 +18,8 @@ static void work(const weir_pool *pool, weir__job *job)
         .cache_disk_bytes = pool->params.cache_disk_bytes,
         .progress = take_progress,
         .user = job->entry,
+        .leaving = pool->params.leaving,
+        .leaving_user = pool->params.leaving_user,
     };
     int64_t began = weir__clock_now_ns();
     switch (job->kind) {

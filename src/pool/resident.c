@@ -178,6 +178,8 @@ weir_status weir__resident_load(const weir__spec *spec, const weir__demand *dema
     if (l.status == WEIR_OK) l.status = make_engine(&l, demand);
     if (l.status == WEIR_OK) {
         measure(l.made, demand);
+        l.made->leaving = params->leaving;
+        l.made->leaving_user = params->leaving_user;
         *made = l.made;
     } else {
         weir__resident_free(l.made);
@@ -188,6 +190,7 @@ weir_status weir__resident_load(const weir__spec *spec, const weir__demand *dema
 void weir__resident_free(weir__resident *resident)
 {
     if (resident == NULL) return;
+    if (resident->leaving != NULL) resident->leaving(resident->model, resident->leaving_user);
     weir_engine_destroy(resident->engine);
     for (size_t i = 0; i < resident->n_adapters; i++) weir_adapter_release(resident->adapters[i]);
     weir__mem_free(resident->adapters);

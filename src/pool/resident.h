@@ -21,6 +21,8 @@ typedef struct weir__resident {
     size_t n_adapters;
     uint64_t n_bytes; /* as loaded */
     int32_t n_ctx;
+    weir_pool_leaving_fn leaving; /* NULL, also until it is loaded */
+    void *leaving_user;
 } weir__resident;
 
 typedef struct weir__resident_params {
@@ -28,6 +30,8 @@ typedef struct weir__resident_params {
     uint64_t cache_disk_bytes;
     weir_progress_fn progress;
     void *user;
+    weir_pool_leaving_fn leaving;
+    void *leaving_user;
 } weir__resident_params;
 
 /* By the headers of the files. cache is 0 if the parameters leave it to the pool (WEIR_AUTO). */
@@ -39,7 +43,8 @@ weir_status weir__resident_load(const weir__spec *spec, const weir__demand *dema
                                 const weir__resident_params *params, weir__resident **made,
                                 weir_error *error);
 
-/* Ends the streams that still run and writes prefixes to the cache_dir. Blocks. NULL is ignored. */
+/* Says that the model leaves, ends the streams that still run and writes prefixes to the cache_dir. Blocks.
+ * NULL is ignored. */
 void weir__resident_free(weir__resident *resident);
 
 #endif

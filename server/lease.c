@@ -1,0 +1,169 @@
+/* lease.c: the model that a request is about, and with several of them its lease: a call whose model is not
+ * in memory waits for it without a worker.
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "answer.h"
+#include "catalog.h"
+
+#define LATER_S 10 /* Retry-After where memory or a load is waited for */
+
+/* ---- Which model ---- */
+
+bool serve_lease_refuse_name(serve_call *call, const char *name)
+{
+    weir__text names = {0};
+    serve_catalog_add_names(call->server->catalog, &names);
+    serve_call_refuse(call, 404, "model", "model_not_found",
+                      "there is no model \"%.100s\" here; ask for %.300s (GET /v1/models lists all)", name,
+                      names.failed || names.n == 0 ? "another" : names.bytes);
+    weir__text_fini(&names);
+    return false;
+}
+
+/* What the request calls the model: its body's "model", else that of its address; NULL: it does not say.
+ * Keeps the body's JSON for the handler. False: the call has its answer. */
+static bool read_name(serve_call *call, const char **name)
+{
+    *name = call->asked[0] != '\0' ? call->asked : NULL;
+    if (!call->has_body) return true;
+    json_t *json;
+    if (!serve_call_read_any(call, &json)) return false;
+    call->json = json;
+    const json_t *value = json_object_get(json, "model");
+    if (value == NULL && call->route->tagged) value = json_object_get(json, "name");
+    if (value == NULL || json_is_null(value)) return true;
+    *name = json_string_value(value);
+    return *name != NULL || serve_call_refuse(call, 400, "model", "invalid_value", "model must be a string");
+}
+
+void serve_lease_begin(serve_call *call)
+{
+    serve_catalog *catalog = call->server->catalog;
+    if (serve_catalog_pool(catalog) != NULL) return;
+    call->model = serve_catalog_find(catalog, NULL);
+    call->loaded = serve_catalog_loaded(catalog);
+}
+
+/* Ollama's clients add ":latest" to names. */
+static serve_model *find_tagged(const serve_call *call, const char *name)
+{
+    static const char tag[] = ":latest";
+    char plain[WEIR_POOL_NAME_MAX + 1];
+    size_t n = strlen(name), n_tag = sizeof tag - 1;
+    if (n <= n_tag || n - n_tag >= sizeof plain || strcmp(name + n - n_tag, tag) != 0) return NULL;
+    memcpy(plain, name, n - n_tag);
+    plain[n - n_tag] = '\0';
+    return serve_catalog_find(call->server->catalog, plain);
+}
+
+static bool find(serve_call *call)
+{
+    const char *name;
+    if (call->model != NULL) return true;
+    if (!read_name(call, &name)) return false;
+    call->model = serve_catalog_find(call->server->catalog, name);
+    if (call->model == NULL && call->route->tagged) call->model = find_tagged(call, name);
+    return call->model != NULL || serve_lease_refuse_name(call, name != NULL ? name : "");
+}
+
+/* ---- Its lease ---- */
+
+bool serve_lease_refuse(serve_call *call, const char *name, weir_status status, const weir_error *error)
+{
+    const char *code = "model_load_failed";
+    if (status == WEIR_NO_MEMORY && error->message[0] == '\0') return serve_call_no_memory(call);
+    switch (status) {
+    case WEIR_STOPPED: return serve_call_stopping(call);
+    case WEIR_BUSY:
+    case WEIR_TIMEOUT: code = "model_busy"; break;
+    case WEIR_TOO_LONG: code = "model_too_large"; break;
+    default: break;
+    }
+    call->retry_s = LATER_S;
+    return serve_call_refuse(call, 503, "model", code, "the model \"%.100s\" cannot be had now: %s", name,
+                             error->message);
+}
+
+/* False: the call waits, or has its answer. */
+static bool take(serve_call *call)
+{
+    serve_catalog *catalog = call->server->catalog;
+    weir_error error = {0};
+    weir_status status = WEIR_OK;
+    if (call->lease == NULL)
+        status = weir_lease_create(serve_catalog_pool(catalog), call->model->name,
+                                   call->server->params.load_s * 1000, &call->lease, &error);
+    if (status == WEIR_NOT_FOUND)
+        return serve_lease_refuse_name(call, call->model->name); /* a reload took it out */
+    if (status == WEIR_OK) {
+        status = weir_lease_wait(call->lease, 0, &error);
+        call->waiting = status == WEIR_TIMEOUT;
+        if (call->waiting) return false;
+    }
+    if (status != WEIR_OK) return serve_lease_refuse(call, call->model->name, status, &error);
+    call->loaded = serve_catalog_enter(catalog, call->model, call->lease);
+    if (call->loaded == NULL) return serve_call_no_memory(call);
+    return call->loaded->engine != NULL || !call->route->engine ||
+           serve_call_refuse(
+               call, 400, "model", "unsupported_value",
+               "the model \"%.100s\" generates no text: /v1/embeddings or /v1/rerank is what it "
+               "is for",
+               call->model->name);
+}
+
+void serve_lease_end(serve_call *call)
+{
+    if (call->lease == NULL) return;
+    call->loaded = NULL;
+    weir_lease_release(call->lease);
+    call->lease = NULL;
+}
+
+static void on_ready(weir_lease *lease, void *user)
+{
+    (void)lease;
+    serve_ready_post(user);
+}
+
+bool serve_lease_await(serve_call *call)
+{
+    if (!call->waiting) return false;
+    call->waiting = false;
+    call->state = SERVE_WAITING;
+    (void)weir_lease_set_ready(call->lease, on_ready, call); /* the first time */
+    return true;
+}
+
+/* ---- Handlers ---- */
+
+static bool is_plain(const serve_call *call)
+{
+    return (!call->route->engine && !call->route->model) || call->route->apart ||
+           serve_catalog_pool(call->server->catalog) == NULL;
+}
+
+void serve_lease_work(serve_call *call)
+{
+    if (is_plain(call) || (find(call) && take(call))) call->route->handle(call);
+    json_decref(call->json); /* the handler has its own */
+    call->json = NULL;
+}
+
+void serve_lease_glance(serve_call *call)
+{
+    serve_catalog *catalog = call->server->catalog;
+    if (is_plain(call)) {
+        call->route->handle(call);
+        return;
+    }
+    if (!find(call)) return;
+    call->loaded = serve_catalog_lock(catalog, call->model);
+    if (call->loaded != NULL || call->route->absent)
+        call->route->handle(call);
+    else
+        serve_call_refuse(call, 503, "model", "model_not_loaded",
+                          "the model \"%.100s\" is not loaded: POST /v1/models/load loads it, as does any "
+                          "request for text",
+                          call->model->name);
+    call->loaded = NULL;
+    serve_catalog_unlock(catalog);
+}

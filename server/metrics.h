@@ -1,0 +1,31 @@
+/* metrics.h: samples of engines in /metrics. SPDX-License-Identifier: Apache-2.0 */
+#ifndef WEIR_SERVER_METRICS_H
+#define WEIR_SERVER_METRICS_H
+
+#include "serve.h"
+
+/* An engine, and what its samples have besides. */
+typedef struct serve_source {
+    weir_engine_stats stats;
+    char name[WEIR_POOL_NAME_MAX + 1]; /* of its model; truncated */
+    weir__text label;                  /* model="NAME" where there are several; else empty */
+} serve_source;
+
+/* Begins a sample with labels of its own, "" = none, and the source's. */
+static inline void serve_source_sample(weir__text *text, const char *name, const char *labels,
+                                       const weir__text *label)
+{
+    bool both = labels[0] != '\0' && label->n > 0;
+    weir__text_add_string(text, name);
+    if (labels[0] == '\0' && label->n == 0)
+        weir__text_add_string(text, " ");
+    else
+        weir__text_printf(text, "{%s%s%.*s} ", labels, both ? "," : "", (int)label->n,
+                          label->n > 0 ? label->bytes : "");
+}
+
+/* router_metrics.c: appends the metrics by which routers choose a server. */
+void serve_router_metrics(const serve_server *server, const serve_source *sources, size_t n,
+                          weir__text *text);
+
+#endif

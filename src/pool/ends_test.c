@@ -1,0 +1,67 @@
+/* ends_test.c: how a model leaves, and how a pool ends amid a job.
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "pool/testing.h"
+
+/* The last that hold the model. */
+static void release_held(weir_model *model, void *user)
+{
+    weir_model **held = user;
+    assert_ptr_equal(*held, model);
+    weir_model_release(*held);
+    *held = NULL;
+}
+
+static void hold(rack *r, const char *name, weir_model **held)
+{
+    weir_lease *lease = rack_lease(r, name);
+    *held = weir_model_hold(weir_lease_model(lease));
+    weir_lease_release(lease);
+}
+
+static void who_holds_a_model_hears_that_it_leaves(void **state)
+{
+    weir_pool_params params = weir_pool_params_default();
+    weir_model *held = NULL;
+    (void)state;
+    rack r = {.engine = weir_engine_params_default()};
+    r.engine.n_slots = 2;
+    r.engine.n_ctx = 256;
+    r.engine.cache_bytes = 1 << 16;
+    for (size_t i = 0; i < 2; i++) rack_model(&r, i, 100, "");
+    params.memory_bytes = 120 * MIB;
+    params.leaving = release_held;
+    params.leaving_user = &held;
+    assert_int_equal(weir_pool_create(&params, &r.pool, NULL), WEIR_OK);
+    assert_int_equal(weir_pool_set(r.pool, r.models, 2, NULL), WEIR_OK);
+    hold(&r, "m0", &held);
+    assert_non_null(held);
+    weir_lease *lease = rack_lease(&r, "m1"); /* in its place */
+    assert_null(held);
+    weir_lease_release(lease);
+    hold(&r, "m1", &held);
+    rack_close(&r);
+    assert_null(held);
+}
+
+/* The thread that decides was asked to end while the other one loads. */
+static void a_pool_ends_amid_a_load(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 20; i++) {
+        rack r;
+        rack_open(&r, 230, 2, "load_us=20000");
+        weir_lease *lease = rack_ask(&r, "m0", WAIT_MS);
+        if (i % 2 == 0) rack_await(&r, "m0", WEIR_POOL_LOADING);
+        weir_lease_release(lease);
+        rack_close(&r);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(who_holds_a_model_hears_that_it_leaves),
+        cmocka_unit_test(a_pool_ends_amid_a_load),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
