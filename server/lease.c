@@ -61,7 +61,7 @@ static bool find(serve_call *call)
     if (call->model != NULL) return true;
     if (!read_name(call, &name)) return false;
     call->model = serve_catalog_find(call->server->catalog, name);
-    if (call->model == NULL && call->route->tagged) call->model = find_tagged(call, name);
+    if (call->model == NULL && name != NULL && call->route->tagged) call->model = find_tagged(call, name);
     return call->model != NULL || serve_lease_refuse_name(call, name != NULL ? name : "");
 }
 
