@@ -34,6 +34,8 @@ static void origin_of(const cli_args *args, const cli_option *option, const char
     switch (origin->from) {
     case CLI_FROM_DEFAULT: snprintf(text, capacity, "default"); break;
     case CLI_FROM_FILE: snprintf(text, capacity, "%s:%d", path, origin->line); break;
+    case CLI_FROM_MODELS: /* of one of several models, which no command shows */
+    case CLI_FROM_SECTION: snprintf(text, capacity, "%s:%d", args->models_path, origin->line); break;
     case CLI_FROM_PRESET: snprintf(text, capacity, "%s:%d", args->preset_path, origin->line); break;
     case CLI_FROM_ENVIRONMENT: snprintf(text, capacity, "%s", option->env); break;
     case CLI_FROM_WORDS: snprintf(text, capacity, "command line"); break;

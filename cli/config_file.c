@@ -6,7 +6,6 @@
 #include <unistd.h>
 
 #include "file.h"
-#include "options.h"
 
 /* True: the user named it, so that it has to be there. */
 static bool find_path(char **path)
@@ -47,44 +46,82 @@ static bool unquote(char *value)
     }
 }
 
-/* The command of a line "[bench engine]", NULL: there is none of that name. */
-static const cli_command *section(char *line)
+const cli_option *cli_config_option(const cli_config *config, unsigned commands, const char *key)
 {
-    size_t n = strlen(line);
-    if (line[n - 1] != ']') return NULL;
-    line[n - 1] = '\0';
-    const char *name = trim(line + 1);
-    for (const cli_command *command = cli_commands; command->name != NULL; command++)
-        if (strcmp(command->name, name) == 0) return command;
-    return NULL;
+    switch (config->kind) {
+    case CLI_CONFIG_PRESET: return cli_options_by_preset(commands, key);
+    case CLI_CONFIG_MODELS: return cli_options_by_model(commands & CLI_SERVE, key);
+    default: return cli_options_by_setting(commands, key);
+    }
 }
 
-static cli_exit unknown_setting(const cli_config *config, int line, const char *key,
-                                const cli_command *command)
+static const cli_command *command_of(const cli_config *config)
+{
+    return config->n_sections > 0 ? config->sections[config->n_sections - 1].command : NULL;
+}
+
+static cli_exit unknown_setting(const cli_config *config, int line, const char *key)
 {
     cli_nearest nearest = cli_nearest_to(key);
+    const cli_command *command = command_of(config);
+    bool known = cli_options_by_setting(~0u, key) != NULL || cli_options_by_preset(~0u, key) != NULL;
     cli_options_try_settings(&nearest);
-    if (command != NULL && cli_options_by_setting(~0u, key) != NULL)
+    if (known && config->kind == CLI_CONFIG_PRESET)
+        return cli_fail(CLI_USAGE, "%s:%d: %.60s is not for presets", config->path, line, key);
+    if (known && config->kind == CLI_CONFIG_MODELS)
+        return cli_fail(CLI_USAGE, "%s:%d: %.60s is no setting of a model of weir serve", config->path, line,
+                        key);
+    if (known && command != NULL)
         return cli_fail(CLI_USAGE, "%s:%d: weir %s has no setting %.60s", config->path, line, command->name,
                         key);
-    if (config->preset && cli_options_by_setting(~0u, key) != NULL)
-        return cli_fail(CLI_USAGE, "%s:%d: %.60s is not for presets", config->path, line, key);
     return cli_fail(CLI_USAGE, "%s:%d: there is no setting %.60s%s", config->path, line, key,
                     cli_nearest_hint(&nearest, "; weir help config explains the names"));
 }
 
-static cli_exit read_line(cli_config *config, int number, char *line, const cli_command **command)
+static cli_exit add_command(const cli_config *config, cli_section *section)
+{
+    for (const cli_command *command = cli_commands; command->name != NULL; command++)
+        if (strcmp(command->name, section->name) == 0) section->command = command;
+    if (section->command != NULL) return CLI_OK;
+    return cli_fail(CLI_USAGE, "%s:%d: no command has this name; expected: [run], [bench engine], …",
+                    config->path, section->line);
+}
+
+static cli_exit check_model_name(const cli_config *config, const cli_section *section)
+{
+    size_t n = strlen(section->name);
+    if (n == 0 || n > CLI_MODEL_NAME_MAX || strcmp(section->name, SERVE_ANY_NAME) == 0)
+        return cli_fail(CLI_USAGE, "%s:%d: this is no name for a model; allowed: 1 to %d bytes, and not %s",
+                        config->path, section->line, CLI_MODEL_NAME_MAX, SERVE_ANY_NAME);
+    for (const cli_section *other = config->sections; other < section; other++)
+        if (strcmp(other->name, section->name) == 0)
+            return cli_fail(CLI_USAGE, "%s:%d: line %d has a model of the name %s already", config->path,
+                            section->line, other->line, section->name);
+    return CLI_OK;
+}
+
+/* A line "[bench engine]" or "[coder]". */
+static cli_exit read_section(cli_config *config, int number, char *line)
+{
+    size_t n = strlen(line);
+    if (config->kind == CLI_CONFIG_PRESET)
+        return cli_fail(CLI_USAGE, "%s:%d: a preset has no sections", config->path, number);
+    if (line[n - 1] != ']')
+        return cli_fail(CLI_USAGE, "%s:%d: the line has no \"]\" at its end; expected: [NAME]", config->path,
+                        number);
+    line[n - 1] = '\0';
+    cli_grow(&config->sections, &config->sections_capacity, config->n_sections + 1, sizeof *config->sections);
+    cli_section *section = &config->sections[config->n_sections++];
+    *section = (cli_section){.name = cli_format("%s", trim(line + 1)), .line = number};
+    return config->kind == CLI_CONFIG_MODELS ? check_model_name(config, section)
+                                             : add_command(config, section);
+}
+
+static cli_exit read_line(cli_config *config, int number, char *line)
 {
     line = trim(line);
     if (*line == '\0' || *line == '#') return CLI_OK;
-    if (*line == '[' && config->preset)
-        return cli_fail(CLI_USAGE, "%s:%d: a preset has no sections", config->path, number);
-    if (*line == '[') {
-        *command = section(line);
-        if (*command != NULL) return CLI_OK;
-        return cli_fail(CLI_USAGE, "%s:%d: no command has this name; expected: [run], [bench engine], …",
-                        config->path, number);
-    }
+    if (*line == '[') return read_section(config, number, line);
     char *equals = strchr(line, '=');
     if (equals == NULL)
         return cli_fail(CLI_USAGE, "%s:%d: there is no \"=\"; expected: name = value, such as ctx = 8192",
@@ -94,12 +131,15 @@ static cli_exit read_line(cli_config *config, int number, char *line, const cli_
     if (!unquote(value))
         return cli_fail(CLI_USAGE, "%s:%d: the quotes of %.60s do not end with the line", config->path,
                         number, key);
-    if (config->preset ? cli_options_by_preset(~0u, key) == NULL
-                       : cli_options_by_setting(*command != NULL ? (*command)->bit : ~0u, key) == NULL)
-        return unknown_setting(config, number, key, *command);
+    const cli_command *command = command_of(config);
+    if (cli_config_option(config, command != NULL ? command->bit : ~0u, key) == NULL)
+        return unknown_setting(config, number, key);
     cli_grow(&config->items, &config->capacity, config->n + 1, sizeof *config->items);
-    config->items[config->n++] = (cli_setting){
-        .command = *command, .line = number, .key = cli_format("%s", key), .value = cli_format("%s", value)};
+    config->items[config->n++] =
+        (cli_setting){.section = config->n_sections > 0 ? config->n_sections - 1 : CLI_CONFIG_NONE,
+                      .line = number,
+                      .key = cli_format("%s", key),
+                      .value = cli_format("%s", value)};
     return CLI_OK;
 }
 
@@ -107,14 +147,13 @@ static cli_exit read_file(cli_config *config, const char *what)
 {
     char *bytes = NULL;
     size_t length = 0;
-    const cli_command *command = NULL;
     cli_exit code = cli_file_read(config->path, what, &bytes, &length);
     if (code != CLI_OK) return code;
     int number = 1;
     char *rest = bytes;
     for (char *line = strsep(&rest, "\n"); line != NULL && code == CLI_OK;
          line = strsep(&rest, "\n"), number++)
-        code = read_line(config, number, line, &command);
+        code = read_line(config, number, line);
     cli_free(bytes);
     return code;
 }
@@ -127,11 +166,22 @@ cli_exit cli_config_read(cli_config *config)
     return config->there || named ? read_file(config, "the config file") : CLI_OK;
 }
 
-cli_exit cli_config_read_preset(cli_config *config, const char *path)
+cli_exit cli_config_read_file(cli_config *config, cli_config_kind kind, const char *path)
 {
-    config->preset = true;
+    config->kind = kind;
     config->path = cli_format("%s", path);
-    return read_file(config, "the preset");
+    cli_exit code = read_file(config, kind == CLI_CONFIG_PRESET ? "the preset" : "the models");
+    const char *slash = strrchr(path, '/');
+    int n = slash != NULL ? (int)(slash - path) : 0;
+    for (size_t i = 0; n > 0 && i < config->n; i++) {
+        cli_setting *setting = &config->items[i];
+        const cli_option *option = cli_config_option(config, ~0u, setting->key);
+        if (option == NULL || !cli_options_is_file(option) || !cli_file_is_relative(setting->value)) continue;
+        char *value = cli_format("%.*s/%s", n, path, setting->value);
+        cli_free(setting->value);
+        setting->value = value;
+    }
+    return code;
 }
 
 void cli_config_fini(cli_config *config)
@@ -140,7 +190,9 @@ void cli_config_fini(cli_config *config)
         cli_free(config->items[i].key);
         cli_free(config->items[i].value);
     }
+    for (size_t i = 0; i < config->n_sections; i++) cli_free(config->sections[i].name);
     cli_free(config->items);
+    cli_free(config->sections);
     cli_free(config->path);
     *config = (cli_config){0};
 }

@@ -1,4 +1,5 @@
-/* config_file.h: the config file: defaults of options, for all commands or for one.
+/* config_file.h: text files with options' values: the config file (defaults for all commands or for one),
+ * presets (no sections; preset.h) and the models of weir serve (a section for each; model_list.h).
  *
  *   # a comment
  *   top-k = 20
@@ -10,29 +11,50 @@
 #ifndef WEIR_CLI_CONFIG_FILE_H
 #define WEIR_CLI_CONFIG_FILE_H
 
-#include "cli.h"
+#include "options.h"
+
+typedef enum cli_config_kind {
+    CLI_CONFIG_COMMANDS, /* the config file */
+    CLI_CONFIG_PRESET,
+    CLI_CONFIG_MODELS,
+} cli_config_kind;
+
+#define CLI_CONFIG_NONE ((size_t)-1) /* the section of lines before the first one */
 
 typedef struct cli_setting {
-    const cli_command *command; /* NULL: for all */
+    size_t section; /* CLI_CONFIG_NONE: for all */
     int line;
     char *key, *value;
 } cli_setting;
 
+typedef struct cli_section {
+    const cli_command *command; /* of the config file */
+    char *name;
+    int line;
+} cli_section;
+
 /* Zeroed is empty. */
 typedef struct cli_config {
-    char *path;         /* NULL: there is to be none */
-    bool there;         /* the file exists */
-    bool preset;        /* it is one */
+    char *path; /* NULL: there is to be none */
+    bool there; /* the file exists */
+    cli_config_kind kind;
     cli_setting *items; /* [n], in the order of the file */
     size_t n, capacity;
+    cli_section *sections; /* [n_sections] */
+    size_t n_sections, sections_capacity;
 } cli_config;
 
 /* Reads WEIR_CONFIG, or weir/config in XDG_CONFIG_HOME or ~/.config where that is there. CLI_OK; CLI_USAGE or
  * CLI_FAILED after a message that names the line. To be freed in any case. */
 cli_exit cli_config_read(cli_config *config);
 
-/* Reads a preset: the same lines without sections, with the settings of presets. */
-cli_exit cli_config_read_preset(cli_config *config, const char *path);
+/* Reads a preset or the models of weir serve. Paths that begin with ./ or ../ are made relative to the file's
+ * folder. */
+cli_exit cli_config_read_file(cli_config *config, cli_config_kind kind, const char *path);
+
+/* The option of a command that a line of this file may set, NULL = none. */
+const cli_option *cli_config_option(const cli_config *config, unsigned commands, const char *key);
+
 void cli_config_fini(cli_config *config);
 
 #endif

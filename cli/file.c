@@ -115,6 +115,11 @@ cli_exit cli_file_write(char *path, const char *bytes, size_t n)
     return written ? CLI_OK : cli_fail(CLI_FAILED, "cannot write %s: %s", path, strerror(errno));
 }
 
+bool cli_file_is_relative(const char *path)
+{
+    return strncmp(path, "./", 2) == 0 || strncmp(path, "../", 3) == 0;
+}
+
 const char *cli_file_name(const char *path)
 {
     const char *slash = strrchr(path, '/');

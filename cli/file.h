@@ -30,6 +30,9 @@ cli_exit cli_file_write(char *path, const char *bytes, size_t n);
 /* The last part of a path. */
 const char *cli_file_name(const char *path);
 
+/* Whether it begins with ./ or ../ */
+bool cli_file_is_relative(const char *path);
+
 /* Bytes of a file; 0 = there is none. */
 uint64_t cli_file_size(const char *path);
 

@@ -69,17 +69,24 @@ const cli_command cli_commands[] = {
      "# from a pipe, as JSON lines\n"
      "echo '{\"requests\":[{\"prompt\":\"One\"},{\"prompt\":\"Two\",\"temp\":0}]}' | weir stream - | cat",
      cli_stream_defaults, cli_stream},
-    {CLI_SERVE, "serve", "[MODEL] [--port N]", "serve OpenAI's API over HTTP",
+    {CLI_SERVE, "serve", "[MODEL | --models FILE] [--port N]", "serve OpenAI's API over HTTP",
      "Point any OpenAI client at it: POST /v1/chat/completions, /v1/completions and /v1/embeddings, GET "
      "/v1/models. GET /health and /metrics are for operators; / is a page to chat on and to watch the "
      "engine. It listens on this machine only unless --host says otherwise; on an open network set API "
      "keys and TLS. Sockets passed by systemd are used instead.\n\n"
+     "--models FILE serves several models, loaded when requests need them, within --memory. Each is a "
+     "section "
+     "[NAME] of the file, with lines as in a preset, and alias, pinned and idle; lines before the first "
+     "section "
+     "are for all. SIGHUP reads the file again.\n\n"
      "On a terminal it shows its address, and its log is text; elsewhere, and with --log-json, each line of "
      "the log is JSON.\n\n"
      "The options under Sampling and Limits are the defaults of requests. SIGTERM or Ctrl-C drains: no new"
      " requests, running ones may finish; a second one exits at once.",
      "# eight requests at a time, each of at most 8192 tokens\n"
      "weir serve -m model.gguf -np 8 -c 8192 --port 8080\n"
+     "# every GGUF file of a folder, as many at a time as fit into 24 GiB\n"
+     "weir serve --models-dir models --memory 24G\n"
      "# ask it\n"
      "curl http://127.0.0.1:8080/v1/completions -d '{\"prompt\":\"Once\",\"max_tokens\":50}'",
      cli_serve_defaults, cli_serve},
@@ -160,10 +167,12 @@ const cli_command cli_commands[] = {
      "# at once\n"
      "weir run -m hf:OWNER/REPO:Q8_0 -p \"What is a weir?\"",
      NULL, cli_pull},
-    {CLI_LIST_MODELS, "list", "[hf:OWNER/REPO]", "list the models in the cache, or those of a repository",
-     "Without a name it lists the models in the cache, by the names that -m takes. With a name it asks the"
-     " hub for the GGUF files of that repository; with --offline it lists those in the cache. weir ls is the "
-     "same.",
+    {CLI_LIST_MODELS, "list", "[hf:OWNER/REPO]",
+     "list the names of models: the cache and the presets, or a repository",
+     "Without a name it lists the models in the cache and the presets, by the names that -m takes. With a "
+     "name it asks the hub for the GGUF files of that repository; with --offline it lists those in the "
+     "cache. "
+     "weir ls is the same.",
      "weir list hf:OWNER/REPO", NULL, cli_list_models},
     {CLI_PRESET, "preset", "[NAME] [-m MODEL] [OPTION …]", "keep a model with settings under a name",
      "With options it writes a preset, with a name alone it shows one, and without a name it lists all. A "

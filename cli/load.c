@@ -150,15 +150,18 @@ cli_exit cli_load_draft_model(const cli_args *args, weir_model **model)
     return code;
 }
 
-/* The scale behind the last =; without a number there it is a part of the name. */
-static float split_scale(char *spec)
+cli_exit cli_load_split_adapter(const char *spec, char **path, float *scale)
 {
-    char *equals = strrchr(spec, '='), *end = NULL;
-    if (equals == NULL || equals[1] == '\0') return 1.0f;
-    float scale = strtof(equals + 1, &end);
-    if (*end != '\0') return 1.0f;
+    *path = cli_format("%s", spec);
+    *scale = 1.0f;
+    char *equals = strrchr(*path, '='), *end = NULL;
+    if (equals == NULL || equals[1] == '\0') return CLI_OK;
+    float number = strtof(equals + 1, &end);
+    if (*end != '\0') return CLI_OK; /* a part of the name */
     *equals = '\0';
-    return scale;
+    *scale = number;
+    if (number >= -100 && number <= 100) return CLI_OK;
+    return cli_fail(CLI_USAGE, "--lora: the scale of %s is %g; allowed: -100 to 100", *path, (double)number);
 }
 
 static cli_exit load_adapters(const cli_args *args, weir_model *model)
@@ -166,17 +169,14 @@ static cli_exit load_adapters(const cli_args *args, weir_model *model)
     cli_adapters *all = args->adapters;
     cli_exit code = CLI_OK;
     for (size_t i = 0; i < args->lora.n && code == CLI_OK; i++) {
-        char *path = cli_format("%s", args->lora.items[i]);
+        char *path;
         weir_error error = {0};
         cli_grow(&all->uses, &all->capacity, all->n + 1, sizeof *all->uses);
         weir_adapter_use *use = &all->uses[all->n];
-        use->scale = split_scale(path);
-        if (!(use->scale >= -100 && use->scale <= 100)) {
-            code = cli_fail(CLI_USAGE, "--lora: the scale of %s is %g; allowed: -100 to 100", path,
-                            (double)use->scale);
-        } else if (weir_adapter_load(model, path, &use->adapter, &error) == WEIR_OK) {
+        code = cli_load_split_adapter(args->lora.items[i], &path, &use->scale);
+        if (code == CLI_OK && weir_adapter_load(model, path, &use->adapter, &error) == WEIR_OK)
             all->n++;
-        } else {
+        else if (code == CLI_OK) {
             char *context = cli_format("cannot load the adapter %s", path);
             code = cli_fail_error(args, CLI_NO_MODEL, context, &error);
             cli_free(context);

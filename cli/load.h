@@ -28,6 +28,10 @@ cli_exit cli_load_model(const cli_args *args, const char *path, weir_model **mod
 /* The draft model that is asked for; *model stays NULL where none is. */
 cli_exit cli_load_draft_model(const cli_args *args, weir_model **model);
 
+/* Path and scale of FILE[=SCALE]. CLI_OK, or CLI_USAGE after a message. *path is freed with cli_free in any
+ * case. */
+cli_exit cli_load_split_adapter(const char *spec, char **path, float *scale);
+
 /* And what --lora names, into args->adapters. For a server *engine stays NULL where the model generates no
  * text. CLI_OK; a code after a message, or the signal's. The caller destroys *engine where it is set. */
 cli_exit cli_load_engine(const cli_args *args, weir_model *model, weir_engine **engine);

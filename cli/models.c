@@ -89,6 +89,23 @@ static void add_row(cli_table *table, const weir_hub_file *file, uint64_t n_byte
     weir__text_fini(&name);
 }
 
+static size_t add_presets(cli_table *table)
+{
+    cli_list names = cli_preset_names();
+    for (size_t i = 0; i < names.n; i++) {
+        char *path = cli_preset_path_of(names.items[i]);
+        char *model = path != NULL ? cli_preset_model(path) : cli_format("%s", "");
+        cli_table_cell(table, "%s", names.items[i]);
+        cli_table_cell(table, "%s", "");
+        cli_table_cell(table, "preset of %s", *model != '\0' ? model : "default");
+        cli_free(model);
+        cli_free(path);
+    }
+    size_t n = names.n;
+    cli_list_fini(&names);
+    return n;
+}
+
 static void list_table(const weir_hub_files *files, bool of_repo)
 {
     cli_table table = {.n_columns = of_repo ? 4 : 3, .left = of_repo ? 1 | 2 | 8 : 1 | 4};
@@ -109,6 +126,7 @@ static void list_table(const weir_hub_files *files, bool of_repo)
         }
         add_row(&table, &file, n_bytes, n_here, of_repo);
     }
+    if (!of_repo) n += add_presets(&table);
     if (n > 0) {
         cli_table_print(&table, &text, cli_term_style_out(CLI_BOLD), cli_term_style_out(CLI_PLAIN));
         cli_out(text.bytes, text.n);

@@ -93,15 +93,31 @@ bool cli_options_in_presets(const cli_option *option)
     return of_answers && (option->env != NULL || cli_options_in_ask(option));
 }
 
-const cli_option *cli_options_by_preset(unsigned commands, const char *key)
+bool cli_options_of_model(const cli_option *option)
+{
+    return option->whose == CLI_OF_MODEL ||
+           (option->whose == CLI_AS_PRESETS && cli_options_in_presets(option));
+}
+
+/* Of those that are allowed, the one whose spelling is --key. */
+static const cli_option *by_spelling(unsigned commands, const char *key, bool (*allowed)(const cli_option *))
 {
     char name[64] = "--";
     plain_name(key, name + 2, sizeof name - 2);
     for (const cli_option *option = cli_options; option->name != NULL; option++)
-        if ((option->commands & commands) && cli_options_in_presets(option) &&
-            spelled(option, name, strlen(name)))
+        if ((option->commands & commands) && allowed(option) && spelled(option, name, strlen(name)))
             return option;
     return NULL;
+}
+
+const cli_option *cli_options_by_preset(unsigned commands, const char *key)
+{
+    return by_spelling(commands, key, cli_options_in_presets);
+}
+
+const cli_option *cli_options_by_model(unsigned commands, const char *key)
+{
+    return by_spelling(commands, key, cli_options_of_model);
 }
 
 bool cli_options_is_file(const cli_option *option)

@@ -41,6 +41,7 @@ static const char *const normalizations[] = {"l2", "max", "none", NULL};
 #define SET(k, m) .kind = (k), .target = AT(m)
 #define SERVE(k, m) SET(k, serve.m), .field = #m
 #define RARE .rare = true
+#define OF_MODEL .whose = CLI_OF_MODEL
 
 static cli_option table[] = {
     {"--prompt", "-p", CLI_ASKING, CLI_RUN, "TEXT", OWN(CLI_STRING, prompt), .help = "the prompt; - reads stdin; piped text is placed before it"},
@@ -158,8 +159,8 @@ static cli_option table[] = {
     {"--ageing", NULL, CLI_ENGINE, CLI_RUN | CLI_SERVE | CLI_STREAM, "MS", ENGINE(ageing_ms), RARE},
     {"--cache-memory", NULL, CLI_ENGINE, SETS, "SIZE", ENGINE(cache_bytes), .standard = "a quarter of the free memory", RARE},
     {"--cache-sequences", NULL, CLI_ENGINE, SETS, "N", ENGINE(cache_sequences), .standard = "as many as need no extra memory", RARE},
-    {"--cache-dir", NULL, CLI_ENGINE, SETS, "FOLDER", MEMBER(engine, cache_dir, cache_dir), .standard = "none", RARE},
-    {"--cache-disk", NULL, CLI_ENGINE, SETS, "SIZE", ENGINE(cache_disk_bytes), .standard = "4G", RARE},
+    {"--cache-dir", NULL, CLI_ENGINE, SETS, "FOLDER", MEMBER(engine, cache_dir, cache_dir), .standard = "none", RARE, .whose = CLI_OF_ALL},
+    {"--cache-disk", NULL, CLI_ENGINE, SETS, "SIZE", ENGINE(cache_disk_bytes), .standard = "4G", RARE, .whose = CLI_OF_ALL},
     {"--cache-type-k", "-ctk", CLI_ENGINE, LOADS, "TYPE", ENGINE(type_k), RARE},
     {"--cache-type-v", "-ctv", CLI_ENGINE, LOADS, "TYPE", ENGINE(type_v), RARE},
     {"--draft-max", "--draft --draft-n", CLI_ENGINE, SETS | CLI_INFO, "N", ENGINE(n_draft_max), RARE},
@@ -254,6 +255,8 @@ static cli_option table[] = {
 
     {"--queue", NULL, CLI_ENGINE, CLI_SERVE, "N", ENGINE(queue_limit), RARE},
 
+    {"--model", "-m", CLI_SERVING, WATCH, "NAME", OWN(CLI_STRING, model_path), .standard = "the first",
+     .help = "of a server of several models, the one whose slots are shown"},
     {"--url", NULL, CLI_SERVING, WATCH, "URL", SET(CLI_STRING, url), .standard = CLI_REMOTE_URL,
      .help = "the server: http://HOST:PORT, https://HOST, or unix:FILE for what weir serve --unix listens on"},
     {"--api-key", NULL, CLI_SERVING, WATCH, "KEY", SET(CLI_STRING, api_key),
@@ -263,7 +266,16 @@ static cli_option table[] = {
     {"--port", NULL, CLI_SERVING, CLI_SERVE, "N", SERVE(CLI_INT32, port), .help = "the port; 0 = a free one"},
     {"--unix", NULL, CLI_SERVING, CLI_SERVE, "FILE", SET(CLI_STRING, unix_path), .field = "unix_path", .help = "listen on a Unix socket too"},
     {"--alias", "-a", CLI_SERVING, CLI_SERVE, "NAME", SET(CLI_LIST, aliases), .standard = "the file's name",
-     .help = "the model's name in requests; * = accept any"},
+     .help = "the model's name in requests; * = accept any", OF_MODEL},
+    {"--models", NULL, CLI_SERVING, CLI_SERVE, "FILE", SET(CLI_STRING, models_path), .standard = "none",
+     .help = "serve several models, each a section [NAME] of the file with its settings; presets = all presets"},
+    {"--models-dir", NULL, CLI_SERVING, CLI_SERVE, "FOLDER", SET(CLI_STRING, models_dir), .standard = "none", .help = "serve every GGUF file of the folder by its name"},
+    {"--memory", NULL, CLI_SERVING, CLI_SERVE, "SIZE", SET(CLI_SIZE, pool.memory_bytes), .standard = "nine tenths of what is available",
+     .help = "the memory of all models: weights, KV cells, cached prefixes; a model for which there is no room waits until another sleeps"},
+    {"--load-timeout", NULL, CLI_SERVING, CLI_SERVE, "S", SERVE(CLI_INT32, load_s), .help = "of several models: how long a request waits for its model to be loaded", RARE},
+    {"--idle", NULL, CLI_SERVING, CLI_SERVE, "TIME", SET(CLI_DURATION, idle_ms), .standard = "only for another model",
+     .help = "put a model to sleep after this time without a request: 90s, 10m, 2h; its cached prefixes are kept; never = only for another model", OF_MODEL},
+    {"--pinned", NULL, CLI_SERVING, CLI_SERVE, NULL, SET(CLI_FLAG, pinned), .help = "load models at the start, and never put them to sleep", OF_MODEL, RARE},
     {"--api-key", NULL, CLI_SERVING, CLI_SERVE, "KEY", SET(CLI_LIST, api_keys), .field = "keys",
      .help = "an API key that clients may use (Authorization: Bearer KEY); safer in the environment or in a file"},
     {"--api-key-file", NULL, CLI_SERVING, CLI_SERVE, "FILE", SET(CLI_FILE, api_key_file),
@@ -292,7 +304,7 @@ static cli_option table[] = {
      .help = "repeat events here for routers that missed some", RARE},
     {"--kv-events-endpoint", NULL, CLI_SERVING, CLI_SERVE, "HOST:PORT", SET(CLI_STRING, kv_events_endpoint), .field = "kv_events_endpoint", .standard = "where the server listens",
      .help = "the server's address as routers know it", RARE},
-    {"--embeddings", "--embedding", CLI_SERVING, CLI_SERVE, NULL, SET(CLI_FLAG, serve.model.embeddings), .help = "serve /v1/embeddings; takes extra memory"},
+    {"--embeddings", "--embedding", CLI_SERVING, CLI_SERVE, NULL, SET(CLI_FLAG, serve.model.embeddings), .help = "serve /v1/embeddings; takes extra memory", OF_MODEL},
     {"--workers", NULL, CLI_SERVING, CLI_SERVE, "N", SERVE(CLI_INT32, n_workers), .help = "threads that parse requests and render templates", RARE},
     {"--max-body", NULL, CLI_SERVING, CLI_SERVE, "SIZE", SERVE(CLI_SIZE, body_bytes), .standard = "16M; 64M with --mmproj", .help = "maximum request body", RARE},
     {"--head-timeout", NULL, CLI_SERVING, CLI_SERVE, "S", SERVE(CLI_INT32, head_s), .help = "time limit for receiving a request's headers", RARE},

@@ -8,9 +8,10 @@
 #include "../server/server.h"
 #include "cli.h"
 
-#define CLI_REMOTE_URL   "http://127.0.0.1:8080" /* where weir serve listens by itself */
-#define CLI_SPELLING_MAX 32
-#define CLI_OPTIONS_MAX  256 /* the table is checked against it when it is compiled */
+#define CLI_REMOTE_URL     "http://127.0.0.1:8080" /* where weir serve listens by itself */
+#define CLI_SPELLING_MAX   32
+#define CLI_MODEL_NAME_MAX 255 /* bytes of a model's name in requests */
+#define CLI_OPTIONS_MAX    256 /* the table is checked against it when it is compiled */
 
 typedef struct cli_list {
     char **items; /* [n] */
@@ -64,13 +65,15 @@ typedef enum cli_from {
     CLI_FROM_DEFAULT,
     CLI_FROM_FILE,
     CLI_FROM_ENVIRONMENT,
+    CLI_FROM_MODELS, /* the file of --models, for all of its models */
     CLI_FROM_PRESET,
-    CLI_FROM_WORDS, /* of the command line */
+    CLI_FROM_SECTION, /* the file of --models, for this one */
+    CLI_FROM_WORDS,   /* of the command line */
 } cli_from;
 
 typedef struct cli_origin {
     cli_from from;
-    int line;   /* of the file or the preset */
+    int line;   /* of the file, the preset or the models' file */
     char *text; /* the value as it was given; owned */
 } cli_origin;
 
@@ -131,6 +134,11 @@ typedef struct cli_args {
     bool log_json;
     char *host, *unix_path, *tls_cert, *tls_key, *api_key_file, *lora_dir;
     char *kv_events, *kv_events_replay, *kv_events_endpoint;
+    char *models_path, *models_dir;
+    weir_pool_params pool; /* of several models */
+    bool of_model;         /* of a model of several: the options that are not its own are not taken */
+    bool pinned;
+    int64_t idle_ms; /* 0 = never */
 } cli_args;
 
 typedef enum cli_kind {
@@ -139,6 +147,7 @@ typedef enum cli_kind {
     CLI_INT32,
     CLI_INT64,
     CLI_SIZE,     /* uint64_t, bytes: 100M, 2G; "auto" = WEIR_AUTO */
+    CLI_DURATION, /* int64_t, milliseconds: 90, 90s, 10m, 2h; "never" = 0 */
     CLI_SEED,     /* uint32_t; -1 = WEIR_SEED_RANDOM */
     CLI_FLOAT,    /* the library checks ranges, NaN and infinity */
     CLI_STRING,   /* char *, owned */
@@ -165,6 +174,9 @@ typedef enum cli_group {
     CLI_N_GROUPS,
 } cli_group;
 
+/* In weir serve with several models; those of presets are each model's. */
+typedef enum cli_whose { CLI_AS_PRESETS, CLI_OF_MODEL, CLI_OF_ALL } cli_whose;
+
 typedef struct cli_option {
     const char *name;   /* "--top-k" */
     const char *others; /* other spellings, apart by blanks: "-n --n-predict"; NULL = none */
@@ -179,7 +191,8 @@ typedef struct cli_option {
     const char *standard; /* the default in words; NULL = the target's value, "" = none is shown */
     const char *const *choices;
     const char *help;
-    bool rare; /* of a command that has --help-all, only that shows it */
+    bool rare;       /* of a command that has --help-all, only that shows it */
+    cli_whose whose; /* of a server of several models */
 } cli_option;
 
 extern const cli_option *const cli_options; /* ends with a NULL name */
@@ -212,6 +225,13 @@ void cli_numbers_default(cli_numbers *numbers, const int32_t *standard, size_t n
  * later wins. For commands that take another one's options (CLI_TAKES_ANY) the first word that is no option
  * makes the rest words. CLI_OK, or CLI_USAGE or CLI_FAILED (a file) after a message. */
 cli_exit cli_options_parse(cli_args *args, int n, char **argv);
+
+/* The same for one of several models of weir serve, without what concerns the server: what `config` says to
+ * all models comes before the model's preset, and its section (CLI_CONFIG_NONE: it has none) after it.
+ * model: what the section's line `model` does not say. */
+struct cli_config;
+cli_exit cli_options_parse_model(cli_args *args, int n, char **argv, const struct cli_config *config,
+                                 size_t section, const char *model);
 
 /* Sets one option from text; `shown` is how the user called it. CLI_OK, or a code after a message. */
 cli_exit cli_options_set(void *target, const cli_option *option, const char *shown, const char *value);
@@ -246,8 +266,12 @@ const cli_option *cli_options_by_setting(unsigned commands, const char *key);
 /* Whether presets may set it: how a model is loaded and answers, not where a server listens. */
 bool cli_options_in_presets(const cli_option *option);
 
-/* The option of a command that a preset calls `key`. NULL = none. */
+/* Whether each model of weir serve has its own: the settings of presets, and names, pinned, idle. */
+bool cli_options_of_model(const cli_option *option);
+
+/* The option of a command that a preset calls `key`, or the models' file of weir serve. NULL = none. */
 const cli_option *cli_options_by_preset(unsigned commands, const char *key);
+const cli_option *cli_options_by_model(unsigned commands, const char *key);
 
 /* Whether its value is the path of a file or folder. */
 bool cli_options_is_file(const cli_option *option);

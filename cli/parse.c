@@ -67,6 +67,28 @@ static cli_exit set_size(uint64_t *at, const char *shown, const char *value)
     return CLI_OK;
 }
 
+static cli_exit set_duration(int64_t *at, const char *shown, const char *value)
+{
+    static const struct {
+        const char *unit;
+        int64_t ms;
+    } units[] = {{"", 1000}, {"s", 1000}, {"m", 60000}, {"h", 3600000}, {"d", 86400000}};
+    char *end;
+    errno = 0;
+    long long number = strtoll(value, &end, 10);
+    if (strcmp(value, "never") == 0) {
+        *at = 0;
+        return CLI_OK;
+    }
+    for (size_t i = 0; i < sizeof units / sizeof *units && *value >= '0' && *value <= '9' && errno == 0;
+         i++) {
+        if (strcmp(end, units[i].unit) != 0 || number > INT32_MAX) continue;
+        *at = number * units[i].ms;
+        return CLI_OK;
+    }
+    return bad_value(shown, value, "a time, such as 90s, 10m or 2h, or never");
+}
+
 static cli_exit set_float(float *at, const char *shown, const char *value)
 {
     char *end;
@@ -209,6 +231,7 @@ cli_exit cli_options_set(void *target, const cli_option *option, const char *sho
     case CLI_INT64:
     case CLI_SEED: return set_integer(at, option, shown, value);
     case CLI_SIZE: return set_size(at, shown, value);
+    case CLI_DURATION: return set_duration(at, shown, value);
     case CLI_FLOAT: return set_float(at, shown, value);
     case CLI_CHOICE: return set_choice(at, option, shown, value);
     case CLI_STRATEGY: return set_strategy(at, shown, value);
@@ -257,6 +280,7 @@ static cli_exit set_from(cli_args *args, const cli_option *option, const char *s
 {
     cli_origin *origin = &args->sources[option - cli_options];
     bool adds = cli_options_is_list(option) && origin->text != NULL;
+    if (args->of_model && !cli_options_of_model(option)) return CLI_OK;
     if (adds && origin->from != from) { /* the command line's list replaces the environment's, and so on */
         cli_options_clear(args, option);
         adds = false;
@@ -279,7 +303,8 @@ static cli_exit parse_option(cli_args *args, int n, char **argv, int *used)
     *used = 1;
     if (option == NULL) return unknown(args, word, length);
     if (strcmp(option->name, "--model") == 0 && args->sources[option - cli_options].from == CLI_FROM_WORDS)
-        return cli_fail(CLI_USAGE, "-m is given twice: weir runs one model per process");
+        return cli_fail(CLI_USAGE,
+                        "-m is given twice: it names one model; weir serve --models FILE serves several");
     snprintf(shown, sizeof shown, "%.*s", (int)length, word);
     if (cli_options_is_flag(option))
         return set_from(args, option, shown, value != NULL ? value : "1", CLI_FROM_WORDS, 0);
@@ -301,7 +326,8 @@ static cli_exit take_settings(cli_args *args, const cli_config *config, bool own
     cli_exit code = CLI_OK;
     for (size_t i = 0; i < config->n && code == CLI_OK; i++) {
         const cli_setting *setting = &config->items[i];
-        if (own != (setting->command != NULL) || (own && setting->command != args->command)) continue;
+        if (own != (setting->section != CLI_CONFIG_NONE)) continue;
+        if (own && config->sections[setting->section].command != args->command) continue;
         const cli_option *option = cli_options_by_setting(args->command->bit, setting->key);
         if (option == NULL) continue;
         char *shown = cli_format("%s:%d: %s", config->path, setting->line, setting->key);
@@ -370,6 +396,26 @@ static bool overridden(const cli_args *args, const cli_option *option)
     return false;
 }
 
+/* The lines of a preset, or of a section of the models' file, where the command line says nothing. */
+static cli_exit take_lines(cli_args *args, const cli_config *config, size_t section, cli_from from)
+{
+    cli_exit code = CLI_OK;
+    for (size_t i = 0; i < config->n && code == CLI_OK; i++) {
+        const cli_setting *setting = &config->items[i];
+        if (setting->section != section) continue;
+        const cli_option *option = cli_config_option(config, args->command->bit, setting->key);
+        if (option == NULL) continue;
+        bool model = strcmp(option->name, "--model") == 0;
+        char *shown = cli_format("%s:%d: %s", config->path, setting->line, setting->key);
+        if (model && from == CLI_FROM_PRESET) /* where it comes from is still known */
+            code = cli_options_set(args, option, shown, setting->value);
+        else if (!model && !overridden(args, option))
+            code = set_from(args, option, shown, setting->value, from, setting->line);
+        cli_free(shown);
+    }
+    return code;
+}
+
 /* The settings of the preset that the model names, where the command line says nothing. */
 static cli_exit take_preset(cli_args *args)
 {
@@ -380,23 +426,15 @@ static cli_exit take_preset(cli_args *args)
     if (!loads || args->command->bit == CLI_PRESET || args->model_path == NULL) return CLI_OK;
     if ((args->preset_path = cli_preset_path(args->model_path)) == NULL) return CLI_OK;
     code = cli_preset_read(&config, args->preset_path);
-    cli_free(args->model_path); /* where it comes from is still known */
+    cli_free(args->model_path);
     args->model_path = NULL;
-    for (size_t i = 0; i < config.n && code == CLI_OK; i++) {
-        const cli_setting *setting = &config.items[i];
-        const cli_option *option = cli_options_by_preset(args->command->bit, setting->key);
-        char *shown = cli_format("%s:%d: %s", config.path, setting->line, setting->key);
-        if (option == model)
-            code = cli_options_set(args, option, shown, setting->value);
-        else if (option != NULL && !overridden(args, option))
-            code = set_from(args, option, shown, setting->value, CLI_FROM_PRESET, setting->line);
-        cli_free(shown);
-    }
+    if (code == CLI_OK) code = take_lines(args, &config, CLI_CONFIG_NONE, CLI_FROM_PRESET);
     cli_config_fini(&config);
     return code;
 }
 
-cli_exit cli_options_parse(cli_args *args, int n, char **argv)
+/* Defaults, then the command line's words. */
+static cli_exit take_words(cli_args *args, int n, char **argv)
 {
     args->n_line = n;
     args->line = argv;
@@ -414,10 +452,58 @@ cli_exit cli_options_parse(cli_args *args, int n, char **argv)
             args->words.items[args->words.n++] = cli_format("%s", argv[i]);
         }
     }
-    if (code == CLI_OK) code = take_model_word(args);
-    if (code == CLI_OK) code = take_preset(args);
+    return code;
+}
+
+static void point(cli_args *args)
+{
     args->model.devices = args->devices;
     args->model.tensor_split = args->tensor_split.items;
     args->model.n_tensor_split = args->tensor_split.n;
+}
+
+cli_exit cli_options_parse(cli_args *args, int n, char **argv)
+{
+    cli_exit code = take_words(args, n, argv);
+    if (code == CLI_OK) code = take_model_word(args);
+    if (code == CLI_OK) code = take_preset(args);
+    point(args);
+    return code;
+}
+
+static const char *model_of(const cli_config *config, size_t section, const char *otherwise)
+{
+    for (size_t i = config->n; section != CLI_CONFIG_NONE && i > 0; i--) {
+        const cli_setting *setting = &config->items[i - 1];
+        const cli_option *option = cli_config_option(config, CLI_SERVE, setting->key);
+        if (setting->section == section && option != NULL && strcmp(option->name, "--model") == 0)
+            return setting->value;
+    }
+    return otherwise;
+}
+
+/* Takes back what config file and environment say to a single model. */
+static void forget(cli_args *args, const char *name)
+{
+    const cli_option *option = cli_options_by_model(args->command->bit, name);
+    cli_origin *origin = &args->sources[option - cli_options];
+    cli_options_clear(args, option);
+    cli_free(origin->text);
+    *origin = (cli_origin){0};
+}
+
+cli_exit cli_options_parse_model(cli_args *args, int n, char **argv, const cli_config *config, size_t section,
+                                 const char *model)
+{
+    args->of_model = true;
+    cli_exit code = take_words(args, n, argv);
+    forget(args, "model");
+    forget(args, "alias");
+    if (code == CLI_OK) code = take_lines(args, config, CLI_CONFIG_NONE, CLI_FROM_MODELS);
+    args->model_path = cli_format("%s", model_of(config, section, model));
+    if (code == CLI_OK) code = take_preset(args);
+    if (code == CLI_OK && section != CLI_CONFIG_NONE)
+        code = take_lines(args, config, section, CLI_FROM_SECTION);
+    point(args);
     return code;
 }

@@ -74,25 +74,9 @@ cli_list cli_preset_names(void)
     return names;
 }
 
-static bool is_relative(const char *value)
-{
-    return strncmp(value, "./", 2) == 0 || strncmp(value, "../", 3) == 0;
-}
-
 cli_exit cli_preset_read(cli_config *config, const char *path)
 {
-    cli_exit code = cli_config_read_preset(config, path);
-    const char *slash = strrchr(path, '/');
-    int n = slash != NULL ? (int)(slash - path) : 0;
-    for (size_t i = 0; n > 0 && i < config->n; i++) {
-        cli_setting *setting = &config->items[i];
-        const cli_option *option = cli_options_by_preset(~0u, setting->key);
-        if (option == NULL || !cli_options_is_file(option) || !is_relative(setting->value)) continue;
-        char *value = cli_format("%.*s/%s", n, path, setting->value);
-        cli_free(setting->value);
-        setting->value = value;
-    }
-    return code;
+    return cli_config_read_file(config, CLI_CONFIG_PRESET, path);
 }
 
 /* ---- weir preset ---- */
@@ -125,7 +109,7 @@ static char *absolute(const char *value)
         found = realpath(file, NULL);
         if (found != NULL) path = cli_format("%s%s", found, scale);
         cli_free(file);
-    } else if (found == NULL && is_relative(value)) { /* a folder that a command will make */
+    } else if (found == NULL && cli_file_is_relative(value)) { /* a folder that a command will make */
         found = realpath(".", NULL);
         if (found != NULL) path = cli_format("%s/%s", found, value);
     }
@@ -210,8 +194,7 @@ static cli_exit write_preset(const cli_args *args, const char *name)
     return code;
 }
 
-/* The model of a preset, "" = none. Freed with cli_free. */
-static char *model_of(const char *path)
+char *cli_preset_model(const char *path)
 {
     cli_config config = {0};
     char *model = NULL;
@@ -236,7 +219,7 @@ static cli_exit list(const cli_args *args)
     cli_table_cell(&table, "model");
     for (size_t i = 0; i < names.n; i++) {
         char *path = cli_preset_path_of(names.items[i]);
-        char *model = path != NULL ? model_of(path) : cli_format("%s", "");
+        char *model = path != NULL ? cli_preset_model(path) : cli_format("%s", "");
         cli_table_cell(&table, "%s", names.items[i]);
         cli_table_cell(&table, "%s", model);
         json_array_append_new(array, json_pack("{s:o, s:o, s:o}", "name", cli_figures_string(names.items[i]),

@@ -23,6 +23,9 @@ char *cli_preset_path_of(const char *name);
 /* The name of a preset's file, without its folder and suffix. Freed with cli_free. */
 char *cli_preset_name(const char *path);
 
+/* The model of a preset's file, "" = none. Freed with cli_free. */
+char *cli_preset_model(const char *path);
+
 /* The names of those in weir/presets, in order. */
 cli_list cli_preset_names(void);
 

@@ -18,6 +18,7 @@ struct cli_remote {
     char *key;                /* a line of each request's head; NULL = none */
     char *url;
     const char *path; /* of the Unix socket, NULL = TCP */
+    bool named;       /* the address has a model's name */
     cli_remote_state state;
     cli_sse_fn on_event;
     void *user;
@@ -56,7 +57,7 @@ static cli_remote_state explain_status(cli_remote *remote, long status)
                           sizeof text);
     if (status == 401 || status == 403)
         snprintf(remote->problem, sizeof remote->problem, "it wants a key: --api-key, or WEIR_API_KEY");
-    else if (status == 503)
+    else if (status == 503 || (status == 404 && remote->named))
         snprintf(remote->problem, sizeof remote->problem, "%s", text);
     else
         snprintf(remote->problem, sizeof remote->problem, "it answers %ld (%s): is that a weir serve?",
@@ -136,6 +137,19 @@ void cli_remote_wait(cli_remote *remote, int keys, int timeout_ms)
 
 /* ---- The server ---- */
 
+/* A model's name as a part of an address. */
+static void add_name(cli_text *text, const char *name)
+{
+    for (; *name != '\0'; name++) {
+        bool plain = (*name >= 'a' && *name <= 'z') || (*name >= 'A' && *name <= 'Z') ||
+                     (*name >= '0' && *name <= '9') || strchr("-._~", *name) != NULL;
+        if (plain)
+            cli_text_add(text, name, 1);
+        else
+            cli_text_printf(text, "%%%02X", (unsigned char)*name);
+    }
+}
+
 cli_remote *cli_remote_create(const cli_args *args, cli_exit *code)
 {
     static const char unix_socket[] = "unix:";
@@ -164,7 +178,13 @@ cli_remote *cli_remote_create(const cli_args *args, cli_exit *code)
     const char *base = local ? "http://localhost" : url;
     int n = (int)strlen(base);
     while (n > 0 && base[n - 1] == '/') n--;
-    remote->url = cli_format("%.*s/events", n, base);
+    cli_text query = {0};
+    if ((remote->named = args->model_path != NULL)) {
+        cli_text_puts(&query, "?model=");
+        add_name(&query, args->model_path);
+    }
+    remote->url = cli_format("%.*s/events%s", n, base, query.n > 0 ? query.bytes : "");
+    weir__text_fini(&query);
     if (key != NULL && *key != '\0') remote->key = cli_format("Authorization: Bearer %s", key);
     if ((remote->transfers = weir__transfers_create(0)) == NULL) cli_no_memory();
     return remote;

@@ -11,6 +11,7 @@
 #include "descriptors.h"
 #include "figures.h"
 #include "load.h"
+#include "model_list.h"
 #include "out.h"
 #include "preset.h"
 #include "signals.h"
@@ -21,6 +22,7 @@
 void cli_serve_defaults(cli_args *args)
 {
     args->serve = serve_params_default();
+    args->pool = weir_pool_params_default();
     args->engine.strategy = weir_strategy_latency_target(); /* others' answers flow on beside a long prompt */
 }
 
@@ -71,32 +73,25 @@ static cli_exit collect_keys(cli_args *args)
 
 #define BODY_WITH_MEDIA ((int64_t)64 << 20) /* images and sounds come within bodies */
 
-static void make_room_for_media(cli_args *args)
+static void make_room_for_media(cli_args *args, const char *projector)
 {
     const char name[] = "--max-body";
     const cli_option *option = cli_options_find(args->command->bit, name, sizeof name - 1);
-    bool reads = args->projector != NULL && args->projector[0] != '\0';
+    bool reads = projector != NULL && projector[0] != '\0';
     if (reads && args->sources[option - cli_options].from == CLI_FROM_DEFAULT)
         args->serve.body_bytes = BODY_WITH_MEDIA;
 }
 
-static void complete_model(cli_args *args, serve_model_params *model)
+/* Routers are told of whole blocks. */
+static void block_cache(cli_args *args, const char *kv_events)
 {
-    args->ask.sampler.order = args->ask.order;
-    model->names = (const char *const *)args->aliases.items;
-    model->n_names = args->aliases.n;
-    model->sampler = &args->ask.sampler;
-    model->max_tokens = args->ask.request.max_tokens;
-    model->template_source = args->chat_template;
-    model->system = args->system;
-    model->no_thinking = args->no_thinking;
-    model->special_content = (weir_special_content)args->special_content;
+    if (kv_events != NULL) args->engine.cache_block = SERVE_KV_BLOCK;
 }
 
 static cli_exit complete(cli_args *args)
 {
     serve_params *params = &args->serve;
-    make_room_for_media(args);
+    make_room_for_media(args, args->projector);
     if (args->host != NULL) params->host = args->host;
     params->unix_path = args->unix_path;
     params->tls_cert = args->tls_cert;
@@ -109,27 +104,73 @@ static cli_exit complete(cli_args *args)
     params->n_hosts = args->hosts.n;
     params->media_hosts = (const char *const *)args->media_hosts.items;
     params->n_media_hosts = args->media_hosts.n;
-    complete_model(args, &params->model);
+    cli_model_params(args, &params->model);
     params->kv_events = args->kv_events;
     params->kv_events_replay = args->kv_events_replay;
     params->kv_events_endpoint = args->kv_events_endpoint;
-    if (args->kv_events != NULL) args->engine.cache_block = SERVE_KV_BLOCK;
+    block_cache(args, args->kv_events);
     if (args->lora_dir != NULL && args->lora_dir[0] != '\0') params->lora_dir = args->lora_dir;
     if (args->quiet) params->log = false;
+    weir_error error = {0};
+    if (cli_model_check(args, &error) != WEIR_OK) return cli_fail_error(args, CLI_USAGE, NULL, &error);
     return collect_keys(args);
+}
+
+/* A single model is loaded before the server is ready, and stays. */
+static cli_exit check_single(const cli_args *args)
+{
+    static const char *const of_several[] = {"--memory", "--idle", "--pinned", "--load-timeout"};
+    for (size_t i = 0; i < sizeof of_several / sizeof *of_several; i++)
+        if (cli_options_given(args, of_several[i]))
+            return cli_fail(CLI_USAGE, "%s is for several models: --models FILE or --models-dir FOLDER",
+                            of_several[i]);
+    return CLI_OK;
+}
+
+/* The models of --models and --models-dir, for the server; it copies them. */
+static cli_exit complete_list(cli_args *args, cli_model_list *list)
+{
+    if (!cli_model_list_asked(args)) return check_single(args);
+    cli_exit code = cli_model_list_read(list, args);
+    for (size_t i = 0; i < list->n; i++) {
+        make_room_for_media(args, list->items[i]->args.projector);
+        block_cache(&list->items[i]->args, args->kv_events);
+    }
+    args->pool.cache_dir = args->cache_dir;
+    args->pool.cache_disk_bytes = args->engine.cache_disk_bytes;
+    args->serve.models = list->params;
+    args->serve.n_models = list->n;
+    args->serve.pool = &args->pool;
+    return code;
+}
+
+/* Says what is wrong with the server's parameters, or with a model's: models[2].engine.n_ctx. */
+static cli_exit fail_params(const cli_args *args, const cli_model_list *list, cli_exit code,
+                            const weir_error *error)
+{
+    size_t i;
+    bool of_model = sscanf(error->field, "models[%zu]", &i) == 1 && i < list->n;
+    return of_model ? cli_model_list_fail(list->items[i], code, error)
+                    : cli_fail_error(args, code, NULL, error);
 }
 
 /* What the options say now, in place of what they said. Only some of it can change while the server runs. */
 static void reload(cli_args *args, serve_server *server, cli_args **now)
 {
     cli_args *fresh = cli_alloc(1, sizeof *fresh);
+    cli_model_list list = {0};
     weir_error error = {0};
     cli_args_init(fresh, args->command);
     bool ok = cli_options_parse(fresh, args->n_line, args->line) == CLI_OK && complete(fresh) == CLI_OK;
+    fresh->offline = true; /* a download would take this thread from signals and the watchdog */
+    ok = ok && complete_list(fresh, &list) == CLI_OK;
     if (ok && serve_server_reload(server, &fresh->serve, &error) != WEIR_OK) {
-        cli_fail_error(fresh, CLI_USAGE, NULL, &error);
+        fail_params(fresh, &list, CLI_USAGE, &error);
         ok = false;
     }
+    cli_model_list_fini(&list);
+    fresh->serve.models = NULL;
+    fresh->serve.n_models = 0;
     cli_args *old = ok ? *now : fresh;
     if (ok) {
         *now = fresh;
@@ -147,19 +188,13 @@ static cli_exit add_adapters(const cli_args *args, serve_server *server)
 {
     size_t n_used = 0;
     for (size_t i = 0; i < args->adapters->n; i++) n_used += args->adapters->uses[i].scale != 0.0f;
-    if (n_used > WEIR_ADAPTERS_MAX)
-        return cli_fail(CLI_USAGE,
-                        "--lora: requests that name no adapter would have %zu together; allowed: up to %d; "
-                        "give the others a scale of 0 (FILE=0), for those that name them",
-                        n_used, WEIR_ADAPTERS_MAX);
+    if (cli_model_check_adapters(n_used) != CLI_OK) return CLI_USAGE;
     for (size_t i = 0; i < args->adapters->n; i++) {
         const weir_adapter_use *use = &args->adapters->uses[i];
         weir_adapter_info info = {.size = sizeof info};
         weir_error error = {0};
         weir_adapter_describe(use->adapter, &info);
-        char *name = cli_format("%s", cli_file_name(info.path));
-        size_t n = strlen(name);
-        if (n > 5 && strcmp(name + n - 5, ".gguf") == 0) name[n - 5] = '\0';
+        char *name = cli_model_adapter_name(info.path);
         weir_status status = serve_server_add_adapter(server, name, use->adapter, use->scale, &error);
         cli_free(name);
         if (status != WEIR_OK) return cli_fail_error(args, CLI_FAILED, info.path, &error);
@@ -173,6 +208,16 @@ static char *name_of(const cli_args *args, const char *path)
     return args->preset_path != NULL ? cli_preset_name(args->preset_path)
                                      : cli_format("%s", cli_file_name(path));
 }
+
+/* What runs. */
+struct served {
+    serve_server *server;
+    weir_model *model; /* of a server of one model, as are engine and path */
+    weir_engine *engine;
+    char *path;
+    cli_model_list list; /* of several models, as the server was started */
+    cli_args *now;       /* what the last reload read; NULL = none */
+};
 
 static void add_row(cli_text *text, const char *label, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
@@ -190,38 +235,63 @@ static void add_row(cli_text *text, const char *label, const char *format, ...)
     weir__text_fini(&value);
 }
 
-/* For the person who started the server: address, model, access, how to stop it. */
-static void print_banner(const cli_args *args, const char *path, const serve_server *server,
-                         const weir_model *model, const weir_engine *engine)
+static void add_model(cli_text *text, const cli_args *args, const struct served *served)
 {
-    cli_text text = {0}, title = {0};
+    cli_text title = {0};
     weir_engine_stats stats = {.size = sizeof stats};
-    const char *address = serve_server_address(server);
-    char *name = name_of(args, path);
-    bool generates = weir_engine_get_stats(engine, &stats) == WEIR_OK;
+    char *name = name_of(args, served->path);
+    const char *called = args->aliases.n > 0 ? args->aliases.items[0] : name;
+    bool generates = weir_engine_get_stats(served->engine, &stats) == WEIR_OK;
+    cli_figures_title(&title, served->model);
+    if (strcmp(called, "*") == 0)
+        add_row(text, "model", "any name in requests: %s", title.bytes);
+    else
+        add_row(text, "model", "\"%s\" in requests: %s", called, title.bytes);
+    if (generates)
+        add_row(text, "slots", "%d requests at a time, each of at most %s tokens", stats.n_slots,
+                cli_count((uint64_t)stats.n_ctx).text);
+    else
+        add_row(text, "computes", "embeddings, or scores of documents; it generates no text");
+    weir__text_fini(&title);
+    cli_free(name);
+}
+
+static void add_models(cli_text *text, const cli_args *args, const cli_model_list *list)
+{
+    if (args->pool.memory_bytes == WEIR_AUTO)
+        add_row(text, "models", "%zu; as many are loaded as fit into memory", list->n);
+    else
+        add_row(text, "models", "%zu; as many are loaded as fit into %s (--memory)", list->n,
+                cli_bytes(args->pool.memory_bytes).text);
+    for (size_t i = 0; i < list->n; i++) {
+        const cli_model_entry *entry = list->items[i];
+        const cli_list *aliases = &entry->args.aliases;
+        uint64_t n_bytes = cli_file_size(entry->path);
+        add_row(text, "", "\"%s\"%s%s: %s%s%s%s", entry->name, aliases->n > 0 ? ", also " : "",
+                aliases->n > 0 ? aliases->items[0] : "", cli_file_name(entry->path), n_bytes > 0 ? ", " : "",
+                n_bytes > 0 ? cli_bytes(n_bytes).text : "", entry->args.pinned ? ", pinned" : "");
+    }
+}
+
+/* For the person who started the server: address, models, access, how to stop it. */
+static void print_banner(const cli_args *args, const struct served *served)
+{
+    cli_text text = {0};
+    const char *address = serve_server_address(served->server);
     cli_text_printf(&text, "%sweir is ready%s\n", cli_term_style_err(CLI_BOLD),
                     cli_term_style_err(CLI_PLAIN));
     add_row(&text, "address", "%s%s", address,
             strncmp(address, "http", 4) == 0 ? " (a page to chat on; OpenAI's API under /v1)" : "");
-    cli_figures_title(&title, model);
-    const char *called = args->aliases.n > 0 ? args->aliases.items[0] : name;
-    if (strcmp(called, "*") == 0)
-        add_row(&text, "model", "any name in requests: %s", title.bytes);
+    if (served->list.n > 0)
+        add_models(&text, args, &served->list);
     else
-        add_row(&text, "model", "\"%s\" in requests: %s", called, title.bytes);
-    if (generates)
-        add_row(&text, "slots", "%d requests at a time, each of at most %s tokens", stats.n_slots,
-                cli_count((uint64_t)stats.n_ctx).text);
-    else
-        add_row(&text, "computes", "embeddings, or scores of documents; it generates no text");
+        add_model(&text, args, served);
     add_row(&text, "keys", "%s",
             args->serve.n_keys > 0 ? "needed (Authorization: Bearer KEY)" : "none needed");
     add_row(&text, "stop", "Ctrl-C");
     fputs(text.bytes, stderr);
-    cli_starter_advise(args, path);
-    weir__text_fini(&title);
+    if (served->path != NULL) cli_starter_advise(args, served->path);
     weir__text_fini(&text);
-    cli_free(name);
 }
 
 /* Tells systemd that all is well, where it wants to hear that. What is not well it starts again. */
@@ -252,53 +322,71 @@ static void stop(serve_server *server)
     while (!serve_server_wait(server, watchdog_ms > 0 ? watchdog_ms : 60000)) tell_well(server, watchdog_ms);
 }
 
+static cli_exit load_one(const cli_args *args, struct served *served)
+{
+    cli_exit code;
+    if ((served->path = cli_load_path(args)) == NULL) return CLI_NO_MODEL;
+    if ((code = cli_load_model(args, served->path, &served->model)) != CLI_OK) return code;
+    if ((code = cli_load_engine(args, served->model, &served->engine)) != CLI_OK) return code;
+    char *name = name_of(args, served->path);
+    serve_server_name(served->server, name);
+    cli_free(name);
+    if ((code = add_adapters(args, served->server)) != CLI_OK) return code;
+    weir_log_set(serve_log_library, (void *)&args->verbose);
+    serve_server_ready(served->server, served->model, served->engine);
+    return CLI_OK;
+}
+
+static void say_ready(const cli_args *args, const struct served *served, bool plain)
+{
+    const char *address = serve_server_address(served->server);
+    if (!plain && served->list.n > 0)
+        serve_log("info", "ready", "%zu model%s at %s", served->list.n, served->list.n == 1 ? "" : "s",
+                  address);
+    else if (!plain)
+        serve_log("info", "ready", "%s at %s", cli_file_name(served->path), address);
+    else if (!args->quiet)
+        print_banner(args, served);
+}
+
+static cli_exit run(cli_args *args, struct served *served, bool plain)
+{
+    weir_error error = {0};
+    cli_exit code = complete_list(args, &served->list);
+    if (code != CLI_OK) return code;
+    if (served->list.n > 0) weir_log_set(serve_log_library, &args->verbose);
+    if (serve_server_create(&args->serve, &served->server, &error) != WEIR_OK)
+        return fail_params(args, &served->list, CLI_FAILED, &error);
+    if (served->list.n == 0 && (code = load_one(args, served)) != CLI_OK) return code;
+    say_ready(args, served, plain);
+    serve_notify("READY=1");
+    serve_until_signal(args, served->server, &served->now);
+    stop(served->server);
+    serve_log("info", "stopped", "the server has ended");
+    serve_log_flush(FLUSH_MS);
+    cli_signals_forget();
+    return CLI_OK;
+}
+
 cli_exit cli_serve(cli_args *args)
 {
-    serve_server *server = NULL;
-    weir_model *model = NULL;
-    weir_engine *engine = NULL;
-    weir_error error = {0};
-    char *path = NULL;
-    cli_args *now = NULL; /* what the last reload read */
-    cli_exit code;
-    if ((code = complete(args)) != CLI_OK) return code;
+    struct served served = {0};
+    cli_exit code = complete(args);
+    if (code != CLI_OK) return code;
     cli_signals_hangups();
     cli_load_log(args);
     bool plain = isatty(STDERR_FILENO) && !args->log_json;
     if (plain) serve_log_plain();
     cli_descriptors_raise(DESCRIPTORS);
-    if (serve_server_create(&args->serve, &server, &error) != WEIR_OK) {
-        code = cli_fail_error(args, CLI_FAILED, NULL, &error);
-        goto done;
-    }
-    code = CLI_NO_MODEL;
-    if ((path = cli_load_path(args)) == NULL) goto done;
-    if ((code = cli_load_model(args, path, &model)) != CLI_OK) goto done;
-    if ((code = cli_load_engine(args, model, &engine)) != CLI_OK) goto done;
-    char *name = name_of(args, path);
-    serve_server_name(server, name);
-    cli_free(name);
-    if ((code = add_adapters(args, server)) != CLI_OK) goto done;
-    weir_log_set(serve_log_library, &args->verbose);
-    serve_server_ready(server, model, engine);
-    if (!plain)
-        serve_log("info", "ready", "%s at %s", cli_file_name(path), serve_server_address(server));
-    else if (!args->quiet)
-        print_banner(args, path, server, model, engine);
-    serve_notify("READY=1");
-    serve_until_signal(args, server, &now);
-    stop(server);
-    serve_log("info", "stopped", "the server has ended");
-    serve_log_flush(FLUSH_MS);
-    cli_signals_forget();
-done:
-    serve_server_destroy(server);
-    weir_engine_destroy(engine);
-    weir_model_release(model);
+    code = run(args, &served, plain);
+    serve_server_destroy(served.server);
+    weir_engine_destroy(served.engine);
+    weir_model_release(served.model);
     cli_load_log_flush();
-    if (now != NULL) cli_args_fini(now);
-    cli_free(now);
-    cli_free(path);
+    if (served.now != NULL) cli_args_fini(served.now);
+    cli_free(served.now);
+    cli_model_list_fini(&served.list);
+    cli_free(served.path);
     return code;
 }
 

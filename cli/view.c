@@ -8,8 +8,10 @@
 #include "cli.h"
 #include "mark.h"
 
-#define LABEL 10 /* columns of what stands before a line's figures */
-#define BAR   20
+#define LABEL  10 /* columns of what stands before a line's figures */
+#define BAR    20
+#define MODELS 12 /* lines of the head for models, at most */
+#define NAME   24 /* columns of a model's name */
 
 /* ---- A server's figures ---- */
 
@@ -131,6 +133,53 @@ static size_t count_state(const cli_view *view, const char *state)
     return n;
 }
 
+static cli_style model_style(const char *state)
+{
+    if (strcmp(state, "loaded") == 0) return CLI_GREEN;
+    if (strcmp(state, "failed") == 0) return CLI_RED;
+    return strcmp(state, "loading") == 0 || strcmp(state, "leaving") == 0 ? CLI_YELLOW : CLI_DIM;
+}
+
+static void add_model(const json_t *model, cli_text *text)
+{
+    const char *name = json_string_value(json_object_get(model, "name")),
+               *state = json_string_value(json_object_get(model, "state")),
+               *error = json_string_value(json_object_get(model, "error"));
+    int64_t bytes = whole(model, "bytes"), n_running = whole(model, "running"),
+            n_waiting = whole(model, "waiting");
+    double progress = number(model, "progress");
+    if (name == NULL || state == NULL) return;
+    cli_text_add_cut(text, name, strlen(name), NAME, true);
+    cli_text_puts(text, "  ");
+    cli_mark(text, model_style(state));
+    cli_text_add_cut(text, state, strlen(state), 8, true);
+    cli_mark(text, CLI_PLAIN);
+    cli_text_printf(text, "  %8s", bytes > 0 ? cli_bytes((uint64_t)bytes).text : "");
+    if (progress >= 0) cli_text_printf(text, "  %.0f %%", progress * 100);
+    if (n_running > 0) cli_text_printf(text, "  %lld running", (long long)n_running);
+    if (n_waiting > 0) cli_text_printf(text, "  %lld waiting", (long long)n_waiting);
+    if (json_is_true(json_object_get(model, "pinned"))) cli_text_puts(text, "  pinned");
+    if (error != NULL) {
+        cli_text_puts(text, "  ");
+        cli_text_add_safe(text, error, strlen(error));
+    }
+}
+
+/* Of a server of several models, all of them. */
+static void models(const cli_view *view, cli_text *text)
+{
+    const json_t *all = json_object_get(view->event, "models");
+    size_t n = json_array_size(all), n_shown = n > MODELS ? MODELS - 1 : n;
+    for (size_t i = 0; i < n_shown; i++) {
+        label(text, i == 0 ? "models" : "");
+        add_model(json_array_get(all, i), text);
+        cli_text_puts(text, "\n");
+    }
+    if (n_shown == n) return;
+    label(text, "");
+    cli_text_printf(text, "and %zu more (GET /v1/models)\n", n - n_shown);
+}
+
 static void requests(const cli_view *view, cli_text *text)
 {
     size_t n = cli_view_n_slots(view), writing = count_state(view, "generating"),
@@ -240,6 +289,7 @@ static void totals(const cli_view *view, cli_text *text)
 void cli_view_head(const cli_view *view, int columns, bool live, cli_text *text)
 {
     if (view->event == NULL) return;
+    models(view, text);
     requests(view, text);
     if (live) rates(view, text);
     if (live) latency(view, text);

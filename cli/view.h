@@ -1,6 +1,8 @@
 /* view.h: what is known of a running server from its events, and the lines that show it.
  * SPDX-License-Identifier: Apache-2.0
  *
+ *   models    coder                     loaded      4.7 GB  2 running  pinned
+ *             small                     sleeping    1.2 GB
  *   requests  2 running (1 reading, 1 writing), 3 waiting; 8 slots
  *   rates     123 tok/s written, 1,234 tok/s read
  *   latency   first token 45.0 / 120 ms, gaps 8.10 / 15.0 ms  (p50 / p99)

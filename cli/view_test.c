@@ -63,6 +63,42 @@ static void test_lines(void **state)
     cli_view_fini(&view);
 }
 
+static void test_models(void **state)
+{
+    (void)state;
+    static const char event[] =
+        "{\"slots\":[],\"ticks\":[],\"models\":[{\"name\":\"coder\",\"state\":\"loaded\",\"bytes\":"
+        "4700000000,"
+        "\"pinned\":true,\"running\":2,\"waiting\":0},{\"name\":\"a/very-long-name-of-a-model:Q4_K_M\","
+        "\"state\":\"sleeping\",\"bytes\":1200000000,\"pinned\":false,\"running\":0,\"waiting\":1},"
+        "{\"name\":\"big\",\"state\":\"loading\",\"progress\":0.4,\"bytes\":0},{\"name\":\"bad\","
+        "\"state\":\"failed\",\"error\":\"no such\\u001b[2J file\"},{},7,{\"name\":5,\"state\":[]}]}";
+    cli_view view = {0};
+    cli_text text = {0};
+    assert_true(cli_view_event(&view, event, sizeof event - 1));
+    cli_view_head(&view, 80, false, &text);
+    const char *lines = shown(&text, 0);
+    assert_non_null(
+        strstr(lines, "models    coder                     loaded      4.7 GB  2 running  pinned\n"));
+    assert_non_null(strstr(lines, "          a/very-long-name-of-a-m…  sleeping    1.2 GB  1 waiting\n"));
+    assert_non_null(strstr(lines, "          big                       loading             40 %\n"));
+    assert_non_null(strstr(lines, "  no such�[2J file\n"));
+    weir__text_clear(&text);
+    cli_view_fini(&view);
+    cli_text many = {0};
+    cli_text_puts(&many, "{\"slots\":[],\"ticks\":[],\"models\":[");
+    for (int i = 0; i < 30; i++)
+        cli_text_printf(&many, "%s{\"name\":\"m%d\",\"state\":\"unloaded\"}", i > 0 ? "," : "", i);
+    cli_text_puts(&many, "]}");
+    assert_true(cli_view_event(&view, many.bytes, many.n));
+    cli_view_head(&view, 80, false, &text);
+    assert_non_null(strstr(shown(&text, 0), "and 19 more"));
+    assert_null(strstr(shown(&text, 0), "m11"));
+    weir__text_fini(&many);
+    weir__text_fini(&text);
+    cli_view_fini(&view);
+}
+
 static void test_cut(void **state)
 {
     (void)state;
@@ -129,10 +165,8 @@ static void test_what_is_none(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_lines),
-        cmocka_unit_test(test_cut),
-        cmocka_unit_test(test_json),
-        cmocka_unit_test(test_what_is_none),
+        cmocka_unit_test(test_lines), cmocka_unit_test(test_models),       cmocka_unit_test(test_cut),
+        cmocka_unit_test(test_json),  cmocka_unit_test(test_what_is_none),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

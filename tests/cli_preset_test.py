@@ -45,6 +45,8 @@ def test_write():
     check("a name alone shows it", run("preset", "brief").stdout == open(path).read())
     check("no name lists it", "brief   fake:" in run("preset").stdout, run("preset").stdout)
     check("as JSON", json.loads(run("preset", "--json").stdout) == {"presets": [{"name": "brief", "path": path, "model": "fake:"}]})
+    done = run("list", env=dict(ENV, HF_HUB_CACHE=os.path.join(scratch.name, "hub")))
+    check("weir list shows it among the models", [line.split() for line in done.stdout.splitlines()][1:] == [["brief", "preset", "of", "fake:"]], done.stdout, done.stderr)
     check("it is offered for -m, and as a word", "brief\t" in run("__complete", "run", "-m", "br").stdout and "brief\t" in run("__complete", "chat", "").stdout)
     expect("there is one of this name", run("preset", "brief", "--temp", "1"), 2, "weir rm brief")
     for bad in ("a/b", "hf:x", ".hidden", "default"):

@@ -86,7 +86,7 @@ def test_model_word():
     expect("two words of which the first is no model", weir("run", "What", "is a weir?"), 2, "quote")
     expect("many words", weir("run", "What", "is", "a", "weir?"), 2, "quote")
     expect("a model and -m", run(MODEL, "Hi"), 2, "quote")
-    expect("-m twice", weir("run", "-m", MODEL, "-m", MODEL, "-p", "x"), 2, "one model per process")
+    expect("-m twice", weir("run", "-m", MODEL, "-m", MODEL, "-p", "x"), 2, "given twice", "--models")
     for command in ("chat", "serve", "info"):
         expect(f"{command} takes one model", weir(command, MODEL, MODEL), 2, f"weir {command} takes one model")
         expect(f"{command}: once", weir(command, MODEL, "-m", MODEL), 2, f"weir {command} takes one model")

@@ -91,7 +91,7 @@ TASKS = [
     ("offload layers to a GPU", "docs/guides/gpu.md", "`-ngl N`"),
     ("set the context", "docs/guides/server.md", "`-c` is the context of each request"),
     ("use another chat template", "docs/guides/server.md", "`--chat-template-file FILE` replaces it"),
-    ("serve several models", "docs/guides/limits.md", "a server per model"),
+    ("serve several models", "docs/guides/models.md", "weir serve --models FILE"),
     ("require a key", "docs/guides/server.md", "`--api-key-file` has one key per line"),
     ("run it under systemd", "docs/guides/systemd.md", "systemctl enable --now weir"),
     ("get JSON of a schema", "docs/guides/server.md", '"response_format": {"type": "json_schema"'),

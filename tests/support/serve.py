@@ -157,7 +157,7 @@ class Connection:
 
 class Server:
     """`weir serve` on a free port of the loopback interface; `words` are further options. log: a file that gets what it says too;
-    limits: what is set with resource.setrlimit. Also a context manager. With wait=False it may still be loading."""
+    limits: what is set with resource.setrlimit; model None: the words name models. Also a context manager. With wait=False it may still be loading."""
 
     def __init__(self, weir, *words, model="fake:", kind="tcp", unix=None, cert=None, env=None, patience=60, log=None, limits=(), wait=True):
         self.weir, self.words, self.model, self.env, self.log_file, self.limits = weir, words, model, env, log, limits
@@ -171,7 +171,8 @@ class Server:
         self.ready = threading.Event()
         # A text that was served before would come by drafts, in fewer events and too quickly to be cancelled.
         words = self.words if "--lookup-memory" in self.words else ("--lookup-memory", "0", *self.words)
-        self.process = subprocess.Popen([self.weir, "serve", "-m", self.model, "--port", str(self.port), *words], stdin=subprocess.DEVNULL,
+        model = [] if self.model is None else ["-m", self.model]
+        self.process = subprocess.Popen([self.weir, "serve", *model, "--port", str(self.port), *words], stdin=subprocess.DEVNULL,
                                         stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, env=self.env or environment(), preexec_fn=self.limit if self.limits else None)
         running.add(self)
         self.reader = threading.Thread(target=self.read_log, args=(self.process.stderr,), daemon=True)

@@ -1,0 +1,313 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Several models in one weir serve; agents and editors in front of it and of llama-server, with the same model, requests, context and threads.
+
+usage: models.py ROUNDS [PART...]
+
+swap: three models of which two fit into --memory: 600 requests at random, the time to the first token where a model must be loaded, and
+the part of a prompt that is cached after its model has slept.
+agent: two turns of a conversation of 16,000 tokens through /v1/messages, whose first line differs in each request, as Claude Code's does.
+editor: completions for an editor, of a higher priority, while a prompt of 16,000 tokens is computed.
+
+Each part writes its section of bench/results/models.md. Needs WEIR_BIN, WEIR_MODEL and LLAMA_SERVER in the environment; scripts/bench.sh
+sets them. The model was trained for 8,192 tokens: YaRN stretches them, for both servers."""
+import datetime
+import http.client
+import json
+import os
+import pathlib
+import random
+import statistics
+import sys
+import tempfile
+import threading
+import time
+import urllib.parse
+import urllib.request
+
+from compare import Server
+from engine import machine, requantize, run
+
+RESULT = pathlib.Path("bench/results/models.md")
+TITLE = "# Several models, agents, editors\n"
+CONTEXT, LONG, SLOTS = 18432, 16000, 2
+ROPE = ["--rope-scaling", "yarn", "--rope-freq-scale", "0.25", "--yarn-orig-ctx", "8192"]
+SHARE_AIM, EDITOR_AIM_MS = 0.02, 100
+TYPED, PAUSE_S = 300, 0.2  # tokens before an editor's cursor; between its requests
+TYPES = ("q8_0", "q4_0", "q6_k")
+REQUESTS, CLIENTS, PROMPTS, ANSWER, SWAPS, TURN = 600, 4, 12, 16, 30, 1000
+SWAP_AIM_S, HIT_AIM = 0.5, 0.95
+SIDES = ("llama-server", "weir")
+
+
+def post(url, path, body, headers=()):
+    """(seconds to the first piece of text, the answer's JSON or the events of a stream)"""
+    connection = http.client.HTTPConnection(urllib.parse.urlsplit(url).netloc, timeout=900)
+    began, first, events = time.monotonic(), None, []
+    connection.request("POST", path, json.dumps(body), {"Content-Type": "application/json", **dict(headers)})
+    reply = connection.getresponse()
+    if reply.status != 200:
+        sys.exit(f"models: {path}: {reply.status}: {reply.read().decode()}")
+    if not body.get("stream"):
+        return None, json.loads(reply.read())
+    for line in reply:
+        if not line.startswith(b"data: {"):
+            continue
+        events.append(json.loads(line[6:]))
+        text = events[-1].get("delta", {}).get("text") or (events[-1].get("choices") or [{}])[0].get("text")
+        if text and first is None:
+            first = time.monotonic() - began
+    return first, events
+
+
+def text_of(url, seed, n_tokens):
+    """Words of about n_tokens tokens, the same for both servers."""
+    dice = random.Random(seed)
+    syllables = [a + b for a in "bdfgklmnprstv" for b in "aeiou"]
+    words = ["".join(dice.choices(syllables, k=dice.randint(1, 3))) for _ in range(n_tokens)]
+    tokens = len(post(url, "/tokenize", {"content": " ".join(words)})[1]["tokens"])
+    return " ".join(words[:n_tokens * n_tokens // tokens])
+
+
+# ---- Turns of an agent
+
+
+def turn(url, seed, system, messages):
+    line = f"x-anthropic-billing-header: cc_version=2.1.40.{seed:03x}; cc_entrypoint=cli; cch={random.Random(seed).getrandbits(20):05x};"
+    body = {"model": "", "max_tokens": 32, "temperature": 0, "stream": True, "messages": messages,
+            "system": [{"type": "text", "text": line}, {"type": "text", "text": system}]}
+    before = computed(url)
+    first, events = post(url, "/v1/messages", body, {"anthropic-version": "2023-06-01"})
+    text = "".join(e["delta"].get("text", "") for e in events if e["type"] == "content_block_delta")
+    return {"first": first, "text": text or "yes", "computed": computed(url) - before}
+
+
+def computed(url):
+    """Tokens of prompts that the server has computed since its start."""
+    with urllib.request.urlopen(url + "/metrics", timeout=60) as reply:
+        values = dict(line.rsplit(" ", 1) for line in reply.read().decode().splitlines() if line and line[0] != "#")
+    if "llamacpp:prompt_tokens_total" in values:
+        return float(values["llamacpp:prompt_tokens_total"])
+    return float(values["weir_prompt_tokens_total"])
+
+
+def agent(url, seed):
+    system = text_of(url, seed, LONG)
+    messages = [{"role": "user", "content": "Which files are there?"}]
+    one = turn(url, 2 * seed, system, messages)
+    messages += [{"role": "assistant", "content": one["text"]}, {"role": "user", "content": "Read the first of them."}]
+    two = turn(url, 2 * seed + 1, system, messages)
+    return {"first 1": one["first"], "first 2": two["first"], "tokens": one["computed"], "share": two["computed"] / one["computed"]}
+
+
+# ---- An editor
+
+
+def editor(url, seed):
+    """Times to the first token while a long prompt is computed, in milliseconds."""
+    long, typed = text_of(url, 1000 + seed, LONG), text_of(url, 2000 + seed, TYPED)
+    times, over = [], threading.Event()
+
+    def compute():
+        post(url, "/v1/completions", {"prompt": long, "max_tokens": 1, "temperature": 0})
+        over.set()
+    body = {"max_tokens": 16, "temperature": 0, "stream": True, "priority": 50}
+    post(url, "/v1/completions", dict(body, prompt=typed))
+    thread = threading.Thread(target=compute)
+    thread.start()
+    time.sleep(0.5)
+    while not over.is_set():
+        typed += " " + "".join(random.Random(len(typed)).choices("abcdefgh", k=3))
+        first, _ = post(url, "/v1/completions", dict(body, prompt=typed))
+        if not over.is_set():
+            times.append(1000 * first)
+        time.sleep(PAUSE_S)
+    thread.join()
+    return times
+
+
+# ---- Several models
+
+
+def completion(url, model, prompt, n_tokens, stream=False):
+    return post(url, "/v1/completions", {"model": model, "prompt": prompt, "max_tokens": n_tokens, "temperature": 0, "ignore_eos": True, "stream": stream})
+
+
+def answer(url, model, prompt):
+    return completion(url, model, prompt, ANSWER)[1]["choices"][0]["text"]
+
+
+def bytes_of(url):
+    with urllib.request.urlopen(url + "/v1/models", timeout=60) as reply:
+        return {m["id"]: m["bytes"] for m in json.loads(reply.read())["data"] if "bytes" in m}
+
+
+def run_requests(url, alone):
+    """REQUESTS of CLIENTS at a time, at random: (failed or wrong, seconds)."""
+    wrong, began = [], time.monotonic()
+
+    def client(seed):
+        dice = random.Random(seed)
+        for _ in range(REQUESTS // CLIENTS):
+            model, prompt = dice.choice(list(alone))
+            try:
+                if answer(url, model, prompt) != alone[model, prompt]:
+                    wrong.append((model, prompt))
+            except (SystemExit, OSError) as problem:
+                print(f"models: {problem}", file=sys.stderr)
+                wrong.append((model, prompt))
+    threads = [threading.Thread(target=client, args=(seed,)) for seed in range(CLIENTS)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return len(wrong), time.monotonic() - began
+
+
+def woken(url, names, seed):
+    """The part of a prompt that its model still has after it has slept."""
+    text = text_of(url, 3000 + seed, TURN)
+    one = completion(url, names[0], text, ANSWER)[1]
+    for name in names[1:]:
+        answer(url, name, "x")
+    two = completion(url, names[0], text + one["choices"][0]["text"] + " and then", ANSWER)[1]
+    return min(1, two["usage"]["prompt_tokens_details"]["cached_tokens"] / one["usage"]["prompt_tokens"])
+
+
+def swap(weir, model, rounds, threads):
+    common = ["-t", threads, "-tb", threads, "-np", str(SLOTS), "-c", "4096", "--kv", "8192", "--cache-memory", "16M", "--host", "127.0.0.1", "--offline"]
+    with tempfile.TemporaryDirectory() as folder:
+        for name in TYPES:
+            requantize(weir, model, f"{folder}/{name}.gguf", name)
+            run([weir, "optimize", f"{folder}/{name}.gguf"])
+        alone, prompts = {}, [f"Story {i}: " + "one two three " * (i + 1) for i in range(PROMPTS)]
+        for name in TYPES:
+            with Server("weir", [weir, "serve", "-m", f"{folder}/{name}.gguf", *common]) as server:
+                alone.update({(name, prompt): answer(server.url, "", prompt) for prompt in prompts})
+        several = [weir, "serve", "--models-dir", folder, *common]
+        with Server("weir", [*several, "--pinned"]) as server:
+            for name in TYPES:
+                answer(server.url, name, "x")
+            sizes = bytes_of(server.url)
+        budget = sum(sorted(sizes.values())[1:]) + (16 << 20)
+        found = {"budget": budget, "sizes": sizes, "failed": [], "seconds": [], "cold": [], "warm": [], "cached": []}
+        for i in range(rounds):
+            print(f"swap, round {i + 1} of {rounds}", file=sys.stderr, flush=True)
+            with Server("weir", [*several, "--memory", str(budget)]) as server:
+                failed, seconds = run_requests(server.url, alone)
+                found["failed"].append(failed)
+                found["seconds"].append(seconds)
+                for k in range(SWAPS):
+                    name = TYPES[k % len(TYPES)]
+                    found["cold"].append(completion(server.url, name, f"Say {k}", 2, True)[0])
+                    found["warm"].append(completion(server.url, name, f"Say it {k}", 2, True)[0])
+                found["cached"].append(woken(server.url, TYPES, i))
+        return found
+
+
+# ---- The page
+
+
+def between(number, rounds, sides, measure):
+    found = {side: [] for side in SIDES}
+    for i in range(rounds):
+        for side in sorted(SIDES, reverse=i % 2 == 1):
+            print(f"{number}, round {i + 1} of {rounds}: {side}", file=sys.stderr, flush=True)
+            with Server(side, sides[side]) as server:
+                found[side].append(measure(server.url, i + 1))
+    return found
+
+
+def write(heading, rounds, lines):
+    """Replaces a section of the page."""
+    head = [f"`scripts/bench.sh {rounds} models`, {datetime.date.today().isoformat()}, {run([os.environ['WEIR_BIN'], 'version']).splitlines()[0]}.", "", machine() + ".", ""]
+    text = RESULT.read_text(encoding="utf-8") if RESULT.exists() else TITLE
+    before, found, after = text.partition(f"## {heading}\n")
+    rest = after[after.find("\n## ") + 1:] if found and "\n## " in after else ""
+    section = "\n".join([f"## {heading}", "", *head, *lines]) + "\n"
+    RESULT.write_text(before.rstrip("\n") + "\n\n" + section + ("\n" + rest if rest else ""), encoding="utf-8")
+    print(section)
+
+
+def row(found, name, value, form):
+    return f"| {name} | " + " | ".join(form.format(value(found[side])) for side in SIDES) + " |"
+
+
+def counted(rounds):
+    return f"{rounds} round{'s' if rounds > 1 else ''}"
+
+
+def median(key):
+    return lambda rows: statistics.median(r[key] for r in rows)
+
+
+def write_agent(rounds, found):
+    share = median("share")(found["weir"])
+    write("An agent's second turn", rounds, [
+        f"Two turns through `/v1/messages`; a system message of {LONG} tokens, before it a line that differs in each request. The default model with YaRN, a context of {CONTEXT}. "
+        f"Medians of {counted(rounds)}. Tokens computed: the counters of `/metrics`.", "",
+        "| | llama-server | weir |", "|---|---|---|",
+        row(found, "tokens computed for turn 1", median("tokens"), "{:.0f}"),
+        row(found, "first token of turn 1", median("first 1"), "{:.2f} s"),
+        row(found, "first token of turn 2", median("first 2"), "{:.2f} s"),
+        row(found, "computed again for turn 2, of turn 1", median("share"), "{:.2%}"), "",
+        f"Aim: at most {SHARE_AIM:.0%}: {'reached' if share <= SHARE_AIM else 'missed'}."])
+
+
+def write_editor(rounds, found):
+    times = {side: sorted(sum(found[side], [])) for side in SIDES}
+
+    def part(share):
+        return lambda side: times[side][min(len(times[side]) - 1, int(share * len(times[side])))]
+
+    def line(name, value, form):
+        return f"| {name} | " + " | ".join(form.format(value(side)) for side in SIDES) + " |"
+    late = part(0.95)("weir")
+    write("An editor beside a long prompt", rounds, [
+        f"Completions of 16 tokens from an editor, one after another, with a pause of {1000 * PAUSE_S:.0f} ms; each has typed a word more than the one before. They have `\"priority\": 50` (llama-server "
+        f"has no priorities). Meanwhile a prompt of {LONG} tokens is computed. The default model has no tokens to fill in the middle, so the requests go to `/v1/completions` without a suffix. "
+        f"YaRN, a context of {CONTEXT}. All requests of {counted(rounds)}.", "",
+        "| | llama-server | weir |", "|---|---|---|",
+        line("requests", lambda side: len(times[side]), "{}"),
+        line("first token, median", part(0.5), "{:.0f} ms"),
+        line("first token, p95", part(0.95), "{:.0f} ms"),
+        line("first token, slowest", lambda side: times[side][-1], "{:.0f} ms"), "",
+        f"Aim: p95 at most {EDITOR_AIM_MS} ms: {'reached' if late <= EDITOR_AIM_MS else 'missed'}."])
+
+
+def write_swap(rounds, found):
+    cold, warm = sorted(found["cold"]), sorted(found["warm"])
+    late, cached = cold[int(0.95 * len(cold))], min(found["cached"])
+    sizes = ", ".join(f"{name} {size / 1e6:.0f} MB" for name, size in found["sizes"].items())
+    write("Three models of which two fit", rounds, [
+        f"The default model as {', '.join(TYPES)}, each with its optimized file, in one `weir serve` ({sizes} loaded, `--memory` {found['budget'] / 1e6:.0f} MB). {REQUESTS} requests at random from {CLIENTS} "
+        f"clients, {ANSWER} tokens each; then {SWAPS} requests one after another, the model always another one, which has to be loaded, each followed by one for the same model. {counted(rounds)}, all files in the page cache.", "",
+        "| | | aim |", "|---|---|---|",
+        f"| requests that failed, or whose answer differs from that of the model alone | {sum(found['failed'])} of {rounds * REQUESTS} | 0{'' if sum(found['failed']) == 0 else ', missed'} |",
+        f"| time for {REQUESTS} requests, median | {statistics.median(found['seconds']):.0f} s | |",
+        f"| first token, the model is loaded: median, p95 | {1000 * statistics.median(warm):.0f} ms, {1000 * warm[int(0.95 * len(warm))]:.0f} ms | |",
+        f"| first token, another model sleeps for it: median, p95 | {1000 * statistics.median(cold):.0f} ms, {1000 * late:.0f} ms | {1000 * SWAP_AIM_S:.0f} ms{'' if late <= SWAP_AIM_S else ', missed'} |",
+        f"| prompt of {TURN} tokens that is cached in turn 2, after the model has slept, least | {cached:.3f} | {HIT_AIM}{'' if cached >= HIT_AIM else ', missed'} |"])
+
+
+PARTS = {"agent": (agent, write_agent), "editor": (editor, write_editor)}
+
+
+def main():
+    rounds, chosen = int(sys.argv[1]), sys.argv[2:] or ["swap", *PARTS]
+    weir, model, program = (os.environ[name] for name in ("WEIR_BIN", "WEIR_MODEL", "LLAMA_SERVER"))
+    threads = str(os.cpu_count())
+    common = ["-m", model, "-t", threads, "-tb", threads, "-np", str(SLOTS), "--host", "127.0.0.1", "--offline", *ROPE]
+    sides = {"llama-server": [program, *common, "-c", str(SLOTS * CONTEXT), "--metrics", "--no-ui"],
+             "weir": [weir, "serve", *common, "-c", str(CONTEXT), "--kv", str(SLOTS * CONTEXT)]}
+    if "swap" in chosen:
+        write_swap(rounds, swap(weir, model, rounds, threads))
+    for part in chosen:
+        if part == "swap":
+            continue
+        measure, say = PARTS[part]
+        say(rounds, between(part, rounds, sides, measure))
+
+
+if __name__ == "__main__":
+    main()

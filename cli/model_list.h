@@ -1,0 +1,67 @@
+/* model_list.h: the models of weir serve, each with settings of its own: the sections of the file of --models,
+ * the user's presets, the GGUF files of --models-dir. A section without the line `model` is the model of that
+ * name.
+ *
+ *   ctx = 8192
+ *   idle = 10m
+ *   [coder]
+ *   model = hf:OWNER/REPO:Q4_K_M
+ *   alias = gpt-4o
+ *   pinned = on
+ *   [small]
+ *   model = ./small.gguf
+ *
+ * Later ones win: the file's lines for all, the model's preset, its section, the command line.
+ *
+ * SPDX-License-Identifier: Apache-2.0 */
+#ifndef WEIR_CLI_MODEL_LIST_H
+#define WEIR_CLI_MODEL_LIST_H
+
+#include "options.h"
+
+#define CLI_MODELS_MAX 256
+
+typedef struct cli_model_entry {
+    char *name; /* in requests; its aliases are args.aliases */
+    char *path; /* its file */
+    char *from; /* where it is named, "models.conf:12", for messages */
+    char *file; /* of --models; NULL = none */
+    cli_args args;
+    /* What server and pool are told; points to what is above. */
+    weir_pool_model pool;
+    char *draft_path;
+    cli_list adapter_paths, adapter_names;
+    serve_adapter_params *adapters; /* [adapter_paths.n] */
+} cli_model_entry;
+
+/* Zeroed is empty. */
+typedef struct cli_model_list {
+    cli_model_entry **items; /* [n], at least 1 once it has been read */
+    size_t n, capacity;
+    serve_model_params *params; /* [n] */
+} cli_model_list;
+
+/* What a model's options say to the server. Points to *args. */
+void cli_model_params(cli_args *args, serve_model_params *params);
+
+/* INVALID: a default of requests that every request would be refused for, such as a temperature of -7. */
+weir_status cli_model_check(const cli_args *args, weir_error *error);
+
+/* An adapter's name in requests: its file's without .gguf. Freed with cli_free. */
+char *cli_model_adapter_name(const char *path);
+
+/* Whether a model can have so many adapters in requests that name none. CLI_OK, or CLI_USAGE after a message. */
+cli_exit cli_model_check_adapters(size_t n_used);
+
+/* Whether the options name several models. */
+bool cli_model_list_asked(const cli_args *args);
+
+/* Reads them, finds their files, which are downloaded where a name asks for that, and makes the parameters for
+ * the server. CLI_OK, or a code after a message with file and line. Freed with fini in any case. */
+cli_exit cli_model_list_read(cli_model_list *list, const cli_args *args);
+void cli_model_list_fini(cli_model_list *list);
+
+/* Says what is wrong with a model's settings, and in which line it is set. */
+cli_exit cli_model_list_fail(const cli_model_entry *entry, cli_exit code, const weir_error *error);
+
+#endif

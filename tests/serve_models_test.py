@@ -1,0 +1,135 @@
+"""weir serve with several models, from outside, on the fake model: the file of --models, presets, SIGHUP, weir ps."""
+# SPDX-License-Identifier: Apache-2.0
+import json
+import os
+import signal
+import sys
+import tempfile
+import threading
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "support"))
+from checks import check, environment, run_tests  # noqa: E402
+from program import WEIR, expect, weir  # noqa: E402
+from serve import Server, need_server  # noqa: E402
+
+scratch = tempfile.TemporaryDirectory()
+FILE = os.path.join(scratch.name, "models.conf")
+CHAT = "/v1/chat/completions"
+SLOW = "fake:seed=9,tick_us=20000,n_ctx_train=100000"
+THREE = """# of all
+ctx = 512
+slots = 2
+[one]
+model = fake:seed=1
+alias = gpt-4o
+pinned = on
+[two]
+model = fake:seed=2
+max-tokens = 3
+idle = 10m
+[three]
+model = fake:seed=3
+system = "Be brief."
+"""
+
+
+def written(text):
+    with open(FILE, "w", encoding="utf-8") as file:
+        file.write(text)
+
+
+def ask(server, model, n=8, text="hello"):
+    body = {"model": model, "messages": [{"role": "user", "content": text}], "temperature": 0, "ignore_eos": True}
+    reply = server.post(CHAT, dict(body, max_tokens=n) if n else body)
+    return reply.json["choices"][0]["message"]["content"] if reply.status == 200 else (reply.status, reply.error["param"], reply.error["message"])
+
+
+def names(server):
+    return [m["id"] for m in server.get("/v1/models").json["data"]]
+
+
+def states(server):
+    return {m["id"]: m["state"] for m in server.get("/v1/models").json["data"] if "state" in m}
+
+
+def alone(seed, *words, **more):
+    with Server(WEIR, "-c", "512", "-np", "2", *words, model=f"fake:seed={seed}") as server:
+        return ask(server, "", **more)
+
+
+def test_file():
+    written(THREE)
+    with Server(WEIR, "--models", FILE, model=None) as server:
+        check("it says how many models there are", server.log(lambda e: e.get("event") == "ready")["message"].startswith("3 models at http"), server.lines)
+        check("all are listed in the file's order", [n for n in names(server) if n in ("one", "two", "three")] == ["one", "two", "three"], names(server))
+        got = {name: ask(server, name) for name in ("one", "three", "two", "gpt-4o")}
+        check("each answers as it does alone", got["one"] == alone(1) == got["gpt-4o"] and got["three"] == alone(3, "--system", "Be brief.") != got["one"], got)
+        check("and obeys its own settings", got["two"] == alone(2) and ask(server, "two", None) == alone(2, n=3), got, ask(server, "two", None))
+        status, param, message = ask(server, "four")
+        check("another name is refused, and the message has the names", status == 404 and param == "model" and all(f'"{n}"' in message for n in ("one", "two", "three")), status, message)
+        check("what is used is loaded", set(states(server).values()) == {"loaded"}, states(server))
+        shown = weir("ps", "--url", server.url)
+        rows = [line.split() for line in shown.stdout.splitlines()]
+        check("weir ps shows all models", any(r[:3] == ["models", "one", "loaded"] and r[-1] == "pinned" for r in rows) and any(r[:2] == ["three", "loaded"] for r in rows), shown.stdout, shown.stderr)
+        check("and the slots of one of them", weir("ps", "--url", server.url, "-m", "two").stdout.splitlines()[0].startswith("two"), shown.stdout)
+        expect("of one that there is", weir("ps", "--url", server.url, "-m", "f/o ur"), 4, "f/o ur")
+        check("as JSON", [m["name"] for m in json.loads(weir("ps", "--url", server.url, "--json").stdout)["models"]] == ["one", "two", "three"])
+
+
+def test_reload():
+    written(f"[slow]\nmodel = {SLOW}\n[one]\nmodel = fake:seed=1\n")
+    with Server(WEIR, "--models", FILE, model=None) as server:
+        ended = {}
+
+        def read():
+            ended["events"] = server.stream(CHAT, {"model": "slow", "messages": [{"role": "user", "content": "x"}], "max_tokens": 60, "temperature": 0, "ignore_eos": True})
+        reader = threading.Thread(target=read)
+        reader.start()
+        server.wait_for(lambda m: sum(v for k, v in m.items() if k.startswith("weir_slots_generating")) == 1)
+        written("[one]\nmodel = fake:seed=1\n[two]\nmodel = fake:seed=2\n")
+        server.process.send_signal(signal.SIGHUP)
+        check("SIGHUP reads the file again", server.log(lambda e: e.get("event") == "reload" and e["level"] == "info") is not None, server.lines[-3:])
+        check("there are other models", ask(server, "two") == alone(2) and ask(server, "slow")[0] == 404 and set(names(server)) == {"one", "two"}, names(server))
+        reader.join()
+        check("a stream of one that has gone ends as it should", sum(len(e["choices"][0]["delta"].get("content") or "") > 0 for e in ended["events"] if e["choices"]) > 10 and
+              ended["events"][-1]["choices"][0]["finish_reason"] == "length", ended)
+        for bad, says in (("[one]\nmodel = fake:seed=1\nctx = many\n", "models.conf:3: ctx is"), ("[one]\nmodel = ./none.gguf\n", "models.conf:1"),
+                          ("[one]\nmodel = hf:o/none:Q8_0\n", "none")):
+            written(bad)
+            n = len(server.lines)
+            server.process.send_signal(signal.SIGHUP)
+            warned = server.log(lambda e: e.get("event") == "reload" and e["level"] == "warning" and e in server.lines[n:])
+            check(f"an error changes nothing: {says}", warned is not None and says in server.said and ask(server, "two") == alone(2), server.lines[n:])
+        check("it ends in order", server.stop() == 0)
+
+
+def test_presets():
+    home = os.path.join(scratch.name, "home")
+    os.makedirs(os.path.join(home, ".config/weir/presets"))
+    env = {k: v for k, v in environment(HOME=home).items() if not k.startswith("XDG_")}
+    expect("without presets", weir("serve", "--models", "presets", env=env), 2, "there are no presets")
+    for name, seed in (("a", 1), ("b", 2)):
+        weir("preset", name, "-m", f"fake:seed={seed}", "-c", "512", "-np", "2", env=env)
+    with Server(WEIR, "--models", "presets", model=None, env=env) as server:
+        check("all presets are served", set(names(server)) == {"a", "b"} and ask(server, "a") == alone(1) and ask(server, "b") == alone(2), names(server))
+
+
+def test_refusals():
+    for text, code, says in (("[a]\nmodel = fake:\ntemp = warm\n", 2, "models.conf:3: temp is \"warm\"; expected: a number"),
+                             ("[a]\nmodel = fake:\ntemp = -7\n", 2, "models.conf:3: temp"),
+                             ("top-p = 3\n[a]\nmodel = fake:\n", 2, "models.conf:1: top-p"),
+                             ("[a]\nmodel = fake:\nslots = 100000\n", 2, "models.conf:3: slots"),
+                             ("[a]\nmodel = fake:\nidle = 1y\n", 2, "models.conf:3: idle is \"1y\"; expected: a time"),
+                             ("[a]\nmodel = fake:\nlora = fake:1=900\n", 2, "scale"),
+                             ("[a]\nmodel = ./none.gguf\n", 3, "models.conf:1: the model a is")):
+        written(text)
+        done = weir("serve", "--models", FILE, "--port", "0", timeout=20)
+        expect(f"refused: {says}", done, code, says)
+    expect("a model beside them", weir("serve", "--models", FILE, "fake:"), 2, "-m is one model")
+    expect("a budget of a single model", weir("serve", "-m", "fake:", "--memory", "8G"), 2, "--memory is for several models: --models FILE")
+    expect("a budget that is no size", weir("serve", "--models", FILE, "--memory", "much"), 2, "--memory is \"much\"; expected: a number of bytes")
+    expect("a folder without models", weir("serve", "--models-dir", scratch.name), 2, "there are no models in it")
+
+
+need_server(WEIR)
+run_tests(globals())
