@@ -12,12 +12,13 @@ typedef struct weir__entry {
     weir__spec *spec;
     weir_pool_state state, before; /* before: in which state it was when its load began */
     weir__resident *resident;
-    bool listed; /* false: weir_pool_set has removed it; it has leases, or goes now */
-    bool wanted; /* to be loaded without a lease */
-    bool leave;  /* to be unloaded when its leases have ended; new ones wait */
-    bool closed; /* its memory is needed: new leases wait */
-    bool looked; /* its size was estimated since it was listed, or that failed */
-    bool known;  /* demand is new enough for a load */
+    bool listed;     /* false: weir_pool_set has removed it; it has leases, or goes now */
+    bool wanted;     /* to be loaded without a lease */
+    bool leave;      /* to be unloaded when its leases have ended; new ones wait */
+    bool closed;     /* its memory is needed: new leases wait */
+    bool was_closed; /* before the present choice */
+    bool looked;     /* its size was estimated since it was listed, or that failed */
+    bool known;      /* demand is new enough for a load */
     weir__demand demand;
     uint64_t measured; /* bytes after the last load; 0 = none */
     uint64_t n_bytes;  /* of the budget */

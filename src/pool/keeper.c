@@ -117,6 +117,7 @@ static void end_load(weir_pool *pool, weir__entry *entry, const weir__job *job)
     if (job->status == WEIR_OK) {
         uint64_t promised = entry->n_bytes;
         entry->state = WEIR_POOL_LOADED;
+        entry->closed = false;
         entry->resident = job->resident;
         entry->n_bytes = entry->measured = job->resident->n_bytes;
         entry->n_ctx = job->resident->n_ctx;
@@ -203,22 +204,28 @@ static void end_all(weir_pool *pool)
     for (weir__entry *e = pool->entries; e != NULL; e = e->next) atomic_store(&e->cancelled, true);
 }
 
+static bool is_over(const weir_pool *pool)
+{
+    return pool->over && pool->job.kind == WEIR__JOB_NONE;
+}
+
 void *weir__keeper_run(void *user)
 {
     weir_pool *pool = user;
     weir__thread_name("weir-keeper");
     pthread_mutex_lock(&pool->mutex);
-    while (!pool->over || pool->job.kind != WEIR__JOB_NONE) {
+    while (!is_over(pool)) {
         int64_t now = weir__clock_now_ns();
         if (pool->job.done) end_job(pool);
         if (pool->stopping) end_all(pool);
         end_late(pool, now);
+        grant_all(pool); /* before the next choice: a model that was loaded for a lease must not go again */
         if (pool->job.kind == WEIR__JOB_NONE && !pool->stopping && decide(pool, now)) continue;
         grant_all(pool);
         if (weir__lease_ring(pool)) continue;
         sweep(pool);
-        bool ended = pool->over && pool->job.kind == WEIR__JOB_NONE; /* nobody wakes this thread then */
-        if (!pool->job.done && !ended) weir__clock_cond_wait(&pool->wake, &pool->mutex, next_ns(pool, now));
+        if (!pool->job.done && !is_over(pool))
+            weir__clock_cond_wait(&pool->wake, &pool->mutex, next_ns(pool, now));
     }
     pthread_mutex_unlock(&pool->mutex);
     return NULL;

@@ -48,11 +48,349 @@ static void a_model_with_a_lease_stays(void **state)
     rack_close(&r);
 }
 
+static void pinned_models_are_loaded_at_once_and_stay(void **state)
+{
+    (void)state;
+    rack r;
+    weir_error error;
+    rack_open(&r, 330, 4, "");
+    r.models[3].pinned = true;
+    assert_int_equal(weir_pool_set(r.pool, r.models, 4, NULL), WEIR_OK);
+    rack_await(&r, "m3", WEIR_POOL_LOADED);
+    for (int i = 0; i < 9; i++) rack_touch(&r, r.names[i % 3]);
+    assert_int_equal(rack_info(&r, "m3").n_loads, 1);
+    assert_state(&r, "m3", WEIR_POOL_LOADED);
+
+    /* What pinned models leave is too little: said at once, and never waited for. */
+    rack_model(&r, 4, 280, "");
+    assert_int_equal(weir_pool_set(r.pool, r.models, 5, NULL), WEIR_OK);
+    weir_lease *large = rack_ask(&r, "m4", -1);
+    assert_int_equal(weir_lease_wait(large, WAIT_MS, &error), WEIR_TOO_LONG);
+    assert_string_equal(error.field, "memory_bytes");
+    assert_non_null(strstr(error.message, "280."));
+    assert_non_null(strstr(error.message, "330.0 MiB, of which pinned models take 100."));
+    weir_lease_release(large);
+
+    assert_int_equal(weir_pool_unload(r.pool, "m3", NULL), WEIR_OK); /* an operator may */
+    rack_await(&r, "m3", WEIR_POOL_UNLOADED);
+    rack_touch(&r, "m4");
+    rack_close(&r);
+}
+
+static void a_model_beyond_the_budget_is_refused_at_once(void **state)
+{
+    (void)state;
+    rack r;
+    weir_error error;
+    rack_open(&r, 90, 1, "");
+    weir_lease *lease = rack_ask(&r, "m0", -1);
+    assert_int_equal(weir_lease_wait(lease, WAIT_MS, &error), WEIR_TOO_LONG);
+    assert_non_null(strstr(error.message, "takes 100."));
+    assert_non_null(strstr(error.message, "is 90.0 MiB:"));
+    assert_state(&r, "m0", WEIR_POOL_FAILED);
+    assert_int_equal(rack_info(&r, "m0").status, WEIR_TOO_LONG);
+    weir_lease_release(lease);
+    assert_int_equal(rack_stats(&r).used_bytes, 0);
+    rack_close(&r);
+}
+
+static void idle_models_sleep(void **state)
+{
+    (void)state;
+    rack r;
+    rack_open(&r, 330, 2, "");
+    for (int i = 0; i < 2; i++) r.models[i].idle_ms = 1;
+    r.models[1].pinned = true;
+    assert_int_equal(weir_pool_set(r.pool, r.models, 2, NULL), WEIR_OK);
+    rack_await(&r, "m1", WEIR_POOL_LOADED);
+    weir_lease *lease = rack_lease(&r, "m0");
+    struct timespec more = {.tv_nsec = 20000000};
+    nanosleep(&more, NULL);
+    assert_state(&r, "m0", WEIR_POOL_LOADED); /* it has a lease */
+    weir_lease_release(lease);
+    rack_await(&r, "m0", WEIR_POOL_SLEEPING);
+    assert_state(&r, "m1", WEIR_POOL_LOADED);
+    rack_close(&r);
+}
+
+/* What is cached of a model that slept is found by the next turn of the conversation. */
+static void sleep_keeps_prefixes(void **state)
+{
+    (void)state;
+    rack r;
+    int32_t before[N_ANSWER], after[N_ANSWER], n_cached;
+    rack_open(&r, 230, 3, "");
+    weir_lease *lease = rack_lease(&r, "m0");
+    rack_generate(weir_lease_engine(lease), 1, 200, before, &n_cached);
+    assert_int_equal(n_cached, 0);
+    weir_lease_release(lease);
+    rack_touch(&r, "m1");
+    rack_touch(&r, "m2");
+    assert_state(&r, "m0", WEIR_POOL_SLEEPING);
+    lease = rack_lease(&r, "m0");
+    rack_generate(weir_lease_engine(lease), 1, 200, after, &n_cached);
+    assert_int_equal(n_cached, 199); /* the last token is always computed */
+    assert_memory_equal(before, after, sizeof before);
+    weir_lease_release(lease);
+    rack_close(&r);
+}
+
+static void a_failed_load_is_told_and_tried_again(void **state)
+{
+    (void)state;
+    rack r;
+    weir_error error;
+    rack_open(&r, 330, 1, "fail_load=1");
+    for (int i = 1; i <= 2; i++) {
+        weir_lease *lease = rack_ask(&r, "m0", -1);
+        assert_int_equal(weir_lease_wait(lease, WAIT_MS, &error), WEIR_IO);
+        weir_lease_release(lease);
+        assert_state(&r, "m0", WEIR_POOL_FAILED);
+        assert_int_equal(rack_info(&r, "m0").n_failures, i);
+        assert_string_equal(rack_info(&r, "m0").message, error.message);
+    }
+    rack_model(&r, 0, 100, "");
+    r.models[1] = weir_pool_model_default();
+    r.models[1].name = "none";
+    r.models[1].path = "/nonexistent/model.gguf";
+    r.models[2] = r.models[0];
+    r.models[2].name = "head";
+    r.models[2].draft_path = "fake:n_vocab=900"; /* another vocabulary */
+    assert_int_equal(weir_pool_set(r.pool, r.models, 3, &error), WEIR_OK);
+    rack_touch(&r, "m0");
+    weir_lease *lease = rack_ask(&r, "none", -1);
+    weir_status status = weir_lease_wait(lease, WAIT_MS, &error);
+    assert_true(status == WEIR_NOT_FOUND || status == WEIR_UNSUPPORTED); /* the latter without llama.cpp */
+    weir_lease_release(lease);
+    lease = rack_ask(&r, "head", -1);
+    assert_int_equal(weir_lease_wait(lease, WAIT_MS, &error), WEIR_INVALID);
+    weir_lease_release(lease);
+    rack_touch(&r, "m0");
+    assert_int_equal(rack_stats(&r).n_loads, 1);
+    rack_close(&r);
+}
+
+static void drafts_and_adapters_are_loaded_with_the_model(void **state)
+{
+    (void)state;
+    rack r;
+    static const char *const adapters[] = {"fake:1", "fake:2"};
+    rack_open(&r, 330, 1, "");
+    r.models[0].draft_path = "fake:seed=9,n_bytes=1048576";
+    r.models[0].adapters = adapters;
+    r.models[0].n_adapters = 2;
+    assert_int_equal(weir_pool_set(r.pool, r.models, 1, NULL), WEIR_OK);
+    weir_lease *lease = rack_lease(&r, "m0");
+    assert_true(rack_info(&r, "m0").n_bytes >= 101 * MIB);
+    assert_non_null(weir_lease_model(lease));
+    assert_non_null(weir_lease_adapter(lease, 0));
+    assert_non_null(weir_lease_adapter(lease, 1));
+    assert_null(weir_lease_adapter(lease, 2));
+    weir_lease_release(lease);
+    rack_close(&r);
+}
+
+static void memory_that_shrinks_ends_nothing(void **state)
+{
+    (void)state;
+    rack r;
+    weir_error error;
+    rack_open(&r, 330, 3, "");
+    weir_lease *used = rack_lease(&r, "m0");
+    pthread_mutex_lock(&r.pool->mutex);
+    r.pool->limit = 150 * MIB; /* as if the machine had less now */
+    pthread_mutex_unlock(&r.pool->mutex);
+    weir_lease *late = rack_ask(&r, "m1", 50);
+    assert_int_equal(weir_lease_wait(late, WAIT_MS, &error), WEIR_BUSY);
+    weir_lease_release(late);
+    assert_state(&r, "m0", WEIR_POOL_LOADED);
+    weir_lease_release(used);
+    rack_touch(&r, "m1");
+    assert_state(&r, "m0", WEIR_POOL_SLEEPING);
+    rack_close(&r);
+}
+
+static uint64_t machine; /* bytes that it has */
+
+static uint64_t available(void)
+{
+    return machine;
+}
+
+static void the_machines_memory_is_read_before_a_load(void **state)
+{
+    (void)state;
+    rack r;
+    rack_open(&r, 330, 2, "");
+    weir_pool *pool = r.pool;
+    pthread_mutex_lock(&pool->mutex);
+    pool->params.memory_bytes = WEIR_AUTO;
+    pool->available = available;
+    pool->most = 400 * MIB;
+    pool->limit_ns = 1;
+    machine = 100 * MIB;
+    assert_int_equal(weir__room_limit(pool, WEIR__NS_PER_S), 90 * MIB);
+    machine = 1000 * MIB;
+    assert_int_equal(weir__room_limit(pool, WEIR__NS_PER_S + 1), 90 * MIB);  /* too soon */
+    assert_int_equal(weir__room_limit(pool, 2 * WEIR__NS_PER_S), 400 * MIB); /* never more than at create */
+    pool->entries->n_bytes = 50 * MIB;
+    machine = 100 * MIB;
+    assert_int_equal(weir__room_limit(pool, 3 * WEIR__NS_PER_S), 140 * MIB); /* with what the pool has */
+    machine = 0;
+    assert_int_equal(weir__room_limit(pool, 4 * WEIR__NS_PER_S), 140 * MIB); /* unknown */
+    pool->entries->n_bytes = 0;
+    pthread_mutex_unlock(&pool->mutex);
+    rack_close(&r);
+}
+
+/* ---- The list ---- */
+
+static void a_new_list_touches_nothing_that_runs(void **state)
+{
+    (void)state;
+    rack r;
+    weir_error error;
+    rack_open(&r, 230, 3, "");
+    weir_lease *kept = rack_lease(&r, "m0"), *removed = rack_lease(&r, "m1");
+    weir_lease *waits = rack_ask(&r, "m2", WAIT_MS);
+    weir_engine *engine = weir_lease_engine(removed);
+    int32_t answer[N_ANSWER];
+
+    /* m0 gets another alias, m1 goes, m2 becomes another model. */
+    static const char *const aliases[] = {"zero"};
+    r.models[0].aliases = aliases;
+    r.models[0].n_aliases = 1;
+    rack_model(&r, 2, 101, "seed=7");
+    r.models[1] = r.models[2];
+    assert_int_equal(weir_pool_set(r.pool, r.models, 2, NULL), WEIR_OK);
+    assert_int_equal(rack_info(&r, "zero").n_leases, 1);
+    assert_int_equal(weir_pool_find(r.pool, "m1", &(weir_pool_info){.size = sizeof(weir_pool_info)}),
+                     WEIR_NOT_FOUND);
+    assert_int_equal(weir_lease_create(r.pool, "m1", 0, &(weir_lease *){NULL}, &error), WEIR_NOT_FOUND);
+    rack_generate(engine, 1, 20, answer, NULL); /* its lease is still good */
+    assert_int_equal(weir_lease_wait(waits, 0, NULL), WEIR_TIMEOUT);
+    weir_lease_release(removed);
+    assert_int_equal(weir_lease_wait(waits, WAIT_MS, NULL), WEIR_OK); /* for the new m2 */
+    assert_true(rack_info(&r, "m2").n_bytes >= 101 * MIB);
+    assert_int_equal(rack_info(&r, "m0").n_loads, 1);
+
+    /* Leases that wait for a model that goes. */
+    rack_model(&r, 3, 100, "");
+    assert_int_equal(weir_pool_set(r.pool, r.models, 4, &error), WEIR_INVALID); /* m2 twice */
+    r.models[2] = r.models[3];
+    assert_int_equal(weir_pool_set(r.pool, r.models, 3, &error), WEIR_OK);
+    weir_lease *lost = rack_ask(&r, "m3", WAIT_MS);
+    assert_int_equal(weir_pool_set(r.pool, r.models, 2, &error), WEIR_OK);
+    assert_int_equal(weir_lease_wait(lost, WAIT_MS, &error), WEIR_NOT_FOUND);
+    weir_lease_release(lost);
+    assert_int_equal(weir_pool_set(r.pool, NULL, 0, &error), WEIR_OK);
+    assert_int_equal(rack_stats(&r).n_models, 0);
+    assert_int_equal(rack_stats(&r).n_leases, 2);
+    weir_lease_release(kept);
+    weir_lease_release(waits);
+    rack_close(&r);
+}
+
+static void a_bad_list_changes_nothing(void **state)
+{
+    (void)state;
+    rack r;
+    static const char *const alias[] = {"m0"};
+    static const char *const nothing[] = {""};
+    rack_open(&r, 230, 2, "");
+    const weir_pool_model good = r.models[1];
+    weir_engine_params manual = r.engine, stored = r.engine, odd = r.engine;
+    weir_model_params vocabulary = weir_model_params_default();
+    manual.manual = true;
+    stored.cache_dir = "/tmp";
+    odd.n_slots = 0;
+    vocabulary.vocab_only = true;
+    const struct {
+        weir_pool_model model;
+        const char *field;
+    } bad[] = {
+        {{.path = "fake:"}, "models[1].name"},
+        {{.name = "", .path = "fake:"}, "models[1].name"},
+        {{.name = "x"}, "models[1].path"},
+        {{.name = "m0", .path = "fake:"}, "models"},
+        {{.name = "x", .path = "fake:", .aliases = alias, .n_aliases = 1}, "models"},
+        {{.name = "x", .path = "fake:", .n_aliases = 1}, "models[1].aliases"},
+        {{.name = "x", .path = "fake:", .aliases = nothing, .n_aliases = 1}, "models[1].aliases"},
+        {{.name = "x", .path = "fake:", .n_adapters = 1}, "models[1].adapters"},
+        {{.name = "x", .path = "fake:", .adapters = nothing, .n_adapters = 1}, "models[1].adapters"},
+        {{.name = "x", .path = "fake:", .idle_ms = -1}, "models[1].idle_ms"},
+        {{.name = "x", .path = "fake:", .engine = &manual}, "models[1].engine.manual"},
+        {{.name = "x", .path = "fake:", .engine = &stored}, "models[1].engine.cache_dir"},
+        {{.name = "x", .path = "fake:", .engine = &odd}, "models[1].engine.n_slots"},
+        {{.name = "x", .path = "fake:", .model = &vocabulary}, "models[1].model.vocab_only"},
+    };
+    for (size_t i = 0; i < COUNT(bad); i++) {
+        weir_error error = {0};
+        r.models[1] = bad[i].model;
+        r.models[1].size = sizeof r.models[1];
+        assert_int_equal(weir_pool_set(r.pool, r.models, 2, &error), WEIR_INVALID);
+        assert_string_equal(error.field, bad[i].field);
+    }
+    r.models[1] = good;
+    assert_int_equal(rack_stats(&r).n_models, 2);
+    rack_touch(&r, "m1");
+    rack_close(&r);
+}
+
+static void two_names_of_one_file_are_two_models(void **state)
+{
+    (void)state;
+    rack r;
+    int32_t first[N_ANSWER], second[N_ANSWER];
+    rack_open(&r, 230, 2, "");
+    r.models[1].path = r.models[0].path;
+    assert_int_equal(weir_pool_set(r.pool, r.models, 2, NULL), WEIR_OK);
+    weir_lease *a = rack_lease(&r, "m0"), *b = rack_lease(&r, "m1");
+    rack_generate(weir_lease_engine(a), 1, 30, first, NULL);
+    rack_generate(weir_lease_engine(b), 1, 30, second, NULL);
+    assert_memory_equal(first, second, sizeof first);
+    assert_true(rack_stats(&r).used_bytes >= 200 * MIB);
+    weir_lease_release(a);
+    weir_lease_release(b);
+    rack_close(&r);
+}
+
+static void sizes_are_known_before_the_first_load(void **state)
+{
+    (void)state;
+    rack r;
+    rack_open(&r, 230, 3, "");
+    for (int i = 0; i < WAIT_MS && rack_info(&r, "m2").n_bytes == 0; i++) {
+        struct timespec ms = {.tv_nsec = 1000000};
+        nanosleep(&ms, NULL);
+    }
+    assert_true(rack_info(&r, "m2").n_bytes >= 100 * MIB);
+    assert_int_equal(rack_info(&r, "m2").n_ctx, 256);
+    assert_state(&r, "m2", WEIR_POOL_UNLOADED);
+    weir_pool_info info = {.size = sizeof info};
+    assert_int_equal(weir_pool_get(r.pool, 2, &info), WEIR_OK);
+    assert_string_equal(info.name, "m2");
+    assert_int_equal(weir_pool_get(r.pool, 3, &info), WEIR_END);
+    rack_close(&r);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_least_recently_used_sleeps),
         cmocka_unit_test(a_model_with_a_lease_stays),
+        cmocka_unit_test(pinned_models_are_loaded_at_once_and_stay),
+        cmocka_unit_test(a_model_beyond_the_budget_is_refused_at_once),
+        cmocka_unit_test(idle_models_sleep),
+        cmocka_unit_test(sleep_keeps_prefixes),
+        cmocka_unit_test(a_failed_load_is_told_and_tried_again),
+        cmocka_unit_test(drafts_and_adapters_are_loaded_with_the_model),
+        cmocka_unit_test(memory_that_shrinks_ends_nothing),
+        cmocka_unit_test(the_machines_memory_is_read_before_a_load),
+        cmocka_unit_test(a_new_list_touches_nothing_that_runs),
+        cmocka_unit_test(a_bad_list_changes_nothing),
+        cmocka_unit_test(two_names_of_one_file_are_two_models),
+        cmocka_unit_test(sizes_are_known_before_the_first_load),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -76,10 +76,12 @@ static bool must_go(const weir__entry *e, int64_t now)
     return !e->listed || e->leave || now >= idle_ns(e);
 }
 
-/* Whether a goes before b: those without leases first, then the least recently used. */
+/* Whether a goes before b: those without leases first, then those that were chosen before, so that the end of
+ * a lease does not change the choice, then the least recently used. */
 static bool goes_before(const weir__entry *a, const weir__entry *b)
 {
     if ((a->n_leases == 0) != (b->n_leases == 0)) return a->n_leases == 0;
+    if (a->was_closed != b->was_closed) return a->was_closed;
     return a->used_ns < b->used_ns;
 }
 
@@ -96,7 +98,10 @@ static weir__entry *next_victim(const weir_pool *pool, bool idle_only)
 
 static void open_all(weir_pool *pool)
 {
-    for (weir__entry *e = pool->entries; e != NULL; e = e->next) e->closed = false;
+    for (weir__entry *e = pool->entries; e != NULL; e = e->next) {
+        e->was_closed = e->closed;
+        e->closed = false;
+    }
 }
 
 /* The load, or the first step to it. for_lease: models with leases are closed for it, so that their leases
@@ -106,6 +111,7 @@ static weir__room make_room(weir_pool *pool, weir__entry *entry, uint64_t limit,
     uint64_t needs = weir__entry_needs(entry), used = weir__room_used(pool);
     weir__entry *first = NULL;
     bool ready = true;
+    open_all(pool);
     while (sum(used, needs) > limit) {
         weir__entry *victim = next_victim(pool, !for_lease);
         if (victim == NULL) {
@@ -156,7 +162,6 @@ static weir__entry *oldest_wanted(const weir_pool *pool, bool *for_lease)
 weir__room weir__room_next(weir_pool *pool, int64_t now)
 {
     weir__room room = {0};
-    open_all(pool);
     for (weir__entry *e = pool->entries; e != NULL; e = e->next)
         if (must_go(e, now)) return (weir__room){.job = WEIR__JOB_UNLOAD, .entry = e};
     for (size_t i = 0; i < pool->n_list; i++)
@@ -173,6 +178,8 @@ weir__room weir__room_next(weir_pool *pool, int64_t now)
                 return (weir__room){.entry = e, .needs = needs, .limit = limit, .pinned = pinned};
         }
         room = make_room(pool, entry, limit, for_lease);
+    } else {
+        open_all(pool);
     }
     for (size_t i = 0; i < pool->n_list && room.entry == NULL; i++)
         if (!pool->list[i]->looked && weir__entry_is_out(pool->list[i])) room = estimate(pool->list[i]);
