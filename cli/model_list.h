@@ -1,6 +1,6 @@
-/* model_list.h: the models of weir serve, each with settings of its own: the sections of the file of --models,
- * the user's presets, the GGUF files of --models-dir. A section without the line `model` is the model of that
- * name.
+/* model_list.h: the models of weir serve, each with settings of its own: the sections of the file of
+ * --models, the user's presets, the GGUF files of --models-dir. A section without the line `model` is the
+ * model of that name.
  *
  *   ctx = 8192
  *   idle = 10m
@@ -50,14 +50,14 @@ weir_status cli_model_check(const cli_args *args, weir_error *error);
 /* An adapter's name in requests: its file's without .gguf. Freed with cli_free. */
 char *cli_model_adapter_name(const char *path);
 
-/* Whether a model can have so many adapters in requests that name none. CLI_OK, or CLI_USAGE after a message. */
+/* Whether requests that name no adapters can have so many. CLI_OK, or CLI_USAGE after a message. */
 cli_exit cli_model_check_adapters(size_t n_used);
 
 /* Whether the options name several models. */
 bool cli_model_list_asked(const cli_args *args);
 
-/* Reads them, finds their files, which are downloaded where a name asks for that, and makes the parameters for
- * the server. CLI_OK, or a code after a message with file and line. Freed with fini in any case. */
+/* Reads them, finds their files, which are downloaded where a name asks for that, and makes the parameters
+ * for the server. CLI_OK, or a code after a message with file and line. Freed with fini in any case. */
 cli_exit cli_model_list_read(cli_model_list *list, const cli_args *args);
 void cli_model_list_fini(cli_model_list *list);
 
