@@ -11,7 +11,7 @@ typedef struct serve_kv_events serve_kv_events;
 
 /* Without models in the parameters there is one, which serve_server_ready brings. NO_MEMORY, INVALID
  * (models). */
-weir_status serve_catalog_create(const serve_params *params, serve_catalog **catalog, weir_error *error);
+weir_status serve_catalog_create(const serve_params *params, serve_catalog **out, weir_error *error);
 
 /* No call may have a lease. NULL is ignored. */
 void serve_catalog_destroy(serve_catalog *catalog);

@@ -301,7 +301,7 @@ static void describe(visit *v)
 
 bool serve_gate_pass(serve_call *call, bool close)
 {
-    visit v = {.call = call, .connection = call->connection};
+    visit v = {.call = call, .connection = call->connection, .host = ""};
     v.target = v.connection->head.bytes.bytes;
     bool whole = strcmp(v.target, "*") == 0 && strcmp(call->method, "OPTIONS") == 0;
     snprintf(call->path, sizeof call->path, "%s", v.target); /* for the log, where it cannot be read */

@@ -3,6 +3,7 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "answer.h"
 #include "catalog.h"
+#include "names.h"
 
 #define LATER_S 10 /* Retry-After where memory or a load is waited for */
 
@@ -70,6 +71,7 @@ static bool find(serve_call *call)
 bool serve_lease_refuse(serve_call *call, const char *name, weir_status status, const weir_error *error)
 {
     const char *code = "model_load_failed";
+    char message[sizeof error->message];
     if (status == WEIR_NO_MEMORY && error->message[0] == '\0') return serve_call_no_memory(call);
     switch (status) {
     case WEIR_STOPPED: return serve_call_stopping(call);
@@ -79,8 +81,9 @@ bool serve_lease_refuse(serve_call *call, const char *name, weir_status status, 
     default: break;
     }
     call->retry_s = LATER_S;
+    serve_names_message(error, &call->terms, message, sizeof message);
     return serve_call_refuse(call, 503, "model", code, "the model \"%.100s\" cannot be had now: %s", name,
-                             error->message);
+                             message);
 }
 
 /* False: the call waits, or has its answer. */

@@ -545,6 +545,7 @@ static void a_model_larger_than_the_budget(void **state)
     start();
     write_request(body, sizeof body, "one", 1, false);
     expect("POST", "/v1/completions", body, 503, "model_too_large");
+    expect("POST", "/v1/completions", body, 503, "a smaller --ctx or less --cache-memory");
 }
 
 static void a_reload_ends_no_stream(void **state)

@@ -42,6 +42,9 @@ static const char *const names[][2] = {
     {"n_ubatch", "--ubatch-size"},
     {"queue_limit", "--queue"},
     {"draft_model", "--draft-model"},
+    {"cache_bytes", "--cache-memory"},
+    /* weir_pool_params, likewise */
+    {"memory_bytes", "--memory"},
 };
 
 /* Names that differ in a dialect. */

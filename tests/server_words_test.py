@@ -63,8 +63,10 @@ def table():
 
 # Members that a request has nothing to do with: of models, contexts, engines, files and results.
 OTHERS = {"add_special", "cache_dir", "end_ns", "n_seq_max", "n_tensor_split", "n_threads", "n_threads_batch", "tensor_split", "vocab_only", "n_prompt",
+          # of the list of a pool, which the program that starts the server checks itself
+          "n_aliases", "draft_path",
           # functions and the environment, of whoever writes the program or starts it
-          "WEIR_KERNELS", "weir_embed", "weir_embed_decode", "weir_flight_watch", "weir_interrupt_set"}
+          "WEIR_KERNELS", "weir_embed", "weir_embed_decode", "weir_flight_watch", "weir_interrupt_set", "weir_pool_find"}
 
 
 @part

@@ -6,7 +6,7 @@ import json
 import os
 import re
 
-from page import ANSWER, ENTER, OUT, STORY, Page, main, start, test
+from page import ANSWER, ENTER, OUT, STORY, Page, Server, main, start, test
 
 
 def waits(p, words):
@@ -207,6 +207,26 @@ def a_key_is_asked_for(p):
         p.b.type("#key-value", "s3cret" + ENTER)
         p.b.wait(lambda: p.answer(), "the answer")
         assert other.complete() and p.b.count(".message") == 4
+
+
+@test
+def a_model_that_is_not_loaded(p):
+    models = os.path.join(OUT, "models.conf")
+    with open(models, "w") as f:
+        for i, name in enumerate(("one", "two")):
+            f.write(f"[{name}]\nmodel = fake:seed={i},load_us=3000000\nctx = 512\nslots = 2\n")
+    with open(os.path.join(OUT, "models.log"), "w") as log, Server(os.environ["WEIR_BIN"], "--models", models, model=None, log=log) as server:
+        page = Page(p.b, server)
+        page.fresh(max_tokens=8)
+        p.b.wait(lambda: p.b.text("#models option:last-child") == "two (not loaded)", "the states of the models")
+        p.b.js("const models = document.getElementById('models'); models.value = 'two'; models.dispatchEvent(new Event('change'))")
+        p.b.type("#text", "hello" + ENTER)
+        waits(page, "Loading two, ")
+        page.complete()
+        p.b.wait(lambda: p.b.text("#models option:last-child") == "two", "that it is loaded")
+        p.b.wait(lambda: p.b.text("#link-text").endswith("of 2 slots"), "the slots of the model that was chosen")
+        assert p.b.text("#models option:first-child") == "one (not loaded)"
+        assert not page.complaints(), page.complaints()
 
 
 if __name__ == "__main__":
