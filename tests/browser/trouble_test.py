@@ -89,6 +89,7 @@ def a_server_that_was_restarted_says_so(p):
     p.server.stop(9)
     p.server.start()
     p.b.open(p.server.url + "/")
+    p.b.wait(lambda: p.b.count("#chat-list .chat-open"), "the list of chats")
     p.b.click("#chat-list .chat-open")
     p.b.wait(lambda: "restarted" in (p.b.text(ANSWER + " .error") or ""), "the server's word")
     assert p.answer() and not p.streaming()
