@@ -1512,9 +1512,13 @@ typedef struct weir_engine_stats {
     int32_t n_cache_files;       /* prefixes in cache_dir */
     uint64_t cache_disk_bytes;   /* of all files in cache_dir */
     uint64_t n_cache_restored;   /* times a file was read for a request */
-    uint64_t n_drafted;          /* draft tokens that were verified */
-    uint64_t n_accepted;         /* of those, the accepted ones */
-    uint64_t n_adapter_changes;  /* passes whose adapters differ from the previous pass's */
+    uint64_t n_encodes;          /* segments of images and sounds that were encoded */
+    uint64_t n_encodes_saved; /* segments whose embeddings were there, or on their way for another request */
+    int64_t encode_ns;        /* of all encodes, cancelled ones too */
+    uint64_t embedding_bytes; /* of embeddings kept for later requests; part of cache_bytes */
+    uint64_t n_drafted;       /* draft tokens that were verified */
+    uint64_t n_accepted;      /* of those, the accepted ones */
+    uint64_t n_adapter_changes; /* passes whose adapters differ from the previous pass's */
     /* The sources of draft tokens: "lookup", "model", "eagle3", "mtp", in this order and joined by '+'; "" =
      * none */
     char drafters[24];

@@ -47,6 +47,11 @@ void weir__account_publish(weir__driver *driver)
     counts->n_cache_files = cached.n_disk;
     counts->cache_disk_bytes = cached.disk_bytes;
     counts->n_cache_restored = cached.n_restored;
+    weir__encoder_counts encoded = weir__encoder_count(driver->encoder);
+    counts->n_encodes = encoded.n_encodes;
+    counts->n_encodes_saved = encoded.n_saved;
+    counts->encode_ns = encoded.encode_ns;
+    counts->embedding_bytes = encoded.n_bytes;
     counts->n_kv_reserved = (int32_t)(reserved < counts->n_kv ? reserved : counts->n_kv);
     counts->retry_ns = weir__rates_retry_ns(&driver->account.rates, driver->params->n_slots, 1);
     int64_t now = weir__clock_now_ns();

@@ -3,6 +3,7 @@
 
 #include <string.h>
 
+#include "base/clock.h"
 #include "base/error.h"
 #include "base/mem.h"
 #include "base/thread.h"
@@ -28,12 +29,14 @@ struct weir__encoder {
     weir_model *model; /* its engine holds it */
     weir__cache *cache;
     weir__doorbell *bell;
-    uint64_t n_bytes, n_claimed; /* the driver's */
+    uint64_t n_bytes, n_claimed, n_saved; /* the driver's */
     pthread_t thread;
     _Atomic bool stopping;
     pthread_mutex_t mutex; /* protects all below, and of embeddings the phase, results and refs */
     pthread_cond_t more;
     weir__embedding *first; /* the most recently used first */
+    uint64_t n_encodes;
+    int64_t encode_ns;
     /* The thread's: the medium of which it encoded last. Others of its segments follow. */
     weir__medium *medium;
     weir__prepared *prepared;
@@ -130,10 +133,13 @@ static void *run_encoder(void *user)
         }
         embedding->is = RUNNING;
         pthread_mutex_unlock(&encoder->mutex);
+        int64_t began_ns = weir__clock_now_ns();
         weir_status status = encode(encoder, embedding);
         weir__medium_release(embedding->medium); /* its pixels are large */
         embedding->medium = NULL;
         pthread_mutex_lock(&encoder->mutex);
+        encoder->n_encodes += status == WEIR_OK;
+        encoder->encode_ns += weir__clock_now_ns() - began_ns;
         embedding->status = status;
         embedding->is = DONE;
         if (embedding->refs == 0) {
@@ -255,6 +261,7 @@ weir__embedding *weir__encoder_want(weir__encoder *encoder, const weir__history 
     pthread_mutex_lock(&encoder->mutex);
     weir__embedding *found = find(encoder, key);
     pthread_mutex_unlock(&encoder->mutex);
+    encoder->n_saved += found != NULL;
     if (found != NULL) return found;
     weir__embedding *made = weir__mem_calloc(1, sizeof *made);
     if (made == NULL) return NULL;
@@ -270,6 +277,19 @@ weir__embedding *weir__encoder_want(weir__encoder *encoder, const weir__history 
     pthread_cond_signal(&encoder->more);
     pthread_mutex_unlock(&encoder->mutex);
     return made;
+}
+
+weir__encoder_counts weir__encoder_count(weir__encoder *encoder)
+{
+    weir__encoder_counts counts = {0};
+    if (encoder == NULL) return counts;
+    counts.n_saved = encoder->n_saved;
+    counts.n_bytes = encoder->n_claimed;
+    pthread_mutex_lock(&encoder->mutex);
+    counts.n_encodes = encoder->n_encodes;
+    counts.encode_ns = encoder->encode_ns;
+    pthread_mutex_unlock(&encoder->mutex);
+    return counts;
 }
 
 void weir__encoder_leave(weir__encoder *encoder, weir__embedding *embedding)

@@ -32,6 +32,14 @@ void weir__encoder_leave(weir__encoder *encoder, weir__embedding *embedding);
 /* OK: they are there; TIMEOUT: not yet; else why there will be none. */
 weir_status weir__encoder_state(weir__encoder *encoder, const weir__embedding *embedding, weir_error *error);
 
+typedef struct weir__encoder_counts {
+    uint64_t n_encodes, n_saved, n_bytes; /* as in weir_engine_stats */
+    int64_t encode_ns;
+} weir__encoder_counts;
+
+/* encoder NULL: zeroes. */
+weir__encoder_counts weir__encoder_count(weir__encoder *encoder);
+
 /* [n_cells][width]; NULL unless they are there. */
 float *weir__encoder_rows(const weir__embedding *embedding);
 

@@ -335,6 +335,10 @@ static void embeddings_are_kept_within_the_budget_and_by_salt(void **state)
     run(r);
     judge(&t);
     assert_int_equal(n_encodes(r), 2); /* write() encodes, too */
+    weir_engine_stats first = rig_stats(r);
+    assert_int_equal(first.n_encodes, 1);
+    assert_int_equal(first.n_encodes_saved, 0);
+    assert_true(first.embedding_bytes == 8 * WEIR__FAKE_WIDTH * sizeof(float));
     static const char *const salts[] = {NULL, "a", "b", "a", NULL};
     static const uint64_t more[] = {0, 1, 1, 0, 0};
     for (size_t i = 0; i < COUNT(salts); i++) {
@@ -346,6 +350,7 @@ static void embeddings_are_kept_within_the_budget_and_by_salt(void **state)
         judge(&t);
         assert_int_equal(n_encodes(r) - before, more[i]);
         assert_true(rig_stats(r).cache_bytes <= r->params.cache_bytes / 4);
+        assert_int_equal(rig_stats(r).n_encodes_saved, i + 1 - (i > 0) - (i > 1));
     }
     for (int i = 1; i < N_SOUNDS; i++) { /* four more push out the first */
         char text[] = "@0";
