@@ -58,6 +58,7 @@ void serve_answer_destroy(serve_answer *answer)
     json_decref(answer->stops);
     json_decref(answer->namespaces);
     weir__text_fini(&answer->repeated);
+    serve_record_destroy(answer->record);
     weir_chat_release(answer->chat);
     weir__mem_free(answer->own_model);
     weir__mem_free(answer);

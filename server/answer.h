@@ -3,6 +3,7 @@
 #ifndef WEIR_SERVER_ANSWER_H
 #define WEIR_SERVER_ANSWER_H
 
+#include "records.h"
 #include "scores.h"
 #include "serve.h"
 
@@ -65,24 +66,25 @@ struct serve_answer {
     const serve_form *form;
     weir_chat *chat; /* held; NULL for completions */
     bool stream, include_usage;
-    bool resume;         /* its events go to a tape, and it outlives its connection */
-    bool begins;         /* its choices have a beginning */
-    bool share;          /* it may join the generation of an identical request */
-    bool stopped;        /* a client asked for it: the cancel is no error */
-    serve_tape *tape;    /* from its begin on; NULL: events go to the call */
-    weir__text event;    /* for a tape: the event that is being written */
-    size_t event_at;     /* else: where it begins in the call's output */
-    uint64_t n_events;   /* that a dialect has numbered */
-    weir__text repeated; /* members of the request that a dialect's answers repeat */
-    bool returns_scores; /* of generated tokens; best-of needs them even if not requested */
-    bool echoes_scores;  /* of the prompt, if its text precedes the answer (echo) */
-    bool returns_prompt; /* its logprobs, as vLLM has them */
-    bool kept;           /* for forks, once it is submitted */
-    bool shows_prompt;   /* a cache miss may quote the prompt, which the client sent */
-    bool shows_cached;   /* a cache miss may quote the cached text: it is no other tenant's */
-    int32_t n_dropped;   /* lines of the system messages, which were not rendered */
-    int32_t n_top;       /* likeliest tokens with each logprob */
-    bool starved;        /* chunks wait for room in call->out */
+    bool resume;          /* its events go to a tape, and it outlives its connection */
+    bool begins;          /* its choices have a beginning */
+    bool share;           /* it may join the generation of an identical request */
+    bool stopped;         /* a client asked for it: the cancel is no error */
+    serve_tape *tape;     /* from its begin on; NULL: events go to the call */
+    weir__text event;     /* for a tape: the event that is being written */
+    size_t event_at;      /* else: where it begins in the call's output */
+    uint64_t n_events;    /* that a dialect has numbered */
+    weir__text repeated;  /* members of the request that a dialect's answers repeat */
+    serve_record *record; /* owned: it is kept at the end; NULL: nothing is */
+    bool returns_scores;  /* of generated tokens; best-of needs them even if not requested */
+    bool echoes_scores;   /* of the prompt, if its text precedes the answer (echo) */
+    bool returns_prompt;  /* its logprobs, as vLLM has them */
+    bool kept;            /* for forks, once it is submitted */
+    bool shows_prompt;    /* a cache miss may quote the prompt, which the client sent */
+    bool shows_cached;    /* a cache miss may quote the cached text: it is no other tenant's */
+    int32_t n_dropped;    /* lines of the system messages, which were not rendered */
+    int32_t n_top;        /* likeliest tokens with each logprob */
+    bool starved;         /* chunks wait for room in call->out */
     int64_t created_s;
     json_t *namespaces; /* of the request's tools, owned; NULL: they have none */
     json_t *stops;      /* the request's stop strings, owned */

@@ -111,6 +111,7 @@ void serve_ask_fini(serve_ask *ask)
     weir__mem_free(ask->schema);
     weir__text_fini(&ask->relaxed);
     json_decref(ask->namespaces);
+    json_decref(ask->previous);
     json_decref(ask->made_choice);
     json_decref(ask->made_tools);
     json_decref(ask->made_messages);

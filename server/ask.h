@@ -45,6 +45,7 @@ typedef struct serve_ask {
     const json_t *later; /* of fields that a dialect's reader reads from `json` */
     /* Owned: messages, tools and tool_choice of another dialect, as chat completions have them. */
     json_t *made_messages, *made_tools, *made_choice;
+    json_t *previous;    /* items of the response that the request continues; owned */
     json_t *namespaces;  /* names of the tools' namespaces; owned */
     weir__text relaxed;  /* lines for serve_call_relaxed */
     const char *adapter; /* the model that was asked for is one; NULL = it is not */
@@ -92,7 +93,8 @@ typedef struct serve_dialect {
     unsigned where;               /* a bit of SERVE_ASK_* */
     bool (*read)(serve_ask *ask); /* what has no row, after serve_ask_read; NULL: nothing */
     const serve_form *form;
-    bool (*repeat)(const serve_ask *ask, weir__text *text); /* into serve_answer.repeated; NULL: nothing */
+    bool (*repeat)(const serve_ask *ask, serve_answer *answer); /* what it repeats or keeps of the request.
+                                                                     False: out of memory. NULL: nothing */
     const char *count; /* what a counted prompt's answer begins with, up to the number */
 } serve_dialect;
 

@@ -234,7 +234,7 @@ void serve_ask_submit(serve_ask *ask, const serve_dialect *dialect)
         !(ask->fork != NULL ? take_source(ask) : serve_ask_render(ask, &request)) ||
         (answer = serve_ask_answer(ask, dialect->form, ask->n)) == NULL)
         return;
-    if (dialect->repeat == NULL || dialect->repeat(ask, &answer->repeated))
+    if (dialect->repeat == NULL || dialect->repeat(ask, answer))
         serve_answer_submit(answer, &request, 1);
     else
         serve_call_no_memory(ask->call);

@@ -64,9 +64,15 @@ bool serve_ask_reasoning_effort(serve_call *call, void *to, const char *name, co
 static bool read_store(serve_call *call, void *to, const char *name, const json_t *value)
 {
     serve_ask *ask = to;
-    ask->unkept = true;
-    return json_is_false(value) ||
-           serve_field_refuse(call, name, "false or left out: answers are kept for forks only");
+    bool responses = (ask->where & SERVE_ASK_RESPONSES) != 0, none = call->server->params.response_bytes == 0;
+    ask->unkept = !responses || json_is_false(value);
+    if (responses && json_is_true(value) && none)
+        return serve_field_refuse(call, name,
+                                  "false or left out: this server keeps none (--response-memory 0)");
+    return json_is_false(value) || (responses && json_is_true(value)) ||
+           serve_field_refuse(call, name,
+                              responses ? "true or false"
+                                        : "false or left out: answers are kept for forks only");
 }
 
 /* What is accepted because weir does just that, and refused otherwise. */
@@ -327,8 +333,8 @@ static const serve_field fields[] = {
     ONLY("background", SERVE_ASK_RESPONSES, "false", "false"),
     ONLY("truncation", SERVE_ASK_RESPONSES, "\"disabled\"", "\"disabled\""),
     ONLY("top_logprobs", SERVE_ASK_RESPONSES, "0", "0: /v1/chat/completions has logprobs"),
-    NO("previous_response_id", SERVE_ASK_RESPONSES, "send the whole conversation as input"),
-    NO("conversation", SERVE_ASK_RESPONSES, "send the whole conversation as input"),
+    LATER("previous_response_id", SERVE_ASK_RESPONSES),
+    NO("conversation", SERVE_ASK_RESPONSES, "give a previous_response_id, or the whole conversation as input"),
     NO("prompt", SERVE_ASK_RESPONSES, "prompts are not kept here; send instructions and input"),
     NO("moderation", SERVE_ASK_RESPONSES, "nothing is moderated here"),
     SERVE_FIELD("suffix", SERVE_ASK_COMPLETIONS, VALUE, serve_ask, suffix),

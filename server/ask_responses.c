@@ -6,6 +6,8 @@
 
 #include "ask.h"
 #include "field.h"
+#include "keys.h"
+#include "records.h"
 #include "turns.h"
 
 /* ---- Content ---- */
@@ -28,6 +30,9 @@ static bool read_image(serve_turns *turns, const char *place, const json_t *part
     const json_t *url = json_object_get(part, "image_url");
     const char *detail = json_string_value(json_object_get(part, "detail"));
     serve_call *call = turns->ask->call;
+    if (!turns->ask->unkept && json_is_true(json_object_get(turns->ask->json, "store")))
+        weir__text_add_string(&turns->ask->relaxed, "store\n");
+    turns->ask->unkept = true; /* its memory would be kept */
     if (!serve_field_only(call, place, part, members)) return false;
     if (!json_is_string(url)) return serve_field_refuse(call, place, "an image with an image_url");
     if (detail != NULL && strcmp(detail, "auto") != 0)
@@ -165,11 +170,9 @@ static bool read_output(serve_turns *turns, const char *place, const json_t *ite
     return read_content(turns, at, json_object_get(item, "output"));
 }
 
-static bool read_item(serve_turns *turns, size_t i, const json_t *item)
+static bool read_item(serve_turns *turns, const char *place, const json_t *item)
 {
     const char *type = serve_field_type(item);
-    char place[SERVE_PLACE_MAX];
-    snprintf(place, sizeof place, "input[%zu]", i);
     if (!json_is_object(item)) return serve_field_refuse(turns->ask->call, place, "an object");
     if (type == NULL || strcmp(type, "message") == 0) return read_message(turns, place, item);
     if (strcmp(type, "function_call") == 0) return read_call(turns, place, item);
@@ -177,6 +180,61 @@ static bool read_item(serve_turns *turns, size_t i, const json_t *item)
     if (strcmp(type, "reasoning") == 0) return read_reasoning(turns, place, item);
     return serve_field_refuse_type(turns->ask->call, place, item,
                                    "message, function_call, function_call_output, reasoning");
+}
+
+/* The items of the response before, with its own output: an array that the caller frees, or NULL after an
+ * answer. */
+static json_t *find_items(serve_ask *ask, const char *id)
+{
+    serve_call *call = ask->call;
+    const char *salt = serve_keys_salt(call->server->keys, call->key);
+    weir__text before = {0}, input = {0}, response = {0};
+    json_t *items = NULL, *answer = NULL;
+    weir_error error = {0};
+    weir_status status = serve_records_find(call->server->records, id, salt, &before, &input, &response);
+    if (status == WEIR_INVALID)
+        serve_call_refuse(call, 400, "previous_response_id", "previous_response_not_found",
+                          "there is no response \"%.63s\" here that this key may continue: those with "
+                          "\"store\": false are not kept, and others for %d s, as far as there is room",
+                          id, call->server->params.response_s);
+    else if (status == WEIR_OK) {
+        weir__text all = {0};
+        weir__text_printf(&all, "[%s%s%s]", before.bytes, before.n > 0 && input.n > 0 ? "," : "",
+                          input.bytes);
+        status = all.failed ? WEIR_NO_MEMORY
+                            : weir__json_parse(all.bytes, all.n, "previous_response_id", WEIR_INVALID, &items,
+                                               &error);
+        if (status == WEIR_OK)
+            status = weir__json_parse(response.bytes, response.n, "previous_response_id", WEIR_INVALID,
+                                      &answer, &error);
+        if (status == WEIR_OK && json_array_extend(items, json_object_get(answer, "output")) != 0)
+            status = WEIR_NO_MEMORY;
+        weir__text_fini(&all);
+    }
+    if (status != WEIR_OK && !call->begun) serve_call_passes(call, status, &error);
+    json_decref(answer);
+    weir__text_fini(&before);
+    weir__text_fini(&input);
+    weir__text_fini(&response);
+    if (call->begun) {
+        json_decref(items);
+        items = NULL;
+    }
+    return items;
+}
+
+static bool read_previous(serve_turns *turns)
+{
+    static const char place[] = "previous_response_id";
+    serve_ask *ask = turns->ask;
+    const json_t *id = serve_ask_given(ask, place);
+    size_t i;
+    json_t *item;
+    if (id == NULL) return true;
+    if (!json_is_string(id)) return serve_field_refuse(ask->call, place, "a string: a response's id");
+    if ((ask->previous = find_items(ask, json_string_value(id))) == NULL) return false;
+    json_array_foreach(ask->previous, i, item) if (!read_item(turns, place, item)) return false;
+    return true;
 }
 
 static bool read_input(serve_ask *ask)
@@ -191,6 +249,7 @@ static bool read_input(serve_ask *ask)
         serve_turns_begin(&turns, "system", "instructions");
         serve_turns_add_text(&turns, said);
     }
+    ok = ok && read_previous(&turns);
     if (ok && json_is_string(input)) {
         serve_turns_begin(&turns, "user", "input");
         serve_turns_add_text(&turns, input);
@@ -199,8 +258,10 @@ static bool read_input(serve_ask *ask)
     }
     json_array_foreach((json_t *)input, i, item)
     {
+        char place[SERVE_PLACE_MAX];
         if (!ok) break;
-        ok = read_item(&turns, i, item);
+        snprintf(place, sizeof place, "input[%zu]", i);
+        ok = read_item(&turns, place, item);
     }
     ok = ok && serve_turns_end(&turns);
     serve_turns_fini(&turns);

@@ -1,4 +1,6 @@
-/* body.c: what a request's body says, as JSON. SPDX-License-Identifier: Apache-2.0 */
+/* body.c: what a request's body says, as JSON, and its address. SPDX-License-Identifier: Apache-2.0 */
+#include <stdio.h>
+
 #include "base/mem.h"
 #include "serve.h"
 
@@ -73,4 +75,34 @@ bool serve_call_read_model(serve_call *call, const json_t *name, const char **ad
                           "(GET /v1/models lists all names)",
                           word, call->model->name);
     return !call->begun;
+}
+
+bool serve_call_argument(const serve_call *call, const char *name, char *value, size_t capacity)
+{
+    size_t n_name = strlen(name);
+    for (const char *at = call->query; *at != '\0'; at += *at == '&') {
+        size_t n = strcspn(at, "&");
+        if (n > n_name && memcmp(at, name, n_name) == 0 && at[n_name] == '=') {
+            snprintf(value, capacity, "%.*s", (int)(n - n_name - 1), at + n_name + 1);
+            return true;
+        }
+        at += n;
+    }
+    return false;
+}
+
+bool serve_call_arguments(serve_call *call, const char *known)
+{
+    for (const char *at = call->query; *at != '\0'; at += *at == '&') {
+        char name[32] = " ", list[128];
+        size_t n = strcspn(at, "=&");
+        snprintf(name, sizeof name, " %.*s ", (int)(n < 28 ? n : 28), at);
+        snprintf(list, sizeof list, " %s ", known);
+        if (n > 0 && strstr(list, name) == NULL)
+            return serve_call_refuse(call, 400, NULL, "unknown_parameter",
+                                     "the address has an unknown argument \"%.*s\"%s%s",
+                                     (int)(n < 28 ? n : 28), at, known[0] != '\0' ? "; known: " : "", known);
+        at += strcspn(at, "&");
+    }
+    return true;
 }

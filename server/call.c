@@ -90,7 +90,7 @@ static void add_cors(serve_call *call)
         "Access-Control-Expose-Headers: Retry-After, X-Request-Id, X-Stream-Id, X-Weir-Relaxed\r\n",
         call->origin);
     if (strcmp(call->method, "OPTIONS") == 0)
-        weir__text_add_string(&call->out, "Access-Control-Allow-Methods: GET, POST, HEAD, OPTIONS\r\n"
+        weir__text_add_string(&call->out, "Access-Control-Allow-Methods: GET, POST, HEAD, DELETE, OPTIONS\r\n"
                                           "Access-Control-Allow-Headers: Authorization, X-Api-Key, "
                                           "Content-Type, Last-Event-ID, *\r\n"
                                           "Access-Control-Max-Age: 600\r\n");

@@ -114,7 +114,9 @@ static bool read_path(visit *v)
     serve_call *call = v->call;
     if (v->target[0] != '/' || strchr(v->target, '#') != NULL)
         return refuse(call, 400, "bad_request", "the request's target is no path");
-    return decode(v->target, strcspn(v->target, "?"), call->path, sizeof call->path) ||
+    size_t n = strcspn(v->target, "?");
+    if (v->target[n] == '?') snprintf(call->query, sizeof call->query, "%s", v->target + n + 1);
+    return decode(v->target, n, call->path, sizeof call->path) ||
            refuse(call, 400, "bad_request", "the request's path is wrongly encoded");
 }
 
@@ -280,7 +282,7 @@ static bool check_state(serve_call *call)
 static bool answer_options(serve_call *call)
 {
     if (strcmp(call->method, "OPTIONS") != 0) return false;
-    call->allow = "GET, HEAD, POST, OPTIONS";
+    call->allow = "GET, HEAD, POST, DELETE, OPTIONS";
     serve_call_answer_more(call, 204, NULL, "", "", 0);
     return true;
 }

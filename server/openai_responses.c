@@ -4,7 +4,9 @@
 
 #include "answer.h"
 #include "ask.h"
+#include "base/clock.h"
 #include "base/mem.h"
+#include "keys.h"
 
 /* ---- Items ---- */
 
@@ -243,9 +245,22 @@ static void end(serve_choice *choice)
     if (choice->n_kept > 0) stop_item(choice, choice->n_kept - 1);
 }
 
+/* For later requests. */
+static void keep(serve_answer *answer)
+{
+    serve_server *server = answer->call->server;
+    serve_record *record = answer->record;
+    if (record == NULL) return;
+    add_response(answer, status_of(&answer->choices[0]), NULL, &record->response);
+    answer->record = NULL;
+    serve_records_put(server->records, record, (size_t)server->params.response_bytes,
+                      weir__clock_now_ns() + server->params.response_s * WEIR__NS_PER_S);
+}
+
 static void finish(serve_answer *answer)
 {
     const char *status = status_of(&answer->choices[0]);
+    keep(answer);
     send_response(answer,
                   serve_choice_is_cut(&answer->choices[0]) ? "response.incomplete" : "response.completed",
                   status, NULL);
@@ -261,6 +276,7 @@ static void fail(serve_answer *answer, int status, const char *code, const char 
 static void whole(serve_answer *answer, weir__text *text)
 {
     add_response(answer, status_of(&answer->choices[0]), NULL, text);
+    keep(answer);
 }
 
 const serve_form serve_responses_form = {
@@ -286,9 +302,69 @@ static bool repeat(const serve_ask *ask, const char *name, const char *standard,
     return value == NULL || dump != NULL;
 }
 
-/* The request's options, which a response repeats: as given, or else their defaults. */
-static bool repeat_all(const serve_ask *ask, weir__text *text)
+/* ---- What is kept ---- */
+
+/* The item with an id and a type, and its content as an array, as it is told later. Freed with json_decref;
+ * NULL: out of memory. */
+static json_t *complete(const json_t *item, const char *token, size_t i)
 {
+    json_t *full = json_copy((json_t *)item);
+    const json_t *content = json_object_get(full, "content");
+    const char *role = json_string_value(json_object_get(full, "role"));
+    bool ok = full != NULL;
+    if (json_object_get(full, "type") == NULL)
+        ok = ok && json_object_set_new(full, "type", json_string("message")) == 0;
+    if (json_is_string(content))
+        ok = ok &&
+             json_object_set_new(full, "content",
+                                 json_pack("[{s:s,s:O}]", "type",
+                                           serve_ask_is(role, "assistant") ? "output_text" : "input_text",
+                                           "text", content)) == 0;
+    if (!json_is_string(json_object_get(full, "id")))
+        ok = ok && json_object_set_new(full, "id", json_sprintf("item_%s_%zu", token, i)) == 0;
+    if (ok) return full;
+    json_decref(full);
+    return NULL;
+}
+
+static bool add_dump(const json_t *value, weir__text *text)
+{
+    char *dump = value != NULL ? weir__json_dump(value) : NULL;
+    if (dump == NULL) return false;
+    if (text->n > 0) weir__text_add_string(text, ",");
+    weir__text_add_string(text, dump);
+    weir__mem_free(dump);
+    return !text->failed;
+}
+
+/* The conversation, for a response that is to be kept. False: out of memory. */
+static bool record(const serve_ask *ask, serve_answer *answer)
+{
+    serve_call *call = ask->call;
+    const json_t *input = serve_ask_given(ask, "input");
+    const char *token = answer->id + strlen(serve_responses_form.id);
+    json_t *items, *item;
+    size_t i;
+    if (ask->unkept || call->server->params.response_bytes == 0) return true;
+    answer->record = serve_record_create(answer->id, serve_keys_salt(call->server->keys, call->key));
+    items = json_is_string(input) ? json_pack("[{s:s,s:O}]", "role", "user", "content", input)
+                                  : json_incref((json_t *)input);
+    bool ok = answer->record != NULL && items != NULL;
+    for (i = 0; ok && i < json_array_size(ask->previous); i++)
+        ok = add_dump(json_array_get(ask->previous, i), &answer->record->before);
+    for (i = 0; ok && i < json_array_size(items); i++) {
+        item = complete(json_array_get(items, i), token, i);
+        ok = add_dump(item, &answer->record->input);
+        json_decref(item);
+    }
+    json_decref(items);
+    return ok;
+}
+
+/* The request's options, which a response repeats: as given, or else their defaults. */
+static bool repeat_all(const serve_ask *ask, serve_answer *answer)
+{
+    weir__text *text = &answer->repeated;
     static const struct {
         const char *name, *standard;
     } members[] = {
@@ -308,7 +384,9 @@ static bool repeat_all(const serve_ask *ask, weir__text *text)
     /* json_key would omit the comma at the start of a text. */
     weir__text_printf(text, ",\"background\":false,\"parallel_tool_calls\":%s,\"service_tier\":\"default\"",
                       ask->chat.parallel_tool_calls ? "true" : "false");
-    weir__text_add_string(text, ",\"store\":false,\"truncation\":\"disabled\"");
+    ok = record(ask, answer);
+    weir__text_printf(text, ",\"store\":%s,\"truncation\":\"disabled\"",
+                      answer->record != NULL ? "true" : "false");
     weir__json_number(text, "temperature", (double)ask->sampler.temp, 6);
     weir__json_number(text, "top_p", (double)ask->sampler.top_p, 6);
     for (size_t i = 0; i < sizeof members / sizeof *members; i++)

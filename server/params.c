@@ -34,6 +34,8 @@ serve_params serve_params_default(void)
         .grace_s = 30,
         .keep_s = 300,
         .resume_bytes = (int64_t)64 << 20,
+        .response_s = 3600,
+        .response_bytes = (int64_t)64 << 20,
         .media_bytes = (int64_t)512 << 20,
         .log = true,
     };
@@ -110,6 +112,8 @@ weir_status serve_server_check(const serve_params *params, weir_error *error)
         RANGE(max_priority, -100, 100),
         RANGE(body_bytes, 1024, (int64_t)256 << 20),
         RANGE(resume_bytes, 1 << 20, (int64_t)1 << 40),
+        RANGE(response_s, 1, 2592000),
+        RANGE(response_bytes, 0, (int64_t)1 << 40),
         RANGE(media_bytes, 0, (int64_t)1 << 40),
     };
     for (size_t i = 0; i < sizeof ranges / sizeof *ranges; i++) {

@@ -28,6 +28,7 @@ static void take_params(serve_params *to, const serve_params *from)
     to->watchdog_s = from->watchdog_s;
     to->drain_s = from->drain_s;
     to->keep_s = from->keep_s;
+    to->response_s = from->response_s;
     to->log = from->log;
 }
 

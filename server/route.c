@@ -13,6 +13,11 @@ static const serve_route routes[] = {
      .error = serve_messages_error},
     {"POST", "/v1/responses", serve_responses, .work = true, .engine = true},
     {"POST", "/v1/responses/input_tokens", serve_input_tokens, .work = true, .engine = true},
+    {"GET", "/v1/responses/*", serve_response_get, .work = true, .model = true, .apart = true, .drain = true},
+    {"DELETE", "/v1/responses/*", serve_response_delete, .work = true, .model = true, .apart = true,
+     .drain = true},
+    {"GET", "/v1/responses/*/input_items", serve_response_items, .work = true, .model = true, .apart = true,
+     .drain = true},
     {"POST", "/api/chat", serve_ollama_chat, .work = true, .tagged = true, .engine = true,
      .error = serve_ollama_error},
     {"POST", "/api/generate", serve_ollama_generate, .work = true, .tagged = true, .engine = true,
@@ -69,19 +74,21 @@ static bool matches(const char *pattern, const char *path)
 const serve_route *serve_route_find(const char *method, const char *path, const char **allow)
 {
     const serve_route *found = NULL;
-    bool get = false, post = false;
+    bool get = false, post = false, delete = false;
     if (strcmp(method, "HEAD") == 0) method = "GET";
     for (size_t i = 0; i < sizeof routes / sizeof *routes; i++) {
         const serve_route *route = &routes[i];
         if (!matches(route->path, path)) continue;
         get = get || strcmp(route->method, "GET") == 0;
         post = post || strcmp(route->method, "POST") == 0;
+        delete = delete || strcmp(route->method, "DELETE") == 0;
         if (found == NULL && strcmp(method, route->method) == 0) found = route;
     }
-    *allow = found != NULL ? NULL
-             : get && post ? "GET, HEAD, POST"
-             : get         ? "GET, HEAD"
-             : post        ? "POST"
-                           : NULL;
+    *allow = found != NULL   ? NULL
+             : get && delete ? "GET, HEAD, DELETE"
+             : get && post   ? "GET, HEAD, POST"
+             : get           ? "GET, HEAD"
+             : post          ? "POST"
+                             : NULL;
     return found;
 }

@@ -35,6 +35,7 @@ typedef struct serve_events serve_events;
 typedef struct serve_keys serve_keys;
 typedef struct serve_tape serve_tape;
 typedef struct serve_tapes serve_tapes;
+typedef struct serve_records serve_records;
 
 typedef enum serve_state {
     SERVE_READING,   /* the body is on its way */
@@ -69,6 +70,7 @@ struct serve_call {
     char client[46];  /* its address; "" = a Unix socket */
     char agent[128];  /* User-Agent and X-Request-Id as sent, truncated; for the log */
     char request_id[128];
+    char query[160];           /* of the address, behind "?"; truncated */
     char position[32];         /* the event after which the client resumes a stream; truncated */
     const char *position_from; /* its source, "Last-Event-ID" or "starting_after"; NULL: none */
     int32_t key;               /* the API key's number; -1 = none */
@@ -140,6 +142,7 @@ struct serve_server {
     serve_workers *workers;
     serve_workers *fetchers; /* of calls that may name images by URL; NULL = no host is allowed */
     serve_keys *keys;
+    serve_records *records;
     serve_tapes *tapes;             /* the service thread's */
     serve_kv_events *kv_events;     /* NULL = none */
     _Atomic uint64_t n_shared;      /* requests that joined another one's generation */
@@ -350,6 +353,12 @@ void serve_lease_end(serve_call *call);
 bool serve_lease_refuse_name(serve_call *call, const char *name);
 bool serve_lease_refuse(serve_call *call, const char *name, weir_status status, const weir_error *error);
 
+/* The argument's value in the address, as it stands there. False: it is not given. */
+bool serve_call_argument(const serve_call *call, const char *name, char *value, size_t capacity);
+
+/* Whether the address has only these arguments, a list "order limit". False: the call has its answer. */
+bool serve_call_arguments(serve_call *call, const char *known);
+
 /* ---- call_end.c ---- */
 
 /* Service thread; not while WORKING. Cancels its generation and writes the log. */
@@ -411,6 +420,9 @@ void serve_messages(serve_call *call);
 void serve_count_tokens(serve_call *call);
 void serve_responses(serve_call *call);
 void serve_input_tokens(serve_call *call);
+void serve_response_get(serve_call *call);
+void serve_response_delete(serve_call *call);
+void serve_response_items(serve_call *call);
 void serve_messages_error(const serve_call *call, int status, const char *field, const char *code,
                           const char *message, weir__text *text);
 void serve_ollama_chat(serve_call *call);

@@ -18,6 +18,7 @@
 #include "fetch.h"
 #include "keys.h"
 #include "kv_events.h"
+#include "records.h"
 #include "tape.h"
 
 #define FETCHERS    8  /* threads for requests that name images by URL */
@@ -175,11 +176,13 @@ weir_status serve_server_create(const serve_params *params, serve_server **out, 
     weir__clock_cond_init(&server->changed);
     server->keys = serve_keys_create(params);
     server->tapes = serve_tapes_create(server);
+    server->records = serve_records_create();
     server->workers = serve_workers_create(params->n_workers, params->work_s, serve_ready_post);
     if (params->n_media_hosts > 0)
         server->fetchers = serve_workers_create(FETCHERS, params->work_s, serve_ready_post);
     if (server->keys == NULL || server->workers == NULL ||
-        (params->n_media_hosts > 0 && server->fetchers == NULL) || server->tapes == NULL)
+        (params->n_media_hosts > 0 && server->fetchers == NULL) || server->tapes == NULL ||
+        server->records == NULL)
         status = weir__error_set(error, WEIR_NO_MEMORY, NULL, "out of memory for the server");
     if (status == WEIR_OK && (server->loop = serve_loop_create(false)) == NULL)
         status =
@@ -230,7 +233,8 @@ void serve_server_ready(serve_server *server, weir_model *model, weir_engine *en
     serve_model *own = serve_catalog_find(server->catalog, NULL);
     loaded->model = model;
     loaded->engine = engine;
-    if (server->kv_events != NULL && !serve_kv_events_join(server->kv_events, own->name, engine))
+    if (server->kv_events != NULL && engine != NULL &&
+        !serve_kv_events_join(server->kv_events, own->name, engine))
         serve_log("error", "kv_events", "out of memory: the cache's events are not published");
     serve_model_release(own);
     atomic_store_explicit(&server->loaded, true, memory_order_release);
@@ -279,6 +283,7 @@ void serve_server_destroy(serve_server *server)
     SSL_CTX_free(server->tls);
     serve_tapes_destroy(server->tapes);
     serve_catalog_destroy(server->catalog);
+    serve_records_destroy(server->records);
     serve_kv_events_destroy(server->kv_events);
     serve_events_destroy(server);
     serve_keys_destroy(server->keys);

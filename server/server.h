@@ -78,6 +78,8 @@ typedef struct serve_params {
     int32_t grace_s;          /* 30: how long a resumable stream runs unread; 0 = there are none */
     int32_t keep_s;           /* 300: how long it is kept after its end, or its last reader */
     int64_t resume_bytes;     /* 64 MiB, of the events that are kept */
+    int32_t response_s;       /* 3600: how long a response is kept for later requests */
+    int64_t response_bytes;   /* 64 MiB, of all of them; 0 = none is kept */
     /* [n_media_hosts] from which images are fetched (sources.h); none = none */
     const char *const *media_hosts;
     size_t n_media_hosts;

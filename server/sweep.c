@@ -9,6 +9,7 @@
 #include "answer.h"
 #include "base/clock.h"
 #include "connection.h"
+#include "records.h"
 #include "tape.h"
 
 #define WATCH_STEPS 4  /* sweeps between two looks at the engine */
@@ -119,6 +120,7 @@ void serve_server_sweep(serve_timer *timer)
     }
     serve_connections_sweep(server, now_ns);
     serve_tapes_sweep(server->tapes, now_ns);
+    serve_records_sweep(server->records, now_ns);
     if (++server->n_sweeps % WATCH_STEPS == 0) {
         watch_engines(server, now_ns);
         watch_workers(server, now_ns);

@@ -33,6 +33,7 @@ BODIES = [
     {"input": [{"role": "user", "content": [{"type": "input_text", "text": "x"}]}, {"type": "reasoning", "summary": [{"type": "summary_text", "text": "h"}]},
                {"type": "function_call", "call_id": "1", "name": "f", "arguments": "{}"}, {"type": "function_call_output", "call_id": "1", "output": "y"}], "instructions": "z",
      "tools": [{"type": "function", "name": "f", "parameters": {"type": "object"}}], "tool_choice": "required", "max_output_tokens": 40, "stream": True},
+    {"input": "x", "max_output_tokens": 9}, {"input": "x", "previous_response_id": "resp_x", "store": True},
     {"messages": [{"role": "user", "content": [image_part(png(8, 8)), {"type": "text", "text": "x"}, sound_part(wav(0.1))]}], "max_tokens": 9, "stream": True},
     {"messages": [{"role": "user", "content": [{"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": text64(png(8, 8))}}]}], "max_tokens": 9},
     {"messages": [{"role": "user", "content": "x", "images": [text64(png(8, 8))]}, {"role": "assistant", "content": "", "tool_calls": [{"function": {"name": "f", "arguments": {}}}]},
@@ -41,7 +42,7 @@ BODIES = [
     {"query": "x", "documents": ["y", {"text": "z"}], "top_n": 1, "return_documents": True}, {"input": ["x", "y"], "truncate": True, "dimensions": 3},
     {"prompt": "x", "n": 3, "best_of": 5, "echo": True, "max_tokens": 3}, {"messages": MESSAGES, "max_tokens": 1e308}, {"messages": MESSAGES, "seed": 10 ** 30}, {"messages": MESSAGES, "temperature": -1e-300}, {},
 ]
-PATHS = ["/v1/chat/completions", "/v1/completions", "/v1/messages", "/v1/messages/count_tokens", "/v1/responses", "/v1/responses/input_tokens", "/v1/embeddings", "/v1/rerank", "/v1/plan", "/v1/completions/render", "/v1/chat/completions/render", "/tokenize", "/detokenize", "/apply-template", "/v1/models", "/v1/models/x", "/metrics",
+PATHS = ["/v1/chat/completions", "/v1/completions", "/v1/messages", "/v1/messages/count_tokens", "/v1/responses", "/v1/responses/input_tokens", "/v1/responses/resp_x", "/v1/responses/resp_x/input_items?order=asc&limit=2&after=x", "/v1/embeddings", "/v1/rerank", "/v1/plan", "/v1/completions/render", "/v1/chat/completions/render", "/tokenize", "/detokenize", "/apply-template", "/v1/models", "/v1/models/x", "/metrics",
          "/slots", "/events", "/health", "/", "/../../etc/passwd", "/%2e%2e/%00", "//", "/v1//chat/completions", "/v1/chat/completions?a=b&c", "*", "http://x/health",
          "/api/chat", "/api/generate", "/api/embed", "/api/embeddings", "/api/show", "/api/tags", "/api/ps", "/api/pull", "/v1/streams/x", "/v1/streams/x?starting_after=1", "/v1/streams/x/cancel", "/v1/streams/%ff", "/lora-adapters", "/v1/load_lora_adapter", "/v1/unload_lora_adapter",
          "/app.js", "/" + "a" * 300, "/" + "%41" * 2000]

@@ -165,8 +165,8 @@ for name, body, field, *word in [
         ("a choice of tools", {"tools": TOOLS, "tool_choice": "some"}, "tool_choice"), ("a server's tool, chosen", {"tools": TOOLS, "tool_choice": {"type": "web_search"}}, "tool_choice"),
         ("a choice without tools", {"tool_choice": "required"}, "tool_choice"), ("a tool that is not there", {"tools": TOOLS, "tool_choice": {"type": "function", "name": "x"}}, "tool_choice"),
         ("effort", {"reasoning": {"effort": "some"}}, "reasoning.effort"), ("a summary", {"reasoning": {"summary": "detailed"}}, "reasoning.summary"),
-        ("logprobs", {"include": ["message.output_text.logprobs"]}, "include"), ("top_logprobs", {"top_logprobs": 3}, "top_logprobs"), ("store", {"store": True}, "store"),
-        ("a response of before", {"previous_response_id": "resp_1"}, "previous_response_id"), ("a conversation", {"conversation": "x"}, "conversation"),
+        ("logprobs", {"include": ["message.output_text.logprobs"]}, "include"), ("top_logprobs", {"top_logprobs": 3}, "top_logprobs"), ("store", {"store": 1}, "store"),
+        ("a response of before", {"previous_response_id": "resp_1"}, "previous_response_id", "no response"), ("a conversation", {"conversation": "x"}, "conversation"),
         ("background", {"background": True}, "background"), ("truncation", {"truncation": "auto"}, "truncation"), ("a prompt", {"prompt": {"id": "x"}}, "prompt"),
         ("usage in a stream", {"stream": True, "stream_options": {"include_usage": True}}, "stream_options", "include_usage"), ("temperature", {"temperature": -1}, "temperature"),
         ("an unknown field", {"temprature": 1}, "temprature"), ("a field of chat completions", {"n": 2}, "n"), ("max_output_tokens", {"max_output_tokens": "x"}, "max_output_tokens")]:

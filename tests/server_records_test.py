@@ -1,0 +1,129 @@
+"""Responses that are kept: store, previous_response_id, GET, DELETE and input_items of /v1/responses; on the fake model, whose text depends on
+every token of the prompt."""
+# SPDX-License-Identifier: Apache-2.0
+import json
+import os
+import sys
+import time
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "support"))
+from checks import check, finish  # noqa: E402
+from serve import Server, need_server  # noqa: E402
+
+WEIR = os.path.abspath(sys.argv[1] if len(sys.argv) > 1 else os.environ["WEIR_BIN"])
+RESPONSES = "/v1/responses"
+SHORT = {"max_output_tokens": 8, "temperature": 0}
+
+need_server(WEIR)
+server = Server(WEIR, "-np", "2", "--api-key", "one", "--api-key", "two")
+
+
+def post(body, key="one", path=RESPONSES):
+    return server.post(path, {**SHORT, **body}, key=key)
+
+
+def get(path, key="one", method="GET"):
+    return server.ask(method, path, key=key)
+
+
+def missing(name, reply, status=404, field="response_id", code="not_found"):
+    check(f"{name}: {status}", reply.status == status and reply.error["param"] == field and reply.error["code"] == code, reply.status, reply.body)
+
+
+def text_of(response):
+    return response["output"][0]["content"][0]["text"]
+
+
+# ---- Kept and read
+
+reply = post({"input": "hello", "instructions": "Be brief.", "metadata": {"a": "b"}})
+first = reply.json
+check("kept unless it says otherwise", first["store"] is True, first)
+check("read again, as it was", get(f"{RESPONSES}/{first['id']}").json == first)
+check("without /v1", get(f"/responses/{first['id']}").json == first)
+check("HEAD", get(f"{RESPONSES}/{first['id']}", method="HEAD").status == 200)
+streamed = server.connect()
+streamed.request("POST", RESPONSES, {**SHORT, "input": "hello", "instructions": "Be brief.", "stream": True, "store": True}, key="one")
+streamed.head()
+events = [json.loads(e) for e in streamed.events()]
+last = events[-1]["response"]
+check("a stream's is kept, too", get(f"{RESPONSES}/{last['id']}").json == last and text_of(last) == text_of(first) and last["store"] is True, last)
+for path in ("", "/input_items"):
+    for name, reply in (("another key", get(f"{RESPONSES}/{first['id']}{path}", key="two")), ("another id", get(f"{RESPONSES}/resp_0{path}")), ("a long id", get(f"{RESPONSES}/{'x' * 200}{path}"))):
+        missing(f"{name}{path}", reply)
+missing("another key deletes nothing", get(f"{RESPONSES}/{first['id']}", key="two", method="DELETE"))
+check("no key", server.get(f"{RESPONSES}/{first['id']}").status == 401)
+gone = post({"input": "hello", "store": False}).json
+check("not kept if it says so", gone["store"] is False and get(f"{RESPONSES}/{gone['id']}").status == 404, gone)
+check("POST", server.post(f"{RESPONSES}/{first['id']}", {}, key="one").status == 405)
+check("an argument", get(f"{RESPONSES}/{first['id']}?stream=true").status == 400)
+
+# ---- Continued: the same as with the whole conversation
+
+second = post({"input": [{"role": "user", "content": "and now?"}], "previous_response_id": first["id"]}).json
+whole = post({"input": [{"role": "user", "content": "hello"}, *first["output"], {"role": "user", "content": "and now?"}], "store": False}).json
+check("continued: as the whole conversation, without the instructions", text_of(second) == text_of(whole) and second["usage"]["input_tokens"] == whole["usage"]["input_tokens"] and
+      second["previous_response_id"] == first["id"], second, whole)
+third = post({"input": "go on", "previous_response_id": second["id"], "instructions": "Be brief."}).json
+whole = post({"input": [{"role": "user", "content": "hello"}, *first["output"], {"role": "user", "content": "and now?"}, *second["output"], {"role": "user", "content": "go on"}],
+              "instructions": "Be brief.", "store": False}).json
+check("and again", text_of(third) == text_of(whole), third, whole)
+count = server.post(RESPONSES + "/input_tokens", {"input": "go on", "previous_response_id": second["id"], "instructions": "Be brief."}, key="one").json
+check("its tokens are counted", count["input_tokens"] == third["usage"]["input_tokens"], count, third["usage"])
+branch = post({"input": "elsewhere", "previous_response_id": first["id"], "store": False}).json
+check("continued twice", branch["status"] in ("completed", "incomplete") and get(f"{RESPONSES}/{branch['id']}").status == 404, branch)
+for name, reply in (("another key's", post({"input": "x", "previous_response_id": first["id"]}, key="two")), ("one that is not there", post({"input": "x", "previous_response_id": "resp_1"})),
+                    ("one that was not kept", post({"input": "x", "previous_response_id": gone["id"]}))):
+    missing("to continue " + name, reply, 400, "previous_response_id", "previous_response_not_found")
+for body, field in (({"previous_response_id": 5}, "previous_response_id"), ({"conversation": "x"}, "conversation"), ({"store": "yes"}, "store")):
+    check(f"refused: {field}", post({"input": "x", **body}).error["param"] == field)
+
+# ---- Items of the input
+
+items = get(f"{RESPONSES}/{first['id']}/input_items").json
+check("a text is a message", items["object"] == "list" and items["has_more"] is False and [{k: v for k, v in i.items() if k != "id"} for i in items["data"]] == [
+    {"role": "user", "content": [{"type": "input_text", "text": "hello"}], "type": "message"}] and items["first_id"] == items["last_id"] == items["data"][0]["id"], items)
+calls = [{"role": "user", "content": "a"}, {"type": "reasoning", "summary": [], "content": [{"type": "reasoning_text", "text": "hm"}]}, {"type": "function_call", "id": "fc_1", "call_id": "1", "name": "f", "arguments": "{}"},
+         {"type": "function_call_output", "call_id": "1", "output": "y"}]
+made = post({"input": calls}).json
+listed = get(f"{RESPONSES}/{made['id']}/input_items?order=asc").json["data"]
+check("items in their order, with ids", [i["type"] for i in listed] == ["message", "reasoning", "function_call", "function_call_output"] and listed[2] == calls[2] and len({i["id"] for i in listed}) == 4, listed)
+check("the newest first, unless asked", get(f"{RESPONSES}/{made['id']}/input_items").json["data"] == listed[::-1])
+page = get(f"{RESPONSES}/{made['id']}/input_items?order=asc&limit=2&after={listed[0]['id']}").json
+check("a page", page["data"] == listed[1:3] and page["has_more"] is True and (page["first_id"], page["last_id"]) == (listed[1]["id"], listed[2]["id"]), page)
+check("the last page", get(f"{RESPONSES}/{made['id']}/input_items?order=asc&after={listed[2]['id']}").json["data"] == listed[3:])
+more = post({"input": "more", "previous_response_id": made["id"]})
+check("calls and reasoning are continued", more.status == 200, more.body)
+for what in ("order=up", "limit=0", "limit=101", "limit=x", "page=2"):
+    check("refused: " + what, get(f"{RESPONSES}/{made['id']}/input_items?{what}").status == 400)
+
+# ---- Deleted
+
+deleted = get(f"{RESPONSES}/{second['id']}", method="DELETE")
+check("deleted", deleted.json == {"id": second["id"], "object": "response", "deleted": True}, deleted.body)
+missing("and gone", get(f"{RESPONSES}/{second['id']}"))
+missing("once", get(f"{RESPONSES}/{second['id']}", method="DELETE"))
+check("what continued it remains", get(f"{RESPONSES}/{third['id']}").json == third)
+check("and can be continued", post({"input": "x", "previous_response_id": third["id"]}).status == 200)
+server.stop()
+
+# ---- Limits
+
+server = Server(WEIR, "--response-memory", "100K", "--response-keep", "2")
+kept = [server.post(RESPONSES, {**SHORT, "input": "x" * 2000}).json["id"] for _ in range(40)]
+alive = [server.get(f"{RESPONSES}/{i}").status == 200 for i in kept]
+check("room for some: the oldest ones go", 5 < sum(alive) < 40 and alive == sorted(alive), alive)
+big = server.post(RESPONSES, {**SHORT, "input": "x" * 150000})
+check("one that is too long to be read", big.status == 400)
+end = time.monotonic() + 60
+while any(server.get(f"{RESPONSES}/{i}").status == 200 for i in kept[-3:]) and time.monotonic() < end:
+    time.sleep(0.1)
+check("after its time it goes", all(server.get(f"{RESPONSES}/{i}").status == 404 for i in kept[-3:]))
+server.stop()
+server = Server(WEIR, "--response-memory", "0")
+reply = server.post(RESPONSES, {**SHORT, "input": "x"})
+check("none is kept without memory", reply.json["store"] is False and server.get(f"{RESPONSES}/{reply.json['id']}").status == 404, reply.body)
+reply = server.post(RESPONSES, {**SHORT, "input": "x", "store": True})
+check("and none can be asked for", reply.status == 400 and reply.error["param"] == "store" and "--response-memory" in reply.error["message"], reply.body)
+server.stop()
+finish()
