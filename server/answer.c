@@ -299,6 +299,13 @@ static bool start_tape(serve_answer *answer)
     if (answer->form->head != NULL) answer->form->head(answer, &head);
     bool started = serve_tape_start(answer, &head);
     weir__text_fini(&head);
+    if (started && answer->unread) {
+        weir__text text = {0};
+        answer->form->pending(answer, &text);
+        weir__text_add_string(&text, "\n");
+        serve_call_answer_text(call, 200, "application/json", &text);
+        serve_call_send(call);
+    }
     if (started) return true;
     call->answer = NULL;
     serve_answer_destroy(answer);

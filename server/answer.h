@@ -54,6 +54,8 @@ typedef struct serve_form {
     void (*finish)(serve_answer *answer);
     void (*fail)(serve_answer *answer, int status, const char *code, const char *message); /* or finish */
     void (*whole)(serve_answer *answer, weir__text *text);
+    void (*pending)(const serve_answer *answer, weir__text *text); /* the whole answer while it runs in the
+                                                                      background; NULL: it does not */
 } serve_form;
 
 /* Anthropic's Messages, OpenAI's Responses and Ollama's chats. */
@@ -68,6 +70,8 @@ struct serve_answer {
     bool stream, include_usage;
     bool resume;          /* its events go to a tape, and it outlives its connection */
     bool begins;          /* its choices have a beginning */
+    bool background;      /* it runs on without readers */
+    bool unread;          /* its call is answered at once, and reads no events */
     bool share;           /* it may join the generation of an identical request */
     bool stopped;         /* a client asked for it: the cancel is no error */
     serve_tape *tape;     /* from its begin on; NULL: events go to the call */

@@ -204,13 +204,15 @@ serve_answer *serve_ask_answer(const serve_ask *ask, const serve_form *form, int
         serve_call_no_memory(call);
         return NULL;
     }
-    answer->stream = ask->stream;
+    answer->stream = ask->stream || ask->background;
+    answer->background = ask->background;
+    answer->unread = ask->background && !ask->stream;
     answer->include_usage = ask->include_usage;
     answer->n_each = ask->best_of;
     answer->n_returned = ask->n;
     /* best_of drops some choices and reorders the rest; media would keep their memory. */
     answer->kept = !ask->unkept && ask->best_of == ask->n && ask->n_media == 0;
-    answer->resume = ask->resume;
+    answer->resume = ask->resume || ask->background;
     answer->share = ask->share;
     answer->returns_scores = ask->request.logprobs;
     answer->echoes_scores = ask->request.logprobs && ask->echo;

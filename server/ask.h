@@ -34,7 +34,8 @@ typedef struct serve_ask {
     weir_chat_params chat;
     weir_request request;
     bool stream, include_usage, resume, share, echo;
-    bool unkept; /* store: false */
+    bool unkept;     /* store: false */
+    bool background; /* the answer is read later, and needs no connection */
     int32_t n, best_of;
     int32_t n_dropped; /* lines of the system messages */
     const json_t *prompt, *suffix, *messages, *tools, *kwargs, *lora, *fork; /* NULL = not given */

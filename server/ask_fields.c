@@ -330,7 +330,7 @@ static const serve_field fields[] = {
     LATER("include", SERVE_ASK_RESPONSES),
     SETS("max_output_tokens", SERVE_ASK_RESPONSES, request, max_tokens),
     LATER("max_tool_calls", SERVE_ASK_RESPONSES), /* of the server's own tools: there are none */
-    ONLY("background", SERVE_ASK_RESPONSES, "false", "false"),
+    SERVE_FIELD("background", SERVE_ASK_RESPONSES, BOOL, serve_ask, background),
     ONLY("truncation", SERVE_ASK_RESPONSES, "\"disabled\"", "\"disabled\""),
     ONLY("top_logprobs", SERVE_ASK_RESPONSES, "0", "0: /v1/chat/completions has logprobs"),
     LATER("previous_response_id", SERVE_ASK_RESPONSES),

@@ -438,8 +438,21 @@ static bool read_include(serve_ask *ask)
     return true;
 }
 
+static bool check_background(const serve_ask *ask)
+{
+    const serve_params *params = &ask->call->server->params;
+    if (!ask->background) return true;
+    if (ask->unkept || params->response_bytes == 0)
+        return serve_field_refuse(ask->call, "background",
+                                  "false or left out where the response is not kept: with store false, with "
+                                  "images, or by a server with --response-memory 0");
+    return params->grace_s > 0 ||
+           serve_field_refuse(ask->call, "background",
+                              "false or left out: this server keeps no streams (--resume-grace 0)");
+}
+
 bool serve_ask_responses(serve_ask *ask)
 {
-    return read_input(ask) && read_tools(ask) && read_choice(ask) && read_text_option(ask) &&
-           read_reasoning_option(ask) && read_include(ask);
+    return read_input(ask) && check_background(ask) && read_tools(ask) && read_choice(ask) &&
+           read_text_option(ask) && read_reasoning_option(ask) && read_include(ask);
 }

@@ -1,4 +1,5 @@
-/* openai_records.c: responses that are kept: GET and DELETE /v1/responses/ID, GET /v1/responses/ID/input_items.
+/* openai_records.c: responses that are kept or run in the background: GET and DELETE /v1/responses/ID, POST
+ * /v1/responses/ID/cancel, GET /v1/responses/ID/input_items.
  * SPDX-License-Identifier: Apache-2.0 */
 #include <stdio.h>
 #include <stdlib.h>
@@ -8,6 +9,7 @@
 #include "field.h"
 #include "keys.h"
 #include "records.h"
+#include "tape.h"
 
 #define PREFIX "/responses/" /* behind "/v1" */
 
@@ -44,16 +46,75 @@ static bool passes(serve_call *call, weir_status status, const char *id)
     return status == WEIR_OK;
 }
 
-void serve_response_get(serve_call *call)
+/* The tape of a response in the background, if it is still here. */
+static serve_tape *find_tape(const serve_call *call, const char *id)
 {
-    char id[SERVE_RECORD_ID];
+    _Static_assert(SERVE_RECORD_ID == SERVE_ID_MAX, "ids of records and of tapes");
+    return strncmp(id, "resp_", 5) == 0 ? serve_tape_of(call, id) : NULL;
+}
+
+/* NULL: it does not run. */
+static serve_answer *find_running(const serve_call *call, const char *id)
+{
+    const serve_tape *tape = find_tape(call, id);
+    return tape != NULL ? serve_tape_answer(tape) : NULL;
+}
+
+static void answer_record(serve_call *call, const char *id)
+{
     weir__text text = {0};
-    read_id(call, "", id);
-    if (serve_call_arguments(call, "") &&
-        passes(call, serve_records_find(call->server->records, id, salt_of(call), NULL, NULL, &text), id)) {
+    if (passes(call, serve_records_find(call->server->records, id, salt_of(call), NULL, NULL, &text), id)) {
         weir__text_add_string(&text, "\n");
         serve_call_answer_text(call, 200, "application/json", &text);
         return;
+    }
+    weir__text_fini(&text);
+}
+
+void serve_response_get(serve_call *call)
+{
+    char id[SERVE_RECORD_ID], stream[8] = "false";
+    weir__text text = {0};
+    read_id(call, "", id);
+    if (!serve_call_arguments(call, "stream starting_after")) return;
+    serve_call_argument(call, "stream", stream, sizeof stream);
+    serve_tape *tape = find_tape(call, id);
+    const serve_answer *running = find_running(call, id);
+    if (strcmp(stream, "true") == 0 && tape == NULL) {
+        serve_call_refuse(call, 404, "response_id", "not_found",
+                          "there are no events of a response \"%.63s\" here that this key may read: those in "
+                          "the background have them, for %d s after their end",
+                          id, call->server->params.keep_s);
+    } else if (strcmp(stream, "true") == 0) {
+        serve_tape_read(call, tape, 1); /* sequence numbers begin at 0 */
+    } else if (running != NULL) {
+        running->form->pending(running, &text);
+        weir__text_add_string(&text, "\n");
+        serve_call_answer_text(call, 200, "application/json", &text);
+    } else {
+        answer_record(call, id);
+    }
+}
+
+void serve_response_cancel(serve_call *call)
+{
+    static const char mark[] = ",\"background\":true,\"parallel_tool_calls\":"; /* no text can have it */
+    char id[SERVE_RECORD_ID];
+    weir__text text = {0};
+    read_id(call, "/cancel", id);
+    if (!serve_call_arguments(call, "")) return;
+    serve_answer *running = find_running(call, id);
+    if (running != NULL) {
+        serve_call *maker = running->call;
+        serve_answer_stop(running, true);
+        serve_call_destroy(maker);
+    }
+    if (passes(call, serve_records_find(call->server->records, id, salt_of(call), NULL, NULL, &text), id)) {
+        if (strstr(text.bytes, mark) == NULL)
+            serve_call_refuse(call, 400, "response_id", "invalid_value",
+                              "only a response in the background can be cancelled");
+        else
+            answer_record(call, id);
     }
     weir__text_fini(&text);
 }
@@ -64,6 +125,11 @@ void serve_response_delete(serve_call *call)
     weir__text text = {0};
     read_id(call, "", id);
     if (!serve_call_arguments(call, "")) return;
+    if (find_running(call, id) != NULL) {
+        serve_call_refuse(call, 400, "response_id", "invalid_value",
+                          "the response still runs; cancel it first (POST /v1/responses/ID/cancel)");
+        return;
+    }
     if (!serve_records_remove(call->server->records, id, salt_of(call))) {
         refuse(call, id);
         return;

@@ -78,13 +78,16 @@ static void add_item(const serve_choice *choice, size_t index, const char *statu
 
 static const char *status_of(const serve_choice *choice)
 {
-    return serve_choice_is_cut(choice) ? "incomplete" : "completed";
+    return serve_choice_is_cut(choice)                                   ? "incomplete"
+           : choice->finished && choice->reason == WEIR_REASON_CANCELLED ? "cancelled"
+                                                                         : "completed";
 }
 
 /* Only the last item may have been cut. */
 static const char *item_status(const serve_choice *choice, size_t index)
 {
-    return index + 1 == choice->n_kept ? status_of(choice) : "completed";
+    bool whole = index + 1 < choice->n_kept || strcmp(status_of(choice), "completed") == 0;
+    return whole ? "completed" : "incomplete";
 }
 
 static void add_usage(const serve_answer *answer, weir__text *text)
@@ -246,12 +249,12 @@ static void end(serve_choice *choice)
 }
 
 /* For later requests. */
-static void keep(serve_answer *answer)
+static void keep(serve_answer *answer, const char *status, const char *error)
 {
     serve_server *server = answer->call->server;
     serve_record *record = answer->record;
     if (record == NULL) return;
-    add_response(answer, status_of(&answer->choices[0]), NULL, &record->response);
+    add_response(answer, status, error, &record->response);
     answer->record = NULL;
     serve_records_put(server->records, record, (size_t)server->params.response_bytes,
                       weir__clock_now_ns() + server->params.response_s * WEIR__NS_PER_S);
@@ -260,23 +263,28 @@ static void keep(serve_answer *answer)
 static void finish(serve_answer *answer)
 {
     const char *status = status_of(&answer->choices[0]);
-    keep(answer);
-    send_response(answer,
-                  serve_choice_is_cut(&answer->choices[0]) ? "response.incomplete" : "response.completed",
-                  status, NULL);
+    bool whole = strcmp(status, "completed") == 0;
+    keep(answer, status, NULL);
+    send_response(answer, whole ? "response.completed" : "response.incomplete", status, NULL);
 }
 
 static void fail(serve_answer *answer, int status, const char *code, const char *message)
 {
     (void)status;
     (void)code;
+    if (answer->background) keep(answer, "failed", message); /* its client learns it later */
     send_response(answer, "response.failed", "failed", message);
 }
 
 static void whole(serve_answer *answer, weir__text *text)
 {
     add_response(answer, status_of(&answer->choices[0]), NULL, text);
-    keep(answer);
+    keep(answer, status_of(&answer->choices[0]), NULL);
+}
+
+static void pending(const serve_answer *answer, weir__text *text)
+{
+    add_response(answer, "in_progress", NULL, text);
 }
 
 const serve_form serve_responses_form = {
@@ -288,6 +296,7 @@ const serve_form serve_responses_form = {
     .finish = finish,
     .fail = fail,
     .whole = whole,
+    .pending = pending,
 };
 
 /* ---- The endpoints ---- */
@@ -382,8 +391,8 @@ static bool repeat_all(const serve_ask *ask, serve_answer *answer)
     };
     bool ok = true;
     /* json_key would omit the comma at the start of a text. */
-    weir__text_printf(text, ",\"background\":false,\"parallel_tool_calls\":%s,\"service_tier\":\"default\"",
-                      ask->chat.parallel_tool_calls ? "true" : "false");
+    weir__text_printf(text, ",\"background\":%s,\"parallel_tool_calls\":%s,\"service_tier\":\"default\"",
+                      ask->background ? "true" : "false", ask->chat.parallel_tool_calls ? "true" : "false");
     ok = record(ask, answer);
     weir__text_printf(text, ",\"store\":%s,\"truncation\":\"disabled\"",
                       answer->record != NULL ? "true" : "false");

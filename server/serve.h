@@ -422,6 +422,7 @@ void serve_responses(serve_call *call);
 void serve_input_tokens(serve_call *call);
 void serve_response_get(serve_call *call);
 void serve_response_delete(serve_call *call);
+void serve_response_cancel(serve_call *call);
 void serve_response_items(serve_call *call);
 void serve_messages_error(const serve_call *call, int status, const char *field, const char *code,
                           const char *message, weir__text *text);

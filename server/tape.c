@@ -270,6 +270,7 @@ bool serve_tape_start(serve_answer *answer, const weir__text *head)
     tape->answer = answer;
     tape->first = 1;
     count(tape);
+    if (answer->unread) return true;
     attach(tape, call, 1);
     serve_call_send(call);
     return true;
@@ -294,16 +295,22 @@ void serve_tape_orphan(serve_tape *tape)
 #define PREFIX "/streams/" /* behind "/v1" */
 
 /* Compares all of all ids: the time tells nothing about them. */
+serve_tape *serve_tape_of(const serve_call *call, const char *id)
+{
+    serve_tape *found = NULL;
+    for (serve_tape *tape = call->server->tapes->newest; tape != NULL; tape = tape->next)
+        if (serve_secret_is(id, tape->id, SERVE_ID_MAX) && tape->key == call->key && !tape->lost)
+            found = tape;
+    return found;
+}
+
 serve_tape *serve_tape_find(serve_call *call, const char *ending)
 {
     const char *given = serve_route_path(call->path) + sizeof PREFIX - 1;
     size_t n = strlen(given) - strlen(ending);
     char id[SERVE_ID_MAX] = {0};
-    serve_tape *found = NULL;
     if (n < sizeof id) snprintf(id, sizeof id, "%.*s", (int)n, given);
-    for (serve_tape *tape = call->server->tapes->newest; tape != NULL; tape = tape->next) {
-        if (serve_secret_is(id, tape->id, sizeof id) && tape->key == call->key && !tape->lost) found = tape;
-    }
+    serve_tape *found = serve_tape_of(call, id);
     if (found == NULL)
         serve_call_refuse(
             call, 404, NULL, "stream_not_found",
@@ -315,29 +322,31 @@ serve_tape *serve_tape_find(serve_call *call, const char *ending)
 }
 
 /* After which event to go on. False: the call has its answer. */
-static bool read_position(serve_call *call, const serve_tape *tape, uint64_t *after)
+static bool read_position(serve_call *call, const serve_tape *tape, uint64_t offset, uint64_t *after)
 {
     const char *text = call->position,
                *field = call->position_from != NULL ? call->position_from : "Last-Event-ID";
     size_t n = strlen(text);
     bool number = n > 0 && n <= 18 && strspn(text, "0123456789") == n;
-    *after = number ? strtoull(text, NULL, 10) : 0;
+    bool counts = call->position_from != NULL && strcmp(call->position_from, "starting_after") == 0;
+    if (!counts) offset = 0;
+    uint64_t least = tape->first > offset ? tape->first - 1 - offset : 0;
+    *after = number ? strtoull(text, NULL, 10) + offset : 0;
     if (call->position_from != NULL && (!number || *after > last(tape)))
         return serve_call_refuse(call, 400, field, "invalid_value",
                                  "\"%.32s\" is no event of this stream until now; allowed: %llu to %llu",
-                                 text, (unsigned long long)tape->first - 1, (unsigned long long)last(tape));
+                                 text, (unsigned long long)least, (unsigned long long)(last(tape) - offset));
     if (*after + 1 < tape->first)
         return serve_call_refuse(call, 410, field, "events_gone",
                                  "the stream's first events are no longer kept; allowed: %llu to %llu",
-                                 (unsigned long long)tape->first - 1, (unsigned long long)last(tape));
+                                 (unsigned long long)least, (unsigned long long)(last(tape) - offset));
     return true;
 }
 
-void serve_stream_read(serve_call *call)
+void serve_tape_read(serve_call *call, serve_tape *tape, uint64_t offset)
 {
-    serve_tape *tape = serve_tape_find(call, "");
     uint64_t after;
-    if (tape == NULL || !read_position(call, tape, &after)) return;
+    if (!read_position(call, tape, offset, &after)) return;
     if (tape->ended && after == last(tape)) { /* what makes an EventSource stop asking */
         serve_call_answer_more(call, 204, NULL, "Cache-Control: no-store\r\n", "", 0);
         return;
@@ -345,6 +354,12 @@ void serve_stream_read(serve_call *call)
     tape->of->stats.n_resumed++;
     attach(tape, call, after + 1);
     serve_tape_feed(call);
+}
+
+void serve_stream_read(serve_call *call)
+{
+    serve_tape *tape = serve_tape_find(call, "");
+    if (tape != NULL) serve_tape_read(call, tape, 0);
 }
 
 /* ---- All of them ---- */
@@ -373,6 +388,7 @@ serve_answer *serve_tapes_drop(serve_tapes *tapes, int64_t now_ns)
     const serve_params *params = &tapes->server->params;
     for (serve_tape *tape = tapes->newest, *next; tape != NULL; tape = next) {
         next = tape->next;
+        if (tape->answer != NULL && tape->answer->background) continue;
         int64_t patience_s = tape->answer != NULL ? params->grace_s : params->keep_s;
         if (tape->n_readers > 0 || now_ns - tape->alone_ns < patience_s * WEIR__NS_PER_S) continue;
         if (tape->answer == NULL) {

@@ -12,8 +12,8 @@ serve_tapes *serve_tapes_create(serve_server *server);
 void serve_tapes_destroy(serve_tapes *tapes); /* no call is left */
 
 /* Moves an answer that was submitted to a call without a connection, which lives until it has ended, and
- * makes the answer's call the first reader of its events. head: what most of these begin with. False: there
- * is no room, the call has its refusal and still its answer. */
+ * makes the answer's call the first reader of its events, unless it is `unread`. head: what most of these
+ * begin with. False: there is no room, the call has its refusal and still its answer. */
 bool serve_tape_start(serve_answer *answer, const weir__text *head);
 
 /* The next event: what stands behind "data: ". Readers get it at once, as far as they have room. */
@@ -32,6 +32,13 @@ void serve_tape_leave(serve_call *reader);
 
 /* The tape that the call's path names before `ending`. NULL: the call has its answer. */
 serve_tape *serve_tape_find(serve_call *call, const char *ending);
+
+/* The tape with this id, which has SERVE_ID_MAX bytes, if the call's key may read it; else NULL. */
+serve_tape *serve_tape_of(const serve_call *call, const char *id);
+
+/* Makes the call a reader, from the event that it asks for. offset: what an event's number is more than the
+ * client says with starting_after. */
+void serve_tape_read(serve_call *call, serve_tape *tape, uint64_t offset);
 
 /* NULL: nothing more will come. */
 serve_answer *serve_tape_answer(const serve_tape *tape);

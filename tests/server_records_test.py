@@ -56,7 +56,7 @@ check("no key", server.get(f"{RESPONSES}/{first['id']}").status == 401)
 gone = post({"input": "hello", "store": False}).json
 check("not kept if it says so", gone["store"] is False and get(f"{RESPONSES}/{gone['id']}").status == 404, gone)
 check("POST", server.post(f"{RESPONSES}/{first['id']}", {}, key="one").status == 405)
-check("an argument", get(f"{RESPONSES}/{first['id']}?stream=true").status == 400)
+check("an argument", get(f"{RESPONSES}/{first['id']}?colour=red").status == 400)
 
 # ---- Continued: the same as with the whole conversation
 
@@ -105,6 +105,65 @@ missing("and gone", get(f"{RESPONSES}/{second['id']}"))
 missing("once", get(f"{RESPONSES}/{second['id']}", method="DELETE"))
 check("what continued it remains", get(f"{RESPONSES}/{third['id']}").json == third)
 check("and can be continued", post({"input": "x", "previous_response_id": third["id"]}).status == 200)
+server.stop()
+
+# ---- In the background
+
+server = Server(WEIR, "-np", "2", "--resume-grace", "1", "--api-key", "one", "--api-key", "two", model="fake:tick_us=10000")
+LONG = {"input": "hello", "max_output_tokens": 250}
+
+
+def ends(identity, states=("queued", "in_progress")):
+    end = time.monotonic() + 60
+    while (answer := get(f"{RESPONSES}/{identity}").json)["status"] in states and time.monotonic() < end:
+        time.sleep(0.05)
+    return answer
+
+
+whole = post(LONG).json
+reply = post({**LONG, "background": True})
+begun = reply.json
+check("in the background: answered at once", reply.status == 200 and (begun["status"], begun["output"], begun["background"], begun["store"]) == ("in_progress", [], True, True) and
+      reply.headers["content-type"] == "application/json", reply.body)
+check("it runs", get(f"{RESPONSES}/{begun['id']}").json["status"] == "in_progress")
+missing("to another key it is not there", get(f"{RESPONSES}/{begun['id']}", key="two"))
+missing("nor to be cancelled", server.post(f"{RESPONSES}/{begun['id']}/cancel", {}, key="two"))
+check("what runs is not deleted", get(f"{RESPONSES}/{begun['id']}", method="DELETE").status == 400)
+done = ends(begun["id"])
+check("it ends without a reader, long after the grace of streams", (done["status"], text_of(done)) == (whole["status"], text_of(whole)) and done["usage"]["output_tokens"] == 250, done, whole)
+check("and can be continued", post({"input": "x", "previous_response_id": begun["id"]}).status == 200)
+check("a cancel of what has ended changes nothing", server.post(f"{RESPONSES}/{begun['id']}/cancel", {}, key="one").json == done)
+reply = server.post(f"{RESPONSES}/{whole['id']}/cancel", {}, key="one")
+check("what did not run in the background cannot be cancelled", reply.status == 400 and "background" in reply.error["message"], reply.body)
+begun = post({**LONG, "background": True, "max_output_tokens": 3000}).json
+time.sleep(0.2)
+cancelled = server.post(f"{RESPONSES}/{begun['id']}/cancel", {}, key="one").json
+check("cancelled", cancelled["status"] == "cancelled" and cancelled["id"] == begun["id"] and cancelled["output"][-1]["status"] == "incomplete", cancelled)
+check("and kept so", get(f"{RESPONSES}/{begun['id']}").json == cancelled)
+check("its slot is free", server.wait_for(lambda m: m["weir_http_live"] <= 1, key="one") and server.busy_slots(key="one") == 0)
+
+connection = server.connect()
+connection.request("POST", RESPONSES, {**SHORT, **LONG, "background": True, "stream": True}, key="one")
+connection.head()
+events = connection.events()
+begin = [json.loads(next(events)) for _ in range(8)]
+connection.close()
+identity = begin[0]["response"]["id"]
+rest = server.connect()
+rest.request("GET", f"{RESPONSES}/{identity}?stream=true&starting_after={begin[-1]['sequence_number']}", key="one")
+status, headers = rest.head()
+later = [json.loads(e) for e in rest.events() if not e.startswith(":")]
+numbers = [e["sequence_number"] for e in begin + later]
+check("a stream in the background is read on", status == 200 and numbers == list(range(len(numbers))) and later[-1]["type"] == "response.incomplete" and
+      text_of(later[-1]["response"]) == text_of(whole), numbers, later[-1])
+rest.close()
+check("and is kept", get(f"{RESPONSES}/{identity}").json == later[-1]["response"])
+missing("events of what was not in the background", get(f"{RESPONSES}/{whole['id']}?stream=true"))
+check("an event that is not there", get(f"{RESPONSES}/{identity}?stream=true&starting_after=99999").status == 400)
+check("refused: not kept, in the background", post({**LONG, "background": True, "store": False}).error["param"] == "background")
+server.stop()
+server = Server(WEIR, "--resume-grace", "0")
+check("refused: in the background without streams", server.post(RESPONSES, {"input": "x", "background": True}).error["param"] == "background")
 server.stop()
 
 # ---- Limits
