@@ -290,6 +290,9 @@ static bool answer_options(serve_call *call)
 /* For the log. */
 static void describe(visit *v)
 {
+    /* Routers', Claude Code's, Codex's and OpenCode's. */
+    static const char *const sessions[] = {"X-Session-Id", "X-Claude-Code-Session-Id", "Session-Id",
+                                           "X-Session-Affinity"};
     serve_call *call = v->call;
     int n;
     const char *agent = serve_gate_field(v->connection, "User-Agent", &n);
@@ -299,6 +302,10 @@ static void describe(visit *v)
                     agent != NULL ? strlen(agent) : 0);
     weir__utf8_copy(call->request_id, sizeof call->request_id, id != NULL ? id : "",
                     id != NULL ? strlen(id) : 0);
+    for (size_t i = 0; i < sizeof sessions / sizeof *sessions && call->session[0] == '\0'; i++) {
+        const char *session = serve_gate_field(v->connection, sessions[i], &n);
+        if (session != NULL) weir__utf8_copy(call->session, sizeof call->session, session, strlen(session));
+    }
 }
 
 bool serve_gate_pass(serve_call *call, bool close)

@@ -70,6 +70,7 @@ struct serve_call {
     char client[46];  /* its address; "" = a Unix socket */
     char agent[128];  /* User-Agent and X-Request-Id as sent, truncated; for the log */
     char request_id[128];
+    char session[64];          /* the conversation's id, from the header of an agent or router, truncated */
     char query[160];           /* of the address, behind "?"; truncated */
     char position[32];         /* the event after which the client resumes a stream; truncated */
     const char *position_from; /* its source, "Last-Event-ID" or "starting_after"; NULL: none */

@@ -245,6 +245,7 @@ bool serve_tape_start(serve_answer *answer, const weir__text *head)
     memcpy(maker->client, call->client, sizeof maker->client);
     memcpy(maker->agent, call->agent, sizeof maker->agent);
     memcpy(maker->request_id, call->request_id, sizeof maker->request_id);
+    memcpy(maker->session, call->session, sizeof maker->session);
     maker->began_ns = call->began_ns;
     maker->model = serve_model_hold(call->model);
     maker->loaded = call->loaded;

@@ -141,13 +141,16 @@ def log_lines():
 
     told = line(CHAT, "all", headers=["User-Agent: my client/1.0 (x; y)", "X-Request-Id: abc-123"])
     check("address, agent, request id, model", (told.get("client"), told.get("agent"), told.get("request_id"), told.get("model")) == ("127.0.0.1", "my client/1.0 (x; y)", "abc-123", "tiny"), told)
+    for header in ("X-Session-Id", "x-claude-code-session-id", "session-id", "x-session-affinity"):
+        told = line(CHAT, header, headers=[f"{header}: conversation-7"])
+        check(header + " is the session's", told.get("session") == "conversation-7", told)
     for given in ("abc-123", "x" * 126):
         check(f"an id of {len(given)} characters comes back", server.get("/health", headers=["X-Request-Id: " + given]).headers["x-request-id"] == given)
     for given in ("a b", "é", "x" * 127, ""):
         id = server.get("/health", headers=["X-Request-Id: " + given]).headers["x-request-id"]
         check(f"one of {len(given)} that no header holds does not", len(id) == 32 and id != given, id)
     told = line(CHAT, "nothing said")
-    check("what is not said is left out", told.get("client") == "127.0.0.1" and "agent" not in told and "request_id" not in told, told)
+    check("what is not said is left out", told.get("client") == "127.0.0.1" and not {"agent", "request_id", "session"} & set(told), told)
     told = line("/nowhere", "refused", headers=["User-Agent: x"])
     check("a refusal, too", told.get("status") == 404 and told.get("agent") == "x" and told.get("client") == "127.0.0.1", told)
     told = line(CHAT, "long", headers=["User-Agent: " + "é" * 500, 'X-Request-Id: "\\'])

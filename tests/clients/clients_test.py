@@ -22,6 +22,8 @@ CLIENTS = {
     "anthropic_python": ("anthropic_python.py", "anthropic"),
     "ollama_python": ("ollama_python.py", "ollama"),
     "ollama_node": ("ollama_node.mjs", ""),
+    "agents": ("agents_python.py", "agents"),
+    "langchain_anthropic": ("langchain_anthropic_test.py", "langchain_anthropic"),
     "langchain": ("langchain_openai_test.py", "langchain"),
     "llm": ("llm_command.py", "llm"),
     "router": ("router_kv_events.py", "router"),
