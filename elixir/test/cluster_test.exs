@@ -110,6 +110,8 @@ defmodule Weir.ClusterTest do
     end
 
     assert_raise ArgumentError, ~r/:name/, fn -> Cluster.start_link(server: :nobody) end
+    elsewhere = [name: :nobody, server: {:llm, :a@b}]
+    assert_raise ArgumentError, ~r/is on the node a@b/, fn -> Cluster.start_link(elsewhere) end
     assert_raise ArgumentError, ~r/:spill/, fn -> Cluster.start_link(name: :nobody, spill: 0) end
     assert {:error, {:server_down, :noproc}} = Cluster.generate(:nobody, "hello")
     assert {Cluster.members(:nobody), Cluster.status(:nobody)} == {[], nil}
@@ -308,6 +310,33 @@ defmodule Weir.ClusterTest do
     if node_of(context, cluster, {:route, i}) == node,
       do: {:route, i},
       else: on(context, cluster, node, i + 1)
+  end
+
+  test "an answer with a deadline", %{servers: [a | _], caller: caller} = context do
+    cluster = cluster(context, model_path: "fake:tick_us=20000")
+    route = on(context, cluster, a)
+    job = {"hello", [max_tokens: 3000, deadline: 60_000, route: route]}
+
+    assert [%{ends: [:node_down], text: text, error_text: text}] =
+             read(caller, cluster, [job], 10, fn ->
+               pid = Nodes.call(a, Process, :whereis, [Nodes.server(cluster)])
+               Nodes.call(a, Process, :exit, [pid, :kill])
+             end)
+
+    assert text != ""
+    assert eventually(fn -> a.node in Nodes.members(caller, cluster) end)
+
+    # a whole answer goes to another node, for the rest of its time
+    whole =
+      Task.async(fn ->
+        whole(caller, cluster, :complete, ["hello", Keyword.put(elem(job, 1), :deadline, 3000)])
+      end)
+
+    assert eventually(fn -> requests(a, cluster) == 1 end)
+    pid = Nodes.call(a, Process, :whereis, [Nodes.server(cluster)])
+    Nodes.call(a, Process, :exit, [pid, :kill])
+    assert {:ok, %{reason: :deadline, text: part}} = Task.await(whole, 60_000)
+    assert String.starts_with?(text("hello", max_tokens: 300), part)
   end
 
   test "a server that crashes, and one that is stopped", %{servers: [a | _], caller: caller} = context do

@@ -70,7 +70,7 @@ defmodule Weir.Cluster do
 
   alias Weir.{Deadline, Options}
   alias Weir.Cluster.{Call, Member, Route}
-  alias Weir.Server.Answer
+  alias Weir.Server.{Answer, Broker}
 
   @type cluster :: atom()
   @type prompt :: String.t() | [integer()]
@@ -100,6 +100,7 @@ defmodule Weir.Cluster do
       raise ArgumentError, "option :spill must be more than 0, got: #{inspect(o.spill)}"
     end
 
+    if o.server, do: Broker.here!(o.server)
     Member.start_link(o)
   end
 

@@ -30,10 +30,12 @@ defmodule Weir.Cluster.Call do
   """
   @spec whole(atom(), atom(), term(), Route.key(), keyword(), timeout()) :: {:ok, term()} | {:error, term()}
   def whole(cluster, fun, prompt, key, opts, timeout) do
+    begun = now()
     deadline = Deadline.at(timeout)
 
     job = fn ->
-      {:call, fun, [prompt, Keyword.put(opts, :timeout, Deadline.left(deadline))]}
+      opts = opts |> Keyword.put(:timeout, Deadline.left(deadline)) |> shorter(now() - begun)
+      {:call, fun, [prompt, opts]}
     end
 
     attempt_whole(%__MODULE__{cluster: cluster, key: key}, job, deadline)
@@ -78,18 +80,12 @@ defmodule Weir.Cluster.Call do
   defp start(call, prompt, read) do
     begun = now()
 
-    # the answer's own deadline does not begin again
     job = fn ->
       {:stream, prompt, %{read | given: shorter(read.given, now() - begun)}}
     end
 
     {call |> open(job, Deadline.at(read.timeout)) |> Error.ok!(), job, read.timeout}
   end
-
-  defp shorter(%{deadline: deadline} = given, ms) when is_integer(deadline),
-    do: %{given | deadline: max(deadline - ms, 1)}
-
-  defp shorter(given, _ms), do: given
 
   defp next(:over), do: {:halt, :over}
 
@@ -158,6 +154,14 @@ defmodule Weir.Cluster.Call do
   defp close({call, _job, _timeout}), do: Attempt.close(call.attempt)
 
   # ---- Nodes ----
+
+  # The answer's own deadline does not begin again on another node.
+  defp shorter(opts, ms) do
+    case opts[:deadline] do
+      deadline when is_integer(deadline) and deadline > 0 -> put_in(opts[:deadline], max(deadline - ms, 1))
+      _none -> opts
+    end
+  end
 
   # Starts the job on the best node that has not failed.
   defp open(call, job, deadline) do
