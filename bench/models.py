@@ -9,8 +9,8 @@ the part of a prompt that is cached after its model has slept.
 agent: two turns of a conversation of 16,000 tokens through /v1/messages, whose first line differs in each request, as Claude Code's does.
 editor: completions for an editor, of a higher priority, while a prompt of 16,000 tokens is computed.
 
-Each part writes its section of bench/results/models.md. Needs WEIR_BIN, WEIR_MODEL and LLAMA_SERVER in the environment; scripts/bench.sh
-sets them. The model was trained for 8,192 tokens: YaRN stretches them, for both servers."""
+Each part writes its section of bench/results/models.md. Needs WEIR_BIN and WEIR_MODEL in the environment, and LLAMA_SERVER for the
+comparison; scripts/bench.sh sets them. The model was trained for 8,192 tokens: YaRN stretches them, for both servers."""
 import datetime
 import http.client
 import json
@@ -37,7 +37,7 @@ TYPED, PAUSE_S = 300, 0.2  # tokens before an editor's cursor; between its reque
 TYPES = ("q8_0", "q4_0", "q6_k")
 REQUESTS, CLIENTS, PROMPTS, ANSWER, SWAPS, TURN = 600, 4, 12, 16, 30, 1000
 SWAP_AIM_S, HIT_AIM = 0.5, 0.95
-SIDES = ("llama-server", "weir")
+SIDES = ("llama-server", "weir") if os.environ.get("LLAMA_SERVER") else ("weir",)
 
 
 def post(url, path, body, headers=()):
@@ -229,6 +229,10 @@ def write(heading, rounds, lines):
     print(section)
 
 
+def table():
+    return ["| | " + " | ".join(SIDES) + " |", "|---" * (1 + len(SIDES)) + "|"]
+
+
 def row(found, name, value, form):
     return f"| {name} | " + " | ".join(form.format(value(found[side])) for side in SIDES) + " |"
 
@@ -246,7 +250,7 @@ def write_agent(rounds, found):
     write("An agent's second turn", rounds, [
         f"Two turns through `/v1/messages`; a system message of {LONG} tokens, before it a line that differs in each request. The default model with YaRN, a context of {CONTEXT}. "
         f"Medians of {counted(rounds)}. Tokens computed: the counters of `/metrics`.", "",
-        "| | llama-server | weir |", "|---|---|---|",
+        *table(),
         row(found, "tokens computed for turn 1", median("tokens"), "{:.0f}"),
         row(found, "first token of turn 1", median("first 1"), "{:.2f} s"),
         row(found, "first token of turn 2", median("first 2"), "{:.2f} s"),
@@ -267,7 +271,7 @@ def write_editor(rounds, found):
         f"Completions of 16 tokens from an editor, one after another, with a pause of {1000 * PAUSE_S:.0f} ms; each has typed a word more than the one before. They have `\"priority\": 50` (llama-server "
         f"has no priorities). Meanwhile a prompt of {LONG} tokens is computed. The default model has no tokens to fill in the middle, so the requests go to `/v1/completions` without a suffix. "
         f"YaRN, a context of {CONTEXT}. All requests of {counted(rounds)}.", "",
-        "| | llama-server | weir |", "|---|---|---|",
+        *table(),
         line("requests", lambda side: len(times[side]), "{}"),
         line("first token, median", part(0.5), "{:.0f} ms"),
         line("first token, p95", part(0.95), "{:.0f} ms"),
@@ -295,7 +299,7 @@ PARTS = {"agent": (agent, write_agent), "editor": (editor, write_editor)}
 
 def main():
     rounds, chosen = int(sys.argv[1]), sys.argv[2:] or ["swap", *PARTS]
-    weir, model, program = (os.environ[name] for name in ("WEIR_BIN", "WEIR_MODEL", "LLAMA_SERVER"))
+    weir, model, program = os.environ["WEIR_BIN"], os.environ["WEIR_MODEL"], os.environ.get("LLAMA_SERVER")
     threads = str(os.cpu_count())
     common = ["-m", model, "-t", threads, "-tb", threads, "-np", str(SLOTS), "--host", "127.0.0.1", "--offline", *ROPE]
     sides = {"llama-server": [program, *common, "-c", str(SLOTS * CONTEXT), "--metrics", "--no-ui"],
