@@ -209,7 +209,8 @@ defmodule Weir.StreamTest do
 
       Process.sleep(:rand.uniform(6) - 1)
       Process.exit(pid, :kill)
-      assert_receive {:DOWN, ^monitor, :process, ^pid, :killed}
+      # :normal where the machine is so busy that the stream ended first
+      assert_receive {:DOWN, ^monitor, :process, ^pid, reason} when reason in [:killed, :normal]
     end
 
     # dirty schedulers are free again, long before the end of 100 streams
