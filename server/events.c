@@ -138,6 +138,7 @@ static void add_rates(serve_events *events, const weir_engine_stats *stats, int6
     const snap *last = &events->snaps[(events->newest + SNAPS_N - 1) % SNAPS_N]; /* a second ago or two */
     const snap *first = &events->snaps[(events->newest + 1) % SNAPS_N];
     if (last->at_ns == 0) last = &events->snaps[events->newest];
+    if (first->at_ns == 0) first = &events->snaps[1]; /* the first one that was kept */
     if (first->at_ns == 0) first = &events->snaps[events->newest];
     double seconds = (double)(now_ns - last->at_ns) / 1e9;
     if (seconds < 0.05) seconds = 0.05;
