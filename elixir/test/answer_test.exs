@@ -240,7 +240,7 @@ defmodule Weir.AnswerTest do
         opts = [max_tokens: 100, share: true]
         {:ok, text} = Server.generate(server, "hello", max_tokens: 100)
         # The generation waits for a slot until all have asked.
-        busy = for _ <- 1..2, do: read(Server.stream(server, "busy", max_tokens: 2000))
+        busy = for i <- 1..2, do: read(Server.stream(server, "busy #{i}", max_tokens: 2000))
         before = Server.get_stats(server).n_submitted
 
         readers =
