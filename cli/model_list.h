@@ -27,7 +27,7 @@ typedef struct cli_model_entry {
     char *from; /* where it is named, "models.conf:12", for messages */
     char *file; /* of --models; NULL = none */
     cli_args args;
-    /* What server and pool are told; points to what is above. */
+    /* For the server and its pool; points to the members above. */
     weir_pool_model pool;
     char *draft_path;
     cli_list adapter_paths, adapter_names;

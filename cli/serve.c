@@ -82,7 +82,7 @@ static void make_room_for_media(cli_args *args, const char *projector)
         args->serve.body_bytes = BODY_WITH_MEDIA;
 }
 
-/* Routers are told of whole blocks. */
+/* Events for routers are about whole blocks. */
 static void block_cache(cli_args *args, const char *kv_events)
 {
     if (kv_events != NULL) args->engine.cache_block = SERVE_KV_BLOCK;

@@ -47,7 +47,7 @@ struct serve_kv_events {
     source *sources;
     batch *kept; /* [n_kept], room for BATCHES_MOST */
     size_t n_kept, n_bytes;
-    size_t n_bytes_first; /* of the batches that told everything, when the sequence started */
+    size_t n_bytes_first; /* of the batches with everything that was cached when the sequence started */
     weir_cache_change changes[CHANGES_MOST];
     int32_t tokens[CHANGES_MOST * SERVE_KV_BLOCK];
 };
@@ -101,7 +101,7 @@ static void publish_batch(serve_kv_events *events, const char *topic, weir__text
     if (events->n_kept == BATCHES_MOST) events->restart = true;
 }
 
-/* Starts the sequence again: everything is told anew, so that whoever comes later can be told all of it. */
+/* Starts the sequence again with everything that is cached, so that a replay from its start is complete. */
 static void start_again(serve_kv_events *events)
 {
     forget_kept(events);

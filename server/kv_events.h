@@ -21,7 +21,7 @@ void serve_kv_events_destroy(serve_kv_events *events); /* NULL is ignored */
  * thread. */
 bool serve_kv_events_join(serve_kv_events *events, const char *model, weir_engine *engine);
 
-/* The engine may be destroyed afterwards; what it cached is told to be gone. Any thread. */
+/* The engine may be destroyed afterwards. Publishes that its blocks are gone. Any thread. */
 void serve_kv_events_leave(serve_kv_events *events, const weir_engine *engine);
 
 #endif

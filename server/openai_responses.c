@@ -313,8 +313,8 @@ static bool repeat(const serve_ask *ask, const char *name, const char *standard,
 
 /* ---- What is kept ---- */
 
-/* The item with an id and a type, and its content as an array, as it is told later. Freed with json_decref;
- * NULL: out of memory. */
+/* The item with an id and a type, and its content as an array, as input_items returns it. Freed with
+ * json_decref; NULL: out of memory. */
 static json_t *complete(const json_t *item, const char *token, size_t i)
 {
     json_t *full = json_copy((json_t *)item);
