@@ -107,17 +107,31 @@ static uint8_t present_in(const weir__block *block)
     return (uint8_t)present;
 }
 
-static void note_change(weir__blocks *blocks, weir__block *block)
+static void enlist(weir__blocks *blocks, weir__block *block)
 {
-    if (block->changed || present_in(block) == block->taken) return;
     block->changed = true;
     block->next = NULL;
     block->prev = blocks->last;
-    if (blocks->last != NULL)
-        blocks->last->next = block;
-    else
-        blocks->first = block;
+    *(blocks->last != NULL ? &blocks->last->next : &blocks->first) = block;
     blocks->last = block;
+}
+
+static void unlist(weir__blocks *blocks, weir__block *block)
+{
+    *(block->prev != NULL ? &block->prev->next : &blocks->first) = block->next;
+    *(block->next != NULL ? &block->next->prev : &blocks->last) = block->prev;
+    block->changed = false;
+}
+
+/* Lists the block while it differs from what was taken: otherwise blocks would pile up without a reader. */
+static void note_change(weir__blocks *blocks, weir__block *block)
+{
+    bool changed = present_in(block) != block->taken;
+    if (changed == block->changed) return;
+    if (changed)
+        enlist(blocks, block);
+    else
+        unlist(blocks, block);
 }
 
 /* Frees the block, and those before it, if nothing needs them. */
@@ -183,13 +197,6 @@ static weir__block *next_block(const weir__blocks *blocks)
     return block;
 }
 
-static void unlist(weir__blocks *blocks, weir__block *block)
-{
-    *(block->prev != NULL ? &block->prev->next : &blocks->first) = block->next;
-    *(block->next != NULL ? &block->next->prev : &blocks->last) = block->prev;
-    block->changed = false;
-}
-
 /* The next difference of a changed block becomes a change: where it is now, before where it was. */
 static weir_cache_change next_change(weir__block *block)
 {
@@ -225,7 +232,7 @@ void weir__blocks_restart(weir__blocks *blocks)
     for (size_t i = 0; i < blocks->n_buckets; i++)
         for (weir__block *block = blocks->buckets[i]; block != NULL; block = block->chain) {
             block->taken = 0;
-            note_change(blocks, block);
+            if (!block->changed) note_change(blocks, block); /* one without a change goes when it is taken */
         }
 }
 
