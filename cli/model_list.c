@@ -57,13 +57,6 @@ static cli_exit add(cli_model_list *list, const cli_args *args, const cli_config
     return cli_options_parse_model(&entry->args, args->n_line, args->line, config, section, model);
 }
 
-static void add_alias(cli_model_entry *entry, const char *name)
-{
-    cli_list *aliases = &entry->args.aliases;
-    cli_grow(&aliases->items, &aliases->capacity, aliases->n + 1, sizeof *aliases->items);
-    aliases->items[aliases->n++] = cli_format("%s", name);
-}
-
 /* ---- The file of --models ---- */
 
 /* A name is a single model's. */
@@ -154,9 +147,9 @@ static size_t stem_of(const char *name, int *shard)
 /* Models and projectors of a folder; of a split model its first file. */
 static bool folder_read(struct folder *folder, const char *path)
 {
-    DIR *dir = opendir(path);
     const struct dirent *entry;
     *folder = (struct folder){.path = cli_format("%s", path)};
+    DIR *dir = opendir(path);
     if (dir == NULL) return false;
     while ((entry = readdir(dir)) != NULL && folder->models.n <= CLI_MODELS_MAX) {
         int shard;
@@ -197,7 +190,7 @@ static cli_exit add_file(cli_model_list *list, const cli_args *args, const cli_c
     }
     cli_free(name);
     if (code != CLI_OK || entry == NULL || strcmp(entry->args.model_path, path) != 0) return code;
-    add_alias(entry, file);
+    put(&entry->args.aliases, cli_format("%s", file));
     if (is_pair(folder) && !is_set(entry->args.projector)) {
         cli_free(entry->args.projector);
         entry->args.projector = cli_format("%s", folder->projectors.items[0]);
@@ -220,27 +213,39 @@ static cli_exit add_folder(cli_model_list *list, const cli_args *args, const cli
     return code;
 }
 
+/* The paths of the folders in a folder, in order. */
+static cli_list folders_in(const char *path)
+{
+    DIR *dir = opendir(path);
+    const struct dirent *entry;
+    struct stat status;
+    cli_list folders = {0};
+    while (dir != NULL && (entry = readdir(dir)) != NULL) {
+        if (entry->d_name[0] == '.') continue;
+        char *below = cli_format("%s/%s", path, entry->d_name);
+        if (stat(below, &status) == 0 && S_ISDIR(status.st_mode))
+            put(&folders, below);
+        else
+            cli_free(below);
+    }
+    if (dir != NULL) closedir(dir);
+    if (folders.n > 1) qsort(folders.items, folders.n, sizeof(char *), by_name);
+    return folders;
+}
+
 /* The folder's files, and those of the folders in it. */
 static cli_exit add_folders(cli_model_list *list, const cli_args *args, const cli_config *config)
 {
     struct folder top, below;
-    const struct dirent *entry;
-    cli_list names = {0};
-    if (!folder_read(&top, args->models_dir)) {
-        folder_fini(&top);
-        return cli_fail(CLI_USAGE, "--models-dir %s: %s", args->models_dir, strerror(errno));
-    }
-    cli_exit code = add_folder(list, args, config, &top);
-    DIR *dir = opendir(args->models_dir);
-    while (dir != NULL && names.n < CLI_MODELS_MAX && (entry = readdir(dir)) != NULL)
-        if (entry->d_name[0] != '.') put(&names, cli_format("%s/%s", args->models_dir, entry->d_name));
-    if (dir != NULL) closedir(dir);
-    if (names.n > 1) qsort(names.items, names.n, sizeof(char *), by_name);
-    for (size_t i = 0; i < names.n && code == CLI_OK; i++) {
-        if (folder_read(&below, names.items[i])) code = add_folder(list, args, config, &below);
+    cli_exit code = folder_read(&top, args->models_dir)
+                        ? add_folder(list, args, config, &top)
+                        : cli_fail(CLI_USAGE, "--models-dir %s: %s", args->models_dir, strerror(errno));
+    cli_list folders = folders_in(args->models_dir);
+    for (size_t i = 0; i < folders.n && code == CLI_OK; i++) {
+        if (folder_read(&below, folders.items[i])) code = add_folder(list, args, config, &below);
         folder_fini(&below);
     }
-    cli_list_fini(&names);
+    cli_list_fini(&folders);
     folder_fini(&top);
     if (code == CLI_OK && list->n == 0)
         code = cli_fail(CLI_USAGE, "--models-dir %s: there are no models in it; expected: files *%s",

@@ -235,6 +235,29 @@ static void test_folder(void **state)
     cli_model_list_fini(&list);
 }
 
+/* However many other files lie beside the folders. */
+static void test_crowded_folder(void **state)
+{
+    (void)state;
+    cli_model_list list = {0};
+    char path[TEMP_PATH_MAX], below[TEMP_PATH_MAX];
+    temp_path(path, "crowded");
+    temp_path(below, "crowded/folder");
+    char *words[] = {"--models-dir", path};
+    mkdir(path, 0700);
+    mkdir(below, 0700);
+    put("crowded/folder/x.gguf", "GGUF");
+    for (int i = 0; i < 8 * CLI_MODELS_MAX; i++) {
+        char name[64];
+        snprintf(name, sizeof name, "crowded/%d.txt", i);
+        put(name, "");
+    }
+    assert_int_equal(read_list(&list, 2, words), CLI_OK);
+    assert_int_equal(list.n, 1);
+    assert_string_equal(list.items[0]->name, "x");
+    cli_model_list_fini(&list);
+}
+
 static int begin(void **state)
 {
     (void)state;
@@ -247,7 +270,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_sections), cmocka_unit_test(test_order),  cmocka_unit_test(test_refusals),
-        cmocka_unit_test(test_too_many), cmocka_unit_test(test_folder),
+        cmocka_unit_test(test_too_many), cmocka_unit_test(test_folder), cmocka_unit_test(test_crowded_folder),
     };
     return cmocka_run_group_tests(tests, begin, NULL);
 }
