@@ -66,13 +66,47 @@ serve_loaded *serve_catalog_enter(serve_catalog *catalog, const serve_model *mod
     return loaded;
 }
 
+/* The mutex is held. */
+static serve_loaded *find_loaded(const serve_catalog *catalog, const char *name)
+{
+    serve_loaded *loaded = catalog->loaded;
+    while (loaded != NULL && loaded->name != NULL && strcmp(loaded->name, name) != 0) loaded = loaded->next;
+    return loaded;
+}
+
+/* Enters a model that the pool has loaded for no lease: a pinned one, or by weir_pool_load. */
+static void meet(serve_catalog *catalog, const weir_pool_info *info)
+{
+    weir_lease *lease = NULL;
+    if (info->state != WEIR_POOL_LOADED) return;
+    pthread_mutex_lock(&catalog->mutex);
+    bool known = find_loaded(catalog, info->name) != NULL;
+    pthread_mutex_unlock(&catalog->mutex);
+    if (known) return;
+    serve_model *model = serve_catalog_find(catalog, info->name);
+    if (model != NULL && strcmp(model->name, info->name) == 0 &&
+        weir_lease_create(catalog->pool, info->name, 0, &lease, NULL) == WEIR_OK &&
+        weir_lease_wait(lease, 0, NULL) == WEIR_OK)
+        (void)serve_catalog_enter(catalog, model, lease);
+    weir_lease_release(lease);
+    serve_model_release(model);
+}
+
+static void meet_all(serve_catalog *catalog)
+{
+    weir_pool_info info = {.size = sizeof info};
+    for (size_t i = 0; weir_pool_get(catalog->pool, i, &info) == WEIR_OK; i++) meet(catalog, &info);
+}
+
 serve_loaded *serve_catalog_lock(serve_catalog *catalog, const serve_model *model)
 {
+    weir_pool_info info = {.size = sizeof info};
+    if (catalog->pool != NULL && model == NULL) meet_all(catalog);
+    if (catalog->pool != NULL && model != NULL &&
+        weir_pool_find(catalog->pool, model->name, &info) == WEIR_OK)
+        meet(catalog, &info);
     pthread_mutex_lock(&catalog->mutex);
-    serve_loaded *loaded = model != NULL ? catalog->loaded : NULL;
-    while (loaded != NULL && loaded->name != NULL && strcmp(loaded->name, model->name) != 0)
-        loaded = loaded->next;
-    return loaded;
+    return model != NULL ? find_loaded(catalog, model->name) : NULL;
 }
 
 void serve_catalog_unlock(serve_catalog *catalog)

@@ -44,7 +44,8 @@ void serve_catalog_add_names(serve_catalog *catalog, weir__text *text);
 bool serve_catalog_list(serve_catalog *catalog, serve_model ***models, size_t *n);
 void serve_catalog_list_fini(serve_model **models, size_t n);
 
-/* Locks the catalog, so that what is in memory stays there. The model's; NULL: it is not in memory. */
+/* Locks the catalog, so that the models in memory stay there. The model's; NULL: it is not in memory, or
+ * `model` is NULL. */
 serve_loaded *serve_catalog_lock(serve_catalog *catalog, const serve_model *model);
 void serve_catalog_unlock(serve_catalog *catalog);
 

@@ -335,9 +335,10 @@ static void models_tell_their_states(void **state)
     expect("POST", "/v1/models/load", "{\"model\":\"one\"}", 200, "\"success\":true");
     await_metric("weir_pool_loaded", 1);
     expect("GET", "/v1/models/one", NULL, 200, "\"state\":\"loaded\"");
+    expect("GET", "/v1/models/one", NULL, 200, "\"abilities\":["); /* no request has named it yet */
+    expect("GET", "/props?model=one", NULL, 200, "\"model_alias\":\"one\"");
     write_request(body, sizeof body, "one", 1, false);
     expect("POST", "/v1/completions", body, 200, "\"model\":\"one\"");
-    expect("GET", "/props?model=one", NULL, 200, "\"model_alias\":\"one\"");
     expect("GET", "/metrics", NULL, 200, "weir_slots{model=\"one\"} 2\n");
     expect("GET", "/metrics", NULL, 200, "weir_finished_total{reason=\"length\",model=\"one\"} 1\n");
     expect("GET", "/v1/models/one", NULL, 200, "\"n_ctx\":4096");
@@ -486,6 +487,7 @@ static void a_pinned_model_stays(void **state)
     entries[2].pinned = true;
     start();
     await_metric("weir_pool_loaded", 1);
+    await_metric("weir_slots{model=\"three\"}", 2);
     for (int i = 0; i < 3; i++) {
         write_request(body, sizeof body, i % 2 == 0 ? "one" : "two", i, false);
         expect("POST", "/v1/completions", body, 200, "length");
