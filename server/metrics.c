@@ -56,7 +56,7 @@ static const struct {
 
 static void add_head(weir__text *text, const char *name, const char *kind, const char *help)
 {
-    weir__text_printf(text, "# HELP weir_%s %s\n# TYPE weir_%s %s\n", name, help, name, kind);
+    serve_metrics_head(text, "weir_", name, kind, help);
 }
 
 /* Times are exported in seconds. */

@@ -1,4 +1,4 @@
-/* metrics.h: samples of engines in /metrics. SPDX-License-Identifier: Apache-2.0 */
+/* metrics.h: metrics and samples of engines in /metrics. SPDX-License-Identifier: Apache-2.0 */
 #ifndef WEIR_SERVER_METRICS_H
 #define WEIR_SERVER_METRICS_H
 
@@ -10,6 +10,13 @@ typedef struct serve_source {
     char name[WEIR_POOL_NAME_MAX + 1]; /* of its model; truncated */
     weir__text label;                  /* model="NAME" where there are several; else empty */
 } serve_source;
+
+/* Begins a metric, whose name is the prefix and the name. */
+static inline void serve_metrics_head(weir__text *text, const char *prefix, const char *name,
+                                      const char *kind, const char *help)
+{
+    weir__text_printf(text, "# HELP %s%s %s\n# TYPE %s%s %s\n", prefix, name, help, prefix, name, kind);
+}
 
 /* Begins a sample with labels of its own, "" = none, and the source's. */
 static inline void serve_source_sample(weir__text *text, const char *name, const char *labels,

@@ -22,17 +22,11 @@ static load load_of(const weir_engine_stats *stats)
     return l;
 }
 
-static void add_head(weir__text *text, const char *prefix, const char *name, const char *kind,
-                     const char *help)
-{
-    weir__text_printf(text, "# HELP %s%s %s\n# TYPE %s%s %s\n", prefix, name, help, prefix, name, kind);
-}
-
 static void add_blocks(weir__text *text, const char *prefix, const serve_source *sources, size_t n)
 {
     char name[64], labels[96];
     snprintf(name, sizeof name, "%scache_config_info", prefix);
-    add_head(text, prefix, "cache_config_info", "gauge", "the KV cache as blocks of tokens");
+    serve_metrics_head(text, prefix, "cache_config_info", "gauge", "the KV cache as blocks of tokens");
     for (size_t i = 0; i < n; i++) {
         snprintf(labels, sizeof labels, "block_size=\"%d\",num_gpu_blocks=\"%d\"", SERVE_KV_BLOCK,
                  sources[i].stats.n_kv / SERVE_KV_BLOCK);
@@ -46,7 +40,7 @@ static void add_gauge(weir__text *text, const char *name, const char *help, cons
 {
     char whole[64];
     snprintf(whole, sizeof whole, "weir_%s", name);
-    add_head(text, "weir_", name, "gauge", help);
+    serve_metrics_head(text, "weir_", name, "gauge", help);
     for (size_t i = 0; i < n; i++) {
         load l = load_of(&sources[i].stats);
         serve_source_sample(text, whole, "", &sources[i].label);
@@ -103,7 +97,7 @@ static void add_vllm(weir__text *text, const serve_source *sources, size_t n)
         {"gpu_prefix_cache_hit_rate", "gauge", "hits by queries since the start", rate_of},
     };
     for (size_t i = 0; i < sizeof metrics / sizeof *metrics; i++) {
-        add_head(text, prefix, metrics[i].name, metrics[i].kind, metrics[i].help);
+        serve_metrics_head(text, prefix, metrics[i].name, metrics[i].kind, metrics[i].help);
         for (size_t k = 0; k < n; k++) {
             load l = load_of(&sources[k].stats);
             weir__text_printf(text, "%s%s{model_name=", prefix, metrics[i].name);
