@@ -3,11 +3,8 @@
 
 #include "ask.h"
 #include "base/mem.h"
-#include "field.h"
-#include "fim.h"
 #include "openai.h"
-
-#define PROMPTS_MAX 128 /* of one request */
+#include "prompts.h"
 
 static void add_logprobs(serve_choice *choice, weir__text *text)
 {
@@ -65,66 +62,18 @@ static const serve_openai form = {
     .end = end,
     .whole = whole,
 };
-/* One prompt, as text or as token ids. */
-typedef struct prompt {
-    const char *text; /* borrowed */
-    size_t length;
-    int32_t *tokens; /* [n], owned */
-    size_t n;
-} prompt;
-
-typedef struct prompts {
-    size_t n;
-    prompt all[PROMPTS_MAX]; /* [n] */
-} prompts;
-
-static bool add_prompt(serve_call *call, void *to, const char *name, const json_t *value)
-{
-    prompts *list = to;
-    prompt *one = &list->all[list->n++];
-    if (json_is_array(value)) return serve_call_read_ids(call, name, value, &one->tokens, &one->n);
-    one->text = json_string_value(value);
-    one->length = json_string_length(value);
-    return true;
-}
-
-/* A string of a request for the text between two others; *value NULL: it is not given. */
-static bool read_side(const serve_ask *ask, const char *name, const json_t **value)
-{
-    *value = serve_ask_given(ask, name);
-    return *value == NULL || json_is_string(*value) || serve_field_refuse(ask->call, name, "a string");
-}
-
-static bool read_prompts(serve_ask *ask, prompts *list)
-{
-    serve_call *call = ask->call;
-    prompt *one = &list->all[0];
-    const json_t *before, *between, *after;
-    if ((ask->where & SERVE_ASK_INFILL) != 0) {
-        list->n = 1;
-        return read_side(ask, "input_prefix", &before) && read_side(ask, "prompt", &between) &&
-               read_side(ask, "input_suffix", &after) &&
-               serve_fim_make(call, "input_suffix", before, between, after,
-                              serve_ask_given(ask, "input_extra"), &one->tokens, &one->n);
-    }
-    if (json_string_length(ask->suffix) == 0)
-        return serve_field_texts(call, "prompt", ask->prompt, PROMPTS_MAX, add_prompt, list);
-    list->n = 1;
-    return (json_is_string(ask->prompt) || serve_field_refuse(call, "prompt", "a string beside suffix")) &&
-           serve_fim_make(call, "suffix", ask->prompt, NULL, ask->suffix, NULL, &one->tokens, &one->n);
-}
 
 /* For all choices [n_each] of a prompt. */
-static bool keep_echo(serve_call *call, serve_choice *choices, size_t n_each, const prompt *from)
+static bool keep_echo(serve_call *call, serve_choice *choices, size_t n_each, const serve_prompt *from)
 {
     weir_model *model = call->loaded->model;
-    size_t n = from->length;
+    size_t n = json_string_length(from->text);
     if (from->text == NULL)
         (void)weir_detokenize(model, from->tokens, from->n, false, NULL, 0, &n, NULL); /* only the length */
     char *echo = weir__mem_alloc(n + 1);
     if (echo == NULL) return serve_call_no_memory(call);
     if (from->text != NULL)
-        memcpy(echo, from->text, n);
+        memcpy(echo, json_string_value(from->text), n);
     else
         weir_detokenize(model, from->tokens, from->n, false, echo, n + 1, &n, NULL);
     echo[n] = '\0';
@@ -136,7 +85,7 @@ static bool keep_echo(serve_call *call, serve_choice *choices, size_t n_each, co
 }
 
 /* The i-th of n requests: each choice, where there are several prompts. False: the call has its answer. */
-static bool fill(serve_ask *ask, size_t i, size_t n, const prompt *from, weir_request *request,
+static bool fill(serve_ask *ask, size_t i, size_t n, const serve_prompt *from, weir_request *request,
                  weir_sampler_params *sampler)
 {
     size_t n_each = (size_t)ask->best_of;
@@ -151,14 +100,14 @@ static bool fill(serve_ask *ask, size_t i, size_t n, const prompt *from, weir_re
         request->n_prompt_logprobs = 0;
     }
     if (ask->fork != NULL) return true;
-    request->text = from->text;
-    request->text_length = from->length;
+    request->text = json_string_value(from->text);
+    request->text_length = json_string_length(from->text);
     request->tokens = from->tokens;
     request->n_tokens = from->n;
     return true;
 }
 
-static void submit(serve_ask *ask, const serve_form *written, const prompt *all, size_t n_prompts)
+static void submit(serve_ask *ask, const serve_form *written, const serve_prompt *all, size_t n_prompts)
 {
     serve_call *call = ask->call;
     serve_answer *answer = NULL;
@@ -181,16 +130,16 @@ static void submit(serve_ask *ask, const serve_form *written, const prompt *all,
 
 void serve_complete_ask(serve_ask *ask, const serve_form *written)
 {
-    prompts *list = weir__mem_calloc(1, sizeof *list);
+    serve_prompts *list = weir__mem_calloc(1, sizeof *list);
     if (list == NULL) {
         serve_call_no_memory(ask->call);
         return;
     }
-    if (ask->fork != NULL || read_prompts(ask, list)) {
+    if (ask->fork != NULL || serve_prompts_read(ask, list)) {
         if (ask->relaxed.n > 0) serve_call_relaxed(ask->call, ask->relaxed.bytes);
         submit(ask, written, list->all, ask->fork != NULL ? 1 : list->n);
     }
-    for (size_t i = 0; i < list->n; i++) weir__mem_free(list->all[i].tokens);
+    serve_prompts_fini(list);
     weir__mem_free(list);
 }
 

@@ -3,9 +3,7 @@
 #include "ask.h"
 #include "base/mem.h"
 #include "field.h"
-#include "fim.h"
-
-#define PROMPTS_MAX 128 /* of one request */
+#include "prompts.h"
 
 static void add_ids(weir__text *text, const int32_t *tokens, size_t n)
 {
@@ -17,37 +15,24 @@ static void add_ids(weir__text *text, const int32_t *tokens, size_t n)
 
 /* ---- Completions ---- */
 
-static bool add_prompt(serve_call *call, void *to, const char *name, const json_t *value)
+static bool add_prompt(serve_call *call, serve_prompt *one, weir__text *text)
 {
-    int32_t *tokens = NULL;
-    size_t n = 0;
     weir_error error = {0};
-    bool ok =
-        json_is_array(value)
-            ? serve_call_read_ids(call, name, value, &tokens, &n)
-            : serve_call_passes(
-                  call, serve_tokens_of(call->loaded->model, value, true, true, &tokens, &n, &error), &error);
-    if (ok) add_ids(to, tokens, n);
-    weir__mem_free(tokens);
-    return ok;
-}
-
-static bool add_infill(const serve_ask *ask, weir__text *text)
-{
-    int32_t *tokens = NULL;
-    size_t n = 0;
-    if (!json_is_string(ask->prompt))
-        return serve_field_refuse(ask->call, "prompt", "a string beside suffix");
-    bool ok = serve_fim_make(ask->call, "suffix", ask->prompt, NULL, ask->suffix, NULL, &tokens, &n);
-    if (ok) add_ids(text, tokens, n);
-    weir__mem_free(tokens);
-    return ok;
+    weir_status status = WEIR_OK;
+    if (one->text != NULL)
+        status = serve_tokens_of(call->loaded->model, one->text, true, true, &one->tokens, &one->n, &error);
+    if (!serve_call_passes(call, status, &error)) return false;
+    add_ids(text, one->tokens, one->n);
+    return true;
 }
 
 static bool add_prompts(serve_ask *ask, weir__text *text)
 {
-    if (json_string_length(ask->suffix) > 0) return add_infill(ask, text);
-    return serve_field_texts(ask->call, "prompt", ask->prompt, PROMPTS_MAX, add_prompt, text);
+    serve_prompts list = {0};
+    bool ok = serve_prompts_read(ask, &list);
+    for (size_t i = 0; ok && i < list.n; i++) ok = add_prompt(ask->call, &list.all[i], text);
+    serve_prompts_fini(&list);
+    return ok;
 }
 
 void serve_render_completions(serve_call *call)
