@@ -1,4 +1,4 @@
-/* body.c: what a request's body says, as JSON, and its address. SPDX-License-Identifier: Apache-2.0 */
+/* body.c: a request's body as JSON, and the arguments of its address. SPDX-License-Identifier: Apache-2.0 */
 #include <stdio.h>
 
 #include "base/mem.h"
@@ -77,18 +77,23 @@ bool serve_call_read_model(serve_call *call, const json_t *name, const char **ad
     return !call->begun;
 }
 
+const char *serve_argument_find(const char *query, const char *name, size_t *n)
+{
+    size_t length = strlen(name);
+    while (strncmp(query, name, length) != 0 || query[length] != '=') {
+        if ((query = strchr(query, '&')) == NULL) return NULL;
+        query++;
+    }
+    *n = strcspn(query + length + 1, "&");
+    return query + length + 1;
+}
+
 bool serve_call_argument(const serve_call *call, const char *name, char *value, size_t capacity)
 {
-    size_t n_name = strlen(name);
-    for (const char *at = call->query; *at != '\0'; at += *at == '&') {
-        size_t n = strcspn(at, "&");
-        if (n > n_name && memcmp(at, name, n_name) == 0 && at[n_name] == '=') {
-            snprintf(value, capacity, "%.*s", (int)(n - n_name - 1), at + n_name + 1);
-            return true;
-        }
-        at += n;
-    }
-    return false;
+    size_t n;
+    const char *at = serve_argument_find(call->query, name, &n);
+    if (at != NULL) snprintf(value, capacity, "%.*s", (int)n, at);
+    return at != NULL;
 }
 
 bool serve_call_arguments(serve_call *call, const char *known)

@@ -12,8 +12,8 @@
 typedef struct visit {
     serve_call *call;
     serve_connection *connection;
-    const char *target;
-    const char *host; /* "": HTTP/1.0 without one */
+    const char *target, *query; /* query: behind its "?"; "" = none */
+    const char *host;           /* "": HTTP/1.0 without one */
 } visit;
 
 const char *serve_gate_field(const serve_connection *connection, const char *name, int *n)
@@ -115,27 +115,16 @@ static bool read_path(visit *v)
     if (v->target[0] != '/' || strchr(v->target, '#') != NULL)
         return refuse(call, 400, "bad_request", "the request's target is no path");
     size_t n = strcspn(v->target, "?");
-    if (v->target[n] == '?') snprintf(call->query, sizeof call->query, "%s", v->target + n + 1);
+    if (v->target[n] == '?') v->query = v->target + n + 1;
+    snprintf(call->query, sizeof call->query, "%s", v->query);
     return decode(v->target, n, call->path, sizeof call->path) ||
            refuse(call, 400, "bad_request", "the request's path is wrongly encoded");
-}
-
-/* The value of an argument of the target, [*n]; NULL: it has none. */
-static const char *find_argument(const visit *v, const char *name, size_t *n)
-{
-    size_t length = strlen(name);
-    const char *at = strchr(v->target, '?');
-    while (at != NULL && (strncmp(at + 1, name, length) != 0 || at[1 + length] != '='))
-        at = strchr(at + 1, '&');
-    if (at == NULL) return NULL;
-    *n = strcspn(at + length + 2, "&");
-    return at + length + 2;
 }
 
 static bool read_model(visit *v)
 {
     size_t n;
-    const char *name = find_argument(v, "model", &n);
+    const char *name = serve_argument_find(v->query, "model", &n);
     return name == NULL || decode(name, n, v->call->asked, sizeof v->call->asked) ||
            serve_call_refuse(v->call, 400, "model", "invalid_value",
                              "model in the address is wrongly encoded");
@@ -231,7 +220,7 @@ static bool read_position(visit *v)
         call->position_from = "Last-Event-ID";
         n = strlen(given);
     } else {
-        if ((given = find_argument(v, "starting_after", &n)) == NULL) return true;
+        if ((given = serve_argument_find(v->query, "starting_after", &n)) == NULL) return true;
         call->position_from = "starting_after";
     }
     if (n >= sizeof call->position) n = sizeof call->position - 1;
@@ -310,7 +299,7 @@ static void describe(visit *v)
 
 bool serve_gate_pass(serve_call *call, bool close)
 {
-    visit v = {.call = call, .connection = call->connection, .host = ""};
+    visit v = {.call = call, .connection = call->connection, .host = "", .query = ""};
     v.target = v.connection->head.bytes.bytes;
     bool whole = strcmp(v.target, "*") == 0 && strcmp(call->method, "OPTIONS") == 0;
     snprintf(call->path, sizeof call->path, "%s", v.target); /* for the log, where it cannot be read */

@@ -315,6 +315,16 @@ bool serve_call_read_model(serve_call *call, const json_t *name, const char **ad
 /* The same as Ollama's clients name models: an unknown name loses its ":latest", in `name` itself. */
 bool serve_call_read_tagged_model(serve_call *call, json_t *name, const char **adapter);
 
+/* The value of an argument of a query, which is the address behind "?", as it stands there, [*n]; NULL: it is
+ * not given. */
+const char *serve_argument_find(const char *query, const char *name, size_t *n);
+
+/* The same of the call's address, copied. False: it is not given. */
+bool serve_call_argument(const serve_call *call, const char *name, char *value, size_t capacity);
+
+/* Whether the address has no arguments but these, a list "order limit". False: the call has its answer. */
+bool serve_call_arguments(serve_call *call, const char *known);
+
 /* Counts bytes of the call's images and sounds until its end, or until they are dropped. False: with those of
  * all calls they are more than media_bytes. */
 static inline bool serve_call_hold_media(serve_call *call, uint64_t n)
@@ -353,12 +363,6 @@ void serve_lease_end(serve_call *call);
 /* Refusals: there is no such model; why it cannot be had now. Return false. */
 bool serve_lease_refuse_name(serve_call *call, const char *name);
 bool serve_lease_refuse(serve_call *call, const char *name, weir_status status, const weir_error *error);
-
-/* The argument's value in the address, as it stands there. False: it is not given. */
-bool serve_call_argument(const serve_call *call, const char *name, char *value, size_t capacity);
-
-/* Whether the address has only these arguments, a list "order limit". False: the call has its answer. */
-bool serve_call_arguments(serve_call *call, const char *known);
 
 /* ---- call_end.c ---- */
 
