@@ -241,9 +241,9 @@ typedef struct weir_model_info {
     /* Between the two texts of a pair, as reranking models read them: [BOS] query [EOS] [SEP] document [EOS].
      * -1 = none */
     int32_t token_sep;
-    bool add_sep; /* such a pair has it */
-    /* Of the model's files without their names and times, the weights by samples: the same for copies on
-     * other machines. */
+    bool add_sep; /* pairs have [SEP] */
+    /* A checksum of the model's files without their names and times, of weights by samples only. Copies on
+     * other machines have the same */
     uint64_t fingerprint;
 } weir_model_info;
 
@@ -483,7 +483,9 @@ typedef struct weir_engine_params {
     /* true; without draft_model, the model's own MTP layers draft if it has any
      * (weir_model_info.n_layer_mtp). This costs one more layer of KV cells and of computation per token */
     bool mtp;
-    /* 0; 0 … 1024; tokens of a block for weir_engine_cache_changes; 0 = changes are not recorded */
+    /* 0; 0 … 1024; tokens of a block for weir_engine_cache_changes; 0 = changes are not recorded. A block that
+     * is cached, or was removed since the last call, takes about 80 bytes and 4 for each token, in addition
+     * to cache_bytes */
     int32_t cache_block;
 } weir_engine_params;
 
@@ -1513,12 +1515,12 @@ typedef struct weir_engine_stats {
     uint64_t cache_disk_bytes;   /* of all files in cache_dir */
     uint64_t n_cache_restored;   /* times a file was read for a request */
     uint64_t n_encodes;          /* segments of images and sounds that were encoded */
-    uint64_t n_encodes_saved; /* segments whose embeddings were there, or on their way for another request */
-    int64_t encode_ns;        /* of all encodes, cancelled ones too */
-    uint64_t embedding_bytes; /* of embeddings kept for later requests; part of cache_bytes */
-    uint64_t n_drafted;       /* draft tokens that were verified */
-    uint64_t n_accepted;      /* of those, the accepted ones */
-    uint64_t n_adapter_changes; /* passes whose adapters differ from the previous pass's */
+    uint64_t n_encodes_saved;    /* segments already encoded, or being encoded, when a request needed them */
+    int64_t encode_ns;           /* time of all encodes, including cancelled and failed ones */
+    uint64_t embedding_bytes;    /* of embeddings kept for later requests; part of cache_bytes */
+    uint64_t n_drafted;          /* draft tokens that were verified */
+    uint64_t n_accepted;         /* of those, the accepted ones */
+    uint64_t n_adapter_changes;  /* passes whose adapters differ from the previous pass's */
     /* The sources of draft tokens: "lookup", "model", "eagle3", "mtp", in this order and joined by '+'; "" =
      * none */
     char drafters[24];
@@ -1614,12 +1616,13 @@ typedef struct weir_cache_change {
 
 /* Takes the changes of the prefix cache since the last call, for routers that send a request where its prefix
  * is: at most `capacity` changes, and the tokens of each, which are those of prompts and answers, into tokens
- * [capacity × cache_block]. Whole blocks count, up to the first image or sound, of requests without
- * cache_salt and adapters; for a running request, the blocks that it has computed. A block is stored after
- * its parent. There is one reader: a change is taken once. A reader who comes late gets the difference
- * between then and now; with `all`, everything that is cached, as if nothing had been taken. Any thread;
- * never waits for a forward pass. END: nothing changed; *n is 0. INVALID: a pointer is NULL. STATE:
- * cache_block is 0. */
+ * [capacity × cache_block]. Call it until END: the rest waits for the next call. Whole blocks count, up to
+ * the first image or sound, of requests without cache_salt and adapters; for a running request, the blocks
+ * that it has computed. A block is stored after its parent. There is one reader: a change is taken once. A
+ * late reader gets the difference between then and now. With `all` the call starts anew with everything that
+ * is cached, as if nothing had been taken; calls that continue it have all = false. Any thread; never waits
+ * for a forward pass. END: nothing changed; *n is 0. INVALID: a pointer is NULL. STATE: cache_block is 0.
+ * After an error nothing was taken, and *n is 0. */
 WEIR_API weir_status weir_engine_cache_changes(weir_engine *engine, bool all, weir_cache_change *changes,
                                                int32_t *tokens, size_t capacity, size_t *n);
 
@@ -1653,9 +1656,10 @@ WEIR_API weir_status weir_engine_step(weir_engine *engine, const weir_plan_entry
 /* ---- Pool: several models under one budget --------------------------------------------------------- */
 
 /* Models by name, of which as many are loaded as a budget of memory allows. A lease of a model that is not
- * loaded loads it. Where memory is short, loaded models without a lease are put to sleep first, the least
- * recently used first, pinned ones never. A model with a lease stays loaded. Any number of threads may use a
- * pool; it has two threads of its own. */
+ * loaded loads it. If memory is short, models without a lease are put to sleep, the least recently used
+ * first, pinned ones never. A model with a lease stays loaded. Any number of threads may use a pool; it has
+ * two threads of its own. No call waits for a load or a forward pass, except weir_lease_wait and
+ * weir_pool_destroy. */
 typedef struct weir_pool weir_pool;
 typedef struct weir_lease weir_lease;
 
@@ -1671,8 +1675,8 @@ typedef enum weir_pool_state {
 /* "unloaded", "loading", … Static. */
 WEIR_API const char *weir_pool_state_name(weir_pool_state state);
 
-/* Called on a thread of the pool, or of weir_pool_destroy, before a model goes that no lease holds any more:
- * whatever else the caller has of it (contexts, chats, streams, adapters) must be released now, or its
+/* Called before a model without leases is unloaded, on a thread of the pool or within weir_pool_destroy. It
+ * must release everything else that the caller has of the model (contexts, chats, streams, adapters), or the
  * weights stay in memory. It may not call the pool. */
 typedef void (*weir_pool_leaving_fn)(weir_model *model, void *user);
 
@@ -1699,11 +1703,11 @@ static inline weir_pool_params weir_pool_params_default(void)
     return params;
 }
 
-/* A model of the list. Everything is copied, apart from engine->strategy. */
+/* A model of the list. Everything is copied, apart from engine->strategy, which must outlive the pool. */
 typedef struct weir_pool_model {
     size_t size;
-    const char *name;           /* not empty */
-    const char *const *aliases; /* [n_aliases]; other names for leases */
+    const char *name;           /* 1 … WEIR_POOL_NAME_MAX bytes, aliases too */
+    const char *const *aliases; /* [n_aliases], at most 64; other names for leases */
     size_t n_aliases;
     const char *path;               /* as of weir_model_load; "" = INVALID */
     const weir_model_params *model; /* NULL = defaults; `progress` must be NULL */
@@ -1712,7 +1716,7 @@ typedef struct weir_pool_model {
      * model that is alone in the list */
     const weir_engine_params *engine;
     const char *draft_path;      /* the engine's draft_model, loaded with the model; NULL = none */
-    const char *const *adapters; /* [n_adapters]; files of LoRA adapters, loaded with the model */
+    const char *const *adapters; /* [n_adapters], at most 64; files of LoRA adapters, loaded with the model */
     size_t n_adapters;
     bool pinned;     /* false; loaded by weir_pool_set, and never put to sleep */
     int64_t idle_ms; /* 0; put to sleep this long after its last lease; 0 = when memory is needed */
@@ -1726,8 +1730,9 @@ static inline weir_pool_model weir_pool_model_default(void)
     return model;
 }
 
-/* Creates a pool without models. params may be NULL. Errors: INVALID, NO_MEMORY. Engines check the cache_dir
- * when they are created; without a private folder (see the log) prefixes are lost when a model sleeps. */
+/* Creates a pool without models; the caller destroys it. params may be NULL. Errors: INVALID, NO_MEMORY.
+ * Engines check the cache_dir when they are created. If a private folder cannot be created, a warning is
+ * logged, and prefixes are lost when a model sleeps. */
 WEIR_API WEIR_CHECKED weir_status weir_pool_create(const weir_pool_params *params, weir_pool **pool,
                                                    weir_error *error);
 
@@ -1736,19 +1741,20 @@ WEIR_API WEIR_CHECKED weir_status weir_pool_create(const weir_pool_params *param
  * called from a ready function; nothing was done. NULL is OK. */
 WEIR_API weir_status weir_pool_destroy(weir_pool *pool);
 
-/* Replaces the list [n]. models[0].size is the stride of the array. A model that is in both lists with equal
- * parameters stays as it is; name, aliases, pinned and idle_ms do not count as parameters of a loaded model
- * if the name is the same. Other models of the former list get no new leases, and go when the present ones
- * have been released. Leases that wait stay in line for the model that now has the name; without one they
- * end with NOT_FOUND. Reads no files. Errors: INVALID (field models[i].MEMBER; a name or alias that is taken
+/* Replaces the list [n], at most 1024. models[0].size is the stride of the array. A model that is in both
+ * lists with the same name and parameters stays as it is; aliases, pinned and idle_ms may differ. Other
+ * models of the former list get no new leases, and are unloaded when the present ones have been released.
+ * Leases that wait stay in line for the model that now has the name; without one they end with NOT_FOUND.
+ * Reads no files. Errors: INVALID (field models[i].MEMBER, or models for a name or alias that is taken
  * twice), NO_MEMORY; nothing has changed. */
 WEIR_API WEIR_CHECKED weir_status weir_pool_set(weir_pool *pool, const weir_pool_model *models, size_t n,
                                                 weir_error *error);
 
 /* Asks for a model by name or alias, and returns at once. If it is not loaded, the lease waits in order of
- * arrival, at most timeout_ms (negative: no limit). A caller that holds a lease and waits for another one may
- * wait for itself, until the timeout. Errors: NOT_FOUND, BUSY (queue_limit leases wait), NO_MEMORY, STOPPED,
- * INVALID. */
+ * arrival, at most timeout_ms (negative: no limit). A caller that waits for a lease while it holds another
+ * may wait for itself, until the timeout. The caller releases the lease, also one that fails later. Errors:
+ * NOT_FOUND, BUSY (queue_limit leases wait), NO_MEMORY, STOPPED (the pool is being destroyed), INVALID;
+ * *lease is unchanged. */
 WEIR_API WEIR_CHECKED weir_status weir_lease_create(weir_pool *pool, const char *name, int timeout_ms,
                                                     weir_lease **lease, weir_error *error);
 
@@ -1764,7 +1770,7 @@ WEIR_API weir_status weir_lease_wait(weir_lease *lease, int timeout_ms, weir_err
  * weir_lease_set_ready. It must be quick; it may call the functions of leases, and release this one. */
 typedef void (*weir_lease_fn)(weir_lease *lease, void *user);
 
-/* Sets the ready function, once. STATE: it was set before. */
+/* Sets the ready function, once. STATE: it was set before. INVALID: a pointer is NULL. */
 WEIR_API weir_status weir_lease_set_ready(weir_lease *lease, weir_lease_fn fn, void *user);
 
 /* Of a lease that weir_lease_wait has returned OK for; NULL otherwise. Borrowed until the release.
@@ -1779,12 +1785,14 @@ WEIR_API weir_adapter *weir_lease_adapter(const weir_lease *lease, size_t i);
  * Waits for a ready function that runs on another thread. NULL is ignored. */
 WEIR_API void weir_lease_release(weir_lease *lease);
 
-/* Begins to load a model that is not loaded, as soon as memory can be had without ending a lease, and returns
- * at once; weir_pool_find tells how it goes. NOT_FOUND: no such name. */
+/* Loads a model that is not loaded as soon as memory is available without ending a lease, and withdraws an
+ * unload that has not begun. Returns at once; weir_pool_find has state, progress and error. NOT_FOUND: no
+ * such name. INVALID: a pointer is NULL. */
 WEIR_API weir_status weir_pool_load(weir_pool *pool, const char *name, weir_error *error);
 
-/* Unloads a model, pinned ones too, when its present leases have been released, and returns at once. A later
- * lease loads it again. Its files in the cache_dir stay. NOT_FOUND: no such name. */
+/* Unloads a model, pinned ones too, when its present leases have been released, and returns at once. Aborts a
+ * load unless leases wait for it: then the model stays. A later lease loads it again. Its files in the
+ * cache_dir stay. NOT_FOUND: no such name. INVALID: a pointer is NULL. */
 WEIR_API weir_status weir_pool_unload(weir_pool *pool, const char *name, weir_error *error);
 
 #define WEIR_POOL_NAME_MAX 255 /* bytes of a name or alias */
@@ -1809,13 +1817,13 @@ typedef struct weir_pool_info {
 } weir_pool_info;
 
 /* The i-th model of the list, or the one with this name or alias. Fills the first info->size bytes. END: i is
- * past the last. NOT_FOUND: no such name. INVALID: size. */
+ * past the last. NOT_FOUND: no such name. INVALID: size, or a pointer is NULL. */
 WEIR_API weir_status weir_pool_get(weir_pool *pool, size_t i, weir_pool_info *info);
 WEIR_API weir_status weir_pool_find(weir_pool *pool, const char *name, weir_pool_info *info);
 
 typedef struct weir_pool_stats {
     size_t size;
-    uint64_t memory_bytes; /* the budget, as of the last load */
+    uint64_t memory_bytes; /* the budget, as of the last load; UINT64_MAX = no limit */
     uint64_t used_bytes;   /* of it, including models that are no longer in the list but have leases */
     int32_t n_models;
     int32_t n_loaded;
@@ -1826,7 +1834,7 @@ typedef struct weir_pool_stats {
     uint64_t n_sleeps; /* models put to sleep, for memory or idle */
 } weir_pool_stats;
 
-/* Fills the first stats->size bytes. INVALID: size. */
+/* Fills the first stats->size bytes. INVALID: size, or a pointer is NULL. */
 WEIR_API weir_status weir_pool_get_stats(weir_pool *pool, weir_pool_stats *stats);
 
 /* ---- Context: the low level ------------------------------------------------------------------------ */

@@ -58,8 +58,8 @@ static const weir_member engine_stats[] = {
     RESULT(cache_disk_bytes, "bytes", "size of the cache folder"),
     RESULT(n_cache_restored, "prefixes", "cached prefixes read from disk for a request"),
     RESULT(n_encodes, "segments", "segments of images and sounds encoded"),
-    RESULT(n_encodes_saved, "segments", "segments whose embeddings were there or on their way"),
-    RESULT(encode_ns, "ns", "time in encodes of images and sounds"),
+    RESULT(n_encodes_saved, "segments", "segments already encoded, or being encoded, when a request needed them"),
+    RESULT(encode_ns, "ns", "time spent on encoding images and sounds"),
     RESULT(embedding_bytes, "bytes", "embeddings kept for later requests, part of the cache's memory"),
     RESULT(n_drafted, "tokens", "draft tokens verified"),
     RESULT(n_accepted, "tokens", "draft tokens accepted"),
@@ -216,6 +216,7 @@ static const weir_member miss_info[] = {
     RESULT(in_message, "", "true: they diverge in the message's text; false: in the template's text before it"),
 };
 TABLE(miss_info);
+
 /* ---- Pools ---- */
 
 #undef OF
