@@ -483,9 +483,9 @@ typedef struct weir_engine_params {
     /* true; without draft_model, the model's own MTP layers draft if it has any
      * (weir_model_info.n_layer_mtp). This costs one more layer of KV cells and of computation per token */
     bool mtp;
-    /* 0; 0 … 1024; tokens of a block for weir_engine_cache_changes; 0 = changes are not recorded. A block that
-     * is cached, or was removed since the last call, takes about 80 bytes and 4 for each token, in addition
-     * to cache_bytes */
+    /* 0; 0 … 1024; tokens of a block for weir_engine_cache_changes; 0 = changes are not recorded. A block
+     * that is cached, or was removed since the last call, takes about 80 bytes and 4 for each token, in
+     * addition to cache_bytes */
     int32_t cache_block;
 } weir_engine_params;
 
