@@ -3,6 +3,8 @@
 import assert from "node:assert/strict";
 import { createRequire } from "node:module";
 
+import { main } from "./checks.mjs";
+
 const require = createRequire(process.env.WEIR_CLIENTS + "/node/");
 const { Ollama } = require("ollama");
 
@@ -58,15 +60,4 @@ const tests = {
   },
 };
 
-let failed = 0;
-for (const [name, run] of Object.entries(tests)) {
-  try {
-    await run();
-    console.log("ok    " + name);
-  } catch (e) {
-    failed++;
-    console.log("FAIL  " + name + "\n" + e.stack);
-  }
-}
-console.log(`${Object.keys(tests).length - failed} passed, ${failed} failed`);
-process.exit(failed ? 1 : 0);
+await main(tests);

@@ -3,6 +3,8 @@
 import assert from "node:assert/strict";
 import { createRequire } from "node:module";
 
+import { main } from "./checks.mjs";
+
 const require = createRequire(process.env.WEIR_CLIENTS + "/node/");
 const OpenAI = require("openai").default;
 const { zodResponseFormat } = require("openai/helpers/zod");
@@ -135,15 +137,4 @@ const tests = {
   },
 };
 
-let failed = 0;
-for (const [name, run] of Object.entries(tests)) {
-  try {
-    await run();
-    console.log("ok    " + name);
-  } catch (e) {
-    failed++;
-    console.log("FAIL  " + name + "\n" + e.stack);
-  }
-}
-console.log(`${Object.keys(tests).length - failed} passed, ${failed} failed`);
-process.exit(failed ? 1 : 0);
+await main(tests);
