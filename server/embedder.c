@@ -78,13 +78,13 @@ static weir_status check_lengths(const weir_context *context, const serve_texts 
     weir_context_info info = {.size = sizeof info};
     char name[sizeof error->field];
     weir_context_describe(context, &info);
-    int32_t most = info.n_batch < info.n_ctx_seq ? info.n_batch : info.n_ctx_seq;
+    size_t most = serve_embedder_longest(&info);
     for (size_t i = 0; i < texts->n; i++) {
         size_t n = texts->tokens[i].n;
-        if (n >= 1 && n <= (size_t)most) continue;
+        if (n >= 1 && n <= most) continue;
         const char *field = texts->name(texts, i, name, sizeof name);
         return weir__error_set(error, n == 0 ? WEIR_INVALID : WEIR_TOO_LONG, field,
-                               "%s has %zu tokens; a text to embed may have 1 to %d", field, n, most);
+                               "%s has %zu tokens; a text to embed may have 1 to %zu", field, n, most);
     }
     return WEIR_OK;
 }

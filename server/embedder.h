@@ -21,9 +21,14 @@ bool serve_embedder_allowed(serve_call *call);
  * case. name: where the request has it. False: the call has its answer. */
 bool serve_embedder_read(serve_call *call, const char *name, const json_t *value, weir_tokens *tokens);
 
-/* Describes the context, which the first call creates; the longest text has info->n_batch or n_ctx_seq
- * tokens, whichever is less. */
+/* Describes the context, which the first call creates. */
 weir_status serve_embedder_describe(serve_call *call, weir_context_info *info, weir_error *error);
+
+/* Tokens of the longest text. */
+static inline size_t serve_embedder_longest(const weir_context_info *info)
+{
+    return (size_t)(info->n_batch < info->n_ctx_seq ? info->n_batch : info->n_ctx_seq);
+}
 
 /* *vectors is [texts->n][*width], freed with weir__mem_free in any case. Requests take turns. TOO_LONG,
  * INVALID (a text's name), ABORTED: the client has left. Worker. */

@@ -91,7 +91,7 @@ static bool truncate(serve_call *call, inputs *in)
     weir_error error = {0};
     if (!serve_call_passes(call, serve_embedder_describe(call, &context, &error), &error)) return false;
     weir_model_describe(call->loaded->model, &info);
-    size_t most = (size_t)(context.n_batch < context.n_ctx_seq ? context.n_batch : context.n_ctx_seq);
+    size_t most = serve_embedder_longest(&context);
     for (size_t i = 0; i < in->n; i++) {
         weir_tokens *one = &in->tokens[i];
         if (in->truncate && one->n > most && most > 0) {

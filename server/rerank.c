@@ -111,7 +111,7 @@ static bool learn(serve_call *call, const asked *a, const weir_context_info *con
     size_t n = 0;
     s->info = (weir_model_info){.size = sizeof s->info};
     weir_model_describe(call->loaded->model, &s->info);
-    s->most = (size_t)(context->n_batch < context->n_ctx_seq ? context->n_batch : context->n_ctx_seq);
+    s->most = serve_embedder_longest(context);
     if (weir_model_meta(call->loaded->model, key, NULL, 0, &n) == WEIR_OK && n > 0 && n < TEMPLATE_MAX) {
         s->prompt = weir__mem_calloc(n + 1, 1);
         if (s->prompt == NULL) return serve_call_no_memory(call);
