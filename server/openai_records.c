@@ -60,15 +60,16 @@ static serve_answer *find_running(const serve_call *call, const char *id)
     return tape != NULL ? serve_tape_answer(tape) : NULL;
 }
 
-static void answer_record(serve_call *call, const char *id)
+/* The response as it was kept. False: the call has its answer. */
+static bool find_response(serve_call *call, const char *id, weir__text *text)
 {
-    weir__text text = {0};
-    if (passes(call, serve_records_find(call->server->records, id, salt_of(call), NULL, NULL, &text), id)) {
-        weir__text_add_string(&text, "\n");
-        serve_call_answer_text(call, 200, "application/json", &text);
-        return;
-    }
-    weir__text_fini(&text);
+    return passes(call, serve_records_find(call->server->records, id, salt_of(call), NULL, NULL, text), id);
+}
+
+static void answer_response(serve_call *call, weir__text *text)
+{
+    weir__text_add_string(text, "\n");
+    serve_call_answer_text(call, 200, "application/json", text);
 }
 
 void serve_response_get(serve_call *call)
@@ -89,11 +90,11 @@ void serve_response_get(serve_call *call)
         serve_tape_read(call, tape, 1); /* sequence numbers begin at 0 */
     } else if (running != NULL) {
         running->form->pending(running, &text);
-        weir__text_add_string(&text, "\n");
-        serve_call_answer_text(call, 200, "application/json", &text);
-    } else {
-        answer_record(call, id);
+        answer_response(call, &text);
+    } else if (find_response(call, id, &text)) {
+        answer_response(call, &text);
     }
+    weir__text_fini(&text);
 }
 
 void serve_response_cancel(serve_call *call)
@@ -109,12 +110,12 @@ void serve_response_cancel(serve_call *call)
         serve_answer_stop(running, true);
         serve_call_destroy(maker);
     }
-    if (passes(call, serve_records_find(call->server->records, id, salt_of(call), NULL, NULL, &text), id)) {
+    if (find_response(call, id, &text)) {
         if (strstr(text.bytes, mark) == NULL)
             serve_call_refuse(call, 400, "response_id", "invalid_value",
                               "only a response in the background can be cancelled");
         else
-            answer_record(call, id);
+            answer_response(call, &text);
     }
     weir__text_fini(&text);
 }
