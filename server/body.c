@@ -47,16 +47,20 @@ bool serve_call_read_ids(serve_call *call, const char *field, const json_t *list
     return true;
 }
 
-bool serve_call_read_tagged_model(serve_call *call, json_t *name, const char **adapter)
+size_t serve_name_untagged(const char *name)
 {
     static const char tag[] = ":latest";
+    size_t n = strlen(name), n_tag = sizeof tag - 1;
+    return n > n_tag && strcmp(name + n - n_tag, tag) == 0 ? n - n_tag : 0;
+}
+
+bool serve_call_read_tagged_model(serve_call *call, json_t *name, const char **adapter)
+{
     const char *word = json_string_value(name);
-    size_t n = json_string_length(name), n_tag = sizeof tag - 1;
     bool known = word != NULL && (serve_adapters_has(call->loaded->adapters, word) ||
                                   serve_catalog_has(call->server->catalog, word));
-    if (word != NULL && !known && n > n_tag && strcmp(word + n - n_tag, tag) == 0 &&
-        json_string_setn(name, word, n - n_tag) != 0)
-        return serve_call_no_memory(call);
+    size_t n = word != NULL && !known ? serve_name_untagged(word) : 0;
+    if (n > 0 && json_string_setn(name, word, n) != 0) return serve_call_no_memory(call);
     return serve_call_read_model(call, name, adapter);
 }
 

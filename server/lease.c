@@ -44,15 +44,13 @@ void serve_lease_begin(serve_call *call)
     call->loaded = serve_catalog_loaded(catalog);
 }
 
-/* Ollama's clients add ":latest" to names. */
 static serve_model *find_tagged(const serve_call *call, const char *name)
 {
-    static const char tag[] = ":latest";
     char plain[WEIR_POOL_NAME_MAX + 1];
-    size_t n = strlen(name), n_tag = sizeof tag - 1;
-    if (n <= n_tag || n - n_tag >= sizeof plain || strcmp(name + n - n_tag, tag) != 0) return NULL;
-    memcpy(plain, name, n - n_tag);
-    plain[n - n_tag] = '\0';
+    size_t n = serve_name_untagged(name);
+    if (n == 0 || n >= sizeof plain) return NULL;
+    memcpy(plain, name, n);
+    plain[n] = '\0';
     return serve_catalog_find(call->server->catalog, plain);
 }
 

@@ -312,7 +312,10 @@ bool serve_call_read_ids(serve_call *call, const char *field, const json_t *list
  * adapter's, else NULL; borrowed. False: the call has its answer. */
 bool serve_call_read_model(serve_call *call, const json_t *name, const char **adapter);
 
-/* The same as Ollama's clients name models: an unknown name loses its ":latest", in `name` itself. */
+/* Bytes of a name before the ":latest" that Ollama's clients add; 0: it has none. */
+size_t serve_name_untagged(const char *name);
+
+/* The same as Ollama's clients name models: an unknown name loses its tag, in `name` itself. */
 bool serve_call_read_tagged_model(serve_call *call, json_t *name, const char **adapter);
 
 /* The value of an argument of a query, which is the address behind "?", as it stands there, [*n]; NULL: it is
