@@ -64,7 +64,7 @@ void serve_answer_destroy(serve_answer *answer)
     weir__mem_free(answer);
 }
 
-/* Where others wait for the model's memory: what holds it goes now, and not when the client has read. */
+/* Releases all that holds the model before the client has read: others may wait for its memory. */
 static void settle(serve_answer *answer)
 {
     serve_call *call = answer->call;

@@ -297,7 +297,7 @@ static const serve_field fields[] = {
     SERVE_FIELD_BY("metadata", DIALOGS, read_metadata),
     SERVE_FIELD_BY("client_metadata", SERVE_ASK_RESPONSES, read_metadata), /* Codex */
     SERVE_FIELD_BY("service_tier", DIALOGS, read_tier),
-    /* SGLang's gateway says these always. */
+    /* SGLang's gateway always sends these. */
     ONLY("no_stop_trim", BOTH, "false", "false: stop strings are not part of answers"),
     ONLY("skip_special_tokens", BOTH, "true", "true: control tokens are not part of answers"),
     ONLY("return_hidden_states", BOTH, "false", "false"),

@@ -78,7 +78,7 @@ static void take_part(serve_events *events, const weir_tick_slot *part)
     s->priority = events->priorities[part->request % ARRIVALS_N];
 }
 
-/* What was is another engine's. */
+/* Forgets all that was read from the engine before. */
 static void change_engine(serve_events *events, const weir_engine *engine)
 {
     events->engine = engine;
@@ -235,7 +235,7 @@ static void send_all(serve_events *events, const weir__text *text)
     }
 }
 
-/* What the engine tells of itself; without one zeroes. The model's engine, if it has one, stays meanwhile. */
+/* The statistics of the model's engine, which stays in memory meanwhile; zeroes without one. */
 static bool look(serve_events *events, weir_engine_stats *stats)
 {
     const serve_loaded *loaded = serve_catalog_lock(events->server->catalog, events->model);

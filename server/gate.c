@@ -260,7 +260,7 @@ static bool check_state(serve_call *call)
     serve_lease_begin(call);
     if (call->route->engine && call->loaded != NULL && call->loaded->engine == NULL)
         return refuse(call, 501, "not_supported",
-                      "this model generates no text: /v1/embeddings or /v1/rerank is what it is for");
+                      "this model generates no text: use /v1/embeddings or /v1/rerank");
     if (!call->route->work) return true;
     call->counted = serve_keys_enter(server->keys, call->key, call->began_ns, &call->retry_s, &why);
     if (call->counted == 0) serve_call_refuse(call, 429, NULL, "rate_limit_exceeded", "%s", why);

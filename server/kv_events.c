@@ -207,7 +207,7 @@ static weir_status bind_socket(void *context, int type, const char *address, con
     int64_t most = INPUT_MOST;
     if (!is_address(address))
         return weir__error_set(error, WEIR_INVALID, field,
-                               "\"%.128s\" is no address; use tcp://HOST:PORT or ipc://FILE", address);
+                               "\"%.128s\" is not an address; use tcp://HOST:PORT or ipc://FILE", address);
     if ((*socket = zmq_socket(context, type)) == NULL)
         return weir__error_set(error, WEIR_NO_MEMORY, field, "no socket: %s", zmq_strerror(zmq_errno()));
     zmq_setsockopt(*socket, ZMQ_SNDHWM, &queue, sizeof queue);

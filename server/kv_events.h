@@ -17,8 +17,7 @@ weir_status serve_kv_events_create(const char *address, const char *replay, cons
 void serve_kv_events_destroy(serve_kv_events *events); /* NULL is ignored */
 
 /* Publishes the changes of an engine's cache from now on, under the model's name. The engine has cache_block
- * SERVE_KV_BLOCK. False: out of memory. Any
- * thread. */
+ * SERVE_KV_BLOCK. False: out of memory. Any thread. */
 bool serve_kv_events_join(serve_kv_events *events, const char *model, weir_engine *engine);
 
 /* The engine may be destroyed afterwards. Publishes that its blocks are gone. Any thread. */

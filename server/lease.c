@@ -20,8 +20,8 @@ bool serve_lease_refuse_name(serve_call *call, const char *name)
     return false;
 }
 
-/* What the request calls the model: its body's "model", else that of its address; NULL: it does not say.
- * Keeps the body's JSON for the handler. False: the call has its answer. */
+/* The model's name in the request: the body's "model", else that of the address; NULL: neither has one. Keeps
+ * the body's JSON for the handler. False: the call has its answer. */
 static bool read_name(serve_call *call, const char **name)
 {
     *name = call->asked[0] != '\0' ? call->asked : NULL;
@@ -80,7 +80,7 @@ bool serve_lease_refuse(serve_call *call, const char *name, weir_status status, 
     }
     call->retry_s = LATER_S;
     serve_names_message(error, &call->terms, message, sizeof message);
-    return serve_call_refuse(call, 503, "model", code, "the model \"%.100s\" cannot be had now: %s", name,
+    return serve_call_refuse(call, 503, "model", code, "the model \"%.100s\" is not available now: %s", name,
                              message);
 }
 
@@ -104,11 +104,9 @@ static bool take(serve_call *call)
     call->loaded = serve_catalog_enter(catalog, call->model, call->lease);
     if (call->loaded == NULL) return serve_call_no_memory(call);
     return call->loaded->engine != NULL || !call->route->engine ||
-           serve_call_refuse(
-               call, 400, "model", "unsupported_value",
-               "the model \"%.100s\" generates no text: /v1/embeddings or /v1/rerank is what it "
-               "is for",
-               call->model->name);
+           serve_call_refuse(call, 400, "model", "unsupported_value",
+                             "the model \"%.100s\" generates no text: use /v1/embeddings or /v1/rerank",
+                             call->model->name);
 }
 
 void serve_lease_end(serve_call *call)

@@ -40,7 +40,7 @@ static bool read_model(serve_call *call, void *to, const char *name, const json_
     return serve_call_read_tagged_model(call, (json_t *)value, &in->adapter);
 }
 
-/* How the model is set up and kept is the server's business. */
+/* The server's own options decide how the model is set up. */
 static bool read_options(serve_call *call, void *to, const char *name, const json_t *value)
 {
     (void)to;

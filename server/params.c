@@ -64,11 +64,11 @@ static weir_status check_name(const serve_params *params, size_t model, size_t i
     snprintf(field, sizeof field, "models[%zu].%s", model, i == 0 ? "name" : "names");
     if (name[0] == '\0' || strlen(name) > WEIR_POOL_NAME_MAX || !weir__utf8_valid(name, strlen(name)))
         return weir__error_set(error, WEIR_INVALID, field,
-                               "\"%.100s\" is no model's name: it has 1 to %d bytes of UTF-8", name,
+                               "\"%.100s\" is not a model name, which has 1 to %d bytes of UTF-8", name,
                                WEIR_POOL_NAME_MAX);
     if (has_before(params, model, i))
         return weir__error_set(error, WEIR_INVALID, field,
-                               "\"%.100s\" is the name of two models, or twice of one", name);
+                               "\"%.100s\" is used twice: by two models or by one", name);
     return WEIR_OK;
 }
 

@@ -14,7 +14,7 @@ typedef struct serve_records serve_records;
 typedef struct serve_record {
     struct serve_record *next; /* the one that was kept before it */
     char id[SERVE_RECORD_ID];  /* zeroes behind it */
-    char *salt;                /* of the key whose it is */
+    char *salt;                /* of the key that owns it */
     int64_t until_ns;
     weir__text before;   /* the items before the request's own */
     weir__text input;    /* the request's own */

@@ -65,8 +65,9 @@ weir_status serve_server_reload(serve_server *server, const serve_params *params
         return weir__error_set(error, WEIR_INVALID, "keys",
                                "there are no keys any more; to let everybody ask, start the server again");
     if ((serve_catalog_pool(server->catalog) != NULL) != (params->n_models > 0))
-        return weir__error_set(error, WEIR_INVALID, "models",
-                               "one model cannot become several, nor several one, while the server runs");
+        return weir__error_set(
+            error, WEIR_INVALID, "models",
+            "a server of one model becomes one of several, or the reverse, only by a restart");
     if ((status = serve_reload_tls(server, error)) != WEIR_OK) return status;
     if (params->n_models > 0 && (status = serve_catalog_set(server->catalog, params, error)) != WEIR_OK)
         return status;

@@ -117,7 +117,7 @@ static bool learn(serve_call *call, const asked *a, const weir_context_info *con
         if (s->prompt == NULL) return serve_call_no_memory(call);
         (void)weir_model_meta(call->loaded->model, key, s->prompt, n + 1, &n);
     }
-    /* It is repeated with each document, so it must be short before that begins. */
+    /* It is repeated with each document, so its length is checked first. */
     if (!tokens_of(call, "query", a->query, false, &s->query, &s->n_query)) return false;
     return s->n_query < s->most ||
            serve_call_refuse(call, 400, "query", "context_length_exceeded",

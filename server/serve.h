@@ -50,7 +50,7 @@ struct serve_call {
     serve_model *model;           /* that it is about, held; NULL: none, or it is not known yet */
     serve_loaded *loaded;         /* the same in memory, while there is a lease; NULL: none */
     weir_lease *lease;            /* NULL: none; one model that somebody else loads needs none */
-    bool waiting;                 /* the worker came back for want of the model */
+    bool waiting;                 /* the worker gave it back, because the model is not loaded */
     char asked[256];              /* the model that the address names; truncated */
     json_t *json;                 /* the body, while a worker looks for the model in it; else NULL */
     const serve_route *route;     /* NULL: refused before one was found */
@@ -363,7 +363,7 @@ bool serve_lease_await(serve_call *call);
 /* Nothing more is generated for the call. */
 void serve_lease_end(serve_call *call);
 
-/* Refusals: there is no such model; why it cannot be had now. Return false. */
+/* Refusals: there is no such model; the model is not available now, because of the error. Return false. */
 bool serve_lease_refuse_name(serve_call *call, const char *name);
 bool serve_lease_refuse(serve_call *call, const char *name, weir_status status, const weir_error *error);
 

@@ -57,7 +57,7 @@ bool serve_sources_check(const char *entry)
     return name[0] != '\0' && name[0] != '.' && name[strlen(name) - 1] != '.';
 }
 
-/* The address that a text is, in the form that inet_ntop gives; or the text. */
+/* IPv6 addresses are compared by value, because one has several spellings. */
 static bool same_host(const char *a, const char *b)
 {
     unsigned char x[16], y[16];

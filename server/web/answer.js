@@ -86,12 +86,12 @@ async function watchQueue(job, body, ahead) {
       if (message.stats.tokens) return;
     }
   } catch {
-    // It is a help, no more.
+    // The answer does not depend on this note.
   }
   note(job, "");
 }
 
-// Says how far its model is loaded, until done() says that the answer begins.
+// Shows how far the model is loaded, until done() says that the answer begins.
 async function watchLoad(job, model, done) {
   const { signal } = job.controller;
   try {
@@ -102,7 +102,7 @@ async function watchLoad(job, model, done) {
       if (!done()) note(job, words);
     }
   } catch {
-    // It is a help, no more.
+    // The answer does not depend on this note.
   }
 }
 

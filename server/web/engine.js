@@ -63,7 +63,7 @@ function showFigures(now) {
 }
 
 // onModel(name, states) hears of the model, and what several do; onDenied() of a key that is missing or wrong. query()
-// tells which model is watched.
+// names the model to watch.
 export function startEngine({ onModel, onDenied, query }) {
   const ticks = makeTicks(byId("ticks"), byId("tick"));
   const slots = makeSlots(byId("slots"));

@@ -20,7 +20,7 @@ export const modelQuery = () => (current() ? "?model=" + encodeURIComponent(curr
 
 const percent = (part) => `${Math.round(100 * (part ?? 0))} %`;
 
-// What a model does, if it is not simply there.
+// A model's state in words; "" if it is loaded.
 function stateWords({ state, progress }) {
   if (!state || state === "loaded") return "";
   return state === "loading" ? `loading, ${percent(progress)}` : state === "unloaded" ? "not loaded" : state;
@@ -67,7 +67,7 @@ export async function findModels() {
   chosen(choice.value);
 }
 
-// What the engine's events say again and again: the model's name, and the states of several.
+// From each of the engine's events: the model's name, and the states of several models.
 export function servedModel(watched, states) {
   let news = watched !== served;
   for (const { name: id, ...state } of states ?? []) {
@@ -85,7 +85,7 @@ export function servedModel(watched, states) {
 // Whether models take turns in memory.
 export const modelsTakeTurns = () => known.some((model) => model.state);
 
-// What an answer waits for while its model is not in memory, in words; "" = nothing.
+// In words, why an answer waits for its model; "" if the model is loaded.
 export async function loadingWords(id, signal) {
   const model = await (await request("v1/models/" + encodeURIComponent(id), { signal })).json();
   if (model.state === "loaded") return "";
