@@ -26,7 +26,7 @@ void weir_model_params_init(weir_model_params *params, size_t size)
     weir__members_init(&weir__model_members, params, size);
 }
 
-static weir_status check_params(const weir_model_params *params, weir_error *error)
+weir_status weir__model_params_check(const weir_model_params *params, weir_error *error)
 {
     weir_status status = weir__members_check(&weir__model_members, params, "", error);
     if (status != WEIR_OK) return status;
@@ -119,7 +119,7 @@ static weir_status load(const char *path, const weir_model_params *params, bool 
     weir_status status;
     if (model == NULL) return weir__error_set(error, WEIR_INVALID, "model", "model is NULL");
     status = weir__sized_take(&full, sizeof full, params, "params", error);
-    if (status == WEIR_OK) status = check_params(&full, error);
+    if (status == WEIR_OK) status = weir__model_params_check(&full, error);
     if (status != WEIR_OK) return status;
 
     const weir__backend *ops;

@@ -23,6 +23,9 @@ struct weir_model {
     struct weir__controls *_Atomic controls; /* model/control.h; NULL until first use */
 };
 
+/* INVALID: a value is out of range; the field is its name. */
+weir_status weir__model_params_check(const weir_model_params *params, weir_error *error);
+
 /* As weir_model_load, without weights: for describe, estimates and cell_bytes. */
 weir_status weir__model_outline(const char *path, const weir_model_params *params, weir_model **model,
                                 weir_error *error);

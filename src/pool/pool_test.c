@@ -300,11 +300,14 @@ static void a_bad_list_changes_nothing(void **state)
     rack_open(&r, 230, 2, "");
     const weir_pool_model good = r.models[1];
     weir_engine_params manual = r.engine, stored = r.engine, odd = r.engine;
-    weir_model_params vocabulary = weir_model_params_default();
+    weir_model_params vocabulary = weir_model_params_default(), split = vocabulary;
+    const float shares[] = {0.5f, -1};
     manual.manual = true;
     stored.cache_dir = "/tmp";
     odd.n_slots = 0;
     vocabulary.vocab_only = true;
+    split.tensor_split = shares;
+    split.n_tensor_split = 2;
     const struct {
         weir_pool_model model;
         const char *field;
@@ -323,6 +326,7 @@ static void a_bad_list_changes_nothing(void **state)
         {{.name = "x", .path = "fake:", .engine = &stored}, "models[1].engine.cache_dir"},
         {{.name = "x", .path = "fake:", .engine = &odd}, "models[1].engine.n_slots"},
         {{.name = "x", .path = "fake:", .model = &vocabulary}, "models[1].model.vocab_only"},
+        {{.name = "x", .path = "fake:", .model = &split}, "models[1].model.tensor_split"},
     };
     for (size_t i = 0; i < COUNT(bad); i++) {
         weir_error error = {0};

@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "base/mem.h"
 #include "base/sized.h"
+#include "model/model.h"
 #include "params/members.h"
 
 #define ALIASES_MAX  64
@@ -105,6 +106,15 @@ static weir_status refuse(const char *prefix, const char *member, const char *wh
     return weir__error_set(error, WEIR_INVALID, field, "%s%s", member, why);
 }
 
+/* The error of a struct that the description points to. */
+static weir_status refuse_within(const char *prefix, const char *member, const weir_error *why,
+                                 weir_error *error)
+{
+    char field[64];
+    snprintf(field, sizeof field, "%.20s%s.%.30s", prefix, member, why->field);
+    return weir__error_set(error, WEIR_INVALID, field, "%s", why->message);
+}
+
 static weir_status check_name(const char *name, const char *prefix, const char *member, weir_error *error)
 {
     if (name != NULL && *name != '\0' && strlen(name) <= WEIR_POOL_NAME_MAX) return WEIR_OK;
@@ -137,19 +147,14 @@ static weir_status check(const weir__spec *spec, const char *prefix, weir_error 
     if (status != WEIR_OK) return status;
     if (given->path == NULL || *given->path == '\0')
         return refuse(prefix, "path", " is empty; give a GGUF file", error);
-    if (weir__members_check(&weir__model_members, &spec->model, "model.", &why) != WEIR_OK ||
-        weir__members_check(&weir__engine_members, engine, "engine.", &why) != WEIR_OK) {
-        char field[64];
-        snprintf(field, sizeof field, "%.20s%.43s", prefix, why.field);
-        return weir__error_set(error, WEIR_INVALID, field, "%s", why.message);
-    }
+    if (weir__model_params_check(&spec->model, &why) != WEIR_OK)
+        return refuse_within(prefix, "model", &why, error);
+    if (weir__members_check(&weir__engine_members, engine, "", &why) != WEIR_OK)
+        return refuse_within(prefix, "engine", &why, error);
     if (spec->model.progress != NULL)
         return refuse(prefix, "model.progress", " must be NULL: weir_pool_find has the progress", error);
     if (spec->model.vocab_only)
         return refuse(prefix, "model.vocab_only", " must be false: engines need weights", error);
-    if (spec->model.tensor_split == NULL && spec->model.n_tensor_split > 0)
-        return refuse(prefix, "model.tensor_split", " is NULL", error);
-    if (spec->model.n_tensor_split > 16) return refuse(prefix, "model.n_tensor_split", " is above 16", error);
     if (engine->draft_model != NULL)
         return refuse(prefix, "engine.draft_model", " must be NULL: give draft_path", error);
     if (engine->cache_dir != NULL)
