@@ -13,14 +13,6 @@
 #define ALL     (DIALOGS | SERVE_ASK_COMPLETIONS)
 #define OLLAMA  (SERVE_ASK_OLLAMA | SERVE_ASK_GENERATE)
 
-static bool read_model(serve_call *call, void *to, const char *name, const json_t *value)
-{
-    serve_ask *ask = to;
-    (void)name;
-    return (ask->where & OLLAMA) != 0 ? serve_call_read_tagged_model(call, (json_t *)value, &ask->adapter)
-                                      : serve_call_read_model(call, value, &ask->adapter);
-}
-
 static bool read_stream_options(serve_call *call, void *to, const char *name, const json_t *value)
 {
     serve_ask *ask = to;
@@ -232,7 +224,7 @@ static bool read_options(serve_call *call, void *to, const char *name, const jso
 /* Numbers and flags of the sampler that have no line are fields, too, under their own names. Of a member's
  * lines the first has the name that messages give it. */
 static const serve_field fields[] = {
-    SERVE_FIELD_BY("model", ALL, read_model),
+    SERVE_FIELD("model", ALL | OLLAMA, MODEL, serve_ask, adapter),
     SERVE_FIELD("messages", SERVE_ASK_CHAT, VALUE, serve_ask, messages),
     SERVE_FIELD("prompt", SERVE_ASK_COMPLETIONS, VALUE, serve_ask, prompt),
     SERVE_FIELD("stream", ALL, BOOL, serve_ask, stream),
@@ -343,7 +335,6 @@ static const serve_field fields[] = {
     LATER("input_extra", SERVE_ASK_INFILL),
     SERVE_FIELD_BY("t_max_prompt_ms", SERVE_ASK_INFILL, read_native),
     SERVE_FIELD_BY("response_fields", SERVE_ASK_INFILL, read_native),
-    SERVE_FIELD_BY("model", OLLAMA, read_model),
     SERVE_FIELD("stream", OLLAMA, BOOL, serve_ask, stream),
     LATER("messages", SERVE_ASK_OLLAMA),
     SERVE_FIELD("tools", SERVE_ASK_OLLAMA, VALUE, serve_ask, tools),

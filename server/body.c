@@ -54,20 +54,25 @@ size_t serve_name_untagged(const char *name)
     return n > n_tag && strcmp(name + n - n_tag, tag) == 0 ? n - n_tag : 0;
 }
 
-bool serve_call_read_tagged_model(serve_call *call, json_t *name, const char **adapter)
+static bool is_known(const serve_call *call, const char *word)
+{
+    return serve_adapters_has(call->loaded->adapters, word) || serve_catalog_has(call->server->catalog, word);
+}
+
+/* An unknown name loses its tag, in `name` itself. False: out of memory. */
+static bool untag(const serve_call *call, json_t *name)
 {
     const char *word = json_string_value(name);
-    bool known = word != NULL && (serve_adapters_has(call->loaded->adapters, word) ||
-                                  serve_catalog_has(call->server->catalog, word));
-    size_t n = word != NULL && !known ? serve_name_untagged(word) : 0;
-    if (n > 0 && json_string_setn(name, word, n) != 0) return serve_call_no_memory(call);
-    return serve_call_read_model(call, name, adapter);
+    size_t n = word != NULL && !is_known(call, word) ? serve_name_untagged(word) : 0;
+    return n == 0 || json_string_setn(name, word, n) == 0;
 }
 
 bool serve_call_read_model(serve_call *call, const json_t *name, const char **adapter)
 {
     *adapter = NULL;
     if (name == NULL || json_is_null(name)) return true;
+    if (call->route != NULL && call->route->tagged && !untag(call, (json_t *)name))
+        return serve_call_no_memory(call);
     const char *word = json_string_value(name);
     if (word != NULL && serve_adapters_has(call->loaded->adapters, word))
         *adapter = word;

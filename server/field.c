@@ -121,8 +121,10 @@ static bool read_only(serve_call *call, const serve_field *f, const json_t *valu
 
 static bool read_field(serve_call *call, const serve_field *f, void *to, const json_t *value)
 {
+    void *at = (char *)to + f->target;
     switch (f->kind) {
-    case SERVE_FIELD_VALUE: *(const json_t **)(void *)((char *)to + f->target) = value; return true;
+    case SERVE_FIELD_VALUE: *(const json_t **)at = value; return true;
+    case SERVE_FIELD_MODEL: return serve_call_read_model(call, value, at);
     case SERVE_FIELD_OTHER: return f->read(call, to, f->name, value);
     case SERVE_FIELD_ONLY: return read_only(call, f, value);
     case SERVE_FIELD_NEVER:

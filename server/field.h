@@ -11,6 +11,7 @@ typedef enum serve_field_kind {
     SERVE_FIELD_INT32,
     SERVE_FIELD_STRING, /* a const char * that borrows */
     SERVE_FIELD_VALUE,  /* the JSON itself, a const json_t * that borrows */
+    SERVE_FIELD_MODEL,  /* a model's name; where it is an adapter's, a const char * that borrows, else NULL */
     SERVE_FIELD_MEMBER, /* a member of one of the library's structs, by its row */
     SERVE_FIELD_OTHER,  /* read by `read` */
     SERVE_FIELD_ONLY,   /* accepted with the value `only`, which changes nothing; `why`: it must be that */

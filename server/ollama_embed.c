@@ -33,13 +33,6 @@ static const char *name_input(const serve_texts *texts, size_t i, char *name, si
     return name;
 }
 
-static bool read_model(serve_call *call, void *to, const char *name, const json_t *value)
-{
-    inputs *in = to;
-    (void)name;
-    return serve_call_read_tagged_model(call, (json_t *)value, &in->adapter);
-}
-
 /* The server's own options decide how the model is set up. */
 static bool read_options(serve_call *call, void *to, const char *name, const json_t *value)
 {
@@ -65,7 +58,7 @@ static bool add_input(serve_call *call, void *to, const char *name, const json_t
 static bool read(serve_call *call, inputs *in)
 {
     static const serve_field fields[] = {
-        SERVE_FIELD_BY("model", EMBED | EMBEDDINGS, read_model),
+        SERVE_FIELD("model", EMBED | EMBEDDINGS, MODEL, inputs, adapter),
         SERVE_FIELD("input", EMBED, VALUE, inputs, input),
         SERVE_FIELD("prompt", EMBEDDINGS, VALUE, inputs, input),
         SERVE_FIELD("truncate", EMBED, BOOL, inputs, truncate),

@@ -183,18 +183,11 @@ typedef struct shown {
     const char *adapter;
 } shown;
 
-static bool read_model(serve_call *call, void *to, const char *name, const json_t *value)
-{
-    shown *s = to;
-    (void)name;
-    return serve_call_read_tagged_model(call, (json_t *)value, &s->adapter);
-}
-
 static bool read_shown(serve_call *call, shown *s)
 {
     static const serve_field fields[] = {
-        SERVE_FIELD_BY("model", 1, read_model),
-        SERVE_FIELD_BY("name", 1, read_model), /* as older clients call it */
+        SERVE_FIELD("model", 1, MODEL, shown, adapter),
+        SERVE_FIELD("name", 1, MODEL, shown, adapter), /* as older clients call it */
         SERVE_FIELD("verbose", 1, BOOL, shown, verbose),
     };
     return serve_call_read_json(call, &s->json) &&

@@ -58,17 +58,10 @@ static bool read_dimensions(serve_call *call, void *to, const char *name, const 
            serve_field_refuse(call, name, "a whole number above 0: as many as the model has, or left out");
 }
 
-static bool read_model(serve_call *call, void *to, const char *name, const json_t *value)
-{
-    inputs *in = to;
-    (void)name;
-    return serve_call_read_model(call, value, &in->adapter);
-}
-
 static bool read(serve_call *call, inputs *in)
 {
     static const serve_field fields[] = {
-        SERVE_FIELD("input", 1, VALUE, inputs, input),    SERVE_FIELD_BY("model", 1, read_model),
+        SERVE_FIELD("input", 1, VALUE, inputs, input),    SERVE_FIELD("model", 1, MODEL, inputs, adapter),
         SERVE_FIELD("lora", 1, VALUE, inputs, lora),      SERVE_FIELD_BY("encoding_format", 1, read_format),
         SERVE_FIELD_BY("dimensions", 1, read_dimensions), SERVE_FIELD("user", 1, STRING, inputs, user),
     };

@@ -26,13 +26,6 @@ typedef struct asked {
     serve_adapter_set adapters;
 } asked;
 
-static bool read_model(serve_call *call, void *to, const char *name, const json_t *value)
-{
-    asked *a = to;
-    (void)name;
-    return serve_call_read_model(call, value, &a->adapter);
-}
-
 static bool read_top_n(serve_call *call, void *to, const char *name, const json_t *value)
 {
     asked *a = to;
@@ -59,7 +52,7 @@ static const char *name_document(const serve_texts *texts, size_t i, char *name,
 static bool read(serve_call *call, asked *a)
 {
     static const serve_field fields[] = {
-        SERVE_FIELD_BY("model", 1, read_model),
+        SERVE_FIELD("model", 1, MODEL, asked, adapter),
         SERVE_FIELD("query", 1, VALUE, asked, query),
         SERVE_FIELD("documents", 1, VALUE, asked, documents),
         SERVE_FIELD_BY("top_n", 1, read_top_n),

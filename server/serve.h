@@ -309,14 +309,12 @@ bool serve_call_read_any(serve_call *call, json_t **json);
 bool serve_call_read_ids(serve_call *call, const char *field, const json_t *list, int32_t **ids, size_t *n);
 
 /* Whether `name`, a request's "model", is one of this server's, or NULL. *adapter: the same where it is an
- * adapter's, else NULL; borrowed. False: the call has its answer. */
+ * adapter's, else NULL; borrowed. Of a tagged route, an unknown name loses its tag. False: the call has its
+ * answer. */
 bool serve_call_read_model(serve_call *call, const json_t *name, const char **adapter);
 
 /* Bytes of a name before the ":latest" that Ollama's clients add; 0: it has none. */
 size_t serve_name_untagged(const char *name);
-
-/* The same as Ollama's clients name models: an unknown name loses its tag, in `name` itself. */
-bool serve_call_read_tagged_model(serve_call *call, json_t *name, const char **adapter);
 
 /* The value of an argument of a query, which is the address behind "?", as it stands there, [*n]; NULL: it is
  * not given. */

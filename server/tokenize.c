@@ -17,13 +17,6 @@ typedef struct words {
 #define TOKENIZE   1u
 #define DETOKENIZE 2u
 
-static bool read_model(serve_call *call, void *to, const char *name, const json_t *value)
-{
-    words *w = to;
-    (void)name;
-    return serve_call_read_model(call, value, &w->adapter);
-}
-
 static bool read_words(serve_call *call, unsigned where, json_t **json, words *w)
 {
     static const serve_field fields[] = {
@@ -32,7 +25,7 @@ static bool read_words(serve_call *call, unsigned where, json_t **json, words *w
         SERVE_FIELD("parse_special", TOKENIZE, BOOL, words, parse),
         SERVE_FIELD("with_pieces", TOKENIZE, BOOL, words, pieces),
         SERVE_FIELD("tokens", DETOKENIZE, VALUE, words, tokens),
-        SERVE_FIELD_BY("model", TOKENIZE | DETOKENIZE, read_model),
+        SERVE_FIELD("model", TOKENIZE | DETOKENIZE, MODEL, words, adapter),
     };
     *w = (words){.parse = true};
     return serve_call_read_json(call, json) &&
