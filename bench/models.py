@@ -26,7 +26,7 @@ import urllib.parse
 import urllib.request
 
 from compare import Server
-from engine import machine, requantize, run
+from engine import machine, replace_section, requantize, run
 
 RESULT = pathlib.Path("bench/results/models.md")
 TITLE = "# Several models, agents, editors\n"
@@ -218,15 +218,15 @@ def between(number, rounds, sides, measure):
     return found
 
 
-def write(heading, rounds, lines):
+def write(part, heading, rounds, lines):
     """Replaces a section of the page."""
-    head = [f"`scripts/bench.sh {rounds} models`, {datetime.date.today().isoformat()}, {run([os.environ['WEIR_BIN'], 'version']).splitlines()[0]}.", "", machine() + ".", ""]
-    text = RESULT.read_text(encoding="utf-8") if RESULT.exists() else TITLE
-    before, found, after = text.partition(f"## {heading}\n")
-    rest = after[after.find("\n## ") + 1:] if found and "\n## " in after else ""
-    section = "\n".join([f"## {heading}", "", *head, *lines]) + "\n"
-    RESULT.write_text(before.rstrip("\n") + "\n\n" + section + ("\n" + rest if rest else ""), encoding="utf-8")
-    print(section)
+    section = [f"## {heading}", "",
+               f"`python3 bench/models.py {rounds} {part}`, {datetime.date.today().isoformat()}, {run([os.environ['WEIR_BIN'], 'version']).splitlines()[0]}.", "",
+               machine() + ".", "", *lines, ""]
+    if not RESULT.exists():
+        RESULT.write_text(TITLE, encoding="utf-8")
+    replace_section(RESULT, section, section[0])
+    print("\n".join(section))
 
 
 def table():
@@ -247,7 +247,7 @@ def median(key):
 
 def write_agent(rounds, found):
     share = median("share")(found["weir"])
-    write("An agent's second turn", rounds, [
+    write("agent", "An agent's second turn", rounds, [
         f"Two turns through `/v1/messages`; a system message of {LONG} tokens, before it a line that differs in each request. The default model with YaRN, a context of {CONTEXT}. "
         f"Medians of {counted(rounds)}. Tokens computed: the counters of `/metrics`.", "",
         *table(),
@@ -267,7 +267,7 @@ def write_editor(rounds, found):
     def line(name, value, form):
         return f"| {name} | " + " | ".join(form.format(value(side)) for side in SIDES) + " |"
     late = part(0.95)("weir")
-    write("An editor beside a long prompt", rounds, [
+    write("editor", "An editor beside a long prompt", rounds, [
         f"Completions of 16 tokens from an editor, one after another, with a pause of {1000 * PAUSE_S:.0f} ms; each has typed a word more than the one before. They have `\"priority\": 50` (llama-server "
         f"has no priorities). Meanwhile a prompt of {LONG} tokens is computed. The default model has no tokens to fill in the middle, so the requests go to `/v1/completions` without a suffix. "
         f"YaRN, a context of {CONTEXT}. All requests of {counted(rounds)}.", "",
@@ -283,7 +283,7 @@ def write_swap(rounds, found):
     cold, warm = sorted(found["cold"]), sorted(found["warm"])
     late, cached = cold[int(0.95 * len(cold))], min(found["cached"])
     sizes = ", ".join(f"{name} {size / 1e6:.0f} MB" for name, size in found["sizes"].items())
-    write("Three models of which two fit", rounds, [
+    write("swap", "Three models of which two fit", rounds, [
         f"The default model as {', '.join(TYPES)}, each with its optimized file, in one `weir serve` ({sizes} loaded, `--memory` {found['budget'] / 1e6:.0f} MB). {REQUESTS} requests at random from {CLIENTS} "
         f"clients, {ANSWER} tokens each; then {SWAPS} requests one after another, the model always another one, which has to be loaded, each followed by one for the same model. {counted(rounds)}, all files in the page cache.", "",
         "| | | aim |", "|---|---|---|",

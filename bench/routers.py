@@ -95,7 +95,7 @@ def main():
              "| | round robin | cache-aware | ratio |", "|---|---|---|---|",
              f"| turns that reached the server with their prefix | {100 * right['round_robin']:.0f} % | {100 * right['cache_aware']:.0f} % | |",
              f"| time to the first token, p50 | {1000 * statistics.median(times['round_robin']):.0f} ms | "
-             f"{1000 * statistics.median(times['cache_aware']):.0f} ms | {statistics.median(ratios):.2f} ({min(ratios):.2f} to {max(ratios):.2f}) |"]
+             f"{1000 * statistics.median(times['cache_aware']):.0f} ms | {statistics.median(ratios):.2f} ({min(ratios):.2f} to {max(ratios):.2f}) |", ""]
     if not RESULT.exists():
         RESULT.write_text("# Several machines\n", encoding="utf-8")
     replace_section(RESULT, lines, TITLE)
