@@ -69,16 +69,16 @@ const cli_command cli_commands[] = {
      "# from a pipe, as JSON lines\n"
      "echo '{\"requests\":[{\"prompt\":\"One\"},{\"prompt\":\"Two\",\"temp\":0}]}' | weir stream - | cat",
      cli_stream_defaults, cli_stream},
-    {CLI_SERVE, "serve", "[MODEL | --models FILE] [--port N]", "serve OpenAI's API over HTTP",
-     "Point any OpenAI client at it: POST /v1/chat/completions, /v1/completions and /v1/embeddings, GET "
-     "/v1/models. GET /health and /metrics are for operators; / is a page to chat on and to watch the "
-     "engine. It listens on this machine only unless --host says otherwise; on an open network set API "
-     "keys and TLS. Sockets passed by systemd are used instead.\n\n"
+    {CLI_SERVE, "serve", "[MODEL | --models FILE] [--port N]",
+     "serve the APIs of OpenAI, Anthropic and Ollama over HTTP",
+     "Point any client of these APIs at it: POST /v1/chat/completions, /v1/responses, /v1/embeddings, "
+     "/v1/rerank, /v1/messages, /api/chat and more. GET /v1/models lists the models; /health and /metrics "
+     "are for operators; / is a page to chat on and to watch the engine. It listens on this machine only "
+     "unless --host says otherwise; on an open network set API keys and TLS. Sockets passed by systemd are "
+     "used instead.\n\n"
      "--models FILE serves several models, loaded when requests need them, within --memory. Each is a "
-     "section "
-     "[NAME] of the file, with lines as in a preset, and alias, pinned and idle; lines before the first "
-     "section "
-     "are for all. SIGHUP reads the file again.\n\n"
+     "section [NAME] of the file, with lines as in a preset, and alias, pinned and idle; lines before the "
+     "first section are for all. SIGHUP reads the file again.\n\n"
      "On a terminal it shows its address, and its log is text; elsewhere, and with --log-json, each line of "
      "the log is JSON.\n\n"
      "The options under Sampling and Limits are the defaults of requests. SIGTERM or Ctrl-C drains: no new"
@@ -171,8 +171,7 @@ const cli_command cli_commands[] = {
      "list the names of models: the cache and the presets, or a repository",
      "Without a name it lists the models in the cache and the presets, by the names that -m takes. With a "
      "name it asks the hub for the GGUF files of that repository; with --offline it lists those in the "
-     "cache. "
-     "weir ls is the same.",
+     "cache. weir ls is the same.",
      "weir list hf:OWNER/REPO", NULL, cli_list_models},
     {CLI_PRESET, "preset", "[NAME] [-m MODEL] [OPTION …]", "keep a model with settings under a name",
      "With options it writes a preset, with a name alone it shows one, and without a name it lists all. A "
