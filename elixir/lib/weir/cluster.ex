@@ -28,10 +28,10 @@ defmodule Weir.Cluster do
   conversation.
 
   Servers report requests and KV cells at most twice a second. A node is busy when it has more running and
-  queued requests per slot than `spill` (1.5), when 95 % of its KV cells are in use, or when it was not heard
-  for 5 s. Then the request goes to the next node in the ranking that is not busy, and if all are, to the
-  least loaded one. It also goes on to the next if the server refuses it because of a full queue or because it
-  is stopping.
+  queued requests per slot than `spill` (1.5), when 95 % of its KV cells are in use, or when it has sent no
+  report for 5 s. Then the request goes to the next node in the ranking that is not busy, and if all are, to
+  the least loaded one. It also goes on to the next if the server refuses it because of a full queue or
+  because it is stopping.
 
   ## Lost nodes
 
@@ -40,7 +40,7 @@ defmodule Weir.Cluster do
   A stream goes on with the same text if the request is deterministic: greedy, or with a seed, and without
   `deadline`. Another node generates the answer again, and the stream compares and skips the part that the
   caller has. Any other stream ends with a `Weir.Error` whose reason is `:node_down`; its `text` is the answer
-  until then. The same happens if the new answer differs, for example between processors whose sums differ,
+  so far. The same happens if the new answer differs, for example between processors whose sums differ,
   and if there is no other node. In each case there is one end: a last chunk or an exception.
 
   When the connection of two nodes is lost, OTP 25 and newer close those to others, too, unless
@@ -136,10 +136,10 @@ defmodule Weir.Cluster do
   # ---- Requests ----
 
   @doc """
-  As `Weir.Server.generate/3`, and `route`. Not possible are forks and a `Weir.Adapter` in `lora`, which
-  belong to one node; a path is possible if each node has it.
+  As `Weir.Server.generate/3`, and `route`. Forks and a `Weir.Adapter` in `lora` belong to one node and are
+  refused; `lora` takes a path that each node has.
 
-  Further errors: `:no_node`, `{:refused, text}`, and `:node_down` if the nodes were lost that it was sent to.
+  Further errors: `:no_node`, `{:refused, text}`, and `:node_down` if each node that it was sent to was lost.
   """
   @spec generate(cluster(), prompt(), keyword()) :: {:ok, String.t()} | {:error, reason()}
   def generate(cluster, prompt, opts \\ []), do: whole(cluster, :generate, prompt, opts)

@@ -2,7 +2,7 @@
 defmodule Weir.Error do
   @moduledoc """
   Raised by streams and by functions whose name ends in `!`. `reason` is the one in `{:error, reason}` of
-  other functions: a readable text, or an atom such as `:queue_full`. `text` is the answer until then, if the
+  other functions: a readable text, or an atom such as `:queue_full`. `text` is the answer so far, if the
   stream is a `Weir.Cluster`'s and its node was lost; otherwise `nil`.
   """
   defexception [:message, :reason, :text]
