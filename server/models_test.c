@@ -191,6 +191,22 @@ static void await_metric(const char *name, double value)
     fail_msg("%s is never %g", name, value);
 }
 
+/* A model's state, until it is this one. While a model leaves, the server still has what it knew of it. */
+static void await_state(const char *model, const char *state)
+{
+    char path[128], wanted[64];
+    snprintf(path, sizeof path, "/v1/models/%s", model);
+    snprintf(wanted, sizeof wanted, "\"state\":\"%s\"", state);
+    for (int i = 0; i < PATIENCE * 100; i++) {
+        reply r = ask("GET", path, NULL);
+        bool reached = strstr(r.body, wanted) != NULL;
+        forget(&r);
+        if (reached) return;
+        usleep(10000);
+    }
+    fail_msg("%s is never %s", model, state);
+}
+
 /* ---- The same text as alone ---- */
 
 #define PROMPTS 8
@@ -333,8 +349,7 @@ static void models_tell_their_states(void **state)
     expect("GET", "/props?model=one", NULL, 503, "model_not_loaded");
     expect("GET", "/slots?model=one", NULL, 200, "[]");
     expect("POST", "/v1/models/load", "{\"model\":\"one\"}", 200, "\"success\":true");
-    await_metric("weir_pool_loaded", 1);
-    expect("GET", "/v1/models/one", NULL, 200, "\"state\":\"loaded\"");
+    await_state("one", "loaded");
     expect("GET", "/v1/models/one", NULL, 200, "\"abilities\":["); /* no request has named it yet */
     expect("GET", "/props?model=one", NULL, 200, "\"model_alias\":\"one\"");
     write_request(body, sizeof body, "one", 1, false);
@@ -343,7 +358,7 @@ static void models_tell_their_states(void **state)
     expect("GET", "/metrics", NULL, 200, "weir_finished_total{reason=\"length\",model=\"one\"} 1\n");
     expect("GET", "/v1/models/one", NULL, 200, "\"n_ctx\":4096");
     expect("POST", "/v1/models/unload", "{\"model\":\"one\"}", 200, "\"success\":true");
-    await_metric("weir_pool_loaded", 0);
+    await_state("one", "unloaded");
     expect("GET", "/props?model=one", NULL, 503, "model_not_loaded");
     expect("POST", "/v1/models/load", "{\"model\":\"vier\"}", 404, "\\\"one\\\", \\\"two\\\"");
     expect("POST", "/v1/models/load", "{}", 400, "model is missing");
