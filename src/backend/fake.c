@@ -320,7 +320,7 @@ fail:
     return status;
 }
 
-/* Of what decides the text, not of what takes time. */
+/* A hash of the options that decide the text, without those that take time. */
 static uint64_t fingerprint(const weir__fake_options *o)
 {
     const int64_t numbers[] = {o->n_vocab, o->n_ctx_train, o->seed, o->eos_every, o->any, o->longest, o->fim};

@@ -18,7 +18,7 @@
 #define SIZE   4
 #define KNOWN  2048
 
-/* ---- A reader, who knows what the changes say ---- */
+/* ---- A reader, who knows only the changes ---- */
 
 typedef struct told {
     uint64_t id, parent;
@@ -115,7 +115,7 @@ static size_t count_naively(const world *w, int memory)
     return n;
 }
 
-/* Every block of the text that is in a memory was told so. */
+/* The reader knows every block of the text that is in the memory. */
 static void find_text(world *w, const text_of_mine *t, int memory)
 {
     uint64_t parent = 0;

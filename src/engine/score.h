@@ -13,7 +13,7 @@ typedef struct weir__bcontext weir__bcontext;
 
 /* Reference-counted by the request and its stream. Invariant: tokens before n_scored have their logprob,
  * apart from the first token and the cells of media, which never have one; token n_scored, if there is one,
- * is none of a medium. Until `done`, the driver owns all but refs and done. */
+ * is not a cell of a medium. Until `done`, the driver owns all but refs and done. */
 typedef struct weir__score {
     atomic_int refs;
     atomic_bool done; /* all logprobs are there; release, for the readers' acquire */

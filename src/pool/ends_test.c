@@ -2,7 +2,7 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "pool/testing.h"
 
-/* The last that hold the model. */
+/* Releases the caller's reference, which keeps the model in memory. */
 static void release_held(weir_model *model, void *user)
 {
     weir_model **held = user;
@@ -18,7 +18,7 @@ static void hold(rack *r, const char *name, weir_model **held)
     weir_lease_release(lease);
 }
 
-static void who_holds_a_model_hears_that_it_leaves(void **state)
+static void a_holder_is_called_before_the_model_leaves(void **state)
 {
     weir_pool_params params = weir_pool_params_default();
     weir_model *held = NULL;
@@ -43,7 +43,7 @@ static void who_holds_a_model_hears_that_it_leaves(void **state)
     assert_null(held);
 }
 
-/* The thread that decides was asked to end while the other one loads. */
+/* The keeper is asked to end while the loader loads. */
 static void a_pool_ends_amid_a_load(void **state)
 {
     (void)state;
@@ -60,7 +60,7 @@ static void a_pool_ends_amid_a_load(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(who_holds_a_model_hears_that_it_leaves),
+        cmocka_unit_test(a_holder_is_called_before_the_model_leaves),
         cmocka_unit_test(a_pool_ends_amid_a_load),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

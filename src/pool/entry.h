@@ -1,4 +1,4 @@
-/* entry.h: a model of a pool: its description, its state, what it takes of the budget.
+/* entry.h: a model of a pool: its description, its state, its part of the budget.
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef WEIR_POOL_ENTRY_H
 #define WEIR_POOL_ENTRY_H
@@ -10,7 +10,7 @@
 typedef struct weir__entry {
     struct weir__entry *next; /* of all entries of the pool */
     weir__spec *spec;
-    weir_pool_state state, before; /* before: in which state it was when its load began */
+    weir_pool_state state, before; /* before: the state when its load began */
     weir__resident *resident;
     bool listed;     /* false: weir_pool_set has removed it; it has leases, or goes now */
     bool wanted;     /* to be loaded without a lease */
@@ -23,7 +23,7 @@ typedef struct weir__entry {
     uint64_t measured; /* bytes after the last load; 0 = none */
     uint64_t n_bytes;  /* of the budget */
     int32_t n_leases, n_waiting;
-    int64_t used_ns; /* the last lease's begin or end */
+    int64_t used_ns; /* when the last lease began or ended */
     uint64_t n_loads, n_failures;
     int64_t load_ms;
     int32_t n_ctx;
@@ -40,7 +40,7 @@ void weir__entry_destroy(weir__entry *entry);
 /* Neither loaded nor on its way in or out. */
 bool weir__entry_is_out(const weir__entry *entry);
 
-/* Whether a lease may have it now. */
+/* Whether a lease is granted now. */
 bool weir__entry_is_open(const weir__entry *entry);
 
 /* Bytes that a load takes: by estimate, or as the last load did if that was more. 0 = not known. */

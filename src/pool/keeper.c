@@ -11,7 +11,7 @@
 #include "pool/room.h"
 
 #define MIB(bytes) ((double)(bytes) / (1 << 20))
-#define AGAIN_NS   WEIR__NS_PER_S /* how often a waiting pool looks whether the machine has more memory */
+#define AGAIN_NS   WEIR__NS_PER_S /* how often the machine's memory is read while leases wait */
 
 /* ---- Leases ---- */
 
@@ -156,7 +156,7 @@ static void end_job(weir_pool *pool)
     weir__spec_release(job.spec);
 }
 
-/* Entries that weir_pool_set has removed and that nothing needs any more. */
+/* Destroys entries that weir_pool_set has removed and that are no longer in use. */
 static void sweep(weir_pool *pool)
 {
     weir__entry **at = &pool->entries;

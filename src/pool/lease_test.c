@@ -23,7 +23,7 @@ static void leases_wait_in_order_of_arrival(void **state)
     weir_lease *a = rack_lease(&r, "m0"), *b = rack_lease(&r, "m1");
     weir_lease *first = rack_ask(&r, "m2", WAIT_MS), *second = rack_ask(&r, "m3", WAIT_MS);
 
-    /* m0 is what will go for m2: no new leases of it, or m2 might wait for ever. */
+    /* m0 will be unloaded for m2: it gets no new leases, or m2 might wait for ever. */
     while (!is_closed(&r, 0)) sched_yield();
     weir_lease *again = rack_ask(&r, "m0", WAIT_MS);
     assert_int_equal(weir_lease_wait(again, 0, NULL), WEIR_TIMEOUT);
@@ -42,7 +42,7 @@ static void leases_wait_in_order_of_arrival(void **state)
     rack_close(&r);
 }
 
-static void so_many_leases_may_wait(void **state)
+static void the_queue_has_a_limit(void **state)
 {
     (void)state;
     rack r = {0};
@@ -279,7 +279,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(leases_wait_in_order_of_arrival),
-        cmocka_unit_test(so_many_leases_may_wait),
+        cmocka_unit_test(the_queue_has_a_limit),
         cmocka_unit_test(a_load_that_nobody_waits_for_is_aborted),
         cmocka_unit_test(a_load_of_a_model_that_was_replaced_is_aborted),
         cmocka_unit_test(unload_waits_for_leases),

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef _GNU_SOURCE
-#define _GNU_SOURCE /* mkdtemp, d_type */
+#define _GNU_SOURCE /* mkdtemp */
 #endif
 #include "pool/pool.h"
 
@@ -61,7 +61,7 @@ static void remove_folder(const weir_pool *pool)
     DIR *folder = pool->has_private_folder ? opendir(pool->folder) : NULL;
     if (folder == NULL) return;
     for (struct dirent *file; (file = readdir(folder)) != NULL;)
-        if (file->d_name[0] != '.' || file->d_type == DT_REG) (void)unlinkat(dirfd(folder), file->d_name, 0);
+        (void)unlinkat(dirfd(folder), file->d_name, 0); /* fails for "." and ".." */
     closedir(folder);
     (void)rmdir(pool->folder);
 }
@@ -212,10 +212,9 @@ static weir_status check_names(const draft *d, weir_error *error)
     weir_status status = WEIR_OK;
     for (size_t i = 1; i < n && status == WEIR_OK; i++)
         if (strcmp(names[i - 1], names[i]) == 0)
-            status = weir__error_set(error, WEIR_INVALID, "models",
-                                     "\"%.255s\" names two models, or one twice: each name and alias must be "
-                                     "another",
-                                     names[i]);
+            status = weir__error_set(
+                error, WEIR_INVALID, "models",
+                "\"%.255s\" names two models, or one twice: names and aliases must differ", names[i]);
     weir__mem_free(names);
     return status;
 }
@@ -325,7 +324,7 @@ weir_status weir_pool_set(weir_pool *pool, const weir_pool_model *models, size_t
 
 /* ---- By name ---- */
 
-/* Locks the mutex. NULL: it is not locked, and *status and *error say why. */
+/* Locks the mutex. NULL: the mutex is not locked; *status and *error have the reason. */
 static weir__entry *lock_entry(weir_pool *pool, const char *name, weir_status *status, weir_error *error)
 {
     *status = WEIR_OK;
@@ -373,7 +372,7 @@ weir_status weir_pool_unload(weir_pool *pool, const char *name, weir_error *erro
     return WEIR_OK;
 }
 
-/* ---- What there is ---- */
+/* ---- Information ---- */
 
 static weir_status give_info(const weir__entry *entry, weir_pool_info *info)
 {

@@ -20,7 +20,7 @@ typedef enum weir__job_kind {
     WEIR__JOB_UNLOAD = 3,
 } weir__job_kind;
 
-/* What the loader does. The keeper fills it and sets `kind`; the loader fills the results and sets `done`. */
+/* A task of the loader. The keeper fills it and sets `kind`; the loader fills the results and sets `done`. */
 typedef struct weir__job {
     weir__job_kind kind;
     bool done;

@@ -61,7 +61,7 @@ static void pinned_models_are_loaded_at_once_and_stay(void **state)
     assert_int_equal(rack_info(&r, "m3").n_loads, 1);
     assert_state(&r, "m3", WEIR_POOL_LOADED);
 
-    /* What pinned models leave is too little: said at once, and never waited for. */
+    /* Pinned models leave too little memory: the lease fails at once instead of waiting. */
     rack_model(&r, 4, 280, "");
     assert_int_equal(weir_pool_set(r.pool, r.models, 5, NULL), WEIR_OK);
     weir_lease *large = rack_ask(&r, "m4", -1);
@@ -113,7 +113,7 @@ static void idle_models_sleep(void **state)
     rack_close(&r);
 }
 
-/* What is cached of a model that slept is found by the next turn of the conversation. */
+/* After waking, the next turn of a conversation hits the prefix that was cached before. */
 static void sleep_keeps_prefixes(void **state)
 {
     (void)state;
@@ -135,7 +135,7 @@ static void sleep_keeps_prefixes(void **state)
     rack_close(&r);
 }
 
-static void a_failed_load_is_told_and_tried_again(void **state)
+static void a_failed_load_is_reported_and_tried_again(void **state)
 {
     (void)state;
     rack r;
@@ -387,7 +387,7 @@ int main(void)
         cmocka_unit_test(a_model_beyond_the_budget_is_refused_at_once),
         cmocka_unit_test(idle_models_sleep),
         cmocka_unit_test(sleep_keeps_prefixes),
-        cmocka_unit_test(a_failed_load_is_told_and_tried_again),
+        cmocka_unit_test(a_failed_load_is_reported_and_tried_again),
         cmocka_unit_test(drafts_and_adapters_are_loaded_with_the_model),
         cmocka_unit_test(memory_that_shrinks_ends_nothing),
         cmocka_unit_test(the_machines_memory_is_read_before_a_load),

@@ -11,14 +11,14 @@
 
 /* ---- Estimate ---- */
 
-/* Of an adapter; where the file is missing, the load says so. */
+/* Of an adapter; 0 if there is no such file, which the load reports. */
 static uint64_t file_bytes(const char *path)
 {
     struct stat info;
     return stat(path, &info) == 0 && info.st_size > 0 ? (uint64_t)info.st_size : 0;
 }
 
-/* An engine takes as much for texts of drafts only if it drafts from them. */
+/* An engine keeps texts for drafts only if it drafts from them. */
 static uint64_t lookup_bytes(const weir_engine_params *engine)
 {
     return engine->prompt_lookup && engine->n_draft_max > 0 ? engine->lookup_bytes : 0;
@@ -38,7 +38,7 @@ static weir_status estimate_weights(const weir__spec *spec, weir_engine_memory *
     if (status != WEIR_OK) return status;
     weir_model_describe(model, &info);
     weir_model_release(model);
-    if (info.has_decoder) return WEIR_UNSUPPORTED; /* for another reason, which *error has */
+    if (info.has_decoder) return WEIR_UNSUPPORTED; /* *error has the reason */
     memory->model_bytes = info.n_bytes;
     memory->n_ctx = info.n_ctx_train;
     return WEIR_OK;

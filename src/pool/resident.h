@@ -34,17 +34,17 @@ typedef struct weir__resident_params {
     void *leaving_user;
 } weir__resident_params;
 
-/* By the headers of the files. cache is 0 if the parameters leave it to the pool (WEIR_AUTO). */
+/* From the headers of the files. cache is 0 if the parameters leave it to the pool (WEIR_AUTO). */
 weir_status weir__resident_estimate(const weir__spec *spec, weir__demand *demand, weir_error *error);
 
-/* Loads within what the estimate says, at low priority beside the threads of engines. Blocks. ABORTED:
+/* Loads within the estimate, at low priority beside the threads of engines. Blocks. ABORTED:
  * progress returned false. */
 weir_status weir__resident_load(const weir__spec *spec, const weir__demand *demand,
                                 const weir__resident_params *params, weir__resident **made,
                                 weir_error *error);
 
-/* Says that the model leaves, ends the streams that still run and writes prefixes to the cache_dir. Blocks.
- * NULL is ignored. */
+/* Calls `leaving`, ends the streams that still run and writes prefixes to the cache_dir. Blocks. NULL is
+ * ignored. */
 void weir__resident_free(weir__resident *resident);
 
 #endif

@@ -47,7 +47,7 @@ uint64_t weir__room_cache(weir_pool *pool, uint64_t base, int64_t now)
     return (left < available || available == 0 ? left : available) / 4;
 }
 
-/* ---- Who goes ---- */
+/* ---- Eviction ---- */
 
 static bool is_kept(const weir__entry *e)
 {
@@ -127,7 +127,7 @@ static weir__room make_room(weir_pool *pool, weir__entry *entry, uint64_t limit,
     return ready ? (weir__room){.job = WEIR__JOB_UNLOAD, .entry = first} : (weir__room){0};
 }
 
-/* ---- What is next ---- */
+/* ---- The next job ---- */
 
 static weir__room estimate(weir__entry *e)
 {

@@ -1,4 +1,4 @@
-/* room.h: which model is loaded next, and which ones go for it.
+/* room.h: which model is loaded next, and which ones are unloaded for it.
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef WEIR_POOL_ROOM_H
 #define WEIR_POOL_ROOM_H
@@ -11,7 +11,7 @@ uint64_t weir__room_used(const weir_pool *pool);
 /* The budget, read again if it depends on the machine's memory: at most ten times a second. */
 uint64_t weir__room_limit(weir_pool *pool, int64_t now);
 
-/* What the pool's parameters leave open: memory for cached prefixes of an entry. */
+/* Memory for cached prefixes of an entry whose cache_bytes is WEIR_AUTO; base: its other memory, bytes. */
 uint64_t weir__room_cache(weir_pool *pool, uint64_t base, int64_t now);
 
 typedef struct weir__room {
@@ -20,9 +20,9 @@ typedef struct weir__room {
     uint64_t needs, limit, pinned;
 } weir__room;
 
-/* While the loader has no job. In this order: what has to go, sizes that leases wait for, models that can
+/* While the loader has no job. In this order: models to unload, sizes that leases wait for, models that can
  * never fit, the oldest waiting lease, models that are wanted without a lease, other sizes. Sets `closed` of
- * those that go for the oldest waiting lease when their leases have ended. */
+ * the models that will be unloaded for the oldest waiting lease when their leases have ended. */
 weir__room weir__room_next(weir_pool *pool, int64_t now);
 
 /* When a model that no one uses has been idle for long enough. WEIR__CLOCK_NEVER: none. */

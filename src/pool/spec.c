@@ -68,12 +68,12 @@ static bool keep_all(weir__spec *spec)
            keep_list(spec, &given->adapters, given->n_adapters);
 }
 
-/* What weir__members_key leaves out: lists of numbers, handles. */
+/* Everything that weir__members_key leaves out: lists of numbers, handles. */
 static bool add_rest(const weir__spec *spec, weir__text *key)
 {
     const weir_model_params *model = &spec->model;
     const weir_pool_model *given = &spec->given;
-    weir_pool_model load = weir_pool_model_default(); /* what a load depends on */
+    weir_pool_model load = weir_pool_model_default(); /* with the members that a load depends on */
     load.path = given->path;
     load.draft_path = given->draft_path;
     load.adapters = given->adapters;
