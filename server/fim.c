@@ -79,7 +79,7 @@ bool serve_fim_make(serve_call *call, const char *field, const json_t *before, c
     prompt p = {.call = call};
     weir_model_info info = {.size = sizeof info};
     weir_model_describe(call->loaded->model, &info);
-    bool ok = (info.token_fim_prefix >= 0 && info.token_fim_suffix >= 0 && info.token_fim_middle >= 0) ||
+    bool ok = serve_fim_is_known(&info) ||
               serve_call_refuse(call, 400, field, "unsupported_value",
                                 "this model cannot fill in the middle: its vocabulary has no tokens for it");
     ok = ok && (!info.add_bos || add_token(&p, info.token_bos)) && add_extra(&p, &info, extra) &&

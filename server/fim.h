@@ -4,6 +4,12 @@
 
 #include "ask.h"
 
+/* Whether the vocabulary has the tokens for it. */
+static inline bool serve_fim_is_known(const weir_model_info *info)
+{
+    return info->token_fim_prefix >= 0 && info->token_fim_suffix >= 0 && info->token_fim_middle >= 0;
+}
+
 /* The tokens of a prompt for the text between two others, into *tokens, [*n], which the caller frees in any
  * case. before, between, after: strings, or NULL for ""; what is generated goes behind before and between.
  * extra: NULL, or an array of {"filename": …, "text": …} that the model sees first, as llama-server's /infill

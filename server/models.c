@@ -5,6 +5,7 @@
 
 #include "base/utf8.h"
 #include "field.h"
+#include "fim.h"
 
 /* ---- One model ---- */
 
@@ -18,7 +19,7 @@ static void add_abilities(const serve_model *model, const serve_loaded *loaded, 
     } abilities[] = {
         {writes && info->chat_template != NULL, "chat"},
         {writes, "completion"},
-        {writes && info->token_fim_prefix >= 0, "infill"},
+        {writes && serve_fim_is_known(info), "infill"},
         {info->reads_images, "images"},
         {info->reads_sounds, "audio"},
         {!writes || model->params.embeddings, "embeddings"},

@@ -5,6 +5,7 @@
 
 #include "base/sha256.h"
 #include "field.h"
+#include "fim.h"
 #include "ollama.h"
 
 #define SPOKEN_VERSION "0.12.6" /* of Ollama, whose API this is: clients refuse older ones */
@@ -205,9 +206,7 @@ static void add_capabilities(const serve_call *call, const weir_model_info *info
         {generates, "completion"},
         {generates, "tools"}, /* enforced with any template */
         {generates && strstr(template, "think") != NULL, "thinking"},
-        {generates && info->token_fim_prefix >= 0 && info->token_fim_suffix >= 0 &&
-             info->token_fim_middle >= 0,
-         "insert"},
+        {generates && serve_fim_is_known(info), "insert"},
         {info->reads_images, "vision"},
         {!generates || call->model->params.embeddings, "embedding"},
     };
