@@ -2,6 +2,7 @@
 #include "embedder.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 
 #include "base/error.h"
 #include "base/mem.h"
@@ -15,6 +16,15 @@ bool serve_embedder_allowed(serve_call *call)
     return call->model->params.embeddings || call->loaded->engine == NULL ||
            serve_call_refuse(call, 501, NULL, "not_supported",
                              "this server computes no embeddings: start it with --embeddings");
+}
+
+bool serve_embedder_ranks(const weir_model *model, const char *architecture)
+{
+    char key[96], value[16];
+    size_t n;
+    snprintf(key, sizeof key, "%.64s.pooling_type", architecture != NULL ? architecture : "");
+    return weir_model_meta(model, key, value, sizeof value, &n) == WEIR_OK &&
+           strtol(value, NULL, 10) == WEIR_POOLING_RANK;
 }
 
 bool serve_embedder_read(serve_call *call, const char *name, const json_t *value, weir_tokens *tokens)

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/utf8.h"
+#include "embedder.h"
 #include "field.h"
 #include "fim.h"
 
@@ -12,7 +13,8 @@
 static void add_abilities(const serve_model *model, const serve_loaded *loaded, const weir_model_info *info,
                           weir__text *text)
 {
-    bool writes = loaded->engine != NULL;
+    bool writes = loaded->engine != NULL, embeds = !writes || model->params.embeddings;
+    bool ranks = serve_embedder_ranks(loaded->model, info->architecture);
     const struct {
         bool has;
         const char *name;
@@ -22,7 +24,8 @@ static void add_abilities(const serve_model *model, const serve_loaded *loaded, 
         {writes && serve_fim_is_known(info), "infill"},
         {info->reads_images, "images"},
         {info->reads_sounds, "audio"},
-        {!writes || model->params.embeddings, "embeddings"},
+        {embeds && !ranks, "embeddings"},
+        {embeds && ranks, "rerank"},
     };
     weir__text_add_string(text, ",\"abilities\":[");
     for (size_t i = 0; i < sizeof abilities / sizeof *abilities; i++) {

@@ -503,6 +503,7 @@ static void a_pinned_model_stays(void **state)
     start();
     await_metric("weir_pool_loaded", 1);
     await_metric("weir_slots{model=\"three\"}", 2);
+    expect("GET", "/v1/models/three", NULL, 200, "\"n_ctx\":4096"); /* nobody has asked for it */
     for (int i = 0; i < 3; i++) {
         write_request(body, sizeof body, i % 2 == 0 ? "one" : "two", i, false);
         expect("POST", "/v1/completions", body, 200, "length");

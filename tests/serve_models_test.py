@@ -131,5 +131,71 @@ def test_refusals():
     expect("a folder without models", weir("serve", "--models-dir", scratch.name), 2, "there are no models in it")
 
 
+def threads(server):
+    return len(os.listdir(f"/proc/{server.process.pid}/task"))
+
+
+def crowd(server, names):
+    """A connection for each name, which all ask at once."""
+    connections = [server.connect() for _ in names]
+    for connection, name in zip(connections, names):
+        connection.request("POST", CHAT, {"model": name, "messages": [{"role": "user", "content": "x"}], "max_tokens": 2})
+    return connections
+
+
+def answers(connections):
+    """How many of them have which status and code."""
+    counts = {}
+    for connection in connections:
+        reply = connection.reply()
+        key = (reply.status, reply.error["code"] if reply.status >= 400 else "")
+        counts[key] = counts.get(key, 0) + 1
+        connection.close()
+    return counts
+
+
+def test_crowd():
+    gone = os.path.join(scratch.name, "gone.gguf")
+    with open(gone, "wb") as file:
+        file.write(b"GGUF")
+    written(f"[busy]\nmodel = {SLOW}\n[gone]\nmodel = {gone}\n[slow]\nmodel = fake:load_us=60000000\n")
+    with Server(WEIR, "--models", FILE, model=None) as server:
+        os.unlink(gone)
+        stream = server.connect()
+        stream.request("POST", CHAT, {"model": "busy", "messages": [{"role": "user", "content": "x"}], "ignore_eos": True, "stream": True})
+        check("a stream runs", stream.head()[0] == 200)
+        events = stream.events()
+        alone, n = [next(events) for _ in range(5)], threads(server)
+        for name, what, reasons in (("none", "no such model", {(404, "model_not_found")}), ("gone", "a file that is gone", {(503, "model_load_failed"), (503, "model_busy")})):
+            asking = crowd(server, [name] * 1000)
+            check(f"1000 ask for {what}: others are answered meanwhile", server.get("/health").status == 200 and isinstance(ask(server, "busy", 2), str) and
+                  len([next(events) for _ in range(5)]) == len(alone))
+            check("they take no threads", threads(server) <= n + 2, threads(server), n)
+            got = answers(asking)
+            check("each has its answer", sum(got.values()) == 1000 and set(got) <= reasons, got)
+        waiting = crowd(server, ["slow"] * 200)
+        metrics = server.wait_for(lambda m: m["weir_pool_waiting"] == 200 and states(server)["slow"] == "loading")
+        check("200 wait for a load, without threads", metrics["weir_pool_waiting"] == 200 and threads(server) <= n + 2, metrics, threads(server))
+        for connection in waiting:
+            connection.close()
+        check("they leave, and the load ends", server.wait_for(lambda m: m["weir_pool_waiting"] == 0)["weir_pool_waiting"] == 0 and isinstance(ask(server, "busy", 2), str))
+        server.wait_for(lambda _: states(server)["slow"] != "loading")
+        check("it was no failure", states(server)["slow"] == "unloaded", states(server))
+        stream.close()
+        check("it ends in order", server.stop() == 0)
+
+
+def test_signal_amid_a_load():
+    written("[one]\nmodel = fake:seed=1\n[slow]\nmodel = fake:load_us=60000000\n[next]\nmodel = fake:load_us=60000000\npinned = on\n")
+    with Server(WEIR, "--models", FILE, "--drain", "0", model=None) as server:
+        waiting = crowd(server, ["slow"] * 20 + ["next"] * 20)
+        server.wait_for(lambda m: m["weir_pool_waiting"] == 40 and "loading" in states(server).values())
+        check("one loads, one waits", sorted(states(server).values()) == ["loading", "unloaded", "unloaded"], states(server))
+        server.process.send_signal(signal.SIGTERM)
+        got = answers(waiting)
+        check("SIGTERM amid a load: all are answered", sum(got.values()) == 40 and {status for status, _ in got} == {503}, got)
+        check("and the program ends", server.wait() == 0, server.lines[-3:])
+
+
 need_server(WEIR)
 run_tests(globals())

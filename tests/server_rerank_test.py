@@ -74,6 +74,7 @@ with tempfile.TemporaryDirectory() as folder:
         refused("another model", post({"query": "a", "documents": ["b"], "model": "third"}), 404, "model", "model_not_found")
         check("a key is needed", server.post(RERANK, {"query": "a", "documents": ["b"]}).status == 401)
         check("GET", server.get(RERANK, key="k").status == 405)
+        check("what it can do", server.get("/v1/models/ranker", key="k").json["abilities"] == ["rerank"], server.get("/v1/models", key="k").body)
 
         # What generates text is no part of this server.
         for path, body in (("/v1/chat/completions", {"messages": [{"role": "user", "content": "x"}]}), ("/v1/completions", {"prompt": "x"}), ("/v1/plan", {"prompt": "x"}), ("/infill", {})):
@@ -90,6 +91,7 @@ with tempfile.TemporaryDirectory() as folder:
     with Server(WEIR, model=tiny("bert", os.path.join(folder, "bert.gguf"))) as server:
         vector = server.post("/v1/embeddings", {"input": "the river"}).json["data"][0]["embedding"]
         check("a model for embeddings needs no --embeddings", len(vector) == 64 and abs(sum(v * v for v in vector) - 1) < 1e-4, vector)
+        check("what that can do", server.get("/v1/models").json["data"][0]["abilities"] == ["embeddings"])
         refused("an embedding model ranks nothing", server.post(RERANK, {"query": "a", "documents": ["b"]}), 501, "model", "not_supported")
 
 finish()

@@ -11,10 +11,10 @@
 
 #include "weir/weir.h"
 
-/* Sums over all shards; version and architecture of the first. identity is a checksum of sizes, modification
- * times and all before the weights. Whatever is made of a model file is stored with its identity, and stale
- * when that differs. fingerprint is a checksum of sizes, all before the weights and samples of the weights:
- * copies of a model have the same. */
+/* Sums over all shards; version and architecture of the first. fingerprint is a checksum of sizes, all before
+ * the weights and samples of the weights: copies of a model have the same. identity is the fingerprint with
+ * modification times. Whatever is made of a model file is stored with its identity, and stale when that
+ * differs. */
 typedef struct weir__gguf_info {
     uint32_t version;
     uint32_t n_shards; /* 1 unless the model is split over files */

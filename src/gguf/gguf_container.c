@@ -412,13 +412,6 @@ uint64_t weir__gguf_checksum(gguf_check *c, uint64_t h, uint64_t n)
     return h;
 }
 
-/* Of all before the weights, and of the file's size and time. */
-static uint64_t identity(gguf_check *c)
-{
-    uint64_t of_file[] = {c->size, c->written_s, c->written_ns};
-    return weir__gguf_checksum(c, weir__hash(0, of_file, sizeof of_file), c->at);
-}
-
 /* Parts of the weights that a fingerprint covers, and the bytes of each. */
 #define SAMPLES      64
 #define SAMPLE_BYTES 4096
@@ -438,6 +431,13 @@ static uint64_t fingerprint(gguf_check *c)
     return h;
 }
 
+/* The same for this file alone: with its time. */
+static uint64_t identity(const gguf_check *c)
+{
+    uint64_t of_file[] = {c->info.fingerprint, c->written_s, c->written_ns};
+    return weir__hash(0, of_file, sizeof of_file);
+}
+
 void weir__gguf_check_container(gguf_check *c)
 {
     c->info.file_bytes = c->size;
@@ -445,11 +445,7 @@ void weir__gguf_check_container(gguf_check *c)
     read_header(c);
     if (c->status == WEIR_OK) read_entries(c);
     if (c->status == WEIR_OK) read_tensors(c);
-    if (c->status == WEIR_OK) {
-        const uint64_t weights = c->at;
-        c->info.fingerprint = fingerprint(c);
-        c->at = weights;
-    }
+    if (c->status == WEIR_OK) c->info.fingerprint = fingerprint(c);
     if (c->status == WEIR_OK) c->info.identity = identity(c);
     c->part = "the metadata";
 }

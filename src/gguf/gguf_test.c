@@ -387,7 +387,18 @@ static void set_time(const char *path, long nanoseconds)
     assert_int_equal(utimensat(AT_FDCWD, path, times, 0), 0);
 }
 
-/* All but the weights, which are told by the time alone. */
+static void set_byte(const char *path, long at, int whence)
+{
+    FILE *f = fopen(path, "r+b");
+    assert_non_null(f);
+    assert_int_equal(fseek(f, at, whence), 0);
+    int byte = fgetc(f);
+    assert_int_equal(fseek(f, -1, SEEK_CUR), 0);
+    assert_int_equal(fputc(byte ^ 1, f), byte ^ 1);
+    assert_int_equal(fclose(f), 0);
+}
+
+/* Of weights: time and samples. */
 static void identity_is_that_of_files_and_times(void **state)
 {
     (void)state;
@@ -400,6 +411,13 @@ static void identity_is_that_of_files_and_times(void **state)
     assert_true(identity_of(first) == identity);
     set_time(second, 1);
     assert_true(identity_of(first) != identity);
+    set_time(second, 0);
+    assert_true(identity_of(first) == identity);
+
+    set_byte(second, -1, SEEK_END); /* as others copy a file with its time */
+    set_time(second, 0);
+    assert_true(identity_of(first) != identity);
+    set_byte(second, -1, SEEK_END);
     set_time(second, 0);
     assert_true(identity_of(first) == identity);
 

@@ -102,6 +102,7 @@ static void end_estimate(weir_pool *pool, weir__entry *entry, const weir__job *j
     entry->looked = true;
     if (job->status == WEIR_OK) {
         entry->known = true;
+        if (job->demand.base != entry->demand.base) entry->measured = 0; /* of another file */
         entry->demand = job->demand;
         if (entry->spec->engine.cache_bytes == WEIR_AUTO)
             entry->demand.cache = weir__room_cache(pool, job->demand.base, weir__clock_now_ns());
