@@ -20,15 +20,19 @@ execute_process(
         ${CMAKE_CURRENT_SOURCE_DIR}/scripts/llama.sh --flavor ${WEIR_LLAMA_FLAVOR} ${media}
     OUTPUT_VARIABLE llama_answer
     RESULT_VARIABLE llama_status)
-if(NOT llama_status EQUAL 0 OR NOT llama_answer MATCHES "build=([^\n]+)")
-    message(FATAL_ERROR "scripts/llama.sh could not provide llama.cpp (its messages are above)")
-endif()
-set(llama_link ${CMAKE_MATCH_1}/weir-link.cmake)
-include(${llama_link})
+foreach(name SOURCE BUILD VERSION PINNED BACKEND LIBS PACKAGES SYSTEM_LIBS)
+    string(TOLOWER ${name} key)
+    if(NOT llama_status EQUAL 0 OR NOT "\n${llama_answer}" MATCHES "\n${key}=([^\n]*)")
+        message(FATAL_ERROR "scripts/llama.sh could not provide llama.cpp (its messages are above)")
+    endif()
+    set(WEIR_LLAMA_${name} "${CMAKE_MATCH_1}")
+endforeach()
+set(WEIR_LLAMA_INCLUDE_DIRS include common vendor tools/mtmd ggml/include ggml/src ggml/src/ggml-cpu)
+list(TRANSFORM WEIR_LLAMA_INCLUDE_DIRS PREPEND ${WEIR_LLAMA_SOURCE}/)
 if(WEIR_MEDIA)
-    list(PREPEND WEIR_LLAMA_LIBS ${WEIR_LLAMA_MTMD})
+    list(PREPEND WEIR_LLAMA_LIBS ${WEIR_LLAMA_BUILD}/libweir-mtmd.a)
 endif()
-set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${llama_link} scripts/llama.sh scripts/llama.patch
+set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS scripts/llama.sh scripts/llama.patch
     scripts/llama_vulkan.patch scripts/llama_targets.cmake)
 message(STATUS "llama.cpp: ${WEIR_LLAMA_BUILD} (${WEIR_LLAMA_BACKEND})")
 

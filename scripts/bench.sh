@@ -19,8 +19,15 @@ uses() { # uses NAME: whether one of the benches asks for this
     for what in "${benches[@]}"; do if grep -q "$1" "bench/$what.py"; then return 0; fi; done
     return 1
 }
+llama_build() { # llama_build FLAVOR TARGET...: the folder of that build, with these programs in its bin/
+    local build
+    build=$(scripts/llama.sh --flavor "$1" | sed -n 's/^build=//p')
+    if [ "$2" = llama-server ]; then cmake -DLLAMA_BUILD_SERVER=ON "$build" >/dev/null; fi # no library's flags change by it
+    watch "building ${*:2} ($1)" "$weir_cache/log/bench-$1.log" cmake --build "$build" -j "$(job_count)" --target "${@:2}" || return 1
+    echo "$build"
+}
 if uses LLAMA_SERVER; then
-    LLAMA_SERVER=$(scripts/llama.sh --flavor stock --server | sed -n 's/^server=//p')
+    LLAMA_SERVER=$(llama_build stock llama-server)/bin/llama-server
     export LLAMA_SERVER
 fi
 if uses WEIR_LLAMA_SOURCE; then
@@ -28,9 +35,10 @@ if uses WEIR_LLAMA_SOURCE; then
     export WEIR_LLAMA_SOURCE
 fi
 if uses 'LLAMA_TOOLS\|STOCK_\(AVX2_\)\?TOOLS'; then
-    LLAMA_TOOLS=$(scripts/llama.sh --tools | sed -n 's/^tools=//p')
-    STOCK_TOOLS=$(scripts/llama.sh --flavor stock --tools | sed -n 's/^tools=//p')
-    STOCK_AVX2_TOOLS=$(scripts/llama.sh --flavor stock-avx2 --tools | sed -n 's/^tools=//p')
+    tools=(llama-batched-bench llama-bench)
+    LLAMA_TOOLS=$(llama_build release "${tools[@]}")/bin
+    STOCK_TOOLS=$(llama_build stock "${tools[@]}")/bin
+    STOCK_AVX2_TOOLS=$(llama_build stock-avx2 "${tools[@]}")/bin
     export LLAMA_TOOLS STOCK_TOOLS STOCK_AVX2_TOOLS
 fi
 WEIR_BIN=$weir_root/build/release/weir

