@@ -94,8 +94,11 @@ with tempfile.TemporaryDirectory() as folder:
     check("stream: the same answers as run", scores == [first["logprobs"]] * 2, scores, first)
     example = os.path.join(os.environ.get("WEIR_BUILD_DIR", ""), "examples", "image")
     if os.path.exists(example):
-        done = subprocess.run([example, path("swa.gguf"), path("gemma3.gguf"), image], capture_output=True)
-        check("examples/image.c", done.returncode == 0 and f"[{tokens} tokens of the prompt were the image]" in done.stdout.decode("utf-8", "replace"), done)
+        ask = lambda content: subprocess.run([example, path("swa.gguf"), path("gemma3.gguf")], input=content, capture_output=True)
+        done = ask(png())
+        check("examples/image.c", done.returncode == 0 and done.stdout and not done.stderr, done)
+        done = ask(png()[:-20])
+        check("examples/image.c: an image that is cut off", done.returncode == 1 and not done.stdout and done.stderr.startswith(b"the PNG is damaged"), done)
 
     # ---- What is saved is loaded
 

@@ -577,9 +577,9 @@ typedef struct weir_request {
     /* [n_media]; images and sounds within text or tokens, whose order they have; a chat and a source have
      * their own (INVALID with these). The model needs a projector that reads them, and sounds its sample rate
      * (weir_model_info). Each takes tokens of the prompt, which weir_engine_plan_request counts. A thread of
-     * the engine encodes them while other requests run on. Held until the last
-     * release of the stream, from which a fork may start. UNSUPPORTED: the model reads none, or computes all
-     * tokens of an image at once, and these are more than the engine's n_ubatch */
+     * the engine encodes them while other requests run on and, within cache_bytes, while this one is queued.
+     * Held until the last release of the stream, from which a fork may start. UNSUPPORTED: the model reads
+     * none, or computes all tokens of an image at once, and these are more than the engine's n_ubatch */
     const weir_media_use *media;
     size_t n_media;
 } weir_request;

@@ -45,10 +45,10 @@ static weir__request *choose_request(weir__driver *driver, int64_t now)
     weir__request *request = NULL;
     int64_t ageing_ns = weir__ageing_ns(driver->params);
     if (idle_slot(driver) != NULL &&
-        (request = weir__shared_next(driver->shared, INT32_MIN, ageing_ns, now)) != NULL &&
+        (request = weir__shared_next(driver->shared, INT32_MIN, NULL, ageing_ns, now)) != NULL &&
         weir__cells_fits(&driver->cells, request, false, ageing_ns, now))
         return request;
-    request = weir__shared_next(driver->shared, lowest_priority(driver), ageing_ns, now);
+    request = weir__shared_next(driver->shared, lowest_priority(driver), NULL, ageing_ns, now);
     if (request == NULL || !weir__cells_fits(&driver->cells, request, true, ageing_ns, now)) return NULL;
     while (idle_slot(driver) == NULL || !weir__cells_fits(&driver->cells, request, false, ageing_ns, now))
         weir__suspend(driver,

@@ -17,12 +17,13 @@ struct weir__embedding {
     weir__medium *medium; /* held; NULL once it is encoded */
     int32_t segment;
     int32_t refs; /* holders */
+    bool ahead;   /* no slot needs it yet */
     phase is;
     size_t claimed; /* bytes of the cache's budget; 0 = it goes when nobody holds it */
     float *rows;    /* DONE, unless it failed */
     weir_status status;
     weir_error error;
-    _Atomic bool cancelled;
+    _Atomic bool cancelled, paused; /* ends the encode that runs; paused: it will be repeated */
 };
 
 struct weir__encoder {
@@ -32,7 +33,7 @@ struct weir__encoder {
     uint64_t n_bytes, n_claimed, n_saved; /* the driver's */
     pthread_t thread;
     _Atomic bool stopping;
-    pthread_mutex_t mutex; /* protects all below, and of embeddings the phase, results and refs */
+    pthread_mutex_t mutex; /* protects all below, and of embeddings the phase, results, refs and `ahead` */
     pthread_cond_t more;
     weir__embedding *first; /* the most recently used first */
     uint64_t n_encodes;
@@ -58,13 +59,13 @@ static void unlink_embedding(weir__encoder *encoder, const weir__embedding *embe
     *at = embedding->next;
 }
 
-/* Of those that wait, the one that was wanted first. */
+/* Of those that wait, the one that was wanted first; one that a slot needs before any other. */
 static weir__embedding *next_one(const weir__encoder *encoder)
 {
-    weir__embedding *last = NULL;
+    weir__embedding *next = NULL;
     for (weir__embedding *at = encoder->first; at != NULL; at = at->next)
-        if (at->is == WAITING) last = at;
-    return last;
+        if (at->is == WAITING && (next == NULL || !at->ahead || next->ahead)) next = at;
+    return next;
 }
 
 static void forget_medium(weir__encoder *encoder)
@@ -96,6 +97,7 @@ static bool is_over(void *user)
 {
     const stop *s = user;
     return atomic_load_explicit(&s->embedding->cancelled, memory_order_relaxed) ||
+           atomic_load_explicit(&s->embedding->paused, memory_order_relaxed) ||
            atomic_load_explicit(&s->encoder->stopping, memory_order_relaxed);
 }
 
@@ -119,36 +121,53 @@ static weir_status encode(weir__encoder *encoder, weir__embedding *embedding)
     return WEIR_OK;
 }
 
+/* Waits for the next one, which then is RUNNING. NULL: the engine ends. */
+static weir__embedding *take_next(weir__encoder *encoder)
+{
+    weir__embedding *next = NULL;
+    pthread_mutex_lock(&encoder->mutex);
+    while (!atomic_load(&encoder->stopping) && (next = next_one(encoder)) == NULL)
+        pthread_cond_wait(&encoder->more, &encoder->mutex);
+    if (next != NULL) next->is = RUNNING;
+    pthread_mutex_unlock(&encoder->mutex);
+    return next;
+}
+
+/* The encode has ended, or made way for another one. */
+static void settle(weir__encoder *encoder, weir__embedding *embedding, weir_status status, int64_t took_ns)
+{
+    weir__medium *used = NULL; /* its pixels are large */
+    pthread_mutex_lock(&encoder->mutex);
+    bool gone = embedding->refs == 0;
+    encoder->n_encodes += status == WEIR_OK;
+    encoder->encode_ns += took_ns;
+    if (status == WEIR_ABORTED && !gone) {
+        embedding->is = WAITING;
+        atomic_store(&embedding->paused, false);
+    } else {
+        used = embedding->medium;
+        embedding->medium = NULL;
+        embedding->status = status;
+        embedding->is = DONE;
+    }
+    if (gone) unlink_embedding(encoder, embedding);
+    pthread_mutex_unlock(&encoder->mutex);
+    weir__medium_release(used);
+    if (gone) free_embedding(embedding);
+    weir__doorbell_ring(encoder->bell);
+}
+
 static void *run_encoder(void *user)
 {
     weir__encoder *encoder = user;
+    weir__embedding *embedding;
     weir__thread_name("weir-encoder");
     weir__thread_yield(); /* streams wait for passes */
-    pthread_mutex_lock(&encoder->mutex);
-    while (!atomic_load(&encoder->stopping)) {
-        weir__embedding *embedding = next_one(encoder);
-        if (embedding == NULL) {
-            pthread_cond_wait(&encoder->more, &encoder->mutex);
-            continue;
-        }
-        embedding->is = RUNNING;
-        pthread_mutex_unlock(&encoder->mutex);
+    while ((embedding = take_next(encoder)) != NULL) {
         int64_t began_ns = weir__clock_now_ns();
         weir_status status = encode(encoder, embedding);
-        weir__medium_release(embedding->medium); /* its pixels are large */
-        embedding->medium = NULL;
-        pthread_mutex_lock(&encoder->mutex);
-        encoder->n_encodes += status == WEIR_OK;
-        encoder->encode_ns += weir__clock_now_ns() - began_ns;
-        embedding->status = status;
-        embedding->is = DONE;
-        if (embedding->refs == 0) {
-            unlink_embedding(encoder, embedding);
-            free_embedding(embedding);
-        }
-        weir__doorbell_ring(encoder->bell);
+        settle(encoder, embedding, status, weir__clock_now_ns() - began_ns);
     }
-    pthread_mutex_unlock(&encoder->mutex);
     return NULL;
 }
 
@@ -252,31 +271,93 @@ static weir__embedding *find(weir__encoder *encoder, const char *key)
     return at;
 }
 
+/* A slot needs this one. The mutex is held. */
+static void need(weir__encoder *encoder, weir__embedding *embedding)
+{
+    embedding->ahead = false;
+    if (embedding->is != WAITING) return;
+    for (weir__embedding *at = encoder->first; at != NULL; at = at->next)
+        if (at->is == RUNNING && at->ahead) atomic_store(&at->paused, true);
+}
+
+void weir__encoder_need(weir__encoder *encoder, weir__embedding *embedding)
+{
+    pthread_mutex_lock(&encoder->mutex);
+    need(encoder, embedding);
+    pthread_mutex_unlock(&encoder->mutex);
+}
+
+static size_t bytes_of(const weir__encoder *encoder, const weir__media_span *span)
+{
+    return (size_t)(span->end - span->at) * (size_t)encoder->model->projector_info.width * sizeof(float);
+}
+
+/* Held. NULL: out of memory or, ahead, no room. */
+static weir__embedding *add_embedding(weir__encoder *encoder, const char *key, const weir__media_span *span,
+                                      bool ahead)
+{
+    weir__embedding *made = weir__mem_calloc(1, sizeof *made);
+    if (made == NULL) return NULL;
+    made->claimed = claim(encoder, bytes_of(encoder, span));
+    if (ahead && made->claimed == 0) {
+        weir__mem_free(made);
+        return NULL;
+    }
+    memcpy(made->key, key, sizeof made->key);
+    made->medium = weir__medium_hold(span->medium);
+    made->segment = span->segment;
+    made->refs = 1;
+    made->ahead = ahead;
+    atomic_init(&made->cancelled, false);
+    atomic_init(&made->paused, false);
+    pthread_mutex_lock(&encoder->mutex);
+    made->next = encoder->first;
+    encoder->first = made;
+    if (!ahead) need(encoder, made);
+    pthread_cond_signal(&encoder->more);
+    pthread_mutex_unlock(&encoder->mutex);
+    return made;
+}
+
 weir__embedding *weir__encoder_want(weir__encoder *encoder, const weir__history *history,
                                     const weir__media_span *span)
 {
     char key[65];
-    size_t n = (size_t)(span->end - span->at) * (size_t)encoder->model->projector_info.width * sizeof(float);
     weir__medium_key(span->medium, span->segment, history->salt, history->salt_length, key);
     pthread_mutex_lock(&encoder->mutex);
     weir__embedding *found = find(encoder, key);
+    if (found != NULL) need(encoder, found);
     pthread_mutex_unlock(&encoder->mutex);
     encoder->n_saved += found != NULL;
     if (found != NULL) return found;
-    weir__embedding *made = weir__mem_calloc(1, sizeof *made);
-    if (made == NULL) return NULL;
-    memcpy(made->key, key, sizeof key);
-    made->medium = weir__medium_hold(span->medium);
-    made->segment = span->segment;
-    made->refs = 1;
-    made->claimed = claim(encoder, n);
-    atomic_init(&made->cancelled, false);
+    return add_embedding(encoder, key, span, false);
+}
+
+bool weir__encoder_is_idle(weir__encoder *encoder)
+{
+    bool idle = true;
     pthread_mutex_lock(&encoder->mutex);
-    made->next = encoder->first;
-    encoder->first = made;
-    pthread_cond_signal(&encoder->more);
+    for (const weir__embedding *at = encoder->first; at != NULL && idle; at = at->next) idle = at->is == DONE;
     pthread_mutex_unlock(&encoder->mutex);
-    return made;
+    return idle;
+}
+
+weir__embedding *weir__encoder_want_ahead(weir__encoder *encoder, const weir__history *history,
+                                          const weir__media_span *span)
+{
+    char key[65];
+    weir__medium_key(span->medium, span->segment, history->salt, history->salt_length, key);
+    pthread_mutex_lock(&encoder->mutex);
+    weir__embedding *embedding = find(encoder, key);
+    pthread_mutex_unlock(&encoder->mutex);
+    if (embedding == NULL) return add_embedding(encoder, key, span, true);
+    if (embedding->claimed == 0) embedding->claimed = claim(encoder, bytes_of(encoder, span));
+    if (embedding->claimed == 0) {
+        weir__encoder_leave(encoder, embedding);
+        return NULL;
+    }
+    encoder->n_saved++;
+    return embedding;
 }
 
 weir__encoder_counts weir__encoder_count(weir__encoder *encoder)

@@ -26,6 +26,17 @@ void weir__encoder_destroy(weir__encoder *encoder);
 weir__embedding *weir__encoder_want(weir__encoder *encoder, const weir__history *history,
                                     const weir__media_span *span);
 
+/* Whether the thread has nothing to do. */
+bool weir__encoder_is_idle(weir__encoder *encoder);
+
+/* Likewise, before a slot needs them and within the budget. NULL: there is no room beside embeddings that are
+ * held. What a slot needs is encoded first: an encode ahead that runs is then repeated later. */
+weir__embedding *weir__encoder_want_ahead(weir__encoder *encoder, const weir__history *history,
+                                          const weir__media_span *span);
+
+/* A slot needs what was wanted ahead. */
+void weir__encoder_need(weir__encoder *encoder, weir__embedding *embedding);
+
 /* Ends the encode if nobody else wants it. */
 void weir__encoder_leave(weir__encoder *encoder, weir__embedding *embedding);
 

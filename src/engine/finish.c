@@ -16,6 +16,7 @@ static void finish_request(weir__driver *driver, weir__slot *slot)
 {
     int64_t now = weir__clock_now_ns();
     weir__salt *salt = slot->request->salt;
+    weir__media_drop(driver, slot->request);
     weir__slot_settle(slot, &driver->scratch);
     weir__account_finish(&driver->account, slot, now);
     weir_slot_state state = slot->state;

@@ -3,6 +3,7 @@
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/mem.h"
 #include "engine/driver.h"
 
 void weir__media_leave(weir__driver *driver, weir__slot *slot)
@@ -13,6 +14,34 @@ void weir__media_leave(weir__driver *driver, weir__slot *slot)
     slot->next = WEIR__NEXT_TOKEN;
 }
 
+/* Gives back what was encoded ahead for the request's first n spans. */
+static void drop_first(weir__driver *driver, weir__request *request, int32_t n)
+{
+    for (int32_t i = 0; request->ahead != NULL && i < n; i++) {
+        if (request->ahead[i] != NULL) weir__encoder_leave(driver->encoder, request->ahead[i]);
+        request->ahead[i] = NULL;
+    }
+}
+
+void weir__media_drop(weir__driver *driver, weir__request *request)
+{
+    drop_first(driver, request, request->history.n_spans);
+    weir__mem_free(request->ahead);
+    request->ahead = NULL;
+}
+
+/* Held for the slot; NULL: out of memory. */
+static weir__embedding *want(weir__driver *driver, weir__request *request, const weir__media_span *span)
+{
+    const weir__history *history = &request->history;
+    weir__embedding **ahead = request->ahead != NULL ? &request->ahead[span - history->spans] : NULL;
+    if (ahead == NULL || *ahead == NULL) return weir__encoder_want(driver->encoder, history, span);
+    weir__embedding *taken = *ahead;
+    *ahead = NULL;
+    weir__encoder_need(driver->encoder, taken);
+    return taken;
+}
+
 /* False: the slot has failed. */
 static bool look_at(weir__driver *driver, weir__slot *slot)
 {
@@ -21,8 +50,14 @@ static bool look_at(weir__driver *driver, weir__slot *slot)
         slot->state == WEIR_SLOT_PREFILLING ? weir__history_span(history, slot->n_past) : NULL;
     weir_error error = {0};
     if (slot->span != span) weir__media_leave(driver, slot);
-    if (span == NULL) return true;
-    if (slot->embedding == NULL) slot->embedding = weir__encoder_want(driver->encoder, history, span);
+    if (span == NULL) {
+        if (slot->state != WEIR_SLOT_JOINED) weir__media_drop(driver, slot->request);
+        return true;
+    }
+    if (slot->embedding == NULL) {
+        drop_first(driver, slot->request, (int32_t)(span - history->spans));
+        slot->embedding = want(driver, slot->request, span);
+    }
     slot->span = span;
     weir_status status =
         slot->embedding != NULL

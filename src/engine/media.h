@@ -11,8 +11,11 @@ typedef struct weir__driver weir__driver;
  * because there will be none. */
 bool weir__media_collect(weir__driver *driver);
 
-/* The slot gives its embeddings back. */
+/* The slot gives back the embeddings that it needs now. */
 void weir__media_leave(weir__driver *driver, weir__slot *slot);
+
+/* The request ends: gives back those that were encoded ahead. */
+void weir__media_drop(weir__driver *driver, weir__request *request);
 
 /* If nothing can be computed because slots wait for embeddings: the next deadline of a slot. Otherwise 0:
  * the driver has work. WEIR__CLOCK_NEVER: no deadline. */

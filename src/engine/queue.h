@@ -42,9 +42,11 @@ bool weir__queue_outranks(const weir__request *waiting, const weir__request *run
 /* The highest priority in the queue; INT32_MIN = it is empty. */
 int32_t weir__queue_top(const weir__queue *queue);
 
-/* The next request of those with a higher priority than `above`; NULL = none. Age lifts a request up to the
+/* The next request of those with a higher priority than `above` that are `wanted` (NULL: all); NULL = none.
+ * Age lifts a request up to the
  * highest waiting priority, but not above it. At the same level salts take turns, and a salt's oldest request
  * goes first: a salt with many old requests does not hold back the first request of another. */
-weir__request *weir__queue_next(weir__queue *queue, int32_t above, int64_t ageing_ns, int64_t now);
+weir__request *weir__queue_next(weir__queue *queue, int32_t above,
+                                bool (*wanted)(const weir__request *request), int64_t ageing_ns, int64_t now);
 
 #endif

@@ -99,9 +99,9 @@ static void the_whole_order_is_the_naive_models(void **state)
         make_scene(&s, &d);
         while (s.queue.n > 0) {
             int above = dice_one_in(&d, 3) ? dice_in(&d, -3, 3) : INT32_MIN;
-            weir__request *next = weir__queue_next(&s.queue, above, s.ageing_ns, s.now);
+            weir__request *next = weir__queue_next(&s.queue, above, NULL, s.ageing_ns, s.now);
             assert_ptr_equal(next, naive_next(&s, above));
-            if (next == NULL) next = weir__queue_next(&s.queue, INT32_MIN, s.ageing_ns, s.now);
+            if (next == NULL) next = weir__queue_next(&s.queue, INT32_MIN, NULL, s.ageing_ns, s.now);
             int n = s.queue.n;
             weir__queue_remove(&s.queue, next);
             assert_int_equal(s.queue.n, n - 1);
@@ -160,7 +160,7 @@ static void nobody_starves(void **state)
     }
     for (int i = 0; i < STEPS; i++) {
         now += step;
-        weir__request *r = weir__queue_next(&queue, INT32_MIN, ageing, now);
+        weir__request *r = weir__queue_next(&queue, INT32_MIN, NULL, ageing, now);
         weir__queue_remove(&queue, r);
         weir__salt_bill(r->salt, dice_in(&d, 50, 2000), now);
         if (r->priority == -3 && now - r->submit_ns > worst) worst = now - r->submit_ns;
@@ -194,9 +194,9 @@ static void a_hundred_of_one_salt_do_not_keep_back_the_first_of_another(void **s
     requests[100] = (weir__request){.serial = 100, .submit_ns = now};
     requests[100].salt = weir__salt_hold(&salts, 2, now);
     weir__queue_push(&queue, &requests[100]);
-    assert_ptr_equal(weir__queue_next(&queue, INT32_MIN, 10000 * MS, now), &requests[100]);
+    assert_ptr_equal(weir__queue_next(&queue, INT32_MIN, NULL, 10000 * MS, now), &requests[100]);
     weir__queue_remove(&queue, &requests[100]);
-    assert_ptr_equal(weir__queue_next(&queue, INT32_MIN, 10000 * MS, now), &requests[0]);
+    assert_ptr_equal(weir__queue_next(&queue, INT32_MIN, NULL, 10000 * MS, now), &requests[0]);
 }
 
 int main(void)

@@ -8,6 +8,7 @@
 
 #include "engine/doorbell.h"
 #include "engine/emit.h"
+#include "engine/encoder.h"
 #include "engine/history.h"
 #include "engine/salt.h"
 
@@ -37,7 +38,9 @@ struct weir__request {
     int32_t n_cached; /* tokens of the prompt that were cached when it started; -1 = not started */
     weir_miss_info miss;
     weir__history history;
-    int32_t n_generated; /* tokens, with the one that ended the answer */
+    weir__embedding **ahead; /* [history.n_spans] encoded before a slot needs them; held; NULL = not there */
+    int32_t n_ahead;         /* spans that were looked at for that */
+    int32_t n_generated;     /* tokens, with the one that ended the answer */
     weir__emit emit;
     int64_t admit_ns; /* when it got its first slot; 0 = not yet */
     int64_t first_ns; /* when it got its first token; 0 = not yet */

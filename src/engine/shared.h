@@ -61,8 +61,10 @@ weir_engine_stats weir__shared_stats(weir__shared *shared);
 
 int32_t weir__shared_depth(weir__shared *shared);
 
-/* The next request of those with a higher priority than `above`, which stays in the queue; NULL = none. */
-weir__request *weir__shared_next(weir__shared *shared, int32_t above, int64_t ageing_ns, int64_t now);
+/* weir__queue_next; the request stays in the queue. */
+weir__request *weir__shared_next(weir__shared *shared, int32_t above,
+                                 bool (*wanted)(const weir__request *request), int64_t ageing_ns,
+                                 int64_t now);
 
 /* Takes a request out of the queue for a slot. Unless it resumes, its salt is billed for the prompt. */
 void weir__shared_admit(weir__shared *shared, weir__request *request, bool resumed, int64_t now);

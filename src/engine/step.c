@@ -10,6 +10,7 @@
 #include "engine/driver.h"
 #include "engine/finish.h"
 #include "engine/lanes.h"
+#include "engine/lookahead.h"
 #include "engine/media.h"
 #include "engine/prefix.h"
 #include "engine/sample.h"
@@ -27,6 +28,7 @@ void weir__step_prepare(weir__driver *driver, bool admits, int64_t now)
         weir__prefix_rejoin(driver);
     while (weir__suspend_relieve(driver, now));
     if (weir__media_collect(driver)) weir__finish_latched(driver);
+    weir__lookahead(driver, now);
     weir__lanes_compact(&driver->lanes);
     weir__rotation_choose(&driver->rotation, driver->slots, driver->params->n_slots);
     if (driver->account.counts.n_kv_used != driver->memory.n_used) weir__account_publish(driver);
