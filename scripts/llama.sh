@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # llama.sh [--flavor release|asan|tsan|stock|stock-avx2] [--media] [--print-config]: fetches and builds the pinned llama.cpp,
 # once per pin and flag set, in the user's cache. Progress goes to stderr; stdout gets NAME=VALUE lines for cmake/llama.cmake. All
-# flavors but stock and stock-avx2, which benchmarks compare with, have llama.patch (docs/adr/0013, 0046 and 0063).
+# flavors but stock and stock-avx2, which benchmarks compare with, have llama.patch (docs/adr/0013, 0040, 0046, 0063).
 #
 #   --media            builds libmtmd, too: the encoders of images and sounds
 #   --print-config     prints the choices; fetches and builds nothing

@@ -36,6 +36,10 @@ for layout, words in (("per_slot", ()), ("unified", ()), ("per_slot", ("-ctk", "
     check(f"{name}: the second one token", warm["usage"]["cached_tokens"] == n - 1, warm["usage"])
     check(f"{name}: the same tokens", warm["tokens"] == cold["tokens"] and warm["text"] == cold["text"], cold["text"], warm["text"])
 check("as without a folder", run("per_slot", "per_slot")["tokens"] == plain["tokens"])
-check("another layout's state is none", run("per_slot", "unified")["usage"]["cached_tokens"] == 0)
+for folder, layout in (("per_slot", "unified"), ("unified", "per_slot")):
+    other = run(folder, layout)
+    check(f"{layout}: computed nothing of a {folder} state again", other["usage"]["cached_tokens"] == n - 1, other["usage"])
+    check(f"{layout}: the same tokens", other["tokens"] == plain["tokens"])
+check("other types' states are none", run("per_slot", "per_slot", "-ctk", "q8_0")["usage"]["cached_tokens"] == 0)
 print(f"{results['passed']} passed, {results['failed']} failed")
 sys.exit(results["failed"] > 0)

@@ -117,6 +117,23 @@ static void a_window_that_slid_away(void **state)
     }
 }
 
+/* Loads the state of the first tokens into a context of each layout, with another number of sequences, and
+ * computes the rest there. */
+static void goes_on_elsewhere(const void *bytes, size_t size, const int32_t *ids, size_t cut, size_t n)
+{
+    for (size_t l = 0; l < 2; l++) {
+        rig r;
+        float *want = expected(ids, n, 3, layouts[l]);
+        rig_init(&r, 2048, 3, layouts[l]);
+        assert_ok(ops->state_load(r.context, 2, bytes, size, error));
+        assert_int_equal(ops->state_size(r.context, 2), size);
+        feed_slowly(&r, 2, ids + cut, n - cut);
+        check_next(&r, 2, 3, want);
+        free(want);
+        rig_fini(&r);
+    }
+}
+
 /* What a sequence had come to is saved, in the course of a prefill, and goes on elsewhere: as if it had
  * all been computed there, to the bit. */
 static void saved_on_the_way(const char *kind)
@@ -139,6 +156,7 @@ static void saved_on_the_way(const char *kind)
         feed_slowly(&r, 2, ids + CUT, N - CUT);
         check_next(&r, 0, 3, want);
         check_next(&r, 2, 3, want);
+        goes_on_elsewhere(bytes, size, ids, CUT, N);
         free(bytes);
         free(want);
         rig_fini(&r);
