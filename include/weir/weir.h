@@ -454,15 +454,15 @@ typedef struct weir_engine_params {
      * level that waits; 0 = never */
     int32_t ageing_ms;
     int32_t itl_target_ms; /* 50; 1 … 60000; target of the strategy latency-target for the length of a tick */
-    /* A folder for cached prompts, which survive a restart with the same model, layout and KV types and are
-     * read when a request needs them. NULL (default) or "" = none. It is created if it does not exist;
-     * otherwise it must belong to the user, with mode 0700 (else INVALID): its files are trusted and contain
-     * prompts and salts in plain text. The engine writes when it is idle, every ten seconds under load, and
-     * in weir_engine_destroy, which therefore takes longer; the state being written takes host memory in
-     * addition to cache_bytes. Damaged and foreign files are ignored and logged. Engines may share the
-     * folder */
+    /* A folder for cached prompts, which survive a restart with the same model and KV types and are read when
+     * a request needs them. NULL (default) or "" = none. It is created if it does not exist; otherwise it
+     * must belong to the user, with mode 0700 (else INVALID): its files are trusted and contain prompts and
+     * salts in plain text. The engine writes when it is idle, every ten seconds under load, and in
+     * weir_engine_destroy, which therefore takes longer; the state being written takes host memory in
+     * addition to cache_bytes. Damaged and foreign files are ignored and logged. Engines, also of other
+     * processes, may share the folder: each finds the others' files within a second */
     const char *cache_dir;
-    /* 4 GiB; the size of the folder, at most; the least recently used files are removed */
+    /* 4 GiB; the size of the folder, at most; the least recently used files of all engines are removed */
     uint64_t cache_disk_bytes;
     /* 16; 0 … 32; speculative decoding: draft tokens verified in one pass, at most, used when it is likely to
      * be faster. Accepted tokens arrive in one chunk. The text does not change where

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cache/archive.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -12,13 +11,13 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/error.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/thread.h"
+#include "cache/watch.h"
 
-#define ENDING    ".weirkv"
-#define PART      ".part"
 #define FILES_MAX 16384 /* the tokens of all of them are in memory */
 
 typedef enum phase { IDLE, GIVEN, WRITTEN, FAILED } phase;
@@ -32,12 +31,15 @@ struct weir__archive {
     uint64_t n_bytes;
     size_t n_files;
     pthread_t thread;
+    weir__watch watch; /* the writer's */
 
     pthread_mutex_t mutex;
     pthread_cond_t changed;
     bool closing;
     bool failing;               /* was logged */
     weir__archive_file *doomed; /* to be unlinked and freed, by `older` */
+    weir__watch_news news;      /* the driver's while there are any, else the writer's */
+    bool has_news;
     phase phase;
     weir__snapshot text; /* of `state`; the writer's while GIVEN, the driver's afterwards */
     void *state;
@@ -87,18 +89,19 @@ uint64_t weir__archive_bytes(const weir__archive *a)
 
 /* ---- The writer ---- */
 
-static void file_name(const weir__archive *a, char name[WEIR__ARCHIVE_NAME])
+static void file_name(const weir__archive *a, char name[WEIR__FOLDER_NAME])
 {
-    snprintf(name, WEIR__ARCHIVE_NAME, "%016" PRIx64 ENDING, weir__snapshot_name(&a->text));
+    snprintf(name, WEIR__FOLDER_NAME, "%016" PRIx64 WEIR__FOLDER_ENDING, weir__snapshot_name(&a->text));
 }
 
 /* Has another name until it is complete. Not synchronized: after a power loss the checksums reveal a damaged
  * file, and its tokens are computed again. */
 static bool write_file(weir__archive *a)
 {
-    char name[WEIR__ARCHIVE_NAME], part[WEIR__ARCHIVE_NAME];
+    char name[WEIR__FOLDER_NAME], part[WEIR__FOLDER_NAME];
     file_name(a, name);
-    snprintf(part, sizeof part, "%016" PRIx64 ".%ld" PART, weir__snapshot_name(&a->text), (long)getpid());
+    snprintf(part, sizeof part, "%016" PRIx64 ".%ld" WEIR__FOLDER_PART, weir__snapshot_name(&a->text),
+             (long)getpid());
     unlinkat(a->folder, part, 0); /* of an earlier process with this id */
     int fd = openat(a->folder, part, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
     if (fd < 0) return false;
@@ -125,27 +128,50 @@ static void unlink_all(const weir__archive *a, weir__archive_file *doomed)
     }
 }
 
+/* Looks whether other processes have changed the folder; false: nothing is new. The mutex is not held. */
+static bool look_around(weir__archive *a, int64_t *due)
+{
+    bool found = weir__watch_look(&a->watch, &a->news);
+    *due = found && a->news.more ? 0 : weir__clock_now_ns() + a->params.watch_ns;
+    return found;
+}
+
+/* Waits, with the mutex, for something to do. Whether it is time to look at the folder. */
+static bool await_work(weir__archive *a, int64_t due)
+{
+    while (!a->closing && a->doomed == NULL && a->phase != GIVEN) {
+        bool watches = a->params.watch_ns > 0 && !a->has_news;
+        if (watches && weir__clock_now_ns() >= due) return true;
+        (void)weir__clock_cond_wait(&a->changed, &a->mutex, watches ? due : WEIR__CLOCK_NEVER);
+    }
+    return false;
+}
+
 static void *run_writer(void *user)
 {
     weir__archive *a = user;
+    int64_t due = weir__clock_now_ns() + a->params.watch_ns;
     pthread_mutex_lock(&a->mutex);
     for (;;) {
-        while (!a->closing && a->doomed == NULL && a->phase != GIVEN)
-            pthread_cond_wait(&a->changed, &a->mutex);
+        bool looks = await_work(a, due);
         weir__archive_file *doomed = a->doomed;
         bool given = a->phase == GIVEN, failing = a->failing;
         a->doomed = NULL;
-        if (doomed == NULL && !given) break;
+        if (doomed == NULL && !given && !looks) break;
         pthread_mutex_unlock(&a->mutex);
         unlink_all(a, doomed); /* first, to make room */
         bool done = given && write_file(a);
         if (given && !done && !failing)
             weir__log(WEIR_LOG_WARN, "%s: cached prompts cannot be saved: %s", a->params.path,
                       strerror(errno));
+        bool found = looks && look_around(a, &due);
         pthread_mutex_lock(&a->mutex);
-        if (!given) continue;
-        a->failing = !done;
-        a->phase = done ? WRITTEN : FAILED;
+        a->has_news = a->has_news || found;
+        if (given) {
+            a->failing = !done;
+            a->phase = done ? WRITTEN : FAILED;
+        }
+        if (!given && !found) continue;
         pthread_cond_broadcast(&a->changed);
         pthread_mutex_unlock(&a->mutex);
         a->params.ring(a->params.user);
@@ -183,11 +209,31 @@ bool weir__archive_fits(const weir__archive *a, const weir__prefix_key *key, int
            file_size(key, n_tokens, state_size) <= a->params.n_bytes;
 }
 
-weir__archive_file *weir__archive_crowded(const weir__archive *a, const weir__prefix_key *key,
-                                          int32_t n_tokens, uint64_t state_size)
+/* The least recently used file. Those that another process has used since they were listed become newer. */
+static weir__archive_file *oldest_file(weir__archive *a)
+{
+    for (size_t i = 0; i < a->n_files; i++) {
+        weir__folder_file now;
+        weir__archive_file *file = a->oldest;
+        if (!weir__folder_find(a->folder, file->name, &now) || !weir__folder_is_later(now.used, file->used))
+            break;
+        file->used = now.used;
+        list_out(a, file);
+        list_in(a, file);
+    }
+    return a->oldest;
+}
+
+weir__archive_file *weir__archive_crowded(weir__archive *a, const weir__prefix_key *key, int32_t n_tokens,
+                                          uint64_t state_size)
 {
     bool fits = a->n_bytes + file_size(key, n_tokens, state_size) <= a->params.n_bytes;
-    return fits && a->n_files < FILES_MAX ? NULL : a->oldest;
+    return fits && a->n_files < FILES_MAX ? NULL : oldest_file(a);
+}
+
+weir__archive_file *weir__archive_overfull(weir__archive *a)
+{
+    return a->n_bytes > a->params.n_bytes || a->n_files > FILES_MAX ? oldest_file(a) : NULL;
 }
 
 bool weir__archive_put(weir__archive *a, const weir__prefix_key *key, const int32_t *tokens, int32_t n,
@@ -212,25 +258,41 @@ bool weir__archive_adopt(weir__archive *a, const void *state)
     return true;
 }
 
-const weir__snapshot *weir__archive_collect(weir__archive *a, weir__archive_file **file)
+static weir__archive_file *new_file(weir__archive *a, const weir__folder_file *found)
 {
-    phase is = writer_phase(a);
-    if (is != WRITTEN && is != FAILED) return NULL;
-    char name[WEIR__ARCHIVE_NAME];
-    file_name(a, name);
-    weir__archive_file *before = find_file(a, name);
-    bool taken = before != NULL && before->owner != NULL; /* two texts with the same name */
-    *file = is == WRITTEN && !taken ? weir__mem_calloc(1, sizeof **file) : NULL;
-    if (*file == NULL) return &a->text; /* a file that is not in the list is found by the next process */
-    memcpy((*file)->name, name, sizeof name);
-    (*file)->checksum = a->text.head.checksum;
-    (*file)->n_bytes = weir__snapshot_size(&a->text);
-    if (before != NULL) { /* was not usable, and is replaced */
+    weir__archive_file *file = weir__mem_calloc(1, sizeof *file);
+    if (file == NULL) return NULL;
+    file->n_bytes = found->n_bytes;
+    file->used = found->used;
+    memcpy(file->name, found->name, sizeof file->name);
+    list_in(a, file);
+    return file;
+}
+
+/* Lists a file. A file of the same name that was not usable is replaced. NULL: no memory, or the name is
+ * taken by another text. */
+static weir__archive_file *add_file(weir__archive *a, const weir__folder_file *found)
+{
+    weir__archive_file *before = find_file(a, found->name);
+    if (before != NULL && before->owner != NULL) return NULL;
+    weir__archive_file *file = new_file(a, found);
+    if (file != NULL && before != NULL) {
         list_out(a, before);
         weir__mem_free(before);
     }
-    list_in(a, *file);
-    return &a->text;
+    return file;
+}
+
+const weir__snapshot *weir__archive_collect(weir__archive *a, weir__archive_file **file)
+{
+    phase is = writer_phase(a);
+    char name[WEIR__FOLDER_NAME];
+    weir__folder_file written;
+    if (is != WRITTEN && is != FAILED) return NULL;
+    *file = NULL;
+    file_name(a, name);
+    if (is == WRITTEN && weir__folder_find(a->folder, name, &written)) *file = add_file(a, &written);
+    return &a->text; /* a file that is not in the list is found by the next process */
 }
 
 void weir__archive_clear(weir__archive *a)
@@ -261,37 +323,66 @@ void weir__archive_remove(weir__archive *a, weir__archive_file *file)
     pthread_mutex_unlock(&a->mutex);
 }
 
-/* ---- Reading ---- */
+/* ---- Other processes ---- */
 
-/* Opens a regular file that only its owner, this user, can write to. */
-static weir_status open_file(const weir__archive *a, const char *name, int *fd, weir_error *error)
+static void forget_file(weir__archive *a, const char *name, void (*gone)(void *owner, void *user), void *user)
 {
-    struct stat is;
-    /* O_NONBLOCK: opening a FIFO must not block */
-    *fd = openat(a->folder, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
-    if (*fd < 0)
-        return weir__error_set(error, errno == ENOENT ? WEIR_NOT_FOUND : WEIR_IO, "",
-                               "it cannot be opened: %s", strerror(errno));
-    if (fstat(*fd, &is) == 0 && S_ISREG(is.st_mode) && is.st_uid == geteuid() && (is.st_mode & 022) == 0)
-        return WEIR_OK;
-    close(*fd);
-    return weir__error_set(error, WEIR_IO, "", "it is not a regular file that only its owner can write to");
+    weir__archive_file *file = find_file(a, name);
+    if (file == NULL) return;
+    void *owner = file->owner;
+    list_out(a, file);
+    weir__mem_free(file);
+    if (owner != NULL) gone(owner, user);
 }
 
-weir_status weir__archive_read(weir__archive *a, weir__archive_file *file, void **state, size_t *size,
+bool weir__archive_follow(weir__archive *a, weir__archive_fn found, void (*gone)(void *owner, void *user),
+                          void *user)
+{
+    pthread_mutex_lock(&a->mutex);
+    bool has_news = a->has_news;
+    pthread_mutex_unlock(&a->mutex);
+    if (!has_news) return false;
+    for (size_t i = 0; i < a->news.n_removed; i++) forget_file(a, a->news.removed[i].name, gone, user);
+    for (size_t i = 0; i < a->news.n_added; i++) {
+        const weir__watch_file *added = &a->news.added[i];
+        weir__archive_file *file = add_file(a, &added->file);
+        if (file != NULL && added->text.tokens != NULL) file->owner = found(file, &added->text, user);
+    }
+    weir__watch_news_fini(&a->news);
+    pthread_mutex_lock(&a->mutex);
+    a->has_news = false;
+    pthread_cond_broadcast(&a->changed);
+    pthread_mutex_unlock(&a->mutex);
+    return true;
+}
+
+/* ---- Reading ---- */
+
+/* Whether a file has this text. */
+static bool is_text(const weir__snapshot *s, const weir__prefix_key *key, const int32_t *tokens, int32_t n)
+{
+    return s->head.n_tokens == (uint32_t)n && s->head.salt_length == key->salt_length &&
+           s->head.adapter == key->adapter && memcmp(s->tokens, tokens, (size_t)n * sizeof *tokens) == 0 &&
+           (key->salt_length == 0 || memcmp(s->salt, key->salt, key->salt_length) == 0);
+}
+
+weir_status weir__archive_read(weir__archive *a, weir__archive_file *file, const weir__prefix_key *key,
+                               const int32_t *tokens, int32_t n, void **state, size_t *size,
                                weir_error *error)
 {
     int fd;
     weir__snapshot s = {0};
-    weir_status status = open_file(a, file->name, &fd, error);
+    weir__folder_file now;
+    weir_status status = weir__folder_open_file(a->folder, file->name, &fd, error);
     if (status != WEIR_OK) return status;
     status = weir__snapshot_read(&s, &a->params.limits, fd, error);
-    if (status == WEIR_OK && s.head.checksum != file->checksum)
+    if (status == WEIR_OK && !is_text(&s, key, tokens, n))
         status = weir__error_set(error, WEIR_FORMAT, "", "its content has changed");
     if (status == WEIR_OK) status = weir__snapshot_read_state(&s, fd, state, error);
     if (status == WEIR_OK) {
         *size = s.head.state_size;
-        futimens(fd, NULL); /* gives the next process the order */
+        futimens(fd, NULL); /* gives other processes the order */
+        if (weir__folder_find(a->folder, file->name, &now)) file->used = now.used;
         list_out(a, file);
         list_in(a, file);
     }
@@ -304,72 +395,24 @@ weir_status weir__archive_read(weir__archive *a, weir__archive_file *file, void 
 
 static int by_age(const void *a, const void *b)
 {
-    const weir__archive_file *x = *(weir__archive_file *const *)a, *y = *(weir__archive_file *const *)b;
-    if (x->used.tv_sec != y->used.tv_sec) return x->used.tv_sec < y->used.tv_sec ? -1 : 1;
-    if (x->used.tv_nsec != y->used.tv_nsec) return x->used.tv_nsec < y->used.tv_nsec ? -1 : 1;
-    return strcmp(x->name, y->name);
-}
-
-/* 16 digits and our ending, or a writer's unfinished file. */
-static bool is_ours(const char *name)
-{
-    size_t n = strlen(name);
-    if (n >= WEIR__ARCHIVE_NAME || strspn(name, "0123456789abcdef") != 16) return false;
-    return strcmp(name + 16, ENDING) == 0 || strcmp(name + n - strlen(PART), PART) == 0;
-}
-
-/* *file: NULL if it is none of ours. False: out of memory. */
-static bool read_name(const weir__archive *a, const char *name, weir__archive_file **file)
-{
-    struct stat is;
-    *file = NULL;
-    if (!is_ours(name) || fstatat(a->folder, name, &is, AT_SYMLINK_NOFOLLOW) != 0 || !S_ISREG(is.st_mode))
-        return true;
-    *file = weir__mem_calloc(1, sizeof **file);
-    if (*file == NULL) return false;
-    memcpy((*file)->name, name, strlen(name) + 1); /* is_ours has checked its length */
-    (*file)->n_bytes = is.st_size > 0 ? (uint64_t)is.st_size : 0;
-#ifdef __APPLE__
-    (*file)->used = is.st_mtimespec;
-#else
-    (*file)->used = is.st_mtim;
-#endif
-    return true;
+    const weir__folder_file *x = a, *y = b;
+    if (weir__folder_is_later(x->used, y->used)) return 1;
+    return weir__folder_is_later(y->used, x->used) ? -1 : strcmp(x->name, y->name);
 }
 
 /* Lists the files, the last used one as the newest. */
-static weir_status list_folder(weir__archive *a, weir_error *error)
+static weir_status list_files(weir__archive *a, weir_error *error)
 {
-    weir_status status = WEIR_OK;
-    weir__archive_file **all = NULL;
-    size_t n = 0, capacity = 0;
-    const struct dirent *at;
-    int fd = openat(a->folder, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    DIR *dir = fd >= 0 ? fdopendir(fd) : NULL;
-    if (dir == NULL) {
-        if (fd >= 0) close(fd);
-        return weir__error_set(error, WEIR_IO, "cache_dir", "%.200s cannot be read: %s", a->params.path,
-                               strerror(errno));
-    }
-    while (status == WEIR_OK && (at = readdir(dir)) != NULL) {
-        weir__archive_file *file;
-        if (!read_name(a, at->d_name, &file) || !weir__mem_grow(&all, &capacity, n + 1, sizeof *all))
+    weir__folder_file *files = NULL;
+    size_t n = 0;
+    weir_status status = weir__folder_list(a->folder, a->params.path, &files, &n, error);
+    if (status != WEIR_OK) return status;
+    if (n > 0) qsort(files, n, sizeof *files, by_age);
+    for (size_t i = 0; i < n && status == WEIR_OK; i++)
+        if (new_file(a, &files[i]) == NULL)
             status = weir__error_set(error, WEIR_NO_MEMORY, "cache_dir", "no memory for the files of %.200s",
                                      a->params.path);
-        if (status == WEIR_OK && file != NULL)
-            all[n++] = file;
-        else
-            weir__mem_free(file);
-    }
-    closedir(dir);
-    if (n > 0) qsort(all, n, sizeof *all, by_age);
-    for (size_t i = 0; i < n; i++) {
-        if (status == WEIR_OK)
-            list_in(a, all[i]);
-        else
-            weir__mem_free(all[i]);
-    }
-    weir__mem_free(all);
+    weir__watch_init(&a->watch, a->folder, a->params.path, &a->params.limits, files, n);
     return status;
 }
 
@@ -379,24 +422,12 @@ void weir__archive_index(weir__archive *a, weir__archive_fn found, void *user)
     while (a->oldest != NULL && (a->n_bytes > a->params.n_bytes || a->n_files > FILES_MAX))
         weir__archive_remove(a, a->oldest);
     for (weir__archive_file *file = a->oldest; file != NULL; file = file->newer) {
-        int fd;
         weir__snapshot s = {0};
-        weir_error error = {0};
-        if (strcmp(file->name + 16, ENDING) != 0) continue;
-        weir_status status = open_file(a, file->name, &fd, &error);
-        if (status == WEIR_OK) {
-            status = weir__snapshot_read(&s, &a->params.limits, fd, &error);
-            close(fd);
-        }
-        if (status == WEIR_OK) {
-            file->checksum = s.head.checksum;
-            file->owner = found(file, &s, user);
-            weir__snapshot_fini(&s);
-        } else if (status == WEIR_UNSUPPORTED) {
-            n_other++;
-        } else {
-            weir__log(WEIR_LOG_WARN, "%s/%s is ignored: %s", a->params.path, file->name, error.message);
-        }
+        if (!weir__folder_is_complete(file->name)) continue;
+        weir_status status = weir__watch_read(&a->watch, file->name, &s);
+        if (status == WEIR_OK) file->owner = found(file, &s, user);
+        n_other += status == WEIR_UNSUPPORTED;
+        weir__snapshot_fini(&s);
     }
     if (n_other > 0)
         weir__log(WEIR_LOG_INFO, "%s: %zu cached prompts of other models, layouts, KV types or versions",
@@ -405,38 +436,14 @@ void weir__archive_index(weir__archive *a, weir__archive_fn found, void *user)
 
 /* ---- Life ---- */
 
-/* Opens the folder once: later changes of the path do not matter. */
-static weir_status open_folder(weir__archive *a, weir_error *error)
-{
-    struct stat is;
-    const char *path = a->params.path;
-    if (mkdir(path, 0700) != 0 && errno != EEXIST)
-        return weir__error_set(error, WEIR_IO, "cache_dir", "%.200s cannot be created: %s", path,
-                               strerror(errno));
-    a->folder = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (a->folder < 0 || fstat(a->folder, &is) != 0)
-        return weir__error_set(error, WEIR_IO, "cache_dir", "%.200s cannot be opened: %s", path,
-                               strerror(errno));
-    if (is.st_uid != geteuid())
-        return weir__error_set(error, WEIR_INVALID, "cache_dir",
-                               "%.200s belongs to user %ld, this process is user %ld: saved states are "
-                               "trusted, so they must be its own",
-                               path, (long)is.st_uid, (long)geteuid());
-    if ((is.st_mode & 077) != 0)
-        return weir__error_set(
-            error, WEIR_INVALID, "cache_dir",
-            "%.200s has mode %04o; only 0700 is allowed, since saved states are trusted and "
-            "hold prompts: chmod 700",
-            path, (unsigned)is.st_mode & 07777);
-    return WEIR_OK;
-}
-
 static void free_archive(weir__archive *a)
 {
     for (weir__archive_file *file = a->newest, *next; file != NULL; file = next) {
         next = file->older;
         weir__mem_free(file);
     }
+    if (a->has_news) weir__watch_news_fini(&a->news);
+    weir__watch_fini(&a->watch);
     if (a->folder >= 0) close(a->folder);
     weir__mem_free((char *)a->params.path);
     weir__mem_free(a);
@@ -450,13 +457,13 @@ weir_status weir__archive_open(const weir__archive_params *params, weir__archive
     a->folder = -1;
     a->params.path = weir__mem_strdup(params->path);
     weir_status status = a->params.path != NULL
-                             ? open_folder(a, error)
+                             ? weir__folder_open(a->params.path, &a->folder, error)
                              : weir__error_set(error, WEIR_NO_MEMORY, "cache_dir", "no memory for cache_dir");
-    if (status == WEIR_OK) status = list_folder(a, error);
+    if (status == WEIR_OK) status = list_files(a, error);
     if (status != WEIR_OK) goto no_folder;
     status = WEIR_NO_MEMORY;
     if (pthread_mutex_init(&a->mutex, NULL) != 0) goto no_mutex;
-    if (pthread_cond_init(&a->changed, NULL) != 0) goto no_cond;
+    if (weir__clock_cond_init(&a->changed) != 0) goto no_cond;
     if (weir__thread_start(&a->thread, NULL, run_writer, a) != 0) goto no_thread;
     *archive = a;
     return WEIR_OK;

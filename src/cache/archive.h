@@ -1,35 +1,33 @@
 /* archive.h: a folder of snapshots with a limited size, and the thread that writes them.
  * SPDX-License-Identifier: Apache-2.0
  *
- * The folder (mode 0700) and every file read from it must belong to the user, because the backend trusts
- * the states. Processes may share the folder: files are added by rename, removed by unlink and never written
- * to, and a file that no longer exists is a miss. */
+ * Processes may share the folder: files are added by rename, removed by unlink and never written to, a file
+ * that no longer exists is a miss, and the writer looks for files of others. Each keeps all files within its
+ * own limit. */
 #ifndef WEIR_CACHE_ARCHIVE_H
 #define WEIR_CACHE_ARCHIVE_H
 
-#include <time.h>
-
+#include "cache/folder.h"
 #include "cache/snapshot.h"
 
 typedef struct weir__archive weir__archive;
-
-#define WEIR__ARCHIVE_NAME 48
 
 /* A file in the folder. The driver's. */
 typedef struct weir__archive_file {
     struct weir__archive_file *newer, *older;
     uint64_t n_bytes;
-    uint64_t checksum;    /* of its text, as in the head */
     void *owner;          /* its cache entry; NULL: only its age decides when it is removed */
-    struct timespec used; /* before open, by the file's time */
-    char name[WEIR__ARCHIVE_NAME];
+    struct timespec used; /* the file's time when this process last saw it */
+    char name[WEIR__FOLDER_NAME];
 } weir__archive_file;
 
 typedef struct weir__archive_params {
     const char *path;
     uint64_t n_bytes; /* of all files together */
     weir__snapshot_limits limits;
-    void (*ring)(void *user); /* on the writer's thread: a file was written, or could not be */
+    int64_t watch_ns; /* how often the writer looks for changes by other processes; 0 = never */
+    void (*ring)(
+        void *user); /* on the writer's thread: a file was written, or could not be, or there is news */
     void *user;
 } weir__archive_params;
 
@@ -54,8 +52,11 @@ bool weir__archive_is_busy(const weir__archive *archive);
  * room. */
 bool weir__archive_fits(const weir__archive *archive, const weir__prefix_key *key, int32_t n_tokens,
                         uint64_t state_size);
-weir__archive_file *weir__archive_crowded(const weir__archive *archive, const weir__prefix_key *key,
+weir__archive_file *weir__archive_crowded(weir__archive *archive, const weir__prefix_key *key,
                                           int32_t n_tokens, uint64_t state_size);
+
+/* The file to remove while there are more of them than allowed; NULL = there are not. */
+weir__archive_file *weir__archive_overfull(weir__archive *archive);
 
 /* Gives the writer, which is not busy, a state [size] of tokens [n], in a weir__mem block. The writer only
  * reads it, and frees it if `owned`. False: no memory, nothing was done. */
@@ -73,9 +74,15 @@ void weir__archive_clear(weir__archive *archive);
 /* Waits until the writer has written its state. */
 void weir__archive_wait(weir__archive *archive);
 
-/* Reads the state of a file, which becomes the newest. Errors as of weir__snapshot_read, and NOT_FOUND; then
- * the file is useless. */
-weir_status weir__archive_read(weir__archive *archive, weir__archive_file *file, void **state, size_t *size,
+/* Tells what other processes have done: `found` for each file that they added, as in index, `gone` with the
+ * owner of each that they removed, which the list no longer has. False: nothing. */
+bool weir__archive_follow(weir__archive *archive, weir__archive_fn found,
+                          void (*gone)(void *owner, void *user), void *user);
+
+/* Reads the state of a file, which becomes the newest and must still have this text. Errors as of
+ * weir__snapshot_read, and NOT_FOUND; then the file is useless. */
+weir_status weir__archive_read(weir__archive *archive, weir__archive_file *file, const weir__prefix_key *key,
+                               const int32_t *tokens, int32_t n, void **state, size_t *size,
                                weir_error *error);
 
 /* Removes the file from the list; the writer unlinks it soon. */

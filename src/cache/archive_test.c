@@ -43,10 +43,12 @@ static void hear(weir_log_level level, const char *message, void *user)
     if (level >= WEIR_LOG_WARN) snprintf(said + n, sizeof said - n, "%s\n", message);
 }
 
+static int64_t watch_ns; /* of archives that are opened from now on */
+
 static weir_status try_open(uint64_t kind, uint64_t n_bytes, weir__archive **a, weir_error *error)
 {
     const weir__archive_params params = {
-        .path = path, .n_bytes = n_bytes, .limits = {kind, 100, 1000}, .ring = ring};
+        .path = path, .n_bytes = n_bytes, .limits = {kind, 100, 1000}, .watch_ns = watch_ns, .ring = ring};
     return weir__archive_open(&params, a, error);
 }
 
@@ -64,6 +66,7 @@ static int setup(void **state)
     temp_remove();
     temp_path(path, "kept");
     said[0] = '\0';
+    watch_ns = 0;
     weir_log_set(hear, NULL);
     return 0;
 }
@@ -117,6 +120,15 @@ static shown index_of(weir__archive *a)
     return s;
 }
 
+/* Reads the state of the text that `put` wrote. */
+static weir_status read_text(weir__archive *a, weir__archive_file *file, int32_t first, void **state,
+                             size_t *size, weir_error *error)
+{
+    int32_t tokens[20];
+    for (int32_t i = 0; i < 20; i++) tokens[i] = first + i;
+    return weir__archive_read(a, file, &nobody, tokens, 20, state, size, error);
+}
+
 static void make_file(const char *name, const char *text)
 {
     char at[2 * TEMP_PATH_MAX];
@@ -165,7 +177,7 @@ static void test_what_was_put_is_there_again(void **state)
         void *bytes = NULL;
         size_t size = 0;
         assert_int_equal(s.first[i], 10 * i);
-        assert_int_equal(weir__archive_read(a, s.file[i], &bytes, &size, NULL), WEIR_OK);
+        assert_int_equal(read_text(a, s.file[i], 10 * i, &bytes, &size, NULL), WEIR_OK);
         assert_int_equal(size, 100);
         assert_int_equal(((char *)bytes)[99], 10 * i);
         weir__mem_free(bytes);
@@ -173,7 +185,7 @@ static void test_what_was_put_is_there_again(void **state)
     }
     void *bytes = NULL;
     size_t size = 0;
-    assert_int_equal(weir__archive_read(a, s.file[0], &bytes, &size, NULL), WEIR_OK); /* is the newest now */
+    assert_int_equal(read_text(a, s.file[0], 0, &bytes, &size, NULL), WEIR_OK); /* is the newest now */
     weir__mem_free(bytes);
     weir__archive_close(a);
     a = open_archive(1, 1 << 20);
@@ -279,7 +291,7 @@ static void test_nothing_stays_open(void **state)
         assert_true(fcntl(lowest, F_GETFD) & FD_CLOEXEC); /* nor for programs that are started */
         void *bytes = NULL;
         size_t size = 0;
-        if (i > 0) assert_int_equal(weir__archive_read(a, s.file[0], &bytes, &size, NULL), WEIR_OK);
+        if (i > 0) assert_int_equal(read_text(a, s.file[0], 0, &bytes, &size, NULL), WEIR_OK);
         weir__mem_free(bytes);
         weir__archive_close(a);
     }
@@ -343,7 +355,7 @@ static void test_another_users_files(void **state)
     assert_int_equal(chown(at, 12345, (gid_t)-1), 0);
     void *bytes = NULL;
     size_t size = 0;
-    assert_int_equal(weir__archive_read(a, s.file[0], &bytes, &size, &error), WEIR_IO);
+    assert_int_equal(read_text(a, s.file[0], s.first[0], &bytes, &size, &error), WEIR_IO);
     assert_null(bytes);
     assert_non_null(strstr(error.message, "only its owner"));
     weir__archive_close(a);
@@ -416,14 +428,14 @@ static void test_what_changes_meanwhile(void **state)
     assert_int_equal(s.n, 3);
     snprintf(at, sizeof at, "%s/%s", path, s.file[0]->name);
     assert_int_equal(unlink(at), 0); /* another process */
-    assert_int_equal(weir__archive_read(a, s.file[0], &bytes, &size, &error), WEIR_NOT_FOUND);
+    assert_int_equal(read_text(a, s.file[0], 10, &bytes, &size, &error), WEIR_NOT_FOUND);
     snprintf(at, sizeof at, "%s/%s", path, s.file[1]->name);
     assert_int_equal(truncate(at, 100), 0);
-    assert_int_equal(weir__archive_read(a, s.file[1], &bytes, &size, &error), WEIR_FORMAT);
+    assert_int_equal(read_text(a, s.file[1], 20, &bytes, &size, &error), WEIR_FORMAT);
     char other[2 * TEMP_PATH_MAX];
     snprintf(other, sizeof other, "%s/%s", path, s.file[2]->name);
     assert_int_equal(rename(other, at), 0); /* a sound one in its place */
-    assert_int_equal(weir__archive_read(a, s.file[1], &bytes, &size, &error), WEIR_FORMAT);
+    assert_int_equal(read_text(a, s.file[1], 20, &bytes, &size, &error), WEIR_FORMAT);
     assert_non_null(strstr(error.message, "has changed"));
     for (int i = 0; i < 3; i++) weir__archive_remove(a, s.file[i]);
     assert_int_equal(weir__archive_bytes(a), 0);
@@ -506,6 +518,145 @@ static void test_without_memory(void **state)
     }
 }
 
+/* ---- Several processes ---- */
+
+typedef struct followed {
+    weir__archive *a;
+    shown added;
+    int n_gone;
+} followed;
+
+static void *note_added(weir__archive_file *file, const weir__snapshot *snapshot, void *user)
+{
+    followed *f = user;
+    show(file, snapshot, &f->added);
+    return &f->added.first[f->added.n - 1];
+}
+
+static void note_gone(void *owner, void *user)
+{
+    followed *f = user;
+    assert_in_range((uintptr_t)owner, (uintptr_t)f->added.first, (uintptr_t)(f->added.first + f->added.n));
+    f->n_gone++;
+}
+
+/* Until this many files of others have been added and removed in all. */
+static void follow_until(followed *f, int n_added, int n_gone)
+{
+    for (int i = 0; i < 100000 && (f->added.n < n_added || f->n_gone < n_gone); i++)
+        if (!weir__archive_follow(f->a, note_added, note_gone, f)) usleep(100);
+    assert_int_equal(f->added.n, n_added);
+    assert_int_equal(f->n_gone, n_gone);
+}
+
+static void test_others_files_come_and_go(void **state)
+{
+    (void)state;
+    void *bytes = NULL;
+    size_t size = 0;
+    watch_ns = 1000000;
+    weir__archive *theirs = open_archive(1, 1 << 20);
+    followed f = {.a = open_archive(1, 1 << 20)};
+    assert_int_equal(index_of(theirs).n, 0);
+    assert_int_equal(index_of(f.a).n, 0);
+    assert_true(put(theirs, 10, 20) && put(theirs, 20, 20));
+    follow_until(&f, 2, 0);
+    assert_int_equal(weir__archive_bytes(f.a), weir__archive_bytes(theirs));
+    int at = f.added.first[0] == 20 ? 0 : 1;
+    assert_int_equal(read_text(f.a, f.added.file[at], 20, &bytes, &size, NULL), WEIR_OK);
+    assert_int_equal(((char *)bytes)[99], 20);
+    weir__mem_free(bytes);
+    assert_true(put(f.a, 30, 20)); /* one's own is no news */
+    shown there = index_of(theirs);
+    for (int i = 0; i < there.n; i++)
+        if (there.first[i] == 10) weir__archive_remove(theirs, there.file[i]);
+    follow_until(&f, 2, 1);
+    assert_int_equal(weir__archive_bytes(f.a), 2 * (64 + 20 * 4 + 100));
+    weir__archive_close(theirs);
+    weir__archive_close(f.a);
+    assert_int_equal(count_files(".weirkv"), 2);
+    assert_string_equal(said, "");
+}
+
+/* Files that are not complete, damaged or of another model have no owner, but those with a name count. */
+static void test_others_files_that_are_no_use(void **state)
+{
+    (void)state;
+    watch_ns = 1000000;
+    weir__archive *theirs = open_archive(2, 1 << 20);
+    followed f = {.a = open_archive(1, 1000)};
+    make_file("0000000000000001.77.part", "being written");
+    make_file("0000000000000002.weirkv", "damaged");
+    assert_true(put(theirs, 10, 20) && put(theirs, 20, 20));
+    for (int i = 0; i < 100000 && weir__archive_bytes(f.a) < 2 * 244 + 7; i++)
+        if (!weir__archive_follow(f.a, note_added, note_gone, &f)) usleep(100);
+    assert_int_equal(weir__archive_bytes(f.a), 2 * 244 + 7);
+    assert_int_equal(f.added.n, 0);
+    assert_non_null(strstr(said, "0000000000000002.weirkv is ignored"));
+    assert_true(put(theirs, 30, 20) && put(theirs, 40, 20) && put(theirs, 50, 20));
+    for (int i = 0; i < 100000 && weir__archive_bytes(f.a) < 5 * 244 + 7; i++)
+        if (!weir__archive_follow(f.a, note_added, note_gone, &f)) usleep(100);
+    weir__archive_file *file;
+    int n = 0;
+    for (; (file = weir__archive_overfull(f.a)) != NULL; n++) weir__archive_remove(f.a, file);
+    assert_in_range(n, 1, 2); /* the damaged one, perhaps, and one of theirs */
+    assert_in_range(weir__archive_bytes(f.a), 4 * 244, 1000);
+    weir__archive_close(theirs);
+    weir__archive_close(f.a);
+    assert_int_equal(count_files(".part"), 1);
+}
+
+static void test_many_files_of_others(void **state)
+{
+    (void)state;
+    watch_ns = 1000000;
+    weir__archive *theirs = open_archive(1, 1 << 20);
+    for (int32_t i = 0; i < 30; i++) assert_true(put(theirs, i, 20));
+    followed f = {.a = open_archive(1, 1 << 20)};
+    assert_int_equal(weir__archive_bytes(f.a), 30 * 244); /* listed at the start: no news */
+    weir__archive_close(f.a);
+    weir__archive_close(theirs);
+    temp_remove();
+    temp_path(path, "kept");
+    f.a = open_archive(1, 1 << 20);
+    watch_ns = 0;
+    theirs = open_archive(1, 1 << 20);
+    for (int32_t i = 0; i < 30; i++) assert_true(put(theirs, i, 20));
+    follow_until(&f, 30, 0);
+    bool seen[30] = {0};
+    for (int i = 0; i < 30; i++) {
+        assert_false(seen[f.added.first[i]]);
+        seen[f.added.first[i]] = true;
+    }
+    weir__archive_close(theirs);
+    weir__archive_close(f.a);
+}
+
+/* A file that another process has used is not the oldest. */
+static void test_others_use_keeps_a_file(void **state)
+{
+    (void)state;
+    void *bytes = NULL;
+    size_t size = 0;
+    enum { EACH = 64 + 20 * 4 + 100 };
+    weir__archive *a = open_archive(1, 3 * EACH);
+    for (int32_t i = 0; i < 3; i++) assert_true(put(a, 10 * i, 20));
+    weir__archive *theirs = open_archive(1, 3 * EACH);
+    shown there = index_of(theirs);
+    assert_int_equal(read_text(theirs, there.file[0], 0, &bytes, &size, NULL), WEIR_OK);
+    weir__mem_free(bytes);
+    weir__archive_close(theirs);
+    assert_true(put(a, 30, 20)); /* in the place of the second */
+    weir__archive_close(a);
+    a = open_archive(1, 3 * EACH);
+    shown s = index_of(a);
+    assert_int_equal(s.n, 3);
+    assert_int_equal(s.first[0], 20);
+    assert_int_equal(s.first[1], 0);
+    assert_int_equal(s.first[2], 30);
+    weir__archive_close(a);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -521,6 +672,10 @@ int main(void)
         cmocka_unit_test_setup(test_a_full_disk, setup),
         cmocka_unit_test_setup(test_a_lent_state, setup),
         cmocka_unit_test_setup(test_without_memory, setup),
+        cmocka_unit_test_setup(test_others_files_come_and_go, setup),
+        cmocka_unit_test_setup(test_others_files_that_are_no_use, setup),
+        cmocka_unit_test_setup(test_many_files_of_others, setup),
+        cmocka_unit_test_setup(test_others_use_keeps_a_file, setup),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

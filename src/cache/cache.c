@@ -330,13 +330,17 @@ static weir_status load_file(weir__cache *cache, entry *e, const weir__cache_hit
     weir_error why = {0};
     if (!weir__memory_has_room(cache->params.memory, length)) /* before reading it in vain */
         return weir__error_set(error, WEIR_NO_SPACE, "", "no KV cells are left for %d tokens", length);
-    weir_status status = weir__archive_read(cache->params.archive, e->file, &state, &size, &why);
+    const int32_t *tokens = weir__prefix_tree_tokens(&e->end, &length);
+    weir__prefix_key key = weir__prefix_tree_key(&e->end);
+    weir_status status =
+        weir__archive_read(cache->params.archive, e->file, &key, tokens, length, &state, &size, &why);
     bool whole = status == WEIR_OK;
     if (whole) status = load_state(cache, state, size, length, hit, to, &why);
     weir__mem_free(state);
     if (status == WEIR_OK) cache->n_restored++;
     if (status == WEIR_OK || status == WEIR_NO_SPACE || status == WEIR_NO_MEMORY) return status;
-    weir__log(WEIR_LOG_WARN, "The cached prompt %s cannot be used: %s", e->file->name, why.message);
+    if (status != WEIR_NOT_FOUND) /* another process may have removed it */
+        weir__log(WEIR_LOG_WARN, "The cached prompt %s cannot be used: %s", e->file->name, why.message);
     if (whole) {
         e->file->owner = NULL;
         e->file = NULL;
@@ -625,14 +629,36 @@ static bool lacks_file(const weir__cache *cache, const entry *e)
     return n - there >= FILE_LEAST && n - there > n / WORTH_PART;
 }
 
+static void evict_file(weir__cache *cache, weir__archive_file *file)
+{
+    if (file->owner != NULL)
+        make_ghost(cache, file->owner);
+    else
+        weir__archive_remove(cache->params.archive, file);
+}
+
 static void make_room_for_file(weir__cache *cache, const weir__prefix_key *key, int32_t n, uint64_t size)
 {
     weir__archive_file *file;
     while ((file = weir__archive_crowded(cache->params.archive, key, n, size)) != NULL)
-        if (file->owner != NULL)
-            make_ghost(cache, file->owner);
-        else
-            weir__archive_remove(cache->params.archive, file);
+        evict_file(cache, file);
+}
+
+static void forget_entry(void *owner, void *user)
+{
+    entry *e = owner;
+    e->file = NULL;
+    drop_entry(user, e);
+}
+
+/* Takes note of files that other processes have added or removed. False: there are none. */
+static bool follow_others(weir__cache *cache)
+{
+    weir__archive *archive = cache->params.archive;
+    weir__archive_file *file;
+    if (!weir__archive_follow(archive, index_file, forget_entry, cache)) return false;
+    while ((file = weir__archive_overfull(archive)) != NULL) evict_file(cache, file);
+    return true;
 }
 
 /* Gives the writer the entry's state; once only, even if it fails. */
@@ -672,6 +698,7 @@ bool weir__cache_archive(weir__cache *cache, int64_t now, bool idle)
 {
     if (cache->params.archive == NULL) return false;
     bool more = collect_written(cache);
+    more = follow_others(cache) || more;
     if (!cache->unsaved || now < (idle ? cache->kept_ns + QUIET_NS : cache->offered_ns + LATEST_NS) ||
         weir__archive_is_busy(cache->params.archive))
         return more;

@@ -21,6 +21,9 @@
 /* A checkpoint ends a chunk, and short chunks compute slowly. */
 #define CHECKPOINT_LEAST 8
 
+/* How often an engine looks for files that other processes have added to its cache_dir. */
+#define WATCH_NS (WEIR__NS_PER_S / 4)
+
 /* ---- Life ---- */
 
 static void ring_bell(void *user)
@@ -28,16 +31,12 @@ static void ring_bell(void *user)
     weir__doorbell_ring(user);
 }
 
-/* The contexts that can load a saved state. The number of lanes counts, because llama.cpp wants the same
- * number; kernels do not. */
+/* The contexts that can load a saved state. Layout, lanes and kernels do not count. */
 static uint64_t kind_of(const weir__driver *driver)
 {
-    const weir_context_info *info = &driver->info;
     const char *version = weir_backend_version();
     const uint64_t numbers[] = {
         driver->model->ops->model_identity(driver->model->model),
-        (uint64_t)info->layout,
-        info->layout == WEIR_LAYOUT_UNIFIED ? 1 : (uint64_t)info->n_seq_max,
         (uint64_t)driver->params->type_k,
         (uint64_t)driver->params->type_v,
     };
@@ -54,6 +53,7 @@ static weir_status open_archive(weir__driver *driver, weir__archive **archive, w
         .limits = {.kind = kind_of(driver),
                    .n_tokens = driver->info.n_ctx_seq,
                    .n_vocab = driver->model->info.n_vocab},
+        .watch_ns = WATCH_NS,
         .ring = ring_bell,
         .user = driver->bell,
     };

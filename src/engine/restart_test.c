@@ -193,14 +193,12 @@ static void test_others_states_are_not_used(void **state)
     make(r, &t, 1, 100);
     ask(r, &t);
     rig_stop(r);
-    for (int other = 0; other < 5; other++) {
+    for (int other = 0; other < 3; other++) {
         weir_engine_params before = r->params;
         rig_load(r, other == 0 ? "fake:seed=5" : "fake:");
         if (other == 1) r->params.type_k = WEIR_KV_Q8_0;
         if (other == 2) r->params.type_v = WEIR_KV_Q8_0;
         r->params.cache_dir = path;
-        if (other == 3) r->params.n_slots = 3; /* another number of lanes */
-        if (other == 4) r->params.layout = WEIR_LAYOUT_UNIFIED;
         rig_start(r);
         make(r, &t, 1, 100);
         ask(r, &t);
@@ -208,11 +206,32 @@ static void test_others_states_are_not_used(void **state)
         rig_stop(r);
         r->params = before;
     }
-    assert_int_equal(each_file(NULL), 6);
+    assert_int_equal(each_file(NULL), 4);
     start(r, WEIR_LAYOUT_PER_SLOT);
     make(r, &t, 1, 100);
     ask(r, &t);
     assert_int_equal(t.usage.n_cached, 99);
+}
+
+/* Layouts and numbers of lanes have states of one kind. */
+static void test_states_of_another_layout(void **state)
+{
+    rig *r = *state;
+    static talk t;
+    for (size_t from = 0; from < COUNT(layouts); from++)
+        for (size_t to = 0; to < COUNT(layouts); to++) {
+            start(r, layouts[from]);
+            make(r, &t, 1, 100);
+            ask(r, &t);
+            rig_stop(r);
+            r->params.layout = layouts[to];
+            r->params.n_slots = 3;
+            rig_start(r);
+            ask(r, &t);
+            assert_int_equal(t.usage.n_cached, 99);
+            rig_stop(r);
+            assert_int_equal(each_file(forget), 1);
+        }
 }
 
 /* The end of the file, which is its state, is only read when it is needed. */
@@ -280,6 +299,35 @@ static void test_what_survives_a_kill(void **state)
     rig_stop(r);
     weir_engine_destroy(killed);
     assert_int_equal(each_file(NULL), 1);
+}
+
+/* Engines that run at the same time have each other's prefixes. */
+static void test_engines_share_a_folder(void **state)
+{
+    rig *r = *state;
+    static talk t;
+    for (size_t l = 0; l < COUNT(layouts); l++) {
+        r->params.manual = false;
+        start(r, layouts[l]);
+        weir_engine *writer = r->engine;
+        r->params.cache_dir = path;
+        rig_start(r);
+        weir_engine *reader = r->engine;
+        r->engine = writer;
+        make(r, &t, 1, LONG);
+        ask(r, &t);
+        assert_int_equal(t.usage.n_cached, 0);
+        r->engine = reader;
+        while (rig_stats(r).n_cache_files == 0) usleep(1000);
+        ask(r, &t);
+        assert_int_equal(t.usage.n_cached, LONG - 1);
+        assert_int_equal(rig_stats(r).n_cache_restored, 1);
+        each_file(forget);
+        while (rig_stats(r).n_cache_files != 0) usleep(1000);
+        rig_stop(r);
+        weir_engine_destroy(writer);
+        each_file(forget);
+    }
 }
 
 /* A conversation that grows is not written anew with each turn. */
@@ -377,8 +425,10 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_memory_that_cannot_be_cut, setup, rig_teardown),
         cmocka_unit_test_setup_teardown(test_salts_stay_apart, setup, rig_teardown),
         cmocka_unit_test_setup_teardown(test_others_states_are_not_used, setup, rig_teardown),
+        cmocka_unit_test_setup_teardown(test_states_of_another_layout, setup, rig_teardown),
         cmocka_unit_test_setup_teardown(test_what_cannot_be_read_is_computed, setup, rig_teardown),
         cmocka_unit_test_setup_teardown(test_what_survives_a_kill, setup, rig_teardown),
+        cmocka_unit_test_setup_teardown(test_engines_share_a_folder, setup, rig_teardown),
         cmocka_unit_test_setup_teardown(test_turns_that_add_little, setup, rig_teardown),
         cmocka_unit_test_setup_teardown(test_a_full_disk, setup, rig_teardown),
         cmocka_unit_test_setup_teardown(test_sizes_and_folders, setup, rig_teardown),

@@ -1,0 +1,124 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cache/watch.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/log.h"
+#include "base/mem.h"
+
+/* A folder that changed so recently may change again with the same time. */
+#define SETTLED_S 2
+
+static int by_name(const void *a, const void *b)
+{
+    const weir__folder_file *x = a, *y = b;
+    return strcmp(x->name, y->name);
+}
+
+static void sort_names(weir__folder_file *files, size_t n)
+{
+    if (n > 0) qsort(files, n, sizeof *files, by_name);
+}
+
+void weir__watch_init(weir__watch *watch, int folder, const char *path, const weir__snapshot_limits *limits,
+                      weir__folder_file *files, size_t n)
+{
+    *watch = (weir__watch){.folder = folder, .path = path, .limits = *limits, .known = files, .n_known = n};
+    sort_names(files, n);
+}
+
+void weir__watch_fini(weir__watch *watch)
+{
+    weir__mem_free(watch->known);
+    *watch = (weir__watch){.folder = -1};
+}
+
+void weir__watch_news_fini(weir__watch_news *news)
+{
+    for (size_t i = 0; i < news->n_added; i++) weir__snapshot_fini(&news->added[i].text);
+    weir__mem_free(news->removed);
+    news->removed = NULL;
+    news->n_added = news->n_removed = 0;
+}
+
+weir_status weir__watch_read(const weir__watch *watch, const char *name, weir__snapshot *text)
+{
+    int fd;
+    weir_error error = {0};
+    weir_status status = weir__folder_open_file(watch->folder, name, &fd, &error);
+    if (status == WEIR_OK) {
+        status = weir__snapshot_read(text, &watch->limits, fd, &error);
+        close(fd);
+    }
+    if (status != WEIR_OK && status != WEIR_UNSUPPORTED && status != WEIR_NOT_FOUND)
+        weir__log(WEIR_LOG_WARN, "%s/%s is ignored: %s", watch->path, name, error.message);
+    return status;
+}
+
+/* Whether the folder may have changed since the last look. */
+static bool has_changed(weir__watch *watch)
+{
+    struct stat is;
+    struct timespec now, at = {0};
+    if (fstat(watch->folder, &is) != 0) return false;
+#ifdef __APPLE__
+    at = is.st_mtimespec;
+#else
+    at = is.st_mtim;
+#endif
+    if (at.tv_sec == watch->changed.tv_sec && at.tv_nsec == watch->changed.tv_nsec) return false;
+    clock_gettime(CLOCK_REALTIME, &now);
+    bool settled = labs((long)(now.tv_sec - at.tv_sec)) > SETTLED_S;
+    watch->changed = settled ? at : (struct timespec){0};
+    return true;
+}
+
+/* Reads a file that was added. False: it is gone again. */
+static bool read_added(const weir__watch *watch, const weir__folder_file *file, weir__watch_news *news)
+{
+    weir__watch_file *added = &news->added[news->n_added];
+    *added = (weir__watch_file){.file = *file};
+    if (weir__watch_read(watch, file->name, &added->text) == WEIR_NOT_FOUND) return false;
+    news->n_added++;
+    return true;
+}
+
+bool weir__watch_look(weir__watch *watch, weir__watch_news *news)
+{
+    weir__folder_file *files = NULL;
+    size_t n = 0, n_kept = 0, at = 0;
+    *news = (weir__watch_news){0};
+    if (!has_changed(watch)) return false;
+    bool listed = weir__folder_list(watch->folder, watch->path, &files, &n, NULL) == WEIR_OK;
+    if (listed && watch->n_known > 0) {
+        news->removed = weir__mem_alloc(watch->n_known * sizeof *news->removed);
+        if (news->removed == NULL) weir__mem_free(files);
+        listed = news->removed != NULL;
+    }
+    if (!listed) {
+        watch->changed = (struct timespec){0};
+        return false;
+    }
+    sort_names(files, n);
+    for (size_t i = 0; i < n; i++) { /* both in the order of their names; known files stay, others are read */
+        while (at < watch->n_known && by_name(&watch->known[at], &files[i]) < 0)
+            news->removed[news->n_removed++] = watch->known[at++];
+        bool known = at < watch->n_known && by_name(&watch->known[at], &files[i]) == 0;
+        at += known;
+        bool full = news->n_added == WEIR__WATCH_BATCH;
+        bool added = !known && weir__folder_is_complete(files[i].name);
+        news->more = news->more || (added && full);
+        if (known || (added && !full && read_added(watch, &files[i], news))) files[n_kept++] = files[i];
+    }
+    while (at < watch->n_known) news->removed[news->n_removed++] = watch->known[at++];
+    weir__mem_free(watch->known);
+    watch->known = files;
+    watch->n_known = n_kept;
+    if (news->more) watch->changed = (struct timespec){0};
+    if (news->n_added > 0 || news->n_removed > 0) return true;
+    weir__watch_news_fini(news);
+    return false;
+}
