@@ -18,8 +18,8 @@ typedef enum weir__transfer_end {
     WEIR__TRANSFER_LEFT,  /* on_header or on_bytes returned false */
     WEIR__TRANSFER_NO_MEMORY,
     WEIR__TRANSFER_BAD_URL,
-    WEIR__TRANSFER_CLOSED, /* nobody listens there */
-    WEIR__TRANSFER_BARRED, /* may_connect refused an address of the host, and no other answered */
+    WEIR__TRANSFER_CLOSED,     /* nobody listens there */
+    WEIR__TRANSFER_BARRED,     /* may_connect refused an address of the host, and no other answered */
     WEIR__TRANSFER_UNREACHED,  /* there is no such host, or no connection to it */
     WEIR__TRANSFER_DISTRUSTED, /* its certificate proves nothing */
     WEIR__TRANSFER_LATE,       /* total_ms or idle_ms were over */
