@@ -586,7 +586,11 @@ static void test_others_files_that_are_no_use(void **state)
     weir__archive *theirs = open_archive(2, 1 << 20);
     followed f = {.a = open_archive(1, 1000)};
     make_file("0000000000000001.77.part", "being written");
-    make_file("0000000000000002.weirkv", "damaged");
+    make_file("damaged", "damaged");
+    char from[2 * TEMP_PATH_MAX], to[2 * TEMP_PATH_MAX];
+    snprintf(from, sizeof from, "%s/damaged", path);
+    snprintf(to, sizeof to, "%s/0000000000000002.weirkv", path);
+    assert_int_equal(rename(from, to), 0); /* as a whole */
     assert_true(put(theirs, 10, 20) && put(theirs, 20, 20));
     for (int i = 0; i < 100000 && weir__archive_bytes(f.a) < 2 * 244 + 7; i++)
         if (!weir__archive_follow(f.a, note_added, note_gone, &f)) usleep(100);
