@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""The Elixir package's benchmarks (elixir/bench): what a server gives beside the C engine, what a message's way to a process takes, how
-long native functions hold a scheduler, what one caller pays.
+"""The Elixir package's benchmarks (elixir/bench): what a server gives beside the C engine, how long native
+functions hold a scheduler, what one caller pays.
 
 usage: elixir.py ROUNDS
 
@@ -16,8 +16,8 @@ import sys
 from engine import machine, run
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-AIMS = """Aims: `Weir.Server` with a strategy in C at least 0.98 of the C engine, with one in Elixir 0.95; the engine's message at most 1.15 × a bare
-one, which is the VM's floor (ADR 0037); native functions over 1 ms on a normal scheduler no more often than doing nothing is."""
+AIMS = """Aims: `Weir.Server` with a strategy in C at least 0.98 of the C engine, with one in Elixir 0.95;
+native functions over 1 ms on a normal scheduler no more often than doing nothing is."""
 
 
 def main():
@@ -27,9 +27,6 @@ def main():
     steps = [
         ("Many callers", "", ["server.exs", model, rounds]),
         ("Many callers, schedulers that do not spin", "+sbwt none +sbwtdcpu none", ["server.exs", model, rounds]),
-        ("From the engine to a process", "", ["wake.exs"]),
-        ("The same, schedulers that do not spin", "+sbwt none", ["wake.exs"]),
-        ("The same, schedulers that spin for long", "+sbwt very_long", ["wake.exs"]),
         ("How long native functions hold a scheduler", "", ["schedulers.exs"]),
         ("One caller, the fake model", "", ["single.exs"]),
         ("One caller", "", ["single.exs", model]),
