@@ -5,13 +5,13 @@
 #include <string.h>
 
 #include "base/json.h"
-#include "figures.h"
 #include "file.h"
 #include "load.h"
 #include "out.h"
 #include "progress.h"
 #include "signals.h"
 #include "term.h"
+#include "text.h"
 
 #define SEQUENCES  16  /* texts of one pass, where they are short */
 #define LEAST_PASS 512 /* tokens: short texts share a pass */

@@ -6,7 +6,6 @@
 #include <time.h>
 
 #include "file.h"
-#include "load.h"
 #include "progress.h"
 #include "signals.h"
 #include "term.h"

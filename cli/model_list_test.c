@@ -12,7 +12,6 @@
 
 #include <cmocka.h>
 
-#include "program.h"
 #include "support/temp.h"
 
 static char text[4096]; /* what the last reading said */

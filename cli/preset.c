@@ -10,7 +10,6 @@
 
 #include "figures.h"
 #include "file.h"
-#include "load.h"
 #include "out.h"
 #include "term.h"
 

@@ -12,7 +12,6 @@
 #include "figures.h"
 #include "load.h"
 #include "model_list.h"
-#include "out.h"
 #include "preset.h"
 #include "signals.h"
 #include "starter.h"

@@ -11,7 +11,6 @@
 #include "base/json.h"
 #include "figures.h"
 #include "file.h"
-#include "load.h"
 #include "out.h"
 #include "reply.h"
 #include "signals.h"

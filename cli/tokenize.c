@@ -4,11 +4,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "figures.h"
 #include "file.h"
 #include "load.h"
 #include "out.h"
 #include "term.h"
+#include "text.h"
 
 struct tokens {
     weir_model *model;

@@ -3,7 +3,6 @@
 #include <string.h>
 
 #include "ask.h"
-#include "base/mem.h"
 
 /* Lines that agents are known to send. */
 static const char *const known[] = {"x-anthropic-billing-header:"};

@@ -14,8 +14,6 @@
 #include <cmocka.h>
 
 #include "base/json.h"
-#include "base/log.h"
-#include "base/mem.h"
 #include "model/chat.h"
 #include "support/pin.h"
 #include "support/temp.h"

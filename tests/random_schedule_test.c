@@ -10,22 +10,12 @@
 
 #include "base/clock.h"
 #include "base/mem.h"
+#include "support/effort.h"
 #include "support/event.h"
 #include "support/order.h"
 #include "support/turn.h"
 
-#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
-#define SANITIZED 1
-#elif defined(__has_feature)
-#if __has_feature(thread_sanitizer) || __has_feature(address_sanitizer)
-#define SANITIZED 1
-#endif
-#endif
-#ifdef SANITIZED
-#define SCHEDULES 2000 /* sanitizers take five times as long and more */
-#else
-#define SCHEDULES 30000
-#endif
+#define SCHEDULES EFFORT(10000, 2000)
 
 /* ---- A schedule ------------------------------------------------------------------------------------ */
 

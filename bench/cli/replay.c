@@ -7,11 +7,9 @@
 #include <string.h>
 
 #include "base/clock.h"
-#include "base/mem.h"
 #include "cli/file.h"
 #include "cli/ring.h"
 #include "cli/signals.h"
-#include "cli/text.h"
 #include "commands.h"
 #include "engine/engine.h"
 #include "measure.h"

@@ -4,6 +4,7 @@
 #include <pthread.h>
 
 #include "backend/llama_testing.h"
+#include "support/effort.h"
 
 #define PROMPT "<|im_start|>user\nName three rivers of Europe.<|im_end|>\n<|im_start|>assistant\n"
 
@@ -142,8 +143,8 @@ static void greedy_is_what_a_plain_loop_gives(void **state)
 {
     (void)state;
     check_greedy(512, 1, WEIR_LAYOUT_PER_SLOT, 2, 16);
-    check_greedy(1024, 4, WEIR_LAYOUT_PER_SLOT, 1, 64);
-    check_greedy(1024, 4, WEIR_LAYOUT_UNIFIED, 1, 64);
+    check_greedy(1024, 4, WEIR_LAYOUT_PER_SLOT, 1, EFFORT(64, 16));
+    check_greedy(1024, 4, WEIR_LAYOUT_UNIFIED, 1, EFFORT(64, 16));
 }
 
 /* Rows come back under the index of their entry, also when llama.cpp computes lanes in another order. */
@@ -350,7 +351,7 @@ static void any_sequences_and_batches(void **state)
                                             WEIR_POOLING_NONE};
     for (size_t p = 0; p < N_ELEMENTS(poolings); p++)
         for (size_t b = 0; b < N_ELEMENTS(batches); b++)
-            for (int32_t n = 1; n <= 7; n++) {
+            for (int32_t n = 1; n <= 7; n += EFFORT(1, 3)) {
                 weir_context_params params =
                     rig_params(500, n, n % 2 ? WEIR_LAYOUT_UNIFIED : WEIR_LAYOUT_PER_SLOT);
                 params.embeddings = true;

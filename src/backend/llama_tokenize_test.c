@@ -3,7 +3,7 @@
 #include <time.h>
 
 #include "backend/llama_testing.h"
-#include "base/clock.h"
+#include "support/effort.h"
 
 #define MARK "<|im_end|>"
 
@@ -55,7 +55,7 @@ static void test_marks_cut_a_text(void **state)
 static void test_many_marks_take_little_time(void **state)
 {
     (void)state;
-    size_t n = 40000;
+    size_t n = EFFORT(40000, 10000);
     int32_t *ids = malloc(2 * n * sizeof *ids);
     assert_non_null(ids);
     char *marks = repeat(MARK, n), *mixed = repeat("a" MARK, n);
@@ -72,7 +72,7 @@ static void test_many_marks_take_little_time(void **state)
 static void test_a_long_text_needs_no_memory_for_its_stack(void **state)
 {
     (void)state;
-    size_t n = (size_t)6 << 20, n_tokens = 0;
+    size_t n = (size_t)EFFORT(6, 1) << 20, n_tokens = 0;
     char *text = repeat("abcdefg ", n / 8);
     int32_t *ids = malloc(n * sizeof *ids);
     assert_non_null(ids);

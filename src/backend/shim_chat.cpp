@@ -23,7 +23,6 @@
 #include <vector>
 
 extern "C" {
-#include "base/mem.h"
 }
 
 using weir::guard;

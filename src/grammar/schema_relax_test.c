@@ -10,7 +10,6 @@
 #include <cmocka.h>
 
 #include "base/mem.h"
-#include "grammar/grammar.h"
 #include "grammar/schema.h"
 #include "grammar/schema_grammar.h"
 #include "support/gbnf.h"

@@ -16,7 +16,6 @@
 #include "base/error.h"
 #include "base/mem.h"
 #include "base/text.h"
-#include "hub/config.h"
 
 #define DEPTH_MAX 16 /* of folders in a repository */
 #define PREFIX    "models--"

@@ -5,7 +5,6 @@
 #include <unistd.h>
 
 #include "hub/cache.h"
-#include "hub/config.h"
 #include "hub/list.h"
 #include "hub/name.h"
 #include "model/testing.h"

@@ -7,7 +7,6 @@
 
 #include "base/error.h"
 #include "base/mem.h"
-#include "grammar/grammar.h"
 #include "grammar/schema.h"
 #include "grammar/schema_grammar.h"
 

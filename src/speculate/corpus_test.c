@@ -3,7 +3,6 @@
 
 #include "base/mem.h"
 #include "model/testing.h"
-#include "speculate/lookup.h"
 #include "support/dice.h"
 
 #define BYTES 200000
