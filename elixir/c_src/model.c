@@ -11,7 +11,7 @@ static const float *get_shares(nif_call *call, ERL_NIF_TERM list, size_t *n)
 }
 
 /* model_load(path, n_gpu_layers, use_mmap, main_gpu, split_mode, tensor_split, use_mlock,
- *            use_direct_io, vocab_only, projector) */
+ *            use_direct_io, vocab_only, options): the others of weir_model_params by their names */
 ERL_NIF_TERM nif_model_load(nif_call *call, const ERL_NIF_TERM argv[])
 {
     weir_model *model = NULL;
@@ -25,11 +25,31 @@ ERL_NIF_TERM nif_model_load(nif_call *call, const ERL_NIF_TERM argv[])
     params.use_mlock = nif_bool(call, argv[6]);
     params.use_direct_io = nif_bool(call, argv[7]);
     params.vocab_only = nif_bool(call, argv[8]);
-    params.projector = nif_text_or_null(call, argv[9]);
+    nif_options(call, argv[9], "model", NULL, &params);
     nif_object *object = nif_resource_new(call, NIF_MODEL);
     if (object == NULL) return 0;
     weir_status status = weir_model_load(path, &params, &model, &call->error);
     return nif_made(call, status, object, model);
+}
+
+/* The devices that the library can compute on, in its order */
+ERL_NIF_TERM nif_devices(nif_call *call, const ERL_NIF_TERM argv[])
+{
+    ErlNifEnv *env = call->env;
+    weir_device device = {.size = sizeof device};
+    ERL_NIF_TERM list = enif_make_list(env, 0), in_order;
+    (void)argv;
+    for (size_t i = 0; weir_device_get(i, &device) == WEIR_OK; i++) {
+        ERL_NIF_TERM map = enif_make_new_map(env);
+        nif_put(env, &map, "name", nif_binary(env, device.name, WEIR_NUL));
+        nif_put(env, &map, "description", nif_binary(env, device.description, WEIR_NUL));
+        nif_put(env, &map, "type", nif_atom(env, device.type));
+        nif_put(env, &map, "memory_free", enif_make_uint64(env, device.memory_free));
+        nif_put(env, &map, "memory_total", enif_make_uint64(env, device.memory_total));
+        list = enif_make_list_cell(env, map, list);
+    }
+    enif_make_reverse_list(env, list, &in_order);
+    return in_order;
 }
 
 /* A function of a model that returns a part of its description. */

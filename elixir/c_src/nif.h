@@ -250,6 +250,7 @@ weir_media **nif_media(nif_call *call, ERL_NIF_TERM list, size_t *n);
     X(live_handles, 0, 0)                                                                                    \
     X(members, 1, 0)                                                                                         \
     X(log_to, 2, 0)                                                                                          \
+    X(devices, 0, ERL_NIF_DIRTY_JOB_IO_BOUND)                                                                \
     X(model_load, 10, ERL_NIF_DIRTY_JOB_IO_BOUND)                                                            \
     X(model_n_ctx_train, 1, 0)                                                                               \
     X(model_n_embd, 1, 0)                                                                                    \

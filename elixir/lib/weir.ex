@@ -20,6 +20,22 @@ defmodule Weir do
   @spec init() :: :ok
   def init, do: NIF.backend_init()
 
+  @typedoc "`type`: `:cpu`, `:gpu`, `:igpu` (it shares the CPU's memory) or `:accel`. Memory in bytes; 0: unknown."
+  @type device :: %{
+          name: String.t(),
+          description: String.t(),
+          type: atom(),
+          memory_free: non_neg_integer(),
+          memory_total: non_neg_integer()
+        }
+
+  @doc """
+  The devices that the native part can compute on. Their names are for the option `devices` of
+  `Weir.Model.load/2`.
+  """
+  @spec devices() :: [device()]
+  def devices, do: NIF.devices()
+
   @doc "See `Weir.Model.load/2`."
   @spec load_model(Path.t(), keyword()) :: {:ok, Model.t()} | {:error, String.t()}
   def load_model(path, opts \\ []), do: Model.load(path, opts)

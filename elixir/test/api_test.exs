@@ -7,6 +7,7 @@ defmodule Weir.APITest do
   @functions %{
     Weir => [
       init: 0,
+      devices: 0,
       load_model: 2,
       generate: 3,
       stream: 3,
@@ -145,7 +146,17 @@ defmodule Weir.APITest do
              use_mlock: false,
              use_direct_io: false,
              vocab_only: false,
-             projector: nil
+             projector: nil,
+             devices: [],
+             flash_attn: :auto,
+             rope_scaling: :model,
+             rope_freq_base: 0.0,
+             rope_freq_scale: 0.0,
+             yarn_ext_factor: -1.0,
+             yarn_attn_factor: -1.0,
+             yarn_beta_fast: -1.0,
+             yarn_beta_slow: -1.0,
+             yarn_orig_ctx: 0
            }
 
     assert defaults(Options.context()) ==

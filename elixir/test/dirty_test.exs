@@ -57,7 +57,8 @@ defmodule Weir.DirtyTest do
     hub = %{offline: true, cache_dir: "/nowhere"}
 
     io = [
-      model_load: fn -> NIF.model_load("fake:", 0, true, 0, 0, [], false, false, false, nil) end,
+      model_load: fn -> NIF.model_load("fake:", 0, true, 0, 0, [], false, false, false, %{}) end,
+      devices: fn -> NIF.devices() end,
       adapter_load: fn -> NIF.adapter_load(model, "fake:1") end,
       engine_drain: fn -> NIF.engine_drain(engine, 0) end,
       engine_stop: fn -> NIF.engine_stop(engine) end,

@@ -120,17 +120,7 @@ defmodule Weir.HeaderTest do
         n_tensor_split: "a list's own",
         progress: "a load is a call that returns",
         progress_user: "of progress",
-        optimized: "a file beside the model's is found by its name",
-        devices: "the environment of the GPU's driver hides devices",
-        flash_attn: "the command line's, and C's",
-        rope_scaling: "likewise, as the rest of RoPE and YaRN",
-        rope_freq_base: "likewise",
-        rope_freq_scale: "likewise",
-        yarn_ext_factor: "likewise",
-        yarn_attn_factor: "likewise",
-        yarn_beta_fast: "likewise",
-        yarn_beta_slow: "likewise",
-        yarn_orig_ctx: "likewise"
+        optimized: "a file beside the model's is found by its name"
       }
     )
   end

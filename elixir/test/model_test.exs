@@ -52,6 +52,53 @@ defmodule Weir.RealModelTest do
     assert dot.(a, b) > dot.(a, c)
   end
 
+  test "devices are chosen by their names" do
+    path = System.fetch_env!("WEIR_TEST_MODEL")
+    assert Enum.any?(Weir.devices(), &(&1.type == :cpu))
+    assert {:ok, _model} = Weir.load_model(path, devices: ["none"])
+    assert {:error, reason} = Weir.load_model(path, devices: ["none", "GPU99"])
+    assert reason =~ ~s(devices names "none", which is no GPU)
+    assert {:error, reason} = Weir.load_model(path, devices: ["GPU99", "GPU98"])
+    assert reason =~ "GPU99"
+  end
+
+  # Another scale of positions gives another text; the model's own values give the same.
+  test "positions and attention", %{model: model} do
+    path = System.fetch_env!("WEIR_TEST_MODEL")
+    prompt = "Three rivers of Europe are the Danube, the Rhine and the"
+
+    text = fn model ->
+      {:ok, text} = Weir.generate(model, prompt, temp: 0.0, max_tokens: 24)
+      text
+    end
+
+    loaded = fn opts ->
+      {:ok, model} = Weir.load_model(path, opts)
+      text.(model)
+    end
+
+    own = [rope_scaling: :none, rope_freq_scale: 1.0, yarn_orig_ctx: 8192, flash_attn: :on]
+    assert loaded.(own) == text.(model)
+    assert loaded.(rope_scaling: :linear, rope_freq_scale: 0.25) != text.(model)
+    assert loaded.(rope_freq_base: 100.0) != text.(model)
+    assert loaded.(rope_scaling: :yarn, rope_freq_scale: 0.25, yarn_attn_factor: 2.0) != text.(model)
+    assert is_binary(loaded.(flash_attn: :off))
+  end
+
+  test "a server's positions are not its draft model's" do
+    path = System.fetch_env!("WEIR_TEST_MODEL")
+    opts = [model_path: path, draft_model: path, rope_scaling: :linear, rope_freq_scale: 0.25]
+
+    {:ok, server} =
+      Weir.Server.start_link([n_ctx: 512, n_parallel: 1, temp: 0.0, prompt_lookup: false] ++ opts)
+
+    {:ok, answer} = Weir.Server.complete(server, "Three rivers of Europe are the", max_tokens: 24)
+    {:ok, alike} = Weir.load_model(path, rope_scaling: :linear, rope_freq_scale: 0.25)
+    {:ok, text} = Weir.generate(alike, "Three rivers of Europe are the", temp: 0.0, max_tokens: 24)
+    assert answer.text == text
+    assert answer.usage.accepted_tokens < answer.usage.drafted_tokens
+  end
+
   test "the chat template", %{model: model} do
     {:ok, prompt} = Weir.Chat.apply_template(model, [%{role: "user", content: "hi"}])
     assert prompt =~ "<|im_start|>user\nhi<|im_end|>"

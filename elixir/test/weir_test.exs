@@ -56,13 +56,35 @@ defmodule WeirTest do
 
     assert {:error, reason} = Weir.generate(model, "a", top_p: 1.5)
     assert reason =~ "top_p"
-    assert_raise ArgumentError, fn -> Weir.Model.load("fake:", split_mode: :all) end
+
+    for {opts, message} <- [
+          {[split_mode: :all], ~r/:split_mode must be one of :none, :layer, :row/},
+          {[flash_attn: true], ~r/:flash_attn must be one of :auto, :off, :on/},
+          {[rope_scaling: :longrope], ~r/:rope_scaling must be one of :model, :none, :linear, :yarn/},
+          {[rope_freq_base: "1e6"], ~r/:rope_freq_base must be a number/},
+          {[devices: "CUDA0"], ~r/:devices must be a list; each element a string/},
+          {[tensor_split: [:half]], ~r/:tensor_split must be a number/}
+        ] do
+      assert_raise ArgumentError, message, fn -> Weir.Model.load("fake:", opts) end
+    end
+
+    for {name, value} <- [rope_freq_base: -1, rope_freq_scale: 1001, yarn_ext_factor: -2, yarn_orig_ctx: -1] do
+      assert {:error, reason} = Weir.Model.load("fake:", [{name, value}])
+      assert reason =~ Atom.to_string(name)
+    end
 
     assert_raise ArgumentError, ~r/:chat_template_kwargs must be/, fn ->
       Weir.Chat.apply_template(model, [{:user, "a"}], chat_template_kwargs: [{"a", "\0"}])
     end
 
     assert_raise ArgumentError, fn -> Weir.Chat.apply_template(model, [:hello]) end
+  end
+
+  test "devices are described" do
+    for device <- Weir.devices() do
+      assert %{name: name, description: _, type: type, memory_free: free, memory_total: total} = device
+      assert name != "" and type in [:cpu, :gpu, :igpu, :accel] and free <= total
+    end
   end
 
   test "of an option that is given twice the first one holds", %{model: model} do

@@ -17,9 +17,18 @@ defmodule Weir.Model do
   @doc """
   Loads a GGUF file; `"fake:"` is a model without weights, for tests.
 
-  Options: `n_gpu_layers` (-1: all), `use_mmap` (true), `main_gpu` (0), `split_mode` (`:none`, `:layer`,
-  `:row`), `tensor_split` ([]), `use_mlock` (false), `use_direct_io` (false), `vocab_only` (false),
-  `projector` (nil: none; a GGUF file by which the model reads images and sounds).
+  Options:
+
+    * the file: `use_mmap` (true), `use_mlock` (false), `use_direct_io` (false), `vocab_only` (false),
+      `projector` (nil: none; a GGUF file by which the model reads images and sounds)
+    * GPUs: `n_gpu_layers` (-1: all), `devices` ([]: all GPUs; the names of those to use, as `Weir.devices/0`
+      has them; `["none"]`: the CPU alone), `main_gpu` (0), `split_mode` (`:none`, `:layer`, `:row`),
+      `tensor_split` ([]: by free memory; a number for each GPU)
+    * attention: `flash_attn` (`:auto`, `:off`, `:on`)
+    * contexts beyond the training's: `rope_scaling` (`:model`: what the file says; `:none`, `:linear`,
+      `:yarn`), `rope_freq_base` and `rope_freq_scale` (0: the model's), `yarn_ext_factor`,
+      `yarn_attn_factor`, `yarn_beta_fast`, `yarn_beta_slow` (-1: the model's), `yarn_orig_ctx` (0: the
+      model's)
 
       iex> {:error, reason} = Weir.Model.load("/nowhere/model.gguf")
       iex> is_binary(reason)
@@ -41,10 +50,17 @@ defmodule Weir.Model do
              o.use_mlock,
              o.use_direct_io,
              o.vocab_only,
-             o.projector
+             others(o)
            ) do
       {:ok, %__MODULE__{ref: ref}}
     end
+  end
+
+  @positional [:n_gpu_layers, :use_mmap, :main_gpu, :split_mode, :tensor_split] ++
+                [:use_mlock, :use_direct_io, :vocab_only]
+
+  defp others(o) do
+    o |> Map.drop(@positional) |> Map.update!(:devices, &Enum.join(&1, ","))
   end
 
   @doc "The training context length, in tokens."

@@ -80,7 +80,13 @@ defmodule Weir.NIF do
   """
   native log_to(pid :: pid() | nil, level :: :debug | :info | :warning | :error | :none) :: :ok
 
-  @doc "Loads a GGUF file. Dirty, I/O. `split_mode`: 0 none, 1 layer, 2 row."
+  @doc "The devices that the library can compute on. Dirty, I/O: it asks the drivers."
+  native devices() :: [Weir.device()]
+
+  @doc """
+  Loads a GGUF file. Dirty, I/O. `split_mode`: 0 none, 1 layer, 2 row. `options`: the other members of
+  `weir_model_params` by their names, such as `projector` and `flash_attn`.
+  """
   native model_load(
            path :: String.t(),
            n_gpu_layers :: integer(),
@@ -91,7 +97,7 @@ defmodule Weir.NIF do
            use_mlock :: boolean(),
            use_direct_io :: boolean(),
            vocab_only :: boolean(),
-           projector :: String.t() | nil
+           options :: map()
          ) :: result(model())
 
   native model_n_ctx_train(model()) :: integer()

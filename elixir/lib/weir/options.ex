@@ -209,16 +209,12 @@ defmodule Weir.Options do
   defp type(%{type: :strings}, _ranged), do: {:maybe, {:list, :string}}
   defp type(%{type: :biases}, _ranged), do: {:maybe, {:list, :bias}}
 
-  # Where and how attention is computed: the command line and C have that.
-  @attention [:devices, :flash_attn, :rope_scaling, :rope_freq_base, :rope_freq_scale] ++
-               [:yarn_ext_factor, :yarn_attn_factor, :yarn_beta_fast, :yarn_beta_slow, :yarn_orig_ctx]
-
   # Not optimized: the library finds these weights beside the file.
   def model do
     from("model",
-      except: [:optimized | @attention],
+      except: [:optimized],
       defaults: [split_mode: :none],
-      own: [tensor_split: {{:list, :number}, []}]
+      own: [tensor_split: {{:list, :number}, []}, devices: {{:list, :string}, []}]
     )
   end
 

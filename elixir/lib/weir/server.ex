@@ -31,8 +31,7 @@ defmodule Weir.Server do
       without one, and `get_stats/1` has `state: :loading`. If loading fails, waiting callers get the reason
       and the server exits with it. The end of the server or its supervisor ends the download.
     * `name`: as for `GenServer`. It is also the id in `child_spec/1`.
-    * model options: `n_gpu_layers` (99), and `use_mmap`, `projector`, `main_gpu`, `split_mode`, `tensor_split`,
-      `use_mlock`, `use_direct_io` as in `Weir.Model.load/2`.
+    * model options: `n_gpu_layers` (99), and the others of `Weir.Model.load/2`, except `vocab_only`.
     * engine options: `n_ctx` (8192: tokens of all requests together; in the layout `:per_slot` each has an
       equal part), `n_parallel` (4: requests at a time), `n_batch` (n_ctx: maximum tokens of a tick),
       `n_ubatch` (0: 512 plus one per slot; maximum tokens of a forward pass), `chunk_size` (512: maximum

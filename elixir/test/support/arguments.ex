@@ -54,8 +54,16 @@ defmodule Weir.Arguments do
         bool,
         bool,
         bool,
-        fn -> Enum.random([nil, "", "/nowhere"]) end
+        fn ->
+          Enum.random([
+            %{},
+            %{projector: "/nowhere"},
+            %{devices: "none", flash_attn: :off},
+            %{rope_scaling: 1}
+          ])
+        end
       ],
+      devices: [],
       members: [fn -> Enum.random(["sampler", "engine", "", "sample"]) end],
       model_n_ctx_train: [:model],
       log_to: [
@@ -348,7 +356,7 @@ defmodule Weir.Arguments do
   defp own_chat, do: Process.get(:chat)
 
   defp fake_adapter do
-    {:ok, model} = NIF.model_load("fake:", 0, true, 0, 0, [], false, false, false, nil)
+    {:ok, model} = NIF.model_load("fake:", 0, true, 0, 0, [], false, false, false, %{})
     {:ok, adapter} = NIF.adapter_load(model, "fake:1")
     adapter
   end

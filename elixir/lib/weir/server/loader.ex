@@ -7,6 +7,10 @@ defmodule Weir.Server.Loader do
   alias Weir.{Adapter, Hub, Model, NIF, Options}
   alias Weir.Server.{Engine, Request}
 
+  # A draft model reads no images, and has positions of its own.
+  @not_drafts [:projector, :rope_scaling, :rope_freq_base, :rope_freq_scale] ++
+                [:yarn_ext_factor, :yarn_attn_factor, :yarn_beta_fast, :yarn_beta_slow, :yarn_orig_ctx]
+
   @typedoc "`draft`: `{path, model}` if the option is a path. `engine`: nil if the running one suffices."
   @type loaded :: %{
           model: Model.t(),
@@ -65,7 +69,7 @@ defmodule Weir.Server.Loader do
 
   defp draft({path, model}, %{draft_model: path}), do: {:ok, model}
   defp draft(_draft, %{draft_model: nil}), do: {:ok, nil}
-  defp draft(_draft, o), do: model(o.draft_model, %{o | projector: nil})
+  defp draft(_draft, o), do: model(o.draft_model, Map.drop(o, @not_drafts))
 
   # Adapters in the server's own options are loaded once.
   defp with_adapters(model, o) do
