@@ -54,7 +54,9 @@ static cli_exit add(cli_model_list *list, const cli_args *args, const cli_config
     entry->from = from;
     entry->file = config->path != NULL ? cli_format("%s", config->path) : NULL;
     cli_args_init(&entry->args, args->command);
-    return cli_options_parse_model(&entry->args, args->n_line, args->line, config, section, model);
+    cli_exit code = cli_options_parse_model(&entry->args, args->n_line, args->line, config, section, model);
+    if (entry->args.model_path == NULL) entry->args.model_path = cli_format("default"); /* a preset's */
+    return code;
 }
 
 /* ---- The file of --models ---- */
@@ -285,7 +287,7 @@ static cli_exit find_file(cli_model_entry *entry, const cli_args *args)
 {
     const char *model = entry->args.model_path;
     struct stat status;
-    if (model == NULL || *model == '\0') return cli_fail(CLI_USAGE, "%s: it names no model", entry->from);
+    if (*model == '\0') return cli_fail(CLI_USAGE, "%s: it names no model", entry->from);
     if ((entry->path = cli_load_named(args, model)) == NULL)
         return cli_fail(CLI_NO_MODEL, "%s: there is no file for the model %s", entry->from, entry->name);
     if (is_set(entry->args.draft_path) &&

@@ -113,6 +113,15 @@ def test_presets():
     with Server(WEIR, "--models", "presets", model=None, env=env) as server:
         check("all presets are served", set(names(server)) == {"a", "b"} and ask(server, "a") == alone(1) and ask(server, "b") == alone(2), names(server))
 
+    # A preset without a model is one of the default model, which is not there.
+    weir("preset", "plain", "--system", "Be brief.", env=env)
+    written("[brief]\nmodel = plain\n")
+    expect("a preset without a model", weir("serve", "--models", FILE, env=env), 3, "weir pull default")
+    files = os.path.join(home, "models", "files")
+    os.makedirs(files)
+    open(os.path.join(files, "brief.gguf"), "w").close()
+    expect("and a file of the section's name", weir("serve", "--models", FILE, "--models-dir", files, env=env), 3, "weir pull default")
+
 
 def test_refusals():
     for text, code, says in (("[a]\nmodel = fake:\ntemp = warm\n", 2, "models.conf:3: temp is \"warm\"; expected: a number"),
