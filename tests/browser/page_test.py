@@ -75,13 +75,20 @@ def a_hidden_page_rests(p):
 # ---- How it looks, and how it is used without looking
 
 def fits(p, width):
-    """Nothing is wider than the screen, and no text is cut off by it."""
+    """Nothing is wider than the screen, and no text is cut off, by it or by a list of choices that is too narrow."""
     too_wide = p.b.js("""const w = innerWidth, bad = [];
         if (document.documentElement.scrollWidth > w) bad.push('page ' + document.documentElement.scrollWidth);
         for (const e of document.querySelectorAll('body *')) {
           const r = e.getBoundingClientRect();
           if (!r.width || !r.height || e.closest('.quiet, .skip, pre, .table, .formula, svg')) continue;
           if (r.right > w + 0.5 || r.left < -0.5) bad.push(e.nodeName + '.' + e.className + '#' + e.id + ' ' + r.left + ' ' + r.right);
+        }
+        for (const e of document.querySelectorAll('.formula.block')) if (e.scrollHeight > e.clientHeight) bad.push('a formula is cut');
+        const pen = document.createElement('canvas').getContext('2d');
+        for (const e of document.querySelectorAll('select')) {
+          const style = getComputedStyle(e), room = e.clientWidth - parseFloat(style.paddingLeft) - parseFloat(style.paddingRight) - 16; // the arrow
+          pen.font = style.font;
+          for (const { text } of e.checkVisibility() ? e.options : []) if (pen.measureText(text).width > room) bad.push(`cut: ${text}`);
         }
         return bad;""")
     assert not too_wide, (width, too_wide)
