@@ -26,6 +26,7 @@ CLIENTS = {
     "langchain_anthropic": ("langchain_anthropic_test.py", "langchain_anthropic"),
     "langchain": ("langchain_openai_test.py", "langchain"),
     "llm": ("llm_command.py", "llm"),
+    "continue": ("continue_command.py", ""),
     "router": ("router_kv_events.py", "router"),
     "schemas": ("schemas.py", "openai"),
 }
@@ -46,7 +47,8 @@ def play_guide(folder):
         with open(os.path.join(work, "llm"), "w") as f:
             f.write(f'#!/bin/sh\n{python("llm")} -m llm "$@"\n')
         os.chmod(f.name, 0o755)
-        env = {"LLM_USER_PATH": work, "PATH": work + os.pathsep + os.environ["PATH"], "no_proxy": "127.0.0.1"}
+        os.symlink(os.path.join(folder, "node", "node_modules", ".bin", "cn"), os.path.join(work, "cn"))
+        env = {"LLM_USER_PATH": work, "CONTINUE_GLOBAL_DIR": work, "PATH": work + os.pathsep + os.environ["PATH"], "no_proxy": "127.0.0.1"}
         guide = Guide(page, work, os.environ["WEIR_BIN"], os.environ["WEIR_TEST_MODEL"], env)
         assert set(EXAMPLES) <= {name for _, name, _ in guide.blocks}
         for name, packages in EXAMPLES.items():
