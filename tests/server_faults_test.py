@@ -513,4 +513,4 @@ def vanishing():
 
 
 need_server(WEIR)
-run_parts()
+run_parts(at_once=4)

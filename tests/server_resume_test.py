@@ -490,4 +490,4 @@ def sharing():
 
 
 need_server(WEIR)
-run_parts()
+run_parts(at_once=4)

@@ -157,7 +157,7 @@ defmodule Weir.HandlesTest do
     end
   end
 
-  # 30 forks per round, each of another source with a history of 0.4 MB: a fork that kept it would show.
+  # 20 forks per round, each of another source with a history of 0.4 MB: a fork that kept it would show.
   @tag :memory
   test "forks release their source, refused or not" do
     {:ok, model} = Weir.load_model("fake:")
@@ -182,13 +182,13 @@ defmodule Weir.HandlesTest do
     end
 
     round = fn ->
-      for _ <- 1..30, do: Task.await(Task.async(fork), 60_000)
+      for _ <- 1..20, do: Task.await(Task.async(fork), 60_000)
       assert eventually(fn -> at_rest?(engine) and settled() |> elem(0) == before end)
       memory()
     end
 
     [_, first | rounds] = for _ <- 1..5, do: round.()
-    # all histories would be 36 MB
+    # all histories would be 24 MB
     assert Enum.max(rounds) - first < 12_000_000, inspect([first | rounds])
   end
 
