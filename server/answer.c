@@ -56,6 +56,7 @@ void serve_answer_destroy(serve_answer *answer)
     weir__text_fini(&answer->event);
     json_decref(answer->stops);
     json_decref(answer->namespaces);
+    json_decref(answer->customs);
     weir__text_fini(&answer->repeated);
     serve_record_destroy(answer->record);
     weir_chat_release(answer->chat);

@@ -12,6 +12,8 @@ typedef struct serve_part {
     weir_delta_kind kind; /* never WEIR_DELTA_ARGUMENTS */
     char *id, *name;      /* of a tool call; else NULL */
     weir__text text;      /* a call's is its arguments */
+    size_t n_read;        /* bytes of these that a dialect has read */
+    weir__text scores;    /* logprobs of the text, as a dialect writes them */
 } serve_part;
 
 typedef struct serve_choice {
@@ -91,6 +93,7 @@ struct serve_answer {
     bool starved;         /* chunks wait for room in call->out */
     int64_t created_s;
     json_t *namespaces; /* of the request's tools, owned; NULL: they have none */
+    json_t *customs;    /* names of its custom tools, likewise */
     json_t *stops;      /* the request's stop strings, owned */
     const char *model;  /* the server's name for it, or own_model */
     char *own_model;    /* an adapter's name; NULL = none */

@@ -61,7 +61,8 @@ static bool check(serve_ask *ask)
         {native && ask->resume, "resume", "left out: /v1/completions has it"},
         {ask->chat.continue_final && json_is_true(json_object_get(ask->json, "add_generation_prompt")),
          "add_generation_prompt", "false or left out beside continue_final_message"},
-        {ask->request.n_logprobs > 0 && !ask->request.logprobs, "top_logprobs", "left out without logprobs"},
+        {ask->request.n_logprobs > 0 && !ask->request.logprobs && (ask->where & SERVE_ASK_RESPONSES) == 0,
+         "top_logprobs", "left out without logprobs"},
         {ask->include_usage && !ask->stream, "stream_options", "left out without stream"},
         {ask->resume && !ask->stream, "resume", "left out without stream"},
         {ask->resume && call->server->params.grace_s == 0, "resume",
@@ -111,6 +112,7 @@ void serve_ask_fini(serve_ask *ask)
     weir__mem_free(ask->schema);
     weir__text_fini(&ask->relaxed);
     json_decref(ask->namespaces);
+    json_decref(ask->customs);
     json_decref(ask->previous);
     json_decref(ask->made_choice);
     json_decref(ask->made_tools);
@@ -188,10 +190,12 @@ bool serve_ask_request(serve_ask *ask, weir_request *request)
 static bool copy_words(serve_answer *answer, const serve_ask *ask)
 {
     answer->namespaces = json_deep_copy(ask->namespaces);
+    answer->customs = json_deep_copy(ask->customs);
     answer->stops = json_array();
     for (size_t i = 0; i < ask->n_stop; i++)
         json_array_append_new(answer->stops, json_stringn(ask->stop[i], ask->stop_length[i]));
     return json_array_size(answer->namespaces) == json_array_size(ask->namespaces) &&
+           json_array_size(answer->customs) == json_array_size(ask->customs) &&
            json_array_size(answer->stops) == ask->n_stop;
 }
 

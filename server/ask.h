@@ -48,6 +48,7 @@ typedef struct serve_ask {
     json_t *made_messages, *made_tools, *made_choice;
     json_t *previous;    /* items of the response that the request continues; owned */
     json_t *namespaces;  /* names of the tools' namespaces; owned */
+    json_t *customs;     /* names of the custom tools, as templates see them; owned */
     weir__text relaxed;  /* lines for serve_call_relaxed */
     const char *adapter; /* the model that was asked for is one; NULL = it is not */
     serve_adapter_set adapters;

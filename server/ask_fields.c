@@ -238,7 +238,7 @@ static const serve_field fields[] = {
     SETS("max_completion_tokens", SERVE_ASK_CHAT, request, max_tokens),
     SETS("n_predict", BOTH, request, max_tokens),
     SERVE_FIELD_BY("logprobs", BOTH, read_logprobs),
-    SETS("top_logprobs", SERVE_ASK_CHAT, request, n_logprobs),
+    SETS("top_logprobs", SERVE_ASK_CHAT | SERVE_ASK_RESPONSES, request, n_logprobs),
     HAND_SETS("prompt_logprobs", BOTH, read_prompt_logprobs, request, n_prompt_logprobs),
     HAND_SETS("fork", BOTH, read_fork, request, source),
     SERVE_FIELD_BY("store", BOTH | SERVE_ASK_RESPONSES, read_store),
@@ -324,7 +324,6 @@ static const serve_field fields[] = {
     LATER("max_tool_calls", SERVE_ASK_RESPONSES), /* of the server's own tools: there are none */
     SERVE_FIELD("background", SERVE_ASK_RESPONSES, BOOL, serve_ask, background),
     ONLY("truncation", SERVE_ASK_RESPONSES, "\"disabled\"", "\"disabled\""),
-    ONLY("top_logprobs", SERVE_ASK_RESPONSES, "0", "0: /v1/chat/completions has logprobs"),
     LATER("previous_response_id", SERVE_ASK_RESPONSES),
     NO("conversation", SERVE_ASK_RESPONSES, "give a previous_response_id, or the whole conversation as input"),
     NO("prompt", SERVE_ASK_RESPONSES, "prompts are not kept here; send instructions and input"),

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "ask.h"
+#include "custom_tool.h"
 #include "field.h"
 #include "keys.h"
 #include "records.h"
@@ -139,21 +140,42 @@ static bool read_reasoning(serve_turns *turns, const char *place, const json_t *
                : add_reasoning(turns, place, json_object_get(item, "summary"), "summary_text");
 }
 
-static bool read_call(serve_turns *turns, const char *place, const json_t *item)
+static bool add_call(serve_turns *turns, const char *place, const json_t *item, const json_t *arguments)
 {
-    static const char *const members[] = {"type", "id",        "status",    "call_id",
-                                          "name", "arguments", "namespace", NULL};
-    serve_call *call = turns->ask->call;
-    const json_t *id = json_object_get(item, "call_id"), *name = json_object_get(item, "name"),
-                 *arguments = json_object_get(item, "arguments");
-    if (!serve_field_only(call, place, item, members)) return false;
-    if (!json_is_string(id) || !json_is_string(name) || !json_is_string(arguments))
-        return serve_field_refuse(call, place, "a function_call with call_id, name and arguments");
+    const json_t *id = json_object_get(item, "call_id"), *name = json_object_get(item, "name");
+    if (!json_is_string(id) || !json_is_string(name))
+        return serve_field_refuse(turns->ask->call, place, "a call with call_id and name");
     json_t *full = join(json_object_get(item, "namespace"), ".", name);
     serve_turns_go_on(turns, "assistant", place);
     serve_turns_add_call(turns, id, full, arguments);
     json_decref(full);
     return true;
+}
+
+static bool read_call(serve_turns *turns, const char *place, const json_t *item)
+{
+    static const char *const members[] = {"type", "id",        "status",    "call_id",
+                                          "name", "arguments", "namespace", NULL};
+    const json_t *arguments = json_object_get(item, "arguments");
+    return serve_field_only(turns->ask->call, place, item, members) &&
+           (json_is_string(arguments) ||
+            serve_field_refuse(turns->ask->call, place, "a function_call with arguments")) &&
+           add_call(turns, place, item, arguments);
+}
+
+static bool read_custom_call(serve_turns *turns, const char *place, const json_t *item)
+{
+    static const char *const members[] = {"type", "id",    "status",    "call_id",
+                                          "name", "input", "namespace", NULL};
+    const json_t *input = json_object_get(item, "input");
+    if (!serve_field_only(turns->ask->call, place, item, members)) return false;
+    if (!json_is_string(input))
+        return serve_field_refuse(turns->ask->call, place, "a custom_tool_call with an input");
+    json_t *arguments = json_pack("{s:O}", "input", input);
+    bool ok =
+        arguments != NULL ? add_call(turns, place, item, arguments) : serve_call_no_memory(turns->ask->call);
+    json_decref(arguments);
+    return ok;
 }
 
 static bool read_output(serve_turns *turns, const char *place, const json_t *item)
@@ -163,7 +185,7 @@ static bool read_output(serve_turns *turns, const char *place, const json_t *ite
     const json_t *id = json_object_get(item, "call_id");
     char at[SERVE_PLACE_MAX];
     if (!serve_field_only(call, place, item, members)) return false;
-    if (!json_is_string(id)) return serve_field_refuse(call, place, "a function_call_output with a call_id");
+    if (!json_is_string(id)) return serve_field_refuse(call, place, "an output with a call_id");
     serve_turns_begin(turns, "tool", place);
     serve_turns_set_call(turns, id);
     snprintf(at, sizeof at, "%.40s.output", place);
@@ -176,10 +198,13 @@ static bool read_item(serve_turns *turns, const char *place, const json_t *item)
     if (!json_is_object(item)) return serve_field_refuse(turns->ask->call, place, "an object");
     if (type == NULL || strcmp(type, "message") == 0) return read_message(turns, place, item);
     if (strcmp(type, "function_call") == 0) return read_call(turns, place, item);
-    if (strcmp(type, "function_call_output") == 0) return read_output(turns, place, item);
+    if (strcmp(type, "custom_tool_call") == 0) return read_custom_call(turns, place, item);
+    if (strcmp(type, "function_call_output") == 0 || strcmp(type, "custom_tool_call_output") == 0)
+        return read_output(turns, place, item);
     if (strcmp(type, "reasoning") == 0) return read_reasoning(turns, place, item);
     return serve_field_refuse_type(turns->ask->call, place, item,
-                                   "message, function_call, function_call_output, reasoning");
+                                   "message, function_call, function_call_output, custom_tool_call, "
+                                   "custom_tool_call_output, reasoning");
 }
 
 /* The items of the response before, with its own output: an array that the caller frees, or NULL after an
@@ -272,26 +297,52 @@ static bool read_input(serve_ask *ask)
 
 /* space: the tool's namespace, or NULL. Templates have none: they see the tool as SPACE.NAME, and its
  * description begins with the namespace's. */
-static bool read_function(serve_ask *ask, const char *place, const json_t *tool, const json_t *space)
+static bool add_tool(serve_ask *ask, const char *place, const json_t *tool, const json_t *space,
+                     const json_t *schema, const json_t *strict, bool custom)
 {
-    static const char *const members[] = {"type", "name", "description", "parameters", "strict", NULL};
-    serve_call *call = ask->call;
-    const json_t *schema = json_object_get(tool, "parameters");
-    char at[SERVE_PLACE_MAX];
-    snprintf(at, sizeof at, "%.48s.parameters", place);
-    if (!serve_ask_is(serve_field_type(tool), "function"))
-        return serve_field_refuse_type(call, place, tool, space == NULL ? "function, namespace" : "function");
-    if (!serve_field_only(call, place, tool, members)) return false;
-    if (schema != NULL && !json_is_null(schema) && !json_is_object(schema))
-        return serve_field_refuse(call, at, "an object: a JSON Schema");
     const json_t *own = json_object_get(tool, "name");
     json_t *name =
         json_is_string(own) ? join(json_object_get(space, "name"), ".", own) : json_incref((json_t *)own);
     json_t *words = join(json_object_get(space, "description"), "\n\n", json_object_get(tool, "description"));
-    bool ok = serve_ask_add_tool(ask, place, name, words, schema, json_object_get(tool, "strict"));
+    bool ok = serve_ask_add_tool(ask, place, name, words, schema, strict);
+    if (ok && custom && name != NULL) {
+        if (ask->customs == NULL) ask->customs = json_array();
+        ok = json_array_append(ask->customs, name) == 0 || serve_call_no_memory(ask->call);
+    }
     json_decref(words);
     json_decref(name);
     return ok;
+}
+
+static bool read_function(serve_ask *ask, const char *place, const json_t *tool, const json_t *space)
+{
+    static const char *const members[] = {"type", "name", "description", "parameters", "strict", NULL};
+    const json_t *schema = json_object_get(tool, "parameters");
+    char at[SERVE_PLACE_MAX];
+    if (!serve_field_only(ask->call, place, tool, members)) return false;
+    snprintf(at, sizeof at, "%.48s.parameters", place);
+    if (schema != NULL && !json_is_null(schema) && !json_is_object(schema))
+        return serve_field_refuse(ask->call, at, "an object: a JSON Schema");
+    return add_tool(ask, place, tool, space, schema, json_object_get(tool, "strict"), false);
+}
+
+static bool read_custom(serve_ask *ask, const char *place, const json_t *tool, const json_t *space)
+{
+    static const char *const members[] = {"type", "name", "description", "format", NULL};
+    if (!serve_field_only(ask->call, place, tool, members)) return false;
+    json_t *schema = serve_custom_tool_schema(ask->call, place, json_object_get(tool, "format"));
+    bool ok = schema != NULL && add_tool(ask, place, tool, space, schema, json_true(), true);
+    json_decref(schema);
+    return ok;
+}
+
+static bool read_tool(serve_ask *ask, const char *place, const json_t *tool, const json_t *space)
+{
+    const char *type = serve_field_type(tool);
+    if (serve_ask_is(type, "function")) return read_function(ask, place, tool, space);
+    if (serve_ask_is(type, "custom")) return read_custom(ask, place, tool, space);
+    return serve_field_refuse_type(ask->call, place, tool,
+                                   space == NULL ? "function, custom, namespace" : "function, custom");
 }
 
 #define DESCRIPTION_MAX ((size_t)64 << 10) /* bytes; each tool of the namespace gets a copy */
@@ -317,7 +368,7 @@ static bool read_namespace(serve_ask *ask, const char *place, const json_t *give
     json_array_foreach(tools, i, tool)
     {
         snprintf(at, sizeof at, "%.32s.tools[%zu]", place, i);
-        if (!read_function(ask, at, tool, given)) return false;
+        if (!read_tool(ask, at, tool, given)) return false;
     }
     return true;
 }
@@ -334,7 +385,7 @@ static bool read_tools(serve_ask *ask)
     {
         snprintf(place, sizeof place, "tools[%zu]", i);
         if (serve_ask_is(serve_field_type(tool), "namespace") ? !read_namespace(ask, place, tool)
-                                                              : !read_function(ask, place, tool, NULL))
+                                                              : !read_tool(ask, place, tool, NULL))
             return false;
     }
     return true;
@@ -354,7 +405,7 @@ static bool read_choice(serve_ask *ask)
     size_t i;
     json_t *one;
     if (choice == NULL) return true;
-    if (serve_ask_is(type, "function")) {
+    if (serve_ask_is(type, "function") || serve_ask_is(type, "custom")) {
         ask->made_choice = named(choice);
     } else if (serve_ask_is(type, "allowed_tools")) {
         json_t *list = json_array();
@@ -364,7 +415,7 @@ static bool read_choice(serve_ask *ask)
     } else if (json_is_string(choice)) {
         ask->made_choice = json_incref((json_t *)choice);
     } else {
-        return serve_field_refuse_type(ask->call, "tool_choice", choice, "function, allowed_tools");
+        return serve_field_refuse_type(ask->call, "tool_choice", choice, "function, custom, allowed_tools");
     }
     return ask->made_choice != NULL ? serve_ask_tool_choice(ask->call, ask, "tool_choice", ask->made_choice)
                                     : serve_call_no_memory(ask->call);
@@ -419,9 +470,10 @@ static bool read_reasoning_option(serve_ask *ask)
            serve_ask_reasoning_effort(ask->call, ask, "reasoning.effort", effort);
 }
 
-/* Only what answers have anyway. */
+/* Logprobs, and what answers have anyway. */
 static bool read_include(serve_ask *ask)
 {
+    static const char logprobs[] = "message.output_text.logprobs";
     const json_t *include = serve_ask_given(ask, "include");
     size_t i;
     json_t *one;
@@ -429,13 +481,18 @@ static bool read_include(serve_ask *ask)
         return serve_field_refuse(ask->call, "include", "an array");
     json_array_foreach((json_t *)include, i, one)
     {
-        if (!serve_ask_is(json_string_value(one), "reasoning.encrypted_content"))
-            return serve_field_refuse(
-                ask->call, "include",
-                "an array of \"reasoning.encrypted_content\" and nothing else: reasoning "
-                "is in the answer, and not encrypted");
+        const char *what = json_string_value(one);
+        if (serve_ask_is(what, logprobs))
+            ask->request.logprobs = true;
+        else if (!serve_ask_is(what, "reasoning.encrypted_content"))
+            return serve_field_refuse(ask->call, "include",
+                                      "an array of \"message.output_text.logprobs\" and "
+                                      "\"reasoning.encrypted_content\": reasoning is in the answer, and not "
+                                      "encrypted");
     }
-    return true;
+    return ask->request.n_logprobs == 0 || ask->request.logprobs ||
+           serve_field_refuse(ask->call, "top_logprobs",
+                              "0 or left out unless include has \"message.output_text.logprobs\"");
 }
 
 static bool check_background(const serve_ask *ask)

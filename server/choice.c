@@ -53,6 +53,7 @@ void serve_choice_forget(serve_choice *choice)
         weir__mem_free(choice->parts[i].id);
         weir__mem_free(choice->parts[i].name);
         weir__text_fini(&choice->parts[i].text);
+        weir__text_fini(&choice->parts[i].scores);
     }
     weir__mem_free(choice->parts);
     choice->parts = NULL;

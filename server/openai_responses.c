@@ -6,30 +6,68 @@
 #include "ask.h"
 #include "base/clock.h"
 #include "base/mem.h"
+#include "custom_tool.h"
 #include "keys.h"
 
 /* ---- Items ---- */
 
-static const char *prefix_of(weir_delta_kind kind)
+/* Whether a part is the call of a custom tool. */
+static bool is_custom(const serve_answer *answer, const serve_part *part)
 {
-    return kind == WEIR_DELTA_REASONING ? "rs" : kind == WEIR_DELTA_CONTENT ? "msg" : "fc";
+    for (size_t i = 0; i < json_array_size(answer->customs) && part->name != NULL; i++)
+        if (strcmp(json_string_value(json_array_get(answer->customs, i)), part->name) == 0) return true;
+    return false;
+}
+
+static const char *prefix_of(const serve_answer *answer, const serve_part *part)
+{
+    return part->kind == WEIR_DELTA_REASONING ? "rs"
+           : part->kind == WEIR_DELTA_CONTENT ? "msg"
+           : is_custom(answer, part)          ? "ctc"
+                                              : "fc";
 }
 
 /* "msg_TOKEN_2": the answer's token, and the item's place. */
 static void add_id(const serve_choice *choice, const char *member, size_t index, weir__text *text)
 {
     weir__json_key(text, member);
-    weir__text_printf(text, "\"%s_%s_%zu\"", prefix_of(choice->parts[index].kind),
+    weir__text_printf(text, "\"%s_%s_%zu\"", prefix_of(choice->answer, &choice->parts[index]),
                       choice->answer->id + strlen(serve_responses_form.id), index);
+}
+
+static void add_scores(const weir__text *scores, weir__text *text)
+{
+    weir__text_add_string(text, ",\"logprobs\":[");
+    weir__text_add(text, scores->bytes, scores->n);
+    weir__text_add_string(text, "]");
+    text->failed = text->failed || scores->failed;
 }
 
 /* The content of a message or of reasoning. */
 static void add_content(const serve_part *part, bool empty, weir__text *text)
 {
+    static const weir__text none;
     bool reasoning = part->kind == WEIR_DELTA_REASONING;
     weir__text_printf(text, "{\"type\":\"%s\"", reasoning ? "reasoning_text" : "output_text");
     weir__json_bytes(text, "text", empty ? "" : part->text.bytes, empty ? 0 : part->text.n);
-    weir__text_add_string(text, reasoning ? "}" : ",\"annotations\":[],\"logprobs\":[]}");
+    if (!reasoning) weir__text_add_string(text, ",\"annotations\":[]");
+    if (!reasoning) add_scores(empty ? &none : &part->scores, text);
+    weir__text_add_string(text, "}");
+}
+
+/* The input of a custom tool, or a function's arguments. */
+static void add_arguments(const serve_answer *answer, const serve_part *part, bool empty, weir__text *text)
+{
+    weir__text input = {0};
+    size_t at = 0;
+    if (!is_custom(answer, part)) {
+        weir__json_bytes(text, "arguments", part->text.bytes, empty ? 0 : part->text.n);
+        return;
+    }
+    if (!empty) serve_custom_tool_read(&part->text, &at, &input);
+    weir__json_bytes(text, "input", input.bytes, input.n);
+    text->failed = text->failed || input.failed;
+    weir__text_fini(&input);
 }
 
 /* A tool's name, and its namespace if it has one. */
@@ -63,10 +101,11 @@ static void add_item(const serve_choice *choice, size_t index, const char *statu
             text, ",\"type\":\"message\",\"status\":\"%s\",\"role\":\"assistant\",\"content\":[", status);
         break;
     default:
-        weir__text_printf(text, ",\"type\":\"function_call\",\"status\":\"%s\"", status);
+        weir__text_printf(text, ",\"type\":\"%s\",\"status\":\"%s\"",
+                          is_custom(choice->answer, part) ? "custom_tool_call" : "function_call", status);
         weir__json_string(text, "call_id", part->id);
         add_name(choice->answer, part->name, text);
-        weir__json_bytes(text, "arguments", part->text.bytes, part->text.n);
+        add_arguments(choice->answer, part, begins, text);
         weir__text_add_string(text, "}");
         return;
     }
@@ -213,34 +252,71 @@ static void stop_item(serve_choice *choice, size_t index)
                                                               : "response.output_text.done",
                            index);
         weir__json_bytes(text, "text", part->text.bytes, part->text.n);
-        if (part->kind == WEIR_DELTA_CONTENT) weir__text_add_string(text, ",\"logprobs\":[]");
+        if (part->kind == WEIR_DELTA_CONTENT) add_scores(&part->scores, text);
         end_event(choice->answer, text);
         send_content(choice, "response.content_part.done", index, false);
         break;
     default:
-        text = begin_inner(choice, "response.function_call_arguments.done", index);
-        add_name(choice->answer, part->name, text);
-        weir__json_bytes(text, "arguments", part->text.bytes, part->text.n);
+        text = begin_inner(choice,
+                           is_custom(choice->answer, part) ? "response.custom_tool_call_input.done"
+                                                           : "response.function_call_arguments.done",
+                           index);
+        if (!is_custom(choice->answer, part)) add_name(choice->answer, part->name, text);
+        add_arguments(choice->answer, part, false, text);
         end_event(choice->answer, text);
     }
     send_item(choice, "response.output_item.done", index, item_status(choice, index));
 }
 
+/* Takes the tokens of a part's next piece; of content, their logprobs into *scores and the part's own. */
+static void score(serve_choice *choice, serve_part *part, const char *bytes, size_t n, weir__text *scores)
+{
+    const serve_answer *answer = choice->answer;
+    bool content = part->kind == WEIR_DELTA_CONTENT;
+    if (!answer->returns_scores) return;
+    serve_scores_take(&choice->scores, answer->call->loaded->model, bytes, n, content ? scores : NULL);
+    part->scores.quota = &answer->call->server->answers;
+    if (scores->n > 0 && part->scores.n > 0) weir__text_add_string(&part->scores, ",");
+    weir__text_add(&part->scores, scores->bytes, scores->n);
+    part->scores.failed = part->scores.failed || scores->failed;
+}
+
+static void send_input(serve_choice *choice, serve_part *part)
+{
+    weir__text input = {0};
+    serve_custom_tool_read(&part->text, &part->n_read, &input);
+    if (input.n > 0 || input.failed) {
+        weir__text *text = begin_inner(choice, "response.custom_tool_call_input.delta", choice->n_kept - 1);
+        weir__json_bytes(text, "delta", input.bytes, input.n);
+        text->failed = text->failed || input.failed;
+        end_event(choice->answer, text);
+    }
+    weir__text_fini(&input);
+}
+
 static void delta(serve_choice *choice, const weir_delta *given)
 {
     size_t index = choice->n_kept - 1;
+    serve_part *part = &choice->parts[index];
+    weir__text scores = {0};
     if (choice->fresh && index > 0) stop_item(choice, index - 1);
     if (choice->fresh) start_item(choice, index);
     if (given->kind == WEIR_DELTA_TOOL_CALL) return;
-    weir__text *text =
-        begin_inner(choice,
-                    given->kind == WEIR_DELTA_REASONING ? "response.reasoning_text.delta"
-                    : given->kind == WEIR_DELTA_CONTENT ? "response.output_text.delta"
-                                                        : "response.function_call_arguments.delta",
-                    index);
-    weir__json_bytes(text, "delta", given->text, given->length);
-    if (given->kind == WEIR_DELTA_CONTENT) weir__text_add_string(text, ",\"logprobs\":[]");
-    end_event(choice->answer, text);
+    score(choice, part, given->text, given->length, &scores);
+    if (is_custom(choice->answer, part)) {
+        send_input(choice, part);
+    } else {
+        weir__text *text =
+            begin_inner(choice,
+                        given->kind == WEIR_DELTA_REASONING ? "response.reasoning_text.delta"
+                        : given->kind == WEIR_DELTA_CONTENT ? "response.output_text.delta"
+                                                            : "response.function_call_arguments.delta",
+                        index);
+        weir__json_bytes(text, "delta", given->text, given->length);
+        if (given->kind == WEIR_DELTA_CONTENT) add_scores(&scores, text);
+        end_event(choice->answer, text);
+    }
+    weir__text_fini(&scores);
 }
 
 static void end(serve_choice *choice)
@@ -278,6 +354,12 @@ static void fail(serve_answer *answer, int status, const char *code, const char 
 
 static void whole(serve_answer *answer, weir__text *text)
 {
+    serve_choice *choice = &answer->choices[0];
+    for (size_t i = 0; i < choice->n_kept; i++) {
+        weir__text scores = {0};
+        score(choice, &choice->parts[i], choice->parts[i].text.bytes, choice->parts[i].text.n, &scores);
+        weir__text_fini(&scores);
+    }
     add_response(answer, status_of(&answer->choices[0]), NULL, text);
     keep(answer, status_of(&answer->choices[0]), NULL);
 }
@@ -398,6 +480,7 @@ static bool repeat_all(const serve_ask *ask, serve_answer *answer)
                       answer->record != NULL ? "true" : "false");
     weir__json_number(text, "temperature", (double)ask->sampler.temp, 6);
     weir__json_number(text, "top_p", (double)ask->sampler.top_p, 6);
+    weir__text_printf(text, ",\"top_logprobs\":%d", ask->request.n_logprobs);
     for (size_t i = 0; i < sizeof members / sizeof *members; i++)
         ok = repeat(ask, members[i].name, members[i].standard, text) && ok;
     return ok && !text->failed;

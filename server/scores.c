@@ -80,6 +80,19 @@ static void add_entry(const weir_model *model, int32_t token, float logprob, wei
     weir__text_add_string(text, "]");
 }
 
+static void add_full_entry(const serve_scores *scores, const weir_model *model, size_t i, weir__text *text)
+{
+    add_entry(model, scores->tokens[i], scores->logprobs[i], text);
+    weir__text_add_string(text, ",\"top_logprobs\":[");
+    for (int32_t k = 0; k < scores->n_top; k++) {
+        const weir_logprob *top = &scores->top[i * (size_t)scores->n_top + (size_t)k];
+        weir__json_next(text);
+        add_entry(model, top->token, top->logprob, text);
+        weir__text_add_string(text, "}");
+    }
+    weir__text_add_string(text, "]}");
+}
+
 void serve_scores_add_chat(serve_scores *scores, const weir_model *model, weir__text *text)
 {
     if (scores->n == 0) {
@@ -89,18 +102,66 @@ void serve_scores_add_chat(serve_scores *scores, const weir_model *model, weir__
     weir__text_add_string(text, "{\"content\":[");
     for (size_t i = 0; i < scores->n; i++) {
         weir__json_next(text);
-        add_entry(model, scores->tokens[i], scores->logprobs[i], text);
-        weir__text_add_string(text, ",\"top_logprobs\":[");
-        for (int32_t k = 0; k < scores->n_top; k++) {
-            const weir_logprob *top = &scores->top[i * (size_t)scores->n_top + (size_t)k];
-            weir__json_next(text);
-            add_entry(model, top->token, top->logprob, text);
-            weir__text_add_string(text, "}");
-        }
-        weir__text_add_string(text, "]}");
+        add_full_entry(scores, model, i, text);
     }
     weir__text_add_string(text, "],\"refusal\":null}");
     scores->n = 0;
+}
+
+/* ---- The tokens of a text ---- */
+
+static void forget(serve_scores *scores, size_t n)
+{
+    size_t width = (size_t)scores->n_top, left = scores->n - n;
+    if (n == 0) return;
+    memmove(scores->tokens, scores->tokens + n, left * sizeof *scores->tokens);
+    memmove(scores->logprobs, scores->logprobs + n, left * sizeof *scores->logprobs);
+    if (width > 0) memmove(scores->top, scores->top + n * width, left * width * sizeof *scores->top);
+    scores->n = left;
+    scores->taken = 0;
+}
+
+/* Bytes before the text in the concatenation `all`; SIZE_MAX: it is not there. */
+static size_t find_text(const weir__text *all, size_t from, const char *bytes, size_t n)
+{
+    for (size_t at = from; at + n <= all->n; at++) {
+        const char *first = memchr(all->bytes + at, bytes[0], all->n - n - at + 1);
+        if (first == NULL) break;
+        at = (size_t)(first - all->bytes);
+        if (memcmp(first, bytes, n) == 0) return at;
+    }
+    return SIZE_MAX;
+}
+
+void serve_scores_take(serve_scores *scores, const weir_model *model, const char *bytes, size_t n,
+                       weir__text *text)
+{
+    weir__text all = {0};
+    char token[PIECE_MAX];
+    size_t begin = 0, i;
+    if (n == 0 || scores->n == 0) return;
+    for (i = 0; i < scores->n; i++)
+        weir__text_add(&all, token, piece(model, scores->tokens[i], false, token));
+    size_t at = all.failed ? SIZE_MAX : find_text(&all, scores->taken, bytes, n), end = at + n;
+    bool found = at != SIZE_MAX;
+    weir__text_fini(&all);
+    if (!found && text == NULL) return;
+    for (i = 0; i < scores->n; i++) {
+        size_t length = piece(model, scores->tokens[i], false, token), past = begin + length;
+        if (found && begin >= end) break;
+        bool within = !found || (past > at && length > 0), told = i == 0 && scores->taken > 0;
+        if (text != NULL && within && !told) {
+            if (text->n > 0) weir__text_add_string(text, ",");
+            add_full_entry(scores, model, i, text);
+        }
+        if (found && past > end) { /* the next text begins within it */
+            forget(scores, i);
+            scores->taken = end - begin;
+            return;
+        }
+        begin = past;
+    }
+    forget(scores, i);
 }
 
 /* As the token stands in the text, which has no control tokens. */

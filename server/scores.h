@@ -14,6 +14,7 @@ typedef struct serve_scores {
     size_t n, tokens_capacity, logprobs_capacity, top_capacity;
     int32_t n_top;
     size_t offset; /* code points of the text of all tokens that were returned before */
+    size_t taken;  /* bytes of the first token that are part of a text before */
 } serve_scores;
 
 void serve_scores_fini(serve_scores *scores);
@@ -29,5 +30,11 @@ void serve_scores_add_prompt(const weir_chunk *prompt, const weir_model *model, 
  * returned is forgotten. */
 void serve_scores_add_chat(serve_scores *scores, const weir_model *model, weir__text *text);
 void serve_scores_add_completion(serve_scores *scores, const weir_model *model, weir__text *text);
+
+/* Finds the tokens that make up these bytes, and forgets them and all before. Appends entries as chat's form
+ * has them, with commas between them, unless text is NULL. Bytes that are not found are made up of all
+ * tokens, or of none if text is NULL. */
+void serve_scores_take(serve_scores *scores, const weir_model *model, const char *bytes, size_t n,
+                       weir__text *text);
 
 #endif

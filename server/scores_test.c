@@ -7,6 +7,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <string.h>
 
 #include <cmocka.h>
@@ -130,6 +131,67 @@ static void what_was_told_is_forgotten(void **state)
     serve_scores_fini(&scores);
 }
 
+/* Of tokens with these texts; 'b' is "a" too. */
+static serve_scores scores_of_text(const char *tokens)
+{
+    int32_t ids[32];
+    float logprobs[32];
+    size_t n = strlen(tokens);
+    for (size_t i = 0; i < n; i++) {
+        ids[i] = tokens[i] == '#' ? WEIR__FAKE_IM_START : tokens[i] == '~' ? WEIR__FAKE_WORDS : tokens[i];
+        logprobs[i] = -1 - (float)i;
+    }
+    const weir_chunk chunk = {.tokens = ids, .n_tokens = n, .logprobs = logprobs};
+    serve_scores scores = {0};
+    assert_true(serve_scores_add(&scores, &chunk, 0));
+    return scores;
+}
+
+/* The numbers of the tokens that are told for a text, and how many are left. */
+static void expect_taken(serve_scores *scores, const char *bytes, const char *numbers, size_t n_left)
+{
+    weir__text list = {0}, entries = {0};
+    serve_scores_take(scores, model, bytes, strlen(bytes), &entries);
+    weir__text_add_string(&list, "[");
+    weir__text_add(&list, entries.bytes, entries.n);
+    weir__text_add_string(&list, "]");
+    weir__text_fini(&entries);
+    json_t *json = parse(&list), *entry;
+    size_t i;
+    json_array_foreach(json, i, entry)
+    {
+        char number[16];
+        snprintf(number, sizeof number, "%g ", -1 - number_at(entry, "logprob"));
+        weir__text_add_string(&list, number);
+    }
+    assert_string_equal(list.n > 0 ? list.bytes : "", numbers);
+    assert_int_equal(scores->n, n_left);
+    weir__text_fini(&list);
+    json_decref(json);
+}
+
+static void a_text_has_its_tokens(void **state)
+{
+    (void)state;
+    assert_true(weir__fake_set_piece(model, WEIR__FAKE_WORDS, "two words", 9, WEIR__FAKE_TEXT));
+    serve_scores scores = scores_of_text("#think#yes~!#");
+    serve_scores_take(&scores, model, "think", 5, NULL); /* reasoning */
+    assert_int_equal(scores.n, 7);
+    expect_taken(&scores, "yes", "7 8 9 ", 3);
+    expect_taken(&scores, "two", "10 ",
+                 3); /* a token whose text comes in two pieces is told with the first */
+    expect_taken(&scores, " words!", "11 ", 1);
+    expect_taken(&scores, "", "", 1);
+    serve_scores_fini(&scores);
+
+    scores = scores_of_text("quoted");
+    serve_scores_take(&scores, model, "other", 5, NULL); /* nothing is known */
+    assert_int_equal(scores.n, 6);
+    expect_taken(&scores, "\"", "0 1 2 3 4 5 ", 0); /* the parser made it of all of them */
+    expect_taken(&scores, "more", "", 0);
+    serve_scores_fini(&scores);
+}
+
 /* Wherever memory ends, there is no JSON that looks whole. */
 static void without_memory(void **state)
 {
@@ -154,6 +216,7 @@ int main(void)
         cmocka_unit_test(a_completion_tells_a_text_once),
         cmocka_unit_test(a_chat_tells_every_token),
         cmocka_unit_test(what_was_told_is_forgotten),
+        cmocka_unit_test(a_text_has_its_tokens),
         cmocka_unit_test(without_memory),
     };
     return cmocka_run_group_tests(tests, load, unload);

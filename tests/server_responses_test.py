@@ -3,6 +3,7 @@ the same requests for chat completions mean, events come in OpenAI's order, and 
 # SPDX-License-Identifier: Apache-2.0
 import json
 import os
+import re
 import sys
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "support"))
@@ -19,6 +20,8 @@ CHAT_TOOLS = [{"type": "function", "function": {"name": t["name"], "description"
 CALL = {"type": "function_call", "id": "fc_1", "call_id": "1", "name": "weather", "arguments": '{"town":"Ulm"}', "status": "completed"}
 CHAT_CALL = {"id": "1", "type": "function", "function": {"name": "weather", "arguments": '{"town":"Ulm"}'}}
 
+CUSTOM = [{"type": "custom", "name": "note", "description": "takes notes"},
+          {"type": "custom", "name": "letters", "description": "letters", "format": {"type": "grammar", "syntax": "regex", "definition": "[ab]{3}|c"}}]
 SPACE = {"type": "namespace", "name": "towns", "description": "of towns", "tools": [TOOLS[0]]}
 CHAT_SPACE = {"type": "function", "function": dict(CHAT_TOOLS[0]["function"], name="towns.weather", description="of towns\n\nthe weather")}
 
@@ -67,6 +70,14 @@ for name, body, chat in [
          {"tools": [CHAT_TOOLS[0], CHAT_SPACE], "tool_choice": "none", "messages": [
              said("a"), {"role": "assistant", "content": None, "tool_calls": [dict(CHAT_CALL, function=dict(CHAT_CALL["function"], name="towns.weather"))]},
              {"role": "tool", "tool_call_id": "1", "content": "x"}]}),
+        ("custom tools", {"tools": CUSTOM, "tool_choice": "none", "input": [
+            said("a"), {"type": "custom_tool_call", "id": "ctc_1", "call_id": "1", "name": "note", "input": 'say "x"\n', "status": "completed"},
+            {"type": "custom_tool_call_output", "call_id": "1", "output": "done"}]},
+         {"tools": [{"type": "function", "function": {"name": t["name"], "description": t["description"], "parameters": {
+             "type": "object", "properties": {"input": dict({"type": "string"}, **({"pattern": "^(?:[ab]{3}|c)$"} if "format" in t else {}))},
+             "required": ["input"], "additionalProperties": False}, "strict": True}} for t in CUSTOM], "tool_choice": "none", "messages": [
+             said("a"), {"role": "assistant", "content": None, "tool_calls": [{"id": "1", "type": "function", "function": {"name": "note", "arguments": json.dumps({"input": 'say "x"\n'})}}]},
+             {"role": "tool", "tool_call_id": "1", "content": "done"}]}),
         ("sampling", {"temperature": 1, "seed": 7, "top_p": 0.9}, {"temperature": 1, "seed": 7, "top_p": 0.9}),
         ("notes", {"metadata": {"a": "b"}, "user": "x", "service_tier": "auto", "prompt_cache_key": "x", "safety_identifier": "x", "model": "tiny", "background": False, "truncation": "disabled",
                    "reasoning": {"effort": None, "summary": "auto"}, "text": {"format": {"type": "text"}, "verbosity": "medium"}, "include": ["reasoning.encrypted_content"],
@@ -126,6 +137,47 @@ check("a call, streamed: the order", names[:3] == ["created", "in_progress", "ou
 check("a call, streamed", events[2]["item"]["arguments"] == "" and events[2]["item"]["name"] == "weather" and "".join(data["delta"] for data in events[3:-3]) == events[-3]["arguments"] ==
       events[-2]["item"]["arguments"] == call["output"][0]["arguments"] and events[-1]["response"]["output"] == [events[-2]["item"]], events)
 
+# ---- Custom tools
+
+for definition in ("[ab]{3}|c", '[\\n"\\\\é😀]{12,14}', "(GET|POST) /[a-z]{1,8}"):
+    tool = {"type": "custom", "name": "t", "description": "it", "format": {"type": "grammar", "syntax": "regex", "definition": definition}}
+    for tools, given in (([tool], {"type": "custom", "name": "t"}), ([dict(SPACE, tools=[tool])], "required")):
+        body = dict(HELLO, max_output_tokens=300, tools=tools, tool_choice=given, parallel_tool_calls=False)
+        [item] = server.post(RESPONSES, body).json["output"]
+        check(f"the input of a custom tool: {definition}", item["type"] == "custom_tool_call" and item["name"] == "t" and item["id"].startswith("ctc_") and item["call_id"] and
+              item["status"] == "completed" and re.fullmatch(definition, item["input"]) and item.get("namespace") == (None if tools == [tool] else "towns"), item)
+        events = stream(server, body)
+        names = [data["type"][9:] for data in events]
+        check("streamed: the order", names[:3] == ["created", "in_progress", "output_item.added"] and names[-3:] == ["custom_tool_call_input.done", "output_item.done", "completed"] and
+              set(names[3:-3]) == {"custom_tool_call_input.delta"}, names)
+        check("streamed: the input", "".join(data["delta"] for data in events[3:-3]) == events[-3]["input"] == events[-2]["item"]["input"] == item["input"] and
+              events[2]["item"]["input"] == "" and events[-1]["response"]["output"] == [events[-2]["item"]], events, item)
+body = dict(HELLO, max_output_tokens=60, tools=CUSTOM[:1], tool_choice="required", parallel_tool_calls=False)
+[item] = server.post(RESPONSES, body).json["output"]
+events = stream(server, body)
+check("an input that is cut", item["status"] == "incomplete" and item["input"] and events[-1]["type"] == "response.incomplete" and
+      "".join(data["delta"] for data in events if data["type"].endswith("input.delta")) == events[-2]["item"]["input"] == item["input"], item, events[-2:])
+first = server.post(RESPONSES, dict(HELLO, store=True, max_output_tokens=300, tools=CUSTOM, tool_choice={"type": "custom", "name": "letters"})).json
+[item] = first["output"]
+said_again = [said("hello"), item, {"type": "custom_tool_call_output", "call_id": item["call_id"], "output": "x"}]
+check("a kept call goes on", server.post(RESPONSES, dict(HELLO, previous_response_id=first["id"], tools=CUSTOM, input=said_again[2:])).json["output"][0]["content"] ==
+      server.post(RESPONSES, dict(HELLO, input=said_again, tools=CUSTOM)).json["output"][0]["content"], first)
+
+# ---- Logprobs
+
+SCORED = dict(HELLO, max_output_tokens=24, include=["message.output_text.logprobs"], top_logprobs=3)
+want = server.post(CHAT, dict(SAME, max_tokens=24, logprobs=True, top_logprobs=3)).json["choices"][0]["logprobs"]["content"]
+whole = server.post(RESPONSES, SCORED).json
+part = whole["output"][0]["content"][0]
+check("logprobs are those of chat completions", part["logprobs"] == want and len(want) == 24 and len(want[0]["top_logprobs"]) == 3 and whole["top_logprobs"] == 3, part, want)
+events = stream(server, SCORED)
+check("streamed, in pieces", [e for data in events if data["type"].endswith("text.delta") for e in data["logprobs"]] == want ==
+      [data["logprobs"] for data in events if data["type"].endswith("text.done")][0] == events[-1]["response"]["output"][0]["content"][0]["logprobs"] and
+      len([data for data in events if data["type"].endswith("text.delta")]) > 1, events)
+check("without the likeliest others", all(e["top_logprobs"] == [] for e in server.post(RESPONSES, dict(SCORED, top_logprobs=0)).json["output"][0]["content"][0]["logprobs"]))
+answer = server.post(RESPONSES, dict(SCORED, tools=TOOLS, tool_choice="required", max_output_tokens=300)).json
+check("a call has none", [i["type"] for i in answer["output"]] == ["function_call"] and "logprobs" not in json.dumps(answer["output"]), answer)
+
 # ---- Refusals
 
 
@@ -148,7 +200,17 @@ for name, body, field, *word in [
         ("a result without a call", {"input": [{"type": "function_call_output", "output": "x"}]}, "input[0]"),
         ("reasoning that cannot be read", {"input": [{"type": "reasoning", "summary": [], "encrypted_content": "x"}, said("x")]}, "input[0]"),
         ("instructions", {"instructions": 5}, "instructions"), ("a server's tool", {"tools": [TOOLS[0], {"type": "web_search"}]}, "tools[1]"),
-        ("a custom tool", {"tools": [{"type": "custom", "name": "x"}]}, "tools[0]"), ("a tool's name", {"tools": [{"type": "function", "name": "a b", "parameters": {}}]}, "tools[0].name"),
+        ("a custom tool without a name", {"tools": [{"type": "custom"}]}, "tools[0].name"),
+        ("a member of a custom tool", {"tools": [dict(CUSTOM[0], parameters={})]}, "tools[0].parameters"),
+        ("a format of a custom tool", {"tools": [dict(CUSTOM[0], format={"type": "json"})]}, "tools[0].format"),
+        ("a member of a format", {"tools": [dict(CUSTOM[0], format=dict(CUSTOM[1]["format"], flags="i"))]}, "tools[0].format.flags"),
+        ("Lark", {"tools": [dict(CUSTOM[0], format={"type": "grammar", "syntax": "lark", "definition": "start: /a/"})]}, "tools[0].format.syntax", "Lark"),
+        ("a format without a definition", {"tools": [dict(CUSTOM[0], format={"type": "grammar", "syntax": "regex"})]}, "tools[0].format.definition"),
+        ("a regular expression", {"tools": [dict(CUSTOM[0], format={"type": "grammar", "syntax": "regex", "definition": "(a"})]}, "tools[0].format.definition"),
+        ("one that cannot be enforced", {"tools": [dict(SPACE, tools=[dict(CUSTOM[0], format={"type": "grammar", "syntax": "regex", "definition": "(?=a)b"})])]},
+         "tools[0].tools[0].format.definition", "enforced"),
+        ("a call without an input", {"input": [said("x"), {"type": "custom_tool_call", "call_id": "1", "name": "x"}]}, "input[1]"),
+        ("a custom tool that is not there", {"tools": CUSTOM, "tool_choice": {"type": "custom", "name": "x"}}, "tool_choice"), ("a tool's name", {"tools": [{"type": "function", "name": "a b", "parameters": {}}]}, "tools[0].name"),
         ("a tool's parameters", {"tools": [{"type": "function", "name": "x", "parameters": 5}]}, "tools[0].parameters"),
         ("a member of a tool", {"tools": [dict(TOOLS[0], defer_loading=True)]}, "tools[0].defer_loading"),
         ("a strict schema", {"tools": [dict(TOOLS[0], strict=True, parameters={"type": "object", "properties": {"n": {"type": "integer", "multipleOf": 7}}})]}, "tools/0/parameters/properties/n"),
@@ -165,7 +227,8 @@ for name, body, field, *word in [
         ("a choice of tools", {"tools": TOOLS, "tool_choice": "some"}, "tool_choice"), ("a server's tool, chosen", {"tools": TOOLS, "tool_choice": {"type": "web_search"}}, "tool_choice"),
         ("a choice without tools", {"tool_choice": "required"}, "tool_choice"), ("a tool that is not there", {"tools": TOOLS, "tool_choice": {"type": "function", "name": "x"}}, "tool_choice"),
         ("effort", {"reasoning": {"effort": "some"}}, "reasoning.effort"), ("a summary", {"reasoning": {"summary": "detailed"}}, "reasoning.summary"),
-        ("logprobs", {"include": ["message.output_text.logprobs"]}, "include"), ("top_logprobs", {"top_logprobs": 3}, "top_logprobs"), ("store", {"store": 1}, "store"),
+        ("include", {"include": ["file_search_call.results"]}, "include"), ("top_logprobs alone", {"top_logprobs": 3}, "top_logprobs", "include"),
+        ("top_logprobs", {"include": ["message.output_text.logprobs"], "top_logprobs": 21}, "top_logprobs"), ("store", {"store": 1}, "store"),
         ("a response of before", {"previous_response_id": "resp_1"}, "previous_response_id", "no response"), ("a conversation", {"conversation": "x"}, "conversation"),
         ("background", {"background": True}, "background"), ("truncation", {"truncation": "auto"}, "truncation"), ("a prompt", {"prompt": {"id": "x"}}, "prompt"),
         ("usage in a stream", {"stream": True, "stream_options": {"include_usage": True}}, "stream_options", "include_usage"), ("temperature", {"temperature": -1}, "temperature"),

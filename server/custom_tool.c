@@ -1,0 +1,142 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "custom_tool.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "ask.h"
+#include "base/mem.h"
+#include "field.h"
+
+/* ---- The format of an input ---- */
+
+/* Whether the library enforces the pattern. False: the call has its answer. */
+static bool check_pattern(serve_call *call, const char *place, const char *pattern)
+{
+    json_t *schema = json_pack("{s:s,s:s}", "type", "string", "pattern", pattern);
+    char *dump = schema != NULL ? weir__json_dump(schema) : NULL, *grammar = NULL, at[SERVE_PLACE_MAX];
+    weir_error error = {0};
+    weir_status status =
+        dump != NULL ? weir_grammar_from_json_schema(dump, strlen(dump), &grammar, &error) : WEIR_NO_MEMORY;
+    snprintf(at, sizeof at, "%.40s.format.definition", place);
+    weir_free(grammar);
+    weir__mem_free(dump);
+    json_decref(schema);
+    if (status == WEIR_NO_MEMORY) return serve_call_no_memory(call);
+    if (status == WEIR_UNSUPPORTED) return serve_call_passes(call, status, &error);
+    return status == WEIR_OK ||
+           serve_call_refuse(call, 400, at, "invalid_value",
+                             "%s is no regular expression that can be enforced: %.300s", at, error.message);
+}
+
+/* The pattern of a whole input, freed with json_decref; NULL: the call has its answer. */
+static json_t *read_pattern(serve_call *call, const char *place, const json_t *format)
+{
+    static const char *const members[] = {"type", "syntax", "definition", NULL};
+    const char *definition = json_string_value(json_object_get(format, "definition"));
+    char at[SERVE_PLACE_MAX];
+    snprintf(at, sizeof at, "%.40s.format", place);
+    if (!serve_field_only(call, at, format, members)) return NULL;
+    if (!serve_ask_is(json_string_value(json_object_get(format, "syntax")), "regex")) {
+        snprintf(at, sizeof at, "%.40s.format.syntax", place);
+        serve_field_refuse(call, at, "\"regex\": grammars in Lark's syntax cannot be enforced here");
+        return NULL;
+    }
+    if (definition == NULL) {
+        snprintf(at, sizeof at, "%.40s.format.definition", place);
+        serve_field_refuse(call, at, "a regular expression, which the whole input matches");
+        return NULL;
+    }
+    json_t *pattern = json_sprintf("^(?:%s)$", definition);
+    if (pattern == NULL)
+        serve_call_no_memory(call);
+    else if (check_pattern(call, place, json_string_value(pattern)))
+        return pattern;
+    json_decref(pattern);
+    return NULL;
+}
+
+json_t *serve_custom_tool_schema(serve_call *call, const char *place, const json_t *format)
+{
+    const char *type = serve_field_type(format);
+    json_t *pattern = NULL;
+    char at[SERVE_PLACE_MAX];
+    if (serve_ask_is(type, "grammar")) {
+        pattern = read_pattern(call, place, format);
+        if (pattern == NULL) return NULL;
+    } else if (format != NULL && !json_is_null(format) && !serve_ask_is(type, "text")) {
+        snprintf(at, sizeof at, "%.40s.format", place);
+        serve_field_refuse_type(call, at, format, "text, grammar");
+        return NULL;
+    }
+    json_t *schema =
+        json_pack("{s:s,s:{s:{s:s,s:o*}},s:[s],s:b}", "type", "object", "properties", "input", "type",
+                  "string", "pattern", pattern, "required", "input", "additionalProperties", 0);
+    if (schema == NULL) serve_call_no_memory(call);
+    return schema;
+}
+
+/* ---- Inputs ---- */
+
+/* Where the input's text begins, behind the quotation mark; 0: that was not generated yet; SIZE_MAX: the
+ * arguments have another form. */
+static size_t find_start(const char *bytes, size_t n)
+{
+    static const char *const words[] = {"{", "\"input\"", ":", "\""};
+    size_t at = 0;
+    for (size_t i = 0; i < sizeof words / sizeof *words; i++) {
+        for (const char *c = words[i]; *c != '\0'; c++, at++) {
+            while (c == words[i] && at < n && strchr(" \t\r\n", bytes[at]) != NULL) at++;
+            if (at == n) return 0;
+            if (bytes[at] != *c) return SIZE_MAX;
+        }
+    }
+    return at;
+}
+
+/* Bytes of a character of a JSON string, or of an escape; 0: it is not complete. */
+static size_t measure(const char *bytes, size_t n)
+{
+    char digits[5] = "";
+    if (bytes[0] != '\\') return 1;
+    if (n < 2) return 0;
+    if (bytes[1] != 'u') return 2;
+    if (n < 6) return 0;
+    memcpy(digits, bytes + 2, 4);
+    bool pair = (strtoul(digits, NULL, 16) & 0xFC00) == 0xD800;
+    return !pair ? 6 : n < 12 ? 0 : 12;
+}
+
+static void add_decoded(const char *bytes, size_t n, weir__text *input)
+{
+    weir__text quoted = {0};
+    weir__text_add_string(&quoted, "\"");
+    weir__text_add(&quoted, bytes, n);
+    weir__text_add_string(&quoted, "\"");
+    json_t *text =
+        quoted.failed ? NULL : json_loadb(quoted.bytes, quoted.n, JSON_DECODE_ANY | JSON_ALLOW_NUL, NULL);
+    if (text != NULL)
+        weir__text_add(input, json_string_value(text), json_string_length(text));
+    else
+        weir__text_add(input, bytes, n); /* no JSON after all */
+    json_decref(text);
+    weir__text_fini(&quoted);
+}
+
+void serve_custom_tool_read(const weir__text *arguments, size_t *at, weir__text *input)
+{
+    const char *bytes = arguments->bytes != NULL ? arguments->bytes : "";
+    size_t n = arguments->n, start = find_start(bytes, n);
+    if (start == 0) return;
+    if (start == SIZE_MAX) {
+        weir__text_add(input, bytes + *at, n - *at);
+        *at = n;
+        return;
+    }
+    if (*at < start) *at = start;
+    size_t end = *at, step = 1;
+    while (end < n && bytes[end] != '"' && (step = measure(bytes + end, n - end)) > 0) end += step;
+    if (end > *at) add_decoded(bytes + *at, end - *at, input);
+    *at = end;
+}
