@@ -298,6 +298,8 @@ static cli_option table[] = {
      .help = "a host name of this server, beside localhost, this machine's name and IP addresses; * = any", RARE},
     {"--drop-line", NULL, CLI_SERVING, CLI_SERVE, "TEXT", SET(CLI_LIST, drop_lines), .standard = "none",
      .help = "drop the lines of system messages that begin with TEXT, for those that change with each request and spoil the prefix cache", RARE},
+    {"--session-keep", NULL, CLI_SERVING, CLI_SERVE, "S", SERVE(CLI_INT32, session_s),
+     .help = "cached prompts of a session that a client names (X-Session-Id and the like) count as used this much later than they were, so that others go first; 0 = as all others", RARE},
     {"--kv-events", NULL, CLI_SERVING, CLI_SERVE, "ADDRESS", SET(CLI_STRING, kv_events), .field = "kv_events", .standard = "none",
      .help = "tell routers which prompts are cached, over ZeroMQ as vLLM does: tcp://HOST:PORT or ipc://FILE; subscribers can read the prompts", RARE},
     {"--kv-events-replay", NULL, CLI_SERVING, CLI_SERVE, "ADDRESS", SET(CLI_STRING, kv_events_replay), .field = "kv_events_replay", .standard = "none",

@@ -276,7 +276,7 @@ static bool answer_options(serve_call *call)
     return true;
 }
 
-/* For the log. */
+/* For the log; a session's prompts also stay cached for longer. */
 static void describe(visit *v)
 {
     /* Routers', Claude Code's, Codex's and OpenCode's. */

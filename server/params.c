@@ -18,6 +18,7 @@ serve_params serve_params_default(void)
 {
     return (serve_params){
         .model = serve_model_params_default(),
+        .session_s = 600,
         .load_s = 120,
         .host = "127.0.0.1",
         .port = 8080,
@@ -102,6 +103,7 @@ weir_status serve_server_check(const serve_params *params, weir_error *error)
         RANGE(stall_s, 1, 86400),
         RANGE(work_s, 1, 86400),
         RANGE(load_s, 1, 86400),
+        RANGE(session_s, 0, 86400),
         RANGE(comment_s, 0, 86400),
         RANGE(watchdog_s, 1, 86400),
         RANGE(drain_s, 0, 86400),

@@ -46,11 +46,12 @@ typedef struct serve_params {
     serve_model_params model;
     const serve_model_params *models; /* [n_models], each with an entry; none = `model` */
     size_t n_models;
-    const weir_pool_params *pool;   /* of several models; NULL = defaults */
-    int32_t load_s;                 /* 120: how long a request waits for its model */
-    const char *host;               /* "127.0.0.1"; an address or a name; "" = no TCP */
-    int32_t port;                   /* 8080; 0 = a free one */
-    const char *unix_path;          /* NULL = none; a socket file that nobody listens on is replaced */
+    const weir_pool_params *pool; /* of several models; NULL = defaults */
+    int32_t session_s;            /* 600: prompts of a named session stay cached as if used this much later */
+    int32_t load_s;               /* 120: how long a request waits for its model */
+    const char *host;             /* "127.0.0.1"; an address or a name; "" = no TCP */
+    int32_t port;                 /* 8080; 0 = a free one */
+    const char *unix_path;        /* NULL = none; a socket file that nobody listens on is replaced */
     const char *tls_cert, *tls_key; /* PEM files; both or none */
     const serve_key *keys;          /* [n_keys]; none = everybody may ask */
     size_t n_keys;

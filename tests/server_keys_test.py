@@ -144,6 +144,20 @@ def log_lines():
     for header in ("X-Session-Id", "x-claude-code-session-id", "session-id", "x-session-affinity"):
         told = line(CHAT, header, headers=[f"{header}: conversation-7"])
         check(header + " is the session's", told.get("session") == "conversation-7", told)
+    with Server(WEIR, "-np", "2", "-c", "512", "--cache-memory", "0", "--layout", "per_slot") as small, Server(WEIR, "-np", "2", "-c", "512", "--cache-memory", "0", "--layout", "per_slot", "--session-keep", "0") as plain:
+        def cached_after(server, headers):
+            """Tokens of a conversation that are still cached after others' requests have gone through both lanes."""
+            def ask(text, headers=()):
+                return server.post("/v1/completions", {"prompt": text, "max_tokens": 4, "temperature": 0}, headers=headers).json["usage"]["prompt_tokens_details"]["cached_tokens"]
+            talk = f"a conversation {headers} " * 5
+            ask(talk, headers)
+            for i in range(6):
+                ask(f"{i} somebody asks once {headers} " * 3)
+            return ask(talk, headers)
+        for header in ("X-Session-Id", "x-claude-code-session-id", "session-id", "x-session-affinity"):
+            check(f"{header} keeps the conversation", cached_after(small, [f"{header}: 7"]) > 50)
+        check("others' go in order of their use", cached_after(small, []) == 0)
+        check("--session-keep 0", cached_after(plain, ["X-Session-Id: 7"]) == 0)
     for given in ("abc-123", "x" * 126):
         check(f"an id of {len(given)} characters comes back", server.get("/health", headers=["X-Request-Id: " + given]).headers["x-request-id"] == given)
     for given in ("a b", "é", "x" * 127, ""):

@@ -555,6 +555,9 @@ typedef struct weir_request {
     /* true: reuse cached prefixes, and cache prompt and answer for later requests with the same salt; the
      * same for drafts (weir_engine_params.lookup_bytes) */
     bool cache_prompt;
+    /* 0; 0 … 86400000; prompt and answer stay cached as if they had been used this much later than they were,
+     * so that others go first: for a conversation that pauses, as an agent's does while tools run */
+    int32_t cache_keep_ms;
     bool logprobs; /* return the logprob of each generated token in chunks and result */
     /* 0; 0 … 20; also return the n likeliest tokens at each position; > 0 implies logprobs */
     int32_t n_logprobs;

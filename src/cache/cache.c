@@ -38,6 +38,8 @@ typedef struct entry {
     size_t n_bytes;
     weir__archive_file *file; /* this entry is its owner */
     bool offered;             /* was offered to the archive */
+    int64_t used_ns;          /* ascends with the order of use among entries of a rank */
+    int64_t keep_ns;          /* the entry counts as used that much later */
 } entry;
 
 /* Invariant: n_saved is the sum of the entries' n_bytes; n_saved + n_claimed <= params.n_bytes; by_seq[s] is
@@ -302,6 +304,7 @@ static void touch_entry(weir__cache *cache, weir__prefix_end *end)
 {
     lock_cache(cache);
     weir__prefix_tree_rerank(&cache->tree, end, end->rank);
+    entry_of(end)->used_ns = weir__clock_now_ns();
     unlock_cache(cache);
 }
 
@@ -396,13 +399,26 @@ static bool lacks_file(const weir__cache *cache, const entry *e);
 static bool collect_written(weir__cache *cache);
 static void offer_entry(weir__cache *cache, entry *e);
 
+/* The entry of a rank that goes first, apart from `spare`; NULL: there is none. */
+static entry *first_to_go(const weir__cache *cache, weir__prefix_rank rank, const weir__prefix_end *spare)
+{
+    entry *first = NULL;
+    for (weir__prefix_end *end = cache->tree.oldest[rank]; end != NULL; end = end->newer) {
+        entry *e = entry_of(end);
+        if (end == spare) continue;
+        if (first == NULL || e->used_ns + e->keep_ns < first->used_ns + first->keep_ns) first = e;
+        if (e->keep_ns == 0) break; /* those after it were used later */
+    }
+    return first;
+}
+
 /* Makes room for n more bytes: evicts the least recently used entries, and offers them to the archive's
  * writer if it is free. */
 static bool make_host_room(weir__cache *cache, uint64_t n)
 {
     if (n > cache->params.n_bytes || cache->n_claimed > cache->params.n_bytes - n) return false;
     while (cache->n_saved + cache->n_claimed > cache->params.n_bytes - n) {
-        entry *e = entry_of(cache->tree.oldest[WEIR__PREFIX_HOST]);
+        entry *e = first_to_go(cache, WEIR__PREFIX_HOST, NULL);
         collect_written(cache);
         if (lacks_file(cache, e)) offer_entry(cache, e);
         entry_leave(cache, e);
@@ -487,9 +503,8 @@ int32_t weir__cache_adopt(weir__cache *cache, weir__prefix_end *end, int32_t n)
 
 int32_t weir__cache_evict(weir__cache *cache, const weir__prefix_end *spare)
 {
-    weir__prefix_end *end = cache->tree.oldest[WEIR__PREFIX_DEVICE];
-    if (end != NULL && end == spare) end = end->newer;
-    return end != NULL ? weir__cache_adopt(cache, end, 0) : -1;
+    entry *e = first_to_go(cache, WEIR__PREFIX_DEVICE, spare);
+    return e != NULL ? weir__cache_adopt(cache, &e->end, 0) : -1;
 }
 
 /* ---- Keeping ---- */
@@ -502,11 +517,13 @@ static void note_unsaved(weir__cache *cache)
 }
 
 static entry *entry_new(weir__cache *cache, const weir__prefix_key *key, const int32_t *tokens, int32_t n,
-                        weir__prefix_rank rank)
+                        weir__prefix_rank rank, int32_t keep_ms)
 {
     entry *e = weir__mem_calloc(1, sizeof *e);
     if (e == NULL) return NULL;
     e->seq = -1;
+    e->used_ns = weir__clock_now_ns();
+    e->keep_ns = keep_ms * WEIR__NS_PER_MS;
     lock_cache(cache);
     bool done = weir__prefix_tree_insert(&cache->tree, key, tokens, n, &e->end, rank);
     unlock_cache(cache);
@@ -526,10 +543,10 @@ static void drop_above(weir__cache *cache, const entry *e)
 }
 
 bool weir__cache_keep(weir__cache *cache, const weir__prefix_key *key, const int32_t *tokens, int32_t n,
-                      int32_t seq)
+                      int32_t seq, int32_t keep_ms)
 {
     if (cache->params.n_sequences == 0 || cache->params.exact) return false;
-    entry *e = entry_new(cache, key, tokens, n, WEIR__PREFIX_DEVICE);
+    entry *e = entry_new(cache, key, tokens, n, WEIR__PREFIX_DEVICE, keep_ms);
     if (e == NULL) return false;
     if (weir__prefix_tree_is_covered(&e->end, false)) { /* a longer one or the same exists */
         drop_entry(cache, e);
@@ -545,7 +562,7 @@ bool weir__cache_keep(weir__cache *cache, const weir__prefix_key *key, const int
 }
 
 bool weir__cache_save(weir__cache *cache, const weir__prefix_key *key, const int32_t *tokens, int32_t n,
-                      int32_t seq)
+                      int32_t seq, int32_t keep_ms)
 {
     size_t n_bytes = 0;
     weir__prefix_match m;
@@ -559,7 +576,7 @@ bool weir__cache_save(weir__cache *cache, const weir__prefix_key *key, const int
     }
     void *bytes = save_sequence(cache, seq, &n_bytes);
     if (bytes == NULL) return false;
-    entry *e = entry_new(cache, key, tokens, n, WEIR__PREFIX_HOST);
+    entry *e = entry_new(cache, key, tokens, n, WEIR__PREFIX_HOST, keep_ms);
     if (e == NULL) {
         weir__mem_free(bytes);
         return false;
@@ -590,7 +607,8 @@ bool weir__cache_move(weir__cache *cache, int32_t from, int32_t to)
 static entry *entry_of_file(weir__cache *cache, weir__archive_file *file, const weir__snapshot *snapshot)
 {
     weir__prefix_key key = weir__snapshot_key(snapshot);
-    entry *e = entry_new(cache, &key, snapshot->tokens, (int32_t)snapshot->head.n_tokens, WEIR__PREFIX_DISK);
+    entry *e =
+        entry_new(cache, &key, snapshot->tokens, (int32_t)snapshot->head.n_tokens, WEIR__PREFIX_DISK, 0);
     if (e != NULL) e->file = file;
     return e;
 }

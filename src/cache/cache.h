@@ -92,15 +92,16 @@ bool weir__cache_is_spare(const weir__prefix_end *end);
  * that would lose tokens, it moves to host memory. */
 int32_t weir__cache_adopt(weir__cache *cache, weir__prefix_end *end, int32_t n);
 
-/* Makes an entry for a finished request's tokens [n] in `seq`. False: no entry (already cached, no room, no
- * memory), and the caller keeps the sequence. */
+/* Makes an entry for a finished request's tokens [n] in `seq`. keep_ms: it counts as used that much later than
+ * it was when entries are evicted. False: no entry (already cached, no room, no memory), and the caller keeps
+ * the sequence. */
 bool weir__cache_keep(weir__cache *cache, const weir__prefix_key *key, const int32_t *tokens, int32_t n,
-                      int32_t seq);
+                      int32_t seq, int32_t keep_ms);
 
 /* Saves the state of a sequence with tokens [n] as an entry in host memory. The sequence stays the caller's.
  * False: as above. */
 bool weir__cache_save(weir__cache *cache, const weir__prefix_key *key, const int32_t *tokens, int32_t n,
-                      int32_t seq);
+                      int32_t seq, int32_t keep_ms);
 
 /* The entry in a sequence; NULL = none. */
 weir__prefix_end *weir__cache_entry_of(const weir__cache *cache, int32_t seq);
@@ -108,8 +109,8 @@ weir__prefix_end *weir__cache_entry_of(const weir__cache *cache, int32_t seq);
 /* Moves the entry of a sequence to another, empty one. False: not possible, nothing has changed. */
 bool weir__cache_move(weir__cache *cache, int32_t from, int32_t to);
 
-/* Evicts the least recently used entry on the device, apart from `spare` (may be NULL), to host memory if
- * there is room. Returns its sequence, which is empty then; -1 = no entry. */
+/* Evicts the least recently used entry on the device (see keep_ms), apart from `spare` (may be NULL), to host
+ * memory if there is room. Returns its sequence, which is empty then; -1 = no entry. */
 int32_t weir__cache_evict(weir__cache *cache, const weir__prefix_end *spare);
 
 /* Gives the archive's writer an entry that lacks a file: when no entry was added for a while, and at

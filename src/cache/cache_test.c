@@ -196,7 +196,7 @@ static void pass_by(shelf *s, int32_t number, int32_t *tokens, int32_t n)
 {
     for (int32_t i = 0; i < n; i++) tokens[i] = number;
     weir__memory_append(&s->memory, 0, n);
-    assert_true(weir__cache_keep(s->cache, &open_key, tokens, n, 0));
+    assert_true(weir__cache_keep(s->cache, &open_key, tokens, n, 0, 0));
     assert_int_equal(weir__cache_evict(s->cache, NULL), 0);
 }
 
@@ -246,11 +246,11 @@ static void test_memory_that_cannot_be_cut(void **state)
         shelf_init(&s, "recurrent=1", layouts[l], 4, 1000);
         int32_t n = ids("one two three", tokens);
         feed(&s, 0, "one");
-        assert_false(weir__cache_keep(s.cache, &open_key, tokens, 3, 0));
-        assert_true(weir__cache_save(s.cache, &open_key, tokens, 3, 0));
-        assert_false(weir__cache_save(s.cache, &open_key, tokens, 3, 0)); /* it is there */
+        assert_false(weir__cache_keep(s.cache, &open_key, tokens, 3, 0, 0));
+        assert_true(weir__cache_save(s.cache, &open_key, tokens, 3, 0, 0));
+        assert_false(weir__cache_save(s.cache, &open_key, tokens, 3, 0, 0)); /* it is there */
         feed(&s, 0, " two three");
-        assert_true(weir__cache_save(s.cache, &open_key, tokens, n, 0));
+        assert_true(weir__cache_save(s.cache, &open_key, tokens, n, 0, 0));
         weir__memory_cut(&s.memory, 0, 0, 0);
         assert_int_equal(weir__cache_count(s.cache).n_host, 2);
 
@@ -470,9 +470,56 @@ static void test_misses_have_names(void **state)
     assert_string_equal(weir_miss_name((weir_miss)WEIR_MISS_COUNT), "unknown");
 }
 
+/* Keeps the text in the sequence, as if it had been used that much later. */
+static void keep_for(shelf *s, const char *text, int32_t seq, int32_t keep_ms)
+{
+    int32_t tokens[256], n = ids(text, tokens);
+    feed(s, seq, text);
+    assert_true(weir__cache_keep(s->cache, &open_key, tokens, n, seq, keep_ms));
+}
+
+static void some_entries_go_later(void **state)
+{
+    (void)state;
+    const int32_t hour = 3600000;
+    for (size_t l = 0; l < N_ELEMENTS(layouts); l++) {
+        shelf s;
+        struct timespec pause = {.tv_nsec = 5000000};
+        shelf_init(&s, "", layouts[l], 4, 0);
+        keep_for(&s, "abc", 0, 2 * hour);
+        keep_for(&s, "def", 1, hour);
+        keep_for(&s, "ghi", 2, 0);
+        assert_fetches(&s, &open_key, "abcX", 3, WEIR__PREFIX_DEVICE, 9);
+        assert_int_equal(weir__cache_evict(s.cache, weir__cache_entry_of(s.cache, 2)),
+                         1); /* def: ghi is spared */
+        assert_int_equal(weir__cache_evict(s.cache, NULL), 2);
+        assert_int_equal(weir__cache_evict(s.cache, NULL), 0);
+        assert_int_equal(weir__cache_evict(s.cache, NULL), -1);
+        keep_for(&s, "abc", 0, 1);
+        nanosleep(&pause, NULL); /* its time is over */
+        keep_for(&s, "def", 1, 0);
+        assert_int_equal(weir__cache_evict(s.cache, NULL), 0);
+        shelf_fini(&s);
+
+        /* the same in host memory, which has room for two */
+        shelf_init(&s, "", layouts[l], 1, 2 * (4 + 8 * 3));
+        keep_for(&s, "abc", 0, hour);
+        keep_for(&s, "def", 1, 0);
+        keep_for(&s, "ghi", 2, 0);
+        keep_for(&s, "jkl", 3, 0);
+        assert_fetches(&s, &open_key, "abcX", 3, WEIR__PREFIX_HOST, 9);
+        assert_int_equal(look(&s, &open_key, "defX").n, 0);
+        keep_for(&s, "mno", 0, 0);
+        keep_for(&s, "pqr", 1, 0);
+        assert_fetches(&s, &open_key, "abcX", 3, WEIR__PREFIX_HOST, 9);
+        shelf_fini(&s);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(some_entries_go_later),
         cmocka_unit_test(test_finished_texts_serve_cut_anywhere),
         cmocka_unit_test(test_a_longer_text_stands_for_its_beginning),
         cmocka_unit_test(test_the_least_recently_used_goes_first),

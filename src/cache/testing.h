@@ -93,7 +93,7 @@ static inline bool keep(shelf *s, const weir__prefix_key *key, const char *text,
 {
     int32_t tokens[256], n = ids(text, tokens);
     feed(s, seq, text);
-    if (weir__cache_keep(s->cache, key, tokens, n, seq)) return true;
+    if (weir__cache_keep(s->cache, key, tokens, n, seq, 0)) return true;
     weir__memory_cut(&s->memory, seq, 0, 0);
     return false;
 }

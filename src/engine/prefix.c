@@ -335,7 +335,8 @@ void weir__prefix_advance(const weir__prefix *prefix, weir__slot *slot)
     weir__cache_advance(prefix->cache, &slot->live, slot->n_past, 0);
     if (!prefix->exact || !is_checkpoint(prefix, request, slot->n_past)) return;
     weir__prefix_key key = weir__history_key(&request->history);
-    weir__cache_save(prefix->cache, &key, request->history.tokens, slot->n_past, slot->lane);
+    weir__cache_save(prefix->cache, &key, request->history.tokens, slot->n_past, slot->lane,
+                     request->cache_keep_ms);
 }
 
 /* Cuts off first what a failed pass left behind. */
@@ -350,8 +351,9 @@ void weir__prefix_keep(const weir__prefix *prefix, weir__lanes *lanes, weir__slo
         !weir__memory_cut(lanes->memory, slot->lane, n, weir__history_position(&request->history, n)))
         return;
     if (prefix->exact)
-        weir__cache_save(prefix->cache, &key, request->history.tokens, n, slot->lane);
-    else if (weir__cache_keep(prefix->cache, &key, request->history.tokens, n, slot->lane))
+        weir__cache_save(prefix->cache, &key, request->history.tokens, n, slot->lane, request->cache_keep_ms);
+    else if (weir__cache_keep(prefix->cache, &key, request->history.tokens, n, slot->lane,
+                              request->cache_keep_ms))
         weir__lanes_hand_over(lanes, slot);
 }
 

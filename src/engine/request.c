@@ -434,6 +434,7 @@ static void set_fields(weir__request *request, const weir_model *model, const we
     request->priority = given->priority;
     request->n_cached = -1;
     request->cache_prompt = given->cache_prompt;
+    request->cache_keep_ms = given->cache_keep_ms;
     request->miss.size = sizeof request->miss;
     weir__doctor_forget(&request->miss);
     weir__emit_init(&request->emit);

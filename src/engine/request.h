@@ -35,6 +35,7 @@ struct weir__request {
     uint64_t salt_hash; /* 0 = none */
     weir__salt *salt;   /* held from submit to the end */
     bool cache_prompt;
+    int32_t cache_keep_ms;
     int32_t n_cached; /* tokens of the prompt that were cached when it started; -1 = not started */
     weir_miss_info miss;
     weir__history history;

@@ -173,6 +173,7 @@ static const weir_member request[] = {
     NUMBER(priority, -WEIR__PRIORITY_MAX, WEIR__PRIORITY_MAX, 0, "", "-100 to 100; a higher priority runs first and may preempt a lower one"),
     OTHER(cache_salt, "share cached prompts only with requests of the same salt"),
     FLAG(cache_prompt, true, "reuse cached prompts and keep this one"),
+    NUMBER(cache_keep_ms, 0, 86400000, 0, "ms", "keep this prompt cached as if it had been used MS milliseconds later"),
     FLAG(logprobs, false, "return the logprob of each token"),
     NUMBER(n_logprobs, 0, WEIR__LOGPROBS_MAX, 0, "tokens", "return the N likeliest tokens at each position"),
     FLAG(prompt_logprobs, false, "return the logprob of each token of the prompt"),

@@ -166,10 +166,11 @@ defmodule Weir.Server do
   Options: `max_tokens` (256; -1: as many as fit), `timeout` (60_000 ms for the whole call, or `:infinity`;
   afterwards `{:error, :timeout}`), `stop` (texts that end the answer and are not part of it), `priority` (0;
   -100 to 100, higher first), `deadline` (ms from now; the text until then is the answer), `cache_prompt`
-  (true), `cache_salt` (only requests with the same salt share prefixes), `lora` (see `Weir.Adapter`), `id`
-  (any term, for `cancel/2` and forks), and those of `Weir.Sampler.create/2`: `temp`, `seed`, `grammar`,
-  `json_schema` and so on. Functions that return logprobs also take `logprobs` (false), `top_logprobs` (0; 0
-  to 20), `prompt_logprobs` (false) and `n_prompt_logprobs` (0; 0 to 20).
+  (true), `cache_keep_ms` (0; prompt and answer stay cached as if they had been used that much later),
+  `cache_salt` (only requests with the same salt share prefixes), `lora` (see `Weir.Adapter`), `id` (any term,
+  for `cancel/2` and forks), and those of `Weir.Sampler.create/2`: `temp`, `seed`, `grammar`, `json_schema`
+  and so on. Functions that return logprobs also take `logprobs` (false), `top_logprobs` (0; 0 to 20),
+  `prompt_logprobs` (false) and `n_prompt_logprobs` (0; 0 to 20).
 
   Also `best_of` (1; 1 to 128: run this many answers and return the one with the highest mean logprob), `echo`
   (false; true puts the prompt before the answer), `share` (false; with true, identical greedy or seeded
