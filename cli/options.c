@@ -307,6 +307,7 @@ static cli_option table[] = {
     {"--kv-events-endpoint", NULL, CLI_SERVING, CLI_SERVE, "HOST:PORT", SET(CLI_STRING, kv_events_endpoint), .field = "kv_events_endpoint", .standard = "where the server listens",
      .help = "the server's address as routers know it", RARE},
     {"--embeddings", "--embedding", CLI_SERVING, CLI_SERVE, NULL, SET(CLI_FLAG, serve.model.embeddings), .help = "serve /v1/embeddings; takes extra memory", OF_MODEL},
+    {"--pull", NULL, CLI_SERVING, CLI_SERVE, NULL, SET(CLI_FLAG, pull), .help = "clients may have models downloaded (POST /api/pull), by names as weir pull takes them; any number of any size", RARE},
     {"--workers", NULL, CLI_SERVING, CLI_SERVE, "N", SERVE(CLI_INT32, n_workers), .help = "threads that parse requests and render templates", RARE},
     {"--max-body", NULL, CLI_SERVING, CLI_SERVE, "SIZE", SERVE(CLI_SIZE, body_bytes), .standard = "16M; 64M with --mmproj", .help = "maximum request body", RARE},
     {"--head-timeout", NULL, CLI_SERVING, CLI_SERVE, "S", SERVE(CLI_INT32, head_s), .help = "time limit for receiving a request's headers", RARE},

@@ -10,6 +10,7 @@
 
 #include "descriptors.h"
 #include "figures.h"
+#include "hub.h"
 #include "load.h"
 #include "model_list.h"
 #include "preset.h"
@@ -87,6 +88,35 @@ static void block_cache(cli_args *args, const char *kv_events)
     if (kv_events != NULL) args->engine.cache_block = SERVE_KV_BLOCK;
 }
 
+/* ---- Downloads for clients ---- */
+
+typedef struct relay {
+    bool (*progress)(const serve_pull_progress *progress, void *to);
+    void *to;
+} relay;
+
+static bool pass_on(const weir_hub_progress *progress, void *user)
+{
+    const relay *r = user;
+    const serve_pull_progress told = {progress->file, progress->sha256, progress->n_done, progress->n_bytes};
+    return r->progress(&told, r->to);
+}
+
+static weir_status pull(const char *name, bool (*progress)(const serve_pull_progress *progress, void *to),
+                        void *to, void *user, weir_error *error)
+{
+    relay r = {progress, to};
+    weir_hub_params params = cli_hub_params(user);
+    char *path = NULL;
+    params.progress = pass_on;
+    params.progress_user = &r;
+    weir_status status = weir_hub_download(name, &params, &path, error);
+    weir_free(path);
+    return status;
+}
+
+/* ---- Options ---- */
+
 static cli_exit complete(cli_args *args)
 {
     serve_params *params = &args->serve;
@@ -110,6 +140,8 @@ static cli_exit complete(cli_args *args)
     block_cache(args, args->kv_events);
     if (args->lora_dir != NULL && args->lora_dir[0] != '\0') params->lora_dir = args->lora_dir;
     if (args->quiet) params->log = false;
+    if (args->pull) params->pull = pull;
+    params->pull_user = args;
     weir_error error = {0};
     if (cli_model_check(args, &error) != WEIR_OK) return cli_fail_error(args, CLI_USAGE, NULL, &error);
     return collect_keys(args);

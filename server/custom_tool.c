@@ -8,6 +8,7 @@
 #include "ask.h"
 #include "base/mem.h"
 #include "field.h"
+#include "lark.h"
 
 /* ---- The format of an input ---- */
 
@@ -25,34 +26,51 @@ static bool check_pattern(serve_call *call, const char *place, const char *patte
     json_decref(schema);
     if (status == WEIR_NO_MEMORY) return serve_call_no_memory(call);
     if (status == WEIR_UNSUPPORTED) return serve_call_passes(call, status, &error);
-    return status == WEIR_OK ||
-           serve_call_refuse(call, 400, at, "invalid_value",
-                             "%s is no regular expression that can be enforced: %.300s", at, error.message);
+    return status == WEIR_OK || serve_call_refuse(call, 400, at, "invalid_value",
+                                                  "%s cannot be enforced here: %.300s", at, error.message);
+}
+
+/* What a definition says, as an expression. False: the call has its answer. */
+static bool add_definition(serve_call *call, const char *place, const char *syntax, const char *definition,
+                           weir__text *pattern)
+{
+    char at[SERVE_PLACE_MAX], why[SERVE_LARK_WHY_MAX];
+    snprintf(at, sizeof at, "%.40s.format.definition", place);
+    if (definition == NULL) return serve_field_refuse(call, at, "a text: the grammar of an input");
+    if (strcmp(syntax, "regex") == 0) {
+        weir__text_add_string(pattern, definition);
+        return true;
+    }
+    return serve_lark_pattern(definition, pattern, why) ||
+           serve_call_refuse(
+               call, 400, at, "invalid_value",
+               "%s is no grammar that can be enforced here: %s; those whose rules do not contain "
+               "themselves can, and functions with a JSON Schema",
+               at, why);
 }
 
 /* The pattern of a whole input, freed with json_decref; NULL: the call has its answer. */
 static json_t *read_pattern(serve_call *call, const char *place, const json_t *format)
 {
     static const char *const members[] = {"type", "syntax", "definition", NULL};
-    const char *definition = json_string_value(json_object_get(format, "definition"));
+    const char *syntax = json_string_value(json_object_get(format, "syntax"));
     char at[SERVE_PLACE_MAX];
+    weir__text text = {0};
     snprintf(at, sizeof at, "%.40s.format", place);
     if (!serve_field_only(call, at, format, members)) return NULL;
-    if (!serve_ask_is(json_string_value(json_object_get(format, "syntax")), "regex")) {
-        snprintf(at, sizeof at, "%.40s.format.syntax", place);
-        serve_field_refuse(call, at, "\"regex\": grammars in Lark's syntax cannot be enforced here");
+    snprintf(at, sizeof at, "%.40s.format.syntax", place);
+    if (!serve_ask_is(syntax, "regex") && !serve_ask_is(syntax, "lark")) {
+        serve_field_refuse(call, at, "\"regex\" or \"lark\"");
         return NULL;
     }
-    if (definition == NULL) {
-        snprintf(at, sizeof at, "%.40s.format.definition", place);
-        serve_field_refuse(call, at, "a regular expression, which the whole input matches");
-        return NULL;
-    }
-    json_t *pattern = json_sprintf("^(?:%s)$", definition);
-    if (pattern == NULL)
-        serve_call_no_memory(call);
-    else if (check_pattern(call, place, json_string_value(pattern)))
-        return pattern;
+    weir__text_add_string(&text, "^(?:");
+    bool ok =
+        add_definition(call, place, syntax, json_string_value(json_object_get(format, "definition")), &text);
+    weir__text_add_string(&text, ")$");
+    json_t *pattern = ok && !text.failed ? json_stringn(text.bytes, text.n) : NULL;
+    weir__text_fini(&text);
+    if (ok && pattern == NULL) serve_call_no_memory(call);
+    if (pattern != NULL && check_pattern(call, place, json_string_value(pattern))) return pattern;
     json_decref(pattern);
     return NULL;
 }

@@ -1,4 +1,4 @@
-/* ollama_models.c: GET /api/tags, /api/ps and /api/version, POST /api/show, as Ollama has them.
+/* ollama_models.c: GET /api/tags, /api/ps and /api/version, POST /api/show and /api/pull, as Ollama has them.
  * SPDX-License-Identifier: Apache-2.0 */
 #include <stdio.h>
 #include <string.h>
@@ -7,6 +7,7 @@
 #include "field.h"
 #include "fim.h"
 #include "ollama.h"
+#include "pull.h"
 
 #define SPOKEN_VERSION "0.12.6" /* of Ollama, whose API this is: clients refuse older ones */
 
@@ -166,6 +167,57 @@ void serve_ollama_version(serve_call *call)
     weir__json_string(&text, "weir", weir_version());
     weir__text_add_string(&text, "}\n");
     serve_call_answer_text(call, 200, "application/json", &text);
+}
+
+/* ---- POST /api/pull ---- */
+
+typedef struct pulled {
+    const char *name;
+    bool stream, insecure;
+} pulled;
+
+/* A model that is served needs no download. False: there is none of that name. */
+static bool is_there(const serve_call *call, const char *name)
+{
+    char plain[WEIR_POOL_NAME_MAX + 1];
+    size_t n = serve_name_untagged(name);
+    if (n == 0 || n >= sizeof plain) return serve_catalog_has(call->server->catalog, name);
+    snprintf(plain, sizeof plain, "%.*s", (int)n, name);
+    return serve_catalog_has(call->server->catalog, plain);
+}
+
+static void begin_pull(serve_call *call, const pulled *p)
+{
+    static const char done[] = "{\"status\":\"success\"}\n";
+    if (p->name == NULL || p->name[0] == '\0')
+        serve_call_refuse(call, 400, "model", "invalid_value", "model is missing");
+    else if (p->insecure)
+        serve_field_refuse(call, "insecure", "false or left out");
+    else if (is_there(call, p->name))
+        serve_call_answer(call, 200, p->stream ? "application/x-ndjson" : "application/json", done,
+                          sizeof done - 1);
+    else if (call->server->params.pull == NULL)
+        serve_call_refuse(
+            call, 501, NULL, "not_supported",
+            "this server downloads no models for clients: start it with --pull, or run weir pull");
+    else
+        serve_pull_prepare(call, p->name, p->stream);
+}
+
+void serve_ollama_pull(serve_call *call)
+{
+    static const serve_field fields[] = {
+        SERVE_FIELD("model", 1, STRING, pulled, name),
+        SERVE_FIELD("name", 1, STRING, pulled, name), /* as older clients call it */
+        SERVE_FIELD("stream", 1, BOOL, pulled, stream),
+        SERVE_FIELD("insecure", 1, BOOL, pulled, insecure),
+    };
+    pulled p = {.stream = true};
+    json_t *json = NULL;
+    if (serve_call_read_json(call, &json) &&
+        serve_fields_read(call, fields, sizeof fields / sizeof *fields, 1, json, &p, NULL))
+        begin_pull(call, &p);
+    json_decref(json);
 }
 
 void serve_ollama_refuse(serve_call *call)

@@ -31,7 +31,9 @@ static const serve_route routes[] = {
     {"GET", "/api/tags", serve_ollama_tags, .model = true, .apart = true, .error = serve_ollama_error},
     {"GET", "/api/ps", serve_ollama_ps, .model = true, .apart = true, .error = serve_ollama_error},
     {"GET", "/api/version", serve_ollama_version, .error = serve_ollama_error},
-    {"POST", "/api/*", serve_ollama_refuse, .error = serve_ollama_error}, /* pull, push, create, copy */
+    {"POST", "/api/pull", serve_ollama_pull, .work = true, .model = true, .apart = true,
+     .error = serve_ollama_error},
+    {"POST", "/api/*", serve_ollama_refuse, .error = serve_ollama_error}, /* push, create, copy */
     {"GET", "/props", serve_props, .engine = true},
     {"POST", "/v1/embeddings", serve_embeddings, .work = true, .slow = true, .model = true},
     {"POST", "/v1/completions/render", serve_render_completions, .work = true, .engine = true},

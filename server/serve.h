@@ -36,6 +36,7 @@ typedef struct serve_keys serve_keys;
 typedef struct serve_tape serve_tape;
 typedef struct serve_tapes serve_tapes;
 typedef struct serve_records serve_records;
+typedef struct serve_pull serve_pull;
 
 typedef enum serve_state {
     SERVE_READING,   /* the body is on its way */
@@ -105,6 +106,7 @@ struct serve_call {
     bool waits;          /* at the last sweep bytes waited for the client */
     uint64_t n_sent;
     serve_answer *answer; /* NULL: none is generated */
+    serve_pull *pull;     /* a download whose progress is the answer; NULL: none */
 
     serve_tape *tape;      /* whose events it reads; NULL: none */
     const char *stream_id; /* the tape's */
@@ -131,7 +133,7 @@ struct serve_server {
     serve_catalog *catalog;
     char fingerprint[96];
 
-    pthread_mutex_t mutex; /* the next nine; taken last, for a few instructions */
+    pthread_mutex_t mutex; /* the next ten; taken last, for a few instructions */
     pthread_cond_t changed;
     serve_call *ready_first, *ready_last;
     bool woken; /* the loop was woken, but has not taken the list yet */
@@ -139,6 +141,7 @@ struct serve_server {
     bool pinged;                /* serve_server_is_well waits for the service thread */
     bool well;                  /* the service thread's reply */
     const serve_params *reload; /* for the service thread to apply; NULL = none */
+    int32_t n_pulls;            /* threads that download models */
 
     serve_workers *workers;
     serve_workers *fetchers; /* of calls that may name images by URL; NULL = no host is allowed */
@@ -440,6 +443,7 @@ void serve_ollama_tags(serve_call *call);
 void serve_ollama_ps(serve_call *call);
 void serve_ollama_show(serve_call *call);
 void serve_ollama_version(serve_call *call);
+void serve_ollama_pull(serve_call *call);
 void serve_ollama_refuse(serve_call *call);
 void serve_ollama_error(const serve_call *call, int status, const char *field, const char *code,
                         const char *message, weir__text *text);

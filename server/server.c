@@ -18,6 +18,7 @@
 #include "fetch.h"
 #include "keys.h"
 #include "kv_events.h"
+#include "pull.h"
 #include "records.h"
 #include "tape.h"
 
@@ -40,6 +41,7 @@ static void go_on(serve_call *call)
         return;
     }
     if (call->state != SERVE_WORKING) {
+        if (call->pull != NULL) serve_pull_pump(call);
         if (call->answer == NULL) return;
         bool taped = call->answer->tape != NULL;
         serve_answer_pump(call->answer); /* others may be a worker's now */
@@ -54,6 +56,8 @@ static void go_on(serve_call *call)
         serve_call_destroy(call);
     else if (call->answer != NULL && !call->begun)
         serve_answer_start(call->answer);
+    else if (call->pull != NULL && !call->begun)
+        serve_pull_start(call);
     else
         serve_call_send(call);
 }
@@ -103,16 +107,22 @@ static void end_calls(serve_server *server)
     while (server->calls != NULL) serve_call_destroy(server->calls);
 }
 
-/* Jobs end when they are told to. One that does not holds the model and the engine: the process ends without
- * giving them back, rather than not at all. */
+/* What does not end holds the model and the engine: the process ends without giving them back, rather than not
+ * at all. */
+static void expect_ended(bool ended, const char *what)
+{
+    if (ended) return;
+    serve_log("info", "stuck", "%s did not end within %d s; the process does", what, LAST_WORK_S);
+    serve_log_flush(1000);
+    _exit(EXIT_FAILURE);
+}
+
+/* Jobs end when they are told to. */
 static void end_workers(serve_server *server)
 {
-    if (!serve_workers_destroy(server->workers, LAST_WORK_S * 1000) ||
-        !serve_workers_destroy(server->fetchers, LAST_WORK_S * 1000)) {
-        serve_log("info", "stuck", "a worker did not end within %d s; the process does", LAST_WORK_S);
-        serve_log_flush(1000);
-        _exit(EXIT_FAILURE);
-    }
+    expect_ended(serve_workers_destroy(server->workers, LAST_WORK_S * 1000) &&
+                     serve_workers_destroy(server->fetchers, LAST_WORK_S * 1000),
+                 "a worker");
     server->workers = server->fetchers = NULL;
 }
 
@@ -132,6 +142,7 @@ static void *serve(void *user)
     serve_listener_close(server);
     end_workers(server);
     end_calls(server);
+    expect_ended(serve_pulls_wait(server, LAST_WORK_S * 1000), "a download");
     pthread_mutex_lock(&server->mutex);
     server->drained = true;
     pthread_cond_broadcast(&server->changed);

@@ -40,6 +40,18 @@ typedef struct serve_model_params {
 
 serve_model_params serve_model_params_default(void);
 
+/* Of a download: the file of the model that comes now. */
+typedef struct serve_pull_progress {
+    const char *file, *sha256; /* "" = unknown; valid during the call */
+    uint64_t n_done, n_bytes;  /* 0 bytes: it has not begun */
+} serve_pull_progress;
+
+/* Downloads a model by name, so that it is there when the list of models names it. It calls `progress` several
+ * times a second, with `to`, and ends with ABORTED if that returns false. Any thread. */
+typedef weir_status (*serve_pull_fn)(const char *name,
+                                     bool (*progress)(const serve_pull_progress *progress, void *to),
+                                     void *to, void *user, weir_error *error);
+
 /* Strings and arrays must live as long as the server. */
 typedef struct serve_params {
     /* One model, or several in a pool. Those, and only those, are copied; a reload replaces them. */
@@ -85,6 +97,8 @@ typedef struct serve_params {
     const char *const *media_hosts;
     size_t n_media_hosts;
     int64_t media_bytes; /* 512 MiB, of the decoded images and sounds of all requests */
+    serve_pull_fn pull;  /* NULL: clients may download no models */
+    void *pull_user;
     /* NULL = none; ZeroMQ addresses at which changes of the prefix cache are published for routers, in vLLM's
      * format, and repeated. The engine must have cache_block SERVE_KV_BLOCK. Subscribers see the tokens of
      * all prompts without cache_salt */

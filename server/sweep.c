@@ -9,6 +9,7 @@
 #include "answer.h"
 #include "base/clock.h"
 #include "connection.h"
+#include "pull.h"
 #include "records.h"
 #include "tape.h"
 
@@ -102,6 +103,8 @@ static void cut_off(serve_server *server)
             serve_call_stopping(call);
             serve_lease_end(call);
             serve_call_send(call);
+        } else if (call->pull != NULL) {
+            serve_pull_stop(call);
         } else if (call->answer != NULL) {
             bool taped = call->answer->tape != NULL;
             serve_answer_stop(call->answer, false);

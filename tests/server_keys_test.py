@@ -144,14 +144,14 @@ def log_lines():
     for header in ("X-Session-Id", "x-claude-code-session-id", "session-id", "x-session-affinity"):
         told = line(CHAT, header, headers=[f"{header}: conversation-7"])
         check(header + " is the session's", told.get("session") == "conversation-7", told)
-    with Server(WEIR, "-np", "2", "-c", "512", "--cache-memory", "0", "--layout", "per_slot") as small, Server(WEIR, "-np", "2", "-c", "512", "--cache-memory", "0", "--layout", "per_slot", "--session-keep", "0") as plain:
+    with Server(WEIR, "-np", "4", "-c", "512", "--cache-memory", "0", "--layout", "per_slot") as small, Server(WEIR, "-np", "4", "-c", "512", "--cache-memory", "0", "--layout", "per_slot", "--session-keep", "0") as plain:
         def cached_after(server, headers):
-            """Tokens of a conversation that are still cached after others' requests have gone through both lanes."""
+            """Tokens of a conversation that are still cached after others' requests have gone through all lanes."""
             def ask(text, headers=()):
                 return server.post("/v1/completions", {"prompt": text, "max_tokens": 4, "temperature": 0}, headers=headers).json["usage"]["prompt_tokens_details"]["cached_tokens"]
             talk = f"a conversation {headers} " * 5
             ask(talk, headers)
-            for i in range(6):
+            for i in range(10):
                 ask(f"{i} somebody asks once {headers} " * 3)
             return ask(talk, headers)
         for header in ("X-Session-Id", "x-claude-code-session-id", "session-id", "x-session-affinity"):

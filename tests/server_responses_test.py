@@ -152,6 +152,21 @@ for definition in ("[ab]{3}|c", '[\\n"\\\\é😀]{12,14}', "(GET|POST) /[a-z]{1,
               set(names[3:-3]) == {"custom_tool_call_input.delta"}, names)
         check("streamed: the input", "".join(data["delta"] for data in events[3:-3]) == events[-3]["input"] == events[-2]["item"]["input"] == item["input"] and
               events[2]["item"]["input"] == "" and events[-1]["response"]["output"] == [events[-2]["item"]], events, item)
+EDIT = '''
+start: head change+ tail   // as Codex's apply_patch is built
+head: "*** Begin" LF
+tail: "*** End" LF?
+change: add | remove
+add: "*** Add: " name LF ("+" /[a-z ]{0,6}/ LF)+
+remove: "*** Remove: " name LF -> gone
+name: /[a-z]{1,5}(\\/[a-z]{1,5})?/
+%import common.LF
+'''
+NAME = "[a-z]{1,5}(?:/[a-z]{1,5})?"
+edit = {"type": "custom", "name": "edit", "format": {"type": "grammar", "syntax": "lark", "definition": EDIT}}
+[item] = server.post(RESPONSES, dict(HELLO, max_output_tokens=2000, tools=[edit], tool_choice="required", parallel_tool_calls=False, temperature=1, seed=3)).json["output"]
+check("a grammar in Lark's syntax", item["status"] == "completed" and
+      re.fullmatch(rf"\*\*\* Begin\n(?:\*\*\* Add: {NAME}\n(?:\+[a-z ]{{0,6}}\n)+|\*\*\* Remove: {NAME}\n)+\*\*\* End\n?", item["input"]), item)
 body = dict(HELLO, max_output_tokens=60, tools=CUSTOM[:1], tool_choice="required", parallel_tool_calls=False)
 [item] = server.post(RESPONSES, body).json["output"]
 events = stream(server, body)
@@ -204,7 +219,9 @@ for name, body, field, *word in [
         ("a member of a custom tool", {"tools": [dict(CUSTOM[0], parameters={})]}, "tools[0].parameters"),
         ("a format of a custom tool", {"tools": [dict(CUSTOM[0], format={"type": "json"})]}, "tools[0].format"),
         ("a member of a format", {"tools": [dict(CUSTOM[0], format=dict(CUSTOM[1]["format"], flags="i"))]}, "tools[0].format.flags"),
-        ("Lark", {"tools": [dict(CUSTOM[0], format={"type": "grammar", "syntax": "lark", "definition": "start: /a/"})]}, "tools[0].format.syntax", "Lark"),
+        ("another syntax", {"tools": [dict(CUSTOM[0], format={"type": "grammar", "syntax": "gbnf", "definition": "x"})]}, "tools[0].format.syntax", "lark"),
+        ("Lark with recursion", {"tools": [dict(CUSTOM[0], format={"type": "grammar", "syntax": "lark", "definition": "start: a\na: \"(\" a \")\" |"})]}, "tools[0].format.definition", "contains itself"),
+        ("Lark with an expression that cannot be enforced", {"tools": [dict(CUSTOM[0], format={"type": "grammar", "syntax": "lark", "definition": "start: /(?=a)b/"})]}, "tools[0].format.definition", "enforced"),
         ("a format without a definition", {"tools": [dict(CUSTOM[0], format={"type": "grammar", "syntax": "regex"})]}, "tools[0].format.definition"),
         ("a regular expression", {"tools": [dict(CUSTOM[0], format={"type": "grammar", "syntax": "regex", "definition": "(a"})]}, "tools[0].format.definition"),
         ("one that cannot be enforced", {"tools": [dict(SPACE, tools=[dict(CUSTOM[0], format={"type": "grammar", "syntax": "regex", "definition": "(?=a)b"})])]},

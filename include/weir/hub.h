@@ -30,6 +30,7 @@ typedef struct weir_hub_progress {
     uint64_t n_done;         /* bytes of this file downloaded so far */
     uint64_t n_bytes;        /* size of this file */
     double rate;             /* recent bytes per second; 0 = unknown, or waiting */
+    const char *sha256;      /* of this file, hexadecimal; "" = unknown; valid during the call */
 } weir_hub_progress;
 
 /* Called about ten times a second during a download, on the caller's thread, also while the download waits

@@ -555,10 +555,14 @@ bool weir__cache_keep(weir__cache *cache, const weir__prefix_key *key, const int
     e->seq = seq;
     cache->by_seq[seq] = e;
     drop_above(cache, e);
-    while ((int32_t)cache->tree.n_ends[WEIR__PREFIX_DEVICE] > cache->params.n_sequences)
-        weir__cache_evict(cache, &e->end);
     note_unsaved(cache);
-    return true;
+    bool stays = true;
+    while (stays && (int32_t)cache->tree.n_ends[WEIR__PREFIX_DEVICE] > cache->params.n_sequences) {
+        entry *first = first_to_go(cache, WEIR__PREFIX_DEVICE, NULL);
+        stays = first != e; /* not if the others are to be kept longer */
+        weir__cache_adopt(cache, &first->end, 0);
+    }
+    return stays;
 }
 
 bool weir__cache_save(weir__cache *cache, const weir__prefix_key *key, const int32_t *tokens, int32_t n,

@@ -501,17 +501,26 @@ static void some_entries_go_later(void **state)
         assert_int_equal(weir__cache_evict(s.cache, NULL), 0);
         shelf_fini(&s);
 
-        /* the same in host memory, which has room for two */
+        /* one sequence, and host memory for two */
         shelf_init(&s, "", layouts[l], 1, 2 * (4 + 8 * 3));
         keep_for(&s, "abc", 0, hour);
-        keep_for(&s, "def", 1, 0);
-        keep_for(&s, "ghi", 2, 0);
-        keep_for(&s, "jkl", 3, 0);
-        assert_fetches(&s, &open_key, "abcX", 3, WEIR__PREFIX_HOST, 9);
+        static const char *const others[] = {"def", "ghi", "jkl"};
+        for (size_t i = 0; i < N_ELEMENTS(others); i++) {
+            int32_t tokens[8], n = ids(others[i], tokens);
+            feed(&s, 1, others[i]);
+            assert_false(weir__cache_keep(s.cache, &open_key, tokens, n, 1, 0));
+            assert_int_equal(s.memory.n[1], 0);
+        }
+        assert_fetches(&s, &open_key, "abcX", 3, WEIR__PREFIX_DEVICE, 9);
+        assert_fetches(&s, &open_key, "jklX", 3, WEIR__PREFIX_HOST, 9);
         assert_int_equal(look(&s, &open_key, "defX").n, 0);
+        assert_int_equal(weir__cache_evict(s.cache, NULL), 0); /* abc, into host memory */
         keep_for(&s, "mno", 0, 0);
         keep_for(&s, "pqr", 1, 0);
+        keep_for(&s, "stu", 2, 0);
         assert_fetches(&s, &open_key, "abcX", 3, WEIR__PREFIX_HOST, 9);
+        assert_fetches(&s, &open_key, "pqrX", 3, WEIR__PREFIX_HOST, 9);
+        assert_int_equal(look(&s, &open_key, "mnoX").n, 0);
         shelf_fini(&s);
     }
 }

@@ -65,7 +65,8 @@ static bool show(fetch *f, bool always)
                                         .n_shards = f->n_shards,
                                         .n_done = f->n_done,
                                         .n_bytes = f->file->n_bytes,
-                                        .rate = f->rate};
+                                        .rate = f->rate,
+                                        .sha256 = f->file->sha256};
     if (f->config->progress(&progress, f->config->progress_user)) return true;
     weir__error_set(f->error, WEIR_ABORTED, "progress", "the caller's callback asked to stop");
     return ended(f, WEIR_ABORTED);

@@ -135,7 +135,7 @@ static bool collect(const void *bytes, size_t n, void *user)
 static bool collect_tick(void *user)
 {
     const struct collected *to = user;
-    const weir_hub_progress progress = {.file = "", .shard = 1, .n_shards = 1};
+    const weir_hub_progress progress = {.file = "", .shard = 1, .n_shards = 1, .sha256 = ""};
     return to->progress == NULL || to->progress(&progress, to->user);
 }
 

@@ -1,0 +1,127 @@
+"""POST /api/pull of weir serve, against a hub on this machine (support/hub_server.py): progress lines, whole answers, errors, limits; a download
+ends with its client and with the server."""
+# SPDX-License-Identifier: Apache-2.0
+import hashlib
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import threading
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "support"))
+from checks import check, environment, finish  # noqa: E402
+from hub_server import Hub  # noqa: E402
+from serve import Server, need_server  # noqa: E402
+
+WEIR = os.path.abspath(os.environ["WEIR_BIN"])
+need_server(WEIR)
+scratch = tempfile.TemporaryDirectory()
+hub = Hub()
+CACHE = os.path.join(scratch.name, "cache")
+ENV = environment(HF_HUB_CACHE=CACHE, HF_ENDPOINT=hub.url, HOME=scratch.name)
+for name in ("HF_TOKEN", "HF_HUB_OFFLINE", "http_proxy", "https_proxy"):
+    ENV.pop(name, None)
+CONTENT = os.urandom(3 << 20)
+DIGEST = "sha256:" + hashlib.sha256(CONTENT).hexdigest()
+hub.repo("o/model", {"m-Q8_0.gguf": CONTENT})
+hub.repo("o/parts", {f"p-0000{i}-of-00002.gguf": CONTENT[i:] for i in (1, 2)})
+hub.repo("o/slow", {"s-Q8_0.gguf": CONTENT}, delay=0.5)
+hub.repo("o/gated", {"g.gguf": CONTENT}, gated=True)
+hub.repo("o/damaged", {"d.gguf": CONTENT}, sums={"d.gguf": "0" * 64})
+
+if "without libcurl" in subprocess.run([WEIR, "pull", "hf:o/none"], capture_output=True, text=True, env=ENV).stderr:
+    print("skipped: this weir was built without libcurl")
+    sys.exit(77)
+
+
+def cached(name):
+    done = subprocess.run([WEIR, "pull", "--offline", name], capture_output=True, text=True, env=ENV)
+    return done.returncode == 0 and open(done.stdout.strip(), "rb").read() == CONTENT
+
+
+def lines(server, body):
+    reply = server.post("/api/pull", body)
+    check("lines of JSON", reply.status == 200 and reply.headers["content-type"] == "application/x-ndjson", reply.status, reply.headers, reply.body)
+    return [json.loads(line) for line in reply.body.splitlines()]
+
+
+def refused(name, reply, status, param, word):
+    told = reply.json
+    check(f"{name}: {status}", reply.status == status and told["param"] == param and word in told["error"], reply.status, reply.body)
+
+
+# ---- Not allowed: the hub has seen the one request above
+
+with Server(WEIR, "--alias", "tiny", env=ENV) as server:
+    refused("without --pull", server.post("/api/pull", {"model": "hf:o/model"}), 501, None, "--pull")
+    for name in ("tiny", "tiny:latest", "default"):
+        check(f"{name} is there", lines(server, {"model": name}) == [{"status": "success"}])
+    check("and nobody was asked", len(hub.seen) == 1 and not os.path.exists(CACHE), hub.seen)
+
+# ---- Downloads
+
+server = Server(WEIR, "--pull", "--drain", "0", env=ENV)
+told = lines(server, {"model": "hf:o/model"})
+status = [t["status"] for t in told]
+progress = [t for t in told if "total" in t]
+check("the first and the last lines", status[0] == "pulling manifest" and status[-3:] == ["verifying sha256 digest", "writing manifest", "success"], told)
+check("progress between them", status[1:-3] == ["pulling " + DIGEST[7:19]] * len(progress) and all(t["digest"] == DIGEST and t["total"] == len(CONTENT) for t in progress), told)
+done = [t["completed"] for t in progress]
+check("which grows to the end", done == sorted(done) and done[-1:] == [len(CONTENT)], done)
+check("the model is in the cache", cached("hf:o/model"))
+n = len(hub.seen)
+check("once more: it is there", [t["status"] for t in lines(server, {"name": "hf:o/model:Q8_0"})][-1] == "success" and not any("resolve" in path for _, path, _ in hub.seen[n:]), hub.seen[n:])
+reply = server.post("/api/pull", {"model": "hf:o/parts", "stream": False})
+check("as a whole", reply.status == 200 and reply.json == {"status": "success"}, reply.body)
+
+# ---- Errors
+
+refused("no name", server.post("/api/pull", {}), 400, "model", "missing")
+refused("a name of another type", server.post("/api/pull", {"model": 5}), 400, "model", "string")
+refused("insecure", server.post("/api/pull", {"model": "hf:o/model", "insecure": True}), 400, "insecure", "false")
+refused("an unknown field", server.post("/api/pull", {"model": "hf:o/model", "x": 1}), 400, "x", "")
+for name, status, word in (("hf:o/none", 404, "o/none"), ("hf:o/gated", 403, "gated"), ("hf:o/damaged", 502, "checksum"), ("hf:../x", 400, ""), ("llama3.2", 400, "hf:")):
+    refused(name, server.post("/api/pull", {"model": name, "stream": False}), status, "model", word)
+    told = lines(server, {"model": name})
+    check(f"{name}, streamed: an error is the last line", told[0] == {"status": "pulling manifest"} and set(told[-1]) == {"error", "param", "code"} and word in told[-1]["error"], told)
+check("a key", Server(WEIR, "--pull", "--api-key", "k", env=ENV).post("/api/pull", {"model": "hf:o/model"}).status == 401)
+
+# ---- Clients that leave, and many
+
+
+def threads():
+    names = []
+    for task in os.listdir(f"/proc/{server.process.pid}/task"):
+        try:
+            with open(f"/proc/{server.process.pid}/task/{task}/comm") as file:
+                names.append(file.read().strip())
+        except OSError:
+            pass
+    return names.count("weir-pull")
+
+
+def begin():
+    connection = server.connect()
+    connection.request("POST", "/api/pull", {"model": "hf:o/slow"})
+    connection.head()
+    return connection
+
+
+waiting = [begin() for _ in range(4)]
+server.wait_for(lambda _: threads() == 4)
+check("four at a time", threads() == 4)
+refused("a fifth", server.post("/api/pull", {"model": "hf:o/slow"}), 503, None, "4 models")
+check("others are answered", server.post("/v1/completions", {"prompt": "x", "max_tokens": 2}).status == 200)
+for connection in waiting:
+    connection.close()
+server.wait_for(lambda _: threads() == 0)
+check("their downloads end with the clients", threads() == 0 and not cached("hf:o/slow"))
+last = begin()
+answer = {}
+reader = threading.Thread(target=lambda: answer.update(lines=[json.loads(line) for line in b"".join(last.chunks()).splitlines()]))
+reader.start()
+server.stop()
+reader.join(60)
+check("the server ends, and says so", server.process.returncode == 0 and "down" in answer["lines"][-1]["error"], server.process.returncode, answer)
+finish()
