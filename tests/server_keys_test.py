@@ -154,9 +154,9 @@ def log_lines():
             for i in range(10):
                 ask(f"{i} somebody asks once {headers} " * 3)
             return ask(talk, headers)
+        check("a conversation goes in the order of its use", cached_after(small, []) == 0)
         for header in ("X-Session-Id", "x-claude-code-session-id", "session-id", "x-session-affinity"):
-            check(f"{header} keeps the conversation", cached_after(small, [f"{header}: 7"]) > 50)
-        check("others' go in order of their use", cached_after(small, []) == 0)
+            check(f"{header} keeps it", cached_after(small, [f"{header}: 7"]) > 50)
         check("--session-keep 0", cached_after(plain, ["X-Session-Id: 7"]) == 0)
     for given in ("abc-123", "x" * 126):
         check(f"an id of {len(given)} characters comes back", server.get("/health", headers=["X-Request-Id: " + given]).headers["x-request-id"] == given)
