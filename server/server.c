@@ -107,8 +107,8 @@ static void end_calls(serve_server *server)
     while (server->calls != NULL) serve_call_destroy(server->calls);
 }
 
-/* What does not end holds the model and the engine: the process ends without giving them back, rather than not
- * at all. */
+/* What does not end holds the model and the engine: the process ends without giving them back, rather than
+ * not at all. */
 static void expect_ended(bool ended, const char *what)
 {
     if (ended) return;

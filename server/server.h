@@ -46,8 +46,8 @@ typedef struct serve_pull_progress {
     uint64_t n_done, n_bytes;  /* 0 bytes: it has not begun */
 } serve_pull_progress;
 
-/* Downloads a model by name, so that it is there when the list of models names it. It calls `progress` several
- * times a second, with `to`, and ends with ABORTED if that returns false. Any thread. */
+/* Downloads a model by name, so that it is there when the list of models names it. It calls `progress`
+ * several times a second, with `to`, and ends with ABORTED if that returns false. Any thread. */
 typedef weir_status (*serve_pull_fn)(const char *name,
                                      bool (*progress)(const serve_pull_progress *progress, void *to),
                                      void *to, void *user, weir_error *error);
