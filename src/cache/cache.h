@@ -92,9 +92,9 @@ bool weir__cache_is_spare(const weir__prefix_end *end);
  * that would lose tokens, it moves to host memory. */
 int32_t weir__cache_adopt(weir__cache *cache, weir__prefix_end *end, int32_t n);
 
-/* Makes an entry for a finished request's tokens [n] in `seq`. keep_ms: when entries are evicted, it counts as
- * used that much later than it was. False: no entry in the sequence (already cached, no room, no memory, or
- * the others are to be kept longer), and the caller keeps the sequence, which may be empty. */
+/* Makes an entry for a finished request's tokens [n] in `seq`. keep_ms: when entries are evicted, it counts
+ * as used that much later than it was. False: no entry in the sequence (already cached, no room, no memory,
+ * or the others are to be kept longer), and the caller keeps the sequence, which may be empty. */
 bool weir__cache_keep(weir__cache *cache, const weir__prefix_key *key, const int32_t *tokens, int32_t n,
                       int32_t seq, int32_t keep_ms);
 
