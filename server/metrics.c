@@ -46,6 +46,7 @@ static const struct {
     {"ticks_total", "counter", "n_ticks", NULL},
     {"bad_plans_total", "counter", "n_bad_plans", NULL},
     {"failed_ticks_total", "counter", "n_failed_ticks", NULL},
+    {"abandoned_ticks_total", "counter", "n_abandoned_ticks", NULL},
     {"decode_seconds_total", "counter", "decode_ns", NULL},
     {"busy_seconds_total", "counter", "busy_ns", NULL},
     {"evicted_total", "counter", "n_evicted", NULL},

@@ -207,7 +207,7 @@ static struct cost learn(const cli_record *record)
             const weir_tick *tick = &record->ticks[t];
             const double terms[4] = {out[0] ? 0 : 1, out[1] ? 0 : tick->n_decode + tick->n_drafted,
                                      out[2] ? 0 : tick->n_prefill, (double)tick->tick_ns};
-            if (tick->failed) continue;
+            if (tick->failed || tick->abandoned) continue;
             for (int i = 0; i < 3; i++)
                 for (int j = 0; j < 4; j++) rows[i][j] += terms[i] * terms[j];
         }
@@ -388,8 +388,10 @@ static void fail_as_recorded(struct replay *replay, const weir_tick *tick)
         const weir_tick_slot *part = &replay->recorded.parts[tick->first_slot + (uint64_t)i];
         if (part->n_tokens > 0 && part->end_ns == 0) all = false;
     }
-    if (!tick->failed) return;
-    atomic_store(&fake->fail_decode_status, all ? WEIR_BACKEND : WEIR_NO_SPACE);
+    if (!tick->failed && !tick->abandoned) return;
+    atomic_store(&fake->fail_decode_status, tick->abandoned ? WEIR_ABORTED
+                                            : all           ? WEIR_BACKEND
+                                                            : WEIR_NO_SPACE);
     atomic_store(&fake->fail_decode_at, 0);
 }
 

@@ -453,7 +453,9 @@ typedef struct weir_engine_params {
     /* 10000; 0 … 86400000; a waiting request gains one priority level every ageing_ms, up to the highest
      * level that waits; 0 = never */
     int32_t ageing_ms;
-    int32_t itl_target_ms; /* 50; 1 … 60000; target of the strategy latency-target for the length of a tick */
+    /* 50; 1 … 60000; target for the length of a tick: of the strategy latency-target, and of prompts beside
+     * requests of higher priority */
+    int32_t itl_target_ms;
     /* A folder for cached prompts, which survive a restart with the same model and KV types and are read when
      * a request needs them. NULL (default) or "" = none. It is created if it does not exist; otherwise it
      * must belong to the user, with mode 0700 (else INVALID): its files are trusted and contain prompts and
@@ -546,7 +548,10 @@ typedef struct weir_request {
      * so far and WEIR_REASON_DEADLINE */
     int64_t deadline_ms;
     /* 0; -100 … 100; higher priorities go first, and preempt a lower one when no slot is free. The
-     * preempted request is suspended and resumes later. Equal priorities never preempt each other */
+     * preempted request is suspended and resumes later. Equal priorities never preempt each other. Prompts
+     * that a running request might preempt get what it leaves of itl_target_ms, beside its prompt nothing;
+     * the oldest of them gets one tick of four. If its arrival finds a pass that only has such requests and
+     * that lasts longer than itl_target_ms, the pass is abandoned and computed again */
     int32_t priority;
     /* The tenant, any bytes; NULL or empty = none. Only requests with the same salt share cached prefixes
      * and drafts. Slots are shared fairly between salts, by the tokens that each has had recently */
@@ -1365,7 +1370,7 @@ typedef struct weir_slot_view {
     int64_t idle_ns;     /* since its last token; 0 while prefilling */
     int64_t deadline_ns; /* time left until its deadline; INT64_MAX = none */
     /* prompt tokens in this tick, at most, whatever the plan says, because their rows are scored
-     * (prompt_logprobs); 0 = no limit */
+     * (prompt_logprobs), or beside and after requests of higher priority; 0 = no limit */
     int32_t limit;
 } weir_slot_view;
 
@@ -1381,8 +1386,8 @@ typedef struct weir_cost {
     int32_t n_ticks; /* ticks measured; 0 = no data */
 } weir_cost;
 
-/* A pass has one set of adapters. If requests use different sets, the sets take turns, one per tick, and the
- * view contains only the slots whose turn it is. */
+/* A pass has one set of adapters. If requests use different sets, the sets take turns, one per tick. The view
+ * contains only the slots whose turn it is, without prompts that requests of higher priority hold back. */
 typedef struct weir_view {
     const weir_slot_view *slots; /* [n_slots], oldest request first */
     size_t n_slots;
@@ -1488,7 +1493,9 @@ typedef struct weir_engine_stats {
     uint64_t n_generated_tokens; /* sampled */
     uint64_t n_ticks;
     uint64_t n_bad_plans;
-    uint64_t n_failed_ticks;  /* ticks whose forward pass failed */
+    uint64_t n_failed_ticks; /* ticks whose forward pass failed */
+    /* ticks whose forward pass was abandoned for a request of higher priority, to be computed again */
+    uint64_t n_abandoned_ticks;
     int64_t tick_ns;          /* of the last tick */
     int64_t decode_ns;        /* of all forward passes */
     int64_t busy_ns;          /* of all ticks; minus decode_ns, it is weir's own time */
@@ -1542,7 +1549,8 @@ typedef struct weir_tick {
     uint64_t serial; /* its number: n_ticks before it */
     int64_t start_ns;
     int64_t decode_ns;   /* of its forward passes */
-    int64_t work_ns;     /* from plan to last chunk; the cost model learns from it; 0 = the pass failed */
+    int64_t work_ns;     /* from plan to last chunk; the cost model learns from it; 0 = the pass failed or was
+                          * abandoned */
     int64_t tick_ns;     /* of the whole tick */
     uint64_t n_arrived;  /* requests below this number had arrived when slots were assigned */
     uint64_t first_slot; /* the serial of its first weir_tick_slot */
@@ -1556,6 +1564,7 @@ typedef struct weir_tick {
     bool failed;         /* the forward pass failed */
     int32_t n_drafted;   /* draft tokens verified, not in n_decode */
     int32_t n_accepted;  /* of those, the accepted ones */
+    bool abandoned;      /* the forward pass was abandoned for a request of higher priority */
 } weir_tick;
 
 /* A slot's part in a tick: one item for each slot that had work, in order of slots. The items before them are

@@ -119,6 +119,7 @@ void weir__account_begin(weir__account *account, int64_t start)
         .first_slot = account->tick.first_slot,
     };
     account->n_failed = account->counts.n_failed_ticks;
+    account->n_abandoned = account->counts.n_abandoned_ticks;
 }
 
 static weir_slot_state slot_state(const weir__slot *slot)
@@ -232,6 +233,7 @@ static void add_tick(weir__account *account, const weir__slot *slots, const weir
     tick->n_drafted = report->n_drafted;
     tick->bad_plan = report->bad_plan;
     tick->failed = account->counts.n_failed_ticks > account->n_failed;
+    tick->abandoned = account->counts.n_abandoned_ticks > account->n_abandoned;
     tick->queue_depth = account->counts.queue_depth;
     tick->n_kv_used = account->counts.n_kv_used;
     pthread_mutex_lock(&shared->mutex);

@@ -17,7 +17,8 @@ typedef struct weir__account {
     weir_tick tick;          /* the current one */
     weir_tick_slot *planned; /* [n_slots] */
     int32_t n_slots;
-    uint64_t n_failed; /* n_failed_ticks before this tick */
+    uint64_t n_failed;    /* n_failed_ticks before this tick */
+    uint64_t n_abandoned; /* likewise */
 } weir__account;
 
 typedef struct weir__driver weir__driver;

@@ -334,6 +334,33 @@ static void a_suspended_request_keeps_its_own(void **state)
     }
 }
 
+/* In the ticks of its set nothing else has work. */
+static void a_prompt_goes_on_beside_a_higher_priority_of_another_set(void **state)
+{
+    rig *r = *state;
+    for (size_t l = 0; l < COUNT(layouts); l++) {
+        static talk low, high;
+        sets s;
+        load_sets(r, &s);
+        r->params.n_slots = 2;
+        r->params.chunk_size = 16;
+        r->params.layout = layouts[l];
+        rig_start(r);
+        make(r, &low, 1, 150, s.uses[1], 1);
+        make(r, &high, 1, 20, s.uses[2], 1);
+        ask(r, &low);
+        rig_ticks(r, 2);
+        weir_request request = request_of(r, &high);
+        request.priority = 1;
+        high.stream = rig_submit(r, &request);
+        rig_run(r);
+        judge(&low, 0);
+        judge(&high, 0);
+        release_sets(&s);
+        rig_stop(r);
+    }
+}
+
 static void a_fork_has_its_sources(void **state)
 {
     rig *r = *state;
@@ -439,6 +466,7 @@ int main(void)
         RIG_TEST(files_are_of_their_adapters),
         RIG_TEST(flights_are_shared_by_equal_sets_only),
         RIG_TEST(a_suspended_request_keeps_its_own),
+        RIG_TEST(a_prompt_goes_on_beside_a_higher_priority_of_another_set),
         RIG_TEST(a_fork_has_its_sources),
         RIG_TEST(several_answers_have_the_same),
         RIG_TEST(what_cannot_be_used_is_refused),

@@ -6,7 +6,9 @@
 /* The most tokens that a plan may give the slot; 0 if it has no work or its adapters' turn has not come. */
 static int32_t slot_allowance(const weir__driver *driver, const weir__slot *slot)
 {
-    if (slot->state == WEIR_SLOT_IDLE || !weir__rotation_has(&driver->rotation, slot)) return 0;
+    if (slot->state == WEIR_SLOT_IDLE || !weir__pace_has(slot) ||
+        !weir__rotation_has(&driver->rotation, slot))
+        return 0;
     if (slot->state == WEIR_SLOT_GENERATING) return 1 + slot->draft.n;
     if (slot->state != WEIR_SLOT_PREFILLING) return 0;
     int32_t left = slot->request->history.n_tokens - slot->n_past;
@@ -39,7 +41,9 @@ int32_t weir__batch_limit(const weir__driver *driver, const weir__slot *slot)
     int32_t score = weir__score_limit(driver->slots, driver->params->n_slots, slot),
             media = media_limit(slot);
     if (slot->next == WEIR__NEXT_SEGMENT && media > 0) return media; /* only its last cell scores a token */
-    return media > 0 && (score == 0 || media < score) ? media : score;
+    int32_t limit = media > 0 && (score == 0 || media < score) ? media : score, pace = slot->pace.limit;
+    bool paced = slot->state == WEIR_SLOT_PREFILLING && pace > 0 && pace < INT32_MAX;
+    return paced && (limit == 0 || pace < limit) ? pace : limit;
 }
 
 static const weir__segment *segment_of(const weir__media_span *span)

@@ -8,15 +8,16 @@
 /* The part of cache_bytes for embeddings that no slot needs now. */
 #define EMBEDDINGS_PART 4
 
-/* Whether nobody waits for the pass that is being computed: then it need not finish. The driver is inside
- * decode, so the slots do not change. */
-static bool nobody_waits(void *user)
+/* Whether the pass that is being computed need not finish: nobody waits for it, or others go first. The
+ * driver is inside decode, so the slots do not change. */
+static bool ends_pass(void *user)
 {
-    const weir__driver *driver = user;
+    weir__driver *driver = user;
     if (atomic_load_explicit(&driver->shared->stopping, memory_order_relaxed)) return true;
     for (int32_t i = 0; i < driver->params->n_slots; i++) {
         const weir__slot *slot = &driver->slots[i];
-        if (slot->state != WEIR_SLOT_IDLE && !weir__request_cancelled(slot->request)) return false;
+        if (slot->state != WEIR_SLOT_IDLE && !weir__request_cancelled(slot->request))
+            return weir__pace_abandons(driver);
     }
     return true;
 }
@@ -75,7 +76,7 @@ weir_status weir__driver_open(weir__driver *driver, weir_error *error)
             weir__encoder_create(driver->model, driver->cache, driver->params->cache_bytes / EMBEDDINGS_PART,
                                  driver->bell, &driver->encoder, error);
     if (status != WEIR_OK) return status;
-    driver->model->ops->set_abort(driver->context, nobody_waits, driver);
+    driver->model->ops->set_abort(driver->context, ends_pass, driver);
     driver->shared->stats = *counts;
     return WEIR_OK;
 }

@@ -11,6 +11,7 @@
 #include "engine/doorbell.h"
 #include "engine/encoder.h"
 #include "engine/lanes.h"
+#include "engine/pace.h"
 #include "engine/prefix.h"
 #include "engine/rotation.h"
 #include "engine/shared.h"
@@ -51,6 +52,7 @@ typedef struct weir__driver {
     weir__cost cost;
     weir__shape shape; /* of this tick's batch */
     weir__rotation rotation;
+    weir__watch watch;      /* of this tick's pass */
     weir__encoder *encoder; /* NULL: the model has no projector */
     weir__segment segment;  /* of this tick, if it computes one, with its embeddings */
     weir__slice slice;
@@ -61,6 +63,13 @@ typedef struct weir__driver {
  * NO_MEMORY, and the errors of the cache's folder and of the draft model. */
 weir_status weir__driver_open(weir__driver *driver, weir_error *error);
 void weir__driver_close(weir__driver *driver);
+
+/* The target for the length of a tick: a set of adapters has its share. */
+static inline int64_t weir__driver_target_ns(const weir__driver *driver)
+{
+    return (int64_t)driver->params->itl_target_ms * WEIR__NS_PER_MS /
+           (driver->rotation.n_sets > 0 ? driver->rotation.n_sets : 1);
+}
 
 static inline int64_t weir__ageing_ns(const weir_engine_params *params)
 {

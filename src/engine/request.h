@@ -49,6 +49,7 @@ struct weir__request {
     size_t n_sent;    /* tokens in chunks that the statistics have; 0 = no chunk yet */
     int64_t sent_ns;  /* when the last of those chunks was sent */
     weir__saved saved;
+    bool owed;      /* its last pass was abandoned: the next one is not */
     bool scored;    /* logprobs are wanted */
     int32_t n_top;  /* top alternatives per token */
     float *logprob; /* [logprob_capacity], one per generated token */

@@ -86,6 +86,7 @@ weir_status weir__shared_submit(weir__shared *shared, const weir_engine_params *
             add_arrival(shared, request);
             weir__queue_push(&shared->queue, request);
         }
+        atomic_store_explicit(&shared->arrived, true, memory_order_relaxed);
         shared->n_live += (int32_t)n;
         shared->stats.n_submitted += n;
     }

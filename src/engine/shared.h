@@ -12,15 +12,16 @@
 #include "engine/ring.h"
 #include "engine/salt.h"
 
-/* `mutex` protects everything except reads of `stopping`, and the requests' data that queue and salts use.
- * Only the driver removes requests from the queue. Of an engine's locks this one is taken last. It is held
- * for a few instructions, never during a pass, a template, a callback or a large allocation. The functions
- * below take it unless they say that it is held. */
+/* `mutex` protects everything except `arrived` and reads of `stopping`, and the requests' data that queue and
+ * salts use. Only the driver removes requests from the queue. Of an engine's locks this one is taken last. It
+ * is held for a few instructions, never during a pass, a template, a callback or a large allocation. The
+ * functions below take it unless they say that it is held. */
 typedef struct weir__shared {
     pthread_mutex_t mutex;
     pthread_cond_t drained; /* n_live became 0 */
     weir__queue queue;
     bool open;            /* takes new requests */
+    atomic_bool arrived;  /* a request was queued since the driver last filled the slots */
     atomic_bool stopping; /* ends the requests it has; written under the mutex */
     int32_t n_live;       /* queued or in a slot */
     weir_engine_stats stats;

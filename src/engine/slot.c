@@ -20,6 +20,7 @@ void weir__slot_start(weir__slot *slot, weir__request *request, int64_t now)
     weir__slot_init(slot, slot->index);
     slot->state = WEIR_SLOT_PREFILLING;
     slot->request = request;
+    if (request->admit_ns != 0) slot->pace.outranked_ns = now; /* it was suspended for another one */
     if (request->admit_ns == 0) request->admit_ns = now;
 }
 

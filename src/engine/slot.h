@@ -26,6 +26,14 @@ typedef enum weir__cells_next {
     WEIR__NEXT_SEGMENT,
 } weir__cells_next;
 
+/* How far a prompt may go on beside requests of higher priority (ADR 0086). It is outranked while a request
+ * that might preempt it is in another slot. */
+typedef struct weir__pace {
+    int32_t limit;        /* prompt tokens in this tick, at most; 0 = none, INT32_MAX = no limit */
+    int32_t n_skipped;    /* ticks in a row with a limit of 0 */
+    int64_t outranked_ns; /* when it was outranked the last time; 0 = never */
+} weir__pace;
+
 typedef struct weir__slot {
     int32_t index; /* its number in plans and views: never changes */
     int32_t lane;  /* the sequence with its cells; changes when lanes are compacted; -1 = none */
@@ -51,8 +59,9 @@ typedef struct weir__slot {
     weir__cells_next next;        /* what a prompt goes on with in this tick */
     const weir__media_span *span; /* the prompt's next one; NULL = none */
     weir__embedding *embedding;   /* of this span; held */
-    int32_t n_promised;           /* tokens that it will get from the cache or the leader */
-    int32_t leader;               /* JOINED: the slot that computes them, of the request leader_serial */
+    weir__pace pace;
+    int32_t n_promised; /* tokens that it will get from the cache or the leader */
+    int32_t leader;     /* JOINED: the slot that computes them, of the request leader_serial */
     uint64_t leader_serial;
 } weir__slot;
 

@@ -12,6 +12,7 @@
 #include "engine/lanes.h"
 #include "engine/lookahead.h"
 #include "engine/media.h"
+#include "engine/pace.h"
 #include "engine/prefix.h"
 #include "engine/sample.h"
 #include "engine/step.h"
@@ -21,6 +22,7 @@
 
 void weir__step_prepare(weir__driver *driver, bool admits, int64_t now)
 {
+    if (admits) atomic_store_explicit(&driver->shared->arrived, false, memory_order_relaxed);
     weir__finish_collect(driver, now);
     weir__suspend_relieve(driver, now);
     if (admits) weir__admit(driver, now);
@@ -31,6 +33,7 @@ void weir__step_prepare(weir__driver *driver, bool admits, int64_t now)
     weir__lookahead(driver, now);
     weir__lanes_compact(&driver->lanes);
     weir__rotation_choose(&driver->rotation, driver->slots, driver->params->n_slots);
+    weir__pace_choose(driver, now);
     if (driver->account.counts.n_kv_used != driver->memory.n_used) weir__account_publish(driver);
 }
 
@@ -63,7 +66,7 @@ void weir__step_view(weir__driver *driver, int64_t now)
     size_t n = 0;
     for (int32_t i = 0; i < driver->params->n_slots; i++) {
         const weir__slot *slot = &driver->slots[i];
-        if (slot->state == WEIR_SLOT_IDLE ||
+        if (slot->state == WEIR_SLOT_IDLE || !weir__pace_has(slot) ||
             (slot->next != WEIR__NEXT_AWAITED && !weir__rotation_has(&driver->rotation, slot)))
             continue;
         size_t at = n++;
@@ -79,8 +82,7 @@ void weir__step_view(weir__driver *driver, int64_t now)
         .queue_depth = weir__shared_depth(driver->shared),
         .n_ubatch = driver->info.n_ubatch,
         .layout = driver->info.layout,
-        .itl_target_ns = (int64_t)driver->params->itl_target_ms * WEIR__NS_PER_MS /
-                         (driver->rotation.n_sets > 0 ? driver->rotation.n_sets : 1),
+        .itl_target_ns = weir__driver_target_ns(driver),
         .cost = weir__cost_get(&driver->cost),
     };
 }
@@ -134,7 +136,7 @@ static bool make_batch(weir__driver *driver, const weir_plan_entry *plan, size_t
  * with fewer drafts or slots. */
 static void fail_pass(weir__driver *driver, weir_status status, const weir_error *error)
 {
-    if (status != WEIR_ABORTED) driver->account.counts.n_failed_ticks++;
+    driver->account.counts.n_failed_ticks++;
     if (status == WEIR_NO_SPACE && (weir__speculate_shrink(driver) || weir__cells_shrink(&driver->cells)))
         return;
     for (int32_t i = 0; i < driver->params->n_slots; i++) {
@@ -157,6 +159,7 @@ static weir_status adapt_context(weir__driver *driver, weir_error *error)
 static weir_status decode_batch(weir__driver *driver, int64_t *decode_ns, weir_error *error)
 {
     int64_t start = weir__clock_now_ns();
+    weir__pace_begin(driver, start);
     weir_status status = adapt_context(driver, error);
     const weir__backend *ops = driver->model->ops;
     if (status == WEIR_OK && driver->rotation.segment >= 0)
@@ -171,6 +174,7 @@ static weir_status decode_batch(weir__driver *driver, int64_t *decode_ns, weir_e
 /* The pass has computed the planned tokens. */
 static void advance_slots(weir__driver *driver, weir_report *report)
 {
+    weir__pace_advance(driver);
     for (int32_t i = 0; i < driver->params->n_slots; i++) {
         weir__slot *slot = &driver->slots[i];
         if (slot->n_planned == 0) continue;
@@ -344,6 +348,8 @@ void weir__step_tick(weir__driver *driver, const weir_plan_entry *plan, size_t n
             /* Tokens of a pass that a stop aborted belong to nobody. */
             if (status == WEIR_ABORTED && atomic_load(&driver->shared->stopping))
                 weir__finish_all(driver);
+            else if (status == WEIR_ABORTED)
+                weir__pace_restart(driver);
             else
                 fail_pass(driver, status, &error);
             weir__finish_latched(driver);

@@ -38,6 +38,7 @@ static const weir_member engine_stats[] = {
     RESULT(n_ticks, "ticks", "ticks of the scheduler"),
     RESULT(n_bad_plans, "ticks", "invalid plans of the strategy"),
     RESULT(n_failed_ticks, "ticks", "ticks whose forward pass failed"),
+    RESULT(n_abandoned_ticks, "ticks", "ticks whose forward pass was abandoned for a request of higher priority"),
     RESULT(tick_ns, "ns", "time of the last tick"),
     RESULT(decode_ns, "ns", "time in forward passes"),
     RESULT(busy_ns, "ns", "time in ticks"),
@@ -150,6 +151,7 @@ static const weir_member tick[] = {
     RESULT(failed, "", "the forward pass failed"),
     RESULT(n_drafted, "tokens", "draft tokens verified"),
     RESULT(n_accepted, "tokens", "draft tokens accepted"),
+    RESULT(abandoned, "", "the forward pass was abandoned for a request of higher priority"),
 };
 TABLE(tick);
 

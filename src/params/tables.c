@@ -209,7 +209,7 @@ static const weir_member engine[] = {
     NUMBER(cache_bytes, 0, (double)UINT64_MAX, (double)UINT64_MAX, "bytes", "memory for suspended requests and for cached prompts without KV cells; 0 = none"),
     OR_OFF(cache_sequences, 0, WEIR__SEQ_MAX, -1, "sequences", "maximum cached prompts in KV cells; 0 = cache no prompts"),
     NUMBER(ageing_ms, 0, WEIR__AGEING_MS_MAX, 10000, "ms", "a waiting request gains one priority level every MS milliseconds; 0 = never"),
-    NUMBER(itl_target_ms, 1, WEIR__ITL_MS_MAX, 50, "ms", "the longest tick that latency-target aims at"),
+    NUMBER(itl_target_ms, 1, WEIR__ITL_MS_MAX, 50, "ms", "the longest tick that latency-target aims at, and prompts of lower priority"),
     TEXT(cache_dir, "keep cached prompts in this folder for the next start; nobody else may have access to it"),
     NUMBER(cache_disk_bytes, 0, (double)UINT64_MAX, 4294967296.0, "bytes", "maximum disk space for cached prompts; the least recently used are removed first"),
     NUMBER(n_draft_max, 0, WEIR__DRAFT_MAX, 16, "tokens", "maximum drafted tokens per pass, where drafting is faster; 0 = none"),

@@ -48,12 +48,19 @@ static int32_t fitting_prefill(draft *d, int32_t n)
     return fits;
 }
 
-int32_t weir__latency_target_prefill(const weir_cost *cost, int64_t target_ns, double rest_ns,
-                                     double token_ns, int32_t most)
+int32_t weir__latency_target_fit(const weir_cost *cost, int64_t target_ns, double rest_ns, double token_ns,
+                                 int32_t most)
 {
     double n = (limit_ns(cost, target_ns) - rest_ns) / token_ns;
     if (!(n < most)) return most;
-    return n > LEAST_PREFILL ? (int32_t)n : weir__schedule_least(LEAST_PREFILL, most);
+    return n > 0 ? (int32_t)n : 0;
+}
+
+int32_t weir__latency_target_prefill(const weir_cost *cost, int64_t target_ns, double rest_ns,
+                                     double token_ns, int32_t most)
+{
+    int32_t n = weir__latency_target_fit(cost, target_ns, rest_ns, token_ns, most);
+    return n > LEAST_PREFILL ? n : weir__schedule_least(LEAST_PREFILL, most);
 }
 
 static size_t plan_latency_target(const weir_view *view, weir_plan_entry *plan, void *user)

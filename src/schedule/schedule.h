@@ -31,8 +31,12 @@ size_t weir__schedule_prefills(const weir_view *view, const weir__prompts *promp
 /* The work of the plan. Entries for slots that are not in the view do not count. */
 weir__shape weir__schedule_shape(const weir_view *view, const weir_plan_entry *plan, size_t n_plan);
 
-/* The prompt tokens, up to `most`, of a tick that latency-target plans, if each costs token_ns and all else
+/* The prompt tokens, up to `most`, that keep a tick within the target, if each costs token_ns and all else
  * rest_ns. */
+int32_t weir__latency_target_fit(const weir_cost *cost, int64_t target_ns, double rest_ns, double token_ns,
+                                 int32_t most);
+
+/* The same for a tick that latency-target plans. */
 int32_t weir__latency_target_prefill(const weir_cost *cost, int64_t target_ns, double rest_ns,
                                      double token_ns, int32_t most);
 

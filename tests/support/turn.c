@@ -63,7 +63,9 @@ static void check_ended(play *p, uint64_t turn, int64_t start)
 static void check_priorities(play *p, const weir_view *view)
 {
     int32_t lowest = INT32_MAX, n_higher = 0;
-    if (p->params.ageing_ms > 0 || p->first.layout != WEIR_LAYOUT_PER_SLOT || p->disturbed || p->adapted)
+    weir_engine_stats s = play_stats(p);
+    if (p->params.ageing_ms > 0 || p->first.layout != WEIR_LAYOUT_PER_SLOT || p->disturbed || p->adapted ||
+        view->n_slots < (size_t)s.n_slots_prefilling + (size_t)s.n_slots_generating)
         return; /* or the view does not have all */
     for (size_t i = 0; i < view->n_slots; i++)
         if (view->slots[i].priority < lowest) lowest = view->slots[i].priority;

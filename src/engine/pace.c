@@ -1,0 +1,223 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "engine/pace.h"
+
+#include "base/clock.h"
+#include "engine/driver.h"
+#include "schedule/schedule.h"
+
+#define TURN      4               /* of so many ticks an outranked prompt gets one, whatever goes on */
+#define CALM_PART 4               /* see calm_limit */
+#define SEARCH_NS WEIR__NS_PER_MS /* the queue is searched this often during a pass, at most */
+
+/* ---- Who goes first ---- */
+
+/* The slots of a tick, as prompts of lower priority see them. */
+typedef struct course {
+    weir__driver *driver;
+    int64_t now;
+    int64_t ageing_ns;
+    weir_cost cost;
+    int64_t target_ns;
+    int32_t n_decode;   /* tokens of streams */
+    double decode_k;    /* the context that these attend to */
+    double prompts_ns;  /* the time of the prompts that nobody outranks */
+    bool has_work;      /* of a stream or of such a prompt */
+    weir__slot *next;   /* of the outranked prompts the first by priority and age; NULL = there are none */
+    weir__slot *oldest; /* of them */
+} course;
+
+static bool runs(const course *c, const weir__slot *slot)
+{
+    return (slot->state == WEIR_SLOT_PREFILLING || slot->state == WEIR_SLOT_GENERATING) &&
+           weir__rotation_has(&c->driver->rotation, slot);
+}
+
+/* A prompt that others wait for goes on for them. */
+static bool is_waited_for(const weir__slot *slot, const weir__slot *by)
+{
+    return by->state == WEIR_SLOT_JOINED && by->leader == slot->index;
+}
+
+static bool slot_outranks(const course *c, const weir__slot *a, const weir__slot *b)
+{
+    return weir__queue_outranks(a->request, b->request, c->ageing_ns, c->now);
+}
+
+/* Whether another slot, in this state or IDLE = in any, has a request that outranks the prompt, and none that
+ * does waits for the prompt. */
+static bool is_outranked(const course *c, const weir__slot *slot, weir_slot_state state)
+{
+    bool outranked = false;
+    for (int32_t i = 0; i < c->driver->params->n_slots; i++) {
+        const weir__slot *other = &c->driver->slots[i];
+        if (other->state == WEIR_SLOT_IDLE || !slot_outranks(c, other, slot)) continue;
+        if (is_waited_for(slot, other)) return false;
+        outranked |= state == WEIR_SLOT_IDLE || other->state == state;
+    }
+    return outranked;
+}
+
+static bool goes_before(const weir__slot *a, const weir__slot *b)
+{
+    if (a->request->priority != b->request->priority) return a->request->priority > b->request->priority;
+    return a->request->serial < b->request->serial;
+}
+
+/* ---- How many tokens ---- */
+
+static double token_ns(const course *c, const weir__slot *slot)
+{
+    return weir_cost_tick_ns(&c->cost, 0, 0, 1, weir__cost_context_k(slot->n_past, 1));
+}
+
+static int32_t most_of(const course *c, const weir__slot *slot)
+{
+    return weir__schedule_least(slot->request->history.n_tokens - slot->n_past,
+                                c->driver->params->chunk_size);
+}
+
+/* The prompt's tokens that keep the tick within a target. */
+static int32_t fitting(const course *c, const weir__slot *slot, int64_t target_ns)
+{
+    int32_t n_passes = c->driver->info.layout == WEIR_LAYOUT_PER_SLOT && c->n_decode > 0 ? 2 : 1;
+    return weir__latency_target_fit(&c->cost, target_ns,
+                                    weir_cost_tick_ns(&c->cost, n_passes, c->n_decode, 0, c->decode_k),
+                                    token_ns(c, slot), most_of(c, slot));
+}
+
+/* Gives one outranked prompt a turn: the next one what fits beside streams, but nothing beside prompts. The
+ * oldest has every fourth tick, beside prompts for as much time as they take: a fifth of all. */
+static void give_turn(const course *c)
+{
+    bool due = c->oldest->pace.n_skipped + 1 >= TURN;
+    weir__slot *slot = due ? c->oldest : c->next;
+    int32_t n = due || c->prompts_ns == 0 ? fitting(c, slot, c->target_ns) : 0;
+    if (due && !is_outranked(c, slot, WEIR_SLOT_GENERATING) && c->prompts_ns > n * token_ns(c, slot))
+        n = (int32_t)(c->prompts_ns / token_ns(c, slot));
+    slot->pace.limit = n > 0 ? n : due || !c->has_work;
+}
+
+/* After it was outranked a prompt goes on with what fits into the target. A tick takes up to a quarter of the
+ * time since then: so at most a quarter of that is lost when its pass is abandoned. */
+static int32_t calm_limit(const course *c, weir__slot *slot)
+{
+    if (slot->pace.outranked_ns == 0) return INT32_MAX;
+    int64_t calm_ns = (c->now - slot->pace.outranked_ns) / CALM_PART;
+    int32_t n = fitting(c, slot, calm_ns > c->target_ns ? calm_ns : c->target_ns);
+    if (n >= most_of(c, slot)) return INT32_MAX;
+    return n > 1 ? n : 1;
+}
+
+/* ---- The tick ---- */
+
+static void look_at(course *c, weir__slot *slot)
+{
+    if (slot->state == WEIR_SLOT_GENERATING) {
+        c->n_decode++;
+        c->decode_k += weir__cost_context_k(slot->n_past, 1);
+        c->has_work = true;
+        return;
+    }
+    if (is_outranked(c, slot, WEIR_SLOT_IDLE)) {
+        slot->pace.outranked_ns = c->now;
+        slot->pace.limit = 0;
+        if (c->next == NULL || goes_before(slot, c->next)) c->next = slot;
+        if (c->oldest == NULL || slot->request->serial < c->oldest->request->serial) c->oldest = slot;
+        return;
+    }
+    slot->pace.limit = INT32_MAX;
+    c->prompts_ns += most_of(c, slot) * token_ns(c, slot);
+    c->has_work = true;
+}
+
+void weir__pace_choose(weir__driver *driver, int64_t now)
+{
+    course c = {.driver = driver, .now = now, .ageing_ns = weir__ageing_ns(driver->params)};
+    c.cost = weir__cost_get(&driver->cost);
+    c.target_ns = weir__driver_target_ns(driver);
+    for (int32_t i = 0; i < driver->params->n_slots; i++) {
+        weir__slot *slot = &driver->slots[i];
+        slot->pace.limit = INT32_MAX;
+        if (runs(&c, slot)) look_at(&c, slot);
+    }
+    for (int32_t i = 0; i < driver->params->n_slots; i++) {
+        weir__slot *slot = &driver->slots[i];
+        if (slot->state == WEIR_SLOT_PREFILLING && runs(&c, slot) && slot->pace.limit > 0)
+            slot->pace.limit = calm_limit(&c, slot);
+    }
+    if (c.next != NULL) give_turn(&c);
+}
+
+void weir__pace_advance(weir__driver *driver)
+{
+    for (int32_t i = 0; i < driver->params->n_slots; i++) {
+        weir__slot *slot = &driver->slots[i];
+        if (slot->n_planned > 0) {
+            slot->request->owed = false;
+            slot->pace.n_skipped = 0;
+        } else if (slot->pace.limit == 0) {
+            slot->pace.n_skipped++;
+        }
+    }
+}
+
+/* ---- Abandoned passes ---- */
+
+void weir__pace_begin(weir__driver *driver, int64_t now)
+{
+    const weir__shape *shape = &driver->shape;
+    driver->watch.checked_ns = now;
+    driver->watch.end_ns =
+        now + (int64_t)weir_cost_tick_ns(&driver->view.cost, shape->n_passes, shape->n_decode,
+                                         shape->n_prefill, shape->n_context_k);
+}
+
+/* A waiting request that outranks all of the pass, and would get a slot after it; NULL = none. */
+static const weir__request *who_preempts(weir__driver *driver, int64_t now)
+{
+    int64_t ageing_ns = weir__ageing_ns(driver->params);
+    int32_t highest = INT32_MIN;
+    for (int32_t i = 0; i < driver->params->n_slots; i++) {
+        const weir__slot *slot = &driver->slots[i];
+        if (slot->state == WEIR_SLOT_IDLE || slot->n_planned == 0) continue;
+        if (slot->request->owed) return NULL;
+        if (slot->request->priority > highest) highest = slot->request->priority;
+    }
+    const weir__request *request = weir__shared_next(driver->shared, highest, NULL, ageing_ns, now);
+    for (int32_t i = 0; i < driver->params->n_slots && request != NULL; i++) {
+        const weir__slot *slot = &driver->slots[i];
+        if (slot->state != WEIR_SLOT_IDLE && slot->n_planned > 0 &&
+            !weir__queue_outranks(request, slot->request, ageing_ns, now))
+            return NULL;
+    }
+    return request != NULL && weir__cells_fits(&driver->cells, request, true, ageing_ns, now) ? request
+                                                                                              : NULL;
+}
+
+bool weir__pace_abandons(weir__driver *driver)
+{
+    weir__watch *watch = &driver->watch;
+    if (driver->prefix.exact || !atomic_load_explicit(&driver->shared->arrived, memory_order_relaxed))
+        return false;
+    int64_t now = weir__clock_now_ns();
+    if (now - watch->checked_ns < SEARCH_NS) return false;
+    watch->checked_ns = now;
+    const weir__request *request = who_preempts(driver, now);
+    int64_t end_ns = watch->end_ns > now ? watch->end_ns : now;
+    return request != NULL && end_ns - request->submit_ns > weir__driver_target_ns(driver);
+}
+
+void weir__pace_restart(weir__driver *driver)
+{
+    bool alive = false;
+    for (int32_t i = 0; i < driver->params->n_slots; i++) {
+        weir__slot *slot = &driver->slots[i];
+        if (slot->state == WEIR_SLOT_IDLE || slot->n_planned == 0) continue;
+        alive |= slot->reason == WEIR_REASON_NOT_FINISHED;
+        slot->request->owed = true;
+        if (!weir__memory_cut(&driver->memory, slot->lane, slot->n_past,
+                              weir__history_position(&slot->request->history, slot->n_past)))
+            weir__slot_fail(slot, WEIR_BACKEND, NULL);
+    }
+    driver->account.counts.n_abandoned_ticks += alive;
+}

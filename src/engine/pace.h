@@ -1,0 +1,39 @@
+/* pace.h: how far prompts go on beside requests of higher priority, so that these get their tokens in time
+ * (ADR 0086).
+ * SPDX-License-Identifier: Apache-2.0 */
+#ifndef WEIR_ENGINE_PACE_H
+#define WEIR_ENGINE_PACE_H
+
+#include "engine/slot.h"
+
+typedef struct weir__driver weir__driver;
+
+/* The driver's. */
+typedef struct weir__watch {
+    int64_t end_ns;     /* when the pass will end, as predicted */
+    int64_t checked_ns; /* when the queue was last searched */
+} weir__watch;
+
+/* Sets the limits of this tick. Called again in the same tick it sets the same ones, apart from slots that
+ * have ended since. */
+void weir__pace_choose(weir__driver *driver, int64_t now);
+
+/* Whether the slot may be planned in this tick. */
+static inline bool weir__pace_has(const weir__slot *slot)
+{
+    return slot->state != WEIR_SLOT_PREFILLING || slot->pace.limit > 0;
+}
+
+/* The pass begins: the batch is filled and its shape known. */
+void weir__pace_begin(weir__driver *driver, int64_t now);
+
+/* Whether a request has arrived for which the pass should not finish. Called during the pass, many times. */
+bool weir__pace_abandons(weir__driver *driver);
+
+/* The pass was computed. */
+void weir__pace_advance(weir__driver *driver);
+
+/* The pass was abandoned: removes its cells, so that its tokens are computed again. */
+void weir__pace_restart(weir__driver *driver);
+
+#endif
