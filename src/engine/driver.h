@@ -52,7 +52,7 @@ typedef struct weir__driver {
     weir__cost cost;
     weir__shape shape; /* of this tick's batch */
     weir__rotation rotation;
-    weir__watch watch;      /* of this tick's pass */
+    weir__pass_watch watch; /* of this tick's pass */
     weir__encoder *encoder; /* NULL: the model has no projector */
     weir__segment segment;  /* of this tick, if it computes one, with its embeddings */
     weir__slice slice;

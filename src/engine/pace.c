@@ -196,7 +196,7 @@ static const weir__request *who_preempts(weir__driver *driver, int64_t now)
 
 bool weir__pace_abandons(weir__driver *driver)
 {
-    weir__watch *watch = &driver->watch;
+    weir__pass_watch *watch = &driver->watch;
     if (driver->prefix.exact || !atomic_load_explicit(&driver->shared->arrived, memory_order_relaxed))
         return false;
     int64_t now = weir__clock_now_ns();

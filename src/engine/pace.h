@@ -9,10 +9,10 @@
 typedef struct weir__driver weir__driver;
 
 /* The driver's. */
-typedef struct weir__watch {
+typedef struct weir__pass_watch {
     int64_t end_ns;     /* when the pass will end, as predicted */
     int64_t checked_ns; /* when the queue was last searched */
-} weir__watch;
+} weir__pass_watch;
 
 /* Sets the limits of this tick. Called again in the same tick it sets the same ones, apart from slots that
  * have ended since. */
