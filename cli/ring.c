@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/mem.h"
@@ -74,15 +75,18 @@ void cli_ring_take(cli_record *record, const weir_engine *engine)
 
 static cli_exit write_file(const char *path, const char *text, size_t length)
 {
-    char *name = cli_format("%s.%ld.part", path, (long)getpid());
+    struct stat is;
+    bool direct = stat(path, &is) == 0 && !S_ISREG(is.st_mode); /* a device or a pipe stays one */
+    char *name = direct ? cli_format("%s", path) : cli_format("%s.%ld.part", path, (long)getpid());
     FILE *file = fopen(name, "we");
     int failed = file == NULL ? errno : 0;
     if (file != NULL) {
-        if (fwrite(text, 1, length, file) != length || fflush(file) != 0 || fsync(fileno(file)) != 0)
+        if (fwrite(text, 1, length, file) != length || fflush(file) != 0 ||
+            (!direct && fsync(fileno(file)) != 0))
             failed = errno;
         if (fclose(file) != 0 && failed == 0) failed = errno;
-        if (failed == 0 && rename(name, path) != 0) failed = errno;
-        if (failed != 0) unlink(name);
+        if (failed == 0 && !direct && rename(name, path) != 0) failed = errno;
+        if (failed != 0 && !direct) unlink(name);
     }
     cli_free(name);
     return failed == 0 ? CLI_OK : cli_fail(CLI_FAILED, "cannot write %s: %s", path, strerror(failed));

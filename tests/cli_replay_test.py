@@ -4,6 +4,8 @@ import json
 import os
 import random
 import re
+import stat
+import subprocess
 import sys
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "support"))
@@ -56,6 +58,15 @@ def test_ring():
     expect("replay: whose strategy is not known", weir("bench", "replay", other), 2, "--strategy")
     done = weir("stream", *options, path, "--ring", os.path.join(scratch.name, "no", "ring.jsonl"), "-q")
     check("a ring that cannot be written is told", done.returncode == 1 and "ring.jsonl" in done.stderr, done.stderr)
+    pipe = os.path.join(scratch.name, "pipe")
+    os.mkfifo(pipe)
+    with subprocess.Popen(["cat", pipe], stdout=subprocess.PIPE) as reader:
+        weir("stream", *options, path, "--ring", pipe, "-q")
+        check("a pipe or a device is written, not replaced", stat.S_ISFIFO(os.stat(pipe).st_mode))
+        if stat.S_ISFIFO(os.stat(pipe).st_mode):
+            check("and has the ring", json.loads(reader.stdout.readline()), reader.stdout.read())
+        else:
+            reader.kill()
     left = [name for name in os.listdir(scratch.name) if name.endswith(".part")]
     check("and leaves nothing behind", not left, left)
 

@@ -1176,8 +1176,8 @@ WEIR_API const char *weir_quantize_type(size_t i);
  * new file gets its name once it is complete, and then replaces an existing one. A model in several files
  * becomes one file. Needs several times the memory of the largest tensor. Blocks for minutes with large
  * models. Any thread. params may be NULL. Errors: as weir_model_load; INVALID (type; out is the model
- * itself), IO (also no space), UNSUPPORTED (see requantize; fake models). After an error an existing file is
- * unchanged. */
+ * itself, or no regular file), IO (also no space), UNSUPPORTED (see requantize; fake models). After an error
+ * an existing file is unchanged. */
 WEIR_API WEIR_CHECKED weir_status weir_model_quantize(const char *path, const char *out,
                                                       const weir_quantize_params *params, weir_error *error);
 

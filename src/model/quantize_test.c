@@ -41,6 +41,7 @@ static void test_errors(void **state)
     refused("", "out.gguf", NULL, WEIR_INVALID, "path");
     refused("fake:", NULL, NULL, WEIR_INVALID, "out");
     refused("fake:", "", NULL, WEIR_INVALID, "out");
+    refused("fake:", ".", NULL, WEIR_INVALID, "out"); /* as /dev/null, which a new file would replace */
     refused("fake:", "out.gguf", NULL, WEIR_UNSUPPORTED, "");
     params.type = "Q4";
     refused("fake:", "out.gguf", &params, WEIR_INVALID, "type");
