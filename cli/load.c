@@ -122,8 +122,20 @@ static cli_exit load(const cli_args *args, const char *path, weir_model_params p
     return cli_signals_ended() == 0 ? CLI_OK : (cli_exit)(128 + cli_signals_ended());
 }
 
+/* The default, all layers, means those of a GPU if there is one. */
+static void warn_without_gpu(const cli_args *args)
+{
+    weir_device device = {.size = sizeof device};
+    if (args->model.n_gpu_layers <= 0) return;
+    for (size_t i = 0; weir_device_get(i, &device) == WEIR_OK; i++)
+        if (strcmp(device.type, "gpu") == 0 || strcmp(device.type, "igpu") == 0) return;
+    weir_log_message(WEIR_LOG_WARN,
+                     "--gpu-layers has no effect: this build finds no GPU (weir info --list-devices)");
+}
+
 cli_exit cli_load_model(const cli_args *args, const char *path, weir_model **model)
 {
+    warn_without_gpu(args);
     weir_model_params params = args->model;
     params.optimized = args->optimized;
     params.projector = args->projector;

@@ -45,6 +45,11 @@ def test_devices():
     expect("shares", weir("info", "-m", MODEL, "-ts", "3,1", "-sm", "row"), 0)
     expect("a way to split that is none", weir("info", "-m", MODEL, "--split-mode", "tensor"), 2, "none, layer, row")
 
+    gpu = any(d["type"] in ("gpu", "igpu") for d in json.loads(weir("run", "--list-devices", "--json").stdout)["devices"])
+    for words, warned in (((), False), (("-ngl", "0"), False), (("-ngl", "9"), not gpu)):
+        done = weir("run", "-m", MODEL, *words, "-p", "hello", "-n", "1")
+        check(f"layers on a GPU that is not there: {words}", done.returncode == 0 and ("--gpu-layers has no effect" in done.stderr) == warned, done.stderr)
+
 
 def test_info():
     done = weir("info", "-m", MODEL)
