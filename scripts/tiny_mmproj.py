@@ -1,14 +1,14 @@
 #!/usr/bin/env python3
 # tiny_mmproj.py: writes projectors with random weights, for tests that need an encoder of images or sounds.
 # SPDX-License-Identifier: Apache-2.0
-"""Usage: tiny_mmproj.py KIND OUT [--seed N] [--type f16] [--set KEY=NUMBER]... [--but KIND]
+"""Usage: tiny_mmproj.py KIND OUT [--seed N] [--type f16] [--set KEY=VALUE]... [--but KIND]
 
 KIND  gemma3    images: SigLIP of 56 × 56 pixels, 4 embeddings each, all of them in one pass that is not causal
       qwen      images: Qwen2-VL, an embedding for each square of 28 pixels, 8 at least; rows and columns (M-RoPE)
       ultravox  sounds: Whisper, 30 s in 375 embeddings
 
 Each has one layer and embeddings of 64 numbers, as the models of tiny_gguf.py have (`swa` for gemma3). The same arguments give
-the same bytes. --type: of the layers' matrices, which are f32 otherwise. --set: another value of a key that has a number. --but makes it wrong:
+the same bytes. --type: of the layers' matrices, which are f32 otherwise. --set: another value of a key that has a number or a text. --but makes it wrong:
 
 nan    the output is no number      arch   the file is of another architecture
 half   the attention lacks a matrix
@@ -126,7 +126,7 @@ def main():
     parser.add_argument("--set", action="append", default=[])
     parser.add_argument("--but", choices=["nan", "arch", "half"])
     args = parser.parse_args()
-    changes = {key: int(number) for key, _, number in (change.partition("=") for change in args.set)}
+    changes = {key: int(item) if item.isdigit() else item for key, _, item in (change.partition("=") for change in args.set)}
     p = Projector("llama" if args.but == "arch" else "clip", args.seed, changes, args.type)
     p.begin()
     scale = math.nan if args.but == "nan" else 1.0

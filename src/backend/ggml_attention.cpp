@@ -164,7 +164,7 @@ bool format_for(ggml_type type, int64_t size, weir__attention_format *format)
     case GGML_TYPE_Q4_0: *format = WEIR__ATTENTION_Q4_0; break;
     default: return false;
     }
-    return size % std::max<int64_t>(16, ggml_blck_size(type)) == 0 && size <= WEIR__ATTENTION_SIZE;
+    return size % std::max<int64_t>(8, ggml_blck_size(type)) == 0 && size <= WEIR__ATTENTION_SIZE;
 }
 
 bool format_of(const ggml_tensor *k_or_v, weir__attention_format *format)
@@ -459,7 +459,7 @@ struct attention_op : ggml::cpu::tensor_traits {
                 to = family(task, from);
                 for (int32_t row = 0; row < n_rows(task); row++, pieces += d.sums_row) {
                     std::fill(sums(), sums() + d.sums_row, 0.0f);
-                    sums()[task.size_v] = -INFINITY;
+                    sums()[weir__attention_width(task.size_v)] = -INFINITY;
                     for (int64_t i = 0; i < d.n_pieces; i++)
                         attention->add(sums(), pieces + static_cast<size_t>(i) * d.item_sums(), task.size_v);
                     attention->finish(&task, row, sums());

@@ -214,10 +214,11 @@ typedef struct attention {
     enum ggml_type type_k, type_v;
     float max_bias, softcap;
     bool sinks, unmasked;
+    int size; /* of a head */
 } attention;
 
-#define SIZE     64
-#define HEADS    6 /* queries', that share KV_HEADS of keys */
+#define SIZE     88 /* at most */
+#define HEADS    6  /* queries', that share KV_HEADS of keys */
 #define KV_HEADS 2
 #define CELLS    96
 #define QUERIES  5
@@ -245,10 +246,11 @@ static double slope_of(int head, double max_bias) /* HEADS = 4 + 2 */
 static void attend(const attention *a)
 {
     stage s;
+    const int size = a->size;
     stage_init(&s);
-    struct ggml_tensor *q = ggml_new_tensor_3d(s.computed, GGML_TYPE_F32, SIZE, QUERIES, HEADS);
-    struct ggml_tensor *k = ggml_new_tensor_3d(s.computed, a->type_k, SIZE, CELLS, KV_HEADS);
-    struct ggml_tensor *v = ggml_new_tensor_3d(s.computed, a->type_v, SIZE, CELLS, KV_HEADS);
+    struct ggml_tensor *q = ggml_new_tensor_3d(s.computed, GGML_TYPE_F32, size, QUERIES, HEADS);
+    struct ggml_tensor *k = ggml_new_tensor_3d(s.computed, a->type_k, size, CELLS, KV_HEADS);
+    struct ggml_tensor *v = ggml_new_tensor_3d(s.computed, a->type_v, size, CELLS, KV_HEADS);
     struct ggml_tensor *mask =
         a->unmasked ? NULL : ggml_new_tensor_2d(s.computed, GGML_TYPE_F16, CELLS, QUERIES);
     struct ggml_tensor *sinks = a->sinks ? ggml_new_tensor_1d(s.computed, GGML_TYPE_F32, HEADS) : NULL;
@@ -266,10 +268,10 @@ static void attend(const attention *a)
     static const int n_threads[] = {1, 2, 3, 5};
     static float first[SIZE * HEADS * QUERIES];
     for (size_t n = 0; n < sizeof n_threads / sizeof *n_threads; n++) {
-        memset(out->data, 0xff, sizeof first);
+        memset(out->data, 0xff, ggml_nbytes(out));
         compute(&s, n_threads[n]);
-        if (n == 0) memcpy(first, out->data, sizeof first);
-        assert_memory_equal(out->data, first, sizeof first);
+        if (n == 0) memcpy(first, out->data, ggml_nbytes(out));
+        assert_memory_equal(out->data, first, ggml_nbytes(out));
     }
     for (int h = 0; h < HEADS; h++)
         for (int i = 0; i < QUERIES; i++) {
@@ -279,17 +281,17 @@ static void attend(const attention *a)
                 double score = 0;
                 double bias =
                     mask != NULL ? (double)ggml_fp16_to_fp32(((ggml_fp16_t *)mask->data)[i * CELLS + c]) : 0;
-                for (int d = 0; d < SIZE; d++)
-                    score += 0.125 * (double)q_is[(h * QUERIES + i) * SIZE + d] *
-                             (double)k_is[(kv * CELLS + c) * SIZE + d];
+                for (int d = 0; d < size; d++)
+                    score += 0.125 * (double)q_is[(h * QUERIES + i) * size + d] *
+                             (double)k_is[(kv * CELLS + c) * size + d];
                 if (a->softcap != 0.0f) score = (double)a->softcap * tanh(score / (double)a->softcap);
                 if (a->max_bias > 0.0f) bias *= slope_of(h, (double)a->max_bias);
                 double weight = exp(score + bias);
                 sum += weight;
-                for (int d = 0; d < SIZE; d++) want[d] += weight * (double)v_is[(kv * CELLS + c) * SIZE + d];
+                for (int d = 0; d < size; d++) want[d] += weight * (double)v_is[(kv * CELLS + c) * size + d];
             }
-            for (int d = 0; d < SIZE; d++) {
-                double got = (double)((float *)out->data)[(i * HEADS + h) * SIZE + d];
+            for (int d = 0; d < size; d++) {
+                double got = (double)((float *)out->data)[(i * HEADS + h) * size + d];
                 if (!(fabs(got - want[d] / sum) < 5e-4)) /* integers of 16 bits */
                     fail_msg("%s and %s, max_bias %g, softcap %g%s: head %d of query %d is %.9g, not %.9g",
                              ggml_type_name(a->type_k), ggml_type_name(a->type_v), (double)a->max_bias,
@@ -307,16 +309,19 @@ static void attention_in_all_its_kinds(void **state)
 {
     (void)state;
     static const attention kinds[] = {
-        {GGML_TYPE_F16, GGML_TYPE_F16, 0.0f, 0.0f, false, false},
-        {GGML_TYPE_Q8_0, GGML_TYPE_Q8_0, 0.0f, 0.0f, false, false},
-        {GGML_TYPE_Q8_0, GGML_TYPE_F16, 0.0f, 0.0f, false, false},
-        {GGML_TYPE_F16, GGML_TYPE_Q8_0, 0.0f, 0.0f, true, false},
-        {GGML_TYPE_F16, GGML_TYPE_F16, 8.0f, 0.0f, false, false},
-        {GGML_TYPE_F16, GGML_TYPE_F16, 0.0f, 5.0f, false, false},
-        {GGML_TYPE_F16, GGML_TYPE_F16, 0.0f, 0.0f, true, false},
-        {GGML_TYPE_Q8_0, GGML_TYPE_Q8_0, 8.0f, 5.0f, true, false},
-        {GGML_TYPE_F16, GGML_TYPE_F16, 0.0f, 0.0f, false, true},
-        {GGML_TYPE_Q8_0, GGML_TYPE_F16, 0.0f, 5.0f, true, true},
+        {GGML_TYPE_F16, GGML_TYPE_F16, 0.0f, 0.0f, false, false, 64},
+        {GGML_TYPE_Q8_0, GGML_TYPE_Q8_0, 0.0f, 0.0f, false, false, 64},
+        {GGML_TYPE_Q8_0, GGML_TYPE_F16, 0.0f, 0.0f, false, false, 64},
+        {GGML_TYPE_F16, GGML_TYPE_Q8_0, 0.0f, 0.0f, true, false, 64},
+        {GGML_TYPE_F16, GGML_TYPE_F16, 8.0f, 0.0f, false, false, 64},
+        {GGML_TYPE_F16, GGML_TYPE_F16, 0.0f, 5.0f, false, false, 64},
+        {GGML_TYPE_F16, GGML_TYPE_F16, 0.0f, 0.0f, true, false, 64},
+        {GGML_TYPE_Q8_0, GGML_TYPE_Q8_0, 8.0f, 5.0f, true, false, 64},
+        {GGML_TYPE_F16, GGML_TYPE_F16, 0.0f, 0.0f, false, true, 64},
+        {GGML_TYPE_Q8_0, GGML_TYPE_F16, 0.0f, 5.0f, true, true, 64},
+        {GGML_TYPE_F16, GGML_TYPE_F16, 0.0f, 0.0f, false, true, 72},
+        {GGML_TYPE_BF16, GGML_TYPE_F16, 8.0f, 5.0f, true, false, 88},
+        {GGML_TYPE_F32, GGML_TYPE_F32, 0.0f, 0.0f, false, false, 8},
     };
     if (weir__kernels_attention(0) == NULL) skip();
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) attend(&kinds[i]);

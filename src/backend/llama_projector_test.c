@@ -222,9 +222,12 @@ static float *embeddings_of(const char *text_model, const char *kind, size_t *n)
 static void test_layers_by_weirs_kernels(void **state)
 {
     (void)state;
-    static const char *const kinds[][2] = {{"swa", "gemma3"}, {"qwen", "qwen"}, {"llama", "ultravox"}};
+    static const char *const kinds[][2] = {{"swa", "gemma3"},
+                                           {"swa", "gemma3 --set clip.vision.attention.head_count=4"},
+                                           {"qwen", "qwen"},
+                                           {"llama", "ultravox"}};
     for (size_t k = 0; k < N_ELEMENTS(kinds); k++) {
-        char half[64];
+        char half[96];
         size_t n, n_half;
         double differs = 0, all = 0;
         snprintf(half, sizeof half, "%s --type f16", kinds[k][1]);
@@ -291,6 +294,9 @@ static void test_bad_projectors(void **state)
     refuse("gemma3 --but nan", WEIR_UNSUPPORTED);
     refuse("qwen --but nan", WEIR_UNSUPPORTED);
     refuse("ultravox --but nan", WEIR_UNSUPPORTED);
+    refuse("gemma3 --set clip.projector_type=hunyuanvl", WEIR_UNSUPPORTED);
+    refuse("gemma3 --set clip.projector_type=deepseek4v", WEIR_UNSUPPORTED);
+    refuse("gemma3 --set clip.projector_type=none", WEIR_FORMAT);
     refuse("gemma3 --set clip.vision.attention.head_count=0", WEIR_FORMAT);
     refuse("gemma3 --set clip.vision.attention.head_count=3", WEIR_FORMAT);
     refuse("gemma3 --set clip.vision.patch_size=0", WEIR_FORMAT);

@@ -659,6 +659,18 @@ static void check_projector_part(gguf_check *c, const char *part)
                           part, width, heads);
 }
 
+/* Kinds whose images depend on their place in the prompt: how many cells one has (DeepSeek), or the positions
+ * of these (Hunyuan). weir computes images apart from prompts. */
+static void check_projector_kind(gguf_check *c, const char *key)
+{
+    char kind[64];
+    if (text(c, key, kind, sizeof kind) && listed(" deepseek4v hunyuanvl ", kind))
+        weir__gguf_fail(c, WEIR_UNSUPPORTED,
+                        "is a projector of the kind '%s', whose images depend on their place in the prompt: "
+                        "weir does not have this kind",
+                        kind);
+}
+
 void weir__gguf_check_projector_rules(gguf_check *c)
 {
     if (!text(c, "general.architecture", c->info.architecture, sizeof c->info.architecture) ||
@@ -668,6 +680,8 @@ void weir__gguf_check_projector_rules(gguf_check *c)
                         c->info.architecture);
     else if (c->info.n_tensors == 0)
         weir__gguf_refuse(c, "has no weights");
+    if (c->status == WEIR_OK) check_projector_kind(c, "clip.projector_type");
+    if (c->status == WEIR_OK) check_projector_kind(c, "clip.vision.projector_type");
     if (c->status == WEIR_OK) check_projector_part(c, "vision");
     if (c->status == WEIR_OK) check_projector_part(c, "audio");
 }

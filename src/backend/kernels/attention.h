@@ -65,20 +65,26 @@ typedef struct weir__attention_task {
     const char *k, *v; /* [cells][n_kv][size_k] and [cells][n_kv][size_v] */
     size_t k_cell, v_cell, k_head, v_head;
     weir__attention_format k_format, v_format;
-    int32_t size_k, size_v; /* multiples of 16, of 32 in Q8_0 and Q4_0, up to WEIR__ATTENTION_SIZE */
+    int32_t size_k, size_v; /* multiples of 8, of 32 in Q8_0 and Q4_0, up to WEIR__ATTENTION_SIZE */
     float scale;
     float softcap;       /* scores are softcap × tanh(score / softcap); 0: as they are */
     const float *slopes; /* [n_kv × n_heads]: factors of masks (ALiBi); NULL: 1 */
     const float *sinks;  /* [n_kv × n_heads]: attention sinks, scores without a value; NULL: none */
 } weir__attention_task;
 
-/* Sums of a row over some of its cells: the weighted values [size_v], then the maximum score and the sum of
- * the weights. */
+/* Sums of a row over some of its cells: the weighted values [weir__attention_width], then the maximum score
+ * and the sum of the weights. */
 typedef float weir__attention_sums;
+
+/* Dimensions of a head in whole vectors: behind the last there are zeroes. */
+static inline int32_t weir__attention_width(int32_t size)
+{
+    return (size + WEIR__ATTENTION_LANES - 1) / WEIR__ATTENTION_LANES * WEIR__ATTENTION_LANES;
+}
 
 static inline size_t weir__attention_stride(int32_t size_v)
 {
-    return (size_t)size_v + 16;
+    return (size_t)weir__attention_width(size_v) + 16;
 }
 
 typedef struct weir__attention {

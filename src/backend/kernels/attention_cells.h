@@ -18,7 +18,7 @@
 #define LARGEST_WEIGHT 32767.0f
 #define WEIGHTS        130900.0f
 
-/* Pairs of dimensions: there are zeroes if the size is no multiple of 32. */
+/* Pairs of dimensions as they are packed: there are zeroes if the size is no multiple of 32. */
 INLINE int32_t pairs_in(int32_t size)
 {
     return (size + 31) / 32 * 16;
@@ -51,7 +51,7 @@ INLINE sixteen norms(const weir__attention_format format, const int32_t size, co
     for (int32_t c = 0; c < BATCH; c++) {
         sixteen sum = all_of(0.0f);
         for (int32_t d = 0; d < size; d += 16) {
-            sixteen x = dimensions(format, cells[c], d);
+            sixteen x = dimensions(format, size, cells[c], d);
             sum = multiply_add(x, x, sum);
         }
         sums[c] = bits_of(sum);
@@ -66,12 +66,13 @@ INLINE sixteen largest_values(const weir__attention_format format, const int32_t
 {
     sixteen_integers most[BATCH];
     const bool wide = format == WEIR__ATTENTION_F32;
+    const int32_t bytes = bytes_of(format, size);
 #pragma GCC unroll 4
     for (int32_t c = 0; c < BATCH; c++) {
         most[c] = all_of_integer(0);
-        for (int32_t d = 0; d < size; d += wide ? 16 : 32) {
-            const char *at = cells[c] + bytes_of(format, d);
-            sixteen_integers x = wide || d + 32 <= size ? load_integers((const int32_t *)at) : load_half(at);
+        for (int32_t at = 0, n; at < bytes; at += n) {
+            n = bytes - at >= 64 ? 64 : bytes - at >= 32 ? 32 : 16;
+            sixteen_integers x = load_bytes(cells[c] + at, n);
             x = and_integers(x, all_of_integer(wide ? 0x7fffffff : 0x7fff7fff));
             most[c] = wide ? larger_integers(x, most[c]) : larger_halves(x, most[c]);
         }
@@ -116,8 +117,17 @@ INLINE sixteen_integers integers_of(const weir__attention_format format, const i
 {
     if (in_blocks(format)) return scaled_block(format, cell, d, s->blocks[d / 32][c]);
     sixteen scale = all_of(s->numbers[c]), zero = all_of(0.0f);
-    return low_halves(whole(dimensions(format, cell, d), scale),
-                      d + 16 < size ? whole(dimensions(format, cell, d + 16), scale) : zero);
+    return low_halves(whole(dimensions(format, size, cell, d), scale),
+                      d + 16 < size ? whole(dimensions(format, size, cell, d + 16), scale) : zero);
+}
+
+/* transpose_fours puts pairs 4 i + j of four cells to 4 j + i. In the last 32 dimensions, which may be fewer,
+ * this puts them into their own order, so that zeroes are behind them. */
+INLINE void put_pairs_in_order(int32_t *pairs)
+{
+    int32_t from[64];
+    memcpy(from, pairs, sizeof from);
+    for (int i = 0; i < 16; i++) memcpy(pairs + 4 * i, from + 4 * (i % 4 * 4 + i / 4), 4 * sizeof *pairs);
 }
 
 /* Writes the integers of a batch's keys to [BATCH / 4][pairs_in(size)][4]. */
@@ -132,14 +142,15 @@ INLINE void pack_keys(const weir__attention_format format, const int32_t size, i
             transpose_fours(some);
 #pragma GCC unroll 4
             for (int i = 0; i < 4; i++) store_integers(to + 16 * i, some[i]);
+            if (d + 32 > size) put_pairs_in_order(to);
         }
 }
 
-/* Writes the integers of a batch's values to [BATCH / 2][size], in pairs. */
+/* Writes the integers of a batch's values to [BATCH / 2][weir__attention_width(size)], in pairs. */
 INLINE void pack_values(const weir__attention_format format, const int32_t size, int32_t *to, const scales *s,
                         const char *const *cells)
 {
-    for (int c = 0; c < BATCH; c += 2, to += size)
+    for (int c = 0; c < BATCH; c += 2, to += weir__attention_width(size))
         for (int32_t d = 0; d < size; d += 32) {
             sixteen_integers first, others;
             interleaved(first.part, others.part, integers_of(format, size, s, cells[c], c, d).part,
@@ -219,7 +230,8 @@ INLINE void pack_all_values(const weir__attention_format format, const int32_t s
         scale_values(format, size, &p->scales[c / BATCH], factors + c, p->cells + c);
     for (int32_t c = 0; c < p->n; c += BATCH) {
         prefetch(p, c);
-        pack_values(format, size, to + c / 2 * size, &p->scales[c / BATCH], p->cells + c);
+        pack_values(format, size, to + c / 2 * weir__attention_width(size), &p->scales[c / BATCH],
+                    p->cells + c);
     }
 }
 

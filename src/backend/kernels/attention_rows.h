@@ -20,7 +20,8 @@
 #define FEW_UNIT   8 /* rows that follow one another; more are many */
 #define FEW_GROUPS (FEW_UNIT / FEW * GROUPS)
 
-/* Of a group: weighted values [size_v], maximum score, sum of weights, all [LANES]. Few rows need less. */
+/* Of a group: weighted values [width of size_v], maximum score, sum of weights, all [LANES]. Few rows need
+ * less. */
 #define GROUP_SUMS ((SIZE + 2) * LANES)
 
 /* The memory of one call. Arrays are packed: strides are the heads' sizes, not SIZE. */
@@ -28,7 +29,7 @@ typedef struct scratch {
     /* [groups][pairs of dimensions][LANES]; of few rows [groups][FEW][pairs of dimensions][4 times] */
     _Alignas(64) int32_t queries[FEW_GROUPS * SIZE / 2 * LANES];
     _Alignas(64) int32_t keys[PIECE * SIZE / 2];   /* [cells / 4][pairs of dimensions][4] */
-    _Alignas(64) int32_t values[PIECE / 2 * SIZE]; /* [pairs of cells][size_v] */
+    _Alignas(64) int32_t values[PIECE / 2 * SIZE]; /* [pairs of cells][width of size_v] */
     /* [cells][TOGETHER][LANES], few rows' [FEW][cells]; then weighted scales */
     _Alignas(64) float scores[BLOCK * TOGETHER * LANES];
     /* [pairs of cells][TOGETHER][LANES], few rows' [FEW][pairs of cells] */
@@ -87,7 +88,7 @@ static int32_t place_of(const layout *l, int32_t row)
 /* Floats of a group's sums. */
 static int32_t sums_in(const weir__attention_task *t, const layout *l)
 {
-    return (t->size_v + 2) * l->rows;
+    return (weir__attention_width(t->size_v) + 2) * l->rows;
 }
 
 /* The first row of a group, and the number of its rows. */
@@ -141,8 +142,9 @@ static void pack_queries(const weir__attention_task *t, const layout *l, scratch
 /* Computes the scores of cells [from, to) for n groups. queries, query_factors: of the groups; keys,
  * key_factors: of the block. */
 INLINE void score(const int n, scratch *s, const int32_t *queries, const float *query_factors,
-                  const int32_t *keys, const float *key_factors, int32_t n_pairs, int32_t from, int32_t to)
+                  const int32_t *keys, const float *key_factors, int32_t size_k, int32_t from, int32_t to)
 {
+    int32_t n_pairs = pairs_in(size_k);
     sixteen factors[TOGETHER];
 #pragma GCC unroll 4
     for (int g = 0; g < n; g++) factors[g] = load(query_factors + g * LANES);
@@ -152,7 +154,7 @@ INLINE void score(const int n, scratch *s, const int32_t *queries, const float *
         for (int i = 0; i < COLUMNS; i++)
 #pragma GCC unroll 4
             for (int g = 0; g < n; g++) sums[i][g] = all_of_integer(0);
-        for (int32_t d = 0; d < n_pairs; d++) {
+        for (int32_t d = 0; d < size_k / 2; d++) { /* zeroes follow */
             sixteen_integers q[TOGETHER];
 #pragma GCC unroll 4
             for (int g = 0; g < n; g++) q[g] = load_integers(queries + (g * n_pairs + d) * LANES);
@@ -343,7 +345,7 @@ INLINE void add_block(const int n, const weir__attention_task *t, const layout *
     int32_t group_sums = sums_in(t, l);
     float *sums = s->piece + first * group_sums;
     score(n, s, s->queries + first * n_pairs * LANES, s->query_factors + first * LANES,
-          s->keys + at * n_pairs, s->key_factors + at, n_pairs, from, to);
+          s->keys + at * n_pairs, s->key_factors + at, t->size_k, from, to);
     sixteen factors[TOGETHER], olds[TOGETHER];
 #pragma GCC unroll 4
     for (int g = 0; g < n; g++) {
@@ -355,9 +357,10 @@ INLINE void add_block(const int n, const weir__attention_task *t, const layout *
         factors[g] = weigh(s, g, &views[g], sums + (g + 1) * group_sums - 2 * LANES, s->value_factors + at,
                            block, from, to, &olds[g]);
     }
-    const int32_t *values = s->values + at / 2 * t->size_v;
+    int32_t width = weir__attention_width(t->size_v);
+    const int32_t *values = s->values + at / 2 * width;
     for (int32_t d = 0; d < t->size_v; d += COLUMNS)
-        add_columns(n, COLUMNS, s, values, t->size_v, d, from / 2, to / 2, factors, olds, sums, group_sums);
+        add_columns(n, COLUMNS, s, values, width, d, from / 2, to / 2, factors, olds, sums, group_sums);
 }
 
 /* ---- A block and a group of few rows ---- */
@@ -367,8 +370,9 @@ INLINE void add_block(const int n, const weir__attention_task *t, const layout *
 
 /* Computes the scores of n rows and a batch of cells. */
 INLINE void score_few(const int n, scratch *s, const int32_t *queries, const float *query_factors,
-                      const int32_t *keys, const float *key_factors, int32_t n_pairs, int32_t cell)
+                      const int32_t *keys, const float *key_factors, int32_t size_k, int32_t cell)
 {
+    int32_t n_pairs = pairs_in(size_k);
     sixteen_integers sums[FEW][4];
 #pragma GCC unroll 4
     for (int first = 0; first < 4; first += WITH_FEW) {
@@ -376,7 +380,7 @@ INLINE void score_few(const int n, scratch *s, const int32_t *queries, const flo
         for (int r = 0; r < n; r++)
 #pragma GCC unroll 4
             for (int i = 0; i < WITH_FEW; i++) sums[r][first + i] = all_of_integer(0);
-        for (int32_t d = 0; d < 4 * n_pairs; d += LANES) {
+        for (int32_t d = 0; d < 2 * size_k; d += LANES) { /* zeroes follow */
             sixteen_integers k[WITH_FEW];
 #pragma GCC unroll 4
             for (int i = 0; i < WITH_FEW; i++) k[i] = load_integers(keys + (first + i) * (4 * n_pairs) + d);
@@ -483,11 +487,11 @@ INLINE void add_n(const int n, const weir__attention_task *t, const layout *l, s
                   int32_t j, int32_t kv, int32_t group, int32_t block, int32_t from, int32_t to)
 {
     int32_t n_pairs = pairs_in(t->size_k), at = block - s->origin, first = kv * l->groups + group, in_group;
-    int32_t size = t->size_v, first_row = row_of(l, group, &in_group);
+    int32_t size = weir__attention_width(t->size_v), first_row = row_of(l, group, &in_group);
     float *sums = s->piece + first * sums_in(t, l);
     for (int32_t c = from; c < to; c += BATCH)
         score_few(n, s, s->queries + first * n_pairs * LANES, s->query_factors + first * LANES,
-                  s->keys + (at + c) * n_pairs, s->key_factors + at + c, n_pairs, c);
+                  s->keys + (at + c) * n_pairs, s->key_factors + at + c, t->size_k, c);
     for (int32_t r = 0; r < n && t->softcap != 0.0f; r++)
         for (float *x = s->scores + r * BLOCK + from; x < s->scores + r * BLOCK + to; x += LANES)
             store(x, capped(load(x), t->softcap * LOG2_E));
@@ -580,7 +584,7 @@ static void pack_places(const weir__attention_task *t, scratch *s, int32_t kv, c
             find_next(p, v, t->v_cell, v_bytes, next, n_next);
         else
             find_next(p, k, t->k_cell, k_bytes, next, n_next);
-        pack_some_values(t, p, s->values + at / 2 * t->size_v, s->value_factors + at);
+        pack_some_values(t, p, s->values + at / 2 * weir__attention_width(t->size_v), s->value_factors + at);
     }
 }
 
@@ -667,17 +671,18 @@ INLINE void add_vectors(float *total, const float *piece, int32_t n, sixteen old
 
 static void add_sums(weir__attention_sums *total, const weir__attention_sums *piece, int32_t size_v)
 {
-    float old_max = total[size_v], max = piece[size_v], most = max > old_max ? max : old_max;
-    add_vectors(total, piece, size_v / LANES, all_of(old_max), all_of(max), all_of(most));
-    float sum[LANES] = {total[size_v + 1]}, more[LANES] = {piece[size_v + 1]};
+    int32_t n = weir__attention_width(size_v);
+    float old_max = total[n], max = piece[n], most = max > old_max ? max : old_max;
+    add_vectors(total, piece, n / LANES, all_of(old_max), all_of(max), all_of(most));
+    float sum[LANES] = {total[n + 1]}, more[LANES] = {piece[n + 1]};
     add_vectors(sum, more, 1, all_of(old_max), all_of(max), all_of(most));
-    total[size_v] = most;
-    total[size_v + 1] = sum[0];
+    total[n] = most;
+    total[n + 1] = sum[0];
 }
 
 static void add_group(const weir__attention_task *t, const layout *l, float *total, const float *piece)
 {
-    int32_t n = t->size_v;
+    int32_t n = weir__attention_width(t->size_v);
     if (l->few) {
         for (int32_t r = 0; r < l->rows; r++, total += n + 2, piece += n + 2) add_sums(total, piece, n);
         return;
@@ -690,7 +695,7 @@ static void add_group(const weir__attention_task *t, const layout *l, float *tot
 
 static void empty_groups(const weir__attention_task *t, const layout *l, float *sums, int32_t n_groups)
 {
-    int32_t n = t->size_v;
+    int32_t n = weir__attention_width(t->size_v);
     memset(sums, 0, (size_t)(n_groups * sums_in(t, l)) * sizeof *sums);
     for (int32_t g = 0; g < n_groups; g++, sums += sums_in(t, l))
         for (int32_t r = 0; r < l->rows; r++) sums[l->few ? r * (n + 2) + n : n * LANES + r] = -INFINITY;
@@ -699,7 +704,8 @@ static void empty_groups(const weir__attention_task *t, const layout *l, float *
 static void finish(const weir__attention_task *t, int32_t row, const weir__attention_sums *total)
 {
     int32_t n_rows = t->n_queries * t->n_heads, head = row / n_rows * t->n_heads + row % t->n_heads;
-    float max = total[t->size_v], sum = total[t->size_v + 1], factor = 1.0f;
+    int32_t width = weir__attention_width(t->size_v), d = 0;
+    float max = total[width], sum = total[width + 1], factor = 1.0f;
     if (t->sinks != NULL) {
         float sink = t->sinks[head] * LOG2_E, most = max > sink ? max : sink;
         factor = exp2f(max - most);
@@ -707,7 +713,8 @@ static void finish(const weir__attention_task *t, int32_t row, const weir__atten
     }
     factor = sum > 0.0f ? factor / sum : sum; /* NaN stays NaN */
     float *out = (float *)(query_of(t, row % n_rows)->out + (size_t)head * t->out_head);
-    for (int32_t d = 0; d < t->size_v; d += LANES) store(out + d, multiply(load(total + d), all_of(factor)));
+    for (; d + LANES <= t->size_v; d += LANES) store(out + d, multiply(load(total + d), all_of(factor)));
+    for (; d < t->size_v; d++) out[d] = total[d] * factor;
 }
 
 /* ---- A call ---- */
@@ -716,7 +723,7 @@ static void finish(const weir__attention_task *t, int32_t row, const weir__atten
 static void write_row(const weir__attention_task *t, const layout *l, const float *total, int32_t row,
                       weir__attention_sums *to)
 {
-    int32_t n_rows = t->n_queries * t->n_heads, n = t->size_v + 2;
+    int32_t n_rows = t->n_queries * t->n_heads, n = weir__attention_width(t->size_v) + 2;
     int32_t group = row / n_rows * l->groups + group_of(l, row % n_rows), at = place_of(l, row % n_rows);
     const float *from = total + group * sums_in(t, l) + (l->few ? at * n : at);
     for (int32_t d = 0; d < n; d++) to[d] = from[l->few ? d : d * LANES];

@@ -73,7 +73,7 @@ static pool *pool_make(int32_t size_k, int32_t size_v)
     pool *p = aligned_alloc(64, N_KV * sizeof *p);
     int32_t k = below(size_k % 32 == 0 ? 5 : 3), v = below(size_v % 32 == 0 ? 5 : 3);
     assert_non_null(p);
-    memset(p, 0, N_KV * sizeof *p);
+    memset(p, 0xff, N_KV * sizeof *p); /* behind a head there are no numbers */
     for (int i = 0; i < N_KV; i++) {
         fill(&p[i].k, size_k, k);
         fill(&p[i].v, size_v, v);
@@ -157,7 +157,8 @@ static void choose_cells(int32_t *cells, int32_t n, bool scattered)
 
 static const struct {
     int32_t k, v;
-} sizes[] = {{64, 64}, {80, 80}, {96, 96}, {112, 112}, {128, 128}, {256, 256}, {192, 128}, {16, 32}};
+} sizes[] = {{64, 64},   {72, 72},   {80, 80}, {96, 96}, {112, 112}, {128, 128},
+             {256, 256}, {192, 128}, {16, 32}, {8, 24},  {88, 104},  {248, 56}};
 
 /* Queries that see growing parts of a list of at most `most` cells; windowed: of those before it, a few. With
  * or without masks, softcap, slopes and sinks. */
@@ -195,7 +196,8 @@ static call *draw(const pool *p, int32_t most, double spread)
     for (int32_t r = 0; r < WEIR__ATTENTION_ROWS; r++) {
         c->slopes[r] = (float)(0.5 + 0.5 * uniform());
         c->sinks[r] = (float)(4.0 * uniform());
-        for (int32_t d = 0; d < p->k.size; d++) c->q[r][d] = (float)(spread * uniform());
+        for (int32_t d = 0; d < WEIR__ATTENTION_SIZE; d++)
+            c->q[r][d] = d < p->k.size ? (float)(spread * uniform()) : NAN;
     }
     bool masked = below(5) == 0;
     for (int32_t i = 0; i < t->n_queries; i++) {
@@ -267,6 +269,8 @@ static void attention_is_what_it_says(void **state)
                             c->queries[0].mask != NULL ? ", mask" : "", r, c->task.n_queries,
                             n_heads_of(&c->task), c->queries[r / n_heads_of(&c->task)].from,
                             c->queries[r / n_heads_of(&c->task)].to, off);
+                    for (int32_t d = p->v.size; d < WEIR__ATTENTION_SIZE; d++)
+                        assert_true(c->out[r][d] == 0.0f);
                 }
                 free(c);
                 free(p);

@@ -112,9 +112,10 @@ INLINE void times_256(integers *x, __m256i from)
     x[0] = _mm512_slli_epi16(_mm512_cvtepi8_epi16(from), 8);
 }
 
-INLINE void load_some(integers *x, const void *from)
+/* And zeroes. */
+INLINE void extended(integers *x, __m256i from)
 {
-    x[0] = _mm512_zextsi256_si512(_mm256_loadu_si256(from));
+    x[0] = _mm512_zextsi256_si512(from);
 }
 
 INLINE void store_halves(int16_t *to, const integers *x)
@@ -235,9 +236,9 @@ INLINE void times_256(integers *x, __m256i from)
     x[1] = _mm256_slli_epi16(_mm256_cvtepi8_epi16(_mm256_extracti128_si256(from, 1)), 8);
 }
 
-INLINE void load_some(integers *x, const void *from)
+INLINE void extended(integers *x, __m256i from)
 {
-    x[0] = _mm256_loadu_si256(from);
+    x[0] = from;
     x[1] = _mm256_setzero_si256();
 }
 
@@ -387,11 +388,13 @@ INLINE void store_integers(int32_t *to, sixteen_integers x)
     EACH_PART MM(storeu_ps)((float *)to + WIDTH * i, FLOATS(x.part[i]));
 }
 
-/* Sixteen halves, and zeroes. */
-INLINE sixteen_integers load_half(const void *from)
+/* 64, 32 or 16 bytes, and zeroes. */
+INLINE sixteen_integers load_bytes(const void *from, int32_t bytes)
 {
     sixteen_integers x;
-    load_some(x.part, from);
+    if (bytes == 64) return load_integers(from);
+    extended(x.part, bytes == 32 ? _mm256_loadu_si256((const __m256i *)from)
+                                 : _mm256_zextsi128_si256(_mm_loadu_si128((const __m128i *)from)));
     return x;
 }
 
@@ -577,10 +580,28 @@ INLINE int32_t bytes_of(weir__attention_format format, int32_t size)
     }
 }
 
-/* Sixteen dimensions of a cell from d on, d a multiple of 16. The format is none of blocks. */
-INLINE sixteen dimensions(const weir__attention_format format, const char *cell, int32_t d)
+/* Eight dimensions, and zeroes. */
+INLINE sixteen eight_dimensions(const weir__attention_format format, const char *from)
+{
+    __m256i bits;
+    sixteen_integers x;
+    if (format == WEIR__ATTENTION_F32)
+        bits = _mm256_loadu_si256((const __m256i *)from);
+    else if (format == WEIR__ATTENTION_F16)
+        bits = _mm256_castps_si256(_mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)from)));
+    else
+        bits = _mm256_slli_epi32(_mm256_cvtepu16_epi32(_mm_loadu_si128((const __m128i *)from)), 16);
+    extended(x.part, bits);
+    return floats_of(x);
+}
+
+/* Sixteen dimensions of a cell of `size` from d on, d a multiple of 16; zeroes behind the last. The format is
+ * none of blocks. */
+INLINE sixteen dimensions(const weir__attention_format format, const int32_t size, const char *cell,
+                          int32_t d)
 {
     sixteen x;
+    if (d + 8 == size) return eight_dimensions(format, cell + bytes_of(format, d));
     if (format == WEIR__ATTENTION_F32) return load((const float *)cell + d);
     if (format == WEIR__ATTENTION_F16)
         halves(x.part, cell + bytes_of(format, d));
