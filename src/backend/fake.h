@@ -84,6 +84,7 @@ typedef struct weir__fake {
     _Atomic uint64_t n_adapter_sets; /* calls of set_adapters */
     _Atomic bool fail_adapters;      /* set_adapters fails */
     _Atomic uint64_t n_counted;      /* prompt tokens that samplers counted */
+    _Atomic uint64_t n_begun;        /* encodes that have begun */
     _Atomic uint64_t n_encodes;      /* segments encoded */
 } weir__fake;
 

@@ -132,6 +132,7 @@ weir_status weir__fake_projector_encode(weir__bprojector *projector, weir__prepa
     weir__segment *segment = &prepared->segments[i];
     uint64_t hash;
     memcpy(&hash, prepared->backend, sizeof hash);
+    atomic_fetch_add(&hooks->n_begun, 1);
     for (int64_t us = projector->options.encode_us;; us -= CANCEL_POLL_US) {
         if (cancelled != NULL && cancelled(user))
             return weir__error_set(error, WEIR_ABORTED, NULL, "the encoding was cancelled");
