@@ -10,7 +10,8 @@ agent: two turns of a conversation of 16,000 tokens through /v1/messages, whose 
 editor: completions for an editor, of a higher priority, while a prompt of 16,000 tokens is computed.
 
 Each part writes its section of bench/results/models.md. Needs WEIR_BIN and WEIR_MODEL in the environment, and LLAMA_SERVER for the
-comparison; scripts/bench.sh sets them. The model was trained for 8,192 tokens: YaRN stretches them, for both servers."""
+comparison; scripts/bench.sh sets them. WEIR_LONG changes the 16,000. The model was trained for 8,192 tokens: YaRN stretches them, for
+both servers."""
 import datetime
 import http.client
 import json
@@ -30,7 +31,8 @@ from engine import machine, replace_section, requantize, run
 
 RESULT = pathlib.Path("bench/results/models.md")
 TITLE = "# Several models, agents, editors\n"
-CONTEXT, LONG, SLOTS = 18432, 16000, 2
+CONTEXT, SLOTS = 18432, 2
+LONG = int(os.environ.get("WEIR_LONG", "16000"))  # tokens of the long prompt
 ROPE = ["--rope-scaling", "yarn", "--rope-freq-scale", "0.25", "--yarn-orig-ctx", "8192"]
 SHARE_AIM, EDITOR_AIM_MS = 0.02, 100
 TYPED, PAUSE_S = 300, 0.2  # tokens before an editor's cursor; between its requests
