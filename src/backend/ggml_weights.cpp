@@ -45,9 +45,8 @@ bool format_of(const ggml_tensor *weights, weir__panel_format *format)
     case GGML_TYPE_F16: *format = WEIR__PANEL_F16; break;
     default: return false;
     }
-    return gemms[*format] != nullptr && weights->ne[3] == 1 &&
-           weights->ne[0] % weir__panel_columns(*format) == 0 && weights->ne[1] % WEIR__PANEL_ROWS == 0 &&
-           ggml_is_contiguous(weights);
+    return gemms[*format] != nullptr && weights->ne[3] == 1 && weights->ne[0] % WEIR__UNIT == 0 &&
+           weights->ne[1] % WEIR__PANEL_ROWS == 0 && ggml_is_contiguous(weights);
 }
 
 bool is_ours(const ggml_tensor *tensor)
@@ -313,7 +312,7 @@ const char *reason(const ggml_tensor *tensor)
     if (format_of(tensor, &format)) return "looked up, not multiplied";
     if (tensor->type == GGML_TYPE_F32) return "in single precision";
     if (tensor->ne[1] % WEIR__PANEL_ROWS != 0) return "rows are no multiple of 16";
-    if (tensor->ne[0] % (WEIR__UNIT / 2) != 0) return "columns are no multiple of 16";
+    if (tensor->ne[0] % WEIR__UNIT != 0) return "columns are no multiple of 32";
     return "no kernels for this type";
 }
 

@@ -38,8 +38,8 @@ typedef struct weir__gemm {
     const char *name;
     size_t unit_bytes; /* of one unit of a tile's activations */
 
-    /* Rounds units [first, end) of m rows of k floats; unit u is unit u % n of row u / n, n being
-     * weir__units_in(k). x is row x_row, and those after it are `stride` floats apart. */
+    /* Rounds units [first, end) of m rows of k floats; unit u is unit u % (k / 32) of row u / (k / 32). x is
+     * row x_row, and those after it are `stride` floats apart. */
     void (*quantize)(const float *x, size_t stride, int64_t x_row, int64_t m, int64_t k, void *out,
                      int64_t first, int64_t end);
 
@@ -55,12 +55,12 @@ static inline int64_t weir__tile_rows(int64_t m)
     return n_tiles > 0 ? (m + n_tiles - 1) / n_tiles : 1;
 }
 
-/* Bytes for m rows of k columns. Tiles stand one behind the other, each a row of
+/* Bytes for m rows of k columns, k a multiple of 32. Tiles stand one behind the other, each a row of
  * units. */
 static inline size_t weir__activations_bytes(const weir__gemm *gemm, int64_t m, int64_t k)
 {
     int64_t rows = weir__tile_rows(m);
-    return (size_t)((m + rows - 1) / rows) * (size_t)weir__units_in(k) * gemm->unit_bytes;
+    return (size_t)((m + rows - 1) / rows) * (size_t)(k / WEIR__UNIT) * gemm->unit_bytes;
 }
 
 /* ---- For the kernels ---- */

@@ -16,13 +16,11 @@ static void quantize(const float *x, size_t stride, int64_t x_row, int64_t m, in
 {
     int64_t rows = weir__tile_rows(m);
     for (weir__gemm_run run; first < end; first += run.n) {
-        run = weir__gemm_run_at(first, end, weir__units_in(k), rows);
+        run = weir__gemm_run_at(first, end, k / WEIR__UNIT, rows);
         const float *from = x + (size_t)(run.row - x_row) * stride + run.unit * WEIR__UNIT;
-        int64_t n_whole = k / WEIR__UNIT - run.unit; /* half a unit follows, if any */
         weir__activations_bf16 *to = (weir__activations_bf16 *)out + run.tile_unit;
         for (int64_t i = 0; i < run.n; i++, from += WEIR__UNIT) {
-            __m512 others = i < n_whole ? _mm512_loadu_ps(from + 16) : _mm512_setzero_ps();
-            __m512bh all = _mm512_cvtne2ps_pbh(others, _mm512_loadu_ps(from));
+            __m512bh all = _mm512_cvtne2ps_pbh(_mm512_loadu_ps(from + 16), _mm512_loadu_ps(from));
             memcpy(to[i].x[run.tile_row], &all, sizeof all);
         }
     }

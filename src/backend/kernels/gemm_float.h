@@ -37,7 +37,7 @@ static void pass_over(const kernel kernels[PANELS][GROUP], size_t tile_unit_byte
                       const unsigned char *panels, const unsigned char *x, int64_t m, int64_t k, float *out,
                       size_t stride, int64_t first, int64_t end)
 {
-    int64_t n_units = weir__units_in(k), rows = weir__tile_rows(m);
+    int64_t n_units = k / WEIR__UNIT, rows = weir__tile_rows(m);
     int64_t n_groups = (rows + GROUP - 1) / GROUP, group = (rows + n_groups - 1) / n_groups;
     size_t tile_bytes = (size_t)n_units * tile_unit_bytes, panel_bytes = (size_t)n_units * UNIT_BYTES;
     int64_t pass = PASS_BYTES / (int64_t)tile_bytes * rows;

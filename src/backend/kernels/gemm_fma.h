@@ -53,11 +53,10 @@ INLINE void round_to(const weir__panel_format format, const float *x, size_t str
 {
     int64_t rows = weir__tile_rows(m);
     for (weir__gemm_run run; first < end; first += run.n) {
-        run = weir__gemm_run_at(first, end, weir__units_in(k), rows);
+        run = weir__gemm_run_at(first, end, k / WEIR__UNIT, rows);
         const float *from = x + (size_t)(run.row - x_row) * stride + run.unit * WEIR__UNIT;
-        int64_t there = k - run.unit * WEIR__UNIT; /* zeroes follow */
         for (int64_t i = 0; i < run.n * WEIR__UNIT; i += WIDTH) {
-            vector some = i < there ? MM(loadu_ps)(from + i) : zero();
+            vector some = MM(loadu_ps)(from + i);
             store(out[run.tile_unit + i / WEIR__UNIT].x[run.tile_row] + i % WEIR__UNIT,
                   format == WEIR__PANEL_BF16 ? to_bf16(some) : to_f16(some));
         }

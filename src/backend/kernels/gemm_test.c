@@ -84,7 +84,7 @@ static void pack(product *p)
 
 static void multiply(product *p)
 {
-    int64_t n_units = weir__units_in(p->k);
+    int64_t n_units = p->k / WEIR__UNIT;
     p->gemm->quantize(p->x, (size_t)p->k, 0, p->m, p->k, p->rounded, 0, p->m * n_units);
     p->gemm->multiply(p->format, p->panels, p->rounded, p->m, p->k, p->out, (size_t)p->n, 0,
                       p->n / WEIR__PANEL_ROWS);
@@ -103,7 +103,7 @@ static void product_free(product *p)
 /* A unit of the tile that a row is in. */
 static const void *unit_of(const product *p, int64_t row, int64_t unit)
 {
-    int64_t at = row / weir__tile_rows(p->m) * weir__units_in(p->k) + unit;
+    int64_t at = row / weir__tile_rows(p->m) * (p->k / WEIR__UNIT) + unit;
     return (const char *)p->rounded + (size_t)at * p->gemm->unit_bytes;
 }
 
@@ -145,11 +145,11 @@ static void check(const product *p)
 static void products_are_right(void **state)
 {
     (void)state;
-    static const int64_t ks[] = {32, 64, 96, 256, 576, 1536, 16, 48, 592}, ns[] = {16, 48};
+    static const int64_t ks[] = {32, 64, 96, 256, 576, 1536}, ns[] = {16, 48};
     for (int format = 0; format < WEIR__PANEL_N_FORMATS; format++)
         for (int g = 0; gemm_of(format, g) != NULL; g++)
             for (size_t i = 0; i < sizeof ks / sizeof *ks; i++) {
-                if (ks[i] % weir__panel_columns((weir__panel_format)format) != 0) continue;
+                if (ks[i] % weir__panel_layouts[format].columns != 0) continue;
                 for (int64_t m = 1; m <= 70; m = m < 20 ? m + 1 : m * 2 - 7) {
                     if (EFFORT(false, m % 3 != (int64_t)i % 3)) continue; /* each m and each k */
                     product p = product_make(gemm_of(format, g), format, ns[m % 2], ks[i], m);
@@ -168,8 +168,7 @@ static void a_row_does_not_depend_on_its_company(void **state)
     for (int format = 0; format < WEIR__PANEL_N_FORMATS; format++)
         for (int g = 0; gemm_of(format, g) != NULL; g++) {
             const weir__gemm *gemm = gemm_of(format, g);
-            int64_t k = 512 + weir__panel_columns((weir__panel_format)format) % WEIR__UNIT;
-            product all = product_make(gemm, format, 64, k, 45);
+            product all = product_make(gemm, format, 64, 512, 45);
             pack(&all);
             multiply(&all);
             for (int64_t m = 1; m < 45; m += 3) {
@@ -179,7 +178,7 @@ static void a_row_does_not_depend_on_its_company(void **state)
                 some.rounded = allocate(weir__activations_bytes(gemm, m, all.k));
                 some.x += from * all.k;
                 some.m = m;
-                int64_t units = m * weir__units_in(all.k), half = units / 3;
+                int64_t units = m * (all.k / WEIR__UNIT), half = units / 3;
                 gemm->quantize(some.x, (size_t)all.k, 0, m, all.k, some.rounded, half, units);
                 gemm->quantize(some.x, (size_t)all.k, 0, m, all.k, some.rounded, 0, half);
                 gemm->multiply(some.format, some.panels, some.rounded, m, all.k, out, 64, 3, 4);
@@ -229,8 +228,7 @@ static void all_levels_give_the_same(void **state)
             const weir__gemm *above = gemm_of(format, g - 1);
             if (gemm->unit_bytes != above->unit_bytes) continue; /* BF16 by vdpbf16ps */
             for (int64_t m = 1; m < 36; m += 1 + m / 9) {
-                int64_t k = 768 + weir__panel_columns((weir__panel_format)format) % WEIR__UNIT;
-                product p = product_make(above, format, 48, k, m);
+                product p = product_make(above, format, 48, 768, m);
                 size_t size = (size_t)(p.m * p.n) * sizeof(float);
                 size_t bytes = weir__activations_bytes(gemm, m, p.k);
                 for (int64_t i = 0; i < m * p.k; i++) p.x[i] *= (float)exp(20.0 * uniform());

@@ -18,7 +18,7 @@ size_t weir__panel_bytes(weir__panel_format format, int64_t rows, int64_t column
     const weir__panel_layout *l = &weir__panel_layouts[format];
     size_t units = (size_t)(l->columns / WEIR__UNIT);
     size_t block = (size_t)l->head_bytes + units * (size_t)l->unit_bytes;
-    return (size_t)(rows / WEIR__PANEL_ROWS) * ((size_t)weir__units_in(columns) / units) * block;
+    return (size_t)(rows / WEIR__PANEL_ROWS) * (size_t)(columns / l->columns) * block;
 }
 
 /* ---- One row's block ------------------------------------------------------------------------------- */
@@ -170,16 +170,13 @@ INLINE void pack_floats(const int width, int64_t columns, const unsigned char *r
                         int64_t first, int64_t end)
 {
     const size_t size = (size_t)width * sizeof(uint16_t);
-    size_t row_bytes = (size_t)columns * sizeof(uint16_t), panel_bytes = WEIR__PANEL_ROWS * row_bytes;
-    size_t rest = weir__panel_bytes(WEIR__PANEL_F16, WEIR__PANEL_ROWS, columns) - panel_bytes;
-    const unsigned char *from = rows + (size_t)first * panel_bytes;
-    unsigned char *out = panels + (size_t)first * (panel_bytes + rest);
-    for (int64_t p = first; p < end; p++, from += panel_bytes, out += rest) {
+    size_t row_bytes = (size_t)columns * sizeof(uint16_t);
+    const unsigned char *from = rows + (size_t)first * WEIR__PANEL_ROWS * row_bytes;
+    unsigned char *out = panels + (size_t)first * WEIR__PANEL_ROWS * row_bytes;
+    for (int64_t p = first; p < end; p++, from += WEIR__PANEL_ROWS * row_bytes)
         for (size_t at = 0; at < row_bytes; at += size)
             for (size_t row = 0; row < WEIR__PANEL_ROWS; row++, out += size)
                 memcpy(out, from + row * row_bytes + at, size);
-        memset(out, 0, rest);
-    }
 }
 
 INLINE void pack_units(const weir__panel_format format, int64_t columns, const unsigned char *rows,

@@ -69,20 +69,7 @@ static const weir__panel_layout weir__panel_layouts[WEIR__PANEL_N_FORMATS] = {
     {"bf16", 32, 64, 0, 1024, 1024},       {"f16", 32, 64, 0, 1024, 1024},
 };
 
-/* Columns must be a multiple of this. */
-static inline int64_t weir__panel_columns(weir__panel_format format)
-{
-    return format == WEIR__PANEL_BF16 || format == WEIR__PANEL_F16 ? WEIR__UNIT / 2
-                                                                   : weir__panel_layouts[format].columns;
-}
-
-/* Units of a row: half of the last one may be zeroes. */
-static inline int64_t weir__units_in(int64_t columns)
-{
-    return (columns + WEIR__UNIT - 1) / WEIR__UNIT;
-}
-
-/* Bytes of rows × columns weights as panels. rows must be a multiple of 16. */
+/* Bytes of rows × columns weights as panels. rows must be a multiple of 16, columns of the block's. */
 size_t weir__panel_bytes(weir__panel_format format, int64_t rows, int64_t columns);
 
 /* Packs panels [first, end) of a matrix. rows: the file's bytes of the whole matrix, row after row; panels:
