@@ -147,7 +147,7 @@ static serve_scores scores_of_text(const char *tokens)
     return scores;
 }
 
-/* The numbers of the tokens that are told for a text, and how many are left. */
+/* The tokens that are assigned to a text, and how many of them remain. */
 static void expect_taken(serve_scores *scores, const char *bytes, const char *numbers, size_t n_left)
 {
     weir__text list = {0}, entries = {0};
@@ -178,8 +178,7 @@ static void a_text_has_its_tokens(void **state)
     serve_scores_take(&scores, model, "think", 5, NULL); /* reasoning */
     assert_int_equal(scores.n, 7);
     expect_taken(&scores, "yes", "7 8 9 ", 3);
-    expect_taken(&scores, "two", "10 ",
-                 3); /* a token whose text comes in two pieces is told with the first */
+    expect_taken(&scores, "two", "10 ", 3); /* a token whose text comes in two pieces belongs to the first */
     expect_taken(&scores, " words!", "11 ", 1);
     expect_taken(&scores, "", "", 1);
     serve_scores_fini(&scores);

@@ -117,7 +117,7 @@ static void expect_ended(bool ended, const char *what)
     _exit(EXIT_FAILURE);
 }
 
-/* Jobs end when they are told to. */
+/* Ends the workers and their jobs. */
 static void end_workers(serve_server *server)
 {
     expect_ended(serve_workers_destroy(server->workers, LAST_WORK_S * 1000) &&

@@ -319,18 +319,25 @@ static weir__embedding *add_embedding(weir__encoder *encoder, const char *key, c
     return made;
 }
 
+/* Held. NULL: there is none with this key. */
+static weir__embedding *hold_found(weir__encoder *encoder, const weir__history *history,
+                                   const weir__media_span *span, char key[65], bool needed)
+{
+    weir__medium_key(span->medium, span->segment, history->salt, history->salt_length, key);
+    pthread_mutex_lock(&encoder->mutex);
+    weir__embedding *found = find(encoder, key);
+    if (found != NULL && needed) need(encoder, found);
+    pthread_mutex_unlock(&encoder->mutex);
+    return found;
+}
+
 weir__embedding *weir__encoder_want(weir__encoder *encoder, const weir__history *history,
                                     const weir__media_span *span)
 {
     char key[65];
-    weir__medium_key(span->medium, span->segment, history->salt, history->salt_length, key);
-    pthread_mutex_lock(&encoder->mutex);
-    weir__embedding *found = find(encoder, key);
-    if (found != NULL) need(encoder, found);
-    pthread_mutex_unlock(&encoder->mutex);
+    weir__embedding *found = hold_found(encoder, history, span, key, true);
     encoder->n_saved += found != NULL;
-    if (found != NULL) return found;
-    return add_embedding(encoder, key, span, false);
+    return found != NULL ? found : add_embedding(encoder, key, span, false);
 }
 
 bool weir__encoder_is_idle(weir__encoder *encoder)
@@ -346,10 +353,7 @@ weir__embedding *weir__encoder_want_ahead(weir__encoder *encoder, const weir__hi
                                           const weir__media_span *span)
 {
     char key[65];
-    weir__medium_key(span->medium, span->segment, history->salt, history->salt_length, key);
-    pthread_mutex_lock(&encoder->mutex);
-    weir__embedding *embedding = find(encoder, key);
-    pthread_mutex_unlock(&encoder->mutex);
+    weir__embedding *embedding = hold_found(encoder, history, span, key, false);
     if (embedding == NULL) return add_embedding(encoder, key, span, true);
     if (embedding->claimed == 0) embedding->claimed = claim(encoder, bytes_of(encoder, span));
     if (embedding->claimed == 0) {

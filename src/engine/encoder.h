@@ -34,7 +34,7 @@ bool weir__encoder_is_idle(weir__encoder *encoder);
 weir__embedding *weir__encoder_want_ahead(weir__encoder *encoder, const weir__history *history,
                                           const weir__media_span *span);
 
-/* A slot needs what was wanted ahead. */
+/* A slot now needs an embedding that was wanted ahead. */
 void weir__encoder_need(weir__encoder *encoder, weir__embedding *embedding);
 
 /* Ends the encode if nobody else wants it. */
