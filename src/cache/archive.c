@@ -111,18 +111,22 @@ static bool write_file(weir__archive *a)
         done = false;
         why = errno;
     }
-    if (done && renameat(a->folder, part, a->folder, name) == 0) return true;
+    if (done && renameat(a->folder, part, a->folder, name) == 0) {
+        weir__watch_add(&a->watch, name);
+        return true;
+    }
     if (done) why = errno;
     unlinkat(a->folder, part, 0);
     errno = why;
     return false;
 }
 
-static void unlink_all(const weir__archive *a, weir__archive_file *doomed)
+static void unlink_all(weir__archive *a, weir__archive_file *doomed)
 {
     while (doomed != NULL) {
         weir__archive_file *next = doomed->older;
         unlinkat(a->folder, doomed->name, 0); /* another process may have removed it */
+        weir__watch_drop(&a->watch, doomed->name);
         weir__mem_free(doomed);
         doomed = next;
     }

@@ -578,6 +578,40 @@ static void test_others_files_come_and_go(void **state)
     assert_string_equal(said, "");
 }
 
+static void count_gone(void *owner, void *user)
+{
+    assert_ptr_equal(owner, &n_rung);
+    ++*(int *)user;
+}
+
+/* Files of one's own that others remove, or add again, before the first look at them. */
+static void test_own_files_that_others_change(void **state)
+{
+    (void)state;
+    char at[2 * TEMP_PATH_MAX];
+    int n_gone = 0;
+    watch_ns = 200000000;
+    followed f = {.a = open_archive(1, 1 << 20)};
+    assert_true(put(f.a, 10, 20));
+    uint64_t n_bytes = weir__archive_bytes(f.a);
+    snprintf(at, sizeof at, "%s/%s", path, weir__archive_crowded(f.a, &nobody, 20, 1 << 20)->name);
+    assert_int_equal(unlink(at), 0);
+    for (int i = 0; i < 100000 && n_gone == 0; i++)
+        if (!weir__archive_follow(f.a, note_added, count_gone, &n_gone)) usleep(100);
+    assert_int_equal(n_gone, 1);
+    assert_int_equal(weir__archive_bytes(f.a), 0);
+    assert_true(put(f.a, 10, 20));
+    weir__archive_remove(f.a, weir__archive_crowded(f.a, &nobody, 20, 1 << 20));
+    while (count_files(".weirkv") > 0) usleep(100);
+    weir__archive *theirs = open_archive(1, 1 << 20);
+    assert_true(put(theirs, 10, 20));
+    follow_until(&f, 1, 0);
+    assert_int_equal(weir__archive_bytes(f.a), n_bytes);
+    weir__archive_close(theirs);
+    weir__archive_close(f.a);
+    assert_string_equal(said, "");
+}
+
 /* Files that are not complete, damaged or of another model have no owner, but those with a name count. */
 static void test_others_files_that_are_no_use(void **state)
 {
@@ -677,6 +711,7 @@ int main(void)
         cmocka_unit_test_setup(test_a_lent_state, setup),
         cmocka_unit_test_setup(test_without_memory, setup),
         cmocka_unit_test_setup(test_others_files_come_and_go, setup),
+        cmocka_unit_test_setup(test_own_files_that_others_change, setup),
         cmocka_unit_test_setup(test_others_files_that_are_no_use, setup),
         cmocka_unit_test_setup(test_many_files_of_others, setup),
         cmocka_unit_test_setup(test_others_use_keeps_a_file, setup),

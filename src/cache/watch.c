@@ -26,7 +26,8 @@ static void sort_names(weir__folder_file *files, size_t n)
 void weir__watch_init(weir__watch *watch, int folder, const char *path, const weir__snapshot_limits *limits,
                       weir__folder_file *files, size_t n)
 {
-    *watch = (weir__watch){.folder = folder, .path = path, .limits = *limits, .known = files, .n_known = n};
+    *watch = (weir__watch){
+        .folder = folder, .path = path, .limits = *limits, .known = files, .n_known = n, .capacity = n};
     sort_names(files, n);
 }
 
@@ -34,6 +35,43 @@ void weir__watch_fini(weir__watch *watch)
 {
     weir__mem_free(watch->known);
     *watch = (weir__watch){.folder = -1};
+}
+
+/* Where the name is, or would be. */
+static size_t place_of(const weir__watch *watch, const char *name, bool *there)
+{
+    size_t at = 0, end = watch->n_known;
+    while (at < end) {
+        size_t middle = at + (end - at) / 2;
+        if (strcmp(watch->known[middle].name, name) < 0)
+            at = middle + 1;
+        else
+            end = middle;
+    }
+    *there = at < watch->n_known && strcmp(watch->known[at].name, name) == 0;
+    return at;
+}
+
+void weir__watch_add(weir__watch *watch, const char *name)
+{
+    bool there;
+    size_t at = place_of(watch, name, &there);
+    if (there || !weir__mem_grow(&watch->known, &watch->capacity, watch->n_known + 1, sizeof *watch->known))
+        return;
+    weir__folder_file *file = &watch->known[at];
+    memmove(file + 1, file, (watch->n_known - at) * sizeof *file);
+    *file = (weir__folder_file){0};
+    memcpy(file->name, name, strlen(name) + 1);
+    watch->n_known++;
+}
+
+void weir__watch_drop(weir__watch *watch, const char *name)
+{
+    bool there;
+    size_t at = place_of(watch, name, &there);
+    if (!there) return;
+    weir__folder_file *file = &watch->known[at];
+    memmove(file, file + 1, (--watch->n_known - at) * sizeof *file);
 }
 
 void weir__watch_news_fini(weir__watch_news *news)
@@ -117,6 +155,7 @@ bool weir__watch_look(weir__watch *watch, weir__watch_news *news)
     weir__mem_free(watch->known);
     watch->known = files;
     watch->n_known = n_kept;
+    watch->capacity = n;
     if (news->more) watch->changed = (struct timespec){0};
     if (news->n_added > 0 || news->n_removed > 0) return true;
     weir__watch_news_fini(news);

@@ -13,9 +13,9 @@ typedef struct weir__watch {
     int folder;       /* borrowed, as is the path */
     const char *path; /* for messages */
     weir__snapshot_limits limits;
-    struct timespec changed; /* the folder's time at the last look; 0 = look, whatever it is */
-    weir__folder_file *known;
-    size_t n_known;
+    struct timespec changed;  /* the folder's time at the last look; 0 = look, whatever it is */
+    weir__folder_file *known; /* by name */
+    size_t n_known, capacity;
 } weir__watch;
 
 /* A complete file; text.tokens NULL: it is damaged, or of another model. */
@@ -37,9 +37,13 @@ void weir__watch_init(weir__watch *watch, int folder, const char *path, const we
                       weir__folder_file *files, size_t n);
 void weir__watch_fini(weir__watch *watch);
 
-/* The differences since the last look, if there are any: then true, and fini frees them. Files that this
- * process wrote or removed are among them. Without memory, or if the folder cannot be read, the next look
- * has them. */
+/* A file that this process has written or removed: no news, but its removal or addition by others is. Without
+ * memory for its name it is news once. */
+void weir__watch_add(weir__watch *watch, const char *name);
+void weir__watch_drop(weir__watch *watch, const char *name);
+
+/* The differences since the last look, if there are any: then true, and fini frees them. Without memory, or if
+ * the folder cannot be read, the next look has them. */
 bool weir__watch_look(weir__watch *watch, weir__watch_news *news);
 void weir__watch_news_fini(weir__watch_news *news);
 

@@ -3,6 +3,7 @@
 #include "engine/testing.h"
 
 #include <dirent.h>
+#include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
 #include <sys/resource.h>
@@ -93,7 +94,7 @@ static int each_file(void (*fn)(const char *file))
 
 static void forget(const char *file)
 {
-    assert_int_equal(unlink(file), 0);
+    assert_true(unlink(file) == 0 || errno == ENOENT); /* a writer may have renamed it */
 }
 
 static void quiet(weir_log_level level, const char *message, void *user)
@@ -322,8 +323,8 @@ static void test_engines_share_a_folder(void **state)
         ask(r, &t);
         assert_int_equal(t.usage.n_cached, LONG - 1);
         assert_int_equal(rig_stats(r).n_cache_restored, 1);
-        each_file(forget);
-        while (rig_stats(r).n_cache_files != 0) usleep(1000);
+        for (; rig_stats(r).n_cache_files != 0; usleep(1000))
+            each_file(forget); /* the reader may write its copy; an engine writes each once */
         rig_stop(r);
         weir_engine_destroy(writer);
         each_file(forget);
