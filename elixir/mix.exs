@@ -134,6 +134,7 @@ defmodule Weir.MixProject do
         ],
         "Many callers": ~r/^Weir\.Server/,
         "Many nodes": ~r/^Weir\.Cluster/,
+        "Many models": ~r/^Weir\.Models/,
         "Structured output": [Weir.Grammar, Weir.Schema],
         Models: [Weir.Hub],
         "By hand": [Weir.Context, Weir.Sampler, Weir.NIF]

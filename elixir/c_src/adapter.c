@@ -6,7 +6,7 @@
 ERL_NIF_TERM nif_adapter_load(nif_call *call, const ERL_NIF_TERM argv[])
 {
     weir_adapter *adapter = NULL;
-    weir_model *model = nif_handle(call, argv[0], NIF_MODEL);
+    weir_model *model = nif_model(call, argv[0]);
     const char *path = nif_text(call, argv[1]);
     nif_object *object = nif_resource_new(call, NIF_ADAPTER);
     if (object == NULL) return 0;

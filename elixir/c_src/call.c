@@ -12,6 +12,11 @@ ERL_NIF_TERM nif_stop(nif_call *call, nif_end end)
     return 0;
 }
 
+struct nif_kept {
+    void *resource;
+    nif_kept *next;
+};
+
 bool nif_move(nif_call *call)
 {
     if (call->normal) nif_stop(call, NIF_DIRTY);
@@ -28,6 +33,18 @@ void *nif_alloc(nif_call *call, size_t size)
     block->next = call->blocks;
     call->blocks = block;
     return block + 1;
+}
+
+bool nif_keep(nif_call *call, void *resource)
+{
+    nif_kept *kept = nif_alloc(call, sizeof *kept);
+    if (kept == NULL) {
+        enif_release_resource(resource);
+        return false;
+    }
+    *kept = (nif_kept){resource, call->kept};
+    call->kept = kept;
+    return true;
 }
 
 bool nif_lock(nif_call *call, nif_object *object)
@@ -51,6 +68,7 @@ void nif_call_fini(nif_call *call)
         call->locked = object->next_locked;
         enif_mutex_unlock(object->lock);
     }
+    for (; call->kept != NULL; call->kept = call->kept->next) enif_release_resource(call->kept->resource);
     while (call->blocks != NULL) {
         nif_block *block = call->blocks;
         call->blocks = block->next;

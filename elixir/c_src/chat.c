@@ -65,7 +65,7 @@ ERL_NIF_TERM nif_chat_apply_template(nif_call *call, const ERL_NIF_TERM argv[])
 ERL_NIF_TERM nif_chat_apply_template_jinja(nif_call *call, const ERL_NIF_TERM argv[])
 {
     weir_chat_params params = weir_chat_params_default();
-    weir_model *model = nif_handle(call, argv[0], NIF_MODEL);
+    weir_model *model = nif_model(call, argv[0]);
     get_messages(call, argv[1], &params);
     params.add_generation_prompt = nif_bool(call, argv[2]);
     params.enable_thinking = nif_bool(call, argv[3]);
@@ -86,7 +86,7 @@ ERL_NIF_TERM nif_chat_create(nif_call *call, const ERL_NIF_TERM argv[])
     weir_chat *chat = NULL;
     ERL_NIF_TERM args, media;
     weir_chat_params params = weir_chat_params_default();
-    weir_model *model = nif_handle(call, argv[0], NIF_MODEL);
+    weir_model *model = nif_model(call, argv[0]);
     params.messages_json = "[]";
     nif_options(call, argv[1], "chat", renames, &params);
     if (nif_key(call, argv[1], "args", &args)) get_args(call, args, &params);

@@ -13,7 +13,7 @@ ERL_NIF_TERM nif_context_create(nif_call *call, const ERL_NIF_TERM argv[])
 {
     weir_context *context = NULL;
     weir_context_params params = weir_context_params_default();
-    weir_model *model = nif_handle(call, argv[0], NIF_MODEL);
+    weir_model *model = nif_model(call, argv[0]);
     params.n_ctx = nif_i32(call, argv[1]);
     params.n_batch = nif_i32(call, argv[2]);
     params.n_ubatch = nif_i32(call, argv[3]);

@@ -4,26 +4,32 @@
 
 #define SLICE_MS 50 /* of a long wait; after each it is checked that the caller is alive */
 
+weir_status nif_engine_options(nif_call *call, ERL_NIF_TERM map, weir_engine_params *params)
+{
+    ERL_NIF_TERM value;
+    nif_options(call, map, "engine", NULL, params);
+    if (!nif_key(call, map, "strategy", &value)) return WEIR_OK;
+    const char *strategy = nif_text(call, value);
+    if (call->end != NIF_RESULT) return WEIR_OK;
+    params->strategy = weir_strategy_find(strategy);
+    if (params->strategy != NULL) return WEIR_OK;
+    call->error = (weir_error){WEIR_INVALID, "strategy", "there is none of this name"};
+    return WEIR_INVALID;
+}
+
 /* engine_create(model, options) */
 ERL_NIF_TERM nif_engine_create(nif_call *call, const ERL_NIF_TERM argv[])
 {
     weir_engine *engine = NULL;
-    const char *strategy = NULL;
     ERL_NIF_TERM value;
     weir_engine_params params = weir_engine_params_default();
-    weir_model *model = nif_handle(call, argv[0], NIF_MODEL);
-    nif_options(call, argv[1], "engine", NULL, &params);
-    if (nif_key(call, argv[1], "strategy", &value)) strategy = nif_text(call, value);
-    if (nif_key(call, argv[1], "draft_model", &value))
-        params.draft_model = nif_handle(call, value, NIF_MODEL);
-    if (call->end != NIF_RESULT) return 0;
-    if (strategy != NULL) {
-        params.strategy = weir_strategy_find(strategy);
-        if (params.strategy == NULL) return nif_error(call->env, "strategy: there is none of this name");
-    }
+    weir_model *model = nif_model(call, argv[0]);
+    weir_status status = nif_engine_options(call, argv[1], &params);
+    if (nif_key(call, argv[1], "draft_model", &value)) params.draft_model = nif_model(call, value);
+    if (call->end == NIF_RESULT && status != WEIR_OK) return nif_status(call, status);
     nif_object *object = nif_resource_new(call, NIF_ENGINE);
     if (object == NULL) return 0;
-    weir_status status = weir_engine_create(model, &params, &engine, &call->error);
+    status = weir_engine_create(model, &params, &engine, &call->error);
     return nif_made(call, status, object, engine);
 }
 
@@ -105,8 +111,9 @@ ERL_NIF_TERM nif_engine_stats(nif_call *call, const ERL_NIF_TERM argv[])
 {
     ErlNifEnv *env = call->env;
     weir_engine_stats stats = {.size = sizeof stats};
-    weir_engine *engine = nif_handle(call, argv[0], NIF_ENGINE);
-    if (engine == NULL) return 0;
+    nif_object *keeper;
+    weir_engine *engine = nif_engine(call, argv[0], &keeper);
+    if (call->end != NIF_RESULT) return 0;
     weir_status status = weir_engine_get_stats(engine, &stats);
     if (status != WEIR_OK) return nif_status(call, status);
     ERL_NIF_TERM map = nif_map_of(env, "engine_stats", &stats);

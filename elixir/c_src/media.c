@@ -8,7 +8,7 @@ ERL_NIF_TERM nif_media_create(nif_call *call, const ERL_NIF_TERM argv[])
     weir_media *media = NULL;
     weir_media_params params = weir_media_params_default();
     weir_model_info info = {.size = sizeof info};
-    weir_model *model = nif_handle(call, argv[0], NIF_MODEL);
+    weir_model *model = nif_model(call, argv[0]);
     ErlNifBinary bytes = nif_bytes(call, argv[1]);
     nif_object *object = nif_resource_new(call, NIF_MEDIA);
     if (object == NULL) return 0;

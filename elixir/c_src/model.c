@@ -2,7 +2,7 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "nif.h"
 
-static const float *get_shares(nif_call *call, ERL_NIF_TERM list, size_t *n)
+const float *nif_shares(nif_call *call, ERL_NIF_TERM list, size_t *n)
 {
     ERL_NIF_TERM head;
     float *shares = nif_list(call, list, sizeof *shares, n);
@@ -21,7 +21,7 @@ ERL_NIF_TERM nif_model_load(nif_call *call, const ERL_NIF_TERM argv[])
     params.use_mmap = nif_bool(call, argv[2]);
     params.main_gpu = nif_i32(call, argv[3]);
     params.split_mode = (weir_split_mode)nif_i32_in(call, argv[4], WEIR_SPLIT_NONE, WEIR_SPLIT_ROW);
-    params.tensor_split = get_shares(call, argv[5], &params.n_tensor_split);
+    params.tensor_split = nif_shares(call, argv[5], &params.n_tensor_split);
     params.use_mlock = nif_bool(call, argv[6]);
     params.use_direct_io = nif_bool(call, argv[7]);
     params.vocab_only = nif_bool(call, argv[8]);
@@ -58,7 +58,7 @@ ERL_NIF_TERM nif_devices(nif_call *call, const ERL_NIF_TERM argv[])
     {                                                                                                        \
         ErlNifEnv *env = call->env;                                                                          \
         weir_model_info info = {.size = sizeof info};                                                        \
-        if (weir_model_describe(nif_handle(call, argv[0], NIF_MODEL), &info) != WEIR_OK) return 0;           \
+        if (weir_model_describe(nif_model(call, argv[0]), &info) != WEIR_OK) return 0;                       \
         return term;                                                                                         \
     }
 

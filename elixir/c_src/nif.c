@@ -82,7 +82,7 @@ ERL_NIF_TERM nif_backend_version(nif_call *call, const ERL_NIF_TERM argv[])
 static int load(ErlNifEnv *env, void **priv, ERL_NIF_TERM info)
 {
     (void)priv, (void)info;
-    return nif_resources_open(env, nif_stream_down) ? 0 : 1;
+    return nif_resources_open(env, nif_stream_down, nif_lease_down) ? 0 : 1;
 }
 
 static int upgrade(ErlNifEnv *env, void **priv, void **old, ERL_NIF_TERM info)

@@ -27,14 +27,17 @@ typedef enum nif_end {
 
 typedef struct nif_object nif_object;
 typedef struct nif_block nif_block;
+typedef struct nif_kept nif_kept;
 
-/* One call of a native function. Its end frees the memory and releases the locks that the call took. */
+/* One call of a native function. Its end frees the memory, and releases the locks and resources that the call
+ * took. */
 typedef struct nif_call {
     ErlNifEnv *env;
     weir_error error; /* the library's */
     bool normal;      /* runs on a normal scheduler */
     nif_end end;
     nif_block *blocks;
+    nif_kept *kept;
     nif_object *locked;
 } nif_call;
 
@@ -55,7 +58,10 @@ void *nif_alloc(nif_call *call, size_t size);
  * those of samplers by their addresses. */
 bool nif_lock(nif_call *call, nif_object *object);
 
-/* Ends the call: frees its memory, releases its locks. */
+/* Releases a resource at the end of the call. False: there is no memory for that; it was released. */
+bool nif_keep(nif_call *call, void *resource);
+
+/* Ends the call: releases its locks and resources, frees its memory. */
 void nif_call_fini(nif_call *call);
 
 /* Removes the interrupt that ends work on a dirty scheduler once the caller is dead. For work that other
@@ -142,6 +148,9 @@ typedef enum nif_kind {
     NIF_PARSER,
     NIF_ADAPTER,
     NIF_MEDIA,
+    NIF_POOL,
+    NIF_LEASE,
+    NIF_CLAIM,
     NIF_KINDS,
 } nif_kind;
 
@@ -188,10 +197,23 @@ typedef struct nif_stream {
     weir_stream *kept; /* held for forks as long as the resource; constant; NULL = not wanted */
 } nif_stream;
 
+/* A pool's lease, for as long as anything uses it: the handle of NIF_CLAIM, which is never a term. The handle
+ * of NIF_LEASE is the claim of a process, until that process ends or releases it. Calls and streams keep the
+ * claim, too, so the model stays until they have ended. */
+typedef struct nif_claim {
+    weir_lease *lease;
+    nif_object *pool;    /* kept */
+    ErlNifEnv *messages; /* for the message that the lease is ready, or has failed */
+    ERL_NIF_TERM ref;    /* in `messages` */
+    ErlNifPid to;
+    ErlNifMutex *lock; /* is held while the message is sent */
+    bool deaf;         /* no message any more */
+} nif_claim;
+
 typedef void nif_down(ErlNifEnv *env, void *resource, ErlNifPid *pid, ErlNifMonitor *monitor);
 
-/* `down` is called when the consumer that a stream monitors ends. */
-bool nif_resources_open(ErlNifEnv *env, nif_down *down);
+/* Called when the process that a stream or a lease monitors ends. */
+bool nif_resources_open(ErlNifEnv *env, nif_down *stream_down, nif_down *lease_down);
 
 /* A resource without a handle yet. NULL: the call ends otherwise. It is created before its handle, because
  * a VM that stops unloads this module during the call: the resource keeps its type. nif_resource_term()
@@ -208,9 +230,28 @@ void *nif_resource_find(ErlNifEnv *env, ERL_NIF_TERM term, nif_kind kind);
 void *nif_resource(nif_call *call, ERL_NIF_TERM term, nif_kind kind);
 void *nif_handle(nif_call *call, ERL_NIF_TERM term, nif_kind kind);
 
-nif_down nif_stream_down; /* stream.c */
+/* The claim of a lease, kept until the end of the call. NULL: the lease was released; the call ends with
+ * NIF_WRONG. */
+nif_object *nif_claim_of(nif_call *call, nif_object *lease);
 
-/* ---- request.c, sampler.c, adapter.c, media.c: options that several functions read ---- */
+/* The handle of a model, or of a lease's model until the end of the call. NULL: the call ends with
+ * NIF_WRONG. */
+weir_model *nif_model(nif_call *call, ERL_NIF_TERM term);
+
+/* The same for an engine; *keeper is the resource that a stream must keep. NULL with the call not ended: the
+ * lease's model cannot generate. */
+weir_engine *nif_engine(nif_call *call, ERL_NIF_TERM term, nif_object **keeper);
+
+nif_down nif_stream_down; /* stream.c */
+nif_down nif_lease_down;  /* pool.c */
+
+/* ---- model.c, engine.c, request.c, sampler.c, adapter.c, media.c: options of several functions ---- */
+
+/* A list of numbers; NULL for an empty one. */
+const float *nif_shares(nif_call *call, ERL_NIF_TERM list, size_t *n);
+
+/* Engine parameters from a map, except for draft_model. INVALID: there is no such strategy. */
+weir_status nif_engine_options(nif_call *call, ERL_NIF_TERM map, weir_engine_params *params);
 
 #define NIF_STOPS 64 /* stop strings, as weir_request has it */
 
@@ -323,6 +364,16 @@ weir_media **nif_media(nif_call *call, ERL_NIF_TERM list, size_t *n);
     X(engine_close, 1, 0)                                                                                    \
     X(engine_ticks, 2, 0)                                                                                    \
     X(engine_slots, 1, 0)                                                                                    \
+    X(pool_create, 1, ERL_NIF_DIRTY_JOB_IO_BOUND)                                                            \
+    X(pool_set, 2, ERL_NIF_DIRTY_JOB_CPU_BOUND)                                                              \
+    X(pool_get, 2, 0)                                                                                        \
+    X(pool_find, 2, 0)                                                                                       \
+    X(pool_stats, 1, 0)                                                                                      \
+    X(pool_load, 2, 0)                                                                                       \
+    X(pool_unload, 2, 0)                                                                                     \
+    X(lease_create, 5, 0)                                                                                    \
+    X(lease_adapters, 1, 0)                                                                                  \
+    X(lease_release, 1, 0)                                                                                   \
     X(hub_list, 2, ERL_NIF_DIRTY_JOB_IO_BOUND)                                                               \
     X(hub_resolve, 2, ERL_NIF_DIRTY_JOB_IO_BOUND)                                                            \
     X(hub_get, 2, ERL_NIF_DIRTY_JOB_IO_BOUND)                                                                \

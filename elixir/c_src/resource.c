@@ -27,6 +27,15 @@ static struct {
 static ErlNifResourceType *types[NIF_KINDS];
 static atomic_int live[NIF_KINDS]; /* created and not yet freed */
 
+static void claim_destroy(nif_claim *claim)
+{
+    weir_lease_release(claim->lease); /* waits for the message */
+    enif_free_env(claim->messages);
+    if (claim->pool != NULL) enif_release_resource(claim->pool);
+    enif_mutex_destroy(claim->lock);
+    enif_free(claim);
+}
+
 static void bury(nif_corpse *corpse)
 {
     switch (corpse->kind) {
@@ -39,6 +48,13 @@ static void bury(nif_corpse *corpse)
     case NIF_PARSER: weir_chat_parser_destroy(corpse->handle); break;
     case NIF_ADAPTER: weir_adapter_release(corpse->handle); break;
     case NIF_MEDIA: weir_media_release(corpse->handle); break;
+    case NIF_POOL: weir_pool_destroy(corpse->handle); break;
+    case NIF_LEASE:
+        if (corpse->handle != NULL) enif_release_resource(corpse->handle);
+        break;
+    case NIF_CLAIM:
+        if (corpse->handle != NULL) claim_destroy(corpse->handle);
+        break;
     case NIF_HALT:
     case NIF_KINDS: break;
     }
@@ -108,17 +124,21 @@ static const struct {
     [NIF_PARSER] = {"weir_chat_parser", sizeof(nif_object)},
     [NIF_ADAPTER] = {"weir_adapter", sizeof(nif_object)},
     [NIF_MEDIA] = {"weir_media", sizeof(nif_object)},
+    [NIF_POOL] = {"weir_pool", sizeof(nif_object)},
+    [NIF_LEASE] = {"weir_lease", sizeof(nif_object)},
+    [NIF_CLAIM] = {"weir_claim", sizeof(nif_object)},
 };
 
 /* A handle belongs to the copy of the library that created it: another build may lay out its memory in
  * another way. So the type's name contains an address of this copy. A module that is loaded again takes
  * over its handles; the module of another file does not. */
-bool nif_resources_open(ErlNifEnv *env, nif_down *down)
+bool nif_resources_open(ErlNifEnv *env, nif_down *stream_down, nif_down *lease_down)
 {
+    nif_down *const downs[NIF_KINDS] = {[NIF_STREAM] = stream_down, [NIF_LEASE] = lease_down};
     const ErlNifResourceFlags flags = ERL_NIF_RT_CREATE | ERL_NIF_RT_TAKEOVER;
     if (!reaper_start()) return false;
     for (int i = 0; i < NIF_KINDS; i++) {
-        ErlNifResourceTypeInit init = {.dtor = destroy, .down = i == NIF_STREAM ? down : NULL};
+        ErlNifResourceTypeInit init = {.dtor = destroy, .down = downs[i]};
         char name[64];
         snprintf(name, sizeof name, "%s %p", kinds[i].name, (void *)types);
         types[i] = enif_open_resource_type_x(env, name, &init, flags, NULL);
@@ -188,6 +208,48 @@ void *nif_handle(nif_call *call, ERL_NIF_TERM term, nif_kind kind)
 {
     nif_object *object = nif_resource(call, term, kind);
     return object != NULL ? object->handle : NULL;
+}
+
+/* ---- Leases, in the place of models and engines ---- */
+
+nif_object *nif_claim_of(nif_call *call, nif_object *lease)
+{
+    enif_mutex_lock(lease->lock); /* held for a few instructions */
+    nif_object *claim = lease->handle;
+    if (claim != NULL) enif_keep_resource(claim);
+    enif_mutex_unlock(lease->lock);
+    if (claim == NULL)
+        nif_stop(call, NIF_WRONG);
+    else if (!nif_keep(call, claim))
+        claim = NULL;
+    return claim;
+}
+
+/* The library's lease, if the term is one that was not released. */
+static const weir_lease *find_lease(nif_call *call, ERL_NIF_TERM term, nif_object **claim)
+{
+    nif_object *lease = nif_resource(call, term, NIF_LEASE);
+    *claim = lease != NULL ? nif_claim_of(call, lease) : NULL;
+    return *claim != NULL ? ((nif_claim *)(*claim)->handle)->lease : NULL;
+}
+
+weir_model *nif_model(nif_call *call, ERL_NIF_TERM term)
+{
+    const nif_object *object = nif_resource_find(call->env, term, NIF_MODEL);
+    if (object != NULL) return object->handle;
+    nif_object *claim;
+    weir_model *model = weir_lease_model(find_lease(call, term, &claim));
+    if (model == NULL) nif_stop(call, NIF_WRONG); /* not loaded yet, or failed */
+    return model;
+}
+
+weir_engine *nif_engine(nif_call *call, ERL_NIF_TERM term, nif_object **keeper)
+{
+    *keeper = nif_resource_find(call->env, term, NIF_ENGINE);
+    if (*keeper != NULL) return (*keeper)->handle;
+    const weir_lease *lease = find_lease(call, term, keeper);
+    if (weir_lease_model(lease) == NULL) nif_stop(call, NIF_WRONG);
+    return call->end == NIF_RESULT ? weir_lease_engine(lease) : NULL;
 }
 
 /* live_handles(): how many of each kind are not freed yet */

@@ -47,7 +47,7 @@ static ERL_NIF_TERM create(nif_call *call, weir_model *model, const weir_sampler
 ERL_NIF_TERM nif_sampler_create(nif_call *call, const ERL_NIF_TERM argv[])
 {
     weir_sampler_params params = weir_sampler_params_default();
-    weir_model *model = nif_handle(call, argv[0], NIF_MODEL);
+    weir_model *model = nif_model(call, argv[0]);
     bool slow = nif_sampling_long(call, argv[1]);
     if (slow && nif_move(call)) return 0;
     nif_options(call, argv[1], "sampler", NULL, &params);
@@ -60,7 +60,7 @@ ERL_NIF_TERM nif_sampler_init(nif_call *call, const ERL_NIF_TERM argv[])
 {
     unsigned seed = 0;
     weir_sampler_params params = weir_sampler_params_default();
-    weir_model *model = nif_handle(call, argv[0], NIF_MODEL);
+    weir_model *model = nif_model(call, argv[0]);
     if (!enif_get_uint(call->env, argv[1], &seed)) nif_stop(call, NIF_WRONG);
     params.seed = seed;
     params.temp = nif_float(call, argv[2]);

@@ -241,7 +241,8 @@ void nif_stream_down(ErlNifEnv *env, void *resource, ErlNifPid *pid, ErlNifMonit
 
 /* What is queued, and for whom. */
 typedef struct submission {
-    nif_object *engine;
+    weir_engine *engine;
+    nif_object *keeper; /* of the engine */
     nif_request r;
     int32_t n; /* answers */
     bool one;  /* the result is {:ok, ref} instead of {:ok, [ref]} */
@@ -262,7 +263,7 @@ static nif_stream *stream_new(nif_call *call, const submission *sub)
         return NULL;
     }
     s->object.handle = handle;
-    s->engine = sub->engine;
+    s->engine = sub->keeper;
     s->to = sub->to;
     s->credit = sub->credit;
     s->width = 2 + (int64_t)request->n_logprobs;
@@ -308,8 +309,7 @@ static ERL_NIF_TERM queue(nif_call *call, const submission *sub)
         handles[made] = streams[made]->object.handle;
     }
     if (made == sub->n)
-        status =
-            weir_engine_submit_n(sub->engine->handle, &sub->r.request, (size_t)made, handles, &call->error);
+        status = weir_engine_submit_n(sub->engine, &sub->r.request, (size_t)made, handles, &call->error);
     while (made-- > 0) {
         if (status != WEIR_OK) {
             enif_release_resource(streams[made]);
@@ -326,9 +326,10 @@ static ERL_NIF_TERM queue(nif_call *call, const submission *sub)
 static ERL_NIF_TERM submit(nif_call *call, const ERL_NIF_TERM argv[], submission *sub)
 {
     ERL_NIF_TERM result = 0;
-    sub->engine = nif_resource(call, argv[0], NIF_ENGINE);
+    sub->engine = nif_engine(call, argv[0], &sub->keeper);
     if (!enif_is_map(call->env, argv[1])) nif_stop(call, NIF_WRONG);
     if (call->end != NIF_RESULT) return 0;
+    if (sub->engine == NULL) return nif_error(call->env, "the model is an encoder, which cannot generate");
     if ((sub->n > FEW || nif_request_long(call, argv[1])) && nif_move(call)) return 0;
     nif_request_read(call, argv[1], &sub->r);
     if (sub->r.fork && sub->r.request.source == NULL)

@@ -10,7 +10,7 @@
 /* vocab_is_eog(model, token) */
 ERL_NIF_TERM nif_vocab_is_eog(nif_call *call, const ERL_NIF_TERM argv[])
 {
-    const weir_model *model = nif_handle(call, argv[0], NIF_MODEL);
+    const weir_model *model = nif_model(call, argv[0]);
     int32_t token = nif_i32(call, argv[1]);
     return call->end != NIF_RESULT ? 0 : nif_truth(call->env, weir_is_eog(model, token));
 }
@@ -18,7 +18,7 @@ ERL_NIF_TERM nif_vocab_is_eog(nif_call *call, const ERL_NIF_TERM argv[])
 /* tokenize(model, text, add_special, parse_special) */
 ERL_NIF_TERM nif_tokenize(nif_call *call, const ERL_NIF_TERM argv[])
 {
-    const weir_model *model = nif_handle(call, argv[0], NIF_MODEL);
+    const weir_model *model = nif_model(call, argv[0]);
     ErlNifBinary text = nif_bytes(call, argv[1]);
     bool add_special = nif_bool(call, argv[2]), parse_special = nif_bool(call, argv[3]);
     if (text.size > TEXT_MAX && nif_move(call)) return 0;
@@ -38,7 +38,7 @@ ERL_NIF_TERM nif_tokenize(nif_call *call, const ERL_NIF_TERM argv[])
 /* detokenize(model, tokens) */
 ERL_NIF_TERM nif_detokenize(nif_call *call, const ERL_NIF_TERM argv[])
 {
-    const weir_model *model = nif_handle(call, argv[0], NIF_MODEL);
+    const weir_model *model = nif_model(call, argv[0]);
     if (nif_longer_than(call->env, argv[1], TOKENS_MAX) && nif_move(call)) return 0;
     weir_tokens tokens = nif_tokens(call, argv[1]);
     size_t length = tokens.n * 8 + 64, capacity;
@@ -59,7 +59,7 @@ ERL_NIF_TERM nif_token_to_piece(nif_call *call, const ERL_NIF_TERM argv[])
 {
     char buffer[PIECE_MAX], *piece = buffer;
     size_t length, capacity = sizeof buffer;
-    const weir_model *model = nif_handle(call, argv[0], NIF_MODEL);
+    const weir_model *model = nif_model(call, argv[0]);
     int32_t token = nif_i32(call, argv[1]);
     if (call->end != NIF_RESULT) return 0;
     weir_status status = weir_piece(model, token, true, piece, capacity, &length, &call->error);

@@ -55,6 +55,11 @@ defmodule Weir.DirtyTest do
     end
 
     hub = %{offline: true, cache_dir: "/nowhere"}
+    {:ok, pool} = NIF.pool_create(%{})
+    listed = [%{name: "a", path: "fake:"}]
+    :ok = NIF.pool_set(pool, listed)
+    {:ok, lease} = NIF.lease_create(pool, "a", -1, self(), ready = make_ref())
+    assert_receive {^ready, :ready}
 
     io = [
       model_load: fn -> NIF.model_load("fake:", 0, true, 0, 0, [], false, false, false, %{}) end,
@@ -65,7 +70,8 @@ defmodule Weir.DirtyTest do
       hub_list: fn -> NIF.hub_list(nil, hub) end,
       hub_resolve: fn -> NIF.hub_resolve("hf:o/m", hub) end,
       hub_get: fn -> NIF.hub_get("x", hub) end,
-      hub_download: fn -> NIF.hub_download("hf:o/m", hub, nil, make_ref()) end
+      hub_download: fn -> NIF.hub_download("hf:o/m", hub, nil, make_ref()) end,
+      pool_create: fn -> {:ok, _} = NIF.pool_create(%{}) end
     ]
 
     cpu = [
@@ -97,10 +103,19 @@ defmodule Weir.DirtyTest do
       engine_create: fn -> NIF.engine_create(model, %{manual: true}) end,
       engine_view: fn -> NIF.engine_view(manual) end,
       engine_step: fn -> NIF.engine_step(manual, nil) end,
-      engine_turn: fn -> NIF.engine_turn(manual, nil) end
+      engine_turn: fn -> NIF.engine_turn(manual, nil) end,
+      pool_set: fn -> :ok = NIF.pool_set(pool, listed) end
     ]
 
     normal = [
+      pool_get: fn -> {:ok, _} = NIF.pool_get(pool, 0) end,
+      pool_find: fn -> {:ok, _} = NIF.pool_find(pool, "a") end,
+      pool_stats: fn -> NIF.pool_stats(pool) end,
+      pool_load: fn -> :ok = NIF.pool_load(pool, "a") end,
+      pool_unload: fn -> :ok = NIF.pool_unload(pool, "a") end,
+      lease_create: fn -> {:ok, _} = NIF.lease_create(pool, "a", 0, self(), make_ref()) end,
+      lease_adapters: fn -> [] = NIF.lease_adapters(lease) end,
+      lease_release: fn -> :ok = NIF.lease_release(lease) end,
       backend_init: fn -> NIF.backend_init() end,
       backend_free: fn -> NIF.backend_free() end,
       backend_version: fn -> NIF.backend_version() end,

@@ -33,7 +33,11 @@ defmodule Weir.HandlesTest do
             {:ok, parser} = NIF.chat_parser(chat)
             {:ok, adapter} = Weir.Adapter.load(model, "fake:1")
             {:ok, media} = NIF.media_create(model.ref, Weir.Sound.wav())
-            {model, context, sampler, engine, ref, NIF.generate_ref(), chat, parser, adapter, media}
+            {:ok, pool} = NIF.pool_create(%{memory_bytes: 0, cache_dir: ""})
+            :ok = NIF.pool_set(pool, [%{name: "a", path: "fake:"}])
+            {:ok, lease} = NIF.lease_create(pool, "a", -1, self(), make_ref())
+            made = {model, context, sampler, engine, ref, NIF.generate_ref(), chat, parser, adapter, media}
+            {made, pool, lease}
           end
 
         live = NIF.live_handles()

@@ -111,6 +111,29 @@ defmodule Weir.HeaderTest do
     end
   end
 
+  test "weir_pool_params and weir_pool_model: options of several models" do
+    {:ok, models} = Weir.Models.start_link([])
+
+    compare(
+      "weir_pool_params",
+      options(fn -> Weir.Models.start_link(nonsense: 1) end),
+      %{memory_bytes: :memory, queue_limit: :max_queue},
+      Map.new([:leaving, :leaving_user], &{&1, "values of a lease are the VM's to free"})
+    )
+
+    compare(
+      "weir_pool_model",
+      options(fn -> Weir.Models.set(models, [[nonsense: 1]]) end),
+      %{path: :model_path, draft_path: :draft_model, adapters: :lora, idle_ms: :idle},
+      %{
+        n_aliases: "a list's own",
+        n_adapters: "a list's own",
+        model: "its members are options themselves",
+        engine: "its members are options themselves"
+      }
+    )
+  end
+
   test "weir_model_params: options of a model" do
     compare(
       "weir_model_params",

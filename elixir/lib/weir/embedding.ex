@@ -24,11 +24,14 @@ defmodule Weir.Embedding do
   @spec embed_batch(Model.t(), [String.t()], keyword()) ::
           {:ok, [[float()]]} | {:error, String.t()}
   def embed_batch(%Model{} = model, texts, opts \\ []) when is_list(texts) do
-    o = options!(opts)
+    within(model, texts, options!(opts), :infinity)
+  end
 
+  @doc false
+  def within(model, texts, o, timeout) do
     with {:ok, inputs} <- encode(model, texts),
          {:ok, context} <- context(model, size(inputs, o), o.pooling_type) do
-      compute(context, inputs, o.normalize, :infinity)
+      compute(context, inputs, o.normalize, timeout)
     end
   end
 

@@ -33,9 +33,12 @@ defmodule Weir.Generation do
     end
   end
 
-  # Runs in a short-lived process. Afterwards only the streams refer to the engine, so that its memory is
-  # freed with their end and not when the caller's garbage is collected. The process ends with its caller.
-  defp elsewhere(fun) do
+  @doc """
+  Runs a function in a short-lived process. Afterwards only the streams refer to the engine, so that its memory
+  is freed with their end and not when the caller's garbage is collected. The process ends with its caller.
+  """
+  @spec elsewhere((() -> value)) :: value | {:error, String.t()} when value: term()
+  def elsewhere(fun) do
     caller = self()
 
     {pid, monitor} =

@@ -220,6 +220,12 @@ defmodule Weir.Hub do
   def file("hf:" <> _ = name), do: NIF.hub_download(name, read!([]), nil, nil)
   def file(path), do: {:ok, path}
 
+  @doc false
+  # The same without a download.
+  @spec cached(Path.t() | nil) :: {:ok, Path.t() | nil} | {:error, String.t()}
+  def cached("hf:" <> _ = name), do: NIF.hub_download(name, %{read!([]) | offline: true}, nil, nil)
+  def cached(path), do: {:ok, path}
+
   defp name(repo, nil), do: "hf:" <> repo
   defp name(repo, what), do: "hf:" <> repo <> ":" <> what
 

@@ -29,6 +29,9 @@ defmodule Weir.NIF do
   @type parser :: reference()
   @type adapter :: reference()
   @type media :: reference()
+  @type pool :: reference()
+  @typedoc "It may stand for its model, and in `engine_submit/4` and `engine_stats/1` for its engine."
+  @type lease :: reference()
   @type token :: integer()
   @type result(value) :: {:ok, value} | {:error, String.t()}
   @type status :: :ok | {:error, String.t()}
@@ -379,6 +382,38 @@ defmodule Weir.NIF do
 
   @doc "The slots with work after the last tick: the progress of each, and the cached part of its prompt."
   native engine_slots(engine()) :: [map()]
+
+  @doc "Options: the members of `weir_pool_params` by their names; `memory_bytes` may be `:auto`. Dirty, I/O."
+  native pool_create(options :: map()) :: result(pool())
+
+  @doc """
+  Replaces the list of models. Each is a map of the members of `weir_pool_model`; `model` and `engine` are maps
+  as of `model_load/10` and `engine_create/2`. Reads no file. Dirty, CPU.
+  """
+  native pool_set(pool(), models :: [map()]) :: status()
+
+  @doc "The i-th model of the list: the members of `weir_pool_info`. `nil` past the last one."
+  native pool_get(pool(), i :: non_neg_integer()) :: {:ok, map()} | nil
+  @doc "The model with this name or alias."
+  native pool_find(pool(), name :: String.t()) :: {:ok, map()} | {:error, :not_found}
+  @doc "The members of `weir_pool_stats`."
+  native pool_stats(pool()) :: map()
+  @doc "Begins a load when there is memory for it."
+  native pool_load(pool(), name :: String.t()) :: :ok | {:error, :not_found}
+  @doc "Unloads the model when its leases have ended."
+  native pool_unload(pool(), name :: String.t()) :: :ok | {:error, :not_found}
+
+  @doc """
+  Asks for a model, for at most `timeout` ms (-1: no limit). `pid` gets `{ref, :ready}` or
+  `{ref, {:error, reason}}` once, unless the lease is released before. The lease ends with `pid`.
+  """
+  native lease_create(pool(), name :: String.t(), timeout :: integer(), pid(), ref :: reference()) ::
+           {:ok, lease()} | {:error, :not_found | :queue_full | String.t()}
+
+  @doc "The adapters that were loaded with the model."
+  native lease_adapters(lease()) :: [adapter()]
+  @doc "Ends the lease, in any state. The model stays until calls and streams that use it have ended."
+  native lease_release(lease()) :: :ok
 
   @doc """
   The GGUF files of a repository (`"hf:OWNER/REPO"`), or with `nil` those in the cache. Options of this

@@ -267,7 +267,8 @@ defmodule Weir.Options do
       from("context", only: [:n_ctx | @threads]) ++ sampler()
   end
 
-  def stream, do: [emit: {{:in, [:text, :chunks]}, :text}] ++ generation()
+  def emit, do: [emit: {{:in, [:text, :chunks]}, :text}]
+  def stream, do: emit() ++ generation()
 
   def template do
     from("chat",

@@ -235,6 +235,31 @@ defmodule Weir.Arguments do
       engine_close: [:stream],
       engine_ticks: [:engine, fn -> Enum.random([0, 1, 9_223_372_036_854_775_807]) end],
       engine_slots: [:engine],
+      # models without weights, and none that is read
+      pool_create: [
+        fn ->
+          Enum.random([
+            %{},
+            %{memory_bytes: :auto, queue_limit: int.()},
+            %{cache_dir: "", cache_disk_bytes: 1}
+          ])
+        end
+      ],
+      pool_set: [&own_pool/0, fn -> for _ <- 1..Enum.random(0..3)//1, do: listed() end],
+      pool_get: [&own_pool/0, fn -> Enum.random([0, 1, int.()]) end],
+      pool_find: [&own_pool/0, fn -> Enum.random(["a", "b", ""]) end],
+      pool_stats: [&own_pool/0],
+      pool_load: [&own_pool/0, fn -> Enum.random(["a", "b", ""]) end],
+      pool_unload: [&own_pool/0, fn -> Enum.random(["a", "b", ""]) end],
+      lease_create: [
+        &own_pool/0,
+        fn -> Enum.random(["a", "a", "b", String.duplicate("long ", 90)]) end,
+        fn -> Enum.random([0, 1, -1, int.()]) end,
+        &self/0,
+        &make_ref/0
+      ],
+      lease_adapters: [&own_lease/0],
+      lease_release: [&own_lease/0],
       # invalid names: no test contacts a real hub (hub_test.exs has its own)
       hub_list: [fn -> Enum.random([nil, "hf:o", ""]) end, &hub/0],
       hub_resolve: [fn -> Enum.random(["hf:o", "hf:../..", "x"]) end, &hub/0],
@@ -250,6 +275,39 @@ defmodule Weir.Arguments do
       backend_version: [],
       live_handles: []
     }
+  end
+
+  defp own_pool do
+    {:ok, pool} = NIF.pool_create(%{memory_bytes: 0, cache_dir: ""})
+    :ok = NIF.pool_set(pool, [%{name: "a", path: "fake:"}])
+    pool
+  end
+
+  defp own_lease do
+    {:ok, lease} = NIF.lease_create(own_pool(), "a", -1, self(), make_ref())
+    lease
+  end
+
+  defp listed do
+    Enum.random([
+      %{name: "a", path: "fake:", pinned: Enum.random([true, false]), idle_ms: Terms.integer()},
+      %{
+        name: "b",
+        aliases: ["c", "d"],
+        path: "fake:",
+        model: %{tensor_split: [1, 0.5]},
+        engine: %{n_slots: 2}
+      },
+      %{
+        name: "b",
+        path: "/nowhere",
+        draft_path: "/nowhere",
+        adapters: ["x"],
+        engine: %{strategy: "balanced"}
+      },
+      %{path: "fake:", engine: %{strategy: "x"}},
+      %{}
+    ])
   end
 
   # Mostly correct in each place, so that a few hundred draws have one that is correct in all.

@@ -9,8 +9,6 @@ defmodule Weir.Server.Answer do
   # Options that concern the caller only, not the engine.
   @options [best_of: {{:range, 1..128}, 1}, echo: {:boolean, false}, share: {:boolean, false}]
 
-  @emit [emit: {{:in, [:text, :chunks]}, :text}]
-
   # ---- Whole ----
 
   @typedoc "Returns a prompt, which may have to be rendered first, until the deadline."
@@ -105,7 +103,7 @@ defmodule Weir.Server.Answer do
   @doc "Reads the options of a stream."
   @spec read!(keyword()) :: read()
   def read!(opts) do
-    {own, opts} = Options.split!(opts, @options ++ @emit)
+    {own, opts} = Options.split!(opts, @options ++ Options.emit())
     {timeout, id, given} = Request.given!(opts, 30_000)
 
     if own.best_of > 1 do

@@ -42,22 +42,21 @@ defmodule Weir.Server.Engine do
   @doc "`draft`: the loaded model of the option `draft_model`, or nil."
   @spec create(Model.t(), Model.t() | nil, map()) :: {:ok, NIF.engine()} | {:error, String.t()}
   def create(model, draft, o) do
+    NIF.engine_create(model.ref, Map.put(params(o), :draft_model, draft && draft.ref))
+  end
+
+  @doc "The options for the native functions, without `draft_model`."
+  @spec params(map()) :: map()
+  def params(o) do
     o
     |> Map.take(Keyword.keys(options()) -- @others)
-    |> Map.merge(%{
-      n_slots: o.n_parallel,
-      n_kv: o.n_ctx,
-      n_batch: n_batch(o),
-      queue_limit: o.max_queue,
-      draft_model: draft && draft.ref
-    })
+    |> Map.merge(%{n_slots: o.n_parallel, n_kv: o.n_ctx, n_batch: n_batch(o), queue_limit: o.max_queue})
     |> Map.merge(
       case BatchStrategy.resolve!(o.batch_strategy) do
         {:c, name} -> %{strategy: name}
         {:module, _module, _opts} -> %{manual: true}
       end
     )
-    |> then(&NIF.engine_create(model.ref, &1))
   end
 
   defp n_batch(%{n_batch: 0} = o), do: max(o.n_ctx, o.n_parallel)

@@ -1,0 +1,372 @@
+# SPDX-License-Identifier: Apache-2.0
+defmodule Weir.Models do
+  @moduledoc """
+  Several models by name under one budget of memory.
+
+      children = [
+        {Weir.Models,
+         name: MyApp.Models,
+         memory: 8_000_000_000,
+         models: [
+           [name: "chat", model_path: "chat.gguf", aliases: ["default"], pinned: true],
+           [name: "code", model_path: "hf:owner/repo:Q4_K_M", n_ctx: 32_768, idle: 300_000],
+           [name: "search", model_path: "embeddings.gguf"]
+         ]}
+      ]
+
+      {:ok, text} = Weir.Models.generate(MyApp.Models, "code", "def add(", max_tokens: 40)
+      {:ok, vector} = Weir.Models.embed(MyApp.Models, "search", "two words")
+
+  As many models are loaded as fit into the budget: weights, KV cells, buffers, adapters and cached prefixes. A
+  request for a model that is not loaded loads it. If memory is short, models that nobody uses are put to sleep
+  for it, the least recently used first, pinned ones never. Cached prefixes of a model that sleeps are in a
+  folder, so the next turn of a conversation finds them. Models in use stay; requests that wait for memory are
+  served in order of arrival.
+
+      iex> {:ok, models} = Weir.Models.start_link(models: [[name: "a", model_path: "fake:", aliases: ["b"]]])
+      iex> {:ok, text} = Weir.Models.generate(models, "a", "hello", max_tokens: 8, temp: 0.0)
+      iex> text == models |> Weir.Models.stream("b", "hello", max_tokens: 8, temp: 0.0) |> Enum.join()
+      true
+      iex> {:ok, %{state: :loaded, n_loads: 1}} = Weir.Models.info(models, "a")
+      iex> Weir.Models.generate(models, "c", "hello")
+      {:error, :not_found}
+
+  ## Options of `start_link/1`
+
+    * `name`: as for `GenServer`
+    * `models` ([]): the list, see below
+    * `memory` (`:auto`: nine tenths of the available memory, and less when less is available later; 0: no
+      limit): the budget in bytes
+    * `cache_dir` (nil: a private folder that is removed at the end; `""`: none): for prefixes of models that
+      sleep. It must belong to the user, with mode 0700.
+    * `cache_disk_bytes` (4 GiB): maximum size of these files
+    * `max_queue` (256; 0: no limit): leases that may wait; more get `{:error, :queue_full}`
+
+  ## The list
+
+  Each model is a keyword list:
+
+    * `name` and `model_path` (a file, or an `hf:` name that is already in the cache, see `Weir.Hub`), required
+    * `aliases` ([]): other names
+    * `pinned` (false): loaded at once, and never put to sleep
+    * `idle` (0 ms: when memory is needed): put to sleep after so long without use
+    * options of the model, of its engine and defaults for its requests, as those of `Weir.Server.start_link/1`,
+      with these differences: `batch_strategy` is one of the names, `draft_model` and `lora` are paths, and the
+      folder for prefixes is that of all models. `cache_bytes` (`:auto`) is a quarter of the rest of the model.
+
+  ## Leases
+
+  A lease keeps a model in memory for a process: see `lease/3`. The other functions take one for each call. A
+  lease ends when it is released or its process ends. The model can sleep when the streams that were submitted
+  with the lease have ended, too.
+
+  Functions that take a `name` also take a lease. They return `{:error, reason}`, and streams raise a
+  `Weir.Error` with the reason: `:not_found` (no model has this name), `:timeout`, `:queue_full`,
+  `{:server_down, reason}`, or a text, such as why the file cannot be loaded, or that the model is larger than
+  the budget.
+
+  When this process ends, waiting requests end with `{:server_down, reason}`, and running answers go on to their
+  ends; then the memory is freed.
+  """
+
+  use GenServer
+
+  alias Weir.{Chat, Completion, Deadline, Embedding, Error, Generation, NIF, Options}
+  alias Weir.Models.{Entry, Lease}
+  alias Weir.Server.{Answer, Broker, Request}
+
+  @type models :: GenServer.server()
+  @type name :: String.t() | Lease.t()
+  @type reason :: :not_found | :timeout | :queue_full | {:server_down, term()} | String.t()
+
+  @typedoc """
+  A model. `state`: `:unloaded`, `:loading` (`progress` from 0.0 to 1.0), `:loaded`, `:sleeping`, `:leaving` or
+  `:failed`, with the reason in `message`; the next request tries again. `n_bytes` of the budget, or what it
+  would take; `n_leases`, `n_waiting`; `n_loads`, `n_failures`; `load_ms` of the last load; `n_ctx`; `pinned`.
+  """
+  @type info :: %{required(atom()) => term()}
+
+  # ---- Starting ----
+
+  @doc false
+  def child_spec(opts) do
+    %{
+      id: opts |> Options.keywords!() |> Keyword.get(:name, __MODULE__),
+      start: {__MODULE__, :start_link, [opts]}
+    }
+  end
+
+  @doc "Starts the process. It loads the pinned models; the others are loaded when they are needed. Options: above."
+  @spec start_link(keyword()) :: GenServer.on_start()
+  def start_link(opts) do
+    {name, opts} = opts |> Options.keywords!() |> Keyword.split([:name])
+    o = Options.read!(opts, [models: {:any, []}] ++ options())
+
+    with {:ok, entries} <- Entry.read_all(o.models),
+         do: GenServer.start_link(__MODULE__, {o, entries}, name)
+  end
+
+  defp options do
+    Options.from("pool",
+      ranges: [:queue_limit],
+      renamed: [memory_bytes: :memory, queue_limit: :max_queue],
+      own: [memory: {:auto_or_bytes, :auto}]
+    )
+  end
+
+  # ---- The list ----
+
+  @doc """
+  Replaces the list. Models that are the same stay loaded. Others that were in the former list get no new
+  requests, and leave when the present ones have ended. After an error nothing has changed.
+  """
+  @spec set(models(), [keyword()]) :: :ok | {:error, reason()}
+  def set(models, list) do
+    with {:ok, entries} <- Entry.read_all(list), do: Broker.ask(models, {:set, entries}, :infinity)
+  end
+
+  @doc "Pins a model, which loads it, or lets it sleep again."
+  @spec pin(models(), String.t(), boolean()) :: :ok | {:error, reason()}
+  def pin(models, name, pinned? \\ true) when is_boolean(pinned?),
+    do: Broker.ask(models, {:pin, name, pinned?}, :infinity)
+
+  @doc "Loads a model as soon as there is memory for it, and returns at once. `info/2` has the progress."
+  @spec load(models(), String.t()) :: :ok | {:error, reason()}
+  def load(models, name), do: Broker.ask(models, {:by_name, :pool_load, name}, :infinity)
+
+  @doc "Unloads a model, also a pinned one, when its present leases have ended. Returns at once."
+  @spec unload(models(), String.t()) :: :ok | {:error, reason()}
+  def unload(models, name), do: Broker.ask(models, {:by_name, :pool_unload, name}, :infinity)
+
+  @doc "All models, in the order of the list."
+  @spec list(models()) :: [info()]
+  def list(models), do: models |> Broker.ask(:list, :infinity) |> Error.ok!()
+
+  @doc "The model with this name or alias."
+  @spec info(models(), String.t()) :: {:ok, info()} | {:error, reason()}
+  def info(models, name), do: Broker.ask(models, {:by_name, :pool_find, name}, :infinity)
+
+  @doc """
+  Counts of all models: `memory_bytes` (the budget) and `used_bytes`, `n_models`, `n_loaded`, `n_leases`,
+  `n_waiting`, `n_loads`, `n_failures`, `n_sleeps`.
+  """
+  @spec get_stats(models()) :: map()
+  def get_stats(models), do: models |> Broker.ask(:get_stats, :infinity) |> Error.ok!()
+
+  # ---- Leases ----
+
+  @doc """
+  Waits until a model is loaded, and keeps it in memory for the calling process. `timeout` (60_000 ms, or
+  `:infinity`): afterwards `{:error, :timeout}`. A process that waits for a lease while it has another one may
+  wait for itself until then.
+
+      iex> {:ok, models} = Weir.Models.start_link(models: [[name: "a", model_path: "fake:"]])
+      iex> {:ok, lease} = Weir.Models.lease(models, "a")
+      iex> {:ok, ids} = Weir.Tokenizer.encode(lease.model, "hi")
+      iex> {:ok, _text} = Weir.Models.generate(models, lease, ids, max_tokens: 2)
+      iex> Weir.Models.release(lease)
+      :ok
+  """
+  @spec lease(models(), String.t(), keyword()) :: {:ok, Lease.t()} | {:error, reason()}
+  def lease(models, name, opts \\ []) do
+    {timeout, opts} = Deadline.pop!(opts, 60_000)
+    %{} = Options.read!(opts, [])
+    Lease.take(models, name, Deadline.at(timeout))
+  end
+
+  @doc "Ends a lease. Afterwards its model raises `ArgumentError`."
+  @spec release(Lease.t()) :: :ok
+  def release(%Lease{ref: ref}), do: NIF.lease_release(ref)
+
+  # ---- Texts ----
+
+  @doc "Returns the whole answer. Options as in `Weir.Server.generate/3`, without `id`, `best_of`, `echo`, `share`."
+  @spec generate(models(), name(), String.t() | [integer()], keyword()) ::
+          {:ok, String.t()} | {:error, reason()}
+  def generate(models, name, prompt, opts \\ []),
+    do: with({:ok, answer} <- complete(models, name, prompt, opts), do: {:ok, answer.text})
+
+  @doc "Like `generate/4`, but returns what `Weir.Server.complete/3` does."
+  @spec complete(models(), name(), String.t() | [integer()], keyword()) ::
+          {:ok, Weir.Server.answer()} | {:error, reason()}
+  def complete(models, name, prompt, opts \\ []),
+    do: whole(models, name, opts, fn _model -> {:ok, prompt} end)
+
+  @doc """
+  Returns the answer as a lazy stream of texts, or of `Weir.Chunk`s with `emit: :chunks`. The lease is taken
+  when the stream is enumerated. `timeout` (30_000 ms) limits the start, and then the time between chunks.
+  """
+  @spec stream(models(), name(), String.t() | [integer()], keyword()) :: Enumerable.t()
+  def stream(models, name, prompt, opts \\ []),
+    do: streamed(models, name, opts, fn _model -> {:ok, prompt} end)
+
+  @doc "Returns the answer to a conversation. Options as in `generate/4` and `Weir.Chat.apply_template/3`."
+  @spec chat(models(), name(), [Chat.message()], keyword()) :: {:ok, String.t()} | {:error, reason()}
+  def chat(models, name, messages, opts \\ []) do
+    {template, rest} = Options.split!(opts, Options.template())
+
+    with {:ok, answer} <- whole(models, name, rest, &Chat.prompt(&1, messages, template)),
+         do: {:ok, answer.text}
+  end
+
+  @doc "Like `chat/4`, but returns a stream as `stream/4` does."
+  @spec stream_chat(models(), name(), [Chat.message()], keyword()) :: Enumerable.t()
+  def stream_chat(models, name, messages, opts \\ []) do
+    {template, rest} = Options.split!(opts, Options.template())
+    streamed(models, name, rest, &Chat.prompt(&1, messages, template))
+  end
+
+  @doc "Returns the answer to a conversation in OpenAI's format. Options as in `Weir.Server.chat_completion/3`."
+  @spec chat_completion(models(), name(), [Chat.message()], keyword()) ::
+          {:ok, Weir.ChatCompletion.t()} | {:error, reason()}
+  def chat_completion(models, name, messages, opts \\ []) do
+    {o, timeout, given} = completion(opts, 60_000)
+    deadline = Deadline.at(timeout)
+
+    Generation.elsewhere(fn ->
+      Lease.use(models, name, deadline, fn lease ->
+        with {:ok, completion} <- open(lease, messages, o, given, :generate),
+             do: Completion.whole(completion, fn -> Deadline.left(deadline) end)
+      end)
+    end)
+  end
+
+  @doc """
+  Streams the answer to a conversation as `Weir.ChatCompletionChunk`s. Options as in `stream/4` and
+  `chat_completion/4`.
+  """
+  @spec stream_chat_completion(models(), name(), [Chat.message()], keyword()) :: Enumerable.t()
+  def stream_chat_completion(models, name, messages, opts \\ []) do
+    {o, timeout, given} = completion(opts, 30_000)
+
+    Lease.stream(models, name, timeout, fn lease ->
+      Completion.stream(fn -> open(lease, messages, o, given, :stream) end, timeout)
+    end)
+  end
+
+  defp completion(opts, timeout) do
+    {o, rest} = Options.split!(opts, Completion.options() ++ Options.template())
+    {timeout, given} = given!(rest, timeout)
+    {o, given} = Completion.form(o, given)
+    {o, timeout, given}
+  end
+
+  defp open(lease, messages, o, given, mode) do
+    Completion.open(lease.model, messages, o, fn chat ->
+      Lease.submit(lease, fn _model -> {:ok, chat} end, given, mode, o.n)
+    end)
+  end
+
+  @doc """
+  Returns the embedding of a text, or a list of embeddings for a list of texts. Options: `timeout`
+  (60_000 ms), and those of `Weir.Embedding.embed/3`. The context of the call is not part of the budget.
+  """
+  @spec embed(models(), name(), String.t() | [String.t()], keyword()) ::
+          {:ok, [float()] | [[float()]]} | {:error, reason()}
+  def embed(models, name, text_or_texts, opts \\ []) do
+    {timeout, opts} = Deadline.pop!(opts, 60_000)
+    o = Embedding.options!(opts)
+    texts = List.wrap(text_or_texts)
+
+    if not Enum.all?(texts, &is_binary/1) do
+      raise ArgumentError, "expected a text or a list of texts, got: #{inspect(text_or_texts)}"
+    end
+
+    deadline = Deadline.at(timeout)
+    compute = &Embedding.within(&1.model, texts, o, Deadline.left(deadline))
+
+    with {:ok, vectors} <- Generation.elsewhere(fn -> Lease.use(models, name, deadline, compute) end),
+         do: {:ok, if(is_list(text_or_texts), do: vectors, else: hd(vectors))}
+  end
+
+  defp given!(opts, timeout) do
+    {timeout, opts} = Deadline.pop!(opts, timeout)
+    {timeout, Options.given!(opts, Request.options())}
+  end
+
+  # In a short-lived process, which holds the lease: what was made of the model ends with it.
+  defp whole(models, name, opts, prompt) do
+    {timeout, given} = given!(opts, 60_000)
+    deadline = Deadline.at(timeout)
+
+    Generation.elsewhere(fn ->
+      Lease.use(models, name, deadline, fn lease ->
+        with {:ok, [request]} <- Lease.submit(lease, prompt, given, :generate, 1),
+             do: Answer.gather(request, deadline)
+      end)
+    end)
+  end
+
+  defp streamed(models, name, opts, prompt) do
+    {emit, opts} = Options.split!(opts, Options.emit())
+    {timeout, given} = given!(opts, 30_000)
+
+    Lease.stream(models, name, timeout, fn lease ->
+      open = fn ->
+        with {:ok, [request]} <- Lease.submit(lease, prompt, given, :stream, 1), do: {:ok, request}
+      end
+
+      Answer.chunks(open, timeout, emit.emit)
+    end)
+  end
+
+  # ---- The process ----
+
+  # entries: in the order of the list. The native pool is freed when this process and all leases have ended.
+  @impl true
+  def init({o, entries}) do
+    given = %{memory_bytes: o.memory, queue_limit: o.max_queue}
+
+    with {:ok, pool} <- NIF.pool_create(Map.merge(given, Map.take(o, [:cache_dir, :cache_disk_bytes]))),
+         :ok <- NIF.pool_set(pool, Enum.map(entries, & &1.native)) do
+      {:ok, %{pool: pool, entries: entries}}
+    else
+      {:error, reason} -> {:stop, reason}
+    end
+  end
+
+  @impl true
+  def handle_call({:lease, name, timeout, pid, ref}, _from, state) do
+    case NIF.lease_create(state.pool, name, timeout, pid, ref) do
+      {:ok, lease} -> {:reply, {:ok, lease, Entry.find(state.entries, name)}, state}
+      {:error, reason} -> {:reply, {:error, reason}, state}
+    end
+  end
+
+  def handle_call({:set, entries}, _from, state), do: set_all(state, entries)
+
+  def handle_call({:pin, name, pinned?}, _from, state) do
+    case Entry.find(state.entries, name) do
+      nil -> {:reply, {:error, :not_found}, state}
+      found -> set_all(state, Enum.map(state.entries, &if(&1 == found, do: Entry.pin(&1, pinned?), else: &1)))
+    end
+  end
+
+  def handle_call({:by_name, function, name}, _from, state),
+    do: {:reply, apply(NIF, function, [state.pool, name]), state}
+
+  def handle_call(:list, _from, state) do
+    infos =
+      for {_entry, i} <- Enum.with_index(state.entries),
+          {:ok, info} <- [NIF.pool_get(state.pool, i)],
+          do: info
+
+    {:reply, {:ok, infos}, state}
+  end
+
+  def handle_call(:get_stats, _from, state), do: {:reply, {:ok, NIF.pool_stats(state.pool)}, state}
+  def handle_call(_other, _from, state), do: {:reply, {:error, :unknown_call}, state}
+
+  @impl true
+  def handle_cast(_other, state), do: {:noreply, state}
+
+  @impl true
+  def handle_info(_other, state), do: {:noreply, state}
+
+  defp set_all(state, entries) do
+    case NIF.pool_set(state.pool, Enum.map(entries, & &1.native)) do
+      :ok -> {:reply, :ok, %{state | entries: entries}}
+      {:error, reason} -> {:reply, {:error, reason}, state}
+    end
+  end
+end

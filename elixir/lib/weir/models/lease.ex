@@ -1,0 +1,136 @@
+# SPDX-License-Identifier: Apache-2.0
+defmodule Weir.Models.Lease do
+  @moduledoc """
+  A model that stays in memory for a process, see `Weir.Models.lease/3`.
+
+  `model` works with `Weir.Tokenizer`, `Weir.Chat`, `Weir.Embedding` and other functions until the lease ends;
+  afterwards they raise `ArgumentError`. Chats, contexts and adapters that were made of it keep its weights in
+  memory until they are collected.
+  """
+
+  alias Weir.{Adapter, Deadline, Error, Generation, Model, NIF}
+  alias Weir.Server.{Broker, Request}
+
+  @enforce_keys [:ref, :model, :name, :entry]
+  defstruct [:ref, :model, :name, :entry]
+  @type t :: %__MODULE__{ref: reference(), model: Model.t(), name: String.t(), entry: term()}
+
+  @doc false
+  @spec take(GenServer.server(), String.t(), Deadline.t()) :: {:ok, t()} | {:error, term()}
+  def take(models, name, deadline) do
+    if not is_binary(name) or String.contains?(name, <<0>>) do
+      raise ArgumentError, "the name of a model is a text, got: #{inspect(name)}"
+    end
+
+    Broker.here!(models)
+    ref = make_ref()
+    # it also holds if there is no such process
+    monitor = models |> GenServer.whereis() |> monitor()
+
+    try do
+      with {:ok, lease, entry} <- Broker.ask(models, {:lease, name, ms(deadline), self(), ref}, :infinity),
+           :ok <- await(lease, ref, monitor) do
+        {:ok, %__MODULE__{ref: lease, model: %Model{ref: lease}, name: entry.native.name, entry: entry}}
+      end
+    after
+      if monitor, do: Process.demonitor(monitor, [:flush])
+    end
+  end
+
+  defp monitor(nil), do: nil
+  defp monitor(pid), do: Process.monitor(pid)
+
+  # the longest that the library waits
+  defp ms(deadline) do
+    case Deadline.left(deadline) do
+      :infinity -> -1
+      left -> min(left, 0x7FFFFFFF)
+    end
+  end
+
+  defp await(lease, ref, monitor) do
+    receive do
+      {^ref, :ready} ->
+        :ok
+
+      {^ref, {:error, reason}} ->
+        NIF.lease_release(lease)
+        {:error, reason}
+
+      {:DOWN, ^monitor, :process, _pid, reason} ->
+        NIF.lease_release(lease)
+        # no message follows
+        receive do: ({^ref, _} -> :ok), after: (0 -> :ok)
+        {:error, {:server_down, reason}}
+    end
+  end
+
+  @doc false
+  # Calls fun with a lease, which is the caller's, or ends afterwards.
+  @spec use(GenServer.server(), String.t() | t(), Deadline.t(), (t() -> result)) :: result | {:error, term()}
+        when result: term()
+  def use(_models, %__MODULE__{} = lease, _deadline, fun), do: fun.(lease)
+
+  def use(models, name, deadline, fun) do
+    with {:ok, lease} <- take(models, name, deadline) do
+      try do
+        fun.(lease)
+      after
+        NIF.lease_release(lease.ref)
+      end
+    end
+  end
+
+  @doc false
+  # The elements of the stream that fun returns for a lease, which ends with it.
+  @spec stream(GenServer.server(), String.t() | t(), timeout(), (t() -> Enumerable.t())) :: Enumerable.t()
+  def stream(_models, %__MODULE__{} = lease, _timeout, fun), do: fun.(lease)
+
+  def stream(models, name, timeout, fun) do
+    Stream.resource(
+      fn -> models |> take(name, Deadline.at(timeout)) |> Error.ok!() |> then(&{:begin, &1}) end,
+      fn
+        {:begin, lease} -> {fun.(lease), {:over, lease}}
+        {:over, lease} -> {:halt, {:over, lease}}
+      end,
+      fn {_place, lease} -> NIF.lease_release(lease.ref) end
+    )
+  end
+
+  @doc false
+  # Submits n requests for the calling process. `prompt` returns the prompt for a model.
+  @spec submit(
+          t(),
+          (Model.t() -> {:ok, Generation.prompt()} | {:error, term()}),
+          map(),
+          atom(),
+          pos_integer()
+        ) ::
+          {:ok, [struct()]} | {:error, term()}
+  def submit(lease, prompt, given, mode, n) do
+    o = Request.merge(lease.entry.defaults, given)
+    to = self()
+
+    asked = fn ->
+      with {:ok, prompt} <- prompt.(lease.model),
+           {:ok, adapters} <- adapters(lease, given) do
+        Request.submit_n(lease.ref, %{prompt: prompt}, Map.put(o, :adapters, adapters), mode, n, to)
+      end
+    end
+
+    with {:ok, refs} <- Generation.elsewhere(asked),
+         do: {:ok, for(ref <- refs, do: %Request{ref: ref, model: lease.model, logprobs: o.logprobs})}
+  end
+
+  # The paths of adapters that were loaded with the model mean these.
+  defp adapters(%{entry: entry} = lease, given) do
+    loaded = entry.lora |> Enum.map(&elem(&1, 0)) |> Enum.zip(NIF.lease_adapters(lease.ref)) |> Map.new()
+
+    wanted =
+      for {what, scale} <- Map.get(given, :lora, entry.lora) do
+        with %{^what => ref} <- loaded, do: {%Adapter{ref: ref}, scale}, else: (_ -> {what, scale})
+      end
+
+    Adapter.uses(lease.model, wanted)
+  end
+end
