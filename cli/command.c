@@ -24,6 +24,9 @@ static const char *instead_of(const char *word)
     } known[] = {
         {"stop", "end weir serve with Ctrl-C or SIGTERM, or as a service with systemctl stop weir"},
         {"cp", "weir preset NAME -m MODEL gives a model another name"},
+        {"create", "weir preset NAME keeps a model with settings under a name"},
+        {"download", "weir pull downloads a model"},
+        {"models", "weir list shows the models that are here"},
     };
     for (size_t i = 0; i < sizeof known / sizeof *known; i++)
         if (strcmp(known[i].other, word) == 0) return known[i].instead;

@@ -190,13 +190,13 @@ cli_exit cli_rm(cli_args *args)
         return cli_fail(CLI_USAGE, args->words.n == 0 ? "which model? weir list shows those that are there"
                                                       : "weir rm takes one model");
     const char *name = args->words.items[0];
-    if (!args->yes && !isatty(STDIN_FILENO))
-        return cli_fail(CLI_USAGE, "weir rm asks before it removes; where nobody can answer, give --yes");
     char *preset = cli_preset_path_of(name);
     cli_exit code = CLI_OK;
     if (preset != NULL && access(preset, F_OK) != 0)
         code = cli_fail(CLI_NO_MODEL, "there is no preset %s (%s); weir list shows the names of models", name,
                         preset);
+    else if (!args->yes && !isatty(STDIN_FILENO))
+        code = cli_fail(CLI_USAGE, "weir rm asks before it removes; where nobody can answer, give --yes");
     else if (!args->yes && !confirm(name)) {
         cli_free(preset);
         return cli_signals_ended() == 0 ? CLI_OK : (cli_exit)(128 + cli_signals_ended());

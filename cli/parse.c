@@ -254,6 +254,13 @@ cli_exit cli_options_set(void *target, const cli_option *option, const char *sho
 
 /* ---- Words ---- */
 
+/* llama.cpp's option for a model of the hub. */
+static bool is_repository(const char *word, size_t length)
+{
+    return (length == 3 && memcmp(word, "-hf", 3) == 0) ||
+           ((length == 4 || length == 9) && memcmp(word, "--hf-repo", length) == 0);
+}
+
 static cli_exit unknown(const cli_args *args, const char *word, size_t length)
 {
     char given[64], one[CLI_SPELLING_MAX], lists[64];
@@ -262,6 +269,10 @@ static cli_exit unknown(const cli_args *args, const char *word, size_t length)
     snprintf(lists, sizeof lists, has_all ? "; weir %s --help-all lists them" : "; weir help %s lists them",
              name);
     snprintf(given, sizeof given, "%.*s", (int)(length < 60 ? length : 60), word);
+    if (is_repository(word, length) && cli_options_find(args->command->bit, "--model", 7) != NULL)
+        return cli_fail(CLI_USAGE,
+                        "weir %s has no option %s: -m hf:OWNER/REPO[:QUANTIZATION] names a model of the hub",
+                        name, given);
     for (const cli_command *command = cli_commands; command->name != NULL; command++)
         if (cli_options_find(command->bit, word, length))
             return cli_fail(CLI_USAGE, "weir %s has no option %s (weir %s has it)%s", name, given,

@@ -77,6 +77,12 @@ def test_words():
     check("ls is list", weir("ls", "--json").stdout == weir("list", "--json").stdout != "" and "weir list" in weir("help", "ls").stdout)
     expect("a command of other programs", weir("stop"), 2, "systemctl stop weir")
     expect("and another", weir("cp", "a", "b"), 2, "weir preset")
+    for word, own in (("create", "weir preset"), ("download", "weir pull"), ("models", "weir list")):
+        expect(f"what weir calls {word}", weir(word), 2, own)
+    expect("how other programs name a repository", run("-hf", "a/b", "-p", "x"), 2, "-m hf:OWNER/REPO")
+    expect("and with =", weir("serve", "--hf-repo=a/b"), 2, "-m hf:OWNER/REPO")
+    expect("where there is no model to name", weir("list", "-hf", "a/b"), 2, "no option -hf; weir help list")
+    expect("a preset that is not there, where nobody is asked", weir("rm", "nowhere"), 3, "there is no preset nowhere")
     expect("the second word of a command", weir("replay", "x"), 2, "did you mean weir bench replay?")
     expect("a value is missing", run("-p", "x", "--temp"), 2, "--temp needs a value")
     expect("an option where a value belongs", run("-p", "--temp", "1"), 2, "-p needs a value", "--name=value")
