@@ -42,8 +42,8 @@ void weir__watch_fini(weir__watch *watch);
 void weir__watch_add(weir__watch *watch, const char *name);
 void weir__watch_drop(weir__watch *watch, const char *name);
 
-/* The differences since the last look, if there are any: then true, and fini frees them. Without memory, or if
- * the folder cannot be read, the next look has them. */
+/* The differences since the last look, if there are any: then true, and fini frees them. Without memory, or
+ * if the folder cannot be read, the next look has them. */
 bool weir__watch_look(weir__watch *watch, weir__watch_news *news);
 void weir__watch_news_fini(weir__watch_news *news);
 
