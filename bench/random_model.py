@@ -2,11 +2,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """A llama of an ordinary width with random weights, for measurements of speed at shapes that the default model does not have.
 
-usage: random_model.py OUT.gguf [whole]
+usage: random_model.py OUT.gguf [whole] [VOCABULARY.gguf]
 
 2,048 wide, 32 heads of which 8 have keys and values. Without `whole` 4 layers, 5,632 wide between, and the vocabulary of
 scripts/tiny_gguf.py; with it 16 layers, 8,192 wide between, and as many tokens as the default model has, most of them unused: 1.2 GB.
-Matrices are random blocks of Q8_0, from which `weir quantize --requantize` makes other formats. The file has the same bytes each time."""
+With VOCABULARY.gguf it has the tokens and the chat template of that file: then almost every token of an answer has a text. Matrices are random blocks of Q8_0, from which `weir quantize --requantize` makes other formats. The file has the same bytes each time."""
 import pathlib
 import struct
 import sys
@@ -44,11 +44,53 @@ class Quick(tiny_gguf.Model):
         self.tensors.append((name, dims, "q8_0", bytes(blocks)))
 
 
+class Metadata:
+    """The keys of a GGUF file: their names, values as bytes, and of arrays the number of elements."""
+
+    def __init__(self, path):
+        with open(path, "rb") as file:
+            self.bytes = file.read(64 << 20)  # no vocabulary is longer
+        self.at, self.keys = 16, {}
+        for _ in range(self.number("<Q")):
+            start = self.at
+            name = self.bytes[self.at + 8:self.at + 8 + self.skip_string()].decode()
+            count = self.skip(self.number("<I"))
+            self.keys[name] = self.bytes[start:self.at], count
+
+    def number(self, form):
+        self.at += struct.calcsize(form)
+        return struct.unpack_from(form, self.bytes, self.at - struct.calcsize(form))[0]
+
+    def skip_string(self):
+        n = self.number("<Q")
+        self.at += n
+        return n
+
+    def skip(self, kind):
+        if kind == tiny_gguf.STRING:
+            return self.skip_string()
+        if kind == tiny_gguf.ARRAY:
+            kind, count = self.number("<I"), self.number("<Q")
+            for _ in range(count):
+                self.skip(kind)
+            return count
+        self.at += (1, 1, 2, 2, 4, 4, 4, 1, None, None, 8, 8, 8)[kind]
+        return 1
+
+
 def main():
+    path, words = sys.argv[1], sys.argv[2:]
+    shape = Whole() if words[:1] == ["whole"] else Wide()
+    others = words[1:] if words[:1] == ["whole"] else words
     model = Quick("llama", 1, "q8_0")
     model.put("general.name", tiny_gguf.STRING, "random, width 2048")
-    tiny_gguf.make_decoder("llama", model, Whole() if sys.argv[2:] == ["whole"] else Wide())
-    model.write(sys.argv[1])
+    keys = {name: key for name, key in Metadata(others[0]).keys.items() if name.startswith("tokenizer.")} if others else {}
+    if others:
+        shape.vocab = keys["tokenizer.ggml.tokens"][1]
+    tiny_gguf.make_decoder("llama", model, shape)
+    if others:
+        model.kv = [kv for kv in model.kv if not kv[8:].startswith(b"tokenizer.")] + [kv for kv, _ in keys.values()]
+    model.write(path)
 
 
 if __name__ == "__main__":

@@ -16,10 +16,14 @@ scratch = tempfile.TemporaryDirectory()
 path = os.path.join(scratch.name, "random.gguf")
 
 
-def digest():
-    made = subprocess.run([sys.executable, MAKER, path], capture_output=True, text=True)
+def make(*words):
+    made = subprocess.run([sys.executable, MAKER, path, *words], capture_output=True, text=True)
     if made.returncode != 0:
         sys.exit(made.stderr)
+
+
+def digest():
+    make()
     with open(path, "rb") as file:
         return hashlib.sha256(file.read()).hexdigest()
 
@@ -34,5 +38,10 @@ model = run("info", "-m", path, "--json")["model"]
 check("2,048 wide, 4 layers", (model["n_embd"], model["n_layer"]) == (2048, 4), model)
 answer = run("run", "-m", path, "--raw", "-n", "2", "--ignore-eos", "--temp", "0", "-c", "64", "--json", "-q", "once")
 check("two tokens", len(answer["tokens"]) == 2, answer)
+make(os.environ["WEIR_TEST_MODEL"])
+told = [run("tokenize", "-m", model_path, "Weirs hold water.", "--json") for model_path in (path, os.environ["WEIR_TEST_MODEL"])]
+check("another file's vocabulary", told[0] == told[1] and len(told[0]["tokens"]) > 3, *told)
+answer = run("run", "-m", path, "-n", "8", "--ignore-eos", "--temp", "0", "-c", "64", "--json", "-q", "once")
+check("its tokens have texts", len(answer["tokens"]) == 8 and len(answer["text"]) >= 8, answer)
 print(f"{results['passed']} passed, {results['failed']} failed")
 sys.exit(results["failed"] > 0)
