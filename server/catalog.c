@@ -222,7 +222,8 @@ static weir_status tell_pool(weir_pool *pool, const serve_params *params, weir_e
     for (size_t i = 0; i < params->n_models; i++) entries[i] = *params->models[i].entry;
     weir_status status = weir_pool_set(pool, entries, params->n_models, error);
     weir__mem_free(entries);
-    return status;
+    uint64_t memory = params->pool != NULL ? params->pool->memory_bytes : WEIR_AUTO;
+    return status == WEIR_OK ? weir_pool_set_memory(pool, memory, error) : status;
 }
 
 weir_status serve_catalog_set(serve_catalog *catalog, const serve_params *params, weir_error *error)

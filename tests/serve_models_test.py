@@ -103,6 +103,37 @@ def test_reload():
         check("it ends in order", server.stop() == 0)
 
 
+def test_memory_that_shrinks():
+    home = os.path.join(scratch.name, "shrinks")
+    config = os.path.join(home, "weir", "config")
+    os.makedirs(os.path.dirname(config))
+
+    def memory(size):
+        with open(config, "w", encoding="utf-8") as file:
+            file.write(f"memory = {size}\n")
+    memory("400M")
+    written("ctx = 512\nslots = 2\ncache-memory = 1M\nlookup-memory = 0\n" + "".join(
+        f"[{name}]\nmodel = fake:seed={i},n_bytes=104857600,tick_us=20000,n_ctx_train=100000\n" for i, name in enumerate(("one", "two", "three"), 1)))
+    with Server(WEIR, "--models", FILE, model=None, env=environment(WEIR_CONFIG=config)) as server:
+        before = {name: ask(server, name) for name in ("one", "two", "three")}
+        check("three models fit", set(states(server).values()) == {"loaded"}, states(server))
+        stream = server.connect()
+        stream.request("POST", CHAT, {"model": "one", "messages": [{"role": "user", "content": "x"}], "max_tokens": 400, "ignore_eos": True, "stream": True})
+        server.wait_for(lambda m: sum(v for k, v in m.items() if k.startswith("weir_slots_generating")) == 1)
+        memory("150M")
+        server.process.send_signal(signal.SIGHUP)
+        server.wait_for(lambda _: list(states(server).values()).count("loaded") == 1)
+        check("those that are idle sleep, and the one that answers stays", states(server) == {"one": "loaded", "two": "sleeping", "three": "sleeping"}, states(server))
+        stream.close()
+        check("the budget is the new one", ask(server, "two") == before["two"] and list(states(server).values()).count("loaded") == 1, states(server))
+        memory("50M")
+        server.process.send_signal(signal.SIGHUP)
+        server.wait_for(lambda _: "loaded" not in states(server).values())
+        status, _, message = ask(server, "one")
+        check("what cannot fit any more is refused with both sizes", status == 503 and "50.0 MiB" in message and "one" in message, status, message)
+        check("it ends in order", server.stop() == 0)
+
+
 def test_presets():
     home = os.path.join(scratch.name, "home")
     os.makedirs(os.path.join(home, ".config/weir/presets"))

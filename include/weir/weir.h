@@ -1696,7 +1696,7 @@ typedef struct weir_pool_params {
     size_t size;
     /* For all models: weights, KV cells, buffers, adapters, cached prefixes in host memory (cache_bytes) and
      * texts for drafts. WEIR_AUTO (default) = nine tenths of the memory available at create, and less when
-     * less is available before a load; 0 = no limit */
+     * less is available or a cgroup allows less; 0 = no limit */
     uint64_t memory_bytes;
     /* The cache_dir of all engines: prefixes of models that sleep. NULL (default) = a new folder in $TMPDIR
      * or /tmp, which destroy removes; pinned models do not use that one. "" = none */
@@ -1761,6 +1761,12 @@ WEIR_API weir_status weir_pool_destroy(weir_pool *pool);
  * twice), NO_MEMORY; nothing has changed. */
 WEIR_API WEIR_CHECKED weir_status weir_pool_set(weir_pool *pool, const weir_pool_model *models, size_t n,
                                                 weir_error *error);
+
+/* Replaces memory_bytes; one that is the same changes nothing. While the models take more than a smaller
+ * budget, those without a lease sleep, the least recently used first, pinned ones never, and none is loaded.
+ * Models with leases are not touched. The same happens, within a second, when WEIR_AUTO yields less. INVALID:
+ * a pointer is NULL. */
+WEIR_API weir_status weir_pool_set_memory(weir_pool *pool, uint64_t memory_bytes, weir_error *error);
 
 /* Asks for a model by name or alias, and returns at once. If it is not loaded, the lease waits in order of
  * arrival, at most timeout_ms (negative: no limit). A caller that waits for a lease while it holds another
@@ -1835,7 +1841,7 @@ WEIR_API weir_status weir_pool_find(weir_pool *pool, const char *name, weir_pool
 
 typedef struct weir_pool_stats {
     size_t size;
-    uint64_t memory_bytes; /* the budget, as of the last load; UINT64_MAX = no limit */
+    uint64_t memory_bytes; /* the budget, as it was last read or set; UINT64_MAX = no limit */
     uint64_t used_bytes;   /* of it, including models that are no longer in the list but have leases */
     int32_t n_models;
     int32_t n_loaded;

@@ -97,6 +97,7 @@ static bool number_of(const char *text, uint64_t *number)
 typedef struct limits {
     double processors; /* 0 = no limit */
     uint64_t memory;   /* UINT64_MAX = no limit */
+    uint64_t whole;    /* of which that is left; UINT64_MAX = no limit */
 } limits;
 
 static void limits_of(const group_files *files, const char *dir, limits *all)
@@ -114,8 +115,10 @@ static void limits_of(const group_files *files, const char *dir, limits *all)
             if (all->processors <= 0.0 || processors < all->processors) all->processors = processors;
         }
     }
-    if (files->limit != NULL && read_small(dir, files->limit, text, sizeof text) && number_of(text, &limit) &&
-        read_small(dir, files->usage, text, sizeof text) && number_of(text, &usage)) {
+    if (files->limit == NULL || !read_small(dir, files->limit, text, sizeof text) || !number_of(text, &limit))
+        return;
+    if (limit < all->whole) all->whole = limit;
+    if (read_small(dir, files->usage, text, sizeof text) && number_of(text, &usage)) {
         /* pages that the kernel can drop at once count as used, but are free to take */
         if (read_small(dir, "memory.stat", text, sizeof text)) number_after(text, files->cache, &cache);
         usage -= cache < usage ? cache : usage;
@@ -155,7 +158,7 @@ static bool has_controller(const char *list, const char *name)
 
 static limits limits_read(const char *root)
 {
-    limits all = {.processors = 0.0, .memory = UINT64_MAX};
+    limits all = {.processors = 0.0, .memory = UINT64_MAX, .whole = UINT64_MAX};
     char dir[PATH_CAPACITY], text[PATH_CAPACITY];
     int length = snprintf(dir, sizeof dir, "%s/proc/self", root);
     if (length < 0 || (size_t)length >= sizeof dir || !read_small(dir, "cgroup", text, sizeof text))
@@ -204,6 +207,12 @@ uint64_t weir__cpu_memory_at(const char *root)
     return available == 0 || left < available ? left : available;
 }
 
+uint64_t weir__cpu_memory_limit_at(const char *root)
+{
+    uint64_t whole = limits_read(root).whole;
+    return whole == UINT64_MAX ? 0 : whole > 0 ? whole : 1;
+}
+
 #ifdef __linux__
 static int32_t affinity(void)
 {
@@ -240,6 +249,11 @@ uint64_t weir__cpu_memory_available(void)
     uint64_t available = weir__cpu_memory_at(""), promised = weir__pages_promised();
     if (available == 0) return 0;
     return available > promised ? available - promised : 1;
+}
+
+uint64_t weir__cpu_memory_limit(void)
+{
+    return weir__cpu_memory_limit_at("");
 }
 
 /* ---- Instructions --------------------------------------------------------------------------------- */

@@ -17,6 +17,9 @@ int32_t weir__cpu_count(void);
  * small files; any thread. */
 uint64_t weir__cpu_memory_available(void);
 
+/* The smallest memory limit of the cgroups, bytes, used or not; 0 = there is none. */
+uint64_t weir__cpu_memory_limit(void);
+
 /* Sets of instructions. */
 typedef enum weir__cpu_feature {
     WEIR__CPU_AVX2 = 1 << 0,
@@ -42,5 +45,6 @@ void weir__cpu_hide(uint32_t features);
 /* Processors by quota, at least 1; 0 = there is no quota. */
 int32_t weir__cpu_quota_at(const char *root);
 uint64_t weir__cpu_memory_at(const char *root);
+uint64_t weir__cpu_memory_limit_at(const char *root);
 
 #endif

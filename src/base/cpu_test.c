@@ -149,10 +149,12 @@ static void test_memory_that_the_kernel_calls_available(void **state)
     put("proc/meminfo",
         "MemTotal:       8192000 kB\nMemFree: 1 kB\nMemAvailable:   4194304 kB\nBuffers: 2 kB\n");
     assert_true(weir__cpu_memory_at(root) == 4096 * MIB);
+    assert_true(weir__cpu_memory_limit_at(root) == 0);
     put("proc/self/cgroup", "0::/\n");
     put("sys/fs/cgroup/memory.max", "max\n");
     put("sys/fs/cgroup/memory.current", "1048576\n");
     assert_true(weir__cpu_memory_at(root) == 4096 * MIB);
+    assert_true(weir__cpu_memory_limit_at(root) == 0);
 }
 
 static void test_memory_that_a_group_leaves(void **state)
@@ -166,11 +168,13 @@ static void test_memory_that_a_group_leaves(void **state)
     /* file pages that can be dropped are free to take */
     put("sys/fs/cgroup/a/memory.stat", "anon 1\ninactive_file 268435456\nactive_file 7\n");
     assert_true(weir__cpu_memory_at(root) == 768 * MIB);
+    assert_true(weir__cpu_memory_limit_at(root) == 1024 * MIB);
     put("sys/fs/cgroup/memory.max", "104857600\n");
     put("sys/fs/cgroup/memory.current", "0\n");
     assert_true(weir__cpu_memory_at(root) == 100 * MIB);
     put("sys/fs/cgroup/memory.current", "204857600\n");
     assert_true(weir__cpu_memory_at(root) == 1);
+    assert_true(weir__cpu_memory_limit_at(root) == 100 * MIB);
 }
 
 static void test_memory_of_version_1(void **state)

@@ -11,7 +11,7 @@
 #include "pool/room.h"
 
 #define MIB(bytes) ((double)(bytes) / (1 << 20))
-#define AGAIN_NS   WEIR__NS_PER_S /* how often the machine's memory is read while leases wait */
+#define AGAIN_NS   WEIR__NS_PER_S /* how often the memory is read while leases wait or models are loaded */
 
 /* ---- Leases ---- */
 
@@ -180,8 +180,8 @@ static int64_t next_ns(const weir_pool *pool, int64_t now)
     int64_t next = weir__room_idle_ns(pool);
     for (const weir_lease *lease = pool->first; lease != NULL; lease = lease->next)
         if (lease->deadline_ns < next) next = lease->deadline_ns;
-    if (pool->n_waiting > 0 && pool->params.memory_bytes == WEIR_AUTO && now + AGAIN_NS < next)
-        next = now + AGAIN_NS;
+    bool reads = pool->n_waiting > 0 || weir__room_used(pool) > 0;
+    if (reads && pool->params.memory_bytes == WEIR_AUTO && now + AGAIN_NS < next) next = now + AGAIN_NS;
     return next;
 }
 

@@ -136,6 +136,7 @@ weir_status weir_pool_create(const weir_pool_params *given, weir_pool **out, wei
     if (pool == NULL) return weir__error_set(error, WEIR_NO_MEMORY, "", "out of memory for a pool");
     pool->params = params;
     pool->available = weir__cpu_memory_available;
+    pool->allowed = weir__cpu_memory_limit;
     pool->limit = params.memory_bytes == 0 ? WEIR__POOL_NO_LIMIT : params.memory_bytes;
     weir__room_limit(pool, weir__clock_now_ns());
     if ((status = take_folder(pool, error)) != WEIR_OK) goto no_folder;
@@ -320,6 +321,21 @@ weir_status weir_pool_set(weir_pool *pool, const weir_pool_model *models, size_t
     }
     fini_draft(&d);
     return status;
+}
+
+weir_status weir_pool_set_memory(weir_pool *pool, uint64_t memory_bytes, weir_error *error)
+{
+    if (pool == NULL) return weir__error_set(error, WEIR_INVALID, "pool", "pool is NULL");
+    pthread_mutex_lock(&pool->mutex);
+    if (memory_bytes != pool->params.memory_bytes) {
+        pool->params.memory_bytes = memory_bytes;
+        pool->limit = memory_bytes == 0 ? WEIR__POOL_NO_LIMIT : memory_bytes;
+        pool->limit_ns = 0;
+        weir__room_limit(pool, weir__clock_now_ns());
+        pthread_cond_signal(&pool->wake);
+    }
+    pthread_mutex_unlock(&pool->mutex);
+    return WEIR_OK;
 }
 
 /* ---- By name ---- */

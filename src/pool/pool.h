@@ -35,10 +35,11 @@ typedef struct weir__job {
 } weir__job;
 
 struct weir_pool {
-    weir_pool_params params; /* constant after create, like the next three */
+    weir_pool_params params; /* constant after create, like the next four; memory_bytes with the mutex */
     char *folder;            /* the cache_dir; NULL = none */
     bool has_private_folder;
     uint64_t (*available)(void); /* of this machine, bytes; 0 = unknown */
+    uint64_t (*allowed)(void);   /* by the limits of the process, bytes; 0 = all of it */
 
     pthread_mutex_t mutex; /* protects all below, entries and leases; held for a few instructions */
     pthread_cond_t wake;   /* for the keeper */
@@ -52,7 +53,7 @@ struct weir_pool {
     int32_t n_waiting;
     int32_t n_objects; /* leases that were not released, or whose function runs */
     weir__job job;
-    uint64_t limit;   /* the budget, as of the last load */
+    uint64_t limit;   /* the budget, as it was last read or set */
     uint64_t most;    /* the budget at create, for WEIR_AUTO */
     int64_t limit_ns; /* when that was computed */
     uint64_t n_loads, n_failures, n_sleeps;

@@ -190,6 +190,48 @@ static void drafts_and_adapters_are_loaded_with_the_model(void **state)
     rack_close(&r);
 }
 
+/* Those with leases stay; the others sleep until the rest fits, the least recently used first. */
+static void a_smaller_budget_puts_idle_models_to_sleep(void **state)
+{
+    (void)state;
+    rack r;
+    weir_error error;
+    rack_open(&r, 530, 5, "");
+    r.models[0].pinned = true;
+    assert_int_equal(weir_pool_set(r.pool, r.models, 5, NULL), WEIR_OK);
+    rack_await(&r, "m0", WEIR_POOL_LOADED);
+    weir_lease *used = rack_lease(&r, "m1");
+    for (int i = 2; i < 5; i++) rack_touch(&r, r.names[i]);
+    weir_engine *engine = weir_lease_engine(used);
+    int32_t answer[N_ANSWER];
+
+    assert_int_equal(weir_pool_set_memory(r.pool, 330 * MIB, &error), WEIR_OK);
+    rack_await(&r, "m3", WEIR_POOL_SLEEPING);
+    assert_state(&r, "m2", WEIR_POOL_SLEEPING);
+    assert_state(&r, "m4", WEIR_POOL_LOADED);
+    assert_true(rack_stats(&r).memory_bytes == 330 * MIB && rack_stats(&r).used_bytes <= 330 * MIB);
+
+    /* Less than is pinned and in use: neither is touched, and no other model is loaded. */
+    assert_int_equal(weir_pool_set_memory(r.pool, 150 * MIB, &error), WEIR_OK);
+    rack_await(&r, "m4", WEIR_POOL_SLEEPING);
+    weir_lease *late = rack_ask(&r, "m4", WAIT_MS);
+    assert_int_equal(weir_lease_wait(late, WAIT_MS, &error), WEIR_TOO_LONG);
+    assert_non_null(strstr(error.message, "150.0 MiB"));
+    weir_lease_release(late);
+    assert_state(&r, "m0", WEIR_POOL_LOADED);
+    assert_ptr_equal(weir_lease_engine(used), engine);
+    rack_generate(engine, 1, 30, answer, NULL);
+    weir_lease_release(used);
+    rack_await(&r, "m1", WEIR_POOL_SLEEPING);
+    assert_state(&r, "m0", WEIR_POOL_LOADED);
+
+    assert_int_equal(weir_pool_set_memory(r.pool, 0, &error), WEIR_OK);
+    for (int i = 1; i < 5; i++) rack_touch(&r, r.names[i]);
+    assert_int_equal(rack_stats(&r).n_loaded, 5);
+    assert_int_equal(weir_pool_set_memory(NULL, 0, &error), WEIR_INVALID);
+    rack_close(&r);
+}
+
 static void memory_that_shrinks_ends_nothing(void **state)
 {
     (void)state;
@@ -210,11 +252,50 @@ static void memory_that_shrinks_ends_nothing(void **state)
     rack_close(&r);
 }
 
-static uint64_t machine; /* bytes that it has */
+static _Atomic uint64_t machine; /* bytes that it has */
+static _Atomic uint64_t group;   /* bytes that the cgroup allows */
 
 static uint64_t available(void)
 {
     return machine;
+}
+
+static uint64_t allowed(void)
+{
+    return group;
+}
+
+static void a_cgroup_that_allows_less_puts_idle_models_to_sleep(void **state)
+{
+    (void)state;
+    rack r;
+    machine = 1000 * MIB;
+    group = 0;
+    rack_open(&r, 530, 3, "");
+    pthread_mutex_lock(&r.pool->mutex);
+    r.pool->available = available;
+    r.pool->allowed = allowed;
+    pthread_mutex_unlock(&r.pool->mutex);
+    assert_int_equal(weir_pool_set_memory(r.pool, WEIR_AUTO, NULL), WEIR_OK);
+    assert_true(rack_stats(&r).memory_bytes == 900 * MIB);
+    weir_lease *used = rack_lease(&r, "m0");
+    rack_touch(&r, "m1");
+    rack_touch(&r, "m2");
+    assert_int_equal(rack_stats(&r).n_loaded, 3);
+    group = 240 * MIB; /* nobody calls the pool: it notices by itself */
+    rack_await(&r, "m1", WEIR_POOL_SLEEPING);
+    assert_state(&r, "m0", WEIR_POOL_LOADED);
+    assert_state(&r, "m2", WEIR_POOL_LOADED);
+    group = 120 * MIB;
+    rack_await(&r, "m2", WEIR_POOL_SLEEPING);
+    assert_state(&r, "m0", WEIR_POOL_LOADED);
+    assert_true(rack_stats(&r).memory_bytes == 108 * MIB);
+    group = 0;
+    machine = 1; /* other processes take it: what is loaded stays */
+    rack_touch(&r, "m0");
+    weir_lease_release(used);
+    assert_state(&r, "m0", WEIR_POOL_LOADED);
+    rack_close(&r);
 }
 
 static void the_machines_memory_is_read_before_a_load(void **state)
@@ -226,6 +307,7 @@ static void the_machines_memory_is_read_before_a_load(void **state)
     pthread_mutex_lock(&pool->mutex);
     pool->params.memory_bytes = WEIR_AUTO;
     pool->available = available;
+    pool->allowed = allowed;
     pool->most = 400 * MIB;
     pool->limit_ns = 1;
     machine = 100 * MIB;
@@ -238,6 +320,10 @@ static void the_machines_memory_is_read_before_a_load(void **state)
     assert_int_equal(weir__room_limit(pool, 3 * WEIR__NS_PER_S), 140 * MIB); /* with what the pool has */
     machine = 0;
     assert_int_equal(weir__room_limit(pool, 4 * WEIR__NS_PER_S), 140 * MIB); /* unknown */
+    machine = 1000 * MIB;
+    group = 100 * MIB;
+    assert_int_equal(weir__room_limit(pool, 5 * WEIR__NS_PER_S), 90 * MIB); /* what the cgroup allows */
+    group = 0;
     pool->entries->n_bytes = 0;
     pthread_mutex_unlock(&pool->mutex);
     rack_close(&r);
@@ -389,6 +475,8 @@ int main(void)
         cmocka_unit_test(sleep_keeps_prefixes),
         cmocka_unit_test(a_failed_load_is_reported_and_tried_again),
         cmocka_unit_test(drafts_and_adapters_are_loaded_with_the_model),
+        cmocka_unit_test(a_smaller_budget_puts_idle_models_to_sleep),
+        cmocka_unit_test(a_cgroup_that_allows_less_puts_idle_models_to_sleep),
         cmocka_unit_test(memory_that_shrinks_ends_nothing),
         cmocka_unit_test(the_machines_memory_is_read_before_a_load),
         cmocka_unit_test(a_new_list_touches_nothing_that_runs),

@@ -28,13 +28,13 @@ uint64_t weir__room_limit(weir_pool *pool, int64_t now)
 {
     if (pool->params.memory_bytes != WEIR_AUTO) return pool->limit;
     if (pool->limit_ns != 0 && now - pool->limit_ns < LIMIT_NS) return pool->limit;
-    uint64_t available = pool->available();
-    if (pool->limit_ns == 0) /* at create */
-        pool->limit = pool->most = available == 0 ? WEIR__POOL_NO_LIMIT : most_of(available);
-    else if (available != 0) {
-        uint64_t present = sum(weir__room_used(pool), most_of(available));
+    uint64_t available = pool->available(), allowed = pool->allowed();
+    uint64_t present = sum(weir__room_used(pool), most_of(available));
+    if (pool->limit_ns == 0) /* at create, or newly set */
+        pool->limit = pool->most = available == 0 ? WEIR__POOL_NO_LIMIT : present;
+    else if (available != 0)
         pool->limit = present < pool->most ? present : pool->most;
-    }
+    if (allowed != 0 && most_of(allowed) < pool->limit) pool->limit = most_of(allowed);
     pool->limit_ns = now;
     return pool->limit;
 }
@@ -94,6 +94,19 @@ static weir__entry *next_victim(const weir_pool *pool, bool idle_only)
         if (victim == NULL || goes_before(e, victim)) victim = e;
     }
     return victim;
+}
+
+/* A model without a lease that must sleep because the budget has shrunk. */
+static weir__entry *next_surplus(weir_pool *pool, int64_t now)
+{
+    uint64_t used = weir__room_used(pool);
+    weir__entry *surplus = NULL;
+    if (used == 0 || used <= weir__room_limit(pool, now)) return NULL;
+    for (weir__entry *e = pool->entries; e != NULL; e = e->next)
+        if (e->state == WEIR_POOL_LOADED && e->n_leases == 0 && !is_kept(e) &&
+            (surplus == NULL || goes_before(e, surplus)))
+            surplus = e;
+    return surplus;
 }
 
 static void open_all(weir_pool *pool)
@@ -164,6 +177,8 @@ weir__room weir__room_next(weir_pool *pool, int64_t now)
     weir__room room = {0};
     for (weir__entry *e = pool->entries; e != NULL; e = e->next)
         if (must_go(e, now)) return (weir__room){.job = WEIR__JOB_UNLOAD, .entry = e};
+    weir__entry *surplus = next_surplus(pool, now);
+    if (surplus != NULL) return (weir__room){.job = WEIR__JOB_UNLOAD, .entry = surplus};
     for (size_t i = 0; i < pool->n_list; i++)
         if (is_wanted(pool->list[i]) && !pool->list[i]->known) return estimate(pool->list[i]);
     bool for_lease;
