@@ -1301,8 +1301,8 @@ WEIR_API weir_stream *weir_flight_stream(const weir_flight *flight);
 
 /* ---- Forecasts and estimates ----------------------------------------------------------------------- */
 
-/* A forecast for a request submitted now. Times are estimates from measured rates; 0 = nothing measured
- * yet. */
+/* A forecast for a request submitted now. Times are estimates from measured rates, with the tokens that
+ * running requests of higher priority leave it; 0 = nothing measured yet. */
 typedef struct weir_forecast {
     size_t size;
     int32_t n_prompt;    /* tokens */

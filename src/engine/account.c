@@ -27,6 +27,23 @@ void weir__account_fini(weir__account *account)
 
 /* ---- Counters ---- */
 
+/* The mutex is held. */
+static void publish_running(const weir__driver *driver, weir__shared *shared)
+{
+    shared->n_running = 0;
+    for (int32_t i = 0; i < driver->params->n_slots; i++) {
+        const weir__slot *slot = &driver->slots[i];
+        const weir__request *request = slot->request;
+        if (request == NULL || slot->reason != WEIR_REASON_NOT_FINISHED) continue;
+        shared->running[shared->n_running++] = (weir__running){
+            .priority = request->priority,
+            .n_past = slot->n_past,
+            .n_prompt = slot->state == WEIR_SLOT_GENERATING ? 0 : request->history.n_tokens - slot->n_past,
+            .n_answer = request->max_tokens - request->n_generated,
+        };
+    }
+}
+
 void weir__account_publish(weir__driver *driver)
 {
     weir_engine_stats *counts = &driver->account.counts;
@@ -63,6 +80,7 @@ void weir__account_publish(weir__driver *driver)
         weir__salt_bill(slot->request->salt, slot->n_unbilled, now);
         slot->n_unbilled = 0;
     }
+    publish_running(driver, shared);
     driver->account.rates.cost = weir__cost_get(&driver->cost);
     shared->rates = driver->account.rates;
     counts->n_submitted = shared->stats.n_submitted;

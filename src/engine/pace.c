@@ -5,7 +5,6 @@
 #include "engine/driver.h"
 #include "schedule/schedule.h"
 
-#define TURN      4               /* of so many ticks an outranked prompt gets one, whatever goes on */
 #define CALM_PART 4               /* see calm_limit */
 #define SEARCH_NS WEIR__NS_PER_MS /* the queue is searched this often during a pass, at most */
 
@@ -89,7 +88,7 @@ static int32_t fitting(const course *c, const weir__slot *slot, int64_t target_n
  * oldest has every fourth tick, beside prompts for as much time as they take: a fifth of all. */
 static void give_turn(const course *c)
 {
-    bool due = c->oldest->pace.n_skipped + 1 >= TURN;
+    bool due = c->oldest->pace.n_skipped + 1 >= WEIR__PACE_TURN;
     weir__slot *slot = due ? c->oldest : c->next;
     int32_t n = due || c->prompts_ns == 0 ? fitting(c, slot, c->target_ns) : 0;
     if (due && !is_outranked(c, slot, WEIR_SLOT_GENERATING) && c->prompts_ns > n * token_ns(c, slot))

@@ -8,6 +8,8 @@
 
 typedef struct weir__driver weir__driver;
 
+#define WEIR__PACE_TURN 4 /* of so many ticks an outranked prompt gets one, whatever goes on */
+
 /* The driver's. */
 typedef struct weir__pass_watch {
     int64_t end_ns;     /* when the pass will end, as predicted */

@@ -57,6 +57,90 @@ static void expect_tokens(rig *r, int32_t n_prompt, const int32_t *wanted, size_
     }
 }
 
+/* ---- Forecasts ------------------------------------------------------------------------------------- */
+
+/* What ticks cost, by the engine's guess, until the stream has its first token. */
+static double first_token_ns(rig *r, weir_stream *stream)
+{
+    weir_report report = {.size = sizeof report};
+    double ns = 0;
+    weir_cost guess = weir__cost_get(&r->engine->driver.cost);
+    for (int i = 0; i < 5000 && weir_stream_usage(stream).n_generated == 0; i++) {
+        assert_int_equal(weir_engine_step(r->engine, NULL, 0, &report, NULL), WEIR_OK);
+        ns += weir_cost_tick_ns(&guess, 1, report.n_decode, report.n_prefill, 0);
+        weir__clock_stand(START + (int64_t)ns); /* prompts that were outranked speed up with time */
+    }
+    return ns;
+}
+
+/* The forecast of a request of this priority, and then what its ticks cost. */
+static void compare_forecast(rig *r, int32_t key, int32_t priority, double tolerance)
+{
+    weir_request request = rig_ask(r, key);
+    weir_forecast f = {.size = sizeof f};
+    request.priority = priority;
+    r->engine->shared.rates.cost = weir__cost_get(&r->engine->driver.cost);
+    r->engine->shared.rates.cost.n_ticks = 1; /* as if it were measured */
+    assert_int_equal(weir_engine_plan_request(r->engine, &request, &f, NULL), WEIR_OK);
+    assert_int_equal(f.queue_place, 0);
+    double took = first_token_ns(r, rig_submit(r, &request)), told = (double)f.ttft_ns;
+    if (told < took * (1 - tolerance) || told > took * (1 + tolerance))
+        fail_msg("priority %d: %.0f ms were told, and it took %.0f ms", priority, told / 1e6, took / 1e6);
+}
+
+static void forecasts_know_the_streams_of_higher_priority(void **state)
+{
+    static const struct {
+        int32_t priority, itl_target_ms;
+    } cases[] = {{1, 50}, {0, 50}, {0, 20}, {0, 1000}, {1, 20}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        rig *r = *state;
+        r->params.n_slots = 2;
+        r->params.layout = WEIR_LAYOUT_UNIFIED; /* a tick is a pass */
+        r->params.itl_target_ms = cases[i].itl_target_ms;
+        rig_script(r, 'A', 100, "low");
+        rig_script(r, 'B', 5, "a stream of forty letters or a few more, who counts them");
+        rig_start(r);
+        weir_request stream = rig_ask(r, 'B');
+        stream.priority = 1;
+        stream.max_tokens = 50;
+        rig_submit(r, &stream);
+        rig_tick(r);
+        compare_forecast(r, 'A', cases[i].priority, 0.1);
+        rig_run(r);
+        if (i + 1 < sizeof cases / sizeof *cases) {
+            pace_teardown(state);
+            pace_setup(state);
+        }
+    }
+}
+
+static void forecasts_know_the_prompts_of_higher_priority(void **state)
+{
+    static const struct {
+        int32_t n_high, n_low; /* tokens of the prompts */
+    } cases[] = {{31 * CHUNK, 6 * CHUNK}, {8 * CHUNK, LONG}, {30 * CHUNK, 20 * CHUNK}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        rig *r = *state;
+        r->params.n_slots = 2;
+        r->params.layout = WEIR_LAYOUT_UNIFIED;
+        rig_script(r, 'A', cases[i].n_low, "low");
+        rig_script(r, 'B', cases[i].n_high, "high");
+        rig_start(r);
+        weir_request high = rig_ask(r, 'B');
+        high.priority = 1;
+        high.max_tokens = 4;
+        rig_submit(r, &high);
+        rig_tick(r);
+        compare_forecast(r, 'A', 0, 0.2);
+        rig_run(r);
+        if (i + 1 < sizeof cases / sizeof *cases) {
+            pace_teardown(state);
+            pace_setup(state);
+        }
+    }
+}
+
 /* ---- Limits ---------------------------------------------------------------------------------------- */
 
 static void a_prompt_waits_for_one_of_higher_priority(void **state)
@@ -459,6 +543,8 @@ static void random_arrivals_change_no_text(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        PACE_TEST(forecasts_know_the_streams_of_higher_priority),
+        PACE_TEST(forecasts_know_the_prompts_of_higher_priority),
         PACE_TEST(a_prompt_waits_for_one_of_higher_priority),
         PACE_TEST(the_oldest_has_its_turn_whatever_comes_between),
         PACE_TEST(a_callers_plan_has_the_limits_of_its_view),

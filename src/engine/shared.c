@@ -3,6 +3,7 @@
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/mem.h"
 
 #define TICKS    4096 /* as weir.h promises: a minute or so */
 #define ARRIVALS 4096
@@ -11,6 +12,8 @@
 weir_status weir__shared_init(weir__shared *shared, int32_t n_slots, weir_error *error)
 {
     size_t n_parts = (size_t)(n_slots < PARTS ? n_slots : PARTS);
+    shared->running = weir__mem_calloc((size_t)n_slots, sizeof *shared->running);
+    if (shared->running == NULL) goto no_running;
     if (pthread_mutex_init(&shared->mutex, NULL) != 0) goto no_mutex;
     if (weir__clock_cond_init(&shared->drained) != 0) goto no_cond;
     if (!weir__ring_init(&shared->ticks, TICKS, sizeof(weir_tick)) ||
@@ -26,6 +29,9 @@ no_rings:
 no_cond:
     pthread_mutex_destroy(&shared->mutex);
 no_mutex:
+    weir__mem_free(shared->running);
+    shared->running = NULL;
+no_running:
     return weir__error_set(error, WEIR_NO_MEMORY, "",
                            "no lock for the engine: the process has reached a limit");
 }
@@ -35,6 +41,7 @@ void weir__shared_fini(weir__shared *shared)
     weir__ring_fini(&shared->ticks);
     weir__ring_fini(&shared->parts);
     weir__ring_fini(&shared->arrivals);
+    weir__mem_free(shared->running);
     pthread_cond_destroy(&shared->drained);
     pthread_mutex_destroy(&shared->mutex);
 }

@@ -12,6 +12,14 @@
 #include "engine/ring.h"
 #include "engine/salt.h"
 
+/* A request in a slot, as of the last tick, for forecasts. */
+typedef struct weir__running {
+    int32_t priority;
+    int32_t n_past;
+    int32_t n_prompt; /* tokens of its prompt that are left; 0 = it generates */
+    int32_t n_answer; /* tokens of its answer that may follow */
+} weir__running;
+
 /* `mutex` protects everything except `arrived` and reads of `stopping`, and the requests' data that queue and
  * salts use. Only the driver removes requests from the queue. Of an engine's locks this one is taken last. It
  * is held for a few instructions, never during a pass, a template, a callback or a large allocation. The
@@ -26,8 +34,10 @@ typedef struct weir__shared {
     int32_t n_live;       /* queued or in a slot */
     weir_engine_stats stats;
     weir__salts salts;
-    uint64_t serial;     /* of the next request */
-    weir__rates rates;   /* as of the last tick */
+    uint64_t serial;        /* of the next request */
+    weir__rates rates;      /* as of the last tick, like the next two */
+    weir__running *running; /* [n_running] */
+    int32_t n_running;
     weir__ring ticks;    /* weir_tick */
     weir__ring parts;    /* weir_tick_slot */
     weir__ring arrivals; /* weir_arrival */
