@@ -257,6 +257,13 @@ static cli_exit add_folders(cli_model_list *list, const cli_args *args, const cl
 
 /* ---- Names and files ---- */
 
+static cli_exit add_pulled(cli_model_list *list, const cli_args *args, const cli_config *config,
+                           const char *name)
+{
+    if (find(list, name) != NULL) return CLI_OK; /* a section of this name */
+    return add(list, args, config, CLI_CONFIG_NONE, name, name, cli_format("%s (/api/pull)", name));
+}
+
 static bool has_name(const cli_model_entry *entry, const char *name)
 {
     for (size_t i = 0; i < entry->args.aliases.n; i++)
@@ -419,7 +426,7 @@ static cli_exit check_line(const cli_args *args)
     return CLI_OK;
 }
 
-cli_exit cli_model_list_read(cli_model_list *list, const cli_args *args)
+cli_exit cli_model_list_read(cli_model_list *list, const cli_args *args, const cli_list *pulled)
 {
     cli_config config = {.kind = CLI_CONFIG_MODELS};
     bool presets = is_set(args->models_path) && strcmp(args->models_path, PRESETS) == 0;
@@ -432,6 +439,8 @@ cli_exit cli_model_list_read(cli_model_list *list, const cli_args *args)
     else if (code == CLI_OK && is_set(args->models_path))
         code = add_sections(list, args, &config);
     if (code == CLI_OK && is_set(args->models_dir)) code = add_folders(list, args, &config);
+    for (size_t i = 0; pulled != NULL && i < pulled->n && code == CLI_OK; i++)
+        code = add_pulled(list, args, &config, pulled->items[i]);
     if (code == CLI_OK) code = check_aliases(list);
     for (size_t i = 0; i < list->n && code == CLI_OK; i++) {
         code = find_file(list->items[i], args);

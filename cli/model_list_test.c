@@ -40,7 +40,7 @@ static cli_exit read_list(cli_model_list *list, int n, char **words)
     assert_non_null(freopen(path, "w+", stderr));
     cli_args_init(&args, cli_command_find(1, serve, &used));
     code = cli_options_parse(&args, n, words);
-    if (code == CLI_OK) code = cli_model_list_read(list, &args);
+    if (code == CLI_OK) code = cli_model_list_read(list, &args, NULL);
     cli_args_fini(&args);
     fflush(stderr);
     rewind(stderr);

@@ -14,6 +14,7 @@
 #include "load.h"
 #include "model_list.h"
 #include "preset.h"
+#include "pulled.h"
 #include "signals.h"
 #include "starter.h"
 #include "term.h"
@@ -90,6 +91,12 @@ static void block_cache(cli_args *args, const char *kv_events)
 
 /* ---- Downloads for clients ---- */
 
+/* Who downloads, and for whom. */
+typedef struct puller {
+    const cli_args *args;
+    cli_pulled pulled;
+} puller;
+
 typedef struct relay {
     bool (*progress)(const serve_pull_progress *progress, void *to);
     void *to;
@@ -106,13 +113,15 @@ static weir_status pull(const char *name, bool (*progress)(const serve_pull_prog
                         void *to, void *user, weir_error *error)
 {
     relay r = {progress, to};
-    weir_hub_params params = cli_hub_params(user);
+    puller *p = user;
+    weir_hub_params params = cli_hub_params(p->args);
     char *path = NULL;
     params.progress = pass_on;
     params.progress_user = &r;
     weir_status status = weir_hub_download(name, &params, &path, error);
     weir_free(path);
-    return status;
+    if (status != WEIR_OK || !cli_model_list_asked(p->args)) return status;
+    return cli_pulled_add(&p->pulled, name, error);
 }
 
 /* ---- Options ---- */
@@ -141,7 +150,6 @@ static cli_exit complete(cli_args *args)
     if (args->lora_dir != NULL && args->lora_dir[0] != '\0') params->lora_dir = args->lora_dir;
     if (args->quiet) params->log = false;
     if (args->pull) params->pull = pull;
-    params->pull_user = args;
     weir_error error = {0};
     if (cli_model_check(args, &error) != WEIR_OK) return cli_fail_error(args, CLI_USAGE, NULL, &error);
     return collect_keys(args);
@@ -159,10 +167,10 @@ static cli_exit check_single(const cli_args *args)
 }
 
 /* The models of --models and --models-dir, for the server; it copies them. */
-static cli_exit complete_list(cli_args *args, cli_model_list *list)
+static cli_exit complete_list(cli_args *args, const cli_list *pulled, cli_model_list *list)
 {
     if (!cli_model_list_asked(args)) return check_single(args);
-    cli_exit code = cli_model_list_read(list, args);
+    cli_exit code = cli_model_list_read(list, args, pulled);
     for (size_t i = 0; i < list->n; i++) {
         make_room_for_media(args, list->items[i]->args.projector);
         block_cache(&list->items[i]->args, args->kv_events);
@@ -186,19 +194,23 @@ static cli_exit fail_params(const cli_args *args, const cli_model_list *list, cl
 }
 
 /* What the options say now, in place of what they said. Only some of it can change while the server runs. */
-static void reload(cli_args *args, serve_server *server, cli_args **now)
+static void reload(cli_args *args, serve_server *server, cli_pulled *pulled, cli_args **now)
 {
+    uint64_t ticket;
+    cli_list names = cli_pulled_begin(pulled, &ticket);
     cli_args *fresh = cli_alloc(1, sizeof *fresh);
     cli_model_list list = {0};
     weir_error error = {0};
     cli_args_init(fresh, args->command);
     bool ok = cli_options_parse(fresh, args->n_line, args->line) == CLI_OK && complete(fresh) == CLI_OK;
     fresh->offline = true; /* a download would take this thread from signals and the watchdog */
-    ok = ok && complete_list(fresh, &list) == CLI_OK;
+    ok = ok && complete_list(fresh, &names, &list) == CLI_OK;
     if (ok && serve_server_reload(server, &fresh->serve, &error) != WEIR_OK) {
         fail_params(fresh, &list, CLI_USAGE, &error);
         ok = false;
     }
+    cli_pulled_end(pulled, names.n, ticket, ok);
+    cli_list_fini(&names);
     cli_model_list_fini(&list);
     fresh->serve.models = NULL;
     fresh->serve.n_models = 0;
@@ -248,6 +260,7 @@ struct served {
     char *path;
     cli_model_list list; /* of several models, as the server was started */
     cli_args *now;       /* what the last reload read; NULL = none */
+    puller puller;
 };
 
 static void add_row(cli_text *text, const char *label, const char *format, ...)
@@ -332,12 +345,12 @@ static void tell_well(serve_server *server, int every_ms)
 }
 
 /* Until a signal comes that ends it. */
-static void serve_until_signal(cli_args *args, serve_server *server, cli_args **now)
+static void serve_until_signal(cli_args *args, serve_server *server, cli_pulled *pulled, cli_args **now)
 {
     struct pollfd descriptor = {.fd = cli_signals_descriptor(), .events = POLLIN};
     int watchdog_ms = serve_notify_watchdog_ms();
     while (cli_signals_ended() == 0) {
-        if (cli_signals_hung_up()) reload(args, server, now);
+        if (cli_signals_hung_up() || cli_pulled_waits(pulled)) reload(args, server, pulled, now);
         int n = poll(&descriptor, 1, watchdog_ms > 0 ? watchdog_ms : -1);
         if (n < 0 && errno != EINTR) break;
         if (n == 0) tell_well(server, watchdog_ms);
@@ -383,15 +396,17 @@ static void say_ready(const cli_args *args, const struct served *served, bool pl
 static cli_exit run(cli_args *args, struct served *served, bool plain)
 {
     weir_error error = {0};
-    cli_exit code = complete_list(args, &served->list);
+    cli_exit code = complete_list(args, NULL, &served->list);
     if (code != CLI_OK) return code;
+    args->serve.pull_user = &served->puller;
     if (served->list.n > 0) weir_log_set(serve_log_library, &args->verbose);
     if (serve_server_create(&args->serve, &served->server, &error) != WEIR_OK)
         return fail_params(args, &served->list, CLI_FAILED, &error);
     if (served->list.n == 0 && (code = load_one(args, served)) != CLI_OK) return code;
     say_ready(args, served, plain);
     serve_notify("READY=1");
-    serve_until_signal(args, served->server, &served->now);
+    serve_until_signal(args, served->server, &served->puller.pulled, &served->now);
+    cli_pulled_stop(&served->puller.pulled);
     stop(served->server);
     serve_log("info", "stopped", "the server has ended");
     serve_log_flush(FLUSH_MS);
@@ -401,9 +416,10 @@ static cli_exit run(cli_args *args, struct served *served, bool plain)
 
 cli_exit cli_serve(cli_args *args)
 {
-    struct served served = {0};
+    struct served served = {.puller.args = args};
     cli_exit code = complete(args);
     if (code != CLI_OK) return code;
+    cli_pulled_init(&served.puller.pulled);
     cli_signals_hangups();
     cli_load_log(args);
     bool plain = isatty(STDERR_FILENO) && !args->log_json;
@@ -411,6 +427,7 @@ cli_exit cli_serve(cli_args *args)
     cli_descriptors_raise(DESCRIPTORS);
     code = run(args, &served, plain);
     serve_server_destroy(served.server);
+    cli_pulled_fini(&served.puller.pulled);
     weir_engine_destroy(served.engine);
     weir_model_release(served.model);
     cli_load_log_flush();

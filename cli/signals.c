@@ -213,6 +213,11 @@ int cli_signals_descriptor(void)
     return pipe_ends[0];
 }
 
+void cli_signals_wake(void)
+{
+    ring();
+}
+
 void cli_signals_drain(void)
 {
     char bytes[64];

@@ -18,6 +18,9 @@ bool cli_signals_init(void);
 /* For poll: readable when something was noted. */
 int cli_signals_descriptor(void);
 
+/* Makes the descriptor readable, without a signal. Any thread. */
+void cli_signals_wake(void);
+
 /* Empties the descriptor. */
 void cli_signals_drain(void);
 

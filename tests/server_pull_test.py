@@ -4,6 +4,7 @@ ends with its client and with the server."""
 import hashlib
 import json
 import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -124,4 +125,45 @@ reader.start()
 server.stop()
 reader.join(60)
 check("the server ends, and says so", server.process.returncode == 0 and "down" in answer["lines"][-1]["error"], server.process.returncode, answer)
+
+# ---- A server of several models has it from then on
+
+LIST = os.path.join(scratch.name, "models.conf")
+TINY = os.path.join(scratch.name, "tiny.gguf")
+with open(LIST, "w") as file:
+    file.write("ctx = 256\n[one]\nmodel = fake:seed=1\n")
+subprocess.run([sys.executable, os.path.join(os.environ["WEIR_SOURCE_DIR"], "scripts", "tiny_gguf.py"), "llama", TINY], check=True)
+with open(TINY, "rb") as file:
+    hub.repo("o/tiny", {"t-F32.gguf": file.read()})
+hub.repo("o/other", {"u-Q8_0.gguf": CONTENT})
+ASKED = {"messages": [{"role": "user", "content": "x"}], "options": {"num_predict": 3}, "stream": False}
+
+
+def names():
+    return {m["id"] for m in server.get("/v1/models").json["data"]}
+
+
+with Server(WEIR, "--models", LIST, "--pull", "--drain", "0", model=None, env=ENV) as server:
+    check("before", names() == {"one"} and server.post("/api/chat", {"model": "hf:o/tiny", **ASKED}).status == 404, names())
+    check("pulled", lines(server, {"model": "hf:o/tiny"})[-1] == {"status": "success"})
+    tags = {m["name"] for m in server.get("/api/tags").json["models"]}
+    check("it is listed", names() == {"one", "hf:o/tiny"} and "hf:o/tiny" in tags, names(), tags)
+    reply = server.post("/api/chat", {"model": "hf:o/tiny", **ASKED})
+    check("and answers, where there is llama.cpp", reply.status == 200 and reply.json["model"] == "hf:o/tiny" or b"llama.cpp" in reply.body, reply.status, reply.body)
+    check("the others still do", server.post("/api/chat", {"model": "one", **ASKED}).status == 200)
+    together = [threading.Thread(target=lambda name=name: lines(server, {"model": name})) for name in ("hf:o/model", "hf:o/other")]
+    for thread in together:
+        thread.start()
+    for thread in together:
+        thread.join()
+    check("two at once", names() == {"one", "hf:o/tiny", "hf:o/model", "hf:o/other"}, names())
+    server.process.send_signal(signal.SIGHUP)
+    server.log(lambda e: e.get("event") == "reload")
+    check("SIGHUP keeps them", names() == {"one", "hf:o/tiny", "hf:o/model", "hf:o/other"}, names())
+    with open(LIST, "a") as file:
+        file.write("nonsense = 1\n")
+    hub.repo("o/late", {"l-Q8_0.gguf": CONTENT})
+    told = lines(server, {"model": "hf:o/late"})[-1]
+    check("a list with an error stays as it was, and that is told", "error" in told and "list of models" in told["error"] and "hf:o/late" not in names(), told)
+    check("it ends in order", server.stop() == 0)
 finish()

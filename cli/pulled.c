@@ -1,0 +1,98 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "pulled.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "memory.h"
+#include "signals.h"
+#include "text.h"
+
+void cli_pulled_init(cli_pulled *pulled)
+{
+    *pulled = (cli_pulled){0};
+    pthread_mutex_init(&pulled->mutex, NULL);
+    pthread_cond_init(&pulled->changed, NULL);
+}
+
+void cli_pulled_fini(cli_pulled *pulled)
+{
+    cli_list_fini(&pulled->names);
+    pthread_cond_destroy(&pulled->changed);
+    pthread_mutex_destroy(&pulled->mutex);
+}
+
+static bool has(const cli_list *names, const char *name)
+{
+    for (size_t i = 0; i < names->n; i++)
+        if (strcmp(names->items[i], name) == 0) return true;
+    return false;
+}
+
+static void append(cli_list *names, const char *name)
+{
+    cli_grow(&names->items, &names->capacity, names->n + 1, sizeof *names->items);
+    names->items[names->n++] = cli_format("%s", name);
+}
+
+weir_status cli_pulled_add(cli_pulled *pulled, const char *name, weir_error *error)
+{
+    pthread_mutex_lock(&pulled->mutex);
+    if (!has(&pulled->names, name)) append(&pulled->names, name);
+    uint64_t ticket = ++pulled->n_asked;
+    cli_signals_wake();
+    while (pulled->n_read < ticket && !pulled->over) pthread_cond_wait(&pulled->changed, &pulled->mutex);
+    bool listed = has(&pulled->names, name), over = pulled->n_read < ticket;
+    pthread_mutex_unlock(&pulled->mutex);
+    if (listed && !over) return WEIR_OK;
+    *error = (weir_error){.code = over ? WEIR_STOPPED : WEIR_INVALID};
+    snprintf(error->message, sizeof error->message,
+             over
+                 ? "%.200s was downloaded, and the server is going down"
+                 : "%.200s was downloaded, but the list of models has an error, which the server's log tells",
+             name);
+    return error->code;
+}
+
+bool cli_pulled_waits(cli_pulled *pulled)
+{
+    pthread_mutex_lock(&pulled->mutex);
+    bool waits = pulled->n_read < pulled->n_asked;
+    pthread_mutex_unlock(&pulled->mutex);
+    return waits;
+}
+
+cli_list cli_pulled_begin(cli_pulled *pulled, uint64_t *ticket)
+{
+    cli_list copy = {0};
+    pthread_mutex_lock(&pulled->mutex);
+    *ticket = pulled->n_asked;
+    for (size_t i = 0; i < pulled->names.n; i++) append(&copy, pulled->names.items[i]);
+    pthread_mutex_unlock(&pulled->mutex);
+    return copy;
+}
+
+void cli_pulled_end(cli_pulled *pulled, size_t n, uint64_t ticket, bool ok)
+{
+    cli_list *names = &pulled->names;
+    pthread_mutex_lock(&pulled->mutex);
+    if (ok) {
+        pulled->n_listed = n;
+    } else {
+        for (size_t i = pulled->n_listed; i < n; i++) cli_free(names->items[i]);
+        if (n > pulled->n_listed)
+            memmove(&names->items[pulled->n_listed], &names->items[n], (names->n - n) * sizeof *names->items);
+        names->n -= n - pulled->n_listed;
+    }
+    pulled->n_read = ticket;
+    pthread_cond_broadcast(&pulled->changed);
+    pthread_mutex_unlock(&pulled->mutex);
+}
+
+void cli_pulled_stop(cli_pulled *pulled)
+{
+    pthread_mutex_lock(&pulled->mutex);
+    pulled->over = true;
+    pthread_cond_broadcast(&pulled->changed);
+    pthread_mutex_unlock(&pulled->mutex);
+}
