@@ -27,6 +27,7 @@ namespace weir
 
 const weir__gemm *gemms[WEIR__PANEL_N_FORMATS];
 const weir__attention *attention;
+weir__hadamard *hadamard;
 
 namespace
 {
@@ -114,6 +115,7 @@ void weir__hook_install(void)
     for (int format = 0; format < WEIR__PANEL_N_FORMATS; format++)
         weir::gemms[format] = weir__kernels_gemm(static_cast<weir__panel_format>(format), level);
     weir::attention = weir__kernels_attention(level);
+    weir::hadamard = weir__kernels_hadamard(level);
     if (!weir::installed()) return;
     weir::level_name = weir__kernels_name(level);
     std::vector<ggml_backend_buffer_type_t> &types = ggml_backend_cpu_get_extra_buffer_types();

@@ -209,6 +209,36 @@ static void small_products_do_not_depend_on_the_company(void **state)
         }
 }
 
+/* Heads by a matrix that is said to be Hadamard's: the result is this matrix's, whatever was put there. */
+static void heads_are_rotated(void **state)
+{
+    (void)state;
+    enum { SIDE = 128, HEADS = 37, GAP = 3 };
+    weir__hadamard *transform = weir__kernels_hadamard(0);
+    if (transform == NULL) skip();
+    for (int n_threads = 1; n_threads <= 3; n_threads++) {
+        stage s;
+        float want[SIDE];
+        stage_init(&s);
+        struct ggml_tensor *matrix = ggml_new_tensor_2d(s.held, GGML_TYPE_F32, SIDE, SIDE);
+        struct ggml_tensor *all = ggml_new_tensor_2d(s.computed, GGML_TYPE_F32, SIDE + GAP, HEADS);
+        struct ggml_tensor *x = ggml_view_2d(s.computed, all, SIDE, HEADS, all->nb[1], 0);
+        struct ggml_tensor *rotated = ggml_mul_mat(s.computed, matrix, x);
+        ggml_mul_mat_set_hint(rotated, GGML_HINT_SRC0_IS_HADAMARD);
+        ggml_build_forward_expand(s.graph, rotated);
+        hold_weights(&s, ggml_backend_cpu_buffer_type());
+        allocate(&s);
+        memset(matrix->data, 0, ggml_nbytes(matrix));
+        for (int i = 0; i < (SIDE + GAP) * HEADS; i++) ((float *)all->data)[i] = cosf(0.9f * (float)i);
+        compute(&s, n_threads);
+        for (int i = 0; i < HEADS; i++) {
+            transform((float *)all->data + (ptrdiff_t)i * (SIDE + GAP), want, SIDE);
+            assert_memory_equal((float *)rotated->data + (ptrdiff_t)i * SIDE, want, sizeof want);
+        }
+        stage_fini(&s);
+    }
+}
+
 /* What attention is made of. */
 typedef struct attention {
     enum ggml_type type_k, type_v;
@@ -514,6 +544,7 @@ int main(void)
     const struct CMUnitTest tests[] = {cmocka_unit_test(activations_may_lie_apart),
                                        cmocka_unit_test(experts_multiply_as_matrices_do),
                                        cmocka_unit_test(small_products_do_not_depend_on_the_company),
+                                       cmocka_unit_test(heads_are_rotated),
                                        cmocka_unit_test(attention_in_all_its_kinds),
                                        cmocka_unit_test(products_are_those_of_ggml),
                                        cmocka_unit_test(threads_do_not_change_a_bit),

@@ -24,6 +24,7 @@ namespace weir
 /* Constant once installed; nullptr: ggml's own. */
 extern const weir__gemm *gemms[WEIR__PANEL_N_FORMATS];
 extern const weir__attention *attention;
+extern weir__hadamard *hadamard;
 
 /* Whether any of them is weir's. */
 inline bool installed()

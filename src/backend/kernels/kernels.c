@@ -12,6 +12,7 @@ typedef struct level {
     uint32_t needs;                           /* bits of weir__cpu_feature */
     const weir__gemm *quantized, *bf16, *f16; /* NULL: ggml's own */
     const weir__attention *attention;
+    weir__hadamard *hadamard;
 } level;
 
 #if defined(__x86_64__)
@@ -21,11 +22,11 @@ typedef struct level {
 /* The best first. */
 static const level levels[] = {
     {"avx512bf16", AVX512 | WEIR__CPU_AVX512_BF16, &weir__gemm_avx512, &weir__gemm_bf16_avx512,
-     &weir__gemm_fma_f16_avx512, &weir__attention_avx512},
+     &weir__gemm_fma_f16_avx512, &weir__attention_avx512, weir__hadamard_avx512},
     {"avx512", AVX512, &weir__gemm_avx512, &weir__gemm_fma_bf16_avx512, &weir__gemm_fma_f16_avx512,
-     &weir__attention_avx512},
+     &weir__attention_avx512, weir__hadamard_avx512},
     {"avx2", AVX2, &weir__gemm_avx2, &weir__gemm_fma_bf16_avx2, &weir__gemm_fma_f16_avx2,
-     &weir__attention_avx2},
+     &weir__attention_avx2, weir__hadamard_avx2},
     {0},
 };
 #else
@@ -61,6 +62,11 @@ const weir__gemm *weir__kernels_gemm(weir__panel_format format, int i)
 const weir__attention *weir__kernels_attention(int i)
 {
     return find_level(i)->attention;
+}
+
+weir__hadamard *weir__kernels_hadamard(int i)
+{
+    return find_level(i)->hadamard;
 }
 
 const char *weir__kernels_level(int i)
