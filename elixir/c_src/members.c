@@ -81,7 +81,7 @@ static int64_t read_int64(nif_call *call, ERL_NIF_TERM term)
 
 static uint64_t read_uint64(nif_call *call, ERL_NIF_TERM term)
 {
-    ErlNifUInt64 number; /* is written for other terms, too */
+    ErlNifUInt64 number = 0; /* is written for other terms, too */
     if (nif_is(call->env, term, "auto")) return WEIR_AUTO;
     if (!enif_get_uint64(call->env, term, &number)) nif_stop(call, NIF_WRONG);
     return number;

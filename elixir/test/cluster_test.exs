@@ -257,7 +257,8 @@ defmodule Weir.ClusterTest do
     seeded =
       {"seeded", [max_tokens: 60, temp: 1.0, seed: 42, ignore_eos: true, route: on(context, cluster, victim)]}
 
-    random = {"random", [max_tokens: 60, temp: 1.0, ignore_eos: true, route: on(context, cluster, victim)]}
+    # so long that it cannot end before the node does
+    random = {"random", [max_tokens: 2_000, temp: 1.0, ignore_eos: true, route: on(context, cluster, victim)]}
     {:ok, model} = Weir.load_model("fake:")
     {:ok, drawn} = Weir.generate(model, "seeded", max_tokens: 60, temp: 1.0, seed: 42, ignore_eos: true)
     Nodes.events(caller)
