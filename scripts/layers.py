@@ -5,8 +5,8 @@
 usage: layers.py [ROOT]
 
 Nor does a file name an opaque type of weir.h whose folder it may not include. Within a folder no source files
-call each other in a circle. Tests may do all of it. Prints each line that points up and each circle, and ends
-with 1 if there is one."""
+call each other in a circle, nor do they include each other in one, where X.h and X.c count as one. Tests may do
+all of it. Prints each line that points up and each circle, and ends with 1 if there is one."""
 import graphlib
 import pathlib
 import re
@@ -41,6 +41,25 @@ OWNER.update({name: "pool" for name in ("weir_pool", "weir_lease")})
 # A schema has schemas within: what reads one kind of it calls what reads any.
 RECURSIVE = {f"src/grammar/schema{name}.c" for name in ("", "_merge", "_object", "_relax", "_type")}
 
+# Files that include each other in a circle: a struct has parts by value, and the code of a part reads the struct. A set may
+# shrink; what else forms a circle is refused.
+TOGETHER = [
+    {"server/answer", "server/tape"},
+    {"src/backend/fake", "src/backend/fake_internal"},
+    {f"src/engine/{name}" for name in "doctor emit encoder history request score slot stream".split()},
+    {
+        f"src/engine/{name}"
+        for name in "account admit batch driver engine finish lookahead media pace prefix sample speculate step suspend".split()
+    },
+    {"src/gguf/gguf", "src/gguf/gguf_internal"},
+    {"src/grammar/automaton", "src/grammar/automaton_rules"},
+    {"src/grammar/grammar", "src/grammar/grammar_rules"},
+    {"src/grammar/schema", "src/grammar/schema_walk"},
+    {"src/model/chat", "src/model/chat_media"},
+    {"src/model/chat_template", "src/model/control", "src/model/model"},
+    {f"src/pool/{name}" for name in "keeper lease loader pool room".split()},
+]
+
 # A function that other files may call, in clang-format's layout.
 FUNCTION = re.compile(r"^(?!static|typedef|extern)[A-Za-z_][\w *]*?\b([a-z]+_\w+)\([^;{}]*\)\s*\{", re.M)
 
@@ -55,8 +74,35 @@ def code_of(path):
     return re.sub(r'/\*.*?\*/|//.*?$|"(\\.|[^"\\\n])*"', "", path.read_text(encoding="utf-8"), flags=re.S | re.M)
 
 
-def circle_in(root, folder):
-    """Source files of a folder, each of which names a function of the next one; empty if there is no circle."""
+def first_circle(edges):
+    """The nodes of a circle, the first one again at the end; empty if there is none."""
+    try:
+        graphlib.TopologicalSorter(edges).prepare()
+    except graphlib.CycleError as error:
+        return error.args[1][::-1]
+    return []
+
+
+def includes_in(root, folder):
+    """Each file of a folder, without its ending, and those of the same folder that it includes."""
+    edges = {}
+    for path in sorted(p for p in (root / folder).iterdir() if p.suffix in (".c", ".h", ".cpp")):
+        if re.search(r"_test\.|testing\.", path.name):
+            continue
+        name = str((folder / path.name).with_suffix(""))
+        own = edges.setdefault(name, set())
+        for include in re.findall(r'^#include "([^"]+)\.h"', path.read_text(encoding="utf-8"), re.M):
+            other = folder / include if "/" not in include else pathlib.Path("src", include)
+            if other.parent == folder and str(other) != name:
+                own.add(str(other))
+    for together in TOGETHER:
+        for name in together & edges.keys():
+            edges[name] -= together
+    return edges
+
+
+def calls_in(root, folder):
+    """Source files of a folder, and those with functions that each of them names."""
     sources = [p for p in sorted((root / folder).glob("*.c")) if not p.name.endswith("_test.c")]
     code = {str(p.relative_to(root)): code_of(p) for p in sources}
     owner = {name: path for path, text in code.items() for name in FUNCTION.findall(text)}
@@ -64,11 +110,7 @@ def circle_in(root, folder):
     calls = {path: {owner[name] for name in names[path]} - {path} for path in code}
     for path in RECURSIVE & calls.keys():
         calls[path] -= RECURSIVE
-    try:
-        graphlib.TopologicalSorter(calls).prepare()
-    except graphlib.CycleError as error:
-        return error.args[1][::-1]
-    return []
+    return calls
 
 
 def main():
@@ -93,8 +135,9 @@ def main():
                 wrong.append(f"{path}: {folder} must not include {include}")
     folders = {p.parent.relative_to(root) for top in ("src", "cli", "server", "bench", "elixir") for p in (root / top).rglob("*.c")}
     for folder in sorted(folders):
-        if circle := circle_in(root, folder):
-            wrong.append("these files call each other: " + ", ".join(circle[:-1]))
+        for how, edges in (("call", calls_in(root, folder)), ("include", includes_in(root, folder))):
+            if circle := first_circle(edges):
+                wrong.append(f"these files {how} each other: " + ", ".join(circle[:-1]))
     print("\n".join(wrong) or f"{len(files)} files, no include points up, no circle")
     return 1 if wrong else 0
 

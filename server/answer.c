@@ -5,8 +5,9 @@
 #include <string.h>
 
 #include "base/mem.h"
-#include "kept.h"
 #include "keys.h"
+#include "loaded.h"
+#include "model.h"
 #include "tape.h"
 
 #define PIECE_MAX ((size_t)8 << 10) /* of content in one event; longer ones are cut between code points */
@@ -80,15 +81,31 @@ const char *serve_answer_stop_text(const serve_answer *answer, int32_t stop)
     return stop > 0 ? json_string_value(json_array_get(answer->stops, (size_t)stop - 1)) : NULL;
 }
 
+/* The choices' streams, freed with weir__mem_free; NULL: out of memory. */
+static weir_stream **streams_of(const serve_answer *answer)
+{
+    weir_stream **streams = weir__mem_calloc((size_t)answer->n, sizeof *streams);
+    for (int32_t i = 0; streams != NULL && i < answer->n; i++) streams[i] = answer->choices[i].stream;
+    return streams;
+}
+
+static void keep(const serve_answer *answer, const char *salt)
+{
+    weir_stream **streams = streams_of(answer);
+    if (streams != NULL)
+        serve_kept_add(answer->call->loaded->kept, answer->id, salt, answer->own_model, answer->chat, streams,
+                       answer->n);
+    weir__mem_free(streams);
+}
+
 static weir_status submit_own(serve_answer *answer, weir_request *requests, size_t n_requests,
                               weir_error *error)
 {
     weir_engine *engine = answer->call->loaded->engine;
-    weir_stream **streams = weir__mem_calloc((size_t)answer->n, sizeof *streams);
+    weir_stream **streams = streams_of(answer);
     if (streams == NULL) return WEIR_NO_MEMORY;
     for (size_t i = 0; !answer->stream && i < n_requests; i++)
         requests[i].interval = INT32_MAX; /* nobody sees it grow */
-    for (int32_t i = 0; i < answer->n; i++) streams[i] = answer->choices[i].stream;
     weir_status status = n_requests == 1
                              ? weir_engine_submit_n(engine, requests, (size_t)answer->n, streams, error)
                              : weir_engine_submit(engine, requests, n_requests, streams, error);
@@ -138,7 +155,7 @@ bool serve_answer_submit(serve_answer *answer, weir_request *requests, size_t n_
     if (!count_answers(answer)) return false;
     weir_status status = answer->share ? submit_shared(answer, requests, &error)
                                        : submit_own(answer, requests, n_requests, &error);
-    if (status == WEIR_OK && answer->kept) serve_kept_add(call->loaded->kept, answer, requests[0].cache_salt);
+    if (status == WEIR_OK && answer->kept) keep(answer, requests[0].cache_salt);
     return serve_call_passes(call, status, &error);
 }
 

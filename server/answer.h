@@ -3,6 +3,7 @@
 #ifndef WEIR_SERVER_ANSWER_H
 #define WEIR_SERVER_ANSWER_H
 
+#include "kept.h"
 #include "records.h"
 #include "scores.h"
 #include "serve.h"
@@ -63,7 +64,6 @@ typedef struct serve_form {
 /* Anthropic's Messages, OpenAI's Responses and Ollama's chats. */
 extern const serve_form serve_messages_form, serve_responses_form, serve_ollama_chat_form;
 
-#define SERVE_ID_MAX 64
 struct serve_answer {
     serve_call *call;
     char id[SERVE_ID_MAX]; /* cannot be guessed: whoever has it may fork or resume the answer */

@@ -7,6 +7,8 @@
 #include "base/mem.h"
 #include "field.h"
 #include "keys.h"
+#include "loaded.h"
+#include "model.h"
 
 /* ---- Reading ---- */
 

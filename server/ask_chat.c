@@ -7,6 +7,8 @@
 #include "ask.h"
 #include "base/mem.h"
 #include "field.h"
+#include "loaded.h"
+#include "model.h"
 
 /* ---- Tools ---- */
 

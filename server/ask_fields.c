@@ -7,6 +7,7 @@
 #include "base/member.h"
 #include "field.h"
 #include "keys.h"
+#include "loaded.h"
 
 #define BOTH    (SERVE_ASK_CHAT | SERVE_ASK_COMPLETIONS)
 #define DIALOGS (SERVE_ASK_CHAT | SERVE_ASK_MESSAGES | SERVE_ASK_RESPONSES)

@@ -7,6 +7,7 @@
 #include "base/base64.h"
 #include "base/mem.h"
 #include "field.h"
+#include "loaded.h"
 
 #define PIXELS_MAX 24000000 /* of an image, 12 bytes of each while it is decoded */
 

@@ -2,6 +2,7 @@
 #include <stdio.h>
 
 #include "base/mem.h"
+#include "catalog.h"
 #include "serve.h"
 
 bool serve_call_read_any(serve_call *call, json_t **json)

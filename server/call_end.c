@@ -4,6 +4,7 @@
 #include "base/histogram.h"
 #include "base/mem.h"
 #include "keys.h"
+#include "model.h"
 #include "pull.h"
 #include "tape.h"
 

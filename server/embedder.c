@@ -7,6 +7,8 @@
 #include "base/error.h"
 #include "base/mem.h"
 #include "field.h"
+#include "loaded.h"
+#include "model.h"
 
 #define CELLS_MAX 8192 /* the longest text, where the model was trained on more */
 #define TURN      64   /* texts that are computed before another request gets its turn */

@@ -4,6 +4,8 @@
 
 #include "base/clock.h"
 #include "base/mem.h"
+#include "loaded.h"
+#include "log.h"
 #include "names.h"
 #include "serve.h"
 

@@ -6,6 +6,7 @@
 
 #include "base/clock.h"
 #include "base/mem.h"
+#include "catalog.h"
 #include "serve.h"
 
 #define PERIOD_US  100000 /* at most ten events a second */

@@ -5,6 +5,7 @@
 
 #include "base/mem.h"
 #include "field.h"
+#include "loaded.h"
 
 #define FILES_MAX 256
 

@@ -11,6 +11,7 @@
 
 #include "answer.h"
 #include "base/mem.h"
+#include "model.h"
 
 static serve_server server;
 static serve_model model = {.name = "tiny", .n_holders = 1};

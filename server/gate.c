@@ -7,6 +7,7 @@
 #include "connection.h"
 #include "hosts.h"
 #include "keys.h"
+#include "loaded.h"
 
 /* What of a head is looked at for longer than a moment: it goes when the gate is passed. */
 typedef struct visit {

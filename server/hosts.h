@@ -2,7 +2,7 @@
 #ifndef WEIR_SERVER_HOSTS_H
 #define WEIR_SERVER_HOSTS_H
 
-#include "server.h"
+#include "params.h"
 
 typedef enum serve_host {
     SERVE_HOST_NONE,  /* it is no host with or without a port */

@@ -2,9 +2,11 @@
 #include "kept.h"
 
 #include <pthread.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "base/mem.h"
+#include "secret.h"
 
 typedef struct entry {
     char id[SERVE_ID_MAX];
@@ -47,20 +49,21 @@ void serve_kept_destroy(serve_kept *kept)
     weir__mem_free(kept);
 }
 
-void serve_kept_add(serve_kept *kept, const serve_answer *answer, const char *salt)
+void serve_kept_add(serve_kept *kept, const char *id, const char *salt, const char *adapter, weir_chat *chat,
+                    weir_stream *const *streams, int32_t n)
 {
-    entry *e = weir__mem_calloc(1, sizeof *e + (size_t)answer->n * sizeof(weir_stream *));
+    entry *e = weir__mem_calloc(1, sizeof *e + (size_t)n * sizeof(weir_stream *));
     if (e == NULL) return;
     e->salt = weir__mem_strdup(salt);
-    if (answer->own_model != NULL) e->adapter = weir__mem_strdup(answer->own_model);
-    if (e->salt == NULL || (answer->own_model != NULL && e->adapter == NULL)) {
+    if (adapter != NULL) e->adapter = weir__mem_strdup(adapter);
+    if (e->salt == NULL || (adapter != NULL && e->adapter == NULL)) {
         entry_destroy(e);
         return;
     }
-    memcpy(e->id, answer->id, sizeof e->id);
-    e->chat = weir_chat_hold(answer->chat);
-    e->n = answer->n;
-    for (int32_t i = 0; i < e->n; i++) e->streams[i] = weir_stream_hold(answer->choices[i].stream);
+    snprintf(e->id, sizeof e->id, "%s", id);
+    e->chat = weir_chat_hold(chat);
+    e->n = n;
+    for (int32_t i = 0; i < n; i++) e->streams[i] = weir_stream_hold(streams[i]);
     pthread_mutex_lock(&kept->mutex);
     entry *oldest = kept->entries[kept->next];
     kept->entries[kept->next] = e;

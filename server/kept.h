@@ -5,17 +5,20 @@
 
 #include <weir/weir.h>
 
-#include "answer.h"
-
 #define SERVE_KEPT_MOST 64 /* each has its tokens, and the text that was not taken */
+
+typedef struct serve_kept serve_kept;
 
 /* NULL: out of memory. */
 serve_kept *serve_kept_create(void);
 void serve_kept_destroy(serve_kept *kept);
 
-/* Keeps a submitted answer whose requests had this salt; the one that is kept longest makes room. Out of
- * memory, it is not kept. Any thread. */
-void serve_kept_add(serve_kept *kept, const serve_answer *answer, const char *salt);
+#define SERVE_ID_MAX 64 /* bytes of an id, with the zero at its end */
+
+/* Keeps the n streams of a submitted answer, until newer answers take the room. salt, chat, adapter (NULL:
+ * none): those of its request. Out of memory, it is not kept. Any thread. */
+void serve_kept_add(serve_kept *kept, const char *id, const char *salt, const char *adapter, weir_chat *chat,
+                    weir_stream *const *streams, int32_t n);
 
 /* A choice of a kept answer. */
 typedef struct serve_kept_choice {

@@ -5,36 +5,27 @@
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdint.h>
-#include <stdio.h>
 
 #include <cmocka.h>
 
 #include "base/mem.h"
 
 /* Keeps an answer with this id, one choice and a salt; adapter NULL: of the model. */
-static void keep(serve_kept *kept, const char *id, char *adapter)
+static void keep(serve_kept *kept, const char *id, const char *adapter)
 {
-    static serve_call call;
-    serve_answer *answer = weir__mem_calloc(1, sizeof *answer + sizeof *answer->choices);
-    assert_non_null(answer);
-    answer->call = &call;
-    answer->n = 1;
-    answer->own_model = adapter;
-    snprintf(answer->id, sizeof answer->id, "%s", id);
-    assert_int_equal(weir_stream_create(&answer->choices[0].stream, NULL), WEIR_OK);
-    serve_kept_add(kept, answer, "salt");
-    weir_stream_release(answer->choices[0].stream);
-    weir__mem_free(answer);
+    weir_stream *stream = NULL;
+    assert_int_equal(weir_stream_create(&stream, NULL), WEIR_OK);
+    serve_kept_add(kept, id, "salt", adapter, NULL, &stream, 1);
+    weir_stream_release(stream);
 }
 
 static void test_who_may_fork(void **state)
 {
     serve_kept *kept = serve_kept_create();
     serve_kept_choice choice;
-    char adapter[] = "sql";
     (void)state;
     keep(kept, "of the model", NULL);
-    keep(kept, "of an adapter", adapter);
+    keep(kept, "of an adapter", "sql");
     assert_int_equal(serve_kept_find(kept, "of the model", "salt", 0, &choice), WEIR_OK);
     assert_non_null(choice.stream);
     assert_null(choice.adapter);
@@ -55,9 +46,8 @@ static void test_no_memory_for_the_name(void **state)
 {
     serve_kept *kept = serve_kept_create();
     serve_kept_choice choice;
-    char adapter[] = "sql";
     (void)state;
-    keep(kept, "of an adapter", adapter);
+    keep(kept, "of an adapter", "sql");
     weir__mem_fail_after(0);
     assert_int_equal(serve_kept_find(kept, "of an adapter", "salt", 0, &choice), WEIR_NO_MEMORY);
     weir__mem_fail_after(-1);

@@ -3,7 +3,7 @@
 #ifndef WEIR_SERVER_KEY_FILE_H
 #define WEIR_SERVER_KEY_FILE_H
 
-#include "server.h"
+#include "params.h"
 
 /* Reads `text`, which is changed, and to which the keys point. *keys is an array that the caller frees with
  * weir__mem_free. Empty lines, and those that begin with #, are skipped. INVALID: a line that says something

@@ -4,7 +4,7 @@
 #ifndef WEIR_SERVER_KV_EVENTS_H
 #define WEIR_SERVER_KV_EVENTS_H
 
-#include "server.h"
+#include "params.h"
 
 typedef struct serve_kv_events serve_kv_events;
 

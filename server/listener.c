@@ -18,6 +18,7 @@
 #include "base/error.h"
 #include "base/mem.h"
 #include "connection.h"
+#include "log.h"
 
 #define BACKLOG     1024
 #define ACCEPTS_MAX 64 /* of one callback: others get their turn */

@@ -12,6 +12,7 @@
 #include "answer.h"
 #include "base/clock.h"
 #include "base/utf8.h"
+#include "log.h"
 
 #define TEXT_MAX     65536              /* of a body, with log_text */
 #define BACKLOG_MAX  ((size_t)1 << 20)  /* of lines that nobody reads; beyond, they are counted */

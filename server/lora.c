@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "catalog.h"
 #include "field.h"
 
 static bool refuse_list(serve_call *call, const char *field)

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "catalog.h"
 #include "metrics.h"
 #include "tape.h"
 

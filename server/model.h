@@ -5,7 +5,7 @@
 
 #include <stdatomic.h>
 
-#include "server.h"
+#include "params.h"
 
 /* Nothing changes once requests can name it: a reload brings another one. */
 typedef struct serve_model {

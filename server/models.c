@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/utf8.h"
+#include "catalog.h"
 #include "embedder.h"
 #include "field.h"
 #include "fim.h"

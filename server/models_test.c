@@ -19,6 +19,7 @@
 
 #include "base/json.h"
 #include "base/text.h"
+#include "model.h"
 #include "server.h"
 
 #define N_MODELS 3

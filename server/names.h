@@ -6,15 +6,6 @@
 
 #include "places.h"
 
-/* The names that a request has for members of the library's structs, if its dialect or its choice of fields
- * decides them. */
-typedef struct serve_terms {
-    unsigned where;               /* bits of SERVE_ASK_*, which fields it has; 0 = any */
-    const char *schema_field;     /* the field with the answer's schema; NULL: none */
-    const char *parameters;       /* of a tool, which has no "function"; NULL: it has */
-    serve_places messages, tools; /* of another dialect; none: they are as given */
-} serve_terms;
-
 /* The request's field for the library's `field`. */
 void serve_names_field(const char *field, const serve_terms *terms, char *out, size_t capacity);
 

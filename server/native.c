@@ -5,6 +5,8 @@
 
 #include "ask.h"
 #include "base/member.h"
+#include "loaded.h"
+#include "model.h"
 #include "openai.h"
 
 #define PIECE_MAX 512 /* bytes of a token's text */

@@ -1,5 +1,6 @@
 /* ollama.c: POST /api/chat and /api/generate, as Ollama has them. SPDX-License-Identifier: Apache-2.0 */
 #include "ollama.h"
+#include "model.h"
 
 #include <string.h>
 #include <time.h>

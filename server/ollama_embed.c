@@ -8,6 +8,8 @@
 #include "base/mem.h"
 #include "embedder.h"
 #include "field.h"
+#include "loaded.h"
+#include "model.h"
 
 #define INPUTS_MAX 2048
 #define EMBED      1u

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/sha256.h"
+#include "catalog.h"
 #include "field.h"
 #include "fim.h"
 #include "ollama.h"

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "openai.h"
+#include "loaded.h"
 
 /* ---- Shared by whole answers and events ---- */
 

@@ -1,5 +1,6 @@
 /* openai_chat.c: POST /v1/chat/completions. SPDX-License-Identifier: Apache-2.0 */
 #include "ask.h"
+#include "loaded.h"
 #include "openai.h"
 
 static void add_logprobs(serve_choice *choice, weir__text *text)

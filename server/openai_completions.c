@@ -3,6 +3,7 @@
 
 #include "ask.h"
 #include "base/mem.h"
+#include "loaded.h"
 #include "openai.h"
 #include "prompts.h"
 

@@ -5,6 +5,7 @@
 #include "base/mem.h"
 #include "embedder.h"
 #include "field.h"
+#include "model.h"
 
 #define INPUTS_MAX 2048 /* as OpenAI's API */
 

@@ -8,6 +8,7 @@
 #include "base/mem.h"
 #include "custom_tool.h"
 #include "keys.h"
+#include "loaded.h"
 
 /* ---- Items ---- */
 

@@ -1,11 +1,12 @@
-/* params.c: what a server starts with: defaults and ranges. SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "params.h"
+
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
 
 #include "base/error.h"
 #include "base/utf8.h"
-#include "serve.h"
 #include "sources.h"
 #include "transfer/transfer.h"
 
@@ -89,7 +90,7 @@ static weir_status check_models(const serve_params *params, weir_error *error)
 #m, offsetof(serve_params, m), sizeof((serve_params *)0)->m, l, u                                    \
     }
 
-weir_status serve_server_check(const serve_params *params, weir_error *error)
+weir_status serve_params_check(const serve_params *params, weir_error *error)
 {
     static const struct {
         const char *name;

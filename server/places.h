@@ -14,6 +14,15 @@ typedef struct serve_places {
     size_t n, capacity;
 } serve_places;
 
+/* The names that a request has for members of the library's structs, if its dialect or its choice of fields
+ * decides them. */
+typedef struct serve_terms {
+    unsigned where;               /* bits of SERVE_ASK_*, which fields it has; 0 = any */
+    const char *schema_field;     /* the field with the answer's schema; NULL: none */
+    const char *parameters;       /* of a tool, which has no "function"; NULL: it has */
+    serve_places messages, tools; /* of another dialect; none: they are as given */
+} serve_terms;
+
 /* False: out of memory. */
 bool serve_places_add(serve_places *places, const char *place);
 

@@ -2,6 +2,7 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "ask.h"
 #include "field.h"
+#include "loaded.h"
 
 static void add_ms(weir__text *text, const char *name, int64_t ns)
 {

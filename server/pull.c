@@ -6,6 +6,7 @@
 #include "base/clock.h"
 #include "base/mem.h"
 #include "base/thread.h"
+#include "log.h"
 
 struct serve_pull {
     serve_server *server;

@@ -3,7 +3,9 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "base/clock.h"
 #include "base/error.h"
+#include "catalog.h"
 #include "keys.h"
+#include "server.h"
 #include "tls.h"
 
 /* Members that the service thread alone reads. */
@@ -59,7 +61,7 @@ weir_status serve_reload_tls(serve_server *server, weir_error *error)
 
 weir_status serve_server_reload(serve_server *server, const serve_params *params, weir_error *error)
 {
-    weir_status status = serve_server_check(params, error);
+    weir_status status = serve_params_check(params, error);
     if (status != WEIR_OK) return status;
     if (serve_keys_are_wanted(server->keys) && params->n_keys == 0)
         return weir__error_set(error, WEIR_INVALID, "keys",

@@ -3,6 +3,7 @@
 #include "ask.h"
 #include "base/mem.h"
 #include "field.h"
+#include "loaded.h"
 #include "prompts.h"
 
 static void add_ids(weir__text *text, const int32_t *tokens, size_t n)

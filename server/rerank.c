@@ -7,6 +7,8 @@
 #include "base/mem.h"
 #include "embedder.h"
 #include "field.h"
+#include "loaded.h"
+#include "model.h"
 
 #define DOCUMENTS_MAX 2048
 #define TEMPLATE_MAX  65536 /* bytes of the model's own prompt */

@@ -11,13 +11,12 @@
 #include <stdatomic.h>
 #include <string.h>
 
+#include "adapters.h"
 #include "base/json.h"
-#include "catalog.h"
 #include "event_loop.h"
-#include "log.h"
-#include "names.h"
+#include "params.h"
+#include "places.h"
 #include "secret.h"
-#include "server.h"
 
 #define SERVE_WRITE_MAX    ((size_t)16 << 10)  /* of one turn; then it is another connection's turn */
 #define SERVE_BUFFER_MAX   ((size_t)256 << 10) /* unsent bytes of a stream; beyond, the engine merges */
@@ -26,6 +25,12 @@
 #define SERVE_SWEEP_US     250000              /* how often the deadlines of calls are checked */
 #define SERVE_TOKEN        32 /* hexadecimal digits of an id: 128 bits that nobody can guess */
 
+typedef struct serve_server serve_server;
+typedef struct serve_catalog serve_catalog;
+typedef struct serve_model serve_model;
+typedef struct serve_loaded serve_loaded;
+typedef struct serve_kept serve_kept;
+typedef struct serve_kv_events serve_kv_events;
 typedef struct serve_call serve_call;
 typedef struct serve_connection serve_connection;
 typedef struct serve_answer serve_answer;
@@ -234,9 +239,6 @@ void serve_server_wake(serve_server *server);
 /* reach.c: whether strangers have access: other machines can reach the server, and it has no keys. Any
  * thread. */
 bool serve_reach_is_open(const serve_server *server);
-
-/* params.c: INVALID (field). */
-weir_status serve_server_check(const serve_params *params, weir_error *error);
 
 /* reload.c: applies the parameters that serve_server_reload passed. Service thread. */
 void serve_reload_take(serve_server *server);

@@ -14,10 +14,12 @@
 #include "base/error.h"
 #include "base/mem.h"
 #include "base/thread.h"
+#include "catalog.h"
 #include "connection.h"
 #include "fetch.h"
 #include "keys.h"
 #include "kv_events.h"
+#include "log.h"
 #include "pull.h"
 #include "records.h"
 #include "tape.h"
@@ -172,7 +174,7 @@ static void set_fingerprint(serve_server *server)
 
 weir_status serve_server_create(const serve_params *params, serve_server **out, weir_error *error)
 {
-    weir_status status = serve_server_check(params, error);
+    weir_status status = serve_params_check(params, error);
     serve_server *server;
     int code;
     if (status != WEIR_OK) return status;

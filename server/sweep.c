@@ -8,7 +8,9 @@
 
 #include "answer.h"
 #include "base/clock.h"
+#include "catalog.h"
 #include "connection.h"
+#include "log.h"
 #include "pull.h"
 #include "records.h"
 #include "tape.h"

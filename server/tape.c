@@ -7,6 +7,7 @@
 
 #include "base/clock.h"
 #include "base/mem.h"
+#include "model.h"
 
 /* Where an event ends in the bytes; headed: the tape's head goes before its own. */
 typedef struct mark {

@@ -14,7 +14,9 @@
 #include <cmocka.h>
 
 #include "base/mem.h"
+#include "catalog.h"
 #include "keys.h"
+#include "server.h"
 
 static serve_server server;
 static weir_model *model;

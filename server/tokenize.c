@@ -4,6 +4,7 @@
 #include "base/mem.h"
 #include "base/utf8.h"
 #include "field.h"
+#include "loaded.h"
 
 #define PIECE_MAX 512 /* bytes of a token's text */
 
