@@ -2,8 +2,8 @@
 """lint.py CACHE BUILD [FILE...]: clang-tidy on the product's C and C++, or on those of the FILEs that are among it, by the commands in
 BUILD/compile_commands.json. Prints what it finds, and once more at the end in one line each; fails if that is anything.
 CACHE has an empty file for each text that was clean: the same text, read under the same rules by the same program, is clean again. The
-text is the preprocessed one with its comments (NOLINT) and all macros, so that no header changes unseen. The project's own folder is left
-out of it: what was clean in one clone is clean in the next.
+text is the preprocessed one with all macros, so that no header changes unseen. Comments that no check reads, empty lines, line numbers
+and the project's own folder are left out of it: a comment in weir.h is no reason to read all files again, nor is another clone.
 SPDX-License-Identifier: Apache-2.0"""
 import concurrent.futures
 import hashlib
@@ -31,6 +31,21 @@ def commands(build, wanted):
     return {name: list(entries.values()) for name, entries in files.items()}
 
 
+# A comment, after what could contain its marks; and the comments that checks read: NOLINT, names of arguments, and signs that turn the
+# direction of writing.
+COMMENT = re.compile(rb'("(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])*\')|/\*.*?\*/|//[^\n]*', re.S)
+READ = re.compile(rb"NOLINT|=\s*\*/$|\xe2\x80[\x8e\x8f\xaa-\xae]|\xe2\x81[\xa6-\xa9]")
+
+
+def tidy_text(text):
+    """What of a preprocessed text decides the findings."""
+    if re.search(rb'R"[^"\n(]*\(', text):  # a raw string may contain the marks of comments
+        return text
+    text = COMMENT.sub(lambda m: m[0] if m[1] or READ.search(m[0]) else b"", text)
+    text = re.sub(rb"^# \d+ ", b"# ", text, flags=re.M)
+    return re.sub(rb"[ \t]*\n\s*\n", b"\n", re.sub(rb"[ \t]+\n", b"\n", text))
+
+
 def text_digest(name, entries, rules, root):
     """Of all that decides what clang-tidy finds; None where the file cannot be preprocessed."""
     digest = hashlib.sha256(rules)
@@ -42,7 +57,7 @@ def text_digest(name, entries, rules, root):
         done = subprocess.run(command, cwd=entry["directory"], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
         if done.returncode != 0:
             return None
-        digest.update(done.stdout.replace(root.encode(), b""))
+        digest.update(tidy_text(done.stdout.replace(root.encode(), b"")))
     return digest.hexdigest()
 
 
