@@ -37,8 +37,8 @@ void weir__watch_init(weir__watch *watch, int folder, const char *path, const we
                       weir__folder_file *files, size_t n);
 void weir__watch_fini(weir__watch *watch);
 
-/* A file that this process has written or removed: no news, but its removal or addition by others is. Without
- * memory for its name it is news once. */
+/* This process has added or removed the file, which is not reported. Its removal or addition by another process
+ * is. Without memory for its name, the file is reported once. */
 void weir__watch_add(weir__watch *watch, const char *name);
 void weir__watch_drop(weir__watch *watch, const char *name);
 
