@@ -37,13 +37,13 @@ void weir__watch_init(weir__watch *watch, int folder, const char *path, const we
                       weir__folder_file *files, size_t n);
 void weir__watch_fini(weir__watch *watch);
 
-/* This process has added or removed the file, which is not reported. Its removal or addition by another process
- * is. Without memory for its name, the file is reported once. */
+/* This process has added or removed the file: the next look does not report it, but a later change by others.
+ * Without memory for the name, the file is reported once. */
 void weir__watch_add(weir__watch *watch, const char *name);
 void weir__watch_drop(weir__watch *watch, const char *name);
 
-/* The differences since the last look, if there are any: then true, and fini frees them. Without memory, or
- * if the folder cannot be read, the next look has them. */
+/* Reports the differences since the last look. True: there are some; free them with news_fini. Without memory
+ * or if the folder cannot be read, the next look reports them. */
 bool weir__watch_look(weir__watch *watch, weir__watch_news *news);
 void weir__watch_news_fini(weir__watch_news *news);
 
