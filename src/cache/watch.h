@@ -1,4 +1,4 @@
-/* watch.h: what other processes add to a folder of snapshots, and remove from it.
+/* watch.h: finds the files that other processes add to a folder of snapshots or remove from it.
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef WEIR_CACHE_WATCH_H
 #define WEIR_CACHE_WATCH_H
@@ -13,7 +13,7 @@ typedef struct weir__watch {
     int folder;       /* borrowed, as is the path */
     const char *path; /* for messages */
     weir__snapshot_limits limits;
-    struct timespec changed;  /* the folder's time at the last look; 0 = look, whatever it is */
+    struct timespec changed;  /* the folder's mtime at the last look; 0 = look in any case */
     weir__folder_file *known; /* by name */
     size_t n_known, capacity;
 } weir__watch;
@@ -32,7 +32,7 @@ typedef struct weir__watch_news {
     bool more; /* there are more added ones: look again */
 } weir__watch_news;
 
-/* Takes the files [n], a weir__mem block: they are no news. */
+/* Takes the files [n], a weir__mem block, which are known and not reported. */
 void weir__watch_init(weir__watch *watch, int folder, const char *path, const weir__snapshot_limits *limits,
                       weir__folder_file *files, size_t n);
 void weir__watch_fini(weir__watch *watch);

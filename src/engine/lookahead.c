@@ -10,8 +10,8 @@ static bool has_more(const weir__request *request)
     return request->n_ahead < request->history.n_spans;
 }
 
-/* The request whose next embeddings are worth an encode: of the slots the one that came first, or else the
- * next one of the queue. *n_there: cells that need none. NULL: there is none. */
+/* The request whose media are encoded next: the oldest of those in slots, else the next one of the queue.
+ * *n_there: cells that are already computed. NULL: no request has media left to encode. */
 static weir__request *next_request(const weir__driver *driver, int64_t now, int32_t *n_there)
 {
     const weir__slot *first = NULL;

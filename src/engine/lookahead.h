@@ -7,8 +7,8 @@
 
 typedef struct weir__driver weir__driver;
 
-/* If the encoder has nothing to do: what slots will need, then what queued requests will, as far as the
- * budget goes. now: as in weir__admit. */
+/* If the encoder is idle, has it encode media of slots, then of queued requests, as far as its budget goes.
+ * now: as in weir__admit. */
 void weir__lookahead(weir__driver *driver, int64_t now);
 
 #endif

@@ -5,13 +5,13 @@
 #include "engine/driver.h"
 #include "schedule/schedule.h"
 
-#define CALM_PART 4               /* see calm_limit */
-#define SEARCH_NS WEIR__NS_PER_MS /* the queue is searched this often during a pass, at most */
+#define RECOVERY_PART 4               /* see recovery_limit */
+#define SEARCH_NS     WEIR__NS_PER_MS /* the queue is searched this often during a pass, at most */
 
 /* ---- Who goes first ---- */
 
-/* The slots of a tick, as prompts of lower priority see them. */
-typedef struct course {
+/* What a tick computes, and which prompts are outranked in it. */
+typedef struct tick_load {
     weir__driver *driver;
     int64_t now;
     int64_t ageing_ns;
@@ -21,30 +21,30 @@ typedef struct course {
     double decode_k;    /* the context that these attend to */
     double prompts_ns;  /* the time of the prompts that nobody outranks */
     bool has_work;      /* of a stream or of such a prompt */
-    weir__slot *next;   /* of the outranked prompts the first by priority and age; NULL = there are none */
-    weir__slot *oldest; /* of them */
-} course;
+    weir__slot *next;   /* the first outranked prompt by priority and age; NULL = none */
+    weir__slot *oldest; /* outranked prompt */
+} tick_load;
 
-static bool runs(const course *c, const weir__slot *slot)
+static bool runs(const tick_load *c, const weir__slot *slot)
 {
     return (slot->state == WEIR_SLOT_PREFILLING || slot->state == WEIR_SLOT_GENERATING) &&
            weir__rotation_has(&c->driver->rotation, slot);
 }
 
-/* A prompt that others wait for goes on for them. */
+/* Whether slot `by` waits for this slot's prompt, with which it shares a prefix. */
 static bool is_waited_for(const weir__slot *slot, const weir__slot *by)
 {
     return by->state == WEIR_SLOT_JOINED && by->leader == slot->index;
 }
 
-static bool slot_outranks(const course *c, const weir__slot *a, const weir__slot *b)
+static bool slot_outranks(const tick_load *c, const weir__slot *a, const weir__slot *b)
 {
     return weir__queue_outranks(a->request, b->request, c->ageing_ns, c->now);
 }
 
-/* Whether another slot, in this state or IDLE = in any, has a request that outranks the prompt, and none that
- * does waits for the prompt. */
-static bool is_outranked(const course *c, const weir__slot *slot, weir_slot_state state)
+/* Whether a slot in this state (IDLE = any) has a request that outranks the prompt. False if a request that
+ * outranks it waits for it. */
+static bool is_outranked(const tick_load *c, const weir__slot *slot, weir_slot_state state)
 {
     bool outranked = false;
     for (int32_t i = 0; i < c->driver->params->n_slots; i++) {
@@ -64,19 +64,19 @@ static bool goes_before(const weir__slot *a, const weir__slot *b)
 
 /* ---- How many tokens ---- */
 
-static double token_ns(const course *c, const weir__slot *slot)
+static double token_ns(const tick_load *c, const weir__slot *slot)
 {
     return weir_cost_tick_ns(&c->cost, 0, 0, 1, weir__cost_context_k(slot->n_past, 1));
 }
 
-static int32_t most_of(const course *c, const weir__slot *slot)
+static int32_t most_of(const tick_load *c, const weir__slot *slot)
 {
     return weir__schedule_least(slot->request->history.n_tokens - slot->n_past,
                                 c->driver->params->chunk_size);
 }
 
-/* The prompt's tokens that keep the tick within a target. */
-static int32_t fitting(const course *c, const weir__slot *slot, int64_t target_ns)
+/* How many of the prompt's tokens keep the tick within a target. */
+static int32_t fitting(const tick_load *c, const weir__slot *slot, int64_t target_ns)
 {
     int32_t n_passes = c->driver->info.layout == WEIR_LAYOUT_PER_SLOT && c->n_decode > 0 ? 2 : 1;
     return weir__latency_target_fit(&c->cost, target_ns,
@@ -84,9 +84,10 @@ static int32_t fitting(const course *c, const weir__slot *slot, int64_t target_n
                                     token_ns(c, slot), most_of(c, slot));
 }
 
-/* Gives one outranked prompt a turn: the next one what fits beside streams, but nothing beside prompts. The
- * oldest has every fourth tick, beside prompts for as much time as they take: a fifth of all. */
-static void give_turn(const course *c)
+/* Sets the limit of one outranked prompt. Beside streams, the next one gets the tokens that fit the target;
+ * beside prompts, none. Every fourth tick belongs to the oldest, for as long as the other prompts take in
+ * that tick: a fifth of the time. */
+static void give_turn(const tick_load *c)
 {
     bool due = c->oldest->pace.n_skipped + 1 >= WEIR__PACE_TURN;
     weir__slot *slot = due ? c->oldest : c->next;
@@ -96,20 +97,20 @@ static void give_turn(const course *c)
     slot->pace.limit = n > 0 ? n : due || !c->has_work;
 }
 
-/* After it was outranked a prompt goes on with what fits into the target. A tick takes up to a quarter of the
- * time since then: so at most a quarter of that is lost when its pass is abandoned. */
-static int32_t calm_limit(const course *c, weir__slot *slot)
+/* The limit of a prompt that is no longer outranked: its ticks take up to a quarter of the time since then,
+ * at least the target. An abandoned pass therefore loses at most a quarter of that time. */
+static int32_t recovery_limit(const tick_load *c, weir__slot *slot)
 {
     if (slot->pace.outranked_ns == 0) return INT32_MAX;
-    int64_t calm_ns = (c->now - slot->pace.outranked_ns) / CALM_PART;
-    int32_t n = fitting(c, slot, calm_ns > c->target_ns ? calm_ns : c->target_ns);
+    int64_t tick_ns = (c->now - slot->pace.outranked_ns) / RECOVERY_PART;
+    int32_t n = fitting(c, slot, tick_ns > c->target_ns ? tick_ns : c->target_ns);
     if (n >= most_of(c, slot)) return INT32_MAX;
     return n > 1 ? n : 1;
 }
 
 /* ---- The tick ---- */
 
-static void look_at(course *c, weir__slot *slot)
+static void count_slot(tick_load *c, weir__slot *slot)
 {
     if (slot->state == WEIR_SLOT_GENERATING) {
         c->n_decode++;
@@ -131,18 +132,18 @@ static void look_at(course *c, weir__slot *slot)
 
 void weir__pace_choose(weir__driver *driver, int64_t now)
 {
-    course c = {.driver = driver, .now = now, .ageing_ns = weir__ageing_ns(driver->params)};
+    tick_load c = {.driver = driver, .now = now, .ageing_ns = weir__ageing_ns(driver->params)};
     c.cost = weir__cost_get(&driver->cost);
     c.target_ns = weir__driver_target_ns(driver);
     for (int32_t i = 0; i < driver->params->n_slots; i++) {
         weir__slot *slot = &driver->slots[i];
         slot->pace.limit = INT32_MAX;
-        if (runs(&c, slot)) look_at(&c, slot);
+        if (runs(&c, slot)) count_slot(&c, slot);
     }
     for (int32_t i = 0; i < driver->params->n_slots; i++) {
         weir__slot *slot = &driver->slots[i];
         if (slot->state == WEIR_SLOT_PREFILLING && runs(&c, slot) && slot->pace.limit > 0)
-            slot->pace.limit = calm_limit(&c, slot);
+            slot->pace.limit = recovery_limit(&c, slot);
     }
     if (c.next != NULL) give_turn(&c);
 }

@@ -1,5 +1,4 @@
-/* pace.h: how far prompts go on beside requests of higher priority, so that these get their tokens in time
- * (ADR 0086).
+/* pace.h: limits the prefill of prompts while requests of higher priority run (ADR 0086).
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef WEIR_ENGINE_PACE_H
 #define WEIR_ENGINE_PACE_H
@@ -8,7 +7,7 @@
 
 typedef struct weir__driver weir__driver;
 
-#define WEIR__PACE_TURN 4 /* of so many ticks an outranked prompt gets one, whatever goes on */
+#define WEIR__PACE_TURN 4 /* one tick in this many belongs to an outranked prompt */
 
 /* The driver's. */
 typedef struct weir__pass_watch {
@@ -16,7 +15,7 @@ typedef struct weir__pass_watch {
     int64_t checked_ns; /* when the queue was last searched */
 } weir__pass_watch;
 
-/* Sets the limits of this tick. Called again in the same tick it sets the same ones, apart from slots that
+/* Sets the limits of this tick. A second call in the same tick sets the same limits, except for slots that
  * have ended since. */
 void weir__pace_choose(weir__driver *driver, int64_t now);
 
