@@ -1,5 +1,6 @@
 /* pulled.h: the models that clients had downloaded (POST /api/pull), which a server of several models then
- * has until it ends. The threads of downloads add names; the main thread reads the list of models again for them.
+ * has until it ends. The threads of downloads add names; the main thread reads the list of models again for
+ * them.
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef WEIR_CLI_PULLED_H
 #define WEIR_CLI_PULLED_H
