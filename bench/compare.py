@@ -283,7 +283,7 @@ def write(weir, threads, results):
               "round, as each side counts them. Gaps and times to the first token are taken at pieces of text: a token each, but those of an accepted "
               "draft come together.", "",
               "| load | rounds | options | llama-server | weir |", "|---|---|---|---|---|"]
-    for load_name, sides in results.tokens.items():
+    for load_name, sides in sorted(results.tokens.items(), key=lambda item: list(shapes).index(item[0])):
         cells = [f"{r['prompt_tokens']} ({r['cached_tokens']} cached) + {r['generated_tokens']}, {pieces(r)}"
                  + (f"; long prompt {r['late']['prompt_tokens']}" if r["late"] else "") for r in (sides["llama-server"], sides["weir"])]
         lines.append(f"| {load_name} | {results.parts.get(load_name, 1)} | `{' '.join(shapes[load_name])}` | {cells[0]} | {cells[1]} |")
