@@ -119,6 +119,6 @@ void weir__hook_install(void)
     if (!weir::installed()) return;
     weir::level_name = weir__kernels_name(level);
     std::vector<ggml_backend_buffer_type_t> &types = ggml_backend_cpu_get_extra_buffer_types();
-    types.insert(types.begin(), weir::buffer_type());
+    types.insert(types.begin(), {weir::buffer_type(), weir::encoder_buffer_type()});
     weir::spare_reading();
 }

@@ -47,6 +47,11 @@ bool is_on_host(const ggml_tensor *tensor);
 
 ggml_backend_buffer_type_t buffer_type();
 
+/* The same for the matrices of an encoder, which many rows are multiplied with: those in half precision become
+ * panels of integers. */
+ggml_backend_buffer_type_t encoder_buffer_type();
+bool format_in_encoder(const ggml_tensor *weights, weir__panel_format *format);
+
 /* Asked for by buffer_type(); in ggml_hook.cpp. */
 ggml::cpu::extra_buffer_type *operations();
 

@@ -44,7 +44,7 @@ struct part {
 /* Rounds units [first, end) of x, whose matrices of ne[1] rows may lie apart. */
 void round_units(const weir__gemm *gemm, const ggml_tensor *x, void *out, int64_t first, int64_t end)
 {
-    int64_t k = x->ne[0], m = ggml_nrows(x), each = x->ne[1] * (k / WEIR__UNIT);
+    int64_t k = x->ne[0], m = ggml_nrows(x), each = x->ne[1] * weir__units_in(k);
     for (int64_t i = first / each; i * each < end; i++) {
         const char *rows =
             static_cast<const char *>(x->data) + i % x->ne[2] * x->nb[2] + i / x->ne[2] * x->nb[3];
@@ -93,7 +93,7 @@ struct product : ggml::cpu::tensor_traits {
         format_of(weights, &format);
         const weir__gemm *gemm = gemms[format];
         int64_t k = weights->ne[0], m = ggml_nrows(x), n_panels = weights->ne[1] / WEIR__PANEL_ROWS;
-        int64_t i = params->ith, n = params->nth, units = m * (k / WEIR__UNIT);
+        int64_t i = params->ith, n = params->nth, units = m * weir__units_in(k);
         char *scratch = aligned(params->wdata);
         float *to = static_cast<float *>(op->data);
         size_t stride = op->nb[1] / sizeof(float);
@@ -241,7 +241,7 @@ struct experts : ggml::cpu::tensor_traits {
     static void round_rows(const ggml_tensor *op, const shape &s, const group &g, int64_t first, int64_t end)
     {
         const ggml_tensor *x = op->src[1];
-        int64_t units = s.k / WEIR__UNIT;
+        int64_t units = weir__units_in(s.k);
         for (int64_t r = first; r < end; r++) {
             const char *row = static_cast<const char *>(x->data) +
                               g.rows[r] % s.n_used % x->ne[1] * x->nb[1] + g.rows[r] / s.n_used * x->nb[2];

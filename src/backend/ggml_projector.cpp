@@ -31,7 +31,7 @@ bool is_packed(const ggml_tensor *tensor)
                                        ".ffn_gate.weight", ".ffn_down.weight"};
     weir__panel_format format;
     std::string name = tensor->name;
-    if (name.find(".blk.") == std::string::npos || tensor->ne[2] != 1 || !format_of(tensor, &format))
+    if (name.find(".blk.") == std::string::npos || tensor->ne[2] != 1 || !format_in_encoder(tensor, &format))
         return false;
     for (const char *end : ends)
         if (ends_with(name, end)) return true;
@@ -41,7 +41,7 @@ bool is_packed(const ggml_tensor *tensor)
 /* nullptr: none is packed, or there is no memory for them. */
 ggml_backend_buffer_t allocate_packed(ggml_context *tensors)
 {
-    ggml_backend_buffer_type_t type = buffer_type();
+    ggml_backend_buffer_type_t type = encoder_buffer_type();
     size_t alignment = ggml_backend_buft_get_alignment(type), size = 0;
     for (ggml_tensor *t = ggml_get_first_tensor(tensors); t != nullptr; t = ggml_get_next_tensor(tensors, t))
         if (is_packed(t)) size += GGML_PAD(ggml_backend_buft_get_alloc_size(type, t), alignment);

@@ -28,7 +28,17 @@ extern "C" {
 namespace weir
 {
 
-bool format_of(const ggml_tensor *weights, weir__panel_format *format)
+namespace
+{
+
+bool has_shape(const ggml_tensor *weights, weir__panel_format format, int64_t columns)
+{
+    return gemms[format] != nullptr && weights->ne[3] == 1 && weights->ne[0] % columns == 0 &&
+           weights->ne[1] % WEIR__PANEL_ROWS == 0 && ggml_is_contiguous(weights);
+}
+
+/* Of a matrix in a buffer of buffer_type(). */
+bool format_in_model(const ggml_tensor *weights, weir__panel_format *format)
 {
     switch (weights->type) {
     case GGML_TYPE_Q8_0: *format = WEIR__PANEL_Q8_0; break;
@@ -45,13 +55,33 @@ bool format_of(const ggml_tensor *weights, weir__panel_format *format)
     case GGML_TYPE_F16: *format = WEIR__PANEL_F16; break;
     default: return false;
     }
-    return gemms[*format] != nullptr && weights->ne[3] == 1 && weights->ne[0] % WEIR__UNIT == 0 &&
-           weights->ne[1] % WEIR__PANEL_ROWS == 0 && ggml_is_contiguous(weights);
+    return has_shape(weights, *format, WEIR__UNIT);
+}
+
+bool is_encoders(const ggml_tensor *tensor)
+{
+    return tensor->buffer != nullptr && tensor->buffer->buft == encoder_buffer_type();
+}
+
+} // namespace
+
+bool format_in_encoder(const ggml_tensor *weights, weir__panel_format *format)
+{
+    if (weights->type != GGML_TYPE_F16 && weights->type != GGML_TYPE_BF16)
+        return format_in_model(weights, format);
+    *format = WEIR__PANEL_F32;
+    return has_shape(weights, *format, WEIR__UNIT / 2);
+}
+
+bool format_of(const ggml_tensor *weights, weir__panel_format *format)
+{
+    if (!is_encoders(weights)) return format_in_model(weights, format);
+    return weights->buffer->size > 0 && format_in_encoder(weights, format);
 }
 
 bool is_ours(const ggml_tensor *tensor)
 {
-    return tensor->buffer != nullptr && tensor->buffer->buft == buffer_type();
+    return tensor->buffer != nullptr && (tensor->buffer->buft == buffer_type() || is_encoders(tensor));
 }
 
 bool is_on_host(const ggml_tensor *tensor)
@@ -119,15 +149,38 @@ void set_tensor(ggml_backend_buffer_t, ggml_tensor *tensor, const void *data, si
     if (load.mapped) advise(data, size, MADV_DONTNEED); /* the pages can be read again */
 }
 
+/* Of an encoder. Half precision passes through single precision, some panels at a time. */
+void set_encoder_tensor(ggml_backend_buffer_t buffer, ggml_tensor *tensor, const void *data, size_t offset,
+                        size_t size)
+{
+    weir__panel_format format;
+    GGML_ASSERT(offset == 0 && size == ggml_nbytes(tensor) && format_of(tensor, &format));
+    if (format != WEIR__PANEL_F32) return set_tensor(buffer, tensor, data, offset, size);
+    int64_t columns = tensor->ne[0], n_panels = ggml_nrows(tensor) / WEIR__PANEL_ROWS;
+    size_t in_panel = static_cast<size_t>(columns * WEIR__PANEL_ROWS);
+    std::vector<float> rows(in_panel);
+    for (int64_t p = 0; p < n_panels; p++) {
+        const char *from = static_cast<const char *>(data) +
+                           static_cast<size_t>(p) * in_panel * ggml_type_size(tensor->type);
+        ggml_get_type_traits(tensor->type)->to_float(from, rows.data(), columns * WEIR__PANEL_ROWS);
+        weir__panel_pack(format, columns, rows.data(),
+                         static_cast<char *>(tensor->data) +
+                             static_cast<size_t>(p) * weir__panel_bytes(format, WEIR__PANEL_ROWS, columns),
+                         0, 1);
+    }
+}
+
 size_t alignment(ggml_backend_buffer_type_t)
 {
     return 64;
 }
 
-size_t allocated(ggml_backend_buffer_type_t, const ggml_tensor *tensor)
+size_t allocated(ggml_backend_buffer_type_t type, const ggml_tensor *tensor)
 {
     weir__panel_format format;
-    if (!format_of(tensor, &format)) return ggml_nbytes(tensor);
+    bool packed =
+        type == buffer_type() ? format_in_model(tensor, &format) : format_in_encoder(tensor, &format);
+    if (!packed) return ggml_nbytes(tensor);
     return weir__panel_bytes(format, ggml_nrows(tensor), tensor->ne[0]);
 }
 
@@ -232,7 +285,7 @@ ggml_backend_buffer_t allocate(ggml_backend_buffer_type_t type, size_t size)
         advise(ggml_backend_buffer_get_base(buffer), size, MADV_HUGEPAGE);
         if (load.locked) lock(buffer);
         buffer->iface.init_tensor = init_tensor;
-        buffer->iface.set_tensor = set_tensor;
+        buffer->iface.set_tensor = type == buffer_type() ? set_tensor : set_encoder_tensor;
         if (load.to != nullptr) weir__optimized_writer_buffer(load.to, size);
     }
     buffer->buft = type;
@@ -250,6 +303,12 @@ ggml_backend_buffer_type_t buffer_type()
         ggml_backend_reg_dev_get(ggml_backend_cpu_reg(), 0),
         operations(),
     };
+    return &type;
+}
+
+ggml_backend_buffer_type_t encoder_buffer_type()
+{
+    static ggml_backend_buffer_type type = *buffer_type();
     return &type;
 }
 

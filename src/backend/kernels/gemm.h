@@ -5,8 +5,9 @@
  * rounded to eight bits with a scale for each 32 of them, as ggml's Q8_0 does, products of integers are
  * exact, and those of a unit of 32 columns are scaled and added in the order of the columns. For BF16 and F16
  * weights they are rounded to the weights' format, as ggml does too, and products are added in single
- * precision in the order of the columns. So a result depends on its own row and its own activations only: not
- * on how many rows there are, on their tiles, or on threads. */
+ * precision in the order of the columns. Weights of encoders and their activations are 16-bit integers with a
+ * scale for each 32 of them, whose products are exact. So a result depends on its own row and its own
+ * activations only: not on how many rows there are, on their tiles, or on threads. */
 #ifndef WEIR_BACKEND_KERNELS_GEMM_H
 #define WEIR_BACKEND_KERNELS_GEMM_H
 
@@ -33,13 +34,19 @@ typedef struct weir__activations_float {
     float x[WEIR__TILE][WEIR__UNIT];
 } weir__activations_float;
 
+/* The same for weights that are 16-bit integers: an activation is q × factor. */
+typedef struct weir__activations_integers {
+    int16_t q[WEIR__TILE][WEIR__UNIT];
+    float factor[WEIR__TILE]; /* not finite where an activation is not */
+} weir__activations_integers;
+
 /* Products of weights whose activations are rounded in the same way. */
 typedef struct weir__gemm {
     const char *name;
     size_t unit_bytes; /* of one unit of a tile's activations */
 
-    /* Rounds units [first, end) of m rows of k floats; unit u is unit u % (k / 32) of row u / (k / 32). x is
-     * row x_row, and those after it are `stride` floats apart. */
+    /* Rounds units [first, end) of m rows of k floats; unit u is unit u % n of row u / n, n being
+     * weir__units_in(k). x is row x_row, and those after it are `stride` floats apart. */
     void (*quantize)(const float *x, size_t stride, int64_t x_row, int64_t m, int64_t k, void *out,
                      int64_t first, int64_t end);
 
@@ -55,12 +62,11 @@ static inline int64_t weir__tile_rows(int64_t m)
     return n_tiles > 0 ? (m + n_tiles - 1) / n_tiles : 1;
 }
 
-/* Bytes for m rows of k columns, k a multiple of 32. Tiles stand one behind the other, each a row of
- * units. */
+/* Bytes for m rows of k columns. Tiles stand one behind the other, each a row of units. */
 static inline size_t weir__activations_bytes(const weir__gemm *gemm, int64_t m, int64_t k)
 {
     int64_t rows = weir__tile_rows(m);
-    return (size_t)((m + rows - 1) / rows) * (size_t)(k / WEIR__UNIT) * gemm->unit_bytes;
+    return (size_t)((m + rows - 1) / rows) * (size_t)weir__units_in(k) * gemm->unit_bytes;
 }
 
 /* ---- For the kernels ---- */
@@ -85,5 +91,6 @@ extern const weir__gemm weir__gemm_avx512, weir__gemm_avx2;                    /
 extern const weir__gemm weir__gemm_bf16_avx512;                                /* with vdpbf16ps */
 extern const weir__gemm weir__gemm_fma_bf16_avx512, weir__gemm_fma_f16_avx512; /* in single precision */
 extern const weir__gemm weir__gemm_fma_bf16_avx2, weir__gemm_fma_f16_avx2;
+extern const weir__gemm weir__gemm_integers_avx512, weir__gemm_integers_avx2; /* for WEIR__PANEL_F32 */
 
 #endif

@@ -19,8 +19,9 @@
 #include "support/effort.h"
 
 static const enum ggml_type types[WEIR__PANEL_N_FORMATS] = {
-    GGML_TYPE_Q8_0,  GGML_TYPE_Q4_0, GGML_TYPE_Q4_1, GGML_TYPE_Q5_0, GGML_TYPE_Q5_1, GGML_TYPE_IQ4_NL,
-    GGML_TYPE_MXFP4, GGML_TYPE_Q4_K, GGML_TYPE_Q5_K, GGML_TYPE_Q6_K, GGML_TYPE_BF16, GGML_TYPE_F16,
+    GGML_TYPE_Q8_0,   GGML_TYPE_Q4_0,  GGML_TYPE_Q4_1, GGML_TYPE_Q5_0, GGML_TYPE_Q5_1,
+    GGML_TYPE_IQ4_NL, GGML_TYPE_MXFP4, GGML_TYPE_Q4_K, GGML_TYPE_Q5_K, GGML_TYPE_Q6_K,
+    GGML_TYPE_BF16,   GGML_TYPE_F16,   GGML_TYPE_F32,
 };
 
 static uint64_t dice = 88172645463325252u;
@@ -72,19 +73,47 @@ static product product_make(const weir__gemm *gemm, int format, int64_t n, int64
     return p;
 }
 
+/* Weights are what the panels of integers hold, which is close to what they were. */
+static void read_integers(product *p)
+{
+    int64_t n_units = weir__units_in(p->k);
+    for (int64_t i = 0; i < p->n * p->k; i++) {
+        int64_t row = i / p->k, column = i % p->k, at = column / WEIR__UNIT * WEIR__UNIT;
+        const unsigned char *unit = p->panels + (row / 16 * n_units + column / WEIR__UNIT) *
+                                                    weir__panel_layouts[WEIR__PANEL_F32].unit_bytes;
+        const float *original = (const float *)p->rows + row * p->k;
+        double most = 0, squares = 0;
+        for (int64_t c = at; c < at + WEIR__UNIT && c < p->k; c++) {
+            most = fmax(most, fabs((double)original[c]));
+            squares += (double)original[c] * (double)original[c];
+        }
+        double step = fmax(most / 32767, sqrt(squares) / 46300);
+        float factor;
+        int16_t q;
+        memcpy(&q, unit + (column % 32 / 2 * 32 + row % 16 * 2 + column % 2) * 2, sizeof q);
+        memcpy(&factor, unit + 1024 + row % 16 * 4, sizeof factor);
+        p->weights[i] = (float)((double)q * (double)factor);
+        if (most >= 0x1p-50 && isfinite(squares))
+            assert_true(fabs((double)p->weights[i] - (double)original[column]) <= 0.504 * step);
+    }
+}
+
 /* Rounds the weights to the format and packs them. */
 static void pack(product *p)
 {
     enum ggml_type type = types[p->format];
     float *importance = NULL;
     ggml_quantize_chunk(type, p->weights, p->rows, 0, p->n, p->k, importance);
-    ggml_get_type_traits(type)->to_float(p->rows, p->weights, p->n * p->k);
     weir__panel_pack(p->format, p->k, p->rows, p->panels, 0, p->n / WEIR__PANEL_ROWS);
+    if (p->format == WEIR__PANEL_F32)
+        read_integers(p);
+    else
+        ggml_get_type_traits(type)->to_float(p->rows, p->weights, p->n * p->k);
 }
 
 static void multiply(product *p)
 {
-    int64_t n_units = p->k / WEIR__UNIT;
+    int64_t n_units = weir__units_in(p->k);
     p->gemm->quantize(p->x, (size_t)p->k, 0, p->m, p->k, p->rounded, 0, p->m * n_units);
     p->gemm->multiply(p->format, p->panels, p->rounded, p->m, p->k, p->out, (size_t)p->n, 0,
                       p->n / WEIR__PANEL_ROWS);
@@ -103,7 +132,7 @@ static void product_free(product *p)
 /* A unit of the tile that a row is in. */
 static const void *unit_of(const product *p, int64_t row, int64_t unit)
 {
-    int64_t at = row / weir__tile_rows(p->m) * (p->k / WEIR__UNIT) + unit;
+    int64_t at = row / weir__tile_rows(p->m) * weir__units_in(p->k) + unit;
     return (const char *)p->rounded + (size_t)at * p->gemm->unit_bytes;
 }
 
@@ -116,6 +145,8 @@ static double rounded_at(const product *p, int64_t row, int64_t column)
         return (double)((const weir__activations_float *)unit)->x[r][k];
     if (p->gemm->unit_bytes == sizeof(weir__activations_bf16))
         return (double)ggml_bf16_to_fp32((ggml_bf16_t){((const weir__activations_bf16 *)unit)->x[r][k]});
+    const weir__activations_integers *integers = unit;
+    if (p->format == WEIR__PANEL_F32) return (double)integers->factor[r] * integers->q[r][k];
     const weir__activations *a = unit;
     return (double)a->scale[r] * a->q[r][k];
 }
@@ -142,14 +173,20 @@ static void check(const product *p)
 
 /* ---- Tests ----------------------------------------------------------------------------------------- */
 
+/* What a number of columns is a multiple of. */
+static int64_t columns_of(int format)
+{
+    return format == WEIR__PANEL_F32 ? WEIR__UNIT / 2 : weir__panel_layouts[format].columns;
+}
+
 static void products_are_right(void **state)
 {
     (void)state;
-    static const int64_t ks[] = {32, 64, 96, 256, 576, 1536}, ns[] = {16, 48};
+    static const int64_t ks[] = {32, 64, 96, 256, 576, 1536, 16, 80, 592}, ns[] = {16, 48};
     for (int format = 0; format < WEIR__PANEL_N_FORMATS; format++)
         for (int g = 0; gemm_of(format, g) != NULL; g++)
             for (size_t i = 0; i < sizeof ks / sizeof *ks; i++) {
-                if (ks[i] % weir__panel_layouts[format].columns != 0) continue;
+                if (ks[i] % columns_of(format) != 0) continue;
                 for (int64_t m = 1; m <= 70; m = m < 20 ? m + 1 : m * 2 - 7) {
                     if (EFFORT(false, m % 3 != (int64_t)i % 3)) continue; /* each m and each k */
                     product p = product_make(gemm_of(format, g), format, ns[m % 2], ks[i], m);
@@ -168,7 +205,7 @@ static void a_row_does_not_depend_on_its_company(void **state)
     for (int format = 0; format < WEIR__PANEL_N_FORMATS; format++)
         for (int g = 0; gemm_of(format, g) != NULL; g++) {
             const weir__gemm *gemm = gemm_of(format, g);
-            product all = product_make(gemm, format, 64, 512, 45);
+            product all = product_make(gemm, format, 64, 512 + columns_of(format) % WEIR__UNIT, 45);
             pack(&all);
             multiply(&all);
             for (int64_t m = 1; m < 45; m += 3) {
@@ -178,7 +215,7 @@ static void a_row_does_not_depend_on_its_company(void **state)
                 some.rounded = allocate(weir__activations_bytes(gemm, m, all.k));
                 some.x += from * all.k;
                 some.m = m;
-                int64_t units = m * (all.k / WEIR__UNIT), half = units / 3;
+                int64_t units = m * weir__units_in(all.k), half = units / 3;
                 gemm->quantize(some.x, (size_t)all.k, 0, m, all.k, some.rounded, half, units);
                 gemm->quantize(some.x, (size_t)all.k, 0, m, all.k, some.rounded, 0, half);
                 gemm->multiply(some.format, some.panels, some.rounded, m, all.k, out, 64, 3, 4);
@@ -228,7 +265,7 @@ static void all_levels_give_the_same(void **state)
             const weir__gemm *above = gemm_of(format, g - 1);
             if (gemm->unit_bytes != above->unit_bytes) continue; /* BF16 by vdpbf16ps */
             for (int64_t m = 1; m < 36; m += 1 + m / 9) {
-                product p = product_make(above, format, 48, 768, m);
+                product p = product_make(above, format, 48, 768 + columns_of(format) % WEIR__UNIT, m);
                 size_t size = (size_t)(p.m * p.n) * sizeof(float);
                 size_t bytes = weir__activations_bytes(gemm, m, p.k);
                 for (int64_t i = 0; i < m * p.k; i++) p.x[i] *= (float)exp(20.0 * uniform());
@@ -312,6 +349,49 @@ static void activations_are_rounded_to_the_format_of_the_weights(void **state)
         }
 }
 
+/* The mean square of a product's errors, from weights in F16 and activations as they are. */
+static double error_of(product *p, const float *weights)
+{
+    double squares = 0;
+    multiply(p);
+    for (int64_t i = 0; i < p->m * p->n; i++) {
+        double sum = 0;
+        for (int64_t k = 0; k < p->k; k++)
+            sum += (double)weights[i % p->n * p->k + k] * (double)p->x[i / p->n * p->k + k];
+        squares += ((double)p->out[i] - sum) * ((double)p->out[i] - sum);
+    }
+    return squares / (double)(p->m * p->n);
+}
+
+/* Weights in F16, as integers and as they are; a few activations are much larger than others. */
+static void integers_are_no_less_exact_than_f16(void **state)
+{
+    (void)state;
+    const weir__gemm *as_f16 = gemm_of(WEIR__PANEL_F16, 0), *as_integers = gemm_of(WEIR__PANEL_F32, 0);
+    for (double outlier = 1; outlier < 2000; outlier *= 10)
+        for (int every = 3; every < 100; every += 48) {
+            product f16 = product_make(as_f16, WEIR__PANEL_F16, 48, 1152, 16);
+            product integers = product_make(as_integers, WEIR__PANEL_F32, 48, 1152, 16);
+            for (int64_t i = 0; i < f16.m * f16.k; i++) {
+                /* Roughly normal. */
+                f16.x[i] = (float)(uniform() + uniform() + uniform() + uniform());
+                if (i % every == 0) f16.x[i] *= (float)outlier;
+                integers.x[i] = f16.x[i];
+            }
+            for (int64_t i = 0; i < f16.n * f16.k; i++)
+                f16.weights[i] = (float)(uniform() + uniform() + uniform() + uniform());
+            pack(&f16); /* rounds the weights */
+            memcpy(integers.weights, f16.weights, (size_t)(f16.n * f16.k) * sizeof *f16.weights);
+            pack(&integers);
+            double theirs = error_of(&f16, f16.weights), ours = error_of(&integers, f16.weights);
+            print_message("every %d-th × %g: rms of errors %.3g, in F16 %.3g\n", every, outlier, sqrt(ours),
+                          sqrt(theirs));
+            assert_true(ours <= theirs);
+            product_free(&f16);
+            product_free(&integers);
+        }
+}
+
 static void ends_of_the_ranges(void **state)
 {
     (void)state;
@@ -377,6 +457,7 @@ static void what_is_no_number_stays_none(void **state)
 static int scale_at(int format)
 {
     if (format == WEIR__PANEL_MXFP4) return -1;
+    if (format == WEIR__PANEL_F32) return 2; /* its upper half */
     return format == WEIR__PANEL_Q6_K ? 208 : 0;
 }
 
@@ -393,10 +474,15 @@ static void weights_that_are_no_numbers_spoil_their_row(void **state)
                     const int64_t row = 5 + 16 * (m % 3 == 0);
                     pack(&p);
                     size_t at = ggml_row_size(types[format], p.k) * (size_t)row + (size_t)scale_at(format);
-                    memcpy(p.rows + at, format == WEIR__PANEL_BF16 ? &odd_bf16[what] : &odd[what], 2);
+                    memcpy(p.rows + at,
+                           format == WEIR__PANEL_BF16 || format == WEIR__PANEL_F32 ? &odd_bf16[what]
+                                                                                   : &odd[what],
+                           2);
                     weir__panel_pack(p.format, p.k, p.rows, p.panels, 0, p.n / WEIR__PANEL_ROWS);
-                    ggml_get_type_traits(types[format])->to_float(p.rows, p.weights, p.n * p.k);
-                    assert_false(isfinite(p.weights[row * p.k])); /* ggml's */
+                    if (format != WEIR__PANEL_F32) {
+                        ggml_get_type_traits(types[format])->to_float(p.rows, p.weights, p.n * p.k);
+                        assert_false(isfinite(p.weights[row * p.k])); /* ggml's */
+                    }
                     multiply(&p);
                     for (int64_t i = 0; i < m * p.n; i++)
                         assert_int_equal(isfinite(p.out[i]) != 0, i % p.n != row);
@@ -410,6 +496,8 @@ static void a_panel_is_hardly_larger_than_the_file(void **state)
     for (int format = 0; format < WEIR__PANEL_N_FORMATS; format++) {
         size_t file = ggml_row_size(types[format], 2048) * 512;
         size_t ours = weir__panel_bytes((weir__panel_format)format, 512, 2048);
+        /* Integers of 16 bits take half of a float. */
+        if (format == WEIR__PANEL_F32) file = file / 2 + file / 33;
         assert_true(ours >= file && ours <= file + file / 33);
         int32_t columns = weir__panel_layouts[format].columns;
         assert_int_equal(columns % ggml_blck_size(types[format]), 0);
@@ -428,6 +516,7 @@ int main(void)
         cmocka_unit_test(all_levels_give_the_same),
         cmocka_unit_test(activations_are_rounded_as_ggml_rounds_them),
         cmocka_unit_test(activations_are_rounded_to_the_format_of_the_weights),
+        cmocka_unit_test(integers_are_no_less_exact_than_f16),
         cmocka_unit_test(ends_of_the_ranges),
         cmocka_unit_test(what_is_no_number_stays_none),
         cmocka_unit_test(weights_that_are_no_numbers_spoil_their_row),

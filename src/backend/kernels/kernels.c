@@ -9,8 +9,8 @@
 /* What a kind of processor runs. */
 typedef struct level {
     const char *name;
-    uint32_t needs;                           /* bits of weir__cpu_feature */
-    const weir__gemm *quantized, *bf16, *f16; /* NULL: ggml's own */
+    uint32_t needs;                                 /* bits of weir__cpu_feature */
+    const weir__gemm *quantized, *bf16, *f16, *f32; /* NULL: ggml's own */
     const weir__attention *attention;
     weir__hadamard *hadamard;
 } level;
@@ -22,11 +22,11 @@ typedef struct level {
 /* The best first. */
 static const level levels[] = {
     {"avx512bf16", AVX512 | WEIR__CPU_AVX512_BF16, &weir__gemm_avx512, &weir__gemm_bf16_avx512,
-     &weir__gemm_fma_f16_avx512, &weir__attention_avx512, weir__hadamard_avx512},
+     &weir__gemm_fma_f16_avx512, &weir__gemm_integers_avx512, &weir__attention_avx512, weir__hadamard_avx512},
     {"avx512", AVX512, &weir__gemm_avx512, &weir__gemm_fma_bf16_avx512, &weir__gemm_fma_f16_avx512,
-     &weir__attention_avx512, weir__hadamard_avx512},
+     &weir__gemm_integers_avx512, &weir__attention_avx512, weir__hadamard_avx512},
     {"avx2", AVX2, &weir__gemm_avx2, &weir__gemm_fma_bf16_avx2, &weir__gemm_fma_f16_avx2,
-     &weir__attention_avx2, weir__hadamard_avx2},
+     &weir__gemm_integers_avx2, &weir__attention_avx2, weir__hadamard_avx2},
     {0},
 };
 #else
@@ -56,7 +56,12 @@ const char *weir__kernels_name(int i)
 const weir__gemm *weir__kernels_gemm(weir__panel_format format, int i)
 {
     const level *l = find_level(i);
-    return format == WEIR__PANEL_BF16 ? l->bf16 : format == WEIR__PANEL_F16 ? l->f16 : l->quantized;
+    switch (format) {
+    case WEIR__PANEL_BF16: return l->bf16;
+    case WEIR__PANEL_F16: return l->f16;
+    case WEIR__PANEL_F32: return l->f32;
+    default: return l->quantized;
+    }
 }
 
 const weir__attention *weir__kernels_attention(int i)

@@ -4,6 +4,7 @@
  * The block layouts read here are ggml's (ggml-common.h). */
 #include "backend/kernels/panel.h"
 
+#include <math.h>
 #include <string.h>
 
 #include "backend/kernels/inline.h"
@@ -18,7 +19,8 @@ size_t weir__panel_bytes(weir__panel_format format, int64_t rows, int64_t column
     const weir__panel_layout *l = &weir__panel_layouts[format];
     size_t units = (size_t)(l->columns / WEIR__UNIT);
     size_t block = (size_t)l->head_bytes + units * (size_t)l->unit_bytes;
-    return (size_t)(rows / WEIR__PANEL_ROWS) * (size_t)(columns / l->columns) * block;
+    int64_t n_blocks = (columns + l->columns - 1) / l->columns;
+    return (size_t)(rows / WEIR__PANEL_ROWS) * (size_t)n_blocks * block;
 }
 
 /* ---- One row's block ------------------------------------------------------------------------------- */
@@ -179,6 +181,50 @@ INLINE void pack_floats(const int width, int64_t columns, const unsigned char *r
                 memcpy(out, from + row * row_bytes + at, size);
 }
 
+/* Up to a unit's numbers as integers; returns the factor that gives them back, NaN if one is none. */
+static float to_integers(const float *from, int n, int16_t *q)
+{
+    const float rounder = 0x1.8p23f; /* a sum with it has no fraction */
+    float x[WEIR__UNIT] = {0.0f}, most = 0.0f, squares = 0.0f;
+    memcpy(x, from, (size_t)n * sizeof *x);
+    for (int i = 0; i < WEIR__UNIT; i++) {
+        float size = fabsf(x[i]);
+        most = size > most ? size : most;
+        squares += x[i] * x[i];
+    }
+    float by_norm = sqrtf(squares) / WEIR__INTEGERS_NORM, by_most = most / WEIR__INTEGERS_MOST;
+    float factor = by_norm > by_most ? by_norm : by_most;
+    if (most < WEIR__INTEGERS_LEAST) factor = 0.0f;
+    if (!isfinite(squares)) factor = NAN;
+    float scale = factor > 0.0f ? 1.0f / factor : 0.0f;
+    for (int i = 0; i < WEIR__UNIT; i++) {
+        float whole = x[i] * scale + rounder;
+        int32_t bits;
+        memcpy(&bits, &whole, sizeof bits);
+        q[i] = (int16_t)bits;
+    }
+    return factor;
+}
+
+static void pack_integers(int64_t columns, const float *rows, unsigned char *panels, int64_t first,
+                          int64_t end)
+{
+    const weir__panel_layout *l = &weir__panel_layouts[WEIR__PANEL_F32];
+    unsigned char *out =
+        panels + (size_t)first * weir__panel_bytes(WEIR__PANEL_F32, WEIR__PANEL_ROWS, columns);
+    for (int64_t p = first; p < end; p++)
+        for (int64_t at = 0; at < columns; at += WEIR__UNIT, out += l->unit_bytes)
+            for (int64_t row = 0; row < WEIR__PANEL_ROWS; row++) {
+                const float *x = rows + (p * WEIR__PANEL_ROWS + row) * columns + at;
+                int n = columns - at < WEIR__UNIT ? (int)(columns - at) : WEIR__UNIT;
+                int16_t q[WEIR__UNIT];
+                float factor = to_integers(x, n, q);
+                for (size_t i = 0; i < WEIR__UNIT; i += 2)
+                    memcpy(out + (i * WEIR__PANEL_ROWS + (size_t)row * 2) * sizeof *q, q + i, 2 * sizeof *q);
+                memcpy(out + l->scales_at + (size_t)row * sizeof factor, &factor, sizeof factor);
+            }
+}
+
 INLINE void pack_units(const weir__panel_format format, int64_t columns, const unsigned char *rows,
                        unsigned char *panels, int64_t first, int64_t end)
 {
@@ -210,6 +256,7 @@ void weir__panel_pack(weir__panel_format format, int64_t columns, const void *ro
     switch (format) {
     case WEIR__PANEL_BF16: pack_floats(2, columns, rows, panels, first, end); break;
     case WEIR__PANEL_F16: pack_floats(1, columns, rows, panels, first, end); break;
+    case WEIR__PANEL_F32: pack_integers(columns, rows, panels, first, end); break;
 #define PACK(name)                                                                                           \
     case WEIR__PANEL_##name: pack_units(WEIR__PANEL_##name, columns, rows, panels, first, end); break;
         WEIR__PANEL_QUANTIZED(PACK)

@@ -6,7 +6,8 @@
  * vpdpbusd multiplies with four activations that all lanes share. Formats of four to six bits keep two
  * columns, 16 apart, in one byte, and their fifth and sixth bits in planes of one bit for each byte of the
  * unpacked unit. Of BF16 two columns are neighbours, for vdpbf16ps, and of F16 each stands alone. Values and
- * scales are the file's own; none is rounded anew. */
+ * scales are the file's own; none is rounded anew. Except for F32: a row's 32 columns become 16-bit integers
+ * with a scale of their own, two neighbours for vpdpwssd. */
 #ifndef WEIR_BACKEND_KERNELS_PANEL_H
 #define WEIR_BACKEND_KERNELS_PANEL_H
 
@@ -34,8 +35,9 @@
     X(Q6_K)
 #define WEIR__PANEL_FLOATS(X)                                                                                \
     X(BF16)                                                                                                  \
-    X(F16)
-#define WEIR__PANEL_N_FORMATS 12
+    X(F16)                                                                                                   \
+    X(F32)
+#define WEIR__PANEL_N_FORMATS 13
 
 typedef enum weir__panel_format {
 #define X(name) WEIR__PANEL_##name,
@@ -67,9 +69,23 @@ static const weir__panel_layout weir__panel_layouts[WEIR__PANEL_N_FORMATS] = {
     {"mxfp4", 32, 17, 0, 256, 256 + 16},   {"q4_K", 256, 144, 64, 256, 256 + 32},
     {"q5_K", 256, 176, 64, 320, 320 + 32}, {"q6_K", 256, 210, 32, 384, 384 + 32},
     {"bf16", 32, 64, 0, 1024, 1024},       {"f16", 32, 64, 0, 1024, 1024},
+    {"f32", 32, 128, 0, 1024, 1024 + 64},
 };
 
-/* Bytes of rows × columns weights as panels. rows must be a multiple of 16, columns of the block's. */
+/* The integers of F32: the largest, and the largest Euclidean norm of a unit. Two units' products add up to
+ * less than 2^31. A unit whose largest value is below LEAST counts as zeroes. */
+#define WEIR__INTEGERS_MOST  32767.0f
+#define WEIR__INTEGERS_NORM  46300.0f
+#define WEIR__INTEGERS_LEAST 0x1p-50f
+
+/* Units of a row of k columns. In F32 the last may be half of one, whose other half is zeroes. */
+static inline int64_t weir__units_in(int64_t k)
+{
+    return (k + WEIR__UNIT - 1) / WEIR__UNIT;
+}
+
+/* Bytes of rows × columns weights as panels. rows must be a multiple of 16, columns of the block's (F32: of
+ * 16). */
 size_t weir__panel_bytes(weir__panel_format format, int64_t rows, int64_t columns);
 
 /* Packs panels [first, end) of a matrix. rows: the file's bytes of the whole matrix, row after row; panels:

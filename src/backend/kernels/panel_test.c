@@ -26,6 +26,7 @@ static const struct {
     {WEIR__PANEL_MXFP4, 0x4e5324c87e1fa288}, {WEIR__PANEL_Q4_K, 0xb853dfee29d15ea8},
     {WEIR__PANEL_Q5_K, 0x3a450b6470fd1cc0},  {WEIR__PANEL_Q6_K, 0x48105c33dccad81d},
     {WEIR__PANEL_BF16, 0x97e52985281df071},  {WEIR__PANEL_F16, 0x77f28fcbf3b53b72},
+    {WEIR__PANEL_F32, 0xd0920938501f2c44},
 };
 
 static void the_order_is_that_of_the_version(void **state)
