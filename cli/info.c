@@ -5,6 +5,7 @@
 #include "figures.h"
 #include "load.h"
 #include "out.h"
+#include "reads.h"
 #include "term.h"
 
 #define COLUMN 16 /* where values begin */
@@ -35,7 +36,7 @@ static void print_kernels(cli_text *text, const weir_model *model, const weir_mo
 }
 
 static void print_model(cli_text *text, const char *path, const weir_model *model,
-                        const weir_model_info *info)
+                        const weir_model_info *info, weir_engine *engine)
 {
     line(text, "model");
     cli_figures_title(text, model);
@@ -66,10 +67,7 @@ static void print_model(cli_text *text, const char *path, const weir_model *mode
     }
     if (info->reads_images || info->reads_sounds) {
         line(text, "reads");
-        cli_text_puts(text, info->reads_images ? "texts and images" : "texts");
-        if (info->reads_sounds)
-            cli_text_printf(text, " and sounds, at %s Hz", cli_count((uint64_t)info->sample_rate).text);
-        cli_text_puts(text, "\n");
+        cli_reads_print(text, info, engine, "                ");
     }
     line(text, "chat template");
     if (info->chat_template != NULL)
@@ -210,12 +208,12 @@ static json_t *weights_json(const weir_model *model)
 }
 
 static json_t *as_json(const cli_args *args, const char *path, const weir_model *loaded,
-                       const weir_model_info *info, const weir_engine_stats *stats,
+                       const weir_model_info *info, weir_engine *engine, const weir_engine_stats *stats,
                        const weir_engine_memory *memory)
 {
     json_t *model = json_pack(
         "{s:o, s:s, s:s, s:s, s:I, s:I, s:i, s:i, s:i, s:i, s:i, s:i, s:i, s:b, s:i, s:i, s:i, s:b, s:b, "
-        "s:b, s:b, s:s, s:I, s:I, s:i, s:b, s:b, s:b, s:i, s:o}",
+        "s:b, s:b, s:s, s:I, s:I, s:i, s:b, s:b, s:b, s:i, s:o, s:o, s:o}",
         "path", cli_figures_string(path), "description", info->description, "architecture",
         info->architecture, "backend", info->backend, "n_params", (json_int_t)info->n_params, "n_bytes",
         (json_int_t)info->n_bytes, "n_vocab", info->n_vocab, "n_ctx_train", info->n_ctx_train, "n_embd",
@@ -226,17 +224,18 @@ static json_t *as_json(const cli_args *args, const char *path, const weir_model 
         info->kernels, "n_bytes_kernels", (json_int_t)info->n_bytes_kernels, "n_bytes_mapped",
         (json_int_t)info->n_bytes_mapped, "n_layer_mtp", info->n_layer_mtp, "is_draft_head",
         info->is_draft_head, "reads_images", info->reads_images, "reads_sounds", info->reads_sounds,
-        "sample_rate", info->sample_rate, "weights", weights_json(loaded));
-    json_t *engine = NULL;
+        "sample_rate", info->sample_rate, "images", cli_reads_images(info, engine), "sounds",
+        cli_reads_sounds(info, engine), "weights", weights_json(loaded));
+    json_t *allotted = NULL;
     if (stats != NULL)
-        engine =
+        allotted =
             json_pack("{s:i, s:i, s:i, s:I, s:i, s:s, s:s, s:s, s:s, s:b}", "n_slots", stats->n_slots,
                       "n_ctx", stats->n_ctx, "n_kv", stats->n_kv, "kv_bytes", (json_int_t)stats->kv_bytes,
                       "n_batch", stats->n_batch, "layout", cli_engine_choice("layout", stats->layout),
                       "type_k", cli_engine_choice("type_k", args->engine.type_k), "type_v",
                       cli_engine_choice("type_v", args->engine.type_v), "drafters", stats->drafters,
                       "batch_invariant", stats->batch_invariant);
-    return json_pack("{s:o, s:o?, s:o?, s:o, s:{s:s, s:s}}", "model", model, "engine", engine, "memory",
+    return json_pack("{s:o, s:o?, s:o?, s:o, s:{s:s, s:s}}", "model", model, "engine", allotted, "memory",
                      memory != NULL ? memory_json(memory) : NULL, "devices", devices_json(), "build", "weir",
                      weir_version(), "llama.cpp", weir_backend_version());
 }
@@ -286,11 +285,11 @@ cli_exit cli_info(cli_args *args)
     if (info.has_decoder && (code = cli_load_engine(args, model, &engine)) != CLI_OK) goto done;
     if (engine != NULL) weir_engine_get_stats(engine, &stats);
     if (args->json) {
-        cli_out_json(
-            as_json(args, path, model, &info, engine != NULL ? &stats : NULL, estimated ? &memory : NULL));
+        cli_out_json(as_json(args, path, model, &info, engine, engine != NULL ? &stats : NULL,
+                             estimated ? &memory : NULL));
         goto done;
     }
-    print_model(&text, path, model, &info);
+    print_model(&text, path, model, &info, engine);
     if (engine != NULL) print_engine(&text, args, &stats);
     if (estimated) print_memory(&text, &memory);
     print_devices(&text);

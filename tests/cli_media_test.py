@@ -40,9 +40,16 @@ with tempfile.TemporaryDirectory() as folder:
     SEES = ("-m", path("swa.gguf"), "--mmproj", path("gemma3.gguf"), "--chat-template-file", template, "-c", "1024", "-n", "4", "--temp", "0")
     HEARS = ("-m", path("llama.gguf"), "--mmproj", path("ultravox.gguf"), "--chat-template-file", template, "-c", "1024", "-n", "4", "--temp", "0")
 
-    check("info: a model that sees", "reads           texts and images\n" in weir("info", *SEES[:4]).stdout.decode())
-    hears = json.loads(weir("info", *HEARS[:4], "--json").stdout)["model"]
+    said = weir("info", *SEES[:4], "-c", "1024").stdout.decode()
+    sees = json.loads(weir("info", *SEES[:4], "-c", "1024", "--json").stdout)["model"]
+    check("info: a model that sees", "reads           texts and images\n                an image of 256 × 256 pixels takes" in said, said)
+    check("info: how many tokens images take", [(i["width"], i["height"]) for i in sees["images"]] == [(256, 256), (1024, 1024), (1920, 1080)] and
+          all(i["tokens"] > 0 and f"{i['width']} × {i['height']} pixels takes {i['tokens']} tokens\n" in said for i in sees["images"]) and not sees["sounds"], sees, said)
+    small = weir("info", *SEES[:4], "-c", "1024", "-ub", "2", "-b", "2", "-np", "1")
+    check("info: why none of an image is read", "pixels is refused: " in small.stdout.decode() and "n_ubatch" in small.stdout.decode(), small)
+    hears = json.loads(weir("info", *HEARS[:4], "-c", "1024", "--json").stdout)["model"]
     check("info: a model that hears", (hears["reads_images"], hears["reads_sounds"], hears["sample_rate"]) == (False, True, 16000), hears)
+    check("info: how many tokens sounds take", [s["seconds"] for s in hears["sounds"]] == [1, 30] and all(s["tokens"] > 0 for s in hears["sounds"]), hears)
 
     # ---- What is refused
 
@@ -79,6 +86,7 @@ with tempfile.TemporaryDirectory() as folder:
 
     first, second = run("--image", image, "What?"), run("--image", other, "What?")
     tokens = first["usage"].get("image_tokens", 0)
+    check("info: as many as a request counts", tokens == sees["images"][0]["tokens"], tokens, sees)
     check("run: an image", tokens > 0 and first["usage"]["prompt_tokens"] > tokens, first)
     check("run: another image, another answer", first["logprobs"] != second["logprobs"], first, second)
     check("run: from stdin", run("--image", "-", "What?", stdin=png())["logprobs"] == first["logprobs"])
