@@ -47,8 +47,8 @@ bool is_on_host(const ggml_tensor *tensor);
 
 ggml_backend_buffer_type_t buffer_type();
 
-/* The same for the matrices of an encoder, which many rows are multiplied with: those in half precision become
- * panels of integers. */
+/* The same for the matrices of an encoder, which are multiplied with many rows: those in half precision
+ * become panels of integers. */
 ggml_backend_buffer_type_t encoder_buffer_type();
 bool format_in_encoder(const ggml_tensor *weights, weir__panel_format *format);
 
