@@ -478,10 +478,11 @@ static void entry_to_host(weir__cache *cache, entry *e, void *bytes, size_t n_by
     unlock_cache(cache);
 }
 
-/* The cost of saving grows with the whole state; its benefit, with the tokens that no other entry has. */
-bool weir__cache_is_spare(const weir__prefix_end *end)
+/* The cost of saving grows with the whole state; its benefit, with the tokens that are in no other place. */
+bool weir__cache_is_spare(const weir__prefix_end *end, int32_t n)
 {
-    return weir__prefix_tree_own(end) <= weir__cache_length(end) / WORTH_PART;
+    int32_t length = weir__cache_length(end), own = weir__prefix_tree_own(end);
+    return (own < length - n ? own : length - n) <= length / WORTH_PART;
 }
 
 int32_t weir__cache_adopt(weir__cache *cache, weir__prefix_end *end, int32_t n)
@@ -490,7 +491,7 @@ int32_t weir__cache_adopt(weir__cache *cache, weir__prefix_end *end, int32_t n)
     int32_t seq = e->seq, pos = position_of(end, n);
     size_t n_bytes = 0;
     bool needed = n < weir__cache_length(end) && !weir__prefix_tree_is_covered(end, true);
-    void *bytes = needed && !weir__cache_is_spare(end) ? save_sequence(cache, seq, &n_bytes) : NULL;
+    void *bytes = needed && !weir__cache_is_spare(end, n) ? save_sequence(cache, seq, &n_bytes) : NULL;
     cache->by_seq[seq] = NULL;
     e->seq = -1;
     if (needed)
@@ -604,6 +605,35 @@ bool weir__cache_move(weir__cache *cache, int32_t from, int32_t to)
     cache->by_seq[to] = e;
     e->seq = to;
     return true;
+}
+
+bool weir__cache_exchange(weir__cache *cache, int32_t seq, int32_t other, int32_t n, int32_t pos)
+{
+    weir__memory *memory = cache->params.memory;
+    entry *e = cache->by_seq[seq];
+    int32_t length = weir__cache_length(&e->end), to = other;
+    size_t size = weir__memory_state_size(memory, seq);
+    void *bytes = size > 0 ? weir__mem_alloc(size) : NULL;
+    if (bytes != NULL) size = weir__memory_save(memory, seq, bytes, size);
+    if (bytes == NULL || size == 0) {
+        weir__mem_free(bytes);
+        return false;
+    }
+    weir__memory_cut(memory, seq, 0, 0);
+    cache->by_seq[seq] = NULL;
+    e->seq = -1;
+    if (n > 0 && weir__memory_share(memory, other, seq, n, pos, NULL) != WEIR_OK)
+        to = seq;
+    else
+        weir__memory_cut(memory, other, 0, 0);
+    if (weir__memory_load(memory, to, bytes, size, length, NULL) == WEIR_OK) {
+        cache->by_seq[to] = e;
+        e->seq = to;
+    } else {
+        drop_entry(cache, e);
+    }
+    weir__mem_free(bytes);
+    return to == other;
 }
 
 /* ---- Files ---- */

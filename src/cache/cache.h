@@ -85,8 +85,9 @@ int32_t weir__cache_sequence(const weir__prefix_end *end);
 /* The number of the entry's tokens. */
 int32_t weir__cache_length(const weir__prefix_end *end);
 
-/* Whether other entries hold most of its tokens, so that dropping it costs little. */
-bool weir__cache_is_spare(const weir__prefix_end *end);
+/* Whether little is lost if only its first n tokens stay: the others are few, or other entries hold most of
+ * its tokens. */
+bool weir__cache_is_spare(const weir__prefix_end *end, int32_t n);
 
 /* Takes over the sequence of an entry on the device, with the first n of its tokens. The entry is dropped; if
  * that would lose tokens, it moves to host memory. */
@@ -108,6 +109,11 @@ weir__prefix_end *weir__cache_entry_of(const weir__cache *cache, int32_t seq);
 
 /* Moves the entry of a sequence to another, empty one. False: not possible, nothing has changed. */
 bool weir__cache_move(weir__cache *cache, int32_t from, int32_t to);
+
+/* Exchanges the entry of a sequence with the n tokens of another one, which has no entry, by way of host
+ * memory: afterwards the entry is there. False: not possible, the other sequence has not changed. An entry
+ * that cannot be loaded again is dropped. */
+bool weir__cache_exchange(weir__cache *cache, int32_t seq, int32_t other, int32_t n, int32_t pos);
 
 /* Evicts the least recently used entry on the device (see keep_ms), apart from `spare` (may be NULL), to host
  * memory if there is room. Returns its sequence, which is empty then; -1 = no entry. */

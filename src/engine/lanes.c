@@ -49,40 +49,42 @@ void weir__lanes_hand_over(weir__lanes *lanes, weir__slot *slot)
     slot->lane = -1;
 }
 
-/* Moves the cached prefix of a lane to the highest free lane, or to the one whose prefix was used longest
- * ago. False: not possible. */
+/* Moves the cached prefix of a lane to the highest free lane. False: there is none. */
 static bool vacate_lane(weir__lanes *lanes, int32_t lane)
 {
     int32_t to = lanes->n - 1;
     while (to >= 0 && !lane_is_free(lanes, to)) to--;
-    if (to < 0) to = weir__cache_evict(lanes->cache, NULL);
-    return to == lane || weir__cache_move(lanes->cache, lane, to);
+    return to >= 0 && weir__cache_move(lanes->cache, lane, to);
+}
+
+/* Moves a slot's n tokens. A cached prefix that is there goes to the lane that the slot leaves. */
+static bool move_cells(weir__lanes *lanes, int32_t from, int32_t to, int32_t n, int32_t pos)
+{
+    if (weir__cache_entry_of(lanes->cache, to) != NULL)
+        return weir__cache_exchange(lanes->cache, to, from, n, pos);
+    if (n == 0) return true;
+    if (weir__memory_share(lanes->memory, from, to, n, pos, NULL) != WEIR_OK) return false;
+    weir__memory_cut(lanes->memory, from, 0, 0);
+    return true;
 }
 
 /* Lanes are computed in one pass only if their numbers are consecutive. So the last lane of a slot moves into
- * the first gap, once a cached prefix there has moved away. One move per tick; a copy costs far less than an
- * extra pass in each tick. */
+ * the first gap. A cached prefix there moves away first, and none is lost. One move per tick; a copy costs far
+ * less than an extra pass in each tick. */
 void weir__lanes_compact(weir__lanes *lanes)
 {
     if (lanes->pooled) return;
     int32_t gap = 0, last = lanes->n - 1;
+    while (gap < last && lanes->slot[gap] == NULL) gap++;
     while (gap < last && lanes->slot[gap] != NULL) gap++;
     while (last > gap && lanes->slot[last] == NULL) last--;
     if (last <= gap) return;
-    if (!lane_is_free(lanes, gap)) {
-        vacate_lane(lanes, gap);
-        return;
-    }
+    if (!lane_is_free(lanes, gap) && vacate_lane(lanes, gap)) return;
     weir__slot *slot = lanes->slot[last];
     const weir__history *history = &slot->request->history;
     int32_t n = slot->n_past;
     if (weir__history_cut(history, n) < n) return; /* the image is soon complete */
-    if (n > 0) {
-        if (weir__memory_share(lanes->memory, last, gap, n, weir__history_position(history, n), NULL) !=
-            WEIR_OK)
-            return;
-        weir__memory_cut(lanes->memory, last, 0, 0);
-    }
+    if (!move_cells(lanes, last, gap, n, weir__history_position(history, n))) return;
     lanes->slot[gap] = slot;
     lanes->slot[last] = NULL;
     slot->lane = gap;

@@ -16,7 +16,7 @@ typedef struct row {
 static void row_init(row *r, weir_layout layout)
 {
     memset(r->requests, 0, sizeof r->requests);
-    shelf_init(&r->s, "", layout, 4, 0);
+    shelf_init(&r->s, "", layout, SEQS, 0);
     assert_true(weir__lanes_init(&r->lanes, &r->s.memory, r->s.cache));
     for (int32_t i = 0; i < 3; i++) {
         weir__slot_init(&r->slots[i], i);
@@ -35,7 +35,7 @@ static void row_fini(row *r)
 static void occupy(row *r, int32_t i, int32_t lane, const char *text)
 {
     weir__lanes_enter(&r->lanes, &r->slots[i], lane);
-    feed(&r->s, lane, text);
+    if (*text != '\0') feed(&r->s, lane, text);
     r->slots[i].n_past = (int32_t)strlen(text);
 }
 
@@ -99,14 +99,62 @@ static void test_a_prefix_leaves_the_gap_first(void **state)
     (void)state;
     row r;
     row_init(&r, WEIR_LAYOUT_PER_SLOT);
-    assert_true(keep(&r.s, &open_key, "xyz", 0));
-    occupy(&r, 0, 1, "abc");
+    occupy(&r, 0, 0, "abc");
+    assert_true(keep(&r.s, &open_key, "xyz", 1));
+    occupy(&r, 1, 2, "defg");
     compact(&r);
-    assert_lane(&r, 0, 1, "abc");
-    assert_null(weir__cache_entry_of(r.s.cache, 0));
+    assert_lane(&r, 1, 2, "defg");
+    assert_null(weir__cache_entry_of(r.s.cache, 1));
     assert_non_null(weir__cache_entry_of(r.s.cache, SEQS - 1));
     compact(&r);
-    assert_lane(&r, 0, 0, "abc");
+    assert_lane(&r, 1, 1, "defg");
+    row_fini(&r);
+}
+
+/* Without a free lane a slot and a prefix exchange theirs, and no prefix is lost. */
+static void test_a_prefix_changes_places(void **state)
+{
+    (void)state;
+    row r;
+    int32_t tokens[256];
+    for (int n_past = 0; n_past <= 4; n_past += 4) {
+        row_init(&r, WEIR_LAYOUT_PER_SLOT);
+        char text[] = "text of lane ?";
+        for (int32_t lane = 0; lane < SEQS; lane++) {
+            text[sizeof text - 2] = (char)('0' + lane);
+            if (lane != 2 && lane != 5) assert_true(keep(&r.s, &open_key, text, lane));
+        }
+        occupy(&r, 0, 2, "abc");
+        occupy(&r, 1, 5, n_past > 0 ? "defg" : "");
+        compact(&r);
+        assert_lane(&r, 0, 2, "abc");
+        assert_lane(&r, 1, 3, n_past > 0 ? "defg" : "");
+        for (int32_t lane = 0; lane < SEQS; lane++) {
+            if (lane == 2 || lane == 3) continue;
+            text[sizeof text - 2] = (char)('0' + (lane == 5 ? 3 : lane));
+            assert_non_null(weir__cache_entry_of(r.s.cache, lane));
+            assert_holds(&r.s, lane, tokens, ids(text, tokens));
+        }
+        weir__cache_check(r.s.cache);
+        compact(&r); /* nothing is left to do */
+        assert_lane(&r, 1, 3, n_past > 0 ? "defg" : "");
+        row_fini(&r);
+    }
+}
+
+/* Slots whose lanes are consecutive stay, wherever these begin. */
+static void test_neighbours_stay(void **state)
+{
+    (void)state;
+    row r;
+    row_init(&r, WEIR_LAYOUT_PER_SLOT);
+    occupy(&r, 0, 4, "abc");
+    compact(&r);
+    assert_lane(&r, 0, 4, "abc");
+    occupy(&r, 1, 5, "de");
+    compact(&r);
+    assert_lane(&r, 0, 4, "abc");
+    assert_lane(&r, 1, 5, "de");
     row_fini(&r);
 }
 
@@ -127,6 +175,8 @@ int main(void)
         cmocka_unit_test(test_a_free_lane_has_neither_slot_nor_prefix),
         cmocka_unit_test(test_the_last_lane_closes_the_first_gap),
         cmocka_unit_test(test_a_prefix_leaves_the_gap_first),
+        cmocka_unit_test(test_a_prefix_changes_places),
+        cmocka_unit_test(test_neighbours_stay),
         cmocka_unit_test(test_a_pool_has_no_gaps),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

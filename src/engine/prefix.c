@@ -247,6 +247,19 @@ static bool join_leader(weir__driver *driver, weir__slot *slot, const weir__cach
     return true;
 }
 
+/* Whether the slot takes the entry's sequence over, with its first n tokens, instead of copying them. A new
+ * answer to the same prompt takes the place of the old one, rather than of an entry that the next request may
+ * need. full: no other lane is free. */
+static bool takes_over(const weir__driver *driver, const weir__slot *slot, const weir__prefix_end *device,
+                       int32_t n, bool full)
+{
+    bool same_prompt = n >= slot->request->history.n_prompt - 1;
+    bool copies = driver->info.layout == WEIR_LAYOUT_PER_SLOT; /* cells of a pool are shared */
+    if (n == weir__cache_length(device)) return true;
+    if (same_prompt) return full || (copies && weir__cache_is_spare(device, n));
+    return full && weir__cache_is_spare(device, 0);
+}
+
 /* Gives the slot a lane with the tokens of the hit. After an eviction the hit is stale: looks up again. */
 static void obtain_lane(weir__driver *driver, weir__slot *slot, weir__cache_hit hit)
 {
@@ -254,8 +267,7 @@ static void obtain_lane(weir__driver *driver, weir__slot *slot, weir__cache_hit 
     for (;;) {
         weir__prefix_end *device =
             hit.entry != NULL && weir__cache_sequence(hit.entry) >= 0 ? hit.entry : NULL;
-        bool taken = device != NULL &&
-                     (hit.n == weir__cache_length(device) || (lane < 0 && weir__cache_is_spare(device)));
+        bool taken = device != NULL && takes_over(driver, slot, device, hit.n, lane < 0);
         int32_t evicted = lane < 0 && !taken ? weir__cache_evict(driver->cache, device) : -1;
         if (taken || (lane < 0 && evicted < 0)) { /* little or nothing is lost, or no other lane is left */
             lane = weir__cache_adopt(driver->cache, device, hit.n);

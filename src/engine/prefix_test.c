@@ -102,6 +102,30 @@ static void test_a_conversation_goes_on(void **state)
     }
 }
 
+/* As many requests as there are lanes, and the same ones again: none takes the lane that another one needs. */
+static void test_the_same_requests_again(void **state)
+{
+    rig *r = *state;
+    static talk talks[4];
+    enum { N = COUNT(talks) };
+    for (size_t l = 0; l < COUNT(layouts); l++) {
+        memset(talks, 0, sizeof talks);
+        rig_start_caching(r, layouts[l], N);
+        for (int turn = 0; turn < 3; turn++) {
+            for (int i = 0; i < N; i++) {
+                talk *t = &talks[(turn + i) % N];
+                *t = (talk){0};
+                add(t, 1, 180);
+                add(t, 2 + (turn + i) % N, 10);
+                ask(r, t);
+            }
+            rig_run(r);
+            for (int i = 0; i < N && turn > 0; i++) judge(&talks[i], 189, WEIR_MISS_NONE);
+        }
+        rig_stop(r);
+    }
+}
+
 /* ---- Changes for routers --------------------------------------------------------------------------- */
 
 #define BLOCK 8
@@ -575,6 +599,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         RIG_TEST(test_a_conversation_goes_on),
+        RIG_TEST(test_the_same_requests_again),
         RIG_TEST(test_changes_of_the_cache),
         RIG_TEST(test_a_miss_says_where_and_what),
         RIG_TEST(test_no_tenant_sees_another),
