@@ -44,8 +44,8 @@ cli_exit bench_kernels(cli_args *args)
 #define MOST_ROWS   4096  /* as many as attention's cells */
 #define MOST_SIDE   32768 /* of a matrix of weights */
 
-/* Formats of weights, and attention as the last. */
-enum { ATTENTION = WEIR__PANEL_N_FORMATS, N_KERNELS };
+/* The formats of models' weights, then attention. Panels in F32, the last format, are those of encoders. */
+enum { ATTENTION = WEIR__PANEL_F32, N_KERNELS };
 
 /* One operation on a number of threads. Arrays are by side. */
 struct row {
