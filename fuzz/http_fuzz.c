@@ -9,8 +9,11 @@
 #include <stdio.h>
 
 #include "../server/answer.h"
+#include "../server/catalog.h"
 #include "../server/kept.h"
 #include "../server/keys.h"
+#include "../server/loaded.h"
+#include "../server/model.h"
 #include "../server/tape.h"
 #include "base/mem.h"
 #include "base/utf8.h"

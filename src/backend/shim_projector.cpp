@@ -329,7 +329,8 @@ weir_status weir__llama_projector_load(weir__bmodel *model, const char *path, bo
     start();
     auto *made = static_cast<weir__bprojector *>(weir__mem_calloc(1, sizeof(weir__bprojector)));
     if (made == nullptr) return weir__error_set(error, WEIR_NO_MEMORY, nullptr, "no memory for a projector");
-    made->info.n_bytes = file.tensor_bytes;
+    /* Matrices in half precision take 17/16 as panels (kernels/gemm_integers.h). */
+    made->info.n_bytes = file.tensor_bytes + (*weir__hook_kernels() != '\0' ? file.tensor_bytes / 16 : 0);
     made->info.identity = file.identity;
     if (outline) {
         *out = made;

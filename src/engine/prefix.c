@@ -249,11 +249,12 @@ static bool join_leader(weir__driver *driver, weir__slot *slot, const weir__cach
 
 /* Whether the slot takes the entry's sequence over, with its first n tokens, instead of copying them. A new
  * answer to the same prompt takes the place of the old one, rather than of an entry that the next request may
- * need. full: no other lane is free. */
+ * need; but a fork leaves its source as it is. full: no other lane is free. */
 static bool takes_over(const weir__driver *driver, const weir__slot *slot, const weir__prefix_end *device,
                        int32_t n, bool full)
 {
-    bool same_prompt = n >= slot->request->history.n_prompt - 1;
+    const weir__request *request = slot->request;
+    bool same_prompt = n >= request->history.n_prompt - 1 && request->source == NULL;
     bool copies = driver->info.layout == WEIR_LAYOUT_PER_SLOT; /* cells of a pool are shared */
     if (n == weir__cache_length(device)) return true;
     if (same_prompt) return full || (copies && weir__cache_is_spare(device, n));

@@ -13,7 +13,8 @@ weir_status weir__shared_init(weir__shared *shared, int32_t n_slots, weir_error 
 {
     size_t n_parts = (size_t)(n_slots < PARTS ? n_slots : PARTS);
     shared->running = weir__mem_calloc((size_t)n_slots, sizeof *shared->running);
-    if (shared->running == NULL) goto no_running;
+    if (shared->running == NULL)
+        return weir__error_set(error, WEIR_NO_MEMORY, "", "out of memory for the engine's slots");
     if (pthread_mutex_init(&shared->mutex, NULL) != 0) goto no_mutex;
     if (weir__clock_cond_init(&shared->drained) != 0) goto no_cond;
     if (!weir__ring_init(&shared->ticks, TICKS, sizeof(weir_tick)) ||
@@ -31,7 +32,6 @@ no_cond:
 no_mutex:
     weir__mem_free(shared->running);
     shared->running = NULL;
-no_running:
     return weir__error_set(error, WEIR_NO_MEMORY, "",
                            "no lock for the engine: the process has reached a limit");
 }

@@ -58,7 +58,7 @@ void play_act(play *p)
 }
 
 /* Lanes of running requests have consecutive numbers once the engine had time for it. */
-static void check_lanes(play *p, const weir_engine_stats *s, int32_t highest)
+static void check_lanes(play *p, const weir_engine_stats *s, int32_t lowest, int32_t highest)
 {
     bool same = s->n_suspensions == p->at_decode.n_suspensions &&
                 memcmp(s->n_misses, p->at_decode.n_misses, sizeof s->n_misses) == 0 && /* none began */
@@ -73,7 +73,8 @@ static void check_lanes(play *p, const weir_engine_stats *s, int32_t highest)
     p->calm = same && n_led == p->n_led && !atomic_load(&p->fake->fail_share) ? p->calm + 1 : 0;
     p->n_led = n_led;
     if (p->first.layout != WEIR_LAYOUT_PER_SLOT || p->calm <= 2 * p->params.n_slots) return;
-    MUST(p, highest < s->n_slots_prefilling + s->n_slots_generating, "lane %d is used", highest);
+    MUST(p, highest - lowest < s->n_slots_prefilling + s->n_slots_generating, "lanes %d and %d are used",
+         lowest, highest);
 }
 
 void play_before_decode(void *user, const weir__batch *batch)
@@ -107,7 +108,7 @@ void play_before_decode(void *user, const weir__batch *batch)
     MUST(p, s.n_kv_used + batch->n - p->batch_drafts <= s.n_kv_reserved && s.n_kv_used + batch->n <= s.n_kv,
          "%d of %d cells in use, %d reserved, a batch of %d, %d of them drafts", s.n_kv_used, s.n_kv,
          s.n_kv_reserved, batch->n, p->batch_drafts);
-    check_lanes(p, &s, highest);
+    check_lanes(p, &s, batch->seq[0], highest);
     p->at_decode = s;
     if (dice_one_in(&p->d, p->act_rate)) play_act(p);
     p->place = outer;

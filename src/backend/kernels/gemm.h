@@ -37,7 +37,7 @@ typedef struct weir__activations_float {
 /* The same for weights that are 16-bit integers: an activation is q × factor. */
 typedef struct weir__activations_integers {
     int16_t q[WEIR__TILE][WEIR__UNIT];
-    float factor[WEIR__TILE]; /* not finite where an activation is not */
+    float factor[WEIR__TILE]; /* not finite where the sum of the squares of a unit is not */
 } weir__activations_integers;
 
 /* Products of weights whose activations are rounded in the same way. */

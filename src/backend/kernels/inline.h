@@ -7,10 +7,10 @@
  * numbers of rows. Under a sanitizer, which checks each access, that would take minutes to compile; there
  * they stay functions, which compute the same. */
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-#define INLINE static
+#define INLINE static __attribute__((unused))
 #elif defined(__has_feature)
 #if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
-#define INLINE static
+#define INLINE static __attribute__((unused))
 #endif
 #endif
 #ifndef INLINE
