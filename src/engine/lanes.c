@@ -69,8 +69,8 @@ static bool move_cells(weir__lanes *lanes, int32_t from, int32_t to, int32_t n, 
 }
 
 /* Lanes are computed in one pass only if their numbers are consecutive. So the last lane of a slot moves into
- * the first gap. A cached prefix there moves away first, and none is lost. One move per tick; a copy costs far
- * less than an extra pass in each tick. */
+ * the first gap. A cached prefix there moves away first, and none is lost. One move per tick; a copy costs
+ * far less than an extra pass in each tick. */
 void weir__lanes_compact(weir__lanes *lanes)
 {
     if (lanes->pooled) return;

@@ -102,7 +102,7 @@ static void test_a_conversation_goes_on(void **state)
     }
 }
 
-/* As many requests as there are lanes, and the same ones again: none takes the lane that another one needs. */
+/* As many requests as there are lanes, and the same ones again: none takes a lane that another one needs. */
 static void test_the_same_requests_again(void **state)
 {
     rig *r = *state;
