@@ -92,6 +92,13 @@ defmodule Weir.ModelsTest do
     {:ok, vectors} = Weir.embed_batch(model, texts)
     assert {:ok, ^vectors} = Models.embed(models, "a", texts)
     assert {:ok, hd(vectors)} == Models.embed(models, "a", "one")
+    assert {:ok, []} == Models.embed(models, "a", [])
+
+    for no_text <- [nil, :one, [nil], ["one" | "another"], 1] do
+      assert_raise ArgumentError, ~r/a text or a list of texts, got: /, fn ->
+        Models.embed(models, "a", no_text)
+      end
+    end
 
     assert {:ok, %{ids: [_, _, _], logprobs: [_, _, _], usage: %{generated_tokens: 3}}} =
              Models.complete(models, "a", "hello", max_tokens: 3, logprobs: true)

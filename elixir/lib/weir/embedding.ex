@@ -45,6 +45,18 @@ defmodule Weir.Embedding do
   end
 
   @doc false
+  # The texts of a call that takes a text or a list of texts.
+  def texts!(given) do
+    texts = if is_list(given), do: given, else: [given]
+
+    if not Options.valid?({:list, :binary}, texts) do
+      raise ArgumentError, "expected a text or a list of texts, got: #{inspect(given)}"
+    end
+
+    texts
+  end
+
+  @doc false
   def encode(model, texts), do: Error.map_ok(texts, &Tokenizer.encode(model, &1))
 
   # The number of texts that share a pass. Some models keep a state per sequence, which takes memory.

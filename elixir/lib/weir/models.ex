@@ -266,12 +266,7 @@ defmodule Weir.Models do
   def embed(models, name, text_or_texts, opts \\ []) do
     {timeout, opts} = Deadline.pop!(opts, 60_000)
     o = Embedding.options!(opts)
-    texts = List.wrap(text_or_texts)
-
-    if not Enum.all?(texts, &is_binary/1) do
-      raise ArgumentError, "expected a text or a list of texts, got: #{inspect(text_or_texts)}"
-    end
-
+    texts = Embedding.texts!(text_or_texts)
     deadline = Deadline.at(timeout)
     compute = &Embedding.within(&1.model, texts, o, Deadline.left(deadline))
 

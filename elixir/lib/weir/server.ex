@@ -332,12 +332,7 @@ defmodule Weir.Server do
   def embed(server, text_or_texts, opts \\ []) do
     {timeout, opts} = Deadline.pop!(opts, 60_000)
     o = Embedding.options!(opts)
-    texts = if is_list(text_or_texts), do: text_or_texts, else: [text_or_texts]
-
-    if not Enum.all?(texts, &is_binary/1) do
-      raise ArgumentError, "expected a text or a list of texts, got: #{inspect(text_or_texts)}"
-    end
-
+    texts = Embedding.texts!(text_or_texts)
     deadline = Deadline.at(timeout)
 
     with {:ok, embedder} <- Broker.ask(server, :embedder, timeout),
