@@ -182,6 +182,35 @@ defmodule Weir.ModelsTest do
     NIF.engine_close(ref)
   end
 
+  test "nothing that a caller sends ends the process" do
+    models = start(rack(["a"]))
+
+    for fun <- [&Models.info/2, &Models.load/2, &Models.unload/2, &Models.pin(&1, &2, true), &Models.lease/2],
+        name <- [:a, nil, "a\0"] do
+      assert_raise ArgumentError, ~r/the name of a model is a text, got: /, fn -> fun.(models, name) end
+    end
+
+    for call <- [
+          {:by_name, :pool_load, :a},
+          {:by_name, :backend_free, "a"},
+          {:lease, "a", :soon, self(), make_ref()},
+          {:lease, "a", 0, nil, nil},
+          {:pin, "a", 1},
+          {:set, [:a]},
+          {:set, [%{native: %{name: "a", path: "fake:"}}]},
+          {:set, nil},
+          :unknown
+        ] do
+      assert {:error, reason} = GenServer.call(models, call)
+      assert reason == :unknown_call or is_binary(reason)
+    end
+
+    GenServer.cast(models, :unknown)
+    send(models, :unknown)
+    assert {:ok, _} = Models.generate(models, "a", "hello", max_tokens: 2)
+    assert Process.alive?(models)
+  end
+
   test "a stream that is left early ends its lease" do
     models = start(rack(["a", "b"]), memory: 150 * @mib)
     assert [_] = models |> Models.stream("a", "hello", max_tokens: 100) |> Enum.take(1)

@@ -128,15 +128,15 @@ defmodule Weir.Models do
   @doc "Pins a model, which loads it, or lets it sleep again."
   @spec pin(models(), String.t(), boolean()) :: :ok | {:error, reason()}
   def pin(models, name, pinned? \\ true) when is_boolean(pinned?),
-    do: Broker.ask(models, {:pin, name, pinned?}, :infinity)
+    do: Broker.ask(models, {:pin, Lease.name!(name), pinned?}, :infinity)
 
   @doc "Loads a model as soon as there is memory for it, and returns at once. `info/2` has the progress."
   @spec load(models(), String.t()) :: :ok | {:error, reason()}
-  def load(models, name), do: Broker.ask(models, {:by_name, :pool_load, name}, :infinity)
+  def load(models, name), do: by_name(models, :pool_load, name)
 
   @doc "Unloads a model, also a pinned one, when its present leases have ended. Returns at once."
   @spec unload(models(), String.t()) :: :ok | {:error, reason()}
-  def unload(models, name), do: Broker.ask(models, {:by_name, :pool_unload, name}, :infinity)
+  def unload(models, name), do: by_name(models, :pool_unload, name)
 
   @doc "All models, in the order of the list."
   @spec list(models()) :: [info()]
@@ -144,7 +144,10 @@ defmodule Weir.Models do
 
   @doc "The model with this name or alias."
   @spec info(models(), String.t()) :: {:ok, info()} | {:error, reason()}
-  def info(models, name), do: Broker.ask(models, {:by_name, :pool_find, name}, :infinity)
+  def info(models, name), do: by_name(models, :pool_find, name)
+
+  defp by_name(models, function, name),
+    do: Broker.ask(models, {:by_name, function, Lease.name!(name)}, :infinity)
 
   @doc """
   Counts of all models: `memory_bytes` (the budget) and `used_bytes`, `n_models`, `n_loaded`, `n_leases`,
@@ -320,27 +323,40 @@ defmodule Weir.Models do
     end
   end
 
+  # Others wait for this process and its models: no message of a caller may end it.
   @impl true
-  def handle_call({:lease, name, timeout, pid, ref}, _from, state) do
+  def handle_call(call, _from, state) do
+    answer(call, state)
+  rescue
+    error -> {:reply, {:error, "the call is invalid: " <> Exception.message(error)}, state}
+  end
+
+  @impl true
+  def handle_cast(_other, state), do: {:noreply, state}
+
+  @impl true
+  def handle_info(_other, state), do: {:noreply, state}
+
+  defp answer({:lease, name, timeout, pid, ref}, state) do
     case NIF.lease_create(state.pool, name, timeout, pid, ref) do
       {:ok, lease} -> {:reply, {:ok, lease, Entry.find(state.entries, name)}, state}
       {:error, reason} -> {:reply, {:error, reason}, state}
     end
   end
 
-  def handle_call({:set, entries}, _from, state), do: set_all(state, entries)
+  defp answer({:set, entries}, state), do: set_all(state, entries)
 
-  def handle_call({:pin, name, pinned?}, _from, state) do
+  defp answer({:pin, name, pinned?}, state) do
     case Entry.find(state.entries, name) do
       nil -> {:reply, {:error, :not_found}, state}
       found -> set_all(state, Enum.map(state.entries, &if(&1 == found, do: Entry.pin(&1, pinned?), else: &1)))
     end
   end
 
-  def handle_call({:by_name, function, name}, _from, state),
+  defp answer({:by_name, function, name}, state) when function in [:pool_load, :pool_unload, :pool_find],
     do: {:reply, apply(NIF, function, [state.pool, name]), state}
 
-  def handle_call(:list, _from, state) do
+  defp answer(:list, state) do
     infos =
       for {_entry, i} <- Enum.with_index(state.entries),
           {:ok, info} <- [NIF.pool_get(state.pool, i)],
@@ -349,17 +365,11 @@ defmodule Weir.Models do
     {:reply, {:ok, infos}, state}
   end
 
-  def handle_call(:get_stats, _from, state), do: {:reply, {:ok, NIF.pool_stats(state.pool)}, state}
-  def handle_call(_other, _from, state), do: {:reply, {:error, :unknown_call}, state}
-
-  @impl true
-  def handle_cast(_other, state), do: {:noreply, state}
-
-  @impl true
-  def handle_info(_other, state), do: {:noreply, state}
+  defp answer(:get_stats, state), do: {:reply, {:ok, NIF.pool_stats(state.pool)}, state}
+  defp answer(_other, state), do: {:reply, {:error, :unknown_call}, state}
 
   defp set_all(state, entries) do
-    case NIF.pool_set(state.pool, Enum.map(entries, & &1.native)) do
+    case NIF.pool_set(state.pool, Enum.map(entries, fn %Entry{native: native} -> native end)) do
       :ok -> {:reply, :ok, %{state | entries: entries}}
       {:error, reason} -> {:reply, {:error, reason}, state}
     end

@@ -8,7 +8,7 @@ defmodule Weir.Models.Lease do
   memory until they are collected.
   """
 
-  alias Weir.{Adapter, Deadline, Error, Generation, Model, NIF}
+  alias Weir.{Adapter, Deadline, Error, Generation, Model, NIF, Options}
   alias Weir.Server.{Broker, Request}
 
   @enforce_keys [:ref, :model, :name, :entry]
@@ -16,12 +16,20 @@ defmodule Weir.Models.Lease do
   @type t :: %__MODULE__{ref: reference(), model: Model.t(), name: String.t(), entry: term()}
 
   @doc false
-  @spec take(GenServer.server(), String.t(), Deadline.t()) :: {:ok, t()} | {:error, term()}
-  def take(models, name, deadline) do
-    if not is_binary(name) or String.contains?(name, <<0>>) do
+  # Raises for what cannot be the name of a model.
+  @spec name!(String.t()) :: String.t()
+  def name!(name) do
+    if not Options.valid?(:string, name) do
       raise ArgumentError, "the name of a model is a text, got: #{inspect(name)}"
     end
 
+    name
+  end
+
+  @doc false
+  @spec take(GenServer.server(), String.t(), Deadline.t()) :: {:ok, t()} | {:error, term()}
+  def take(models, name, deadline) do
+    name!(name)
     Broker.here!(models)
     ref = make_ref()
     # it also holds if there is no such process
