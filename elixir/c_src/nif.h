@@ -372,6 +372,7 @@ weir_media **nif_media(nif_call *call, ERL_NIF_TERM list, size_t *n);
     X(pool_load, 2, 0)                                                                                       \
     X(pool_unload, 2, 0)                                                                                     \
     X(lease_create, 5, 0)                                                                                    \
+    X(lease_share, 2, 0)                                                                                     \
     X(lease_adapters, 1, 0)                                                                                  \
     X(lease_release, 1, 0)                                                                                   \
     X(hub_list, 2, ERL_NIF_DIRTY_JOB_IO_BOUND)                                                               \

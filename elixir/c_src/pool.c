@@ -227,6 +227,24 @@ ERL_NIF_TERM nif_lease_create(nif_call *call, const ERL_NIF_TERM argv[])
     return 0;
 }
 
+/* lease_share(lease, pid): {:ok, lease} on the same claim for another process, after the message that it is
+ * ready */
+ERL_NIF_TERM nif_lease_share(nif_call *call, const ERL_NIF_TERM argv[])
+{
+    ErlNifMonitor monitor;
+    ErlNifPid to = nif_pid(call, argv[1]);
+    nif_object *given = nif_resource(call, argv[0], NIF_LEASE);
+    nif_object *object = given != NULL ? nif_claim_of(call, given) : NULL;
+    if (object == NULL || weir_lease_model(((nif_claim *)object->handle)->lease) == NULL)
+        return nif_stop(call, NIF_WRONG); /* not loaded yet, or failed */
+    nif_object *lease = nif_resource_new(call, NIF_LEASE);
+    if (lease == NULL) return 0;
+    enif_keep_resource(object);
+    lease->handle = object;
+    if (enif_monitor_process(call->env, lease, &to, &monitor) != 0) lease_end(lease); /* it has ended */
+    return nif_ok(call->env, nif_resource_term(call, lease));
+}
+
 /* lease_adapters(lease): those that were loaded with the model, in order */
 ERL_NIF_TERM nif_lease_adapters(nif_call *call, const ERL_NIF_TERM argv[])
 {

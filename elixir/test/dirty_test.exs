@@ -114,6 +114,7 @@ defmodule Weir.DirtyTest do
       pool_load: fn -> :ok = NIF.pool_load(pool, "a") end,
       pool_unload: fn -> :ok = NIF.pool_unload(pool, "a") end,
       lease_create: fn -> {:ok, _} = NIF.lease_create(pool, "a", 0, self(), make_ref()) end,
+      lease_share: fn -> {:ok, _} = NIF.lease_share(lease, self()) end,
       lease_adapters: fn -> [] = NIF.lease_adapters(lease) end,
       lease_release: fn -> :ok = NIF.lease_release(lease) end,
       backend_init: fn -> NIF.backend_init() end,

@@ -211,6 +211,43 @@ defmodule Weir.ModelsTest do
     assert Process.alive?(models)
   end
 
+  test "calls and streams outlive the release of their lease, with logprobs, too" do
+    before = settled()
+    models = start(rack(["a", "b"]), memory: 150 * @mib)
+    few = [max_tokens: 30, logprobs: true, top_logprobs: 2, prompt_logprobs: true, interval: 1]
+    messages = [%{role: "user", content: "hi"}]
+
+    for stream <- [
+          &Models.stream(models, &1, "hello", [emit: :chunks] ++ few),
+          &Models.stream_chat_completion(models, &1, messages, few)
+        ] do
+      {:ok, lease} = Models.lease(models, "a")
+      expected = lease |> stream.() |> Enum.map(&scores/1)
+
+      {:suspended, first, more} =
+        Enumerable.reduce(stream.(lease), {:cont, nil}, &{:suspend, [&1 | &2 || []]})
+
+      :ok = Models.release(lease)
+      assert {over, answer} = rest(more, first)
+      assert over in [:done, :halted]
+      assert answer |> Enum.reverse() |> Enum.map(&scores/1) |> List.flatten() == List.flatten(expected)
+      assert_raise ArgumentError, ~r/the lease .* has ended/, fn -> lease |> stream.() |> Enum.take(1) end
+      assert_raise ArgumentError, ~r/the lease .* has ended/, fn -> Models.embed(models, lease, "x") end
+
+      # nothing keeps the model now
+      assert {:ok, _} = Models.generate(models, "b", "hello", max_tokens: 2)
+      assert state(models, "a") != :loaded
+    end
+
+    assert %{n_leases: 0} = settled_stats(models)
+    stop_supervised!(Models)
+    assert eventually(fn -> freed?(before) end)
+    assert mailbox() == []
+  end
+
+  defp scores(%Weir.Chunk{} = chunk), do: [chunk.logprobs || [], chunk.prompt_logprobs || []]
+  defp scores(%{choices: [choice]}), do: (choice.logprobs || %{content: []}).content
+
   test "a stream that is left early ends its lease" do
     models = start(rack(["a", "b"]), memory: 150 * @mib)
     assert [_] = models |> Models.stream("a", "hello", max_tokens: 100) |> Enum.take(1)

@@ -177,7 +177,10 @@ defmodule Weir.Models do
     Lease.take(models, name, Deadline.at(timeout))
   end
 
-  @doc "Ends a lease. Afterwards its model raises `ArgumentError`."
+  @doc """
+  Ends a lease. Afterwards its model raises `ArgumentError`. Calls of this module and streams that began with
+  the lease go on to their ends.
+  """
   @spec release(Lease.t()) :: :ok
   def release(%Lease{ref: ref}), do: NIF.lease_release(ref)
 

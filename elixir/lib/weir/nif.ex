@@ -410,6 +410,8 @@ defmodule Weir.NIF do
   native lease_create(pool(), name :: String.t(), timeout :: integer(), pid(), ref :: reference()) ::
            {:ok, lease()} | {:error, :not_found | :queue_full | String.t()}
 
+  @doc "A lease of the same model for another process, once the first is ready. Either may end first."
+  native lease_share(lease(), pid()) :: {:ok, lease()}
   @doc "The adapters that were loaded with the model."
   native lease_adapters(lease()) :: [adapter()]
   @doc "Ends the lease, in any state. The model stays until calls and streams that use it have ended."

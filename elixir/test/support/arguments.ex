@@ -258,6 +258,7 @@ defmodule Weir.Arguments do
         &self/0,
         &make_ref/0
       ],
+      lease_share: [&ready_lease/0, &self/0],
       lease_adapters: [&own_lease/0],
       lease_release: [&own_lease/0],
       # invalid names: no test contacts a real hub (hub_test.exs has its own)
@@ -283,9 +284,14 @@ defmodule Weir.Arguments do
     pool
   end
 
-  defp own_lease do
-    {:ok, lease} = NIF.lease_create(own_pool(), "a", -1, self(), make_ref())
+  defp own_lease(ref \\ make_ref()) do
+    {:ok, lease} = NIF.lease_create(own_pool(), "a", -1, self(), ref)
     lease
+  end
+
+  defp ready_lease do
+    lease = own_lease(ref = make_ref())
+    receive do: ({^ref, :ready} -> lease)
   end
 
   defp listed do

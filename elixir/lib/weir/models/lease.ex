@@ -74,13 +74,11 @@ defmodule Weir.Models.Lease do
   end
 
   @doc false
-  # Calls fun with a lease, which is the caller's, or ends afterwards.
+  # Calls fun with a lease that ends afterwards.
   @spec use(GenServer.server(), String.t() | t(), Deadline.t(), (t() -> result)) :: result | {:error, term()}
         when result: term()
-  def use(_models, %__MODULE__{} = lease, _deadline, fun), do: fun.(lease)
-
   def use(models, name, deadline, fun) do
-    with {:ok, lease} <- take(models, name, deadline) do
+    with {:ok, lease} <- own(models, name, deadline) do
       try do
         fun.(lease)
       after
@@ -90,19 +88,31 @@ defmodule Weir.Models.Lease do
   end
 
   @doc false
-  # The elements of the stream that fun returns for a lease, which ends with it.
+  # The elements of the stream that fun returns for a lease, which ends with the stream.
   @spec stream(GenServer.server(), String.t() | t(), timeout(), (t() -> Enumerable.t())) :: Enumerable.t()
-  def stream(_models, %__MODULE__{} = lease, _timeout, fun), do: fun.(lease)
-
   def stream(models, name, timeout, fun) do
     Stream.resource(
-      fn -> models |> take(name, Deadline.at(timeout)) |> Error.ok!() |> then(&{:begin, &1}) end,
+      fn -> models |> own(name, Deadline.at(timeout)) |> Error.ok!() |> then(&{:begin, &1}) end,
       fn
         {:begin, lease} -> {fun.(lease), {:over, lease}}
         {:over, lease} -> {:halt, {:over, lease}}
       end,
       fn {_place, lease} -> NIF.lease_release(lease.ref) end
     )
+  end
+
+  # A lease of the calling process; a given one may end before it.
+  defp own(_models, %__MODULE__{} = lease, _deadline) do
+    with {:ok, ref} <- share(lease), do: {:ok, %{lease | ref: ref, model: %Model{ref: ref}}}
+  end
+
+  defp own(models, name, deadline), do: take(models, name, deadline)
+
+  defp share(lease) do
+    NIF.lease_share(lease.ref, self())
+  rescue
+    ArgumentError ->
+      reraise ArgumentError, "the lease of the model #{inspect(lease.name)} has ended", __STACKTRACE__
   end
 
   @doc false
