@@ -13,6 +13,7 @@
 #include "base/member.h"
 #include "config_file.h"
 #include "file.h"
+#include "hub.h"
 #include "load.h"
 #include "preset.h"
 
@@ -257,18 +258,37 @@ static cli_exit add_folders(cli_model_list *list, const cli_args *args, const cl
 
 /* ---- Names and files ---- */
 
-static cli_exit add_pulled(cli_model_list *list, const cli_args *args, const cli_config *config,
-                           const char *name)
-{
-    if (find(list, name) != NULL) return CLI_OK; /* a section of this name */
-    return add(list, args, config, CLI_CONFIG_NONE, name, name, cli_format("%s (/api/pull)", name));
-}
-
 static bool has_name(const cli_model_entry *entry, const char *name)
 {
     for (size_t i = 0; i < entry->args.aliases.n; i++)
         if (strcmp(entry->args.aliases.items[i], name) == 0) return true;
     return strcmp(entry->name, name) == 0;
+}
+
+/* Whether a pulled model is still in the cache; the operator may have removed it. */
+static bool is_cached(const cli_args *args, const char *name)
+{
+    weir_hub_params params = cli_hub_params(args);
+    weir_error error = {0};
+    char *path = NULL;
+    params.offline = true;
+    bool cached = weir_hub_download(name, &params, &path, &error) == WEIR_OK;
+    weir_free(path);
+    return cached;
+}
+
+/* No error of a pulled model may keep the operator's list from being read: his names come first. */
+static cli_exit add_pulled(cli_model_list *list, const cli_args *args, const cli_config *config,
+                           const char *name)
+{
+    for (size_t i = 0; i < list->n; i++)
+        if (has_name(list->items[i], name)) return CLI_OK;
+    if (!is_cached(args, name)) {
+        if (!args->quiet)
+            cli_fail(CLI_OK, "%s (/api/pull) is left out: its file is no longer in the cache", name);
+        return CLI_OK;
+    }
+    return add(list, args, config, CLI_CONFIG_NONE, name, name, cli_format("%s (/api/pull)", name));
 }
 
 /* A request's name means one model. */

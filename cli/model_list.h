@@ -56,9 +56,10 @@ cli_exit cli_model_check_adapters(size_t n_used);
 /* Whether the options name several models. */
 bool cli_model_list_asked(const cli_args *args);
 
-/* Reads them, and adds `pulled` (NULL = none) with the settings of all; finds their files, which are
- * downloaded where a name asks for that, and makes the parameters for the server. CLI_OK, or a code after a
- * message with file and line. Freed with fini in any case. */
+/* Reads them, and adds `pulled` (NULL = none) with the settings of all, but for names that the operator's
+ * models have and for those whose file has gone; finds their files, which are downloaded where a name asks
+ * for that, and makes the parameters for the server. CLI_OK, or a code after a message with file and line.
+ * Freed with fini in any case. */
 cli_exit cli_model_list_read(cli_model_list *list, const cli_args *args, const cli_list *pulled);
 void cli_model_list_fini(cli_model_list *list);
 

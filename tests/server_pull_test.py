@@ -143,6 +143,14 @@ def names():
     return {m["id"] for m in server.get("/v1/models").json["data"]}
 
 
+def reload(server):
+    """Sends SIGHUP; the level of the line that says how the list was read."""
+    n = len(server.lines)
+    server.process.send_signal(signal.SIGHUP)
+    line = server.log(lambda e: e.get("event") == "reload" and any(e is later for later in server.lines[n:]))
+    return line and line["level"]
+
+
 with Server(WEIR, "--models", LIST, "--pull", "--drain", "0", model=None, env=ENV) as server:
     check("before", names() == {"one"} and server.post("/api/chat", {"model": "hf:o/tiny", **ASKED}).status == 404, names())
     check("pulled", lines(server, {"model": "hf:o/tiny"})[-1] == {"status": "success"})
@@ -157,9 +165,15 @@ with Server(WEIR, "--models", LIST, "--pull", "--drain", "0", model=None, env=EN
     for thread in together:
         thread.join()
     check("two at once", names() == {"one", "hf:o/tiny", "hf:o/model", "hf:o/other"}, names())
-    server.process.send_signal(signal.SIGHUP)
-    server.log(lambda e: e.get("event") == "reload")
+    check("SIGHUP is heard", reload(server) == "info")
     check("SIGHUP keeps them", names() == {"one", "hf:o/tiny", "hf:o/model", "hf:o/other"}, names())
+    removed = subprocess.run([WEIR, "rm", "--yes", "hf:o/other"], capture_output=True, text=True, env=ENV)
+    check("one is removed", removed.returncode == 0, removed.stderr)
+    check("the list without it", reload(server) == "info" and names() == {"one", "hf:o/tiny", "hf:o/model"}, names(), server.lines[-3:])
+    with open(LIST, "a") as file:
+        file.write("[mine]\nmodel = hf:o/tiny\nalias = hf:o/tiny\n")
+    check("a name that the operator's file has is its", reload(server) == "info" and names() == {"one", "mine", "hf:o/model"}, names(), server.lines[-3:])
+    check("pulled again", lines(server, {"model": "hf:o/other"})[-1] == {"status": "success"} and "hf:o/other" in names(), names())
     with open(LIST, "a") as file:
         file.write("nonsense = 1\n")
     hub.repo("o/late", {"l-Q8_0.gguf": CONTENT})
