@@ -192,25 +192,22 @@ int32_t weir__cpu_quota_at(const char *root)
     return processors > WEIR__CPU_MAX ? WEIR__CPU_MAX : (int32_t)(processors + 0.5);
 }
 
-uint64_t weir__cpu_memory_at(const char *root)
+weir__cpu_memory weir__cpu_memory_at(const char *root)
 {
     char dir[PATH_CAPACITY], text[4096];
-    uint64_t available = 0, kib;
+    weir__cpu_memory memory = {0};
+    uint64_t kib;
     int length = snprintf(dir, sizeof dir, "%s/proc", root);
     if (length >= 0 && (size_t)length < sizeof dir && read_small(dir, "meminfo", text, sizeof text) &&
         number_after(text, "MemAvailable:", &kib))
-        available = kib * 1024;
-    uint64_t left = limits_read(root).memory;
-    if (left == UINT64_MAX) return available;
-    /* a limit that is used up is a known answer, and 0 means unknown */
-    if (left == 0) left = 1;
-    return available == 0 || left < available ? left : available;
-}
-
-uint64_t weir__cpu_memory_limit_at(const char *root)
-{
-    uint64_t whole = limits_read(root).whole;
-    return whole == UINT64_MAX ? 0 : whole > 0 ? whole : 1;
+        memory.available = kib * 1024;
+    limits all = limits_read(root);
+    /* a limit of 0, or one that is used up, is a known answer, and 0 means unknown */
+    if (all.whole != UINT64_MAX) memory.limit = all.whole > 0 ? all.whole : 1;
+    if (all.memory == UINT64_MAX) return memory;
+    uint64_t left = all.memory > 0 ? all.memory : 1;
+    if (memory.available == 0 || left < memory.available) memory.available = left;
+    return memory;
 }
 
 #ifdef __linux__
@@ -244,16 +241,18 @@ int32_t weir__cpu_count(void)
     return n > WEIR__CPU_MAX ? WEIR__CPU_MAX : (int32_t)n;
 }
 
-uint64_t weir__cpu_memory_available(void)
+weir__cpu_memory weir__cpu_memory_read(void)
 {
-    uint64_t available = weir__cpu_memory_at(""), promised = weir__pages_promised();
-    if (available == 0) return 0;
-    return available > promised ? available - promised : 1;
+    weir__cpu_memory memory = weir__cpu_memory_at("");
+    uint64_t promised = weir__pages_promised();
+    if (memory.available > 0)
+        memory.available = memory.available > promised ? memory.available - promised : 1;
+    return memory;
 }
 
-uint64_t weir__cpu_memory_limit(void)
+uint64_t weir__cpu_memory_available(void)
 {
-    return weir__cpu_memory_limit_at("");
+    return weir__cpu_memory_read().available;
 }
 
 /* ---- Instructions --------------------------------------------------------------------------------- */

@@ -12,13 +12,17 @@
  * and of those above it, rounded to whole processors. Reads a few small files; any thread. */
 int32_t weir__cpu_count(void);
 
-/* Bytes that can still be allocated without swapping: what the kernel calls available, and what the memory
- * limits of the cgroups leave, less what this process was promised (base/pages.h). 0 = unknown. Reads a few
- * small files; any thread. */
-uint64_t weir__cpu_memory_available(void);
+/* Bytes. */
+typedef struct weir__cpu_memory {
+    /* That can still be allocated without swapping: what the kernel calls available, and what the memory
+     * limits of the cgroups leave, less what this process was promised (base/pages.h). 0 = unknown. */
+    uint64_t available;
+    uint64_t limit; /* the smallest of the cgroups' limits, used or not; 0 = there is none */
+} weir__cpu_memory;
 
-/* The smallest memory limit of the cgroups, bytes, used or not; 0 = there is none. */
-uint64_t weir__cpu_memory_limit(void);
+/* Reads a few small files; any thread. available: that number alone. */
+weir__cpu_memory weir__cpu_memory_read(void);
+uint64_t weir__cpu_memory_available(void);
 
 /* Sets of instructions. */
 typedef enum weir__cpu_feature {
@@ -44,7 +48,6 @@ void weir__cpu_hide(uint32_t features);
 
 /* Processors by quota, at least 1; 0 = there is no quota. */
 int32_t weir__cpu_quota_at(const char *root);
-uint64_t weir__cpu_memory_at(const char *root);
-uint64_t weir__cpu_memory_limit_at(const char *root);
+weir__cpu_memory weir__cpu_memory_at(const char *root);
 
 #endif

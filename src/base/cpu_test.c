@@ -145,16 +145,16 @@ static void test_affinity_counts(void **state)
 static void test_memory_that_the_kernel_calls_available(void **state)
 {
     (void)state;
-    assert_true(weir__cpu_memory_at(root) == 0);
+    assert_true(weir__cpu_memory_at(root).available == 0);
     put("proc/meminfo",
         "MemTotal:       8192000 kB\nMemFree: 1 kB\nMemAvailable:   4194304 kB\nBuffers: 2 kB\n");
-    assert_true(weir__cpu_memory_at(root) == 4096 * MIB);
-    assert_true(weir__cpu_memory_limit_at(root) == 0);
+    assert_true(weir__cpu_memory_at(root).available == 4096 * MIB);
+    assert_true(weir__cpu_memory_at(root).limit == 0);
     put("proc/self/cgroup", "0::/\n");
     put("sys/fs/cgroup/memory.max", "max\n");
     put("sys/fs/cgroup/memory.current", "1048576\n");
-    assert_true(weir__cpu_memory_at(root) == 4096 * MIB);
-    assert_true(weir__cpu_memory_limit_at(root) == 0);
+    assert_true(weir__cpu_memory_at(root).available == 4096 * MIB);
+    assert_true(weir__cpu_memory_at(root).limit == 0);
 }
 
 static void test_memory_that_a_group_leaves(void **state)
@@ -164,17 +164,17 @@ static void test_memory_that_a_group_leaves(void **state)
     put("proc/self/cgroup", "0::/a\n");
     put("sys/fs/cgroup/a/memory.max", "1073741824\n");
     put("sys/fs/cgroup/a/memory.current", "536870912\n");
-    assert_true(weir__cpu_memory_at(root) == 512 * MIB);
+    assert_true(weir__cpu_memory_at(root).available == 512 * MIB);
     /* file pages that can be dropped are free to take */
     put("sys/fs/cgroup/a/memory.stat", "anon 1\ninactive_file 268435456\nactive_file 7\n");
-    assert_true(weir__cpu_memory_at(root) == 768 * MIB);
-    assert_true(weir__cpu_memory_limit_at(root) == 1024 * MIB);
+    assert_true(weir__cpu_memory_at(root).available == 768 * MIB);
+    assert_true(weir__cpu_memory_at(root).limit == 1024 * MIB);
     put("sys/fs/cgroup/memory.max", "104857600\n");
     put("sys/fs/cgroup/memory.current", "0\n");
-    assert_true(weir__cpu_memory_at(root) == 100 * MIB);
+    assert_true(weir__cpu_memory_at(root).available == 100 * MIB);
     put("sys/fs/cgroup/memory.current", "204857600\n");
-    assert_true(weir__cpu_memory_at(root) == 1);
-    assert_true(weir__cpu_memory_limit_at(root) == 100 * MIB);
+    assert_true(weir__cpu_memory_at(root).available == 1);
+    assert_true(weir__cpu_memory_at(root).limit == 100 * MIB);
 }
 
 static void test_memory_of_version_1(void **state)
@@ -184,7 +184,7 @@ static void test_memory_of_version_1(void **state)
     put("sys/fs/cgroup/memory/a/memory.limit_in_bytes", "2147483648\n");
     put("sys/fs/cgroup/memory/a/memory.usage_in_bytes", "1073741824\n");
     put("sys/fs/cgroup/memory/a/memory.stat", "cache 5\ntotal_inactive_file 1048576\n");
-    assert_true(weir__cpu_memory_at(root) == 1025 * MIB);
+    assert_true(weir__cpu_memory_at(root).available == 1025 * MIB);
 }
 
 #ifdef __linux__

@@ -11,7 +11,6 @@
 #include "pool/room.h"
 
 #define MIB(bytes) ((double)(bytes) / (1 << 20))
-#define AGAIN_NS   WEIR__NS_PER_S /* how often the memory is read while leases wait or models are loaded */
 
 /* ---- Leases ---- */
 
@@ -74,6 +73,12 @@ static const char *folder_of(const weir_pool *pool, const weir__entry *entry)
     return pool->has_private_folder && entry->spec->given.pinned ? NULL : pool->folder;
 }
 
+static void begin_read(weir_pool *pool)
+{
+    pool->job = (weir__job){.kind = WEIR__JOB_READ, .read = pool->read};
+    pthread_cond_signal(&pool->work);
+}
+
 static void begin_job(weir_pool *pool, const weir__room *room)
 {
     weir__entry *entry = room->entry;
@@ -82,6 +87,7 @@ static void begin_job(weir_pool *pool, const weir__room *room)
         .entry = entry,
         .spec = weir__spec_hold(entry->spec),
         .cache_dir = folder_of(pool, entry),
+        .read = pool->read,
         .demand = entry->demand,
         .resident = entry->resident,
     };
@@ -105,7 +111,7 @@ static void end_estimate(weir_pool *pool, weir__entry *entry, const weir__job *j
         if (job->demand.base != entry->demand.base) entry->measured = 0; /* of another file */
         entry->demand = job->demand;
         if (entry->spec->engine.cache_bytes == WEIR_AUTO)
-            entry->demand.cache = weir__room_cache(pool, job->demand.base, weir__clock_now_ns());
+            entry->demand.cache = weir__room_cache(pool, job->demand.base, job->memory);
     } else if (entry->n_waiting > 0 || entry->wanted) {
         fail_entry(pool, entry, &job->error);
     }
@@ -151,6 +157,8 @@ static void end_job(weir_pool *pool)
 {
     weir__job job = pool->job;
     pool->job = (weir__job){0};
+    if (job.kind == WEIR__JOB_ESTIMATE || job.kind == WEIR__JOB_READ)
+        weir__room_set_limit(pool, job.memory, weir__clock_now_ns());
     if (job.kind == WEIR__JOB_ESTIMATE) end_estimate(pool, job.entry, &job);
     if (job.kind == WEIR__JOB_LOAD) end_load(pool, job.entry, &job);
     if (job.kind == WEIR__JOB_UNLOAD) end_unload(pool, job.entry);
@@ -175,13 +183,13 @@ static void sweep(weir_pool *pool)
 
 /* ---- The thread ---- */
 
-static int64_t next_ns(const weir_pool *pool, int64_t now)
+static int64_t next_ns(const weir_pool *pool)
 {
     int64_t next = weir__room_idle_ns(pool);
     for (const weir_lease *lease = pool->first; lease != NULL; lease = lease->next)
         if (lease->deadline_ns < next) next = lease->deadline_ns;
-    bool reads = pool->n_waiting > 0 || weir__room_used(pool) > 0;
-    if (reads && pool->params.memory_bytes == WEIR_AUTO && now + AGAIN_NS < next) next = now + AGAIN_NS;
+    bool reads = pool->job.kind == WEIR__JOB_NONE && !pool->stopping; /* it is a job of the loader's */
+    if (reads && weir__room_read_ns(pool) < next) next = weir__room_read_ns(pool);
     return next;
 }
 
@@ -189,8 +197,11 @@ static int64_t next_ns(const weir_pool *pool, int64_t now)
 static bool decide(weir_pool *pool, int64_t now)
 {
     weir__room room = weir__room_next(pool, now);
-    if (room.entry == NULL) return false;
-    if (room.job == WEIR__JOB_NONE)
+    if (room.job == WEIR__JOB_READ)
+        begin_read(pool);
+    else if (room.entry == NULL)
+        return false;
+    else if (room.job == WEIR__JOB_NONE)
         refuse_size(pool, &room);
     else
         begin_job(pool, &room);
@@ -226,7 +237,7 @@ void *weir__keeper_run(void *user)
         if (weir__lease_ring(pool)) continue;
         sweep(pool);
         if (!pool->job.done && !is_over(pool))
-            weir__clock_cond_wait(&pool->wake, &pool->mutex, next_ns(pool, now));
+            weir__clock_cond_wait(&pool->wake, &pool->mutex, next_ns(pool));
     }
     pthread_mutex_unlock(&pool->mutex);
     return NULL;

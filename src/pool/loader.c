@@ -23,7 +23,9 @@ static void work(const weir_pool *pool, weir__job *job)
     };
     int64_t began = weir__clock_now_ns();
     switch (job->kind) {
+    case WEIR__JOB_READ: job->memory = job->read(); break;
     case WEIR__JOB_ESTIMATE:
+        job->memory = job->read();
         job->status = weir__resident_estimate(job->spec, &job->demand, &job->error);
         break;
     case WEIR__JOB_LOAD:

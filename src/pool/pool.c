@@ -135,10 +135,9 @@ weir_status weir_pool_create(const weir_pool_params *given, weir_pool **out, wei
     weir_pool *pool = weir__mem_calloc(1, sizeof *pool);
     if (pool == NULL) return weir__error_set(error, WEIR_NO_MEMORY, "", "out of memory for a pool");
     pool->params = params;
-    pool->available = weir__cpu_memory_available;
-    pool->allowed = weir__cpu_memory_limit;
+    pool->read = weir__cpu_memory_read;
     pool->limit = params.memory_bytes == 0 ? WEIR__POOL_NO_LIMIT : params.memory_bytes;
-    weir__room_limit(pool, weir__clock_now_ns());
+    if (params.memory_bytes == WEIR_AUTO) weir__room_set_limit(pool, pool->read(), weir__clock_now_ns());
     if ((status = take_folder(pool, error)) != WEIR_OK) goto no_folder;
     if (!init_sync(pool)) goto no_sync;
     if (weir__thread_start(&pool->loader, NULL, weir__loader_run, pool) != 0) goto no_loader;
@@ -326,12 +325,14 @@ weir_status weir_pool_set(weir_pool *pool, const weir_pool_model *models, size_t
 weir_status weir_pool_set_memory(weir_pool *pool, uint64_t memory_bytes, weir_error *error)
 {
     if (pool == NULL) return weir__error_set(error, WEIR_INVALID, "pool", "pool is NULL");
+    weir__cpu_memory memory = {0};
+    if (memory_bytes == WEIR_AUTO) memory = pool->read();
     pthread_mutex_lock(&pool->mutex);
     if (memory_bytes != pool->params.memory_bytes) {
         pool->params.memory_bytes = memory_bytes;
         pool->limit = memory_bytes == 0 ? WEIR__POOL_NO_LIMIT : memory_bytes;
         pool->limit_ns = 0;
-        weir__room_limit(pool, weir__clock_now_ns());
+        weir__room_set_limit(pool, memory, weir__clock_now_ns());
         pthread_cond_signal(&pool->wake);
     }
     pthread_mutex_unlock(&pool->mutex);

@@ -2,13 +2,14 @@
  * SPDX-License-Identifier: Apache-2.0
  *
  * Two threads. The keeper decides and never does anything slow, so that deadlines are kept: it grants and
- * ends leases, calls ready functions and gives the loader one job after another. The loader reads headers,
- * loads and unloads. */
+ * ends leases, calls ready functions and gives the loader one job after another. The loader reads headers
+ * and the machine's memory, loads and unloads. */
 #ifndef WEIR_POOL_POOL_H
 #define WEIR_POOL_POOL_H
 
 #include <pthread.h>
 
+#include "base/cpu.h"
 #include "pool/entry.h"
 
 #define WEIR__POOL_NO_LIMIT UINT64_MAX
@@ -18,6 +19,7 @@ typedef enum weir__job_kind {
     WEIR__JOB_ESTIMATE = 1,
     WEIR__JOB_LOAD = 2,
     WEIR__JOB_UNLOAD = 3,
+    WEIR__JOB_READ = 4, /* the machine's memory, without an entry; ESTIMATE reads it too */
 } weir__job_kind;
 
 /* A task of the loader. The keeper fills it and sets `kind`; the loader fills the results and sets `done`. */
@@ -27,6 +29,8 @@ typedef struct weir__job {
     weir__entry *entry; /* the loader uses its two atomics only */
     weir__spec *spec;   /* held */
     const char *cache_dir;
+    weir__cpu_memory (*read)(void);
+    weir__cpu_memory memory;
     weir__demand demand;
     weir__resident *resident;
     weir_status status;
@@ -35,11 +39,10 @@ typedef struct weir__job {
 } weir__job;
 
 struct weir_pool {
-    weir_pool_params params; /* constant after create, like the next four; memory_bytes with the mutex */
+    weir_pool_params params; /* constant after create, like the next three; memory_bytes with the mutex */
     char *folder;            /* the cache_dir; NULL = none */
     bool has_private_folder;
-    uint64_t (*available)(void); /* of this machine, bytes; 0 = unknown */
-    uint64_t (*allowed)(void);   /* by the limits of the process, bytes; 0 = all of it */
+    weir__cpu_memory (*read)(void); /* without the mutex: it reads files */
 
     pthread_mutex_t mutex; /* protects all below, entries and leases; held for a few instructions */
     pthread_cond_t wake;   /* for the keeper */
@@ -55,7 +58,7 @@ struct weir_pool {
     weir__job job;
     uint64_t limit;   /* the budget, as it was last read or set */
     uint64_t most;    /* the budget at create, for WEIR_AUTO */
-    int64_t limit_ns; /* when that was computed */
+    int64_t limit_ns; /* when that was computed; 0: not since memory_bytes was set */
     uint64_t n_loads, n_failures, n_sleeps;
     bool stopping; /* no more leases */
     bool over;     /* the threads end */

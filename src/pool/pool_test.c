@@ -255,14 +255,24 @@ static void memory_that_shrinks_ends_nothing(void **state)
 static _Atomic uint64_t machine; /* bytes that it has */
 static _Atomic uint64_t group;   /* bytes that the cgroup allows */
 
-static uint64_t available(void)
+static weir_pool *_Atomic reads_for; /* asked for its numbers whenever the memory is read; NULL = none */
+static _Atomic int n_reads;
+
+static weir__cpu_memory read_memory(void)
 {
-    return machine;
+    weir_pool_stats stats = {.size = sizeof stats};
+    n_reads++;
+    if (reads_for != NULL) weir_pool_get_stats(reads_for, &stats);
+    return (weir__cpu_memory){.available = machine, .limit = group};
 }
 
-static uint64_t allowed(void)
+/* The rack's pool has `machine` and `group` from now on. */
+static void rack_machine(rack *r)
 {
-    return group;
+    pthread_mutex_lock(&r->pool->mutex);
+    r->pool->read = read_memory;
+    pthread_mutex_unlock(&r->pool->mutex);
+    assert_int_equal(weir_pool_set_memory(r->pool, WEIR_AUTO, NULL), WEIR_OK);
 }
 
 static void a_cgroup_that_allows_less_puts_idle_models_to_sleep(void **state)
@@ -272,11 +282,7 @@ static void a_cgroup_that_allows_less_puts_idle_models_to_sleep(void **state)
     machine = 1000 * MIB;
     group = 0;
     rack_open(&r, 530, 3, "");
-    pthread_mutex_lock(&r.pool->mutex);
-    r.pool->available = available;
-    r.pool->allowed = allowed;
-    pthread_mutex_unlock(&r.pool->mutex);
-    assert_int_equal(weir_pool_set_memory(r.pool, WEIR_AUTO, NULL), WEIR_OK);
+    rack_machine(&r);
     assert_true(rack_stats(&r).memory_bytes == 900 * MIB);
     weir_lease *used = rack_lease(&r, "m0");
     rack_touch(&r, "m1");
@@ -298,34 +304,87 @@ static void a_cgroup_that_allows_less_puts_idle_models_to_sleep(void **state)
     rack_close(&r);
 }
 
-static void the_machines_memory_is_read_before_a_load(void **state)
+/* What the pool may take of a machine, `now` seconds after the start. */
+static uint64_t limit_of(weir_pool *pool, uint64_t available, uint64_t limit, int now)
+{
+    const weir__cpu_memory memory = {.available = available, .limit = limit};
+    weir__room_set_limit(pool, memory, now * WEIR__NS_PER_S);
+    return pool->limit;
+}
+
+static void the_budget_follows_the_machine(void **state)
 {
     (void)state;
     rack r;
     rack_open(&r, 330, 2, "");
     weir_pool *pool = r.pool;
     pthread_mutex_lock(&pool->mutex);
+    assert_int_equal(limit_of(pool, 100 * MIB, 0, 1), 330 * MIB); /* it is the caller's number */
+    assert_true(weir__room_read_ns(pool) == WEIR__CLOCK_NEVER);
     pool->params.memory_bytes = WEIR_AUTO;
-    pool->available = available;
-    pool->allowed = allowed;
     pool->most = 400 * MIB;
     pool->limit_ns = 1;
-    machine = 100 * MIB;
-    assert_int_equal(weir__room_limit(pool, WEIR__NS_PER_S), 90 * MIB);
-    machine = 1000 * MIB;
-    assert_int_equal(weir__room_limit(pool, WEIR__NS_PER_S + 1), 90 * MIB);  /* too soon */
-    assert_int_equal(weir__room_limit(pool, 2 * WEIR__NS_PER_S), 400 * MIB); /* never more than at create */
+    assert_int_equal(limit_of(pool, 100 * MIB, 0, 1), 90 * MIB);
+    assert_int_equal(limit_of(pool, 1000 * MIB, 0, 2), 400 * MIB); /* never more than at create */
+    assert_true(weir__room_read_ns(pool) == WEIR__CLOCK_NEVER);    /* nothing waits or is loaded */
     pool->entries->n_bytes = 50 * MIB;
-    machine = 100 * MIB;
-    assert_int_equal(weir__room_limit(pool, 3 * WEIR__NS_PER_S), 140 * MIB); /* with what the pool has */
-    machine = 0;
-    assert_int_equal(weir__room_limit(pool, 4 * WEIR__NS_PER_S), 140 * MIB); /* unknown */
-    machine = 1000 * MIB;
-    group = 100 * MIB;
-    assert_int_equal(weir__room_limit(pool, 5 * WEIR__NS_PER_S), 90 * MIB); /* what the cgroup allows */
-    group = 0;
+    assert_int_equal(limit_of(pool, 100 * MIB, 0, 3), 140 * MIB);         /* with what the pool has */
+    assert_int_equal(limit_of(pool, 0, 0, 4), 140 * MIB);                 /* unknown */
+    assert_int_equal(limit_of(pool, 1000 * MIB, 100 * MIB, 5), 90 * MIB); /* what the cgroup allows */
+    assert_true(weir__room_read_ns(pool) == 6 * WEIR__NS_PER_S);
     pool->entries->n_bytes = 0;
+    pool->params.memory_bytes = 330 * MIB;
+    pool->limit = 330 * MIB;
     pthread_mutex_unlock(&pool->mutex);
+    rack_close(&r);
+}
+
+static void the_machines_memory_is_read_before_a_load(void **state)
+{
+    (void)state;
+    rack r;
+    machine = 1000 * MIB;
+    group = 0;
+    rack_open(&r, 530, 2, "");
+    rack_machine(&r);
+    rack_touch(&r, "m0");
+    rack_touch(&r, "m1");
+    assert_int_equal(rack_stats(&r).n_loaded, 2);
+    pthread_mutex_lock(&r.pool->mutex);
+    int64_t now = r.pool->limit_ns, half = WEIR__NS_PER_S / 2;
+    weir__entry *entry = r.pool->list[0];
+    uint64_t n_bytes = entry->n_bytes;
+    assert_int_equal(weir__room_next(r.pool, now + half).job, WEIR__JOB_NONE);
+    assert_int_equal(weir__room_next(r.pool, now + 2 * half).job, WEIR__JOB_READ);
+    entry->state = WEIR_POOL_SLEEPING; /* a load is next, of a size that is known */
+    entry->n_bytes = 0;
+    entry->known = entry->wanted = true;
+    assert_int_equal(weir__room_next(r.pool, now).job, WEIR__JOB_LOAD);
+    assert_int_equal(weir__room_next(r.pool, now + half).job, WEIR__JOB_READ);
+    entry->state = WEIR_POOL_LOADED;
+    entry->n_bytes = n_bytes;
+    entry->known = entry->wanted = false;
+    pthread_mutex_unlock(&r.pool->mutex);
+    rack_close(&r);
+}
+
+/* It would wait for itself. */
+static void the_machines_memory_is_read_without_the_mutex(void **state)
+{
+    (void)state;
+    rack r;
+    machine = 1000 * MIB;
+    group = 0;
+    rack_open(&r, 530, 3, "");
+    reads_for = r.pool;
+    int before = n_reads;
+    rack_machine(&r);
+    rack_touch(&r, "m0");
+    rack_touch(&r, "m1");
+    group = 120 * MIB;
+    rack_await(&r, "m0", WEIR_POOL_SLEEPING);
+    assert_true(n_reads >= before + 3);
+    reads_for = NULL;
     rack_close(&r);
 }
 
@@ -478,7 +537,9 @@ int main(void)
         cmocka_unit_test(a_smaller_budget_puts_idle_models_to_sleep),
         cmocka_unit_test(a_cgroup_that_allows_less_puts_idle_models_to_sleep),
         cmocka_unit_test(memory_that_shrinks_ends_nothing),
+        cmocka_unit_test(the_budget_follows_the_machine),
         cmocka_unit_test(the_machines_memory_is_read_before_a_load),
+        cmocka_unit_test(the_machines_memory_is_read_without_the_mutex),
         cmocka_unit_test(a_new_list_touches_nothing_that_runs),
         cmocka_unit_test(a_bad_list_changes_nothing),
         cmocka_unit_test(two_names_of_one_file_are_two_models),

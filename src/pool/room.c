@@ -4,7 +4,8 @@
 #include "base/clock.h"
 #include "pool/lease.h"
 
-#define LIMIT_NS (100 * WEIR__NS_PER_MS) /* how long the machine's memory counts as read */
+#define AGAIN_NS WEIR__NS_PER_S          /* how often the machine's memory is read */
+#define FRESH_NS (100 * WEIR__NS_PER_MS) /* how old it may be when it decides on a load */
 
 static uint64_t sum(uint64_t a, uint64_t b)
 {
@@ -24,27 +25,30 @@ static uint64_t most_of(uint64_t bytes)
     return bytes - bytes / 10;
 }
 
-uint64_t weir__room_limit(weir_pool *pool, int64_t now)
+void weir__room_set_limit(weir_pool *pool, weir__cpu_memory memory, int64_t now)
 {
-    if (pool->params.memory_bytes != WEIR_AUTO) return pool->limit;
-    if (pool->limit_ns != 0 && now - pool->limit_ns < LIMIT_NS) return pool->limit;
-    uint64_t available = pool->available(), allowed = pool->allowed();
-    uint64_t present = sum(weir__room_used(pool), most_of(available));
+    if (pool->params.memory_bytes != WEIR_AUTO) return;
+    uint64_t present = sum(weir__room_used(pool), most_of(memory.available));
     if (pool->limit_ns == 0) /* at create, or newly set */
-        pool->limit = pool->most = available == 0 ? WEIR__POOL_NO_LIMIT : present;
-    else if (available != 0)
+        pool->limit = pool->most = memory.available == 0 ? WEIR__POOL_NO_LIMIT : present;
+    else if (memory.available != 0)
         pool->limit = present < pool->most ? present : pool->most;
-    if (allowed != 0 && most_of(allowed) < pool->limit) pool->limit = most_of(allowed);
+    if (memory.limit != 0 && most_of(memory.limit) < pool->limit) pool->limit = most_of(memory.limit);
     pool->limit_ns = now;
-    return pool->limit;
 }
 
-uint64_t weir__room_cache(weir_pool *pool, uint64_t base, int64_t now)
+int64_t weir__room_read_ns(const weir_pool *pool)
+{
+    bool reads = pool->n_waiting > 0 || weir__room_used(pool) > 0;
+    if (!reads || pool->params.memory_bytes != WEIR_AUTO) return WEIR__CLOCK_NEVER;
+    return pool->limit_ns + AGAIN_NS;
+}
+
+uint64_t weir__room_cache(const weir_pool *pool, uint64_t base, weir__cpu_memory memory)
 {
     if (pool->n_list != 1) return base / 4;
-    uint64_t limit = weir__room_limit(pool, now), available = pool->available();
-    uint64_t left = limit > base ? limit - base : 0;
-    return (left < available || available == 0 ? left : available) / 4;
+    uint64_t left = pool->limit > base ? pool->limit - base : 0;
+    return (left < memory.available || memory.available == 0 ? left : memory.available) / 4;
 }
 
 /* ---- Eviction ---- */
@@ -97,11 +101,11 @@ static weir__entry *next_victim(const weir_pool *pool, bool idle_only)
 }
 
 /* A model without a lease that must sleep because the budget has shrunk. */
-static weir__entry *next_surplus(weir_pool *pool, int64_t now)
+static weir__entry *next_surplus(const weir_pool *pool)
 {
     uint64_t used = weir__room_used(pool);
     weir__entry *surplus = NULL;
-    if (used == 0 || used <= weir__room_limit(pool, now)) return NULL;
+    if (used <= pool->limit) return NULL;
     for (weir__entry *e = pool->entries; e != NULL; e = e->next)
         if (e->state == WEIR_POOL_LOADED && e->n_leases == 0 && !is_kept(e) &&
             (surplus == NULL || goes_before(e, surplus)))
@@ -119,13 +123,13 @@ static void open_all(weir_pool *pool)
 
 /* The load, or the first step to it. for_lease: models with leases are closed for it, so that their leases
  * end without new ones; the first goes when none of those that have to go has a lease. */
-static weir__room make_room(weir_pool *pool, weir__entry *entry, uint64_t limit, bool for_lease)
+static weir__room make_room(weir_pool *pool, weir__entry *entry, bool for_lease)
 {
     uint64_t needs = weir__entry_needs(entry), used = weir__room_used(pool);
     weir__entry *first = NULL;
     bool ready = true;
     open_all(pool);
-    while (sum(used, needs) > limit) {
+    while (sum(used, needs) > pool->limit) {
         weir__entry *victim = next_victim(pool, !for_lease);
         if (victim == NULL) {
             if (!for_lease) open_all(pool);
@@ -172,30 +176,38 @@ static weir__entry *oldest_wanted(const weir_pool *pool, bool *for_lease)
     return NULL;
 }
 
+/* For the lease or the load that waits longest, if none of those that wait is too large. */
+static weir__room next_load(weir_pool *pool)
+{
+    bool for_lease;
+    weir__entry *entry = oldest_wanted(pool, &for_lease);
+    if (entry == NULL) {
+        open_all(pool);
+        return (weir__room){0};
+    }
+    for (size_t i = 0; i < pool->n_list; i++) {
+        weir__entry *e = pool->list[i];
+        if (!is_wanted(e)) continue;
+        uint64_t pinned = pinned_beside(pool, e), needs = weir__entry_needs(e);
+        if (sum(needs, pinned) > pool->limit)
+            return (weir__room){.entry = e, .needs = needs, .limit = pool->limit, .pinned = pinned};
+    }
+    return make_room(pool, entry, for_lease);
+}
+
 weir__room weir__room_next(weir_pool *pool, int64_t now)
 {
-    weir__room room = {0};
+    const weir__room read = {.job = WEIR__JOB_READ};
     for (weir__entry *e = pool->entries; e != NULL; e = e->next)
         if (must_go(e, now)) return (weir__room){.job = WEIR__JOB_UNLOAD, .entry = e};
-    weir__entry *surplus = next_surplus(pool, now);
+    if (now >= weir__room_read_ns(pool)) return read;
+    weir__entry *surplus = next_surplus(pool);
     if (surplus != NULL) return (weir__room){.job = WEIR__JOB_UNLOAD, .entry = surplus};
     for (size_t i = 0; i < pool->n_list; i++)
         if (is_wanted(pool->list[i]) && !pool->list[i]->known) return estimate(pool->list[i]);
-    bool for_lease;
-    weir__entry *entry = oldest_wanted(pool, &for_lease);
-    if (entry != NULL) {
-        uint64_t limit = weir__room_limit(pool, now);
-        for (size_t i = 0; i < pool->n_list; i++) {
-            weir__entry *e = pool->list[i];
-            if (!is_wanted(e)) continue;
-            uint64_t pinned = pinned_beside(pool, e), needs = weir__entry_needs(e);
-            if (sum(needs, pinned) > limit)
-                return (weir__room){.entry = e, .needs = needs, .limit = limit, .pinned = pinned};
-        }
-        room = make_room(pool, entry, limit, for_lease);
-    } else {
-        open_all(pool);
-    }
+    weir__room room = next_load(pool);
+    if (room.entry != NULL && pool->params.memory_bytes == WEIR_AUTO && now - pool->limit_ns >= FRESH_NS)
+        return read;
     for (size_t i = 0; i < pool->n_list && room.entry == NULL; i++)
         if (!pool->list[i]->looked && weir__entry_is_out(pool->list[i])) room = estimate(pool->list[i]);
     return room;

@@ -8,15 +8,19 @@
 /* Bytes of the budget that are taken. With the mutex locked, like the others. */
 uint64_t weir__room_used(const weir_pool *pool);
 
-/* The budget, read again if it depends on the machine's memory: at most ten times a second. */
-uint64_t weir__room_limit(weir_pool *pool, int64_t now);
+/* Computes the budget anew if it depends on the machine's memory. */
+void weir__room_set_limit(weir_pool *pool, weir__cpu_memory memory, int64_t now);
+
+/* When that memory is to be read again because leases wait or models are loaded: every second.
+ * WEIR__CLOCK_NEVER: not at all. */
+int64_t weir__room_read_ns(const weir_pool *pool);
 
 /* Memory for cached prefixes of an entry whose cache_bytes is WEIR_AUTO; base: its other memory, bytes. */
-uint64_t weir__room_cache(weir_pool *pool, uint64_t base, int64_t now);
+uint64_t weir__room_cache(const weir_pool *pool, uint64_t base, weir__cpu_memory memory);
 
 typedef struct weir__room {
     weir__job_kind job; /* for the entry; NONE with an entry: it can never fit, beside `pinned` bytes */
-    weir__entry *entry; /* NULL: nothing is to be done */
+    weir__entry *entry; /* NULL: nothing is to be done, but for READ */
     uint64_t needs, limit, pinned;
 } weir__room;
 
