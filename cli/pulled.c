@@ -22,11 +22,12 @@ void cli_pulled_fini(cli_pulled *pulled)
     pthread_mutex_destroy(&pulled->mutex);
 }
 
-static bool has(const cli_list *names, const char *name)
+/* A name's place; that after the last one if it is not there. */
+static size_t place_of(const cli_list *names, const char *name)
 {
-    for (size_t i = 0; i < names->n; i++)
-        if (strcmp(names->items[i], name) == 0) return true;
-    return false;
+    size_t i = 0;
+    while (i < names->n && strcmp(names->items[i], name) != 0) i++;
+    return i;
 }
 
 static void append(cli_list *names, const char *name)
@@ -38,14 +39,14 @@ static void append(cli_list *names, const char *name)
 weir_status cli_pulled_add(cli_pulled *pulled, const char *name, weir_error *error)
 {
     pthread_mutex_lock(&pulled->mutex);
-    if (!has(&pulled->names, name)) append(&pulled->names, name);
+    if (place_of(&pulled->names, name) == pulled->names.n) append(&pulled->names, name);
     uint64_t ticket = ++pulled->n_asked;
     cli_signals_wake();
     while (pulled->n_read < ticket && !pulled->over) pthread_cond_wait(&pulled->changed, &pulled->mutex);
-    bool listed = has(&pulled->names, name), over = pulled->n_read < ticket;
+    bool listed = place_of(&pulled->names, name) < pulled->n_listed, over = pulled->n_read < ticket;
     pthread_mutex_unlock(&pulled->mutex);
     if (listed && !over) return WEIR_OK;
-    *error = (weir_error){.code = over ? WEIR_STOPPED : WEIR_INVALID};
+    *error = (weir_error){.code = over ? WEIR_STOPPED : WEIR_STATE};
     snprintf(error->message, sizeof error->message,
              over
                  ? "%.200s was downloaded, and the server is going down"
@@ -78,7 +79,7 @@ void cli_pulled_end(cli_pulled *pulled, size_t n, uint64_t ticket, bool ok)
     pthread_mutex_lock(&pulled->mutex);
     if (ok) {
         pulled->n_listed = n;
-    } else {
+    } else if (pulled->n_asked == ticket) { /* else the next reading has them */
         for (size_t i = pulled->n_listed; i < n; i++) cli_free(names->items[i]);
         if (n > pulled->n_listed)
             memmove(&names->items[pulled->n_listed], &names->items[n], (names->n - n) * sizeof *names->items);

@@ -22,7 +22,7 @@ typedef struct cli_pulled {
 void cli_pulled_init(cli_pulled *pulled);
 void cli_pulled_fini(cli_pulled *pulled);
 
-/* Adds a name, and waits until the list has it. INVALID: the list has an error, and stays as it was. STOPPED:
+/* Adds a name, and waits until the list has it. STATE: the list has an error, and stays as it was. STOPPED:
  * the server ends. Any thread but the main one. */
 weir_status cli_pulled_add(cli_pulled *pulled, const char *name, weir_error *error);
 
@@ -32,7 +32,8 @@ bool cli_pulled_waits(cli_pulled *pulled);
 /* A copy of the names, for the list that is read now, and a ticket for end. Freed with cli_list_fini. */
 cli_list cli_pulled_begin(cli_pulled *pulled, uint64_t *ticket);
 
-/* Whether the list with the first n names was read without an error; if not, its new names are forgotten. */
+/* Whether the list with the first n names was read without an error; if not, its new names are forgotten,
+ * unless someone asked meanwhile, perhaps for one of them, and it is read again. */
 void cli_pulled_end(cli_pulled *pulled, size_t n, uint64_t ticket, bool ok);
 
 /* No more names are waited for. */

@@ -114,13 +114,20 @@ static weir_status pull(const char *name, bool (*progress)(const serve_pull_prog
 {
     relay r = {progress, to};
     puller *p = user;
+    bool listed = cli_model_list_asked(p->args);
+    if (listed && strlen(name) > CLI_MODEL_NAME_MAX) {
+        *error = (weir_error){.code = WEIR_INVALID, .field = "model"};
+        snprintf(error->message, sizeof error->message, "the name has %zu bytes; allowed: 1 to %d",
+                 strlen(name), CLI_MODEL_NAME_MAX);
+        return error->code;
+    }
     weir_hub_params params = cli_hub_params(p->args);
     char *path = NULL;
     params.progress = pass_on;
     params.progress_user = &r;
     weir_status status = weir_hub_download(name, &params, &path, error);
     weir_free(path);
-    if (status != WEIR_OK || !cli_model_list_asked(p->args)) return status;
+    if (status != WEIR_OK || !listed) return status;
     return cli_pulled_add(&p->pulled, name, error);
 }
 

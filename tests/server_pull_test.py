@@ -179,5 +179,10 @@ with Server(WEIR, "--models", LIST, "--pull", "--drain", "0", model=None, env=EN
     hub.repo("o/late", {"l-Q8_0.gguf": CONTENT})
     told = lines(server, {"model": "hf:o/late"})[-1]
     check("a list with an error stays as it was, and that is told", "error" in told and "list of models" in told["error"] and "hf:o/late" not in names(), told)
+    reply = server.post("/api/pull", {"model": "hf:o/late", "stream": False})
+    check("it is not the client's error", reply.status == 502 and reply.json["code"] == "pull_failed", reply.status, reply.body)
+    n = len(hub.seen)
+    refused("a name that is too long for the list", server.post("/api/pull", {"model": "hf:o/" + "m" * 90 + ":" + "q" * 200 + ".gguf", "stream": False}), 400, "model", "255")
+    check("is refused before a download", len(hub.seen) == n, hub.seen[n:])
     check("it ends in order", server.stop() == 0)
 finish()
