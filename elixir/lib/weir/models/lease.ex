@@ -29,7 +29,7 @@ defmodule Weir.Models.Lease do
   @doc false
   @spec take(GenServer.server(), String.t(), Deadline.t()) :: {:ok, t()} | {:error, term()}
   def take(models, name, deadline) do
-    name!(name)
+    _ = name!(name)
     Broker.here!(models)
     ref = make_ref()
     # it also holds if there is no such process
