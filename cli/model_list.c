@@ -277,7 +277,7 @@ static bool is_cached(const cli_args *args, const char *name)
     return cached;
 }
 
-/* No error of a pulled model may keep the operator's list from being read: his names come first. */
+/* No error of a pulled model may keep the list from being read: the names of the operator come first. */
 static cli_exit add_pulled(cli_model_list *list, const cli_args *args, const cli_config *config,
                            const char *name)
 {

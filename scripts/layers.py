@@ -51,6 +51,7 @@ TOGETHER = [
         f"src/engine/{name}"
         for name in "account admit batch driver engine finish lookahead media pace prefix sample speculate step suspend".split()
     },
+    {f"src/cache/{name}" for name in "cache cache_entry cache_files".split()},
     {"src/gguf/gguf", "src/gguf/gguf_internal"},
     {"src/grammar/automaton", "src/grammar/automaton_rules"},
     {"src/grammar/grammar", "src/grammar/grammar_rules"},

@@ -9,70 +9,9 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "cache/cache_files.h"
 #include "cache/cell.h"
 #include "params/members.h"
-
-/* Ghosts (tombstones of evicted texts) let later misses be reported as evictions. They stay while the whole
- * tree takes less memory than this. */
-#define GHOST_BYTES (UINT64_C(16) << 20)
-#define GHOSTS_MOST 4096
-
-/* An entry is not saved if at most 1 / WORTH_PART of its tokens are its own: computing those again takes less
- * time than saving the whole state, which is mostly not used again. */
-#define WORTH_PART 8
-
-/* Fewer tokens than this are not worth a file. */
-#define FILE_LEAST 16
-/* Saving takes the driver's time, so it starts when no entry has been added for QUIET_NS. Under constant load
- * one entry is saved every LATEST_NS, so that not everything is lost if the process is killed. */
-#define QUIET_NS  (250 * WEIR__NS_PER_MS)
-#define LATEST_NS (10000 * WEIR__NS_PER_MS)
-
-/* A cached prefix. Its end's rank says where the state is. DEVICE: in the sequence seq >= 0, which holds
- * exactly the end's tokens. HOST: in bytes. DISK: in file. GHOST: nowhere. A file is an entry of its own,
- * beside the entry whose state was written. */
-typedef struct entry {
-    weir__prefix_end end; /* first member, for entry_of: an end is an entry unless its rank is LIVE */
-    int32_t seq;
-    void *bytes; /* [n_bytes] as the backend saved it; the archive's writer may read it */
-    size_t n_bytes;
-    weir__archive_file *file; /* this entry is its owner */
-    bool offered;             /* was offered to the archive */
-    int64_t used_ns;          /* ascends with the order of use among entries of a rank */
-    int64_t keep_ns;          /* the entry counts as used that much later */
-} entry;
-
-/* Invariant: n_saved is the sum of the entries' n_bytes; n_saved + n_claimed <= params.n_bytes; by_seq[s] is
- * the entry whose seq is s. The mutex protects all but params. Only the driver makes changes, so it reads
- * without the mutex. */
-struct weir__cache {
-    weir__cache_params params;
-    pthread_mutex_t mutex;
-    weir__prefix_tree tree;
-    weir__blocks blocks; /* the tree's, if there are any */
-    entry **by_seq;      /* [n_seqs] */
-    uint64_t n_saved, n_claimed;
-    uint64_t n_evicted;
-    uint64_t n_restored;
-    bool unsaved;       /* some entry may lack a file */
-    int64_t kept_ns;    /* when the newest entry was kept */
-    int64_t offered_ns; /* when the archive last got an entry */
-};
-
-static entry *entry_of(const weir__prefix_end *end)
-{
-    return (entry *)(void *)end;
-}
-
-static void lock_cache(const weir__cache *cache)
-{
-    pthread_mutex_lock((pthread_mutex_t *)&cache->mutex);
-}
-
-static void unlock_cache(const weir__cache *cache)
-{
-    pthread_mutex_unlock((pthread_mutex_t *)&cache->mutex);
-}
 
 const char *weir_miss_name(weir_miss miss)
 {
@@ -81,22 +20,19 @@ const char *weir_miss_name(weir_miss miss)
 
 /* ---- Life ---- */
 
-static void *index_file(weir__archive_file *file, const weir__snapshot *snapshot, void *user);
-static void save_all(weir__cache *cache);
-
 weir_status weir__cache_create(const weir__cache_params *params, weir__cache **out, weir_error *error)
 {
     weir__cache *cache = weir__mem_calloc(1, sizeof *cache);
     if (cache == NULL) goto no_cache;
     cache->params = *params;
-    cache->by_seq = weir__mem_calloc((size_t)params->memory->n_seqs, sizeof(entry *));
+    cache->by_seq = weir__mem_calloc((size_t)params->memory->n_seqs, sizeof(weir__cache_entry *));
     if (cache->by_seq == NULL || pthread_mutex_init(&cache->mutex, NULL) != 0) goto no_mutex;
     weir__prefix_tree_init(&cache->tree);
     if (params->block > 0) {
         weir__blocks_init(&cache->blocks, params->block);
         cache->tree.blocks = &cache->blocks;
     }
-    if (params->archive != NULL) weir__archive_index(params->archive, index_file, cache);
+    if (params->archive != NULL) weir__archive_index(params->archive, weir__cache_index_file, cache);
     cache->offered_ns = weir__clock_now_ns();
     *out = cache;
     return WEIR_OK;
@@ -108,41 +44,13 @@ no_cache:
     return weir__error_set(error, WEIR_NO_MEMORY, "", "out of memory for the prefix cache");
 }
 
-/* Frees the entry's sequence, bytes or file. */
-static void empty_entry(weir__cache *cache, entry *e)
-{
-    if (e->seq >= 0) {
-        weir__memory_cut(cache->params.memory, e->seq, 0, 0);
-        cache->by_seq[e->seq] = NULL;
-    }
-    weir__archive *archive = cache->params.archive;
-    if (archive == NULL || !weir__archive_adopt(archive, e->bytes)) weir__mem_free(e->bytes);
-    if (e->file != NULL) weir__archive_remove(archive, e->file);
-    lock_cache(cache);
-    cache->n_saved -= e->n_bytes;
-    unlock_cache(cache);
-    e->seq = -1;
-    e->bytes = NULL;
-    e->n_bytes = 0;
-    e->file = NULL;
-}
-
-static void drop_entry(weir__cache *cache, entry *e)
-{
-    empty_entry(cache, e);
-    lock_cache(cache);
-    weir__prefix_tree_remove(&cache->tree, &e->end);
-    unlock_cache(cache);
-    weir__mem_free(e);
-}
-
 void weir__cache_destroy(weir__cache *cache)
 {
     if (cache == NULL) return;
-    save_all(cache);
+    weir__cache_save_all(cache);
     for (int rank = 0; rank < WEIR__PREFIX_RANKS; rank++)
         while (rank != WEIR__PREFIX_LIVE && cache->tree.oldest[rank] != NULL)
-            drop_entry(cache, entry_of(cache->tree.oldest[rank]));
+            weir__cache_drop(cache, weir__cache_entry_at(cache->tree.oldest[rank]));
     weir__prefix_tree_fini(&cache->tree);
     weir__blocks_fini(&cache->blocks);
     pthread_mutex_destroy(&cache->mutex);
@@ -203,7 +111,7 @@ void weir__cache_look(weir__cache *cache, const weir__prefix_key *key, const int
 {
     weir__prefix_match m;
     *hit = (weir__cache_hit){0};
-    lock_cache(cache);
+    weir__cache_lock(cache);
     /* the last token is always computed: the answer starts from its row */
     weir__prefix_tree_match(&cache->tree, key, tokens, n, n - 1, self, serial, &m);
     choose_source(&cache->params, &m, hit);
@@ -214,12 +122,12 @@ void weir__cache_look(weir__cache *cache, const weir__prefix_key *key, const int
         hit->n_other = m.n_other < WEIR__CACHE_AROUND ? m.n_other : WEIR__CACHE_AROUND;
         if (hit->n_other > 0) memcpy(hit->other, m.other, (size_t)hit->n_other * sizeof *hit->other);
     }
-    unlock_cache(cache);
+    weir__cache_unlock(cache);
 }
 
 weir__cache_counts weir__cache_count(const weir__cache *cache)
 {
-    lock_cache(cache);
+    weir__cache_lock(cache);
     weir__cache_counts counts = {
         .n_bytes = cache->n_saved + cache->n_claimed,
         .n_device = (int32_t)cache->tree.n_ends[WEIR__PREFIX_DEVICE],
@@ -229,20 +137,8 @@ weir__cache_counts weir__cache_count(const weir__cache *cache)
         .n_restored = cache->n_restored,
         .n_evicted = cache->n_evicted,
     };
-    unlock_cache(cache);
+    weir__cache_unlock(cache);
     return counts;
-}
-
-int32_t weir__cache_sequence(const weir__prefix_end *end)
-{
-    return end->rank == WEIR__PREFIX_DEVICE ? entry_of(end)->seq : -1;
-}
-
-int32_t weir__cache_length(const weir__prefix_end *end)
-{
-    int32_t n;
-    weir__prefix_tree_tokens(end, &n);
-    return n;
 }
 
 /* The position behind the first n tokens of an entry. */
@@ -262,28 +158,28 @@ weir__prefix_end *weir__cache_entry_of(const weir__cache *cache, int32_t seq)
 bool weir__cache_begin(weir__cache *cache, const weir__prefix_key *key, const int32_t *tokens, int32_t n,
                        uint64_t serial, weir__prefix_end *end)
 {
-    lock_cache(cache);
+    weir__cache_lock(cache);
     bool done = weir__prefix_tree_insert(&cache->tree, key, tokens, n, end, WEIR__PREFIX_LIVE);
     if (done) end->serial = serial;
-    unlock_cache(cache);
+    weir__cache_unlock(cache);
     return done;
 }
 
 void weir__cache_advance(weir__cache *cache, weir__prefix_end *end, int32_t n_ready, uint64_t serial)
 {
     if (end->node == NULL) return;
-    lock_cache(cache);
+    weir__cache_lock(cache);
     weir__prefix_tree_ready(&cache->tree, end, n_ready, !cache->params.exact);
     end->serial = serial;
-    unlock_cache(cache);
+    weir__cache_unlock(cache);
 }
 
 void weir__cache_end(weir__cache *cache, weir__prefix_end *end)
 {
     if (end->node == NULL) return;
-    lock_cache(cache);
+    weir__cache_lock(cache);
     weir__prefix_tree_remove(&cache->tree, end);
-    unlock_cache(cache);
+    weir__cache_unlock(cache);
 }
 
 /* ---- Changes ---- */
@@ -291,10 +187,10 @@ void weir__cache_end(weir__cache *cache, weir__prefix_end *end)
 size_t weir__cache_changes(weir__cache *cache, bool all, weir_cache_change *changes, int32_t *tokens,
                            size_t capacity)
 {
-    lock_cache(cache);
+    weir__cache_lock(cache);
     if (all) weir__blocks_restart(&cache->blocks);
     size_t n = weir__blocks_take(&cache->blocks, changes, tokens, capacity);
-    unlock_cache(cache);
+    weir__cache_unlock(cache);
     return n;
 }
 
@@ -302,10 +198,10 @@ size_t weir__cache_changes(weir__cache *cache, bool all, weir_cache_change *chan
 
 static void touch_entry(weir__cache *cache, weir__prefix_end *end)
 {
-    lock_cache(cache);
+    weir__cache_lock(cache);
     weir__prefix_tree_rerank(&cache->tree, end, end->rank);
-    entry_of(end)->used_ns = weir__clock_now_ns();
-    unlock_cache(cache);
+    weir__cache_entry_at(end)->used_ns = weir__clock_now_ns();
+    weir__cache_unlock(cache);
 }
 
 /* Loads the hit's tokens of a state of `length` tokens. */
@@ -324,7 +220,7 @@ static weir_status load_state(weir__cache *cache, const void *bytes, size_t n_by
 
 /* Loads the hit's tokens of a file's state. A file that cannot be read is removed. An intact one that the
  * backend refuses stays until it is the oldest, but has no entry. */
-static weir_status load_file(weir__cache *cache, entry *e, const weir__cache_hit *hit, int32_t to,
+static weir_status load_file(weir__cache *cache, weir__cache_entry *e, const weir__cache_hit *hit, int32_t to,
                              weir_error *error)
 {
     int32_t length = weir__cache_length(&e->end);
@@ -348,7 +244,7 @@ static weir_status load_file(weir__cache *cache, entry *e, const weir__cache_hit
         e->file->owner = NULL;
         e->file = NULL;
     }
-    drop_entry(cache, e);
+    weir__cache_drop(cache, e);
     return weir__error_set(error, WEIR_NOT_FOUND, "", "%s", why.message);
 }
 
@@ -357,12 +253,12 @@ weir_status weir__cache_fetch(weir__cache *cache, const weir__cache_hit *hit, in
 {
     weir_status status;
     if (hit->entry != NULL && hit->entry->rank == WEIR__PREFIX_DISK) {
-        status = load_file(cache, entry_of(hit->entry), hit, to, error);
+        status = load_file(cache, weir__cache_entry_at(hit->entry), hit, to, error);
     } else if (hit->entry != NULL && hit->entry->rank == WEIR__PREFIX_HOST) {
-        const entry *e = entry_of(hit->entry);
+        const weir__cache_entry *e = weir__cache_entry_at(hit->entry);
         status = load_state(cache, e->bytes, e->n_bytes, weir__cache_length(hit->entry), hit, to, error);
     } else {
-        if (hit->entry != NULL) from = entry_of(hit->entry)->seq;
+        if (hit->entry != NULL) from = weir__cache_entry_at(hit->entry)->seq;
         status = weir__memory_share(cache->params.memory, from, to, hit->n, hit->pos, error);
     }
     if (status == WEIR_OK && hit->entry != NULL) touch_entry(cache, hit->entry);
@@ -371,40 +267,22 @@ weir_status weir__cache_fetch(weir__cache *cache, const weir__cache_hit *hit, in
 
 /* ---- Evicting ---- */
 
-/* Evicts the entry and turns it into a ghost, unless another text covers its tokens. */
-static void make_ghost(weir__cache *cache, entry *e)
-{
-    empty_entry(cache, e);
-    lock_cache(cache);
-    cache->n_evicted++;
-    bool stays = weir__prefix_tree_is_alone(&e->end);
-    if (stays) weir__prefix_tree_rerank(&cache->tree, &e->end, WEIR__PREFIX_GHOST);
-    unlock_cache(cache);
-    if (!stays) drop_entry(cache, e);
-    while (cache->tree.oldest[WEIR__PREFIX_GHOST] != NULL &&
-           (cache->tree.n_bytes > GHOST_BYTES || cache->tree.n_ends[WEIR__PREFIX_GHOST] > GHOSTS_MOST))
-        drop_entry(cache, entry_of(cache->tree.oldest[WEIR__PREFIX_GHOST]));
-}
-
 /* Evicts the entry, without a ghost if a file has all of its tokens. */
-static void entry_leave(weir__cache *cache, entry *e)
+static void entry_leave(weir__cache *cache, weir__cache_entry *e)
 {
     if (weir__prefix_tree_on_disk(&e->end, cache->params.exact) == weir__cache_length(&e->end))
-        drop_entry(cache, e);
+        weir__cache_drop(cache, e);
     else
-        make_ghost(cache, e);
+        weir__cache_make_ghost(cache, e);
 }
 
-static bool lacks_file(const weir__cache *cache, const entry *e);
-static bool collect_written(weir__cache *cache);
-static void offer_entry(weir__cache *cache, entry *e);
-
 /* The entry of a rank that goes first, apart from `spare`; NULL: there is none. */
-static entry *first_to_go(const weir__cache *cache, weir__prefix_rank rank, const weir__prefix_end *spare)
+static weir__cache_entry *first_to_go(const weir__cache *cache, weir__prefix_rank rank,
+                                      const weir__prefix_end *spare)
 {
-    entry *first = NULL;
+    weir__cache_entry *first = NULL;
     for (weir__prefix_end *end = cache->tree.oldest[rank]; end != NULL; end = end->newer) {
-        entry *e = entry_of(end);
+        weir__cache_entry *e = weir__cache_entry_at(end);
         if (end == spare) continue;
         if (first == NULL || e->used_ns + e->keep_ns < first->used_ns + first->keep_ns) first = e;
         if (e->keep_ns == 0) break; /* those after it were used later */
@@ -418,9 +296,9 @@ static bool make_host_room(weir__cache *cache, uint64_t n)
 {
     if (n > cache->params.n_bytes || cache->n_claimed > cache->params.n_bytes - n) return false;
     while (cache->n_saved + cache->n_claimed > cache->params.n_bytes - n) {
-        entry *e = first_to_go(cache, WEIR__PREFIX_HOST, NULL);
-        collect_written(cache);
-        if (lacks_file(cache, e)) offer_entry(cache, e);
+        weir__cache_entry *e = first_to_go(cache, WEIR__PREFIX_HOST, NULL);
+        weir__cache_collect_file(cache);
+        if (weir__cache_lacks_file(cache, e)) weir__cache_offer(cache, e);
         entry_leave(cache, e);
     }
     return true;
@@ -429,17 +307,17 @@ static bool make_host_room(weir__cache *cache, uint64_t n)
 bool weir__cache_claim(weir__cache *cache, uint64_t n)
 {
     if (!make_host_room(cache, n)) return false;
-    lock_cache(cache);
+    weir__cache_lock(cache);
     cache->n_claimed += n;
-    unlock_cache(cache);
+    weir__cache_unlock(cache);
     return true;
 }
 
 void weir__cache_unclaim(weir__cache *cache, uint64_t n)
 {
-    lock_cache(cache);
+    weir__cache_lock(cache);
     cache->n_claimed -= n;
-    unlock_cache(cache);
+    weir__cache_unlock(cache);
 }
 
 /* The state of a sequence in a new block; NULL: no room, no memory, or the backend cannot save it. */
@@ -457,7 +335,7 @@ static void *save_sequence(weir__cache *cache, int32_t seq, size_t *n_bytes)
     return NULL;
 }
 
-static void hold_bytes(weir__cache *cache, entry *e, void *bytes, size_t n_bytes)
+static void hold_bytes(weir__cache *cache, weir__cache_entry *e, void *bytes, size_t n_bytes)
 {
     e->bytes = bytes;
     e->n_bytes = n_bytes;
@@ -465,17 +343,17 @@ static void hold_bytes(weir__cache *cache, entry *e, void *bytes, size_t n_bytes
 }
 
 /* Moves the entry to host memory, as `bytes`; NULL: evicts it. */
-static void entry_to_host(weir__cache *cache, entry *e, void *bytes, size_t n_bytes)
+static void entry_to_host(weir__cache *cache, weir__cache_entry *e, void *bytes, size_t n_bytes)
 {
     if (bytes == NULL) {
         entry_leave(cache, e);
         return;
     }
-    empty_entry(cache, e);
-    lock_cache(cache);
+    weir__cache_empty(cache, e);
+    weir__cache_lock(cache);
     hold_bytes(cache, e, bytes, n_bytes);
     weir__prefix_tree_rerank(&cache->tree, &e->end, WEIR__PREFIX_HOST);
-    unlock_cache(cache);
+    weir__cache_unlock(cache);
 }
 
 /* The cost of saving grows with the whole state; its benefit, with the tokens that are in no other place. */
@@ -487,7 +365,7 @@ bool weir__cache_is_spare(const weir__prefix_end *end, int32_t n)
 
 int32_t weir__cache_adopt(weir__cache *cache, weir__prefix_end *end, int32_t n)
 {
-    entry *e = entry_of(end);
+    weir__cache_entry *e = weir__cache_entry_at(end);
     int32_t seq = e->seq, pos = position_of(end, n);
     size_t n_bytes = 0;
     bool needed = n < weir__cache_length(end) && !weir__prefix_tree_is_covered(end, true);
@@ -497,14 +375,14 @@ int32_t weir__cache_adopt(weir__cache *cache, weir__prefix_end *end, int32_t n)
     if (needed)
         entry_to_host(cache, e, bytes, n_bytes);
     else
-        drop_entry(cache, e);
+        weir__cache_drop(cache, e);
     weir__memory_cut(cache->params.memory, seq, n, pos);
     return seq;
 }
 
 int32_t weir__cache_evict(weir__cache *cache, const weir__prefix_end *spare)
 {
-    entry *e = first_to_go(cache, WEIR__PREFIX_DEVICE, spare);
+    weir__cache_entry *e = first_to_go(cache, WEIR__PREFIX_DEVICE, spare);
     return e != NULL ? weir__cache_adopt(cache, &e->end, 0) : -1;
 }
 
@@ -517,49 +395,23 @@ static void note_unsaved(weir__cache *cache)
     cache->kept_ns = weir__clock_now_ns();
 }
 
-static entry *entry_new(weir__cache *cache, const weir__prefix_key *key, const int32_t *tokens, int32_t n,
-                        weir__prefix_rank rank, int32_t keep_ms)
-{
-    entry *e = weir__mem_calloc(1, sizeof *e);
-    if (e == NULL) return NULL;
-    e->seq = -1;
-    e->used_ns = weir__clock_now_ns();
-    e->keep_ns = keep_ms * WEIR__NS_PER_MS;
-    lock_cache(cache);
-    bool done = weir__prefix_tree_insert(&cache->tree, key, tokens, n, &e->end, rank);
-    unlock_cache(cache);
-    if (done) return e;
-    weir__mem_free(e);
-    return NULL;
-}
-
-/* Drops the entries that the new one covers: at the same node and, if memory can be cut, on the way to it. */
-static void drop_above(weir__cache *cache, const entry *e)
-{
-    weir__prefix_end *above;
-    while ((above = weir__prefix_tree_above(&e->end)) != NULL) {
-        if (cache->params.exact && above->node != e->end.node) return;
-        drop_entry(cache, entry_of(above));
-    }
-}
-
 bool weir__cache_keep(weir__cache *cache, const weir__prefix_key *key, const int32_t *tokens, int32_t n,
                       int32_t seq, int32_t keep_ms)
 {
     if (cache->params.n_sequences == 0 || cache->params.exact) return false;
-    entry *e = entry_new(cache, key, tokens, n, WEIR__PREFIX_DEVICE, keep_ms);
+    weir__cache_entry *e = weir__cache_entry_new(cache, key, tokens, n, WEIR__PREFIX_DEVICE, keep_ms);
     if (e == NULL) return false;
     if (weir__prefix_tree_is_covered(&e->end, false)) { /* a longer one or the same exists */
-        drop_entry(cache, e);
+        weir__cache_drop(cache, e);
         return false;
     }
     e->seq = seq;
     cache->by_seq[seq] = e;
-    drop_above(cache, e);
+    weir__cache_drop_above(cache, e);
     note_unsaved(cache);
     bool stays = true;
     while (stays && (int32_t)cache->tree.n_ends[WEIR__PREFIX_DEVICE] > cache->params.n_sequences) {
-        entry *first = first_to_go(cache, WEIR__PREFIX_DEVICE, NULL);
+        weir__cache_entry *first = first_to_go(cache, WEIR__PREFIX_DEVICE, NULL);
         stays = first != e; /* not if the others are to be kept longer */
         weir__cache_adopt(cache, &first->end, 0);
     }
@@ -572,24 +424,24 @@ bool weir__cache_save(weir__cache *cache, const weir__prefix_key *key, const int
     size_t n_bytes = 0;
     weir__prefix_match m;
     if (cache->params.n_bytes == 0) return false;
-    lock_cache(cache);
+    weir__cache_lock(cache);
     weir__prefix_tree_match(&cache->tree, key, tokens, n, n, NULL, 0, &m);
-    unlock_cache(cache);
+    weir__cache_unlock(cache);
     if (m.n_exact == n) {
         touch_entry(cache, m.exact);
         return false;
     }
     void *bytes = save_sequence(cache, seq, &n_bytes);
     if (bytes == NULL) return false;
-    entry *e = entry_new(cache, key, tokens, n, WEIR__PREFIX_HOST, keep_ms);
+    weir__cache_entry *e = weir__cache_entry_new(cache, key, tokens, n, WEIR__PREFIX_HOST, keep_ms);
     if (e == NULL) {
         weir__mem_free(bytes);
         return false;
     }
-    lock_cache(cache);
+    weir__cache_lock(cache);
     hold_bytes(cache, e, bytes, n_bytes);
-    unlock_cache(cache);
-    drop_above(cache, e);
+    weir__cache_unlock(cache);
+    weir__cache_drop_above(cache, e);
     note_unsaved(cache);
     return true;
 }
@@ -597,7 +449,7 @@ bool weir__cache_save(weir__cache *cache, const weir__prefix_key *key, const int
 bool weir__cache_move(weir__cache *cache, int32_t from, int32_t to)
 {
     weir__memory *memory = cache->params.memory;
-    entry *e = cache->by_seq[from];
+    weir__cache_entry *e = cache->by_seq[from];
     int32_t n = weir__cache_length(&e->end);
     if (weir__memory_share(memory, from, to, n, position_of(&e->end, n), NULL) != WEIR_OK) return false;
     weir__memory_cut(memory, from, 0, 0);
@@ -610,7 +462,7 @@ bool weir__cache_move(weir__cache *cache, int32_t from, int32_t to)
 bool weir__cache_exchange(weir__cache *cache, int32_t seq, int32_t other, int32_t n, int32_t pos)
 {
     weir__memory *memory = cache->params.memory;
-    entry *e = cache->by_seq[seq];
+    weir__cache_entry *e = cache->by_seq[seq];
     int32_t length = weir__cache_length(&e->end), to = other;
     size_t size = weir__memory_state_size(memory, seq);
     void *bytes = size > 0 ? weir__mem_alloc(size) : NULL;
@@ -630,171 +482,24 @@ bool weir__cache_exchange(weir__cache *cache, int32_t seq, int32_t other, int32_
         cache->by_seq[to] = e;
         e->seq = to;
     } else {
-        drop_entry(cache, e);
+        weir__cache_drop(cache, e);
     }
     weir__mem_free(bytes);
     return to == other;
-}
-
-/* ---- Files ---- */
-
-static entry *entry_of_file(weir__cache *cache, weir__archive_file *file, const weir__snapshot *snapshot)
-{
-    weir__prefix_key key = weir__snapshot_key(snapshot);
-    entry *e =
-        entry_new(cache, &key, snapshot->tokens, (int32_t)snapshot->head.n_tokens, WEIR__PREFIX_DISK, 0);
-    if (e != NULL) e->file = file;
-    return e;
-}
-
-static void *index_file(weir__archive_file *file, const weir__snapshot *snapshot, void *user)
-{
-    return entry_of_file(user, file, snapshot);
-}
-
-/* Makes an entry for the file that the writer has finished. False: none. */
-static bool collect_written(weir__cache *cache)
-{
-    weir__archive *archive = cache->params.archive;
-    weir__archive_file *file = NULL;
-    const weir__snapshot *snapshot = archive != NULL ? weir__archive_collect(archive, &file) : NULL;
-    if (snapshot == NULL) return false;
-    entry *e = file != NULL ? entry_of_file(cache, file, snapshot) : NULL;
-    if (e != NULL) {
-        file->owner = e;
-        drop_above(cache, e);
-    } else if (file != NULL) {
-        weir__archive_remove(archive, file);
-    }
-    weir__archive_clear(archive);
-    return e != NULL;
-}
-
-/* Whether the entry should get a file. If most of the text is in a file already, computing the rest takes
- * less time than another file, and each turn of a conversation would write all of it again. */
-static bool lacks_file(const weir__cache *cache, const entry *e)
-{
-    bool exact = cache->params.exact;
-    int32_t n = weir__cache_length(&e->end), there = weir__prefix_tree_on_disk(&e->end, exact);
-    if (cache->params.archive == NULL || e->offered || weir__archive_is_busy(cache->params.archive))
-        return false;
-    return n - there >= FILE_LEAST && n - there > n / WORTH_PART;
-}
-
-static void evict_file(weir__cache *cache, weir__archive_file *file)
-{
-    if (file->owner != NULL)
-        make_ghost(cache, file->owner);
-    else
-        weir__archive_remove(cache->params.archive, file);
-}
-
-static void make_room_for_file(weir__cache *cache, const weir__prefix_key *key, int32_t n, uint64_t size)
-{
-    weir__archive_file *file;
-    while ((file = weir__archive_crowded(cache->params.archive, key, n, size)) != NULL)
-        evict_file(cache, file);
-}
-
-static void forget_entry(void *owner, void *user)
-{
-    entry *e = owner;
-    e->file = NULL;
-    drop_entry(user, e);
-}
-
-/* Takes note of files that other processes have added or removed. False: there are none. */
-static bool follow_others(weir__cache *cache)
-{
-    weir__archive *archive = cache->params.archive;
-    weir__archive_file *file;
-    if (!weir__archive_follow(archive, index_file, forget_entry, cache)) return false;
-    while ((file = weir__archive_overfull(archive)) != NULL) evict_file(cache, file);
-    return true;
-}
-
-/* Gives the writer the entry's state; once only, even if it fails. */
-static void offer_entry(weir__cache *cache, entry *e)
-{
-    weir__archive *archive = cache->params.archive;
-    weir__memory *memory = cache->params.memory;
-    int32_t n = weir__cache_length(&e->end);
-    weir__prefix_key key = weir__prefix_tree_key(&e->end);
-    bool owned = e->seq >= 0;
-    size_t size = owned ? weir__memory_state_size(memory, e->seq) : e->n_bytes;
-    e->offered = true;
-    if (size == 0 || !weir__archive_fits(archive, &key, n, size)) return;
-    void *bytes = owned ? weir__mem_alloc(size) : e->bytes;
-    if (owned && bytes != NULL) size = weir__memory_save(memory, e->seq, bytes, size);
-    if (bytes != NULL && size > 0) {
-        make_room_for_file(cache, &key, n, size);
-        const int32_t *tokens = weir__prefix_tree_tokens(&e->end, &n);
-        key = weir__prefix_tree_key(&e->end); /* once more: the tree has changed */
-        if (weir__archive_put(archive, &key, tokens, n, bytes, size, owned)) return;
-    }
-    if (owned) weir__mem_free(bytes);
-}
-
-/* The next entry that should get a file. The least recently used comes first, so that the files' times have
- * the same order. */
-static entry *next_unsaved(weir__cache *cache)
-{
-    static const weir__prefix_rank ranks[] = {WEIR__PREFIX_HOST, WEIR__PREFIX_DEVICE};
-    for (size_t i = 0; i < sizeof ranks / sizeof *ranks; i++)
-        for (weir__prefix_end *end = cache->tree.oldest[ranks[i]]; end != NULL; end = end->newer)
-            if (lacks_file(cache, entry_of(end))) return entry_of(end);
-    return NULL;
-}
-
-bool weir__cache_archive(weir__cache *cache, int64_t now, bool idle)
-{
-    if (cache->params.archive == NULL) return false;
-    bool more = collect_written(cache);
-    more = follow_others(cache) || more;
-    if (!cache->unsaved || now < (idle ? cache->kept_ns + QUIET_NS : cache->offered_ns + LATEST_NS) ||
-        weir__archive_is_busy(cache->params.archive))
-        return more;
-    entry *e = next_unsaved(cache);
-    cache->unsaved = e != NULL;
-    cache->offered_ns = now;
-    if (e != NULL) offer_entry(cache, e);
-    return more;
-}
-
-int64_t weir__cache_archive_due(const weir__cache *cache)
-{
-    if (!cache->unsaved || weir__archive_is_busy(cache->params.archive)) return WEIR__CLOCK_NEVER;
-    return cache->kept_ns + QUIET_NS;
-}
-
-static void save_all(weir__cache *cache)
-{
-    weir__archive *archive = cache->params.archive;
-    entry *e;
-    if (archive == NULL) return;
-    do {
-        weir__archive_wait(archive);
-        collect_written(cache);
-        if ((e = next_unsaved(cache)) != NULL) offer_entry(cache, e);
-    } while (e != NULL);
-    for (weir__prefix_end *end = cache->tree.oldest[WEIR__PREFIX_DISK]; end != NULL; end = end->newer)
-        entry_of(end)->file = NULL; /* the file outlives the entry */
-    weir__archive_close(archive);
-    cache->params.archive = NULL;
 }
 
 /* ---- Check ---- */
 
 void weir__cache_check(const weir__cache *cache)
 {
-    lock_cache(cache);
+    weir__cache_lock(cache);
     const weir__cache_params *p = &cache->params;
     uint64_t n_saved = 0;
     assert(weir__prefix_tree_check(&cache->tree) == NULL);
     for (int rank = 0; rank < WEIR__PREFIX_RANKS; rank++)
         for (const weir__prefix_end *end = cache->tree.newest[rank]; end != NULL; end = end->older) {
             if (rank == WEIR__PREFIX_LIVE) continue;
-            const entry *e = entry_of(end);
+            const weir__cache_entry *e = weir__cache_entry_at(end);
             assert((e->seq >= 0) == (rank == WEIR__PREFIX_DEVICE));
             assert((e->bytes != NULL) == (rank == WEIR__PREFIX_HOST));
             assert((e->file != NULL) == (rank == WEIR__PREFIX_DISK));
@@ -807,5 +512,5 @@ void weir__cache_check(const weir__cache *cache)
         assert(cache->by_seq[seq] == NULL || cache->by_seq[seq]->seq == seq);
     assert(n_saved == cache->n_saved && n_saved + cache->n_claimed <= p->n_bytes);
     assert((int32_t)cache->tree.n_ends[WEIR__PREFIX_DEVICE] <= p->n_sequences);
-    unlock_cache(cache);
+    weir__cache_unlock(cache);
 }

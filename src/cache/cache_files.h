@@ -1,0 +1,24 @@
+/* cache_files.h: which entries get files in cache_dir, and entries of the files that are there.
+ * SPDX-License-Identifier: Apache-2.0 */
+#ifndef WEIR_CACHE_CACHE_FILES_H
+#define WEIR_CACHE_CACHE_FILES_H
+
+#include "cache/cache_entry.h"
+
+/* For weir__archive_index: makes an entry, the file's owner. user: the cache. */
+void *weir__cache_index_file(weir__archive_file *file, const weir__snapshot *snapshot, void *user);
+
+/* Makes an entry for the file that the writer has finished. False: none. */
+bool weir__cache_collect_file(weir__cache *cache);
+
+/* Whether the entry should get a file. If most of the text is in a file already, computing the rest takes
+ * less time than another file, and each turn of a conversation would write all of it again. */
+bool weir__cache_lacks_file(const weir__cache *cache, const weir__cache_entry *e);
+
+/* Gives the writer the entry's state; once only, even if it fails. */
+void weir__cache_offer(weir__cache *cache, weir__cache_entry *e);
+
+/* Writes all entries that lack a file, and closes the archive, if there is one. */
+void weir__cache_save_all(weir__cache *cache);
+
+#endif
