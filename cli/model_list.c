@@ -283,9 +283,11 @@ static cli_exit add_pulled(cli_model_list *list, const cli_args *args, const cli
 {
     for (size_t i = 0; i < list->n; i++)
         if (has_name(list->items[i], name)) return CLI_OK;
-    if (!is_cached(args, name)) {
+    bool full = list->n == CLI_MODELS_MAX;
+    if (full || !is_cached(args, name)) {
         if (!args->quiet)
-            cli_fail(CLI_OK, "%s (/api/pull) is left out: its file is no longer in the cache", name);
+            cli_fail(CLI_OK, "%s (/api/pull) is left out: %s", name,
+                     full ? "the list is full" : "its file is no longer in the cache");
         return CLI_OK;
     }
     return add(list, args, config, CLI_CONFIG_NONE, name, name, cli_format("%s (/api/pull)", name));

@@ -15,6 +15,7 @@
 #include "support/temp.h"
 
 static char text[4096]; /* what the last reading said */
+static cli_list pulled; /* names for the next readings */
 
 static char *put(const char *name, const char *content)
 {
@@ -40,7 +41,7 @@ static cli_exit read_list(cli_model_list *list, int n, char **words)
     assert_non_null(freopen(path, "w+", stderr));
     cli_args_init(&args, cli_command_find(1, serve, &used));
     code = cli_options_parse(&args, n, words);
-    if (code == CLI_OK) code = cli_model_list_read(list, &args, NULL);
+    if (code == CLI_OK) code = cli_model_list_read(list, &args, &pulled);
     cli_args_fini(&args);
     fflush(stderr);
     rewind(stderr);
@@ -190,8 +191,13 @@ static void test_too_many(void **state)
     (void)state;
     static char content[32 * (CLI_MODELS_MAX + 2)];
     size_t n = 0;
-    for (int i = 0; i <= CLI_MODELS_MAX; i++)
+    for (int i = 0; i < CLI_MODELS_MAX; i++)
         n += (size_t)snprintf(content + n, sizeof content - n, "[m%d]\nmodel = fake:\n", i);
+    char *names[] = {"hf:o/model"};
+    pulled = (cli_list){.items = names, .n = 1};
+    expect(content, CLI_OK, "hf:o/model (/api/pull) is left out: the list is full");
+    pulled = (cli_list){0};
+    snprintf(content + n, sizeof content - n, "[more]\nmodel = fake:\n");
     expect(content, CLI_USAGE, "there are more than 256 models");
 }
 

@@ -26,7 +26,7 @@ static void *add(void *user)
     return NULL;
 }
 
-/* Returns when the client waits; he is the n-th. */
+/* Returns when the client waits; it is the n-th. */
 static void begin(client *c, const char *name, uint64_t n)
 {
     const struct timespec moment = {.tv_nsec = 1000000};

@@ -88,6 +88,22 @@ static void compare_forecast(rig *r, int32_t key, int32_t priority, double toler
         fail_msg("priority %d: %.0f ms were told, and it took %.0f ms", priority, told / 1e6, took / 1e6);
 }
 
+/* Compares the forecast of A beside B, of priority 1, whose first tick has run, and sets up anew. */
+static void compare_beside(void **state, int32_t max_tokens, int32_t priority, double part)
+{
+    rig *r = *state;
+    rig_start(r);
+    weir_request high = rig_ask(r, 'B');
+    high.priority = 1;
+    high.max_tokens = max_tokens;
+    rig_submit(r, &high);
+    rig_tick(r);
+    compare_forecast(r, 'A', priority, part);
+    rig_run(r);
+    pace_teardown(state);
+    pace_setup(state);
+}
+
 static void forecasts_know_the_streams_of_higher_priority(void **state)
 {
     static const struct {
@@ -100,18 +116,7 @@ static void forecasts_know_the_streams_of_higher_priority(void **state)
         r->params.itl_target_ms = cases[i].itl_target_ms;
         rig_script(r, 'A', 100, "low");
         rig_script(r, 'B', 5, "a stream of forty letters or a few more, who counts them");
-        rig_start(r);
-        weir_request stream = rig_ask(r, 'B');
-        stream.priority = 1;
-        stream.max_tokens = 50;
-        rig_submit(r, &stream);
-        rig_tick(r);
-        compare_forecast(r, 'A', cases[i].priority, 0.1);
-        rig_run(r);
-        if (i + 1 < sizeof cases / sizeof *cases) {
-            pace_teardown(state);
-            pace_setup(state);
-        }
+        compare_beside(state, 50, cases[i].priority, 0.1);
     }
 }
 
@@ -126,18 +131,7 @@ static void forecasts_know_the_prompts_of_higher_priority(void **state)
         r->params.layout = WEIR_LAYOUT_UNIFIED;
         rig_script(r, 'A', cases[i].n_low, "low");
         rig_script(r, 'B', cases[i].n_high, "high");
-        rig_start(r);
-        weir_request high = rig_ask(r, 'B');
-        high.priority = 1;
-        high.max_tokens = 4;
-        rig_submit(r, &high);
-        rig_tick(r);
-        compare_forecast(r, 'A', 0, 0.2);
-        rig_run(r);
-        if (i + 1 < sizeof cases / sizeof *cases) {
-            pace_teardown(state);
-            pace_setup(state);
-        }
+        compare_beside(state, 4, 0, 0.2);
     }
 }
 
