@@ -143,6 +143,8 @@ static cli_exit complete(cli_args *args)
     params->tls_key = args->tls_key;
     params->origins = (const char *const *)args->origins.items;
     params->n_origins = args->origins.n;
+    params->objectives = (const char *const *)args->objectives.items;
+    params->n_objectives = args->objectives.n;
     params->drop_lines = (const char *const *)args->drop_lines.items;
     params->n_drop_lines = args->drop_lines.n;
     params->hosts = (const char *const *)args->hosts.items;

@@ -9,6 +9,7 @@
 #include "keys.h"
 #include "loaded.h"
 #include "model.h"
+#include "router_headers.h"
 
 /* ---- Reading ---- */
 
@@ -183,6 +184,7 @@ bool serve_ask_request(serve_ask *ask, weir_request *request)
     snprintf(ask->salt, sizeof ask->salt, "%s%s%s", serve_keys_salt(call->server->keys, call->key),
              ask->cache_salt != NULL ? "/" : "", ask->cache_salt != NULL ? ask->cache_salt : "");
     request->cache_salt = ask->salt;
+    serve_router_headers_apply(call, request);
     if (call->session[0] != '\0') request->cache_keep_ms = call->server->params.session_s * 1000;
     return ask->fork == NULL || choose_source(ask, request);
 }

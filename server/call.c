@@ -118,6 +118,8 @@ static void begin_head(serve_call *call, int status, const char *type)
     if (status == 401) weir__text_add_string(out, "WWW-Authenticate: Bearer\r\n");
     if (call->relaxed != NULL) weir__text_printf(out, "X-Weir-Relaxed: %s\r\n", call->relaxed);
     if (call->stream_id != NULL) weir__text_printf(out, "X-Stream-Id: %s\r\n", call->stream_id);
+    if (call->router.endpoint[0] != '\0')
+        weir__text_printf(out, "X-Gateway-Destination-Endpoint-Served: %s\r\n", call->router.endpoint);
     if (call->close) weir__text_add_string(out, "Connection: close\r\n");
     add_cors(call);
 }

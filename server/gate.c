@@ -8,6 +8,7 @@
 #include "hosts.h"
 #include "keys.h"
 #include "loaded.h"
+#include "router_headers.h"
 
 /* What of a head is looked at for longer than a moment: it goes when the gate is passed. */
 typedef struct visit {
@@ -277,6 +278,17 @@ static bool answer_options(serve_call *call)
     return true;
 }
 
+static void ask_router(const visit *v)
+{
+    const char *values[SERVE_ROUTER_HEADERS];
+    for (size_t i = 0; i < SERVE_ROUTER_HEADERS; i++) {
+        int n;
+        const char *value = serve_gate_field(v->connection, serve_router_header_names[i], &n);
+        values[i] = value != NULL ? value : "";
+    }
+    serve_router_headers_read(v->call, values);
+}
+
 /* For the log; a session's prompts also stay cached for longer. */
 static void describe(visit *v)
 {
@@ -296,6 +308,7 @@ static void describe(visit *v)
         const char *session = serve_gate_field(v->connection, sessions[i], &n);
         if (session != NULL) weir__utf8_copy(call->session, sizeof call->session, session, strlen(session));
     }
+    if (call->server->params.router_headers) ask_router(v);
 }
 
 bool serve_gate_pass(serve_call *call, bool close)

@@ -102,6 +102,11 @@ typedef struct serve_params {
      * all prompts without cache_salt */
     const char *kv_events, *kv_events_replay;
 #define SERVE_KV_BLOCK 16
+    /* false: headers of llm-d's router are not heeded (router_headers.h) */
+    bool router_headers;
+    const char *const
+        *objectives; /* [n_objectives] "NAME=PRIORITY": what the router's objectives stand for */
+    size_t n_objectives;
     const char *kv_events_endpoint; /* HOST:PORT, as routers know this server; NULL = where it listens */
     bool log;                       /* true: a line of JSON for each request, on stderr */
     bool log_text;                  /* false: bodies of requests too */

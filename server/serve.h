@@ -50,6 +50,13 @@ typedef enum serve_state {
     SERVE_ANSWERING, /* `out` is being sent, and more may be added */
 } serve_state;
 
+/* What a router says of a request (router_headers.h). Zeroes: nothing. */
+typedef struct serve_router_hints {
+    char tenant[64];   /* whose share of the slots it takes */
+    char endpoint[64]; /* where the router sent it */
+    int32_t priority, itl_target_ms;
+} serve_router_hints;
+
 /* Invariant: state is WORKING exactly while a worker or the workers' queue has it. */
 struct serve_call {
     serve_server *server;
@@ -76,7 +83,8 @@ struct serve_call {
     char client[46];  /* its address; "" = a Unix socket */
     char agent[128];  /* User-Agent and X-Request-Id as sent, truncated; for the log */
     char request_id[128];
-    char session[64];          /* the conversation's id, from the header of an agent or router, truncated */
+    char session[64]; /* the conversation's id, from the header of an agent or router, truncated */
+    serve_router_hints router;
     char query[160];           /* of the address, behind "?"; truncated */
     char position[32];         /* the event after which the client resumes a stream; truncated */
     const char *position_from; /* its source, "Last-Event-ID" or "starting_after"; NULL: none */

@@ -553,8 +553,7 @@ typedef struct weir_request {
      * the oldest of them gets one tick of four. If its arrival finds a pass that only has such requests and
      * that lasts longer than itl_target_ms, the pass is abandoned and computed again */
     int32_t priority;
-    /* The tenant, any bytes; NULL or empty = none. Only requests with the same salt share cached prefixes
-     * and drafts. Slots are shared fairly between salts, by the tokens that each has had recently */
+    /* Any bytes; NULL or empty = none. Only requests with the same salt share cached prefixes and drafts */
     const char *cache_salt;
     size_t cache_salt_length; /* WEIR_NUL (default) */
     /* true: reuse cached prefixes, and cache prompt and answer for later requests with the same salt; the
@@ -563,6 +562,12 @@ typedef struct weir_request {
     /* 0; 0 … 86400000; prompt and answer stay cached as if they had been used this much later than they were,
      * so that others go first: for a conversation that pauses, as an agent's does while tools run */
     int32_t cache_keep_ms;
+    /* NULL or "" = the salt. Slots are shared fairly between tenants, by the tokens that each has had
+     * recently; tenants share cached prefixes unless their salts differ */
+    const char *tenant;
+    /* 0; 0 … 60000; 0 = the engine's. A tick keeps to the least target of the streams that generate, but to
+     * no less than a quarter of the engine's */
+    int32_t itl_target_ms;
     bool logprobs; /* return the logprob of each generated token in chunks and result */
     /* 0; 0 … 20; also return the n likeliest tokens at each position; > 0 implies logprobs */
     int32_t n_logprobs;

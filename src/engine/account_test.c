@@ -320,6 +320,41 @@ static void a_suspension_costs_a_salt_nothing(void **state)
     }
 }
 
+/* Both first requests are A's, and the slot is one: of the next two the other tenant's goes first, unless
+ * both are nobody's or each is somebody else's. */
+static void slots_are_shared_between_tenants_not_salts(void **state)
+{
+    rig *r = *state;
+    static const struct {
+        const char *tenant[3], *salt[3];
+        bool last_first;
+    } cases[] = {
+        {{"a", "a", "b"}, {"1", "2", "3"}, true},    {{"a", "a", "b"}, {"1", "1", "1"}, true},
+        {{NULL, NULL, NULL}, {"1", "1", "3"}, true}, {{NULL, "", NULL}, {"1", "2", "3"}, false},
+        {{"a", "a", "a"}, {"1", "2", "3"}, false},   {{"a", "b", "c"}, {"1", "1", "1"}, false},
+    };
+    r->params.n_slots = 1;
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        weir_stream *streams[3];
+        rig_script(r, 'A', 100, "abcdefgh");
+        rig_script(r, 'B', 3, "xyz");
+        rig_start(r);
+        for (int s = 0; s < 3; s++) {
+            weir_request request = rig_ask(r, s == 0 ? 'A' : 'B');
+            request.tenant = cases[i].tenant[s];
+            request.cache_salt = cases[i].salt[s];
+            streams[s] = rig_submit(r, &request);
+            if (s == 0) rig_ticks(r, 3);
+        }
+        while (weir_stream_reason(streams[1]) == WEIR_REASON_NOT_FINISHED &&
+               weir_stream_reason(streams[2]) == WEIR_REASON_NOT_FINISHED)
+            rig_tick(r);
+        assert_int_equal(weir_stream_reason(streams[2]) != WEIR_REASON_NOT_FINISHED, cases[i].last_first);
+        rig_run(r);
+        rig_stop(r);
+    }
+}
+
 /* What best_of ranks by: the sum over all tokens, whichever slot they were sampled in. */
 static void a_sum_of_logprobs_goes_through_a_suspension(void **state)
 {
@@ -554,6 +589,7 @@ int main(void)
         RIG_TEST(a_suspension_is_in_the_record_and_no_second_admission),
         RIG_TEST(a_salt_pays_for_prompt_and_answer),
         RIG_TEST(a_suspension_costs_a_salt_nothing),
+        RIG_TEST(slots_are_shared_between_tenants_not_salts),
         RIG_TEST(a_sum_of_logprobs_goes_through_a_suspension),
         RIG_TEST(idle_is_since_the_last_token),
         RIG_TEST(a_cancel_of_a_suspended_request_finds_it_in_the_queue),

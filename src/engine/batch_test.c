@@ -322,6 +322,35 @@ static void the_view_tells_what_a_tick_costs(void **state)
     assert_int_equal(view->cost.n_ticks, 2);
 }
 
+static void a_tick_keeps_to_the_least_target_of_the_streams(void **state)
+{
+    rig *r = *state;
+    /* ms of two streams, 0 = the engine's 80; what the view has */
+    static const int32_t cases[][3] = {{0, 0, 80},      {30, 0, 30}, {0, 30, 30}, {200, 0, 80},
+                                       {200, 300, 200}, {20, 0, 20}, {19, 0, 20}, {1, 300, 20}};
+    r->params.itl_target_ms = 80;
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        const weir_view *view;
+        rig_script(r, 'A', 2, "aaaa");
+        rig_script(r, 'B', 3, "bbbb");
+        rig_start(r);
+        for (int s = 0; s < 2; s++) {
+            weir_request request = rig_ask(r, s == 0 ? 'A' : 'B');
+            request.itl_target_ms = cases[i][s];
+            rig_submit(r, &request);
+        }
+        assert_int_equal(weir_engine_view(r->engine, &view, NULL), WEIR_OK);
+        assert_int_equal(view->itl_target_ns, 80 * WEIR__NS_PER_MS); /* none generates yet */
+        rig_tick(r);
+        assert_int_equal(weir_engine_view(r->engine, &view, NULL), WEIR_OK);
+        assert_int_equal(view->itl_target_ns, cases[i][2] * WEIR__NS_PER_MS);
+        rig_run(r);
+        assert_int_equal(weir_engine_view(r->engine, &view, NULL), WEIR_OK);
+        assert_int_equal(view->itl_target_ns, 80 * WEIR__NS_PER_MS);
+        rig_stop(r);
+    }
+}
+
 static void the_view_tells_what_is_left_of_deadlines(void **state)
 {
     rig *r = *state;
@@ -476,6 +505,7 @@ int main(void)
         RIG_TEST(a_strategy_that_plans_rubbish_or_nothing_stops_nobody),
         RIG_TEST(the_view_tells_what_a_plan_may_hold),
         RIG_TEST(the_view_tells_what_a_tick_costs),
+        RIG_TEST(a_tick_keeps_to_the_least_target_of_the_streams),
         RIG_TEST(the_view_tells_what_is_left_of_deadlines),
         RIG_TEST(each_strategy_finishes_all),
         RIG_TEST(the_view_admits_and_lists_the_oldest_first),

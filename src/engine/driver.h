@@ -64,13 +64,6 @@ typedef struct weir__driver {
 weir_status weir__driver_open(weir__driver *driver, weir_error *error);
 void weir__driver_close(weir__driver *driver);
 
-/* The target for the length of a tick: a set of adapters has its share. */
-static inline int64_t weir__driver_target_ns(const weir__driver *driver)
-{
-    return (int64_t)driver->params->itl_target_ms * WEIR__NS_PER_MS /
-           (driver->rotation.n_sets > 0 ? driver->rotation.n_sets : 1);
-}
-
 static inline int64_t weir__ageing_ns(const weir_engine_params *params)
 {
     return params->ageing_ms * WEIR__NS_PER_MS;

@@ -135,7 +135,8 @@ char *weir__flight_key(const weir_request *request, size_t *n)
     if (!is_repeatable(&sampler) || r.deadline_ms != 0 || r.source != NULL || r.prompt_logprobs ||
         r.n_prompt_logprobs > 0)
         return NULL;
-    r.cache_keep_ms = 0; /* says nothing about the answer */
+    r.cache_keep_ms = r.itl_target_ms = 0; /* say nothing about the answer */
+    r.tenant = NULL;
     const bool prompts[] = {r.chat != NULL, r.tokens != NULL};
     KEY_ADD(&key, prompts);
     key_add_members(&key, &weir__request_members, &r);

@@ -130,11 +130,24 @@ static void count_slot(tick_load *c, weir__slot *slot)
     c->has_work = true;
 }
 
+int64_t weir__pace_target_ns(const weir__driver *driver)
+{
+    int32_t usual = driver->params->itl_target_ms, least = INT32_MAX, floor = (usual + 3) / 4;
+    for (int32_t i = 0; i < driver->params->n_slots; i++) {
+        const weir__slot *slot = &driver->slots[i];
+        if (slot->state != WEIR_SLOT_GENERATING) continue;
+        int32_t own = slot->request->itl_target_ms > 0 ? slot->request->itl_target_ms : usual;
+        if (own < least) least = own;
+    }
+    int64_t ms = least == INT32_MAX ? usual : least > floor ? least : floor;
+    return ms * WEIR__NS_PER_MS / (driver->rotation.n_sets > 0 ? driver->rotation.n_sets : 1);
+}
+
 void weir__pace_choose(weir__driver *driver, int64_t now)
 {
     tick_load c = {.driver = driver, .now = now, .ageing_ns = weir__ageing_ns(driver->params)};
     c.cost = weir__cost_get(&driver->cost);
-    c.target_ns = weir__driver_target_ns(driver);
+    c.target_ns = weir__pace_target_ns(driver);
     for (int32_t i = 0; i < driver->params->n_slots; i++) {
         weir__slot *slot = &driver->slots[i];
         slot->pace.limit = INT32_MAX;
@@ -204,7 +217,7 @@ bool weir__pace_abandons(weir__driver *driver)
     watch->checked_ns = now;
     const weir__request *request = who_preempts(driver, now);
     int64_t end_ns = watch->end_ns > now ? watch->end_ns : now;
-    return request != NULL && end_ns - request->submit_ns > weir__driver_target_ns(driver);
+    return request != NULL && end_ns - request->submit_ns > weir__pace_target_ns(driver);
 }
 
 void weir__pace_restart(weir__driver *driver)

@@ -15,6 +15,10 @@ typedef struct weir__pass_watch {
     int64_t checked_ns; /* when the queue was last searched */
 } weir__pass_watch;
 
+/* The target for the length of a tick: the least of the streams that generate; a set of adapters has its
+ * share. */
+int64_t weir__pace_target_ns(const weir__driver *driver);
+
 /* Sets the limits of this tick. A second call in the same tick sets the same limits, except for slots that
  * have ended since. */
 void weir__pace_choose(weir__driver *driver, int64_t now);

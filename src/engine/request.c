@@ -32,7 +32,7 @@ void weir_request_init(weir_request *request, size_t size)
 
 /* ---- The prompt, and whose it is ---- */
 
-/* Never 0, which means no salt. Two salts with the same hash share their turns and nothing else. */
+/* Never 0, which means no salt. Two with the same hash share their turns and nothing else. */
 static uint64_t hash_salt(const char *salt, size_t length)
 {
     uint64_t hash = weir__hash(0, salt, length);
@@ -48,7 +48,7 @@ static weir_status copy_salt(weir__request *request, const char *salt, size_t le
     if (request->history.salt == NULL)
         return weir__error_set(error, WEIR_NO_MEMORY, "cache_salt", "out of memory for the salt");
     request->history.salt_length = length;
-    request->salt_hash = hash_salt(salt, length);
+    request->tenant_hash = hash_salt(salt, length);
     return WEIR_OK;
 }
 
@@ -152,7 +152,7 @@ static void set_preserved(weir__request *request)
 static void finish_copy(weir__request *request, weir_stream *source)
 {
     const weir__history *history = &request->history;
-    if (history->salt != NULL) request->salt_hash = hash_salt(history->salt, history->salt_length);
+    if (history->salt != NULL) request->tenant_hash = hash_salt(history->salt, history->salt_length);
     set_preserved(request);
     request->source = weir__stream_hold(source);
 }
@@ -435,6 +435,9 @@ static void set_fields(weir__request *request, const weir_model *model, const we
     request->n_cached = -1;
     request->cache_prompt = given->cache_prompt;
     request->cache_keep_ms = given->cache_keep_ms;
+    request->itl_target_ms = given->itl_target_ms;
+    if (given->tenant != NULL && *given->tenant != '\0')
+        request->tenant_hash = hash_salt(given->tenant, strlen(given->tenant));
     request->miss.size = sizeof request->miss;
     weir__doctor_forget(&request->miss);
     weir__emit_init(&request->emit);

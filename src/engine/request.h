@@ -32,11 +32,12 @@ struct weir__request {
     struct weir__request *next; /* the next one in the queue */
     uint64_t serial;            /* order of submit */
     int32_t priority;
-    uint64_t salt_hash; /* 0 = none */
-    weir__salt *salt;   /* held from submit to the end */
+    uint64_t tenant_hash; /* of the tenant, or else of the salt; 0 = neither */
+    weir__salt *salt;     /* held from submit to the end */
     bool cache_prompt;
     int32_t cache_keep_ms;
-    int32_t n_cached; /* tokens of the prompt that were cached when it started; -1 = not started */
+    int32_t itl_target_ms; /* 0 = the engine's */
+    int32_t n_cached;      /* tokens of the prompt that were cached when it started; -1 = not started */
     weir_miss_info miss;
     weir__history history;
     weir__embedding **ahead; /* [history.n_spans] encoded before a slot needs them; held; NULL = not there */

@@ -89,7 +89,7 @@ weir_status weir__shared_submit(weir__shared *shared, const weir_engine_params *
         for (size_t i = 0; i < n; i++) {
             weir__request *request = requests[i];
             request->serial = shared->serial++;
-            request->salt = weir__salt_hold(&shared->salts, request->salt_hash, request->submit_ns);
+            request->salt = weir__salt_hold(&shared->salts, request->tenant_hash, request->submit_ns);
             add_arrival(shared, request);
             weir__queue_push(&shared->queue, request);
         }

@@ -82,7 +82,7 @@ void weir__step_view(weir__driver *driver, int64_t now)
         .queue_depth = weir__shared_depth(driver->shared),
         .n_ubatch = driver->info.n_ubatch,
         .layout = driver->info.layout,
-        .itl_target_ns = weir__driver_target_ns(driver),
+        .itl_target_ns = weir__pace_target_ns(driver),
         .cost = weir__cost_get(&driver->cost),
     };
 }

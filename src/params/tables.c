@@ -174,6 +174,8 @@ static const weir_member request[] = {
     OTHER(cache_salt, "share cached prompts only with requests of the same salt"),
     FLAG(cache_prompt, true, "reuse cached prompts and keep this one"),
     NUMBER(cache_keep_ms, 0, 86400000, 0, "ms", "keep this prompt cached as if it had been used MS milliseconds later"),
+    TEXT(tenant, "whose share of the slots this request takes; default: the salt's"),
+    NUMBER(itl_target_ms, 0, WEIR__ITL_MS_MAX, 0, "ms", "the longest tick that latency-target aims at beside this answer; 0 = the engine's"),
     FLAG(logprobs, false, "return the logprob of each token"),
     NUMBER(n_logprobs, 0, WEIR__LOGPROBS_MAX, 0, "tokens", "return the N likeliest tokens at each position"),
     FLAG(prompt_logprobs, false, "return the logprob of each token of the prompt"),

@@ -1,0 +1,74 @@
+"""The headers of a router that say how to treat a request (--router-headers), on the fake model."""
+# SPDX-License-Identifier: Apache-2.0
+import os
+import sys
+import threading
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "support"))
+from checks import check, run_tests  # noqa: E402
+from program import WEIR, expect, weir  # noqa: E402
+from serve import Server, need_server  # noqa: E402
+
+SLOW = "fake:tick_us=20000,n_ctx_train=100000"
+WORDS = ("-np", "1", "--objective", "chat=10", "--objective", "a=b=-20", "--objective", "boss=100")
+TENANT, OBJECTIVE = "X-Llm-D-Inference-Fairness-Id: ", "x-llm-d-inference-objective: "
+ENDPOINT = "x-gateway-destination-endpoint"
+
+
+def ask(server, n=4, headers=(), key=None, **more):
+    return server.post("/v1/completions", dict({"prompt": "hello", "max_tokens": n, "ignore_eos": True}, **more), headers=headers, key=key)
+
+
+def order(server, requests):
+    """The names of requests in the order in which their answers ended, behind one that holds the only slot."""
+    done, threads = [], []
+
+    def one(name, more):
+        ask(server, **more)
+        done.append(name)
+    for name, more in [("first", {"n": 60, "headers": [TENANT + "first"]}), *requests]:
+        threads.append(threading.Thread(target=one, args=(name, more)))
+        threads[-1].start()
+        n = len(threads) - 1
+        server.wait_for(lambda m: m["weir_requests_running"] == 1 and m["weir_queue_depth"] == n)
+    for thread in threads:
+        thread.join()
+    return done[1:] if done[0] == "first" else done
+
+
+def test_objective():
+    need_server(WEIR)
+    requests = [("none", {}), ("unknown", {"headers": [OBJECTIVE + "x"]}), ("low", {"headers": [OBJECTIVE + "a=b"]}), ("chat", {"headers": [OBJECTIVE + "chat"]}),
+                ("body", {"headers": [OBJECTIVE + "a=b"], "priority": 50})]
+    with Server(WEIR, *WORDS, "--router-headers", model=SLOW) as server:
+        check("an objective is a priority, one of the body goes before it", order(server, requests) == ["body", "chat", "none", "unknown", "low"])
+    with Server(WEIR, *WORDS, model=SLOW) as server:
+        check("without --router-headers it is nothing", order(server, requests) == ["body", "none", "unknown", "low", "chat"])
+    with Server(WEIR, *WORDS, "--router-headers", "--api-key", "k", "--max-priority", "5", model=SLOW) as server:
+        check("a key's limit holds", ask(server, key="k", headers=[OBJECTIVE + "boss"]).status == 200)
+
+
+def test_tenant():
+    for words, expected in (((*WORDS, "--router-headers"), ["new", "same"]), (WORDS, ["same", "new"])):
+        with Server(WEIR, *words, model=SLOW) as server:
+            got = order(server, [("same", {"headers": [TENANT + "first"]}), ("new", {"headers": [TENANT + "second"]})])
+            check(f"whose tenant had the slot goes last: {words[-1]}", got == expected, got)
+
+
+def test_endpoint():
+    with Server(WEIR, "--router-headers") as server:
+        for value, back in (("10.0.0.1:8000", "10.0.0.1:8000"), ("[fd00::1]:80", "[fd00::1]:80"), ("a b", None), ("x" * 64, None), ("é", None)):
+            reply = server.get("/health", headers=[f"{ENDPOINT}: {value}"])
+            check(f"the endpoint comes back: {value[:20]}", reply.headers.get(ENDPOINT + "-served") == back, reply.headers)
+        for value in ("40", "0.5", "-1", "nan", "inf", "1e99", "x", "", "60000"):
+            check(f"a time per token: {value}", ask(server, headers=[f"x-llm-d-slo-tpot-ms: {value}"]).status == 200)
+    with Server(WEIR) as server:
+        check("without --router-headers it does not", ENDPOINT + "-served" not in server.get("/health", headers=[f"{ENDPOINT}: 10.0.0.1:80"]).headers)
+
+
+def test_refused():
+    for text in ("", "chat", "=5", "chat=", "chat=x", "chat=101", "chat=-101", "chat=5x"):
+        expect(f"no objective: {text}", weir("serve", "-m", "fake:", "--port", "0", "--objective", text), 2, "NAME=")
+
+
+run_tests(globals())
