@@ -26,7 +26,7 @@ def order(server, requests):
     def one(name, more):
         ask(server, **more)
         done.append(name)
-    for name, more in [("first", {"n": 60, "headers": [TENANT + "first"]}), *requests]:
+    for name, more in [("first", {"n": 60, "priority": 100, "headers": [TENANT + "first"]}), *requests]:
         threads.append(threading.Thread(target=one, args=(name, more)))
         threads[-1].start()
         n = len(threads) - 1
@@ -41,9 +41,11 @@ def test_objective():
     requests = [("none", {}), ("unknown", {"headers": [OBJECTIVE + "x"]}), ("low", {"headers": [OBJECTIVE + "a=b"]}), ("chat", {"headers": [OBJECTIVE + "chat"]}),
                 ("body", {"headers": [OBJECTIVE + "a=b"], "priority": 50})]
     with Server(WEIR, *WORDS, "--router-headers", model=SLOW) as server:
-        check("an objective is a priority, one of the body goes before it", order(server, requests) == ["body", "chat", "none", "unknown", "low"])
+        got = order(server, requests)
+        check("an objective is a priority, one of the body goes before it", got == ["body", "chat", "none", "unknown", "low"], got)
     with Server(WEIR, *WORDS, model=SLOW) as server:
-        check("without --router-headers it is nothing", order(server, requests) == ["body", "none", "unknown", "low", "chat"])
+        got = order(server, requests)
+        check("without --router-headers it is nothing", got == ["body", "none", "unknown", "low", "chat"], got)
     with Server(WEIR, *WORDS, "--router-headers", "--api-key", "k", "--max-priority", "5", model=SLOW) as server:
         check("a key's limit holds", ask(server, key="k", headers=[OBJECTIVE + "boss"]).status == 200)
 
