@@ -177,6 +177,7 @@ defmodule Weir.APITest do
     assert Weir.Embedding.options!([]) == %{n_ctx: 2048, pooling_type: :unspecified, normalize: 2}
     request = defaults(Weir.Server.Request.options())
     assert %{max_tokens: 256, cache_prompt: true, priority: 0, stop: []} = request
+    assert %{tenant: nil, itl_target: 0} = request
     assert Map.take(request, Map.keys(sampling)) == sampling
   end
 

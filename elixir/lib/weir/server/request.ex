@@ -29,7 +29,7 @@ defmodule Weir.Server.Request do
     Options.from("request",
       except: [:source_at, :n_logprobs | @logprobs],
       ranges: [:priority, :n_draft_max, :cache_keep_ms, :itl_target_ms],
-      renamed: [deadline_ms: :deadline],
+      renamed: [deadline_ms: :deadline, itl_target_ms: :itl_target],
       defaults: [max_tokens: 256],
       own: [
         deadline: {{:maybe, {:range, 1..0x7FFFFFFF}}, nil},
@@ -80,6 +80,7 @@ defmodule Weir.Server.Request do
     |> Map.take([:stop, :cache_salt, :adapters | Options.names("request")])
     |> Map.put(:n_logprobs, o.top_logprobs)
     |> Map.put(:deadline_ms, o.deadline)
+    |> Map.put(:itl_target_ms, o.itl_target)
     |> Map.merge(Options.sampling(o))
     |> Map.reject(fn {_name, value} -> value == nil end)
   end
