@@ -50,6 +50,7 @@ enum {
     CLI_PS = 1048576,
     CLI_TOP = 2097152,
     CLI_PRESET = 4194304,
+    CLI_RPC = 8388608,
 };
 
 /* Commands whose words may be another command's, with its options. */
@@ -107,6 +108,7 @@ cli_exit cli_tokenize(struct cli_args *args);
 void cli_embed_defaults(struct cli_args *args);
 cli_exit cli_embed(struct cli_args *args);
 cli_exit cli_quantize(struct cli_args *args);
+cli_exit cli_rpc(struct cli_args *args);
 cli_exit cli_config_command(struct cli_args *args);
 cli_exit cli_completion(struct cli_args *args);
 cli_exit cli_version(struct cli_args *args);

@@ -150,6 +150,17 @@ const cli_command cli_commands[] = {
      "weir quantize -m model-f16.gguf\n"
      "weir quantize -m model-f16.gguf --type Q4_K_M -o small.gguf",
      NULL, cli_quantize},
+    {CLI_RPC, "rpc", "[--listen ADDRESS]", "compute layers of a model that another machine serves",
+     "A worker for models that fit into no machine: weir serve --rpc HOST:PORT,… puts layers on its workers "
+     "as it "
+     "does on GPUs. It serves one program at a time; both must be the same version of weir. Nothing is "
+     "encrypted, and whoever reaches a worker can crash it and read its memory: use a private network. "
+     "Where one machine has room for the model, it is faster without workers.",
+     "# on each of two machines\n"
+     "weir rpc --listen 10.0.0.2:50052\n"
+     "# on the third\n"
+     "weir serve -m large.gguf --rpc 10.0.0.2:50052,10.0.0.3:50052",
+     NULL, cli_rpc},
     {CLI_PULL, "pull", "default | hf:OWNER/REPO[:QUANTIZATION | :FILE.gguf]", "download a model, once",
      "Downloads a model from a hub with Hugging Face's API into the cache that its other clients share, "
      "and prints its path. A file that is already there is not downloaded again; an interrupted download "

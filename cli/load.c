@@ -147,7 +147,7 @@ cli_exit cli_load_draft_model(const cli_args *args, weir_model **model)
     if (args->draft_path == NULL || *args->draft_path == '\0') return CLI_OK;
     char *path = cli_load_named(args, args->draft_path);
     weir_model_params params = args->model, plain = weir_model_params_default();
-    params.optimized = params.projector = NULL;
+    params.optimized = params.projector = params.rpc = NULL;
     /* The options for the encoding of positions are meant for the model, not for its draft model. */
     params.rope_scaling = plain.rope_scaling;
     params.rope_freq_base = plain.rope_freq_base;

@@ -16,7 +16,7 @@
 #define NAMES (LOADS | NAMED | CLI_OPTIMIZE | CLI_QUANTIZE | TEXTS)
 #define WATCH (CLI_PS | CLI_TOP)
 #define ALL                                                                                                  \
-    (NAMES | WATCH | CLI_RM | CLI_HTTP | CLI_KERNELS | CLI_SCHEDULE | CLI_REPLAY | CLI_CONFIG |              \
+    (NAMES | WATCH | CLI_RM | CLI_RPC | CLI_HTTP | CLI_KERNELS | CLI_SCHEDULE | CLI_REPLAY | CLI_CONFIG |    \
      CLI_COMPLETION | CLI_VERSION)
 
 const char *const cli_group_titles[CLI_N_GROUPS] = {
@@ -133,6 +133,11 @@ static cli_option table[] = {
     {"--tensor-split", "-ts", CLI_MODEL, LOADS, "N,…", MEMBER(model, tensor_split, tensor_split), .kind = CLI_SHARES, .standard = "by free memory",
      .help = "the share of each GPU, such as 3,1", RARE},
     {"--device", "-dev", CLI_MODEL, LOADS, "NAME,…", MEMBER(model, devices, devices), .standard = "all", RARE},
+    {"--device", "-dev", CLI_MODEL, CLI_RPC, "NAME,…", MEMBER(rpc, devices, devices), .standard = "the GPUs, or the CPU"},
+    {"--rpc", NULL, CLI_MODEL, LOADS, "HOST:PORT,…", MEMBER(model, rpc, rpc), .standard = "none", RARE},
+    {"--rpc-timeout", NULL, CLI_MODEL, LOADS, "MS", MODEL(rpc_timeout_ms), RARE},
+    {"--listen", NULL, CLI_SERVING, CLI_RPC, "ADDRESS", MEMBER(rpc, listen, listen), .env = "", .standard = "127.0.0.1:50052"},
+    {"--insecure-rpc", NULL, CLI_SERVING, CLI_RPC, NULL, MEMBER(rpc, insecure, insecure_rpc), .env = ""},
     {"--list-devices", NULL, CLI_MODEL, LOADS & ~CLI_PRESET, NULL, OWN(CLI_FLAG, list_devices), .help = "list the devices that can compute, and exit", RARE},
     {"--flash-attn", "-fa", CLI_MODEL, LOADS, "HOW", MODEL(flash_attn), RARE},
     {"--rope-scaling", NULL, CLI_MODEL, LOADS, "HOW", MODEL(rope_scaling), RARE},
@@ -150,7 +155,7 @@ static cli_option table[] = {
     {"--slots", "-np --parallel", CLI_ENGINE, CLI_RUN | CLI_SERVE | CLI_INFO | CLI_SCHEDULE | CLI_PRESET, "N", ENGINE(n_slots)},
     {"--slots", "-np --parallel", CLI_ENGINE, CLI_STREAM, "N", ENGINE(n_slots), .standard = "0", .help = "requests that run at a time; 0 = all of them"},
     {"--kv", NULL, CLI_ENGINE, SETS | CLI_INFO, "N", ENGINE(n_kv), .standard = "slots × ctx, as far as memory allows", RARE},
-    {"--threads", "-t", CLI_ENGINE, LOADS | CLI_EMBED | CLI_QUANTIZE, "N", ENGINE(n_threads), .standard = "as many as processors"},
+    {"--threads", "-t", CLI_ENGINE, LOADS | CLI_EMBED | CLI_QUANTIZE | CLI_RPC, "N", ENGINE(n_threads), .standard = "as many as processors"},
     {"--threads-batch", "-tb", CLI_ENGINE, LOADS, "N", ENGINE(n_threads_batch), .standard = "as --threads", RARE},
     {"--batch-size", "-b", CLI_ENGINE, LOADS, "N", ENGINE(n_batch), RARE},
     {"--ubatch-size", "-ub", CLI_ENGINE, LOADS, "N", ENGINE(n_ubatch), .standard = "512 + slots", RARE},
@@ -344,7 +349,7 @@ static cli_option table[] = {
     {"--json", NULL, CLI_OUTPUT, ALL & ~(CLI_COMPLETION | CLI_EMBED | CLI_CHAT), NULL, OWN(CLI_FLAG, json), .help = "print JSON for machines"},
     {"--quiet", "-q", CLI_OUTPUT, SETS | CLI_HTTP | CLI_BENCH | CLI_KERNELS | CLI_OPTIMIZE | CLI_QUANTIZE | CLI_PULL | TEXTS, NULL, SET(CLI_FLAG, quiet),
      .help = "no progress, no figures"},
-    {"--verbose", "-v", CLI_OUTPUT, LOADS | CLI_KERNELS | CLI_OPTIMIZE | CLI_QUANTIZE | NAMED | TEXTS, NULL, SET(CLI_FLAG, verbose),
+    {"--verbose", "-v", CLI_OUTPUT, LOADS | CLI_KERNELS | CLI_OPTIMIZE | CLI_QUANTIZE | CLI_RPC | NAMED | TEXTS, NULL, SET(CLI_FLAG, verbose),
      .help = "show the log of weir and llama.cpp"},
     {"--help", "-h -?", CLI_OUTPUT, ALL, NULL, OWN(CLI_FLAG, help), .help = "show this help"},
     {"--help-all", NULL, CLI_OUTPUT, SETS | CLI_INFO | CLI_BENCH, NULL, OWN(CLI_FLAG, help_all), .help = "show all options"},

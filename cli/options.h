@@ -82,8 +82,8 @@ typedef struct cli_args {
     const cli_command *command;
     weir_model_params model;
     weir_engine_params engine;
-    char *model_path, *draft_path, *devices, *optimized, *projector, *cache_dir, *prompt, *prompt_file,
-        *system, *chat_template, *ring_path;
+    char *model_path, *draft_path, *devices, *rpc, *listen, *optimized, *projector, *cache_dir, *prompt,
+        *prompt_file, *system, *chat_template, *ring_path;
     cli_list words;          /* arguments that are not options */
     cli_list prompt_files;   /* run */
     char *preset_path;       /* NULL: the model is no preset */
@@ -94,7 +94,7 @@ typedef struct cli_args {
     bool raw, no_thinking, explain_cache;
     int special_content;                /* position in its choices, a weir_special_content */
     int32_t best_of, n_prompt_logprobs; /* run; n_prompt_logprobs CLI_UNSET = none */
-    bool json, quiet, verbose, help, help_all, list_devices, licenses;
+    bool json, quiet, verbose, help, help_all, list_devices, licenses, insecure_rpc;
     bool check;                          /* optimize */
     cli_origin sources[CLI_OPTIONS_MAX]; /* by position in cli_options */
     /* tokenize; embed */

@@ -469,6 +469,7 @@ static cli_exit take_words(cli_args *args, int n, char **argv)
 static void point(cli_args *args)
 {
     args->model.devices = args->devices;
+    args->model.rpc = args->rpc;
     args->model.tensor_split = args->tensor_split.items;
     args->model.n_tensor_split = args->tensor_split.n;
 }

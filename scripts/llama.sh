@@ -87,7 +87,10 @@ if [ -n "$compile_flags" ]; then
 fi
 # What a static ggml leaves to its user, in CMake's words. Threads, dl and m are added in any case.
 link_packages=() link_libs=() patches=() missing=
-if [ $patched = yes ]; then patches+=("$weir_root/scripts/llama.patch"); fi
+if [ $patched = yes ]; then
+    patches+=("$weir_root/scripts/llama.patch" "$weir_root/scripts/llama_rpc.patch")
+    flags+=(-DGGML_RPC=ON -DGGML_RPC_RDMA=OFF)
+fi
 case $backend in
 cuda)
     if nvcc=$(nvcc_path); then flags+=(-DCMAKE_CUDA_COMPILER="$nvcc"); else missing='nvcc (CUDA toolkit) in PATH'; fi

@@ -158,6 +158,13 @@ typedef struct weir_model_params {
     /* NULL; the devices for the layers on the GPU, by name (weir_device_get), apart by commas. NULL or "" =
      * all; "none" = the CPU alone. INVALID: no such device */
     const char *devices;
+    /* NULL; "HOST:PORT,…": workers (weir_rpc_run) on other machines that take layers as GPUs do, before the
+     * `devices` of this one; n_gpu_layers and tensor_split divide the layers. For models that fit into no
+     * machine: each token crosses the network. Answers are not batch-invariant. IPv4 addresses or names.
+     * BACKEND: a worker does not answer. When a worker is lost later, all streams and passes of the model
+     * end with BACKEND; release it and load it again (a weir_pool does that at the next lease) */
+    const char *rpc;
+    int32_t rpc_timeout_ms; /* 1 … 3600000; 60000; the longest wait for a worker's answer, a pass included */
     /* Of all contexts of the model. OFF computes attention by llama.cpp alone, with intermediate results that
      * grow with the context, and without quantized values; answers are then not batch-invariant */
     weir_flash_attn flash_attn;
@@ -195,6 +202,10 @@ WEIR_API WEIR_CHECKED weir_status weir_model_load(const char *path, const weir_m
  * weights. Any thread. NULL is ignored. */
 WEIR_API weir_model *weir_model_hold(weir_model *model);
 WEIR_API void weir_model_release(weir_model *model);
+
+/* BACKEND: a worker of the model (weir_model_params.rpc) is gone, so that it can compute no more. Any
+ * thread. */
+WEIR_API weir_status weir_model_check(const weir_model *model, weir_error *error);
 
 typedef struct weir_model_info {
     size_t size;
@@ -886,11 +897,11 @@ typedef struct weir_member {
 } weir_member;
 
 /* The members of a struct, in its order, without `size` and the lengths of lists. `of` is the struct's name
- * without "weir_" and "_params". Parameters: "model", "quantize", "context", "sampler", "chat", "request",
- * "engine", "hub", "media", "pool", "pool_model". Results: "usage", "report", "view", "cost", "slot_view",
- * "tick", "tick_slot", "arrival", "engine_stats", "miss_info", "pool_info", "pool_stats"; of these only
- * numbers, flags and choices are listed. *n (n may be NULL) is the number of members. NULL: no such struct.
- * Static. */
+ * without "weir_" and "_params". Parameters: "model", "quantize", "rpc", "context", "sampler", "chat",
+ * "request", "engine", "hub", "media", "pool", "pool_model". Results: "usage", "report", "view", "cost",
+ * "slot_view", "tick", "tick_slot", "arrival", "engine_stats", "miss_info", "pool_info", "pool_stats"; of
+ * these only numbers, flags and choices are listed. *n (n may be NULL) is the number of members. NULL: no
+ * such struct. Static. */
 WEIR_API const weir_member *weir_members(const char *of, size_t *n);
 
 /* The member with this name; NULL: there is none. Static. */
@@ -1221,6 +1232,34 @@ typedef struct weir_device {
 /* The i-th device that this build can compute on. END: after the last. UNSUPPORTED: the build cannot run on
  * this processor (see weir_model_load). */
 WEIR_API weir_status weir_device_get(size_t i, weir_device *device);
+
+/* A worker: computes layers of models that other machines load with weir_model_params.rpc. */
+typedef struct weir_rpc_params {
+    size_t size;
+    const char *listen; /* "127.0.0.1:50052"; IPv4 address and port */
+    const char
+        *devices; /* NULL; names (weir_device_get), apart by commas; NULL or "" = the GPUs, else the CPU */
+    int32_t n_threads; /* 0 … 512; 0 = the processors available to the process */
+    /* Nothing is encrypted, nobody is asked for a key, and who connects can crash the worker or read its
+     * memory. false: only loopback and private addresses (10.0.0.0/8, 172.16.0.0/12, 192.168.0.0/16,
+     * 169.254.0.0/16) are allowed */
+    bool insecure;
+} weir_rpc_params;
+
+/* As weir_model_params_init. */
+WEIR_API void weir_rpc_params_init(weir_rpc_params *params, size_t size);
+static inline weir_rpc_params weir_rpc_params_default(void)
+{
+    weir_rpc_params params;
+    weir_rpc_params_init(&params, sizeof params);
+    return params;
+}
+
+/* Serves one program at a time, and frees its memory when it disconnects. Returns on an error only, so give
+ * it a process of its own. The programs must have the same version of llama.cpp. params may be NULL. Errors:
+ * INVALID (listen, also an address that is not private; devices; n_threads), IO (listen), UNSUPPORTED (the
+ * build has no RPC), BACKEND. */
+WEIR_API WEIR_CHECKED weir_status weir_rpc_run(const weir_rpc_params *params, weir_error *error);
 
 /* ---- More about streams ---------------------------------------------------------------------------- */
 

@@ -406,6 +406,12 @@ int64_t weir__fake_model_meta_key(const weir__bmodel *model, size_t i, char *key
     return i < N_META ? text_give(meta_keys[i], key, capacity) : -1;
 }
 
+weir_status weir__fake_model_check(const weir__bmodel *model, weir_error *error)
+{
+    (void)model, (void)error;
+    return WEIR_OK;
+}
+
 weir_status weir__fake_model_weights(const weir__bmodel *model, size_t i, weir_model_weights *weights)
 {
     (void)model, (void)i, (void)weights;

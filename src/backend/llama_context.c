@@ -249,6 +249,8 @@ weir_status weir__llama_context_open(weir__bmodel *model, const weir_context_par
         pthread_mutex_unlock(&model->adapter_lock);
     }
     if (status == WEIR_OK) status = start_pool(c, params, error);
+    if (status == WEIR_OK)
+        status = weir__llama_model_check(model, error); /* a context may have another connection */
     if (status != WEIR_OK) goto fail;
 
     c->has_memory = llama_get_memory(c->context) != NULL;
@@ -342,6 +344,15 @@ static int64_t run_ns(void)
     return t.tv_sec * WEIR__NS_PER_S + t.tv_nsec;
 }
 
+/* Once the pass has ended, since it may be lost amid it. */
+static weir_status check_workers(weir__bcontext *c, weir_error *error)
+{
+    weir__llama_logits_ready(c);
+    weir_status status = weir__llama_model_check(c->model, error);
+    if (status != WEIR_OK) c->n_entries = c->n_rows = 0;
+    return status;
+}
+
 /* token and embd: one is NULL, except for heads. */
 /* NOLINTBEGIN(readability-non-const-parameter): llama_batch has no const */
 static weir_status run_pass(weir__bcontext *c, const weir__batch *batch, int32_t *token, float *embd,
@@ -383,7 +394,7 @@ static weir_status run_pass(weir__bcontext *c, const weir__batch *batch, int32_t
     }
     c->n_entries = batch->n;
     c->n_rows = n_rows;
-    return WEIR_OK;
+    return c->model->workers != NULL ? check_workers(c, error) : WEIR_OK;
 }
 
 /* NOLINTNEXTLINE(readability-non-const-parameter): llama_batch has no const */

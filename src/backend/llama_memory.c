@@ -104,6 +104,7 @@ size_t weir__llama_state_save(weir__bcontext *c, int32_t seq, void *bytes, size_
 {
     if (!c->has_memory) return 0;
     size_t n = weir__shim_state_save(c->context, seq, bytes, capacity);
+    if (weir__llama_model_check(c->model, NULL) != WEIR_OK) return 0; /* cells of a lost worker are zeroes */
     if (n == 0 || n > capacity || c->head == NULL) return n;
     size_t head = weir__llama_head_state_save(c->head, seq, (char *)bytes + n, capacity - n);
     return head > 0 ? n + head : 0;

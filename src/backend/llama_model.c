@@ -147,16 +147,21 @@ typedef struct loading {
     float *split; /* [llama_max_devices()], NULL = llama.cpp's default */
     weir__optimized_file *optimized;
     struct llama_model_params how;
-    ggml_backend_dev_t devices[WEIR__DEVICES_MAX + 1]; /* that are named; ends with NULL */
-    bool chosen;                                       /* they are named, or none is */
+    ggml_backend_dev_t devices[WEIR__DEVICES_MAX + 1]; /* if `chosen`; ends with NULL */
+    size_t n_devices;
+    bool chosen; /* by name, by workers, or none at all; else llama.cpp chooses */
 } loading;
+
+static bool is_gpu(ggml_backend_dev_t device)
+{
+    enum ggml_backend_dev_type type = ggml_backend_dev_type(device);
+    return type == GGML_BACKEND_DEVICE_TYPE_GPU || type == GGML_BACKEND_DEVICE_TYPE_IGPU;
+}
 
 static bool has_gpu(void)
 {
-    for (size_t i = 0; i < ggml_backend_dev_count(); i++) {
-        enum ggml_backend_dev_type type = ggml_backend_dev_type(ggml_backend_dev_get(i));
-        if (type == GGML_BACKEND_DEVICE_TYPE_GPU || type == GGML_BACKEND_DEVICE_TYPE_IGPU) return true;
-    }
+    for (size_t i = 0; i < ggml_backend_dev_count(); i++)
+        if (is_gpu(ggml_backend_dev_get(i))) return true;
     return false;
 }
 
@@ -195,18 +200,42 @@ void weir__llama_model_free(weir__bmodel *model)
     weir__mem_free(model->banned);
     weir__mem_free(model->eog);
     if (model->model != NULL) llama_model_free(model->model);
+    weir__shim_workers_close(model->workers);
     pthread_mutex_destroy(&model->adapter_lock);
     pthread_mutex_destroy(&model->scratch_lock);
     weir__mem_free(model);
 }
 
+static weir_status add_device(loading *l, ggml_backend_dev_t device, weir_error *error)
+{
+    if (l->n_devices == WEIR__DEVICES_MAX)
+        return weir__error_set(error, WEIR_INVALID, "devices", "devices has more than %d names",
+                               WEIR__DEVICES_MAX);
+    l->devices[l->n_devices++] = device;
+    return WEIR_OK;
+}
+
+/* Workers come first, as in llama.cpp, and all local ones after them. */
+static weir_status add_workers(loading *l, weir__bmodel *m, weir_error *error)
+{
+    const weir_model_params *p = l->params;
+    weir_status status = weir__shim_workers_open(p->rpc, p->rpc_timeout_ms, &m->workers, error);
+    if (status != WEIR_OK) return status;
+    l->n_devices = weir__shim_workers_devices(m->workers, l->devices, WEIR__DEVICES_MAX);
+    bool all = p->devices == NULL || *p->devices == '\0';
+    for (size_t i = 0; all && status == WEIR_OK && i < ggml_backend_dev_count(); i++)
+        if (is_gpu(ggml_backend_dev_get(i))) status = add_device(l, ggml_backend_dev_get(i), error);
+    return status;
+}
+
 /* The devices that the parameters name. */
-static weir_status choose_devices(loading *l, weir_error *error)
+static weir_status choose_devices(loading *l, weir__bmodel *m, weir_error *error)
 {
     const char *rest = l->params->devices;
-    size_t n = 0;
-    l->chosen = rest != NULL && *rest != '\0';
-    if (!l->chosen || strcmp(rest, "none") == 0) return WEIR_OK;
+    bool named = rest != NULL && *rest != '\0', remote = l->params->rpc != NULL && *l->params->rpc != '\0';
+    l->chosen = named || remote;
+    weir_status status = remote ? add_workers(l, m, error) : WEIR_OK;
+    if (status != WEIR_OK || !named || strcmp(rest, "none") == 0) return status;
     for (;;) {
         char name[sizeof((weir_device *)0)->name];
         size_t length = strcspn(rest, ",");
@@ -218,11 +247,8 @@ static weir_status choose_devices(loading *l, weir_error *error)
                 "devices names \"%.*s\", which is no GPU of this build and machine; none is "
                 "the CPU alone",
                 (int)(length < 64 ? length : 64), rest);
-        if (n == WEIR__DEVICES_MAX)
-            return weir__error_set(error, WEIR_INVALID, "devices", "devices has more than %d names",
-                                   WEIR__DEVICES_MAX);
-        l->devices[n++] = device;
-        if (rest[length] == '\0') return WEIR_OK;
+        status = add_device(l, device, error);
+        if (status != WEIR_OK || rest[length] == '\0') return status;
         rest += length + 1;
     }
 }
@@ -340,13 +366,14 @@ weir_status weir__llama_model_load(const char *path, const weir_model_params *pa
     weir__bmodel *m = NULL;
     weir_status status = weir__shim_start(error);
     if (status == WEIR_OK) status = copy_split(l, error);
-    if (status == WEIR_OK) status = choose_devices(l, error);
     if (status == WEIR_OK) status = weir__gguf_check(l->path, &l->file, error);
     if (status == WEIR_OK && (m = create_model(error)) == NULL) status = WEIR_NO_MEMORY;
+    if (status == WEIR_OK) status = choose_devices(l, m, error);
     if (status != WEIR_OK) goto out;
-    m->offloads = l->params->n_gpu_layers != 0 && (l->chosen ? l->devices[0] != NULL : has_gpu());
+    m->offloads = l->params->n_gpu_layers != 0 && (l->chosen ? l->n_devices > 0 : has_gpu());
     decide(l, m->offloads);
     status = read_weights(l, m, error);
+    if (status == WEIR_OK) status = weir__llama_model_check(m, error);
     if (status == WEIR_OK) status = describe(l, m, error);
     if (status != WEIR_OK) goto out;
     *out = m;
@@ -372,6 +399,11 @@ void weir__llama_model_describe(const weir__bmodel *model, weir_model_info *info
 uint64_t weir__llama_model_identity(const weir__bmodel *model)
 {
     return model->identity;
+}
+
+weir_status weir__llama_model_check(const weir__bmodel *model, weir_error *error)
+{
+    return weir__shim_workers_check(model->workers, error);
 }
 
 weir_status weir__llama_model_weights(const weir__bmodel *model, size_t i, weir_model_weights *weights)

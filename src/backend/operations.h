@@ -21,6 +21,10 @@ OPTIONAL(weir_status, model_quantize, const char *path, const char *out, const w
          weir_error *error)
 /* Sets all of *info but `size` and `backend`. Strings live as long as the model. */
 OPERATION(void, model_describe, const weir__bmodel *model, weir_model_info *info)
+/* BACKEND: the model can compute no more, since a machine with layers of it is gone. */
+OPERATION(weir_status, model_check, const weir__bmodel *model, weir_error *error)
+/* Computes for models that other machines load with `rpc`. Returns on an error only. */
+OPTIONAL(weir_status, rpc_serve, const weir_rpc_params *params, weir_error *error)
 /* Identifies the weights, for files that depend on them. */
 OPERATION(uint64_t, model_identity, const weir__bmodel *model)
 /* The length of the value or key, -1 = none. The text is cut to capacity and terminated. */

@@ -34,6 +34,22 @@ weir_status weir__shim_tokenize(const struct llama_vocab *vocab, const char *tex
 int32_t weir__shim_piece(const struct llama_vocab *vocab, int32_t token, bool special, char *bytes,
                          int32_t capacity);
 
+/* ---- Workers: machines that compute layers of a model ---------------------------------------------- */
+
+typedef struct weir__workers weir__workers;
+
+/* Connects to all of "HOST:PORT,…". No part of a message takes longer than the timeout. The field is "rpc". */
+weir_status weir__shim_workers_open(const char *list, int32_t timeout_ms, weir__workers **workers,
+                                    weir_error *error);
+
+/* BACKEND: a connection is lost, and whatever was read over it since may be zeroes. NULL has none. */
+weir_status weir__shim_workers_check(const weir__workers *workers, weir_error *error);
+
+/* Returns how many devices it wrote. */
+size_t weir__shim_workers_devices(const weir__workers *workers, ggml_backend_dev_t *devices, size_t capacity);
+/* After the models that use them. NULL is ignored. */
+void weir__shim_workers_close(weir__workers *workers);
+
 /* ---- Context -------------------------------------------------------------------------------------- */
 
 weir_status weir__shim_context_create(struct llama_model *model, struct llama_context_params params,

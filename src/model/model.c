@@ -159,6 +159,12 @@ weir_status weir_model_load(const char *path, const weir_model_params *params, w
     return load(path, params, false, model, error);
 }
 
+weir_status weir_model_check(const weir_model *model, weir_error *error)
+{
+    if (model == NULL) return weir__error_set(error, WEIR_INVALID, "model", "model is NULL");
+    return model->ops->model_check(model->model, error);
+}
+
 weir_status weir__model_outline(const char *path, const weir_model_params *params, weir_model **model,
                                 weir_error *error)
 {

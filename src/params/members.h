@@ -7,9 +7,10 @@
 #include "base/member.h"
 #include "base/text.h"
 
-extern const weir__members weir__model_members, weir__quantize_members, weir__context_members,
-    weir__sampler_members, weir__chat_members, weir__request_members, weir__engine_members, weir__hub_members,
-    weir__media_members, weir__pool_members, weir__pool_model_members;
+extern const weir__members weir__model_members, weir__quantize_members, weir__rpc_members,
+    weir__context_members, weir__sampler_members, weir__chat_members, weir__request_members,
+    weir__engine_members, weir__hub_members, weir__media_members, weir__pool_members,
+    weir__pool_model_members;
 
 /* Results: few rows have a range, and arrays, texts and structs have no row. */
 extern const weir__members weir__engine_stats_members, weir__usage_members, weir__report_members,

@@ -38,9 +38,9 @@ static const weir_member rows[] = {
 static const weir__members samples = {"sample", rows, N_ELEMENTS(rows), sizeof(sample)};
 
 static const weir__members *const structs[] = {
-    &weir__model_members, &weir__quantize_members, &weir__context_members,    &weir__sampler_members,
-    &weir__chat_members,  &weir__request_members,  &weir__engine_members,     &weir__hub_members,
-    &weir__media_members, &weir__pool_members,     &weir__pool_model_members,
+    &weir__model_members,   &weir__quantize_members, &weir__rpc_members,     &weir__context_members,
+    &weir__sampler_members, &weir__chat_members,     &weir__request_members, &weir__engine_members,
+    &weir__hub_members,     &weir__media_members,    &weir__pool_members,    &weir__pool_model_members,
 };
 
 static const char *const results[] = {"engine_stats", "usage",     "report",    "view",

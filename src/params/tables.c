@@ -35,6 +35,8 @@ static const weir_member model[] = {
     TEXT(optimized, "the file that weir optimize wrote; \"\" = pack the weights at each start"),
     TEXT(projector, "the projector (mmproj), a GGUF file by which the model reads images and sounds"),
     TEXT(devices, "the devices for layers on the GPU, by name, separated by commas; none = the CPU alone"),
+    TEXT(rpc, "workers (weir rpc) on other machines that take layers: HOST:PORT,…"),
+    NUMBER(rpc_timeout_ms, 1, 3600000, 60000, "ms", "the longest wait for a worker's answer, a pass included"),
     CHOICE(flash_attn, WEIR_FLASH_ATTN_AUTO, WEIR_FLASH_ATTN_ON, WEIR_FLASH_ATTN_AUTO, flash_attns, "flash attention: auto, off, on"),
     CHOICE(rope_scaling, WEIR_ROPE_MODEL, WEIR_ROPE_YARN, WEIR_ROPE_MODEL, rope_scalings, "how positions are scaled beyond the training's: model, none, linear, yarn"),
     NUMBER(rope_freq_base, 0, 1e9, 0, "", "the base frequency of RoPE; 0 = the model's"),
@@ -55,6 +57,16 @@ static const weir_member quantize[] = {
     FLAG(requantize, false, "accept a model that is already quantized; quantizing the original loses less"),
 };
 TABLE(quantize);
+
+#undef OF
+#define OF weir_rpc_params
+static const weir_member rpc[] = {
+    TEXT(listen, "the IPv4 address and port to listen on"),
+    TEXT(devices, "the devices to compute on, by name, separated by commas"),
+    NUMBER(n_threads, 0, WEIR__CPU_MAX, 0, "threads", "threads that compute"),
+    FLAG(insecure, false, "allow addresses that are neither loopback nor private"),
+};
+TABLE(rpc);
 
 /* ---- Images and audio ---- */
 
@@ -272,14 +284,14 @@ TABLE(hub);
 /* ---- By name ---- */
 
 static const weir__members *const all[] = {
-    &weir__model_members,        &weir__quantize_members,   &weir__context_members,
-    &weir__sampler_members,      &weir__chat_members,       &weir__request_members,
-    &weir__engine_members,       &weir__hub_members,        &weir__usage_members,
-    &weir__report_members,       &weir__view_members,       &weir__slot_view_members,
-    &weir__engine_stats_members, &weir__miss_info_members,  &weir__cost_members,
-    &weir__tick_members,         &weir__tick_slot_members,  &weir__arrival_members,
-    &weir__media_members,        &weir__pool_members,       &weir__pool_model_members,
-    &weir__pool_info_members,    &weir__pool_stats_members,
+    &weir__model_members,      &weir__quantize_members,     &weir__rpc_members,
+    &weir__context_members,    &weir__sampler_members,      &weir__chat_members,
+    &weir__request_members,    &weir__engine_members,       &weir__hub_members,
+    &weir__usage_members,      &weir__report_members,       &weir__view_members,
+    &weir__slot_view_members,  &weir__engine_stats_members, &weir__miss_info_members,
+    &weir__cost_members,       &weir__tick_members,         &weir__tick_slot_members,
+    &weir__arrival_members,    &weir__media_members,        &weir__pool_members,
+    &weir__pool_model_members, &weir__pool_info_members,    &weir__pool_stats_members,
 };
 
 const weir_member *weir_members(const char *of, size_t *n)

@@ -187,6 +187,12 @@ weir_status weir__resident_load(const weir__spec *spec, const weir__demand *dema
     return l.status;
 }
 
+bool weir__resident_is_lost(const weir__resident *resident)
+{
+    return weir_model_check(resident->model, NULL) != WEIR_OK ||
+           (resident->draft != NULL && weir_model_check(resident->draft, NULL) != WEIR_OK);
+}
+
 void weir__resident_free(weir__resident *resident)
 {
     if (resident == NULL) return;

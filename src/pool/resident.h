@@ -43,6 +43,9 @@ weir_status weir__resident_load(const weir__spec *spec, const weir__demand *dema
                                 const weir__resident_params *params, weir__resident **made,
                                 weir_error *error);
 
+/* It can compute no more. Does not wait. */
+bool weir__resident_is_lost(const weir__resident *resident);
+
 /* Calls `leaving`, ends the streams that still run and writes prefixes to the cache_dir. Blocks. NULL is
  * ignored. */
 void weir__resident_free(weir__resident *resident);

@@ -24,6 +24,8 @@ defmodule Weir.Model do
     * GPUs: `n_gpu_layers` (-1: all), `devices` ([]: all GPUs; the names of those to use, as `Weir.devices/0`
       has them; `["none"]`: the CPU alone), `main_gpu` (0), `split_mode` (`:none`, `:layer`, `:row`),
       `tensor_split` ([]: by free memory; a number for each GPU)
+    * other machines: `rpc` (nil: none; `"HOST:PORT,…"`: workers, which take layers as GPUs do),
+      `rpc_timeout_ms` (60,000: the longest wait for a worker's answer)
     * attention: `flash_attn` (`:auto`, `:off`, `:on`)
     * contexts beyond the training's: `rope_scaling` (`:model`: what the file says; `:none`, `:linear`,
       `:yarn`), `rope_freq_base` and `rope_freq_scale` (0: the model's), `yarn_ext_factor`,

@@ -7,8 +7,8 @@ defmodule Weir.Server.Loader do
   alias Weir.{Adapter, Hub, Model, NIF, Options}
   alias Weir.Server.{Engine, Request}
 
-  # A draft model reads no images, and has positions of its own.
-  @not_drafts [:projector, :rope_scaling, :rope_freq_base, :rope_freq_scale] ++
+  # A draft model reads no images, is small, and has positions of its own.
+  @not_drafts [:projector, :rpc, :rpc_timeout_ms, :rope_scaling, :rope_freq_base, :rope_freq_scale] ++
                 [:yarn_ext_factor, :yarn_attn_factor, :yarn_beta_fast, :yarn_beta_slow, :yarn_orig_ctx]
 
   @typedoc "`draft`: `{path, model}` if the option is a path. `engine`: nil if the running one suffices."

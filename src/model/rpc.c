@@ -1,0 +1,66 @@
+/* rpc.c: a worker for models of other machines.
+ * SPDX-License-Identifier: Apache-2.0 */
+#include <arpa/inet.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/cpu.h"
+#include "base/error.h"
+#include "base/sized.h"
+#include "model/model.h"
+#include "params/members.h"
+
+#define LISTEN_DEFAULT "127.0.0.1:50052"
+
+void weir_rpc_params_init(weir_rpc_params *params, size_t size)
+{
+    weir__members_init(&weir__rpc_members, params, size);
+    if (params != NULL && size > offsetof(weir_rpc_params, listen)) params->listen = LISTEN_DEFAULT;
+}
+
+/* Loopback, and RFC 1918's and RFC 3927's addresses. */
+static bool is_private(uint32_t address)
+{
+    return address >> 24 == 127 || address >> 24 == 10 || address >> 20 == (172u << 4 | 1) ||
+           address >> 16 == (192u << 8 | 168) || address >> 16 == (169u << 8 | 254);
+}
+
+static weir_status check_listen(const weir_rpc_params *params, weir_error *error)
+{
+    const char *listen = params->listen, *colon = listen != NULL ? strrchr(listen, ':') : NULL;
+    struct in_addr address;
+    char host[INET_ADDRSTRLEN], *end = NULL;
+    size_t length = colon != NULL ? (size_t)(colon - listen) : sizeof host;
+    bool valid = length < sizeof host && colon[1] >= '0' && colon[1] <= '9';
+    if (valid) {
+        memcpy(host, listen, length);
+        host[length] = '\0';
+        long port = strtol(colon + 1, &end, 10);
+        valid = *end == '\0' && port >= 1 && port <= 65535 && inet_pton(AF_INET, host, &address) == 1;
+    }
+    if (!valid)
+        return weir__error_set(error, WEIR_INVALID, "listen",
+                               "listen is \"%.64s\"; give an IPv4 address and a port from 1 to 65535, such "
+                               "as " LISTEN_DEFAULT,
+                               listen != NULL ? listen : "NULL");
+    if (params->insecure || is_private(ntohl(address.s_addr))) return WEIR_OK;
+    return weir__error_set(error, WEIR_INVALID, "listen",
+                           "%s is neither a loopback nor a private address, and whoever reaches a worker can "
+                           "crash it and read its memory; insecure allows it",
+                           host);
+}
+
+weir_status weir_rpc_run(const weir_rpc_params *given, weir_error *error)
+{
+    weir_rpc_params params = weir_rpc_params_default();
+    weir_status status = weir__sized_take(&params, sizeof params, given, "params", error);
+    if (status == WEIR_OK) status = weir__members_check(&weir__rpc_members, &params, "", error);
+    if (status == WEIR_OK) status = check_listen(&params, error);
+    if (status != WEIR_OK) return status;
+    if (params.n_threads == 0) params.n_threads = weir__cpu_count();
+#ifndef WEIR_NO_LLAMA
+    return weir__backend_llama.rpc_serve(&params, error);
+#else
+    return weir__error_set(error, WEIR_UNSUPPORTED, NULL, "this build has no llama.cpp");
+#endif
+}
