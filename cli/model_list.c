@@ -25,9 +25,14 @@ static bool is_set(const char *value)
     return value != NULL && *value != '\0';
 }
 
-bool cli_model_list_asked(const cli_args *args)
+static bool names_several(const cli_args *args)
 {
     return is_set(args->models_path) || is_set(args->models_dir);
+}
+
+bool cli_model_list_asked(const cli_args *args)
+{
+    return names_several(args) || is_set(args->rpc);
 }
 
 /* ---- Entries ---- */
@@ -256,6 +261,22 @@ static cli_exit add_folders(cli_model_list *list, const cli_args *args, const cl
     return code;
 }
 
+/* ---- The model of -m, with workers ---- */
+
+/* It is loaded at the start, stays, and is loaded again after a worker was lost. */
+static cli_exit add_single(cli_model_list *list, const cli_args *args, const cli_config *config)
+{
+    const char *model = args->model_path != NULL ? args->model_path : "default";
+    char *name = args->preset_path != NULL ? cli_preset_name(args->preset_path)
+                                           : cli_format("%s", cli_file_name(model));
+    cli_exit code = add(list, args, config, CLI_CONFIG_NONE, name, model, cli_format("--rpc"));
+    cli_args *own = &list->items[0]->args;
+    own->pinned = true;
+    for (size_t i = 0; i < args->aliases.n; i++) put(&own->aliases, cli_format("%s", args->aliases.items[i]));
+    cli_free(name);
+    return code;
+}
+
 /* ---- Names and files ---- */
 
 static bool has_name(const cli_model_entry *entry, const char *name)
@@ -440,6 +461,7 @@ static void fill(cli_model_entry *entry, serve_model_params *params)
 /* What is of a single model. */
 static cli_exit check_line(const cli_args *args)
 {
+    if (!names_several(args)) return CLI_OK;
     if (cli_options_given(args, "--model"))
         return cli_fail(CLI_USAGE, "-m is one model; --models and --models-dir name several: leave one out");
     if (cli_options_given(args, "--alias"))
@@ -461,6 +483,7 @@ cli_exit cli_model_list_read(cli_model_list *list, const cli_args *args, const c
     else if (code == CLI_OK && is_set(args->models_path))
         code = add_sections(list, args, &config);
     if (code == CLI_OK && is_set(args->models_dir)) code = add_folders(list, args, &config);
+    if (code == CLI_OK && !names_several(args)) code = add_single(list, args, &config);
     for (size_t i = 0; pulled != NULL && i < pulled->n && code == CLI_OK; i++)
         code = add_pulled(list, args, &config, pulled->items[i]);
     if (code == CLI_OK) code = check_aliases(list);

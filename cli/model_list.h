@@ -53,7 +53,7 @@ char *cli_model_adapter_name(const char *path);
 /* Whether requests that name no adapters can have so many. CLI_OK, or CLI_USAGE after a message. */
 cli_exit cli_model_check_adapters(size_t n_used);
 
-/* Whether the options name several models. */
+/* Whether the options name several models, or one that may have to be loaded again (--rpc). */
 bool cli_model_list_asked(const cli_args *args);
 
 /* Reads them, and adds `pulled` (NULL = none) with the settings of all, but for names that the operator's
