@@ -70,7 +70,7 @@ weir_status unreachable(const std::string &endpoint, weir_error *error)
         endpoint.c_str(), endpoint.c_str());
 }
 
-weir_status add(weir__workers *workers, const std::string &endpoint, weir_error *error)
+weir_status check(const std::string &endpoint, weir_error *error)
 {
     size_t colon = endpoint.find(':');
     if (colon == 0 || colon == std::string::npos || colon + 1 == endpoint.size() ||
@@ -78,6 +78,12 @@ weir_status add(weir__workers *workers, const std::string &endpoint, weir_error 
         endpoint.size() - colon > 6)
         return weir__error_set(error, WEIR_INVALID, "rpc", "rpc names \"%.64s\"; each name is HOST:PORT",
                                endpoint.c_str());
+    return WEIR_OK;
+}
+
+weir_status add(weir__workers *workers, const std::string &endpoint, weir_error *error)
+{
+    weir::capture why; /* the error below says it */
     ggml_backend_reg_t reg = ggml_backend_rpc_add_server(endpoint.c_str());
     if (reg == nullptr) return unreachable(endpoint, error);
     for (size_t i = 0; i < ggml_backend_reg_dev_count(reg); i++) {
@@ -94,12 +100,16 @@ weir_status add(weir__workers *workers, const std::string &endpoint, weir_error 
 
 weir_status open(const std::string &list, weir__workers *workers, weir_error *error)
 {
-    for (size_t from = 0, to; from <= list.size(); from = to + 1) {
+    std::vector<std::string> endpoints;
+    weir_status status = WEIR_OK;
+    for (size_t from = 0, to; from <= list.size() && status == WEIR_OK; from = to + 1) {
         to = std::min(list.find(',', from), list.size());
-        weir_status status = add(workers, list.substr(from, to - from), error);
-        if (status != WEIR_OK) return status;
+        endpoints.push_back(list.substr(from, to - from));
+        status = check(endpoints.back(), error);
     }
-    return WEIR_OK;
+    for (size_t i = 0; i < endpoints.size() && status == WEIR_OK; i++)
+        status = add(workers, endpoints[i], error);
+    return status;
 }
 
 } // namespace
