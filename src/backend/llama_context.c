@@ -385,7 +385,10 @@ static weir_status run_pass(weir__bcontext *c, const weir__batch *batch, int32_t
     weir_status status =
         weir__shim_decode(c->context, b, c->model->encoder_only || c->model->encoder_decoder, &began, error);
     if (began) copied(c);
-    if (status != WEIR_OK) return status;
+    if (status != WEIR_OK) { /* a lost worker is the better reason */
+        weir_status lost = weir__llama_model_check(c->model, error);
+        return lost != WEIR_OK ? lost : status;
+    }
     if (c->adapts) {
         int64_t now_ns = run_ns();
         bool known = ran_ns != 0 && now_ns != 0;
