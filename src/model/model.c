@@ -80,10 +80,11 @@ weir_status weir__model_backend(const char *path, const weir__backend **ops, wei
     if (*ops == NULL) *ops = &weir__backend_llama;
 #endif
     if (*ops != NULL) return WEIR_OK;
-    return weir__error_set(error, WEIR_UNSUPPORTED, "path",
-                           "this build has no llama.cpp and loads no files; \"%.200s\" could only be a "
-                           "path that begins with \"%s\"",
-                           path, fake_prefix);
+    weir__error_set(error, WEIR_UNSUPPORTED, "path",
+                    "this build has no llama.cpp and loads no files; \"%.200s\" could only be a path that "
+                    "begins with \"%s\"",
+                    path, fake_prefix);
+    return WEIR_UNSUPPORTED;
 }
 
 static void free_model(weir_model *model)
