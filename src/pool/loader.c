@@ -26,7 +26,7 @@ static void work(const weir_pool *pool, weir__job *job)
     case WEIR__JOB_READ: job->memory = job->read(); break;
     case WEIR__JOB_ESTIMATE:
         job->memory = job->read();
-        job->status = weir__resident_estimate(job->spec, &job->demand, &job->error);
+        job->status = weir__resident_estimate(job->spec, job->memory.available, &job->demand, &job->error);
         break;
     case WEIR__JOB_LOAD:
         job->status = weir__resident_load(job->spec, &job->demand, &params, &job->resident, &job->error);

@@ -2,9 +2,11 @@
 #include "pool/resident.h"
 
 #include <pthread.h>
+#include <string.h>
 #include <sys/stat.h>
 
 #include "base/error.h"
+#include "base/hash.h"
 #include "base/mem.h"
 #include "base/thread.h"
 #include "model/model.h"
@@ -44,7 +46,46 @@ static weir_status estimate_weights(const weir__spec *spec, weir_engine_memory *
     return WEIR_OK;
 }
 
-weir_status weir__resident_estimate(const weir__spec *spec, weir__demand *demand, weir_error *error)
+/* Adds the file to *files, which is 0 from then on if it is no file of its own: the other files of a split
+ * model are not looked at. */
+static void add_file(uint64_t *files, const char *path)
+{
+    struct stat info;
+    if (path == NULL || *path == '\0' || *files == 0) return;
+    if (stat(path, &info) != 0 || !S_ISREG(info.st_mode) || strstr(path, "-of-") != NULL) {
+        *files = 0;
+        return;
+    }
+#ifdef __APPLE__
+    const struct timespec written = info.st_mtimespec, changed = info.st_ctimespec;
+#else
+    const struct timespec written = info.st_mtim, changed = info.st_ctim;
+#endif
+    const int64_t facts[] = {(int64_t)info.st_dev,    (int64_t)info.st_ino,     (int64_t)info.st_size,
+                             (int64_t)written.tv_sec, (int64_t)written.tv_nsec, (int64_t)changed.tv_sec,
+                             (int64_t)changed.tv_nsec};
+    *files = weir__hash(*files, facts, sizeof facts);
+}
+
+/* The files whose headers the estimate is of. */
+static uint64_t identify(const weir__spec *spec)
+{
+    const weir_pool_model *given = &spec->given;
+    uint64_t files = 1;
+    add_file(&files, given->path);
+    add_file(&files, spec->model.projector);
+    add_file(&files, given->draft_path);
+    for (size_t i = 0; i < given->n_adapters; i++) add_file(&files, given->adapters[i]);
+    return files;
+}
+
+/* Whether the number of cells may depend on free memory. */
+static bool is_tight(const weir__demand *demand, uint64_t available)
+{
+    return available > 0 && demand->kv > available / 4;
+}
+
+static weir_status estimate(const weir__spec *spec, weir__demand *demand, weir_error *error)
 {
     const weir_pool_model *given = &spec->given;
     weir_engine_params engine = spec->engine;
@@ -67,6 +108,16 @@ weir_status weir__resident_estimate(const weir__spec *spec, weir__demand *demand
     if (memory.n_kv > 0) demand->base = add(demand->base, lookup_bytes(&engine));
     if (engine.cache_bytes != WEIR_AUTO) demand->cache = engine.cache_bytes;
     return WEIR_OK;
+}
+
+weir_status weir__resident_estimate(const weir__spec *spec, uint64_t available, weir__demand *demand,
+                                    weir_error *error)
+{
+    uint64_t files = identify(spec); /* before they are read: a file that changes meanwhile is another one */
+    if (files != 0 && files == demand->files && !is_tight(demand, available)) return WEIR_OK;
+    weir_status status = estimate(spec, demand, error);
+    if (status == WEIR_OK && !is_tight(demand, available)) demand->files = files;
+    return status;
 }
 
 /* ---- Load ---- */

@@ -12,6 +12,7 @@ typedef struct weir__demand {
     uint64_t kv;       /* of base, the cells */
     uint64_t adapters; /* of base */
     int32_t n_kv, n_ctx;
+    uint64_t files; /* which files it is of; 0 = to be estimated again before each load */
 } weir__demand;
 
 typedef struct weir__resident {
@@ -34,8 +35,10 @@ typedef struct weir__resident_params {
     void *leaving_user;
 } weir__resident_params;
 
-/* From the headers of the files. cache is 0 if the parameters leave it to the pool (WEIR_AUTO). */
-weir_status weir__resident_estimate(const weir__spec *spec, weir__demand *demand, weir_error *error);
+/* From the headers of the files, or as *demand says if it is of the same files. `available`: free memory of
+ * the machine, 0 = unknown. cache is 0 if the parameters leave it to the pool (WEIR_AUTO). */
+weir_status weir__resident_estimate(const weir__spec *spec, uint64_t available, weir__demand *demand,
+                                    weir_error *error);
 
 /* Loads within the estimate, at low priority beside the threads of engines. Blocks. ABORTED:
  * progress returned false. */
