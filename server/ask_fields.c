@@ -148,14 +148,14 @@ static bool read_priority(serve_call *call, void *to, const char *name, const js
  * every request: these are accepted and reported as not enforced. */
 static bool read_native(serve_call *call, void *to, const char *name, const json_t *value)
 {
-    static const char *const of_editors[] = {"n_indent", "t_max_prompt_ms", "t_max_predict_ms",
+    static const char *const of_editors[] = {"id_slot", "n_indent", "t_max_prompt_ms", "t_max_predict_ms",
                                              "response_fields"};
     serve_ask *ask = to;
     double number = json_number_value(value);
     bool off = json_is_false(value) || (json_is_number(value) && (number == 0 || number == -1));
     if (off) return true;
     for (size_t i = 0; i < sizeof of_editors / sizeof *of_editors; i++)
-        if ((ask->where & SERVE_ASK_INFILL) != 0 && strcmp(name, of_editors[i]) == 0)
+        if ((ask->where & (SERVE_ASK_INFILL | SERVE_ASK_CHAT)) != 0 && strcmp(name, of_editors[i]) == 0)
             return weir__text_printf(&ask->relaxed, "%s\n", name) || serve_call_no_memory(call);
     if (strcmp(name, "n_probs") == 0)
         return serve_field_refuse(call, name, "0: /v1/completions has logprobs");
@@ -278,7 +278,7 @@ static const serve_field fields[] = {
     SERVE_FIELD_BY("return_tokens", SERVE_ASK_NATIVE, read_native),
     SERVE_FIELD_BY("timings_per_token", SERVE_ASK_NATIVE, read_native),
     SERVE_FIELD_BY("return_progress", SERVE_ASK_NATIVE, read_native),
-    SERVE_FIELD_BY("id_slot", SERVE_ASK_NATIVE, read_native),
+    SERVE_FIELD_BY("id_slot", SERVE_ASK_NATIVE | SERVE_ASK_CHAT, read_native),
     SERVE_FIELD_BY("n_keep", SERVE_ASK_NATIVE, read_native),
     SERVE_FIELD_BY("n_discard", SERVE_ASK_NATIVE, read_native),
     SERVE_FIELD_BY("n_indent", SERVE_ASK_NATIVE, read_native),
@@ -334,7 +334,7 @@ static const serve_field fields[] = {
     LATER("input_suffix", SERVE_ASK_INFILL),
     LATER("input_extra", SERVE_ASK_INFILL),
     SERVE_FIELD_BY("t_max_prompt_ms", SERVE_ASK_INFILL, read_native),
-    SERVE_FIELD_BY("response_fields", SERVE_ASK_INFILL, read_native),
+    SERVE_FIELD_BY("response_fields", SERVE_ASK_INFILL | SERVE_ASK_CHAT, read_native),
     SERVE_FIELD("stream", OLLAMA, BOOL, serve_ask, stream),
     LATER("messages", SERVE_ASK_OLLAMA),
     SERVE_FIELD("tools", SERVE_ASK_OLLAMA, VALUE, serve_ask, tools),
