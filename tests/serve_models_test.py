@@ -103,6 +103,48 @@ def test_reload():
         check("it ends in order", server.stop() == 0)
 
 
+def own_cgroup():
+    """(a new memory cgroup, the name of its limit), where this process may make one."""
+    for mount, limit in (("/sys/fs/cgroup/memory", "memory.limit_in_bytes"), ("/sys/fs/cgroup", "memory.max")):
+        folder = os.path.join(mount, f"weir-test-{os.getpid()}")
+        try:
+            os.mkdir(folder)
+        except OSError:
+            continue
+        if os.access(os.path.join(folder, limit), os.W_OK):
+            return folder, limit
+        os.rmdir(folder)
+    return None, None
+
+
+def test_cgroup_that_shrinks():
+    folder, limit = own_cgroup()
+    if folder is None:
+        print("skipped: no memory cgroup can be made here")
+        return
+
+    def put(name, value):
+        with open(os.path.join(folder, name), "w", encoding="utf-8") as file:
+            file.write(str(value))
+    written("ctx = 512\nslots = 2\ncache-memory = 1M\nlookup-memory = 0\n" + "".join(
+        f"[{name}]\nmodel = fake:seed={i},n_bytes=104857600,tick_us=20000,n_ctx_train=100000\n" for i, name in enumerate(("one", "two", "three"), 1)))
+    try:
+        with Server(WEIR, "--models", FILE, model=None) as server:
+            put(limit, 600 << 20)
+            put("cgroup.procs", server.process.pid)
+            before = {name: ask(server, name) for name in ("one", "two", "three")}
+            check("three models fit", set(states(server).values()) == {"loaded"}, states(server))
+            put(limit, 240 << 20)
+            server.wait_for(lambda _: sorted(states(server).values()) == ["loaded", "loaded", "sleeping"])
+            check("the cgroup allows less: the one that was used longest ago sleeps", states(server)["one"] == "sleeping", states(server))
+            check("it wakes in place of another one", ask(server, "one") == before["one"] and list(states(server).values()).count("loaded") == 2, states(server))
+            put(limit, 600 << 20)
+            server.wait_for(lambda _: ask(server, "two") == before["two"] and ask(server, "three") == before["three"] and set(states(server).values()) == {"loaded"})
+            check("it ends in order", server.stop() == 0)
+    finally:
+        os.rmdir(folder)
+
+
 def test_memory_that_shrinks():
     home = os.path.join(scratch.name, "shrinks")
     config = os.path.join(home, "weir", "config")
