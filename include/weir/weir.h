@@ -562,7 +562,9 @@ typedef struct weir_request {
      * preempted request is suspended and resumes later. Equal priorities never preempt each other. Prompts
      * that a running request might preempt get what it leaves of itl_target_ms, beside its prompt nothing;
      * the oldest of them gets one tick of four. If its arrival finds a pass that only has such requests and
-     * that lasts longer than itl_target_ms, the pass is abandoned and computed again */
+     * that lasts longer than itl_target_ms, the pass is abandoned and computed again. Beside a request of
+     * higher priority in another engine of the process, prompts get a fifth of the time, in passes of
+     * itl_target_ms; manual engines take no part in this */
     int32_t priority;
     /* Any bytes; NULL or empty = none. Only requests with the same salt share cached prefixes and drafts */
     const char *cache_salt;

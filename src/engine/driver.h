@@ -12,6 +12,7 @@
 #include "engine/encoder.h"
 #include "engine/lanes.h"
 #include "engine/pace.h"
+#include "engine/peers.h"
 #include "engine/prefix.h"
 #include "engine/rotation.h"
 #include "engine/shared.h"
@@ -53,6 +54,7 @@ typedef struct weir__driver {
     weir__shape shape; /* of this tick's batch */
     weir__rotation rotation;
     weir__pass_watch watch; /* of this tick's pass */
+    weir__peer peer;        /* in no list if the engine is manual */
     weir__encoder *encoder; /* NULL: the model has no projector */
     weir__segment segment;  /* of this tick, if it computes one, with its embeddings */
     weir__slice slice;

@@ -204,11 +204,14 @@ static void *run_engine(void *argument)
     weir__driver *driver = &engine->driver;
     weir__thread_name("weir-engine");
     weir__wheel_take(&engine->wheel, engine->bell);
+    weir__peers_join(&driver->peer, engine->bell);
     for (;;) {
         weir_report report;
         if (atomic_load(&engine->shared.stopping)) break;
         weir__step_tick(driver, NULL, 0, &report);
         int64_t ends = report.n_active > 0 ? weir__media_deadline(driver) : WEIR__CLOCK_NEVER;
+        int64_t rests = weir__pace_rest_ns(driver);
+        if (rests < WEIR__CLOCK_NEVER && (ends == 0 || rests < ends)) ends = rests;
         if (report.idle && ends > 0) {
             int64_t deadline = weir__shared_next_deadline(&engine->shared),
                     due = weir__cache_archive_due(driver->cache);
@@ -217,6 +220,7 @@ static void *run_engine(void *argument)
         }
     }
     weir__finish_all(driver);
+    weir__peers_leave(&driver->peer);
     weir__wheel_leave(&engine->wheel);
     return NULL;
 }

@@ -56,6 +56,18 @@ static bool is_outranked(const tick_load *c, const weir__slot *slot, weir_slot_s
     return outranked;
 }
 
+/* The running request of the highest priority; NULL = none. */
+static const weir__request *top_request(const weir__driver *driver)
+{
+    const weir__request *top = NULL;
+    for (int32_t i = 0; i < driver->params->n_slots; i++) {
+        const weir__slot *slot = &driver->slots[i];
+        if (slot->state == WEIR_SLOT_IDLE || slot->next == WEIR__NEXT_AWAITED) continue;
+        if (top == NULL || slot->request->priority > top->priority) top = slot->request;
+    }
+    return top;
+}
+
 static bool goes_before(const weir__slot *a, const weir__slot *b)
 {
     if (a->request->priority != b->request->priority) return a->request->priority > b->request->priority;
@@ -118,6 +130,13 @@ static void count_slot(tick_load *c, weir__slot *slot)
         c->has_work = true;
         return;
     }
+    slot->pace.yields = weir__peers_outrank(&c->driver->peer, slot->request, c->ageing_ns, c->now);
+    if (slot->pace.yields) slot->pace.outranked_ns = c->now;
+    if (slot->pace.yields && c->now < c->driver->watch.rest_ns) {
+        slot->pace.limit = 0;
+        c->driver->watch.rests = true;
+        return;
+    }
     if (is_outranked(c, slot, WEIR_SLOT_IDLE)) {
         slot->pace.outranked_ns = c->now;
         slot->pace.limit = 0;
@@ -148,9 +167,13 @@ void weir__pace_choose(weir__driver *driver, int64_t now)
     tick_load c = {.driver = driver, .now = now, .ageing_ns = weir__ageing_ns(driver->params)};
     c.cost = weir__cost_get(&driver->cost);
     c.target_ns = weir__pace_target_ns(driver);
+    driver->watch.rests = false;
+    driver->watch.rises = weir__peers_rises();
+    weir__peers_tell(&driver->peer, top_request(driver));
     for (int32_t i = 0; i < driver->params->n_slots; i++) {
         weir__slot *slot = &driver->slots[i];
         slot->pace.limit = INT32_MAX;
+        slot->pace.yields = false;
         if (runs(&c, slot)) count_slot(&c, slot);
     }
     for (int32_t i = 0; i < driver->params->n_slots; i++) {
@@ -174,15 +197,34 @@ void weir__pace_advance(weir__driver *driver)
     }
 }
 
+int64_t weir__pace_rest_ns(const weir__driver *driver)
+{
+    return driver->watch.rests ? driver->watch.rest_ns : WEIR__CLOCK_NEVER;
+}
+
 /* ---- Abandoned passes ---- */
+
+/* Whether the pass has a prompt that yields to another engine's requests. */
+static bool yields(const weir__driver *driver)
+{
+    for (int32_t i = 0; i < driver->params->n_slots; i++) {
+        const weir__slot *slot = &driver->slots[i];
+        if (slot->state == WEIR_SLOT_PREFILLING && slot->n_planned > 0 && slot->pace.yields) return true;
+    }
+    return false;
+}
 
 void weir__pace_begin(weir__driver *driver, int64_t now)
 {
     const weir__shape *shape = &driver->shape;
+    int64_t pass_ns = (int64_t)weir_cost_tick_ns(&driver->view.cost, shape->n_passes, shape->n_decode,
+                                                 shape->n_prefill, shape->n_context_k);
+    int64_t longest_ns = weir__pace_target_ns(driver);
     driver->watch.checked_ns = now;
-    driver->watch.end_ns =
-        now + (int64_t)weir_cost_tick_ns(&driver->view.cost, shape->n_passes, shape->n_decode,
-                                         shape->n_prefill, shape->n_context_k);
+    driver->watch.end_ns = now + pass_ns;
+    if (yields(driver))
+        driver->watch.rest_ns =
+            driver->watch.end_ns + WEIR__PACE_TURN * (pass_ns < longest_ns ? pass_ns : longest_ns);
 }
 
 /* A waiting request that outranks all of the pass, and would get a slot after it; NULL = none. */
@@ -207,17 +249,32 @@ static const weir__request *who_preempts(weir__driver *driver, int64_t now)
                                                                                               : NULL;
 }
 
+/* Whether requests of other engines outrank all of the pass. */
+static bool peers_preempt(weir__driver *driver, int64_t now)
+{
+    int64_t ageing_ns = weir__ageing_ns(driver->params);
+    for (int32_t i = 0; i < driver->params->n_slots; i++) {
+        const weir__slot *slot = &driver->slots[i];
+        if (slot->state == WEIR_SLOT_IDLE || slot->n_planned == 0) continue;
+        if (slot->request->owed || !weir__peers_outrank(&driver->peer, slot->request, ageing_ns, now))
+            return false;
+    }
+    return true;
+}
+
 bool weir__pace_abandons(weir__driver *driver)
 {
     weir__pass_watch *watch = &driver->watch;
-    if (driver->prefix.exact || !atomic_load_explicit(&driver->shared->arrived, memory_order_relaxed))
-        return false;
+    bool arrived = atomic_load_explicit(&driver->shared->arrived, memory_order_relaxed);
+    bool risen = watch->rises != weir__peers_rises();
+    if (driver->prefix.exact || (!arrived && !risen)) return false;
     int64_t now = weir__clock_now_ns();
     if (now - watch->checked_ns < SEARCH_NS) return false;
     watch->checked_ns = now;
-    const weir__request *request = who_preempts(driver, now);
-    int64_t end_ns = watch->end_ns > now ? watch->end_ns : now;
-    return request != NULL && end_ns - request->submit_ns > weir__pace_target_ns(driver);
+    const weir__request *request = arrived ? who_preempts(driver, now) : NULL;
+    int64_t end_ns = watch->end_ns > now ? watch->end_ns : now, target_ns = weir__pace_target_ns(driver);
+    if (request != NULL && end_ns - request->submit_ns > target_ns) return true;
+    return risen && end_ns - now > target_ns && peers_preempt(driver, now);
 }
 
 void weir__pace_restart(weir__driver *driver)

@@ -1,4 +1,5 @@
-/* pace.h: limits the prefill of prompts while requests of higher priority run (ADR 0086).
+/* pace.h: limits the prefill of prompts while requests of higher priority run, here (ADR 0086) or in another
+ * engine (ADR 0088).
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef WEIR_ENGINE_PACE_H
 #define WEIR_ENGINE_PACE_H
@@ -13,6 +14,9 @@ typedef struct weir__driver weir__driver;
 typedef struct weir__pass_watch {
     int64_t end_ns;     /* when the pass will end, as predicted */
     int64_t checked_ns; /* when the queue was last searched */
+    int64_t rest_ns;    /* until then, prompts that yield to other engines rest; of an earlier pass */
+    bool rests;         /* one of them rests in this tick */
+    uint32_t rises;     /* weir__peers_rises() before the pass */
 } weir__pass_watch;
 
 /* The target for the length of a tick: the least of the streams that generate; a set of adapters has its
@@ -34,6 +38,9 @@ void weir__pace_begin(weir__driver *driver, int64_t now);
 
 /* Whether a request has arrived for which the pass should not finish. Called during the pass, many times. */
 bool weir__pace_abandons(weir__driver *driver);
+
+/* Until when prompts rest for other engines' requests; WEIR__CLOCK_NEVER = it does not. */
+int64_t weir__pace_rest_ns(const weir__driver *driver);
 
 /* The pass was computed. */
 void weir__pace_advance(weir__driver *driver);

@@ -65,9 +65,8 @@ weir__rank weir__queue_rank(const weir__request *request, int32_t top, int64_t a
 bool weir__queue_outranks(const weir__request *waiting, const weir__request *running, int64_t ageing_ns,
                           int64_t now)
 {
-    return waiting->priority > running->priority &&
-           weir__rank_level(waiting->priority, now - waiting->submit_ns, ageing_ns, INT32_MAX) >
-               weir__rank_level(running->priority, now - running->submit_ns, ageing_ns, INT32_MAX);
+    return weir__rank_outranks(waiting->priority, waiting->submit_ns, running->priority, running->submit_ns,
+                               ageing_ns, now);
 }
 
 int32_t weir__queue_top(const weir__queue *queue)

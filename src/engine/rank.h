@@ -20,4 +20,8 @@ int32_t weir__rank_level(int32_t priority, int64_t waited_ns, int64_t ageing_ns,
 /* Whether a goes before b: a strict order if serials differ. */
 bool weir__rank_before(const weir__rank *a, const weir__rank *b);
 
+/* Whether a request may preempt a running one: its priority is higher, even counting the other's age. */
+bool weir__rank_outranks(int32_t priority, int64_t submit_ns, int32_t running_priority,
+                         int64_t running_submit_ns, int64_t ageing_ns, int64_t now);
+
 #endif

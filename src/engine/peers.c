@@ -1,0 +1,93 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "engine/peers.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <unistd.h>
+
+#include "engine/queue.h"
+
+static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
+static weir__peer *first;
+static pid_t process; /* whose peers these are: the engines of its parent do not run in a child of fork() */
+static atomic_int n_peers;
+static atomic_uint n_rises;
+
+static bool is_alone(const weir__peer *peer)
+{
+    return peer->bell == NULL || atomic_load_explicit(&n_peers, memory_order_relaxed) < 2;
+}
+
+void weir__peers_join(weir__peer *peer, weir__doorbell *bell)
+{
+    *peer = (weir__peer){.bell = bell};
+    pthread_mutex_lock(&mutex);
+    if (process != getpid()) {
+        process = getpid();
+        first = NULL;
+        atomic_store(&n_peers, 0);
+    }
+    peer->next = first;
+    first = peer;
+    atomic_fetch_add(&n_peers, 1);
+    pthread_mutex_unlock(&mutex);
+}
+
+static void wake_others(const weir__peer *peer)
+{
+    for (weir__peer *p = first; p != NULL; p = p->next) {
+        if (p == peer || !p->yields) continue;
+        p->yields = false;
+        weir__doorbell_ring(p->bell);
+    }
+}
+
+void weir__peers_leave(weir__peer *peer)
+{
+    if (peer->bell == NULL) return;
+    pthread_mutex_lock(&mutex);
+    for (weir__peer **at = &first; *at != NULL; at = &(*at)->next) {
+        if (*at != peer) continue;
+        *at = peer->next;
+        atomic_fetch_sub(&n_peers, 1);
+        break;
+    }
+    wake_others(peer);
+    pthread_mutex_unlock(&mutex);
+    peer->bell = NULL;
+}
+
+void weir__peers_tell(weir__peer *peer, const weir__request *top)
+{
+    if (is_alone(peer)) return;
+    pthread_mutex_lock(&mutex);
+    bool rises = top != NULL && (!peer->runs || top->priority > peer->priority);
+    bool falls = peer->runs && (top == NULL || top->priority < peer->priority);
+    peer->runs = top != NULL;
+    if (top != NULL) {
+        peer->priority = top->priority;
+        peer->submit_ns = top->submit_ns;
+    }
+    if (rises) atomic_fetch_add(&n_rises, 1);
+    if (falls) wake_others(peer);
+    pthread_mutex_unlock(&mutex);
+}
+
+bool weir__peers_outrank(weir__peer *peer, const weir__request *request, int64_t ageing_ns, int64_t now)
+{
+    bool outranked = false;
+    if (is_alone(peer)) return false;
+    pthread_mutex_lock(&mutex);
+    for (const weir__peer *p = first; p != NULL && !outranked; p = p->next)
+        outranked = p != peer && p->runs &&
+                    weir__rank_outranks(p->priority, p->submit_ns, request->priority, request->submit_ns,
+                                        ageing_ns, now);
+    peer->yields |= outranked;
+    pthread_mutex_unlock(&mutex);
+    return outranked;
+}
+
+uint32_t weir__peers_rises(void)
+{
+    return atomic_load_explicit(&n_rises, memory_order_relaxed);
+}

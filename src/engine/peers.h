@@ -1,0 +1,33 @@
+/* peers.h: the engines of this process, which share its processors: which of them has a request that goes
+ * before another one's (ADR 0088).
+ * SPDX-License-Identifier: Apache-2.0 */
+#ifndef WEIR_ENGINE_PEERS_H
+#define WEIR_ENGINE_PEERS_H
+
+#include "engine/doorbell.h"
+#include "engine/request.h"
+
+/* An engine with a thread of its own. The list's mutex guards it, which is held for a few instructions. */
+typedef struct weir__peer {
+    struct weir__peer *next;
+    weir__doorbell *bell; /* NULL: not in the list; all functions do nothing */
+    bool runs;            /* the next two are of a request */
+    int32_t priority;
+    int64_t submit_ns;
+    bool yields; /* another one's request was found to outrank one of its own */
+} weir__peer;
+
+void weir__peers_join(weir__peer *peer, weir__doorbell *bell);
+void weir__peers_leave(weir__peer *peer);
+
+/* Says which of the engine's running requests has the highest priority; NULL = none runs. If it is lower than
+ * before, engines that yield are woken. */
+void weir__peers_tell(weir__peer *peer, const weir__request *top);
+
+/* Whether another engine has a running request that outranks this one. */
+bool weir__peers_outrank(weir__peer *peer, const weir__request *request, int64_t ageing_ns, int64_t now);
+
+/* How often an engine's priority has risen, in all engines. */
+uint32_t weir__peers_rises(void);
+
+#endif

@@ -1,0 +1,213 @@
+/* peers_test.c: prompts beside requests of higher priority in other engines of the process. Where the clock
+ * stands, costs stay the first guess: a pass 20 ms, a token 5 ms; ticks of up to 41 ms fit the target of 50.
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "engine/testing.h"
+
+#define START INT64_C(1000000000)
+#define CHUNK 16
+#define LONG  400
+#define FIT   4   /* tokens that fit the target */
+#define REST  202 /* ms until the next pass: one of 40 ms and a bit for its context, and four times as long */
+#define MS    WEIR__NS_PER_MS
+
+/* Another engine, of which there is only what its peers see. */
+typedef struct other {
+    weir__peer peer;
+    weir__doorbell *bell;
+    weir__request request;
+} other;
+
+static void other_join(other *o)
+{
+    memset(o, 0, sizeof *o);
+    assert_int_equal(weir__doorbell_create(&o->bell), WEIR_OK);
+    weir__peers_join(&o->peer, o->bell);
+}
+
+static void other_leave(other *o)
+{
+    weir__peers_leave(&o->peer);
+    weir__doorbell_release(o->bell);
+}
+
+static void other_runs(other *o, int32_t priority)
+{
+    o->request.priority = priority;
+    o->request.submit_ns = weir__clock_now_ns();
+    weir__peers_tell(&o->peer, &o->request);
+}
+
+static int peers_setup(void **state)
+{
+    if (rig_setup(state) != 0) return -1;
+    rig *r = *state;
+    weir__clock_stand(START);
+    r->params.chunk_size = CHUNK;
+    r->params.n_ctx = 1024;
+    r->params.ageing_ms = 0;
+    rig_script(r, 'A', LONG, "low");
+    rig_start(r);
+    weir__peers_join(&r->engine->driver.peer, r->engine->bell); /* as if it had a thread */
+    return 0;
+}
+
+static int peers_teardown(void **state)
+{
+    rig *r = *state;
+    if (r->engine != NULL) weir__peers_leave(&r->engine->driver.peer);
+    weir__clock_stand(-1);
+    return rig_teardown(state);
+}
+
+#define PEERS_TEST(name) cmocka_unit_test_setup_teardown(name, peers_setup, peers_teardown)
+
+/* Ticks at `ms` after the start, and how many prompt tokens it computes. */
+static void expect_at(rig *r, int64_t ms, int32_t wanted)
+{
+    weir_report report = {.size = sizeof report};
+    weir__clock_stand(START + ms * MS);
+    assert_int_equal(weir_engine_step(r->engine, NULL, 0, &report, NULL), WEIR_OK);
+    assert_int_equal(report.n_prefill, wanted);
+}
+
+static void a_prompt_has_a_fifth_of_the_time(void **state)
+{
+    rig *r = *state;
+    other o;
+    sink got = {0};
+    other_join(&o);
+    weir_stream *low = rig_submit_key(r, 'A');
+    expect_at(r, 0, CHUNK);
+    other_runs(&o, 1);
+    expect_at(r, 0, FIT);
+    assert_true(o.peer.runs && r->engine->driver.peer.yields);
+    expect_at(r, 1, 0);
+    assert_in_range(weir__pace_rest_ns(&r->engine->driver), START + 200 * MS, START + REST * MS);
+    expect_at(r, 199, 0);
+    expect_at(r, REST, FIT);
+    expect_at(r, REST + 199, 0);
+    expect_at(r, 2 * REST, FIT);
+    weir__peers_tell(&o.peer, NULL); /* no rest; passes grow again */
+    assert_false(r->engine->driver.peer.yields);
+    weir__doorbell_wait(r->engine->bell, WEIR__CLOCK_NEVER); /* it was woken */
+    expect_at(r, 2 * REST + 1, FIT);
+    assert_true(weir__pace_rest_ns(&r->engine->driver) == WEIR__CLOCK_NEVER);
+    expect_at(r, 2 * REST + 1000, CHUNK);
+    rig_run_out(r, low, &got);
+    assert_sink(got, WEIR_REASON_END, "low");
+    other_leave(&o);
+}
+
+static void equals_and_streams_change_nothing(void **state)
+{
+    rig *r = *state;
+    other o;
+    other_join(&o);
+    other_runs(&o, 0);
+    rig_submit_key(r, 'A');
+    for (int i = 0; i < LONG / CHUNK; i++) expect_at(r, i, CHUNK);
+    other_runs(&o, 1); /* the prompt is computed: its answer goes on */
+    int before = (int)rig_stats(r).n_generated_tokens;
+    expect_at(r, 100, 0);
+    assert_int_equal(rig_stats(r).n_generated_tokens, before + 1);
+    rig_run(r);
+    other_leave(&o);
+}
+
+static void an_engine_that_has_left_outranks_nobody(void **state)
+{
+    rig *r = *state;
+    other o, third;
+    other_join(&o);
+    other_join(&third);
+    other_runs(&o, 1);
+    rig_submit_key(r, 'A');
+    expect_at(r, 0, FIT);
+    other_leave(&o);
+    expect_at(r, 1000, CHUNK);
+    rig_run(r);
+    other_leave(&third);
+}
+
+/* A request that the other engine begins during a pass. */
+typedef struct arrival {
+    other o;
+    int at; /* the pass, counted down */
+    int64_t asked_ms;
+} arrival;
+
+static void arrive(void *user, const weir__batch *batch)
+{
+    arrival *a = user;
+    (void)batch;
+    if (a->at-- != 0) return;
+    other_runs(&a->o, 1);
+    weir__clock_stand(weir__clock_now_ns() + a->asked_ms * MS);
+}
+
+static void a_long_pass_is_abandoned(void **state)
+{
+    rig *r = *state;
+    arrival a = {.at = 1, .asked_ms = 2};
+    sink got = {0};
+    other_join(&a.o);
+    r->fake->before_decode = arrive;
+    r->fake->before_decode_user = &a;
+    weir_stream *low = rig_submit_key(r, 'A');
+    rig_ticks(r, 2);
+    assert_int_equal(rig_stats(r).n_abandoned_ticks, 1);
+    assert_int_equal(rig_stats(r).n_prompt_tokens, CHUNK);
+    expect_at(r, 10, FIT);
+    other_runs(&a.o, 2); /* the next pass of the same prompt is not abandoned */
+    weir__peers_tell(&a.o.peer, NULL);
+    rig_run_out(r, low, &got);
+    assert_sink(got, WEIR_REASON_END, "low");
+    assert_int_equal(rig_stats(r).n_abandoned_ticks, 1);
+    r->fake->before_decode = NULL;
+    other_leave(&a.o);
+}
+
+/* Two engines with threads: requests of higher priority without end do not starve the other engine's. */
+static void an_endless_row_starves_nobody(void **state)
+{
+    rig *r = *state, *high;
+    void *second = NULL;
+    sink got = {0};
+    int n_high = 0;
+    weir__peers_leave(&r->engine->driver.peer);
+    rig_stop(r);
+    weir__clock_stand(-1);
+    assert_int_equal(rig_setup(&second), 0);
+    high = second;
+    high->dirty = true; /* blocks of the other rig */
+    rig_script(high, 'B', 40, "of higher priority");
+    r->params.manual = high->params.manual = false;
+    rig_start(r);
+    rig_start(high);
+    weir_stream *low = rig_submit_key(r, 'A');
+    for (; !got.finished; n_high++) {
+        weir_request request = rig_ask(high, 'B');
+        sink other_got = {0};
+        request.priority = 1;
+        weir_stream *stream = rig_submit(high, &request);
+        sink_wait(&other_got, stream);
+        assert_sink(other_got, WEIR_REASON_END, "of higher priority");
+        rig_release(high, stream);
+        high->n_streams--;
+        sink_take(&got, low);
+    }
+    assert_sink(got, WEIR_REASON_END, "low");
+    assert_true(n_high > 0);
+    rig_stop(r);
+    assert_int_equal(rig_teardown(&second), 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        PEERS_TEST(a_prompt_has_a_fifth_of_the_time),        PEERS_TEST(equals_and_streams_change_nothing),
+        PEERS_TEST(an_engine_that_has_left_outranks_nobody), PEERS_TEST(a_long_pass_is_abandoned),
+        PEERS_TEST(an_endless_row_starves_nobody),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
