@@ -255,11 +255,14 @@ struct division {
     int64_t n_items, n_pieces;    /* items of work; pieces of an item, at most */
     bool few;                     /* there are few rows per thread */
     bool split;                   /* each piece is an item, because otherwise threads would be idle */
+    bool keep;                    /* a thread packs the cells of a head once, for several tiles */
     size_t list_length, sums_row; /* elements of a list; floats of a row's sums */
-    size_t thread_bytes, lists_at, sums_at, bytes; /* of a thread: size and offsets; bytes: of all */
+    size_t thread_bytes, lists_at, sums_at, packed_at; /* of a thread: size and offsets */
+    size_t bytes;                                      /* of all */
 
+    /* size_k: 0 if there is a mask. */
     division(int64_t n_rows_shared, int64_t n_kv_heads, int64_t n_rows, int64_t n_streams, int64_t n_cells,
-             int64_t size_v, int n_threads)
+             int64_t size_k, int64_t size_v, int n_threads)
         : n_rows(n_rows), n_streams(n_streams)
     {
         n_heads = std::min<int64_t>(n_rows_shared, WEIR__ATTENTION_ROWS);
@@ -292,7 +295,12 @@ struct division {
         sums_row = weir__attention_stride(static_cast<int32_t>(size_v));
         lists_at = round_up(attention->scratch);
         sums_at = lists_at + round_up(static_cast<size_t>(n_lists() + 2) * list_length * sizeof(int32_t));
-        thread_bytes = sums_at + round_up(WEIR__ATTENTION_ROWS * sums_row * sizeof(float));
+        packed_at = sums_at + round_up(WEIR__ATTENTION_ROWS * sums_row * sizeof(float));
+        thread_bytes = packed_at;
+        keep = size_k > 0 && n_kv == 1 && n_tiles > 1 && !few;
+        if (keep)
+            thread_bytes += round_up(attention->packed_bytes(
+                static_cast<int32_t>(size_k), static_cast<int32_t>(size_v), static_cast<int32_t>(n_cells)));
         bytes = static_cast<size_t>(n_threads) * thread_bytes + 64;
         if (split) bytes += static_cast<size_t>(n_items * n_pieces) * item_sums() * sizeof(float);
     }
@@ -300,8 +308,28 @@ struct division {
     division(const ggml_tensor *op, const company &streams, int n_threads)
         : division(op->src[0]->ne[2] / op->src[1]->ne[2], op->src[1]->ne[2],
                    op->src[0]->ne[1] * (streams.joined ? op->src[0]->ne[3] : 1),
-                   streams.joined ? 1 : op->src[0]->ne[3], op->src[1]->ne[1], op->src[2]->ne[0], n_threads)
+                   streams.joined ? 1 : op->src[0]->ne[3], op->src[1]->ne[1],
+                   op->src[3] == nullptr ? op->src[1]->ne[0] : 0, op->src[2]->ne[0], n_threads)
     {
+    }
+
+    /* Items of a tile are adjacent, so that each thread looks up its cells only once. If packed cells are
+     * kept, those of a head are. */
+    int64_t tile_of(int64_t item) const
+    {
+        return keep ? item % n_tiles : item / (n_parts * n_groups * n_streams);
+    }
+
+    /* Which part of a group of KV heads of a stream. */
+    int64_t heads_of(int64_t item) const
+    {
+        return keep ? item / n_tiles : item % (n_parts * n_groups * n_streams);
+    }
+
+    /* Items that a thread takes at a time. */
+    int64_t n_claimed(int n_threads) const
+    {
+        return keep ? std::max<int64_t>(n_items / (int64_t{16} * n_threads), 1) : 1;
     }
 
     /* Floats in the sums of one piece of an item. */
@@ -380,7 +408,7 @@ struct attention_op : ggml::cpu::tensor_traits {
         char *memory = static_cast<char *>(params->wdata) + (division::round_up(address) - address);
         char *mine = memory + static_cast<size_t>(params->ith) * d.thread_bytes;
         auto *pieces = reinterpret_cast<float *>(memory + static_cast<size_t>(params->nth) * d.thread_bytes);
-        worker w = {op, streams, d, mine, {}};
+        worker w = {op, streams, d, mine, -1, {}};
         w.some.first = -1;
         if (!d.split && d.few) { /* a barrier would take as long as what it saves */
             for (int64_t i = params->ith; i < d.n_items; i += params->nth) w.compute(i);
@@ -389,8 +417,9 @@ struct attention_op : ggml::cpu::tensor_traits {
         if (!d.split) {
             if (params->ith == 0) ggml_threadpool_chunk_set(params->threadpool, 0);
             ggml_barrier(params->threadpool);
-            int64_t i;
-            while ((i = ggml_threadpool_chunk_add(params->threadpool, 1)) < d.n_items) w.compute(i);
+            int64_t i, n = d.n_claimed(params->nth);
+            while ((i = ggml_threadpool_chunk_add(params->threadpool, static_cast<int>(n))) < d.n_items)
+                for (int64_t end = std::min(i + n, d.n_items); i < end; i++) w.compute(i);
             return true;
         }
         for (int64_t i = params->ith; i < d.n_items * d.n_pieces; i += params->nth)
@@ -408,6 +437,7 @@ struct attention_op : ggml::cpu::tensor_traits {
         const company &streams;
         const division &d;
         char *memory;
+        int64_t packed; /* whose cells are; -1: none */
         tile some;
 
         float *sums() const
@@ -421,13 +451,22 @@ struct attention_op : ggml::cpu::tensor_traits {
             return reinterpret_cast<int32_t *>(memory + d.lists_at) + static_cast<size_t>(i) * d.list_length;
         }
 
-        /* Computes an item. Items of one tile are adjacent, so each thread looks up its cells only once. */
+        /* Packs the cells of a task's head, unless they are packed. */
+        void pack(weir__attention_task &task, int64_t heads)
+        {
+            task.packed = memory + d.packed_at;
+            if (packed != heads) attention->pack(&task, memory, task.packed);
+            packed = heads;
+        }
+
+        /* Computes an item. */
         void compute(int64_t item)
         {
             float slopes[WEIR__ATTENTION_ROWS];
             int64_t first = first_of(item), end = std::min(first + d.n_queries, d.n_rows);
             for (; first < end; first += some.n) {
                 weir__attention_task task = task_of(item, first, slopes);
+                if (d.keep) pack(task, d.heads_of(item));
                 for (int32_t from = 0, to; from < some.n; from = to) {
                     to = family(task, from);
                     int32_t piece, n = pieces_of(task, &piece);
@@ -486,15 +525,15 @@ struct attention_op : ggml::cpu::tensor_traits {
         /* The first query of an item. */
         int64_t first_of(int64_t item) const
         {
-            return item / d.n_parts / d.n_groups / d.n_streams * d.n_queries;
+            return d.tile_of(item) * d.n_queries;
         }
 
         /* The task of an item, without queries. Looks up the cells of the item's queries from `first` on. */
         weir__attention_task task_of(int64_t item, int64_t first, float *slopes)
         {
             const ggml_tensor *q = op->src[0], *k = op->src[1], *v = op->src[2];
-            int64_t part = item % d.n_parts, k_head = item / d.n_parts % d.n_groups * d.n_kv;
-            int64_t stream = item / d.n_parts / d.n_groups % d.n_streams;
+            int64_t heads = d.heads_of(item), part = heads % d.n_parts;
+            int64_t k_head = heads / d.n_parts % d.n_groups * d.n_kv, stream = heads / d.n_parts / d.n_groups;
             int64_t q_head = (k_head * d.n_parts + part) * d.n_heads;
             if (some.first != first || some.stream != stream) look_at(stream, first);
             for (int32_t i = 0; i < some.n; i++) {
@@ -735,7 +774,7 @@ uint64_t weir__hook_scratch(uint64_t n_cells, int32_t n_heads, int32_t n_threads
 {
     if (weir::attention == nullptr) return 0;
     int64_t rows = weir::division::most_few_rows * n_threads / n_heads;
-    return weir::division(n_heads, 1, std::max<int64_t>(rows, 1), 1, static_cast<int64_t>(n_cells),
+    return weir::division(n_heads, 1, std::max<int64_t>(rows, 1), 1, static_cast<int64_t>(n_cells), 0,
                           WEIR__ATTENTION_SIZE, n_threads)
         .bytes;
 }

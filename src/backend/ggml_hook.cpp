@@ -3,8 +3,8 @@
  *
  * ggml asks "extra buffer types" for each operation whether they take it over, and llama.cpp asks them first
  * where to put a weight. So a buffer type of weir's own, first in their list, keeps weights as panels
- * (ggml_weights.cpp) and multiplies them (ggml_product.cpp), within ggml's own threads; attention needs no
- * weights (ggml_attention.cpp). What it does not take goes the usual way. */
+ * (ggml_weights.cpp) and multiplies them (ggml_product.cpp), within ggml's own threads; attention and
+ * GELU need no weights (ggml_attention.cpp, ggml_gelu.cpp). What it does not take goes the usual way. */
 #include "backend/ggml_hook.h"
 
 #include "backend/ggml_parts.h"
@@ -28,6 +28,7 @@ namespace weir
 const weir__gemm *gemms[WEIR__PANEL_N_FORMATS];
 const weir__attention *attention;
 weir__hadamard *hadamard;
+weir__gelu *gelu;
 
 namespace
 {
@@ -54,6 +55,7 @@ struct extra : ggml::cpu::extra_buffer_type {
     ggml::cpu::tensor_traits *get_tensor_traits(const ggml_tensor *op) override
     {
         ggml::cpu::tensor_traits *traits = attention_of(op);
+        if (traits == nullptr) traits = gelu_of(op);
         return traits != nullptr ? traits : product_of(op);
     }
 };
@@ -116,6 +118,7 @@ void weir__hook_install(void)
         weir::gemms[format] = weir__kernels_gemm(static_cast<weir__panel_format>(format), level);
     weir::attention = weir__kernels_attention(level);
     weir::hadamard = weir__kernels_hadamard(level);
+    weir::gelu = weir__kernels_gelu(level);
     if (!weir::installed()) return;
     weir::level_name = weir__kernels_name(level);
     std::vector<ggml_backend_buffer_type_t> &types = ggml_backend_cpu_get_extra_buffer_types();

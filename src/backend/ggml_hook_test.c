@@ -239,19 +239,52 @@ static void heads_are_rotated(void **state)
     }
 }
 
+/* On any number of threads, in place or not, the kernel's numbers. ggml's table gives strided ones,
+ * in half precision. */
+static void numbers_pass_through_gelu(void **state)
+{
+    (void)state;
+    enum { WIDTH = 37, ROWS = 11, GAP = 3 };
+    weir__gelu *gelu = weir__kernels_gelu(0);
+    if (gelu == NULL) skip();
+    for (int n_threads = 1; n_threads <= 3; n_threads++) {
+        stage s;
+        float x[WIDTH * ROWS], want[WIDTH * ROWS];
+        stage_init(&s);
+        struct ggml_tensor *whole = ggml_new_tensor_2d(s.computed, GGML_TYPE_F32, WIDTH, ROWS);
+        struct ggml_tensor *all = ggml_new_tensor_2d(s.computed, GGML_TYPE_F32, WIDTH + GAP, ROWS);
+        struct ggml_tensor *strided = ggml_view_2d(s.computed, all, WIDTH, ROWS, all->nb[1], 0);
+        struct ggml_tensor *outs[] = {ggml_gelu(s.computed, whole), ggml_gelu(s.computed, strided),
+                                      ggml_gelu_inplace(s.computed, whole)};
+        for (int i = 0; i < 3; i++) ggml_build_forward_expand(s.graph, outs[i]);
+        allocate(&s);
+        for (int i = 0; i < WIDTH * ROWS; i++) {
+            x[i] = ((float *)whole->data)[i] = 4.0f * cosf(0.9f * (float)i);
+            ((float *)all->data)[i / WIDTH * (WIDTH + GAP) + i % WIDTH] = x[i];
+        }
+        gelu(x, want, WIDTH * ROWS);
+        compute(&s, n_threads);
+        assert_memory_equal(outs[0]->data, want, sizeof want);
+        assert_memory_equal(outs[2]->data, want, sizeof want);
+        for (int i = 0; i < WIDTH * ROWS; i++)
+            assert_true(fabsf(((float *)outs[1]->data)[i] - want[i]) < 4e-3f);
+        stage_fini(&s);
+    }
+}
+
 /* What attention is made of. */
 typedef struct attention {
     enum ggml_type type_k, type_v;
     float max_bias, softcap;
     bool sinks, unmasked;
     int size; /* of a head */
+    int queries, streams;
 } attention;
 
 #define SIZE     88 /* at most */
 #define HEADS    6  /* queries', that share KV_HEADS of keys */
 #define KV_HEADS 2
 #define CELLS    96
-#define QUERIES  5
 
 /* Random numbers for a tensor; what they mean once rounded is returned for the caller to free. */
 static float *fill(struct ggml_tensor *tensor, float phase)
@@ -276,13 +309,13 @@ static double slope_of(int head, double max_bias) /* HEADS = 4 + 2 */
 static void attend(const attention *a)
 {
     stage s;
-    const int size = a->size;
+    const int size = a->size, queries = a->queries, streams = a->streams;
     stage_init(&s);
-    struct ggml_tensor *q = ggml_new_tensor_3d(s.computed, GGML_TYPE_F32, size, QUERIES, HEADS);
-    struct ggml_tensor *k = ggml_new_tensor_3d(s.computed, a->type_k, size, CELLS, KV_HEADS);
-    struct ggml_tensor *v = ggml_new_tensor_3d(s.computed, a->type_v, size, CELLS, KV_HEADS);
+    struct ggml_tensor *q = ggml_new_tensor_4d(s.computed, GGML_TYPE_F32, size, queries, HEADS, streams);
+    struct ggml_tensor *k = ggml_new_tensor_4d(s.computed, a->type_k, size, CELLS, KV_HEADS, streams);
+    struct ggml_tensor *v = ggml_new_tensor_4d(s.computed, a->type_v, size, CELLS, KV_HEADS, streams);
     struct ggml_tensor *mask =
-        a->unmasked ? NULL : ggml_new_tensor_2d(s.computed, GGML_TYPE_F16, CELLS, QUERIES);
+        a->unmasked ? NULL : ggml_new_tensor_2d(s.computed, GGML_TYPE_F16, CELLS, queries);
     struct ggml_tensor *sinks = a->sinks ? ggml_new_tensor_1d(s.computed, GGML_TYPE_F32, HEADS) : NULL;
     struct ggml_tensor *out = ggml_flash_attn_ext(s.computed, q, k, v, mask, 0.125f, a->max_bias, a->softcap);
     ggml_flash_attn_ext_add_sinks(out, sinks);
@@ -290,29 +323,29 @@ static void attend(const attention *a)
     allocate(&s);
     float *q_is = fill(q, 1.0f), *k_is = fill(k, 2.0f), *v_is = fill(v, 3.0f);
     float *sinks_are = sinks != NULL ? fill(sinks, 4.0f) : NULL;
-    for (int i = 0; i < QUERIES && mask != NULL; i++)
+    for (int i = 0; i < queries && mask != NULL; i++)
         for (int c = 0; c < CELLS; c++) {
             float bias = c > 80 + i || c % 5 == 3 ? -INFINITY : a->max_bias > 0.0f ? -(float)(80 + i - c) : 0;
             ((ggml_fp16_t *)mask->data)[i * CELLS + c] = ggml_fp32_to_fp16(bias);
         }
     static const int n_threads[] = {1, 2, 3, 5};
-    static float first[SIZE * HEADS * QUERIES];
+    float *first = malloc(ggml_nbytes(out));
     for (size_t n = 0; n < sizeof n_threads / sizeof *n_threads; n++) {
         memset(out->data, 0xff, ggml_nbytes(out));
         compute(&s, n_threads[n]);
         if (n == 0) memcpy(first, out->data, ggml_nbytes(out));
         assert_memory_equal(out->data, first, ggml_nbytes(out));
     }
-    for (int h = 0; h < HEADS; h++)
-        for (int i = 0; i < QUERIES; i++) {
-            const int kv = h / (HEADS / KV_HEADS);
+    for (int head = 0; head < HEADS * streams; head++)
+        for (int i = 0; i < queries; i++) {
+            const int h = head % HEADS, kv = head / (HEADS / KV_HEADS);
             double want[SIZE] = {0}, sum = sinks != NULL ? exp((double)sinks_are[h]) : 0.0;
             for (int c = 0; c < CELLS; c++) {
                 double score = 0;
                 double bias =
                     mask != NULL ? (double)ggml_fp16_to_fp32(((ggml_fp16_t *)mask->data)[i * CELLS + c]) : 0;
                 for (int d = 0; d < size; d++)
-                    score += 0.125 * (double)q_is[(h * QUERIES + i) * size + d] *
+                    score += 0.125 * (double)q_is[(head * queries + i) * size + d] *
                              (double)k_is[(kv * CELLS + c) * size + d];
                 if (a->softcap != 0.0f) score = (double)a->softcap * tanh(score / (double)a->softcap);
                 if (a->max_bias > 0.0f) bias *= slope_of(h, (double)a->max_bias);
@@ -321,13 +354,15 @@ static void attend(const attention *a)
                 for (int d = 0; d < size; d++) want[d] += weight * (double)v_is[(kv * CELLS + c) * size + d];
             }
             for (int d = 0; d < size; d++) {
-                double got = (double)((float *)out->data)[(i * HEADS + h) * size + d];
+                double got =
+                    (double)((float *)out->data)[((head / HEADS * queries + i) * HEADS + h) * size + d];
                 if (!(fabs(got - want[d] / sum) < 5e-4)) /* integers of 16 bits */
                     fail_msg("%s and %s, max_bias %g, softcap %g%s: head %d of query %d is %.9g, not %.9g",
                              ggml_type_name(a->type_k), ggml_type_name(a->type_v), (double)a->max_bias,
-                             (double)a->softcap, a->sinks ? ", sinks" : "", h, i, got, want[d] / sum);
+                             (double)a->softcap, a->sinks ? ", sinks" : "", head, i, got, want[d] / sum);
             }
         }
+    free(first);
     free(q_is);
     free(k_is);
     free(v_is);
@@ -339,19 +374,23 @@ static void attention_in_all_its_kinds(void **state)
 {
     (void)state;
     static const attention kinds[] = {
-        {GGML_TYPE_F16, GGML_TYPE_F16, 0.0f, 0.0f, false, false, 64},
-        {GGML_TYPE_Q8_0, GGML_TYPE_Q8_0, 0.0f, 0.0f, false, false, 64},
-        {GGML_TYPE_Q8_0, GGML_TYPE_F16, 0.0f, 0.0f, false, false, 64},
-        {GGML_TYPE_F16, GGML_TYPE_Q8_0, 0.0f, 0.0f, true, false, 64},
-        {GGML_TYPE_F16, GGML_TYPE_F16, 8.0f, 0.0f, false, false, 64},
-        {GGML_TYPE_F16, GGML_TYPE_F16, 0.0f, 5.0f, false, false, 64},
-        {GGML_TYPE_F16, GGML_TYPE_F16, 0.0f, 0.0f, true, false, 64},
-        {GGML_TYPE_Q8_0, GGML_TYPE_Q8_0, 8.0f, 5.0f, true, false, 64},
-        {GGML_TYPE_F16, GGML_TYPE_F16, 0.0f, 0.0f, false, true, 64},
-        {GGML_TYPE_Q8_0, GGML_TYPE_F16, 0.0f, 5.0f, true, true, 64},
-        {GGML_TYPE_F16, GGML_TYPE_F16, 0.0f, 0.0f, false, true, 72},
-        {GGML_TYPE_BF16, GGML_TYPE_F16, 8.0f, 5.0f, true, false, 88},
-        {GGML_TYPE_F32, GGML_TYPE_F32, 0.0f, 0.0f, false, false, 8},
+        {GGML_TYPE_F16, GGML_TYPE_F16, 0.0f, 0.0f, false, false, 64, 5, 1},
+        {GGML_TYPE_Q8_0, GGML_TYPE_Q8_0, 0.0f, 0.0f, false, false, 64, 5, 1},
+        {GGML_TYPE_Q8_0, GGML_TYPE_F16, 0.0f, 0.0f, false, false, 64, 5, 1},
+        {GGML_TYPE_F16, GGML_TYPE_Q8_0, 0.0f, 0.0f, true, false, 64, 5, 1},
+        {GGML_TYPE_F16, GGML_TYPE_F16, 8.0f, 0.0f, false, false, 64, 5, 1},
+        {GGML_TYPE_F16, GGML_TYPE_F16, 0.0f, 5.0f, false, false, 64, 5, 1},
+        {GGML_TYPE_F16, GGML_TYPE_F16, 0.0f, 0.0f, true, false, 64, 5, 1},
+        {GGML_TYPE_Q8_0, GGML_TYPE_Q8_0, 8.0f, 5.0f, true, false, 64, 5, 1},
+        {GGML_TYPE_F16, GGML_TYPE_F16, 0.0f, 0.0f, false, true, 64, 5, 1},
+        {GGML_TYPE_Q8_0, GGML_TYPE_F16, 0.0f, 5.0f, true, true, 64, 5, 1},
+        {GGML_TYPE_F16, GGML_TYPE_F16, 0.0f, 0.0f, false, true, 72, 5, 1},
+        {GGML_TYPE_BF16, GGML_TYPE_F16, 8.0f, 5.0f, true, false, 88, 5, 1},
+        {GGML_TYPE_F32, GGML_TYPE_F32, 0.0f, 0.0f, false, false, 8, 5, 1},
+        {GGML_TYPE_F16, GGML_TYPE_F16, 0.0f, 0.0f, false, true, 72, 5, 3},
+        /* A thread packs a head's cells once for several tiles. */
+        {GGML_TYPE_F16, GGML_TYPE_F16, 0.0f, 0.0f, false, true, 72, 1500, 1},
+        {GGML_TYPE_F32, GGML_TYPE_Q8_0, 0.0f, 5.0f, true, true, 64, 300, 3},
     };
     if (weir__kernels_attention(0) == NULL) skip();
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) attend(&kinds[i]);
@@ -545,6 +584,7 @@ int main(void)
                                        cmocka_unit_test(experts_multiply_as_matrices_do),
                                        cmocka_unit_test(small_products_do_not_depend_on_the_company),
                                        cmocka_unit_test(heads_are_rotated),
+                                       cmocka_unit_test(numbers_pass_through_gelu),
                                        cmocka_unit_test(attention_in_all_its_kinds),
                                        cmocka_unit_test(products_are_those_of_ggml),
                                        cmocka_unit_test(threads_do_not_change_a_bit),

@@ -25,6 +25,7 @@ namespace weir
 extern const weir__gemm *gemms[WEIR__PANEL_N_FORMATS];
 extern const weir__attention *attention;
 extern weir__hadamard *hadamard;
+extern weir__gelu *gelu;
 
 /* Whether any of them is weir's. */
 inline bool installed()
@@ -72,7 +73,7 @@ const weir__lane_texts *lane_texts_of(const llama_kv_cache *cache);
 /* Once: buffers in the machine's memory that are made from now on take no memory by being cleared. */
 void spare_zeroes();
 
-/* ---- ggml_product.cpp, ggml_attention.cpp ---- */
+/* ---- ggml_product.cpp, ggml_attention.cpp, ggml_gelu.cpp ---- */
 
 /* Makes the pass that this thread plans fail: a plan itself cannot. In ggml_hook.cpp. */
 void spoil(weir_status status);
@@ -83,6 +84,7 @@ bool multiplies(const ggml_tensor *op);
 /* What computes an operation; nullptr: ggml's own. */
 ggml::cpu::tensor_traits *product_of(const ggml_tensor *op);
 ggml::cpu::tensor_traits *attention_of(const ggml_tensor *op);
+ggml::cpu::tensor_traits *gelu_of(const ggml_tensor *op);
 
 /* The up to two caches of keys and values that a context's memory is made of; nullptr: less. */
 void caches_of(const llama_context *context, const llama_kv_cache *caches[2]);

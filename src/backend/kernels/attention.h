@@ -70,6 +70,7 @@ typedef struct weir__attention_task {
     float softcap;       /* scores are softcap × tanh(score / softcap); 0: as they are */
     const float *slopes; /* [n_kv × n_heads]: factors of masks (ALiBi); NULL: 1 */
     const float *sinks;  /* [n_kv × n_heads]: attention sinks, scores without a value; NULL: none */
+    void *packed;        /* from pack(), read instead of k and v; NULL: none */
 } weir__attention_task;
 
 /* Sums of a row over some of its cells: the weighted values [weir__attention_width], then the maximum score
@@ -94,6 +95,11 @@ typedef struct weir__attention {
     /* Writes the indices of the cells whose mask is not minus infinity, and returns how many they are. mask
      * is [n] in half precision; cells has room for n + 31. *plain: all their masks are zero. */
     int32_t (*visible)(const uint16_t *mask, int32_t n, int32_t *cells, bool *plain);
+
+    /* Converts the cells of the task's only list, which begins at place 0, for any number of attend() calls
+     * with n_kv = 1. packed: aligned to 64, with packed_bytes() for n cells. */
+    size_t (*packed_bytes)(int32_t size_k, int32_t size_v, int32_t n);
+    void (*pack)(const weir__attention_task *task, void *scratch, void *packed);
 
     /* Sums of all rows over the pieces [first, first + n): sums is [rows][stride]. */
     void (*attend)(const weir__attention_task *task, int32_t first, int32_t n, void *scratch,

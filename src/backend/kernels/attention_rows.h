@@ -24,12 +24,19 @@
  * less. */
 #define GROUP_SUMS ((SIZE + 2) * LANES)
 
+/* Keys and values as integers, and the factors that give their numbers. */
+typedef struct integers_of_cells {
+    int32_t *keys;   /* [cells / 4][pairs of dimensions][4] */
+    int32_t *values; /* [pairs of cells][width of size_v] */
+    float *key_factors, *value_factors;
+} integers_of_cells;
+
 /* The memory of one call. Arrays are packed: strides are the heads' sizes, not SIZE. */
 typedef struct scratch {
     /* [groups][pairs of dimensions][LANES]; of few rows [groups][FEW][pairs of dimensions][4 times] */
     _Alignas(64) int32_t queries[FEW_GROUPS * SIZE / 2 * LANES];
-    _Alignas(64) int32_t keys[PIECE * SIZE / 2];   /* [cells / 4][pairs of dimensions][4] */
-    _Alignas(64) int32_t values[PIECE / 2 * SIZE]; /* [pairs of cells][width of size_v] */
+    _Alignas(64) int32_t keys[PIECE * SIZE / 2];
+    _Alignas(64) int32_t values[PIECE / 2 * SIZE];
     /* [cells][TOGETHER][LANES], few rows' [FEW][cells]; then weighted scales */
     _Alignas(64) float scores[BLOCK * TOGETHER * LANES];
     /* [pairs of cells][TOGETHER][LANES], few rows' [FEW][pairs of cells] */
@@ -37,7 +44,8 @@ typedef struct scratch {
     _Alignas(64) float piece[GROUPS * GROUP_SUMS], total[GROUPS * GROUP_SUMS];
     _Alignas(64) float query_factors[FEW_GROUPS * LANES];
     float key_factors[PIECE], value_factors[PIECE];
-    int32_t origin; /* the place of the first packed cell */
+    integers_of_cells cells; /* the arrays above, or the task's */
+    int32_t origin;          /* the place of their first cell */
     packing packing;
 } scratch;
 
@@ -57,6 +65,7 @@ static int32_t max_of(int32_t a, int32_t b)
  * those of queries with lists of their own begin new groups. */
 typedef struct layout {
     bool few;
+    bool masked;      /* a query has a mask */
     int32_t rows;     /* of a group */
     int32_t unit;     /* rows that follow one another */
     int32_t per_unit; /* groups of a unit */
@@ -71,6 +80,7 @@ static layout layout_of(const weir__attention_task *t)
     l.rows = l.few ? FEW : LANES;
     l.per_unit = (l.unit + l.rows - 1) / l.rows;
     l.groups = l.per_unit * (apart ? t->n_queries : 1);
+    for (int32_t i = 0; i < t->n_queries; i++) l.masked = l.masked || t->queries[i].mask != NULL;
     return l;
 }
 
@@ -266,8 +276,8 @@ INLINE sixteen weigh(scratch *s, int g, const view *seen, float *sums, const flo
         for (int32_t c = from + 4 * four; c < to; c += BATCH) {
 #pragma GCC unroll 4
             for (int i = 0; i < 4; i++) {
-                sixteen weight = weight_of(load(scores + (c + i) * stride), max[0]);
-                sixteen product = only_where(multiply(weight, all_of(value_factors[c + i])), weight);
+                sixteen product, weight = weight_and_product(load(scores + (c + i) * stride), max[0],
+                                                             all_of(value_factors[c + i]), &product);
                 weights[i] = add(weights[i], weight);
                 products[i] = add(products[i], product);
                 largest = larger(largest, product);
@@ -327,7 +337,7 @@ static void adjust(const weir__attention_task *t, const layout *l, float *scores
                    int32_t cell_stride, int32_t kv, int32_t group, int32_t block, int32_t from, int32_t to)
 {
     int32_t n, first = row_of(l, group, &n);
-    for (int32_t row = first; row < first + n; row++) {
+    for (int32_t row = first; l->masked && row < first + n; row++) {
         const weir__attention_query *q = query_of(t, row);
         if (q->mask == NULL) continue;
         const int32_t *cells = t->lists[q->list].cells - t->lists[q->list].first + block;
@@ -345,7 +355,7 @@ INLINE void add_block(const int n, const weir__attention_task *t, const layout *
     int32_t group_sums = sums_in(t, l);
     float *sums = s->piece + first * group_sums;
     score(n, s, s->queries + first * n_pairs * LANES, s->query_factors + first * LANES,
-          s->keys + at * n_pairs, s->key_factors + at, t->size_k, from, to);
+          s->cells.keys + at * n_pairs, s->cells.key_factors + at, t->size_k, from, to);
     sixteen factors[TOGETHER], olds[TOGETHER];
 #pragma GCC unroll 4
     for (int g = 0; g < n; g++) {
@@ -354,11 +364,11 @@ INLINE void add_block(const int n, const weir__attention_task *t, const layout *
             store(scores, capped(load(scores), t->softcap * LOG2_E));
         }
         adjust(t, l, s->scores + g * LANES, 1, TOGETHER * LANES, kv, group + g, block, from, to);
-        factors[g] = weigh(s, g, &views[g], sums + (g + 1) * group_sums - 2 * LANES, s->value_factors + at,
-                           block, from, to, &olds[g]);
+        factors[g] = weigh(s, g, &views[g], sums + (g + 1) * group_sums - 2 * LANES,
+                           s->cells.value_factors + at, block, from, to, &olds[g]);
     }
     int32_t width = weir__attention_width(t->size_v);
-    const int32_t *values = s->values + at / 2 * width;
+    const int32_t *values = s->cells.values + at / 2 * width;
     for (int32_t d = 0; d < t->size_v; d += COLUMNS)
         add_columns(n, COLUMNS, s, values, width, d, from / 2, to / 2, factors, olds, sums, group_sums);
 }
@@ -437,8 +447,8 @@ INLINE sixteen weigh_row(float *scores, int16_t *weights, int32_t sees_from, int
     *old = weight_of(before, max);
     sixteen sum = all_of(0.0f), product_sum = sum, largest = sum;
     for (int32_t c = from; c < to; c += BATCH) {
-        sixteen weight = weight_of(load(scores + c), max);
-        sixteen product = only_where(multiply(weight, load(value_factors + c)), weight);
+        sixteen product,
+            weight = weight_and_product(load(scores + c), max, load(value_factors + c), &product);
         sum = add(sum, weight);
         product_sum = add(product_sum, product);
         largest = larger(largest, product);
@@ -491,7 +501,7 @@ INLINE void add_n(const int n, const weir__attention_task *t, const layout *l, s
     float *sums = s->piece + first * sums_in(t, l);
     for (int32_t c = from; c < to; c += BATCH)
         score_few(n, s, s->queries + first * n_pairs * LANES, s->query_factors + first * LANES,
-                  s->keys + (at + c) * n_pairs, s->key_factors + at + c, t->size_k, c);
+                  s->cells.keys + (at + c) * n_pairs, s->cells.key_factors + at + c, t->size_k, c);
     for (int32_t r = 0; r < n && t->softcap != 0.0f; r++)
         for (float *x = s->scores + r * BLOCK + from; x < s->scores + r * BLOCK + to; x += LANES)
             store(x, capped(load(x), t->softcap * LOG2_E));
@@ -503,9 +513,9 @@ INLINE void add_n(const int n, const weir__attention_task *t, const layout *l, s
         row_sees(t, first_row + r, i, j, &sees_from, &sees_to);
         factors[r] =
             weigh_row(s->scores + r * BLOCK, (int16_t *)(s->weights + r * (BLOCK / 2)), sees_from, sees_to,
-                      sums + r * (size + 2) + size, s->value_factors + at, block, from, to, &olds[r]);
+                      sums + r * (size + 2) + size, s->cells.value_factors + at, block, from, to, &olds[r]);
     }
-    const int32_t *values = s->values + at / 2 * size;
+    const int32_t *values = s->cells.values + at / 2 * size;
     int32_t d = 0;
     for (; d + WITH_FEW * LANES <= size; d += WITH_FEW * LANES)
         add_dimensions(n, WITH_FEW, s, values, size, d, from / 2, to / 2, factors, olds, sums);
@@ -578,14 +588,46 @@ static void pack_places(const weir__attention_task *t, scratch *s, int32_t kv, c
             find_next(p, k, t->k_cell, k_bytes, next, n_next);
         else
             find_next(p, v, t->v_cell, v_bytes, some, n);
-        pack_some_keys(t, p, s->keys + at * pairs_in(t->size_k), s->key_factors + at);
+        pack_some_keys(t, p, s->cells.keys + at * pairs_in(t->size_k), s->cells.key_factors + at);
         find_cells(p->cells, v, t->v_cell, some, n);
         if (small)
             find_next(p, v, t->v_cell, v_bytes, next, n_next);
         else
             find_next(p, k, t->k_cell, k_bytes, next, n_next);
-        pack_some_values(t, p, s->values + at / 2 * weir__attention_width(t->size_v), s->value_factors + at);
+        pack_some_values(t, p, s->cells.values + at / 2 * weir__attention_width(t->size_v),
+                         s->cells.value_factors + at);
     }
+}
+
+/* ---- Cells that are packed once ---- */
+
+static int32_t whole_blocks(int32_t n_cells)
+{
+    return (n_cells + BLOCK - 1) / BLOCK * BLOCK;
+}
+
+static size_t packed_bytes(int32_t size_k, int32_t size_v, int32_t n)
+{
+    size_t numbers = (size_t)(pairs_in(size_k) + weir__attention_width(size_v) / 2) + 2;
+    return (size_t)whole_blocks(n) * numbers * sizeof(int32_t);
+}
+
+static integers_of_cells cells_in(const weir__attention_task *t, void *packed)
+{
+    int32_t n = whole_blocks(t->lists[0].n);
+    integers_of_cells cells = {.keys = packed};
+    cells.values = cells.keys + (size_t)n * (size_t)pairs_in(t->size_k);
+    cells.key_factors = (float *)(cells.values + (size_t)(n / 2) * (size_t)weir__attention_width(t->size_v));
+    cells.value_factors = cells.key_factors + n;
+    return cells;
+}
+
+static void pack(const weir__attention_task *t, void *memory, void *packed)
+{
+    scratch *s = memory;
+    s->cells = cells_in(t, packed);
+    s->origin = 0;
+    pack_places(t, s, 0, t->lists[0].cells, 0, t->lists[0].n, t->lists[0].n);
 }
 
 /* Adds the places [first, end) to the queries [i, j), which have the same cells there but may see different
@@ -605,9 +647,9 @@ static void add_run(const weir__attention_task *t, const layout *l, scratch *s, 
     if (to > end) to = end;
     if (from >= to) return;
     int32_t last_group = group_of(l, j * t->n_heads - 1);
-    s->origin = first;
+    s->origin = t->packed != NULL ? 0 : first;
     for (int32_t kv = 0; kv < t->n_kv; kv++) {
-        pack_places(t, s, kv, cells, from, to, list->first + list->n);
+        if (t->packed == NULL) pack_places(t, s, kv, cells, from, to, list->first + list->n);
         for (int32_t g = group_of(l, i * t->n_heads), n; g <= last_group; g += n) {
             n = !l->few && g + TOGETHER <= last_group + 1 ? TOGETHER : 1;
             view views[TOGETHER];
@@ -735,6 +777,8 @@ static void attend(const weir__attention_task *t, int32_t first, int32_t n, void
     scratch *s = memory;
     layout l = layout_of(t);
     int32_t n_groups = t->n_kv * l.groups;
+    integers_of_cells own = {s->keys, s->values, s->key_factors, s->value_factors};
+    s->cells = t->packed != NULL ? cells_in(t, t->packed) : own;
     pack_queries(t, &l, s);
     empty_groups(t, &l, s->total, n_groups);
     for (int32_t piece = first; piece < first + n; piece++) {

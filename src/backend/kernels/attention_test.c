@@ -326,6 +326,43 @@ static void a_query_does_not_depend_on_its_company(void **state)
         }
 }
 
+/* To the bit: cells that were packed before, which are not read any more. */
+static void packed_cells_give_the_same(void **state)
+{
+    (void)state;
+    const weir__attention *a;
+    for (int level = 0; (a = weir__kernels_attention(level)) != NULL; level++)
+        for (int round = 0; round < 100; round++) {
+            size_t i = (size_t)round % (sizeof sizes / sizeof *sizes);
+            pool *p = pool_make(sizes[i].k, sizes[i].v);
+            call *c = draw(p, CELLS, 3.0);
+            weir__attention_task *t = &c->task;
+            t->n_kv = 1;
+            for (int32_t q = 0; q < t->n_queries; q++) {
+                c->queries[q].q = (const char *)c->q[q * t->n_heads];
+                c->queries[q].out = (char *)c->out[q * t->n_heads];
+                c->queries[q].from -= c->lists[0].first;
+                c->queries[q].to -= c->lists[0].first;
+            }
+            c->lists[0].first = 0;
+            static float want[WEIR__ATTENTION_ROWS][WEIR__ATTENTION_SIZE];
+            compute(a, t, false);
+            memcpy(want, c->out, sizeof want);
+            for (int32_t r = 0; r < t->n_queries * t->n_heads; r++) assert_true(difference(p, c, r) < 1e-3);
+            size_t bytes = a->packed_bytes(t->size_k, t->size_v, c->lists[0].n);
+            assert_int_equal(bytes % 64, 0); /* exact: a sanitizer sees what is written */
+            t->packed = aligned_alloc(64, bytes);
+            a->pack(t, scratch_of(a), t->packed);
+            free(p);
+            t->k = t->v = NULL;
+            memset(c->out, 0, sizeof c->out);
+            compute(a, t, round % 2 == 0);
+            assert_memory_equal(c->out, want, sizeof want);
+            free(t->packed);
+            free(c);
+        }
+}
+
 /* To the bit: sequences that share their first cells, computed together and each by itself. */
 static void a_shared_prefix_changes_nothing(void **state)
 {
@@ -495,6 +532,7 @@ int main(void)
         LEVEL_TESTS,
         cmocka_unit_test(attention_is_what_it_says),
         cmocka_unit_test(a_query_does_not_depend_on_its_company),
+        cmocka_unit_test(packed_cells_give_the_same),
         cmocka_unit_test(a_shared_prefix_changes_nothing),
         cmocka_unit_test(all_levels_give_the_same),
         cmocka_unit_test(what_is_no_number_stays_none),

@@ -27,10 +27,18 @@ typedef __m512i integers;
 
 #define BITS_AND(a, b) _mm512_and_si512(a, b)
 
-/* x where at >= least or at is no number, else 0. */
-INLINE vector from_on(vector x, vector at, float least)
+typedef __mmask16 lanes_of; /* some lanes */
+
+/* Those in which x >= least, or x is no number. */
+INLINE lanes_of lanes_from(vector x, float least)
 {
-    return _mm512_maskz_mov_ps(_mm512_cmp_ps_mask(at, _mm512_set1_ps(least), _CMP_NLT_UQ), x);
+    return _mm512_cmp_ps_mask(x, _mm512_set1_ps(least), _CMP_NLT_UQ);
+}
+
+/* x there, else 0. */
+INLINE vector only_in(lanes_of some, vector x)
+{
+    return _mm512_maskz_mov_ps(some, x);
 }
 
 /* x where from <= at < to, else y. */
@@ -39,12 +47,6 @@ INLINE vector within(vector x, vector y, integers from, integers to, int32_t at)
     __m512i place = _mm512_set1_epi32(at);
     __mmask16 seen = _mm512_cmple_epi32_mask(from, place) & _mm512_cmpgt_epi32_mask(to, place);
     return _mm512_mask_mov_ps(y, seen, x);
-}
-
-/* x where y is not 0, else 0. */
-INLINE vector where(vector x, vector y)
-{
-    return _mm512_maskz_mov_ps(_mm512_cmp_ps_mask(y, _mm512_setzero_ps(), _CMP_NEQ_UQ), x);
 }
 
 INLINE vector size_of_each(vector x)
@@ -146,9 +148,16 @@ typedef __m256i integers;
 
 #define BITS_AND(a, b) _mm256_and_si256(a, b)
 
-INLINE vector from_on(vector x, vector at, float least)
+typedef __m256 lanes_of;
+
+INLINE lanes_of lanes_from(vector x, float least)
 {
-    return _mm256_and_ps(x, _mm256_cmp_ps(at, _mm256_set1_ps(least), _CMP_NLT_UQ));
+    return _mm256_cmp_ps(x, _mm256_set1_ps(least), _CMP_NLT_UQ);
+}
+
+INLINE vector only_in(lanes_of some, vector x)
+{
+    return _mm256_and_ps(x, some);
 }
 
 INLINE vector within(vector x, vector y, integers from, integers to, int32_t at)
@@ -156,11 +165,6 @@ INLINE vector within(vector x, vector y, integers from, integers to, int32_t at)
     __m256i place = _mm256_set1_epi32(at);
     __m256i seen = _mm256_andnot_si256(_mm256_cmpgt_epi32(from, place), _mm256_cmpgt_epi32(to, place));
     return _mm256_blendv_ps(y, x, _mm256_castsi256_ps(seen));
-}
-
-INLINE vector where(vector x, vector y)
-{
-    return _mm256_and_ps(x, _mm256_cmp_ps(y, _mm256_setzero_ps(), _CMP_NEQ_UQ));
 }
 
 INLINE vector size_of_each(vector x)
@@ -328,7 +332,7 @@ INLINE sixteen root(sixteen x)
 /* x where size >= least or is no number, else 0. */
 INLINE sixteen from_least(sixteen x, sixteen size, float least)
 {
-    EACH_PART x.part[i] = from_on(x.part[i], size.part[i], least);
+    EACH_PART x.part[i] = only_in(lanes_from(size.part[i], least), x.part[i]);
     return x;
 }
 
@@ -349,12 +353,6 @@ INLINE sixteen divide(sixteen a, sixteen b)
 {
     EACH_PART a.part[i] = MM(div_ps)(a.part[i], b.part[i]);
     return a;
-}
-
-INLINE sixteen only_where(sixteen x, sixteen y)
-{
-    EACH_PART x.part[i] = where(x.part[i], y.part[i]);
-    return x;
 }
 
 INLINE sixteen absolute(sixteen x)
@@ -532,9 +530,9 @@ COMBINE(largest_half, MM(max_epu16))
 /* Below this, 2^x counts as 0. */
 #define LEAST_EXPONENT (-100.0f)
 
-/* 2^x for x <= 0: a power of two times a polynomial in the rest (Chebyshev's points), with a relative error
- * of 3e-7 at most; exactly 1 for 0. NaN stays NaN. */
-INLINE vector power_of_two(vector x)
+/* 2^x for LEAST_EXPONENT <= x <= 0: a power of two times a polynomial in the rest (Chebyshev's points), with
+ * a relative error of 3e-7 at most; exactly 1 for 0. NaN stays NaN. */
+INLINE vector power_in_range(vector x)
 {
     const vector rounder = MM(set1_ps)(ROUNDER);
     vector whole = MM(add_ps)(x, rounder);
@@ -545,14 +543,32 @@ INLINE vector power_of_two(vector x)
     p = MM(fmadd_ps)(p, r, MM(set1_ps)(2.402234972e-1f));
     p = MM(fmadd_ps)(p, r, MM(set1_ps)(6.931471825e-1f));
     p = MM(fmadd_ps)(p, r, MM(set1_ps)(1.0f));
-    p = FLOATS(MM(add_epi32)(BITS(p), MM(slli_epi32)(BITS(whole), 23)));
-    return from_on(p, x, LEAST_EXPONENT);
+    return FLOATS(MM(add_epi32)(BITS(p), MM(slli_epi32)(BITS(whole), 23)));
+}
+
+/* 2^x for x <= 0. */
+INLINE vector power_of_two(vector x)
+{
+    return only_in(lanes_from(x, LEAST_EXPONENT), power_in_range(x));
 }
 
 /* 2^(score - max); 0 for -INFINITY. */
 INLINE sixteen weight_of(sixteen score, sixteen max)
 {
     EACH_PART score.part[i] = power_of_two(MM(sub_ps)(score.part[i], max.part[i]));
+    return score;
+}
+
+/* The same; *product: times the factors, and 0 where it is 0, whatever the factor is. */
+INLINE sixteen weight_and_product(sixteen score, sixteen max, sixteen factor, sixteen *product)
+{
+    EACH_PART
+    {
+        vector x = MM(sub_ps)(score.part[i], max.part[i]), weight = power_in_range(x);
+        lanes_of some = lanes_from(x, LEAST_EXPONENT);
+        product->part[i] = only_in(some, MM(mul_ps)(weight, factor.part[i]));
+        score.part[i] = only_in(some, weight);
+    }
     return score;
 }
 

@@ -13,6 +13,7 @@ typedef struct level {
     const weir__gemm *quantized, *bf16, *f16, *f32; /* NULL: ggml's own */
     const weir__attention *attention;
     weir__hadamard *hadamard;
+    weir__gelu *gelu;
 } level;
 
 #if defined(__x86_64__)
@@ -22,11 +23,12 @@ typedef struct level {
 /* The best first. */
 static const level levels[] = {
     {"avx512bf16", AVX512 | WEIR__CPU_AVX512_BF16, &weir__gemm_avx512, &weir__gemm_bf16_avx512,
-     &weir__gemm_fma_f16_avx512, &weir__gemm_integers_avx512, &weir__attention_avx512, weir__hadamard_avx512},
+     &weir__gemm_fma_f16_avx512, &weir__gemm_integers_avx512, &weir__attention_avx512, weir__hadamard_avx512,
+     weir__gelu_avx512},
     {"avx512", AVX512, &weir__gemm_avx512, &weir__gemm_fma_bf16_avx512, &weir__gemm_fma_f16_avx512,
-     &weir__gemm_integers_avx512, &weir__attention_avx512, weir__hadamard_avx512},
+     &weir__gemm_integers_avx512, &weir__attention_avx512, weir__hadamard_avx512, weir__gelu_avx512},
     {"avx2", AVX2, &weir__gemm_avx2, &weir__gemm_fma_bf16_avx2, &weir__gemm_fma_f16_avx2,
-     &weir__gemm_integers_avx2, &weir__attention_avx2, weir__hadamard_avx2},
+     &weir__gemm_integers_avx2, &weir__attention_avx2, weir__hadamard_avx2, weir__gelu_avx2},
     {0},
 };
 #else
@@ -72,6 +74,11 @@ const weir__attention *weir__kernels_attention(int i)
 weir__hadamard *weir__kernels_hadamard(int i)
 {
     return find_level(i)->hadamard;
+}
+
+weir__gelu *weir__kernels_gelu(int i)
+{
+    return find_level(i)->gelu;
 }
 
 const char *weir__kernels_level(int i)

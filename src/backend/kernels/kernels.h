@@ -4,14 +4,16 @@
 #define WEIR_BACKEND_KERNELS_KERNELS_H
 
 #include "backend/kernels/attention.h"
+#include "backend/kernels/gelu.h"
 #include "backend/kernels/gemm.h"
 #include "backend/kernels/hadamard.h"
 
 /* Those of the i-th level that this processor can run, the best first: for weights of that format, NULL where
- * ggml's own serve them; for attention; for heads whose cells are quantized. NULL past the last. */
+ * ggml's own serve them; for attention; for heads whose cells are quantized; for GELU. NULL past the last. */
 const weir__gemm *weir__kernels_gemm(weir__panel_format format, int i);
 const weir__attention *weir__kernels_attention(int i);
 weir__hadamard *weir__kernels_hadamard(int i);
+weir__gelu *weir__kernels_gelu(int i);
 
 /* The name of that level, "" past the last. */
 const char *weir__kernels_name(int i);
