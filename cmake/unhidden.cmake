@@ -22,6 +22,9 @@ if(WEIR_WITH_LLAMA)
     endif()
 endif()
 
+# Hundreds of programs are linked. GNU's other linker takes a fifth of the time: it does not look through the libraries of libraries.
+find_program(WEIR_GOLD ld.gold DOC "A faster linker for tests and benchmarks")
+
 # weir_links(PROGRAM LIBRARY). -fPIC instead of -fPIE: no copies of the library's tables in the program, whose sizes would be those
 # of the day when it was linked. A sanitizer's runtime for C++, which llama.cpp needs, comes with the C++ compiler's link alone.
 function(weir_links program library)
@@ -29,5 +32,8 @@ function(weir_links program library)
     target_compile_options(${program} PRIVATE -fPIC)
     if(WEIR_WITH_LLAMA)
         set_target_properties(${program} PROPERTIES LINKER_LANGUAGE CXX)
+    endif()
+    if(WEIR_GOLD AND NOT APPLE)
+        target_link_options(${program} PRIVATE -fuse-ld=gold)
     endif()
 endfunction()
