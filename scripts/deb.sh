@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # deb.sh [PRESET]: a Debian package of a preset's build (release unless named), build/deb/weir_VERSION_ARCHITECTURE.deb. What it
-# depends on is read from the program and the libraries.
+# depends on is read from the program and the libraries. WEIR_DEB_LEVEL: how hard xz tries, 0 to 9 (3).
 # SPDX-License-Identifier: Apache-2.0
 set -euo pipefail
 . "$(dirname "$0")/lib.sh"
@@ -17,7 +17,7 @@ rm -rf "$root" "$out/debian"
 mkdir -p "$root/DEBIAN" "$out/debian"
 
 PREFIX=/usr LIBDIR=lib DESTDIR=$root scripts/install.sh "$preset"
-strip --strip-unneeded "$root/usr/bin/weir" "$root"/usr/lib/libweir.so.*.*.* "$root"/usr/lib/libweir_hub.so.*.*.*
+strip --strip-unneeded "$root/usr/bin/weir" "$root/usr/libexec/weir/weir-bench" "$root"/usr/lib/libweir.so.*.*.* "$root"/usr/lib/libweir_hub.so.*.*.*
 gzip -9n "$root"/usr/share/man/man1/*.1
 mv "$root/usr/share/doc/weir/LICENSES.txt" "$root/usr/share/doc/weir/copyright" # which has what LICENSE has
 rm "$root/usr/share/doc/weir/LICENSE" "$root/usr/$installed_files" # dpkg has a list of its own
@@ -50,5 +50,5 @@ printf 'activate-noawait ldconfig\n' >"$root/DEBIAN/triggers"
 (cd "$root" && find usr -type f -print0 | sort -z | xargs -0 md5sum >DEBIAN/md5sums)
 find "$root" -type d -exec chmod 755 {} +
 package=$out/weir_${version}_$architecture.deb
-dpkg-deb --root-owner-group -Zxz -z3 --build "$root" "$package" >"$out/dpkg-deb.log" || die "see $out/dpkg-deb.log"
+dpkg-deb --root-owner-group -Zxz -z"${WEIR_DEB_LEVEL:-3}" --build "$root" "$package" >"$out/dpkg-deb.log" || die "see $out/dpkg-deb.log"
 say "$package"

@@ -48,7 +48,7 @@ if have flock; then
     wait $build || die "the build that waited failed: $(cat "$work/waiting")"
 fi
 
-scripts/deb.sh "$preset"
+WEIR_DEB_LEVEL=0 scripts/deb.sh "$preset"
 package=$(ls -t build/deb/*.deb | head -n 1)
 expect() { grep -qE "$2" "$1" || die "$1 lacks $2: $(cat "$1")"; }
 dpkg-deb -f "$package" >"$work/control"
