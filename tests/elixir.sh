@@ -18,6 +18,8 @@ fi
 cd "$WEIR_SOURCE_DIR/elixir"
 export MIX_ENV=test MIX_BUILD_PATH=$WEIR_BUILD_DIR/mix WEIR_DIR=$WEIR_SOURCE_DIR WEIR_PRESET=$preset
 export LC_ALL=C.UTF-8
+# Schedulers without work sleep at once: other tests run beside them.
+export ERL_FLAGS="+sbwt none +sbwtdcpu none +sbwtdio none"
 if [ "$preset" != asan ]; then
     mix format --check-formatted
     exec mix test --warnings-as-errors --no-color
@@ -27,5 +29,5 @@ fi
 # of handles and messages, too. It keeps what is freed, so that memory grows; what the VM never frees is no leak of ours.
 mix compile
 runtime=$(clang -print-file-name="libclang_rt.asan-$(uname -m).so")
-export ASAN_OPTIONS=detect_leaks=0:handle_segv=0:detect_stack_use_after_return=1 ERL_FLAGS="+Mea min"
+export ASAN_OPTIONS=detect_leaks=0:handle_segv=0:detect_stack_use_after_return=1 ERL_FLAGS="$ERL_FLAGS +Mea min"
 LD_PRELOAD=$runtime exec mix test --no-compile --no-color --exclude model --exclude memory
