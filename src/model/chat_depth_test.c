@@ -29,8 +29,8 @@ static void test_depth(void **state)
 
 /* How deep: a stack has no room for a call for each level. Sanitizers look for other mistakes. */
 #ifdef WEIR_SANITIZED
-#define DEEP   "5000"
-#define DEEPER "50000"
+#define DEEP   "1000"
+#define DEEPER "10000"
 #else
 #define DEEP   "50000"
 #define DEEPER "500000"
@@ -83,7 +83,7 @@ static void test_values_in_themselves(void **state)
     expect_limit("{% set a = [] %}{% set b = a.append(a) %}{{ a }}", "chat template");
     expect_limit("{% set a = [] %}{% set b = a.append(a) %}{{ a|string }}", "chat template");
     size_t before = 0;
-    for (int i = 0; i < EFFORT(40, 6); i++) {
+    for (int i = 0; i < EFFORT(40, 3); i++) {
         weir_chat_params params =
             params_of("{% set n = namespace(s='x' * 50000) %}{% set n.n = n %}"
                       "{% set a = ['y' * 50000] %}{% set b = a.append([a]) %}"
@@ -113,7 +113,7 @@ static void test_long_expressions(void **state)
         {"{{ x", ".y", " }}"},       {"{{ 1", " if 1 else 2", " }}"}, {"{{ 'a'", "|upper", " }}"},
         {"{{ 1", " is none", " }}"}, {"", "{% if 1 %}", ""},
     };
-    const size_t n_source = EFFORT(262144, 65536);
+    const size_t n_source = EFFORT(262144, 16384);
     char *source = malloc(n_source + 1);
     assert_non_null(source);
     for (size_t i = 0; i < sizeof forms / sizeof *forms; i++) {
