@@ -4,6 +4,7 @@
 
 #include "load.h"
 #include "options.h"
+#include "signals.h"
 #include "term.h"
 
 cli_exit cli_rpc(cli_args *args)
@@ -15,8 +16,9 @@ cli_exit cli_rpc(cli_args *args)
     params.devices = args->devices;
     params.n_threads = args->engine.n_threads;
     params.insecure = args->insecure_rpc;
-    fprintf(stderr, "worker on %s; Ctrl-C ends it\n", params.listen);
+    fprintf(stderr, "starting a worker on %s; Ctrl-C ends it\n", params.listen);
     weir_status status = weir_rpc_run(&params, &error);
     cli_load_log_flush();
+    if (cli_signals_ended() != 0) return (cli_exit)(128 + cli_signals_ended());
     return cli_fail_error(args, status == WEIR_INVALID ? CLI_USAGE : CLI_FAILED, "cannot serve", &error);
 }

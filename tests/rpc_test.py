@@ -82,6 +82,7 @@ def test_text():
                   there.stdout, here.stdout, there.stderr)
         check("one after the other, a worker serves programs", run("--rpc", a.name).stdout == alone.stdout)
         check("both are still there", a.process.poll() is None and b.process.poll() is None)
+        check("a signal ends a worker", a.end(signal.SIGTERM) in (143, -signal.SIGTERM) and b.end(signal.SIGINT) in (130, -signal.SIGINT))
 
 
 def test_refused():

@@ -46,7 +46,7 @@ static weir_status check_listen(const weir_rpc_params *params, weir_error *error
     if (params->insecure || is_private(ntohl(address.s_addr))) return WEIR_OK;
     return weir__error_set(error, WEIR_INVALID, "listen",
                            "%s is neither a loopback nor a private address, and whoever reaches a worker can "
-                           "crash it and read its memory; insecure allows it",
+                           "crash it and read its memory; `insecure` (--insecure-rpc) allows it",
                            host);
 }
 
