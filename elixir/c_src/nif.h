@@ -369,6 +369,7 @@ weir_media **nif_media(nif_call *call, ERL_NIF_TERM list, size_t *n);
     X(pool_get, 2, 0)                                                                                        \
     X(pool_find, 2, 0)                                                                                       \
     X(pool_stats, 1, 0)                                                                                      \
+    X(pool_set_memory, 2, 0)                                                                                 \
     X(pool_load, 2, 0)                                                                                       \
     X(pool_unload, 2, 0)                                                                                     \
     X(lease_create, 5, 0)                                                                                    \

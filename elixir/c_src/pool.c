@@ -102,6 +102,16 @@ ERL_NIF_TERM nif_pool_stats(nif_call *call, const ERL_NIF_TERM argv[])
     return status == WEIR_OK ? nif_map_of(call->env, "pool_stats", &stats) : nif_status(call, status);
 }
 
+/* pool_set_memory(pool, options): of the pool's options, memory_bytes */
+ERL_NIF_TERM nif_pool_set_memory(nif_call *call, const ERL_NIF_TERM argv[])
+{
+    weir_pool_params params = weir_pool_params_default();
+    weir_pool *pool = nif_handle(call, argv[0], NIF_POOL);
+    nif_options(call, argv[1], "pool", NULL, &params);
+    if (call->end != NIF_RESULT) return 0;
+    return nif_status(call, weir_pool_set_memory(pool, params.memory_bytes, &call->error));
+}
+
 static ERL_NIF_TERM by_name(nif_call *call, const ERL_NIF_TERM argv[],
                             weir_status (*fn)(weir_pool *pool, const char *name, weir_error *error))
 {

@@ -111,6 +111,7 @@ defmodule Weir.DirtyTest do
       pool_get: fn -> {:ok, _} = NIF.pool_get(pool, 0) end,
       pool_find: fn -> {:ok, _} = NIF.pool_find(pool, "a") end,
       pool_stats: fn -> NIF.pool_stats(pool) end,
+      pool_set_memory: fn -> NIF.pool_set_memory(pool, %{memory_bytes: 0}) end,
       pool_load: fn -> :ok = NIF.pool_load(pool, "a") end,
       pool_unload: fn -> :ok = NIF.pool_unload(pool, "a") end,
       lease_create: fn -> {:ok, _} = NIF.lease_create(pool, "a", 0, self(), make_ref()) end,

@@ -293,6 +293,23 @@ defmodule Weir.ModelsTest do
     assert [%{name: "a"}] = Models.list(models)
   end
 
+  test "a smaller budget puts models to sleep" do
+    models = start(rack(["a", "b"]), memory: 250 * @mib)
+    for name <- ["a", "b"], do: {:ok, _} = Models.generate(models, name, "hello", max_tokens: 2)
+    {:ok, lease} = Models.lease(models, "b")
+    assert :ok = Models.set_memory(models, 150 * @mib)
+    assert eventually(fn -> state(models, "a") == :sleeping end)
+    assert state(models, "b") == :loaded
+    assert {:error, :timeout} = Models.lease(models, "a", timeout: 20)
+    Models.release(lease)
+    assert {:ok, _} = Models.generate(models, "a", "hello", max_tokens: 2)
+    assert :ok = Models.set_memory(models, 0)
+    assert {:ok, _} = Models.generate(models, "b", "hello", max_tokens: 2)
+    assert %{n_loaded: 2} = Models.get_stats(models)
+    assert :ok = Models.set_memory(models, :auto)
+    assert_raise ArgumentError, fn -> Models.set_memory(models, -1) end
+  end
+
   test "idle models sleep, and keep their prefixes" do
     models = start(rack(["a"], idle: 1))
     prompt = String.duplicate("a long beginning ", 8)

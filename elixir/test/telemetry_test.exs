@@ -165,4 +165,45 @@ defmodule Weir.TelemetryTest do
     assert %{server: ^server, strategy: Fails, kind: :error, reason: %RuntimeError{}} = metadata
     assert [_ | _] = metadata.stacktrace
   end
+
+  defp of_models(event) do
+    assert_receive {:event, [:weir, :models, ^event], measurements, metadata}, 10_000
+    {measurements, metadata}
+  end
+
+  test "several models: loads, failures, sleep and counts" do
+    stand_in()
+    size = 100 * 1_048_576
+
+    list =
+      for {name, i} <- [{"a", 1}, {"b", 2}] do
+        [name: name, model_path: "fake:seed=#{i},n_bytes=#{size}", n_ctx: 256, n_parallel: 1] ++
+          [cache_bytes: 0, lookup_bytes: 0]
+      end
+
+    lists = list ++ [[name: "none", model_path: "fake:fail_load=1"]]
+    models = start_supervised!({Weir.Models, models: lists, memory: 2 * size - 1})
+    assert {:ok, _} = Weir.Models.generate(models, "a", "hello", max_tokens: 2)
+
+    assert {%{loads: 1, load_ms: ms, bytes: bytes}, %{name: "a", models: ^models}} = of_models(:load)
+    assert ms >= 0 and bytes >= size
+    assert {%{n_models: 3}, %{models: ^models}} = of_models(:stats)
+
+    assert {:ok, _} = Weir.Models.generate(models, "b", "hello", max_tokens: 2)
+    assert {%{loads: 1}, %{name: "b"}} = of_models(:load)
+    assert {%{bytes: bytes}, %{name: "a", state: :sleeping}} = of_models(:sleep)
+    assert bytes >= size
+
+    assert {:error, reason} = Weir.Models.generate(models, "none", "hello")
+    assert {%{failures: 1}, %{name: "none", reason: ^reason}} = of_models(:failure)
+
+    assert :ok = Weir.Models.set_memory(models, 1)
+    assert {%{}, %{name: "b", state: :sleeping}} = of_models(:sleep)
+    refute_received {:event, [:weir, :models, :load], _, _}
+  end
+
+  test "several models without it: nothing is looked at" do
+    models = start_supervised!({Weir.Models, models: []})
+    assert :sys.get_state(models).telemetry == nil
+  end
 end

@@ -72,7 +72,7 @@ defmodule Weir.Models do
   use GenServer
 
   alias Weir.{Chat, Completion, Deadline, Embedding, Error, Generation, NIF, Options}
-  alias Weir.Models.{Entry, Lease}
+  alias Weir.Models.{Entry, Lease, Telemetry}
   alias Weir.Server.{Answer, Broker, Request}
 
   @type models :: GenServer.server()
@@ -137,6 +137,22 @@ defmodule Weir.Models do
   @doc "Unloads a model, also a pinned one, when its present leases have ended. Returns at once."
   @spec unload(models(), String.t()) :: :ok | {:error, reason()}
   def unload(models, name), do: by_name(models, :pool_unload, name)
+
+  @doc """
+  Replaces the budget (`memory` of `start_link/1`). While models take more than a smaller one, those that nobody
+  uses are put to sleep, the least recently used first, pinned ones never, and none is loaded.
+
+      iex> {:ok, models} = Weir.Models.start_link(models: [[name: "a", model_path: "fake:"]])
+      iex> Weir.Models.set_memory(models, 2_000_000_000)
+      :ok
+      iex> Weir.Models.get_stats(models).memory_bytes
+      2_000_000_000
+  """
+  @spec set_memory(models(), non_neg_integer() | :auto) :: :ok | {:error, reason()}
+  def set_memory(models, memory) do
+    %{memory: memory} = Options.read!([memory: memory], memory: {:auto_or_bytes, :auto})
+    Broker.ask(models, {:set_memory, memory}, :infinity)
+  end
 
   @doc "All models, in the order of the list."
   @spec list(models()) :: [info()]
@@ -320,7 +336,7 @@ defmodule Weir.Models do
 
     with {:ok, pool} <- NIF.pool_create(Map.merge(given, Map.take(o, [:cache_dir, :cache_disk_bytes]))),
          :ok <- NIF.pool_set(pool, Enum.map(entries, & &1.native)) do
-      {:ok, %{pool: pool, entries: entries}}
+      {:ok, %{pool: pool, entries: entries, telemetry: Telemetry.start()}}
     else
       {:error, reason} -> {:stop, reason}
     end
@@ -338,6 +354,11 @@ defmodule Weir.Models do
   def handle_cast(_other, state), do: {:noreply, state}
 
   @impl true
+  def handle_info({Telemetry, :look}, state),
+    do:
+      {:noreply,
+       %{state | telemetry: Telemetry.look(state.telemetry, infos(state), NIF.pool_stats(state.pool))}}
+
   def handle_info(_other, state), do: {:noreply, state}
 
   defp answer({:lease, name, timeout, pid, ref}, state) do
@@ -359,17 +380,19 @@ defmodule Weir.Models do
   defp answer({:by_name, function, name}, state) when function in [:pool_load, :pool_unload, :pool_find],
     do: {:reply, apply(NIF, function, [state.pool, name]), state}
 
-  defp answer(:list, state) do
-    infos =
-      for {_entry, i} <- Enum.with_index(state.entries),
-          {:ok, info} <- [NIF.pool_get(state.pool, i)],
-          do: info
+  defp answer({:set_memory, memory}, state),
+    do: {:reply, NIF.pool_set_memory(state.pool, %{memory_bytes: memory}), state}
 
-    {:reply, {:ok, infos}, state}
-  end
+  defp answer(:list, state), do: {:reply, {:ok, infos(state)}, state}
 
   defp answer(:get_stats, state), do: {:reply, {:ok, NIF.pool_stats(state.pool)}, state}
   defp answer(_other, state), do: {:reply, {:error, :unknown_call}, state}
+
+  defp infos(state) do
+    for {_entry, i} <- Enum.with_index(state.entries),
+        {:ok, info} <- [NIF.pool_get(state.pool, i)],
+        do: info
+  end
 
   defp set_all(state, entries) do
     case NIF.pool_set(state.pool, Enum.map(entries, fn %Entry{native: native} -> native end)) do

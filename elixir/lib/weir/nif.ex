@@ -398,6 +398,8 @@ defmodule Weir.NIF do
   native pool_find(pool(), name :: String.t()) :: {:ok, map()} | {:error, :not_found}
   @doc "The members of `weir_pool_stats`."
   native pool_stats(pool()) :: map()
+  @doc "Replaces the budget: `memory_bytes` of the options of `pool_create/1`."
+  native pool_set_memory(pool(), options :: map()) :: status()
   @doc "Begins a load when there is memory for it."
   native pool_load(pool(), name :: String.t()) :: :ok | {:error, :not_found}
   @doc "Unloads the model when its leases have ended."

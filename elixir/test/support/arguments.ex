@@ -245,6 +245,7 @@ defmodule Weir.Arguments do
           ])
         end
       ],
+      pool_set_memory: [&own_pool/0, fn -> %{memory_bytes: Enum.random([0, 1, :auto, 1_000_000_000])} end],
       pool_set: [&own_pool/0, fn -> for _ <- 1..Enum.random(0..3)//1, do: listed() end],
       pool_get: [&own_pool/0, fn -> Enum.random([0, 1, int.()]) end],
       pool_find: [&own_pool/0, fn -> Enum.random(["a", "b", ""]) end],
