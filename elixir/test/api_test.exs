@@ -148,6 +148,8 @@ defmodule Weir.APITest do
              vocab_only: false,
              projector: nil,
              devices: [],
+             rpc: nil,
+             rpc_timeout_ms: 60_000,
              flash_attn: :auto,
              rope_scaling: :model,
              rope_freq_base: 0.0,

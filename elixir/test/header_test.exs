@@ -76,7 +76,7 @@ defmodule Weir.HeaderTest do
     compare(
       "weir_request",
       options(fn -> Server.generate(server, "hello", nonsense: 1) end),
-      %{n_logprobs: :top_logprobs, deadline_ms: :deadline, adapters: :lora},
+      %{n_logprobs: :top_logprobs, deadline_ms: :deadline, itl_target_ms: :itl_target, adapters: :lora},
       Map.merge(
         Map.new(
           [:chat, :tokens, :text, :media, :source, :source_at],

@@ -39,7 +39,7 @@ int32_t weir__shim_piece(const struct llama_vocab *vocab, int32_t token, bool sp
 typedef struct weir__workers weir__workers;
 
 /* Connects to all of "HOST:PORT,…". No part of a message takes longer than the timeout. Field: "rpc". */
-weir_status weir__shim_workers_open(const char *list, int32_t timeout_ms, weir__workers **workers,
+weir_status weir__shim_workers_open(const char *list, int32_t timeout_ms, weir__workers **out,
                                     weir_error *error);
 
 /* BACKEND: a connection is lost, and whatever was read over it since may be zeroes. NULL has none. */
