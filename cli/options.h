@@ -130,9 +130,10 @@ typedef struct cli_args {
     /* serve; its strings and lists are put into `serve` when it starts */
     serve_params serve;
     serve_key *keys; /* api_keys and what is in api_key_file */
-    cli_list api_keys, aliases, origins, hosts, media_hosts, drop_lines, objectives;
+    cli_list api_keys, aliases, origins, hosts, media_hosts, prefix_peers, drop_lines, objectives;
     bool log_json, pull;
     char *host, *unix_path, *tls_cert, *tls_key, *api_key_file, *lora_dir;
+    char *prefix_key;
     char *kv_events, *kv_events_replay, *kv_events_endpoint;
     char *models_path, *models_dir;
     weir_pool_params pool; /* of several models */

@@ -83,10 +83,10 @@ static void make_room_for_media(cli_args *args, const char *projector)
         args->serve.body_bytes = BODY_WITH_MEDIA;
 }
 
-/* Events for routers are about whole blocks. */
-static void block_cache(cli_args *args, const char *kv_events)
+/* Events for routers, and other servers, name whole blocks. */
+static void block_cache(cli_args *args, const cli_args *server)
 {
-    if (kv_events != NULL) args->engine.cache_block = SERVE_KV_BLOCK;
+    if (server->kv_events != NULL || server->prefix_key != NULL) args->engine.cache_block = SERVE_KV_BLOCK;
 }
 
 /* ---- Downloads for clients ---- */
@@ -151,11 +151,14 @@ static cli_exit complete(cli_args *args)
     params->n_hosts = args->hosts.n;
     params->media_hosts = (const char *const *)args->media_hosts.items;
     params->n_media_hosts = args->media_hosts.n;
+    params->prefix_peers = (const char *const *)args->prefix_peers.items;
+    params->n_prefix_peers = args->prefix_peers.n;
+    params->prefix_key = args->prefix_key;
     cli_model_params(args, &params->model);
     params->kv_events = args->kv_events;
     params->kv_events_replay = args->kv_events_replay;
     params->kv_events_endpoint = args->kv_events_endpoint;
-    block_cache(args, args->kv_events);
+    block_cache(args, args);
     if (args->lora_dir != NULL && args->lora_dir[0] != '\0') params->lora_dir = args->lora_dir;
     if (args->quiet) params->log = false;
     if (args->pull) params->pull = pull;
@@ -182,7 +185,7 @@ static cli_exit complete_list(cli_args *args, const cli_list *pulled, cli_model_
     cli_exit code = cli_model_list_read(list, args, pulled);
     for (size_t i = 0; i < list->n; i++) {
         make_room_for_media(args, list->items[i]->args.projector);
-        block_cache(&list->items[i]->args, args->kv_events);
+        block_cache(&list->items[i]->args, args);
     }
     args->pool.cache_dir = args->cache_dir;
     args->pool.cache_disk_bytes = args->engine.cache_disk_bytes;

@@ -35,7 +35,7 @@ BELOW = {
 # The opaque types of weir.h: the folder that defines each.
 OWNER = {name: "model" for name in ("weir_model", "weir_adapter", "weir_sampler", "weir_context", "weir_chat")}
 OWNER["weir_media"] = "media"
-OWNER.update({name: "engine" for name in ("weir_engine", "weir_stream", "weir_flight")})
+OWNER.update({name: "engine" for name in ("weir_engine", "weir_stream", "weir_flight", "weir_snapshot")})
 OWNER.update({name: "pool" for name in ("weir_pool", "weir_lease")})
 
 # A schema has schemas within: what reads one kind of it calls what reads any.

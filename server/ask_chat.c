@@ -9,6 +9,7 @@
 #include "field.h"
 #include "loaded.h"
 #include "model.h"
+#include "peers.h"
 
 /* ---- Tools ---- */
 
@@ -236,10 +237,10 @@ void serve_ask_submit(serve_ask *ask, const serve_dialect *dialect)
         !(ask->fork != NULL ? take_source(ask) : serve_ask_render(ask, &request)) ||
         (answer = serve_ask_answer(ask, dialect->form, ask->n)) == NULL)
         return;
-    if (dialect->repeat == NULL || dialect->repeat(ask, answer))
-        serve_answer_submit(answer, &request, 1);
-    else
+    if (dialect->repeat != NULL && !dialect->repeat(ask, answer))
         serve_call_no_memory(ask->call);
+    else if (serve_peers_fetch(ask->call, &request))
+        serve_answer_submit(answer, &request, 1);
 }
 
 void serve_ask_converse(serve_call *call, const serve_dialect *dialect)

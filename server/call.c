@@ -127,15 +127,22 @@ static void begin_head(serve_call *call, int status, const char *type)
 static const char uncached[] = "Cache-Control: no-store\r\n";
 
 /* Writes the whole head of an answer whose body has n bytes. */
-static void whole_head(serve_call *call, int status, const char *type, const char *more, size_t n)
+static void whole_head(serve_call *call, int status, const char *type, const char *more, uint64_t n)
 {
     begin_head(call, status, type);
     weir__text_add_string(&call->out, more);
     if (status == 204)
         weir__text_add_string(&call->out, "\r\n");
     else
-        weir__text_printf(&call->out, "Content-Length: %zu\r\n\r\n", n);
+        weir__text_printf(&call->out, "Content-Length: %llu\r\n\r\n", (unsigned long long)n);
     call->ended = true;
+}
+
+void serve_call_begin_sized(serve_call *call, const char *type, uint64_t n)
+{
+    if (call->begun) return;
+    whole_head(call, 200, type, uncached, n);
+    call->ended = call->head_only;
 }
 
 void serve_call_answer_more(serve_call *call, int status, const char *type, const char *more,

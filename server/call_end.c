@@ -5,6 +5,7 @@
 #include "base/mem.h"
 #include "keys.h"
 #include "model.h"
+#include "peers.h"
 #include "pull.h"
 #include "tape.h"
 
@@ -20,6 +21,7 @@ void serve_call_destroy(serve_call *call)
     else if (call->answer != NULL && call->status == 200 && (!taped || call->ended))
         weir__histogram_observe(&server->e2e_seconds, (double)(weir__clock_now_ns() - call->began_ns) / 1e9);
     if (call->pull != NULL) serve_pull_leave(call);
+    serve_prefixes_leave(call);
     serve_answer_destroy(call->answer); /* from here on nobody puts it on the ready list */
     serve_lease_end(call);              /* nor from here on */
     serve_ready_unlist(call);

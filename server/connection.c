@@ -10,6 +10,7 @@
 #include "answer.h"
 #include "base/clock.h"
 #include "base/mem.h"
+#include "peers.h"
 #include "tape.h"
 
 #define READ_BYTES        ((size_t)16 << 10) /* in one turn: others get theirs */
@@ -203,7 +204,8 @@ static bool send_some(serve_connection *connection)
     serve_call *call = connection->call;
     if (connection->probed && call->n_sent == 0) call->out_at = call->n_sent = N_BEGINNING;
     size_t n = call->out.n - call->out_at;
-    if (n > SERVE_WRITE_MAX) n = SERVE_WRITE_MAX;
+    /* Prefixes go out in larger pieces; a TLS record has no more than one of the others. */
+    if (n > SERVE_WRITE_MAX && (call->snapshot == NULL || connection->tls != NULL)) n = SERVE_WRITE_MAX;
     int sent = n > 0 ? serve_connection_send(connection, call->out.bytes + call->out_at, n) : 0;
     if (sent == GONE) serve_connection_close(connection);
     connection->blocked = sent == AGAIN;
@@ -228,6 +230,7 @@ static void answer(serve_connection *connection)
         if (call->answer != NULL && call->answer->starved) serve_answer_pump(call->answer);
         if (connection->call != call) return; /* refused, and gone */
         if (call->tape != NULL) serve_tape_feed(call);
+        if (call->snapshot != NULL) serve_prefixes_feed(call);
     }
     if (call->out.n > call->out_at)
         serve_connection_due(connection);

@@ -8,6 +8,7 @@
 #include "hosts.h"
 #include "keys.h"
 #include "loaded.h"
+#include "peers.h"
 #include "router_headers.h"
 
 /* What of a head is looked at for longer than a moment: it goes when the gate is passed. */
@@ -189,6 +190,18 @@ static bool read_key(visit *v, const char **key, bool *any)
     return true;
 }
 
+/* Of another server. The keys of clients are not its own. */
+static bool check_peer(visit *v)
+{
+    const char *key;
+    bool any;
+    if (v->call->server->params.prefix_key == NULL)
+        return refuse(v->call, 403, "no_prefixes", "this server gives no prefixes (--prefix-key)");
+    if (!read_key(v, &key, &any)) return false;
+    return serve_peers_is_key(v->call->server, key) ||
+           refuse(v->call, 401, "invalid_prefix_key", "the key is not this server's --prefix-key");
+}
+
 static bool check_key(visit *v)
 {
     serve_call *call = v->call;
@@ -196,6 +209,7 @@ static bool check_key(visit *v)
     const serve_route *route = call->route;
     const char *key;
     bool any;
+    if (route != NULL && route->peer) return check_peer(v);
     if (!serve_keys_are_wanted(server->keys)) return true;
     if (!read_key(v, &key, &any)) return false;
     if (key != NULL) call->key = serve_keys_find(server->keys, key, strlen(key));
@@ -252,7 +266,7 @@ static bool check_room(visit *v)
     return refuse(v->call, 503, "too_many_connections", "there are too many connections");
 }
 
-static bool check_state(serve_call *call)
+static bool check_state(serve_call *call, const char *hint)
 {
     serve_server *server = call->server;
     const char *why = NULL;
@@ -260,6 +274,8 @@ static bool check_state(serve_call *call)
     if (server->draining && !call->route->drain) return serve_call_stopping(call);
     if (!serve_server_loaded(server)) return refuse(call, 503, "loading", "the model is being loaded");
     serve_lease_begin(call);
+    if (call->route->engine && call->route->work && !call->route->peer && hint != NULL)
+        serve_peers_hint(call, hint);
     if (call->route->engine && call->loaded != NULL && call->loaded->engine == NULL)
         return refuse(call, 501, "not_supported",
                       "this model generates no text: use /v1/embeddings or /v1/rerank");
@@ -314,6 +330,7 @@ static void describe(visit *v)
 bool serve_gate_pass(serve_call *call, bool close)
 {
     visit v = {.call = call, .connection = call->connection, .host = "", .query = ""};
+    const char *hint;
     v.target = v.connection->head.bytes.bytes;
     bool whole = strcmp(v.target, "*") == 0 && strcmp(call->method, "OPTIONS") == 0;
     snprintf(call->path, sizeof call->path, "%s", v.target); /* for the log, where it cannot be read */
@@ -324,5 +341,5 @@ bool serve_gate_pass(serve_call *call, bool close)
     if (!check_origin(&v) || answer_options(call)) return false;
     call->route = serve_route_find(call->method, call->path, &call->allow);
     return read_position(&v) && read_model(&v) && check_key(&v) && check_route(call) && check_room(&v) &&
-           check_state(call);
+           read_once(&v, "X-Weir-Prefix-From", &hint) && check_state(call, hint);
 }

@@ -7,7 +7,7 @@
 
 #include "base/clock.h"
 #include "connection.h"
-#include "fetch.h"
+#include "peers.h"
 
 #define BODIES_MAX 16                   /* × body_bytes: what all bodies together may hold */
 #define SMALL_BODY ((uint64_t)64 << 10) /* always has room, so that announced large ones keep nobody out */
@@ -162,7 +162,7 @@ static void handle(serve_call *call)
     if (call->begun) {
         serve_call_send(call);
     } else if (call->route->work) {
-        serve_workers_give(serve_fetch_workers(call), call, serve_lease_work);
+        serve_workers_give(serve_peers_workers(call), call, serve_lease_work);
     } else {
         call->state = SERVE_ANSWERING;
         serve_lease_glance(call);

@@ -84,12 +84,23 @@ bool serve_lease_refuse(serve_call *call, const char *name, weir_status status, 
                              message);
 }
 
+static bool is_loaded(const serve_call *call)
+{
+    serve_catalog *catalog = call->server->catalog;
+    bool loaded = serve_catalog_lock(catalog, call->model) != NULL;
+    serve_catalog_unlock(catalog);
+    return loaded;
+}
+
 /* False: the call waits, or has its answer. */
 static bool take(serve_call *call)
 {
     serve_catalog *catalog = call->server->catalog;
     weir_error error = {0};
     weir_status status = WEIR_OK;
+    if (call->route->peer && !is_loaded(call)) /* what is not in memory has no prefixes there */
+        return serve_call_refuse(call, 404, "model", "model_not_loaded", "the model \"%.100s\" is not loaded",
+                                 call->model->name);
     if (call->lease == NULL)
         status = weir_lease_create(serve_catalog_pool(catalog), call->model->name,
                                    call->server->params.load_s * 1000, &call->lease, &error);

@@ -240,6 +240,7 @@ void serve_log_call(const serve_call *call)
     add_known(&line, "request_id", call->request_id);
     add_known(&line, "session", call->session);
     if (call->code != NULL) weir__text_printf(&line, ",\"code\":\"%s\"", call->code);
+    if (call->prefix_end != NULL) weir__text_printf(&line, ",\"prefix\":\"%s\"", call->prefix_end);
     if (call->key >= 0) weir__text_printf(&line, ",\"key\":%d", call->key);
     if (call->answer != NULL) weir__json_string(&line, "model", call->answer->model);
     if (call->left) weir__text_add_string(&line, ",\"left\":true");

@@ -7,6 +7,7 @@
 #include "base/mem.h"
 #include "catalog.h"
 #include "metrics.h"
+#include "peers.h"
 #include "tape.h"
 
 /* Of a histogram's 162 buckets those are written whose bound is a power of two in this range. */
@@ -258,6 +259,26 @@ static void add_tapes(weir__text *text, const serve_tapes_stats *tapes)
                tapes->n_dropped);
 }
 
+static void add_prefixes(const serve_server *server, weir__text *text)
+{
+    const serve_prefixes *prefixes = &server->prefixes;
+    char more[48];
+    if (server->carriers == NULL) return;
+    add_head(text, "prefix_fetches_total", "counter",
+             "requests that name a server with their prefix, by what became of that");
+    for (int i = SERVE_PREFIX_NONE + 1; i < SERVE_PREFIX_ENDS; i++) {
+        snprintf(more, sizeof more, "end=\"%s\"", serve_peers_end_name((serve_prefix_end)i));
+        add_count(text, "prefix_fetches_total", "", more, &(weir__text){0},
+                  atomic_load(&prefixes->n_ends[i]));
+    }
+    add_number(text, "prefix_fetched_bytes_total", "counter",
+               "bytes of prefixes that came from other servers", atomic_load(&prefixes->n_bytes_fetched));
+    add_number(text, "prefix_given_total", "counter", "prefixes given to other servers",
+               atomic_load(&prefixes->n_given));
+    add_number(text, "prefix_given_bytes_total", "counter", "bytes of these",
+               atomic_load(&prefixes->n_bytes_given));
+}
+
 static void add_pool(const serve_server *server, weir__text *text)
 {
     weir_pool_stats stats = {.size = sizeof stats};
@@ -314,6 +335,7 @@ void serve_metrics(serve_call *call)
     add_number(&text, "shared_total", "counter", "requests that joined another request's generation",
                atomic_load_explicit(&server->n_shared, memory_order_relaxed));
     add_tapes(&text, &tapes);
+    add_prefixes(server, &text);
     add_histogram(&text, "e2e_seconds", "time from a request's head to the last byte of its answer",
                   &server->e2e_seconds);
     serve_process_metrics(server, &text);

@@ -5,6 +5,7 @@
 #include "base/mem.h"
 #include "loaded.h"
 #include "openai.h"
+#include "peers.h"
 #include "prompts.h"
 
 static void add_logprobs(serve_choice *choice, weir__text *text)
@@ -124,7 +125,7 @@ static void submit(serve_ask *ask, const serve_form *written, const serve_prompt
     if (ok) answer->begins = ask->echo;
     for (size_t i = 0; ok && ask->echo && i < n_prompts; i++)
         ok = keep_echo(call, &answer->choices[i * n_each], n_each, &all[i]);
-    if (ok) serve_answer_submit(answer, requests, n_requests);
+    if (ok && serve_peers_fetch(call, &requests[0])) serve_answer_submit(answer, requests, n_requests);
     weir__mem_free(samplers);
     weir__mem_free(requests);
 }

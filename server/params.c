@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "base/utf8.h"
 #include "objective.h"
+#include "origin.h"
 #include "sources.h"
 #include "transfer/transfer.h"
 
@@ -39,6 +40,8 @@ serve_params serve_params_default(void)
         .resume_bytes = (int64_t)64 << 20,
         .response_s = 3600,
         .response_bytes = (int64_t)64 << 20,
+        .prefix_s = 10,
+        .prefix_bytes = (int64_t)4 << 30,
         .media_bytes = (int64_t)512 << 20,
         .log = true,
     };
@@ -84,6 +87,31 @@ static weir_status check_models(const serve_params *params, weir_error *error)
     return status;
 }
 
+/* ---- Prefixes of other servers ---- */
+
+static weir_status check_prefixes(const serve_params *params, weir_error *error)
+{
+    const char *key = params->prefix_key;
+    bool printable = key != NULL && key[0] != '\0';
+    for (; printable && *key != '\0'; key++) printable = *key > ' ' && *key < 0x7F;
+    if (params->prefix_key != NULL && (!printable || strlen(params->prefix_key) > SERVE_PREFIX_KEY_MAX))
+        return weir__error_set(error, WEIR_INVALID, "prefix_key",
+                               "the key must have 1 to %d printable characters without spaces",
+                               SERVE_PREFIX_KEY_MAX);
+    if (params->n_prefix_peers > 0 && params->prefix_key == NULL)
+        return weir__error_set(error, WEIR_INVALID, "prefix_key",
+                               "servers of prefix_peers are asked with a key; it is missing");
+    if (params->n_prefix_peers > 0 && !weir__transfer_exists)
+        return weir__error_set(error, WEIR_UNSUPPORTED, "prefix_peers",
+                               "this weir was built without libcurl and fetches no prefixes");
+    for (size_t i = 0; i < params->n_prefix_peers; i++)
+        if (!serve_origin_check(params->prefix_peers[i]))
+            return weir__error_set(error, WEIR_INVALID, "prefix_peers",
+                                   "\"%.100s\" must be HOST:PORT, http://HOST:PORT or https://HOST:PORT",
+                                   params->prefix_peers[i]);
+    return WEIR_OK;
+}
+
 /* ---- Ranges ---- */
 
 #define RANGE(m, l, u)                                                                                       \
@@ -119,6 +147,8 @@ weir_status serve_params_check(const serve_params *params, weir_error *error)
         RANGE(response_s, 1, 2592000),
         RANGE(response_bytes, 0, (int64_t)1 << 40),
         RANGE(media_bytes, 0, (int64_t)1 << 40),
+        RANGE(prefix_s, 1, 3600),
+        RANGE(prefix_bytes, 1024, (int64_t)1 << 40),
     };
     for (size_t i = 0; i < sizeof ranges / sizeof *ranges; i++) {
         const void *at = (const char *)params + ranges[i].at;
@@ -148,6 +178,8 @@ weir_status serve_params_check(const serve_params *params, weir_error *error)
                                    "\"%.100s\" must be a host name, \"*.\" and a domain, an IP address or "
                                    "\"*\", each with or without a port (\"example.com:8443\")",
                                    params->media_hosts[i]);
+    weir_status status = check_prefixes(params, error);
+    if (status != WEIR_OK) return status;
     for (size_t i = 0; i < params->n_hosts; i++)
         if (params->hosts[i][0] == '\0' || strpbrk(params->hosts[i], ":/ ") != NULL)
             return weir__error_set(

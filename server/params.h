@@ -94,8 +94,17 @@ typedef struct serve_params {
     /* [n_media_hosts] from which images are fetched (sources.h); none = none */
     const char *const *media_hosts;
     size_t n_media_hosts;
-    int64_t media_bytes; /* 512 MiB, of the decoded images and sounds of all requests */
-    serve_pull_fn pull;  /* NULL: clients may download no models */
+    /* A key with which other servers may have cached prefixes, and this one asks for theirs; NULL = none. At
+     * most SERVE_PREFIX_KEY_MAX bytes. The engine is to have cache_block SERVE_KV_BLOCK */
+    const char *prefix_key;
+#define SERVE_PREFIX_KEY_MAX 255
+    const char *const
+        *prefix_peers; /* [n_prefix_peers] that may be asked: "HOST:PORT", "https://HOST:PORT" */
+    size_t n_prefix_peers;
+    int32_t prefix_s;     /* 10: how long it may take to fetch a prefix, or to send one */
+    int64_t prefix_bytes; /* 4 GiB, of one of them */
+    int64_t media_bytes;  /* 512 MiB, of the decoded images and sounds of all requests */
+    serve_pull_fn pull;   /* NULL: clients may download no models */
     void *pull_user;
     /* NULL = none; ZeroMQ addresses at which changes of the prefix cache are published for routers, in vLLM's
      * format, and repeated. The engine must have cache_block SERVE_KV_BLOCK. Subscribers see the tokens of

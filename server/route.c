@@ -40,6 +40,8 @@ static const serve_route routes[] = {
     {"POST", "/v1/chat/completions/render", serve_render_chat, .work = true, .engine = true},
     {"POST", "/v1/rerank", serve_rerank, .work = true, .slow = true, .model = true},
     {"POST", "/v1/reranking", serve_rerank, .work = true, .slow = true, .model = true},
+    {"POST", "/v1/prefixes", serve_prefixes_find, .work = true, .slow = true, .engine = true, .peer = true},
+    {"GET", "/v1/prefixes/*", serve_prefixes_get, .work = true, .slow = true, .engine = true, .peer = true},
     {"POST", "/v1/plan", serve_plan, .work = true, .engine = true},
     {"POST", "/tokenize", serve_tokenize, .work = true, .model = true},
     {"POST", "/detokenize", serve_detokenize, .work = true, .model = true},

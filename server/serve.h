@@ -43,6 +43,25 @@ typedef struct serve_tapes serve_tapes;
 typedef struct serve_records serve_records;
 typedef struct serve_pull serve_pull;
 
+/* What became of a prefix that another server is said to have. */
+typedef enum serve_prefix_end {
+    SERVE_PREFIX_NONE, /* none was named */
+    SERVE_PREFIX_FETCHED,
+    SERVE_PREFIX_KNOWN,   /* all but a few tokens were cached here */
+    SERVE_PREFIX_ABSENT,  /* the other one has no more of them */
+    SERVE_PREFIX_REFUSED, /* it may not be asked, refused, or gave what this server may not take */
+    SERVE_PREFIX_LATE,
+    SERVE_PREFIX_BUSY, /* too many requests fetch here, or it gives too many */
+    SERVE_PREFIX_FAILED,
+    SERVE_PREFIX_ENDS,
+} serve_prefix_end;
+
+typedef struct serve_prefixes {
+    _Atomic uint64_t n_ends[SERVE_PREFIX_ENDS], n_bytes_fetched;
+    _Atomic uint64_t n_given, n_bytes_given;
+    _Atomic int n_giving; /* now */
+} serve_prefixes;
+
 typedef enum serve_state {
     SERVE_READING,   /* the body is on its way */
     SERVE_WORKING,   /* a worker has it */
@@ -85,6 +104,13 @@ struct serve_call {
     char request_id[128];
     char session[64]; /* the conversation's id, from the header of an agent or router, truncated */
     serve_router_hints router;
+    const char *peer;        /* of --prefix-peer, that has the prompt's prefix; NULL: none */
+    int64_t peer_by_ns;      /* its job runs on server->carriers, and may fetch until then; 0 = it does not */
+    const char *prefix_end;  /* what became of that, static; NULL: none was named */
+    bool gives;              /* it is counted in server->prefixes.n_giving */
+    weir_snapshot *snapshot; /* the answer's body, from snapshot_at on; owned; NULL: none */
+    uint64_t snapshot_at;
+    int64_t send_by_ns;        /* when the answer is to be sent; 0 = no limit */
     char query[160];           /* of the address, behind "?"; truncated */
     char position[32];         /* the event after which the client resumes a stream; truncated */
     const char *position_from; /* its source, "Last-Event-ID" or "starting_after"; NULL: none */
@@ -158,6 +184,8 @@ struct serve_server {
 
     serve_workers *workers;
     serve_workers *fetchers; /* of calls that may name images by URL; NULL = no host is allowed */
+    serve_workers *carriers; /* of calls that give or fetch prefixes; NULL = without --prefix-key */
+    serve_prefixes prefixes;
     serve_keys *keys;
     serve_records *records;
     serve_tapes *tapes;             /* the service thread's */
@@ -205,6 +233,7 @@ struct serve_route {
     bool apart;                 /* is about no single one after all, and needs none in memory */
     bool absent;                /* may be about one that is not in memory */
     bool tagged;                /* names models with ":latest", as "model" or "name": Ollama's */
+    bool peer;                  /* asked by other servers, with the key of --prefix-key; loads no model */
     bool drain;                 /* served during a drain, because it concerns running requests */
     bool health, metrics, open; /* whether a key is needed */
     void (*error)(const serve_call *call, int status, const char *field, const char *code,
@@ -284,6 +313,9 @@ bool serve_call_stopping(serve_call *call);
 /* Appends the error in OpenAI's shape, as an object, the value of "error". */
 void serve_call_error_json(weir__text *text, int status, const char *field, const char *code,
                            const char *message);
+
+/* Begins an answer of n bytes, which are added to call->out as they are. */
+void serve_call_begin_sized(serve_call *call, const char *type, uint64_t n);
 
 /* Begins an answer of unknown length; its body goes through serve_call_begin_piece and end_piece. */
 void serve_call_begin(serve_call *call, const char *type);
@@ -426,6 +458,8 @@ void serve_health(serve_call *call);
 void serve_metrics(serve_call *call);
 void serve_models(serve_call *call);
 void serve_models_load(serve_call *call);
+void serve_prefixes_find(serve_call *call);
+void serve_prefixes_get(serve_call *call);
 void serve_models_unload(serve_call *call);
 void serve_slots(serve_call *call);
 void serve_events_begin(serve_call *call);

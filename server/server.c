@@ -16,15 +16,16 @@
 #include "base/thread.h"
 #include "catalog.h"
 #include "connection.h"
-#include "fetch.h"
 #include "keys.h"
 #include "kv_events.h"
 #include "log.h"
+#include "peers.h"
 #include "pull.h"
 #include "records.h"
 #include "tape.h"
 
 #define FETCHERS    8  /* threads for requests that name images by URL */
+#define CARRIERS    2  /* threads for requests whose prefix another server has; a third one gives prefixes */
 #define LAST_WORK_S 10 /* what ends the process may take */
 
 /* ---- Calls that come back ---- */
@@ -39,7 +40,7 @@ static void forget_body(serve_call *call)
 static void go_on(serve_call *call)
 {
     if (call->state == SERVE_WAITING) {
-        serve_workers_give(serve_fetch_workers(call), call, serve_lease_work);
+        serve_workers_give(serve_peers_workers(call), call, serve_lease_work);
         return;
     }
     if (call->state != SERVE_WORKING) {
@@ -123,9 +124,10 @@ static void expect_ended(bool ended, const char *what)
 static void end_workers(serve_server *server)
 {
     expect_ended(serve_workers_destroy(server->workers, LAST_WORK_S * 1000) &&
-                     serve_workers_destroy(server->fetchers, LAST_WORK_S * 1000),
+                     serve_workers_destroy(server->fetchers, LAST_WORK_S * 1000) &&
+                     serve_workers_destroy(server->carriers, LAST_WORK_S * 1000),
                  "a worker");
-    server->workers = server->fetchers = NULL;
+    server->workers = server->fetchers = server->carriers = NULL;
 }
 
 static void *serve(void *user)
@@ -193,8 +195,11 @@ weir_status serve_server_create(const serve_params *params, serve_server **out, 
     server->workers = serve_workers_create(params->n_workers, params->work_s, serve_ready_post);
     if (params->n_media_hosts > 0)
         server->fetchers = serve_workers_create(FETCHERS, params->work_s, serve_ready_post);
+    if (params->prefix_key != NULL)
+        server->carriers = serve_workers_create(CARRIERS, params->work_s, serve_ready_post);
     if (server->keys == NULL || server->workers == NULL ||
-        (params->n_media_hosts > 0 && server->fetchers == NULL) || server->tapes == NULL ||
+        (params->n_media_hosts > 0 && server->fetchers == NULL) ||
+        (params->prefix_key != NULL && server->carriers == NULL) || server->tapes == NULL ||
         server->records == NULL)
         status = weir__error_set(error, WEIR_NO_MEMORY, NULL, "out of memory for the server");
     if (status == WEIR_OK && (server->loop = serve_loop_create(false)) == NULL)
@@ -291,6 +296,7 @@ void serve_server_destroy(serve_server *server)
         serve_listener_close(server);
         serve_workers_destroy(server->workers, -1);
         serve_workers_destroy(server->fetchers, -1);
+        serve_workers_destroy(server->carriers, -1);
     }
     serve_loop_destroy(server->loop);
     SSL_CTX_free(server->tls);

@@ -31,7 +31,7 @@ static void check_call(serve_call *call, int64_t now_ns)
         serve_call_refuse(call, 408, NULL, "request_timeout", "the body did not come within %d s",
                           params->body_s);
         serve_call_send(call);
-    } else if (serve_call_is_stalled(call, now_ns)) {
+    } else if (serve_call_is_stalled(call, now_ns) || (call->send_by_ns > 0 && now_ns > call->send_by_ns)) {
         serve_connection_close(call->connection);
     } else if (!call->waits && params->comment_s > 0 &&
                quiet_ns > (int64_t)params->comment_s * WEIR__NS_PER_S && serve_call_comment(call)) {
@@ -71,9 +71,12 @@ static void watch_workers(serve_server *server, int64_t now_ns)
     const serve_params *params = &server->params;
     int32_t n_new, n_more = 0;
     server->n_stuck_workers = serve_workers_stuck(server->workers, now_ns, params->watchdog_s, &n_new);
-    if (server->fetchers != NULL)
-        server->n_stuck_workers += serve_workers_stuck(server->fetchers, now_ns, params->watchdog_s, &n_more);
-    n_new += n_more;
+    serve_workers *const others[] = {server->fetchers, server->carriers};
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++) {
+        if (others[i] == NULL) continue;
+        server->n_stuck_workers += serve_workers_stuck(others[i], now_ns, params->watchdog_s, &n_more);
+        n_new += n_more;
+    }
     if (n_new > 0)
         serve_log("info", "stuck", "stuck workers: %d of %d; one request took more than %d s",
                   server->n_stuck_workers, params->n_workers, params->work_s + params->watchdog_s);

@@ -1684,6 +1684,64 @@ typedef struct weir_cache_change {
 WEIR_API weir_status weir_engine_cache_changes(weir_engine *engine, bool all, weir_cache_change *changes,
                                                int32_t *tokens, size_t capacity, size_t *n);
 
+/* The tokens of a block that is cached and of all before it, into tokens [capacity]; *n is their number. Any
+ * thread. NOT_FOUND: no such block is cached; TOO_LONG: more than capacity; STATE: cache_block is 0; INVALID: a
+ * pointer is NULL. */
+WEIR_API weir_status weir_engine_block_tokens(const weir_engine *engine, uint64_t id, int32_t *tokens,
+                                              size_t capacity, size_t *n);
+
+/* ---- Cached prefixes for other engines -------------------------------------------------------------- */
+
+/* A cached prefix as bytes: its tokens, its salt and its state, with checksums. An engine of the same model
+ * (the same file, by its content), the same KV types and the same version of weir and llama.cpp takes it as if
+ * it had computed it, whatever its layout and threads; others refuse it. Like files of cache_dir the bytes
+ * are checked for damage, not for forgery: only take those of an engine that you trust. One thread at a time
+ * uses a snapshot. */
+typedef struct weir_snapshot weir_snapshot;
+
+/* A snapshot that is to hold the longest cached beginning of the tokens [n_tokens] with this salt
+ * (cache_salt of requests; NULL = none), and is empty at first. The last token of a prompt is always
+ * computed: leave it out. most_bytes: a larger one is refused. It is for this engine, but does not hold it.
+ * INVALID, NO_MEMORY. */
+WEIR_API WEIR_CHECKED weir_status weir_snapshot_create(const weir_engine *engine, const int32_t *tokens,
+                                                       size_t n_tokens, const char *salt, size_t salt_length,
+                                                       uint64_t most_bytes, weir_snapshot **snapshot,
+                                                       weir_error *error);
+WEIR_API void weir_snapshot_destroy(weir_snapshot *snapshot); /* NULL is ignored */
+
+/* How many of these tokens the engine has cached, or is computing now. */
+WEIR_API int32_t weir_snapshot_known(const weir_snapshot *snapshot, const weir_engine *engine);
+
+/* Copies the longest cached beginning from the engine, between two of its ticks, in which no request computes
+ * meanwhile. The cache stays as it is, but for an entry that may leave the KV cells to make room for the copy
+ * of a part of another one. NOT_FOUND: no more than more_than of the tokens are cached; TOO_LONG
+ * (most_bytes); BUSY: requests have all sequences; NO_SPACE: no cells for a part; TIMEOUT: the engine was
+ * busy for timeout_ms (negative: no limit); STATE (also from a callback of the engine); STOPPED; UNSUPPORTED;
+ * ABORTED (weir_interrupt_set); NO_MEMORY. The snapshot is empty then. */
+WEIR_API WEIR_CHECKED weir_status weir_snapshot_export(weir_snapshot *snapshot, weir_engine *engine,
+                                                       int32_t more_than, int timeout_ms, weir_error *error);
+
+/* The number of tokens and of all bytes; 0 until they are known. */
+WEIR_API int32_t weir_snapshot_length(const weir_snapshot *snapshot);
+WEIR_API uint64_t weir_snapshot_bytes(const weir_snapshot *snapshot);
+
+/* Copies the bytes [at, at + n) of an exported snapshot. The number of bytes copied; less than n at the end. */
+WEIR_API size_t weir_snapshot_read(const weir_snapshot *snapshot, uint64_t at, void *bytes, size_t n);
+
+/* Appends bytes of another engine's snapshot to an empty one, and checks them as they come: FORMAT: they are
+ * damaged, too many, or of a text or salt that was not asked for; UNSUPPORTED: of another model, KV type or
+ * version, or longer than the context; TOO_LONG (most_bytes); STATE; NO_MEMORY. After an error only destroy
+ * is of use. */
+WEIR_API WEIR_CHECKED weir_status weir_snapshot_write(weir_snapshot *snapshot, const void *bytes, size_t n,
+                                                      weir_error *error);
+
+/* Gives the engine a snapshot whose bytes were all written: the prefix is cached in host memory, within
+ * cache_bytes, for which others may be evicted, and the next request with this prompt finds it. OK, too, if
+ * it was cached meanwhile. NO_SPACE: cache_bytes is too small; TIMEOUT, STATE, STOPPED, UNSUPPORTED (this
+ * engine caches none), ABORTED and NO_MEMORY as of export. */
+WEIR_API WEIR_CHECKED weir_status weir_snapshot_import(weir_snapshot *snapshot, weir_engine *engine,
+                                                       int timeout_ms, weir_error *error);
+
 /* ---- Driving the engine by hand -------------------------------------------------------------------- */
 
 typedef struct weir_report {

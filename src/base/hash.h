@@ -11,4 +11,10 @@
  * bytes, give the last result as seed; that is not the hash of all of them at once. */
 uint64_t weir__hash(uint64_t seed, const void *bytes, size_t n);
 
+/* The same of n bytes that come in pieces, each a multiple of 8 but the last:
+ * h = begin(seed, n); h = more(h, piece, its bytes) …; hash = end(h). */
+uint64_t weir__hash_begin(uint64_t seed, size_t n);
+uint64_t weir__hash_more(uint64_t h, const void *bytes, size_t n);
+uint64_t weir__hash_end(uint64_t h);
+
 #endif

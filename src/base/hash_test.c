@@ -72,6 +72,20 @@ static void test_names_spread(void **state)
     }
 }
 
+static void test_pieces_have_the_hash_of_the_whole(void **state)
+{
+    (void)state;
+    unsigned char bytes[67];
+    for (size_t i = 0; i < sizeof bytes; i++) bytes[i] = (unsigned char)(i * 37);
+    for (size_t n = 0; n <= sizeof bytes; n++)
+        for (size_t piece = 8; piece <= 24; piece += 8) {
+            uint64_t h = weir__hash_begin(7, n);
+            for (size_t at = 0; at < n; at += piece)
+                h = weir__hash_more(h, bytes + at, n - at < piece ? n - at : piece);
+            assert_int_equal(weir__hash_end(h), weir__hash(7, bytes, n));
+        }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -79,6 +93,7 @@ int main(void)
         cmocka_unit_test(test_every_change_of_a_byte_shows),
         cmocka_unit_test(test_every_byte_reaches_the_lowest_bits),
         cmocka_unit_test(test_names_spread),
+        cmocka_unit_test(test_pieces_have_the_hash_of_the_whole),
     };
     return cmocka_run_group_tests_name("hash", tests, NULL, NULL);
 }

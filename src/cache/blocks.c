@@ -236,6 +236,20 @@ void weir__blocks_restart(weir__blocks *blocks)
         }
 }
 
+size_t weir__blocks_find(const weir__blocks *blocks, uint64_t id, int32_t *tokens, size_t capacity)
+{
+    const weir__block *block = blocks->n_buckets > 0 ? *bucket_of(blocks, id) : NULL;
+    while (block != NULL && (block->id != id || present_in(block) == 0)) block = block->chain;
+    if (block == NULL) return 0;
+    size_t size = (size_t)blocks->size, n = (size_t)block->depth * size;
+    if (n > capacity) return n;
+    for (size_t at = n; block != NULL; block = block->parent) {
+        at -= size;
+        memcpy(tokens + at, block->tokens, size * sizeof *tokens);
+    }
+    return n;
+}
+
 size_t weir__blocks_count(const weir__blocks *blocks, weir_cache_memory memory)
 {
     size_t n = 0;

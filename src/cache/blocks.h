@@ -44,6 +44,10 @@ size_t weir__blocks_take(weir__blocks *blocks, weir_cache_change *changes, int32
 /* Forgets what was taken: every block that is in a memory is a change. */
 void weir__blocks_restart(weir__blocks *blocks);
 
+/* The tokens of the block and of all before it into tokens [capacity], if they are at most so many; returns
+ * their number. 0: no memory has the block. */
+size_t weir__blocks_find(const weir__blocks *blocks, uint64_t id, int32_t *tokens, size_t capacity);
+
 /* The number of blocks in the memory. Visits all; for tests. */
 size_t weir__blocks_count(const weir__blocks *blocks, weir_cache_memory memory);
 

@@ -194,6 +194,14 @@ size_t weir__cache_changes(weir__cache *cache, bool all, weir_cache_change *chan
     return n;
 }
 
+size_t weir__cache_block(const weir__cache *cache, uint64_t id, int32_t *tokens, size_t capacity)
+{
+    weir__cache_lock(cache);
+    size_t n = weir__blocks_find(&cache->blocks, id, tokens, capacity);
+    weir__cache_unlock(cache);
+    return n;
+}
+
 /* ---- Fetching ---- */
 
 static void touch_entry(weir__cache *cache, weir__prefix_end *end)
@@ -248,6 +256,20 @@ static weir_status load_file(weir__cache *cache, weir__cache_entry *e, const wei
     return weir__error_set(error, WEIR_NOT_FOUND, "", "%s", why.message);
 }
 
+/* The same of a state in host memory, which may have come from another engine. */
+static weir_status load_host(weir__cache *cache, weir__cache_entry *e, const weir__cache_hit *hit, int32_t to,
+                             weir_error *error)
+{
+    weir_error why = {0};
+    weir_status status = load_state(cache, e->bytes, e->n_bytes, weir__cache_length(&e->end), hit, to, &why);
+    if (status == WEIR_OK) return WEIR_OK;
+    if (status == WEIR_NO_SPACE || status == WEIR_NO_MEMORY)
+        return weir__error_set(error, status, why.field, "%s", why.message);
+    weir__log(WEIR_LOG_WARN, "A cached prompt cannot be used: %s", why.message);
+    weir__cache_drop(cache, e);
+    return weir__error_set(error, WEIR_NOT_FOUND, "", "%s", why.message);
+}
+
 weir_status weir__cache_fetch(weir__cache *cache, const weir__cache_hit *hit, int32_t from, int32_t to,
                               weir_error *error)
 {
@@ -255,13 +277,65 @@ weir_status weir__cache_fetch(weir__cache *cache, const weir__cache_hit *hit, in
     if (hit->entry != NULL && hit->entry->rank == WEIR__PREFIX_DISK) {
         status = load_file(cache, weir__cache_entry_at(hit->entry), hit, to, error);
     } else if (hit->entry != NULL && hit->entry->rank == WEIR__PREFIX_HOST) {
-        const weir__cache_entry *e = weir__cache_entry_at(hit->entry);
-        status = load_state(cache, e->bytes, e->n_bytes, weir__cache_length(hit->entry), hit, to, error);
+        status = load_host(cache, weir__cache_entry_at(hit->entry), hit, to, error);
     } else {
         if (hit->entry != NULL) from = weir__cache_entry_at(hit->entry)->seq;
         status = weir__memory_share(cache->params.memory, from, to, hit->n, hit->pos, error);
     }
     if (status == WEIR_OK && hit->entry != NULL) touch_entry(cache, hit->entry);
+    return status;
+}
+
+/* ---- Copying ---- */
+
+bool weir__cache_is_whole(const weir__cache_hit *hit)
+{
+    return hit->entry != NULL && hit->entry->rank != WEIR__PREFIX_DISK &&
+           weir__cache_length(hit->entry) == hit->n;
+}
+
+static weir_status new_block(size_t size, uint64_t most, void **state, weir_error *error)
+{
+    if (size == 0) return weir__error_set(error, WEIR_UNSUPPORTED, "", "the state cannot be saved");
+    if (size > most)
+        return weir__error_set(error, WEIR_TOO_LONG, "", "the state has %zu bytes; allowed: %llu", size,
+                               (unsigned long long)most);
+    *state = weir__mem_alloc(size);
+    return *state != NULL ? WEIR_OK : weir__error_set(error, WEIR_NO_MEMORY, "", "no memory for the state");
+}
+
+static weir_status copy_sequence(weir__cache *cache, int32_t seq, uint64_t most, void **state,
+                                 size_t *n_bytes, weir_error *error)
+{
+    weir__memory *memory = cache->params.memory;
+    size_t size = weir__memory_state_size(memory, seq);
+    weir_status status = new_block(size, most, state, error);
+    if (status != WEIR_OK) return status;
+    *n_bytes = weir__memory_save(memory, seq, *state, size);
+    if (*n_bytes > 0) return WEIR_OK;
+    weir__mem_free(*state);
+    *state = NULL;
+    return weir__error_set(error, WEIR_UNSUPPORTED, "", "the state cannot be saved");
+}
+
+weir_status weir__cache_copy(weir__cache *cache, const weir__cache_hit *hit, int32_t from, int32_t spare,
+                             uint64_t most, void **state, size_t *n_bytes, weir_error *error)
+{
+    const weir__cache_entry *e = hit->entry != NULL ? weir__cache_entry_at(hit->entry) : NULL;
+    weir_status status;
+    if (weir__cache_is_whole(hit) && e->seq >= 0) {
+        status = copy_sequence(cache, e->seq, most, state, n_bytes, error);
+    } else if (weir__cache_is_whole(hit)) {
+        status = new_block(e->n_bytes, most, state, error);
+        if (status == WEIR_OK) memcpy(*state, e->bytes, *n_bytes = e->n_bytes);
+    } else {
+        status = weir__cache_fetch(cache, hit, from, spare, error);
+        if (status != WEIR_OK) return status;
+        status = copy_sequence(cache, spare, most, state, n_bytes, error);
+        weir__memory_cut(cache->params.memory, spare, 0, 0);
+        return status;
+    }
+    if (status == WEIR_OK) touch_entry(cache, hit->entry);
     return status;
 }
 
@@ -418,6 +492,20 @@ bool weir__cache_keep(weir__cache *cache, const weir__prefix_key *key, const int
     return stays;
 }
 
+/* Makes an entry of a state, for which there is room. False: no memory. */
+static bool keep_state(weir__cache *cache, const weir__prefix_key *key, const int32_t *tokens, int32_t n,
+                       void *bytes, size_t n_bytes, int32_t keep_ms)
+{
+    weir__cache_entry *e = weir__cache_entry_new(cache, key, tokens, n, WEIR__PREFIX_HOST, keep_ms);
+    if (e == NULL) return false;
+    weir__cache_lock(cache);
+    hold_bytes(cache, e, bytes, n_bytes);
+    weir__cache_unlock(cache);
+    weir__cache_drop_above(cache, e);
+    note_unsaved(cache);
+    return true;
+}
+
 bool weir__cache_save(weir__cache *cache, const weir__prefix_key *key, const int32_t *tokens, int32_t n,
                       int32_t seq, int32_t keep_ms)
 {
@@ -433,17 +521,27 @@ bool weir__cache_save(weir__cache *cache, const weir__prefix_key *key, const int
     }
     void *bytes = save_sequence(cache, seq, &n_bytes);
     if (bytes == NULL) return false;
-    weir__cache_entry *e = weir__cache_entry_new(cache, key, tokens, n, WEIR__PREFIX_HOST, keep_ms);
-    if (e == NULL) {
-        weir__mem_free(bytes);
-        return false;
-    }
+    if (keep_state(cache, key, tokens, n, bytes, n_bytes, keep_ms)) return true;
+    weir__mem_free(bytes);
+    return false;
+}
+
+weir_status weir__cache_put(weir__cache *cache, const weir__prefix_key *key, const int32_t *tokens, int32_t n,
+                            void **state, size_t n_bytes, weir_error *error)
+{
+    weir__prefix_match m;
     weir__cache_lock(cache);
-    hold_bytes(cache, e, bytes, n_bytes);
+    weir__prefix_tree_match(&cache->tree, key, tokens, n, n, NULL, 0, &m);
     weir__cache_unlock(cache);
-    weir__cache_drop_above(cache, e);
-    note_unsaved(cache);
-    return true;
+    if (m.n_exact == n || (!cache->params.exact && m.n_entry == n)) return WEIR_OK;
+    if (!make_host_room(cache, n_bytes))
+        return weir__error_set(error, WEIR_NO_SPACE, "cache_bytes",
+                               "cache_bytes is %llu and has no room for a state of %zu bytes",
+                               (unsigned long long)cache->params.n_bytes, n_bytes);
+    if (!keep_state(cache, key, tokens, n, *state, n_bytes, 0))
+        return weir__error_set(error, WEIR_NO_MEMORY, "", "out of memory for a cached prefix");
+    *state = NULL;
+    return WEIR_OK;
 }
 
 bool weir__cache_move(weir__cache *cache, int32_t from, int32_t to)

@@ -47,7 +47,7 @@ typedef struct weir__cache_counts {
     uint64_t n_evicted;  /* evicted entries */
 } weir__cache_counts;
 
-/* `look`, `count` and `changes` may be called by any thread, the rest by the driver only. The mutex is
+/* `look`, `count`, `changes` and `block` may be called by any thread, the rest by the driver only. The mutex is
  * never held during a call of the backend; the archive's is taken within it. */
 weir_status weir__cache_create(const weir__cache_params *params, weir__cache **out, weir_error *error);
 
@@ -65,6 +65,9 @@ weir__cache_counts weir__cache_count(const weir__cache *cache);
 size_t weir__cache_changes(weir__cache *cache, bool all, weir_cache_change *changes, int32_t *tokens,
                            size_t capacity);
 
+/* See weir_engine_block_tokens. */
+size_t weir__cache_block(const weir__cache *cache, uint64_t id, int32_t *tokens, size_t capacity);
+
 /* begin: a request starts. advance: it has computed n_ready tokens. end: it has ended. serial 0: it computes;
  * otherwise it waits for another one. begin returns false if memory ran out; then other requests do not find
  * it. */
@@ -78,6 +81,15 @@ void weir__cache_end(weir__cache *cache, weir__prefix_end *end);
  * the tokens are not available after all. May take long if it reads a file. */
 weir_status weir__cache_fetch(weir__cache *cache, const weir__cache_hit *hit, int32_t from, int32_t to,
                               weir_error *error);
+
+/* Whether the hit's tokens are all that an entry in a sequence or in host memory has. */
+bool weir__cache_is_whole(const weir__cache_hit *hit);
+
+/* Copies the state of the hit's tokens into a new block of at most `most` bytes. from: as of fetch. spare: an
+ * empty sequence, which is empty afterwards; may be -1 if the hit is whole. Errors as of fetch, and
+ * UNSUPPORTED: the state cannot be saved; TOO_LONG; NO_MEMORY. */
+weir_status weir__cache_copy(weir__cache *cache, const weir__cache_hit *hit, int32_t from, int32_t spare,
+                             uint64_t most, void **state, size_t *n_bytes, weir_error *error);
 
 /* The sequence of an entry on the device; -1 = the entry is elsewhere. */
 int32_t weir__cache_sequence(const weir__prefix_end *end);
@@ -103,6 +115,12 @@ bool weir__cache_keep(weir__cache *cache, const weir__prefix_key *key, const int
  * False: as above. */
 bool weir__cache_save(weir__cache *cache, const weir__prefix_key *key, const int32_t *tokens, int32_t n,
                       int32_t seq, int32_t keep_ms);
+
+/* Makes an entry in host memory of a state [n_bytes] that another engine saved, and takes over the block: then
+ * *state is NULL. Without an entry it is OK, too, if all tokens are cached already. NO_SPACE: cache_bytes has
+ * no room for it; NO_MEMORY. */
+weir_status weir__cache_put(weir__cache *cache, const weir__prefix_key *key, const int32_t *tokens, int32_t n,
+                            void **state, size_t n_bytes, weir_error *error);
 
 /* The entry in a sequence; NULL = none. */
 weir__prefix_end *weir__cache_entry_of(const weir__cache *cache, int32_t seq);

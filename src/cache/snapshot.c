@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <stddef.h>
+#include <stdint.h>
 #include <string.h>
 #include <sys/stat.h>
 
@@ -85,10 +86,15 @@ uint64_t weir__snapshot_size(const weir__snapshot *s)
 
 /* ---- Writing ---- */
 
-bool weir__snapshot_write(weir__snapshot *s, const void *state, int fd)
+void weir__snapshot_seal(weir__snapshot *s, const void *state)
 {
     s->head.state_checksum = weir__hash(0, state, s->head.state_size);
     s->head.checksum = snapshot_checksum(s);
+}
+
+bool weir__snapshot_write(weir__snapshot *s, const void *state, int fd)
+{
+    weir__snapshot_seal(s, state);
     return weir__file_write(fd, &s->head, sizeof s->head, 0) &&
            weir__file_write(fd, s->tokens, tokens_size(s), sizeof s->head) &&
            weir__file_write(fd, s->salt, s->head.salt_length, sizeof s->head + tokens_size(s)) &&
@@ -103,8 +109,7 @@ static weir_status unreadable(weir_error *error)
                            errno != 0 ? strerror(errno) : "it was truncated");
 }
 
-/* Checks the head's numbers against the size of the file. */
-static weir_status check_snapshot_head(const weir__snapshot *s, uint64_t size, weir_error *error)
+static weir_status check_snapshot_head(const weir__snapshot *s, weir_error *error)
 {
     const weir__snapshot_head *head = &s->head;
     if (memcmp(head->magic, magic, sizeof magic) != 0)
@@ -115,12 +120,18 @@ static weir_status check_snapshot_head(const weir__snapshot *s, uint64_t size, w
     if (head->n_tokens == 0 || head->n_tokens > INT32_MAX || head->salt_length > WEIR__SNAPSHOT_SALT_MAX ||
         head->state_size == 0)
         return weir__error_set(error, WEIR_FORMAT, "", "it is damaged: its head is wrong");
-    if (state_at(s) > size || size - state_at(s) != head->state_size)
+    return WEIR_OK;
+}
+
+/* Checks the head's numbers against the size of the file. */
+static weir_status check_size(const weir__snapshot *s, uint64_t size, weir_error *error)
+{
+    if (state_at(s) > size || size - state_at(s) != s->head.state_size)
         return weir__error_set(error, WEIR_FORMAT, "", "it is damaged: its length is wrong");
     return WEIR_OK;
 }
 
-static weir_status check_fit(const weir__snapshot *s, const weir__snapshot_limits *limits, weir_error *error)
+static weir_status check_kind(const weir__snapshot *s, const weir__snapshot_limits *limits, weir_error *error)
 {
     if (s->head.kind != limits->kind)
         return weir__error_set(error, WEIR_UNSUPPORTED, "",
@@ -128,6 +139,12 @@ static weir_status check_fit(const weir__snapshot *s, const weir__snapshot_limit
     if (s->head.n_tokens > (uint32_t)limits->n_tokens)
         return weir__error_set(error, WEIR_UNSUPPORTED, "", "it has %" PRIu32 " tokens, a sequence holds %d",
                                s->head.n_tokens, limits->n_tokens);
+    return WEIR_OK;
+}
+
+static weir_status check_tokens(const weir__snapshot *s, const weir__snapshot_limits *limits,
+                                weir_error *error)
+{
     for (uint32_t i = 0; i < s->head.n_tokens; i++)
         if (s->tokens[i] >= limits->n_vocab) /* below zero: a cell of an image */
             return weir__error_set(error, WEIR_FORMAT, "", "it is damaged: token %" PRIu32 " is %d", i,
@@ -135,18 +152,43 @@ static weir_status check_fit(const weir__snapshot *s, const weir__snapshot_limit
     return WEIR_OK;
 }
 
-static weir_status read_snapshot_text(weir__snapshot *s, int fd, weir_error *error)
+static weir_status allocate_text(weir__snapshot *s, weir_error *error)
 {
     s->tokens = weir__mem_alloc(tokens_size(s));
     s->salt = weir__mem_alloc(s->head.salt_length);
-    if (s->tokens == NULL || s->salt == NULL)
-        return weir__error_set(error, WEIR_NO_MEMORY, "", "no memory for its tokens");
+    return s->tokens != NULL && s->salt != NULL
+               ? WEIR_OK
+               : weir__error_set(error, WEIR_NO_MEMORY, "", "no memory for its tokens");
+}
+
+static weir_status allocate_state(const weir__snapshot *s, void **state, weir_error *error)
+{
+    *state = weir__mem_alloc(s->head.state_size);
+    return *state != NULL ? WEIR_OK : weir__error_set(error, WEIR_NO_MEMORY, "", "no memory for its state");
+}
+
+static weir_status check_text(const weir__snapshot *s, weir_error *error)
+{
+    return s->head.checksum == snapshot_checksum(s)
+               ? WEIR_OK
+               : weir__error_set(error, WEIR_FORMAT, "", "it is damaged: the checksum of its head is wrong");
+}
+
+static weir_status check_state(const weir__snapshot *s, uint64_t hash, weir_error *error)
+{
+    return hash == s->head.state_checksum
+               ? WEIR_OK
+               : weir__error_set(error, WEIR_FORMAT, "", "it is damaged: the checksum of its state is wrong");
+}
+
+static weir_status read_snapshot_text(weir__snapshot *s, int fd, weir_error *error)
+{
+    weir_status status = allocate_text(s, error);
+    if (status != WEIR_OK) return status;
     if (!weir__file_read(fd, s->tokens, tokens_size(s), sizeof s->head) ||
         !weir__file_read(fd, s->salt, s->head.salt_length, sizeof s->head + tokens_size(s)))
         return unreadable(error);
-    if (s->head.checksum != snapshot_checksum(s))
-        return weir__error_set(error, WEIR_FORMAT, "", "it is damaged: the checksum of its head is wrong");
-    return WEIR_OK;
+    return check_text(s, error);
 }
 
 weir_status weir__snapshot_read(weir__snapshot *snapshot, const weir__snapshot_limits *limits, int fd,
@@ -158,9 +200,11 @@ weir_status weir__snapshot_read(weir__snapshot *snapshot, const weir__snapshot_l
     uint64_t size = is.st_size > 0 ? (uint64_t)is.st_size : 0;
     if (size < sizeof s.head) return weir__error_set(error, WEIR_FORMAT, "", "it is not a cached prompt");
     if (!weir__file_read(fd, &s.head, sizeof s.head, 0)) return unreadable(error);
-    weir_status status = check_snapshot_head(&s, size, error);
+    weir_status status = check_snapshot_head(&s, error);
+    if (status == WEIR_OK) status = check_size(&s, size, error);
     if (status == WEIR_OK) status = read_snapshot_text(&s, fd, error);
-    if (status == WEIR_OK) status = check_fit(&s, limits, error);
+    if (status == WEIR_OK) status = check_kind(&s, limits, error);
+    if (status == WEIR_OK) status = check_tokens(&s, limits, error);
     if (status == WEIR_OK)
         *snapshot = s;
     else
@@ -170,16 +214,130 @@ weir_status weir__snapshot_read(weir__snapshot *snapshot, const weir__snapshot_l
 
 weir_status weir__snapshot_read_state(const weir__snapshot *s, int fd, void **state, weir_error *error)
 {
-    weir_status status = WEIR_OK;
-    void *bytes = weir__mem_alloc(s->head.state_size);
-    if (bytes == NULL) return weir__error_set(error, WEIR_NO_MEMORY, "", "no memory for its state");
+    void *bytes = NULL;
+    weir_status status = allocate_state(s, &bytes, error);
+    if (status != WEIR_OK) return status;
     if (!weir__file_read(fd, bytes, s->head.state_size, state_at(s)))
         status = unreadable(error);
-    else if (weir__hash(0, bytes, s->head.state_size) != s->head.state_checksum)
-        status = weir__error_set(error, WEIR_FORMAT, "", "it is damaged: the checksum of its state is wrong");
+    else
+        status = check_state(s, weir__hash(0, bytes, s->head.state_size), error);
     if (status == WEIR_OK)
         *state = bytes;
     else
         weir__mem_free(bytes);
     return status;
+}
+
+/* ---- Without a file ---- */
+
+/* A part of the bytes. */
+typedef struct part {
+    char *bytes;
+    uint64_t n;
+} part;
+
+#define PARTS 4
+
+/* In their order; those that are not known yet are empty. */
+static void list_parts(const weir__snapshot *s, const void *state, part parts[PARTS])
+{
+    parts[0] = (part){(char *)(uintptr_t)&s->head, sizeof s->head};
+    parts[1] = (part){(char *)s->tokens, s->tokens != NULL ? tokens_size(s) : 0};
+    parts[2] = (part){s->salt, s->salt != NULL ? s->head.salt_length : 0};
+    parts[3] = (part){(char *)(uintptr_t)state, state != NULL ? s->head.state_size : 0};
+}
+
+/* Copies what the parts have of [at, at + n), or with `in` puts it there. Returns the bytes that were copied. */
+static size_t copy_parts(const part parts[PARTS], uint64_t at, char *bytes, size_t n, bool in)
+{
+    size_t done = 0;
+    for (int i = 0; i < PARTS && done < n; i++) {
+        if (at >= parts[i].n) {
+            at -= parts[i].n;
+            continue;
+        }
+        size_t some = parts[i].n - at < n - done ? (size_t)(parts[i].n - at) : n - done;
+        if (in)
+            memcpy(parts[i].bytes + at, bytes + done, some);
+        else
+            memcpy(bytes + done, parts[i].bytes + at, some);
+        done += some;
+        at = 0;
+    }
+    return done;
+}
+
+size_t weir__snapshot_copy(const weir__snapshot *s, const void *state, uint64_t at, void *bytes, size_t n)
+{
+    part parts[PARTS];
+    list_parts(s, state, parts);
+    return copy_parts(parts, at, bytes, n, false);
+}
+
+static weir_status take_head(weir__snapshot_arrival *a, weir_error *error)
+{
+    weir__snapshot *s = &a->text;
+    weir_status status = check_snapshot_head(s, error);
+    if (status == WEIR_OK) status = check_kind(s, &a->limits, error);
+    if (status == WEIR_OK && (s->head.state_size > a->most || weir__snapshot_size(s) > a->most))
+        status = weir__error_set(error, WEIR_TOO_LONG, "",
+                                 "its state has %" PRIu64 " bytes; allowed with its tokens: %" PRIu64,
+                                 s->head.state_size, a->most);
+    return status == WEIR_OK ? allocate_text(s, error) : status;
+}
+
+static weir_status take_text(weir__snapshot_arrival *a, weir_error *error)
+{
+    weir_status status = check_text(&a->text, error);
+    if (status == WEIR_OK) status = check_tokens(&a->text, &a->limits, error);
+    if (status == WEIR_OK) status = allocate_state(&a->text, &a->state, error);
+    a->has_text = status == WEIR_OK;
+    a->hash = weir__hash_begin(0, a->text.head.state_size);
+    return status;
+}
+
+/* Of the part of the state that has come, in whole words until its end. */
+static weir_status take_state(weir__snapshot_arrival *a, weir_error *error)
+{
+    uint64_t size = a->text.head.state_size, come = a->n - state_at(&a->text);
+    bool whole = come == size;
+    if (!whole) come -= come % 8;
+    a->hash = weir__hash_more(a->hash, (const char *)a->state + a->n_hashed, (size_t)(come - a->n_hashed));
+    a->n_hashed = come;
+    return whole ? check_state(&a->text, weir__hash_end(a->hash), error) : WEIR_OK;
+}
+
+weir_status weir__snapshot_take(weir__snapshot_arrival *a, const void *bytes, size_t n, weir_error *error)
+{
+    weir_status status = WEIR_OK;
+    const char *rest = bytes;
+    while (n > 0 && status == WEIR_OK) {
+        part parts[PARTS];
+        list_parts(&a->text, a->state, parts);
+        size_t some = copy_parts(parts, a->n, (char *)(uintptr_t)rest, n, true);
+        if (some == 0) return weir__error_set(error, WEIR_FORMAT, "", "it is longer than its head says");
+        a->n += some;
+        rest += some;
+        n -= some;
+        if (a->text.tokens == NULL) {
+            if (a->n == sizeof a->text.head) status = take_head(a, error);
+        } else if (!a->has_text) {
+            if (a->n == state_at(&a->text)) status = take_text(a, error);
+        } else {
+            status = take_state(a, error);
+        }
+    }
+    return status;
+}
+
+bool weir__snapshot_is_whole(const weir__snapshot_arrival *a)
+{
+    return a->has_text && a->n == weir__snapshot_size(&a->text);
+}
+
+void weir__snapshot_arrival_fini(weir__snapshot_arrival *a)
+{
+    weir__mem_free(a->state);
+    weir__snapshot_fini(&a->text);
+    *a = (weir__snapshot_arrival){0};
 }

@@ -1,4 +1,5 @@
-/* snapshot.h: a saved sequence as a file: its salt and adapters, its tokens, its state.
+/* snapshot.h: a saved sequence as a file, or as bytes for another engine: its salt and adapters, its tokens,
+ * its state.
  * SPDX-License-Identifier: Apache-2.0
  *
  * The file consists of a head, the tokens, the salt, and the state as the backend saved it. The head's
@@ -65,5 +66,36 @@ weir_status weir__snapshot_read(weir__snapshot *snapshot, const weir__snapshot_l
 /* Reads the state, a block of head.state_size bytes. IO, FORMAT, NO_MEMORY. */
 weir_status weir__snapshot_read_state(const weir__snapshot *snapshot, int fd, void **state,
                                       weir_error *error);
+
+/* ---- The same bytes without a file ---- */
+
+/* Writes both checksums into the head. */
+void weir__snapshot_seal(weir__snapshot *snapshot, const void *state);
+
+/* Copies the bytes [at, at + n) of a sealed snapshot; returns their number, less than n at the end. */
+size_t weir__snapshot_copy(const weir__snapshot *snapshot, const void *state, uint64_t at, void *bytes,
+                           size_t n);
+
+/* A snapshot that comes in pieces. Begins with limits and most; fini frees what came. */
+typedef struct weir__snapshot_arrival {
+    weir__snapshot_limits limits;
+    uint64_t most; /* bytes of the whole */
+    weir__snapshot text;
+    bool has_text; /* it has come, and is intact */
+    void *state;   /* [text.head.state_size] */
+    uint64_t n;    /* bytes that have come */
+    uint64_t hash; /* of the first n_hashed bytes of the state */
+    uint64_t n_hashed;
+} weir__snapshot_arrival;
+
+/* Takes the next n bytes, and checks the head, the text and the state as soon as each is there. Errors as of
+ * read and read_state, and TOO_LONG: it has more than `most` bytes. After an error only fini is allowed. */
+weir_status weir__snapshot_take(weir__snapshot_arrival *arrival, const void *bytes, size_t n,
+                                weir_error *error);
+
+/* Whether all has come. */
+bool weir__snapshot_is_whole(const weir__snapshot_arrival *arrival);
+
+void weir__snapshot_arrival_fini(weir__snapshot_arrival *arrival);
 
 #endif

@@ -79,6 +79,46 @@ static weir_status read_all(const page *p, const weir__snapshot_limits *of)
     return status;
 }
 
+/* The same bytes without a file, in pieces. */
+static weir_status arrive(const page *p, const weir__snapshot_limits *of, uint64_t most, size_t piece)
+{
+    unsigned char bytes[300];
+    weir_error error = {0};
+    weir__snapshot_arrival a = {.limits = *of, .most = most};
+    long live = weir__mem_live();
+    size_t n = (size_t)pread(p->fd, bytes, sizeof bytes, 0);
+    weir_status status = WEIR_OK;
+    for (size_t at = 0; at < n && status == WEIR_OK; at += piece)
+        status = weir__snapshot_take(&a, bytes + at, n - at < piece ? n - at : piece, &error);
+    if (status != WEIR_OK) {
+        assert_int_equal(error.code, status);
+        assert_true(strlen(error.message) > 10);
+    } else if (!weir__snapshot_is_whole(&a)) {
+        status = WEIR_FORMAT;
+    } else {
+        unsigned char again[300];
+        assert_memory_equal(a.state, state, sizeof state);
+        for (size_t at = 0; at < n; at += piece)
+            assert_int_equal(weir__snapshot_copy(&a.text, a.state, at, again + at, piece),
+                             n - at < piece ? n - at : piece);
+        assert_memory_equal(again, bytes, n);
+        assert_int_equal(weir__snapshot_copy(&a.text, a.state, n, again, 1), 0);
+    }
+    weir__snapshot_arrival_fini(&a);
+    assert_int_equal(weir__mem_live(), live);
+    return status;
+}
+
+/* By a file and in pieces of every size. */
+static weir_status read_both(const page *p, const weir__snapshot_limits *of)
+{
+    static const size_t pieces[] = {1, 3, 8, 13, 64, 100, 300};
+    weir_status status = read_all(p, of);
+    for (size_t i = 0; i < sizeof pieces / sizeof *pieces; i++)
+        assert_int_equal(arrive(p, of, 1000, pieces[i]), status);
+    return status;
+}
+
 static void test_what_is_written_is_read(void **unused)
 {
     (void)unused;
@@ -93,11 +133,11 @@ static void test_what_is_written_is_read(void **unused)
     assert_int_equal(got.adapter, 99);
     assert_int_equal(weir__snapshot_size(&s), p.n);
     weir__snapshot_fini(&s);
-    assert_int_equal(read_all(&p, &limits), WEIR_OK);
+    assert_int_equal(read_both(&p, &limits), WEIR_OK);
     close(p.fd);
     static const weir__prefix_key nobody = {0};
     p = page_of(&nobody, tokens, 1);
-    assert_int_equal(read_all(&p, &limits), WEIR_OK);
+    assert_int_equal(read_both(&p, &limits), WEIR_OK);
     close(p.fd);
 }
 
@@ -124,12 +164,12 @@ static void test_cut_anywhere(void **unused)
     page p = page_of(&key, tokens, N_TOKENS);
     for (size_t n = 0; n < p.n; n++) {
         set(&p, p.bytes, n);
-        assert_int_equal(read_all(&p, &limits), WEIR_FORMAT);
+        assert_int_equal(read_both(&p, &limits), WEIR_FORMAT);
     }
     set(&p, p.bytes, p.n + 1); /* a byte too many */
-    assert_int_equal(read_all(&p, &limits), WEIR_FORMAT);
+    assert_int_equal(read_both(&p, &limits), WEIR_FORMAT);
     set(&p, p.bytes, p.n);
-    assert_int_equal(read_all(&p, &limits), WEIR_OK);
+    assert_int_equal(read_both(&p, &limits), WEIR_OK);
     close(p.fd);
 }
 
@@ -141,6 +181,7 @@ static void test_each_bit_counts(void **unused)
         p.bytes[bit / 8] ^= (unsigned char)(1u << bit % 8);
         set(&p, p.bytes, p.n);
         weir_status status = read_all(&p, &limits);
+        assert_true(arrive(&p, &limits, 1000, 9) != WEIR_OK);
         bool version = bit / 8 >= offsetof(weir__snapshot_head, version) &&
                        bit / 8 < offsetof(weir__snapshot_head, n_tokens);
         assert_int_equal(status, version ? WEIR_UNSUPPORTED : WEIR_FORMAT);
@@ -156,13 +197,13 @@ static void test_others_and_lies(void **unused)
     page p = page_of(&key, tokens, N_TOKENS);
     weir__snapshot_limits other = limits;
     other.kind++;
-    assert_int_equal(read_all(&p, &other), WEIR_UNSUPPORTED);
+    assert_int_equal(read_both(&p, &other), WEIR_UNSUPPORTED);
     other = limits;
     other.n_tokens = N_TOKENS - 1;
-    assert_int_equal(read_all(&p, &other), WEIR_UNSUPPORTED);
+    assert_int_equal(read_both(&p, &other), WEIR_UNSUPPORTED);
     other = limits;
     other.n_vocab = 319;
-    assert_int_equal(read_all(&p, &other), WEIR_FORMAT);
+    assert_int_equal(read_both(&p, &other), WEIR_FORMAT);
     static const uint64_t lies[] = {0, 1, 4, 6, 255, INT32_MAX, UINT32_MAX, INT64_MAX, UINT64_MAX};
     for (size_t i = 0; i < sizeof lies / sizeof *lies; i++)
         for (int field = 0; field < 3; field++) {
@@ -177,6 +218,10 @@ static void test_others_and_lies(void **unused)
             set(&p, p.bytes, p.n);
             assert_int_equal(pwrite(p.fd, &head, sizeof head, 0), sizeof head);
             assert_int_equal(read_all(&p, &limits), WEIR_FORMAT);
+            for (uint64_t most = 10; most <= UINT64_MAX / 10; most *= 10) {
+                weir_status status = arrive(&p, &limits, most, 7);
+                assert_true(status == WEIR_FORMAT || status == WEIR_TOO_LONG || status == WEIR_UNSUPPORTED);
+            }
         }
     close(p.fd);
 }
@@ -189,6 +234,15 @@ static void test_without_memory(void **unused)
     for (long n = 0;; n++) {
         weir__mem_fail_after(n);
         weir_status status = read_all(&p, &limits);
+        bool pending = weir__mem_fail_pending();
+        weir__mem_fail_after(-1);
+        assert_int_equal(status, pending ? WEIR_OK : WEIR_NO_MEMORY);
+        if (pending) break;
+        assert_true(n < 3);
+    }
+    for (long n = 0;; n++) {
+        weir__mem_fail_after(n);
+        weir_status status = arrive(&p, &limits, 1000, 5);
         bool pending = weir__mem_fail_pending();
         weir__mem_fail_after(-1);
         assert_int_equal(status, pending ? WEIR_OK : WEIR_NO_MEMORY);

@@ -347,3 +347,13 @@ weir_status weir_engine_cache_changes(weir_engine *engine, bool all, weir_cache_
     *n = weir__cache_changes(engine->driver.prefix.cache, all, changes, tokens, capacity);
     return *n > 0 ? WEIR_OK : WEIR_END;
 }
+
+weir_status weir_engine_block_tokens(const weir_engine *engine, uint64_t id, int32_t *tokens, size_t capacity,
+                                     size_t *n)
+{
+    if (n != NULL) *n = 0;
+    if (engine == NULL || n == NULL || (tokens == NULL && capacity > 0)) return WEIR_INVALID;
+    if (engine->params.cache_block == 0) return WEIR_STATE;
+    *n = weir__cache_block(engine->driver.prefix.cache, id, tokens, capacity);
+    return *n == 0 ? WEIR_NOT_FOUND : *n > capacity ? WEIR_TOO_LONG : WEIR_OK;
+}

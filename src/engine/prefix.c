@@ -4,6 +4,7 @@
 #include <stddef.h>
 #include <string.h>
 
+#include "base/error.h"
 #include "base/hash.h"
 #include "base/mem.h"
 #include "engine/account.h"
@@ -31,17 +32,30 @@ static void ring_bell(void *user)
     weir__doorbell_ring(user);
 }
 
-/* The contexts that can load a saved state. Layout, lanes and kernels do not count. */
-static uint64_t kind_of(const weir__driver *driver)
+/* The contexts that can load a saved state. Layout, lanes and kernels do not count. model: its identity, or
+ * its fingerprint. */
+static uint64_t kind_of(const weir__driver *driver, uint64_t model)
 {
     const char *version = weir_backend_version();
     const uint64_t numbers[] = {
-        driver->model->ops->model_identity(driver->model->model),
+        model,
         (uint64_t)driver->params->type_k,
         (uint64_t)driver->params->type_v,
     };
     return weir__hash(weir__hash(driver->model->attention, numbers, sizeof numbers), version,
                       strlen(version));
+}
+
+static weir__snapshot_limits limits_of(const weir__driver *driver, uint64_t model)
+{
+    return (weir__snapshot_limits){.kind = kind_of(driver, model),
+                                   .n_tokens = driver->info.n_ctx_seq,
+                                   .n_vocab = driver->model->info.n_vocab};
+}
+
+weir__snapshot_limits weir__prefix_limits(const weir__driver *driver)
+{
+    return limits_of(driver, driver->model->info.fingerprint);
 }
 
 /* Opens cache_dir, if there is one and prefixes are kept at all. */
@@ -50,9 +64,7 @@ static weir_status open_archive(weir__driver *driver, weir__archive **archive, w
     const weir__archive_params params = {
         .path = driver->params->cache_dir,
         .n_bytes = driver->params->cache_disk_bytes,
-        .limits = {.kind = kind_of(driver),
-                   .n_tokens = driver->info.n_ctx_seq,
-                   .n_vocab = driver->model->info.n_vocab},
+        .limits = limits_of(driver, driver->model->ops->model_identity(driver->model->model)),
         .watch_ns = WATCH_NS,
         .ring = ring_bell,
         .user = driver->bell,
@@ -390,4 +402,47 @@ int32_t weir__prefix_known(const weir__prefix *prefix, weir__shared *shared, con
                      UINT64_MAX, &hit);
     cut_hit(prefix, &request->history, &hit);
     return hit.n_leader > hit.n && !prefix->exact ? hit.n_leader : hit.n;
+}
+
+/* ---- Other engines ---- */
+
+/* Gives an errand the state of its tokens' longest cached beginning. Part of a cached text is copied to a
+ * free sequence first, as a request's would be. */
+static weir_status give_state(weir__driver *driver, weir__errand *errand)
+{
+    weir__cache *cache = driver->cache;
+    weir__cache_hit hit;
+    int32_t lane = weir__lanes_free(&driver->lanes);
+    for (;;) {
+        weir__cache_look(cache, &errand->key, errand->tokens, errand->n + 1, NULL, 0, &hit);
+        if (hit.n == 0 || hit.n <= errand->more_than)
+            return weir__error_set(&errand->error, WEIR_NOT_FOUND, "", "no more of the prompt is cached");
+        if (lane >= 0 || weir__cache_is_whole(&hit)) break;
+        lane = weir__cache_evict(cache, hit.entry);
+        if (lane < 0)
+            return weir__error_set(&errand->error, WEIR_BUSY, "", "requests use all sequences of the engine");
+    }
+    int32_t from = hit.live != NULL ? slot_of(hit.live)->lane : -1;
+    errand->n = hit.n;
+    return weir__cache_copy(cache, &hit, from, lane, errand->most, &errand->state, &errand->n_bytes,
+                            &errand->error);
+}
+
+void weir__prefix_carry(weir__driver *driver)
+{
+    weir__courier *courier = &driver->shared->courier;
+    weir__errand *errand = weir__courier_take(courier);
+    if (errand == NULL) return;
+    weir_status status = WEIR_OK;
+    if (errand->brings && driver->prefix.caching)
+        status = weir__cache_put(driver->cache, &errand->key, errand->tokens, errand->n, &errand->state,
+                                 errand->n_bytes, &errand->error);
+    else if (driver->prefix.caching)
+        status = give_state(driver, errand);
+    else
+        status =
+            weir__error_set(&errand->error, WEIR_UNSUPPORTED, "engine", "this engine caches no prefixes");
+    weir__account_publish(driver);
+    weir__courier_finish(courier, errand, status);
+    weir__doorbell_ring(driver->bell); /* there may be more of them */
 }

@@ -42,6 +42,12 @@ void weir__prefix_advance(const weir__prefix *prefix, weir__slot *slot);
 /* The slot has ended: its tokens are no longer found. The cache may take over its lane. */
 void weir__prefix_keep(const weir__prefix *prefix, weir__lanes *lanes, weir__slot *slot);
 
+/* Does one of the errands that callers wait for: gives or takes the state of a cached prefix. */
+void weir__prefix_carry(weir__driver *driver);
+
+/* Of snapshots for other engines, whose files have other times. Any thread. */
+weir__snapshot_limits weir__prefix_limits(const weir__driver *driver);
+
 /* Tokens of a prompt that would come from the cache. Any thread. */
 int32_t weir__prefix_known(const weir__prefix *prefix, weir__shared *shared, const weir__request *request);
 

@@ -155,6 +155,20 @@ static void judge_stored(const blocks *b, const int32_t *tokens, size_t n)
     }
 }
 
+/* A block's id gives all tokens up to its end. */
+static void judge_block(const rig *r, uint64_t id, const int32_t *tokens, size_t n_blocks)
+{
+    int32_t got[400];
+    size_t n = n_blocks * BLOCK, n_got;
+    assert_int_equal(weir_engine_block_tokens(r->engine, id, got, COUNT(got), &n_got), WEIR_OK);
+    assert_int_equal(n_got, n);
+    assert_memory_equal(got, tokens, n * sizeof *got);
+    assert_int_equal(weir_engine_block_tokens(r->engine, id, got, n - 1, &n_got), WEIR_TOO_LONG);
+    assert_int_equal(n_got, n);
+    assert_int_equal(weir_engine_block_tokens(r->engine, id + 1, got, COUNT(got), &n_got), WEIR_NOT_FOUND);
+    assert_int_equal(weir_engine_block_tokens(r->engine, id, NULL, 1, &n_got), WEIR_INVALID);
+}
+
 static void test_changes_of_the_cache(void **state)
 {
     rig *r = *state;
@@ -172,9 +186,11 @@ static void test_changes_of_the_cache(void **state)
         take_changes(r, &b);
         judge_stored(&b, first.tokens, 16 / BLOCK);
         uint64_t last = b.changes[b.n - 1].id;
+        judge_block(r, last, first.tokens, 16 / BLOCK);
         rig_run(r);
         judge(&first, 0, WEIR_MISS_COLD);
         take_changes(r, &b);
+        judge_block(r, b.changes[b.n - 1].id, first.tokens, (40 + ANSWER - 1) / BLOCK);
         assert_true(b.changes[0].parent == last);
         b.changes[0].parent = 0;
         judge_stored(&b, first.tokens + 16, (40 + ANSWER - 1) / BLOCK - 16 / BLOCK);
@@ -203,6 +219,7 @@ static void test_changes_of_the_cache(void **state)
     static blocks none;
     assert_int_equal(weir_engine_cache_changes(r->engine, false, none.changes, none.tokens, 1, &none.n),
                      WEIR_STATE);
+    assert_int_equal(weir_engine_block_tokens(r->engine, 1, NULL, 0, &none.n), WEIR_STATE);
     rig_stop(r);
 }
 

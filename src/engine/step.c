@@ -327,6 +327,7 @@ void weir__step_tick(weir__driver *driver, const weir_plan_entry *plan, size_t n
     int64_t start = weir__clock_now_ns(), work_ns = 0;
     *report = (weir_report){.size = sizeof *report};
     weir__account_begin(&driver->account, start);
+    weir__prefix_carry(driver);
     weir__step_prepare(driver, plan == NULL, start); /* a plan is for the slots of its view */
     weir__speculate_draft(driver);
     int64_t prepared = weir__clock_now_ns();

@@ -256,6 +256,8 @@ static bool set_request(weir__transfer *t, const weir__transfer_request *r)
            (r->may_connect == NULL ||
             (curl_easy_setopt(easy, CURLOPT_OPENSOCKETFUNCTION, open_socket) == CURLE_OK &&
              curl_easy_setopt(easy, CURLOPT_OPENSOCKETDATA, t) == CURLE_OK)) &&
+           (r->buffer_bytes == 0 ||
+            curl_easy_setopt(easy, CURLOPT_BUFFERSIZE, r->buffer_bytes) == CURLE_OK) &&
            (r->body == NULL || curl_easy_setopt(easy, CURLOPT_POSTFIELDS, r->body) == CURLE_OK) &&
            curl_easy_setopt(easy, CURLOPT_CONNECTTIMEOUT_MS, r->connect_ms) == CURLE_OK &&
            curl_easy_setopt(easy, CURLOPT_TIMEOUT_MS, r->total_ms) == CURLE_OK &&

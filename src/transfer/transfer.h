@@ -54,6 +54,7 @@ typedef struct weir__transfer_request {
     const char *proxy, *no_proxy;    /* NULL = as the environment says; proxy "" = none */
     long connect_ms;                 /* the most for a connection */
     long total_ms, idle_ms;          /* the most for everything, and without a byte; 0 = no limit */
+    long buffer_bytes;               /* that are read at once, for long answers; 0 = libcurl's default */
     const char *secret, *secret_for; /* a line of the head, where url has the origin of secret_for; or NULL */
     /* A line of an answer's head; bytes of its body. False ends the transfer. on_header may be NULL. */
     bool (*on_header)(const char *line, size_t n, void *user);

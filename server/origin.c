@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "origin.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "transfer/transfer.h"
+
+static bool read_origin(const char *text, weir__transfer_url *origin)
+{
+    char url[320];
+    bool bare = strstr(text, "://") == NULL;
+    if (snprintf(url, sizeof url, "%s%s", bare ? "http://" : "", text) >= (int)sizeof url) return false;
+    const char *rest = strstr(url, "://") + 3;
+    rest += strcspn(rest, "/?#");
+    return (rest[0] == '\0' || strcmp(rest, "/") == 0) && weir__transfer_read_url(url, origin);
+}
+
+bool serve_origin_check(const char *entry)
+{
+    weir__transfer_url origin;
+    const char *host = strstr(entry, "://");
+    host = host != NULL ? host + 3 : entry;
+    const char *bracket = strchr(host, ']'); /* an IPv6 address has colons before its port */
+    return strchr(bracket != NULL ? bracket : host, ':') != NULL && read_origin(entry, &origin);
+}
+
+bool serve_origin_is(const char *entry, const char *url)
+{
+    weir__transfer_url a, b;
+    return read_origin(entry, &a) && read_origin(url, &b) && strcmp(a.host, b.host) == 0 &&
+           a.port == b.port && a.secure == b.secure;
+}

@@ -1,0 +1,271 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "peers.h"
+
+#include <stdio.h>
+
+#include "base/clock.h"
+#include "base/mem.h"
+#include "fetch.h"
+#include "loaded.h"
+#include "log.h"
+#include "model.h"
+#include "origin.h"
+#include "transfer/transfer.h"
+
+#define LEAST      64 /* tokens that are to be computed otherwise: fewer are not worth a fetch */
+#define CONNECT_MS 2000
+#define TURN_MS    50 /* how soon it is noticed that the client has left */
+#define QUEUE_MAX  64 /* calls that wait for a thread */
+#define PATH       "/v1/prefixes"
+#define BUFFER     ((long)512 << 10) /* bytes that libcurl reads at once */
+
+/* ---- Hints ---- */
+
+static const char *const ends[SERVE_PREFIX_ENDS] = {
+    [SERVE_PREFIX_NONE] = "",         [SERVE_PREFIX_FETCHED] = "fetched", [SERVE_PREFIX_KNOWN] = "known",
+    [SERVE_PREFIX_ABSENT] = "absent", [SERVE_PREFIX_REFUSED] = "refused", [SERVE_PREFIX_LATE] = "late",
+    [SERVE_PREFIX_BUSY] = "busy",     [SERVE_PREFIX_FAILED] = "failed",
+};
+
+const char *serve_peers_end_name(serve_prefix_end how)
+{
+    return ends[how];
+}
+
+static void end(serve_call *call, serve_prefix_end how)
+{
+    call->prefix_end = ends[how];
+    atomic_fetch_add_explicit(&call->server->prefixes.n_ends[how], 1, memory_order_relaxed);
+}
+
+void serve_peers_hint(serve_call *call, const char *url)
+{
+    const serve_params *params = &call->server->params;
+    if (call->server->carriers == NULL || params->n_prefix_peers == 0) return;
+    for (size_t i = 0; i < params->n_prefix_peers; i++)
+        if (serve_origin_is(params->prefix_peers[i], url)) call->peer = params->prefix_peers[i];
+    if (call->peer != NULL) return;
+    end(call, SERVE_PREFIX_REFUSED);
+    serve_log("warning", "prefix", "a request names a server that --prefix-peer does not");
+}
+
+bool serve_peers_is_key(const serve_server *server, const char *key)
+{
+    char own[SERVE_PREFIX_KEY_MAX + 1] = "", given[SERVE_PREFIX_KEY_MAX + 1] = "";
+    if (server->params.prefix_key == NULL || key == NULL || strlen(key) > SERVE_PREFIX_KEY_MAX) return false;
+    memcpy(own, server->params.prefix_key, strlen(server->params.prefix_key));
+    memcpy(given, key, strlen(key));
+    return serve_secret_is(own, given, sizeof own);
+}
+
+serve_workers *serve_peers_workers(serve_call *call)
+{
+    serve_server *server = call->server;
+    int32_t n, n_busy, n_queued;
+    if (call->route->peer && server->carriers != NULL) return server->carriers;
+    serve_workers *workers = serve_fetch_workers(call);
+    if (call->peer == NULL || workers != server->workers) return workers;
+    serve_workers_count(server->carriers, &n, &n_busy, &n_queued);
+    if (n_queued >= QUEUE_MAX) {
+        call->peer = NULL;
+        end(call, SERVE_PREFIX_BUSY);
+        return workers;
+    }
+    if (call->peer_by_ns == 0)
+        call->peer_by_ns = weir__clock_deadline_ns((int64_t)server->params.prefix_s * 1000);
+    return server->carriers;
+}
+
+/* ---- Fetching ---- */
+
+typedef struct fetch {
+    serve_call *call;
+    weir_snapshot *snapshot;
+    weir_error error; /* of the snapshot */
+    long status;
+    bool ended;
+    weir__transfer_end end;
+    char detail[256];
+} fetch;
+
+static bool on_bytes(const weir__transfer_head *head, const char *bytes, size_t n, void *user)
+{
+    fetch *f = user;
+    f->status = head->status;
+    return f->status == 200 && weir_snapshot_write(f->snapshot, bytes, n, &f->error) == WEIR_OK;
+}
+
+static void on_end(const weir__transfer_result *result, void *user)
+{
+    fetch *f = user;
+    f->ended = true;
+    f->end = result->end;
+    if (result->head.status != 0) f->status = result->head.status;
+    snprintf(f->detail, sizeof f->detail, "%s", result->detail);
+}
+
+/* The tokens of a prompt without media, [*n]. */
+static weir_status tokens_of(const serve_call *call, const weir_request *request, int32_t **tokens, size_t *n)
+{
+    size_t capacity = 0, guess = 512;
+    if (request->tokens != NULL) {
+        *n = request->n_tokens;
+        *tokens = weir__mem_dup(request->tokens, *n * sizeof **tokens);
+        return *tokens != NULL ? WEIR_OK : WEIR_NO_MEMORY;
+    }
+    weir_status status = WEIR_TOO_LONG;
+    for (; status == WEIR_TOO_LONG && guess > capacity; guess = *n) {
+        if (!weir__mem_grow(tokens, &capacity, guess, sizeof **tokens)) return WEIR_NO_MEMORY;
+        if (request->chat != NULL)
+            status = weir_chat_tokenize(request->chat, *tokens, capacity, n, NULL);
+        else
+            status = weir_tokenize(call->loaded->model, request->text, request->text_length,
+                                   request->add_special, request->parse_special, *tokens, capacity, n, NULL);
+    }
+    return status;
+}
+
+static bool write_body(const serve_call *call, const weir_request *request, const int32_t *tokens, size_t n,
+                       int32_t n_known, weir__text *body)
+{
+    weir__text_add_string(body, "{");
+    weir__json_string(body, "model", call->model->name);
+    if (request->cache_salt != NULL && request->cache_salt[0] != '\0')
+        weir__json_string(body, "salt", request->cache_salt);
+    weir__text_printf(body, ",\"more_than\":%d,\"tokens\":[", n_known);
+    for (size_t i = 0; i < n && !body->failed; i++) weir__text_printf(body, i > 0 ? ",%d" : "%d", tokens[i]);
+    return weir__text_add_string(body, "]}");
+}
+
+static int64_t rest_ms(const serve_call *call)
+{
+    return (call->peer_by_ns - weir__clock_now_ns()) / 1000000;
+}
+
+/* False: the job is to end, or memory ran out. */
+static bool transfer(fetch *f, const char *body)
+{
+    const serve_params *params = &f->call->server->params;
+    char url[320 + sizeof PATH], key[SERVE_PREFIX_KEY_MAX + 32];
+    long rest = (long)rest_ms(f->call);
+    bool bare = strstr(f->call->peer, "://") == NULL;
+    snprintf(url, sizeof url, "%s%s", bare ? "http://" : "", f->call->peer);
+    url[strlen(url) - (url[strlen(url) - 1] == '/')] = '\0';
+    strcat(url, PATH);
+    snprintf(key, sizeof key, "Authorization: Bearer %s", params->prefix_key);
+    const char *const headers[] = {"Content-Type: application/json", "Expect:", key, NULL};
+    const weir__transfer_request request = {
+        .url = url,
+        .body = body,
+        .headers = headers,
+        .proxy = "",
+        .connect_ms = rest < CONNECT_MS ? rest : CONNECT_MS,
+        .total_ms = rest,
+        .buffer_bytes = BUFFER,
+        .on_bytes = on_bytes,
+        .on_end = on_end,
+        .user = f,
+    };
+    weir__transfers *transfers = weir__transfers_create(1);
+    if (transfers == NULL) return false;
+    weir__transfer *one = weir__transfers_start(transfers, &request);
+    while (one != NULL && !f->ended && !serve_workers_is_to_end())
+        weir__transfers_wait(transfers, NULL, 0, TURN_MS);
+    if (one != NULL && !f->ended) weir__transfer_drop(one);
+    weir__transfers_destroy(transfers);
+    return f->ended;
+}
+
+/* Why the transfer brought no prefix; NULL: it did. *how: the same in short. */
+static const char *judge(const fetch *f, serve_prefix_end *how)
+{
+    *how = SERVE_PREFIX_FAILED;
+    if (f->end == WEIR__TRANSFER_LEFT && f->status == 200) {
+        if (f->error.code == WEIR_UNSUPPORTED || f->error.code == WEIR_TOO_LONG) *how = SERVE_PREFIX_REFUSED;
+        return f->error.message;
+    }
+    switch (f->status) {
+    case 0: break;
+    case 200: break;
+    case 404: *how = SERVE_PREFIX_ABSENT; return "it has no more of the prompt";
+    case 401:
+    case 403: *how = SERVE_PREFIX_REFUSED; return "it has another --prefix-key, or none";
+    case 413: *how = SERVE_PREFIX_REFUSED; return "the prefix is larger than its --max-prefix";
+    case 503: *how = SERVE_PREFIX_BUSY; return "it is busy";
+    default: return "it answered with another status than 200";
+    }
+    if (f->end == WEIR__TRANSFER_LATE) {
+        *how = SERVE_PREFIX_LATE;
+        return "it took longer than --prefix-timeout";
+    }
+    return f->end == WEIR__TRANSFER_WHOLE ? NULL : f->detail;
+}
+
+static void report(const serve_call *call, serve_prefix_end how, const char *why)
+{
+    serve_log(how == SERVE_PREFIX_ABSENT ? "info" : "warning", "prefix",
+              "%s gave no prefix, which is computed instead: %s", call->peer, why);
+}
+
+/* Into the engine's cache. */
+static serve_prefix_end fetch_into(serve_call *call, weir_snapshot *snapshot, const char *body)
+{
+    fetch f = {.call = call, .snapshot = snapshot};
+    serve_prefix_end how;
+    weir_error error = {0};
+    int64_t began = weir__clock_now_ns();
+    if (rest_ms(call) < 1) {
+        report(call, SERVE_PREFIX_LATE, "other requests fetch from servers");
+        return SERVE_PREFIX_LATE;
+    }
+    if (!transfer(&f, body)) return SERVE_PREFIX_FAILED;
+    const char *why = judge(&f, &how);
+    int64_t rest = rest_ms(call);
+    if (why == NULL) {
+        weir_status status =
+            weir_snapshot_import(snapshot, call->loaded->engine, rest > 0 ? (int)rest : 0, &error);
+        how = status == WEIR_OK        ? SERVE_PREFIX_FETCHED
+              : status == WEIR_TIMEOUT ? SERVE_PREFIX_LATE
+                                       : SERVE_PREFIX_FAILED;
+        why = error.message;
+    }
+    if (how != SERVE_PREFIX_FETCHED) {
+        report(call, how, why);
+        return how;
+    }
+    atomic_fetch_add_explicit(&call->server->prefixes.n_bytes_fetched, weir_snapshot_bytes(snapshot),
+                              memory_order_relaxed);
+    serve_log("info", "prefix", "%d tokens, %llu bytes from %s in %.1f ms", weir_snapshot_length(snapshot),
+              (unsigned long long)weir_snapshot_bytes(snapshot), call->peer,
+              (double)(weir__clock_now_ns() - began) / 1e6);
+    return how;
+}
+
+bool serve_peers_fetch(serve_call *call, const weir_request *request)
+{
+    weir_engine *engine = call->loaded->engine;
+    weir_snapshot *snapshot = NULL;
+    weir__text body = {0};
+    int32_t *tokens = NULL;
+    size_t n = 0;
+    serve_prefix_end how = SERVE_PREFIX_KNOWN;
+    bool plain = request->source == NULL && request->n_adapters == 0 && request->n_media == 0 &&
+                 !request->prompt_logprobs && request->cache_prompt;
+    if (call->peer_by_ns == 0 || !plain) return true;
+    if (tokens_of(call, request, &tokens, &n) != WEIR_OK || n < 2 ||
+        weir_snapshot_create(engine, tokens, n - 1, request->cache_salt, WEIR_NUL,
+                             (uint64_t)call->server->params.prefix_bytes, &snapshot, NULL) != WEIR_OK)
+        goto done; /* the submit says what is wrong with it */
+    int32_t n_known = weir_snapshot_known(snapshot, engine);
+    if ((int32_t)n - 1 - n_known >= LEAST)
+        how = write_body(call, request, tokens, n - 1, n_known, &body)
+                  ? fetch_into(call, snapshot, body.bytes)
+                  : SERVE_PREFIX_FAILED;
+    end(call, how);
+done:
+    weir_snapshot_destroy(snapshot);
+    weir__text_fini(&body);
+    weir__mem_free(tokens);
+    weir_error error = {.code = WEIR_ABORTED};
+    return !serve_workers_is_to_end() || serve_call_passes(call, WEIR_ABORTED, &error);
+}
