@@ -15,6 +15,7 @@ import sys
 import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "tests" / "support"))
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 from engine import machine, run  # noqa: E402
 from serve import Server  # noqa: E402
 
@@ -51,8 +52,8 @@ def read_all(server, tokens):
     connection.request("POST", "/v1/prefixes", {"tokens": tokens[:-1]}, key=KEY)
     status, headers = connection.head()
     waited = time.monotonic() - began
+    assert status == 200, connection.exactly(int(headers["content-length"]))
     left = size = int(headers["content-length"])
-    assert status == 200
     left -= len(connection.buffer)
     room = memoryview(bytearray(1 << 20))
     while left > 0:
@@ -67,7 +68,7 @@ def read_all(server, tokens):
 def main():
     rounds, n = int(sys.argv[1]), int(sys.argv[2]) if len(sys.argv) > 2 else 8000
     weir, model = os.environ["WEIR_BIN"], os.environ["WEIR_MODEL"]
-    words = ["-np", "1", "-c", str(n + 64), "--prefix-key", KEY]
+    words = ["-np", "2", "-c", str(n + 64), "--prefix-key", KEY]
     rows = []
     for i in range(rounds):
         with Server(weir, *words, model=model) as first, Server(weir, *words, "--prefix-peer", first.url, model=model) as second:
@@ -88,7 +89,7 @@ def main():
 
 `scripts/bench.sh {rounds} prefixes`, {datetime.date.today()}, {run([weir, "--version"]).splitlines()[0]}.
 
-{machine(weir)}; two servers on loopback, {os.path.basename(model)}, a prompt of {n:,} tokens, a state of {mid["size"] / 1e6:.0f} MB. Medians of {rounds} rounds. Aims:
+{machine()}; two servers on loopback, {os.path.basename(model)}, a prompt of {n:,} tokens, a state of {mid["size"] / 1e6:.0f} MB. Medians of {rounds} rounds. Aims:
 at least {LEAST_GB:.0f} GB/s, and a first token in at most {MOST_SHARE:.0%} of the time of computing.
 
 | | |

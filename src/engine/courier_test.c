@@ -145,6 +145,8 @@ static void test_from_host_memory(void **state)
     go_on(r, &next, &first, 60 + ANSWER, 3, 5);
     move_as(from, to, &next, NULL, 60 + ANSWER - 1);
     ask_as(r, to, &next, NULL, 60 + ANSWER - 1);
+    go_on(r, &next, &other, 30, 3, 30);
+    move_as(from, to, &next, NULL, 30); /* of the only lane, which goes to host memory for that */
     go_on(r, &next, &first, 30, 3, 30);
     move_as(from, to, &next, NULL, 30); /* the part of it that is there already is not taken again */
     ask_as(r, to, &next, NULL, 30);

@@ -419,6 +419,8 @@ static weir_status give_state(weir__driver *driver, weir__errand *errand)
             return weir__error_set(&errand->error, WEIR_NOT_FOUND, "", "no more of the prompt is cached");
         if (lane >= 0 || weir__cache_is_whole(&hit)) break;
         lane = weir__cache_evict(cache, hit.entry);
+        if (lane < 0 && driver->params->cache_bytes > 0) /* its own lane is the only one */
+            lane = weir__cache_evict(cache, NULL);
         if (lane < 0)
             return weir__error_set(&errand->error, WEIR_BUSY, "", "requests use all sequences of the engine");
     }
