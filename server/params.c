@@ -186,7 +186,7 @@ weir_status serve_params_check(const serve_params *params, weir_error *error)
                 error, WEIR_INVALID, "hosts",
                 "\"%.100s\" is no name of a host; allowed: a name without scheme and port, or *",
                 params->hosts[i]);
-    weir_status status = serve_objective_check(params->objectives, params->n_objectives, error);
+    status = serve_objective_check(params->objectives, params->n_objectives, error);
     if (status != WEIR_OK) return status;
     for (size_t i = 0; i < params->model.n_names; i++)
         if (!weir__utf8_valid(params->model.names[i], strlen(params->model.names[i])))
