@@ -1,5 +1,5 @@
-/* courier.h: errands that other threads give the driver, and wait for: cached prefixes that leave an engine or
- * come to it.
+/* courier.h: errands that other threads give the driver, and wait for: cached prefixes that leave an engine
+ * or come to it.
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef WEIR_ENGINE_COURIER_H
 #define WEIR_ENGINE_COURIER_H
