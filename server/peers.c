@@ -51,10 +51,10 @@ void serve_peers_hint(serve_call *call, const char *url)
 
 bool serve_peers_is_key(const serve_server *server, const char *key)
 {
-    char own[SERVE_PREFIX_KEY_MAX + 1] = "", given[SERVE_PREFIX_KEY_MAX + 1] = "";
+    char own[SERVE_PREFIX_KEY_MAX + 1] = {0}, given[SERVE_PREFIX_KEY_MAX + 1] = {0};
     if (server->params.prefix_key == NULL || key == NULL || strlen(key) > SERVE_PREFIX_KEY_MAX) return false;
-    memcpy(own, server->params.prefix_key, strlen(server->params.prefix_key));
-    memcpy(given, key, strlen(key));
+    snprintf(own, sizeof own, "%s", server->params.prefix_key);
+    snprintf(given, sizeof given, "%s", key);
     return serve_secret_is(own, given, sizeof own);
 }
 
@@ -148,10 +148,10 @@ static bool transfer(fetch *f, const char *body)
     const serve_params *params = &f->call->server->params;
     char url[320 + sizeof PATH], key[SERVE_PREFIX_KEY_MAX + 32];
     long rest = (long)rest_ms(f->call);
-    bool bare = strstr(f->call->peer, "://") == NULL;
-    snprintf(url, sizeof url, "%s%s", bare ? "http://" : "", f->call->peer);
-    url[strlen(url) - (url[strlen(url) - 1] == '/')] = '\0';
-    strcat(url, PATH);
+    const char *peer = f->call->peer;
+    size_t n = strlen(peer);
+    snprintf(url, sizeof url, "%s%.*s%s", strstr(peer, "://") == NULL ? "http://" : "",
+             (int)(peer[n - 1] == '/' ? n - 1 : n), peer, PATH);
     snprintf(key, sizeof key, "Authorization: Bearer %s", params->prefix_key);
     const char *const headers[] = {"Content-Type: application/json", "Expect:", key, NULL};
     const weir__transfer_request request = {

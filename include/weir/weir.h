@@ -1685,12 +1685,12 @@ WEIR_API weir_status weir_engine_cache_changes(weir_engine *engine, bool all, we
                                                int32_t *tokens, size_t capacity, size_t *n);
 
 /* The tokens of a block that is cached and of all before it, into tokens [capacity]; *n is their number. Any
- * thread. NOT_FOUND: no such block is cached; TOO_LONG: more than capacity; STATE: cache_block is 0; INVALID: a
- * pointer is NULL. */
+ * thread. NOT_FOUND: no such block is cached; TOO_LONG: more than capacity; STATE: cache_block is 0; INVALID:
+ * a pointer is NULL. */
 WEIR_API weir_status weir_engine_block_tokens(const weir_engine *engine, uint64_t id, int32_t *tokens,
                                               size_t capacity, size_t *n);
 
-/* ---- Cached prefixes for other engines -------------------------------------------------------------- */
+/* ---- Cached prefixes for other engines ------------------------------------------------------------- */
 
 /* A cached prefix as bytes: its tokens, its salt and its state, with checksums. An engine of the same model
  * (the same file, by its content), the same KV types and the same version of weir and llama.cpp takes it as if
@@ -1725,7 +1725,7 @@ WEIR_API WEIR_CHECKED weir_status weir_snapshot_export(weir_snapshot *snapshot, 
 WEIR_API int32_t weir_snapshot_length(const weir_snapshot *snapshot);
 WEIR_API uint64_t weir_snapshot_bytes(const weir_snapshot *snapshot);
 
-/* Copies the bytes [at, at + n) of an exported snapshot. The number of bytes copied; less than n at the end. */
+/* Copies the bytes [at, at + n) of an exported snapshot; returns their number, less than n at the end. */
 WEIR_API size_t weir_snapshot_read(const weir_snapshot *snapshot, uint64_t at, void *bytes, size_t n);
 
 /* Appends bytes of another engine's snapshot to an empty one, and checks them as they come: FORMAT: they are

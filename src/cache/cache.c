@@ -294,14 +294,17 @@ bool weir__cache_is_whole(const weir__cache_hit *hit)
            weir__cache_length(hit->entry) == hit->n;
 }
 
-static weir_status new_block(size_t size, uint64_t most, void **state, weir_error *error)
+static weir_status check_size(size_t size, uint64_t most, weir_error *error)
 {
     if (size == 0) return weir__error_set(error, WEIR_UNSUPPORTED, "", "the state cannot be saved");
-    if (size > most)
-        return weir__error_set(error, WEIR_TOO_LONG, "", "the state has %zu bytes; allowed: %llu", size,
-                               (unsigned long long)most);
-    *state = weir__mem_alloc(size);
-    return *state != NULL ? WEIR_OK : weir__error_set(error, WEIR_NO_MEMORY, "", "no memory for the state");
+    if (size <= most) return WEIR_OK;
+    return weir__error_set(error, WEIR_TOO_LONG, "", "the state has %zu bytes; allowed: %llu", size,
+                           (unsigned long long)most);
+}
+
+static weir_status no_block(weir_error *error)
+{
+    return weir__error_set(error, WEIR_NO_MEMORY, "", "no memory for the state");
 }
 
 static weir_status copy_sequence(weir__cache *cache, int32_t seq, uint64_t most, void **state,
@@ -309,8 +312,9 @@ static weir_status copy_sequence(weir__cache *cache, int32_t seq, uint64_t most,
 {
     weir__memory *memory = cache->params.memory;
     size_t size = weir__memory_state_size(memory, seq);
-    weir_status status = new_block(size, most, state, error);
+    weir_status status = check_size(size, most, error);
     if (status != WEIR_OK) return status;
+    if ((*state = weir__mem_alloc(size)) == NULL) return no_block(error);
     *n_bytes = weir__memory_save(memory, seq, *state, size);
     if (*n_bytes > 0) return WEIR_OK;
     weir__mem_free(*state);
@@ -326,8 +330,10 @@ weir_status weir__cache_copy(weir__cache *cache, const weir__cache_hit *hit, int
     if (weir__cache_is_whole(hit) && e->seq >= 0) {
         status = copy_sequence(cache, e->seq, most, state, n_bytes, error);
     } else if (weir__cache_is_whole(hit)) {
-        status = new_block(e->n_bytes, most, state, error);
-        if (status == WEIR_OK) memcpy(*state, e->bytes, *n_bytes = e->n_bytes);
+        status = check_size(e->n_bytes, most, error);
+        if (status != WEIR_OK) return status;
+        if ((*state = weir__mem_dup(e->bytes, e->n_bytes)) == NULL) return no_block(error);
+        *n_bytes = e->n_bytes;
     } else {
         status = weir__cache_fetch(cache, hit, from, spare, error);
         if (status != WEIR_OK) return status;

@@ -47,8 +47,8 @@ typedef struct weir__cache_counts {
     uint64_t n_evicted;  /* evicted entries */
 } weir__cache_counts;
 
-/* `look`, `count`, `changes` and `block` may be called by any thread, the rest by the driver only. The mutex is
- * never held during a call of the backend; the archive's is taken within it. */
+/* `look`, `count`, `changes` and `block` may be called by any thread, the rest by the driver only. The mutex
+ * is never held during a call of the backend; the archive's is taken within it. */
 weir_status weir__cache_create(const weir__cache_params *params, weir__cache **out, weir_error *error);
 
 /* First writes the entries that lack a file. Also frees the entries' sequences. */
@@ -116,9 +116,9 @@ bool weir__cache_keep(weir__cache *cache, const weir__prefix_key *key, const int
 bool weir__cache_save(weir__cache *cache, const weir__prefix_key *key, const int32_t *tokens, int32_t n,
                       int32_t seq, int32_t keep_ms);
 
-/* Makes an entry in host memory of a state [n_bytes] that another engine saved, and takes over the block: then
- * *state is NULL. Without an entry it is OK, too, if all tokens are cached already. NO_SPACE: cache_bytes has
- * no room for it; NO_MEMORY. */
+/* Makes an entry in host memory of a state [n_bytes] that another engine saved, and takes over the block:
+ * then *state is NULL. It is OK without an entry, too, if all tokens are cached already. NO_SPACE:
+ * cache_bytes has no room for it; NO_MEMORY. */
 weir_status weir__cache_put(weir__cache *cache, const weir__prefix_key *key, const int32_t *tokens, int32_t n,
                             void **state, size_t n_bytes, weir_error *error);
 
