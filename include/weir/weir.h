@@ -1693,8 +1693,8 @@ WEIR_API weir_status weir_engine_block_tokens(const weir_engine *engine, uint64_
 /* ---- Cached prefixes for other engines ------------------------------------------------------------- */
 
 /* A cached prefix as bytes: its tokens, its salt and its state, with checksums. An engine of the same model
- * (the same file, by its content), the same KV types and the same version of weir and llama.cpp takes it as if
- * it had computed it, whatever its layout and threads; others refuse it. Like files of cache_dir the bytes
+ * (the same file, by its content), the same KV types and the same version of weir and llama.cpp takes it as
+ * if it had computed it, whatever its layout and threads; others refuse it. Like files of cache_dir the bytes
  * are checked for damage, not for forgery: only take those of an engine that you trust. One thread at a time
  * uses a snapshot. */
 typedef struct weir_snapshot weir_snapshot;
