@@ -266,13 +266,17 @@ static cli_exit add_folders(cli_model_list *list, const cli_args *args, const cl
 /* It is loaded at the start, stays, and is loaded again after a worker was lost. */
 static cli_exit add_single(cli_model_list *list, const cli_args *args, const cli_config *config)
 {
-    const char *model = args->model_path != NULL ? args->model_path : "default";
+    const char *model = args->preset_path != NULL  ? args->preset_path
+                        : args->model_path != NULL ? args->model_path
+                                                   : "default";
     char *name = args->preset_path != NULL ? cli_preset_name(args->preset_path)
                                            : cli_format("%s", cli_file_name(model));
     cli_exit code = add(list, args, config, CLI_CONFIG_NONE, name, model, cli_format("--rpc"));
     cli_args *own = &list->items[0]->args;
     own->pinned = true;
-    for (size_t i = 0; i < args->aliases.n; i++) put(&own->aliases, cli_format("%s", args->aliases.items[i]));
+    for (size_t i = 0; i < args->aliases.n; i++)
+        if (strcmp(args->aliases.items[i], name) != 0)
+            put(&own->aliases, cli_format("%s", args->aliases.items[i]));
     cli_free(name);
     return code;
 }

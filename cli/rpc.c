@@ -1,10 +1,10 @@
 /* weir rpc: a worker for models of other machines.
  * SPDX-License-Identifier: Apache-2.0 */
+#include <signal.h>
 #include <stdio.h>
 
 #include "load.h"
 #include "options.h"
-#include "signals.h"
 #include "term.h"
 
 cli_exit cli_rpc(cli_args *args)
@@ -17,8 +17,11 @@ cli_exit cli_rpc(cli_args *args)
     params.n_threads = args->engine.n_threads;
     params.insecure = args->insecure_rpc;
     fprintf(stderr, "starting a worker on %s; Ctrl-C ends it\n", params.listen);
+    /* It waits for sockets, and has nothing to end in order. */
+    signal(SIGINT, SIG_DFL);
+    signal(SIGTERM, SIG_DFL);
+    signal(SIGHUP, SIG_DFL);
     weir_status status = weir_rpc_run(&params, &error);
     cli_load_log_flush();
-    if (cli_signals_ended() != 0) return (cli_exit)(128 + cli_signals_ended());
     return cli_fail_error(args, status == WEIR_INVALID ? CLI_USAGE : CLI_FAILED, "cannot serve", &error);
 }

@@ -71,8 +71,10 @@ serve_workers *serve_peers_workers(serve_call *call)
         end(call, SERVE_PREFIX_BUSY);
         return workers;
     }
-    if (call->peer_by_ns == 0)
-        call->peer_by_ns = weir__clock_deadline_ns((int64_t)server->params.prefix_s * 1000);
+    /* From now on, also if its model was loaded meanwhile. Half of a worker's time is for the rest. */
+    int64_t most_ms = (int64_t)server->params.prefix_s * 1000;
+    int64_t half_ms = (int64_t)server->params.work_s * 500;
+    call->peer_by_ns = weir__clock_deadline_ns(most_ms < half_ms ? most_ms : half_ms);
     return server->carriers;
 }
 
@@ -82,6 +84,7 @@ typedef struct fetch {
     serve_call *call;
     weir_snapshot *snapshot;
     weir_error error; /* of the snapshot */
+    long rest_ms;     /* at least 1 */
     long status;
     bool ended;
     weir__transfer_end end;
@@ -147,7 +150,6 @@ static bool transfer(fetch *f, const char *body)
 {
     const serve_params *params = &f->call->server->params;
     char url[320 + sizeof PATH], key[SERVE_PREFIX_KEY_MAX + 32];
-    long rest = (long)rest_ms(f->call);
     const char *peer = f->call->peer;
     size_t n = strlen(peer);
     snprintf(url, sizeof url, "%s%.*s%s", strstr(peer, "://") == NULL ? "http://" : "",
@@ -159,8 +161,8 @@ static bool transfer(fetch *f, const char *body)
         .body = body,
         .headers = headers,
         .proxy = "",
-        .connect_ms = rest < CONNECT_MS ? rest : CONNECT_MS,
-        .total_ms = rest,
+        .connect_ms = f->rest_ms < CONNECT_MS ? f->rest_ms : CONNECT_MS,
+        .total_ms = f->rest_ms,
         .buffer_bytes = BUFFER,
         .on_bytes = on_bytes,
         .on_end = on_end,
@@ -189,7 +191,7 @@ static const char *judge(const fetch *f, serve_prefix_end *how)
     case 200: break;
     case 404: *how = SERVE_PREFIX_ABSENT; return "it has no more of the prompt";
     case 401:
-    case 403: *how = SERVE_PREFIX_REFUSED; return "it has another --prefix-key, or none";
+    case 403: *how = SERVE_PREFIX_REFUSED; return "it refuses this server (--prefix-key, --allowed-hosts)";
     case 413: *how = SERVE_PREFIX_REFUSED; return "the prefix is larger than its --max-prefix";
     case 503: *how = SERVE_PREFIX_BUSY; return "it is busy";
     default: return "it answered with another status than 200";
@@ -210,11 +212,11 @@ static void report(const serve_call *call, serve_prefix_end how, const char *why
 /* Into the engine's cache. */
 static serve_prefix_end fetch_into(serve_call *call, weir_snapshot *snapshot, const char *body)
 {
-    fetch f = {.call = call, .snapshot = snapshot};
+    fetch f = {.call = call, .snapshot = snapshot, .rest_ms = (long)rest_ms(call)};
     serve_prefix_end how;
     weir_error error = {0};
     int64_t began = weir__clock_now_ns();
-    if (rest_ms(call) < 1) {
+    if (f.rest_ms < 1) {
         report(call, SERVE_PREFIX_LATE, "other requests fetch from servers");
         return SERVE_PREFIX_LATE;
     }
@@ -251,7 +253,7 @@ bool serve_peers_fetch(serve_call *call, const weir_request *request)
     serve_prefix_end how = SERVE_PREFIX_KNOWN;
     bool plain = request->source == NULL && request->n_adapters == 0 && request->n_media == 0 &&
                  !request->prompt_logprobs && request->cache_prompt;
-    if (call->peer_by_ns == 0 || !plain) return true;
+    if (call->peer == NULL || !plain) return true;
     if (tokens_of(call, request, &tokens, &n) != WEIR_OK || n < 2 ||
         weir_snapshot_create(engine, tokens, n - 1, request->cache_salt, WEIR_NUL,
                              (uint64_t)call->server->params.prefix_bytes, &snapshot, NULL) != WEIR_OK)

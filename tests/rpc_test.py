@@ -62,8 +62,8 @@ class Worker:
             self.end()
 
 
-def text_of(server):
-    reply = server.post("/v1/completions", ASK)
+def text_of(server, model=None):
+    reply = server.post("/v1/completions", dict(ASK, model=model) if model else ASK)
     return reply.json["choices"][0]["text"] if reply.status == 200 else reply.body.decode()
 
 
@@ -135,6 +135,28 @@ def test_lost():
                 check("a worker that says nothing more is lost after the timeout", again.name in last and "error" in last, last)
                 again.process.send_signal(signal.SIGCONT)
             check("it ends in order", server.stop() == 0)
+
+
+def test_shared():
+    """Two models on one worker, which forgets all graphs when a buffer of any model is freed."""
+    folder = os.path.join(scratch.name, "models")
+    os.mkdir(folder)
+    for seed, name in enumerate("ab"):
+        subprocess.run(["sh", f"{SOURCE}/tests/support/tiny.sh", f"{folder}/{name}.gguf", "tiny_gguf.py", "llama", "--layers", "4", "--seed", str(seed + 1)], check=True)
+    with Worker() as worker, Server(WEIR, "--models-dir", folder, "-c", "512", "-np", "2", "-t", "1", "--rpc", worker.name, model=None, env=PLAIN, patience=PATIENCE) as server:
+        alone = text_of(server, "a"), text_of(server, "b")
+        connection = server.connect()
+        connection.request("POST", "/v1/completions", dict(ASK, model="a", max_tokens=400, stream=True))
+        connection.head()
+        events = iter(connection.events())
+        for _ in range(3):
+            next(events)
+        server.post("/v1/models/unload", {"model": "b"})
+        other = text_of(server, "b")
+        last = [*events][-2:]
+        connection.close()
+        check("a stream goes on while another model leaves its worker and comes back", "error" not in str(last) and '"length"' in last[0], last)
+        check("and the texts are the same", (text_of(server, "a"), other) == alone)
 
 
 def between(target, dice):

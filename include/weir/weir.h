@@ -1714,10 +1714,11 @@ WEIR_API int32_t weir_snapshot_known(const weir_snapshot *snapshot, const weir_e
 
 /* Copies the longest cached beginning from the engine, between two of its ticks, in which no request computes
  * meanwhile. The cache stays as it is, but for an entry that may leave the KV cells to make room for the copy
- * of a part of another one. NOT_FOUND: no more than more_than of the tokens are cached; TOO_LONG
- * (most_bytes); BUSY: requests have all sequences; NO_SPACE: no cells for a part; TIMEOUT: the engine was
- * busy for timeout_ms (negative: no limit); STATE (also from a callback of the engine); STOPPED; UNSUPPORTED;
- * ABORTED (weir_interrupt_set); NO_MEMORY. The snapshot is empty then. */
+ * of a part of another one. With a manual engine another thread must drive, here and at import. NOT_FOUND:
+ * no more than more_than of the tokens are cached; TOO_LONG (most_bytes); BUSY: requests have all sequences;
+ * NO_SPACE: no cells for a part; TIMEOUT: the engine was busy for timeout_ms (negative: no limit); STATE
+ * (also from a callback of the engine); STOPPED; UNSUPPORTED; ABORTED (weir_interrupt_set); NO_MEMORY. The
+ * snapshot is empty then. */
 WEIR_API WEIR_CHECKED weir_status weir_snapshot_export(weir_snapshot *snapshot, weir_engine *engine,
                                                        int32_t more_than, int timeout_ms, weir_error *error);
 

@@ -362,6 +362,8 @@ static weir_status run_pass(weir__bcontext *c, const weir__batch *batch, int32_t
     int32_t n_rows = 0;
     c->n_entries = c->n_rows = 0;
     c->settled = false;
+    weir_status status = weir__llama_model_check(c->model, error);
+    if (status != WEIR_OK) return status;
     for (int32_t i = 0; i < batch->n; i++) {
         bool kept = c->embeddings || batch->logits[i] != 0;
         c->row_of[i] = kept ? n_rows : -1;
@@ -382,7 +384,7 @@ static weir_status run_pass(weir__bcontext *c, const weir__batch *batch, int32_t
     int64_t ns = c->adapts ? -weir__clock_now_ns() : 0, ran_ns = c->adapts ? -run_ns() : 0;
     bool began;
     llama_set_n_threads(c->context, n_threads, n_threads);
-    weir_status status =
+    status =
         weir__shim_decode(c->context, b, c->model->encoder_only || c->model->encoder_decoder, &began, error);
     if (began) copied(c);
     if (status != WEIR_OK) { /* a lost worker is the better reason */

@@ -208,9 +208,9 @@ void weir__llama_model_free(weir__bmodel *model)
 
 static weir_status add_device(loading *l, ggml_backend_dev_t device, weir_error *error)
 {
-    if (l->n_devices == WEIR__DEVICES_MAX)
-        return weir__error_set(error, WEIR_INVALID, "devices", "devices has more than %d names",
-                               WEIR__DEVICES_MAX);
+    if (l->n_devices == WEIR__DEVICES_USED_MAX)
+        return weir__error_set(error, WEIR_INVALID, "devices", "the model would use more than %d devices",
+                               WEIR__DEVICES_USED_MAX);
     l->devices[l->n_devices++] = device;
     return WEIR_OK;
 }

@@ -38,6 +38,9 @@ int32_t weir__shim_piece(const struct llama_vocab *vocab, int32_t token, bool sp
 
 typedef struct weir__workers weir__workers;
 
+#define WEIR__DEVICES_USED_MAX                                                                               \
+    14 /* of one model: ggml computes with 16, and the CPU and a BLAS are among them */
+
 /* Connects to all of "HOST:PORT,…". No part of a message takes longer than the timeout. Field: "rpc". */
 weir_status weir__shim_workers_open(const char *list, int32_t timeout_ms, weir__workers **out,
                                     weir_error *error);

@@ -87,9 +87,9 @@ weir_status add(weir__workers *workers, const std::string &endpoint, weir_error 
     ggml_backend_reg_t reg = ggml_backend_rpc_add_server(endpoint.c_str());
     if (reg == nullptr) return unreachable(endpoint, error);
     for (size_t i = 0; i < ggml_backend_reg_dev_count(reg); i++) {
-        if (workers->list.size() == WEIR__DEVICES_MAX)
+        if (workers->list.size() == WEIR__DEVICES_USED_MAX)
             return weir__error_set(error, WEIR_INVALID, "rpc", "the workers of rpc have more than %d devices",
-                                   WEIR__DEVICES_MAX);
+                                   WEIR__DEVICES_USED_MAX);
         ggml_backend_t backend = ggml_backend_dev_init(ggml_backend_reg_dev_get(reg, i), nullptr);
         if (backend == nullptr) return unreachable(endpoint, error);
         workers->list.push_back({endpoint, backend});

@@ -16,13 +16,13 @@ typedef struct tick_load {
     int64_t now;
     int64_t ageing_ns;
     weir_cost cost;
-    int64_t target_ns;
-    int32_t n_decode;   /* tokens of streams */
-    double decode_k;    /* the context that these attend to */
-    double prompts_ns;  /* the time of the prompts that nobody outranks */
-    bool has_work;      /* of a stream or of such a prompt */
-    weir__slot *next;   /* the first outranked prompt by priority and age; NULL = none */
-    weir__slot *oldest; /* outranked prompt */
+    int64_t target_ns, own_ns; /* of the streams, and at most the engine's */
+    int32_t n_decode;          /* tokens of streams */
+    double decode_k;           /* the context that these attend to */
+    double prompts_ns;         /* the time of the prompts that nobody outranks */
+    bool has_work;             /* of a stream or of such a prompt */
+    weir__slot *next;          /* the first outranked prompt by priority and age; NULL = none */
+    weir__slot *oldest;        /* outranked prompt */
 } tick_load;
 
 static bool runs(const tick_load *c, const weir__slot *slot)
@@ -115,9 +115,21 @@ static int32_t recovery_limit(const tick_load *c, weir__slot *slot)
 {
     if (slot->pace.outranked_ns == 0) return INT32_MAX;
     int64_t tick_ns = (c->now - slot->pace.outranked_ns) / RECOVERY_PART;
-    int32_t n = fitting(c, slot, tick_ns > c->target_ns ? tick_ns : c->target_ns);
+    int32_t n = fitting(c, slot, tick_ns > c->own_ns ? tick_ns : c->own_ns);
     if (n >= most_of(c, slot)) return INT32_MAX;
     return n > 1 ? n : 1;
+}
+
+/* Whether another engine's request outranks the prompt, and all that wait for it. */
+static bool outranked_by_peers(weir__driver *driver, const weir__slot *slot, int64_t ageing_ns, int64_t now)
+{
+    if (!weir__peers_outrank(&driver->peer, slot->request, ageing_ns, now)) return false;
+    for (int32_t i = 0; i < driver->params->n_slots; i++) {
+        const weir__slot *other = &driver->slots[i];
+        if (is_waited_for(slot, other) && !weir__peers_outrank(&driver->peer, other->request, ageing_ns, now))
+            return false;
+    }
+    return true;
 }
 
 /* ---- The tick ---- */
@@ -130,7 +142,7 @@ static void count_slot(tick_load *c, weir__slot *slot)
         c->has_work = true;
         return;
     }
-    slot->pace.yields = weir__peers_outrank(&c->driver->peer, slot->request, c->ageing_ns, c->now);
+    slot->pace.yields = outranked_by_peers(c->driver, slot, c->ageing_ns, c->now);
     if (slot->pace.yields) slot->pace.outranked_ns = c->now;
     if (slot->pace.yields && c->now < c->driver->watch.rest_ns) {
         slot->pace.limit = 0;
@@ -149,6 +161,11 @@ static void count_slot(tick_load *c, weir__slot *slot)
     c->has_work = true;
 }
 
+static int64_t share_ns(const weir__driver *driver, int64_t ms)
+{
+    return ms * WEIR__NS_PER_MS / (driver->rotation.n_sets > 0 ? driver->rotation.n_sets : 1);
+}
+
 int64_t weir__pace_target_ns(const weir__driver *driver)
 {
     int32_t usual = driver->params->itl_target_ms, least = INT32_MAX, floor = (usual + 3) / 4;
@@ -158,8 +175,15 @@ int64_t weir__pace_target_ns(const weir__driver *driver)
         int32_t own = slot->request->itl_target_ms > 0 ? slot->request->itl_target_ms : usual;
         if (own < least) least = own;
     }
-    int64_t ms = least == INT32_MAX ? usual : least > floor ? least : floor;
-    return ms * WEIR__NS_PER_MS / (driver->rotation.n_sets > 0 ? driver->rotation.n_sets : 1);
+    return share_ns(driver, least == INT32_MAX ? usual : least > floor ? least : floor);
+}
+
+/* Whatever streams allow, others wait for no longer than the engine's target. */
+static int64_t own_target_ns(const weir__driver *driver)
+{
+    int64_t target_ns = weir__pace_target_ns(driver),
+            own_ns = share_ns(driver, driver->params->itl_target_ms);
+    return target_ns < own_ns ? target_ns : own_ns;
 }
 
 void weir__pace_choose(weir__driver *driver, int64_t now)
@@ -167,6 +191,7 @@ void weir__pace_choose(weir__driver *driver, int64_t now)
     tick_load c = {.driver = driver, .now = now, .ageing_ns = weir__ageing_ns(driver->params)};
     c.cost = weir__cost_get(&driver->cost);
     c.target_ns = weir__pace_target_ns(driver);
+    c.own_ns = own_target_ns(driver);
     driver->watch.rests = false;
     driver->watch.rises = weir__peers_rises();
     weir__peers_tell(&driver->peer, top_request(driver));
@@ -199,7 +224,14 @@ void weir__pace_advance(weir__driver *driver)
 
 int64_t weir__pace_rest_ns(const weir__driver *driver)
 {
-    return driver->watch.rests ? driver->watch.rest_ns : WEIR__CLOCK_NEVER;
+    if (!driver->watch.rests) return WEIR__CLOCK_NEVER;
+    int64_t ends = driver->watch.rest_ns;
+    for (int32_t i = 0; i < driver->params->n_slots; i++) {
+        const weir__slot *slot = &driver->slots[i];
+        if (slot->state != WEIR_SLOT_IDLE && slot->request->deadline_ns < ends)
+            ends = slot->request->deadline_ns;
+    }
+    return ends;
 }
 
 /* ---- Abandoned passes ---- */
@@ -219,7 +251,7 @@ void weir__pace_begin(weir__driver *driver, int64_t now)
     const weir__shape *shape = &driver->shape;
     int64_t pass_ns = (int64_t)weir_cost_tick_ns(&driver->view.cost, shape->n_passes, shape->n_decode,
                                                  shape->n_prefill, shape->n_context_k);
-    int64_t longest_ns = weir__pace_target_ns(driver);
+    int64_t longest_ns = own_target_ns(driver);
     driver->watch.checked_ns = now;
     driver->watch.end_ns = now + pass_ns;
     if (yields(driver))
@@ -256,8 +288,7 @@ static bool peers_preempt(weir__driver *driver, int64_t now)
     for (int32_t i = 0; i < driver->params->n_slots; i++) {
         const weir__slot *slot = &driver->slots[i];
         if (slot->state == WEIR_SLOT_IDLE || slot->n_planned == 0) continue;
-        if (slot->request->owed || !weir__peers_outrank(&driver->peer, slot->request, ageing_ns, now))
-            return false;
+        if (slot->request->owed || !outranked_by_peers(driver, slot, ageing_ns, now)) return false;
     }
     return true;
 }
@@ -272,7 +303,7 @@ bool weir__pace_abandons(weir__driver *driver)
     if (now - watch->checked_ns < SEARCH_NS) return false;
     watch->checked_ns = now;
     const weir__request *request = arrived ? who_preempts(driver, now) : NULL;
-    int64_t end_ns = watch->end_ns > now ? watch->end_ns : now, target_ns = weir__pace_target_ns(driver);
+    int64_t end_ns = watch->end_ns > now ? watch->end_ns : now, target_ns = own_target_ns(driver);
     if (request != NULL && end_ns - request->submit_ns > target_ns) return true;
     return risen && end_ns - now > target_ns && peers_preempt(driver, now);
 }

@@ -3,13 +3,12 @@
 
 #include <pthread.h>
 #include <stdatomic.h>
-#include <unistd.h>
 
 #include "engine/queue.h"
 
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
+static pthread_once_t once = PTHREAD_ONCE_INIT;
 static weir__peer *first;
-static pid_t process; /* whose peers these are: the engines of its parent do not run in a child of fork() */
 static atomic_int n_peers;
 static atomic_uint n_rises;
 
@@ -18,15 +17,24 @@ static bool is_alone(const weir__peer *peer)
     return peer->bell == NULL || atomic_load_explicit(&n_peers, memory_order_relaxed) < 2;
 }
 
+/* In a child of fork(): the engines of its parent do not run there, and one of them may hold the mutex. */
+static void forget_all(void)
+{
+    pthread_mutex_init(&mutex, NULL);
+    first = NULL;
+    atomic_store(&n_peers, 0);
+}
+
+static void watch_forks(void)
+{
+    pthread_atfork(NULL, NULL, forget_all);
+}
+
 void weir__peers_join(weir__peer *peer, weir__doorbell *bell)
 {
     *peer = (weir__peer){.bell = bell};
+    pthread_once(&once, watch_forks);
     pthread_mutex_lock(&mutex);
-    if (process != getpid()) {
-        process = getpid();
-        first = NULL;
-        atomic_store(&n_peers, 0);
-    }
     peer->next = first;
     first = peer;
     atomic_fetch_add(&n_peers, 1);
@@ -59,7 +67,9 @@ void weir__peers_leave(weir__peer *peer)
 
 void weir__peers_tell(weir__peer *peer, const weir__request *top)
 {
-    if (is_alone(peer)) return;
+    /* A request that ends is told in any case: the engine may sleep when the next one joins. */
+    bool ends = peer->bell != NULL && peer->runs && top == NULL;
+    if (is_alone(peer) && !ends) return;
     pthread_mutex_lock(&mutex);
     bool rises = top != NULL && (!peer->runs || top->priority > peer->priority);
     bool falls = peer->runs && (top == NULL || top->priority < peer->priority);

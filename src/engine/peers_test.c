@@ -129,6 +129,22 @@ static void an_engine_that_has_left_outranks_nobody(void **state)
     other_leave(&third);
 }
 
+/* Its driver sleeps when the next engine joins, and tells nothing until it has work again. */
+static void an_engine_that_ended_its_request_alone_outranks_nobody(void **state)
+{
+    rig *r = *state;
+    other o;
+    other_join(&o);
+    other_runs(&o, 5);
+    weir__peers_leave(&r->engine->driver.peer);
+    weir__peers_tell(&o.peer, NULL);
+    weir__peers_join(&r->engine->driver.peer, r->engine->bell);
+    rig_submit_key(r, 'A');
+    expect_at(r, 0, CHUNK);
+    rig_run(r);
+    other_leave(&o);
+}
+
 /* A request that the other engine begins during a pass. */
 typedef struct arrival {
     other o;
@@ -205,8 +221,11 @@ static void an_endless_row_starves_nobody(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        PEERS_TEST(a_prompt_has_a_fifth_of_the_time),        PEERS_TEST(equals_and_streams_change_nothing),
-        PEERS_TEST(an_engine_that_has_left_outranks_nobody), PEERS_TEST(a_long_pass_is_abandoned),
+        PEERS_TEST(a_prompt_has_a_fifth_of_the_time),
+        PEERS_TEST(equals_and_streams_change_nothing),
+        PEERS_TEST(an_engine_that_has_left_outranks_nobody),
+        PEERS_TEST(a_long_pass_is_abandoned),
+        PEERS_TEST(an_engine_that_ended_its_request_alone_outranks_nobody),
         PEERS_TEST(an_endless_row_starves_nobody),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -2,6 +2,7 @@
  * request, or in one that is computing them now.
  * SPDX-License-Identifier: Apache-2.0 */
 #include <stddef.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "base/error.h"
@@ -32,6 +33,17 @@ static void ring_bell(void *user)
     weir__doorbell_ring(user);
 }
 
+/* Models with an original context may have other factors of RoPE for contexts beyond it: then the length of
+ * the sequences counts. 0: it does not. */
+static uint64_t factors_of(const weir__driver *driver)
+{
+    const weir_model *model = driver->model;
+    char key[128], text[32];
+    snprintf(key, sizeof key, "%s.rope.scaling.original_context_length", model->info.architecture);
+    bool has = model->ops->model_meta(model->model, key, text, sizeof text) > 0;
+    return has ? (uint64_t)driver->info.n_ctx_seq : 0;
+}
+
 /* The contexts that can load a saved state. Layout, lanes and kernels do not count. model: its identity, or
  * its fingerprint. */
 static uint64_t kind_of(const weir__driver *driver, uint64_t model)
@@ -41,6 +53,7 @@ static uint64_t kind_of(const weir__driver *driver, uint64_t model)
         model,
         (uint64_t)driver->params->type_k,
         (uint64_t)driver->params->type_v,
+        factors_of(driver),
     };
     return weir__hash(weir__hash(driver->model->attention, numbers, sizeof numbers), version,
                       strlen(version));

@@ -118,7 +118,7 @@ static weir_status check_state(const weir_snapshot *snapshot, const weir_engine 
     if (fits) return WEIR_OK;
     return weir__error_set(error, WEIR_STATE, "snapshot",
                            empty ? "it has bytes already: use a new one"
-                                 : "it is not complete: weir_snapshot_write takes the rest");
+                                 : "it is not complete: write the rest");
 }
 
 weir_status weir_snapshot_export(weir_snapshot *snapshot, weir_engine *engine, int32_t more_than,
@@ -143,6 +143,15 @@ weir_status weir_snapshot_export(weir_snapshot *snapshot, weir_engine *engine, i
         arrival->state = NULL;
         return weir__error_set(error, WEIR_NO_MEMORY, "", "out of memory for a snapshot");
     }
+    uint64_t size = weir__snapshot_size(&arrival->text);
+    if (size > arrival->most) {
+        weir__mem_free(arrival->state);
+        arrival->state = NULL;
+        weir__snapshot_fini(&arrival->text);
+        return weir__error_set(error, WEIR_TOO_LONG, "most_bytes",
+                               "the snapshot has %llu bytes; allowed: %llu", (unsigned long long)size,
+                               (unsigned long long)arrival->most);
+    }
     weir__snapshot_seal(&arrival->text, arrival->state);
     arrival->has_text = snapshot->sealed = true;
     arrival->n = weir__snapshot_size(&arrival->text);
@@ -155,7 +164,12 @@ weir_status weir_snapshot_import(weir_snapshot *snapshot, weir_engine *engine, i
     weir_status status = check_state(snapshot, engine, false, error);
     if (status != WEIR_OK) return status;
     weir__snapshot_arrival *arrival = &snapshot->arrival;
-    if (arrival->limits.kind != weir__prefix_limits(&engine->driver).kind)
+    weir__snapshot_limits limits = weir__prefix_limits(&engine->driver);
+    if (arrival->text.head.n_tokens > (uint32_t)limits.n_tokens)
+        return weir__error_set(error, WEIR_UNSUPPORTED, "engine",
+                               "the snapshot has %u tokens; a context of this engine holds %d",
+                               arrival->text.head.n_tokens, limits.n_tokens);
+    if (arrival->limits.kind != limits.kind)
         return weir__error_set(error, WEIR_UNSUPPORTED, "engine",
                                "the snapshot was created for an engine of another model or KV type");
     weir__errand errand = {

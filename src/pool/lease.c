@@ -168,9 +168,11 @@ static weir_status check_name(const weir_pool *pool, const char *name, weir_leas
 }
 
 /* A model that has lost a machine with some of its layers is loaded again. */
-static void check(weir__entry *entry)
+static void check(weir_pool *pool, weir__entry *entry)
 {
-    if (entry->state == WEIR_POOL_LOADED && weir__resident_is_lost(entry->resident)) entry->leave = true;
+    if (entry->state != WEIR_POOL_LOADED || !weir__resident_is_lost(entry->resident)) return;
+    entry->leave = true;
+    pthread_cond_signal(&pool->wake);
 }
 
 /* With the mutex locked. */
@@ -181,7 +183,7 @@ static weir_status begin(weir_lease *lease, weir_error *error)
     if (pool->stopping) return weir__error_set(error, WEIR_STOPPED, "pool", "the pool ends");
     if (entry == NULL)
         return weir__error_set(error, WEIR_NOT_FOUND, "name", "no model has the name \"%s\"", lease->name);
-    check(entry);
+    check(pool, entry);
     if (weir__entry_is_open(entry)) {
         hold_entry(lease, entry);
     } else if (pool->params.queue_limit > 0 && pool->n_waiting >= pool->params.queue_limit) {
