@@ -33,7 +33,7 @@ function(weir_links program library)
     if(WEIR_WITH_LLAMA)
         set_target_properties(${program} PROPERTIES LINKER_LANGUAGE CXX)
     endif()
-    if(WEIR_GOLD AND NOT APPLE)
+    if(WEIR_GOLD AND NOT APPLE AND NOT WEIR_SANITIZE MATCHES "address") # it warns of each name of that runtime
         target_link_options(${program} PRIVATE -fuse-ld=gold)
     endif()
 endfunction()
