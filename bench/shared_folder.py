@@ -51,6 +51,16 @@ def ask(server, prompt):
     return reply.json["choices"][0]["text"], reply.json["usage"]["prompt_tokens_details"]["cached_tokens"]
 
 
+def bytes_in(folder):
+    n = 0
+    for file in pathlib.Path(folder).iterdir():
+        try:
+            n += file.stat().st_size
+        except FileNotFoundError:  # another server has removed it meanwhile
+            pass
+    return n
+
+
 class Count:
     def __init__(self):
         self.lock = threading.Lock()
@@ -75,7 +85,7 @@ def client(server, busy, texts, end, seed, count):
 def main():
     if len(sys.argv) != 2:
         sys.exit(__doc__)
-    seconds = 60 * float(sys.argv[1])
+    seconds, where = 60 * float(sys.argv[1]), machine()
     count = Count()
     with tempfile.TemporaryDirectory() as folder:
         model = f"{folder}/model.gguf"
@@ -86,13 +96,13 @@ def main():
         servers = [Server(os.environ["WEIR_BIN"], *WORDS, *CACHED, "--cache-dir", shared, model=model) for _ in range(N_SERVERS)]
         busy = [threading.Lock() for _ in servers]
         end = time.monotonic() + seconds
-        threads = [threading.Thread(target=client, args=(s, b, texts, end, i, count)) for i, (s, b) in enumerate(zip(servers, busy))]
+        threads = [threading.Thread(target=client, args=(s, b, texts, end, i, count), daemon=True) for i, (s, b) in enumerate(zip(servers, busy))]
         for thread in threads:
             thread.start()
         dice, most, began = random.Random(SEED), 0, datetime.date.today()
         while time.monotonic() < end:
             time.sleep(min(BETWEEN_KILLS_S, max(end - time.monotonic(), 0)))
-            most = max(most, sum(f.stat().st_size for f in pathlib.Path(shared).iterdir() if f.is_file()))
+            most = max(most, bytes_in(shared))
             i = dice.randrange(N_SERVERS)
             count.restored += int(servers[i].metrics()["weir_cache_restored_total"])
             servers[i].process.send_signal(signal.SIGKILL)
@@ -108,7 +118,7 @@ def main():
     text = f"""{HEADING}
 
 `python3 bench/shared_folder.py {sys.argv[1]}`, {began.isoformat()}: {N_SERVERS} servers with one `--cache-dir` of {CACHED[1]}, a tiny random model, {N_PROMPTS} prompts that
-share beginnings. One server is killed (SIGKILL) every {BETWEEN_KILLS_S} s and started again. {machine()}.
+share beginnings. One server is killed (SIGKILL) every {BETWEEN_KILLS_S} s and started again. {where}.
 
 | | |
 |---|---|
