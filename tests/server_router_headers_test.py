@@ -10,7 +10,8 @@ from program import WEIR, expect, weir  # noqa: E402
 from serve import Server, need_server  # noqa: E402
 
 SLOW = "fake:tick_us=20000,n_ctx_train=100000"
-WORDS = ("-np", "1", "--objective", "chat=10", "--objective", "a=b=-20", "--objective", "boss=100")
+LONG = "hello " * 1200  # tokens that a tenant has had are forgotten by half in 10 s: some must be left on a slow machine
+WORDS = ("-np", "1", "-c", "16384", "--objective", "chat=10", "--objective", "a=b=-20", "--objective", "boss=100")
 TENANT, OBJECTIVE = "X-Llm-D-Inference-Fairness-Id: ", "x-llm-d-inference-objective: "
 ENDPOINT = "x-gateway-destination-endpoint"
 
@@ -26,7 +27,7 @@ def order(server, requests):
     def one(name, more):
         ask(server, **more)
         done.append(name)
-    for name, more in [("first", {"n": 60, "priority": 100, "headers": [TENANT + "first"]}), *requests]:
+    for name, more in [("first", {"n": 60, "priority": 100, "headers": [TENANT + "first"], "prompt": LONG}), *requests]:
         threads.append(threading.Thread(target=one, args=(name, more)))
         threads[-1].start()
         n = len(threads) - 1

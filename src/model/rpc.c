@@ -1,8 +1,11 @@
 /* rpc.c: a worker for models of other machines.
  * SPDX-License-Identifier: Apache-2.0 */
 #include <arpa/inet.h>
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
 #include "base/cpu.h"
 #include "base/error.h"
@@ -25,17 +28,32 @@ static bool is_private(uint32_t address)
            address >> 16 == (192u << 8 | 168) || address >> 16 == (169u << 8 | 254);
 }
 
+/* ggml does not say why it cannot listen. */
+static weir_status check_free(const char *listen, struct in_addr address, long port, weir_error *error)
+{
+    struct sockaddr_in at = {.sin_family = AF_INET, .sin_port = htons((uint16_t)port), .sin_addr = address};
+    int on = 1, fd = socket(AF_INET, SOCK_STREAM, 0);
+    bool bound = fd >= 0 && setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on) == 0 &&
+                 bind(fd, (struct sockaddr *)&at, sizeof at) == 0;
+    int why = errno;
+    if (fd >= 0) close(fd);
+    if (bound) return WEIR_OK;
+    return weir__error_set(error, WEIR_IO, "listen", "%.64s cannot be listened on: %s", listen,
+                           strerror(why));
+}
+
 static weir_status check_listen(const weir_rpc_params *params, weir_error *error)
 {
     const char *listen = params->listen, *colon = listen != NULL ? strrchr(listen, ':') : NULL;
     struct in_addr address;
     char host[INET_ADDRSTRLEN], *end = NULL;
+    long port = 0;
     size_t length = colon != NULL ? (size_t)(colon - listen) : sizeof host;
     bool valid = length < sizeof host && colon[1] >= '0' && colon[1] <= '9';
     if (valid) {
         memcpy(host, listen, length);
         host[length] = '\0';
-        long port = strtol(colon + 1, &end, 10);
+        port = strtol(colon + 1, &end, 10);
         valid = *end == '\0' && port >= 1 && port <= 65535 && inet_pton(AF_INET, host, &address) == 1;
     }
     if (!valid)
@@ -43,7 +61,8 @@ static weir_status check_listen(const weir_rpc_params *params, weir_error *error
                                "listen is \"%.64s\"; give an IPv4 address and a port from 1 to 65535, such "
                                "as " LISTEN_DEFAULT,
                                listen != NULL ? listen : "NULL");
-    if (params->insecure || is_private(ntohl(address.s_addr))) return WEIR_OK;
+    if (params->insecure || is_private(ntohl(address.s_addr)))
+        return check_free(listen, address, port, error);
     return weir__error_set(error, WEIR_INVALID, "listen",
                            "%s is neither a loopback nor a private address, and whoever reaches a worker can "
                            "crash it and read its memory; `insecure` (--insecure-rpc) allows it",

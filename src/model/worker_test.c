@@ -36,7 +36,7 @@ static void addresses_that_are_none_are_refused(void **state)
 }
 
 /* The first and last address of each private range stand beside their neighbours. A device that does not
- * exist ends the run of those that may listen. */
+ * exist, or an address that the machine lacks, ends the run of those that may listen. */
 static void only_private_addresses_are_listened_on(void **state)
 {
     static const char *const allowed[] = {"127.0.0.0",   "127.255.255.255", "10.0.0.0",    "10.255.255.255",
@@ -58,13 +58,13 @@ static void only_private_addresses_are_listened_on(void **state)
         refused(&params, "listen");
         params.insecure = true;
         assert_int_not_equal(weir_rpc_run(&params, &error), WEIR_OK);
-        assert_string_not_equal(error.field, "listen");
+        assert_null(strstr(error.message, "neither"));
     }
     params.insecure = false;
     for (size_t i = 0; i < sizeof allowed / sizeof *allowed; i++) {
         snprintf(listen, sizeof listen, "%s:50052", allowed[i]);
         assert_int_not_equal(weir_rpc_run(&params, &error), WEIR_OK);
-        assert_string_not_equal(error.field, "listen");
+        assert_null(strstr(error.message, "neither"));
     }
 }
 
