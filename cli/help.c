@@ -152,8 +152,7 @@ const cli_command cli_commands[] = {
      NULL, cli_quantize},
     {CLI_RPC, "rpc", "[--listen ADDRESS]", "compute layers of a model that another machine serves",
      "A worker for models that fit into no machine: weir serve --rpc HOST:PORT,… puts layers on its workers "
-     "as it "
-     "does on GPUs. It serves one program at a time; both must be the same version of weir. Nothing is "
+     "as it does on GPUs. It serves one program at a time; both must be the same version of weir. Nothing is "
      "encrypted, and whoever reaches a worker can crash it and read its memory: use a private network. "
      "Where one machine has room for the model, it is faster without workers.",
      "# on each of two machines\n"

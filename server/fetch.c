@@ -99,12 +99,11 @@ static void on_end(const weir__transfer_result *result, void *user)
         f->next[0] = '\0';
 }
 
-/* False: the job is to end. */
-static bool wait_for(fetch *f, weir__transfers *transfers, weir__transfer *transfer)
+bool serve_fetch_await(weir__transfers *transfers, weir__transfer *transfer, const bool *ended)
 {
-    while (!f->ended && !serve_workers_is_to_end()) weir__transfers_wait(transfers, NULL, 0, TURN_MS);
-    if (!f->ended) weir__transfer_drop(transfer);
-    return f->ended;
+    while (!*ended && !serve_workers_is_to_end()) weir__transfers_wait(transfers, NULL, 0, TURN_MS);
+    if (!*ended) weir__transfer_drop(transfer);
+    return *ended;
 }
 
 static bool is_redirect(const fetch *f)
@@ -177,7 +176,8 @@ static bool get(fetch *f, const char *field, weir__transfers *transfers)
     f->status = 0;
     weir__transfer *transfer = weir__transfers_start(transfers, &request);
     if (transfer == NULL) return serve_call_no_memory(f->call);
-    if (!wait_for(f, transfers, transfer)) return serve_call_passes(f->call, WEIR_ABORTED, &error);
+    if (!serve_fetch_await(transfers, transfer, &f->ended))
+        return serve_call_passes(f->call, WEIR_ABORTED, &error);
     return is_redirect(f) || check(f, field);
 }
 

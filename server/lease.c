@@ -98,7 +98,7 @@ static bool take(serve_call *call)
     serve_catalog *catalog = call->server->catalog;
     weir_error error = {0};
     weir_status status = WEIR_OK;
-    if (call->route->peer && !is_loaded(call)) /* what is not in memory has no prefixes there */
+    if (call->route->peer && !is_loaded(call)) /* a model that is not loaded has no cached prefixes */
         return serve_call_refuse(call, 404, "model", "model_not_loaded", "the model \"%.100s\" is not loaded",
                                  call->model->name);
     if (call->lease == NULL)

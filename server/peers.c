@@ -14,7 +14,6 @@
 
 #define LEAST      64 /* tokens that are to be computed otherwise: fewer are not worth a fetch */
 #define CONNECT_MS 2000
-#define TURN_MS    50 /* how soon it is noticed that the client has left */
 #define QUEUE_MAX  64 /* calls that wait for a thread */
 #define PATH       "/v1/prefixes"
 #define BUFFER     ((long)512 << 10) /* bytes that libcurl reads at once */
@@ -71,7 +70,8 @@ serve_workers *serve_peers_workers(serve_call *call)
         end(call, SERVE_PREFIX_BUSY);
         return workers;
     }
-    /* From now on, also if its model was loaded meanwhile. Half of a worker's time is for the rest. */
+    /* The time starts here, also for a call that waited for its model. The request keeps half of a worker's
+     * time. */
     int64_t most_ms = (int64_t)server->params.prefix_s * 1000;
     int64_t half_ms = (int64_t)server->params.work_s * 500;
     call->peer_by_ns = weir__clock_deadline_ns(most_ms < half_ms ? most_ms : half_ms);
@@ -171,11 +171,9 @@ static bool transfer(fetch *f, const char *body)
     weir__transfers *transfers = weir__transfers_create(1);
     if (transfers == NULL) return false;
     weir__transfer *one = weir__transfers_start(transfers, &request);
-    while (one != NULL && !f->ended && !serve_workers_is_to_end())
-        weir__transfers_wait(transfers, NULL, 0, TURN_MS);
-    if (one != NULL && !f->ended) weir__transfer_drop(one);
+    bool ended = one != NULL && serve_fetch_await(transfers, one, &f->ended);
     weir__transfers_destroy(transfers);
-    return f->ended;
+    return ended;
 }
 
 /* Why the transfer brought no prefix; NULL: it did. *how: the same in short. */
@@ -192,7 +190,9 @@ static const char *judge(const fetch *f, serve_prefix_end *how)
     case 404: *how = SERVE_PREFIX_ABSENT; return "it has no more of the prompt";
     case 401:
     case 403: *how = SERVE_PREFIX_REFUSED; return "it refuses this server (--prefix-key, --allowed-hosts)";
-    case 413: *how = SERVE_PREFIX_REFUSED; return "the prefix is larger than its --max-prefix";
+    case 413:
+        *how = SERVE_PREFIX_REFUSED;
+        return "prefix or prompt is too large for it (--max-prefix, --max-body)";
     case 503: *how = SERVE_PREFIX_BUSY; return "it is busy";
     default: return "it answered with another status than 200";
     }

@@ -75,6 +75,9 @@ static void give(serve_call *call, const int32_t *tokens, size_t n, const char *
     weir_engine *engine = call->loaded->engine;
     serve_prefixes *prefixes = &call->server->prefixes;
     weir_error error = {0};
+    weir_engine_stats stats = {.size = sizeof stats};
+    /* The other server's contexts may be longer. */
+    if (weir_engine_get_stats(engine, &stats) == WEIR_OK && n > (size_t)stats.n_ctx) n = (size_t)stats.n_ctx;
     if (!enter(call) || !passes(call,
                                 weir_snapshot_create(engine, tokens, n, salt, WEIR_NUL,
                                                      (uint64_t)params->prefix_bytes, &call->snapshot, &error),

@@ -107,6 +107,13 @@ def test_the_rest_alone_is_computed():
         check("counted", given["weir_prefix_given_total"] == 3 and given["weir_prefix_given_bytes_total"] > got["weir_prefix_fetched_bytes_total"] > 0, given)
 
 
+def test_longer_contexts_than_the_peers():
+    with Server(WEIR, "-np", "2", "-c", "1024", "--prefix-key", KEY) as first, start("--prefix-peer", first.url) as second:
+        ask(first)
+        got = ask(second, PROMPT + "b" * 500, first)
+        check("a prompt that is too long there has its beginning from there", got[1] > 1024 and got[2] in (900, 901), got)
+
+
 def test_all_dialects():
     messages = [{"role": "system", "content": PROMPT}, {"role": "user", "content": "Hello"}]
     with start() as first, start("--prefix-peer", first.url) as second:
@@ -179,7 +186,7 @@ def test_the_endpoint():
         check("a prefix", reply.status == 200 and reply.body.startswith(b"weirsnap") and reply.headers["content-type"] == "application/octet-stream", reply.headers)
         check("twice the same", server.post(PATH, {"tokens": tokens, "more_than": len(tokens) - 1}, key=KEY).body == reply.body)
         for body, status, field in (({}, 400, "tokens"), ({"tokens": "x"}, 400, "tokens"), ({"tokens": [1.5]}, 400, "tokens[0]"), ({"tokens": [-1]}, 400, "tokens"), ({"tokens": []}, 400, None),
-                                    ({"tokens": [1] * 5000}, 400, None), ({"tokens": [1 << 30]}, 400, "tokens"), ({"tokens": [1], "more": 1}, 400, "more"), ({"tokens": [1], "more_than": -1}, 400, "more_than"),
+                                    ({"tokens": [1] * 5000}, 404, None), ({"tokens": [1 << 30]}, 400, "tokens"), ({"tokens": [1], "more": 1}, 400, "more"), ({"tokens": [1], "more_than": -1}, 400, "more_than"),
                                     ({"tokens": [1], "salt": 5}, 400, "salt"), ({"tokens": [1], "salt": "x" * 5000}, 400, None), (b"{", 400, None), ({"tokens": [1, 2, 3]}, 404, None),
                                     ({"tokens": tokens, "more_than": len(tokens)}, 404, None), ({"tokens": tokens, "salt": "x"}, 404, None)):
             reply = server.post(PATH, body, key=KEY)

@@ -200,6 +200,13 @@ defmodule Weir.TelemetryTest do
     assert :ok = Weir.Models.set_memory(models, 1)
     assert {%{}, %{name: "b", state: :sleeping}} = of_models(:sleep)
     refute_received {:event, [:weir, :models, :load], _, _}
+
+    assert :ok = Weir.Models.set_memory(models, 10 * size)
+    assert {:ok, _} = Weir.Models.generate(models, "a", "hello", max_tokens: 2)
+    assert {%{loads: 1}, %{name: "a"}} = of_models(:load)
+    assert :ok = Weir.Models.set(models, tl(list))
+    assert {%{bytes: bytes}, %{name: "a", state: :removed}} = of_models(:sleep)
+    assert bytes >= size
   end
 
   test "several models without it: nothing is looked at" do

@@ -1239,11 +1239,11 @@ WEIR_API weir_status weir_device_get(size_t i, weir_device *device);
 typedef struct weir_rpc_params {
     size_t size;
     const char *listen; /* "127.0.0.1:50052"; IPv4 address and port */
-    const char
-        *devices; /* NULL; names (weir_device_get), apart by commas; NULL or "" = the GPUs, else the CPU */
+    /* NULL; names (weir_device_get), separated by commas; NULL or "" = the GPUs, else the CPU */
+    const char *devices;
     int32_t n_threads; /* 0 … 512; 0 = the processors available to the process */
-    /* Nothing is encrypted, nobody is asked for a key, and who connects can crash the worker or read its
-     * memory. false: only loopback and private addresses (10.0.0.0/8, 172.16.0.0/12, 192.168.0.0/16,
+    /* A worker neither encrypts nor asks for a key, and whoever connects can crash it or read its memory.
+     * false: only loopback and private addresses (10.0.0.0/8, 172.16.0.0/12, 192.168.0.0/16,
      * 169.254.0.0/16) are allowed */
     bool insecure;
 } weir_rpc_params;

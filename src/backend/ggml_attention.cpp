@@ -10,141 +10,21 @@ extern "C" {
 
 #include <ggml-backend.h>
 
-/* Not public: where a sequence's tokens lie. */
+/* Not public: the cells of a sequence. */
 #include <../src/llama-context.h>
-#include <../src/llama-kv-cache-iswa.h>
 #include <../src/llama-kv-cache.h>
-#include <../src/llama-memory-hybrid-iswa.h>
-#include <../src/llama-memory-hybrid.h>
 #include <../src/llama-model.h>
 
 #include <algorithm>
 #include <cmath>
 #include <cstring>
-#include <mutex>
 #include <numeric>
-#include <shared_mutex>
-#include <tuple>
-#include <unordered_map>
 
 namespace weir
 {
 
 namespace
 {
-
-/* ---- Where tokens lie ---- */
-
-/* What attention knows of a layer. */
-struct layer {
-    const llama_kv_cache *cache;
-    size_t n_work; /* the largest work buffer that there was memory for; of the thread that plans passes */
-};
-
-/* Layers by the tensor of their keys. */
-std::shared_mutex memories_lock;
-std::unordered_map<const ggml_tensor *, layer> memories; /* under memories_lock */
-
-/* nullptr: unknown. */
-layer *layer_of(const ggml_tensor *k)
-{
-    std::shared_lock<std::shared_mutex> lock(memories_lock);
-    auto found = memories.find(k->view_src != nullptr ? k->view_src : k);
-    return found != memories.end() ? &found->second : nullptr;
-}
-
-/* The KV cache of an operation; nullptr: unknown. */
-const llama_kv_cache *cache_of(const ggml_tensor *k)
-{
-    const layer *found = layer_of(k);
-    return found != nullptr ? found->cache : nullptr;
-}
-
-/* The lane of an operation's stream. In a pool all streams are in lane 0. */
-int32_t lane_of(const llama_kv_cache *cache, const ggml_tensor *k, int64_t stream)
-{
-    if (cache->get_n_stream() == 1 || k->view_src == nullptr) return 0;
-    return static_cast<int32_t>(static_cast<int64_t>(k->view_offs / k->view_src->nb[2]) + stream);
-}
-
-/* The cells of an operation's stream. nullptr: the KV cache is unknown; cells then count as in the order of
- * their tokens, from position 0. */
-const llama_kv_cells *cells_of(const llama_kv_cache *cache, const ggml_tensor *k, int64_t stream)
-{
-    return cache != nullptr ? &cache->get_cells(lane_of(cache, k, stream)) : nullptr;
-}
-
-/* Sorts a list of n cells by the positions of their tokens; `unordered` has room for n. In a pool that
- * sequences share, a token's cell can come before its predecessor's. The tokens of an image share a position;
- * they are sorted by line and column. */
-void put_in_order(const llama_kv_cells &memory, int32_t *cells, int32_t n, int32_t *unordered)
-{
-    llama_pos least = INT32_MAX, most = -1, before = -1;
-    bool ascending = true;
-    for (int32_t i = 0; i < n; i++) {
-        llama_pos pos = memory.pos_get(static_cast<uint32_t>(cells[i]));
-        ascending = ascending && pos > before;
-        before = pos;
-        least = std::min(least, pos);
-        most = std::max(most, pos);
-    }
-    if (ascending) return;
-    std::copy(cells, cells + n, unordered);
-    if (most - least + 1 == n) {
-        std::fill(cells, cells + n, -1);
-        for (int32_t i = 0; i < n; i++)
-            cells[memory.pos_get(static_cast<uint32_t>(unordered[i])) - least] = unordered[i];
-        if (std::find(cells, cells + n, -1) == cells + n) return;
-        std::copy(unordered, unordered + n, cells);
-    }
-    std::sort(cells, cells + n, [&memory](int32_t a, int32_t b) {
-        auto key = [&memory](int32_t cell) {
-            const llama_kv_cell_ext &at = memory.ext_get(static_cast<uint32_t>(cell));
-            return std::make_tuple(memory.pos_get(static_cast<uint32_t>(cell)), at.y, at.x, cell);
-        };
-        return key(a) < key(b);
-    });
-}
-
-void enter(const llama_kv_cache *cache, bool here)
-{
-    if (attention == nullptr) return;
-    std::unique_lock<std::shared_mutex> lock(memories_lock);
-    for (uint32_t layer : cache->get_layer_ids()) {
-        const ggml_tensor *keys = cache->get_k_storage(static_cast<int32_t>(layer));
-        if (here)
-            memories[keys] = {cache, 0};
-        else
-            memories.erase(keys);
-    }
-}
-
-} // namespace
-
-void caches_of(const llama_context *context, const llama_kv_cache *caches[2])
-{
-    llama_memory_i *memory = context->get_memory();
-    if (auto *hybrid = dynamic_cast<llama_memory_hybrid *>(memory)) memory = hybrid->get_mem_attn();
-    if (auto *hybrid = dynamic_cast<llama_memory_hybrid_iswa *>(memory)) memory = hybrid->get_mem_attn();
-    auto *windowed = dynamic_cast<llama_kv_cache_iswa *>(memory);
-    caches[0] = windowed != nullptr ? windowed->get_base() : dynamic_cast<llama_kv_cache *>(memory);
-    caches[1] = windowed != nullptr ? windowed->get_swa() : nullptr;
-}
-
-namespace
-{
-
-void enter_all(llama_context *context, bool here)
-{
-    const llama_kv_cache *caches[2];
-    caches_of(context, caches);
-    for (const llama_kv_cache *cache : caches) {
-        if (cache == nullptr) continue;
-        if (!here) lanes_leave(cache);
-        enter(cache, here);
-        if (here) lanes_enter(context, cache);
-    }
-}
 
 /* ---- What the kernels support ---- */
 
@@ -777,22 +657,6 @@ uint64_t weir__hook_scratch(uint64_t n_cells, int32_t n_heads, int32_t n_threads
     return weir::division(n_heads, 1, std::max<int64_t>(rows, 1), 1, static_cast<int64_t>(n_cells), 0,
                           WEIR__ATTENTION_SIZE, n_threads)
         .bytes;
-}
-
-void weir__hook_attach(llama_context *context)
-{
-    try {
-        weir::enter_all(context, true);
-    } catch (...) { /* no memory: sums run in the order of the cells, lanes are copied as a whole */
-    }
-}
-
-void weir__hook_detach(llama_context *context)
-{
-    try {
-        weir::enter_all(context, false);
-    } catch (...) { /* no memory: the next cache at the same address replaces the entry that stays */
-    }
 }
 
 bool weir__hook_attends(const llama_context *context)

@@ -17,6 +17,7 @@ extern "C" {
 struct llama_context;
 struct weir__lane_texts;
 class llama_kv_cache;
+class llama_kv_cells;
 
 namespace weir
 {
@@ -68,6 +69,35 @@ void lanes_leave(const llama_kv_cache *cache);
 /* What a cache's lanes have in common; nullptr: unknown. Does not change while a pass runs. */
 const weir__lane_texts *lane_texts_of(const llama_kv_cache *cache);
 
+/* ---- ggml_cells.cpp ---- */
+
+/* What attention knows of a layer. */
+struct layer {
+    const llama_kv_cache *cache;
+    size_t n_work; /* the largest work buffer that there was memory for; of the thread that plans passes */
+};
+
+/* The layer whose keys an operation reads; nullptr: unknown. */
+layer *layer_of(const ggml_tensor *k);
+
+/* The KV cache of an operation; nullptr: unknown. */
+const llama_kv_cache *cache_of(const ggml_tensor *k);
+
+/* The lane of an operation's stream. In a pool all streams are in lane 0. */
+int32_t lane_of(const llama_kv_cache *cache, const ggml_tensor *k, int64_t stream);
+
+/* The cells of an operation's stream. nullptr: the KV cache is unknown; cells then count as in the order of
+ * their tokens, from position 0. */
+const llama_kv_cells *cells_of(const llama_kv_cache *cache, const ggml_tensor *k, int64_t stream);
+
+/* Sorts a list of n cells by the positions of their tokens; `unordered` has room for n. In a pool that
+ * sequences share, a token's cell can come before its predecessor's. The tokens of an image share a position;
+ * they are sorted by line and column. */
+void put_in_order(const llama_kv_cells &memory, int32_t *cells, int32_t n, int32_t *unordered);
+
+/* The up to two caches of keys and values that a context's memory is made of; nullptr: less. */
+void caches_of(const llama_context *context, const llama_kv_cache *caches[2]);
+
 /* ---- ggml_zeroes.cpp ---- */
 
 /* Once: buffers in the machine's memory that are made from now on take no memory by being cleared. */
@@ -85,9 +115,6 @@ bool multiplies(const ggml_tensor *op);
 ggml::cpu::tensor_traits *product_of(const ggml_tensor *op);
 ggml::cpu::tensor_traits *attention_of(const ggml_tensor *op);
 ggml::cpu::tensor_traits *gelu_of(const ggml_tensor *op);
-
-/* The up to two caches of keys and values that a context's memory is made of; nullptr: less. */
-void caches_of(const llama_context *context, const llama_kv_cache *caches[2]);
 
 } // namespace weir
 

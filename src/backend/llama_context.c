@@ -344,7 +344,7 @@ static int64_t run_ns(void)
     return t.tv_sec * WEIR__NS_PER_S + t.tv_nsec;
 }
 
-/* Once the pass has ended, since it may be lost amid it. */
+/* Waits for the pass, because a worker may be lost during it. */
 static weir_status check_workers(weir__bcontext *c, weir_error *error)
 {
     weir__llama_logits_ready(c);

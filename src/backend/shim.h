@@ -38,8 +38,8 @@ int32_t weir__shim_piece(const struct llama_vocab *vocab, int32_t token, bool sp
 
 typedef struct weir__workers weir__workers;
 
-#define WEIR__DEVICES_USED_MAX                                                                               \
-    14 /* of one model: ggml computes with 16, and the CPU and a BLAS are among them */
+/* GPUs and workers of one model. ggml computes with 16 devices; the CPU and a BLAS are among them. */
+#define WEIR__DEVICES_USED_MAX 14
 
 /* Connects to all of "HOST:PORT,…". No part of a message takes longer than the timeout. Field: "rpc". */
 weir_status weir__shim_workers_open(const char *list, int32_t timeout_ms, weir__workers **out,
@@ -50,6 +50,7 @@ weir_status weir__shim_workers_check(const weir__workers *workers, weir_error *e
 
 /* Returns how many devices it wrote. */
 size_t weir__shim_workers_devices(const weir__workers *workers, ggml_backend_dev_t *devices, size_t capacity);
+
 /* After the models that use them. NULL is ignored. */
 void weir__shim_workers_close(weir__workers *workers);
 

@@ -5,54 +5,28 @@
 #include <pthread.h>
 
 #include "cache/snapshot.h"
-#include "engine/testing.h"
+#include "engine/talk_testing.h"
 
-#define ANSWER 12
-#define LONG   200
-#define MOST   ((uint64_t)1 << 20)
+#define LONG 200
+#define MOST ((uint64_t)1 << 20)
 
 static const weir_layout layouts[] = {WEIR_LAYOUT_UNIFIED, WEIR_LAYOUT_PER_SLOT};
 
 /* ---- Asking ---- */
 
-/* A prompt of n tokens, and its answer as the model gives it from the prompt alone. */
-typedef struct talk {
-    int32_t tokens[LONG + ANSWER];
-    int32_t n;
-    weir_usage usage;
-} talk;
-
-static void make(rig *r, talk *t, int what, int32_t n)
-{
-    *t = (talk){.n = n};
-    for (int32_t i = 0; i < n; i++) t->tokens[i] = 'a' + (what * 7 + i * i + i / 26) % 26;
-    for (int32_t i = n; i < n + ANSWER; i++) t->tokens[i] = weir__fake_next(r->model, t->tokens, i);
-}
-
 /* Goes on after the first `from` tokens of another prompt with n of its own. */
 static void go_on(rig *r, talk *t, const talk *before, int32_t from, int what, int32_t n)
 {
-    make(r, t, what, from + n);
+    talk_make(r, t, what, from + n);
     memcpy(t->tokens, before->tokens, (size_t)from * sizeof *t->tokens);
-    for (int32_t i = t->n; i < t->n + ANSWER; i++) t->tokens[i] = weir__fake_next(r->model, t->tokens, i);
+    talk_answer(r, t);
 }
 
-/* Asks, and compares the answer; so many tokens of the prompt were cached. */
+/* Asks, and compares the answer and the number of cached tokens. */
 static void ask_as(rig *r, weir_engine *engine, talk *t, const char *salt, int32_t n_cached)
 {
-    weir_request request = weir_request_default();
-    weir_result result;
-    request.sampler = &r->greedy;
-    request.tokens = t->tokens;
-    request.n_tokens = (size_t)t->n;
-    request.max_tokens = ANSWER;
-    request.cache_salt = salt;
-    assert_int_equal(weir_generate(engine, &request, 1, NULL, &result, NULL), WEIR_OK);
-    assert_int_equal(result.reason, WEIR_REASON_LENGTH);
-    assert_int_equal(result.n_tokens, ANSWER);
-    assert_memory_equal(result.tokens, t->tokens + t->n, ANSWER * sizeof *t->tokens);
-    assert_int_equal(result.usage.n_cached, n_cached);
-    weir_result_fini(&result);
+    talk_ask(r, engine, t, salt);
+    assert_int_equal(t->usage.n_cached, n_cached);
 }
 
 static weir_engine *engine_of(rig *r, weir_layout layout, int32_t n_slots)
@@ -113,19 +87,19 @@ static void test_what_one_engine_has_another_one_takes(void **state)
     for (size_t a = 0; a < COUNT(layouts); a++)
         for (size_t b = 0; b < COUNT(layouts); b++) {
             weir_engine *from = engine_of(r, layouts[a], 2), *to = engine_of(r, layouts[b], 3);
-            make(r, &first, 1, 40);
+            talk_make(r, &first, 1, 40);
             ask_as(r, from, &first, NULL, 0);
-            go_on(r, &next, &first, 40 + ANSWER, 2, 10); /* all of a conversation */
-            move_as(from, to, &next, NULL, 40 + ANSWER - 1);
-            ask_as(r, to, &next, NULL, 40 + ANSWER - 1);
+            go_on(r, &next, &first, 40 + TALK_ANSWER, 2, 10); /* all of a conversation */
+            move_as(from, to, &next, NULL, 40 + TALK_ANSWER - 1);
+            ask_as(r, to, &next, NULL, 40 + TALK_ANSWER - 1);
             go_on(r, &other, &first, 24, 3,
                   30); /* a part of it: a copy in a free lane, or in an evicted one */
             weir_engine *third = engine_of(r, layouts[b], 1);
-            make(r, &big, 4, 50);
+            talk_make(r, &big, 4, 50);
             ask_as(r, from, &big, NULL, 0);
             move_as(from, third, &other, NULL, 24);
             ask_as(r, third, &other, NULL, 24);
-            ask_as(r, from, &next, NULL, 40 + ANSWER - 1); /* it is still there */
+            ask_as(r, from, &next, NULL, 40 + TALK_ANSWER - 1); /* it is still there */
             assert_int_equal(weir_engine_destroy(third), WEIR_OK);
             assert_int_equal(weir_engine_destroy(from), WEIR_OK);
             assert_int_equal(weir_engine_destroy(to), WEIR_OK);
@@ -138,13 +112,13 @@ static void test_from_host_memory(void **state)
     rig *r = *state;
     static talk first, next, other;
     weir_engine *from = engine_of(r, WEIR_LAYOUT_PER_SLOT, 1), *to = engine_of(r, WEIR_LAYOUT_PER_SLOT, 2);
-    make(r, &first, 1, 60);
-    make(r, &other, 2, 60);
+    talk_make(r, &first, 1, 60);
+    talk_make(r, &other, 2, 60);
     ask_as(r, from, &first, NULL, 0);
     ask_as(r, from, &other, NULL, 0);
-    go_on(r, &next, &first, 60 + ANSWER, 3, 5);
-    move_as(from, to, &next, NULL, 60 + ANSWER - 1);
-    ask_as(r, to, &next, NULL, 60 + ANSWER - 1);
+    go_on(r, &next, &first, 60 + TALK_ANSWER, 3, 5);
+    move_as(from, to, &next, NULL, 60 + TALK_ANSWER - 1);
+    ask_as(r, to, &next, NULL, 60 + TALK_ANSWER - 1);
     go_on(r, &next, &other, 30, 3, 30);
     move_as(from, to, &next, NULL, 30); /* of the only lane, which goes to host memory for that */
     go_on(r, &next, &first, 30, 3, 30);
@@ -165,7 +139,7 @@ static void test_from_a_running_request(void **state)
         weir_error error = {0};
         r->params.manual = true;
         rig_start_caching(r, layouts[l], 2);
-        make(r, &first, 1, 60);
+        talk_make(r, &first, 1, 60);
         go_on(r, &other, &first, 40, 2, 20);
         weir_request request = weir_request_default();
         request.sampler = &r->greedy;
@@ -189,7 +163,7 @@ static void test_salts_are_apart(void **state)
     static talk t;
     static const char *const salts[] = {NULL, "", "one", "two"};
     weir_engine *from = engine_of(r, WEIR_LAYOUT_UNIFIED, 2), *to = engine_of(r, WEIR_LAYOUT_UNIFIED, 2);
-    make(r, &t, 1, 60);
+    talk_make(r, &t, 1, 60);
     ask_as(r, from, &t, "one", 0);
     for (size_t i = 0; i < COUNT(salts); i++) {
         weir_snapshot *s = empty_for(from, &t, salts[i]);
@@ -218,8 +192,8 @@ static void test_what_is_not_taken(void **state)
     char bytes[4096], changed[4096];
     weir_error error = {0};
     weir_engine *from = engine_of(r, WEIR_LAYOUT_UNIFIED, 2), *to = engine_of(r, WEIR_LAYOUT_PER_SLOT, 2);
-    make(r, &t, 1, 40);
-    make(r, &u, 2, 40);
+    talk_make(r, &t, 1, 40);
+    talk_make(r, &u, 2, 40);
     ask_as(r, from, &t, NULL, 0);
     weir_snapshot *given = empty_for(from, &t, NULL);
     assert_int_equal(weir_snapshot_export(given, from, 39, -1, NULL), WEIR_NOT_FOUND);
@@ -274,7 +248,7 @@ static void test_other_models_and_small_caches(void **state)
     static talk t;
     weir_error error = {0};
     weir_engine *from = engine_of(r, WEIR_LAYOUT_UNIFIED, 2), *to;
-    make(r, &t, 1, 40);
+    talk_make(r, &t, 1, 40);
     ask_as(r, from, &t, NULL, 0);
     weir_snapshot *given = empty_for(from, &t, NULL);
     assert_int_equal(weir_snapshot_export(given, from, 0, -1, NULL), WEIR_OK);
@@ -346,7 +320,7 @@ static void test_an_engine_that_does_not_come(void **state)
     static talk t;
     int n_asked = 0;
     rig_start_caching(r, WEIR_LAYOUT_UNIFIED, 2);
-    make(r, &t, 1, 40);
+    talk_make(r, &t, 1, 40);
     weir_snapshot *s = empty_for(r->engine, &t, NULL);
     assert_int_equal(weir_snapshot_export(s, r->engine, 0, 0, NULL), WEIR_TIMEOUT);
     weir_interrupt_set(yes, &n_asked);
@@ -365,7 +339,7 @@ static void test_without_memory(void **state)
     static talk t;
     char bytes[4096];
     weir_engine *from = engine_of(r, WEIR_LAYOUT_UNIFIED, 2), *to = engine_of(r, WEIR_LAYOUT_UNIFIED, 2);
-    make(r, &t, 1, 40);
+    talk_make(r, &t, 1, 40);
     ask_as(r, from, &t, NULL, 0);
     weir_snapshot *given = empty_for(from, &t, NULL);
     assert_int_equal(weir_snapshot_export(given, from, 0, -1, NULL), WEIR_OK);
@@ -406,7 +380,7 @@ static void *carry(void *user)
     crowd *c = user;
     talk *t = malloc(sizeof *t);
     for (int turn = 0; turn < 20 && t != NULL; turn++) {
-        make(c->r, t, 1 + turn % 3, 60);
+        talk_make(c->r, t, 1 + turn % 3, 60);
         weir_snapshot *given = empty_for(c->from, t, NULL), *taken = empty_for(c->to, t, NULL);
         if (weir_snapshot_export(given, c->from, weir_snapshot_known(taken, c->to), 20000, NULL) == WEIR_OK &&
             copy_bytes(given, taken, 1000, NULL) == WEIR_OK)
@@ -432,14 +406,14 @@ static void test_while_requests_run(void **state)
     for (int turn = 0; turn < 30; turn++) {
         weir_request request = weir_request_default();
         weir_result result;
-        make(r, &t, 1 + turn % 3, 60);
+        talk_make(r, &t, 1 + turn % 3, 60);
         request.sampler = &r->greedy;
         request.tokens = t.tokens;
         request.n_tokens = (size_t)t.n;
-        request.max_tokens = ANSWER;
+        request.max_tokens = TALK_ANSWER;
         for (int e = 0; e < 2; e++) {
             assert_int_equal(weir_generate(e ? to : from, &request, 1, NULL, &result, NULL), WEIR_OK);
-            assert_memory_equal(result.tokens, t.tokens + t.n, ANSWER * sizeof *t.tokens);
+            assert_memory_equal(result.tokens, t.tokens + t.n, TALK_ANSWER * sizeof *t.tokens);
             weir_result_fini(&result);
         }
     }

@@ -67,7 +67,7 @@ void weir__peers_leave(weir__peer *peer)
 
 void weir__peers_tell(weir__peer *peer, const weir__request *top)
 {
-    /* A request that ends is told in any case: the engine may sleep when the next one joins. */
+    /* Record the end of a request even when alone: the engine may be asleep when another one joins. */
     bool ends = peer->bell != NULL && peer->runs && top == NULL;
     if (is_alone(peer) && !ends) return;
     pthread_mutex_lock(&mutex);

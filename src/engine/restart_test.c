@@ -1,6 +1,6 @@
 /* restart_test.c: prefixes that an engine leaves behind in a folder, for the next one.
  * SPDX-License-Identifier: Apache-2.0 */
-#include "engine/testing.h"
+#include "engine/talk_testing.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -12,55 +12,20 @@
 
 #include "support/temp.h"
 
-#define ANSWER 12
-#define LONG   2000
-
 static const weir_layout layouts[] = {WEIR_LAYOUT_UNIFIED, WEIR_LAYOUT_PER_SLOT};
 static char path[TEMP_PATH_MAX];
 
 /* ---- Asking ---- */
 
-/* A prompt of n tokens that depends on `what`, and its answer as the model gives it from the prompt alone. */
-typedef struct talk {
-    int32_t tokens[LONG + ANSWER];
-    int32_t n;
-    weir_usage usage;
-} talk;
-
-static void make(rig *r, talk *t, int what, int32_t n)
-{
-    *t = (talk){.n = n};
-    for (int32_t i = 0; i < n; i++) t->tokens[i] = 'a' + (what * 7 + i * i + i / 26) % 26;
-    for (int32_t i = n; i < n + ANSWER; i++) t->tokens[i] = weir__fake_next(r->model, t->tokens, i);
-}
-
-/* Asks, and compares the answer. */
-static void ask_as(rig *r, talk *t, const char *salt)
-{
-    weir_request request = weir_request_default();
-    weir_result result;
-    request.sampler = &r->greedy;
-    request.tokens = t->tokens;
-    request.n_tokens = (size_t)t->n;
-    request.max_tokens = ANSWER;
-    request.cache_salt = salt;
-    assert_int_equal(weir_generate(r->engine, &request, 1, NULL, &result, NULL), WEIR_OK);
-    assert_int_equal(result.reason, WEIR_REASON_LENGTH);
-    assert_int_equal(result.n_tokens, ANSWER);
-    assert_memory_equal(result.tokens, t->tokens + t->n, ANSWER * sizeof *t->tokens);
-    t->usage = result.usage;
-    weir_result_fini(&result);
-}
-
 static void ask(rig *r, talk *t)
 {
-    ask_as(r, t, NULL);
+    talk_ask(r, r->engine, t, NULL);
 }
 
 static void start(rig *r, weir_layout layout)
 {
     r->params.n_slots = 2;
-    r->params.n_ctx = LONG + 100;
+    r->params.n_ctx = TALK_LONG + 100;
     r->params.layout = layout;
     r->params.cache_sequences = -1;
     r->params.cache_bytes = 1 << 20;
@@ -110,8 +75,8 @@ static void test_a_restart_computes_nothing_again(void **state)
     static talk first, again, other;
     for (size_t l = 0; l < COUNT(layouts); l++) {
         start(r, layouts[l]);
-        make(r, &first, 1, LONG);
-        make(r, &other, 2, 100);
+        talk_make(r, &first, 1, TALK_LONG);
+        talk_make(r, &other, 2, 100);
         ask(r, &first);
         ask(r, &other);
         assert_int_equal(first.usage.n_cached, 0);
@@ -125,19 +90,19 @@ static void test_a_restart_computes_nothing_again(void **state)
         uint64_t n_tokens = atomic_load(&r->fake->n_tokens);
         again = first;
         ask(r, &again);
-        assert_int_equal(again.usage.n_cached, LONG - 1);
+        assert_int_equal(again.usage.n_cached, TALK_LONG - 1);
         assert_int_equal(again.usage.miss, WEIR_MISS_NONE);
-        assert_int_equal(atomic_load(&r->fake->n_tokens) - n_tokens, ANSWER);
-        make(r, &again, 2, 60); /* a part of it */
+        assert_int_equal(atomic_load(&r->fake->n_tokens) - n_tokens, TALK_ANSWER);
+        talk_make(r, &again, 2, 60); /* a part of it */
         ask(r, &again);
         assert_int_equal(again.usage.n_cached, 59);
-        make(r, &again, 1, LONG); /* and once more from where it is now */
+        talk_make(r, &again, 1, TALK_LONG); /* and once more from where it is now */
         ask(r, &again);
-        assert_int_equal(again.usage.n_cached, LONG - 1);
+        assert_int_equal(again.usage.n_cached, TALK_LONG - 1);
         stats = rig_stats(r);
         assert_int_equal(stats.n_cache_restored, 2);
         assert_int_equal(stats.n_cache_files, 2);
-        assert_true(stats.cache_disk_bytes > (LONG + 100) * 12);
+        assert_true(stats.cache_disk_bytes > (TALK_LONG + 100) * 12);
         rig_stop(r);
         assert_int_equal(each_file(NULL), 2); /* nothing new */
         each_file(forget);
@@ -152,7 +117,7 @@ static void test_memory_that_cannot_be_cut(void **state)
     rig_load(r, "fake:recurrent=1");
     for (size_t l = 0; l < COUNT(layouts); l++) {
         start(r, layouts[l]);
-        make(r, &first, 1, 200);
+        talk_make(r, &first, 1, 200);
         ask(r, &first);
         rig_stop(r);
         start(r, layouts[l]);
@@ -161,7 +126,7 @@ static void test_memory_that_cannot_be_cut(void **state)
         assert_int_equal(next.usage.n_cached, 199);
         rig_stop(r);
         start(r, layouts[l]);
-        make(r, &next, 1, 150);
+        talk_make(r, &next, 1, 150);
         ask(r, &next);
         assert_int_equal(next.usage.n_cached, 0);
         assert_int_equal(next.usage.miss, WEIR_MISS_UNCUTTABLE);
@@ -175,14 +140,14 @@ static void test_salts_stay_apart(void **state)
     rig *r = *state;
     static talk t;
     start(r, WEIR_LAYOUT_UNIFIED);
-    make(r, &t, 1, 100);
-    ask_as(r, &t, "a");
+    talk_make(r, &t, 1, 100);
+    talk_ask(r, r->engine, &t, "a");
     rig_stop(r);
     start(r, WEIR_LAYOUT_UNIFIED);
-    ask_as(r, &t, "b");
+    talk_ask(r, r->engine, &t, "b");
     assert_int_equal(t.usage.n_cached, 0);
     assert_int_equal(t.usage.miss, WEIR_MISS_COLD);
-    ask_as(r, &t, "a");
+    talk_ask(r, r->engine, &t, "a");
     assert_int_equal(t.usage.n_cached, 99);
 }
 
@@ -191,7 +156,7 @@ static void test_others_states_are_not_used(void **state)
     rig *r = *state;
     static talk t;
     start(r, WEIR_LAYOUT_PER_SLOT);
-    make(r, &t, 1, 100);
+    talk_make(r, &t, 1, 100);
     ask(r, &t);
     rig_stop(r);
     for (int other = 0; other < 3; other++) {
@@ -201,7 +166,7 @@ static void test_others_states_are_not_used(void **state)
         if (other == 2) r->params.type_v = WEIR_KV_Q8_0;
         r->params.cache_dir = path;
         rig_start(r);
-        make(r, &t, 1, 100);
+        talk_make(r, &t, 1, 100);
         ask(r, &t);
         assert_int_equal(t.usage.n_cached, 0);
         rig_stop(r);
@@ -209,7 +174,7 @@ static void test_others_states_are_not_used(void **state)
     }
     assert_int_equal(each_file(NULL), 4);
     start(r, WEIR_LAYOUT_PER_SLOT);
-    make(r, &t, 1, 100);
+    talk_make(r, &t, 1, 100);
     ask(r, &t);
     assert_int_equal(t.usage.n_cached, 99);
 }
@@ -222,7 +187,7 @@ static void test_states_of_another_layout(void **state)
     for (size_t from = 0; from < COUNT(layouts); from++)
         for (size_t to = 0; to < COUNT(layouts); to++) {
             start(r, layouts[from]);
-            make(r, &t, 1, 100);
+            talk_make(r, &t, 1, 100);
             ask(r, &t);
             rig_stop(r);
             r->params.layout = layouts[to];
@@ -256,7 +221,7 @@ static void test_what_cannot_be_read_is_computed(void **state)
     for (size_t l = 0; l < COUNT(layouts); l++)
         for (int way = 0; way < 3; way++) {
             start(r, layouts[l]);
-            make(r, &t, 1, 100);
+            talk_make(r, &t, 1, 100);
             ask(r, &t);
             rig_stop(r);
             start(r, layouts[l]);
@@ -286,7 +251,7 @@ static void test_what_survives_a_kill(void **state)
     weir_engine *killed = NULL;
     r->params.manual = false;
     start(r, WEIR_LAYOUT_UNIFIED);
-    make(r, &t, 1, LONG);
+    talk_make(r, &t, 1, TALK_LONG);
     ask(r, &t);
     while (rig_stats(r).n_cache_files == 0) usleep(1000);
     killed = r->engine;
@@ -296,7 +261,7 @@ static void test_what_survives_a_kill(void **state)
     rig_stop(r);
     rig_start(r);
     ask(r, &t);
-    assert_int_equal(t.usage.n_cached, LONG - 1);
+    assert_int_equal(t.usage.n_cached, TALK_LONG - 1);
     rig_stop(r);
     weir_engine_destroy(killed);
     assert_int_equal(each_file(NULL), 1);
@@ -315,13 +280,13 @@ static void test_engines_share_a_folder(void **state)
         rig_start(r);
         weir_engine *reader = r->engine;
         r->engine = writer;
-        make(r, &t, 1, LONG);
+        talk_make(r, &t, 1, TALK_LONG);
         ask(r, &t);
         assert_int_equal(t.usage.n_cached, 0);
         r->engine = reader;
         while (rig_stats(r).n_cache_files == 0) usleep(1000);
         ask(r, &t);
-        assert_int_equal(t.usage.n_cached, LONG - 1);
+        assert_int_equal(t.usage.n_cached, TALK_LONG - 1);
         assert_int_equal(rig_stats(r).n_cache_restored, 1);
         for (; rig_stats(r).n_cache_files != 0; usleep(1000))
             each_file(forget); /* the reader may write its copy; an engine writes each once */
@@ -337,7 +302,7 @@ static void test_turns_that_add_little(void **state)
     rig *r = *state;
     static talk t;
     start(r, WEIR_LAYOUT_UNIFIED);
-    make(r, &t, 1, 1000);
+    talk_make(r, &t, 1, 1000);
     ask(r, &t);
     rig_stop(r);
     struct stat before, after;
@@ -348,14 +313,14 @@ static void test_turns_that_add_little(void **state)
     closedir(dir);
     assert_int_equal(stat(file, &before), 0);
     start(r, WEIR_LAYOUT_UNIFIED);
-    make(r, &t, 1, 1100);
+    talk_make(r, &t, 1, 1100);
     ask(r, &t);
     assert_int_equal(t.usage.n_cached, 1000); /* the first answer is not a part of this prompt */
     rig_stop(r);
     assert_int_equal(stat(file, &after), 0);
     assert_int_equal(before.st_ino, after.st_ino);
     start(r, WEIR_LAYOUT_UNIFIED);
-    make(r, &t, 1, 1500);
+    talk_make(r, &t, 1, 1500);
     ask(r, &t);
     rig_stop(r);
     assert_int_equal(each_file(NULL), 2); /* the answer of the first one is not a beginning of this one */
@@ -369,7 +334,7 @@ static void test_a_full_disk(void **state)
     weir_log_set(quiet, NULL);
     signal(SIGXFSZ, SIG_IGN);
     start(r, WEIR_LAYOUT_PER_SLOT);
-    make(r, &t, 1, 500);
+    talk_make(r, &t, 1, 500);
     ask(r, &t);
     assert_int_equal(getrlimit(RLIMIT_FSIZE, &before), 0);
     limit = before;
@@ -396,17 +361,17 @@ static void test_sizes_and_folders(void **state)
     start(r, WEIR_LAYOUT_UNIFIED);
     int sizes[] = {100, 1000, 120, 140};
     for (size_t i = 0; i < COUNT(sizes); i++) {
-        make(r, &t, (int)i, sizes[i]);
+        talk_make(r, &t, (int)i, sizes[i]);
         ask(r, &t);
     }
     rig_stop(r);
     assert_int_equal(each_file(NULL), 2);
     start(r, WEIR_LAYOUT_UNIFIED);
     assert_true(rig_stats(r).cache_disk_bytes <= 4000);
-    make(r, &t, 3, 140);
+    talk_make(r, &t, 3, 140);
     ask(r, &t);
     assert_int_equal(t.usage.n_cached, 139);
-    make(r, &t, 0, 100);
+    talk_make(r, &t, 0, 100);
     ask(r, &t);
     assert_int_equal(t.usage.n_cached, 0);
     rig_stop(r);

@@ -9,7 +9,7 @@ defmodule Weir.Models.Telemetry do
   |---|---|---|
   | `[:weir, :models, :load]` | `loads` (since the last event: 1, or more if it slept between), `load_ms` (of the last one), `bytes` (of the budget) | |
   | `[:weir, :models, :failure]` | `failures` (since the last event) | `reason`, a text |
-  | `[:weir, :models, :sleep]` | `bytes` (that it takes when it is loaded) | `state`: `:sleeping`, or `:unloaded` after `Weir.Models.unload/2` |
+  | `[:weir, :models, :sleep]` | `bytes` (that it takes when it is loaded) | `state`: `:sleeping`, `:unloaded` after `Weir.Models.unload/2`, or `:removed` after `Weir.Models.set/2` |
   | `[:weir, :models, :stats]` | as `Weir.Models.get_stats/1`, when one of them has changed | |
 
   The process looks at its models twice a second and tells what has changed since, so a model that is loaded
@@ -37,9 +37,20 @@ defmodule Weir.Models.Telemetry do
 
   def look(seen, infos, stats) do
     again()
-    for info <- infos, do: compare(Map.get(seen.models, info.name, fresh()), info)
+    now = Map.new(infos, &{&1.name, &1})
+
+    # a model that was set again counts anew
+    for info <- infos do
+      before = Map.get(seen.models, info.name, fresh())
+      compare(if(info.n_loads < before.n_loads, do: fresh(), else: before), info)
+    end
+
+    for {name, before} <- seen.models, not is_map_key(now, name) and before.state == :loaded do
+      execute([:sleep], %{bytes: before.n_bytes}, %{name: name, state: :removed})
+    end
+
     if stats != seen.stats, do: execute([:stats], stats, %{})
-    %{models: Map.new(infos, &{&1.name, &1}), stats: stats}
+    %{models: now, stats: stats}
   end
 
   defp again, do: Process.send_after(self(), {__MODULE__, :look}, @look_ms)
