@@ -104,7 +104,10 @@ static void on_end(const weir__transfer_result *result, void *user)
     f->ended = true;
     f->end = result->end;
     if (result->head.status != 0) f->status = result->head.status;
-    snprintf(f->detail, sizeof f->detail, "%s", result->detail);
+    snprintf(f->detail, sizeof f->detail, "%.160s%s", result->detail,
+             result->end == WEIR__TRANSFER_DISTRUSTED
+                 ? "; CURL_CA_BUNDLE or SSL_CERT_FILE names a file of certificates to trust"
+                 : "");
 }
 
 /* The tokens of a prompt without media, [*n]. */

@@ -1,14 +1,17 @@
 """weir serve --prefix-key, --prefix-peer: cached prompts that servers fetch from each other, and from peers that are slow, broken or lie."""
 # SPDX-License-Identifier: Apache-2.0
 import os
+import shutil
 import socket
 import struct
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "support"))
+from authority import Authority  # noqa: E402
 from checks import check, environment, run_tests  # noqa: E402
 from serve import Server, need_server  # noqa: E402
 
@@ -265,6 +268,37 @@ def test_peers_that_do_not_help():
             check("and the answer says so", small.post(PATH, {"tokens": tokens}, key=KEY).status == 413)
         with start("--prefix-peer", first.url, "--cache-memory", "0") as second:
             computes("no room here", second, first.url, "failed", "room", text)
+
+
+def test_peers_with_a_certificate():
+    if shutil.which("openssl") is None:
+        print("note: no openssl, so https is left out")
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        ours, other = Authority(folder), Authority(folder, "other")
+
+        def serve(names):
+            cert, key = ours.certificate(names)
+            return start("--tls-cert", cert, "--tls-key", key, kind="tls", cert=ours.file)
+
+        with serve("IP:127.0.0.1") as first, serve("DNS:elsewhere.example") as elsewhere:
+            text, n, _ = ask(first)
+            ask(elsewhere)
+            there, wrong = (f"https://127.0.0.1:{server.port}" for server in (first, elsewhere))
+            peers = ["--prefix-peer", there, "--prefix-peer", wrong]
+
+            def asker(**variables):
+                nothing = {name: "" for name in ("CURL_CA_BUNDLE", "SSL_CERT_FILE", "SSL_CERT_DIR")}
+                return start(*peers, env=environment(**{**nothing, **variables}))
+
+            for variable, value in (("SSL_CERT_FILE", ours.file), ("CURL_CA_BUNDLE", ours.file), ("SSL_CERT_DIR", ours.folder)):
+                with asker(**{variable: value}) as second:
+                    check(f"fetched over https, with {variable}", ask(second, peer=there) == (text, n, n - 1) and ends(second, "fetched") == 1, second.lines[-3:])
+            with asker(SSL_CERT_FILE=ours.file) as second:
+                computes("a certificate for another name", second, wrong, "failed", "SSL_CERT_FILE", text)
+            for name, variables in (("an authority that nobody knows", {}), ("another authority", {"SSL_CERT_FILE": other.file})):
+                with asker(**variables) as second:
+                    computes(name, second, there, "failed", "SSL_CERT_FILE", text)
 
 
 def test_clients_that_leave_and_many_at_once():

@@ -27,12 +27,16 @@ class Authority:
 
     def server(self, names="IP:127.0.0.1,DNS:localhost"):
         """The context of a server with these names, signed by this authority."""
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(*self.certificate(names))
+        return context
+
+    def certificate(self, names="IP:127.0.0.1,DNS:localhost"):
+        """The files of a certificate for these names, signed by this authority, and of its key."""
         path = os.path.join(self.base, f"server{len(os.listdir(self.base))}")
         with open(path + ".ext", "w") as file:
             file.write("subjectAltName=" + names)
         openssl("req", *KEY, "-keyout", path + ".key", "-out", path + ".csr", "-subj", "/CN=server")
         openssl("x509", "-req", "-in", path + ".csr", "-CA", self.file, "-CAkey", self.key, "-CAcreateserial", "-days", "2", "-extfile", path + ".ext",
                 "-out", path + ".pem")
-        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        context.load_cert_chain(path + ".pem", path + ".key")
-        return context
+        return path + ".pem", path + ".key"
