@@ -122,20 +122,42 @@ static int teardown(void **state)
     return 0;
 }
 
+/* Of a prompt; one byte in MessagePack. */
+static int32_t token_of(int32_t first, int32_t i)
+{
+    return 10 + (first + i * i) % 100;
+}
+
+static bool tells_tokens(int frame, int32_t first)
+{
+    char block[SERVE_KV_BLOCK + 1] = "";
+    for (int32_t i = 0; i < SERVE_KV_BLOCK; i++) block[i] = (char)token_of(first, i);
+    return says(frame, block);
+}
+
 /* Runs a prompt of n tokens to its end. */
-static void ask(rig *r, int32_t first, int32_t n)
+static void ask_with(rig *r, int32_t first, int32_t n, const char *salt, weir_adapter *adapter)
 {
     int32_t tokens[256];
     weir_error error;
     weir_result result;
     weir_request request = weir_request_default();
-    for (int32_t i = 0; i < n; i++) tokens[i] = 10 + (first + i * i) % 250;
+    const weir_adapter_use use = {adapter, 1};
+    for (int32_t i = 0; i < n; i++) tokens[i] = token_of(first, i);
     request.tokens = tokens;
     request.n_tokens = (size_t)n;
     request.max_tokens = 1;
+    request.cache_salt = salt;
+    request.adapters = &use;
+    request.n_adapters = adapter != NULL;
     if (weir_generate(r->engine, &request, 1, NULL, &result, &error) != WEIR_OK)
         fail_msg("%s", error.message);
     weir_result_fini(&result);
+}
+
+static void ask(rig *r, int32_t first, int32_t n)
+{
+    ask_with(r, first, n, NULL, NULL);
 }
 
 static void ask_replay(rig *r, uint64_t from)
@@ -239,6 +261,35 @@ static void test_an_engine_leaves(void **state)
     assert_true(told);
 }
 
+/* Neither a prompt with a salt nor one with an adapter, whose blocks say nothing about the model alone. */
+static void test_salts_and_adapters_are_not_told(void **state)
+{
+    enum { SALTED = 1, ADAPTED = 20, PLAIN = 50, LAST = 70 };
+    rig *r = *state;
+    weir_error error;
+    weir_adapter *adapter;
+    assert_true(serve_kv_events_join(r->events, "m", r->engine));
+    if (weir_adapter_load(r->model, "fake:3", &adapter, &error) != WEIR_OK) fail_msg("%s", error.message);
+    ask(r, PLAIN, 40);
+    ask_with(r, SALTED, 40, "tenant", NULL);
+    ask_with(r, ADAPTED, 40, NULL, adapter);
+    ask_with(r, PLAIN, 60, "tenant", adapter);
+    ask(r, LAST, 40); /* told after all of the others would be */
+    bool plain = false, last = false;
+    for (int i = 0; i < 100 && !last; i++) {
+        ask_replay(r, 0);
+        while (receive(r->dealer) && number_of(2) != UINT64_MAX) {
+            plain |= tells_tokens(3, PLAIN);
+            last |= tells_tokens(3, LAST);
+            assert_false(tells_tokens(3, SALTED));
+            assert_false(tells_tokens(3, ADAPTED));
+        }
+        usleep(20000);
+    }
+    assert_true(plain && last);
+    weir_adapter_release(adapter);
+}
+
 /* Whatever comes from outside changes nothing. */
 static void test_garbage(void **state)
 {
@@ -285,11 +336,8 @@ static void test_addresses(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        RIG(test_batches_have_topic_and_number),
-        RIG(test_replays),
-        RIG(test_an_engine_leaves),
-        RIG(test_garbage),
-        RIG(test_addresses),
+        RIG(test_batches_have_topic_and_number),   RIG(test_replays), RIG(test_an_engine_leaves),
+        RIG(test_salts_and_adapters_are_not_told), RIG(test_garbage), RIG(test_addresses),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
