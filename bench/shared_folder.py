@@ -105,8 +105,7 @@ def main():
             most = max(most, bytes_in(shared))
             i = dice.randrange(N_SERVERS)
             count.restored += int(servers[i].metrics()["weir_cache_restored_total"])
-            servers[i].process.send_signal(signal.SIGKILL)
-            servers[i].process.wait()
+            servers[i].stop(signal.SIGKILL)
             count.kills += 1
             with busy[i]:
                 servers[i].start()
