@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 import json
 import os
+import shutil
 import signal
 import stat
 import subprocess
@@ -109,7 +110,40 @@ def serve():
     check("with the same answer", second.json["choices"][0]["message"] == first.json["choices"][0]["message"])
     check("it ends well", server.stop() == 0)
 
+
+def faults():
+    """Files of a machine whose clock differs, and a folder that goes while servers run."""
+    kept = os.path.join(scratch.name, "faulty")
+
+    def ask(server, prompt):
+        reply = server.post("/v1/completions", {"prompt": prompt + PROMPT, "max_tokens": 4, "temperature": 0, "ignore_eos": True})
+        assert reply.status == 200, reply.body
+        return reply.json["choices"][0]["text"], reply.json["usage"]["prompt_tokens_details"]["cached_tokens"]
+
+    with Server(WEIR, model=MODEL) as alone:
+        texts = {prompt: ask(alone, prompt)[0] for prompt in "abcd"}
+    with Server(WEIR, "--cache-dir", kept, model=MODEL) as first:
+        for prompt in "ab":
+            ask(first, prompt)
+        first.wait_for(lambda m: m["weir_cache_files"] >= 2)
+        days = 86400
+        for name, when in zip(sorted(os.listdir(kept)), (0, time.time() + 365 * days)):
+            os.utime(os.path.join(kept, name), (when, when))
+        with Server(WEIR, "--cache-dir", kept, model=MODEL) as second:
+            for prompt in "ab":
+                text, cached = ask(second, prompt)
+                check(f"{prompt}: a file of 1970, or of next year, is a hit", text == texts[prompt] and cached >= len(PROMPT), text, cached)
+            shutil.rmtree(kept)
+            for prompt in "abcd":
+                check(f"{prompt}: the same answer without the folder", ask(second, prompt)[0] == texts[prompt] == ask(first, prompt)[0])
+            said = second.log(lambda e: "cached prompts cannot be saved" in e.get("message", ""))
+            check("the log says so", said is not None, second.lines[-5:])
+            check("it ends well", second.stop() == 0)
+        check("and so does the other", first.stop() == 0)
+
+
 if "without llhttp" not in weir("serve", "--port", "70000").stderr:
     serve()
+    faults()
 print(f"{results['passed']} passed, {results['failed']} failed")
 sys.exit(results["failed"] > 0)

@@ -225,6 +225,8 @@ def test_peers_that_do_not_help():
         good = first.post(PATH, {"tokens": tokens[:-1]}, key=KEY).body
         flipped = bytearray(good)
         flipped[-100] ^= 1
+        newer = bytearray(good)
+        newer[8] += 1
         ask(other), ask(stranger), ask(off)
         closed = socket.create_server(("127.0.0.1", 0))
         nobody = f"http://127.0.0.1:{closed.getsockname()[1]}"
@@ -249,7 +251,8 @@ def test_peers_that_do_not_help():
             ("nobody", nobody, "failed", "connect"), ("another key", stranger.url, "refused", "--prefix-key"), ("no key at all", off.url, "refused", "--prefix-key"),
             ("another model", other.url, "refused", "another model"),
             ("nothing", Peer(says(b"")).url, "failed", "complete"), ("garbage", Peer(says(b"x" * 100000)).url, "failed", "not a cached prompt"),
-            ("a damaged one", Peer(says(bytes(flipped))).url, "failed", "checksum"), ("a cut one", Peer(says(good[:-1])).url, "failed", "complete"),
+            ("a damaged one", Peer(says(bytes(flipped))).url, "failed", "checksum"),
+            ("one of another version", Peer(says(bytes(newer))).url, "refused", "version"), ("a cut one", Peer(says(good[:-1])).url, "failed", "complete"),
             ("a longer one", Peer(says(good + b"x")).url, "failed", "longer"), ("one that dies", Peer(dies).url, "failed", ""),
             ("a redirect", Peer(redirects).url, "failed", "status"), ("an error", Peer(says(b"{}", status="500 Internal Server Error")).url, "failed", "status"),
             ("no HTTP", Peer(lambda sock: sock.sendall(b"hello\n")).url, "failed", ""), ("late", Peer(silent).url, "late", "--prefix-timeout"), ("slow", Peer(slow).url, "late", "--prefix-timeout"),
