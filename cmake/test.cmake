@@ -15,8 +15,8 @@ file(MAKE_DIRECTORY ${WEIR_TEST_TMP})
 
 # Half a minute or more each in a release build, or in a build without llama.cpp; scripts/test.sh prints the
 # ten longest.
-set(WEIR_LONG_TESTS "^((heads|invariance|invariant|cli|estimate|cache_dir|speculate|calls|engine|prefix|adapter|\
-passes)_model_test|invariance_avx2|(speculate|random_schedule|attention|automaton|llama_automaton|llama_adapter|\
+set(WEIR_LONG_TESTS "^((heads|invariance|invariant|cli|estimate|cache_dir|speculate|calls|engine|prefix|\
+adapter)_model_test|invariance_avx2|(speculate|random_schedule|attention|automaton|llama_automaton|llama_adapter|\
 media_llama|hub_http|cli_top|packages|server|shim_chat)_test|chat_(limits|depth)_test|server_(faults|resume)_test)$")
 
 # What the tests with the label `threads` need: scripts/check.sh builds no more for TSan.

@@ -164,9 +164,9 @@ for name; do
     dialyzer) step "types of the Elixir package" watch "dialyzer" $logs/dialyzer.log scripts/dialyzer.sh ;;
     asan)
         scripts/model.sh >/dev/null
-        # What computes most on the default model takes minutes each there; tiny models lead through the same code.
+        # What computes most on the default model takes minutes each there; tiny models and the kernels' own tests lead through the same code.
         # backend_select_test runs scripts alone, nothing that a sanitizer sees.
-        not_there='adapter|cache_dir|calls|cli|engine|estimate|guides|heads|hub|invariance|low_level|prefix|speculate'
+        not_there='adapter|cache_dir|calls|cli|engine|estimate|guides|heads|hub|invarian(ce|t)|low_level|prefix|speculate'
         step "no warning from clang, tests under ASan and UBSan" check_sanitized asan -E "^(($not_there)_model_test|backend_select_test)\$"
         ;;
     tsan) step "threaded tests, the server and the commands that run an engine, under TSan" check_tsan ;;

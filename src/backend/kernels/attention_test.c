@@ -15,6 +15,7 @@
 
 #include "backend/kernels/kernels.h"
 #include "backend/kernels/levels_testing.h"
+#include "support/effort.h"
 
 #define CELLS 1400
 
@@ -253,7 +254,7 @@ static void attention_is_what_it_says(void **state)
     const weir__attention *a;
     for (int level = 0; (a = weir__kernels_attention(level)) != NULL; level++) {
         for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
-            for (int round = 0; round < 24; round++) {
+            for (int round = 0; round < EFFORT(24, 6); round++) {
                 pool *p = pool_make(sizes[i].k, sizes[i].v);
                 call *c = draw(p, round % 3 == 0 ? 70 : CELLS, 3.0);
                 compute(a, &c->task, round % 2 == 0);
@@ -284,7 +285,7 @@ static void a_query_does_not_depend_on_its_company(void **state)
     (void)state;
     const weir__attention *a;
     for (int level = 0; (a = weir__kernels_attention(level)) != NULL; level++)
-        for (int round = 0; round < 60; round++) {
+        for (int round = 0; round < EFFORT(60, 15); round++) {
             size_t i = (size_t)round % (sizeof sizes / sizeof *sizes);
             pool *p = pool_make(sizes[i].k, sizes[i].v), *other = aligned_alloc(64, N_KV * sizeof *other);
             call *c = draw(p, CELLS, 3.0);
@@ -332,7 +333,7 @@ static void packed_cells_give_the_same(void **state)
     (void)state;
     const weir__attention *a;
     for (int level = 0; (a = weir__kernels_attention(level)) != NULL; level++)
-        for (int round = 0; round < 100; round++) {
+        for (int round = 0; round < EFFORT(100, 20); round++) {
             size_t i = (size_t)round % (sizeof sizes / sizeof *sizes);
             pool *p = pool_make(sizes[i].k, sizes[i].v);
             call *c = draw(p, CELLS, 3.0);
@@ -369,7 +370,7 @@ static void a_shared_prefix_changes_nothing(void **state)
     (void)state;
     const weir__attention *a;
     for (int level = 0; (a = weir__kernels_attention(level)) != NULL; level++)
-        for (int round = 0; round < 40; round++) {
+        for (int round = 0; round < EFFORT(40, 12); round++) {
             pool *p = pool_make(64, 64);
             call *c = draw(p, CELLS, 3.0);
             int32_t n_sequences = 2 + below(6), prefix = below(900), at = prefix;
@@ -415,7 +416,7 @@ static void all_levels_give_the_same(void **state)
     (void)state;
     const weir__attention *best = weir__kernels_attention(0), *a;
     for (int level = 1; (a = weir__kernels_attention(level)) != NULL; level++)
-        for (int round = 0; round < 100; round++) {
+        for (int round = 0; round < EFFORT(100, 20); round++) {
             size_t i = (size_t)round % (sizeof sizes / sizeof *sizes);
             pool *p = pool_make(sizes[i].k, sizes[i].v);
             /* Wide: weights down to the least numbers. */
@@ -437,7 +438,7 @@ static void what_is_no_number_stays_none(void **state)
     (void)state;
     const weir__attention *a;
     for (int level = 0; (a = weir__kernels_attention(level)) != NULL; level++)
-        for (int round = 0; round < 40; round++) {
+        for (int round = 0; round < EFFORT(40, 12); round++) {
             pool *p = pool_make(64, 64);
             call *c = draw(p, CELLS, 1.0);
             int32_t n_rows = c->task.n_queries * n_heads_of(&c->task), spoilt = below(n_rows);

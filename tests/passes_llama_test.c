@@ -1,11 +1,10 @@
 /* The number of passes that the cost model counts, beside those that llama.cpp makes of the same batch.
- * Needs WEIR_TEST_MODEL. SPDX-License-Identifier: Apache-2.0 */
+ * SPDX-License-Identifier: Apache-2.0 */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include <cmocka.h>
@@ -13,6 +12,7 @@
 
 #include "schedule/cost.h"
 #include "support/dice.h"
+#include "support/temp.h"
 
 #define N_LANES 6
 #define N_CTX   (N_LANES * 256)
@@ -48,7 +48,7 @@ static int32_t passes_made(struct llama_context *context, const int32_t *rows)
     llama_memory_clear(llama_get_memory(context), true);
     for (int32_t lane = 0; lane < N_LANES; lane++) {
         for (int32_t i = 0; i < rows[lane]; i++, batch.n_tokens++) {
-            batch.token[batch.n_tokens] = 100 + i;
+            batch.token[batch.n_tokens] = 100 + i % 256;
             batch.pos[batch.n_tokens] = i;
             batch.n_seq_id[batch.n_tokens] = 1;
             batch.seq_id[batch.n_tokens][0] = lane;
@@ -105,8 +105,10 @@ static void be_quiet(enum ggml_log_level level, const char *text, void *user)
 
 static int load(void **state)
 {
+    char path[TEMP_PATH_MAX];
+    temp_model(path, "model.gguf", "llama");
     llama_log_set(be_quiet, NULL);
-    *state = llama_model_load_from_file(getenv("WEIR_TEST_MODEL"), llama_model_default_params());
+    *state = llama_model_load_from_file(path, llama_model_default_params());
     return *state == NULL;
 }
 
@@ -118,11 +120,9 @@ static int release(void **state)
 
 int main(void)
 {
-    const char *path = getenv("WEIR_TEST_MODEL");
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(passes_are_those_that_llama_cpp_makes),
         cmocka_unit_test(a_chunk_and_a_token_of_each_slot_are_one_pass_in_a_pool),
     };
-    if (path == NULL || *path == '\0') return 77;
     return cmocka_run_group_tests(tests, load, release);
 }
