@@ -267,7 +267,17 @@ static cli_exit settle(struct chat *chat, cli_ask *before, cli_exit code)
     return code;
 }
 
-/* temp 0.2, or as ollama has it: parameter temperature 0.2 */
+/* Whether it is an option of weir chat, or ollama's name of the context. */
+static bool is_of_start(const char *name)
+{
+    char spelling[80];
+    snprintf(spelling, sizeof spelling, "--%s", name);
+    for (char *c = spelling; *c != '\0'; c++)
+        if (*c == '_') *c = '-';
+    return strcmp(name, "num_ctx") == 0 || cli_options_find(CLI_CHAT, spelling, strlen(spelling)) != NULL;
+}
+
+/* temp 0.2, or as ollama has it: parameter temperature 0.2, system TEXT */
 static cli_exit on_set(struct chat *chat, const char *rest)
 {
     char name[64];
@@ -281,6 +291,9 @@ static cli_exit on_set(struct chat *chat, const char *rest)
     for (char *c = name; *c != '\0'; c++)
         if (*c == '-') *c = '_';
     const cli_option *option = cli_options_by_key(name);
+    if (option == NULL && strcmp(name, "system") == 0) return on_system(chat, *value != '\0' ? value : NULL);
+    if (option == NULL && is_of_start(name))
+        return cli_fail(CLI_USAGE, "%s is set when weir starts, not in a chat", name);
     if (option == NULL) {
         cli_nearest nearest = cli_nearest_to(name);
         cli_options_try_keys(&nearest);

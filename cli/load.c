@@ -122,15 +122,28 @@ static cli_exit load(const cli_args *args, const char *path, weir_model_params p
     return cli_signals_ended() == 0 ? CLI_OK : (cli_exit)(128 + cli_signals_ended());
 }
 
-/* The default, all layers, means those of a GPU if there is one. */
+/* The option that needs a GPU, of those that were given; NULL = none. All layers, the default, means those of a
+ * GPU if there is one. */
+static const char *option_of_gpu(const cli_args *args)
+{
+    static const char *const names[] = {"--split-mode", "--tensor-split", "--main-gpu"};
+    if (args->model.n_gpu_layers > 0) return "--gpu-layers";
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (cli_options_given(args, names[i])) return names[i];
+    return NULL;
+}
+
 static void warn_without_gpu(const cli_args *args)
 {
     weir_device device = {.size = sizeof device};
-    if (args->model.n_gpu_layers <= 0) return;
+    const char *option = option_of_gpu(args);
+    if (option == NULL || args->rpc != NULL) return;
     for (size_t i = 0; weir_device_get(i, &device) == WEIR_OK; i++)
         if (strcmp(device.type, "gpu") == 0 || strcmp(device.type, "igpu") == 0) return;
-    weir_log_message(WEIR_LOG_WARN,
-                     "--gpu-layers has no effect: this build finds no GPU (weir info --list-devices)");
+    char *message =
+        cli_format("%s has no effect: this build finds no GPU (weir info --list-devices)", option);
+    weir_log_message(WEIR_LOG_WARN, message);
+    cli_free(message);
 }
 
 cli_exit cli_load_model(const cli_args *args, const char *path, weir_model **model)

@@ -4,6 +4,7 @@
 #include <jansson.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "figures.h"
@@ -94,16 +95,34 @@ static size_t add_presets(cli_table *table)
     cli_list names = cli_preset_names();
     for (size_t i = 0; i < names.n; i++) {
         char *path = cli_preset_path_of(names.items[i]);
-        char *model = path != NULL ? cli_preset_model(path) : cli_format("%s", "");
+        char *model = path != NULL ? cli_preset_model(path) : NULL;
         cli_table_cell(table, "%s", names.items[i]);
         cli_table_cell(table, "%s", "");
-        cli_table_cell(table, "preset of %s", *model != '\0' ? model : "default");
+        if (model == NULL)
+            cli_table_cell(table, "a preset with an error");
+        else
+            cli_table_cell(table, "preset of %s", *model != '\0' ? model : "default");
         cli_free(model);
         cli_free(path);
     }
     size_t n = names.n;
     cli_list_fini(&names);
     return n;
+}
+
+/* The default model, unless it is one of the hub's files. */
+static size_t add_default(cli_table *table)
+{
+    struct stat status;
+    char *path = cli_starter_file();
+    bool here = path != NULL && stat(path, &status) == 0;
+    if (here) {
+        cli_table_cell(table, "default");
+        cli_table_cell(table, "%s", cli_bytes((uint64_t)status.st_size).text);
+        cli_table_cell(table, "here");
+    }
+    cli_free(path);
+    return here;
 }
 
 static void list_table(const weir_hub_files *files, bool of_repo)
@@ -126,7 +145,7 @@ static void list_table(const weir_hub_files *files, bool of_repo)
         }
         add_row(&table, &file, n_bytes, n_here, of_repo);
     }
-    if (!of_repo) n += add_presets(&table);
+    if (!of_repo) n += add_default(&table) + add_presets(&table);
     if (n > 0) {
         cli_table_print(&table, &text, cli_term_style_out(CLI_BOLD), cli_term_style_out(CLI_PLAIN));
         cli_out(text.bytes, text.n);

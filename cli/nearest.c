@@ -31,7 +31,9 @@ static int distance_of(const char *a, const char *b)
 cli_nearest cli_nearest_to(const char *given)
 {
     size_t n = strlen(given + strspn(given, "-/"));
-    return (cli_nearest){.given = given, .least = (int)n / 3 + 1};
+    bool is_short_option = given[0] == '-' && given[1] != '-';
+    int most = is_short_option || n < 3 ? 0 : n < 6 ? 1 : 2; /* edits */
+    return (cli_nearest){.given = given, .least = most + 1};
 }
 
 void cli_nearest_try(cli_nearest *nearest, const char *candidate)

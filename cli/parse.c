@@ -26,18 +26,31 @@ static bool parse_integer(const char *value, long long min, long long max, long 
     return end != value && *end == '\0' && errno == 0 && *number >= min && *number <= max;
 }
 
+static cli_exit bad_integer(const weir_member *member, const char *shown, const char *value)
+{
+    char expected[128];
+    if (member == NULL) return bad_value(shown, value, "a whole number");
+    snprintf(expected, sizeof expected, "a whole number from %.0f to %.0f%s", member->min, member->max,
+             member->or_minus_one ? ", or -1" : "");
+    return bad_value(shown, value, expected);
+}
+
 static cli_exit set_integer(void *at, const cli_option *option, const char *shown, const char *value)
 {
+    const weir_member *member = option->of != NULL ? weir_member_find(option->of, option->field) : NULL;
     long long number;
     switch (option->kind) {
     case CLI_INT32:
-        if (!parse_integer(value, -INT32_MAX, INT32_MAX, &number))
-            return bad_value(shown, value, "a whole number of at most 31 bits");
+        if (member != NULL && (strcmp(value, "auto") == 0 ||
+                               (option->standard != NULL && strcmp(value, option->standard) == 0))) {
+            *(int32_t *)at = (int32_t)member->initial;
+            return CLI_OK;
+        }
+        if (!parse_integer(value, -INT32_MAX, INT32_MAX, &number)) return bad_integer(member, shown, value);
         *(int32_t *)at = (int32_t)number;
         return CLI_OK;
     case CLI_INT64:
-        if (!parse_integer(value, INT64_MIN, INT64_MAX, &number))
-            return bad_value(shown, value, "a whole number");
+        if (!parse_integer(value, INT64_MIN, INT64_MAX, &number)) return bad_integer(member, shown, value);
         *(int64_t *)at = number;
         return CLI_OK;
     default:
@@ -373,6 +386,41 @@ static cli_exit take_defaults(cli_args *args)
     return code;
 }
 
+#define MODEL_FORMS "a model is a GGUF file, a preset, default, or hf:OWNER/REPO[:QUANTIZATION or FILE]"
+
+/* Whether one word looks like a model's name of other programs, such as llama3.2 or qwen3:8b. */
+static bool resembles_model(const char *word)
+{
+    bool digit = false, colon = false;
+    if (*word < 'a' || *word > 'z') return false;
+    for (const char *c = word; *c != '\0'; c++) {
+        if (!(*c >= 'a' && *c <= 'z') && !(*c >= '0' && *c <= '9') && strchr(".:-_/", *c) == NULL)
+            return false;
+        digit = digit || (*c >= '0' && *c <= '9');
+        colon = colon || (*c == ':' && c[1] != '\0');
+    }
+    return digit || colon;
+}
+
+/* The words of weir run before one of them becomes the model. */
+static cli_exit check_run_words(const cli_list *words, bool given)
+{
+    const char *first = words->n > 0 ? words->items[0] : "";
+    if (!given && words->n == 2 && !cli_load_is_model(first))
+        return cli_fail(CLI_USAGE,
+                        "weir run takes [MODEL] \"PROMPT\": quote a prompt of several words; %.60s is no "
+                        "model here: " MODEL_FORMS,
+                        first);
+    if (words->n > (given ? 1u : 2u))
+        return cli_fail(CLI_USAGE, "weir run takes [MODEL] \"PROMPT\": quote a prompt of several words");
+    if (words->n == 1 && !given && !cli_load_is_model(first) && resembles_model(first))
+        return cli_fail(CLI_USAGE,
+                        "%.60s is no model here: " MODEL_FORMS
+                        "; weir pull suggests some. -p %.60s sends it as the prompt",
+                        first, first);
+    return CLI_OK;
+}
+
 /* Makes a word the model: `weir info MODEL`; of weir run the first of two, or the only one where it names a
  * model. */
 static cli_exit take_model_word(cli_args *args)
@@ -381,11 +429,8 @@ static cli_exit take_model_word(cli_args *args)
     const cli_option *option = cli_options_find(args->command->bit, "--model", 7);
     bool given = cli_options_given(args, "--model");
     if (args->command->bit == CLI_RUN) {
-        size_t n_most = given ? 1 : 2;
-        if (words->n > n_most || (words->n == 2 && !cli_load_is_model(words->items[0])))
-            return cli_fail(
-                CLI_USAGE, "weir run takes [MODEL] \"PROMPT\": quote a prompt of several words; a model is a "
-                           "GGUF file, a preset, default, or hf:OWNER/REPO[:QUANTIZATION or FILE]");
+        cli_exit bad = check_run_words(words, given);
+        if (bad != CLI_OK) return bad;
         if (given || words->n == 0 || (words->n == 1 && !cli_load_is_model(words->items[0]))) return CLI_OK;
     } else if (!(args->command->bit & CLI_TAKES_MODEL) || words->n == 0)
         return CLI_OK;

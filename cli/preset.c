@@ -185,6 +185,16 @@ static cli_exit write_preset(const cli_args *args, const char *name)
         cli_free(path);
         return code;
     }
+    char *base = args->model_path != NULL ? cli_preset_path(args->model_path) : NULL;
+    if (base != NULL) {
+        code = cli_fail(CLI_USAGE,
+                        "--model is the preset %s; a preset's model is a GGUF file, default, or "
+                        "hf:OWNER/REPO[:QUANTIZATION or FILE]",
+                        args->model_path);
+        cli_free(base);
+        cli_free(path);
+        return code;
+    }
     add_settings(&text, args);
     code = cli_file_write(path, text.bytes, text.n);
     if (code == CLI_OK && !args->quiet) code = show(args, name);
@@ -205,7 +215,7 @@ char *cli_preset_model(const char *path)
         model = cli_format("%s", config.items[i].value);
     }
     cli_config_fini(&config);
-    return model != NULL ? model : cli_format("%s", "");
+    return code != CLI_OK || model != NULL ? model : cli_format("%s", "");
 }
 
 static cli_exit list(const cli_args *args)
@@ -218,12 +228,12 @@ static cli_exit list(const cli_args *args)
     cli_table_cell(&table, "model");
     for (size_t i = 0; i < names.n; i++) {
         char *path = cli_preset_path_of(names.items[i]);
-        char *model = path != NULL ? cli_preset_model(path) : cli_format("%s", "");
+        char *model = path != NULL ? cli_preset_model(path) : NULL;
         cli_table_cell(&table, "%s", names.items[i]);
-        cli_table_cell(&table, "%s", model);
+        cli_table_cell(&table, "%s", model != NULL ? model : "");
         json_array_append_new(array, json_pack("{s:o, s:o, s:o}", "name", cli_figures_string(names.items[i]),
                                                "path", cli_figures_string(path != NULL ? path : ""), "model",
-                                               cli_figures_string(model)));
+                                               model != NULL ? cli_figures_string(model) : json_null()));
         cli_free(model);
         cli_free(path);
     }

@@ -23,7 +23,8 @@ char *cli_preset_path_of(const char *name);
 /* The name of a preset's file, without its folder and suffix. Freed with cli_free. */
 char *cli_preset_name(const char *path);
 
-/* The model of a preset's file, "" = none. Freed with cli_free. */
+/* The model of a preset's file, "" = none. Freed with cli_free. NULL: it cannot be read, which has been
+ * reported. */
 char *cli_preset_model(const char *path);
 
 /* The names of those in weir/presets, in order. */

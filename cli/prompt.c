@@ -38,11 +38,11 @@ cli_exit cli_prompt_read(cli_prompt *prompt, const char *path, bool patient)
     size_t length;
     bool from_stdin = strcmp(path, "-") == 0;
     if (from_stdin && patient) await_stdin();
-    cli_exit code = cli_file_read(path, "the prompt", &bytes, &length);
+    cli_exit code = cli_file_read(path, "the text", &bytes, &length);
     if (code != CLI_OK) return code;
     if (!from_stdin && memchr(bytes, '\0', length) != NULL)
-        code = cli_fail(CLI_FAILED, "cannot read the prompt from %s: it has a NUL byte, so it is not text",
-                        path);
+        code =
+            cli_fail(CLI_FAILED, "cannot read the text from %s: it has a NUL byte, so it is not text", path);
     if (code != CLI_OK || length == 0) {
         cli_free(bytes);
         return code;

@@ -42,9 +42,14 @@ static const struct better *largest_that_fits(void)
     return &better[i];
 }
 
+char *cli_starter_file(void)
+{
+    return cli_file_of_user("XDG_CACHE_HOME", ".cache", "weir/models/" FILE_NAME);
+}
+
 char *cli_starter_find(void)
 {
-    char *found = NULL, *path = cli_file_of_user("XDG_CACHE_HOME", ".cache", "weir/models/" FILE_NAME);
+    char *found = NULL, *path = cli_starter_file();
     weir_hub_params params = weir_hub_params_default();
     if (path != NULL && access(path, F_OK) == 0) return path;
     cli_free(path);

@@ -9,6 +9,9 @@
 /* What `weir pull default` downloads. */
 #define CLI_STARTER "hf:bartowski/SmolLM2-135M-Instruct-GGUF:Q8_0"
 
+/* Where scripts/model.sh puts the default model. Freed with cli_free. NULL: there is no home folder. */
+char *cli_starter_file(void);
+
 /* The default model's file: as scripts/model.sh fetched it, or as weir pull did. Freed with cli_free. NULL:
  * it is not there. */
 char *cli_starter_find(void);

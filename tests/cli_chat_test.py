@@ -82,12 +82,16 @@ def save_file(messages):
 
 def test_mistakes():
     for line, code, part in (("/sytsem x", 2, "did you mean /system"), ("/nothing", 2, "/help"), ("/set tmep 1", 2, "did you mean temp"),
+                             ("/set ctx 100", 2, "ctx is set when weir starts"), ("/set parameter num_ctx 9", 2, "set when weir starts"),
                              ("/set temp warm", 2, "a number"), ("/set temp 200", 2, "100"), ("/set", 2, "/set temp"), ("/undo", 2, "nothing"),
                              ("/regen", 2, "no answer"), ("/load /none", 1, "/none"), ("/save /none/at/all", 1, "/none/at/all"),
                              ("/load " + save_file([{"role": "assistant", "content": "x"}]), 2, "in turn"),
                              ("/load " + save_file([{"role": "user", "content": 5}]), 2, "role and content")):
         out, err, well = chat(line + "\nHello\n", code=code)
         check(f"{line[:30]!r} is told, and a pipe ends there", well and part in err and out == "", out, err)
+    path = os.path.join(scratch.name, "system.json")
+    _, err, well = chat(f"/set system Be brief.\nHello\n/save {path}\n")
+    check("/set system TEXT, as ollama has it", well and json.load(open(path))["messages"][0] == {"role": "system", "content": "Be brief."}, err)
     _, err, well = chat("x " * 3000 + "\n", "-c", "64", code=4)
     check("a conversation that does not fit", well and "/undo" in err and "larger -c or --kv" in err, err)
     _, err, well = chat("", "what", code=2)

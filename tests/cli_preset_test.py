@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 import json
 import os
+import shutil
 import subprocess
 import sys
 
@@ -52,6 +53,19 @@ def test_write():
     for bad in ("a/b", "hf:x", ".hidden", "default"):
         expect(f"{bad} is no name", run("preset", bad, "--temp", "1"), 2, "no name")
     expect("options without a name", run("preset", "--temp", "1"), 2, "which name")
+    models = os.path.join(scratch.name, ".cache/weir/models")
+    os.makedirs(models)
+    with open(os.path.join(models, "SmolLM2-135M-Instruct.Q4_1.gguf"), "wb") as file:
+        file.write(bytes(1000))
+    check("weir list shows the default model", ["default", "1.0", "KB", "here"] in [line.split() for line in run("list").stdout.splitlines()],
+          run("list").stdout)
+    shutil.rmtree(models)
+    expect("a preset of a preset", run("preset", "other", "-m", "brief"), 2, "the preset brief", "a GGUF file")
+    written("broken", "tmep = 1\n")
+    done = run("list")
+    check("a preset with an error is in the list", done.returncode == 0 and "a preset with an error" in done.stdout and
+          "there is no setting tmep" in done.stderr, done.stdout, done.stderr)
+    os.remove(os.path.join(FOLDER, "broken.preset"))
     expect("a name that there is not", run("preset", "other"), 2, "no preset other")
     expect("a value out of form", run("preset", "other", "--temp", "warm"), 2, "--temp")
     expect("weir rm asks", run("rm", "brief"), 2, "--yes")

@@ -209,7 +209,7 @@ WEIR_API weir_status weir_model_check(const weir_model *model, weir_error *error
 
 typedef struct weir_model_info {
     size_t size;
-    const char *description;   /* e.g. "llama 135M Q4_1" */
+    const char *description;   /* e.g. "llama 134.5M Q4_1" */
     const char *architecture;  /* e.g. "llama" */
     const char *chat_template; /* Jinja source; NULL when the model has none */
     const char *backend;       /* "llama" or "fake" */

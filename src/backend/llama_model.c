@@ -51,12 +51,21 @@ static void classify(weir__bmodel *m)
             : INT32_MAX;
 }
 
+/* "llama 134.5M Q4_1". llama_model_desc has llama.cpp's name of the size class instead, which differs from the
+ * number of parameters. */
+static void name_model(weir__bmodel *m)
+{
+    double n = (double)llama_model_n_params(m->model);
+    snprintf(m->description, sizeof m->description, "%s %.1f%s %s", m->architecture,
+             n / (n < 1e9 ? 1e6 : 1e9), n < 1e9 ? "M" : "B", llama_ftype_name(llama_model_ftype(m->model)));
+}
+
 static void fill_info(weir__bmodel *m)
 {
     const struct llama_model *model = m->model;
     const struct llama_vocab *vocab = m->vocab;
     weir_model_info *info = &m->info;
-    llama_model_desc(model, m->description, sizeof m->description);
+    name_model(m);
     info->description = m->description;
     info->architecture = m->architecture;
     info->chat_template = llama_model_chat_template(model, NULL);
@@ -244,8 +253,8 @@ static weir_status choose_devices(loading *l, weir__bmodel *m, weir_error *error
         if (device == NULL || ggml_backend_dev_type(device) == GGML_BACKEND_DEVICE_TYPE_CPU)
             return weir__error_set(
                 error, WEIR_INVALID, "devices",
-                "devices names \"%.*s\", which is no GPU of this build and machine; none is "
-                "the CPU alone",
+                "devices names \"%.*s\"; expected: GPUs of this build and machine, or none, which "
+                "uses the CPU alone",
                 (int)(length < 64 ? length : 64), rest);
         status = add_device(l, device, error);
         if (status != WEIR_OK || rest[length] == '\0') return status;
