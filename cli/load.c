@@ -122,8 +122,8 @@ static cli_exit load(const cli_args *args, const char *path, weir_model_params p
     return cli_signals_ended() == 0 ? CLI_OK : (cli_exit)(128 + cli_signals_ended());
 }
 
-/* The option that needs a GPU, of those that were given; NULL = none. All layers, the default, means those of a
- * GPU if there is one. */
+/* The option that needs a GPU, of those that were given; NULL = none. All layers, the default, means those of
+ * a GPU if there is one. */
 static const char *option_of_gpu(const cli_args *args)
 {
     static const char *const names[] = {"--split-mode", "--tensor-split", "--main-gpu"};

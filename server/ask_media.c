@@ -30,7 +30,7 @@ static bool refuse(serve_call *call, const char *field, weir_error *error)
 {
     if (error->code == WEIR_NO_MEMORY || error->code == WEIR_ABORTED)
         return serve_call_passes(call, error->code, error);
-    char *name = error->field[0] != '\0' ? strstr(error->message, " (max_") : NULL;
+    char *name = strstr(error->message, " (max_");
     if (name != NULL) *name = '\0'; /* the library's for a limit */
     return serve_call_refuse(call, 400, field,
                              error->code == WEIR_UNSUPPORTED ? "unsupported_value" : "invalid_value",

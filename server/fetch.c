@@ -2,6 +2,8 @@
 #include "fetch.h"
 
 #include <stdio.h>
+#include <string.h>
+#include <strings.h>
 
 #include "base/clock.h"
 #include "field.h"
@@ -18,13 +20,29 @@
 
 /* ---- Threads ---- */
 
-/* Whether a string of the JSON begins with "http". A URL whose first letters are escaped is refused. */
+static const char *skip_space_back(const char *at, const char *begin)
+{
+    while (at > begin && strchr(" \t\r\n", at[-1]) != NULL) at--;
+    return at;
+}
+
+/* Whether the string at this quotation mark is the value of a member whose name ends with "url". */
+static bool is_of_url(const char *quote, const char *begin)
+{
+    const char *at = skip_space_back(quote, begin);
+    if (at == begin || *--at != ':') return false;
+    at = skip_space_back(at, begin);
+    return at - begin > 4 && memcmp(at - 4, "url\"", 4) == 0;
+}
+
+/* Whether a URL of the JSON begins with "http". One with escapes in these letters or in the member's name is
+ * refused later. */
 static bool has_url(const weir__text *body)
 {
     const char *at = body->bytes, *end = at + body->n;
     while (at != NULL && (at = memchr(at, '"', (size_t)(end - at))) != NULL) {
+        if (end - at > 4 && strncasecmp(at + 1, "http", 4) == 0 && is_of_url(at, body->bytes)) return true;
         at++;
-        if (end - at >= 4 && memcmp(at, "http", 4) == 0) return true;
     }
     return false;
 }

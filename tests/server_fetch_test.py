@@ -225,7 +225,8 @@ with start("--media-host", address, "--media-host", "images.invalid", "--max-bod
         connection.request("POST", CHAT, body(part(host.url("/silent"))))
     for _ in range(5):
         check("texts and images in messages do not wait", server.post(CHAT, body(image_part(image), text_part("What?"))).json["choices"] == same["choices"] and time.monotonic() - began < 9)
-    check("nor does who only mentions a URL", server.post(CHAT, body(text_part("see http://example.com"))).status == 200)
+    for text in ("see http://example.com", "http://example.com, please"):
+        check(f"nor does who only mentions a URL: {text}", server.post(CHAT, body(text_part(text))).status == 200 and not results)
     for thread in slow:
         thread.join()
     for reply in results:
@@ -270,6 +271,7 @@ with start("--media-host", name, "--media-host", address, env=dict(environment()
     n = len(other.paths)
     check("a name and its address; no proxy is asked", server.post(CHAT, body(part(host.url("/image", "localhost")))).status == 200 and len(other.paths) == n, other.paths[n:])
     check("upper case", server.post(CHAT, body(part(host.url("/image", "LOCALHOST")))).status == 200)
+    check("an upper case scheme", server.post(CHAT, body(part(host.url("/image").replace("http:", "HTTP:")))).status == 200)
 
 # ---- HTTPS
 

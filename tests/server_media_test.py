@@ -249,8 +249,9 @@ check("as a data: URL", server.post("/apply-template", body({"type": "input_audi
 heard = server.post(CHAT, body(sound_part(wav()), text_part("What?")))
 check("an answer to a sound", heard.status == 200 and heard.json["usage"]["prompt_tokens_details"].get("audio_tokens", 0) > 0, heard.body)
 refused("an image", server.post(CHAT, body(image_part(png()))), 400, PART, "unsupported_value", "reads no images")
-refused("too short", server.post(CHAT, body(sound_part(wav(0.05)))), 400, DATA, "unsupported_value", "0.1")
-refused("at 1 Hz", server.post(CHAT, body(sound_part(wav(1000, 1)))), 400, DATA, "unsupported_value")
+for name, sound, word in (("too short", wav(0.05), "0.1"), ("at 1 Hz", wav(1000, 1), "4000")):
+    message = refused(name, server.post(CHAT, body(sound_part(sound))), 400, DATA, "unsupported_value", word)
+    check(f"{name}: no word of the library's", "max_" not in message, message)
 refused("cut off", server.post(CHAT, body(sound_part(wav()[:1000]))), 400, DATA, "invalid_value")
 server.stop()
 

@@ -99,10 +99,12 @@ function wav(buffer) {
   return new Blob([view], { type: "audio/wav" });
 }
 
-// Small WAV, FLAC and MP3 files stay as they are; other sounds that the browser reads become WAV.
+// Small FLAC and MP3 files, and WAVs of integers or floats (formats 1 and 3), stay as they are; other sounds that the
+// browser reads become WAV.
 async function readAudio(file) {
-  const bytes = new Uint8Array(await file.slice(0, 4).arrayBuffer());
-  const known = ["RIFF", "fLaC", "ID3", "\xff\xfb", "\xff\xf3"].some((text) => starts(bytes, text));
+  const bytes = new Uint8Array(await file.slice(0, 22).arrayBuffer());
+  const known = (starts(bytes, "RIFF") && (bytes[20] === 1 || bytes[20] === 3) && bytes[21] === 0)
+    || ["fLaC", "ID3", "\xff\xfb", "\xff\xf3"].some((text) => starts(bytes, text));
   if (known && file.size <= KEEP_AUDIO) return urlOf(file);
   let buffer;
   try {

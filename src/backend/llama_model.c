@@ -51,8 +51,8 @@ static void classify(weir__bmodel *m)
             : INT32_MAX;
 }
 
-/* "llama 134.5M Q4_1". llama_model_desc has llama.cpp's name of the size class instead, which differs from the
- * number of parameters. */
+/* "llama 134.5M Q4_1". llama_model_desc has the name of a size class instead, which differs from the number
+ * of parameters. */
 static void name_model(weir__bmodel *m)
 {
     double n = (double)llama_model_n_params(m->model);

@@ -167,12 +167,64 @@ static void test_png_interlaced(void **state)
     file_free(&f);
 }
 
+/* Adam7 has rows 0, 2, 1 of a column. libpng's simplified interface mixes the rows of 16 bits up. */
+static void test_png_interlaced_of_16_bits(void **state)
+{
+    (void)state;
+    file f = {0};
+    put_png_head(&f, 1, 3, 16, RGB, true);
+    put_png_data(&f,
+                 (const unsigned char *)"\0\x11\x11\x22\x22\x33\x33\0\x44\x44\x55\x55\x66\x66"
+                                        "\0\x77\x77\x88\x88\x99\x99",
+                 21);
+    weir_media *media = read_media(&f, NULL);
+    static const unsigned char expected[3][3] = {{0x11, 0x22, 0x33}, {0x77, 0x88, 0x99}, {0x44, 0x55, 0x66}};
+    for (size_t y = 0; y < 3; y++)
+        for (int c = 0; c < 3; c++) assert_pixel(media, 0, y, c, expected[y][c]);
+    weir_media_release(media);
+    file_free(&f);
+}
+
 static void refuse_png(uint32_t width, uint32_t height, weir_status status, const char *field)
 {
     file f = {0};
     put_png_head(&f, width, height, 8, RGB, false);
     put_png_data(&f, (const unsigned char *)"", 1);
     refuse_media(&f, NULL, status, field);
+    file_free(&f);
+}
+
+static bool interrupted(void *user)
+{
+    (void)user;
+    return true;
+}
+
+/* A row may have only so much of the file: what follows the last one may decompress to gigabytes. */
+static void test_png_with_too_much_data(void **state)
+{
+    (void)state;
+    static unsigned char rows[400000];
+    size_t n_pixels = HEIGHT * (1 + 3 * WIDTH);
+    file f = {0};
+    put_png_head(&f, WIDTH, HEIGHT, 8, RGB, false);
+    put_png_data(&f, rows, n_pixels + 1000);
+    weir_media_release(read_media(&f, NULL));
+    f.n = 0;
+    put_png_head(&f, WIDTH, HEIGHT, 8, RGB, false);
+    put_png_data(&f, rows, sizeof rows);
+    refuse_media(&f, NULL, WEIR_FORMAT, "");
+    f.n = 0;
+    put_png_head(&f, WIDTH, HEIGHT, 8, RGB, true);
+    put_png_data(&f, rows, sizeof rows);
+    refuse_media(&f, NULL, WEIR_FORMAT, "");
+    f.n = 0;
+    put_png_head(&f, 300, 400, 8, RGB, false);
+    put_png_data(&f, rows, (size_t)400 * 901);
+    weir_media_release(read_media(&f, NULL));
+    weir_interrupt_set(interrupted, NULL);
+    refuse_media(&f, NULL, WEIR_ABORTED, "");
+    weir_interrupt_set(NULL, NULL);
     file_free(&f);
 }
 
@@ -554,7 +606,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_png_of_all_colors),  cmocka_unit_test(test_png_with_a_palette),
-        cmocka_unit_test(test_png_interlaced),     cmocka_unit_test(test_hostile_pngs),
+        cmocka_unit_test(test_png_interlaced),     cmocka_unit_test(test_png_interlaced_of_16_bits),
+        cmocka_unit_test(test_hostile_pngs),       cmocka_unit_test(test_png_with_too_much_data),
         cmocka_unit_test(test_jpeg_of_all_kinds),  cmocka_unit_test(test_jpeg_is_turned),
         cmocka_unit_test(test_exif_that_is_odd),   cmocka_unit_test(test_hostile_jpegs),
         cmocka_unit_test(test_jpeg_of_many_scans), cmocka_unit_test(test_webp),
