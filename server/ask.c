@@ -185,6 +185,7 @@ bool serve_ask_request(serve_ask *ask, weir_request *request)
              ask->cache_salt != NULL ? "/" : "", ask->cache_salt != NULL ? ask->cache_salt : "");
     request->cache_salt = ask->salt;
     serve_router_headers_apply(call, request);
+    serve_lease_shorten(call, &request->deadline_ms);
     if (call->session[0] != '\0') request->cache_keep_ms = call->server->params.session_s * 1000;
     return ask->fork == NULL || choose_source(ask, request);
 }

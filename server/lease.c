@@ -2,6 +2,7 @@
  * in memory waits for it without a worker.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "answer.h"
+#include "base/clock.h"
 #include "catalog.h"
 #include "names.h"
 
@@ -92,6 +93,37 @@ static bool is_loaded(const serve_call *call)
     return loaded;
 }
 
+/* The milliseconds of the request's deadline_ms; 0: it has none, or one that its handler refuses. */
+static int64_t deadline_ms(const serve_call *call)
+{
+    double ms = json_number_value(json_object_get(call->json, "deadline_ms"));
+    return ms > 0 && ms <= 1e12 ? (int64_t)ms : 0;
+}
+
+/* Joins those who wait for the model, until the request's deadline at the latest. */
+static weir_status ask_for(serve_call *call, weir_error *error)
+{
+    int64_t most_ms = (int64_t)call->server->params.load_s * 1000, own_ms = deadline_ms(call);
+    call->late_ns = own_ms > 0 ? weir__clock_deadline_ns(own_ms) : 0;
+    return weir_lease_create(serve_catalog_pool(call->server->catalog), call->model->name,
+                             (int)(own_ms > 0 && own_ms < most_ms ? own_ms : most_ms), &call->lease, error);
+}
+
+static bool is_late(const serve_call *call, weir_status status)
+{
+    return status == WEIR_BUSY && call->late_ns > 0 && weir__clock_now_ns() >= call->late_ns;
+}
+
+static bool refuse_late(serve_call *call)
+{
+    call->retry_s = LATER_S;
+    return serve_call_refuse(
+        call, 503, "deadline_ms", "model_busy",
+        "the model \"%.100s\" was not loaded within deadline_ms: allow more time, or load "
+        "it beforehand (POST /v1/models/load)",
+        call->model->name);
+}
+
 /* False: the call waits, or has its answer. */
 static bool take(serve_call *call)
 {
@@ -101,9 +133,7 @@ static bool take(serve_call *call)
     if (call->route->peer && !is_loaded(call)) /* a model that is not loaded has no cached prefixes */
         return serve_call_refuse(call, 404, "model", "model_not_loaded", "the model \"%.100s\" is not loaded",
                                  call->model->name);
-    if (call->lease == NULL)
-        status = weir_lease_create(serve_catalog_pool(catalog), call->model->name,
-                                   call->server->params.load_s * 1000, &call->lease, &error);
+    if (call->lease == NULL) status = ask_for(call, &error);
     if (status == WEIR_NOT_FOUND)
         return serve_lease_refuse_name(call, call->model->name); /* a reload took it out */
     if (status == WEIR_OK) {
@@ -111,6 +141,7 @@ static bool take(serve_call *call)
         call->waiting = status == WEIR_TIMEOUT;
         if (call->waiting) return false;
     }
+    if (is_late(call, status)) return refuse_late(call);
     if (status != WEIR_OK) return serve_lease_refuse(call, call->model->name, status, &error);
     call->loaded = serve_catalog_enter(catalog, call->model, call->lease);
     if (call->loaded == NULL) return serve_call_no_memory(call);
@@ -118,6 +149,14 @@ static bool take(serve_call *call)
            serve_call_refuse(call, 400, "model", "unsupported_value",
                              "the model \"%.100s\" generates no text: use /v1/embeddings or /v1/rerank",
                              call->model->name);
+}
+
+void serve_lease_shorten(const serve_call *call, int64_t *ms)
+{
+    if (*ms == 0 || call->late_ns == 0) return;
+    int64_t left_ns = call->late_ns - weir__clock_now_ns(),
+            left_ms = (left_ns + WEIR__NS_PER_MS - 1) / WEIR__NS_PER_MS;
+    if (left_ms < *ms) *ms = left_ms > 0 ? left_ms : 1;
 }
 
 void serve_lease_end(serve_call *call)

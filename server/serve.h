@@ -83,6 +83,7 @@ struct serve_call {
     serve_loaded *loaded;         /* the same in memory, while there is a lease; NULL: none */
     weir_lease *lease;            /* NULL: none; one model that somebody else loads needs none */
     bool waiting;                 /* the worker gave it back, because the model is not loaded */
+    int64_t late_ns;              /* when the deadline_ms of a request for a pool's model ends; 0 = never */
     char asked[256];              /* the model that the address names; truncated */
     json_t *json;                 /* the body, while a worker looks for the model in it; else NULL */
     const serve_route *route;     /* NULL: refused before one was found */
@@ -402,6 +403,9 @@ void serve_lease_glance(serve_call *call);
 
 /* Whether the call, which a worker gave back, waits for its model; it is posted then. Service thread. */
 bool serve_lease_await(serve_call *call);
+
+/* Takes the time that the call has waited for its model off its deadline_ms, which is 0 for none. */
+void serve_lease_shorten(const serve_call *call, int64_t *ms);
 
 /* Nothing more is generated for the call. */
 void serve_lease_end(serve_call *call);

@@ -267,6 +267,26 @@ def test_crowd():
         check("it ends in order", server.stop() == 0)
 
 
+def test_deadline_amid_a_load():
+    written("[first]\nmodel = fake:seed=1\n[slow]\nmodel = fake:load_us=60000000\n[soon]\nmodel = fake:load_us=300000\nctx = 100000\n")
+    short = {"prompt": "x", "max_tokens": 2, "deadline_ms": 300}
+    with Server(WEIR, "--models", FILE, model=None) as server:
+        waiting = crowd(server, ["slow"])
+        server.wait_for(lambda _: states(server)["slow"] == "loading")
+        for path, body in (("/v1/completions", short), (CHAT, {"messages": [{"role": "user", "content": "x"}], "deadline_ms": 300, "stream": True})):
+            reply = server.post(path, dict(body, model="slow"))
+            check(f"{path}: a deadline ends the wait for a model", (reply.status, reply.error["code"], reply.error["param"]) == (503, "model_busy", "deadline_ms") and
+                  "retry-after" in reply.headers and '"slow" was not loaded within deadline_ms' in reply.error["message"], reply.status, reply.body)
+        reply = server.post("/v1/messages", dict(short, model="slow"))
+        check("in another dialect", reply.status == 503 and "deadline_ms" in reply.json["error"]["message"], reply.body)
+        check("the load goes on for others", states(server)["slow"] == "loading" and server.metrics()["weir_pool_waiting"] == 1, states(server))
+        waiting[0].close()
+        reply = server.post("/v1/completions", dict(short, model="soon", deadline_ms=60000))
+        check("a longer deadline: the answer", reply.status == 200 and reply.json["usage"]["completion_tokens"] > 0, reply.body)
+        reply = server.post("/v1/completions", dict(short, model="first", deadline_ms=-1))
+        check("a deadline out of range", reply.status == 400 and reply.error["param"] == "deadline_ms", reply.body)
+
+
 def test_signal_amid_a_load():
     written("[one]\nmodel = fake:seed=1\n[slow]\nmodel = fake:load_us=60000000\n[next]\nmodel = fake:load_us=60000000\npinned = on\n")
     with Server(WEIR, "--models", FILE, "--drain", "0", model=None) as server:
