@@ -1,8 +1,10 @@
 /* ask_ollama.c: a request in the format of Ollama's API. Its conversation and options become what chat
  * completions have. SPDX-License-Identifier: Apache-2.0 */
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
+#include "catalog.h"
 #include "field.h"
 #include "ollama.h"
 #include "turns.h"
@@ -202,12 +204,61 @@ static bool read_think(serve_ask *ask)
     return serve_field_refuse(ask->call, "think", "true, false, \"low\", \"medium\" or \"high\"");
 }
 
-/* The model remains loaded anyway. */
-static bool read_keep_alive(const serve_ask *ask)
+/* Seconds, which may have units: "1h30m", "2.5s", "300", as Ollama has it. False: another form. */
+static bool read_time(const char *text, double *seconds)
 {
-    const json_t *time = serve_ask_given(ask, "keep_alive");
-    return time == NULL || json_is_string(time) || json_is_number(time) ||
-           serve_field_refuse(ask->call, "keep_alive", "a number of seconds, or a text such as \"5m\"");
+    static const struct {
+        const char *name;
+        double seconds;
+    } units[] = {{"ns", 1e-9}, {"us", 1e-6}, {"ms", 1e-3}, {"s", 1}, {"m", 60}, {"h", 3600}};
+    bool minus = *text == '-';
+    const char *first = text += minus || *text == '+';
+    *seconds = 0;
+    do {
+        char number[32], unit[4];
+        size_t n = strspn(text, "0123456789."), n_unit = strspn(text + n, "nusmh"), i = 0;
+        if (n == 0 || n >= sizeof number || n_unit >= sizeof unit) return false;
+        snprintf(number, sizeof number, "%.*s", (int)n, text);
+        snprintf(unit, sizeof unit, "%.*s", (int)n_unit, text + n);
+        char *end;
+        double value = strtod(number, &end);
+        while (i < sizeof units / sizeof *units && strcmp(units[i].name, unit) != 0) i++;
+        bool bare = n_unit == 0 && text == first && text[n] == '\0';
+        if (*end != '\0' || (i == sizeof units / sizeof *units && !bare)) return false;
+        *seconds += value * (bare ? 1 : units[i].seconds);
+        text += n + n_unit;
+    } while (*text != '\0');
+    if (minus) *seconds = -*seconds;
+    return true;
+}
+
+static bool is_pinned(const serve_call *call, weir_pool *pool)
+{
+    weir_pool_info info = {.size = sizeof info};
+    return weir_pool_find(pool, call->model->name, &info) == WEIR_OK && info.pinned;
+}
+
+bool serve_ollama_keep_alive(serve_call *call, const json_t *value, bool *unmet)
+{
+    weir_pool *pool = serve_catalog_pool(call->server->catalog);
+    double seconds = json_number_value(value);
+    *unmet = false;
+    if (value == NULL || json_is_null(value)) return true;
+    if (!json_is_number(value) && (!json_is_string(value) || !read_time(json_string_value(value), &seconds)))
+        return serve_field_refuse(call, "keep_alive",
+                                  "a number of seconds, or a time such as \"5m\"; 0 unloads, -1 keeps");
+    bool stays = pool == NULL || is_pinned(call, pool);
+    call->unloads = seconds == 0 && !stays;
+    *unmet = !call->unloads && !(seconds < 0 && stays);
+    return true;
+}
+
+static bool read_keep_alive(serve_ask *ask)
+{
+    bool unmet;
+    return serve_ollama_keep_alive(ask->call, serve_ask_given(ask, "keep_alive"), &unmet) &&
+           (!unmet || weir__text_add_string(&ask->relaxed, "keep_alive\n") ||
+            serve_call_no_memory(ask->call));
 }
 
 static bool read_rest(serve_ask *ask)

@@ -159,12 +159,21 @@ void serve_lease_shorten(const serve_call *call, int64_t *ms)
     if (left_ms < *ms) *ms = left_ms > 0 ? left_ms : 1;
 }
 
+static void unload_idle(const serve_call *call)
+{
+    weir_pool *pool = serve_catalog_pool(call->server->catalog);
+    weir_pool_info info = {.size = sizeof info};
+    if (weir_pool_find(pool, call->model->name, &info) == WEIR_OK && info.n_leases + info.n_waiting == 0)
+        (void)weir_pool_unload(pool, call->model->name, NULL);
+}
+
 void serve_lease_end(serve_call *call)
 {
     if (call->lease == NULL) return;
     call->loaded = NULL;
     weir_lease_release(call->lease);
     call->lease = NULL;
+    if (call->unloads) unload_idle(call);
 }
 
 static void on_ready(weir_lease *lease, void *user)

@@ -180,19 +180,18 @@ static const serve_form generate_form = FORM;
 
 /* ---- The endpoints ---- */
 
-/* A request without a prompt loads the model, or with "keep_alive": 0 unloads it: here it stays loaded. */
+/* A request without a prompt loads the model, or with "keep_alive": 0 unloads it where there are several. */
 static void answer_load(serve_ask *ask, bool chat)
 {
     serve_call *call = ask->call;
     weir__text text = {0};
-    const json_t *keep = serve_ask_given(ask, "keep_alive");
-    bool unload = json_is_number(keep) && json_number_value(keep) == 0;
+    if (ask->relaxed.n > 0) serve_call_relaxed(call, ask->relaxed.bytes);
     weir__text_add_string(&text, "{");
     weir__json_string(&text, "model", ask->adapter != NULL ? ask->adapter : call->model->name);
     serve_ollama_add_time(&text, "created_at", (int64_t)time(NULL));
     weir__text_add_string(&text, chat ? ",\"message\":{\"role\":\"assistant\",\"content\":\"\"}"
                                       : ",\"response\":\"\"");
-    weir__text_printf(&text, ",\"done\":true,\"done_reason\":\"%s\"}\n", unload ? "unload" : "load");
+    weir__text_printf(&text, ",\"done\":true,\"done_reason\":\"%s\"}\n", call->unloads ? "unload" : "load");
     serve_call_answer_text(call, 200, ask->stream ? "application/x-ndjson" : "application/json", &text);
 }
 

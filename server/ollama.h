@@ -7,6 +7,10 @@
 /* Appends the time as RFC 3339 has it, the value of a member. */
 void serve_ollama_add_time(weir__text *text, const char *member, int64_t seconds);
 
+/* ask_ollama.c: reads keep_alive, which may be NULL. With 0 the call unloads a model of several that is not
+ * pinned. *unmet: the server keeps the model for another time than this. False: the call has its answer. */
+bool serve_ollama_keep_alive(serve_call *call, const json_t *value, bool *unmet);
+
 /* ask_ollama.c: read a conversation, or a prompt, after serve_ask_read. False: the call has its answer. */
 bool serve_ask_ollama(serve_ask *ask);
 bool serve_ask_generate(serve_ask *ask);

@@ -10,6 +10,7 @@
 #include "field.h"
 #include "loaded.h"
 #include "model.h"
+#include "ollama.h"
 
 #define INPUTS_MAX 2048
 #define EMBED      1u
@@ -24,7 +25,7 @@ typedef struct inputs {
     bool truncate;
     int32_t dimensions; /* 0 = as many as the model has */
     /* Borrowed, NULL = not given: */
-    const json_t *input, *unused;
+    const json_t *input, *keep_alive;
     const char *adapter;
     serve_adapter_set adapters;
 } inputs;
@@ -66,14 +67,17 @@ static bool read(serve_call *call, inputs *in)
         SERVE_FIELD("truncate", EMBED, BOOL, inputs, truncate),
         SERVE_FIELD_BY("dimensions", EMBED, read_dimensions),
         SERVE_FIELD_BY("options", EMBED | EMBEDDINGS, read_options),
-        SERVE_FIELD("keep_alive", EMBED | EMBEDDINGS, VALUE, inputs, unused),
+        SERVE_FIELD("keep_alive", EMBED | EMBEDDINGS, VALUE, inputs, keep_alive),
     };
     const char *name = in->where == EMBED ? "input" : "prompt";
+    bool unmet = false;
     in->truncate = true;
     if (!serve_call_read_json(call, &in->json) ||
         !serve_fields_read(call, fields, sizeof fields / sizeof *fields, in->where, in->json, in, NULL) ||
+        !serve_ollama_keep_alive(call, in->keep_alive, &unmet) ||
         !serve_lora_choose(call, in->adapter, NULL, &in->adapters))
         return false;
+    if (unmet) serve_call_relaxed(call, "keep_alive");
     if (in->where == EMBEDDINGS || json_is_string(in->input)) return add_input(call, in, name, in->input);
     return serve_field_texts(call, name, in->input, INPUTS_MAX, add_input, in);
 }

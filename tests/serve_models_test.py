@@ -267,6 +267,32 @@ def test_crowd():
         check("it ends in order", server.stop() == 0)
 
 
+def test_keep_alive():
+    written(THREE.replace("idle = 10m", "embeddings = on"))
+    with Server(WEIR, "--models", FILE, model=None) as server:
+        before = ask(server, "two")
+        check("an unload is told", server.post("/api/generate", {"model": "two", "keep_alive": 0}).json["done_reason"] == "unload")
+        for path, body in (("/api/generate", {}), ("/api/chat", {"messages": []}), ("/api/generate", {"prompt": "x", "options": {"num_predict": 2}}),
+                           ("/api/chat", {"messages": [{"role": "user", "content": "x"}], "options": {"num_predict": 2}, "stream": False}), ("/api/embed", {"input": "x"})):
+            reply = server.post(path, dict(body, model="two", keep_alive=0))
+            server.wait_for(lambda _: states(server)["two"] == "unloaded")
+            check(f"keep_alive 0 unloads: {path} {body}", states(server)["two"] == "unloaded" and "x-weir-relaxed" not in reply.headers and ask(server, "two") == before, states(server), reply.body)
+        reply = server.post("/api/generate", {"model": "one", "keep_alive": "0s"})
+        check("a pinned model stays", reply.json["done_reason"] == "load" and reply.headers.get("x-weir-relaxed") == "keep_alive" and states(server)["one"] == "loaded", reply.headers, reply.body)
+        reply = server.post("/api/generate", {"model": "two", "keep_alive": "5m"})
+        check("another time has no effect", reply.json["done_reason"] == "load" and reply.headers.get("x-weir-relaxed") == "keep_alive" and states(server)["two"] == "loaded", reply.headers, reply.body)
+        written(f"[slow]\nmodel = {SLOW}\n")
+    with Server(WEIR, "--models", FILE, model=None) as server:
+        stream = server.connect()
+        stream.request("POST", CHAT, {"model": "slow", "messages": [{"role": "user", "content": "x"}], "ignore_eos": True, "stream": True})
+        stream.head()
+        events = stream.events()
+        next(events)
+        server.post("/api/generate", {"model": "slow", "keep_alive": 0})
+        check("others keep a model loaded", len([next(events) for _ in range(5)]) == 5 and states(server)["slow"] == "loaded", states(server))
+        stream.close()
+
+
 def test_deadline_amid_a_load():
     written("[first]\nmodel = fake:seed=1\n[slow]\nmodel = fake:load_us=60000000\n[soon]\nmodel = fake:load_us=300000\nctx = 100000\n")
     short = {"prompt": "x", "max_tokens": 2, "deadline_ms": 300}

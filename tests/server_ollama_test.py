@@ -54,7 +54,7 @@ for name, body, chat in [
          {"messages": [*HELLO["messages"], *chat_called, {"role": "tool", "tool_call_id": "call_1", "content": "noon"}, {"role": "tool", "tool_call_id": "call_0", "content": "sunny"}]}),
         ("sampling", {"options": {"num_predict": 8, "temperature": 1, "seed": 7, "top_k": 40, "top_p": 0.9, "min_p": 0.1, "typical_p": 0.9, "repeat_penalty": 1.1, "repeat_last_n": 32,
                                   "presence_penalty": 0.5, "frequency_penalty": 0.5, "mirostat": 0, "mirostat_tau": 4, "mirostat_eta": 0.2}}, {"temperature": 1, "seed": 7}),
-        ("notes", {"keep_alive": "5m", "format": "", "truncate": False, "think": False}, {"reasoning_effort": "none"}), ("effort", {"think": "low"}, {"reasoning_effort": "low"}),
+        ("notes", {"keep_alive": "-1", "format": "", "truncate": False, "think": False}, {"reasoning_effort": "none"}), ("effort", {"think": "low"}, {"reasoning_effort": "low"}),
         ("all tokens that there is room for", {"options": {"num_predict": -2, "temperature": 0, "stop": ["e", "a", "i", "o"], "repeat_last_n": -1, "num_ctx": 64}}, {"max_tokens": None, "stop": ["e", "a", "i", "o"]})]:
     mine, other = server.post(OLLAMA, {**HELLO, **SHORT, **body}), server.post(CHAT, {**HELLO, **CHAT_SHORT, "model": "tiny", **chat})
     same = mine.status == other.status == 200 and mine.json["message"] == {"role": "assistant", "content": other.json["choices"][0]["message"]["content"]}
@@ -79,10 +79,10 @@ check("a stream says the same", "".join(e["message"]["content"] for e in stream)
 stopped = server.post(OLLAMA, {**HELLO, **SHORT, "options": {"temperature": 0, "num_predict": 20, "stop": text[3:5]}}).json
 check("a stop text", (stopped["done_reason"], stopped["message"]["content"]) == ("stop", text[:text.index(text[3:5])]), stopped, text)
 for path, body, member in ((OLLAMA, {"messages": []}, "message"), (GENERATE, {}, "response"), (GENERATE, {"prompt": ""}, "response")):
-    for more, reason in (({}, "load"), ({"keep_alive": 0}, "unload")):
+    for more, relaxed in (({}, None), ({"keep_alive": -1}, None), ({"keep_alive": 0}, "keep_alive"), ({"keep_alive": "1h2.5m"}, "keep_alive")):
         loaded = server.post(path, {"model": "tiny", **body, **more})
-        check(f"{path} without a prompt: {reason}", plain(loaded.json) == {"model": "tiny", member: {"role": "assistant", "content": ""} if path == OLLAMA else "", "done": True, "done_reason": reason} and
-              loaded.headers["content-type"] == "application/x-ndjson", loaded.body)
+        check(f"{path} without a prompt: the model stays loaded, {more}", plain(loaded.json) == {"model": "tiny", member: {"role": "assistant", "content": ""} if path == OLLAMA else "", "done": True, "done_reason": "load"} and
+              loaded.headers["content-type"] == "application/x-ndjson" and loaded.headers.get("x-weir-relaxed") == relaxed, loaded.headers, loaded.body)
 
 # ---- Generate
 
@@ -147,7 +147,7 @@ for name, body, field, *word in [
         ("an image", {"messages": [{"role": "user", "content": "x", "images": ["AAAA"]}]}, "messages[0]", "--mmproj"),
         ("images that are none", {"messages": [{"role": "user", "content": "x", "images": [5]}]}, "messages[0].images[0]"),
         ("a call without a name", {"messages": [{"role": "assistant", "content": "", "tool_calls": [{"function": {"arguments": {}}}]}]}, "messages[0].tool_calls[0]"),
-        ("format", {"format": "yaml"}, "format"), ("think", {"think": "hard"}, "think"), ("keep_alive", {"keep_alive": []}, "keep_alive"), ("stream", {"stream": "yes"}, "stream"),
+        ("format", {"format": "yaml"}, "format"), ("think", {"think": "hard"}, "think"), *[(f"keep_alive {value}", {"keep_alive": value}, "keep_alive") for value in ([], "abc", "", "5x", "-", "1.2.3s", "0s5", "5mm", "9" * 40)], ("stream", {"stream": "yes"}, "stream"),
         ("options", {"options": 5}, "options"), ("an unknown option", {"options": {"colour": 1}}, "options.colour"), ("a temperature", {"options": {"temperature": -1}}, "options.temperature", "from 0"),
         ("num_predict", {"options": {"num_predict": -3}}, "options.num_predict"), ("top_k", {"options": {"top_k": 0.5}}, "options.top_k"), ("stop", {"options": {"stop": [""]}}, "options.stop"),
         ("tfs_z", {"options": {"tfs_z": 0.5}}, "options.tfs_z"), ("an option as a field", {"temperature": 0.5}, "temperature"), ("and by its full name", {"options.temperature": 0.5}, "options.temperature"),
