@@ -7,27 +7,50 @@ usage: long.py ROUNDS
 Each round runs every load on every side, one right after the other, in an order that turns with the rounds. Stock is the pin without
 weir's patch, with upstream's own flags: its llama-batched-bench with -fa on. The sides beside weir are optional: STOCK_TOOLS, which
 scripts/bench.sh sets; IK_TOOLS, a folder with ik_llama.cpp's llama-batched-bench, which runs with and without -rtr; and WEIR_BEFORE,
-the program of an earlier weir. WEIR_LOADS chooses loads by their numbers (1,4), WEIR_MODELS models (1 to 3). Writes the section
-"Beside others" of bench/results/long.md, and long.csv. Needs WEIR_BIN and WEIR_MODEL in the environment; scripts/bench.sh sets them."""
+the program of an earlier weir. WEIR_LOADS chooses loads by their numbers (1,4), WEIR_MODELS models (1 to 7). Samples and models are
+kept in build/release/long until all that was asked for is measured, so that an interrupted run goes on where it stopped as long as
+the program is the same; WEIR_PIECE=N ends a run after N samples. Writes a section of bench/results/long.md, and long.csv or long_wide.csv. Needs WEIR_BIN, WEIR_MODEL and
+WEIR_BENCH_DIR in the environment; scripts/bench.sh sets them."""
 import csv
 import datetime
+import hashlib
 import os
 import pathlib
 import re
+import shutil
 import statistics
 import subprocess
 import sys
-import tempfile
 
 from engine import machine, replace_section, requantize, run, weir_rows
+from first_layers import shorten
 
 RESULTS = pathlib.Path("bench/results")
-TITLE = "## Beside others"
 SETTINGS = ["STOCK_TOOLS", "IK_TOOLS", "WEIR_BEFORE", "WEIR_LOADS", "WEIR_MODELS"]
-DEFAULT, Q8_0, Q4_K_M = "default, Q8_0", "random, Q8_0", "random, Q4_K_M"
-# Bytes of an F16 cell, and bytes of the file that a decoded token does not read (embeddings that are not the output's weights).
-MODELS = {DEFAULT: (30 * 2 * 192 * 2, 0), Q8_0: (16 * 2 * 512 * 2, 49152 * 2048 * 34 // 32), Q4_K_M: (16 * 2 * 512 * 2, 49152 * 2048 * 18 // 32)}
+FIELDS = ["round", "model", "load", "side", "what", "per_second"]
 LOADS = {"1": (1, 8000, 64), "2": (8, 4000, 32), "3": (1, 128, 64), "4": (8, 128, 64), "5": (32, 128, 64)}  # streams, prompt, answer
+DEFAULT, Q8_0, Q4_K_M = "default, Q8_0", "random, Q8_0", "random, Q4_K_M"
+SHORT = {f"{name}, {n} layers": (name, n, load) for n, load in ((4, "1"), (2, "2")) for name in (Q8_0, Q4_K_M)}  # which, and its load
+EMBEDDINGS = {Q8_0: 49152 * 2048 * 34 // 32, Q4_K_M: 49152 * 2048 * 18 // 32}  # bytes that a decoded token does not read
+LAYERS = 16
+
+
+class Model:
+    """What it costs: bytes of an F16 cell, bytes of the file that a decoded token does not read; products per token of a prompt, and per
+    cell that it sees; and the loads that it runs, since some take too long."""
+
+    def __init__(self, layers, kv_width, width, matrices, unread, loads):
+        self.cell, self.products, self.attention = layers * 2 * kv_width * 2, layers * matrices, layers * 2 * width
+        self.unread, self.loads = unread, loads
+
+
+def wide(layers, name, loads):
+    return Model(layers, 512, 2048, 2048 * (2048 * 2 + 512 * 2 + 8192 * 3), EMBEDDINGS[name], loads)
+
+
+MODELS = {DEFAULT: Model(30, 192, 576, 576 * (576 * 2 + 192 * 2 + 1536 * 3), 0, "12345"),
+          **{name: wide(LAYERS, name, "345") for name in (Q8_0, Q4_K_M)},
+          **{short: wide(layers, name, load) for short, (name, layers, load) in SHORT.items()}}
 
 
 def batched(tools, model, threads, load, *more):
@@ -59,69 +82,121 @@ def sides():
     return out
 
 
-def main():
-    rounds = int(sys.argv[1])
-    weir, default = (os.environ[name] for name in ("WEIR_BIN", "WEIR_MODEL"))
-    loads = {name: LOADS[name] for name in os.environ.get("WEIR_LOADS", ",".join(LOADS)).split(",")}
-    models = [list(MODELS)[int(i) - 1] for i in os.environ.get("WEIR_MODELS", "1,2,3").split(",")]
-    run_on, samples, sizes = sides(), [], {}
-    with tempfile.TemporaryDirectory() as folder:
-        paths = {model: f"{folder}/{i}.gguf" for i, model in enumerate(MODELS)}
-        requantize(weir, default, paths[DEFAULT], "q8_0")
-        if models != [DEFAULT]:
-            subprocess.run([sys.executable, "bench/random_model.py", paths[Q8_0], "whole"], check=True)
-            requantize(weir, paths[Q8_0], paths[Q4_K_M], "q4_k_m")
-        for model in models:
-            sizes[model] = os.path.getsize(paths[model])
-        for i in range(rounds):
-            for model in models:
-                for name, load in loads.items():
-                    print(f"round {i + 1} of {rounds}: {model}, load {name}", file=sys.stderr, flush=True)
-                    turned = list(run_on) if i % 2 == 0 else list(reversed(run_on))
-                    for side in turned:
-                        got = run_on[side](paths[model], load)
-                        samples += [{"round": i + 1, "model": model, "load": name, "side": side, "what": what, "per_second": got[what]}
-                                    for what in ("prefill", "decode")]
-    with open(RESULTS / "long.csv", "w", newline="") as f:
-        table = csv.DictWriter(f, samples[0].keys(), lineterminator="\n")
-        table.writeheader()
-        table.writerows({k: round(v, 2) if isinstance(v, float) else v for k, v in s.items()} for s in samples)
+def kept(path, make):
+    """The file, which `make` writes unless it is there."""
+    if not path.exists():
+        part = path.with_suffix(".part")
+        make(str(part))
+        part.rename(path)
+    return str(path)
 
-    def rates(model, load, side, what):
-        return [s["per_second"] for s in samples if (s["model"], s["load"], s["side"], s["what"]) == (model, load, side, what)]
 
-    def beside(model, load, side, what):
-        ours, theirs = rates(model, load, "weir", what), rates(model, load, side, what)
+def file_of(model, folder):
+    path = folder / (re.sub(r"\W+", "_", model) + ".gguf")
+    if model == DEFAULT:
+        return kept(path, lambda out: requantize(os.environ["WEIR_BIN"], os.environ["WEIR_MODEL"], out, "q8_0"))
+    if model in SHORT:
+        return kept(path, lambda out: shorten(file_of(SHORT[model][0], folder), SHORT[model][1], out))
+    if model == Q4_K_M:
+        return kept(path, lambda out: requantize(os.environ["WEIR_BIN"], file_of(Q8_0, folder), out, "q4_k_m"))
+    return kept(path, lambda out: subprocess.run([sys.executable, "bench/random_model.py", out, "whole"], check=True))
+
+
+class Samples:
+    """Speeds, in a file that outlives an interrupted run."""
+
+    def __init__(self, path):
+        same = "# " + hashlib.sha256(pathlib.Path(os.environ["WEIR_BIN"]).read_bytes()).hexdigest()
+        if not path.exists() or path.read_text().split("\n")[0] != same:
+            path.write_text(f"{same}\n{','.join(FIELDS)}\n")
+        self.path = path
+        with open(path, newline="") as file:
+            next(file)
+            self.rows = [{**row, "round": int(row["round"]), "per_second": float(row["per_second"])} for row in csv.DictReader(file)]
+
+    def has(self, number, model, load, side):
+        return any((s["round"], s["model"], s["load"], s["side"]) == (number, model, load, side) for s in self.rows)
+
+    def add(self, number, model, load, side, speeds):
+        rows = [dict(zip(FIELDS, (number, model, load, side, what, round(speeds[what], 2)))) for what in ("prefill", "decode")]
+        self.rows += rows
+        write(self.path, "a", rows)
+
+    def rates(self, model, load, side, what):
+        return [s["per_second"] for s in self.rows if (s["model"], s["load"], s["side"], s["what"]) == (model, load, side, what)]
+
+    def beside(self, model, load, side, what):
+        ours, theirs = self.rates(model, load, "weir", what), self.rates(model, load, side, what)
         if not theirs:
             return "–"
         return f"{statistics.median(theirs):.0f}, {statistics.median(a / b for a, b in zip(ours, theirs)):.2f}"
 
+
+def write(path, mode, rows):
+    with open(path, mode, newline="") as file:
+        table = csv.DictWriter(file, FIELDS, lineterminator="\n")
+        if mode == "w":
+            table.writeheader()
+        table.writerows(rows)
+
+
+def share_of_limit(model, size, load, what, speed, gmac, gb):
+    """Of the speed at which memory would be read all the time, or bytes and 16-bit integers (half as fast) be multiplied."""
+    n, prompt, answer = load
+    costs = MODELS[model]
+    if what == "decode":
+        return (size - costs.unread + n * (prompt + answer / 2) * costs.cell) * speed / n / 1e9 / gb
+    return (costs.products + 2 * costs.attention * prompt / 2) * speed / 1e9 / gmac
+
+
+def main():
+    rounds, weir = int(sys.argv[1]), os.environ["WEIR_BIN"]
+    loads = {name: LOADS[name] for name in os.environ.get("WEIR_LOADS", ",".join(LOADS)).split(",")}
+    models = [list(MODELS)[int(i) - 1] for i in os.environ.get("WEIR_MODELS", "1,2,3,4,5,6,7").split(",")]
+    runs = [(model, name) for model in models for name in loads if name in MODELS[model].loads]
+    folder = pathlib.Path(os.environ["WEIR_BENCH_DIR"]).parent / "long"
+    folder.mkdir(exist_ok=True)
+    run_on, samples = sides(), Samples(folder / "samples.csv")
+    paths = {model: file_of(model, folder) for model in models}
+    left = int(os.environ.get("WEIR_PIECE", "1000000"))
+    for i in range(rounds):
+        for model, name in runs:
+            for side in list(run_on) if i % 2 == 0 else list(reversed(run_on)):
+                if samples.has(i + 1, model, name, side):
+                    continue
+                if left == 0:
+                    sys.exit("long: the next run goes on here")
+                left -= 1
+                print(f"round {i + 1} of {rounds}: {model}, load {name}, {side}", file=sys.stderr, flush=True)
+                samples.add(i + 1, model, name, side, run_on[side](paths[model], loads[name]))
+
     on = machine()
-    gb = float(re.search(r"([\d.]+) GB/s", on)[1])
+    gmac, gb = (float(re.search(rf"([\d.]+) {unit}", on)[1]) for unit in ("GMAC/s", "GB/s"))
+    title = "## Beside others" if DEFAULT in models else "## Beside others: a model of ordinary width"
     # Folders and programs are the machine's own.
     settings = [f"{name}={'…' if '/' in os.environ[name] else os.environ[name]} " for name in SETTINGS if os.environ.get(name)]
-    random = "" if models == [DEFAULT] else (" The random model has 16 layers, is 2,048 wide, has 32 heads, 8 of them with keys and values, and "
-                                             "the default model's number of tokens (`bench/random_model.py OUT whole`).")
+    random = "" if models == [DEFAULT] else (
+        f" The random model has {LAYERS} layers, is 2,048 wide, has 32 heads, 8 of them with keys and values, and the default model's number of "
+        f"tokens (`bench/random_model.py OUT whole`). Its first layers alone run the loads that take too long with all.")
     others = [side for side in run_on if side != "weir"]
-    out = [TITLE, "",
+    out = [title, "",
            f"`{''.join(settings)}python3 bench/long.py {rounds}`, {datetime.date.today().isoformat()}, {run([weir, 'version']).splitlines()[0]}.", "",
            f"{on}; {os.cpu_count()} threads, load average {os.getloadavg()[0]:.1f} at the end.{random} tok/s, medians of {rounds} rounds; for each other side, "
-           "its tok/s and weir's divided by them. KV in F16, a lane for each sequence. Memory: the share of that bandwidth at which weights and cells are "
-           "read for the decoded tokens.", "",
-           f"| model | load | weir | memory | {' | '.join(others)} |", "|---" * (4 + len(others)) + "|"]
-    for model in models:
-        cell, unread = MODELS[model]
-        for name, (n, prompt, answer) in loads.items():
-            for what in ("decode", "prefill"):
-                ours = rates(model, name, "weir", what)
-                passes = statistics.median(ours) / n
-                read = (sizes[model] - unread + n * (prompt + answer / 2) * cell) * passes / 1e9
-                share = f"{100 * read / gb:.0f} %" if what == "decode" else ""
-                length = f"{n} × {prompt:,}"
-                out.append(f"| {model} | {what}, {length} | {statistics.median(ours):.0f} | {share} | "
-                           f"{' | '.join(beside(model, name, side, what) for side in others)} |")
+           "its tok/s and weir's divided by them. KV in F16, a lane for each sequence. Limit: of decodes, the share of that bandwidth at which weights "
+           "and cells are read; of prompts, the share of the time that the products would take alone, those of matrices at that number of GMAC/s and "
+           "those of attention, of 16-bit integers, at half of it.", "",
+           f"| model | load | weir | limit | {' | '.join(others)} |", "|---" * (4 + len(others)) + "|"]
+    for model, name in runs:
+        n, prompt, _ = loads[name]
+        for what in ("decode", "prefill"):
+            ours = statistics.median(samples.rates(model, name, "weir", what))
+            share = share_of_limit(model, os.path.getsize(paths[model]), loads[name], what, ours, gmac, gb)
+            out.append(f"| {model} | {what}, {n} × {prompt:,} | {ours:.0f} | {100 * share:.0f} % | "
+                       f"{' | '.join(samples.beside(model, name, side, what) for side in others)} |")
     out.append("")
-    replace_section(RESULTS / "long.md", out, TITLE)
+    replace_section(RESULTS / "long.md", out, title)
+    write(RESULTS / ("long.csv" if DEFAULT in models else "long_wide.csv"), "w", samples.rows)
+    shutil.rmtree(folder)
     print("\n".join(out))
 
 
