@@ -99,7 +99,7 @@ def file_of(model, folder):
         return kept(path, lambda out: shorten(file_of(SHORT[model][0], folder), SHORT[model][1], out))
     if model == Q4_K_M:
         return kept(path, lambda out: requantize(os.environ["WEIR_BIN"], file_of(Q8_0, folder), out, "q4_k_m"))
-    return kept(path, lambda out: subprocess.run([sys.executable, "bench/random_model.py", out, "whole"], check=True))
+    return kept(path, lambda out: subprocess.run([sys.executable, "bench/random_model.py", out, "whole", os.environ["WEIR_MODEL"]], check=True))
 
 
 class Samples:
@@ -177,7 +177,7 @@ def main():
     settings = [f"{name}={'…' if '/' in os.environ[name] else os.environ[name]} " for name in SETTINGS if os.environ.get(name)]
     random = "" if models == [DEFAULT] else (
         f" The random model has {LAYERS} layers, is 2,048 wide, has 32 heads, 8 of them with keys and values, and the default model's number of "
-        f"tokens (`bench/random_model.py OUT whole`). Its first layers alone run the loads that take too long with all.")
+        f"tokens (`bench/random_model.py OUT whole VOCABULARY`). Its first layers alone run the loads that take too long with all.")
     others = [side for side in run_on if side != "weir"]
     out = [title, "",
            f"`{''.join(settings)}python3 bench/long.py {rounds}`, {datetime.date.today().isoformat()}, {run([weir, 'version']).splitlines()[0]}.", "",
