@@ -151,6 +151,12 @@ refused("another model", server.post(MESSAGES, dict(HELLO, model="claude-x")), 4
 refused("no JSON", server.post(MESSAGES, b"{"), 400, "invalid_request_error")
 refused("many messages", server.post(MESSAGES, dict(HELLO, messages=HELLO["messages"] * 5000)), 400, "invalid_request_error", "messages", "5000 messages")
 refused("a long prompt", server.post(MESSAGES, dict(HELLO, messages=[{"role": "user", "content": "x " * 20000}])), 400, "invalid_request_error", "messages", "prompt is too long: ")
+called = {"type": "tool_use", "id": "t1", "name": "weather", "input": {"city": "a\0"}}
+for given, same in (("a\0b", "a\ufffdb"), ("\ud83d", "\ufffd"), ("\\u0000", "\\u0000")):
+    asked = [dict(HELLO, messages=[*HELLO["messages"], {"role": "assistant", "content": [called]}, {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "t1", "content": said}]}])
+             for said in (given, same)]
+    replies = [server.post(MESSAGES, json.dumps(one).encode()) for one in asked]
+    check(f"a text that cannot be as it is: {ascii(given)}", replies[0].status == 200 and replies[0].json["content"] == replies[1].json["content"], replies[0].body, replies[1].body)
 reply = server.post(MESSAGES, dict(HELLO, thinking={"type": "enabled", "budget_tokens": 4}))
 check("a budget that may be exceeded is told", reply.status == 200 and reply.headers.get("x-weir-relaxed") == "thinking.budget_tokens", reply.headers)
 reply = server.post(MESSAGES, dict(HELLO, thinking={"type": "enabled", "budget_tokens": 1024}))

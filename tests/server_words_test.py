@@ -124,7 +124,7 @@ def refusals():
             yield path, {key: value}
 
 
-BROKEN = [b"", b"{", b"[]", b"{} x", b'{"a": 1, "a": 2}', b'{"a": "\\u0000"}', b'{"\\u0000": 1}', b'{"a": 1e999}', b'{"a": "\xff"}', b"[" * 200, b'{"a": tru}', b'{"a": "\\ud800"}', b'{"a" 1}', b"nul"]
+BROKEN = [b"", b"{", b"[]", b"{} x", b'{"a": 1, "a": 2}', b'{"a": 1e999}', b'{"a": "\xff"}', b"[" * 200, b'{"a": tru}', b'{"a" 1}', b"nul"]
 
 
 @part
@@ -171,7 +171,6 @@ def particular():
     refused("too many at once", TEXT, {"prompt": "x", "n": 8}, "n", "--queue", ["queue_limit"])
     refused("too long", TEXT, {"prompt": "x" * 2000}, "prompt", "--ctx or --kv", ["n_ctx", "n_kv"])
     refused("too long a chat", CHAT, {"messages": [{"role": "user", "content": "x" * 2000}]}, "messages", "--ctx or --kv")
-    refused("a NUL", TEXT, b'{"prompt": "\\u0000"}', None, "U+0000", ["JSON_ALLOW_NUL", "json"])
     refused("too many tools", CHAT, {"messages": MESSAGES, "tools": [{"type": "function", "function": {"name": f"f{i}"}} for i in range(2000)]}, "tools", "tools must be an array of at most", ["tools_json"])
     refused("a role", CHAT, {"messages": MESSAGES + [{"role": "king", "content": "x"}]}, "messages[1].role", '"king"; known: system')
     for stop in ([""], ["x", ""]):

@@ -59,6 +59,51 @@ static bool is_shallow(const char *text, size_t length)
     return true;
 }
 
+/* The code unit of an escape \uXXXX; -1: it has not four digits. */
+static int escaped_unit(const char *text, size_t length, size_t at)
+{
+    static const char digits[] = "0123456789abcdef0123456789ABCDEF";
+    int unit = 0;
+    if (length - at < 6 || text[at] != '\\' || text[at + 1] != 'u') return -1;
+    for (size_t i = at + 2; i < at + 6; i++) {
+        const char *digit = memchr(digits, text[i], sizeof digits - 1);
+        if (digit == NULL) return -1;
+        unit = unit << 4 | (int)((digit - digits) & 15);
+    }
+    return unit;
+}
+
+/* The first escape from `at` on that stands for U+0000 or for half a pair of surrogates; length: there is
+ * none. */
+static size_t find_unfit(const char *text, size_t length, size_t at)
+{
+    while (at < length) {
+        const char *escape = memchr(text + at, '\\', length - at);
+        if (escape == NULL) return length;
+        at = (size_t)(escape - text);
+        int unit = escaped_unit(text, length, at);
+        bool high = unit >= 0xD800 && unit < 0xDC00, low = unit >= 0xDC00 && unit < 0xE000;
+        int next = high ? escaped_unit(text, length, at + 6) : -1;
+        bool pair = next >= 0xDC00 && next < 0xE000;
+        if (unit == 0 || low || (high && !pair)) return at;
+        at += pair ? 12 : unit > 0 ? 6 : 2;
+    }
+    return length;
+}
+
+/* A copy with U+FFFD, whose escape is as long, in place of these; `at` is the first one. NULL: out of
+ * memory. */
+static char *mend(const char *text, size_t length, size_t at)
+{
+    static const char digits[4] = {'f', 'f', 'f', 'd'};
+    char *mended = weir__mem_alloc(length + 1);
+    if (mended == NULL) return NULL;
+    memcpy(mended, text, length);
+    for (; at < length; at = find_unfit(mended, length, at + 6))
+        memcpy(mended + at + 2, digits, sizeof digits);
+    return mended;
+}
+
 weir_status weir__json_parse(const char *text, size_t length, const char *field, weir_status code,
                              json_t **value, weir_error *error)
 {
@@ -73,7 +118,13 @@ weir_status weir__json_parse(const char *text, size_t length, const char *field,
     if (!is_shallow(text, length))
         return weir__error_set(error, code, field, "%s is nested deeper than %d", field,
                                WEIR__JSON_DEPTH_MAX);
-    json_t *parsed = json_loadb(text, length, JSON_REJECT_DUPLICATES | JSON_DECODE_ANY, &what);
+    size_t unfit = find_unfit(text, length, 0);
+    char *mended = unfit < length ? mend(text, length, unfit) : NULL;
+    if (unfit < length && mended == NULL)
+        return weir__error_set(error, WEIR_NO_MEMORY, field, "out of memory for %s", field);
+    json_t *parsed =
+        json_loadb(mended != NULL ? mended : text, length, JSON_REJECT_DUPLICATES | JSON_DECODE_ANY, &what);
+    weir__mem_free(mended);
     if (parsed == NULL) {
         if (json_error_code(&what) == json_error_out_of_memory)
             return weir__error_set(error, WEIR_NO_MEMORY, field, "out of memory for %s", field);

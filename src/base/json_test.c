@@ -36,6 +36,42 @@ static void nobody_reads_of_flags_and_types(void **state)
     }
 }
 
+/* Escapes that no text here can have become U+FFFD; all other bytes stay. */
+static void unfit_escapes_are_replaced(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text, *value; /* NULL: no JSON */
+    } cases[] = {
+        {"\"a\\u0000b\"", "a\xef\xbf\xbd"
+                          "b"},
+        {"\"\\u0000\\u0000\"", "\xef\xbf\xbd\xef\xbf\xbd"},
+        {"\"\\\\u0000\"", "\\u0000"},
+        {"\"\\\\\\u0000\"", "\\\xef\xbf\xbd"},
+        {"\"\\u0001\\u000A\\n\\\"\"", "\x01\n\n\""},
+        {"\"\\uD83D\\ude00\"", "\xf0\x9f\x98\x80"},
+        {"\"\\ud83d\"", "\xef\xbf\xbd"},
+        {"\"\\ude00!\"", "\xef\xbf\xbd!"},
+        {"\"\\ud83dx\\ude00\"", "\xef\xbf\xbdx\xef\xbf\xbd"},
+        {"\"\\ud83d\\ud83d\\ude00\"", "\xef\xbf\xbd\xf0\x9f\x98\x80"},
+        {"\"\\ud83d\\u0000\"", "\xef\xbf\xbd\xef\xbf\xbd"},
+        {"\"\\u000\"", NULL},
+        {"\"\\u00g0\"", NULL},
+        {"\"\\u0000", NULL},
+        {"\"\\ud83d\\", NULL},
+        {"\"a\nb\\u0000\"", NULL}, /* a control character itself may not stand there */
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        json_t *value = NULL;
+        weir_status status = weir__json_parse(cases[i].text, WEIR_NUL, "body", WEIR_FORMAT, &value, NULL);
+        assert_int_equal(status, cases[i].value != NULL ? WEIR_OK : WEIR_FORMAT);
+        if (cases[i].value != NULL) assert_string_equal(json_string_value(value), cases[i].value);
+        json_decref(value);
+    }
+    json_t *value = NULL;
+    assert_int_equal(weir__json_parse("\"\0\"", 3, "body", WEIR_FORMAT, &value, NULL), WEIR_FORMAT);
+}
+
 /* ---- Writing ---- */
 
 static void an_object_is_written_member_by_member(void **state)
@@ -67,6 +103,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(nobody_reads_of_flags_and_types),
+        cmocka_unit_test(unfit_escapes_are_replaced),
         cmocka_unit_test(an_object_is_written_member_by_member),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

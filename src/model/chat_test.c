@@ -167,8 +167,6 @@ static void test_bad_messages(void **state)
         {"[{\"role\":\"user\",\"content\":[{\"text\":\"x\"}]}]", "messages[0].content[0]", "type"},
         {"[{\"role\":\"user\",\"content\":[{\"type\":\"text\"}]}]", "messages[0].content[0]", "text"},
         {"[{\"role\":\"user\",\"content\":\"\xFF\"}]", "messages_json", "UTF-8"},
-        {"[{\"role\":\"user\",\"content\":\"\\ud800\"}]", "messages_json", "not JSON"},
-        {"[{\"role\":\"user\",\"content\":\"\\u0000\"}]", "messages_json", "not JSON"},
         {"[{\"role\":\"user\",\"role\":\"user\",\"content\":\"\"}]", "messages_json", "duplicate"},
         {"[{\"role\":\"assistant\",\"tool_calls\":{}}]", "messages[0].tool_calls", "array"},
         {"[{\"role\":\"assistant\",\"tool_calls\":[{}]}]", "messages[0].tool_calls[0]", "function"},
