@@ -57,6 +57,7 @@ json_t *cli_figures_miss(const weir_miss_info *miss)
     json_object_set_new(json, "message", json_integer(miss->message));
     json_object_set_new(json, "in_message", json_boolean(miss->in_message));
     json_object_set_new(json, "role", json_string(miss->role));
+    if (miss->line[0] != '\0') json_object_set_new(json, "line", json_string(miss->line));
     return json;
 }
 

@@ -3,17 +3,12 @@
 
 #include "answer.h"
 
-/* Adds the common beginning of the line in which both texts diverge, if it is in a system message: such a
- * line may change with each request, and --drop-line could drop it. */
+/* Adds how the line begins in which both texts diverge, if it is in a system message: such a line may change
+ * with each request, and --drop-line could drop it. */
 static void add_line(const weir_miss_info *info, weir__text *text)
 {
     bool system = strcmp(info->role, "system") == 0 || strcmp(info->role, "developer") == 0;
-    size_t n = 0, begin = 0;
-    for (; info->prompt[n] != '\0' && info->prompt[n] == info->cached[n]; n++)
-        if (info->prompt[n] == '\n') begin = n + 1;
-    while (n > begin && (info->prompt[n] & 0xC0) == 0x80) n--; /* a whole character */
-    if (system && info->in_message && begin > 0 && n > begin)
-        weir__json_bytes(text, "line", info->prompt + begin, n - begin);
+    if (system && info->line[0] != '\0') weir__json_string(text, "line", info->line);
 }
 
 bool serve_miss_add(const weir_stream *stream, bool prompt, bool cached, weir__text *text)

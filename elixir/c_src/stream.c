@@ -70,6 +70,7 @@ static void put_miss(ErlNifEnv *env, ERL_NIF_TERM *map, const weir_stream *strea
     nif_put(env, &miss, "cached", nif_text_or_nil(env, info.cached));
     if (!diverged || info.message < 0) nif_put(env, &miss, "message", nil);
     nif_put(env, &miss, "role", nif_text_or_nil(env, info.role));
+    nif_put(env, &miss, "line", nif_text_or_nil(env, info.line));
     nif_put(env, map, "miss_info", miss);
 }
 

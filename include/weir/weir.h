@@ -754,6 +754,8 @@ typedef struct weir_miss_info {
     int32_t message;
     bool in_message; /* in its text; false: in the template's text before it, such as tools and dates */
     char role[16];   /* of the message; "" = none */
+    /* With in_message: how the line of the message begins in which they diverge, up to there; else "" */
+    char line[96];
 } weir_miss_info;
 
 /* The same as a sentence, well-formed UTF-8 without newlines, truncated to capacity and NUL-terminated; ""

@@ -55,8 +55,20 @@ static int64_t byte_of(const weir__request *request, const weir_model *model, in
     return (int64_t)at;
 }
 
-static void find_message(const weir__request *request, const weir_model *model, weir_miss_info *info)
+/* The beginning of the line from its first byte, or the message's, to `at`. */
+static void copy_line(const char *prompt, size_t from, size_t at, weir_miss_info *info)
 {
+    size_t begin = at;
+    while (begin > from && prompt[begin - 1] != '\n') begin--;
+    while (at > begin && ((unsigned char)prompt[at] & 0xC0) == 0x80) at--; /* a whole character */
+    weir__utf8_copy(info->line, sizeof info->line, prompt + begin, at - begin);
+}
+
+/* n_more: bytes that the different tokens still have in common. */
+static void find_message(const weir__request *request, const weir_model *model, size_t n_more,
+                         weir_miss_info *info)
+{
+    size_t length;
     const weir_chat *chat = request->history.chat;
     int64_t at = chat != NULL ? byte_of(request, model, info->n_matched) : -1;
     if (at < 0) return;
@@ -64,13 +76,24 @@ static void find_message(const weir__request *request, const weir_model *model, 
     if (message < 0 || (size_t)message >= chat->n_messages) return;
     info->message = message;
     memcpy(info->role, chat->marks[message].role, sizeof info->role);
+    const char *prompt = weir_chat_prompt(chat, &length);
+    size_t end = (size_t)at + n_more;
+    if (info->in_message)
+        copy_line(prompt, chat->marks[message].last_from, end < length ? end : length, info);
+}
+
+static size_t common(const char *a, size_t n_a, const char *b, size_t n_b)
+{
+    size_t n = 0;
+    while (n < n_a && n < n_b && a[n] == b[n]) n++;
+    return n;
 }
 
 /* ---- Notes ---- */
 
 void weir__doctor_forget(weir_miss_info *info)
 {
-    info->prompt[0] = info->cached[0] = info->role[0] = '\0';
+    info->prompt[0] = info->cached[0] = info->role[0] = info->line[0] = '\0';
     info->message = -1;
     info->in_message = false;
 }
@@ -90,7 +113,9 @@ void weir__doctor_note(const weir_model *model, weir__request *request, const we
     size_t n_cached = text_around(model, tokens, at, hit->other, hit->n_other, cached);
     weir__utf8_copy(info->prompt, sizeof info->prompt, prompt, n_prompt);
     weir__utf8_copy(info->cached, sizeof info->cached, cached, n_cached);
-    find_message(request, model, info);
+    size_t n_same = common(prompt, n_prompt, cached, n_cached);
+    size_t n_before = text_around(model, tokens, at, tokens, 0, cached); /* whose bytes are not needed now */
+    find_message(request, model, n_same > n_before ? n_same - n_before : 0, info);
 }
 
 /* ---- In words ---- */

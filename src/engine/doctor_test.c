@@ -64,6 +64,7 @@ static void test_which_message_and_why(void **state)
     assert_int_equal(miss.message, 0);
     assert_true(miss.in_message);
     assert_string_equal(miss.role, "system");
+    assert_string_equal(miss.line, "Be kind. Today is 2026-11-2");
     assert_non_null(strstr(miss.prompt, "11-22"));
     assert_non_null(strstr(miss.cached, "11-21"));
     assert_says(&miss, "in message 0 (system)");
@@ -80,6 +81,7 @@ static void test_which_message_and_why(void **state)
     assert_int_equal(miss.miss, WEIR_MISS_DIVERGED);
     assert_int_equal(miss.message, 1);
     assert_false(miss.in_message);
+    assert_string_equal(miss.line, "");
     assert_string_equal(miss.role, "tool");
     assert_says(&miss, "before message 1 (tool)");
 

@@ -15,24 +15,21 @@
  * the end, and a hundred thousand of them must not block a thread for minutes. */
 #define WALK_MOST ((size_t)64 << 20)
 
-/* The only text of a content, beside any images and sounds; NULL: it has none, or several. */
-static const json_t *only_text(const json_t *content)
+/* The parts of a message's text: those of its content, or 1 for a content that is one text. */
+static size_t n_parts(const json_t *message)
 {
-    const json_t *found = NULL;
-    if (!json_is_array(content)) return content;
-    for (size_t i = 0; i < json_array_size(content); i++) {
-        const json_t *part = json_array_get(content, i);
-        if (weir__chat_part_kind(part) != WEIR__PART_TEXT) continue;
-        if (found != NULL) return NULL;
-        found = json_object_get(part, "text");
-    }
-    return found;
+    const json_t *content = json_object_get(message, "content");
+    return json_is_array(content) ? json_array_size(content) : 1;
 }
 
-/* A message's text without surrounding white space, which many templates strip. */
-static const char *text_of(const json_t *message, size_t *n)
+/* Part i without surrounding white space, which many templates strip; 0 bytes: it is no text. */
+static const char *text_of(const json_t *message, size_t i, size_t *n)
 {
-    const json_t *content = only_text(json_object_get(message, "content"));
+    const json_t *content = json_object_get(message, "content");
+    if (json_is_array(content)) {
+        const json_t *part = json_array_get(content, i);
+        content = weir__chat_part_kind(part) == WEIR__PART_TEXT ? json_object_get(part, "text") : NULL;
+    }
     const char *text = json_string_value(content);
     size_t length = json_string_length(content);
     while (length > 0 && strchr(" \n\r\t", text[length - 1]) != NULL) length--;
@@ -49,30 +46,63 @@ static void reverse(char *to, const char *from, size_t n)
     for (size_t i = 0; i < n; i++) to[i] = from[n - 1 - i];
 }
 
-/* Searches a reversed copy from the end, for the last place of each text that leaves room for the later
- * ones. */
-static bool find_last(weir__chat_mark *marks, const json_t *messages, const char *prompt, size_t length)
+/* A reversed copy of the prompt, searched from the end. */
+typedef struct backward {
+    char *prompt, *text;
+    size_t length, capacity, at;
+} backward;
+
+/* Finds the last place of a message's parts that leaves room for the later ones. */
+static bool find_last(weir__chat_mark *mark, const json_t *message, backward *b)
 {
-    char *backward = weir__mem_alloc(length), *text = NULL;
-    size_t capacity = 0, at = 0; /* in the copy */
-    bool done = backward != NULL;
-    if (done) reverse(backward, prompt, length);
-    for (size_t i = json_array_size(messages); done && i-- > 0;) {
+    bool last = true;
+    for (size_t i = n_parts(message); i-- > 0;) {
         size_t n;
-        const char *given = text_of(json_array_get(messages, i), &n);
-        if (!marks[i].found) continue;
-        done = weir__mem_grow(&text, &capacity, n, 1);
-        if (!done) break;
-        reverse(text, given, n);
-        const char *place = memmem(backward + at, length - at, text, n); /* never NULL: the first place
-                                                                          * counts */
-        at = (size_t)(place - backward) + n;
-        marks[i].last_from = length - at;
-        marks[i].last_to = length - at + n;
+        const char *given = text_of(message, i, &n);
+        if (n == 0) continue;
+        if (!weir__mem_grow(&b->text, &b->capacity, n, 1)) return false;
+        reverse(b->text, given, n);
+        const char *place = memmem(b->prompt + b->at, b->length - b->at, b->text, n); /* never NULL: the first
+                                                                                       * place counts */
+        b->at = (size_t)(place - b->prompt) + n;
+        mark->last_from = b->length - b->at;
+        if (last) mark->last_to = mark->last_from + n;
+        last = false;
     }
-    weir__mem_free(text);
-    weir__mem_free(backward);
+    return true;
+}
+
+static bool find_all_last(weir__chat_mark *marks, const json_t *messages, const char *prompt, size_t length)
+{
+    backward b = {.prompt = weir__mem_alloc(length), .length = length};
+    bool done = b.prompt != NULL;
+    if (done) reverse(b.prompt, prompt, length);
+    for (size_t i = json_array_size(messages); done && i-- > 0;)
+        done = !marks[i].found || find_last(&marks[i], json_array_get(messages, i), &b);
+    weir__mem_free(b.text);
+    weir__mem_free(b.prompt);
     return done;
+}
+
+/* Finds the first place of a message's parts, one behind the other, from `at` on. */
+static void find_first(weir__chat_mark *mark, const json_t *message, const char *prompt, size_t length,
+                       size_t at, size_t *n_walked)
+{
+    bool any = false;
+    for (size_t i = 0; i < n_parts(message); i++) {
+        size_t n;
+        const char *text = text_of(message, i, &n);
+        if (n == 0) continue;
+        const char *place = *n_walked > WALK_MOST ? NULL : memmem(prompt + at, length - at, text, n);
+        if (place == NULL) {
+            *n_walked += length - at;
+            return;
+        }
+        if (!any) mark->from = (size_t)(place - prompt);
+        mark->to = at = (size_t)(place - prompt) + n;
+        any = true;
+    }
+    mark->found = any;
 }
 
 weir__chat_mark *weir__chat_marks(const json_t *messages, const char *prompt, size_t length)
@@ -83,21 +113,12 @@ weir__chat_mark *weir__chat_marks(const json_t *messages, const char *prompt, si
     for (size_t i = 0; i < n_messages; i++) {
         const json_t *message = json_array_get(messages, i);
         const char *role = json_string_value(json_object_get(message, "role"));
-        size_t n;
-        const char *text = text_of(message, &n);
         if (role != NULL && strlen(role) < sizeof marks[i].role)
             memcpy(marks[i].role, role, strlen(role) + 1);
-        if (n == 0 || n_walked > WALK_MOST) continue;
-        const char *place = memmem(prompt + at, length - at, text, n);
-        if (place == NULL) {
-            n_walked += length - at;
-            continue;
-        }
-        marks[i].found = true;
-        marks[i].from = (size_t)(place - prompt);
-        marks[i].to = at = marks[i].from + n;
+        find_first(&marks[i], message, prompt, length, at, &n_walked);
+        if (marks[i].found) at = marks[i].to;
     }
-    if (find_last(marks, messages, prompt, length)) return marks;
+    if (find_all_last(marks, messages, prompt, length)) return marks;
     weir__mem_free(marks);
     return NULL;
 }

@@ -69,6 +69,34 @@ static void test_texts_are_found(void **state)
     weir__mem_free(marks);
 }
 
+/* A text in several parts reaches from the first one to the last, whatever the template puts between them. */
+static void test_parts(void **state)
+{
+    (void)state;
+    static const char prompt[] = "[system]id: 1\n\nBe brief.[user]hi";
+    size_t n;
+    bool within;
+    weir__chat_mark *marks =
+        marks_of("[{\"role\":\"system\",\"content\":[{\"type\":\"text\",\"text\":\"id: 1\"},"
+                 "{\"type\":\"text\",\"text\":\"Be brief.\\n\"}]},"
+                 "{\"role\":\"system\",\"content\":[{\"type\":\"text\",\"text\":\"hi\"},"
+                 "{\"type\":\"text\",\"text\":\"left out\"}]},"
+                 "{\"role\":\"user\",\"content\":\"hi\"}]",
+                 prompt, &n);
+    assert_int_equal(at(marks, n, prompt, "[system]", 2, &within), 0);
+    assert_false(within);
+    assert_int_equal(at(marks, n, prompt, "id: 1", 4, &within), 0);
+    assert_true(within);
+    assert_int_equal(at(marks, n, prompt, "\n\n", 1, &within), 0);
+    assert_true(within);
+    assert_int_equal(at(marks, n, prompt, "brief", 1, &within), 0);
+    assert_true(within);
+    assert_false(marks[1].found);
+    assert_int_equal(at(marks, n, prompt, "hi", 1, &within), 2);
+    assert_true(within);
+    weir__mem_free(marks);
+}
+
 /* What can lie in several places is told only where all of them say the same. */
 static void test_doubt(void **state)
 {
@@ -208,9 +236,13 @@ static void test_without_memory(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_texts_are_found),   cmocka_unit_test(test_doubt),
-        cmocka_unit_test(test_what_is_not_there), cmocka_unit_test(test_random_texts),
-        cmocka_unit_test(test_without_memory),    cmocka_unit_test(test_walks_in_vain_have_an_end),
+        cmocka_unit_test(test_texts_are_found),
+        cmocka_unit_test(test_parts),
+        cmocka_unit_test(test_doubt),
+        cmocka_unit_test(test_what_is_not_there),
+        cmocka_unit_test(test_random_texts),
+        cmocka_unit_test(test_without_memory),
+        cmocka_unit_test(test_walks_in_vain_have_an_end),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

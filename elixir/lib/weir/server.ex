@@ -95,7 +95,8 @@ defmodule Weir.Server do
   Why no more of the prompt was cached. `miss` is `:none`, `:cold` (never seen), `:evicted`, `:salt` (cached
   without a salt), `:diverged`, `:uncuttable` or `:off`. From `:evicted` to `:uncuttable` the map also has
   `n_matched` (known tokens) and `text` (the reason as a sentence). For `:diverged` it has `prompt` and
-  `cached`, the texts around that place; in a conversation also `message`, `in_message` and `role`.
+  `cached`, the texts around that place; in a conversation also `message`, `in_message`, `role`
+  and `line` (how the message's line begins that differs).
   """
   @type miss :: %{required(:miss) => atom(), optional(atom()) => term()}
 
