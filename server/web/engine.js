@@ -30,6 +30,7 @@ export const allSlotsBusy = () => allBusy;
 const LINKS = {
   connecting: "Connecting",
   live: "Live",
+  asleep: "Not loaded",
   lost: "Server away, trying again",
   denied: "Needs a key",
   paused: "Paused",
@@ -59,7 +60,8 @@ function showFigures(now) {
   setText(byId("kv-note"), kv.size ? `${number(kv.used)} of ${number(kv.size)}` : "–");
   const slots = now.slots ?? [], busy = slots.filter((slot) => slot.state !== "idle").length;
   allBusy = slots.length > 0 && busy === slots.length;
-  showLink("live", slots.length ? `${busy} of ${slots.length} slots` : "Not loaded");
+  if (slots.length) showLink("live", `${busy} of ${slots.length} slots`);
+  else showLink("asleep");
 }
 
 // onModel(name, states) hears of the model, and what several do; onDenied() of a key that is missing or wrong. query()
