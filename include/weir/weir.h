@@ -475,8 +475,8 @@ typedef struct weir_engine_params {
      * addition to cache_bytes. Damaged and foreign files are ignored and logged. Engines, also of other
      * processes, may share the folder: each finds the others' files within a second */
     const char *cache_dir;
-    /* 4 GiB; the size of the folder, at most; the least recently used files of all engines are removed. Engines
-     * that write to the same folder may exceed it together until each has seen the others' files */
+    /* 4 GiB; the size of the folder, at most; the least recently used files of all engines are removed.
+     * Engines that write to one folder may exceed it together until each has seen the others' files */
     uint64_t cache_disk_bytes;
     /* 16; 0 … 32; speculative decoding: draft tokens verified in one pass, at most, used when it is likely to
      * be faster. Accepted tokens arrive in one chunk. The text does not change where
