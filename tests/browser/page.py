@@ -52,7 +52,7 @@ class Page:
         self.b.wait(lambda: self.b.js("return document.documentElement.hasAttribute('data-theme')"), "the page's modules")
 
     def live(self):
-        self.b.wait(lambda: self.b.js("return document.getElementById('link').dataset.state === 'live'"), "the engine's events")
+        self.b.wait(lambda: self.b.js("return ['live', 'asleep'].includes(document.getElementById('link').dataset.state)"), "the engine's events")
 
     def ask(self, text):
         self.b.type("#text", text + ENTER)
