@@ -95,7 +95,7 @@ static const json_t *payload_of(json_t *part, const char *type, const char *memb
 static bool read_part(serve_ask *ask, const weir_model_info *info, const char *place, json_t *part)
 {
     serve_call *call = ask->call;
-    const char *type = json_string_value(json_object_get(part, "type"));
+    const char *type = json_string_value(json_object_get(part, "type")), *turn = NULL;
     char field[96];
     size_t from = 0;
     if (type == NULL || strcmp(type, "text") == 0) return true; /* the library checks these */
@@ -103,6 +103,9 @@ static bool read_part(serve_ask *ask, const weir_model_info *info, const char *p
     if (!image && strcmp(type, "input_audio") != 0)
         return serve_call_refuse(call, 400, place, "unsupported_value",
                                  "%s is of type \"%.40s\"; known: text, image_url, input_audio", place, type);
+    if (call->terms.messages.n > 0) /* of another dialect: turns.h */
+        turn = json_string_value(json_object_get(json_object_get(part, type), "place"));
+    if (turn != NULL) place = turn;
     if (!(image ? info->reads_images : info->reads_sounds))
         return serve_call_refuse(
             call, 400, place, "unsupported_value", "this model reads no %s%s", image ? "images" : "sounds",
@@ -110,10 +113,10 @@ static bool read_part(serve_ask *ask, const weir_model_info *info, const char *p
                                                      : "; the server may have a projector for it (--mmproj)");
     const char *member = image ? "url" : "data";
     const json_t *payload = payload_of(part, type, member);
-    if (call->terms.messages.n == 0)
+    if (turn == NULL)
         snprintf(field, sizeof field, "%s.%s.%s", place, type, member);
     else
-        snprintf(field, sizeof field, "%s", place);
+        snprintf(field, sizeof field, "%s", turn);
     if (payload == NULL) return serve_field_refuse(call, field, "a string");
     const char *text = json_string_value(payload);
     size_t n = json_string_length(payload);

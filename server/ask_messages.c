@@ -37,7 +37,7 @@ static bool read_image(serve_turns *turns, const char *place, const json_t *bloc
         if (!serve_field_only(call, place, source, of_url)) return false;
         if (!json_is_string(json_object_get(source, "url")))
             return serve_field_refuse(call, place, "an image whose source has a url");
-        serve_turns_add_image(turns, json_object_get(source, "url"));
+        serve_turns_add_image(turns, place, json_object_get(source, "url"));
         return true;
     }
     if (!serve_ask_is(serve_field_type(source), "base64"))
@@ -46,7 +46,7 @@ static bool read_image(serve_turns *turns, const char *place, const json_t *bloc
     if (type == NULL || data == NULL)
         return serve_field_refuse(call, place, "an image whose source has media_type and data");
     json_t *url = json_sprintf("data:%s;base64,%s", type, data);
-    serve_turns_add_image(turns, url);
+    serve_turns_add_image(turns, place, url);
     json_decref(url);
     json_object_del((json_t *)source, "data"); /* the copy is dropped once it is decoded */
     return true;

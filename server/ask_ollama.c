@@ -21,7 +21,7 @@ static bool read_image(reading *r, const char *place, const json_t *image)
 {
     if (!json_is_string(image)) return serve_field_refuse(r->turns.ask->call, place, "base64");
     json_t *url = json_sprintf("data:image/*;base64,%s", json_string_value(image));
-    serve_turns_add_image(&r->turns, url);
+    serve_turns_add_image(&r->turns, place, url);
     json_decref(url);
     return true;
 }

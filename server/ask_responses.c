@@ -38,7 +38,7 @@ static bool read_image(serve_turns *turns, const char *place, const json_t *part
     if (!json_is_string(url)) return serve_field_refuse(call, place, "an image with an image_url");
     if (detail != NULL && strcmp(detail, "auto") != 0)
         return serve_field_refuse(call, place, "an image whose detail is \"auto\" or left out");
-    serve_turns_add_image(turns, url);
+    serve_turns_add_image(turns, place, url);
     json_object_del((json_t *)part,
                     "image_url"); /* the message alone has it, and drops it once it is decoded */
     return true;

@@ -40,9 +40,10 @@ void serve_turns_add_text(serve_turns *turns, const json_t *text)
     append(turns, "content", json_pack("{s:s,s:O}", "type", "text", "text", text));
 }
 
-void serve_turns_add_image(serve_turns *turns, const json_t *url)
+void serve_turns_add_image(serve_turns *turns, const char *place, const json_t *url)
 {
-    append(turns, "content", json_pack("{s:s,s:{s:O}}", "type", "image_url", "image_url", "url", url));
+    append(turns, "content",
+           json_pack("{s:s,s:{s:O,s:s}}", "type", "image_url", "image_url", "url", url, "place", place));
 }
 
 /* The texts are joined at the end: joining them one by one would take quadratic time. */

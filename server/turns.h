@@ -19,10 +19,11 @@ void serve_turns_begin(serve_turns *turns, const char *role, const char *place);
 /* Continues the last message if it has this role, else begins one. */
 void serve_turns_go_on(serve_turns *turns, const char *role, const char *place);
 
-/* Add to the last message: a text or an image; reasoning; a call of a tool, whose arguments are an object or
- * JSON text; the id of the call whose result it is. They keep references of their own. */
+/* Add to the last message: a text; an image, with its place in the request; reasoning; a call of a tool,
+ * whose arguments are an object or JSON text; the id of the call whose result it is. They keep references of
+ * their own. */
 void serve_turns_add_text(serve_turns *turns, const json_t *text);
-void serve_turns_add_image(serve_turns *turns, const json_t *url);
+void serve_turns_add_image(serve_turns *turns, const char *place, const json_t *url);
 void serve_turns_add_reasoning(serve_turns *turns, const json_t *text);
 void serve_turns_add_call(serve_turns *turns, const json_t *id, const json_t *name, const json_t *arguments);
 void serve_turns_set_call(serve_turns *turns, const json_t *id);

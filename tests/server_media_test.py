@@ -122,12 +122,16 @@ reply = server.post("/v1/responses", responses(text64(png()))).json
 check("Responses: the same prompt", reply["output"][0]["content"][0]["text"] == text_of(first) and reply["usage"]["input_tokens_details"]["cached_tokens"] >= usage["prompt_tokens"] - 2 and
       reply["usage"]["input_tokens"] == usage["prompt_tokens"], reply, usage)
 check("Responses: counted", server.post("/v1/responses/input_tokens", responses(text64(png()))).json["input_tokens"] == usage["prompt_tokens"])
-for path, given, place in (("/v1/messages", anthropic, "messages[0].content[0]"), ("/v1/responses", responses, "input[0]")):
+for path, given, place in (("/v1/messages", anthropic, "messages[0].content[0]"), ("/v1/responses", responses, "input[0].content[0]")):
     refused(f"{path}: no base64", server.post(path, given("abcde")), 400, place, "invalid_value", place + " must be base64")
     refused(f"{path}: no image", server.post(path, given(text64(b"<svg/>"))), 400, place, "invalid_value", place)
+for path, given, place in (("/api/chat", {"messages": [{"role": "user", "content": "a", "images": [text64(png()), "*"]}]}, "messages[0].images[1]"),
+                           ("/api/generate", {"prompt": "a", "images": ["*"]}, "images[0]")):
+    reply = server.post(path, dict(given, model="default"))
+    check(f"{path}: no base64", (reply.status, reply.json["param"]) == (400, place) and reply.json["error"] == place + " must be base64", reply.body)
 fetched = responses("")
 fetched["input"][0]["content"][0]["image_url"] = "http://127.0.0.1/x.png"
-refused("Responses: nothing is fetched", server.post("/v1/responses", fetched), 400, "input[0]", "unsupported_value", "fetches nothing")
+refused("Responses: nothing is fetched", server.post("/v1/responses", fetched), 400, "input[0].content[0]", "unsupported_value", "fetches nothing")
 tool = anthropic("")
 tool["messages"] += [{"role": "assistant", "content": [{"type": "tool_use", "id": "1", "name": "look", "input": {}}]},
                      {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "1", "content": [tool["messages"][0]["content"].pop(0)]}]}]

@@ -144,7 +144,7 @@ for name, body, field, *word in [
         ("messages of another type", {"messages": 5}, "messages"), ("a message of another type", {"messages": ["x"]}, "messages[0]"),
         ("a role", {"messages": [{"role": "developer", "content": "x"}]}, "messages[0].role"), ("content", {"messages": [{"role": "user", "content": [{"type": "text"}]}]}, "messages[0].content"),
         ("a member of a message", {"messages": [{"role": "user", "content": "x", "colour": "red"}]}, "messages[0].colour"),
-        ("an image", {"messages": [{"role": "user", "content": "x", "images": ["AAAA"]}]}, "messages[0]", "--mmproj"),
+        ("an image", {"messages": [{"role": "user", "content": "x", "images": ["AAAA"]}]}, "messages[0].images[0]", "--mmproj"),
         ("images that are none", {"messages": [{"role": "user", "content": "x", "images": [5]}]}, "messages[0].images[0]"),
         ("a call without a name", {"messages": [{"role": "assistant", "content": "", "tool_calls": [{"function": {"arguments": {}}}]}]}, "messages[0].tool_calls[0]"),
         ("format", {"format": "yaml"}, "format"), ("think", {"think": "hard"}, "think"), *[(f"keep_alive {value}", {"keep_alive": value}, "keep_alive") for value in ([], "abc", "", "5x", "-", "1.2.3s", "0s5", "5mm", "9" * 40)], ("stream", {"stream": "yes"}, "stream"),
@@ -156,7 +156,7 @@ for name, body, field, *word in [
     refused(name, server.post(OLLAMA, {**HELLO, **body}), 400, field, *word)
 for name, body, field, *word in [
         ("a prompt of another type", {"prompt": ["x"]}, "prompt"), ("a system message of another type", {"system": 5}, "system"), ("raw", {"raw": 1}, "raw"), ("suffix", {"suffix": 5}, "suffix"),
-        ("a context", {"context": [1]}, "context", OLLAMA), ("an image", {"images": ["AAAA"]}, "images", "--mmproj"), ("an image, raw", {"images": ["AAAA"], "raw": True}, "images"),
+        ("a context", {"context": [1]}, "context", OLLAMA), ("an image", {"images": ["AAAA"]}, "images[0]", "--mmproj"), ("an image, raw", {"images": ["AAAA"], "raw": True}, "images"),
         ("messages", {"messages": []}, "messages"), ("a long prompt", {"prompt": "word " * 5000}, "prompt", "tokens"), ("a long raw prompt", {"prompt": "word " * 5000, "raw": True}, "prompt", "tokens")]:
     refused("generate: " + name, server.post(GENERATE, {**asked, **body}), 400, field, *word)
 for name, body, field in [("no input", {}, "input"), ("an empty text", {"input": ["a", ""]}, "input[1]"), ("ids", {"input": [[1, 2]]}, "input[0]"), ("a number", {"input": 5}, "input"), ("dimensions", {"input": "a", "dimensions": 0}, "dimensions"),
