@@ -110,7 +110,7 @@ static void begin_head(serve_call *call, int status, const char *type)
     if (gmtime_r(&now, &utc) != NULL) strftime(date, sizeof date, "%a, %d %b %Y %H:%M:%S GMT", &utc);
     weir__text_printf(out, "HTTP/1.1 %d %s\r\nDate: %s\r\nX-Request-Id: %s\r\n", status, phrase(status), date,
                       serve_call_request_id(call));
-    if (call->route != NULL && call->route->error != NULL) /* Anthropic's name for it */
+    if (call->error != NULL) /* Anthropic's name for it */
         weir__text_printf(out, "Request-Id: %s\r\n", serve_call_request_id(call));
     if (type != NULL) weir__text_printf(out, "Content-Type: %s\r\nX-Content-Type-Options: nosniff\r\n", type);
     if (call->retry_s > 0) weir__text_printf(out, "Retry-After: %d\r\n", call->retry_s);
@@ -214,8 +214,8 @@ static bool refuse(serve_call *call, int status, const char *field, const char *
 {
     weir__text text = {0};
     if (!call->begun) call->code = code;
-    if (call->route != NULL && call->route->error != NULL) {
-        call->route->error(call, status, field, code, message, &text);
+    if (call->error != NULL) {
+        call->error(call, status, field, code, message, &text);
     } else {
         weir__text_add_string(&text, "{\"error\":");
         serve_call_error_json(&text, status, field, code, message);

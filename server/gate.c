@@ -340,6 +340,7 @@ bool serve_gate_pass(serve_call *call, bool close)
     call->close = close || call->has_body; /* which nobody reads, if it is refused now */
     if (!check_origin(&v) || answer_options(call)) return false;
     call->route = serve_route_find(call->method, call->path, &call->allow);
+    call->error = serve_route_error(call->path);
     return read_position(&v) && read_model(&v) && check_key(&v) && check_route(call) && check_room(&v) &&
            read_once(&v, "X-Weir-Prefix-From", &hint) && check_state(call, hint);
 }

@@ -96,3 +96,16 @@ const serve_route *serve_route_find(const char *method, const char *path, const 
                              : NULL;
     return found;
 }
+
+serve_error_form *serve_route_error(const char *path)
+{
+    path = serve_route_path(path);
+    for (size_t i = 0; i < sizeof routes / sizeof *routes; i++) {
+        if (routes[i].error == NULL) continue;
+        const char *pattern = serve_route_path(routes[i].path);
+        size_t n = strcspn(pattern, "*");
+        bool begins = strncmp(path, pattern, n) == 0;
+        if (begins && (pattern[n] == '*' || path[n] == '/' || path[n] == '\0')) return routes[i].error;
+    }
+    return NULL;
+}

@@ -76,6 +76,10 @@ typedef struct serve_router_hints {
     int32_t priority, itl_target_ms;
 } serve_router_hints;
 
+/* Writes the body of an error. */
+typedef void serve_error_form(const serve_call *call, int status, const char *field, const char *code,
+                              const char *message, weir__text *text);
+
 /* Invariant: state is WORKING exactly while a worker or the workers' queue has it. */
 struct serve_call {
     serve_server *server;
@@ -88,6 +92,7 @@ struct serve_call {
     char asked[256];              /* the model that the address names; truncated */
     json_t *json;                 /* the body, while a worker looks for the model in it; else NULL */
     const serve_route *route;     /* NULL: refused before one was found */
+    serve_error_form *error;      /* of its path's API; NULL: OpenAI's */
     serve_connection *connection; /* service thread; NULL: the client has left, or a tape has the answer */
     _Atomic bool gone;            /* the same for workers */
     serve_call *before, *after;
@@ -238,8 +243,7 @@ struct serve_route {
     bool peer;                  /* asked by other servers, with the key of --prefix-key; loads no model */
     bool drain;                 /* served during a drain, because it concerns running requests */
     bool health, metrics, open; /* whether a key is needed */
-    void (*error)(const serve_call *call, int status, const char *field, const char *code,
-                  const char *message, weir__text *text); /* writes the body of an error; NULL: OpenAI's */
+    serve_error_form *error;    /* of the API; NULL: OpenAI's */
 };
 
 static inline bool serve_server_loaded(const serve_server *server)
@@ -433,6 +437,9 @@ void serve_listener_go_on(serve_server *server); /* accepts again after descript
 bool serve_reach_is_local(int fd);
 
 const serve_route *serve_route_find(const char *method, const char *path, const char **allow);
+
+/* How the API of a path writes errors, also where nothing is at the path. NULL: as OpenAI's. */
+serve_error_form *serve_route_error(const char *path);
 
 /* n threads for jobs, and one for slow ones. done: gets each call back, on its worker. The library's
  * interrupt ends a running job when its client has left, when the workers are destroyed, or after most_s

@@ -148,6 +148,10 @@ for name, body, field, *word in [
         refused(f"{name}, counted", server.post(COUNT, dict(HELLO, **body)), 400, "invalid_request_error", field if field else "system", *word)
 refused("too many tools", server.post(MESSAGES, dict(HELLO, tools=[dict(TOOLS[0], name=f"f{i}") for i in range(257)])), 400, "invalid_request_error", "tools", "at most 256")
 refused("another model", server.post(MESSAGES, dict(HELLO, model="claude-x")), 404, "not_found_error", "model", '"tiny"')
+refused("another method", server.get(MESSAGES), 405, "invalid_request_error", None, "POST")
+for path in (MESSAGES + "/batches", MESSAGES + "/batches/1", "/messages/x"):
+    refused(f"nothing at {path}", server.get(path), 404, "not_found_error", None, path)
+check("beside them: as OpenAI's", server.get(MESSAGES + "x").json.keys() == {"error"})
 refused("no JSON", server.post(MESSAGES, b"{"), 400, "invalid_request_error")
 refused("many messages", server.post(MESSAGES, dict(HELLO, messages=HELLO["messages"] * 5000)), 400, "invalid_request_error", "messages", "5000 messages")
 refused("a long prompt", server.post(MESSAGES, dict(HELLO, messages=[{"role": "user", "content": "x " * 20000}])), 400, "invalid_request_error", "messages", "prompt is too long: ")

@@ -167,7 +167,8 @@ for path, body in ((OLLAMA, HELLO), (GENERATE, asked), (EMBED, {"input": "a"}), 
     refused(path + ": another model", server.post(path, {**body, "model": "llama3.2:latest"}), 404, "model", "no model")
 for what in ("push", "create", "copy"):
     refused(what, server.post("/api/" + what, {"model": "tiny"}), 501, None, "weir pull")
-check("delete", server.ask("DELETE", "/api/delete", {"model": "tiny"}).status == 405)
+refused("delete", server.ask("DELETE", "/api/delete", {"model": "tiny"}), 405, None, "POST")
+refused("nothing there", server.get("/api/none"), 405, None, "POST")
 reply = server.post(OLLAMA, {**HELLO, **SHORT, "options": {**SHORT["options"], "num_ctx": 99999, "num_gpu": 1, "num_thread": 4, "use_mmap": True}})
 check("what the server decides is reported", reply.status == 200 and set(reply.headers["x-weir-relaxed"].split("; ")) == {"options.num_ctx", "options.num_gpu", "options.num_thread", "options.use_mmap"}, reply.headers)
 
