@@ -170,16 +170,23 @@ static bool read_metadata(serve_call *call, void *to, const char *name, const js
     return json_is_object(value) || serve_field_refuse(call, name, "an object");
 }
 
+/* A wish that is reported, and has no effect. */
+static bool read_unmet(serve_call *call, void *to, const char *name, const json_t *value)
+{
+    serve_ask *ask = to;
+    (void)value;
+    return weir__text_printf(&ask->relaxed, "%s\n", name) || serve_call_no_memory(call);
+}
+
 /* Of Ollama's options: how a model is set up, which the server's own options decide. */
 static bool read_setup(serve_call *call, void *to, const char *name, const json_t *value)
 {
-    serve_ask *ask = to;
     weir_engine_stats stats = {.size = sizeof stats};
     if (serve_ask_is(name, "options.num_ctx") && json_is_integer(value) &&
         weir_engine_get_stats(call->loaded->engine, &stats) == WEIR_OK &&
         json_integer_value(value) <= stats.n_ctx)
         return true; /* there is as much */
-    return weir__text_printf(&ask->relaxed, "%s\n", name) || serve_call_no_memory(call);
+    return read_unmet(call, to, name, value);
 }
 
 /* -1 and -2: as many as there is room for. */
@@ -287,6 +294,7 @@ static const serve_field fields[] = {
     SERVE_FIELD("user", BOTH | SERVE_ASK_RESPONSES, STRING, serve_ask, unused),
     SERVE_FIELD("safety_identifier", SERVE_ASK_CHAT | SERVE_ASK_RESPONSES, STRING, serve_ask, unused),
     SERVE_FIELD("prompt_cache_key", SERVE_ASK_CHAT | SERVE_ASK_RESPONSES, STRING, serve_ask, unused),
+    SERVE_FIELD_BY("prompt_cache_retention", SERVE_ASK_RESPONSES, read_unmet),
     SERVE_FIELD_BY("metadata", DIALOGS, read_metadata),
     SERVE_FIELD_BY("client_metadata", SERVE_ASK_RESPONSES, read_metadata), /* Codex */
     SERVE_FIELD_BY("service_tier", DIALOGS, read_tier),

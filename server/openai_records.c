@@ -77,8 +77,9 @@ void serve_response_get(serve_call *call)
     char id[SERVE_RECORD_ID], stream[8] = "false";
     weir__text text = {0};
     read_id(call, "", id);
-    if (!serve_call_arguments(call, "stream starting_after")) return;
+    if (!serve_call_arguments(call, "stream starting_after include include[] include%5B%5D")) return;
     serve_call_argument(call, "stream", stream, sizeof stream);
+    if (strstr(call->query, "include") != NULL) serve_call_relaxed(call, "include");
     serve_tape *tape = find_tape(call, id);
     const serve_answer *running = find_running(call, id);
     if (strcmp(stream, "true") == 0 && tape == NULL) {

@@ -166,10 +166,21 @@ static void end_reader(serve_call *reader, const char *code, const char *message
     serve_call_send(reader);
 }
 
+/* An event that begins with its type has this as its name, too, as in streams without a tape. */
+static void write_name(const char *event, weir__text *out)
+{
+    static const char before[] = "{\"type\":\"";
+    if (strncmp(event, before, sizeof before - 1) != 0) return;
+    event += sizeof before - 1;
+    weir__text_printf(out, "event: %.*s\n", (int)strcspn(event, "\""), event);
+}
+
 static void write_event(const serve_tape *tape, uint64_t number, weir__text *out)
 {
     size_t i = (size_t)(number - tape->first), begin = i > 0 ? tape->marks[i - 1].end : 0;
-    weir__text_printf(out, "id: %llu\ndata: ", (unsigned long long)number);
+    weir__text_printf(out, "id: %llu\n", (unsigned long long)number);
+    if (tape->head.n == 0) write_name(tape->bytes.bytes + begin, out);
+    weir__text_add_string(out, "data: ");
     if (tape->marks[i].headed) weir__text_add(out, tape->head.bytes, tape->head.n);
     weir__text_add(out, tape->bytes.bytes + begin, tape->marks[i].end - begin);
     weir__text_add_string(out, "\n\n");

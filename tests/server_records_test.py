@@ -158,6 +158,13 @@ check("a stream in the background is read on", status == 200 and numbers == list
       text_of(later[-1]["response"]) == text_of(whole), numbers, later[-1])
 rest.close()
 check("and is kept", get(f"{RESPONSES}/{identity}").json == later[-1]["response"])
+again = server.connect()
+again.request("GET", f"{RESPONSES}/{identity}?stream=true&include%5B%5D=reasoning.encrypted_content", key="one")
+status, headers = again.head()
+lines = [event.split("\n") for event in b"".join(again.chunks()).decode().split("\n\n") if event and not event.startswith(":")]
+check("its events have numbers and names", len(lines) == len(numbers) and all([f"id: {i + 1}", "event: " + json.loads(data[6:])["type"]] == [number, name] for i, (number, name, data) in enumerate(lines)), lines[:3])
+check("include has no effect", status == 200 and headers.get("x-weir-relaxed") == "include" and get(f"{RESPONSES}/{identity}?include[]=x").json == later[-1]["response"], status, headers)
+again.close()
 missing("events of what was not in the background", get(f"{RESPONSES}/{whole['id']}?stream=true"))
 check("an event that is not there", get(f"{RESPONSES}/{identity}?stream=true&starting_after=99999").status == 400)
 check("refused: not kept, in the background", post({**LONG, "background": True, "store": False}).error["param"] == "background")

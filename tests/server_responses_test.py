@@ -202,6 +202,9 @@ def refused(name, reply, status, field=None, word=""):
           word in error["message"] and (field is None or "/" in field or word or field in error["message"]), reply.status, reply.body)
 
 
+for given, unmet in (("24h", "prompt_cache_retention"), (None, None)):
+    reply = server.post(RESPONSES, dict(HELLO, prompt_cache_retention=given))
+    check(f"prompt_cache_retention: {given}", reply.status == 200 and reply.headers.get("x-weir-relaxed") == unmet, reply.headers, reply.body)
 for name, body, field, *word in [
         ("no input", {"input": []}, "input"), ("input of another type", {"input": 5}, "input"), ("an item of another type", {"input": ["x"]}, "input[0]"),
         ("a kind of item", {"input": [said("x"), {"type": "item_reference", "id": "x"}]}, "input[1]"), ("a role", {"input": [{"role": "tool", "content": "x"}]}, "input[0].role"),
@@ -209,7 +212,7 @@ for name, body, field, *word in [
         ("a file", {"input": [{"role": "user", "content": [{"type": "input_file", "file_id": "x"}]}]}, "input[0].content[0]"),
         ("a part without a text", {"input": [{"role": "user", "content": [{"type": "input_text"}]}]}, "input[0].content[0]"),
         ("an image of a file", {"input": [{"role": "user", "content": [{"type": "input_image", "file_id": "x"}]}]}, "input[0].content[0].file_id"),
-        ("an image", {"input": [said("x"), {"role": "user", "content": [{"type": "input_image", "image_url": "data:image/png;base64,AAAA"}]}]}, "input[1]", "--mmproj"),
+        ("an image", {"input": [said("x"), {"role": "user", "content": [{"type": "input_image", "image_url": "data:image/png;base64,AAAA"}]}]}, "input[1].content[0]", "--mmproj"),
         ("a call without a name", {"input": [said("x"), {k: v for k, v in CALL.items() if k != "name"}]}, "input[1]"),
         ("arguments that are no JSON", {"input": [said("x"), dict(CALL, arguments="{")]}, "input[1]"),
         ("a result without a call", {"input": [{"type": "function_call_output", "output": "x"}]}, "input[0]"),
