@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "base/mem.h"
+#include "catalog.h"
 #include "field.h"
 #include "loaded.h"
 #include "model.h"
@@ -15,9 +16,14 @@
 
 bool serve_embedder_allowed(serve_call *call)
 {
-    return call->model->params.embeddings || call->loaded->engine == NULL ||
-           serve_call_refuse(call, 501, NULL, "not_supported",
-                             "this server computes no embeddings: start it with --embeddings");
+    if (call->model->params.embeddings || call->loaded->engine == NULL) return true;
+    if (serve_catalog_pool(call->server->catalog) == NULL)
+        return serve_call_refuse(call, 501, NULL, "not_supported",
+                                 "this server computes no embeddings: start it with --embeddings");
+    return serve_call_refuse(call, 501, "model", "not_supported",
+                             "the model \"%.100s\" computes no embeddings and ranks nothing: ask for another "
+                             "one, or write \"embeddings = on\" in its section of --models",
+                             call->model->name);
 }
 
 bool serve_embedder_ranks(const weir_model *model, const char *architecture)
