@@ -10,7 +10,19 @@
 #include "pool/lease.h"
 #include "pool/room.h"
 
-#define MIB(bytes) ((double)(bytes) / (1 << 20))
+/* A size for a message. */
+typedef struct size_text {
+    char text[24];
+} size_text;
+
+static size_text size_of(uint64_t bytes)
+{
+    size_text size;
+    bool large = bytes >= (uint64_t)1 << 30;
+    snprintf(size.text, sizeof size.text, large ? "%.1f GiB" : "%.1f MiB",
+             (double)bytes / (large ? 1 << 30 : 1 << 20));
+    return size;
+}
 
 /* ---- Leases ---- */
 
@@ -34,26 +46,31 @@ static void refuse_size(weir_pool *pool, const weir__room *room)
     weir_error error;
     char pinned[80] = "";
     if (room->pinned > 0)
-        snprintf(pinned, sizeof pinned, ", of which pinned models take %.1f MiB", MIB(room->pinned));
+        snprintf(pinned, sizeof pinned, ", of which pinned models take %s", size_of(room->pinned).text);
     weir__error_set(&error, WEIR_TOO_LONG, "memory_bytes",
-                    "\"%.100s\" takes %.1f MiB and the memory of all models is %.1f MiB%s: give them more "
+                    "\"%.100s\" takes %s and the memory of all models is %s%s: give them more "
                     "memory, or this one fewer n_slots, a smaller n_ctx or less cache_bytes",
-                    room->entry->spec->given.name, MIB(room->needs), MIB(room->limit), pinned);
+                    room->entry->spec->given.name, size_of(room->needs).text, size_of(room->limit).text,
+                    pinned);
     room->entry->known = false;
     fail_entry(pool, room->entry, &error);
 }
 
 static void end_late(weir_pool *pool, int64_t now)
 {
+    char limit[32] = "";
+    if (pool->limit != WEIR__POOL_NO_LIMIT)
+        snprintf(limit, sizeof limit, " of %s", size_of(pool->limit).text);
     for (weir_lease *lease = pool->first, *next; lease != NULL; lease = next) {
         weir_error error;
         next = lease->next;
         if (lease->deadline_ns > now) continue;
         weir__error_set(&error, WEIR_BUSY, "timeout_ms",
-                        "\"%.100s\" was not loaded within %d ms: %d leases wait, and models in use take %.1f "
-                        "of %.1f MiB; try again later",
-                        lease->name, lease->timeout_ms, pool->n_waiting, MIB(weir__room_used(pool)),
-                        MIB(pool->limit));
+                        "\"%.100s\" was not loaded within %d ms: %d request%s for models, and models take "
+                        "%s%s; try again later",
+                        lease->name, lease->timeout_ms, pool->n_waiting,
+                        pool->n_waiting == 1 ? " waits" : "s wait", size_of(weir__room_used(pool)).text,
+                        limit);
         weir__lease_fail(lease, &error);
     }
 }

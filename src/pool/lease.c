@@ -188,8 +188,8 @@ static weir_status begin(weir_lease *lease, weir_error *error)
         hold_entry(lease, entry);
     } else if (pool->params.queue_limit > 0 && pool->n_waiting >= pool->params.queue_limit) {
         return weir__error_set(error, WEIR_BUSY, "queue_limit",
-                               "%d leases wait for models, and queue_limit allows no more: try again later",
-                               pool->n_waiting);
+                               "queue_limit is %d, and as many requests wait for models: try again later",
+                               pool->params.queue_limit);
     } else {
         enqueue(lease, entry);
         pthread_cond_signal(&pool->wake);

@@ -35,6 +35,8 @@ static void a_model_with_a_lease_stays(void **state)
     weir_lease *late = rack_ask(&r, "m1", 50);
     assert_int_equal(weir_lease_wait(late, WAIT_MS, &error), WEIR_BUSY);
     assert_string_equal(error.field, "timeout_ms");
+    assert_non_null(strstr(error.message, "1 request waits for models, and models take 100."));
+    assert_non_null(strstr(error.message, " MiB of 120.0 MiB; try again later"));
     assert_state(&r, "m0", WEIR_POOL_LOADED);
     weir_lease_release(late);
     late = rack_ask(&r, "m1", WAIT_MS);
