@@ -101,7 +101,10 @@ static cli_exit read_prompt(struct run *run)
         cli_prompt_join_raw(&run->texts, words, &run->prompt);
     else
         cli_prompt_join(&run->texts, words, &run->prompt);
-    if (run->prompt.n == 0) return cli_fail(CLI_USAGE, "the prompt is empty");
+    if (run->prompt.n == 0)
+        return cli_fail(CLI_USAGE, args->images.n + args->sounds.n > 0
+                                       ? "the prompt is empty: a text is needed beside images and sounds"
+                                       : "the prompt is empty");
     if (run->texts.n > 0 && !args->quiet && !args->json) report(&run->texts);
     return CLI_OK;
 }

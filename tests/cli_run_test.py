@@ -127,6 +127,8 @@ def test_run_limits():
     expect("an ageing out of range", run("-p", "x", "--ageing", "-1"), 2, "--ageing")
     expect("a prompt longer than the context", run("-p", "word " * 3000, "-c", "64"), 4, "larger -c or --kv")
     expect("no prompt", run("-p", ""), 2, "the prompt is empty")
+    for medium in ("--image", "--audio"):
+        expect(f"no prompt beside {medium}", run("-p", "", medium, "x.png"), 2, "the prompt is empty: a text is needed beside")
     expect("no prompt in a pipe", run(stdin=""), 2, "the prompt is empty")
     expect("two prompts", run("-p", "a", "b"), 2, "more than one prompt")
     expect("--raw with --system", run("-p", "a", "--raw", "--system", "b"), 2, "--system")
