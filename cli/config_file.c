@@ -7,6 +7,8 @@
 
 #include "file.h"
 
+#define BOM "\xEF\xBB\xBF" /* which some editors put before UTF-8 */
+
 /* True: the user named it, so that it has to be there. */
 static bool find_path(char **path)
 {
@@ -143,6 +145,14 @@ static cli_exit read_line(cli_config *config, int number, char *line)
     return CLI_OK;
 }
 
+static cli_exit refuse_nul(const cli_config *config, const char *bytes, const char *nul)
+{
+    int number = 1;
+    for (; bytes < nul; bytes++) number += *bytes == '\n';
+    return cli_fail(CLI_USAGE, "%s:%d: the line has a NUL byte; expected: a text file in UTF-8", config->path,
+                    number);
+}
+
 static cli_exit read_file(cli_config *config, const char *what)
 {
     char *bytes = NULL;
@@ -151,6 +161,9 @@ static cli_exit read_file(cli_config *config, const char *what)
     if (code != CLI_OK) return code;
     int number = 1;
     char *rest = bytes;
+    const char *nul = memchr(bytes, '\0', length);
+    if (nul != NULL) code = refuse_nul(config, bytes, nul);
+    if (strncmp(bytes, BOM, strlen(BOM)) == 0) rest += strlen(BOM);
     for (char *line = strsep(&rest, "\n"); line != NULL && code == CLI_OK;
          line = strsep(&rest, "\n"), number++)
         code = read_line(config, number, line);

@@ -81,6 +81,35 @@ static cli_exit check_common(const cli_config *config)
     return CLI_OK;
 }
 
+/* A pipe would be waited for, and could not be read again at a reload. */
+static cli_exit check_kind(const char *path)
+{
+    struct stat status;
+    if (stat(path, &status) != 0 || S_ISREG(status.st_mode)) return CLI_OK;
+    return cli_fail(CLI_USAGE, "--models %s: this is not a regular file", path);
+}
+
+static bool is_model_line(const cli_config *config, const cli_setting *setting)
+{
+    const cli_option *option = cli_config_option(config, CLI_SERVE, setting->key);
+    return option != NULL && strcmp(option->name, "--model") == 0;
+}
+
+/* A section is one model. */
+static cli_exit check_sections(const cli_config *config)
+{
+    const cli_setting *last = NULL; /* that names a model */
+    for (size_t i = 0; i < config->n; i++) {
+        const cli_setting *setting = &config->items[i];
+        if (!is_model_line(config, setting)) continue;
+        if (last != NULL && last->section == setting->section)
+            return cli_fail(CLI_USAGE, "%s:%d: line %d names the section's model already", config->path,
+                            setting->line, last->line);
+        last = setting;
+    }
+    return CLI_OK;
+}
+
 static cli_exit add_presets(cli_model_list *list, const cli_args *args, const cli_config *config)
 {
     cli_exit code = CLI_OK;
@@ -328,6 +357,11 @@ static cli_exit check_aliases(const cli_model_list *list)
             if (strlen(alias) > CLI_MODEL_NAME_MAX || *alias == '\0')
                 return cli_fail(CLI_USAGE, "%s: an alias has %zu bytes; allowed: 1 to %d", entry->from,
                                 strlen(alias), CLI_MODEL_NAME_MAX);
+            bool twice = strcmp(entry->name, alias) == 0;
+            for (size_t j = 0; j < k; j++) twice = twice || strcmp(entry->args.aliases.items[j], alias) == 0;
+            if (twice)
+                return cli_fail(CLI_USAGE, "%s: the model %s has the name %s already", entry->from,
+                                entry->name, alias);
             for (size_t j = 0; j < list->n; j++)
                 if (j != i && has_name(list->items[j], alias))
                     return cli_fail(CLI_USAGE, "%s: the alias %s is a name of the model %s too (%s)",
@@ -479,9 +513,11 @@ cli_exit cli_model_list_read(cli_model_list *list, const cli_args *args, const c
     cli_config config = {.kind = CLI_CONFIG_MODELS};
     bool presets = is_set(args->models_path) && strcmp(args->models_path, PRESETS) == 0;
     cli_exit code = check_line(args);
+    if (code == CLI_OK && is_set(args->models_path) && !presets) code = check_kind(args->models_path);
     if (code == CLI_OK && is_set(args->models_path) && !presets)
         code = cli_config_read_file(&config, CLI_CONFIG_MODELS, args->models_path);
     if (code == CLI_OK) code = check_common(&config);
+    if (code == CLI_OK) code = check_sections(&config);
     if (code == CLI_OK && presets)
         code = add_presets(list, args, &config);
     else if (code == CLI_OK && is_set(args->models_path))

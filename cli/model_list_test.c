@@ -170,6 +170,12 @@ static void test_refusals(void **state)
     expect("[a]\nmodel = fake:\nalias = c\n[b]\nmodel = fake:\nalias = c\n", CLI_USAGE,
            "the alias c is a name of the model b too");
     expect("[a]\nmodel = fake:\nalias = \"\"\n", CLI_USAGE, "an alias has 0 bytes; allowed: 1 to 255");
+    expect("[a]\nmodel = fake:\nalias = a\n", CLI_USAGE, "models.conf:1: the model a has the name a already");
+    expect("[a]\nmodel = fake:\nalias = b\nalias = b\n", CLI_USAGE, "the model a has the name b already");
+    expect("[a]\nmodel = fake:\nctx = 1\nmodel = fake:1\n", CLI_USAGE,
+           "models.conf:4: line 2 names the section's model already");
+    expect("\xEF\xBB\xBF[a]\nmodel = fake:\n", CLI_OK, "");
+    expect("\xEF\xBB\xBF\n[a]\nmodel fake:\n", CLI_USAGE, "models.conf:3: there is no \"=\"");
     expect("[a]\nmodel = ./none.gguf\n", CLI_NO_MODEL, "models.conf:1: the model a is ");
     expect("[none]\n", CLI_NO_MODEL, "the model none is none, and there is no such file");
     char *twice[] = {"--models", put("models.conf", "[a]\nmodel = fake:\n"), "-m", "fake:"};
@@ -180,6 +186,12 @@ static void test_refusals(void **state)
     twice[2] = "--alias";
     assert_int_equal(read_list(&list, 4, twice), CLI_USAGE);
     assert_non_null(strstr(text, "--alias is one model's name"));
+    cli_model_list_fini(&list);
+    char pipe_path[TEMP_PATH_MAX], *pipe[] = {"--models", pipe_path};
+    temp_path(pipe_path, "pipe");
+    assert_int_equal(mkfifo(pipe_path, 0600), 0);
+    assert_int_equal(read_list(&list, 2, pipe), CLI_USAGE); /* at once: nobody writes to it */
+    assert_non_null(strstr(text, "this is not a regular file"));
     cli_model_list_fini(&list);
     char *missing[] = {"--models", "/nonexistent/models.conf"};
     assert_int_equal(read_list(&list, 2, missing), CLI_FAILED);
