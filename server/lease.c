@@ -139,8 +139,10 @@ static bool take(serve_call *call)
     if (status == WEIR_OK) {
         status = weir_lease_wait(call->lease, 0, &error);
         call->waiting = status == WEIR_TIMEOUT;
+        if (call->waiting && call->wait_ns == 0) call->wait_ns = weir__clock_now_ns();
         if (call->waiting) return false;
     }
+    if (call->wait_ns > 0) call->load_ns = weir__clock_now_ns() - call->wait_ns;
     if (is_late(call, status)) return refuse_late(call);
     if (status != WEIR_OK) return serve_lease_refuse(call, call->model->name, status, &error);
     call->loaded = serve_catalog_enter(catalog, call->model, call->lease);

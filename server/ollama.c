@@ -76,14 +76,16 @@ static void add_call(const serve_choice *choice, size_t index, size_t number, we
 static void add_end(const serve_choice *choice, weir__text *text)
 {
     const weir_usage *usage = &choice->usage;
+    int64_t load_ns = choice->answer->call->load_ns, total_ns = load_ns + usage->total_ns;
     bool first = usage->ttft_ns > 0;
     weir__text_printf(text,
-                      ",\"done\":true,\"done_reason\":\"%s\",\"total_duration\":%lld,\"load_duration\":0,"
+                      ",\"done\":true,\"done_reason\":\"%s\",\"total_duration\":%lld,\"load_duration\":%lld,"
                       "\"prompt_eval_count\":%d,\"prompt_eval_duration\":%lld,\"eval_count\":%d,"
                       "\"eval_duration\":%lld",
-                      serve_choice_is_cut(choice) ? "length" : "stop", (long long)usage->total_ns,
-                      usage->n_prompt, first ? (long long)(usage->ttft_ns - usage->queue_ns) : 0LL,
-                      usage->n_generated, first ? (long long)(usage->total_ns - usage->ttft_ns) : 0LL);
+                      serve_choice_is_cut(choice) ? "length" : "stop", (long long)total_ns,
+                      (long long)load_ns, usage->n_prompt,
+                      first ? (long long)(usage->ttft_ns - usage->queue_ns) : 0LL, usage->n_generated,
+                      first ? (long long)(usage->total_ns - usage->ttft_ns) : 0LL);
     if (choice->answer->n_dropped > 0)
         weir__text_printf(text, ",\"dropped_lines\":%d", choice->answer->n_dropped);
     weir__text_add_string(text, "}");

@@ -130,8 +130,9 @@ static void answer(serve_call *call, const inputs *in, const float *vectors, siz
             if (i > 0) weir__text_add_string(&text, ",");
             add_vector(vectors + i * width, n, n < width, &text);
         }
-        weir__text_printf(&text, "],\"total_duration\":%lld,\"load_duration\":0,\"prompt_eval_count\":%zu",
-                          (long long)(weir__clock_now_ns() - call->began_ns), in->n_tokens);
+        weir__text_printf(&text, "],\"total_duration\":%lld,\"load_duration\":%lld,\"prompt_eval_count\":%zu",
+                          (long long)(weir__clock_now_ns() - call->began_ns), (long long)call->load_ns,
+                          in->n_tokens);
     }
     weir__text_add_string(&text, "}\n");
     serve_call_answer_text(call, 200, "application/json", &text);

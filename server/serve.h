@@ -88,6 +88,8 @@ struct serve_call {
     weir_lease *lease;            /* NULL: none; one model that somebody else loads needs none */
     bool waiting;                 /* the worker gave it back, because the model is not loaded */
     bool unloads;                 /* its model, at the lease's end, if nobody else uses it then */
+    int64_t wait_ns;              /* when it began to wait for its model; 0 = it did not */
+    int64_t load_ns;              /* how long it waited for its model */
     int64_t late_ns;              /* when the deadline_ms of a request for a pool's model ends; 0 = never */
     char asked[256];              /* the model that the address names; truncated */
     json_t *json;                 /* the body, while a worker looks for the model in it; else NULL */

@@ -288,7 +288,14 @@ def test_keep_alive():
         check("a pinned model stays", reply.json["done_reason"] == "load" and reply.headers.get("x-weir-relaxed") == "keep_alive" and states(server)["one"] == "loaded", reply.headers, reply.body)
         reply = server.post("/api/generate", {"model": "two", "keep_alive": "5m"})
         check("another time has no effect", reply.json["done_reason"] == "load" and reply.headers.get("x-weir-relaxed") == "keep_alive" and states(server)["two"] == "loaded", reply.headers, reply.body)
-        written(f"[slow]\nmodel = {SLOW}\n")
+    written("[a]\nmodel = fake:load_us=50000\nembeddings = on\n")
+    with Server(WEIR, "--models", FILE, model=None) as server:
+        for path, body in (("/api/generate", {"prompt": "x"}), ("/api/chat", {"messages": [{"role": "user", "content": "x"}]}), ("/api/embed", {"input": "x"})):
+            body = dict(body, model="a") if path == "/api/embed" else dict(body, model="a", stream=False, options={"num_predict": 2})
+            first, second = (server.post(path, dict(body, **more)).json for more in ({}, {"keep_alive": 0}))
+            check(f"{path}: the time of a load", first["total_duration"] > first["load_duration"] > 0 and second["load_duration"] == 0, first, second)
+            server.wait_for(lambda _: states(server)["a"] == "unloaded")
+    written(f"[slow]\nmodel = {SLOW}\n")
     with Server(WEIR, "--models", FILE, model=None) as server:
         stream = server.connect()
         stream.request("POST", CHAT, {"model": "slow", "messages": [{"role": "user", "content": "x"}], "ignore_eos": True, "stream": True})
