@@ -17,6 +17,7 @@
 #include <clip.h>
 
 #include <cmath>
+#include <cstring>
 #include <memory>
 #include <mutex>
 #include <stdexcept>
@@ -64,9 +65,16 @@ struct asserting {
     asserting &operator=(const asserting &) = delete;
 };
 
+/* An assertion of llama.cpp's, without its place in the sources. */
+struct failed_assertion : std::runtime_error {
+    using std::runtime_error::runtime_error;
+};
+
+/* message: "FILE:LINE: GGML_ASSERT(…) failed". */
 void on_abort(const char *message)
 {
-    if (guarded > 0) throw std::runtime_error(message);
+    const char *place = std::strstr(message, ": ");
+    if (guarded > 0) throw failed_assertion(place != nullptr ? place + 2 : message);
     weir__log(WEIR_LOG_ERROR, "%s", message);
 }
 
@@ -250,7 +258,9 @@ weir_status try_all(weir__bprojector *projector, weir_error *error)
                 guard(&why, WEIR_NO_MEMORY, "the projector", [&] { return try_out(projector, kind, &why); });
     if (status == WEIR_OK) return WEIR_OK;
     if (status == WEIR_NO_MEMORY) return weir__error_copy(error, &why);
-    return weir__error_set(error, WEIR_UNSUPPORTED, "path", "the projector cannot be used: %s", why.message);
+    return weir__error_set(error, WEIR_UNSUPPORTED, "path",
+                           "the projector cannot be used; its file is damaged or of an unknown kind: %s",
+                           why.message);
 }
 
 struct encoder_free {
@@ -337,8 +347,14 @@ weir_status weir__llama_projector_load(weir__bmodel *model, const char *path, bo
         return WEIR_OK;
     }
     status = guard(error, WEIR_UNSUPPORTED, "the projector cannot be loaded", [&] {
-        weir_status fits = check_width(path, llama_model_n_embd_inp(model->model), error);
-        return fits == WEIR_OK ? load_file(made, model, path, n_threads, error) : fits;
+        try {
+            weir_status fits = check_width(path, llama_model_n_embd_inp(model->model), error);
+            return fits == WEIR_OK ? load_file(made, model, path, n_threads, error) : fits;
+        } catch (const failed_assertion &e) {
+            return weir__error_set(
+                error, WEIR_UNSUPPORTED, "path",
+                "the projector cannot be loaded; its file is damaged or of an unknown kind: %s", e.what());
+        }
     });
     if (status == WEIR_OK) status = try_all(made, error);
     if (status != WEIR_OK) {
