@@ -20,6 +20,7 @@ CLIENTS = {
     "openai_python": ("openai_python.py", "openai"),
     "openai_node": ("openai_node.mjs", ""),
     "anthropic_python": ("anthropic_python.py", "anthropic"),
+    "anthropic_node": ("anthropic_node.mjs", ""),
     "ollama_python": ("ollama_python.py", "ollama"),
     "ollama_node": ("ollama_node.mjs", ""),
     "agents": ("agents_python.py", "agents"),

@@ -8,7 +8,7 @@ here=$weir_root/tests/clients
 python=${PYTHON:-python3}
 # Packages with compiled parts fit one version of Python.
 version=$("$python" -c 'import sys; print("%d.%d" % sys.version_info[:2])')
-list=$(cat "$here"/python/*.txt "$here/node/openai.txt" <(echo "$version") | { sha256sum 2>/dev/null || shasum -a 256; } | cut -c1-16)
+list=$(cat "$here"/python/*.txt "$here/node/packages.txt" <(echo "$version") | { sha256sum 2>/dev/null || shasum -a 256; } | cut -c1-16)
 folder=$weir_cache/clients/$list
 if [ ! -f "$folder/complete" ]; then
     mkdir -p "$weir_cache/clients"
@@ -25,7 +25,7 @@ if [ ! -f "$folder/complete" ]; then # the run that we waited for may have made 
     done
     # shellcheck disable=SC2046 # one argument a line
     watch "installing packages for Node" "$weir_cache/log/clients-node.log" \
-        npm install --prefix "$part/node" --no-save --no-package-lock --no-audit --no-fund $(cat "$here/node/openai.txt")
+        npm install --prefix "$part/node" --no-save --no-package-lock --no-audit --no-fund $(cat "$here/node/packages.txt")
     touch "$part/complete"
     mv "$part" "$folder"
 fi
