@@ -429,7 +429,8 @@ defmodule Weir.ClusterTest do
     # its silence is known
     Nodes.events(caller)
     assert {:ok, ^text} = whole(caller, cluster, :generate, ["hello", [max_tokens: 20, route: route]])
-    assert [%{reason: :spill}] = routes(caller)
+    assert [%{node: other}] = routes(caller)
+    assert other != a.node
     Nodes.signal(a, "CONT")
     assert eventually(fn -> node_of(context, cluster, route) == a end)
     assert idle(context.servers, cluster)
