@@ -240,7 +240,12 @@ def former_versions_are_kept(p):
     p.b.js("document.querySelectorAll(\"[aria-label='Later version']:enabled\")[1].click()")
     p.b.wait(lambda: p.b.count(".message") == 4, "the second answer, and what followed it")
     # One that failed is not kept.
-    p.b.js("const real = window.fetch; window.fetch = () => { window.fetch = real; return Promise.resolve(new Response('', {status: 500, statusText: 'Oops'})); }")
+    p.b.js("""const real = window.fetch;
+        window.fetch = (url, ...more) => {
+          if (!String(url).includes('completions')) return real(url, ...more);
+          window.fetch = real;
+          return Promise.resolve(new Response('', {status: 500, statusText: 'Oops'}));
+        }""")
     p.ask("Fail.")
     p.b.wait(lambda: "Oops" in (p.b.text(ANSWER + " .error") or ""), "the failure")
     p.b.click(ANSWER + " .actions button")
