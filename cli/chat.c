@@ -277,6 +277,16 @@ static bool is_of_start(const char *name)
     return strcmp(name, "num_ctx") == 0 || cli_options_find(CLI_CHAT, spelling, strlen(spelling)) != NULL;
 }
 
+/* A name that is no setting of answers. */
+static cli_exit set_other(struct chat *chat, const char *name, const char *value)
+{
+    cli_nearest nearest = cli_nearest_to(name);
+    if (strcmp(name, "system") == 0) return on_system(chat, *value != '\0' ? value : NULL);
+    if (is_of_start(name)) return cli_fail(CLI_USAGE, "%s is set when weir starts, not in a chat", name);
+    cli_options_try_keys(&nearest);
+    return cli_fail(CLI_USAGE, "there is no setting %s%s", name, cli_nearest_hint(&nearest, ""));
+}
+
 /* temp 0.2, or as ollama has it: parameter temperature 0.2, system TEXT */
 static cli_exit on_set(struct chat *chat, const char *rest)
 {
@@ -291,14 +301,7 @@ static cli_exit on_set(struct chat *chat, const char *rest)
     for (char *c = name; *c != '\0'; c++)
         if (*c == '-') *c = '_';
     const cli_option *option = cli_options_by_key(name);
-    if (option == NULL && strcmp(name, "system") == 0) return on_system(chat, *value != '\0' ? value : NULL);
-    if (option == NULL && is_of_start(name))
-        return cli_fail(CLI_USAGE, "%s is set when weir starts, not in a chat", name);
-    if (option == NULL) {
-        cli_nearest nearest = cli_nearest_to(name);
-        cli_options_try_keys(&nearest);
-        return cli_fail(CLI_USAGE, "there is no setting %s%s", name, cli_nearest_hint(&nearest, ""));
-    }
+    if (option == NULL) return set_other(chat, name, value);
     if (*value == '\0') {
         char text[128];
         cli_options_value(&chat->talk.ask, option, text, sizeof text);

@@ -402,18 +402,19 @@ static bool resembles_model(const char *word)
     return digit || colon;
 }
 
-/* The words of weir run before one of them becomes the model. */
-static cli_exit check_run_words(const cli_list *words, bool given)
+/* The words of weir run, of which the first may be the model. */
+static cli_exit check_run_words(const cli_list *words, bool given, bool is_model)
 {
     const char *first = words->n > 0 ? words->items[0] : "";
-    if (!given && words->n == 2 && !cli_load_is_model(first))
+    if (words->n > (given ? 1u : 2u))
+        return cli_fail(CLI_USAGE, "weir run takes [MODEL] \"PROMPT\": quote a prompt of several words");
+    if (given || is_model) return CLI_OK;
+    if (words->n == 2)
         return cli_fail(CLI_USAGE,
                         "weir run takes [MODEL] \"PROMPT\": quote a prompt of several words; %.60s is no "
                         "model here: " MODEL_FORMS,
                         first);
-    if (words->n > (given ? 1u : 2u))
-        return cli_fail(CLI_USAGE, "weir run takes [MODEL] \"PROMPT\": quote a prompt of several words");
-    if (words->n == 1 && !given && !cli_load_is_model(first) && resembles_model(first))
+    if (resembles_model(first))
         return cli_fail(CLI_USAGE,
                         "%.60s is no model here: " MODEL_FORMS
                         "; weir pull suggests some. -p %.60s sends it as the prompt",
@@ -429,9 +430,9 @@ static cli_exit take_model_word(cli_args *args)
     const cli_option *option = cli_options_find(args->command->bit, "--model", 7);
     bool given = cli_options_given(args, "--model");
     if (args->command->bit == CLI_RUN) {
-        cli_exit bad = check_run_words(words, given);
-        if (bad != CLI_OK) return bad;
-        if (given || words->n == 0 || (words->n == 1 && !cli_load_is_model(words->items[0]))) return CLI_OK;
+        bool is_model = !given && words->n > 0 && cli_load_is_model(words->items[0]);
+        cli_exit bad = check_run_words(words, given, is_model);
+        if (bad != CLI_OK || !is_model) return bad;
     } else if (!(args->command->bit & CLI_TAKES_MODEL) || words->n == 0)
         return CLI_OK;
     else if (words->n > 1 || given)

@@ -169,34 +169,36 @@ static cli_exit show(const cli_args *args, const char *name)
     return code;
 }
 
-static cli_exit write_preset(const cli_args *args, const char *name)
+/* Whether a preset of this name may be written to the path; NULL: the name is none. */
+static cli_exit check_new(const cli_args *args, const char *name, const char *path)
 {
-    char *path = cli_preset_path_of(name);
-    cli_text text = {0};
-    cli_exit code = CLI_OK;
     if (path == NULL)
         return cli_fail(CLI_USAGE,
                         "%s is no name for a preset: names have at most 63 characters, without / and :, do "
                         "not begin with . or -, and default is taken",
                         name);
-    if (access(path, F_OK) == 0) {
-        code = cli_fail(CLI_USAGE, "the preset %s exists: edit %s to change it, or remove it with weir rm %s",
+    if (access(path, F_OK) == 0)
+        return cli_fail(CLI_USAGE, "the preset %s exists: edit %s to change it, or remove it with weir rm %s",
                         name, path, name);
-        cli_free(path);
-        return code;
-    }
     char *base = args->model_path != NULL ? cli_preset_path(args->model_path) : NULL;
-    if (base != NULL) {
-        code = cli_fail(CLI_USAGE,
-                        "--model is the preset %s; a preset's model is a GGUF file, default, or "
-                        "hf:OWNER/REPO[:QUANTIZATION or FILE]",
-                        args->model_path);
-        cli_free(base);
-        cli_free(path);
-        return code;
+    bool on_preset = base != NULL;
+    cli_free(base);
+    if (!on_preset) return CLI_OK;
+    return cli_fail(CLI_USAGE,
+                    "--model is the preset %s; a preset's model is a GGUF file, default, or "
+                    "hf:OWNER/REPO[:QUANTIZATION or FILE]",
+                    args->model_path);
+}
+
+static cli_exit write_preset(const cli_args *args, const char *name)
+{
+    char *path = cli_preset_path_of(name);
+    cli_text text = {0};
+    cli_exit code = check_new(args, name, path);
+    if (code == CLI_OK) {
+        add_settings(&text, args);
+        code = cli_file_write(path, text.bytes, text.n);
     }
-    add_settings(&text, args);
-    code = cli_file_write(path, text.bytes, text.n);
     if (code == CLI_OK && !args->quiet) code = show(args, name);
     weir__text_fini(&text);
     cli_free(path);

@@ -755,7 +755,7 @@ typedef struct weir_miss_info {
     int32_t message;
     bool in_message; /* in its text; false: in the template's text before it, such as tools and dates */
     char role[16];   /* of the message; "" = none */
-    /* With in_message: how the line of the message begins in which they diverge, up to there; else "" */
+    /* With in_message: the line in which they diverge, from its beginning to that place; else "" */
     char line[96];
 } weir_miss_info;
 

@@ -194,12 +194,6 @@ static void refuse_png(uint32_t width, uint32_t height, weir_status status, cons
     file_free(&f);
 }
 
-static bool interrupted(void *user)
-{
-    (void)user;
-    return true;
-}
-
 /* A row may have only so much of the file: what follows the last one may decompress to gigabytes. */
 static void test_png_with_too_much_data(void **state)
 {

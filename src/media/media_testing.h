@@ -104,6 +104,13 @@ static inline void damage(const file *f, size_t step)
     }
 }
 
+/* For weir_interrupt_set. */
+static inline bool interrupted(void *user)
+{
+    (void)user;
+    return true;
+}
+
 /* One failed allocation after the other, until none fails. */
 static inline void starve(const file *f)
 {

@@ -228,12 +228,6 @@ static void test_limits(void **state)
     file_free(&f);
 }
 
-static bool interrupted(void *user)
-{
-    (void)user;
-    return true;
-}
-
 static void test_interrupt(void **state)
 {
     (void)state;

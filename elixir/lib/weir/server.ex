@@ -96,7 +96,7 @@ defmodule Weir.Server do
   without a salt), `:diverged`, `:uncuttable` or `:off`. From `:evicted` to `:uncuttable` the map also has
   `n_matched` (known tokens) and `text` (the reason as a sentence). For `:diverged` it has `prompt` and
   `cached`, the texts around that place; in a conversation also `message`, `in_message`, `role`
-  and `line` (how the message's line begins that differs).
+  and `line` (the beginning of the line that differs).
   """
   @type miss :: %{required(:miss) => atom(), optional(atom()) => term()}
 
