@@ -175,7 +175,7 @@ void serve_lease_end(serve_call *call)
     call->loaded = NULL;
     weir_lease_release(call->lease);
     call->lease = NULL;
-    if (call->unloads) unload_idle(call);
+    if (call->unloads && call->code == NULL) unload_idle(call);
 }
 
 static void on_ready(weir_lease *lease, void *user)

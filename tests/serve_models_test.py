@@ -288,6 +288,9 @@ def test_keep_alive():
         check("a pinned model stays", reply.json["done_reason"] == "load" and reply.headers.get("x-weir-relaxed") == "keep_alive" and states(server)["one"] == "loaded", reply.headers, reply.body)
         reply = server.post("/api/generate", {"model": "two", "keep_alive": "5m"})
         check("another time has no effect", reply.json["done_reason"] == "load" and reply.headers.get("x-weir-relaxed") == "keep_alive" and states(server)["two"] == "loaded", reply.headers, reply.body)
+        for more in ({"format": 5}, {"options": {"top_k": -5}}, {"prompt": "word " * 100000}):
+            reply = server.post("/api/generate", {"model": "two", "prompt": "x", "keep_alive": 0, **more})
+            check(f"a refused request unloads nothing: {list(more)}", reply.status == 400 and states(server)["two"] == "loaded", reply.status, reply.body, states(server))
     written("[a]\nmodel = fake:load_us=50000\nembeddings = on\n")
     with Server(WEIR, "--models", FILE, model=None) as server:
         for path, body in (("/api/generate", {"prompt": "x"}), ("/api/chat", {"messages": [{"role": "user", "content": "x"}]}), ("/api/embed", {"input": "x"})):
