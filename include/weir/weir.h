@@ -471,8 +471,9 @@ typedef struct weir_engine_params {
      * a request needs them. NULL (default) or "" = none. It is created if it does not exist; otherwise it
      * must belong to the user, with mode 0700 (else INVALID): its files are trusted and contain prompts and
      * salts in plain text. The engine writes when it is idle, every ten seconds under load, and in
-     * weir_engine_destroy, which therefore takes longer; the state being written takes host memory in
-     * addition to cache_bytes. Damaged and foreign files are ignored and logged. Engines, also of other
+     * weir_engine_destroy, which therefore takes longer; the states being written and read take host memory
+     * in addition to cache_bytes. A request waits for a file no longer than computing its tokens takes, or a
+     * second; other streams run on. Damaged and foreign files are ignored and logged. Engines, also of other
      * processes, may share the folder: each finds the others' files within a second */
     const char *cache_dir;
     /* 4 GiB; the size of the folder, at most; the least recently used files of all engines are removed.
@@ -1397,8 +1398,8 @@ typedef enum weir_slot_state {
     WEIR_SLOT_IDLE = 0,
     WEIR_SLOT_PREFILLING = 1,
     WEIR_SLOT_GENERATING = 2,
-    /* Another slot computes its prefix, or its next image or sound is being encoded: until that is there it
-     * gets no tokens, and plans must not name it. */
+    /* Another slot computes its prefix, a file with it is being read, or its next image or sound is being
+     * encoded: until that is there it gets no tokens, and plans must not name it. */
     WEIR_SLOT_JOINED = 3,
 } weir_slot_state;
 
@@ -1757,8 +1758,8 @@ typedef struct weir_report {
     int64_t decode_ns;   /* of its forward passes */
     int64_t tick_ns;     /* of the whole tick */
     bool bad_plan;       /* the plan was replaced */
-    bool idle;           /* there was nothing to do; slots with work (n_active) wait for an encode */
-    int32_t n_drafted;   /* draft tokens verified */
+    bool idle;         /* there was nothing to do; slots with work (n_active) wait for an encode or a file */
+    int32_t n_drafted; /* draft tokens verified */
 } weir_report;
 
 /* Runs the first three phases of a tick (collect, finish, admit) and returns the view for a plan, valid until

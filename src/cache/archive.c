@@ -32,6 +32,7 @@ struct weir__archive {
     size_t n_files;
     pthread_t thread;
     weir__watch watch; /* the writer's */
+    weir__reader reader;
 
     pthread_mutex_t mutex;
     pthread_cond_t changed;
@@ -42,6 +43,7 @@ struct weir__archive {
     bool has_news;
     phase phase;
     weir__snapshot text; /* of `state`; the writer's while GIVEN, the driver's afterwards */
+    weir__folder_file written;
     void *state;
     bool owned;
 };
@@ -98,6 +100,7 @@ static void file_name(const weir__archive *a, char name[WEIR__FOLDER_NAME])
  * file, and its tokens are computed again. */
 static bool write_file(weir__archive *a)
 {
+    a->written = (weir__folder_file){0};
     char name[WEIR__FOLDER_NAME], part[WEIR__FOLDER_NAME];
     file_name(a, name);
     snprintf(part, sizeof part, "%016" PRIx64 ".%ld" WEIR__FOLDER_PART, weir__snapshot_name(&a->text),
@@ -113,6 +116,7 @@ static bool write_file(weir__archive *a)
     }
     if (done && renameat(a->folder, part, a->folder, name) == 0) {
         weir__watch_add(&a->watch, name);
+        if (!weir__folder_find(a->folder, name, &a->written)) a->written.name[0] = '\0';
         return true;
     }
     if (done) why = errno;
@@ -290,12 +294,8 @@ static weir__archive_file *add_file(weir__archive *a, const weir__folder_file *f
 const weir__snapshot *weir__archive_collect(weir__archive *a, weir__archive_file **file)
 {
     phase is = writer_phase(a);
-    char name[WEIR__FOLDER_NAME];
-    weir__folder_file written;
     if (is != WRITTEN && is != FAILED) return NULL;
-    *file = NULL;
-    file_name(a, name);
-    if (is == WRITTEN && weir__folder_find(a->folder, name, &written)) *file = add_file(a, &written);
+    *file = is == WRITTEN && a->written.name[0] != '\0' ? add_file(a, &a->written) : NULL;
     return &a->text; /* a file that is not in the list is found by the next process */
 }
 
@@ -362,37 +362,22 @@ bool weir__archive_follow(weir__archive *a, weir__archive_fn found, void (*gone)
 
 /* ---- Reading ---- */
 
-/* Whether a file has this text. */
-static bool is_text(const weir__snapshot *s, const weir__prefix_key *key, const int32_t *tokens, int32_t n)
+weir__reader *weir__archive_reader(weir__archive *a)
 {
-    return s->head.n_tokens == (uint32_t)n && s->head.salt_length == key->salt_length &&
-           s->head.adapter == key->adapter && memcmp(s->tokens, tokens, (size_t)n * sizeof *tokens) == 0 &&
-           (key->salt_length == 0 || memcmp(s->salt, key->salt, key->salt_length) == 0);
+    return &a->reader;
 }
 
-weir_status weir__archive_read(weir__archive *a, weir__archive_file *file, const weir__prefix_key *key,
-                               const int32_t *tokens, int32_t n, void **state, size_t *size,
+weir_status weir__archive_read(weir__archive *a, weir__archive_file *file, const void **state, size_t *size,
                                weir_error *error)
 {
-    int fd;
-    weir__snapshot s = {0};
-    weir__folder_file now;
-    weir_status status = weir__folder_open_file(a->folder, file->name, &fd, error);
-    if (status != WEIR_OK) return status;
-    status = weir__snapshot_read(&s, &a->params.limits, fd, error);
-    if (status == WEIR_OK && !is_text(&s, key, tokens, n))
-        status = weir__error_set(error, WEIR_FORMAT, "", "its content has changed");
-    if (status == WEIR_OK) status = weir__snapshot_read_state(&s, fd, state, error);
-    if (status == WEIR_OK) {
-        *size = s.head.state_size;
-        futimens(fd, NULL); /* gives other processes the order */
-        if (weir__folder_find(a->folder, file->name, &now)) file->used = now.used;
-        list_out(a, file);
-        list_in(a, file);
-    }
-    weir__snapshot_fini(&s);
-    close(fd);
-    return status;
+    const weir__reader *r = &a->reader;
+    if (r->status != WEIR_OK) return weir__error_set(error, r->status, "", "%s", r->error.message);
+    *state = r->state;
+    *size = r->text.head.state_size;
+    if (weir__folder_is_later(r->used, file->used)) file->used = r->used;
+    list_out(a, file);
+    list_in(a, file);
+    return WEIR_OK;
 }
 
 /* ---- The folder ---- */
@@ -466,6 +451,12 @@ weir_status weir__archive_open(const weir__archive_params *params, weir__archive
     if (status == WEIR_OK) status = list_files(a, error);
     if (status != WEIR_OK) goto no_folder;
     status = WEIR_NO_MEMORY;
+    a->reader = (weir__reader){.folder = a->folder,
+                               .limits = params->limits,
+                               .open_file = weir__folder_open_file,
+                               .ring = params->ring,
+                               .user = params->user};
+    if (!weir__reader_start(&a->reader)) goto no_reader;
     if (pthread_mutex_init(&a->mutex, NULL) != 0) goto no_mutex;
     if (weir__clock_cond_init(&a->changed) != 0) goto no_cond;
     if (weir__thread_start(&a->thread, NULL, run_writer, a) != 0) goto no_thread;
@@ -477,6 +468,8 @@ no_thread:
 no_cond:
     pthread_mutex_destroy(&a->mutex);
 no_mutex:
+    weir__reader_close(&a->reader);
+no_reader:
     weir__error_set(error, status, "cache_dir", "no thread for cache_dir: the process has reached a limit");
 no_folder:
     free_archive(a);
@@ -491,6 +484,7 @@ void weir__archive_close(weir__archive *a)
     pthread_cond_broadcast(&a->changed);
     pthread_mutex_unlock(&a->mutex);
     pthread_join(a->thread, NULL);
+    weir__reader_close(&a->reader);
     if (a->phase != IDLE) weir__archive_clear(a);
     pthread_cond_destroy(&a->changed);
     pthread_mutex_destroy(&a->mutex);

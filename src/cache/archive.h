@@ -1,14 +1,15 @@
-/* archive.h: a folder of snapshots with a limited size, and the thread that writes them.
+/* archive.h: a folder of snapshots with a limited size, the thread that writes them and the one that reads
+ * them.
  * SPDX-License-Identifier: Apache-2.0
  *
  * Processes may share the folder: files are added by rename, removed by unlink and never written to, a file
- * that no longer exists is a miss, and the writer looks for files of others. Each keeps all files within its
- * own limit. */
+ * that no longer exists is a miss, and the writer looks for files of others. Each keeps all files within
+ * its own limit. Of the driver's calls only open, index, wait, close, crowded and overfull ask the file
+ * system. */
 #ifndef WEIR_CACHE_ARCHIVE_H
 #define WEIR_CACHE_ARCHIVE_H
 
-#include "cache/folder.h"
-#include "cache/snapshot.h"
+#include "cache/reader.h"
 
 typedef struct weir__archive weir__archive;
 
@@ -26,8 +27,8 @@ typedef struct weir__archive_params {
     uint64_t n_bytes; /* of all files together */
     weir__snapshot_limits limits;
     int64_t watch_ns; /* how often the writer looks for changes by other processes; 0 = never */
-    void (*ring)(
-        void *user); /* on the writer's thread: a file was written, or could not be, or there is news */
+    /* On a thread of the archive's: a file was written or read, or could not be, or there is news. */
+    void (*ring)(void *user);
     void *user;
 } weir__archive_params;
 
@@ -39,7 +40,7 @@ typedef void *(*weir__archive_fn)(weir__archive_file *file, const weir__snapshot
 weir_status weir__archive_open(const weir__archive_params *params, weir__archive **archive,
                                weir_error *error);
 
-/* Waits for the writer. Does not call owners. */
+/* Waits for the writer and the reader. Does not call owners. */
 void weir__archive_close(weir__archive *archive);
 
 /* Call once, after open. */
@@ -79,11 +80,14 @@ void weir__archive_wait(weir__archive *archive);
 bool weir__archive_follow(weir__archive *archive, weir__archive_fn found,
                           void (*gone)(void *owner, void *user), void *user);
 
-/* Reads the state of a file, which becomes the newest and must still have this text. Errors as of
- * weir__snapshot_read, and NOT_FOUND; then the file is useless. */
-weir_status weir__archive_read(weir__archive *archive, weir__archive_file *file, const weir__prefix_key *key,
-                               const int32_t *tokens, int32_t n, void **state, size_t *size,
-                               weir_error *error);
+/* Where the driver asks for the state of a file. */
+weir__reader *weir__archive_reader(weir__archive *archive);
+
+/* The result of the reader, which is DONE, for the file that was asked for and is still listed. OK: the file
+ * becomes the newest; *state [*size] is the reader's. Otherwise the file is useless, unless the status is
+ * NO_MEMORY. */
+weir_status weir__archive_read(weir__archive *archive, weir__archive_file *file, const void **state,
+                               size_t *size, weir_error *error);
 
 /* Removes the file from the list; the writer unlinks it soon. */
 void weir__archive_remove(weir__archive *archive, weir__archive_file *file);

@@ -126,7 +126,14 @@ static weir_status read_text(weir__archive *a, weir__archive_file *file, int32_t
 {
     int32_t tokens[20];
     for (int32_t i = 0; i < 20; i++) tokens[i] = first + i;
-    return weir__archive_read(a, file, &nobody, tokens, 20, state, size, error);
+    weir__reader *reader = weir__archive_reader(a);
+    const void *read;
+    if (!weir__reader_ask(reader, file->name, &nobody, tokens, 20)) return WEIR_NO_MEMORY;
+    weir__reader_wait(reader);
+    weir_status status = weir__archive_read(a, file, &read, size, error);
+    if (status == WEIR_OK) *state = weir__mem_dup(read, *size);
+    weir__reader_clear(reader);
+    return status;
 }
 
 static void make_file(const char *name, const char *text)

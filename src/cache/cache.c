@@ -107,13 +107,14 @@ static weir_miss reason_of(const weir__cache *cache, const weir__prefix_key *key
 }
 
 void weir__cache_look(weir__cache *cache, const weir__prefix_key *key, const int32_t *tokens, int32_t n,
-                      const weir__prefix_end *self, uint64_t serial, weir__cache_hit *hit)
+                      bool files, const weir__prefix_end *self, uint64_t serial, weir__cache_hit *hit)
 {
+    weir__prefix_rank worst = files ? WEIR__PREFIX_DISK : WEIR__PREFIX_HOST;
     weir__prefix_match m;
     *hit = (weir__cache_hit){0};
     weir__cache_lock(cache);
     /* the last token is always computed: the answer starts from its row */
-    weir__prefix_tree_match(&cache->tree, key, tokens, n, n - 1, self, serial, &m);
+    weir__prefix_tree_match(&cache->tree, key, tokens, n, n - 1, worst, self, serial, &m);
     choose_source(&cache->params, &m, hit);
     hit->pos = weir__cell_position(tokens, hit->n);
     hit->miss = reason_of(cache, key, tokens, n, &m, hit);
@@ -226,26 +227,65 @@ static weir_status load_state(weir__cache *cache, const void *bytes, size_t n_by
     return status;
 }
 
-/* Loads the hit's tokens of a file's state. A file that cannot be read is removed. An intact one that the
- * backend refuses stays until it is the oldest, but has no entry. */
+static bool reader_is(const weir__cache *cache, weir__reader_phase phase)
+{
+    weir__archive *archive = cache->params.archive;
+    return archive != NULL && weir__reader_phase_of(weir__archive_reader(archive)) == phase;
+}
+
+bool weir__cache_reads(const weir__cache *cache)
+{
+    return reader_is(cache, WEIR__READER_READS) && weir__clock_now_ns() < cache->due_ns;
+}
+
+bool weir__cache_has_read(const weir__cache *cache)
+{
+    return reader_is(cache, WEIR__READER_DONE);
+}
+
+weir__cache_place weir__cache_call(weir__cache *cache, const weir__cache_hit *hit, int64_t due)
+{
+    weir__cache_entry *e = hit->entry != NULL ? weir__cache_entry_at(hit->entry) : NULL;
+    if (e == NULL || e->file == NULL) return WEIR__CACHE_HERE;
+    weir__reader *reader = weir__archive_reader(cache->params.archive);
+    weir__reader_phase phase = weir__reader_phase_of(reader);
+    if (phase == WEIR__READER_DONE) return cache->awaited == e ? WEIR__CACHE_HERE : WEIR__CACHE_COMES;
+    if (phase == WEIR__READER_READS) return weir__cache_reads(cache) ? WEIR__CACHE_COMES : WEIR__CACHE_AWAY;
+    int32_t length;
+    const int32_t *tokens = weir__prefix_tree_tokens(&e->end, &length);
+    weir__prefix_key key = weir__prefix_tree_key(&e->end);
+    if (weir__clock_now_ns() >= due || !weir__reader_ask(reader, e->file->name, &key, tokens, length))
+        return WEIR__CACHE_AWAY;
+    cache->awaited = e;
+    cache->due_ns = due;
+    return WEIR__CACHE_COMES;
+}
+
+void weir__cache_put_away(weir__cache *cache)
+{
+    cache->awaited = NULL;
+    weir__reader_clear(weir__archive_reader(cache->params.archive));
+}
+
+/* Loads the hit's tokens of a file's state, which has been read. A file that cannot be read is removed. An
+ * intact one that the backend refuses stays until it is the oldest, but has no entry. */
 static weir_status load_file(weir__cache *cache, weir__cache_entry *e, const weir__cache_hit *hit, int32_t to,
                              weir_error *error)
 {
     int32_t length = weir__cache_length(&e->end);
-    void *state = NULL;
-    size_t size = 0;
+    const void *state;
+    size_t size;
     weir_error why = {0};
-    if (!weir__memory_has_room(cache->params.memory, length)) /* before reading it in vain */
+    assert(cache->awaited == e && weir__cache_has_read(cache));
+    if (!weir__memory_has_room(cache->params.memory, length))
         return weir__error_set(error, WEIR_NO_SPACE, "", "no KV cells are left for %d tokens", length);
-    const int32_t *tokens = weir__prefix_tree_tokens(&e->end, &length);
-    weir__prefix_key key = weir__prefix_tree_key(&e->end);
-    weir_status status =
-        weir__archive_read(cache->params.archive, e->file, &key, tokens, length, &state, &size, &why);
+    weir_status status = weir__archive_read(cache->params.archive, e->file, &state, &size, &why);
     bool whole = status == WEIR_OK;
     if (whole) status = load_state(cache, state, size, length, hit, to, &why);
-    weir__mem_free(state);
     if (status == WEIR_OK) cache->n_restored++;
-    if (status == WEIR_OK || status == WEIR_NO_SPACE || status == WEIR_NO_MEMORY) return status;
+    if (status == WEIR_OK) return WEIR_OK;
+    if (status == WEIR_NO_SPACE || status == WEIR_NO_MEMORY)
+        return weir__error_set(error, status, why.field, "%s", why.message);
     if (status != WEIR_NOT_FOUND) /* another process may have removed it */
         weir__log(WEIR_LOG_WARN, "The cached prompt %s cannot be used: %s", e->file->name, why.message);
     if (whole) {
@@ -519,7 +559,7 @@ bool weir__cache_save(weir__cache *cache, const weir__prefix_key *key, const int
     weir__prefix_match m;
     if (cache->params.n_bytes == 0) return false;
     weir__cache_lock(cache);
-    weir__prefix_tree_match(&cache->tree, key, tokens, n, n, NULL, 0, &m);
+    weir__prefix_tree_match(&cache->tree, key, tokens, n, n, WEIR__PREFIX_DISK, NULL, 0, &m);
     weir__cache_unlock(cache);
     if (m.n_exact == n) {
         touch_entry(cache, m.exact);
@@ -537,7 +577,7 @@ weir_status weir__cache_put(weir__cache *cache, const weir__prefix_key *key, con
 {
     weir__prefix_match m;
     weir__cache_lock(cache);
-    weir__prefix_tree_match(&cache->tree, key, tokens, n, n, NULL, 0, &m);
+    weir__prefix_tree_match(&cache->tree, key, tokens, n, n, WEIR__PREFIX_DISK, NULL, 0, &m);
     weir__cache_unlock(cache);
     if (m.n_exact == n || (!cache->params.exact && m.n_entry == n)) return WEIR_OK;
     if (!make_host_room(cache, n_bytes))
@@ -614,6 +654,7 @@ void weir__cache_check(const weir__cache *cache)
         }
     for (int32_t seq = 0; seq < p->memory->n_seqs; seq++)
         assert(cache->by_seq[seq] == NULL || cache->by_seq[seq]->seq == seq);
+    assert(cache->awaited == NULL || cache->awaited->file != NULL);
     assert(n_saved == cache->n_saved && n_saved + cache->n_claimed <= p->n_bytes);
     assert((int32_t)cache->tree.n_ends[WEIR__PREFIX_DEVICE] <= p->n_sequences);
     weir__cache_unlock(cache);

@@ -54,10 +54,10 @@ weir_status weir__cache_create(const weir__cache_params *params, weir__cache **o
 /* First writes the entries that lack a file. Also frees the entries' sequences. */
 void weir__cache_destroy(weir__cache *cache);
 
-/* Finds the available tokens of the prompt [n]. self: the request's own end, or NULL; a leader must have a
- * lower serial. Allocates nothing. */
+/* Finds the available tokens of the prompt [n]; files: also those in files. self: the request's own end, or
+ * NULL; a leader must have a lower serial. Allocates nothing. */
 void weir__cache_look(weir__cache *cache, const weir__prefix_key *key, const int32_t *tokens, int32_t n,
-                      const weir__prefix_end *self, uint64_t serial, weir__cache_hit *hit);
+                      bool files, const weir__prefix_end *self, uint64_t serial, weir__cache_hit *hit);
 
 weir__cache_counts weir__cache_count(const weir__cache *cache);
 
@@ -76,9 +76,31 @@ bool weir__cache_begin(weir__cache *cache, const weir__prefix_key *key, const in
 void weir__cache_advance(weir__cache *cache, weir__prefix_end *end, int32_t n_ready, uint64_t serial);
 void weir__cache_end(weir__cache *cache, weir__prefix_end *end);
 
-/* Puts the hit's n tokens into the empty sequence `to`. from: the sequence of hit->live. After an error `to`
- * is empty. NO_SPACE: no cells; NOT_FOUND: the entry's file was unusable and is removed: look again; others:
- * the tokens are not available after all. May take long if it reads a file. */
+/* Where the hit's tokens are: HERE; in a file that is being read, or will be after another one; or in a file
+ * that does not come in time. */
+typedef enum weir__cache_place { WEIR__CACHE_HERE, WEIR__CACHE_COMES, WEIR__CACHE_AWAY } weir__cache_place;
+
+/* Somebody's wait for files. All zeroes at first. */
+typedef struct weir__cache_wait {
+    int64_t due_ns; /* 0 = it has not begun */
+    bool over;      /* without success */
+} weir__cache_wait;
+
+/* Asks for the hit's tokens if they are in a file. The reader reads one at a time, and rings; its state is
+ * memory in addition to n_bytes, until put_away. due: if it has not come then, it and others are AWAY until
+ * the reader answers. */
+weir__cache_place weir__cache_call(weir__cache *cache, const weir__cache_hit *hit, int64_t due);
+
+/* Whether a file is being read that may still come in time; whether one has been read. */
+bool weir__cache_reads(const weir__cache *cache);
+bool weir__cache_has_read(const weir__cache *cache);
+
+/* Frees what has been read: the reader is free for the next file. */
+void weir__cache_put_away(weir__cache *cache);
+
+/* Puts the hit's n tokens, which are HERE, into the empty sequence `to`. from: the sequence of hit->live.
+ * After an error `to` is empty. NO_SPACE: no cells; NOT_FOUND: the entry's file was unusable and is removed:
+ * look again; others: the tokens are not available after all. */
 weir_status weir__cache_fetch(weir__cache *cache, const weir__cache_hit *hit, int32_t from, int32_t to,
                               weir_error *error);
 

@@ -47,6 +47,7 @@ void weir__cache_empty(weir__cache *cache, weir__cache_entry *e)
     weir__archive *archive = cache->params.archive;
     if (archive == NULL || !weir__archive_adopt(archive, e->bytes)) weir__mem_free(e->bytes);
     if (e->file != NULL) weir__archive_remove(archive, e->file);
+    if (cache->awaited == e) cache->awaited = NULL;
     weir__cache_lock(cache);
     cache->n_saved -= e->n_bytes;
     weir__cache_unlock(cache);

@@ -45,12 +45,23 @@ bool weir__cache_collect_file(weir__cache *cache)
     return e != NULL;
 }
 
+/* Whether the file system hangs, as far as is known: the driver leaves it alone until the reader answers. */
+static bool hangs(const weir__cache *cache)
+{
+    return weir__reader_phase_of(weir__archive_reader(cache->params.archive)) == WEIR__READER_READS &&
+           weir__clock_now_ns() >= cache->due_ns;
+}
+
+static bool is_busy(const weir__cache *cache)
+{
+    return weir__archive_is_busy(cache->params.archive) || hangs(cache);
+}
+
 bool weir__cache_lacks_file(const weir__cache *cache, const weir__cache_entry *e)
 {
     bool exact = cache->params.exact;
     int32_t n = weir__cache_length(&e->end), there = weir__prefix_tree_on_disk(&e->end, exact);
-    if (cache->params.archive == NULL || e->offered || weir__archive_is_busy(cache->params.archive))
-        return false;
+    if (cache->params.archive == NULL || e->offered || is_busy(cache)) return false;
     return n - there >= FILE_LEAST && n - there > n / WORTH_PART;
 }
 
@@ -82,7 +93,7 @@ static bool follow_others(weir__cache *cache)
     weir__archive *archive = cache->params.archive;
     weir__archive_file *file;
     if (!weir__archive_follow(archive, weir__cache_index_file, forget_entry, cache)) return false;
-    while ((file = weir__archive_overfull(archive)) != NULL) evict_file(cache, file);
+    while (!hangs(cache) && (file = weir__archive_overfull(archive)) != NULL) evict_file(cache, file);
     return true;
 }
 
@@ -124,7 +135,7 @@ bool weir__cache_archive(weir__cache *cache, int64_t now, bool idle)
     bool more = weir__cache_collect_file(cache);
     more = follow_others(cache) || more;
     if (!cache->unsaved || now < (idle ? cache->kept_ns + QUIET_NS : cache->offered_ns + LATEST_NS) ||
-        weir__archive_is_busy(cache->params.archive))
+        is_busy(cache))
         return more;
     weir__cache_entry *e = next_unsaved(cache);
     cache->unsaved = e != NULL;
@@ -135,7 +146,7 @@ bool weir__cache_archive(weir__cache *cache, int64_t now, bool idle)
 
 int64_t weir__cache_archive_due(const weir__cache *cache)
 {
-    if (!cache->unsaved || weir__archive_is_busy(cache->params.archive)) return WEIR__CLOCK_NEVER;
+    if (!cache->unsaved || is_busy(cache)) return WEIR__CLOCK_NEVER;
     return cache->kept_ns + QUIET_NS;
 }
 
@@ -144,6 +155,7 @@ void weir__cache_save_all(weir__cache *cache)
     weir__archive *archive = cache->params.archive;
     weir__cache_entry *e;
     if (archive == NULL) return;
+    weir__reader_wait(weir__archive_reader(archive));
     do {
         weir__archive_wait(archive);
         weir__cache_collect_file(cache);

@@ -173,9 +173,9 @@ static void test_running_requests_serve_and_lead(void **state)
     hit = look(&s, &open_key, "one two four six");
     assert_int_equal(hit.n_leader, 13);
     n = ids("one two four six", tokens);
-    weir__cache_look(s.cache, &open_key, tokens, n, NULL, 7, &hit);
+    weir__cache_look(s.cache, &open_key, tokens, n, true, NULL, 7, &hit);
     assert_null(hit.leader);
-    weir__cache_look(s.cache, &open_key, tokens, n, &second, UINT64_MAX, &hit);
+    weir__cache_look(s.cache, &open_key, tokens, n, true, &second, UINT64_MAX, &hit);
     assert_null(hit.leader);
 
     weir__mem_fail_after(0);
@@ -207,7 +207,7 @@ static int32_t remembered(shelf *s, int32_t most, int32_t *tokens, int32_t n)
     for (int32_t number = 0; number < most; number++) {
         weir__cache_hit hit;
         for (int32_t i = 0; i < n; i++) tokens[i] = number;
-        weir__cache_look(s->cache, &open_key, tokens, n, NULL, UINT64_MAX, &hit);
+        weir__cache_look(s->cache, &open_key, tokens, n, true, NULL, UINT64_MAX, &hit);
         assert_int_equal(hit.n, 0);
         assert_true(hit.miss == WEIR_MISS_EVICTED || hit.miss == WEIR_MISS_COLD);
         assert_false(count > 0 && hit.miss == WEIR_MISS_COLD);
@@ -419,9 +419,9 @@ static void test_a_damaged_file_goes(void **state)
     assert_int_equal(damage(path, true), 1);
     shelf_init_with(&s, "", WEIR_LAYOUT_UNIFIED, 4, 0, path, 1 << 20);
     weir__cache_hit hit;
-    weir__cache_look(s.cache, &open_key, tokens, n, NULL, UINT64_MAX, &hit);
+    weir__cache_look(s.cache, &open_key, tokens, n, true, NULL, UINT64_MAX, &hit);
     assert_int_equal(hit.n, n - 1);
-    assert_int_equal(weir__cache_fetch(s.cache, &hit, -1, 5, NULL), WEIR_NOT_FOUND);
+    assert_int_equal(fetch(&s, &hit, -1, 5), WEIR_NOT_FOUND);
     assert_int_equal(look(&s, &open_key, ONCE "a king!").n, 0);
     assert_int_equal(weir__cache_count(s.cache).n_disk, 0);
     shelf_fini(&s);

@@ -560,20 +560,22 @@ static weir__prefix_end *best_below(const weir__prefix_node *node)
     }
 }
 
-static void match_entries(place at, int32_t most, weir__prefix_match *match)
+static void match_entries(place at, int32_t most, weir__prefix_rank worst, weir__prefix_match *match)
 {
     int32_t n = at.n < most ? at.n : most;
     const weir__prefix_node *node = at.node;
     while (node->parent != NULL && node->parent->to >= n) node = node->parent;
     for (const weir__prefix_node *up = node; up != NULL && match->entry == NULL; up = up->parent) {
-        if (node_class(up) == TO_NOTHING) continue;
+        if (node_class(up) > (int)worst) continue;
         int32_t shared = up->to < n ? up->to : n;
         if (shared == 0) break;
         match->entry = best_below(up);
         match->n_entry = shared;
     }
     for (const weir__prefix_node *up = node; up->parent != NULL; up = up->parent) {
-        if (up->to > n || (match->exact = best_of(up)) == NULL) continue;
+        weir__prefix_end *best = up->to <= n ? best_of(up) : NULL;
+        if (best == NULL || best->rank > worst) continue;
+        match->exact = best;
         match->n_exact = up->to;
         break;
     }
@@ -613,8 +615,8 @@ static void match_live(const weir__prefix_tree *tree, int32_t most, const weir__
 }
 
 void weir__prefix_tree_match(weir__prefix_tree *tree, const weir__prefix_key *key, const int32_t *tokens,
-                             int32_t n, int32_t most, const weir__prefix_end *self, uint64_t serial,
-                             weir__prefix_match *match)
+                             int32_t n, int32_t most, weir__prefix_rank worst, const weir__prefix_end *self,
+                             uint64_t serial, weir__prefix_match *match)
 {
     *match = (weir__prefix_match){0};
     weir__prefix_node *root = find_root(tree, key);
@@ -626,7 +628,7 @@ void weir__prefix_tree_match(weir__prefix_tree *tree, const weir__prefix_key *ke
         match->other = other->text->tokens + at.n;
         match->n_other = other->text->n - at.n;
     }
-    match_entries(at, most, match);
+    match_entries(at, most, worst, match);
     match_live(tree, most, self, serial, match);
 }
 

@@ -113,12 +113,12 @@ typedef struct weir__prefix_match {
     int32_t n_leader;
 } weir__prefix_match;
 
-/* Compares the tokens themselves. Of ends that share equally many, the best rank wins. serial: UINT64_MAX =
- * any; self, which may be NULL, is left out. Allocates nothing, but writes into the tree: not for two threads
- * at once. */
+/* Compares the tokens themselves. Of ends that share equally many, the best rank wins; entries of a rank
+ * worse than `worst`, HOST or DISK, are left out. serial: UINT64_MAX = any; self, which may be NULL, is left
+ * out. Allocates nothing, but writes into the tree: not for two threads at once. */
 void weir__prefix_tree_match(weir__prefix_tree *tree, const weir__prefix_key *key, const int32_t *tokens,
-                             int32_t n, int32_t most, const weir__prefix_end *self, uint64_t serial,
-                             weir__prefix_match *match);
+                             int32_t n, int32_t most, weir__prefix_rank worst, const weir__prefix_end *self,
+                             uint64_t serial, weir__prefix_match *match);
 
 /* The number of tokens that any text under the key shares with this one. Changes nothing. */
 int32_t weir__prefix_tree_known(const weir__prefix_tree *tree, const weir__prefix_key *key,

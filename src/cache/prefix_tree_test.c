@@ -168,8 +168,8 @@ static void check_match(world *w)
         }
     long live = weir__mem_live();
     weir__mem_fail_after(0);
-    weir__prefix_tree_match(&w->tree, &keys[key], tokens, n, most, self != NULL ? &self->end : NULL, serial,
-                            &m);
+    weir__prefix_tree_match(&w->tree, &keys[key], tokens, n, most, WEIR__PREFIX_DISK,
+                            self != NULL ? &self->end : NULL, serial, &m);
     assert_int_equal(weir__prefix_tree_known(&w->tree, &keys[key], tokens, n), n_known);
     assert_true(weir__mem_fail_pending()); /* nothing was allocated */
     weir__mem_fail_after(-1);
@@ -307,7 +307,7 @@ static void test_keys_have_nothing_in_common(void **state)
     for (int32_t i = 0; i < KEYS; i++) {
         weir__prefix_key key = {salt, (size_t)i, 0};
         int32_t tokens[2] = {1, -1};
-        weir__prefix_tree_match(&tree, &key, tokens, 2, 2, NULL, UINT64_MAX, &match);
+        weir__prefix_tree_match(&tree, &key, tokens, 2, 2, WEIR__PREFIX_DISK, NULL, UINT64_MAX, &match);
         assert_int_equal(match.n_known, 1);
         assert_int_equal(match.other[0], i);
         assert_ptr_equal(match.entry, &ends[i]);
@@ -341,14 +341,15 @@ static void test_strangers_see_nothing(void **state)
                                             {salts[i % TENANTS], 9, 0}};
         for (size_t k = 0; k < sizeof strange / sizeof *strange; k++) {
             assert_int_equal(weir__prefix_tree_known(&tree, &strange[k], tokens, 6), 0);
-            weir__prefix_tree_match(&tree, &strange[k], tokens, 6, 6, NULL, UINT64_MAX, &match);
+            weir__prefix_tree_match(&tree, &strange[k], tokens, 6, 6, WEIR__PREFIX_DISK, NULL, UINT64_MAX,
+                                    &match);
             assert_true(match.n_known == 0 && match.n_other == 0 && match.entry == NULL &&
                         match.exact == NULL && match.live == NULL && match.leader == NULL);
         }
     }
     for (int i = 0; i < TENANTS; i++) { /* and each sees its own */
         const weir__prefix_key salted = {salts[i], 10, 0};
-        weir__prefix_tree_match(&tree, &salted, tokens, 6, 6, NULL, UINT64_MAX, &match);
+        weir__prefix_tree_match(&tree, &salted, tokens, 6, 6, WEIR__PREFIX_DISK, NULL, UINT64_MAX, &match);
         assert_ptr_equal(match.entry, &ends[2 * i]);
     }
     weir__prefix_tree_fini(&tree);
@@ -380,7 +381,8 @@ static void test_many_nodes(void **state)
     for (int i = 0; i < LOOKUPS; i++) {
         int32_t at = dice_in(&d, PREFIX, TOKENS - 2);
         tokens[at] = 1000 + dice_in(&d, 0, 2 * ENTRIES);
-        weir__prefix_tree_match(&tree, &keys[0], tokens, TOKENS, TOKENS - 1, NULL, UINT64_MAX, &match);
+        weir__prefix_tree_match(&tree, &keys[0], tokens, TOKENS, TOKENS - 1, WEIR__PREFIX_DISK, NULL,
+                                UINT64_MAX, &match);
         assert_true(match.n_known >= PREFIX && match.entry != NULL && match.n_entry >= PREFIX);
         tokens[at] = at;
     }

@@ -5,6 +5,7 @@
 
 #include "backend/fake_internal.h"
 #include "backend/testing.h"
+#include "base/clock.h"
 #include "cache/cache.h"
 
 #define SEQS 10
@@ -79,7 +80,7 @@ static inline weir__cache_hit look(shelf *s, const weir__prefix_key *key, const 
 {
     int32_t tokens[256], n = ids(text, tokens);
     weir__cache_hit hit;
-    weir__cache_look(s->cache, key, tokens, n, NULL, UINT64_MAX, &hit);
+    weir__cache_look(s->cache, key, tokens, n, true, NULL, UINT64_MAX, &hit);
     return hit;
 }
 
@@ -108,6 +109,23 @@ static inline void assert_holds(shelf *s, int32_t seq, const int32_t *tokens, in
     }
 }
 
+/* As weir__cache_fetch, which it calls once a file has been read. */
+static inline weir_status fetch(shelf *s, const weir__cache_hit *hit, int32_t from, int32_t to)
+{
+    weir__cache_place place = weir__cache_call(s->cache, hit, WEIR__CLOCK_NEVER);
+    for (int i = 0; i < 2 && place == WEIR__CACHE_COMES; i++) {
+        weir__reader_wait(weir__archive_reader(s->params.archive));
+        place = weir__cache_call(s->cache, hit, WEIR__CLOCK_NEVER);
+        if (place != WEIR__CACHE_COMES) break;
+        weir__cache_put_away(s->cache); /* another file, for which nobody waits any more */
+        place = weir__cache_call(s->cache, hit, WEIR__CLOCK_NEVER);
+    }
+    weir_status status = WEIR_NO_MEMORY;
+    if (place == WEIR__CACHE_HERE) status = weir__cache_fetch(s->cache, hit, from, to, NULL);
+    if (weir__cache_has_read(s->cache)) weir__cache_put_away(s->cache);
+    return status;
+}
+
 static inline void assert_fetches(shelf *s, const weir__prefix_key *key, const char *text, int32_t n,
                                   weir__prefix_rank rank, int32_t to)
 {
@@ -117,7 +135,7 @@ static inline void assert_fetches(shelf *s, const weir__prefix_key *key, const c
     assert_int_equal(hit.n, n);
     assert_non_null(hit.entry);
     assert_int_equal(hit.entry->rank, rank);
-    assert_ok(weir__cache_fetch(s->cache, &hit, -1, to, error));
+    assert_int_equal(fetch(s, &hit, -1, to), WEIR_OK);
     assert_holds(s, to, tokens, n);
     weir__memory_cut(&s->memory, to, 0, 0);
     weir__cache_check(s->cache);

@@ -92,6 +92,17 @@ weir__errand *weir__courier_take(weir__courier *courier)
     return errand;
 }
 
+void weir__courier_put_back(weir__courier *courier, weir__errand *errand)
+{
+    pthread_mutex_lock(&courier->mutex);
+    errand->taken = false;
+    errand->next = courier->first;
+    courier->first = errand;
+    if (courier->last == NULL) courier->last = errand;
+    atomic_store(&courier->waiting, true);
+    pthread_mutex_unlock(&courier->mutex);
+}
+
 void weir__courier_finish(weir__courier *courier, weir__errand *errand, weir_status status)
 {
     pthread_mutex_lock(&courier->mutex);

@@ -7,7 +7,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
-#include "cache/prefix_tree.h"
+#include "cache/cache.h"
 #include "weir/weir.h"
 
 /* One copy of a state between the cache and a block. The caller's while it does not wait, else the
@@ -23,7 +23,8 @@ typedef struct weir__errand {
     uint64_t most;         /* out: bytes of the state */
     void *state; /* [n_bytes], a weir__mem block; in: the cache takes it over, and it is NULL then */
     size_t n_bytes;
-    weir_status status; /* once done */
+    weir__cache_wait wait; /* out: for files */
+    weir_status status;    /* once done */
     weir_error error;
 } weir__errand;
 
@@ -51,8 +52,9 @@ weir_status weir__courier_wait(weir__courier *courier, weir__errand *errand, int
 
 /* ---- The driver ---- */
 
-/* Takes the first errand; NULL: there is none. */
+/* Takes the first errand; NULL: there is none. put_back: it is the first one again, and not taken. */
 weir__errand *weir__courier_take(weir__courier *courier);
+void weir__courier_put_back(weir__courier *courier, weir__errand *errand);
 void weir__courier_finish(weir__courier *courier, weir__errand *errand, weir_status status);
 
 /* Ends all errands, and those that come, with STOPPED. */

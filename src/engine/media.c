@@ -85,16 +85,3 @@ bool weir__media_collect(weir__driver *driver)
     }
     return failed;
 }
-
-int64_t weir__media_deadline(const weir__driver *driver)
-{
-    int64_t deadline = WEIR__CLOCK_NEVER;
-    bool awaits = false;
-    for (int32_t i = 0; i < driver->params->n_slots; i++) {
-        const weir__slot *slot = &driver->slots[i];
-        if (slot->state == WEIR_SLOT_IDLE) continue;
-        awaits |= slot->next == WEIR__NEXT_AWAITED;
-        if (slot->request->deadline_ns < deadline) deadline = slot->request->deadline_ns;
-    }
-    return awaits ? deadline : 0;
-}

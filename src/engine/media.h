@@ -17,8 +17,4 @@ void weir__media_leave(weir__driver *driver, weir__slot *slot);
 /* The request ends: gives back those that were encoded ahead. */
 void weir__media_drop(weir__driver *driver, weir__request *request);
 
-/* If nothing can be computed because slots wait for embeddings: the next deadline of a slot. Otherwise 0:
- * the driver has work. WEIR__CLOCK_NEVER: no deadline. */
-int64_t weir__media_deadline(const weir__driver *driver);
-
 #endif

@@ -23,6 +23,10 @@
 /* A checkpoint ends a chunk, and short chunks compute slowly. */
 #define CHECKPOINT_LEAST 8
 
+/* How long a request waits for a file: as long as computing its tokens takes, within these bounds. */
+#define PATIENCE_LEAST WEIR__NS_PER_S
+#define PATIENCE_MOST  (60 * WEIR__NS_PER_S)
+
 /* How often an engine looks for files that other processes have added to its cache_dir. */
 #define WATCH_NS (WEIR__NS_PER_S / 4)
 
@@ -239,8 +243,8 @@ static void look_up_prefix(weir__driver *driver, const weir__slot *slot, weir__c
     *hit = (weir__cache_hit){.miss = WEIR_MISS_OFF};
     if (request->saved.state != NULL) return; /* its own cells have more tokens than any prefix */
     if (cache_serves(&driver->prefix, request))
-        weir__cache_look(driver->cache, &key, request->history.tokens, n, &slot->live, request->serial + 1,
-                         hit);
+        weir__cache_look(driver->cache, &key, request->history.tokens, n, !slot->wait.over, &slot->live,
+                         request->serial + 1, hit);
     cut_hit(&driver->prefix, &request->history, hit);
     weir__slot *source = source_of(driver, request);
     if (source == NULL) return;
@@ -272,6 +276,41 @@ static bool join_leader(weir__driver *driver, weir__slot *slot, const weir__cach
     return true;
 }
 
+static int64_t patience_ns(const weir__driver *driver, int32_t n)
+{
+    weir_cost cost = weir__cost_get(&driver->cost);
+    double ns = n * cost.prefill_ns + weir__cost_context_k(0, n) * cost.context_ns;
+    if (cost.n_ticks == 0 || ns < (double)PATIENCE_LEAST) return PATIENCE_LEAST;
+    return ns < (double)PATIENCE_MOST ? (int64_t)ns : PATIENCE_MOST;
+}
+
+/* Where the hit's tokens are, for somebody who may wait for a file. AWAY: his wait is over, and he looks up
+ * again. */
+static weir__cache_place locate(weir__driver *driver, const weir__cache_hit *hit, weir__cache_wait *wait)
+{
+    int64_t now = weir__clock_now_ns(),
+            due = wait->due_ns != 0 ? wait->due_ns : now + patience_ns(driver, hit->n);
+    weir__cache_place place = weir__cache_call(driver->cache, hit, due);
+    if (place == WEIR__CACHE_HERE) return place;
+    if (now >= due) place = WEIR__CACHE_AWAY;
+    wait->due_ns = due;
+    wait->over = place == WEIR__CACHE_AWAY;
+    return place;
+}
+
+/* Makes the slot wait for a file that has the hit's tokens. If that does not come in time, looks up those
+ * that are in memory. */
+static bool join_file(weir__driver *driver, weir__slot *slot, weir__cache_hit *hit)
+{
+    weir__cache_place place = locate(driver, hit, &slot->wait);
+    if (place == WEIR__CACHE_AWAY) look_up_prefix(driver, slot, hit);
+    if (place != WEIR__CACHE_COMES) return false;
+    slot->state = WEIR_SLOT_JOINED;
+    slot->leader = -1;
+    slot->n_promised = hit->n;
+    return true;
+}
+
 /* Whether the slot takes the entry's sequence over, with its first n tokens, instead of copying them. A new
  * answer to the same prompt takes the place of the old one, rather than of an entry that the next request may
  * need; but a fork leaves its source as it is. full: no other lane is free. */
@@ -286,8 +325,9 @@ static bool takes_over(const weir__driver *driver, const weir__slot *slot, const
     return full && weir__cache_is_spare(device, 0);
 }
 
-/* Gives the slot a lane with the tokens of the hit. After an eviction the hit is stale: looks up again. */
-static void obtain_lane(weir__driver *driver, weir__slot *slot, weir__cache_hit hit)
+/* Gives the slot a lane with the tokens of the hit. After an eviction the hit is stale: looks up again.
+ * False: the slot waits for a file. */
+static bool obtain_lane(weir__driver *driver, weir__slot *slot, weir__cache_hit hit)
 {
     int32_t lane = weir__lanes_free(&driver->lanes);
     for (;;) {
@@ -310,12 +350,14 @@ static void obtain_lane(weir__driver *driver, weir__slot *slot, weir__cache_hit 
             if (!gone && (status != WEIR_NO_SPACE || weir__cache_evict(driver->cache, device) < 0)) break;
         }
         look_up_prefix(driver, slot, &hit);
+        if (join_file(driver, slot, &hit)) return false;
     }
     weir__lanes_enter(&driver->lanes, slot, lane);
     slot->n_past = driver->memory.n[lane];
     int32_t most =
         slot->request->history.n_prompt - 1; /* less than n_past after a suspension without a saved state */
     driver->account.counts.n_cached_tokens += (uint64_t)(slot->n_past < most ? slot->n_past : most);
+    return true;
 }
 
 static void begin_text(const weir__prefix *prefix, weir__slot *slot)
@@ -338,8 +380,9 @@ void weir__prefix_start(weir__driver *driver, weir__slot *slot)
         slot->n_promised = hit.n;
         if (request->n_cached < 0) weir__doctor_note(driver->model, slot->request, &hit);
     }
-    if (!join_leader(driver, slot, &hit)) {
-        obtain_lane(driver, slot, hit);
+    bool waits = join_leader(driver, slot, &hit) || join_file(driver, slot, &hit);
+    if (!waits && slot->wait.over) waits = join_leader(driver, slot, &hit);
+    if (!waits && obtain_lane(driver, slot, hit)) {
         weir__suspend_restore(&driver->memory, driver->cache, slot);
         bool fed = request->n_generated > 0 && slot->n_past == request->history.n_tokens - 1;
         slot->state = fed ? WEIR_SLOT_GENERATING : WEIR_SLOT_PREFILLING;
@@ -348,18 +391,35 @@ void weir__prefix_start(weir__driver *driver, weir__slot *slot)
     if (cache_serves(&driver->prefix, request)) begin_text(&driver->prefix, slot);
 }
 
-void weir__prefix_rejoin(weir__driver *driver)
+/* Whether the tokens that the slot waits for may still come. */
+static bool may_come(const weir__driver *driver, const weir__slot *slot)
+{
+    if (slot->leader < 0) return weir__cache_reads(driver->cache) && weir__clock_now_ns() < slot->wait.due_ns;
+    const weir__slot *leader = &driver->slots[slot->leader];
+    return leader->state != WEIR_SLOT_IDLE && leader->request->serial == slot->leader_serial &&
+           leader->n_past < slot->n_promised;
+}
+
+static bool rejoin_slots(weir__driver *driver)
 {
     bool changed = false;
     for (int32_t i = 0; i < driver->params->n_slots; i++) {
         weir__slot *slot = &driver->slots[i];
-        if (slot->state != WEIR_SLOT_JOINED) continue;
-        const weir__slot *leader = &driver->slots[slot->leader];
-        bool comes = leader->state != WEIR_SLOT_IDLE && leader->request->serial == slot->leader_serial &&
-                     leader->n_past < slot->n_promised;
-        if (comes) continue;
+        if (slot->state != WEIR_SLOT_JOINED || may_come(driver, slot)) continue;
         weir__prefix_start(driver, slot);
         changed = true;
+    }
+    return changed;
+}
+
+void weir__prefix_rejoin(weir__driver *driver)
+{
+    bool changed = rejoin_slots(driver);
+    if (driver->file_came) { /* then those that wait for another one */
+        driver->file_came = false;
+        weir__cache_put_away(driver->cache);
+        changed = rejoin_slots(driver) || changed;
+        weir__doorbell_ring(driver->bell); /* an errand may wait for one, too */
     }
     if (changed) weir__account_publish(driver);
 }
@@ -411,7 +471,7 @@ int32_t weir__prefix_known(const weir__prefix *prefix, weir__shared *shared, con
     if (request->history.n_prompt > prefix->least && source_generates(prefix, shared, request))
         return request->history.n_prompt - 1;
     if (!cache_serves(prefix, request)) return 0;
-    weir__cache_look(prefix->cache, &key, request->history.tokens, request->history.n_prompt, NULL,
+    weir__cache_look(prefix->cache, &key, request->history.tokens, request->history.n_prompt, true, NULL,
                      UINT64_MAX, &hit);
     cut_hit(prefix, &request->history, &hit);
     return hit.n_leader > hit.n && !prefix->exact ? hit.n_leader : hit.n;
@@ -420,16 +480,20 @@ int32_t weir__prefix_known(const weir__prefix *prefix, weir__shared *shared, con
 /* ---- Other engines ---- */
 
 /* Gives an errand the state of its tokens' longest cached beginning. Part of a cached text is copied to a
- * free sequence first, as a request's would be. */
+ * free sequence first, as a request's would be. TIMEOUT: not yet, a file is being read. */
 static weir_status give_state(weir__driver *driver, weir__errand *errand)
 {
     weir__cache *cache = driver->cache;
     weir__cache_hit hit;
     int32_t lane = weir__lanes_free(&driver->lanes);
     for (;;) {
-        weir__cache_look(cache, &errand->key, errand->tokens, errand->n + 1, NULL, 0, &hit);
+        weir__cache_look(cache, &errand->key, errand->tokens, errand->n + 1, !errand->wait.over, NULL, 0,
+                         &hit);
         if (hit.n == 0 || hit.n <= errand->more_than)
             return weir__error_set(&errand->error, WEIR_NOT_FOUND, "", "no more of the prompt is cached");
+        weir__cache_place place = locate(driver, &hit, &errand->wait);
+        if (place == WEIR__CACHE_COMES) return WEIR_TIMEOUT;
+        if (place == WEIR__CACHE_AWAY) continue;
         if (lane >= 0 || weir__cache_is_whole(&hit)) break;
         lane = weir__cache_evict(cache, hit.entry);
         if (lane < 0 && driver->params->cache_bytes > 0) /* its own lane is the only one */
@@ -447,6 +511,7 @@ void weir__prefix_carry(weir__driver *driver)
 {
     weir__courier *courier = &driver->shared->courier;
     weir__errand *errand = weir__courier_take(courier);
+    driver->errand_due_ns = 0;
     if (errand == NULL) return;
     weir_status status = WEIR_OK;
     if (errand->brings && driver->prefix.caching)
@@ -457,6 +522,11 @@ void weir__prefix_carry(weir__driver *driver)
     else
         status =
             weir__error_set(&errand->error, WEIR_UNSUPPORTED, "engine", "this engine caches no prefixes");
+    if (status == WEIR_TIMEOUT) {
+        driver->errand_due_ns = errand->wait.due_ns;
+        weir__courier_put_back(courier, errand);
+        return;
+    }
     weir__account_publish(driver);
     weir__courier_finish(courier, errand, status);
     weir__doorbell_ring(driver->bell); /* there may be more of them */

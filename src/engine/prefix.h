@@ -30,7 +30,8 @@ weir_status weir__prefix_open(weir__driver *driver, weir_error *error);
  * makes it JOINED, without a lane. */
 void weir__prefix_start(weir__driver *driver, weir__slot *slot);
 
-/* Starts the JOINED slots whose leader has computed their tokens or is gone. */
+/* Starts the JOINED slots whose leader has computed their tokens or is gone, or whose file has been read or
+ * does not come in time. */
 void weir__prefix_rejoin(weir__driver *driver);
 
 /* The number of tokens, at most n, that the slot may compute at once. */

@@ -3,6 +3,7 @@
 
 #include <string.h>
 
+#include "base/clock.h"
 #include "base/error.h"
 #include "base/mem.h"
 
@@ -29,6 +30,26 @@ int32_t weir__slot_count_active(const weir__slot *slots, int32_t n_slots)
     int32_t n = 0;
     for (int32_t i = 0; i < n_slots; i++) n += slots[i].state != WEIR_SLOT_IDLE;
     return n;
+}
+
+static int64_t earlier(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
+}
+
+int64_t weir__slot_deadline(const weir__slot *slots, int32_t n_slots)
+{
+    int64_t deadline = WEIR__CLOCK_NEVER;
+    bool awaits = false;
+    for (int32_t i = 0; i < n_slots; i++) {
+        const weir__slot *slot = &slots[i];
+        if (slot->state == WEIR_SLOT_IDLE) continue;
+        bool reads = slot->state == WEIR_SLOT_JOINED && slot->leader < 0;
+        awaits |= reads || slot->next == WEIR__NEXT_AWAITED;
+        deadline = earlier(deadline, slot->request->deadline_ns);
+        if (reads) deadline = earlier(deadline, slot->wait.due_ns);
+    }
+    return awaits ? deadline : 0;
 }
 
 void weir__slot_latch(weir__slot *slot, weir_reason reason)

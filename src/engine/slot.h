@@ -3,7 +3,7 @@
 #ifndef WEIR_ENGINE_SLOT_H
 #define WEIR_ENGINE_SLOT_H
 
-#include "cache/prefix_tree.h"
+#include "cache/cache.h"
 #include "engine/encoder.h"
 #include "engine/request.h"
 #include "model/logprob.h"
@@ -17,9 +17,10 @@ typedef struct weir__sampled {
 } weir__sampled;
 
 /* Invariants, which debug builds check after each tick. IDLE: no request, no lane. JOINED: n_past == 0, no
- * lane; another slot computes the first n_promised tokens. PREFILLING: n_past < n_tokens; after a suspension
- * they may include generated tokens. GENERATING: n_prompt <= n_past == n_tokens - 1: the last token was
- * sampled and not yet computed. The lane holds exactly positions 0 … n_past - 1. */
+ * lane; another slot computes the first n_promised tokens, or they are in a file that is to be read.
+ * PREFILLING: n_past < n_tokens; after a suspension they may include generated tokens. GENERATING: n_prompt
+ * <= n_past == n_tokens - 1: the last token was sampled and not yet computed. The lane holds exactly
+ * positions 0 … n_past - 1. */
 typedef enum weir__cells_next {
     WEIR__NEXT_TOKEN,
     WEIR__NEXT_AWAITED, /* a segment whose embeddings are not there yet */
@@ -62,8 +63,10 @@ typedef struct weir__slot {
     weir__embedding *embedding;   /* of this span; held */
     weir__pace pace;
     int32_t n_promised; /* tokens that it will get from the cache or the leader */
-    int32_t leader;     /* JOINED: the slot that computes them, of the request leader_serial */
+    int32_t leader;     /* JOINED: the slot that computes them, of the request leader_serial; -1 = none does,
+                         * they are in a file */
     uint64_t leader_serial;
+    weir__cache_wait wait; /* for files */
 } weir__slot;
 
 void weir__slot_init(weir__slot *slot, int32_t index);
@@ -86,6 +89,10 @@ void weir__slot_settle(weir__slot *slot, weir__emit_scratch *scratch);
 void weir__slot_finish(weir__slot *slot, int64_t now);
 
 int32_t weir__slot_count_active(const weir__slot *slots, int32_t n_slots);
+
+/* If nothing can be computed because slots wait for embeddings or files: when the next one ends its wait or
+ * its request. Otherwise 0: the driver has work. WEIR__CLOCK_NEVER: never. */
+int64_t weir__slot_deadline(const weir__slot *slots, int32_t n_slots);
 
 /* Tokens that are in the memory, or will be once the leader has computed them. */
 static inline int32_t weir__slot_n_there(const weir__slot *slot)

@@ -91,8 +91,8 @@ int32_t weir_snapshot_known(const weir_snapshot *snapshot, const weir_engine *en
     if (snapshot == NULL || engine == NULL) return 0;
     weir__cache_hit hit;
     weir__prefix_key key = key_of(snapshot);
-    weir__cache_look(engine->driver.prefix.cache, &key, snapshot->tokens, snapshot->n + 1, NULL, UINT64_MAX,
-                     &hit);
+    weir__cache_look(engine->driver.prefix.cache, &key, snapshot->tokens, snapshot->n + 1, true, NULL,
+                     UINT64_MAX, &hit);
     return hit.n_leader > hit.n && !engine->driver.prefix.exact ? hit.n_leader : hit.n;
 }
 

@@ -23,6 +23,8 @@
 void weir__step_prepare(weir__driver *driver, bool admits, int64_t now)
 {
     if (admits) atomic_store_explicit(&driver->shared->arrived, false, memory_order_relaxed);
+    driver->file_came = weir__cache_has_read(driver->cache);
+    weir__prefix_carry(driver);
     weir__finish_collect(driver, now);
     weir__suspend_relieve(driver, now);
     if (admits) weir__admit(driver, now);
@@ -327,7 +329,6 @@ void weir__step_tick(weir__driver *driver, const weir_plan_entry *plan, size_t n
     int64_t start = weir__clock_now_ns(), work_ns = 0;
     *report = (weir_report){.size = sizeof *report};
     weir__account_begin(&driver->account, start);
-    weir__prefix_carry(driver);
     weir__step_prepare(driver, plan == NULL, start); /* a plan is for the slots of its view */
     weir__speculate_draft(driver);
     int64_t prepared = weir__clock_now_ns();

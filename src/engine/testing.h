@@ -365,6 +365,7 @@ static inline int rig_run(rig *r)
     for (int n = 0; n < 100000; n++) {
         weir_report report = rig_tick(r);
         if (report.idle && report.n_active == 0 && report.queue_depth == 0) return n;
+        if (report.idle && report.n_active > 0) poll(NULL, 0, 1); /* for a file or an encode */
     }
     fail_msg("the engine does not come to rest");
     return 0;

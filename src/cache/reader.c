@@ -1,0 +1,138 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cache/reader.h"
+
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/mem.h"
+#include "base/thread.h"
+
+/* ---- The thread ---- */
+
+static bool is_text(const weir__snapshot *a, const weir__snapshot *b)
+{
+    return a->head.n_tokens == b->head.n_tokens && a->head.salt_length == b->head.salt_length &&
+           a->head.adapter == b->head.adapter &&
+           memcmp(a->tokens, b->tokens, a->head.n_tokens * sizeof *a->tokens) == 0 &&
+           (a->head.salt_length == 0 || memcmp(a->salt, b->salt, a->head.salt_length) == 0);
+}
+
+static weir_status read_state(weir__reader *r, int fd, weir_error *error)
+{
+    weir__snapshot s = {0};
+    weir__folder_file now;
+    weir_status status = weir__snapshot_read(&s, &r->limits, fd, error);
+    if (status == WEIR_OK && !is_text(&s, &r->text))
+        status = weir__error_set(error, WEIR_FORMAT, "", "its content has changed");
+    if (status == WEIR_OK) status = weir__snapshot_read_state(&s, fd, &r->state, error);
+    if (status == WEIR_OK) {
+        r->text.head.state_size = s.head.state_size;
+        futimens(fd, NULL); /* gives other processes the order */
+        if (weir__folder_find(r->folder, r->name, &now)) r->used = now.used;
+    }
+    weir__snapshot_fini(&s);
+    return status;
+}
+
+static void read_file(weir__reader *r)
+{
+    int fd;
+    r->status = r->open_file(r->folder, r->name, &fd, &r->error);
+    if (r->status != WEIR_OK) return;
+    r->status = read_state(r, fd, &r->error);
+    close(fd);
+}
+
+static void *run_reader(void *user)
+{
+    weir__reader *r = user;
+    weir__thread_name("weir-reader");
+    pthread_mutex_lock(&r->mutex);
+    for (;;) {
+        while (!r->closing && r->phase != WEIR__READER_READS) pthread_cond_wait(&r->changed, &r->mutex);
+        if (r->closing) break;
+        pthread_mutex_unlock(&r->mutex);
+        read_file(r);
+        pthread_mutex_lock(&r->mutex);
+        r->phase = WEIR__READER_DONE;
+        pthread_cond_broadcast(&r->changed);
+        pthread_mutex_unlock(&r->mutex);
+        r->ring(r->user);
+        pthread_mutex_lock(&r->mutex);
+    }
+    pthread_mutex_unlock(&r->mutex);
+    return NULL;
+}
+
+/* ---- Asking ---- */
+
+weir__reader_phase weir__reader_phase_of(const weir__reader *r)
+{
+    pthread_mutex_t *mutex = (pthread_mutex_t *)&r->mutex;
+    pthread_mutex_lock(mutex);
+    weir__reader_phase is = r->phase;
+    pthread_mutex_unlock(mutex);
+    return is;
+}
+
+static void set_phase(weir__reader *r, weir__reader_phase phase)
+{
+    pthread_mutex_lock(&r->mutex);
+    r->phase = phase;
+    pthread_cond_broadcast(&r->changed);
+    pthread_mutex_unlock(&r->mutex);
+}
+
+bool weir__reader_ask(weir__reader *r, const char *name, const weir__prefix_key *key, const int32_t *tokens,
+                      int32_t n)
+{
+    if (!weir__snapshot_init(&r->text, r->limits.kind, key, tokens, n, 0)) return false;
+    memcpy(r->name, name, strlen(name) + 1);
+    r->error = (weir_error){0};
+    r->used = (struct timespec){0};
+    set_phase(r, WEIR__READER_READS);
+    return true;
+}
+
+void weir__reader_clear(weir__reader *r)
+{
+    weir__mem_free(r->state);
+    r->state = NULL;
+    weir__snapshot_fini(&r->text);
+    set_phase(r, WEIR__READER_FREE);
+}
+
+void weir__reader_wait(weir__reader *r)
+{
+    pthread_mutex_lock(&r->mutex);
+    while (r->phase == WEIR__READER_READS) pthread_cond_wait(&r->changed, &r->mutex);
+    pthread_mutex_unlock(&r->mutex);
+}
+
+/* ---- Life ---- */
+
+bool weir__reader_start(weir__reader *r)
+{
+    if (pthread_mutex_init(&r->mutex, NULL) != 0) return false;
+    if (weir__clock_cond_init(&r->changed) != 0) goto no_cond;
+    if (weir__thread_start(&r->thread, NULL, run_reader, r) == 0) return true;
+    pthread_cond_destroy(&r->changed);
+no_cond:
+    pthread_mutex_destroy(&r->mutex);
+    return false;
+}
+
+void weir__reader_close(weir__reader *r)
+{
+    pthread_mutex_lock(&r->mutex);
+    r->closing = true;
+    pthread_cond_broadcast(&r->changed);
+    pthread_mutex_unlock(&r->mutex);
+    pthread_join(r->thread, NULL);
+    weir__reader_clear(r);
+    pthread_cond_destroy(&r->changed);
+    pthread_mutex_destroy(&r->mutex);
+}
