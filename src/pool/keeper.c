@@ -202,11 +202,9 @@ static void sweep(weir_pool *pool)
 
 static int64_t next_ns(const weir_pool *pool)
 {
-    int64_t next = weir__room_idle_ns(pool);
+    int64_t next = weir__room_wake_ns(pool);
     for (const weir_lease *lease = pool->first; lease != NULL; lease = lease->next)
         if (lease->deadline_ns < next) next = lease->deadline_ns;
-    bool reads = pool->job.kind == WEIR__JOB_NONE && !pool->stopping; /* it is a job of the loader's */
-    if (reads && weir__room_read_ns(pool) < next) next = weir__room_read_ns(pool);
     return next;
 }
 

@@ -115,6 +115,31 @@ static void idle_models_sleep(void **state)
     rack_close(&r);
 }
 
+/* A time that has passed would keep the keeper awake until the loader is ready. */
+static void the_keeper_sleeps_while_the_loader_works(void **state)
+{
+    (void)state;
+    rack r;
+    rack_open(&r, 330, 1, "");
+    r.models[0].idle_ms = 3600 * 1000;
+    assert_int_equal(weir_pool_set(r.pool, r.models, 1, NULL), WEIR_OK);
+    rack_touch(&r, "m0");
+    weir_pool *pool = r.pool;
+    pthread_mutex_lock(&pool->mutex);
+    weir__job_kind had = pool->job.kind;
+    pool->job.kind = WEIR__JOB_NONE;
+    assert_true(weir__room_wake_ns(pool) == pool->entries->used_ns + 3600 * WEIR__NS_PER_S);
+    pool->job.kind = WEIR__JOB_LOAD;
+    assert_true(weir__room_wake_ns(pool) == WEIR__CLOCK_NEVER);
+    pool->job.kind = WEIR__JOB_NONE;
+    pool->stopping = true;
+    assert_true(weir__room_wake_ns(pool) == WEIR__CLOCK_NEVER);
+    pool->stopping = false;
+    pool->job.kind = had;
+    pthread_mutex_unlock(&pool->mutex);
+    rack_close(&r);
+}
+
 /* After waking, the next turn of a conversation hits the prefix that was cached before. */
 static void sleep_keeps_prefixes(void **state)
 {
@@ -533,6 +558,7 @@ int main(void)
         cmocka_unit_test(pinned_models_are_loaded_at_once_and_stay),
         cmocka_unit_test(a_model_beyond_the_budget_is_refused_at_once),
         cmocka_unit_test(idle_models_sleep),
+        cmocka_unit_test(the_keeper_sleeps_while_the_loader_works),
         cmocka_unit_test(sleep_keeps_prefixes),
         cmocka_unit_test(a_failed_load_is_reported_and_tried_again),
         cmocka_unit_test(drafts_and_adapters_are_loaded_with_the_model),

@@ -66,9 +66,10 @@ static int64_t idle_ns(const weir__entry *e)
     return e->used_ns + e->spec->given.idle_ms * WEIR__NS_PER_MS;
 }
 
-int64_t weir__room_idle_ns(const weir_pool *pool)
+int64_t weir__room_wake_ns(const weir_pool *pool)
 {
-    int64_t first = WEIR__CLOCK_NEVER;
+    if (pool->job.kind != WEIR__JOB_NONE || pool->stopping) return WEIR__CLOCK_NEVER;
+    int64_t first = weir__room_read_ns(pool);
     for (const weir__entry *e = pool->entries; e != NULL; e = e->next)
         if (idle_ns(e) < first) first = idle_ns(e);
     return first;

@@ -29,7 +29,8 @@ typedef struct weir__room {
  * the models that will be unloaded for the oldest waiting lease when their leases have ended. */
 weir__room weir__room_next(weir_pool *pool, int64_t now);
 
-/* When a model that no one uses has been idle for long enough. WEIR__CLOCK_NEVER: none. */
-int64_t weir__room_idle_ns(const weir_pool *pool);
+/* When there will be a job although nothing happens before: a model has been idle for long enough, or the
+ * machine's memory is to be read. WEIR__CLOCK_NEVER: no such time, or the loader takes no job now. */
+int64_t weir__room_wake_ns(const weir_pool *pool);
 
 #endif
