@@ -63,7 +63,7 @@ void cli_options_clear(void *target, const cli_option *option)
 
 /* ---- Of a request ---- */
 
-void cli_ask_init(cli_ask *ask)
+static void ask_init(cli_ask *ask)
 {
     *ask = (cli_ask){.sampler = weir_sampler_params_default(), .request = weir_request_default()};
     ask->request.interval = 1;
@@ -131,7 +131,7 @@ void cli_args_init(cli_args *args, const cli_command *command)
         .best_of = 1,
         .n_prompt_logprobs = CLI_UNSET,
     };
-    cli_ask_init(&args->ask);
+    ask_init(&args->ask);
     args->ask.adapters = args->adapters = cli_alloc(1, sizeof *args->adapters);
     if (command->defaults != NULL) command->defaults(args);
 }

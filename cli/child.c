@@ -8,6 +8,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/file.h"
 #include "cli.h"
 
 extern char **environ;
@@ -34,18 +35,6 @@ static bool start(const char *command, const char *argument, int input, pid_t *c
     return started;
 }
 
-/* Until the end of the text, or of its reader. */
-static void write_all(int descriptor, const char *bytes, size_t n)
-{
-    while (n > 0) {
-        ssize_t written = write(descriptor, bytes, n);
-        if (written < 0 && errno == EINTR) continue;
-        if (written <= 0) return;
-        bytes += written;
-        n -= (size_t)written;
-    }
-}
-
 /* Ctrl-Z stops the child; then weir stops itself, because the shell waits for weir. */
 static int await(pid_t child)
 {
@@ -69,7 +58,7 @@ int cli_child_run(const char *command, const char *argument, const char *input, 
     for (int i = 0; i < 2 && input != NULL; i++) fcntl(ends[i], F_SETFD, FD_CLOEXEC);
     bool started = start(command, argument, ends[0], &child);
     if (input != NULL) close(ends[0]);
-    if (input != NULL && started) write_all(ends[1], input, n);
+    if (input != NULL && started) weir__file_send(ends[1], input, n);
     if (input != NULL) close(ends[1]);
     return started ? await(child) : -1;
 }

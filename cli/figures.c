@@ -6,13 +6,15 @@
 
 #define BILLION UINT64_C(1000000000)
 
-double cli_figures_prompt_rate(const weir_usage *usage)
+/* Tokens per second, 0 = unknown. Prompt: tokens computed, from slot to first token. Answer: tokens
+ * after the first, from then to the end. */
+static double prompt_rate(const weir_usage *usage)
 {
     int64_t ns = usage->ttft_ns - usage->queue_ns;
     return usage->ttft_ns > 0 && ns > 0 ? (usage->n_prompt - usage->n_cached) * 1e9 / (double)ns : 0;
 }
 
-double cli_figures_answer_rate(const weir_usage *usage)
+static double answer_rate(const weir_usage *usage)
 {
     int64_t ns = usage->total_ns - usage->ttft_ns;
     return usage->ttft_ns > 0 && usage->n_generated > 1 && ns > 0
@@ -35,8 +37,7 @@ json_t *cli_figures_timings(const weir_usage *usage)
 {
     return json_pack("{s:f, s:f, s:f, s:f, s:f}", "queue_ms", (double)usage->queue_ns / 1e6, "ttft_ms",
                      (double)usage->ttft_ns / 1e6, "total_ms", (double)usage->total_ns / 1e6,
-                     "prompt_per_second", cli_figures_prompt_rate(usage), "generated_per_second",
-                     cli_figures_answer_rate(usage));
+                     "prompt_per_second", prompt_rate(usage), "generated_per_second", answer_rate(usage));
 }
 
 weir_miss_info cli_figures_miss_of(const weir_stream *stream)
@@ -79,9 +80,9 @@ void cli_figures_line(cli_text *text, const weir_usage *usage, weir_reason reaso
 {
     cli_text_printf(text, "prompt %d token%s", usage->n_prompt, usage->n_prompt == 1 ? "" : "s");
     if (usage->n_cached > 0) cli_text_printf(text, " (%d cached)", usage->n_cached);
-    rate(text, cli_figures_prompt_rate(usage));
+    rate(text, prompt_rate(usage));
     cli_text_printf(text, " · answer %d token%s", usage->n_generated, usage->n_generated == 1 ? "" : "s");
-    rate(text, cli_figures_answer_rate(usage));
+    rate(text, answer_rate(usage));
     if (usage->ttft_ns > 0) cli_text_printf(text, " · first token after %s", cli_time(usage->ttft_ns).text);
     switch (reason) {
     case WEIR_REASON_LENGTH: cli_text_puts(text, " · ended by its length"); break;

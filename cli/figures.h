@@ -9,11 +9,6 @@
 
 #include <weir/weir.h>
 
-/* Tokens per second, 0 = unknown. Prompt: tokens computed, from slot to first token. Answer: tokens
- * after the first, from then to the end. */
-double cli_figures_prompt_rate(const weir_usage *usage);
-double cli_figures_answer_rate(const weir_usage *usage);
-
 /* {"prompt_tokens", "cached_tokens", "generated_tokens"}, with "image_tokens" and "audio_tokens" if there are
  * any; and {"queue_ms", "ttft_ms", "total_ms", "prompt_per_second", "generated_per_second"}. NULL: out of
  * memory. */

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/ascii.h"
 #include "child.h"
 #include "completion.h"
 #include "file.h"
@@ -401,8 +402,7 @@ static void add_man_head(cli_page *page, const cli_command *command, const char 
     char name[32];
     name_page(command, name, sizeof name);
     cli_text_puts(&page->text, ".\\\" Made by weir help --man\n.TH ");
-    for (const char *c = name; *c != '\0'; c++)
-        cli_text_printf(&page->text, "%c", *c >= 'a' && *c <= 'z' ? *c - 'a' + 'A' : *c);
+    for (const char *c = name; *c != '\0'; c++) cli_text_printf(&page->text, "%c", weir__ascii_upper(*c));
     cli_text_printf(&page->text, " 1 \"\" \"weir %s\" \"weir\"\n.ad l\n", weir_version());
     cli_page_section(page, "Name");
     cli_page_roff(&page->text, name);

@@ -62,7 +62,8 @@ static void plain_name(const char *name, char *plain, size_t capacity)
     plain[i] = '\0';
 }
 
-void cli_options_setting(const cli_option *option, char *name, size_t capacity)
+/* What the config file calls an option that has a variable: "top-k" for WEIR_TOP_K. */
+static void name_setting(const cli_option *option, char *name, size_t capacity)
 {
     plain_name(option->env + strlen("WEIR_"), name, capacity);
 }
@@ -80,7 +81,7 @@ const cli_option *cli_options_by_setting(unsigned commands, const char *key)
     plain_name(key, name + 2, sizeof name - 2);
     for (const cli_option *option = cli_options; option->name != NULL; option++) {
         if (!(option->commands & commands) || option->env == NULL) continue;
-        cli_options_setting(option, setting, sizeof setting);
+        name_setting(option, setting, sizeof setting);
         if (strcmp(setting, name + 2) == 0 || spelled(option, name, strlen(name))) return option;
     }
     return NULL;
@@ -172,7 +173,7 @@ void cli_options_try_settings(cli_nearest *nearest)
     char setting[64];
     for (const cli_option *option = cli_options; option->name != NULL; option++) {
         if (option->env == NULL) continue;
-        cli_options_setting(option, setting, sizeof setting);
+        name_setting(option, setting, sizeof setting);
         cli_nearest_try(nearest, setting);
         cli_nearest_try(nearest, option->name + 2);
     }

@@ -1,12 +1,14 @@
 /* The table. Names of options: names.c. What holds their values: args.c. How a command line is read: parse.c.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "options.h"
-#include "template.h"
 
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include "base/ascii.h"
+#include "template.h"
 
 #define ASK   (CLI_RUN | CLI_STREAM | CLI_CHAT | CLI_PRESET)
 #define SETS  (ASK | CLI_SERVE) /* what requests to a server need not say */
@@ -395,8 +397,7 @@ static void name_variable(const char *name, char *variable, size_t capacity)
 {
     snprintf(variable, capacity, "WEIR_%s", name + 2);
     for (char *c = variable; *c != '\0'; c++) {
-        if (*c == '-') *c = '_';
-        if (*c >= 'a' && *c <= 'z') *c += 'A' - 'a';
+        *c = (char)(*c == '-' ? '_' : weir__ascii_upper(*c));
     }
 }
 

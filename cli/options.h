@@ -205,7 +205,6 @@ void cli_options_init(void);
 /* The name of a value of a weir_engine_params member that has choices, such as "layout". */
 const char *cli_engine_choice(const char *member, int value);
 
-void cli_ask_init(cli_ask *ask);
 void cli_ask_fini(cli_ask *ask);
 void cli_ask_copy(cli_ask *to, const cli_ask *from);
 
@@ -282,9 +281,6 @@ void cli_options_try_settings(cli_nearest *nearest);
 
 /* Whether the command has options that config file and environment can set. */
 bool cli_options_has_settings(unsigned command);
-
-/* What the config file calls an option that has a variable: "top-k" for WEIR_TOP_K. */
-void cli_options_setting(const cli_option *option, char *name, size_t capacity);
 
 /* Whether its value is a part of cli_ask. */
 bool cli_options_in_ask(const cli_option *option);

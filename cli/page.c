@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/ascii.h"
 #include "term.h"
 #include "wrap.h"
 
@@ -55,7 +56,7 @@ void cli_page_section(cli_page *page, const char *title)
     }
     cli_text_puts(&page->text, ".SH ");
     for (; *title != '\0'; title++) {
-        char upper = (char)(*title >= 'a' && *title <= 'z' ? *title - 'a' + 'A' : *title);
+        char upper = weir__ascii_upper(*title);
         cli_text_add(&page->text, &upper, 1);
     }
     cli_text_puts(&page->text, "\n");

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/ascii.h"
 #include "config_file.h"
 #include "file.h"
 #include "load.h"
@@ -394,9 +395,9 @@ static bool resembles_model(const char *word)
     bool digit = false, colon = false;
     if (*word < 'a' || *word > 'z') return false;
     for (const char *c = word; *c != '\0'; c++) {
-        if (!(*c >= 'a' && *c <= 'z') && !(*c >= '0' && *c <= '9') && strchr(".:-_/", *c) == NULL)
+        if (!(*c >= 'a' && *c <= 'z') && !weir__ascii_is_digit(*c) && strchr(".:-_/", *c) == NULL)
             return false;
-        digit = digit || (*c >= '0' && *c <= '9');
+        digit = digit || weir__ascii_is_digit(*c);
         colon = colon || (*c == ':' && c[1] != '\0');
     }
     return digit || colon;

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "answer.h"
+#include "base/ascii.h"
 #include "signals.h"
 #include "text.h"
 #include "transfer/transfer.h"
@@ -141,9 +142,7 @@ void cli_remote_wait(cli_remote *remote, int keys, int timeout_ms)
 static void add_name(cli_text *text, const char *name)
 {
     for (; *name != '\0'; name++) {
-        bool plain = (*name >= 'a' && *name <= 'z') || (*name >= 'A' && *name <= 'Z') ||
-                     (*name >= '0' && *name <= '9') || strchr("-._~", *name) != NULL;
-        if (plain)
+        if (weir__ascii_is_alnum(*name) || strchr("-._~", *name) != NULL)
             cli_text_add(text, name, 1);
         else
             cli_text_printf(text, "%%%02X", (unsigned char)*name);

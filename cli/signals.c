@@ -10,6 +10,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/ascii.h"
+#include "base/file.h"
 #include "cli.h"
 #include "term.h"
 
@@ -92,27 +94,15 @@ static void handle(int signal, void (*handler)(int), int flags)
 /* Only what may be called from a handler. */
 static void say(const char *text, size_t n)
 {
-    while (n > 0) {
-        ssize_t written = write(STDERR_FILENO, text, n);
-        if (written <= 0) return;
-        text += written;
-        n -= (size_t)written;
-    }
+    weir__file_send(STDERR_FILENO, text, n);
 }
 
 /* A hexadecimal number, and the position behind it. */
 static uintptr_t read_hex(const char **at)
 {
     uintptr_t value = 0;
-    for (;; ++*at) {
-        char c = **at;
-        if (c >= '0' && c <= '9')
-            value = value << 4 | (uintptr_t)(c - '0');
-        else if (c >= 'a' && c <= 'f')
-            value = value << 4 | (uintptr_t)(c - 'a' + 10);
-        else
-            return value;
-    }
+    for (int digit; (digit = weir__ascii_hex(**at)) >= 0; ++*at) value = value << 4 | (uintptr_t)digit;
+    return value;
 }
 
 /* The file's path in a line of /proc/self/maps that has the address; NULL: it has not, or there is no

@@ -12,6 +12,8 @@
 #include <termios.h>
 #include <unistd.h>
 
+#include "base/file.h"
+
 #define LEAVE      "\033[?1l\033>\033[0m\033[?25h\033[?1049l" /* arrows, styles, cursor, screen: as before */
 #define CLEAR_LINE "\r\033[K"
 
@@ -24,17 +26,6 @@ static volatile sig_atomic_t style_open;
 static volatile sig_atomic_t marks_pastes;
 static int keys = -1;
 static struct termios before; /* of keys */
-
-static void write_all(int descriptor, const char *bytes, size_t n)
-{
-    while (n > 0) {
-        ssize_t written = write(descriptor, bytes, n);
-        if (written < 0 && errno == EINTR) continue;
-        if (written <= 0) return;
-        bytes += written;
-        n -= (size_t)written;
-    }
-}
 
 void cli_term_init(void)
 {
@@ -112,14 +103,14 @@ void cli_term_progress(const char *line)
     if (!err_term || entered || (progress_shown && strncmp(shown, line, sizeof shown - 1) == 0)) return;
     snprintf(shown, sizeof shown, "%s", line);
     progress_shown = 1;
-    write_all(STDERR_FILENO, CLEAR_LINE, sizeof CLEAR_LINE - 1);
-    write_all(STDERR_FILENO, line, strlen(line));
+    weir__file_send(STDERR_FILENO, CLEAR_LINE, sizeof CLEAR_LINE - 1);
+    weir__file_send(STDERR_FILENO, line, strlen(line));
 }
 
 void cli_term_progress_end(void)
 {
     if (!progress_shown) return;
-    write_all(STDERR_FILENO, CLEAR_LINE, sizeof CLEAR_LINE - 1);
+    weir__file_send(STDERR_FILENO, CLEAR_LINE, sizeof CLEAR_LINE - 1);
     progress_shown = 0;
 }
 
@@ -132,7 +123,7 @@ void cli_term_pastes(bool on)
 {
     if (!out_term || on == (marks_pastes != 0)) return;
     marks_pastes = on;
-    write_all(STDOUT_FILENO, on ? "\033[?2004h" : "\033[?2004l", 8);
+    weir__file_send(STDOUT_FILENO, on ? "\033[?2004h" : "\033[?2004l", 8);
 }
 
 bool cli_term_entered(void)
@@ -159,16 +150,16 @@ void cli_term_rescue(void)
     int error = errno;
     if (progress_shown) {
         progress_shown = 0;
-        write_all(STDERR_FILENO, CLEAR_LINE, sizeof CLEAR_LINE - 1);
+        weir__file_send(STDERR_FILENO, CLEAR_LINE, sizeof CLEAR_LINE - 1);
     }
     if (style_open) {
         style_open = 0;
-        write_all(STDOUT_FILENO, "\033[0m", 4);
+        weir__file_send(STDOUT_FILENO, "\033[0m", 4);
     }
     if (marks_pastes) cli_term_pastes(false);
     if (entered) {
         entered = 0;
-        write_all(STDOUT_FILENO, LEAVE, sizeof LEAVE - 1);
+        weir__file_send(STDOUT_FILENO, LEAVE, sizeof LEAVE - 1);
         if (keys >= 0) tcsetattr(keys, TCSANOW, &before);
     }
     errno = error;

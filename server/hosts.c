@@ -3,11 +3,12 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "hosts.h"
 
-#include <arpa/inet.h>
 #include <ctype.h>
 #include <string.h>
 #include <strings.h>
 #include <unistd.h>
+
+#include "sources.h"
 
 /* The name in "name", "name:port", "[address]:port". False: it is none of these. */
 static bool read_name(const char *authority, char *name, size_t capacity)
@@ -28,18 +29,11 @@ static bool read_name(const char *authority, char *name, size_t capacity)
     return name[0] != '\0';
 }
 
-/* No name that somebody else could point here. */
-static bool is_address(const char *name)
-{
-    struct in6_addr address;
-    return inet_pton(AF_INET, name, &address) == 1 || inet_pton(AF_INET6, name, &address) == 1;
-}
-
 static bool is_own(const serve_params *params, const char *name)
 {
     char host[256];
     size_t n = strlen(name);
-    if (is_address(name) || strcasecmp(name, "localhost") == 0) return true;
+    if (serve_sources_is_address(name) || strcasecmp(name, "localhost") == 0) return true;
     if (n > 10 && strcasecmp(name + n - 10, ".localhost") == 0) return true;
     if (params->host != NULL && strcasecmp(params->host, name) == 0) return true;
     host[sizeof host - 1] = '\0';

@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/ascii.h"
+
 #define RULES_MAX   256
 #define NESTING_MAX 24    /* of groups and rules */
 #define OUTPUT_MAX  65536 /* bytes; a rule is written out wherever it is named */
@@ -41,7 +43,7 @@ static bool fail(lark *l, const char *format, ...)
 
 static bool is_word(char c)
 {
-    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_';
+    return weir__ascii_is_alnum(c) || c == '_';
 }
 
 /* White space and comments; line: not the line's end. */

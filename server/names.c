@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "ask.h"
+#include "base/ascii.h"
 #include "base/utf8.h"
 
 /* The library's name, and the field of a request or the option of the server. Fields that set one member are
@@ -127,7 +128,7 @@ void serve_names_field(const char *field, const serve_terms *terms, char *out, s
 
 static bool is_word(char c)
 {
-    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_';
+    return weir__ascii_is_alnum(c) || c == '_';
 }
 
 /* Plain words, such as "text" and "order", are names only where the message begins with the field's. */

@@ -37,7 +37,7 @@ static bool read_source(const char *entry, source *is)
     return *rest == '\0' || (*rest == ':' && read_port(rest + 1, &is->port));
 }
 
-static bool is_address(const char *host)
+bool serve_sources_is_address(const char *host)
 {
     struct in6_addr address;
     return inet_pton(AF_INET, host, &address) == 1 || inet_pton(AF_INET6, host, &address) == 1;
@@ -70,7 +70,8 @@ static bool has_host(const source *is, const char *host)
     size_t n = strlen(host), n_end = strlen(is->host) - 1; /* of ".example.com" */
     if (strcmp(is->host, "*") == 0) return true;
     if (strncmp(is->host, "*.", 2) == 0)
-        return n > n_end && strcasecmp(host + n - n_end, is->host + 1) == 0 && !is_address(host);
+        return n > n_end && strcasecmp(host + n - n_end, is->host + 1) == 0 &&
+               !serve_sources_is_address(host);
     return same_host(is->host, host);
 }
 
@@ -158,7 +159,7 @@ bool serve_sources_reach(const char *const *entries, size_t n, const struct sock
     }
     for (size_t i = 0; i < n; i++) {
         source is;
-        if (read_source(entries[i], &is) && is_address(is.host) && same_host(is.host, text) &&
+        if (read_source(entries[i], &is) && serve_sources_is_address(is.host) && same_host(is.host, text) &&
             (is.port == 0 ? port == 80 || port == 443 : is.port == port))
             return true;
     }

@@ -14,6 +14,9 @@
 
 struct sockaddr;
 
+/* Whether a name is an address: nobody else can point it elsewhere. */
+bool serve_sources_is_address(const char *host);
+
 /* Whether an entry is one. */
 bool serve_sources_check(const char *entry);
 

@@ -1,7 +1,5 @@
 /* embedding.c: embeddings of texts.
  * SPDX-License-Identifier: Apache-2.0 */
-#include <time.h>
-
 #include "nif.h"
 
 /* Above it, making the list takes longer than a normal scheduler should give. */
@@ -52,17 +50,10 @@ typedef struct patience {
     int64_t until_ns; /* INT64_MAX: no limit */
 } patience;
 
-static int64_t now_ns(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
-}
-
 static bool is_over(void *user)
 {
     patience *p = user;
-    return now_ns() >= p->until_ns || !enif_is_process_alive(NULL, &p->self);
+    return enif_monotonic_time(ERL_NIF_NSEC) >= p->until_ns || !enif_is_process_alive(NULL, &p->self);
 }
 
 static patience get_patience(nif_call *call, ERL_NIF_TERM term)
@@ -74,7 +65,7 @@ static patience get_patience(nif_call *call, ERL_NIF_TERM term)
     if (!enif_get_int64(call->env, term, &ms) || ms < 0 || ms > UINT32_MAX)
         nif_stop(call, NIF_WRONG);
     else
-        p.until_ns = now_ns() + ms * 1000000;
+        p.until_ns = enif_monotonic_time(ERL_NIF_NSEC) + ms * 1000000;
     return p;
 }
 

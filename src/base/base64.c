@@ -5,6 +5,7 @@
 #include <string.h>
 #include <strings.h>
 
+#include "base/ascii.h"
 #include "base/mem.h"
 
 #define TYPE_MAX 256 /* bytes of a data: URL before its base64 */
@@ -18,11 +19,6 @@ static int digit(char c)
     return c == '+' ? 62 : c == '/' ? 63 : -1;
 }
 
-static bool is_blank(char c)
-{
-    return c == ' ' || (c >= '\t' && c <= '\r');
-}
-
 weir_status weir__base64_decode(const char *text, size_t n, unsigned char **bytes, size_t *n_bytes)
 {
     unsigned char *out = weir__mem_alloc(n / 4 * 3 + 3);
@@ -31,7 +27,7 @@ weir_status weir__base64_decode(const char *text, size_t n, unsigned char **byte
     if (out == NULL) return WEIR_NO_MEMORY;
     for (size_t i = 0; i < n; i++) {
         int value = digit(text[i]);
-        if (is_blank(text[i])) continue;
+        if (weir__ascii_is_space(text[i])) continue;
         if (text[i] == '=' && ++n_padding <= 2) continue;
         if (value < 0 || n_padding > 0) goto invalid;
         bits = bits << 6 | (uint32_t)value;

@@ -27,3 +27,14 @@ bool weir__file_write(int fd, const void *bytes, size_t n, uint64_t at)
     }
     return true;
 }
+
+void weir__file_send(int fd, const char *bytes, size_t n)
+{
+    while (n > 0) {
+        ssize_t part = write(fd, bytes, n);
+        if (part < 0 && errno == EINTR) continue;
+        if (part <= 0) return;
+        bytes += part;
+        n -= (size_t)part;
+    }
+}

@@ -103,8 +103,11 @@ static void check_shards(gguf_check *c, const char *path, uint16_t count, weir__
     weir__mem_free(shard);
 }
 
-/* A check without a file yet. NULL: out of memory. */
-static gguf_check *begin_check(const char *name, weir_error *error)
+typedef void check_rules(gguf_check *c);
+
+/* Of the file, or of data [size] where that is not NULL. NULL: out of memory. */
+static gguf_check *check_one(const char *name, const void *data, size_t size, check_rules *rules,
+                             weir_error *error)
 {
     gguf_check *c = weir__mem_calloc(1, sizeof *c);
     if (c == NULL) {
@@ -114,6 +117,11 @@ static gguf_check *begin_check(const char *name, weir_error *error)
     c->name = name;
     c->error = error;
     c->fd = -1;
+    c->data = data;
+    c->size = size;
+    if (data == NULL) open_file(c, name);
+    if (c->status == WEIR_OK) weir__gguf_check_container(c);
+    if (c->status == WEIR_OK) rules(c);
     return c;
 }
 
@@ -130,13 +138,9 @@ static weir_status end_check(gguf_check *c, weir__gguf_info *info)
 
 weir_status weir__gguf_check(const char *path, weir__gguf_info *info, weir_error *error)
 {
-    gguf_check *c = begin_check(path, error);
+    gguf_check *c = check_one(path, NULL, 0, weir__gguf_check_rules, error);
     uint16_t count, no;
-    if (c == NULL) return end_check(c, info);
-    open_file(c, path);
-    if (c->status == WEIR_OK) weir__gguf_check_container(c);
-    if (c->status == WEIR_OK) weir__gguf_check_rules(c);
-    if (c->status == WEIR_OK && split_number(c, "split.count", &count) && count > 1) {
+    if (c != NULL && c->status == WEIR_OK && split_number(c, "split.count", &count) && count > 1) {
         weir__gguf_info sum = c->info;
         if (!split_number(c, "split.no", &no) || no != 0)
             weir__gguf_refuse(c, "is one of %d files of a model, and not the first; give the first", count);
@@ -148,36 +152,22 @@ weir_status weir__gguf_check(const char *path, weir__gguf_info *info, weir_error
 
 weir_status weir__gguf_check_adapter(const char *path, weir__gguf_info *info, weir_error *error)
 {
-    gguf_check *c = begin_check(path, error);
-    if (c == NULL) return end_check(c, info);
-    open_file(c, path);
-    if (c->status == WEIR_OK) weir__gguf_check_container(c);
-    if (c->status == WEIR_OK) weir__gguf_check_adapter_rules(c);
-    c->part = "the tensors";
-    if (c->status == WEIR_OK) c->info.identity = weir__gguf_checksum(c, 0, c->size);
+    gguf_check *c = check_one(path, NULL, 0, weir__gguf_check_adapter_rules, error);
+    if (c != NULL) c->part = "the tensors";
+    if (c != NULL && c->status == WEIR_OK) c->info.identity = weir__gguf_checksum(c, 0, c->size);
     return end_check(c, info);
 }
 
 weir_status weir__gguf_check_projector(const char *path, weir__gguf_info *info, weir_error *error)
 {
-    gguf_check *c = begin_check(path, error);
-    if (c == NULL) return end_check(c, info);
-    open_file(c, path);
-    if (c->status == WEIR_OK) weir__gguf_check_container(c);
-    if (c->status == WEIR_OK) weir__gguf_check_projector_rules(c);
-    return end_check(c, info);
+    return end_check(check_one(path, NULL, 0, weir__gguf_check_projector_rules, error), info);
 }
 
 weir_status weir__gguf_check_memory(const void *data, size_t size, weir__gguf_info *info, weir_error *error)
 {
-    gguf_check *c = begin_check("the model", error);
+    gguf_check *c = check_one("the model", data, size, weir__gguf_check_rules, error);
     uint16_t count;
-    if (c == NULL) return end_check(c, info);
-    c->data = data;
-    c->size = size;
-    weir__gguf_check_container(c);
-    if (c->status == WEIR_OK) weir__gguf_check_rules(c);
-    if (c->status == WEIR_OK && split_number(c, "split.count", &count) && count > 1)
+    if (c != NULL && c->status == WEIR_OK && split_number(c, "split.count", &count) && count > 1)
         weir__gguf_fail(c, WEIR_UNSUPPORTED, "is one of %d files", count);
     return end_check(c, info);
 }
@@ -185,11 +175,5 @@ weir_status weir__gguf_check_memory(const void *data, size_t size, weir__gguf_in
 weir_status weir__gguf_check_projector_memory(const void *data, size_t size, weir__gguf_info *info,
                                               weir_error *error)
 {
-    gguf_check *c = begin_check("the projector", error);
-    if (c == NULL) return end_check(c, info);
-    c->data = data;
-    c->size = size;
-    weir__gguf_check_container(c);
-    if (c->status == WEIR_OK) weir__gguf_check_projector_rules(c);
-    return end_check(c, info);
+    return end_check(check_one("the projector", data, size, weir__gguf_check_projector_rules, error), info);
 }

@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "base/error.h"
+#include "base/file.h"
 #include "base/hash.h"
 #include "base/mem.h"
 
@@ -87,17 +88,10 @@ static void fill_window(gguf_check *c)
 {
     size_t want = c->size - c->at < GGUF_WINDOW ? (size_t)(c->size - c->at) : GGUF_WINDOW;
     c->window_at = c->at;
-    c->window_n = 0;
-    while (c->window_n < want) {
-        ssize_t n = pread(c->fd, c->window + c->window_n, want - c->window_n, (off_t)(c->at + c->window_n));
-        if (n < 0 && errno == EINTR) continue;
-        if (n <= 0) {
-            weir__gguf_fail(c, WEIR_IO, "cannot be read at byte %" PRIu64 ": %s", c->at + c->window_n,
-                            n < 0 ? strerror(errno) : "it became shorter");
-            return;
-        }
-        c->window_n += (size_t)n;
-    }
+    c->window_n = weir__file_read(c->fd, c->window, want, c->at) ? want : 0;
+    if (c->window_n < want)
+        weir__gguf_fail(c, WEIR_IO, "cannot be read from byte %" PRIu64 " on: %s", c->at,
+                        errno != 0 ? strerror(errno) : "it became shorter");
 }
 
 bool weir__gguf_take(gguf_check *c, void *to, size_t n)

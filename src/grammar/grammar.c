@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/ascii.h"
 #include "base/error.h"
 #include "base/mem.h"
 #include "base/utf8.h"
@@ -183,14 +184,9 @@ static bool named_rule(parser *p, const char *name, size_t length, uint32_t *id)
 
 /* ---- Text ---- */
 
-static bool is_digit(char c)
-{
-    return c >= '0' && c <= '9';
-}
-
 static bool is_word(char c)
 {
-    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || is_digit(c) || c == '-';
+    return weir__ascii_is_alnum(c) || c == '-';
 }
 
 static void skip_space(parser *p, bool newline)
@@ -213,13 +209,9 @@ static bool read_hex(parser *p, int n_digits, uint32_t *value)
     p->pos += 2;
     *value = 0;
     for (int i = 0; i < n_digits; i++, p->pos++) {
-        char c = *p->pos;
-        if (is_digit(c))
-            *value = *value << 4 | (uint32_t)(c - '0');
-        else if ((c | 32) >= 'a' && (c | 32) <= 'f')
-            *value = *value << 4 | (uint32_t)((c | 32) - 'a' + 10);
-        else
-            return refuse(p, begin, "\\%c needs %d hexadecimal digits", begin[1], n_digits);
+        int digit = weir__ascii_hex(*p->pos);
+        if (digit < 0) return refuse(p, begin, "\\%c needs %d hexadecimal digits", begin[1], n_digits);
+        *value = *value << 4 | (uint32_t)digit;
     }
     if (*value > 0x10FFFF) return refuse(p, begin, "U+%X is no code point: they end at U+10FFFF", *value);
     if (*value >= 0xD800 && *value <= 0xDFFF)
@@ -263,7 +255,7 @@ static bool read_char(parser *p, uint32_t *value)
 static uint32_t read_count(parser *p, uint32_t most)
 {
     uint32_t value = 0;
-    for (; is_digit(*p->pos); p->pos++)
+    for (; weir__ascii_is_digit(*p->pos); p->pos++)
         if (value <= most) value = value * 10 + (uint32_t)(*p->pos - '0');
     return value <= most ? value : most + 1;
 }
@@ -316,7 +308,7 @@ static bool parse_token(parser *p)
     if (p->pos[1] == '[') {
         p->pos += 2;
         const char *digits = p->pos;
-        for (; is_digit(*p->pos); p->pos++)
+        for (; weir__ascii_is_digit(*p->pos); p->pos++)
             if (id <= INT32_MAX) id = id * 10 + (*p->pos - '0');
         if (p->pos == digits || p->pos[0] != ']' || p->pos[1] != '>')
             return refuse(p, begin, "a token by its id looks like <[123]>");
@@ -372,14 +364,14 @@ static bool parse_repetition(parser *p, size_t from, uint64_t *n_rules, bool nes
     if (from == p->open.n) return refuse(p, begin, "'%c' has nothing before it to repeat", kind);
     skip_space(p, nested);
     if (kind == '{') {
-        if (!is_digit(*p->pos))
+        if (!weir__ascii_is_digit(*p->pos))
             return refuse(p, p->pos, "a number must follow '{', not %s", found(p->pos, buffer));
         least = most = read_count(p, WEIR__GRAMMAR_REPEAT_MAX);
         skip_space(p, nested);
         if (*p->pos == ',') {
             p->pos++;
             skip_space(p, nested);
-            unlimited = !is_digit(*p->pos);
+            unlimited = !weir__ascii_is_digit(*p->pos);
             if (!unlimited) most = read_count(p, WEIR__GRAMMAR_REPEAT_MAX);
             skip_space(p, nested);
         }

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/ascii.h"
 #include "base/mem.h"
 #include "base/text.h"
 
@@ -238,13 +239,9 @@ static bool hex(rewriter *r, size_t n, uint32_t *value)
 {
     *value = 0;
     for (size_t i = 0; i < n; i++) {
-        char c = *r->pos++;
-        if (c >= '0' && c <= '9')
-            *value = *value << 4 | (uint32_t)(c - '0');
-        else if ((c | 32) >= 'a' && (c | 32) <= 'f')
-            *value = *value << 4 | (uint32_t)((c | 32) - 'a' + 10);
-        else
-            return fail(r, "an escape needs hexadecimal digits");
+        int digit = weir__ascii_hex(*r->pos++);
+        if (digit < 0) return fail(r, "an escape needs hexadecimal digits");
+        *value = *value << 4 | (uint32_t)digit;
     }
     return true;
 }
@@ -294,7 +291,7 @@ static bool character_escape(rewriter *r, bool in_class, uint32_t *value)
         *value = '\b';
         return true;
     case '0':
-        if (*r->pos >= '0' && *r->pos <= '9') return fail(r, "octal escapes are not read");
+        if (weir__ascii_is_digit(*r->pos)) return fail(r, "octal escapes are not read");
         *value = 0;
         return true;
     default: break;
@@ -302,7 +299,7 @@ static bool character_escape(rewriter *r, bool in_class, uint32_t *value)
     if ((c >= '1' && c <= '9') || c == 'k') return fail(r, "back references have no grammar");
     if (c == 'B') return fail(r, "\\B (no word boundary) has no grammar");
     if (c == 'p' || c == 'P') return fail(r, "\\p{…} (Unicode properties) is not supported");
-    if ((c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z')) return fail(r, "an escape is not known");
+    if (weir__ascii_is_letter(c)) return fail(r, "an escape is not known");
     if ((unsigned char)c >= 0x80) return fail(r, "a backslash stands before a letter");
     *value = (unsigned char)c;
     return true;
@@ -418,7 +415,7 @@ static bool number(rewriter *r, uint64_t *value)
 {
     const char *begin = r->pos;
     *value = 0;
-    for (; *r->pos >= '0' && *r->pos <= '9'; r->pos++)
+    for (; weir__ascii_is_digit(*r->pos); r->pos++)
         if (*value < WEIR__PATTERN_ENDLESS / 16) *value = *value * 10 + (uint64_t)(*r->pos - '0');
     return r->pos > begin;
 }

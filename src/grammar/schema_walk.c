@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/ascii.h"
 #include "base/error.h"
 
 /* ---- Refusals and where they are ---- */
@@ -92,20 +93,13 @@ json_t *weir__schema_refuse(weir__schema_walk *w, const char *keyword, const cha
     return NULL;
 }
 
-json_t *weir__schema_refuse_finally(weir__schema_walk *w, const char *what)
-{
-    w->final = true;
-    return weir__schema_refuse(w, NULL, "%s", what);
-}
-
 bool weir__schema_spend(weir__schema_walk *w, size_t n)
 {
     if (w->status != WEIR_OK) return false;
     if (weir__budget_step(&w->work->budget, n)) return true;
-    if (w->work->budget.over == WEIR__LIMIT_INTERRUPT)
-        w->status = weir__interrupt_error(w->error);
-    else
-        weir__schema_refuse_finally(w, "the schema asks for too much work; make it simpler");
+    w->final = w->work->budget.over != WEIR__LIMIT_INTERRUPT;
+    if (w->final) return weir__schema_refuse(w, NULL, "the schema asks for too much work; make it simpler");
+    w->status = weir__interrupt_error(w->error);
     return false;
 }
 
@@ -155,13 +149,6 @@ void weir__schema_leave(weir__schema_walk *w, size_t before)
 
 /* ---- References ---- */
 
-static int hex_digit(char c)
-{
-    if (c >= '0' && c <= '9') return c - '0';
-    if ((c | 32) >= 'a' && (c | 32) <= 'f') return (c | 32) - 'a' + 10;
-    return -1;
-}
-
 /* Reads one reference token of a URI fragment from *pos into out. False: malformed or too long. */
 static bool pointer_token(const char **pos, char *out, size_t capacity)
 {
@@ -170,8 +157,8 @@ static bool pointer_token(const char **pos, char *out, size_t capacity)
     for (; *p != '\0' && *p != '/'; p++) {
         char c = *p;
         if (c == '%') {
-            int high = hex_digit(p[1]);
-            int low = high < 0 ? -1 : hex_digit(p[2]);
+            int high = weir__ascii_hex(p[1]);
+            int low = high < 0 ? -1 : weir__ascii_hex(p[2]);
             if (low < 0 || (high == 0 && low == 0)) return false;
             c = (char)(high << 4 | low);
             p += 2;

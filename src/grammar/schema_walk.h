@@ -82,7 +82,6 @@ const json_t *weir__schema_dereference(weir__schema_walk *w, const json_t *schem
 /* Return NULL. keyword NULL: the whole schema is refused. refuse_finally: with relax, too. */
 json_t *weir__schema_refuse(weir__schema_walk *w, const char *keyword, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
-json_t *weir__schema_refuse_finally(weir__schema_walk *w, const char *what);
 json_t *weir__schema_no_memory(weir__schema_walk *w);
 
 /* Counts n steps of work, about one for each value or name that is read. False: too many. */

@@ -41,7 +41,7 @@ static char *folder_name(const char *repo)
     return weir__text_format(PREFIX "%.*s--%s", (int)(slash - repo), repo, slash + 1);
 }
 
-char *weir__cache_folder(const char *cache, const char *repo)
+static char *repo_folder(const char *cache, const char *repo)
 {
     char *name = folder_name(repo);
     char *path = name != NULL ? weir__text_format("%s/%s", cache, name) : NULL;
@@ -51,7 +51,7 @@ char *weir__cache_folder(const char *cache, const char *repo)
 
 static char *below(const char *cache, const char *repo, const char *a, const char *b)
 {
-    char *folder = weir__cache_folder(cache, repo);
+    char *folder = repo_folder(cache, repo);
     char *path = folder != NULL ? weir__text_format("%s/%s/%s", folder, a, b) : NULL;
     weir__mem_free(folder);
     return path;
@@ -506,7 +506,7 @@ weir_status weir__cache_remove(const char *cache, const weir__name *name, uint64
                                weir_error *error)
 {
     struct stat st;
-    char *folder = weir__cache_folder(cache, name->repo);
+    char *folder = repo_folder(cache, name->repo);
     if (folder == NULL) return no_memory(error);
     weir_status status;
     if (lstat(folder, &st) != 0 || !S_ISDIR(st.st_mode))

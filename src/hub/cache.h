@@ -13,8 +13,7 @@
 
 #include "hub/name.h"
 
-/* The folder of a repository; NULL: out of memory. Freed with weir__mem_free, as are all paths here. */
-char *weir__cache_folder(const char *cache, const char *repo);
+/* NULL: out of memory. Freed with weir__mem_free, as are all paths here. */
 char *weir__cache_blob(const char *cache, const char *repo, const char *blob);
 char *weir__cache_file(const char *cache, const char *repo, const char *commit, const char *name);
 

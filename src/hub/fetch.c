@@ -10,6 +10,7 @@
 #include <sys/statvfs.h>
 #include <unistd.h>
 
+#include "base/ascii.h"
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/file.h"
@@ -258,9 +259,7 @@ static char *address(const weir__config *config, const weir__name_file *file, co
     char path[3 * WEIR__NAME_FILE_MAX];
     size_t n = 0;
     for (const char *c = file->name; *c != '\0'; c++) {
-        bool plain = (*c >= 'a' && *c <= 'z') || (*c >= 'A' && *c <= 'Z') || (*c >= '0' && *c <= '9') ||
-                     strchr("-._~/", *c) != NULL;
-        if (plain) {
+        if (weir__ascii_is_alnum(*c) || strchr("-._~/", *c) != NULL) {
             path[n++] = *c;
         } else {
             path[n++] = '%';

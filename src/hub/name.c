@@ -6,6 +6,7 @@
 #include <string.h>
 #include <strings.h>
 
+#include "base/ascii.h"
 #include "base/error.h"
 #include "base/mem.h"
 
@@ -20,26 +21,11 @@ static const char *const preferred[] = {
 
 /* ---- Characters ---- */
 
-static bool is_digit(char c)
-{
-    return c >= '0' && c <= '9';
-}
-
-static bool is_letter(char c)
-{
-    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
-}
-
-static char upper(char c)
-{
-    return (char)(c >= 'a' && c <= 'z' ? c - 'a' + 'A' : c);
-}
-
 static bool is_word(const char *text, size_t n)
 {
     if (n == 0 || n > 96 || text[0] == '.' || text[0] == '-' || text[n - 1] == '.') return false;
     for (size_t i = 0; i < n; i++) {
-        if (!is_letter(text[i]) && !is_digit(text[i]) && strchr("._-", text[i]) == NULL) return false;
+        if (!weir__ascii_is_alnum(text[i]) && strchr("._-", text[i]) == NULL) return false;
         /* "--" is what the cache writes for the slash. */
         if (i > 0 && text[i] == text[i - 1] && strchr(".-", text[i]) != NULL) return false;
     }
@@ -49,7 +35,7 @@ static bool is_word(const char *text, size_t n)
 bool weir__name_is_hex(const char *text, size_t n)
 {
     for (size_t i = 0; i < n; i++)
-        if (!is_digit(text[i]) && !(text[i] >= 'a' && text[i] <= 'f')) return false;
+        if (!weir__ascii_is_digit(text[i]) && !(text[i] >= 'a' && text[i] <= 'f')) return false;
     return text[n] == '\0';
 }
 
@@ -77,7 +63,7 @@ bool weir__name_is_safe(const char *path)
 bool weir__name_is_revision(const char *text)
 {
     for (const char *c = text; *c != '\0'; c++)
-        if (!is_letter(*c) && !is_digit(*c) && strchr("._-/", *c) == NULL) return false;
+        if (!weir__ascii_is_alnum(*c) && strchr("._-/", *c) == NULL) return false;
     return weir__name_is_safe(text);
 }
 
@@ -183,7 +169,7 @@ static size_t stem(const char *file, int32_t *shard, int32_t *n_shards)
     if (tail[0] != '-' || memcmp(tail + 6, "-of-", 4) != 0) return n;
     int32_t i = 0, of = 0;
     for (int k = 0; k < 5; k++) {
-        if (!is_digit(tail[1 + k]) || !is_digit(tail[10 + k])) return n;
+        if (!weir__ascii_is_digit(tail[1 + k]) || !weir__ascii_is_digit(tail[10 + k])) return n;
         i = i * 10 + (tail[1 + k] - '0');
         of = of * 10 + (tail[10 + k] - '0');
     }
@@ -204,13 +190,13 @@ static bool is_quantization(const char *text, size_t n)
     static const char *const begins[] = {"Q", "IQ", "TQ", "F", "BF", "FP", "MXFP", "NVFP"};
     if (n < 2 || n > 15) return false;
     size_t letters = 0;
-    while (letters < n && is_letter(text[letters])) letters++;
+    while (letters < n && weir__ascii_is_letter(text[letters])) letters++;
     bool known = false;
     for (size_t i = 0; i < sizeof begins / sizeof *begins; i++)
         known = known || (strlen(begins[i]) == letters && strncasecmp(text, begins[i], letters) == 0);
-    if (!known || letters == n || !is_digit(text[letters])) return false;
+    if (!known || letters == n || !weir__ascii_is_digit(text[letters])) return false;
     for (size_t i = 0; i < n; i++)
-        if (!is_letter(text[i]) && !is_digit(text[i]) && text[i] != '_') return false;
+        if (!weir__ascii_is_alnum(text[i]) && text[i] != '_') return false;
     return true;
 }
 
@@ -224,7 +210,7 @@ void weir__name_quantization(const char *file, char quantization[16])
         size_t begin = end;
         while (begin > 0 && strchr("-./", file[begin - 1]) == NULL) begin--;
         if (is_quantization(file + begin, end - begin)) {
-            for (size_t i = 0; i < end - begin; i++) quantization[i] = upper(file[begin + i]);
+            for (size_t i = 0; i < end - begin; i++) quantization[i] = weir__ascii_upper(file[begin + i]);
             quantization[end - begin] = '\0';
             return;
         }

@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/ascii.h"
 #include "base/budget.h"
 #include "base/error.h"
 #include "base/mem.h"
@@ -54,17 +55,12 @@ static bool is_read(weir_special_content special, const char *role)
     return false;
 }
 
-static bool is_blank(char c)
-{
-    return c == ' ' || (c >= '\t' && c <= '\r');
-}
-
 /* A content without surrounding white space. */
 static weir__span core_of(const char *text, size_t n)
 {
     weir__span core = {.to = n};
-    while (core.to > 0 && is_blank(text[core.to - 1])) core.to--;
-    while (core.from < core.to && is_blank(text[core.from])) core.from++;
+    while (core.to > 0 && weir__ascii_is_space(text[core.to - 1])) core.to--;
+    while (core.from < core.to && weir__ascii_is_space(text[core.from])) core.from++;
     return core;
 }
 

@@ -4,6 +4,7 @@
 
 #include <stdlib.h>
 
+#include "base/ascii.h"
 #include "base/budget.h"
 #include "base/error.h"
 #include "base/mem.h"
@@ -123,12 +124,6 @@ static void choose_places(cutting *c)
 
 /* ---- Parts ---- */
 
-/* The tokenizer's isspace. */
-static bool is_blank(char c)
-{
-    return c == ' ' || (c >= '\t' && c <= '\r');
-}
-
 static bool add_part(weir__parts *parts, size_t from, size_t to, bool plain)
 {
     if (from >= to) return true;
@@ -160,9 +155,9 @@ static bool make_parts(cutting *c, weir__parts *parts)
         if (is_dirty(c, to)) {
             size_t begin = from, end = to;
             if (i > 0 && (c->places[i - 1].strip & WEIR__STRIP_RIGHT))
-                while (begin < end && is_blank(c->prompt[begin])) begin++;
+                while (begin < end && weir__ascii_is_space(c->prompt[begin])) begin++;
             if (i < c->n && (c->places[i].strip & WEIR__STRIP_LEFT))
-                while (end > begin && is_blank(c->prompt[end - 1])) end--;
+                while (end > begin && weir__ascii_is_space(c->prompt[end - 1])) end--;
             ok = add_part(parts, done, from, false) && add_part(parts, begin, end, true);
             done = to;
         }

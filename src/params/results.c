@@ -4,7 +4,7 @@
 #include "params/bounds.h"
 #include "params/rows.h"
 
-const char *const weir__slot_state_names[] = {"idle", "prefilling", "generating", "joined", NULL};
+static const char *const slot_state_names[] = {"idle", "prefilling", "generating", "joined", NULL};
 const char *const weir__miss_names[WEIR_MISS_COUNT + 1] = {"none",     "cold",       "evicted", "salt",
                                                            "diverged", "uncuttable", "off"};
 const char *const weir__reason_names[WEIR_REASON_DEADLINE + 2] = {
@@ -102,7 +102,7 @@ TABLE(view);
 #define OF weir_slot_view
 static const weir_member slot_view[] = {
     RESULT(slot, "", "the slot's number"),
-    CHOICE(state, WEIR_SLOT_IDLE, WEIR_SLOT_JOINED, 0, weir__slot_state_names, "whether the slot prefills or generates"),
+    CHOICE(state, WEIR_SLOT_IDLE, WEIR_SLOT_JOINED, 0, slot_state_names, "whether the slot prefills or generates"),
     RESULT(n_prompt_left, "tokens", "tokens to compute before the next is sampled"),
     RESULT(n_prompt, "tokens", "tokens of the prompt"),
     RESULT(n_generated, "tokens", "tokens sampled"),
@@ -163,7 +163,7 @@ static const weir_member tick_slot[] = {
     RESULT(request, "", "the request's number"),
     RESULT(end_ns, "ns", "when the request ended; 0 = not in this tick"),
     NUMBER(slot, -1, WEIR__SEQ_MAX - 1, 0, "", "the slot; -1 = it ended in the queue"),
-    CHOICE(state, WEIR_SLOT_IDLE, WEIR_SLOT_JOINED, 0, weir__slot_state_names, "whether the slot prefilled or generated"),
+    CHOICE(state, WEIR_SLOT_IDLE, WEIR_SLOT_JOINED, 0, slot_state_names, "whether the slot prefilled or generated"),
     RESULT(n_tokens, "tokens", "tokens in this tick"),
     RESULT(n_past, "tokens", "tokens in the KV cache"),
     RESULT(n_prompt, "tokens", "tokens of the prompt"),
