@@ -14,7 +14,8 @@
 #define CELLS_MAX 8192 /* the longest text, where the model was trained on more */
 #define TURN      64   /* texts that are computed before another request gets its turn */
 
-bool serve_embedder_allowed(serve_call *call)
+/* Whether this server computes them; otherwise the call has its answer. */
+static bool is_allowed(serve_call *call)
 {
     if (call->model->params.embeddings || call->loaded->engine == NULL) return true;
     if (serve_catalog_pool(call->server->catalog) == NULL)
@@ -91,7 +92,8 @@ weir_status serve_embedder_describe(serve_call *call, weir_context_info *info, w
 }
 
 /* All lengths are known before anything is computed. */
-static weir_status check_lengths(const weir_context *context, const serve_texts *texts, weir_error *error)
+static weir_status check_lengths(const weir_context *context, const serve_texts_form *form,
+                                 const serve_texts *texts, weir_error *error)
 {
     weir_context_info info = {.size = sizeof info};
     char name[sizeof error->field];
@@ -100,15 +102,17 @@ static weir_status check_lengths(const weir_context *context, const serve_texts 
     for (size_t i = 0; i < texts->n; i++) {
         size_t n = texts->tokens[i].n;
         if (n >= 1 && n <= most) continue;
-        const char *field = texts->name(texts, i, name, sizeof name);
+        const char *field = form->name(texts, i, name, sizeof name);
         return weir__error_set(error, n == 0 ? WEIR_INVALID : WEIR_TOO_LONG, field,
                                "%s has %zu tokens; a text to embed may have 1 to %zu", field, n, most);
     }
     return WEIR_OK;
 }
 
-weir_status serve_embedder_compute(serve_call *call, const serve_texts *texts, float **vectors, size_t *width,
-                                   weir_error *error)
+/* *vectors is [texts->n][*width], freed with weir__mem_free in any case. TOO_LONG, INVALID (a text's name),
+ * ABORTED: the client has left. */
+static weir_status compute(serve_call *call, const serve_texts_form *form, const serve_texts *texts,
+                           float **vectors, size_t *width, weir_error *error)
 {
     serve_embedder *embedder = &call->loaded->embedder;
     weir_status status = WEIR_OK;
@@ -117,19 +121,40 @@ weir_status serve_embedder_compute(serve_call *call, const serve_texts *texts, f
         if (atomic_load_explicit(&call->gone, memory_order_acquire)) return WEIR_ABORTED;
         pthread_mutex_lock(&embedder->mutex);
         status = open_context(call, error);
-        if (status == WEIR_OK && done == 0) status = check_lengths(embedder->context, texts, error);
+        if (status == WEIR_OK && done == 0) status = check_lengths(embedder->context, form, texts, error);
         if (status == WEIR_OK && *vectors == NULL) {
             *width = weir_embedding_width(embedder->context);
             *vectors = weir__mem_calloc(texts->n * *width, sizeof **vectors);
             if (*vectors == NULL) status = WEIR_NO_MEMORY;
         }
         if (status == WEIR_OK)
-            status = weir_context_set_adapters(embedder->context, texts->adapters->uses, texts->adapters->n,
-                                               error);
+            status =
+                weir_context_set_adapters(embedder->context, texts->adapters.uses, texts->adapters.n, error);
         if (status == WEIR_OK)
             status = weir_embed(embedder->context, texts->tokens + done, n, WEIR_NORMALIZE_L2,
                                 *vectors + done * *width, n * *width, &n_floats, error);
         pthread_mutex_unlock(&embedder->mutex);
     }
     return status;
+}
+
+void serve_embedder_answer(serve_call *call, const serve_texts_form *form)
+{
+    float *vectors = NULL;
+    size_t width = 0;
+    weir_error error = {0};
+    serve_texts *texts;
+    if (!is_allowed(call)) return;
+    if ((texts = weir__mem_calloc(1, form->size)) == NULL) {
+        serve_call_no_memory(call);
+        return;
+    }
+    if (form->read(call, texts) &&
+        serve_call_passes(call, compute(call, form, texts, &vectors, &width, &error), &error))
+        form->answer(call, texts, vectors, width);
+    for (size_t i = 0; i < texts->n; i++) weir__mem_free((void *)texts->tokens[i].ids);
+    weir__mem_free(vectors);
+    serve_adapter_set_fini(&texts->adapters);
+    json_decref(texts->json);
+    weir__mem_free(texts);
 }

@@ -5,17 +5,30 @@
 
 #include "serve.h"
 
-/* Texts, and what errors call the i-th one: a name that fits into an error's field. */
+#define SERVE_TEXTS_MAX 2048
+
+/* A request's texts. The struct of each request begins with it; the worker owns it. */
 typedef struct serve_texts {
-    const weir_tokens *tokens; /* [n] */
-    size_t n;
-    const char *(*name)(const struct serve_texts *texts, size_t i, char *name, size_t capacity);
-    bool many; /* for `name`: the request has an array of them */
-    const serve_adapter_set *adapters;
+    json_t *json;                        /* the request, owned */
+    weir_tokens tokens[SERVE_TEXTS_MAX]; /* [n], owned */
+    size_t n, n_tokens;                  /* of all of them */
+    bool many;                           /* for `name`: the request has an array of them */
+    const char *adapter;                 /* the model that was asked for; borrowed, NULL = not given */
+    serve_adapter_set adapters;
 } serve_texts;
 
-/* Whether this server computes them; otherwise the call has its answer. */
-bool serve_embedder_allowed(serve_call *call);
+typedef struct serve_texts_form {
+    size_t size; /* of the request's struct */
+    /* What errors call the i-th text: a name that fits into an error's field. */
+    const char *(*name)(const serve_texts *texts, size_t i, char *name, size_t capacity);
+    /* Fills a struct of zeroes. False: the call has its answer. */
+    bool (*read)(serve_call *call, serve_texts *texts);
+    /* vectors: [n][width] */
+    void (*answer)(serve_call *call, const serve_texts *texts, const float *vectors, size_t width);
+} serve_texts_form;
+
+/* Reads a request, computes its texts and answers. Requests take turns. Worker. */
+void serve_embedder_answer(serve_call *call, const serve_texts_form *form);
 
 /* Whether it scores pairs of texts, by its file. Such a model has no embeddings. */
 bool serve_embedder_ranks(const weir_model *model, const char *architecture);
@@ -32,10 +45,5 @@ static inline size_t serve_embedder_longest(const weir_context_info *info)
 {
     return (size_t)(info->n_batch < info->n_ctx_seq ? info->n_batch : info->n_ctx_seq);
 }
-
-/* *vectors is [texts->n][*width], freed with weir__mem_free in any case. Requests take turns. TOO_LONG,
- * INVALID (a text's name), ABORTED: the client has left. Worker. */
-weir_status serve_embedder_compute(serve_call *call, const serve_texts *texts, float **vectors, size_t *width,
-                                   weir_error *error);
 
 #endif

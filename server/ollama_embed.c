@@ -5,29 +5,21 @@
 #include <string.h>
 
 #include "base/clock.h"
-#include "base/mem.h"
 #include "embedder.h"
 #include "field.h"
 #include "loaded.h"
 #include "model.h"
 #include "ollama.h"
 
-#define INPUTS_MAX 2048
 #define EMBED      1u
 #define EMBEDDINGS 2u /* the older one: one text, one vector */
 
-/* What a request says; owned. */
+/* What a request says. */
 typedef struct inputs {
-    unsigned where;
-    json_t *json;
-    weir_tokens tokens[INPUTS_MAX]; /* [n] */
-    size_t n, n_tokens;             /* of all of them */
+    serve_texts texts; /* first */
     bool truncate;
-    int32_t dimensions; /* 0 = as many as the model has */
-    /* Borrowed, NULL = not given: */
-    const json_t *input, *keep_alive;
-    const char *adapter;
-    serve_adapter_set adapters;
+    int32_t dimensions;               /* 0 = as many as the model has */
+    const json_t *input, *keep_alive; /* borrowed, NULL = not given */
 } inputs;
 
 static const char *name_input(const serve_texts *texts, size_t i, char *name, size_t capacity)
@@ -55,13 +47,13 @@ static bool add_input(serve_call *call, void *to, const char *name, const json_t
 {
     inputs *in = to;
     if (!json_is_string(value)) return serve_field_refuse(call, name, "a text");
-    return serve_embedder_read(call, name, value, &in->tokens[in->n++]);
+    return serve_embedder_read(call, name, value, &in->texts.tokens[in->texts.n++]);
 }
 
-static bool read(serve_call *call, inputs *in)
+static bool read_inputs(serve_call *call, inputs *in, unsigned where)
 {
     static const serve_field fields[] = {
-        SERVE_FIELD("model", EMBED | EMBEDDINGS, MODEL, inputs, adapter),
+        SERVE_FIELD("model", EMBED | EMBEDDINGS, MODEL, inputs, texts.adapter),
         SERVE_FIELD("input", EMBED, VALUE, inputs, input),
         SERVE_FIELD("prompt", EMBEDDINGS, VALUE, inputs, input),
         SERVE_FIELD("truncate", EMBED, BOOL, inputs, truncate),
@@ -69,17 +61,17 @@ static bool read(serve_call *call, inputs *in)
         SERVE_FIELD_BY("options", EMBED | EMBEDDINGS, read_options),
         SERVE_FIELD("keep_alive", EMBED | EMBEDDINGS, VALUE, inputs, keep_alive),
     };
-    const char *name = in->where == EMBED ? "input" : "prompt";
+    const char *name = where == EMBED ? "input" : "prompt";
     bool unmet = false;
     in->truncate = true;
-    if (!serve_call_read_json(call, &in->json) ||
-        !serve_fields_read(call, fields, sizeof fields / sizeof *fields, in->where, in->json, in, NULL) ||
+    if (!serve_call_read_json(call, &in->texts.json) ||
+        !serve_fields_read(call, fields, sizeof fields / sizeof *fields, where, in->texts.json, in, NULL) ||
         !serve_ollama_keep_alive(call, in->keep_alive, &unmet) ||
-        !serve_lora_choose(call, in->adapter, NULL, &in->adapters))
+        !serve_lora_choose(call, in->texts.adapter, NULL, &in->texts.adapters))
         return false;
     if (unmet) serve_call_relaxed(call, "keep_alive");
-    if (in->where == EMBEDDINGS || json_is_string(in->input)) return add_input(call, in, name, in->input);
-    return serve_field_texts(call, name, in->input, INPUTS_MAX, add_input, in);
+    if (where == EMBEDDINGS || json_is_string(in->input)) return add_input(call, in, name, in->input);
+    return serve_field_texts(call, name, in->input, SERVE_TEXTS_MAX, add_input, in);
 }
 
 /* A text that is too long loses its end, but not the token that the vocabulary puts there. */
@@ -91,14 +83,14 @@ static bool truncate(serve_call *call, inputs *in)
     if (!serve_call_passes(call, serve_embedder_describe(call, &context, &error), &error)) return false;
     weir_model_describe(call->loaded->model, &info);
     size_t most = serve_embedder_longest(&context);
-    for (size_t i = 0; i < in->n; i++) {
-        weir_tokens *one = &in->tokens[i];
+    for (size_t i = 0; i < in->texts.n; i++) {
+        weir_tokens *one = &in->texts.tokens[i];
         if (in->truncate && one->n > most && most > 0) {
             int32_t *ids = (int32_t *)one->ids, last = ids[one->n - 1];
             if (last >= 0 && (last == info.token_eos || last == info.token_sep)) ids[most - 1] = last;
             one->n = most;
         }
-        in->n_tokens += one->n;
+        in->texts.n_tokens += one->n;
     }
     return true;
 }
@@ -115,59 +107,55 @@ static void add_vector(const float *vector, size_t n, bool cut, weir__text *text
     weir__text_add_string(text, "]");
 }
 
-static void answer(serve_call *call, const inputs *in, const float *vectors, size_t width)
+static void answer_embed(serve_call *call, const serve_texts *texts, const float *vectors, size_t width)
 {
+    const inputs *in = (const inputs *)texts;
     weir__text text = {.quota = &call->server->answers};
     size_t n = in->dimensions > 0 && (size_t)in->dimensions < width ? (size_t)in->dimensions : width;
     weir__text_add_string(&text, "{");
-    if (in->where == EMBEDDINGS) {
-        weir__json_key(&text, "embedding");
-        add_vector(vectors, width, false, &text);
-    } else {
-        weir__json_string(&text, "model", in->adapter != NULL ? in->adapter : call->model->name);
-        weir__text_add_string(&text, ",\"embeddings\":[");
-        for (size_t i = 0; i < in->n && !text.failed; i++) {
-            if (i > 0) weir__text_add_string(&text, ",");
-            add_vector(vectors + i * width, n, n < width, &text);
-        }
-        weir__text_printf(&text, "],\"total_duration\":%lld,\"load_duration\":%lld,\"prompt_eval_count\":%zu",
-                          (long long)(weir__clock_now_ns() - call->began_ns), (long long)call->load_ns,
-                          in->n_tokens);
+    weir__json_string(&text, "model", texts->adapter != NULL ? texts->adapter : call->model->name);
+    weir__text_add_string(&text, ",\"embeddings\":[");
+    for (size_t i = 0; i < texts->n && !text.failed; i++) {
+        if (i > 0) weir__text_add_string(&text, ",");
+        add_vector(vectors + i * width, n, n < width, &text);
     }
+    weir__text_printf(&text, "],\"total_duration\":%lld,\"load_duration\":%lld,\"prompt_eval_count\":%zu}\n",
+                      (long long)(weir__clock_now_ns() - call->began_ns), (long long)call->load_ns,
+                      texts->n_tokens);
+    serve_call_answer_text(call, 200, "application/json", &text);
+}
+
+static void answer_embedding(serve_call *call, const serve_texts *texts, const float *vector, size_t width)
+{
+    weir__text text = {.quota = &call->server->answers};
+    (void)texts;
+    weir__text_add_string(&text, "{\"embedding\":");
+    add_vector(vector, width, false, &text);
     weir__text_add_string(&text, "}\n");
     serve_call_answer_text(call, 200, "application/json", &text);
 }
 
-static void embed(serve_call *call, unsigned where)
+static bool read_embed(serve_call *call, serve_texts *texts)
 {
-    float *vectors = NULL;
-    size_t width = 0;
-    weir_error error = {0};
-    inputs *in;
-    if (!serve_embedder_allowed(call)) return;
-    if ((in = weir__mem_calloc(1, sizeof *in)) == NULL) {
-        serve_call_no_memory(call);
-        return;
-    }
-    in->where = where;
-    if (read(call, in) && truncate(call, in)) {
-        const serve_texts texts = {in->tokens, in->n, name_input, where == EMBED, &in->adapters};
-        if (serve_call_passes(call, serve_embedder_compute(call, &texts, &vectors, &width, &error), &error))
-            answer(call, in, vectors, width);
-    }
-    for (size_t i = 0; i < in->n; i++) weir__mem_free((void *)in->tokens[i].ids);
-    weir__mem_free(vectors);
-    serve_adapter_set_fini(&in->adapters);
-    json_decref(in->json);
-    weir__mem_free(in);
+    inputs *in = (inputs *)texts;
+    texts->many = true;
+    return read_inputs(call, in, EMBED) && truncate(call, in);
+}
+
+static bool read_embedding(serve_call *call, serve_texts *texts)
+{
+    inputs *in = (inputs *)texts;
+    return read_inputs(call, in, EMBEDDINGS) && truncate(call, in);
 }
 
 void serve_ollama_embed(serve_call *call)
 {
-    embed(call, EMBED);
+    static const serve_texts_form form = {sizeof(inputs), name_input, read_embed, answer_embed};
+    serve_embedder_answer(call, &form);
 }
 
 void serve_ollama_embeddings(serve_call *call)
 {
-    embed(call, EMBEDDINGS);
+    static const serve_texts_form form = {sizeof(inputs), name_input, read_embedding, answer_embedding};
+    serve_embedder_answer(call, &form);
 }

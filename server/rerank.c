@@ -10,29 +10,25 @@
 #include "loaded.h"
 #include "model.h"
 
-#define DOCUMENTS_MAX 2048
-#define TEMPLATE_MAX  65536 /* bytes of the model's own prompt */
+#define TEMPLATE_MAX 65536 /* bytes of the model's own prompt */
 
 /* ---- Reading ---- */
 
-/* What a request says; owned. */
+/* What a request says. */
 typedef struct asked {
-    json_t *json;
-    weir_tokens pairs[DOCUMENTS_MAX]; /* [n]: the query with each document */
-    size_t n, n_tokens;               /* of all of them */
+    serve_texts pairs; /* first; the query with each document */
     int32_t top_n;
     bool return_documents;
     /* Borrowed, NULL = not given: */
     const json_t *query, *documents, *lora;
-    const char *user, *adapter; /* no effect; the model that was asked for, where it is one */
-    serve_adapter_set adapters;
+    const char *user; /* no effect */
 } asked;
 
 static bool read_top_n(serve_call *call, void *to, const char *name, const json_t *value)
 {
     asked *a = to;
     json_int_t n = json_integer_value(value);
-    a->top_n = n < DOCUMENTS_MAX ? (int32_t)n : DOCUMENTS_MAX;
+    a->top_n = n < SERVE_TEXTS_MAX ? (int32_t)n : SERVE_TEXTS_MAX;
     return (json_is_integer(value) && n >= 1) ||
            serve_field_refuse(call, name, "a whole number above 0: the documents to return, the best first");
 }
@@ -51,10 +47,10 @@ static const char *name_document(const serve_texts *texts, size_t i, char *name,
     return name;
 }
 
-static bool read(serve_call *call, asked *a)
+static bool read_asked(serve_call *call, asked *a)
 {
     static const serve_field fields[] = {
-        SERVE_FIELD("model", 1, MODEL, asked, adapter),
+        SERVE_FIELD("model", 1, MODEL, asked, pairs.adapter),
         SERVE_FIELD("query", 1, VALUE, asked, query),
         SERVE_FIELD("documents", 1, VALUE, asked, documents),
         SERVE_FIELD_BY("top_n", 1, read_top_n),
@@ -62,14 +58,14 @@ static bool read(serve_call *call, asked *a)
         SERVE_FIELD("lora", 1, VALUE, asked, lora),
         SERVE_FIELD("user", 1, STRING, asked, user),
     };
-    a->top_n = DOCUMENTS_MAX;
-    if (!serve_call_read_json(call, &a->json) ||
-        !serve_fields_read(call, fields, sizeof fields / sizeof *fields, 1, a->json, a, NULL))
+    a->top_n = SERVE_TEXTS_MAX;
+    if (!serve_call_read_json(call, &a->pairs.json) ||
+        !serve_fields_read(call, fields, sizeof fields / sizeof *fields, 1, a->pairs.json, a, NULL))
         return false;
     size_t n = json_array_size(a->documents);
     if (json_string_length(a->query) == 0)
         return serve_field_refuse(call, "query", "a text that is not empty");
-    if (n == 0 || n > DOCUMENTS_MAX)
+    if (n == 0 || n > SERVE_TEXTS_MAX)
         return serve_field_refuse(call, "documents", "an array of 1 to 2048 texts");
     for (size_t i = 0; i < n; i++) {
         char name[32];
@@ -77,7 +73,7 @@ static bool read(serve_call *call, asked *a)
         return serve_field_refuse(call, name_document(NULL, i, name, sizeof name),
                                   "a text, or an object with a \"text\"");
     }
-    return serve_lora_choose(call, a->adapter, a->lora, &a->adapters);
+    return serve_lora_choose(call, a->pairs.adapter, a->lora, &a->pairs.adapters);
 }
 
 /* ---- Pairs ---- */
@@ -100,7 +96,7 @@ static bool tokens_of(serve_call *call, const char *field, const json_t *text, b
     return serve_call_passes(call, status, &error);
 }
 
-static bool learn(serve_call *call, const asked *a, const weir_context_info *context, shape *s)
+static bool learn_shape(serve_call *call, const asked *a, const weir_context_info *context, shape *s)
 {
     static const char key[] = "tokenizer.chat_template.rerank";
     size_t n = 0;
@@ -142,7 +138,7 @@ static json_t *fill(const char *prompt, const json_t *query, const json_t *docum
     return filled;
 }
 
-static void put(int32_t *ids, size_t *n, int32_t token)
+static void put_token(int32_t *ids, size_t *n, int32_t token)
 {
     if (token >= 0) ids[(*n)++] = token;
 }
@@ -157,14 +153,14 @@ static bool join(serve_call *call, const shape *s, const char *field, const json
     size_t n_ids = 0, n = 0;
     bool ok = tokens_of(call, field, document, false, &ids, &n_ids);
     if (ok && (all = weir__mem_calloc(s->n_query + n_ids + 4, sizeof *all)) != NULL) {
-        if (info->add_bos) put(all, &n, info->token_bos);
+        if (info->add_bos) put_token(all, &n, info->token_bos);
         memcpy(all + n, s->query, s->n_query * sizeof *all);
         n += s->n_query;
-        if (info->add_eos) put(all, &n, end);
-        if (info->add_sep) put(all, &n, info->token_sep);
+        if (info->add_eos) put_token(all, &n, end);
+        if (info->add_sep) put_token(all, &n, info->token_sep);
         if (n_ids > 0) memcpy(all + n, ids, n_ids * sizeof *all);
         n += n_ids;
-        if (info->add_eos) put(all, &n, end);
+        if (info->add_eos) put_token(all, &n, end);
         *pair = (weir_tokens){.ids = all, .n = n};
     } else if (ok) {
         ok = serve_call_no_memory(call);
@@ -176,7 +172,7 @@ static bool join(serve_call *call, const shape *s, const char *field, const json
 static bool add_pair(serve_call *call, asked *a, const shape *s, size_t i)
 {
     char field[32];
-    weir_tokens *pair = &a->pairs[a->n++];
+    weir_tokens *pair = &a->pairs.tokens[a->pairs.n++];
     name_document(NULL, i, field, sizeof field);
     if (s->prompt == NULL) {
         if (!join(call, s, field, document_of(a, i), pair)) return false;
@@ -189,7 +185,7 @@ static bool add_pair(serve_call *call, asked *a, const shape *s, size_t i)
         json_decref(filled);
         if (!ok) return false;
     }
-    a->n_tokens += pair->n;
+    a->pairs.n_tokens += pair->n;
     return pair->n <= s->most ||
            serve_call_refuse(call, 400, field, "context_length_exceeded",
                              "%s has %zu tokens with the query; allowed: up to %zu", field, pair->n, s->most);
@@ -205,7 +201,7 @@ static bool make_pairs(serve_call *call, asked *a)
         return serve_call_refuse(call, 501, "model", "not_supported",
                                  "this model ranks no documents: that takes a reranking model, such as "
                                  "bge-reranker or Qwen3-Reranker");
-    bool ok = learn(call, a, &context, &s);
+    bool ok = learn_shape(call, a, &context, &s);
     for (size_t i = 0; i < json_array_size(a->documents) && ok; i++) ok = add_pair(call, a, &s, i);
     weir__mem_free(s.query);
     weir__mem_free(s.prompt);
@@ -227,14 +223,14 @@ static int compare(const void *left, const void *right)
     return a->index < b->index ? -1 : a->index > b->index;
 }
 
-static void answer(serve_call *call, const asked *a, const rank *ranks)
+static void answer_ranks(serve_call *call, const asked *a, const rank *ranks)
 {
     weir__text text = {.quota = &call->server->answers};
-    size_t n = a->n < (size_t)a->top_n ? a->n : (size_t)a->top_n;
+    size_t n = a->pairs.n < (size_t)a->top_n ? a->pairs.n : (size_t)a->top_n;
     weir__text_add_string(&text, "{\"object\":\"list\"");
-    weir__json_string(&text, "model", a->adapter != NULL ? a->adapter : call->model->name);
+    weir__json_string(&text, "model", a->pairs.adapter != NULL ? a->pairs.adapter : call->model->name);
     weir__text_printf(&text, ",\"usage\":{\"prompt_tokens\":%zu,\"total_tokens\":%zu},\"results\":[",
-                      a->n_tokens, a->n_tokens);
+                      a->pairs.n_tokens, a->pairs.n_tokens);
     for (size_t i = 0; i < n && !text.failed; i++) {
         const json_t *document = document_of(a, ranks[i].index);
         weir__text_printf(&text, "%s{\"index\":%zu,\"relevance_score\":%.9g", i > 0 ? "," : "",
@@ -251,38 +247,27 @@ static void answer(serve_call *call, const asked *a, const rank *ranks)
 }
 
 /* A model with several labels has the score first. */
-static void answer_in_order(serve_call *call, const asked *a, const float *scores, size_t width)
+static void answer_in_order(serve_call *call, const serve_texts *pairs, const float *scores, size_t width)
 {
-    rank *ranks = weir__mem_calloc(a->n, sizeof *ranks);
+    rank *ranks = weir__mem_calloc(pairs->n, sizeof *ranks);
     if (ranks == NULL) {
         serve_call_no_memory(call);
         return;
     }
-    for (size_t i = 0; i < a->n; i++) ranks[i] = (rank){.score = scores[i * width], .index = i};
-    qsort(ranks, a->n, sizeof *ranks, compare);
-    answer(call, a, ranks);
+    for (size_t i = 0; i < pairs->n; i++) ranks[i] = (rank){.score = scores[i * width], .index = i};
+    qsort(ranks, pairs->n, sizeof *ranks, compare);
+    answer_ranks(call, (const asked *)pairs, ranks);
     weir__mem_free(ranks);
+}
+
+static bool read_pairs(serve_call *call, serve_texts *pairs)
+{
+    asked *a = (asked *)pairs;
+    return read_asked(call, a) && make_pairs(call, a);
 }
 
 void serve_rerank(serve_call *call)
 {
-    float *scores = NULL;
-    size_t width = 0;
-    weir_error error = {0};
-    asked *a;
-    if (!serve_embedder_allowed(call)) return;
-    if ((a = weir__mem_calloc(1, sizeof *a)) == NULL) {
-        serve_call_no_memory(call);
-        return;
-    }
-    if (read(call, a) && make_pairs(call, a)) {
-        const serve_texts texts = {a->pairs, a->n, name_document, true, &a->adapters};
-        if (serve_call_passes(call, serve_embedder_compute(call, &texts, &scores, &width, &error), &error))
-            answer_in_order(call, a, scores, width);
-    }
-    for (size_t i = 0; i < a->n; i++) weir__mem_free((void *)a->pairs[i].ids);
-    weir__mem_free(scores);
-    serve_adapter_set_fini(&a->adapters);
-    json_decref(a->json);
-    weir__mem_free(a);
+    static const serve_texts_form form = {sizeof(asked), name_document, read_pairs, answer_in_order};
+    serve_embedder_answer(call, &form);
 }
