@@ -177,6 +177,7 @@ for name; do
     vulkan) step "tiny models and the default model on Vulkan" check_vulkan ;;
     browser)
         step "chats on the page in a browser" watch "chromium" $logs/chats.log check_server tests/browser/chat_test.py
+        step "answers as the page renders them" watch "chromium" $logs/markdown-page.log check_server tests/browser/markdown_test.py
         step "images and sounds on the page" watch "chromium" $logs/media.log check_server tests/browser/media_test.py
         step "the page in a browser" watch "chromium" $logs/browser.log check_server tests/browser/page_test.py
         step "the page of a server in trouble" watch "chromium" $logs/trouble.log check_server tests/browser/trouble_test.py
