@@ -33,7 +33,7 @@ typedef struct figures {
     int64_t n_losses; /* printed */
 } figures;
 
-static int fail(const char *what)
+static int fail_with(const char *what)
 {
     fprintf(stderr, "accuracy: %s\n", what);
     return 1;
@@ -155,29 +155,30 @@ int main(int argc, char **argv)
     int32_t n = argc > 3 ? atoi(argv[3]) : 0, window = argc > 4 ? atoi(argv[4]) : 0;
     enum ggml_type kv = f.writes ? GGML_TYPE_F32 : argc > 5 ? kv_type(argv[5]) : GGML_TYPE_COUNT;
     if (kv == GGML_TYPE_COUNT || argc > 6 + MOST_FILES || n < 1 || window < 2 || n % window != 0)
-        return fail("usage: accuracy MODEL TEXT N WINDOW write LOGITS, or accuracy MODEL TEXT N WINDOW KV "
-                    "[LOGITS...], where N is a multiple of WINDOW");
-    if (weir__shim_start(&error) != WEIR_OK) return fail(error.message);
+        return fail_with(
+            "usage: accuracy MODEL TEXT N WINDOW write LOGITS, or accuracy MODEL TEXT N WINDOW KV "
+            "[LOGITS...], where N is a multiple of WINDOW");
+    if (weir__shim_start(&error) != WEIR_OK) return fail_with(error.message);
     params.n_ctx = (uint32_t)window;
     params.n_batch = params.n_ubatch = MOST_ROWS;
     params.n_threads = params.n_threads_batch = 1;
     params.flash_attn_type = f.writes ? LLAMA_FLASH_ATTN_TYPE_DISABLED : LLAMA_FLASH_ATTN_TYPE_ENABLED;
     params.type_k = params.type_v = kv;
-    if (!weir__hook_begin(&(weir__hook_load){.mapped = false})) return fail("no memory");
+    if (!weir__hook_begin(&(weir__hook_load){.mapped = false})) return fail_with("no memory");
     weir_status status = weir__shim_model_load(argv[1], model_params, &model, &error);
     uint64_t from_file;
     unsigned long long packed = weir__hook_end(model, &from_file);
     if (status != WEIR_OK || weir__shim_context_create(model, params, &context, &error) != WEIR_OK)
-        return fail(error.message);
+        return fail_with(error.message);
     const struct llama_vocab *vocab = llama_model_get_vocab(model);
     int32_t *tokens = read_tokens(vocab, argv[2], n);
     f.n_vocab = llama_vocab_n_tokens(vocab);
-    if (tokens == NULL) return fail("the text cannot be read, or is too short");
-    if (!open_files(&f, argv + 6, argc - 6, n)) return fail("a file of logits cannot be opened");
+    if (tokens == NULL) return fail_with("the text cannot be read, or is too short");
+    if (!open_files(&f, argv + 6, argc - 6, n)) return fail_with("a file of logits cannot be opened");
     printf("{\"kernels\": \"%s\", \"bytes_packed\": %llu, \"losses\": [", weir__hook_kernels(), packed);
-    if (!windows(context, tokens, n, window, &f)) return fail("a pass, or a file of logits, failed");
+    if (!windows(context, tokens, n, window, &f)) return fail_with("a pass, or a file of logits, failed");
     for (int i = 0; i < f.n_files; i++)
-        if (fclose(f.files[i]) != 0) return fail("the file of logits cannot be written");
+        if (fclose(f.files[i]) != 0) return fail_with("the file of logits cannot be written");
     printf("], \"squares\": [");
     for (int i = 0; i < f.n_files; i++) {
         printf("%s[", i > 0 ? ", " : "");

@@ -16,7 +16,7 @@
 
 static unsigned char pixels[SIDE][SIDE][3];
 
-static void check(weir_status status, const weir_error *error)
+static void check_status(weir_status status, const weir_error *error)
 {
     if (status == WEIR_OK) return;
     fprintf(stderr, "encode: %s\n", error->message);
@@ -38,19 +38,19 @@ int main(int argc, char **argv)
     }
     srand(1);
     for (size_t i = 0; i < sizeof pixels; i++) (&pixels[0][0][0])[i] = (unsigned char)(rand() >> 8);
-    check(ops->model_load(argv[1], &params, false, &model, &error), &error);
-    check(ops->projector_load(model, argv[2], false, atoi(argv[3]), &projector, &error), &error);
+    check_status(ops->model_load(argv[1], &params, false, &model, &error), &error);
+    check_status(ops->projector_load(model, argv[2], false, atoi(argv[3]), &projector, &error), &error);
     ops->projector_describe(projector, &info);
     weir_media_info image = {
         .kind = WEIR_MEDIA_IMAGE, .width = SIDE, .height = SIDE, .pixels = &pixels[0][0][0]};
     for (int i = 0; i < atoi(argv[4]); i++) {
-        check(ops->projector_prepare(projector, &image, &prepared, &error), &error);
+        check_status(ops->projector_prepare(projector, &image, &prepared, &error), &error);
         uint64_t sum = 0;
         int64_t start_ns = weir__clock_now_ns();
         for (int32_t k = 0; k < prepared->n_segments; k++) {
             weir__segment *segment = &prepared->segments[k];
             if (segment->tokens != NULL) continue;
-            check(ops->projector_encode(projector, prepared, k, NULL, NULL, &error), &error);
+            check_status(ops->projector_encode(projector, prepared, k, NULL, NULL, &error), &error);
             sum = weir__hash(sum, segment->embeddings,
                              (size_t)segment->n_cells * (size_t)info.width * sizeof(float));
         }

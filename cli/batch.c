@@ -74,8 +74,8 @@ static const char *wanted(const cli_option *option, const json_t *value)
     }
 }
 
-static cli_exit set(const cli_batch *batch, const char *path, const cli_option *option, const char *text,
-                    cli_ask *ask)
+static cli_exit set_option(const cli_batch *batch, const char *path, const cli_option *option,
+                           const char *text, cli_ask *ask)
 {
     char *shown = cli_format("%s: %s", name_of(batch), path);
     cli_exit code = cli_options_set(ask, option, shown, text);
@@ -99,7 +99,7 @@ static cli_exit take_value(const cli_batch *batch, const char *path, const cli_o
         text = cli_format("%lld", (long long)json_integer_value(value));
     else
         text = cli_format("%.17g", json_real_value(value));
-    cli_exit code = set(batch, path, option, text, ask);
+    cli_exit code = set_option(batch, path, option, text, ask);
     cli_free(text);
     return code;
 }
@@ -129,7 +129,7 @@ static cli_exit take_bias(const cli_batch *batch, const char *path, const cli_op
         return expected(batch, path, bias, "a number, or false to forbid the token");
     char *text = json_is_false(bias) ? cli_format("%s-inf", token)
                                      : cli_format("%s%+.9g", token, json_number_value(bias));
-    cli_exit code = set(batch, path, option, text, ask);
+    cli_exit code = set_option(batch, path, option, text, ask);
     cli_free(text);
     return code;
 }
@@ -175,7 +175,7 @@ static cli_exit take_option(const cli_batch *batch, const char *path, const cli_
         return take_value(batch, path, option, value, ask);
     char *text = json_dumps(value, JSON_COMPACT | JSON_ENCODE_ANY);
     if (text == NULL) cli_no_memory();
-    cli_exit code = set(batch, path, option, text, ask);
+    cli_exit code = set_option(batch, path, option, text, ask);
     free(text); /* jansson's own memory */
     return code;
 }

@@ -35,7 +35,7 @@ void cli_chat_defaults(cli_args *args)
 
 /* ---- Commands: `rest` is the text after the command, or NULL ---- */
 
-static void say(const struct chat *chat, const char *string)
+static void say_text(const struct chat *chat, const char *string)
 {
     cli_text text = {0};
     if (!cli_line_asks(chat->line)) return;
@@ -52,7 +52,8 @@ static cli_exit on_system(struct chat *chat, const char *rest)
 {
     cli_talk *talk = &chat->talk;
     if (rest == NULL) {
-        say(chat, talk->system != NULL ? talk->system : "there is no system message; /system TEXT sets one");
+        say_text(chat,
+                 talk->system != NULL ? talk->system : "there is no system message; /system TEXT sets one");
         return CLI_OK;
     }
     cli_free(talk->system);
@@ -64,7 +65,7 @@ static cli_exit on_clear(struct chat *chat, const char *rest)
 {
     (void)rest;
     cli_talk_cut(&chat->talk, 0);
-    say(chat, "the conversation begins anew");
+    say_text(chat, "the conversation begins anew");
     return CLI_OK;
 }
 
@@ -74,7 +75,7 @@ static cli_exit on_undo(struct chat *chat, const char *rest)
     (void)rest;
     if (talk->n == 0) return cli_fail(CLI_USAGE, "there is nothing to undo");
     cli_talk_cut(talk, (talk->n - 1) / 2 * 2);
-    say(chat, "the last question and its answer are forgotten");
+    say_text(chat, "the last question and its answer are forgotten");
     return CLI_OK;
 }
 
@@ -125,11 +126,11 @@ static cli_exit on_save(struct chat *chat, const char *rest)
 {
     if (rest == NULL) return cli_fail(CLI_USAGE, "where to? /save FILE");
     if (!may_write(chat, rest)) {
-        say(chat, "not saved");
+        say_text(chat, "not saved");
         return CLI_OK;
     }
     cli_exit code = cli_talk_save(&chat->talk, rest);
-    if (code == CLI_OK) say(chat, "saved");
+    if (code == CLI_OK) say_text(chat, "saved");
     return code;
 }
 
@@ -137,7 +138,7 @@ static cli_exit on_load(struct chat *chat, const char *rest)
 {
     if (rest == NULL) return cli_fail(CLI_USAGE, "from where? /load FILE");
     cli_exit code = cli_talk_load(&chat->talk, rest);
-    if (code == CLI_OK) say(chat, "loaded");
+    if (code == CLI_OK) say_text(chat, "loaded");
     return code;
 }
 
@@ -152,7 +153,7 @@ static cli_exit on_file(struct chat *chat, const char *rest)
     if (code != CLI_OK) return code;
     if (chat->texts.n > 0) cli_text_puts(&text, "with the next message: ");
     cli_prompt_names(&chat->texts, &text);
-    say(chat, text.n > 0 ? text.bytes : "no file goes with the next message; /file NAME adds one");
+    say_text(chat, text.n > 0 ? text.bytes : "no file goes with the next message; /file NAME adds one");
     weir__text_fini(&text);
     return CLI_OK;
 }
@@ -170,8 +171,8 @@ static cli_exit on_media(struct chat *chat, const char *rest, weir_media_kind ki
         cli_text_puts(&text, i == 0 ? "with the next message: " : ", ");
         cli_media_name(&chat->media.items[i], &text);
     }
-    say(chat,
-        text.n > 0 ? text.bytes : "no image or sound goes with the next message; /image and /audio add one");
+    say_text(chat, text.n > 0 ? text.bytes
+                              : "no image or sound goes with the next message; /image and /audio add one");
     weir__text_fini(&text);
     return CLI_OK;
 }
@@ -213,10 +214,10 @@ static cli_exit on_edit(struct chat *chat, const char *rest)
     if (code == CLI_OK) code = cli_file_read(path, "the message", &bytes, &length);
     unlink(path);
     if (code == CLI_OK && strspn(bytes, " \t\n") == length)
-        say(chat, "the message is empty: nothing was sent");
+        say_text(chat, "the message is empty: nothing was sent");
     else if (code == CLI_OK) {
         cli_line_remember(chat->line, bytes);
-        say(chat, bytes);
+        say_text(chat, bytes);
         code = ask(chat, bytes);
     }
     cli_free(bytes);
@@ -305,7 +306,7 @@ static cli_exit on_set(struct chat *chat, const char *rest)
     if (*value == '\0') {
         char text[128];
         cli_options_value(&chat->talk.ask, option, text, sizeof text);
-        say(chat, text[0] != '\0' ? text : "no value to show");
+        say_text(chat, text[0] != '\0' ? text : "no value to show");
         return CLI_OK;
     }
     cli_ask before;
@@ -318,7 +319,7 @@ static void list_presets(struct chat *chat)
     cli_list names = cli_preset_names();
     cli_text text = {0};
     for (size_t i = 0; i < names.n; i++) cli_text_printf(&text, "%s%s", i > 0 ? ", " : "", names.items[i]);
-    say(chat, text.n > 0 ? text.bytes : "there are no presets; weir help preset explains them");
+    say_text(chat, text.n > 0 ? text.bytes : "there are no presets; weir help preset explains them");
     weir__text_fini(&text);
     cli_list_fini(&names);
 }
@@ -513,13 +514,13 @@ static cli_exit converse(struct chat *chat)
         else if (what == CLI_LINE_END)
             chat->over = true;
         if (what != CLI_LINE_TEXT && asks) cli_out("\n", 1);
-        if (what == CLI_LINE_INTERRUPTED) say(chat, "(Ctrl-D leaves)");
+        if (what == CLI_LINE_INTERRUPTED) say_text(chat, "(Ctrl-D leaves)");
         weir__text_fini(&message);
     }
     return asks ? CLI_OK : code;
 }
 
-static cli_exit begin(struct chat *chat, const char *path)
+static cli_exit begin_chat(struct chat *chat, const char *path)
 {
     weir_model_info info = {.size = sizeof info};
     cli_exit code = cli_load_model(chat->args, path, &chat->talk.model);
@@ -534,7 +535,7 @@ static cli_exit begin(struct chat *chat, const char *path)
         cli_text text = {0};
         cli_figures_title(&text, chat->talk.model);
         cli_text_puts(&text, "; /help lists the commands, Ctrl-D leaves");
-        say(chat, text.bytes);
+        say_text(chat, text.bytes);
         cli_starter_advise(chat->args, path);
         weir__text_fini(&text);
     }
@@ -554,7 +555,7 @@ cli_exit cli_chat(cli_args *args)
     cli_talk_init(&chat.talk, args);
     chat.line = cli_line_create(words, history);
     if ((path = cli_load_path(args)) == NULL) goto done;
-    if ((code = begin(&chat, path)) != CLI_OK) goto done;
+    if ((code = begin_chat(&chat, path)) != CLI_OK) goto done;
     if (cli_line_asks(chat.line)) cli_signals_interrupts(true);
     code = converse(&chat);
     if (cli_line_asks(chat.line)) cli_signals_interrupts(false);

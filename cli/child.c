@@ -13,7 +13,7 @@
 
 extern char **environ;
 
-static bool start(const char *command, const char *argument, int input, pid_t *child)
+static bool start_child(const char *command, const char *argument, int input, pid_t *child)
 {
     posix_spawn_file_actions_t actions;
     posix_spawnattr_t attributes;
@@ -56,7 +56,7 @@ int cli_child_run(const char *command, const char *argument, const char *input, 
     pid_t child;
     if (input != NULL && pipe(ends) != 0) return -1;
     for (int i = 0; i < 2 && input != NULL; i++) fcntl(ends[i], F_SETFD, FD_CLOEXEC);
-    bool started = start(command, argument, ends[0], &child);
+    bool started = start_child(command, argument, ends[0], &child);
     if (input != NULL) close(ends[0]);
     if (input != NULL && started) weir__file_send(ends[1], input, n);
     if (input != NULL) close(ends[1]);

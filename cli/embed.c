@@ -155,7 +155,7 @@ static cli_exit create_context(struct embed *embed)
 
 /* ---- Output ---- */
 
-static bool put(struct embed *embed, const void *bytes, size_t n)
+static bool put_bytes(struct embed *embed, const void *bytes, size_t n)
 {
     if (embed->file == NULL) return cli_out(bytes, n);
     return fwrite(bytes, 1, n, embed->file) == n;
@@ -174,8 +174,8 @@ static bool put_npy_head(struct embed *embed)
     while ((head.n + 11) % 64 != 0) cli_text_puts(&head, " ");
     cli_text_puts(&head, "\n");
     const unsigned char size[2] = {(unsigned char)(head.n & 0xff), (unsigned char)(head.n >> 8)};
-    bool written =
-        put(embed, "\x93NUMPY\x01\x00", 8) && put(embed, size, 2) && put(embed, head.bytes, head.n);
+    bool written = put_bytes(embed, "\x93NUMPY\x01\x00", 8) && put_bytes(embed, size, 2) &&
+                   put_bytes(embed, head.bytes, head.n);
     weir__text_fini(&head);
     return written;
 }
@@ -188,7 +188,7 @@ static bool put_json(struct embed *embed, size_t i, const float *vector)
     for (size_t k = 0; k < embed->width; k++)
         cli_text_printf(&line, "%s%.9g", k > 0 ? "," : "", (double)vector[k]);
     cli_text_puts(&line, "]}\n");
-    bool written = put(embed, line.bytes, line.n);
+    bool written = put_bytes(embed, line.bytes, line.n);
     weir__text_fini(&line);
     return written;
 }
@@ -221,7 +221,8 @@ static cli_exit compute(struct embed *embed)
             weir_embed(embed->context, embed->tokens + at, n, normalizations[embed->args->normalize],
                        embed->vectors, TOGETHER * embed->width, &n_floats, &error);
         if (status != WEIR_OK) return cli_fail_error(embed->args, CLI_FAILED, "cannot embed", &error);
-        bool written = !embed->npy || put(embed, embed->vectors, n * embed->width * sizeof *embed->vectors);
+        bool written =
+            !embed->npy || put_bytes(embed, embed->vectors, n * embed->width * sizeof *embed->vectors);
         for (size_t i = 0; i < n && written && !embed->npy; i++)
             written = put_json(embed, at + i, embed->vectors + i * embed->width);
         if (!written && embed->file != NULL)

@@ -100,7 +100,8 @@ bool cli_load_is_model(const char *word)
     return is_gguf;
 }
 
-static cli_exit load(const cli_args *args, const char *path, weir_model_params params, weir_model **model)
+static cli_exit load_model(const cli_args *args, const char *path, weir_model_params params,
+                           weir_model **model)
 {
     weir_error error = {0};
     if (cli_signals_ended() != 0) return (cli_exit)(128 + cli_signals_ended());
@@ -152,7 +153,7 @@ cli_exit cli_load_model(const cli_args *args, const char *path, weir_model **mod
     weir_model_params params = args->model;
     params.optimized = args->optimized;
     params.projector = args->projector;
-    return load(args, path, params, model);
+    return load_model(args, path, params, model);
 }
 
 cli_exit cli_load_draft_model(const cli_args *args, weir_model **model)
@@ -170,7 +171,7 @@ cli_exit cli_load_draft_model(const cli_args *args, weir_model **model)
     params.yarn_beta_fast = plain.yarn_beta_fast;
     params.yarn_beta_slow = plain.yarn_beta_slow;
     params.yarn_orig_ctx = plain.yarn_orig_ctx;
-    cli_exit code = path != NULL ? load(args, path, params, model) : CLI_NO_MODEL;
+    cli_exit code = path != NULL ? load_model(args, path, params, model) : CLI_NO_MODEL;
     cli_free(path);
     return code;
 }

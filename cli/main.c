@@ -3,12 +3,12 @@
 #include "bench.h"
 #include "program.h"
 
-static cli_exit run(cli_args *args, char **argv)
+static cli_exit run_command(cli_args *args, char **argv)
 {
     return args->command->run != NULL ? args->command->run(args) : cli_bench_exec(argv);
 }
 
 int main(int argc, char **argv)
 {
-    return cli_program(argc, argv, run);
+    return cli_program(argc, argv, run_command);
 }

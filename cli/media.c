@@ -44,8 +44,8 @@ static cli_exit check_model(const weir_model *model, weir_media_kind kind, weir_
 }
 
 /* name: in messages. */
-static cli_exit add(cli_media *media, const weir_model_info *info, const char *name, const char *path,
-                    const void *bytes, size_t n_bytes, weir_media_kind kind, size_t message)
+static cli_exit add_medium(cli_media *media, const weir_model_info *info, const char *name, const char *path,
+                           const void *bytes, size_t n_bytes, weir_media_kind kind, size_t message)
 {
     weir_media_params params = weir_media_params_default();
     weir_media_info made = {.size = sizeof made};
@@ -77,7 +77,8 @@ cli_exit cli_media_read(cli_media *media, const weir_model *model, const char *p
     if (code == CLI_OK)
         code = cli_file_read(path, kind == WEIR_MEDIA_IMAGE ? "an image" : "a sound", &bytes, &n);
     if (code == CLI_OK)
-        code = add(media, &info, strcmp(path, "-") == 0 ? "from stdin" : path, path, bytes, n, kind, message);
+        code = add_medium(media, &info, strcmp(path, "-") == 0 ? "from stdin" : path, path, bytes, n, kind,
+                          message);
     cli_free(bytes);
     return code;
 }
@@ -183,7 +184,7 @@ static cli_exit take_part(cli_media *media, const weir_model *model, json_t *par
     weir_status status = weir__base64_decode(text + from, json_string_length(value) - from, &bytes, &n_bytes);
     if (status == WEIR_NO_MEMORY) cli_no_memory();
     code = status != WEIR_OK ? cli_fail(CLI_USAGE, "%s: this is no base64", where)
-                             : add(media, &info, where, where, bytes, n_bytes, kinds[k].kind, message);
+                             : add_medium(media, &info, where, where, bytes, n_bytes, kinds[k].kind, message);
     weir__mem_free(bytes);
     json_object_del(part, kinds[k].object);
     return code;

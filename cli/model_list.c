@@ -37,7 +37,7 @@ bool cli_model_list_asked(const cli_args *args)
 
 /* ---- Entries ---- */
 
-static cli_model_entry *find(const cli_model_list *list, const char *name)
+static cli_model_entry *find_entry(const cli_model_list *list, const char *name)
 {
     for (size_t i = 0; i < list->n; i++)
         if (strcmp(list->items[i]->name, name) == 0) return list->items[i];
@@ -45,8 +45,8 @@ static cli_model_entry *find(const cli_model_list *list, const char *name)
 }
 
 /* Takes over `from`. The entry's path stays NULL until its file is found. */
-static cli_exit add(cli_model_list *list, const cli_args *args, const cli_config *config, size_t section,
-                    const char *name, const char *model, char *from)
+static cli_exit add_entry(cli_model_list *list, const cli_args *args, const cli_config *config,
+                          size_t section, const char *name, const char *model, char *from)
 {
     if (list->n == CLI_MODELS_MAX) {
         cli_exit code = cli_fail(CLI_USAGE, "%s: there are more than %d models", from, CLI_MODELS_MAX);
@@ -115,8 +115,8 @@ static cli_exit add_presets(cli_model_list *list, const cli_args *args, const cl
     cli_exit code = CLI_OK;
     cli_list names = cli_preset_names();
     for (size_t i = 0; i < names.n && code == CLI_OK; i++)
-        code = add(list, args, config, CLI_CONFIG_NONE, names.items[i], names.items[i],
-                   cli_preset_path_of(names.items[i]));
+        code = add_entry(list, args, config, CLI_CONFIG_NONE, names.items[i], names.items[i],
+                         cli_preset_path_of(names.items[i]));
     if (names.n == 0)
         code = cli_fail(CLI_USAGE, "--models: there are no presets; weir preset NAME makes one");
     cli_list_fini(&names);
@@ -128,8 +128,8 @@ static cli_exit add_sections(cli_model_list *list, const cli_args *args, const c
     cli_exit code = CLI_OK;
     for (size_t i = 0; i < config->n_sections && code == CLI_OK; i++) {
         const cli_section *section = &config->sections[i];
-        code = add(list, args, config, i, section->name, section->name,
-                   cli_format("%s:%d", config->path, section->line));
+        code = add_entry(list, args, config, i, section->name, section->name,
+                         cli_format("%s:%d", config->path, section->line));
     }
     if (config->n_sections == 0 && !is_set(args->models_dir))
         code = cli_fail(CLI_USAGE, "%s: there are no models in it; expected: a line [NAME] for each",
@@ -156,7 +156,7 @@ static int by_name(const void *a, const void *b)
     return strcmp(*(char *const *)a, *(char *const *)b);
 }
 
-static void put(cli_list *list, char *item)
+static void put_item(cli_list *list, char *item)
 {
     cli_grow(&list->items, &list->capacity, list->n + 1, sizeof *list->items);
     list->items[list->n++] = item;
@@ -195,7 +195,7 @@ static bool folder_read(struct folder *folder, const char *path)
         stem_of(entry->d_name, &shard);
         if (shard > 1) continue;
         bool projector = strncasecmp(entry->d_name, "mmproj", 6) == 0;
-        put(projector ? &folder->projectors : &folder->models, cli_format("%s/%s", path, entry->d_name));
+        put_item(projector ? &folder->projectors : &folder->models, cli_format("%s/%s", path, entry->d_name));
     }
     closedir(dir);
     if (folder->models.n > 1) qsort(folder->models.items, folder->models.n, sizeof(char *), by_name);
@@ -215,11 +215,11 @@ static cli_exit add_file(cli_model_list *list, const cli_args *args, const cli_c
     int shard;
     const char *file = cli_file_name(path);
     char *name = cli_format("%.*s", (int)stem_of(file, &shard), file);
-    cli_model_entry *entry = find(list, name);
+    cli_model_entry *entry = find_entry(list, name);
     cli_exit code = CLI_OK;
     bool named = entry != NULL && strcmp(entry->args.model_path, name) == 0; /* by no line `model` */
     if (entry == NULL) {
-        code = add(list, args, config, CLI_CONFIG_NONE, name, path, cli_format("%s", path));
+        code = add_entry(list, args, config, CLI_CONFIG_NONE, name, path, cli_format("%s", path));
         entry = list->n > 0 ? list->items[list->n - 1] : NULL;
     } else if (named) {
         cli_free(entry->args.model_path);
@@ -227,7 +227,7 @@ static cli_exit add_file(cli_model_list *list, const cli_args *args, const cli_c
     }
     cli_free(name);
     if (code != CLI_OK || entry == NULL || strcmp(entry->args.model_path, path) != 0) return code;
-    put(&entry->args.aliases, cli_format("%s", file));
+    put_item(&entry->args.aliases, cli_format("%s", file));
     if (is_pair(folder) && !is_set(entry->args.projector)) {
         cli_free(entry->args.projector);
         entry->args.projector = cli_format("%s", folder->projectors.items[0]);
@@ -261,7 +261,7 @@ static cli_list folders_in(const char *path)
         if (entry->d_name[0] == '.') continue;
         char *below = cli_format("%s/%s", path, entry->d_name);
         if (stat(below, &status) == 0 && S_ISDIR(status.st_mode))
-            put(&folders, below);
+            put_item(&folders, below);
         else
             cli_free(below);
     }
@@ -300,12 +300,12 @@ static cli_exit add_single(cli_model_list *list, const cli_args *args, const cli
                                                    : "default";
     char *name = args->preset_path != NULL ? cli_preset_name(args->preset_path)
                                            : cli_format("%s", cli_file_name(model));
-    cli_exit code = add(list, args, config, CLI_CONFIG_NONE, name, model, cli_format("--rpc"));
+    cli_exit code = add_entry(list, args, config, CLI_CONFIG_NONE, name, model, cli_format("--rpc"));
     cli_args *own = &list->items[0]->args;
     own->pinned = true;
     for (size_t i = 0; i < args->aliases.n; i++)
         if (strcmp(args->aliases.items[i], name) != 0)
-            put(&own->aliases, cli_format("%s", args->aliases.items[i]));
+            put_item(&own->aliases, cli_format("%s", args->aliases.items[i]));
     cli_free(name);
     return code;
 }
@@ -344,7 +344,7 @@ static cli_exit add_pulled(cli_model_list *list, const cli_args *args, const cli
                      full ? "the list is full" : "its file is no longer in the cache");
         return CLI_OK;
     }
-    return add(list, args, config, CLI_CONFIG_NONE, name, name, cli_format("%s (/api/pull)", name));
+    return add_entry(list, args, config, CLI_CONFIG_NONE, name, name, cli_format("%s (/api/pull)", name));
 }
 
 /* A request's name means one model. */
@@ -444,8 +444,8 @@ static cli_exit find_adapters(cli_model_entry *entry)
     for (size_t i = 0; i < lora->n && code == CLI_OK; i++) {
         char *path;
         code = cli_load_split_adapter(lora->items[i], &path, &entry->adapters[i].scale);
-        put(&entry->adapter_paths, path);
-        put(&entry->adapter_names, cli_model_adapter_name(path));
+        put_item(&entry->adapter_paths, path);
+        put_item(&entry->adapter_names, cli_model_adapter_name(path));
         entry->adapters[i].name = entry->adapter_names.items[i];
         n_used += entry->adapters[i].scale != 0.0f;
     }

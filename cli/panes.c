@@ -81,7 +81,7 @@ static void add_figures(cli_text *text, const cli_pane *pane, int columns)
 }
 
 /* Puts a row on the screen, and frees it. */
-static void put(int row, cli_text *text)
+static void put_row(int row, cli_text *text)
 {
     cli_screen_line(row, text->bytes, text->n);
     weir__text_fini(text);
@@ -120,7 +120,7 @@ static void draw_headline(const cli_panes *panes, size_t i, int row)
     if (figures.n > 0) cli_text_puts(&text, figures.bytes);
     weir__text_fini(&name);
     weir__text_fini(&figures);
-    put(row, &text);
+    put_row(row, &text);
 }
 
 /* The length of the first line of a text, with the newline or the blank that ends it. */
@@ -161,7 +161,7 @@ static void draw_text(const cli_panes *panes, cli_pane *pane, int row, size_t n)
         while (to > starts[i] && (bytes[to - 1] == '\n' || bytes[to - 1] == ' ')) to--;
         cli_text_fill(&text, " ", INDENT);
         cli_text_add(&text, bytes + starts[i], to - starts[i]);
-        put(row + (int)i, &text);
+        put_row(row + (int)i, &text);
     }
 }
 
@@ -185,7 +185,7 @@ static void draw_title(cli_panes *panes)
     cli_text_add_cut(&text, left.bytes, left.n, panes->columns - 11 - (int)strlen(rate), true);
     cli_text_puts(&text, rate);
     weir__text_fini(&left);
-    put(0, &text);
+    put_row(0, &text);
 }
 
 static void draw_keys(const cli_panes *panes, size_t hidden_above, size_t hidden_below)
@@ -195,7 +195,7 @@ static void draw_keys(const cli_panes *panes, size_t hidden_above, size_t hidden
     cli_text_puts(&text, "Tab ↓ j next   ↑ k back   s skip   q cancel all");
     if (hidden_above > 0) cli_text_printf(&text, "   %zu above", hidden_above);
     if (hidden_below > 0) cli_text_printf(&text, "   %zu below", hidden_below);
-    put(panes->rows - 1, &text);
+    put_row(panes->rows - 1, &text);
 }
 
 /* ---- Focus ---- */

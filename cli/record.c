@@ -196,8 +196,8 @@ typedef struct reader {
     weir_error *error;
 } reader;
 
-static weir_status refuse(const reader *r, const char *name, const char *what, int64_t got, int64_t min,
-                          int64_t max)
+static weir_status refuse_record(const reader *r, const char *name, const char *what, int64_t got,
+                                 int64_t min, int64_t max)
 {
     return weir__error_set(r->error, WEIR_FORMAT, name, "line %zu: %s is %lld; allowed: %lld to %lld%s%s",
                            r->line, name, (long long)got, (long long)min, (long long)max,
@@ -233,7 +233,7 @@ static weir_status read_value(const reader *r, const weir_member *member, const 
     } else if (!json_is_integer(value))
         return refuse_type(r, key, "a whole number");
     else if (number < least || number > most)
-        return refuse(r, key, "", number, least, most);
+        return refuse_record(r, key, "", number, least, most);
     set_value(member, item, number);
     return WEIR_OK;
 }
@@ -290,8 +290,8 @@ static weir_status read_head(reader *r, json_t *object)
     memcpy(record->strategy, strategy, strlen(strategy) + 1);
     weir_status status = read_object(r, &head_shape, object, engine);
     if (status == WEIR_OK && engine->n_batch < engine->n_slots)
-        return refuse(r, "n_batch", "at least n_slots", engine->n_batch, engine->n_slots,
-                      most_of(weir_member_find("engine", "n_batch")));
+        return refuse_record(r, "n_batch", "at least n_slots", engine->n_batch, engine->n_slots,
+                             most_of(weir_member_find("engine", "n_batch")));
     return status;
 }
 
@@ -303,9 +303,9 @@ static weir_status read_arrival(reader *r, json_t *object)
     if (status != WEIR_OK) return status;
     int64_t next = record->n_arrivals > 0 ? (int64_t)record->arrivals[record->n_arrivals - 1].request + 1 : 0;
     if (record->n_arrivals > 0 && (int64_t)arrival.request != next)
-        return refuse(r, "arrival", "the numbers have no gaps", (int64_t)arrival.request, next, next);
+        return refuse_record(r, "arrival", "the numbers have no gaps", (int64_t)arrival.request, next, next);
     if (arrival.n_prompt < 1 || arrival.n_prompt > record->engine.n_ctx)
-        return refuse(r, "n_prompt", "the head's n_ctx", arrival.n_prompt, 1, record->engine.n_ctx);
+        return refuse_record(r, "n_prompt", "the head's n_ctx", arrival.n_prompt, 1, record->engine.n_ctx);
     if (!weir__mem_grow(&record->arrivals, &record->arrivals_capacity, record->n_arrivals + 1,
                         sizeof arrival))
         return no_memory(r);
@@ -329,7 +329,8 @@ static weir_status check_part(reader *r, const weir_tick_slot *part, const weir_
     };
     for (size_t i = 0; i < sizeof ranges / sizeof *ranges; i++)
         if (ranges[i].got < ranges[i].min || ranges[i].got > ranges[i].max)
-            return refuse(r, ranges[i].name, ranges[i].what, ranges[i].got, ranges[i].min, ranges[i].max);
+            return refuse_record(r, ranges[i].name, ranges[i].what, ranges[i].got, ranges[i].min,
+                                 ranges[i].max);
     if ((part->reason == WEIR_REASON_NOT_FINISHED) != (part->end_ns == 0))
         return weir__error_set(r->error, WEIR_FORMAT, "end_ns", "line %zu: reason and end_ns go together",
                                r->line);
@@ -343,10 +344,11 @@ static weir_status check_part(reader *r, const weir_tick_slot *part, const weir_
     int32_t most = tick == NULL || part->slot < 0 || !works || moves ? 0 : *budget;
     if (most > engine->n_ctx - part->n_past) most = engine->n_ctx - part->n_past;
     if (part->n_tokens > most)
-        return refuse(r, "n_tokens", "what the batch and the request have left", part->n_tokens, 0, most);
+        return refuse_record(r, "n_tokens", "what the batch and the request have left", part->n_tokens, 0,
+                             most);
     if (part->request >= tick->n_arrived)
-        return refuse(r, "request", "below the tick's n_arrived", (int64_t)part->request, 0,
-                      (int64_t)tick->n_arrived - 1);
+        return refuse_record(r, "request", "below the tick's n_arrived", (int64_t)part->request, 0,
+                             (int64_t)tick->n_arrived - 1);
     uint32_t bit = UINT32_C(1) << (part->slot % 32), *taken = &r->taken[part->slot / 32];
     if (*taken & bit)
         return weir__error_set(r->error, WEIR_FORMAT, "slot", "line %zu: slot %d stands twice in the tick",
@@ -392,13 +394,14 @@ static weir_status read_tick(reader *r, json_t *object)
         return weir__error_set(r->error, WEIR_FORMAT, "tick", "line %zu: more than %d ticks", r->line,
                                TICKS_MAX);
     if (last != NULL && tick.serial != last->serial + 1)
-        return refuse(r, "tick", "the numbers have no gaps", (int64_t)tick.serial, (int64_t)last->serial + 1,
-                      (int64_t)last->serial + 1);
+        return refuse_record(r, "tick", "the numbers have no gaps", (int64_t)tick.serial,
+                             (int64_t)last->serial + 1, (int64_t)last->serial + 1);
     if (last != NULL && tick.start_ns < last->start_ns)
-        return refuse(r, "start_ns", "the ticks are in order", tick.start_ns, last->start_ns, INT64_MOST);
+        return refuse_record(r, "start_ns", "the ticks are in order", tick.start_ns, last->start_ns,
+                             INT64_MOST);
     if (last != NULL && tick.n_arrived < last->n_arrived)
-        return refuse(r, "n_arrived", "it never falls", (int64_t)tick.n_arrived, (int64_t)last->n_arrived,
-                      INT64_MOST);
+        return refuse_record(r, "n_arrived", "it never falls", (int64_t)tick.n_arrived,
+                             (int64_t)last->n_arrived, INT64_MOST);
     status = read_parts(r, json_object_get(object, "slots"), "slots", &tick);
     if (status != WEIR_OK) return status;
     tick.n_slots = (int32_t)(record->n_parts - tick.first_slot);

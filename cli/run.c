@@ -146,7 +146,7 @@ static cli_exit render(struct run *run)
                             system ? 2 : 1, &run->media, system, "cannot render the prompt");
 }
 
-static cli_exit submit(struct run *run)
+static cli_exit submit_prompt(struct run *run)
 {
     cli_ask ask;
     weir_error error = {0};
@@ -187,7 +187,7 @@ static cli_exit submit(struct run *run)
 
 /* ---- The answer ---- */
 
-static void take(struct run *run, const weir_chunk *chunk)
+static void take_chunk(struct run *run, const weir_chunk *chunk)
 {
     cli_grow(&run->tokens, &run->tokens_capacity, run->n_tokens + chunk->n_tokens, sizeof *run->tokens);
     for (size_t i = 0; i < chunk->n_tokens; i++) run->tokens[run->n_tokens++] = chunk->tokens[i];
@@ -267,7 +267,7 @@ static cli_exit pump(struct run *run)
         int n = poll(fds, 2, CLI_LOOK_MS);
         if (n > 0 && fds[0].revents != 0) cli_signals_drain();
         if (cli_signals_ended() != 0 || cli_out_closed()) weir_stream_cancel(run->stream);
-        while ((status = weir_stream_try_next(run->stream, &chunk)) == WEIR_OK) take(run, &chunk);
+        while ((status = weir_stream_try_next(run->stream, &chunk)) == WEIR_OK) take_chunk(run, &chunk);
         if (n == 0) explain(run);
     }
     cli_term_progress_end();
@@ -343,7 +343,7 @@ cli_exit cli_run(cli_args *args)
     if ((code = render(&run)) != CLI_OK) goto done;
     if ((code = cli_load_engine(args, run.model, &run.engine)) != CLI_OK) goto done;
     run.load_ns = weir__clock_now_ns() - started;
-    if ((code = submit(&run)) != CLI_OK) goto done;
+    if ((code = submit_prompt(&run)) != CLI_OK) goto done;
     choose(&run);
     if ((code = pump(&run)) != CLI_OK) goto done;
     code = conclude(&run);

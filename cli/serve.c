@@ -405,7 +405,7 @@ static void say_ready(const cli_args *args, const struct served *served, bool pl
         print_banner(args, served);
 }
 
-static cli_exit run(cli_args *args, struct served *served, bool plain)
+static cli_exit run_server(cli_args *args, struct served *served, bool plain)
 {
     weir_error error = {0};
     cli_exit code = complete_list(args, NULL, &served->list);
@@ -437,7 +437,7 @@ cli_exit cli_serve(cli_args *args)
     bool plain = isatty(STDERR_FILENO) && !args->log_json;
     if (plain) serve_log_plain();
     cli_descriptors_raise(DESCRIPTORS);
-    code = run(args, &served, plain);
+    code = run_server(args, &served, plain);
     serve_server_destroy(served.server);
     cli_pulled_fini(&served.puller.pulled);
     weir_engine_destroy(served.engine);

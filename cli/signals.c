@@ -92,7 +92,7 @@ static void handle(int signal, void (*handler)(int), int flags)
 /* ---- A file that becomes shorter while it is mapped ---- */
 
 /* Only what may be called from a handler. */
-static void say(const char *text, size_t n)
+static void say_raw(const char *text, size_t n)
 {
     weir__file_send(STDERR_FILENO, text, n);
 }
@@ -134,9 +134,9 @@ static void say_file(uintptr_t address)
     }
     if (fd >= 0) close(fd);
     if (path != NULL)
-        say(path, strlen(path));
+        say_raw(path, strlen(path));
     else
-        say("a file", 6);
+        say_raw("a file", 6);
 }
 
 /* Pages that a file lost, or that its disk does not give, cannot be computed with. */
@@ -153,9 +153,9 @@ static void on_bus(int signal, siginfo_t *info, void *context)
         raise(signal);
         return;
     }
-    say("weir: ", 6);
+    say_raw("weir: ", 6);
     say_file((uintptr_t)info->si_addr);
-    say(after, sizeof after - 1);
+    say_raw(after, sizeof after - 1);
     _exit(CLI_FAILED);
 }
 

@@ -5,7 +5,7 @@
 
 #include "base/utf8.h"
 
-static cli_sse_status fail(cli_sse *sse, cli_sse_status status, const char *problem)
+static cli_sse_status fail_sse(cli_sse *sse, cli_sse_status status, const char *problem)
 {
     sse->problem = problem;
     return sse->status = status;
@@ -13,7 +13,7 @@ static cli_sse_status fail(cli_sse *sse, cli_sse_status status, const char *prob
 
 static cli_sse_status malformed(cli_sse *sse, const char *problem)
 {
-    return fail(sse, CLI_SSE_MALFORMED, problem);
+    return fail_sse(sse, CLI_SSE_MALFORMED, problem);
 }
 
 static bool named(const char *line, size_t n, const char *name)
@@ -26,7 +26,7 @@ static cli_sse_status add_data(cli_sse *sse, const char *value, size_t n)
 {
     if (sse->data.n + n + 2 > CLI_SSE_MAX) return malformed(sse, "an event is longer than 1 MiB");
     if ((sse->has_data && !weir__text_add(&sse->data, "\n", 1)) || !weir__text_add(&sse->data, value, n))
-        return fail(sse, CLI_SSE_NO_MEMORY, "out of memory");
+        return fail_sse(sse, CLI_SSE_NO_MEMORY, "out of memory");
     sse->has_data = true;
     return CLI_SSE_OK;
 }
@@ -37,7 +37,7 @@ static cli_sse_status end_event(cli_sse *sse, cli_sse_fn on_event, void *user)
     size_t n = sse->data.n;
     sse->data.n = 0;
     sse->has_data = sse->has_field = false;
-    if (dispatch && !on_event(sse->data.bytes, n, user)) return fail(sse, CLI_SSE_LEFT, NULL);
+    if (dispatch && !on_event(sse->data.bytes, n, user)) return fail_sse(sse, CLI_SSE_LEFT, NULL);
     return CLI_SSE_OK;
 }
 
@@ -75,7 +75,8 @@ static cli_sse_status end_line(cli_sse *sse, cli_sse_fn on_event, void *user)
 static cli_sse_status add_to_line(cli_sse *sse, const char *bytes, size_t n)
 {
     if (sse->line.n + n > CLI_SSE_MAX) return malformed(sse, "a line is longer than 1 MiB");
-    return weir__text_add(&sse->line, bytes, n) ? CLI_SSE_OK : fail(sse, CLI_SSE_NO_MEMORY, "out of memory");
+    return weir__text_add(&sse->line, bytes, n) ? CLI_SSE_OK
+                                                : fail_sse(sse, CLI_SSE_NO_MEMORY, "out of memory");
 }
 
 cli_sse_status cli_sse_feed(cli_sse *sse, const char *bytes, size_t n, cli_sse_fn on_event, void *user)

@@ -80,7 +80,7 @@ static cli_exit render(struct session *session, size_t i)
     return code;
 }
 
-static cli_exit submit(struct session *session)
+static cli_exit submit_prompts(struct session *session)
 {
     cli_batch *batch = &session->batch;
     weir_error error = {0};
@@ -136,7 +136,7 @@ static json_t *usage_json(const struct session *session, size_t i)
     return json;
 }
 
-static void finish(struct session *session, size_t i)
+static void finish_stream(struct session *session, size_t i)
 {
     struct answer *answer = &session->answers[i];
     answer->finished = true;
@@ -144,9 +144,9 @@ static void finish(struct session *session, size_t i)
     weir_stream_error(answer->stream, &answer->error);
 }
 
-static void take(struct session *session, size_t i, const weir_chunk *chunk)
+static void take_chunk(struct session *session, size_t i, const weir_chunk *chunk)
 {
-    if (chunk->finished) finish(session, i);
+    if (chunk->finished) finish_stream(session, i);
     if (!session->screen) {
         cli_out_json(chunk_json(session, i, chunk));
         if (chunk->finished) cli_out_json(usage_json(session, i));
@@ -166,7 +166,7 @@ static void take_all(struct session *session, size_t i)
     weir_chunk chunk;
     while (!session->answers[i].finished &&
            weir_stream_try_next(session->answers[i].stream, &chunk) == WEIR_OK)
-        take(session, i, &chunk);
+        take_chunk(session, i, &chunk);
 }
 
 /* ---- Screen ---- */
@@ -365,14 +365,14 @@ static void free_answers(struct session *session)
     cli_free(session->answers);
 }
 
-static cli_exit start(struct session *session, cli_args *args, const char *path)
+static cli_exit start_session(struct session *session, cli_args *args, const char *path)
 {
     cli_exit code = cli_load_model(args, path, &session->model);
     if (code != CLI_OK) return code;
     if (args->engine.n_slots == 0)
         args->engine.n_slots = (int32_t)(session->batch.n < 256 ? session->batch.n : 256);
     if ((code = cli_load_engine(args, session->model, &session->engine)) != CLI_OK) return code;
-    return submit(session);
+    return submit_prompts(session);
 }
 
 cli_exit cli_stream(cli_args *args)
@@ -392,7 +392,7 @@ cli_exit cli_stream(cli_args *args)
     if ((path = model_path(&session)) == NULL) goto done;
     cli_descriptors_raise(session.batch.n * 2 + DESCRIPTORS); /* a stream has one or two */
     session.answers = cli_alloc(session.batch.n, sizeof *session.answers);
-    if ((code = start(&session, args, path)) != CLI_OK) goto done;
+    if ((code = start_session(&session, args, path)) != CLI_OK) goto done;
     session.screen = !args->json && cli_screen_open();
     if (session.screen) {
         cli_panes_init(&session.panes, cli_file_name(session.batch.path), session.batch.n);

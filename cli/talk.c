@@ -73,7 +73,7 @@ static cli_exit render(struct answer *answer)
     return code;
 }
 
-static cli_exit submit(struct answer *answer)
+static cli_exit submit_answer(struct answer *answer)
 {
     const cli_talk *talk = answer->talk;
     weir_error error = {0};
@@ -141,7 +141,7 @@ cli_exit cli_talk_answer(cli_talk *talk)
 {
     struct answer answer = {.talk = talk, .reply.trims = true};
     cli_exit code = render(&answer);
-    if (code == CLI_OK) code = submit(&answer);
+    if (code == CLI_OK) code = submit_answer(&answer);
     if (code == CLI_OK) code = pump(&answer);
     if (code == CLI_OK) code = conclude(&answer, talk);
     weir_stream_release(answer.stream);

@@ -158,7 +158,7 @@ static void compute(const weir__attention *a, const weir__attention_task *t, boo
 }
 
 /* The result of a query's head by its definition. */
-static void check(const weir__attention_task *t, const side *k, const side *v, int32_t i, int32_t h)
+static void check_head(const weir__attention_task *t, const side *k, const side *v, int32_t i, int32_t h)
 {
     static double weight[MOST_CELLS];
     const weir__attention_query *q = &t->queries[i];
@@ -204,7 +204,7 @@ static void put_in_order(int32_t *cells, int32_t n, const uint8_t *bytes, size_t
     }
 }
 
-static void run(const weir__attention *a, const uint8_t *data, size_t size)
+static void run_level(const weir__attention *a, const uint8_t *data, size_t size)
 {
     static const int32_t sizes[] = {16, 32, 64, 80, 96, 128, 192, 256},
                          heads_of[] = {1, 2, 3, 4, 5, 7, 8, 12};
@@ -288,7 +288,7 @@ static void run(const weir__attention *a, const uint8_t *data, size_t size)
     }
     compute(a, &t, applies & WINDOW);
     for (int32_t i = 0; i < n_queries; i++) {
-        check(&t, &k, &v, i, i % heads);
+        check_head(&t, &k, &v, i, i % heads);
         /* Alone, to the bit. */
         weir__attention_task single = t;
         weir__attention_query one = queries[i];
@@ -311,9 +311,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     if (size <= N_HEAD || size > 4096) return 0;
     if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"))
-        run(&weir__attention_avx2, data, size);
+        run_level(&weir__attention_avx2, data, size);
     if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
         __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq"))
-        run(&weir__attention_avx512, data, size);
+        run_level(&weir__attention_avx512, data, size);
     return 0;
 }

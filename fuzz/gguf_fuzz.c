@@ -7,7 +7,7 @@
 
 typedef weir_status check_function(const void *data, size_t size, weir__gguf_info *info, weir_error *error);
 
-static void check(check_function *function, const uint8_t *data, size_t size)
+static void check_bytes(check_function *function, const uint8_t *data, size_t size)
 {
     weir__gguf_info info;
     weir_error error;
@@ -32,7 +32,7 @@ static void check(check_function *function, const uint8_t *data, size_t size)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    check(weir__gguf_check_memory, data, size);
-    check(weir__gguf_check_projector_memory, data, size);
+    check_bytes(weir__gguf_check_memory, data, size);
+    check_bytes(weir__gguf_check_projector_memory, data, size);
     return 0;
 }

@@ -147,7 +147,7 @@ static void step(void)
     require(weir_engine_step(loaded->engine, NULL, 0, NULL, &error) == WEIR_OK);
 }
 
-static void answer(serve_call *call, int patience)
+static void answer_call(serve_call *call, int patience)
 {
     serve_answer *answer = call->answer;
     call->state = SERVE_ANSWERING;
@@ -232,7 +232,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     weir__text_add(&call->body, (const char *)data + 2, size - 2);
     call->state = SERVE_WORKING;
     handlers[data[0] % (sizeof handlers / sizeof *handlers)](call);
-    answer(call, data[1] == 255 ? TICKS_MAX : data[1]);
+    answer_call(call, data[1] == 255 ? TICKS_MAX : data[1]);
     if (call->begun) require_answer(call);
     if (call->tape != NULL) {
         char position[24] = "", id[SERVE_ID_MAX];

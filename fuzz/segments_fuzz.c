@@ -88,7 +88,7 @@ static void check_refusal(weir_status status, const weir_error *error)
     require(error->code == status && strlen(error->message) > 10);
 }
 
-static void submit(input *in)
+static void submit_input(input *in)
 {
     talk *t = &talks[n_talks];
     char text[TEXT + 1];
@@ -166,7 +166,7 @@ static void fork_one(input *in)
 
 /* ---- Answers ---- */
 
-static void take(talk *t)
+static void take_chunk(talk *t)
 {
     weir_chunk chunk;
     while (!t->finished && weir_stream_try_next(t->stream, &chunk) == WEIR_OK) {
@@ -194,7 +194,7 @@ static void judge_scores(const talk *t)
 
 static void judge(talk *t)
 {
-    take(t);
+    take_chunk(t);
     require(t->finished);
     if (t->reason == WEIR_REASON_ERROR) {
         weir_error error = {0};
@@ -220,12 +220,12 @@ static bool tick(void)
 {
     weir_report report = {.size = sizeof report};
     require(weir_engine_step(engine, NULL, 0, &report, NULL) == WEIR_OK);
-    for (int i = 0; i < n_talks; i++) take(&talks[i]);
+    for (int i = 0; i < n_talks; i++) take_chunk(&talks[i]);
     if (report.idle && (report.n_active > 0 || report.queue_depth > 0)) usleep(20); /* the encoder's turn */
     return report.n_active > 0 || report.queue_depth > 0;
 }
 
-static bool start(input *in)
+static bool start_engine(input *in)
 {
     static const char *const projectors[] = {
         "fake:",
@@ -269,11 +269,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         require(sounds[i] != NULL || (sounds[i] = sound_make(i + 1)) != NULL);
     long live = weir__mem_live();
     n_talks = 0;
-    if (start(&in)) {
+    if (start_engine(&in)) {
         while (in.at < in.end) {
             switch (byte(&in) % 6) {
             case 0:
-            case 1: submit(&in); break;
+            case 1: submit_input(&in); break;
             case 2: fork_one(&in); break;
             case 3:
                 if (n_talks > 0) weir_stream_cancel(talks[byte(&in) % (unsigned)n_talks].stream);

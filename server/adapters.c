@@ -44,7 +44,7 @@ void serve_adapters_destroy(serve_adapters *adapters)
 }
 
 /* The mutex is held. */
-static entry *find(serve_adapters *adapters, const char *name)
+static entry *find_adapter(serve_adapters *adapters, const char *name)
 {
     for (size_t i = 0; i < adapters->n; i++)
         if (strcmp(adapters->entries[i].name, name) == 0) return &adapters->entries[i];
@@ -61,7 +61,7 @@ weir_status serve_adapters_add(serve_adapters *adapters, const char *name, weir_
                                SERVE_ADAPTER_NAME - 1);
     weir__utf8_copy(clean, sizeof clean, name, strlen(name));
     pthread_mutex_lock(&adapters->mutex);
-    if (find(adapters, clean) != NULL) {
+    if (find_adapter(adapters, clean) != NULL) {
         status = weir__error_set(error, WEIR_INVALID, "lora_name",
                                  "there is an adapter \"%s\" already; unload it first, or take another name",
                                  clean);
@@ -82,7 +82,7 @@ bool serve_adapters_remove(serve_adapters *adapters, const char *name)
 {
     weir_adapter *gone = NULL;
     pthread_mutex_lock(&adapters->mutex);
-    entry *from = find(adapters, name);
+    entry *from = find_adapter(adapters, name);
     if (from != NULL) {
         gone = from->adapter;
         size_t after = adapters->n - (size_t)(from + 1 - adapters->entries);
@@ -97,14 +97,14 @@ bool serve_adapters_remove(serve_adapters *adapters, const char *name)
 bool serve_adapters_has(serve_adapters *adapters, const char *name)
 {
     pthread_mutex_lock(&adapters->mutex);
-    bool found = find(adapters, name) != NULL;
+    bool found = find_adapter(adapters, name) != NULL;
     pthread_mutex_unlock(&adapters->mutex);
     return found;
 }
 
 /* ---- Sets ---- */
 
-static bool put(serve_adapter_set *set, const entry *from, float scale)
+static bool put_adapter(serve_adapter_set *set, const entry *from, float scale)
 {
     size_t i = 0;
     while (i < set->n && set->uses[i].adapter != from->adapter) i++;
@@ -123,10 +123,10 @@ static bool put(serve_adapter_set *set, const entry *from, float scale)
 bool serve_adapters_named(serve_adapters *adapters, const char *name, serve_adapter_set *set)
 {
     pthread_mutex_lock(&adapters->mutex);
-    const entry *from = find(adapters, name);
+    const entry *from = find_adapter(adapters, name);
     if (from != NULL) {
         serve_adapter_set_fini(set);
-        put(set, from, from->scale != 0.0f ? from->scale : 1.0f);
+        put_adapter(set, from, from->scale != 0.0f ? from->scale : 1.0f);
     }
     pthread_mutex_unlock(&adapters->mutex);
     return from != NULL;
@@ -135,7 +135,8 @@ bool serve_adapters_named(serve_adapters *adapters, const char *name, serve_adap
 void serve_adapters_standard(serve_adapters *adapters, serve_adapter_set *set)
 {
     pthread_mutex_lock(&adapters->mutex);
-    for (size_t i = 0; i < adapters->n; i++) put(set, &adapters->entries[i], adapters->entries[i].scale);
+    for (size_t i = 0; i < adapters->n; i++)
+        put_adapter(set, &adapters->entries[i], adapters->entries[i].scale);
     pthread_mutex_unlock(&adapters->mutex);
 }
 
@@ -144,7 +145,7 @@ bool serve_adapters_numbered(serve_adapters *adapters, int64_t id, float scale, 
     bool done = false;
     pthread_mutex_lock(&adapters->mutex);
     for (size_t i = 0; i < adapters->n; i++)
-        if (adapters->entries[i].id == id) done = put(set, &adapters->entries[i], scale);
+        if (adapters->entries[i].id == id) done = put_adapter(set, &adapters->entries[i], scale);
     pthread_mutex_unlock(&adapters->mutex);
     return done;
 }

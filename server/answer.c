@@ -89,7 +89,7 @@ static weir_stream **streams_of(const serve_answer *answer)
     return streams;
 }
 
-static void keep(const serve_answer *answer, const char *salt)
+static void keep_answer(const serve_answer *answer, const char *salt)
 {
     weir_stream **streams = streams_of(answer);
     if (streams != NULL)
@@ -155,7 +155,7 @@ bool serve_answer_submit(serve_answer *answer, weir_request *requests, size_t n_
     if (!count_answers(answer)) return false;
     weir_status status = answer->share ? submit_shared(answer, requests, &error)
                                        : submit_own(answer, requests, n_requests, &error);
-    if (status == WEIR_OK && answer->kept) keep(answer, requests[0].cache_salt);
+    if (status == WEIR_OK && answer->kept) keep_answer(answer, requests[0].cache_salt);
     return serve_call_passes(call, status, &error);
 }
 

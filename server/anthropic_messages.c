@@ -77,7 +77,7 @@ static void begin_message(const serve_answer *answer, weir__text *text)
 
 /* ---- Events ---- */
 
-static void start(serve_answer *answer)
+static void start_message(serve_answer *answer)
 {
     weir__text *text = serve_answer_begin_event(answer, "message_start");
     weir__text_add_string(text, "{\"type\":\"message_start\",\"message\":");
@@ -135,7 +135,7 @@ static void stop_block(const serve_choice *choice, size_t index, weir_delta_kind
     end_event(choice, begin_event(choice, "content_block_stop", index));
 }
 
-static void delta(serve_choice *choice, const weir_delta *given)
+static void send_delta(serve_choice *choice, const weir_delta *given)
 {
     size_t index = choice->n_parts - 1;
     if (choice->fresh && index > 0) stop_block(choice, index - 1, choice->kind_before);
@@ -154,7 +154,7 @@ static void delta(serve_choice *choice, const weir_delta *given)
     }
 }
 
-static void end(serve_choice *choice)
+static void end_message(serve_choice *choice)
 {
     serve_answer *answer = choice->answer;
     if (choice->n_parts > 0) stop_block(choice, choice->n_parts - 1, choice->kind);
@@ -167,13 +167,13 @@ static void end(serve_choice *choice)
     serve_answer_end_event(answer);
 }
 
-static void finish(serve_answer *answer)
+static void finish_message(serve_answer *answer)
 {
     weir__text_add_string(serve_answer_begin_event(answer, "message_stop"), "{\"type\":\"message_stop\"}");
     serve_answer_end_event(answer);
 }
 
-static void fail(serve_answer *answer, int status, const char *code, const char *message)
+static void fail_message(serve_answer *answer, int status, const char *code, const char *message)
 {
     weir__text *text = serve_answer_begin_event(answer, "error");
     serve_messages_error(answer->call, status, NULL, code, message, text);
@@ -204,7 +204,7 @@ static void add_part(const serve_part *part, weir__text *text)
     weir__text_add_string(text, "}");
 }
 
-static void whole(serve_answer *answer, weir__text *text)
+static void whole_message(serve_answer *answer, weir__text *text)
 {
     const serve_choice *choice = &answer->choices[0];
     begin_message(answer, text);
@@ -222,12 +222,12 @@ static void whole(serve_answer *answer, weir__text *text)
 const serve_form serve_messages_form = {
     .id = "msg_",
     .ping = "event: ping\ndata: {\"type\":\"ping\"}\n\n",
-    .start = start,
-    .delta = delta,
-    .end = end,
-    .finish = finish,
-    .fail = fail,
-    .whole = whole,
+    .start = start_message,
+    .delta = send_delta,
+    .end = end_message,
+    .finish = finish_message,
+    .fail = fail_message,
+    .whole = whole_message,
 };
 
 /* ---- The endpoints ---- */

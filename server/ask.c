@@ -44,7 +44,7 @@ static bool check_fork(const serve_ask *ask)
 }
 
 /* What goes with what. */
-static bool check(serve_ask *ask)
+static bool check_ask(serve_ask *ask)
 {
     serve_call *call = ask->call;
     bool native = (ask->where & SERVE_ASK_NATIVE) != 0;
@@ -102,7 +102,7 @@ bool serve_ask_read(serve_ask *ask, serve_call *call, unsigned where)
         ask->request.max_tokens = (int32_t)json_number_value(newer); /* whichever comes last */
     if (ask->sampler.top_k < 0) ask->sampler.top_k = 0;
     if (ask->best_of == 0) ask->best_of = ask->n;
-    return check(ask);
+    return check_ask(ask);
 }
 
 void serve_ask_fini(serve_ask *ask)

@@ -26,7 +26,7 @@ static bool reserve(const serve_ask *ask, uint64_t n)
                                    "the images and sounds of other requests take the memory for them");
 }
 
-static bool refuse(serve_call *call, const char *field, weir_error *error)
+static bool refuse_medium(serve_call *call, const char *field, weir_error *error)
 {
     if (error->code == WEIR_NO_MEMORY || error->code == WEIR_ABORTED)
         return serve_call_passes(call, error->code, error);
@@ -47,7 +47,7 @@ static bool decode(serve_ask *ask, const weir_model_info *info, weir_media_kind 
     if (info->sample_rate > 0) params.sample_rate = info->sample_rate;
     params.max_pixels = PIXELS_MAX;
     error.code = weir_media_create(bytes, n_bytes, &params, &media, &error);
-    if (error.code != WEIR_OK) return refuse(ask->call, field, &error);
+    if (error.code != WEIR_OK) return refuse_medium(ask->call, field, &error);
     ask->media[ask->n_media++] = media;
     (void)weir_media_describe(media, &made);
     if (made.kind != kind)

@@ -210,7 +210,8 @@ void serve_call_error_json(weir__text *text, int status, const char *field, cons
     weir__text_add_string(text, "}");
 }
 
-static bool refuse(serve_call *call, int status, const char *field, const char *code, const char *message)
+static bool refuse_call(serve_call *call, int status, const char *field, const char *code,
+                        const char *message)
 {
     weir__text text = {0};
     if (!call->begun) call->code = code;
@@ -242,18 +243,18 @@ bool serve_call_refuse(serve_call *call, int status, const char *field, const ch
     va_end(list);
     /* A path may hold any bytes, and truncation may split a character. */
     weir__utf8_copy(clean, sizeof clean, message, strlen(message));
-    return refuse(call, status, field, code, clean);
+    return refuse_call(call, status, field, code, clean);
 }
 
 bool serve_call_stopping(serve_call *call)
 {
     call->retry_s = NEXT_SERVER_S;
-    return refuse(call, 503, NULL, "stopping", "the server is going down");
+    return refuse_call(call, 503, NULL, "stopping", "the server is going down");
 }
 
 bool serve_call_no_memory(serve_call *call)
 {
-    return refuse(call, 503, NULL, "out_of_memory", "the server is out of memory for this request");
+    return refuse_call(call, 503, NULL, "out_of_memory", "the server is out of memory for this request");
 }
 
 /* ---- Answers that come in pieces ---- */

@@ -35,7 +35,7 @@ static void forget(weir_model *model, void *user)
     serve_loaded_destroy(gone);
 }
 
-static serve_loaded *make(const serve_model *model, const weir_lease *lease)
+static serve_loaded *make_loaded(const serve_model *model, const weir_lease *lease)
 {
     serve_loaded *loaded =
         serve_loaded_create(model->name, weir_lease_model(lease), weir_lease_engine(lease));
@@ -56,7 +56,7 @@ serve_loaded *serve_catalog_enter(serve_catalog *catalog, const serve_model *mod
     pthread_mutex_lock(&catalog->mutex);
     serve_loaded *loaded = catalog->loaded;
     while (loaded != NULL && loaded->model != weir_lease_model(lease)) loaded = loaded->next;
-    if (loaded == NULL && (loaded = make(model, lease)) != NULL) {
+    if (loaded == NULL && (loaded = make_loaded(model, lease)) != NULL) {
         loaded->next = catalog->loaded;
         catalog->loaded = loaded;
         if (loaded->engine != NULL && catalog->events != NULL)
@@ -139,7 +139,7 @@ static bool has_adapter(const serve_catalog *catalog, const serve_model *model, 
     return false;
 }
 
-static serve_model *find(const serve_catalog *catalog, const char *name)
+static serve_model *find_model(const serve_catalog *catalog, const char *name)
 {
     serve_model *model = name != NULL ? find_own(catalog, name) : NULL;
     if (model != NULL || catalog->n == 0) return model;
@@ -152,7 +152,7 @@ static serve_model *find(const serve_catalog *catalog, const char *name)
 serve_model *serve_catalog_find(serve_catalog *catalog, const char *name)
 {
     pthread_mutex_lock(&catalog->mutex);
-    serve_model *model = serve_model_hold(find(catalog, name));
+    serve_model *model = serve_model_hold(find_model(catalog, name));
     pthread_mutex_unlock(&catalog->mutex);
     return model;
 }

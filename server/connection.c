@@ -216,7 +216,7 @@ static bool send_some(serve_connection *connection)
     return true;
 }
 
-static void answer(serve_connection *connection)
+static void answer_request(serve_connection *connection)
 {
     serve_call *call = connection->call;
     if (call == NULL || call->state != SERVE_ANSWERING || connection->blocked) return;
@@ -266,7 +266,7 @@ static void work(serve_connection *connection, bool readable)
     if (!connection->dead && connection->stage != SERVE_SHAKING && (readable || more)) receive(connection);
     if (!connection->dead && connection->stage != SERVE_PARTING && connection->stage != SERVE_SHAKING)
         read_request(connection);
-    if (!connection->dead && connection->stage == SERVE_BUSY) answer(connection);
+    if (!connection->dead && connection->stage == SERVE_BUSY) answer_request(connection);
     if (connection->dead) return;
     if (connection->tls != NULL && SSL_pending(connection->tls) > 0 && is_read(connection))
         serve_connection_due(connection);

@@ -31,7 +31,7 @@ void serve_call_relaxed(serve_call *call, const char *lines)
     call->relaxed = header.bytes;
 }
 
-static bool refuse(serve_call *call, const weir_error *error)
+static bool refuse_call(serve_call *call, const weir_error *error)
 {
     char field[96], message[sizeof error->message];
     serve_names_field(error->field, &call->terms, field, sizeof field);
@@ -65,5 +65,5 @@ static bool refuse(serve_call *call, const weir_error *error)
 bool serve_call_passes(serve_call *call, weir_status status, weir_error *error)
 {
     error->code = status;
-    return status == WEIR_OK || refuse(call, error);
+    return status == WEIR_OK || refuse_call(call, error);
 }

@@ -277,7 +277,7 @@ static void send_ticks(serve_timer *timer)
     serve_loop_set(events->server->loop, &events->timer, PERIOD_US);
 }
 
-static serve_events *create(serve_server *server, serve_model *model)
+static serve_events *create_events(serve_server *server, serve_model *model)
 {
     serve_events *events = weir__mem_calloc(1, sizeof *events);
     if (events == NULL) return NULL;
@@ -293,7 +293,7 @@ static serve_events *events_of(const serve_call *call)
     serve_server *server = call->server;
     serve_events *events = server->events;
     while (events != NULL && events->model != call->model) events = events->next;
-    if (events != NULL || (events = create(server, call->model)) == NULL) return events;
+    if (events != NULL || (events = create_events(server, call->model)) == NULL) return events;
     events->next = server->events;
     server->events = events;
     serve_loop_set(server->loop, &events->timer, 0);

@@ -146,7 +146,7 @@ static bool refuse_status(const fetch *f, const char *field)
 }
 
 /* False: the call has its answer. */
-static bool check(const fetch *f, const char *field)
+static bool check_fetched(const fetch *f, const char *field)
 {
     serve_call *call = f->call;
     if (f->bytes->failed || f->end == WEIR__TRANSFER_NO_MEMORY) return serve_call_no_memory(call);
@@ -196,7 +196,7 @@ static bool get(fetch *f, const char *field, weir__transfers *transfers)
     if (transfer == NULL) return serve_call_no_memory(f->call);
     if (!serve_fetch_await(transfers, transfer, &f->ended))
         return serve_call_passes(f->call, WEIR_ABORTED, &error);
-    return is_redirect(f) || check(f, field);
+    return is_redirect(f) || check_fetched(f, field);
 }
 
 /* Follows redirects to hosts of the list. False: the call has its answer. */

@@ -134,7 +134,7 @@ static bool read_field(serve_call *call, const serve_field *f, void *to, const j
     }
 }
 
-static const serve_field *find(const serve_field *fields, size_t n, const char *name, unsigned where)
+static const serve_field *find_field(const serve_field *fields, size_t n, const char *name, unsigned where)
 {
     for (size_t i = 0; i < n; i++)
         if ((fields[i].where & where) != 0 && strcmp(fields[i].name, name) == 0) return &fields[i];
@@ -150,12 +150,12 @@ bool serve_fields_read(serve_call *call, const serve_field *fields, size_t n, un
     json_t *value;
     json_object_foreach((json_t *)json, key, value)
     {
-        const serve_field *f = find(fields, n, key, where);
+        const serve_field *f = find_field(fields, n, key, where);
         bool known = f != NULL;
         if (!known && others != NULL && !others(call, to, key, value, &known)) return false;
         if (!known)
             return serve_call_refuse(call, 400, strlen(key) < 64 ? key : NULL, "unknown_parameter",
-                                     find(fields, n, key, ~0U) != NULL
+                                     find_field(fields, n, key, ~0U) != NULL
                                          ? "\"%.64s\" is a field of another kind of request"
                                          : "there is no field \"%.64s\" in this request",
                                      key);

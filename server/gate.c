@@ -33,7 +33,7 @@ const char *serve_gate_field(const serve_connection *connection, const char *nam
     return found;
 }
 
-static bool refuse(serve_call *call, int status, const char *code, const char *message)
+static bool refuse_call(serve_call *call, int status, const char *code, const char *message)
 {
     return serve_call_refuse(call, status, NULL, code, "%s", message);
 }
@@ -55,15 +55,16 @@ static bool check_framing(visit *v)
     const llhttp_t *parser = &v->connection->head.parser;
     const char *coding;
     if (parser->http_major != 1 || parser->http_minor > 1)
-        return refuse(v->call, 505, "http_version", "this server speaks HTTP/1.1 and HTTP/1.0");
+        return refuse_call(v->call, 505, "http_version", "this server speaks HTTP/1.1 and HTTP/1.0");
     if (!read_once(v, "Transfer-Encoding", &coding)) return false;
     if (coding == NULL) return true;
-    if (v->call->http_1_0) return refuse(v->call, 400, "bad_request", "HTTP/1.0 has no Transfer-Encoding");
+    if (v->call->http_1_0)
+        return refuse_call(v->call, 400, "bad_request", "HTTP/1.0 has no Transfer-Encoding");
     if (strcasecmp(coding, "chunked") == 0) return true;
     size_t n = strlen(coding);
     if (n < 8 || strcasecmp(coding + n - 7, "chunked") != 0 || strchr(", \t", coding[n - 8]) == NULL)
-        return refuse(v->call, 400, "bad_request", "a request's Transfer-Encoding ends with chunked");
-    return refuse(v->call, 501, "not_implemented", "Transfer-Encoding may be chunked and nothing else");
+        return refuse_call(v->call, 400, "bad_request", "a request's Transfer-Encoding ends with chunked");
+    return refuse_call(v->call, 501, "not_implemented", "Transfer-Encoding may be chunked and nothing else");
 }
 
 /* ---- Where to ---- */
@@ -78,11 +79,12 @@ static bool read_absolute(visit *v, char *host, size_t capacity)
     const char *begin = v->target + scheme;
     size_t n = strcspn(begin, "/?");
     if (n == 0 || n >= capacity)
-        return refuse(v->call, 400, "bad_request", "the request's target names no host");
+        return refuse_call(v->call, 400, "bad_request", "the request's target names no host");
     memcpy(host, begin, n);
     host[n] = '\0';
     if (strcasecmp(host, v->host) != 0)
-        return refuse(v->call, 400, "bad_request", "the request's target and its Host name different hosts");
+        return refuse_call(v->call, 400, "bad_request",
+                           "the request's target and its Host name different hosts");
     v->target = begin[n] == '/' ? begin + n : "/";
     return true;
 }
@@ -116,12 +118,12 @@ static bool read_path(visit *v)
 {
     serve_call *call = v->call;
     if (v->target[0] != '/' || strchr(v->target, '#') != NULL)
-        return refuse(call, 400, "bad_request", "the request's target is no path");
+        return refuse_call(call, 400, "bad_request", "the request's target is no path");
     size_t n = strcspn(v->target, "?");
     if (v->target[n] == '?') v->query = v->target + n + 1;
     snprintf(call->query, sizeof call->query, "%s", v->query);
     return decode(v->target, n, call->path, sizeof call->path) ||
-           refuse(call, 400, "bad_request", "the request's path is wrongly encoded");
+           refuse_call(call, 400, "bad_request", "the request's path is wrongly encoded");
 }
 
 static bool read_model(visit *v)
@@ -139,14 +141,14 @@ static bool check_host(visit *v)
     char host[256];
     if (!read_once(v, "Host", &given)) return false;
     if (given == NULL && !v->call->http_1_0)
-        return refuse(v->call, 400, "bad_request", "a request of HTTP/1.1 names its Host");
+        return refuse_call(v->call, 400, "bad_request", "a request of HTTP/1.1 names its Host");
     v->host = given != NULL ? given : "";
     if (!read_absolute(v, host, sizeof host)) return false;
     if (given == NULL) return true;
     switch (serve_hosts_find(&v->call->server->params, given)) {
     case SERVE_HOST_OWN: return true;
     case SERVE_HOST_NONE:
-        return refuse(v->call, 400, "bad_request", "Host is no host, with or without a port");
+        return refuse_call(v->call, 400, "bad_request", "Host is no host, with or without a port");
     default: break;
     }
     if (v->connection->local) return true; /* no page gets there */
@@ -175,7 +177,7 @@ static bool check_origin(visit *v)
     }
     if (site != NULL && v->host[0] != '\0' && strcasecmp(site + 3, v->host) == 0) return true;
     /* Browsers send a preflight request before most cross-origin requests, but not before plain forms. */
-    return refuse(call, 403, "origin_not_allowed", "pages of another origin may not ask here");
+    return refuse_call(call, 403, "origin_not_allowed", "pages of another origin may not ask here");
 }
 
 /* The key that was given; NULL: none, or in a form that is not known. */
@@ -196,10 +198,10 @@ static bool check_peer(visit *v)
     const char *key;
     bool any;
     if (v->call->server->params.prefix_key == NULL)
-        return refuse(v->call, 403, "no_prefixes", "this server gives no prefixes (--prefix-key)");
+        return refuse_call(v->call, 403, "no_prefixes", "this server gives no prefixes (--prefix-key)");
     if (!read_key(v, &key, &any)) return false;
     return serve_peers_is_key(v->call->server, key) ||
-           refuse(v->call, 401, "invalid_prefix_key", "the key is not this server's --prefix-key");
+           refuse_call(v->call, 401, "invalid_prefix_key", "the key is not this server's --prefix-key");
 }
 
 static bool check_key(visit *v)
@@ -217,9 +219,10 @@ static bool check_key(visit *v)
         (route != NULL && route->health && !server->params.health_needs_key) ||
         (route != NULL && route->metrics && server->params.metrics_need_no_key))
         return true;
-    return refuse(call, 401, "invalid_api_key",
-                  any ? "the API key is not one of this server's"
-                      : "no API key was given: send it as Authorization: Bearer KEY, or as X-Api-Key: KEY");
+    return refuse_call(
+        call, 401, "invalid_api_key",
+        any ? "the API key is not one of this server's"
+            : "no API key was given: send it as Authorization: Bearer KEY, or as X-Api-Key: KEY");
 }
 
 /* ---- What ---- */
@@ -263,7 +266,7 @@ static bool check_room(visit *v)
     const serve_route *route = v->call->route;
     if (!v->connection->crowded || route->health || route->metrics) return true;
     v->call->close = true;
-    return refuse(v->call, 503, "too_many_connections", "there are too many connections");
+    return refuse_call(v->call, 503, "too_many_connections", "there are too many connections");
 }
 
 static bool check_state(serve_call *call, const char *hint)
@@ -272,13 +275,13 @@ static bool check_state(serve_call *call, const char *hint)
     const char *why = NULL;
     if (!call->route->engine && !call->route->model) return true;
     if (server->draining && !call->route->drain) return serve_call_stopping(call);
-    if (!serve_server_loaded(server)) return refuse(call, 503, "loading", "the model is being loaded");
+    if (!serve_server_loaded(server)) return refuse_call(call, 503, "loading", "the model is being loaded");
     serve_lease_begin(call);
     if (call->route->engine && call->route->work && !call->route->peer && hint != NULL)
         serve_peers_hint(call, hint);
     if (call->route->engine && call->loaded != NULL && call->loaded->engine == NULL)
-        return refuse(call, 501, "not_supported",
-                      "this model generates no text: use /v1/embeddings or /v1/rerank");
+        return refuse_call(call, 501, "not_supported",
+                           "this model generates no text: use /v1/embeddings or /v1/rerank");
     if (!call->route->work) return true;
     call->counted = serve_keys_enter(server->keys, call->key, call->began_ns, &call->retry_s, &why);
     if (call->counted == 0) serve_call_refuse(call, 429, NULL, "rate_limit_exceeded", "%s", why);

@@ -63,7 +63,7 @@ static serve_call *create_call(serve_connection *connection)
 }
 
 /* What came is no request that can be answered, and where the next one begins is not known. */
-static void refuse(serve_connection *connection, int status, const char *code, const char *message)
+static void refuse_request(serve_connection *connection, int status, const char *code, const char *message)
 {
     serve_call *call = connection->call != NULL ? connection->call : create_call(connection);
     if (call == NULL) {
@@ -200,7 +200,7 @@ void serve_http_late(serve_connection *connection)
     char message[64];
     snprintf(message, sizeof message, "the request's head did not come within %d s",
              connection->server->params.head_s);
-    refuse(connection, 408, "request_timeout", message);
+    refuse_request(connection, 408, "request_timeout", message);
     if (!connection->dead) serve_call_send(connection->call);
 }
 
@@ -215,14 +215,14 @@ static void refuse_error(serve_connection *connection, llhttp_errno_t error)
     snprintf(message, sizeof message, "this is not HTTP/1.1: %s",
              why != NULL && why[0] != '\0' ? why : "invalid");
     if (connection->head.bytes.failed || (connection->call != NULL && connection->call->body.failed))
-        refuse(connection, 503, "out_of_memory", "the server is out of memory for this request");
+        refuse_request(connection, 503, "out_of_memory", "the server is out of memory for this request");
     else if (connection->head.n_extra > EXTRA_MAX)
-        refuse(connection, 400, "bad_chunks",
-               "the body's chunks have extensions or trailers of more than 16 KiB");
+        refuse_request(connection, 400, "bad_chunks",
+                       "the body's chunks have extensions or trailers of more than 16 KiB");
     else if (version)
-        refuse(connection, 505, "http_version", "this server speaks HTTP/1.1 and HTTP/1.0");
+        refuse_request(connection, 505, "http_version", "this server speaks HTTP/1.1 and HTTP/1.0");
     else
-        refuse(connection, 400, "bad_request", message);
+        refuse_request(connection, 400, "bad_request", message);
 }
 
 /* Gives llhttp what has come, of a head no more than it may have. False: it is to have no more. */
@@ -237,7 +237,8 @@ static bool read_piece(serve_connection *connection)
     connection->in_at += n_taken;
     head->n_read += n_taken;
     if (error == HPE_OK && !head->complete && head->n_read == SERVE_HEAD_BYTES)
-        refuse(connection, 431, "head_too_large", "the request's head is larger than the limit of 16 KiB");
+        refuse_request(connection, 431, "head_too_large",
+                       "the request's head is larger than the limit of 16 KiB");
     if (error != HPE_OK && error != HPE_PAUSED && error != HPE_PAUSED_UPGRADE)
         refuse_error(connection, error);
     return error == HPE_OK && !connection->dead && (connection->call == NULL || !connection->call->begun);

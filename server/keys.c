@@ -41,7 +41,7 @@ static void digest(const char *bytes, size_t n, char hex[DIGEST + 1])
 }
 
 /* Compares digests, and all of them to the end: the time tells nothing about a key. */
-static int32_t find(const serve_keys *keys, const char *hex)
+static int32_t find_key(const serve_keys *keys, const char *hex)
 {
     int32_t found = -1;
     for (int32_t i = 0; i < keys->n; i++)
@@ -63,7 +63,7 @@ static void set_limits(owner *o, const serve_params *params, const serve_key *ke
     o->priority = or_else(key->priority, or_else(params->max_priority, wanted ? 0 : PRIORITY_MOST));
 }
 
-static owner *add(serve_keys *keys, const char *hex)
+static owner *add_owner(serve_keys *keys, const char *hex)
 {
     owner *o = weir__mem_calloc(1, sizeof *o);
     if (o == NULL || !weir__mem_grow(&keys->owners, &keys->capacity, (size_t)keys->n + 1, sizeof(owner *))) {
@@ -83,14 +83,14 @@ bool serve_keys_set(serve_keys *keys, const serve_params *params)
     bool ok = true;
     for (size_t i = 0; i < params->n_keys && ok; i++) {
         digest(params->keys[i].text, strlen(params->keys[i].text), hex);
-        ok = find(keys, hex) >= 0 || add(keys, hex) != NULL;
+        ok = find_key(keys, hex) >= 0 || add_owner(keys, hex) != NULL;
     }
     if (ok) {
         keys->wanted = params->n_keys > 0;
         for (int32_t i = 0; i < keys->n; i++) keys->owners[i]->revoked = true;
         for (size_t i = 0; i < params->n_keys; i++) {
             digest(params->keys[i].text, strlen(params->keys[i].text), hex);
-            owner *o = keys->owners[find(keys, hex)];
+            owner *o = keys->owners[find_key(keys, hex)];
             o->revoked = false;
             set_limits(o, params, &params->keys[i], true);
         }
@@ -132,7 +132,7 @@ int32_t serve_keys_find(serve_keys *keys, const char *given, size_t n)
     char hex[DIGEST + 1];
     digest(given, n, hex);
     pthread_mutex_lock(&keys->mutex);
-    int32_t found = find(keys, hex);
+    int32_t found = find_key(keys, hex);
     if (found >= 0 && keys->owners[found]->revoked) found = -1;
     pthread_mutex_unlock(&keys->mutex);
     return found;

@@ -169,7 +169,7 @@ static void answer_replay(serve_kv_events *events)
 
 /* ---- The thread ---- */
 
-static void *run(void *user)
+static void *run_publisher(void *user)
 {
     serve_kv_events *events = user;
     zmq_pollitem_t item = {.socket = events->replays, .events = ZMQ_POLLIN};
@@ -250,7 +250,7 @@ weir_status serve_kv_events_create(const char *address, const char *replay, cons
             bind_socket(events->context, ZMQ_ROUTER, replay, "kv_events_replay", &events->replays, error);
     weir__thread_restore(&before);
     if (status == WEIR_OK && (pthread_mutex_init(&events->mutex, NULL) != 0 ||
-                              weir__thread_start(&events->thread, NULL, run, events) != 0))
+                              weir__thread_start(&events->thread, NULL, run_publisher, events) != 0))
         status = weir__error_set(error, WEIR_NO_MEMORY, "kv_events", "no thread can be started");
     if (status == WEIR_OK)
         *out = events;

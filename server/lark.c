@@ -27,9 +27,9 @@ typedef struct lark {
     char *why; /* "" = nothing has failed */
 } lark;
 
-static bool fail(lark *l, const char *format, ...) __attribute__((format(printf, 2, 3)));
+static bool refuse_lark(lark *l, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
-static bool fail(lark *l, const char *format, ...)
+static bool refuse_lark(lark *l, const char *format, ...)
 {
     va_list list;
     if (l->why[0] != '\0') return false;
@@ -64,7 +64,7 @@ static bool at(const lark *l, char c)
     return l->pos < l->end && *l->pos == c;
 }
 
-static bool take(lark *l, const char *word)
+static bool take_word(lark *l, const char *word)
 {
     size_t n = strlen(word);
     if ((size_t)(l->end - l->pos) < n || memcmp(l->pos, word, n) != 0) return false;
@@ -85,7 +85,8 @@ static bool pass_quoted(lark *l, char quote)
     for (l->pos++; l->pos < l->end && *l->pos != quote && *l->pos != '\n'; l->pos++)
         if (*l->pos == '\\') l->pos++;
     if (l->pos >= l->end || *l->pos != quote)
-        return fail(l, quote == '"' ? "a string has no end" : "an expression between slashes has no end");
+        return refuse_lark(l,
+                           quote == '"' ? "a string has no end" : "an expression between slashes has no end");
     l->pos++;
     return true;
 }
@@ -117,7 +118,7 @@ static const struct {
 
 /* ---- Definitions ---- */
 
-static rule *find(lark *l, const char *name, size_t n)
+static rule *find_rule(lark *l, const char *name, size_t n)
 {
     for (size_t i = 0; i < l->n_rules; i++)
         if (l->rules[i].length == n && memcmp(l->rules[i].name, name, n) == 0) return &l->rules[i];
@@ -126,8 +127,8 @@ static rule *find(lark *l, const char *name, size_t n)
 
 static bool add_rule(lark *l, const char *name, size_t n, const char *body, const char *end)
 {
-    if (find(l, name, n) != NULL) return fail(l, "\"%.*s\" is defined twice", (int)n, name);
-    if (l->n_rules == RULES_MAX) return fail(l, "there are more than %d rules", RULES_MAX);
+    if (find_rule(l, name, n) != NULL) return refuse_lark(l, "\"%.*s\" is defined twice", (int)n, name);
+    if (l->n_rules == RULES_MAX) return refuse_lark(l, "there are more than %d rules", RULES_MAX);
     l->rules[l->n_rules++] = (rule){name, n, body, end, false};
     return true;
 }
@@ -139,7 +140,7 @@ static bool import(lark *l, const char *name, size_t n, const char *own, size_t 
     for (size_t i = 0; i < sizeof common / sizeof *common; i++)
         if (strlen(common[i].name) == n && memcmp(common[i].name, name, n) == 0)
             return add_rule(l, own, n_own, common[i].pattern, NULL);
-    return fail(l, "\"common.%.*s\" is not known here", (int)n, name);
+    return refuse_lark(l, "\"common.%.*s\" is not known here", (int)n, name);
 }
 
 /* "common.NAME", "common.NAME -> OWN" or "common (NAME, …)" */
@@ -148,27 +149,27 @@ static bool read_import(lark *l)
     const char *name, *own;
     size_t n, n_own;
     skip(l, true);
-    if (!take(l, "common")) return fail(l, "%%import is of common terminals only");
+    if (!take_word(l, "common")) return refuse_lark(l, "%%import is of common terminals only");
     skip(l, true);
-    if (take(l, ".")) {
-        if ((n = take_name(l, &name)) == 0) return fail(l, "%%import has no name");
+    if (take_word(l, ".")) {
+        if ((n = take_name(l, &name)) == 0) return refuse_lark(l, "%%import has no name");
         skip(l, true);
         own = name;
         n_own = n;
-        if (take(l, "->")) {
+        if (take_word(l, "->")) {
             skip(l, true);
             n_own = take_name(l, &own);
         }
         return import(l, name, n, own, n_own);
     }
-    if (!take(l, "(")) return fail(l, "%%import has no name");
+    if (!take_word(l, "(")) return refuse_lark(l, "%%import has no name");
     do {
         skip(l, false);
         n = take_name(l, &name);
         if (!import(l, name, n, name, n)) return false;
         skip(l, false);
-    } while (take(l, ","));
-    return take(l, ")") || fail(l, "%%import has no end");
+    } while (take_word(l, ","));
+    return take_word(l, ")") || refuse_lark(l, "%%import has no end");
 }
 
 /* To the definition's end: a line that is not indented and does not begin with "|", outside of brackets. */
@@ -204,11 +205,11 @@ static bool read_definition(lark *l)
     const char *name, *priority;
     while (at(l, '?') || at(l, '!')) l->pos++;
     size_t n = take_name(l, &name);
-    if (n == 0) return fail(l, "\"%.12s\" is no definition", l->pos);
-    if (take(l, ".")) take_name(l, &priority);
+    if (n == 0) return refuse_lark(l, "\"%.12s\" is no definition", l->pos);
+    if (take_word(l, ".")) take_name(l, &priority);
     skip(l, true);
-    if (at(l, '{')) return fail(l, "\"%.*s\" is a template", (int)n, name);
-    if (!take(l, ":")) return fail(l, "behind \"%.*s\" must come a colon", (int)n, name);
+    if (at(l, '{')) return refuse_lark(l, "\"%.*s\" is a template", (int)n, name);
+    if (!take_word(l, ":")) return refuse_lark(l, "behind \"%.*s\" must come a colon", (int)n, name);
     const char *body = l->pos;
     return pass_body(l) && add_rule(l, name, n, body, l->pos);
 }
@@ -217,9 +218,10 @@ static bool read_all(lark *l)
 {
     for (skip(l, false); l->pos < l->end; skip(l, false)) {
         const char *word = l->pos;
-        bool ok = !at(l, '%')           ? read_definition(l)
-                  : take(l, "%import ") ? read_import(l)
-                                        : fail(l, "%.*s is not supported", (int)strcspn(word, " \t\n"), word);
+        bool ok = !at(l, '%') ? read_definition(l)
+                  : take_word(l, "%import ")
+                      ? read_import(l)
+                      : refuse_lark(l, "%.*s is not supported", (int)strcspn(word, " \t\n"), word);
         if (!ok) return false;
     }
     return true;
@@ -246,7 +248,7 @@ static bool write_escape(lark *l, weir__text *out)
     if (digits > 0) {
         for (size_t i = 0; i < digits; i++)
             if (l->pos + i >= l->end || strchr("0123456789abcdefABCDEF", l->pos[i]) == NULL)
-                return fail(l, "\\%c needs %zu digits", c, digits);
+                return refuse_lark(l, "\\%c needs %zu digits", c, digits);
         weir__text_printf(out, digits == 2 ? "\\x%.2s" : "\\u%.4s", l->pos);
         l->pos += digits;
         return true;
@@ -266,7 +268,7 @@ static bool write_string(lark *l, weir__text *out)
     const char *begin = l->pos + 1;
     if (!pass_quoted(l, '"')) return false;
     const char *end = l->pos - 1, *after = l->pos;
-    if (at(l, 'i')) return fail(l, "the flag i of a string is not supported");
+    if (at(l, 'i')) return refuse_lark(l, "the flag i of a string is not supported");
     for (l->pos = begin; l->pos < end;) {
         if (*l->pos != '\\') {
             write_plain(out, l->pos++, 1);
@@ -286,9 +288,9 @@ static bool write_text(lark *l, weir__text *out)
     bool ok = write_string(l, &first);
     const char *after = l->pos;
     if (ok) skip(l, true);
-    if (ok && take(l, "..")) {
+    if (ok && take_word(l, "..")) {
         skip(l, true);
-        ok = at(l, '"') ? write_string(l, &last) : fail(l, "a range needs two characters");
+        ok = at(l, '"') ? write_string(l, &last) : refuse_lark(l, "a range needs two characters");
         if (ok)
             weir__text_printf(out, "[%s-%s]", first.bytes != NULL ? first.bytes : "",
                               last.bytes != NULL ? last.bytes : "");
@@ -307,7 +309,8 @@ static bool write_expression(lark *l, weir__text *out)
     const char *begin = l->pos + 1;
     if (!pass_quoted(l, '/')) return false;
     const char *end = l->pos - 1;
-    if (l->pos < l->end && is_word(*l->pos)) return fail(l, "flags of an expression are not supported");
+    if (l->pos < l->end && is_word(*l->pos))
+        return refuse_lark(l, "flags of an expression are not supported");
     weir__text_add_string(out, "(?:");
     for (; begin < end; begin++) {
         if (begin[0] == '\\' && begin[1] == '/') begin++; /* the slash needs no backslash */
@@ -321,11 +324,11 @@ static bool write_named(lark *l, weir__text *out)
 {
     const char *name, *pos = l->pos, *end = l->end;
     size_t n = take_name(l, &name);
-    rule *r = find(l, name, n);
+    rule *r = find_rule(l, name, n);
     pos += n;
-    if (r == NULL) return fail(l, "there is no \"%.*s\"", (int)n, name);
-    if (at(l, '{')) return fail(l, "\"%.*s\" is a template", (int)n, name);
-    if (r->open) return fail(l, "\"%.*s\" contains itself", (int)n, name);
+    if (r == NULL) return refuse_lark(l, "there is no \"%.*s\"", (int)n, name);
+    if (at(l, '{')) return refuse_lark(l, "\"%.*s\" is a template", (int)n, name);
+    if (r->open) return refuse_lark(l, "\"%.*s\" contains itself", (int)n, name);
     if (r->end == NULL) { /* a common one */
         weir__text_printf(out, "(?:%s)", r->body);
         return true;
@@ -334,7 +337,7 @@ static bool write_named(lark *l, weir__text *out)
     l->pos = r->body;
     l->end = r->end;
     bool ok = write_choice(l, out);
-    if (ok && l->pos < l->end) ok = fail(l, "\"%.*s\" goes on with \"%.12s\"", (int)n, name, l->pos);
+    if (ok && l->pos < l->end) ok = refuse_lark(l, "\"%.*s\" goes on with \"%.12s\"", (int)n, name, l->pos);
     r->open = false;
     l->pos = pos;
     l->end = end;
@@ -349,20 +352,20 @@ static bool write_times(lark *l, weir__text *out)
         weir__text_add(out, l->pos++, 1);
         return true;
     }
-    if (!take(l, "~")) return true;
+    if (!take_word(l, "~")) return true;
     skip(l, false);
     const char *least, *most;
     size_t n = take_name(l, &least);
     skip(l, false);
-    if (n == 0 || n > 6 || strspn(least, "0123456789") < n) return fail(l, "~ needs a number");
-    if (!take(l, "..")) {
+    if (n == 0 || n > 6 || strspn(least, "0123456789") < n) return refuse_lark(l, "~ needs a number");
+    if (!take_word(l, "..")) {
         weir__text_printf(out, "{%.*s}", (int)n, least);
         return true;
     }
     skip(l, false);
     size_t n_most = take_name(l, &most);
     if (n_most == 0 || n_most > 6 || strspn(most, "0123456789") < n_most)
-        return fail(l, "~ needs two numbers");
+        return refuse_lark(l, "~ needs two numbers");
     weir__text_printf(out, "{%.*s,%.*s}", (int)n, least, (int)n_most, most);
     return true;
 }
@@ -371,7 +374,7 @@ static bool write_group(lark *l, char close, weir__text *out)
 {
     l->pos++;
     if (!write_choice(l, out)) return false;
-    if (!at(l, close)) return fail(l, "a bracket is not closed");
+    if (!at(l, close)) return refuse_lark(l, "a bracket is not closed");
     l->pos++;
     if (close == ']') weir__text_add_string(out, "?");
     return true;
@@ -385,8 +388,8 @@ static bool write_item(lark *l, weir__text *out)
               : c == '('   ? write_group(l, ')', out)
               : c == '['   ? write_group(l, ']', out)
               : is_word(c) ? write_named(l, out)
-                           : fail(l, "\"%c\" is not expected", c);
-    if (out->n > OUTPUT_MAX) return fail(l, "it is too large");
+                           : refuse_lark(l, "\"%c\" is not expected", c);
+    if (out->n > OUTPUT_MAX) return refuse_lark(l, "it is too large");
     return ok && (c == '[' || write_times(l, out));
 }
 
@@ -394,13 +397,14 @@ static bool write_item(lark *l, weir__text *out)
 static bool write_choice(lark *l, weir__text *out)
 {
     const char *name;
-    if (++l->nesting > NESTING_MAX) return fail(l, "rules and groups are nested deeper than %d", NESTING_MAX);
+    if (++l->nesting > NESTING_MAX)
+        return refuse_lark(l, "rules and groups are nested deeper than %d", NESTING_MAX);
     weir__text_add_string(out, "(?:");
     for (skip(l, false); l->pos < l->end && *l->pos != ')' && *l->pos != ']'; skip(l, false)) {
-        if (take(l, "->")) {
+        if (take_word(l, "->")) {
             skip(l, false);
             take_name(l, &name); /* of a node in a tree that nobody builds */
-        } else if (take(l, "|")) {
+        } else if (take_word(l, "|")) {
             weir__text_add_string(out, "|");
         } else if (!write_item(l, out)) {
             return false;

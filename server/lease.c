@@ -55,7 +55,7 @@ static serve_model *find_tagged(const serve_call *call, const char *name)
     return serve_catalog_find(call->server->catalog, plain);
 }
 
-static bool find(serve_call *call)
+static bool find_model(serve_call *call)
 {
     const char *name;
     if (call->model != NULL) return true;
@@ -125,7 +125,7 @@ static bool refuse_late(serve_call *call)
 }
 
 /* False: the call waits, or has its answer. */
-static bool take(serve_call *call)
+static bool take_lease(serve_call *call)
 {
     serve_catalog *catalog = call->server->catalog;
     weir_error error = {0};
@@ -203,7 +203,7 @@ static bool is_plain(const serve_call *call)
 
 void serve_lease_work(serve_call *call)
 {
-    if (is_plain(call) || (find(call) && take(call))) call->route->handle(call);
+    if (is_plain(call) || (find_model(call) && take_lease(call))) call->route->handle(call);
     json_decref(call->json); /* the handler has its own */
     call->json = NULL;
 }
@@ -215,7 +215,7 @@ void serve_lease_glance(serve_call *call)
         call->route->handle(call);
         return;
     }
-    if (!find(call)) return;
+    if (!find_model(call)) return;
     call->loaded = serve_catalog_lock(catalog, call->model);
     if (call->loaded != NULL || call->route->absent)
         call->route->handle(call);

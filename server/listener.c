@@ -36,7 +36,7 @@ static void make_quiet(int fd)
     fcntl(fd, F_SETFD, FD_CLOEXEC);
 }
 
-static weir_status fail(weir_error *error, const char *field, const char *what, const char *where)
+static weir_status fail_listener(weir_error *error, const char *field, const char *what, const char *where)
 {
     return weir__error_set(error, WEIR_IO, field, "%s %s: %s", what, where, strerror(errno));
 }
@@ -113,7 +113,8 @@ static weir_status open_tcp(serve_server *server, weir_error *error)
         int fd = listen_on(at);
         if (fd < 0) {
             /* Where a name has several addresses, one that this machine lacks is no error. */
-            if (at->ai_next == NULL && n == 0) status = fail(error, "port", "cannot listen on", where);
+            if (at->ai_next == NULL && n == 0)
+                status = fail_listener(error, "port", "cannot listen on", where);
             continue;
         }
         n++;
@@ -151,16 +152,16 @@ static weir_status open_unix(serve_server *server, weir_error *error)
     memcpy(address.sun_path, path, strlen(path) + 1);
     if (is_stale(&address)) unlink(path);
     int fd = socket(AF_UNIX, SOCK_STREAM, 0);
-    if (fd < 0) return fail(error, "unix_path", "cannot listen on", path);
+    if (fd < 0) return fail_listener(error, "unix_path", "cannot listen on", path);
     make_quiet(fd);
     if (bind(fd, (struct sockaddr *)&address, sizeof address) != 0) {
-        fail(error, "unix_path", "cannot listen on", path);
+        fail_listener(error, "unix_path", "cannot listen on", path);
         close(fd);
         return WEIR_IO;
     }
     server->unix_path = weir__mem_strdup(path);
     if (chmod(path, UNIX_MODE) != 0 || listen(fd, BACKLOG) != 0) {
-        fail(error, "unix_path", "cannot listen on", path);
+        fail_listener(error, "unix_path", "cannot listen on", path);
         close(fd);
         return WEIR_IO;
     }

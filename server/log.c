@@ -44,7 +44,7 @@ static void begin_plain(weir__text *line, const char *level)
     weir__text_printf(line, "%s %s", stamp, strcmp(level, "warning") == 0 ? "warning: " : "");
 }
 
-static void begin(weir__text *line, const char *level, const char *event)
+static void begin_line(weir__text *line, const char *level, const char *event)
 {
     struct timespec now;
     struct tm utc;
@@ -62,7 +62,7 @@ static void add_message(weir__text *line, const char *level, const char *event, 
         add_safe(line, message, strlen(message));
         return;
     }
-    begin(line, level, event);
+    begin_line(line, level, event);
     weir__json_string(line, "message", message);
 }
 
@@ -99,7 +99,7 @@ static void write_some(int timeout_ms)
     backlog.at = 0;
 }
 
-static void keep(const weir__text *line)
+static void keep_line(const weir__text *line)
 {
     if (backlog.text.n - backlog.at + line->n <= BACKLOG_MAX && weir__text_reserve(&backlog.text, line->n))
         weir__text_add(&backlog.text, line->bytes, line->n);
@@ -118,11 +118,11 @@ static void add_lost(void)
              n == 1 ? " was" : "s were");
     add_message(&line, "warning", "log", text);
     weir__text_add_string(&line, plain ? "\n" : "}\n");
-    if (!line.failed) keep(&line);
+    if (!line.failed) keep_line(&line);
     weir__text_fini(&line);
 }
 
-static void end(weir__text *line)
+static void end_line(weir__text *line)
 {
     weir__text_add_string(line, plain ? "\n" : "}\n");
     pthread_mutex_lock(&backlog.mutex);
@@ -130,7 +130,7 @@ static void end(weir__text *line)
     if (line->failed)
         backlog.n_lost++;
     else
-        keep(line);
+        keep_line(line);
     write_some(0);
     pthread_mutex_unlock(&backlog.mutex);
     weir__text_fini(line);
@@ -154,7 +154,7 @@ void serve_log(const char *level, const char *event, const char *format, ...)
     vsnprintf(text, sizeof text, format, list);
     va_end(list);
     add_message(&line, level, event, text);
-    end(&line);
+    end_line(&line);
 }
 
 void serve_log_library(weir_log_level level, const char *message, void *user)
@@ -164,7 +164,7 @@ void serve_log_library(weir_log_level level, const char *message, void *user)
     weir__text line = {0};
     if (level < WEIR_LOG_WARN && !*verbose) return;
     add_message(&line, level >= 0 && level <= WEIR_LOG_ERROR ? names[level] : "info", "log", message);
-    end(&line);
+    end_line(&line);
 }
 
 static void add_answer(weir__text *line, const serve_answer *answer)
@@ -224,11 +224,11 @@ void serve_log_call(const serve_call *call)
     if (!params->log) return;
     if (plain) {
         add_call_plain(&line, call);
-        end(&line);
+        end_line(&line);
         return;
     }
     bool taped = call->answer != NULL && call->answer->tape != NULL;
-    begin(&line, call->status >= 500 ? "warning" : "info", taped ? "stream" : "request");
+    begin_line(&line, call->status >= 500 ? "warning" : "info", taped ? "stream" : "request");
     weir__text_printf(&line, ",\"id\":\"%s\",\"method\":\"%s\"", call->id, call->method);
     weir__json_string(&line, "path", call->path);
     weir__text_printf(&line, ",\"status\":%d", call->status);
@@ -248,5 +248,5 @@ void serve_log_call(const serve_call *call)
     if (params->log_text && call->body.n > 0)
         weir__json_bytes(&line, "body", call->body.bytes,
                          call->body.n < TEXT_MAX ? call->body.n : weir__utf8_cut(call->body.bytes, TEXT_MAX));
-    end(&line);
+    end_line(&line);
 }

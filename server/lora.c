@@ -114,7 +114,7 @@ static void tell_success(serve_call *call, const char *name, const char *done)
     serve_call_answer_text(call, 200, "text/plain; charset=utf-8", &text);
 }
 
-static void load(serve_call *call, const char *name, const char *wanted)
+static void load_adapter(serve_call *call, const char *name, const char *wanted)
 {
     const serve_loaded *loaded = call->loaded;
     weir_adapter *adapter = NULL;
@@ -146,7 +146,7 @@ void serve_lora_load(serve_call *call)
 {
     names given;
     json_t *json = NULL;
-    if (read_names(call, LOAD, &json, &given)) load(call, given.name, given.path);
+    if (read_names(call, LOAD, &json, &given)) load_adapter(call, given.name, given.path);
     json_decref(json);
 }
 

@@ -14,7 +14,7 @@ struct serve_block {
 };
 
 /* A copy that the model owns; NULL: out of memory, or there was nothing to copy. */
-static void *keep(serve_model *model, const void *from, size_t size, bool *ok)
+static void *keep_bytes(serve_model *model, const void *from, size_t size, bool *ok)
 {
     if (from == NULL || size == 0) return NULL;
     struct serve_block *block = weir__mem_alloc(sizeof *block + size);
@@ -30,12 +30,12 @@ static void *keep(serve_model *model, const void *from, size_t size, bool *ok)
 
 static const char *keep_string(serve_model *model, const char *from, bool *ok)
 {
-    return keep(model, from, from != NULL ? strlen(from) + 1 : 0, ok);
+    return keep_bytes(model, from, from != NULL ? strlen(from) + 1 : 0, ok);
 }
 
 static const char *const *keep_strings(serve_model *model, const char *const *from, size_t n, bool *ok)
 {
-    const char **copies = keep(model, from, n * sizeof *from, ok);
+    const char **copies = keep_bytes(model, from, n * sizeof *from, ok);
     for (size_t i = 0; copies != NULL && i < n; i++) copies[i] = keep_string(model, from[i], ok);
     return copies;
 }
@@ -45,19 +45,20 @@ static const weir_sampler_params *keep_sampler(serve_model *model, const weir_sa
     if (from == NULL) return NULL;
     weir_sampler_params sampler = *from;
     sampler.dry_breakers = keep_strings(model, from->dry_breakers, from->n_dry_breakers, ok);
-    sampler.logit_bias = keep(model, from->logit_bias, from->n_logit_bias * sizeof *from->logit_bias, ok);
+    sampler.logit_bias =
+        keep_bytes(model, from->logit_bias, from->n_logit_bias * sizeof *from->logit_bias, ok);
     sampler.order = keep_string(model, from->order, ok);
     sampler.grammar = keep_string(model, from->grammar, ok);
     sampler.grammar_root = keep_string(model, from->grammar_root, ok);
     sampler.json_schema = keep_string(model, from->json_schema, ok);
-    return keep(model, &sampler, sizeof sampler, ok);
+    return keep_bytes(model, &sampler, sizeof sampler, ok);
 }
 
 static const serve_adapter_params *keep_adapters(serve_model *model, const serve_model_params *params,
                                                  bool *ok)
 {
     serve_adapter_params *copies =
-        keep(model, params->adapters, params->n_adapters * sizeof *params->adapters, ok);
+        keep_bytes(model, params->adapters, params->n_adapters * sizeof *params->adapters, ok);
     for (size_t i = 0; copies != NULL && i < params->n_adapters; i++)
         copies[i].name = keep_string(model, params->adapters[i].name, ok);
     return copies;

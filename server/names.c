@@ -62,7 +62,7 @@ static const struct {
     {SERVE_ASK_OPTIONS, "stop_length", "options.stop"}, {SERVE_ASK_OPTIONS, "stop", "options.stop"},
 };
 
-static const char *find(const char *name, size_t n, const serve_terms *terms)
+static const char *find_name(const char *name, size_t n, const serve_terms *terms)
 {
     for (size_t i = 0; i < sizeof others / sizeof *others; i++)
         if ((others[i].where & terms->where) != 0 && strlen(others[i].name) == n &&
@@ -115,7 +115,7 @@ void serve_names_field(const char *field, const serve_terms *terms, char *out, s
     field = skip_prefix(field);
     if (find_place(field, terms, out, capacity)) return;
     size_t n = strcspn(field, "[./:"); /* ":" ends the place of a relaxed keyword */
-    const char *name = find(field, n, terms);
+    const char *name = find_name(field, n, terms);
     if (field[0] == '/') /* a place in the tools' schemas */
         snprintf(out, capacity, "tools%s", field);
     else if (name != NULL)
@@ -136,7 +136,7 @@ static const char *other_name(const char *word, size_t n, bool first, const char
                               const serve_terms *terms)
 {
     bool named = first && strncmp(field, word, n) == 0 && !is_word(field[n]);
-    return named || memchr(word, '_', n) != NULL ? find(word, n, terms) : NULL;
+    return named || memchr(word, '_', n) != NULL ? find_name(word, n, terms) : NULL;
 }
 
 void serve_names_message(const weir_error *error, const serve_terms *terms, char *out, size_t capacity)

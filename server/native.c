@@ -64,20 +64,20 @@ static void end_object(const serve_choice *choice, weir__text *text)
     weir__text_add_string(text, "}}");
 }
 
-static void delta(serve_choice *choice, const weir_delta *given, weir__text *text)
+static void add_delta(serve_choice *choice, const weir_delta *given, weir__text *text)
 {
     weir_usage usage = weir_stream_usage(choice->stream);
     begin_object(choice, given->text, given->length, false, &usage, text);
     weir__text_add_string(text, "}");
 }
 
-static void end(serve_choice *choice, weir__text *text)
+static void end_text(serve_choice *choice, weir__text *text)
 {
     begin_object(choice, "", 0, true, &choice->usage, text);
     end_object(choice, text);
 }
 
-static void whole(serve_choice *choice, weir__text *text)
+static void whole_text(serve_choice *choice, weir__text *text)
 {
     weir__text content = {0};
     serve_choice_add_text(choice, WEIR_DELTA_CONTENT, &content);
@@ -92,9 +92,9 @@ static const serve_openai form = {
     .object = "",
     .chunk = "",
     .bare = true,
-    .delta = delta,
-    .end = end,
-    .whole = whole,
+    .delta = add_delta,
+    .end = end_text,
+    .whole = whole_text,
 };
 
 void serve_native(serve_call *call)

@@ -119,7 +119,7 @@ static void send_call(serve_choice *choice, size_t index, size_t number)
     serve_answer_end_event(choice->answer);
 }
 
-static void delta(serve_choice *choice, const weir_delta *given)
+static void send_delta(serve_choice *choice, const weir_delta *given)
 {
     size_t index = choice->n_kept - 1;
     bool call = given->kind == WEIR_DELTA_TOOL_CALL;
@@ -129,7 +129,7 @@ static void delta(serve_choice *choice, const weir_delta *given)
         send_text(choice->answer, given);
 }
 
-static void end(serve_choice *choice)
+static void end_choice(serve_choice *choice)
 {
     serve_answer *answer = choice->answer;
     if (choice->n_kept > 0 && choice->parts[choice->n_kept - 1].kind == WEIR_DELTA_TOOL_CALL)
@@ -142,7 +142,7 @@ static void end(serve_choice *choice)
     serve_answer_end_event(answer);
 }
 
-static void fail(serve_answer *answer, int status, const char *code, const char *message)
+static void fail_message(serve_answer *answer, int status, const char *code, const char *message)
 {
     weir__text *text = serve_answer_begin_event(answer, "");
     serve_ollama_error(answer->call, status, NULL, code, message, text);
@@ -151,7 +151,7 @@ static void fail(serve_answer *answer, int status, const char *code, const char 
 
 /* ---- Whole answers ---- */
 
-static void whole(serve_answer *answer, weir__text *text)
+static void whole_message(serve_answer *answer, weir__text *text)
 {
     const serve_choice *choice = &answer->choices[0];
     weir__text content = {0}, reasoning = {0};
@@ -174,7 +174,7 @@ static void whole(serve_answer *answer, weir__text *text)
 }
 
 /* clang-format off */
-#define FORM {.id = "ollama-", .lines = true, .keeps = true, .delta = delta, .end = end, .fail = fail, .whole = whole}
+#define FORM {.id = "ollama-", .lines = true, .keeps = true, .delta = send_delta, .end = end_choice, .fail = fail_message, .whole = whole_message}
 /* clang-format on */
 
 const serve_form serve_ollama_chat_form = FORM;

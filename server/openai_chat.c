@@ -9,7 +9,7 @@ static void add_logprobs(serve_choice *choice, weir__text *text)
     serve_scores_add_chat(&choice->scores, choice->answer->call->loaded->model, text);
 }
 
-static void begin(serve_choice *choice, weir__text *text)
+static void begin_message(serve_choice *choice, weir__text *text)
 {
     weir__text_printf(text,
                       "{\"index\":%d,\"delta\":{\"role\":\"assistant\",\"content\":\"\"},\"logprobs\":null,"
@@ -17,7 +17,7 @@ static void begin(serve_choice *choice, weir__text *text)
                       choice->index);
 }
 
-static void delta(serve_choice *choice, const weir_delta *given, weir__text *text)
+static void add_delta(serve_choice *choice, const weir_delta *given, weir__text *text)
 {
     weir__text_printf(text, "{\"index\":%d,\"delta\":{", choice->index);
     switch (given->kind) {
@@ -44,14 +44,14 @@ static void delta(serve_choice *choice, const weir_delta *given, weir__text *tex
     weir__text_add_string(text, ",\"finish_reason\":null}");
 }
 
-static void end(serve_choice *choice, weir__text *text)
+static void end_message(serve_choice *choice, weir__text *text)
 {
     weir__text_printf(text, "{\"index\":%d,\"delta\":{}", choice->index);
     add_logprobs(choice, text);
     serve_openai_add_reason(choice, text);
 }
 
-static void whole(serve_choice *choice, weir__text *text)
+static void whole_message(serve_choice *choice, weir__text *text)
 {
     weir__text content = {0}, reasoning = {0};
     size_t n_calls = 0;
@@ -91,10 +91,10 @@ static const serve_openai form = {
     .form = SERVE_OPENAI_FORM("chatcmpl-"),
     .object = "chat.completion",
     .chunk = "chat.completion.chunk",
-    .begin = begin,
-    .delta = delta,
-    .end = end,
-    .whole = whole,
+    .begin = begin_message,
+    .delta = add_delta,
+    .end = end_message,
+    .whole = whole_message,
     .rest = rest,
 };
 

@@ -27,23 +27,23 @@ static void add_part(serve_choice *choice, const char *bytes, size_t n, weir__te
     weir__text_add_string(text, ",\"finish_reason\":null}");
 }
 
-static void begin(serve_choice *choice, weir__text *text)
+static void begin_text(serve_choice *choice, weir__text *text)
 {
     add_part(choice, choice->echo != NULL ? choice->echo : "", choice->echo_length, text);
 }
 
-static void delta(serve_choice *choice, const weir_delta *given, weir__text *text)
+static void add_delta(serve_choice *choice, const weir_delta *given, weir__text *text)
 {
     add_part(choice, given->text, given->length, text);
 }
 
-static void end(serve_choice *choice, weir__text *text)
+static void end_text(serve_choice *choice, weir__text *text)
 {
     begin_object(choice, "", 0, text);
     serve_openai_add_reason(choice, text);
 }
 
-static void whole(serve_choice *choice, weir__text *text)
+static void whole_text(serve_choice *choice, weir__text *text)
 {
     weir__text all = {0};
     weir__text_add(&all, choice->echo != NULL ? choice->echo : "", choice->echo_length);
@@ -59,10 +59,10 @@ static const serve_openai form = {
     .form = SERVE_OPENAI_FORM("cmpl-"),
     .object = "text_completion",
     .chunk = "text_completion",
-    .begin = begin,
-    .delta = delta,
-    .end = end,
-    .whole = whole,
+    .begin = begin_text,
+    .delta = add_delta,
+    .end = end_text,
+    .whole = whole_text,
 };
 
 /* For all choices [n_each] of a prompt. */
@@ -109,7 +109,8 @@ static bool fill(serve_ask *ask, size_t i, size_t n, const serve_prompt *from, w
     return true;
 }
 
-static void submit(serve_ask *ask, const serve_form *written, const serve_prompt *all, size_t n_prompts)
+static void submit_prompts(serve_ask *ask, const serve_form *written, const serve_prompt *all,
+                           size_t n_prompts)
 {
     serve_call *call = ask->call;
     serve_answer *answer = NULL;
@@ -139,7 +140,7 @@ void serve_complete_ask(serve_ask *ask, const serve_form *written)
     }
     if (ask->fork != NULL || serve_prompts_read(ask, list)) {
         if (ask->relaxed.n > 0) serve_call_relaxed(ask->call, ask->relaxed.bytes);
-        submit(ask, written, list->all, ask->fork != NULL ? 1 : list->n);
+        submit_prompts(ask, written, list->all, ask->fork != NULL ? 1 : list->n);
     }
     serve_prompts_fini(list);
     weir__mem_free(list);

@@ -27,7 +27,7 @@ static const char *salt_of(const serve_call *call)
     return serve_keys_salt(call->server->keys, call->key);
 }
 
-static void refuse(serve_call *call, const char *id)
+static void refuse_record(serve_call *call, const char *id)
 {
     serve_call_refuse(
         call, 404, "response_id", "not_found",
@@ -40,7 +40,7 @@ static void refuse(serve_call *call, const char *id)
 static bool passes(serve_call *call, weir_status status, const char *id)
 {
     if (status == WEIR_INVALID)
-        refuse(call, id);
+        refuse_record(call, id);
     else if (status != WEIR_OK)
         serve_call_no_memory(call);
     return status == WEIR_OK;
@@ -133,7 +133,7 @@ void serve_response_delete(serve_call *call)
         return;
     }
     if (!serve_records_remove(call->server->records, id, salt_of(call))) {
-        refuse(call, id);
+        refuse_record(call, id);
         return;
     }
     weir__text_add_string(&text, "{");

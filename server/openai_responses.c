@@ -228,7 +228,7 @@ static void send_content(serve_choice *choice, const char *name, size_t index, b
     end_event(choice->answer, text);
 }
 
-static void start(serve_answer *answer)
+static void start_response(serve_answer *answer)
 {
     send_response(answer, "response.created", "in_progress", NULL);
     send_response(answer, "response.in_progress", "in_progress", NULL);
@@ -295,7 +295,7 @@ static void send_input(serve_choice *choice, serve_part *part)
     weir__text_fini(&input);
 }
 
-static void delta(serve_choice *choice, const weir_delta *given)
+static void send_delta(serve_choice *choice, const weir_delta *given)
 {
     size_t index = choice->n_kept - 1;
     serve_part *part = &choice->parts[index];
@@ -320,13 +320,13 @@ static void delta(serve_choice *choice, const weir_delta *given)
     weir__text_fini(&scores);
 }
 
-static void end(serve_choice *choice)
+static void end_response(serve_choice *choice)
 {
     if (choice->n_kept > 0) stop_item(choice, choice->n_kept - 1);
 }
 
 /* For later requests. */
-static void keep(serve_answer *answer, const char *status, const char *error)
+static void keep_response(serve_answer *answer, const char *status, const char *error)
 {
     serve_server *server = answer->call->server;
     serve_record *record = answer->record;
@@ -337,23 +337,23 @@ static void keep(serve_answer *answer, const char *status, const char *error)
                       weir__clock_now_ns() + server->params.response_s * WEIR__NS_PER_S);
 }
 
-static void finish(serve_answer *answer)
+static void finish_response(serve_answer *answer)
 {
     const char *status = status_of(&answer->choices[0]);
     bool whole = strcmp(status, "completed") == 0;
-    keep(answer, status, NULL);
+    keep_response(answer, status, NULL);
     send_response(answer, whole ? "response.completed" : "response.incomplete", status, NULL);
 }
 
-static void fail(serve_answer *answer, int status, const char *code, const char *message)
+static void fail_response(serve_answer *answer, int status, const char *code, const char *message)
 {
     (void)status;
     (void)code;
-    if (answer->background) keep(answer, "failed", message); /* its client learns it later */
+    if (answer->background) keep_response(answer, "failed", message); /* its client learns it later */
     send_response(answer, "response.failed", "failed", message);
 }
 
-static void whole(serve_answer *answer, weir__text *text)
+static void whole_response(serve_answer *answer, weir__text *text)
 {
     serve_choice *choice = &answer->choices[0];
     for (size_t i = 0; i < choice->n_kept; i++) {
@@ -362,7 +362,7 @@ static void whole(serve_answer *answer, weir__text *text)
         weir__text_fini(&scores);
     }
     add_response(answer, status_of(&answer->choices[0]), NULL, text);
-    keep(answer, status_of(&answer->choices[0]), NULL);
+    keep_response(answer, status_of(&answer->choices[0]), NULL);
 }
 
 static void pending(const serve_answer *answer, weir__text *text)
@@ -373,12 +373,12 @@ static void pending(const serve_answer *answer, weir__text *text)
 const serve_form serve_responses_form = {
     .id = "resp_",
     .keeps = true,
-    .start = start,
-    .delta = delta,
-    .end = end,
-    .finish = finish,
-    .fail = fail,
-    .whole = whole,
+    .start = start_response,
+    .delta = send_delta,
+    .end = end_response,
+    .finish = finish_response,
+    .fail = fail_response,
+    .whole = whole_response,
     .pending = pending,
 };
 

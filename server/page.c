@@ -11,7 +11,7 @@ static const char head[] =
     "frame-ancestors 'none'; object-src 'none'\r\n"
     "Referrer-Policy: no-referrer\r\nCache-Control: no-cache\r\n";
 
-static const weir__page_file *find(const char *path)
+static const weir__page_file *find_file(const char *path)
 {
     for (size_t i = 0; i < weir__n_page_files; i++)
         if (strcmp(weir__page_files[i].path, path) == 0) return &weir__page_files[i];
@@ -20,11 +20,11 @@ static const weir__page_file *find(const char *path)
 
 bool serve_page_has(const char *path)
 {
-    return find(path) != NULL;
+    return find_file(path) != NULL;
 }
 
 void serve_page(serve_call *call)
 {
-    const weir__page_file *file = find(call->path);
+    const weir__page_file *file = find_file(call->path);
     serve_call_answer_more(call, 200, file->type, head, (const char *)file->bytes, file->size);
 }

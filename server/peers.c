@@ -31,7 +31,7 @@ const char *serve_peers_end_name(serve_prefix_end how)
     return ends[how];
 }
 
-static void end(serve_call *call, serve_prefix_end how)
+static void end_peer(serve_call *call, serve_prefix_end how)
 {
     call->prefix_end = ends[how];
     atomic_fetch_add_explicit(&call->server->prefixes.n_ends[how], 1, memory_order_relaxed);
@@ -44,7 +44,7 @@ void serve_peers_hint(serve_call *call, const char *url)
     for (size_t i = 0; i < params->n_prefix_peers; i++)
         if (serve_origin_is(params->prefix_peers[i], url)) call->peer = params->prefix_peers[i];
     if (call->peer != NULL) return;
-    end(call, SERVE_PREFIX_REFUSED);
+    end_peer(call, SERVE_PREFIX_REFUSED);
     serve_log("warning", "prefix", "a request names a server that --prefix-peer does not");
 }
 
@@ -67,7 +67,7 @@ serve_workers *serve_peers_workers(serve_call *call)
     serve_workers_count(server->carriers, &n, &n_busy, &n_queued);
     if (n_queued >= QUEUE_MAX) {
         call->peer = NULL;
-        end(call, SERVE_PREFIX_BUSY);
+        end_peer(call, SERVE_PREFIX_BUSY);
         return workers;
     }
     /* The time starts here, also for a call that waited for its model. The request keeps half of a worker's
@@ -266,7 +266,7 @@ bool serve_peers_fetch(serve_call *call, const weir_request *request)
         how = write_body(call, request, tokens, n - 1, n_known, &body)
                   ? fetch_into(call, snapshot, body.bytes)
                   : SERVE_PREFIX_FAILED;
-    end(call, how);
+    end_peer(call, how);
 done:
     weir_snapshot_destroy(snapshot);
     weir__text_fini(&body);

@@ -9,7 +9,7 @@ static void add_ms(weir__text *text, const char *name, int64_t ns)
     weir__json_number(text, name, (double)ns / 1e6, 1);
 }
 
-static void answer(serve_call *call, const weir_forecast *forecast, int32_t n_dropped)
+static void answer_plan(serve_call *call, const weir_forecast *forecast, int32_t n_dropped)
 {
     weir__text text = {0};
     weir__text_printf(&text,
@@ -56,6 +56,6 @@ void serve_plan(serve_call *call)
         serve_ask_request(&ask, &request) && set_prompt(&ask, &request) &&
         serve_call_passes(call, weir_engine_plan_request(call->loaded->engine, &request, &forecast, &error),
                           &error))
-        answer(call, &forecast, ask.n_dropped);
+        answer_plan(call, &forecast, ask.n_dropped);
     serve_ask_fini(&ask);
 }

@@ -69,7 +69,8 @@ static bool passes(serve_call *call, weir_status status, weir_error *error)
 }
 
 /* Answers with the longest cached beginning of the tokens. */
-static void give(serve_call *call, const int32_t *tokens, size_t n, const char *salt, int32_t more_than)
+static void give_prefix(serve_call *call, const int32_t *tokens, size_t n, const char *salt,
+                        int32_t more_than)
 {
     const serve_params *params = &call->server->params;
     weir_engine *engine = call->loaded->engine;
@@ -135,7 +136,7 @@ void serve_prefixes_get(serve_call *call)
         serve_call_refuse(call, 404, NULL, "prefix_not_cached", "the block %llu is not cached here",
                           (unsigned long long)id);
     else
-        give(call, tokens, n, NULL, (int32_t)n - 1);
+        give_prefix(call, tokens, n, NULL, (int32_t)n - 1);
     weir__mem_free(tokens);
 }
 
@@ -148,7 +149,7 @@ void serve_prefixes_find(serve_call *call)
     if (read_wish(call, &json, &w) &&
         (json_is_array(w.tokens) || serve_field_refuse(call, "tokens", "an array of token ids")) &&
         serve_call_read_ids(call, "tokens", w.tokens, &tokens, &n))
-        give(call, tokens, n, w.salt, w.more_than);
+        give_prefix(call, tokens, n, w.salt, w.more_than);
     weir__mem_free(tokens);
     json_decref(json);
 }

@@ -9,7 +9,7 @@
 
 #include "serve.h"
 
-static void add(weir__text *text, const char *name, const char *kind, const char *help, double value)
+static void add_metric(weir__text *text, const char *name, const char *kind, const char *help, double value)
 {
     weir__text_printf(text, "# HELP %s %s\n# TYPE %s %s\n%s %.15g\n", name, help, name, kind, name, value);
 }
@@ -39,9 +39,11 @@ static void add_files(weir__text *text)
     struct rlimit limit;
     int n = count_entries("/proc/self/fd");
     if (n > 0)
-        add(text, "process_open_fds", "gauge", "open file descriptors", n - 1); /* without the folder's own */
+        add_metric(text, "process_open_fds", "gauge", "open file descriptors",
+                   n - 1); /* without the folder's own */
     if (getrlimit(RLIMIT_NOFILE, &limit) == 0)
-        add(text, "process_max_fds", "gauge", "limit of open file descriptors", (double)limit.rlim_cur);
+        add_metric(text, "process_max_fds", "gauge", "limit of open file descriptors",
+                   (double)limit.rlim_cur);
 }
 
 static double seconds(struct timeval time)
@@ -59,16 +61,16 @@ void serve_process_metrics(const serve_server *server, weir__text *text)
         "# HELP weir_build_info always 1; the versions are in the labels\n# TYPE weir_build_info gauge\n");
     weir__text_printf(text, "weir_build_info{version=\"%s\",llama_cpp=\"%s\"} 1\n", weir_version(),
                       weir_backend_version());
-    add(text, "process_start_time_seconds", "gauge", "start of the server, in Unix time",
-        (double)server->created_s);
+    add_metric(text, "process_start_time_seconds", "gauge", "start of the server, in Unix time",
+               (double)server->created_s);
     if (getrusage(RUSAGE_SELF, &usage) == 0)
-        add(text, "process_cpu_seconds_total", "counter", "processor time of all threads",
-            seconds(usage.ru_utime) + seconds(usage.ru_stime));
+        add_metric(text, "process_cpu_seconds_total", "counter", "processor time of all threads",
+                   seconds(usage.ru_utime) + seconds(usage.ru_stime));
     if (read_pages(&all, &resident)) {
-        add(text, "process_virtual_memory_bytes", "gauge", "virtual memory", all * page);
-        add(text, "process_resident_memory_bytes", "gauge", "resident memory, mapped files included",
-            resident * page);
+        add_metric(text, "process_virtual_memory_bytes", "gauge", "virtual memory", all * page);
+        add_metric(text, "process_resident_memory_bytes", "gauge", "resident memory, mapped files included",
+                   resident * page);
     }
-    if (n_threads > 0) add(text, "process_threads", "gauge", "threads", n_threads);
+    if (n_threads > 0) add_metric(text, "process_threads", "gauge", "threads", n_threads);
     add_files(text);
 }

@@ -44,7 +44,7 @@ bool serve_pull_prepare(serve_call *call, const char *name, bool stream)
 }
 
 /* The mutex is held, and unlocked here. */
-static void release(serve_pull *pull)
+static void release_pull(serve_pull *pull)
 {
     bool last = --pull->n_holders == 0;
     pthread_mutex_unlock(&pull->mutex);
@@ -87,7 +87,7 @@ static void *download(void *user)
     pull->status = status;
     pull->error = error;
     if (pull->call != NULL) serve_ready_post(pull->call);
-    release(pull);
+    release_pull(pull);
     pthread_mutex_lock(&server->mutex);
     server->n_pulls--;
     pthread_cond_broadcast(&server->changed);
@@ -176,7 +176,7 @@ static const char *code_of(weir_status status)
     }
 }
 
-static void fail(serve_call *call, weir_status status, const char *message)
+static void fail_pull(serve_call *call, weir_status status, const char *message)
 {
     if (!call->begun) {
         serve_call_refuse(call, http_status(status), "model", code_of(status), "%s", message);
@@ -189,11 +189,11 @@ static void fail(serve_call *call, weir_status status, const char *message)
     serve_call_end(call);
 }
 
-static void finish(serve_call *call, const serve_pull *pull)
+static void finish_pull(serve_call *call, const serve_pull *pull)
 {
     static const char *const last[] = {"verifying sha256 digest", "writing manifest", "success"};
     if (pull->status != WEIR_OK) {
-        fail(call, pull->status, pull->error.message);
+        fail_pull(call, pull->status, pull->error.message);
     } else if (pull->stream) {
         for (size_t i = 0; i < sizeof last / sizeof *last; i++) add_status(call, last[i]);
         serve_call_end(call);
@@ -222,7 +222,7 @@ void serve_pull_pump(serve_call *call)
     if (pull->fresh && pull->stream && room) add_progress(call, pull); /* the newest: others are skipped */
     pull->fresh = false;
     pull->told = pull->ended;
-    if (pull->ended) finish(call, pull);
+    if (pull->ended) finish_pull(call, pull);
     pthread_mutex_unlock(&pull->mutex);
     serve_call_send(call);
 }
@@ -231,7 +231,7 @@ void serve_pull_stop(serve_call *call)
 {
     if (call->ended || call->pull->told) return;
     call->pull->told = true;
-    fail(call, WEIR_STOPPED, "the server is going down");
+    fail_pull(call, WEIR_STOPPED, "the server is going down");
     serve_call_send(call);
 }
 
@@ -241,5 +241,5 @@ void serve_pull_leave(serve_call *call)
     call->pull = NULL;
     pthread_mutex_lock(&pull->mutex);
     pull->call = NULL;
-    release(pull);
+    release_pull(pull);
 }

@@ -51,7 +51,7 @@ static size_t size_of(const serve_record *record)
 }
 
 /* The record at *at leaves the list. */
-static serve_record *take(serve_records *records, serve_record **at)
+static serve_record *take_record(serve_records *records, serve_record **at)
 {
     serve_record *record = *at;
     *at = record->next;
@@ -63,7 +63,7 @@ static serve_record *take(serve_records *records, serve_record **at)
 void serve_records_destroy(serve_records *records)
 {
     if (records == NULL) return;
-    while (records->newest != NULL) serve_record_destroy(take(records, &records->newest));
+    while (records->newest != NULL) serve_record_destroy(take_record(records, &records->newest));
     pthread_mutex_destroy(&records->mutex);
     weir__mem_free(records);
 }
@@ -86,7 +86,7 @@ void serve_records_put(serve_records *records, serve_record *record, size_t most
     pthread_mutex_lock(&records->mutex);
     while (records->newest != NULL &&
            (records->n_records >= RECORDS_MOST || records->n_bytes > most - size_of(record)))
-        serve_record_destroy(take(records, oldest(records)));
+        serve_record_destroy(take_record(records, oldest(records)));
     record->next = records->newest;
     records->newest = record;
     records->n_records++;
@@ -105,7 +105,7 @@ static serve_record **find(serve_records *records, const char *id, const char *s
     return found;
 }
 
-static void copy(weir__text *to, const weir__text *from)
+static void copy_text(weir__text *to, const weir__text *from)
 {
     if (to != NULL) weir__text_add(to, from->n > 0 ? from->bytes : "", from->n);
 }
@@ -116,9 +116,9 @@ weir_status serve_records_find(serve_records *records, const char *id, const cha
     pthread_mutex_lock(&records->mutex);
     serve_record **found = find(records, id, salt);
     if (found != NULL) {
-        copy(before, &(*found)->before);
-        copy(input, &(*found)->input);
-        copy(response, &(*found)->response);
+        copy_text(before, &(*found)->before);
+        copy_text(input, &(*found)->input);
+        copy_text(response, &(*found)->response);
     }
     pthread_mutex_unlock(&records->mutex);
     bool failed = (before != NULL && before->failed) || (input != NULL && input->failed) ||
@@ -130,7 +130,7 @@ bool serve_records_remove(serve_records *records, const char *id, const char *sa
 {
     pthread_mutex_lock(&records->mutex);
     serve_record **found = find(records, id, salt);
-    serve_record *record = found != NULL ? take(records, found) : NULL;
+    serve_record *record = found != NULL ? take_record(records, found) : NULL;
     pthread_mutex_unlock(&records->mutex);
     serve_record_destroy(record);
     return record != NULL;
@@ -141,7 +141,7 @@ void serve_records_sweep(serve_records *records, int64_t now_ns)
     pthread_mutex_lock(&records->mutex);
     for (serve_record **at = &records->newest; *at != NULL;) {
         if ((*at)->until_ns <= now_ns)
-            serve_record_destroy(take(records, at));
+            serve_record_destroy(take_record(records, at));
         else
             at = &(*at)->next;
     }

@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-static void check(serve_turns *turns, bool ok)
+static void check_turns(serve_turns *turns, bool ok)
 {
     turns->failed = turns->failed || !ok;
 }
@@ -12,8 +12,8 @@ void serve_turns_begin(serve_turns *turns, const char *role, const char *place)
 {
     if (turns->messages == NULL) turns->messages = json_array();
     turns->last = json_pack("{s:s,s:[]}", "role", role, "content");
-    check(turns, turns->last != NULL && json_array_append_new(turns->messages, turns->last) == 0);
-    check(turns, serve_places_add(&turns->ask->call->terms.messages, place));
+    check_turns(turns, turns->last != NULL && json_array_append_new(turns->messages, turns->last) == 0);
+    check_turns(turns, serve_places_add(&turns->ask->call->terms.messages, place));
     if (turns->failed) turns->last = NULL;
 }
 
@@ -31,8 +31,8 @@ void serve_turns_go_on(serve_turns *turns, const char *role, const char *place)
 static void append(serve_turns *turns, const char *name, json_t *value)
 {
     if (json_object_get(turns->last, name) == NULL)
-        check(turns, json_object_set_new(turns->last, name, json_array()) == 0);
-    check(turns, json_array_append_new(json_object_get(turns->last, name), value) == 0);
+        check_turns(turns, json_object_set_new(turns->last, name, json_array()) == 0);
+    check_turns(turns, json_array_append_new(json_object_get(turns->last, name), value) == 0);
 }
 
 void serve_turns_add_text(serve_turns *turns, const json_t *text)
@@ -61,7 +61,7 @@ void serve_turns_add_call(serve_turns *turns, const json_t *id, const json_t *na
 
 void serve_turns_set_call(serve_turns *turns, const json_t *id)
 {
-    check(turns, json_object_set(turns->last, "tool_call_id", (json_t *)id) == 0);
+    check_turns(turns, json_object_set(turns->last, "tool_call_id", (json_t *)id) == 0);
 }
 
 static json_t *join_lines(const json_t *texts)
@@ -96,7 +96,7 @@ bool serve_turns_end(serve_turns *turns)
 {
     size_t i;
     json_t *message;
-    json_array_foreach(turns->messages, i, message) check(turns, simplify(message));
+    json_array_foreach(turns->messages, i, message) check_turns(turns, simplify(message));
     if (turns->failed) return serve_call_no_memory(turns->ask->call);
     turns->ask->made_messages = turns->messages;
     turns->ask->messages = turns->messages;

@@ -51,7 +51,7 @@ static bool is_to_end(void *user)
 /* ---- The threads ---- */
 
 /* The next job; NULL: there will be none. Ends the one before. */
-static serve_call *take(worker *w)
+static serve_call *take_call(worker *w)
 {
     serve_workers *workers = w->workers;
     bool stopping;
@@ -81,13 +81,13 @@ bool serve_workers_is_to_end(void)
     return self != NULL && is_to_end(self);
 }
 
-static void *run(void *user)
+static void *run_worker(void *user)
 {
     worker *w = self = user;
     serve_call *call;
     weir__thread_name("weir-work");
     weir_interrupt_set(is_to_end, w);
-    while ((call = take(w)) != NULL) {
+    while ((call = take_call(w)) != NULL) {
         if (!atomic_load_explicit(&call->gone, memory_order_acquire)) call->job(call);
         w->workers->done(call);
     }
@@ -108,7 +108,7 @@ serve_workers *serve_workers_create(int32_t n, int32_t most_s, void (*done)(serv
         worker *w = &workers->all[workers->n];
         w->workers = workers;
         w->queue = workers->n == 0 ? &workers->slow : &workers->quick;
-        if (weir__thread_start(&w->thread, NULL, run, w) != 0) break;
+        if (weir__thread_start(&w->thread, NULL, run_worker, w) != 0) break;
     }
     if (workers->n > 1) return workers;
     serve_workers_destroy(workers, -1);

@@ -193,8 +193,8 @@ static weir_status measure_pair(struct bench *bench, struct row *row, weir_engin
     return status;
 }
 
-static weir_status start(struct bench *bench, struct row *row, weir_engine **engine, llama_loop **loop,
-                         weir_error *error)
+static weir_status start_row(struct bench *bench, struct row *row, weir_engine **engine, llama_loop **loop,
+                             weir_error *error)
 {
     weir_engine_params params = bench->args->engine;
     weir_engine_stats stats = {.size = sizeof stats};
@@ -235,7 +235,7 @@ static cli_exit measure_row(struct bench *bench, const cli_shape *shape)
     weir_error error = {0};
     for (int side = 0; side < (bench->plain != NULL ? N_SIDES : 1); side++)
         row.runs[side] = cli_alloc((size_t)bench->args->repeat, sizeof *row.runs[side]);
-    weir_status status = start(bench, &row, &engine, &loop, &error);
+    weir_status status = start_row(bench, &row, &engine, &loop, &error);
     if (status == WEIR_OK) status = measure_pair(bench, &row, engine, loop, -1, &error);
     while (status == WEIR_OK && row.n_runs < bench->args->repeat) {
         status = measure_pair(bench, &row, engine, loop, row.n_runs, &error);
@@ -269,7 +269,7 @@ static cli_exit measure_all(struct bench *bench)
 
 /* ---- The command ---- */
 
-static cli_exit check(cli_args *args)
+static cli_exit check_args(cli_args *args)
 {
     static const int32_t streams[] = {1, 2, 4, 8, 16, 32}, prompt[] = {128}, answer[] = {32};
     if (args->words.n > 0) return cli_fail(CLI_USAGE, "weir bench engine takes no %s", args->words.items[0]);
@@ -308,7 +308,7 @@ cli_exit bench_engine(cli_args *args)
 {
     struct bench bench = {.args = args};
     char *path = NULL;
-    cli_exit code = check(args);
+    cli_exit code = check_args(args);
     if (code != CLI_OK) return code;
     cli_load_log(args);
     code = CLI_NO_MODEL;

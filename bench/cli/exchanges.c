@@ -16,7 +16,7 @@ static void send_exchange(cli_exchange *exchange)
     cli_carrier_start(exchanges->carrier, exchange);
 }
 
-static void begin(cli_exchanges *exchanges, uint64_t index)
+static void begin_exchange(cli_exchanges *exchanges, uint64_t index)
 {
     cli_exchange *exchange = cli_alloc(1, sizeof *exchange);
     cli_grow(&exchanges->all, &exchanges->capacity, exchanges->n + 1, sizeof(cli_exchange *));
@@ -49,7 +49,7 @@ static size_t running(const cli_exchanges *exchanges)
 static void begin_closed(cli_exchanges *exchanges)
 {
     while (running(exchanges) < (size_t)exchanges->n_clients && more(exchanges, cli_exchanges_now(exchanges)))
-        begin(exchanges, exchanges->next++);
+        begin_exchange(exchanges, exchanges->next++);
 }
 
 /* Open: requests arrive whether the others have been answered or not. */
@@ -57,7 +57,7 @@ static void begin_open(cli_exchanges *exchanges)
 {
     while (cli_exchanges_now(exchanges) >= exchanges->arrival_ns && more(exchanges, exchanges->arrival_ns)) {
         if (exchanges->n < (size_t)cli_carrier_limit(exchanges->carrier))
-            begin(exchanges, exchanges->next);
+            begin_exchange(exchanges, exchanges->next);
         else
             exchanges->tally->n_unsent++;
         exchanges->next++;
@@ -74,7 +74,7 @@ static void begin_late(cli_exchanges *exchanges)
     for (size_t i = 0; i < exchanges->n; i++)
         if (exchanges->all[i]->record.n_pieces < LATE_AFTER) return;
     exchanges->late_sent = true;
-    begin(exchanges, CLI_TRAFFIC_LATE);
+    begin_exchange(exchanges, CLI_TRAFFIC_LATE);
 }
 
 static void begin_again(cli_exchanges *exchanges)

@@ -51,7 +51,7 @@ static bool within(double value, double least, double most)
     return value >= least && value <= most; /* NaN is not */
 }
 
-static cli_exit check(cli_args *args, cli_traffic *traffic)
+static cli_exit check_args(cli_args *args, cli_traffic *traffic)
 {
     const char *prompt = args->prompt_span != NULL ? args->prompt_span : "128";
     const char *answer = args->answer_span != NULL ? args->answer_span : "64";
@@ -121,7 +121,7 @@ static cli_exit measure(struct bench *bench)
 cli_exit bench_http(cli_args *args)
 {
     struct bench bench = {.args = args};
-    cli_exit code = check(args, &bench.exchanges.traffic);
+    cli_exit code = check_args(args, &bench.exchanges.traffic);
     if (code != CLI_OK) return code;
     bench.target = args->words.items[0];
     bench.tally = cli_alloc(1, sizeof *bench.tally);

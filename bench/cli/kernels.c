@@ -317,7 +317,7 @@ static cli_exit measure_all(struct bench *bench)
 }
 
 /* The limits for the first time, and threads for what follows. */
-static cli_exit start(struct bench *bench)
+static cli_exit start_bench(struct bench *bench)
 {
     const cli_args *args = bench->args;
     bench->memory_size = args->quick ? LIMIT_BYTES / 32 : LIMIT_BYTES;
@@ -392,7 +392,7 @@ static cli_exit check_numbers(const char *option, const cli_numbers *numbers, in
     return CLI_OK;
 }
 
-static cli_exit check(cli_args *args)
+static cli_exit check_args(cli_args *args)
 {
     static const int32_t rows[] = {1, 8, 32, 512};
     const int32_t threads[] = {1, weir__cpu_count()};
@@ -419,7 +419,7 @@ cli_exit bench_kernels(cli_args *args)
 {
     struct bench bench = {.args = args};
     weir_device device = {.size = sizeof device};
-    cli_exit code = check(args);
+    cli_exit code = check_args(args);
     if (code != CLI_OK) return code;
     if ((code = choose_kernels(&bench)) != CLI_OK) return code;
     if ((code = choose_shapes(&bench)) != CLI_OK) goto done;
@@ -431,7 +431,7 @@ cli_exit bench_kernels(cli_args *args)
     bench.threads = cli_alloc(args->thread_counts.n, sizeof(trial_threads *));
     bench.limits = cli_alloc(args->thread_counts.n, sizeof *bench.limits);
     code = cli_file_csv_open(args->csv_path, csv_head, &bench.csv);
-    if (code == CLI_OK) code = start(&bench);
+    if (code == CLI_OK) code = start_bench(&bench);
     if (code == CLI_OK) code = measure_all(&bench);
     cli_term_progress_end();
     if (code == CLI_OK && bench.n_done == 0 && !cli_out_closed())

@@ -168,8 +168,8 @@ static void (*reader(void))(void *memory, int32_t block)
 /* ---- Both ---- */
 
 /* So much each second, where it is more than before. */
-static void run(const cli_limits *limits, void (*fn)(void *user, int32_t i), void *user, int32_t n,
-                double amount, double *best)
+static void run_limited(const cli_limits *limits, void (*fn)(void *user, int32_t i), void *user, int32_t n,
+                        double amount, double *best)
 {
     int64_t started = weir__clock_now_ns();
     weir__crew_run(limits->crew, fn, user, n);
@@ -198,9 +198,9 @@ void cli_limits_measure(cli_limits *limits, char *memory, size_t size)
     size -= skipped;
     int32_t n_parts = limits->n_threads * PARTS, n_blocks = (int32_t)((size < READ ? size : READ) / BLOCK);
     if (m->steps != NULL)
-        run(limits, m->steps, NULL, n_parts, (double)n_parts * STEPS * m->macs, &limits->macs);
+        run_limited(limits, m->steps, NULL, n_parts, (double)n_parts * STEPS * m->macs, &limits->macs);
     size_t bytes = (size_t)n_blocks * BLOCK;
     if (limits->at + bytes > size) limits->at = 0;
-    run(limits, reader(), memory + limits->at, n_blocks, (double)bytes, &limits->bytes);
+    run_limited(limits, reader(), memory + limits->at, n_blocks, (double)bytes, &limits->bytes);
     limits->at += bytes;
 }

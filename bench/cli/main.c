@@ -3,7 +3,7 @@
 #include "cli/program.h"
 #include "commands.h"
 
-static cli_exit run(cli_args *args, char **argv)
+static cli_exit run_command(cli_args *args, char **argv)
 {
     (void)argv;
     switch (args->command->bit) {
@@ -18,5 +18,5 @@ static cli_exit run(cli_args *args, char **argv)
 
 int main(int argc, char **argv)
 {
-    return cli_program(argc, argv, run);
+    return cli_program(argc, argv, run_command);
 }

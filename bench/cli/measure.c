@@ -94,7 +94,7 @@ struct reading {
     int64_t started_ns;
 };
 
-static void take(struct reading *reading, size_t i, size_t each, int64_t *at, int32_t *tokens)
+static void take_chunks(struct reading *reading, size_t i, size_t each, int64_t *at, int32_t *tokens)
 {
     weir_chunk chunk;
     while (weir_stream_try_next(reading->streams[i], &chunk) == WEIR_OK) {
@@ -116,14 +116,15 @@ static void read_all(struct reading *reading, size_t each, int64_t *at, int32_t 
     while (reading->n_live > 0) {
         poll(reading->fds, (nfds_t)reading->n, CLI_LOOK_MS);
         for (size_t i = 0; i < reading->n; i++)
-            if (reading->fds[i].fd >= 0 && reading->fds[i].revents != 0) take(reading, i, each, at, tokens);
+            if (reading->fds[i].fd >= 0 && reading->fds[i].revents != 0)
+                take_chunks(reading, i, each, at, tokens);
         if (cancelled || cli_signals_ended() == 0) continue;
         for (size_t i = 0; i < reading->n; i++) weir_stream_cancel(reading->streams[i]);
         cancelled = true;
     }
 }
 
-static weir_status check(const struct reading *reading, size_t each, weir_error *error)
+static weir_status check_readings(const struct reading *reading, size_t each, weir_error *error)
 {
     if (cli_signals_ended() != 0) return error->code = WEIR_ABORTED;
     for (size_t i = 0; i < reading->n; i++) {
@@ -166,7 +167,7 @@ weir_status cli_measure_run(weir_engine *engine, const cli_shape *shape, const i
     if (status == WEIR_OK) status = weir_engine_submit(engine, requests, n, reading.streams, error);
     if (status == WEIR_OK) {
         read_all(&reading, each, at, tokens);
-        status = check(&reading, each, error);
+        status = check_readings(&reading, each, error);
     }
     for (size_t i = 0; i < n; i++) weir_stream_release(reading.streams[i]);
     cli_free(reading.n_taken);

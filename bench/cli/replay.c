@@ -73,7 +73,7 @@ static int by_number(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-static struct ask *find(const struct replay *replay, uint64_t number)
+static struct ask *find_ask(const struct replay *replay, uint64_t number)
 {
     const struct ask key = {.number = number};
     return bsearch(&key, replay->asks, replay->n, sizeof *replay->asks, by_number);
@@ -149,7 +149,7 @@ static void understand(struct replay *replay)
         replay->asks[i].cut = true;
     }
     for (size_t i = 0; i < record->n_arrivals; i++) {
-        struct ask *ask = find(replay, record->arrivals[i].request);
+        struct ask *ask = find_ask(replay, record->arrivals[i].request);
         ask->submit_ns = record->arrivals[i].submit_ns;
         ask->n_prompt = record->arrivals[i].n_prompt;
         ask->max_tokens = record->arrivals[i].max_tokens;
@@ -158,7 +158,7 @@ static void understand(struct replay *replay)
     }
     for (size_t i = 0; i < record->n_parts; i++) {
         const weir_tick_slot *part = &record->parts[i];
-        struct ask *ask = find(replay, part->request);
+        struct ask *ask = find_ask(replay, part->request);
         ask->shown = true;
         if (part->slot >= 0 && !ask->seen) see_first(ask, part, part->tick == record->ticks[0].serial);
         if (ask->n_prompt == 0) ask->n_prompt = part->n_prompt;
@@ -197,7 +197,7 @@ static void solve(double rows[3][4], double x[3])
 }
 
 /* Least squares over the recorded ticks; a term that comes out negative is left out. */
-static struct cost learn(const cli_record *record)
+static struct cost learn_cost(const cli_record *record)
 {
     double x[3] = {0};
     bool out[3] = {false};
@@ -304,7 +304,7 @@ static void compute(void *user, const weir__batch *batch)
     leave(replay, replay->now);
 }
 
-static cli_exit start(struct replay *replay, const weir_strategy *strategy)
+static cli_exit start_replay(struct replay *replay, const weir_strategy *strategy)
 {
     const cli_record *record = &replay->recorded;
     weir_engine_params params = record->engine;
@@ -338,7 +338,7 @@ static cli_exit start(struct replay *replay, const weir_strategy *strategy)
     return CLI_OK;
 }
 
-static cli_exit submit(struct replay *replay)
+static cli_exit submit_ask(struct replay *replay)
 {
     size_t i = replay->next++;
     struct ask *ask = &replay->asks[i];
@@ -371,7 +371,7 @@ static void leave_before(struct replay *replay, const weir_tick *tick)
 {
     const weir_tick_slot *parts = replay->recorded.parts + tick->first_slot;
     for (int32_t i = 0; i < tick->n_slots; i++) {
-        struct ask *ask = find(replay, parts[i].request);
+        struct ask *ask = find_ask(replay, parts[i].request);
         bool during = parts[i].n_tokens > 0 || parts[i].end_ns >= tick->start_ns + tick->decode_ns;
         if (ask->leave_ns == INT64_MAX || parts[i].end_ns == 0) continue;
         ask->leave_ns = during ? tick->start_ns + tick->decode_ns : tick->start_ns;
@@ -482,7 +482,7 @@ static cli_exit play(struct replay *replay, bool following)
         while (code == CLI_OK && replay->next < replay->n &&
                (tick != NULL ? replay->asks[replay->next].number < tick->n_arrived
                              : replay->asks[replay->next].submit_ns <= replay->now))
-            code = submit(replay);
+            code = submit_ask(replay);
         if (tick != NULL) {
             leave_before(replay, tick);
             fail_as_recorded(replay, tick);
@@ -536,7 +536,7 @@ static struct figures figures_of(const struct replay *replay, const cli_record *
         ticks[figures.n_ticks++] = (double)tick->tick_ns / 1e6;
         for (int32_t i = 0; i < tick->n_slots; i++) {
             const weir_tick_slot *part = &record->parts[tick->first_slot + (uint64_t)i];
-            const struct ask *ask = played ? &replay->asks[part->request] : find(replay, part->request);
+            const struct ask *ask = played ? &replay->asks[part->request] : find_ask(replay, part->request);
             size_t which = (size_t)(ask - replay->asks);
             figures.n_suspensions += part->suspended;
             if (ask->cut || part->n_generated <= n[which]) continue;
@@ -633,8 +633,8 @@ cli_exit bench_replay(cli_args *args)
         goto done;
     }
     understand(&replay);
-    replay.cost = learn(&replay.recorded);
-    if ((code = start(&replay, strategy)) != CLI_OK) goto done;
+    replay.cost = learn_cost(&replay.recorded);
+    if ((code = start_replay(&replay, strategy)) != CLI_OK) goto done;
     bool same = strcmp(strategy->name, replay.recorded.strategy) == 0;
     code = play(&replay, same);
     if (code == CLI_OK && cli_signals_ended() == 0) report(&replay, same);

@@ -30,7 +30,7 @@ struct bench {
 };
 
 /* Request i: one of the shared beginnings, then tokens of its own. Nobody reads it. */
-static weir_status submit(struct bench *bench, int32_t n_answer, weir_error *error)
+static weir_status submit_request(struct bench *bench, int32_t n_answer, weir_error *error)
 {
     weir_sampler_params sampler = weir_sampler_params_default();
     weir_request request = weir_request_default();
@@ -54,7 +54,7 @@ static weir_status fill_queue(struct bench *bench, int32_t n_answer, weir_error 
     weir_engine_stats stats = {.size = sizeof stats};
     weir_status status = weir_engine_get_stats(bench->engine, &stats);
     for (int32_t n = stats.queue_depth; n < QUEUE && status == WEIR_OK; n++)
-        status = submit(bench, n_answer, error);
+        status = submit_request(bench, n_answer, error);
     return status;
 }
 
@@ -121,7 +121,7 @@ static json_t *spread_json(const cli_spread *spread)
                      cli_spread_part(spread, 1));
 }
 
-static cli_exit check(const cli_args *args)
+static cli_exit check_args(const cli_args *args)
 {
     if (args->words.n > 0)
         return cli_fail(CLI_USAGE, "weir bench schedule takes no %s", args->words.items[0]);
@@ -138,7 +138,7 @@ cli_exit bench_schedule(cli_args *args)
 {
     struct bench bench = {.args = args};
     weir_error error = {0};
-    cli_exit code = check(args);
+    cli_exit code = check_args(args);
     if (code != CLI_OK) return code;
     bench.decide = cli_alloc(1, sizeof *bench.decide);
     bench.tick = cli_alloc(1, sizeof *bench.tick);

@@ -87,7 +87,7 @@ void llama_loop_destroy(llama_loop *loop)
     free(loop);
 }
 
-static void add(struct llama_batch *batch, int32_t token, int32_t position, int32_t stream, bool logits)
+static void add_token(struct llama_batch *batch, int32_t token, int32_t position, int32_t stream, bool logits)
 {
     int32_t i = batch->n_tokens++;
     batch->token[i] = token;
@@ -122,7 +122,7 @@ bool llama_loop_run(llama_loop *loop, const int32_t *prompts, int32_t n_prompt, 
     batch->n_tokens = 0;
     for (int32_t i = 0; i < n_streams * n_prompt; i++) {
         int32_t stream = i / n_prompt, position = i % n_prompt;
-        add(batch, prompts[i], position, stream, position == n_prompt - 1);
+        add_token(batch, prompts[i], position, stream, position == n_prompt - 1);
         if (batch->n_tokens < loop->shape.n_batch && i + 1 < n_streams * n_prompt) continue;
         if (!go_on() || llama_decode(loop->context, *batch) != 0) return false;
         for (int32_t row = 0; row < batch->n_tokens; row++) {
@@ -136,8 +136,8 @@ bool llama_loop_run(llama_loop *loop, const int32_t *prompts, int32_t n_prompt, 
     for (int32_t k = 1; k < n_answer; k++) {
         batch->n_tokens = 0;
         for (int32_t stream = 0; stream < n_streams; stream++)
-            add(batch, tokens[(size_t)stream * (size_t)n_answer + (size_t)k - 1], n_prompt + k - 1, stream,
-                true);
+            add_token(batch, tokens[(size_t)stream * (size_t)n_answer + (size_t)k - 1], n_prompt + k - 1,
+                      stream, true);
         if (!go_on() || llama_decode(loop->context, *batch) != 0) return false;
         for (int32_t stream = 0; stream < n_streams; stream++) {
             size_t i = (size_t)stream * (size_t)n_answer + (size_t)k;

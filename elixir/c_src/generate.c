@@ -81,7 +81,7 @@ typedef struct sender {
 } sender;
 
 /* Sends {ref, what}, a term of s->messages. False: nobody wants it. */
-static bool send(sender *s, ERL_NIF_TERM what)
+static bool send_message(sender *s, ERL_NIF_TERM what)
 {
     ERL_NIF_TERM message = enif_make_tuple2(s->messages, enif_make_copy(s->messages, s->ref), what);
     bool sent = false;
@@ -116,9 +116,9 @@ static bool deliver(int32_t token, const char *text, size_t length, void *user)
     sender *s = user;
     if (!wanted(s)) return false;
     if (token < 0 && length == 0) return true; /* between passes of the prompt */
-    return send(s,
-                enif_make_tuple3(s->messages, nif_atom(s->messages, "token"),
-                                 enif_make_int(s->messages, token), nif_binary(s->messages, text, length)));
+    return send_message(s, enif_make_tuple3(s->messages, nif_atom(s->messages, "token"),
+                                            enif_make_int(s->messages, token),
+                                            nif_binary(s->messages, text, length)));
 }
 
 /* generate_tokens(context, sampler, prompt, max_tokens, pid, ref): :ok once everything wanted was sent */
@@ -137,11 +137,11 @@ ERL_NIF_TERM nif_generate_tokens(nif_call *call, const ERL_NIF_TERM argv[])
     if (wanted(&s)) status = generate(call, &p, deliver, &s, &reason);
     nif_uninterrupted();
     if (status != WEIR_OK && status != WEIR_ABORTED)
-        send(&s, nif_refused(s.messages, status, &call->error));
+        send_message(&s, nif_refused(s.messages, status, &call->error));
     else if (reason == WEIR_REASON_END)
-        send(&s, nif_atom(s.messages, "eog"));
+        send_message(&s, nif_atom(s.messages, "eog"));
     else if (reason == WEIR_REASON_LENGTH)
-        send(&s, nif_atom(s.messages, "done"));
+        send_message(&s, nif_atom(s.messages, "done"));
     enif_free_env(s.messages);
     return nif_atom(call->env, "ok");
 }

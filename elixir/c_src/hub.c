@@ -44,7 +44,7 @@ static bool session_init(session *s, nif_call *call, const ERL_NIF_TERM argv[], 
 }
 
 /* {:ok, text} of a string that the library allocated */
-static ERL_NIF_TERM answer(nif_call *call, weir_status status, char *text, size_t length)
+static ERL_NIF_TERM answer_text(nif_call *call, weir_status status, char *text, size_t length)
 {
     if (status != WEIR_OK) return nif_status(call, status);
     ERL_NIF_TERM result = nif_ok(call->env, nif_binary(call->env, text, length));
@@ -91,7 +91,7 @@ ERL_NIF_TERM nif_hub_resolve(nif_call *call, const ERL_NIF_TERM argv[])
     char *file = NULL;
     if (!session_init(&s, call, argv, false)) return 0;
     weir_status status = weir_hub_resolve(s.name, &s.params, &file, &call->error);
-    return answer(call, status, file, WEIR_NUL);
+    return answer_text(call, status, file, WEIR_NUL);
 }
 
 /* hub_get(path, options): {:ok, json} */
@@ -102,7 +102,7 @@ ERL_NIF_TERM nif_hub_get(nif_call *call, const ERL_NIF_TERM argv[])
     size_t length = 0;
     if (!session_init(&s, call, argv, false)) return 0;
     weir_status status = weir_hub_get(s.name, &s.params, &json, &length, &call->error);
-    return answer(call, status, json, length);
+    return answer_text(call, status, json, length);
 }
 
 /* hub_download(name, options, pid or nil, ref): {:ok, path}; pid gets {ref, {:progress, map}} meanwhile */
@@ -122,5 +122,5 @@ ERL_NIF_TERM nif_hub_download(nif_call *call, const ERL_NIF_TERM argv[])
     }
     weir_status status = weir_hub_download(s.name, &s.params, &path, &call->error);
     if (s.messages != NULL) enif_free_env(s.messages);
-    return answer(call, status, path, WEIR_NUL);
+    return answer_text(call, status, path, WEIR_NUL);
 }

@@ -37,7 +37,7 @@ static ERL_NIF_TERM run_normal(const function *f, nif_call *call, const ERL_NIF_
     return result;
 }
 
-static ERL_NIF_TERM run(const function *f, ErlNifEnv *env, int argc, const ERL_NIF_TERM argv[])
+static ERL_NIF_TERM run_function(const function *f, ErlNifEnv *env, int argc, const ERL_NIF_TERM argv[])
 {
     nif_call call = {.env = env, .normal = enif_thread_type() == ERL_NIF_THR_NORMAL_SCHEDULER};
     ERL_NIF_TERM result = call.normal ? run_normal(f, &call, argv) : run_dirty(f, &call, argv);
@@ -55,7 +55,7 @@ static ERL_NIF_TERM run(const function *f, ErlNifEnv *env, int argc, const ERL_N
     static ERL_NIF_TERM run_##name(ErlNifEnv *env, int argc, const ERL_NIF_TERM argv[])                      \
     {                                                                                                        \
         static const function f = {#name, nif_##name, run_##name};                                           \
-        return run(&f, env, argc, argv);                                                                     \
+        return run_function(&f, env, argc, argv);                                                            \
     }
 NIF_TABLE(RUN)
 
@@ -79,7 +79,7 @@ ERL_NIF_TERM nif_backend_version(nif_call *call, const ERL_NIF_TERM argv[])
     return nif_binary(call->env, weir_backend_version(), WEIR_NUL);
 }
 
-static int load(ErlNifEnv *env, void **priv, ERL_NIF_TERM info)
+static int load_nif(ErlNifEnv *env, void **priv, ERL_NIF_TERM info)
 {
     (void)priv, (void)info;
     return nif_resources_open(env, nif_stream_down, nif_lease_down) ? 0 : 1;
@@ -88,10 +88,10 @@ static int load(ErlNifEnv *env, void **priv, ERL_NIF_TERM info)
 static int upgrade(ErlNifEnv *env, void **priv, void **old, ERL_NIF_TERM info)
 {
     (void)old;
-    return load(env, priv, info);
+    return load_nif(env, priv, info);
 }
 
 #define ENTRY(name, arity, flags) {#name, arity, run_##name, flags},
 static ErlNifFunc functions[] = {NIF_TABLE(ENTRY)};
 
-ERL_NIF_INIT(Elixir.Weir.NIF, functions, load, NULL, upgrade, NULL)
+ERL_NIF_INIT(Elixir.Weir.NIF, functions, load_nif, NULL, upgrade, NULL)

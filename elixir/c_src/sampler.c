@@ -30,7 +30,8 @@ static bool sorts_all(const weir_sampler_params *p)
     return sorts && !cut;
 }
 
-static ERL_NIF_TERM create(nif_call *call, weir_model *model, const weir_sampler_params *params, bool slow)
+static ERL_NIF_TERM create_sampler(nif_call *call, weir_model *model, const weir_sampler_params *params,
+                                   bool slow)
 {
     weir_sampler *handle = NULL;
     weir_model_info info = {.size = sizeof info};
@@ -51,7 +52,7 @@ ERL_NIF_TERM nif_sampler_create(nif_call *call, const ERL_NIF_TERM argv[])
     bool slow = nif_sampling_long(call, argv[1]);
     if (slow && nif_move(call)) return 0;
     nif_options(call, argv[1], "sampler", NULL, &params);
-    return create(call, model, &params, slow);
+    return create_sampler(call, model, &params, slow);
 }
 
 /* sampler_init(model, seed, temp, top_k, top_p, min_p, penalty_repeat, penalty_freq, penalty_present,
@@ -74,7 +75,7 @@ ERL_NIF_TERM nif_sampler_init(nif_call *call, const ERL_NIF_TERM argv[])
         return 0;
     params.grammar = nif_text_or_null(call, argv[9]);
     params.grammar_root = nif_text_or_null(call, argv[10]);
-    return create(call, model, &params, params.grammar != NULL);
+    return create_sampler(call, model, &params, params.grammar != NULL);
 }
 
 /* Locks the sampler. NULL: the call ends otherwise. */

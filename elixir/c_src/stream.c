@@ -37,7 +37,7 @@ static ERL_NIF_TERM message_of(nif_stream *s, ErlNifEnv *messages, ERL_NIF_TERM 
     return enif_make_tuple2(messages, enif_make_resource(messages, s), what);
 }
 
-static void send(nif_stream *s, ErlNifEnv *messages, ERL_NIF_TERM what)
+static void send_message(nif_stream *s, ErlNifEnv *messages, ERL_NIF_TERM what)
 {
     ERL_NIF_TERM message = message_of(s, messages, what);
     enif_mutex_lock(s->object.lock);
@@ -117,8 +117,8 @@ static void send_prompt(nif_stream *s, const weir_stream *stream, ErlNifEnv *mes
     weir_chunk prompt;
     if (weir_stream_prompt_logprobs(stream, &prompt) != WEIR_OK) return; /* it has ended earlier */
     ERL_NIF_TERM ids = nif_ids(messages, prompt.tokens, prompt.n_tokens);
-    send(s, messages,
-         enif_make_tuple3(messages, nif_atom(messages, "prompt"), ids, scores(messages, &prompt)));
+    send_message(s, messages,
+                 enif_make_tuple3(messages, nif_atom(messages, "prompt"), ids, scores(messages, &prompt)));
 }
 
 static void send_tokens(nif_stream *s, ErlNifEnv *messages, const weir_chunk *chunk)
@@ -126,9 +126,10 @@ static void send_tokens(nif_stream *s, ErlNifEnv *messages, const weir_chunk *ch
     ERL_NIF_TERM name = nif_atom(messages, "chunk");
     ERL_NIF_TERM ids = nif_ids(messages, chunk->tokens, chunk->n_tokens);
     ERL_NIF_TERM text = nif_binary(messages, chunk->text, chunk->length);
-    send(s, messages,
-         chunk->logprobs == NULL ? enif_make_tuple3(messages, name, ids, text)
-                                 : enif_make_tuple4(messages, name, ids, text, scores(messages, chunk)));
+    send_message(s, messages,
+                 chunk->logprobs == NULL
+                     ? enif_make_tuple3(messages, name, ids, text)
+                     : enif_make_tuple4(messages, name, ids, text, scores(messages, chunk)));
 }
 
 static ERL_NIF_TERM end_of(nif_stream *s, const weir_stream *stream, ErlNifEnv *messages, weir_reason reason)
@@ -146,7 +147,7 @@ static ERL_NIF_TERM end_of(nif_stream *s, const weir_stream *stream, ErlNifEnv *
 /* ---- Chunks ---- */
 
 /* With the lock: the next chunk, if it may be sent. */
-static bool take(nif_stream *s, weir_chunk *chunk)
+static bool take_chunk(nif_stream *s, weir_chunk *chunk)
 {
     if (s->object.handle == NULL || s->sending || (!s->deaf && s->credit < 1)) return false;
     if (weir_stream_try_next(s->object.handle, chunk) != WEIR_OK) return false;
@@ -186,7 +187,7 @@ static weir_stream *pump(nif_stream *s)
     ErlNifEnv *messages = enif_alloc_env();
     if (messages == NULL) return NULL; /* the next chunk, or demand, tries again */
     enif_mutex_lock(s->object.lock);
-    while (take(s, &chunk)) ended = send_chunk(s, messages, &chunk);
+    while (take_chunk(s, &chunk)) ended = send_chunk(s, messages, &chunk);
     enif_mutex_unlock(s->object.lock);
     enif_free_env(messages);
     return ended;
@@ -324,7 +325,7 @@ static ERL_NIF_TERM queue(nif_call *call, const submission *sub)
 }
 
 /* Reads engine and request, and queues it. */
-static ERL_NIF_TERM submit(nif_call *call, const ERL_NIF_TERM argv[], submission *sub)
+static ERL_NIF_TERM submit_request(nif_call *call, const ERL_NIF_TERM argv[], submission *sub)
 {
     ERL_NIF_TERM result = 0;
     sub->engine = nif_engine(call, argv[0], &sub->keeper);
@@ -347,7 +348,7 @@ ERL_NIF_TERM nif_engine_submit(nif_call *call, const ERL_NIF_TERM argv[])
     submission sub = {.n = 1, .one = true};
     sub.to = nif_pid(call, argv[2]);
     sub.credit = get_credit(call, argv[3]);
-    return submit(call, argv, &sub);
+    return submit_request(call, argv, &sub);
 }
 
 /* engine_submit_n(engine, request, n, pid, demand): {:ok, [ref]} */
@@ -356,7 +357,7 @@ ERL_NIF_TERM nif_engine_submit_n(nif_call *call, const ERL_NIF_TERM argv[])
     submission sub = {.n = nif_i32_in(call, argv[2], 1, ANSWERS_MAX)};
     sub.to = nif_pid(call, argv[3]);
     sub.credit = get_credit(call, argv[4]);
-    return submit(call, argv, &sub);
+    return submit_request(call, argv, &sub);
 }
 
 /* ---- After the submit ---- */

@@ -108,7 +108,7 @@ static void succeed(weir__team *team)
     begin_again(team);
 }
 
-static void fail(weir__team *team)
+static void fail_team(weir__team *team)
 {
     const weir__team_window *w = &team->windows[1];
     double lost = (double)w->ns - cost(&team->windows[0]) * (double)w->n_tokens;
@@ -135,7 +135,7 @@ int32_t weir__team_size(const weir__team *team, int32_t n_tokens)
 
 static void compare_with(weir__team *team, int32_t n_tokens)
 {
-    if (team->stage > 0) fail(team);
+    if (team->stage > 0) fail_team(team);
     begin_again(team);
     team->n_tokens = n_tokens;
     team->n_unlike = 0;
@@ -167,7 +167,7 @@ void weir__team_took(weir__team *team, int32_t n_tokens, int64_t ns, int64_t sta
     if (team->stage == 0)
         choose(team);
     else if (cost(&windows[1]) >= GAIN * cost(&windows[team->stage == 1 ? 0 : 2]))
-        fail(team);
+        fail_team(team);
     else if (team->stage == 2)
         succeed(team);
     else

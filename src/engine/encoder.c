@@ -257,7 +257,7 @@ static size_t claim(weir__encoder *encoder, size_t n)
 }
 
 /* Of those that are there or on their way; it becomes the most recently used. */
-static weir__embedding *find(weir__encoder *encoder, const char *key)
+static weir__embedding *find_embedding(weir__encoder *encoder, const char *key)
 {
     weir__embedding *at = encoder->first;
     while (at != NULL && (strcmp(at->key, key) != 0 || atomic_load(&at->cancelled) || at->status != WEIR_OK))
@@ -325,7 +325,7 @@ static weir__embedding *hold_found(weir__encoder *encoder, const weir__history *
 {
     weir__medium_key(span->medium, span->segment, history->salt, history->salt_length, key);
     pthread_mutex_lock(&encoder->mutex);
-    weir__embedding *found = find(encoder, key);
+    weir__embedding *found = find_embedding(encoder, key);
     if (found != NULL && needed) need(encoder, found);
     pthread_mutex_unlock(&encoder->mutex);
     return found;

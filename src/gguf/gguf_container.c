@@ -44,7 +44,7 @@ static const struct {
     {0, 0},    {0, 0},    {0, 0},     {32, 17},   {64, 36},   {128, 18},  {64, 18},
 };
 
-static void fail(gguf_check *c, weir_status code, const char *format, const char *advice, va_list args)
+static void fail_check(gguf_check *c, weir_status code, const char *format, const char *advice, va_list args)
 {
     char text[320];
     if (c->status != WEIR_OK) return;
@@ -56,7 +56,7 @@ void weir__gguf_fail(gguf_check *c, weir_status code, const char *format, ...)
 {
     va_list args;
     va_start(args, format);
-    fail(c, code, format, "", args);
+    fail_check(c, code, format, "", args);
     va_end(args);
 }
 
@@ -64,7 +64,7 @@ void weir__gguf_refuse(gguf_check *c, const char *format, ...)
 {
     va_list args;
     va_start(args, format);
-    fail(c, WEIR_FORMAT, format, "; the file is damaged, download it again", args);
+    fail_check(c, WEIR_FORMAT, format, "; the file is damaged, download it again", args);
     va_end(args);
 }
 

@@ -543,7 +543,7 @@ weir_status weir__automaton_accept(weir__automaton *a, weir__automaton_place *pl
 
 /* ---- Masks ---------------------------------------------------------------------------------------- */
 
-static void set(uint64_t *bits, int32_t token)
+static void set_bit(uint64_t *bits, int32_t token)
 {
     bits[token / 64] |= UINT64_C(1) << (token % 64);
 }
@@ -563,7 +563,7 @@ static void set_ends(const weir__automaton *a, size_t i, uint32_t in, uint64_t *
     const weir__trie_node *node = &a->trie->nodes[i];
     for (uint32_t k = node->first; k < node[1].first; k++) {
         const weir__trie_token *end = &a->trie->ends[k];
-        if (end->partial.n == 0 || may_go(a, in, end->partial)) set(bits, end->token);
+        if (end->partial.n == 0 || may_go(a, in, end->partial)) set_bit(bits, end->token);
     }
 }
 
@@ -599,7 +599,7 @@ static void set_tokens(const weir__automaton *a, uint32_t from, uint64_t *bits)
         for (uint32_t k = trie->nodes[1].first; trie->n_nodes > 1 && k < trie->nodes[trie->n_nodes].first;
              k++)
             if ((trie->ends[k].token == (int32_t)e->value) == (e->type == TOKEN))
-                set(bits, trie->ends[k].token);
+                set_bit(bits, trie->ends[k].token);
     }
 }
 
@@ -613,7 +613,7 @@ static weir_status try_each(weir__automaton *a, const weir__automaton_place *pla
         weir_status status = accept(a, &to, token, trie->bytes + trie->begins[token],
                                     trie->begins[token + 1] - trie->begins[token]);
         if (status == WEIR_NO_MEMORY) return status;
-        if (status == WEIR_OK) set(bits, token);
+        if (status == WEIR_OK) set_bit(bits, token);
     }
     return WEIR_OK;
 }
@@ -622,7 +622,7 @@ static weir_status compute_mask(weir__automaton *a, const weir__automaton_place 
 {
     const weir__trie *trie = a->trie;
     memset(bits, 0, WEIR__AUTOMATON_WORDS(trie->n_vocab) * sizeof *bits);
-    for (size_t i = 0; a->states[place->state].ends && i < trie->n_eog; i++) set(bits, trie->eog[i]);
+    for (size_t i = 0; a->states[place->state].ends && i < trie->n_eog; i++) set_bit(bits, trie->eog[i]);
     if (place->partial.n > 0) return try_each(a, place, bits);
     if (!know_columns(a) || !walk(a, place->state, bits)) return WEIR_NO_MEMORY;
     if (a->states[place->state].tokens) set_tokens(a, place->state, bits);

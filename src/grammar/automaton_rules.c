@@ -31,7 +31,7 @@ static bool is_end(const weir__automaton_element *e)
     return e->type == END || e->type == ALTERNATIVE;
 }
 
-static bool put(weir__automaton_rules *out, const weir__automaton_element *elements, size_t n)
+static bool put_elements(weir__automaton_rules *out, const weir__automaton_element *elements, size_t n)
 {
     if (!weir__mem_grow(&out->elements, &out->elements_capacity, out->n_elements + n, sizeof *elements))
         return false;
@@ -42,7 +42,7 @@ static bool put(weir__automaton_rules *out, const weir__automaton_element *eleme
 static bool put_one(weir__automaton_rules *out, uint32_t type, uint32_t value)
 {
     const weir__automaton_element e = {type, value};
-    return put(out, &e, 1);
+    return put_elements(out, &e, 1);
 }
 
 /* A prefix of the other comes first. */
@@ -93,7 +93,7 @@ static bool put_beginning(sharing *s, size_t first, size_t last, size_t skip, si
         size_t alike = common(b, &s->branches[i], skip);
         if (alike < n) n = alike;
     }
-    if (!put(s->out, b->elements + skip, n)) return false;
+    if (!put_elements(s->out, b->elements + skip, n)) return false;
     if (skip + n == s->branches[last - 1].n) return true; /* all of them are the same */
     if (!weir__mem_grow(&s->groups, &s->groups_capacity, s->n_groups + 1, sizeof *s->groups)) return false;
     s->groups[s->n_groups] = (group){first, last, skip + n};
@@ -146,7 +146,7 @@ static bool share_rule(sharing *s, const weir__automaton_element *rule, size_t n
     if (n_elements == 0 || !begin_rule(s->out)) return false;
     if (n < WEIR__AUTOMATON_SHARED_MIN) {
         s->n_branches = first;
-        return put(s->out, rule, n_elements);
+        return put_elements(s->out, rule, n_elements);
     }
     qsort(s->branches + first, n, sizeof *s->branches, compare_branches);
     return put_group(s, (group){first, first + n, 0}, n_given);

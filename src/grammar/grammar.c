@@ -64,10 +64,11 @@ static size_t line_of(parser *p, const char *at, size_t *column)
     return p->counted_line;
 }
 
-static bool refuse(parser *p, const char *at, const char *format, ...) __attribute__((format(printf, 3, 4)));
+static bool refuse_grammar(parser *p, const char *at, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
 
 /* Always false, so that a parse function can return it. */
-static bool refuse(parser *p, const char *at, const char *format, ...)
+static bool refuse_grammar(parser *p, const char *at, const char *format, ...)
 {
     char text[256];
     size_t column;
@@ -101,13 +102,13 @@ static const char *found(const char *pos, char buffer[32])
 
 /* ---- Rules ---- */
 
-static bool put(parser *p, row *to, uint32_t type, uint32_t value)
+static bool put_element(parser *p, row *to, uint32_t type, uint32_t value)
 {
     if (p->done.n >= WEIR__GRAMMAR_ELEMENTS_MAX || p->open.n >= WEIR__GRAMMAR_ELEMENTS_MAX)
-        return refuse(p, p->pos,
-                      "the grammar has more than %d elements once its repetitions are written out; "
-                      "repeat less, or give what is repeated a rule of its own",
-                      WEIR__GRAMMAR_ELEMENTS_MAX);
+        return refuse_grammar(p, p->pos,
+                              "the grammar has more than %d elements once its repetitions are written out; "
+                              "repeat less, or give what is repeated a rule of its own",
+                              WEIR__GRAMMAR_ELEMENTS_MAX);
     if (!weir__mem_grow(&to->items, &to->capacity, to->n + 1, sizeof *to->items)) return no_memory(p);
     to->items[to->n++] = (weir__automaton_element){type, value};
     return true;
@@ -115,14 +116,14 @@ static bool put(parser *p, row *to, uint32_t type, uint32_t value)
 
 static bool push(parser *p, uint32_t type, uint32_t value)
 {
-    return put(p, &p->open, type, value);
+    return put_element(p, &p->open, type, value);
 }
 
 /* Appends n of the open elements. */
 static bool put_copy(parser *p, row *to, size_t from, size_t n)
 {
     for (size_t i = from; i < from + n; i++)
-        if (!put(p, to, p->open.items[i].type, p->open.items[i].value)) return false;
+        if (!put_element(p, to, p->open.items[i].type, p->open.items[i].value)) return false;
     return true;
 }
 
@@ -210,12 +211,14 @@ static bool read_hex(parser *p, int n_digits, uint32_t *value)
     *value = 0;
     for (int i = 0; i < n_digits; i++, p->pos++) {
         int digit = weir__ascii_hex(*p->pos);
-        if (digit < 0) return refuse(p, begin, "\\%c needs %d hexadecimal digits", begin[1], n_digits);
+        if (digit < 0)
+            return refuse_grammar(p, begin, "\\%c needs %d hexadecimal digits", begin[1], n_digits);
         *value = *value << 4 | (uint32_t)digit;
     }
-    if (*value > 0x10FFFF) return refuse(p, begin, "U+%X is no code point: they end at U+10FFFF", *value);
+    if (*value > 0x10FFFF)
+        return refuse_grammar(p, begin, "U+%X is no code point: they end at U+10FFFF", *value);
     if (*value >= 0xD800 && *value <= 0xDFFF)
-        return refuse(p, begin, "U+%X is half of a surrogate pair, which no text can hold", *value);
+        return refuse_grammar(p, begin, "U+%X is half of a surrogate pair, which no text can hold", *value);
     return true;
 }
 
@@ -238,8 +241,8 @@ static bool read_char(parser *p, uint32_t *value)
         case ']':
         case '-': *value = (unsigned char)p->pos[1]; break;
         default:
-            return refuse(p, p->pos, "%s cannot follow a backslash; allowed: x u U t r n \\ \" [ ] -",
-                          found(p->pos + 1, buffer));
+            return refuse_grammar(p, p->pos, "%s cannot follow a backslash; allowed: x u U t r n \\ \" [ ] -",
+                                  found(p->pos + 1, buffer));
         }
         p->pos += 2;
         return true;
@@ -265,7 +268,7 @@ static bool parse_literal(parser *p)
     const char *begin = p->pos++;
     uint32_t c;
     while (*p->pos != '"') {
-        if (*p->pos == '\0') return refuse(p, begin, "this literal has no closing quote");
+        if (*p->pos == '\0') return refuse_grammar(p, begin, "this literal has no closing quote");
         if (!read_char(p, &c) || !push(p, CHARACTER, c)) return false;
     }
     p->pos++;
@@ -283,16 +286,16 @@ static bool parse_class(parser *p)
     }
     while (*p->pos != ']') {
         const char *at = p->pos;
-        if (*at == '\0') return refuse(p, begin, "this character class has no closing bracket");
+        if (*at == '\0') return refuse_grammar(p, begin, "this character class has no closing bracket");
         if (!read_char(p, &low) || !push(p, type, low)) return false;
         type = OR_CHARACTER;
         if (p->pos[0] != '-' || p->pos[1] == ']') continue;
         p->pos++;
-        if (*p->pos == '\0') return refuse(p, begin, "this character class has no closing bracket");
+        if (*p->pos == '\0') return refuse_grammar(p, begin, "this character class has no closing bracket");
         if (!read_char(p, &high) || !push(p, UPPER, high)) return false;
-        if (high < low) return refuse(p, at, "this range is reversed: it matches nothing");
+        if (high < low) return refuse_grammar(p, at, "this range is reversed: it matches nothing");
     }
-    if (p->open.n == n) return refuse(p, begin, "this character class is empty");
+    if (p->open.n == n) return refuse_grammar(p, begin, "this character class is empty");
     p->pos++;
     return true;
 }
@@ -304,26 +307,26 @@ static bool parse_token(parser *p)
     uint32_t type = *begin == '!' ? NOT_TOKEN : TOKEN;
     int64_t id = 0;
     if (type == NOT_TOKEN) p->pos++;
-    if (*p->pos != '<') return refuse(p, begin, "'!' must be followed by a token: <[id]> or <text>");
+    if (*p->pos != '<') return refuse_grammar(p, begin, "'!' must be followed by a token: <[id]> or <text>");
     if (p->pos[1] == '[') {
         p->pos += 2;
         const char *digits = p->pos;
         for (; weir__ascii_is_digit(*p->pos); p->pos++)
             if (id <= INT32_MAX) id = id * 10 + (*p->pos - '0');
         if (p->pos == digits || p->pos[0] != ']' || p->pos[1] != '>')
-            return refuse(p, begin, "a token by its id looks like <[123]>");
-        if (id > INT32_MAX) return refuse(p, begin, "this token id is larger than any vocabulary");
+            return refuse_grammar(p, begin, "a token by its id looks like <[123]>");
+        if (id > INT32_MAX) return refuse_grammar(p, begin, "this token id is larger than any vocabulary");
         p->pos += 2;
     } else {
         const char *text = p->pos;
         while (*p->pos != '\0' && *p->pos != '>') p->pos++;
-        if (*p->pos == '\0') return refuse(p, begin, "this token has no closing '>'");
+        if (*p->pos == '\0') return refuse_grammar(p, begin, "this token has no closing '>'");
         p->pos++;
         if (p->tokens != NULL) id = p->tokens->find(p->tokens->model, text, (size_t)(p->pos - text));
         if (id == WEIR__GRAMMAR_NO_MEMORY) return no_memory(p);
         if (id < 0)
-            return refuse(p, begin, "the model has no token '%.*s'",
-                          (int)(p->pos - text < 100 ? p->pos - text : 100), text);
+            return refuse_grammar(p, begin, "the model has no token '%.*s'",
+                                  (int)(p->pos - text < 100 ? p->pos - text : 100), text);
     }
     return push(p, type, (uint32_t)id);
 }
@@ -342,8 +345,8 @@ static bool repeat(parser *p, size_t from, uint32_t least, uint32_t most, bool u
         if (!make_rule(p, &id)) return false;
         p->starts[id] = (uint32_t)p->done.n;
         if (!put_copy(p, &p->done, from, n)) return false;
-        if ((i > 0 || unlimited) && !put(p, &p->done, RULE, unlimited ? id : made)) return false;
-        if (!put(p, &p->done, ALTERNATIVE, 0) || !put(p, &p->done, END, 0)) return false;
+        if ((i > 0 || unlimited) && !put_element(p, &p->done, RULE, unlimited ? id : made)) return false;
+        if (!put_element(p, &p->done, ALTERNATIVE, 0) || !put_element(p, &p->done, END, 0)) return false;
         made = id;
     }
     if (least == 0) p->open.n = from;
@@ -361,11 +364,11 @@ static bool parse_repetition(parser *p, size_t from, uint64_t *n_rules, bool nes
     bool unlimited = kind == '*' || kind == '+';
     char buffer[32];
 
-    if (from == p->open.n) return refuse(p, begin, "'%c' has nothing before it to repeat", kind);
+    if (from == p->open.n) return refuse_grammar(p, begin, "'%c' has nothing before it to repeat", kind);
     skip_space(p, nested);
     if (kind == '{') {
         if (!weir__ascii_is_digit(*p->pos))
-            return refuse(p, p->pos, "a number must follow '{', not %s", found(p->pos, buffer));
+            return refuse_grammar(p, p->pos, "a number must follow '{', not %s", found(p->pos, buffer));
         least = most = read_count(p, WEIR__GRAMMAR_REPEAT_MAX);
         skip_space(p, nested);
         if (*p->pos == ',') {
@@ -375,21 +378,24 @@ static bool parse_repetition(parser *p, size_t from, uint64_t *n_rules, bool nes
             if (!unlimited) most = read_count(p, WEIR__GRAMMAR_REPEAT_MAX);
             skip_space(p, nested);
         }
-        if (*p->pos != '}') return refuse(p, p->pos, "'}' must stand here, not %s", found(p->pos, buffer));
+        if (*p->pos != '}')
+            return refuse_grammar(p, p->pos, "'}' must stand here, not %s", found(p->pos, buffer));
         p->pos++;
         skip_space(p, nested);
         if (least > WEIR__GRAMMAR_REPEAT_MAX || (!unlimited && most > WEIR__GRAMMAR_REPEAT_MAX))
-            return refuse(p, begin, "a repetition has bounds of at most %d; nest two repetitions for more",
-                          WEIR__GRAMMAR_REPEAT_MAX);
+            return refuse_grammar(p, begin,
+                                  "a repetition has bounds of at most %d; nest two repetitions for more",
+                                  WEIR__GRAMMAR_REPEAT_MAX);
         if (!unlimited && most < least)
-            return refuse(p, begin, "the upper bound %u is below the lower bound %u", most, least);
+            return refuse_grammar(p, begin, "the upper bound %u is below the lower bound %u", most, least);
     }
     uint64_t times = !unlimited && most > 0 ? most : least > 0 ? least : 1;
     if (*n_rules * times > WEIR__GRAMMAR_REPEAT_MAX)
-        return refuse(p, begin,
-                      "%llu rules in the repeated group times %llu is above %d; repeat less, or give the "
-                      "group a rule of its own",
-                      (unsigned long long)*n_rules, (unsigned long long)times, WEIR__GRAMMAR_REPEAT_MAX);
+        return refuse_grammar(
+            p, begin,
+            "%llu rules in the repeated group times %llu is above %d; repeat less, or give the "
+            "group a rule of its own",
+            (unsigned long long)*n_rules, (unsigned long long)times, WEIR__GRAMMAR_REPEAT_MAX);
     *n_rules *= times;
     return repeat(p, from, least, most, unlimited);
 }
@@ -404,7 +410,7 @@ static bool parse_group(parser *p, uint64_t *n_rules, bool nested)
     size_t n_before = p->n_rules;
     uint32_t id;
     if (p->nesting >= WEIR__GRAMMAR_NESTING_MAX)
-        return refuse(p, begin, "parentheses are nested deeper than %d", WEIR__GRAMMAR_NESTING_MAX);
+        return refuse_grammar(p, begin, "parentheses are nested deeper than %d", WEIR__GRAMMAR_NESTING_MAX);
     skip_space(p, true);
     if (!make_rule(p, &id)) return false;
     p->nesting++;
@@ -412,8 +418,8 @@ static bool parse_group(parser *p, uint64_t *n_rules, bool nested)
     p->nesting--;
     if (*p->pos != ')') {
         char buffer[32];
-        if (*p->pos == '\0') return refuse(p, begin, "this '(' is never closed");
-        return refuse(p, p->pos, "')' must stand here, not %s", found(p->pos, buffer));
+        if (*p->pos == '\0') return refuse_grammar(p, begin, "this '(' is never closed");
+        return refuse_grammar(p, p->pos, "')' must stand here, not %s", found(p->pos, buffer));
     }
     p->pos++;
     skip_space(p, nested);
@@ -485,25 +491,25 @@ static bool parse_rule(parser *p)
     while (is_word(*p->pos)) p->pos++;
     size_t length = (size_t)(p->pos - name);
     if (length == 0)
-        return refuse(p, name, "a rule's name (letters, digits, '-') must stand here, not %s",
-                      found(name, buffer));
+        return refuse_grammar(p, name, "a rule's name (letters, digits, '-') must stand here, not %s",
+                              found(name, buffer));
     skip_space(p, false);
     if (strncmp(p->pos, "::=", 3) != 0)
-        return refuse(p, p->pos, "'::=' must follow the rule's name, not %s", found(p->pos, buffer));
+        return refuse_grammar(p, p->pos, "'::=' must follow the rule's name, not %s", found(p->pos, buffer));
     p->pos += 3;
     skip_space(p, true);
     if (!named_rule(p, name, length, &id)) return false;
     assert(p->rules != NULL);
     size_t line = line_of(p, name, NULL);
     if (p->rules[id].defined != 0)
-        return refuse(p, name, "rule '%.*s' is defined a second time, first on line %zu", (int)length, name,
-                      p->rules[id].defined);
+        return refuse_grammar(p, name, "rule '%.*s' is defined a second time, first on line %zu", (int)length,
+                              name, p->rules[id].defined);
     p->rules[id].defined = line;
     p->current = id;
     if (!parse_alternatives(p, id, false)) return false;
     if (*p->pos != '\0' && *p->pos != '\r' && *p->pos != '\n')
-        return refuse(p, p->pos, "the rule must end here or go on with an item, not with %s",
-                      found(p->pos, buffer));
+        return refuse_grammar(p, p->pos, "the rule must end here or go on with an item, not with %s",
+                              found(p->pos, buffer));
     skip_space(p, true);
     return true;
 }

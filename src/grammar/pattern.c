@@ -41,7 +41,7 @@ typedef struct span {
     uint64_t least, most;
 } span;
 
-static bool fail(rewriter *r, const char *why)
+static bool refuse_pattern(rewriter *r, const char *why)
 {
     if (r->failure == NULL) r->failure = why;
     return false;
@@ -49,10 +49,10 @@ static bool fail(rewriter *r, const char *why)
 
 /* ---- Sets of code points ---- */
 
-static void add(rewriter *r, charset *set, uint32_t low, uint32_t high)
+static void add_range(rewriter *r, charset *set, uint32_t low, uint32_t high)
 {
     if (set->n == RANGES_MAX)
-        fail(r, "a character class has too many ranges");
+        refuse_pattern(r, "a character class has too many ranges");
     else
         set->ranges[set->n++] = (range){low, high};
 }
@@ -83,10 +83,10 @@ static void complement(rewriter *r, charset *set)
     normalize(&given);
     set->n = 0;
     for (size_t i = 0; i < given.n; i++) {
-        if (given.ranges[i].low > next) add(r, set, next, given.ranges[i].low - 1);
+        if (given.ranges[i].low > next) add_range(r, set, next, given.ranges[i].low - 1);
         next = given.ranges[i].high + 1;
     }
-    if (next <= 0x10FFFF) add(r, set, next, 0x10FFFF);
+    if (next <= 0x10FFFF) add_range(r, set, next, 0x10FFFF);
 }
 
 static bool has(const charset *set, uint32_t c)
@@ -116,9 +116,9 @@ static bool add_named(rewriter *r, charset *set, char c)
     } else if ((c | 32) != 'd') {
         return false;
     }
-    for (size_t i = 0; i < n; i++) add(r, &named, ranges[i].low, ranges[i].high);
+    for (size_t i = 0; i < n; i++) add_range(r, &named, ranges[i].low, ranges[i].high);
     if (c < 'a') complement(r, &named);
-    for (size_t i = 0; i < named.n; i++) add(r, set, named.ranges[i].low, named.ranges[i].high);
+    for (size_t i = 0; i < named.n; i++) add_range(r, set, named.ranges[i].low, named.ranges[i].high);
     return true;
 }
 
@@ -151,12 +151,12 @@ static bool put_set(rewriter *r, charset *set)
         for (size_t k = 0; k < sizeof raw / sizeof *raw; k++) {
             uint32_t low = set->ranges[i].low > raw[k].low ? set->ranges[i].low : raw[k].low;
             uint32_t high = set->ranges[i].high < raw[k].high ? set->ranges[i].high : raw[k].high;
-            if (low <= high) add(r, &plain, low, high);
+            if (low <= high) add_range(r, &plain, low, high);
         }
     for (size_t i = 0; i < sizeof escapes / sizeof *escapes; i++)
         if (has(set, (unsigned char)escapes[i][0])) escaped[n_escaped++] = escapes[i][1];
     if (plain.n == 0 && n_escaped == 0)
-        return fail(r, "a character class or escape matches nothing that a JSON string can hold");
+        return refuse_pattern(r, "a character class or escape matches nothing that a JSON string can hold");
 
     if (n_escaped > 0) put_text(r, "(");
     if (plain.n > 0) put_text(r, "[");
@@ -208,9 +208,9 @@ static void put_blocks(rewriter *r, const char *item, uint64_t block, uint64_t l
 static bool put_repeated(rewriter *r, size_t from, uint64_t least, uint64_t most)
 {
     uint64_t more = most == WEIR__PATTERN_ENDLESS ? most : most - least;
-    if (least > WEIR__PATTERN_TIMES_MAX) return fail(r, "a lower bound is above 1,000,000");
+    if (least > WEIR__PATTERN_TIMES_MAX) return refuse_pattern(r, "a lower bound is above 1,000,000");
     char *item = r->out.failed ? NULL : weir__mem_strdup(r->out.bytes + from);
-    if (item == NULL) return fail(r, weir__pattern_no_memory);
+    if (item == NULL) return refuse_pattern(r, weir__pattern_no_memory);
     r->out.n = from;
     if (most != WEIR__PATTERN_ENDLESS && most <= BLOCKS_MAX) {
         put_counted(r, item, least, most);
@@ -240,7 +240,7 @@ static bool hex(rewriter *r, size_t n, uint32_t *value)
     *value = 0;
     for (size_t i = 0; i < n; i++) {
         int digit = weir__ascii_hex(*r->pos++);
-        if (digit < 0) return fail(r, "an escape needs hexadecimal digits");
+        if (digit < 0) return refuse_pattern(r, "an escape needs hexadecimal digits");
         *value = *value << 4 | (uint32_t)digit;
     }
     return true;
@@ -256,9 +256,9 @@ static bool unicode_escape(rewriter *r, uint32_t *value)
             uint32_t digit;
             if (!hex(r, 1, &digit)) return false;
             *value = *value << 4 | digit;
-            if (*value > 0x10FFFF) return fail(r, "\\u{…} is above U+10FFFF");
+            if (*value > 0x10FFFF) return refuse_pattern(r, "\\u{…} is above U+10FFFF");
         }
-        if (*r->pos == '\0') return fail(r, "\\u{…} has no closing brace");
+        if (*r->pos == '\0') return refuse_pattern(r, "\\u{…} has no closing brace");
         r->pos++;
         return true;
     }
@@ -266,10 +266,10 @@ static bool unicode_escape(rewriter *r, uint32_t *value)
     if (*value >= 0xD800 && *value < 0xDC00 && strlen(r->pos) >= 6 && r->pos[0] == '\\' && r->pos[1] == 'u') {
         r->pos += 2;
         if (!hex(r, 4, &low)) return false;
-        if (low < 0xDC00 || low > 0xDFFF) return fail(r, "a surrogate has no partner");
+        if (low < 0xDC00 || low > 0xDFFF) return refuse_pattern(r, "a surrogate has no partner");
         *value = 0x10000 + ((*value - 0xD800) << 10) + (low - 0xDC00);
     } else if (*value >= 0xD800 && *value < 0xE000) {
-        return fail(r, "a surrogate has no partner");
+        return refuse_pattern(r, "a surrogate has no partner");
     }
     return true;
 }
@@ -287,20 +287,20 @@ static bool character_escape(rewriter *r, bool in_class, uint32_t *value)
     case 'x': return hex(r, 2, value);
     case 'u': return unicode_escape(r, value);
     case 'b':
-        if (!in_class) return fail(r, "\\b (a word boundary) has no grammar");
+        if (!in_class) return refuse_pattern(r, "\\b (a word boundary) has no grammar");
         *value = '\b';
         return true;
     case '0':
-        if (weir__ascii_is_digit(*r->pos)) return fail(r, "octal escapes are not read");
+        if (weir__ascii_is_digit(*r->pos)) return refuse_pattern(r, "octal escapes are not read");
         *value = 0;
         return true;
     default: break;
     }
-    if ((c >= '1' && c <= '9') || c == 'k') return fail(r, "back references have no grammar");
-    if (c == 'B') return fail(r, "\\B (no word boundary) has no grammar");
-    if (c == 'p' || c == 'P') return fail(r, "\\p{…} (Unicode properties) is not supported");
-    if (weir__ascii_is_letter(c)) return fail(r, "an escape is not known");
-    if ((unsigned char)c >= 0x80) return fail(r, "a backslash stands before a letter");
+    if ((c >= '1' && c <= '9') || c == 'k') return refuse_pattern(r, "back references have no grammar");
+    if (c == 'B') return refuse_pattern(r, "\\B (no word boundary) has no grammar");
+    if (c == 'p' || c == 'P') return refuse_pattern(r, "\\p{…} (Unicode properties) is not supported");
+    if (weir__ascii_is_letter(c)) return refuse_pattern(r, "an escape is not known");
+    if ((unsigned char)c >= 0x80) return refuse_pattern(r, "a backslash stands before a letter");
     *value = (unsigned char)c;
     return true;
 }
@@ -322,7 +322,7 @@ static bool parse_character(rewriter *r, bool in_class, charset *set, uint32_t *
         *value = code_point(r);
         return true;
     }
-    if (*++r->pos == '\0') return fail(r, "the pattern ends with a backslash");
+    if (*++r->pos == '\0') return refuse_pattern(r, "the pattern ends with a backslash");
     *is_set = add_named(r, set, *r->pos);
     r->pos += *is_set;
     return *is_set || character_escape(r, in_class, value);
@@ -343,14 +343,15 @@ static bool parse_class(rewriter *r)
         if (r->pos[0] == '-' && r->pos[1] != ']' && r->pos[1] != '\0') {
             r->pos++;
             if (!parse_character(r, true, &set, &high, &is_high_set)) return false;
-            if (is_set || is_high_set) return fail(r, "a class range has no single character at one end");
-            if (high < low) return fail(r, "a class range is reversed");
-            add(r, &set, low, high);
+            if (is_set || is_high_set)
+                return refuse_pattern(r, "a class range has no single character at one end");
+            if (high < low) return refuse_pattern(r, "a class range is reversed");
+            add_range(r, &set, low, high);
         } else if (!is_set) {
-            add(r, &set, low, low);
+            add_range(r, &set, low, low);
         }
     }
-    if (*r->pos == '\0') return fail(r, "a character class has no closing bracket");
+    if (*r->pos == '\0') return refuse_pattern(r, "a character class has no closing bracket");
     r->pos++;
     if (negated) complement(r, &set);
     return put_set(r, &set);
@@ -366,18 +367,19 @@ static bool parse_group(rewriter *r, span *lengths)
             r->pos += 2;
         } else if (r->pos[1] == '<' && r->pos[2] != '=' && r->pos[2] != '!' && r->pos[2] != '\0') {
             while (*r->pos != '\0' && *r->pos != '>') r->pos++;
-            if (*r->pos == '\0') return fail(r, "a group's name has no end");
+            if (*r->pos == '\0') return refuse_pattern(r, "a group's name has no end");
             r->pos++;
         } else {
-            return fail(r, "lookaround and group flags have no grammar");
+            return refuse_pattern(r, "lookaround and group flags have no grammar");
         }
     }
-    if (++r->nesting > WEIR__PATTERN_NESTING_MAX) return fail(r, "groups are nested deeper than 32");
+    if (++r->nesting > WEIR__PATTERN_NESTING_MAX)
+        return refuse_pattern(r, "groups are nested deeper than 32");
     put_text(r, "(");
     if (!parse_alternatives(r, false, lengths)) return false;
     put_text(r, ")");
     r->nesting--;
-    return *r->pos++ == ')' || fail(r, "a group has no closing parenthesis");
+    return *r->pos++ == ')' || refuse_pattern(r, "a group has no closing parenthesis");
 }
 
 static bool parse_atom(rewriter *r, span *lengths)
@@ -391,22 +393,22 @@ static bool parse_atom(rewriter *r, span *lengths)
     case '[': return parse_class(r);
     case '.':
         r->pos++;
-        add(r, &set, '\n', '\n');
-        add(r, &set, '\r', '\r');
-        add(r, &set, 0x2028, 0x2029);
+        add_range(r, &set, '\n', '\n');
+        add_range(r, &set, '\r', '\r');
+        add_range(r, &set, 0x2028, 0x2029);
         complement(r, &set);
         return put_set(r, &set);
     case '*':
     case '+':
-    case '?': return fail(r, "a quantifier has nothing to repeat");
+    case '?': return refuse_pattern(r, "a quantifier has nothing to repeat");
     case '{':
     case '}':
-    case ']': return fail(r, "a bracket or brace must be escaped with a backslash");
+    case ']': return refuse_pattern(r, "a bracket or brace must be escaped with a backslash");
     case '^':
-    case '$': return fail(r, "^ and $ can stand only at the ends of the pattern's alternatives");
+    case '$': return refuse_pattern(r, "^ and $ can stand only at the ends of the pattern's alternatives");
     default:
         if (!parse_character(r, false, &set, &c, &is_set)) return false;
-        if (!is_set) add(r, &set, c, c);
+        if (!is_set) add_range(r, &set, c, c);
         return put_set(r, &set);
     }
 }
@@ -428,19 +430,19 @@ static bool parse_quantifier(rewriter *r, size_t from, span *lengths)
     if (c == '+') least = 1;
     if (c == '?') most = 1;
     if (c == '{') {
-        if (!number(r, &least)) return fail(r, "{…} must hold one or two numbers");
+        if (!number(r, &least)) return refuse_pattern(r, "{…} must hold one or two numbers");
         most = least;
         if (*r->pos == ',') {
             r->pos++;
             if (!number(r, &most)) most = WEIR__PATTERN_ENDLESS;
         }
-        if (*r->pos != '}') return fail(r, "{…} must hold one or two numbers");
+        if (*r->pos != '}') return refuse_pattern(r, "{…} must hold one or two numbers");
         r->pos++;
-        if (most < least) return fail(r, "a quantifier's upper bound is below its lower one");
+        if (most < least) return refuse_pattern(r, "a quantifier's upper bound is below its lower one");
     }
     if (*r->pos == '?') r->pos++; /* lazy: the same texts match */
     if (most == WEIR__PATTERN_ENDLESS && lengths->least == 0)
-        return fail(r, "something that can be empty is repeated without bound");
+        return refuse_pattern(r, "something that can be empty is repeated without bound");
     lengths->least = times(lengths->least, least);
     lengths->most = times(lengths->most, most);
     if (most == 0)
@@ -457,7 +459,7 @@ static void put_anything(rewriter *r, span *lengths)
 {
     charset all = {.n = 0};
     lengths->most = WEIR__PATTERN_ENDLESS;
-    add(r, &all, 0, 0x10FFFF);
+    add_range(r, &all, 0, 0x10FFFF);
     put_set(r, &all);
     put_text(r, "*");
 }
@@ -479,7 +481,8 @@ static bool parse_sequence(rewriter *r, bool top, span *lengths)
         size_t from = r->out.n;
         span item;
         if (!parse_atom(r, &item) || !parse_quantifier(r, from, &item)) return false;
-        if (r->out.n > OUTPUT_MAX) return fail(r, "the pattern becomes too large when it is written out");
+        if (r->out.n > OUTPUT_MAX)
+            return refuse_pattern(r, "the pattern becomes too large when it is written out");
         lengths->least = plus(lengths->least, item.least);
         lengths->most = plus(lengths->most, item.most);
     }
@@ -498,7 +501,7 @@ static bool parse_alternatives(rewriter *r, bool top, span *lengths)
         if (one.least < lengths->least) lengths->least = one.least;
         if (one.most > lengths->most) lengths->most = one.most;
     }
-    if (top && *r->pos != '\0') return fail(r, "a closing parenthesis has no opening one");
+    if (top && *r->pos != '\0') return refuse_pattern(r, "a closing parenthesis has no opening one");
     return true;
 }
 
@@ -513,7 +516,7 @@ const char *weir__pattern_rewrite(const char *pattern, char **rewritten, uint64_
     *shortest = lengths.least;
     *longest = lengths.most;
     put_text(&r, ")$");
-    if (r.out.failed) fail(&r, weir__pattern_no_memory);
+    if (r.out.failed) refuse_pattern(&r, weir__pattern_no_memory);
     if (r.failure == NULL)
         *rewritten = r.out.bytes;
     else

@@ -109,7 +109,7 @@ static weir_status find_token(const char *given, const char *home, weir__config 
     return status;
 }
 
-static weir_status check(const weir__config *config, weir_error *error)
+static weir_status check_config(const weir__config *config, weir_error *error)
 {
     if (strncmp(config->endpoint, "http://", 7) != 0 && strncmp(config->endpoint, "https://", 8) != 0)
         return weir__error_set(error, WEIR_INVALID, "endpoint",
@@ -173,7 +173,7 @@ weir_status weir__config_read(const weir_hub_params *params, weir__config *confi
         config->endpoint[n - 1] = '\0';
     for (size_t n = strlen(config->cache); n > 1 && config->cache[n - 1] == '/'; n--)
         config->cache[n - 1] = '\0';
-    if ((status = check(config, error)) == WEIR_OK) status = find_token(p.token, home, config, error);
+    if ((status = check_config(config, error)) == WEIR_OK) status = find_token(p.token, home, config, error);
 done:
     weir__mem_free(home);
     if (status != WEIR_OK) weir__config_fini(config);

@@ -284,7 +284,7 @@ static bool on_header(const char *line, size_t n, void *user)
 
 /* Whether the body is what was asked for; tells begin() when that is so for the first time. length: of the
  * body. */
-static bool begin(struct flight *flight, int64_t length)
+static bool begin_body(struct flight *flight, int64_t length)
 {
     weir__http_answer *answer = flight->answer;
     if (flight->begun) return true;
@@ -306,7 +306,7 @@ static bool on_bytes(const weir__transfer_head *head, const char *bytes, size_t 
         flight->enough = flight->n_thrown > ERROR_BODY_MAX;
         return !flight->enough;
     }
-    if (!begin(flight, head->length)) return false;
+    if (!begin_body(flight, head->length)) return false;
     flight->refused = !flight->request->write(bytes, n, flight->request->user);
     return !flight->refused;
 }
@@ -396,7 +396,7 @@ weir_status weir__http_get(weir__http *http, const weir__http_request *request, 
         char *next = flight.next;
         if (status != WEIR_OK || !is_redirect(answer->code)) {
             bool body = status == WEIR_OK && (answer->code == 200 || answer->code == 206);
-            if (body && !begin(&flight, flight.length)) status = WEIR_ABORTED; /* one of no bytes */
+            if (body && !begin_body(&flight, flight.length)) status = WEIR_ABORTED; /* one of no bytes */
             weir__mem_free(next);
             break;
         }

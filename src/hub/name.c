@@ -236,7 +236,7 @@ static bool ends_in(const char *file, const char *what)
 }
 
 /* The shortest name wins: the plain one of Q4_K_M and UD-Q4_K_M. */
-static bool find(const weir__name_files *files, const char *what, size_t *chosen)
+static bool find_file(const weir__name_files *files, const char *what, size_t *chosen)
 {
     bool found = false;
     for (size_t i = 0; i < files->n; i++) {
@@ -260,11 +260,11 @@ weir_status weir__name_choose(const weir__name *name, const weir__name_files *fi
                 return WEIR_OK;
             }
     } else if (name->what[0] != '\0') {
-        if (find(files, name->what, chosen)) return WEIR_OK;
+        if (find_file(files, name->what, chosen)) return WEIR_OK;
     } else {
         for (size_t i = 0; preferred[i] != NULL; i++)
-            if (find(files, preferred[i], chosen)) return WEIR_OK;
-        if (find(files, NULL, chosen)) return WEIR_OK;
+            if (find_file(files, preferred[i], chosen)) return WEIR_OK;
+        if (find_file(files, NULL, chosen)) return WEIR_OK;
     }
     char known[256] = "";
     size_t length = 0;

@@ -142,8 +142,8 @@ void weir_media_params_init(weir_media_params *params, size_t size)
     weir__members_init(&weir__media_members, params, size);
 }
 
-static weir_status check(const void *bytes, size_t n, const weir_media_params *params,
-                         const struct format **format, weir_error *error)
+static weir_status check_media(const void *bytes, size_t n, const weir_media_params *params,
+                               const struct format **format, weir_error *error)
 {
     weir_status status = weir__members_check(&weir__media_members, params, "", error);
     if (status != WEIR_OK) return status;
@@ -170,7 +170,7 @@ weir_status weir_media_create(const void *bytes, size_t n_bytes, const weir_medi
     const struct format *format = NULL;
     if (out == NULL) return weir__error_set(error, WEIR_INVALID, "media", "media is NULL");
     weir_status status = weir__sized_take(&params, sizeof params, given, "params", error);
-    if (status == WEIR_OK) status = check(bytes, n_bytes, &params, &format, error);
+    if (status == WEIR_OK) status = check_media(bytes, n_bytes, &params, &format, error);
     if (status != WEIR_OK || format == NULL) return status;
     weir_media *media = weir__mem_calloc(1, sizeof *media);
     if (media == NULL) return weir__error_set(error, WEIR_NO_MEMORY, NULL, "no memory for media");

@@ -69,22 +69,23 @@ weir_status weir_adapter_describe(const weir_adapter *adapter, weir_adapter_info
 
 /* ---- Sets ---- */
 
-static weir_status refuse(weir_error *error, const char *prefix, const char *name, const char *message)
+static weir_status refuse_adapter(weir_error *error, const char *prefix, const char *name,
+                                  const char *message)
 {
     char field[64];
     snprintf(field, sizeof field, "%s%s", prefix, name);
     return weir__error_set(error, WEIR_INVALID, field, "%s", message);
 }
 
-static weir_status check(const weir_model *model, const weir_adapter_use *uses, size_t n, const char *prefix,
-                         weir_error *error)
+static weir_status check_adapters(const weir_model *model, const weir_adapter_use *uses, size_t n,
+                                  const char *prefix, weir_error *error)
 {
     char message[160];
     if (n > WEIR_ADAPTERS_MAX) {
         snprintf(message, sizeof message, "%zu adapters; allowed: 0 to %d", n, WEIR_ADAPTERS_MAX);
-        return refuse(error, prefix, "n_adapters", message);
+        return refuse_adapter(error, prefix, "n_adapters", message);
     }
-    if (n > 0 && uses == NULL) return refuse(error, prefix, "adapters", "adapters is NULL");
+    if (n > 0 && uses == NULL) return refuse_adapter(error, prefix, "adapters", "adapters is NULL");
     for (size_t i = 0; i < n; i++) {
         const weir_adapter_use *use = &uses[i];
         const char *wrong = use->adapter == NULL           ? "is NULL"
@@ -99,7 +100,7 @@ static weir_status check(const weir_model *model, const weir_adapter_use *uses, 
                      (double)use->scale, (double)SCALE_MAX, (double)SCALE_MAX);
         else
             continue;
-        return refuse(error, prefix, "adapters", message);
+        return refuse_adapter(error, prefix, "adapters", message);
     }
     return WEIR_OK;
 }
@@ -136,7 +137,7 @@ static uint64_t key_of(const weir__adapters *adapters)
 weir_status weir__adapters_take(weir__adapters *adapters, const weir_model *model,
                                 const weir_adapter_use *uses, size_t n, const char *prefix, weir_error *error)
 {
-    weir_status status = check(model, uses, n, prefix, error);
+    weir_status status = check_adapters(model, uses, n, prefix, error);
     if (status != WEIR_OK) return status;
     memset(adapters, 0, sizeof *adapters);
     for (size_t i = 0; i < n; i++)

@@ -115,9 +115,9 @@ static weir_status check_params(const weir_chat_params *params, const weir__chat
 /* ---- Creation ---- */
 
 /* Creates a chat of these messages and tools, whatever params has of both. */
-static weir_status create(weir_model *model, const weir_chat_params *params, const json_t *messages,
-                          const weir__chat_tools *tools, weir__text *relaxed, weir_chat **out,
-                          weir_error *error)
+static weir_status create_chat(weir_model *model, const weir_chat_params *params, const json_t *messages,
+                               const weir__chat_tools *tools, weir__text *relaxed, weir_chat **out,
+                               weir_error *error)
 {
     weir_chat *chat = weir__mem_calloc(1, sizeof *chat);
     if (chat == NULL) return weir__chat_no_memory(error);
@@ -149,7 +149,7 @@ static weir_status create_described(weir_model *model, weir_chat_params params, 
     weir_chat *chat = NULL;
     weir_status status = WEIR_OK;
     if (params.tool_choice == WEIR_TOOLS_NONE) /* they must not be called anyway */
-        return create(model, &params, messages, &none, &tools->relaxed, out, error);
+        return create_chat(model, &params, messages, &none, &tools->relaxed, out, error);
     weir__chat_calls_talk talk = params.tool_choice == WEIR_TOOLS_REQUIRED ? WEIR__TALK_NONE
                                  : params.json_schema != NULL              ? WEIR__TALK_FORM
                                                                            : WEIR__TALK_WORDS;
@@ -163,7 +163,7 @@ static weir_status create_described(weir_model *model, weir_chat_params params, 
         params.tool_choice = WEIR_TOOLS_AUTO;
         params.json_schema = schema;
         params.strict_schema = false; /* unenforceable parts were refused or reported above */
-        status = create(model, &params, described, &none, NULL, &chat, error);
+        status = create_chat(model, &params, described, &none, NULL, &chat, error);
         if (status == WEIR_GRAMMAR) snprintf(error->field, sizeof error->field, "tools_json");
     }
     if (status == WEIR_UNSUPPORTED) snprintf(error->field, sizeof error->field, "tools_json");
@@ -217,7 +217,7 @@ weir_status weir_chat_create(weir_model *model, const weir_chat_params *given, w
     if (status == WEIR_OK) status = weir__chat_media_mark(&params, messages, &markers, error);
     if (status != WEIR_OK) goto out;
 
-    status = create(model, &params, messages, &tools, &tools.relaxed, &chat, error);
+    status = create_chat(model, &params, messages, &tools, &tools.relaxed, &chat, error);
     if (status == WEIR_UNSUPPORTED && tools.shown != NULL && is_of_tools(error))
         status = create_described(model, params, messages, &tools, &chat, error);
     if (chat == NULL) goto out; /* status says why */

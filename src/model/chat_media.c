@@ -124,7 +124,7 @@ static void move_spans(writing *w, size_t from, size_t to)
 }
 
 /* Copies the prompt's bytes from..to. */
-static void copy(writing *w, size_t from, size_t to)
+static void copy_prompt(writing *w, size_t from, size_t to)
 {
     move_spans(w, from, to);
     memcpy(w->text + w->n, w->chat->prompt + from, to - from);
@@ -169,13 +169,13 @@ static weir_status take_markers(writing *w, const json_t *messages, weir_error *
         if (i == SIZE_MAX) return wrong(messages, SIZE_MAX, "changes", error);
         if (w->is_found[i]) return wrong(messages, i, "repeats", error);
         w->is_found[i] = true;
-        copy(w, at, from);
+        copy_prompt(w, at, from);
         move_spans(w, from + n, from + n);
         chat->media[chat->n_media++] =
             (weir_media_use){.media = weir_media_hold(w->params->media[i]), .at = w->n};
         at = from + n;
     }
-    copy(w, at, chat->prompt_length);
+    copy_prompt(w, at, chat->prompt_length);
     for (size_t i = 0; i < w->params->n_media; i++)
         if (!w->is_found[i]) return wrong(messages, i, "leaves out", error);
     return WEIR_OK;

@@ -162,7 +162,7 @@ static void run_template(void *user)
 }
 
 /* Runs the template with enough stack, as templates recurse. */
-static weir_status run(rendering *r, weir_error *error)
+static weir_status run_on_stack(rendering *r, weir_error *error)
 {
     size_t stack = r->params->template_source != NULL ? WEIR__CHAT_STACK_GIVEN : WEIR__CHAT_STACK;
     weir_status status = weir__deep_run(run_template, r, stack, error);
@@ -177,7 +177,7 @@ static weir_status render_again(void *user, const json_t *messages, weir__text *
     weir__mem_free(r->texts[MESSAGES]);
     r->texts[MESSAGES] = text;
     r->prompt = prompt;
-    return run(r, error);
+    return run_on_stack(r, error);
 }
 
 /* Whether the template has words that remove text from a text. */
@@ -291,7 +291,7 @@ weir_status weir__chat_render(weir_chat *chat, const weir_chat_params *params, c
     if (status == WEIR_OK) status = read_schema(&r, error);
     if (status == WEIR_OK) status = read_args(&r, error);
     if (status == WEIR_OK) status = write_texts(&r, error);
-    if (status == WEIR_OK) status = run(&r, error);
+    if (status == WEIR_OK) status = run_on_stack(&r, error);
     if (status == WEIR_OK) status = read_chat(chat, &r, error);
     for (size_t i = 0; i < N_TEXTS; i++) weir__mem_free(r.texts[i]);
     json_decref(r.args);

@@ -113,8 +113,8 @@ static weir_status load_projector(weir_model *model, const char *path, bool outl
     return WEIR_OK;
 }
 
-static weir_status load(const char *path, const weir_model_params *params, bool outline, weir_model **model,
-                        weir_error *error)
+static weir_status load_model(const char *path, const weir_model_params *params, bool outline,
+                              weir_model **model, weir_error *error)
 {
     weir_model_params full = weir_model_params_default();
     weir_status status;
@@ -157,7 +157,7 @@ static weir_status load(const char *path, const weir_model_params *params, bool 
 weir_status weir_model_load(const char *path, const weir_model_params *params, weir_model **model,
                             weir_error *error)
 {
-    return load(path, params, false, model, error);
+    return load_model(path, params, false, model, error);
 }
 
 weir_status weir_model_check(const weir_model *model, weir_error *error)
@@ -169,7 +169,7 @@ weir_status weir_model_check(const weir_model *model, weir_error *error)
 weir_status weir__model_outline(const char *path, const weir_model_params *params, weir_model **model,
                                 weir_error *error)
 {
-    return load(path, params, true, model, error);
+    return load_model(path, params, true, model, error);
 }
 
 /* Finds the backend of a model to optimize. */

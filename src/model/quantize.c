@@ -33,7 +33,8 @@ const char *weir_quantize_type(size_t i)
     return i < sizeof types / sizeof *types ? types[i] : NULL;
 }
 
-static weir_status check(const char *path, const char *out, weir_quantize_params *params, weir_error *error)
+static weir_status check_quantization(const char *path, const char *out, weir_quantize_params *params,
+                                      weir_error *error)
 {
     struct stat from, to;
     const char *type = NULL, *wanted = params->type != NULL ? params->type : TYPE_DEFAULT;
@@ -65,7 +66,7 @@ weir_status weir_model_quantize(const char *path, const char *out, const weir_qu
     const weir__backend *ops;
     weir_status status = weir__sized_take(&params, sizeof params, given, "params", error);
     if (status == WEIR_OK) status = weir__model_backend(path, &ops, error);
-    if (status == WEIR_OK) status = check(path, out, &params, error);
+    if (status == WEIR_OK) status = check_quantization(path, out, &params, error);
     if (status != WEIR_OK) return status;
     if (ops->model_quantize == NULL)
         return weir__error_set(error, WEIR_UNSUPPORTED, NULL, "%.200s has no weights", path);

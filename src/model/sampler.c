@@ -35,10 +35,11 @@ void weir_sampler_params_init(weir_sampler_params *params, size_t size)
 /* ---- Checks --------------------------------------------------------------------------------------- */
 
 /* weir__error_set with a prefix for the field. */
-static weir_status refuse(weir_error *error, const char *prefix, const char *name, const char *format, ...)
-    __attribute__((format(printf, 4, 5)));
+static weir_status refuse_sampler(weir_error *error, const char *prefix, const char *name, const char *format,
+                                  ...) __attribute__((format(printf, 4, 5)));
 
-static weir_status refuse(weir_error *error, const char *prefix, const char *name, const char *format, ...)
+static weir_status refuse_sampler(weir_error *error, const char *prefix, const char *name, const char *format,
+                                  ...)
 {
     char field[sizeof error->field], message[sizeof error->message];
     va_list args;
@@ -62,8 +63,9 @@ static weir_status check_order(const char *order, const char *prefix, weir_error
                 size_t used = strlen(names);
                 snprintf(names + used, sizeof names - used, "%s%s", i > 0 ? ", " : "", order_names[i]);
             }
-            return refuse(error, prefix, "order", "\"%.*s\" is no sampler; known, to be separated by ';': %s",
-                          length < 64 ? (int)length : 64, at, names);
+            return refuse_sampler(error, prefix, "order",
+                                  "\"%.*s\" is no sampler; known, to be separated by ';': %s",
+                                  length < 64 ? (int)length : 64, at, names);
         }
         at += length;
         if (*at == ';') at++;
@@ -75,21 +77,21 @@ static weir_status check_biases(const weir_model *model, const weir_sampler_para
                                 const char *prefix, weir_error *error)
 {
     if (params->n_logit_bias > BIASES_MAX)
-        return refuse(error, prefix, "n_logit_bias", "n_logit_bias is %zu; allowed: 0 to %d",
-                      params->n_logit_bias, BIASES_MAX);
+        return refuse_sampler(error, prefix, "n_logit_bias", "n_logit_bias is %zu; allowed: 0 to %d",
+                              params->n_logit_bias, BIASES_MAX);
     if (params->logit_bias == NULL && params->n_logit_bias > 0)
-        return refuse(error, prefix, "logit_bias", "logit_bias is NULL and n_logit_bias is %zu",
-                      params->n_logit_bias);
+        return refuse_sampler(error, prefix, "logit_bias", "logit_bias is NULL and n_logit_bias is %zu",
+                              params->n_logit_bias);
     for (size_t i = 0; i < params->n_logit_bias; i++) {
         const weir_logit_bias *bias = &params->logit_bias[i];
         if (bias->token < 0 || bias->token >= model->info.n_vocab)
-            return refuse(error, prefix, "logit_bias",
-                          "logit_bias[%zu].token is %d; the vocabulary has 0 to %d", i, bias->token,
-                          model->info.n_vocab - 1);
+            return refuse_sampler(error, prefix, "logit_bias",
+                                  "logit_bias[%zu].token is %d; the vocabulary has 0 to %d", i, bias->token,
+                                  model->info.n_vocab - 1);
         if (isnan(bias->bias) || (isinf(bias->bias) && bias->bias > 0.0f))
-            return refuse(error, prefix, "logit_bias",
-                          "logit_bias[%zu].bias is %g; allowed: finite numbers and -INFINITY", i,
-                          (double)bias->bias);
+            return refuse_sampler(error, prefix, "logit_bias",
+                                  "logit_bias[%zu].bias is %g; allowed: finite numbers and -INFINITY", i,
+                                  (double)bias->bias);
     }
     return WEIR_OK;
 }
@@ -97,15 +99,15 @@ static weir_status check_biases(const weir_model *model, const weir_sampler_para
 static weir_status check_breakers(const weir_sampler_params *params, const char *prefix, weir_error *error)
 {
     if (params->n_dry_breakers > BREAKERS_MAX)
-        return refuse(error, prefix, "n_dry_breakers", "n_dry_breakers is %zu; allowed: 0 to %d",
-                      params->n_dry_breakers, BREAKERS_MAX);
+        return refuse_sampler(error, prefix, "n_dry_breakers", "n_dry_breakers is %zu; allowed: 0 to %d",
+                              params->n_dry_breakers, BREAKERS_MAX);
     if (params->dry_breakers == NULL && params->n_dry_breakers > 0)
-        return refuse(error, prefix, "dry_breakers", "dry_breakers is NULL and n_dry_breakers is %zu",
-                      params->n_dry_breakers);
+        return refuse_sampler(error, prefix, "dry_breakers", "dry_breakers is NULL and n_dry_breakers is %zu",
+                              params->n_dry_breakers);
     for (size_t i = 0; i < params->n_dry_breakers; i++)
         if (params->dry_breakers[i] == NULL || params->dry_breakers[i][0] == '\0')
-            return refuse(error, prefix, "dry_breakers", "dry_breakers[%zu] is %s", i,
-                          params->dry_breakers[i] == NULL ? "NULL" : "empty");
+            return refuse_sampler(error, prefix, "dry_breakers", "dry_breakers[%zu] is %s", i,
+                                  params->dry_breakers[i] == NULL ? "NULL" : "empty");
     return WEIR_OK;
 }
 
@@ -120,7 +122,8 @@ weir_status weir__sampler_params_check(const weir_model *model, const weir_sampl
     if (status == WEIR_OK && params.order != NULL) status = check_order(params.order, prefix, error);
     if (status != WEIR_OK) return status;
     if (params.grammar != NULL && params.json_schema != NULL)
-        return refuse(error, prefix, "json_schema", "grammar and json_schema are both set; give one of them");
+        return refuse_sampler(error, prefix, "json_schema",
+                              "grammar and json_schema are both set; give one of them");
     if (params.dry_breakers == NULL) {
         params.dry_breakers = breakers_default;
         params.n_dry_breakers = sizeof breakers_default / sizeof breakers_default[0];
@@ -153,8 +156,9 @@ weir_status weir__sampler_create(weir_model *model, const weir_sampler_params *p
     weir_status status = weir__sampler_params_check(model, params, prefix, &full, error);
     if (status != WEIR_OK) return status;
     if (grammar != NULL && (full.grammar != NULL || full.json_schema != NULL))
-        return refuse(error, prefix, full.grammar != NULL ? "grammar" : "json_schema",
-                      "the chat has a grammar of its own (tools or a schema): leave the sampler's out");
+        return refuse_sampler(
+            error, prefix, full.grammar != NULL ? "grammar" : "json_schema",
+            "the chat has a grammar of its own (tools or a schema): leave the sampler's out");
     if (full.json_schema != NULL) {
         status = weir_grammar_from_json_schema(full.json_schema, WEIR_NUL, &converted, error);
         if (status != WEIR_OK) return wrap(error, status, prefix, "json_schema");

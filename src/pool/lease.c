@@ -168,7 +168,7 @@ static weir_status check_name(const weir_pool *pool, const char *name, weir_leas
 }
 
 /* A model that has lost a machine with some of its layers is loaded again. */
-static void check(weir_pool *pool, weir__entry *entry)
+static void check_machines(weir_pool *pool, weir__entry *entry)
 {
     if (entry->state != WEIR_POOL_LOADED || !weir__resident_is_lost(entry->resident)) return;
     entry->leave = true;
@@ -176,14 +176,14 @@ static void check(weir_pool *pool, weir__entry *entry)
 }
 
 /* With the mutex locked. */
-static weir_status begin(weir_lease *lease, weir_error *error)
+static weir_status begin_lease(weir_lease *lease, weir_error *error)
 {
     weir_pool *pool = lease->pool;
     weir__entry *entry = weir__lease_find_entry(pool, lease->name);
     if (pool->stopping) return weir__error_set(error, WEIR_STOPPED, "pool", "the pool ends");
     if (entry == NULL)
         return weir__error_set(error, WEIR_NOT_FOUND, "name", "no model has the name \"%s\"", lease->name);
-    check(pool, entry);
+    check_machines(pool, entry);
     if (weir__entry_is_open(entry)) {
         hold_entry(lease, entry);
     } else if (pool->params.queue_limit > 0 && pool->n_waiting >= pool->params.queue_limit) {
@@ -216,7 +216,7 @@ weir_status weir_lease_create(weir_pool *pool, const char *name, int timeout_ms,
     lease->deadline_ns = weir__clock_deadline_ns(timeout_ms);
     memcpy(lease->name, name, strlen(name) + 1);
     pthread_mutex_lock(&pool->mutex);
-    status = begin(lease, error);
+    status = begin_lease(lease, error);
     pthread_mutex_unlock(&pool->mutex);
     if (status == WEIR_OK) {
         *out = lease;

@@ -26,7 +26,7 @@ static uint64_t lookup_bytes(const weir_engine_params *engine)
     return engine->prompt_lookup && engine->n_draft_max > 0 ? engine->lookup_bytes : 0;
 }
 
-static uint64_t add(uint64_t a, uint64_t b)
+static uint64_t add_bytes(uint64_t a, uint64_t b)
 {
     return a < UINT64_MAX - b ? a + b : UINT64_MAX;
 }
@@ -103,9 +103,10 @@ static weir_status estimate(const weir__spec *spec, weir__demand *demand, weir_e
 
     *demand = (weir__demand){.kv = memory.kv_bytes, .n_kv = memory.n_kv, .n_ctx = memory.n_ctx};
     for (size_t i = 0; i < given->n_adapters; i++)
-        demand->adapters = add(demand->adapters, file_bytes(given->adapters[i]));
-    demand->base = add(add(memory.model_bytes, memory.kv_bytes), add(memory.compute_bytes, demand->adapters));
-    if (memory.n_kv > 0) demand->base = add(demand->base, lookup_bytes(&engine));
+        demand->adapters = add_bytes(demand->adapters, file_bytes(given->adapters[i]));
+    demand->base = add_bytes(add_bytes(memory.model_bytes, memory.kv_bytes),
+                             add_bytes(memory.compute_bytes, demand->adapters));
+    if (memory.n_kv > 0) demand->base = add_bytes(demand->base, lookup_bytes(&engine));
     if (engine.cache_bytes != WEIR_AUTO) demand->cache = engine.cache_bytes;
     return WEIR_OK;
 }
@@ -211,8 +212,8 @@ static void measure(weir__resident *made, const weir__demand *demand)
         weir_adapter_info info = {.size = sizeof info};
         if (weir_adapter_describe(made->adapters[i], &info) == WEIR_OK) adapters += info.n_bytes;
     }
-    made->n_bytes = add(demand->base - demand->kv - demand->adapters, add(kv, adapters));
-    made->n_bytes = add(made->n_bytes, demand->cache);
+    made->n_bytes = add_bytes(demand->base - demand->kv - demand->adapters, add_bytes(kv, adapters));
+    made->n_bytes = add_bytes(made->n_bytes, demand->cache);
 }
 
 weir_status weir__resident_load(const weir__spec *spec, const weir__demand *demand,

@@ -27,7 +27,7 @@ void weir_pool_model_init(weir_pool_model *model, size_t size)
 /* ---- Copies ---- */
 
 /* NULL: out of memory. */
-static void *keep(weir__spec *spec, const void *bytes, size_t n)
+static void *keep_bytes(weir__spec *spec, const void *bytes, size_t n)
 {
     weir__spec_block *block = weir__mem_alloc(sizeof *block + n);
     if (block == NULL) return NULL;
@@ -39,13 +39,13 @@ static void *keep(weir__spec *spec, const void *bytes, size_t n)
 
 static bool keep_text(weir__spec *spec, const char **text)
 {
-    return *text == NULL || (*text = keep(spec, *text, strlen(*text) + 1)) != NULL;
+    return *text == NULL || (*text = keep_bytes(spec, *text, strlen(*text) + 1)) != NULL;
 }
 
 static bool keep_list(weir__spec *spec, const char *const **list, size_t n)
 {
     if (*list == NULL) return true;
-    const char **own = keep(spec, *list, n * sizeof *own);
+    const char **own = keep_bytes(spec, *list, n * sizeof *own);
     if (own == NULL) return false;
     for (size_t i = 0; i < n; i++)
         if (!keep_text(spec, &own[i])) return false;
@@ -59,7 +59,7 @@ static bool keep_all(weir__spec *spec)
     weir_model_params *model = &spec->model;
     if (model->tensor_split != NULL)
         model->tensor_split =
-            keep(spec, model->tensor_split, model->n_tensor_split * sizeof *model->tensor_split);
+            keep_bytes(spec, model->tensor_split, model->n_tensor_split * sizeof *model->tensor_split);
     return (model->tensor_split != NULL || model->n_tensor_split == 0) &&
            keep_text(spec, &model->optimized) && keep_text(spec, &model->projector) &&
            keep_text(spec, &model->devices) && keep_text(spec, &given->name) &&
@@ -98,7 +98,7 @@ static bool make_key(weir__spec *spec)
 
 /* ---- Checks ---- */
 
-static weir_status refuse(const char *prefix, const char *member, const char *why, weir_error *error)
+static weir_status refuse_spec(const char *prefix, const char *member, const char *why, weir_error *error)
 {
     char field[64];
     int n = snprintf(field, sizeof field, "%s%s", prefix, member);
@@ -118,25 +118,26 @@ static weir_status refuse_within(const char *prefix, const char *member, const w
 static weir_status check_name(const char *name, const char *prefix, const char *member, weir_error *error)
 {
     if (name != NULL && *name != '\0' && strlen(name) <= WEIR_POOL_NAME_MAX) return WEIR_OK;
-    return refuse(prefix, member, " is empty, or longer than 255 bytes; give a name", error);
+    return refuse_spec(prefix, member, " is empty, or longer than 255 bytes; give a name", error);
 }
 
 static weir_status check_lists(const weir_pool_model *given, const char *prefix, weir_error *error)
 {
-    if (given->n_aliases > ALIASES_MAX) return refuse(prefix, "n_aliases", " is above 64", error);
-    if (given->n_adapters > ADAPTERS_MAX) return refuse(prefix, "n_adapters", " is above 64", error);
-    if (given->aliases == NULL && given->n_aliases > 0) return refuse(prefix, "aliases", " is NULL", error);
+    if (given->n_aliases > ALIASES_MAX) return refuse_spec(prefix, "n_aliases", " is above 64", error);
+    if (given->n_adapters > ADAPTERS_MAX) return refuse_spec(prefix, "n_adapters", " is above 64", error);
+    if (given->aliases == NULL && given->n_aliases > 0)
+        return refuse_spec(prefix, "aliases", " is NULL", error);
     if (given->adapters == NULL && given->n_adapters > 0)
-        return refuse(prefix, "adapters", " is NULL", error);
+        return refuse_spec(prefix, "adapters", " is NULL", error);
     for (size_t i = 0; i < given->n_aliases; i++)
         if (check_name(given->aliases[i], prefix, "aliases", error) != WEIR_OK) return WEIR_INVALID;
     for (size_t i = 0; i < given->n_adapters; i++)
         if (given->adapters[i] == NULL || *given->adapters[i] == '\0')
-            return refuse(prefix, "adapters", " has an empty path", error);
+            return refuse_spec(prefix, "adapters", " has an empty path", error);
     return WEIR_OK;
 }
 
-static weir_status check(const weir__spec *spec, const char *prefix, weir_error *error)
+static weir_status check_spec(const weir__spec *spec, const char *prefix, weir_error *error)
 {
     const weir_pool_model *given = &spec->given;
     const weir_engine_params *engine = &spec->engine;
@@ -146,20 +147,20 @@ static weir_status check(const weir__spec *spec, const char *prefix, weir_error 
     if (status == WEIR_OK) status = check_lists(given, prefix, error);
     if (status != WEIR_OK) return status;
     if (given->path == NULL || *given->path == '\0')
-        return refuse(prefix, "path", " is empty; give a GGUF file", error);
+        return refuse_spec(prefix, "path", " is empty; give a GGUF file", error);
     if (weir__model_params_check(&spec->model, &why) != WEIR_OK)
         return refuse_within(prefix, "model", &why, error);
     if (weir__members_check(&weir__engine_members, engine, "", &why) != WEIR_OK)
         return refuse_within(prefix, "engine", &why, error);
     if (spec->model.progress != NULL)
-        return refuse(prefix, "model.progress", " must be NULL: weir_pool_find has the progress", error);
+        return refuse_spec(prefix, "model.progress", " must be NULL: weir_pool_find has the progress", error);
     if (spec->model.vocab_only)
-        return refuse(prefix, "model.vocab_only", " must be false: engines need weights", error);
+        return refuse_spec(prefix, "model.vocab_only", " must be false: engines need weights", error);
     if (engine->draft_model != NULL)
-        return refuse(prefix, "engine.draft_model", " must be NULL: give draft_path", error);
+        return refuse_spec(prefix, "engine.draft_model", " must be NULL: give draft_path", error);
     if (engine->cache_dir != NULL)
-        return refuse(prefix, "engine.cache_dir", " must be NULL: the pool has the folder", error);
-    if (engine->manual) return refuse(prefix, "engine.manual", " must be false", error);
+        return refuse_spec(prefix, "engine.cache_dir", " must be NULL: the pool has the folder", error);
+    if (engine->manual) return refuse_spec(prefix, "engine.manual", " must be false", error);
     return WEIR_OK;
 }
 
@@ -182,7 +183,7 @@ weir_status weir__spec_create(const weir_pool_model *given, const char *prefix, 
         status = weir__sized_take(&spec->engine, sizeof spec->engine, spec->given.engine, "engine", error);
     spec->given.model = &spec->model;
     spec->given.engine = &spec->engine;
-    if (status == WEIR_OK) status = check(spec, prefix, error);
+    if (status == WEIR_OK) status = check_spec(spec, prefix, error);
     if (status != WEIR_OK) goto fail;
     status = WEIR_NO_MEMORY;
     if (!keep_all(spec) || !make_key(spec)) goto no_memory;

@@ -326,7 +326,7 @@ static weir__transfer_end meaning(const weir__transfer *t, CURLcode code)
     }
 }
 
-static void end(weir__transfer *t, CURLcode code)
+static void end_transfer(weir__transfer *t, CURLcode code)
 {
     char *next = NULL;
     curl_off_t retry_s = 0;
@@ -360,7 +360,7 @@ unsigned weir__transfers_wait(weir__transfers *transfers, const int *fds, unsign
         if (message->msg != CURLMSG_DONE) continue;
         CURLcode code = message->data.result;
         curl_easy_getinfo(message->easy_handle, CURLINFO_PRIVATE, &t);
-        end((weir__transfer *)(void *)t, code);
+        end_transfer((weir__transfer *)(void *)t, code);
     }
     return readable;
 }
