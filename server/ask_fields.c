@@ -242,7 +242,8 @@ static const serve_field fields[] = {
     NUMBER("n", BOTH, n, 1, SERVE_N_MAX),
     NUMBER("best_of", SERVE_ASK_COMPLETIONS, best_of, 1, SERVE_N_MAX),
     SERVE_FIELD_BY("stop", BOTH, serve_ask_stop),
-    SETS("max_tokens", ALL, request, max_tokens),
+    SETS("max_tokens", ALL & ~SERVE_ASK_MESSAGES, request, max_tokens),
+    SETS_IN("max_tokens", SERVE_ASK_MESSAGES, request, max_tokens, 1, INT32_MAX), /* as Anthropic has it */
     SETS("max_completion_tokens", SERVE_ASK_CHAT, request, max_tokens),
     SETS("n_predict", BOTH, request, max_tokens),
     SERVE_FIELD_BY("logprobs", BOTH, read_logprobs),

@@ -179,6 +179,17 @@ static bool make_messages(serve_ask *ask, bool chat)
 
 /* ---- Options ---- */
 
+/* A schema with another one, such as OpenAI's "json_object", would allow any value. */
+static bool has_known_type(const json_t *schema)
+{
+    static const char *const types[] = {"object", "array", "string", "number", "integer", "boolean", "null"};
+    const json_t *type = json_object_get(schema, "type");
+    bool known = !json_is_string(type);
+    for (size_t i = 0; !known && i < sizeof types / sizeof *types; i++)
+        known = serve_ask_is(json_string_value(type), types[i]);
+    return known;
+}
+
 static bool read_format(serve_ask *ask)
 {
     static const char name[] = "format";
@@ -187,6 +198,11 @@ static bool read_format(serve_ask *ask)
     if (format == NULL || serve_ask_is(word, "")) return true;
     if (serve_ask_is(word, "json")) return serve_ask_set_any_object(ask, name, name);
     if (!json_is_object(format)) return serve_field_refuse(ask->call, name, "\"json\" or a JSON Schema");
+    if (!has_known_type(format))
+        return serve_field_refuse(
+            ask->call, "format.type",
+            "\"object\", \"array\", \"string\", \"number\", \"integer\", \"boolean\" or "
+            "\"null\"; without a schema, format is \"json\"");
     return serve_ask_set_schema(ask, name, name, format);
 }
 

@@ -147,7 +147,8 @@ for name, body, field, *word in [
         ("an image", {"messages": [{"role": "user", "content": "x", "images": ["AAAA"]}]}, "messages[0].images[0]", "--mmproj"),
         ("images that are none", {"messages": [{"role": "user", "content": "x", "images": [5]}]}, "messages[0].images[0]"),
         ("a call without a name", {"messages": [{"role": "assistant", "content": "", "tool_calls": [{"function": {"arguments": {}}}]}]}, "messages[0].tool_calls[0]"),
-        ("format", {"format": "yaml"}, "format"), ("think", {"think": "hard"}, "think"), *[(f"keep_alive {value}", {"keep_alive": value}, "keep_alive") for value in ([], "abc", "", "5x", "-", "1.2.3s", "0s5", "5mm", "9" * 40)], ("stream", {"stream": "yes"}, "stream"),
+        *[("format", {"format": form}, "format") for form in ("yaml", "JSON", 5, True, [])],
+        *[(f"a schema of the type {kind}", {"format": {"type": kind}}, "format.type", '"json"') for kind in ("json_object", "json_schema", "text", "")], ("think", {"think": "hard"}, "think"), *[(f"keep_alive {value}", {"keep_alive": value}, "keep_alive") for value in ([], "abc", "", "5x", "-", "1.2.3s", "0s5", "5mm", "9" * 40)], ("stream", {"stream": "yes"}, "stream"),
         ("options", {"options": 5}, "options"), ("an unknown option", {"options": {"colour": 1}}, "options.colour"), ("a temperature", {"options": {"temperature": -1}}, "options.temperature", "from 0"),
         ("num_predict", {"options": {"num_predict": -3}}, "options.num_predict"), ("top_k", {"options": {"top_k": 0.5}}, "options.top_k"), ("stop", {"options": {"stop": [""]}}, "options.stop"),
         ("tfs_z", {"options": {"tfs_z": 0.5}}, "options.tfs_z"), ("an option as a field", {"temperature": 0.5}, "temperature"), ("and by its full name", {"options.temperature": 0.5}, "options.temperature"),
@@ -155,6 +156,7 @@ for name, body, field, *word in [
         ("a prompt", {"prompt": "x"}, "prompt"), ("a long conversation", {"messages": [{"role": "user", "content": "word " * 5000}]}, "messages", "tokens")]:
     refused(name, server.post(OLLAMA, {**HELLO, **body}), 400, field, *word)
 for name, body, field, *word in [
+        ("format", {"format": "xml"}, "format"), ("a schema's type", {"format": {"type": "json_object"}}, "format.type"), ("a schema's type, no prompt", {"prompt": "", "format": {"type": "dict"}}, "format.type"),
         ("a prompt of another type", {"prompt": ["x"]}, "prompt"), ("a system message of another type", {"system": 5}, "system"), ("raw", {"raw": 1}, "raw"), ("suffix", {"suffix": 5}, "suffix"),
         ("a context", {"context": [1]}, "context", OLLAMA), ("an image", {"images": ["AAAA"]}, "images[0]", "--mmproj"), ("an image, raw", {"images": ["AAAA"], "raw": True}, "images"),
         ("messages", {"messages": []}, "messages"), ("a long prompt", {"prompt": "word " * 5000}, "prompt", "tokens"), ("a long raw prompt", {"prompt": "word " * 5000, "raw": True}, "prompt", "tokens")]:
