@@ -2,7 +2,6 @@
 #include "embedder.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 
 #include "base/error.h"
 #include "base/mem.h"
@@ -25,15 +24,6 @@ static bool is_allowed(serve_call *call)
                              "the model \"%.100s\" computes no embeddings and ranks nothing: ask for another "
                              "one, or write \"embeddings = on\" in its section of --models",
                              call->model->name);
-}
-
-bool serve_embedder_ranks(const weir_model *model, const char *architecture)
-{
-    char key[96], value[16];
-    size_t n;
-    snprintf(key, sizeof key, "%.64s.pooling_type", architecture != NULL ? architecture : "");
-    return weir_model_meta(model, key, value, sizeof value, &n) == WEIR_OK &&
-           strtol(value, NULL, 10) == WEIR_POOLING_RANK;
 }
 
 bool serve_embedder_read(serve_call *call, const char *name, const json_t *value, weir_tokens *tokens)

@@ -30,9 +30,6 @@ typedef struct serve_texts_form {
 /* Reads a request, computes its texts and answers. Requests take turns. Worker. */
 void serve_embedder_answer(serve_call *call, const serve_texts_form *form);
 
-/* Whether it scores pairs of texts, by its file. Such a model has no embeddings. */
-bool serve_embedder_ranks(const weir_model *model, const char *architecture);
-
 /* Token ids of a text, or as they are given, into *tokens; tokens->ids is freed with weir__mem_free in any
  * case. name: where the request has it. False: the call has its answer. */
 bool serve_embedder_read(serve_call *call, const char *name, const json_t *value, weir_tokens *tokens);

@@ -55,6 +55,64 @@ static serve_model *find_tagged(const serve_call *call, const char *name)
     return serve_catalog_find(call->server->catalog, plain);
 }
 
+/* ---- Of a request that names none ---- */
+
+static weir_pool_kind wanted_kind(const serve_route *route)
+{
+    return route->engine ? WEIR_POOL_KIND_TEXT : route->kind;
+}
+
+/* unknown: the answer where the model's header has not been read yet. */
+static bool model_fits(const serve_call *call, const serve_model *model, bool unknown)
+{
+    weir_pool_kind kind = wanted_kind(call->route);
+    weir_pool_info info = {.size = sizeof info};
+    if (kind == WEIR_POOL_KIND_UNKNOWN) return true;
+    if (weir_pool_find(serve_catalog_pool(call->server->catalog), model->name, &info) != WEIR_OK ||
+        info.kind == WEIR_POOL_KIND_UNKNOWN)
+        return unknown;
+    return info.kind == kind ||
+           (kind == WEIR_POOL_KIND_EMBEDDING && model->params.embeddings && info.kind == WEIR_POOL_KIND_TEXT);
+}
+
+static bool refuse_several(serve_call *call, const weir__text *names)
+{
+    return serve_call_refuse(call, 400, "model", "invalid_value",
+                             "several models can do this, and the first one of the list cannot: name one of "
+                             "%.300s",
+                             names->failed ? "them" : names->bytes);
+}
+
+/* The first model of the list is taken if it can serve the route, or if no other one can, so that its handler
+ * says why not; otherwise the only other one that can. */
+static bool choose_model(serve_call *call)
+{
+    serve_model **models, *found = NULL;
+    size_t n, n_found = 0;
+    weir__text names = {0};
+    if (model_fits(call, call->model, true)) return true;
+    if (!serve_catalog_list(call->server->catalog, &models, &n)) return serve_call_no_memory(call);
+    for (size_t i = 0; i < n; i++) {
+        if (!model_fits(call, models[i], false)) continue;
+        weir__text_printf(&names, "%s\"%.64s\"", n_found++ > 0 ? ", " : "", models[i]->name);
+        found = models[i];
+    }
+    bool clear = n_found <= 1 || refuse_several(call, &names);
+    if (n_found == 1) {
+        serve_model_release(call->model);
+        call->model = serve_model_hold(found);
+    }
+    serve_catalog_list_fini(models, n);
+    weir__text_fini(&names);
+    return clear;
+}
+
+static bool is_unnamed(const serve_call *call, const char *name)
+{
+    return name == NULL || name[0] == '\0' ||
+           (strcmp(name, SERVE_DEFAULT_NAME) == 0 && !serve_model_named(call->model, name));
+}
+
 static bool find_model(serve_call *call)
 {
     const char *name;
@@ -62,7 +120,8 @@ static bool find_model(serve_call *call)
     if (!read_name(call, &name)) return false;
     call->model = serve_catalog_find(call->server->catalog, name);
     if (call->model == NULL && name != NULL && call->route->tagged) call->model = find_tagged(call, name);
-    return call->model != NULL || serve_lease_refuse_name(call, name != NULL ? name : "");
+    if (call->model == NULL) return serve_lease_refuse_name(call, name != NULL ? name : "");
+    return !is_unnamed(call, name) || choose_model(call);
 }
 
 /* ---- Its lease ---- */

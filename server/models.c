@@ -15,7 +15,6 @@ static void add_abilities(const serve_model *model, const serve_loaded *loaded, 
                           weir__text *text)
 {
     bool writes = loaded->engine != NULL, embeds = !writes || model->params.embeddings;
-    bool ranks = serve_embedder_ranks(loaded->model, info->architecture);
     const struct {
         bool has;
         const char *name;
@@ -25,8 +24,8 @@ static void add_abilities(const serve_model *model, const serve_loaded *loaded, 
         {writes && serve_fim_is_known(info), "infill"},
         {info->reads_images, "images"},
         {info->reads_sounds, "audio"},
-        {embeds && !ranks, "embeddings"},
-        {embeds && ranks, "rerank"},
+        {embeds && !info->ranks, "embeddings"},
+        {embeds && info->ranks, "rerank"},
     };
     weir__text_add_string(text, ",\"abilities\":[");
     for (size_t i = 0; i < sizeof abilities / sizeof *abilities; i++) {
@@ -101,6 +100,7 @@ static bool add_named(serve_call *call, const char *name, weir__text *text)
 static void add_state(const weir_pool_info *info, weir__text *text)
 {
     weir__json_string(text, "state", weir_pool_state_name(info->state));
+    weir__json_string(text, "kind", weir_pool_kind_name(info->kind));
     if (info->state == WEIR_POOL_LOADING) weir__json_number(text, "progress", (double)info->progress, 3);
     if (info->state == WEIR_POOL_FAILED) weir__json_string(text, "error", info->message);
     weir__text_printf(text, ",\"bytes\":%llu,\"pinned\":%s,\"running\":%d,\"waiting\":%d",

@@ -239,6 +239,7 @@ struct serve_route {
     bool slow;                  /* computes: has its own worker, as long as the client waits */
     bool model;                 /* is about a model: 503 until the server is ready, and during a drain */
     bool engine;                /* the same, and 501 or 400 where the model generates no text */
+    weir_pool_kind kind;        /* of the model, if the request names none; UNKNOWN = any */
     bool apart;                 /* is about no single one after all, and needs none in memory */
     bool absent;                /* may be about one that is not in memory */
     bool tagged;                /* names models with ":latest", as "model" or "name": Ollama's */

@@ -94,4 +94,38 @@ with tempfile.TemporaryDirectory() as folder:
         check("what that can do", server.get("/v1/models").json["data"][0]["abilities"] == ["embeddings"])
         refused("an embedding model ranks nothing", server.post(RERANK, {"query": "a", "documents": ["b"]}), 501, "model", "not_supported")
 
+    # Several models: a request that names none gets the first one of the list, or the only one that can serve it.
+    conf = os.path.join(folder, "models.conf")
+
+    def several(**models):
+        with open(conf, "w", encoding="utf-8") as file:
+            file.write("".join(f"[{name}]\nmodel = {model}\n" for name, model in models.items()))
+        server = Server(WEIR, "--models", conf, "-c", "256", model=None)
+        server.wait_for(lambda _: all(m["kind"] != "unknown" for m in server.get("/v1/models").json["data"]))
+        return server
+
+    rank, bert, fake = (os.path.join(folder, "rank.gguf"), os.path.join(folder, "bert.gguf"), "fake:")
+    ask = {"query": QUERY, "documents": DOCUMENTS}
+    with several(writer=fake, embedder=bert, ranker=rank) as server:
+        check("what each is for", {m["id"]: m["kind"] for m in server.get("/v1/models").json["data"]} == {"writer": "text", "embedder": "embedding", "ranker": "ranking"}, server.get("/v1/models").body)
+        for path in (RERANK, "/rerank", "/v1/reranking"):
+            for more in ({}, {"model": None}, {"model": ""}, {"model": "default"}):
+                reply = server.post(path, {**ask, **more})
+                check(f"{path}, {more}: the one that ranks", reply.status == 200 and [r["index"] for r in reply.json["results"]] == order, reply.body)
+        reply = server.post("/v1/embeddings", {"input": "the river"})
+        check("the one that embeds", reply.status == 200 and reply.json["model"] == "embedder" and reply.json["data"][0]["embedding"] == vector, reply.body[:200])
+        check("for Ollama's clients too", server.post("/api/embed", {"input": "the river"}).json["model"] == "embedder")
+        check("the first one writes", server.post("/v1/completions", {"prompt": "x", "max_tokens": 1}).json["model"] == "writer")
+        refused("a model that is named and cannot", server.post(RERANK, {**ask, "model": "writer"}), 501, "model", "not_supported")
+    with several(ranker=rank, writer=fake, other=rank) as server:
+        check("the first one ranks", server.post(RERANK, ask).json["model"] == "ranker")
+        reply = server.post("/v1/chat/completions", {"messages": [{"role": "user", "content": "x"}], "max_tokens": 1})
+        check("the only one that writes", reply.status == 200 and reply.json["model"] == "writer", reply.body)
+    with several(writer=fake, one=rank, two=rank) as server:
+        reply = server.post(RERANK, ask)
+        refused("two that rank", reply, 400, "model", "invalid_value", '"one", "two"')
+        check("and no other name", "writer" not in reply.error["message"], reply.body)
+        check("nothing is loaded for that", {m["state"] for m in server.get("/v1/models").json["data"]} == {"unloaded"}, server.get("/v1/models").body)
+        refused("none that ranks, by the first one", server.post("/v1/embeddings", {"input": "x"}), 501, "model", "not_supported", "embeddings = on")
+
 finish()

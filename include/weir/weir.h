@@ -239,6 +239,7 @@ typedef struct weir_model_info {
     uint64_t n_bytes_mapped; /* of those, the bytes mapped from an optimized file */
     int32_t n_layer_mtp;     /* additional layers that predict further tokens (MTP), usable for drafts */
     bool is_draft_head;      /* an EAGLE-3 head: usable as draft_model only */
+    bool ranks;              /* a reranking model: with its own pooling, weir_embed gives scores */
     bool reads_images;       /* by its projector */
     bool reads_sounds;
     int32_t sample_rate; /* of the sounds that it reads, Hz (weir_media_params.sample_rate); 0 = none */
@@ -1796,6 +1797,17 @@ typedef enum weir_pool_state {
 /* "unloaded", "loading", … Static. */
 WEIR_API const char *weir_pool_state_name(weir_pool_state state);
 
+/* What a model is for, by its header. */
+typedef enum weir_pool_kind {
+    WEIR_POOL_KIND_UNKNOWN = 0, /* not read yet, or it cannot be read */
+    WEIR_POOL_KIND_TEXT = 1,    /* has an engine */
+    WEIR_POOL_KIND_EMBEDDING = 2,
+    WEIR_POOL_KIND_RANKING = 3, /* scores documents; if it can generate, it has an engine as well */
+} weir_pool_kind;
+
+/* "unknown", "text", "embedding", "ranking". Static. */
+WEIR_API const char *weir_pool_kind_name(weir_pool_kind kind);
+
 /* Called before a model without leases is unloaded, on a thread of the pool or within weir_pool_destroy. It
  * must release everything else that the caller has of the model (contexts, chats, streams, adapters), or the
  * weights stay in memory. It may not call the pool. */
@@ -1928,6 +1940,7 @@ typedef struct weir_pool_info {
     size_t size;
     char name[WEIR_POOL_NAME_MAX + 1];
     weir_pool_state state;
+    weir_pool_kind kind;
     float progress; /* of the load, 0 … 1 */
     /* of the budget, while it is loading, loaded or leaving; otherwise what it would take by
      * weir_engine_estimate; 0 = not known yet, or the file cannot be read */

@@ -97,6 +97,7 @@ static void fill_info(weir__bmodel *m)
     info->has_encoder = m->encoder_only || m->encoder_decoder;
     info->has_decoder = !m->encoder_only && !m->head;
     info->is_draft_head = m->head;
+    info->ranks = meta_is(m, "pooling_type", "4"); /* LLAMA_POOLING_TYPE_RANK */
     info->n_layer_mtp = m->vocab_only ? 0 : weir__shim_mtp_layers(model);
     info->is_recurrent = llama_model_is_recurrent(model);
     info->is_hybrid = llama_model_is_hybrid(model);

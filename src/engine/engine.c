@@ -164,34 +164,43 @@ static weir_status create_driver(weir_engine *engine, weir_error *error)
     return status;
 }
 
+weir_status weir__engine_estimate(weir_model *outline, const weir_engine_params *given,
+                                  weir_engine_memory *memory, weir_error *error)
+{
+    weir_engine_params params = *given;
+    weir_context_params context;
+    weir_context_info info = {.size = sizeof info};
+    weir_status status = check_engine_params(&params, error);
+    if (status == WEIR_OK) status = plan_context(outline, &params, &context, error);
+    if (status != WEIR_OK) return status;
+    status =
+        weir__context_estimate(outline, &context, &info, &memory->kv_bytes, &memory->compute_bytes, error);
+    if (status != WEIR_OK) return status;
+    fit_context(&params, &info);
+    memory->model_bytes = outline->info.n_bytes + outline->projector_info.n_bytes;
+    status = weir__speculate_estimate(outline, &params, &context, &info, memory, error);
+    if (status != WEIR_OK) return status;
+    memory->available_bytes = weir__cpu_memory_available();
+    memory->n_slots = params.n_slots;
+    memory->n_ctx = params.n_ctx;
+    memory->n_kv = info.n_ctx;
+    memory->layout = info.layout;
+    return WEIR_OK;
+}
+
 weir_status weir_engine_estimate(const char *path, const weir_model_params *model_params,
                                  const weir_engine_params *given, weir_engine_memory *memory,
                                  weir_error *error)
 {
     weir_engine_params params = weir_engine_params_default();
     weir_engine_memory full = {.size = sizeof full};
-    weir_context_params context;
-    weir_context_info info = {.size = sizeof info};
     weir_model *model = NULL;
     if (memory == NULL) return weir__error_set(error, WEIR_INVALID, "memory", "memory is NULL");
     weir_status status = weir__sized_take(&params, sizeof params, given, "params", error);
-    if (status == WEIR_OK) status = check_engine_params(&params, error);
+    if (status == WEIR_OK) status = check_engine_params(&params, error); /* before a file is read */
     if (status == WEIR_OK) status = weir__model_outline(path, model_params, &model, error);
-    if (status == WEIR_OK) status = plan_context(model, &params, &context, error);
-    if (status != WEIR_OK) goto done;
-    status = weir__context_estimate(model, &context, &info, &full.kv_bytes, &full.compute_bytes, error);
-    if (status != WEIR_OK) goto done;
-    fit_context(&params, &info);
-    full.model_bytes = model->info.n_bytes + model->projector_info.n_bytes;
-    status = weir__speculate_estimate(model, &params, &context, &info, &full, error);
-    if (status != WEIR_OK) goto done;
-    full.available_bytes = weir__cpu_memory_available();
-    full.n_slots = params.n_slots;
-    full.n_ctx = params.n_ctx;
-    full.n_kv = info.n_ctx;
-    full.layout = info.layout;
-    status = weir__sized_give(memory, &full, sizeof full, "memory", error);
-done:
+    if (status == WEIR_OK) status = weir__engine_estimate(model, &params, &full, error);
+    if (status == WEIR_OK) status = weir__sized_give(memory, &full, sizeof full, "memory", error);
     weir_model_release(model);
     return status;
 }

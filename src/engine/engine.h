@@ -33,6 +33,10 @@ struct weir_engine {
     bool has_thread; /* under stop_mutex */
 };
 
+/* weir_engine_estimate of a model whose header was read (weir__model_outline). *memory is zeroes. */
+weir_status weir__engine_estimate(weir_model *outline, const weir_engine_params *given,
+                                  weir_engine_memory *memory, weir_error *error);
+
 /* weir_engine_submit, or with `choices` weir_engine_submit_n: one request for all n. For weir_generate:
  * results [n] are filled and counted off on the ticket. */
 weir_status weir__engine_submit(weir_engine *engine, const weir_request *requests, size_t n, bool choices,

@@ -12,6 +12,7 @@ const char *const weir__reason_names[WEIR_REASON_DEADLINE + 2] = {
 
 const char *const weir__pool_state_names[] = {"unloaded", "loading", "loaded", "sleeping",
                                               "leaving",  "failed",  NULL};
+const char *const weir__pool_kind_names[] = {"unknown", "text", "embedding", "ranking", NULL};
 
 /* clang-format off */
 
@@ -225,6 +226,7 @@ TABLE(miss_info);
 #define OF weir_pool_info
 static const weir_member pool_info[] = {
     CHOICE(state, WEIR_POOL_UNLOADED, WEIR_POOL_FAILED, 0, weir__pool_state_names, "unloaded, loading, loaded, sleeping, leaving, failed"),
+    CHOICE(kind, WEIR_POOL_KIND_UNKNOWN, WEIR_POOL_KIND_RANKING, 0, weir__pool_kind_names, "what the model is for: unknown, text, embedding, ranking"),
     RESULT(progress, "", "progress of the load, 0 to 1"),
     RESULT(n_bytes, "bytes", "memory of the model; by estimate while it is not loaded"),
     RESULT(n_leases, "leases", "leases of the model"),

@@ -272,6 +272,8 @@ static void wrong_calls_are_refused(void **state)
     assert_int_equal(weir_pool_destroy(NULL), WEIR_OK);
     assert_string_equal(weir_pool_state_name(WEIR_POOL_LEAVING), "leaving");
     assert_string_equal(weir_pool_state_name((weir_pool_state)6), "unknown state");
+    assert_string_equal(weir_pool_kind_name(WEIR_POOL_KIND_RANKING), "ranking");
+    assert_string_equal(weir_pool_kind_name((weir_pool_kind)4), "unknown kind");
     rack_close(&r);
 }
 

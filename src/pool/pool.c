@@ -39,6 +39,12 @@ const char *weir_pool_state_name(weir_pool_state state)
     return known ? weir__pool_state_names[state] : "unknown state";
 }
 
+const char *weir_pool_kind_name(weir_pool_kind kind)
+{
+    bool known = kind >= WEIR_POOL_KIND_UNKNOWN && kind <= WEIR_POOL_KIND_RANKING;
+    return known ? weir__pool_kind_names[kind] : "unknown kind";
+}
+
 /* ---- The folder ---- */
 
 /* Without one the pool works, but prefixes are lost when a model sleeps. */

@@ -9,6 +9,7 @@
 #include "base/hash.h"
 #include "base/mem.h"
 #include "base/thread.h"
+#include "engine/engine.h"
 #include "model/model.h"
 
 /* ---- Estimate ---- */
@@ -31,19 +32,30 @@ static uint64_t add_bytes(uint64_t a, uint64_t b)
     return a < UINT64_MAX - b ? a + b : UINT64_MAX;
 }
 
-/* Of a model that cannot generate, and has no engine: its weights. */
-static weir_status estimate_weights(const weir__spec *spec, weir_engine_memory *memory, weir_error *error)
+static weir_pool_kind kind_of(const weir_model_info *info)
 {
-    weir_model_info info = {.size = sizeof info};
+    return info->ranks         ? WEIR_POOL_KIND_RANKING
+           : info->has_decoder ? WEIR_POOL_KIND_TEXT
+                               : WEIR_POOL_KIND_EMBEDDING;
+}
+
+/* A model that cannot generate has no engine, but weights. */
+static weir_status estimate_model(const weir__spec *spec, const weir_engine_params *engine,
+                                  weir__demand *demand, weir_engine_memory *memory, weir_error *error)
+{
     weir_model *model;
     weir_status status = weir__model_outline(spec->given.path, &spec->model, &model, error);
     if (status != WEIR_OK) return status;
-    weir_model_describe(model, &info);
+    const weir_model_info *info = &model->info;
+    demand->kind = kind_of(info);
+    if (info->has_decoder || info->is_draft_head || spec->given.draft_path != NULL) {
+        status = weir__engine_estimate(model, engine, memory, error);
+    } else {
+        memory->model_bytes = info->n_bytes;
+        memory->n_ctx = info->n_ctx_train;
+    }
     weir_model_release(model);
-    if (info.has_decoder) return WEIR_UNSUPPORTED; /* *error has the reason */
-    memory->model_bytes = info.n_bytes;
-    memory->n_ctx = info.n_ctx_train;
-    return WEIR_OK;
+    return status;
 }
 
 /* Adds the file to *files, which is 0 from then on if it is no file of its own: the other files of a split
@@ -90,18 +102,18 @@ static weir_status estimate(const weir__spec *spec, weir__demand *demand, weir_e
     const weir_pool_model *given = &spec->given;
     weir_engine_params engine = spec->engine;
     weir_engine_memory memory = {.size = sizeof memory};
-    weir_error why = {0};
+    weir__demand made = {0};
     weir_status status = WEIR_OK;
     if (given->draft_path != NULL)
         status = weir__model_outline(given->draft_path, NULL, &engine.draft_model, error);
-    if (status != WEIR_OK) return status;
-    status = weir_engine_estimate(given->path, &spec->model, &engine, &memory, &why);
-    if (status == WEIR_UNSUPPORTED && given->draft_path == NULL)
-        status = estimate_weights(spec, &memory, &why);
+    if (status == WEIR_OK) status = estimate_model(spec, &engine, &made, &memory, error);
     weir_model_release(engine.draft_model);
-    if (status != WEIR_OK) return weir__error_copy(error, &why);
+    if (status != WEIR_OK) return status;
 
-    *demand = (weir__demand){.kv = memory.kv_bytes, .n_kv = memory.n_kv, .n_ctx = memory.n_ctx};
+    made.kv = memory.kv_bytes;
+    made.n_kv = memory.n_kv;
+    made.n_ctx = memory.n_ctx;
+    *demand = made;
     for (size_t i = 0; i < given->n_adapters; i++)
         demand->adapters = add_bytes(demand->adapters, file_bytes(given->adapters[i]));
     demand->base = add_bytes(add_bytes(memory.model_bytes, memory.kv_bytes),

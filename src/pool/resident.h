@@ -12,6 +12,7 @@ typedef struct weir__demand {
     uint64_t kv;       /* of base, the cells */
     uint64_t adapters; /* of base */
     int32_t n_kv, n_ctx;
+    weir_pool_kind kind;
     uint64_t files; /* which files it is of; 0 = to be estimated again before each load */
 } weir__demand;
 

@@ -81,7 +81,8 @@ defmodule Weir.Models do
 
   @typedoc """
   A model. `state`: `:unloaded`, `:loading` (`progress` from 0.0 to 1.0), `:loaded`, `:sleeping`, `:leaving` or
-  `:failed`, with the reason in `message`; the next request tries again. `n_bytes` of the budget, or what it
+  `:failed`, with the reason in `message`; the next request tries again. `kind`: `:text`, `:embedding` or
+  `:ranking`, by its file; `:unknown` until that has been read. `n_bytes` of the budget, or what it
   would take; `n_leases`, `n_waiting`; `n_loads`, `n_failures`; `load_ms` of the last load; `n_ctx`; `pinned`.
   """
   @type info :: %{required(atom()) => term()}
