@@ -19,9 +19,9 @@ extern const weir__members weir__engine_stats_members, weir__usage_members, weir
     weir__pool_stats_members;
 
 /* The names of an enum's values, starting at 0 and ended by NULL. */
-extern const char *const weir__layout_names[], *const weir__miss_names[], *const weir__reason_names[],
-                                                                              *const weir__pool_state_names[],
-    *const weir__pool_kind_names[];
+extern const char *const weir__layout_names[],
+    *const weir__miss_names[], *const weir__reason_names[], *const weir__pool_state_names[],
+                                                                *const weir__pool_kind_names[];
 
 /* Appends the values of all members except WEIR_MEMBER_OTHER, so that two structs give the same bytes only if
  * they are equal. Texts count by content. False: out of memory. */

@@ -12,6 +12,22 @@
 #include "engine/engine.h"
 #include "model/model.h"
 
+/* Runs fn on a thread of its own, at low priority beside passes, and waits for its end. False: there is no
+ * thread. */
+static bool run_aside(void *(*fn)(void *user), void *user, weir_error *error)
+{
+    pthread_t thread;
+    if (weir__thread_start(&thread, NULL, fn, user) == 0) return pthread_join(thread, NULL) == 0;
+    weir__error_set(error, WEIR_NO_MEMORY, "", "no thread: the process has reached a limit");
+    return false;
+}
+
+static void step_aside(void)
+{
+    weir__thread_name("weir-load");
+    weir__thread_yield();
+}
+
 /* ---- Estimate ---- */
 
 /* Of an adapter; 0 if there is no such file, which the load reports. */
@@ -123,14 +139,31 @@ static weir_status estimate(const weir__spec *spec, weir__demand *demand, weir_e
     return WEIR_OK;
 }
 
+typedef struct question {
+    const weir__spec *spec;
+    weir__demand *demand;
+    weir_error *error;
+    weir_status status;
+} question;
+
+/* Reading a vocabulary takes as long as the rest of a load from an optimized file. */
+static void *answer_question(void *user)
+{
+    question *q = user;
+    step_aside();
+    q->status = estimate(q->spec, q->demand, q->error);
+    return NULL;
+}
+
 weir_status weir__resident_estimate(const weir__spec *spec, uint64_t available, weir__demand *demand,
                                     weir_error *error)
 {
+    question q = {spec, demand, error, WEIR_NO_MEMORY};
     uint64_t files = identify(spec); /* before they are read: a file that changes meanwhile is another one */
     if (files != 0 && files == demand->files && !is_tight(demand, available)) return WEIR_OK;
-    weir_status status = estimate(spec, demand, error);
-    if (status == WEIR_OK && !is_tight(demand, available)) demand->files = files;
-    return status;
+    if (run_aside(answer_question, &q, error) && q.status == WEIR_OK && !is_tight(demand, available))
+        demand->files = files;
+    return q.status;
 }
 
 /* ---- Load ---- */
@@ -182,8 +215,7 @@ static void *load_weights(void *user)
     load *l = user;
     const weir_pool_model *given = &l->spec->given;
     const weir_model_params plain = weir_model_params_default();
-    weir__thread_name("weir-load");
-    weir__thread_yield();
+    step_aside();
     l->share = given->draft_path != NULL ? 0.6f : 0.9f;
     l->status = load_model(l, given->path, &l->spec->model, &l->made->model);
     l->from = l->share;
@@ -232,13 +264,9 @@ weir_status weir__resident_load(const weir__spec *spec, const weir__demand *dema
                                 const weir__resident_params *params, weir__resident **made, weir_error *error)
 {
     load l = {.spec = spec, .params = params, .error = error, .status = WEIR_OK};
-    pthread_t thread;
     l.made = weir__mem_calloc(1, sizeof *l.made);
     if (l.made == NULL) return weir__error_set(error, WEIR_NO_MEMORY, "", "out of memory for a model");
-    if (weir__thread_start(&thread, NULL, load_weights, &l) == 0)
-        pthread_join(thread, NULL);
-    else
-        l.status = weir__error_set(error, WEIR_NO_MEMORY, "", "no thread: the process has reached a limit");
+    if (!run_aside(load_weights, &l, error)) l.status = WEIR_NO_MEMORY;
     if (l.status == WEIR_OK) l.status = make_engine(&l, demand);
     if (l.status == WEIR_OK) {
         measure(l.made, demand);

@@ -36,8 +36,9 @@ typedef struct weir__resident_params {
     void *leaving_user;
 } weir__resident_params;
 
-/* From the headers of the files, or as *demand says if it is of the same files. `available`: free memory of
- * the machine, 0 = unknown. cache is 0 if the parameters leave it to the pool (WEIR_AUTO). */
+/* As *demand says if it is of the same files, else from their headers, at low priority beside the threads of
+ * engines. `available`: free memory of the machine, 0 = unknown. cache is 0 if the parameters leave it to the
+ * pool (WEIR_AUTO). */
 weir_status weir__resident_estimate(const weir__spec *spec, uint64_t available, weir__demand *demand,
                                     weir_error *error);
 
