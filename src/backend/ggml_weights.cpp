@@ -98,8 +98,8 @@ namespace
 /* Panels that are packed at once: long enough for a thread to be worth waking. */
 constexpr int64_t pack_panels = 8;
 
-/* Threads that pack; with this many, memory is the limit. Beside passes only the loading thread packs: one more
- * on each processor would delay all threads of a pass at their barriers. */
+/* Threads that pack; with this many, memory is the limit. Beside passes only the loading thread packs: one
+ * more on each processor would delay all threads of a pass at their barriers. */
 constexpr int32_t most_packers = 16;
 
 /* A matrix that is packed, in parts that may run at the same time. */
