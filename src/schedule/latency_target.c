@@ -3,8 +3,15 @@
 
 #include <math.h>
 
-#define LEAST_PREFILL 16 /* prompt tokens: fewer make a pass hardly faster, and prompts no progress */
-#define MARGIN        2  /* spreads of ticks kept below the target: 19 of 20 ticks meet it */
+/* The fewest prompt tokens of a tick. With a short context, fewer than 16 make a pass hardly faster. Behind a
+ * long one they are progress if they cost enough in relation to all else in the tick: a half of it if this
+ * meets the target, else as much. Fewer than 4 cost nearly as much, because all share the cells that are
+ * read. */
+#define LEAST_PREFILL  16
+#define FEWEST_PREFILL 4
+#define PART_IN_TIME   0.5
+#define PART_LATE      1.0
+#define MARGIN         2 /* spreads of ticks kept below the target: 19 of 20 ticks meet it */
 #define MOST_MARGIN                                                                                          \
     0.5 /* limit on the margin, so that prompts progress even beside other processes' bursts */
 
@@ -33,11 +40,34 @@ static bool is_in_time(draft *d, int32_t n_prefill)
     return weir_plan_tick_ns(d->view, d->plan, n) <= limit_ns(&d->view->cost, d->view->itl_target_ns);
 }
 
-/* The most prompt tokens, up to n, that meet the target, but at least LEAST_PREFILL. */
+/* What a tick costs besides its prompt tokens, and what each of these does. */
+typedef struct price {
+    double rest_ns, token_ns;
+} price;
+
+/* The prompt tokens that cost this part of the rest, within limits. */
+static int32_t worth(price p, double part)
+{
+    double n = ceil(part * p.rest_ns / p.token_ns);
+    if (!(n < LEAST_PREFILL)) return LEAST_PREFILL;
+    return n > FEWEST_PREFILL ? (int32_t)n : FEWEST_PREFILL;
+}
+
+static price price_of(draft *d)
+{
+    size_t n = with_prefill(d, LEAST_PREFILL);
+    weir__shape prompts = weir__schedule_shape(d->view, d->plan + d->n_decodes, n - d->n_decodes);
+    double ns = weir_cost_tick_ns(&d->view->cost, 0, 0, prompts.n_prefill, prompts.n_context_k);
+    return (price){weir_plan_tick_ns(d->view, d->plan, n) - ns, ns / prompts.n_prefill};
+}
+
+/* The most prompt tokens, up to n, that meet the target, but at least those of a tick. */
 static int32_t fitting_prefill(draft *d, int32_t n)
 {
-    int32_t fits = weir__schedule_least(LEAST_PREFILL, n), too_many = n;
-    if (fits == n || is_in_time(d, n)) return n;
+    if (n <= FEWEST_PREFILL || is_in_time(d, n)) return n;
+    price p = price_of(d);
+    int32_t fits = worth(p, PART_IN_TIME), too_many = n;
+    if (fits >= n || !is_in_time(d, fits)) return weir__schedule_least(worth(p, PART_LATE), n);
     while (too_many - fits > 1) {
         int32_t half = fits + (too_many - fits) / 2;
         if (is_in_time(d, half))
@@ -60,7 +90,8 @@ int32_t weir__latency_target_prefill(const weir_cost *cost, int64_t target_ns, d
                                      double token_ns, int32_t most)
 {
     int32_t n = weir__latency_target_fit(cost, target_ns, rest_ns, token_ns, most);
-    return n > LEAST_PREFILL ? n : weir__schedule_least(LEAST_PREFILL, most);
+    price p = {rest_ns, token_ns};
+    return n >= worth(p, PART_IN_TIME) ? n : weir__schedule_least(worth(p, PART_LATE), most);
 }
 
 static size_t plan_latency_target(const weir_view *view, weir_plan_entry *plan, void *user)

@@ -300,6 +300,7 @@ static void latency_target_never_stops_prompts(void **state)
     start(&s, 2048, 512);
     s.strategy = weir_strategy_latency_target();
     s.view.itl_target_ns = 1 * MS;
+    s.view.cost.prefill_ns = 0.1e6;
     generating(&s, 0);
     prefilling(&s, 2, 1000);
     assert_int_equal(plan(&s), 2);
@@ -316,6 +317,75 @@ static void latency_target_never_stops_prompts(void **state)
     assert_int_equal(plan(&s), 3);
     expect(&s, 1, 3, 12);
     expect(&s, 2, 2, 4);
+}
+
+/* A token costs 0.5 ms, and 0.5 ms for each 1,024 tokens it attends to; all else is 6 ms. */
+static void latency_target_takes_fewer_tokens_behind_a_long_context(void **state)
+{
+    (void)state;
+    static const struct {
+        int32_t target_ms, n_past, wanted;
+    } cases[] = {
+        {50, 1024, 43},   /* 1 ms each, a little more for those that come first: 44 ms */
+        {50, 15360, 5},   /* 8 ms each */
+        {100, 15360, 11}, /* 94 ms */
+        {1, 1024, 6},     /* late: as much as all else */
+        {1, 0, 12},       /* half a millisecond each */
+        {1, 15360, 4},    /* one would cost as much, but 4 are the fewest */
+        {15, 3072, 4},    /* 2 ms each: 8 ms, more than half of all else */
+        {12, 1024, 5},    /* 1 ms each: 6 ms and a little more are too long */
+        {9, 1024, 6},     /* 4 would be late: as much as all else */
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        scene s;
+        start(&s, 2048, 512);
+        s.strategy = weir_strategy_latency_target();
+        s.view.cost.context_ns = 0.5e6;
+        s.view.itl_target_ns = cases[i].target_ms * MS;
+        generating(&s, 0);
+        prefilling(&s, 1, 1000)->n_past = cases[i].n_past;
+        assert_int_equal(plan(&s), 2);
+        assert_int_equal(s.plan[1].n_tokens, cases[i].wanted);
+    }
+}
+
+/* A simulated machine, on which 16 tokens behind 16,000 take more than the target alone. Four streams
+ * generate while a prompt of 16,000 tokens arrives; nothing is known about costs when it begins. */
+static void latency_target_holds_beside_a_prompt_of_16000_tokens(void **state)
+{
+    (void)state;
+    static const weir_cost truth = {
+        .pass_ns = 4e6, .decode_ns = 0.8e6, .prefill_ns = 0.35e6, .context_ns = 0.25e6};
+    dice d = {20261126};
+    for (weir_layout layout = WEIR_LAYOUT_UNIFIED; layout <= WEIR_LAYOUT_PER_SLOT; layout++) {
+        scene s;
+        weir__cost cost;
+        weir__cost_init(&cost);
+        start(&s, 2048, 512);
+        s.strategy = weir_strategy_latency_target();
+        s.view.layout = layout;
+        for (int32_t i = 0; i < 4; i++) generating(&s, i)->n_past = 300;
+        weir_slot_view *prompt = prefilling(&s, 4, 16000);
+        double total_ns = 0;
+        int32_t n_ticks = 0, n_late = 0;
+        for (; prompt->n_prompt_left > 0; n_ticks++) {
+            s.view.cost = weir__cost_get(&cost);
+            size_t n = plan(&s);
+            weir__shape shape = weir__schedule_shape(&s.view, s.plan, n);
+            double ns = weir_cost_tick_ns(&truth, shape.n_passes, shape.n_decode, shape.n_prefill,
+                                          shape.n_context_k) *
+                        dice_in(&d, 95, 105) / 100;
+            weir__cost_observe(&cost, &shape, (int64_t)ns);
+            for (int32_t i = 0; i < 4; i++) s.slots[i].n_past++;
+            prompt->n_past += s.plan[n - 1].n_tokens;
+            prompt->n_prompt_left -= s.plan[n - 1].n_tokens;
+            n_late += ns > 50 * MS;
+            total_ns += ns;
+        }
+        assert_true(n_late * 20 <= n_ticks);
+        /* At most a half more than without streams, in chunks of 512. */
+        assert_true(total_ns < 1.5 * weir_cost_tick_ns(&truth, 32, 0, 16000, weir__cost_context_k(0, 16000)));
+    }
 }
 
 static void latency_target_without_streams_uses_the_budget(void **state)
@@ -425,7 +495,7 @@ static void check_sides(const scene *s, size_t which, size_t n, sides sum)
     default:
         assert_int_equal(sum.decode, least(sum.could_decode, budget));
         if (sum.could_decode == 0) assert_int_equal(sum.prefill, least(sum.could_prefill, budget));
-        assert_true(sum.prefill >= least(least(sum.could_prefill, 16), budget - sum.decode));
+        assert_true(sum.prefill >= least(least(sum.could_prefill, 4), budget - sum.decode));
         if (sum.decode > 0 && sum.prefill > 16)
             assert_true(weir_plan_tick_ns(&s->view, s->plan, n) <= (double)s->view.itl_target_ns);
     }
@@ -629,6 +699,8 @@ int main(void)
         cmocka_unit_test(latency_target_knows_the_context),
         cmocka_unit_test(latency_target_keeps_a_margin),
         cmocka_unit_test(latency_target_never_stops_prompts),
+        cmocka_unit_test(latency_target_takes_fewer_tokens_behind_a_long_context),
+        cmocka_unit_test(latency_target_holds_beside_a_prompt_of_16000_tokens),
         cmocka_unit_test(latency_target_without_streams_uses_the_budget),
         cmocka_unit_test(a_plan_costs_what_its_slots_cost),
         cmocka_unit_test(every_plan_keeps_the_rules),
