@@ -295,7 +295,7 @@ static double deviations(const int *seen, const double *p, int32_t n_vocab, int 
  * in the draft's row, and in the one behind it, is distributed as the model says. */
 static void draws_with_drafts_have_the_models_distribution(void **state)
 {
-    enum { N_VOCAB = 260, N = EFFORT(100000, 40000), BATCH = 1000 };
+    enum { N_VOCAB = 260, N = EFFORT(100000, 10000), BATCH = 1000 };
     rig *r = *state;
     static weir_request requests[BATCH];
     static weir_result results[BATCH];

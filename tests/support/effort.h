@@ -11,6 +11,19 @@
 #define EFFORT(all, part) (all)
 #endif
 
+/* Whether the thread sanitizer looks on: it finds races, so what one thread does alone is left to other
+ * builds. */
+#if defined(__has_feature)
+#if __has_feature(thread_sanitizer)
+#define EFFORT_RACES 1
+#endif
+#elif defined(__SANITIZE_THREAD__)
+#define EFFORT_RACES 1
+#endif
+#ifndef EFFORT_RACES
+#define EFFORT_RACES 0
+#endif
+
 /* Of things with names, whether this one is left out: where there is less to do, all but every sixth or
  * so. */
 static inline bool effort_skips(const char *name)
