@@ -35,5 +35,7 @@ function(weir_links program library)
     endif()
     if(WEIR_GOLD AND NOT APPLE AND NOT WEIR_SANITIZE MATCHES "address") # it warns of each name of that runtime
         target_link_options(${program} PRIVATE -fuse-ld=gold)
+    elseif(WEIR_GOLD AND NOT APPLE) # with this option the usual linker does not look through them either
+        target_link_options(${program} PRIVATE -Wl,--unresolved-symbols=ignore-in-shared-libs)
     endif()
 endfunction()
