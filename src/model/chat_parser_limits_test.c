@@ -1,52 +1,8 @@
 /* chat_parser_limits_test.c: answers as large as parsers take them, and a little larger.
  * SPDX-License-Identifier: Apache-2.0 */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
+#include "model/chat_parser_testing.h"
+
 #include <sys/resource.h>
-
-#include <cmocka.h>
-
-#include "model/chat.h"
-#include "support/pin.h"
-
-static weir_model *model;
-
-static int load(void **state)
-{
-    (void)state;
-    return weir_model_load("fake:", NULL, &model, NULL) == WEIR_OK ? 0 : -1;
-}
-
-static int unload(void **state)
-{
-    (void)state;
-    weir_model_release(model);
-    return 0;
-}
-
-/* A chat with one tool and a template of the pinned source; NULL: there is none, or no llama.cpp. */
-static weir_chat *chat_with(const char *name)
-{
-    weir_chat *chat = NULL;
-    weir_error error = {0};
-    weir_chat_params params = weir_chat_params_default();
-    weir_message message = {"user", "What is the weather in Paris?"};
-    char *source = strcmp(weir_backend_version(), "none") != 0 ? pin_template(name) : NULL;
-    if (source == NULL) return NULL;
-    params.messages = &message;
-    params.n_messages = 1;
-    params.template_source = source;
-    params.tools_json =
-        "[{\"type\":\"function\",\"function\":{\"name\":\"get_weather\",\"parameters\":{\"type\":"
-        "\"object\",\"properties\":{\"city\":{\"type\":\"string\"}},\"required\":[\"city\"]}}}]";
-    if (weir_chat_create(model, &params, &chat, &error) != WEIR_OK) fail_msg("%s: %s", name, error.message);
-    free(source);
-    return chat;
-}
 
 /* The content that comes out before the end of an answer. */
 static void read_content(weir_chat *chat, const char *begin, const char *rest, char content[512])
@@ -71,7 +27,7 @@ static void test_patience(void **state)
     (void)state;
     static const char begin[] = "<tool_call>\nno JSON";
     char rest[257], whole[512], content[512];
-    weir_chat *chat = chat_with("Qwen-Qwen2.5-7B-Instruct");
+    weir_chat *chat = chat_with("Qwen-Qwen2.5-7B-Instruct", true);
     if (chat == NULL) skip();
     memset(rest, '.', sizeof rest);
     rest[255] = '\0';
@@ -91,7 +47,7 @@ static void test_long_ids(void **state)
     (void)state;
     char text[512], id[257];
     weir_delta d = {0};
-    weir_chat *chat = chat_with("moonshotai-Kimi-K2");
+    weir_chat *chat = chat_with("moonshotai-Kimi-K2", true);
     if (chat == NULL) skip();
     for (int n = 255; n <= 256; n++) {
         weir_chat_parser *parser = NULL;
@@ -146,7 +102,7 @@ static void test_brackets(void **state)
 {
     (void)state;
     weir_status status;
-    weir_chat *chat = chat_with("Qwen-Qwen2.5-7B-Instruct");
+    weir_chat *chat = chat_with("Qwen-Qwen2.5-7B-Instruct", true);
     if (chat == NULL) skip();
     assert_true(is_read(chat, 20000, &status));
     assert_false(is_read(chat, 20001, &status));

@@ -1,69 +1,12 @@
 /* chat_parser_test.c: answers of several model families, however they are cut into pieces, and broken ones.
  * SPDX-License-Identifier: Apache-2.0 */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <time.h>
+#include "model/chat_parser_testing.h"
 
-#include <cmocka.h>
+#include <time.h>
 
 #include "base/mem.h"
 #include "base/utf8.h"
-#include "model/chat.h"
 #include "support/effort.h"
-#include "support/pin.h"
-
-static const char tools[] =
-    "[{\"type\":\"function\",\"function\":{\"name\":\"get_weather\",\"description\":\"Weather\","
-    "\"parameters\":"
-    "{\"type\":\"object\",\"properties\":{\"city\":{\"type\":\"string\"},\"days\":{\"type\":\"integer\"}},"
-    "\"required\":[\"city\"]}}},"
-    "{\"type\":\"function\",\"function\":{\"name\":\"get_weather_map\",\"parameters\":{\"type\":\"object\","
-    "\"properties\":"
-    "{\"zoom\":{\"type\":\"number\"},\"layers\":{\"type\":\"array\",\"items\":{\"type\":\"string\"}}}}}}]";
-
-static weir_model *model;
-
-static int load(void **state)
-{
-    (void)state;
-    return weir_model_load("fake:", NULL, &model, NULL) == WEIR_OK ? 0 : -1;
-}
-
-static int unload(void **state)
-{
-    (void)state;
-    weir_model_release(model);
-    return 0;
-}
-
-/* A chat with a template that comes with the pinned source, or the built-in one for NULL; NULL: no such file.
- */
-static weir_chat *chat_with(const char *name, bool with_tools)
-{
-    char *source = NULL;
-    weir_chat *chat = NULL;
-    weir_error error = {0};
-    weir_chat_params params = weir_chat_params_default();
-    weir_message message = {"user", "What is the weather in Paris?"};
-    bool no_llama = strcmp(weir_backend_version(), "none") == 0;
-    if (with_tools && no_llama) return NULL;
-    if (name != NULL) {
-        source = no_llama ? NULL : pin_template(name);
-        if (source == NULL) return NULL;
-    }
-    params.messages = &message;
-    params.n_messages = 1;
-    params.template_source = source;
-    params.tools_json = with_tools ? tools : NULL;
-    params.parallel_tool_calls = true;
-    if (weir_chat_create(model, &params, &chat, &error) != WEIR_OK) fail_msg("%s: %s", name, error.message);
-    free(source);
-    return chat;
-}
 
 /* ---- What comes out ---- */
 
