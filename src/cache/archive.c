@@ -419,7 +419,7 @@ void weir__archive_index(weir__archive *a, weir__archive_fn found, void *user)
         weir__snapshot_fini(&s);
     }
     if (n_other > 0)
-        weir__log(WEIR_LOG_INFO, "%s: %zu cached prompts of other models, layouts, KV types or versions",
+        weir__log(WEIR_LOG_INFO, "%s: %zu cached prompts of other models, KV types or versions",
                   a->params.path, n_other);
 }
 

@@ -322,6 +322,27 @@ static void test_a_full_disk(void **state)
     weir__archive_close(a);
 }
 
+/* A folder that comes back is not the same one. */
+static void test_a_folder_that_was_removed(void **state)
+{
+    (void)state;
+    int64_t given_up = weir__clock_now_ns() + 60 * WEIR__NS_PER_S;
+    watch_ns = 1000000;
+    n_said = 0;
+    weir__archive *a = open_archive(1, 1 << 20);
+    assert_int_equal(rmdir(path), 0);
+    while (n_said == 0 && weir__clock_now_ns() < given_up) usleep(100);
+    assert_int_equal(n_said, 1);
+    assert_int_equal(mkdir(path, 0700), 0);
+    usleep(10 * TICK_US);
+    assert_false(put(a, 10, 20));
+    weir__archive_close(a);
+    assert_int_equal(count_files(""), 0);
+    const char *first = strstr(said, "was removed: it is not used until the next start");
+    assert_non_null(first);
+    assert_null(strstr(first + 1, "was removed"));
+}
+
 /* Whoever lent the writer a state may be done with it earlier. */
 static void test_a_lent_state(void **state)
 {
@@ -383,6 +404,7 @@ int main(void)
         cmocka_unit_test_setup(test_foreign_and_damaged_files, setup),
         cmocka_unit_test_setup(test_what_changes_meanwhile, setup),
         cmocka_unit_test_setup(test_a_full_disk, setup),
+        cmocka_unit_test_setup(test_a_folder_that_was_removed, setup),
         cmocka_unit_test_setup(test_a_lent_state, setup),
         cmocka_unit_test_setup(test_without_memory, setup),
     };

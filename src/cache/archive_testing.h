@@ -18,6 +18,7 @@
 #include <stdatomic.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/mem.h"
 #include "support/temp.h"
 
@@ -28,6 +29,7 @@ static const weir__prefix_key nobody = {0};
 static char path[TEMP_PATH_MAX];
 static _Atomic int n_rung;
 static char said[4096];
+static _Atomic int n_said;
 
 static inline void ring(void *user)
 {
@@ -40,6 +42,7 @@ static inline void hear(weir_log_level level, const char *message, void *user)
     (void)user;
     size_t n = strlen(said);
     if (level >= WEIR_LOG_WARN) snprintf(said + n, sizeof said - n, "%s\n", message);
+    n_said++;
 }
 
 static int64_t watch_ns; /* of archives that are opened from now on */

@@ -235,7 +235,12 @@ static bool reader_is(const weir__cache *cache, weir__reader_phase phase)
 
 bool weir__cache_reads(const weir__cache *cache)
 {
-    return reader_is(cache, WEIR__READER_READS) && weir__clock_now_ns() < cache->due_ns;
+    return reader_is(cache, WEIR__READER_READS);
+}
+
+int64_t weir__cache_wait_begin(const weir__cache *cache, int64_t now)
+{
+    return weir__cache_reads(cache) ? weir__archive_reader(cache->params.archive)->asked_ns : now;
 }
 
 bool weir__cache_has_read(const weir__cache *cache)
@@ -249,22 +254,20 @@ weir__cache_place weir__cache_call(weir__cache *cache, const weir__cache_hit *hi
     if (e == NULL || e->file == NULL) return WEIR__CACHE_HERE;
     weir__reader *reader = weir__archive_reader(cache->params.archive);
     weir__reader_phase phase = weir__reader_phase_of(reader);
-    if (phase == WEIR__READER_DONE) return cache->awaited == e ? WEIR__CACHE_HERE : WEIR__CACHE_COMES;
-    if (phase == WEIR__READER_READS) return weir__cache_reads(cache) ? WEIR__CACHE_COMES : WEIR__CACHE_AWAY;
+    if (phase == WEIR__READER_DONE && cache->awaited == e) return WEIR__CACHE_HERE;
+    if (weir__clock_now_ns() >= due) return WEIR__CACHE_AWAY;
+    if (phase != WEIR__READER_FREE) {
+        if (due > cache->due_ns) cache->due_ns = due;
+        return WEIR__CACHE_COMES;
+    }
     int32_t length;
     const int32_t *tokens = weir__prefix_tree_tokens(&e->end, &length);
     weir__prefix_key key = weir__prefix_tree_key(&e->end);
-    if (weir__clock_now_ns() >= due || !weir__reader_ask(reader, e->file->name, &key, tokens, length))
-        return WEIR__CACHE_AWAY;
+    if (!weir__reader_ask(reader, e->file->name, &key, tokens, length)) return WEIR__CACHE_AWAY;
     cache->awaited = e;
+    cache->loaded = false;
     cache->due_ns = due;
     return WEIR__CACHE_COMES;
-}
-
-void weir__cache_put_away(weir__cache *cache)
-{
-    cache->awaited = NULL;
-    weir__reader_clear(weir__archive_reader(cache->params.archive));
 }
 
 /* Loads the hit's tokens of a file's state, which has been read. A file that cannot be read is removed. An
@@ -282,8 +285,11 @@ static weir_status load_file(weir__cache *cache, weir__cache_entry *e, const wei
     weir_status status = weir__archive_read(cache->params.archive, e->file, &state, &size, &why);
     bool whole = status == WEIR_OK;
     if (whole) status = load_state(cache, state, size, length, hit, to, &why);
-    if (status == WEIR_OK) cache->n_restored++;
-    if (status == WEIR_OK) return WEIR_OK;
+    if (status == WEIR_OK) {
+        cache->n_restored++;
+        cache->loaded = true;
+        return WEIR_OK;
+    }
     if (status == WEIR_NO_SPACE || status == WEIR_NO_MEMORY)
         return weir__error_set(error, status, why.field, "%s", why.message);
     if (status != WEIR_NOT_FOUND) /* another process may have removed it */
@@ -550,6 +556,31 @@ static bool keep_state(weir__cache *cache, const weir__prefix_key *key, const in
     weir__cache_drop_above(cache, e);
     note_unsaved(cache);
     return true;
+}
+
+/* Keeps what was read for nobody: those who asked for it have gone. It takes the place of no other state. */
+static void keep_late(weir__cache *cache, weir__reader *r)
+{
+    weir__prefix_match m;
+    weir__prefix_key key = weir__snapshot_key(&r->text);
+    const int32_t *tokens = r->text.tokens;
+    int32_t n = (int32_t)r->text.head.n_tokens;
+    size_t size = r->text.head.state_size;
+    weir__cache_lock(cache);
+    weir__prefix_tree_match(&cache->tree, &key, tokens, n, n, WEIR__PREFIX_HOST, NULL, 0, &m);
+    weir__cache_unlock(cache);
+    bool there = m.n_exact == n || (!cache->params.exact && m.n_entry == n);
+    if (!there && cache->n_saved + cache->n_claimed + size <= cache->params.n_bytes &&
+        keep_state(cache, &key, tokens, n, r->state, size, 0))
+        r->state = NULL;
+}
+
+void weir__cache_put_away(weir__cache *cache)
+{
+    weir__reader *r = weir__archive_reader(cache->params.archive);
+    if (cache->awaited != NULL && !cache->loaded && r->status == WEIR_OK) keep_late(cache, r);
+    cache->awaited = NULL;
+    weir__reader_clear(r);
 }
 
 bool weir__cache_save(weir__cache *cache, const weir__prefix_key *key, const int32_t *tokens, int32_t n,

@@ -87,15 +87,19 @@ typedef struct weir__cache_wait {
 } weir__cache_wait;
 
 /* Asks for the hit's tokens if they are in a file. The reader reads one at a time, and rings; its state is
- * memory in addition to n_bytes, until put_away. due: if it has not come then, it and others are AWAY until
- * the reader answers. */
+ * memory in addition to n_bytes, until put_away. due: when the caller's wait ends; its file is AWAY then. */
 weir__cache_place weir__cache_call(weir__cache *cache, const weir__cache_hit *hit, int64_t due);
 
-/* Whether a file is being read that may still come in time; whether one has been read. */
+/* The time from which a wait that starts now counts: if a file is being read, since its read began, so that
+ * nobody waits long for a reader that hangs. */
+int64_t weir__cache_wait_begin(const weir__cache *cache, int64_t now);
+
+/* Whether a file is being read; whether one has been. */
 bool weir__cache_reads(const weir__cache *cache);
 bool weir__cache_has_read(const weir__cache *cache);
 
-/* Frees what has been read: the reader is free for the next file. */
+/* The reader is free for the next file. A state that nobody has loaded becomes an entry in host memory, if
+ * there is room. */
 void weir__cache_put_away(weir__cache *cache);
 
 /* Puts the hit's n tokens, which are HERE, into the empty sequence `to`. from: the sequence of hit->live.

@@ -93,6 +93,7 @@ bool weir__reader_ask(weir__reader *r, const char *name, const weir__prefix_key 
     memcpy(r->name, name, strlen(name) + 1);
     r->error = (weir_error){0};
     r->used = (struct timespec){0};
+    r->asked_ns = weir__clock_now_ns();
     set_phase(r, WEIR__READER_READS);
     return true;
 }

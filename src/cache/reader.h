@@ -30,6 +30,7 @@ typedef struct weir__reader {
     bool closing;
     /* The reader's while READS, else the driver's. */
     char name[WEIR__FOLDER_NAME];
+    int64_t asked_ns;    /* when it was asked; the driver's */
     weir__snapshot text; /* that the file is to have; its state_size is the file's once it is DONE */
     weir_status status;  /* as of weir__snapshot_read and read_state, and NOT_FOUND */
     weir_error error;

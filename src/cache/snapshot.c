@@ -134,8 +134,7 @@ static weir_status check_size(const weir__snapshot *s, uint64_t size, weir_error
 static weir_status check_kind(const weir__snapshot *s, const weir__snapshot_limits *limits, weir_error *error)
 {
     if (s->head.kind != limits->kind)
-        return weir__error_set(error, WEIR_UNSUPPORTED, "",
-                               "it is of another model, layout, KV type or version");
+        return weir__error_set(error, WEIR_UNSUPPORTED, "", "it is of another model, KV type or version");
     if (s->head.n_tokens > (uint32_t)limits->n_tokens)
         return weir__error_set(error, WEIR_UNSUPPORTED, "", "it has %" PRIu32 " tokens, a sequence holds %d",
                                s->head.n_tokens, limits->n_tokens);

@@ -102,6 +102,9 @@ static bool has_changed(weir__watch *watch)
     struct stat is;
     struct timespec now, at = {0};
     if (fstat(watch->folder, &is) != 0) return false;
+    if (is.st_nlink == 0 && !watch->gone)
+        weir__log(WEIR_LOG_WARN, "%s was removed: it is not used until the next start", watch->path);
+    watch->gone = is.st_nlink == 0;
 #ifdef __APPLE__
     at = is.st_mtimespec;
 #else

@@ -16,6 +16,7 @@ typedef struct weir__watch {
     struct timespec changed;  /* the folder's mtime at the last look; 0 = look in any case */
     weir__folder_file *known; /* by name */
     size_t n_known, capacity;
+    bool gone; /* the folder was removed, which is logged */
 } weir__watch;
 
 /* A complete file; text.tokens NULL: it is damaged, or of another model. */

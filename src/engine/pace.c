@@ -42,8 +42,8 @@ static bool slot_outranks(const tick_load *c, const weir__slot *a, const weir__s
     return weir__queue_outranks(a->request, b->request, c->ageing_ns, c->now);
 }
 
-/* Whether a slot in this state (IDLE = any) has a request that outranks the prompt. False if a request that
- * outranks it waits for it. */
+/* Whether a slot in this state (IDLE = any) has a request that outranks the prompt, and does not wait for
+ * something outside the engine. False if a request that outranks it waits for it. */
 static bool is_outranked(const tick_load *c, const weir__slot *slot, weir_slot_state state)
 {
     bool outranked = false;
@@ -51,18 +51,20 @@ static bool is_outranked(const tick_load *c, const weir__slot *slot, weir_slot_s
         const weir__slot *other = &c->driver->slots[i];
         if (other->state == WEIR_SLOT_IDLE || !slot_outranks(c, other, slot)) continue;
         if (is_waited_for(slot, other)) return false;
+        if (weir__slot_awaits(c->driver->slots, other)) continue;
         outranked |= state == WEIR_SLOT_IDLE || other->state == state;
     }
     return outranked;
 }
 
-/* The running request of the highest priority; NULL = none. */
+/* Of the running requests that do not wait for something outside the engine, one of the highest priority;
+ * NULL = none. */
 static const weir__request *top_request(const weir__driver *driver)
 {
     const weir__request *top = NULL;
     for (int32_t i = 0; i < driver->params->n_slots; i++) {
         const weir__slot *slot = &driver->slots[i];
-        if (slot->state == WEIR_SLOT_IDLE || slot->next == WEIR__NEXT_AWAITED) continue;
+        if (slot->state == WEIR_SLOT_IDLE || weir__slot_awaits(driver->slots, slot)) continue;
         if (top == NULL || slot->request->priority > top->priority) top = slot->request;
     }
     return top;

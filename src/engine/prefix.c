@@ -23,7 +23,8 @@
 /* A checkpoint ends a chunk, and short chunks compute slowly. */
 #define CHECKPOINT_LEAST 8
 
-/* How long a request waits for a file: as long as computing its tokens takes, within these bounds. */
+/* How long a request waits for a file: as long as computing its tokens takes, within these bounds. Before any
+ * tick has been measured, the longest. */
 #define PATIENCE_LEAST WEIR__NS_PER_S
 #define PATIENCE_MOST  (60 * WEIR__NS_PER_S)
 
@@ -280,19 +281,18 @@ static int64_t patience_ns(const weir__driver *driver, int32_t n)
 {
     weir_cost cost = weir__cost_get(&driver->cost);
     double ns = n * cost.prefill_ns + weir__cost_context_k(0, n) * cost.context_ns;
-    if (cost.n_ticks == 0 || ns < (double)PATIENCE_LEAST) return PATIENCE_LEAST;
-    return ns < (double)PATIENCE_MOST ? (int64_t)ns : PATIENCE_MOST;
+    if (cost.n_ticks == 0 || ns > (double)PATIENCE_MOST) return PATIENCE_MOST;
+    return ns > (double)PATIENCE_LEAST ? (int64_t)ns : PATIENCE_LEAST;
 }
 
 /* Where the hit's tokens are, for somebody who may wait for a file. AWAY: his wait is over, and he looks up
  * again. */
 static weir__cache_place locate(weir__driver *driver, const weir__cache_hit *hit, weir__cache_wait *wait)
 {
-    int64_t now = weir__clock_now_ns(),
-            due = wait->due_ns != 0 ? wait->due_ns : now + patience_ns(driver, hit->n);
+    int64_t now = weir__clock_now_ns(), due = wait->due_ns;
+    if (due == 0) due = weir__cache_wait_begin(driver->cache, now) + patience_ns(driver, hit->n);
     weir__cache_place place = weir__cache_call(driver->cache, hit, due);
     if (place == WEIR__CACHE_HERE) return place;
-    if (now >= due) place = WEIR__CACHE_AWAY;
     wait->due_ns = due;
     wait->over = place == WEIR__CACHE_AWAY;
     return place;
@@ -394,7 +394,8 @@ void weir__prefix_start(weir__driver *driver, weir__slot *slot)
 /* Whether the tokens that the slot waits for may still come. */
 static bool may_come(const weir__driver *driver, const weir__slot *slot)
 {
-    if (slot->leader < 0) return weir__cache_reads(driver->cache) && weir__clock_now_ns() < slot->wait.due_ns;
+    if (weir__slot_awaits_file(slot))
+        return weir__cache_reads(driver->cache) && weir__clock_now_ns() < slot->wait.due_ns;
     const weir__slot *leader = &driver->slots[slot->leader];
     return leader->state != WEIR_SLOT_IDLE && leader->request->serial == slot->leader_serial &&
            leader->n_past < slot->n_promised;

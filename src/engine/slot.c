@@ -32,6 +32,17 @@ int32_t weir__slot_count_active(const weir__slot *slots, int32_t n_slots)
     return n;
 }
 
+bool weir__slot_awaits(const weir__slot *slots, const weir__slot *slot)
+{
+    while (slot->state == WEIR_SLOT_JOINED &&
+           slot->leader >= 0) { /* a leader that waits is an older request */
+        const weir__slot *leader = &slots[slot->leader];
+        if (leader->state == WEIR_SLOT_IDLE || leader->request->serial != slot->leader_serial) return false;
+        slot = leader;
+    }
+    return slot->next == WEIR__NEXT_AWAITED || weir__slot_awaits_file(slot);
+}
+
 static int64_t earlier(int64_t a, int64_t b)
 {
     return a < b ? a : b;
@@ -44,10 +55,9 @@ int64_t weir__slot_deadline(const weir__slot *slots, int32_t n_slots)
     for (int32_t i = 0; i < n_slots; i++) {
         const weir__slot *slot = &slots[i];
         if (slot->state == WEIR_SLOT_IDLE) continue;
-        bool reads = slot->state == WEIR_SLOT_JOINED && slot->leader < 0;
-        awaits |= reads || slot->next == WEIR__NEXT_AWAITED;
+        awaits |= weir__slot_awaits(slots, slot);
         deadline = earlier(deadline, slot->request->deadline_ns);
-        if (reads) deadline = earlier(deadline, slot->wait.due_ns);
+        if (weir__slot_awaits_file(slot)) deadline = earlier(deadline, slot->wait.due_ns);
     }
     return awaits ? deadline : 0;
 }

@@ -94,6 +94,16 @@ int32_t weir__slot_count_active(const weir__slot *slots, int32_t n_slots);
  * its request. Otherwise 0: the driver has work. WEIR__CLOCK_NEVER: never. */
 int64_t weir__slot_deadline(const weir__slot *slots, int32_t n_slots);
 
+/* Whether it waits for a file that has its tokens. */
+static inline bool weir__slot_awaits_file(const weir__slot *slot)
+{
+    return slot->state == WEIR_SLOT_JOINED && slot->leader < 0;
+}
+
+/* Whether it, or the slot that computes its tokens, waits for something outside the engine: an embedding or a
+ * file. Then it computes nothing, and nobody stands back for it. slots: the engine's. */
+bool weir__slot_awaits(const weir__slot *slots, const weir__slot *slot);
+
 /* Tokens that are in the memory, or will be once the leader has computed them. */
 static inline int32_t weir__slot_n_there(const weir__slot *slot)
 {

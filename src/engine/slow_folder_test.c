@@ -133,7 +133,12 @@ static void set_wait(rig *r, const weir_stream *stream, int64_t due)
     assert_int_equal(slot->state, WEIR_SLOT_JOINED);
     assert_int_equal(slot->lane, -1);
     r->engine->driver.slots[slot->index].wait.due_ns = due;
-    r->engine->driver.cache->due_ns = due;
+}
+
+/* The reader has had its file for longer than anybody waits. */
+static void age_read(rig *r)
+{
+    reader_of(r)->asked_ns = weir__clock_now_ns() - 61 * WEIR__NS_PER_S;
 }
 
 static void assert_answer(rig *r, weir_stream *stream, const talk *t, int32_t n_cached)
@@ -175,6 +180,7 @@ static void test_other_streams_go_on(void **state)
         set_wait(r, waits, 1); /* the end of its patience */
         assert_answer(r, waits, &kept, 0);
 
+        age_read(r);
         weir_stream *next = submit(r, &second, TALK_ANSWER); /* nobody waits for a reader that hangs */
         rig_tick(r);
         assert_int_not_equal(slot_of(r, next)->state, WEIR_SLOT_JOINED);
@@ -255,10 +261,147 @@ static void test_a_cancel_while_it_is_read(void **state)
         assert_int_equal(got.reason, WEIR_REASON_CANCELLED);
         end_stall(r);
         rig_tick(r);
+        assert_int_equal(weir__cache_count(r->engine->driver.cache).n_host,
+                         1); /* it came late, and is kept */
         assert_answer(r, submit(r, &t, TALK_ANSWER), &t, LENGTH - 1);
-        assert_int_equal(opens(), 2);
+        assert_int_equal(opens(), 1);
         rig_stop(r);
     }
+}
+
+/* What comes late takes no other state's place. */
+static void test_a_late_file_without_room(void **state)
+{
+    rig *r = *state;
+    static talk t;
+    static sink got;
+    memset(&got, 0, sizeof got);
+    start_stalled(r, WEIR_LAYOUT_UNIFIED, 1);
+    talk_make(r, &t, 1, LENGTH);
+    weir_stream *stream = submit(r, &t, TALK_ANSWER);
+    rig_tick(r);
+    set_wait(r, stream, WEIR__CLOCK_NEVER);
+    weir_stream_cancel(stream);
+    rig_run_out(r, stream, &got);
+    uint64_t most = r->engine->driver.cache->params.n_bytes;
+    assert_true(weir__cache_claim(r->engine->driver.cache, most - 1));
+    end_stall(r);
+    rig_tick(r);
+    assert_int_equal(weir__cache_count(r->engine->driver.cache).n_host, 0);
+    weir__cache_unclaim(r->engine->driver.cache, most - 1);
+    assert_answer(r, submit(r, &t, TALK_ANSWER), &t, LENGTH - 1);
+    assert_int_equal(opens(), 2);
+    rig_stop(r);
+}
+
+/* ---- How long ---- */
+
+/* Before an engine knows what a token costs, it waits as long as it ever does. */
+static void test_the_first_wait_is_the_longest(void **state)
+{
+    rig *r = *state;
+    static talk first, second;
+    start_stalled(r, WEIR_LAYOUT_UNIFIED, 2);
+    talk_make(r, &first, 1, LENGTH);
+    talk_make(r, &second, 2, LENGTH);
+    for (int measured = 0; measured < 2; measured++) {
+        r->engine->driver.cost.n_ticks = measured;
+        int64_t before = weir__clock_now_ns();
+        weir_stream *stream = submit(r, measured ? &second : &first, TALK_ANSWER);
+        rig_tick(r);
+        const weir__slot *slot = slot_of(r, stream);
+        assert_int_equal(slot->state, WEIR_SLOT_JOINED);
+        int64_t due = slot->wait.due_ns;
+        if (measured)
+            assert_true(due < before + 60 * WEIR__NS_PER_S);
+        else
+            assert_true(due >= before + 60 * WEIR__NS_PER_S);
+    }
+    end_stall(r);
+    rig_run(r);
+    rig_stop(r);
+}
+
+/* Of two that wait for a file, each has its own patience; that of a third began when the reader did. */
+static void test_each_has_its_own_patience(void **state)
+{
+    rig *r = *state;
+    static talk t, other;
+    start_stalled(r, WEIR_LAYOUT_UNIFIED, 2);
+    talk_make(r, &t, 1, LENGTH);
+    talk_make(r, &other, 2, LENGTH);
+    weir_stream *streams[2];
+    for (size_t i = 0; i < COUNT(streams); i++) {
+        streams[i] = submit(r, &t, TALK_ANSWER);
+        rig_tick(r);
+        set_wait(r, streams[i], WEIR__CLOCK_NEVER);
+    }
+    set_wait(r, streams[0], 1);
+    rig_tick(r);
+    assert_int_not_equal(slot_of(r, streams[0])->state, WEIR_SLOT_JOINED);
+    assert_int_equal(slot_of(r, streams[1])->state, WEIR_SLOT_JOINED);
+    assert_int_equal(slot_of(r, streams[1])->leader, -1);
+    age_read(r);
+    weir_stream *third = submit(r, &other, TALK_ANSWER);
+    rig_tick(r);
+    assert_int_not_equal(slot_of(r, third)->state, WEIR_SLOT_JOINED);
+    end_stall(r);
+    assert_answer(r, streams[1], &t, LENGTH - 1);
+    assert_answer(r, third, &other, 0);
+    rig_run(r);
+    rig_stop(r);
+}
+
+/* ---- Priorities ---- */
+
+/* A prompt of lower priority, here or in another engine, does not stand back for requests that wait for a
+ * file, or for the one that joined such a request. */
+static void test_nobody_stands_back_for_a_waiter(void **state)
+{
+    rig *r = *state;
+    static talk high, low;
+    weir__peer other = {0};
+    weir__request theirs = {0};
+    r->params.ageing_ms = 0;
+    r->params.chunk_size = 16;
+    start_stalled(r, WEIR_LAYOUT_UNIFIED, 1);
+    weir__driver *driver = &r->engine->driver;
+    weir__peers_join(&driver->peer, r->engine->bell);
+    weir__peers_join(&other, r->engine->bell);
+    talk_make(r, &high, 1, LENGTH);
+    for (int i = 0; i < 20; i++) high.tokens[high.n++] = 'a'; /* the second joins the first */
+    talk_answer(r, &high);
+    talk_make(r, &low, 2, LENGTH);
+    weir_stream *streams[2];
+    for (size_t i = 0; i < COUNT(streams); i++) {
+        weir_request request = weir_request_default();
+        request.sampler = &r->greedy;
+        request.tokens = high.tokens;
+        request.n_tokens = (size_t)high.n;
+        request.max_tokens = TALK_ANSWER;
+        request.priority = 5;
+        streams[i] = rig_submit(r, &request);
+        rig_tick(r);
+        set_wait(r, streams[i], WEIR__CLOCK_NEVER);
+    }
+    assert_int_equal(slot_of(r, streams[1])->leader, slot_of(r, streams[0])->index);
+    weir_stream *runs = submit(r, &low, TALK_ANSWER);
+    weir_report report = rig_tick(r);
+    assert_int_equal(report.n_prefill, 16);
+    assert_false(weir__peers_outrank(&other, &theirs, 0, weir__clock_now_ns()));
+    assert_int_equal(driver->peer.priority, 0);
+    end_stall(r);
+    rig_tick(r);
+    assert_int_equal(slot_of(r, streams[0])->state, WEIR_SLOT_PREFILLING);
+    assert_int_equal(driver->peer.priority, 5);
+    assert_true(weir__peers_outrank(&other, &theirs, 0, weir__clock_now_ns()));
+    assert_true(slot_of(r, runs)->pace.limit < 16);
+    for (size_t i = 0; i < COUNT(streams); i++)
+        assert_answer(r, streams[i], &high, i == 0 ? LENGTH : high.n - 1);
+    assert_answer(r, runs, &low, 0);
+    weir__peers_leave(&other);
+    weir__peers_leave(&driver->peer);
+    rig_stop(r);
 }
 
 /* An engine stops beside a file that is still being read, and waits for it when it is destroyed. */
@@ -336,7 +479,6 @@ static void test_errands_wait(void **state)
         assert_int_equal(weir__courier_post(courier, &errand, NULL), WEIR_OK);
         errand.wait = (weir__cache_wait){.due_ns = hangs ? 1 : WEIR__CLOCK_NEVER};
         if (!hangs) {
-            r->engine->driver.cache->due_ns = WEIR__CLOCK_NEVER;
             rig_tick(r);
             assert_false(errand.done || errand.taken);
             end_stall(r);
@@ -392,10 +534,11 @@ static void step_world(rig *r, one *ones, int n, dice *d)
         set_gate(dice_one_in(d, 2));
     else if (event == 6 && !gate.closed)
         end_stall(r);
-    else if (event == 7) /* the end of all patience */
+    else if (event == 7) { /* the end of all patience */
+        age_read(r);
         for (int32_t i = 0; i < r->engine->params.n_slots; i++)
-            if (r->engine->driver.slots[i].wait.due_ns > 0)
-                r->engine->driver.slots[i].wait.due_ns = r->engine->driver.cache->due_ns = 1;
+            if (r->engine->driver.slots[i].wait.due_ns > 0) r->engine->driver.slots[i].wait.due_ns = 1;
+    }
     rig_tick(r);
     for (int i = 0; i < n; i++)
         if (ones[i].stream != NULL) check_one(&ones[i]);
@@ -436,6 +579,10 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_one_file_for_many, rig_setup, teardown),
         cmocka_unit_test_setup_teardown(test_several_files, rig_setup, teardown),
         cmocka_unit_test_setup_teardown(test_a_cancel_while_it_is_read, rig_setup, teardown),
+        cmocka_unit_test_setup_teardown(test_a_late_file_without_room, rig_setup, teardown),
+        cmocka_unit_test_setup_teardown(test_the_first_wait_is_the_longest, rig_setup, teardown),
+        cmocka_unit_test_setup_teardown(test_each_has_its_own_patience, rig_setup, teardown),
+        cmocka_unit_test_setup_teardown(test_nobody_stands_back_for_a_waiter, rig_setup, teardown),
         cmocka_unit_test_setup_teardown(test_the_end_while_it_is_read, rig_setup, teardown),
         cmocka_unit_test_setup_teardown(test_a_file_that_is_gone, rig_setup, teardown),
         cmocka_unit_test_setup_teardown(test_errands_wait, rig_setup, teardown),
