@@ -4,13 +4,13 @@
 #include <math.h>
 
 /* The fewest prompt tokens of a tick. With a short context, fewer than 16 make a pass hardly faster. Behind a
- * long one they are progress if they cost enough in relation to all else in the tick: a half of it if this
- * meets the target, else as much. Fewer than 4 cost nearly as much, because all share the cells that are
- * read. */
+ * long one they are progress if they cost enough in relation to all else in the tick: half as much if this
+ * meets the target, otherwise twice as much. Fewer than 4 cost nearly as much, because all share the cells
+ * that are read. */
 #define LEAST_PREFILL  16
 #define FEWEST_PREFILL 4
 #define PART_IN_TIME   0.5
-#define PART_LATE      1.0
+#define PART_LATE      2.0
 #define MARGIN         2 /* spreads of ticks kept below the target: 19 of 20 ticks meet it */
 #define MOST_MARGIN                                                                                          \
     0.5 /* limit on the margin, so that prompts progress even beside other processes' bursts */

@@ -329,12 +329,12 @@ static void latency_target_takes_fewer_tokens_behind_a_long_context(void **state
         {50, 1024, 43},   /* 1 ms each, a little more for those that come first: 44 ms */
         {50, 15360, 5},   /* 8 ms each */
         {100, 15360, 11}, /* 94 ms */
-        {1, 1024, 6},     /* late: as much as all else */
-        {1, 0, 12},       /* half a millisecond each */
-        {1, 15360, 4},    /* one would cost as much, but 4 are the fewest */
+        {1, 1024, 12},    /* late: twice as much as all else */
+        {1, 0, 16},       /* half a millisecond each: 24 would cost as much, but 16 are enough */
+        {1, 15360, 4},    /* two would do, but 4 are the fewest */
         {15, 3072, 4},    /* 2 ms each: 8 ms, more than half of all else */
         {12, 1024, 5},    /* 1 ms each: 6 ms and a little more are too long */
-        {9, 1024, 6},     /* 4 would be late: as much as all else */
+        {9, 1024, 12},    /* 4 would be late */
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         scene s;
