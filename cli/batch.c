@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/json.h"
+#include "base/words.h"
 #include "figures.h"
 #include "file.h"
 #include "out.h"
@@ -180,13 +181,6 @@ static cli_exit take_option(const cli_batch *batch, const char *path, const cli_
     return code;
 }
 
-static bool is_one_of(const char *key, const char *const *keys, size_t n)
-{
-    for (size_t i = 0; i < n; i++)
-        if (strcmp(key, keys[i]) == 0) return true;
-    return false;
-}
-
 /* All members of an object that are options; `keys` are its other members. path: of the object, with a dot.
  */
 static cli_exit take_options(const cli_batch *batch, const char *path, json_t *object,
@@ -198,7 +192,7 @@ static cli_exit take_options(const cli_batch *batch, const char *path, json_t *o
     json_object_foreach(object, key, value)
     {
         char place[WHERE_MAX];
-        if (is_one_of(key, keys, n_keys)) continue;
+        if (weir__words_have(keys, n_keys, key)) continue;
         snprintf(place, sizeof place, "%.60s%.60s", path, key);
         const cli_option *option = cli_options_by_key(key);
         if (option == NULL) {

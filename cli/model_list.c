@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "base/member.h"
+#include "base/words.h"
 #include "config_file.h"
 #include "file.h"
 #include "hub.h"
@@ -151,11 +152,6 @@ static void folder_fini(struct folder *folder)
     cli_list_fini(&folder->projectors);
 }
 
-static int by_name(const void *a, const void *b)
-{
-    return strcmp(*(char *const *)a, *(char *const *)b);
-}
-
 static void put_item(cli_list *list, char *item)
 {
     cli_grow(&list->items, &list->capacity, list->n + 1, sizeof *list->items);
@@ -198,7 +194,8 @@ static bool folder_read(struct folder *folder, const char *path)
         put_item(projector ? &folder->projectors : &folder->models, cli_format("%s/%s", path, entry->d_name));
     }
     closedir(dir);
-    if (folder->models.n > 1) qsort(folder->models.items, folder->models.n, sizeof(char *), by_name);
+    if (folder->models.n > 1)
+        qsort(folder->models.items, folder->models.n, sizeof(char *), weir__words_compare);
     return true;
 }
 
@@ -266,7 +263,7 @@ static cli_list folders_in(const char *path)
             cli_free(below);
     }
     if (dir != NULL) closedir(dir);
-    if (folders.n > 1) qsort(folders.items, folders.n, sizeof(char *), by_name);
+    if (folders.n > 1) qsort(folders.items, folders.n, sizeof(char *), weir__words_compare);
     return folders;
 }
 
@@ -314,9 +311,9 @@ static cli_exit add_single(cli_model_list *list, const cli_args *args, const cli
 
 static bool has_name(const cli_model_entry *entry, const char *name)
 {
-    for (size_t i = 0; i < entry->args.aliases.n; i++)
-        if (strcmp(entry->args.aliases.items[i], name) == 0) return true;
-    return strcmp(entry->name, name) == 0;
+    const cli_list *aliases = &entry->args.aliases;
+    return strcmp(entry->name, name) == 0 ||
+           weir__words_have((const char *const *)aliases->items, aliases->n, name);
 }
 
 /* Whether a pulled model is still in the cache; the operator may have removed it. */

@@ -8,6 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/words.h"
 #include "figures.h"
 #include "file.h"
 #include "out.h"
@@ -51,11 +52,6 @@ char *cli_preset_name(const char *path)
     return cli_format("%.*s", (int)(strlen(name) - (ends_with_suffix(name) ? strlen(SUFFIX) : 0)), name);
 }
 
-static int compare(const void *a, const void *b)
-{
-    return strcmp(*(char *const *)a, *(char *const *)b);
-}
-
 cli_list cli_preset_names(void)
 {
     cli_list names = {0};
@@ -68,7 +64,7 @@ cli_list cli_preset_names(void)
         names.items[names.n++] = cli_preset_name(entry->d_name);
     }
     if (dir != NULL) closedir(dir);
-    if (names.n > 1) qsort(names.items, names.n, sizeof *names.items, compare);
+    if (names.n > 1) qsort(names.items, names.n, sizeof *names.items, weir__words_compare);
     cli_free(folder);
     return names;
 }

@@ -5,6 +5,7 @@
 
 #include "base/mem.h"
 #include "base/utf8.h"
+#include "base/words.h"
 
 /* ---- Copies ---- */
 
@@ -117,9 +118,7 @@ bool serve_model_named(const serve_model *model, const char *name)
 {
     if (name[0] != '\0' && strcmp(name, model->name) == 0) return true;
     if (name[0] != '\0' && strcmp(name, model->file_name) == 0) return true;
-    for (size_t i = 0; i < model->params.n_names; i++)
-        if (strcmp(name, model->params.names[i]) == 0) return true;
-    return false;
+    return weir__words_have(model->params.names, model->params.n_names, name);
 }
 
 bool serve_model_has_adapter(const serve_model *model, const char *name)

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "backend/llama_internal.h"
+#include "base/words.h"
 
 int64_t weir__llama_meta_number(const weir__bmodel *model, const char *name, int64_t otherwise)
 {
@@ -32,7 +33,5 @@ static const char *const with_mtp[] = {"glm4moe", "hy_v3", "deepseek2"};
 
 bool weir__llama_has_mtp(const char *architecture)
 {
-    for (size_t i = 0; i < sizeof with_mtp / sizeof with_mtp[0]; i++)
-        if (strcmp(architecture, with_mtp[i]) == 0) return true;
-    return false;
+    return weir__words_have(with_mtp, sizeof with_mtp / sizeof *with_mtp, architecture);
 }

@@ -10,16 +10,10 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "base/words.h"
 #include "gguf/gguf.h"
 
 /* ---- What a file says ----------------------------------------------------------------------------- */
-
-static bool is_one_of(const char *name, const char *const *names, size_t n)
-{
-    for (size_t i = 0; i < n; i++)
-        if (strcmp(name, names[i]) == 0) return true;
-    return false;
-}
 
 static bool meta_is(const weir__bmodel *model, const char *name, const char *value)
 {
@@ -37,8 +31,8 @@ static void classify(weir__bmodel *m)
     static const char *const with_positions[] = {"bert", "gpt2", "mpt", "starcoder"};
     bool no_memory =
         strstr(m->architecture, "bert") != NULL ||
-        is_one_of(m->architecture, without_memory, sizeof without_memory / sizeof without_memory[0]);
-    m->head = is_one_of(m->architecture, heads, sizeof heads / sizeof heads[0]);
+        weir__words_have(without_memory, sizeof without_memory / sizeof *without_memory, m->architecture);
+    m->head = weir__words_have(heads, sizeof heads / sizeof *heads, m->architecture);
     m->encoder_only = no_memory || (llama_model_has_encoder(m->model) && !llama_model_has_decoder(m->model));
     m->encoder_decoder = llama_model_has_encoder(m->model) && !m->encoder_only && !m->head;
     m->causal = !no_memory && !meta_is(m, "attention.causal", "false");
@@ -46,7 +40,7 @@ static void classify(weir__bmodel *m)
     m->m_rope = rope == LLAMA_ROPE_TYPE_MROPE || rope == LLAMA_ROPE_TYPE_IMROPE;
     m->whole_sequences = llama_model_is_recurrent(m->model) || llama_model_is_hybrid(m->model);
     m->n_positions =
-        is_one_of(m->architecture, with_positions, sizeof with_positions / sizeof with_positions[0])
+        weir__words_have(with_positions, sizeof with_positions / sizeof *with_positions, m->architecture)
             ? llama_model_n_ctx_train(m->model)
             : INT32_MAX;
 }

@@ -9,14 +9,10 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "base/words.h"
 #include "grammar/pattern.h"
 
 /* ---- Values ---- */
-
-static int compare_texts(const void *a, const void *b)
-{
-    return strcmp(*(const char *const *)a, *(const char *const *)b);
-}
 
 /* Of sorted texts [n], the most that differ in the character after a common prefix. forks [longest + 1]
  * counts by the length of the prefix: in this order a prefix is done before the next of its length comes. */
@@ -51,7 +47,7 @@ static void check_forks(weir__schema_walk *w, const json_t *list)
     if (forks == NULL) {
         weir__schema_no_memory(w);
     } else {
-        qsort(texts, n, sizeof *texts, compare_texts);
+        qsort(texts, n, sizeof *texts, weir__words_compare);
         size_t most = most_forks((const char *const *)texts, n, forks, longest);
         if (most > WEIR__SCHEMA_FORKS_MAX)
             weir__schema_refuse(

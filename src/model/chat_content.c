@@ -13,6 +13,7 @@
 #include "base/budget.h"
 #include "base/error.h"
 #include "base/mem.h"
+#include "base/words.h"
 #include "model/chat_stem.h"
 
 /* A mark is a stem and a letter. */
@@ -50,9 +51,7 @@ static bool is_read(weir_special_content special, const char *role)
 {
     static const char *const trusted[] = {"system", "developer", "assistant"};
     if (special != WEIR_SPECIAL_TRUSTED || role == NULL) return special == WEIR_SPECIAL_ALL;
-    for (size_t i = 0; i < sizeof trusted / sizeof *trusted; i++)
-        if (strcmp(role, trusted[i]) == 0) return true;
-    return false;
+    return weir__words_have(trusted, sizeof trusted / sizeof *trusted, role);
 }
 
 /* A content without surrounding white space. */

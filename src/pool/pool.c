@@ -20,6 +20,7 @@
 #include "base/sized.h"
 #include "base/text.h"
 #include "base/thread.h"
+#include "base/words.h"
 #include "params/members.h"
 #include "pool/keeper.h"
 #include "pool/lease.h"
@@ -197,11 +198,6 @@ static void fini_draft(draft *d)
     weir__mem_free(d->entries);
 }
 
-static int compare_names(const void *a, const void *b)
-{
-    return strcmp(*(const char *const *)a, *(const char *const *)b);
-}
-
 /* Names and aliases of all models, each once. */
 static weir_status check_names(const draft *d, weir_error *error)
 {
@@ -214,7 +210,7 @@ static weir_status check_names(const draft *d, weir_error *error)
         names[at++] = given->name;
         for (size_t k = 0; k < given->n_aliases; k++) names[at++] = given->aliases[k];
     }
-    qsort(names, n, sizeof *names, compare_names);
+    qsort(names, n, sizeof *names, weir__words_compare);
     weir_status status = WEIR_OK;
     for (size_t i = 1; i < n && status == WEIR_OK; i++)
         if (strcmp(names[i - 1], names[i]) == 0)

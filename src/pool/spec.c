@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "base/mem.h"
 #include "base/sized.h"
+#include "base/words.h"
 #include "model/model.h"
 #include "params/members.h"
 
@@ -221,8 +222,6 @@ bool weir__spec_equal(const weir__spec *a, const weir__spec *b)
 
 bool weir__spec_is(const weir__spec *spec, const char *name)
 {
-    if (strcmp(spec->given.name, name) == 0) return true;
-    for (size_t i = 0; i < spec->given.n_aliases; i++)
-        if (strcmp(spec->given.aliases[i], name) == 0) return true;
-    return false;
+    return strcmp(spec->given.name, name) == 0 ||
+           weir__words_have(spec->given.aliases, spec->given.n_aliases, name);
 }
