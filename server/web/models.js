@@ -26,6 +26,9 @@ function stateWords({ state, progress }) {
   return state === "loading" ? `loading, ${percent(progress)}` : state === "unloaded" ? "not loaded" : state;
 }
 
+// Those that only embed or rank are no choice for a chat.
+const generates = ({ kind }) => kind !== "embedding" && kind !== "ranking";
+
 const find = (id) => known.find((model) => model.id === id);
 
 // What may be attached to a message: that of an adapter's model for the adapter.
@@ -56,7 +59,7 @@ export async function findModels() {
   } catch {
     return; // /events says the name as soon as the server is there
   }
-  const ids = known.map((model) => model.id), kept = loadView().model;
+  const ids = (known.some(generates) ? known.filter(generates) : known).map((model) => model.id), kept = loadView().model;
   const choice = byId("models"), several = ids.length > 1;
   choice.hidden = !several;
   byId("model").hidden = several;
@@ -72,7 +75,8 @@ export function servedModel(watched, states) {
   let news = watched !== served;
   for (const { name: id, ...state } of states ?? []) {
     const model = find(id);
-    if (!model || (model.state !== state.state && state.state === "loaded")) news = true; // it tells more of itself now
+    const tellsMore = model?.kind !== state.kind || (model?.state !== state.state && state.state === "loaded");
+    if (!model || tellsMore) news = true;
     Object.assign(model ?? {}, state);
   }
   if (states) showStates();

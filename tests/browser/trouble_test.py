@@ -5,8 +5,16 @@ import contextlib
 import json
 import os
 import re
+import subprocess
 
 from page import ANSWER, ENTER, OUT, STORY, Page, Server, main, start, test
+
+
+def tiny(kind):
+    """A small random model of a kind."""
+    path = os.path.join(OUT, kind + ".gguf")
+    subprocess.run(["sh", os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support", "tiny.sh"), path, "tiny_gguf.py", kind], check=True)
+    return path
 
 
 def waits(p, words):
@@ -216,6 +224,7 @@ def a_model_that_is_not_loaded(p):
     with open(models, "w") as f:
         for i, name in enumerate(("one", "two")):
             f.write(f"[{name}]\nmodel = fake:seed={i},load_us=3000000\nctx = 512\nslots = 2\n")
+        f.write(f"[ranker]\nmodel = {tiny('rank')}\n")
     with open(os.path.join(OUT, "models.log"), "w") as log, Server(os.environ["WEIR_BIN"], "--models", models, model=None, log=log) as server:
         page = Page(p.b, server)
         page.fresh(max_tokens=8)
@@ -227,6 +236,7 @@ def a_model_that_is_not_loaded(p):
         p.b.wait(lambda: p.b.text("#models option:last-child") == "two", "that it is loaded")
         p.b.wait(lambda: p.b.text("#link-text").endswith("of 2 slots"), "the slots of the model that was chosen")
         assert p.b.text("#models option:first-child") == "one (not loaded)"
+        p.b.wait(lambda: p.b.count("#models option") == 2, "that a model which ranks is no choice")
         assert not page.complaints(), page.complaints()
 
 
