@@ -474,9 +474,9 @@ typedef struct weir_engine_params {
      * salts in plain text. The engine writes when it is idle, every ten seconds under load, and in
      * weir_engine_destroy, which therefore takes longer; the states being written and read take host memory
      * in addition to cache_bytes. A request waits for a file no longer than computing its tokens takes (at
-     * least a second, at most a minute, and a minute before anything has been computed). Damaged and foreign
-     * files are ignored and logged. Engines, also of other processes, may share the folder: each finds the
-     * others' files within a second */
+     * least a second, at most a minute, and a minute before anything has been computed); other streams run
+     * on. Damaged and foreign files are ignored and logged. Engines, also of other processes, may share the
+     * folder: each finds the others' files within a second */
     const char *cache_dir;
     /* 4 GiB; the size of the folder, at most; the least recently used files of all engines are removed.
      * Engines that write to one folder may exceed it together until each has seen the others' files */

@@ -18,7 +18,8 @@
 #include "base/thread.h"
 #include "cache/watch.h"
 
-#define FILES_MAX 16384 /* the tokens of all of them are in memory */
+#define FILES_MAX 16384          /* the tokens of all of them are in memory */
+#define KNOWN_NS  WEIR__NS_PER_S /* a file's time is as good as new for so long */
 
 typedef enum phase { IDLE, GIVEN, WRITTEN, FAILED } phase;
 
@@ -79,8 +80,8 @@ static void list_out(weir__archive *a, weir__archive_file *file)
 
 static weir__archive_file *find_file(const weir__archive *a, const char *name)
 {
-    weir__archive_file *file = a->newest;
-    while (file != NULL && strcmp(file->name, name) != 0) file = file->older;
+    weir__archive_file *file = a->oldest; /* mostly one of these */
+    while (file != NULL && strcmp(file->name, name) != 0) file = file->newer;
     return file;
 }
 
@@ -217,31 +218,15 @@ bool weir__archive_fits(const weir__archive *a, const weir__prefix_key *key, int
            file_size(key, n_tokens, state_size) <= a->params.n_bytes;
 }
 
-/* The least recently used file. Those that another process has used since they were listed become newer. */
-static weir__archive_file *oldest_file(weir__archive *a)
+bool weir__archive_is_crowded(const weir__archive *a, const weir__prefix_key *key, int32_t n_tokens,
+                              uint64_t state_size)
 {
-    for (size_t i = 0; i < a->n_files; i++) {
-        weir__folder_file now;
-        weir__archive_file *file = a->oldest;
-        if (!weir__folder_find(a->folder, file->name, &now) || !weir__folder_is_later(now.used, file->used))
-            break;
-        file->used = now.used;
-        list_out(a, file);
-        list_in(a, file);
-    }
-    return a->oldest;
+    return a->n_bytes + file_size(key, n_tokens, state_size) > a->params.n_bytes || a->n_files >= FILES_MAX;
 }
 
-weir__archive_file *weir__archive_crowded(weir__archive *a, const weir__prefix_key *key, int32_t n_tokens,
-                                          uint64_t state_size)
+bool weir__archive_is_overfull(const weir__archive *a)
 {
-    bool fits = a->n_bytes + file_size(key, n_tokens, state_size) <= a->params.n_bytes;
-    return fits && a->n_files < FILES_MAX ? NULL : oldest_file(a);
-}
-
-weir__archive_file *weir__archive_overfull(weir__archive *a)
-{
-    return a->n_bytes > a->params.n_bytes || a->n_files > FILES_MAX ? oldest_file(a) : NULL;
+    return a->n_bytes > a->params.n_bytes || a->n_files > FILES_MAX;
 }
 
 bool weir__archive_put(weir__archive *a, const weir__prefix_key *key, const int32_t *tokens, int32_t n,
@@ -362,9 +347,25 @@ bool weir__archive_follow(weir__archive *a, weir__archive_fn found, void (*gone)
 
 /* ---- Reading ---- */
 
+/* The file was used: it is the newest. */
+static void renew_file(weir__archive *a, weir__archive_file *file)
+{
+    file->known_ns = 0;
+    list_out(a, file);
+    list_in(a, file);
+}
+
 weir__reader *weir__archive_reader(weir__archive *a)
 {
     return &a->reader;
+}
+
+bool weir__archive_ask(weir__archive *a, weir__archive_file *file, const weir__prefix_key *key,
+                       const int32_t *tokens, int32_t n)
+{
+    if (!weir__reader_ask(&a->reader, file->name, key, tokens, n)) return false;
+    renew_file(a, file);
+    return true;
 }
 
 weir_status weir__archive_read(weir__archive *a, weir__archive_file *file, const void **state, size_t *size,
@@ -375,9 +376,51 @@ weir_status weir__archive_read(weir__archive *a, weir__archive_file *file, const
     *state = r->state;
     *size = r->text.head.state_size;
     if (weir__folder_is_later(r->used, file->used)) file->used = r->used;
-    list_out(a, file);
-    list_in(a, file);
+    renew_file(a, file);
     return WEIR_OK;
+}
+
+/* Asks for the times of the oldest files, unless the reader has something else. */
+static void ask_times(weir__archive *a)
+{
+    weir__folder_file files[WEIR__READER_FILES];
+    size_t n = 0;
+    if (weir__reader_phase_of(&a->reader) != WEIR__READER_FREE) return;
+    for (const weir__archive_file *file = a->oldest; file != NULL && n < WEIR__READER_FILES;
+         file = file->newer) {
+        files[n] = (weir__folder_file){.used = file->used};
+        memcpy(files[n++].name, file->name, sizeof file->name);
+    }
+    weir__reader_look(&a->reader, files, n);
+}
+
+/* Files that another process has used become newer. */
+static void note_times(weir__archive *a)
+{
+    int64_t now = weir__clock_now_ns();
+    for (size_t i = 0; i < a->reader.n_files; i++) {
+        const weir__folder_file *is = &a->reader.files[i];
+        weir__archive_file *file = find_file(a, is->name);
+        if (file == NULL) continue;
+        file->known_ns = now + KNOWN_NS;
+        if (!weir__folder_is_later(is->used, file->used)) continue;
+        file->used = is->used;
+        renew_file(a, file);
+    }
+}
+
+weir__archive_file *weir__archive_oldest(weir__archive *a)
+{
+    if (a->oldest == NULL) return NULL;
+    if (weir__clock_now_ns() < a->oldest->known_ns) return a->oldest;
+    ask_times(a);
+    return NULL;
+}
+
+void weir__archive_put_away(weir__archive *a)
+{
+    note_times(a);
+    weir__reader_clear(&a->reader);
 }
 
 /* ---- The folder ---- */
@@ -454,6 +497,7 @@ weir_status weir__archive_open(const weir__archive_params *params, weir__archive
     a->reader = (weir__reader){.folder = a->folder,
                                .limits = params->limits,
                                .open_file = weir__folder_open_file,
+                               .find_file = weir__folder_find,
                                .ring = params->ring,
                                .user = params->user};
     if (!weir__reader_start(&a->reader)) goto no_reader;

@@ -4,8 +4,7 @@
  *
  * Processes may share the folder: files are added by rename, removed by unlink and never written to, a file
  * that no longer exists is a miss, and the writer looks for files of others. Each keeps all files within
- * its own limit. Of the driver's calls only open, index, wait, close, crowded and overfull ask the file
- * system. */
+ * its own limit. Of the driver's calls only open, index, wait and close ask the file system. */
 #ifndef WEIR_CACHE_ARCHIVE_H
 #define WEIR_CACHE_ARCHIVE_H
 
@@ -19,6 +18,7 @@ typedef struct weir__archive_file {
     uint64_t n_bytes;
     void *owner;          /* its cache entry; NULL: only its age decides when it is removed */
     struct timespec used; /* the file's time when this process last saw it */
+    int64_t known_ns;     /* until then that time counts as its present one */
     char name[WEIR__FOLDER_NAME];
 } weir__archive_file;
 
@@ -49,15 +49,18 @@ void weir__archive_index(weir__archive *archive, weir__archive_fn found, void *u
 /* Whether the writer has a state to write, or one that was not collected yet. */
 bool weir__archive_is_busy(const weir__archive *archive);
 
-/* Whether a state of this size could be stored at all; and then the file to remove first, NULL = there is
- * room. */
+/* Whether a state of this size could be stored at all; and whether files must be removed first. */
 bool weir__archive_fits(const weir__archive *archive, const weir__prefix_key *key, int32_t n_tokens,
                         uint64_t state_size);
-weir__archive_file *weir__archive_crowded(weir__archive *archive, const weir__prefix_key *key,
-                                          int32_t n_tokens, uint64_t state_size);
+bool weir__archive_is_crowded(const weir__archive *archive, const weir__prefix_key *key, int32_t n_tokens,
+                              uint64_t state_size);
 
-/* The file to remove while there are more of them than allowed; NULL = there are not. */
-weir__archive_file *weir__archive_overfull(weir__archive *archive);
+/* Whether there are more files than allowed. */
+bool weir__archive_is_overfull(const weir__archive *archive);
+
+/* The least recently used file, to remove it. NULL: there is none, or another process may have used it; then
+ * the reader is asked, if it is free: call again after put_away. */
+weir__archive_file *weir__archive_oldest(weir__archive *archive);
 
 /* Gives the writer, which is not busy, a state [size] of tokens [n], in a weir__mem block. The writer only
  * reads it, and frees it if `owned`. False: no memory, nothing was done. */
@@ -80,14 +83,23 @@ void weir__archive_wait(weir__archive *archive);
 bool weir__archive_follow(weir__archive *archive, weir__archive_fn found,
                           void (*gone)(void *owner, void *user), void *user);
 
-/* Where the driver asks for the state of a file. */
+/* The thread that reads. */
 weir__reader *weir__archive_reader(weir__archive *archive);
+
+/* Asks the reader, which is FREE, for the state of a file of this text. The file becomes the newest. False:
+ * no memory. */
+bool weir__archive_ask(weir__archive *archive, weir__archive_file *file, const weir__prefix_key *key,
+                       const int32_t *tokens, int32_t n);
 
 /* The result of the reader, which is DONE, for the file that was asked for and is still listed. OK: the file
  * becomes the newest; *state [*size] is the reader's. Otherwise the file is useless, unless the status is
  * NO_MEMORY. */
 weir_status weir__archive_read(weir__archive *archive, weir__archive_file *file, const void **state,
                                size_t *size, weir_error *error);
+
+/* Frees the result of the reader, which is DONE, after taking note of the times that it has read, if it was
+ * asked for these. It is FREE then. */
+void weir__archive_put_away(weir__archive *archive);
 
 /* Removes the file from the list; the writer unlinks it soon. */
 void weir__archive_remove(weir__archive *archive, weir__archive_file *file);

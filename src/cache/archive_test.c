@@ -173,13 +173,13 @@ static void test_no_more_files_than_allowed(void **state)
     }
     weir__archive *a = open_archive(1, 1 << 20);
     assert_int_equal(index_of(a).n, 0);
-    weir__archive_file *first = weir__archive_crowded(a, &nobody, 20, 100);
-    assert_non_null(first); /* there are bytes, and no place in the list */
-    assert_string_equal(first->name, "0000000000000003.1.part");
+    assert_true(
+        weir__archive_is_crowded(a, &nobody, 20, 100)); /* there are bytes, and no place in the list */
+    assert_string_equal(oldest(a)->name, "0000000000000003.1.part");
     assert_true(put(a, 0, 20)); /* which removes that one */
-    assert_non_null(weir__archive_crowded(a, &nobody, 20, 100));
-    weir__archive_remove(a, weir__archive_crowded(a, &nobody, 20, 100));
-    assert_null(weir__archive_crowded(a, &nobody, 20, 100));
+    assert_true(weir__archive_is_crowded(a, &nobody, 20, 100));
+    weir__archive_remove(a, oldest(a));
+    assert_false(weir__archive_is_crowded(a, &nobody, 20, 100));
     weir__archive_close(a);
     assert_int_equal(count_files(""), MOST - 1);
     for (int i = 0; i < 3; i++) {

@@ -73,6 +73,17 @@ static inline int setup(void **state)
     return 0;
 }
 
+/* The least recently used file. */
+static inline weir__archive_file *oldest(weir__archive *a)
+{
+    weir__archive_file *file;
+    while ((file = weir__archive_oldest(a)) == NULL) {
+        weir__reader_wait(weir__archive_reader(a));
+        weir__archive_put_away(a);
+    }
+    return file;
+}
+
 /* The text of n tokens that begins with `first`, with a state of 100 bytes. */
 static inline bool put(weir__archive *a, int32_t first, int32_t n)
 {
@@ -81,8 +92,7 @@ static inline bool put(weir__archive *a, int32_t first, int32_t n)
     memset(state, first, 100);
     for (int32_t i = 0; i < n; i++) tokens[i] = first + i;
     assert_false(weir__archive_is_busy(a));
-    for (weir__archive_file *f; (f = weir__archive_crowded(a, &nobody, n, 100)) != NULL;)
-        weir__archive_remove(a, f);
+    while (weir__archive_is_crowded(a, &nobody, n, 100)) weir__archive_remove(a, oldest(a));
     int before = n_rung;
     assert_true(weir__archive_put(a, &nobody, tokens, n, state, 100, true));
     assert_true(weir__archive_is_busy(a));

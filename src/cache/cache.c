@@ -256,17 +256,13 @@ weir__cache_place weir__cache_call(weir__cache *cache, const weir__cache_hit *hi
     weir__reader_phase phase = weir__reader_phase_of(reader);
     if (phase == WEIR__READER_DONE && cache->awaited == e) return WEIR__CACHE_HERE;
     if (weir__clock_now_ns() >= due) return WEIR__CACHE_AWAY;
-    if (phase != WEIR__READER_FREE) {
-        if (due > cache->due_ns) cache->due_ns = due;
-        return WEIR__CACHE_COMES;
-    }
+    if (phase != WEIR__READER_FREE) return WEIR__CACHE_COMES;
     int32_t length;
     const int32_t *tokens = weir__prefix_tree_tokens(&e->end, &length);
     weir__prefix_key key = weir__prefix_tree_key(&e->end);
-    if (!weir__reader_ask(reader, e->file->name, &key, tokens, length)) return WEIR__CACHE_AWAY;
+    if (!weir__archive_ask(cache->params.archive, e->file, &key, tokens, length)) return WEIR__CACHE_AWAY;
     cache->awaited = e;
     cache->loaded = false;
-    cache->due_ns = due;
     return WEIR__CACHE_COMES;
 }
 
@@ -579,8 +575,7 @@ void weir__cache_put_away(weir__cache *cache)
 {
     weir__reader *r = weir__archive_reader(cache->params.archive);
     if (cache->awaited != NULL && !cache->loaded && r->status == WEIR_OK) keep_late(cache, r);
-    cache->awaited = NULL;
-    weir__reader_clear(r);
+    weir__cache_free_reader(cache);
 }
 
 bool weir__cache_save(weir__cache *cache, const weir__prefix_key *key, const int32_t *tokens, int32_t n,

@@ -40,11 +40,11 @@ struct weir__cache {
     bool unsaved;       /* some entry may lack a file */
     int64_t kept_ns;    /* when the newest entry was kept */
     int64_t offered_ns; /* when the archive last got an entry */
-    /* The entry whose file the archive's reader was asked for; NULL: none, or it is gone. Nobody waits for
-     * the reader after due_ns. loaded: the state has been used. */
+    /* The entry whose file the archive's reader was asked for; NULL: none, or it is gone. loaded: the state
+     * has been used. */
     weir__cache_entry *awaited;
-    int64_t due_ns;
     bool loaded;
+    bool lacks_times; /* nothing is written or evicted before the reader is FREE: see weir__archive_oldest */
 };
 
 static inline weir__cache_entry *weir__cache_entry_at(const weir__prefix_end *end)

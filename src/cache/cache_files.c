@@ -45,16 +45,9 @@ bool weir__cache_collect_file(weir__cache *cache)
     return e != NULL;
 }
 
-/* Whether the file system hangs, as far as is known: the driver leaves it alone until the reader answers. */
-static bool hangs(const weir__cache *cache)
-{
-    return weir__reader_phase_of(weir__archive_reader(cache->params.archive)) == WEIR__READER_READS &&
-           weir__clock_now_ns() >= cache->due_ns;
-}
-
 static bool is_busy(const weir__cache *cache)
 {
-    return weir__archive_is_busy(cache->params.archive) || hangs(cache);
+    return weir__archive_is_busy(cache->params.archive) || cache->lacks_times;
 }
 
 bool weir__cache_lacks_file(const weir__cache *cache, const weir__cache_entry *e)
@@ -65,19 +58,24 @@ bool weir__cache_lacks_file(const weir__cache *cache, const weir__cache_entry *e
     return n - there >= FILE_LEAST && n - there > n / WORTH_PART;
 }
 
-static void evict_file(weir__cache *cache, weir__archive_file *file)
+/* Evicts the least recently used file. False: not before the reader has answered. */
+static bool evict_file(weir__cache *cache)
 {
+    weir__archive_file *file = weir__archive_oldest(cache->params.archive);
+    cache->lacks_times = file == NULL;
+    if (file == NULL) return false;
     if (file->owner != NULL)
         weir__cache_make_ghost(cache, file->owner);
     else
         weir__archive_remove(cache->params.archive, file);
+    return true;
 }
 
-static void make_room_for_file(weir__cache *cache, const weir__prefix_key *key, int32_t n, uint64_t size)
+static bool make_room_for_file(weir__cache *cache, const weir__prefix_key *key, int32_t n, uint64_t size)
 {
-    weir__archive_file *file;
-    while ((file = weir__archive_crowded(cache->params.archive, key, n, size)) != NULL)
-        evict_file(cache, file);
+    while (weir__archive_is_crowded(cache->params.archive, key, n, size))
+        if (!evict_file(cache)) return false;
+    return true;
 }
 
 static void forget_entry(void *owner, void *user)
@@ -87,14 +85,13 @@ static void forget_entry(void *owner, void *user)
     weir__cache_drop(user, e);
 }
 
-/* Takes note of files that other processes have added or removed. False: there are none. */
+/* Takes note of files that other processes have added or removed. False: nothing has changed. */
 static bool follow_others(weir__cache *cache)
 {
     weir__archive *archive = cache->params.archive;
-    weir__archive_file *file;
-    if (!weir__archive_follow(archive, weir__cache_index_file, forget_entry, cache)) return false;
-    while (!hangs(cache) && (file = weir__archive_overfull(archive)) != NULL) evict_file(cache, file);
-    return true;
+    bool changed = weir__archive_follow(archive, weir__cache_index_file, forget_entry, cache);
+    while (!cache->lacks_times && weir__archive_is_overfull(archive) && evict_file(cache)) changed = true;
+    return changed;
 }
 
 void weir__cache_offer(weir__cache *cache, weir__cache_entry *e)
@@ -105,12 +102,13 @@ void weir__cache_offer(weir__cache *cache, weir__cache_entry *e)
     weir__prefix_key key = weir__prefix_tree_key(&e->end);
     bool owned = e->seq >= 0;
     size_t size = owned ? weir__memory_state_size(memory, e->seq) : e->n_bytes;
+    bool fits = size > 0 && weir__archive_fits(archive, &key, n, size);
+    if (fits && !make_room_for_file(cache, &key, n, size)) return;
     e->offered = true;
-    if (size == 0 || !weir__archive_fits(archive, &key, n, size)) return;
+    if (!fits) return;
     void *bytes = owned ? weir__mem_alloc(size) : e->bytes;
     if (owned && bytes != NULL) size = weir__memory_save(memory, e->seq, bytes, size);
     if (bytes != NULL && size > 0) {
-        make_room_for_file(cache, &key, n, size);
         const int32_t *tokens = weir__prefix_tree_tokens(&e->end, &n);
         key = weir__prefix_tree_key(&e->end); /* once more: the tree has changed */
         if (weir__archive_put(archive, &key, tokens, n, bytes, size, owned)) return;
@@ -139,8 +137,8 @@ bool weir__cache_archive(weir__cache *cache, int64_t now, bool idle)
         return more;
     weir__cache_entry *e = next_unsaved(cache);
     cache->unsaved = e != NULL;
-    cache->offered_ns = now;
     if (e != NULL) weir__cache_offer(cache, e);
+    if (!cache->lacks_times) cache->offered_ns = now;
     return more;
 }
 
@@ -150,14 +148,23 @@ int64_t weir__cache_archive_due(const weir__cache *cache)
     return cache->kept_ns + QUIET_NS;
 }
 
+void weir__cache_free_reader(weir__cache *cache)
+{
+    cache->awaited = NULL;
+    cache->lacks_times = false;
+    weir__archive_put_away(cache->params.archive);
+}
+
 void weir__cache_save_all(weir__cache *cache)
 {
     weir__archive *archive = cache->params.archive;
     weir__cache_entry *e;
     if (archive == NULL) return;
-    weir__reader_wait(weir__archive_reader(archive));
+    weir__reader *reader = weir__archive_reader(archive);
     do {
         weir__archive_wait(archive);
+        weir__reader_wait(reader);
+        if (weir__reader_phase_of(reader) == WEIR__READER_DONE) weir__cache_free_reader(cache);
         weir__cache_collect_file(cache);
         if ((e = next_unsaved(cache)) != NULL) weir__cache_offer(cache, e);
     } while (e != NULL);

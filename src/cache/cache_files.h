@@ -15,8 +15,12 @@ bool weir__cache_collect_file(weir__cache *cache);
  * less time than another file, and each turn of a conversation would write all of it again. */
 bool weir__cache_lacks_file(const weir__cache *cache, const weir__cache_entry *e);
 
-/* Gives the writer the entry's state; once only, even if it fails. */
+/* Gives the writer the entry's state; once only, even if it fails. But nothing happens if files must be
+ * evicted for it and the reader has yet to read their times (lacks_times). */
 void weir__cache_offer(weir__cache *cache, weir__cache_entry *e);
+
+/* The reader is done: frees its result, apart from the times of files. */
+void weir__cache_free_reader(weir__cache *cache);
 
 /* Writes all entries that lack a file, and closes the archive, if there is one. */
 void weir__cache_save_all(weir__cache *cache);

@@ -215,6 +215,8 @@ static void step(world *w)
     } else if (event < 5 && w->path[0] != '\0') {
         weir__cache_archive(w->s.cache, w->now += LATER, dice_one_in(&w->d, 2));
         if (dice_one_in(&w->d, 2)) weir__archive_wait(w->s.params.archive);
+        if (dice_one_in(&w->d, 2)) weir__reader_wait(weir__archive_reader(w->s.params.archive));
+        if (weir__cache_has_read(w->s.cache)) weir__cache_put_away(w->s.cache);
         if (w->faulty && dice_one_in(&w->d, 8)) spoil_file(w);
     } else if (r->key < 0) {
         start(w, r);

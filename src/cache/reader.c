@@ -46,6 +46,13 @@ static void read_file(weir__reader *r)
     close(fd);
 }
 
+static void read_times(weir__reader *r)
+{
+    weir__folder_file now;
+    for (size_t i = 0; i < r->n_files; i++)
+        if (r->find_file(r->folder, r->files[i].name, &now)) r->files[i].used = now.used;
+}
+
 static void *run_reader(void *user)
 {
     weir__reader *r = user;
@@ -55,7 +62,10 @@ static void *run_reader(void *user)
         while (!r->closing && r->phase != WEIR__READER_READS) pthread_cond_wait(&r->changed, &r->mutex);
         if (r->closing) break;
         pthread_mutex_unlock(&r->mutex);
-        read_file(r);
+        if (r->n_files > 0)
+            read_times(r);
+        else
+            read_file(r);
         pthread_mutex_lock(&r->mutex);
         r->phase = WEIR__READER_DONE;
         pthread_cond_broadcast(&r->changed);
@@ -98,10 +108,19 @@ bool weir__reader_ask(weir__reader *r, const char *name, const weir__prefix_key 
     return true;
 }
 
+void weir__reader_look(weir__reader *r, const weir__folder_file *files, size_t n)
+{
+    memcpy(r->files, files, n * sizeof *files);
+    r->n_files = n;
+    r->asked_ns = weir__clock_now_ns();
+    set_phase(r, WEIR__READER_READS);
+}
+
 void weir__reader_clear(weir__reader *r)
 {
     weir__mem_free(r->state);
     r->state = NULL;
+    r->n_files = 0;
     weir__snapshot_fini(&r->text);
     set_phase(r, WEIR__READER_FREE);
 }

@@ -23,13 +23,14 @@ static struct gate {
     pthread_cond_t changed;
     bool closed;
     int n_opens; /* files that the reader has begun with */
+    int n_finds; /* the same of files' times */
 } gate = {.mutex = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER};
 
 static void set_gate(bool closed)
 {
     pthread_mutex_lock(&gate.mutex);
     gate.closed = closed;
-    if (closed) gate.n_opens = 0;
+    if (closed) gate.n_opens = gate.n_finds = 0;
     pthread_cond_broadcast(&gate.changed);
     pthread_mutex_unlock(&gate.mutex);
 }
@@ -50,6 +51,16 @@ static weir_status open_slowly(int folder, const char *name, int *fd, weir_error
     while (gate.closed) pthread_cond_wait(&gate.changed, &gate.mutex);
     pthread_mutex_unlock(&gate.mutex);
     return weir__folder_open_file(folder, name, fd, error);
+}
+
+static bool find_slowly(int folder, const char *name, weir__folder_file *file)
+{
+    pthread_mutex_lock(&gate.mutex);
+    gate.n_finds++;
+    pthread_cond_broadcast(&gate.changed);
+    while (gate.closed) pthread_cond_wait(&gate.changed, &gate.mutex);
+    pthread_mutex_unlock(&gate.mutex);
+    return weir__folder_find(folder, name, file);
 }
 
 static void await_open(void)
@@ -76,6 +87,7 @@ static void start(rig *r, weir_layout layout)
     r->params.cache_dir = path;
     rig_start(r);
     reader_of(r)->open_file = open_slowly;
+    reader_of(r)->find_file = find_slowly;
 }
 
 /* Starts an engine whose folder has the texts 1 … n, and stalls. */
@@ -352,6 +364,65 @@ static void test_each_has_its_own_patience(void **state)
     rig_stop(r);
 }
 
+/* ---- Evictions ---- */
+
+static void await_find(void)
+{
+    pthread_mutex_lock(&gate.mutex);
+    while (gate.n_finds == 0) pthread_cond_wait(&gate.changed, &gate.mutex);
+    pthread_mutex_unlock(&gate.mutex);
+}
+
+/* Ticks, in which the cache gives the writer an entry that lacks a file if it can. */
+static void tick_archive(rig *r)
+{
+    r->engine->driver.cache->kept_ns = 0;
+    rig_tick(r);
+}
+
+/* Which files are the oldest is asked before one is removed for a new one; streams go on meanwhile. */
+static void test_times_that_do_not_come(void **state)
+{
+    rig *r = *state;
+    static talk kept, fresh, other;
+    start_stalled(r, WEIR_LAYOUT_UNIFIED, 2);
+    uint64_t full = rig_stats(r).cache_disk_bytes;
+    rig_stop(r);
+    set_gate(false);
+    r->params.cache_disk_bytes = full;
+    start(r, WEIR_LAYOUT_UNIFIED);
+    set_gate(true);
+    weir__cache *cache = r->engine->driver.cache;
+    talk_make(r, &kept, 2, LENGTH);
+    talk_make(r, &fresh, 3, LENGTH);
+    talk_make(r, &other, 4, LENGTH);
+    assert_answer(r, submit(r, &fresh, TALK_ANSWER), &fresh, 0);
+    tick_archive(r);
+    await_find();
+    assert_true(cache->lacks_times);
+    assert_answer(r, submit(r, &other, TALK_ANSWER), &other, 0);
+    tick_archive(r);
+    assert_int_equal(rig_stats(r).n_cache_files, 2);
+    weir_stream *waits = submit(r, &kept, TALK_ANSWER); /* the reader is there for both */
+    rig_tick(r);
+    set_wait(r, waits, WEIR__CLOCK_NEVER);
+    assert_int_equal(opens(), 0);
+    end_stall(r);
+    rig_run(r);
+    assert_answer(r, waits, &kept, LENGTH - 1);
+    for (int i = 0; i < 1000 && cache->unsaved; i++) {
+        weir__reader_wait(reader_of(r));
+        weir__archive_wait(cache->params.archive);
+        tick_archive(r);
+    }
+    assert_false(cache->unsaved);
+    assert_int_equal(rig_stats(r).n_cache_files, 2);
+    rig_stop(r);
+    start(r, WEIR_LAYOUT_UNIFIED);
+    assert_answer(r, submit(r, &other, TALK_ANSWER), &other, LENGTH - 1);
+    rig_stop(r);
+}
+
 /* ---- Priorities ---- */
 
 /* A prompt of lower priority, here or in another engine, does not stand back for requests that wait for a
@@ -582,6 +653,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_a_late_file_without_room, rig_setup, teardown),
         cmocka_unit_test_setup_teardown(test_the_first_wait_is_the_longest, rig_setup, teardown),
         cmocka_unit_test_setup_teardown(test_each_has_its_own_patience, rig_setup, teardown),
+        cmocka_unit_test_setup_teardown(test_times_that_do_not_come, rig_setup, teardown),
         cmocka_unit_test_setup_teardown(test_nobody_stands_back_for_a_waiter, rig_setup, teardown),
         cmocka_unit_test_setup_teardown(test_the_end_while_it_is_read, rig_setup, teardown),
         cmocka_unit_test_setup_teardown(test_a_file_that_is_gone, rig_setup, teardown),
