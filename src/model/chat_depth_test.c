@@ -13,7 +13,8 @@ static void test_depth(void **state)
 {
     (void)state;
     if (!is_pinned()) skip();
-    expect_limit("{% macro f(x) %}{{ f(x) }}{% endmacro %}{{ f(1) }}", "chat template");
+    if (EFFORT(true, false)) /* the next ones do this and more */
+        expect_limit("{% macro f(x) %}{{ f(x) }}{% endmacro %}{{ f(1) }}", "chat template");
     expect_limit(
         "{% macro f(x) %}{{ g(x) }}{% endmacro %}{% macro g(x) %}{% call f(x) %}{% endcall %}{% endmacro %}"
         "{{ f(1) }}",
@@ -29,8 +30,8 @@ static void test_depth(void **state)
 
 /* How deep: a stack has no room for a call for each level. Sanitizers look for other mistakes. */
 #ifdef WEIR_SANITIZED
-#define DEEP   "1000"
-#define DEEPER "10000"
+#define DEEP   "200"
+#define DEEPER "2000"
 #else
 #define DEEP   "50000"
 #define DEEPER "500000"
@@ -80,10 +81,11 @@ static void test_values_in_themselves(void **state)
     (void)state;
     if (!is_pinned()) skip();
     expect_limit("{% set n = namespace() %}{% set n.n = n %}{{ n|tojson }}", "chat template");
-    expect_limit("{% set a = [] %}{% set b = a.append(a) %}{{ a }}", "chat template");
+    if (EFFORT(true, false)) /* much like the next one */
+        expect_limit("{% set a = [] %}{% set b = a.append(a) %}{{ a }}", "chat template");
     expect_limit("{% set a = [] %}{% set b = a.append(a) %}{{ a|string }}", "chat template");
     size_t before = 0;
-    for (int i = 0; i < EFFORT(40, 3); i++) {
+    for (int i = 0; i < EFFORT(40, 1); i++) {
         weir_chat_params params =
             params_of("{% set n = namespace(s='x' * 50000) %}{% set n.n = n %}"
                       "{% set a = ['y' * 50000] %}{% set b = a.append([a]) %}"
