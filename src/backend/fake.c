@@ -40,6 +40,7 @@ static const weir__fake_option options[] = {
     OPTION(tick_us, 0, 0, 60000000),
     OPTION(token_us, 0, 0, 60000000),
     OPTION(load_us, 0, 0, 60000000),
+    OPTION(free_us, 0, 0, 60000000),
     OPTION(exact, 0, 0, 1),
     OPTION(recurrent, 0, 0, 1),
     OPTION(fim, 0, 0, 1),
@@ -269,6 +270,7 @@ weir_status weir__fake_set_adapters(weir__bcontext *context, weir__badapter *con
 void weir__fake_model_free(weir__bmodel *model)
 {
     if (model == NULL) return;
+    weir__fake_wait(model->free_us);
     if (model->pieces != NULL)
         for (int64_t i = 0; i < model->options.n_vocab; i++) weir__mem_free(model->pieces[i].own);
     weir__mem_free(model->log);
@@ -304,6 +306,7 @@ weir_status weir__fake_model_load(const char *path, const weir_model_params *par
         }
     }
     if (made->options.fail_load && !outline) goto unreadable;
+    made->free_us = outline ? 0 : made->options.free_us;
     *model = made;
     return WEIR_OK;
 

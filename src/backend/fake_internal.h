@@ -16,14 +16,15 @@ typedef struct weir__fake_token {
 } weir__fake_token;
 
 typedef struct weir__fake_options {
-    int64_t n_vocab, n_ctx_train, seed, eos_every, any, longest, tick_us, token_us, load_us, exact, recurrent,
-        fim, fail_pass, n_bytes, fail_load;
+    int64_t n_vocab, n_ctx_train, seed, eos_every, any, longest, tick_us, token_us, load_us, free_us, exact,
+        recurrent, fim, fail_pass, n_bytes, fail_load;
 } weir__fake_options;
 
 struct weir__bmodel {
     weir__fake hooks;
     weir__fake_options options;
     bool vocab_only;
+    int64_t free_us;          /* 0 until it is loaded, and of an outline */
     weir__fake_token *pieces; /* [n_vocab] */
     char *text;               /* the bytes of all pieces */
     bool log_on;

@@ -46,8 +46,8 @@ static void test_a_load_may_take_its_time(void **state)
     weir_model *model = NULL;
     weir_model_params params = weir_model_params_default();
     int64_t began = weir__clock_now_ns();
-    fake_release(fake_load("load_us=20000"));
-    assert_true(weir__clock_now_ns() - began >= 20 * WEIR__NS_PER_MS);
+    fake_release(fake_load("load_us=20000,free_us=10000"));
+    assert_true(weir__clock_now_ns() - began >= 30 * WEIR__NS_PER_MS);
     params.progress = give_up;
     params.progress_user = &n;
     assert_refused(weir_model_load("fake:load_us=60000000", &params, &model, error), WEIR_ABORTED,
