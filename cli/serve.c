@@ -89,6 +89,15 @@ static void block_cache(cli_args *args, const cli_args *server)
     if (server->kv_events != NULL || server->prefix_key != NULL) args->engine.cache_block = SERVE_KV_BLOCK;
 }
 
+/* Without a prefix cache there are no events. */
+static cli_exit check_events(const cli_args *args, const cli_model_list *list)
+{
+    bool caches = list->n == 0 && args->engine.cache_sequences != 0;
+    for (size_t i = 0; i < list->n; i++) caches = caches || list->items[i]->args.engine.cache_sequences != 0;
+    if (args->kv_events == NULL || caches) return CLI_OK;
+    return cli_fail(CLI_USAGE, "--kv-events: nothing is cached with --cache-sequences 0; leave one out");
+}
+
 /* ---- Downloads for clients ---- */
 
 /* Who downloads, and for whom. */
@@ -409,6 +418,7 @@ static cli_exit run_server(cli_args *args, struct served *served, bool plain)
 {
     weir_error error = {0};
     cli_exit code = complete_list(args, NULL, &served->list);
+    if (code == CLI_OK) code = check_events(args, &served->list);
     if (code != CLI_OK) return code;
     args->serve.pull_user = &served->puller;
     if (served->list.n > 0) weir_log_set(serve_log_library, &args->verbose);
@@ -420,10 +430,19 @@ static cli_exit run_server(cli_args *args, struct served *served, bool plain)
     serve_until_signal(args, served->server, &served->puller.pulled, &served->now);
     cli_pulled_stop(&served->puller.pulled);
     stop(served->server);
-    serve_log("info", "stopped", "the server has ended");
-    serve_log_flush(FLUSH_MS);
-    cli_signals_forget();
+    serve_log(
+        "info", "stopping",
+        "no request is left; models and caches are closed, and another signal ends the process at once");
     return CLI_OK;
+}
+
+/* Until then another signal ends the process at once: a folder or a device that hangs may hold it. */
+static void end_served(struct served *served)
+{
+    serve_server_destroy(served->server);
+    cli_pulled_fini(&served->puller.pulled);
+    weir_engine_destroy(served->engine);
+    weir_model_release(served->model);
 }
 
 cli_exit cli_serve(cli_args *args)
@@ -438,10 +457,12 @@ cli_exit cli_serve(cli_args *args)
     if (plain) serve_log_plain();
     cli_descriptors_raise(DESCRIPTORS);
     code = run_server(args, &served, plain);
-    serve_server_destroy(served.server);
-    cli_pulled_fini(&served.puller.pulled);
-    weir_engine_destroy(served.engine);
-    weir_model_release(served.model);
+    end_served(&served);
+    if (code == CLI_OK) {
+        serve_log("info", "stopped", "the server has ended");
+        serve_log_flush(FLUSH_MS);
+        cli_signals_forget();
+    }
     cli_load_log_flush();
     if (served.now != NULL) cli_args_fini(served.now);
     cli_free(served.now);

@@ -342,5 +342,18 @@ def test_signal_amid_a_load():
         check("and the program ends", server.wait() == 0, server.lines[-3:])
 
 
+def test_another_signal_waits_for_nothing():
+    slow = "fake:free_us=60000000"
+    written(f"[slow]\nmodel = {slow}\n")
+    for words, model in ((("--models", FILE), None), ((), slow)):
+        with Server(WEIR, *words, model=model) as server:
+            ask(server, "slow" if words else "fake:")
+            server.process.send_signal(signal.SIGTERM)
+            line = server.log(lambda e: e.get("event") in ("stopping", "stopped"))
+            check(f"nothing has ended that has not: {words}", line and line["event"] == "stopping", server.lines[-4:])
+            server.process.send_signal(signal.SIGTERM)
+            check(f"another signal ends the process at once: {words}", server.wait() == 143 and server.lines[-1] == line, server.lines[-4:])
+
+
 need_server(WEIR)
 run_tests(globals())
