@@ -57,11 +57,64 @@ static void a_pool_ends_amid_a_load(void **state)
     }
 }
 
+/* Holds up the unload of a model. */
+static void wait_open(weir_model *model, void *user)
+{
+    atomic_bool *open = user;
+    struct timespec ms = {.tv_nsec = 1000000};
+    (void)model;
+    while (!atomic_load(open)) nanosleep(&ms, NULL);
+}
+
+/* The lease ends late; the message must say what the loader does meanwhile. */
+static void assert_late(rack *r, const char *name, const char *why)
+{
+    weir_error error = {0};
+    weir_lease *lease = rack_ask(r, name, 20);
+    assert_int_equal(weir_lease_wait(lease, WAIT_MS, &error), WEIR_BUSY);
+    if (strstr(error.message, why) == NULL) fail_msg("%s", error.message);
+    weir_lease_release(lease);
+}
+
+static void a_late_lease_tells_what_the_loader_does(void **state)
+{
+    weir_pool_params params = weir_pool_params_default();
+    atomic_bool open = false;
+    (void)state;
+    rack r = {.engine = weir_engine_params_default()};
+    r.engine.n_slots = 2;
+    r.engine.n_ctx = 256;
+    r.engine.cache_bytes = 1 << 16;
+    for (size_t i = 0; i < 2; i++) rack_model(&r, i, 100, "");
+    params.memory_bytes = 120 * MIB;
+    params.leaving = wait_open;
+    params.leaving_user = &open;
+    assert_int_equal(weir_pool_create(&params, &r.pool, NULL), WEIR_OK);
+    assert_int_equal(weir_pool_set(r.pool, r.models, 2, NULL), WEIR_OK);
+    rack_touch(&r, "m0");
+    weir_lease *lease = rack_ask(&r, "m1", WAIT_MS);
+    rack_await(&r, "m0", WEIR_POOL_LEAVING);
+    assert_late(&r, "m1", "the model \"m0\" has been unloading for ");
+    atomic_store(&open, true);
+    assert_int_equal(weir_lease_wait(lease, WAIT_MS, NULL), WEIR_OK);
+    /* The loader is idle, so it is the memory. */
+    assert_late(&r, "m0", "1 request waits for models, and models take ");
+    weir_lease_release(lease);
+    rack_close(&r);
+    rack_open(&r, 230, 2, "load_us=60000000");
+    lease = rack_ask(&r, "m0", WAIT_MS);
+    rack_await(&r, "m0", WEIR_POOL_LOADING);
+    assert_late(&r, "m1", "the model \"m0\" has been loading for ");
+    weir_lease_release(lease);
+    rack_close(&r);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_holder_is_called_before_the_model_leaves),
         cmocka_unit_test(a_pool_ends_amid_a_load),
+        cmocka_unit_test(a_late_lease_tells_what_the_loader_does),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -56,21 +56,44 @@ static void refuse_size(weir_pool *pool, const weir__room *room)
     fail_entry(pool, room->entry, &error);
 }
 
-static void end_late(weir_pool *pool, int64_t now)
+/* Why a lease was not granted in time: the loader's job where that took most of the time, or else the
+ * memory. */
+static void explain_late(const weir_pool *pool, const weir_lease *lease, int64_t now, char *why, size_t size)
 {
+    static const char *const doing[] = {
+        [WEIR__JOB_NONE] = "",        [WEIR__JOB_ESTIMATE] = "estimating its memory",
+        [WEIR__JOB_LOAD] = "loading", [WEIR__JOB_UNLOAD] = "unloading",
+        [WEIR__JOB_READ] = "",
+    };
+    int64_t busy_ms = (now - pool->job.began_ns) / WEIR__NS_PER_MS;
+    if (pool->job.entry != NULL && busy_ms > lease->timeout_ms / 2) {
+        const char *name = pool->job.entry->spec->given.name;
+        if (busy_ms < 1000)
+            snprintf(why, size, "the model \"%.100s\" has been %s for %lld ms", name, doing[pool->job.kind],
+                     (long long)busy_ms);
+        else
+            snprintf(why, size, "the model \"%.100s\" has been %s for %lld s", name, doing[pool->job.kind],
+                     (long long)busy_ms / 1000);
+        return;
+    }
     char limit[32] = "";
     if (pool->limit != WEIR__POOL_NO_LIMIT)
         snprintf(limit, sizeof limit, " of %s", size_of(pool->limit).text);
+    snprintf(why, size, "%d request%s for models, and models take %s%s", pool->n_waiting,
+             pool->n_waiting == 1 ? " waits" : "s wait", size_of(weir__room_used(pool)).text, limit);
+}
+
+static void end_late(weir_pool *pool, int64_t now)
+{
+    char why[192];
     for (weir_lease *lease = pool->first, *next; lease != NULL; lease = next) {
         weir_error error;
         next = lease->next;
         if (lease->deadline_ns > now) continue;
+        explain_late(pool, lease, now, why, sizeof why);
         weir__error_set(&error, WEIR_BUSY, "timeout_ms",
-                        "\"%.100s\" was not loaded within %d ms: %d request%s for models, and models take "
-                        "%s%s; try again later",
-                        lease->name, lease->timeout_ms, pool->n_waiting,
-                        pool->n_waiting == 1 ? " waits" : "s wait", size_of(weir__room_used(pool)).text,
-                        limit);
+                        "\"%.100s\" was not loaded within %d ms: %s; try again later", lease->name,
+                        lease->timeout_ms, why);
         weir__lease_fail(lease, &error);
     }
 }
@@ -101,6 +124,7 @@ static void begin_job(weir_pool *pool, const weir__room *room)
     weir__entry *entry = room->entry;
     pool->job = (weir__job){
         .kind = room->job,
+        .began_ns = weir__clock_now_ns(),
         .entry = entry,
         .spec = weir__spec_hold(entry->spec),
         .cache_dir = folder_of(pool, entry),

@@ -35,7 +35,8 @@ typedef struct weir__job {
     weir__resident *resident;
     weir_status status;
     weir_error error;
-    int64_t ns;
+    int64_t began_ns;
+    int64_t ns; /* how long it took */
 } weir__job;
 
 struct weir_pool {
