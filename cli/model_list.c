@@ -292,12 +292,12 @@ static cli_exit add_folders(cli_model_list *list, const cli_args *args, const cl
 /* It is loaded at the start, stays, and is loaded again after a worker was lost. */
 static cli_exit add_single(cli_model_list *list, const cli_args *args, const cli_config *config)
 {
-    const char *model = args->preset_path != NULL  ? args->preset_path
-                        : args->model_path != NULL ? args->model_path
-                                                   : "default";
+    char *path = args->preset_path != NULL ? cli_format("%s", args->preset_path) : cli_load_path(args);
+    if (path == NULL) return CLI_NO_MODEL;
     char *name = args->preset_path != NULL ? cli_preset_name(args->preset_path)
-                                           : cli_format("%s", cli_file_name(model));
-    cli_exit code = add_entry(list, args, config, CLI_CONFIG_NONE, name, model, cli_format("--rpc"));
+                                           : cli_format("%s", cli_file_name(path));
+    cli_exit code = add_entry(list, args, config, CLI_CONFIG_NONE, name, path, cli_format("--rpc"));
+    cli_free(path);
     cli_args *own = &list->items[0]->args;
     own->pinned = true;
     for (size_t i = 0; i < args->aliases.n; i++)

@@ -97,6 +97,18 @@ def test_refused():
     expect("no worker there", run("--rpc", gone), 3, gone, "weir rpc")
     for names in ("nothing", "127.0.0.1:", ":50", "127.0.0.1:1,", "127.0.0.1:123456"):
         expect(f"no name: {names}", run("--rpc", names), 2, "rpc")
+        expect(f"nor to serve with: {names}", weir("serve", "-m", MODEL, "--port", "0", "--rpc", names), 2, "--rpc", "HOST:PORT,…")
+    with Server(WEIR, "--rpc", gone, model=MODEL) as server:
+        check("what is missing, of which model", gone in text_of(server), text_of(server))
+
+
+def test_name():
+    """The default model's, which the server takes from its file."""
+    if weir("info", "-m", "default").returncode == 0:
+        with Server(WEIR, "--rpc", f"127.0.0.1:{free_port()}", model="default") as server:
+            names = [model["id"] for model in server.get("/v1/models").json["data"]]
+            check("the default model is called by its file", len(names) == 1 and names[0].endswith(".gguf"), names)
+            check("as in what is missing", names[0] in server.post("/v1/completions", dict(ASK, model=names[0])).body.decode())
 
 
 def stream_until_lost(server, end):

@@ -70,17 +70,6 @@ weir_status unreachable(const std::string &endpoint, weir_error *error)
         endpoint.c_str(), endpoint.c_str());
 }
 
-weir_status check(const std::string &endpoint, weir_error *error)
-{
-    size_t colon = endpoint.find(':');
-    if (colon == 0 || colon == std::string::npos || colon + 1 == endpoint.size() ||
-        endpoint.find_first_not_of("0123456789", colon + 1) != std::string::npos ||
-        endpoint.size() - colon > 6)
-        return weir__error_set(error, WEIR_INVALID, "rpc", "rpc names \"%.64s\"; each name is HOST:PORT",
-                               endpoint.c_str());
-    return WEIR_OK;
-}
-
 weir_status add(weir__workers *workers, const std::string &endpoint, weir_error *error)
 {
     weir::capture why; /* the error below says it */
@@ -100,15 +89,11 @@ weir_status add(weir__workers *workers, const std::string &endpoint, weir_error 
 
 weir_status open(const std::string &list, weir__workers *workers, weir_error *error)
 {
-    std::vector<std::string> endpoints;
     weir_status status = WEIR_OK;
     for (size_t from = 0, to; from <= list.size() && status == WEIR_OK; from = to + 1) {
         to = std::min(list.find(',', from), list.size());
-        endpoints.push_back(list.substr(from, to - from));
-        status = check(endpoints.back(), error);
+        status = add(workers, list.substr(from, to - from), error);
     }
-    for (size_t i = 0; i < endpoints.size() && status == WEIR_OK; i++)
-        status = add(workers, endpoints[i], error);
     return status;
 }
 

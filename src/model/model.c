@@ -26,6 +26,32 @@ void weir_model_params_init(weir_model_params *params, size_t size)
     weir__members_init(&weir__model_members, params, size);
 }
 
+/* HOST:PORT at the start of the list; `n`: its length. */
+static bool is_worker(const char *name, size_t n)
+{
+    const char *colon = memchr(name, ':', n);
+    if (colon == NULL || colon == name) return false;
+    long port = 0;
+    for (const char *c = colon + 1; c < name + n; c++) {
+        if (*c < '0' || *c > '9' || port > 65535) return false;
+        port = port * 10 + (*c - '0');
+    }
+    return port >= 1 && port <= 65535;
+}
+
+static weir_status check_workers(const char *list, weir_error *error)
+{
+    for (size_t n; list != NULL; list = list[n] == ',' ? list + n + 1 : NULL) {
+        n = strcspn(list, ",");
+        if (!is_worker(list, n))
+            return weir__error_set(error, WEIR_INVALID, "rpc",
+                                   "\"%.*s\" is not HOST:PORT; give the workers as HOST:PORT,…, with ports "
+                                   "from 1 to 65535",
+                                   n < 64 ? (int)n : 64, list);
+    }
+    return WEIR_OK;
+}
+
 weir_status weir__model_params_check(const weir_model_params *params, weir_error *error)
 {
     weir_status status = weir__members_check(&weir__model_members, params, "", error);
@@ -42,7 +68,7 @@ weir_status weir__model_params_check(const weir_model_params *params, weir_error
             return weir__error_set(error, WEIR_INVALID, "tensor_split",
                                    "tensor_split[%zu] is %g; allowed: finite numbers from 0", i,
                                    (double)params->tensor_split[i]);
-    return WEIR_OK;
+    return params->rpc != NULL && *params->rpc != '\0' ? check_workers(params->rpc, error) : WEIR_OK;
 }
 
 /* States that were computed with other values do not fit. */

@@ -72,6 +72,33 @@ static void test_bad_arguments_of_a_load_are_named(void **state)
     assert_int_equal(weir_model_load("fake:", &p, &model, NULL), WEIR_INVALID);
 }
 
+static void test_workers_are_named_with_ports(void **state)
+{
+    static const char *const bad[] = {"foo",
+                                      "host:",
+                                      ":50052",
+                                      "host:0",
+                                      "host:65536",
+                                      "host:1x",
+                                      "host:1,",
+                                      ",host:1",
+                                      "a:1,,b:2",
+                                      "a:1 ,b:2",
+                                      "a:99999999999999999999",
+                                      "host: 1"};
+    static const char *const good[] = {"", "host:1", "10.0.0.1:50052,10.0.0.2:65535"};
+    (void)state;
+    weir_model_params p = weir_model_params_default();
+    for (size_t i = 0; i < N_ELEMENTS(bad); i++) {
+        p.rpc = bad[i];
+        assert_refused(weir__model_params_check(&p, error), WEIR_INVALID, "rpc");
+    }
+    for (size_t i = 0; i < N_ELEMENTS(good); i++) {
+        p.rpc = good[i];
+        assert_int_equal(weir__model_params_check(&p, NULL), WEIR_OK);
+    }
+}
+
 static void test_an_older_callers_params_are_completed(void **state)
 {
     (void)state;
@@ -333,6 +360,7 @@ int main(void)
         cmocka_unit_test_teardown(test_defaults_of_a_load, nothing_left),
         cmocka_unit_test_teardown(test_bad_arguments_of_a_load_are_named, nothing_left),
         cmocka_unit_test_teardown(test_bad_arguments_of_an_optimize_are_named, nothing_left),
+        cmocka_unit_test_teardown(test_workers_are_named_with_ports, nothing_left),
         cmocka_unit_test_teardown(test_an_older_callers_params_are_completed, nothing_left),
 #ifdef WEIR_NO_LLAMA
         cmocka_unit_test_teardown(test_files_need_llama_cpp, nothing_left),

@@ -63,9 +63,9 @@ static bool keep_all(weir__spec *spec)
             keep_bytes(spec, model->tensor_split, model->n_tensor_split * sizeof *model->tensor_split);
     return (model->tensor_split != NULL || model->n_tensor_split == 0) &&
            keep_text(spec, &model->optimized) && keep_text(spec, &model->projector) &&
-           keep_text(spec, &model->devices) && keep_text(spec, &given->name) &&
-           keep_text(spec, &given->path) && keep_text(spec, &given->draft_path) &&
-           keep_list(spec, &given->aliases, given->n_aliases) &&
+           keep_text(spec, &model->devices) && keep_text(spec, &model->rpc) &&
+           keep_text(spec, &given->name) && keep_text(spec, &given->path) &&
+           keep_text(spec, &given->draft_path) && keep_list(spec, &given->aliases, given->n_aliases) &&
            keep_list(spec, &given->adapters, given->n_adapters);
 }
 
