@@ -2,6 +2,7 @@
 #include "params.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 
@@ -112,6 +113,38 @@ static weir_status check_prefixes(const serve_params *params, weir_error *error)
     return WEIR_OK;
 }
 
+/* ---- Routers ---- */
+
+/* HOST:PORT, where "@" would end a topic's part. */
+static bool is_endpoint(const char *text)
+{
+    const char *colon = strrchr(text, ':');
+    char *end;
+    if (colon == NULL || colon == text || strpbrk(text, "/@ ") != NULL) return false;
+    if (colon[1] < '0' || colon[1] > '9') return false;
+    long port = strtol(colon + 1, &end, 10);
+    return *end == '\0' && port >= 1 && port <= 65535;
+}
+
+static weir_status check_routers(const serve_params *params, weir_error *error)
+{
+    if (params->kv_events == NULL && params->kv_events_replay != NULL)
+        return weir__error_set(error, WEIR_INVALID, "kv_events_replay",
+                               "there are no events to repeat; give --kv-events as well");
+    if (params->kv_events == NULL && params->kv_events_endpoint != NULL)
+        return weir__error_set(error, WEIR_INVALID, "kv_events_endpoint",
+                               "there are no events that name it; give --kv-events as well");
+    if (params->kv_events_endpoint != NULL && !is_endpoint(params->kv_events_endpoint))
+        return weir__error_set(error, WEIR_INVALID, "kv_events_endpoint",
+                               "\"%.100s\" is not HOST:PORT, with a port from 1 to 65535",
+                               params->kv_events_endpoint);
+    weir_status status = serve_objective_check(params->objectives, params->n_objectives, error);
+    if (status == WEIR_OK && params->n_objectives > 0 && !params->router_headers)
+        status = weir__error_set(error, WEIR_INVALID, "objectives",
+                                 "objectives come in a header of the router; give --router-headers as well");
+    return status;
+}
+
 /* ---- Ranges ---- */
 
 #define RANGE(m, l, u)                                                                                       \
@@ -186,7 +219,7 @@ weir_status serve_params_check(const serve_params *params, weir_error *error)
                 error, WEIR_INVALID, "hosts",
                 "\"%.100s\" is no name of a host; allowed: a name without scheme and port, or *",
                 params->hosts[i]);
-    status = serve_objective_check(params->objectives, params->n_objectives, error);
+    status = check_routers(params, error);
     if (status != WEIR_OK) return status;
     for (size_t i = 0; i < params->model.n_names; i++)
         if (!weir__utf8_valid(params->model.names[i], strlen(params->model.names[i])))

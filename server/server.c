@@ -161,9 +161,17 @@ static weir_status open_kv_events(serve_server *server, weir_error *error)
     const serve_params *params = &server->params;
     const char *endpoint = params->kv_events_endpoint, *scheme = strstr(server->address, "://");
     if (endpoint == NULL) endpoint = scheme != NULL ? scheme + 3 : server->address;
-    serve_log("warning", "kv_events", "prompts without cache_salt are published at %s", params->kv_events);
-    return serve_kv_events_create(params->kv_events, params->kv_events_replay, endpoint, &server->kv_events,
-                                  error);
+    weir_status status = serve_kv_events_create(params->kv_events, params->kv_events_replay, endpoint,
+                                                &server->kv_events, error);
+    if (status != WEIR_OK) return status;
+    if (serve_keys_are_wanted(server->keys))
+        serve_log("warning", "kv_events",
+                  "no prompts are published at %s: each API key has prefixes of its own, with a salt",
+                  params->kv_events);
+    else
+        serve_log("warning", "kv_events", "prompts without cache_salt are published at %s",
+                  params->kv_events);
+    return WEIR_OK;
 }
 
 static void set_fingerprint(serve_server *server)

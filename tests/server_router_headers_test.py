@@ -11,7 +11,8 @@ from serve import Server, need_server  # noqa: E402
 
 SLOW = "fake:tick_us=20000,n_ctx_train=100000"
 LONG = "hello " * 1200  # tokens that a tenant has had are forgotten by half in 10 s: some must be left on a slow machine
-WORDS = ("-np", "1", "-c", "16384", "--objective", "chat=10", "--objective", "a=b=-20", "--objective", "boss=100")
+PLAIN = ("-np", "1", "-c", "16384")
+WORDS = (*PLAIN, "--objective", "chat=10", "--objective", "a=b=-20", "--objective", "boss=100")
 TENANT, OBJECTIVE = "X-Llm-D-Inference-Fairness-Id: ", "x-llm-d-inference-objective: "
 ENDPOINT = "x-gateway-destination-endpoint"
 
@@ -44,7 +45,7 @@ def test_objective():
     with Server(WEIR, *WORDS, "--router-headers", model=SLOW) as server:
         got = order(server, requests)
         check("an objective is a priority, one of the body goes before it", got == ["body", "chat", "none", "unknown", "low"], got)
-    with Server(WEIR, *WORDS, model=SLOW) as server:
+    with Server(WEIR, *PLAIN, model=SLOW) as server:
         got = order(server, requests)
         check("without --router-headers it is nothing", got == ["body", "none", "unknown", "low", "chat"], got)
     with Server(WEIR, *WORDS, "--router-headers", "--api-key", "k", "--max-priority", "5", model=SLOW) as server:
@@ -52,7 +53,7 @@ def test_objective():
 
 
 def test_tenant():
-    for words, expected in (((*WORDS, "--router-headers"), ["new", "same"]), (WORDS, ["same", "new"])):
+    for words, expected in (((*WORDS, "--router-headers"), ["new", "same"]), (PLAIN, ["same", "new"])):
         with Server(WEIR, *words, model=SLOW) as server:
             got = order(server, [("same", {"headers": [TENANT + "first"]}), ("new", {"headers": [TENANT + "second"]})])
             check(f"whose tenant had the slot goes last: {words[-1]}", got == expected, got)
