@@ -147,7 +147,8 @@ void serve_prefixes_find(serve_call *call)
     int32_t *tokens = NULL;
     size_t n = 0;
     if (read_wish(call, &json, &w) &&
-        (json_is_array(w.tokens) || serve_field_refuse(call, "tokens", "an array of token ids")) &&
+        (json_array_size(w.tokens) > 0 ||
+         serve_field_refuse(call, "tokens", "an array of 1 token id or more")) &&
         serve_call_read_ids(call, "tokens", w.tokens, &tokens, &n))
         give_prefix(call, tokens, n, w.salt, w.more_than);
     weir__mem_free(tokens);

@@ -188,7 +188,7 @@ def test_the_endpoint():
         reply = server.post(PATH, {"tokens": tokens}, key=KEY)
         check("a prefix", reply.status == 200 and reply.body.startswith(b"weirsnap") and reply.headers["content-type"] == "application/octet-stream", reply.headers)
         check("twice the same", server.post(PATH, {"tokens": tokens, "more_than": len(tokens) - 1}, key=KEY).body == reply.body)
-        for body, status, field in (({}, 400, "tokens"), ({"tokens": "x"}, 400, "tokens"), ({"tokens": [1.5]}, 400, "tokens[0]"), ({"tokens": [-1]}, 400, "tokens"), ({"tokens": []}, 400, None),
+        for body, status, field in (({}, 400, "tokens"), ({"tokens": "x"}, 400, "tokens"), ({"tokens": [1.5]}, 400, "tokens[0]"), ({"tokens": [-1]}, 400, "tokens"), ({"tokens": []}, 400, "tokens"),
                                     ({"tokens": [1] * 5000}, 404, None), ({"tokens": [1 << 30]}, 400, "tokens"), ({"tokens": [1], "more": 1}, 400, "more"), ({"tokens": [1], "more_than": -1}, 400, "more_than"),
                                     ({"tokens": [1], "salt": 5}, 400, "salt"), ({"tokens": [1], "salt": "x" * 5000}, 400, None), (b"{", 400, None), ({"tokens": [1, 2, 3]}, 404, None),
                                     ({"tokens": tokens, "more_than": len(tokens)}, 404, None), ({"tokens": tokens, "salt": "x"}, 404, None)):
