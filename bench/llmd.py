@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Two weirs behind Envoy: llm-d's endpoint picker, which reads their KV events, beside round robin, with conversations of two turns.
+"""Several weirs behind Envoy: llm-d's endpoint picker, which reads their KV events, beside round robin, with conversations of two turns.
 
-usage: llmd.py ROUNDS [CONVERSATIONS]
+usage: llmd.py ROUNDS [CONVERSATIONS [SERVERS]]
 
 Conversations, four at a time, each with a document of its own and a system prompt that all share, ask two questions, the second with all
 that was said before. A second turn reached the right server when at least nine tenths of the first one were cached. Replaces its section
@@ -26,12 +26,11 @@ import time
 from engine import machine, replace_section, run
 
 RESULT = pathlib.Path(__file__).resolve().parent / "results" / "machines.md"
-TITLE = "## Two servers behind llm-d's router and Envoy"
+NUMBERS = {2: "two", 3: "three", 4: "four"}  # of servers
 AT_ONCE, DOCUMENT = 4, 500  # words
 PAUSE_S = 0.5  # between an answer and the next turn
 WORDS = "river stone cloud seven green table music under quick harbour winter paper silver garden letter bridge".split()
 SYSTEM = "You answer questions about the text. " + " ".join(WORDS) * 3
-HOSTS = ("127.0.0.1", "127.0.0.2")  # the picker expects each server's events at the same port
 POLICIES = ("round robin", "llm-d")
 SERVED = "x-gateway-destination-endpoint-served"
 PICKER = """
@@ -86,10 +85,10 @@ def cluster(name, addresses, **fields):
     return {"name": name, "type": "STATIC", "connect_timeout": "10s", "load_assignment": {"cluster_name": name, "endpoints": [{"lb_endpoints": ends}]}, **fields}
 
 
-def envoy_config(port, servers, picker):
+def envoy_config(port, hosts, servers, picker):
     """picker: its port, None for round robin. After its guide to file discovery."""
     filters = [{"name": "router", "typed_config": typed("extensions.filters.http.router.v3.Router")}]
-    clusters = [cluster("servers", [(host, servers) for host in HOSTS])]
+    clusters = [cluster("servers", [(host, servers) for host in hosts])]
     if picker:
         http2 = {"explicit_http_config": {"http2_protocol_options": {}}}
         clusters = [{"name": "servers", "type": "ORIGINAL_DST", "connect_timeout": "10s", "lb_policy": "CLUSTER_PROVIDED",
@@ -174,43 +173,47 @@ def listens(port):
 
 
 @contextlib.contextmanager
-def gateway(weir, model, policy):
-    """Two servers behind Envoy; its port and the servers' addresses."""
+def gateway(weir, model, policy, hosts):
+    """Servers behind Envoy; its port and the servers' addresses. The picker expects each server's events at the same port."""
     servers, events, replay, port, picker, health, metrics = free_ports(7)
     with tempfile.TemporaryDirectory() as folder, contextlib.ExitStack() as stack:
-        for host in HOSTS:
+        for host in hosts:
             command = [weir, "serve", "-m", model, "-t", "1", "-np", str(2 * AT_ONCE), "-c", "4096", "--alias", "m", "--host", host, "--port", str(servers),
                        "--kv-events", f"tcp://{host}:{events}", "--kv-events-replay", f"tcp://{host}:{replay}", "--metrics-vllm",
                        "--router-headers", "--objective", "soon=50"]
             stack.enter_context(started(f"weir-{host}", command, lambda host=host: answers(host, servers), folder))
         if policy == "llm-d":
-            ends = [{"name": f"weir-{host}", "address": host, "port": str(servers)} for host in HOSTS]
+            ends = [{"name": f"weir-{host}", "address": host, "port": str(servers)} for host in hosts]
             pathlib.Path(f"{folder}/endpoints.json").write_text(json.dumps({"endpoints": ends}), encoding="utf-8")
             pathlib.Path(f"{folder}/picker.yaml").write_text(
-                PICKER.format(folder=folder, tokens=f"{HOSTS[0]}:{servers}", events=events, replay=replay), encoding="utf-8")
+                PICKER.format(folder=folder, tokens=f"{hosts[0]}:{servers}", events=events, replay=replay), encoding="utf-8")
             command = [os.environ["LLMD_EPP"], "--config-file", f"{folder}/picker.yaml", "--grpc-port", str(picker), "--grpc-health-port", str(health),
                        "--metrics-port", str(metrics), "--metrics-endpoint-auth=false", "--secure-serving=false", "--tracing=false", "--pool-name", "weir"]
             stack.enter_context(started("picker", command, lambda: listens(picker), folder))
-        pathlib.Path(f"{folder}/envoy.json").write_text(json.dumps(envoy_config(port, servers, picker if policy == "llm-d" else None)), encoding="utf-8")
+        pathlib.Path(f"{folder}/envoy.json").write_text(json.dumps(envoy_config(port, hosts, servers, picker if policy == "llm-d" else None)), encoding="utf-8")
         command = [os.environ["ENVOY"], "-c", f"{folder}/envoy.json", "--use-dynamic-base-id", "--concurrency", "1", "-l", "warning"]
         stack.enter_context(started("envoy", command, lambda: listens(port), folder))
-        yield port, [f"{host}:{servers}" for host in HOSTS]
+        yield port, [f"{host}:{servers}" for host in hosts]
 
 
-def measure(weir, model, policy, n, seed):
+def measure(weir, model, policy, hosts, n, seed):
     """The second turns, and whether the answer's header named one of the servers."""
-    with gateway(weir, model, policy) as (port, servers), concurrent.futures.ThreadPoolExecutor(AT_ONCE) as threads:
+    with gateway(weir, model, policy, hosts) as (port, servers), concurrent.futures.ThreadPoolExecutor(AT_ONCE) as threads:
         reply = post(port, {"messages": [{"role": "user", "content": "Hello"}], "max_tokens": 1})
         return list(threads.map(lambda i: converse(port, 1000 * seed + i), range(n))), reply.headers.get(SERVED) in servers
 
 
 def main():
-    rounds, n = int(sys.argv[1]), int(sys.argv[2]) if len(sys.argv) > 2 else 24
+    words = [int(word) for word in sys.argv[1:]]
+    rounds, n, n_servers = words + [24, 2][len(words) - 1:]
+    command = f"scripts/bench.sh {rounds} llmd" if len(words) == 1 else f"python3 bench/llmd.py {' '.join(sys.argv[1:])}"
+    hosts, number = [f"127.0.0.{i + 1}" for i in range(n_servers)], NUMBERS[n_servers]
+    title = f"## {number.capitalize()} servers behind llm-d's router and Envoy"
     weir, model = os.environ["WEIR_BIN"], os.environ["WEIR_MODEL"]
     found, named = {policy: [] for policy in POLICIES}, []
     for i in range(rounds):
         for policy in POLICIES if i % 2 == 0 else POLICIES[::-1]:
-            turns, served = measure(weir, model, policy, n, i)
+            turns, served = measure(weir, model, policy, hosts, n, i)
             found[policy] += turns
             named += [served] if policy == "llm-d" else []
             print(f"round {i + 1} of {rounds}: {policy}: p50 {statistics.median(s for s, _ in turns):.3f} s, {sum(hit for _, hit in turns)} of {n} at the right server",
@@ -221,15 +224,15 @@ def main():
         times = [1000 * middle(seconds for seconds, _ in found[policy]) for policy in POLICIES]
         rows.append((f"time to the first token, {name}", *times, times[1] / times[0]))
     envoy = run([os.environ["ENVOY"], "--version"]).split("version: ")[1].split("/")[1]
-    lines = [TITLE, "", f"`scripts/bench.sh {rounds} llmd`, {datetime.date.today()}, {run([weir, '--version']).splitlines()[0]}, Envoy {envoy}, llm-d's endpoint picker "
+    lines = [title, "", f"`{command}`, {datetime.date.today()}, {run([weir, '--version']).splitlines()[0]}, Envoy {envoy}, llm-d's endpoint picker "
              "(llm-d-router at ebab6879) with file discovery; it knows prefixes by weir's KV events and tokens by weir's render.", "",
-             machine() + f"; two servers with one thread each, {os.path.basename(model)}, {rounds} rounds of {n} conversations of two turns, {AT_ONCE} at a time. "
+             machine() + f"; {number} servers with one thread each, {os.path.basename(model)}, {rounds} rounds of {n} conversations of two turns, {AT_ONCE} at a time. "
              "Figures of the second turns. Aims: at least 95 %, and a ratio of the p50 of at most 0.3.", "",
              "| | round robin | llm-d | ratio |", "|---|---|---|---|",
              f"| turns that reached the server with their prefix | {right[0]:.0f} % | {right[1]:.0f} % | |",
              *[f"| {name} | {a:.0f} ms | {b:.0f} ms | {ratio:.2f} |" for name, a, b, ratio in rows],
              f"| answers whose header names the server | | {sum(named)} of {len(named)} | |", ""]
-    replace_section(RESULT, lines, TITLE)
+    replace_section(RESULT, lines, title)
     print("\n".join(lines))
     return 0 if right[1] >= 95 and rows[0][3] <= 0.3 and all(named) else 1
 
