@@ -189,6 +189,32 @@ void serve_adapters_list(serve_adapters *adapters, weir__text *text)
     weir__text_add_string(text, "]");
 }
 
+/* The names of those that running or waiting requests have, with commas. The mutex is held. */
+static void add_used(const serve_adapters *adapters, bool running, weir__text *text)
+{
+    weir__text names = {0};
+    for (size_t i = 0; i < adapters->n; i++) {
+        weir_adapter_info info = {.size = sizeof info};
+        weir_adapter_describe(adapters->entries[i].adapter, &info);
+        if ((running ? info.n_running : info.n_waiting) == 0) continue;
+        weir__text_printf(&names, "%s%s", names.n > 0 ? "," : "", adapters->entries[i].name);
+    }
+    weir__json_quote(text, names.n > 0 ? names.bytes : "", names.n);
+    weir__text_fini(&names);
+}
+
+void serve_adapters_labels(serve_adapters *adapters, weir__text *text)
+{
+    pthread_mutex_lock(&adapters->mutex);
+    if (adapters->n > 0) {
+        weir__text_printf(text, "max_lora=\"%d\",running_lora_adapters=", SERVE_ADAPTERS_MOST);
+        add_used(adapters, true, text);
+        weir__text_add_string(text, ",waiting_lora_adapters=");
+        add_used(adapters, false, text);
+    }
+    pthread_mutex_unlock(&adapters->mutex);
+}
+
 static void add_model(const entry *from, const char *parent, int64_t created_s, weir__text *text)
 {
     weir_adapter_info info = {.size = sizeof info};

@@ -52,6 +52,10 @@ void serve_adapters_list(serve_adapters *adapters, weir__text *text);
 bool serve_adapters_list_models(serve_adapters *adapters, const char *name, const char *parent,
                                 int64_t created_s, weir__text *text);
 
+/* The labels of lora_requests_info: how many there may be, and which ones requests use that run or wait.
+ * Nothing where there are none. */
+void serve_adapters_labels(serve_adapters *adapters, weir__text *text);
+
 void serve_adapter_set_fini(serve_adapter_set *set);
 
 /* The file that a request names, in the folder that the operator allows: an absolute path, freed with free.

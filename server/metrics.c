@@ -216,6 +216,7 @@ static serve_source *read_engines(const serve_server *server, const char *own, s
             continue;
         snprintf(sources[*n].name, sizeof sources->name, "%s", loaded->name != NULL ? loaded->name : own);
         if (loaded->name != NULL) add_label(loaded->name, &sources[*n].label);
+        serve_adapters_labels(loaded->adapters, &sources[*n].adapters);
         ++*n;
     }
     serve_catalog_unlock(server->catalog);
@@ -234,7 +235,10 @@ static void add_engines(const serve_server *server, weir__text *text)
         serve_router_metrics(server, sources, n, text);
     }
     serve_model_release(first);
-    for (size_t i = 0; i < n; i++) weir__text_fini(&sources[i].label);
+    for (size_t i = 0; i < n; i++) {
+        weir__text_fini(&sources[i].label);
+        weir__text_fini(&sources[i].adapters);
+    }
     weir__mem_free(sources);
 }
 

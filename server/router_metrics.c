@@ -2,6 +2,7 @@
  * that know no others. SPDX-License-Identifier: Apache-2.0 */
 #include <stdio.h>
 #include <string.h>
+#include <time.h>
 
 #include "metrics.h"
 
@@ -32,6 +33,23 @@ static void add_blocks(weir__text *text, const char *prefix, const serve_source 
                  sources[i].stats.n_kv / SERVE_KV_BLOCK);
         serve_source_sample(text, name, labels, &sources[i].label);
         weir__text_add_string(text, "1\n");
+    }
+}
+
+/* Which adapters are in use, as labels; the value is the time, by which readers tell the newest sample. */
+static void add_adapters(weir__text *text, const char *prefix, const serve_source *sources, size_t n)
+{
+    char name[64];
+    bool any = false;
+    snprintf(name, sizeof name, "%slora_requests_info", prefix);
+    for (size_t i = 0; i < n; i++) {
+        if (sources[i].adapters.n == 0) continue;
+        if (!any)
+            serve_metrics_head(text, prefix, "lora_requests_info", "gauge",
+                               "when it was read, in Unix time; the labels tell which adapters are in use");
+        any = true;
+        serve_source_sample(text, name, sources[i].adapters.bytes, &sources[i].label);
+        weir__text_printf(text, "%lld\n", (long long)time(NULL));
     }
 }
 
@@ -106,6 +124,7 @@ static void add_vllm(weir__text *text, const serve_source *sources, size_t n)
         }
     }
     add_blocks(text, prefix, sources, n);
+    add_adapters(text, prefix, sources, n);
 }
 
 void serve_router_metrics(const serve_server *server, const serve_source *sources, size_t n, weir__text *text)
@@ -114,5 +133,6 @@ void serve_router_metrics(const serve_server *server, const serve_source *source
     add_gauge(text, "kv_usage_ratio", "the part of the KV cells that is neither free nor only cached, 0 to 1",
               sources, n, usage_of);
     add_blocks(text, "weir_", sources, n);
+    add_adapters(text, "weir_", sources, n);
     if (server->params.vllm_metrics) add_vllm(text, sources, n);
 }

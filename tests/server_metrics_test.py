@@ -21,7 +21,7 @@ def read(name):
 
 def test_metrics():
     need_server(WEIR)
-    with Server(WEIR, "--prefix-key", "key") as server:
+    with Server(WEIR, "--prefix-key", "key", "--lora", "fake:1") as server:
         server.post("/v1/completions", {"prompt": "x", "max_tokens": 4, "ignore_eos": True})
         text = server.get("/metrics").body.decode()
     helps, kinds = dict(re.findall(r"^# HELP (\w+) (.*)$", text, re.M)), dict(re.findall(r"^# TYPE (\w+) (\w+)$", text, re.M))

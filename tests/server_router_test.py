@@ -2,13 +2,17 @@
 # SPDX-License-Identifier: Apache-2.0
 import os
 import sys
+import tempfile
+import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "support"))
 from checks import check, run_tests  # noqa: E402
+from program import expect, weir  # noqa: E402
 from serve import Server, need_server  # noqa: E402
 
 WEIR = os.path.abspath(os.environ["WEIR_BIN"])
 TEXT, CHAT = "/v1/completions/render", "/v1/chat/completions/render"
+scratch = tempfile.TemporaryDirectory()
 HELLO = {"messages": [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Hello"}]}
 
 
@@ -72,6 +76,62 @@ def test_load():
         got = server.metrics()
         check("one runs, in cells that are not only cached", got["weir_requests_running"] == 1 and 0 < got["weir_kv_usage_ratio"] < 1, got)
         one.close()
+
+
+def uses(server, prefix, running, waiting):
+    """Waits until the metrics tell these adapters."""
+    name = f'{prefix}lora_requests_info{{max_lora="64",running_lora_adapters="{running}",waiting_lora_adapters="{waiting}"}}'
+    got = server.wait_for(lambda metrics: name in metrics)
+    check(f"{prefix}: running {running!r}, waiting {waiting!r}", abs(got.get(name, 0) - time.time()) < 3600, [key for key in got if "lora" in key])
+
+
+def test_adapters():
+    def ask(adapter):
+        connection = server.connect()
+        connection.request("POST", "/v1/completions", {"prompt": "x" * 30, "model": adapter, "max_tokens": 10000, "ignore_eos": True, "stream": True})
+        return connection
+
+    with Server(WEIR, "-np", "2", "-c", "16384", "--metrics-vllm", "--lora", "fake:1=0", "--lora", "fake:2=0", "--lora", "fake:3=0",
+                model="fake:tick_us=20000,n_ctx_train=100000") as server:
+        uses(server, "weir_", "", "")
+        one = ask("fake:1")
+        uses(server, "weir_", "fake:1", "")
+        two = ask("fake:2")
+        uses(server, "vllm:", "fake:1,fake:2", "")
+        three, plain = ask("fake:3"), ask(None)
+        uses(server, "weir_", "fake:1,fake:2", "fake:3")
+        uses(server, "vllm:", "fake:1,fake:2", "fake:3")
+        for connection in (plain, one, three):
+            connection.close()
+        uses(server, "weir_", "fake:2", "")
+        two.close()
+        uses(server, "vllm:", "", "")
+    with Server(WEIR, "--metrics-vllm") as server:
+        check("without adapters nothing is told of them", not [name for name in server.metrics() if "lora" in name])
+
+
+def test_options_without_effect():
+    ipc = f"ipc://{scratch.name}/kv"
+    for words, *parts in ((("--kv-events-replay", ipc), "--kv-events-replay", "give --kv-events"),
+                          (("--kv-events-endpoint", "10.0.0.1:8080"), "--kv-events-endpoint", "give --kv-events"),
+                          (("--objective", "a=1"), "--objective", "give --router-headers"),
+                          (("--kv-events", ipc, "--cache-sequences", "0"), "--kv-events", "--cache-sequences 0")):
+        expect(f"refused: {words[0]}", weir("serve", "-m", "fake:", "--port", "0", *words), 2, *parts)
+    for endpoint in ("abc", ":80", "host:", "host:0", "host:65536", "host:8x", "http://host:80", "a@b:80"):
+        expect(f"no endpoint: {endpoint}", weir("serve", "-m", "fake:", "--port", "0", "--kv-events", ipc, "--kv-events-endpoint", endpoint), 2,
+               "--kv-events-endpoint", "HOST:PORT")
+
+
+def test_said_at_the_start():
+    done = weir("serve", "-m", "fake:", "--port", "0", "--kv-events", "foo")
+    if "has no ZeroMQ" in done.stderr:
+        return
+    expect("an address is refused before anything is said to be published", done, 2, "--kv-events", '"foo" is not an address')
+    check("and nothing else is said", "published" not in done.stderr, done.stderr)
+    for words, said in (((), "prompts without cache_salt are published at"), (("--api-key", "k"), "no prompts are published at")):
+        with Server(WEIR, "--kv-events", f"ipc://{scratch.name}/kv", *words) as server:
+            line = server.log(lambda e: e.get("event") == "kv_events")
+            check(f"what is published is said: {words}", line and line["message"].startswith(said), line)
 
 
 run_tests(globals())

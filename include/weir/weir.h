@@ -1066,9 +1066,12 @@ typedef struct weir_adapter_info {
     float alpha;       /* from training: the product is multiplied by scale · alpha / rank; 0 = by scale */
     uint64_t n_bytes;  /* in memory */
     uint64_t identity; /* a checksum of the file; adapters with the same one share cached prefixes */
+    /* requests of engines that use this handle: in a slot, and in a queue, as suspended ones are */
+    int32_t n_running, n_waiting;
 } weir_adapter_info;
 
-/* Fills the first info->size bytes. Strings stay valid while the adapter is held. */
+/* Fills the first info->size bytes. Strings stay valid while the adapter is held. The counts are of now. Any
+ * thread. */
 WEIR_API weir_status weir_adapter_describe(const weir_adapter *adapter, weir_adapter_info *info);
 
 /* An adapter with its scale. */

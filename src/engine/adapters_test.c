@@ -454,6 +454,46 @@ static void what_cannot_be_used_is_refused(void **state)
     release_sets(&s);
 }
 
+/* Requests that use the adapter now. */
+static void assert_counts(const weir_adapter *adapter, int32_t n_running, int32_t n_waiting)
+{
+    weir_adapter_info info = {.size = sizeof info};
+    assert_int_equal(weir_adapter_describe(adapter, &info), WEIR_OK);
+    assert_int_equal(info.n_running, n_running);
+    assert_int_equal(info.n_waiting, n_waiting);
+}
+
+/* With two slots; the last request preempts one. */
+static void adapters_count_their_requests(void **state)
+{
+    rig *r = *state;
+    static talk talks[4];
+    sets s;
+    load_sets(r, &s);
+    rig_start_caching(r, WEIR_LAYOUT_UNIFIED, 2);
+    for (int i = 0; i < 3; i++) say(r, &s, &talks[i], i, 20, 1 + i); /* a, a, both */
+    assert_counts(s.a, 0, 3);
+    assert_counts(s.b, 0, 1);
+    rig_ticks(r, 3);
+    assert_counts(s.a, 2, 1);
+    assert_counts(s.b, 0, 1);
+    make(r, &talks[3], 3, 20, NULL, 0);
+    weir_request request = request_of(r, &talks[3]);
+    request.priority = 50;
+    talks[3].got = (sink){0};
+    talks[3].stream = rig_submit(r, &request);
+    rig_ticks(r, 1);
+    assert_int_equal(rig_stats(r).n_suspended, 1);
+    assert_counts(s.a, 1, 2);
+    weir_stream_cancel(talks[2].stream);
+    rig_run(r);
+    assert_counts(s.a, 0, 0);
+    assert_counts(s.b, 0, 0);
+    rig_stop(r);
+    for (int i = 0; i < 4; i++) rig_release(r, talks[i].stream);
+    release_sets(&s);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -470,6 +510,7 @@ int main(void)
         RIG_TEST(a_fork_has_its_sources),
         RIG_TEST(several_answers_have_the_same),
         RIG_TEST(what_cannot_be_used_is_refused),
+        RIG_TEST(adapters_count_their_requests),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -575,11 +575,18 @@ static void fill_result(weir_result *result, const weir__request *request, const
     }
 }
 
+void weir__request_move(weir__request *request, weir__adapters_place to)
+{
+    weir__adapters_move(&request->history.adapters, request->place, to);
+    request->place = to;
+}
+
 void weir__request_finish(weir__request *request, const weir__output *output, const weir_error *error,
                           const weir_usage *usage)
 {
     weir__ticket *ticket = request->ticket;
     weir_stream *stream = request->stream;
+    weir__request_move(request, WEIR__ADAPTERS_NOWHERE);
     if (request->result != NULL)
         fill_result(request->result, request, output, error, usage);
     else

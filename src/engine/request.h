@@ -40,6 +40,7 @@ struct weir__request {
     int32_t n_cached;      /* tokens of the prompt that were cached when it started; -1 = not started */
     weir_miss_info miss;
     weir__history history;
+    weir__adapters_place place; /* what its adapters count it as */
     weir__embedding **ahead; /* [history.n_spans] encoded before a slot needs them; held; NULL = not there */
     int32_t n_ahead;         /* spans that were looked at for that */
     int32_t n_generated;     /* tokens, with the one that ended the answer */
@@ -84,6 +85,9 @@ struct weir__request {
 weir_status weir__request_create(weir_model *model, const weir_engine_params *limits,
                                  const weir_request *given_request, size_t index, const weir__doorbell *bell,
                                  const weir__request *first, weir__request **out, weir_error *error);
+/* It is in the queue, in a slot, or in neither; its adapters count it. */
+void weir__request_move(weir__request *request, weir__adapters_place to);
+
 void weir__request_destroy(weir__request *request);
 
 /* Whether the reader has cancelled. */

@@ -95,6 +95,7 @@ weir_status weir__shared_submit(weir__shared *shared, const weir_engine_params *
             request->serial = shared->serial++;
             request->salt = weir__salt_hold(&shared->salts, request->tenant_hash, request->submit_ns);
             add_arrival(shared, request);
+            weir__request_move(request, WEIR__ADAPTERS_WAITING);
             weir__queue_push(&shared->queue, request);
         }
         atomic_store_explicit(&shared->arrived, true, memory_order_relaxed);
@@ -177,6 +178,7 @@ void weir__shared_admit(weir__shared *shared, weir__request *request, bool resum
 {
     pthread_mutex_lock(&shared->mutex);
     weir__queue_remove(&shared->queue, request);
+    weir__request_move(request, WEIR__ADAPTERS_RUNNING);
     if (!resumed) weir__salt_bill(request->salt, request->history.n_prompt, now);
     pthread_mutex_unlock(&shared->mutex);
 }
@@ -184,6 +186,7 @@ void weir__shared_admit(weir__shared *shared, weir__request *request, bool resum
 void weir__shared_requeue(weir__shared *shared, weir__request *request)
 {
     pthread_mutex_lock(&shared->mutex);
+    weir__request_move(request, WEIR__ADAPTERS_WAITING);
     weir__queue_push(&shared->queue, request);
     pthread_mutex_unlock(&shared->mutex);
 }

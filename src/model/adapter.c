@@ -64,7 +64,10 @@ void weir_adapter_release(weir_adapter *adapter)
 weir_status weir_adapter_describe(const weir_adapter *adapter, weir_adapter_info *info)
 {
     if (adapter == NULL || info == NULL) return WEIR_INVALID;
-    return weir__sized_give(info, &adapter->info, sizeof adapter->info, "info", NULL);
+    weir_adapter_info now = adapter->info;
+    now.n_running = atomic_load_explicit(&adapter->n_running, memory_order_relaxed);
+    now.n_waiting = atomic_load_explicit(&adapter->n_waiting, memory_order_relaxed);
+    return weir__sized_give(info, &now, sizeof now, "info", NULL);
 }
 
 /* ---- Sets ---- */
@@ -156,6 +159,21 @@ void weir__adapters_fini(weir__adapters *adapters)
 {
     for (int32_t i = 0; i < adapters->n; i++) weir_adapter_release(adapters->adapter[i]);
     memset(adapters, 0, sizeof *adapters);
+}
+
+static void count_use(weir_adapter *adapter, weir__adapters_place place, int32_t n)
+{
+    if (place == WEIR__ADAPTERS_NOWHERE) return;
+    _Atomic int32_t *of = place == WEIR__ADAPTERS_WAITING ? &adapter->n_waiting : &adapter->n_running;
+    atomic_fetch_add_explicit(of, n, memory_order_relaxed);
+}
+
+void weir__adapters_move(const weir__adapters *adapters, weir__adapters_place from, weir__adapters_place to)
+{
+    for (int32_t i = 0; i < adapters->n; i++) {
+        count_use(adapters->adapter[i], from, -1);
+        count_use(adapters->adapter[i], to, 1);
+    }
 }
 
 weir_status weir__adapters_set(const weir_model *model, weir__bcontext *context, weir__adapters *current,

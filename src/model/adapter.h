@@ -11,6 +11,7 @@ struct weir_adapter {
     weir_adapter_info info; /* complete */
     char *path;
     _Atomic int refs;
+    _Atomic int32_t n_running, n_waiting;
 };
 
 /* The adapters of a pass. Zeroes: none. */
@@ -30,6 +31,16 @@ weir_status weir__adapters_take(weir__adapters *adapters, const weir_model *mode
 /* *to is overwritten; it must hold nothing. */
 void weir__adapters_copy(weir__adapters *to, const weir__adapters *from);
 void weir__adapters_fini(weir__adapters *adapters);
+
+/* Where the request is that has them. */
+typedef enum weir__adapters_place {
+    WEIR__ADAPTERS_NOWHERE = 0,
+    WEIR__ADAPTERS_WAITING = 1,
+    WEIR__ADAPTERS_RUNNING = 2,
+} weir__adapters_place;
+
+/* Counts a request that goes from one place to another. Any thread. */
+void weir__adapters_move(const weir__adapters *adapters, weir__adapters_place from, weir__adapters_place to);
 
 /* Sets the adapters of a context of the model. *current has its adapters before and after the call: none
  * after a failure. Does nothing if both are equal. */
