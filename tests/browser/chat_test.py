@@ -4,7 +4,7 @@ WEIR_BUILD_DIR/browser afterwards. Arguments: names of tests, to run only these.
 import json
 import os
 
-from page import ANSWER, ENTER, ESCAPE, OUT, STORY, Page, main, second_tab, start, test
+from page import ANSWER, ENTER, ESCAPE, HOSTILE, OUT, STORY, Page, main, second_tab, spotless, start, test
 
 
 # ---- Chat

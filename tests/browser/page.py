@@ -100,6 +100,22 @@ def second_tab(p):
         p.b.switch(first)
 
 
+# What a model may be made to say. Neither quotes nor backslashes, so that JSON writes it as it is.
+HOSTILE = ("<script>window.hacked=1</script><img src=x onerror=window.hacked=2><svg onload=window.hacked=3></svg>"
+           "<iframe src=javascript:parent.hacked=4></iframe><style>*{display:none}</style>"
+           "[a](javascript:window.hacked=5) [b](data:text/html,<script>parent.hacked=6</script>) ![c](/v1/models) "
+           "<a href=javascript:window.hacked=7>d</a> [e](JaVaScRiPt:window.hacked=8) <javascript:window.hacked=9>")
+FORBIDDEN = "script, img, svg:not(button svg), iframe, style, object, embed, form.x, [onerror], [onload], [onclick], [style], base, meta, link"
+
+
+def spotless(p):
+    """No element in the messages that the text could have brought, no link that runs something, nothing ran."""
+    found = p.b.js("""return [window.hacked ?? null,
+        [...document.querySelectorAll('#messages *')].filter((e) => e.matches(arguments[0])).map((e) => e.outerHTML),
+        [...document.querySelectorAll('#messages a')].map((e) => e.protocol).filter((x) => !['http:', 'https:', 'mailto:'].includes(x))]""", FORBIDDEN)
+    assert found == [None, [], []], found
+
+
 def main(name):
     """Runs the tests of the file NAME that the arguments name, or all."""
     chosen = [t for t in tests if not sys.argv[1:] or t.__name__ in sys.argv[1:]]
