@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/random.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -28,6 +29,7 @@ typedef enum phase { IDLE, GIVEN, WRITTEN, FAILED } phase;
 struct weir__archive {
     weir__archive_params params; /* path: a copy */
     int folder;
+    uint64_t tag; /* in the names of files that are being written: no other archive's, on whatever machine */
     weir__archive_file *newest, *oldest;
     uint64_t n_bytes;
     size_t n_files;
@@ -104,9 +106,8 @@ static bool write_file(weir__archive *a)
     a->written = (weir__folder_file){0};
     char name[WEIR__FOLDER_NAME], part[WEIR__FOLDER_NAME];
     file_name(a, name);
-    snprintf(part, sizeof part, "%016" PRIx64 ".%ld" WEIR__FOLDER_PART, weir__snapshot_name(&a->text),
-             (long)getpid());
-    unlinkat(a->folder, part, 0); /* of an earlier process with this id */
+    snprintf(part, sizeof part, "%016" PRIx64 ".%016" PRIx64 WEIR__FOLDER_PART, weir__snapshot_name(&a->text),
+             a->tag);
     int fd = openat(a->folder, part, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
     if (fd < 0) return false;
     bool done = weir__snapshot_write(&a->text, a->state, fd);
@@ -487,6 +488,7 @@ weir_status weir__archive_open(const weir__archive_params *params, weir__archive
     if (a == NULL) return weir__error_set(error, WEIR_NO_MEMORY, "cache_dir", "no memory for cache_dir");
     a->params = *params;
     a->folder = -1;
+    if (getentropy(&a->tag, sizeof a->tag) != 0) a->tag = (uint64_t)weir__clock_now_ns();
     a->params.path = weir__mem_strdup(params->path);
     weir_status status = a->params.path != NULL
                              ? weir__folder_open(a->params.path, &a->folder, error)

@@ -125,6 +125,38 @@ static void test_others_files_that_are_no_use(void **state)
     assert_int_equal(count_files(".part"), 1);
 }
 
+/* Two engines of one process save the same text at the same time: neither spoils the other's file. */
+static void test_the_same_text_at_once(void **state)
+{
+    (void)state;
+    enum { N = 20, SIZE = 1 << 18, ROUNDS = 50 };
+    int32_t tokens[N];
+    weir__archive *each[2] = {open_archive(1, 1 << 20), open_archive(1, 1 << 20)};
+    for (int32_t i = 0; i < N; i++) tokens[i] = i;
+    for (int round = 0; round < ROUNDS; round++) {
+        for (int i = 0; i < 2; i++) {
+            void *bytes = weir__mem_calloc(1, SIZE);
+            assert_non_null(bytes);
+            assert_true(weir__archive_put(each[i], &nobody, tokens, N, bytes, SIZE, true));
+        }
+        for (int i = 0; i < 2; i++) {
+            weir__archive_file *file = NULL;
+            void *bytes = NULL;
+            size_t size = 0;
+            weir__archive_wait(each[i]);
+            assert_non_null(weir__archive_collect(each[i], &file));
+            weir__archive_clear(each[i]);
+            assert_non_null(file);
+            assert_int_equal(read_text(each[i], file, 0, &bytes, &size, NULL), WEIR_OK);
+            assert_int_equal(size, SIZE);
+            weir__mem_free(bytes);
+        }
+    }
+    for (int i = 0; i < 2; i++) weir__archive_close(each[i]);
+    assert_int_equal(count_files(".part"), 0);
+    assert_string_equal(said, "");
+}
+
 static void test_many_files_of_others(void **state)
 {
     (void)state;
@@ -182,6 +214,7 @@ int main(void)
         cmocka_unit_test_setup(test_others_files_come_and_go, setup),
         cmocka_unit_test_setup(test_own_files_that_others_change, setup),
         cmocka_unit_test_setup(test_others_files_that_are_no_use, setup),
+        cmocka_unit_test_setup(test_the_same_text_at_once, setup),
         cmocka_unit_test_setup(test_many_files_of_others, setup),
         cmocka_unit_test_setup(test_others_use_keeps_a_file, setup),
     };
