@@ -180,7 +180,7 @@ static void run_limited(const cli_limits *limits, void (*fn)(void *user, int32_t
 bool cli_limits_init(cli_limits *limits, int32_t n_threads)
 {
     *limits = (cli_limits){.instruction = fastest()->instruction, .n_threads = n_threads};
-    limits->crew = weir__crew_create(n_threads - 1, NULL);
+    limits->crew = weir__crew_create(n_threads - 1);
     return limits->crew != NULL;
 }
 

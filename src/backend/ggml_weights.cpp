@@ -20,7 +20,6 @@
 
 extern "C" {
 #include "backend/optimized_file.h"
-#include "backend/passes.h"
 #include "base/cpu.h"
 #include "base/crew.h"
 #include "base/log.h"
@@ -98,8 +97,7 @@ namespace
 /* Panels that are packed at once: long enough for a thread to be worth waking. */
 constexpr int64_t pack_panels = 8;
 
-/* Threads that pack; with this many, memory is the limit. Beside passes only the loading thread packs: one
- * more on each processor would delay all threads of a pass at their barriers. */
+/* Threads that pack; with this many, memory is the limit. */
 constexpr int32_t most_packers = 16;
 
 /* A matrix that is packed, in parts that may run at the same time. */
@@ -443,8 +441,7 @@ bool weir__hook_begin(const weir__hook_load *how)
 {
     weir::load = {how->mapped, how->locked, how->from, how->to, how->from != nullptr, 0, 0, nullptr};
     if (!weir::installed()) return true;
-    weir::load.crew =
-        weir__crew_create(std::min(weir__cpu_count(), weir::most_packers) - 1, weir__passes_run);
+    weir::load.crew = weir__crew_create(std::min(weir__cpu_count(), weir::most_packers) - 1);
     if (weir::load.crew != nullptr) return true;
     weir::load = {};
     return false;

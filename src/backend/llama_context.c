@@ -6,7 +6,6 @@
 
 #include "backend/ggml_hook.h"
 #include "backend/llama_internal.h"
-#include "backend/passes.h"
 #include "base/clock.h"
 #include "base/cpu.h"
 #include "base/error.h"
@@ -385,10 +384,8 @@ static weir_status run_pass(weir__bcontext *c, const weir__batch *batch, int32_t
     int64_t ns = c->adapts ? -weir__clock_now_ns() : 0, ran_ns = c->adapts ? -run_ns() : 0;
     bool began;
     llama_set_n_threads(c->context, n_threads, n_threads);
-    weir__passes_begin();
     status =
         weir__shim_decode(c->context, b, c->model->encoder_only || c->model->encoder_decoder, &began, error);
-    weir__passes_end();
     if (began) copied(c);
     if (status != WEIR_OK) { /* a lost worker is the better reason */
         weir_status lost = weir__llama_model_check(c->model, error);

@@ -4,7 +4,6 @@
 #include <pthread.h>
 
 #include "backend/llama_testing.h"
-#include "backend/passes.h"
 #include "support/effort.h"
 
 #define PROMPT "<|im_start|>user\nName three rivers of Europe.<|im_end|>\n<|im_start|>assistant\n"
@@ -281,31 +280,6 @@ static void a_pass_is_aborted(void **state)
     rig_fini(&r);
 }
 
-static bool count_runs(void *user)
-{
-    *(int *)user += weir__passes_run();
-    return false;
-}
-
-/* Loads ask for this, and leave the processors to passes. */
-static void a_pass_is_known_to_run(void **state)
-{
-    (void)state;
-    rig r;
-    rig_init(&r, 256, 1, WEIR_LAYOUT_AUTO);
-    int n = 0;
-    int32_t ids[] = {100, 200, 300};
-    ops->set_abort(r.context, count_runs, &n);
-    assert_false(weir__passes_run());
-    assert_ok(feed(&r, 0, ids, 3, error));
-    assert_true(n > 0);
-    assert_false(weir__passes_run());
-    ops->set_abort(r.context, abort_now, &n);
-    assert_refused(feed(&r, 0, ids, 3, error), WEIR_ABORTED, "");
-    assert_false(weir__passes_run());
-    rig_fini(&r);
-}
-
 static void *generate_apart(void *out)
 {
     rig r;
@@ -423,7 +397,6 @@ int main(void)
         cmocka_unit_test(batches_that_are_refused),
         cmocka_unit_test(no_cells_left),
         cmocka_unit_test(a_pass_is_aborted),
-        cmocka_unit_test(a_pass_is_known_to_run),
         cmocka_unit_test(two_contexts_at_once),
         cmocka_unit_test(pooled_embeddings),
         cmocka_unit_test(any_sequences_and_batches),

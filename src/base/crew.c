@@ -24,21 +24,14 @@ struct weir__crew {
     int32_t n;
 
     _Atomic int32_t next; /* may pass n */
-    bool (*rests)(void);  /* constant; NULL = never */
     int32_t n_helpers;
     pthread_t helpers[];
 };
 
-static bool is_resting(const weir__crew *crew)
-{
-    return crew->rests != NULL && crew->rests();
-}
-
-static void take_part(weir__crew *crew, bool helper)
+static void take_part(weir__crew *crew)
 {
     int32_t i;
-    while (!(helper && is_resting(crew)) && (i = atomic_fetch_add(&crew->next, 1)) < crew->n)
-        crew->fn(crew->user, i);
+    while ((i = atomic_fetch_add(&crew->next, 1)) < crew->n) crew->fn(crew->user, i);
 }
 
 static void *help(void *argument)
@@ -54,7 +47,7 @@ static void *help(void *argument)
         seen = crew->round;
         crew->n_inside++;
         pthread_mutex_unlock(&crew->mutex);
-        take_part(crew, true);
+        take_part(crew);
         pthread_mutex_lock(&crew->mutex);
         if (--crew->n_inside == 0) pthread_cond_signal(&crew->done);
     }
@@ -62,11 +55,10 @@ static void *help(void *argument)
     return NULL;
 }
 
-weir__crew *weir__crew_create(int32_t n_helpers, bool (*rests)(void))
+weir__crew *weir__crew_create(int32_t n_helpers)
 {
     weir__crew *crew = weir__mem_calloc(1, sizeof *crew + (size_t)n_helpers * sizeof crew->helpers[0]);
     if (crew == NULL) return NULL;
-    crew->rests = rests;
     if (pthread_mutex_init(&crew->mutex, NULL) != 0) goto no_mutex;
     if (pthread_cond_init(&crew->work, NULL) != 0) goto no_work;
     if (pthread_cond_init(&crew->done, NULL) != 0) goto no_done;
@@ -107,9 +99,9 @@ void weir__crew_run(weir__crew *crew, void (*fn)(void *user, int32_t i), void *u
     atomic_store(&crew->next, 0);
     crew->open = true;
     crew->round++;
-    if (!is_resting(crew)) pthread_cond_broadcast(&crew->work);
+    pthread_cond_broadcast(&crew->work);
     pthread_mutex_unlock(&crew->mutex);
-    take_part(crew, false);
+    take_part(crew);
     pthread_mutex_lock(&crew->mutex);
     crew->open = false;
     while (crew->n_inside > 0) pthread_cond_wait(&crew->done, &crew->mutex);

@@ -3,15 +3,13 @@
 #ifndef WEIR_BASE_CREW_H
 #define WEIR_BASE_CREW_H
 
-#include <stdbool.h>
 #include <stdint.h>
 
 typedef struct weir__crew weir__crew;
 
-/* Up to n_helpers threads that sleep until there is work; fewer where the process has reached a limit. While
- * `rests` returns true, helpers begin no call; NULL = never. It is called often, on any thread. NULL: no
- * memory. */
-weir__crew *weir__crew_create(int32_t n_helpers, bool (*rests)(void));
+/* Up to n_helpers threads that sleep until there is work; fewer where the process has reached a limit. NULL:
+ * no memory. */
+weir__crew *weir__crew_create(int32_t n_helpers);
 void weir__crew_destroy(weir__crew *crew);
 
 /* Calls fn(user, i) once for each i of 0 … n-1, on this thread and on the helpers that are awake in time;

@@ -2,7 +2,6 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "base/crew.h"
 
-#include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdatomic.h>
@@ -37,7 +36,7 @@ static void each_is_done_once(void **state)
 {
     (void)state;
     for (int32_t helpers = 0; helpers <= 4; helpers++) {
-        weir__crew *crew = weir__crew_create(helpers, NULL);
+        weir__crew *crew = weir__crew_create(helpers);
         assert_non_null(crew);
         for (int round = 0; round < 400; round++) {
             work w = {.sleep_ns = round % 50 == 0 ? 100000 : 0};
@@ -53,7 +52,7 @@ static void each_is_done_once(void **state)
 static void helpers_take_part(void **state)
 {
     (void)state;
-    weir__crew *crew = weir__crew_create(3, NULL);
+    weir__crew *crew = weir__crew_create(3);
     work w = {.sleep_ns = 1000000};
     int most = 0;
     for (int round = 0; round < 100 && most < 2; round++) { /* the first may find all of them asleep */
@@ -64,64 +63,12 @@ static void helpers_take_part(void **state)
     weir__crew_destroy(crew);
 }
 
-/* ---- Helpers that rest ---- */
-
-static atomic_bool resting;
-
-static bool is_resting(void)
-{
-    return atomic_load(&resting);
-}
-
-typedef struct divided {
-    pthread_t caller;
-    int32_t n_alone;             /* calls on the caller's thread */
-    atomic_int n_others, n_late; /* on other threads; of these, begun when they were to rest */
-    int32_t rest_from;           /* the call in which the helpers are told to rest; -1 = they do already */
-} divided;
-
-static void note(void *user, int32_t i)
-{
-    divided *d = user;
-    bool mine = pthread_equal(pthread_self(), d->caller) != 0;
-    if (!mine) {
-        atomic_fetch_add(&d->n_others, 1);
-        if (is_resting()) atomic_fetch_add(&d->n_late, 1);
-    }
-    if (i == d->rest_from) atomic_store(&resting, true);
-    nanosleep(&(struct timespec){.tv_nsec = 20000}, NULL);
-    if (mine) d->n_alone++;
-}
-
-static void helpers_rest(void **state)
-{
-    (void)state;
-    weir__crew *crew = weir__crew_create(3, is_resting);
-    assert_non_null(crew);
-    atomic_store(&resting, true);
-    for (int round = 0; round < 20; round++) {
-        divided d = {.caller = pthread_self(), .rest_from = -1};
-        weir__crew_run(crew, note, &d, 40);
-        assert_int_equal(d.n_alone, 40);
-        assert_int_equal(atomic_load(&d.n_others), 0);
-    }
-    /* From the middle on: each may have asked before. */
-    for (int round = 0; round < 20; round++) {
-        divided d = {.caller = pthread_self(), .rest_from = 20};
-        atomic_store(&resting, false);
-        weir__crew_run(crew, note, &d, 200);
-        assert_int_equal(d.n_alone + atomic_load(&d.n_others), 200);
-        assert_in_range(atomic_load(&d.n_late), 0, 3);
-    }
-    weir__crew_destroy(crew);
-}
-
 static void without_memory_there_is_none(void **state)
 {
     (void)state;
     long live = weir__mem_live();
     weir__mem_fail_after(0);
-    assert_null(weir__crew_create(2, NULL));
+    assert_null(weir__crew_create(2));
     weir__mem_fail_after(-1);
     weir__crew_destroy(NULL);
     assert_int_equal(weir__mem_live(), live);
@@ -132,7 +79,6 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(each_is_done_once),
         cmocka_unit_test(helpers_take_part),
-        cmocka_unit_test(helpers_rest),
         cmocka_unit_test(without_memory_there_is_none),
     };
     return cmocka_run_group_tests_name("crew", tests, NULL, NULL);

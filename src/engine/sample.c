@@ -71,7 +71,7 @@ static bool is_worth_sharing(const weir__driver *driver, int32_t n)
 static weir__crew *sampling_crew(weir__driver *driver)
 {
     int32_t n = driver->params->n_threads - 1;
-    if (driver->crew == NULL) driver->crew = weir__crew_create(n < MOST_HELPERS ? n : MOST_HELPERS, NULL);
+    if (driver->crew == NULL) driver->crew = weir__crew_create(n < MOST_HELPERS ? n : MOST_HELPERS);
     return driver->crew;
 }
 
