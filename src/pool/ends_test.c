@@ -67,13 +67,16 @@ static void wait_open(weir_model *model, void *user)
 }
 
 /* The lease ends late; the message must say what the loader does meanwhile. */
-static void assert_late(rack *r, const char *name, int timeout_ms, const char *why)
+static void assert_late(rack *r, const char *name, const char *why)
 {
-    weir_error error = {0};
-    weir_lease *lease = rack_ask(r, name, timeout_ms);
-    assert_int_equal(weir_lease_wait(lease, WAIT_MS, &error), WEIR_BUSY);
+    weir_error error;
+    do {
+        weir_lease *lease = rack_ask(r, name, 20);
+        error = (weir_error){0};
+        assert_int_equal(weir_lease_wait(lease, WAIT_MS, &error), WEIR_BUSY);
+        weir_lease_release(lease);
+    } while (strstr(error.message, "estimating") != NULL); /* on a slow machine */
     if (strstr(error.message, why) == NULL) fail_msg("%s", error.message);
-    weir_lease_release(lease);
 }
 
 static void a_late_lease_tells_what_the_loader_does(void **state)
@@ -94,17 +97,17 @@ static void a_late_lease_tells_what_the_loader_does(void **state)
     rack_touch(&r, "m0");
     weir_lease *lease = rack_ask(&r, "m1", WAIT_MS);
     rack_await(&r, "m0", WEIR_POOL_LEAVING);
-    assert_late(&r, "m1", 20, "the model \"m0\" has been unloading for ");
+    assert_late(&r, "m1", "the model \"m0\" has been unloading for ");
     atomic_store(&open, true);
     assert_int_equal(weir_lease_wait(lease, WAIT_MS, NULL), WEIR_OK);
-    /* The loader does nothing that takes half of the time, so it is the memory. */
-    assert_late(&r, "m0", 1000, "1 request waits for models, and models take ");
+    /* The loader does nothing then, so it is the memory. */
+    assert_late(&r, "m0", "1 request waits for models, and models take ");
     weir_lease_release(lease);
     rack_close(&r);
     rack_open(&r, 230, 2, "load_us=60000000");
     lease = rack_ask(&r, "m0", WAIT_MS);
     rack_await(&r, "m0", WEIR_POOL_LOADING);
-    assert_late(&r, "m1", 20, "the model \"m0\" has been loading for ");
+    assert_late(&r, "m1", "the model \"m0\" has been loading for ");
     weir_lease_release(lease);
     rack_close(&r);
 }
