@@ -226,7 +226,7 @@ def main():
     envoy = run([os.environ["ENVOY"], "--version"]).split("version: ")[1].split("/")[1]
     lines = [title, "", f"`{command}`, {datetime.date.today()}, {run([weir, '--version']).splitlines()[0]}, Envoy {envoy}, llm-d's endpoint picker "
              "(llm-d-router at ebab6879) with file discovery; it knows prefixes by weir's KV events and tokens by weir's render.", "",
-             machine() + f"; {number} servers with one thread each, {os.path.basename(model)}, {rounds} rounds of {n} conversations of two turns, {AT_ONCE} at a time. "
+             machine() + f"; {number} servers with one thread each, {os.path.basename(model)}, {rounds} round{'s' if rounds > 1 else ''} of {n} conversations of two turns, {AT_ONCE} at a time. "
              "Figures of the second turns. Aims: at least 95 %, and a ratio of the p50 of at most 0.3.", "",
              "| | round robin | llm-d | ratio |", "|---|---|---|---|",
              f"| turns that reached the server with their prefix | {right[0]:.0f} % | {right[1]:.0f} % | |",
