@@ -2,10 +2,10 @@
 #include "params.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 
+#include "base/ascii.h"
 #include "base/error.h"
 #include "base/utf8.h"
 #include "objective.h"
@@ -119,11 +119,8 @@ static weir_status check_prefixes(const serve_params *params, weir_error *error)
 static bool is_endpoint(const char *text)
 {
     const char *colon = strrchr(text, ':');
-    char *end;
-    if (colon == NULL || colon == text || strpbrk(text, "/@ ") != NULL) return false;
-    if (colon[1] < '0' || colon[1] > '9') return false;
-    long port = strtol(colon + 1, &end, 10);
-    return *end == '\0' && port >= 1 && port <= 65535;
+    return colon != NULL && colon != text && strpbrk(text, "/@ ") == NULL &&
+           weir__ascii_port(colon + 1, strlen(colon + 1)) != 0;
 }
 
 static weir_status check_routers(const serve_params *params, weir_error *error)

@@ -4,10 +4,11 @@
 #include <arpa/inet.h>
 #include <ctype.h>
 #include <netinet/in.h>
-#include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 #include <sys/socket.h>
+
+#include "base/ascii.h"
 
 /* ---- Entries ---- */
 
@@ -15,14 +16,6 @@ typedef struct source {
     char host[256]; /* without brackets */
     uint16_t port;  /* 0 = the scheme's own */
 } source;
-
-static bool read_port(const char *text, uint16_t *port)
-{
-    size_t n = strspn(text, "0123456789");
-    long value = n > 0 && n <= 5 && text[n] == '\0' ? strtol(text, NULL, 10) : 0;
-    *port = (uint16_t)value;
-    return value > 0 && value <= UINT16_MAX;
-}
 
 static bool read_source(const char *entry, source *is)
 {
@@ -34,7 +27,8 @@ static bool read_source(const char *entry, source *is)
     if (bracketed && *rest++ != ']') return false;
     if (n == 0 || n >= sizeof is->host) return false;
     memcpy(is->host, begin, n);
-    return *rest == '\0' || (*rest == ':' && read_port(rest + 1, &is->port));
+    if (*rest == ':') is->port = weir__ascii_port(rest + 1, strlen(rest + 1));
+    return *rest == '\0' || is->port != 0;
 }
 
 bool serve_sources_is_address(const char *host)

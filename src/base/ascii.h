@@ -4,6 +4,8 @@
 #define WEIR_BASE_ASCII_H
 
 #include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
 
 static inline bool weir__ascii_is_digit(char c)
 {
@@ -29,6 +31,18 @@ static inline bool weir__ascii_is_space(char c)
 static inline char weir__ascii_upper(char c)
 {
     return (char)(c >= 'a' && c <= 'z' ? c - 'a' + 'A' : c);
+}
+
+/* The TCP port that the n characters are in decimal, 1 to 65535; 0: they are none. */
+static inline uint16_t weir__ascii_port(const char *text, size_t n)
+{
+    uint32_t port = 0;
+    if (n > 5) return 0;
+    for (size_t i = 0; i < n; i++) {
+        if (!weir__ascii_is_digit(text[i])) return 0;
+        port = port * 10 + (uint32_t)(text[i] - '0');
+    }
+    return port <= UINT16_MAX ? (uint16_t)port : 0;
 }
 
 /* The value of a hexadecimal digit; -1: c is none. */

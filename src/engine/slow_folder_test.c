@@ -43,23 +43,25 @@ static int opens(void)
     return n;
 }
 
-static weir_status open_slowly(int folder, const char *name, int *fd, weir_error *error)
+/* Counts a call, and waits until the gate is open. */
+static void pass_gate(int *n_calls)
 {
     pthread_mutex_lock(&gate.mutex);
-    gate.n_opens++;
+    (*n_calls)++;
     pthread_cond_broadcast(&gate.changed);
     while (gate.closed) pthread_cond_wait(&gate.changed, &gate.mutex);
     pthread_mutex_unlock(&gate.mutex);
+}
+
+static weir_status open_slowly(int folder, const char *name, int *fd, weir_error *error)
+{
+    pass_gate(&gate.n_opens);
     return weir__folder_open_file(folder, name, fd, error);
 }
 
 static bool find_slowly(int folder, const char *name, weir__folder_file *file)
 {
-    pthread_mutex_lock(&gate.mutex);
-    gate.n_finds++;
-    pthread_cond_broadcast(&gate.changed);
-    while (gate.closed) pthread_cond_wait(&gate.changed, &gate.mutex);
-    pthread_mutex_unlock(&gate.mutex);
+    pass_gate(&gate.n_finds);
     return weir__folder_find(folder, name, file);
 }
 

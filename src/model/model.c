@@ -6,6 +6,7 @@
 #include <stdatomic.h>
 #include <string.h>
 
+#include "base/ascii.h"
 #include "base/cpu.h"
 #include "base/error.h"
 #include "base/hash.h"
@@ -26,17 +27,11 @@ void weir_model_params_init(weir_model_params *params, size_t size)
     weir__members_init(&weir__model_members, params, size);
 }
 
-/* HOST:PORT at the start of the list; `n`: its length. */
+/* Whether the first n characters are HOST:PORT. */
 static bool is_worker(const char *name, size_t n)
 {
     const char *colon = memchr(name, ':', n);
-    if (colon == NULL || colon == name) return false;
-    long port = 0;
-    for (const char *c = colon + 1; c < name + n; c++) {
-        if (*c < '0' || *c > '9' || port > 65535) return false;
-        port = port * 10 + (*c - '0');
-    }
-    return port >= 1 && port <= 65535;
+    return colon != NULL && colon != name && weir__ascii_port(colon + 1, (size_t)(name + n - colon - 1)) != 0;
 }
 
 static weir_status check_workers(const char *list, weir_error *error)

@@ -18,21 +18,22 @@ static void hold(rack *r, const char *name, weir_model **held)
     weir_lease_release(lease);
 }
 
-static void a_holder_is_called_before_the_model_leaves(void **state)
+/* Two models, and room for one of them. */
+static void open_for_one(rack *r, weir_pool_leaving_fn leaving, void *user)
 {
     weir_pool_params params = weir_pool_params_default();
+    params.memory_bytes = 120 * MIB;
+    params.leaving = leaving;
+    params.leaving_user = user;
+    rack_open_with(r, &params, 2, "");
+}
+
+static void a_holder_is_called_before_the_model_leaves(void **state)
+{
     weir_model *held = NULL;
     (void)state;
-    rack r = {.engine = weir_engine_params_default()};
-    r.engine.n_slots = 2;
-    r.engine.n_ctx = 256;
-    r.engine.cache_bytes = 1 << 16;
-    for (size_t i = 0; i < 2; i++) rack_model(&r, i, 100, "");
-    params.memory_bytes = 120 * MIB;
-    params.leaving = release_held;
-    params.leaving_user = &held;
-    assert_int_equal(weir_pool_create(&params, &r.pool, NULL), WEIR_OK);
-    assert_int_equal(weir_pool_set(r.pool, r.models, 2, NULL), WEIR_OK);
+    rack r;
+    open_for_one(&r, release_held, &held);
     hold(&r, "m0", &held);
     assert_non_null(held);
     weir_lease *lease = rack_lease(&r, "m1"); /* in its place */
@@ -81,19 +82,10 @@ static void assert_late(rack *r, const char *name, const char *why)
 
 static void a_late_lease_tells_what_the_loader_does(void **state)
 {
-    weir_pool_params params = weir_pool_params_default();
     atomic_bool open = false;
     (void)state;
-    rack r = {.engine = weir_engine_params_default()};
-    r.engine.n_slots = 2;
-    r.engine.n_ctx = 256;
-    r.engine.cache_bytes = 1 << 16;
-    for (size_t i = 0; i < 2; i++) rack_model(&r, i, 100, "");
-    params.memory_bytes = 120 * MIB;
-    params.leaving = wait_open;
-    params.leaving_user = &open;
-    assert_int_equal(weir_pool_create(&params, &r.pool, NULL), WEIR_OK);
-    assert_int_equal(weir_pool_set(r.pool, r.models, 2, NULL), WEIR_OK);
+    rack r;
+    open_for_one(&r, wait_open, &open);
     rack_touch(&r, "m0");
     weir_lease *lease = rack_ask(&r, "m1", WAIT_MS);
     rack_await(&r, "m0", WEIR_POOL_LEAVING);

@@ -43,10 +43,9 @@ static inline void rack_model(rack *r, size_t i, int mib, const char *options)
     r->models[i].engine = &r->engine;
 }
 
-/* A budget of `budget` MiB for models of 100 MiB. */
-static inline void rack_open(rack *r, int budget, size_t n, const char *options)
+/* Models of 100 MiB in a pool with these parameters. */
+static inline void rack_open_with(rack *r, const weir_pool_params *params, size_t n, const char *options)
 {
-    weir_pool_params params = weir_pool_params_default();
     weir_error error = {0};
     memset(r, 0, sizeof *r);
     r->engine = weir_engine_params_default();
@@ -55,9 +54,16 @@ static inline void rack_open(rack *r, int budget, size_t n, const char *options)
     r->engine.cache_bytes = 1 << 16;
     r->engine.lookup_bytes = 0;
     for (size_t i = 0; i < n; i++) rack_model(r, i, 100, options);
-    params.memory_bytes = (uint64_t)budget * MIB;
-    if (weir_pool_create(&params, &r->pool, &error) != WEIR_OK) fail_msg("%s", error.message);
+    if (weir_pool_create(params, &r->pool, &error) != WEIR_OK) fail_msg("%s", error.message);
     assert_int_equal(weir_pool_set(r->pool, r->models, n, &error), WEIR_OK);
+}
+
+/* A budget of `budget` MiB. */
+static inline void rack_open(rack *r, int budget, size_t n, const char *options)
+{
+    weir_pool_params params = weir_pool_params_default();
+    params.memory_bytes = (uint64_t)budget * MIB;
+    rack_open_with(r, &params, n, options);
 }
 
 static inline void rack_close(rack *r)
