@@ -61,6 +61,9 @@ enum {
 
 struct cli_args;
 
+typedef void cli_defaults_fn(struct cli_args *args);
+typedef cli_exit cli_run_fn(struct cli_args *args);
+
 typedef struct cli_command {
     unsigned bit;
     const char *name;     /* "bench engine" */
@@ -69,8 +72,8 @@ typedef struct cli_command {
     const char *text;     /* paragraphs, apart by an empty line */
     const char *examples; /* lines: "# what", "command" */
     /* Values that differ from the library's defaults, before anything is parsed. May be NULL. */
-    void (*defaults)(struct cli_args *args);
-    cli_exit (*run)(struct cli_args *args); /* NULL: weir-bench does it (bench.h) */
+    cli_defaults_fn *defaults;
+    cli_run_fn *run; /* NULL: weir-bench does it (bench.h) */
 } cli_command;
 
 /* In the order of `weir help`; ends with a NULL name. */
@@ -83,35 +86,13 @@ const cli_command *cli_command_find(int n, char *const *words, int *used);
 /* Says that these words, [n] with n > 0, name no command, and which one they resemble. */
 cli_exit cli_command_unknown(int n, char *const *words);
 
-void cli_run_defaults(struct cli_args *args);
-void cli_stream_defaults(struct cli_args *args);
-void cli_bench_engine_defaults(struct cli_args *args);
-void cli_bench_kernels_defaults(struct cli_args *args);
-void cli_bench_http_defaults(struct cli_args *args);
-void cli_bench_schedule_defaults(struct cli_args *args);
-void cli_serve_defaults(struct cli_args *args);
-cli_exit cli_run(struct cli_args *args);
-cli_exit cli_stream(struct cli_args *args);
-cli_exit cli_serve(struct cli_args *args);
-cli_exit cli_ps(struct cli_args *args);
-cli_exit cli_top(struct cli_args *args);
-cli_exit cli_info(struct cli_args *args);
+cli_defaults_fn cli_run_defaults, cli_stream_defaults, cli_bench_engine_defaults, cli_bench_kernels_defaults,
+    cli_bench_http_defaults, cli_bench_schedule_defaults, cli_serve_defaults, cli_chat_defaults,
+    cli_embed_defaults;
+cli_run_fn cli_run, cli_stream, cli_serve, cli_ps, cli_top, cli_info, cli_optimize, cli_pull, cli_list_models,
+    cli_rm, cli_chat, cli_preset, cli_tokenize, cli_embed, cli_quantize, cli_rpc, cli_config_command,
+    cli_completion, cli_version;
 cli_exit cli_list_devices(const struct cli_args *args); /* what --list-devices asks for */
-cli_exit cli_optimize(struct cli_args *args);
-cli_exit cli_pull(struct cli_args *args);
-cli_exit cli_list_models(struct cli_args *args);
-cli_exit cli_rm(struct cli_args *args);
-void cli_chat_defaults(struct cli_args *args);
-cli_exit cli_chat(struct cli_args *args);
-cli_exit cli_preset(struct cli_args *args);
-cli_exit cli_tokenize(struct cli_args *args);
-void cli_embed_defaults(struct cli_args *args);
-cli_exit cli_embed(struct cli_args *args);
-cli_exit cli_quantize(struct cli_args *args);
-cli_exit cli_rpc(struct cli_args *args);
-cli_exit cli_config_command(struct cli_args *args);
-cli_exit cli_completion(struct cli_args *args);
-cli_exit cli_version(struct cli_args *args);
 
 /* "Did you mean": the name that resembles a given one most, of those that are tried. Insertions, deletions,
  * replacements and swaps of neighbours count, at most one for every three letters. */

@@ -154,20 +154,13 @@ bool serve_ask_set_schema(serve_ask *ask, const char *name, const char *place, c
 bool serve_ask_set_any_object(serve_ask *ask, const char *name, const char *place);
 bool serve_ask_add_tool(serve_ask *ask, const char *place, const json_t *name, const json_t *description,
                         const json_t *schema, const json_t *strict);
-bool serve_ask_json_schema(serve_call *call, void *to, const char *name, const json_t *value);
-bool serve_ask_response_format(serve_call *call, void *to, const char *name, const json_t *value);
-bool serve_ask_tool_choice(serve_call *call, void *to, const char *name, const json_t *value);
+serve_reader serve_ask_json_schema, serve_ask_response_format, serve_ask_tool_choice;
 
 /* ask_sampling.c */
-bool serve_ask_stop(serve_call *call, void *to, const char *name, const json_t *value);
-bool serve_ask_logit_bias(serve_call *call, void *to, const char *name, const json_t *value);
-bool serve_ask_seed(serve_call *call, void *to, const char *name, const json_t *value);
-bool serve_ask_breakers(serve_call *call, void *to, const char *name, const json_t *value);
-bool serve_ask_samplers(serve_call *call, void *to, const char *name, const json_t *value);
+serve_reader serve_ask_stop, serve_ask_logit_bias, serve_ask_seed, serve_ask_breakers, serve_ask_samplers;
 
-bool serve_ask_reasoning_effort(serve_call *call, void *to, const char *name, const json_t *value);
-
-/* ask_fields.c: reads ask->json. */
+/* ask_fields.c; serve_ask_fields reads ask->json. */
+serve_reader serve_ask_reasoning_effort;
 bool serve_ask_fields(serve_ask *ask);
 
 #endif

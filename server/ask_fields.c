@@ -212,7 +212,7 @@ static bool read_repeat_last_n(serve_call *call, void *to, const char *name, con
     return serve_field_member(call, name, member, &ask->sampler, value);
 }
 
-static bool read_options(serve_call *call, void *to, const char *name, const json_t *value);
+static serve_reader read_options;
 
 /* ---- The table ---- */
 

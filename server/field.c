@@ -165,8 +165,7 @@ bool serve_fields_read(serve_call *call, const serve_field *fields, size_t n, un
 }
 
 bool serve_field_texts(serve_call *call, const char *name, const json_t *value, size_t most,
-                       bool (*each)(serve_call *call, void *to, const char *name, const json_t *value),
-                       void *to)
+                       serve_reader *each, void *to)
 {
     const json_t *first = json_array_get(value, 0);
     bool many = json_is_string(first) || json_is_array(first);

@@ -28,7 +28,7 @@ typedef struct serve_field {
     const char *member;
     const char *only;
     const char *why;
-    bool (*read)(serve_call *call, void *to, const char *name, const json_t *value);
+    serve_reader *read;
 } serve_field;
 
 /* Rows: a value of kind SERVE_FIELD_k for a member of a struct; a value that a function reads. */
@@ -56,8 +56,7 @@ bool serve_field_member(serve_call *call, const char *name, const weir_member *m
  * `most` of either) and its name there, "prompt" or "prompt[3]". False: the call has its answer, or `each`
  * failed. */
 bool serve_field_texts(serve_call *call, const char *name, const json_t *value, size_t most,
-                       bool (*each)(serve_call *call, void *to, const char *name, const json_t *value),
-                       void *to);
+                       serve_reader *each, void *to);
 
 /* An object's "type"; NULL: it has none. */
 static inline const char *serve_field_type(const json_t *object)

@@ -76,6 +76,12 @@ typedef struct serve_router_hints {
     int32_t priority, itl_target_ms;
 } serve_router_hints;
 
+/* Answers a call, or begins to. */
+typedef void serve_handler(serve_call *call);
+
+/* Reads the value of a request's field into the struct of its fields. False: the call has its answer. */
+typedef bool serve_reader(serve_call *call, void *to, const char *name, const json_t *value);
+
 /* Writes the body of an error. */
 typedef void serve_error_form(const serve_call *call, int status, const char *field, const char *code,
                               const char *message, weir__text *text);
@@ -234,7 +240,7 @@ struct serve_server {
 struct serve_route {
     const char *method;
     const char *path; /* "*": a name without "/"; "**": any rest; NULL: a file of the page */
-    void (*handle)(serve_call *call);
+    serve_handler *handle;
     bool work;                  /* runs on a worker, not on the service thread */
     bool slow;                  /* computes: has its own worker, as long as the client waits */
     bool model;                 /* is about a model: 503 until the server is ready, and during a drain */
@@ -468,59 +474,19 @@ void serve_log_call(const serve_call *call);
 /* Appends metrics of the process (from the kernel) and of the build. */
 void serve_process_metrics(const serve_server *server, weir__text *text);
 
-/* Handlers, see route.c. */
-void serve_health(serve_call *call);
-void serve_metrics(serve_call *call);
-void serve_models(serve_call *call);
-void serve_models_load(serve_call *call);
-void serve_prefixes_find(serve_call *call);
-void serve_prefixes_get(serve_call *call);
-void serve_models_unload(serve_call *call);
-void serve_slots(serve_call *call);
-void serve_events_begin(serve_call *call);
-void serve_page(serve_call *call);
+/* See route.c. */
+serve_handler serve_health, serve_metrics, serve_models, serve_models_load, serve_prefixes_find,
+    serve_prefixes_get, serve_models_unload, serve_slots, serve_events_begin, serve_page, serve_chat,
+    serve_completions, serve_native, serve_infill, serve_messages, serve_count_tokens, serve_responses,
+    serve_input_tokens, serve_response_get, serve_response_delete, serve_response_cancel,
+    serve_response_items, serve_ollama_chat, serve_ollama_generate, serve_ollama_embed,
+    serve_ollama_embeddings, serve_ollama_tags, serve_ollama_ps, serve_ollama_show, serve_ollama_version,
+    serve_ollama_pull, serve_ollama_refuse, serve_props, serve_embeddings, serve_rerank, serve_tokenize,
+    serve_detokenize, serve_apply_template, serve_plan, serve_render_completions, serve_render_chat,
+    serve_stream_read, serve_stream_cancel, serve_lora_list, serve_lora_scale, serve_lora_load,
+    serve_lora_unload;
+serve_error_form serve_messages_error, serve_ollama_error;
 bool serve_page_has(const char *path);
-void serve_chat(serve_call *call);
-void serve_completions(serve_call *call);
-void serve_native(serve_call *call);
-void serve_infill(serve_call *call);
-void serve_messages(serve_call *call);
-void serve_count_tokens(serve_call *call);
-void serve_responses(serve_call *call);
-void serve_input_tokens(serve_call *call);
-void serve_response_get(serve_call *call);
-void serve_response_delete(serve_call *call);
-void serve_response_cancel(serve_call *call);
-void serve_response_items(serve_call *call);
-void serve_messages_error(const serve_call *call, int status, const char *field, const char *code,
-                          const char *message, weir__text *text);
-void serve_ollama_chat(serve_call *call);
-void serve_ollama_generate(serve_call *call);
-void serve_ollama_embed(serve_call *call);
-void serve_ollama_embeddings(serve_call *call);
-void serve_ollama_tags(serve_call *call);
-void serve_ollama_ps(serve_call *call);
-void serve_ollama_show(serve_call *call);
-void serve_ollama_version(serve_call *call);
-void serve_ollama_pull(serve_call *call);
-void serve_ollama_refuse(serve_call *call);
-void serve_ollama_error(const serve_call *call, int status, const char *field, const char *code,
-                        const char *message, weir__text *text);
-void serve_props(serve_call *call);
-void serve_embeddings(serve_call *call);
-void serve_rerank(serve_call *call);
-void serve_tokenize(serve_call *call);
-void serve_detokenize(serve_call *call);
-void serve_apply_template(serve_call *call);
-void serve_plan(serve_call *call);
-void serve_render_completions(serve_call *call);
-void serve_render_chat(serve_call *call);
-void serve_stream_read(serve_call *call);
-void serve_stream_cancel(serve_call *call);
-void serve_lora_list(serve_call *call);
-void serve_lora_scale(serve_call *call);
-void serve_lora_load(serve_call *call);
-void serve_lora_unload(serve_call *call);
 
 /* tokenize.c: the ids of a JSON string, into *tokens, [*n], which the caller frees in any case. */
 weir_status serve_tokens_of(const weir_model *model, const json_t *string, bool special, bool parse,
