@@ -3,6 +3,7 @@
 #include <string.h>
 #include <strings.h>
 
+#include "base/ascii.h"
 #include "base/utf8.h"
 #include "connection.h"
 #include "hosts.h"
@@ -89,13 +90,6 @@ static bool read_absolute(visit *v, char *host, size_t capacity)
     return true;
 }
 
-static int digit(char c)
-{
-    const char *digits = "0123456789abcdef",
-               *at = c != '\0' ? strchr(digits, c | (c >= 'A' ? 0x20 : 0)) : NULL;
-    return at != NULL ? (int)(at - digits) : -1;
-}
-
 /* Text with its %XX as bytes, as much as there is room for. False: it is wrongly encoded, or has a NUL. */
 static bool decode(const char *from, size_t n, char *to, size_t capacity)
 {
@@ -103,7 +97,7 @@ static bool decode(const char *from, size_t n, char *to, size_t capacity)
     for (size_t i = 0; i < n; i++) {
         int c = (unsigned char)from[i];
         if (c == '%') {
-            int high = digit(from[i + 1]), low = high < 0 ? -1 : digit(from[i + 2]);
+            int high = weir__ascii_hex(from[i + 1]), low = high < 0 ? -1 : weir__ascii_hex(from[i + 2]);
             c = low < 0 ? 0 : high * 16 + low;
             i += 2;
         }

@@ -13,18 +13,13 @@
 /* The name in "name", "name:port", "[address]:port". False: it is none of these. */
 static bool read_name(const char *authority, char *name, size_t capacity)
 {
-    bool bracketed = authority[0] == '[';
-    const char *begin = authority + bracketed;
-    size_t n = strcspn(begin, bracketed ? "]" : ":");
-    const char *rest = begin + n;
-    if (bracketed && *rest++ != ']') return false;
-    if (n == 0 || n >= capacity || (*rest != '\0' && *rest != ':')) return false;
+    const char *rest = serve_sources_split(authority, name, capacity);
+    if (rest == NULL) return false;
     if (*rest == ':' && (rest[1 + strspn(rest + 1, "0123456789")] != '\0' || strlen(rest) > 6)) return false;
+    size_t n = strlen(name);
     for (size_t i = 0; i < n; i++)
-        if (!isalnum((unsigned char)begin[i]) && strchr(bracketed ? ":.%" : "-._", begin[i]) == NULL)
+        if (!isalnum((unsigned char)name[i]) && strchr(authority[0] == '[' ? ":.%" : "-._", name[i]) == NULL)
             return false;
-    memcpy(name, begin, n);
-    name[n] = '\0';
     if (name[n - 1] == '.') name[n - 1] = '\0'; /* the root's */
     return name[0] != '\0';
 }

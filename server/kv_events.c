@@ -2,10 +2,10 @@
 #include "kv_events.h"
 
 #include <pthread.h>
-#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
+#include "base/ascii.h"
 #include "base/error.h"
 #include "base/mem.h"
 #include "base/thread.h"
@@ -194,10 +194,8 @@ static bool is_address(const char *address)
 {
     if (strncmp(address, "ipc://", 6) == 0) return address[6] != '\0';
     const char *colon = strrchr(address, ':');
-    char *end;
-    if (strncmp(address, "tcp://", 6) != 0 || colon < address + 6) return false;
-    long port = strtol(colon + 1, &end, 10);
-    return port >= 1 && port <= 65535 && *end == '\0';
+    return strncmp(address, "tcp://", 6) == 0 && colon >= address + 6 &&
+           weir__ascii_port(colon + 1, strlen(colon + 1)) != 0;
 }
 
 static weir_status bind_socket(void *context, int type, const char *address, const char *field, void **socket,

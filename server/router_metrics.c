@@ -1,5 +1,6 @@
 /* router_metrics.c: the gauges by which routers choose a server, and the same under vLLM's names for those
  * that know no others. SPDX-License-Identifier: Apache-2.0 */
+#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
@@ -7,20 +8,28 @@
 #include "metrics.h"
 
 typedef struct load {
-    uint64_t running, waiting, queries, hits;
+    double running, waiting, queries, hits, hit_rate;
     double kv_usage; /* 0 to 1: cells that no other request may take */
 } load;
 
 static load load_of(const weir_engine_stats *stats)
 {
     load l = {
-        .running = (uint64_t)(stats->n_slots_prefilling + stats->n_slots_generating),
-        .waiting = (uint64_t)stats->queue_depth,
-        .queries = stats->n_prompt_tokens + stats->n_cached_tokens,
-        .hits = stats->n_cached_tokens,
+        .running = stats->n_slots_prefilling + stats->n_slots_generating,
+        .waiting = stats->queue_depth,
+        .queries = (double)(stats->n_prompt_tokens + stats->n_cached_tokens),
+        .hits = (double)stats->n_cached_tokens,
     };
+    if (l.queries > 0) l.hit_rate = l.hits / l.queries;
     if (stats->n_kv > 0) l.kv_usage = (double)(stats->n_kv_used - stats->n_kv_cached) / stats->n_kv;
     return l;
+}
+
+/* The member of a load at this offset. */
+static double number_at(const weir_engine_stats *stats, size_t at)
+{
+    load l = load_of(stats);
+    return *(const double *)(const void *)((const char *)&l + at);
 }
 
 static void add_blocks(weir__text *text, const char *prefix, const serve_source *sources, size_t n)
@@ -54,46 +63,15 @@ static void add_adapters(weir__text *text, const char *prefix, const serve_sourc
 }
 
 static void add_gauge(weir__text *text, const char *name, const char *help, const serve_source *sources,
-                      size_t n, double (*value)(const load *l))
+                      size_t n, size_t at)
 {
     char whole[64];
     snprintf(whole, sizeof whole, "weir_%s", name);
     serve_metrics_head(text, "weir_", name, "gauge", help);
     for (size_t i = 0; i < n; i++) {
-        load l = load_of(&sources[i].stats);
         serve_source_sample(text, whole, "", &sources[i].label);
-        weir__text_printf(text, "%.9g\n", value(&l));
+        weir__text_printf(text, "%.9g\n", number_at(&sources[i].stats, at));
     }
-}
-
-static double running_of(const load *l)
-{
-    return (double)l->running;
-}
-
-static double waiting_of(const load *l)
-{
-    return (double)l->waiting;
-}
-
-static double usage_of(const load *l)
-{
-    return l->kv_usage;
-}
-
-static double queries_of(const load *l)
-{
-    return (double)l->queries;
-}
-
-static double hits_of(const load *l)
-{
-    return (double)l->hits;
-}
-
-static double rate_of(const load *l)
-{
-    return l->queries > 0 ? (double)l->hits / (double)l->queries : 0;
 }
 
 /* vLLM labels each with the model. */
@@ -102,25 +80,26 @@ static void add_vllm(weir__text *text, const serve_source *sources, size_t n)
     static const char prefix[] = "vllm:";
     static const struct {
         const char *name, *kind, *help;
-        double (*value)(const load *l);
+        size_t at;
     } metrics[] = {
-        {"num_requests_running", "gauge", "requests in a slot", running_of},
-        {"num_requests_waiting", "gauge", "queued requests", waiting_of},
-        {"kv_cache_usage_perc", "gauge", "the part of the KV cache in use, 0 to 1", usage_of},
-        {"gpu_cache_usage_perc", "gauge", "the same, by its former name", usage_of},
-        {"prefix_cache_queries_total", "counter", "prompt tokens", queries_of},
-        {"prefix_cache_hits_total", "counter", "prompt tokens taken from the prefix cache", hits_of},
-        {"gpu_prefix_cache_queries_total", "counter", "the same, by its former name", queries_of},
-        {"gpu_prefix_cache_hits_total", "counter", "the same, by its former name", hits_of},
-        {"gpu_prefix_cache_hit_rate", "gauge", "hits by queries since the start", rate_of},
+        {"num_requests_running", "gauge", "requests in a slot", offsetof(load, running)},
+        {"num_requests_waiting", "gauge", "queued requests", offsetof(load, waiting)},
+        {"kv_cache_usage_perc", "gauge", "the part of the KV cache in use, 0 to 1", offsetof(load, kv_usage)},
+        {"gpu_cache_usage_perc", "gauge", "the same, by its former name", offsetof(load, kv_usage)},
+        {"prefix_cache_queries_total", "counter", "prompt tokens", offsetof(load, queries)},
+        {"prefix_cache_hits_total", "counter", "prompt tokens taken from the prefix cache",
+         offsetof(load, hits)},
+        {"gpu_prefix_cache_queries_total", "counter", "the same, by its former name",
+         offsetof(load, queries)},
+        {"gpu_prefix_cache_hits_total", "counter", "the same, by its former name", offsetof(load, hits)},
+        {"gpu_prefix_cache_hit_rate", "gauge", "hits by queries since the start", offsetof(load, hit_rate)},
     };
     for (size_t i = 0; i < sizeof metrics / sizeof *metrics; i++) {
         serve_metrics_head(text, prefix, metrics[i].name, metrics[i].kind, metrics[i].help);
         for (size_t k = 0; k < n; k++) {
-            load l = load_of(&sources[k].stats);
             weir__text_printf(text, "%s%s{model_name=", prefix, metrics[i].name);
             weir__json_quote(text, sources[k].name, strlen(sources[k].name));
-            weir__text_printf(text, "} %.15g\n", metrics[i].value(&l));
+            weir__text_printf(text, "} %.15g\n", number_at(&sources[k].stats, metrics[i].at));
         }
     }
     add_blocks(text, prefix, sources, n);
@@ -129,9 +108,9 @@ static void add_vllm(weir__text *text, const serve_source *sources, size_t n)
 
 void serve_router_metrics(const serve_server *server, const serve_source *sources, size_t n, weir__text *text)
 {
-    add_gauge(text, "requests_running", "requests in a slot", sources, n, running_of);
+    add_gauge(text, "requests_running", "requests in a slot", sources, n, offsetof(load, running));
     add_gauge(text, "kv_usage_ratio", "the part of the KV cells that is neither free nor only cached, 0 to 1",
-              sources, n, usage_of);
+              sources, n, offsetof(load, kv_usage));
     add_blocks(text, "weir_", sources, n);
     add_adapters(text, "weir_", sources, n);
     if (server->params.vllm_metrics) add_vllm(text, sources, n);

@@ -17,16 +17,24 @@ typedef struct source {
     uint16_t port;  /* 0 = the scheme's own */
 } source;
 
-static bool read_source(const char *entry, source *is)
+const char *serve_sources_split(const char *authority, char *host, size_t capacity)
 {
-    bool bracketed = entry[0] == '[';
-    const char *begin = entry + bracketed;
+    bool bracketed = authority[0] == '[';
+    const char *begin = authority + bracketed;
     size_t n = strcspn(begin, bracketed ? "]" : ":");
     const char *rest = begin + n;
+    if (bracketed && *rest++ != ']') return NULL;
+    if (n == 0 || n >= capacity || (*rest != '\0' && *rest != ':')) return NULL;
+    memcpy(host, begin, n);
+    host[n] = '\0';
+    return rest;
+}
+
+static bool read_source(const char *entry, source *is)
+{
     *is = (source){.port = 0};
-    if (bracketed && *rest++ != ']') return false;
-    if (n == 0 || n >= sizeof is->host) return false;
-    memcpy(is->host, begin, n);
+    const char *rest = serve_sources_split(entry, is->host, sizeof is->host);
+    if (rest == NULL) return false;
     if (*rest == ':') is->port = weir__ascii_port(rest + 1, strlen(rest + 1));
     return *rest == '\0' || is->port != 0;
 }

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/ascii.h"
 #include "base/error.h"
 #include "base/mem.h"
 #include "base/utf8.h"
@@ -62,13 +63,12 @@ static bool is_shallow(const char *text, size_t length)
 /* The code unit of an escape \uXXXX; -1: it has not four digits. */
 static int escaped_unit(const char *text, size_t length, size_t at)
 {
-    static const char digits[] = "0123456789abcdef0123456789ABCDEF";
     int unit = 0;
     if (length - at < 6 || text[at] != '\\' || text[at + 1] != 'u') return -1;
     for (size_t i = at + 2; i < at + 6; i++) {
-        const char *digit = memchr(digits, text[i], sizeof digits - 1);
-        if (digit == NULL) return -1;
-        unit = unit << 4 | (int)((digit - digits) & 15);
+        int digit = weir__ascii_hex(text[i]);
+        if (digit < 0) return -1;
+        unit = unit << 4 | digit;
     }
     return unit;
 }
