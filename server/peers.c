@@ -110,27 +110,6 @@ static void on_end(const weir__transfer_result *result, void *user)
                  : "");
 }
 
-/* The tokens of a prompt without media, [*n]. */
-static weir_status tokens_of(const serve_call *call, const weir_request *request, int32_t **tokens, size_t *n)
-{
-    size_t capacity = 0, guess = 512;
-    if (request->tokens != NULL) {
-        *n = request->n_tokens;
-        *tokens = weir__mem_dup(request->tokens, *n * sizeof **tokens);
-        return *tokens != NULL ? WEIR_OK : WEIR_NO_MEMORY;
-    }
-    weir_status status = WEIR_TOO_LONG;
-    for (; status == WEIR_TOO_LONG && guess > capacity; guess = *n) {
-        if (!weir__mem_grow(tokens, &capacity, guess, sizeof **tokens)) return WEIR_NO_MEMORY;
-        if (request->chat != NULL)
-            status = weir_chat_tokenize(request->chat, *tokens, capacity, n, NULL);
-        else
-            status = weir_tokenize(call->loaded->model, request->text, request->text_length,
-                                   request->add_special, request->parse_special, *tokens, capacity, n, NULL);
-    }
-    return status;
-}
-
 static bool write_body(const serve_call *call, const weir_request *request, const int32_t *tokens, size_t n,
                        int32_t n_known, weir__text *body)
 {
@@ -257,7 +236,7 @@ bool serve_peers_fetch(serve_call *call, const weir_request *request)
     bool plain = request->source == NULL && request->n_adapters == 0 && request->n_media == 0 &&
                  !request->prompt_logprobs && request->cache_prompt;
     if (call->peer == NULL || !plain) return true;
-    if (tokens_of(call, request, &tokens, &n) != WEIR_OK || n < 2 ||
+    if (serve_tokens_of_prompt(call->loaded->model, request, &tokens, &n, NULL) != WEIR_OK || n < 2 ||
         weir_snapshot_create(engine, tokens, n - 1, request->cache_salt, WEIR_NUL,
                              (uint64_t)call->server->params.prefix_bytes, &snapshot, NULL) != WEIR_OK)
         goto done; /* the submit says what is wrong with it */

@@ -57,12 +57,9 @@ static bool add_chat(serve_ask *ask, weir__text *text)
 {
     weir_error error = {0};
     int32_t *tokens = NULL;
-    size_t n = 0, capacity = 0, guess = 256;
-    weir_status status = WEIR_TOO_LONG;
-    for (; status == WEIR_TOO_LONG && guess > capacity; guess = n)
-        status = weir__mem_grow(&tokens, &capacity, guess, sizeof *tokens)
-                     ? weir_chat_tokenize(ask->rendered, tokens, capacity, &n, &error)
-                     : WEIR_NO_MEMORY;
+    size_t n = 0;
+    const weir_request request = {.chat = ask->rendered};
+    weir_status status = serve_tokens_of_prompt(ask->call->loaded->model, &request, &tokens, &n, &error);
     bool ok = serve_call_passes(ask->call, status, &error);
     if (ok) add_ids(text, tokens, n);
     weir__mem_free(tokens);

@@ -488,7 +488,10 @@ serve_handler serve_health, serve_metrics, serve_models, serve_models_load, serv
 serve_error_form serve_messages_error, serve_ollama_error;
 bool serve_page_has(const char *path);
 
-/* tokenize.c: the ids of a JSON string, into *tokens, [*n], which the caller frees in any case. */
+/* tokens.c: the ids of a request's prompt, which has no media, and of a JSON string; into *tokens, [*n],
+ * which the caller frees in any case. */
+weir_status serve_tokens_of_prompt(const weir_model *model, const weir_request *request, int32_t **tokens,
+                                   size_t *n, weir_error *error);
 weir_status serve_tokens_of(const weir_model *model, const json_t *string, bool special, bool parse,
                             int32_t **tokens, size_t *n, weir_error *error);
 

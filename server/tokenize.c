@@ -63,19 +63,6 @@ static void add_tokens(const serve_call *call, const int32_t *tokens, size_t n, 
     weir__text_add_string(text, "]}\n");
 }
 
-weir_status serve_tokens_of(const weir_model *model, const json_t *string, bool special, bool parse,
-                            int32_t **tokens, size_t *n, weir_error *error)
-{
-    size_t capacity = 0, length = json_string_length(string), guess = length / 2 + 16;
-    weir_status status = WEIR_TOO_LONG;
-    for (; status == WEIR_TOO_LONG && guess > capacity; guess = *n)
-        status = weir__mem_grow(tokens, &capacity, guess, sizeof **tokens)
-                     ? weir_tokenize(model, json_string_value(string), length, special, parse, *tokens,
-                                     capacity, n, error)
-                     : WEIR_NO_MEMORY;
-    return status;
-}
-
 void serve_tokenize(serve_call *call)
 {
     words w;
@@ -133,18 +120,15 @@ out:
 }
 
 /* The ids are those that a request for chat would have. */
-static void tell_chat(serve_call *call, const weir_chat *chat)
+static void tell_chat(serve_call *call, weir_chat *chat)
 {
     weir_error error = {0};
     weir__text text = {.quota = &call->server->answers};
     int32_t *tokens = NULL;
-    size_t length, n = 0, capacity = 0;
+    size_t length, n = 0;
     const char *prompt = weir_chat_prompt(chat, &length);
-    weir_status status = WEIR_TOO_LONG;
-    for (size_t need = length / 2 + 16; status == WEIR_TOO_LONG && need > capacity; need = n)
-        status = weir__mem_grow(&tokens, &capacity, need, sizeof *tokens)
-                     ? weir_chat_tokenize(chat, tokens, capacity, &n, &error)
-                     : WEIR_NO_MEMORY;
+    const weir_request request = {.chat = chat};
+    weir_status status = serve_tokens_of_prompt(call->loaded->model, &request, &tokens, &n, &error);
     if (serve_call_passes(call, status, &error)) {
         weir__text_add_string(&text, "{");
         weir__json_bytes(&text, "prompt", prompt, length);
