@@ -1,29 +1,6 @@
-/* pace_test.c: prompts beside requests of higher priority. The clock stands, so costs stay the first guess: a
- * pass 20 ms, a token 5 ms; ticks of up to 41 ms are planned for the target of 50 ms.
- * SPDX-License-Identifier: Apache-2.0 */
-#include "engine/testing.h"
+/* pace_test.c: prompts beside requests of higher priority. SPDX-License-Identifier: Apache-2.0 */
+#include "engine/pace_testing.h"
 #include "support/dice.h"
-
-#define START INT64_C(1000000000)
-#define CHUNK 16
-#define LONG  400 /* tokens of the long prompt */
-
-static int pace_setup(void **state)
-{
-    if (rig_setup(state) != 0) return -1;
-    rig *r = *state;
-    weir__clock_stand(START);
-    r->params.chunk_size = CHUNK;
-    r->params.n_ctx = 1024;
-    r->params.ageing_ms = 0;
-    return 0;
-}
-
-static int pace_teardown(void **state)
-{
-    weir__clock_stand(-1);
-    return rig_teardown(state);
-}
 
 #define PACE_TEST(name) cmocka_unit_test_setup_teardown(name, pace_setup, pace_teardown)
 

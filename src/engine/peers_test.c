@@ -1,14 +1,10 @@
-/* peers_test.c: prompts beside requests of higher priority in other engines of the process. Where the clock
- * stands, costs stay the first guess: a pass 20 ms, a token 5 ms; ticks of up to 41 ms fit the target of 50.
+/* peers_test.c: prompts beside requests of higher priority in other engines of the process.
  * SPDX-License-Identifier: Apache-2.0 */
-#include "engine/testing.h"
+#include "engine/pace_testing.h"
 
-#define START INT64_C(1000000000)
-#define CHUNK 16
-#define LONG  400
-#define FIT   4   /* tokens that fit the target */
-#define REST  202 /* ms until the next pass: one of 40 ms and a bit for its context, and four times as long */
-#define MS    WEIR__NS_PER_MS
+#define FIT  4   /* tokens that fit the target */
+#define REST 202 /* ms until the next pass: one of 40 ms and a bit for its context, and four times as long */
+#define MS   WEIR__NS_PER_MS
 
 /* Another engine, of which there is only what its peers see. */
 typedef struct other {
@@ -39,12 +35,8 @@ static void other_runs(other *o, int32_t priority)
 
 static int peers_setup(void **state)
 {
-    if (rig_setup(state) != 0) return -1;
+    if (pace_setup(state) != 0) return -1;
     rig *r = *state;
-    weir__clock_stand(START);
-    r->params.chunk_size = CHUNK;
-    r->params.n_ctx = 1024;
-    r->params.ageing_ms = 0;
     rig_script(r, 'A', LONG, "low");
     rig_start(r);
     weir__peers_join(&r->engine->driver.peer, r->engine->bell); /* as if it had a thread */
@@ -55,8 +47,7 @@ static int peers_teardown(void **state)
 {
     rig *r = *state;
     if (r->engine != NULL) weir__peers_leave(&r->engine->driver.peer);
-    weir__clock_stand(-1);
-    return rig_teardown(state);
+    return pace_teardown(state);
 }
 
 #define PEERS_TEST(name) cmocka_unit_test_setup_teardown(name, peers_setup, peers_teardown)

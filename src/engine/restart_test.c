@@ -1,19 +1,11 @@
 /* restart_test.c: prefixes that an engine leaves behind in a folder, for the next one.
  * SPDX-License-Identifier: Apache-2.0 */
-#include "engine/talk_testing.h"
+#include "engine/folder_testing.h"
 
-#include <dirent.h>
-#include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
-#include <unistd.h>
-
-#include "support/temp.h"
-
-static const weir_layout layouts[] = {WEIR_LAYOUT_UNIFIED, WEIR_LAYOUT_PER_SLOT};
-static char path[TEMP_PATH_MAX];
 
 /* ---- Asking ---- */
 
@@ -24,42 +16,13 @@ static void ask(rig *r, talk *t)
 
 static void start(rig *r, weir_layout layout)
 {
-    r->params.n_slots = 2;
-    r->params.n_ctx = TALK_LONG + 100;
-    r->params.layout = layout;
-    r->params.cache_sequences = -1;
-    r->params.cache_bytes = 1 << 20;
-    r->params.cache_dir = path;
-    rig_start(r);
+    folder_start(r, layout, 2, TALK_LONG + 100);
 }
 
 static int setup(void **state)
 {
-    temp_remove();
-    temp_path(path, "kept");
+    folder_renew();
     return rig_setup(state);
-}
-
-/* Does `fn` with each file of the folder; how many there are. */
-static int each_file(void (*fn)(const char *file))
-{
-    char file[2 * TEMP_PATH_MAX];
-    int n = 0;
-    DIR *dir = opendir(path);
-    assert_non_null(dir);
-    for (struct dirent *e; (e = readdir(dir)) != NULL;) {
-        if (e->d_name[0] == '.') continue;
-        snprintf(file, sizeof file, "%s/%s", path, e->d_name);
-        if (fn != NULL) fn(file);
-        n++;
-    }
-    closedir(dir);
-    return n;
-}
-
-static void forget(const char *file)
-{
-    assert_true(unlink(file) == 0 || errno == ENOENT); /* a writer may have renamed it */
 }
 
 static void quiet(weir_log_level level, const char *message, void *user)

@@ -1,20 +1,14 @@
 /* slow_folder_test.c: a cache_dir whose files cannot be read for a while.
  * SPDX-License-Identifier: Apache-2.0 */
-#include "engine/talk_testing.h"
+#include "engine/folder_testing.h"
 
-#include <dirent.h>
 #include <pthread.h>
-#include <unistd.h>
 
 #include "cache/cache_entry.h"
 #include "cache/folder.h"
 #include "support/dice.h"
-#include "support/temp.h"
 
 #define LENGTH 100
-
-static const weir_layout layouts[] = {WEIR_LAYOUT_UNIFIED, WEIR_LAYOUT_PER_SLOT};
-static char path[TEMP_PATH_MAX];
 
 /* ---- A folder that stalls ---- */
 
@@ -81,13 +75,7 @@ static weir__reader *reader_of(const rig *r)
 
 static void start(rig *r, weir_layout layout)
 {
-    r->params.n_slots = 4;
-    r->params.n_ctx = 300;
-    r->params.layout = layout;
-    r->params.cache_sequences = -1;
-    r->params.cache_bytes = 1 << 20;
-    r->params.cache_dir = path;
-    rig_start(r);
+    folder_start(r, layout, 4, 300);
     reader_of(r)->open_file = open_slowly;
     reader_of(r)->find_file = find_slowly;
 }
@@ -97,8 +85,7 @@ static void start_stalled(rig *r, weir_layout layout, int n)
 {
     static talk t;
     bool manual = r->params.manual;
-    temp_remove();
-    temp_path(path, "kept");
+    folder_renew();
     set_gate(false);
     r->params.manual = true;
     start(r, layout);
@@ -500,19 +487,6 @@ static void test_the_end_while_it_is_read(void **state)
     }
 }
 
-static void forget_files(void)
-{
-    char file[2 * TEMP_PATH_MAX];
-    DIR *dir = opendir(path);
-    assert_non_null(dir);
-    for (struct dirent *e; (e = readdir(dir)) != NULL;) {
-        if (e->d_name[0] == '.') continue;
-        snprintf(file, sizeof file, "%s/%s", path, e->d_name);
-        assert_int_equal(unlink(file), 0);
-    }
-    closedir(dir);
-}
-
 static void test_a_file_that_is_gone(void **state)
 {
     rig *r = *state;
@@ -526,7 +500,7 @@ static void test_a_file_that_is_gone(void **state)
             rig_tick(r);
             set_wait(r, streams[i], WEIR__CLOCK_NEVER);
         }
-        forget_files();
+        each_file(forget);
         end_stall(r);
         assert_answer(r, streams[0], &t, 0);
         assert_answer(r, streams[1], &t, LENGTH - 1); /* of the other one */
