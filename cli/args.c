@@ -9,11 +9,16 @@ void cli_list_fini(cli_list *list)
     *list = (cli_list){0};
 }
 
+void cli_list_add(cli_list *list, char *item)
+{
+    cli_grow(&list->items, &list->capacity, list->n + 1, sizeof *list->items);
+    list->items[list->n++] = item;
+}
+
 static cli_list list_copy(const cli_list *from)
 {
     cli_list to = {0};
-    cli_grow(&to.items, &to.capacity, from->n, sizeof *to.items);
-    for (size_t i = 0; i < from->n; i++) to.items[to.n++] = cli_format("%s", from->items[i]);
+    for (size_t i = 0; i < from->n; i++) cli_list_add(&to, cli_format("%s", from->items[i]));
     return to;
 }
 

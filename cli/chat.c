@@ -39,10 +39,8 @@ static void say_text(const struct chat *chat, const char *string)
 {
     cli_text text = {0};
     if (!cli_line_asks(chat->line)) return;
-    cli_text_puts(&text, cli_term_style_err(CLI_DIM));
     cli_text_add_safe(&text, string, strlen(string));
-    cli_text_printf(&text, "%s\n", cli_term_style_err(CLI_PLAIN));
-    fputs(text.bytes, stderr);
+    cli_note("%s", text.bytes != NULL ? text.bytes : "");
     weir__text_fini(&text);
 }
 
@@ -244,8 +242,7 @@ static cli_exit on_stats(struct chat *chat, const char *rest)
         talk->n_answers, talk->n_answers == 1 ? "" : "s", talk->n, talk->n == 1 ? "" : "s",
         cli_count((uint64_t)n_tokens).text, cli_count((uint64_t)stats.n_ctx).text,
         (unsigned long long)stats.n_prompt_tokens, (unsigned long long)stats.n_cached_tokens);
-    cli_out(text.bytes, text.n);
-    weir__text_fini(&text);
+    cli_out_text(&text);
     return CLI_OK;
 }
 
@@ -420,8 +417,7 @@ static cli_exit on_help(struct chat *chat, const char *rest)
         &text,
         "Ctrl-C ends an answer. A line that ends with \\ continues on the next one; \"\"\" begins and ends a "
         "message of several lines. // begins a message with /.\n");
-    cli_out(text.bytes, text.n);
-    weir__text_fini(&text);
+    cli_out_text(&text);
     return CLI_OK;
 }
 

@@ -120,6 +120,9 @@ _Noreturn void cli_no_memory(void);
 /* Says "weir: ..." on stderr and returns code. Takes a progress line away first. */
 cli_exit cli_fail(cli_exit code, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
+/* A dim line on stderr. */
+void cli_note(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
 /* Says what the library said, after `context` (may be NULL). Where the offending field is an option of the
  * command, the option is named and the code becomes CLI_USAGE; after a signal it is the signal's. With --json
  * the error is printed as an object too. */

@@ -109,8 +109,7 @@ cli_exit cli_complete(int n, char *const *words)
         offer_benches(&text, current);
     else if (command != NULL)
         offer_after_command(&text, command, n - used, words + used, current);
-    if (text.n > 0) cli_out(text.bytes, text.n);
-    weir__text_fini(&text);
+    cli_out_text(&text);
     return CLI_OK;
 }
 

@@ -101,8 +101,7 @@ static cli_exit print(const cli_args *args, const cli_config *config, const cli_
         cli_table_print(table, &text, cli_term_style_out(CLI_BOLD), cli_term_style_out(CLI_PLAIN));
     else
         cli_text_puts(&text, "nothing is set: the defaults are in force (weir config COMMAND shows them)\n");
-    cli_out(text.bytes, text.n);
-    weir__text_fini(&text);
+    cli_out_text(&text);
     return CLI_OK;
 }
 

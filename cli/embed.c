@@ -39,9 +39,7 @@ void cli_embed_defaults(cli_args *args)
 
 static void add_text(struct embed *embed, const char *bytes, size_t n)
 {
-    cli_list *texts = &embed->texts;
-    cli_grow(&texts->items, &texts->capacity, texts->n + 1, sizeof *texts->items);
-    texts->items[texts->n++] = cli_format("%.*s", (int)n, bytes);
+    cli_list_add(&embed->texts, cli_format("%.*s", (int)n, bytes));
 }
 
 /* A string, or the member of an object that holds one. */
@@ -99,20 +97,15 @@ static cli_exit read_texts(struct embed *embed)
 static cli_exit tokenize(struct embed *embed)
 {
     weir_model_info info = {.size = sizeof info};
-    weir_error error = {0};
-    bool special = !embed->args->no_special;
     weir_model_describe(embed->model, &info);
     embed->tokens = cli_alloc(embed->texts.n, sizeof *embed->tokens);
     for (size_t i = 0; i < embed->texts.n; i++) {
         const char *text = embed->texts.items[i];
         size_t n = 0;
         int32_t *ids = NULL;
-        weir_status status = weir_tokenize(embed->model, text, WEIR_NUL, special, false, NULL, 0, &n, &error);
-        if (status == WEIR_TOO_LONG) {
-            embed->tokens[i].ids = ids = cli_alloc(n, sizeof *ids);
-            status = weir_tokenize(embed->model, text, WEIR_NUL, special, false, ids, n, &n, &error);
-        }
-        if (status != WEIR_OK) return cli_fail_error(embed->args, CLI_FAILED, "cannot tokenize", &error);
+        cli_exit code = cli_load_tokenize(embed->args, embed->model, text, WEIR_NUL, false, &ids, &n);
+        embed->tokens[i].ids = ids;
+        if (code != CLI_OK) return code;
         if (n == 0) return cli_fail(CLI_USAGE, "text %zu gives no tokens: there is nothing to embed", i + 1);
         if (info.n_ctx_train > 0 && n > (size_t)info.n_ctx_train)
             return cli_fail(CLI_USAGE, "text %zu has %zu tokens; this model takes at most %d", i + 1, n,
@@ -214,7 +207,7 @@ static cli_exit compute(struct embed *embed)
     size_t total = embed->texts.n, n_floats;
     for (size_t at = 0, n; at < total && !cli_out_closed(); at += n) {
         n = total - at < TOGETHER ? total - at : TOGETHER;
-        if (cli_signals_ended() != 0) return (cli_exit)(128 + cli_signals_ended());
+        if (cli_signals_ended() != 0) return cli_signals_exit();
         snprintf(line, sizeof line, "embedding: %zu of %zu texts", at, total);
         if (!embed->args->quiet && total > TOGETHER) cli_progress_line(line);
         weir_status status =

@@ -28,7 +28,7 @@ cli_exit cli_fail_error(const cli_args *args, cli_exit code, const char *context
 {
     const cli_option *option =
         error->field[0] != '\0' ? cli_options_by_field(args->command->bit, error->field) : NULL;
-    if (error->code == WEIR_ABORTED && cli_signals_ended() != 0) return (cli_exit)(128 + cli_signals_ended());
+    if (error->code == WEIR_ABORTED && cli_signals_ended() != 0) return cli_signals_exit();
     if (option != NULL && cli_error_is_usage(error)) code = CLI_USAGE;
     const char *place = strchr(error->field, '/'); /* in a schema */
     if (option != NULL)

@@ -16,8 +16,19 @@ static void say(const char *message)
     /* Line by line, so that a file's name or a model's message cannot play with the terminal. */
     cli_text_add_safe(&text, message, strlen(message));
     cli_text_puts(&text, "\n");
-    fputs(text.bytes, stderr);
-    weir__text_fini(&text);
+    cli_text_tell(&text);
+}
+
+void cli_note(const char *format, ...)
+{
+    cli_text text = {0};
+    va_list arguments;
+    cli_text_puts(&text, cli_term_style_err(CLI_DIM));
+    va_start(arguments, format);
+    if (!weir__text_vprintf(&text, format, arguments)) cli_no_memory();
+    va_end(arguments);
+    cli_text_printf(&text, "%s\n", cli_term_style_err(CLI_PLAIN));
+    cli_text_tell(&text);
 }
 
 cli_exit cli_fail(cli_exit code, const char *format, ...)

@@ -39,7 +39,7 @@ static cli_exit read_all(int descriptor, const char *name, const char *what, cha
     while (code == CLI_OK && got > 0) {
         cli_grow(&all, &capacity, n + 4096 + 1, 1);
         if (!readable(descriptor)) {
-            code = (cli_exit)(128 + cli_signals_ended());
+            code = cli_signals_exit();
             break;
         }
         got = read(descriptor, all + n, capacity - n - 1);

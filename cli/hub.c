@@ -86,8 +86,7 @@ static void show_line(const weir_hub_progress *progress, int percent)
     add_name(&line, progress, 80);
     add_amount(&line, progress, percent);
     cli_text_puts(&line, "\n");
-    fputs(line.bytes, stderr);
-    weir__text_fini(&line);
+    cli_text_tell(&line);
 }
 
 static bool show(const weir_hub_progress *progress, void *user)
@@ -115,7 +114,7 @@ cli_exit cli_hub_download(const cli_args *args, const char *name, char **path)
     struct display display = {.args = args, .name = name};
     weir_hub_params params = cli_hub_params(args);
     weir_error error = {0};
-    if (cli_signals_ended() != 0) return (cli_exit)(128 + cli_signals_ended());
+    if (cli_signals_ended() != 0) return cli_signals_exit();
     params.progress = show;
     params.progress_user = &display;
     weir_status status = weir_hub_download(name, &params, path, &error);

@@ -139,8 +139,7 @@ static void print_too_large(const cli_args *args, const char *path, const weir_e
                     cli_count((uint64_t)memory->n_kv).text, cli_engine_choice("type_k", args->engine.type_k),
                     cli_engine_choice("type_v", args->engine.type_v));
     print_memory(&text, memory);
-    cli_out(text.bytes, text.n);
-    weir__text_fini(&text);
+    cli_out_text(&text);
 }
 
 static json_t *memory_json(const weir_engine_memory *memory)
@@ -191,8 +190,7 @@ cli_exit cli_list_devices(const cli_args *args)
         return CLI_OK;
     }
     for (size_t i = 0; weir_device_get(i, &device) == WEIR_OK; i++) add_device(&text, &device);
-    if (text.n > 0) cli_out(text.bytes, text.n);
-    weir__text_fini(&text);
+    cli_out_text(&text);
     return CLI_OK;
 }
 

@@ -65,10 +65,10 @@ static cli_line_what read_plain(const cli_line *line, cli_text *text)
     for (;;) {
         int got = wait_byte(&byte);
         if (got < 0) {
-            (void)cli_signals_resized();
-            if (cli_signals_suspended()) raise(SIGSTOP);
+            (void)cli_signals_took(SIGWINCH);
+            if (cli_signals_took(SIGTSTP)) raise(SIGSTOP);
             if (cli_signals_ended() != 0) return CLI_LINE_END;
-            if (cli_signals_interrupted()) return CLI_LINE_INTERRUPTED;
+            if (cli_signals_took(SIGINT)) return CLI_LINE_INTERRUPTED;
             continue;
         }
         if (got == 0) return some ? CLI_LINE_TEXT : CLI_LINE_END;
@@ -99,11 +99,11 @@ static void redraw(const cli_line *line)
 /* What came besides keys. False: the line is over. */
 static bool on_signal(cli_line *line)
 {
-    if (cli_signals_resized()) { /* what a narrower window has broken into lines is left above */
+    if (cli_signals_took(SIGWINCH)) { /* what a narrower window has broken into lines is left above */
         el_resize(line->edit);
         redraw(line);
     }
-    if (cli_signals_suspended()) {
+    if (cli_signals_took(SIGTSTP)) {
         el_set(line->edit, EL_PREP_TERM, 0);
         cli_term_pastes(false);
         raise(SIGSTOP);
@@ -111,7 +111,7 @@ static bool on_signal(cli_line *line)
         el_set(line->edit, EL_PREP_TERM, 1);
         redraw(line);
     }
-    line->interrupted = cli_signals_interrupted();
+    line->interrupted = cli_signals_took(SIGINT);
     return !line->interrupted && cli_signals_ended() == 0;
 }
 
@@ -288,7 +288,7 @@ bool cli_line_asks(const cli_line *line)
 cli_line_what cli_line_read(cli_line *line, const char *prompt, cli_text *text)
 {
     line->prompt = prompt;
-    (void)cli_signals_interrupted(); /* what came before is over */
+    (void)cli_signals_took(SIGINT); /* what came before is over */
 #ifdef WEIR_LIBEDIT
     if (line->edit != NULL) return read_edited(line, text);
 #endif

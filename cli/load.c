@@ -41,8 +41,7 @@ static void sink(weir_log_level level, const char *message, void *user)
     cli_text text = {0};
     print_line(&text, level, message);
     cli_term_progress_end();
-    fputs(text.bytes, stderr);
-    weir__text_fini(&text);
+    cli_text_tell(&text);
 }
 
 void cli_load_log(const cli_args *args)
@@ -53,8 +52,7 @@ void cli_load_log(const cli_args *args)
 void cli_load_log_flush(void)
 {
     weir_log_set(NULL, NULL);
-    if (kept.n > 0) fputs(kept.bytes, stderr);
-    weir__text_fini(&kept);
+    cli_text_tell(&kept);
 }
 
 /* ---- Model ---- */
@@ -104,7 +102,7 @@ static cli_exit load_model(const cli_args *args, const char *path, weir_model_pa
                            weir_model **model)
 {
     weir_error error = {0};
-    if (cli_signals_ended() != 0) return (cli_exit)(128 + cli_signals_ended());
+    if (cli_signals_ended() != 0) return cli_signals_exit();
     cli_progress progress = cli_progress_begin(args, "loading", path);
     params.progress = cli_progress_step;
     params.progress_user = &progress;
@@ -120,7 +118,20 @@ static cli_exit load_model(const cli_args *args, const char *path, weir_model_pa
         cli_free(context);
         return code;
     }
-    return cli_signals_ended() == 0 ? CLI_OK : (cli_exit)(128 + cli_signals_ended());
+    return cli_signals_exit();
+}
+
+cli_exit cli_load_tokenize(const cli_args *args, const weir_model *model, const char *text, size_t length,
+                           bool parse, int32_t **ids, size_t *n)
+{
+    weir_error error = {0};
+    bool special = !args->no_special;
+    weir_status status = weir_tokenize(model, text, length, special, parse, NULL, 0, n, &error);
+    if (status == WEIR_TOO_LONG) {
+        *ids = cli_alloc(*n, sizeof **ids);
+        status = weir_tokenize(model, text, length, special, parse, *ids, *n, n, &error);
+    }
+    return status == WEIR_OK ? CLI_OK : cli_fail_error(args, CLI_FAILED, "cannot tokenize", &error);
 }
 
 /* The option that needs a GPU, of those that were given; NULL = none. All layers, the default, means those of
@@ -228,5 +239,5 @@ cli_exit cli_load_engine(const cli_args *args, weir_model *model, weir_engine **
     weir_model_release(params.draft_model); /* the engine holds it */
     cli_term_progress_end();
     if (status != WEIR_OK) return cli_fail_error(args, CLI_FAILED, "cannot start the engine", &error);
-    return cli_signals_ended() == 0 ? CLI_OK : (cli_exit)(128 + cli_signals_ended());
+    return cli_signals_exit();
 }

@@ -25,6 +25,10 @@ bool cli_load_is_model(const char *word);
  * The caller releases *model where it is set, whatever was returned. */
 cli_exit cli_load_model(const cli_args *args, const char *path, weir_model **model);
 
+/* The tokens of a text; *ids is freed with cli_free in any case. CLI_OK, or CLI_FAILED after a message. */
+cli_exit cli_load_tokenize(const cli_args *args, const weir_model *model, const char *text, size_t length,
+                           bool parse, int32_t **ids, size_t *n);
+
 /* The draft model that is asked for; *model stays NULL where none is. */
 cli_exit cli_load_draft_model(const cli_args *args, weir_model **model);
 

@@ -152,12 +152,6 @@ static void folder_fini(struct folder *folder)
     cli_list_fini(&folder->projectors);
 }
 
-static void put_item(cli_list *list, char *item)
-{
-    cli_grow(&list->items, &list->capacity, list->n + 1, sizeof *list->items);
-    list->items[list->n++] = item;
-}
-
 static bool ends_in_gguf(const char *name)
 {
     size_t n = strlen(name);
@@ -191,7 +185,8 @@ static bool folder_read(struct folder *folder, const char *path)
         stem_of(entry->d_name, &shard);
         if (shard > 1) continue;
         bool projector = strncasecmp(entry->d_name, "mmproj", 6) == 0;
-        put_item(projector ? &folder->projectors : &folder->models, cli_format("%s/%s", path, entry->d_name));
+        cli_list_add(projector ? &folder->projectors : &folder->models,
+                     cli_format("%s/%s", path, entry->d_name));
     }
     closedir(dir);
     if (folder->models.n > 1)
@@ -224,7 +219,7 @@ static cli_exit add_file(cli_model_list *list, const cli_args *args, const cli_c
     }
     cli_free(name);
     if (code != CLI_OK || entry == NULL || strcmp(entry->args.model_path, path) != 0) return code;
-    put_item(&entry->args.aliases, cli_format("%s", file));
+    cli_list_add(&entry->args.aliases, cli_format("%s", file));
     if (is_pair(folder) && !is_set(entry->args.projector)) {
         cli_free(entry->args.projector);
         entry->args.projector = cli_format("%s", folder->projectors.items[0]);
@@ -258,7 +253,7 @@ static cli_list folders_in(const char *path)
         if (entry->d_name[0] == '.') continue;
         char *below = cli_format("%s/%s", path, entry->d_name);
         if (stat(below, &status) == 0 && S_ISDIR(status.st_mode))
-            put_item(&folders, below);
+            cli_list_add(&folders, below);
         else
             cli_free(below);
     }
@@ -302,7 +297,7 @@ static cli_exit add_single(cli_model_list *list, const cli_args *args, const cli
     own->pinned = true;
     for (size_t i = 0; i < args->aliases.n; i++)
         if (strcmp(args->aliases.items[i], name) != 0)
-            put_item(&own->aliases, cli_format("%s", args->aliases.items[i]));
+            cli_list_add(&own->aliases, cli_format("%s", args->aliases.items[i]));
     cli_free(name);
     return code;
 }
@@ -441,8 +436,8 @@ static cli_exit find_adapters(cli_model_entry *entry)
     for (size_t i = 0; i < lora->n && code == CLI_OK; i++) {
         char *path;
         code = cli_load_split_adapter(lora->items[i], &path, &entry->adapters[i].scale);
-        put_item(&entry->adapter_paths, path);
-        put_item(&entry->adapter_names, cli_model_adapter_name(path));
+        cli_list_add(&entry->adapter_paths, path);
+        cli_list_add(&entry->adapter_names, cli_model_adapter_name(path));
         entry->adapters[i].name = entry->adapter_names.items[i];
         n_used += entry->adapters[i].scale != 0.0f;
     }

@@ -24,8 +24,7 @@ static cli_exit suggest(void)
 {
     cli_text text = {0};
     cli_starter_list(&text);
-    cli_out(text.bytes, text.n);
-    weir__text_fini(&text);
+    cli_out_text(&text);
     return cli_fail(CLI_USAGE, "which model? Write weir pull and one of these names, or any hf:OWNER/REPO");
 }
 
@@ -186,8 +185,7 @@ static bool confirm(const char *name)
     cli_text_puts(&text, "remove ");
     cli_text_add_safe(&text, name, strlen(name));
     cli_text_puts(&text, " from this machine? [y/N] ");
-    fputs(text.bytes, stderr);
-    weir__text_fini(&text);
+    cli_text_tell(&text);
     if (fgets(line, sizeof line, stdin) != NULL && (line[0] == 'y' || line[0] == 'Y')) return true;
     fputs("weir: nothing was removed\n", stderr);
     return false;
@@ -218,7 +216,7 @@ cli_exit cli_rm(cli_args *args)
         code = cli_fail(CLI_USAGE, "weir rm asks before it removes; where nobody can answer, give --yes");
     else if (!args->yes && !confirm(name)) {
         cli_free(preset);
-        return cli_signals_ended() == 0 ? CLI_OK : (cli_exit)(128 + cli_signals_ended());
+        return cli_signals_exit();
     } else if (preset != NULL)
         code = remove_preset(preset, &n_bytes);
     else if (weir_hub_remove(name, &params, &n_bytes, &error) != WEIR_OK)
@@ -233,7 +231,6 @@ cli_exit cli_rm(cli_args *args)
     cli_text_puts(&text, "removed ");
     cli_text_add_safe(&text, name, strlen(name));
     cli_text_printf(&text, ", %s\n", cli_bytes(n_bytes).text);
-    cli_out(text.bytes, text.n);
-    weir__text_fini(&text);
+    cli_out_text(&text);
     return CLI_OK;
 }

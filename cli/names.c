@@ -51,7 +51,7 @@ bool cli_options_given(const cli_args *args, const char *name)
     return option != NULL && args->sources[option - cli_options].from == CLI_FROM_WORDS;
 }
 
-/* Small letters and hyphens. */
+/* Small letters and hyphens: what the config file calls WEIR_TOP_K, without its start, is "top-k". */
 static void plain_name(const char *name, char *plain, size_t capacity)
 {
     size_t i = 0;
@@ -60,12 +60,6 @@ static void plain_name(const char *name, char *plain, size_t capacity)
                           : name[i] >= 'A' && name[i] <= 'Z' ? name[i] - 'A' + 'a'
                                                              : name[i]);
     plain[i] = '\0';
-}
-
-/* What the config file calls an option that has a variable: "top-k" for WEIR_TOP_K. */
-static void name_setting(const cli_option *option, char *name, size_t capacity)
-{
-    plain_name(option->env + strlen("WEIR_"), name, capacity);
 }
 
 bool cli_options_has_settings(unsigned command)
@@ -81,7 +75,7 @@ const cli_option *cli_options_by_setting(unsigned commands, const char *key)
     plain_name(key, name + 2, sizeof name - 2);
     for (const cli_option *option = cli_options; option->name != NULL; option++) {
         if (!(option->commands & commands) || option->env == NULL) continue;
-        name_setting(option, setting, sizeof setting);
+        plain_name(option->env + strlen("WEIR_"), setting, sizeof setting);
         if (strcmp(setting, name + 2) == 0 || spelled(option, name, strlen(name))) return option;
     }
     return NULL;
@@ -173,7 +167,7 @@ void cli_options_try_settings(cli_nearest *nearest)
     char setting[64];
     for (const cli_option *option = cli_options; option->name != NULL; option++) {
         if (option->env == NULL) continue;
-        name_setting(option, setting, sizeof setting);
+        plain_name(option->env + strlen("WEIR_"), setting, sizeof setting);
         cli_nearest_try(nearest, setting);
         cli_nearest_try(nearest, option->name + 2);
     }

@@ -218,6 +218,9 @@ weir_chat_params cli_args_chat(const cli_args *args, const cli_ask *ask);
 void cli_args_init(cli_args *args, const cli_command *command);
 void cli_args_fini(cli_args *args);
 
+/* Adds a string, which cli_args_fini frees. */
+void cli_list_add(cli_list *list, char *item);
+
 /* standard, [n], where none were given. */
 void cli_numbers_default(cli_numbers *numbers, const int32_t *standard, size_t n);
 

@@ -53,6 +53,13 @@ bool cli_out(const char *bytes, size_t n)
     return !closed && failure == 0 && !abandoned;
 }
 
+bool cli_out_text(weir__text *text)
+{
+    bool written = cli_out(text->bytes, text->n);
+    weir__text_fini(text);
+    return written;
+}
+
 bool cli_out_json(json_t *json)
 {
     /* Six digits are more than any measurement has. */
@@ -78,6 +85,6 @@ cli_exit cli_out_finish(cli_exit code)
         failure = 0;
         code = cli_fail(CLI_FAILED, "cannot write to stdout: %s", strerror(error));
     }
-    if (cli_signals_ended() != 0) return (cli_exit)(128 + cli_signals_ended());
+    if (cli_signals_ended() != 0) return cli_signals_exit();
     return closed ? CLI_OK : code;
 }

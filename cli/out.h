@@ -7,11 +7,15 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+#include "base/text.h"
 #include "cli.h"
 
 /* Writes all of it, waiting for a slow reader; after a signal for two seconds at the most. False: the reader
  * has left or writing failed, now or before. */
 bool cli_out(const char *bytes, size_t n);
+
+/* The same with a text, which is freed. */
+bool cli_out_text(weir__text *text);
 
 /* One line of JSON. Takes the reference of `json`, which may be NULL (out of memory). */
 bool cli_out_json(json_t *json);

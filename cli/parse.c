@@ -258,10 +258,7 @@ cli_exit cli_options_set(void *target, const cli_option *option, const char *sho
         cli_free(*string);
         *string = cli_format("%s", value);
         return CLI_OK;
-    case CLI_LIST:
-        cli_grow(&list->items, &list->capacity, list->n + 1, sizeof *list->items);
-        list->items[list->n++] = cli_format("%s", value);
-        return CLI_OK;
+    case CLI_LIST: cli_list_add(list, cli_format("%s", value)); return CLI_OK;
     }
     return CLI_OK;
 }
@@ -506,8 +503,7 @@ static cli_exit take_words(cli_args *args, int n, char **argv)
             code = parse_option(args, n - i, argv + i, &used);
         else {
             only_words = only_words || (args->command->bit & CLI_TAKES_ANY) != 0;
-            cli_grow(&args->words.items, &args->words.capacity, args->words.n + 1, sizeof *args->words.items);
-            args->words.items[args->words.n++] = cli_format("%s", argv[i]);
+            cli_list_add(&args->words, cli_format("%s", argv[i]));
         }
     }
     return code;

@@ -60,8 +60,7 @@ cli_list cli_preset_names(void)
     const struct dirent *entry;
     while (dir != NULL && (entry = readdir(dir)) != NULL) {
         if (!ends_with_suffix(entry->d_name) || entry->d_name[0] == '.') continue;
-        cli_grow(&names.items, &names.capacity, names.n + 1, sizeof *names.items);
-        names.items[names.n++] = cli_preset_name(entry->d_name);
+        cli_list_add(&names, cli_preset_name(entry->d_name));
     }
     if (dir != NULL) closedir(dir);
     if (names.n > 1) qsort(names.items, names.n, sizeof *names.items, weir__words_compare);
@@ -152,8 +151,7 @@ static cli_exit show(const cli_args *args, const char *name)
         return cli_fail(CLI_USAGE, "there is no preset %s; weir preset %s -m MODEL makes it", name, name);
     cli_exit code = cli_preset_read(&config, path); /* reports errors in it */
     if (code == CLI_OK) code = cli_file_read(path, "the preset", &bytes, &length);
-    if (code == CLI_OK && !args->quiet && !args->json)
-        fprintf(stderr, "%s%s%s\n", cli_term_style_err(CLI_DIM), path, cli_term_style_err(CLI_PLAIN));
+    if (code == CLI_OK && !args->quiet && !args->json) cli_note("%s", path);
     if (code == CLI_OK && args->json)
         cli_out_json(json_pack("{s:o, s:o, s:o}", "name", cli_figures_string(name), "path",
                                cli_figures_string(path), "text", cli_figures_string(bytes)));

@@ -8,7 +8,6 @@
 
 #include "file.h"
 #include "signals.h"
-#include "term.h"
 
 #define PATIENCE_MS 3000 /* a pipe that nobody writes to or closes would be awaited for ever */
 
@@ -28,8 +27,7 @@ static void await_stdin(void)
     struct pollfd fds[] = {{.fd = STDIN_FILENO, .events = POLLIN},
                            {.fd = cli_signals_descriptor(), .events = POLLIN}};
     if (poll(fds, 2, PATIENCE_MS) != 0) return;
-    fprintf(stderr, "%swaiting for the end of stdin; add < /dev/null to leave stdin out%s\n",
-            cli_term_style_err(CLI_DIM), cli_term_style_err(CLI_PLAIN));
+    cli_note("waiting for the end of stdin; add < /dev/null to leave stdin out");
 }
 
 cli_exit cli_prompt_read(cli_prompt *prompt, const char *path, bool patient)

@@ -24,7 +24,7 @@ static cli_exit look(const cli_args *args, cli_remote *remote, cli_view *view)
     cli_remote_listen(remote, take_event, view);
     while (view->event == NULL) {
         cli_remote_state state = cli_remote_listening(remote);
-        if (cli_signals_ended() != 0) return (cli_exit)(128 + cli_signals_ended());
+        if (cli_signals_ended() != 0) return cli_signals_exit();
         if (state >= CLI_REMOTE_LOST)
             return cli_fail(state == CLI_REMOTE_REFUSED ? CLI_REFUSED : CLI_FAILED, "%s: %s%s",
                             args->url != NULL ? args->url : CLI_REMOTE_URL, cli_remote_problem(remote),
@@ -51,9 +51,8 @@ static void print(const cli_args *args, const cli_view *view)
     cli_view_head(view, cli_term_columns(), false, &marked);
     cli_view_table(view, 0, false, &marked);
     cli_mark_print(&marked, cli_term_out() ? cli_term_columns() : 0, &text);
-    cli_out(text.bytes, text.n);
+    cli_out_text(&text);
     weir__text_fini(&marked);
-    weir__text_fini(&text);
 }
 
 cli_exit cli_ps(cli_args *args)

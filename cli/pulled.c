@@ -30,16 +30,11 @@ static size_t place_of(const cli_list *names, const char *name)
     return i;
 }
 
-static void append(cli_list *names, const char *name)
-{
-    cli_grow(&names->items, &names->capacity, names->n + 1, sizeof *names->items);
-    names->items[names->n++] = cli_format("%s", name);
-}
-
 weir_status cli_pulled_add(cli_pulled *pulled, const char *name, weir_error *error)
 {
     pthread_mutex_lock(&pulled->mutex);
-    if (place_of(&pulled->names, name) == pulled->names.n) append(&pulled->names, name);
+    if (place_of(&pulled->names, name) == pulled->names.n)
+        cli_list_add(&pulled->names, cli_format("%s", name));
     uint64_t ticket = ++pulled->n_asked;
     cli_signals_wake();
     while (pulled->n_read < ticket && !pulled->over) pthread_cond_wait(&pulled->changed, &pulled->mutex);
@@ -68,7 +63,8 @@ cli_list cli_pulled_begin(cli_pulled *pulled, uint64_t *ticket)
     cli_list copy = {0};
     pthread_mutex_lock(&pulled->mutex);
     *ticket = pulled->n_asked;
-    for (size_t i = 0; i < pulled->names.n; i++) append(&copy, pulled->names.items[i]);
+    for (size_t i = 0; i < pulled->names.n; i++)
+        cli_list_add(&copy, cli_format("%s", pulled->names.items[i]));
     pthread_mutex_unlock(&pulled->mutex);
     return copy;
 }

@@ -32,11 +32,9 @@ static cli_exit conclude(const cli_args *args, const char *path, const char *out
     cli_text_printf(&text, ": %s instead of %s\n", cli_bytes(cli_file_size(out)).text,
                     cli_bytes(cli_file_size(path)).text);
     cli_out(text.bytes, text.n);
-    if (!args->quiet)
-        fprintf(stderr, "%sweir bench kernels measures which types this machine runs fastest%s\n",
-                cli_term_style_err(CLI_DIM), cli_term_style_err(CLI_PLAIN));
+    if (!args->quiet) cli_note("weir bench kernels measures which types this machine runs fastest");
     weir__text_fini(&text);
-    return cli_signals_ended() == 0 ? CLI_OK : (cli_exit)(128 + cli_signals_ended());
+    return cli_signals_exit();
 }
 
 cli_exit cli_quantize(cli_args *args)

@@ -1,9 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "reply.h"
 
+#include <poll.h>
+#include <signal.h>
 #include <string.h>
 
 #include "out.h"
+#include "signals.h"
 #include "term.h"
 
 void cli_reply_fini(cli_reply *reply)
@@ -46,17 +49,15 @@ static void show(cli_reply *reply, const char *bytes, size_t n)
     }
     cli_text_add_safe(&safe, bytes, n);
     cli_wrap_add(&reply->wrap, safe.bytes, safe.n, cli_term_columns(), &text);
-    cli_out(text.bytes, text.n);
+    cli_out_text(&text);
     weir__text_fini(&safe);
-    weir__text_fini(&text);
 }
 
 static void show_rest(cli_reply *reply)
 {
     cli_text text = {0};
     cli_wrap_flush(&reply->wrap, cli_term_columns(), &text);
-    cli_out(text.bytes, text.n);
-    weir__text_fini(&text);
+    cli_out_text(&text);
 }
 
 static bool ends_line(const cli_text *text)
@@ -94,7 +95,7 @@ static void deliver(cli_reply *reply, weir_delta_kind kind, const char *text, si
     show(reply, text, length);
 }
 
-void cli_reply_take(cli_reply *reply, const weir_chunk *chunk)
+static void take(cli_reply *reply, const weir_chunk *chunk)
 {
     weir_delta delta;
     cli_term_progress_end();
@@ -106,6 +107,31 @@ void cli_reply_take(cli_reply *reply, const weir_chunk *chunk)
         cli_no_memory();
     while (weir_chat_parser_next(reply->parser, &delta) == WEIR_OK)
         deliver(reply, delta.kind, delta.text, delta.length);
+}
+
+cli_exit cli_reply_follow(cli_reply *reply, const cli_args *args, weir_stream *stream, cli_reply_fn *fn,
+                          void *user)
+{
+    weir_error error = {0};
+    weir_chunk chunk;
+    weir_status status = WEIR_TIMEOUT;
+    struct pollfd fds[2] = {{.fd = cli_signals_descriptor(), .events = POLLIN}, {.events = POLLIN}};
+    if (weir_stream_descriptor(stream, &fds[1].fd, &error) != WEIR_OK)
+        return cli_fail_error(args, CLI_FAILED, NULL, &error);
+    while (status != WEIR_END) {
+        int n = poll(fds, 2, CLI_LOOK_MS);
+        if (n > 0 && fds[0].revents != 0) cli_signals_drain();
+        if (cli_signals_took(SIGTSTP)) raise(SIGSTOP);
+        if (cli_signals_took(SIGINT) || cli_signals_ended() != 0 || cli_out_closed())
+            weir_stream_cancel(stream);
+        while ((status = weir_stream_try_next(stream, &chunk)) == WEIR_OK) {
+            if (fn != NULL) fn(user, &chunk);
+            take(reply, &chunk);
+        }
+        if (n == 0 && fn != NULL) fn(user, NULL);
+    }
+    cli_term_progress_end();
+    return CLI_OK;
 }
 
 void cli_reply_end(cli_reply *reply)

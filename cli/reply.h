@@ -27,8 +27,15 @@ cli_exit cli_reply_render(cli_reply *reply, const cli_args *args, const cli_ask 
                           const weir_message *messages, size_t n, const cli_media *media, size_t first,
                           const char *context);
 
-/* Adds a chunk's text. Reasoning is dimmed on a terminal, and printed nowhere else. */
-void cli_reply_take(cli_reply *reply, const weir_chunk *chunk);
+/* Called with each chunk of a stream before its text is added, or with NULL where none has come for
+ * a while. */
+typedef void cli_reply_fn(void *user, const weir_chunk *chunk);
+
+/* Takes all chunks up to the last one, which always comes: a signal, or a reader of stdout that has left,
+ * cancels the stream. Reasoning is dimmed on a terminal, and printed nowhere else. `fn` may be NULL. CLI_OK,
+ * or a code after a message. */
+cli_exit cli_reply_follow(cli_reply *reply, const cli_args *args, weir_stream *stream, cli_reply_fn *fn,
+                          void *user);
 
 /* Ends styles and the line. */
 void cli_reply_end(cli_reply *reply);

@@ -52,12 +52,10 @@ void cli_run_defaults(cli_args *args)
 /* Says on stderr which texts are part of the prompt. */
 static void report(const cli_prompt *prompt)
 {
-    cli_text line = {0};
-    cli_text_printf(&line, "%sread ", cli_term_style_err(CLI_DIM));
-    cli_prompt_names(prompt, &line);
-    cli_text_printf(&line, "%s\n", cli_term_style_err(CLI_PLAIN));
-    fputs(line.bytes, stderr);
-    weir__text_fini(&line);
+    cli_text names = {0};
+    cli_prompt_names(prompt, &names);
+    cli_note("read %s", names.bytes);
+    weir__text_fini(&names);
 }
 
 static bool is_stdin(const char *words)
@@ -132,9 +130,7 @@ static cli_exit render(struct run *run)
     if (info.chat_template == NULL && args->chat_template == NULL) {
         if (args->system != NULL)
             return cli_fail(CLI_USAGE, "this model has no chat template, so --system has no place to go");
-        if (!args->quiet)
-            fprintf(stderr, "%sthis model has no chat template: it continues the prompt as plain text%s\n",
-                    cli_term_style_err(CLI_DIM), cli_term_style_err(CLI_PLAIN));
+        if (!args->quiet) cli_note("this model has no chat template: it continues the prompt as plain text");
         return CLI_OK;
     }
     if (memchr(run->prompt.bytes, '\0', run->prompt.n) != NULL)
@@ -187,7 +183,7 @@ static cli_exit submit_prompt(struct run *run)
 
 /* ---- The answer ---- */
 
-static void take_chunk(struct run *run, const weir_chunk *chunk)
+static void keep_tokens(struct run *run, const weir_chunk *chunk)
 {
     cli_grow(&run->tokens, &run->tokens_capacity, run->n_tokens + chunk->n_tokens, sizeof *run->tokens);
     for (size_t i = 0; i < chunk->n_tokens; i++) run->tokens[run->n_tokens++] = chunk->tokens[i];
@@ -196,8 +192,6 @@ static void take_chunk(struct run *run, const weir_chunk *chunk)
         json_array_extend(run->logprobs, more);
         json_decref(more);
     }
-    cli_reply_take(&run->reply, chunk);
-    if (chunk->finished) run->reason = chunk->reason;
 }
 
 /* Shows the progress of a long prefill. */
@@ -211,6 +205,14 @@ static void explain(const struct run *run)
     snprintf(line, sizeof line, "reading the prompt: %llu of %zu tokens",
              (unsigned long long)stats.n_prompt_tokens, run->n_prompt);
     cli_progress_line(line);
+}
+
+static void note_chunk(void *user, const weir_chunk *chunk)
+{
+    if (chunk != NULL)
+        keep_tokens(user, chunk);
+    else
+        explain(user);
 }
 
 /* Whether all answers have ended; until then the best is not known. */
@@ -254,26 +256,6 @@ static void choose(struct run *run)
     run->n_streams = 0;
 }
 
-/* Reads the stream up to its terminal chunk, which always comes. */
-static cli_exit pump(struct run *run)
-{
-    weir_error error = {0};
-    weir_chunk chunk;
-    weir_status status = WEIR_TIMEOUT;
-    struct pollfd fds[2] = {{.fd = cli_signals_descriptor(), .events = POLLIN}, {.events = POLLIN}};
-    if (weir_stream_descriptor(run->stream, &fds[1].fd, &error) != WEIR_OK)
-        return cli_fail_error(run->args, CLI_FAILED, NULL, &error);
-    while (status != WEIR_END) {
-        int n = poll(fds, 2, CLI_LOOK_MS);
-        if (n > 0 && fds[0].revents != 0) cli_signals_drain();
-        if (cli_signals_ended() != 0 || cli_out_closed()) weir_stream_cancel(run->stream);
-        while ((status = weir_stream_try_next(run->stream, &chunk)) == WEIR_OK) take_chunk(run, &chunk);
-        if (n == 0) explain(run);
-    }
-    cli_term_progress_end();
-    return CLI_OK;
-}
-
 static json_t *as_json(const struct run *run, const weir_usage *usage, const weir_error *error)
 {
     json_t *timings = cli_figures_timings(usage);
@@ -300,6 +282,7 @@ static cli_exit conclude(struct run *run)
     weir_error error = {0};
     cli_text line = {0};
     weir_stream_error(run->stream, &error);
+    run->reason = weir_stream_reason(run->stream);
     weir_chunk prompt;
     if (run->prompt_logprobs == NULL && weir_stream_prompt_logprobs(run->stream, &prompt) == WEIR_OK)
         run->prompt_logprobs = cli_figures_logprobs(&prompt);
@@ -312,8 +295,7 @@ static cli_exit conclude(struct run *run)
         weir_miss_info miss = cli_figures_miss_of(run->stream);
         if (run->args->explain_cache) cli_figures_miss_line(&line, &miss);
         cli_text_puts(&line, cli_term_style_err(CLI_PLAIN));
-        fputs(line.bytes, stderr);
-        weir__text_fini(&line);
+        cli_text_tell(&line);
     }
     if (run->reason == WEIR_REASON_ERROR)
         return cli_fail(CLI_REFUSED, "the request failed: %s", error.message);
@@ -345,7 +327,8 @@ cli_exit cli_run(cli_args *args)
     run.load_ns = weir__clock_now_ns() - started;
     if ((code = submit_prompt(&run)) != CLI_OK) goto done;
     choose(&run);
-    if ((code = pump(&run)) != CLI_OK) goto done;
+    code = cli_reply_follow(&run.reply, args, run.stream, note_chunk, &run);
+    if (code != CLI_OK) goto done;
     code = conclude(&run);
     if (code == CLI_OK && !args->json) cli_starter_advise(args, path);
 done:

@@ -11,7 +11,7 @@
 bool cli_screen_open(void);
 void cli_screen_close(void);
 
-/* After open. The size follows the window when cli_signals_resized() said so and resize was called. */
+/* After open. The size follows the window when a SIGWINCH was noted and resize was called. */
 void cli_screen_size(int *columns, int *rows);
 void cli_screen_resize(void);
 

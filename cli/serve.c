@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <poll.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -371,7 +372,7 @@ static void serve_until_signal(cli_args *args, serve_server *server, cli_pulled 
     struct pollfd descriptor = {.fd = cli_signals_descriptor(), .events = POLLIN};
     int watchdog_ms = serve_notify_watchdog_ms();
     while (cli_signals_ended() == 0) {
-        if (cli_signals_hung_up() || cli_pulled_waits(pulled)) reload(args, server, pulled, now);
+        if (cli_signals_took(SIGHUP) || cli_pulled_waits(pulled)) reload(args, server, pulled, now);
         int n = poll(&descriptor, 1, watchdog_ms > 0 ? watchdog_ms : -1);
         if (n < 0 && errno != EINTR) break;
         if (n == 0) tell_well(server, watchdog_ms);

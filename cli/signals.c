@@ -12,15 +12,11 @@
 
 #include "base/ascii.h"
 #include "base/file.h"
-#include "cli.h"
 #include "term.h"
 
 static int pipe_ends[2] = {-1, -1};
 static volatile sig_atomic_t ended;
-static volatile sig_atomic_t resized;
-static volatile sig_atomic_t suspended;
-static volatile sig_atomic_t interrupted;
-static volatile sig_atomic_t hung_up;
+static volatile sig_atomic_t noted[NSIG]; /* by signal */
 static bool had_terminal;
 static atomic_flag dying = ATOMIC_FLAG_INIT;
 
@@ -42,24 +38,9 @@ static void on_end(int signal)
     ring();
 }
 
-static void on_resize(int signal)
+static void on_note(int signal)
 {
-    (void)signal;
-    resized = 1;
-    ring();
-}
-
-static void on_suspend(int signal)
-{
-    (void)signal;
-    suspended = 1;
-    ring();
-}
-
-static void on_interrupt(int signal)
-{
-    (void)signal;
-    interrupted = 1;
+    noted[signal] = 1;
     ring();
 }
 
@@ -73,13 +54,9 @@ static bool has_terminal(void)
 static void on_hangup(int signal)
 {
     int error = errno;
-    if (had_terminal && !has_terminal()) { /* it was closed */
-        on_end(signal);
-    } else {
-        hung_up = 1;
-        ring();
-    }
+    bool closed = had_terminal && !has_terminal();
     errno = error;
+    (closed ? on_end : on_note)(signal);
 }
 
 static void handle(int signal, void (*handler)(int), int flags)
@@ -87,6 +64,13 @@ static void handle(int signal, void (*handler)(int), int flags)
     struct sigaction action = {.sa_handler = handler, .sa_flags = flags};
     sigemptyset(&action.sa_mask);
     sigaction(signal, &action, NULL);
+}
+
+/* No SA_RESTART: a read that waits for the prompt is to return. */
+static void handle_unless_ignored(int signal, void (*handler)(int))
+{
+    struct sigaction before;
+    if (sigaction(signal, NULL, &before) == 0 && before.sa_handler != SIG_IGN) handle(signal, handler, 0);
 }
 
 /* ---- A file that becomes shorter while it is mapped ---- */
@@ -186,12 +170,7 @@ bool cli_signals_init(void)
         fcntl(pipe_ends[i], F_SETFL, O_NONBLOCK);
         fcntl(pipe_ends[i], F_SETFD, FD_CLOEXEC);
     }
-    for (size_t i = 0; i < sizeof ends / sizeof *ends; i++) {
-        struct sigaction before;
-        /* No SA_RESTART: a read that waits for the prompt is to return. */
-        if (sigaction(ends[i], NULL, &before) == 0 && before.sa_handler != SIG_IGN)
-            handle(ends[i], on_end, 0);
-    }
+    for (size_t i = 0; i < sizeof ends / sizeof *ends; i++) handle_unless_ignored(ends[i], on_end);
     handle(SIGPIPE, SIG_IGN, 0);
     handle_bus();
     handle(SIGXFSZ, SIG_IGN, 0); /* a file that becomes too large is an error of the write */
@@ -225,65 +204,51 @@ void cli_signals_end(int signal)
     ring();
 }
 
+cli_exit cli_signals_exit(void)
+{
+    return ended == 0 ? CLI_OK : (cli_exit)(128 + ended);
+}
+
 void cli_signals_forget(void)
 {
     ended = 0;
 }
 
-bool cli_signals_resized(void)
+bool cli_signals_took(int signal)
 {
-    bool was = resized != 0;
-    resized = 0;
+    bool was = noted[signal] != 0;
+    noted[signal] = 0;
     return was;
 }
 
-bool cli_signals_suspended(void)
+/* A changed window, and Ctrl-Z. */
+static void note_window(bool on)
 {
-    bool was = suspended != 0;
-    suspended = 0;
-    return was;
+    handle(SIGWINCH, on ? on_note : SIG_DFL, SA_RESTART);
+    handle(SIGTSTP, on ? on_note : SIG_DFL, SA_RESTART);
 }
 
 void cli_signals_interrupts(bool on)
 {
-    struct sigaction before;
-    if (sigaction(SIGINT, NULL, &before) == 0 && before.sa_handler != SIG_IGN)
-        handle(SIGINT, on ? on_interrupt : on_end, 0);
-    handle(SIGWINCH, on ? on_resize : SIG_DFL, SA_RESTART);
-    handle(SIGTSTP, on ? on_suspend : SIG_DFL, SA_RESTART);
-}
-
-bool cli_signals_interrupted(void)
-{
-    bool was = interrupted != 0;
-    interrupted = 0;
-    return was;
+    handle_unless_ignored(SIGINT, on ? on_note : on_end);
+    note_window(on);
 }
 
 void cli_signals_hangups(void)
 {
-    struct sigaction before;
     had_terminal = has_terminal();
-    if (sigaction(SIGHUP, NULL, &before) == 0 && before.sa_handler != SIG_IGN) handle(SIGHUP, on_hangup, 0);
-}
-
-bool cli_signals_hung_up(void)
-{
-    bool was = hung_up != 0;
-    hung_up = 0;
-    return was;
+    handle_unless_ignored(SIGHUP, on_hangup);
 }
 
 bool cli_signals_noted(void)
 {
-    return interrupted != 0 || resized != 0 || suspended != 0;
+    return noted[SIGINT] != 0 || noted[SIGWINCH] != 0 || noted[SIGTSTP] != 0;
 }
 
 void cli_signals_screen(bool on)
 {
     static const int crashes[] = {SIGQUIT, SIGABRT, SIGSEGV, SIGFPE, SIGILL}; /* SIGBUS does so by itself */
-    handle(SIGWINCH, on ? on_resize : SIG_DFL, SA_RESTART);
-    handle(SIGTSTP, on ? on_suspend : SIG_DFL, SA_RESTART);
+    note_window(on);
     for (size_t i = 0; i < sizeof crashes / sizeof *crashes; i++)
         handle(crashes[i], on ? on_crash : SIG_DFL, (int)SA_RESETHAND | SA_NODEFER);
 }

@@ -5,6 +5,8 @@
 
 #include <stdbool.h>
 
+#include "cli.h"
+
 /* How long a loop waits at the most before it looks again for what wakes no poll: a signal where the
  * descriptor is not polled, and a reader of stdout that has left. */
 #define CLI_LOOK_MS 100
@@ -27,35 +29,30 @@ void cli_signals_drain(void);
 /* The signal that asked to end, 0 = none. Any thread. */
 int cli_signals_ended(void);
 
+/* The program's exit code by it; CLI_OK: none has come. */
+cli_exit cli_signals_exit(void);
+
 /* The signal asked for what has been done now: the program ends as if there had been none. */
 void cli_signals_forget(void);
 
 /* As if `signal` had come. */
 void cli_signals_end(int signal);
 
-/* Whether the window changed, or the user wants to suspend (Ctrl-Z), since the last call. Both are noted only
- * after cli_signals_screen(true); before, they do what they always do. */
-bool cli_signals_resized(void);
-bool cli_signals_suspended(void);
+/* Whether this signal was noted since the last call. */
+bool cli_signals_took(int signal);
 
-/* Where an answer can be interrupted and the program goes on (weir chat): SIGINT is noted apart and ends
- * nothing; a changed window and Ctrl-Z are noted too. */
+/* Where an answer can be interrupted and the program goes on (weir chat): SIGINT is noted and ends nothing; a
+ * changed window (SIGWINCH) and Ctrl-Z (SIGTSTP) are noted too. Before, these do what they always do. */
 void cli_signals_interrupts(bool on);
 
-/* Whether SIGINT came since the last call. */
-bool cli_signals_interrupted(void);
-
-/* The same for all three, without forgetting it. */
+/* Whether one of the three was noted, without forgetting it. */
 bool cli_signals_noted(void);
 
-/* SIGHUP is noted apart and ends nothing (weir serve), but where the terminal that the program was started
- * from is gone. */
+/* SIGHUP is noted and ends nothing (weir serve), unless the terminal that the program was started from is
+ * gone. */
 void cli_signals_hangups(void);
 
-/* Whether SIGHUP came since the last call. */
-bool cli_signals_hung_up(void);
-
-/* From true to false, also the signals of a crash put the terminal in order first. */
+/* A changed window and Ctrl-Z are noted, and the signals of a crash put the terminal in order first. */
 void cli_signals_screen(bool on);
 
 #endif

@@ -76,11 +76,9 @@ void cli_starter_advise(const cli_args *args, const char *path)
     bool toy = strcmp(name, FILE_NAME) == 0 || strcmp(name, FILE_OF_HUB) == 0;
     if (!toy || args->quiet || !cli_term_err()) return;
     const struct better *one = largest_that_fits();
-    fprintf(stderr,
-            "%sThis is the default model, a toy of 135 million parameters that gets most facts wrong. "
-            "Suggested for this machine: weir pull %s (%s)%s\n",
-            cli_term_style_err(CLI_DIM), one->name, cli_bytes(one->n_bytes).text,
-            cli_term_style_err(CLI_PLAIN));
+    cli_note("This is the default model, a toy of 135 million parameters that gets most facts wrong. "
+             "Suggested for this machine: weir pull %s (%s)",
+             one->name, cli_bytes(one->n_bytes).text);
 }
 
 void cli_starter_list(cli_text *text)

@@ -226,7 +226,7 @@ static void handle_signals(struct session *session)
 {
     cli_signals_drain();
     if (!session->screen) return;
-    bool suspended = cli_signals_suspended(), resized = cli_signals_resized();
+    bool suspended = cli_signals_took(SIGTSTP), resized = cli_signals_took(SIGWINCH);
     if (suspended) cli_screen_suspend();
     if (resized) cli_screen_resize();
     if (suspended || resized) draw(session, true);
@@ -304,25 +304,21 @@ static void print_texts(const struct session *session)
         weir_miss_info miss = cli_figures_miss_of(answer->stream);
         if (session->args->explain_cache) cli_figures_miss_line(&out, &miss);
         cli_text_printf(&out, "%s\n", plain);
-        cli_out(out.bytes, out.n);
-        weir__text_fini(&out);
+        cli_out_text(&out);
     }
 }
 
 static void print_sum(const struct session *session)
 {
     weir_engine_stats stats = {.size = sizeof stats};
-    cli_text line = {0};
+    char rate[48] = "";
     int64_t ns = weir__clock_now_ns() - session->started_ns;
     if (session->args->quiet || weir_engine_get_stats(session->engine, &stats) != WEIR_OK) return;
-    cli_text_printf(&line, "%s%zu request%s, %llu prompt and %llu answer tokens in %s",
-                    cli_term_style_err(CLI_DIM), session->batch.n, session->batch.n == 1 ? "" : "s",
-                    (unsigned long long)stats.n_prompt_tokens, (unsigned long long)stats.n_generated_tokens,
-                    cli_time(ns).text);
-    if (ns > 0) cli_text_printf(&line, ", %.1f tok/s", (double)stats.n_generated_tokens * 1e9 / (double)ns);
-    cli_text_printf(&line, "%s\n", cli_term_style_err(CLI_PLAIN));
-    fputs(line.bytes, stderr);
-    weir__text_fini(&line);
+    if (ns > 0)
+        snprintf(rate, sizeof rate, ", %.1f tok/s", (double)stats.n_generated_tokens * 1e9 / (double)ns);
+    cli_note("%zu request%s, %llu prompt and %llu answer tokens in %s%s", session->batch.n,
+             session->batch.n == 1 ? "" : "s", (unsigned long long)stats.n_prompt_tokens,
+             (unsigned long long)stats.n_generated_tokens, cli_time(ns).text, rate);
 }
 
 static cli_exit conclude(struct session *session)

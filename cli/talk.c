@@ -3,9 +3,6 @@
 
 #include <errno.h>
 #include <jansson.h>
-#include <poll.h>
-#include <signal.h>
-#include <stdio.h>
 #include <string.h>
 
 #include "base/json.h"
@@ -13,7 +10,6 @@
 #include "file.h"
 #include "out.h"
 #include "reply.h"
-#include "signals.h"
 #include "term.h"
 
 /* ---- Messages ---- */
@@ -95,25 +91,6 @@ static cli_exit submit_answer(struct answer *answer)
     return code;
 }
 
-static cli_exit pump(struct answer *answer)
-{
-    weir_error error = {0};
-    weir_chunk chunk;
-    weir_status status = WEIR_TIMEOUT;
-    struct pollfd fds[2] = {{.fd = cli_signals_descriptor(), .events = POLLIN}, {.events = POLLIN}};
-    if (weir_stream_descriptor(answer->stream, &fds[1].fd, &error) != WEIR_OK)
-        return cli_fail_error(answer->talk->args, CLI_FAILED, NULL, &error);
-    while (status != WEIR_END) {
-        if (poll(fds, 2, -1) > 0 && fds[0].revents != 0) cli_signals_drain();
-        if (cli_signals_suspended()) raise(SIGSTOP);
-        if (cli_signals_interrupted() || cli_signals_ended() != 0 || cli_out_closed())
-            weir_stream_cancel(answer->stream);
-        while ((status = weir_stream_try_next(answer->stream, &chunk)) == WEIR_OK)
-            cli_reply_take(&answer->reply, &chunk);
-    }
-    return CLI_OK;
-}
-
 /* Ends the output of an answer and keeps its figures. */
 static cli_exit conclude(struct answer *answer, cli_talk *talk)
 {
@@ -130,10 +107,8 @@ static cli_exit conclude(struct answer *answer, cli_talk *talk)
         return cli_fail(CLI_REFUSED, "the answer failed: %s", error.message);
     }
     if (cli_term_err() && talk->reason != WEIR_REASON_END && talk->reason != WEIR_REASON_STOP_WORDS)
-        fprintf(stderr, "%s(%s)%s\n", cli_term_style_err(CLI_DIM),
-                talk->reason == WEIR_REASON_LENGTH ? "cut: the token limit is reached"
-                                                   : weir_reason_name(talk->reason),
-                cli_term_style_err(CLI_PLAIN));
+        cli_note("(%s)", talk->reason == WEIR_REASON_LENGTH ? "cut: the token limit is reached"
+                                                            : weir_reason_name(talk->reason));
     return CLI_OK;
 }
 
@@ -142,7 +117,7 @@ cli_exit cli_talk_answer(cli_talk *talk)
     struct answer answer = {.talk = talk, .reply.trims = true};
     cli_exit code = render(&answer);
     if (code == CLI_OK) code = submit_answer(&answer);
-    if (code == CLI_OK) code = pump(&answer);
+    if (code == CLI_OK) code = cli_reply_follow(&answer.reply, talk->args, answer.stream, NULL, NULL);
     if (code == CLI_OK) code = conclude(&answer, talk);
     weir_stream_release(answer.stream);
     cli_reply_fini(&answer.reply);

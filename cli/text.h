@@ -34,6 +34,9 @@ int cli_text_columns(uint32_t point);
 /* Columns of a text without newlines and escape sequences. */
 int cli_text_width(const char *bytes, size_t n);
 
+/* Prints a text on stderr, and frees it. */
+void cli_text_tell(cli_text *text);
+
 /* A number as text, for one call: printf("%s", cli_bytes(n).text) */
 typedef struct cli_figure {
     char text[32];

@@ -28,20 +28,6 @@ static size_t piece_of(struct tokens *tokens, size_t i)
     return length;
 }
 
-static cli_exit cut(struct tokens *tokens, const cli_args *args, const char *text, size_t length)
-{
-    weir_error error = {0};
-    bool special = !args->no_special, parse = !args->no_parse;
-    weir_status status =
-        weir_tokenize(tokens->model, text, length, special, parse, NULL, 0, &tokens->n, &error);
-    if (status == WEIR_TOO_LONG) {
-        tokens->ids = cli_alloc(tokens->n, sizeof *tokens->ids);
-        status = weir_tokenize(tokens->model, text, length, special, parse, tokens->ids, tokens->n,
-                               &tokens->n, &error);
-    }
-    return status == WEIR_OK ? CLI_OK : cli_fail_error(args, CLI_FAILED, "cannot tokenize", &error);
-}
-
 static void add_ids(cli_text *text, const struct tokens *tokens)
 {
     for (size_t i = 0; i < tokens->n; i++) cli_text_printf(text, "%s%d", i > 0 ? " " : "", tokens->ids[i]);
@@ -90,8 +76,7 @@ static void print_lines(struct tokens *tokens)
         cli_text line = {0};
         if (shown == NULL) cli_no_memory();
         cli_text_printf(&line, "%d\t%s\n", tokens->ids[i], shown);
-        cli_out(line.bytes, line.n);
-        weir__text_fini(&line);
+        cli_out_text(&line);
         free(shown); /* jansson's own memory */
         json_decref(piece);
     }
@@ -117,11 +102,8 @@ static void print(struct tokens *tokens, const cli_args *args)
         add_ids(&text, tokens);
     else
         add_tinted(&text, tokens);
-    cli_out(text.bytes, text.n);
-    weir__text_fini(&text);
-    if (!args->ids && !args->quiet)
-        fprintf(stderr, "%s%zu token%s%s\n", cli_term_style_err(CLI_DIM), tokens->n,
-                tokens->n == 1 ? "" : "s", cli_term_style_err(CLI_PLAIN));
+    cli_out_text(&text);
+    if (!args->ids && !args->quiet) cli_note("%zu token%s", tokens->n, tokens->n == 1 ? "" : "s");
 }
 
 cli_exit cli_tokenize(cli_args *args)
@@ -136,8 +118,8 @@ cli_exit cli_tokenize(cli_args *args)
     if ((path = cli_load_path(args)) == NULL) goto done;
     args->model.vocab_only = true;
     if ((code = cli_load_model(args, path, &tokens.model)) != CLI_OK) goto done;
-    if ((code = cut(&tokens, args, text, length)) != CLI_OK) goto done;
-    print(&tokens, args);
+    code = cli_load_tokenize(args, tokens.model, text, length, !args->no_parse, &tokens.ids, &tokens.n);
+    if (code == CLI_OK) print(&tokens, args);
 done:
     weir_model_release(tokens.model);
     cli_load_log_flush();

@@ -1,5 +1,6 @@
 /* weir top: what a running server does, live.
  * SPDX-License-Identifier: Apache-2.0 */
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -185,8 +186,8 @@ static cli_exit keep_asking(struct top *top)
 static void take_signals_and_keys(struct top *top)
 {
     if (!top->screen) return;
-    if (cli_signals_suspended()) cli_screen_suspend();
-    if (cli_signals_resized()) {
+    if (cli_signals_took(SIGTSTP)) cli_screen_suspend();
+    if (cli_signals_took(SIGWINCH)) {
         cli_screen_resize();
         top->news = true;
     }

@@ -22,7 +22,6 @@ cli_exit cli_version(cli_args *args)
         return CLI_OK;
     }
     cli_text_printf(&text, "weir %s, llama.cpp %s\n", weir_version(), weir_backend_version());
-    cli_out(text.bytes, text.n);
-    weir__text_fini(&text);
+    cli_out_text(&text);
     return CLI_OK;
 }

@@ -204,7 +204,7 @@ static void write_csv(struct bench *bench, const struct row *row)
 /* CLI_OK: go on. */
 static cli_exit ended(void)
 {
-    if (cli_signals_ended() != 0) return (cli_exit)(128 + cli_signals_ended());
+    if (cli_signals_ended() != 0) return cli_signals_exit();
     return CLI_OK;
 }
 

@@ -145,7 +145,6 @@ void bench_report(const cli_args *args, json_t *report, const bench_column *colu
         return;
     }
     print_object(&text, report, columns, n);
-    cli_out(text.bytes, text.n);
-    weir__text_fini(&text);
+    cli_out_text(&text);
     json_decref(report);
 }
