@@ -114,7 +114,7 @@ static void test_what_is_given_is_completed(void **state)
     assert_float_equal(full.temp, 0.8f, 0.0);
     assert_int_equal(full.n_dry_breakers, 4);
     assert_string_equal(full.dry_breakers[3], "*");
-    assert_string_equal(full.order, "penalties;dry;top_n_sigma;top_k;typ_p;top_p;min_p;xtc;temperature");
+    assert_string_equal(full.order, WEIR_SAMPLERS_DEFAULT);
     given.size = offsetof(weir_sampler_params, top_p);
     given.top_k = 7;
     given.top_p = 77.0f; /* beyond what this caller knows */
