@@ -56,7 +56,7 @@ const cli_command cli_commands[] = {
      "# two questions, one conversation\n"
      "printf 'What is a weir?\\nAnd a sluice?\\n' | weir chat",
      cli_chat_defaults, cli_chat},
-    {CLI_STREAM, "stream", "[-m MODEL] FILE.json | -", "run a file of requests at once, a pane for each",
+    {CLI_STREAM, "stream", "[-m MODEL] FILE.json | -", "run all requests of a file at once, a pane for each",
      "On a terminal each request has a pane: Tab, the arrows, j and k move between panes, s cancels the "
      "request in focus, q cancels all. At the end all texts are printed. Elsewhere, and with --json, each "
      "chunk is a line of JSON, and a line with the usage follows each request's last chunk.\n\n"
@@ -65,7 +65,7 @@ const cli_command cli_commands[] = {
      "deadline_ms, priority and everything under Sampling, by the option's name with underscores "
      "(temperature, top_p, repeat_penalty) or by its name in weir_sampler_params. Beside \"requests\" such"
      " a field applies to all of them. The command line sets the defaults.",
-     "# three at a time, the rest waits\n"
+     "# three at a time; the rest wait\n"
      "weir stream requests.json --slots 3\n"
      "# from a pipe, as JSON lines\n"
      "echo '{\"requests\":[{\"prompt\":\"One\"},{\"prompt\":\"Two\",\"temp\":0}]}' | weir stream - | cat",
@@ -79,11 +79,11 @@ const cli_command cli_commands[] = {
      "used instead.\n\n"
      "--models FILE serves several models, loaded when requests need them, within --memory. Each is a "
      "section [NAME] of the file, with lines as in a preset, and alias, pinned and idle; lines before the "
-     "first section are for all. SIGHUP reads the file again.\n\n"
+     "first section are for all. On SIGHUP it reads the file again.\n\n"
      "On a terminal it shows its address, and its log is text; elsewhere, and with --log-json, each line of "
      "the log is JSON.\n\n"
-     "The options under Sampling and Limits are the defaults of requests. SIGTERM or Ctrl-C drains: no new"
-     " requests, running ones may finish; a second one exits at once.",
+     "The options under Sampling and Limits are the defaults of requests. SIGTERM or Ctrl-C drains: no new "
+     "requests, running ones may finish; a second one exits at once.",
      "# eight requests at a time, each of at most 8192 tokens\n"
      "weir serve -m model.gguf -np 8 -c 8192 --port 8080\n"
      "# every GGUF file of a folder, as many at a time as fit into 24 GiB\n"
@@ -139,47 +139,46 @@ const cli_command cli_commands[] = {
      "and starts without it.",
      "# once\n"
      "weir optimize -m model.gguf\n"
-     "# is model.gguf.weir still as it was written?\n"
+     "# check that model.gguf.weir is intact\n"
      "weir optimize -m model.gguf --check",
      NULL, cli_optimize},
     {CLI_QUANTIZE, "quantize", "[MODEL] [--type TYPE] [-o FILE]", "write a model's weights in another type",
-     "Fewer bits for each weight take less memory and are read faster, and reproduce the model a little less "
+     "Fewer bits per weight take less memory and are read faster, but reproduce the model a little less "
      "exactly. Start from the original, in F16, BF16 or F32. weir bench kernels measures which types this "
-     "machine "
-     "runs fastest.",
-     "# about 8 bits for each weight, then about 4\n"
+     "machine runs fastest.",
+     "# about 8 bits per weight, then about 4\n"
      "weir quantize -m model-f16.gguf\n"
      "weir quantize -m model-f16.gguf --type Q4_K_M -o small.gguf",
      NULL, cli_quantize},
     {CLI_RPC, "rpc", "[--listen ADDRESS]", "compute layers of a model that another machine serves",
-     "A worker for models that fit into no machine: weir serve --rpc HOST:PORT,… puts layers on its workers "
-     "as it does on GPUs. It serves one program at a time; both must be the same version of weir. Nothing is "
-     "encrypted, and whoever reaches a worker can crash it and read its memory: use a private network. "
-     "Where one machine has room for the model, it is faster without workers.",
+     "Runs a worker for models that are too large for any one machine: weir serve --rpc HOST:PORT,… puts "
+     "layers on its workers as it does on GPUs. It serves one program at a time; both must be the same "
+     "version of weir. Nothing is encrypted, and anyone who can reach a worker can crash it and read its "
+     "memory: use a private network. If the model fits on one machine, it is faster without workers.",
      "# on each of two machines\n"
      "weir rpc --listen 10.0.0.2:50052\n"
      "# on the third\n"
      "weir serve -m large.gguf --rpc 10.0.0.2:50052,10.0.0.3:50052",
      NULL, cli_rpc},
     {CLI_PULL, "pull", "default | hf:OWNER/REPO[:QUANTIZATION | :FILE.gguf]", "download a model, once",
-     "Downloads a model from a hub with Hugging Face's API into the cache that its other clients share, "
-     "and prints its path. A file that is already there is not downloaded again; an interrupted download "
-     "resumes; sizes and SHA-256 are checked. A model in several files is downloaded as a whole. Without a"
-     " quantization the first one present of Q4_K_M, Q4_K_S, Q4_0, … is taken (the guide to models by name"
-     " has the full list). Every -m takes such a name.\n\n"
+     "Downloads a model from a hub with Hugging Face's API into the cache that its other clients share, and "
+     "prints its path. A file that is already there is not downloaded again; an interrupted download "
+     "resumes; sizes and SHA-256 are checked. A model in several files is downloaded as a whole. Without a "
+     "quantization it takes the first of Q4_K_M, Q4_K_S, Q4_0, … that the repository has (the guide to "
+     "models by name has the full list). Every -m takes such a name.\n\n"
      "Without a name it suggests models, among them one that suits the memory of this machine. default is a "
      "small model to try weir with; it gets most facts wrong.\n\n"
-     "HF_HOME, HF_HUB_CACHE: the cache; HF_TOKEN: for gated and private repositories; HF_ENDPOINT: another"
-     " hub; HF_HUB_OFFLINE=1: the cache only; https_proxy and the like: a proxy.",
-     "# about four bits for each weight\n"
+     "HF_HOME, HF_HUB_CACHE: the cache; HF_TOKEN: for gated and private repositories; HF_ENDPOINT: another "
+     "hub; HF_HUB_OFFLINE=1: the cache only; https_proxy and the like: a proxy.",
+     "# about four bits per weight\n"
      "weir pull hf:OWNER/REPO\n"
      "# a larger and more accurate one\n"
      "weir pull hf:OWNER/REPO:Q8_0\n"
-     "# at once\n"
+     "# download and ask in one step\n"
      "weir run -m hf:OWNER/REPO:Q8_0 -p \"What is a weir?\"",
      NULL, cli_pull},
     {CLI_LIST_MODELS, "list", "[hf:OWNER/REPO]",
-     "list the names of models: the cache and the presets, or a repository",
+     "list the models in the cache and the presets, or those of a repository",
      "Without a name it lists the models in the cache and the presets, by the names that -m takes. With a "
      "name it asks the hub for the GGUF files of that repository; with --offline it lists those in the "
      "cache. weir ls is the same.",
@@ -218,16 +217,16 @@ const cli_command cli_commands[] = {
      cli_bench_engine_defaults, NULL},
     {CLI_KERNELS, "bench kernels", "[--kernel NAME] [--shape KxN] [--rows N,…] [--threads N,…]",
      "measure weir's kernels beside ggml's",
-     "Products of weights in each format with rows of activations, and attention, through ggml's graphs "
-     "and threads. ggml computes the same on weights as they lie in the file and, where it has one, in a "
-     "layout of its own (repack). The sides take turns, and the best repetition counts. The ratio is "
+     "Measures attention, and products of weights in each format with rows of activations, through ggml's "
+     "graphs and threads. ggml computes the same on weights as they lie in the file and, where it has one, "
+     "in a layout of its own (repack). The sides take turns, and the best repetition counts. The ratio is "
      "weir's speed divided by that of the faster ggml variant.\n\n"
      "The limits of this machine are measured in between: byte multiplications in registers, and memory "
      "bandwidth. With few rows a product is bound by reading its weights, with many rows by "
      "multiplications; the table shows the fraction of either limit that weir reaches.\n\n"
      "The shape of attention: query heads / KV heads × head size × cells. With one row, GMAC/s is also the "
      "number of tokens per second that a model of a billion such weights could generate.",
-     "# all of it; that takes minutes\n"
+     "# everything; this takes minutes\n"
      "weir bench kernels --csv kernels.csv\n"
      "# which type to quantize to\n"
      "weir bench kernels --shape 2048x2048 --rows 1,64\n"
@@ -236,21 +235,21 @@ const cli_command cli_commands[] = {
      cli_bench_kernels_defaults, NULL},
     {CLI_HTTP, "bench http", "URL [--concurrency N | --rate R] [--requests N | --duration S]",
      "load-test a server with OpenAI's API",
-     "Sends streaming requests (/v1/chat/completions or /v1/completions) and records when each piece of an"
-     " answer arrives. URL is the server's address, with or without /v1. Proxies in the environment are "
+     "Sends streaming requests (/v1/chat/completions or /v1/completions) and records when each piece of an "
+     "answer arrives. URL is the server's address, with or without /v1. Proxies in the environment are "
      "ignored, redirects are not followed.\n\n"
-     "Prompts are frequent short words, so that a word is about a token; the chat template adds its own. "
-     "The server counts the tokens (usage in the last event, requested by stream_options.include_usage). "
-     "If it does not, pieces are counted and the report says so.\n\n"
+     "Prompts consist of frequent short words, so each word is about one token; the chat template adds its "
+     "own. The server counts the tokens (usage in the last event, requested by "
+     "stream_options.include_usage). If it does not, pieces are counted and the report says so.\n\n"
      "TTFT: from sending to the first piece of text, including retries while the server was busy. ITL: "
-     "between pieces of one answer. worst gap: the longest ITL of each answer. Percentiles are exact to 1 "
-     "%, min and max are exact. Tokens per second are those of all answers, from the first request to the "
-     "last end. Ctrl-C ends the load and reports what has arrived.",
+     "between pieces of one answer. worst gap: the longest ITL of each answer. Percentiles are within 1 %; "
+     "min and max are exact. Tokens per second are those of all answers, from the first request to the last "
+     "end. Ctrl-C ends the load and reports what has arrived.",
      "# 8 clients, 64 requests\n"
      "weir bench http http://localhost:8080\n"
-     "# two requests a second for a minute, a tenth of the clients leaves\n"
+     "# two requests a second for a minute; a tenth of the clients disconnect\n"
      "weir bench http http://localhost:8080 --rate 2 --duration 60 --leave 0.1 --csv requests.csv\n"
-     "# how long 4 streams stand still when a long prompt arrives\n"
+     "# how long 4 streams stall when a long prompt arrives\n"
      "weir bench http http://localhost:8080 -N 4 --gen 200 --ignore-eos --late-prompt 1200",
      cli_bench_http_defaults, NULL},
     {CLI_SCHEDULE, "bench schedule", "[--slots N] [--cache-nodes N] [--ticks N]",
@@ -262,11 +261,11 @@ const cli_command cli_commands[] = {
      "weir bench schedule --slots 256",
      cli_bench_schedule_defaults, NULL},
     {CLI_REPLAY, "bench replay", "FILE [--strategy NAME]", "replay a recorded schedule, without a model",
-     "Takes a file of weir stream --ring. Requests arrive at the recorded times, and each tick takes the "
-     "recorded time. With the recorded strategy the plans are compared tick by tick. With another "
-     "strategy, or once plans differ, the cost of a tick is fitted to the recorded ones: a constant, and a"
-     " cost per prompt token and per generated token. Waiting times are shown beside the recorded ones; a "
-     "token's time is the end of its tick.",
+     "Takes a file that weir stream --ring has written. Requests arrive at the recorded times, and each "
+     "tick takes the recorded time. With the recorded strategy the plans are compared tick by tick. With "
+     "another strategy, or once plans differ, the cost of a tick is fitted to the recorded ones: a "
+     "constant, and a cost per prompt token and per generated token. Waiting times are shown beside the "
+     "recorded ones; a token's time is the end of its tick.",
      "# record and replay\n"
      "weir stream requests.json --ring ticks.jsonl\n"
      "weir bench replay ticks.jsonl",
@@ -286,11 +285,11 @@ const cli_command cli_commands[] = {
      NULL, cli_config_command},
     {CLI_COMPLETION, "completion", "bash | zsh | fish", "print a script that completes command lines",
      "make install puts these scripts where shells look for them.",
-     "# for this bash\n"
+     "# in the running bash\n"
      "source <(weir completion bash)",
      NULL, cli_completion},
-    {CLI_VERSION, "version", "", "show the versions of weir and of its llama.cpp", "",
-     "weir version --licenses", NULL, cli_version},
+    {CLI_VERSION, "version", "", "show the versions of weir and its llama.cpp", "", "weir version --licenses",
+     NULL, cli_version},
     {0},
 };
 
@@ -431,15 +430,16 @@ static void add_overview(cli_page *page)
     cli_page_entry(page, "WEIR_MODEL", "the model when -m is missing", WIDE);
     cli_page_entry(page, "WEIR_TEMP, WEIR_CTX, …",
                    "defaults of the options: WEIR_, then the name in capitals with underscores. The command "
-                   "line overrides them. Prompts, grammars, lists and the kind of output have none.",
+                   "line overrides them. Options for prompts, grammars, lists and the output format have "
+                   "none.",
                    WIDE);
-    cli_page_entry(page, "WEIR_CONFIG", "the config file; empty: none", WIDE);
+    cli_page_entry(page, "WEIR_CONFIG", "another config file; empty: none", WIDE);
     cli_page_entry(page, "HF_TOKEN, HF_HOME, …", "for models by name: weir help pull", WIDE);
     cli_page_entry(page, "NO_COLOR", "when set: no colours", WIDE);
     cli_page_section(page, "Files");
     cli_page_entry(page, "~/.config/weir/config",
-                   "the same defaults, a line \"top-k = 20\" each; the environment overrides them (weir help "
-                   "config)",
+                   "the same defaults, one per line, as in \"top-k = 20\"; the environment overrides them "
+                   "(weir help config)",
                    WIDE);
     add_exit_codes(page);
 }

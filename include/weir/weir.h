@@ -1,14 +1,14 @@
 /* weir.h: a streaming inference engine on llama.cpp.
  * SPDX-License-Identifier: Apache-2.0
  *
- * Sections in order of use: status, model, chat, engine, request, stream, whole answers. Below the ruled
- * line is what most programs never need. Models by name are in <weir/hub.h>.
+ * Sections in order of use: status, model, chat, engine, request, stream, whole answers. Most programs need
+ * nothing below the ruled line. Models by name are in <weir/hub.h>.
  *
  * Conventions:
  *   - Handles are opaque. create and destroy own a handle; hold and release count references.
  *   - Functions that can fail return a weir_status. Results are returned through out-parameters, which are
- *     written on WEIR_OK only, unless stated otherwise. An optional weir_error of the caller receives the
- *     details; it is written on failure only, so check the status and not the error.
+ *     written only on WEIR_OK, unless stated otherwise. An optional weir_error of the caller receives the
+ *     details; it is written only on failure, so check the status, not the error.
  *   - Structs that start with `size` come from their _default() function (parameters), or the caller sets
  *     `size` to sizeof (results). A program compiled against an older header therefore keeps working; before
  *     version 1.0 this holds for these structs only. From 1.0 on the other structs (chunks, results, usage,
@@ -71,7 +71,7 @@ WEIR_API const char *weir_backend_version(void);
 #define WEIR_STATUS_MAP(X)                                                                                   \
     X(OK, 0, "ok")                                                                                           \
     X(TIMEOUT, 1, "nothing came in time")                                                                    \
-    X(END, 2, "the end was reached before")                                                                  \
+    X(END, 2, "there is nothing more")                                                                       \
     X(INVALID, -1, "an argument is out of its range")                                                        \
     X(NO_MEMORY, -2, "out of memory")                                                                        \
     X(NOT_FOUND, -3, "no such file")                                                                         \
@@ -120,18 +120,18 @@ typedef bool (*weir_progress_fn)(float progress, void *user);
 
 typedef enum weir_split_mode {
     WEIR_SPLIT_NONE = 0,  /* one GPU: main_gpu */
-    WEIR_SPLIT_LAYER = 1, /* layers and KV over all GPUs */
-    WEIR_SPLIT_ROW = 2,   /* rows of each tensor over all GPUs */
+    WEIR_SPLIT_LAYER = 1, /* layers and KV cells divided among all GPUs */
+    WEIR_SPLIT_ROW = 2,   /* rows of each tensor divided among all GPUs */
 } weir_split_mode;
 
 typedef enum weir_flash_attn {
-    WEIR_FLASH_ATTN_AUTO = 0, /* where every device of the model has it */
+    WEIR_FLASH_ATTN_AUTO = 0, /* if every device of the model supports it */
     WEIR_FLASH_ATTN_OFF = 1,
     WEIR_FLASH_ATTN_ON = 2,
 } weir_flash_attn;
 
 typedef enum weir_rope_scaling {
-    WEIR_ROPE_MODEL = 0, /* what the file says */
+    WEIR_ROPE_MODEL = 0, /* as the file says */
     WEIR_ROPE_NONE = 1,
     WEIR_ROPE_LINEAR = 2,
     WEIR_ROPE_YARN = 3,
@@ -153,23 +153,24 @@ typedef struct weir_model_params {
     /* a file made by weir_model_optimize; NULL = path + ".weir" if it exists; "" = none */
     const char *optimized;
     /* NULL; a projector, which encodes images and sounds for this model: a GGUF file that was made with it
-     * (an "mmproj" file). NULL or "" = none. Loading it encodes a trial. It is trusted like the model */
+     * (an "mmproj" file). NULL or "" = none. Loading it encodes a small trial input. It is trusted like the
+     * model */
     const char *projector;
-    /* NULL; the devices for the layers on the GPU, by name (weir_device_get), apart by commas. NULL or "" =
-     * all; "none" = the CPU alone. INVALID: no such device */
+    /* NULL; the devices for the layers on the GPU, by name (weir_device_get), separated by commas. NULL or
+     * "" = all; "none" = the CPU alone. INVALID: no such device */
     const char *devices;
     /* NULL; "HOST:PORT,…": workers (weir_rpc_run) on other machines that take layers as GPUs do, before the
-     * `devices` of this one; n_gpu_layers and tensor_split divide the layers. For models that fit into no
-     * machine: each token crosses the network. Answers are not batch-invariant. IPv4 addresses or names.
-     * BACKEND: a worker does not answer. When a worker is lost later, all streams and passes of the model
-     * end with BACKEND; release it and load it again (a weir_pool does that at the next lease) */
+     * `devices` of this one; n_gpu_layers and tensor_split divide the layers. For models too large for any
+     * one machine, because each token crosses the network. Answers are not batch-invariant. IPv4 addresses
+     * or names. BACKEND: a worker does not answer. When a worker is lost later, all streams and passes of
+     * the model end with BACKEND; release it and load it again (a weir_pool does that at the next lease) */
     const char *rpc;
     int32_t rpc_timeout_ms; /* 1 … 3600000; 60000; the longest wait for a worker's answer, a pass included */
-    /* Of all contexts of the model. OFF computes attention by llama.cpp alone, with intermediate results that
-     * grow with the context, and without quantized values; answers are then not batch-invariant */
+    /* For all contexts of the model. OFF leaves attention to llama.cpp alone, with intermediate results that
+     * grow with the context, and values (type_v) cannot be quantized; answers are then not batch-invariant */
     weir_flash_attn flash_attn;
-    /* How positions are encoded, of all contexts of the model: for contexts beyond those of its training.
-     * Saved states and cached prompts are used with the same values only */
+    /* How positions are encoded in all contexts of the model, for contexts longer than in its training. Saved
+     * states and cached prompts can be used only with the same values */
     weir_rope_scaling rope_scaling;
     float rope_freq_base;   /* 0 … 1e9; 0 = the model's */
     float rope_freq_scale;  /* 0 … 1000; 1 / the factor by which the context is longer; 0 = the model's */
@@ -177,7 +178,7 @@ typedef struct weir_model_params {
     float yarn_attn_factor; /* -1 … 1000 */
     float yarn_beta_fast;   /* -1 … 1000 */
     float yarn_beta_slow;   /* -1 … 1000 */
-    int32_t yarn_orig_ctx;  /* 0 … 2^28; the context of the training; 0 = the model's */
+    int32_t yarn_orig_ctx;  /* 0 … 2^28; the context length in training; 0 = the model's */
 } weir_model_params;
 
 /* Fills the first `size` bytes with defaults. C calls _default() below; other languages call this. */
@@ -203,8 +204,8 @@ WEIR_API WEIR_CHECKED weir_status weir_model_load(const char *path, const weir_m
 WEIR_API weir_model *weir_model_hold(weir_model *model);
 WEIR_API void weir_model_release(weir_model *model);
 
-/* BACKEND: a worker of the model (weir_model_params.rpc) is gone, so that it can compute no more. Any
- * thread. */
+/* BACKEND: a worker of the model (weir_model_params.rpc) is gone, so the model cannot compute any more.
+ * Any thread. */
 WEIR_API weir_status weir_model_check(const weir_model *model, weir_error *error);
 
 typedef struct weir_model_info {
@@ -243,19 +244,20 @@ typedef struct weir_model_info {
     bool reads_images;       /* by its projector */
     bool reads_sounds;
     int32_t sample_rate; /* of the sounds that it reads, Hz (weir_media_params.sample_rate); 0 = none */
-    /* Of prompts for the text between two others (FIM): prefix, its text, suffix, its text, middle. Before
-     * them may come repo and the project's name, and for each file its mark, name and text. -1 = none */
+    /* A fill-in-the-middle prompt (FIM) has the prefix token and its text, the suffix token and its text, and
+     * the middle token. Before them may come the repo token with the project's name, and for each file the
+     * file token with its name and text. -1 = none */
     int32_t token_fim_prefix;
     int32_t token_fim_suffix;
     int32_t token_fim_middle;
     int32_t token_fim_repo;
     int32_t token_fim_file;
-    /* Between the two texts of a pair, as reranking models read them: [BOS] query [EOS] [SEP] document [EOS].
-     * -1 = none */
+    /* Stands between the two texts of a pair, as reranking models read them:
+     * [BOS] query [EOS] [SEP] document [EOS]. -1 = none */
     int32_t token_sep;
-    bool add_sep; /* pairs have [SEP] */
-    /* A checksum of the model's files without their names and times, of weights by samples only. Copies on
-     * other machines have the same */
+    bool add_sep; /* pairs contain [SEP] */
+    /* A checksum of the contents of the model's files, of the weights by samples only. Names and times do not
+     * count: copies on other machines have the same one */
     uint64_t fingerprint;
 } weir_model_info;
 
