@@ -28,10 +28,10 @@ const cli_command cli_commands[] = {
      "The prompt becomes a user message in the model's chat template; --raw continues it as plain text. "
      "Texts from -f and from a pipe are placed before it; one line on stderr lists what was read.\n\n"
      "A single word names the model if it is default, hf:…, a preset, a GGUF file or a name that ends in "
-     ".gguf; otherwise it is the prompt. Of two words the first is the model. With -m a word is the "
+     ".gguf; otherwise it is the prompt. Of two words the first is the model. With -m, a single word is the "
      "prompt.\n\n"
-     "The answer goes to stdout as it arrives, then one line of figures to stderr. Reasoning is dimmed on "
-     "a terminal and left out elsewhere.\n\n"
+     "The answer goes to stdout as it arrives, then one line of figures to stderr. Reasoning is dimmed on a "
+     "terminal and left out elsewhere.\n\n"
      "Ctrl-C ends the answer and keeps what has arrived; a second Ctrl-C exits at once.",
      "# a question, an answer of at most 100 tokens\n"
      "weir run -p \"What is a weir?\" -n 100\n"
@@ -63,8 +63,8 @@ const cli_command cli_commands[] = {
      "The file: {\"model\": FILE, \"requests\": [{\"name\": TEXT, \"prompt\": TEXT or \"messages\": "
      "[{\"role\": \"user\", \"content\": TEXT}, …], …}]}. A request may set max_tokens, stop, interval, "
      "deadline_ms, priority and everything under Sampling, by the option's name with underscores "
-     "(temperature, top_p, repeat_penalty) or by its name in weir_sampler_params. Beside \"requests\" such"
-     " a field applies to all of them. The command line sets the defaults.",
+     "(temperature, top_p, repeat_penalty) or by its name in weir_sampler_params. Next to \"requests\" such "
+     "a field applies to all of them. The command line sets the defaults.",
      "# three at a time; the rest wait\n"
      "weir stream requests.json --slots 3\n"
      "# from a pipe, as JSON lines\n"
@@ -78,12 +78,12 @@ const cli_command cli_commands[] = {
      "unless --host says otherwise; on an open network set API keys and TLS. Sockets passed by systemd are "
      "used instead.\n\n"
      "--models FILE serves several models, loaded when requests need them, within --memory. Each is a "
-     "section [NAME] of the file, with lines as in a preset, and alias, pinned and idle; lines before the "
-     "first section are for all. On SIGHUP it reads the file again.\n\n"
+     "section [NAME] of the file, with the lines of a preset, and alias, pinned and idle; lines before the "
+     "first section apply to all. On SIGHUP it reads the file again.\n\n"
      "On a terminal it shows its address, and its log is text; elsewhere, and with --log-json, each line of "
      "the log is JSON.\n\n"
      "The options under Sampling and Limits are the defaults of requests. SIGTERM or Ctrl-C drains: no new "
-     "requests, running ones may finish; a second one exits at once.",
+     "requests, running ones may finish; a second signal exits at once.",
      "# eight requests at a time, each of at most 8192 tokens\n"
      "weir serve -m model.gguf -np 8 -c 8192 --port 8080\n"
      "# every GGUF file of a folder, as many at a time as fit into 24 GiB\n"
@@ -205,7 +205,7 @@ const cli_command cli_commands[] = {
      "clients share the cache: their downloads are removed too.",
      "weir rm hf:OWNER/REPO:Q8_0", NULL, cli_rm},
     {CLI_BENCH, "bench engine", "[-m MODEL] [--streams N,…] [--prompt N,…] [--gen N,…]",
-     "measure weir beside a plain llama.h loop",
+     "measure weir against a plain llama.h loop",
      "Each repetition runs weir's engine and then a plain loop over llama.h with the same prompts, batch "
      "sizes, threads and KV layout: all streams in lock-step, one batch per step, greedy sampling. Prompts"
      " are random with a fixed seed. The table shows medians; a ratio above 1 means that weir is "
@@ -216,7 +216,7 @@ const cli_command cli_commands[] = {
      "weir bench engine --streams 1,8 --csv engine.csv",
      cli_bench_engine_defaults, NULL},
     {CLI_KERNELS, "bench kernels", "[--kernel NAME] [--shape KxN] [--rows N,…] [--threads N,…]",
-     "measure weir's kernels beside ggml's",
+     "measure weir's kernels against ggml's",
      "Measures attention, and products of weights in each format with rows of activations, through ggml's "
      "graphs and threads. ggml computes the same on weights as they lie in the file and, where it has one, "
      "in a layout of its own (repack). The sides take turns, and the best repetition counts. The ratio is "

@@ -33,7 +33,7 @@ static const weir_member model[] = {
     FLAG(use_direct_io, false, "read the file without the page cache"),
     FLAG(vocab_only, false, "load no weights: for tokenizing and templates"),
     TEXT(optimized, "the file that weir optimize wrote; \"\" = pack the weights at each start"),
-    TEXT(projector, "the projector (mmproj), a GGUF file by which the model reads images and sounds"),
+    TEXT(projector, "the projector (mmproj), a GGUF file with which the model reads images and sounds"),
     TEXT(devices, "the devices for layers on the GPU, by name, separated by commas; none = the CPU alone"),
     TEXT(rpc, "workers (weir rpc) on other machines that take layers: HOST:PORT,…"),
     NUMBER(rpc_timeout_ms, 1, 3600000, 60000, "ms", "the longest wait for a worker's answer, even to a whole pass"),
@@ -88,7 +88,7 @@ TABLE(media);
 #undef OF
 #define OF weir_context_params
 static const weir_member context[] = {
-    NUMBER(n_ctx, 0, WEIR__CELLS_MAX, 2048, "tokens", "KV cells in all; 0 = the model's training length"),
+    NUMBER(n_ctx, 0, WEIR__CELLS_MAX, 2048, "tokens", "total KV cells; 0 = the model's training length"),
     NUMBER(n_batch, 0, WEIR__CELLS_MAX, 0, "tokens", "maximum tokens per forward pass; 0 = n_ctx"),
     NUMBER(n_ubatch, 1, WEIR__CELLS_MAX, 512, "tokens", "maximum tokens computed at once"),
     NUMBER(n_seq_max, 1, WEIR__SEQ_MAX, 1, "sequences", "maximum sequences"),
@@ -187,7 +187,7 @@ static const weir_member request[] = {
     FLAG(cache_prompt, true, "reuse cached prompts and keep this one"),
     NUMBER(cache_keep_ms, 0, 86400000, 0, "ms", "keep this prompt cached as if it had been used MS milliseconds later"),
     TEXT(tenant, "whose share of the slots this request takes; default: the salt's"),
-    NUMBER(itl_target_ms, 0, WEIR__ITL_MS_MAX, 0, "ms", "the longest tick that latency-target aims at beside this answer; 0 = the engine's"),
+    NUMBER(itl_target_ms, 0, WEIR__ITL_MS_MAX, 0, "ms", "the longest tick that latency-target aims at during this answer; 0 = the engine's"),
     FLAG(logprobs, false, "return the logprob of each token"),
     NUMBER(n_logprobs, 0, WEIR__LOGPROBS_MAX, 0, "tokens", "return the N likeliest tokens at each position"),
     FLAG(prompt_logprobs, false, "return the logprob of each token of the prompt"),
@@ -207,7 +207,7 @@ TABLE(request);
 static const weir_member engine[] = {
     NUMBER(n_slots, 1, WEIR__SEQ_MAX, 8, "requests", "maximum requests that run at a time"),
     NUMBER(n_ctx, 0, WEIR__TOKENS_MAX, 4096, "tokens", "maximum tokens of a request, prompt and answer; 0 = the model's training length"),
-    NUMBER(n_kv, 0, WEIR__TOKENS_MAX, 0, "tokens", "KV cells in all; each holds a token"),
+    NUMBER(n_kv, 0, WEIR__TOKENS_MAX, 0, "tokens", "total KV cells; each holds one token"),
     NUMBER(max_tokens, -1, WEIR__TOKENS_MAX, -1, "tokens", "maximum tokens of an answer; -1 = no limit"),
     NUMBER(n_batch, 1, WEIR__BATCH_MAX, 2048, "tokens", "maximum tokens per tick"),
     NUMBER(n_ubatch, 0, WEIR__BATCH_MAX, 0, "tokens", "maximum tokens computed at once"),

@@ -20,7 +20,7 @@ defmodule Weir.Model do
   Options:
 
     * the file: `use_mmap` (true), `use_mlock` (false), `use_direct_io` (false), `vocab_only` (false),
-      `projector` (nil: none; a GGUF file by which the model reads images and sounds)
+      `projector` (nil: none; a GGUF file with which the model reads images and sounds)
     * GPUs: `n_gpu_layers` (-1: all), `devices` ([]: all GPUs; the names of those to use, as `Weir.devices/0`
       has them; `["none"]`: the CPU alone), `main_gpu` (0), `split_mode` (`:none`, `:layer`, `:row`),
       `tensor_split` ([]: by free memory; a number for each GPU)
