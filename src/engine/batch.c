@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include <string.h>
+
 #include "engine/batch.h"
 #include "engine/driver.h"
 #include "engine/prefix.h"
@@ -91,6 +93,68 @@ static void fill_slice(weir__driver *driver, const weir__slot *slot)
     };
 }
 
+static void fill_lane(weir__driver *driver, int32_t lane)
+{
+    weir__slot *slot = driver->lanes.slot[lane];
+    if (slot == NULL) return;
+    const weir__request *request = slot->request;
+    int32_t first = slot->n_planned > 0 ? weir__history_position(&request->history, slot->n_past) : 0;
+    if (slot->n_planned > 0 && driver->rotation.segment >= 0) fill_slice(driver, slot);
+    for (int32_t i = 0; i < slot->n_planned; i++) {
+        int32_t at = slot->n_past + i, past = at - request->history.n_tokens;
+        /* Keep logits only for the rows that are sampled from and those that score tokens of the prompt. */
+        bool sampled = past >= -1 && request->max_tokens > 0;
+        bool scored = weir__score_wants(slot, at);
+        int32_t token = past < 0 ? request->history.tokens[at] : slot->draft.token[past];
+        int32_t row = weir__batch_add(&driver->batch, token, first + i, lane, sampled || scored);
+        if (sampled && past == -1) slot->row = row;
+        if (scored && slot->n_scored++ == 0) slot->scored_row = row;
+    }
+}
+
+/* The passes of some lanes alone. */
+static int32_t passes_of(const weir__driver *driver, const int32_t *rows, int32_t n)
+{
+    int32_t copy[WEIR__SEQ_MAX];
+    memcpy(copy, rows, (size_t)n * sizeof *rows);
+    return weir__cost_passes(copy, n, driver->info.n_ubatch, driver->info.layout);
+}
+
+/* The first of the neighbours below `end` that have as many rows as the last of them. */
+static int32_t group_start(const int32_t *rows, int32_t end)
+{
+    int32_t start = end - 1;
+    while (start > 0 && rows[start - 1] == rows[end - 1]) start--;
+    return start;
+}
+
+/* In one pass llama.cpp takes equal numbers of rows of lanes that follow each other with consecutive numbers.
+ * So in ascending order a long chunk has one row in the streams' pass and the rest in another one, and both
+ * read all its cells. If lanes with equal numbers of rows are neighbours, descending groups of them take no
+ * more passes, and each lane is in one. */
+static bool groups_apart(const weir__driver *driver, const int32_t *rows, int32_t n)
+{
+    int32_t n_passes = 0;
+    if (driver->info.layout != WEIR_LAYOUT_PER_SLOT) return false;
+    for (int32_t end = n, start; end > 0; end = start) {
+        start = group_start(rows, end);
+        n_passes += passes_of(driver, rows + start, end - start);
+    }
+    return n_passes <= passes_of(driver, rows, n);
+}
+
+static void fill_lanes(weir__driver *driver)
+{
+    int32_t rows[WEIR__SEQ_MAX], n = driver->lanes.n;
+    for (int32_t lane = 0; lane < n; lane++)
+        rows[lane] = driver->lanes.slot[lane] != NULL ? driver->lanes.slot[lane]->n_planned : 0;
+    bool apart = groups_apart(driver, rows, n);
+    for (int32_t end = n, start; end > 0; end = start) {
+        start = apart ? group_start(rows, end) : 0;
+        for (int32_t lane = start; lane < end; lane++) fill_lane(driver, lane);
+    }
+}
+
 bool weir__batch_fill(weir__driver *driver, const weir_plan_entry *plan, size_t n_plan)
 {
     for (int32_t i = 0; i < driver->params->n_slots; i++) {
@@ -101,25 +165,6 @@ bool weir__batch_fill(weir__driver *driver, const weir_plan_entry *plan, size_t 
     }
     driver->batch.n = 0;
     if (n_plan > (size_t)driver->params->n_slots || !take_plan(driver, plan, n_plan)) return false;
-
-    /* Lane order lets llama.cpp take equal rows of consecutive lanes in one pass. */
-    for (int32_t lane = 0; lane < driver->lanes.n; lane++) {
-        weir__slot *slot = driver->lanes.slot[lane];
-        if (slot == NULL) continue;
-        const weir__request *request = slot->request;
-        int32_t first = slot->n_planned > 0 ? weir__history_position(&request->history, slot->n_past) : 0;
-        if (slot->n_planned > 0 && driver->rotation.segment >= 0) fill_slice(driver, slot);
-        for (int32_t i = 0; i < slot->n_planned; i++) {
-            int32_t at = slot->n_past + i, past = at - request->history.n_tokens;
-            /* Keep logits only for the rows that are sampled from and those that score tokens of the
-             * prompt. */
-            bool sampled = past >= -1 && request->max_tokens > 0;
-            bool scored = weir__score_wants(slot, at);
-            int32_t token = past < 0 ? request->history.tokens[at] : slot->draft.token[past];
-            int32_t row = weir__batch_add(&driver->batch, token, first + i, lane, sampled || scored);
-            if (sampled && past == -1) slot->row = row;
-            if (scored && slot->n_scored++ == 0) slot->scored_row = row;
-        }
-    }
+    fill_lanes(driver);
     return true;
 }

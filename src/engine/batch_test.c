@@ -295,6 +295,73 @@ static void the_view_tells_what_a_plan_may_hold(void **state)
     finish_mixed(r, streams);
 }
 
+/* How llama.cpp divides a batch between lanes: in one pass it takes equal numbers of rows of the first lane
+ * that is left and of those that follow in the batch with the next number. Returns the passes; *n_reads: in
+ * how many passes each lane is, added up. */
+static int32_t divide(const weir__fake_entry *log, size_t n, int32_t *n_reads)
+{
+    int32_t left[8] = {0}, n_passes = 0;
+    for (size_t i = 0; i < n; i++) left[log[i].seq]++;
+    for (*n_reads = 0;; n_passes++) {
+        int32_t lanes[8], n_lanes = 0, least = INT32_MAX;
+        for (size_t i = 0; i < n; i++) {
+            int32_t lane = log[i].seq;
+            if (left[lane] == 0 || (n_lanes > 0 && lane != lanes[n_lanes - 1] + 1)) continue;
+            lanes[n_lanes++] = lane;
+            if (left[lane] < least) least = left[lane];
+        }
+        if (n_lanes == 0) return n_passes;
+        for (int32_t i = 0; i < n_lanes; i++) left[lanes[i]] -= least;
+        *n_reads += n_lanes;
+    }
+}
+
+/* Three requests in lanes 0 to 2. rows: what a tick gives them. */
+static void check_order(rig *r, const char *keys, const int32_t rows[3], const char *order, int32_t n_passes,
+                        int32_t n_reads)
+{
+    weir_plan_entry plan[3];
+    const weir_view *view;
+    char seqs[64] = "";
+    size_t n;
+    int32_t reads;
+    r->params.layout = WEIR_LAYOUT_PER_SLOT;
+    r->params.chunk_size = 10;
+    rig_start(r);
+    for (int32_t i = 0; i < 3; i++) {
+        rig_script(r, keys[i], keys[i] < 'P' ? 2 : 24, "aaaa");
+        rig_submit_key(r, keys[i]);
+        plan[i] = (weir_plan_entry){i, keys[i] < 'P' ? 2 : 4};
+        if (rows[i] == 0) plan[i].n_tokens = 0;
+    }
+    assert_int_equal(weir_engine_view(r->engine, &view, NULL), WEIR_OK); /* admits them */
+    step(r, plan, 3);
+    for (int32_t i = 0; i < 3; i++) plan[i].n_tokens = rows[i];
+    weir__fake_log_start(r->model);
+    uint64_t passes = (uint64_t)rig_stats(r).passes.sum;
+    assert_false(step(r, plan, 3).bad_plan);
+    const weir__fake_entry *log = weir__fake_log(r->model, &n);
+    for (size_t i = 0; i < n; i++) seqs[i] = (char)('0' + log[i].seq);
+    assert_string_equal(seqs, order);
+    assert_int_equal(divide(log, n, &reads), n_passes);
+    assert_int_equal(reads, n_reads);
+    assert_int_equal((uint64_t)rig_stats(r).passes.sum - passes, n_passes);
+    rig_run(r);
+    rig_stop(r);
+}
+
+static void a_lane_is_in_one_pass_if_that_takes_no_more_passes(void **state)
+{
+    rig *r = *state;
+    check_order(r, "ABP", (const int32_t[]){1, 1, 7}, "222222201", 2, 3);
+    check_order(r, "PBC", (const int32_t[]){7, 1, 1}, "120000000", 2, 3);
+    check_order(r, "PQC", (const int32_t[]){5, 5, 1}, "20000011111", 2, 3);
+    check_order(r, "PQR", (const int32_t[]){2, 4, 6}, "222222111100", 3, 3);
+    check_order(r, "ABC", (const int32_t[]){1, 1, 1}, "012", 1, 3);
+    check_order(r, "APC", (const int32_t[]){1, 7, 1}, "011111112", 2, 4); /* apart they would be 3 */
+    check_order(r, "ABP", (const int32_t[]){1, 0, 7}, "22222220", 2, 2);
+}
+
 static void the_view_tells_what_a_tick_costs(void **state)
 {
     rig *r = *state;
@@ -504,6 +571,7 @@ int main(void)
         RIG_TEST(a_strategy_of_the_callers_makes_the_plans),
         RIG_TEST(a_strategy_that_plans_rubbish_or_nothing_stops_nobody),
         RIG_TEST(the_view_tells_what_a_plan_may_hold),
+        RIG_TEST(a_lane_is_in_one_pass_if_that_takes_no_more_passes),
         RIG_TEST(the_view_tells_what_a_tick_costs),
         RIG_TEST(a_tick_keeps_to_the_least_target_of_the_streams),
         RIG_TEST(the_view_tells_what_is_left_of_deadlines),

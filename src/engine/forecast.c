@@ -100,7 +100,7 @@ static void guess_times(const weir_engine *engine, const weir_cost *cost, const 
     int32_t chunk = chunk_of(engine), fitting = chunk;
     int32_t n_new = forecast->n_prompt - forecast->n_cached;
     int32_t n_rest = request->max_tokens > 1 ? request->max_tokens - 1 : 0;
-    /* In lanes the first token of the chunk is in a pass with the streams' tokens. */
+    /* In lanes the chunk is a pass of its own, beside that of the streams' tokens. */
     int32_t n_passes = engine->driver.info.layout == WEIR_LAYOUT_PER_SLOT && beside->n > 0 ? 2 : 1;
     double context_k = weir__cost_context_k(forecast->n_cached, n_new);
     if (beside->n > 0 && n_new > 0) {

@@ -81,7 +81,8 @@ void play_before_decode(void *user, const weir__batch *batch)
 {
     play *p = user;
     place outer = p->place;
-    int32_t highest = 0, n = 0, n_rows = 0;
+    int32_t lowest = INT32_MAX, highest = 0, n = 0, n_rows = 0;
+    bool done[WEIR__SEQ_MAX] = {0};
     p->place = DECODING;
     p->n_decodes++;
     p->turns += p->generating;
@@ -91,7 +92,7 @@ void play_before_decode(void *user, const weir__batch *batch)
     MUST(p, batch->n >= 1 && batch->n <= p->first.n_batch, "a batch of %d", batch->n);
     for (int32_t i = 0; i < batch->n; i++) {
         bool last = i + 1 == batch->n || batch->seq[i + 1] != batch->seq[i];
-        MUST(p, i == 0 || batch->seq[i - 1] <= batch->seq[i], "rows are not in lane order");
+        MUST(p, !done[batch->seq[i]], "the rows of lane %d are not together", batch->seq[i]);
         const weir__slot *slot = p->engine->driver.lanes.slot[batch->seq[i]];
         MUST(p, last || !batch->logits[i] || p->scores || slot->n_drafted > 0, "logits within a prompt");
         n_rows += batch->logits[i] != 0;
@@ -101,14 +102,16 @@ void play_before_decode(void *user, const weir__batch *batch)
         p->batch_drafts += slot->n_drafted;
         n = 0;
         p->batch_seqs++;
-        highest = batch->seq[i];
+        done[batch->seq[i]] = true;
+        if (batch->seq[i] < lowest) lowest = batch->seq[i];
+        if (batch->seq[i] > highest) highest = batch->seq[i];
     }
     MUST(p, n_rows <= p->params.n_slots + p->batch_drafts + (p->scores ? 64 : 0), "%d rows", n_rows);
     weir_engine_stats s = play_stats(p);
     MUST(p, s.n_kv_used + batch->n - p->batch_drafts <= s.n_kv_reserved && s.n_kv_used + batch->n <= s.n_kv,
          "%d of %d cells in use, %d reserved, a batch of %d, %d of them drafts", s.n_kv_used, s.n_kv,
          s.n_kv_reserved, batch->n, p->batch_drafts);
-    check_lanes(p, &s, batch->seq[0], highest);
+    check_lanes(p, &s, lowest, highest);
     p->at_decode = s;
     if (dice_one_in(&p->d, p->act_rate)) play_act(p);
     p->place = outer;
