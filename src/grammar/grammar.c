@@ -266,7 +266,7 @@ static uint32_t read_count(parser *p, uint32_t most)
 static bool parse_literal(parser *p)
 {
     const char *begin = p->pos++;
-    uint32_t c;
+    uint32_t c = 0;
     while (*p->pos != '"') {
         if (*p->pos == '\0') return refuse_grammar(p, begin, "this literal has no closing quote");
         if (!read_char(p, &c) || !push(p, CHARACTER, c)) return false;
