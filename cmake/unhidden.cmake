@@ -25,6 +25,15 @@ endif()
 # Hundreds of programs are linked. GNU's other linker takes a fifth of the time: it does not look through the libraries of libraries.
 find_program(WEIR_GOLD ld.gold DOC "A faster linker for tests and benchmarks")
 
+# clang puts ASan's runtime into each program, and gold warns of each name in it; the shared one is linked in a quarter of the time.
+if(WEIR_GOLD AND WEIR_SANITIZE MATCHES "address" AND CMAKE_C_COMPILER_ID STREQUAL "Clang")
+    execute_process(COMMAND ${CMAKE_C_COMPILER} -print-file-name=libclang_rt.asan-${CMAKE_SYSTEM_PROCESSOR}.so
+        OUTPUT_VARIABLE asan_runtime OUTPUT_STRIP_TRAILING_WHITESPACE ERROR_QUIET)
+    if(EXISTS "${asan_runtime}")
+        get_filename_component(WEIR_ASAN_RUNTIME "${asan_runtime}" DIRECTORY)
+    endif()
+endif()
+
 # weir_links(PROGRAM LIBRARY). -fPIC instead of -fPIE: no copies of the library's tables in the program, whose sizes would be those
 # of the day when it was linked. A sanitizer's runtime for C++, which llama.cpp needs, comes with the C++ compiler's link alone.
 function(weir_links program library)
@@ -33,8 +42,10 @@ function(weir_links program library)
     if(WEIR_WITH_LLAMA)
         set_target_properties(${program} PROPERTIES LINKER_LANGUAGE CXX)
     endif()
-    if(WEIR_GOLD AND NOT APPLE AND NOT WEIR_SANITIZE MATCHES "address") # it warns of each name of that runtime
+    if(WEIR_GOLD AND NOT APPLE AND NOT WEIR_SANITIZE MATCHES "address")
         target_link_options(${program} PRIVATE -fuse-ld=gold)
+    elseif(WEIR_ASAN_RUNTIME)
+        target_link_options(${program} PRIVATE -fuse-ld=gold -shared-libsan -Wl,-rpath,${WEIR_ASAN_RUNTIME})
     elseif(WEIR_GOLD AND NOT APPLE) # with this option the usual linker does not look through them either
         target_link_options(${program} PRIVATE -Wl,--unresolved-symbols=ignore-in-shared-libs)
     endif()
