@@ -3,6 +3,7 @@ defmodule Weir.BatchStrategyTest do
   # Without a real model: strategies are pure functions, and the fake model suffices for the rest.
   use ExUnit.Case, async: true
   import ExUnit.CaptureLog
+  import Weir.Effort
   import Weir.Wait, only: [eventually: 1]
   alias Weir.{NIF, Server, Terms}
   alias Weir.Server.Strategy.{Balanced, DecodeMaximal, PrefillPriority}
@@ -72,7 +73,7 @@ defmodule Weir.BatchStrategyTest do
   test "plans keep to the rules, whatever there is" do
     Terms.sow("plans")
 
-    for _ <- 1..2000 do
+    for _ <- 1..effort(2000, 300) do
       slots =
         for i <- Enum.take_random(0..40, :rand.uniform(40)) do
           if :rand.uniform(2) == 1,
@@ -108,7 +109,7 @@ defmodule Weir.BatchStrategyTest do
     Terms.sow("strategies in C and in Elixir")
     {:ok, %{ref: model}} = Weir.load_model("fake:")
 
-    for {module, name} <- @strategies, n_batch <- [8, 24, 200] do
+    for {module, name} <- @strategies, n_batch <- effort([8, 24, 200], [24]) do
       # the number of drafts depends on the time of passes
       options = %{n_slots: 6, n_ctx: 600, n_batch: n_batch, chunk_size: 60, manual: true}
       options = Map.put(options, :n_draft_max, 0)

@@ -34,9 +34,10 @@ defmodule Weir.ModelsTest do
     if live == NIF.live_handles(), do: live, else: settled()
   end
 
+  # Earlier tests' handles may be freed meanwhile, too.
   defp freed?(before) do
     Enum.each(Process.list(), &:erlang.garbage_collect/1)
-    NIF.live_handles() == before
+    Enum.all?(NIF.live_handles(), fn {kind, n} -> n <= before[kind] end)
   end
 
   test "each model answers as alone, whichever of them fit" do

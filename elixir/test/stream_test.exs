@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 defmodule Weir.StreamTest do
   use ExUnit.Case, async: true
+  import Weir.Effort
   import Weir.Wait
   alias Weir.{Chunk, NIF, Terms}
 
@@ -19,7 +20,7 @@ defmodule Weir.StreamTest do
   test "the texts together are generate's", %{model: model, ends: ends, bytes: bytes} do
     Terms.sow("texts")
 
-    for model <- [model, ends, bytes], _ <- 1..30 do
+    for model <- [model, ends, bytes], _ <- 1..effort(30, 8) do
       opts = [seed: :rand.uniform(1_000_000), max_tokens: :rand.uniform(60)]
       {:ok, text} = Weir.generate(model, "hello", opts)
       texts = texts(model, opts)
