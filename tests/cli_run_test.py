@@ -149,7 +149,8 @@ def test_attention():
     ask = ("-p", "Name three rivers.", "-n", "12", "--temp", "0", "-q")
     plain = run(*ask).stdout
     for words in (["--rope-freq-base", "100000"], ["--rope-scaling", "none"], ["-fa", "on"], ["-fa", "off"], ["--device", "none"]):  # 100000 is the file's
-        check(f"{' '.join(words)}: the same answer", run(*ask, *words).stdout == plain != "", run(*ask, *words).stdout, plain)
+        answer = run(*ask, *words).stdout
+        check(f"{' '.join(words)}: the same answer", answer == plain != "", answer, plain)
     answers = {tuple(words): run(*ask, *words).stdout for words in (["--rope-freq-base", "1000"], ["--rope-scaling", "linear", "--rope-freq-scale", "0.25"],
                                                                     ["--rope-scaling", "yarn", "--rope-freq-scale", "0.25"])}
     check("other positions: other answers, each its own", len({plain, *answers.values()}) == 4, plain, answers)

@@ -8,11 +8,15 @@ Each random byte string is cut at random places; what the sanitizer releases for
 incremental decoder returns for it, and the whole what bytes.decode returns.
 """
 import codecs
+import os
 import random
 import struct
 import subprocess
 import sys
 import time
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "support"))
+from checks import effort  # noqa: E402
 
 BATCH = 20000
 # The first and the last byte of every class that tells well-formed from ill-formed.
@@ -113,7 +117,7 @@ def main():
         sys.exit(__doc__)
     helper = sys.argv[1]
     seed = int(sys.argv[2]) if len(sys.argv) > 2 else time.time_ns()
-    total = int(sys.argv[3]) if len(sys.argv) > 3 else 10**6
+    total = int(sys.argv[3]) if len(sys.argv) > 3 else effort(10**6, 10**5)
     kinds = [uniform, edges, sequences, text, truncated, damaged]
     print(f"seed {seed}, {total} strings")
     failed = 0

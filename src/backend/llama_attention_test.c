@@ -185,10 +185,10 @@ static float *decode_behind(rig *r, int32_t n_lanes, int32_t n, int32_t n_thread
 /* Pieces are divided among threads in many ways, and their sums are the same. */
 static void threads_do_not_change_a_bit(weir_layout layout, weir_kv_type type, int32_t n_lanes, bool alike)
 {
-    enum { MOST = 16, N = 8150 };
+    enum { MOST = 16, CELLS = EFFORT(8192, 3072), N = CELLS - 42 };
     static int32_t ids[N];
     rig r;
-    weir_context_params params = rig_params(8192 * n_lanes, n_lanes, layout);
+    weir_context_params params = rig_params(CELLS * n_lanes, n_lanes, layout);
     params.type_k = params.type_v = type;
     params.n_threads = params.n_threads_batch = MOST;
     rig_init_with(&r, &params);

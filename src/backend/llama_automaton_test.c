@@ -8,7 +8,7 @@
 #include "support/effort.h"
 
 #define GBNF_MOST   4096
-#define TEXT_TOKENS 24
+#define TEXT_TOKENS EFFORT(24, 10)
 #define ROUNDS      EFFORT(25, 3)
 
 /* ---- Grammars -------------------------------------------------------------------------------------- */
@@ -272,7 +272,7 @@ static void masks_are_llama_cpps_verdicts(void **state)
             refused++;
             continue;
         }
-        for (int k = 0; k < 2; k++) follow(&p, &d, strstr(text, "<[") != NULL);
+        for (int k = 0; k < EFFORT(2, 1); k++) follow(&p, &d, strstr(text, "<[") != NULL);
         our_ns += p.our_ns;
         their_ns += p.their_ns;
         n += p.n;
