@@ -73,8 +73,7 @@ def main():
         environment = {k: v for k, v in os.environ.items() if not k.startswith(("WEIR_", "OPENAI_", "ANTHROPIC_", "LLM_", "OLLAMA_")) and not k.lower().endswith("_proxy")}
         environment.update(WEIR_URL=server.url, WEIR_KEYED_URL=keyed.url, WEIR_MODEL=model, WEIR_CLIENTS=folder, WEIR_KV_EVENTS=f"ipc://{sockets}/kv", WEIR_KV_REPLAY=f"ipc://{sockets}/replay",
                            PYTHONDONTWRITEBYTECODE="1", OPENAI_API_KEY="any", LANGCHAIN_TRACING_V2="false")
-        if "WEIR_SCHEMA_SEED" in os.environ:
-            environment["WEIR_SCHEMA_SEED"] = os.environ["WEIR_SCHEMA_SEED"]
+        environment.update({name: os.environ[name] for name in ("WEIR_SCHEMAS", "WEIR_SCHEMA_SEED") if name in os.environ})
         for name in [name for name in sys.argv[1:] or CLIENTS if name != "guide"]:
             print("---- " + name, flush=True)
             script, packages = CLIENTS[name]

@@ -1,4 +1,5 @@
-"""Random JSON Schemas: each answer is JSON that the package jsonschema accepts. WEIR_SCHEMA_SEED repeats a run."""
+"""Random JSON Schemas, as many as WEIR_SCHEMAS says: each answer is JSON that the package jsonschema accepts. WEIR_SCHEMA_SEED repeats a
+run."""
 # SPDX-License-Identifier: Apache-2.0
 import concurrent.futures
 import copy
@@ -12,7 +13,7 @@ import openai
 
 from checks import BASE, MODEL, main, test
 
-N = 200
+N = int(os.environ.get("WEIR_SCHEMAS", 200))
 client = openai.OpenAI(base_url=BASE, api_key="any", max_retries=0, timeout=600)
 NAMES = ["id", "name", "a b", "größe", "日本", "x-y", "with\"quote", "back\\slash", "tab\there", "$money", "", "0", "true", "naïve/slash~tilde", "emoji🐟"]
 PATTERNS = ["^[a-z]{2,5}$", "^\\d{3}-\\d{2}$", "^(on|off)$", "^A[0-9A-F]{4}$", "^x?y+z{1,3}$", "^[^a-y\\s\"\\\\]{1,4}$"]
