@@ -401,7 +401,8 @@ static void attention_in_all_its_kinds(void **state)
 #define WIDE 512
 #define MOST 40 /* rows of activations */
 
-/* The weights in a buffer of this type, the product on so many threads: [rows][N]. */
+/* The weights in a buffer of this type, the product on so many threads: [rows][N]. The graph runs three
+ * times, as llama.cpp runs a graph again, once with a thread more. */
 static void multiply_in(ggml_backend_buffer_type_t where, enum ggml_type type, const void *rounded,
                         const float *x, int64_t rows, int n_threads, float *out)
 {
@@ -415,7 +416,10 @@ static void multiply_in(ggml_backend_buffer_type_t where, enum ggml_type type, c
     ggml_build_forward_expand(s.graph, product);
     allocate(&s);
     ggml_backend_tensor_set(activations, x, 0, ggml_nbytes(activations));
-    compute(&s, n_threads);
+    for (int i = 0; i < 3; i++) {
+        memset(product->data, 0xff, ggml_nbytes(product));
+        compute(&s, n_threads + i % 2);
+    }
     ggml_backend_tensor_get(product, out, 0, ggml_nbytes(product));
     stage_fini(&s);
 }

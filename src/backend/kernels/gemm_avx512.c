@@ -16,10 +16,6 @@
 #define PANELS 2
 #define GROUP  4
 
-/* Bytes ahead to fetch, of each panel: eight units of Q8_0, or sixteen where one row waits for a single
- * stream. */
-#define AHEAD(n_panels) ((n_panels) == 1 ? 8704 : 4352)
-
 /* Activations that are passed over again and again for each panel; they should stay in the second-level
  * cache. */
 #define PASS_BYTES (384 * 1024)
@@ -256,6 +252,15 @@ INLINE void fetch_activations(const weir__activations *x, int rows)
     _mm_prefetch((const char *)x->minus, _MM_HINT_T0);
 }
 
+/* Bytes ahead to fetch, of each panel: eight units of Q8_0, or sixteen where one row waits for a single
+ * stream. Zen 4 fetches that stream itself, and faster, unless requests far ahead fill the queue of its
+ * first-level cache; so there a unit of Q8_0 is requested when its turn comes, all lines at once. */
+INLINE size_t bytes_ahead(const weir__panel_format format, const int n_panels)
+{
+    if (n_panels > 1) return 4352;
+    return format == WEIR__PANEL_Q8_0 && __builtin_cpu_is("amdfam19h") ? 0 : 8704;
+}
+
 INLINE void fetch(const unsigned char *at, const int size)
 {
     __asm__("" : "+r"(at)); /* gcc would keep the address of each line in a register of its own */
@@ -272,7 +277,7 @@ INLINE void multiply_tile(const weir__panel_format format, const int n_panels, c
     const int n_units = weir__panel_layouts[format].columns / WEIR__UNIT;
     const size_t panel_bytes = (size_t)n_blocks * (size_t)(head + n_units * size);
     const unsigned char *end = panels + panel_bytes;
-    const size_t ahead = AHEAD(n_panels);
+    const size_t ahead = bytes_ahead(format, n_panels);
     __m512 sums[WEIR__TILE][PANELS];
     for (int r = 0; r < rows; r++) sums[r][0] = sums[r][1] = _mm512_setzero_ps();
     for (int64_t b = 0; b < n_blocks; b++) {
