@@ -582,7 +582,8 @@ typedef struct weir_request {
      * so that others go first: for a conversation that pauses, as an agent's does while tools run */
     int32_t cache_keep_ms;
     /* NULL or "" = the salt. Slots are shared fairly between tenants, by the tokens that each has had
-     * recently; tenants share cached prefixes unless their salts differ */
+     * recently; tenants share cached prefixes unless their salts differ. With several engines, prompts also
+     * stand back for those of tenants that have had less time in all of them */
     const char *tenant;
     /* 0; 0 … 60000; 0 = the engine's. A tick keeps to the least target of the streams that generate, but to
      * no less than a quarter of the engine's */

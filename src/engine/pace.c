@@ -57,15 +57,22 @@ static bool is_outranked(const tick_load *c, const weir__slot *slot, weir_slot_s
     return outranked;
 }
 
-/* Of the running requests that do not wait for something outside the engine, one of the highest priority;
- * NULL = none. */
-static const weir__request *top_request(const weir__driver *driver)
+static bool tops(const weir__driver *driver, const weir__request *a, const weir__request *b, int64_t now)
+{
+    if (a->priority != b->priority) return a->priority > b->priority;
+    return a->tenant_hash != b->tenant_hash && weir__peers_recent_ns(&driver->peer, a->tenant_hash, now) <
+                                                   weir__peers_recent_ns(&driver->peer, b->tenant_hash, now);
+}
+
+/* Of the running requests that do not wait for something outside the engine, one of the highest priority, of
+ * the tenant with the least recent time; NULL = none. */
+static const weir__request *top_request(const weir__driver *driver, int64_t now)
 {
     const weir__request *top = NULL;
     for (int32_t i = 0; i < driver->params->n_slots; i++) {
         const weir__slot *slot = &driver->slots[i];
         if (slot->state == WEIR_SLOT_IDLE || weir__slot_awaits(driver->slots, slot)) continue;
-        if (top == NULL || slot->request->priority > top->priority) top = slot->request;
+        if (top == NULL || tops(driver, slot->request, top, now)) top = slot->request;
     }
     return top;
 }
@@ -134,6 +141,19 @@ static bool outranked_by_peers(weir__driver *driver, const weir__slot *slot, int
     return true;
 }
 
+/* Whether another engine's request goes before the prompt, and before all that wait for it. */
+static bool yields_to_peers(weir__driver *driver, const weir__slot *slot, int64_t ageing_ns, int64_t now)
+{
+    if (outranked_by_peers(driver, slot, ageing_ns, now)) return true;
+    if (!weir__peers_precede(&driver->peer, slot->request, now)) return false;
+    for (int32_t i = 0; i < driver->params->n_slots; i++) {
+        const weir__slot *other = &driver->slots[i];
+        if (is_waited_for(slot, other) && !weir__peers_precede(&driver->peer, other->request, now))
+            return false;
+    }
+    return true;
+}
+
 /* ---- The tick ---- */
 
 static void count_slot(tick_load *c, weir__slot *slot)
@@ -144,7 +164,7 @@ static void count_slot(tick_load *c, weir__slot *slot)
         c->has_work = true;
         return;
     }
-    slot->pace.yields = outranked_by_peers(c->driver, slot, c->ageing_ns, c->now);
+    slot->pace.yields = yields_to_peers(c->driver, slot, c->ageing_ns, c->now);
     if (slot->pace.yields) slot->pace.outranked_ns = c->now;
     if (slot->pace.yields && c->now < c->driver->watch.rest_ns) {
         slot->pace.limit = 0;
@@ -196,7 +216,7 @@ void weir__pace_choose(weir__driver *driver, int64_t now)
     c.own_ns = own_target_ns(driver);
     driver->watch.rests = false;
     driver->watch.rises = weir__peers_rises();
-    weir__peers_tell(&driver->peer, top_request(driver));
+    weir__peers_tell(&driver->peer, top_request(driver, now));
     for (int32_t i = 0; i < driver->params->n_slots; i++) {
         weir__slot *slot = &driver->slots[i];
         slot->pace.limit = INT32_MAX;
@@ -209,6 +229,16 @@ void weir__pace_choose(weir__driver *driver, int64_t now)
             slot->pace.limit = recovery_limit(&c, slot);
     }
     if (c.next != NULL) give_turn(&c);
+}
+
+void weir__pace_bill(weir__driver *driver, int64_t ns, int64_t now)
+{
+    for (int32_t i = 0; i < driver->params->n_slots; i++) {
+        const weir__slot *slot = &driver->slots[i];
+        if (slot->state == WEIR_SLOT_IDLE || slot->n_planned == 0) continue;
+        weir__peers_bill(&driver->peer, slot->request->tenant_hash, ns / driver->batch.n * slot->n_planned,
+                         now);
+    }
 }
 
 void weir__pace_advance(weir__driver *driver)

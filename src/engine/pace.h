@@ -1,5 +1,5 @@
 /* pace.h: limits the prefill of prompts while requests of higher priority run, here (ADR 0086) or in another
- * engine (ADR 0088).
+ * engine, or of tenants that had less time there (ADR 0088).
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef WEIR_ENGINE_PACE_H
 #define WEIR_ENGINE_PACE_H
@@ -41,6 +41,9 @@ bool weir__pace_abandons(weir__driver *driver);
 
 /* Until when prompts rest for other engines' requests; WEIR__CLOCK_NEVER = it does not. */
 int64_t weir__pace_rest_ns(const weir__driver *driver);
+
+/* The pass took ns, whether or not it was abandoned: bills the tenants. */
+void weir__pace_bill(weir__driver *driver, int64_t ns, int64_t now);
 
 /* The pass was computed. */
 void weir__pace_advance(weir__driver *driver);

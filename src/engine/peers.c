@@ -3,12 +3,18 @@
 
 #include <pthread.h>
 #include <stdatomic.h>
+#include <string.h>
 
 #include "engine/queue.h"
+#include "engine/salt.h"
+
+/* A tenant that is ahead of another one by less does not stand back for it. */
+#define AHEAD_US 1000000
 
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static weir__peer *first;
+static weir__salts tenants; /* their time in microseconds; guarded by the mutex */
 static atomic_int n_peers;
 static atomic_uint n_rises;
 
@@ -37,7 +43,7 @@ void weir__peers_join(weir__peer *peer, weir__doorbell *bell)
     pthread_mutex_lock(&mutex);
     peer->next = first;
     first = peer;
-    atomic_fetch_add(&n_peers, 1);
+    if (atomic_fetch_add(&n_peers, 1) == 0) memset(&tenants, 0, sizeof tenants);
     pthread_mutex_unlock(&mutex);
 }
 
@@ -77,6 +83,7 @@ void weir__peers_tell(weir__peer *peer, const weir__request *top)
     if (top != NULL) {
         peer->priority = top->priority;
         peer->submit_ns = top->submit_ns;
+        peer->tenant = top->tenant_hash;
     }
     if (rises) atomic_fetch_add(&n_rises, 1);
     if (falls) wake_others(peer);
@@ -95,6 +102,44 @@ bool weir__peers_outrank(weir__peer *peer, const weir__request *request, int64_t
     peer->yields |= outranked;
     pthread_mutex_unlock(&mutex);
     return outranked;
+}
+
+void weir__peers_bill(const weir__peer *peer, uint64_t tenant, int64_t ns, int64_t now)
+{
+    if (is_alone(peer)) return;
+    pthread_mutex_lock(&mutex);
+    weir__salt *salt = weir__salt_hold(&tenants, tenant, now);
+    weir__salt_bill(salt, (int32_t)(ns / 1000 < INT32_MAX ? ns / 1000 : INT32_MAX), now);
+    weir__salt_release(salt);
+    pthread_mutex_unlock(&mutex);
+}
+
+static int64_t recent_us(uint64_t tenant, int64_t now)
+{
+    return weir__salt_served(weir__salt_find(&tenants, tenant), now);
+}
+
+int64_t weir__peers_recent_ns(const weir__peer *peer, uint64_t tenant, int64_t now)
+{
+    if (is_alone(peer)) return 0;
+    pthread_mutex_lock(&mutex);
+    int64_t us = recent_us(tenant, now);
+    pthread_mutex_unlock(&mutex);
+    return us * 1000;
+}
+
+bool weir__peers_precede(weir__peer *peer, const weir__request *request, int64_t now)
+{
+    bool found = false;
+    if (is_alone(peer)) return false;
+    pthread_mutex_lock(&mutex);
+    for (const weir__peer *p = first; p != NULL && !found; p = p->next)
+        found = p != peer && p->runs && p->priority >= request->priority &&
+                p->tenant != request->tenant_hash &&
+                recent_us(p->tenant, now) + AHEAD_US < recent_us(request->tenant_hash, now);
+    peer->yields |= found;
+    pthread_mutex_unlock(&mutex);
+    return found;
 }
 
 uint32_t weir__peers_rises(void)

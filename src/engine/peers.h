@@ -11,21 +11,32 @@
 typedef struct weir__peer {
     struct weir__peer *next;
     weir__doorbell *bell; /* NULL: not in the list; all functions do nothing */
-    bool runs;            /* the next two are of a request */
+    bool runs;            /* the next three are of a request */
     int32_t priority;
     int64_t submit_ns;
-    bool yields; /* another one's request was found to outrank one of its own */
+    uint64_t tenant;
+    bool yields; /* another one's request was found to go before one of its own */
 } weir__peer;
 
 void weir__peers_join(weir__peer *peer, weir__doorbell *bell);
 void weir__peers_leave(weir__peer *peer);
 
-/* Says which of the engine's running requests has the highest priority; NULL = none runs. If it is lower than
- * before, engines that yield are woken. */
+/* Says which of the engine's running requests has the highest priority, and of these the tenant with the least
+ * recent time; NULL = none runs. If the priority is lower than before, engines that yield are woken. */
 void weir__peers_tell(weir__peer *peer, const weir__request *top);
 
 /* Whether another engine has a running request that outranks this one. */
 bool weir__peers_outrank(weir__peer *peer, const weir__request *request, int64_t ageing_ns, int64_t now);
+
+/* The time that passes of this engine took for a request of the tenant. */
+void weir__peers_bill(const weir__peer *peer, uint64_t tenant, int64_t ns, int64_t now);
+
+/* The recent time of the tenant's requests, in all engines; see salt.h for how it is forgotten. */
+int64_t weir__peers_recent_ns(const weir__peer *peer, uint64_t tenant, int64_t now);
+
+/* Whether another engine has a running request of a tenant with less recent time, whose priority is not lower
+ * than this request's. */
+bool weir__peers_precede(weir__peer *peer, const weir__request *request, int64_t now);
 
 /* How often an engine's priority has risen, in all engines. */
 uint32_t weir__peers_rises(void);

@@ -1,4 +1,5 @@
-/* peers_test.c: prompts beside requests of higher priority in other engines of the process.
+/* peers_test.c: prompts beside requests of other engines of the process that have a higher priority, or whose
+ * tenants have had less time.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "engine/pace_testing.h"
 
@@ -136,6 +137,132 @@ static void an_engine_that_ended_its_request_alone_outranks_nobody(void **state)
     other_leave(&o);
 }
 
+/* ---- Tenants ---- */
+
+#define TENANT 7 /* of the other engine's request; the rig's own have no tenant: 0 */
+
+static void other_runs_for(other *o, uint64_t tenant, int32_t priority)
+{
+    o->request.tenant_hash = tenant;
+    other_runs(o, priority);
+}
+
+static void bill(other *o, uint64_t tenant, int64_t ms)
+{
+    weir__peers_bill(&o->peer, tenant, ms * MS, weir__clock_now_ns());
+}
+
+static void a_tenant_with_less_time_goes_first(void **state)
+{
+    rig *r = *state;
+    other o;
+    sink got = {0};
+    other_join(&o);
+    weir_stream *low = rig_submit_key(r, 'A');
+    other_runs_for(&o, TENANT, 0);
+    expect_at(r, 0, CHUNK);
+    bill(&o, 0, 900);
+    expect_at(r, 0, CHUNK); /* not enough to matter */
+    bill(&o, 0, 2000);
+    expect_at(r, 0, FIT);
+    expect_at(r, 1, 0);
+    assert_true(r->engine->driver.peer.yields);
+    expect_at(r, REST, FIT);
+    bill(&o, TENANT, 2000);
+    expect_at(r, 2 * REST, FIT);
+    expect_at(r, 2 * REST + 1000, CHUNK);
+    bill(&o, 0, 2000);
+    other_runs_for(&o, 0, 0); /* the same tenant */
+    expect_at(r, 2 * REST + 2000, CHUNK);
+    other_runs_for(&o, TENANT, -1);
+    expect_at(r, 2 * REST + 2000, CHUNK);
+    weir__peers_tell(&o.peer, NULL);
+    rig_run_out(r, low, &got);
+    assert_sink(got, WEIR_REASON_END, "low");
+    other_leave(&o);
+}
+
+/* Of the running requests, an engine tells the tenant with the least time. */
+static void an_engine_tells_the_tenant_with_the_least_time(void **state)
+{
+    rig *r = *state;
+    other o;
+    weir_request request = rig_ask(r, 'A');
+    other_join(&o);
+    request.tenant = "one";
+    for (int i = 0; i < 3; i++) {
+        rig_submit(r, &request);
+        request.tenant = i == 0 ? "two" : "three";
+    }
+    rig_tick(r);
+    const weir__slot *slots = r->engine->driver.slots;
+    for (int i = 0; i < 3; i++)
+        bill(&o, slots[i].request->tenant_hash, slots[i].request->serial == 1 ? 10 : 3000);
+    rig_tick(r);
+    for (int i = 0; i < 3; i++)
+        assert_int_equal(slots[i].request->tenant_hash == r->engine->driver.peer.tenant,
+                         slots[i].request->serial == 1);
+    rig_run(r);
+    other_leave(&o);
+}
+
+static void spend(void *user, const weir__batch *batch)
+{
+    (void)user;
+    weir__clock_stand(weir__clock_now_ns() + batch->n * 5 * MS);
+}
+
+/* An engine of a tenant that always has a prompt. */
+typedef struct tenant_engine {
+    rig *rig;
+    const char *tenant;
+    weir_stream *stream;
+} tenant_engine;
+
+static void keep_busy(tenant_engine *e)
+{
+    sink got = {0};
+    if (e->stream != NULL) {
+        sink_take(&got, e->stream);
+        if (got.finished) {
+            rig_release(e->rig, e->stream);
+            e->rig->n_streams--;
+            e->stream = NULL;
+        }
+    }
+    if (e->stream == NULL) {
+        weir_request request = rig_ask(e->rig, 'A');
+        request.tenant = e->tenant;
+        e->stream = rig_submit(e->rig, &request);
+    }
+    rig_tick(e->rig);
+}
+
+/* Two engines are busy for one tenant, one for another. Each engine in turn computes a pass. */
+static void tenants_have_equal_shares_of_the_time(void **state)
+{
+    tenant_engine engines[3] = {{*state, "one", NULL}, {NULL, "many", NULL}, {NULL, "many", NULL}};
+    void *more[2];
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(peers_setup(&more[i]), 0);
+        engines[i + 1].rig = more[i];
+    }
+    for (int i = 0; i < 3; i++) {
+        engines[i].rig->dirty = true; /* blocks of the other rigs */
+        engines[i].rig->fake->before_decode = spend;
+    }
+    while (weir__clock_now_ns() < START + 300000 * MS)
+        for (int i = 0; i < 3; i++) keep_busy(&engines[i]);
+    double one = (double)rig_stats(engines[0].rig).n_prompt_tokens,
+           many = (double)(rig_stats(engines[1].rig).n_prompt_tokens +
+                           rig_stats(engines[2].rig).n_prompt_tokens);
+    assert_true(one / (one + many) > 0.45 && one / (one + many) < 0.55);
+    for (int i = 0; i < 2; i++) assert_int_equal(peers_teardown(&more[i]), 0);
+    weir__clock_stand(START);
+}
+
+/* ---- Abandoned passes ---- */
+
 /* A request that the other engine begins during a pass. */
 typedef struct arrival {
     other o;
@@ -170,6 +297,34 @@ static void a_long_pass_is_abandoned(void **state)
     rig_run_out(r, low, &got);
     assert_sink(got, WEIR_REASON_END, "low");
     assert_int_equal(rig_stats(r).n_abandoned_ticks, 1);
+    r->fake->before_decode = NULL;
+    other_leave(&a.o);
+}
+
+/* The other engine's request is of a tenant with less time, but of the same priority. */
+static void arrive_with_less_time(void *user, const weir__batch *batch)
+{
+    arrival *a = user;
+    (void)batch;
+    if (a->at-- != 0) return;
+    bill(&a->o, 0, 5000);
+    other_runs_for(&a->o, TENANT, 0);
+    weir__clock_stand(weir__clock_now_ns() + a->asked_ms * MS);
+}
+
+static void no_pass_is_abandoned_for_less_time(void **state)
+{
+    rig *r = *state;
+    arrival a = {.at = 1, .asked_ms = 2};
+    other_join(&a.o);
+    r->fake->before_decode = arrive_with_less_time;
+    r->fake->before_decode_user = &a;
+    rig_submit_key(r, 'A');
+    rig_ticks(r, 2);
+    assert_int_equal(rig_stats(r).n_abandoned_ticks, 0);
+    assert_int_equal(rig_stats(r).n_prompt_tokens, 2 * CHUNK);
+    weir__peers_tell(&a.o.peer, NULL);
+    rig_run(r);
     r->fake->before_decode = NULL;
     other_leave(&a.o);
 }
@@ -215,7 +370,11 @@ int main(void)
         PEERS_TEST(a_prompt_has_a_fifth_of_the_time),
         PEERS_TEST(equals_and_streams_change_nothing),
         PEERS_TEST(an_engine_that_has_left_outranks_nobody),
+        PEERS_TEST(a_tenant_with_less_time_goes_first),
+        PEERS_TEST(an_engine_tells_the_tenant_with_the_least_time),
+        PEERS_TEST(tenants_have_equal_shares_of_the_time),
         PEERS_TEST(a_long_pass_is_abandoned),
+        PEERS_TEST(no_pass_is_abandoned_for_less_time),
         PEERS_TEST(an_engine_that_ended_its_request_alone_outranks_nobody),
         PEERS_TEST(an_endless_row_starves_nobody),
     };

@@ -33,7 +33,7 @@ typedef struct weir__pace {
     int32_t limit;        /* prompt tokens in this tick, at most; 0 = none, INT32_MAX = no limit */
     int32_t n_skipped;    /* ticks in a row with a limit of 0 */
     int64_t outranked_ns; /* when it was outranked the last time; 0 = never */
-    bool yields;          /* a request of another engine outranks it */
+    bool yields;          /* a request of another engine goes before it */
 } weir__pace;
 
 typedef struct weir__slot {

@@ -338,7 +338,9 @@ void weir__step_tick(weir__driver *driver, const weir_plan_entry *plan, size_t n
         weir_error error = {0};
         weir__account_plan(&driver->account, driver->slots, &driver->shape, driver->batch.n);
         weir_status status = decode_batch(driver, &report->decode_ns, &error);
-        weir__finish_collect_slots(driver->slots, driver->params->n_slots, weir__clock_now_ns());
+        int64_t decoded = weir__clock_now_ns();
+        weir__pace_bill(driver, decoded - prepared, decoded);
+        weir__finish_collect_slots(driver->slots, driver->params->n_slots, decoded);
         if (status == WEIR_OK) {
             advance_slots(driver, report);
             weir__sample(driver);
