@@ -81,12 +81,15 @@ weir_status serve_embedder_describe(serve_call *call, weir_context_info *info, w
     return status;
 }
 
-/* All lengths are known before anything is computed. */
-static weir_status check_lengths(const weir_context *context, const serve_texts_form *form,
-                                 const serve_texts *texts, weir_error *error)
+/* What can be refused is refused before anything is computed. */
+static weir_status check(const weir_context *context, const serve_texts_form *form, const serve_texts *texts,
+                         weir_error *error)
 {
     weir_context_info info = {.size = sizeof info};
     char name[sizeof error->field];
+    weir_status status =
+        form->check != NULL ? form->check(texts, weir_embedding_width(context), error) : WEIR_OK;
+    if (status != WEIR_OK) return status;
     weir_context_describe(context, &info);
     size_t most = serve_embedder_longest(&info);
     for (size_t i = 0; i < texts->n; i++) {
@@ -111,7 +114,7 @@ static weir_status compute(serve_call *call, const serve_texts_form *form, const
         if (atomic_load_explicit(&call->gone, memory_order_acquire)) return WEIR_ABORTED;
         pthread_mutex_lock(&embedder->mutex);
         status = open_context(call, error);
-        if (status == WEIR_OK && done == 0) status = check_lengths(embedder->context, form, texts, error);
+        if (status == WEIR_OK && done == 0) status = check(embedder->context, form, texts, error);
         if (status == WEIR_OK && *vectors == NULL) {
             *width = weir_embedding_width(embedder->context);
             *vectors = weir__mem_calloc(texts->n * *width, sizeof **vectors);

@@ -25,6 +25,8 @@ typedef struct serve_texts_form {
     bool (*read)(serve_call *call, serve_texts *texts);
     /* vectors: [n][width] */
     void (*answer)(serve_call *call, const serve_texts *texts, const float *vectors, size_t width);
+    /* NULL, or refuses the request before its texts are computed. */
+    weir_status (*check)(const serve_texts *texts, size_t width, weir_error *error);
 } serve_texts_form;
 
 /* Reads a request, computes its texts and answers. Requests take turns. Worker. */

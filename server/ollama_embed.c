@@ -150,12 +150,12 @@ static bool read_embedding(serve_call *call, serve_texts *texts)
 
 void serve_ollama_embed(serve_call *call)
 {
-    static const serve_texts_form form = {sizeof(inputs), name_input, read_embed, answer_embed};
+    static const serve_texts_form form = {sizeof(inputs), name_input, read_embed, answer_embed, NULL};
     serve_embedder_answer(call, &form);
 }
 
 void serve_ollama_embeddings(serve_call *call)
 {
-    static const serve_texts_form form = {sizeof(inputs), name_input, read_embedding, answer_embedding};
+    static const serve_texts_form form = {sizeof(inputs), name_input, read_embedding, answer_embedding, NULL};
     serve_embedder_answer(call, &form);
 }

@@ -2,6 +2,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/error.h"
 #include "embedder.h"
 #include "field.h"
 #include "model.h"
@@ -69,6 +70,14 @@ static bool read_inputs(serve_call *call, serve_texts *texts)
            serve_field_texts(call, "input", in->input, SERVE_TEXTS_MAX, add_input, texts);
 }
 
+static weir_status check_dimensions(const serve_texts *texts, size_t width, weir_error *error)
+{
+    const inputs *in = (const inputs *)texts;
+    if (in->dimensions == 0 || in->dimensions == (int64_t)width) return WEIR_OK;
+    return weir__error_set(error, WEIR_UNSUPPORTED, "dimensions", "dimensions must be %zu with this model",
+                           width);
+}
+
 /* ---- Writing ---- */
 
 /* 32-bit little-endian floats, as OpenAI's clients ask for them. */
@@ -103,11 +112,6 @@ static void answer_vectors(serve_call *call, const serve_texts *texts, const flo
 {
     const inputs *in = (const inputs *)texts;
     weir__text text = {.quota = &call->server->answers};
-    if (in->dimensions != 0 && (size_t)in->dimensions != width) {
-        serve_call_refuse(call, 400, "dimensions", "unsupported_value",
-                          "dimensions must be %zu with this model", width);
-        return;
-    }
     weir__text_add_string(&text, "{\"object\":\"list\",\"data\":[");
     for (size_t i = 0; i < texts->n && !text.failed; i++) {
         weir__text_printf(&text, "%s{\"object\":\"embedding\",\"index\":%zu,\"embedding\":", i > 0 ? "," : "",
@@ -127,6 +131,7 @@ static void answer_vectors(serve_call *call, const serve_texts *texts, const flo
 
 void serve_embeddings(serve_call *call)
 {
-    static const serve_texts_form form = {sizeof(inputs), name_input, read_inputs, answer_vectors};
+    static const serve_texts_form form = {sizeof(inputs), name_input, read_inputs, answer_vectors,
+                                          check_dimensions};
     serve_embedder_answer(call, &form);
 }

@@ -268,6 +268,6 @@ static bool read_pairs(serve_call *call, serve_texts *pairs)
 
 void serve_rerank(serve_call *call)
 {
-    static const serve_texts_form form = {sizeof(asked), name_document, read_pairs, answer_in_order};
+    static const serve_texts_form form = {sizeof(asked), name_document, read_pairs, answer_in_order, NULL};
     serve_embedder_answer(call, &form);
 }

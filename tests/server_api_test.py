@@ -96,6 +96,7 @@ for name, path, body, field in (("prompt", TEXT, {"prompt": [1, 99999999999]}, "
     refused(f"{name}: a negative id", server.post(path, json.loads(json.dumps(body).replace("99999999999", "-7"))), 400, field, "invalid_value", "is -7; ")
     refused(f"{name}: a text among ids", server.post(path, json.loads(json.dumps(body).replace("99999999999", '"x"'))), 400, field, "invalid_value", "token 1 in")
 refused("fewer dimensions", server.post(EMBED, {"input": "two", "dimensions": len(whole) - 1}), 400, "dimensions", "unsupported_value", str(len(whole)))
+refused("fewer dimensions, before texts are looked at", server.post(EMBED, {"input": ["two", "two " * 9000], "dimensions": len(whole) - 1}), 400, "dimensions", "unsupported_value", str(len(whole)))
 coded = server.post(EMBED, {"input": [ids, "two"], "encoding_format": "base64", "dimensions": len(whole)}).json["data"]
 check("base64: little-endian floats", all(all(abs(a - b) < 1e-7 for a, b in zip(struct.unpack(f"<{len(whole)}f", base64.b64decode(d["embedding"], validate=True)), whole)) for d in coded), coded)
 server.stop()
