@@ -24,8 +24,8 @@ static void print_kernels(cli_text *text, const weir_model *model, const weir_mo
         cli_text_puts(text, "the backend's own\n");
         return;
     }
-    cli_text_printf(text, "weir's own (%s), also for attention to f16 and q8_0 keys and values%s\n",
-                    info->kernels, info->n_bytes_mapped > 0 ? "; weights mapped from an optimized file" : "");
+    cli_text_printf(text, "weir's own (%s)%s\n", info->kernels,
+                    info->n_bytes_mapped > 0 ? "; weights mapped from an optimized file" : "");
     weir_model_weights w = {.size = sizeof w};
     for (size_t i = 0; weir_model_weights_get(model, i, &w) == WEIR_OK; i++) {
         line(text, "");
@@ -76,7 +76,25 @@ static void print_model(cli_text *text, const char *path, const weir_model *mode
         cli_text_puts(text, "no: prompts are continued as they stand\n");
 }
 
-static void print_engine(cli_text *text, const cli_args *args, const weir_engine_stats *stats)
+/* Whose kernels compute attention. */
+static const char *attention_by(const weir_model_info *info, const weir_engine_stats *stats)
+{
+    if (info->is_recurrent && !info->is_hybrid) return "none";
+    return stats->attention_kernels ? "weir" : "backend";
+}
+
+static void print_attention(cli_text *text, const weir_model_info *info, const weir_engine_stats *stats)
+{
+    const char *by = attention_by(info, stats);
+    line(text, "attention");
+    if (strcmp(by, "none") == 0)
+        cli_text_puts(text, "none: the model is recurrent\n");
+    else
+        cli_text_printf(text, "by %s kernels\n", strcmp(by, "weir") == 0 ? "weir's own" : "the backend's");
+}
+
+static void print_engine(cli_text *text, const cli_args *args, const weir_model_info *info,
+                         const weir_engine_stats *stats)
 {
     line(text, "engine");
     cli_text_printf(text, "%d slot%s of at most %s tokens, %s layout, ticks of %d tokens\n", stats->n_slots,
@@ -91,6 +109,7 @@ static void print_engine(cli_text *text, const cli_args *args, const weir_engine
     cli_text_printf(text, "%s for %s cells (%s keys, %s values)\n", cli_bytes(stats->kv_bytes).text,
                     cli_count((uint64_t)stats->n_kv).text, cli_engine_choice("type_k", args->engine.type_k),
                     cli_engine_choice("type_v", args->engine.type_v));
+    print_attention(text, info, stats);
     line(text, "same answers");
     cli_text_puts(text,
                   stats->batch_invariant
@@ -227,12 +246,12 @@ static json_t *as_json(const cli_args *args, const char *path, const weir_model 
     json_t *allotted = NULL;
     if (stats != NULL)
         allotted =
-            json_pack("{s:i, s:i, s:i, s:I, s:i, s:s, s:s, s:s, s:s, s:b}", "n_slots", stats->n_slots,
+            json_pack("{s:i, s:i, s:i, s:I, s:i, s:s, s:s, s:s, s:s, s:b, s:s}", "n_slots", stats->n_slots,
                       "n_ctx", stats->n_ctx, "n_kv", stats->n_kv, "kv_bytes", (json_int_t)stats->kv_bytes,
                       "n_batch", stats->n_batch, "layout", cli_engine_choice("layout", stats->layout),
                       "type_k", cli_engine_choice("type_k", args->engine.type_k), "type_v",
                       cli_engine_choice("type_v", args->engine.type_v), "drafters", stats->drafters,
-                      "batch_invariant", stats->batch_invariant);
+                      "batch_invariant", stats->batch_invariant, "attention", attention_by(info, stats));
     return json_pack("{s:o, s:o?, s:o?, s:o, s:{s:s, s:s}}", "model", model, "engine", allotted, "memory",
                      memory != NULL ? memory_json(memory) : NULL, "devices", devices_json(), "build", "weir",
                      weir_version(), "llama.cpp", weir_backend_version());
@@ -288,7 +307,7 @@ cli_exit cli_info(cli_args *args)
         goto done;
     }
     print_model(&text, path, model, &info, engine);
-    if (engine != NULL) print_engine(&text, args, &stats);
+    if (engine != NULL) print_engine(&text, args, &info, &stats);
     if (estimated) print_memory(&text, &memory);
     print_devices(&text);
     line(&text, "build");

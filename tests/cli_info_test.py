@@ -80,6 +80,36 @@ def test_info():
     expect("two models", weir("info", "-m", MODEL, "other.gguf"), 2, "one model")
 
 
+def test_attention():
+    def attention(model, *words, env=None):
+        text, found = (weir("info", model, "-c", "512", *words, *more, env=env) for more in ([], ["--json"]))
+        check(f"weir info {os.path.basename(model)} {' '.join(words)}", text.returncode == found.returncode == 0, text.stderr, found.stderr)
+        return re.search(r"^attention +(.*)$", text.stdout, re.M)[1], json.loads(found.stdout)["engine"]["attention"]
+
+    backend = ("by the backend's kernels", "backend")
+    if FAKE:
+        check("weir info: attention of a fake model", attention(MODEL) == backend)
+        return
+    here = ("by weir's own kernels", "weir") if json.loads(weir("info", "-m", MODEL, "--json").stdout)["model"]["kernels"] else backend
+
+    def tiny(kind, *words):
+        path = os.path.join(scratch.name, kind + "".join(words) + ".gguf")
+        subprocess.run(["sh", os.path.join(os.path.dirname(os.path.abspath(__file__)), "support", "tiny.sh"), path, "tiny_gguf.py", kind, *words], check=True)
+        return path
+
+    off = environment(WEIR_KERNELS="off")
+    llama = tiny("llama", "--type", "q8_0")
+    for name, want, found in (("a plain model", here, attention(llama)),
+                              ("keys and values in bf16", here, attention(llama, "-ctk", "bf16", "-ctv", "bf16")),
+                              ("without flash attention", backend, attention(llama, "-fa", "off")),
+                              ("without kernels", backend, attention(llama, env=off)),
+                              ("heads of 2", backend, attention(tiny("llama", "--small"))),
+                              ("compressed keys and values", backend, attention(tiny("mla", "--type", "q8_0"))),
+                              ("no attention", ("none: the model is recurrent", "none"), attention(tiny("mamba"))),
+                              ("attention in some layers", here, attention(tiny("jamba")))):
+        check(f"weir info: attention: {name}", found == want, found, want)
+
+
 def test_optimize():
     if FAKE:
         expect("nothing to optimize", weir("optimize", "-m", MODEL), 1, "no weights")

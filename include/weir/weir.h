@@ -1595,6 +1595,7 @@ typedef struct weir_engine_stats {
     char drafters[24];
     /* as in weir_context_info: answers do not depend on other requests, drafts or the cache */
     bool batch_invariant;
+    bool attention_kernels; /* as in weir_context_info: weir's kernels compute attention */
 } weir_engine_stats;
 
 /* Copies the statistics, which the engine updates between the phases of a tick. Any thread; never waits for a
@@ -2043,10 +2044,15 @@ typedef struct weir_context_info {
     /* true: the results for a token are identical to the last bit, whatever else is in the pass and however
      * the text before it was divided into passes. This holds where weir's kernels do all the work that
      * could differ: on an x86-64 processor, without GPU layers, for weights with
-     * weir_model_weights.kernels, in models that are not recurrent and whose heads have a multiple of 16
+     * weir_model_weights.kernels, in models that are not recurrent and whose heads have a multiple of 8
      * and at most 256 dimensions (of 32 with quantized keys or values). Elsewhere an answer may continue
      * differently where two tokens are almost equally likely */
     bool batch_invariant;
+    /* weir's kernels compute the attention of all layers that have it, for each type of keys and values that
+     * weir_kv_type has. false: the backend computes it, because there are no kernels, flash attention is off,
+     * layers are on a GPU, the keys and values are compressed (MLA), or heads have other sizes than those
+     * above; or the model has no attention */
+    bool attention_kernels;
 } weir_context_info;
 
 /* Replaces the adapters [n] for the next passes; 0 = none. Holds them. Existing KV cells keep the values that

@@ -186,6 +186,11 @@ static weir_status check_memory(const weir__bmodel *model, const weir_context_pa
         (int)max64(p->n_threads, p->n_threads_batch), (unsigned long long)(available >> 20));
 }
 
+static bool kernels_attend(const weir__bcontext *c)
+{
+    return !c->model->offloads && weir__hook_attends(c->context);
+}
+
 /* Adapting is off for ggml's own attention, whose sums can depend on the number of threads (it divides the
  * cells of a single query among them), and on a GPU, where it matters little. */
 static bool may_adapt(const weir__bcontext *c)
@@ -194,15 +199,15 @@ static bool may_adapt(const weir__bcontext *c)
     if (wanted != NULL && strcmp(wanted, "off") == 0) return false;
     if (wanted != NULL && *wanted != '\0' && strcmp(wanted, "on") != 0)
         weir__log(WEIR_LOG_WARN, "WEIR_ADAPT is '%.40s'; expected: on or off. It is on", wanted);
-    return !c->model->offloads && weir__hook_attends(c->context);
+    return kernels_attend(c);
 }
 
 /* Recurrent layers have not been compared, so they do not count. */
 static bool is_invariant(const weir__bcontext *c)
 {
     const weir__bmodel *model = c->model;
-    return !model->offloads && !model->info.is_recurrent && !model->info.is_hybrid &&
-           weir__hook_attends(c->context) && weir__hook_multiplies(model->model);
+    return kernels_attend(c) && !model->info.is_recurrent && !model->info.is_hybrid &&
+           weir__hook_multiplies(model->model);
 }
 
 static weir_status start_pool(weir__bcontext *c, const weir_context_params *params, weir_error *error)
@@ -274,6 +279,7 @@ weir_status weir__llama_context_open(weir__bmodel *model, const weir_context_par
     info->n_threads = params->n_threads;
     info->pooling = (weir_pooling)c->pooling;
     info->batch_invariant = is_invariant(c);
+    info->attention_kernels = kernels_attend(c);
     *out = c;
     return WEIR_OK;
 

@@ -53,6 +53,7 @@ static weir_engine_stats first_counts(const weir__driver *driver)
         .n_ubatch = info->n_ubatch,
         .layout = info->layout,
         .batch_invariant = info->batch_invariant,
+        .attention_kernels = info->attention_kernels,
         .kv_bytes = (uint64_t)info->n_ctx *
                     driver->model->ops->cell_bytes(driver->model->model, params->type_k, params->type_v),
     };

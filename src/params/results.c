@@ -67,6 +67,7 @@ static const weir_member engine_stats[] = {
     RESULT(n_accepted, "tokens", "draft tokens accepted"),
     RESULT(n_adapter_changes, "passes", "passes whose adapters differ from the previous pass's"),
     RESULT(batch_invariant, "", "answers do not depend on other requests, drafts or the cache"),
+    RESULT(attention_kernels, "", "weir's kernels compute attention"),
 };
 TABLE(engine_stats);
 
