@@ -51,13 +51,15 @@ const cli_command *cli_command_find(int n, char *const *words, int *used)
 static cli_exit ask_second_word(const char *word, bool alone)
 {
     char known[128] = "";
+    const char *last = NULL;
     for (const cli_command *command = cli_commands; command->name != NULL; command++) {
         size_t n = strlen(known), length = strlen(word);
         if (strncmp(command->name, word, length) != 0 || command->name[length] != ' ') continue;
-        snprintf(known + n, sizeof known - n, "%sweir %s", n > 0 ? " or " : "", command->name);
+        if (last != NULL) snprintf(known + n, sizeof known - n, "%s%s", n > 0 ? ", " : "", last);
+        last = command->name + length + 1;
     }
-    return cli_fail(CLI_USAGE, "weir %s needs a second word: %s%s", word, known,
-                    alone ? "; --help shows the options of each" : "");
+    return cli_fail(CLI_USAGE, "weir %s needs a second word: %s%s%s%s", word, known,
+                    known[0] != '\0' ? " or " : "", last, alone ? "; --help shows the options of each" : "");
 }
 
 cli_exit cli_command_unknown(int n, char *const *words)

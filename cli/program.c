@@ -51,6 +51,11 @@ static cli_exit run_command(const cli_command *command, int n, char **words, cha
     return code;
 }
 
+static bool asks_for_help(const char *word)
+{
+    return strcmp(word, "--help") == 0 || strcmp(word, "-h") == 0;
+}
+
 static cli_exit dispatch(int n, char **argv, cli_runner *run)
 {
     char **words = argv + 1;
@@ -60,15 +65,15 @@ static cli_exit dispatch(int n, char **argv, cli_runner *run)
         return CLI_USAGE;
     }
     const char *first = words[0];
-    if (strcmp(first, "help") == 0 || strcmp(first, "--help") == 0 || strcmp(first, "-h") == 0)
-        return help(n - 1, words + 1);
+    if (strcmp(first, "help") == 0 || asks_for_help(first)) return help(n - 1, words + 1);
     if (strcmp(first, "__complete") == 0) return cli_complete(n - 1, words + 1);
     if (strcmp(first, "--version") == 0 || strcmp(first, "-V") == 0) {
         static char version[] = "version";
         words[0] = version;
     }
     const cli_command *command = cli_command_find(n, words, &used);
-    if (command == NULL) return cli_command_unknown(n, words);
+    if (command == NULL)
+        return n == 2 && asks_for_help(words[1]) ? help(1, words) : cli_command_unknown(n, words);
     return run_command(command, n - used, words + used, argv, run);
 }
 

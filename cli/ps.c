@@ -59,7 +59,9 @@ cli_exit cli_ps(cli_args *args)
 {
     cli_view view = {0};
     cli_exit code = CLI_OK;
-    if (args->words.n > 0) return cli_fail(CLI_USAGE, "weir ps takes no %.100s", args->words.items[0]);
+    if (args->words.n > 0)
+        return cli_fail(CLI_USAGE, "weir ps takes no %.100s; the server is given with --url",
+                        args->words.items[0]);
     cli_remote *remote = cli_remote_create(args, &code);
     if (remote == NULL) return code;
     code = look(args, remote, &view);

@@ -95,7 +95,7 @@ static void deliver(cli_reply *reply, weir_delta_kind kind, const char *text, si
     show(reply, text, length);
 }
 
-static void take(cli_reply *reply, const weir_chunk *chunk)
+static void take_chunk(cli_reply *reply, const weir_chunk *chunk)
 {
     weir_delta delta;
     cli_term_progress_end();
@@ -126,7 +126,7 @@ cli_exit cli_reply_follow(cli_reply *reply, const cli_args *args, weir_stream *s
             weir_stream_cancel(stream);
         while ((status = weir_stream_try_next(stream, &chunk)) == WEIR_OK) {
             if (fn != NULL) fn(user, &chunk);
-            take(reply, &chunk);
+            take_chunk(reply, &chunk);
         }
         if (n == 0 && fn != NULL) fn(user, NULL);
     }

@@ -211,7 +211,9 @@ cli_exit cli_top(cli_args *args)
 {
     struct top top = {.args = args, .url = args->url != NULL ? args->url : CLI_REMOTE_URL};
     cli_exit code = CLI_OK;
-    if (args->words.n > 0) return cli_fail(CLI_USAGE, "weir top takes no %.100s", args->words.items[0]);
+    if (args->words.n > 0)
+        return cli_fail(CLI_USAGE, "weir top takes no %.100s; the server is given with --url",
+                        args->words.items[0]);
     top.remote = cli_remote_create(args, &code);
     if (top.remote == NULL) return code;
     top.screen = !args->json && cli_screen_open();

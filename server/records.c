@@ -95,7 +95,7 @@ void serve_records_put(serve_records *records, serve_record *record, size_t most
 }
 
 /* Compares all of all ids: the time tells nothing about them. Under the mutex; NULL: there is none. */
-static serve_record **find(serve_records *records, const char *id, const char *salt)
+static serve_record **find_record(serve_records *records, const char *id, const char *salt)
 {
     char given[SERVE_RECORD_ID] = {0};
     serve_record **found = NULL;
@@ -114,7 +114,7 @@ weir_status serve_records_find(serve_records *records, const char *id, const cha
                                weir__text *input, weir__text *response)
 {
     pthread_mutex_lock(&records->mutex);
-    serve_record **found = find(records, id, salt);
+    serve_record **found = find_record(records, id, salt);
     if (found != NULL) {
         copy_text(before, &(*found)->before);
         copy_text(input, &(*found)->input);
@@ -129,7 +129,7 @@ weir_status serve_records_find(serve_records *records, const char *id, const cha
 bool serve_records_remove(serve_records *records, const char *id, const char *salt)
 {
     pthread_mutex_lock(&records->mutex);
-    serve_record **found = find(records, id, salt);
+    serve_record **found = find_record(records, id, salt);
     serve_record *record = found != NULL ? take_record(records, found) : NULL;
     pthread_mutex_unlock(&records->mutex);
     serve_record_destroy(record);

@@ -55,7 +55,7 @@ static void add_adapters(weir__text *text, const char *prefix, const serve_sourc
         if (sources[i].adapters.n == 0) continue;
         if (!any)
             serve_metrics_head(text, prefix, "lora_requests_info", "gauge",
-                               "when it was read, in Unix time; the labels tell which adapters are in use");
+                               "when it was read, in Unix time; the labels name the adapters in use");
         any = true;
         serve_source_sample(text, name, sources[i].adapters.bytes, &sources[i].label);
         weir__text_printf(text, "%lld\n", (long long)time(NULL));

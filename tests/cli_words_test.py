@@ -31,7 +31,7 @@ def test_help():
         check(f"help of {command} fits into 100 columns", widest <= 100, widest)
     check("weir run -h --nonsense still shows help", weir("run", "--nonsense", "-h").returncode == 0)
     expect("help of nothing we have", weir("help", "nothing"), 2, "there is no command nothing")
-    expect("weir bench alone asks what", weir("bench"), 2, "weir bench engine", "weir bench kernels")
+    expect("weir bench alone asks what", weir("bench"), 2, "engine, kernels, http, schedule or replay")
     brief = weir("help", "run").stdout
     titles = [line for line in brief.splitlines() if line and not line.startswith(" ")]
     check("help of run begins with prompt and model, and ends with sampling", titles.index("Prompt") + 1 == titles.index("Model") and
@@ -83,6 +83,8 @@ def test_words():
     expect("and with =", weir("serve", "--hf-repo=a/b"), 2, "-m hf:OWNER/REPO")
     expect("where there is no model to name", weir("list", "-hf", "a/b"), 2, "no option -hf; weir help list")
     expect("a preset that is not there, where nobody is asked", weir("rm", "nowhere"), 3, "there is no preset nowhere")
+    check("its help", weir("bench", "--help").stdout == weir("help", "bench").stdout != "")
+    expect("a server in place of an option", weir("ps", "http://127.0.0.1:1"), 2, "--url")
     expect("the second word of a command", weir("replay", "x"), 2, "did you mean weir bench replay?")
     expect("a value is missing", run("-p", "x", "--temp"), 2, "--temp needs a value")
     expect("an option where a value belongs", run("-p", "--temp", "1"), 2, "-p needs a value", "--name=value")

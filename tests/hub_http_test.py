@@ -229,7 +229,7 @@ pull("another_checksum_in_the_answer", {"linked": {"m-Q4_K_M.gguf": "cd" * 32}},
 pull("a_list_that_tells_too_few_bytes", {"sizes": {"m-Q4_K_M.gguf": 100}}, code=1, parts=("another size",))
 pull("a_list_that_tells_too_many_bytes", {"sizes": {"m-Q4_K_M.gguf": len(big) + 1}}, code=1, parts=("another size",))
 pull("a_length_that_is_too_long", {"length": len(big) + 5}, code=1, parts=("another size",))
-pull("too_many_bytes_without_a_length", {"length": "none", "extra": 1}, code=1, parts=("longer than the hub tells",))
+pull("too_many_bytes_without_a_length", {"length": "none", "extra": 1}, code=1, parts=("longer than the hub reports",))
 pull("a_list_that_tells_petabytes", {"sizes": {"m-Q4_K_M.gguf": 1 << 60}}, code=1, parts=("has room for",))
 pull("redirects_for_ever", {"redirect": hub.url + "/loop"}, code=3)
 pull("a_redirect_to_a_file", {"redirect": "file:///etc"}, code=1)

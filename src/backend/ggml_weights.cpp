@@ -270,7 +270,7 @@ void lock(ggml_backend_buffer_t buffer)
 {
     if (mlock(ggml_backend_buffer_get_base(buffer), buffer->size) != 0)
         weir__log(WEIR_LOG_WARN,
-                  "%zu MB of weights cannot be locked in memory: %s; `ulimit -l` tells how much may be",
+                  "%zu MB of weights cannot be locked in memory: %s; `ulimit -l` shows the limit",
                   buffer->size / 1000000, std::strerror(errno));
 }
 

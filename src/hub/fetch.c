@@ -160,7 +160,7 @@ static bool on_begin(const weir__http_answer *answer, void *user)
 {
     fetch *f = user;
     if (answer->total >= 0 && (uint64_t)answer->total != f->file->n_bytes)
-        return wrong(f, "comes with another size than the hub tells");
+        return wrong(f, "has another size than the hub reports");
     if (answer->linked_etag[0] != '\0' && f->file->sha256[0] != '\0' &&
         strcmp(answer->linked_etag, f->file->sha256) != 0)
         return wrong(f, "comes with another checksum than the hub's list has");
@@ -175,7 +175,7 @@ static bool on_begin(const weir__http_answer *answer, void *user)
 static bool on_write(const void *bytes, size_t n, void *user)
 {
     fetch *f = user;
-    if (n > f->file->n_bytes - f->n_done) return wrong(f, "is longer than the hub tells");
+    if (n > f->file->n_bytes - f->n_done) return wrong(f, "is longer than the hub reports");
     weir__sha256_feed(&f->sha256, bytes, n);
     if (!weir__file_write(f->descriptor, bytes, n, f->n_done)) return disk_failed(f, "written");
     f->n_done += n;
@@ -236,7 +236,7 @@ static weir_status get_checked(fetch *f, weir__http *http, const char *url)
         bool again = !f->restarted;
         if (!start_over(f)) return f->problem;
         if (!again) {
-            wrong(f, "does not have the checksum that the hub tells");
+            wrong(f, "does not have the checksum that the hub reports");
             return f->problem;
         }
         weir__hub_log(WEIR_LOG_WARN, "%s of %s: what an earlier download left is damaged; beginning again",
