@@ -44,7 +44,7 @@ weir_status cli_pulled_add(cli_pulled *pulled, const char *name, weir_error *err
     *error = (weir_error){.code = over ? WEIR_STOPPED : WEIR_STATE};
     snprintf(error->message, sizeof error->message,
              over ? "%.200s was downloaded, and the server is going down"
-                  : "%.200s was downloaded, but the list of models has an error, see the server's log",
+                  : "%.200s was downloaded, but the list of models has an error; see the server's log",
              name);
     return error->code;
 }

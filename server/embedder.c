@@ -82,8 +82,8 @@ weir_status serve_embedder_describe(serve_call *call, weir_context_info *info, w
 }
 
 /* What can be refused is refused before anything is computed. */
-static weir_status check(const weir_context *context, const serve_texts_form *form, const serve_texts *texts,
-                         weir_error *error)
+static weir_status check_texts(const weir_context *context, const serve_texts_form *form,
+                               const serve_texts *texts, weir_error *error)
 {
     weir_context_info info = {.size = sizeof info};
     char name[sizeof error->field];
@@ -114,7 +114,7 @@ static weir_status compute(serve_call *call, const serve_texts_form *form, const
         if (atomic_load_explicit(&call->gone, memory_order_acquire)) return WEIR_ABORTED;
         pthread_mutex_lock(&embedder->mutex);
         status = open_context(call, error);
-        if (status == WEIR_OK && done == 0) status = check(embedder->context, form, texts, error);
+        if (status == WEIR_OK && done == 0) status = check_texts(embedder->context, form, texts, error);
         if (status == WEIR_OK && *vectors == NULL) {
             *width = weir_embedding_width(embedder->context);
             *vectors = weir__mem_calloc(texts->n * *width, sizeof **vectors);

@@ -31,11 +31,10 @@ static weir_status read_file(const char *repo, const json_t *entry, weir__name_f
     if (sha256 != NULL) blob = sha256;
     if (!read_size(size != NULL ? size : json_object_get(entry, "size"), &n_bytes) || blob == NULL ||
         !weir__name_is_hex(blob, sha256 != NULL ? 64 : 40))
-        return weir__error_set(
-            error, WEIR_FORMAT, "name",
-            "the hub reports no size, or no checksum, of %s's file %.150s; is the endpoint "
-            "a hub?",
-            repo, name);
+        return weir__error_set(error, WEIR_FORMAT, "name",
+                               "the hub reports no size or no checksum for %s's file %.150s; is the endpoint "
+                               "a hub?",
+                               repo, name);
     weir__name_file *file = weir__name_files_add(files, repo, name);
     if (file == NULL || (file->blob = weir__mem_strdup(blob)) == NULL)
         return weir__error_set(error, WEIR_NO_MEMORY, "name", "out of memory for the files of %s", repo);
