@@ -1,5 +1,5 @@
 /* encoder.h: a thread that encodes images and sounds beside the driver, and the memory of their embeddings
- * (ADR 0074).
+ * (ADR 0094).
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef WEIR_ENGINE_ENCODER_H
 #define WEIR_ENGINE_ENCODER_H
