@@ -1,4 +1,4 @@
-/* backend.c: what the backends share: batches, and the version of llama.cpp.
+/* backend.c: code common to all backends: batches, and the version of llama.cpp.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "backend/backend.h"
 

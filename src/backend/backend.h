@@ -1,5 +1,6 @@
-/* backend.h: the interface between the engine and what computes: a table of operations (operations.h). Two
- * implement it: llama.c (llama.cpp behind shim*.cpp) and fake.c (deterministic, no weights).
+/* backend.h: the interface between the engine and a backend, which computes: a table of operations
+ * (operations.h). Two implement it: llama.c (llama.cpp behind shim*.cpp) and fake.c (deterministic, no
+ * weights).
  *
  * Rules:
  *   - Model operations may run on several threads at once. Operations on one context, and on samplers that
@@ -80,7 +81,7 @@ typedef struct weir__grammar {
 #define WEIR__STRIP_RIGHT 2 /* behind it */
 
 typedef struct weir__projector_info {
-    bool images, sounds; /* what it encodes */
+    bool images, sounds; /* the kinds that it encodes */
     int32_t sample_rate; /* of sounds, Hz */
     int32_t width;       /* floats of an embedding */
     uint64_t n_bytes;    /* of its weights */
@@ -95,7 +96,7 @@ typedef struct weir__place {
 /* Cells of an image or a sound that belong together. With M-RoPE, cells and positions are two counts. */
 typedef struct weir__segment {
     int32_t n_cells;
-    int32_t n_positions; /* until what follows */
+    int32_t n_positions; /* positions that it takes */
     bool causal;         /* false: all of it is one pass, which is not causal */
     int32_t *tokens;     /* [n_cells], NULL: embeddings */
     weir__place *places; /* [n_cells], NULL: 0, 1, 2 … */

@@ -1,4 +1,4 @@
-/* fake.h: what tests control and observe of a model loaded from "fake:...".
+/* fake.h: test controls of a model loaded from "fake:...".
  *
  * The path is "fake:" and options, which docs/guides/fake.md lists.
  *
@@ -39,8 +39,8 @@ typedef struct weir__fake_entry {
     bool logits;
 } weir__fake_entry;
 
-/* What tests set and read. Set function pointers before a context is created; the atomics at any time, from
- * any thread. */
+/* Members that tests set and read. Set function pointers before a context is created; the atomics at any
+ * time, from any thread. */
 typedef struct weir__fake {
     /* The token that follows history[n], n >= 1, instead of the hash's; -1 = the hash decides. Runs during
      * decode, once per row with logits. */

@@ -329,7 +329,7 @@ weir_status weir__fake_decode_segment(weir__bcontext *context, const weir__batch
     return status;
 }
 
-/* ---- What came out -------------------------------------------------------------------------------- */
+/* ---- Results -------------------------------------------------------------------------------------- */
 
 void weir__fake_logits_ready(weir__bcontext *context)
 {

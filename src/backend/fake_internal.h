@@ -1,4 +1,4 @@
-/* fake_internal.h: what the files of the fake backend share.
+/* fake_internal.h: declarations for the files of the fake backend.
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef WEIR_BACKEND_FAKE_INTERNAL_H
 #define WEIR_BACKEND_FAKE_INTERNAL_H

@@ -322,7 +322,7 @@ static void test_other_calls_fail_when_asked(void **state)
     rig_fini(&r);
 }
 
-/* ---- What tests see ------------------------------------------------------------------------------- */
+/* ---- Counters for tests --------------------------------------------------------------------------- */
 
 typedef struct seen {
     int decodes, samples;

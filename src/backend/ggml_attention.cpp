@@ -26,7 +26,7 @@ namespace weir
 namespace
 {
 
-/* ---- What the kernels support ---- */
+/* ---- Supported operations ---- */
 
 /* The operation's parameters, in the order in which ggml keeps them. */
 struct attention_params {
@@ -290,7 +290,7 @@ struct attention_op : ggml::cpu::tensor_traits {
         auto *pieces = reinterpret_cast<float *>(memory + static_cast<size_t>(params->nth) * d.thread_bytes);
         worker w = {op, streams, d, mine, -1, {}};
         w.some.first = -1;
-        if (!d.split && d.few) { /* a barrier would take as long as what it saves */
+        if (!d.split && d.few) { /* a barrier would take as long as it saves */
             for (int64_t i = params->ith; i < d.n_items; i += params->nth) w.compute(i);
             return true;
         }
@@ -530,7 +530,7 @@ struct attention_op : ggml::cpu::tensor_traits {
             while (some.n < n) some.queries[some.n++] = query;
         }
 
-        /* What is added to the numbers of a stream's cells in lists. */
+        /* The offset of a stream's cell numbers in lists. */
         int32_t cells_before(int64_t stream) const
         {
             return streams.joined ? static_cast<int32_t>(stream * company::lane_cells(op->src[1])) : 0;

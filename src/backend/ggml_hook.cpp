@@ -3,8 +3,8 @@
  *
  * ggml asks "extra buffer types" for each operation whether they take it over, and llama.cpp asks them first
  * where to put a weight. So a buffer type of weir's own, first in their list, keeps weights as panels
- * (ggml_weights.cpp) and multiplies them (ggml_product.cpp), within ggml's own threads; attention and
- * GELU need no weights (ggml_attention.cpp, ggml_gelu.cpp). What it does not take goes the usual way. */
+ * (ggml_weights.cpp) and multiplies them (ggml_product.cpp), within ggml's own threads; attention and GELU
+ * need no weights (ggml_attention.cpp, ggml_gelu.cpp). ggml computes all other operations. */
 #include "backend/ggml_hook.h"
 
 #include "backend/ggml_parts.h"
@@ -44,9 +44,9 @@ bool lies_here(const ggml_tensor *op)
 }
 
 struct extra : ggml::cpu::extra_buffer_type {
-    /* Asked about a weight that could be put here, in a buffer without bytes, it says what is so. A weight
-     * that lies here already has no other place, and ggml aborts without one: such an operation is refused
-     * when it runs. */
+    /* Asked about a weight that could be put here, in a buffer without bytes, it answers truly. A weight that
+     * lies here already has no other place, and ggml aborts without one: such an operation is refused when it
+     * runs. */
     bool supports_op(ggml_backend_dev_t, const ggml_tensor *op) override
     {
         return multiplies(op) || lies_here(op);

@@ -29,19 +29,19 @@ void weir__hook_install(void);
 /* A load. */
 typedef struct weir__hook_load {
     bool mapped; /* the model is a mapped file: its weights' pages are given back once they are packed */
-    bool locked; /* what is packed is kept from being swapped out, or a warning was logged */
-    struct weir__optimized_file *from; /* NULL, or packed weights, mapped where they are what is loaded */
-    struct weir__optimized_writer *to; /* NULL, or it gets what is packed */
+    bool locked; /* packed weights are locked in memory, or a warning was logged */
+    struct weir__optimized_file *from; /* NULL, or packed weights, mapped if they are those of the load */
+    struct weir__optimized_writer *to; /* NULL, or the packed weights are written to it */
 } weir__hook_load;
 
-/* Around a load on this thread. False: no memory, and there is nothing to end. What the kernels took over, in
- * bytes of the model's file, and how much of that came from the optimized file. model: NULL when the load
- * failed. */
+/* Around a load on this thread. False: no memory, and there is nothing to end. Returns the bytes of the
+ * model's file that the kernels took over; *n_from_file of them came from the optimized file. model: NULL
+ * when the load failed. */
 bool weir__hook_begin(const weir__hook_load *how);
 uint64_t weir__hook_end(const struct llama_model *model, uint64_t *n_from_file);
 
-/* Puts an adapter's matrices that stand beside weights in the kernels' buffers there, too; what they compute
- * stays the same but for rounding. False: no memory, and nothing has changed. */
+/* Puts an adapter's matrices that stand beside weights in the kernels' buffers there, too; their results stay
+ * the same but for rounding. False: no memory, and nothing has changed. */
 bool weir__hook_adapter(const struct llama_model *model, struct llama_adapter_lora *adapter);
 
 /* Allocates the tensors of a projector: matrices of layers that the kernels multiply in their buffers, the
@@ -76,8 +76,8 @@ weir_status weir__hook_weights(const struct llama_model *model, size_t i, weir_m
  * n_cells: of a lane; n_heads: heads of queries for each head of keys. */
 uint64_t weir__hook_scratch(uint64_t n_cells, int32_t n_heads, int32_t n_threads);
 
-/* Why the pass that this thread asked for is worth nothing: UNSUPPORTED, it did with packed weights what the
- * kernels cannot; NO_MEMORY, for attention. OK: neither. Asking forgets it. */
+/* Why the result of this thread's last pass is invalid: UNSUPPORTED, an operation that the kernels lack used
+ * packed weights; NO_MEMORY, for attention. OK: it is valid. The call resets it. */
 weir_status weir__hook_fault(void);
 
 /* The kernels in use, "" = none. Static. */

@@ -27,7 +27,7 @@ static ggml_backend_buffer_type_t weights_type(void)
                                                                                                       : NULL;
 }
 
-/* A graph, the weights it reads and what computes it. Weights and other tensors are made in between. */
+/* A graph, the weights it reads and its backend. Weights and other tensors are made in between. */
 typedef struct stage {
     struct ggml_context *held, *computed; /* weights; all else */
     struct ggml_cgraph *graph;
@@ -273,7 +273,7 @@ static void numbers_pass_through_gelu(void **state)
     }
 }
 
-/* What attention is made of. */
+/* The inputs of attention. */
 typedef struct attention {
     enum ggml_type type_k, type_v;
     float max_bias, softcap;
@@ -462,7 +462,7 @@ static void attention_to_many_cells(void **state)
 #define WIDE 512
 #define MOST 40 /* rows of activations */
 
-/* The weights in a buffer of this type, the product on so many threads: [rows][N]. The graph runs three
+/* The weights in a buffer of this type, the product on n_threads threads: [rows][N]. The graph runs three
  * times, as llama.cpp runs a graph again, once with a thread more. */
 static void multiply_in(ggml_backend_buffer_type_t where, enum ggml_type type, const void *rounded,
                         const float *x, int64_t rows, int n_threads, float *out)
@@ -485,7 +485,7 @@ static void multiply_in(ggml_backend_buffer_type_t where, enum ggml_type type, c
     stage_fini(&s);
 }
 
-/* Random weights, rounded to the format, and what they then mean. */
+/* Random weights, rounded to the format, and their values after it. */
 static void make_weights(enum ggml_type type, void *rounded, float *values)
 {
     for (int i = 0; i < N * WIDE; i++) values[i] = sinf((float)i * (1.0f + (float)(i % 7)));
@@ -567,7 +567,7 @@ static void threads_do_not_change_a_bit(void **state)
     }
 }
 
-/* ---- What is no product ---------------------------------------------------------------------------- */
+/* ---- Other operations ------------------------------------------------------------------------------ */
 
 static void fill_weights(struct ggml_tensor *weights)
 {
@@ -623,7 +623,7 @@ static void other_uses_of_weights_are_refused(void **state)
     }
 }
 
-/* Whoever asked for the pass is told, and only he. */
+/* Only the thread that asked for the pass gets the error. */
 static void a_pass_that_misreads_fails(void **state)
 {
     (void)state;

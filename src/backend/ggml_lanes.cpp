@@ -1,4 +1,4 @@
-/* ggml_lanes.cpp: copies between lanes, of what is in use of them, and which lanes they made equal.
+/* ggml_lanes.cpp: copies between lanes, of the cells in use, and which lanes they made equal.
  * SPDX-License-Identifier: Apache-2.0
  *
  * llama.cpp copies a lane as a whole, every cell that it has room for, layer by layer, before the next pass:

@@ -1,4 +1,4 @@
-/* ggml_parts.h: what the parts of ggml_hook.cpp know of each other.
+/* ggml_parts.h: declarations shared by the parts of ggml_hook.cpp.
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef WEIR_BACKEND_GGML_PARTS_H
 #define WEIR_BACKEND_GGML_PARTS_H
@@ -62,16 +62,16 @@ void spare_reading();
 
 /* ---- ggml_lanes.cpp ---- */
 
-/* While the context lives copies between its lanes bring what weir__hook_copies says. May throw. */
+/* While the context lives copies between its lanes copy the cells that weir__hook_copies named. May throw. */
 void lanes_enter(const llama_context *context, const llama_kv_cache *cache);
 void lanes_leave(const llama_kv_cache *cache);
 
-/* What a cache's lanes have in common; nullptr: unknown. Does not change while a pass runs. */
+/* The texts that a cache's lanes have in common; nullptr: unknown. Does not change while a pass runs. */
 const weir__lane_texts *lane_texts_of(const llama_kv_cache *cache);
 
 /* ---- ggml_cells.cpp ---- */
 
-/* What attention knows of a layer. */
+/* A layer, for attention. */
 struct layer {
     const llama_kv_cache *cache;
     size_t n_work; /* the largest work buffer that there was memory for; of the thread that plans passes */
@@ -111,7 +111,7 @@ void spoil(weir_status status);
 /* Whether weights in weir's buffers can take part in an operation. */
 bool multiplies(const ggml_tensor *op);
 
-/* What computes an operation; nullptr: ggml's own. */
+/* The code that computes an operation; nullptr: ggml's own. */
 ggml::cpu::tensor_traits *product_of(const ggml_tensor *op);
 ggml::cpu::tensor_traits *attention_of(const ggml_tensor *op);
 ggml::cpu::tensor_traits *gelu_of(const ggml_tensor *op);

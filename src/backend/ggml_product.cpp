@@ -22,9 +22,9 @@ constexpr int64_t rounded_alone = 4;
 /* Panels that kernels multiply together. */
 constexpr int64_t pair = 2;
 
-/* Panels [first, end) of a product: a thread takes half of its share of what nobody took yet, so that one
- * that was held up does not hold up the others, and all end at the same time. Parts get their numbers from a
- * counter that all threads share. */
+/* Panels [first, end) of a product: a thread takes half of its share of the panels left, so that a delayed
+ * thread does not delay the others, and all end at the same time. Parts get their numbers from a counter that
+ * all threads share. */
 struct part {
     int64_t number = -1, first = 0, end = 0;
 
@@ -127,8 +127,8 @@ constexpr int64_t parts = 6;
 /* Their activations, which are passed over for each panel, should stay in the second-level cache. */
 constexpr int64_t group_bytes = int64_t{384} * 1024;
 
-/* Row r of the operation is what expert ids[r % n_used][r / n_used] makes of a row of activations. The rows
- * of an expert are multiplied together, some at a time: they are groups. */
+/* Row r of the operation is the product of expert ids[r % n_used][r / n_used] and a row of activations. The
+ * rows of an expert are multiplied together, some at a time: they are groups. */
 struct experts : ggml::cpu::tensor_traits {
     struct group {
         int32_t expert, n;
@@ -276,9 +276,9 @@ experts the_experts;
 /* Rows of activations that stay in the first-level cache while weights pass by. */
 constexpr int64_t dot_rows = 4;
 
-/* What chooses experts is in single precision in all files. ggml adds the products of one row of activations
- * in another order than those of several; here each is a scalar product of its own, ggml's. The weights stay
- * where they are. */
+/* The weights that choose experts are in single precision in all files. ggml adds the products of one row of
+ * activations in another order than those of several; here each is a scalar product of its own, ggml's. The
+ * weights stay where they are. */
 struct dots : ggml::cpu::tensor_traits {
     static bool takes(const ggml_tensor *op)
     {
@@ -350,8 +350,8 @@ rotation the_rotation;
 /* ---- Everything else that is done to panels ---- */
 
 /* ggml's code would read panels as rows. Views of weights are known to lie here only when a pass is planned,
- * and a plan cannot fail; so the pass runs through, with zeroes in this place, and whoever asked for it is
- * told. */
+ * and a plan cannot fail; so the pass runs through, with zeroes in this place, and the thread that asked for
+ * it gets an error. */
 struct refusal : ggml::cpu::tensor_traits {
     static bool takes(const ggml_tensor *op)
     {

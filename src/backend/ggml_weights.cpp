@@ -118,7 +118,7 @@ void pack(void *user, int32_t i)
 /* The load on this thread. */
 struct loading {
     bool mapped, locked;
-    weir__optimized_file *from; /* nullptr: none, or it does not hold what is loaded */
+    weir__optimized_file *from; /* nullptr: none, or it does not hold these weights */
     weir__optimized_writer *to; /* nullptr: none */
     bool unread;                /* the model was not read ahead, because there was an optimized file */
     uint64_t n_packed, n_from_file;
@@ -213,8 +213,8 @@ void skip_tensor(ggml_backend_buffer_t, ggml_tensor *, const void *, size_t, siz
     load.n_from_file += size;
 }
 
-/* All tensors of a buffer pass here before the first of them is set. Where one is not what the file holds,
- * memory takes the file's place, and all are packed. */
+/* All tensors of a buffer pass here before the first of them is set. If one differs from the file's, memory
+ * takes the file's place, and all are packed. */
 ggml_status init_mapped(ggml_backend_buffer_t buffer, ggml_tensor *tensor)
 {
     if (tensor->view_src != nullptr) return GGML_STATUS_SUCCESS; /* later, in a pass */
@@ -355,7 +355,7 @@ void spare_reading()
     cpu->iface.get_proc_address = ask;
 }
 
-/* ---- Who multiplies what ---- */
+/* ---- Which kernel multiplies a weight ---- */
 
 namespace
 {
@@ -375,8 +375,8 @@ const char *reason(const ggml_tensor *tensor)
     return "no kernels for this type";
 }
 
-/* Whether a product with it has the same rows in any company. What is no matrix is used row by row, and small
- * ones in single precision are taken over where they lie. */
+/* Whether a product with it has the same rows in any company. Tensors that are no matrices are used row by
+ * row, and small matrices in single precision are taken over where they lie. */
 bool multiplies_evenly(const ggml_tensor *tensor)
 {
     weir__panel_format format;

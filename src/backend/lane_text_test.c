@@ -1,4 +1,4 @@
-/* lane_text_test.c: what lanes have in common, against lanes that hold numbers.
+/* lane_text_test.c: the texts that lanes have in common, compared with a simple model of lanes.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "backend/lane_text.h"
 

@@ -31,9 +31,9 @@ static weir__badapter *adapter_of(const char *path)
     return adapter;
 }
 
-/* ---- What a text says ---- */
+/* ---- Logits ---- */
 
-/* The logits after the prompt, and what follows greedily. */
+/* The logits after the prompt, and the greedy text after it. */
 typedef struct answer {
     float *logits; /* [n_vocab] */
     int32_t tokens[N_ANSWER];
@@ -62,7 +62,7 @@ static answer say(weir__badapter *const *adapters, const float *scales, int32_t 
     return a;
 }
 
-/* The same by llama.h alone, which knows nothing of what weir does with an adapter. */
+/* The same by llama.h alone, without weir's treatment of adapters. */
 static answer say_plainly(const char *const *paths, float *scales, size_t n)
 {
     answer a;
@@ -198,7 +198,8 @@ static void it_is_what_merging_gives(void **state)
 
 /* ---- Setting ---- */
 
-/* With others in between, and with another at the same address, a pass has what was set last. */
+/* With others in between, and with another at the same address, a pass uses the adapters that were set
+ * last. */
 static void a_pass_has_what_was_set_last(void **state)
 {
     (void)state;
@@ -300,7 +301,7 @@ static void it_tells_what_it_is(void **state)
     ops->adapter_free(c);
 }
 
-/* ---- What is refused ---- */
+/* ---- Errors ---- */
 
 static void refused(const char *path, weir_status status, const char *part)
 {

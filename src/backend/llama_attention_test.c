@@ -29,7 +29,7 @@ static void make(const char *kind)
 
 /* ---- Lanes with the same beginning ---- */
 
-/* A lane, what it holds, and a context that computes the same text alone. */
+/* A lane, its tokens, and a context that computes the same text alone. */
 typedef struct lane {
     int32_t n, tokens[LONGEST + 1];
     rig alone;
@@ -70,7 +70,7 @@ static void take_over(rig *r, lane *lanes, int32_t from, int32_t to, int32_t n)
     lanes[to].n = n;
 }
 
-/* What another lane has saved, in place of the lane's own cells. */
+/* Loads another lane's saved state in place of the lane's own cells. */
 static void load(rig *r, lane *lanes, int32_t from, int32_t to)
 {
     assert_ok(ops->settle(r->context, error));
@@ -136,7 +136,7 @@ static void lanes_do_not_depend_on_others(const char *kind, weir_kv_type type, u
             assert_true(ops->seq_remove(r.context, to, lanes[to].n, -1));
             break;
         case 4: add_random(&d, &r, to, &lanes[to], dice_in(&d, 1, 300)); break;
-        case 5: /* copies that no pass has made yet, and a change of what they are made from */
+        case 5: /* copies that no pass has made yet, and a change of their source */
             if (from == to) break;
             take_over(&r, lanes, from, to, lanes[from].n);
             lanes[from].n = lanes[from].n / 2;

@@ -324,7 +324,7 @@ static void a_text_is_compiled_once(void **state)
     assert_ok(weir__llama_grammar_get(model, "root ::= \"a\"\nx ::= \"b\"", "x", &other, error));
     assert_ptr_equal(first, again);
     assert_ptr_not_equal(first, other);
-    for (int i = 0; i < 100; i++) { /* more than are remembered; what is in use stays */
+    for (int i = 0; i < 100; i++) { /* more than are kept; those in use stay */
         char text[64];
         weir__automaton *one = NULL;
         snprintf(text, sizeof text, "root ::= \"a%d\"", i);

@@ -82,7 +82,7 @@ static int64_t min64(int64_t a, int64_t b)
     return a < b ? a : b;
 }
 
-/* Checks what llama.cpp would only assert. */
+/* Checks conditions that llama.cpp would only assert. */
 static weir_status check_params(const weir__bmodel *model, const weir_context_params *params,
                                 const weir__bcontext *target, weir_error *error)
 {
@@ -225,7 +225,7 @@ static weir_status start_pool(weir__bcontext *c, const weir_context_params *para
     return WEIR_OK;
 }
 
-/* What is also known of an outline. */
+/* Further members for an outline. */
 static void fill_info(const weir__bcontext *c, weir_context_info *info)
 {
     info->n_ctx = (int32_t)llama_n_ctx(c->context);

@@ -1,4 +1,4 @@
-/* llama_grammar_test.c: what the grammar lets the real model say.
+/* llama_grammar_test.c: grammars with the real model.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include "backend/llama_testing.h"
@@ -280,7 +280,7 @@ static void a_long_enum_in_an_object(void **state)
     free(schema);
 }
 
-/* Each x doubles the ways to read what was said: some are left out, and what was begun can be ended. */
+/* Each x doubles the ways to read the text: some are left out, and the text can still be ended. */
 static void an_ambiguous_grammar_is_followed_in_part(void **state)
 {
     (void)state;
@@ -372,8 +372,8 @@ static void patterns_see_a_bounded_text(void **state)
     ops->sampler_free(sampler);
 }
 
-/* The token that would start the grammar goes on with what the grammar does not allow: it is not taken, and
- * the grammar still waits. */
+/* The token that would start the grammar continues with text that the grammar does not allow: it is not
+ * taken, and the grammar still waits. */
 static void a_start_that_goes_wrong(void **state)
 {
     (void)state;

@@ -46,7 +46,7 @@ struct weir__llama_following {
     float *embd; /* [n_batch * width] */
 };
 
-/* ---- What it knows -------------------------------------------------------------------------------- */
+/* ---- Kept states ---------------------------------------------------------------------------------- */
 
 static float *row_of(float *rows, const weir__llama_following *f, int32_t i)
 {
@@ -206,7 +206,7 @@ void weir__llama_head_cut(weir__bcontext *head, int32_t seq, int32_t from)
     head->following->guessed[seq] = -1;
 }
 
-/* ---- What happens to the target ------------------------------------------------------------------- */
+/* ---- Changes of the target ------------------------------------------------------------------------ */
 
 /* Finds the order in which llama.cpp computed the batch, and returns the states of layers: entry order[i] is
  * the i-th. In a pool it is the batch's order. Between lanes llama.cpp takes equal numbers of entries of
@@ -432,7 +432,7 @@ static weir_status check_model(const weir__bmodel *model, const weir__bmodel *ta
     return model == target ? WEIR_OK : weir__shim_head_fits(model->model, target->model, error);
 }
 
-/* Finds what the head reads, and its width. */
+/* Finds the tensors that the head reads, and its width. */
 static void find_shape(weir__llama_following *f, const weir__bmodel *model, const weir__bmodel *target)
 {
     f->width = llama_model_n_embd_out(model->model);

@@ -311,7 +311,7 @@ static void a_head_without_weights_is_refused(void **state)
     pair_close(&p);
 }
 
-/* A head has nothing to compute with but what its target tells. */
+/* A head can compute only from its target's states. */
 static void a_head_alone_is_refused(void **state)
 {
     (void)state;
@@ -351,7 +351,7 @@ static void one_head_at_a_time(void **state)
         assert_refused(ops->head_create(p.target.context, model, &smaller[i], &another, &info, error),
                        WEIR_INVALID, "n_batch");
     assert_ok(ops->head_create(p.target.context, model, &params, &p.head, &info, error));
-    /* Behind what it was not told of nothing can be guessed, and it lives on. */
+    /* Nothing can be guessed after tokens whose states it lacks, and it stays usable. */
     give(&p, 0, 0, ids, N);
     weir__batch_add(&p.batch, 5, N + 3, 0, true);
     assert_refused(ops->decode(p.head, &p.batch, error), WEIR_INVALID, "pos");
@@ -415,7 +415,7 @@ static void without_memory(void **state)
         weir_status status = pair_open(&p, WEIR_LAYOUT_UNIFIED, &error);
         pending = weir__mem_fail_pending();
         weir__mem_fail_after(-1);
-        /* Some of what a context can do without is left out. */
+        /* Optional allocations of a context may fail. */
         assert_true(status == WEIR_OK || (!pending && status == WEIR_NO_MEMORY));
         pair_close(&p);
     }

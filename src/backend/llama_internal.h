@@ -1,4 +1,4 @@
-/* llama_internal.h: what the files of the llama backend share.
+/* llama_internal.h: declarations for the files of the llama backend.
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef WEIR_BACKEND_LLAMA_INTERNAL_H
 #define WEIR_BACKEND_LLAMA_INTERNAL_H
@@ -137,7 +137,7 @@ void weir__llama_context_close(weir__bcontext *c);
 /* Fills *c for an outline, which can run no pass; freed with llama_free(c->context). */
 weir_status weir__llama_outline_open(weir__bmodel *model, const weir_context_params *params,
                                      const weir__bcontext *target, weir__bcontext *c, weir_error *error);
-/* What the context of an outline, its attention and its logits would allocate. */
+/* The bytes that the context of an outline, its attention and its logits would allocate. */
 weir_status weir__llama_outline_bytes(const weir__bcontext *c, const weir_context_params *params,
                                       uint64_t *kv_bytes, uint64_t *compute_bytes, weir_error *error);
 /* Runs one pass over a checked batch. embd: [n][width of a head's rows], NULL: tokens alone. */
@@ -154,7 +154,7 @@ int32_t weir__llama_head_known(const weir__bcontext *head, int32_t seq);
 /* Removes the head's own rows from this position on. */
 void weir__llama_head_cut(weir__bcontext *head, int32_t seq, int32_t from);
 void weir__llama_head_forget(weir__bcontext *head);
-/* What happened to the target: a sequence was cut at `from`; one now holds the first n positions of
+/* Tell a head that a sequence of the target was cut at `from`, or now holds the first n positions of
  * another. */
 void weir__llama_head_removed(weir__bcontext *head, int32_t seq, int32_t from);
 void weir__llama_head_shared(weir__bcontext *head, int32_t from, int32_t to, int32_t n);

@@ -134,8 +134,8 @@ static void goes_on_elsewhere(const void *bytes, size_t size, const int32_t *ids
     }
 }
 
-/* What a sequence had come to is saved, in the course of a prefill, and goes on elsewhere: as if it had
- * all been computed there, to the bit. */
+/* A sequence is saved amid a prefill, and continues elsewhere as if it had been computed there, to the
+ * bit. */
 static void saved_on_the_way(const char *kind)
 {
     enum { N = 150, CUT = 90 };

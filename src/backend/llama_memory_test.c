@@ -13,7 +13,7 @@
 
 static const weir_layout layouts[] = {WEIR_LAYOUT_UNIFIED, WEIR_LAYOUT_PER_SLOT};
 
-/* What follows the first n tokens of TEXT and then `next`, computed alone. */
+/* The logits after the first n tokens of TEXT and then `next`, computed alone. */
 static float *expected(int32_t n, int32_t next, weir_layout layout)
 {
     rig r;

@@ -13,7 +13,7 @@
 #include "base/words.h"
 #include "gguf/gguf.h"
 
-/* ---- What a file says ----------------------------------------------------------------------------- */
+/* ---- Metadata of a file --------------------------------------------------------------------------- */
 
 static bool meta_is(const weir__bmodel *model, const char *name, const char *value)
 {
@@ -22,7 +22,7 @@ static bool meta_is(const weir__bmodel *model, const char *name, const char *val
     return llama_model_meta_val_str(model->model, key, text, sizeof text) > 0 && strcmp(text, value) == 0;
 }
 
-/* Derives from the architecture's name what llama.h does not report. */
+/* Derives properties that llama.h does not report from the architecture's name. */
 static void classify(weir__bmodel *m)
 {
     static const char *const without_memory[] = {
@@ -349,7 +349,7 @@ static weir_status read_weights(loading *l, weir__bmodel *m, weir_error *error)
     return WEIR_OK;
 }
 
-/* Fills in what is known once llama.cpp has the model. */
+/* Fills in the members that are known once llama.cpp has the model. */
 static weir_status describe(const loading *l, weir__bmodel *m, weir_error *error)
 {
     m->vocab = llama_model_get_vocab(m->model);
@@ -389,7 +389,7 @@ out:
     return status;
 }
 
-/* ---- What it tells -------------------------------------------------------------------------------- */
+/* ---- Information ---------------------------------------------------------------------------------- */
 
 void weir__llama_model_describe(const weir__bmodel *model, weir_model_info *info)
 {

@@ -1,5 +1,5 @@
-/* llama_optimized_test.c: loads that map packed weights compute what loads that pack them do, and whatever is
- * wrong with the file, the model is loaded all the same.
+/* llama_optimized_test.c: loads that map packed weights compute the same as loads that pack them, and a bad
+ * file never prevents a load.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include <fcntl.h>
@@ -41,7 +41,7 @@ static float *logits_of_model(void)
     return row;
 }
 
-/* Loads with these parameters, compares the logits, and says what was mapped. */
+/* Loads with these parameters, compares the logits, and reports how much was mapped. */
 static uint64_t mapped(const weir_model_params *params)
 {
     n_warnings = 0;
@@ -209,7 +209,7 @@ static void look_at_mappings(bool *random, bool *ahead)
     fclose(maps);
 }
 
-/* Of a model with experts: what chooses them is multiplied where it lies. */
+/* Of a model with experts: the weights that choose them are multiplied where they lie. */
 static void what_is_not_packed_is_read_ahead(void **state)
 {
     (void)state;

@@ -305,7 +305,7 @@ static void test_bad_projectors(void **state)
     refuse("gemma3 --set clip.vision.projector.scale_factor=0", WEIR_FORMAT);
     refuse("ultravox --set clip.audio.projector.stack_factor=0", WEIR_FORMAT);
     refuse("ultravox --set clip.audio.num_mel_bins=0", WEIR_FORMAT);
-    /* What libmtmd asserts. */
+    /* Errors that libmtmd asserts. */
     refuse("ultravox --set clip.audio.projector.stack_factor=8", WEIR_UNSUPPORTED);
     refuse("gemma3 --set clip.vision.patch_size=7", WEIR_UNSUPPORTED);
     weir_error why = {0};

@@ -205,7 +205,7 @@ static void rows_of_nothing(void **state)
 
 /* ---- Each sampler --------------------------------------------------------------------------------- */
 
-/* What leaves one candidate only is greedy, whatever the temperature. */
+/* A sampler that leaves only one candidate is greedy at any temperature. */
 static void truncations_to_one(void **state)
 {
     (void)state;
@@ -380,7 +380,7 @@ static void dry_ends_a_repetition(void **state)
         assert_int_equal(sample(sampler), allowed == 2 ? best : 8000);
         ops->sampler_free(sampler);
     }
-    /* a breaker in between ends what counts as repeated */
+    /* a breaker in between ends the repeated part */
     int32_t colon;
     assert_int_equal(tokens_of(":", false, &colon, 1), 1);
     params.dry_allowed_length = 2;

@@ -158,7 +158,7 @@ static size_t file_of_type(unsigned char *bytes, uint32_t type, uint64_t n_eleme
     return begin + 2 * n_bytes;
 }
 
-/* What the check of files knows of ggml's types is what ggml says. */
+/* The sizes of ggml's types in the check of files are ggml's. */
 static void types_are_as_large_as_ggml_says(void **state)
 {
     (void)state;
@@ -308,7 +308,7 @@ static void vocabulary_without_weights(void **state)
     ops->model_free(made);
 }
 
-/* Each tensor is of one kind, and what weir's kernels multiply is what was packed. */
+/* Each tensor is of one kind, and weir's kernels multiply exactly those that were packed. */
 static void weights_by_kind(void **state)
 {
     (void)state;
@@ -393,7 +393,7 @@ static void tokens_and_back(void **state)
     free(many);
 }
 
-/* No text may do harm; what is not UTF-8 comes back as U+FFFD where the vocabulary has no bytes for it. */
+/* No text may do harm; invalid UTF-8 comes back as U+FFFD if the vocabulary has no bytes for it. */
 static void bytes_that_are_no_text(void **state)
 {
     (void)state;

@@ -1,4 +1,4 @@
-/* llama_testing.h: what the tests of the llama backend share: the model of WEIR_TEST_MODEL, contexts of the
+/* llama_testing.h: shared by the tests of the llama backend: the model of WEIR_TEST_MODEL, contexts of the
  * backend itself, below the public functions, and a plain llama.h loop to compare with.
  *
  * SPDX-License-Identifier: Apache-2.0 */
@@ -13,7 +13,7 @@
 
 static const weir__backend *const ops = &weir__backend_llama;
 static weir__bmodel *model;      /* that the tests are about; NULL = none is loaded */
-static weir_model_info model_is; /* what it is */
+static weir_model_info model_is; /* its properties */
 
 static inline const char *model_path(void)
 {
@@ -127,7 +127,7 @@ static inline int32_t plain_argmax(const float *logits)
     return best;
 }
 
-/* What the last row says. */
+/* The logits of the last row. */
 static inline int32_t chosen(rig *r)
 {
     const float *logits = ops->logits(r->context, -1);

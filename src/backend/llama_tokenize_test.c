@@ -1,4 +1,5 @@
-/* llama_tokenize_test.c: texts that tokenizers take long for: marks without end, and what cannot end well.
+/* llama_tokenize_test.c: texts that tokenizers take long for: many marks, and bytes that cannot end a
+ * character.
  * SPDX-License-Identifier: Apache-2.0 */
 #include <time.h>
 

@@ -1,5 +1,5 @@
-/* operations.h: what a backend can do: OPERATION(result, name, parameters), and OPTIONAL for operations that
- * the fake lacks. Included for each use: backend.h makes the table of function pointers from it,
+/* operations.h: the operations of a backend: OPERATION(result, name, parameters), and OPTIONAL for operations
+ * that the fake lacks. Included for each use: backend.h makes the table of function pointers from it,
  * llama_internal.h and fake_internal.h declare weir__llama_NAME and weir__fake_NAME, llama.c and fake.c fill
  * their tables.
  * SPDX-License-Identifier: Apache-2.0 */
@@ -68,15 +68,15 @@ OPERATION(weir_status, projector_load, weir__bmodel *model, const char *path, bo
           weir__bprojector **projector, weir_error *error)
 OPERATION(void, projector_free, weir__bprojector *projector)
 OPERATION(void, projector_describe, const weir__bprojector *projector, weir__projector_info *info)
-/* What the model reads in place of an image or a sound, without the embeddings. Any thread. The media need not outlive
- * the call. */
+/* The segments that the model reads in place of an image or a sound, without the embeddings. Any thread. The
+ * media need not outlive the call. */
 OPERATION(weir_status, projector_prepare, const weir__bprojector *projector, const weir_media_info *media,
          weir__prepared **prepared, weir_error *error)
 /* Computes the embeddings of a segment that has no tokens. One thread at a time per projector. `cancelled` is asked every
  * few operations; true: ABORTED, and the segment has no embeddings. BACKEND: also if they are not finite. */
 OPERATION(weir_status, projector_encode, weir__bprojector *projector, weir__prepared *prepared, int32_t segment,
          bool (*cancelled)(void *user), void *user, weir_error *error)
-/* Frees what encode needs, and no more: the segments stay. */
+/* Frees only the data that encode needs: the segments stay. */
 OPERATION(void, prepared_trim, weir__prepared *prepared)
 OPERATION(void, prepared_free, weir__prepared *prepared)
 
@@ -95,11 +95,11 @@ OPERATION(void, context_free, weir__bcontext *context)
  * does not fit the target. */
 OPTIONAL(weir_status, head_create, weir__bcontext *target, weir__bmodel *model, const weir_context_params *params,
          weir__bcontext **head, weir_context_info *info, weir_error *error)
-/* What context_create would allocate for an outline: *info as there, and bytes. Without this operation a
- * context is cheap enough to be created. */
+/* The memory that context_create would allocate for an outline: *info as there, and bytes. Without this
+ * operation a context is cheap enough to be created. */
 OPTIONAL(weir_status, context_estimate, weir__bmodel *model, const weir_context_params *params,
          weir_context_info *info, uint64_t *kv_bytes, uint64_t *compute_bytes, weir_error *error)
-/* What a context of the target and a head of it would allocate together, for outlines. */
+/* The memory that a context of the target and a head of it would allocate together, for outlines. */
 OPTIONAL(weir_status, head_estimate, weir__bmodel *target, const weir_context_params *target_params,
          weir__bmodel *model, const weir_context_params *params, uint64_t *kv_bytes, uint64_t *compute_bytes,
          weir_error *error)

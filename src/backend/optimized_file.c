@@ -17,7 +17,7 @@
 #include "base/mem.h"
 
 #define VERSION     2
-#define TENSORS_MAX 65536             /* twice what a model's file may have */
+#define TENSORS_MAX 65536             /* twice the limit for a model's file */
 #define PIECE       ((size_t)1 << 20) /* bytes read, written and hashed at once */
 
 static const char magic[8] = {'w', 'e', 'i', 'r', 'p', 'a', 'c', 'k'};

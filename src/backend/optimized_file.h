@@ -1,9 +1,9 @@
 /* optimized_file.h: a model's packed weights, in a file that loads map.
  *
  * A header, a table of the tensors, and the payload: one image for each buffer that a load allocates, in
- * order, at multiples of WEIR__OPTIMIZED_STEP. The header says what the file was made from and for. Every
- * opening compares the checksum of header and table, only weir__optimized_file_check that of the payload (ADR
- * 0014). All numbers are in the machine's byte order.
+ * order, at multiples of WEIR__OPTIMIZED_STEP. The header identifies the model and the kernels that the file
+ * was made for. Every opening compares the checksum of header and table, only weir__optimized_file_check that
+ * of the payload (ADR 0014). All numbers are in the machine's byte order.
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef WEIR_BACKEND_OPTIMIZED_FILE_H
 #define WEIR_BACKEND_OPTIMIZED_FILE_H
@@ -17,7 +17,7 @@ extern "C" {
 #define WEIR__OPTIMIZED_ENDING ".weir" /* the suffix of the file beside a model */
 #define WEIR__OPTIMIZED_STEP   65536   /* a multiple of every page size */
 
-/* What a file was made from and for; a file that differs in any of these is not used. */
+/* The model and the kernels that a file was made for; a file that differs in any of these is not used. */
 typedef struct weir__optimized_kind {
     uint64_t model;   /* weir__gguf_info's identity */
     uint32_t panels;  /* WEIR__PANEL_VERSION */

@@ -1,5 +1,5 @@
 /* shim.h: llama.cpp for C. Only shim*.cpp make calls of llama.cpp that can throw. They turn an exception into
- * a status, and put what llama.cpp logged about it into the message.
+ * a status, and put llama.cpp's log lines about it into the message.
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef WEIR_BACKEND_SHIM_H
 #define WEIR_BACKEND_SHIM_H
@@ -112,7 +112,7 @@ void weir__shim_keep_layer_input(struct llama_context *context, int32_t layer, b
 /* Plans passes anew if the settings require it. Under the model's adapter_lock. */
 weir_status weir__shim_plan(struct llama_context *context, weir_error *error);
 
-/* What the last pass kept, row by row; NULL = nothing. */
+/* The rows that the last pass kept; NULL = none. */
 const float *weir__shim_hidden(struct llama_context *context);
 const float *weir__shim_layer_input(struct llama_context *context, int32_t layer);
 

@@ -44,7 +44,7 @@ bool is_finite(const ggml_tensor *tensor)
     return std::all_of(numbers.begin(), numbers.end(), [](float x) { return std::isfinite(x); });
 }
 
-/* Checks what llama.cpp takes for granted when it builds a graph: it would assert, divide by zero or read
+/* Checks conditions without which llama.cpp, when it builds a graph, would assert, divide by zero or read
  * beyond the end. */
 weir_status check_weight(const llama_model &model, const std::string &name,
                          const llama_adapter_lora_weight &pair, weir_error *error)

@@ -27,7 +27,7 @@ extern "C" {
 
 using weir::guard;
 
-/* What llama.cpp's analysis found for prompts that end like this. */
+/* The result of llama.cpp's analysis for prompts that end like this. */
 struct weir__shim_found {
     std::string generation_prompt;
     bool parse_reasoning;
@@ -252,8 +252,8 @@ void silence(common_json &arena, const char *tag)
 
 constexpr int word_max = 32; /* the most characters of words that some forms allow beside calls */
 
-/* Grammars cannot look ahead, so a parser that does may refuse what its grammar allows: in some forms, a
- * space before the end of a call. The grammar suffices, so lookaheads are dropped. And words get a maximum
+/* Grammars cannot look ahead, so a parser that does may refuse a text that its grammar allows: in some forms,
+ * a space before the end of a call. The grammar suffices, so lookaheads are dropped. And words get a maximum
  * length. */
 void narrow(common_json &arena)
 {
@@ -286,7 +286,7 @@ void give_schema(common_json &arena)
     }
 }
 
-/* Makes a accept what a or b accepts; a comes first. */
+/* Makes a accept all texts that a or b accepts; a comes first. */
 void add_alternative(common_json &a, const common_json &b)
 {
     const std::string prefix = "answer-";
@@ -357,7 +357,8 @@ bool return_schemas(common_peg_arena &arena, const schema_map &named)
     return true;
 }
 
-/* What a grammar made of these parsers leaves open. Reasoning, ids and text arguments may be open. */
+/* The parts that a grammar made of these parsers leaves open. Reasoning, ids and text arguments may be
+ * open. */
 struct openness {
     bool free_text = false;     /* any text is allowed elsewhere */
     bool sure_argument = false; /* an argument that every call has */

@@ -10,7 +10,7 @@ extern "C" {
 
 #include "backend/backend.h"
 
-/* A parsed template. Any thread; it caches what its analysis found. */
+/* A parsed template. Any thread; it caches the results of its analysis. */
 typedef struct weir__shim_template weir__shim_template;
 
 /* bos, eos: their texts, or "". TEMPLATE: the source does not parse. */
@@ -23,7 +23,7 @@ bool weir__shim_template_knows_tools(const weir__shim_template *t);
 
 typedef struct weir__shim_render {
     const char *messages;       /* JSON array as in OpenAI's API */
-    const char *tools;          /* JSON array as in OpenAI's API, or NULL: what the prompt shows */
+    const char *tools;          /* JSON array as in OpenAI's API, or NULL: shown in the prompt */
     const char *enforced_tools; /* the same with rewritten parameters, for the grammar */
     const char *json_schema;    /* rewritten, or NULL */
     const char *args;           /* JSON object: variables of the template */

@@ -1,5 +1,5 @@
-/* shim_chat_test.c: what was found in a template for one conversation is what is found for another: each of
- * the pin's templates, used before, beside one that is new.
+/* shim_chat_test.c: the analysis of a template does not depend on earlier conversations: each of the pin's
+ * templates, used before, beside one that is new.
  * SPDX-License-Identifier: Apache-2.0 */
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,4 +1,4 @@
-/* shim_guard.h: catches what llama.cpp throws. For shim*.cpp only.
+/* shim_guard.h: catches llama.cpp's exceptions. For shim*.cpp only.
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef WEIR_BACKEND_SHIM_GUARD_H
 #define WEIR_BACKEND_SHIM_GUARD_H
@@ -26,9 +26,9 @@ namespace weir
 struct over {
 };
 
-/* While it exists, collects what llama.cpp logs at error level on this thread: the reason that its return
- * values lack. The text is cut at its capacity; the first lines name the cause. These lines are logged as
- * information only, as they are returned as an error. */
+/* While it exists, collects the lines that llama.cpp logs at error level on this thread: the reasons that its
+ * return values lack. The text is cut at its capacity; the first lines name the cause. These lines are logged
+ * as information only, as they are returned as an error. */
 struct capture {
     char text[360];
     std::size_t length = 0;

@@ -2,10 +2,10 @@
  * No exception leaves it.
  * SPDX-License-Identifier: Apache-2.0
  *
- * libmtmd asserts much of what a file says: types of keys, shapes, numbers of outputs. On the thread of a
- * call, a failed assertion is made an exception, which the call returns as an error. In an operation that
- * several threads compute, the others may wait for this one forever; on their own threads an assertion ends
- * the process as ever. */
+ * libmtmd asserts much about a file: types of keys, shapes, numbers of outputs. On the thread of a call, a
+ * failed assertion is made an exception, which the call returns as an error. In an operation that several
+ * threads compute, the others may wait for this one forever; on their own threads an assertion ends the
+ * process as ever. */
 #include "backend/llama_internal.h"
 #include "backend/shim_guard.h"
 
@@ -91,7 +91,7 @@ void start()
     });
 }
 
-/* What the scheduler asks for nodes that it is to stop at, and calls after these. */
+/* The scheduler asks it for nodes at which to stop, and calls it after these. */
 bool on_node(ggml_tensor *node, bool ask, void *user)
 {
     (void)node;

@@ -46,7 +46,7 @@ struct quantizing {
     bool aborted;
 };
 
-/* llama_model_quantize reports its progress in its log alone: "[  12/ 272] name …". It catches what is thrown
+/* llama_model_quantize reports its progress in its log alone: "[  12/ 272] name …". It catches an exception
  * from there between two tensors, when none of its threads run. */
 void on_line(const char *line, void *user)
 {

@@ -21,7 +21,7 @@ struct weir__llama_scratch {
     weir__llama_scratch *next = nullptr; /* while it is free */
     std::vector<llama_token_data> candidates;
     std::vector<uint64_t> mask;
-    std::vector<float> allowed; /* logits of what a grammar allows, else -INFINITY */
+    std::vector<float> allowed; /* logits of tokens that a grammar allows, else -INFINITY */
 
     explicit weir__llama_scratch(std::size_t n) : candidates(n), mask(WEIR__AUTOMATON_WORDS(n)), allowed(n)
     {

@@ -26,7 +26,7 @@ inline void need_tensor(const ggml_tensor *tensor)
     if (tensor == nullptr) throw std::runtime_error("it lacks a tensor that its kind needs");
 }
 
-/* As a pointer, except that what reads through null throws. */
+/* Like a pointer, except that reading through null throws. */
 class tensor
 {
     ggml_tensor *at = nullptr;

@@ -1,5 +1,5 @@
-/* A team against simulated machines: processors, neighbours that come and go, noise, growing contexts.
- * What it gets done is compared with what the best fixed number of threads would have done.
+/* A team against simulated machines: processors, neighbours that come and go, noise, growing contexts. The
+ * work done is compared with that of the best fixed number of threads.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "backend/team.h"
 
@@ -23,14 +23,14 @@ static double chance(void)
     return (double)(dice_roll(&the_dice) >> 11) / 9007199254740992.0;
 }
 
-/* A pass of a token's work of work_ns a thread, on n_processors that n_others busy threads use too.
- * Threads meet some hundred times a pass: with more threads than processors all wait for whichever has
- * been put back. */
+/* A pass whose work takes one thread work_ns, on n_processors that n_others busy threads use too. Threads
+ * meet about a hundred times a pass: with more threads than processors, all wait for the one that does not
+ * run. */
 typedef struct machine {
     int32_t n_processors;
     double meeting_ns; /* of one more thread in each pass */
     double noise;      /* 0.05: passes take up to 5 % less or more */
-    int32_t hiccup_in; /* one in so many passes takes three times as long; 0 = none */
+    int32_t hiccup_in; /* one in hiccup_in passes takes three times as long; 0 = none */
     bool tells_stalls;
 } machine;
 

@@ -1,4 +1,4 @@
-/* testing.h: what the tests of the fake share: a context of the backend itself, below the public functions.
+/* testing.h: shared by the tests of the fake: a context of the backend itself, below the public functions.
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef WEIR_BACKEND_TESTING_H
 #define WEIR_BACKEND_TESTING_H
@@ -62,7 +62,7 @@ static inline int32_t argmax(const float *logits, int32_t n)
     return best;
 }
 
-/* What the last row says. */
+/* The logits of the last row. */
 static inline int32_t chosen(rig *r)
 {
     const float *logits = r->ops->logits(r->context, -1);

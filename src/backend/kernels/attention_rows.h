@@ -49,13 +49,13 @@ INLINE void score(const int n, scratch *s, const int32_t *queries, const float *
     }
 }
 
-/* What the lanes of a group see. */
+/* The places that the lanes of a group see. */
 typedef struct view {
     sixteen_integers from, to;                        /* places */
     int32_t first_from, last_from, first_to, last_to; /* of the lanes */
 } view;
 
-/* What a row of the queries [i, j) sees. */
+/* The places that a row of the queries [i, j) sees. */
 static void row_sees(const weir__attention_task *t, int32_t row, int32_t i, int32_t j, int32_t *from,
                      int32_t *to)
 {
@@ -65,7 +65,7 @@ static void row_sees(const weir__attention_task *t, int32_t row, int32_t i, int3
     *to = in ? t->queries[query].to : 0;
 }
 
-/* What the queries [i, j) see, of a group's. Lanes without a row see everything. */
+/* The places that a group's queries in [i, j) see. Lanes without a row see everything. */
 static view view_of(const weir__attention_task *t, const layout *l, int32_t group, int32_t i, int32_t j)
 {
     int32_t from[LANES] = {0}, to[LANES], n, first = row_of(l, group, &n);
@@ -112,8 +112,8 @@ INLINE sixteen factor_for(sixteen largest, sixteen sum)
 }
 
 /* Turns the scores of a group's rows into weights, in integers; returns the factor that gives the numbers of
- * their weighted values. sums: maxima and sums of the rows; *old: what their older weighted values must be
- * multiplied with. */
+ * their weighted values. sums: maxima and sums of the rows; *old: the factor for their older weighted
+ * values. */
 INLINE sixteen weigh(scratch *s, int g, const view *seen, float *sums, const float *value_factors,
                      int32_t block, int32_t from, int32_t to, sixteen *old)
 {

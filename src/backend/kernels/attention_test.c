@@ -32,7 +32,7 @@ static int32_t below(int32_t n)
     return (int32_t)((uniform() + 1.0) * 0.5 * n) % n;
 }
 
-/* Keys or values of one head in a pool of cells, and what they mean. */
+/* Keys or values of one head in a pool of cells, and the same in single precision. */
 typedef struct side {
     int32_t size;
     weir__attention_format format;
@@ -433,7 +433,7 @@ static void all_levels_give_the_same(void **state)
         }
 }
 
-/* What is no number must not look like one, and spoils its own row alone. */
+/* A NaN must stay one, and spoils its own row alone. */
 static void what_is_no_number_stays_none(void **state)
 {
     (void)state;

@@ -499,9 +499,9 @@ INLINE void transpose_fours(sixteen_integers *a)
     }
 }
 
-/* Combines what the four parts of 128 bits of each of four vectors have: name##_lanes writes one vector with
- * a result for each of them. name##_each combines the sixteen numbers of each of sixteen vectors. All levels
- * combine in the same order. */
+/* Combines the four parts of 128 bits of each of four vectors: name##_lanes writes one vector with a result
+ * for each of them. name##_each combines the sixteen numbers of each of sixteen vectors. All levels combine
+ * in the same order. */
 #define COMBINE(name, combine)                                                                               \
     FOUR_LANES(name, combine)                                                                                \
     INLINE sixteen_integers name##_each(const sixteen_integers *x)                                           \

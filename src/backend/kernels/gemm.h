@@ -20,8 +20,8 @@ typedef struct weir__activations {
     int8_t q[WEIR__TILE][WEIR__UNIT];
     float
         scale[WEIR__TILE]; /* rounded to half precision, as Q8_0 stores it; NaN where an activation is one */
-    float sum[WEIR__TILE]; /* of q, times scale: what a weight's minimum is multiplied by */
-    int32_t minus[WEIR__TILE];      /* sum of q, negative: what a weight's offset is multiplied by */
+    float sum[WEIR__TILE]; /* of q, times scale: the factor of a weight's minimum */
+    int32_t minus[WEIR__TILE];      /* sum of q, negative: the factor of a weight's offset */
     int32_t minus_half[WEIR__TILE]; /* the same of the first 16 */
 } weir__activations;
 

@@ -98,7 +98,7 @@ static const scheme schemes[WEIR__PANEL_N_FORMATS] = {
 typedef struct weights {
     __m256i values[2][8][2]; /* of each list */
     __m256 scale[2][2];      /* of each list, or of the unit */
-    __m256 min[2];           /* what is added for each activation's sum */
+    __m256 min[2];           /* added for each activation's sum */
 } weights;
 
 INLINE __m256 halves(const unsigned char *at)
@@ -231,7 +231,7 @@ INLINE __m256i four(const int8_t *at)
     return _mm256_set1_epi32(value);
 }
 
-/* Adds to acc what a pair gives, or writes it there if it is the first of a run. unit: NULL if w is
+/* Adds a pair's products to acc, or writes them there if it is the first of a run. unit: NULL if w is
  * unpacked. */
 INLINE void multiply_pair(const weir__panel_format format, const unsigned char *unit, const weights *w,
                           const weir__activations *x, int at, const int n, const int list, int pair,
@@ -294,7 +294,7 @@ INLINE void add_scaled(const int offset, const __m256i *total, int32_t minus, co
     }
 }
 
-/* Adds what one unit gives for rows [at, at + n), n <= GROUP. unit: NULL if w is unpacked. */
+/* Adds one unit's products for rows [at, at + n), n <= GROUP. unit: NULL if w is unpacked. */
 INLINE void multiply_unit(const weir__panel_format format, const unsigned char *unit, const weights *w,
                           const weir__activations *x, int at, const int n, __m256 (*sums)[2])
 {

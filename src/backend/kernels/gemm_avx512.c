@@ -60,7 +60,7 @@ INLINE void sum_up(batch *b, int at)
 typedef struct weights {
     __m512i values[8];
     __m512 scale[2]; /* of the unit, or of each half */
-    __m512 min;      /* what is added for each activation's sum */
+    __m512 min;      /* added for each activation's sum */
 } weights;
 
 INLINE __m512 halves(const unsigned char *at)
@@ -199,7 +199,7 @@ INLINE int n_parts(const weir__panel_format format)
     return format == WEIR__PANEL_Q6_K ? 2 : 1;
 }
 
-/* What the offset of the weights gives for row r. */
+/* The share of the weights' offset in row r. */
 INLINE __m512i start(const weir__panel_format format, const int part, const weir__activations *x, int r)
 {
     const int bits = offset_bits(format);
@@ -212,7 +212,7 @@ INLINE __m512i start(const weir__panel_format format, const int part, const weir
     return _mm512_slli_epi32(minus, (unsigned)bits);
 }
 
-/* Adds what a part of a unit gives for rows [at, at + n), n <= GROUP. */
+/* Adds the products of a part of a unit for rows [at, at + n), n <= GROUP. */
 INLINE void multiply_group(const weir__panel_format format, const int n_panels, const int part, const int n,
                            const weights *w, const weir__activations *x, int at, __m512 (*sums)[PANELS])
 {

@@ -2,8 +2,8 @@
  * SPDX-License-Identifier: Apache-2.0
  *
  * Weights become single precision as they are read, once for all rows of a group; activations are kept in it.
- * A level includes this and defines what is declared first; before, `vector`, of WIDTH floats, MM(what), the
- * name of what is done to it, and what gemm_float.h asks for. */
+ * Before it includes this, a level defines `vector`, of WIDTH floats, MM(operation), the name of an
+ * intrinsic, and the macros of gemm_float.h; after that, the functions that are declared first. */
 #ifndef WEIR_BACKEND_KERNELS_GEMM_FMA_H
 #define WEIR_BACKEND_KERNELS_GEMM_FMA_H
 

@@ -1,7 +1,7 @@
 /* gemm_q8.h: activations rounded to eight bits, at all levels.
  * SPDX-License-Identifier: Apache-2.0
  *
- * A level includes this and defines what is declared first. */
+ * A level includes this and defines the functions that are declared first. */
 #ifndef WEIR_BACKEND_KERNELS_GEMM_Q8_H
 #define WEIR_BACKEND_KERNELS_GEMM_Q8_H
 
@@ -24,10 +24,11 @@ INLINE int32_t sum_bytes(__m128i q)
     return _mm_cvtsi128_si32(_mm_add_epi64(pair, _mm_unpackhi_epi64(pair, pair))) - 128 * 16;
 }
 
-/* Units of a row at a time, so that what is done once for each is done for all together. */
+/* Units of a row that are rounded together: steps that are due once for each unit are taken for all at
+ * once. */
 #define BATCH 32
 
-/* What belongs to each of them. */
+/* The values of each of them. */
 typedef struct batch {
     _Alignas(64) float max[BATCH], inverse[BATCH], scale[BATCH], sum[BATCH];
     _Alignas(64) int32_t minus[BATCH], minus_half[BATCH];

@@ -38,7 +38,7 @@ typedef struct product {
     weir__panel_format format;
     int64_t n, k, m;
     unsigned char *rows; /* the file's bytes */
-    float *weights;      /* what they mean, [n][k] */
+    float *weights;      /* in single precision, [n][k] */
     unsigned char *panels;
     float *x; /* [m][k] */
     void *rounded;
@@ -73,7 +73,7 @@ static product product_make(const weir__gemm *gemm, int format, int64_t n, int64
     return p;
 }
 
-/* Weights are what the panels of integers hold, which is close to what they were. */
+/* The weights that the panels of integers hold, which are close to the original ones. */
 static void read_integers(product *p)
 {
     int64_t n_units = weir__units_in(p->k);
@@ -174,7 +174,7 @@ static void check(const product *p)
 
 /* ---- Tests ----------------------------------------------------------------------------------------- */
 
-/* What a number of columns is a multiple of. */
+/* The number of columns is a multiple of this. */
 static int64_t columns_of(int format)
 {
     return format == WEIR__PANEL_F32 ? WEIR__UNIT / 2 : weir__panel_layouts[format].columns;
@@ -428,7 +428,7 @@ static void ends_of_the_ranges(void **state)
         }
 }
 
-/* What is no number must not look like one. */
+/* A NaN must stay one. */
 static void what_is_no_number_stays_none(void **state)
 {
     (void)state;
@@ -453,8 +453,8 @@ static void what_is_no_number_stays_none(void **state)
             }
 }
 
-/* Where a row's scale, or its weights that have none, lie in a block of the file; -1: a format that has no
- * number for what is none. */
+/* Where a row's scale, or its weights that have none, lie in a block of the file; -1: a format without a
+ * NaN. */
 static int scale_at(int format)
 {
     if (format == WEIR__PANEL_MXFP4) return -1;

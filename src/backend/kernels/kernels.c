@@ -6,7 +6,7 @@
 
 #include "base/cpu.h"
 
-/* What a kind of processor runs. */
+/* The kernels of an instruction set. */
 typedef struct level {
     const char *name;
     uint32_t needs;                                 /* bits of weir__cpu_feature */

@@ -29,7 +29,7 @@ size_t weir__panel_bytes(weir__panel_format format, int64_t rows, int64_t column
 typedef struct unit {
     uint8_t values[WEIR__UNIT]; /* Q8_0: plus 128; else 16 bytes: low four bits of columns k and k + 16 */
     uint32_t planes[2];         /* the fifth and the sixth bit of column k: bit k */
-    uint8_t scales[4];          /* what of the file's bytes stands at scales_at, bytes of one row */
+    uint8_t scales[4];          /* a row's bytes at scales_at, as in the file */
 } unit;
 
 INLINE uint64_t read_word(const unsigned char *bytes, const int n)
@@ -156,7 +156,7 @@ INLINE void put_scales(const weir__panel_format format, const unit *u, int row, 
         memcpy(out + i * WEIR__PANEL_ROWS + (size_t)row * width, u->scales + i, width);
 }
 
-/* What a block of 256 columns has once: d and dmin, or d alone at the end of the block. */
+/* The scales that a block of 256 columns has once: d and dmin, or d alone at the end of the block. */
 INLINE void put_head(const weir__panel_format format, const unsigned char *block, int row, unsigned char *out)
 {
     if (format == WEIR__PANEL_Q6_K) {

@@ -15,7 +15,7 @@
 #define ROWS    32
 #define COLUMNS 512
 
-/* What the formats' panels of the same bytes were with version 1. */
+/* Checksums of the formats' panels with version 1, of the same bytes. */
 static const struct {
     weir__panel_format format;
     uint64_t hash;
@@ -33,7 +33,7 @@ static void the_order_is_that_of_the_version(void **state)
 {
     (void)state;
     assert_int_equal(sizeof known / sizeof *known, WEIR__PANEL_N_FORMATS);
-    assert_int_equal(WEIR__PANEL_VERSION, 1); /* with another one, write down anew what this test prints */
+    assert_int_equal(WEIR__PANEL_VERSION, 1); /* for another one: the sums that this test prints */
     for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
         const weir__panel_layout *layout = &weir__panel_layouts[known[i].format];
         size_t n_rows = (size_t)(ROWS * COLUMNS / layout->columns * layout->block_bytes);
