@@ -55,7 +55,7 @@ static void test_what_is_none(void **state)
     assert_int_equal(weir__mem_live(), 0);
 }
 
-/* Decoding gives what was encoded, by an encoder that goes bit by bit. */
+/* Decoding reverses an encoder that goes bit by bit. */
 static void test_random_bytes(void **state)
 {
     static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";

@@ -1,8 +1,8 @@
-/* budget.h: what a piece of work may take, so that it ends by itself and when its caller wants it to end.
+/* budget.h: limits on a piece of work, so that it ends by itself, and early when its caller wants that.
  *
- * A function that a caller's input can keep busy makes a budget and hands it down. What loops or recurses
- * pays for that; once something was refused, everything is, so that callers may go on to the next convenient
- * place to leave:
+ * A function that a caller's input can keep busy makes a budget and hands it down. Loops and recursions pay
+ * for their steps; once something was refused, everything is, so that callers may go on to the next
+ * convenient place to leave:
  *
  *     weir__budget budget;
  *     weir__budget_init(&budget, 10000000, (uint64_t)64 << 20);
@@ -29,7 +29,7 @@
 /* Steps between two questions. A step is some nanoseconds to a microsecond of work. */
 #define WEIR__BUDGET_TURNS 4096
 
-/* What a thread has set with weir_interrupt_set; fn NULL = nothing. */
+/* A thread's function of weir_interrupt_set; fn NULL = none. */
 typedef struct weir__interrupt {
     weir_interrupt_fn fn;
     void *user;
@@ -81,10 +81,10 @@ static inline bool weir__budget_step(weir__budget *budget, uint64_t n)
 /* The same for n further bytes. */
 bool weir__budget_grow(weir__budget *budget, uint64_t n);
 
-/* n bytes that it granted are free again; work that never says so has a limit on what it takes in all. */
+/* n bytes that it granted are free again; without such calls the limit holds for all allocations together. */
 void weir__budget_shrink(weir__budget *budget, uint64_t n);
 
-/* Refuses everything from now on, for what recurses too deep (base/deep.h). Returns false. */
+/* Refuses everything from now on, for a recursion that is too deep (base/deep.h). Returns false. */
 bool weir__budget_too_deep(weir__budget *budget);
 
 static inline bool weir__budget_over(const weir__budget *budget)
@@ -92,8 +92,8 @@ static inline bool weir__budget_over(const weir__budget *budget)
     return budget->over != WEIR__LIMIT_NONE;
 }
 
-/* Says what a budget that is over ran out of and returns code, or ABORTED where the caller asked for the end.
- * what begins the sentence: "the template", "json_schema". */
+/* Fills *error with the limit that was reached and returns code, or ABORTED if the caller asked for the end.
+ * `what` is the subject of the sentence: "the template", "json_schema". */
 weir_status weir__budget_error(const weir__budget *budget, weir_status code, const char *field,
                                const char *what, weir_error *error);
 

@@ -1,5 +1,4 @@
-/* cpu.c: what the machine, or the container around this process, lets it use, and what the processor
- * executes.
+/* cpu.c: the processors and memory that this process may use, and the processor's instruction sets.
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE /* sched_getaffinity */
@@ -23,7 +22,7 @@
 
 #define PATH_CAPACITY 4096
 
-/* A cgroup file system of version 1 or 2: the names of what is read. */
+/* A cgroup file system of version 1 or 2: the names of the files that are read. */
 typedef struct group_files {
     const char *mount, *other_mount; /* below the root; NULL = none */
     const char *quota, *period;      /* period NULL: both stand in quota */
@@ -93,7 +92,7 @@ static bool number_of(const char *text, uint64_t *number)
 
 /* ---- cgroups -------------------------------------------------------------------------------------- */
 
-/* What the groups on the way to the root leave; starts at "no limit". */
+/* The limits that the groups on the way to the root leave; starts at "no limit". */
 typedef struct limits {
     double processors; /* 0 = no limit */
     uint64_t memory;   /* UINT64_MAX = no limit */
@@ -182,7 +181,7 @@ static limits limits_read(const char *root)
     return all;
 }
 
-/* ---- What the rest of weir asks ------------------------------------------------------------------- */
+/* ---- Questions of the rest of weir ---------------------------------------------------------------- */
 
 int32_t weir__cpu_quota_at(const char *root)
 {

@@ -1,5 +1,4 @@
-/* cpu.h: what the machine, or the container around this process, lets it use, and what the processor
- * executes.
+/* cpu.h: the processors and memory that this process may use, and the processor's instruction sets.
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef WEIR_BASE_CPU_H
 #define WEIR_BASE_CPU_H
@@ -14,8 +13,8 @@ int32_t weir__cpu_count(void);
 
 /* Bytes. */
 typedef struct weir__cpu_memory {
-    /* That can still be allocated without swapping: what the kernel calls available, and what the memory
-     * limits of the cgroups leave, less what this process was promised (base/pages.h). 0 = unknown. */
+    /* Bytes that can still be allocated without swapping: the kernel's available memory, or less where limits
+     * of cgroups leave less, minus the memory promised to this process (base/pages.h). 0 = unknown. */
     uint64_t available;
     uint64_t limit; /* the smallest of the cgroups' limits, used or not; 0 = there is none */
 } weir__cpu_memory;

@@ -9,8 +9,9 @@
 #include "base/mem.h"
 #include "base/thread.h"
 
-/* `mutex` protects what follows it up to `next`. A round is open while its caller hands out work; helpers
- * join open rounds only, so the caller waits for those that have joined and never for one that still sleeps.
+/* `mutex` protects the members after it up to `next`. A round is open while its caller hands out work;
+ * helpers join open rounds only, so the caller waits for those that have joined and never for one that still
+ * sleeps.
  */
 struct weir__crew {
     pthread_mutex_t mutex;

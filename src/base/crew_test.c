@@ -16,7 +16,7 @@
 #define MOST 300
 
 typedef struct work {
-    int32_t done[MOST]; /* not atomic: the sanitizer sees whether the crew orders what it does */
+    int32_t done[MOST]; /* not atomic: the sanitizer sees whether the crew orders its accesses */
     atomic_int inside, most_inside;
     int64_t sleep_ns;
 } work;

@@ -24,7 +24,7 @@
 #define STACK_FACTOR ((size_t)1)
 #endif
 
-/* What is kept for the way back, thrown exceptions, and calls that do not recurse. */
+/* Kept for returns, thrown exceptions, and calls that do not recurse. */
 #define RESERVE ((size_t)256 << 10)
 
 #define PAGE ((size_t)65536) /* a multiple of every page size that there is */
@@ -77,8 +77,8 @@ weir_status weir__deep_run(void (*fn)(void *user), void *user, size_t stack, wei
     deep d = {fn, user, 0, weir__interrupt_get()};
     if (stack > SIZE_MAX / (2 * STACK_FACTOR)) stack = SIZE_MAX / (2 * STACK_FACTOR);
     d.stack = ((stack + RESERVE) * STACK_FACTOR + PAGE - 1) & ~(PAGE - 1);
-    /* Mapped here, since nothing needs to be kept free for what is not used: pthread_create's own stacks
-     * count as memory in full. The lowest page ends the process rather than let it write elsewhere. */
+    /* Mapped here, since no memory needs to be kept free for unused stack: pthread_create's own stacks count
+     * as memory in full. The lowest page ends the process rather than let it write elsewhere. */
     void *memory = mmap(NULL, d.stack + PAGE, PROT_READ | PROT_WRITE,
                         MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     int failed = memory == MAP_FAILED ? errno : 0;

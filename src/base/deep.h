@@ -1,4 +1,4 @@
-/* deep.h: calls that recurse over what a caller gave, with as much stack as that needs.
+/* deep.h: calls that recurse over a caller's data, with as much stack as that needs.
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef WEIR_BASE_DEEP_H
 #define WEIR_BASE_DEEP_H

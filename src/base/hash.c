@@ -1,4 +1,4 @@
-/* hash.c: checksums of what is kept outside the process.
+/* hash.c: checksums of data kept outside the process.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "base/hash.h"
 
@@ -26,8 +26,8 @@ uint64_t weir__hash_more(uint64_t h, const void *bytes, size_t n)
 
 uint64_t weir__hash_end(uint64_t h)
 {
-    /* A multiplication carries upwards alone; what the last word's upper bytes say must come down, since
-     * tables look at the lowest bits. As MurmurHash3 ends. */
+    /* A multiplication carries upwards only; the last word's upper bytes must reach the lowest bits, which
+     * tables use. As MurmurHash3 ends. */
     h = (h ^ h >> 33) * UINT64_C(0xff51afd7ed558ccd);
     h = (h ^ h >> 33) * UINT64_C(0xc4ceb9fe1a85ec53);
     return h ^ h >> 33;

@@ -12,7 +12,7 @@
 
 #define WEIR__HISTOGRAM_BOUNDED (WEIR_HISTOGRAM_BUCKETS - 1)
 
-/* What is below 0, or no number, counts as 0. One thread at a time. */
+/* Numbers below 0 and NaN count as 0. One thread at a time. */
 void weir__histogram_observe(weir_histogram *histogram, double value);
 
 #endif

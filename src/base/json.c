@@ -28,7 +28,7 @@ static const char *words_for(const json_error_t *what)
 weir__json_words weir__json_problem(const json_error_t *what)
 {
     weir__json_words words;
-    const char *near = strstr(what->text, " near '"); /* and what stands there */
+    const char *near = strstr(what->text, " near '"); /* and the text there */
     snprintf(words.text, sizeof words.text, "%s%s%s", words_for(what), near != NULL ? "," : "",
              near != NULL ? near : "");
     return words;

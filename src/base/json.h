@@ -8,8 +8,8 @@
 
 #include "base/text.h"
 
-/* In the reader's words: jansson's own speak to whoever calls it, of its flags and types. With the place in
- * the text that it names, if any. */
+/* For people who write JSON: jansson's own messages are for programmers and name its flags and types. With
+ * the place in the text, if jansson names one. */
 typedef struct weir__json_words {
     char text[256];
 } weir__json_words;
@@ -40,8 +40,8 @@ void weir__json_key(weir__text *text, const char *name);
 /* A string with its quotes; invalid UTF-8 becomes U+FFFD. bytes are NULL when n is 0. */
 void weir__json_quote(weir__text *text, const char *bytes, size_t n);
 
-/* Members. A string that is NULL becomes null; a number is as short as `decimals` allows, and 0 for what is
- * not finite. */
+/* Members. A string that is NULL becomes null; a number is as short as `decimals` allows, and 0 if it is not
+ * finite. */
 void weir__json_bytes(weir__text *text, const char *name, const char *bytes, size_t n);
 void weir__json_string(weir__text *text, const char *name, const char *string);
 void weir__json_number(weir__text *text, const char *name, double value, int decimals);

@@ -12,7 +12,7 @@
 
 /* Hands each line of the message to the sink: sanitized UTF-8, without newline; empty lines are left out.
  * Allocates nothing. Any thread, not a signal handler. May block while another thread's sink runs, so do not
- * call it with a lock that a sink might want. What is logged from inside a sink is dropped. */
+ * call it with a lock that a sink might want. Messages from inside a sink are dropped. */
 void weir__log(weir_log_level level, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 /* Whether the sink takes this level: for messages that are costly to make. */

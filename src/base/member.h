@@ -12,8 +12,8 @@ typedef struct weir__members {
     size_t size; /* of the struct */
 } weir__members;
 
-/* What a public _init(params, size) does: the defaults, as far as the caller knows the struct, whose size
- * field says how far. params NULL is ignored. */
+/* A public _init(params, size): sets the defaults of the members that the caller's struct has, by its size.
+ * params NULL is ignored. */
 void weir__members_init(const weir__members *members, void *params, size_t size);
 
 /* INVALID for the first number out of its range, "temp is -1; allowed: 0 to 100", with prefix and name as the

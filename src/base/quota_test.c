@@ -1,4 +1,4 @@
-/* quota_test.c: what texts take of a quota that they share. SPDX-License-Identifier: Apache-2.0 */
+/* quota_test.c: texts that share a quota. SPDX-License-Identifier: Apache-2.0 */
 #include "base/text.h"
 
 #include <setjmp.h>

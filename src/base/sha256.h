@@ -1,4 +1,4 @@
-/* sha256.h: SHA-256 (FIPS 180-4) of what comes in pieces.
+/* sha256.h: SHA-256 (FIPS 180-4) of data in pieces.
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef WEIR_BASE_SHA256_H
 #define WEIR_BASE_SHA256_H

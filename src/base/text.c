@@ -8,7 +8,7 @@
 
 #define LEAST 64 /* bytes of capacity */
 
-/* Takes from the quota what a capacity counts, or gives back what it counts no more. */
+/* Takes the bytes that a capacity counts from the quota, or gives back those that it counts no more. */
 static bool count(weir__text *text, size_t capacity)
 {
     weir__quota *quota = text->quota;

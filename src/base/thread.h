@@ -9,7 +9,7 @@
 #include <stdint.h>
 
 /* Between the two, threads that this one starts take no signals: the program's handlers run on the program's
- * threads. What a thread does wrong itself (SIGSEGV and its like) still reaches them. */
+ * threads. Signals for a thread's own faults (such as SIGSEGV) still reach them. */
 void weir__thread_quiet(sigset_t *before);
 void weir__thread_restore(const sigset_t *before);
 
@@ -17,7 +17,7 @@ void weir__thread_restore(const sigset_t *before);
 int weir__thread_start(pthread_t *thread, const pthread_attr_t *attributes, void *(*fn)(void *user),
                        void *user);
 
-/* What the calling thread is called in lists of threads; cut after 15 bytes. */
+/* Names the calling thread in lists of threads; cut after 15 bytes. */
 void weir__thread_name(const char *name);
 
 /* Threads of passes go before the calling one, and before those that it starts, from now on (Linux). */

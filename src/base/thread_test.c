@@ -1,4 +1,4 @@
-/* Threads of the library's own: which signals reach them, what they are called.
+/* Threads of the library's own: which signals reach them, and their names.
  * SPDX-License-Identifier: Apache-2.0 */
 #define _GNU_SOURCE /* pthread_getname_np */
 #include "base/thread.h"

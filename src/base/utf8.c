@@ -97,7 +97,7 @@ size_t weir__utf8_feed(weir__utf8 *state, const char *bytes, size_t n, char *out
             at++;
             break;
         case PARTIAL: state->held[state->n_held++] = s[at++]; break;
-        case BROKEN: /* what was held is the subpart; s[at] begins anew */
+        case BROKEN: /* the held bytes are the subpart; s[at] begins anew */
             n_out = put_bytes(out, n_out, replacement, sizeof replacement);
             state->n_held = 0;
             break;

@@ -6,7 +6,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* What can never become well-formed becomes U+FFFD, one for each maximal ill-formed subpart (Unicode's
+/* Bytes that can never become well-formed become U+FFFD, one for each maximal ill-formed subpart (Unicode's
  * recommended practice, CPython's errors="replace"). An incomplete tail waits for its rest. The concatenated
  * output is the same wherever the input is split, and equals weir__utf8_sanitize of the whole input.
  *
@@ -18,7 +18,7 @@ typedef struct weir__utf8 {
 } weir__utf8;
 
 /* Bytes that one feed of n bytes can write, also together with the flush after it: each byte may become a
- * U+FFFD (3 bytes), and so may what was held before. */
+ * U+FFFD (3 bytes), and so may the bytes held before. */
 #define WEIR__UTF8_BOUND(n) (3 * (size_t)(n) + 3)
 
 /* Bytes that a flush can write. */
@@ -30,8 +30,8 @@ void weir__utf8_init(weir__utf8 *state);
  * a whole number of code points, without a terminator. bytes may be NULL when n is 0. */
 size_t weir__utf8_feed(weir__utf8 *state, const char *bytes, size_t n, char *out);
 
-/* Writes U+FFFD for what is held, if anything is, to out[WEIR__UTF8_FLUSH_BOUND]; returns the bytes written.
- * The state is then as after init. */
+/* Writes U+FFFD for held bytes, if any, to out[WEIR__UTF8_FLUSH_BOUND]; returns the bytes written. The state
+ * is then as after init. */
 size_t weir__utf8_flush(weir__utf8 *state, char *out);
 
 /* A whole text at once: writes to out[WEIR__UTF8_BOUND(n)], no overlap; returns the bytes written. */

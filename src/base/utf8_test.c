@@ -61,8 +61,8 @@ static size_t reference(const unsigned char *s, size_t n, char *out)
 
 /* ---- Every split ---------------------------------------------------------------------------------- */
 
-/* Feeds s[0 .. n) cut wherever a bit of cuts is set, n <= 8. After each feed what came out, with what a flush
- * would add, must be the reference's output for the bytes so far. */
+/* Feeds s[0 .. n) cut wherever a bit of cuts is set, n <= 8. After each feed the output so far, and the bytes
+ * that a flush would add, must be the reference's output for the bytes so far. */
 static void check_cuts(const unsigned char *s, size_t n, unsigned cuts)
 {
     weir__utf8 state;
@@ -83,7 +83,7 @@ static void check_cuts(const unsigned char *s, size_t n, unsigned cuts)
         size_t n_want = reference(s, to, want);
         if (n_all != n_want || memcmp(got, want, n_all) != 0 || ended.n_held != 0)
             fail_msg("%02x %02x %02x %02x (%zu bytes), cuts %x", s[0], s[1], s[2], s[3], n, cuts);
-        /* Held is only what may still become valid. */
+        /* Only bytes that may still become valid are held. */
         if (state.n_held > 0 && !can_become_valid(state.held, state.n_held)) fail_msg("held in vain");
     }
 }
@@ -309,7 +309,7 @@ static void cut_keeps_whole_sequences(void **test)
     assert_int_equal(weir__utf8_cut("a\xe2\x82\xac", 3), 1);
     assert_int_equal(weir__utf8_cut("\xf0\x9f\x98\x80", 3), 0);
     assert_int_equal(weir__utf8_cut("\xf0\x9f\x98\x80", 4), 4);
-    /* What is broken anyway is no reason to cut. */
+    /* Invalid bytes are no reason to cut. */
     assert_int_equal(weir__utf8_cut("a\x80\x80\x80\x80", 5), 5);
     assert_int_equal(weir__utf8_cut("\xff", 1), 1);
     assert_int_equal(weir__utf8_cut("\xed\xa0", 2), 2);

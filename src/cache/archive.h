@@ -78,7 +78,7 @@ void weir__archive_clear(weir__archive *archive);
 /* Waits until the writer has written its state. */
 void weir__archive_wait(weir__archive *archive);
 
-/* Tells what other processes have done: `found` for each file that they added, as in index, `gone` with the
+/* Reports changes by other processes: `found` for each file that they added, as in index, `gone` with the
  * owner of each that they removed, which the list no longer has. False: nothing. */
 bool weir__archive_follow(weir__archive *archive, weir__archive_fn found,
                           void (*gone)(void *owner, void *user), void *user);

@@ -1,4 +1,4 @@
-/* archive_others_test.c: what archives of other processes write, use and remove in the same folder.
+/* archive_others_test.c: archives of other processes that write, use and remove files in the same folder.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "cache/archive_testing.h"
 

@@ -59,7 +59,7 @@ static void test_the_oldest_go(void **state)
     assert_false(weir__archive_fits(a, &salted, 1, 1));
     for (int32_t i = 0; i < 5; i++) assert_true(put(a, 10 * i, 20));
     assert_int_equal(weir__archive_bytes(a), 3 * EACH);
-    weir__archive_close(a); /* what was removed is gone by now */
+    weir__archive_close(a); /* removed files are gone by now */
     assert_int_equal(count_files(""), 3);
     a = open_archive(1, 2 * EACH); /* less than there is */
     shown s = index_of(a);
@@ -189,7 +189,7 @@ static void test_no_more_files_than_allowed(void **state)
     close(folder);
 }
 
-/* What another user owns may be changed by another user at any time, whatever its mode says. */
+/* A file of another user may be changed by that user at any time, whatever its mode. */
 static void test_another_users_files(void **state)
 {
     (void)state;
@@ -223,7 +223,7 @@ static void test_another_users_files(void **state)
     assert_non_null(strstr(error.message, "belongs to user 12345"));
 }
 
-/* What lies in the folder and is none of ours stays, whatever its name. */
+/* Files in the folder that are not ours stay, whatever their names. */
 static void test_foreign_and_damaged_files(void **state)
 {
     (void)state;
@@ -343,7 +343,7 @@ static void test_a_folder_that_was_removed(void **state)
     assert_null(strstr(first + 1, "was removed"));
 }
 
-/* Whoever lent the writer a state may be done with it earlier. */
+/* The lender of a state may be done with it before the writer. */
 static void test_a_lent_state(void **state)
 {
     (void)state;

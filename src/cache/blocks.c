@@ -123,7 +123,8 @@ static void unlist(weir__blocks *blocks, weir__block *block)
     block->changed = false;
 }
 
-/* Lists the block while it differs from what was taken: otherwise blocks would pile up without a reader. */
+/* Lists the block while it differs from the state last taken: otherwise blocks would pile up without a
+ * reader. */
 static void note_change(weir__blocks *blocks, weir__block *block)
 {
     bool changed = present_in(block) != block->taken;

@@ -1,5 +1,5 @@
-/* blocks.h: which blocks of tokens are cached in which memory, and what changed since the changes were last
- * taken. Pure data, not thread-safe.
+/* blocks.h: which blocks of tokens are cached in which memory, and the changes since they were last taken.
+ * Pure data, not thread-safe.
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef WEIR_CACHE_BLOCKS_H
 #define WEIR_CACHE_BLOCKS_H
@@ -41,11 +41,11 @@ void weir__blocks_remove(weir__blocks *blocks, weir__block *deepest, weir_cache_
  * number. A block is stored after its parent. */
 size_t weir__blocks_take(weir__blocks *blocks, weir_cache_change *changes, int32_t *tokens, size_t capacity);
 
-/* Forgets what was taken: every block that is in a memory is a change. */
+/* Forgets the taken changes: every block that is in a memory is a change. */
 void weir__blocks_restart(weir__blocks *blocks);
 
-/* The tokens of the block and of all before it into tokens [capacity], if they are at most so many; returns
- * their number. 0: no memory has the block. */
+/* The tokens of the block and of all before it into tokens [capacity], if they fit; returns their number. 0:
+ * no memory has the block. */
 size_t weir__blocks_find(const weir__blocks *blocks, uint64_t id, int32_t *tokens, size_t capacity);
 
 /* The number of blocks in the memory. Visits all; for tests. */

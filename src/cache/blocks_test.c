@@ -196,7 +196,7 @@ static void run_world(uint64_t seed)
     }
     for (int i = 0; i < TEXTS; i++) weir__prefix_tree_remove(&w.tree, &w.texts[i].end);
     check_all(&w);
-    assert_int_equal(w.blocks.n_blocks, 0); /* memory follows what is cached and what is not taken */
+    assert_int_equal(w.blocks.n_blocks, 0); /* memory follows the cached blocks and the changes not taken */
     weir__prefix_tree_fini(&w.tree);
     weir__blocks_fini(&w.blocks);
     assert_int_equal(weir__mem_live(), live);

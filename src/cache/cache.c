@@ -554,7 +554,7 @@ static bool keep_state(weir__cache *cache, const weir__prefix_key *key, const in
     return true;
 }
 
-/* Keeps what was read for nobody: those who asked for it have gone. It takes the place of no other state. */
+/* Keeps a state that was read after its requests have gone. It takes the place of no other state. */
 static void keep_late(weir__cache *cache, weir__reader *r)
 {
     weir__prefix_match m;

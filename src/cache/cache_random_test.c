@@ -62,7 +62,7 @@ static int32_t free_seq(world *w)
     return weir__cache_evict(w->s.cache, NULL);
 }
 
-/* Nothing that anybody did has touched what runs. */
+/* No step has changed the running requests. */
 static void check_world(world *w)
 {
     weir__cache_check(w->s.cache);
@@ -229,7 +229,7 @@ static void step(world *w)
     check_world(w);
 }
 
-/* What is in files is what was computed, by whoever has the key. */
+/* Files hold the computed states, under their keys. */
 static uint64_t check_files(world *w, const char *kind, weir_layout layout)
 {
     uint64_t n_tokens = 0;

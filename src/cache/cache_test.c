@@ -55,7 +55,7 @@ static void test_a_longer_text_stands_for_its_beginning(void **state)
     shelf_fini(&s);
 }
 
-/* Device, then host, then gone: what was used longest ago first. */
+/* Device, then host, then gone: the least recently used first. */
 static void test_the_least_recently_used_goes_first(void **state)
 {
     (void)state;
@@ -134,7 +134,8 @@ static void test_salts_and_adapters_are_apart(void **state)
     shelf_fini(&s);
 }
 
-/* Who comes while the prefix is being computed: what is there already, and whom to wait for. */
+/* Requests that arrive while the prefix is being computed: the cells that they find, and the slots that they
+ * wait for. */
 static void test_running_requests_serve_and_lead(void **state)
 {
     (void)state;
@@ -216,7 +217,7 @@ static int32_t remembered(shelf *s, int32_t most, int32_t *tokens, int32_t n)
     return count;
 }
 
-/* What is gone is remembered for the sake of a word in a report: no more than 4,096 texts, nor 16 MiB. */
+/* Tombstones serve only reports: no more than 4,096 texts, nor 16 MiB. */
 static void test_what_is_gone_is_not_remembered_for_ever(void **state)
 {
     (void)state;
@@ -356,7 +357,7 @@ static void test_files_are_another_place(void **state)
         assert_true(counts.disk_bytes > 30 * 12);
         assert_int_equal(weir__cache_archive_due(s.cache), WEIR__CLOCK_NEVER);
 
-        /* a sequence comes first, then the file; what is in a file is not evicted */
+        /* a sequence comes first, then the file; an entry in a file is not evicted */
         assert_fetches(&s, &open_key, ONCE "a king!", 33, WEIR__PREFIX_DEVICE, 7);
         assert_int_equal(weir__cache_evict(s.cache, weir__cache_entry_of(s.cache, 1)), 0);
         assert_int_equal(weir__cache_count(s.cache).n_evicted, 0);
@@ -429,7 +430,7 @@ static void test_a_damaged_file_goes(void **state)
     temp_remove();
 }
 
-/* Under load that never pauses one is written now and then; what leaves host memory is handed over. */
+/* Under load that never pauses one is written now and then; states that leave host memory are handed over. */
 static void test_files_without_a_pause(void **state)
 {
     (void)state;

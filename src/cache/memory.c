@@ -145,7 +145,7 @@ weir_status weir__memory_share(weir__memory *memory, int32_t from, int32_t to, i
     return status;
 }
 
-/* Copies that wait for the next pass would read old content, or overwrite what is loaded. */
+/* Copies that wait for the next pass would read old content, or overwrite the loaded state. */
 static weir_status settle_copies(weir__memory *memory, weir_error *error)
 {
     return memory->ops->settle(memory->context, error);

@@ -40,7 +40,7 @@ void weir__memory_fini(weir__memory *memory);
 /* A pass has added n tokens. */
 void weir__memory_append(weir__memory *memory, int32_t seq, int32_t n);
 
-/* Keeps the first n tokens, also removing what a failed pass has added. False: the memory cannot be cut
+/* Keeps the first n tokens, also removing cells that a failed pass has added. False: the memory cannot be cut
  * there, nothing was done; never for n = 0. */
 bool weir__memory_cut(weir__memory *memory, int32_t seq, int32_t n, int32_t pos);
 

@@ -73,7 +73,7 @@ static void check_tree(world *w)
     }
 }
 
-/* Ends that stand for each other: files for files, what is in memory for what is in memory. */
+/* Ends that stand for each other: files for files, memory for memory. */
 static bool is_like(const text_of_mine *o, const text_of_mine *t)
 {
     return o->end.rank < WEIR__PREFIX_KEPT &&
@@ -399,7 +399,7 @@ static void expect_wrong(const weir__prefix_tree *tree, const char *what)
     assert_string_equal(wrong, what);
 }
 
-/* The check that debug builds rely on sees what an owner of ends may spoil, of whatever rank. */
+/* The check of debug builds finds ends that their owner has spoiled, of any rank. */
 static void test_what_is_wrong_is_seen(void **state)
 {
     (void)state;

@@ -11,7 +11,7 @@
 
 #define WEIR__READER_FILES 16 /* whose times are read together, at most */
 
-/* FREE: nothing is asked. READS: the reader has what was asked. DONE: the driver has the result. */
+/* FREE: no question. READS: the reader has the question. DONE: the driver has the result. */
 typedef enum weir__reader_phase {
     WEIR__READER_FREE,
     WEIR__READER_READS,

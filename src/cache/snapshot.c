@@ -246,7 +246,7 @@ static void list_parts(const weir__snapshot *s, const void *state, part parts[PA
     parts[3] = (part){(char *)(uintptr_t)state, state != NULL ? s->head.state_size : 0};
 }
 
-/* Copies what the parts have of [at, at + n), or with `in` puts it there; returns the number of bytes. */
+/* Copies bytes [at, at + n) out of the parts, or with `in` into them; returns the number of bytes. */
 static size_t copy_parts(const part parts[PARTS], uint64_t at, char *bytes, size_t n, bool in)
 {
     size_t done = 0;

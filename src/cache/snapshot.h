@@ -76,7 +76,7 @@ void weir__snapshot_seal(weir__snapshot *snapshot, const void *state);
 size_t weir__snapshot_copy(const weir__snapshot *snapshot, const void *state, uint64_t at, void *bytes,
                            size_t n);
 
-/* A snapshot that comes in pieces. Begins with limits and most; fini frees what came. */
+/* A snapshot that comes in pieces. The caller sets limits and most first; fini frees the bytes received. */
 typedef struct weir__snapshot_arrival {
     weir__snapshot_limits limits;
     uint64_t most; /* bytes of the whole */

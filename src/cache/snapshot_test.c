@@ -190,7 +190,7 @@ static void test_each_bit_counts(void **unused)
     close(p.fd);
 }
 
-/* With checksums that hold: what a forger, or another weir, would write. */
+/* With valid checksums, as a forger, or another weir, would write them. */
 static void test_others_and_lies(void **unused)
 {
     (void)unused;

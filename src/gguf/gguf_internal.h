@@ -1,4 +1,4 @@
-/* gguf_internal.h: what gguf.c, gguf_container.c and gguf_rules.c share.
+/* gguf_internal.h: shared by gguf.c, gguf_container.c and gguf_rules.c.
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef WEIR_GGUF_GGUF_INTERNAL_H
 #define WEIR_GGUF_GGUF_INTERNAL_H

@@ -597,7 +597,7 @@ void weir__gguf_check_adapter_rules(gguf_check *c)
 /* ---- Projectors ----------------------------------------------------------------------------------- */
 
 /* Numbers by which libmtmd divides, allocates or counts; each of images and of sounds ("clip.vision.",
- * "clip.audio."). What its graphs assert besides, the shim sees when it encodes a trial
+ * "clip.audio."). The shim catches the assertions of its graphs when it encodes a trial
  * (shim_projector.cpp). */
 static const struct {
     const char *key;

@@ -110,7 +110,7 @@ static void faults_of_hyperparameters_are_named(void **state)
     CASE(WEIR_FORMAT, "wkv.head_size", set_text(m, "general.architecture", "rwkv6"));
 }
 
-/* What each number may be at most and at least, told again here. */
+/* The bounds of each number, repeated here. */
 static void numbers_have_bounds(void **state)
 {
     (void)state;
@@ -141,7 +141,7 @@ static void numbers_have_bounds(void **state)
     CASE(WEIR_FORMAT, "allowed are", set_u32s(m, "llama.feed_forward_length", 32, (1u << 24) + 1));
 }
 
-/* By what some architectures divide; the others' files may say 0. */
+/* Numbers by which some architectures divide; files of others may have 0. */
 static void divisors_are_not_zero(void **state)
 {
     (void)state;
@@ -188,7 +188,7 @@ static void heads_fit_the_graph(void **state)
     CASE(WEIR_OK, "", (as(m, "qwen2vl"), set_u32s(m, "qwen2vl.rope.dimension_sections", 8, 8)));
     CASE(WEIR_FORMAT, "dimension_sections' exceeds 16",
          (as(m, "qwen2vl"), set_u32s(m, "qwen2vl.rope.dimension_sections", 9, 8)));
-    /* MLA: what is rotated is less than a head, and rank and rotation make up the keys */
+    /* MLA: the rotated part is less than a head, and rank and rotation make up the keys */
     CASE(WEIR_FORMAT, "rotates 16", as(m, "deepseek2"));
     CASE(WEIR_OK, "", with(m, "deepseek2", "rope.dimension_count", 8));
     CASE(WEIR_FORMAT, "rank 9",

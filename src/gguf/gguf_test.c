@@ -150,7 +150,7 @@ static void random_bytes_are_refused(void **state)
         size_t n = (size_t)rand() % sizeof bytes;
         weir_error error;
         for (size_t i = 0; i < n; i++) bytes[i] = (unsigned char)(rand() >> 7);
-        if (round % 2 == 0 && n >= 24) { /* a header that holds, so that what follows is looked at */
+        if (round % 2 == 0 && n >= 24) { /* a valid header, so that the rest is read */
             static const unsigned char header[24] = {'G', 'G', 'U', 'F', 3, 0, 0, 0, 1, 0, 0, 0,
                                                      0,   0,   0,   0,   2, 0, 0, 0, 0, 0, 0, 0};
             memcpy(bytes, header, sizeof header);
@@ -193,8 +193,8 @@ static void every_truncation_is_refused(void **state)
     fini_model(&m);
 }
 
-/* Every byte of header, keys and table takes other values; what matters is that nothing breaks, and that the
- * bytes nothing depends on are not mistaken for damage. */
+/* Every byte of header, keys and table takes other values; nothing may break, and changes of bytes that
+ * nothing depends on are not reported as damage. */
 static void every_byte_may_change(void **state)
 {
     (void)state;
@@ -330,7 +330,7 @@ static void save_shard(const char *stem, int no, int count, int named, uint32_t 
     fini_model(&m);
 }
 
-/* What lies in memory is the whole model. */
+/* A model in memory has no further shards. */
 static void memory_holds_no_shards(void **state)
 {
     (void)state;

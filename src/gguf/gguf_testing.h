@@ -1,4 +1,4 @@
-/* gguf_testing.h: what the tests of GGUF files share: a small model, built and changed in memory.
+/* gguf_testing.h: shared by the tests of GGUF files: a small model, built and changed in memory.
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef WEIR_GGUF_GGUF_TESTING_H
 #define WEIR_GGUF_GGUF_TESTING_H
@@ -76,13 +76,13 @@ typedef struct tensor {
     uint32_t n_dims, type;
     uint64_t dim[6];
     uint64_t bytes;     /* that its data takes */
-    int64_t offset_add; /* what the table says too much */
+    int64_t offset_add; /* added to the value in the table */
 } tensor;
 
 /* A model as tests change it before it is written. */
 typedef struct model {
     uint32_t version;
-    uint64_t n_kv_add, n_tensors_add; /* what the header says too much */
+    uint64_t n_kv_add, n_tensors_add; /* added to the values in the header */
     int n_keys, n_tensors;
     key keys[48];
     tensor tensors[24];

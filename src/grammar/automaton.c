@@ -329,7 +329,7 @@ static bool open_reference(weir__automaton *a, uint32_t id)
     return stack(a, reference + 1, a->frames[id].below, &rest) && open_rule(a, reference->value, rest);
 }
 
-/* Orders frames by their elements: their ids depend on what was computed before. */
+/* Orders frames by their elements: their ids depend on earlier computations. */
 static int compare_frames(const weir__automaton *a, uint32_t x, uint32_t y)
 {
     for (; x != y; x = a->frames[x].below, y = a->frames[y].below) {
@@ -392,7 +392,7 @@ static bool find_empty(weir__automaton *a)
 }
 
 /* The state of all frames that were added. If these are too many ways, they are opened again, in an order
- * that does not depend on what the automaton computed before: the end of the text first. */
+ * that does not depend on earlier computations: the end of the text first. */
 static bool end_step(weir__automaton *a, uint32_t *to)
 {
     size_t n = a->n_todo;

@@ -92,7 +92,7 @@ static void make_grammar(grammar *g, dice *d)
 {
     memset(g, 0, sizeof *g);
     g->n_rules = (size_t)dice_in(d, 1, MOST_RULES);
-    bool many = dice_one_in(d, 4); /* so many alternatives that they are made to share their beginnings */
+    bool many = dice_one_in(d, 4); /* enough alternatives to make them share their beginnings */
     for (size_t r = 0; r < g->n_rules; r++) {
         g->starts[r] = (uint32_t)g->n;
         int n = many && r == 0 ? dice_in(d, 60, 120) : dice_in(d, 1, 3);
@@ -213,7 +213,7 @@ static void masks_are_what_every_way_reads(void **state)
                 size_t more = i == EOG || i == NOTHING ? 0 : codes_in(v.text[i], codes + n);
                 allowed[i] = i != NOTHING && naive(&r, codes, n + more, i == EOG);
             }
-            if (r.work > MOST_WORK) break; /* it gave up; what it says counts for nothing */
+            if (r.work > MOST_WORK) break; /* it gave up; its result does not count */
             for (int32_t i = 0; i < N_TOKENS; i++) {
                 weir__automaton_place to = place;
                 status = weir__automaton_accept(a, &to, i);
@@ -223,7 +223,7 @@ static void masks_are_what_every_way_reads(void **state)
                 n_allowed += allowed[i];
                 if (allowed[i] && i != EOG && (chosen < 0 || dice_one_in(&d, 20))) chosen = i;
             }
-            if (weir__automaton_n_cuts(a) > 0) break; /* what was left out, the reader knows */
+            if (weir__automaton_n_cuts(a) > 0) break; /* the reader knows the readings left out */
             n_masks++;
             if (chosen < 0) break;
             n += codes_in(v.text[chosen], codes + n);
@@ -280,7 +280,7 @@ static void many_alternatives_are_one_way(void **state)
     weir__trie_destroy(v.trie);
 }
 
-/* What alternatives begin with stands in the rules once, to its end. */
+/* The common beginning of alternatives stands in the rules once, as a whole. */
 static void beginnings_stand_there_once(void **state)
 {
     (void)state;
@@ -338,8 +338,8 @@ static void classes_that_differ_are_kept_apart(void **state)
     weir__trie_destroy(v.trie);
 }
 
-/* root ::= "a" root "b" | "a" root "c" | "d": each a doubles the ways. Whatever was begun can be ended, and
- * what is left out does not depend on what was asked before. */
+/* root ::= "a" root "b" | "a" root "c" | "d": each a doubles the ways. Each text that was begun can be ended,
+ * and the readings left out do not depend on earlier questions. */
 static void ways_above_the_limit_are_left_out(void **state)
 {
     (void)state;

@@ -35,7 +35,7 @@ static const char *const good[] = {
     "root ::= a root | \"x\"\na ::= \"y\"? \"z\"",
     "root ::= ((((((\"x\"))))))",
     "root ::= \"\" [a] \"\"",
-    /* loops of what can be empty, with nothing after them: as common writes parallel calls */
+    /* loops over items that can be empty, with nothing after them: as common writes parallel calls */
     "root ::= (\"a\"*)*",
     "root ::= (call? space)+\ncall ::= \"c\"\nspace ::= | \" \"",
     "unused ::= \"x\"\nroot ::= \"y\"",

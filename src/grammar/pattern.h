@@ -7,10 +7,10 @@
 #include <stdint.h>
 
 /* llama.cpp's converter copies patterns between the quotes of a JSON string without escaping them: "^.*$"
- * would let a model close the string and continue. It drops what it cannot read, with a line on stderr, and
- * lets a quantifier after an escape repeat the whole literal before it. So patterns are parsed here and
- * written again with classes, groups and quantifiers only, in terms of JSON's escapes. Between ^ and $ the
- * result is GBNF. */
+ * would let a model close the string and continue. It drops the parts that it cannot read, with a line on
+ * stderr, and lets a quantifier after an escape repeat the whole literal before it. So patterns are parsed
+ * here and written again with classes, groups and quantifiers only, in terms of JSON's escapes. Between ^ and
+ * $ the result is GBNF. */
 
 #define WEIR__PATTERN_BYTES_MAX   4096 /* each may become several rules */
 #define WEIR__PATTERN_NESTING_MAX 32   /* of groups; the parser recurses */

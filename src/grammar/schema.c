@@ -212,7 +212,7 @@ weir_status weir__schema_rewrite(const json_t *schema, const weir__schema_terms 
                                  weir_error *error)
 {
     weir__schema_work own;
-    weir_error why = {0}; /* not the caller's: relax may leave out what was refused */
+    weir_error why = {0}; /* not the caller's: relax may leave out the refused keyword */
     weir__schema_walk w = {
         .root = schema,
         .where = terms->where,

@@ -3,9 +3,9 @@
  *
  * schema_grammar.c makes GBNF of the result. So does llama.cpp's converter, for tools and schemas of chats
  * whose template it has a handler for. That converter ignores most keywords silently, lets one keyword
- * override another, and mixes up some names. This walk refuses what cannot be enforced and writes the rest in
- * the subset that both convert exactly. The result never accepts more than the given schema; it may accept
- * less, as listed.
+ * override another, and mixes up some names. This walk refuses keywords that cannot be enforced and writes
+ * the rest in the subset that both convert exactly. The result never accepts more than the given schema; it
+ * may accept less, as listed.
  *
  * Honoured:
  *   - type (one or several), const, enum, anyOf, oneOf (branches that provably exclude each other by type, by
@@ -57,7 +57,7 @@
 
 /* For all schemas of a request: steps of work, about one for each value or name that is read, and elements of
  * their grammar, about one for each given character and each counted item. */
-#define WEIR__SCHEMA_RELAXED_MAX  4096 /* bytes of the list of what was left out */
+#define WEIR__SCHEMA_RELAXED_MAX  4096 /* bytes of the list of omitted keywords */
 #define WEIR__SCHEMA_STEPS_MAX    4000000
 #define WEIR__SCHEMA_ELEMENTS_MAX 390000 /* WEIR__GRAMMAR_ELEMENTS_MAX, less the rules around them */
 
@@ -74,7 +74,7 @@ typedef struct weir__schema_terms {
                         * distinguishes references by their names only */
     bool inline_root; /* for tools: the result is an object schema and not a reference to one; anything but an
                         * object is refused */
-    bool relax;       /* leave out what cannot be enforced; the result may accept more than the schema */
+    bool relax; /* leave out keywords that cannot be enforced; the result may accept more than the schema */
     weir__text *relaxed;     /* with relax: a line is added for each keyword left out; may be NULL */
     weir__schema_work *work; /* left for several schemas; NULL: this schema has a budget of its own */
 } weir__schema_terms;

@@ -12,7 +12,7 @@
 #include "grammar/schema.h"
 #include "support/gbnf.h"
 
-/* ---- Formats: what is made, read by others ---- */
+/* ---- Formats: generated texts, read by other code ---- */
 
 static bool is_day(const char *text)
 {
@@ -23,7 +23,7 @@ static bool is_day(const char *text)
     given.tm_year -= 1900;
     given.tm_mon -= 1;
     struct tm same = given;
-    timegm(&same); /* moves what is no day to one that is */
+    timegm(&same); /* changes a day that does not exist to one that does */
     return same.tm_mday == given.tm_mday && same.tm_mon == given.tm_mon && same.tm_year == given.tm_year;
 }
 

@@ -295,7 +295,7 @@ static bool exclude_each_other(weir__schema_walk *w, const json_t *a, const json
     return lacks_required(a, b) && lacks_required(b, a);
 }
 
-/* A branch merged with what is beside the keyword; `false` if nothing satisfies it. */
+/* A branch merged with the keywords beside it; `false` if nothing satisfies it. */
 static json_t *merged_branch(weir__schema_walk *w, const json_t *schema, const char *keyword,
                              const json_t *branch)
 {
@@ -316,7 +316,7 @@ static json_t *merged_branch(weir__schema_walk *w, const json_t *schema, const c
     return NULL;
 }
 
-/* The branches, each merged with what is beside the keyword. */
+/* The branches, each merged with the keywords beside them. */
 static json_t *merged_branches(weir__schema_walk *w, const json_t *schema, const char *keyword)
 {
     static const char *const allowed[] = {"anyOf", "oneOf", NULL};

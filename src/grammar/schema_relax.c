@@ -1,4 +1,4 @@
-/* schema_relax.c: leaves out what cannot be enforced, and lists it.
+/* schema_relax.c: leaves out keywords that cannot be enforced, and lists them.
  * SPDX-License-Identifier: Apache-2.0 */
 #include <stdio.h>
 #include <string.h>

@@ -1,5 +1,5 @@
-/* schema_relax_test.c: tools as programs send them: what of their schemas is enforced, and what is told to be
- * left out. tests/tools.json has them, each with the lines that it is to give.
+/* schema_relax_test.c: tools as programs send them: the parts of their schemas that are enforced, and the
+ * list of those left out. tests/tools.json has them, each with the lines that it is to give.
  * SPDX-License-Identifier: Apache-2.0 */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -101,7 +101,7 @@ static void test_tools(void **state)
     json_decref(tools);
 }
 
-/* What each refusal leaves: the schema, the lines, and what the result is. */
+/* The result of each refusal: the given schema, the lines, and the schema that is left. */
 static void test_left_out(void **state)
 {
     (void)state;
@@ -170,7 +170,7 @@ static void test_left_out(void **state)
         assert_non_null(schema);
         if (rewrite(schema, true, &relaxed, &rewritten, &error) != WEIR_OK)
             fail_msg("%s: %s", cases[i].schema, error.message);
-        assert_int_equal(error.code, 0); /* what was left out is no error */
+        assert_int_equal(error.code, 0); /* an omitted keyword is no error */
         if (relaxed.bytes == NULL || strcmp(relaxed.bytes, cases[i].lines) != 0)
             fail_msg("%s: %s", cases[i].schema, relaxed.bytes);
         const json_t *result = json_object_get(json_object_get(rewritten, "properties"), "a");
@@ -185,7 +185,8 @@ static void test_left_out(void **state)
     }
 }
 
-/* Arguments are an object, whatever is left out; what is no schema is refused; the list has an end. */
+/* Arguments are an object, whatever is left out; a value that is no schema is refused; the list has an
+ * end. */
 static void test_edges(void **state)
 {
     (void)state;
@@ -233,7 +234,7 @@ static void test_edges(void **state)
     weir__text_fini(&relaxed);
 }
 
-/* Of what lies too deep the types are left. */
+/* Of parts that are too deep the types are left. */
 static void test_too_deep(void **state)
 {
     (void)state;
@@ -264,7 +265,7 @@ static void test_too_deep(void **state)
     }
 }
 
-/* What a number with a fraction leaves of its type is any number. */
+/* A fraction in a bound leaves of the type any number. */
 static void test_fraction_too_deep(void **state)
 {
     (void)state;

@@ -24,7 +24,7 @@ static gbnf *grammar_of(const char *schema)
     return g;
 }
 
-/* ---- What is honoured: texts that must and must not be made ---- */
+/* ---- Honoured keywords: texts that must and must not be possible ---- */
 
 static const struct example {
     const char *schema;
@@ -222,7 +222,7 @@ static void test_honoured(void **state)
     }
 }
 
-/* ---- What is refused, where and why ---- */
+/* ---- Refusals, their places and reasons ---- */
 
 static const struct refusal {
     const char *schema, *pointer, *word;
@@ -405,7 +405,7 @@ static void test_limits(void **state)
     assert_int_equal(weir_grammar_from_json_schema(text, WEIR_NUL, &grammar, &error), WEIR_GRAMMAR);
     assert_non_null(strstr(error.message, "256 bytes"));
 
-    /* What would make too large a grammar is refused where it stands. */
+    /* A keyword that would make too large a grammar is refused at its place. */
     static const struct {
         const char *schema, *pointer, *word;
     } large[] = {

@@ -1,4 +1,4 @@
-/* schema_walk.c: what all steps of the schema walk share: failures, values, the path, references.
+/* schema_walk.c: common to all steps of the schema walk: failures, values, the path, references.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "grammar/schema_walk.h"
 

@@ -60,7 +60,7 @@ typedef struct weir__schema_walk {
     weir__text *relaxed; /* may be NULL */
     char refused[64];    /* keyword of the last refusal, "" = none */
     size_t refused_at;   /* length of its path */
-    bool final;          /* relax cannot leave out what was refused */
+    bool final;          /* relax cannot leave out the refused keyword */
     weir_error *error;
     weir_status status;
 } weir__schema_walk;
@@ -111,7 +111,7 @@ json_t *weir__schema_any_of(weir__schema_walk *w, json_t *list);
 
 /* -- schema.c: schemas -- */
 
-/* Rewrites a schema; with relax, without what is refused. */
+/* Rewrites a schema; with relax, without refused keywords. */
 json_t *weir__schema_node(weir__schema_walk *w, const json_t *schema);
 
 /* The same, and always refuses. */
@@ -125,7 +125,7 @@ json_t *weir__schema_below_index(weir__schema_walk *w, const char *keyword, size
 
 /* -- schema_relax.c: with relax -- */
 
-/* weir__schema_enforce of the schema without what it refuses. */
+/* weir__schema_enforce of the schema without the keywords that it refuses. */
 json_t *weir__schema_relax(weir__schema_walk *w, const json_t *schema);
 
 /* The same for the arguments of a function, which must be an object. */

@@ -125,7 +125,7 @@ static void test_work(void **state)
     uint64_t first = WEIR__SCHEMA_STEPS_MAX - work.budget.steps;
     assert_true(first > 0 && first < 10000);
 
-    /* Each further schema of a request has what is left. */
+    /* Each further schema of a request has the rest of the budget. */
     assert_int_equal(rewrite(text, &work, &error), WEIR_OK);
     assert_int_equal(WEIR__SCHEMA_STEPS_MAX - work.budget.steps, 2 * first);
     work.budget.steps = first - 1;

@@ -123,7 +123,7 @@ static weir_status lock_path(const char *path, bool try_once, bool (*tick)(void 
             *descriptor = opened;
             return WEIR_OK;
         }
-        close(opened); /* whoever had it has removed it */
+        close(opened); /* its last holder has removed it */
     }
 }
 
@@ -212,7 +212,7 @@ done:
     return status;
 }
 
-/* What to do with a file of a snapshot: `name` in it, `path`, and the blob that it links to ("" = none). */
+/* Called for each file of a snapshot: `name` in it, `path`, and the blob that it links to ("" = none). */
 typedef weir_status visit_fn(const char *name, const char *path, const char *blob, void *user);
 
 /* The last part of a link's target, where that is a blob's name. */
@@ -260,7 +260,7 @@ static weir_status walk(const char *folder, const char *prefix, int depth, visit
     return status;
 }
 
-/* ---- What there is ---- */
+/* ---- Listing ---- */
 
 struct scan {
     const char *repo;
@@ -374,7 +374,7 @@ weir_status weir__cache_scan_all(const char *cache, weir__name_files *files)
 
 /* ---- Removing ---- */
 
-/* Removes a folder and what is in it; links are removed, not followed. */
+/* Removes a folder and its contents; links are removed, not followed. */
 static weir_status remove_tree(const char *folder, int depth, uint64_t *n_bytes, weir_error *error)
 {
     weir_status status = WEIR_OK;
@@ -433,7 +433,7 @@ static weir_status check_idle(const char *cache, const char *repo, weir_error *e
 struct removal {
     const char *cache;
     const weir__name *name;
-    weir__name_files gone; /* what was unlinked, with its blobs */
+    weir__name_files gone; /* the unlinked files, with their blobs */
     weir_error *error;
 };
 

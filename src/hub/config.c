@@ -63,7 +63,7 @@ static char *home_folder(void)
     return weir__mem_strdup("");
 }
 
-/* What the file says, without blanks around it. NULL in *token: there is no such file, or nothing in it. */
+/* The file's content, without blanks around it. NULL in *token: there is no such file, or it is empty. */
 static weir_status read_token(const char *path, char **token, weir_error *error)
 {
     char line[1024];

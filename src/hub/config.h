@@ -1,4 +1,4 @@
-/* config.h: what the parameters and the environment say about the hub.
+/* config.h: the hub's configuration, from the parameters and the environment.
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef WEIR_HUB_CONFIG_H
 #define WEIR_HUB_CONFIG_H

@@ -20,7 +20,7 @@
 #include "hub/cache.h"
 #include "hub/log.h"
 
-#define PROGRESS_NS (100 * WEIR__NS_PER_MS) /* between two calls of it: what a person sees as moving */
+#define PROGRESS_NS (100 * WEIR__NS_PER_MS) /* between two calls of it: smooth for the eye */
 #define RATE_NS     (500 * WEIR__NS_PER_MS) /* that a rate is of: less would flicker */
 #define FURTHER     ((uint64_t)1 << 20)     /* bytes after which failures are counted anew */
 
@@ -28,7 +28,7 @@ typedef struct fetch {
     const weir__config *config;
     const weir__name_file *file;
     int32_t shard, n_shards;
-    int descriptor; /* of what came so far */
+    int descriptor; /* of the part received so far */
     uint64_t n_done;
     weir__sha256 sha256; /* of the first n_done bytes */
     char etag[160];      /* of these bytes, as the store behind the hub calls them; "" = unknown */
@@ -100,7 +100,7 @@ static bool start_over(fetch *f)
     return ftruncate(f->descriptor, 0) == 0 || disk_failed(f, "begun again");
 }
 
-/* Takes up what an earlier download left. */
+/* Continues an earlier download. */
 static bool take_up(fetch *f)
 {
     static const size_t step = (size_t)1 << 20;
@@ -221,8 +221,8 @@ static weir_status get_all(fetch *f, weir__http *http, const char *url)
     return WEIR_OK;
 }
 
-/* Downloads until the checksum is right; what an earlier process left may be wrong, what this one began may
- * not. */
+/* Downloads until the checksum is right; the part left by an earlier process may be wrong, that of this one
+ * may not. */
 static weir_status get_checked(fetch *f, weir__http *http, const char *url)
 {
     for (;;) {

@@ -19,7 +19,7 @@
 #define BACKOFF_MAX_MS    10000
 #define TICK_MS           100 /* how soon a wait notices that the caller gives up */
 
-/* ---- What answers mean ---- */
+/* ---- Errors of answers ---- */
 
 bool weir__http_may_retry(weir_status status, const weir__http_answer *answer)
 {
@@ -183,7 +183,7 @@ weir_status weir__http_text(weir__http *http, const weir__config *config, const 
 /* ---- Requests ---- */
 
 #define HOPS_MAX       10    /* redirects: a hub and its store need two or three */
-#define ERROR_BODY_MAX 65536 /* of what is thrown away anyway */
+#define ERROR_BODY_MAX 65536 /* of a body that is thrown away */
 
 struct weir__http {
     weir__transfers *transfers;
@@ -282,7 +282,7 @@ static bool on_header(const char *line, size_t n, void *user)
     return true;
 }
 
-/* Whether the body is what was asked for; tells begin() when that is so for the first time. length: of the
+/* Whether the body is the requested one; calls begin() when that is so for the first time. length: of the
  * body. */
 static bool begin_body(struct flight *flight, int64_t length)
 {

@@ -1,4 +1,4 @@
-/* http.h: GET over libcurl, for the hub: redirects, ranges, retries and what failures mean.
+/* http.h: GET over libcurl, for the hub: redirects, ranges, retries and the reasons of failures.
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef WEIR_HUB_HTTP_H
 #define WEIR_HUB_HTTP_H
@@ -22,7 +22,7 @@ typedef struct weir__http_answer {
     int64_t total;         /* bytes of the whole, -1 = unknown */
     int64_t retry_after_s; /* 0 = unknown */
     char etag[160];        /* strong and with its quotes, fit for If-Range; "" = none */
-    char linked_etag[160]; /* what the hub, not the store behind it, says of the contents; "" = nothing */
+    char linked_etag[160]; /* the hub's own tag of the contents, not that of the store behind it; "" = none */
     char error_code[64];   /* X-Error-Code */
     char reason[200];      /* why there is no whole answer */
     bool distrusted;       /* because the other side's certificate proves nothing */

@@ -56,7 +56,7 @@ static void quiet_end(const quiet *q)
     pthread_sigmask(SIG_SETMASK, &q->before, NULL);
 }
 
-/* ---- What a call works with ---- */
+/* ---- The state of a call ---- */
 
 typedef struct session {
     weir__name name;
@@ -90,7 +90,7 @@ static weir_status open_http(session *s, weir_error *error)
     return s->http != NULL ? WEIR_OK : weir__http_create(&s->config, &s->http, error);
 }
 
-/* What the hub has of the repository; names of what the cache has of that get their paths. */
+/* The repository's files in the hub; those that the cache has get their paths. */
 static weir_status ask(session *s, int32_t n_retries, weir__name_files *files, weir_error *error)
 {
     char *json = NULL, *url;
@@ -120,7 +120,7 @@ static weir_status ask(session *s, int32_t n_retries, weir__name_files *files, w
     return status;
 }
 
-/* What the cache has of the repository in this revision; NOT_FOUND: nothing. */
+/* The files of this revision that the cache has; NOT_FOUND: none. */
 static weir_status recall(const session *s, weir__name_files *files, weir_error *error)
 {
     char commit[65];
@@ -137,7 +137,7 @@ static weir_status recall(const session *s, weir__name_files *files, weir_error 
         s->name.repo, s->config.revision, s->config.cache);
 }
 
-/* The path of what the name means, where the cache has all of it. */
+/* The path of the file that the name means, if the cache has all of it. */
 static weir_status recall_path(const session *s, char **path, weir_error *error)
 {
     weir__name_files files = {0};
@@ -187,7 +187,7 @@ static weir_status fetch_all(session *s, const weir__name_files *files, char **p
                                    file->repo, (int)i, (int)n_shards, file->name);
     for (int32_t i = 1; i <= n_shards && status == WEIR_OK; i++)
         status = fetch_one(s, weir__name_shard_of(files, first, i), files->commit, error);
-    /* Last: offline the revision means what is there whole. */
+    /* Last: offline, the revision means a commit that is complete in the cache. */
     if (status == WEIR_OK)
         status = weir__cache_set_ref(s->config.cache, file->repo, s->config.revision, files->commit, error);
     if (status == WEIR_OK &&

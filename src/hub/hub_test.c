@@ -264,7 +264,7 @@ static void test_a_hub_that_nobody_runs(void **state)
     assert_int_equal(status, WEIR_IO);
     assert_true(strlen(problem.message) > 10);
     assert_int_equal(weir_hub_resolve("hf:o/r", &params, &out, &problem), WEIR_IO);
-    /* What is in the cache is used. */
+    /* Cached files are used. */
     assert_ok(weir_hub_download("hf:o/r", &params, &out, error));
     weir_free(out);
 }

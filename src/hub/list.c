@@ -17,7 +17,7 @@ static bool read_size(const json_t *value, uint64_t *n)
     return true;
 }
 
-/* One file. What is no model's file, or has no safe name, is passed over. */
+/* One file. Files that are no models, or whose names are not safe, are passed over. */
 static weir_status read_file(const char *repo, const json_t *entry, weir__name_files *files,
                              weir_error *error)
 {

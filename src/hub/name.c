@@ -13,7 +13,7 @@
 #define SUFFIX ".gguf"
 
 /* Tried in this order where a name asks for none: small enough for most machines without much loss, then its
- * neighbours, then what is larger, then what loses more. */
+ * neighbours, then larger types, then those that lose more. */
 static const char *const preferred[] = {
     "Q4_K_M", "Q4_K_S", "Q4_0",   "Q4_1",   "IQ4_NL", "IQ4_XS", "Q5_K_M", "Q5_K_S", "Q5_0", "Q6_K", "Q8_0",
     "MXFP4",  "Q3_K_L", "Q3_K_M", "Q3_K_S", "BF16",   "F16",    "F32",    "IQ3_M",  "Q2_K", NULL,
@@ -26,7 +26,7 @@ static bool is_word(const char *text, size_t n)
     if (n == 0 || n > 96 || text[0] == '.' || text[0] == '-' || text[n - 1] == '.') return false;
     for (size_t i = 0; i < n; i++) {
         if (!weir__ascii_is_alnum(text[i]) && strchr("._-", text[i]) == NULL) return false;
-        /* "--" is what the cache writes for the slash. */
+        /* The cache writes "--" for the slash. */
         if (i > 0 && text[i] == text[i - 1] && strchr(".-", text[i]) != NULL) return false;
     }
     return true;

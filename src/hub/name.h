@@ -21,7 +21,7 @@ typedef struct weir__name {
 /* One GGUF file of a repository. Strings are owned; weir__name_files_fini frees them. */
 typedef struct weir__name_file {
     char *repo, *name, *path; /* path: in the cache; NULL = it is not there */
-    char *blob;               /* what the cache calls its contents; NULL = unknown */
+    char *blob;               /* the cache's name of its contents; NULL = unknown */
     uint64_t n_bytes;
     char sha256[65]; /* "" = unknown */
 } weir__name_file;
@@ -65,7 +65,7 @@ void weir__name_quantization(const char *file, char quantization[16]);
 void weir__name_shard(const char *file, int32_t *shard, int32_t *n_shards);
 
 /* The file that a name means: the first shard of one with several. NOT_FOUND (field "name"): the message
- * tells what there is. */
+ * lists the files that exist. */
 weir_status weir__name_choose(const weir__name *name, const weir__name_files *files, size_t *chosen,
                               weir_error *error);
 

@@ -1,4 +1,4 @@
-/* image.c: what the decoders of images share.
+/* image.c: common to the decoders of images.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "media/image.h"
 

@@ -194,7 +194,7 @@ static void refuse_png(uint32_t width, uint32_t height, weir_status status, cons
     file_free(&f);
 }
 
-/* A row may have only so much of the file: what follows the last one may decompress to gigabytes. */
+/* A row may have only so much of the file: the data after the last one may decompress to gigabytes. */
 static void test_png_with_too_much_data(void **state)
 {
     (void)state;

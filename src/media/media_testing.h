@@ -1,4 +1,4 @@
-/* media_testing.h: what the tests of media share: files that are written byte by byte, without the decoders'
+/* media_testing.h: shared by the tests of media: files that are written byte by byte, without the decoders'
  * libraries.
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef WEIR_MEDIA_MEDIA_TESTING_H
@@ -38,7 +38,7 @@ static inline void file_free(file *f)
     memset(f, 0, sizeof *f);
 }
 
-/* ---- What is expected of it ---- */
+/* ---- Expected results ---- */
 
 /* A copy of its exact size, so that a sanitizer sees reads beyond. */
 static inline weir_status create(const void *bytes, size_t n, const weir_media_params *params,

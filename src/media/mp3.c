@@ -15,7 +15,7 @@ static void mp3_init(void)
     mpg123_init(); /* versions before 1.27 need it */
 }
 
-/* The decoder found the rate and the channels of what follows. */
+/* The decoder has found the rate and the channels of the following samples. */
 static weir_status mp3_on_format(mpg123_handle *decoder, weir__sound *sound, weir_error *error)
 {
     long rate = 0;

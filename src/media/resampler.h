@@ -27,7 +27,7 @@ void weir__resampler_fini(weir__resampler *resampler);
 /* The largest number of results of a push, and of the end. */
 size_t weir__resampler_room(const weir__resampler *resampler);
 
-/* Adds n samples and writes what they complete. Returns the number of results. */
+/* Adds n samples and writes the results that they complete. Returns their number. */
 size_t weir__resampler_push(weir__resampler *resampler, const float *samples, size_t n, float *results);
 
 /* The results that need samples after the last one, which count as 0. */

@@ -59,7 +59,7 @@ static void test_tones_stay(void **state)
         }
 }
 
-/* What the lower rate cannot hold is gone, and does not come back as another tone. */
+/* Frequencies that the lower rate cannot hold are gone, and do not come back as another tone. */
 static void test_tones_above_are_gone(void **state)
 {
     (void)state;

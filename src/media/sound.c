@@ -1,4 +1,4 @@
-/* sound.c: what the decoders of sounds share.
+/* sound.c: common to the decoders of sounds.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "media/sound.h"
 

@@ -20,7 +20,7 @@ typedef struct weir__sound {
     size_t n_samples, capacity;
 } weir__sound;
 
-/* A decoder. What *sound holds is freed by weir__sound_fini, also after an error. */
+/* A decoder. weir__sound_fini frees the contents of *sound, also after an error. */
 typedef weir_status (*weir__sound_fn)(const unsigned char *bytes, size_t n, weir__sound *sound,
                                       weir_error *error);
 
@@ -28,7 +28,7 @@ weir_status weir__wav_decode(const unsigned char *bytes, size_t n, weir__sound *
 weir_status weir__flac_decode(const unsigned char *bytes, size_t n, weir__sound *sound, weir_error *error);
 weir_status weir__mp3_decode(const unsigned char *bytes, size_t n, weir__sound *sound, weir_error *error);
 
-/* Checks what a header says against the limits. Once, before the first push. */
+/* Checks a header's numbers against the limits. Once, before the first push. */
 weir_status weir__sound_begin(weir__sound *sound, uint64_t rate, uint64_t n_channels, uint64_t n_frames,
                               weir_error *error);
 

@@ -16,7 +16,7 @@
 
 #define ARGS_MAX 64 /* templates know a handful of variables; each rendering copies all */
 
-/* ---- What a chat says ---- */
+/* ---- Getters ---- */
 
 const char *weir_chat_relaxed(const weir_chat *chat)
 {

@@ -45,7 +45,7 @@ struct weir_chat {
 weir_status weir__chat_render(weir_chat *chat, const weir_chat_params *params, const json_t *messages,
                               const weir__chat_tools *tools, weir__text *relaxed, weir_error *error);
 
-/* Fills the members that say how the answer is constrained and read, from what the template's handler found.
+/* Fills the members that say how the answer is constrained and read, from the template handler's analysis.
  * schema: json_schema, rewritten, or NULL. */
 weir_status weir__chat_read_form(weir_chat *chat, const weir__shim_rendered *rendered, const json_t *schema,
                                  weir_error *error);

@@ -1,4 +1,4 @@
-/* Answers with calls, read in pieces: against jansson, which writes them and reads what comes out.
+/* Answers with calls, read in pieces: against jansson, which writes them and reads the results.
  * SPDX-License-Identifier: Apache-2.0 */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -65,7 +65,7 @@ static void heard_fini(heard *h)
     bytes_fini(&h->content);
 }
 
-/* In pieces of up to `most` bytes, and what is left of a character. */
+/* In pieces of up to `most` bytes and the rest of a character. */
 static void read_in_pieces(dice *d, const char *text, int32_t most, heard *h)
 {
     weir__chat_calls_reader reader = {.form = h->form};
@@ -160,7 +160,7 @@ static void test_words(void **state)
     }
 }
 
-/* JSON of any form: what comes out is the same JSON. Calls are read as before. */
+/* JSON of any form: the result is the same JSON. Calls are read as before. */
 static void test_forms(void **state)
 {
     static const char *const texts[][2] = {
@@ -200,7 +200,7 @@ static void test_forms(void **state)
     heard_fini(&h);
 }
 
-/* What is no such answer comes out as it was, also when it ends early. */
+/* Any other answer comes out unchanged, also when it ends early. */
 static void test_other_texts(void **state)
 {
     static const char *const texts[][2] = {
@@ -245,7 +245,7 @@ static void test_a_cut_call(void **state)
     heard_fini(&h);
 }
 
-/* Whoever takes deltas refuses one after the other: what was read is not read again, and the rest is not
+/* The receiver refuses one delta after the other: text that was read is not read again, and the rest is not
  * lost. */
 typedef struct unwilling {
     heard heard;
@@ -292,7 +292,7 @@ static void test_refusal(void **state)
 
 /* ---- Describing ---- */
 
-/* What the library's own reader has made of tools_json; it is built without llama.cpp, too. */
+/* The library's own reader of tools_json, which is built without llama.cpp, too. */
 static weir_status describe(const char *messages, const char *tools_json, weir__chat_calls_talk talk,
                             const char *form, json_t **described, char **schema, weir_error *error)
 {

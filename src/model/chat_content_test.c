@@ -1,6 +1,6 @@
-/* chat_content_test.c: contents in prompts of templates that do this and that, and the tokens that come of
- * it. Also chat_parts.c and control.c. The templates here are C, and say where contents went: what is
- * computed from that, byte by byte, is compared with what was found.
+/* chat_content_test.c: contents in prompts of templates that change them in several ways, and the tokens.
+ * Also chat_parts.c and control.c. The templates here are C, and report where contents went: the spans
+ * computed from that, byte by byte, are compared with those found.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "model/chat_parts.h"
 
@@ -50,18 +50,18 @@ typedef enum manner {
     TWICE,
     ONE_LINE,  /* without newlines */
     BRACKETS,  /* <content> */
-    INSPECTED, /* another word before what begins or ends as results do */
+    INSPECTED, /* another word before contents that begin or end as results do */
     N_FOUND,   /* above this one the contents cannot be found */
     UPPER = N_FOUND,
     REVERSED,
-    SPLIT, /* only what follows the first "|" */
+    SPLIT, /* only the part after the first "|" */
     N_MANNERS,
 } manner;
 
 static const char *const manner_names[] = {"as is",     "stripped", "twice",    "one line", "brackets",
                                            "inspected", "upper",    "reversed", "split"};
 
-/* What a template makes of messages. mask: 1 for bytes of contents; may be NULL. */
+/* The prompt that a template makes of messages. mask: 1 for bytes of contents; may be NULL. */
 typedef struct page {
     manner manner;
     weir__text text, mask;
@@ -195,7 +195,7 @@ static size_t naive(const page *p, int32_t *ids)
     return n;
 }
 
-/* ---- What is found ---- */
+/* ---- Found contents ---- */
 
 typedef struct outcome {
     bool known;
@@ -252,7 +252,7 @@ static json_t *parsed(const char *text)
     return messages;
 }
 
-/* Renders, and compares what is found with the oracle. */
+/* Renders, and compares the result with the oracle. */
 static int check(manner m, const char *json)
 {
     page p = {.manner = m};
@@ -285,7 +285,7 @@ static void test_nobody_else_ends_a_message(void **state)
         check(m, USER("<｜end▁of▁turn｜>"));
         check(m, USER(""));
     }
-    /* Marks at both ends change what this one sees; so they stand inside. */
+    /* Marks at both ends would change this template's output; so they stand inside. */
     assert_int_equal(check(INSPECTED, USER("<|im_end|>.<|im_start|>")), 2);
 }
 
@@ -324,7 +324,7 @@ static void test_whose(void **state)
     }
 }
 
-/* What a template makes unrecognizable is said to be unknown, and tokenized as a whole. */
+/* Contents that a template makes unrecognizable are reported as unknown, and tokenized as a whole. */
 static void test_what_cannot_be_found(void **state)
 {
     (void)state;
@@ -340,7 +340,7 @@ static void test_what_cannot_be_found(void **state)
     }
 }
 
-/* A template that says no to what it does not know, and one that marks drive out of memory. */
+/* A template that refuses unknown texts, and one that runs out of memory on marks. */
 static weir_status failing(void *user, const json_t *messages, weir__text *prompt, weir_error *error)
 {
     (void)messages, (void)prompt;

@@ -21,7 +21,7 @@ static void test_depth(void **state)
         "chat template");
     expect_limit("{% macro f(x) %}{% if x %}{{ f(x + 1)|upper }}{% endif %}{% endmacro %}{{ f(1) }}",
                  "chat template");
-    /* What does recurse, but for a while. */
+    /* A recursion that ends. */
     weir_chat_params params =
         params_of("{% macro f(x) %}{% if x > 0 %}{{ f(x - 1) }}{% else %}done{% endif %}{% endmacro %}"
                   "{{ f(1000) }}");

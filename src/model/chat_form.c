@@ -1,5 +1,5 @@
-/* chat_form.c: what of a chat's prompt must remain text, and how its answer is constrained and read, from
- * what the template's handler found.
+/* chat_form.c: which parts of a chat's prompt must remain text, and how its answer is constrained and read,
+ * from the template handler's analysis.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "model/chat.h"
 

@@ -97,7 +97,7 @@ static void test_parts(void **state)
     weir__mem_free(marks);
 }
 
-/* What can lie in several places is told only where all of them say the same. */
+/* A text that can lie in several places is reported only if all of them give the same message. */
 static void test_doubt(void **state)
 {
     (void)state;
@@ -168,7 +168,7 @@ static void test_walks_in_vain_have_an_end(void **state)
     free(prompt);
 }
 
-/* Rendered by us, so that the place of each text is known: what is told is right, or nothing is told. */
+/* Rendered by us, so that the place of each text is known: the report is right, or there is none. */
 static void test_random_texts(void **state)
 {
     (void)state;

@@ -1,4 +1,4 @@
-/* chat_media_test.c: images and sounds in conversations. What a prompt must be is computed from the same
+/* chat_media_test.c: images and sounds in conversations. The expected prompt is computed from the same
  * conversation with words in place of media.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "model/chat_testing.h"
@@ -152,7 +152,7 @@ static void test_the_chat_holds_them(void **state)
     weir_media_release(own);
     assert_int_equal(weir_media_describe(weir_chat_media(chat, NULL)[0].media, &info), WEIR_OK);
     assert_int_equal(info.n_samples, 2000);
-    weir_chat_release(chat); /* the end of the tests counts what lives */
+    weir_chat_release(chat); /* the end of the tests counts live objects */
 }
 
 static void test_what_is_refused(void **state)
@@ -262,7 +262,7 @@ static void test_texts_of_tokens_beside_a_medium(void **state)
     weir_chat_release(chat);
 }
 
-/* What looks like a marker is text, even the one of a former chat. */
+/* Text that looks like a marker is text, even the one of a former chat. */
 static void test_no_marker_is_forged(void **state)
 {
     (void)state;
@@ -290,8 +290,8 @@ static const char *any_text(dice *d)
     return texts[dice_in(d, 0, 14)];
 }
 
-/* Random conversations: the prompt is what the texts give, with each medium in its place; no control token
- * comes of a user's texts. */
+/* Random conversations: the prompt is that of the texts, with each medium in its place; a user's text makes
+ * no control token. */
 static void test_random_conversations(void **state)
 {
     (void)state;

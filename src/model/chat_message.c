@@ -103,7 +103,7 @@ static weir_status check_content(const json_t *content, size_t i, weir_error *er
     return WEIR_OK;
 }
 
-/* Adds what may be left out: type, arguments. */
+/* Adds members that may be left out: type, arguments. */
 static weir_status check_call(json_t *call, size_t i, size_t k, weir_error *error)
 {
     char rest[40];

@@ -10,7 +10,7 @@
  * structs and JSON; NO_MEMORY. */
 weir_status weir__chat_messages(const weir_chat_params *params, json_t **messages, weir_error *error);
 
-/* What a part of a content is. A checked conversation has no UNKNOWN ones. */
+/* The kind of a part of a content. A checked conversation has no UNKNOWN ones. */
 typedef enum weir__part_kind {
     WEIR__PART_UNKNOWN,
     WEIR__PART_TEXT,

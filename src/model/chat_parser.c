@@ -1,7 +1,7 @@
 /* chat_parser.c: answers, parsed piece by piece.
  *
  * llama.cpp's parsers read a whole text and return the message so far. So the text is kept and parsed again
- * as it grows, and what is new in the message is delivered. A message that contradicts what was delivered is
+ * as it grows, and the new part of the message is delivered. A message that contradicts the delivered part is
  * skipped. If that lasts for PATIENCE bytes or to the end, the rest of the answer is plain text: everything
  * after the last delivered piece becomes content, once.
  *
@@ -43,8 +43,8 @@ typedef struct call {
     weir__text arguments;
 } call;
 
-/* Invariant: content, reasoning and calls are what was delivered, and what a continued message already held;
- * raw[0 .. settled) is the text that they came from, as far as is known; settled <= raw.n. With reads_calls,
+/* Invariant: content, reasoning and calls are the delivered ones, after those of a continued message; raw[0
+ * .. settled) is the text that they came from, as far as is known; settled <= raw.n. With reads_calls,
  * calls_reader reads content, and has read content[0 .. read). */
 struct weir_chat_parser {
     weir_chat *chat;               /* held */
@@ -169,7 +169,7 @@ static size_t find_raw(const weir_chat_parser *p, const char *bytes, size_t n)
     return 0;
 }
 
-/* Moves `settled` behind what was delivered, whose leading space may come from the prompt. Text that does not
+/* Moves `settled` behind the delivered text, whose leading space may come from the prompt. Text that does not
  * occur, such as unescaped text, settles all of raw, and returns false. */
 static bool settle(weir_chat_parser *p, const char *bytes, size_t n)
 {
@@ -186,7 +186,7 @@ static bool settle(weir_chat_parser *p, const char *bytes, size_t n)
 
 /* ---- Messages ---- */
 
-/* Whether `now` continues what was sent; a shorter text brings nothing new. */
+/* Whether `now` continues the text that was sent; a shorter text brings nothing new. */
 static bool goes_on(const weir__text *sent, const char *now, size_t n)
 {
     size_t common = n < sent->n ? n : sent->n;
@@ -253,7 +253,7 @@ static bool deliver_call(weir_chat_parser *p, const weir__shim_call *c, size_t i
     return true;
 }
 
-/* Delivers what is new in the message. False: out of memory; what was queued stays queued. */
+/* Delivers the new part of the message. False: out of memory; queued deltas stay queued. */
 static bool deliver_message(weir_chat_parser *p, const weir__shim_message *m, bool finished)
 {
     p->verbatim = false;
@@ -290,7 +290,7 @@ static void run_parse(void *user)
                                       a->message, NULL);
 }
 
-/* WEIR_OK: *m is a message that continues what was delivered. BACKEND: there is none. NO_MEMORY. */
+/* WEIR_OK: *m is a message that continues the delivered one. BACKEND: there is none. NO_MEMORY. */
 static weir_status parse_raw(const weir_chat_parser *p, bool whole, weir__shim_message *m)
 {
     parse a = {p, m, whole, WEIR_OK};
@@ -349,7 +349,7 @@ static weir_status read_end(weir_chat_parser *p, weir_error *error)
     return ok ? WEIR_OK : no_memory(error);
 }
 
-/* Delivers what certainly continues the text before it; a parse reads the rest of raw. */
+/* Delivers bytes that certainly continue the text before them; a parse reads the rest of raw. */
 static bool pass_through(weir_chat_parser *p)
 {
     size_t end = p->settled;

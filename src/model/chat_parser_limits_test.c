@@ -21,7 +21,7 @@ static void read_content(weir_chat *chat, const char *begin, const char *rest, c
     weir_chat_parser_destroy(parser);
 }
 
-/* What cannot be the form's any longer is held back for 255 bytes, then it is content. */
+/* Text that cannot belong to the form any longer is held back for 255 bytes, then it is content. */
 static void test_patience(void **state)
 {
     (void)state;
@@ -111,7 +111,7 @@ static void test_brackets(void **state)
     struct rlimit before, none;
     assert_int_equal(getrlimit(RLIMIT_AS, &before), 0);
     none = before;
-    none.rlim_cur = 1 << 20;                 /* no further memory than what is there */
+    none.rlim_cur = 1 << 20;                 /* no more memory than there is */
     assert_true(is_read(chat, 64, &status)); /* which is enough for this */
     assert_int_equal(setrlimit(RLIMIT_AS, &none), 0);
     bool on_own_stack = is_read(chat, 64, &status);

@@ -8,7 +8,7 @@
 #include "base/utf8.h"
 #include "support/effort.h"
 
-/* ---- What comes out ---- */
+/* ---- Results ---- */
 
 typedef struct answer {
     char content[8192], reasoning[8192];
@@ -331,7 +331,7 @@ static void test_forms(void **state)
 
 /* ---- Answers that do not ---- */
 
-/* Text that must come out whole, whatever becomes of it: what was read is all in the given pieces. */
+/* Text that must come out whole, in whatever form: all of it is in the given pieces. */
 static const struct broken {
     const char *template, *text;
     const char *content; /* when read at once */

@@ -16,7 +16,7 @@
 
 enum { MESSAGES, TOOLS, ENFORCED, SCHEMA, ARGS, N_TEXTS };
 
-/* One rendering: what was given, what is derived from it (owned), and the result. */
+/* One rendering: its input, data derived from that (owned), and the result. */
 typedef struct rendering {
     const weir_chat_params *params;
     const json_t *messages;

@@ -1,5 +1,5 @@
-/* chat_special_test.c: what users and tools say of control tokens stays text: with templates and
- * vocabularies as they are.
+/* chat_special_test.c: texts of control tokens from users and tools stay text, with real templates and
+ * vocabularies.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "model/chat_testing.h"
 
@@ -203,7 +203,7 @@ static void test_what_is_left_is_text(void **state)
     weir_chat_release(chat);
 }
 
-/* A content that begins or ends the prompt keeps what looks like the tokens that stand there. */
+/* A content that begins or ends the prompt keeps text that looks like the tokens that stand there. */
 static void test_ends_of_the_prompt(void **state)
 {
     (void)state;
@@ -231,7 +231,7 @@ static void test_ends_of_the_prompt(void **state)
 
 /* ---- Vocabularies ---- */
 
-/* A prompt made of control texts and other texts, and what it becomes. */
+/* A prompt made of control texts and other texts, and its tokens. */
 typedef struct made {
     char text[4096];
     size_t n;
@@ -310,7 +310,7 @@ static void check_made(const made *m, const weir_model *vocabulary, const weir__
     weir__spans_fini(&spans);
 }
 
-/* Control tokens whose texts are no others' parts, so that it is plain what the prompt's are. */
+/* Control tokens whose texts are no parts of others, so that those of the prompt are unambiguous. */
 static bool stand_alone(const weir__controls *controls)
 {
     for (size_t i = 0; i < controls->n; i++)

@@ -8,7 +8,7 @@
 
 #include "backend/shim_chat.h"
 
-/* Limits on a template's source. The shim limits what a template does when it runs. */
+/* Limits on a template's source. The shim limits a template's work when it runs. */
 #define WEIR__CHAT_TEMPLATE_BYTES_MAX    262144
 #define WEIR__CHAT_TEMPLATE_BRACKETS_MAX 16384
 

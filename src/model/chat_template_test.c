@@ -82,7 +82,7 @@ static void test_specials(void **state)
     if (no_llama()) skip();
     weir_model_info info = {.size = sizeof info};
     assert_int_equal(weir_model_describe(model, &info), WEIR_OK);
-    /* What the tokenizer adds is not in the text as well. */
+    /* The text lacks the tokens that the tokenizer adds. */
     weir_chat_params params = params_of("{{ bos_token }}x{{ bos_token }}");
     expect_prompt(&params, info.add_bos ? "x<s>" : "<s>x<s>");
     params = params_of("{{ eos_token }}x{{ eos_token }}");

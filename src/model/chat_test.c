@@ -43,7 +43,7 @@ static bool is_described(const weir_chat *chat)
     return chat->calls;
 }
 
-/* Tools stand in the prompt, and what answers they may have in the grammar. */
+/* Tools stand in the prompt, and the grammar allows calls of them. */
 static void expect_described(const weir_chat_params *params, const char *part)
 {
     weir_chat *chat = create(params);
@@ -100,7 +100,7 @@ static void test_continue(void **state)
         "[{\"role\":\"assistant\",\"content\":null,\"tool_calls\":[{\"function\":{\"name\":\"f\"}}]}]";
     expect_error(&params, WEIR_INVALID, "continue_final", "calls tools");
 
-    /* The answer's deltas begin after what was there. */
+    /* The answer's deltas begin after the continued text. */
     weir_chat_parser *parser = NULL;
     weir_delta d;
     params.messages_json = NULL;
@@ -280,7 +280,7 @@ static void test_bad_tools(void **state)
     free(source);
 }
 
-/* ---- What is not enforced ---- */
+/* ---- Keywords that are not enforced ---- */
 
 #define ODD                                                                                                  \
     "{\"type\":\"object\",\"properties\":{\"n\":{\"type\":\"integer\",\"multipleOf\":3}},\"required\":["     \
@@ -481,7 +481,7 @@ static void test_json_schema(void **state)
     free(source);
 }
 
-/* Every template of the pinned source: renders, and constrains what it says it does. */
+/* Every template of the pinned source: renders, and constrains answers as it reports. */
 static void test_all_templates(void **state)
 {
     size_t n = 0, n_tools = 0;

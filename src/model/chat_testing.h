@@ -1,4 +1,4 @@
-/* chat_testing.h: what tests of conversations share, on the fake backend.
+/* chat_testing.h: shared by tests of conversations, on the fake backend.
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef WEIR_MODEL_CHAT_TESTING_H
 #define WEIR_MODEL_CHAT_TESTING_H
@@ -85,7 +85,7 @@ static void expect_error(const weir_chat_params *params, weir_status status, con
     if (strstr(error.message, word) == NULL) fail_msg("'%s' is not in: %s", word, error.message);
 }
 
-/* Only the pinned llama.cpp counts what templates do. */
+/* Only the pinned llama.cpp counts the steps of templates. */
 static inline bool is_pinned(void)
 {
     return !no_llama() && weir_backend_version()[0] == 'v';

@@ -15,7 +15,7 @@ struct weir_context {
     weir__adapters adapters;    /* those that are set */
 };
 
-/* What a context of an outline would have and allocate. */
+/* The properties and memory that a context of an outline would have. */
 weir_status weir__context_estimate(const weir_model *model, const weir_context_params *params,
                                    weir_context_info *info, uint64_t *kv_bytes, uint64_t *compute_bytes,
                                    weir_error *error);

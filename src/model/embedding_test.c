@@ -244,7 +244,7 @@ static void test_a_pass_that_fails(void **state)
     fake_release(model);
 }
 
-/* Embedding allocates nothing: what it needs came with the context. */
+/* Embedding allocates nothing: the context has all that it needs. */
 static bool at_once(void *user)
 {
     return ++*(int *)user >= 3;

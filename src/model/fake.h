@@ -21,7 +21,7 @@ int32_t weir__fake_next(const weir_model *model, const int32_t *history, int32_t
 int32_t weir__fake_next_adapted(const weir_model *model, const weir_adapter_use *uses, size_t n_adapters,
                                 const int32_t *history, int32_t n);
 
-/* What media become in a sequence of the fake: marks, and cells below zero. Returns their number. */
+/* The cells that media become in a sequence of the fake: marks, and ids below zero. Returns their number. */
 int32_t weir__fake_media(const weir_model *model, weir_media *media, int32_t *tokens);
 
 /* Records all entries of all passes from now on. Call both while no pass runs. */

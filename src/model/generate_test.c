@@ -3,7 +3,7 @@
 
 #include "base/utf8.h"
 
-/* What the callback saw. */
+/* Calls of the callback. */
 typedef struct seen {
     int32_t tokens[512];
     int32_t n;
@@ -70,7 +70,7 @@ static void test_tokens_follow_each_other_until_max_tokens(void **state)
         assert_int_equal(run(context, sampler, n, &s), WEIR_REASON_LENGTH);
         assert_int_equal(s.n, n);
         assert_chain(model, &s);
-        /* the last token is not computed: nobody needs what follows it */
+        /* the last token is not computed: no further one is needed */
         assert_int_equal(weir_sequence_pos_max(context, 0), n == 0 ? 1 : n);
     }
     weir_sampler_destroy(sampler);
@@ -381,7 +381,7 @@ static void test_an_interrupt_ends_it_within_a_pass(void **state)
         assert_int_equal(p.asked, p.last);
         assert_int_equal(reason, WEIR_REASON_DEADLINE);
         assert_int_equal(s.n, ends[i].n_tokens);
-        /* of the prompt nothing is left, of the answer what had been computed */
+        /* of the prompt nothing is left, of the answer the computed tokens */
         assert_int_equal(weir_sequence_pos_max(context, 0), ends[i].pos_max);
     }
     memset(&s, 0, sizeof s);

@@ -15,7 +15,7 @@
 
 #define N_MOST 5000
 
-/* What the header promises, without any thrift. */
+/* The header's definition, computed naively. */
 static double naive(const float *logits, int32_t n, int32_t token)
 {
     double max = -INFINITY, sum = 0;
@@ -100,7 +100,7 @@ static void a_certain_token_has_logprob_0(void **state)
     assert_int_equal(top[0].token, 42);
     assert_int_equal(top[1].token, 0);
     assert_true(isinf(top[1].logprob) && top[1].logprob < 0);
-    logits[7] = INFINITY; /* what no model should give is still a number */
+    logits[7] = INFINITY; /* a logit that no model should have, but a number */
     assert_true(fabsf(weir__logprob(logits, 100, 7, top, 2)) < 1e-7f);
     assert_int_equal(top[0].token, 7);
     assert_true(weir__logprob(logits, 100, 42, top, 2) < -1e30f);

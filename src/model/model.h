@@ -1,4 +1,4 @@
-/* model.h: a loaded model: a backend's model and what is known of it.
+/* model.h: a loaded model: a backend's model and its properties.
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef WEIR_MODEL_MODEL_H
 #define WEIR_MODEL_MODEL_H

@@ -105,7 +105,7 @@ static void test_an_older_callers_params_are_completed(void **state)
     weir_model *model = NULL;
     weir_model_params params = weir_model_params_default();
     params.size = offsetof(weir_model_params, use_mmap);
-    params.vocab_only = true; /* beyond what this caller knows */
+    params.vocab_only = true; /* a member beyond this caller's struct */
     assert_ok(weir_model_load("fake:", &params, &model, error));
     weir_context *context = fake_context(model, 16, 1, WEIR_LAYOUT_UNIFIED);
     weir_context_destroy(context);
@@ -256,7 +256,7 @@ static void test_metadata(void **state)
     assert_int_equal(weir_model_meta(model, "fake.seed", text, sizeof text, &length), WEIR_OK);
     assert_string_equal(text, "42");
     assert_int_equal(length, 2);
-    /* cut to what there is room for */
+    /* cut to the room */
     assert_int_equal(weir_model_meta(model, "general.architecture", text, 3, &length), WEIR_OK);
     assert_string_equal(text, "fa");
     assert_int_equal(length, 4);

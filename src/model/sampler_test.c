@@ -117,7 +117,7 @@ static void test_what_is_given_is_completed(void **state)
     assert_string_equal(full.order, WEIR_SAMPLERS_DEFAULT);
     given.size = offsetof(weir_sampler_params, top_p);
     given.top_k = 7;
-    given.top_p = 77.0f; /* beyond what this caller knows */
+    given.top_p = 77.0f; /* a member beyond this caller's struct */
     assert_ok(weir__sampler_params_check(model, &given, "", &full, error));
     assert_int_equal(full.top_k, 7);
     assert_float_equal(full.top_p, 0.95f, 0.0);

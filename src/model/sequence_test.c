@@ -5,7 +5,7 @@ static const int32_t abcdef[] = {'a', 'b', 'c', 'd', 'e', 'f'};
 
 static const weir_layout layouts[] = {WEIR_LAYOUT_UNIFIED, WEIR_LAYOUT_PER_SLOT};
 
-/* Adds a token where the sequence ends and says what follows. */
+/* Adds a token where the sequence ends and returns the next one. */
 static int32_t follow(weir_context *context, weir_sampler *sampler, int32_t seq, int32_t token)
 {
     int32_t next = -1;
@@ -169,7 +169,7 @@ static void test_a_state_comes_back(void **state)
         size_t length = save(r.context, 0, bytes, sizeof bytes);
         assert_ok(weir_state_load(r.context, 3, bytes, length, error));
         assert_int_equal(follow(r.context, r.greedy, 3, 'x'), after(r.model, "abcdefx"));
-        /* over what a sequence holds, and into another context of the same kind */
+        /* over a sequence's tokens, and into another context of the same kind */
         assert_ok(weir_state_load(r.context, 3, bytes, length, error));
         assert_int_equal(follow(r.context, r.greedy, 3, 'y'), after(r.model, "abcdefy"));
         weir_context *other = fake_context(r.model, 1024, 4, layouts[i]);
@@ -259,7 +259,7 @@ static void test_a_state_includes_copies_that_wait(void **state)
         size_t length = save(r.context, 1, bytes, sizeof bytes);
         assert_ok(weir_state_load(r.context, 2, bytes, length, error));
         assert_int_equal(follow(r.context, r.greedy, 2, 'x'), after(r.model, "abcdefx"));
-        /* nor is what was loaded overwritten by one, or copied by it */
+        /* nor does a copy overwrite a loaded state, or copy it */
         assert_ok(weir_prefill(r.context, abcdef, 2, 0, NULL, error));
         assert_ok(weir_sequence_copy(r.context, 0, 1, -1, -1, error));
         assert_ok(weir_state_load(r.context, 1, bytes, length, error));

@@ -1,4 +1,4 @@
-/* testing.h: what the tests of the low level share: fake models, and checks of errors and leftovers.
+/* testing.h: shared by the tests of the low level: fake models, and checks of errors and leftovers.
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef WEIR_MODEL_TESTING_H
 #define WEIR_MODEL_TESTING_H

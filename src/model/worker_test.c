@@ -1,4 +1,4 @@
-/* worker_test.c: what a worker refuses before it listens; tests/rpc_test.py has the rest.
+/* worker_test.c: errors of a worker before it listens; tests/rpc_test.py has the rest.
  * SPDX-License-Identifier: Apache-2.0 */
 #include <setjmp.h>
 #include <stdarg.h>

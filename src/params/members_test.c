@@ -163,7 +163,7 @@ static bool has_no_row(const char *name)
     return false;
 }
 
-/* Of results, rows are what is one number: no text, no array, no struct. */
+/* Results have rows for single numbers only: not for texts, arrays and structs. */
 static bool is_scalar(const char *of, const char *name, size_t size)
 {
     bool slots = strcmp(of, "view") == 0 && (strcmp(name, "slots") == 0 || strcmp(name, "n_slots") == 0);

@@ -23,7 +23,7 @@ static int32_t below(int32_t n)
 
 typedef struct machine {
     weir_cost truth;
-    double speed;   /* what ticks take is divided by it */
+    double speed;   /* the time of ticks is divided by it */
     int32_t noise;  /* percent, up and down */
     int32_t bursts; /* percent of ticks, which take up to ten times as long */
 } machine;
@@ -93,7 +93,7 @@ static weir__shape four_decodes(void)
 static const machine small = {
     {.pass_ns = 4e6, .decode_ns = 1e6, .prefill_ns = 0.7e6, .context_ns = 0.1e6}, 1, 0, 0};
 
-/* The small machine with so much noise, and what n of its ticks tell. */
+/* The small machine with this noise, in percent, and a cost model that has seen n of its ticks. */
 static machine learn(weir__cost *cost, int32_t noise, int n)
 {
     machine m = small;
@@ -174,7 +174,7 @@ static void a_slower_machine_is_noticed_within_thirty_ticks(void **state)
     }
 }
 
-/* What streams alone show of the machine's speed holds for prompts too. */
+/* A speed that is learned from streams alone holds for prompts too. */
 static void decodes_tell_about_prefills(void **state)
 {
     (void)state;
@@ -233,7 +233,7 @@ static void long_sameness_does_no_harm(void **state)
     assert_true(fabs(error_of(&cost, &m, chunk(4, 64, 500))) < 0.2);
 }
 
-/* As uniform noise of so many percent up and down has it, whatever bursts there are. */
+/* The spread is that of the uniform noise, whatever bursts there are. */
 static void the_spread_is_that_of_the_ticks(void **state)
 {
     (void)state;
@@ -328,7 +328,7 @@ static void passes_of_lanes_are_equal_rows_of_neighbours(void **state)
     assert_int_equal(PASSES(WEIR_LAYOUT_PER_SLOT, 2, 1, 1, 1, 1), 2); /* three lanes, then one */
 }
 
-/* llama.cpp's way token by token: see what is left, choose lanes, take one row from each until one has
+/* llama.cpp's way token by token: count the rows left, choose lanes, take one row from each until one has
  * none. */
 static int32_t reference_passes(int32_t *rows, int32_t n, int32_t n_ubatch)
 {

@@ -40,7 +40,7 @@ static bool is_in_time(draft *d, int32_t n_prefill)
     return weir_plan_tick_ns(d->view, d->plan, n) <= limit_ns(&d->view->cost, d->view->itl_target_ns);
 }
 
-/* What a tick costs besides its prompt tokens, and what each of these does. */
+/* The cost of a tick without its prompt tokens, and that of one prompt token. */
 typedef struct price {
     double rest_ns, token_ns;
 } price;

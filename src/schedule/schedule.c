@@ -91,7 +91,7 @@ size_t weir__schedule_prefills(const weir_view *view, const weir__prompts *promp
     return n;
 }
 
-/* ---- What a plan computes ---- */
+/* ---- The work of a plan ---- */
 
 weir__shape weir__schedule_shape(const weir_view *view, const weir_plan_entry *plan, size_t n_plan)
 {

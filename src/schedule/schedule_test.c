@@ -15,7 +15,7 @@
 #define PROMPT   100    /* the longest, in sequences of plans */
 #define MS       INT64_C(1000000)
 
-/* A view written slot by slot: prefilling with so many tokens left, or generating. */
+/* A view written slot by slot: prefilling with a number of tokens left, or generating. */
 typedef struct scene {
     weir_slot_view slots[N_SLOTS];
     weir_plan_entry plan[N_SLOTS];
@@ -207,7 +207,7 @@ static void prefill_priority_leaves_one_token_to_the_streams(void **state)
     assert_int_equal(plan(&s), 2);
     expect(&s, 0, 2, 99);
     expect(&s, 1, 1, 1);
-    s.slots[2].n_prompt_left = 90; /* what is left is theirs */
+    s.slots[2].n_prompt_left = 90; /* the rest is theirs */
     assert_int_equal(plan(&s), 3);
     expect(&s, 0, 2, 90);
     expect(&s, 1, 0, 1);
@@ -253,7 +253,7 @@ static void latency_target_cuts_prompts_to_the_target(void **state)
     expect(&s, 2, 2, 86);
     prefilling(&s, 3, 1000);
     s.slots[2].n_prompt_left = 36;
-    assert_int_equal(plan(&s), 4); /* what the first does not need is the next one's */
+    assert_int_equal(plan(&s), 4); /* tokens that the first does not need go to the next one */
     expect(&s, 2, 2, 36);
     expect(&s, 3, 3, 50);
     s.view.layout = WEIR_LAYOUT_PER_SLOT; /* passes of 1, 29 and 6 tokens a lane: 10 ms more */
@@ -437,13 +437,13 @@ static int32_t most_of(const scene *s, const weir_slot_view *slot)
     return slot->n_prompt_left < s->view.chunk_size ? slot->n_prompt_left : s->view.chunk_size;
 }
 
-/* Tokens of each side: what there is to do, and what the plan does. */
+/* Tokens of each side: those planned, and those possible. */
 typedef struct sides {
     int32_t decode, prefill;
     int32_t could_decode, could_prefill;
 } sides;
 
-/* The contract of weir_strategy; what was given is by slot. */
+/* The contract of weir_strategy; given: tokens by slot. */
 static sides check_plan(const scene *s, size_t n, int32_t *given)
 {
     sides sum = {0};
@@ -473,7 +473,7 @@ static int32_t least(int32_t a, int32_t b)
     return a < b ? a : b;
 }
 
-/* What each strategy promises about the two sides. */
+/* The promises of each strategy about the two sides. */
 static void check_sides(const scene *s, size_t which, size_t n, sides sum)
 {
     int32_t budget = s->view.budget, used = sum.decode + sum.prefill;

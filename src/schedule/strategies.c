@@ -25,7 +25,7 @@ const weir_strategy *weir_strategy_decode_maximal(void)
 
 /* ---- Prompts first ---- */
 
-/* Streams get `kept` tokens of the budget, and what the prompts leave. */
+/* Streams get `kept` tokens of the budget, and the rest that the prompts leave. */
 static size_t plan_prompts_first(const weir_view *view, weir_plan_entry *plan, int32_t kept)
 {
     weir__prompts prompts;
@@ -50,8 +50,8 @@ const weir_strategy *weir_strategy_prefill_priority(void)
     return &strategy;
 }
 
-/* Half of the budget for each side. Prompts also get what streams leave of their half, then streams get what
- * prompts leave. */
+/* Half of the budget for each side. Prompts also get the rest of the streams' half, then streams get the rest
+ * of the prompts'. */
 static size_t plan_balanced(const weir_view *view, weir_plan_entry *plan, void *user)
 {
     (void)user;

@@ -9,11 +9,11 @@
 
 #define WEIR__ACCEPTANCE_CLASSES 6
 
-/* Of one stream and one drafter: how often its draft tokens were right, by how sure it could be of them,
- * which is what a class says. Invariant: 0 <= right <= tries of each. */
+/* Of one stream and one drafter: how often its draft tokens were right, by class: how sure it could be of
+ * them. Invariant: 0 <= right <= tries of each. */
 typedef struct weir__acceptance {
     struct {
-        double right, tries; /* both fade, so that what was right lately counts most */
+        double right, tries; /* both fade, so that recent drafts count most */
     } of[WEIR__ACCEPTANCE_CLASSES];
 } weir__acceptance;
 

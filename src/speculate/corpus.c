@@ -10,11 +10,11 @@
 #define BLOCK       32 /* tokens */
 #define GRAM        4
 #define CANDIDATES  16
-#define SURE        12  /* tokens that agree: no other place is looked for */
-#define KNOWN       32  /* predicted tokens in a row, each by the longest match: what follows is not added */
+#define SURE        12 /* tokens that agree: no other place is looked for */
+#define KNOWN       32 /* predicted tokens in a row, each by the longest match: the next ones are not added */
 #define KEY_BUCKETS 256 /* a power of two */
 
-/* Of what followed in another text: somewhat less than was right in agents' sessions, more than in prose
+/* For drafts from other texts: somewhat lower than the rates in agents' sessions, higher than those in prose
  * (ADR 0069). The first two classes are shorter than a gram. */
 static const double prior[WEIR__ACCEPTANCE_CLASSES] = {0.3, 0.4, 0.4, 0.6, 0.75, 0.95};
 
@@ -37,8 +37,8 @@ typedef struct block {
     int32_t before[BLOCK]; /* position + 1 of the previous gram of this hash; may be of another one by now */
 } block;
 
-/* A position is block × BLOCK + token. A chain of positions ends where a block was overwritten, as what comes
- * behind is older; or it continues with grams of another hash. So each place is compared, and few are. */
+/* A position is block × BLOCK + token. A chain of positions ends where a block was overwritten, as the rest
+ * of it is older; or it continues with grams of another hash. So each place is compared, and few are. */
 struct weir__corpus {
     block *blocks; /* [n_blocks] */
     int32_t *head; /* [n_heads], a power of two: position + 1 of the newest gram of this hash; 0 = none */
@@ -238,7 +238,7 @@ static void add_token(weir__corpus *corpus, weir__corpus_reader *reader, const i
     *head = end->block * BLOCK + end->at + 1;
 }
 
-/* The token at `at` is not known to be in the corpus. A new run begins with a copy of what came before. A
+/* The token at `at` is not known to be in the corpus. A new run begins with a copy of the tokens before it. A
  * search shall find that at the token before this one, where the texts part, and nowhere else. */
 static void write_token(weir__corpus *corpus, weir__corpus_reader *reader, const int32_t *tokens, int32_t at)
 {

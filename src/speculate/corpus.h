@@ -19,8 +19,8 @@ typedef struct weir__corpus_place {
     uint32_t use;
 } weir__corpus_place;
 
-/* Reads one text into the corpus and predicts it from all that are there. What the corpus has already is not
- * added again. Invariant: `from` follows the `length` tokens that were read last. */
+/* Reads one text into the corpus and predicts it from all that are there. Tokens that the corpus already has
+ * are not added again. Invariant: `from` follows the `length` tokens that were read last. */
 typedef struct weir__corpus_reader {
     weir__corpus_key *key;       /* NULL = closed */
     int32_t n;                   /* tokens read */
@@ -49,8 +49,8 @@ void weir__corpus_close(weir__corpus *corpus, weir__corpus_reader *reader);
  * call's count for the acceptance rate. */
 void weir__corpus_read(weir__corpus *corpus, weir__corpus_reader *reader, const int32_t *tokens, int32_t n);
 
-/* What comes next, at most `most` tokens; hope[i] is how probably the i-th is right where those before it
- * are. Returns how many. */
+/* Drafts the next tokens, at most `most`; hope[i] is the probability that the i-th is right if those before
+ * it are. Returns their number. */
 int32_t weir__corpus_draft(const weir__corpus *corpus, const weir__corpus_reader *reader, int32_t most,
                            int32_t *draft, double *hope);
 

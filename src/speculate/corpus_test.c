@@ -29,7 +29,7 @@ static void add_letters(weir__corpus *corpus, const weir__prefix_key *key, const
     assert_null(weir__corpus_check(corpus));
 }
 
-/* What is drafted for a text that reads like this. */
+/* Drafts for this text. */
 static void assert_drafts(weir__corpus *corpus, const weir__prefix_key *key, const char *text,
                           const char *expected)
 {
@@ -72,7 +72,7 @@ static void the_longest_match_comes_first(void **state)
     assert_drafts(corpus, &nobody, "_345678 ", "long");
     weir__corpus_destroy(corpus);
 
-    /* What the texts share is kept once, with both continuations. */
+    /* The common part of the texts is kept once, with both continuations. */
     char common[121] = "", text[160];
     dice d = {5};
     for (int i = 0; i < 120; i++) common[i] = (char)dice_in(&d, 'A', 'Z');
@@ -225,8 +225,8 @@ static void keys_stay_within_the_limit(void **state)
     weir__corpus_destroy(corpus);
 }
 
-/* Texts of pieces that come again, under several keys, read at the same time by turns. A draft is always what
- * followed under the key: each key has tokens of its own. */
+/* Texts of pieces that come again, under several keys, read at the same time by turns. A draft is always a
+ * continuation under the key: each key has tokens of its own. */
 static void random_texts_stay_with_their_keys(void **state)
 {
     enum { N_READERS = 5, LENGTH = 300, PIECES = 6, PIECE = 60 };

@@ -1,9 +1,9 @@
 /* draft_model.c: the drafter that asks a smaller model of the same vocabulary, or a head of the target's.
  *
- * A model has a context of its own with a sequence for each slot. What a sequence holds is compared with the
- * slot's text whenever a draft is wanted: what differs is cut off, what is missing is computed. So nothing of
- * what happens to the target's sequences (moves between lanes, shared prefixes, suspension, refused drafts)
- * needs to be mirrored here.
+ * A model has a context of its own with a sequence for each slot. The tokens of a sequence are compared with
+ * the slot's text whenever a draft is wanted: those that differ are cut off, missing ones are computed. So no
+ * change of the target's sequences (moves between lanes, shared prefixes, suspension, refused drafts) needs
+ * to be mirrored here.
  *
  * A head's context has the target's sequences and follows them by itself: it reads what the target's layers
  * say of a token, which is there once, when the target computes it. Here it is asked for guesses only.
@@ -16,8 +16,8 @@
 #include "model/sampler.h"
 #include "speculate/drafter.h"
 
-/* Tokens of texts that a tick computes here besides drafts: streams wait for them. What is longer is caught
- * up with over several ticks, which have no draft. */
+/* Tokens of texts that a tick computes here besides drafts: streams wait for them. Longer texts are caught up
+ * with over several ticks, which have no draft. */
 #define CATCH_UP 256
 /* Vocabularies of one family are padded to different lengths. */
 #define PADDING 128
@@ -25,7 +25,7 @@
  * wrong one. */
 #define PAUSE_LEAST 16
 #define PAUSE_MOST  1024
-#define NEWEST      0.1 /* what the newest measurement of its own cost counts */
+#define NEWEST      0.1 /* weight of the newest measurement of its own cost */
 
 /* By place in the draft: a model that was right so far is likely to be right again. */
 static const double prior[WEIR__ACCEPTANCE_CLASSES] = {0.6, 0.7, 0.7, 0.75, 0.8, 0.8};
@@ -54,7 +54,7 @@ typedef struct draft_model {
     weir__batch batch;
     int32_t *tokens; /* the block behind the slots' */
     int32_t n_ctx;   /* of a slot; a model's */
-    double token_ns; /* what a token of a draft takes; 0 = not known */
+    double token_ns; /* time for a token of a draft; 0 = not known */
     int32_t n_slots;
     slot slots[]; /* [n_slots] */
 } draft_model;
@@ -94,7 +94,7 @@ static bool align_text(draft_model *m, slot *s, const weir__draft *draft)
     return true;
 }
 
-/* Puts what is missing into the batch, as far as there is room. */
+/* Puts missing tokens into the batch, as far as there is room. */
 static void feed_text(draft_model *m, slot *s, const weir__draft *draft, int32_t *room)
 {
     int32_t n = draft->n_tokens - s->n_held;
@@ -151,7 +151,7 @@ static bool begin_drafts(draft_model *m, weir__draft *const *drafts, size_t n, c
     for (size_t i = 0; i < n; i++) {
         const weir__draft *draft = drafts[i];
         slot *s = &m->slots[draft->slot];
-        catches_up |= m->is_head && s->text != draft->text; /* with what waits of its prompt */
+        catches_up |= m->is_head && s->text != draft->text; /* with the part of its prompt that waits */
         meet_text(s, draft);
         s->row = -1;
         s->probability = 1;
@@ -183,7 +183,7 @@ static void extend_draft(draft_model *m, slot *s, weir__draft *draft, weir__draf
     if (!m->is_head) s->held[s->n_held++] = token;
 }
 
-/* What a token takes, from the time of all; one that catches up with its text takes longer. */
+/* The time for a token, from the time for all; one that catches up with its text takes longer. */
 static void measure_token(draft_model *m, double ns, bool caught_up)
 {
     if (m->token_ns == 0)

@@ -1,6 +1,6 @@
-/* drafter.h: what guesses how texts go on, so that several of a stream's tokens are computed in one pass. A
- * guess changes no text: each token is sampled from its own row by the stream's own sampler, and guesses are
- * of use as long as they are what was sampled (ADR 0038).
+/* drafter.h: guesses how texts go on, so that several of a stream's tokens are computed in one pass. A guess
+ * changes no text: each token is sampled from its own row by the stream's own sampler, and guesses are of use
+ * as long as they equal the sampled tokens (ADR 0038).
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef WEIR_SPECULATE_DRAFTER_H
 #define WEIR_SPECULATE_DRAFTER_H
@@ -29,7 +29,7 @@ typedef struct weir__draft {
     weir__drafter *by;              /* who made it */
 } weir__draft;
 
-/* What the drafts of a tick share. */
+/* Shared by the drafts of a tick. */
 typedef struct weir__drafting {
     weir__throughput throughput;
     int64_t room; /* tokens that all drafts together may still have */

@@ -8,8 +8,8 @@
 #define CANDIDATES 16 /* looked at for each token: some hundred nanoseconds */
 #define SURE       12 /* tokens alike: no other place is looked for */
 
-/* What followed two tokens that came before is seldom what follows now, in prose; after ten it nearly always
- * is. Measured over prose and code, bench/results/speculate.md. */
+/* In prose, the token that followed two equal ones before seldom follows again; after ten equal tokens it
+ * nearly always does. Measured over prose and code, bench/results/speculate.md. */
 static const double prior[WEIR__ACCEPTANCE_CLASSES] = {0.3, 0.4, 0.5, 0.75, 0.85, 0.95};
 
 int weir__lookup_class(int32_t length)
@@ -130,7 +130,7 @@ int32_t weir__lookup_draft(const weir__lookup *lookup, const int32_t *tokens, in
 {
     if (lookup->from < 0) return 0;
     for (int32_t i = 0; i < most; i++) {
-        int32_t at = lookup->from + i; /* past the end the draft itself is what the text goes on with */
+        int32_t at = lookup->from + i; /* past the end the text continues with the draft itself */
         draft[i] = at < lookup->n ? tokens[at] : draft[at - lookup->n];
         hope[i] = weir__acceptance_rate(&lookup->acceptance, weir__lookup_class(lookup->length + i));
     }

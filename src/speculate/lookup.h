@@ -1,4 +1,5 @@
-/* lookup.h: drafts from a text itself: what followed the last time that it ended as it ends now. Pure.
+/* lookup.h: drafts from a text itself: the tokens that followed the last time that it ended as it ends now.
+ * Pure.
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef WEIR_SPECULATE_LOOKUP_H
 #define WEIR_SPECULATE_LOOKUP_H
@@ -36,8 +37,8 @@ void weir__lookup_reset(weir__lookup *lookup);
  * False: out of memory; the next call goes on. */
 bool weir__lookup_read(weir__lookup *lookup, const int32_t *tokens, int32_t n);
 
-/* What comes next, at most `most` tokens; hope[i] is how probably the i-th is right where those before it
- * are. Returns how many. */
+/* Drafts the next tokens, at most `most`; hope[i] is the probability that the i-th is right if those before
+ * it are. Returns their number. */
 int32_t weir__lookup_draft(const weir__lookup *lookup, const int32_t *tokens, int32_t most, int32_t *draft,
                            double *hope);
 

@@ -28,8 +28,8 @@ static int32_t alike(const int32_t *tokens, int32_t n, int32_t place)
     return count;
 }
 
-/* What must hold of the lookup after n tokens: its place is as good as it says; where few places have the
- * text's last two tokens before them it is the best there is; its draft is what stands there. */
+/* The lookup's invariants after n tokens: its place is as good as it says; if few places have the text's last
+ * two tokens before them it is the best one; its draft are the tokens there. */
 static void check(const weir__lookup *lookup, const int32_t *tokens, int32_t n, int32_t former_length)
 {
     int32_t draft[MOST], longest = 0, n_places = 0;
@@ -58,7 +58,7 @@ static void check(const weir__lookup *lookup, const int32_t *tokens, int32_t n, 
     }
 }
 
-/* Pieces of what was before, in between new tokens. */
+/* Pieces of the earlier text between new tokens. */
 static int32_t random_text(dice *d, int32_t *tokens, int32_t n)
 {
     int32_t at = 0, n_words = dice_in(d, 2, 3000);
@@ -103,7 +103,7 @@ static void drafts_are_what_followed_before(void **state)
     weir__lookup_fini(&lookup);
 }
 
-/* What was right is known without a draft: texts that repeat themselves raise hopes, others lower them. */
+/* Rates are learned without drafts: texts that repeat themselves raise hopes, others lower them. */
 static void hopes_follow_the_text(void **state)
 {
     (void)state;
@@ -121,7 +121,7 @@ static void hopes_follow_the_text(void **state)
     weir__lookup_draft(&lookup, tokens, 4, draft, hope);
     assert_true(hope[0] > first && hope[0] > 0.97);
     weir__lookup_reset(&lookup);
-    for (int32_t i = 0; i < 2000; i++) tokens[i] = dice_in(&d, 0, 9); /* pairs come again, what follows not */
+    for (int32_t i = 0; i < 2000; i++) tokens[i] = dice_in(&d, 0, 9); /* pairs come again, triples do not */
     assert_true(weir__lookup_read(&lookup, tokens, 1) && weir__lookup_read(&lookup, tokens, 2000));
     assert_int_equal(weir__lookup_draft(&lookup, tokens, 4, draft, hope), 4);
     assert_true(hope[0] < 0.3);

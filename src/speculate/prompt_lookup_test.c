@@ -40,14 +40,14 @@ static void each_text_is_read_from_its_beginning(void **state)
     assert_true(draft(drafter, 1, first, 42, out) > 0);
     assert_int_equal(out[0], 'g');
 
-    fill(second, 64, "wxyz 1 wxy"); /* what follows in it is POISON */
+    fill(second, 64, "wxyz 1 wxy"); /* its rest is POISON */
     int32_t n = draft(drafter, 2, second, 10, out);
     assert_true(n > 0);
     assert_int_equal(out[0], 'z');
     for (int32_t i = 0; i < n; i++) assert_int_not_equal(out[i], POISON);
 
     fill(second, 64, "no pair of these");
-    assert_int_equal(draft(drafter, 3, second, 16, out), 0); /* nor of what was before them */
+    assert_int_equal(draft(drafter, 3, second, 16, out), 0); /* nor from the texts before them */
     fill(second, 64, "ab");
     assert_int_equal(draft(drafter, 4, second, 2, out), 0);
     drafter->ops->destroy(drafter);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "speculate/throughput.h"
 
-#define MARGIN 1.1 /* what a row costs is known to about a tenth */
+#define MARGIN 1.1 /* the cost of a row is known to about a tenth */
 
 bool weir__throughput_raise(weir__throughput *throughput, double probability, double own_ns)
 {

@@ -9,7 +9,7 @@
 
 struct sockaddr;
 
-/* What is under way, and connections that are kept for the next request. One thread at a time. */
+/* Transfers under way, and connections that are kept for the next request. One thread at a time. */
 typedef struct weir__transfers weir__transfers;
 typedef struct weir__transfer weir__transfer;
 
@@ -27,7 +27,7 @@ typedef enum weir__transfer_end {
     WEIR__TRANSFER_CUT, /* for another reason before its end */
 } weir__transfer_end;
 
-/* What an answer begins with. */
+/* The head of an answer. */
 typedef struct weir__transfer_head {
     long status;      /* of HTTP; 0 = none came */
     const char *type; /* Content-Type; NULL = none */
@@ -89,8 +89,8 @@ void weir__transfers_destroy(weir__transfers *transfers);
 /* Begins one; it goes on in weir__transfers_wait. NULL: out of memory. */
 weir__transfer *weir__transfers_start(weir__transfers *transfers, const weir__transfer_request *request);
 
-/* Waits up to timeout_ms for bytes, or for something to read from fds [n], at most 2; takes the bytes and
- * ends what is over. The bits of fds from which something can be read. */
+/* Waits up to timeout_ms for bytes, or until fds [n], at most 2, can be read; takes the bytes and ends
+ * finished transfers. The bits of fds from which something can be read. */
 unsigned weir__transfers_wait(weir__transfers *transfers, const int *fds, unsigned n, int timeout_ms);
 
 /* Ends it without a word. Not within its own functions. NULL is ignored. */
