@@ -12,12 +12,12 @@ typedef enum cli_answer_kind {
     CLI_ANSWER_PIECE,     /* more text, an end, a usage, or nothing of interest */
     CLI_ANSWER_DONE,      /* [DONE] */
     CLI_ANSWER_ERROR,     /* the server reports an error: message */
-    CLI_ANSWER_MALFORMED, /* not what the API promises: message */
+    CLI_ANSWER_MALFORMED, /* not in the API's format: message */
 } cli_answer_kind;
 
 typedef struct cli_answer {
     cli_answer_kind kind;
-    const char *text; /* what this event adds, reasoning and arguments of calls too; NULL = nothing */
+    const char *text; /* text that this event adds, reasoning and arguments of calls too; NULL = none */
     size_t n_text;
     const char *finish; /* "stop", "length" …; NULL = it goes on */
     bool has_usage;
@@ -31,7 +31,7 @@ typedef struct cli_answer {
 void cli_answer_read(cli_answer *answer, const char *data, size_t length, bool plain);
 void cli_answer_fini(cli_answer *answer);
 
-/* What an error's body says, from its JSON where it has some; NUL-terminated UTF-8, cut to capacity. */
+/* The message of an error's body, from its JSON if it has some; NUL-terminated UTF-8, cut to capacity. */
 void cli_answer_error_text(const char *body, size_t length, char *text, size_t capacity);
 
 #endif

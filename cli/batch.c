@@ -15,7 +15,7 @@
 #define REQUESTS_MAX 4096 /* each needs a descriptor or two */
 #define WHERE_MAX    160  /* of "requests[2].logit_bias" */
 
-/* What is no option: the same for the top of the file and for a request. */
+/* Keys that are no options, at the top of the file and in a request. */
 static const char *const top_keys[] = {"model", "requests"};
 static const char *const item_keys[] = {"name", "prompt", "messages"};
 
@@ -61,7 +61,7 @@ static cli_exit expected(const cli_batch *batch, const char *path, const json_t 
 
 /* ---- Values of options: as text, as the command line has them ---- */
 
-/* What JSON has for an option; NULL: the value is of that kind. */
+/* The JSON type of an option; NULL: the value is of that type. */
 static const char *wanted(const cli_option *option, const json_t *value)
 {
     switch (option->kind) {
@@ -169,7 +169,7 @@ static cli_exit take_option(const cli_batch *batch, const char *path, const cli_
                             cli_ask *ask)
 {
     bool schema = strcmp(option->field, "json_schema") == 0;
-    cli_options_clear(ask, option); /* what the top of the file or the command line has */
+    cli_options_clear(ask, option); /* its value from the top of the file or the command line */
     if (option->kind == CLI_LIST) return take_list(batch, path, option, value, ask);
     if (option->kind == CLI_BIAS) return take_biases(batch, path, option, value, ask);
     if (!schema || (!json_is_object(value) && !json_is_boolean(value)))
@@ -316,7 +316,7 @@ void cli_batch_fini(cli_batch *batch)
     *batch = (cli_batch){0};
 }
 
-/* ---- What the library says ---- */
+/* ---- Messages of the library ---- */
 
 size_t cli_batch_index(const cli_batch *batch, const weir_error *error)
 {

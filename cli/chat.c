@@ -454,7 +454,7 @@ static cli_line_what read_message(struct chat *chat, cli_text *message, bool *qu
     cli_text line = {0};
     char prompt[48], more[48];
     const char *on = cli_term_style_out(CLI_BOLD), *off = cli_term_style_out(CLI_PLAIN);
-    /* \1 around what takes no columns */
+    /* \1 around characters that take no columns */
     const char *mark = cli_term_out() && *on != '\0' ? "\1" : "";
     snprintf(prompt, sizeof prompt, "%s%s%s> %s%s%s", mark, on, mark, mark, off, mark);
     snprintf(more, sizeof more, "%s%s%s| %s%s%s", mark, on, mark, mark, off, mark);
@@ -496,7 +496,7 @@ static cli_exit take_message(struct chat *chat, const char *message, bool quoted
     return ask(chat, message + slash);
 }
 
-/* A person goes on after a mistake; what comes from a pipe ends with the first one. */
+/* A person continues after an error; input from a pipe ends with the first one. */
 static cli_exit converse(struct chat *chat)
 {
     cli_exit code = CLI_OK;

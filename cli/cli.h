@@ -1,4 +1,4 @@
-/* cli.h: what the commands of `weir` share: exit codes, commands, memory that never is NULL, failures.
+/* cli.h: common to the commands of `weir`: exit codes, commands, memory that never is NULL, failures.
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef WEIR_CLI_CLI_H
 #define WEIR_CLI_CLI_H
@@ -8,7 +8,7 @@
 
 #include <weir/weir.h>
 
-/* Every exit code: name, value, what it says in `weir help`. */
+/* Every exit code: name, value, meaning in `weir help`. */
 #define CLI_EXIT_MAP(X)                                                                                      \
     X(OK, 0, "done, also when the reader of the output left early")                                          \
     X(FAILED, 1, "something else failed: a file, memory, the terminal")                                      \
@@ -67,7 +67,7 @@ typedef cli_exit cli_run_fn(struct cli_args *args);
 typedef struct cli_command {
     unsigned bit;
     const char *name;     /* "bench engine" */
-    const char *usage;    /* what follows the name */
+    const char *usage;    /* the part after the name */
     const char *summary;  /* half a line */
     const char *text;     /* paragraphs, apart by an empty line */
     const char *examples; /* lines: "# what", "command" */
@@ -92,20 +92,20 @@ cli_defaults_fn cli_run_defaults, cli_stream_defaults, cli_bench_engine_defaults
 cli_run_fn cli_run, cli_stream, cli_serve, cli_ps, cli_top, cli_info, cli_optimize, cli_pull, cli_list_models,
     cli_rm, cli_chat, cli_preset, cli_tokenize, cli_embed, cli_quantize, cli_rpc, cli_config_command,
     cli_completion, cli_version;
-cli_exit cli_list_devices(const struct cli_args *args); /* what --list-devices asks for */
+cli_exit cli_list_devices(const struct cli_args *args); /* prints the list of --list-devices */
 
 /* "Did you mean": the name that resembles a given one most, of those that are tried. Insertions, deletions,
  * replacements and swaps of neighbours count, at most one for every three letters. */
 typedef struct cli_nearest {
     const char *given;
-    int least;     /* the distance of best, or what none may have */
+    int least;     /* the distance of best, or a limit that none has reached */
     char best[64]; /* "" = none */
 } cli_nearest;
 
 cli_nearest cli_nearest_to(const char *given);
 void cli_nearest_try(cli_nearest *nearest, const char *candidate);
 
-/* "; did you mean BEST?", or what else to say. Valid until the next call. */
+/* "; did you mean BEST?", or `otherwise`. Valid until the next call. */
 const char *cli_nearest_hint(const cli_nearest *nearest, const char *otherwise);
 
 /* Memory through base/mem.h. Never NULL: without memory the terminal is put in order and the program ends
@@ -123,13 +123,13 @@ cli_exit cli_fail(cli_exit code, const char *format, ...) __attribute__((format(
 /* A dim line on stderr. */
 void cli_note(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
-/* Says what the library said, after `context` (may be NULL). Where the offending field is an option of the
+/* Prints the library's message, after `context` (may be NULL). Where the offending field is an option of the
  * command, the option is named and the code becomes CLI_USAGE; after a signal it is the signal's. With --json
  * the error is printed as an object too. */
 cli_exit cli_fail_error(const struct cli_args *args, cli_exit code, const char *context,
                         const weir_error *error);
 
-/* Whether what was given is wrong by itself, whatever model and machine: CLI_USAGE. */
+/* Whether the input is invalid on any machine and with any model: CLI_USAGE. */
 bool cli_error_is_usage(const weir_error *error);
 
 /* The library's words; where they name the engine's parameters, as the options that set them. Valid until the

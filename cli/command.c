@@ -16,7 +16,7 @@ static const char *own_name(const char *word)
     return word;
 }
 
-/* What to do instead of a command of other programs; NULL: unknown. */
+/* Weir's counterpart of a command of other programs; NULL: unknown. */
 static const char *instead_of(const char *word)
 {
     static const struct {

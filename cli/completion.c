@@ -1,4 +1,4 @@
-/* weir completion SHELL, and what its scripts ask: `weir __complete WORD...`.
+/* weir completion SHELL, and `weir __complete WORD...`, which its scripts call.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "completion.h"
 

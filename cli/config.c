@@ -73,7 +73,7 @@ static void add_rows(cli_table *table, json_t *array, const cli_args *args, cons
     }
 }
 
-/* The command's options with these words, or, without words, what is set at all. */
+/* The command's options with these words, or, without words, all that are set. */
 static cli_exit add_command(cli_table *table, json_t *array, const cli_command *command, int n, char **words,
                             const char *path, bool all)
 {

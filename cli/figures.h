@@ -1,4 +1,4 @@
-/* figures.h: what a request cost, as numbers, as JSON and in words.
+/* figures.h: a request's tokens and times, as numbers, as JSON and in words.
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef WEIR_CLI_FIGURES_H
 #define WEIR_CLI_FIGURES_H

@@ -8,12 +8,12 @@
 
 #include "cli.h"
 
-/* Reads all of a file, or of stdin for "-", NUL-terminated; `what` it is goes into the message of a failure:
+/* Reads all of a file, or of stdin for "-", NUL-terminated; `what` names it in the message of a failure:
  * CLI_FAILED. Ends early when a signal comes, with the signal's code and no message. */
 cli_exit cli_file_read(const char *path, const char *what, char **bytes, size_t *length);
 
-/* What a command is to work on: its word, what its option --file gave, or stdin for "-" and where nothing
- * else is given. CLI_OK, or a code after a message, such as that nothing is given and stdin is a terminal. */
+/* A command's input: its word, the file of its option --file, or stdin for "-" and if nothing else is given.
+ * CLI_OK, or a code after a message, such as that nothing is given and stdin is a terminal. */
 struct cli_args;
 cli_exit cli_file_text(const struct cli_args *args, char **bytes, size_t *length);
 

@@ -303,7 +303,7 @@ static void name_page(const cli_command *command, char *name, size_t capacity)
         if (*c == ' ') *c = '-';
 }
 
-/* Shows what is longer than the window through the user's pager. False: it is to be printed. */
+/* Shows a text that is longer than the window through the user's pager. False: it is to be printed. */
 static bool page_through(const cli_text *text)
 {
     const char *pager = getenv("PAGER");

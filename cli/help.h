@@ -17,7 +17,7 @@ cli_exit cli_help_print(const cli_command *command, cli_help_kind kind);
 /* The commands of weir bench. */
 cli_exit cli_help_bench(void);
 
-/* What is installed beside the program, into a folder as PREFIX/share is laid out: man/man1,
+/* Writes the files that are installed beside the program into a folder laid out like PREFIX/share: man/man1,
  * bash-completion/completions, zsh/site-functions, fish/vendor_completions.d. CLI_FAILED after a message. */
 cli_exit cli_help_write(const char *folder);
 

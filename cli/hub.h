@@ -7,14 +7,14 @@
 
 #include "options.h"
 
-/* What the options say to the hub. */
+/* The hub's parameters from the options. */
 weir_hub_params cli_hub_params(const cli_args *args);
 
-/* Downloads what a name means, if it is not there, and says how far it is: a bar on a terminal, elsewhere a
+/* Downloads the file of a name unless it is cached, and shows the progress: a bar on a terminal, elsewhere a
  * line now and then. *path is freed with weir_free. CLI_OK, or a code after a message. */
 cli_exit cli_hub_download(const cli_args *args, const char *name, char **path);
 
-/* What a failure of the hub's ends the program with, after a message. */
+/* The exit code for a failure of the hub, after a message. */
 cli_exit cli_hub_fail(const cli_args *args, const char *name, const weir_error *error);
 
 #endif

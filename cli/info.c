@@ -1,4 +1,4 @@
-/* weir info: the model, the machine, and what an engine would allot.
+/* weir info: the model, the machine, and the memory of an engine.
  * SPDX-License-Identifier: Apache-2.0 */
 #include <string.h>
 

@@ -1,4 +1,4 @@
-/* licenses.h: weir's license and the notices of what is inside the program.
+/* licenses.h: weir's license and the notices of third-party code in the program.
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef WEIR_CLI_LICENSES_H
 #define WEIR_CLI_LICENSES_H

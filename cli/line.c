@@ -96,10 +96,10 @@ static void redraw(const cli_line *line)
     el_set(line->edit, EL_REFRESH);
 }
 
-/* What came besides keys. False: the line is over. */
+/* Handles signals. False: the line is over. */
 static bool on_signal(cli_line *line)
 {
-    if (cli_signals_took(SIGWINCH)) { /* what a narrower window has broken into lines is left above */
+    if (cli_signals_took(SIGWINCH)) { /* lines that a narrower window has wrapped are left above */
         el_resize(line->edit);
         redraw(line);
     }
@@ -288,7 +288,7 @@ bool cli_line_asks(const cli_line *line)
 cli_line_what cli_line_read(cli_line *line, const char *prompt, cli_text *text)
 {
     line->prompt = prompt;
-    (void)cli_signals_took(SIGINT); /* what came before is over */
+    (void)cli_signals_took(SIGINT); /* earlier ones do not count */
 #ifdef WEIR_LIBEDIT
     if (line->edit != NULL) return read_edited(line, text);
 #endif

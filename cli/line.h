@@ -10,11 +10,12 @@ typedef struct cli_line cli_line;
 typedef enum cli_line_what {
     CLI_LINE_TEXT,
     CLI_LINE_END,         /* Ctrl-D, the end of the input, or a signal that ends the program */
-    CLI_LINE_INTERRUPTED, /* Ctrl-C: what was typed is forgotten */
+    CLI_LINE_INTERRUPTED, /* Ctrl-C: the typed text is forgotten */
 } cli_line_what;
 
-/* words: what Tab completes, ends with NULL. history: a file that lines are read from now and written to by
- * destroy; NULL: none. Both stay the caller's. To be called after cli_signals_interrupts(true). */
+/* words: the words that Tab completes, ends with NULL. history: a file that lines are read from now and
+ * written to by destroy; NULL: none. Both stay the caller's. To be called after
+ * cli_signals_interrupts(true). */
 cli_line *cli_line_create(const char *const *words, const char *history);
 void cli_line_destroy(cli_line *line);
 

@@ -36,8 +36,8 @@ cli_exit cli_load_draft_model(const cli_args *args, weir_model **model);
  * case. */
 cli_exit cli_load_split_adapter(const char *spec, char **path, float *scale);
 
-/* And what --lora names, into args->adapters. For a server *engine stays NULL where the model generates no
- * text. CLI_OK; a code after a message, or the signal's. The caller destroys *engine where it is set. */
+/* And the adapters of --lora, into args->adapters. For a server *engine stays NULL where the model generates
+ * no text. CLI_OK; a code after a message, or the signal's. The caller destroys *engine where it is set. */
 cli_exit cli_load_engine(const cli_args *args, weir_model *model, weir_engine **engine);
 
 #endif

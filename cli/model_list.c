@@ -488,7 +488,7 @@ static void fill(cli_model_entry *entry, serve_model_params *params)
 
 /* ---- All of them ---- */
 
-/* What is of a single model. */
+/* Checks the options of a single model. */
 static cli_exit check_line(const cli_args *args)
 {
     if (!names_several(args)) return CLI_OK;

@@ -41,7 +41,7 @@ typedef struct cli_model_list {
     serve_model_params *params; /* [n] */
 } cli_model_list;
 
-/* What a model's options say to the server. Points to *args. */
+/* The server's parameters from a model's options. Points to *args. */
 void cli_model_params(cli_args *args, serve_model_params *params);
 
 /* INVALID: a default of requests that every request would be refused for, such as a temperature of -7. */
@@ -50,7 +50,7 @@ weir_status cli_model_check(const cli_args *args, weir_error *error);
 /* An adapter's name in requests: its file's without .gguf. Freed with cli_free. */
 char *cli_model_adapter_name(const char *path);
 
-/* Whether requests that name no adapters can have so many. CLI_OK, or CLI_USAGE after a message. */
+/* Whether a request that names no adapters can use n_used of them. CLI_OK, or CLI_USAGE after a message. */
 cli_exit cli_model_check_adapters(size_t n_used);
 
 /* Whether the options name several models, or one that may have to be loaded again (--rpc). */
@@ -63,7 +63,7 @@ bool cli_model_list_asked(const cli_args *args);
 cli_exit cli_model_list_read(cli_model_list *list, const cli_args *args, const cli_list *pulled);
 void cli_model_list_fini(cli_model_list *list);
 
-/* Says what is wrong with a model's settings, and in which line it is set. */
+/* Prints the error in a model's settings, and the line that sets it. */
 cli_exit cli_model_list_fail(const cli_model_entry *entry, cli_exit code, const weir_error *error);
 
 #endif

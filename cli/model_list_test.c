@@ -14,7 +14,7 @@
 
 #include "support/temp.h"
 
-static char text[4096]; /* what the last reading said */
+static char text[4096]; /* messages of the last reading */
 static cli_list pulled; /* names for the next readings */
 
 static char *put(const char *name, const char *content)
@@ -28,7 +28,7 @@ static char *put(const char *name, const char *content)
     return path;
 }
 
-/* Reads what `words` name; what it says goes into text. */
+/* Reads the files that `words` name; its messages go into text. */
 static cli_exit read_list(cli_model_list *list, int n, char **words)
 {
     cli_args args;

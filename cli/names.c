@@ -1,4 +1,4 @@
-/* The names of options: what spells them, and what resembles them. The functions are options.h's.
+/* The names of options: their spellings, and similar names. The functions are options.h's.
  * SPDX-License-Identifier: Apache-2.0 */
 #include <stdio.h>
 #include <string.h>
@@ -51,7 +51,7 @@ bool cli_options_given(const cli_args *args, const char *name)
     return option != NULL && args->sources[option - cli_options].from == CLI_FROM_WORDS;
 }
 
-/* Small letters and hyphens: what the config file calls WEIR_TOP_K, without its start, is "top-k". */
+/* Small letters and hyphens: TOP_K of WEIR_TOP_K becomes "top-k", as in the config file. */
 static void plain_name(const char *name, char *plain, size_t capacity)
 {
     size_t i = 0;

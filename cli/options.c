@@ -1,4 +1,4 @@
-/* The table. Names of options: names.c. What holds their values: args.c. How a command line is read: parse.c.
+/* The table. Names of options: names.c. Their values: args.c. Reading of a command line: parse.c.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "options.h"
 
@@ -11,7 +11,7 @@
 #include "template.h"
 
 #define ASK   (CLI_RUN | CLI_STREAM | CLI_CHAT | CLI_PRESET)
-#define SETS  (ASK | CLI_SERVE) /* what requests to a server need not say */
+#define SETS  (ASK | CLI_SERVE) /* which requests to a server need not set */
 #define TEXTS (CLI_TOKENIZE | CLI_EMBED)
 #define LOADS (SETS | CLI_INFO | CLI_BENCH)
 #define NAMED (CLI_PULL | CLI_LIST_MODELS)
@@ -373,7 +373,7 @@ _Static_assert(sizeof table / sizeof *table <= CLI_OPTIONS_MAX, "cli_args.source
 _Static_assert(WEIR_LAYOUT_AUTO == 0 && WEIR_KV_F16 == 0 && WEIR_SPECIAL_TRUSTED == 0,
                "CLI_CHOICE is a position in choices");
 
-/* What the row of a parameter says and the option leaves out. */
+/* Fills members that the option leaves out from the parameter's row. */
 static void take_member(cli_option *option)
 {
     static const cli_kind kinds[] = {

@@ -37,7 +37,7 @@ typedef struct cli_biases {
     size_t capacity;
 } cli_biases;
 
-/* What --lora names, once loaded; held. */
+/* The adapters of --lora, once loaded; held. */
 typedef struct cli_adapters {
     weir_adapter_use *uses; /* [n] */
     size_t n;
@@ -49,8 +49,8 @@ typedef struct cli_adapters {
 
 void cli_list_fini(cli_list *list);
 
-/* What one request may set for itself: on the command line, at the top of a request file, in each request.
- * The strings that sampler points to are owned here; fini frees them. */
+/* The options of one request: on the command line, at the top of a request file, in each request. The strings
+ * that sampler points to are owned here; fini frees them. */
 typedef struct cli_ask {
     weir_sampler_params sampler; /* its arrays are filled in by cli_ask_request */
     weir_request request; /* its numbers; n_logprobs: CLI_UNSET = none, 0 = of the answer's tokens alone */
@@ -129,7 +129,7 @@ typedef struct cli_args {
     char **line;
     /* serve; its strings and lists are put into `serve` when it starts */
     serve_params serve;
-    serve_key *keys; /* api_keys and what is in api_key_file */
+    serve_key *keys; /* api_keys and the keys in api_key_file */
     cli_list api_keys, aliases, origins, hosts, media_hosts, prefix_peers, drop_lines, objectives;
     bool log_json, pull;
     char *host, *unix_path, *tls_cert, *tls_key, *api_key_file, *lora_dir;
@@ -208,10 +208,10 @@ const char *cli_engine_choice(const char *member, int value);
 void cli_ask_fini(cli_ask *ask);
 void cli_ask_copy(cli_ask *to, const cli_ask *from);
 
-/* A request with what *ask holds, without a prompt; valid while *ask is. */
+/* A request from *ask, without a prompt; valid while *ask is. */
 weir_request cli_ask_request(cli_ask *ask);
 
-/* What the options say of a chat, without its messages; valid while both are. */
+/* A chat's parameters from the options, without its messages; valid while both are. */
 weir_chat_params cli_args_chat(const cli_args *args, const cli_ask *ask);
 
 /* Defaults of a command. Freed with fini. */
@@ -224,14 +224,14 @@ void cli_list_add(cli_list *list, char *item);
 /* standard, [n], where none were given. */
 void cli_numbers_default(cli_numbers *numbers, const int32_t *standard, size_t n);
 
-/* The config file, the environment, the preset that the model names, then words argv[0 .. n): what comes
- * later wins. For commands that take another one's options (CLI_TAKES_ANY) the first word that is no option
- * makes the rest words. CLI_OK, or CLI_USAGE or CLI_FAILED (a file) after a message. */
+/* The config file, the environment, the preset that the model names, then words argv[0 .. n): later ones win.
+ * For commands that take another one's options (CLI_TAKES_ANY) the first word that is no option makes the
+ * rest words. CLI_OK, or CLI_USAGE or CLI_FAILED (a file) after a message. */
 cli_exit cli_options_parse(cli_args *args, int n, char **argv);
 
-/* The same for one of several models of weir serve, without what concerns the server: what `config` says to
- * all models comes before the model's preset, and its section (CLI_CONFIG_NONE: it has none) after it.
- * model: what the section's line `model` does not say. */
+/* The same for one of several models of weir serve, without the server's options: the settings of `config`
+ * for all models come before the model's preset, those of its section (CLI_CONFIG_NONE: it has none) after
+ * it. model: used if the section has no line `model`. */
 struct cli_config;
 cli_exit cli_options_parse_model(cli_args *args, int n, char **argv, const struct cli_config *config,
                                  size_t section, const char *model);
@@ -239,7 +239,7 @@ cli_exit cli_options_parse_model(cli_args *args, int n, char **argv, const struc
 /* Sets one option from text; `shown` is how the user called it. CLI_OK, or a code after a message. */
 cli_exit cli_options_set(void *target, const cli_option *option, const char *shown, const char *value);
 
-/* Frees what an option's value owns, and empties it. Numbers, flags and choices stay. */
+/* Frees an option's value, and empties it. Numbers, flags and choices stay. */
 void cli_options_clear(void *target, const cli_option *option);
 
 /* Whether the command line, and not only environment or config file, sets the option of this name. */

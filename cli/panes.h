@@ -28,7 +28,7 @@ typedef struct cli_pane {
     weir_usage usage;
     bool cancelling;
     cli_text shown;
-    /* The first of the last n_lines lines of `width` columns: what is before it is not looked at again. */
+    /* The first of the last n_lines lines of `width` columns: earlier ones are not needed again. */
     size_t from, n_lines;
     int width;
 } cli_pane;

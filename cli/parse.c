@@ -342,7 +342,7 @@ static cli_exit parse_option(cli_args *args, int n, char **argv, int *used)
     return set_from(args, option, shown, value, CLI_FROM_WORDS, 0);
 }
 
-/* What the config file says to all commands, or to this one: those settings that the command has. */
+/* The config file's settings for all commands, or for this one, as far as the command has them. */
 static cli_exit take_settings(cli_args *args, const cli_config *config, bool own)
 {
     cli_exit code = CLI_OK;
@@ -442,7 +442,7 @@ static cli_exit take_model_word(cli_args *args)
     return code;
 }
 
-/* Whether the command line sets what this option would set. */
+/* Whether the command line sets the same value. */
 static bool overridden(const cli_args *args, const cli_option *option)
 {
     for (const cli_option *other = cli_options; other->name != NULL; other++)
@@ -537,7 +537,7 @@ static const char *model_of(const cli_config *config, size_t section, const char
     return otherwise;
 }
 
-/* Takes back what config file and environment say to a single model. */
+/* Takes back the settings of config file and environment for a single model. */
 static void forget(cli_args *args, const char *name)
 {
     const cli_option *option = cli_options_by_model(args->command->bit, name);

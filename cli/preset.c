@@ -75,7 +75,7 @@ cli_exit cli_preset_read(cli_config *config, const char *path)
 
 /* ---- weir preset ---- */
 
-/* A setting as a line; what the config file would read otherwise is put into quotes. */
+/* A setting as a line; values that the config file would read otherwise are put into quotes. */
 static void add_setting(cli_text *text, const cli_option *option, const char *value)
 {
     size_t n = strlen(value);
@@ -128,7 +128,7 @@ static char *value_of(const cli_args *args, const cli_option *option, size_t i)
     return cli_options_is_file(option) ? absolute(value) : cli_format("%s", value);
 }
 
-/* What the command line sets. */
+/* The settings of the command line. */
 static void add_settings(cli_text *text, const cli_args *args)
 {
     for (const cli_option *option = cli_options; option->name != NULL; option++) {

@@ -1,5 +1,5 @@
-/* program.h: what weir and weir-bench do from main() on: prepare the process, find the command, read its
- * options, run it.
+/* program.h: weir and weir-bench from main() on: prepare the process, find the command, read its options, run
+ * it.
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef WEIR_CLI_PROGRAM_H
 #define WEIR_CLI_PROGRAM_H

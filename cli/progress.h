@@ -18,7 +18,7 @@ typedef struct cli_progress {
 /* With --quiet nothing is shown. To end it: cli_term_progress_end. */
 cli_progress cli_progress_begin(const cli_args *args, const char *verb, const char *path);
 
-/* A weir_progress_fn; user is the cli_progress. A signal ends what is shown. */
+/* A weir_progress_fn; user is the cli_progress. A signal ends the transfer or load that is shown. */
 bool cli_progress_step(float progress, void *user);
 
 #endif

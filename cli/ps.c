@@ -1,4 +1,4 @@
-/* weir ps: what a running server does, once.
+/* weir ps: the state of a running server, once.
  * SPDX-License-Identifier: Apache-2.0 */
 #include <string.h>
 

@@ -47,7 +47,7 @@ static weir_status end(client *c)
     return c->status;
 }
 
-/* Reads a list of so many names. */
+/* Reads a list of n names. */
 static void read_list(size_t n, bool ok)
 {
     uint64_t ticket;

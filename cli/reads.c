@@ -61,7 +61,7 @@ static int32_t tokens_of(weir_engine *engine, const weir_media_use *media, size_
     return weir_engine_plan_request(engine, &request, &forecast, error) == WEIR_OK ? forecast.n_prompt : 0;
 }
 
-/* What a file takes, 0 if the engine refuses it. */
+/* The tokens of a file, 0 if the engine refuses it. */
 static int32_t tokens_of_file(const weir_model_info *info, weir_engine *engine, const void *bytes, size_t n,
                               weir_error *error)
 {

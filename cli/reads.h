@@ -1,4 +1,4 @@
-/* reads.h: what a model reads, and how many tokens images and sounds take.
+/* reads.h: the media that a model reads, and the tokens of images and sounds.
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef WEIR_CLI_READS_H
 #define WEIR_CLI_READS_H

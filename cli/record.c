@@ -313,7 +313,7 @@ static weir_status read_arrival(reader *r, json_t *object)
     return WEIR_OK;
 }
 
-/* What the engine never records, and a replay relies on. */
+/* Checks conditions that the engine's records meet, and on which a replay relies. */
 static weir_status check_part(reader *r, const weir_tick_slot *part, const weir_tick *tick, int32_t *budget)
 {
     const weir_engine_params *engine = &r->record->engine;

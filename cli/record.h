@@ -9,7 +9,7 @@
  * last tick's are of requests that ended after it. */
 typedef struct cli_record {
     char strategy[64];         /* its name */
-    weir_engine_params engine; /* what decides plans, as it was in force; the rest are defaults */
+    weir_engine_params engine; /* the effective parameters that decide plans; the rest are defaults */
     weir_arrival *arrivals;    /* [n_arrivals], weir__mem as the next two */
     size_t n_arrivals, arrivals_capacity;
     weir_tick *ticks; /* [n_ticks] */
@@ -20,7 +20,7 @@ typedef struct cli_record {
 
 void cli_record_fini(cli_record *record);
 
-/* Reads a whole file. Errors: FORMAT (line, field and what is allowed), NO_MEMORY. Freed with fini in any
+/* Reads a whole file. Errors: FORMAT (line, field and allowed values), NO_MEMORY. Freed with fini in any
  * case. */
 weir_status cli_record_read(cli_record *record, const char *content, size_t length, weir_error *error);
 

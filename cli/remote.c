@@ -11,7 +11,7 @@
 #include "transfer/transfer.h"
 
 #define CONNECT_MS 5000
-#define ERROR_MAX  (1u << 20) /* of what an error says */
+#define ERROR_MAX  (1u << 20) /* of an error's body */
 
 struct cli_remote {
     weir__transfers *transfers;
@@ -28,7 +28,7 @@ struct cli_remote {
     char problem[256]; /* why it is lost or refused */
 };
 
-/* ---- What comes ---- */
+/* ---- Answers ---- */
 
 static bool on_bytes(const weir__transfer_head *head, const char *bytes, size_t n, void *user)
 {
@@ -50,7 +50,7 @@ static void let_go(cli_remote *remote)
     weir__text_clear(&remote->error);
 }
 
-/* What a status other than 200 means; the state after it. */
+/* Explains a status other than 200; returns the state after it. */
 static cli_remote_state explain_status(cli_remote *remote, long status)
 {
     char text[128];
@@ -95,7 +95,7 @@ static void on_end(const weir__transfer_result *result, void *user)
     let_go(remote);
 }
 
-/* ---- What is asked ---- */
+/* ---- Requests ---- */
 
 void cli_remote_listen(cli_remote *remote, cli_sse_fn on_event, void *user)
 {

@@ -6,10 +6,10 @@
 #include "options.h"
 #include "record.h"
 
-/* What the engine was made of. */
+/* Begins the record with the engine's parameters. */
 void cli_ring_begin(cli_record *record, const weir_engine *engine, const weir_engine_params *params);
 
-/* Adds what the engine has remembered since. */
+/* Adds the ticks that the engine has recorded since. */
 void cli_ring_take(cli_record *record, const weir_engine *engine);
 
 /* Stops the engine and writes all of it into args->ring_path, if there is one and the engine is: a new file

@@ -51,7 +51,7 @@ cli_exit cli_serve(cli_args *args)
 #include "file.h"
 
 #define DESCRIPTORS 65536 /* a connection is one */
-#define FLUSH_MS    1000  /* for whoever reads the log, at the end */
+#define FLUSH_MS    1000  /* for the log's reader, at the end */
 
 /* Those of the file, then those of the command line. */
 static cli_exit collect_keys(cli_args *args)
@@ -205,7 +205,7 @@ static cli_exit complete_list(cli_args *args, const cli_list *pulled, cli_model_
     return code;
 }
 
-/* Says what is wrong with the server's parameters, or with a model's: models[2].engine.n_ctx. */
+/* Prints an error in the server's parameters, or in a model's: models[2].engine.n_ctx. */
 static cli_exit fail_params(const cli_args *args, const cli_model_list *list, cli_exit code,
                             const weir_error *error)
 {
@@ -215,7 +215,7 @@ static cli_exit fail_params(const cli_args *args, const cli_model_list *list, cl
                     : cli_fail_error(args, code, NULL, error);
 }
 
-/* What the options say now, in place of what they said. Only some of it can change while the server runs. */
+/* Applies the options as they are now. Only some can change while the server runs. */
 static void reload(cli_args *args, serve_server *server, cli_pulled *pulled, cli_args **now)
 {
     uint64_t ticket;
@@ -274,14 +274,14 @@ static char *name_of(const cli_args *args, const char *path)
                                      : cli_format("%s", cli_file_name(path));
 }
 
-/* What runs. */
+/* The running server. */
 struct served {
     serve_server *server;
     weir_model *model; /* of a server of one model, as are engine and path */
     weir_engine *engine;
     char *path;
     cli_model_list list; /* of several models, as the server was started */
-    cli_args *now;       /* what the last reload read; NULL = none */
+    cli_args *now;       /* the arguments of the last reload; NULL = none */
     puller puller;
 };
 
@@ -360,7 +360,7 @@ static void print_banner(const cli_args *args, const struct served *served)
     weir__text_fini(&text);
 }
 
-/* Tells systemd that all is well, where it wants to hear that. What is not well it starts again. */
+/* Tells systemd that all is well, if it wants to hear that: it restarts a service that does not. */
 static void tell_well(serve_server *server, int every_ms)
 {
     if (every_ms > 0 && serve_server_is_well(server, every_ms)) serve_notify("WATCHDOG=1");

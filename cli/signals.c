@@ -75,7 +75,7 @@ static void handle_unless_ignored(int signal, void (*handler)(int))
 
 /* ---- A file that becomes shorter while it is mapped ---- */
 
-/* Only what may be called from a handler. */
+/* Calls only functions that a handler may call. */
 static void say_raw(const char *text, size_t n)
 {
     weir__file_send(STDERR_FILENO, text, n);

@@ -7,7 +7,7 @@
 
 #include "cli.h"
 
-/* How long a loop waits at the most before it looks again for what wakes no poll: a signal where the
+/* How long a loop waits at the most before it looks again for events that wake no poll: a signal where the
  * descriptor is not polled, and a reader of stdout that has left. */
 #define CLI_LOOK_MS 100
 
@@ -32,7 +32,7 @@ int cli_signals_ended(void);
 /* The program's exit code by it; CLI_OK: none has come. */
 cli_exit cli_signals_exit(void);
 
-/* The signal asked for what has been done now: the program ends as if there had been none. */
+/* The signal's request has been carried out: the program ends as if there had been none. */
 void cli_signals_forget(void);
 
 /* As if `signal` had come. */
@@ -42,7 +42,7 @@ void cli_signals_end(int signal);
 bool cli_signals_took(int signal);
 
 /* Where an answer can be interrupted and the program goes on (weir chat): SIGINT is noted and ends nothing; a
- * changed window (SIGWINCH) and Ctrl-Z (SIGTSTP) are noted too. Before, these do what they always do. */
+ * changed window (SIGWINCH) and Ctrl-Z (SIGTSTP) are noted too. Before, they have their usual effects. */
 void cli_signals_interrupts(bool on);
 
 /* Whether one of the three was noted, without forgetting it. */

@@ -21,16 +21,16 @@ typedef enum cli_sse_status {
 /* One event that has data; NUL-terminated, valid during the call. False: read no further. */
 typedef bool (*cli_sse_fn)(const char *data, size_t length, void *user);
 
-/* Zeroed at the start. What the standard tells a reader to ignore is malformed here: fields other than data,
- * event, id, retry and comments; NUL; ill-formed UTF-8; a retry that is no number. Lines end with LF, CR LF
- * or CR. */
+/* Zeroed at the start. Lines that the standard tells a reader to ignore are malformed here: fields other than
+ * data, event, id, retry and comments; NUL; ill-formed UTF-8; a retry that is no number. Lines end with LF,
+ * CR LF or CR. */
 typedef struct cli_sse {
     weir__text line, data;
     bool begun;            /* the first line is behind: no byte order mark any more */
     bool after_cr;         /* the last byte was a CR: an LF that follows belongs to it */
     bool has_data;         /* the event has a data field, maybe an empty one */
     bool has_field;        /* the event has some field */
-    cli_sse_status status; /* what ended the parser; nothing is read after that */
+    cli_sse_status status; /* the error that ended the parser; nothing is read after it */
     const char *problem;   /* half a sentence, static; NULL = none */
 } cli_sse;
 

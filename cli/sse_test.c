@@ -12,7 +12,7 @@
 #include "base/mem.h"
 #include "sse.h"
 
-/* ---- Streams: what goes in, which events come out ---- */
+/* ---- Streams and their events ---- */
 
 static const struct {
     const char *bytes;

@@ -6,7 +6,7 @@
 #include "options.h"
 #include "text.h"
 
-/* What `weir pull default` downloads. */
+/* The model that `weir pull default` downloads. */
 #define CLI_STARTER "hf:bartowski/SmolLM2-135M-Instruct-GGUF:Q8_0"
 
 /* Where scripts/model.sh puts the default model. Freed with cli_free. NULL: there is no home folder. */

@@ -147,7 +147,7 @@ cli_exit cli_talk_save(const cli_talk *talk, const char *path)
     return written ? CLI_OK : cli_fail(CLI_FAILED, "cannot write %s: %s", path, strerror(why));
 }
 
-/* The text of a content, whose media go with the next message. NULL, or what is wrong with it. */
+/* The text of a content, whose media go with the next message. NULL, or the error in it. */
 static const char *take_content(cli_talk *talk, const json_t *content, const char **text)
 {
     const json_t *last = json_array_get(content, json_array_size(content) - 1);
@@ -157,7 +157,7 @@ static const char *take_content(cli_talk *talk, const json_t *content, const cha
     return *text != NULL ? NULL : "each message needs a role and content with text";
 }
 
-/* The messages of a file into an empty talk. NULL, or what is wrong with them. */
+/* The messages of a file into an empty talk. NULL, or the error in them. */
 static const char *take_messages(cli_talk *talk, json_t *messages)
 {
     size_t i;

@@ -32,7 +32,7 @@ void cli_talk_add(cli_talk *talk, bool user, const char *content);
 void cli_talk_cut(cli_talk *talk, size_t n);
 
 /* The answer to the last message, the user's: to stdout as it comes, and added when some came. Ctrl-C ends
- * the answer and keeps what came. CLI_OK; a code after a message: the conversation is as before. */
+ * the answer and keeps its text so far. CLI_OK; a code after a message: the conversation is as before. */
 cli_exit cli_talk_answer(cli_talk *talk);
 
 /* {"messages": […]} with the system message, as in a file of requests. CLI_FAILED after a message. */

@@ -32,7 +32,7 @@ void cli_term_init(void)
     const char *term = getenv("TERM"), *no_colour = getenv("NO_COLOR");
     bool moves = term != NULL && *term != '\0' && strcmp(term, "dumb") != 0;
     bool colour = no_colour == NULL || *no_colour == '\0';
-    /* Characters are what the terminal shows, whatever the locale's name: UTF-8. */
+    /* Terminals show UTF-8, whatever the locale. */
     if (setlocale(LC_CTYPE, "") == NULL || strcmp(nl_langinfo(CODESET), "UTF-8") != 0)
         setlocale(LC_CTYPE, "C.UTF-8");
     out_term = moves && isatty(STDOUT_FILENO);

@@ -1,4 +1,4 @@
-/* term.h: what stdout and stderr are, styles, the progress line, and a terminal in order at the end.
+/* term.h: the kinds of stdout and stderr, styles, the progress line, and a terminal in order at the end.
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef WEIR_CLI_TERM_H
 #define WEIR_CLI_TERM_H
@@ -42,7 +42,7 @@ void cli_term_progress_end(void);
 /* The text that is being printed has a style that must be ended, should the program leave now. */
 void cli_term_styled(bool styled);
 
-/* Asks the terminal to mark what is pasted (bracketed paste), or no longer. */
+/* Asks the terminal to mark pasted text (bracketed paste), or no longer. */
 void cli_term_pastes(bool on);
 
 /* ncurses takes the whole screen (screen.c), and keys from this descriptor (-1 = none): from now on rescue

@@ -9,7 +9,7 @@
 
 #include "base/text.h"
 
-/* What adds to one ends the program when memory is out. */
+/* Functions that add to one end the program when memory is out. */
 typedef weir__text cli_text;
 
 void cli_text_add(cli_text *text, const char *bytes, size_t n);
@@ -25,7 +25,7 @@ void cli_text_add_safe(cli_text *text, const char *bytes, size_t n);
  * up with blanks when pad. */
 void cli_text_add_cut(cli_text *text, const char *bytes, size_t n, int width, bool pad);
 
-/* The code point at bytes[0 .. n), n > 0; *used bytes. What is ill-formed counts as U+FFFD, one byte each. */
+/* The code point at bytes[0 .. n), n > 0; *used bytes. Ill-formed bytes count as U+FFFD each. */
 uint32_t cli_text_decode(const char *bytes, size_t n, size_t *used);
 
 /* Columns of a code point, as the C library knows after cli_term_init: 0 (combining, controls), 1 or 2. */

@@ -1,4 +1,4 @@
-/* weir top: what a running server does, live.
+/* weir top: the state of a running server, live.
  * SPDX-License-Identifier: Apache-2.0 */
 #include <signal.h>
 #include <stdio.h>
@@ -164,7 +164,7 @@ static void lose(struct top *top)
     top->lost = true;
 }
 
-/* Begins what is due. CLI_OK, or the code to end with after a message. */
+/* Begins the requests that are due. CLI_OK, or the code to end with after a message. */
 static cli_exit keep_asking(struct top *top)
 {
     int64_t now = weir__clock_now_ns();

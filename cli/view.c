@@ -8,7 +8,7 @@
 #include "cli.h"
 #include "mark.h"
 
-#define LABEL  10 /* columns of what stands before a line's figures */
+#define LABEL  10 /* columns of the label before a line's figures */
 #define BAR    20
 #define MODELS 12 /* lines of the head for models, at most */
 #define NAME   24 /* columns of a model's name */

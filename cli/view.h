@@ -1,4 +1,4 @@
-/* view.h: what is known of a running server from its events, and the lines that show it.
+/* view.h: a running server's state, read from its events, and the lines that show it.
  * SPDX-License-Identifier: Apache-2.0
  *
  *   models    coder                     loaded      4.7 GB  2 running  pinned
@@ -35,7 +35,7 @@ size_t cli_view_n_slots(const cli_view *view);
 /* Takes the data of an event. False: it is no object as a server sends it; nothing has changed. */
 bool cli_view_event(cli_view *view, const char *data, size_t length);
 
-/* All of it, without what belongs to the moment; a new reference. */
+/* All of it, without figures of the moment; a new reference. */
 json_t *cli_view_json(const cli_view *view);
 
 /* Lines of at most `columns` where they can be shortened, with marks (cli_mark). `live`: with rates and

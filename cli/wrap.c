@@ -19,7 +19,7 @@ static void put_word(cli_wrap *wrap, int columns, cli_text *out)
         cli_text_fill(out, " ", wrap->n_blanks);
     cli_text_add(out, wrap->word.bytes, wrap->word.n);
     weir__text_clear(&wrap->word);
-    wrap->column = end <= columns ? end : (end - 1) % columns + 1; /* the terminal breaks what is wider */
+    wrap->column = end <= columns ? end : (end - 1) % columns + 1; /* the terminal breaks wider words */
     wrap->n_blanks = wrap->word_columns = 0;
     wrap->written = true;
     if (fence) wrap->code = !wrap->code;

@@ -19,7 +19,7 @@ typedef struct cli_wrap {
 /* Adds to *out the text that can already be printed in a window of `columns`: all but the last word. */
 void cli_wrap_add(cli_wrap *wrap, const char *bytes, size_t n, int columns, cli_text *out);
 
-/* Adds the last word. What is added afterwards continues in the same line. */
+/* Adds the last word. Text that is added afterwards continues in the same line. */
 void cli_wrap_flush(cli_wrap *wrap, int columns, cli_text *out);
 
 void cli_wrap_fini(cli_wrap *wrap);

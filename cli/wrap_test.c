@@ -9,7 +9,7 @@
 
 #include <cmocka.h>
 
-/* The text in pieces of so many bytes. */
+/* The text in pieces of `piece` bytes. */
 static void expect_pieces(const char *text, int columns, size_t piece, const char *expected)
 {
     cli_wrap wrap = {0};

@@ -10,7 +10,7 @@
 
 typedef struct serve_adapters serve_adapters;
 
-/* What a request has: held; zeroes = none. */
+/* The adapters of a request: held; zeroes = none. */
 typedef struct serve_adapter_set {
     weir_adapter_use uses[WEIR_ADAPTERS_MAX];
     size_t n;
@@ -37,11 +37,11 @@ bool serve_adapters_named(serve_adapters *adapters, const char *name, serve_adap
 /* Those that requests have which do not say. */
 void serve_adapters_standard(serve_adapters *adapters, serve_adapter_set *set);
 
-/* Adds the one with this number, in place of what the set has of it; at a scale of 0 none. False: there is
- * none, or the set is full. */
+/* Adds the adapter with this number, replacing an entry of the set; a scale of 0 removes it. False: there is
+ * no such adapter, or the set is full. */
 bool serve_adapters_numbered(serve_adapters *adapters, int64_t id, float scale, serve_adapter_set *set);
 
-/* What the set has becomes the standard; all others have the scale 0. */
+/* Makes the set the standard; all others have the scale 0. */
 void serve_adapters_set_standard(serve_adapters *adapters, const serve_adapter_set *set);
 
 /* As llama-server has them: an array of objects. */

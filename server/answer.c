@@ -159,7 +159,7 @@ bool serve_answer_submit(serve_answer *answer, weir_request *requests, size_t n_
     return serve_call_passes(call, status, &error);
 }
 
-/* What ended with an error, or by the server; NULL: all is well. */
+/* The choice that ended with an error, or by the server; NULL: none. */
 static const serve_choice *failed_choice(const serve_answer *answer)
 {
     for (int32_t i = 0; i < answer->n; i++)
@@ -200,7 +200,7 @@ static bool send_delta(serve_choice *choice, const weir_delta *delta)
     return true;
 }
 
-/* What was merged while the reader was slow goes out in events of a bearable size. */
+/* Deltas that were merged for a slow reader go out in events of limited size. */
 static bool send_one(serve_choice *choice, const weir_delta *given)
 {
     weir_delta delta = *given;
@@ -378,7 +378,7 @@ void serve_answer_stop(serve_answer *answer, bool asked)
         serve_choice *choice = &answer->choices[i];
         if (choice->finished) continue;
         serve_choice_cancel(choice);
-        serve_choice_read(choice, &end, send_one); /* what was held back */
+        serve_choice_read(choice, &end, send_one); /* text that was held back */
         if (!asked) choice->error.code = WEIR_STOPPED;
         serve_choice_finish(choice, end.reason);
         end_choice(choice);

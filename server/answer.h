@@ -45,11 +45,11 @@ typedef struct serve_choice {
 /* How a dialect writes an answer (ADR 0076): as events, each between serve_answer_begin_event and end_event,
  * or as a whole. NULL: nothing is written. */
 typedef struct serve_form {
-    const char *id;   /* what an answer's id begins with */
+    const char *id;   /* prefix of an answer's id */
     const char *ping; /* an event that keeps a silent stream alive; NULL: a comment does */
     bool lines;       /* a stream consists of lines of JSON, and is no event stream */
     bool keeps;       /* a stream's events need the parts so far, see serve_choice_keep */
-    void (*head)(const serve_answer *answer, weir__text *text); /* what most of a tape's events begin with */
+    void (*head)(const serve_answer *answer, weir__text *text); /* how most events of a tape begin */
     void (*start)(serve_answer *answer);
     void (*begin)(serve_choice *choice);
     void (*delta)(serve_choice *choice, const weir_delta *delta);
@@ -66,7 +66,7 @@ extern const serve_form serve_messages_form, serve_responses_form, serve_ollama_
 
 struct serve_answer {
     serve_call *call;
-    char id[SERVE_ID_MAX]; /* cannot be guessed: whoever has it may fork or resume the answer */
+    char id[SERVE_ID_MAX]; /* cannot be guessed: it allows forking and resuming the answer */
     const serve_form *form;
     weir_chat *chat; /* held; NULL for completions */
     bool stream, include_usage;
@@ -129,7 +129,7 @@ void serve_answer_pump(serve_answer *answer);
  * the server stops. Service thread. */
 void serve_answer_stop(serve_answer *answer, bool asked);
 
-/* Around an event of a stream: what is added to the text is its data. name: its type, "" = none. */
+/* Around an event of a stream: the text added in between is its data. name: its type, "" = none. */
 weir__text *serve_answer_begin_event(serve_answer *answer, const char *name);
 void serve_answer_end_event(serve_answer *answer);
 

@@ -13,7 +13,7 @@
 
 /* ---- Reading ---- */
 
-/* A fork's prompt, or messages, and what belongs to them are its source's. */
+/* A fork has the prompt or messages of its source, with their options. */
 static bool check_fork(const serve_ask *ask)
 {
     static const char *const others[] = {
@@ -43,7 +43,7 @@ static bool check_fork(const serve_ask *ask)
            serve_field_refuse(ask->call, "response_format", why);
 }
 
-/* What goes with what. */
+/* Checks fields that exclude or need each other. */
 static bool check_ask(serve_ask *ask)
 {
     serve_call *call = ask->call;
@@ -99,7 +99,7 @@ bool serve_ask_read(serve_ask *ask, serve_call *call, unsigned where)
     if (!serve_call_read_json(call, &ask->json) || !serve_ask_fields(ask)) return false;
     const json_t *newer = json_object_get(ask->json, "max_completion_tokens");
     if (json_is_number(newer))
-        ask->request.max_tokens = (int32_t)json_number_value(newer); /* whichever comes last */
+        ask->request.max_tokens = (int32_t)json_number_value(newer); /* the last one wins */
     if (ask->sampler.top_k < 0) ask->sampler.top_k = 0;
     if (ask->best_of == 0) ask->best_of = ask->n;
     return check_ask(ask);
@@ -129,7 +129,7 @@ void serve_ask_fini(serve_ask *ask)
 
 /* ---- The request ---- */
 
-/* What the answer is to go on from. */
+/* The source from which the answer continues. */
 static bool choose_source(serve_ask *ask, weir_request *request)
 {
     static const char form[] = "an object: {\"id\": a completion's, \"index\": a choice's, \"at\": tokens}";
@@ -192,7 +192,7 @@ bool serve_ask_request(serve_ask *ask, weir_request *request)
 
 /* ---- The answer ---- */
 
-/* Copies what outlives the ask. False: out of memory. */
+/* Copies the parts that outlive the ask. False: out of memory. */
 static bool copy_words(serve_answer *answer, const serve_ask *ask)
 {
     answer->namespaces = json_deep_copy(ask->namespaces);

@@ -21,7 +21,7 @@
 #define SERVE_TOOLS_MAX 256 /* what the library allows */
 #define SERVE_ARGS_MAX  62  /* variables of a template; the library allows 64 */
 
-/* Of the cache's salt: what a request adds to its key's digest, and both. */
+/* Of the cache's salt: a request's own part after its key's digest, and both. */
 #define SERVE_SALT_OWN 256
 #define SERVE_SALT_MAX 512
 
@@ -76,8 +76,8 @@ void serve_ask_fini(serve_ask *ask);
  * line for it in requests of `where` (0: any); member is [n]. NULL: it has none. */
 const char *serve_ask_name(const char *of, const char *member, size_t n, unsigned where);
 
-/* Fills what all requests of the ask share, and a fork's source; borrows from it. False: the call has its
- * answer. */
+/* Fills the members that all requests of the ask share, and a fork's source; borrows from it. False: the call
+ * has its answer. */
 bool serve_ask_request(serve_ask *ask, weir_request *request);
 
 /* ask_lines.c: removes lines of the system messages that change from request to request, and counts them. */
@@ -93,11 +93,11 @@ bool serve_ask_render(serve_ask *ask, weir_request *request);
 /* An API of conversations (ADR 0076). */
 typedef struct serve_dialect {
     unsigned where;               /* a bit of SERVE_ASK_* */
-    bool (*read)(serve_ask *ask); /* what has no row, after serve_ask_read; NULL: nothing */
+    bool (*read)(serve_ask *ask); /* fields without a row, after serve_ask_read; NULL: none */
     const serve_form *form;
-    bool (*repeat)(const serve_ask *ask, serve_answer *answer); /* what it repeats or keeps of the request.
-                                                                     False: out of memory. NULL: nothing */
-    const char *count; /* what a counted prompt's answer begins with, up to the number */
+    /* Copies the parts of the request that answers repeat. False: out of memory. NULL: none. */
+    bool (*repeat)(const serve_ask *ask, serve_answer *answer);
+    const char *count; /* an answer about a counted prompt, up to the number */
 } serve_dialect;
 
 /* Answers a request for a conversation that was read. Worker. */

@@ -68,7 +68,7 @@ static bool read_store(serve_call *call, void *to, const char *name, const json_
                                         : "false or left out: answers are kept for forks only");
 }
 
-/* What is accepted because weir does just that, and refused otherwise. */
+/* A value that is weir's behaviour is accepted, others are refused. */
 static bool read_tier(serve_call *call, void *to, const char *name, const json_t *value)
 {
     const char *word = json_string_value(value);
@@ -144,7 +144,7 @@ static bool read_priority(serve_call *call, void *to, const char *name, const js
         most, most < (int32_t)member->max ? "; the operator of this server allows no more" : "");
 }
 
-/* llama-server's fields, if they ask for what happens anyway: off, nothing, any slot. Editors send some with
+/* llama-server's fields, if they ask for weir's own behaviour: off, nothing, any slot. Editors send some with
  * every request: these are accepted and reported as not enforced. */
 static bool read_native(serve_call *call, void *to, const char *name, const json_t *value)
 {

@@ -1,5 +1,5 @@
 /* ask_messages.c: a request in the format of Anthropic's Messages API. Its conversation, tools and options
- * become what chat completions have.
+ * become those of chat completions.
  * SPDX-License-Identifier: Apache-2.0 */
 #include <stdio.h>
 #include <string.h>

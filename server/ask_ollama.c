@@ -1,5 +1,5 @@
-/* ask_ollama.c: a request in the format of Ollama's API. Its conversation and options become what chat
- * completions have. SPDX-License-Identifier: Apache-2.0 */
+/* ask_ollama.c: a request in the format of Ollama's API. Its conversation and options become those of chat
+ * completions. SPDX-License-Identifier: Apache-2.0 */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -150,7 +150,7 @@ static bool read_messages(reading *r, const json_t *messages)
     return true;
 }
 
-/* What /api/generate has in place of messages. */
+/* The fields of /api/generate in place of messages. */
 static bool read_prompt(reading *r)
 {
     serve_ask *ask = r->turns.ask;

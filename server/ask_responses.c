@@ -1,5 +1,5 @@
 /* ask_responses.c: a request in the format of OpenAI's Responses API. Its conversation, tools and options
- * become what chat completions have.
+ * become those of chat completions.
  * SPDX-License-Identifier: Apache-2.0 */
 #include <stdio.h>
 #include <string.h>
@@ -454,7 +454,7 @@ static bool read_text_option(serve_ask *ask)
     return read_format(ask, json_object_get(text, "format"));
 }
 
-/* Reasoning is shown in full, which is what a summary "auto" gets too. */
+/* Reasoning is shown in full, also for a summary "auto". */
 static bool read_reasoning_option(serve_ask *ask)
 {
     static const char *const members[] = {"effort", "summary", NULL};
@@ -470,7 +470,7 @@ static bool read_reasoning_option(serve_ask *ask)
            serve_ask_reasoning_effort(ask->call, ask, "reasoning.effort", effort);
 }
 
-/* Logprobs, and what answers have anyway. */
+/* Logprobs, and parts that answers have anyway. */
 static bool read_include(serve_ask *ask)
 {
     static const char logprobs[] = "message.output_text.logprobs";

@@ -1,4 +1,4 @@
-/* call_end.c: the end of a call, and of what belongs to it. SPDX-License-Identifier: Apache-2.0 */
+/* call_end.c: the end of a call and of its parts. SPDX-License-Identifier: Apache-2.0 */
 #include "answer.h"
 #include "base/clock.h"
 #include "base/histogram.h"
@@ -12,7 +12,7 @@
 void serve_call_destroy(serve_call *call)
 {
     serve_server *server = call->server;
-    bool taped = call->answer != NULL && call->answer->tape != NULL; /* its readers are what clients see */
+    bool taped = call->answer != NULL && call->answer->tape != NULL; /* clients see its readers instead */
     if (call->events != NULL) serve_events_leave(call);
     serve_log_call(call);
     if (call->tape != NULL) serve_tape_leave(call);

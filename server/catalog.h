@@ -52,7 +52,7 @@ void serve_catalog_unlock(serve_catalog *catalog);
 /* While it is locked: the first one of those in memory, which are linked. */
 serve_loaded *serve_catalog_loaded(serve_catalog *catalog);
 
-/* What the server has of a leased model, which stays as long as the lease. NULL: out of memory. */
+/* The server's part of a leased model, which stays as long as the lease. NULL: out of memory. */
 serve_loaded *serve_catalog_enter(serve_catalog *catalog, const serve_model *model, const weir_lease *lease);
 
 #endif

@@ -1,4 +1,4 @@
-/* choice.c: one of an answer's choices: its stream, what comes of it, how it ends.
+/* choice.c: one of an answer's choices: its stream, its output and its end.
  * SPDX-License-Identifier: Apache-2.0 */
 #include <string.h>
 

@@ -43,8 +43,8 @@ static void set_deadline(serve_connection *connection, int32_t seconds)
     connection->deadline_ns = weir__clock_deadline_ns((int64_t)seconds * 1000);
 }
 
-/* Says that nothing more will come, and drops what the client still sends for a moment: to close at once
- * would take the end of the answer from it. */
+/* Announces the end, and drops bytes that the client still sends for a moment: closing at once would lose the
+ * end of the answer. */
 static void part(serve_connection *connection)
 {
     if (connection->tls != NULL) SSL_shutdown(connection->tls);
@@ -64,7 +64,7 @@ static void part(serve_connection *connection)
 /* ---- Who leaves ---- */
 
 /* The client has closed its side: it may wait for its answer, or be gone. If it is gone, its system says so
- * when something is sent to it: what every answer begins with, or a comment. */
+ * when something is sent to it: the beginning of every answer, or a comment. */
 static void probe(serve_connection *connection)
 {
     serve_call *call = connection->call;

@@ -70,7 +70,7 @@ void serve_connections_close(serve_server *server);
 int serve_connection_send(serve_connection *connection, const void *bytes, size_t n);
 
 /* Writes these few bytes at once. False: nothing of them went out, or the connection is closed: it failed, or
- * its TLS keeps what could not be sent. */
+ * its TLS keeps the rest. */
 bool serve_connection_say(serve_connection *connection, const char *bytes, size_t n);
 
 void serve_connection_close(serve_connection *connection);

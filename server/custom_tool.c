@@ -30,7 +30,7 @@ static bool check_pattern(serve_call *call, const char *place, const char *patte
                                                   "%s cannot be enforced here: %.300s", at, error.message);
 }
 
-/* What a definition says, as an expression. False: the call has its answer. */
+/* A definition as an expression. False: the call has its answer. */
 static bool add_definition(serve_call *call, const char *place, const char *syntax, const char *definition,
                            weir__text *pattern)
 {

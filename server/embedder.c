@@ -81,7 +81,7 @@ weir_status serve_embedder_describe(serve_call *call, weir_context_info *info, w
     return status;
 }
 
-/* What can be refused is refused before anything is computed. */
+/* Errors are found before anything is computed. */
 static weir_status check_texts(const weir_context *context, const serve_texts_form *form,
                                const serve_texts *texts, weir_error *error)
 {

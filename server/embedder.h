@@ -19,7 +19,7 @@ typedef struct serve_texts {
 
 typedef struct serve_texts_form {
     size_t size; /* of the request's struct */
-    /* What errors call the i-th text: a name that fits into an error's field. */
+    /* The name of the i-th text in errors, which fits into an error's field. */
     const char *(*name)(const serve_texts *texts, size_t i, char *name, size_t capacity);
     /* Fills a struct of zeroes. False: the call has its answer. */
     bool (*read)(serve_call *call, serve_texts *texts);

@@ -1,4 +1,4 @@
-/* error.c: what the library says, as the answer of a call. SPDX-License-Identifier: Apache-2.0 */
+/* error.c: the library's errors as the answer of a call. SPDX-License-Identifier: Apache-2.0 */
 #include <stdio.h>
 #include <string.h>
 

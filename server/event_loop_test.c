@@ -79,7 +79,7 @@ static void test_what_is_wanted(void **state)
     serve_loop_destroy(loop);
 }
 
-/* Who is forgotten in a turn is not called in it, whoever comes first; who is new in its place is. */
+/* An end that is forgotten in a turn is not called in it, in whatever order; a new one in its place is. */
 static void test_forgetting(void **state)
 {
     serve_loop *loop = serve_loop_create(*state != NULL);

@@ -1,5 +1,5 @@
-/* events.c: GET /events, the engine's ticks as they happen, and GET /slots. What the engine remembers of its
- * ticks is read here step by step; from the slots' parts in them follows what each slot does now.
+/* events.c: GET /events, the engine's ticks as they happen, and GET /slots. The engine's record of its ticks
+ * is read here step by step; the slots' parts in it give the present state of each slot.
  * SPDX-License-Identifier: Apache-2.0 */
 #include <stddef.h>
 #include <string.h>
@@ -47,7 +47,7 @@ struct serve_events {
     size_t newest;
 };
 
-/* ---- What the engine remembers ---- */
+/* ---- The engine's record ---- */
 
 static void read_arrivals(serve_events *events, const weir_engine *engine)
 {
@@ -312,7 +312,7 @@ void serve_events_begin(serve_call *call)
     call->events = events;
     if (events->n_readers++ == 0) {
         read_engine(events, call->loaded != NULL ? call->loaded->engine : NULL);
-        events->n_sent = events->n_ticks; /* what was before is not sent */
+        events->n_sent = events->n_ticks; /* earlier ticks are not sent */
         events->sent_ns = 0;
     }
 }

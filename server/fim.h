@@ -11,7 +11,7 @@ static inline bool serve_fim_is_known(const weir_model_info *info)
 }
 
 /* The tokens of a prompt for the text between two others, into *tokens, [*n], which the caller frees in any
- * case. before, between, after: strings, or NULL for ""; what is generated goes behind before and between.
+ * case. before, between, after: strings, or NULL for ""; the generated text goes behind before and between.
  * extra: NULL, or an array of {"filename": …, "text": …} that the model sees first, as llama-server's /infill
  * has it. field: of the request, for errors. False: the call has its answer. */
 bool serve_fim_make(serve_call *call, const char *field, const json_t *before, const json_t *between,

@@ -309,7 +309,7 @@ static void test_ollama_fails(void **state)
 }
 /* clang-format on */
 
-/* Memory runs out at each place in turn: what was written before is still there, and nothing else. */
+/* Memory runs out at each place in turn: the text written before is still there, and nothing else. */
 static void test_responses_without_memory(void **state)
 {
     (void)state;

@@ -1,4 +1,4 @@
-/* gate.c: who may ask what, by a request's head. SPDX-License-Identifier: Apache-2.0 */
+/* gate.c: checks a request's head: who may send which requests. SPDX-License-Identifier: Apache-2.0 */
 #include <stdio.h>
 #include <string.h>
 #include <strings.h>
@@ -12,7 +12,7 @@
 #include "peers.h"
 #include "router_headers.h"
 
-/* What of a head is looked at for longer than a moment: it goes when the gate is passed. */
+/* Parts of a head that are kept until the gate is passed. */
 typedef struct visit {
     serve_call *call;
     serve_connection *connection;
@@ -219,10 +219,10 @@ static bool check_key(visit *v)
             : "no API key was given: send it as Authorization: Bearer KEY, or as X-Api-Key: KEY");
 }
 
-/* ---- What ---- */
+/* ---- Which request ---- */
 
-/* Where in a stream the client wants to go on. What it says last, as an EventSource that comes back does,
- * goes before what its address says. */
+/* Where in a stream the client wants to go on. The header of an EventSource that reconnects wins over the
+ * address. */
 static bool read_position(visit *v)
 {
     serve_call *call = v->call;
@@ -332,7 +332,7 @@ bool serve_gate_pass(serve_call *call, bool close)
     bool whole = strcmp(v.target, "*") == 0 && strcmp(call->method, "OPTIONS") == 0;
     snprintf(call->path, sizeof call->path, "%s", v.target); /* for the log, where it cannot be read */
     describe(&v);
-    call->close = true; /* what reads as two things is not followed by another request */
+    call->close = true; /* no other request follows an ambiguous one */
     if (!check_framing(&v) || !check_host(&v) || (!whole && !read_path(&v))) return false;
     call->close = close || call->has_body; /* which nobody reads, if it is refused now */
     if (!check_origin(&v) || answer_options(call)) return false;

@@ -1,4 +1,4 @@
-/* http.c: requests, as llhttp reads them: heads, bodies, what is wrong with them.
+/* http.c: requests, as llhttp reads them: heads, bodies, errors.
  * SPDX-License-Identifier: Apache-2.0 */
 #include <stdio.h>
 #include <stdlib.h>
@@ -9,7 +9,7 @@
 #include "connection.h"
 #include "peers.h"
 
-#define BODIES_MAX 16                   /* × body_bytes: what all bodies together may hold */
+#define BODIES_MAX 16                   /* × body_bytes: the limit of all bodies together */
 #define SMALL_BODY ((uint64_t)64 << 10) /* always has room, so that announced large ones keep nobody out */
 #define EXTRA_MAX  SERVE_HEAD_BYTES     /* of chunks' extensions and of fields behind them */
 
@@ -38,7 +38,7 @@ static int end_bytes(llhttp_t *parser)
     return head->bytes.failed ? -1 : 0;
 }
 
-/* Without what may stand behind it. */
+/* Without blanks behind it. */
 static int end_value(llhttp_t *parser)
 {
     weir__text *bytes = &connection_of(parser)->head.bytes;
@@ -62,7 +62,7 @@ static serve_call *create_call(serve_connection *connection)
     return call;
 }
 
-/* What came is no request that can be answered, and where the next one begins is not known. */
+/* The bytes are no request that can be answered, and where the next one begins is not known. */
 static void refuse_request(serve_connection *connection, int status, const char *code, const char *message)
 {
     serve_call *call = connection->call != NULL ? connection->call : create_call(connection);
@@ -210,7 +210,7 @@ static void refuse_error(serve_connection *connection, llhttp_errno_t error)
     const char *why = llhttp_get_error_reason(parser);
     char message[160];
     bool known =
-        parser->http_major == 1 && parser->http_minor <= 1; /* then it is what follows that is wrong */
+        parser->http_major == 1 && parser->http_minor <= 1; /* then the error is behind the version */
     bool version = error == HPE_PAUSED_H2_UPGRADE || (error == HPE_INVALID_VERSION && !known);
     snprintf(message, sizeof message, "this is not HTTP/1.1: %s",
              why != NULL && why[0] != '\0' ? why : "invalid");
@@ -225,7 +225,7 @@ static void refuse_error(serve_connection *connection, llhttp_errno_t error)
         refuse_request(connection, 400, "bad_request", message);
 }
 
-/* Gives llhttp what has come, of a head no more than it may have. False: it is to have no more. */
+/* Gives llhttp the bytes received, of a head no more than its limit. False: it gets no more. */
 static bool read_piece(serve_connection *connection)
 {
     serve_head *head = &connection->head;

@@ -1,4 +1,4 @@
-/* kept_test.c: answers that are kept for forks, and what of them is found.
+/* kept_test.c: answers that are kept for forks, and looking them up.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "kept.h"
 

@@ -35,7 +35,7 @@ static void digest(const char *bytes, size_t n, char hex[DIGEST + 1])
 {
     weir__sha256 state;
     weir__sha256_init(&state);
-    weir__sha256_feed(&state, "weir key ", 9); /* the digest is also a salt: not what others keep of a key */
+    weir__sha256_feed(&state, "weir key ", 9); /* the digest is also a salt: not the plain hash of a key */
     weir__sha256_feed(&state, bytes, n);
     weir__sha256_hex(&state, hex);
 }

@@ -17,7 +17,7 @@ bool serve_keys_are_wanted(serve_keys *keys);
 /* A key's number for the others, which also take -1: nobody's, where no keys are wanted. -1 = no such key. */
 int32_t serve_keys_find(serve_keys *keys, const char *given, size_t n);
 
-/* What the cache keeps apart: 64 hexadecimal digits, or "" without a key. Valid as long as the table. */
+/* The key's salt in the cache: 64 hexadecimal digits, or "" without a key. Valid as long as the table. */
 const char *serve_keys_salt(serve_keys *keys, int32_t key);
 
 /* The highest that its requests may ask for. */
@@ -29,7 +29,7 @@ bool serve_keys_enter(serve_keys *keys, int32_t key, int64_t now_ns, int32_t *re
 /* n more answers of a request that has entered. False: the key may have no more than *most at a time. */
 bool serve_keys_more(serve_keys *keys, int32_t key, int32_t n, int32_t *most);
 
-/* n of what was counted has ended. */
+/* n of the counted answers have ended. */
 void serve_keys_leave(serve_keys *keys, int32_t key, int32_t n);
 
 #endif

@@ -137,7 +137,7 @@ static void test_further_answers_take_places(void **state)
 
 /* ---- How many in a minute ---- */
 
-/* Asks as often as it may at this time; tells how often, and what the refusal says. */
+/* Asks as often as it may at this time; returns how often, and checks the refusal. */
 static int32_t ask_all(serve_keys *keys, int32_t key, int64_t now_ns, int32_t *retry_s)
 {
     const char *why = NULL;
@@ -156,7 +156,7 @@ static void test_a_rate_fills_again(void **state)
     int32_t retry_s;
     (void)state;
     assert_int_equal(ask_all(keys, 0, START, &retry_s), 30);
-    assert_int_equal(retry_s, 3); /* two seconds, and one more for what is rounded down */
+    assert_int_equal(retry_s, 3); /* two seconds, and one more for rounding down */
     assert_int_equal(ask_all(keys, 1, START, &retry_s), 6);
     assert_int_equal(retry_s, 11);
     assert_int_equal(ask_all(keys, 0, START + 2 * SECOND - 1, &retry_s), 0);

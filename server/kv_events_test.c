@@ -175,7 +175,7 @@ static void test_batches_have_topic_and_number(void **state)
     rig *r = *state;
     assert_true(serve_kv_events_join(r->events, "a model", r->engine));
     ask(r, 100, 40);
-    ask_replay(r, 0); /* also what was published before anybody had subscribed */
+    ask_replay(r, 0); /* also events that were published before anybody had subscribed */
     assert_true(receive(r->dealer));
     assert_int_equal(got.n_frames, 4);
     assert_text(0, "");
@@ -234,7 +234,7 @@ static void test_replays(void **state)
     assert_int_equal(count_replayed(r, UINT64_MAX - 1), 0);
 }
 
-/* When an engine has gone the sequence starts again, with what the others have. */
+/* When an engine has gone the sequence starts again, with the blocks of the others. */
 static void test_an_engine_leaves(void **state)
 {
     rig *r = *state;

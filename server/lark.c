@@ -22,7 +22,7 @@ typedef struct rule {
 typedef struct lark {
     rule rules[RULES_MAX];
     size_t n_rules;
-    const char *pos, *end; /* what is read */
+    const char *pos, *end; /* the text being read */
     int nesting;
     char *why; /* "" = nothing has failed */
 } lark;
@@ -344,7 +344,7 @@ static bool write_named(lark *l, weir__text *out)
     return ok;
 }
 
-/* "?", "*", "+", "~ 2" or "~ 2..3", behind what is repeated. */
+/* "?", "*", "+", "~ 2" or "~ 2..3", behind the repeated item. */
 static bool write_times(lark *l, weir__text *out)
 {
     skip(l, false);

@@ -1,4 +1,4 @@
-/* Lark's grammars as expressions. What these match is the library's matter; here is how each is written.
+/* Lark's grammars as expressions. The library tests what they match; these tests compare their texts.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "lark.h"
 

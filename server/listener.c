@@ -1,5 +1,5 @@
-/* listener.c: the sockets that the server listens on: TCP, a Unix socket, what systemd hands over; and how
- * many may come. SPDX-License-Identifier: Apache-2.0 */
+/* listener.c: the sockets that the server listens on: TCP, a Unix socket, and those of systemd; and the limit
+ * of connections. SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
 #include <fcntl.h>
 #include <netdb.h>
@@ -171,7 +171,7 @@ static weir_status open_unix(serve_server *server, weir_error *error)
 
 /* ---- systemd ---- */
 
-/* What sd_listen_fds(3) does: LISTEN_FDS descriptors from 3 on, when LISTEN_PID is this process. */
+/* Like sd_listen_fds(3): LISTEN_FDS descriptors from 3 on, when LISTEN_PID is this process. */
 static weir_status take_systemd(serve_server *server, int *n, weir_error *error)
 {
     const char *pid = getenv("LISTEN_PID"), *count = getenv("LISTEN_FDS");

@@ -1,5 +1,6 @@
 /* lora.c: which adapters there are, as llama-server and vLLM are asked: GET and POST /lora-adapters, POST
- * /v1/load_lora_adapter and /v1/unload_lora_adapter. What changes them needs the operator's leave.
+ * /v1/load_lora_adapter and /v1/unload_lora_adapter. Requests that change them need the operator's
+ * permission.
  * SPDX-License-Identifier: Apache-2.0 */
 #include <stdlib.h>
 #include <string.h>
@@ -17,8 +18,8 @@ static bool refuse_list(serve_call *call, const char *field)
         field != NULL ? field : "the body", WEIR_ADAPTERS_MAX);
 }
 
-/* Adds what a list of ids and scales, a request's `field` or NULL for its body, asks for to an empty set.
- * False: the call has its answer. */
+/* Reads a list of ids and scales, a request's `field` or NULL for its body, into an empty set. False: the
+ * call has its answer. */
 static bool read_list(serve_call *call, const char *field, const json_t *value, serve_adapter_set *set)
 {
     if (!json_is_array(value)) return refuse_list(call, field);

@@ -4,7 +4,7 @@
 
 #include "serve.h"
 
-/* An engine, and what its samples have besides. */
+/* An engine's statistics, and the labels of its samples. */
 typedef struct serve_source {
     weir_engine_stats stats;
     char name[WEIR_POOL_NAME_MAX + 1]; /* of its model; truncated */

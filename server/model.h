@@ -1,4 +1,4 @@
-/* model.h: a model that requests may name: its names, and what they do not set.
+/* model.h: a model that requests may name: its names and the defaults of their parameters.
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef WEIR_SERVER_MODEL_H
 #define WEIR_SERVER_MODEL_H
@@ -23,7 +23,7 @@ serve_model *serve_model_create(const serve_model_params *params);
 serve_model *serve_model_hold(serve_model *model);
 void serve_model_release(serve_model *model);
 
-/* Before anything asks for its name: what the file is called. */
+/* Sets the file's name; before anything asks for the model's name. */
 void serve_model_call(serve_model *model, const char *file_name);
 
 /* named: whether `name` is one of the model's own names; has_adapter: that of an adapter which is loaded with

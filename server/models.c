@@ -1,5 +1,5 @@
 /* models.c: GET /v1/models and /v1/models/ID; where several models share a pool, also POST /v1/models/load
- * and /v1/models/unload, and what the pool does.
+ * and /v1/models/unload, and the pool's state.
  * SPDX-License-Identifier: Apache-2.0 */
 #include <string.h>
 
@@ -36,7 +36,7 @@ static void add_abilities(const serve_model *model, const serve_loaded *loaded, 
     weir__text_add_string(text, "]");
 }
 
-/* What is known of it once it is in memory. */
+/* Its properties once it is in memory. */
 static void add_meta(const serve_model *model, const serve_loaded *loaded, weir__text *text)
 {
     weir_model_info info = {.size = sizeof info};
@@ -199,7 +199,7 @@ void serve_models(serve_call *call)
     serve_call_answer_text(call, 200, "application/json", &text);
 }
 
-/* ---- What the pool does ---- */
+/* ---- The pool's state ---- */
 
 static void add_brief(serve_server *server, const serve_model *model, weir__text *text)
 {

@@ -44,7 +44,7 @@ static void set_model(size_t i, const char *name, const char *path)
     models[i].entry = &entries[i];
 }
 
-/* What one model takes of the budget. */
+/* The share of one model in the budget. */
 static uint64_t need_of(const char *path)
 {
     weir_engine_memory memory = {.size = sizeof memory};
@@ -192,7 +192,7 @@ static void await_metric(const char *name, double value)
     fail_msg("%s is never %g", name, value);
 }
 
-/* A model's state, until it is this one. While a model leaves, the server still has what it knew of it. */
+/* A model's state, until it is this one. While a model leaves, the server still has its data. */
 static void await_state(const char *model, const char *state)
 {
     char path[128], wanted[64];

@@ -73,7 +73,7 @@ static const char *find_name(const char *name, size_t n, const serve_terms *term
     return serve_ask_name(NULL, name, n, terms->where);
 }
 
-/* Behind what says which request, and which part of it. */
+/* Skips the part that names the request and its member. */
 static const char *skip_prefix(const char *field)
 {
     const char *dot = strncmp(field, "requests[", 9) == 0 ? strstr(field, "].") : NULL;

@@ -47,7 +47,7 @@ static void add_time(weir__text *text, const char *name, int n, double ms)
     weir__json_number(text, key, ms > 0 ? n * 1e3 / ms : 0, 3);
 }
 
-/* What stands behind the content of the last object. */
+/* The members behind the content of the last object. */
 static void end_object(const serve_choice *choice, weir__text *text)
 {
     const weir_usage *usage = &choice->usage;

@@ -1,4 +1,4 @@
-/* notify.h: what systemd wants to hear from a service of type notify. SPDX-License-Identifier: Apache-2.0 */
+/* notify.h: messages to systemd from a service of type notify. SPDX-License-Identifier: Apache-2.0 */
 #ifndef WEIR_SERVER_NOTIFY_H
 #define WEIR_SERVER_NOTIFY_H
 
@@ -6,7 +6,7 @@
  * none. Does not block. */
 void serve_notify(const char *state);
 
-/* How often systemd wants to hear WATCHDOG=1, in ms: half of what it allows. 0 = not at all. */
+/* How often systemd wants to hear WATCHDOG=1, in ms: half of its limit. 0 = not at all. */
 int serve_notify_watchdog_ms(void);
 
 #endif

@@ -1,4 +1,4 @@
-/* objective.h: the priorities of what a router names a request's objective.
+/* objective.h: the priorities of the objectives that a router names.
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef WEIR_SERVER_OBJECTIVE_H
 #define WEIR_SERVER_OBJECTIVE_H

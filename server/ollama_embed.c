@@ -14,7 +14,7 @@
 #define EMBED      1u
 #define EMBEDDINGS 2u /* the older one: one text, one vector */
 
-/* What a request says. */
+/* A request's fields. */
 typedef struct inputs {
     serve_texts texts; /* first */
     bool truncate;

@@ -72,7 +72,7 @@ static int32_t context_of(const serve_loaded *loaded, const weir_model_info *inf
     return weir_engine_get_stats(loaded->engine, &stats) == WEIR_OK ? stats.n_ctx : info->n_ctx_train;
 }
 
-/* What is known of a model: n_bytes is its size while it is not in memory (NULL). */
+/* A model's properties; n_bytes is its size while it is not in memory (NULL). */
 static void begin_model(const char *name, const serve_loaded *loaded, uint64_t n_bytes, weir__text *text)
 {
     weir_model_info info = {.size = sizeof info, .n_bytes = n_bytes};

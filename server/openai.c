@@ -48,7 +48,7 @@ static void add_usage(const serve_answer *answer, weir__text *text)
     if (answer->n_dropped > 0) weir__text_printf(text, ",\"dropped_lines\":%d", answer->n_dropped);
     add_misses(answer, text);
     weir__text_add_string(text, "}");
-    if (drafted > 0) /* where OpenAI counts what a client predicted */
+    if (drafted > 0) /* where OpenAI counts a client's predicted tokens */
         weir__text_printf(text,
                           ",\"completion_tokens_details\":{\"accepted_prediction_tokens\":%lld,"
                           "\"rejected_prediction_tokens\":%lld}",

@@ -1,4 +1,4 @@
-/* openai.h: what OpenAI's formats of chat and completions share, and llama-server's completions: objects of
+/* openai.h: common to OpenAI's formats of chat and completions, and llama-server's completions: objects of
  * choices, in a frame or alone.
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef WEIR_SERVER_OPENAI_H

@@ -9,7 +9,7 @@
 
 /* ---- Reading ---- */
 
-/* What a request says. */
+/* A request's fields. */
 typedef struct inputs {
     serve_texts texts; /* first */
     bool base64;

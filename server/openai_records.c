@@ -144,7 +144,7 @@ void serve_response_delete(serve_call *call)
 
 /* ---- GET /v1/responses/ID/input_items ---- */
 
-/* What the address says. */
+/* The parameters in the address. */
 typedef struct page {
     bool oldest_first;
     size_t limit;

@@ -394,7 +394,7 @@ static bool repeat(const serve_ask *ask, const char *name, const char *standard,
     return value == NULL || dump != NULL;
 }
 
-/* ---- What is kept ---- */
+/* ---- Kept responses ---- */
 
 /* The item with an id and a type, and its content as an array, as input_items returns it. Freed with
  * json_decref; NULL: out of memory. */

@@ -5,7 +5,7 @@
 
 #include "serve.h"
 
-/* What the page may load and run: its own files. A script in a model's answer is none of them. */
+/* The page may load and run only its own files. A script in a model's answer is none of them. */
 static const char head[] =
     "Content-Security-Policy: default-src 'self'; img-src 'self' data:; base-uri 'none'; form-action 'none'; "
     "frame-ancestors 'none'; object-src 'none'\r\n"

@@ -4,7 +4,7 @@
 
 #include <weir/weir.h>
 
-/* A key, and what its requests may ask for; SERVE_UNSAID: what the server's parameters say. */
+/* A key and the limits of its requests; SERVE_UNSAID: those in the server's parameters. */
 typedef struct serve_key {
     const char *text;
     int32_t priority, requests, rate; /* as max_priority, key_requests and key_rate below */
@@ -17,9 +17,9 @@ typedef struct serve_adapter_params {
     float scale;      /* of requests that do not say which adapters they want; 0 = not theirs */
 } serve_adapter_params;
 
-/* A model, and what requests for it do not set. */
+/* A model, and the defaults of requests for it. */
 typedef struct serve_model_params {
-    const weir_pool_model *entry; /* what a pool loads, without aliases; NULL = see serve_server_ready */
+    const weir_pool_model *entry;         /* for a pool, without aliases; NULL = see serve_server_ready */
     const serve_adapter_params *adapters; /* [n_adapters], one for each of the entry's files */
     size_t n_adapters;
 #define SERVE_ANY_NAME     "*"       /* among the names: whatever a request calls the model */
@@ -81,11 +81,11 @@ typedef struct serve_params {
     int32_t n_workers;        /* 2; 1 … 64 threads that read and render requests */
     int32_t head_s, body_s;   /* 10, 60: how long a head and a body may take */
     int32_t stall_s;          /* 120: a reader that takes nothing for so long is left */
-    int32_t work_s;           /* 30: what a worker may take for a request, and for its answer */
+    int32_t work_s;           /* 30: the limit of a worker's time for a request, and for its answer */
     int32_t comment_s;        /* 10: comments in streams that have nothing to say; 0 = none */
     int32_t watchdog_s;       /* 30: /health is red after so long of work without a tick, or of a
                                          * worker that does not end when it is to */
-    int32_t drain_s;          /* 30: how long drain waits for what runs */
+    int32_t drain_s;          /* 30: how long drain waits for running requests */
     int32_t grace_s;          /* 30: how long a resumable stream runs unread; 0 = there are none */
     int32_t keep_s;           /* 300: how long it is kept after its end, or its last reader */
     int64_t resume_bytes;     /* 64 MiB, of the events that are kept */
@@ -113,8 +113,7 @@ typedef struct serve_params {
 #define SERVE_KV_BLOCK 16
     /* false: headers of llm-d's router are not heeded (router_headers.h) */
     bool router_headers;
-    const char *const
-        *objectives; /* [n_objectives] "NAME=PRIORITY": what the router's objectives stand for */
+    const char *const *objectives; /* [n_objectives] "NAME=PRIORITY": of a router's objectives */
     size_t n_objectives;
     const char *kv_events_endpoint; /* HOST:PORT, as routers know this server; NULL = where it listens */
     bool log;                       /* true: a line of JSON for each request, on stderr */

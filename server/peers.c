@@ -239,7 +239,7 @@ bool serve_peers_fetch(serve_call *call, const weir_request *request)
     if (serve_tokens_of_prompt(call->loaded->model, request, &tokens, &n, NULL) != WEIR_OK || n < 2 ||
         weir_snapshot_create(engine, tokens, n - 1, request->cache_salt, WEIR_NUL,
                              (uint64_t)call->server->params.prefix_bytes, &snapshot, NULL) != WEIR_OK)
-        goto done; /* the submit says what is wrong with it */
+        goto done; /* the submit reports the error */
     int32_t n_known = weir_snapshot_known(snapshot, engine);
     if ((int32_t)n - 1 - n_known >= LEAST)
         how = write_body(call, request, tokens, n - 1, n_known, &body)

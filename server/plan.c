@@ -1,4 +1,4 @@
-/* plan.c: POST /v1/plan: what would become of a request, without starting it.
+/* plan.c: POST /v1/plan: a forecast for a request, without starting it.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "ask.h"
 #include "field.h"

@@ -11,7 +11,7 @@
 
 #define AT_ONCE 2 /* prefixes that are being sent, each in memory as a whole */
 
-/* What is asked for. */
+/* The request's fields. */
 typedef struct wish {
     const json_t *tokens;
     const char *salt;

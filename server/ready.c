@@ -1,4 +1,4 @@
-/* ready.c: what the service thread works on next: calls that others hand to it, connections that can go on.
+/* ready.c: the service thread's next work: calls that others hand to it, connections that can go on.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "connection.h"
 

@@ -34,8 +34,8 @@ void serve_records_destroy(serve_records *records);
  * is not kept. */
 void serve_records_put(serve_records *records, serve_record *record, size_t most, int64_t until_ns);
 
-/* Copies what is not NULL of the record with this id and salt. INVALID: there is none; NO_MEMORY. The texts
- * are freed in any case. */
+/* Copies the parts of the record with this id and salt whose pointers are not NULL. INVALID: there is none;
+ * NO_MEMORY. The texts are freed in any case. */
 weir_status serve_records_find(serve_records *records, const char *id, const char *salt, weir__text *before,
                                weir__text *input, weir__text *response);
 

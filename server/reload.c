@@ -1,5 +1,5 @@
-/* reload.c: what others ask of the service thread: to read anew keys, limits, whose pages may ask and how
- * long things may take, several models, and whether it is well. Sockets, threads and a single model stay.
+/* reload.c: questions to the service thread: to take new keys, limits, origins, timeouts and several models,
+ * and whether it is well. Sockets, threads and a single model stay.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "base/clock.h"
 #include "base/error.h"

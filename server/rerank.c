@@ -14,7 +14,7 @@
 
 /* ---- Reading ---- */
 
-/* What a request says. */
+/* A request's fields. */
 typedef struct asked {
     serve_texts pairs; /* first; the query with each document */
     int32_t top_n;
@@ -143,7 +143,7 @@ static void put_token(int32_t *ids, size_t *n, int32_t token)
     if (token >= 0) ids[(*n)++] = token;
 }
 
-/* [BOS] query [EOS] [SEP] document [EOS], as llama-server has it: what the vocabulary adds. */
+/* [BOS] query [EOS] [SEP] document [EOS], as in llama-server, of which the vocabulary adds some. */
 static bool join(serve_call *call, const shape *s, const char *field, const json_t *document,
                  weir_tokens *pair)
 {

@@ -1,4 +1,4 @@
-/* route.c: which path means what. SPDX-License-Identifier: Apache-2.0 */
+/* route.c: the table of paths. SPDX-License-Identifier: Apache-2.0 */
 #include <string.h>
 
 #include "serve.h"

@@ -19,15 +19,15 @@ typedef struct serve_scores {
 
 void serve_scores_fini(serve_scores *scores);
 
-/* What a chunk brings, or the prompt, with at most n_top of the likeliest of each token; nothing where it was
- * not asked for. False: out of memory. */
+/* Adds a chunk's tokens, or the prompt's, with at most n_top alternatives each; nothing if the request did
+ * not ask for them. False: out of memory. */
 bool serve_scores_add(serve_scores *scores, const weir_chunk *chunk, int32_t n_top);
 
 /* The value of vLLM's "prompt_logprobs". */
 void serve_scores_add_prompt(const weir_chunk *prompt, const weir_model *model, weir__text *text);
 
-/* The value of "logprobs" in chat's and in completions' form, "null" if it is empty. What was
- * returned is forgotten. */
+/* The value of "logprobs" in chat's and in completions' form, "null" if it is empty. Forgets the returned
+ * tokens. */
 void serve_scores_add_chat(serve_scores *scores, const weir_model *model, weir__text *text);
 void serve_scores_add_completion(serve_scores *scores, const weir_model *model, weir__text *text);
 

@@ -43,13 +43,13 @@ typedef struct serve_tapes serve_tapes;
 typedef struct serve_records serve_records;
 typedef struct serve_pull serve_pull;
 
-/* What became of a prefix that another server is said to have. */
+/* The result for a prefix that another server is said to have. */
 typedef enum serve_prefix_end {
     SERVE_PREFIX_NONE, /* none was named */
     SERVE_PREFIX_FETCHED,
     SERVE_PREFIX_KNOWN,   /* all but a few tokens were cached here */
     SERVE_PREFIX_ABSENT,  /* the other one has no more of them */
-    SERVE_PREFIX_REFUSED, /* it may not be asked, refused, or gave what this server may not take */
+    SERVE_PREFIX_REFUSED, /* it may not be asked, refused, or gave a prefix that this server may not take */
     SERVE_PREFIX_LATE,
     SERVE_PREFIX_BUSY, /* too many requests fetch here, or it gives too many */
     SERVE_PREFIX_FAILED,
@@ -69,7 +69,7 @@ typedef enum serve_state {
     SERVE_ANSWERING, /* `out` is being sent, and more may be added */
 } serve_state;
 
-/* What a router says of a request (router_headers.h). Zeroes: nothing. */
+/* A router's headers of a request (router_headers.h). Zeroes: none. */
 typedef struct serve_router_hints {
     char tenant[64];   /* whose share of the slots it takes */
     char endpoint[64]; /* where the router sent it */
@@ -121,7 +121,7 @@ struct serve_call {
     serve_router_hints router;
     const char *peer;        /* of --prefix-peer, that has the prompt's prefix; NULL: none */
     int64_t peer_by_ns;      /* its job runs on server->carriers, and may fetch until then; 0 = it does not */
-    const char *prefix_end;  /* what became of that, static; NULL: none was named */
+    const char *prefix_end;  /* its result, static; NULL: none was named */
     bool gives;              /* it is counted in server->prefixes.n_giving */
     weir_snapshot *snapshot; /* the answer's body, from snapshot_at on; owned; NULL: none */
     uint64_t snapshot_at;

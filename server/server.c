@@ -26,7 +26,7 @@
 
 #define FETCHERS    8  /* threads for requests that name images by URL */
 #define CARRIERS    2  /* threads for requests whose prefix another server has; a third one gives prefixes */
-#define LAST_WORK_S 10 /* what ends the process may take */
+#define LAST_WORK_S 10 /* limit for work at the end of the process */
 
 /* ---- Calls that come back ---- */
 
@@ -110,8 +110,8 @@ static void end_calls(serve_server *server)
     while (server->calls != NULL) serve_call_destroy(server->calls);
 }
 
-/* What does not end holds the model and the engine: the process ends without giving them back, rather than
- * not at all. */
+/* A thread that does not end uses the model and the engine: the process ends without freeing them, rather
+ * than not at all. */
 static void expect_ended(bool ended, const char *what)
 {
     if (ended) return;

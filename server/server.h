@@ -13,7 +13,7 @@ typedef struct serve_server serve_server;
  * had, a certificate), NO_MEMORY. */
 weir_status serve_server_create(const serve_params *params, serve_server **out, weir_error *error);
 
-/* Before adapters and ready: what the model's file is called. */
+/* Sets the name of the model's file; before adapters and ready. */
 void serve_server_name(serve_server *server, const char *file_name);
 
 /* Before ready: an adapter of its model that requests may name. scale: of those that do not say which they
@@ -24,8 +24,8 @@ weir_status serve_server_add_adapter(serve_server *server, const char *name, wei
 /* The one model is there; engine: NULL where it generates no text. Both must live until destroy. Once. */
 void serve_server_ready(serve_server *server, weir_model *model, weir_engine *engine);
 
-/* Other keys, limits of keys, origins, hosts, timeouts, and the certificate's files read again; what else the
- * parameters say has no effect. They must live until the next reload, or as long as the server. Waits for the
+/* Other keys, limits of keys, origins, hosts, timeouts, and the certificate's files read again; other
+ * parameters have no effect. They must live until the next reload, or as long as the server. Waits for the
  * service thread; not after destroy. INVALID: also no keys where there were some; IO (tls_cert); NO_MEMORY;
  * nothing has changed then. */
 weir_status serve_server_reload(serve_server *server, const serve_params *params, weir_error *error);
@@ -36,15 +36,15 @@ bool serve_server_is_well(serve_server *server, int timeout_ms);
 /* Where it listens: "http://127.0.0.1:8080"; valid as long as the server. */
 const char *serve_server_address(const serve_server *server);
 
-/* What runs may end, new requests get 503, but those about what still runs. What systemd handed over is
- * closed at once: who comes there waits for the next server. Returns at once. Idempotent, any thread. */
+/* Running requests may end; new ones get 503, apart from those about running ones. Sockets from systemd are
+ * closed at once: their clients wait for the next server. Returns at once. Idempotent, any thread. */
 void serve_server_drain(serve_server *server);
 
 /* Waits until all requests have ended after a drain; requests that still run after drain_s get an error
  * that the server stops, and a moment to read it. At most timeout_ms. False: not yet. */
 bool serve_server_wait(serve_server *server, int timeout_ms);
 
-/* Ends what still runs, and the service thread. NULL is ignored. */
+/* Ends requests that still run, and the service thread. NULL is ignored. */
 void serve_server_destroy(serve_server *server);
 
 #endif

@@ -1,4 +1,4 @@
-/* socket.c: what a connection sends, and its end. SPDX-License-Identifier: Apache-2.0 */
+/* socket.c: a connection's output, and its end. SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -17,7 +17,7 @@ bool serve_connection_say(serve_connection *connection, const char *bytes, size_
 {
     int sent = serve_connection_send(connection, bytes, n);
     if (sent == (int)n) return true;
-    /* TLS has taken what did not go out, and would send it before the answer. */
+    /* TLS has taken the rest, and would send it before the answer. */
     if (sent != SERVE_TLS_AGAIN || connection->tls != NULL) serve_connection_close(connection);
     return false;
 }

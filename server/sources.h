@@ -14,8 +14,8 @@
 
 struct sockaddr;
 
-/* The host of "host", "host:port" or "[address]:port", without brackets. What stands behind it is returned:
- * nothing, or from the colon on; NULL: it is none of these. */
+/* The host of "host", "host:port" or "[address]:port", without brackets. Returns the part behind it: nothing,
+ * or from the colon on; NULL: it is none of these. */
 const char *serve_sources_split(const char *authority, char *host, size_t capacity);
 
 /* Whether a name is an address: nobody else can point it elsewhere. */

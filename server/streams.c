@@ -1,4 +1,4 @@
-/* streams.c: what ends the answers of tapes. SPDX-License-Identifier: Apache-2.0 */
+/* streams.c: ends the answers of tapes. SPDX-License-Identifier: Apache-2.0 */
 #include "tape.h"
 
 /* POST /v1/streams/ID/cancel */

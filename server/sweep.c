@@ -1,5 +1,5 @@
-/* sweep.c: what the service thread looks at now and then: calls that take too long, the engine and the
- * workers, the end of a drain. SPDX-License-Identifier: Apache-2.0 */
+/* sweep.c: the service thread's periodic checks: calls that take too long, the engine and the workers, the
+ * end of a drain. SPDX-License-Identifier: Apache-2.0 */
 #include <stddef.h>
 #include <stdlib.h>
 #ifdef __GLIBC__
@@ -17,7 +17,7 @@
 
 #define WATCH_STEPS 4  /* sweeps between two looks at the engine */
 #define CROWD       32 /* calls at a time */
-#define FAREWELL_S  2  /* after a drain: until those who are cut off have taken what tells them */
+#define FAREWELL_S  2  /* after a drain: time for the last clients to read their errors */
 
 static void check_call(serve_call *call, int64_t now_ns)
 {
@@ -82,7 +82,7 @@ static void watch_workers(serve_server *server, int64_t now_ns)
                   server->n_stuck_workers, params->n_workers, params->work_s + params->watchdog_s);
 }
 
-/* After a crowd: glibc keeps what its calls took, though it is free. */
+/* After a crowd: glibc keeps the memory of its calls, though it is free. */
 static void give_back_memory(serve_server *server)
 {
     if (server->n_calls > server->most_calls) server->most_calls = server->n_calls;

@@ -37,7 +37,7 @@ struct serve_tape {
 struct serve_tapes {
     serve_server *server;
     serve_tape *newest;
-    serve_tapes_stats stats; /* n, n_bytes and what only grows */
+    serve_tapes_stats stats; /* n, n_bytes and the counters */
 };
 
 /* ---- Room ---- */
@@ -76,7 +76,7 @@ static bool drop_one(serve_tapes *tapes)
     return true;
 }
 
-/* Gives back what its arrays have too much. */
+/* Gives back unused memory of its arrays. */
 static void fit(serve_tape *tape)
 {
     char *bytes = weir__mem_realloc(tape->bytes.bytes, tape->bytes.n + 1);
@@ -105,8 +105,8 @@ static void cut(serve_tape *tape, size_t n)
     fit(tape);
 }
 
-/* Down to what all may have: without those that have ended and are not read, then with the older half of the
- * longest. So none has less than its share. */
+/* Brings all tapes down to their limit: drops those that have ended and are not read, then the older half of
+ * the longest. So none has less than its share. */
 static void make_room(serve_tapes *tapes)
 {
     while (tapes->stats.n_bytes > (size_t)tapes->server->params.resume_bytes) {
@@ -250,7 +250,7 @@ bool serve_tape_start(serve_answer *answer, const weir__text *head)
     weir__text_add(&tape->head, head->bytes, head->n);
     if (head->failed || tape->head.failed) goto no_memory;
     if ((maker = serve_call_create(call->server, NULL)) == NULL) goto no_memory;
-    /* What of the request belongs to the answer: its name in the log, and its place among its key's. */
+    /* The answer's part of the request: its name in the log, and its place among its key's. */
     memcpy(maker->method, call->method, sizeof maker->method);
     memcpy(maker->path, call->path, sizeof maker->path);
     memcpy(maker->id, call->id, sizeof maker->id);
@@ -360,7 +360,7 @@ void serve_tape_read(serve_call *call, serve_tape *tape, uint64_t offset)
 {
     uint64_t after;
     if (!read_position(call, tape, offset, &after)) return;
-    if (tape->ended && after == last(tape)) { /* what makes an EventSource stop asking */
+    if (tape->ended && after == last(tape)) { /* a 204 makes an EventSource stop asking */
         serve_call_answer_more(call, 204, NULL, "Cache-Control: no-store\r\n", "", 0);
         return;
     }

@@ -12,11 +12,11 @@ serve_tapes *serve_tapes_create(serve_server *server);
 void serve_tapes_destroy(serve_tapes *tapes); /* no call is left */
 
 /* Moves an answer that was submitted to a call without a connection, which lives until it has ended, and
- * makes the answer's call the first reader of its events, unless it is `unread`. head: what most of these
- * begin with. False: there is no room, the call has its refusal and still its answer. */
+ * makes the answer's call the first reader of its events, unless it is `unread`. head: the common beginning
+ * of most of them. False: there is no room, the call has its refusal and still its answer. */
 bool serve_tape_start(serve_answer *answer, const weir__text *head);
 
-/* The next event: what stands behind "data: ". Readers get it at once, as far as they have room. */
+/* Adds an event, without "data: ". Readers get it at once, as far as they have room. */
 void serve_tape_add(serve_tape *tape, const weir__text *event);
 void serve_tape_end(serve_tape *tape);
 
@@ -26,7 +26,7 @@ bool serve_tape_failed(const serve_tape *tape);
 /* The answer is gone. If it had not ended, the readers get an error, and the tape is no longer found. */
 void serve_tape_orphan(serve_tape *tape);
 
-/* For what it reads the call has room again; it goes. */
+/* The call has room for further events, or leaves. */
 void serve_tape_feed(serve_call *reader);
 void serve_tape_leave(serve_call *reader);
 
@@ -36,8 +36,8 @@ serve_tape *serve_tape_find(serve_call *call, const char *ending);
 /* The tape with this id, which has SERVE_ID_MAX bytes, if the call's key may read it; else NULL. */
 serve_tape *serve_tape_of(const serve_call *call, const char *id);
 
-/* Makes the call a reader, from the event that it asks for. offset: what an event's number is more than the
- * client says with starting_after. */
+/* Makes the call a reader, from the event that it asks for. offset: an event's number less the client's
+ * number in starting_after. */
 void serve_tape_read(serve_call *call, serve_tape *tape, uint64_t offset);
 
 /* NULL: nothing more will come. */
@@ -47,7 +47,7 @@ serve_answer *serve_tape_answer(const serve_tape *tape);
  * which the caller destroys, and with it the tape; NULL: there is none. */
 serve_answer *serve_tapes_drop(serve_tapes *tapes, int64_t now_ns);
 
-/* streams.c: gives up what nobody has read for too long. */
+/* streams.c: ends answers that nobody has read for too long. */
 void serve_tapes_sweep(serve_tapes *tapes, int64_t now_ns);
 
 typedef struct serve_tapes_stats {

@@ -1,5 +1,4 @@
-/* Tapes without connections, on the fake model: what is kept, what is cut off, and what becomes of them
- * without memory.
+/* Tapes without connections, on the fake model: events that are kept or dropped, and running out of memory.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "tape.h"
 
@@ -61,7 +60,7 @@ static int tear_down(void **state)
     return 0;
 }
 
-/* Ticks, and what they make ready. */
+/* Runs ticks, and the calls that they make ready. */
 static void turns(int n)
 {
     for (int i = 0; i < n; i++) {
@@ -159,7 +158,7 @@ static void test_what_is_cut_off(void **state)
     assert_true(quick->ended && done);
     const uint64_t end = last;
     assert_true(end > 2000 && end <= 3000 + 2); /* some tokens are no text yet */
-    /* Who has taken nothing gets what was given to it, and the word that the rest is gone. */
+    /* A reader that has taken nothing gets the events in its buffer, and the error that the rest is gone. */
     assert_true(slow->ended && slow->out.n > SERVE_BUFFER_MAX && slow->out.n < SERVE_BUFFER_MAX + 2048);
     assert_non_null(strstr(slow->out.bytes, "events_gone"));
     assert_null(strstr(slow->out.bytes, "[DONE]"));

@@ -57,7 +57,7 @@ SSL *serve_tls_accept(SSL_CTX *tls, int fd)
     return ssl;
 }
 
-/* What a call of OpenSSL's that returned this means; `ended`: the other side will send no more. */
+/* Translates the result of a call of OpenSSL; `ended`: the other side will send no more. */
 static int meaning(SSL *ssl, int result, int ended)
 {
     if (result > 0) return result;
@@ -81,7 +81,7 @@ int serve_tls_shake(SSL *ssl)
 }
 
 /* The end of TCP without close_notify is an end as well: a request says its length, so that a part of one is
- * never taken for all of it, and what is complete is answered (RFC 9112, 9.8). */
+ * never taken for all of it, and complete ones are answered (RFC 9112, 9.8). */
 int serve_tls_read(SSL *ssl, void *bytes, size_t n)
 {
     ERR_clear_error();

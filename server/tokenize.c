@@ -8,7 +8,7 @@
 
 #define PIECE_MAX 512 /* bytes of a token's text */
 
-/* What the first two read. */
+/* The fields of the first two. */
 typedef struct words {
     const json_t *content, *tokens;
     bool special, parse, pieces;

@@ -1,4 +1,4 @@
-/* workers.c: threads that read, render and write what would keep the service thread too long.
+/* workers.c: threads that read, render and write where this would occupy the service thread too long.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "base/clock.h"
 #include "base/mem.h"
