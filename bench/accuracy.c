@@ -4,10 +4,10 @@
  * usage: accuracy MODEL TEXT N WINDOW write LOGITS, or accuracy MODEL TEXT N WINDOW KV [LOGITS...]
  *
  * Takes the first N tokens of the text in windows of WINDOW tokens that begin anew. `write` keeps the logits
- * of all positions in a file, computed with keys and values in F32 and attention as plain products: what
- * other runs are compared with. KV (f16, q8_0, q4_0) computes them as an engine does, with keys and values of
- * that type, and prints, for each file, the mean square of the differences at each position, as far as the
- * file goes. Both print the losses: negative log-likelihoods of a window's tokens after its first. */
+ * of all positions in a file, computed with keys and values in F32 and attention as plain products: the
+ * reference of other runs. KV (f16, q8_0, q4_0) computes them as an engine does, with keys and values of that
+ * type, and prints, for each file, the mean square of the differences at each position, as far as the file
+ * goes. Both print the losses: negative log-likelihoods of a window's tokens after its first. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -21,7 +21,7 @@
 #define MOST_FILES 4
 #define MOST_ROWS  512 /* of a pass */
 
-/* What the logits go to, or are compared with. */
+/* The file that the logits are written to, or compared with. */
 typedef struct figures {
     FILE *files[MOST_FILES];
     int n_files;

@@ -2,8 +2,8 @@
  * SPDX-License-Identifier: Apache-2.0
  *
  * usage: closed_loop MODEL N_SLOTS N_CTX N_BATCH MAX_TOKENS; each line of standard input is CONCURRENCY
- * N_REQUESTS. So many threads take requests from 0 to N_REQUESTS - 1 and read their streams chunk by chunk;
- * then comes a line: tokens generated, nanoseconds. */
+ * N_REQUESTS. CONCURRENCY threads take requests from 0 to N_REQUESTS - 1 and read their streams chunk by
+ * chunk; then comes a line: tokens generated, nanoseconds. */
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdint.h>

@@ -1,9 +1,10 @@
-/* load.c: how long a model takes until its first token, and what it holds in memory then.
+/* load.c: how long a model takes until its first token, and the memory that it takes.
  * SPDX-License-Identifier: Apache-2.0
  *
  * usage: load MODEL [vocab]. WEIR_KERNELS=off loads as llama.cpp does. One line of JSON: seconds of the load
  * and until the first token since the load began; resident bytes that the load added, and that there were
- * more than before it once the first token had come. vocab: what a load without weights adds, alone. */
+ * more than before it once the first token had come. vocab: only the bytes that a load without weights
+ * adds. */
 #include <stdio.h>
 #include <string.h>
 #include <time.h>

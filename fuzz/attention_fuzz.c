@@ -1,7 +1,7 @@
 /* attention_fuzz.c: attention over masks and orders of cells against its definition in double precision.
  * SPDX-License-Identifier: Apache-2.0
  *
- * Input: a seed of the numbers, the shape, what applies (bits of `applies`), the formats, the number of cells
+ * Input: a seed of the numbers, the shape, the features (bits of `applies`), the formats, the number of cells
  * in two bytes, and the first place. The rest says which query sees which cell, in which order, and the
  * masks. */
 #include <math.h>
@@ -53,7 +53,7 @@ static uint16_t some_half(uint32_t bits)
     return (uint16_t)((bits & 0x83ff) | (12 + bits % 4) << 10);
 }
 
-/* One side's heads of one cell: `size` numbers in a format, and what they are. */
+/* One side's heads of one cell: `size` numbers in a format, and their values. */
 static size_t fill(unsigned char *cell, double *is, int32_t size, weir__attention_format format)
 {
     unsigned char *at = cell;

@@ -1,10 +1,10 @@
 /* http_fuzz.c: any body at every path that takes one, on the fake model: an answer in the form that it
- * promises; and any place to go on from in what it left on tape.
+ * promises; and any place in its tape to continue from.
  * SPDX-License-Identifier: Apache-2.0
  *
- * Input: a byte that chooses the path, one that tells after how many ticks the client leaves (255: never),
- * then the body. Below the body is the server as it is; above it stands this file in place of connections,
- * threads and their list. */
+ * Input: a byte that chooses the path, one that gives the number of ticks after which the client leaves (255:
+ * never), then the body. Below the body is the server as it is; above it stands this file in place of
+ * connections, threads and their list. */
 #include <jansson.h>
 #include <stdio.h>
 
@@ -164,7 +164,7 @@ static void answer_call(serve_call *call, int patience)
     if (maker != call && maker->ended) serve_call_destroy(maker);
 }
 
-/* Another reader, or whoever stops it. */
+/* Another reader, or a request that stops it. */
 static void resume(const char *id, const char *position, bool cancel)
 {
     serve_call *call = serve_call_create(&server, NULL);
@@ -248,7 +248,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     serve_call_destroy(call);
     serve_tapes_sweep(server.tapes, INT64_MAX);
     require(server.n_calls == 0 && server.calls == NULL && server.n_bodies == 0);
-    /* What ran has ended with its call. */
+    /* Running requests have ended with their call. */
     step();
     step();
     require(weir_engine_get_stats(loaded->engine, &stats) == WEIR_OK);

@@ -1,8 +1,8 @@
-/* hub_fuzz.c: what a hub may answer about a repository: every file that comes out has a name that stays in
- * its folder, a checksum and a size, and a name at the hub means one of them or none.
+/* hub_fuzz.c: a hub's answers about a repository: every file that comes out has a name that stays in its
+ * folder, a checksum and a size, and a name at the hub means one of them or none.
  * SPDX-License-Identifier: Apache-2.0
  *
- * Input: what follows the colon of hf:o/r:…, a line break, then the JSON. */
+ * Input: the part behind the colon of hf:o/r:…, a line break, then the JSON. */
 #include <stdio.h>
 
 #include "fuzz.h"

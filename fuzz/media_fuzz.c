@@ -1,8 +1,8 @@
 /* media_fuzz.c: the decoders of images and sounds.
  * SPDX-License-Identifier: Apache-2.0
  *
- * Input: a file. What is read keeps to the limits and has pixels or samples, all finite; what is refused says
- * so in words. */
+ * Input: a file. A file that is read keeps to the limits and has pixels or samples, all finite; a refusal has
+ * a message. */
 #include <math.h>
 
 #include <weir/weir.h>

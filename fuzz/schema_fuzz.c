@@ -20,7 +20,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     char *grammar = NULL;
     if (status == WEIR_OK && weir__grammar_from_schema(rewritten, &grammar, &error) != WEIR_OK &&
         strstr(error.message, "never comes to an end") == NULL && strstr(error.message, " is above ") == NULL)
-        abort(); /* what was rewritten has a grammar, unless it has no end or is too large */
+        abort(); /* a rewritten schema has a grammar, unless it has no end or is too large */
     weir__mem_free(grammar);
     json_decref(rewritten);
     json_decref(schema);

@@ -2,7 +2,7 @@
  * SPDX-License-Identifier: Apache-2.0
  *
  * Input: a byte, then the file. With the byte's lowest bit the head's checksum is set right before, so that
- * what stands behind that comparison is reached. */
+ * the code behind that comparison is reached. */
 #define _GNU_SOURCE /* memfd_create */
 #include <sys/mman.h>
 #include <unistd.h>
@@ -12,7 +12,7 @@
 #include "cache/snapshot.h"
 #include "fuzz.h"
 
-/* The checksum that a head with these numbers should have; what does not lie in the file counts as empty. */
+/* The checksum that a head with these numbers should have; parts beyond the file count as empty. */
 static void seal(uint8_t *file, size_t size)
 {
     weir__snapshot_head head;

@@ -1,4 +1,4 @@
-/* sse_fuzz.c: an event stream fed in pieces gives what it gives fed at once, and each event is read as an
+/* sse_fuzz.c: an event stream fed in pieces gives the same as fed at once, and each event is read as an
  * answer.
  * SPDX-License-Identifier: Apache-2.0
  *

@@ -41,7 +41,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     n_pieces += weir__utf8_flush(&state, pieces + n_pieces);
     require(n_pieces == n_whole && memcmp(pieces, whole, n_whole) == 0);
 
-    /* What fits of it: a prefix of the same, in whole characters */
+    /* The part that fits: a prefix of the same, in whole characters */
     size_t n_copy = weir__utf8_copy(copy, n + 1, text, n);
     require(n_copy <= n && n_copy <= n_whole && copy[n_copy] == '\0');
     require(memcmp(copy, whole, n_copy) == 0 && weir__utf8_valid(copy, n_copy));

@@ -141,8 +141,8 @@ static void in_company_as_alone(void **state)
     for (int k = 0; k < SETS * EACH; k++) weir_result_fini(&alone[k % SETS][k / SETS]);
 }
 
-/* Numbers that become infinite on the way are in the cells of the request that has them, and in no other
- * row: it fails, and requests beside it and after it say what they say alone. */
+/* Numbers that become infinite on the way are in the cells of the request that has them, and in no other row:
+ * it fails, and requests beside it and after it have the texts that they have alone. */
 static void what_overflows_fails_alone(void **state)
 {
     (void)state;

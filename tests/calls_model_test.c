@@ -1,4 +1,4 @@
-/* What is required of an answer, with every template of the pin and a model of random weights, which knows
+/* Required calls and forms, with every template of the pin and a model of random weights, which knows
  * nothing: a call of a tool, or a call or a text of a given form, comes all the same, also where the template
  * has no form of calls.
  * SPDX-License-Identifier: Apache-2.0 */
@@ -73,7 +73,7 @@ static int unload(void **state)
     return 0;
 }
 
-/* What an answer says. */
+/* An answer. */
 typedef struct said {
     char content[4096], name[16][64], arguments[16][1024];
     size_t n_calls;

@@ -29,7 +29,7 @@ typedef struct client {
     wish w;
     reader r;
     weir_stream *stream; /* NULL: this place is free */
-    int32_t slow;        /* reads at one of so many ticks */
+    int32_t slow;        /* reads at one of `slow` ticks */
     bool cancelled;      /* before it had ended */
 } client;
 
@@ -75,7 +75,7 @@ static void submit(storm *s, client *c)
     s->newest = c;
 }
 
-/* Takes all that is there. At the end it must be what this request gives, whatever became of the others. */
+/* Takes all that is there. At the end it must be this request's own text, whatever happened to the others. */
 static void take(storm *s, client *c)
 {
     weir_chunk chunk;

@@ -1,6 +1,6 @@
 /* The engine on the real model: its greedy text beside a plain llama.h loop's, alone and in company, streamed
- * and not, and what cancels leave behind. Prompts and batches stay inside the region where llama.cpp's
- * attention does not depend on the company (docs/adr/0009): fewer than 512 cells, at most 60 rows.
+ * and not, and after cancels. Prompts and batches stay inside the region where llama.cpp's attention does not
+ * depend on the company (docs/adr/0009): fewer than 512 cells, at most 60 rows.
  * SPDX-License-Identifier: Apache-2.0 */
 #include <llama.h>
 #include <pthread.h>
@@ -269,7 +269,8 @@ static void cancel_in_each_state_frees_the_cells(void **state)
     weir_engine_destroy(engine);
 }
 
-/* Eight streams of up to 128 tokens in 256 cells, a quarter of what they need; and by turns in one slot. */
+/* Eight streams of up to 128 tokens in 256 cells, a quarter of those that they need; and by turns in one
+ * slot. */
 static void suspended_streams_say_what_they_would_have_said(void **state)
 {
     (void)state;

@@ -1,6 +1,6 @@
-/* weir_engine_estimate beside what engines on the real model (WEIR_TEST_MODEL) take: what llama.cpp says of
- * its buffers when it makes them, and what of them is resident once every cell and a whole batch were used.
- * Each case runs in a process of its own, whose memory nothing else was in.
+/* weir_engine_estimate beside the memory of engines on the real model (WEIR_TEST_MODEL): the sizes that
+ * llama.cpp logs for its buffers, and the resident memory once every cell and a whole batch were used. Each
+ * case runs in a process of its own, whose memory nothing else was in.
  * SPDX-License-Identifier: Apache-2.0 */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -20,19 +20,19 @@
 
 #define MB 1e6
 
-/* Tokens; under sanitizers nobody looks at what is resident. */
+/* Tokens; under sanitizers resident memory is not checked. */
 #define PROMPT_MOST EFFORT(4096, 40)
 
 /* llama.cpp tells hundredths of a MiB; the kernels' own room, which is estimated too, is in none of its
  * buffers. */
 #define WORDS_PART 0.01
 #define WORDS_MB   0.2
-/* What two threads need for attention at the most, which llama.cpp's log does not have. */
+/* The most memory that two threads need for attention, which llama.cpp's log does not have. */
 #define ATTENTION_MB 6.0
-/* What a process has beside what is estimated: threads, queues, texts, the allocator's reserves. */
+/* Memory of a process that is not estimated: threads, queues, texts, the allocator's reserves. */
 #define BESIDE_MB 16
-/* Of the estimate, what is touched at least. Two thirds of what a pass works in are logits of a whole batch,
- * which llama.cpp reserves and of which a pass fills the rows that are asked for. */
+/* The part of the estimate that is touched at least. Two thirds of a pass's buffers are logits of a whole
+ * batch, which llama.cpp reserves and of which a pass fills the rows that are asked for. */
 #define TOUCHED_PART  0.35
 #define TOUCHED_CELLS 0.85
 
@@ -135,7 +135,7 @@ static int run_case(const struct a_case *c)
     params.layout = c->layout;
     params.type_k = params.type_v = c->type;
     params.n_threads = params.n_threads_batch = 2;
-    params.cache_bytes = 0; /* what is not estimated */
+    params.cache_bytes = 0; /* not estimated */
     params.cache_sequences = 0;
     if (weir_engine_estimate(model_path(), NULL, &params, &memory, &error) != WEIR_OK) goto failed;
     if (weir_model_load(model_path(), NULL, &model, &error) != WEIR_OK) goto failed;
@@ -187,7 +187,7 @@ static void compare(const struct a_case *c)
     double more = compute - told_compute - told_output, slack = compute * WORDS_PART + WORDS_MB * MB;
     assert_true(more >= -slack);
     assert_true(more <= slack + (c->draft ? 2 : 1) * ATTENTION_MB * MB);
-#ifndef WEIR_SANITIZED /* which keeps what was freed, and more beside */
+#ifndef WEIR_SANITIZED /* which keeps freed memory, and more */
     assert_true(loaded - started <= model + 2 * BESIDE_MB * MB);
     assert_true(made - loaded <= BESIDE_MB * MB);
     assert_true(used - loaded <= kv + compute + BESIDE_MB * MB);

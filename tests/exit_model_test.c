@@ -72,7 +72,7 @@ static void *work(void *kind)
     }
 }
 
-/* What a process of a round does. */
+/* A process of a round. */
 static int end_amid(int kind, long us)
 {
     if (weir_model_load(getenv("WEIR_TEST_MODEL"), NULL, &model, NULL) != WEIR_OK) return 1;

@@ -1,6 +1,6 @@
 /* heads_model_test.c: drafts by heads, EAGLE-3 and MTP. Texts are those without drafts: alone and together,
- * with cached prompts, forks, suspension and cancels, in both layouts, with adapters and without. Heads that
- * are built to be right are found right, so what the model tells them is of the right tokens.
+ * with cached prompts, forks, suspension and cancels, in both layouts, with adapters and without. Drafts of
+ * heads that are built to be right are accepted, so they get the states of the right tokens.
  *
  * Models of random weights, made by scripts/tiny_gguf.py. Requests stay inside the region where stock
  * attention does not depend on the company (docs/adr/0009).
@@ -27,7 +27,7 @@ typedef struct kind {
     const char *model, *head; /* the generator's arguments; NULL: the model's own */
 } kind;
 
-/* About half of what they guess is right. */
+/* About half of their guesses are right. */
 static const kind doubtful[] = {
     {"mtp", "glm --layers 12 --chain 0.6 --guess token", NULL},
     {"eagle3", "llama --layers 12 --chain 0.6", "eagle --guess token"},
@@ -44,7 +44,7 @@ static const kind right[] = {
     {"mtp", "mla --layers 24 --chain 0 --guess token", NULL},
 };
 
-/* The first guess is right, by what the model tells of the token before that. */
+/* The first guess is right, from the model's states of the token before it. */
 static const kind told[] = {
     {"mtp", "glm --layers 24 --chain 0 --guess state", NULL},
     {"eagle3", "llama --layers 24 --chain 0", "eagle --guess state"},
@@ -92,7 +92,7 @@ static weir_engine_params params_of(weir_layout layout, int32_t n_draft_max)
     return params;
 }
 
-/* One tick. Rows cost little beside a pass, whatever the clock says, so that what is guessed is drafted. */
+/* One tick. Rows cost little beside a pass, whatever the clock says, so that guesses are drafted. */
 static bool tick(weir_engine *engine)
 {
     weir_report report = {.size = sizeof report};
@@ -108,7 +108,7 @@ typedef struct answer {
     size_t n, longest; /* tokens; the most in a chunk */
 } answer;
 
-/* What there is, and more until it has so many tokens. */
+/* Reads the chunks that are there, and runs ticks until there are `until` tokens. */
 static void take(weir_engine *engine, weir_stream *stream, answer *a, size_t until)
 {
     weir_chunk chunk;
@@ -280,8 +280,8 @@ static void drafts_change_no_text(void **state)
     }
 }
 
-/* Requests with an adapter, with half of it and with none: what the model tells its head is told by all of
- * them, each in its turn. */
+/* Requests with an adapter, with half of it and with none: each of them, in its turn, gives the model's
+ * states to its head. */
 static void adapters_change_what_is_told(void **state)
 {
     (void)state;
@@ -409,10 +409,10 @@ static void who_serves(void **state)
     end();
 }
 
-/* What the kernels need for the attention of two contexts at the most: in none of llama.cpp's buffers. */
+/* The most memory that the kernels need for the attention of two contexts: in none of llama.cpp's buffers. */
 #define ATTENTION_BYTES 6000000
 
-/* Within a hundredth, and what the kernels have besides. */
+/* Within a hundredth, and the kernels' own memory. */
 static void assert_near(uint64_t estimated, uint64_t there)
 {
     if (estimated + estimated / 100 + 400000 >= there && estimated <= there + there / 100 + ATTENTION_BYTES)
@@ -421,7 +421,7 @@ static void assert_near(uint64_t estimated, uint64_t there)
              (unsigned long long)there);
 }
 
-/* With a batch so long that what the model tells of it is large. */
+/* With a batch so long that the model's states of it are large. */
 static void check_estimate(const kind *k, weir_layout layout)
 {
     char path[TEMP_PATH_MAX];
@@ -441,7 +441,7 @@ static void check_estimate(const kind *k, weir_layout layout)
     assert_near(memory.kv_bytes, kv[0] + kv[1]);
     weir_model_describe(model, &info);
     weir_model_describe(head, &its);
-    /* What is told lies with the target and with the head; there it becomes a row's part of rows. */
+    /* The states lie with the target and with the head; there they become parts of rows. */
     uint64_t n_rows = 2048 * (2 * n_told + (head != NULL ? 2 : 1)) * (uint64_t)info.n_embd;
     uint64_t n_logits = 2 * (uint64_t)engine->driver.info.n_seq_max * (uint64_t)info.n_vocab;
     assert_near(memory.compute_bytes, compute[0] + compute[1] + (n_rows + n_logits) * sizeof(float));

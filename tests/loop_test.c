@@ -1,5 +1,5 @@
 /* The loops that README.md and the first guide show, run as they stand there, against a thread that cancels:
- * they see the terminal chunk, and in it what was held back.
+ * they see the terminal chunk, with the text that was held back.
  * SPDX-License-Identifier: Apache-2.0 */
 #include <pthread.h>
 #include <sched.h>
@@ -17,7 +17,7 @@
 
 #define TRIES 5
 
-/* What the loop was given. */
+/* The loop's arguments. */
 static struct {
     weir_stream *stream;
     atomic_int n_taken;
@@ -122,7 +122,7 @@ static void check(int (*program)(int, char **))
     char *arguments[] = {name, model, NULL};
     for (int i = 0; i < TRIES; i++) {
         memset(&seen, 0, sizeof seen);
-        program(2, arguments); /* README's relies on what main returns by itself */
+        program(2, arguments); /* README's relies on main's implicit return value */
         pthread_join(seen.canceller, NULL);
         assert_int_equal(seen.n_terminal, 1);
         assert_int_equal(seen.reason, WEIR_REASON_CANCELLED);

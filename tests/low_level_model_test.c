@@ -69,7 +69,7 @@ static weir_sampler *greedy(void)
     weir_sampler *sampler = NULL;
     weir_sampler_params params = weir_sampler_params_default();
     params.temp = 0.0f;
-    params.ignore_eos = true; /* what it says is not the point here */
+    params.ignore_eos = true; /* its text does not matter here */
     assert_ok(weir_sampler_create(model, &params, &sampler, error));
     return sampler;
 }

@@ -262,7 +262,7 @@ static weir_stream *ask(const prompt *p)
     return ask_scored(p, false);
 }
 
-/* The stream has what the other way gave, up to an end of its own. Returns the tokens that were cached. */
+/* The stream has the text of the other way, up to an end of its own. Returns the tokens that were cached. */
 static int32_t judge(const prompt *p, weir_stream *stream)
 {
     weir_chunk chunk;

@@ -87,7 +87,7 @@ static void passes_are_those_that_llama_cpp_makes(void **state)
     compare(model, &d, true);
 }
 
-/* What an engine's n_ubatch is by default: a prompt's chunk and a token of each other. */
+/* An engine's default n_ubatch: a prompt's chunk and a token of each other slot. */
 static void a_chunk_and_a_token_of_each_slot_are_one_pass_in_a_pool(void **state)
 {
     const int32_t rows[N_LANES] = {1, 1, 1, 1, 1, 512};

@@ -1,4 +1,4 @@
-/* Quantizing the real model (WEIR_TEST_MODEL), and what its engines are estimated to take.
+/* Quantizing the real model (WEIR_TEST_MODEL), and the estimates for its engines.
  * SPDX-License-Identifier: Apache-2.0 */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -85,7 +85,7 @@ static void test_quantize(void **state)
     weir_engine_destroy(engine);
     weir_model_release(model);
 
-    /* An end half way leaves what was there. */
+    /* An end half way leaves the old file. */
     seen = (struct seen){.stop_at = 0.3f};
     assert_int_equal(weir_model_quantize(model_path(), out, &params, &error), WEIR_ABORTED);
     assert_true(seen.last < 0.5f);

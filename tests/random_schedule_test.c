@@ -150,7 +150,7 @@ static void stop(play *p, bool destroy)
     MUST(p, report.idle && report.n_active == 0 && report.queue_depth == 0, "work after the stop");
 }
 
-/* The record has what was counted, as long as it has all of it. */
+/* The record agrees with the counters, as long as it has all ticks. */
 static void check_record(play *p, const weir_engine_stats *s)
 {
     static weir_tick_slot parts[256];
@@ -172,7 +172,7 @@ static void check_record(play *p, const weir_engine_stats *s)
     MUST(p, n_ended == s->n_submitted, "%llu ends recorded", (unsigned long long)n_ended);
 }
 
-/* All have ended: what the counters say of those that nobody reads must be what they had to give. */
+/* All have ended: the counters of those that nobody reads must be those of their expected texts. */
 static void check_counters(play *p, bool stopped)
 {
     weir_engine_stats s = play_stats(p);

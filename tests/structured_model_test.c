@@ -1,5 +1,5 @@
-/* structured_model_test.c: grammars made of schemas and of tools, on a real vocabulary: what llama.cpp's own
- * grammar lets pass, token by token. SPDX-License-Identifier: Apache-2.0 */
+/* structured_model_test.c: grammars made of schemas and of tools, on a real vocabulary: compared with
+ * llama.cpp's own grammar, token by token. SPDX-License-Identifier: Apache-2.0 */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdint.h>
@@ -150,7 +150,7 @@ static void test_tools(void **state)
     }
 }
 
-/* The grammar of every family can be worked with: it takes the beginning of what it asks for. */
+/* The grammar of every family works: it accepts the beginning of a valid answer. */
 static void test_families(void **state)
 {
     static const struct {

@@ -1,8 +1,8 @@
 /* threads_test.c: one engine and everybody at once: threads that submit, read, cancel, look and stop, on the
  * fake backend, against the naive reference.
  *
- * Rounds are played until WEIR_TEST_SECONDS are over, each with an engine of its own; WEIR_TEST_SEED is what
- * their dice begin with, but threads do not meet twice in the same way.
+ * Rounds are played until WEIR_TEST_SECONDS are over, each with an engine of its own; WEIR_TEST_SEED seeds
+ * their dice, but threads do not meet twice in the same way.
  * SPDX-License-Identifier: Apache-2.0 */
 #include <poll.h>
 #include <pthread.h>
@@ -36,9 +36,9 @@ typedef enum style { BLOCK, POLL, CONSUME, LAZY, CALLBACK, ABANDON, STYLES } sty
 typedef struct task {
     struct bout *bout;
     wish w;
-    reader r; /* of whoever reads at the time */
+    reader r; /* of the present consumer */
     style style;
-    int32_t hand_over;     /* after so many chunks another consumer goes on; 0 = never */
+    int32_t hand_over;     /* after hand_over chunks another consumer goes on; 0 = never */
     weir_stream *stream;   /* written under bout->mutex; NULL = none, or released */
     atomic_bool cancelled; /* somebody asked for it */
     atomic_bool accepted;  /* the submit has returned */
@@ -64,14 +64,14 @@ typedef struct bout {
     pthread_mutex_t mutex; /* protects all that follows */
     pthread_cond_t cond;   /* inbox or n_open has changed */
     task *inbox;
-    task tasks[TASKS]; /* [n_tasks]; what they hold is their readers' */
+    task tasks[TASKS]; /* [n_tasks]; their contents belong to their readers */
     int n_tasks;
-    char wrong[512]; /* what went wrong first */
+    char wrong[512]; /* the first error */
 
     atomic_uint_fast64_t n_accepted, n_ended[8], n_dawdled;
 } bout;
 
-/* What one thread gets. */
+/* One thread's arguments. */
 typedef struct helper {
     bout *bout;
     dice d;
@@ -543,7 +543,7 @@ static void open_round(bout *r, dice *d)
     assert_int_equal(pthread_cond_init(&r->cond, NULL), 0);
 }
 
-/* Ends what runs in one of the ways there are. A manual engine does not drain by itself: it is stopped. */
+/* Ends the running requests in a random way. A manual engine does not drain by itself: it is stopped. */
 static void end_engine(bout *r, dice *d)
 {
     helper drains, stops[2];
@@ -554,7 +554,7 @@ static void end_engine(bout *r, dice *d)
     for (int i = 0; i < 2 && stop; i++) start(&stops[i], r, d, stopper);
     for (int i = 0; i < 2 && stop; i++) join(&stops[i]);
     if (drain) join(&drains);
-    if (!stop && !r->slow && dice_one_in(d, 2)) /* else destroy finds what a drain has left */
+    if (!stop && !r->slow && dice_one_in(d, 2)) /* else destroy finds requests that a drain has left */
         must(r, weir_engine_drain(r->engine, -1) == WEIR_OK, "drain");
 }
 

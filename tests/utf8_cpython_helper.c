@@ -2,8 +2,8 @@
  * SPDX-License-Identifier: Apache-2.0
  *
  * Standard input is a sequence of strings: uint32 n_pieces, then each piece as uint32 length and bytes. For
- * each string come out, in the same form: what each piece released, what the flush released, and the whole
- * string sanitized at once. Native byte order. */
+ * each string it writes, in the same form: the output of each piece, that of the flush, and the whole string
+ * sanitized at once. Native byte order. */
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>

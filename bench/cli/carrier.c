@@ -44,7 +44,7 @@ typedef struct request {
     char message[192];
 } request;
 
-/* ---- What is sent ---- */
+/* ---- Requests ---- */
 
 static char *body_of(const cli_carrier *carrier, const cli_exchange *exchange)
 {
@@ -69,7 +69,7 @@ static char *body_of(const cli_carrier *carrier, const cli_exchange *exchange)
     return text;
 }
 
-/* ---- What comes ---- */
+/* ---- Answers ---- */
 
 static void end_by_us(request *r, cli_fate fate, const char *message)
 {
@@ -260,7 +260,7 @@ static bool ends_with(const char *text, const char *end)
     return n >= n_end && strcmp(text + n - n_end, end) == 0;
 }
 
-/* The whole address: a host, or one with /v1, gets what follows. */
+/* The whole address: a host, or one with /v1, gets the rest of the path. */
 static char *address(const char *url, bool completions)
 {
     const char *path = completions ? "/completions" : "/chat/completions";

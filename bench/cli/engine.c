@@ -68,7 +68,7 @@ static double median(const cli_figures *runs, int32_t n, size_t member)
     return cli_measure_part(values, (size_t)n, 0.5);
 }
 
-/* The median of the pairs' ratios: what disturbs the machine disturbs both of a pair. 0 = none. */
+/* The median of the pairs' ratios: other programs disturb both runs of a pair. 0 = none. */
 static double ratio(const struct row *row, size_t member)
 {
     double values[64];
@@ -244,7 +244,7 @@ static cli_exit measure_row(struct bench *bench, const cli_shape *shape)
     llama_loop_destroy(loop);
     weir_engine_destroy(engine);
     cli_term_progress_end();
-    if (row.n_runs > 0) { /* interrupted: what there is */
+    if (row.n_runs > 0) { /* interrupted: the runs so far */
         keep_json(bench, &row);
         write_csv(bench, &row);
     }

@@ -1,5 +1,5 @@
-/* exchange.h: requests under way, what carries them, and the loop that sends them when the traffic says so.
- * One thread; an exchange is a few hundred bytes and what its carrier needs.
+/* exchange.h: requests under way, their carrier, and the loop that sends them when the traffic says so. One
+ * thread; an exchange is a few hundred bytes and its carrier's data.
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef WEIR_BENCH_EXCHANGE_H
 #define WEIR_BENCH_EXCHANGE_H
@@ -58,7 +58,7 @@ int64_t cli_exchanges_now(const cli_exchanges *exchanges);
 /* Until all have ended, or a signal comes: then those under way are STOPPED. */
 void cli_exchanges_run(cli_exchanges *exchanges);
 
-/* ---- What brings requests to a server, and what comes back to the functions above ---- */
+/* ---- The carrier: sends requests to a server, and answers to the functions above ---- */
 
 /* NULL after a message: no libcurl in this build, or something is wrong with URL or options (*code). */
 cli_carrier *cli_carrier_create(const cli_args *args, const char *url, cli_exit *code);
@@ -70,7 +70,7 @@ int32_t cli_carrier_limit(const cli_carrier *carrier);
 /* Sends it. May end it at once. */
 void cli_carrier_start(cli_carrier *carrier, cli_exchange *exchange);
 
-/* Takes what has come, waiting for it, or for a signal, up to timeout_ms. */
+/* Takes received bytes, waiting for them, or for a signal, up to timeout_ms. */
 void cli_carrier_wait(cli_carrier *carrier, int timeout_ms);
 
 /* Lets go of an exchange that is being carried; it is not ended by this. */

@@ -1,4 +1,4 @@
-/* weir bench http: the options, and the report. What is sent: traffic.c; sending: exchange.c; what came:
+/* weir bench http: the options, and the report. The requests: traffic.c; sending: exchange.c; the results:
  * tally.c.
  * SPDX-License-Identifier: Apache-2.0 */
 #include <string.h>

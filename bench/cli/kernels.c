@@ -1,4 +1,4 @@
-/* weir bench kernels: weir's kernels and ggml's, turn by turn, beside what the machine can do at the most.
+/* weir bench kernels: weir's kernels and ggml's, turn by turn, beside the machine's limits.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "cli/file.h"
 #include "cli/options.h"
@@ -123,7 +123,7 @@ static const char *processor(weir_device *device)
     return "";
 }
 
-/* As the limits are when all is measured. null for what there is not. */
+/* With the limits at the end of the measurement. null for missing figures. */
 static json_t *number(double value)
 {
     return value > 0 ? json_real(value) : json_null();
@@ -208,8 +208,8 @@ static cli_exit ended(void)
     return CLI_OK;
 }
 
-/* All sides once, the first one first in turn with the last one, and the limits, so that all of them meet
- * with what else the machine does; repetition -1 only warms up. */
+/* All sides once, the first one first in turn with the last one, and the limits, so that other programs
+ * disturb all of them; repetition -1 only warms up. */
 static cli_exit run_sides(struct bench *bench, struct row *row, trial *const *trials, int32_t repetition)
 {
     for (int i = 0; i < TRIAL_N_SIDES; i++) {
@@ -316,7 +316,7 @@ static cli_exit measure_all(struct bench *bench)
     return code == CLI_OK && bench->wanted[ATTENTION] ? measure_attention(bench) : code;
 }
 
-/* The limits for the first time, and threads for what follows. */
+/* The limits for the first time, and threads for the measurements. */
 static cli_exit start_bench(struct bench *bench)
 {
     const cli_args *args = bench->args;

@@ -1,4 +1,4 @@
-/* limits.h: what this machine can do at the most: products of bytes, and bytes read from memory.
+/* limits.h: the machine's limits: products of bytes, and bytes read from memory, per second.
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef WEIR_BENCH_LIMITS_H
 #define WEIR_BENCH_LIMITS_H
@@ -11,12 +11,12 @@
 
 /* The best seen so far, by threads that work at the same time. */
 typedef struct cli_limits {
-    const char *instruction; /* what multiplies bytes fastest here; "" = not known */
+    const char *instruction; /* the fastest one here that multiplies bytes; "" = not known */
     double macs;             /* multiplications with an addition, per second; 0 = not known */
     double bytes;            /* read from memory, per second */
     int32_t n_threads;
     weir__crew *crew;
-    size_t at; /* in the memory that is read: what comes next */
+    size_t at; /* the next byte of the memory that is read */
 } cli_limits;
 
 /* False: no memory. Freed with fini in any case. */

@@ -18,10 +18,10 @@
 
 #define LONGEST 3.6e12 /* ns of a tick: an hour, as in a record */
 
-/* A request as the record shows it, and what is asked of the replay. */
+/* A request as the record shows it, and the replay's own request. */
 struct ask {
     uint64_t number; /* in the record; in the replay it is the position */
-    bool cut;        /* the record begins in its middle: what is left of it is replayed */
+    bool cut;        /* the record begins in its middle: the rest of it is replayed */
     bool seen;       /* it had a slot */
     bool shown;      /* the record tells more of it than that it came */
     int64_t submit_ns;
@@ -55,7 +55,7 @@ struct replay {
     weir_engine *engine;
     int64_t now;
     const weir_tick *follow; /* the recorded tick that this one shall be; NULL = none */
-    weir__drafter drafter;   /* of what was drafted in it */
+    weir__drafter drafter;   /* of the drafts in it */
     size_t n_same;           /* ticks with the recorded plan */
     char difference[160];    /* the first; "" = none */
 };
@@ -65,7 +65,7 @@ static double most(double a, double b)
     return a > b ? a : b;
 }
 
-/* ---- What was asked ---- */
+/* ---- Requests ---- */
 
 static int by_number(const void *a, const void *b)
 {
@@ -119,7 +119,7 @@ static void see_first(struct ask *ask, const weir_tick_slot *part, bool first_ti
     ask->n_prompt = left > 0 ? left : 1;
 }
 
-/* How it shall end, so that it does what it did. */
+/* Its end, so that it repeats the recorded one. */
 static void settle(struct ask *ask, int64_t end)
 {
     int32_t n = ask->n_generated - ask->n_before;
@@ -178,9 +178,9 @@ static void understand(struct replay *replay)
     replay->n = n;
 }
 
-/* ---- What ticks cost ---- */
+/* ---- The cost of ticks ---- */
 
-/* Solves 3 equations, rows [3][4], by elimination; what cannot be told apart is 0. */
+/* Solves 3 equations, rows [3][4], by elimination; unknowns without a unique solution are 0. */
 static void solve(double rows[3][4], double x[3])
 {
     for (int i = 0; i < 3; i++) {
@@ -258,7 +258,7 @@ static void drafter_destroy(weir__drafter *drafter)
     (void)drafter;
 }
 
-/* What was saved of a suspended request is there again where it was. */
+/* The saved state of a suspended request is there again where it was. */
 static bool may_load(void *user, int32_t token)
 {
     const struct replay *replay = user;
@@ -298,7 +298,7 @@ static void compute(void *user, const weir__batch *batch)
     const weir_tick *tick = replay->follow;
     if (tick == NULL)
         replay->now += (int64_t)most(ns, 1);
-    else /* what strategies learn from is the same */
+    else /* strategies learn from the same figures */
         replay->now += tick->work_ns > 0 ? tick->work_ns : tick->decode_ns;
     weir__clock_stand(replay->now);
     leave(replay, replay->now);
@@ -322,8 +322,8 @@ static cli_exit start_replay(struct replay *replay, const weir_strategy *strateg
     fake->before_decode_user = replay;
     fake->may_load = may_load;
     fake->may_load_user = replay;
-    params.cache_bytes = INT64_MAX; /* what was lost is lost again */
-    params.cache_sequences = 0;     /* what was cached is not in the prompts */
+    params.cache_bytes = INT64_MAX; /* states that were lost are lost again */
+    params.cache_sequences = 0;     /* the prompts lack the cached tokens */
     params.queue_limit = 0;
     params.n_draft_max = WEIR__DRAFT_MAX;
     params.strategy = strategy;
@@ -365,8 +365,8 @@ static cli_exit submit_ask(struct replay *replay)
     return code;
 }
 
-/* Who left before this tick's pass was done. Whoever was in its plan, or ended after the pass, left during
- * it. */
+/* Requests that left before this tick's pass was done. Those in its plan, and those that ended after the
+ * pass, left during it. */
 static void leave_before(struct replay *replay, const weir_tick *tick)
 {
     const weir_tick_slot *parts = replay->recorded.parts + tick->first_slot;

@@ -17,7 +17,7 @@ static bool is_numbers(json_t *json)
     return json_object_size(json) > 0;
 }
 
-/* Numbers with three digits or more, and at most three decimals; "-" for null and for what is missing. */
+/* Numbers with three digits or more, and at most three decimals; "-" for null and for missing figures. */
 static void add_cell(cli_table *table, const json_t *value)
 {
     cli_text safe = {0};

@@ -1,4 +1,4 @@
-/* report.h: what a command of weir-bench has measured: a JSON object, or the same as text.
+/* report.h: the result of a command of weir-bench: a JSON object, or the same as text.
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef WEIR_BENCH_REPORT_H
 #define WEIR_BENCH_REPORT_H

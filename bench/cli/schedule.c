@@ -76,7 +76,7 @@ static weir_status tick(struct bench *bench, bool measured, weir_error *error)
     return status;
 }
 
-/* Distinct prompts before the measurement: a prefix cache keeps what it likes of them. */
+/* Distinct prompts before the measurement: a prefix cache may keep some of them. */
 static weir_status warm_up(struct bench *bench, weir_error *error)
 {
     weir_status status = WEIR_OK;

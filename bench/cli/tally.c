@@ -57,7 +57,7 @@ static void timeline_add(cli_timeline *timeline, int64_t at_ns, double gap_ms)
     *gap = fmax(*gap, gap_ms);
 }
 
-/* ---- What came ---- */
+/* ---- Results ---- */
 
 void cli_tally_init(cli_tally *tally)
 {
@@ -85,7 +85,7 @@ void cli_tally_end(cli_tally *tally, const cli_record *record, const char *messa
     bool late = record->index == CLI_TRAFFIC_LATE;
     char *example = tally->examples[record->fate];
     tally->n_ended[record->fate]++;
-    /* Servers say what they like. */
+    /* Names from servers may be any text. */
     if (example[0] == '\0') weir__utf8_copy(example, sizeof tally->examples[0], message, strlen(message));
     if (record->n_generated >= 0) tally->n_counted++;
     tally->n_generated += (uint64_t)(record->n_generated >= 0 ? record->n_generated : record->n_pieces);

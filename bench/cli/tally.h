@@ -1,4 +1,4 @@
-/* tally.h: what came of a load: counts, and times in memory that does not grow with the load.
+/* tally.h: the results of a load: counts, and times in memory that does not grow with the load.
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef WEIR_BENCH_TALLY_H
 #define WEIR_BENCH_TALLY_H
@@ -17,7 +17,7 @@
     X(FAILED, "failed")       /* with a status of 5xx, or an error within the stream */                      \
     X(TIMEOUT, "timeout")     /* took longer than --timeout */                                               \
     X(CUT, "cut")             /* the connection ended before the answer */                                   \
-    X(MALFORMED, "malformed") /* the answer is not what the API promises */                                  \
+    X(MALFORMED, "malformed") /* the answer is not in the API's format */                                    \
     X(STOPPED, "stopped")     /* under way when the load was interrupted */
 
 typedef enum cli_fate {

@@ -1,4 +1,4 @@
-/* The load's arithmetic: what is planned, what is counted, what is drawn.
+/* The load's arithmetic: plans, counts and random draws.
  * SPDX-License-Identifier: Apache-2.0 */
 #include <math.h>
 #include <setjmp.h>

@@ -1,5 +1,5 @@
-/* llama_loop.h: what a program without weir would do: a plain loop over llama.h, as the thing to compare
- * with. Declares no type of llama.h, so that the command line can include it.
+/* llama_loop.h: a plain loop over llama.h, as a program without weir would have it, to compare with. Declares
+ * no type of llama.h, so that the command line can include it.
  * SPDX-License-Identifier: Apache-2.0
  *
  * All streams in lock-step: the prompts one after another in batches of n_batch tokens, then one token of

@@ -22,7 +22,7 @@ struct trial_threads {
     struct ggml_threadpool *pool;
 };
 
-/* What one operation reads. */
+/* The bytes that one operation reads. */
 struct matrix {
     struct ggml_tensor *weights; /* or keys */
     struct ggml_tensor *values;  /* NULL: it is no attention */
@@ -308,7 +308,7 @@ trial *trial_create(trial_data *data, int32_t m)
     } else {
         input = ggml_new_tensor_3d(t->tensors, GGML_TYPE_F32, shape->head_size, shape->n_heads, m);
         x = ggml_permute(t->tensors, input, 0, 2, 1, 3);
-        /* A mask for each head is what weir's kernels leave to ggml. */
+        /* weir's kernels leave operations with a mask for each head to ggml. */
         mask = ggml_new_tensor_3d(t->tensors, GGML_TYPE_F16, shape->n_cells, m,
                                   data->side == TRIAL_WEIR ? 1 : shape->n_heads);
     }

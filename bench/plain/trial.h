@@ -24,7 +24,7 @@ typedef struct trial_shape {
     int32_t n_heads, n_heads_kv, head_size, n_cells;
 } trial_shape;
 
-/* Threads that compute. NULL: so many cannot be started. What follows needs a backend that was started. */
+/* Threads that compute. NULL: they cannot be started. The other functions need a backend that was started. */
 typedef struct trial_threads trial_threads;
 trial_threads *trial_threads_create(int32_t n);
 void trial_threads_destroy(trial_threads *threads);

@@ -1,4 +1,4 @@
-/* nif.h: what the files of the native layer share. Each function nif_NAME is a row of NIF_TABLE.
+/* nif.h: declarations for the files of the native layer. Each function nif_NAME is a row of NIF_TABLE.
  * SPDX-License-Identifier: Apache-2.0
  *
  * Arguments of the wrong type raise ArgumentError; errors of the library are {:error, message}. Nothing
@@ -178,8 +178,8 @@ typedef struct nif_halt {
     bool stopped;
 } nif_halt;
 
-/* One request's stream, whose chunks become messages. The lock protects the handle and what follows `to`,
- * for the engine's thread, for processes that ask for more, and for the end of the consumer. It is held
+/* One request's stream, whose chunks become messages. The lock protects the handle and the members after
+ * `to`, for the engine's thread, for processes that ask for more, and for the end of the consumer. It is held
  * for a few instructions: the thread that has set `sending` makes messages without it. The handle is NULL
  * once the last message was sent. */
 typedef struct nif_stream {
@@ -255,7 +255,7 @@ weir_status nif_engine_options(nif_call *call, ERL_NIF_TERM map, weir_engine_par
 
 #define NIF_STOPS 64 /* stop strings, as weir_request has it */
 
-/* A request, with what its pointers lead to. */
+/* A request, and the data of its pointers. */
 typedef struct nif_request {
     weir_request request;
     weir_sampler_params sampler;

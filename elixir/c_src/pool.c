@@ -19,7 +19,7 @@ ERL_NIF_TERM nif_pool_create(nif_call *call, const ERL_NIF_TERM argv[])
 
 /* ---- The list ---- */
 
-/* What the pointers of a description lead to. */
+/* The data of a description's pointers. */
 typedef struct parts {
     weir_model_params model;
     weir_engine_params engine;

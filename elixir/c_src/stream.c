@@ -178,8 +178,8 @@ static weir_stream *send_chunk(nif_stream *s, ErlNifEnv *messages, const weir_ch
     return stream;
 }
 
-/* Sends what may be sent. One thread does at a time; others return at once and leave the chunks to it.
- * Returns the stream, once, after its last message; the caller releases it. */
+/* Sends chunks as far as they were asked for. One thread does at a time; others return at once and leave the
+ * chunks to it. Returns the stream, once, after its last message; the caller releases it. */
 static weir_stream *pump(nif_stream *s)
 {
     weir_chunk chunk;
@@ -193,9 +193,9 @@ static weir_stream *pump(nif_stream *s)
     return ended;
 }
 
-/* Sends what may be sent, and releases the stream at the end. The engine's thread may be about to call
- * ready() although another thread has taken the terminal chunk. set_ready waits for that; the release
- * would only if it were the last, and a fork or `kept` may hold the stream, too. */
+/* Sends chunks as far as they were asked for, and releases the stream at the end. The engine's thread may be
+ * about to call ready() although another thread has taken the terminal chunk. set_ready waits for that; the
+ * release would only if it were the last, and a fork or `kept` may hold the stream, too. */
 static void serve(nif_stream *s)
 {
     weir_stream *ended = pump(s);
@@ -241,7 +241,7 @@ void nif_stream_down(ErlNifEnv *env, void *resource, ErlNifPid *pid, ErlNifMonit
 
 /* ---- Submit ---- */
 
-/* What is queued, and for whom. */
+/* A submitted request and its receivers. */
 typedef struct submission {
     weir_engine *engine;
     nif_object *keeper; /* of the engine */

@@ -5,8 +5,8 @@
 #define TICKS_MAX 16
 #define PARTS_MAX 256
 
-/* The parts of a tick: what each slot did. Events before the tick, which the record has among them, are
- * left out. Returns their number. */
+/* The parts of a tick, one for each slot that did something. Events before the tick, which the record has
+ * among them, are left out. Returns their number. */
 static size_t parts_of(const weir_engine *engine, const weir_tick *tick, weir_tick_slot parts[PARTS_MAX])
 {
     size_t n = 0, kept = 0, most = tick->n_slots < PARTS_MAX ? (size_t)tick->n_slots : PARTS_MAX;

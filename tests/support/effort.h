@@ -1,5 +1,5 @@
-/* effort.h: how much a test does of what only repeats. Under sanitizers, where some things take thirty times
- * as long, it is a part: one of each kind stays. SPDX-License-Identifier: Apache-2.0 */
+/* effort.h: how often a test repeats a part. Under sanitizers, where some things take thirty times as long,
+ * it is a part: one of each kind stays. SPDX-License-Identifier: Apache-2.0 */
 #ifndef WEIR_TESTS_EFFORT_H
 #define WEIR_TESTS_EFFORT_H
 
@@ -11,8 +11,7 @@
 #define EFFORT(all, part) (all)
 #endif
 
-/* Whether the thread sanitizer looks on: it finds races, so what one thread does alone is left to other
- * builds. */
+/* Whether the thread sanitizer looks on: it finds races, so tests of one thread are left to other builds. */
 #if defined(__has_feature)
 #if __has_feature(thread_sanitizer)
 #define EFFORT_RACES 1

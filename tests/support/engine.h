@@ -1,4 +1,4 @@
-/* engine.h: what tests of engines with real models share.
+/* engine.h: shared by tests of engines with real models.
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef WEIR_SUPPORT_ENGINE_H
 #define WEIR_SUPPORT_ENGINE_H

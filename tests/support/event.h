@@ -1,4 +1,4 @@
-/* event.h: what happens in a random schedule between ticks and inside them.
+/* event.h: events of a random schedule between ticks and inside them.
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef WEIR_TESTS_EVENT_H
 #define WEIR_TESTS_EVENT_H

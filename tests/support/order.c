@@ -7,7 +7,7 @@
 
 #define BATCH 4 /* the most requests of one submit */
 
-/* What a submit may be refused for. */
+/* The reasons for which a submit may be refused. */
 typedef enum poison { NOTHING, TOKEN, TWICE, CANCELLED_BEFORE, ATTACHED, POISONS } poison;
 
 /* One submit. Streams that are its own are in `own` too. */
@@ -119,7 +119,7 @@ static void make_order(play *p, order *o, int32_t n)
         }
         o->too_long |= !j->w.fits;
         o->requests[i] = wish_request(&j->w);
-        if (j->w.source != NULL && dice_one_in(&p->d, 12)) { /* what has not come, and never will */
+        if (j->w.source != NULL && dice_one_in(&p->d, 12)) { /* a token that has not come, and never will */
             o->requests[i].source_at = (int32_t)p->limits.like->want.n_tokens + dice_in(&p->d, 1, 1000);
             o->invalid = true;
         }

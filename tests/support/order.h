@@ -1,4 +1,4 @@
-/* order.h: one submit of a random schedule, sound or poisoned, and what the engine must say to it.
+/* order.h: one submit of a random schedule, sound or poisoned, and the status that the engine must return.
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef WEIR_TESTS_ORDER_H
 #define WEIR_TESTS_ORDER_H

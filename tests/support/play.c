@@ -14,7 +14,7 @@
 void say(play *p, const char *format, ...)
 {
     va_list args;
-    if (p->n_trace > PLAY_TRACE - 512) { /* the end is what tells */
+    if (p->n_trace > PLAY_TRACE - 512) { /* the end matters most */
         memmove(p->trace, p->trace + PLAY_TRACE / 2, p->n_trace - PLAY_TRACE / 2);
         p->n_trace -= PLAY_TRACE / 2;
     }
@@ -101,7 +101,7 @@ static void judge(job *j)
     MUST(p, weir_stream_reason(j->stream) == j->r.reason, "job %d", job_number(j));
     job_end(j, j->r.reason);
     weir_stream_error(j->stream, &error);
-    if (error.code == WEIR_NO_MEMORY) return; /* what was lost is lost */
+    if (error.code == WEIR_NO_MEMORY) return; /* the lost tokens stay lost */
     const char *wrong = reader_judge(&j->r, &j->w, &usage);
     if (wrong == NULL) wrong = reader_judge_prompt(&j->w, j->stream);
     MUST(p, wrong == NULL, "job %d: %s; %s after %zu of %zu tokens (%s), \"%.*s\" for \"%s\"", job_number(j),
@@ -129,7 +129,7 @@ static void take_chunk(job *j, const weir_chunk *chunk)
         weir_reason_name(chunk->reason));
     MUST(p, j->n_since > 0 || !j->watched || j->n_ready > 0, "nobody told that job %d is ready",
          job_number(j));
-    /* weir_generate's ticks are counted at their passes, and what is cancelled ends before. A stop from
+    /* weir_generate's ticks are counted at their passes, and cancelled requests end before. A stop from
      * within a tick is obeyed behind it. */
     MUST(p, ++j->n_since <= p->turns + p->generating + p->stopped - j->empty_turn,
          "two chunks of job %d in one tick", job_number(j));

@@ -1,4 +1,4 @@
-/* play.h: one random schedule: its engine, its requests, and what their readers must see.
+/* play.h: one random schedule: its engine, its requests, and the chunks that their readers must see.
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef WEIR_TESTS_PLAY_H
 #define WEIR_TESTS_PLAY_H
@@ -20,10 +20,10 @@
 #define PLAY_SETS   4 /* of adapters: none, two of one, two together */
 #define PLAY_TRACE  (1 << 16)
 
-/* Where an event happens. What a cancel may still lose against depends on it. */
+/* Where an event happens. Which other ends may win against a cancel depends on it. */
 typedef enum place { BETWEEN, DECODING, SAMPLING, READY } place;
 
-/* What a ready callback does. */
+/* The action of a ready callback. */
 typedef enum on_ready { COUNT_ONLY, TAKE, CANCEL, RELEASE, ACT } on_ready;
 
 /* A request that was given to the engine. */
@@ -36,7 +36,7 @@ typedef struct job {
     bool generated; /* weir_generate has its result */
     bool done;      /* its end was seen, or nobody is left who could */
     bool counted;   /* its end stands in play->seen */
-    int32_t slow;   /* takes chunks at one of so many occasions */
+    int32_t slow;   /* takes chunks at one of `slow` occasions */
     bool with_descriptor;
     bool watched; /* has a ready callback */
     on_ready on_ready;
@@ -70,7 +70,7 @@ typedef struct play {
     int n_jobs;
     weir_stream *spares[PLAY_SPARES]; /* streams of refused submits, fresh again */
     int n_spares;
-    int act_rate;   /* one event at so many hooks */
+    int act_rate;   /* one event at act_rate hooks */
     bool deadlines; /* some requests have one */
     bool ranked;    /* requests have priorities and salts */
     bool scarce;    /* allocations fail */
@@ -125,7 +125,7 @@ void show(const play *p);
 /* Its number in the trace. */
 int job_number(const job *j);
 
-/* The job was accepted: what its reader expects from here on. before: its stream's interval until then. */
+/* The job was accepted: its reader's expectations from here on. before: its stream's interval until then. */
 void job_accept(job *j, int32_t before, int64_t now);
 
 /* Takes up to `most` chunks and judges them, and all of them when the last is the terminal one. */

@@ -1,5 +1,5 @@
-/* reference.h: what a request must give, computed from its prompt alone in the plainest way: token by token,
- * whole texts decoded and searched anew each time. Shares no code with the engine.
+/* reference.h: a request's expected result, computed from its prompt alone in the plainest way: token by
+ * token, whole texts decoded and searched anew each time. Shares no code with the engine.
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef WEIR_TESTS_REFERENCE_H
 #define WEIR_TESTS_REFERENCE_H
@@ -15,7 +15,7 @@ typedef struct reference_stop {
     size_t length;
 } reference_stop;
 
-/* What is asked of a fake model. Pointers stay the caller's. */
+/* A request to a fake model. Pointers stay the caller's. */
 typedef struct reference_task {
     const weir_model *model;
     const int32_t *prompt; /* [n_prompt] */
@@ -38,8 +38,8 @@ typedef struct reference {
     char *text; /* [length], NUL-terminated */
     size_t length;
     char *raw;         /* the pieces, one after another, those of the answer before among them */
-    size_t *raw_end;   /* [n_tokens + 1] bytes of raw after so many tokens */
-    size_t *free_text; /* [n_tokens + 1] bytes of text that may be shown after so many tokens */
+    size_t *raw_end;   /* [n_tokens + 1] bytes of raw after i tokens */
+    size_t *free_text; /* [n_tokens + 1] bytes of text that may be shown after i tokens */
     size_t n_shown;    /* bytes of text that were shown of the answer before: `text` goes on from there */
 } reference;
 

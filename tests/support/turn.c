@@ -8,7 +8,7 @@
 #include "support/event.h"
 #include "support/plan.h"
 
-/* What holds whenever no call is inside the engine. */
+/* Invariants while no call is inside the engine. */
 static void check_rest(play *p)
 {
     weir_engine_stats s = play_stats(p);
@@ -26,7 +26,7 @@ static void check_rest(play *p)
     MUST(p, p->params.cache_sequences != 0 || p->n_forks > 0 || s.n_cached_tokens == 0, "cached");
     MUST(p, s.n_ticks == p->n_decodes && s.n_failed_ticks == p->n_failed, "%llu ticks, %llu failed",
          (unsigned long long)s.n_ticks, (unsigned long long)s.n_failed_ticks);
-    /* What was sampled behind an answer's end counts nothing. */
+    /* Tokens sampled behind an answer's end do not count. */
     uint64_t n_samples = atomic_load(&p->fake->n_samples);
     MUST(p,
          s.n_generated_tokens <= n_samples && s.n_generated_tokens + s.n_drafted >= n_samples &&
@@ -42,7 +42,7 @@ static void check_rest(play *p)
         MUST(p, s.n_finished[i] >= p->seen[i], "%llu of reason %d", (unsigned long long)s.n_finished[i], i);
 }
 
-/* What must have ended when a tick or a view that began at `start` as turn `turn` is over. */
+/* Jobs that must have ended when a tick or a view that began at `start` as turn `turn` is over. */
 static void check_ended(play *p, uint64_t turn, int64_t start)
 {
     for (int i = 0; i < p->n_jobs; i++) {
@@ -58,8 +58,8 @@ static void check_ended(play *p, uint64_t turn, int64_t start)
     }
 }
 
-/* With lanes there is room for whoever gets a slot: without ageing all that have a higher priority than the
- * lowest in a slot must be in one too. */
+/* With lanes there is room for each request that gets a slot: without ageing all that have a higher priority
+ * than the lowest in a slot must be in one too. */
 static void check_priorities(play *p, const weir_view *view)
 {
     int32_t lowest = INT32_MAX, n_higher = 0;
@@ -83,12 +83,12 @@ const weir_view *play_view(play *p)
     const weir_view *view = NULL;
     int64_t start = weir__clock_now_ns();
     uint64_t turn = ++p->turns;
-    p->place = DECODING; /* what ends in it may call back */
+    p->place = DECODING; /* requests that end in it may call back */
     MUST(p, weir_engine_view(p->engine, &view, NULL) == WEIR_OK, "no view");
     p->place = BETWEEN;
     say(p, "turn %llu: view of %zu slots, %d wait", (unsigned long long)turn, view->n_slots,
         view->queue_depth);
-    if (p->stopped) return view; /* what it told is gone */
+    if (p->stopped) return view; /* its result is gone */
     MUST(p, view->budget == p->first.n_batch && view->chunk_size == p->params.chunk_size, "view");
     MUST(p, view->n_slots > 0 || view->queue_depth == 0, "%d wait for an empty engine", view->queue_depth);
     uint64_t n_suspensions = play_stats(p).n_suspensions;
@@ -102,7 +102,7 @@ const weir_view *play_view(play *p)
             continue;
         }
         MUST(p, prefilling || v->state == WEIR_SLOT_GENERATING, "slot %d", v->slot);
-        /* what was suspended computes again what it had generated */
+        /* a suspended request computes its generated tokens again */
         MUST(p, prefilling == (v->n_prompt_left > 0) && v->n_prompt_left <= v->n_prompt + v->n_generated,
              "slot %d", v->slot);
         MUST(p, prefilling ? n_suspensions > 0 || v->n_generated == 0 : v->n_generated > 0, "slot %d",
@@ -116,7 +116,8 @@ const weir_view *play_view(play *p)
     return view;
 }
 
-/* Ends by error that this tick must have caused; fewer only when something else ended what it concerns. */
+/* Ends by error that this tick must have caused; fewer only if something else ended the requests
+ * concerned. */
 static void check_errors(play *p, weir_status decoded, bool sample_failed)
 {
     weir_engine_stats s = play_stats(p);
@@ -162,7 +163,7 @@ weir_report play_tick(play *p, bool plain)
         bad = !plan_allowed(view, p->params.n_slots, plan, n_plan);
         if (dice_one_in(&p->d, 6)) play_act(p);
     }
-    bool sure = acts == p->n_acts && !p->deadlines; /* the view still tells what the step finds */
+    bool sure = acts == p->n_acts && !p->deadlines; /* the view still agrees with the step */
 
     if (!plain) arm(p);
     bool armed_decode = atomic_load(&p->fake->fail_decode_at) == 0;

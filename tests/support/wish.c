@@ -166,7 +166,7 @@ static void add_stop(wish *w, const char *text, size_t length)
     w->task.n_stops++;
 }
 
-/* Most are cut out of what the model will say; some of these then get another end, so that the text only
+/* Most are cut out of the model's future text; some of these then get another end, so that the text only
  * begins like them. */
 static void make_stops(wish *w, dice *d)
 {

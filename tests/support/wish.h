@@ -1,4 +1,4 @@
-/* wish.h: random requests to a fake model, what they must give, and whether a reader got it.
+/* wish.h: random requests to a fake model, their expected results, and whether a reader got them.
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef WEIR_TESTS_WISH_H
 #define WEIR_TESTS_WISH_H
@@ -57,7 +57,7 @@ void wish_fini(wish *w);
 /* Valid while the wish is. */
 weir_request wish_request(const wish *w);
 
-/* What one consumer got. Zeroed at first. */
+/* One consumer's result. Zeroed at first. */
 typedef struct reader {
     int32_t *tokens; /* [n_tokens] */
     size_t n_tokens;
@@ -70,7 +70,7 @@ typedef struct reader {
 
 void reader_fini(reader *r);
 
-/* Adds a chunk. Returns NULL, or what no chunk may ever be. */
+/* Adds a chunk. Returns NULL, or an error that no chunk may have. */
 const char *reader_add(reader *r, const weir_chunk *chunk);
 
 /* Whether the chunk, not yet added and not merged with another, has its right length: all text that was free
@@ -79,7 +79,7 @@ const char *reader_add(reader *r, const weir_chunk *chunk);
 const char *reader_judge_chunk(const reader *r, const wish *w, const weir_chunk *chunk, int32_t least,
                                int32_t most, int32_t n_draft);
 
-/* Whether tokens, text, reason and counts are what the request must give, ended as it says. NULL: yes. */
+/* Whether tokens, text, reason and counts are those that the request must have, with this end. NULL: yes. */
 const char *reader_judge(const reader *r, const wish *w, const weir_usage *usage);
 
 /* Whether the prompt's logprobs are there, where they must be, and tell the model's choices. NULL: yes. */
