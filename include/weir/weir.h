@@ -332,7 +332,7 @@ typedef struct weir_chat_params {
     bool strict_schema;
     weir_special_content special_content;
     /* [n_media] the parts of messages_json whose type is "image_url", "input_audio", "image", "audio" or
-     * "media", in order; held by the chat. What else such a part says is not read */
+     * "media", in order; held by the chat. Other members of such a part are not read */
     weir_media *const *media;
     size_t n_media;
 } weir_chat_params;
@@ -831,7 +831,7 @@ WEIR_API WEIR_CHECKED weir_status weir_generate_best(weir_engine *engine, const 
                                                      size_t best_of, size_t n, weir_result *results,
                                                      weir_error *error);
 
-/* Frees what a result owns and zeroes it. */
+/* Frees a result's contents and zeroes it. */
 WEIR_API void weir_result_fini(weir_result *result);
 
 /* ==================================================================================================== *
@@ -1095,8 +1095,8 @@ typedef enum weir_media_kind {
     WEIR_MEDIA_AUDIO = 1,
 } weir_media_kind;
 
-/* What is accepted. Headers are checked before memory is taken for pixels or samples; the length of a sound
- * whose header does not state it (MP3) is checked while it is decoded. */
+/* The limits on media. Headers are checked before memory is taken for pixels or samples; the length of a
+ * sound whose header does not state it (MP3) is checked while it is decoded. */
 typedef struct weir_media_params {
     size_t size;
     uint64_t max_bytes;      /* 64 MiB; 1 … 2^32; of the file */
@@ -1254,9 +1254,9 @@ typedef struct weir_rpc_params {
     /* NULL; names (weir_device_get), separated by commas; NULL or "" = the GPUs, else the CPU */
     const char *devices;
     int32_t n_threads; /* 0 … 512; 0 = the processors available to the process */
-    /* A worker neither encrypts nor asks for a key, and whoever connects can crash it or read its memory.
-     * false: only loopback and private addresses (10.0.0.0/8, 172.16.0.0/12, 192.168.0.0/16,
-     * 169.254.0.0/16) are allowed */
+    /* A worker neither encrypts nor asks for a key, and anyone who connects can crash it or read its memory.
+     * false: only loopback and private addresses (10.0.0.0/8, 172.16.0.0/12, 192.168.0.0/16, 169.254.0.0/16)
+     * are allowed */
     bool insecure;
 } weir_rpc_params;
 
@@ -1806,7 +1806,7 @@ typedef enum weir_pool_state {
 /* "unloaded", "loading", … Static. */
 WEIR_API const char *weir_pool_state_name(weir_pool_state state);
 
-/* What a model is for, by its header. */
+/* The kind of a model, from its header. */
 typedef enum weir_pool_kind {
     WEIR_POOL_KIND_UNKNOWN = 0, /* not read yet, or it cannot be read */
     WEIR_POOL_KIND_TEXT = 1,    /* has an engine */

@@ -185,7 +185,7 @@ static void add_part(weir__shared *shared, weir_tick_slot *part)
     weir__ring_add(&shared->parts, part);
 }
 
-/* What happened outside of a plan. It is complete at once. */
+/* Records an event outside of a plan. It is complete at once. */
 static void add_event(weir__shared *shared, weir_tick_slot part)
 {
     part.n_tokens = part.n_drafted = part.n_accepted = 0;
@@ -292,8 +292,8 @@ void weir__account_end(weir__driver *driver, const weir_report *report, int64_t 
 
 /* ---- Readers ---- */
 
-/* In pieces, so that nobody waits long for the lock. Reading stops where the driver overwrote what comes
- * next. */
+/* In pieces, so that nobody waits long for the lock. Reading stops where the driver has overwritten the next
+ * tick. */
 static weir_status read_ring(const weir__shared *shared, const weir__ring *ring, uint64_t from, void *items,
                              size_t capacity, size_t *n)
 {

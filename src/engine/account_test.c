@@ -1,4 +1,4 @@
-/* account_test.c: what is counted and remembered, beside what a test knows of its own requests.
+/* account_test.c: counters and records, compared with a test's own knowledge of its requests.
  * SPDX-License-Identifier: Apache-2.0 */
 #include <math.h>
 
@@ -34,7 +34,7 @@ static size_t read_arrivals(rig *r, uint64_t from, weir_arrival *arrivals, size_
     return n;
 }
 
-/* Two requests, one longer than a chunk: every tick and every part is what decode-maximal's rules give. */
+/* Two requests, one longer than a chunk: every tick and every part follows decode-maximal's rules. */
 static void the_record_tells_what_happened(void **state)
 {
     rig *r = *state;
@@ -176,7 +176,7 @@ static void histograms_have_what_happened(void **state)
     assert_int_equal(stats.itl_seconds.count, 9 + 2);
     assert_true(stats.tick_seconds.sum > 0 && stats.tick_seconds.sum * 1e9 < (double)stats.busy_ns + 1);
     assert_true(stats.ttft_seconds.sum >= stats.queue_seconds.sum);
-    /* What nobody reads has no chunks, and a first token all the same. */
+    /* A stream that nobody reads has no chunks, but a first token. */
     weir_request unread = rig_ask(r, 'a');
     assert_int_equal(weir_engine_submit(r->engine, &unread, 1, NULL, NULL), WEIR_OK);
     rig_run(r);
@@ -198,7 +198,7 @@ static void slow_ticks(rig *r, int64_t *now, int n)
 static weir_stream *suspend_one(rig *r, int64_t *now)
 {
     r->params.n_slots = 1;
-    r->params.itl_target_ms = 60000; /* no limit for what is computed again */
+    r->params.itl_target_ms = 60000; /* no limit for tokens that are computed again */
     rig_script(r, 'A', 4, "abcdefgh");
     rig_script(r, 'B', 3, "xyz");
     rig_start(r);
@@ -230,7 +230,7 @@ static void a_suspension_is_in_the_record_and_no_second_admission(void **state)
         assert_int_equal(read_arrivals(r, 0, arrivals, 4), 2);
         assert_int_equal(arrivals[0].priority, 0);
         assert_int_equal(arrivals[1].priority, 7);
-        /* A, thrice; A's suspension and B four times; A's return and what is left of it. */
+        /* A, thrice; A's suspension and B four times; A's return and the rest of it. */
         assert_int_equal(read_ticks(r, 0, ticks, 32), 3 + 4 + 6);
         assert_int_equal(read_parts(r, 0, parts, 32), 3 + 1 + 4 + 1 + 6);
         const weir_tick_slot *gone = &parts[3], *back = &parts[8];
@@ -355,7 +355,7 @@ static void slots_are_shared_between_tenants_not_salts(void **state)
     }
 }
 
-/* What best_of ranks by: the sum over all tokens, whichever slot they were sampled in. */
+/* The rank of best_of: the sum over all tokens, in whatever slot they were sampled. */
 static void a_sum_of_logprobs_goes_through_a_suspension(void **state)
 {
     rig *r = *state;

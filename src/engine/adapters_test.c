@@ -59,7 +59,7 @@ static void ask(rig *r, talk *t)
     t->stream = rig_submit(r, &request);
 }
 
-/* It got what it must, and so many tokens of its prompt were not computed. */
+/* It got its text, and n_cached tokens of its prompt were not computed. */
 static void judge(talk *t, int32_t n_cached)
 {
     sink_take(&t->got, t->stream);
@@ -412,7 +412,7 @@ static void several_answers_have_the_same(void **state)
     release_sets(&s);
 }
 
-/* ---- What is refused ---- */
+/* ---- Refusals ---- */
 
 static void refused(rig *r, const weir_adapter_use *uses, size_t n, const char *field, const char *part)
 {

@@ -53,7 +53,7 @@ static const weir__segment *segment_of(const weir__media_span *span)
     return &span->medium->prepared->segments[span->segment];
 }
 
-/* What the slot gets of n tokens that a plan gives it. */
+/* The number of tokens that a slot computes if a plan gives it n. */
 static int32_t take_tokens(const weir__driver *driver, const weir__slot *slot, int32_t n)
 {
     int32_t limit = weir__batch_limit(driver, slot);

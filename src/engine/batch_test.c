@@ -1,4 +1,4 @@
-/* Plans: what a caller or a strategy sees, and what becomes of the plan it makes.
+/* Plans: the view of a caller or a strategy, and the effect of its plan.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "engine/testing.h"
 
@@ -139,7 +139,7 @@ static void what_has_ended_since_the_view_is_left_out(void **state)
     assert_int_equal(weir_engine_view(r->engine, &view, NULL), WEIR_OK);
     assert_int_equal(view->n_slots, 3);
     weir_stream_cancel(streams[0]);
-    assert_true(step(r, (weir_plan_entry[]){{0, 3}}, 1).bad_plan); /* too much even for what it was */
+    assert_true(step(r, (weir_plan_entry[]){{0, 3}}, 1).bad_plan); /* too much even for its former state */
     rig_run(r);
     sink got[3] = {{0}};
     for (int i = 0; i < 3; i++) sink_take(&got[i], streams[i]);
@@ -290,7 +290,7 @@ static void the_view_tells_what_a_plan_may_hold(void **state)
     assert_true(view->slots[0].waited_ns >= view->slots[2].waited_ns);
     rig_tick(r);
     assert_int_equal(weir_engine_view(r->engine, &view, NULL), WEIR_OK);
-    assert_int_equal(view->slots[0].n_prompt_left, 0); /* what it generates is no prompt */
+    assert_int_equal(view->slots[0].n_prompt_left, 0); /* its answer is no prompt */
     assert_int_equal(view->slots[0].n_generated, 2);
     finish_mixed(r, streams);
 }
@@ -316,7 +316,7 @@ static int32_t divide(const weir__fake_entry *log, size_t n, int32_t *n_reads)
     }
 }
 
-/* Three requests in lanes 0 to 2. rows: what a tick gives them. */
+/* Three requests in lanes 0 to 2. rows: their rows in a tick. */
 static void check_order(rig *r, const char *keys, const int32_t rows[3], const char *order, int32_t n_passes,
                         int32_t n_reads)
 {
@@ -392,7 +392,7 @@ static void the_view_tells_what_a_tick_costs(void **state)
 static void a_tick_keeps_to_the_least_target_of_the_streams(void **state)
 {
     rig *r = *state;
-    /* ms of two streams, 0 = the engine's 80; what the view has */
+    /* ms of two streams, 0 = the engine's 80; the view's value */
     static const int32_t cases[][3] = {{0, 0, 80},      {30, 0, 30}, {0, 30, 30}, {200, 0, 80},
                                        {200, 300, 200}, {20, 0, 20}, {19, 0, 20}, {1, 300, 20}};
     r->params.itl_target_ms = 80;

@@ -264,7 +264,7 @@ static void cancel_while_the_end_is_sampled_comes_too_late(void **state)
     t.stream = stream;
     rig_tick(r);
     sink_take(&got, stream);
-    assert_sink(got, WEIR_REASON_END, "ok"); /* whoever is first */
+    assert_sink(got, WEIR_REASON_END, "ok"); /* the first one wins */
 }
 
 static void cancel_while_a_token_is_sampled_ends_in_the_next_tick(void **state)

@@ -31,8 +31,7 @@ int64_t weir__cells_reserved(const weir__cells *cells);
 int32_t weir__cells_held(const weir__cells *cells);
 
 /* Cells that are left once the slots' tokens are computed; below 0: they do not fit. A pass adds at most one
- * token to each slot, so passes do not run out of cells as long as the tokens fit. Drafts take what is
- * left. */
+ * token to each slot, so passes do not run out of cells as long as the tokens fit. Drafts take the rest. */
 int64_t weir__cells_left(const weir__cells *cells);
 
 /* Whether the request fits beside the running ones; with `preempts`: beside those that it does not preempt.

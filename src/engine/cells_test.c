@@ -1,4 +1,4 @@
-/* Cells that slots may fill: who fits, and what is left, without an engine.
+/* Cells that slots may fill: requests that fit, and the cells left, without an engine.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "engine/cells.h"
 

@@ -19,7 +19,7 @@ typedef struct weir__errand {
     weir__prefix_key key;
     const int32_t *tokens; /* [n] */
     int32_t n;             /* out: as many of these as are cached, up to all; then how many these are */
-    int32_t more_than;     /* out: NOT_FOUND if it is not more than so many */
+    int32_t more_than;     /* out: NOT_FOUND unless more tokens are cached */
     uint64_t most;         /* out: bytes of the state */
     void *state; /* [n_bytes], a weir__mem block; in: the cache takes it over, and it is NULL then */
     size_t n_bytes;

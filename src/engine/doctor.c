@@ -38,7 +38,7 @@ static int64_t byte_of(const weir__request *request, const weir_model *model, in
     char piece[BYTES_MAX];
     const char *prompt = weir_chat_prompt(request->history.chat, &length);
     for (int32_t i = 0; i < n; i++) {
-        if (request->history.tokens[i] < 0) return -1; /* the prompt does not have what an image becomes */
+        if (request->history.tokens[i] < 0) return -1; /* the prompt's text lacks cells of images */
         int32_t size = model->ops->piece(model->model, request->history.tokens[i], true, piece, BYTES_MAX);
         const char *text = piece;
         if (size < 0) return -1;

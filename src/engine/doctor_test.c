@@ -3,7 +3,7 @@
 
 /* ---- Asking ---- */
 
-/* The chat of these messages, answered with one token; what its miss was. */
+/* The chat of these messages, answered with one token; returns its miss. */
 static weir_miss_info ask(rig *r, const weir_message *messages, size_t n)
 {
     weir_error error = {0};

@@ -28,7 +28,7 @@ static void lookup_drafts_nothing_where_it_was_wrong(void **state)
     rig *r = *state;
     char text[1200];
     dice d = {5};
-    /* Pairs come again all the time; what follows them is another token each time. */
+    /* Pairs come again all the time; a different token follows each time. */
     for (int i = 0; i < 1199; i++) text[i] = (char)('a' + dice_in(&d, 0, 11));
     text[1199] = '\0';
     rig_script(r, 'A', 20, text);
@@ -279,7 +279,7 @@ static void no_draft_comes_from_another_salt(void **state)
         assert_int_equal(count_ticks(r, 'A', others[i].salt, others[i].cache_prompt, SPOKEN), alone);
         assert_int_equal(rig_stats(r).n_drafted, (i + 2) * n_drafted);
     }
-    /* What is not to be cached is no draft of others either. */
+    /* Texts that are not to be cached are no drafts of others either. */
     rig_script(r, 'B', 6, "0" SPOKEN);
     assert_true(count_ticks(r, 'B', "c", false, "0" SPOKEN) > alone);
     assert_true(count_ticks(r, 'B', "c", true, "0" SPOKEN) > alone);

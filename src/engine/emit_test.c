@@ -218,7 +218,7 @@ static void control_tokens_are_silent_unless_asked_for(void **state)
     emitter *e = *state;
     static const int32_t preserved[] = {1, 3, 5};
     for (int32_t i = 0; i < 8; i++) e->pieces[i].control = true;
-    e->request.preserved = preserved; /* what the chat's parser reads */
+    e->request.preserved = preserved; /* tokens that the chat's parser reads */
     e->request.n_preserved = COUNT(preserved);
     static const char *const texts[] = {"<0>", "<1>", "<2>", "<3>", "<4>", "<5>"};
     for (size_t i = 0; i < COUNT(texts); i++) assert_int_equal(say(e, texts[i]), i % 2);

@@ -30,7 +30,8 @@ weir__embedding *weir__encoder_want(weir__encoder *encoder, const weir__history 
 bool weir__encoder_is_idle(weir__encoder *encoder);
 
 /* Likewise, before a slot needs them and within the budget. NULL: there is no room beside embeddings that are
- * held. What a slot needs is encoded first: an encode ahead that runs is then repeated later. */
+ * held. Segments that slots need are encoded first: they interrupt an encode ahead, which is repeated
+ * later. */
 weir__embedding *weir__encoder_want_ahead(weir__encoder *encoder, const weir__history *history,
                                           const weir__media_span *span);
 

@@ -12,8 +12,8 @@
 #include "engine/shared.h"
 #include "engine/wheel.h"
 
-/* Who may touch what:
- *   - Any thread: `shared`, by the functions of shared.h, and what has a lock of its own.
+/* Access:
+ *   - Any thread: `shared`, by the functions of shared.h, and members with a lock of their own.
  *   - The driver alone: `driver`.
  *   - The rest up to `shared` is constant after create. */
 struct weir_engine {

@@ -476,7 +476,7 @@ static void counters_add_up(void **state)
     assert_int_equal(stats.queue_depth, 0);
     assert_int_equal(stats.n_slots_generating, 2);
     assert_int_equal(stats.n_kv_used, 12);
-    /* what they have, a token each to be fed, and room to grow: 16 tokens and an eighth */
+    /* their cells, a token each to be fed, and room to grow: 16 tokens and an eighth */
     assert_int_equal(stats.n_kv_reserved, 14 + 2 * 16 + 5 / 8 + 9 / 8);
     assert_int_equal(stats.n_prompt_tokens, 12);
     assert_int_equal(stats.n_generated_tokens, 2);

@@ -56,7 +56,7 @@ static void start_reader(reader *p, weir_stream *stream)
     assert_int_equal(pthread_create(&p->thread, NULL, read_to_the_end, p), 0);
 }
 
-/* What came is the beginning of the answer, but for a replacement where a character was cut. */
+/* The text read is the beginning of the answer, apart from a replacement where a character was cut. */
 static void check_cut(const sink *got, int i)
 {
     size_t n = 0;

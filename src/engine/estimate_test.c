@@ -1,4 +1,4 @@
-/* weir_engine_estimate beside what engines really allot.
+/* weir_engine_estimate, compared with the allocations of engines.
  * SPDX-License-Identifier: Apache-2.0 */
 #include <setjmp.h>
 #include <stdarg.h>

@@ -39,7 +39,7 @@ static void finish_slot(weir__driver *driver, weir__slot *slot)
     finish_request(driver, slot);
 }
 
-/* Ends requests that were taken out of the queue. A slot that stands for the queue delivers what they have so
+/* Ends requests that were taken out of the queue. A slot that stands for the queue delivers their output so
  * far. `reason` is for those that were not cancelled. */
 static void finish_queued(weir__driver *driver, weir__request *request, weir_reason reason)
 {

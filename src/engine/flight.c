@@ -164,7 +164,7 @@ char *weir__flight_key(const weir_request *request, size_t *n)
     return NULL;
 }
 
-/* ---- What came ---- */
+/* ---- Output ---- */
 
 /* A copy whose arrays are in one block, the widest items first. False: no memory. */
 static bool copy_chunk(weir_chunk *to, const weir_chunk *from)
@@ -229,7 +229,7 @@ static void run_watchers(weir_flight *flight, size_t first)
     weir__wheel wheel;
     size_t n = 0;
     set_running(flight, true);
-    weir__wheel_take(&wheel, flight->bell); /* the driver waits for them, whichever thread runs them */
+    weir__wheel_take(&wheel, flight->bell); /* the driver waits for them, on whatever thread they run */
     for (size_t i = first; i < flight->n_watchers; i++)
         if (flight->watchers[i].fn != NULL) flight->watchers[i].fn(flight, flight->watchers[i].user);
     weir__wheel_leave(&wheel);

@@ -1,5 +1,5 @@
-/* What parts two flights: every member of a request and of a sampler's parameters, told by tests/abi.txt, and
- * all that a chat brings. SPDX-License-Identifier: Apache-2.0 */
+/* Differences that separate two flights: every member of a request and of a sampler's parameters, from
+ * tests/abi.txt, and all parts of a chat. SPDX-License-Identifier: Apache-2.0 */
 #include "engine/flight.h"
 #include "engine/testing.h"
 #include "model/chat.h"
@@ -85,8 +85,8 @@ static bool is_one_of(const char *name, const char *const *names)
     return *names != NULL;
 }
 
-/* Each byte of each member but these changes the key, or lets nobody share. given [size] is what request
- * points to or is. */
+/* Each byte of each member but these changes the key, or lets nobody share. given [size]: the request, or
+ * data that it points to. */
 static void flip_members(const char *type, const char *const *others, unsigned char *given,
                          const weir_request *request)
 {
@@ -311,9 +311,9 @@ static void all_of_a_chat_counts(void **state)
     weir_media_release(b);
 }
 
-/* ---- What draws ---- */
+/* ---- Random sampling ---- */
 
-/* Without a seed only what is the same each time is shared. */
+/* Without a seed only deterministic answers are shared. */
 static void what_draws_is_not_shared(void **state)
 {
     (void)state;

@@ -3,13 +3,13 @@
 
 #include "engine/testing.h"
 
-/* What has been read of a flight. */
+/* The text read from a flight. */
 typedef struct reading {
     uint64_t at;
     sink got;
 } reading;
 
-/* Reads what is there. */
+/* Reads the chunks that are there. */
 static void read_on(weir_flight *flight, reading *r)
 {
     weir_chunk chunk;
@@ -129,7 +129,7 @@ static void ignore(weir_stream *stream, void *user)
     (void)stream, (void)user;
 }
 
-/* Whoever takes its chunks, or its ready callback, takes them from all readers. */
+/* Taking its chunks, or its ready callback, takes them from all readers. */
 static void test_its_stream_is_its_own(void **state)
 {
     rig *r = *state;
@@ -157,7 +157,7 @@ static void test_its_stream_is_its_own(void **state)
     weir_stream_release(stream);
 }
 
-/* What a watcher does to its flight. */
+/* A watcher's action on its flight. */
 typedef struct guest {
     int n;
     weir_status watch, next;
@@ -391,7 +391,7 @@ static void test_watchers(void **state)
     assert_true(early.n_calls > 2);
     assert_int_equal(early.n_calls, early.seen.at); /* each chunk is told */
     assert_int_equal(weir_flight_watch(flight, watch_on, &late), WEIR_OK);
-    assert_int_equal(late.n_calls, 1); /* what is there, at once */
+    assert_int_equal(late.n_calls, 1); /* the text so far, at once */
     assert_int_equal(late.seen.at, early.seen.at);
     weir_flight_unwatch(flight, watch_on, &gone);
     weir_flight_unwatch(flight, watch_on, &gone);

@@ -31,7 +31,7 @@ typedef struct others {
 /* Requests in slots that outrank this one, whose prompt makes way for them (ADR 0086). */
 typedef struct superiors {
     double prompts_ns; /* the time that the rest of their prompts takes */
-    int64_t n_ticks;   /* in so many ticks */
+    int64_t n_ticks;   /* in this many ticks */
     int32_t n_answer;  /* tokens of the longest rest of an answer */
     bool streams;      /* one of them generates already */
 } superiors;

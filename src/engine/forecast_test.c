@@ -103,13 +103,13 @@ static void times_are_sums_of_what_ticks_cost(void **state)
     request.max_tokens = 0;
     assert_times(r, &request, prompt, 0);
     request.max_tokens = 6;
-    rig_submit_key(r, 'B'); /* one that generates beside it: a pass, a token and what it sees in each tick */
+    rig_submit_key(r, 'B'); /* one that generates beside it: a pass, a token and its context in each tick */
     rig_tick(r);
     rig_tick(r);
     int64_t other = decode + cell * (rig_stats(r).n_kv_used - rig_stats(r).n_kv_cached);
     assert_true(other > decode);
     assert_times(r, &request, prompt + 3 * (pass + other), rest + 5 * other);
-    rig_submit_key(r, 'B'); /* and one before it, whose slot it gets: half of what an answer takes */
+    rig_submit_key(r, 'B'); /* and one before it, whose slot it gets: half the time of an answer */
     rig_tick(r);
     other = decode + cell * (rig_stats(r).n_kv_used - rig_stats(r).n_kv_cached) / 2; /* one of two */
     assert_times(r, &request, prompt + 3 * (pass + other) + 4000 * WEIR__NS_PER_MS, rest + 5 * other);

@@ -31,7 +31,7 @@ static weir_stream *fork_at(rig *r, weir_stream *source, int32_t at, const weir_
     return stream;
 }
 
-/* What a dry run says of a fork's cached tokens. */
+/* A fork's cached tokens, by a dry run. */
 static int32_t known(rig *r, weir_stream *source, int32_t at)
 {
     weir_error error = {0};
@@ -299,7 +299,7 @@ static void a_fork_is_forked(void **state)
 
 /* ---- Its own ways ---------------------------------------------------------------------------------- */
 
-/* What a request with the same tokens and the same seed gives. */
+/* The answer of a request with the same tokens and the same seed. */
 static void a_fork_draws_by_its_own_seed(void **state)
 {
     rig *r = *state;
@@ -378,7 +378,7 @@ static void a_grammar_sees_the_answer_from_its_beginning(void **state)
     assert_int_equal(weir_stream_index(stream), -1);
 }
 
-/* It is the source's, so that nobody else's request finds what a fork computes. */
+/* It is the source's, so that no other request finds a fork's prefix. */
 static void a_fork_has_its_sources_salt(void **state)
 {
     rig *r = *state;

@@ -14,7 +14,7 @@ void weir__media_leave(weir__driver *driver, weir__slot *slot)
     slot->next = WEIR__NEXT_TOKEN;
 }
 
-/* Gives back what was encoded ahead for the request's first n spans. */
+/* Releases the embeddings encoded ahead for the request's first n spans. */
 static void drop_first(weir__driver *driver, weir__request *request, int32_t n)
 {
     for (int32_t i = 0; request->ahead != NULL && i < n; i++) {

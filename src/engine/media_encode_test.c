@@ -282,7 +282,7 @@ static void a_projector_that_fails_ends_its_request_alone(void **state)
     assert_non_null(strstr(error.message, "not finite"));
 }
 
-/* Whoever makes plans sees that the slot waits. */
+/* A view shows that the slot waits. */
 static void a_view_has_slots_that_wait(void **state)
 {
     rig *r = *state;

@@ -242,7 +242,7 @@ static void salts_share_no_prefix(void **state)
     assert_int_equal(weir_stream_usage(b.stream).n_cached, 0);
 }
 
-/* Many queued requests: what was encoded for them is within the budget. */
+/* Many queued requests: their embeddings are within the budget. */
 static void queued_media_stay_within_the_budget(void **state)
 {
     rig *r = *state;
@@ -308,8 +308,8 @@ static void a_suspended_request_goes_on(void **state)
 
 /* ---- Limits ---- */
 
-/* Whichever allocation fails: the submit is refused and leaves nothing, or the request ends with an error,
- * or nothing but a cache is missing. */
+/* If any allocation fails, the submit is refused and leaves nothing, or the request ends with an error, or
+ * only a cache is missing. */
 static void without_memory(void **state)
 {
     rig *r = *state;

@@ -67,7 +67,7 @@ typedef struct talk {
     char text[200]; /* the prompt without media */
     weir_media_use uses[4];
     size_t n_uses;
-    int32_t cells[MOST]; /* what the sequence must hold: the prompt, then the answer */
+    int32_t cells[MOST]; /* the sequence's expected cells: the prompt, then the answer */
     int32_t n_prompt, n_media;
     const char *salt;
     weir_stream *stream;

@@ -24,7 +24,7 @@ weir_status weir__medium_create(const weir_model *model, const weir_engine_param
 weir__medium *weir__medium_hold(weir__medium *medium);
 void weir__medium_release(weir__medium *medium);
 
-/* SHA-256 of what the embeddings of a segment depend on, and of `more`; 64 hexadecimal digits. */
+/* SHA-256 of all data that the embeddings of a segment depend on, and of `more`; 64 hexadecimal digits. */
 void weir__medium_key(const weir__medium *medium, int32_t segment, const void *more, size_t n_more,
                       char hex[65]);
 

@@ -10,7 +10,7 @@
 
 /* ---- Who goes first ---- */
 
-/* What a tick computes, and which prompts are outranked in it. */
+/* The work of a tick, and the prompts that are outranked in it. */
 typedef struct tick_load {
     weir__driver *driver;
     int64_t now;

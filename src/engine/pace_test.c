@@ -25,7 +25,7 @@ static int32_t tokens_of(rig *r, int32_t n_prompt)
     return 0;
 }
 
-/* Ticks, and what each computes of the request with this prompt. */
+/* Runs n ticks, and checks in each the tokens of the request with this prompt. */
 static void expect_tokens(rig *r, int32_t n_prompt, const int32_t *wanted, size_t n)
 {
     for (size_t i = 0; i < n; i++) {
@@ -36,7 +36,7 @@ static void expect_tokens(rig *r, int32_t n_prompt, const int32_t *wanted, size_
 
 /* ---- Forecasts ------------------------------------------------------------------------------------- */
 
-/* What ticks cost, by the engine's guess, until the stream has its first token. */
+/* The cost of ticks, by the engine's guess, until the stream has its first token. */
 static double first_token_ns(rig *r, weir_stream *stream)
 {
     weir_report report = {.size = sizeof report};
@@ -50,7 +50,7 @@ static double first_token_ns(rig *r, weir_stream *stream)
     return ns;
 }
 
-/* The forecast of a request of this priority, and then what its ticks cost. */
+/* The forecast of a request of this priority, and then the cost of its ticks. */
 static void compare_forecast(rig *r, int32_t key, int32_t priority, double tolerance)
 {
     weir_request request = rig_ask(r, key);
@@ -288,7 +288,7 @@ static void an_endless_row_of_prompts_does_not_starve_it(void **state)
         weir_stream *high = submit_at(r, 'B', 1);
         for (int i = 0; i < 3; i++, n_ticks++) rig_tick(r);
         sink_take(&got, low);
-        rig_release(r, high); /* cancels what it still has to do */
+        rig_release(r, high); /* cancels the rest */
         r->n_streams--;
         assert_true(n_ticks < 4 * LONG);
     }

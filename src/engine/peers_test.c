@@ -7,7 +7,7 @@
 #define REST 202 /* ms until the next pass: one of 40 ms and a bit for its context, and four times as long */
 #define MS   WEIR__NS_PER_MS
 
-/* Another engine, of which there is only what its peers see. */
+/* Another engine, of which there is only the part that its peers see. */
 typedef struct other {
     weir__peer peer;
     weir__doorbell *bell;

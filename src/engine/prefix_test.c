@@ -41,7 +41,7 @@ static void ask(rig *r, talk *t)
     t->stream = rig_submit(r, &request);
 }
 
-/* It got what it must, and so many tokens of its prompt were not computed. */
+/* It got its text, and n_cached tokens of its prompt were not computed. */
 static void judge(talk *t, int32_t n_cached, weir_miss miss)
 {
     weir_miss_info info = {.size = sizeof info};
@@ -57,7 +57,7 @@ static void judge(talk *t, int32_t n_cached, weir_miss miss)
     assert_int_equal(info.miss, miss);
 }
 
-/* ---- What has ended -------------------------------------------------------------------------------- */
+/* ---- Finished requests ----------------------------------------------------------------------------- */
 
 static void test_a_conversation_goes_on(void **state)
 {
@@ -354,7 +354,7 @@ static void test_parameters(void **state)
     rig_start(r);
 }
 
-/* ---- What runs ------------------------------------------------------------------------------------- */
+/* ---- Running requests ------------------------------------------------------------------------------ */
 
 static void test_a_new_prefix_is_computed_once(void **state)
 {
@@ -391,7 +391,7 @@ static void test_a_new_prefix_is_computed_once(void **state)
     }
 }
 
-/* Those that wait go on from what the leader had computed, whatever becomes of it. */
+/* Waiting requests continue from the cells that the leader computed, whatever its end. */
 static void test_a_leader_that_leaves(void **state)
 {
     rig *r = *state;
@@ -410,7 +410,7 @@ static void test_a_leader_that_leaves(void **state)
             uint64_t computed = PREFIX;
             if (way == 0) {
                 weir_stream_cancel(t[0].stream);
-            } else if (way == 1) { /* what it has is nobody's: it is computed again */
+            } else if (way == 1) { /* its cells are kept by nobody: they are computed again */
                 atomic_store(&r->fake->fail_decode_status, WEIR_BACKEND);
                 atomic_store(&r->fake->fail_decode_at, 0);
                 computed += 32;

@@ -1,5 +1,5 @@
-/* queue_order_test.c: who goes next, against a naive model: one that looks at the rules of ADR 0019 one by
- * one and throws out whoever loses by them. WEIR_TEST_SEED repeats a run.
+/* queue_order_test.c: the order of the queue, compared with a naive model that applies the rules of ADR 0019
+ * one by one and drops requests that lose by them. WEIR_TEST_SEED repeats a run.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "engine/queue.h"
 #include "support/dice.h"
@@ -54,7 +54,7 @@ static int naive_level(const scene *s, const weir__request *r, int top)
     return level;
 }
 
-/* Tokens that are left of what its salt had: half-lives are whole ones here. */
+/* The tokens of its salt that are not yet forgotten: half-lives are whole ones here. */
 static int naive_served(const scene *s, const weir__request *r)
 {
     int64_t served = (int64_t)r->salt->served;
@@ -172,7 +172,7 @@ static void nobody_starves(void **state)
     }
     for (const weir__request *r = queue.first; r != NULL; r = r->next)
         if (now - r->submit_ns > worst) worst = now - r->submit_ns;
-    /* 8 levels of a second; then what its salt had is forgotten: 2^15 tokens in 15 half-lives */
+    /* 8 levels of a second; then its salt's tokens are forgotten: 2^15 tokens in 15 half-lives */
     assert_true(worst < 8 * 1000 * MS + 15 * WEIR__SALT_HALF_NS + 20 * step);
 }
 

@@ -82,7 +82,7 @@ static void requests_start_in_the_order_of_their_submits(void **state)
     }
 }
 
-/* What would fit must not starve what does not fit yet. */
+/* Requests that fit must not starve one that does not fit yet. */
 static void a_large_request_is_not_overtaken_by_small_ones(void **state)
 {
     rig *r = *state;

@@ -12,7 +12,7 @@
 #include "engine/history.h"
 #include "engine/salt.h"
 
-/* What weir_generate waits for: its requests count themselves off. In the memory of that call. */
+/* weir_generate waits for this: its requests count down. In the memory of that call. */
 typedef struct weir__ticket {
     pthread_mutex_t mutex; /* protects remaining */
     pthread_cond_t cond;
@@ -40,7 +40,7 @@ struct weir__request {
     int32_t n_cached;      /* tokens of the prompt that were cached when it started; -1 = not started */
     weir_miss_info miss;
     weir__history history;
-    weir__adapters_place place; /* what its adapters count it as */
+    weir__adapters_place place; /* its place in the counts of its adapters */
     weir__embedding **ahead; /* [history.n_spans] encoded before a slot needs them; held; NULL = not there */
     int32_t n_ahead;         /* spans that were looked at for that */
     int32_t n_generated;     /* tokens, with the one that ended the answer */

@@ -1,4 +1,4 @@
-/* What a submit accepts and refuses, and that a refusal leaves nothing behind.
+/* Requests that a submit accepts and refuses; a refusal leaves nothing behind.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "engine/request.h"
 
@@ -150,7 +150,7 @@ static void a_text_of_many_short_tokens_is_read_whole(void **state)
     memset(text, 'x', 200);
     text[200] = '\0';
     weir_request request = weir_request_default();
-    request.text = text; /* one token a byte: twice what is guessed at first */
+    request.text = text; /* one token a byte: twice the first guess */
     request.sampler = &r->greedy;
     weir_stream *stream = rig_submit(r, &request);
     rig_tick(r);
@@ -179,7 +179,7 @@ static void special_tokens_in_a_text_are_read_when_asked_for(void **state)
     assert_int_equal(weir_stream_usage(stream).n_prompt, 10);
 }
 
-/* ---- What fits ------------------------------------------------------------------------------------ */
+/* ---- Limits of size ------------------------------------------------------------------------------- */
 
 static weir_request of_length(rig *r, int32_t n_prompt)
 {

@@ -198,7 +198,7 @@ static void test_what_cannot_be_read_is_computed(void **state)
             ask(r, &t);
             assert_int_equal(t.usage.n_cached, 99);
             rig_stop(r);
-            start(r, layouts[l]); /* it was written anew, but for what the backend alone refused */
+            start(r, layouts[l]); /* it was written anew, apart from states that only the backend refused */
             ask(r, &t);
             assert_int_equal(t.usage.n_cached, 99);
             rig_stop(r);
@@ -206,7 +206,7 @@ static void test_what_cannot_be_read_is_computed(void **state)
         }
 }
 
-/* An engine with a thread writes by itself: what it has is there while it still runs, as after a kill. */
+/* An engine with a thread writes by itself: its prefixes are on disk while it still runs, as after a kill. */
 static void test_what_survives_a_kill(void **state)
 {
     rig *r = *state;

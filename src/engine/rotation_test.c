@@ -7,7 +7,7 @@
 #define N_SLOTS 8
 #define N_SETS  5
 
-/* What a naive reader of the contract keeps: since when each slot waits, in ticks. */
+/* A naive model of the contract: since when each slot waits, in ticks. */
 typedef struct row {
     weir__slot slots[N_SLOTS];
     weir__request requests[N_SLOTS];

@@ -4,7 +4,7 @@
 
 #define STREAMS 8
 
-/* What each of the streams gets at this number of threads. The vocabulary makes a draw take some 100 us. */
+/* The tokens of each stream at this number of threads. The vocabulary makes a draw take some 100 us. */
 static void draw(rig *r, int32_t n_threads, sink *got)
 {
     char prompt[32];

@@ -73,7 +73,7 @@ static void judge(rig *r, const char *prompt, const scores *got, bool special)
         assert_true(fabs((double)got->logprobs[i] - naive(logits, info.n_vocab, got->tokens[i])) < 1e-5);
         for (int32_t k = 0; k < got->n_top; k++) {
             const weir_logprob *top = &got->tops[i * (size_t)got->n_top + (size_t)k];
-            int32_t n_above = 0; /* so many stand before it */
+            int32_t n_above = 0; /* the tokens ahead of it */
             for (int32_t t = 0; t < info.n_vocab; t++)
                 n_above +=
                     logits[t] > logits[top->token] || (logits[t] == logits[top->token] && t < top->token);
@@ -259,7 +259,7 @@ static void every_allocation_of_a_scored_request_may_fail(void **state)
 
 #define LONG_PROMPT 200
 
-/* The rows of a context of its own tell what each token of the prompt must have. */
+/* The rows of a separate context give the expected logprob of each token of the prompt. */
 static void judge_prompt(rig *r, const int32_t *prompt, size_t n, const weir_chunk *got, int32_t n_top)
 {
     weir_context *context = NULL;
@@ -343,7 +343,7 @@ static void each_token_of_a_prompt_has_its_logprob(void **state)
             assert_int_equal(weir_stream_usage(streams[i]).n_cached, 0);
             assert_int_equal(weir_stream_usage(streams[i]).miss, WEIR_MISS_OFF);
         }
-        /* what they have computed serves others */
+        /* their cells serve others */
         weir_request last = ask_tokens(r, prompt, 3);
         weir_stream *stream = rig_submit(r, &last);
         rig_run(r);
@@ -417,8 +417,8 @@ static void a_result_has_the_prompts_logprobs_of_the_first_answer(void **state)
     assert_string_equal(error.field, "requests[0].n_prompt_logprobs");
 }
 
-/* What a plan gives beyond the limit is not computed: the tick's figures, and what a tick is learned to cost,
- * know of it as little. */
+/* Tokens that a plan gives beyond the limit are not computed: neither the tick's figures nor the learned
+ * costs count them. */
 static void a_tick_counts_the_tokens_that_it_took(void **state)
 {
     rig *r = *state;
@@ -444,8 +444,7 @@ static void a_tick_counts_the_tokens_that_it_took(void **state)
     rig_run(r);
 }
 
-/* Cells run out in the middle of prompts, and nothing is saved: what was scored is computed again, no
- * more. */
+/* Cells run out in the middle of prompts, and nothing is saved: scored tokens are only computed again. */
 static void a_suspension_scores_no_token_twice(void **state)
 {
     rig *r = *state;

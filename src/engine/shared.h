@@ -1,5 +1,5 @@
-/* shared.h: what callers' threads share with the driver: the queue, the salts, the published counters and the
- * record of ticks.
+/* shared.h: data that callers' threads share with the driver: the queue, the salts, the published counters
+ * and the record of ticks.
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef WEIR_ENGINE_SHARED_H
 #define WEIR_ENGINE_SHARED_H

@@ -58,7 +58,7 @@ typedef struct weir__slot {
     int64_t sample_ns;            /* the time of its last sampling; 0 = none yet */
     weir__prefix_end live;        /* its place in the prefix tree */
     uint64_t served;              /* when its adapters had their last turn; smaller is earlier */
-    weir__cells_next next;        /* what a prompt goes on with in this tick */
+    weir__cells_next next;        /* how a prompt continues in this tick */
     const weir__media_span *span; /* the prompt's next one; NULL = none */
     weir__embedding *embedding;   /* of this span; held */
     weir__pace pace;

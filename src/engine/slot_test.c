@@ -1,4 +1,4 @@
-/* Slots, their lanes and their cells: what one request's end does to the others, which is nothing.
+/* Slots, their lanes and their cells: one request's end does not touch the others.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "engine/slot.h"
 
@@ -85,7 +85,7 @@ static const char *const answers[N] = {
     "delta delta delta delta", "epsilon epsilon epsilon", "zeta zeta zeta zeta zet",
 };
 
-/* What the engine counts as used is what the backend has given away. */
+/* The engine counts the same cells as used as the backend. */
 static void check_cells(rig *r)
 {
     assert_int_equal(rig_stats(r).n_kv_used, atomic_load(&r->fake->n_cells));

@@ -270,7 +270,7 @@ static void test_a_cancel_while_it_is_read(void **state)
     }
 }
 
-/* What comes late takes no other state's place. */
+/* A late state takes no other state's place. */
 static void test_a_late_file_without_room(void **state)
 {
     rig *r = *state;
@@ -297,7 +297,7 @@ static void test_a_late_file_without_room(void **state)
 
 /* ---- How long ---- */
 
-/* Before an engine knows what a token costs, it waits as long as it ever does. */
+/* Before an engine knows the cost of a token, it waits as long as it ever does. */
 static void test_the_first_wait_is_the_longest(void **state)
 {
     rig *r = *state;

@@ -126,7 +126,8 @@ static void a_stop_string_within_a_burst_ends_it(void **state)
         assert_int_equal(weir_stream_usage(stream).n_generated, 6);
         assert_int_equal(weir_stream_usage(stream).n_accepted, 5);
     }
-    /* What is cached ends where the answer ended: whoever goes on from there gets what is right. */
+    /* The cached text ends where the answer ended: a request that continues from there gets the right
+     * text. */
     assert_int_equal(rig_stats(r).n_kv_used, 6 + 5);
     sink got = {0};
     weir_request request = rig_ask(r, 'A');
@@ -173,7 +174,7 @@ static void a_cancel_in_a_burst_takes_none_of_it(void **state)
     sink_take(&got, c.stream);
     assert_sink(got, WEIR_REASON_CANCELLED, "abcde");
     assert_int_equal(weir_stream_usage(c.stream).n_accepted, 3);
-    assert_int_equal(g.last_right, 3); /* what was not sampled was not judged either */
+    assert_int_equal(g.last_right, 3); /* tokens that were not sampled were not judged either */
     sink rest = {0};
     sink_take(&rest, other);
     assert_sink(rest, WEIR_REASON_END, "nopqrstuvwxyz");
@@ -207,7 +208,7 @@ static void a_grammar_refuses_drafts_as_it_refuses_tokens(void **state)
     static guess g;
     weir_sampler_params sampler = r->greedy;
     sampler.grammar = "root ::= \"abcdefgh\" | \"abcxyz\"";
-    rig_script(r, 'A', 6, "abcdqqqq"); /* what the model says, and what the drafter expects */
+    rig_script(r, 'A', 6, "abcdqqqq"); /* the model's text, and the drafter's guess */
     start(r, &g, 6, 0);
     sink got = {0};
     weir_request request = rig_ask(r, 'A');
@@ -291,8 +292,8 @@ static double deviations(const int *seen, const double *p, int32_t n_vocab, int 
     return (sum - (cells - 1)) / sqrt(2.0 * (cells - 1));
 }
 
-/* Answers of three tokens, a quarter of which begin alike; then the likeliest one is the draft. What is drawn
- * in the draft's row, and in the one behind it, is distributed as the model says. */
+/* Answers of three tokens, a quarter of which begin alike; then the likeliest one is the draft. Tokens drawn
+ * in the draft's row, and in the one behind it, have the model's distribution. */
 static void draws_with_drafts_have_the_models_distribution(void **state)
 {
     enum { N_VOCAB = 260, N = EFFORT(100000, 10000), BATCH = 1000 };
@@ -381,7 +382,7 @@ static void drafts_take_free_cells_only(void **state)
                 start(r, &g, 1, 15);
             else
                 rig_start(r);
-            /* One after the other, so that what is evicted does not depend on who is ahead. */
+            /* One after the other, so that evictions do not depend on timing. */
             for (int k = 0; k < 4; k++) {
                 sink got = {0};
                 weir_stream *stream = rig_submit_key(r, 'A' + k);

@@ -1,4 +1,4 @@
-/* stop.h: finds stop strings in a stream of text, and holds back what may be their start.
+/* stop.h: finds stop strings in a stream of text, and holds back text that may be their start.
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef WEIR_ENGINE_STOP_H
 #define WEIR_ENGINE_STOP_H

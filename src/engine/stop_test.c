@@ -39,7 +39,7 @@ static bool ends_with(const char *text, size_t n, const char *end, size_t n_end)
     return n_end <= n && memcmp(text + n - n_end, end, n_end) == 0;
 }
 
-/* What of text[0 .. n) is free to go, and in *matched which string ended it, -1 if none. */
+/* How much of text[0 .. n) may be shown, and in *matched which string ended it, -1 if none. */
 static size_t reference(const struct set *set, const char *text, size_t n, int *matched)
 {
     *matched = -1;
@@ -379,7 +379,7 @@ static void wide_nodes(void **test)
     weir__stop_destroy(stop);
 }
 
-/* ---- What can go wrong ---------------------------------------------------------------------------- */
+/* ---- Errors --------------------------------------------------------------------------------------- */
 
 static void bad_strings_are_refused(void **test)
 {

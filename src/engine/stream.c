@@ -168,7 +168,7 @@ static void run_ready(weir_stream *stream)
     void *user = stream->ready_user;
     if (fn == NULL) return;
     weir__wheel wheel;
-    weir__wheel_take(&wheel, stream->bell); /* the driver waits for the callback, whichever thread runs it */
+    weir__wheel_take(&wheel, stream->bell); /* the driver waits for the callback, on any thread */
     stream->caller = pthread_self();
     stream->n_inside++;
     pthread_mutex_unlock(&stream->mutex);

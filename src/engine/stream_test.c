@@ -495,7 +495,7 @@ static void a_stream_outlives_the_doorbell_of_its_engine(void **state)
 {
     bench *b = *state;
     weir__doorbell_release(b->bell);
-    weir_stream_cancel(b->stream); /* rings what only the stream still holds */
+    weir_stream_cancel(b->stream); /* rings a doorbell that only the stream still holds */
     bench_end(b, WEIR_REASON_CANCELLED, "");
     weir_stream_release(b->stream);
     b->stream = NULL;

@@ -175,7 +175,7 @@ static void ready_does_not_run_for_a_put_that_failed(void **state)
     assert_int_equal(r.calls, 1); /* the failed one left nothing behind */
 }
 
-/* What one callback does to another stream, and that one's to this. */
+/* The action of one callback on another stream, and of that one's on this. */
 typedef struct pair {
     weir_stream *streams[2];
     int calls;
@@ -501,7 +501,7 @@ static void set_ready_returns_only_when_the_former_callback_is_out(void **state)
     assert_int_equal(pthread_create(&taker, NULL, take_away, &g), 0);
     for (int i = 0; i < 50; i++) sched_yield();
     assert_int_equal(atomic_load(&g.returned), 0);
-    /* what a reader needs is not behind the callback */
+    /* a reader does not have to wait for the callback */
     sink got = {0};
     assert_int_equal(sink_take(&got, b->stream), 1);
     weir_stream_cancel(b->stream);

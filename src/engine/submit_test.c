@@ -60,7 +60,7 @@ static void a_finished_stream_starts_nothing(void **state)
     rig_run(r);
     sink got = {0};
     middle_refused(r, used);
-    sink_take(&got, used); /* what it had is still there */
+    sink_take(&got, used); /* its chunks are still there */
     assert_sink(got, WEIR_REASON_END, "answer");
 }
 

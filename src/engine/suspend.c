@@ -1,5 +1,5 @@
 /* suspend.c: suspends requests when cells run out or a request of higher priority preempts them, and restores
- * what was saved. Their readers only see a pause.
+ * their states. Their readers only see a pause.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "engine/suspend.h"
 

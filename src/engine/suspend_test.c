@@ -8,7 +8,7 @@ static const char long_text[] =
 
 #define LONG ((int32_t)sizeof long_text - 1)
 
-/* So many streams of prompt and long text, in a pool of n_kv cells. */
+/* n streams of prompt and long text, in a pool of n_kv cells. */
 static void start_tight(rig *r, int n, int32_t n_prompt, int32_t n_kv, weir_stream **streams)
 {
     rig_load(r, "fake:exact=1");
@@ -311,7 +311,7 @@ static void nobody_takes_a_slot_that_a_plan_is_for(void **state)
     weir_stream *streams[2] = {submit_with(r, 'A', 0), NULL};
     rig_tick(r);
     r->engine->driver.slots[0].request->submit_ns -=
-        ageing; /* one level up: what comes now does not outrank it */
+        ageing; /* one level up: a new request does not outrank it */
     streams[1] = submit_with(r, 'B', 1);
     assert_int_equal(weir_engine_view(r->engine, &view, NULL), WEIR_OK);
     assert_int_equal(rig_stats(r).n_suspensions, 0);
@@ -466,7 +466,7 @@ static weir_stream *suspended_one(rig *r, sink *got, int64_t deadline_ms)
 static void judge_end(rig *r, sink *got, weir_stream *stream, weir_reason reason)
 {
     sink_take(got, stream);
-    assert_sink(*got, reason, "abcd"); /* what was held back appears */
+    assert_sink(*got, reason, "abcd"); /* the text held back appears */
     assert_int_equal(got->n_tokens, 4);
     assert_int_equal(weir_stream_usage(stream).n_generated, 4);
     assert_int_equal(rig_stats(r).n_suspended, 0);

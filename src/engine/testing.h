@@ -25,7 +25,7 @@
 
 #define COUNT(array) (sizeof(array) / sizeof *(array))
 
-#define REPLACEMENT "\xef\xbf\xbd" /* what becomes of bytes that are no UTF-8 */
+#define REPLACEMENT "\xef\xbf\xbd" /* replaces bytes that are no UTF-8 */
 
 /* ---- Sink ----------------------------------------------------------------------------------------- */
 
@@ -113,7 +113,7 @@ static inline void sink_wait(sink *to, weir_stream *stream)
 #define RIG_PROMPT  512
 #define RIG_ANSWER  2048
 #define RIG_STREAMS 96
-#define RIG_WRONG   '#' /* what the model says when it is shown anything but the script */
+#define RIG_WRONG   '#' /* the model's token after anything but the script */
 
 typedef struct rig_script_t {
     int32_t key; /* the prompt's first token; 0 = none */
@@ -176,7 +176,7 @@ static inline int rig_setup(void **state)
     r->params.n_slots = 4;
     r->params.n_ctx = 256;
     r->params.cache_sequences = 0; /* tests that cache prefixes say so */
-    r->params.n_draft_max = 0;     /* and drafts, which depend on what ticks take */
+    r->params.n_draft_max = 0;     /* and drafts, which depend on the time of ticks */
     *state = r;
     rig_load(r, "fake:");
     return 0;
@@ -442,7 +442,7 @@ static inline int bench_teardown(void **state)
 {
     bench *b = *state;
     weir__mem_fail_after(-1);
-    weir_stream_set_ready(b->stream, NULL, NULL); /* what it points to may be gone with the test */
+    weir_stream_set_ready(b->stream, NULL, NULL); /* its user data may be gone with the test */
     if (b->attached) bench_end(b, WEIR_REASON_END, "");
     weir_stream_release(b->stream);
     weir__doorbell_release(b->bell);

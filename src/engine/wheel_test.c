@@ -35,7 +35,7 @@ static void what_is_held_is_a_stack(void **state)
 
 /* ---- From callbacks ---- */
 
-/* What a callback tries once, and what it is told. */
+/* A call that a callback tries once, and its status. */
 typedef struct attempt {
     rig *r;
     weir_stream *other; /* attached, without a chunk yet */
@@ -144,7 +144,7 @@ static void a_tick_by_hand_refuses_to_wait_for_itself(void **state)
     assert_sink(got, WEIR_REASON_END, "an answer of some length");
 }
 
-/* The driver waits for this callback as well, on whichever thread it runs. */
+/* The driver waits for this callback as well, on whatever thread it runs. */
 static void so_does_a_callback_within_set_ready(void **state)
 {
     rig *r = *state;
@@ -242,6 +242,6 @@ int main(void)
         RIG_TEST(a_callback_within_set_ready_may_stop),
         RIG_TEST(a_child_cannot_use_its_parents_engine),
     };
-    alarm(60); /* what waits for ever fails */
+    alarm(60); /* a call that waits for ever fails */
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,4 +1,4 @@
-/* pool.h: what the threads of a pool and its callers share.
+/* pool.h: data shared by the threads of a pool and its callers.
  * SPDX-License-Identifier: Apache-2.0
  *
  * Two threads. The keeper decides and never does anything slow, so that deadlines are kept: it grants and

@@ -1,4 +1,4 @@
-/* Several models under one budget: which are loaded, which go, what a list may hold.
+/* Several models under one budget: loads, unloads, and the limits of a list.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "pool/testing.h"
 
@@ -324,14 +324,14 @@ static void a_cgroup_that_allows_less_puts_idle_models_to_sleep(void **state)
     assert_state(&r, "m0", WEIR_POOL_LOADED);
     assert_true(rack_stats(&r).memory_bytes == 108 * MIB);
     group = 0;
-    machine = 1; /* other processes take it: what is loaded stays */
+    machine = 1; /* other processes take it: loaded models stay */
     rack_touch(&r, "m0");
     weir_lease_release(used);
     assert_state(&r, "m0", WEIR_POOL_LOADED);
     rack_close(&r);
 }
 
-/* What the pool may take of a machine, `now` seconds after the start. */
+/* The pool's limit on a machine, `now` seconds after the start. */
 static uint64_t limit_of(weir_pool *pool, uint64_t available, uint64_t limit, int now)
 {
     const weir__cpu_memory memory = {.available = available, .limit = limit};
@@ -355,9 +355,9 @@ static void the_budget_follows_the_machine(void **state)
     assert_int_equal(limit_of(pool, 1000 * MIB, 0, 2), 400 * MIB); /* never more than at create */
     assert_true(weir__room_read_ns(pool) == WEIR__CLOCK_NEVER);    /* nothing waits or is loaded */
     pool->entries->n_bytes = 50 * MIB;
-    assert_int_equal(limit_of(pool, 100 * MIB, 0, 3), 140 * MIB);         /* with what the pool has */
+    assert_int_equal(limit_of(pool, 100 * MIB, 0, 3), 140 * MIB);         /* with the pool's own memory */
     assert_int_equal(limit_of(pool, 0, 0, 4), 140 * MIB);                 /* unknown */
-    assert_int_equal(limit_of(pool, 1000 * MIB, 100 * MIB, 5), 90 * MIB); /* what the cgroup allows */
+    assert_int_equal(limit_of(pool, 1000 * MIB, 100 * MIB, 5), 90 * MIB); /* the cgroup's limit */
     assert_true(weir__room_read_ns(pool) == 6 * WEIR__NS_PER_S);
     pool->entries->n_bytes = 0;
     pool->params.memory_bytes = 330 * MIB;

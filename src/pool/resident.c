@@ -174,7 +174,7 @@ typedef struct load {
     weir__resident *made;
     weir_error *error;
     weir_status status;
-    float from, share; /* of the progress: what is loaded now */
+    float from, share; /* of the progress: the part that is loaded now */
 } load;
 
 static bool relay(float progress, void *user)

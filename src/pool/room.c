@@ -19,7 +19,7 @@ uint64_t weir__room_used(const weir_pool *pool)
     return used;
 }
 
-/* Nine tenths; the rest is for the program and for what estimates leave out. */
+/* Nine tenths; the rest is for the program and for memory that estimates leave out. */
 static uint64_t most_of(uint64_t bytes)
 {
     return bytes - bytes / 10;
