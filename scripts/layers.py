@@ -47,10 +47,6 @@ TOGETHER = [
     {"server/answer", "server/tape"},
     {"src/backend/fake", "src/backend/fake_internal"},
     {f"src/engine/{name}" for name in "doctor emit encoder history request score slot stream".split()},
-    {
-        f"src/engine/{name}"
-        for name in "account admit batch driver engine finish lookahead media pace prefix sample speculate step suspend".split()
-    },
     {f"src/cache/{name}" for name in "cache cache_entry cache_files".split()},
     {"src/gguf/gguf", "src/gguf/gguf_internal"},
     {"src/grammar/automaton", "src/grammar/automaton_rules"},

@@ -2,20 +2,15 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "engine/account.h"
 
-#include "base/error.h"
+#include "base/clock.h"
 #include "base/histogram.h"
 #include "base/mem.h"
-#include "engine/engine.h"
 
-#define PIECE 256 /* items copied at a time under the lock: a few microseconds */
-
-bool weir__account_init(weir__account *account, weir__shared *shared, int32_t n_slots)
+bool weir__account_init(weir__account *account)
 {
-    account->shared = shared;
-    account->n_slots = n_slots;
-    account->planned = weir__mem_calloc((size_t)n_slots, sizeof *account->planned);
+    account->planned = weir__mem_calloc((size_t)account->n_slots, sizeof *account->planned);
     if (account->planned == NULL) return false;
-    for (int32_t i = 0; i < n_slots; i++) account->planned[i].slot = -1;
+    for (int32_t i = 0; i < account->n_slots; i++) account->planned[i].slot = -1;
     return true;
 }
 
@@ -28,11 +23,12 @@ void weir__account_fini(weir__account *account)
 /* ---- Counters ---- */
 
 /* The mutex is held. */
-static void publish_running(const weir__driver *driver, weir__shared *shared)
+static void publish_running(const weir__account *account)
 {
+    weir__shared *shared = account->shared;
     shared->n_running = 0;
-    for (int32_t i = 0; i < driver->params->n_slots; i++) {
-        const weir__slot *slot = &driver->slots[i];
+    for (int32_t i = 0; i < account->n_slots; i++) {
+        const weir__slot *slot = &account->slots[i];
         const weir__request *request = slot->request;
         if (request == NULL || slot->reason != WEIR_REASON_NOT_FINISHED) continue;
         shared->running[shared->n_running++] = (weir__running){
@@ -44,45 +40,45 @@ static void publish_running(const weir__driver *driver, weir__shared *shared)
     }
 }
 
-void weir__account_publish(weir__driver *driver)
+void weir__account_publish(weir__account *account)
 {
-    weir_engine_stats *counts = &driver->account.counts;
+    weir_engine_stats *counts = &account->counts;
     counts->n_slots_prefilling = counts->n_slots_generating = 0;
-    for (int32_t i = 0; i < driver->params->n_slots; i++) {
-        const weir__slot *slot = &driver->slots[i];
+    for (int32_t i = 0; i < account->n_slots; i++) {
+        const weir__slot *slot = &account->slots[i];
         if (slot->state == WEIR_SLOT_IDLE) continue;
         counts->n_slots_prefilling += slot->state != WEIR_SLOT_GENERATING;
         counts->n_slots_generating += slot->state == WEIR_SLOT_GENERATING;
     }
-    int64_t reserved = weir__cells_reserved(&driver->cells);
-    weir__cache_counts cached = weir__cache_count(driver->cache);
-    counts->n_kv_used = driver->memory.n_used;
-    counts->n_kv_cached = counts->n_kv_used - weir__cells_held(&driver->cells);
+    int64_t reserved = weir__cells_reserved(account->cells);
+    weir__cache_counts cached = weir__cache_count(account->cells->cache);
+    counts->n_kv_used = account->cells->memory->n_used;
+    counts->n_kv_cached = counts->n_kv_used - weir__cells_held(account->cells);
     counts->cache_bytes = cached.n_bytes;
     counts->n_cache_entries = cached.n_device + cached.n_host;
     counts->n_evicted = cached.n_evicted;
     counts->n_cache_files = cached.n_disk;
     counts->cache_disk_bytes = cached.disk_bytes;
     counts->n_cache_restored = cached.n_restored;
-    weir__encoder_counts encoded = weir__encoder_count(driver->encoder);
+    weir__encoder_counts encoded = weir__encoder_count(account->encoder);
     counts->n_encodes = encoded.n_encodes;
     counts->n_encodes_saved = encoded.n_saved;
     counts->encode_ns = encoded.encode_ns;
     counts->embedding_bytes = encoded.n_bytes;
     counts->n_kv_reserved = (int32_t)(reserved < counts->n_kv ? reserved : counts->n_kv);
-    counts->retry_ns = weir__rates_retry_ns(&driver->account.rates, driver->params->n_slots, 1);
+    counts->retry_ns = weir__rates_retry_ns(&account->rates, account->n_slots, 1);
     int64_t now = weir__clock_now_ns();
-    weir__shared *shared = driver->shared;
+    weir__shared *shared = account->shared;
     pthread_mutex_lock(&shared->mutex);
-    for (int32_t i = 0; i < driver->params->n_slots; i++) {
-        weir__slot *slot = &driver->slots[i];
+    for (int32_t i = 0; i < account->n_slots; i++) {
+        weir__slot *slot = &account->slots[i];
         if (slot->request == NULL || slot->n_unbilled == 0) continue; /* also one that is about to end */
         weir__salt_bill(slot->request->salt, slot->n_unbilled, now);
         slot->n_unbilled = 0;
     }
-    publish_running(driver, shared);
-    driver->account.rates.cost = weir__cost_get(&driver->cost);
-    shared->rates = driver->account.rates;
+    publish_running(account);
+    account->rates.cost = weir__cost_get(account->cost);
+    shared->rates = account->rates;
     counts->n_submitted = shared->stats.n_submitted;
     counts->n_refused = shared->stats.n_refused;
     counts->queue_depth = shared->queue.n;
@@ -162,11 +158,10 @@ static weir_tick_slot part_of(const weir__account *account, const weir__slot *sl
     };
 }
 
-void weir__account_plan(weir__account *account, const weir__slot *slots, const weir__shape *shape,
-                        int32_t n_batch)
+void weir__account_plan(weir__account *account, const weir__shape *shape, int32_t n_batch)
 {
     for (int32_t i = 0; i < account->n_slots; i++) {
-        const weir__slot *slot = &slots[i];
+        const weir__slot *slot = &account->slots[i];
         if (slot->state == WEIR_SLOT_IDLE) continue;
         account->planned[i] = part_of(account, slot);
         /* A request in a slot that arrived after the tick began was in time, and so were all before it. */
@@ -240,7 +235,7 @@ void weir__account_finish(weir__account *account, const weir__slot *slot, int64_
         add_event(account->shared, part);
 }
 
-static void add_tick(weir__account *account, const weir__slot *slots, const weir_report *report)
+static void add_tick(weir__account *account, const weir_report *report)
 {
     weir__shared *shared = account->shared;
     weir_tick *tick = &account->tick;
@@ -259,8 +254,8 @@ static void add_tick(weir__account *account, const weir__slot *slots, const weir
         weir_tick_slot *part = &account->planned[i];
         if (part->slot < 0) continue;
         if (part->end_ns == 0) {
-            part->n_generated = slots[i].request->n_generated;
-            part->n_accepted = slots[i].n_accepted;
+            part->n_generated = account->slots[i].request->n_generated;
+            part->n_accepted = account->slots[i].n_accepted;
         }
         tick->n_accepted += part->n_accepted;
         add_part(shared, part);
@@ -273,11 +268,11 @@ static void add_tick(weir__account *account, const weir__slot *slots, const weir
     tick->serial++;
 }
 
-void weir__account_end(weir__driver *driver, const weir_report *report, int64_t work_ns)
+void weir__account_end(weir__account *account, const weir_report *report, int64_t work_ns)
 {
-    weir_engine_stats *counts = &driver->account.counts;
+    weir_engine_stats *counts = &account->counts;
     if (report->idle) {
-        weir__account_publish(driver);
+        weir__account_publish(account);
         return;
     }
     counts->n_ticks++;
@@ -285,75 +280,7 @@ void weir__account_end(weir__driver *driver, const weir_report *report, int64_t 
     counts->busy_ns += report->tick_ns;
     counts->n_bad_plans += report->bad_plan;
     weir__histogram_observe(&counts->tick_seconds, seconds(report->tick_ns));
-    weir__account_publish(driver);
-    driver->account.tick.work_ns = work_ns;
-    add_tick(&driver->account, driver->slots, report);
-}
-
-/* ---- Readers ---- */
-
-/* In pieces, so that nobody waits long for the lock. Reading stops where the driver has overwritten the next
- * tick. */
-static weir_status read_ring(const weir__shared *shared, const weir__ring *ring, uint64_t from, void *items,
-                             size_t capacity, size_t *n)
-{
-    pthread_mutex_t *mutex = (pthread_mutex_t *)&shared->mutex;
-    size_t copied = 0, piece;
-    *n = 0;
-    if (capacity == 0) return WEIR_OK; /* items may be NULL */
-    do {
-        uint64_t wanted = from + copied, first = wanted;
-        size_t most = capacity - copied < PIECE ? capacity - copied : PIECE;
-        pthread_mutex_lock(mutex);
-        piece = weir__ring_copy(ring, &first, (char *)items + copied * ring->size, most);
-        pthread_mutex_unlock(mutex);
-        if (copied > 0 && first != wanted) break;
-        if (copied == 0) from = first;
-        copied += piece;
-    } while (piece == PIECE);
-    *n = copied;
-    return copied > 0 ? WEIR_OK : WEIR_END;
-}
-
-#define READ(engine, ring, from, items, capacity, n)                                                         \
-    ((engine) == NULL || (n) == NULL || ((items) == NULL && (capacity) > 0)                                  \
-         ? WEIR_INVALID                                                                                      \
-         : read_ring(&(engine)->shared, &(engine)->shared.ring, from, items, capacity, n))
-
-weir_status weir_engine_ticks(const weir_engine *engine, uint64_t from, weir_tick *ticks, size_t capacity,
-                              size_t *n)
-{
-    return READ(engine, ticks, from, ticks, capacity, n);
-}
-
-weir_status weir_engine_tick_slots(const weir_engine *engine, uint64_t from, weir_tick_slot *slots,
-                                   size_t capacity, size_t *n)
-{
-    return READ(engine, parts, from, slots, capacity, n);
-}
-
-weir_status weir_engine_arrivals(const weir_engine *engine, uint64_t from, weir_arrival *arrivals,
-                                 size_t capacity, size_t *n)
-{
-    return READ(engine, arrivals, from, arrivals, capacity, n);
-}
-
-weir_status weir_engine_cache_changes(weir_engine *engine, bool all, weir_cache_change *changes,
-                                      int32_t *tokens, size_t capacity, size_t *n)
-{
-    if (n != NULL) *n = 0;
-    if (engine == NULL || changes == NULL || tokens == NULL || n == NULL) return WEIR_INVALID;
-    if (engine->params.cache_block == 0) return WEIR_STATE;
-    *n = weir__cache_changes(engine->driver.prefix.cache, all, changes, tokens, capacity);
-    return *n > 0 ? WEIR_OK : WEIR_END;
-}
-
-weir_status weir_engine_block_tokens(const weir_engine *engine, uint64_t id, int32_t *tokens, size_t capacity,
-                                     size_t *n)
-{
-    if (n != NULL) *n = 0;
-    if (engine == NULL || n == NULL || (tokens == NULL && capacity > 0)) return WEIR_INVALID;
-    if (engine->params.cache_block == 0) return WEIR_STATE;
-    *n = weir__cache_block(engine->driver.prefix.cache, id, tokens, capacity);
-    return *n == 0 ? WEIR_NOT_FOUND : *n > capacity ? WEIR_TOO_LONG : WEIR_OK;
+    weir__account_publish(account);
+    account->tick.work_ns = work_ns;
+    add_tick(account, report);
 }

@@ -4,6 +4,8 @@
 #ifndef WEIR_ENGINE_ACCOUNT_H
 #define WEIR_ENGINE_ACCOUNT_H
 
+#include "engine/cells.h"
+#include "engine/encoder.h"
 #include "engine/shared.h"
 #include "engine/slot.h"
 #include "schedule/cost.h"
@@ -12,19 +14,21 @@
  * current tick, or its slot is -1 and it means nothing. */
 typedef struct weir__account {
     weir__shared *shared;
+    weir__slot *slots; /* [n_slots] */
+    int32_t n_slots;
+    const weir__cells *cells;
+    const weir__cost *cost;
+    weir__encoder *encoder; /* NULL: the model has no projector */
     weir_engine_stats counts;
     weir__rates rates;
     weir_tick tick;          /* the current one */
     weir_tick_slot *planned; /* [n_slots] */
-    int32_t n_slots;
-    uint64_t n_failed;    /* n_failed_ticks before this tick */
-    uint64_t n_abandoned; /* likewise */
+    uint64_t n_failed;       /* n_failed_ticks before this tick */
+    uint64_t n_abandoned;    /* likewise */
 } weir__account;
 
-typedef struct weir__driver weir__driver;
-
-/* False: out of memory. Freed with fini in any case. */
-bool weir__account_init(weir__account *account, weir__shared *shared, int32_t n_slots);
+/* Set before: the members up to `counts`. False: out of memory. Freed with fini in any case. */
+bool weir__account_init(weir__account *account);
 void weir__account_fini(weir__account *account);
 
 void weir__account_begin(weir__account *account, int64_t start);
@@ -36,8 +40,7 @@ void weir__account_admit(weir__account *account, const weir__slot *slot, bool re
 void weir__account_suspend(weir__account *account, const weir__slot *slot);
 
 /* The batch is filled and its shape is known, but it is not computed yet. */
-void weir__account_plan(weir__account *account, const weir__slot *slots, const weir__shape *shape,
-                        int32_t n_batch);
+void weir__account_plan(weir__account *account, const weir__shape *shape, int32_t n_batch);
 
 /* The request has one more token; after first_ns is set. */
 void weir__account_token(weir__account *account, const weir__request *request);
@@ -49,9 +52,9 @@ void weir__account_chunk(weir__account *account, weir__request *request, int64_t
 void weir__account_finish(weir__account *account, const weir__slot *slot, int64_t now);
 
 /* The tick is over. Also publishes. work_ns: the time that the cost model learned from, 0 = none. */
-void weir__account_end(weir__driver *driver, const weir_report *report, int64_t work_ns);
+void weir__account_end(weir__account *account, const weir_report *report, int64_t work_ns);
 
 /* Copies the driver's counters to where other threads read them. */
-void weir__account_publish(weir__driver *driver);
+void weir__account_publish(weir__account *account);
 
 #endif

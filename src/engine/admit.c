@@ -2,9 +2,8 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "engine/admit.h"
 #include "base/clock.h"
-#include "engine/account.h"
 #include "engine/driver.h"
-#include "engine/prefix.h"
+#include "engine/reuse.h"
 #include "engine/suspend.h"
 
 static weir__slot *idle_slot(weir__driver *driver)
@@ -22,7 +21,7 @@ static void start_request(weir__driver *driver, weir__request *request)
     weir__shared_admit(driver->shared, request, resumed, now);
     weir__slot_start(slot, request, now);
     weir__rotation_enter(&driver->rotation, slot);
-    weir__prefix_start(driver, slot);
+    weir__reuse_start(driver, slot);
     weir__account_admit(&driver->account, slot, resumed);
 }
 
@@ -64,5 +63,5 @@ void weir__admit(weir__driver *driver, int64_t now)
         admitted = true;
         start_request(driver, request);
     }
-    if (admitted) weir__account_publish(driver); /* now, because a pass may take long */
+    if (admitted) weir__account_publish(&driver->account); /* now, because a pass may take long */
 }

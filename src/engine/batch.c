@@ -3,6 +3,7 @@
 
 #include "engine/batch.h"
 #include "engine/driver.h"
+#include "engine/pace.h"
 #include "engine/prefix.h"
 
 /* The most tokens that a plan may give the slot; 0 if it has no work or its adapters' turn has not come. */

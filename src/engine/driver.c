@@ -8,20 +8,6 @@
 /* The part of cache_bytes for embeddings that no slot needs now. */
 #define EMBEDDINGS_PART 4
 
-/* Whether the pass that is being computed need not finish: nobody waits for it, or others go first. The
- * driver is inside decode, so the slots do not change. */
-static bool ends_pass(void *user)
-{
-    weir__driver *driver = user;
-    if (atomic_load_explicit(&driver->shared->stopping, memory_order_relaxed)) return true;
-    for (int32_t i = 0; i < driver->params->n_slots; i++) {
-        const weir__slot *slot = &driver->slots[i];
-        if (slot->state != WEIR_SLOT_IDLE && !weir__request_cancelled(slot->request))
-            return weir__pace_abandons(driver);
-    }
-    return true;
-}
-
 static weir_status allocate_arrays(weir__driver *driver, weir_error *error)
 {
     size_t n = (size_t)driver->params->n_slots;
@@ -33,11 +19,41 @@ static weir_status allocate_arrays(weir__driver *driver, weir_error *error)
     if (driver->slots == NULL || driver->sampling == NULL || driver->view_slots == NULL ||
         driver->shown == NULL || driver->plan == NULL ||
         !weir__lanes_init(&driver->lanes, &driver->memory, driver->cache) ||
-        !weir__cells_init(&driver->cells, &driver->memory, driver->cache, driver->slots, (int32_t)n) ||
-        !weir__account_init(&driver->account, driver->shared, driver->params->n_slots))
+        !weir__cells_init(&driver->cells, &driver->memory, driver->cache, driver->slots, (int32_t)n))
         return weir__error_set(error, WEIR_NO_MEMORY, "", "out of memory for %zu slots", n);
     for (size_t i = 0; i < n; i++) weir__slot_init(&driver->slots[i], (int32_t)i);
     return weir__batch_init(&driver->batch, driver->params->n_batch, error);
+}
+
+static weir_status open_prefix(weir__driver *driver, weir_error *error)
+{
+    driver->prefix = (weir__prefix){
+        .model = driver->model,
+        .params = driver->params,
+        .info = &driver->info,
+    };
+    weir_status status =
+        weir__memory_init(&driver->memory, driver->model->ops, driver->context, &driver->info, error);
+    if (status != WEIR_OK) return status;
+    driver->memory.uneven = driver->model->projector != NULL;
+    status = weir__prefix_open(&driver->prefix, &driver->memory, driver->bell, error);
+    driver->cache = driver->prefix.cache;
+    return status;
+}
+
+static weir_status open_speculate(weir__driver *driver, weir_error *error)
+{
+    driver->speculate = (weir__speculate){
+        .model = driver->model,
+        .params = driver->params,
+        .info = &driver->info,
+        .slots = driver->slots,
+        .cells = &driver->cells,
+        .lanes = &driver->lanes,
+        .rotation = &driver->rotation,
+        .cost = &driver->cost,
+    };
+    return weir__speculate_open(&driver->speculate, driver->context, error);
 }
 
 static weir_engine_stats first_counts(const weir__driver *driver)
@@ -59,27 +75,39 @@ static weir_engine_stats first_counts(const weir__driver *driver)
     };
 }
 
-weir_status weir__driver_open(weir__driver *driver, weir_error *error)
+static weir_status open_account(weir__driver *driver, weir_error *error)
 {
-    weir_engine_stats *counts = &driver->account.counts;
-    *counts = first_counts(driver);
-    weir__cost_init(&driver->cost);
-    weir_status status = weir__prefix_open(driver, error);
-    if (status != WEIR_OK) return status;
+    weir__account *account = &driver->account;
+    weir_engine_stats *counts = &account->counts;
+    *account = (weir__account){
+        .shared = driver->shared,
+        .slots = driver->slots,
+        .n_slots = driver->params->n_slots,
+        .cells = &driver->cells,
+        .cost = &driver->cost,
+        .encoder = driver->encoder,
+        .counts = first_counts(driver),
+    };
     weir__cache_counts kept = weir__cache_count(driver->cache); /* files of earlier engines */
     counts->n_cache_files = kept.n_disk;
     counts->cache_disk_bytes = kept.disk_bytes;
-    if ((status = weir__speculate_open(driver, error)) != WEIR_OK) return status;
     weir__speculate_name(&driver->speculate, counts->drafters, sizeof counts->drafters);
-    if ((status = allocate_arrays(driver, error)) != WEIR_OK) return status;
-    if (driver->model->projector != NULL)
+    driver->shared->stats = *counts;
+    if (weir__account_init(account)) return WEIR_OK;
+    return weir__error_set(error, WEIR_NO_MEMORY, "", "out of memory for the record of ticks");
+}
+
+weir_status weir__driver_open(weir__driver *driver, weir_error *error)
+{
+    weir__cost_init(&driver->cost);
+    weir_status status = open_prefix(driver, error);
+    if (status == WEIR_OK) status = allocate_arrays(driver, error);
+    if (status == WEIR_OK) status = open_speculate(driver, error);
+    if (status == WEIR_OK && driver->model->projector != NULL)
         status =
             weir__encoder_create(driver->model, driver->cache, driver->params->cache_bytes / EMBEDDINGS_PART,
                                  driver->bell, &driver->encoder, error);
-    if (status != WEIR_OK) return status;
-    driver->model->ops->set_abort(driver->context, ends_pass, driver);
-    driver->shared->stats = *counts;
-    return WEIR_OK;
+    return status == WEIR_OK ? open_account(driver, error) : status;
 }
 
 void weir__driver_close(weir__driver *driver)

@@ -11,7 +11,6 @@
 #include "engine/doorbell.h"
 #include "engine/encoder.h"
 #include "engine/lanes.h"
-#include "engine/pace.h"
 #include "engine/peers.h"
 #include "engine/prefix.h"
 #include "engine/rotation.h"
@@ -19,6 +18,15 @@
 #include "engine/slot.h"
 #include "engine/speculate.h"
 #include "schedule/schedule.h"
+
+/* The pass that is being computed; pace.c writes it. */
+typedef struct weir__pass_watch {
+    int64_t end_ns;     /* when the pass will end, as predicted */
+    int64_t checked_ns; /* when the queue was last searched */
+    int64_t rest_ns;    /* until then, prompts that yield to other engines rest; of an earlier pass */
+    bool rests;         /* one of them rests in this tick */
+    uint32_t rises;     /* weir__peers_rises() before the pass */
+} weir__pass_watch;
 
 /* Belongs to the driver: the engine's thread, or in a manual engine the thread that has set `driven`. The
  * members up to `shared` are constant after create; of these, other threads use `prefix`, whose cache has its

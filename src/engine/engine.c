@@ -10,8 +10,7 @@
 #include "base/thread.h"
 #include "engine/batch.h"
 #include "engine/finish.h"
-#include "engine/media.h"
-#include "engine/prefix.h"
+#include "engine/pace.h"
 #include "engine/step.h"
 #include "engine/stream.h"
 #include "model/context.h"
@@ -160,6 +159,7 @@ static weir_status create_driver(weir_engine *engine, weir_error *error)
     fit_context(params, &driver->info);
     if (params->cache_bytes == WEIR_AUTO) params->cache_bytes = weir__cpu_memory_available() / 4;
     status = weir__driver_open(driver, error);
+    if (status == WEIR_OK) weir__pace_watch(driver);
     params->cache_dir = NULL; /* belongs to the caller */
     return status;
 }
@@ -474,6 +474,49 @@ weir_status weir_engine_get_stats(const weir_engine *engine, weir_engine_stats *
     return weir__sized_give(stats, &copy, sizeof copy, "stats", NULL);
 }
 
+#define READ(engine, ring, from, items, capacity, n)                                                         \
+    ((engine) == NULL || (n) == NULL || ((items) == NULL && (capacity) > 0)                                  \
+         ? WEIR_INVALID                                                                                      \
+         : weir__shared_read(&(engine)->shared, &(engine)->shared.ring, from, items, capacity, n))
+
+weir_status weir_engine_ticks(const weir_engine *engine, uint64_t from, weir_tick *ticks, size_t capacity,
+                              size_t *n)
+{
+    return READ(engine, ticks, from, ticks, capacity, n);
+}
+
+weir_status weir_engine_tick_slots(const weir_engine *engine, uint64_t from, weir_tick_slot *slots,
+                                   size_t capacity, size_t *n)
+{
+    return READ(engine, parts, from, slots, capacity, n);
+}
+
+weir_status weir_engine_arrivals(const weir_engine *engine, uint64_t from, weir_arrival *arrivals,
+                                 size_t capacity, size_t *n)
+{
+    return READ(engine, arrivals, from, arrivals, capacity, n);
+}
+
+weir_status weir_engine_cache_changes(weir_engine *engine, bool all, weir_cache_change *changes,
+                                      int32_t *tokens, size_t capacity, size_t *n)
+{
+    if (n != NULL) *n = 0;
+    if (engine == NULL || changes == NULL || tokens == NULL || n == NULL) return WEIR_INVALID;
+    if (engine->params.cache_block == 0) return WEIR_STATE;
+    *n = weir__cache_changes(engine->driver.prefix.cache, all, changes, tokens, capacity);
+    return *n > 0 ? WEIR_OK : WEIR_END;
+}
+
+weir_status weir_engine_block_tokens(const weir_engine *engine, uint64_t id, int32_t *tokens, size_t capacity,
+                                     size_t *n)
+{
+    if (n != NULL) *n = 0;
+    if (engine == NULL || n == NULL || (tokens == NULL && capacity > 0)) return WEIR_INVALID;
+    if (engine->params.cache_block == 0) return WEIR_STATE;
+    *n = weir__cache_block(engine->driver.prefix.cache, id, tokens, capacity);
+    return *n == 0 ? WEIR_NOT_FOUND : *n > capacity ? WEIR_TOO_LONG : WEIR_OK;
+}
+
 /* ---- Driving by hand ---- */
 
 weir_status weir_engine_view(weir_engine *engine, const weir_view **view, weir_error *error)
@@ -484,7 +527,7 @@ weir_status weir_engine_view(weir_engine *engine, const weir_view **view, weir_e
     int64_t now = weir__clock_now_ns();
     weir__driver *driver = &engine->driver;
     weir__step_prepare(driver, true, now);
-    weir__speculate_draft(driver);
+    weir__speculate_draft(&driver->speculate);
     weir__step_view(driver, now);
     weir__batch_show(driver);
     *view = &driver->view;

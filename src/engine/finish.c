@@ -16,12 +16,12 @@ static void finish_request(weir__driver *driver, weir__slot *slot)
 {
     int64_t now = weir__clock_now_ns();
     weir__salt *salt = slot->request->salt;
-    weir__media_drop(driver, slot->request);
+    weir__media_drop(driver->encoder, slot->request);
     weir__slot_settle(slot, &driver->scratch);
     weir__account_finish(&driver->account, slot, now);
     weir_slot_state state = slot->state;
     slot->state = WEIR_SLOT_IDLE;
-    weir__account_publish(driver);
+    weir__account_publish(&driver->account);
     slot->state = state;
     weir__slot_finish(slot, now);
     weir__shared_end(driver->shared, salt);
@@ -29,7 +29,7 @@ static void finish_request(weir__driver *driver, weir__slot *slot)
 
 static void finish_slot(weir__driver *driver, weir__slot *slot)
 {
-    weir__media_leave(driver, slot);
+    weir__media_leave(driver->encoder, slot);
     weir__speculate_learn(&driver->speculate, slot);
     weir__prefix_keep(&driver->prefix, &driver->lanes, slot);
     weir__lanes_leave(&driver->lanes, slot);

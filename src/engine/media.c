@@ -1,68 +1,65 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "engine/media.h"
 
-#include "base/clock.h"
 #include "base/error.h"
 #include "base/mem.h"
-#include "engine/driver.h"
 
-void weir__media_leave(weir__driver *driver, weir__slot *slot)
+void weir__media_leave(weir__encoder *encoder, weir__slot *slot)
 {
-    if (slot->embedding != NULL) weir__encoder_leave(driver->encoder, slot->embedding);
+    if (slot->embedding != NULL) weir__encoder_leave(encoder, slot->embedding);
     slot->embedding = NULL;
     slot->span = NULL;
     slot->next = WEIR__NEXT_TOKEN;
 }
 
 /* Releases the embeddings encoded ahead for the request's first n spans. */
-static void drop_first(weir__driver *driver, weir__request *request, int32_t n)
+static void drop_first(weir__encoder *encoder, weir__request *request, int32_t n)
 {
     for (int32_t i = 0; request->ahead != NULL && i < n; i++) {
-        if (request->ahead[i] != NULL) weir__encoder_leave(driver->encoder, request->ahead[i]);
+        if (request->ahead[i] != NULL) weir__encoder_leave(encoder, request->ahead[i]);
         request->ahead[i] = NULL;
     }
 }
 
-void weir__media_drop(weir__driver *driver, weir__request *request)
+void weir__media_drop(weir__encoder *encoder, weir__request *request)
 {
-    drop_first(driver, request, request->history.n_spans);
+    drop_first(encoder, request, request->history.n_spans);
     weir__mem_free(request->ahead);
     request->ahead = NULL;
 }
 
 /* Held for the slot; NULL: out of memory. */
-static weir__embedding *want(weir__driver *driver, weir__request *request, const weir__media_span *span)
+static weir__embedding *want(weir__encoder *encoder, weir__request *request, const weir__media_span *span)
 {
     const weir__history *history = &request->history;
     weir__embedding **ahead = request->ahead != NULL ? &request->ahead[span - history->spans] : NULL;
-    if (ahead == NULL || *ahead == NULL) return weir__encoder_want(driver->encoder, history, span);
+    if (ahead == NULL || *ahead == NULL) return weir__encoder_want(encoder, history, span);
     weir__embedding *taken = *ahead;
     *ahead = NULL;
-    weir__encoder_need(driver->encoder, taken);
+    weir__encoder_need(encoder, taken);
     return taken;
 }
 
 /* False: the slot has failed. */
-static bool look_at(weir__driver *driver, weir__slot *slot)
+static bool look_at(weir__encoder *encoder, weir__slot *slot)
 {
     const weir__history *history = &slot->request->history;
     const weir__media_span *span =
         slot->state == WEIR_SLOT_PREFILLING ? weir__history_span(history, slot->n_past) : NULL;
     weir_error error = {0};
-    if (slot->span != span) weir__media_leave(driver, slot);
+    if (slot->span != span) weir__media_leave(encoder, slot);
     if (span == NULL) {
-        if (slot->state != WEIR_SLOT_JOINED) weir__media_drop(driver, slot->request);
+        if (slot->state != WEIR_SLOT_JOINED) weir__media_drop(encoder, slot->request);
         return true;
     }
     if (slot->embedding == NULL) {
-        drop_first(driver, slot->request, (int32_t)(span - history->spans));
-        slot->embedding = want(driver, slot->request, span);
+        drop_first(encoder, slot->request, (int32_t)(span - history->spans));
+        slot->embedding = want(encoder, slot->request, span);
     }
     slot->span = span;
-    weir_status status =
-        slot->embedding != NULL
-            ? weir__encoder_state(driver->encoder, slot->embedding, &error)
-            : weir__error_set(&error, WEIR_NO_MEMORY, "media", "out of memory for embeddings");
+    weir_status status = slot->embedding != NULL ? weir__encoder_state(encoder, slot->embedding, &error)
+                                                 : weir__error_set(&error, WEIR_NO_MEMORY, "media",
+                                                                   "out of memory for embeddings");
     if (status != WEIR_OK && status != WEIR_TIMEOUT) {
         weir__slot_fail(slot, status, &error);
         return false;
@@ -74,14 +71,14 @@ static bool look_at(weir__driver *driver, weir__slot *slot)
     return true;
 }
 
-bool weir__media_collect(weir__driver *driver)
+bool weir__media_collect(weir__encoder *encoder, weir__slot *slots, int32_t n_slots)
 {
     bool failed = false;
-    if (driver->encoder == NULL) return false;
-    for (int32_t i = 0; i < driver->params->n_slots; i++) {
-        weir__slot *slot = &driver->slots[i];
+    if (encoder == NULL) return false;
+    for (int32_t i = 0; i < n_slots; i++) {
+        weir__slot *slot = &slots[i];
         if (slot->state != WEIR_SLOT_IDLE && (slot->request->history.n_spans > 0 || slot->span != NULL))
-            failed |= !look_at(driver, slot);
+            failed |= !look_at(encoder, slot);
     }
     return failed;
 }

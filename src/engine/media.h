@@ -5,16 +5,14 @@
 
 #include "engine/slot.h"
 
-typedef struct weir__driver weir__driver;
-
 /* Asks for the embeddings that slots need next, and notes which are there. True: some slots have failed,
- * because there will be none. */
-bool weir__media_collect(weir__driver *driver);
+ * because there will be none. encoder NULL: does nothing. */
+bool weir__media_collect(weir__encoder *encoder, weir__slot *slots, int32_t n_slots);
 
 /* The slot gives back the embeddings that it needs now. */
-void weir__media_leave(weir__driver *driver, weir__slot *slot);
+void weir__media_leave(weir__encoder *encoder, weir__slot *slot);
 
 /* The request ends: gives back those that were encoded ahead. */
-void weir__media_drop(weir__driver *driver, weir__request *request);
+void weir__media_drop(weir__encoder *encoder, weir__request *request);
 
 #endif

@@ -325,7 +325,8 @@ static bool peers_preempt(weir__driver *driver, int64_t now)
     return true;
 }
 
-bool weir__pace_abandons(weir__driver *driver)
+/* Whether a request has arrived for which the pass should not finish. */
+static bool abandons(weir__driver *driver)
 {
     weir__pass_watch *watch = &driver->watch;
     bool arrived = atomic_load_explicit(&driver->shared->arrived, memory_order_relaxed);
@@ -338,6 +339,24 @@ bool weir__pace_abandons(weir__driver *driver)
     int64_t end_ns = watch->end_ns > now ? watch->end_ns : now, target_ns = own_target_ns(driver);
     if (request != NULL && end_ns - request->submit_ns > target_ns) return true;
     return risen && end_ns - now > target_ns && peers_preempt(driver, now);
+}
+
+/* Whether the pass that is being computed need not finish: nobody waits for it, or others go first. The
+ * driver is inside decode, so the slots do not change. */
+static bool ends_pass(void *user)
+{
+    weir__driver *driver = user;
+    if (atomic_load_explicit(&driver->shared->stopping, memory_order_relaxed)) return true;
+    for (int32_t i = 0; i < driver->params->n_slots; i++) {
+        const weir__slot *slot = &driver->slots[i];
+        if (slot->state != WEIR_SLOT_IDLE && !weir__request_cancelled(slot->request)) return abandons(driver);
+    }
+    return true;
+}
+
+void weir__pace_watch(weir__driver *driver)
+{
+    driver->model->ops->set_abort(driver->context, ends_pass, driver);
 }
 
 void weir__pace_restart(weir__driver *driver)

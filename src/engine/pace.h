@@ -10,14 +10,8 @@ typedef struct weir__driver weir__driver;
 
 #define WEIR__PACE_TURN 4 /* one tick in this many belongs to an outranked prompt */
 
-/* The driver's. */
-typedef struct weir__pass_watch {
-    int64_t end_ns;     /* when the pass will end, as predicted */
-    int64_t checked_ns; /* when the queue was last searched */
-    int64_t rest_ns;    /* until then, prompts that yield to other engines rest; of an earlier pass */
-    bool rests;         /* one of them rests in this tick */
-    uint32_t rises;     /* weir__peers_rises() before the pass */
-} weir__pass_watch;
+/* From now on, a pass that need not finish ends early. */
+void weir__pace_watch(weir__driver *driver);
 
 /* The target for the length of a tick: the least of the streams that generate; a set of adapters has its
  * share. */
@@ -35,9 +29,6 @@ static inline bool weir__pace_has(const weir__slot *slot)
 
 /* The pass begins: the batch is filled and its shape known. */
 void weir__pace_begin(weir__driver *driver, int64_t now);
-
-/* Whether a request has arrived for which the pass should not finish. Called during the pass, many times. */
-bool weir__pace_abandons(weir__driver *driver);
 
 /* Until when prompts rest for other engines' requests; WEIR__CLOCK_NEVER = it does not. */
 int64_t weir__pace_rest_ns(const weir__driver *driver);

@@ -1,32 +1,19 @@
-/* prefix.c: the tokens that a request need not compute, because they are in the prefix cache, in a running
- * request, or in one that is computing them now.
+/* prefix.c: which prefixes an engine keeps, and what of a prompt they are.
  * SPDX-License-Identifier: Apache-2.0 */
-#include <stddef.h>
+#include "engine/prefix.h"
+
 #include <stdio.h>
 #include <string.h>
 
-#include "base/error.h"
+#include "base/clock.h"
 #include "base/hash.h"
-#include "base/mem.h"
-#include "engine/account.h"
-#include "engine/doctor.h"
-#include "engine/driver.h"
-#include "engine/lanes.h"
-#include "engine/prefix.h"
 #include "engine/stream.h"
-#include "engine/suspend.h"
 
-/* Waiting for another request's prefill is worthwhile from this many tokens on. */
-#define JOIN_LEAST 8
-/* The same for copies between lanes and for loading a state, which take some milliseconds. */
+/* Where a prefix is copied between lanes or loaded, which takes some milliseconds, it has at least as many
+ * tokens. */
 #define COPY_LEAST 8
 /* A checkpoint ends a chunk, and short chunks compute slowly. */
 #define CHECKPOINT_LEAST 8
-
-/* How long a request waits for a file: as long as computing its tokens takes, within these bounds. Before any
- * tick has been measured, the longest. */
-#define PATIENCE_LEAST WEIR__NS_PER_S
-#define PATIENCE_MOST  (60 * WEIR__NS_PER_S)
 
 /* How often an engine looks for files that other processes have added to its cache_dir. */
 #define WATCH_NS (WEIR__NS_PER_S / 4)
@@ -40,79 +27,73 @@ static void ring_bell(void *user)
 
 /* Models with an original context may have other factors of RoPE for contexts beyond it: then the length of
  * the sequences counts. 0: it does not. */
-static uint64_t factors_of(const weir__driver *driver)
+static uint64_t factors_of(const weir__prefix *prefix)
 {
-    const weir_model *model = driver->model;
+    const weir_model *model = prefix->model;
     char key[128], text[32];
     snprintf(key, sizeof key, "%s.rope.scaling.original_context_length", model->info.architecture);
     bool has = model->ops->model_meta(model->model, key, text, sizeof text) > 0;
-    return has ? (uint64_t)driver->info.n_ctx_seq : 0;
+    return has ? (uint64_t)prefix->info->n_ctx_seq : 0;
 }
 
 /* The contexts that can load a saved state. Layout, lanes and kernels do not count. model: its identity, or
  * its fingerprint. */
-static uint64_t kind_of(const weir__driver *driver, uint64_t model)
+static uint64_t kind_of(const weir__prefix *prefix, uint64_t model)
 {
     const char *version = weir_backend_version();
     const uint64_t numbers[] = {
         model,
-        (uint64_t)driver->params->type_k,
-        (uint64_t)driver->params->type_v,
-        factors_of(driver),
+        (uint64_t)prefix->params->type_k,
+        (uint64_t)prefix->params->type_v,
+        factors_of(prefix),
     };
-    return weir__hash(weir__hash(driver->model->attention, numbers, sizeof numbers), version,
+    return weir__hash(weir__hash(prefix->model->attention, numbers, sizeof numbers), version,
                       strlen(version));
 }
 
-static weir__snapshot_limits limits_of(const weir__driver *driver, uint64_t model)
+static weir__snapshot_limits limits_of(const weir__prefix *prefix, uint64_t model)
 {
-    return (weir__snapshot_limits){.kind = kind_of(driver, model),
-                                   .n_tokens = driver->info.n_ctx_seq,
-                                   .n_vocab = driver->model->info.n_vocab};
+    return (weir__snapshot_limits){.kind = kind_of(prefix, model),
+                                   .n_tokens = prefix->info->n_ctx_seq,
+                                   .n_vocab = prefix->model->info.n_vocab};
 }
 
-weir__snapshot_limits weir__prefix_limits(const weir__driver *driver)
+weir__snapshot_limits weir__prefix_limits(const weir__prefix *prefix)
 {
-    return limits_of(driver, driver->model->info.fingerprint);
+    return limits_of(prefix, prefix->model->info.fingerprint);
 }
 
 /* Opens cache_dir, if there is one and prefixes are kept at all. */
-static weir_status open_archive(weir__driver *driver, weir__archive **archive, weir_error *error)
+static weir_status open_archive(const weir__prefix *prefix, weir__doorbell *bell, weir__archive **archive,
+                                weir_error *error)
 {
     const weir__archive_params params = {
-        .path = driver->params->cache_dir,
-        .n_bytes = driver->params->cache_disk_bytes,
-        .limits = limits_of(driver, driver->model->ops->model_identity(driver->model->model)),
+        .path = prefix->params->cache_dir,
+        .n_bytes = prefix->params->cache_disk_bytes,
+        .limits = limits_of(prefix, prefix->model->ops->model_identity(prefix->model->model)),
         .watch_ns = WATCH_NS,
         .ring = ring_bell,
-        .user = driver->bell,
+        .user = bell,
     };
-    if (params.path == NULL || *params.path == '\0' || !driver->prefix.caching) return WEIR_OK;
+    if (params.path == NULL || *params.path == '\0' || !prefix->caching) return WEIR_OK;
     return weir__archive_open(&params, archive, error);
 }
 
-weir_status weir__prefix_open(weir__driver *driver, weir_error *error)
+weir_status weir__prefix_open(weir__prefix *prefix, weir__memory *memory, weir__doorbell *bell,
+                              weir_error *error)
 {
-    const weir_engine_params *params = driver->params;
-    bool lanes = driver->info.layout == WEIR_LAYOUT_PER_SLOT;
-    weir__prefix *prefix = &driver->prefix;
-    bool exact = weir__prefix_is_exact(driver->model);
-    *prefix = (weir__prefix){
-        .model = driver->model,
-        .caching = params->cache_sequences != 0,
-        .exact = exact,
-        .checkpoints = exact && params->cache_bytes > 0,
-        .least = lanes || exact ? COPY_LEAST : 1,
-    };
-    weir_status status =
-        weir__memory_init(&driver->memory, driver->model->ops, driver->context, &driver->info, error);
+    const weir_engine_params *params = prefix->params;
+    bool lanes = prefix->info->layout == WEIR_LAYOUT_PER_SLOT;
+    prefix->caching = params->cache_sequences != 0;
+    prefix->exact = weir__prefix_is_exact(prefix->model);
+    prefix->checkpoints = prefix->exact && params->cache_bytes > 0;
+    prefix->least = lanes || prefix->exact ? COPY_LEAST : 1;
     weir__archive *archive = NULL;
-    driver->memory.uneven = driver->model->projector != NULL;
-    if (status == WEIR_OK) status = open_archive(driver, &archive, error);
+    weir_status status = open_archive(prefix, bell, &archive, error);
     if (status != WEIR_OK) return status;
-    int32_t beside = driver->info.n_seq_max - params->n_slots;
+    int32_t beside = prefix->info->n_seq_max - params->n_slots;
     weir__cache_params cache = {
-        .memory = &driver->memory,
+        .memory = memory,
         /* without others, idle slots' lanes serve */
         .n_sequences = !prefix->caching                        ? 0
                        : params->cache_sequences > 0 || !lanes ? beside
@@ -123,9 +104,7 @@ weir_status weir__prefix_open(weir__driver *driver, weir_error *error)
         .block = params->cache_block,
         .archive = archive,
     };
-    status = weir__cache_create(&cache, &driver->cache, error);
-    prefix->cache = driver->cache;
-    return status;
+    return weir__cache_create(&cache, &prefix->cache, error);
 }
 
 bool weir__prefix_is_exact(const weir_model *model)
@@ -133,35 +112,9 @@ bool weir__prefix_is_exact(const weir_model *model)
     return model->info.is_recurrent || model->info.is_hybrid || model->info.n_swa > 0;
 }
 
-static bool cache_serves(const weir__prefix *prefix, const weir__request *request)
+bool weir__prefix_serves(const weir__prefix *prefix, const weir__request *request)
 {
     return prefix->caching && request->cache_prompt;
-}
-
-static weir__slot *slot_of(const weir__prefix_end *live)
-{
-    return (weir__slot *)(void *)((char *)(void *)live - offsetof(weir__slot, live));
-}
-
-/* ---- Misses ---- */
-
-/* The request starts to compute: its cached tokens are known. */
-static void note_start(weir__driver *driver, const weir__slot *slot)
-{
-    weir__request *request = slot->request;
-    weir_miss_info *info = &request->miss;
-    if (request->n_cached >= 0) return; /* it ran before and was suspended */
-    int32_t most = request->history.n_prompt - 1;
-    request->n_cached = slot->n_past < most ? slot->n_past : most;
-    if (!cache_serves(&driver->prefix, request) || request->history.score != NULL)
-        info->miss = WEIR_MISS_OFF;
-    else if (request->n_cached == most)
-        info->miss = WEIR_MISS_NONE;
-    else if (request->n_cached < slot->n_promised || info->miss == WEIR_MISS_NONE)
-        info->miss = WEIR_MISS_EVICTED;
-    if (info->miss != WEIR_MISS_DIVERGED) weir__doctor_forget(info);
-    driver->account.counts.n_misses[info->miss]++;
-    if (request->stream != NULL) weir__stream_set_miss(request->stream, info);
 }
 
 /* ---- Checkpoints: where memory cannot be cut ---- */
@@ -187,35 +140,21 @@ static bool is_checkpoint(const weir__prefix *prefix, const weir__request *reque
 
 int32_t weir__prefix_chunk(const weir__prefix *prefix, const weir__slot *slot, int32_t n)
 {
-    if (!prefix->checkpoints || !cache_serves(prefix, slot->request)) return n;
+    if (!prefix->checkpoints || !weir__prefix_serves(prefix, slot->request)) return n;
     for (int32_t i = 1; i < n; i++)
         if (is_checkpoint(prefix, slot->request, slot->n_past + i)) return i;
     return n;
 }
 
-/* The last checkpoint that the leader will save within n tokens. */
-static int32_t last_checkpoint(const weir__prefix *prefix, const weir__slot *leader, int32_t n)
+int32_t weir__prefix_last_checkpoint(const weir__prefix *prefix, const weir__slot *leader, int32_t n)
 {
     while (n > 0 && !is_checkpoint(prefix, leader->request, n)) n--;
     return n;
 }
 
-/* ---- Beginning ---- */
+/* ---- Hits ---- */
 
-/* The slot of a fork's source while it runs; NULL: it does not run, or its memory cannot be cut. */
-static weir__slot *source_of(const weir__driver *driver, const weir__request *request)
-{
-    if (request->source == NULL || driver->prefix.exact) return NULL;
-    for (int32_t i = 0; i < driver->params->n_slots; i++) {
-        weir__slot *slot = &driver->slots[i];
-        if (slot->state != WEIR_SLOT_IDLE && slot->lane >= 0 && slot->request->stream == request->source)
-            return slot;
-    }
-    return NULL;
-}
-
-/* No hit ends within an image. */
-static void cut_hit(const weir__prefix *prefix, const weir__history *history, weir__cache_hit *hit)
+void weir__prefix_cut(const weir__prefix *prefix, const weir__history *history, weir__cache_hit *hit)
 {
     if (history->n_spans == 0) return;
     int32_t n = weir__history_shared(history, hit->n);
@@ -233,203 +172,12 @@ static void cut_hit(const weir__prefix *prefix, const weir__history *history, we
     }
 }
 
-static void look_up_prefix(weir__driver *driver, const weir__slot *slot, weir__cache_hit *hit)
-{
-    const weir__request *request = slot->request;
-    weir__prefix_key key = weir__history_key(&request->history);
-    int32_t n = request->history.n_tokens;
-    /* To score a token, the row before it is computed. */
-    if (request->history.score != NULL && request->history.score->n_scored < request->history.score->n)
-        n = request->history.score->n_scored;
-    *hit = (weir__cache_hit){.miss = WEIR_MISS_OFF};
-    if (request->saved.state != NULL) return; /* its own cells have more tokens than any prefix */
-    if (cache_serves(&driver->prefix, request))
-        weir__cache_look(driver->cache, &key, request->history.tokens, n, !slot->wait.over, &slot->live,
-                         request->serial + 1, hit);
-    cut_hit(&driver->prefix, &request->history, hit);
-    weir__slot *source = source_of(driver, request);
-    if (source == NULL) return;
-    /* The tree knows prompts of running requests, not their answers. */
-    int32_t there = weir__history_shared(&request->history, source->n_past < n - 1 ? source->n_past : n - 1);
-    if (there <= hit->n || there < driver->prefix.least ||
-        memcmp(source->request->history.tokens, request->history.tokens,
-               (size_t)there * sizeof *request->history.tokens) != 0)
-        return;
-    hit->n = there;
-    hit->pos = weir__history_position(&request->history, there);
-    hit->entry = NULL;
-    hit->live = &source->live;
-}
-
-/* Makes the slot wait for the leader if that is better. */
-static bool join_leader(weir__driver *driver, weir__slot *slot, const weir__cache_hit *hit)
-{
-    if (hit->leader == NULL) return false;
-    const weir__slot *leader = slot_of(hit->leader);
-    int32_t n =
-        driver->prefix.exact ? last_checkpoint(&driver->prefix, leader, hit->n_leader) : hit->n_leader;
-    if (n - hit->n < JOIN_LEAST || n <= leader->n_past) return false;
-    driver->account.counts.n_joined += slot->state != WEIR_SLOT_JOINED;
-    slot->state = WEIR_SLOT_JOINED;
-    slot->leader = leader->index;
-    slot->leader_serial = leader->request->serial;
-    slot->n_promised = n;
-    return true;
-}
-
-static int64_t patience_ns(const weir__driver *driver, int32_t n)
-{
-    weir_cost cost = weir__cost_get(&driver->cost);
-    double ns = n * cost.prefill_ns + weir__cost_context_k(0, n) * cost.context_ns;
-    if (cost.n_ticks == 0 || ns > (double)PATIENCE_MOST) return PATIENCE_MOST;
-    return ns > (double)PATIENCE_LEAST ? (int64_t)ns : PATIENCE_LEAST;
-}
-
-/* Where the hit's tokens are, for one that may wait for a file. AWAY: the wait is over: look up again. */
-static weir__cache_place locate(weir__driver *driver, const weir__cache_hit *hit, weir__cache_wait *wait)
-{
-    int64_t now = weir__clock_now_ns(), due = wait->due_ns;
-    if (due == 0) due = weir__cache_wait_begin(driver->cache, now) + patience_ns(driver, hit->n);
-    weir__cache_place place = weir__cache_call(driver->cache, hit, due);
-    if (place == WEIR__CACHE_HERE) return place;
-    wait->due_ns = due;
-    wait->over = place == WEIR__CACHE_AWAY;
-    return place;
-}
-
-/* Makes the slot wait for a file that has the hit's tokens. If that does not come in time, looks up those
- * that are in memory. */
-static bool join_file(weir__driver *driver, weir__slot *slot, weir__cache_hit *hit)
-{
-    weir__cache_place place = locate(driver, hit, &slot->wait);
-    if (place == WEIR__CACHE_AWAY) look_up_prefix(driver, slot, hit);
-    if (place != WEIR__CACHE_COMES) return false;
-    slot->state = WEIR_SLOT_JOINED;
-    slot->leader = -1;
-    slot->n_promised = hit->n;
-    return true;
-}
-
-/* Whether the slot takes the entry's sequence over, with its first n tokens, instead of copying them. A new
- * answer to the same prompt takes the place of the old one, rather than of an entry that the next request may
- * need; but a fork leaves its source as it is. full: no other lane is free. */
-static bool takes_over(const weir__driver *driver, const weir__slot *slot, const weir__prefix_end *device,
-                       int32_t n, bool full)
-{
-    const weir__request *request = slot->request;
-    bool same_prompt = n >= request->history.n_prompt - 1 && request->source == NULL;
-    bool copies = driver->info.layout == WEIR_LAYOUT_PER_SLOT; /* cells of a pool are shared */
-    if (n == weir__cache_length(device)) return true;
-    if (same_prompt) return full || (copies && weir__cache_is_spare(device, n));
-    return full && weir__cache_is_spare(device, 0);
-}
-
-/* Gives the slot a lane with the tokens of the hit. After an eviction the hit is stale: looks up again.
- * False: the slot waits for a file. */
-static bool obtain_lane(weir__driver *driver, weir__slot *slot, weir__cache_hit hit)
-{
-    int32_t lane = weir__lanes_free(&driver->lanes);
-    for (;;) {
-        weir__prefix_end *device =
-            hit.entry != NULL && weir__cache_sequence(hit.entry) >= 0 ? hit.entry : NULL;
-        bool taken = device != NULL && takes_over(driver, slot, device, hit.n, lane < 0);
-        int32_t evicted = lane < 0 && !taken ? weir__cache_evict(driver->cache, device) : -1;
-        if (taken || (lane < 0 && evicted < 0)) { /* little or nothing is lost, or no other lane is left */
-            lane = weir__cache_adopt(driver->cache, device, hit.n);
-            if (driver->memory.n[lane] != hit.n) weir__memory_cut(&driver->memory, lane, 0, 0);
-            break;
-        }
-        if (lane < 0) {
-            lane = evicted;
-        } else {
-            int32_t from = hit.live != NULL ? slot_of(hit.live)->lane : -1;
-            weir_status status =
-                hit.n > 0 ? weir__cache_fetch(driver->cache, &hit, from, lane, NULL) : WEIR_OK;
-            bool gone = status == WEIR_NOT_FOUND; /* look for the next best */
-            if (!gone && (status != WEIR_NO_SPACE || weir__cache_evict(driver->cache, device) < 0)) break;
-        }
-        look_up_prefix(driver, slot, &hit);
-        if (join_file(driver, slot, &hit)) return false;
-    }
-    weir__lanes_enter(&driver->lanes, slot, lane);
-    slot->n_past = driver->memory.n[lane];
-    int32_t most =
-        slot->request->history.n_prompt - 1; /* less than n_past after a suspension without a saved state */
-    driver->account.counts.n_cached_tokens += (uint64_t)(slot->n_past < most ? slot->n_past : most);
-    return true;
-}
-
-static void begin_text(const weir__prefix *prefix, weir__slot *slot)
-{
-    const weir__request *request = slot->request;
-    weir__prefix_key key = weir__history_key(&request->history);
-    if (slot->live.node == NULL)
-        weir__cache_begin(prefix->cache, &key, request->history.tokens, request->history.n_tokens, 0,
-                          &slot->live);
-    weir__cache_advance(prefix->cache, &slot->live, slot->n_past,
-                        slot->state == WEIR_SLOT_JOINED ? request->serial + 1 : 0);
-}
-
-void weir__prefix_start(weir__driver *driver, weir__slot *slot)
-{
-    const weir__request *request = slot->request;
-    weir__cache_hit hit;
-    look_up_prefix(driver, slot, &hit);
-    if (slot->state != WEIR_SLOT_JOINED) {
-        slot->n_promised = hit.n;
-        if (request->n_cached < 0) weir__doctor_note(driver->model, slot->request, &hit);
-    }
-    bool waits = join_leader(driver, slot, &hit) || join_file(driver, slot, &hit);
-    if (!waits && slot->wait.over) waits = join_leader(driver, slot, &hit);
-    if (!waits && obtain_lane(driver, slot, hit)) {
-        weir__suspend_restore(&driver->memory, driver->cache, slot);
-        bool fed = request->n_generated > 0 && slot->n_past == request->history.n_tokens - 1;
-        slot->state = fed ? WEIR_SLOT_GENERATING : WEIR_SLOT_PREFILLING;
-        note_start(driver, slot);
-    }
-    if (cache_serves(&driver->prefix, request)) begin_text(&driver->prefix, slot);
-}
-
-/* Whether the tokens that the slot waits for may still come. */
-static bool may_come(const weir__driver *driver, const weir__slot *slot)
-{
-    if (weir__slot_awaits_file(slot))
-        return weir__cache_reads(driver->cache) && weir__clock_now_ns() < slot->wait.due_ns;
-    const weir__slot *leader = &driver->slots[slot->leader];
-    return leader->state != WEIR_SLOT_IDLE && leader->request->serial == slot->leader_serial &&
-           leader->n_past < slot->n_promised;
-}
-
-static bool rejoin_slots(weir__driver *driver)
-{
-    bool changed = false;
-    for (int32_t i = 0; i < driver->params->n_slots; i++) {
-        weir__slot *slot = &driver->slots[i];
-        if (slot->state != WEIR_SLOT_JOINED || may_come(driver, slot)) continue;
-        weir__prefix_start(driver, slot);
-        changed = true;
-    }
-    return changed;
-}
-
-void weir__prefix_rejoin(weir__driver *driver)
-{
-    bool changed = rejoin_slots(driver);
-    if (driver->file_came) { /* then those that wait for another one */
-        driver->file_came = false;
-        weir__cache_put_away(driver->cache);
-        changed = rejoin_slots(driver) || changed;
-        weir__doorbell_ring(driver->bell); /* an errand may wait for one, too */
-    }
-    if (changed) weir__account_publish(driver);
-}
-
 /* ---- Going on ---- */
 
 void weir__prefix_advance(const weir__prefix *prefix, weir__slot *slot)
 {
     const weir__request *request = slot->request;
-    if (!cache_serves(prefix, request)) return;
+    if (!weir__prefix_serves(prefix, request)) return;
     weir__cache_advance(prefix->cache, &slot->live, slot->n_past, 0);
     if (!prefix->exact || !is_checkpoint(prefix, request, slot->n_past)) return;
     weir__prefix_key key = weir__history_key(&request->history);
@@ -444,7 +192,7 @@ void weir__prefix_keep(const weir__prefix *prefix, weir__lanes *lanes, weir__slo
     weir__prefix_key key = weir__history_key(&request->history);
     weir__cache_end(prefix->cache, &slot->live);
     int32_t n = weir__history_cut(&request->history, slot->n_past);
-    if (slot->lane < 0 || !cache_serves(prefix, request) || slot->reason == WEIR_REASON_ERROR ||
+    if (slot->lane < 0 || !weir__prefix_serves(prefix, request) || slot->reason == WEIR_REASON_ERROR ||
         n < prefix->least || (prefix->exact && n < slot->n_past) ||
         !weir__memory_cut(lanes->memory, slot->lane, n, weir__history_position(&request->history, n)))
         return;
@@ -470,64 +218,9 @@ int32_t weir__prefix_known(const weir__prefix *prefix, weir__shared *shared, con
     if (request->history.score != NULL) return 0;
     if (request->history.n_prompt > prefix->least && source_generates(prefix, shared, request))
         return request->history.n_prompt - 1;
-    if (!cache_serves(prefix, request)) return 0;
+    if (!weir__prefix_serves(prefix, request)) return 0;
     weir__cache_look(prefix->cache, &key, request->history.tokens, request->history.n_prompt, true, NULL,
                      UINT64_MAX, &hit);
-    cut_hit(prefix, &request->history, &hit);
+    weir__prefix_cut(prefix, &request->history, &hit);
     return hit.n_leader > hit.n && !prefix->exact ? hit.n_leader : hit.n;
-}
-
-/* ---- Other engines ---- */
-
-/* Gives an errand the state of its tokens' longest cached beginning. Part of a cached text is copied to a
- * free sequence first, as a request's would be. TIMEOUT: not yet, a file is being read. */
-static weir_status give_state(weir__driver *driver, weir__errand *errand)
-{
-    weir__cache *cache = driver->cache;
-    weir__cache_hit hit;
-    int32_t lane = weir__lanes_free(&driver->lanes);
-    for (;;) {
-        weir__cache_look(cache, &errand->key, errand->tokens, errand->n + 1, !errand->wait.over, NULL, 0,
-                         &hit);
-        if (hit.n == 0 || hit.n <= errand->more_than)
-            return weir__error_set(&errand->error, WEIR_NOT_FOUND, "", "no more of the prompt is cached");
-        weir__cache_place place = locate(driver, &hit, &errand->wait);
-        if (place == WEIR__CACHE_COMES) return WEIR_TIMEOUT;
-        if (place == WEIR__CACHE_AWAY) continue;
-        if (lane >= 0 || weir__cache_is_whole(&hit)) break;
-        lane = weir__cache_evict(cache, hit.entry);
-        if (lane < 0 && driver->params->cache_bytes > 0) /* its own lane is the only one */
-            lane = weir__cache_evict(cache, NULL);
-        if (lane < 0)
-            return weir__error_set(&errand->error, WEIR_BUSY, "", "requests use all sequences of the engine");
-    }
-    int32_t from = hit.live != NULL ? slot_of(hit.live)->lane : -1;
-    errand->n = hit.n;
-    return weir__cache_copy(cache, &hit, from, lane, errand->most, &errand->state, &errand->n_bytes,
-                            &errand->error);
-}
-
-void weir__prefix_carry(weir__driver *driver)
-{
-    weir__courier *courier = &driver->shared->courier;
-    weir__errand *errand = weir__courier_take(courier);
-    driver->errand_due_ns = 0;
-    if (errand == NULL) return;
-    weir_status status = WEIR_OK;
-    if (errand->brings && driver->prefix.caching)
-        status = weir__cache_put(driver->cache, &errand->key, errand->tokens, errand->n, &errand->state,
-                                 errand->n_bytes, &errand->error);
-    else if (driver->prefix.caching)
-        status = give_state(driver, errand);
-    else
-        status =
-            weir__error_set(&errand->error, WEIR_UNSUPPORTED, "engine", "this engine caches no prefixes");
-    if (status == WEIR_TIMEOUT) {
-        driver->errand_due_ns = errand->wait.due_ns;
-        weir__courier_put_back(courier, errand);
-        return;
-    }
-    weir__account_publish(driver);
-    weir__courier_finish(courier, errand, status);
-    weir__doorbell_ring(driver->bell); /* there may be more of them */
 }

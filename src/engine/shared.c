@@ -5,6 +5,7 @@
 #include "base/error.h"
 #include "base/mem.h"
 
+#define PIECE    256  /* items copied at a time under the lock: a few microseconds */
 #define TICKS    4096 /* as weir.h promises: a minute or so */
 #define ARRIVALS 4096
 #define PARTS    32 /* slots per tick on average: with more slots, fewer ticks keep theirs */
@@ -153,6 +154,29 @@ weir_engine_stats weir__shared_stats(weir__shared *shared)
     stats.queue_depth = shared->queue.n;
     pthread_mutex_unlock(&shared->mutex);
     return stats;
+}
+
+/* In pieces, so that nobody waits long for the lock. Reading stops where the driver has overwritten the next
+ * tick. */
+weir_status weir__shared_read(const weir__shared *shared, const weir__ring *ring, uint64_t from, void *items,
+                              size_t capacity, size_t *n)
+{
+    pthread_mutex_t *mutex = (pthread_mutex_t *)&shared->mutex;
+    size_t copied = 0, piece;
+    *n = 0;
+    if (capacity == 0) return WEIR_OK; /* items may be NULL */
+    do {
+        uint64_t wanted = from + copied, first = wanted;
+        size_t most = capacity - copied < PIECE ? capacity - copied : PIECE;
+        pthread_mutex_lock(mutex);
+        piece = weir__ring_copy(ring, &first, (char *)items + copied * ring->size, most);
+        pthread_mutex_unlock(mutex);
+        if (copied > 0 && first != wanted) break;
+        if (copied == 0) from = first;
+        copied += piece;
+    } while (piece == PIECE);
+    *n = copied;
+    return copied > 0 ? WEIR_OK : WEIR_END;
 }
 
 /* ---- The driver ---- */

@@ -70,6 +70,10 @@ void weir__shared_stop(weir__shared *shared);
 /* The counters as last published, with the current length of the queue. */
 weir_engine_stats weir__shared_stats(weir__shared *shared);
 
+/* Copies items of one of the rings, the first one `from` or the oldest that is left. END: there is none. */
+weir_status weir__shared_read(const weir__shared *shared, const weir__ring *ring, uint64_t from, void *items,
+                              size_t capacity, size_t *n);
+
 /* ---- The driver ---- */
 
 int32_t weir__shared_depth(weir__shared *shared);

@@ -61,7 +61,7 @@ weir_status weir_snapshot_create(const weir_engine *engine, const int32_t *token
     made->salt_length = salt_length;
     made->tokens = weir__mem_calloc(n_tokens + 1, sizeof *tokens);
     made->salt = weir__mem_dup(salt, salt_length);
-    made->arrival.limits = weir__prefix_limits(&engine->driver);
+    made->arrival.limits = weir__prefix_limits(&engine->driver.prefix);
     made->arrival.most = most_bytes;
     if (made->tokens == NULL || made->salt == NULL) goto no_memory;
     memcpy(made->tokens, tokens, n_tokens * sizeof *tokens);
@@ -164,7 +164,7 @@ weir_status weir_snapshot_import(weir_snapshot *snapshot, weir_engine *engine, i
     weir_status status = check_state(snapshot, engine, false, error);
     if (status != WEIR_OK) return status;
     weir__snapshot_arrival *arrival = &snapshot->arrival;
-    weir__snapshot_limits limits = weir__prefix_limits(&engine->driver);
+    weir__snapshot_limits limits = weir__prefix_limits(&engine->driver.prefix);
     if (arrival->text.head.n_tokens > (uint32_t)limits.n_tokens)
         return weir__error_set(error, WEIR_UNSUPPORTED, "engine",
                                "the snapshot has %u tokens; a context of this engine holds %d",

@@ -5,7 +5,6 @@
 
 #include "base/error.h"
 #include "base/mem.h"
-#include "engine/driver.h"
 #include "engine/prefix.h"
 #include "model/context.h"
 
@@ -61,15 +60,14 @@ static weir_context_params context_of(const weir_engine_params *params, const we
     return context;
 }
 
-static weir_status open_model(weir__driver *driver, weir_model *model, weir__drafter **drafter,
-                              weir_error *error)
+static weir_status open_model(const weir__speculate *all, weir__bcontext *engines, weir_model *model,
+                              weir__drafter **drafter, weir_error *error)
 {
-    const weir_engine_params *params = driver->params;
+    const weir_engine_params *params = all->params;
     bool head = is_head(params, model);
-    weir_context_params context = context_of(params, &driver->info, head);
-    return head ? weir__drafter_head(driver->model, driver->context, model, &context, params->n_slots,
-                                     drafter, error)
-                : weir__drafter_model(driver->model, model, &context, params->n_ctx, drafter, error);
+    weir_context_params context = context_of(params, all->info, head);
+    return head ? weir__drafter_head(all->model, engines, model, &context, params->n_slots, drafter, error)
+                : weir__drafter_model(all->model, model, &context, params->n_ctx, drafter, error);
 }
 
 /* For a draft model that the caller did not ask for, the error names the parameter that leaves it out. */
@@ -82,25 +80,24 @@ static weir_status blame_parameter(const weir_engine_params *params, weir_status
     return status;
 }
 
-weir_status weir__speculate_open(weir__driver *driver, weir_error *error)
+weir_status weir__speculate_open(weir__speculate *all, weir__bcontext *context, weir_error *error)
 {
-    weir__speculate *all = &driver->speculate;
-    const weir_engine_params *params = driver->params;
+    const weir_engine_params *params = all->params;
     weir_model *model;
     weir_error why = {0};
-    weir_status status = find_draft_model(driver->model, params, &model, error);
-    if (status != WEIR_OK || params->n_draft_max == 0 || driver->prefix.exact) return status;
+    weir_status status = find_draft_model(all->model, params, &model, error);
+    if (status != WEIR_OK || params->n_draft_max == 0 || weir__prefix_is_exact(all->model)) return status;
     if (!params->prompt_lookup && model == NULL) return WEIR_OK;
     all->drafts = weir__mem_calloc((size_t)params->n_slots, sizeof *all->drafts);
-    all->rows = weir__mem_calloc((size_t)driver->info.n_seq_max, sizeof *all->rows);
+    all->rows = weir__mem_calloc((size_t)all->info->n_seq_max, sizeof *all->rows);
     if (all->drafts == NULL || all->rows == NULL) goto no_memory;
     if (params->prompt_lookup) {
-        all->drafters[all->n] = weir__drafter_lookup(driver->model, params->n_slots, params->lookup_bytes);
+        all->drafters[all->n] = weir__drafter_lookup(all->model, params->n_slots, params->lookup_bytes);
         if (all->drafters[all->n] == NULL) goto no_memory;
         all->n++;
     }
     if (model == NULL) return WEIR_OK;
-    status = open_model(driver, model, &all->drafters[all->n], &why);
+    status = open_model(all, context, model, &all->drafters[all->n], &why);
     all->n += status == WEIR_OK;
     return blame_parameter(params, status, &why, error);
 no_memory:
@@ -180,25 +177,24 @@ void weir__speculate_close(weir__speculate *all)
 
 /* ---- The tick so far ---- */
 
-static bool slot_generates(const weir__driver *driver, const weir__slot *slot)
+static bool slot_generates(const weir__speculate *all, const weir__slot *slot)
 {
     return slot->state == WEIR_SLOT_GENERATING && slot->reason == WEIR_REASON_NOT_FINISHED &&
-           weir__rotation_has(&driver->rotation, slot);
+           weir__rotation_has(all->rotation, slot);
 }
 
 /* The time of the generating slots' rows, with their drafts. */
-static double tick_ns(const weir__driver *driver, const weir_cost *cost)
+static double tick_ns(const weir__speculate *all, const weir_cost *cost)
 {
-    int32_t *rows = driver->speculate.rows, n_rows = 0;
+    int32_t *rows = all->rows, n_rows = 0;
     double n_context_k = 0;
-    for (int32_t lane = 0; lane < driver->lanes.n; lane++) {
-        const weir__slot *slot = driver->lanes.slot[lane];
-        rows[lane] = slot != NULL && slot_generates(driver, slot) ? 1 + slot->draft.n : 0;
+    for (int32_t lane = 0; lane < all->lanes->n; lane++) {
+        const weir__slot *slot = all->lanes->slot[lane];
+        rows[lane] = slot != NULL && slot_generates(all, slot) ? 1 + slot->draft.n : 0;
         n_rows += rows[lane];
         if (rows[lane] > 0) n_context_k += weir__cost_context_k(slot->n_past, rows[lane]);
     }
-    int32_t n_passes =
-        weir__cost_passes(rows, driver->info.n_seq_max, driver->info.n_ubatch, driver->info.layout);
+    int32_t n_passes = weir__cost_passes(rows, all->info->n_seq_max, all->info->n_ubatch, all->info->layout);
     return weir_cost_tick_ns(cost, n_passes, n_rows, 0, n_context_k);
 }
 
@@ -219,13 +215,13 @@ static weir__draft draft_of(const weir__slot *slot)
 }
 
 /* Prepares the slot's draft. False: it gets none, or has one that is not used yet. */
-static bool prepare_draft(const weir__driver *driver, weir__slot *slot)
+static bool prepare_draft(const weir__speculate *all, weir__slot *slot)
 {
     weir__draft *draft = &slot->draft;
     const weir__request *request = slot->request;
     if (draft->text == request->serial && draft->n_tokens == request->history.n_tokens) return false;
     *draft = draft_of(slot);
-    draft->most = driver->params->n_draft_max;
+    draft->most = all->params->n_draft_max;
     if (request->n_draft_max >= 0 && request->n_draft_max < draft->most) draft->most = request->n_draft_max;
     /* the row after the draft gives a token, too */
     if (draft->most > request->max_tokens - request->n_generated - 1)
@@ -235,20 +231,20 @@ static bool prepare_draft(const weir__driver *driver, weir__slot *slot)
 
 /* Shortens drafts until the whole tick is worth its time: with lanes it may need more passes. Streams without
  * a draft shall not wait much longer. */
-static void shorten_drafts(weir__driver *driver, const weir_cost *cost, int32_t n_streams, double tokens,
-                           double alone_ns)
+static void shorten_drafts(const weir__speculate *all, const weir_cost *cost, int32_t n_streams,
+                           double tokens, double alone_ns)
 {
     for (;;) {
         weir__slot *longest = NULL;
         int32_t n_without = 0;
-        for (int32_t i = 0; i < driver->params->n_slots; i++) {
-            weir__slot *slot = &driver->slots[i];
-            if (!slot_generates(driver, slot)) continue;
+        for (int32_t i = 0; i < all->params->n_slots; i++) {
+            weir__slot *slot = &all->slots[i];
+            if (!slot_generates(all, slot)) continue;
             n_without += slot->draft.n == 0;
             if (slot->draft.n > 0 && (longest == NULL || slot->draft.n > longest->draft.n)) longest = slot;
         }
         if (longest == NULL) return;
-        double ns = tick_ns(driver, cost);
+        double ns = tick_ns(all, cost);
         if (n_without == 0 ? tokens * alone_ns > n_streams * ns : ns <= PATIENCE * alone_ns) return;
         longest->draft.n /= 2;
     }
@@ -263,27 +259,26 @@ static size_t without_media(weir__draft **drafts, size_t n)
     return n_left;
 }
 
-void weir__speculate_draft(weir__driver *driver)
+void weir__speculate_draft(weir__speculate *all)
 {
-    weir__speculate *all = &driver->speculate;
-    weir_cost cost = weir__cost_get(&driver->cost);
+    weir_cost cost = weir__cost_get(all->cost);
     size_t n = 0;
     int32_t n_streams = 0;
     double n_context_k = 0;
     if (all->n == 0) return;
-    int64_t room = all->crowded ? 0 : weir__cells_left(&driver->cells);
-    for (int32_t i = 0; i < driver->params->n_slots; i++) {
-        weir__slot *slot = &driver->slots[i];
-        if (!slot_generates(driver, slot)) continue;
+    int64_t room = all->crowded ? 0 : weir__cells_left(all->cells);
+    for (int32_t i = 0; i < all->params->n_slots; i++) {
+        weir__slot *slot = &all->slots[i];
+        if (!slot_generates(all, slot)) continue;
         n_streams++;
         n_context_k += weir__cost_context_k(slot->n_past, 1);
-        if (room > 0 && prepare_draft(driver, slot)) all->drafts[n++] = &slot->draft;
+        if (room > 0 && prepare_draft(all, slot)) all->drafts[n++] = &slot->draft;
         if (slot->draft.n > room)
             slot->draft.n = room > 0 ? (int32_t)room : 0; /* the room has shrunk since */
         room -= slot->draft.n;
     }
     if (n == 0) return;
-    double alone_ns = tick_ns(driver, &cost);
+    double alone_ns = tick_ns(all, &cost);
     weir__drafting drafting = {
         .room = room,
         .throughput = {.tokens = n_streams,
@@ -305,14 +300,14 @@ void weir__speculate_draft(weir__driver *driver)
         }
         n = n_left;
     }
-    shorten_drafts(driver, &cost, n_streams, drafting.throughput.tokens, alone_ns);
+    shorten_drafts(all, &cost, n_streams, drafting.throughput.tokens, alone_ns);
 }
 
-bool weir__speculate_shrink(weir__driver *driver)
+bool weir__speculate_shrink(weir__speculate *all)
 {
     bool drafted = false;
-    for (int32_t i = 0; i < driver->params->n_slots; i++) drafted |= driver->slots[i].n_drafted > 0;
-    driver->speculate.crowded |= drafted;
+    for (int32_t i = 0; i < all->params->n_slots; i++) drafted |= all->slots[i].n_drafted > 0;
+    all->crowded |= drafted;
     return drafted;
 }
 

@@ -3,12 +3,24 @@
 #ifndef WEIR_ENGINE_SPECULATE_H
 #define WEIR_ENGINE_SPECULATE_H
 
+#include "engine/cells.h"
+#include "engine/lanes.h"
+#include "engine/rotation.h"
+#include "schedule/cost.h"
 #include "speculate/drafter.h"
 
 #define WEIR__DRAFTERS_MAX 2 /* a draft model and prompt lookup */
 
 /* The driver's. */
 typedef struct weir__speculate {
+    weir_model *model;
+    const weir_engine_params *params;
+    const weir_context_info *info;
+    weir__slot *slots; /* [n_slots] */
+    const weir__cells *cells;
+    const weir__lanes *lanes;
+    const weir__rotation *rotation;
+    const weir__cost *cost;
     weir__drafter
         *drafters[WEIR__DRAFTERS_MAX]; /* [n]; for each stream, the first one that has a draft makes it */
     int32_t n;                         /* 0 = no drafts */
@@ -17,11 +29,9 @@ typedef struct weir__speculate {
     bool crowded;                      /* the backend found no cells for drafts: none until a request ends */
 } weir__speculate;
 
-typedef struct weir__driver weir__driver;
-typedef struct weir__slot weir__slot;
-
-/* Creates the drafters that the parameters ask for. After prefix_open. Free with close in any case. */
-weir_status weir__speculate_open(weir__driver *driver, weir_error *error);
+/* Set before: the members up to `drafters`. Creates the drafters that the parameters ask for; context: the
+ * engine's. Free with close in any case. */
+weir_status weir__speculate_open(weir__speculate *all, weir__bcontext *context, weir_error *error);
 void weir__speculate_close(weir__speculate *all);
 
 /* Adds their memory to *memory. target: an outline; `context` and `info` are of its context. Prompt
@@ -38,10 +48,10 @@ void weir__speculate_name(const weir__speculate *all, char *names, size_t capaci
 bool weir__speculate_use(weir__speculate *all, weir__drafter *drafter);
 
 /* Before the view: makes drafts for generating slots where they save time. They take free cells only. */
-void weir__speculate_draft(weir__driver *driver);
+void weir__speculate_draft(weir__speculate *all);
 
 /* A pass ran out of cells. True: it had drafts, and there are none until a request ends. */
-bool weir__speculate_shrink(weir__driver *driver);
+bool weir__speculate_shrink(weir__speculate *all);
 
 /* After sampling: n_drafted tokens of the draft were computed, and the first n_right of them were right. */
 void weir__speculate_judge(const weir__draft *draft, int32_t n_drafted, int32_t n_right);

@@ -13,7 +13,7 @@
 #include "engine/lookahead.h"
 #include "engine/media.h"
 #include "engine/pace.h"
-#include "engine/prefix.h"
+#include "engine/reuse.h"
 #include "engine/sample.h"
 #include "engine/step.h"
 #include "engine/suspend.h"
@@ -24,19 +24,20 @@ void weir__step_prepare(weir__driver *driver, bool admits, int64_t now)
 {
     if (admits) atomic_store_explicit(&driver->shared->arrived, false, memory_order_relaxed);
     driver->file_came = weir__cache_has_read(driver->cache);
-    weir__prefix_carry(driver);
+    weir__reuse_carry(driver);
     weir__finish_collect(driver, now);
     weir__suspend_relieve(driver, now);
     if (admits) weir__admit(driver, now);
     do /* a suspended request may have been a leader */
-        weir__prefix_rejoin(driver);
+        weir__reuse_rejoin(driver);
     while (weir__suspend_relieve(driver, now));
-    if (weir__media_collect(driver)) weir__finish_latched(driver);
+    if (weir__media_collect(driver->encoder, driver->slots, driver->params->n_slots))
+        weir__finish_latched(driver);
     weir__lookahead(driver, now);
     weir__lanes_compact(&driver->lanes);
     weir__rotation_choose(&driver->rotation, driver->slots, driver->params->n_slots);
     weir__pace_choose(driver, now);
-    if (driver->account.counts.n_kv_used != driver->memory.n_used) weir__account_publish(driver);
+    if (driver->account.counts.n_kv_used != driver->memory.n_used) weir__account_publish(&driver->account);
 }
 
 /* ---- Plan ---- */
@@ -139,7 +140,8 @@ static bool make_batch(weir__driver *driver, const weir_plan_entry *plan, size_t
 static void fail_pass(weir__driver *driver, weir_status status, const weir_error *error)
 {
     driver->account.counts.n_failed_ticks++;
-    if (status == WEIR_NO_SPACE && (weir__speculate_shrink(driver) || weir__cells_shrink(&driver->cells)))
+    if (status == WEIR_NO_SPACE &&
+        (weir__speculate_shrink(&driver->speculate) || weir__cells_shrink(&driver->cells)))
         return;
     for (int32_t i = 0; i < driver->params->n_slots; i++) {
         weir__slot *slot = &driver->slots[i];
@@ -319,7 +321,7 @@ static void account_tick(weir__driver *driver, weir_report *report, int64_t star
 {
     report->n_active = weir__slot_count_active(driver->slots, driver->params->n_slots);
     report->tick_ns = weir__clock_now_ns() - start;
-    weir__account_end(driver, report, work_ns);
+    weir__account_end(&driver->account, report, work_ns);
     report->queue_depth = driver->account.counts.queue_depth;
     check_invariants(driver);
 }
@@ -330,13 +332,13 @@ void weir__step_tick(weir__driver *driver, const weir_plan_entry *plan, size_t n
     *report = (weir_report){.size = sizeof *report};
     weir__account_begin(&driver->account, start);
     weir__step_prepare(driver, plan == NULL, start); /* a plan is for the slots of its view */
-    weir__speculate_draft(driver);
+    weir__speculate_draft(&driver->speculate);
     int64_t prepared = weir__clock_now_ns();
     report->bad_plan = !make_batch(driver, plan, n_plan, start);
     report->idle = driver->batch.n == 0;
     if (!report->idle) {
         weir_error error = {0};
-        weir__account_plan(&driver->account, driver->slots, &driver->shape, driver->batch.n);
+        weir__account_plan(&driver->account, &driver->shape, driver->batch.n);
         weir_status status = decode_batch(driver, &report->decode_ns, &error);
         int64_t decoded = weir__clock_now_ns();
         weir__pace_bill(driver, decoded - prepared, decoded);
@@ -361,5 +363,5 @@ void weir__step_tick(weir__driver *driver, const weir_plan_entry *plan, size_t n
     }
     weir__rotation_pass(&driver->rotation, driver->slots, driver->params->n_slots);
     account_tick(driver, report, start, work_ns);
-    if (weir__cache_archive(driver->cache, start, report->idle)) weir__account_publish(driver);
+    if (weir__cache_archive(driver->cache, start, report->idle)) weir__account_publish(&driver->account);
 }

@@ -44,7 +44,7 @@ void weir__suspend(weir__driver *driver, weir__slot *slot)
     weir__account_suspend(&driver->account, slot);
     save_slot(&driver->memory, driver->cache, slot);
     weir__cache_end(driver->cache, &slot->live);
-    weir__media_leave(driver, slot);
+    weir__media_leave(driver->encoder, slot);
     weir__lanes_leave(&driver->lanes, slot);
     weir__shared_requeue(driver->shared, slot->request);
     weir__slot_init(slot, slot->index);
@@ -77,6 +77,6 @@ bool weir__suspend_relieve(weir__driver *driver, int64_t now)
         weir__suspend(driver, weir__suspend_victim(driver->slots, driver->params->n_slots, NULL, 0, now));
         suspended = true;
     }
-    if (suspended) weir__account_publish(driver);
+    if (suspended) weir__account_publish(&driver->account);
     return suspended;
 }
