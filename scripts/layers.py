@@ -46,7 +46,6 @@ RECURSIVE = {f"src/grammar/schema{name}.c" for name in ("", "_merge", "_object",
 TOGETHER = [
     {"server/answer", "server/tape"},
     {"src/backend/fake", "src/backend/fake_internal"},
-    {f"src/engine/{name}" for name in "doctor emit encoder history request score slot stream".split()},
     {f"src/cache/{name}" for name in "cache cache_entry cache_files".split()},
     {"src/gguf/gguf", "src/gguf/gguf_internal"},
     {"src/grammar/automaton", "src/grammar/automaton_rules"},

@@ -6,6 +6,10 @@
 #include "engine/pace.h"
 #include "engine/prefix.h"
 
+/* Rows of logits that a tick keeps for prompts in all slots: 12 MB with a vocabulary of 49,152. With more
+ * slots each has one row, as it has one to sample from anyway. */
+#define ROWS_MOST 64
+
 /* The most tokens that a plan may give the slot; 0 if it has no work or its adapters' turn has not come. */
 static int32_t slot_allowance(const weir__driver *driver, const weir__slot *slot)
 {
@@ -32,6 +36,33 @@ static int32_t plan_limit(const weir__driver *driver, int32_t i, int32_t n_allow
     return driver->shows && driver->shown[i] > n_allowed ? driver->shown[i] : n_allowed;
 }
 
+static bool is_scored(const weir__slot *slot)
+{
+    return slot->state == WEIR_SLOT_PREFILLING && slot->request->history.score != NULL &&
+           slot->request->history.score->n_scored < slot->request->history.score->n;
+}
+
+/* Whether the row of the slot's token at `pos` is needed to score the token after it. */
+static bool scores_after(const weir__slot *slot, int32_t pos)
+{
+    if (!is_scored(slot)) return false;
+    const weir__score *score = slot->request->history.score;
+    return pos + 1 >= score->n_scored && pos + 1 < score->n && score->tokens[pos + 1] >= 0;
+}
+
+/* The number of the slot's next tokens that a tick may compute, because each scored token keeps a row of
+ * logits as long as the vocabulary. 0 = no limit. */
+static int32_t score_limit(const weir__slot *slots, int32_t n_slots, const weir__slot *slot)
+{
+    int32_t n_scored = 1;
+    if (!is_scored(slot)) return 0;
+    for (int32_t i = 0; i < n_slots; i++) n_scored += &slots[i] != slot && is_scored(&slots[i]);
+    int32_t each = n_scored < ROWS_MOST ? ROWS_MOST / n_scored : 1;
+    int32_t known =
+        slot->request->history.score->n_scored - 1 - slot->n_past; /* computed again, but not scored again */
+    return known > 0 ? known + each : each;
+}
+
 /* Up to the next image or sound, or to its end. */
 static int32_t media_limit(const weir__slot *slot)
 {
@@ -41,8 +72,7 @@ static int32_t media_limit(const weir__slot *slot)
 
 int32_t weir__batch_limit(const weir__driver *driver, const weir__slot *slot)
 {
-    int32_t score = weir__score_limit(driver->slots, driver->params->n_slots, slot),
-            media = media_limit(slot);
+    int32_t score = score_limit(driver->slots, driver->params->n_slots, slot), media = media_limit(slot);
     if (slot->next == WEIR__NEXT_SEGMENT && media > 0) return media; /* only its last cell scores a token */
     int32_t limit = media > 0 && (score == 0 || media < score) ? media : score, pace = slot->pace.limit;
     bool paced = slot->state == WEIR_SLOT_PREFILLING && pace > 0 && pace < INT32_MAX;
@@ -105,7 +135,7 @@ static void fill_lane(weir__driver *driver, int32_t lane)
         int32_t at = slot->n_past + i, past = at - request->history.n_tokens;
         /* Keep logits only for the rows that are sampled from and those that score tokens of the prompt. */
         bool sampled = past >= -1 && request->max_tokens > 0;
-        bool scored = weir__score_wants(slot, at);
+        bool scored = scores_after(slot, at);
         int32_t token = past < 0 ? request->history.tokens[at] : slot->draft.token[past];
         int32_t row = weir__batch_add(&driver->batch, token, first + i, lane, sampled || scored);
         if (sampled && past == -1) slot->row = row;

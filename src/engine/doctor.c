@@ -32,17 +32,17 @@ static size_t text_around(const weir_model *model, const int32_t *before, int32_
 
 /* The byte of the chat's prompt where token n begins; -1: the tokens' texts do not make up the prompt. A BOS
  * token and a space that the vocabulary adds are not part of the prompt. */
-static int64_t byte_of(const weir__request *request, const weir_model *model, int32_t n)
+static int64_t byte_of(const weir__history *history, const weir_model *model, int32_t n)
 {
     size_t length, at = 0;
     char piece[BYTES_MAX];
-    const char *prompt = weir_chat_prompt(request->history.chat, &length);
+    const char *prompt = weir_chat_prompt(history->chat, &length);
     for (int32_t i = 0; i < n; i++) {
-        if (request->history.tokens[i] < 0) return -1; /* the prompt's text lacks cells of images */
-        int32_t size = model->ops->piece(model->model, request->history.tokens[i], true, piece, BYTES_MAX);
+        if (history->tokens[i] < 0) return -1; /* the prompt's text lacks cells of images */
+        int32_t size = model->ops->piece(model->model, history->tokens[i], true, piece, BYTES_MAX);
         const char *text = piece;
         if (size < 0) return -1;
-        if (at == 0 && i == 0 && request->history.tokens[0] == model->info.token_bos &&
+        if (at == 0 && i == 0 && history->tokens[0] == model->info.token_bos &&
             ((size_t)size > length || memcmp(prompt, piece, (size_t)size) != 0))
             continue;
         if (at == 0 && size > 0 && *text == ' ' && (length == 0 || *prompt != ' ')) {
@@ -65,12 +65,12 @@ static void copy_line(const char *prompt, size_t from, size_t at, weir_miss_info
 }
 
 /* n_more: bytes that the different tokens still have in common. */
-static void find_message(const weir__request *request, const weir_model *model, size_t n_more,
+static void find_message(const weir__history *history, const weir_model *model, size_t n_more,
                          weir_miss_info *info)
 {
     size_t length;
-    const weir_chat *chat = request->history.chat;
-    int64_t at = chat != NULL ? byte_of(request, model, info->n_matched) : -1;
+    const weir_chat *chat = history->chat;
+    int64_t at = chat != NULL ? byte_of(history, model, info->n_matched) : -1;
     if (at < 0) return;
     int32_t message = weir__chat_mark_at(chat->marks, chat->n_messages, (size_t)at, &info->in_message);
     if (message < 0 || (size_t)message >= chat->n_messages) return;
@@ -98,16 +98,16 @@ void weir__doctor_forget(weir_miss_info *info)
     info->in_message = false;
 }
 
-void weir__doctor_note(const weir_model *model, weir__request *request, const weir__cache_hit *hit)
+void weir__doctor_note(const weir_model *model, const weir__history *history, const weir__cache_hit *hit,
+                       weir_miss_info *info)
 {
-    weir_miss_info *info = &request->miss;
     char prompt[BYTES_MAX], cached[BYTES_MAX];
     info->miss = hit->miss;
     info->n_matched = hit->n_matched;
     weir__doctor_forget(info);
     if (hit->n_other == 0) return;
-    const int32_t *tokens = request->history.tokens;
-    int32_t at = hit->n_matched, left = request->history.n_prompt - at;
+    const int32_t *tokens = history->tokens;
+    int32_t at = hit->n_matched, left = history->n_prompt - at;
     if (left > WEIR__CACHE_AROUND) left = WEIR__CACHE_AROUND;
     size_t n_prompt = text_around(model, tokens, at, tokens + at, left, prompt);
     size_t n_cached = text_around(model, tokens, at, hit->other, hit->n_other, cached);
@@ -115,7 +115,7 @@ void weir__doctor_note(const weir_model *model, weir__request *request, const we
     weir__utf8_copy(info->cached, sizeof info->cached, cached, n_cached);
     size_t n_same = common(prompt, n_prompt, cached, n_cached);
     size_t n_before = text_around(model, tokens, at, tokens, 0, cached); /* whose bytes are not needed now */
-    find_message(request, model, n_same > n_before ? n_same - n_before : 0, info);
+    find_message(history, model, n_same > n_before ? n_same - n_before : 0, info);
 }
 
 /* ---- In words ---- */

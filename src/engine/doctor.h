@@ -4,11 +4,12 @@
 #define WEIR_ENGINE_DOCTOR_H
 
 #include "cache/cache.h"
-#include "engine/request.h"
+#include "engine/history.h"
 
-/* Writes the result of the look-up into request->miss. If the prompt diverged, looks at the tokens around the
+/* Writes the result of the look-up of a prompt into *info. If the prompt diverged, looks at the tokens around the
  * divergence. Allocates nothing. */
-void weir__doctor_note(const weir_model *model, weir__request *request, const weir__cache_hit *hit);
+void weir__doctor_note(const weir_model *model, const weir__history *history, const weir__cache_hit *hit,
+                       weir_miss_info *info);
 
 /* Removes the details of a divergence, when the miss turns out to have another reason. */
 void weir__doctor_forget(weir_miss_info *info);

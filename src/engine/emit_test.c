@@ -52,7 +52,7 @@ static int setup(void **state)
     e->sampler.model = &e->model;
     e->request.sampler = &e->sampler;
     e->request.history.tokens = e->tokens;
-    weir__emit_init(&e->request.emit);
+    weir__emit_init(&e->request.emit, &e->model);
     *state = e;
     if (weir__doorbell_create(&e->bell) != WEIR_OK) return -1;
     if (weir_stream_create(&e->request.stream, NULL) != WEIR_OK) return -1;
@@ -63,14 +63,14 @@ static void stop_at(emitter *e, const char *const *strings, size_t n)
 {
     size_t lengths[64];
     for (size_t i = 0; i < n; i++) lengths[i] = strlen(strings[i]);
-    assert_int_equal(weir__stop_create(strings, lengths, n, &e->request.stop), WEIR_OK);
+    assert_int_equal(weir__stop_create(strings, lengths, n, &e->request.emit.stop), WEIR_OK);
 }
 
 static void finish(emitter *e)
 {
     static const weir_usage usage = {0};
-    if (weir__emit_end(&e->request, &e->scratch, &e->stopped) != WEIR_OK) fail_msg("no memory");
-    weir_chunk rest = weir__emit_rest(&e->request);
+    if (weir__emit_end(&e->request.emit, &e->scratch, &e->stopped) != WEIR_OK) fail_msg("no memory");
+    weir_chunk rest = weir__request_rest(&e->request);
     rest.reason = WEIR_REASON_END;
     weir__stream_finish(e->request.stream, &rest, NULL, &usage);
     e->over = true;
@@ -86,7 +86,6 @@ static int teardown(void **state)
     if (!e->over) weir__stream_finish(e->request.stream, &end, NULL, &usage);
     weir_stream_release(e->request.stream);
     weir__doorbell_release(e->bell);
-    weir__stop_destroy(e->request.stop);
     weir__emit_fini(&e->request.emit);
     weir__emit_scratch_fini(&e->scratch);
     long left = weir__mem_live() - e->live;
@@ -106,8 +105,8 @@ static int say_bytes(emitter *e, const char *bytes, size_t length)
     e->pieces[token].bytes = bytes;
     e->pieces[token].length = length;
     e->tokens[e->request.history.n_tokens++] = token;
-    assert_int_equal(weir__emit_token(&e->request, &e->scratch, token, &e->stopped), WEIR_OK);
-    if (!e->stopped) assert_true(weir__emit_chunk(&e->request, &usage));
+    assert_int_equal(weir__emit_token(&e->request.emit, &e->scratch, token, &e->stopped), WEIR_OK);
+    if (!e->stopped) assert_true(weir__request_emit(&e->request, &usage));
     return sink_take(&e->got, e->request.stream);
 }
 
@@ -140,7 +139,7 @@ static void an_end_with_nothing_held_back_needs_no_memory(void **state)
         if (i == 2) stop_at(e, stop, 1);
         if (i == 2) assert_int_equal(say(e, "E") + say(e, "!"), 1);
         weir__mem_fail_after(0);
-        weir_status status = weir__emit_end(&e->request, &e->scratch, &e->stopped);
+        weir_status status = weir__emit_end(&e->request.emit, &e->scratch, &e->stopped);
         weir__mem_fail_after(-1);
         assert_int_equal(status, WEIR_OK);
         assert_int_equal(e->request.emit.n_text, e->request.emit.sent_text);
@@ -218,11 +217,11 @@ static void control_tokens_are_silent_unless_asked_for(void **state)
     emitter *e = *state;
     static const int32_t preserved[] = {1, 3, 5};
     for (int32_t i = 0; i < 8; i++) e->pieces[i].control = true;
-    e->request.preserved = preserved; /* tokens that the chat's parser reads */
-    e->request.n_preserved = COUNT(preserved);
+    e->request.emit.preserved = preserved; /* tokens that the chat's parser reads */
+    e->request.emit.n_preserved = COUNT(preserved);
     static const char *const texts[] = {"<0>", "<1>", "<2>", "<3>", "<4>", "<5>"};
     for (size_t i = 0; i < COUNT(texts); i++) assert_int_equal(say(e, texts[i]), i % 2);
-    e->request.special = true;
+    e->request.emit.special = true;
     assert_int_equal(say(e, "<6>"), 1);
     finish(e);
     assert_sink(e->got, WEIR_REASON_END, "<1><3><5><6>");
@@ -425,8 +424,8 @@ static void without_a_stream_nothing_is_put_anywhere(void **state)
     e->pieces[0].length = 3;
     e->request.stream = NULL;
     e->request.history.n_tokens = 1;
-    assert_int_equal(weir__emit_token(&e->request, &e->scratch, 0, &stopped), WEIR_OK);
-    assert_true(weir__emit_chunk(&e->request, &usage));
+    assert_int_equal(weir__emit_token(&e->request.emit, &e->scratch, 0, &stopped), WEIR_OK);
+    assert_true(weir__request_emit(&e->request, &usage));
     e->request.stream = stream;
     assert_int_equal(sink_take(&e->got, stream), 0);
     assert_int_equal(e->request.emit.sent_tokens, 0);
@@ -443,14 +442,14 @@ static void a_chunk_that_found_no_memory_goes_with_the_next(void **state)
     e->pieces[0] = (piece){.bytes = "a", .length = 1};
     e->pieces[1] = (piece){.bytes = "b", .length = 1};
     e->request.history.n_tokens = 1;
-    assert_int_equal(weir__emit_token(&e->request, &e->scratch, 0, &stopped), WEIR_OK);
+    assert_int_equal(weir__emit_token(&e->request.emit, &e->scratch, 0, &stopped), WEIR_OK);
     weir__mem_fail_after(0);
-    assert_false(weir__emit_chunk(&e->request, &usage));
+    assert_false(weir__request_emit(&e->request, &usage));
     weir__mem_fail_after(-1);
     weir_stream_set_interval(e->request.stream, 50); /* it is still the first */
     e->request.history.n_tokens = 2;
-    assert_int_equal(weir__emit_token(&e->request, &e->scratch, 1, &stopped), WEIR_OK);
-    assert_true(weir__emit_chunk(&e->request, &usage));
+    assert_int_equal(weir__emit_token(&e->request.emit, &e->scratch, 1, &stopped), WEIR_OK);
+    assert_true(weir__request_emit(&e->request, &usage));
     assert_int_equal(sink_take(&e->got, e->request.stream), 1);
     assert_string_equal(e->got.text, "ab");
     assert_int_equal(e->got.n_tokens, 2);
@@ -460,17 +459,17 @@ static void every_allocation_of_a_token_may_fail(void **state)
 {
     emitter *e = *state;
     static const char text[] = "0123456789012345678901234567890123456789012345678901234567890123456789";
-    stop_at(e, (const char *[]){"stop"}, 1);
     e->pieces[0] = (piece){.bytes = text, .length = sizeof text - 1};
     long n = 0;
     for (;; n++) {
         weir__emit *emit = &e->request.emit;
         weir__emit_scratch scratch = {0};
         bool stopped = false;
-        weir__emit_init(emit);
+        weir__emit_init(emit, &e->model);
+        stop_at(e, (const char *[]){"stop"}, 1);
         weir__mem_fail_after(n);
-        weir_status status = weir__emit_token(&e->request, &scratch, 0, &stopped);
-        if (status == WEIR_OK) status = weir__emit_end(&e->request, &scratch, &stopped);
+        weir_status status = weir__emit_token(&e->request.emit, &scratch, 0, &stopped);
+        if (status == WEIR_OK) status = weir__emit_end(&e->request.emit, &scratch, &stopped);
         bool pending = weir__mem_fail_pending();
         weir__mem_fail_after(-1);
         if (pending) {

@@ -143,8 +143,8 @@ static weir_status read_prompt_text(weir__request *request, const weir_model *mo
 static void set_preserved(weir__request *request)
 {
     const weir_chat *chat = request->history.chat;
-    request->preserved = chat != NULL ? chat->preserved : NULL;
-    request->n_preserved = chat != NULL ? chat->n_preserved : 0;
+    request->emit.preserved = chat != NULL ? chat->preserved : NULL;
+    request->emit.n_preserved = chat != NULL ? chat->n_preserved : 0;
 }
 
 /* For a prompt copied from another request, the first answer's or a fork's source. Its salt and adapters are
@@ -340,7 +340,7 @@ static weir_status compile_stops(weir__request *request, const weir_request *giv
         lengths[n++] = strlen(chat_stops[i]);
     }
     if (n == 0) return WEIR_OK;
-    weir_status status = weir__stop_create(texts, lengths, n, &request->stop);
+    weir_status status = weir__stop_create(texts, lengths, n, &request->emit.stop);
     if (status != WEIR_OK) return weir__error_set(error, status, "stop", "%s", weir_status_text(status));
     return WEIR_OK;
 }
@@ -384,8 +384,8 @@ static weir_status replay_source(weir__request *request, weir_error *error)
     weir_status status = WEIR_OK;
     for (int32_t i = request->history.n_head; i < request->history.n_prompt && status == WEIR_OK; i++) {
         bool stopped = false;
-        status = weir__emit_token(request, &scratch, request->history.tokens[i], &stopped);
-        if (stopped) weir__stop_state_init(&emit->stop);
+        status = weir__emit_token(emit, &scratch, request->history.tokens[i], &stopped);
+        if (stopped) weir__stop_state_init(&emit->stop_state);
     }
     weir__emit_scratch_fini(&scratch);
     if (status != WEIR_OK)
@@ -430,7 +430,6 @@ static void set_fields(weir__request *request, const weir_model *model, const we
     request->n_top = given->n_logprobs < model->info.n_vocab ? given->n_logprobs : model->info.n_vocab;
     request->interval = given->interval;
     request->n_draft_max = given->n_draft_max;
-    request->special = given->special;
     request->priority = given->priority;
     request->n_cached = -1;
     request->cache_prompt = given->cache_prompt;
@@ -440,7 +439,7 @@ static void set_fields(weir__request *request, const weir_model *model, const we
         request->tenant_hash = hash_salt(given->tenant, strlen(given->tenant));
     request->miss.size = sizeof request->miss;
     weir__doctor_forget(&request->miss);
-    weir__emit_init(&request->emit);
+    request->emit.special = given->special;
 }
 
 /* first: as in weir__request_create; the seed is `choice` more. */
@@ -482,6 +481,7 @@ weir_status weir__request_create(weir_model *model, const weir_engine_params *li
     if (status != WEIR_OK) return status;
     weir__request *request = weir__mem_calloc(1, sizeof *request);
     if (request == NULL) return weir__error_set(error, WEIR_NO_MEMORY, name, "out of memory for a request");
+    weir__emit_init(&request->emit, model);
     status = fill_request(request, model, limits, &given, bell, first, index, &why);
     if (status == WEIR_OK) {
         *out = request;
@@ -498,7 +498,6 @@ void weir__request_destroy(weir__request *request)
     weir__emit_fini(&request->emit);
     weir__mem_free(request->saved.state);
     weir_sampler_destroy(request->sampler);
-    weir__stop_destroy(request->stop);
     weir__stream_drop(request->source);
     weir__mem_free(request->top);
     weir__mem_free(request->logprob);
@@ -524,7 +523,8 @@ weir_usage weir__request_usage(const weir__request *request, int64_t now)
         .n_drafted = request->n_drafted,
         .n_accepted = request->n_accepted,
         .logprob = request->logprob_sum,
-        .stop = request->emit.stop.matched < request->n_stops ? request->emit.stop.matched + 1 : 0,
+        .stop =
+            request->emit.stop_state.matched < request->n_stops ? request->emit.stop_state.matched + 1 : 0,
         .n_image_tokens = request->history.n_image,
         .n_audio_tokens = request->history.n_audio,
     };
@@ -534,6 +534,43 @@ int32_t weir__request_cells(const weir__request *request)
 {
     /* The last token of the answer is never fed back. */
     return request->history.n_prompt + (request->max_tokens > 0 ? request->max_tokens - 1 : 0);
+}
+
+weir_chunk weir__request_tokens(const weir__request *request, size_t from, size_t n)
+{
+    weir_chunk chunk = {.n_tokens = n, .text = "", .reason = WEIR_REASON_NOT_FINISHED};
+    if (n == 0) return chunk;
+    chunk.tokens = request->history.tokens + request->history.n_prompt + from;
+    if (request->scored) chunk.logprobs = request->logprob + from;
+    if (request->n_top > 0) {
+        chunk.top_logprobs = request->top + from * (size_t)request->n_top;
+        chunk.n_top_logprobs = request->n_top;
+    }
+    return chunk;
+}
+
+weir_chunk weir__request_rest(const weir__request *request)
+{
+    const weir__emit *emit = &request->emit;
+    weir_chunk rest =
+        weir__request_tokens(request, emit->sent_tokens, weir__request_n_output(request) - emit->sent_tokens);
+    rest.length = emit->n_text - emit->sent_text;
+    rest.text = rest.length > 0 ? emit->text + emit->sent_text : "";
+    return rest;
+}
+
+bool weir__request_emit(weir__request *request, const weir_usage *usage)
+{
+    weir__emit *emit = &request->emit;
+    if (request->stream == NULL || emit->n_text == emit->sent_text) return true;
+    weir_chunk rest = weir__request_rest(request);
+    if (emit->started && rest.n_tokens < (size_t)weir_stream_interval(request->stream)) return true;
+    if (!weir__stream_push(request->stream, &rest, usage)) return false;
+    emit->started = true;
+    emit->sent_tokens += rest.n_tokens;
+    if (request->result == NULL) emit->n_text = 0; /* a result needs the whole text */
+    emit->sent_text = emit->n_text;
+    return true;
 }
 
 /* Copies the chunk's tokens with their logprobs. False: out of memory, some may be missing. */
@@ -557,7 +594,7 @@ static void fill_result(weir_result *result, const weir__request *request, const
     result->miss = request->miss;
     result->text = output->text ? output->text : weir__mem_calloc(1, 1);
     result->length = output->text ? output->length : 0;
-    weir_chunk answer = weir__emit_tokens(request, 0, output->n_tokens), prompt = {0};
+    weir_chunk answer = weir__request_tokens(request, 0, output->n_tokens), prompt = {0};
     const weir__score *score = request->history.score;
     if (score != NULL && score->n_scored == score->n) prompt = weir__score_chunk(score);
     bool copied =

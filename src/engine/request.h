@@ -28,7 +28,7 @@ typedef struct weir__saved {
 } weir__saved;
 
 /* Owned by its submitter until queued, then by the engine until finished. */
-struct weir__request {
+typedef struct weir__request {
     struct weir__request *next; /* the next one in the queue */
     uint64_t serial;            /* order of submit */
     int32_t priority;
@@ -64,18 +64,14 @@ struct weir__request {
     int32_t n_draft_max; /* -1 = the engine's */
     int32_t n_drafted, n_accepted;
     int32_t interval;
-    bool special;
     weir_sampler *sampler;
-    weir__stop *stop;         /* NULL = no stop strings */
-    int32_t n_stops;          /* the first of them are the request's, the others the chat's */
-    const int32_t *preserved; /* [n_preserved], ascending: control tokens that are rendered */
-    size_t n_preserved;
+    int32_t n_stops; /* the first of the stop strings are the request's, the others the chat's */
     int64_t submit_ns;
     int64_t deadline_ns; /* WEIR__CLOCK_NEVER = none */
     weir_stream *stream; /* NULL = not streamed */
     weir_result *result; /* where weir_generate wants the whole output, or NULL */
     weir__ticket *ticket;
-};
+} weir__request;
 
 /* Checks and copies *given_request; error fields begin with "requests[index].". Does not attach the stream.
  * limits: of the engine; n_ctx and max_tokens count. bell: the engine's; a fork's source must have the same.
@@ -103,6 +99,16 @@ static inline size_t weir__request_n_output(const weir__request *request)
 
 /* The most KV cells that the request may need. */
 int32_t weir__request_cells(const weir__request *request);
+
+/* Puts the released text and the tokens so far into the request's stream, if a chunk is due. False: out of
+ * memory; the text stays, and the next call tries again. */
+bool weir__request_emit(weir__request *request, const weir_usage *usage);
+
+/* A chunk, without text, of n generated tokens from index `from` on. */
+weir_chunk weir__request_tokens(const weir__request *request, size_t from, size_t n);
+
+/* The tokens and the text that are in no chunk yet. The text is not NUL-terminated. */
+weir_chunk weir__request_rest(const weir__request *request);
 
 /* Delivers the end to the reader or to weir_generate, and destroys the request. `rest`: tokens and text that
  * are in no chunk yet, with the reason; n_tokens and text: the whole output, for a result. Takes over

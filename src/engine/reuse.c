@@ -204,7 +204,8 @@ void weir__reuse_start(weir__driver *driver, weir__slot *slot)
     look_up_prefix(driver, slot, &hit);
     if (slot->state != WEIR_SLOT_JOINED) {
         slot->n_promised = hit.n;
-        if (request->n_cached < 0) weir__doctor_note(driver->model, slot->request, &hit);
+        if (request->n_cached < 0)
+            weir__doctor_note(driver->model, &request->history, &hit, &slot->request->miss);
     }
     bool waits = join_leader(driver, slot, &hit) || join_file(driver, slot, &hit);
     if (!waits && slot->wait.over) waits = join_leader(driver, slot, &hit);

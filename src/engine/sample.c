@@ -47,7 +47,8 @@ static void sample_slot(void *user, int32_t i)
     weir__slot *slot = driver->sampling[i];
     weir_error error = {0};
     int64_t start = weir__clock_now_ns();
-    weir_status status = weir__score_rows(driver->model, driver->context, slot);
+    weir_status status = weir__score_rows(slot->request->history.score, driver->model, driver->context,
+                                          slot->scored_row, slot->n_scored);
     if (status == WEIR_OK && slot->row >= 0) status = sample_rows(driver, slot, &error);
     slot->sample_ns = weir__clock_now_ns() - start;
     if (status == WEIR_OK) return;

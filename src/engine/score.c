@@ -5,12 +5,8 @@
 #include <string.h>
 
 #include "base/mem.h"
-#include "engine/slot.h"
 #include "model/logprob.h"
-
-/* Rows of logits that a tick keeps for prompts in all slots: 12 MB with a vocabulary of 49,152. With more
- * slots each has one row, as it has one to sample from anyway. */
-#define ROWS_MOST 64
+#include "model/model.h"
 
 /* Cells of images and sounds have no logprob. */
 static void skip_media(weir__score *score)
@@ -72,37 +68,11 @@ weir_chunk weir__score_chunk(const weir__score *score)
     };
 }
 
-/* ---- The tick ---- */
-
-static bool is_scored(const weir__slot *slot)
+weir_status weir__score_rows(weir__score *score, const weir_model *model, weir__bcontext *context,
+                             int32_t row, int32_t n)
 {
-    return slot->state == WEIR_SLOT_PREFILLING && slot->request->history.score != NULL &&
-           slot->request->history.score->n_scored < slot->request->history.score->n;
-}
-
-bool weir__score_wants(const weir__slot *slot, int32_t pos)
-{
-    if (!is_scored(slot)) return false;
-    const weir__score *score = slot->request->history.score;
-    return pos + 1 >= score->n_scored && pos + 1 < score->n && score->tokens[pos + 1] >= 0;
-}
-
-int32_t weir__score_limit(const weir__slot *slots, int32_t n_slots, const weir__slot *slot)
-{
-    int32_t n_scored = 1;
-    if (!is_scored(slot)) return 0;
-    for (int32_t i = 0; i < n_slots; i++) n_scored += &slots[i] != slot && is_scored(&slots[i]);
-    int32_t each = n_scored < ROWS_MOST ? ROWS_MOST / n_scored : 1;
-    int32_t known =
-        slot->request->history.score->n_scored - 1 - slot->n_past; /* computed again, but not scored again */
-    return known > 0 ? known + each : each;
-}
-
-weir_status weir__score_rows(const weir_model *model, weir__bcontext *context, weir__slot *slot)
-{
-    weir__score *score = slot->request->history.score;
-    for (int32_t i = 0; i < slot->n_scored; i++) {
-        const float *logits = model->ops->logits(context, slot->scored_row + i);
+    for (int32_t i = 0; i < n; i++) {
+        const float *logits = model->ops->logits(context, row + i);
         if (logits == NULL) return WEIR_NO_MEMORY; /* the pass kept the row */
         int32_t at = score->n_scored++;
         score->logprobs[at] = weir__logprob(
@@ -110,7 +80,6 @@ weir_status weir__score_rows(const weir_model *model, weir__bcontext *context, w
             score->n_top > 0 ? score->top + (size_t)at * (size_t)score->n_top : NULL, score->n_top);
         skip_media(score);
     }
-    if (slot->n_scored > 0 && score->n_scored == score->n)
-        atomic_store_explicit(&score->done, true, memory_order_release);
+    if (n > 0 && score->n_scored == score->n) atomic_store_explicit(&score->done, true, memory_order_release);
     return WEIR_OK;
 }

@@ -8,7 +8,6 @@
 
 #include "weir/weir.h"
 
-typedef struct weir__slot weir__slot;
 typedef struct weir__bcontext weir__bcontext;
 
 /* Reference-counted by the request and its stream. Invariant: tokens before n_scored have their logprob,
@@ -32,14 +31,8 @@ void weir__score_release(weir__score *score);
 /* The scored tokens as a chunk without text. */
 weir_chunk weir__score_chunk(const weir__score *score);
 
-/* The number of the slot's next tokens that a tick may compute, because each scored token keeps a row of
- * logits as long as the vocabulary. 0 = no limit. */
-int32_t weir__score_limit(const weir__slot *slots, int32_t n_slots, const weir__slot *slot);
-
-/* Whether the row of the slot's token at `pos` is needed to score the token after it. */
-bool weir__score_wants(const weir__slot *slot, int32_t pos);
-
-/* Scores the tokens whose rows the pass has computed. */
-weir_status weir__score_rows(const weir_model *model, weir__bcontext *context, weir__slot *slot);
+/* Scores the next n tokens, from n rows of the pass. n == 0: does nothing, and score may be NULL. */
+weir_status weir__score_rows(weir__score *score, const weir_model *model, weir__bcontext *context,
+                             int32_t row, int32_t n);
 
 #endif

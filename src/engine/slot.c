@@ -100,7 +100,7 @@ bool weir__slot_append(weir__slot *slot, const weir__sampled *sampled)
 void weir__slot_settle(weir__slot *slot, weir__emit_scratch *scratch)
 {
     bool stopped = false;
-    if (weir__emit_end(slot->request, scratch, &stopped) != WEIR_OK) {
+    if (weir__emit_end(&slot->request->emit, scratch, &stopped) != WEIR_OK) {
         slot->reason = WEIR_REASON_NOT_FINISHED; /* text is missing, which matters more than any other end */
         weir__slot_fail(slot, WEIR_NO_MEMORY, NULL);
     }
@@ -114,7 +114,7 @@ void weir__slot_finish(weir__slot *slot, int64_t now)
     weir__emit *emit = &request->emit;
     weir_usage usage = weir__request_usage(request, now);
     weir__output output = {
-        .rest = weir__emit_rest(request),
+        .rest = weir__request_rest(request),
         .n_tokens = weir__request_n_output(request),
     };
     output.rest.finished = true;

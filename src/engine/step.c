@@ -219,8 +219,8 @@ static void take_token(weir__driver *driver, weir__slot *slot, const weir__sampl
         return;
     }
     slot->state = WEIR_SLOT_GENERATING;
-    if (request->stream != NULL || request->result != NULL || request->stop != NULL) {
-        weir_status status = weir__emit_token(request, &driver->scratch, token, &stopped);
+    if (request->stream != NULL || request->result != NULL || request->emit.stop != NULL) {
+        weir_status status = weir__emit_token(&request->emit, &driver->scratch, token, &stopped);
         if (status != WEIR_OK) weir__slot_fail(slot, status, NULL);
     }
     if (stopped) weir__slot_latch(slot, WEIR_REASON_STOP_WORDS);
@@ -267,7 +267,7 @@ static void emit_chunks(weir__driver *driver)
         if (slot->reason != WEIR_REASON_NOT_FINISHED) continue;
         if (slot->state != WEIR_SLOT_GENERATING) continue;
         weir_usage usage = weir__request_usage(slot->request, now);
-        if (!weir__emit_chunk(slot->request, &usage)) weir__slot_fail(slot, WEIR_NO_MEMORY, NULL);
+        if (!weir__request_emit(slot->request, &usage)) weir__slot_fail(slot, WEIR_NO_MEMORY, NULL);
         weir__account_chunk(&driver->account, slot->request, now);
     }
     weir__finish_latched(driver);
