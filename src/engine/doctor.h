@@ -6,7 +6,7 @@
 #include "cache/cache.h"
 #include "engine/history.h"
 
-/* Writes the result of the look-up of a prompt into *info. If the prompt diverged, looks at the tokens around the
+/* Writes the result of a prompt's look-up into *info. If the prompt diverged, looks at the tokens around the
  * divergence. Allocates nothing. */
 void weir__doctor_note(const weir_model *model, const weir__history *history, const weir__cache_hit *hit,
                        weir_miss_info *info);
