@@ -53,7 +53,6 @@ TOGETHER = [
     {"src/grammar/schema", "src/grammar/schema_walk"},
     {"src/model/chat", "src/model/chat_media"},
     {"src/model/chat_template", "src/model/control", "src/model/model"},
-    {f"src/pool/{name}" for name in "keeper lease loader pool room".split()},
 ]
 
 # A function that other files may call, in clang-format's layout.

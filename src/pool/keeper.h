@@ -3,7 +3,7 @@
 #ifndef WEIR_POOL_KEEPER_H
 #define WEIR_POOL_KEEPER_H
 
-#include "pool/pool.h"
+#include "pool/shared.h"
 
 /* The thread of pool->keeper; user is the pool. */
 void *weir__keeper_run(void *user);

@@ -3,7 +3,7 @@
 #ifndef WEIR_POOL_LEASE_H
 #define WEIR_POOL_LEASE_H
 
-#include "pool/pool.h"
+#include "pool/shared.h"
 
 typedef enum weir__lease_state {
     WEIR__LEASE_WAITING = 0,

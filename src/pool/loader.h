@@ -3,7 +3,7 @@
 #ifndef WEIR_POOL_LOADER_H
 #define WEIR_POOL_LOADER_H
 
-#include "pool/pool.h"
+#include "pool/shared.h"
 
 /* The thread of pool->loader; user is the pool. */
 void *weir__loader_run(void *user);

@@ -2,7 +2,7 @@
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE /* mkdtemp */
 #endif
-#include "pool/pool.h"
+#include "pool/shared.h"
 
 #include <dirent.h>
 #include <errno.h>

@@ -3,7 +3,7 @@
 #ifndef WEIR_POOL_ROOM_H
 #define WEIR_POOL_ROOM_H
 
-#include "pool/pool.h"
+#include "pool/shared.h"
 
 /* Bytes of the budget that are taken. With the mutex locked, like the others. */
 uint64_t weir__room_used(const weir_pool *pool);

@@ -1,11 +1,11 @@
-/* pool.h: data shared by the threads of a pool and its callers.
+/* shared.h: data shared by the threads of a pool and its callers.
  * SPDX-License-Identifier: Apache-2.0
  *
  * Two threads. The keeper decides and never does anything slow, so that deadlines are kept: it grants and
  * ends leases, calls ready functions and gives the loader one job after another. The loader reads headers
  * and the machine's memory, loads and unloads. */
-#ifndef WEIR_POOL_POOL_H
-#define WEIR_POOL_POOL_H
+#ifndef WEIR_POOL_SHARED_H
+#define WEIR_POOL_SHARED_H
 
 #include <pthread.h>
 
