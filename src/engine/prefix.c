@@ -1,4 +1,4 @@
-/* prefix.c: which prefixes an engine keeps, and what of a prompt they are.
+/* prefix.c: which prefixes an engine keeps, and how many tokens of a prompt they have.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "engine/prefix.h"
 

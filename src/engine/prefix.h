@@ -1,4 +1,4 @@
-/* prefix.h: which prefixes an engine keeps, and what of a prompt they are.
+/* prefix.h: which prefixes an engine keeps, and how many tokens of a prompt they have.
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef WEIR_ENGINE_PREFIX_H
 #define WEIR_ENGINE_PREFIX_H
