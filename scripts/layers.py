@@ -52,7 +52,6 @@ TOGETHER = [
     {"src/grammar/grammar", "src/grammar/grammar_rules"},
     {"src/grammar/schema", "src/grammar/schema_walk"},
     {"src/model/chat", "src/model/chat_media"},
-    {"src/model/chat_template", "src/model/control", "src/model/model"},
 ]
 
 # A function that other files may call, in clang-format's layout.

@@ -11,7 +11,6 @@
 #include "base/sized.h"
 #include "model/chat_calls.h"
 #include "model/chat_media.h"
-#include "model/control.h"
 #include "params/members.h"
 
 #define ARGS_MAX 64 /* templates know a handful of variables; each rendering copies all */
@@ -184,7 +183,7 @@ static weir_status read_prompt(weir_chat *chat, const weir_chat_params *params, 
 {
     const weir__controls *controls;
     weir_status status = weir__chat_media_find(chat, params, messages, markers, error);
-    if (status == WEIR_OK) status = weir__controls_get(chat->model, &controls, error);
+    if (status == WEIR_OK) status = weir__model_controls(chat->model, &controls, error);
     if (status == WEIR_OK)
         status = weir__chat_cut(controls, chat->prompt, chat->prompt_length, &chat->spans, chat->media,
                                 chat->n_media, &chat->parts, error);

@@ -32,7 +32,7 @@ static int load(void **state)
     if (weir_model_load("fake:n_vocab=320", NULL, &model, NULL) != WEIR_OK ||
         !weir__fake_set_piece(model, LONG_TOKEN, LONG_TEXT, strlen(LONG_TEXT), WEIR__FAKE_CONTROL))
         return -1;
-    return weir__controls_get(model, &controls, NULL) == WEIR_OK ? 0 : -1;
+    return weir__model_controls(model, &controls, NULL) == WEIR_OK ? 0 : -1;
 }
 
 static int unload(void **state)

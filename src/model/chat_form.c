@@ -7,7 +7,7 @@ weir_status weir__chat_find_content(weir_chat *chat, const weir_chat_params *par
                                     bool deletes, weir__chat_render_fn again, void *user, weir_error *error)
 {
     const weir__controls *controls;
-    weir_status status = weir__controls_get(chat->model, &controls, error);
+    weir_status status = weir__model_controls(chat->model, &controls, error);
     if (status == WEIR_OK)
         status = weir__chat_content_find(controls, messages, params->special_content, deletes, chat->prompt,
                                          chat->prompt_length, again, user, &chat->spans, error);

@@ -13,6 +13,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/utf8.h"
+#include "model/chat_source.h"
 
 enum { MESSAGES, TOOLS, ENFORCED, SCHEMA, ARGS, N_TEXTS };
 
@@ -100,7 +101,7 @@ static weir_status read_args(rendering *r, weir_error *error)
 static weir_status find_template(rendering *r, weir_model *model, weir_error *error)
 {
     bool with_tools = r->tools->shown != NULL;
-    weir_status status = weir__chat_template_get(model, r->params->template_source, with_tools,
+    weir_status status = weir__chat_source_parse(model, r->params->template_source, with_tools,
                                                  (time_t)r->params->now, &r->template, error);
     if (status != WEIR_OK) return status;
     if (with_tools && !weir__shim_template_knows_tools(r->template->parsed))

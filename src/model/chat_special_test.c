@@ -333,7 +333,7 @@ static void test_all_vocabularies(void **state)
         snprintf(path, sizeof path, "%s/%s.gguf", walk.path, walk.name);
         params.vocab_only = true;
         if (weir_model_load(path, &params, &vocabulary, NULL) != WEIR_OK) continue;
-        assert_int_equal(weir__controls_get(vocabulary, &controls, NULL), WEIR_OK);
+        assert_int_equal(weir__model_controls(vocabulary, &controls, NULL), WEIR_OK);
         dice d = {11};
         bool tried = stand_alone(controls);
         for (int round = 0; tried && round < EFFORT(400, 40); round++) {

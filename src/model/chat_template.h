@@ -1,10 +1,9 @@
-/* chat_template.h: a model's chat templates, parsed once.
+/* chat_template.h: parsed chat templates, and those of a model that were used last.
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef WEIR_MODEL_CHAT_TEMPLATE_H
 #define WEIR_MODEL_CHAT_TEMPLATE_H
 
 #include <pthread.h>
-#include <time.h>
 
 #include "backend/shim_chat.h"
 
@@ -37,11 +36,12 @@ typedef struct weir__chat_templates {
 bool weir__chat_templates_init(weir__chat_templates *templates);
 void weir__chat_templates_fini(weir__chat_templates *templates);
 
-/* The template `source`, or the model's own: the one for tools if it has one and tools are given. Parses it
- * unless the model used it before. now: the time that strftime_now() returns, 0 = the present. The result is
- * held. Errors: UNSUPPORTED (the model has none), INVALID (source, now), TEMPLATE, NO_MEMORY. */
-weir_status weir__chat_template_get(weir_model *model, const char *source, bool tools, time_t now,
-                                    weir__chat_template **out, weir_error *error);
+/* The template of this source, held. NULL: it is not among them. */
+weir__chat_template *weir__chat_templates_find(weir__chat_templates *templates, const char *source);
+
+/* Adds a template, which remains held by the caller, too. */
+void weir__chat_templates_add(weir__chat_templates *templates, weir__chat_template *t);
+
 void weir__chat_template_release(weir__chat_template *t);
 
 #endif

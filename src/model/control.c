@@ -2,11 +2,9 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "model/control.h"
 
-#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/error.h"
 #include "base/mem.h"
 #include "base/utf8.h"
 
@@ -29,24 +27,24 @@ static void sort(weir__control *table, size_t *n_table)
     *n_table = n;
 }
 
-static size_t count(const weir_model *model)
+static size_t count(const weir__backend *ops, const weir__bmodel *model, int32_t n_vocab)
 {
     size_t n = 0, length;
     int strip;
-    for (int32_t token = 0; token < model->info.n_vocab; token++)
-        n += model->ops->control_text(model->model, token, &length, &strip) != NULL;
+    for (int32_t token = 0; token < n_vocab; token++)
+        n += ops->control_text(model, token, &length, &strip) != NULL;
     return n;
 }
 
-static bool fill(weir__controls *controls, const weir_model *model)
+static bool fill(weir__controls *controls, const weir__backend *ops, const weir__bmodel *model, int32_t n_vocab)
 {
-    controls->sorted = weir__mem_calloc(count(model), sizeof *controls->sorted);
+    controls->sorted = weir__mem_calloc(count(ops, model, n_vocab), sizeof *controls->sorted);
     if (controls->sorted == NULL) return false;
-    for (int32_t token = 0; token < model->info.n_vocab; token++) {
+    for (int32_t token = 0; token < n_vocab; token++) {
         weir__control *control = &controls->sorted[controls->n];
         size_t n = 0;
         int strip = 0;
-        const char *text = model->ops->control_text(model->model, token, &n, &strip);
+        const char *text = ops->control_text(model, token, &n, &strip);
         if (text == NULL || n == 0 || !weir__utf8_valid(text, n)) continue; /* chats are well-formed */
         *control = (weir__control){.text = text, .n = n, .strip = strip};
         controls->first[(unsigned char)text[0]] = true;
@@ -79,22 +77,12 @@ void weir__controls_free(weir__controls *controls)
     weir__mem_free(controls);
 }
 
-weir_status weir__controls_get(weir_model *model, const weir__controls **controls, weir_error *error)
+weir__controls *weir__controls_create(const weir__backend *ops, const weir__bmodel *model, int32_t n_vocab)
 {
-    weir__controls *known = atomic_load_explicit(&model->controls, memory_order_acquire);
-    if (known == NULL) {
-        weir__controls *made = weir__mem_calloc(1, sizeof *made);
-        if (made == NULL || !fill(made, model) || !cut_ends(made)) {
-            weir__controls_free(made);
-            return weir__error_set(error, WEIR_NO_MEMORY, NULL, "out of memory for the control tokens");
-        }
-        if (atomic_compare_exchange_strong(&model->controls, &known, made))
-            known = made;
-        else
-            weir__controls_free(made); /* another thread was first */
-    }
-    *controls = known;
-    return WEIR_OK;
+    weir__controls *controls = weir__mem_calloc(1, sizeof *controls);
+    if (controls != NULL && fill(controls, ops, model, n_vocab) && cut_ends(controls)) return controls;
+    weir__controls_free(controls);
+    return NULL;
 }
 
 /* ---- Looking texts up ---- */

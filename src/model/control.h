@@ -3,7 +3,7 @@
 #ifndef WEIR_MODEL_CONTROL_H
 #define WEIR_MODEL_CONTROL_H
 
-#include "model/model.h"
+#include "backend/backend.h"
 
 typedef struct weir__control {
     const char *text; /* [n], n > 0 */
@@ -21,8 +21,8 @@ typedef struct weir__controls {
     bool first[256];
 } weir__controls;
 
-/* The model's, created on first use. Errors: NO_MEMORY. */
-weir_status weir__controls_get(weir_model *model, const weir__controls **controls, weir_error *error);
+/* Those of a model's n_vocab tokens. NULL: no memory. */
+weir__controls *weir__controls_create(const weir__backend *ops, const weir__bmodel *model, int32_t n_vocab);
 
 /* NULL is allowed. */
 void weir__controls_free(weir__controls *controls);

@@ -12,7 +12,6 @@
 #include "base/hash.h"
 #include "base/mem.h"
 #include "base/sized.h"
-#include "model/control.h"
 #include "params/members.h"
 
 static const char fake_prefix[] = "fake:";
@@ -117,6 +116,22 @@ static void free_model(weir_model *model)
     pthread_mutex_destroy(&model->encoding);
     weir__mem_free(model->path);
     weir__mem_free(model);
+}
+
+weir_status weir__model_controls(weir_model *model, const weir__controls **controls, weir_error *error)
+{
+    weir__controls *known = atomic_load_explicit(&model->controls, memory_order_acquire);
+    if (known == NULL) {
+        weir__controls *made = weir__controls_create(model->ops, model->model, model->info.n_vocab);
+        if (made == NULL)
+            return weir__error_set(error, WEIR_NO_MEMORY, NULL, "out of memory for the control tokens");
+        if (atomic_compare_exchange_strong(&model->controls, &known, made))
+            known = made;
+        else
+            weir__controls_free(made); /* another thread was first */
+    }
+    *controls = known;
+    return WEIR_OK;
 }
 
 /* Errors of the projector's file name the parameter. */

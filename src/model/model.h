@@ -8,6 +8,7 @@
 #include "backend/backend.h"
 #include "base/text.h"
 #include "model/chat_template.h"
+#include "model/control.h"
 
 struct weir_model {
     const weir__backend *ops;
@@ -20,7 +21,7 @@ struct weir_model {
     pthread_mutex_t encoding;            /* held while the projector encodes */
     _Atomic int refs;
     weir__chat_templates templates;
-    struct weir__controls *_Atomic controls; /* model/control.h; NULL until first use */
+    weir__controls *_Atomic controls; /* NULL until first use */
 };
 
 /* INVALID: a value is out of range; the field is its name. */
@@ -29,6 +30,9 @@ weir_status weir__model_params_check(const weir_model_params *params, weir_error
 /* As weir_model_load, without weights: for describe, estimates and cell_bytes. */
 weir_status weir__model_outline(const char *path, const weir_model_params *params, weir_model **model,
                                 weir_error *error);
+
+/* The control texts of its vocabulary, found on first use. Errors: NO_MEMORY. */
+weir_status weir__model_controls(weir_model *model, const weir__controls **controls, weir_error *error);
 
 /* Appends a token's bytes; token -1 has none. False: no memory. */
 bool weir__model_add_piece(const weir_model *model, int32_t token, bool special, weir__text *out);
