@@ -44,7 +44,6 @@ RECURSIVE = {f"src/grammar/schema{name}.c" for name in ("", "_merge", "_object",
 # Files that include each other in a circle: a struct has parts by value, and the code of a part reads the struct. A set may
 # shrink; what else forms a circle is refused.
 TOGETHER = [
-    {"server/answer", "server/tape"},
     {"src/backend/fake", "src/backend/fake_internal"},
     {f"src/cache/{name}" for name in "cache cache_entry cache_files".split()},
     {"src/gguf/gguf", "src/gguf/gguf_internal"},

@@ -311,11 +311,13 @@ static void answer_whole(serve_call *call)
 
 static bool start_tape(serve_answer *answer)
 {
-    serve_call *call = answer->call;
+    serve_call *call = answer->call, *maker = NULL;
     weir__text head = {0};
     if (answer->form->head != NULL) answer->form->head(answer, &head);
-    bool started = serve_tape_start(answer, &head);
+    answer->tape = serve_tape_start(call, answer->id, &head, answer->background, answer->unread, &maker);
     weir__text_fini(&head);
+    bool started = answer->tape != NULL;
+    if (started) answer->call = maker;
     if (started && answer->unread) {
         weir__text text = {0};
         answer->form->pending(answer, &text);

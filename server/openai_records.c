@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "answer.h"
 #include "base/mem.h"
 #include "field.h"
 #include "keys.h"

@@ -1,4 +1,5 @@
 /* streams.c: ends the answers of tapes. SPDX-License-Identifier: Apache-2.0 */
+#include "answer.h"
 #include "tape.h"
 
 /* POST /v1/streams/ID/cancel */

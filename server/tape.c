@@ -30,7 +30,7 @@ struct serve_tape {
     mark *marks; /* [n_marks] */
     size_t n_marks, capacity;
     uint64_t first; /* the number of the first event that is still here; they count from 1 */
-    bool ended, failed, lost;
+    bool ended, failed, lost, background;
     size_t counted; /* of of->stats.n_bytes */
 };
 
@@ -238,14 +238,17 @@ bool serve_tape_failed(const serve_tape *tape)
 
 /* ---- Answers ---- */
 
-bool serve_tape_start(serve_answer *answer, const weir__text *head)
+serve_tape *serve_tape_start(serve_call *call, const char id[SERVE_ID_MAX], const weir__text *head,
+                             bool background, bool unread, serve_call **made)
 {
-    serve_call *call = answer->call, *maker = NULL;
+    serve_call *maker = NULL;
     serve_tapes *tapes = call->server->tapes;
     serve_tape *tape = NULL;
-    if (tapes->stats.n >= SERVE_TAPES_MOST && !drop_one(tapes))
-        return serve_call_refuse(call, 429, NULL, "too_many_streams",
-                                 "the limit of %d resumable streams is reached", SERVE_TAPES_MOST);
+    if (tapes->stats.n >= SERVE_TAPES_MOST && !drop_one(tapes)) {
+        serve_call_refuse(call, 429, NULL, "too_many_streams", "the limit of %d resumable streams is reached",
+                          SERVE_TAPES_MOST);
+        return NULL;
+    }
     if ((tape = weir__mem_calloc(1, sizeof *tape)) == NULL) goto no_memory;
     weir__text_add(&tape->head, head->bytes, head->n);
     if (head->failed || tape->head.failed) goto no_memory;
@@ -270,27 +273,27 @@ bool serve_tape_start(serve_answer *answer, const weir__text *head)
     maker->state = SERVE_ANSWERING;
     maker->begun = true;
     maker->status = 200;
-    maker->answer = answer;
+    maker->answer = tape->answer = call->answer;
     call->answer = NULL;
-    answer->call = maker;
-    answer->tape = tape;
-    memcpy(tape->id, answer->id, sizeof tape->id);
+    memcpy(tape->id, id, sizeof tape->id);
     tape->of = tapes;
     tape->next = tapes->newest;
     tapes->newest = tape;
     tapes->stats.n++;
     tape->key = call->key;
-    tape->answer = answer;
+    tape->background = background;
     tape->first = 1;
     count(tape);
-    if (answer->unread) return true;
+    *made = maker;
+    if (unread) return tape;
     attach(tape, call, 1);
     serve_call_send(call);
-    return true;
+    return tape;
 no_memory:
     if (tape != NULL) weir__text_fini(&tape->head);
     weir__mem_free(tape);
-    return serve_call_no_memory(call);
+    serve_call_no_memory(call);
+    return NULL;
 }
 
 void serve_tape_orphan(serve_tape *tape)
@@ -401,7 +404,7 @@ serve_answer *serve_tapes_drop(serve_tapes *tapes, int64_t now_ns)
     const serve_params *params = &tapes->server->params;
     for (serve_tape *tape = tapes->newest, *next; tape != NULL; tape = next) {
         next = tape->next;
-        if (tape->answer != NULL && tape->answer->background) continue;
+        if (tape->answer != NULL && tape->background) continue;
         int64_t patience_s = tape->answer != NULL ? params->grace_s : params->keep_s;
         if (tape->n_readers > 0 || now_ns - tape->alone_ns < patience_s * WEIR__NS_PER_S) continue;
         if (tape->answer == NULL) {

@@ -12,6 +12,7 @@
 
 #include <cmocka.h>
 
+#include "answer.h"
 #include "base/mem.h"
 #include "catalog.h"
 #include "keys.h"

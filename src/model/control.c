@@ -36,7 +36,8 @@ static size_t count(const weir__backend *ops, const weir__bmodel *model, int32_t
     return n;
 }
 
-static bool fill(weir__controls *controls, const weir__backend *ops, const weir__bmodel *model, int32_t n_vocab)
+static bool fill(weir__controls *controls, const weir__backend *ops, const weir__bmodel *model,
+                 int32_t n_vocab)
 {
     controls->sorted = weir__mem_calloc(count(ops, model, n_vocab), sizeof *controls->sorted);
     if (controls->sorted == NULL) return false;
