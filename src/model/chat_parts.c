@@ -8,6 +8,7 @@
 #include "base/budget.h"
 #include "base/error.h"
 #include "base/mem.h"
+#include "model/model.h"
 
 /* A control text that the template wrote, which becomes a token unless a longer one overlaps it; or a medium,
  * which has no bytes. */
