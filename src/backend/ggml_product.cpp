@@ -19,6 +19,11 @@ namespace
  * others. */
 constexpr int64_t rounded_alone = 4;
 
+/* Where a product counts the parts that were taken: among the operation's parameters, of which this one is
+ * zero. Each thread ends with a number past the last part, and the one with the highest number makes it zero
+ * again. So, unlike ggml's counter, it needs no barrier before the first part. */
+constexpr int counter = GGML_MAX_OP_PARAMS / sizeof(int32_t) - 1;
+
 /* Panels that kernels multiply together. */
 constexpr int64_t pair = 2;
 
@@ -100,16 +105,15 @@ struct product : ggml::cpu::tensor_traits {
         if (m <= rounded_alone) {
             scratch += static_cast<size_t>(i) * weir__activations_bytes(gemm, m, k);
             round_units(gemm, x, scratch, 0, units);
-            gemm->multiply(format, weights->data, scratch, m, k, to, stride, n_panels * i / n,
-                           n_panels * (i + 1) / n);
-            return true;
+        } else {
+            round_units(gemm, x, scratch, units * i / n, units * (i + 1) / n);
+            ggml_barrier(params->threadpool);
         }
-        if (i == 0) ggml_threadpool_chunk_set(params->threadpool, 0);
-        round_units(gemm, x, scratch, units * i / n, units * (i + 1) / n);
-        ggml_barrier(params->threadpool);
         part some;
-        while (some.go_to(ggml_threadpool_chunk_add(params->threadpool, 1), n_panels, n))
+        int32_t *taken = &op->op_params[counter], number;
+        while (some.go_to(number = __atomic_fetch_add(taken, 1, __ATOMIC_RELAXED), n_panels, n))
             gemm->multiply(format, weights->data, scratch, m, k, to, stride, some.first, some.end);
+        if (number == some.number + n) __atomic_store_n(taken, 0, __ATOMIC_RELAXED);
         return true;
     }
 };
