@@ -60,20 +60,23 @@ def eight_pair(weir, model, tools, threads, weir_first):
 
 
 def limits():
-    """The two limits that every figure depends on: how fast all processors together multiply, and how fast they read memory."""
+    """The two limits that every figure depends on: products and bytes from memory per second, of all processors together."""
     measured = json.loads(run(["env", "-u", "WEIR_KERNELS", os.environ["WEIR_BIN"], "bench", "kernels", "--kernel", "q8_0", "--shape",
                                "2048x2048", "--rows", "1", "--threads", str(os.cpu_count()), "--json", "-q"]))["limits"][0]
-    return f"{measured['gmac_per_second']:.0f} GMAC/s, {measured['gb_per_second']:.1f} GB/s from memory ({os.cpu_count()} threads)"
+    return measured["gmac_per_second"] * 1e9, measured["gb_per_second"] * 1e9
 
 
-def machine():
+def machine(known=None):
+    """The processor, what `limits` says, the system and the compiler, in a line."""
+    products, bytes_read = known or limits()
     lines = [line.split(":", 1) for line in open("/proc/cpuinfo") if ":" in line]
     cpu = {name.strip(): value.strip() for name, value in reversed(lines)}  # the first processor
     # In virtual machines the name may be the maker's alone.
     kind = [f"family {cpu['cpu family']} model {cpu['model']}"] if "cpu family" in cpu else []
-    best = [f for f in ("avx2", "avx512f", "avx512_vnni", "avx512_bf16") if f in cpu.get("flags", "").split()]
+    best = [f for f in ("avx2", "avx512f", "avx512_vnni", "avx512_bf16", "amx_int8") if f in cpu.get("flags", "").split()]
     compiler = run(["cc", "--version"]).splitlines()[0]
-    return (f"{cpu.get('model name', 'unknown')} ({', '.join(kind + best)}), {os.cpu_count()} cores, {limits()}, "
+    return (f"{cpu.get('model name', 'unknown')} ({', '.join(kind + best)}), {os.cpu_count()} cores, {products / 1e9:.0f} GMAC/s, "
+            f"{bytes_read / 1e9:.1f} GB/s from memory ({os.cpu_count()} threads), "
             f"{platform.system()} {platform.machine()}; {compiler}")
 
 
