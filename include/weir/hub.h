@@ -48,7 +48,7 @@ typedef struct weir_hub_params {
     const char *proxy;    /* NULL = from the environment; "" = none */
     const char *no_proxy; /* hosts, separated by commas; NULL = from the environment */
     bool offline;         /* use the cache only; HF_HUB_OFFLINE=1 or LLAMA_OFFLINE=1 does the same */
-    bool force;           /* download files again that are in the cache */
+    bool force;           /* download cached files again */
     int32_t n_retries;    /* 5; 0 … 100; retries in a row without progress */
     int32_t timeout_ms;   /* 30000; 1 … 3600000; time without a connection or without a byte */
     weir_hub_progress_fn progress;

@@ -152,9 +152,8 @@ typedef struct weir_model_params {
     void *progress_user;
     /* a file made by weir_model_optimize; NULL = path + ".weir" if it exists; "" = none */
     const char *optimized;
-    /* NULL; a projector, which encodes images and sounds for this model: a GGUF file that was made with it
-     * (an "mmproj" file). NULL or "" = none. Loading it encodes a small trial input. It is trusted like the
-     * model */
+    /* NULL; a projector, which encodes images and sounds for this model: a GGUF file made for it (an "mmproj"
+     * file). NULL or "" = none. Loading it encodes a small trial input. It is trusted like the model */
     const char *projector;
     /* NULL; the devices for the layers on the GPU, by name (weir_device_get), separated by commas. NULL or
      * "" = all; "none" = the CPU alone. INVALID: no such device */
@@ -564,13 +563,14 @@ typedef struct weir_request {
     /* time limit from submit, including the queue; 0 = none. At the limit the stream ends with the text
      * so far and WEIR_REASON_DEADLINE */
     int64_t deadline_ms;
-    /* 0; -100 … 100; higher priorities go first, and preempt a lower one when no slot is free. The
-     * preempted request is suspended and resumes later. Equal priorities never preempt each other. Prompts
-     * that a running request might preempt get what it leaves of itl_target_ms, beside its prompt nothing;
-     * the oldest of them gets one tick of four. If its arrival finds a pass that only has such requests and
-     * that lasts longer than itl_target_ms, the pass is abandoned and computed again. Beside a request of
-     * higher priority in another engine of the process, prompts get a fifth of the time, in passes of
-     * itl_target_ms; manual engines take no part in this */
+    /* 0; -100 … 100; requests of higher priority go first. If no slot is free, one preempts a running request
+     * of lower priority, which is suspended and resumes later; equal priorities never preempt each other.
+     * While a request that could preempt it runs, a prompt computes nothing beside that request's own prompt,
+     * and beside its answer only as much as keeps ticks within itl_target_ms; so that prompts progress, the
+     * oldest of them always gets one tick in four. A pass that has only requests of lower priority does not
+     * delay an arriving request by more than itl_target_ms: it is abandoned, and computed again later. Beside
+     * a running request of higher priority in another engine of the process, prompts get a fifth of the time,
+     * in passes of at most itl_target_ms; manual engines take no part in this */
     int32_t priority;
     /* Any bytes; NULL or empty = none. Only requests with the same salt share cached prefixes and drafts */
     const char *cache_salt;
@@ -578,15 +578,16 @@ typedef struct weir_request {
     /* true: reuse cached prefixes, and cache prompt and answer for later requests with the same salt; the
      * same for drafts (weir_engine_params.lookup_bytes) */
     bool cache_prompt;
-    /* 0; 0 … 86400000; prompt and answer stay cached as if they had been used this much later than they were,
-     * so that others go first: for a conversation that pauses, as an agent's does while tools run */
+    /* 0; 0 … 86400000; prompt and answer count as used this much later than they were, so that others are
+     * evicted first. For conversations that pause, such as an agent's while its tools run */
     int32_t cache_keep_ms;
     /* NULL or "" = the salt. Slots are shared fairly between tenants, by the tokens that each has had
-     * recently; tenants share cached prefixes unless their salts differ. With several engines, prompts also
-     * stand back for those of tenants that have had less time in all of them */
+     * recently; tenants share cached prefixes unless their salts differ. With several engines in a process,
+     * prompts also yield to other engines' requests whose tenants have had less computing time in all engines
+     * together */
     const char *tenant;
-    /* 0; 0 … 60000; 0 = the engine's. A tick keeps to the least target of the streams that generate, but to
-     * no less than a quarter of the engine's */
+    /* 0; 0 … 60000; 0 = the engine's. A tick keeps to the smallest target of the generating streams, but
+     * never to less than a quarter of the engine's */
     int32_t itl_target_ms;
     bool logprobs; /* return the logprob of each generated token in chunks and result */
     /* 0; 0 … 20; also return the n likeliest tokens at each position; > 0 implies logprobs */
@@ -607,8 +608,8 @@ typedef struct weir_request {
      * shared only between requests with the same adapters and scales */
     const weir_adapter_use *adapters;
     size_t n_adapters;
-    /* [n_media]; images and sounds within text or tokens, whose order they have; a chat and a source have
-     * their own (INVALID with these). The model needs a projector that reads them, and sounds its sample rate
+    /* [n_media]; images and sounds within text or tokens, in order; a chat and a source have their own
+     * (INVALID with these). The model needs a projector that reads them, and sounds need its sample rate
      * (weir_model_info). Each takes tokens of the prompt, which weir_engine_plan_request counts. A thread of
      * the engine encodes them while other requests run on and, within cache_bytes, while this one is queued.
      * Held until the last release of the stream, from which a fork may start. UNSUPPORTED: the model reads
@@ -835,7 +836,7 @@ WEIR_API WEIR_CHECKED weir_status weir_generate_best(weir_engine *engine, const 
 WEIR_API void weir_result_fini(weir_result *result);
 
 /* ==================================================================================================== *
- * What follows is needed rarely.
+ * The rest is rarely needed.
  * ==================================================================================================== */
 
 /* ---- Log ------------------------------------------------------------------------------------------- */
@@ -1054,9 +1055,9 @@ typedef struct weir_adapter weir_adapter;
 WEIR_API WEIR_CHECKED weir_status weir_adapter_load(weir_model *model, const char *path,
                                                     weir_adapter **adapter, weir_error *error);
 
-/* Reference counts. A request holds its adapters until it has ended, a stream that may be forked as long as
- * it is held, a context or engine those of its last pass. A release therefore affects no one else; the last
- * one unloads the adapter and frees its memory. Any thread. NULL is ignored. */
+/* Reference counts. A request holds its adapters until it ends, a stream that may be forked for as long as
+ * the stream is held, and a context or engine those of its last pass. A release therefore affects no other
+ * user; the last one unloads the adapter and frees its memory. Any thread. NULL is ignored. */
 WEIR_API weir_adapter *weir_adapter_hold(weir_adapter *adapter);
 WEIR_API void weir_adapter_release(weir_adapter *adapter);
 
@@ -1073,8 +1074,8 @@ typedef struct weir_adapter_info {
     int32_t n_running, n_waiting;
 } weir_adapter_info;
 
-/* Fills the first info->size bytes. Strings stay valid while the adapter is held. The counts are of now. Any
- * thread. */
+/* Fills the first info->size bytes. Strings stay valid while the adapter is held. The counts are momentary.
+ * Any thread. */
 WEIR_API weir_status weir_adapter_describe(const weir_adapter *adapter, weir_adapter_info *info);
 
 /* An adapter with its scale. */
@@ -1118,12 +1119,12 @@ static inline weir_media_params weir_media_params_default(void)
 }
 
 /* Decodes a file's bytes: PNG, JPEG, WebP, WAV, FLAC or MP3, told apart by content. Images: the first frame
- * of an APNG, turned as EXIF says (JPEG), on white where they are transparent. Sounds: all channels mixed to
- * one. Decoding an image takes up to 12 bytes of memory per pixel. params may be NULL. Any thread. Errors:
- * FORMAT (none of these formats; damaged or incomplete; samples that are not finite), UNSUPPORTED (an
- * animated WebP; a compressed WAV; less than 4000 Hz or 0.1 s; a build without WEIR_MEDIA), TOO_LONG (field:
- * the parameter that is exceeded), NO_MEMORY, ABORTED (weir_interrupt_set; not within a PNG or WebP),
- * INVALID. */
+ * of an APNG; a JPEG is rotated as its EXIF data says; transparent parts become white. Sounds: all channels
+ * are mixed to one. Decoding an image takes up to 12 bytes of memory per pixel. params may be NULL. Any
+ * thread. Errors: FORMAT (none of these formats; damaged or incomplete; samples that are not finite),
+ * UNSUPPORTED (an animated WebP; a compressed WAV; less than 4000 Hz or 0.1 s; a build without WEIR_MEDIA),
+ * TOO_LONG (field: the parameter that is exceeded), NO_MEMORY, ABORTED (weir_interrupt_set; not within a PNG
+ * or WebP), INVALID. */
 WEIR_API WEIR_CHECKED weir_status weir_media_create(const void *bytes, size_t n_bytes,
                                                     const weir_media_params *params, weir_media **media,
                                                     weir_error *error);
@@ -1160,9 +1161,9 @@ WEIR_API weir_status weir_media_describe(const weir_media *media, weir_media_inf
  * An existing optimized file is replaced once the new one is complete; loaded models keep the old one. An
  * existing file that this function did not write is never replaced (INVALID). Loads use an optimized file
  * with use_mmap, without use_mlock and without layers on a GPU. A file that is damaged or belongs to another
- * model, version or processor is not used, and the log has the reason. If the model's file
- * is modified, or copied without its modification time, the optimized file no longer belongs to it. It must
- * stay unchanged while a model that uses it lives, and it is trusted like the model.
+ * model, version or processor is not used, and the log has the reason. If the model's file is modified, or
+ * copied without its modification time, the optimized file no longer belongs to it. It must stay unchanged
+ * while a model that uses it lives, and it is trusted like the model.
  *
  * Errors: as weir_model_load; IO (also no space, no permission); UNSUPPORTED (the kernels are off or multiply
  * none of this model's weights). After an error the previous file, if any, is unchanged. */
@@ -1269,8 +1270,8 @@ static inline weir_rpc_params weir_rpc_params_default(void)
     return params;
 }
 
-/* Serves one program at a time, and frees its memory when it disconnects. Returns on an error only, so give
- * it a process of its own. The programs must have the same version of llama.cpp. params may be NULL. Errors:
+/* Serves one program at a time, and frees its memory when it disconnects. Returns only on an error, so give
+ * it a separate process. The programs must have the same version of llama.cpp. params may be NULL. Errors:
  * INVALID (listen, also an address that is not private; devices; n_threads), IO (listen), UNSUPPORTED (the
  * build has no RPC), BACKEND. */
 WEIR_API WEIR_CHECKED weir_status weir_rpc_run(const weir_rpc_params *params, weir_error *error);
@@ -1392,8 +1393,8 @@ typedef struct weir_engine_memory {
 } weir_engine_memory;
 
 /* The memory that weir_engine_create would allocate for a model with these parameters, computed from the
- * model's header: no weights are read and nothing is allocated. Includes the weights (though already
- * loaded) and cells of draft_model, and the cells of mtp. Excludes cached prompts (cache_bytes), texts for
+ * model's header: no weights are read and nothing is allocated. Includes draft_model's weights, although they
+ * are already loaded, and its cells, and the cells of mtp. Excludes cached prompts (cache_bytes), texts for
  * drafts (lookup_bytes) and a GPU driver's own memory. Either params may be NULL. Any thread. Errors: as
  * weir_model_load and weir_engine_create. */
 WEIR_API WEIR_CHECKED weir_status weir_engine_estimate(const char *path, const weir_model_params *model,
@@ -1407,7 +1408,7 @@ typedef enum weir_slot_state {
     WEIR_SLOT_PREFILLING = 1,
     WEIR_SLOT_GENERATING = 2,
     /* Another slot computes its prefix, a file with it is being read, or its next image or sound is being
-     * encoded: until that is there it gets no tokens, and plans must not name it. */
+     * encoded: until then it gets no tokens, and plans must not name it. */
     WEIR_SLOT_JOINED = 3,
 } weir_slot_state;
 
@@ -1687,14 +1688,14 @@ typedef struct weir_cache_change {
 } weir_cache_change;
 
 /* Takes the changes of the prefix cache since the last call, for routers that send a request where its prefix
- * is: at most `capacity` changes, and the tokens of each, which are those of prompts and answers, into tokens
- * [capacity × cache_block]. Call it until END: the rest waits for the next call. Whole blocks count, up to
- * the first image or sound, of requests without cache_salt and adapters; for a running request, the blocks
- * that it has computed. A block is stored after its parent. There is one reader: a change is taken once. A
- * late reader gets the difference between then and now. With `all` the call starts anew with everything that
- * is cached, as if nothing had been taken; calls that continue it have all = false. Any thread; never waits
- * for a forward pass. END: nothing changed; *n is 0. INVALID: a pointer is NULL. STATE: cache_block is 0.
- * After an error nothing was taken, and *n is 0. */
+ * is: at most `capacity` changes, and the tokens of each (of prompts and answers) into tokens [capacity ×
+ * cache_block]. Call it until END: the rest waits for the next call. Only whole blocks count, up to the first
+ * image or sound, of requests without cache_salt and adapters; of a running request, those that are computed.
+ * A block is stored after its parent. There is one reader: a change is taken once. A late reader gets the
+ * difference between then and now. With `all` the call starts anew with everything that is cached, as if
+ * nothing had been taken; calls that continue it have all = false. Any thread; never waits for a forward
+ * pass. END: nothing changed; *n is 0. INVALID: a pointer is NULL. STATE: cache_block is 0. After an error
+ * nothing was taken, and *n is 0. */
 WEIR_API weir_status weir_engine_cache_changes(weir_engine *engine, bool all, weir_cache_change *changes,
                                                int32_t *tokens, size_t capacity, size_t *n);
 
@@ -1707,32 +1708,31 @@ WEIR_API weir_status weir_engine_block_tokens(const weir_engine *engine, uint64_
 /* ---- Cached prefixes for other engines ------------------------------------------------------------- */
 
 /* A cached prefix as bytes: its tokens, its salt and its state, with checksums. An engine of the same model
- * (the same file, by its content), the same KV types and the same version of weir and llama.cpp takes it as
- * if it had computed it, whatever its layout and threads; others refuse it. Like files of cache_dir the bytes
- * are checked for damage, not for forgery: only take those of an engine that you trust. One thread at a time
- * uses a snapshot. */
+ * (the same file, by its content), the same KV types and the same version of weir and llama.cpp uses it as if
+ * it had computed it, whatever its layout and threads; others refuse it. Like files of cache_dir the bytes
+ * are checked for damage, not for forgery: take them only from engines that you trust. One thread at a time
+ * may use a snapshot. */
 typedef struct weir_snapshot weir_snapshot;
 
-/* A snapshot that is to hold the longest cached beginning of the tokens [n_tokens] with this salt
- * (cache_salt of requests; NULL = none), and is empty at first. The last token of a prompt is always
- * computed: leave it out. most_bytes: a larger one is refused. It is for this engine, but does not hold it.
- * INVALID, NO_MEMORY. */
+/* Creates an empty snapshot for the longest cached prefix of tokens [n_tokens] with this salt (cache_salt of
+ * requests; NULL = none). Leave out a prompt's last token, which is always computed. A prefix of more than
+ * most_bytes is refused. The snapshot is for this engine, but does not hold it. INVALID, NO_MEMORY. */
 WEIR_API WEIR_CHECKED weir_status weir_snapshot_create(const weir_engine *engine, const int32_t *tokens,
                                                        size_t n_tokens, const char *salt, size_t salt_length,
                                                        uint64_t most_bytes, weir_snapshot **snapshot,
                                                        weir_error *error);
 WEIR_API void weir_snapshot_destroy(weir_snapshot *snapshot); /* NULL is ignored */
 
-/* How many of these tokens the engine has cached, or is computing now. */
+/* The number of its tokens that the engine has cached, or is computing now. */
 WEIR_API int32_t weir_snapshot_known(const weir_snapshot *snapshot, const weir_engine *engine);
 
-/* Copies the longest cached beginning from the engine, between two of its ticks, in which no request computes
- * meanwhile. The cache stays as it is, but for an entry that may leave the KV cells to make room for the copy
- * of a part of another one. With a manual engine another thread must drive, here and at import. NOT_FOUND:
- * no more than more_than of the tokens are cached; TOO_LONG (most_bytes); BUSY: requests have all sequences;
- * NO_SPACE: no cells for a part; TIMEOUT: the engine was busy for timeout_ms (negative: no limit); STATE
- * (also from a callback of the engine); STOPPED; UNSUPPORTED; ABORTED (weir_interrupt_set); NO_MEMORY. The
- * snapshot is empty then. */
+/* Copies the longest cached prefix from the engine between two of its ticks; no request computes meanwhile.
+ * The cache does not change, except that an entry may leave the KV cells to make room for a copy of part of
+ * another one. A manual engine must be driven by another thread, here and in import. NOT_FOUND: no more than
+ * more_than of the tokens are cached; TOO_LONG (most_bytes); BUSY: requests have all sequences; NO_SPACE: no
+ * cells for a part; TIMEOUT: the engine was busy for timeout_ms (negative: no limit); STATE (also from a
+ * callback of the engine); STOPPED; UNSUPPORTED; ABORTED (weir_interrupt_set); NO_MEMORY. After an error the
+ * snapshot is empty. */
 WEIR_API WEIR_CHECKED weir_status weir_snapshot_export(weir_snapshot *snapshot, weir_engine *engine,
                                                        int32_t more_than, int timeout_ms, weir_error *error);
 
@@ -1743,17 +1743,17 @@ WEIR_API uint64_t weir_snapshot_bytes(const weir_snapshot *snapshot);
 /* Copies the bytes [at, at + n) of an exported snapshot; returns their number, less than n at the end. */
 WEIR_API size_t weir_snapshot_read(const weir_snapshot *snapshot, uint64_t at, void *bytes, size_t n);
 
-/* Appends bytes of another engine's snapshot to an empty one, and checks them as they come: FORMAT: they are
- * damaged, too many, or of a text or salt that was not asked for; UNSUPPORTED: of another model, KV type or
- * version, or longer than the context; TOO_LONG (most_bytes); STATE; NO_MEMORY. After an error only destroy
- * is of use. */
+/* Appends bytes of another engine's snapshot to one that was created empty, and checks them as they come.
+ * FORMAT: they are damaged, too many, or of another text or salt; UNSUPPORTED: they are of another model, KV
+ * type or version, or longer than the context; TOO_LONG (most_bytes); STATE; NO_MEMORY. After an error the
+ * snapshot can only be destroyed. */
 WEIR_API WEIR_CHECKED weir_status weir_snapshot_write(weir_snapshot *snapshot, const void *bytes, size_t n,
                                                       weir_error *error);
 
-/* Gives the engine a snapshot whose bytes were all written: the prefix is cached in host memory, within
- * cache_bytes, for which others may be evicted, and the next request with this prompt finds it. OK, too, if
- * it was cached meanwhile. NO_SPACE: cache_bytes is too small; TIMEOUT, STATE, STOPPED, UNSUPPORTED (this
- * engine caches none), ABORTED and NO_MEMORY as of export. */
+/* Gives the engine a snapshot whose bytes were all written. The prefix is cached in host memory, within
+ * cache_bytes (others may be evicted for it), and the next request with this prompt finds it. Also OK if it
+ * has been cached meanwhile. NO_SPACE: cache_bytes is too small; TIMEOUT, STATE, STOPPED, UNSUPPORTED (this
+ * engine caches none), ABORTED and NO_MEMORY as in export. */
 WEIR_API WEIR_CHECKED weir_status weir_snapshot_import(weir_snapshot *snapshot, weir_engine *engine,
                                                        int timeout_ms, weir_error *error);
 
@@ -1818,8 +1818,8 @@ typedef enum weir_pool_kind {
 WEIR_API const char *weir_pool_kind_name(weir_pool_kind kind);
 
 /* Called before a model without leases is unloaded, on a thread of the pool or within weir_pool_destroy. It
- * must release everything else that the caller has of the model (contexts, chats, streams, adapters), or the
- * weights stay in memory. It may not call the pool. */
+ * must release everything else that the caller holds of the model (contexts, chats, streams, adapters), or
+ * the weights stay in memory. It must not call the pool. */
 typedef void (*weir_pool_leaving_fn)(weir_model *model, void *user);
 
 typedef struct weir_pool_params {
@@ -1851,11 +1851,11 @@ typedef struct weir_pool_model {
     const char *name;           /* 1 … WEIR_POOL_NAME_MAX bytes, aliases too */
     const char *const *aliases; /* [n_aliases], at most 64; other names for leases */
     size_t n_aliases;
-    const char *path;               /* as of weir_model_load; "" = INVALID */
+    const char *path;               /* as in weir_model_load; "" = INVALID */
     const weir_model_params *model; /* NULL = defaults; `progress` must be NULL */
     /* NULL = defaults; draft_model and cache_dir must be NULL, manual must be false. cache_bytes WEIR_AUTO =
-     * a quarter of the model's weights, cells and buffers, or of the memory that the budget leaves beside a
-     * model that is alone in the list */
+     * a quarter of the model's weights, cells and buffers; for a model that is alone in the list, a quarter
+     * of the memory that the budget leaves beside it */
     const weir_engine_params *engine;
     const char *draft_path;      /* the engine's draft_model, loaded with the model; NULL = none */
     const char *const *adapters; /* [n_adapters], at most 64; files of LoRA adapters, loaded with the model */
@@ -1892,10 +1892,10 @@ WEIR_API weir_status weir_pool_destroy(weir_pool *pool);
 WEIR_API WEIR_CHECKED weir_status weir_pool_set(weir_pool *pool, const weir_pool_model *models, size_t n,
                                                 weir_error *error);
 
-/* Replaces memory_bytes; one that is the same changes nothing. While the models take more than a smaller
- * budget, those without a lease sleep, the least recently used first, pinned ones never, and none is loaded.
- * Models with leases are not touched. The same happens, within a second, when WEIR_AUTO yields less. INVALID:
- * a pointer is NULL. */
+/* Replaces memory_bytes; the same value changes nothing. While the models take more than a smaller budget,
+ * those without a lease sleep, the least recently used first, pinned ones never, and none is loaded. Models
+ * with leases are not touched. The same happens, within a second, when WEIR_AUTO yields less. INVALID: a
+ * pointer is NULL. */
 WEIR_API weir_status weir_pool_set_memory(weir_pool *pool, uint64_t memory_bytes, weir_error *error);
 
 /* Asks for a model by name or alias, and returns at once. If it is not loaded, the lease waits in order of
@@ -1921,7 +1921,7 @@ typedef void (*weir_lease_fn)(weir_lease *lease, void *user);
 /* Sets the ready function, once. STATE: it was set before. INVALID: a pointer is NULL. */
 WEIR_API weir_status weir_lease_set_ready(weir_lease *lease, weir_lease_fn fn, void *user);
 
-/* Of a lease that weir_lease_wait has returned OK for; NULL otherwise. Borrowed until the release.
+/* Parts of a lease for which weir_lease_wait has returned OK; NULL otherwise. Borrowed until the release.
  * weir_lease_engine is NULL if the model cannot generate (an encoder). weir_lease_adapter: the i-th of
  * weir_pool_model.adapters, NULL = there is none. */
 WEIR_API weir_model *weir_lease_model(const weir_lease *lease);
@@ -1951,8 +1951,8 @@ typedef struct weir_pool_info {
     weir_pool_state state;
     weir_pool_kind kind;
     float progress; /* of the load, 0 … 1 */
-    /* of the budget, while it is loading, loaded or leaving; otherwise what it would take by
-     * weir_engine_estimate; 0 = not known yet, or the file cannot be read */
+    /* its part of the budget while it is loading, loaded or leaving; otherwise the part that it would take,
+     * by weir_engine_estimate; 0 = not known yet, or the file cannot be read */
     uint64_t n_bytes;
     int32_t n_leases;
     int32_t n_waiting;   /* leases */
