@@ -1,5 +1,5 @@
-/* A team against simulated machines: processors, neighbours that come and go, noise, growing contexts. The
- * work done is compared with that of the best fixed number of threads.
+/* The choice of a pass's number of threads on simulated machines: processors, other programs that come and
+ * go, noise, growing contexts. The work done is compared with that of the best fixed number of threads.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "backend/team.h"
 

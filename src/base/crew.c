@@ -1,4 +1,4 @@
-/* crew.c: threads that help another.
+/* crew.c: a thread pool that helps its caller.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "base/crew.h"
 

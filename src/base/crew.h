@@ -1,4 +1,4 @@
-/* crew.h: threads that help another with parts that do not depend on each other.
+/* crew.h: a thread pool that helps its caller with parts that do not depend on each other.
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef WEIR_BASE_CREW_H
 #define WEIR_BASE_CREW_H

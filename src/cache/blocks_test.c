@@ -166,9 +166,9 @@ static void change_text(world *w, text_of_mine *t)
         weir__prefix_tree_ready(&w->tree, &t->end,
                                 dice_one_in(&w->d, 4) ? 0 : dice_in(&w->d, t->end.n_ready, LENGTH), true);
     else
-        weir__prefix_tree_rerank(
-            &w->tree, &t->end,
-            (weir__prefix_rank)(dice_in(&w->d, 0, 3) % 4 == 3 ? WEIR__PREFIX_GHOST : dice_in(&w->d, 0, 2)));
+        weir__prefix_tree_rerank(&w->tree, &t->end,
+                                 (weir__prefix_rank)(dice_in(&w->d, 0, 3) % 4 == 3 ? WEIR__PREFIX_TOMBSTONE
+                                                                                   : dice_in(&w->d, 0, 2)));
 }
 
 static void run_world(uint64_t seed)

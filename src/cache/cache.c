@@ -389,13 +389,13 @@ weir_status weir__cache_copy(weir__cache *cache, const weir__cache_hit *hit, int
 
 /* ---- Evicting ---- */
 
-/* Evicts the entry, without a ghost if a file has all of its tokens. */
+/* Evicts the entry, without a tombstone if a file has all of its tokens. */
 static void entry_leave(weir__cache *cache, weir__cache_entry *e)
 {
     if (weir__prefix_tree_on_disk(&e->end, cache->params.exact) == weir__cache_length(&e->end))
         weir__cache_drop(cache, e);
     else
-        weir__cache_make_ghost(cache, e);
+        weir__cache_make_tombstone(cache, e);
 }
 
 /* The entry of a rank that goes first, apart from `spare`; NULL: there is none. */

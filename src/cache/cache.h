@@ -32,7 +32,7 @@ typedef struct weir__cache_hit {
     weir__prefix_end *leader; /* a request that will have n_leader > n of them; NULL = none */
     int32_t n_leader;
     weir_miss miss;
-    int32_t n_matched; /* known tokens, including ghosts */
+    int32_t n_matched; /* known tokens, including tombstones */
     int32_t n_other;
     int32_t other[WEIR__CACHE_AROUND]; /* [n_other] how a known text continues after them; only if DIVERGED */
 } weir__cache_hit;

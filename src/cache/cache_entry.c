@@ -4,10 +4,10 @@
 #include "base/clock.h"
 #include "base/mem.h"
 
-/* Ghosts (tombstones of evicted texts) let later misses be reported as evictions. They stay while the whole
+/* Tombstones (texts whose cells are gone) let later misses be reported as evictions. They stay while the whole
  * tree takes less memory than this. */
-#define GHOST_BYTES (UINT64_C(16) << 20)
-#define GHOSTS_MOST 4096
+#define TOMBSTONE_BYTES (UINT64_C(16) << 20)
+#define TOMBSTONES_MOST 4096
 
 int32_t weir__cache_sequence(const weir__prefix_end *end)
 {
@@ -75,16 +75,17 @@ void weir__cache_drop_above(weir__cache *cache, const weir__cache_entry *e)
     }
 }
 
-void weir__cache_make_ghost(weir__cache *cache, weir__cache_entry *e)
+void weir__cache_make_tombstone(weir__cache *cache, weir__cache_entry *e)
 {
     weir__cache_empty(cache, e);
     weir__cache_lock(cache);
     cache->n_evicted++;
     bool stays = weir__prefix_tree_is_alone(&e->end);
-    if (stays) weir__prefix_tree_rerank(&cache->tree, &e->end, WEIR__PREFIX_GHOST);
+    if (stays) weir__prefix_tree_rerank(&cache->tree, &e->end, WEIR__PREFIX_TOMBSTONE);
     weir__cache_unlock(cache);
     if (!stays) weir__cache_drop(cache, e);
-    while (cache->tree.oldest[WEIR__PREFIX_GHOST] != NULL &&
-           (cache->tree.n_bytes > GHOST_BYTES || cache->tree.n_ends[WEIR__PREFIX_GHOST] > GHOSTS_MOST))
-        weir__cache_drop(cache, weir__cache_entry_at(cache->tree.oldest[WEIR__PREFIX_GHOST]));
+    while (cache->tree.oldest[WEIR__PREFIX_TOMBSTONE] != NULL &&
+           (cache->tree.n_bytes > TOMBSTONE_BYTES ||
+            cache->tree.n_ends[WEIR__PREFIX_TOMBSTONE] > TOMBSTONES_MOST))
+        weir__cache_drop(cache, weir__cache_entry_at(cache->tree.oldest[WEIR__PREFIX_TOMBSTONE]));
 }

@@ -12,7 +12,7 @@
 #define WORTH_PART 8
 
 /* A cached prefix. Its end's rank says where the state is. DEVICE: in the sequence seq >= 0, which holds
- * exactly the end's tokens. HOST: in bytes. DISK: in file. GHOST: nowhere. A file is an entry of its own,
+ * exactly the end's tokens. HOST: in bytes. DISK: in file. TOMBSTONE: nowhere. A file is an entry of its own,
  * beside the entry whose state was written. */
 typedef struct weir__cache_entry {
     weir__prefix_end end; /* first member: an end is an entry unless its rank is LIVE */
@@ -76,7 +76,7 @@ void weir__cache_drop(weir__cache *cache, weir__cache_entry *e);
 /* Drops the entries that the new one covers: at the same node and, if memory can be cut, on the way to it. */
 void weir__cache_drop_above(weir__cache *cache, const weir__cache_entry *e);
 
-/* Evicts the entry and turns it into a ghost, unless another text covers its tokens. */
-void weir__cache_make_ghost(weir__cache *cache, weir__cache_entry *e);
+/* Evicts the entry and turns it into a tombstone, unless another text covers its tokens. */
+void weir__cache_make_tombstone(weir__cache *cache, weir__cache_entry *e);
 
 #endif

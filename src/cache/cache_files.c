@@ -65,7 +65,7 @@ static bool evict_file(weir__cache *cache)
     cache->lacks_times = file == NULL;
     if (file == NULL) return false;
     if (file->owner != NULL)
-        weir__cache_make_ghost(cache, file->owner);
+        weir__cache_make_tombstone(cache, file->owner);
     else
         weir__archive_remove(cache->params.archive, file);
     return true;

@@ -294,7 +294,7 @@ static weir_cache_memory memory_of(const weir__prefix_end *end)
 static void count_blocks(weir__prefix_tree *tree, weir__prefix_end *end)
 {
     int32_t n;
-    if (tree->blocks == NULL || end->rank == WEIR__PREFIX_GHOST) return;
+    if (tree->blocks == NULL || end->rank == WEIR__PREFIX_TOMBSTONE) return;
     weir__prefix_key key = weir__prefix_tree_key(end);
     if (key.salt_length > 0 || key.adapter != 0) return;
     const int32_t *tokens = weir__prefix_tree_tokens(end, &n);

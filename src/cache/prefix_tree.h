@@ -20,11 +20,11 @@ typedef struct weir__prefix_key {
 
 /* The kind of an end, best first. */
 typedef enum weir__prefix_rank {
-    WEIR__PREFIX_DEVICE = 0, /* in a sequence on the device */
-    WEIR__PREFIX_HOST = 1,   /* in host memory */
-    WEIR__PREFIX_DISK = 2,   /* in a file */
-    WEIR__PREFIX_LIVE = 3,   /* of a running request */
-    WEIR__PREFIX_GHOST = 4,  /* evicted */
+    WEIR__PREFIX_DEVICE = 0,    /* in a sequence on the device */
+    WEIR__PREFIX_HOST = 1,      /* in host memory */
+    WEIR__PREFIX_DISK = 2,      /* in a file */
+    WEIR__PREFIX_LIVE = 3,      /* of a running request */
+    WEIR__PREFIX_TOMBSTONE = 4, /* evicted */
 } weir__prefix_rank;
 #define WEIR__PREFIX_RANKS 5
 #define WEIR__PREFIX_KEPT  3 /* the ranks before LIVE: available tokens */
@@ -100,7 +100,7 @@ int32_t weir__prefix_tree_on_disk(const weir__prefix_end *end, bool whole);
 bool weir__prefix_tree_is_alone(const weir__prefix_end *end);
 
 typedef struct weir__prefix_match {
-    int32_t n_known;         /* tokens that any known text shares, including ghosts */
+    int32_t n_known;         /* tokens that any known text shares, including tombstones */
     const int32_t *other;    /* [n_other] how a known text continues there; valid until the tree changes */
     int32_t n_other;         /* 0: nothing */
     weir__prefix_end *entry; /* the best DEVICE, HOST or DISK end; NULL = none */

@@ -1,5 +1,5 @@
-/* courier.h: errands that other threads give the driver, and wait for: cached prefixes that leave an engine
- * or come to it.
+/* courier.h: transfers of cached prefixes out of an engine or into it, which the driver carries out while
+ * other threads wait.
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef WEIR_ENGINE_COURIER_H
 #define WEIR_ENGINE_COURIER_H
@@ -10,8 +10,8 @@
 #include "cache/cache.h"
 #include "weir/weir.h"
 
-/* One copy of a state between the cache and a block. The caller's while it does not wait, else the
- * courier's; from take to finish the driver's alone. */
+/* A transfer: one copy of a state between the cache and a block. The caller's while it does not wait, else
+ * the courier's; from take to finish the driver's alone. */
 typedef struct weir__errand {
     struct weir__errand *next;
     bool brings; /* the state goes into the cache; false: out of it */
@@ -28,7 +28,7 @@ typedef struct weir__errand {
     weir_error error;
 } weir__errand;
 
-/* The mutex protects the rest, and the errands in the list; it is held for a few instructions. */
+/* The mutex protects the rest, and the transfers in the list; it is held for a few instructions. */
 typedef struct weir__courier {
     pthread_mutex_t mutex;
     pthread_cond_t changed;
@@ -41,7 +41,7 @@ typedef struct weir__courier {
 bool weir__courier_init(weir__courier *courier);
 void weir__courier_fini(weir__courier *courier);
 
-/* Puts the errand into the list. The driver is to be woken then. STOPPED: it is closed. */
+/* Puts the transfer into the list. The driver is to be woken then. STOPPED: it is closed. */
 weir_status weir__courier_post(weir__courier *courier, weir__errand *errand, weir_error *error);
 
 /* Waits for the driver to finish it, and returns its status. TIMEOUT: the driver did not take it before
@@ -52,12 +52,12 @@ weir_status weir__courier_wait(weir__courier *courier, weir__errand *errand, int
 
 /* ---- The driver ---- */
 
-/* Takes the first errand; NULL: there is none. put_back: it is the first one again, and not taken. */
+/* Takes the first transfer; NULL: there is none. put_back: it is the first one again, and not taken. */
 weir__errand *weir__courier_take(weir__courier *courier);
 void weir__courier_put_back(weir__courier *courier, weir__errand *errand);
 void weir__courier_finish(weir__courier *courier, weir__errand *errand, weir_status status);
 
-/* Ends all errands, and those that come, with STOPPED. */
+/* Ends all transfers, and those that come, with STOPPED. */
 void weir__courier_close(weir__courier *courier);
 
 #endif

@@ -96,7 +96,7 @@ int32_t weir_snapshot_known(const weir_snapshot *snapshot, const weir_engine *en
     return hit.n_leader > hit.n && !engine->driver.prefix.exact ? hit.n_leader : hit.n;
 }
 
-/* ---- Errands ---- */
+/* ---- Transfers ---- */
 
 static weir_status send_errand(weir_engine *engine, weir__errand *errand, int timeout_ms, weir_error *error)
 {
