@@ -130,7 +130,7 @@ static void on_bus(int signal, siginfo_t *info, void *context)
         " became shorter while it was in use, or cannot be read: the program ends. To "
         "replace a model, rename the new file to the old one's name.\n";
     (void)context;
-    while (atomic_flag_test_and_set(&dying)) pause(); /* another thread found it, too: the first one tells */
+    while (atomic_flag_test_and_set(&dying)) pause(); /* only the first thread that found it reports it */
     cli_term_rescue();
     if (info->si_code != BUS_ADRERR) {
         handle(SIGBUS, SIG_DFL, 0);

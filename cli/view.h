@@ -39,7 +39,7 @@ bool cli_view_event(cli_view *view, const char *data, size_t length);
 json_t *cli_view_json(const cli_view *view);
 
 /* Lines of at most `columns` where they can be shortened, with marks (cli_mark). `live`: with rates and
- * ticks, which one event does not tell. */
+ * ticks, which a single event does not have. */
 void cli_view_head(const cli_view *view, int columns, bool live, cli_text *text);
 
 /* A headline, and a line for each slot, or for those that are busy. */

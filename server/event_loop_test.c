@@ -71,7 +71,7 @@ static void test_what_is_wanted(void **state)
     e.n = 0;
     serve_loop_turn(loop, true);
     assert_int_equal(e.n, 0);
-    close(e.other); /* that is told to who asks for nothing */
+    close(e.other); /* that is reported even to an end that asks for nothing */
     e.other = -1;
     serve_loop_turn(loop, false);
     assert_true((e.what & SERVE_LOOP_GONE) != 0);

@@ -40,7 +40,7 @@ static void digest(const char *bytes, size_t n, char hex[DIGEST + 1])
     weir__sha256_hex(&state, hex);
 }
 
-/* Compares digests, and all of them to the end: the time tells nothing about a key. */
+/* Compares all digests to the end: the time reveals nothing about a key. */
 static int32_t find_key(const serve_keys *keys, const char *hex)
 {
     int32_t found = -1;

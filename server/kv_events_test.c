@@ -274,7 +274,7 @@ static void test_salts_and_adapters_are_not_told(void **state)
     ask_with(r, SALTED, 40, "tenant", NULL);
     ask_with(r, ADAPTED, 40, NULL, adapter);
     ask_with(r, PLAIN, 60, "tenant", adapter);
-    ask(r, LAST, 40); /* told after all of the others would be */
+    ask(r, LAST, 40); /* would be reported after all of the others */
     bool plain = false, last = false;
     for (int i = 0; i < 100 && !last; i++) {
         ask_replay(r, 0);

@@ -9,7 +9,7 @@ typedef struct serve_source {
     weir_engine_stats stats;
     char name[WEIR_POOL_NAME_MAX + 1]; /* of its model; truncated */
     weir__text label;                  /* model="NAME" where there are several; else empty */
-    weir__text adapters;               /* labels that tell which are in use; empty where there are none */
+    weir__text adapters;               /* labels of those in use; empty where there are none */
 } serve_source;
 
 /* Begins a metric, whose name is the prefix and the name. */

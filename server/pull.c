@@ -17,7 +17,7 @@ struct serve_pull {
     pthread_mutex_t mutex; /* the rest; the server's is taken within it */
     serve_call *call;      /* NULL: it has ended */
     int n_holders;         /* the call and the thread */
-    bool fresh;            /* there is progress that was not told */
+    bool fresh;            /* there is progress that was not sent */
     char file[256], sha256[65];
     uint64_t n_done, n_bytes;
     bool ended;

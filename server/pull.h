@@ -11,7 +11,7 @@
  * call has its answer. Worker. */
 bool serve_pull_prepare(serve_call *call, const char *name, bool stream);
 
-/* These, on the service thread. start: a worker has prepared it. pump: there may be something to tell. leave:
+/* These, on the service thread. start: a worker has prepared it. pump: there may be progress to send. leave:
  * the call ends, and so does its download. */
 void serve_pull_start(serve_call *call);
 void serve_pull_pump(serve_call *call);

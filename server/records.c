@@ -94,7 +94,7 @@ void serve_records_put(serve_records *records, serve_record *record, size_t most
     pthread_mutex_unlock(&records->mutex);
 }
 
-/* Compares all of all ids: the time tells nothing about them. Under the mutex; NULL: there is none. */
+/* Compares all ids as a whole: the time reveals nothing about them. Under the mutex; NULL: there is none. */
 static serve_record **find_record(serve_records *records, const char *id, const char *salt)
 {
     char given[SERVE_RECORD_ID] = {0};

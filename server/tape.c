@@ -310,7 +310,7 @@ void serve_tape_orphan(serve_tape *tape)
 
 #define PREFIX "/streams/" /* behind "/v1" */
 
-/* Compares all of all ids: the time tells nothing about them. */
+/* Compares all ids as a whole: the time reveals nothing about them. */
 serve_tape *serve_tape_of(const serve_call *call, const char *id)
 {
     serve_tape *found = NULL;

@@ -163,7 +163,7 @@ static void test_what_is_cut_off(void **state)
     assert_true(slow->ended && slow->out.n > SERVE_BUFFER_MAX && slow->out.n < SERVE_BUFFER_MAX + 2048);
     assert_non_null(strstr(slow->out.bytes, "events_gone"));
     assert_null(strstr(slow->out.bytes, "[DONE]"));
-    /* Who comes later is told the range. */
+    /* A later reader gets the range. */
     serve_call *late = resume(id, 0);
     assert_int_equal(late->status, 410);
     const char *range = strstr(late->out.bytes, "allowed: ");

@@ -37,7 +37,7 @@ static void done(serve_call *call)
     count(&n_done);
 }
 
-/* Goes on until it is told to end, as all long work of the library does. */
+/* Runs until it is asked to end, as all long work of the library does. */
 static void endless(serve_call *call)
 {
     weir__budget budget;
@@ -142,7 +142,7 @@ static void test_a_job_that_does_not_end_is_seen(void **state)
     assert_int_equal(serve_workers_stuck(workers, later_ns, 3500, &n_new), 1);
     assert_int_equal(n_new, 1);
     assert_int_equal(serve_workers_stuck(workers, later_ns, 3500, &n_new), 1);
-    assert_int_equal(n_new, 0); /* told once */
+    assert_int_equal(n_new, 0); /* reported once */
     assert_false(serve_workers_destroy(workers, 10));
     released = true;
     assert_true(serve_workers_destroy(workers, -1));

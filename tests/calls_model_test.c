@@ -37,7 +37,7 @@ static weir_engine *engine;
 static int n_bad, n_thinking;
 static bool described; /* the last chat: its template has no form of calls that can be enforced */
 
-/* So that one run tells of all templates. */
+/* So that one run reports all templates. */
 #define BAD(...) (n_bad++, print_error(__VA_ARGS__))
 
 static void no_log(weir_log_level level, const char *message, void *user)

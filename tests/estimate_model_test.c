@@ -23,7 +23,7 @@
 /* Tokens; under sanitizers resident memory is not checked. */
 #define PROMPT_MOST EFFORT(4096, 40)
 
-/* llama.cpp tells hundredths of a MiB; the kernels' own room, which is estimated too, is in none of its
+/* llama.cpp logs hundredths of a MiB; the kernels' own room, which is estimated too, is in none of its
  * buffers. */
 #define WORDS_PART 0.01
 #define WORDS_MB   0.2

@@ -460,7 +460,7 @@ static void estimates_count_heads(void **state)
     }
 }
 
-/* Layers that nobody asked for need memory: who has not enough is told how to do without them. */
+/* Layers that nobody asked for need memory: without enough memory, the error says how to do without them. */
 static void what_is_in_the_way_is_named(void **state)
 {
     (void)state;

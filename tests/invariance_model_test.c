@@ -172,7 +172,7 @@ static bool is_same(const answer *a, const answer *b)
            memcmp(a->logprobs, b->logprobs, a->n * sizeof *a->logprobs) == 0;
 }
 
-/* How many of the jobs have another answer in this engine than alone; tells of the first. */
+/* How many of the jobs have another answer in this engine than alone; prints the first. */
 static int count_different(const weir_engine_params *params, job *const *some, size_t n)
 {
     static answer answers[N_PROMPTS];

@@ -16,7 +16,7 @@
 
 #define ANSWER 16
 #define MOST   1024 /* cells of a context */
-#define TOP    4    /* with random weights one token may be certain; then the others tell */
+#define TOP    4    /* with random weights one token may be certain; then the others matter */
 
 static weir_model *model;
 static weir_engine *engine;

@@ -176,7 +176,7 @@ static void test_estimate(void **state)
     params.type_k = params.type_v = WEIR_KV_Q8_0;
     compare(params);
 
-    /* Two gigabytes of cells are told and not taken; more batch needs more to compute in. */
+    /* Two gigabytes of cells are estimated and not taken; a larger batch needs larger buffers. */
     int64_t before = resident_kb();
     params = weir_engine_params_default();
     params.n_kv = 100000;

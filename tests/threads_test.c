@@ -57,7 +57,7 @@ typedef struct bout {
     bool stop_inside; /* a ready callback stops the engine */
     bool ranked;      /* requests have priorities and salts */
 
-    atomic_bool stopping; /* set before the engine is told */
+    atomic_bool stopping; /* set before the engine is stopped */
     atomic_bool over;     /* the engine is not called any more */
     atomic_int n_open;    /* tasks whose end has to be seen */
 
@@ -139,7 +139,7 @@ static void read_inside(weir_stream *stream, void *user)
     task *t = user;
     bout *r = t->bout;
     weir_chunk chunk;
-    if (t->r.finished) return; /* the end is told once more */
+    if (t->r.finished) return; /* the end is reported once more */
     for (;;) {
         weir_status status = weir_stream_try_next(stream, &chunk);
         if (status == WEIR_TIMEOUT) {

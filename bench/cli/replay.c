@@ -23,7 +23,7 @@ struct ask {
     uint64_t number; /* in the record; in the replay it is the position */
     bool cut;        /* the record begins in its middle: the rest of it is replayed */
     bool seen;       /* it had a slot */
-    bool shown;      /* the record tells more of it than that it came */
+    bool shown;      /* the record has more of it than its arrival */
     int64_t submit_ns;
     int64_t end_ns; /* 0 = not in the record */
     weir_reason reason;

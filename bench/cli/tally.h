@@ -37,7 +37,7 @@ typedef struct cli_record {
     int64_t sent_ns, first_ns, last_ns, end_ns; /* first, last: pieces of text, 0 = none */
     int64_t worst_gap_ns;
     int32_t n_pieces;
-    int64_t n_prompt, n_generated, n_cached; /* as the server counts; -1 = it did not tell */
+    int64_t n_prompt, n_generated, n_cached; /* as the server counts; -1 = unknown */
     bool ended_by_itself;                    /* not by its length */
 } cli_record;
 

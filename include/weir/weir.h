@@ -1118,13 +1118,13 @@ static inline weir_media_params weir_media_params_default(void)
     return params;
 }
 
-/* Decodes a file's bytes: PNG, JPEG, WebP, WAV, FLAC or MP3, told apart by content. Images: the first frame
- * of an APNG; a JPEG is rotated as its EXIF data says; transparent parts become white. Sounds: all channels
- * are mixed to one. Decoding an image takes up to 12 bytes of memory per pixel. params may be NULL. Any
- * thread. Errors: FORMAT (none of these formats; damaged or incomplete; samples that are not finite),
- * UNSUPPORTED (an animated WebP; a compressed WAV; less than 4000 Hz or 0.1 s; a build without WEIR_MEDIA),
- * TOO_LONG (field: the parameter that is exceeded), NO_MEMORY, ABORTED (weir_interrupt_set; not within a PNG
- * or WebP), INVALID. */
+/* Decodes a file's bytes: PNG, JPEG, WebP, WAV, FLAC or MP3, detected by content. Images: the first frame of
+ * an APNG; a JPEG is rotated as its EXIF data says; transparent parts become white. Sounds: all channels are
+ * mixed to one. Decoding an image takes up to 12 bytes of memory per pixel. params may be NULL. Any thread.
+ * Errors: FORMAT (none of these formats; damaged or incomplete; samples that are not finite), UNSUPPORTED (an
+ * animated WebP; a compressed WAV; less than 4000 Hz or 0.1 s; a build without WEIR_MEDIA), TOO_LONG (field:
+ * the parameter that is exceeded), NO_MEMORY, ABORTED (weir_interrupt_set; not within a PNG or WebP),
+ * INVALID. */
 WEIR_API WEIR_CHECKED weir_status weir_media_create(const void *bytes, size_t n_bytes,
                                                     const weir_media_params *params, weir_media **media,
                                                     weir_error *error);

@@ -65,7 +65,7 @@ char *aligned(void *scratch)
                                     ~static_cast<uintptr_t>(63));
 }
 
-/* Panels, whole: a view of them has another layout than its shape and place tell. */
+/* Whole panels: a view of them has another layout than its shape and place suggest. */
 bool is_weight(const ggml_tensor *tensor)
 {
     return is_ours(tensor) && tensor->view_src == nullptr;

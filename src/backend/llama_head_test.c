@@ -1,6 +1,6 @@
 /* llama_head_test.c: a head's rows are those of the text that its target holds, whatever happened to that
- * before: told by a head of a new context that is given the text alone. Heads of random weights, made by
- * scripts/tiny_gguf.py, whose rows depend on all tokens before.
+ * before: compared with a head of a new context that is given the text alone. Heads of random weights, made
+ * by scripts/tiny_gguf.py, whose rows depend on all tokens before.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "backend/llama_testing.h"
 #include "support/temp.h"
@@ -269,7 +269,7 @@ static void what_does_not_fit_is_refused(void **state)
         {"llama", "eagle --wide", WEIR_INVALID},
         {"llama", "eagle --d2t bad", WEIR_FORMAT},
         {"llama", "eagle --own 500", WEIR_FORMAT},
-        {"glm", "eagle", WEIR_UNSUPPORTED},   /* an architecture that does not tell */
+        {"glm", "eagle", WEIR_UNSUPPORTED},   /* an architecture without such states */
         {"llama", "llama", WEIR_UNSUPPORTED}, /* no head */
         {"mamba", "eagle", WEIR_UNSUPPORTED},
     };

@@ -161,7 +161,7 @@ static void layers_that_guess_are_packed_too(void **state)
     assert_int_equal(n_warnings, 0);
 }
 
-/* Bytes that the system keeps in memory for this process; -1 where it does not tell. */
+/* Bytes that the system keeps in memory for this process; -1 where this is unknown. */
 static int64_t locked_bytes(void)
 {
     long long kb = -1;

@@ -126,7 +126,7 @@ static void limits_of(const group_files *files, const char *dir, limits *all)
     }
 }
 
-/* The group at `path` and all above it. Where the file system shows another part of the tree than /proc tells
+/* The group at `path` and all above it. Where the file system shows another part of the tree than /proc names
  * of, as in some containers, only those directories count that are there. */
 static void limits_upward(const char *root, const char *mount, const group_files *files, const char *path,
                           limits *all)

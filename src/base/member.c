@@ -84,7 +84,7 @@ void weir__members_init(const weir__members *members, void *params, size_t size)
 
 /* ---- Ranges ---- */
 
-/* Whole numbers as they are, floats with as many digits as tell them apart. */
+/* Whole numbers as they are, floats with enough digits to distinguish them. */
 static void print_number(char *text, size_t capacity, weir_member_type type, double value)
 {
     snprintf(text, capacity, "%.*g", type == WEIR_MEMBER_FLOAT ? 9 : 17, value);

@@ -150,7 +150,7 @@ static void every_pair_of_bytes(void **test)
     }
 }
 
-/* The first and the last byte of every class that Table 3-7 tells apart. */
+/* The first and the last byte of every class of Table 3-7. */
 static const unsigned char edges[] = {
     0x00, 0x7f,                                                             /* ASCII */
     0x80, 0x8f, 0x90, 0x9f,                                                 /* continuations: of F4; of ED */

@@ -355,7 +355,7 @@ static void test_strangers_see_nothing(void **state)
     weir__prefix_tree_fini(&tree);
 }
 
-/* How long a look-up takes among many: told, not judged. */
+/* How long a look-up takes among many: printed, not checked. */
 static void test_many_nodes(void **state)
 {
     (void)state;

@@ -120,7 +120,7 @@ static void each_gets_its_own_text(void **state)
         assert_int_equal(atomic_load(&r->fake->n_adapters), 2);
         rig_run(r);
         for (int i = 0; i < 2 * SETS; i++) judge(&talks[i], 0);
-        for (int i = 1; i < SETS; i++) /* the test tells them apart */
+        for (int i = 1; i < SETS; i++) /* the test can distinguish them */
             assert_memory_not_equal(talks[i].got.tokens, talks[0].got.tokens, sizeof(int32_t));
         rig_stop(r);
         for (int i = 0; i < 2 * SETS; i++) rig_release(r, talks[i].stream);

@@ -144,7 +144,7 @@ typedef struct waiter {
     weir_status status;
 } waiter;
 
-/* Returns false, which ends the call, as soon as the cancel is told. */
+/* Returns false, which ends the call, as soon as the cancel is reported. */
 static bool until_cancelled(const weir_chunk *chunk, void *stream)
 {
     return chunk->length > 0 || !weir_stream_cancelled(stream);

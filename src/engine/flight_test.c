@@ -389,7 +389,7 @@ static void test_watchers(void **state)
     assert_int_equal(early.n_calls, 0);
     rig_ticks(r, 6);
     assert_true(early.n_calls > 2);
-    assert_int_equal(early.n_calls, early.seen.at); /* each chunk is told */
+    assert_int_equal(early.n_calls, early.seen.at); /* each chunk is reported */
     assert_int_equal(weir_flight_watch(flight, watch_on, &late), WEIR_OK);
     assert_int_equal(late.n_calls, 1); /* the text so far, at once */
     assert_int_equal(late.seen.at, early.seen.at);

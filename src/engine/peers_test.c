@@ -122,7 +122,7 @@ static void an_engine_that_has_left_outranks_nobody(void **state)
     other_leave(&third);
 }
 
-/* Its driver sleeps when the next engine joins, and tells nothing until it has work again. */
+/* Its driver sleeps when the next engine joins, and reports nothing until it has work again. */
 static void an_engine_that_ended_its_request_alone_outranks_nobody(void **state)
 {
     rig *r = *state;
@@ -183,7 +183,7 @@ static void a_tenant_with_less_time_goes_first(void **state)
     other_leave(&o);
 }
 
-/* Of the running requests, an engine tells the tenant with the least time. */
+/* Of the running requests, an engine reports that of the tenant with the least time. */
 static void an_engine_tells_the_tenant_with_the_least_time(void **state)
 {
     rig *r = *state;

@@ -295,7 +295,7 @@ static void without_cells_the_youngest_waits(void **state)
     weir_stream *streams[3];
     for (int i = 0; i < 3; i++) rig_script(r, 'A' + i, 3, "abcd");
     rig_start(r);
-    /* the youngest has the lowest slot: ages are told from the admission, not from the number */
+    /* the youngest has the lowest slot: ages count from the admission, not by the number */
     weir_stream *first = rig_submit_key(r, 'A');
     streams[0] = rig_submit_key(r, 'A');
     streams[1] = rig_submit_key(r, 'B');

@@ -25,7 +25,8 @@ static void write_doubling(char *text, int n)
     strcpy(end, "}}");
 }
 
-/* Alternatives of alternatives, each of them `breadth` times the next, 16 deep; told apart by nothing. */
+/* Alternatives of alternatives, each of them `breadth` times the next, 16 deep; nothing distinguishes
+ * them. */
 static void write_branching(char *text, int breadth)
 {
     char *end =

@@ -224,7 +224,7 @@ struct flight {
     bool begun, refused, enough;
     bool ended;
     weir__transfer_end end;
-    int64_t length; /* of the body, -1 = not told */
+    int64_t length; /* of the body, -1 = unknown */
     char *next;     /* where a redirect points, owned; NULL = it is none */
 };
 

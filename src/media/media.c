@@ -61,7 +61,7 @@ static bool is_mp3(const unsigned char *bytes)
             (bytes[2] & 0xf0) != 0xf0 && (bytes[2] & 0x0c) != 0x0c);
 }
 
-#define HEAD 12 /* bytes that tell a format; no file of any format is shorter */
+#define HEAD 12 /* bytes that identify a format; no file of any format is shorter */
 
 #ifdef WEIR_MEDIA
 #define DECODER(function) (function)

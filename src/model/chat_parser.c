@@ -120,7 +120,7 @@ static bool deliver_rest(weir_chat_parser *p)
     return true;
 }
 
-/* "call_" and 24 hexadecimal digits: enough to tell calls apart, not a secret. */
+/* "call_" and 24 hexadecimal digits: enough to distinguish calls, not a secret. */
 static void make_id(char id[40])
 {
     static _Atomic uint64_t counter;

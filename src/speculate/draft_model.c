@@ -115,7 +115,7 @@ static int32_t seq_of(const draft_model *m, const weir__draft *draft)
     return m->is_head ? draft->seq : draft->slot;
 }
 
-/* A head needs the row of the text's last token only. False: it was not told of the one before. */
+/* A head needs the row of the text's last token only. False: it lacks the states of the token before. */
 static bool ask_head(draft_model *m, slot *s, const weir__draft *draft)
 {
     int32_t last = draft->n_tokens - 1;
@@ -213,7 +213,7 @@ static void draft_by_model(weir__drafter *drafter, weir__draft *const *drafts, s
     }
     for (size_t i = 0; i < n; i++) {
         n_drafted += drafts[i]->n;
-        if (m->is_head && drafts[i]->n > 1) /* the target tells of these tokens, if they are right */
+        if (m->is_head && drafts[i]->n > 1) /* if right, the target gives the states of these tokens */
             m->model->ops->seq_remove(m->context, drafts[i]->seq, drafts[i]->n_tokens, -1);
     }
     if (n_drafted > 0) measure_token(m, (double)(weir__clock_now_ns() - start) / n_drafted, catches_up);

@@ -131,7 +131,7 @@ void job_accept(job *j, int32_t before, int64_t now);
 /* Takes up to `most` chunks and judges them, and all of them when the last is the terminal one. */
 void job_take(job *j, int most);
 
-/* It ended for this reason, which its stream, if it has one, tells. */
+/* It ended for this reason, which its stream, if it has one, reports. */
 void job_end(job *j, weir_reason reason);
 
 void job_cancel(job *j);

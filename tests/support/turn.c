@@ -38,7 +38,7 @@ static void check_rest(play *p)
     MUST(p, s.decode_ns >= 0 && s.decode_ns <= s.busy_ns && s.tick_ns <= s.busy_ns, "times");
     MUST(p, atomic_load(&p->fake->faults) == 0, "faults %x", (unsigned)atomic_load(&p->fake->faults));
     for (int i = 0; i < 8 && !p->scarce;
-         i++) /* a last chunk without memory tells its reader another reason */
+         i++) /* a last chunk without memory has another reason for its reader */
         MUST(p, s.n_finished[i] >= p->seen[i], "%llu of reason %d", (unsigned long long)s.n_finished[i], i);
 }
 

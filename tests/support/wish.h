@@ -82,7 +82,7 @@ const char *reader_judge_chunk(const reader *r, const wish *w, const weir_chunk 
 /* Whether tokens, text, reason and counts are those that the request must have, with this end. NULL: yes. */
 const char *reader_judge(const reader *r, const wish *w, const weir_usage *usage);
 
-/* Whether the prompt's logprobs are there, where they must be, and tell the model's choices. NULL: yes. */
+/* Whether the prompt's logprobs are there, where they must be, and are the model's. NULL: yes. */
 const char *reader_judge_prompt(const wish *w, const weir_stream *stream);
 
 /* The same of weir_generate. */
