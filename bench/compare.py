@@ -61,7 +61,7 @@ LOADS = {
     "many": load(32, 69, 16, *FULL),
     "schema": load(4, 40, 48),
 }
-# What is taken of them: key, load, run, how it is read, what it is, unit, aim of the ratio, whether at most.
+# The figures: key, load, run, how it is read, its name, unit, aim of the ratio, whether at most.
 FIGURES = [
     ("late gap", "late", 0, lambda r: r["worst_gap_ms"]["max"], "worst gap of 4 running streams while a long prompt arrives", "ms", 1 / 20, True),
     ("late total", "late", 0, lambda r: r["total_s"], "the same load, total time", "s", 1.1, True),
@@ -73,7 +73,7 @@ FIGURES = [
     ("schema", "schema", 0, lambda r: r["generated_per_second"], "4 streams with a JSON Schema: the same", "tok/s", None, False),
 ]
 
-# When memory is looked at: the figure's key, what was done before, in one server one after another, and the load's options.
+# When memory is read: the figure's key, the work before it, in one server one after another, and the load's options.
 MEMORY = {
     "memory few": (f"after {SLOTS} short requests", load(SLOTS, 69, 64, *FULL)),
     "memory full": (f"after {SLOTS} requests that fill it", load(SLOTS, MEMORY_LANE - 150, 16)),

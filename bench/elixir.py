@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""The Elixir package's benchmarks (elixir/bench): what a server gives beside the C engine, how long native
+"""The Elixir package's benchmarks (elixir/bench): a server beside the C engine, how long native
 functions hold a scheduler, what one caller pays.
 
 usage: elixir.py ROUNDS
 
-Writes bench/results/elixir.md: what the programs print, with the command of each. Needs WEIR_BIN, WEIR_MODEL and WEIR_BENCH_DIR
+Writes bench/results/elixir.md: the output of the programs, with the command of each. Needs WEIR_BIN, WEIR_MODEL and WEIR_BENCH_DIR
 in the environment; scripts/bench.sh sets them."""
 import datetime
 import os

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""How long a model takes until its first token, and what its weights hold in memory: as llama.cpp loads it, with weir's kernels, and from
+"""How long a model takes until its first token, and the memory of its weights: as llama.cpp loads it, with weir's kernels, and from
 a file of `weir optimize`.
 
 usage: load.py ROUNDS

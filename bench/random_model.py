@@ -31,7 +31,7 @@ class Whole(Wide):
 
 
 class Quick(tiny_gguf.Model):
-    """Matrices get whole blocks of random bytes and one scale, which is what makes it quick."""
+    """Matrices get whole blocks of random bytes and one scale, which is quick."""
 
     def tensor(self, name, dims, fill=None, spread=None, numbers=None):
         if fill is not None or numbers is not None or len(dims) == 1:

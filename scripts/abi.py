@@ -4,7 +4,7 @@
 
 usage: abi.py [--write]
 
-Without --write: says what differs from tests/abi.txt; 1 when anything does. A difference needs another version in weir.h, and then
+Without --write: prints the differences from tests/abi.txt; 1 if there are any. A difference needs another version in weir.h, and then
 --write. While CHANGELOG.md calls the version unreleased, nobody was promised anything, and --write alone will do."""
 import os
 import pathlib

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# archive.sh OUT.a WEIR.a [LIBRARY.a ...]: one archive of weir and what of the others it uses. Where the linker can, it is one object
+# archive.sh OUT.a WEIR.a [LIBRARY.a ...]: one archive of weir and the parts of the others that it uses. Where the linker can, it is one object
 # whose only names are the public ones (libweir_hub.a: weir_hub_*), so that it meets no other copy of llama.cpp in a program. LD, AR, OBJCOPY: the tools.
 # SPDX-License-Identifier: Apache-2.0
 set -euo pipefail

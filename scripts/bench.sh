@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# bench.sh [ROUNDS [WHAT...]]: builds the release and what else a bench needs, then runs bench/WHAT.py, which write bench/results/.
+# bench.sh [ROUNDS [WHAT...]]: builds the release and the other programs that a bench needs, then runs bench/WHAT.py, which write bench/results/.
 # Those find WEIR_BIN, WEIR_MODEL and WEIR_BENCH_DIR (programs made of bench/*.c) in their environment, and what they ask for of
 # WEIR_LLAMA_SOURCE, LLAMA_TOOLS (llama-bench, llama-batched-bench), STOCK_TOOLS and STOCK_AVX2_TOOLS (the same of the pin as
 # upstream builds it) and LLAMA_SERVER.

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# check.sh [STEP...]: what `make check` does beyond the tests: warnings, formatting, lint, exported names,
+# check.sh [STEP...]: the steps of `make check` beyond the tests: warnings, formatting, lint, exported names,
 # sanitizers, the server's page in a browser, real clients, fuzzing. Each step counts once in the last line, `N passed,
 # N failed`. FUZZ_SECONDS for each fuzz target (30). By name only: all, which is `make test` and then the rest; unit and
 # lint-changed, which with format are `make check-quick`; clang, whose warnings asan's build shows too; tsan-llama; and
@@ -9,7 +9,7 @@ set -euo pipefail
 . "$(dirname "$0")/lib.sh"
 cd "$weir_root"
 
-# Steps beside each other: what computes on all processors, what mostly waits for browsers and servers, and what takes the rest.
+# Steps beside each other: those that compute on all processors, those that mostly wait for browsers and servers, and the rest.
 lanes=('gcc format layers markdown exports asan fuzz' 'docs dialyzer browser clients tsan' 'lint')
 fuzz_seconds=${FUZZ_SECONDS:-30}
 logs=build/check
@@ -82,7 +82,7 @@ check_server() {
         WEIR_BIN=$weir_root/build/release/weir python3 "$1"
 }
 
-# On the processor, by a driver that needs no GPU; what must come out is what the CPU backend computes.
+# On the processor, by a driver that needs no GPU; the results must be the CPU backend's.
 check_vulkan() {
     local model
     model=$(scripts/model.sh) && scripts/build.sh release weir_cli && scripts/build.sh vulkan weir_cli || return 1
@@ -124,7 +124,7 @@ check_fuzz() {
     while read -r name; do step "fuzz $name" fuzz_ended "$name"; done < <(cat build/fuzz/fuzz/targets 2>/dev/null)
 }
 
-# Adds what a log's last line counts.
+# Adds the counts of a log's last line.
 count() {
     local good=0 bad=1
     [[ "$(tail -n 1 "$1")" =~ ^([0-9]+)\ passed,\ ([0-9]+)\ failed$ ]] && good=${BASH_REMATCH[1]} bad=${BASH_REMATCH[2]}

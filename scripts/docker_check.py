@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Does what `docker build` would do with the Dockerfile, without its engine, and then runs what it built.
+"""Builds by the Dockerfile like `docker build`, without its engine, and then runs the program built.
 
 usage: docker_check.py [DOCKERFILE]
 

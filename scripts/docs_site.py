@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""docs_site.py PAGES CONFIG: what MkDocs makes the site from.
+"""docs_site.py PAGES CONFIG: writes the input of MkDocs.
 
 Copies the files of the repository that pages link to into PAGES, at the same places, so that every link works
 as it does in the repository, and writes CONFIG, whose navigation is that of docs/README.md: its headings and

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# format.sh [--check]: formats the project's C and C++ in place, or only says what is not formatted, which lines are too
+# format.sh [--check]: formats the project's C and C++ in place, or only reports unformatted files, which lines are too
 # long (clang-format leaves comments as they are), and which source files do not say their licence.
 # SPDX-License-Identifier: Apache-2.0
 set -euo pipefail

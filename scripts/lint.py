@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """lint.py CACHE BUILD [FILE...]: clang-tidy on the product's C and C++, or on those of the FILEs that are among it, by the commands in
-BUILD/compile_commands.json. Prints what it finds, and once more at the end in one line each; fails if that is anything.
+BUILD/compile_commands.json. Prints its findings, and once more at the end in one line each; fails if there are any.
 CACHE has an empty file for each text that was clean: the same text, read under the same rules by the same program, is clean again. The
 text is the preprocessed one with all macros, so that no header changes unseen. Comments that no check reads, empty lines, line numbers
 and the project's own folder are left out of it: a comment in weir.h is no reason to read all files again, nor is another clone.
@@ -52,7 +52,7 @@ def tidy_text(text):
 
 
 def text_digest(name, entries, rules, root):
-    """Of all that decides what clang-tidy finds; None where the file cannot be preprocessed."""
+    """A hash of everything that clang-tidy's findings depend on; None where the file cannot be preprocessed."""
     digest = hashlib.sha256(rules)
     for entry in entries:
         words = shlex.split(entry["command"])

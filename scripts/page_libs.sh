@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # page_libs.sh: fetches the libraries of the server's page (ADR 0072) into the user's cache, unless they are there, and
-# prints their folder on stdout: NAME.js, and LICENSE-NAME.txt of each and of what is inside it. Needs npm.
+# prints their folder on stdout: NAME.js, and LICENSE-NAME.txt of each and of its parts. Needs npm.
 # SPDX-License-Identifier: Apache-2.0
 set -euo pipefail
 . "$(dirname "$0")/lib.sh"

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # test.sh [PRESET [CTEST-ARGUMENT...]]: runs a built preset's tests, shows the output of those that fail, and ends
-# with `N passed, N failed`. Counted are test cases: what cmocka and ExUnit report, and one for any other program. The line before
+# with `N passed, N failed`. Counted are test cases: those that cmocka and ExUnit report, and one for any other program. The line before
 # counts the skipped ones.
 # Logs: build/PRESET/test.log, results: build/PRESET/test.xml. WEIR_TEST_JOBS tests run at once: two for each processor (4 at
 # the least), because most wait for a server or a terminal; those on the real model count twice (cmake/test.cmake).
@@ -25,7 +25,7 @@ jobs=$((cores > 2 ? 2 * cores : 4))
 
 rm -rf "$results" "$build/tmp"
 mkdir -p "$build/tmp"
-# The report below shows what failed, and why, better than the end of the log.
+# The report below shows failures and their reasons better than the end of the log.
 WEIR_LOG_LINES=0 watch "testing ($preset)" "$build/test.log" ${plain[@]+"${plain[@]}"} \
     env -u WEIR_LOG_LINES ctest --test-dir "$build" --output-junit "$results" --no-tests=error -j "${WEIR_TEST_JOBS:-$jobs}" \
     --test-output-size-passed 1000000 --test-output-size-failed 1000000 "$@" || true
@@ -71,7 +71,7 @@ for case in cases:
     why = why.get("message") if why is not None else ""
     print("---- FAILED: %s (%s, %.1f s)" % (case.get("name"), why or status, float(case.get("time") or 0)))
     lines = output.splitlines()
-    # cmocka's lines about what went well are for the log.
+    # cmocka's lines about passed tests are for the log.
     lines = [l for l in lines if not re.match(r"\[( RUN      |       OK |  PASSED  |==========)\]", l)]
     if len(lines) > 80:
         print("    ... %d lines more in %s" % (len(lines) - 80, sys.argv[1]))

@@ -40,7 +40,7 @@ class Reader:
         return self.file.read(self.take("Q")[0]).decode("utf-8", "replace")
 
     def value(self, kind):
-        """Strings as they are; what else there is, nobody asks for."""
+        """Strings as they are; no other types are needed."""
         if kind == STRING:
             return self.text()
         if kind == ARRAY:

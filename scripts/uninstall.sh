@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# uninstall.sh: removes what install.sh put into $DESTDIR$PREFIX (/usr/local), by the list that it left there. Settings,
+# uninstall.sh: removes the files that install.sh put into $DESTDIR$PREFIX (/usr/local), by the list that it left there. Settings,
 # models and caches stay; so do files that were added to weir's folders.
 # SPDX-License-Identifier: Apache-2.0
 set -euo pipefail

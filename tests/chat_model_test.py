@@ -1,4 +1,4 @@
-"""weir chat on the real model: what it thinks is dimmed, left out of pipes and of the conversation, and Ctrl-C in the middle of a thought leaves
+"""weir chat on the real model: reasoning is dimmed, left out of pipes and of the conversation, and Ctrl-C in the middle of a thought leaves
 the terminal without a style."""
 # SPDX-License-Identifier: Apache-2.0
 import json

@@ -157,7 +157,7 @@ def test_tmux():
 
 
 def test_editing():
-    """Pastes, files, an editor, what is overwritten."""
+    """Pastes, files, an editor, overwritten lines."""
     if missing():
         return
     saved_path = os.path.join(scratch.name, "written.json")

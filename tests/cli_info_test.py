@@ -1,4 +1,4 @@
-"""Model files on the command line, from outside: what is wrong with them, weir info, weir optimize."""
+"""Model files on the command line, from outside: bad files, weir info, weir optimize."""
 # SPDX-License-Identifier: Apache-2.0
 import json
 import os

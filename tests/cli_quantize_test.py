@@ -1,4 +1,4 @@
-"""weir quantize on a tiny model (scripts/tiny_gguf.py): the file that it writes, and what it says about it."""
+"""weir quantize on a tiny model (scripts/tiny_gguf.py): the file that it writes, and its messages."""
 # SPDX-License-Identifier: Apache-2.0
 import json
 import os

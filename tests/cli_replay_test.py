@@ -15,7 +15,7 @@ from program import expect, lines_of, on_fake, path_of, run, scratch, weir  # no
 
 @on_fake
 def test_ring():
-    """On the fake model only: what is recorded of a schedule does not depend on who computes."""
+    """On the fake model only: the record of a schedule does not depend on the backend."""
     dice = random.Random(20261121)
     path, ring = path_of("ring.json", ""), os.path.join(scratch.name, "ring.jsonl")
     for i, slots in enumerate(["1", "3", "16"]):
@@ -73,7 +73,7 @@ def test_ring():
 
 @on_fake
 def test_shared_prefixes():
-    """A record has no texts: what prompts share is computed anew, and the replay says so."""
+    """A record has no texts: common prefixes are computed again, and the replay says so."""
     ring = os.path.join(scratch.name, "shared.jsonl")
     path = path_of("shared.json", json.dumps({"requests": [{"prompt": "the same beginning of all these prompts " + n, "max_tokens": 8, "temp": 0}
                                                            for n in ("one", "two", "three")]}))
@@ -86,7 +86,7 @@ def test_shared_prefixes():
 
 @on_fake
 def test_ring_suspensions():
-    """In a pool that is too small, with priorities, under each strategy: what is suspended is suspended again."""
+    """In a pool that is too small, with priorities, under each strategy: suspended requests are suspended again."""
     dice = random.Random(20261122)
     ring, n_suspended = os.path.join(scratch.name, "tight.jsonl"), 0
     for strategy in ["prefill-priority", "balanced", "decode-maximal", "latency-target"]:

@@ -92,7 +92,7 @@ def test_random_moments():
             process.send_signal(number)
             _, err = process.communicate(timeout=PATIENCE)
             codes.add(process.returncode)
-            # Before the handlers stand the signal does what it always does; when all is done it stops nothing.
+            # Before the handlers are set the signal has its usual effect; when all is done it stops nothing.
             if process.returncode not in (128 + number, 0, -number) or b"runtime error" in err or b"Sanitizer" in err:
                 bad.append((command[0], number.name, process.returncode, err.decode()[-1500:]))
     check("SIGINT and SIGTERM at random moments end each command in order", not bad and codes & {130, 143}, bad[:3], codes)

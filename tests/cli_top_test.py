@@ -1,4 +1,4 @@
-"""weir ps and weir top beside a weir serve on the fake model: what is printed, JSON, keys, Unix sockets, TLS, servers that go, come back or
+"""weir ps and weir top beside a weir serve on the fake model: output, JSON, keys, Unix sockets, TLS, servers that go, come back or
 are none; and in tmux at several sizes."""
 # SPDX-License-Identifier: Apache-2.0
 import http.server

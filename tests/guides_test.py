@@ -71,7 +71,7 @@ def test_commands():
 
 
 def test_messages():
-    """The messages in the first column of the tables, without what stands for something else."""
+    """The messages in the first column of the tables, without placeholders."""
     literals = []
     for folder in ("cli", "server", "src"):
         for path in glob.glob(os.path.join(SOURCE, folder, "**", "*.c*"), recursive=True):

@@ -1,4 +1,4 @@
-"""Heads that guess, from the command line and over HTTP: what `weir info` tells of them, the same texts with them and without, heads
+"""Heads that guess, from the command line and over HTTP: the lines of `weir info` about them, the same texts with them and without, heads
 that are refused."""
 # SPDX-License-Identifier: Apache-2.0
 import json

@@ -1,4 +1,4 @@
-"""make install: what is there, and that programs in C, C++ and Python run on the installed copy.
+"""make install: the installed files, and that programs in C, C++ and Python run on the installed copy.
 
 Installs this build into a folder of its own, which is then moved, so that nothing can know where it was made."""
 # SPDX-License-Identifier: Apache-2.0

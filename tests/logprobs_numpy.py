@@ -18,7 +18,7 @@ except ImportError:
     print("skipped: numpy is missing (scripts/deps.sh test installs it)")
     sys.exit(77)
 
-# What float32 logprobs of a size around 20 can tell apart, and what two ways to compute a row may differ by.
+# The resolution of float32 logprobs of a size around 20, and the difference of two ways to compute a row.
 TOLERANCE = 2e-4
 
 

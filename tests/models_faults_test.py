@@ -1,4 +1,4 @@
-"""Several models whose files change or are damaged: what is loaded goes on as it was, the next load sees the file that is there, and nothing else
+"""Several models whose files change or are damaged: loaded models go on as they were, the next load sees the file that is there, and nothing else
 stops answering. On tiny models (tiny_gguf.py), each compared with a server of that file alone."""
 # SPDX-License-Identifier: Apache-2.0
 import os
@@ -27,7 +27,7 @@ def tiny(name, *words):
 
 
 def replace(path, source):
-    """As whoever downloads a file: under another name first."""
+    """As a download does: under another name first."""
     shutil.copyfile(source, path + ".new")
     os.rename(path + ".new", path)
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# make deb: what is in the package, and that it works unpacked; WEIR_TEST_DEB=1: in a clean Debian, which takes minutes and a mirror.
+# make deb: the package's files, and that it works unpacked; WEIR_TEST_DEB=1: in a clean Debian, which takes minutes and a mirror.
 # The Homebrew formula: as far as Ruby alone can tell. systemd's units: as far as it can tell when it does not run.
 # SPDX-License-Identifier: Apache-2.0
 set -euo pipefail
@@ -22,7 +22,7 @@ if have systemd-analyze; then
     # The manual page is there once it is installed.
     bad=$(systemd-analyze verify packaging/weir.service packaging/weir.socket 2>&1 | grep weir | grep -v 'man weir(1)' || true)
     [ -z "$bad" ] || die "$bad"
-    # In tenths: what the unit leaves open, of 10.
+    # In tenths: the unit's exposure, of 10.
     if systemd-analyze security --help | grep -q -- --offline; then
         systemd-analyze security --no-pager --offline=true --threshold=20 packaging/weir.service >"${TMPDIR:-/tmp}/weir-exposure.$$" 2>&1 ||
             die "the unit leaves too much open: $(grep -v '✓' "${TMPDIR:-/tmp}/weir-exposure.$$")"

@@ -172,7 +172,7 @@ def test_shared():
 
 
 def between(target, dice):
-    """A port that passes on what goes to the target and, changed somewhere, what comes from there."""
+    """A port that forwards bytes to the target, and the answers with a change somewhere."""
     listener = socket.create_server(("127.0.0.1", 0))
     left = dice.choice((0, 10, 100, 300, 1000, 10000))
 

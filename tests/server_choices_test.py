@@ -166,7 +166,7 @@ refused("a fork of a best answer", server.post(TEXT, {"fork": {"id": server.post
 
 server.stop()
 
-# ---- Forks of what runs, and keys
+# ---- Forks of running answers, and keys
 
 slow = Server(WEIR, "-np", "2", "--api-key", "alice", "--api-key", "bob", model="fake:tick_us=20000")
 connection = slow.connect()

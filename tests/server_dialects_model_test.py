@@ -1,4 +1,4 @@
-"""weir serve with the model that $WEIR_TEST_MODEL names: what dialects say about reasoning reaches the template, and reasoning becomes a part
+"""weir serve with the model that $WEIR_TEST_MODEL names: the dialects' fields about reasoning reach the template, and reasoning becomes a part
 of its own in each of them."""
 # SPDX-License-Identifier: Apache-2.0
 import os

@@ -158,7 +158,7 @@ def bodies():
 
 @part
 def slow_readers():
-    # Events faster than any reader; memory of the fake's cells apart from what is measured.
+    # Events faster than any reader; the memory of the fake's cells is not measured.
     server = start("-np", "4", "-c", "100000", "--kv", "400000", "--stall-timeout", "3", model="fake:n_ctx_train=100000,tick_us=100")
     readers = [server.connect(room=4096) for _ in range(3)]
     for reader in readers:
@@ -458,7 +458,7 @@ async def client(port, dice):
 
 
 async def crowd(port, dice, n, at_once):
-    """n clients, so many at a time."""
+    """n clients, a number of them at a time."""
     left = iter(range(n))
     counts = {}
 

@@ -22,7 +22,7 @@ need_server(WEIR)
 
 
 class Host:
-    """Answers a path by a function of the connection. paths: what was asked for; left: connections that the other side closed."""
+    """Answers a path by a function of the connection. paths: the requested ones; left: connections that the other side closed."""
 
     def __init__(self, context=None):
         self.paths, self.left, self.context, self.answers = [], threading.Semaphore(0), context, {}

@@ -1,4 +1,4 @@
-"""weir serve on the fake model, asked in mutilated HTTP: it stays up, what it says is HTTP, and in the end it is idle and rests.
+"""weir serve on the fake model, asked in mutilated HTTP: it stays up, its answers are HTTP, and in the end it is idle and rests.
 WEIR_FUZZ_SECONDS=N (10), WEIR_FUZZ_SEED=N."""
 # SPDX-License-Identifier: Apache-2.0
 import json
@@ -85,7 +85,7 @@ def mutate(dice, data):
 
 
 class Client:
-    """Sends its bytes in pieces, and reads what comes, for a while."""
+    """Sends its bytes in pieces, and reads the answer, for a while."""
 
     def __init__(self, server, dice):
         tame = dice.random() < 0.5

@@ -199,7 +199,7 @@ def bodies():
     connection.send(POST + f"Expect: 100-continue\r\nContent-Length: {len(ABC)}\r\n\r\n{ABC}")
     check("Expect, and the body at once", connection.reply().status == 200)
     connection.close()
-    # What all bodies hold together: sixteen times what one may. They are reserved by their length, before they come.
+    # The limit of all bodies together: sixteen times that of one. They are reserved by their length, before they come.
     waiting = [say(server, POST + f"Content-Length: {most}\r\n\r\n") for _ in range(16)]
     server.wait_for(lambda m: m["weir_http_live"] == 17)
     reply = say(server, POST + f"Content-Length: {most // 16 + 1}\r\n\r\n").reply()

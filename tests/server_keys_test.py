@@ -1,4 +1,4 @@
-"""weir serve, on the fake model: keys and what each may ask for, what of one client another one learns, keys that change while the server runs."""
+"""weir serve, on the fake model: keys and their limits, secrecy between clients, keys that change while the server runs."""
 # SPDX-License-Identifier: Apache-2.0
 import json
 import os
@@ -130,7 +130,7 @@ def open_ports():
 
 @part
 def log_lines():
-    """Who asked for what."""
+    """The requests of each key."""
     server = Server(WEIR, "--alias", "tiny", "--unix", os.path.join(scratch.name, "log.sock"), unix=os.path.join(scratch.name, "log.sock"))
 
     def line(path, word, **more):
@@ -261,7 +261,7 @@ def reloads():
 
 @part
 def configuration():
-    """What the file of settings says, and what nothing can change."""
+    """Settings in the file, and those that nothing can change."""
     path = write("config", "[serve]\ncors = https://a.example\nmax-body = 4K\n")
     env = dict(os.environ, WEIR_CONFIG=path)
     server = Server(WEIR, env={k: v for k, v in env.items() if k == "WEIR_CONFIG" or not k.startswith("WEIR_")})

@@ -219,7 +219,7 @@ for thread in threads:
     thread.join()
 check("100 large images at once: each has an answer, or is told to come again", {*statuses} <= {(200, None), (503, "too_many_media"), (429, "queue_full")} and
       (200, None) in statuses, {s: statuses.count(s) for s in statuses})
-# The limit, what two workers decode just now (12 bytes of each of 6 million pixels), and the bodies. Sanitizers keep what is freed.
+# The limit, the images that two workers decode just now (12 bytes of each of 6 million pixels), and the bodies. Sanitizers keep freed memory.
 if not os.environ.get("WEIR_SANITIZED"):
     check("and their memory has a limit", most[0] < 64 + 2 * 72 + 100, most)
 check("afterwards there is room", server.post(CHAT, body(image_part(big))).status == 200)

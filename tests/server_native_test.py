@@ -1,4 +1,4 @@
-"""weir serve for llama-server's own clients, on the fake model: /completion and /props, beside what /v1/completions says of the same request."""
+"""weir serve for llama-server's own clients, on the fake model: /completion and /props, compared with /v1/completions for the same request."""
 # SPDX-License-Identifier: Apache-2.0
 import json
 import os

@@ -36,7 +36,7 @@ def lines(path, body, of=None):
 
 
 def plain(answer):
-    """Without what differs each time."""
+    """Without the parts that differ each time."""
     return {k: v for k, v in answer.items() if k not in ("created_at", *COUNTS)}
 
 

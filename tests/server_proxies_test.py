@@ -126,7 +126,7 @@ ODD = ["Transfer-Encoding: chunked", "Transfer-Encoding : chunked", "Transfer-En
 
 
 def mutant(dice):
-    """A request without a key that asks for what needs one; most have another one in their body or behind it."""
+    """A request without a key for a path that needs one; most have another one in their body or behind it."""
     body = dice.choice([SMUGGLED, '{"content":"bad"}', "0\r\n\r\n" + SMUGGLED, "5\r\nhello\r\n0\r\n\r\n" + SMUGGLED, f"{len(SMUGGLED):x}\r\n{SMUGGLED}\r\n0\r\n\r\n", "", "1;a=b\r\nx\r\n0\r\nX: y\r\n\r\n"])
     fields = ["Host: localhost"]
     for _ in range(dice.choice([0, 1, 1, 2])):

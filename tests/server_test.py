@@ -632,7 +632,7 @@ running.close()
 end(server)
 installed = image.split("&& rm", 1)[0].split() + ["libc6", "libgcc-s1"]
 if shutil.which("dpkg") and shutil.which("objdump"):
-    # what these bring along, too: compilers differ in what they name of it
+    # their dependencies, too: compilers differ in the ones that they name
     depends = subprocess.run(["dpkg-query", "-W", "-f", "${Depends},", *[p for p in installed if p.startswith("lib")]], capture_output=True, text=True).stdout
     installed += re.findall(r"(?:^|[,|]) *([a-z0-9.+-]+)", depends)
     for library in re.findall(r"NEEDED +(\S+)", subprocess.run(["objdump", "-p", WEIR], capture_output=True, text=True).stdout):

@@ -49,7 +49,7 @@ class Half(Connection):
             self.sock.sendall(self.goes.read())
 
     def work(self, what, *words):
-        """Until TLS has what it needs; b"" at the end of TCP."""
+        """Until TLS has enough bytes; b"" at the end of TCP."""
         while True:
             try:
                 result = what(*words)

@@ -115,7 +115,7 @@ try:
     check("ids without such texts are those of the text", server.post("/tokenize", {"content": good["prompt"], "add_special": True}).json["tokens"] == good["tokens"])
     check("it ends with 0", server.stop() == 0)
 
-    # A template that hides what was said.
+    # A template that hides the messages.
     with tempfile.NamedTemporaryFile("w", suffix=".jinja") as template:
         template.write("{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content | capitalize }}<|im_end|>\n{% endfor %}")
         template.flush()

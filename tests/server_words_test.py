@@ -1,4 +1,4 @@
-"""weir serve speaks HTTP's words: no refusal names what only the library knows. Requests on the fake model that are refused in as many ways as
+"""weir serve speaks HTTP's words: no refusal names the library's terms. Requests on the fake model that are refused in as many ways as
 there are, and all messages in the sources."""
 # SPDX-License-Identifier: Apache-2.0
 import glob
@@ -47,7 +47,7 @@ OPTIONS = set(re.findall(r'\{"(--[a-z-]+)"', read("cli/options.c")))
 
 
 def odd_words(text):
-    """Names of the library's in a message, outside of what it cites."""
+    """The library's names in a message, outside of its quotations."""
     plain = re.sub(r'"[^"]*"', "", text)
     return {w for w in re.findall(r"[A-Za-z_]\w*", plain) if w in ODD or (re.match(r"(weir|JSON|json|WEIR)_", w) and w not in FIELDS)} | set(re.findall(r"requests\[\d+\]", plain))
 
@@ -65,7 +65,7 @@ def table():
 OTHERS = {"add_special", "cache_dir", "end_ns", "n_seq_max", "n_tensor_split", "n_threads", "n_threads_batch", "tensor_split", "vocab_only", "n_prompt",
           # of the list of a pool, which the program that starts the server checks itself
           "n_aliases", "draft_path",
-          # functions and the environment, of whoever writes the program or starts it
+          # functions and the environment, for people who write or start the program
           "WEIR_KERNELS", "weir_embed", "weir_embed_decode", "weir_flight_watch", "weir_interrupt_set", "weir_pool_find"}
 
 
@@ -160,7 +160,7 @@ def requests():
 
 @part
 def particular():
-    """Messages that had the library's words, and what was taken though it means nothing."""
+    """Messages that had the library's words, and meaningless values that were accepted."""
     server = Server(WEIR, "-np", "1", "--queue", "2", "-c", "512")
 
     def refused(name, path, body, field, word, without=()):

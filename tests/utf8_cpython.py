@@ -4,7 +4,7 @@
 
     utf8_cpython.py HELPER [SEED [STRINGS]]
 
-Each random byte string is cut at random places; what the sanitizer releases for each piece must be what CPython's
+Each random byte string is cut at random places; the sanitizer's output for each piece must be that of CPython's
 incremental decoder returns for it, and the whole what bytes.decode returns.
 """
 import codecs

@@ -160,7 +160,7 @@ function takeDelta(message, delta) {
   return Boolean(delta.reasoning_content || delta.content || delta.tool_calls);
 }
 
-// Takes what comes into the message; whether that was all. started: when it was asked for, 0 where that was before this
+// Adds received deltas to the message; returns whether that was all. started: when it was asked for, 0 where that was before this
 // page was there: then times say nothing.
 async function take(job, response, started) {
   const { message } = job, { stats } = message;

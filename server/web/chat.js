@@ -1,4 +1,4 @@
-// chat.js: the conversation: what is in it, how it is asked about, and what the buttons do.
+// chat.js: the conversation: its messages, its requests, and its buttons.
 // SPDX-License-Identifier: Apache-2.0
 import { cancelAnswer, newJob, receiveAnswer, stopAnswer } from "./answer.js";
 import { firstThatFits } from "./context.js";
@@ -319,7 +319,7 @@ function startAnew(message) {
   });
 }
 
-// There is another key: what the last one was refused for is asked again.
+// There is another key: requests for which the last one was refused are sent again.
 export function askAgain() {
   const last = chat.messages.at(-1);
   if (last?.problem === "key") sendFrom(chat.messages.length - 1, null);

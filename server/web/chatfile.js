@@ -1,4 +1,4 @@
-// chatfile.js: chats as files. JSON holds all of any number of chats; Markdown what was said in one, to be read.
+// chatfile.js: chats as files. JSON holds all of any number of chats; Markdown the text of one, to be read.
 // SPDX-License-Identifier: Apache-2.0
 import { element } from "./dom.js";
 import { withFiles } from "./files.js";
@@ -42,7 +42,7 @@ function fromMarkdown(text) {
   return [chat];
 }
 
-// A file is not trusted: of each message, only what the page knows is taken, and only in the type that it has.
+// A file is not trusted: of each message, only members that the page knows are taken, and only in their types.
 const MESSAGE = { content: "string", reasoning: "string", finish: "string", error: "string", call: "string", name: "string", stats: "object" };
 
 function cleanMessage(given) {

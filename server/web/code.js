@@ -1,4 +1,4 @@
-// code.js: colours of code. highlight.js gives a tree of what is what, and the nodes are made of it one by one.
+// code.js: colours of code. highlight.js gives a tree of tokens, from which the nodes are made one by one.
 // SPDX-License-Identifier: Apache-2.0
 import { element } from "./dom.js";
 

@@ -15,7 +15,7 @@ export function element(name, attributes = {}, ...children) {
 
 export const byId = (id) => document.getElementById(id);
 
-// Writes only what changes: untouched nodes keep selections, and screen readers stay silent.
+// Writes only changed nodes: untouched ones keep selections, and screen readers stay silent.
 export function setText(node, text) {
   if (node.textContent !== text) node.textContent = text;
 }

@@ -119,7 +119,7 @@ function addNodes(root, tokens) {
 
 // ---- Blocks ----
 
-// [{raw, tokens}]: what lies side by side at the top.
+// [{raw, tokens}]: the blocks at the top level.
 function blocks(text) {
   const lines = text.split("\n"), found = [];
   let tokens = [];

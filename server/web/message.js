@@ -1,7 +1,7 @@
 // message.js: one message of a chat on the page: text, reasoning, tool calls, figures, buttons.
 // SPDX-License-Identifier: Apache-2.0
 //
-// A message is what is kept: {role: user|assistant|tool, content}, files (files.js) where there are some, and for
+// A message as it is kept: {role: user|assistant|tool, content}, files (files.js) where there are some, and for
 // assistants {reasoning, calls: [{id, name, arguments}], state: "open" while it streams, stream and event: its id and
 // the last one that was taken, finish, error, problem: which of the actions' remedies may help, stats}; tools have
 // {call, name}. Any may have versions (versions.js), and be dropped: the model no longer sees it.

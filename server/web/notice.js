@@ -1,4 +1,4 @@
-// notice.js: a line above the message box: what went wrong or was done, with a button for what may follow.
+// notice.js: a line above the message box: an error or an action, with a button for what may follow.
 // SPDX-License-Identifier: Apache-2.0
 import { element, byId } from "./dom.js";
 

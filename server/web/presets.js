@@ -3,7 +3,7 @@
 import { element, byId } from "./dom.js";
 import { loadPresets, savePresets } from "./store.js";
 
-// current() gives what is kept under a name; use(preset) puts it in force.
+// current() returns the settings that are kept under a name; use(preset) puts them in force.
 export function makePresets(current, use) {
   const choice = byId("preset"), name = byId("preset-name"), presets = loadPresets();
 

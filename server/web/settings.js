@@ -1,4 +1,4 @@
-// settings.js: what is sent with every request: sampling, tools, and each chat's system prompt. An empty field is not
+// settings.js: parameters of every request: sampling, tools, and each chat's system prompt. An empty field is not
 // sent, so that the server's value holds, which it shows.
 // SPDX-License-Identifier: Apache-2.0
 import { request } from "./api.js";

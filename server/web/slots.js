@@ -1,4 +1,4 @@
-// slots.js: a lane for each slot: what it did in the last 30 seconds, and what it does now, in words.
+// slots.js: a lane for each slot: its last 30 seconds, and its present state in words.
 // SPDX-License-Identifier: Apache-2.0
 import { element, setText } from "./dom.js";
 import { palette, prepare, onTheme } from "./canvas.js";

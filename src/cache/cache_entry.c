@@ -4,8 +4,8 @@
 #include "base/clock.h"
 #include "base/mem.h"
 
-/* Tombstones (texts whose cells are gone) let later misses be reported as evictions. They stay while the whole
- * tree takes less memory than this. */
+/* Tombstones (texts whose cells are gone) let later misses be reported as evictions. They stay while the
+ * whole tree takes less memory than this. */
 #define TOMBSTONE_BYTES (UINT64_C(16) << 20)
 #define TOMBSTONES_MOST 4096
 

@@ -321,7 +321,7 @@ def a_full_store_says_so(p):
 
 @test
 def chats_as_files(p):
-    """What is exported can be imported, all of it from JSON, what was said from Markdown; what is no chat is refused."""
+    """Exported chats can be imported, as a whole from JSON, their texts from Markdown; other files are refused."""
     p.fresh(max_tokens=8)
     wild = "## You <!-- user -->\n\\## Model <!-- assistant -->\ntext"
     keep(p, 2, messages=[{"role": "user", "content": wild}, {

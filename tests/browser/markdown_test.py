@@ -189,7 +189,7 @@ def show_kept(p, text):
 
 @test
 def code_and_formulas(p):
-    """The libraries come when they are needed, and what they make is made of nodes that the page knows."""
+    """The libraries come when they are needed, and their output consists of nodes that the page knows."""
     p.fresh()
     libraries = lambda: p.b.js("return performance.getEntriesByType('resource').map((e) => e.name.split('/lib/')[1]).filter(Boolean).sort()")
     assert libraries() == ["markdown-it.js"], libraries()

@@ -46,7 +46,7 @@ page.start = start
 
 
 def record(p):
-    """Keeps what is asked from now on."""
+    """Keeps the requests from now on."""
     p.b.js("""window.asked = [];
         const real = window.fetch;
         window.fetch = (path, options) => {

@@ -84,7 +84,7 @@ class Page:
         self.b.screenshot(os.path.join(OUT, name + ".png"))
 
     def complaints(self):
-        """The browser's errors; what a test provoked on purpose it takes out itself."""
+        """The browser's errors; a test removes those that it provoked on purpose."""
         return [e["message"] for e in self.b.log() if e["level"] == "SEVERE"]
 
 

@@ -39,7 +39,7 @@ def the_engine_live(p):
     p.b.wait(lambda: p.b.text("#link-text") == "1 of 4 slots", "the number of busy slots")
     p.b.wait(lambda: p.b.text("#rate-decode") not in ("–", "0"), "a rate")
     p.b.wait(lambda: p.b.js("return document.getElementById('kv').value") > 0, "cells in use")
-    # The drawings have the colours of what happens.
+    # The drawings have the colours of the events.
     colours = """const c = document.querySelector(arguments[0]), d = c.getContext('2d').getImageData(0, 0, c.width, c.height).data, found = new Set();
         for (let i = 0; i < d.length; i += 4) if (d[i + 3] === 255) found.add(`rgb(${d[i]}, ${d[i + 1]}, ${d[i + 2]})`);
         const probe = document.body.appendChild(document.createElement('i')); probe.style.color = `var(--${arguments[1]})`;
@@ -94,7 +94,7 @@ def fits(p, width):
     assert not too_wide, (width, too_wide)
 
 
-# The contrast of every text with what lies behind it, by WCAG's formula; disabled and hidden things are exempt.
+# The contrast of every text with its background, by WCAG's formula; disabled and hidden things are exempt.
 CONTRAST = """const parse = (c) => c.match(/[\\d.]+/g).map(Number);
     const lum = ([r, g, b]) => [r, g, b].map((v) => (v /= 255) <= 0.03928 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4).reduce((s, v, i) => s + v * [0.2126, 0.7152, 0.0722][i], 0);
     const bad = [], walker = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
@@ -291,7 +291,7 @@ def everything_has_a_name_and_a_key(p):
             nameless.append((role, node.get("properties")))
     assert not nameless, nameless
     assert {"button", "textbox", "spinbutton", "combobox", "table", "progressbar", "navigation"} <= seen, seen
-    # Tab alone reaches every control that is on the screen, and what has the focus shows it.
+    # Tab alone reaches every control that is on the screen, and the focused one shows it.
     p.b.js("document.activeElement.blur(); getSelection().removeAllRanges(); scrollTo(0, 0)")
     reached = []
     for _ in range(80):

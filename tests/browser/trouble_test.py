@@ -18,13 +18,13 @@ def tiny(kind):
 
 
 def waits(p, words):
-    """Until the answer that does not come yet says what it waits for."""
+    """Until the answer that does not come yet shows the reason."""
     return p.b.wait(lambda: (lambda text: text if words in text else None)(p.b.text(ANSWER + " .waiting") or ""), words)
 
 
 @contextlib.contextmanager
 def small_server(p, *words):
-    """A page of a server with one slot; what the server says is in a log of its own."""
+    """A page of a server with one slot; the server's output is in a log of its own."""
     with open(os.path.join(OUT, "small-server.log"), "w") as log, start("-np", "1", *words, log=log) as server:
         page = Page(p.b, server)
         page.fresh(max_tokens=8)

@@ -18,7 +18,7 @@ if [ ! -f "$folder/complete" ]; then # the run that we waited for may have made 
     rm -rf "${weir_cache:?}/clients/"*.part "$folder"
     part=$folder.part
     mkdir -p "$part/node"
-    # A folder each: they do not agree about what they need.
+    # A folder each: their dependencies exclude each other.
     for name in openai anthropic langchain langchain_anthropic agents llm ollama router; do
         watch "installing $name for Python" "$weir_cache/log/clients-$name.log" "$python" -m pip --disable-pip-version-check \
             install --no-cache-dir --ignore-installed --target "$part/python/$name" -r "$here/python/$name.txt"

@@ -1,6 +1,6 @@
 """LiteLLM as a client of all three APIs: litellm_by_hand.py FOLDER, made by `pip install --target FOLDER litellm`.
 
-Not a part of make check: the package and what it needs have 350 MB.
+Not a part of make check: the package and its dependencies have 350 MB.
 """
 # SPDX-License-Identifier: Apache-2.0
 import json

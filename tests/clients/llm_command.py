@@ -50,7 +50,7 @@ def a_schema():
 
 @test
 def a_tool_is_offered():
-    # A model of this size may or may not call it; what counts is that the request is understood.
+    # A model of this size may or may not call it; the server has to understand the request.
     assert llm("-m", "weir", "-o", "max_tokens", "48", "-o", "temperature", "0", "-T", "llm_version", "Which version is this?").returncode == 0
 
 

@@ -1,4 +1,4 @@
-"""A router that reads the events of the prefix cache: what it knows from them is what the server has."""
+"""A router that reads the events of the prefix cache: its picture agrees with the server's cache."""
 # SPDX-License-Identifier: Apache-2.0
 import json
 import os

@@ -42,12 +42,12 @@ def run_tests(names):
 
 
 def effort(every, part):
-    """How much a test does of what only repeats: under sanitizers, where that takes minutes, a part."""
+    """How often a test repeats a part: less often under sanitizers, where that takes minutes."""
     return part if os.environ.get("WEIR_SANITIZED") else every
 
 
 def environment(**more):
-    """Ours without what would change the program's defaults."""
+    """Our environment without variables that would change the program's defaults."""
     clean = {k: v for k, v in os.environ.items() if not k.startswith("WEIR_") and k not in ("NO_COLOR", "LINES", "COLUMNS", "TERM")}
     clean["WEIR_CONFIG"] = ""
     clean.update(more)

@@ -17,21 +17,21 @@ def part(f):
 
 
 def end(server, words=()):
-    """Stops it. words: of what it may say on stderr."""
+    """Stops it. words: that may stand on stderr."""
     code = server.stop()
     bad = [e for e in server.lines if e.get("event") == "text" and not any(w in e.get("message", "") for w in words)]
     check("it ends with 0 and says nothing bad", code == 0 and not bad, code, bad[:3], server.lines[-5:])
 
 
 def run_apart(one):
-    """A part in a process of its own: what it printed, and how many checks passed and failed."""
+    """A part in a process of its own: its output, and how many checks passed and failed."""
     done = subprocess.run([sys.executable, sys.argv[0], one.__name__], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     counts = re.search(r"^(\d+) passed, (\d+) failed\n\Z", done.stdout, re.M)
     return (done.stdout[:counts.start()], int(counts[1]), int(counts[2])) if counts else (done.stdout, 0, 1)  # it crashed
 
 
 def run_parts(at_once=1):
-    """Ends the program. at_once: so many parts at a time, for those that mostly wait."""
+    """Ends the program. at_once: the parts that run at a time, for those that mostly wait."""
     chosen = [one for one in parts if not sys.argv[1:] or one.__name__ in sys.argv[1:]]
     if at_once > 1 and len(chosen) > 1:
         with ThreadPoolExecutor(at_once) as pool:

@@ -24,7 +24,7 @@ def on_fake(test):
 
 
 def weir(*words, stdin="", env=None, timeout=None):
-    """Runs to the end; texts are decoded strictly: what is printed is UTF-8."""
+    """Runs to the end; texts are decoded strictly: the output is UTF-8."""
     data = stdin if isinstance(stdin, bytes) else stdin.encode()
     done = subprocess.run([WEIR, *words], input=data, capture_output=True, env=env or environment(),
                           timeout=timeout or PATIENCE * 2)
@@ -43,7 +43,7 @@ def start(*words, stdin=subprocess.DEVNULL):
 
 
 def expect(name, done, code, *parts, out=None):
-    """The exit code, and what stderr must contain."""
+    """The exit code, and words that stderr must contain."""
     missing = [p for p in parts if p not in done.stderr]
     check(name, done.returncode == code and not missing and (out is None or out in done.stdout),
           f"exit {done.returncode}, expected {code}; missing {missing}", done.stdout[-500:], done.stderr)

@@ -49,7 +49,7 @@ class Reply:
 
 
 class Connection:
-    """One connection; requests one after the other. room: bytes that the kernel may keep of what is not read yet."""
+    """One connection; requests one after the other. room: unread bytes that the kernel may keep."""
 
     def __init__(self, server, timeout=60, kind=None, room=None):
         kind = kind or server.kind
@@ -156,7 +156,7 @@ class Connection:
 
 
 class Server:
-    """`weir serve` on a free port of the loopback interface; `words` are further options. log: a file that gets what it says too;
+    """`weir serve` on a free port of the loopback interface; `words` are further options. log: a file that gets its output too;
     limits: what is set with resource.setrlimit; model None: the words name models. Also a context manager. With wait=False it may still be loading."""
 
     def __init__(self, weir, *words, model="fake:", kind="tcp", unix=None, cert=None, env=None, patience=60, log=None, limits=(), wait=True):

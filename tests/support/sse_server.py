@@ -120,7 +120,7 @@ class Answer:
         self.writer.write(b"HTTP/1.1 %s\r\nContent-Type: application/json\r\nContent-Length: %d\r\n%s\r\n%s" % (line, len(body), more, body))
         await self.writer.drain()
 
-    # ---- what a path may begin with
+    # ---- prefixes of paths
 
     async def ok(self):
         await self.head()

@@ -166,7 +166,7 @@ class Terminal:
         self._size(columns, rows)  # the kernel sends SIGWINCH
 
     def read(self, seconds):
-        """Takes what comes within this time."""
+        """Takes the output within this time."""
         end = time.monotonic() + seconds
         while True:
             left = end - time.monotonic()

@@ -29,7 +29,7 @@ def missing():
 
 
 class Tmux:
-    """A shell's command in a window of its own; the shell tells how it ended, and whether the terminal's settings are what they were."""
+    """A shell's command in a window of its own; the shell reports its exit code, and whether the terminal's settings are unchanged."""
 
     def __init__(self, columns, rows, command, **env):
         global n_sockets

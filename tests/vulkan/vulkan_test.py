@@ -1,6 +1,6 @@
 """ggml's Vulkan backend under weir, on Mesa's lavapipe, which computes Vulkan on the processor: no GPU is needed.
 
-Texts are scored and answered by the Vulkan build and by the CPU build; the CPU's figures are what must come out. WEIR_BIN is the program
+Texts are scored and answered by the Vulkan build and by the CPU build; the results must be the CPU's. WEIR_BIN is the program
 built for Vulkan, WEIR_CPU_BIN the one for the CPU, WEIR_TEST_MODEL the default model. WEIR_VULKAN_DRIVER names another driver's JSON file."""
 # SPDX-License-Identifier: Apache-2.0
 import glob
@@ -36,7 +36,7 @@ def run(program, env, *words):
 
 
 def on_both(*words):
-    """(what Vulkan prints, what the CPU prints); the first must have computed on its device."""
+    """The outputs of Vulkan and of the CPU; the first must have computed on its device."""
     vulkan = run(VULKAN, ON_VULKAN, *words)
     check(f"the device computed: {words[0]} {os.path.basename(words[2])}", "Vulkan Timings" in vulkan.stdout + vulkan.stderr, vulkan.stderr[-2000:])
     return last_line(vulkan), last_line(run(CPU, ON_CPU, *words))
