@@ -265,7 +265,7 @@ static cli_option table[] = {
     {"--model", "-m", CLI_SERVING, WATCH, "NAME", OWN(CLI_STRING, model_path), .standard = "the first",
      .help = "the model whose slots are shown, if the server has several"},
     {"--url", NULL, CLI_SERVING, WATCH, "URL", SET(CLI_STRING, url), .standard = CLI_REMOTE_URL,
-     .help = "the server: http://HOST:PORT, https://HOST, or unix:FILE for what weir serve --unix listens on"},
+     .help = "the server: http://HOST:PORT, https://HOST, or unix:FILE as in weir serve --unix"},
     {"--api-key", NULL, CLI_SERVING, WATCH, "KEY", SET(CLI_STRING, api_key),
      .help = "the API key to send (Authorization: Bearer); safer in the environment than on the command line"},
     {"--host", NULL, CLI_SERVING, CLI_SERVE, "ADDRESS", SET(CLI_STRING, host), .standard = "127.0.0.1",
