@@ -26,13 +26,13 @@
 const cli_command cli_commands[] = {
     {CLI_RUN, "run", "[MODEL] [PROMPT]", "ask a model and watch the answer arrive",
      "The prompt becomes a user message in the model's chat template; --raw continues it as plain text. "
-     "Texts from -f and from a pipe are placed before it; one line on stderr lists what was read.\n\n"
+     "Texts from -f and from a pipe are placed before it; one line on stderr lists the texts read.\n\n"
      "A single word names the model if it is default, hf:…, a preset, a GGUF file or a name that ends in "
      ".gguf; otherwise it is the prompt. Of two words the first is the model. With -m, a single word is the "
      "prompt.\n\n"
      "The answer goes to stdout as it arrives, then one line of figures to stderr. Reasoning is dimmed on a "
      "terminal and left out elsewhere.\n\n"
-     "Ctrl-C ends the answer and keeps what has arrived; a second Ctrl-C exits at once.",
+     "Ctrl-C ends the answer and keeps its text so far; a second Ctrl-C exits at once.",
      "# a question, an answer of at most 100 tokens\n"
      "weir run -p \"What is a weir?\" -n 100\n"
      "# ask another model\n"
@@ -46,7 +46,7 @@ const cli_command cli_commands[] = {
      cli_run_defaults, cli_run},
     {CLI_CHAT, "chat", "[MODEL] [--system TEXT]", "chat with a model",
      "Each line is a message; a line that ends with \\ continues on the next one. Lines are edited as in a"
-     " shell, with a history. Ctrl-C ends an answer and keeps what has arrived; Ctrl-D leaves. Reasoning "
+     " shell, with a history. Ctrl-C ends an answer and keeps its text so far; Ctrl-D leaves. Reasoning "
      "is dimmed.\n\n"
      "/help lists the commands, such as /system, /file, /image, /edit, /undo, /save, /set and /preset. "
      "Pasted "
@@ -244,7 +244,7 @@ const cli_command cli_commands[] = {
      "TTFT: from sending to the first piece of text, including retries while the server was busy. ITL: "
      "between pieces of one answer. worst gap: the longest ITL of each answer. Percentiles are within 1 %; "
      "min and max are exact. Tokens per second are those of all answers, from the first request to the last "
-     "end. Ctrl-C ends the load and reports what has arrived.",
+     "end. Ctrl-C ends the load and reports the results so far.",
      "# 8 clients, 64 requests\n"
      "weir bench http http://localhost:8080\n"
      "# two requests a second for a minute; a tenth of the clients disconnect\n"

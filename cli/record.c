@@ -344,8 +344,8 @@ static weir_status check_part(reader *r, const weir_tick_slot *part, const weir_
     int32_t most = tick == NULL || part->slot < 0 || !works || moves ? 0 : *budget;
     if (most > engine->n_ctx - part->n_past) most = engine->n_ctx - part->n_past;
     if (part->n_tokens > most)
-        return refuse_record(r, "n_tokens", "what the batch and the request have left", part->n_tokens, 0,
-                             most);
+        return refuse_record(r, "n_tokens", "at most the rest of the batch and of the request",
+                             part->n_tokens, 0, most);
     if (part->request >= tick->n_arrived)
         return refuse_record(r, "request", "below the tick's n_arrived", (int64_t)part->request, 0,
                              (int64_t)tick->n_arrived - 1);

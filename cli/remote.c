@@ -164,7 +164,7 @@ cli_remote *cli_remote_create(const cli_args *args, cli_exit *code)
     if (!local && strncmp(url, "http://", 7) != 0 && strncmp(url, "https://", 8) != 0) {
         *code = cli_fail(CLI_USAGE,
                          "--url: %.200s is no address; expected: http://HOST:PORT, https://HOST, or "
-                         "unix:FILE for what weir serve --unix listens on",
+                         "unix:FILE as in weir serve --unix",
                          url);
         return NULL;
     }

@@ -312,7 +312,7 @@ static const serve_field fields[] = {
     NO("audio", SERVE_ASK_CHAT, "answers are text here"),
     NO("prediction", SERVE_ASK_CHAT, "predicted outputs are not known here"),
     NO("web_search_options", SERVE_ASK_CHAT, "nothing is searched here"),
-    NO("prompt_cache_retention", SERVE_ASK_CHAT, "what is cached is decided by the server"),
+    NO("prompt_cache_retention", SERVE_ASK_CHAT, "the server decides which prompts are cached"),
     LATER("system", SERVE_ASK_MESSAGES),
     LATER("messages", SERVE_ASK_MESSAGES),
     LATER("tools", SERVE_ASK_MESSAGES | SERVE_ASK_RESPONSES),

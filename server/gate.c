@@ -149,7 +149,7 @@ static bool check_host(visit *v)
     return serve_call_refuse(
         v->call, 403, NULL, "host_not_allowed",
         "this server is not asked for as \"%.100s\"; allowed: addresses, localhost, this machine's name, "
-        "and what --allowed-hosts names",
+        "and the names in --allowed-hosts",
         given);
 }
 

@@ -269,7 +269,7 @@ static void add_prefixes(const serve_server *server, weir__text *text)
     char more[48];
     if (server->carriers == NULL) return;
     add_head(text, "prefix_fetches_total", "counter",
-             "requests that name a server with their prefix, by what became of that");
+             "requests that name a server with their prefix, by result");
     for (int i = SERVE_PREFIX_NONE + 1; i < SERVE_PREFIX_ENDS; i++) {
         snprintf(more, sizeof more, "end=\"%s\"", serve_peers_end_name((serve_prefix_end)i));
         add_count(text, "prefix_fetches_total", "", more, &(weir__text){0},

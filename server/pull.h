@@ -7,8 +7,8 @@
 
 #define SERVE_PULLS_MAX 4 /* at a time */
 
-/* For a call whose answer they will be: as lines of Ollama's, or as a whole. False: out of memory, and the
- * call has its answer. Worker. */
+/* For a call whose answer they will be: as lines in Ollama's format, or as a whole. False: out of memory, and
+ * the call has its answer. Worker. */
 bool serve_pull_prepare(serve_call *call, const char *name, bool stream);
 
 /* These, on the service thread. start: a worker has prepared it. pump: there may be progress to send. leave:

@@ -220,7 +220,8 @@ weir_status serve_server_create(const serve_params *params, serve_server **out, 
     if (status == WEIR_OK && params->kv_events != NULL) status = open_kv_events(server, error);
     if (status == WEIR_OK) serve_catalog_publish(server->catalog, server->kv_events);
     if (status == WEIR_OK && serve_reach_is_open(server))
-        serve_log("warning", "open", "%s has no API key: whoever reaches it may use it; give --api-key-file",
+        serve_log("warning", "open",
+                  "%s has no API key: anyone who reaches it may use it; give --api-key-file",
                   server->address);
     if (status == WEIR_OK) {
         code = weir__thread_start(&server->thread, NULL, serve, server);

@@ -201,7 +201,7 @@ repo, _, _ = pull("cut_twice_without_ranges", {"cut": MB, "cuts": 2, "no_range":
 check("  by beginning again", repo.served == 3, repo.served)
 repo, _, _ = pull("another_ETag_after_a_cut", {"cut": MB, "cuts": 2, "etags": True})
 repo, _, _ = pull("other_bytes_after_a_cut", {"cut": MB, "cuts": 1, "change": True})
-pull("cut_at_once_for_ever", {"cut": 10}, code=1, parts=("could not be had", "what came is kept"))
+pull("cut_at_once_for_ever", {"cut": 10}, code=1, parts=("could not be had", "the part so far is kept"))
 pull("wrong_place_after_a_cut", {"cut": MB, "cuts": 1, "wrong_start": 1}, code=1, parts=("another place",))
 repo, _, asked = pull("resumed_from_an_earlier_process", {}, before=big[:2 * MB])
 check("  by a range", [h.get("Range") for _, _, h in asked] == [f"bytes={2 * MB}-"], asked)
@@ -255,12 +255,12 @@ def entry(name, **more):
     return {"rfilename": name, "size": 1, "blobId": "0" * 40, "lfs": {"sha256": "0" * 64, "size": 1}, **more}
 
 
-listed("nothing", b"", 1, "not what a hub says")
-listed("html", b"<html>log in</html>", 1, "not what a hub says")
-listed("deep", b"[" * 100000, 1, "not what a hub says")
+listed("nothing", b"", 1, "not in a hub's format")
+listed("html", b"<html>log in</html>", 1, "not in a hub's format")
+listed("deep", b"[" * 100000, 1, "not in a hub's format")
 listed("number", b"7", 1, "names no commit")
 listed("long", b"[" + b" " * (33 << 20) + b"]", 1, "more than")
-listed("utf8", b'{"sha":"\xff"}', 1, "not what a hub says")
+listed("utf8", b'{"sha":"\xff"}', 1, "not in a hub's format")
 listed("commit", siblings(sha="../../../../../../../../../../../../tmp/x"), 1, "names no commit")
 listed("no_files", siblings(), 3, "has no GGUF file")
 listed("files", siblings(sha="0" * 40, siblings=7), 1, "or no files")
@@ -334,8 +334,8 @@ hub.repo("o/large", {"m-Q4_0.gguf": big})
 folder = cache()
 small = subprocess.run([WEIR, "pull", "-q", "hf:o/large"], capture_output=True, text=True, env=environment(folder), timeout=PATIENCE,
                        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (MB, MB)))
-expect("no room", small, 1, "cannot be written", "HF_HUB_CACHE", "what came is kept")
-check("what came is kept", leftovers(folder, "o/large") != [] and same(weir("pull", "hf:o/large", folder=folder), big) and
+expect("no room", small, 1, "cannot be written", "HF_HUB_CACHE", "the part so far is kept")
+check("the part so far is kept", leftovers(folder, "o/large") != [] and same(weir("pull", "hf:o/large", folder=folder), big) and
       hub.requests("store", "o/large")[-1][2].get("Range") == f"bytes={MB}-")
 folder = cache()
 with open(folder, "w"):

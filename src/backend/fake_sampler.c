@@ -68,7 +68,7 @@ static weir_status start_grammar(weir__bsampler *s, const char *text, const char
         status = weir__automaton_accept(s->automaton, &s->start, (unsigned char)*prefill);
     if (status != WEIR_REFUSED) return report(status, -1, error);
     return weir__error_set(error, WEIR_GRAMMAR, "grammar",
-                           "the grammar does not allow what the prompt already holds of the answer");
+                           "the grammar does not allow the part of the answer that the prompt already holds");
 }
 
 /* ---- Life ----------------------------------------------------------------------------------------- */

@@ -194,7 +194,7 @@ static weir_status decode_head(weir__bcontext *head, const weir__batch *batch, w
     bool good = gather(head, true) && add_guesses(head, batch);
     weir_status status = good ? weir__llama_pass(head, &f->rows, f->embd, error)
                               : weir__error_set(error, WEIR_INVALID, "pos",
-                                                "nothing is known of what these tokens come after");
+                                                "the states of the tokens before these are unknown");
     if (status == WEIR_OK && read_guesses(head, batch)) return WEIR_OK;
     weir__llama_head_forget(head);
     return status != WEIR_OK ? status : weir__error_set(error, WEIR_BACKEND, NULL, "the head says nothing");
@@ -494,7 +494,8 @@ weir_status weir__llama_head_create(weir__bcontext *target, weir__bmodel *model,
     *out = head;
     return WEIR_OK;
 no_memory:
-    status = weir__error_set(error, WEIR_NO_MEMORY, "draft_model", "no memory for what a head follows");
+    status =
+        weir__error_set(error, WEIR_NO_MEMORY, "draft_model", "no memory for the states that a head reads");
 fail:
     weir__llama_context_free(head);
     return status;

@@ -122,7 +122,7 @@ weir_status weir__llama_state_load(weir__bcontext *c, int32_t seq, const void *b
         before = weir__mem_alloc(n_before);
         if (before == NULL || weir__shim_state_save(c->context, seq, before, n_before) != n_before) {
             status = weir__error_set(error, WEIR_NO_MEMORY, NULL,
-                                     "no memory to keep what the sequence holds; clear it before");
+                                     "no memory to keep the sequence's tokens; clear it before");
             goto out;
         }
     }

@@ -169,8 +169,9 @@ weir_status grammar::begin(const char *text, weir_error *error)
         if (i == 0 && !bytes.empty() && bytes[0] == ' ' && text[0] != ' ') continue;
         weir_status status = weir__automaton_accept(automaton, &place, id);
         if (status == WEIR_REFUSED)
-            return weir__error_set(error, WEIR_GRAMMAR, "grammar",
-                                   "the grammar does not allow what the prompt already holds of the answer");
+            return weir__error_set(
+                error, WEIR_GRAMMAR, "grammar",
+                "the grammar does not allow the part of the answer that the prompt already holds");
         if (status != WEIR_OK) return report(status, id, error);
     }
     first = place;

@@ -65,7 +65,7 @@ struct asserting {
     asserting &operator=(const asserting &) = delete;
 };
 
-/* An assertion of llama.cpp's, without its place in the sources. */
+/* An assertion of llama.cpp, without its place in the sources. */
 struct failed_assertion : std::runtime_error {
     using std::runtime_error::runtime_error;
 };

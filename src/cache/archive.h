@@ -27,7 +27,7 @@ typedef struct weir__archive_params {
     uint64_t n_bytes; /* of all files together */
     weir__snapshot_limits limits;
     int64_t watch_ns; /* how often the writer looks for changes by other processes; 0 = never */
-    /* On a thread of the archive's: a file was written or read, or could not be, or there is news. */
+    /* On a thread of the archive: a file was written or read, or could not be, or there is news. */
     void (*ring)(void *user);
     void *user;
 } weir__archive_params;

@@ -61,7 +61,7 @@ static void test_the_least_recently_used_goes_first(void **state)
     (void)state;
     for (size_t l = 0; l < N_ELEMENTS(layouts); l++) {
         shelf s;
-        /* a state of the fake's has 4 bytes, and 8 for each token */
+        /* a state of the fake has 4 bytes, and 8 for each token */
         shelf_init(&s, "", layouts[l], 2, 2 * (4 + 8 * 3));
         assert_true(keep(&s, &open_key, "abc", 0));
         assert_true(keep(&s, &open_key, "def", 1));

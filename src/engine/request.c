@@ -122,7 +122,7 @@ static weir_status read_prompt_text(weir__request *request, const weir_model *mo
     size_t length = given->text_length == WEIR_NUL ? strlen(given->text) : given->text_length;
     weir_status status = check_text(request, model, limits, length, error);
     weir__history *history = &request->history;
-    bool ends = false; /* with a token of the model's own, which belongs behind the last piece */
+    bool ends = false; /* with the model's own token, which belongs behind the last piece */
     for (size_t i = 0, from = 0; i <= given->n_media && status == WEIR_OK; i++) {
         size_t to = i < given->n_media ? given->media[i].at : length;
         if (i == 0 || to > from)

@@ -107,7 +107,7 @@ static bool put_element(parser *p, row *to, uint32_t type, uint32_t value)
     if (p->done.n >= WEIR__GRAMMAR_ELEMENTS_MAX || p->open.n >= WEIR__GRAMMAR_ELEMENTS_MAX)
         return refuse_grammar(p, p->pos,
                               "the grammar has more than %d elements once its repetitions are written out; "
-                              "repeat less, or give what is repeated a rule of its own",
+                              "repeat less, or give the repeated part a rule of its own",
                               WEIR__GRAMMAR_ELEMENTS_MAX);
     if (!weir__mem_grow(&to->items, &to->capacity, to->n + 1, sizeof *to->items)) return no_memory(p);
     to->items[to->n++] = (weir__automaton_element){type, value};

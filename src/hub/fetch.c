@@ -83,9 +83,10 @@ static bool tick(void *user)
 static bool disk_failed(fetch *f, const char *what)
 {
     int code = errno;
-    const char *hint = code == ENOSPC || code == EDQUOT || code == EFBIG
-                           ? "; free some, or choose another folder with HF_HUB_CACHE; what came is kept"
-                           : "";
+    const char *hint =
+        code == ENOSPC || code == EDQUOT || code == EFBIG
+            ? "; free some, or choose another folder with HF_HUB_CACHE; the part so far is kept"
+            : "";
     weir__error_set(f->error, WEIR_IO, "cache_dir", "%.150s of %s cannot be %s in %.100s: %s%s",
                     f->file->name, f->file->repo, what, f->config->cache, strerror(code), hint);
     return ended(f, WEIR_IO);
@@ -239,7 +240,7 @@ static weir_status get_checked(fetch *f, weir__http *http, const char *url)
             wrong(f, "does not have the checksum that the hub reports");
             return f->problem;
         }
-        weir__hub_log(WEIR_LOG_WARN, "%s of %s: what an earlier download left is damaged; beginning again",
+        weir__hub_log(WEIR_LOG_WARN, "%s of %s: the part of an earlier download is damaged; beginning again",
                       f->file->name, f->file->repo);
     }
 }

@@ -81,7 +81,7 @@ weir_status weir__http_explain(const weir__config *config, const weir__http_answ
                                "HF_HUB_OFFLINE=1",
                                what, config->endpoint,
                                answer->reason[0] != '\0' ? answer->reason : "it broke off",
-                               kept ? "what came is kept: " : "");
+                               kept ? "the part so far is kept: " : "");
     if (strcmp(code, "GatedRepo") == 0) return explain_denied(config, what, true, error);
     if (strcmp(code, "RevisionNotFound") == 0)
         return weir__error_set(error, WEIR_NOT_FOUND, "revision", "%s has no revision %.100s", what,
@@ -161,12 +161,12 @@ weir_status weir__http_text(weir__http *http, const weir__config *config, const 
     if (status == WEIR_OK && !to.text.failed)
         (void)weir__text_add(&to.text, "", 0); /* also of no bytes a text */
     if (to.text.failed || status == WEIR_NO_MEMORY)
-        status =
-            weir__error_set(error, WEIR_NO_MEMORY, "name", "out of memory for what the hub says of %s", what);
+        status = weir__error_set(error, WEIR_NO_MEMORY, "name", "out of memory for the hub's answer about %s",
+                                 what);
     else if (to.too_long)
-        status =
-            weir__error_set(error, WEIR_TOO_LONG, "name", "what %.100s says of %s has more than %zu bytes",
-                            config->endpoint, what, max);
+        status = weir__error_set(error, WEIR_TOO_LONG, "name",
+                                 "the answer of %.100s about %s has more than %zu bytes", config->endpoint,
+                                 what, max);
     else if (status == WEIR_ABORTED)
         weir__error_set(error, status, "progress", "the caller's callback asked to stop");
     else if (status != WEIR_OK || answer.code != 200)

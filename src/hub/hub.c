@@ -325,7 +325,7 @@ weir_status weir_hub_get(const char *path, const weir_hub_params *params, char *
     if (json == NULL) return weir__error_set(error, WEIR_INVALID, "json", "json is NULL");
     if (path == NULL || path[0] != '/' || path[1] == '/')
         return weir__error_set(error, WEIR_INVALID, "path",
-                               "path is %.100s; expected: what follows the endpoint, /api/…",
+                               "path is %.100s; expected: the part after the endpoint, /api/…",
                                path != NULL ? path : "NULL");
     for (const char *c = path; *c != '\0'; c++)
         if (*c <= ' ' || *c > '~')

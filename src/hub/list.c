@@ -53,8 +53,7 @@ weir_status weir__list_read(const char *repo, const char *json, size_t length, w
     weir_status status = weir__json_parse(json, length, "name", WEIR_FORMAT, &root, error);
     if (status == WEIR_FORMAT)
         return weir__error_set(error, WEIR_FORMAT, "name",
-                               "the hub's answer about %s is not what a hub says; is the endpoint a hub?",
-                               repo);
+                               "the answer about %s is not in a hub's format; is the endpoint a hub?", repo);
     if (status != WEIR_OK) return status;
     const char *commit = json_string_value(json_object_get(root, "sha"));
     const json_t *siblings = json_object_get(root, "siblings");

@@ -87,7 +87,7 @@ weir_status weir__name_parse(const char *text, weir__name *name, weir_error *err
     if (repo[n_repo] == ':' && !weir__name_is_safe(what))
         return weir__error_set(
             error, WEIR_INVALID, "name",
-            "what follows the colon in %.150s is neither a quantization nor a file's name; %s", text, form);
+            "the part after the colon in %.150s is neither a quantization nor a file's name; %s", text, form);
     snprintf(name->repo, sizeof name->repo, "%.*s", (int)n_repo, repo);
     snprintf(name->what, sizeof name->what, "%s", what);
     return WEIR_OK;

@@ -42,7 +42,7 @@ static weir_status read_text(const char *text, place p, bool may_be_empty, weir_
     if (!may_be_empty && text[0] == '\0')
         return weir__error_set(
             error, WEIR_INVALID, p.text,
-            "%s is empty; give \"system\", \"user\", \"assistant\" or what the template knows", p.text);
+            "%s is empty; give \"system\", \"user\", \"assistant\" or another role of the template", p.text);
     if (!weir__utf8_valid(text, strlen(text)))
         return weir__error_set(error, WEIR_INVALID, p.text, "%s is not well-formed UTF-8", p.text);
     return WEIR_OK;

@@ -14,7 +14,7 @@
 
 #define N_IDS 65536
 
-/* The chat's ids, [*n], in memory of the test's. */
+/* The chat's ids, [*n], in the test's memory. */
 static const int32_t *ids_of(const weir_chat *chat, size_t *n)
 {
     static int32_t ids[2][N_IDS];

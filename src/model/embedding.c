@@ -62,7 +62,7 @@ static weir_status check_input(const weir_context *context, const int32_t *token
         return weir__error_set(
             error, WEIR_INVALID, "n_tokens",
             "there are %zu tokens, and a text to embed may have %zu: the context's n_batch, or "
-            "what it holds of a sequence",
+            "the cells of one sequence",
             n_tokens, input_limit(context));
     return weir__context_check_tokens(context, tokens, n_tokens, error);
 }

@@ -63,10 +63,11 @@ static weir_status check_listen(const weir_rpc_params *params, weir_error *error
                                listen != NULL ? listen : "NULL");
     if (params->insecure || is_private(ntohl(address.s_addr)))
         return check_free(listen, address, port, error);
-    return weir__error_set(error, WEIR_INVALID, "listen",
-                           "%s is neither a loopback nor a private address, and whoever reaches a worker can "
-                           "crash it and read its memory; `insecure` (--insecure-rpc) allows it",
-                           host);
+    return weir__error_set(
+        error, WEIR_INVALID, "listen",
+        "%s is neither a loopback nor a private address, and anyone who reaches a worker can "
+        "crash it and read its memory; `insecure` (--insecure-rpc) allows it",
+        host);
 }
 
 weir_status weir_rpc_run(const weir_rpc_params *given, weir_error *error)

@@ -227,7 +227,7 @@ TABLE(miss_info);
 #define OF weir_pool_info
 static const weir_member pool_info[] = {
     CHOICE(state, WEIR_POOL_UNLOADED, WEIR_POOL_FAILED, 0, weir__pool_state_names, "unloaded, loading, loaded, sleeping, leaving, failed"),
-    CHOICE(kind, WEIR_POOL_KIND_UNKNOWN, WEIR_POOL_KIND_RANKING, 0, weir__pool_kind_names, "what the model is for: unknown, text, embedding, ranking"),
+    CHOICE(kind, WEIR_POOL_KIND_UNKNOWN, WEIR_POOL_KIND_RANKING, 0, weir__pool_kind_names, "the model's kind: unknown, text, embedding, ranking"),
     RESULT(progress, "", "progress of the load, 0 to 1"),
     RESULT(n_bytes, "bytes", "memory of the model; by estimate while it is not loaded"),
     RESULT(n_leases, "leases", "leases of the model"),

@@ -1,4 +1,4 @@
-/* draft_model.c: the drafter that asks a smaller model of the same vocabulary, or a head of the target's.
+/* draft_model.c: the drafter that asks a smaller model of the same vocabulary, or a head of the target.
  *
  * A model has a context of its own with a sequence for each slot. The tokens of a sequence are compared with
  * the slot's text whenever a draft is wanted: those that differ are cut off, missing ones are computed. So no

@@ -191,7 +191,7 @@ defmodule Weir.Hub do
     receive do
       {^ref, {:progress, map}} ->
         if progress.(map) == :halt,
-          do: {:error, "the download was stopped; what came is kept"},
+          do: {:error, "the download was stopped; the part so far is kept"},
           else: attend(ref, monitor, progress)
 
       {:DOWN, ^monitor, :process, _pid, {^ref, result}} ->
