@@ -247,15 +247,15 @@ void weir__reuse_rejoin(weir__driver *driver)
         driver->file_came = false;
         weir__cache_put_away(driver->cache);
         changed = rejoin_slots(driver) || changed;
-        weir__doorbell_ring(driver->bell); /* an errand may wait for one, too */
+        weir__doorbell_ring(driver->bell); /* a transfer may wait for one, too */
     }
     if (changed) weir__account_publish(&driver->account);
 }
 
 /* ---- Other engines ---- */
 
-/* Gives an errand the state of its tokens' longest cached beginning. Part of a cached text is copied to a
- * free sequence first, as a request's would be. TIMEOUT: not yet, a file is being read. */
+/* Gives a transfer the state of its tokens' longest cached prefix. Part of a cached text is copied to a free
+ * sequence first, as a request's would be. TIMEOUT: not yet, a file is being read. */
 static weir_status give_state(weir__driver *driver, weir__errand *errand)
 {
     weir__cache *cache = driver->cache;

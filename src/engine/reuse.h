@@ -15,7 +15,7 @@ void weir__reuse_start(weir__driver *driver, weir__slot *slot);
  * does not come in time. */
 void weir__reuse_rejoin(weir__driver *driver);
 
-/* Does one of the errands that callers wait for: gives or takes the state of a cached prefix. */
+/* Carries out a transfer that a caller waits for: gives or takes the state of a cached prefix. */
 void weir__reuse_carry(weir__driver *driver);
 
 #endif
