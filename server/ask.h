@@ -17,8 +17,8 @@
 #define SERVE_ASK_OPTIONS     256u /* beside these two: the members of their "options" */
 
 #define SERVE_N_MAX     SERVE_CHOICES_MAX
-#define SERVE_STOP_MAX  64  /* what the library allows */
-#define SERVE_TOOLS_MAX 256 /* what the library allows */
+#define SERVE_STOP_MAX  64  /* the library's limit */
+#define SERVE_TOOLS_MAX 256 /* the library's limit */
 #define SERVE_ARGS_MAX  62  /* variables of a template; the library allows 64 */
 
 /* Of the cache's salt: a request's own part after its key's digest, and both. */

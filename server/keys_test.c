@@ -210,7 +210,7 @@ static void test_keys_come_and_go(void **state)
     assert_int_equal(find(keys, "alice"), -1);
     assert_int_equal(find(keys, "bob"), 1); /* as its streams know it */
     assert_int_equal(find(keys, "carol"), 2);
-    assert_string_equal(salt, before); /* what runs still has it */
+    assert_string_equal(salt, before); /* running requests still have it */
     serve_keys_leave(keys, 0, 1);
     set(keys, third, 1);
     assert_int_equal(find(keys, "alice"), 0);
@@ -230,7 +230,7 @@ static void test_limits_change(void **state)
     assert_true(serve_keys_enter(keys, 0, START, &retry_s, &why));
     assert_false(serve_keys_enter(keys, 0, START, &retry_s, &why));
     set(keys, wide, 1);
-    assert_true(serve_keys_enter(keys, 0, START, &retry_s, &why)); /* what runs still counts */
+    assert_true(serve_keys_enter(keys, 0, START, &retry_s, &why)); /* running requests still count */
     assert_true(serve_keys_enter(keys, 0, START, &retry_s, &why));
     assert_false(serve_keys_enter(keys, 0, START, &retry_s, &why));
     assert_int_equal(serve_keys_priority(keys, 0), 9);
