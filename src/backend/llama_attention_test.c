@@ -246,40 +246,59 @@ static void one_cell(void **state)
 }
 
 #ifndef WEIR_SANITIZED /* there ggml asserts that sums are finite */
-/* A cell that is no number spoils its own lane, not those that began with the same cells. */
-static void no_number_in_one_lane(void **state)
+/* Puts numbers that are none into a sequence's cells: among the last layer's values, in half precision. */
+static void spoil(rig *r, int32_t seq)
 {
-    (void)state;
-    enum { N = 1500 };
-    static int32_t ids[N];
-    rig r;
-    make("llama --wide --type q8_0");
-    weir_context_params params = rig_params(3 * 2048, 3, WEIR_LAYOUT_PER_SLOT);
-    params.n_threads = params.n_threads_batch = 2;
-    rig_init_with(&r, &params);
-    some_tokens(ids, 0, N);
-    append(&r, 1, ids, N);
-    for (int32_t s = 0; s < 3; s += 2) assert_ok(ops->share(r.context, 1, s, N, error));
-    float *want = decode_behind(&r, 3, N, 1);
-    assert_ok(ops->settle(r.context, error));
-    size_t size = ops->state_size(r.context, 1);
+    assert_ok(ops->settle(r->context, error));
+    size_t size = ops->state_size(r->context, seq);
     unsigned char *bytes = malloc(size);
     assert_non_null(bytes);
-    assert_int_equal(ops->state_save(r.context, 1, bytes, size), size);
-    memset(bytes + size / 8 * 7, 0x7e, 3); /* among the last layer's values, in half precision */
-    assert_ok(ops->state_load(r.context, 1, bytes, size, error));
-    float *rows = decode_behind(&r, 3, N, 2);
-    for (int32_t s = 0; s < 3; s++) {
-        const float *row = rows + (size_t)s * (size_t)model_is.n_vocab;
-        if (s == 1)
+    assert_int_equal(ops->state_save(r->context, seq, bytes, size), size);
+    memset(bytes + size / 8 * 7, 0x7e, 3);
+    assert_ok(ops->state_load(r->context, seq, bytes, size, error));
+    free(bytes);
+}
+
+/* A cell that is no number spoils its own sequence, not the others, of which `shares` begin with the cells
+ * that it had. In a pool, cells of all sequences alternate. */
+static void no_number_in_one_sequence(weir_layout layout, bool shares)
+{
+    enum { SEQUENCES = 3, SPOILT = 1, N = 1500, ALTERNATING = 10 };
+    static int32_t ids[SEQUENCES][N];
+    size_t width = (size_t)model_is.n_vocab;
+    rig r;
+    weir_context_params params = rig_params((SEQUENCES + 1) * 2048, SEQUENCES, layout);
+    params.n_threads = params.n_threads_batch = 2;
+    rig_init_with(&r, &params);
+    for (int32_t s = 0; s < SEQUENCES; s++) some_tokens(ids[s], 10 * s, N);
+    if (shares) append(&r, SPOILT, ids[SPOILT], N);
+    for (int32_t s = 0; s < SEQUENCES && shares; s++)
+        if (s != SPOILT) assert_ok(ops->share(r.context, SPOILT, s, N, error));
+    for (int32_t i = 0; i < N && !shares; i += ALTERNATING)
+        for (int32_t s = 0; s < SEQUENCES; s++) append(&r, s, ids[s] + i, ALTERNATING);
+    float *want = decode_behind(&r, SEQUENCES, N, 1);
+    spoil(&r, SPOILT);
+    float *rows = decode_behind(&r, SEQUENCES, N, 2);
+    for (int32_t s = 0; s < SEQUENCES; s++) {
+        const float *row = rows + (size_t)s * width;
+        if (s == SPOILT)
             assert_true(isnan(row[0]));
         else
-            assert_memory_equal(row, want + (row - rows), (size_t)model_is.n_vocab * sizeof *row);
+            assert_memory_equal(row, want + (row - rows), width * sizeof *row);
     }
     free(rows);
-    free(bytes);
     free(want);
     rig_fini(&r);
+}
+
+static void no_number_is_one_sequences_own(void **state)
+{
+    (void)state;
+    make("llama --wide --type q8_0");
+    for (int shares = 0; shares < 2; shares++) {
+        no_number_in_one_sequence(WEIR_LAYOUT_PER_SLOT, shares);
+        no_number_in_one_sequence(WEIR_LAYOUT_UNIFIED, shares);
+    }
 }
 #endif
 
@@ -317,11 +336,11 @@ static void no_memory_for_attention(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(lanes_with_the_same_beginning), cmocka_unit_test(lanes_with_sliding_windows),
-        cmocka_unit_test(sixteen_threads_as_one),        cmocka_unit_test(one_cell),
+        cmocka_unit_test(lanes_with_the_same_beginning),  cmocka_unit_test(lanes_with_sliding_windows),
+        cmocka_unit_test(sixteen_threads_as_one),         cmocka_unit_test(one_cell),
         cmocka_unit_test(no_memory_for_attention),
 #ifndef WEIR_SANITIZED
-        cmocka_unit_test(no_number_in_one_lane),
+        cmocka_unit_test(no_number_is_one_sequences_own),
 #endif
     };
     return RUN_MODEL_TESTS_WITH(tests, NULL, free_model);
