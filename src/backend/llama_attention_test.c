@@ -163,6 +163,38 @@ static void lanes_with_sliding_windows(void **state)
     lanes_do_not_depend_on_others("swa --wide --type q8_0", WEIR_KV_F16, 3);
 }
 
+/* A copy that ends in a hole of its source goes on before the position at which it was to end, in cells that
+ * the source has filled with others. */
+static void a_copy_that_ends_in_a_hole(void **state)
+{
+    (void)state;
+    enum { N = 300, HOLE = 100, END = 150, MORE = 60 };
+    int32_t ids[2][N], next = 30;
+    rig r;
+    make("llama --wide --type q8_0");
+    for (int i = 0; i < 2; i++) some_tokens(ids[i], 10 * i, N);
+    rig_init(&r, 512, 1, WEIR_LAYOUT_PER_SLOT);
+    append(&r, 0, ids[0], HOLE);
+    append(&r, 0, ids[1], MORE);
+    assert_ok(feed(&r, 0, &next, 1, error));
+    float *want = row_copy(&r, -1);
+    rig_fini(&r);
+    rig_init(&r, 2 * 512, 2, WEIR_LAYOUT_PER_SLOT);
+    append(&r, 0, ids[0], N);
+    assert_true(ops->seq_remove(r.context, 0, HOLE, 2 * HOLE));
+    append(&r, 0, ids[0], MORE + 1);
+    assert_ok(ops->share(r.context, 0, 1, END, error));
+    assert_int_equal(ops->seq_pos_max(r.context, 1), HOLE - 1);
+    append(&r, 1, ids[1], MORE);
+    r.batch.n = 0;
+    for (int32_t s = 0; s < 2; s++)
+        weir__batch_add(&r.batch, next, ops->seq_pos_max(r.context, s) + 1, s, true);
+    assert_ok(ops->decode(r.context, &r.batch, error));
+    assert_row_is(&r, 1, want);
+    free(want);
+    rig_fini(&r);
+}
+
 /* ---- Long contexts ---- */
 
 /* A decode of all lanes behind n tokens each; its rows, for the caller to free. */
@@ -336,8 +368,11 @@ static void no_memory_for_attention(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(lanes_with_the_same_beginning),  cmocka_unit_test(lanes_with_sliding_windows),
-        cmocka_unit_test(sixteen_threads_as_one),         cmocka_unit_test(one_cell),
+        cmocka_unit_test(lanes_with_the_same_beginning),
+        cmocka_unit_test(lanes_with_sliding_windows),
+        cmocka_unit_test(a_copy_that_ends_in_a_hole),
+        cmocka_unit_test(sixteen_threads_as_one),
+        cmocka_unit_test(one_cell),
         cmocka_unit_test(no_memory_for_attention),
 #ifndef WEIR_SANITIZED
         cmocka_unit_test(no_number_is_one_sequences_own),

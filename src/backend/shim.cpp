@@ -298,7 +298,13 @@ const float *weir__shim_pooled(llama_context *context, int32_t seq)
 bool weir__shim_seq_remove(llama_context *context, int32_t seq, int32_t from, int32_t to)
 {
     weir__hook_changes(context, seq, from);
-    return attempt(false, [&] { return llama_memory_seq_rm(llama_get_memory(context), seq, from, to); });
+    return attempt(false, [&] {
+        llama_memory_t memory = llama_get_memory(context);
+        bool removed = llama_memory_seq_rm(memory, seq, from, to);
+        /* If there was a hole before `from`, the next token comes into it. */
+        weir__hook_changes(context, seq, llama_memory_seq_pos_max(memory, seq) + 1);
+        return removed;
+    });
 }
 
 bool weir__shim_seq_copy(llama_context *context, int32_t seq, int32_t to_seq, int32_t from, int32_t to)
