@@ -1,16 +1,11 @@
-/* Products and attention through ggml's own graphs, with weights in weir's buffers.
+/* Products through ggml's own graphs, with weights in weir's buffers.
  * SPDX-License-Identifier: Apache-2.0 */
 #include <math.h>
 #include <stdlib.h>
 
-#include <ggml-alloc.h>
-#include <ggml-backend.h>
-#include <ggml-cpu.h>
-
 #include "backend/ggml_hook.h"
+#include "backend/ggml_testing.h"
 #include "backend/kernels/kernels.h"
-#include "backend/llama_testing.h"
-#include "support/dice.h"
 #include "support/temp.h"
 
 #define N 64
@@ -27,50 +22,11 @@ static ggml_backend_buffer_type_t weights_type(void)
                                                                                                       : NULL;
 }
 
-/* A graph, the weights it reads and its backend. Weights and other tensors are made in between. */
-typedef struct stage {
-    struct ggml_context *held, *computed; /* weights; all else */
-    struct ggml_cgraph *graph;
-    ggml_backend_buffer_t weights, work;
-    ggml_backend_t backend;
-} stage;
-
-static void stage_init(stage *s)
-{
-    struct ggml_init_params room = {.mem_size = 1 << 20, .no_alloc = true};
-    *s = (stage){.held = ggml_init(room), .computed = ggml_init(room)};
-    s->graph = ggml_new_graph(s->computed);
-    s->backend = ggml_backend_cpu_init();
-}
-
-static void stage_fini(stage *s)
-{
-    ggml_backend_buffer_free(s->work);
-    ggml_backend_buffer_free(s->weights);
-    ggml_backend_free(s->backend);
-    ggml_free(s->computed);
-    ggml_free(s->held);
-}
-
 static void hold_weights(stage *s, ggml_backend_buffer_type_t where)
 {
     s->weights = ggml_backend_alloc_ctx_tensors_from_buft(s->held, where);
     assert_non_null(s->weights);
     ggml_backend_buffer_set_usage(s->weights, GGML_BACKEND_BUFFER_USAGE_WEIGHTS);
-}
-
-/* Once all operations are in the graph. */
-static void allocate(stage *s)
-{
-    s->work = ggml_backend_alloc_ctx_tensors(s->computed, s->backend);
-    for (int i = 0; i < ggml_graph_n_nodes(s->graph); i++)
-        assert_true(ggml_backend_supports_op(s->backend, ggml_graph_node(s->graph, i)));
-}
-
-static void compute(stage *s, int n_threads)
-{
-    ggml_backend_cpu_set_n_threads(s->backend, n_threads);
-    assert_int_equal(ggml_backend_graph_compute(s->backend, s->graph), GGML_STATUS_SUCCESS);
 }
 
 /* Multiplies with activations whose rows and matrices lie `gap` numbers further apart than they must. */
@@ -273,190 +229,6 @@ static void numbers_pass_through_gelu(void **state)
     }
 }
 
-/* The inputs of attention. */
-typedef struct attention {
-    enum ggml_type type_k, type_v;
-    float max_bias, softcap;
-    bool sinks, unmasked;
-    int size; /* of a head */
-    int queries, streams, cells;
-    uint64_t seed; /* of random numbers and masks; 0 = others */
-} attention;
-
-#define SIZE     88 /* at most */
-#define HEADS    6  /* queries', that share KV_HEADS of keys */
-#define KV_HEADS 2
-#define CELLS    96
-
-/* Numbers for a tensor; their values once rounded are returned for the caller to free. d: NULL = a sine. */
-static float *fill(struct ggml_tensor *tensor, float phase, dice *d)
-{
-    int64_t n = ggml_nelements(tensor);
-    float *values = malloc((size_t)n * sizeof *values);
-    for (int64_t i = 0; i < n; i++)
-        values[i] = d != NULL ? (float)dice_in(d, -200000, 200000) * 1e-5f
-                              : 2.0f * sinf(phase + 1.7f * (float)(i % 1013));
-    if (tensor->type == GGML_TYPE_F32) {
-        memcpy(tensor->data, values, (size_t)n * sizeof *values);
-    } else {
-        ggml_quantize_chunk(tensor->type, values, tensor->data, 0, n / tensor->ne[0], tensor->ne[0], NULL);
-        ggml_get_type_traits(tensor->type)->to_float(tensor->data, values, n);
-    }
-    return values;
-}
-
-static double slope_of(int head, double max_bias) /* HEADS = 4 + 2 */
-{
-    return head < 4 ? exp2(-max_bias / 4 * (head + 1)) : exp2(-max_bias / 8 * (2 * (head - 4) + 1));
-}
-
-static void mask_some(ggml_fp16_t *row, int query, int cells, bool biased)
-{
-    for (int c = 0; c < cells; c++) {
-        float bias = c > 80 + query || c % 5 == 3 ? -INFINITY : biased ? -(float)(80 + query - c) : 0;
-        row[c] = ggml_fp32_to_fp16(bias);
-    }
-}
-
-/* A part of the cells, and of that all, most or half, with a bias or without; or, as in a prompt, those of
- * the row before and a few more. */
-static void mask_at_random(dice *d, ggml_fp16_t *row, int query, int cells)
-{
-    int from = dice_in(d, 0, cells / 8), to = dice_in(d, cells / 2, cells), one_hidden_in = dice_in(d, 1, 9);
-    bool biased = dice_one_in(d, 3);
-    if (query > 0 && dice_one_in(d, 2)) {
-        memcpy(row, row - cells, (size_t)cells * sizeof *row);
-        for (int n = 0; n < 3; n++) row[dice_in(d, 0, cells - 1)] = ggml_fp32_to_fp16(0.0f);
-        return;
-    }
-    for (int c = 0; c < cells; c++) {
-        bool hidden = c < from || c >= to || (one_hidden_in > 1 && dice_one_in(d, one_hidden_in));
-        float bias = biased ? (float)dice_in(d, -300, 0) * 0.01f : 0.0f;
-        row[c] = ggml_fp32_to_fp16(hidden ? -INFINITY : bias);
-    }
-}
-
-/* The number of threads does not change a bit of the result. */
-static void compute_on_all_threads(stage *s, const struct ggml_tensor *out)
-{
-    static const int n_threads[] = {1, 2, 3, 5, 7, 16};
-    void *first = malloc(ggml_nbytes(out));
-    for (size_t n = 0; n < N_ELEMENTS(n_threads); n++) {
-        memset(out->data, 0xff, ggml_nbytes(out));
-        compute(s, n_threads[n]);
-        if (n == 0) memcpy(first, out->data, ggml_nbytes(out));
-        if (memcmp(out->data, first, ggml_nbytes(out)) != 0)
-            fail_msg("%d threads compute other bits than one", n_threads[n]);
-    }
-    free(first);
-}
-
-static void attend(const attention *a)
-{
-    stage s;
-    const int size = a->size, queries = a->queries, streams = a->streams, cells = a->cells;
-    dice seeded = {a->seed}, *d = a->seed != 0 ? &seeded : NULL;
-    stage_init(&s);
-    struct ggml_tensor *q = ggml_new_tensor_4d(s.computed, GGML_TYPE_F32, size, queries, HEADS, streams);
-    struct ggml_tensor *k = ggml_new_tensor_4d(s.computed, a->type_k, size, cells, KV_HEADS, streams);
-    struct ggml_tensor *v = ggml_new_tensor_4d(s.computed, a->type_v, size, cells, KV_HEADS, streams);
-    struct ggml_tensor *mask =
-        a->unmasked ? NULL : ggml_new_tensor_2d(s.computed, GGML_TYPE_F16, cells, queries);
-    struct ggml_tensor *sinks = a->sinks ? ggml_new_tensor_1d(s.computed, GGML_TYPE_F32, HEADS) : NULL;
-    struct ggml_tensor *out = ggml_flash_attn_ext(s.computed, q, k, v, mask, 0.125f, a->max_bias, a->softcap);
-    ggml_flash_attn_ext_add_sinks(out, sinks);
-    ggml_build_forward_expand(s.graph, out);
-    allocate(&s);
-    float *q_is = fill(q, 1.0f, d), *k_is = fill(k, 2.0f, d), *v_is = fill(v, 3.0f, d);
-    float *sinks_are = sinks != NULL ? fill(sinks, 4.0f, d) : NULL;
-    for (int i = 0; i < queries && mask != NULL; i++) {
-        ggml_fp16_t *row = (ggml_fp16_t *)mask->data + i * cells;
-        if (d != NULL)
-            mask_at_random(d, row, i, cells);
-        else
-            mask_some(row, i, cells, a->max_bias > 0.0f);
-    }
-    compute_on_all_threads(&s, out);
-    for (int head = 0; head < HEADS * streams; head++)
-        for (int i = 0; i < queries; i++) {
-            const int h = head % HEADS, kv = head / (HEADS / KV_HEADS);
-            double want[SIZE] = {0}, sum = sinks != NULL ? exp((double)sinks_are[h]) : 0.0;
-            for (int c = 0; c < cells; c++) {
-                double score = 0;
-                double bias =
-                    mask != NULL ? (double)ggml_fp16_to_fp32(((ggml_fp16_t *)mask->data)[i * cells + c]) : 0;
-                for (int j = 0; j < size; j++)
-                    score += 0.125 * (double)q_is[(head * queries + i) * size + j] *
-                             (double)k_is[(kv * cells + c) * size + j];
-                if (a->softcap != 0.0f) score = (double)a->softcap * tanh(score / (double)a->softcap);
-                if (a->max_bias > 0.0f) bias *= slope_of(h, (double)a->max_bias);
-                double weight = exp(score + bias);
-                sum += weight;
-                for (int j = 0; j < size; j++) want[j] += weight * (double)v_is[(kv * cells + c) * size + j];
-            }
-            for (int j = 0; j < size; j++) {
-                double got =
-                    (double)((float *)out->data)[((head / HEADS * queries + i) * HEADS + h) * size + j];
-                if (!(fabs(got - want[j] / sum) < 5e-4)) /* integers of 16 bits */
-                    fail_msg("%s and %s, max_bias %g, softcap %g%s: head %d of query %d is %.9g, not %.9g",
-                             ggml_type_name(a->type_k), ggml_type_name(a->type_v), (double)a->max_bias,
-                             (double)a->softcap, a->sinks ? ", sinks" : "", head, i, got, want[j] / sum);
-            }
-        }
-    free(q_is);
-    free(k_is);
-    free(v_is);
-    free(sinks_are);
-    stage_fini(&s);
-}
-
-static void attention_in_all_its_kinds(void **state)
-{
-    (void)state;
-    static const attention kinds[] = {
-        {GGML_TYPE_F16, GGML_TYPE_F16, 0.0f, 0.0f, false, false, 64, 5, 1, CELLS, 0},
-        {GGML_TYPE_Q8_0, GGML_TYPE_Q8_0, 0.0f, 0.0f, false, false, 64, 5, 1, CELLS, 0},
-        {GGML_TYPE_Q8_0, GGML_TYPE_F16, 0.0f, 0.0f, false, false, 64, 5, 1, CELLS, 0},
-        {GGML_TYPE_F16, GGML_TYPE_Q8_0, 0.0f, 0.0f, true, false, 64, 5, 1, CELLS, 0},
-        {GGML_TYPE_F16, GGML_TYPE_F16, 8.0f, 0.0f, false, false, 64, 5, 1, CELLS, 0},
-        {GGML_TYPE_F16, GGML_TYPE_F16, 0.0f, 5.0f, false, false, 64, 5, 1, CELLS, 0},
-        {GGML_TYPE_F16, GGML_TYPE_F16, 0.0f, 0.0f, true, false, 64, 5, 1, CELLS, 0},
-        {GGML_TYPE_Q8_0, GGML_TYPE_Q8_0, 8.0f, 5.0f, true, false, 64, 5, 1, CELLS, 0},
-        {GGML_TYPE_F16, GGML_TYPE_F16, 0.0f, 0.0f, false, true, 64, 5, 1, CELLS, 0},
-        {GGML_TYPE_Q8_0, GGML_TYPE_F16, 0.0f, 5.0f, true, true, 64, 5, 1, CELLS, 0},
-        {GGML_TYPE_F16, GGML_TYPE_F16, 0.0f, 0.0f, false, true, 72, 5, 1, CELLS, 0},
-        {GGML_TYPE_BF16, GGML_TYPE_F16, 8.0f, 5.0f, true, false, 88, 5, 1, CELLS, 0},
-        {GGML_TYPE_F32, GGML_TYPE_F32, 0.0f, 0.0f, false, false, 8, 5, 1, CELLS, 0},
-        {GGML_TYPE_F16, GGML_TYPE_F16, 0.0f, 0.0f, false, true, 72, 5, 3, CELLS, 0},
-        /* A thread packs a head's cells once for several tiles. */
-        {GGML_TYPE_F16, GGML_TYPE_F16, 0.0f, 0.0f, false, true, 72, 1500, 1, CELLS, 0},
-        {GGML_TYPE_F32, GGML_TYPE_Q8_0, 0.0f, 5.0f, true, true, 64, 300, 3, CELLS, 0},
-    };
-    if (weir__kernels_attention(0) == NULL) skip();
-    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) attend(&kinds[i]);
-}
-
-/* Several pieces of 512 cells, which become items of work of their own as soon as there are two threads. */
-static void attention_to_many_cells(void **state)
-{
-    (void)state;
-    static const enum ggml_type types[] = {GGML_TYPE_F16, GGML_TYPE_Q8_0};
-    dice d = {dice_environment("WEIR_TEST_SEED", 1)};
-    if (weir__kernels_attention(0) == NULL) skip();
-    for (size_t t = 0; t < N_ELEMENTS(types); t++)
-        for (int queries = 1; queries <= 6; queries++) {
-            attention a = {.type_k = types[t],
-                           .type_v = types[t],
-                           .sinks = dice_one_in(&d, 4),
-                           .size = 64,
-                           .queries = queries,
-                           .streams = 1,
-                           .cells = dice_in(&d, 1900, 2100),
-                           .seed = dice_roll(&d) | 1};
-            attend(&a);
-        }
-}
-
 /* ---- Beside ggml's own ----------------------------------------------------------------------------- */
 
 #define WIDE 512
@@ -650,8 +422,6 @@ int main(void)
                                        cmocka_unit_test(small_products_do_not_depend_on_the_company),
                                        cmocka_unit_test(heads_are_rotated),
                                        cmocka_unit_test(numbers_pass_through_gelu),
-                                       cmocka_unit_test(attention_in_all_its_kinds),
-                                       cmocka_unit_test(attention_to_many_cells),
                                        cmocka_unit_test(products_are_those_of_ggml),
                                        cmocka_unit_test(threads_do_not_change_a_bit),
                                        cmocka_unit_test(other_uses_of_weights_are_refused),
