@@ -1,13 +1,20 @@
 /* llama_attention_test.c: a row's bits with weir's attention, whatever else is in the pass: other lanes with
  * the same beginning, any number of threads, contexts of up to 8,192 cells.
  * SPDX-License-Identifier: Apache-2.0 */
+#include <dirent.h>
+#include <signal.h>
+#include <stdatomic.h>
 #include <unistd.h>
+#ifdef __linux__
+#include <sys/syscall.h>
+#endif
 
 #include "backend/ggml_hook.h"
 #include "backend/kernels/kernels.h"
 #include "backend/llama_testing.h"
 #include "support/dice.h"
 #include "support/effort.h"
+#include "support/pause.h"
 #include "support/temp.h"
 
 enum { LANES = 5, LONGEST = 2000 };
@@ -365,6 +372,121 @@ static void no_memory_for_attention(void **state)
     rig_fini(&r);
 }
 
+#ifdef __linux__
+/* ---- A thread that the system takes away ---- */
+
+enum { WORKERS = 2, AWAY_US = 2000 };
+
+static atomic_int n_away; /* how often a worker was stopped */
+
+/* Workers block other signals than those of faults. */
+static void stay_away(int signal)
+{
+    (void)signal;
+    pause_us(AWAY_US);
+    atomic_fetch_add(&n_away, 1);
+}
+
+/* Ids of threads. */
+typedef struct threads {
+    int32_t n;
+    long ids[64];
+} threads;
+
+static threads threads_now(void)
+{
+    threads all = {0};
+    DIR *folder = opendir("/proc/self/task");
+    assert_non_null(folder);
+    for (struct dirent *entry; (entry = readdir(folder)) != NULL;)
+        if (entry->d_name[0] != '.' && all.n < (int32_t)N_ELEMENTS(all.ids))
+            all.ids[all.n++] = strtol(entry->d_name, NULL, 10);
+    closedir(folder);
+    return all;
+}
+
+static threads threads_since(const threads *before)
+{
+    threads all = threads_now(), since = {0};
+    for (int32_t i = 0; i < all.n; i++) {
+        bool known = false;
+        for (int32_t k = 0; k < before->n; k++) known = known || before->ids[k] == all.ids[i];
+        if (!known) since.ids[since.n++] = all.ids[i];
+    }
+    return since;
+}
+
+/* Whom to stop behind which operation of a pass. */
+typedef struct stop {
+    int32_t n, at; /* operations so far; 0 = none */
+    long thread;   /* 0 = the one that asked for the pass */
+} stop;
+
+/* Called by the pass's first thread behind each operation, before it meets the others. They may be amid that
+ * operation, or wait for it and go on to the next one without the thread that was stopped. */
+static bool take_away(void *user)
+{
+    stop *s = user;
+    if (++s->n != s->at) return false;
+    if (s->thread == 0)
+        pause_us(AWAY_US);
+    else
+        assert_int_equal(syscall(SYS_tgkill, getpid(), s->thread, SIGTRAP), 0);
+    return false;
+}
+
+/* The last row of a pass of n tokens, for the caller to free. */
+static float *pass_with(rig *r, const int32_t *ids, int32_t n, stop *s)
+{
+    int32_t from = ops->seq_pos_max(r->context, 0) + 1, away = atomic_load(&n_away);
+    for (int k = 0; k < 2; k++) r->context->teams[k].n_threads = WORKERS + 1;
+    ops->set_abort(r->context, take_away, s);
+    assert_ok(feed(r, 0, ids, (size_t)n, error));
+    float *row = row_copy(r, -1);
+    ops->set_abort(r->context, NULL, NULL);
+    assert_true(ops->seq_remove(r->context, 0, from, -1));
+    if (s->at > 0 && s->thread != 0)
+        while (atomic_load(&n_away) == away) pause_us(100);
+    return row;
+}
+
+/* Behind any operation, with pieces that are items of work of their own and with tiles that threads claim. */
+static void a_thread_is_taken_away(void **state)
+{
+    (void)state;
+    enum { N = 1500 };
+    static int32_t ids[N];
+    static const int32_t rows[] = {1, 70};
+    rig r;
+    struct sigaction before, away = {.sa_handler = stay_away};
+    make("llama --wide --type q8_0");
+    some_tokens(ids, 0, N);
+    assert_int_equal(sigaction(SIGTRAP, &away, &before), 0);
+    threads others = threads_now();
+    weir_context_params params = rig_params(2048, 1, WEIR_LAYOUT_UNIFIED);
+    params.n_threads = params.n_threads_batch = WORKERS + 1;
+    rig_init_with(&r, &params);
+    append(&r, 0, ids, N);
+    threads workers = threads_since(&others);
+    assert_int_equal(workers.n, WORKERS);
+    for (size_t i = 0; i < N_ELEMENTS(rows); i++) {
+        stop none = {0};
+        float *want = pass_with(&r, ids, rows[i], &none);
+        assert_true(none.n > 10);
+        for (int32_t at = 1; at <= none.n; at += EFFORT(1, 4)) {
+            int32_t victim = at % (WORKERS + 1);
+            stop s = {.at = at, .thread = victim < WORKERS ? workers.ids[victim] : 0};
+            float *row = pass_with(&r, ids, rows[i], &s);
+            assert_memory_equal(row, want, (size_t)model_is.n_vocab * sizeof *row);
+            free(row);
+        }
+        free(want);
+    }
+    rig_fini(&r);
+    sigaction(SIGTRAP, &before, NULL);
+}
+#endif
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -374,6 +496,9 @@ int main(void)
         cmocka_unit_test(sixteen_threads_as_one),
         cmocka_unit_test(one_cell),
         cmocka_unit_test(no_memory_for_attention),
+#ifdef __linux__
+        cmocka_unit_test(a_thread_is_taken_away),
+#endif
 #ifndef WEIR_SANITIZED
         cmocka_unit_test(no_number_is_one_sequences_own),
 #endif
