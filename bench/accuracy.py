@@ -7,8 +7,12 @@ usage: accuracy.py [ROUNDS], which does not matter: the figures are the same in 
 The model is written anew in each format, and in F32 (`weir quantize --requantize`); bench/accuracy.c computes logits of the pinned
 llama.cpp's documentation, which stays the same. Two distances are taken: from the source's weights in F32, which is what a format
 costs in all, and from the format's own weights in F32, which is what its arithmetic costs. Writes bench/results/accuracy.md and
-accuracy.csv; ends with an error where a bound is broken. Needs WEIR_BIN, WEIR_MODEL, WEIR_BENCH_DIR and WEIR_LLAMA_SOURCE in the environment;
-scripts/bench.sh sets them."""
+accuracy.csv; ends with an error where a bound is broken.
+
+WEIR_WINDOWS=4096,8192 measures windows of these lengths instead, with cells of several types, and writes a section of the page;
+WEIR_TOKENS sets the number of tokens.
+
+Needs WEIR_BIN, WEIR_MODEL, WEIR_BENCH_DIR and WEIR_LLAMA_SOURCE in the environment; scripts/bench.sh sets them."""
 import concurrent.futures
 import csv
 import datetime
@@ -20,16 +24,53 @@ import statistics
 import sys
 import tempfile
 
-from engine import machine, requantize, run
+from engine import machine, replace_section, requantize, run
 
 FORMATS = ["q8_0", "q4_0", "q4_1", "q5_0", "q4_k_m", "q6_k", "bf16", "f16"]
 WIDE = ["q4_k_m", "q6_k"]  # whose blocks of 256 do not divide the model's 576 columns: with random weights too
 TOKENS, MORE = 4096, 16384  # the error of the ratios is as large as their bounds on 4,096
 RMS, PERPLEXITY = 1.02, 0.003  # weir's rms / ggml's at the most; by how much its perplexity may be higher
 COUNTS = {"model": MORE, "random": TOKENS}
+WINDOW = 512
+LONG_FORMATS, LONG_CELLS = ["f16", "q8_0"], ["f16", "q8_0"]  # of weights and cells, in long windows
+LONG_TITLE = "## Long windows"
 AT_ONCE = 2  # programs of one thread each
 RESULTS = pathlib.Path("bench/results")
 PAGES = ["README.md", "docs/multi-gpu.md", "docs/speculative.md", "docs/build.md", "docs/docker.md", "docs/function-calling.md"]
+
+
+def rms_of(figure, squares):
+    """Both sides' root of the mean square, their ratio and its standard error. squares: of each side, by position."""
+    means = {side: statistics.mean(squares[side]) for side in squares}
+    apart = [w / means["weir"] - g / means["ggml"] for w, g in zip(squares["weir"], squares["ggml"])]
+    ratio = (means["weir"] / means["ggml"]) ** 0.5
+    return {f"{side}_{figure}": means[side] ** 0.5 for side in squares} | {
+        f"{figure}_ratio": ratio, f"{figure}_error": ratio / 2 * statistics.stdev(apart) / len(apart) ** 0.5}
+
+
+def perplexity_of(figure, losses):
+    more = [w - g for w, g in zip(losses["weir"], losses["ggml"])]
+    return {f"{side}_{figure}": math.exp(statistics.mean(losses[side])) for side in losses} | {
+        f"{figure}_ratio": math.exp(statistics.mean(more)), f"{figure}_error": statistics.stdev(more) / len(more) ** 0.5}
+
+
+def show(row, figure):
+    if f"ggml_{figure}" not in row:
+        return " | "
+    error = f" ± {row[f'{figure}_error']:.4f}" if f"{figure}_error" in row else ""
+    return f"{row[f'ggml_{figure}']:.4f} → {row[f'weir_{figure}']:.4f} | {row[f'{figure}_ratio']:.4f}{error}"
+
+
+def write_long(rows):
+    """The section about long windows, which the other figures leave where it is."""
+    settings = " ".join(f"{name}={os.environ[name]}" for name in ("WEIR_WINDOWS", "WEIR_TOKENS") if os.environ.get(name))
+    lines = [LONG_TITLE, "",
+             f"`{settings} scripts/bench.sh 1 accuracy`, {datetime.date.today().isoformat()}, {run([os.environ['WEIR_BIN'], 'version']).splitlines()[0]}.", "",
+             machine() + f"; one thread, {os.path.basename(os.environ['WEIR_MODEL'])}. {int(os.environ.get('WEIR_TOKENS', MORE)):,} tokens of the text above "
+             "in windows of this length. rms and perplexity as above; both sides attend by flash attention, ggml's own (WEIR_KERNELS=off) → weir's.", "",
+             "| window | weights | cells | rms | ratio | perplexity | ratio |", "|---" * 7 + "|", *rows, ""]
+    replace_section(RESULTS / "accuracy.md", lines, LONG_TITLE)
+    print("\n".join(lines))
 
 
 def main():
@@ -40,18 +81,17 @@ def main():
         pathlib.Path(page).write_text(text, encoding="utf-8")
 
         sources = {"model": model, "random": f"{folder}/random.gguf"}
-        run([sys.executable, "bench/random_model.py", sources["random"]])
 
         def write(source, name, path):
             requantize(weir, source, path, name)
             return path
 
-        def logits(path, n, how, files, kernels="off"):
-            return json.loads(run(["env", f"WEIR_KERNELS={kernels}", f"{programs}/accuracy", path, page, str(n), "512", how, *files]))
+        def logits(path, n, how, files, kernels="off", window=WINDOW):
+            return json.loads(run(["env", f"WEIR_KERNELS={kernels}", f"{programs}/accuracy", path, page, str(n), str(window), how, *files]))
 
-        def in_f32(path, to, n):
+        def in_f32(path, to, n, window=WINDOW):
             plain = write(path, "f32", f"{to}.gguf")
-            losses = logits(plain, n, "write", [to])["losses"]
+            losses = logits(plain, n, "write", [to], window=window)["losses"]
             os.unlink(plain)
             return math.exp(statistics.mean(losses))
 
@@ -68,20 +108,35 @@ def main():
             os.unlink(own)
             row = {"weights": weights, "format": name, "kernels": got["weir"]["kernels"]}
             for i, figure in enumerate(("rms", "own_rms")):
-                squares = {side: got[side]["squares"][i] for side in got}
-                means = {side: statistics.mean(squares[side]) for side in got}
-                row |= {f"{side}_{figure}": means[side] ** 0.5 for side in got}
-                row[f"{figure}_ratio"] = row[f"weir_{figure}"] / row[f"ggml_{figure}"]
-                apart = [w / means["weir"] - g / means["ggml"] for w, g in zip(squares["weir"], squares["ggml"])]
-                row[f"{figure}_error"] = row[f"{figure}_ratio"] / 2 * statistics.stdev(apart) / len(apart) ** 0.5
+                row |= rms_of(figure, {side: got[side]["squares"][i] for side in got})
             n = len(got["ggml"]["losses"])
             for figure, end in (("perplexity", n * TOKENS // MORE), ("long_perplexity", n)) if weights == "model" else ():
-                more = [w - g for w, g in zip(got["weir"]["losses"][:end], got["ggml"]["losses"])]
-                row |= {f"{side}_{figure}": math.exp(statistics.mean(got[side]["losses"][:end])) for side in got}
-                row |= {f"{figure}_ratio": math.exp(statistics.mean(more)), f"{figure}_error": statistics.stdev(more) / end ** 0.5}
+                row |= perplexity_of(figure, {side: got[side]["losses"][:end] for side in got})
             print(row, file=sys.stderr, flush=True)
             return row
 
+        def compare_long(window, paths):
+            n, oracle = int(os.environ.get("WEIR_TOKENS", MORE)), f"{folder}/{window}.f32"
+            perplexity = in_f32(model, oracle, n, window)
+
+            def compare_cells(name, cells):
+                got = {side: logits(paths[name], n, cells, [oracle], kernels, window) for side, kernels in (("ggml", "off"), ("weir", "auto"))}
+                row = rms_of("rms", {side: got[side]["squares"][0] for side in got})
+                row |= perplexity_of("perplexity", {side: got[side]["losses"] for side in got})
+                print(window, name, cells, row, file=sys.stderr, flush=True)
+                return f"| {window:,} | {name} | {cells} | {show(row, 'rms')} | {show(row, 'perplexity')} |"
+
+            with concurrent.futures.ThreadPoolExecutor(AT_ONCE) as pool:
+                rows = list(pool.map(compare_cells, *zip(*((name, cells) for name in LONG_FORMATS for cells in LONG_CELLS))))
+            os.unlink(oracle)
+            return [f"| {window:,} | f32 | f32 |  |  | {perplexity:.4f} |  |", *rows]
+
+        if os.environ.get("WEIR_WINDOWS"):
+            paths = {name: write(model, name, f"{folder}/{name}.gguf") for name in LONG_FORMATS}
+            write_long([line for window in os.environ["WEIR_WINDOWS"].split(",") for line in compare_long(int(window), paths)])
+            return
+
+        run([sys.executable, "bench/random_model.py", sources["random"]])
         oracle = {weights: in_f32(path, f"{folder}/{weights}.f32", COUNTS[weights]) for weights, path in sources.items()}
         with concurrent.futures.ThreadPoolExecutor(AT_ONCE) as pool:
             rows = list(pool.map(compare, ["model"] * len(FORMATS) + ["random"] * len(WIDE), FORMATS + WIDE))
@@ -90,12 +145,6 @@ def main():
         table = csv.DictWriter(f, rows[0].keys(), lineterminator="\n")
         table.writeheader()
         table.writerows({k: f"{v:.6f}" if isinstance(v, float) else v for k, v in row.items()} for row in rows)
-
-    def show(row, figure):
-        if f"ggml_{figure}" not in row:
-            return " | "
-        error = f" ± {row[f'{figure}_error']:.4f}" if f"{figure}_error" in row else ""
-        return f"{row[f'ggml_{figure}']:.4f} → {row[f'weir_{figure}']:.4f} | {row[f'{figure}_ratio']:.4f}{error}"
 
     broken = [row["format"] for row in rows if row["rms_ratio"] > RMS or row.get("long_perplexity_ratio", 1) > 1 + PERPLEXITY]
     better = [row["format"] for row in rows if row.get("long_perplexity_ratio", 1) < 1 - PERPLEXITY]
@@ -119,7 +168,9 @@ def main():
     for row in rows:
         cells = [show(row, figure) for figure in ("rms", "own_rms", "perplexity", "long_perplexity")]
         lines.append(f"| {row['format']}{', random' * (row['weights'] == 'random')} | {' | '.join(cells)} |")
-    (RESULTS / "accuracy.md").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    page = RESULTS / "accuracy.md"
+    kept = page.read_text(encoding="utf-8").partition(LONG_TITLE) if page.exists() else ("", "", "")
+    page.write_text("\n".join(lines) + "\n" + ("\n" + "".join(kept[1:]) if kept[1] else ""), encoding="utf-8")
     print("\n".join(lines))
     if broken:
         sys.exit(f"accuracy: a bound is broken by {', '.join(broken)}")
