@@ -193,6 +193,7 @@ static cli_option table[] = {
     {"--streams", NULL, CLI_MEASURING, CLI_BENCH, "N,…", OWN(CLI_NUMBERS, streams), .standard = "1,2,4,8,16,32", .help = "streams at a time"},
     {"--prompt", "-p", CLI_MEASURING, CLI_BENCH, "N,…", OWN(CLI_NUMBERS, prompt_lengths), .standard = "128", .help = "tokens of each prompt"},
     {"--gen", "-n", CLI_MEASURING, CLI_BENCH, "N,…", OWN(CLI_NUMBERS, answer_lengths), .standard = "32", .help = "tokens of each answer"},
+    {"--shared-prefix", NULL, CLI_MEASURING, CLI_BENCH, "N", OWN(CLI_INT32, n_shared), .standard = "", .help = "tokens with which all prompts of a run begin"},
     {"--repeat", NULL, CLI_MEASURING, CLI_BENCH, "N", OWN(CLI_INT32, repeat), .help = "repetitions; the median counts"},
     {"--no-plain", NULL, CLI_MEASURING, CLI_BENCH, NULL, OWN(CLI_FLAG, no_plain), .help = "skip the plain llama.h loop"},
     {"--concurrency", NULL, CLI_MEASURING, CLI_HTTP, "N", OWN(CLI_INT32, concurrency), .help = "clients; each sends its next request after its answer"},

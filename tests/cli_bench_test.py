@@ -30,6 +30,11 @@ def test_bench():
     if not FAKE:
         check("it compares with the plain loop", row["ratio"]["decode"] > 0 and row["plain"]["decode_per_second"] > 0 and
               0 <= row["same_text"] <= 2, row)
+    done = weir("bench", "engine", "-m", MODEL, "--streams", "4", "--prompt", "64", "--shared-prefix", "60", "--gen", "4", "--repeat", "1", "--json")
+    row = json.loads(done.stdout)["rows"][0]
+    check("bench engine --shared-prefix", row["shared_prefix"] == 60 and row["weir"]["decode_per_second"] > 0, done.stdout, done.stderr)
+    expect("bench engine: a shared prefix longer than a prompt", weir("bench", "engine", "-m", MODEL, "--prompt", "64,16", "--shared-prefix", "17"), 2,
+           "--shared-prefix is 17; allowed: 0 to 16")
     expect("bench engine: too many streams", weir("bench", "engine", "-m", MODEL, "--streams", "1,500"), 2, "--streams")
     expect("bench engine: the largest number is one", weir("bench", "engine", "-m", MODEL, "--streams", "1048576"), 2, "allowed: 1 to 256")
     expect("bench engine: no larger one is", weir("bench", "engine", "-m", MODEL, "--streams", "1048577"), 2, "at most 1048576")

@@ -99,10 +99,11 @@ static json_t *side_json(const struct row *row, int side)
 
 static void keep_json(struct bench *bench, const struct row *row)
 {
-    json_t *json = json_pack("{s:i, s:i, s:i, s:i, s:s, s:o, s:o}", "streams", row->shape.n_streams, "prompt",
-                             row->shape.n_prompt, "gen", row->shape.n_answer, "repetitions", row->n_runs,
-                             "layout", cli_engine_choice("layout", row->layout), "weir",
-                             side_json(row, WEIR_SIDE), "plain", side_json(row, PLAIN_SIDE));
+    json_t *json =
+        json_pack("{s:i, s:i, s:i, s:i, s:i, s:s, s:o, s:o}", "streams", row->shape.n_streams, "prompt",
+                  row->shape.n_prompt, "shared_prefix", bench->args->n_shared, "gen", row->shape.n_answer,
+                  "repetitions", row->n_runs, "layout", cli_engine_choice("layout", row->layout), "weir",
+                  side_json(row, WEIR_SIDE), "plain", side_json(row, PLAIN_SIDE));
     if (json != NULL && row->runs[PLAIN_SIDE] != NULL) {
         json_object_set_new(json, "ratio",
                             json_pack("{s:f, s:f}", "prefill",
@@ -176,6 +177,9 @@ static weir_status measure_pair(struct bench *bench, struct row *row, weir_engin
     if (repetition < 0) brief.n_answer = brief.n_answer < 4 ? brief.n_answer : 4;
     /* Other prompts each time, so that nothing that was computed serves again. */
     cli_measure_prompts(bench->model, (uint64_t)repetition + 2, prompts, n_prompts);
+    for (int32_t i = 1; i < shape->n_streams; i++)
+        memcpy(prompts + (size_t)i * (size_t)shape->n_prompt, prompts,
+               (size_t)bench->args->n_shared * sizeof *prompts);
     weir_status status = WEIR_OK;
     for (int i = 0; i < N_SIDES && status == WEIR_OK; i++) {
         int side = repetition % 2 == 1 ? N_SIDES - 1 - i : i;
@@ -199,8 +203,8 @@ static weir_status start_row(struct bench *bench, struct row *row, weir_engine *
     weir_engine_params params = bench->args->engine;
     weir_engine_stats stats = {.size = sizeof stats};
     params.n_slots = row->shape.n_streams;
-    params.cache_sequences = 0; /* each prompt is to be computed */
-    params.n_draft_max = 0;     /* and each token of the answers: random texts go round, others do not */
+    if (bench->args->n_shared == 0) params.cache_sequences = 0; /* each prompt is to be computed */
+    params.n_draft_max = 0; /* and each token of the answers: random texts go round, others do not */
     params.n_ctx = (row->shape.n_prompt + row->shape.n_answer + LANE_CELLS) / LANE_CELLS * LANE_CELLS;
     params.n_kv = 0;
     if (params.n_batch < params.n_slots) params.n_batch = params.n_slots;
@@ -281,6 +285,10 @@ static cli_exit check_args(cli_args *args)
     for (size_t i = 0; i < args->streams.n; i++)
         if (args->streams.items[i] > 256)
             return cli_fail(CLI_USAGE, "--streams has %d; allowed: 1 to 256", args->streams.items[i]);
+    for (size_t i = 0; i < args->prompt_lengths.n; i++)
+        if (args->n_shared < 0 || args->n_shared > args->prompt_lengths.items[i])
+            return cli_fail(CLI_USAGE, "--shared-prefix is %d; allowed: 0 to %d, the tokens of a prompt",
+                            args->n_shared, args->prompt_lengths.items[i]);
     return CLI_OK;
 }
 
