@@ -149,7 +149,7 @@ static weir_status check_routers(const serve_params *params, weir_error *error)
 #m, offsetof(serve_params, m), sizeof((serve_params *)0)->m, l, u                                    \
     }
 
-weir_status serve_params_check(const serve_params *params, weir_error *error)
+static weir_status check_ranges(const serve_params *params, weir_error *error)
 {
     static const struct {
         const char *name;
@@ -189,6 +189,36 @@ weir_status serve_params_check(const serve_params *params, weir_error *error)
                                    ranges[i].name, (long long)value, (long long)ranges[i].least,
                                    (long long)ranges[i].most);
     }
+    return WEIR_OK;
+}
+
+/* ---- All of them ---- */
+
+/* Names of hosts: those that this server answers to, and those from which it fetches images. */
+static weir_status check_hosts(const serve_params *params, weir_error *error)
+{
+    if (params->n_media_hosts > 0 && !weir__transfer_exists)
+        return weir__error_set(error, WEIR_UNSUPPORTED, "media_hosts",
+                               "this weir was built without libcurl and fetches no images");
+    for (size_t i = 0; i < params->n_media_hosts; i++)
+        if (!serve_sources_check(params->media_hosts[i]))
+            return weir__error_set(error, WEIR_INVALID, "media_hosts",
+                                   "\"%.100s\" must be a host name, \"*.\" and a domain, an IP address or "
+                                   "\"*\", each with or without a port (\"example.com:8443\")",
+                                   params->media_hosts[i]);
+    for (size_t i = 0; i < params->n_hosts; i++)
+        if (params->hosts[i][0] == '\0' || strpbrk(params->hosts[i], ":/ ") != NULL)
+            return weir__error_set(
+                error, WEIR_INVALID, "hosts",
+                "\"%.100s\" is no name of a host; allowed: a name without scheme and port, or *",
+                params->hosts[i]);
+    return WEIR_OK;
+}
+
+weir_status serve_params_check(const serve_params *params, weir_error *error)
+{
+    weir_status status = check_ranges(params, error);
+    if (status != WEIR_OK) return status;
     struct stat folder;
     if (params->lora_dir != NULL && (stat(params->lora_dir, &folder) != 0 || !S_ISDIR(folder.st_mode)))
         return weir__error_set(error, WEIR_INVALID, "lora_dir", "there is no folder \"%.200s\"",
@@ -199,25 +229,10 @@ weir_status serve_params_check(const serve_params *params, weir_error *error)
     for (size_t i = 0; i < params->n_keys; i++)
         if (params->keys[i].text[0] == '\0')
             return weir__error_set(error, WEIR_INVALID, "keys", "an API key is empty");
-    if (params->n_media_hosts > 0 && !weir__transfer_exists)
-        return weir__error_set(error, WEIR_UNSUPPORTED, "media_hosts",
-                               "this weir was built without libcurl and fetches no images");
-    for (size_t i = 0; i < params->n_media_hosts; i++)
-        if (!serve_sources_check(params->media_hosts[i]))
-            return weir__error_set(error, WEIR_INVALID, "media_hosts",
-                                   "\"%.100s\" must be a host name, \"*.\" and a domain, an IP address or "
-                                   "\"*\", each with or without a port (\"example.com:8443\")",
-                                   params->media_hosts[i]);
-    weir_status status = check_prefixes(params, error);
-    if (status != WEIR_OK) return status;
-    for (size_t i = 0; i < params->n_hosts; i++)
-        if (params->hosts[i][0] == '\0' || strpbrk(params->hosts[i], ":/ ") != NULL)
-            return weir__error_set(
-                error, WEIR_INVALID, "hosts",
-                "\"%.100s\" is no name of a host; allowed: a name without scheme and port, or *",
-                params->hosts[i]);
-    status = check_routers(params, error);
-    if (status != WEIR_OK) return status;
+    if ((status = check_hosts(params, error)) != WEIR_OK ||
+        (status = check_prefixes(params, error)) != WEIR_OK ||
+        (status = check_routers(params, error)) != WEIR_OK)
+        return status;
     for (size_t i = 0; i < params->model.n_names; i++)
         if (!weir__utf8_valid(params->model.names[i], strlen(params->model.names[i])))
             return weir__error_set(error, WEIR_INVALID, "names", "--alias is not UTF-8");
