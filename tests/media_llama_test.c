@@ -345,7 +345,10 @@ static void same_as_by_llama_cpp(void **state)
         for (size_t l = 0; l < COUNT(layouts); l++)
             for (size_t c = 0; c < COUNT(chunks); c++) {
                 weir_stream *streams[COUNT(prompts)];
-                if (EFFORT(false, (k + l + c) % COUNT(chunks) != 0)) continue;
+                /* To an engine a sound is an image in one row, but it takes far longer to encode. */
+                if (EFFORT(!kinds[k].image && (l + c) % COUNT(layouts) != 0,
+                           (k + l + c) % COUNT(chunks) != 0))
+                    continue;
                 start(layouts[l], 4, chunks[c], NULL);
                 judge(&prompts[0], ask(&prompts[0])); /* alone */
                 for (size_t i = 0; i < COUNT(prompts); i++) streams[i] = ask(&prompts[i]);
@@ -394,7 +397,7 @@ static void same_after_a_suspension(void **state)
     for (size_t k = 0; k < COUNT(kinds); k++) {
         use(&kinds[k]);
         const prompt low = read("rain and the@2 or@3 in the sea"), high = read("the@0wind");
-        for (int tick = 1; tick < 12; tick += EFFORT(1, 3)) {
+        for (int tick = 1; tick < 12; tick += kinds[k].image ? EFFORT(1, 3) : 3) {
             weir_engine_params params = weir_engine_params_default();
             params.n_slots = 1;
             params.n_ctx = 1024;
