@@ -38,18 +38,18 @@ static const kind doubtful[] = {
 
 /* Always right, by the token before. */
 static const kind right[] = {
-    {"mtp", "glm --layers 24 --chain 0 --guess token", NULL},
-    {"eagle3", "llama --layers 24 --chain 0", "eagle --guess token"},
-    {"mtp", "hy --layers 24 --chain 0 --guess token", NULL},
-    {"mtp", "mla --layers 24 --chain 0 --guess token", NULL},
+    {"mtp", "glm --layers 8 --chain 0 --guess token", NULL},
+    {"eagle3", "llama --layers 8 --chain 0", "eagle --guess token"},
+    {"mtp", "hy --layers 8 --chain 0 --guess token", NULL},
+    {"mtp", "mla --layers 8 --chain 0 --guess token", NULL},
 };
 
 /* The first guess is right, from the model's states of the token before it. */
 static const kind told[] = {
-    {"mtp", "glm --layers 24 --chain 0 --guess state", NULL},
-    {"eagle3", "llama --layers 24 --chain 0", "eagle --guess state"},
-    {"mtp", "hy --layers 24 --chain 0 --guess state", NULL},
-    {"mtp", "mla --layers 24 --chain 0 --guess state", NULL},
+    {"mtp", "glm --layers 8 --chain 0 --guess state", NULL},
+    {"eagle3", "llama --layers 8 --chain 0", "eagle --guess state"},
+    {"mtp", "hy --layers 8 --chain 0 --guess state", NULL},
+    {"mtp", "mla --layers 8 --chain 0 --guess state", NULL},
 };
 
 static weir_model *model, *head;
