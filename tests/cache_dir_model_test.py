@@ -16,11 +16,11 @@ if not os.path.exists(MODEL):
 scratch = tempfile.TemporaryDirectory()
 prompt = os.path.join(scratch.name, "prompt")
 with open(prompt, "w", encoding="utf-8") as file:
-    file.write(" ".join(f"In the year {1000 + i}, the weir of town {i * 37 % 101} held back {i} boats." for i in range(effort(60, 20))))
+    file.write(" ".join(f"In the year {1000 + i}, the weir of town {i * 37 % 101} held back {i} boats." for i in range(effort(30, 20))))
 
 
 def run(folder, layout, *words):
-    done = subprocess.run([WEIR, "run", "-m", MODEL, "-f", prompt, "--raw", "-n", "24", "--ignore-eos", "--temp", "0", "-c", "4096", "--json", "-q",
+    done = subprocess.run([WEIR, "run", "-m", MODEL, "-f", prompt, "--raw", "-n", "24", "--ignore-eos", "--temp", "0", "-c", "4096", "-t", "1", "--json", "-q",
                            "--layout", layout, *(("--cache-dir", os.path.join(scratch.name, folder)) if folder else ()), *words],
                           capture_output=True, text=True, env=environment(), timeout=600)
     return json.loads(done.stdout) if done.returncode == 0 else sys.exit(done.stderr)
@@ -28,7 +28,7 @@ def run(folder, layout, *words):
 
 plain = run(None, "per_slot")
 n = plain["usage"]["prompt_tokens"]
-check("the prompt is long", effort(1000, 300) < n < 4000, n)
+check("the prompt is long", effort(512, 300) < n < 4000, n)
 for layout, words in (("per_slot", ()), ("unified", ()), ("per_slot", ("-ctk", "q8_0", "-ctv", "q8_0"))):
     name = " ".join((layout, *words))
     cold, warm = run(name, layout, *words), run(name, layout, *words)

@@ -43,13 +43,13 @@ static const struct a_case {
     weir_kv_type type;
     bool draft; /* by the model itself, as if it were a smaller one */
 } cases[] = {
-    {"one slot", 1, 1024, 0, 512, WEIR_LAYOUT_AUTO, WEIR_KV_F16, false},
-    {"four slots", 4, 512, 0, 512, WEIR_LAYOUT_UNIFIED, WEIR_KV_F16, false},
-    {"lanes", 4, 512, 0, 512, WEIR_LAYOUT_PER_SLOT, WEIR_KV_F16, false},
-    {"cells of 8 bits", 2, 1024, 0, 256, WEIR_LAYOUT_UNIFIED, WEIR_KV_Q8_0, false},
-    {"fewer cells than slots want", 8, 1024, 2048, 128, WEIR_LAYOUT_UNIFIED, WEIR_KV_F16, false},
-    {"a large batch", 2, 1024, 0, 1024, WEIR_LAYOUT_UNIFIED, WEIR_KV_F32, false},
-    {"a draft model", 2, 1024, 0, 256, WEIR_LAYOUT_PER_SLOT, WEIR_KV_F16, true},
+    {"one slot", 1, 512, 0, 512, WEIR_LAYOUT_AUTO, WEIR_KV_F16, false},
+    {"four slots", 4, 256, 0, 512, WEIR_LAYOUT_UNIFIED, WEIR_KV_F16, false},
+    {"lanes", 4, 256, 0, 512, WEIR_LAYOUT_PER_SLOT, WEIR_KV_F16, false},
+    {"cells of 8 bits", 2, 512, 0, 256, WEIR_LAYOUT_UNIFIED, WEIR_KV_Q8_0, false},
+    {"fewer cells than slots want", 8, 512, 1024, 128, WEIR_LAYOUT_UNIFIED, WEIR_KV_F16, false},
+    {"a large batch", 2, 512, 0, 1024, WEIR_LAYOUT_UNIFIED, WEIR_KV_F32, false},
+    {"a draft model", 2, 512, 0, 256, WEIR_LAYOUT_PER_SLOT, WEIR_KV_F16, true},
 };
 
 #define N_CASES (sizeof cases / sizeof *cases)

@@ -13,7 +13,7 @@
 #include "support/temp.h"
 
 #define N      4
-#define ANSWER EFFORT(24, 12)
+#define ANSWER EFFORT(16, 12)
 
 static const weir_layout layouts[] = {WEIR_LAYOUT_UNIFIED, WEIR_LAYOUT_PER_SLOT};
 
