@@ -13,8 +13,6 @@ static void test_depth(void **state)
 {
     (void)state;
     if (!is_pinned()) skip();
-    if (EFFORT(true, false)) /* the next ones do this and more */
-        expect_limit("{% macro f(x) %}{{ f(x) }}{% endmacro %}{{ f(1) }}", "chat template");
     expect_limit(
         "{% macro f(x) %}{{ g(x) }}{% endmacro %}{% macro g(x) %}{% call f(x) %}{% endcall %}{% endmacro %}"
         "{{ f(1) }}",
@@ -81,11 +79,9 @@ static void test_values_in_themselves(void **state)
     (void)state;
     if (!is_pinned()) skip();
     expect_limit("{% set n = namespace() %}{% set n.n = n %}{{ n|tojson }}", "chat template");
-    if (EFFORT(true, false)) /* much like the next one */
-        expect_limit("{% set a = [] %}{% set b = a.append(a) %}{{ a }}", "chat template");
     expect_limit("{% set a = [] %}{% set b = a.append(a) %}{{ a|string }}", "chat template");
     size_t before = 0;
-    for (int i = 0; i < EFFORT(40, 1); i++) {
+    for (int i = 0; i < EFFORT(12, 1); i++) {
         weir_chat_params params =
             params_of("{% set n = namespace(s='x' * 50000) %}{% set n.n = n %}"
                       "{% set a = ['y' * 50000] %}{% set b = a.append([a]) %}"
@@ -94,7 +90,7 @@ static void test_values_in_themselves(void **state)
         expect_prompt(&params, "x");
         if (i == 2) before = in_use();
     }
-    assert_true(in_use() < before + 1000000);
+    assert_true(in_use() < before + 400000); /* one of the texts each time is more */
 }
 
 static void *release_template(void *user)
