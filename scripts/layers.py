@@ -47,8 +47,6 @@ TOGETHER = [
     {"src/backend/fake", "src/backend/fake_internal"},
     {f"src/cache/{name}" for name in "cache cache_entry cache_files".split()},
     {"src/gguf/gguf", "src/gguf/gguf_internal"},
-    {"src/grammar/automaton", "src/grammar/automaton_rules"},
-    {"src/grammar/grammar", "src/grammar/grammar_rules"},
     {"src/grammar/schema", "src/grammar/schema_walk"},
     {"src/model/chat", "src/model/chat_media"},
 ]

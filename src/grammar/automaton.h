@@ -11,11 +11,8 @@
 extern "C" {
 #endif
 
-/* An element of a rule; its types are in automaton_rules.h. */
-typedef struct weir__automaton_element {
-    uint32_t type;
-    uint32_t value; /* a code point, rule or token */
-} weir__automaton_element;
+/* An element of a rule: see automaton_rules.h. */
+typedef struct weir__automaton_element weir__automaton_element;
 
 /* The most ways to read a text. Ambiguous grammars can double them with each character. Where there are more,
  * only a few remain, always the same ones: some texts of the grammar cannot be generated, but every text that

@@ -3,7 +3,15 @@
 #ifndef WEIR_GRAMMAR_AUTOMATON_RULES_H
 #define WEIR_GRAMMAR_AUTOMATON_RULES_H
 
-#include "grammar/automaton.h"
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* An element of a rule. */
+typedef struct weir__automaton_element {
+    uint32_t type;
+    uint32_t value; /* a code point, rule or token */
+} weir__automaton_element;
 
 /* Types of elements. */
 enum { END, ALTERNATIVE, RULE, CHARACTER, NOT_CHARACTER, UPPER, OR_CHARACTER, ANY, TOKEN, NOT_TOKEN };

@@ -5,14 +5,12 @@
 
 #include "grammar/automaton.h"
 
-/* Limits of a GBNF text. They bound the parser's recursion, the copies of repeated items and the work for a
- * step of the automaton. */
+/* Limits of a GBNF text. They bound the parser's recursion and the copies of repeated items; the limits for
+ * the automaton's work are in grammar_rules.h. */
 #define WEIR__GRAMMAR_BYTES_MAX    (1 << 20)
-#define WEIR__GRAMMAR_NESTING_MAX  100     /* of parentheses */
-#define WEIR__GRAMMAR_ELEMENTS_MAX 400000  /* with repetitions written out; 8 bytes each */
-#define WEIR__GRAMMAR_REPEAT_MAX   2000    /* llama.cpp's */
-#define WEIR__GRAMMAR_CHAIN_MAX    1000    /* rules that start with one another */
-#define WEIR__GRAMMAR_CALLS_MAX    4000000 /* rules opened at the starts of all rules */
+#define WEIR__GRAMMAR_NESTING_MAX  100    /* of parentheses */
+#define WEIR__GRAMMAR_ELEMENTS_MAX 400000 /* with repetitions written out; 8 bytes each */
+#define WEIR__GRAMMAR_REPEAT_MAX   2000   /* llama.cpp's */
 
 /* As weir_grammar_check, for grammars of schemas. GRAMMAR also: no finite text matches. */
 weir_status weir__grammar_check_ending(const char *grammar, weir_error *error);

@@ -6,7 +6,6 @@
 
 #include "base/error.h"
 #include "base/mem.h"
-#include "grammar/grammar.h"
 
 /* A step of a depth-first walk from rules to those that they can start with. */
 typedef struct visit {

@@ -4,6 +4,11 @@
 #define WEIR_GRAMMAR_GRAMMAR_RULES_H
 
 #include "grammar/automaton_rules.h"
+#include "weir/weir.h"
+
+/* They bound the work for a step of the automaton. */
+#define WEIR__GRAMMAR_CHAIN_MAX 1000    /* rules that start with one another */
+#define WEIR__GRAMMAR_CALLS_MAX 4000000 /* rules opened at the starts of all rules */
 
 /* A rule of the text, or one made for a group or a repetition. */
 typedef struct weir__grammar_rule {
