@@ -52,6 +52,9 @@ static void multiply(int64_t gap, int64_t rows, int n_threads, float *out)
             for (int64_t k = 0; k < K; k++)
                 ((float *)all->data)[(i * (rows + gap) + r) * (K + gap) + k] =
                     cosf((float)((i * rows + r) * K + k));
+    /* Twice, as llama.cpp does with a graph that fits the next pass, too. */
+    compute(&s, 4 - n_threads);
+    memset(product->data, 0xff, ggml_nbytes(product));
     compute(&s, n_threads);
     memcpy(out, product->data, (size_t)(3 * rows * N) * sizeof *out);
     stage_fini(&s);
