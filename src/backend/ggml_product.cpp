@@ -33,7 +33,7 @@ constexpr int64_t pair = 2;
 struct part {
     int64_t number = -1, first = 0, end = 0;
 
-    /* Goes on to a later part, for n threads; false: there is none. */
+    /* Goes on to a later part, for n threads; false: there is none, and `number` is the last one's. */
     bool go_to(int64_t to, int64_t n_panels, int64_t n)
     {
         while (number < to && end < n_panels) {
@@ -85,6 +85,7 @@ struct product : ggml::cpu::tensor_traits {
         weir__panel_format format;
         format_of(op->src[0], &format);
         int64_t m = ggml_nrows(op->src[1]);
+        if (op->op_params[counter] != 0) spoil(WEIR_UNSUPPORTED); /* another llama.cpp's */
         size = weir__activations_bytes(gemms[format], m, op->src[0]->ne[0]);
         if (m <= rounded_alone) size *= static_cast<size_t>(n_threads);
         size += 64;

@@ -27,7 +27,7 @@ typedef struct weir__prefix {
 weir_status weir__prefix_open(weir__prefix *prefix, weir__memory *memory, weir__doorbell *bell,
                               weir_error *error);
 
-/* Whether the cache has the request's prompt and keeps its text. */
+/* Whether the request may use the cache and leave its text there. */
 bool weir__prefix_serves(const weir__prefix *prefix, const weir__request *request);
 
 /* Shortens the hit, so that it does not end within an image. */

@@ -392,7 +392,7 @@ static weir_status replay_source(weir__request *request, weir_error *error)
         return weir__error_set(error, status, "source", "out of memory for the source's text");
     request->history.before = emit->text;
     request->history.n_before = emit->n_text;
-    if (emit->text != NULL) emit->text[emit->n_text] = '\0'; /* add_text leaves room for it */
+    if (emit->text != NULL) emit->text[emit->n_text] = '\0'; /* emit_text leaves room for it */
     emit->text = NULL;
     emit->n_text = emit->capacity = 0;
     return WEIR_OK;

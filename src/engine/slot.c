@@ -120,7 +120,7 @@ void weir__slot_finish(weir__slot *slot, int64_t now)
     output.rest.finished = true;
     output.rest.reason = slot->reason;
     if (request->result != NULL) {
-        if (emit->text != NULL) emit->text[emit->n_text] = '\0'; /* add_text always leaves room for it */
+        if (emit->text != NULL) emit->text[emit->n_text] = '\0'; /* emit_text always leaves room for it */
         output.text = emit->text;
         output.length = emit->n_text;
         emit->text = NULL; /* passed on */

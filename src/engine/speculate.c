@@ -60,13 +60,13 @@ static weir_context_params context_of(const weir_engine_params *params, const we
     return context;
 }
 
-static weir_status open_model(const weir__speculate *all, weir__bcontext *engines, weir_model *model,
+static weir_status open_model(const weir__speculate *all, weir__bcontext *target, weir_model *model,
                               weir__drafter **drafter, weir_error *error)
 {
     const weir_engine_params *params = all->params;
     bool head = is_head(params, model);
     weir_context_params context = context_of(params, all->info, head);
-    return head ? weir__drafter_head(all->model, engines, model, &context, params->n_slots, drafter, error)
+    return head ? weir__drafter_head(all->model, target, model, &context, params->n_slots, drafter, error)
                 : weir__drafter_model(all->model, model, &context, params->n_ctx, drafter, error);
 }
 

@@ -129,7 +129,7 @@ static weir_status date_source(const char *source, time_t now, weir__text *dated
     return ok && weir__text_add_string(dated, source) ? WEIR_OK : no_memory(error);
 }
 
-/* ---- Both ---- */
+/* ---- Sources, parsed ---- */
 
 static weir_status get_parsed(weir_model *model, const char *source, size_t stack, weir__chat_template **out,
                               weir_error *error)
