@@ -21,8 +21,8 @@
 #include "support/engine.h"
 
 #define N_STREAMS 8
-#define N_TOKENS  EFFORT(40, 20)
-#define N_PLAIN   EFFORT(64, 24)
+#define N_TOKENS  EFFORT(28, 20)
+#define N_PLAIN   EFFORT(40, 24)
 
 static const char *const prompts[N_STREAMS] = {
     "The capital of France is",
@@ -269,12 +269,12 @@ static void cancel_in_each_state_frees_the_cells(void **state)
     weir_engine_destroy(engine);
 }
 
-/* Eight streams of up to 128 tokens in 256 cells, a quarter of those that they need; and by turns in one
+/* Eight streams of up to 80 tokens in 256 cells, less than half of those that they need; and by turns in one
  * slot. */
 static void suspended_streams_say_what_they_would_have_said(void **state)
 {
     (void)state;
-    enum { LONG = 112 };
+    enum { LONG = 72 };
     weir_request requests[N_STREAMS];
     weir_result roomy[N_STREAMS], tight[N_STREAMS];
     weir_engine_params params = small_params(N_STREAMS, WEIR_LAYOUT_UNIFIED);
