@@ -12,13 +12,13 @@
 serve_tapes *serve_tapes_create(serve_server *server);
 void serve_tapes_destroy(serve_tapes *tapes); /* no call is left */
 
-/* Moves the call's answer, which was submitted, to a call without a connection (*maker), which lives until
+/* Moves the call's answer, which was submitted, to a call without a connection (*made), which lives until
  * the answer has ended. Unless it is `unread`, makes the call the first reader of the answer's events. id:
  * the answer's; head: the common beginning of most events; background: it runs on without readers. NULL:
  * there is no room, the call has its refusal and still its answer. Else the caller sets the answer's tape and
  * call. */
 serve_tape *serve_tape_start(serve_call *call, const char id[SERVE_ID_MAX], const weir__text *head,
-                             bool background, bool unread, serve_call **maker);
+                             bool background, bool unread, serve_call **made);
 
 /* Adds an event, without "data: ". Readers get it at once, as far as they have room. */
 void serve_tape_add(serve_tape *tape, const weir__text *event);

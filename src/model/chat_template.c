@@ -44,32 +44,32 @@ void weir__chat_template_release(weir__chat_template *t)
     weir__mem_free(t);
 }
 
-weir__chat_template *weir__chat_templates_find(weir__chat_templates *c, const char *source)
+weir__chat_template *weir__chat_templates_find(weir__chat_templates *templates, const char *source)
 {
     size_t i = 0;
     weir__chat_template *t = NULL;
-    pthread_mutex_lock(&c->lock);
-    while (i < c->n && strcmp(c->at[i]->source, source) != 0) i++;
-    if (i < c->n) {
-        t = c->at[i];
-        memmove(c->at + 1, c->at, i * sizeof *c->at);
-        c->at[0] = t;
+    pthread_mutex_lock(&templates->lock);
+    while (i < templates->n && strcmp(templates->at[i]->source, source) != 0) i++;
+    if (i < templates->n) {
+        t = templates->at[i];
+        memmove(templates->at + 1, templates->at, i * sizeof *templates->at);
+        templates->at[0] = t;
         atomic_fetch_add_explicit(&t->refs, 1, memory_order_relaxed);
     }
-    pthread_mutex_unlock(&c->lock);
+    pthread_mutex_unlock(&templates->lock);
     return t;
 }
 
-void weir__chat_templates_add(weir__chat_templates *c, weir__chat_template *t)
+void weir__chat_templates_add(weir__chat_templates *templates, weir__chat_template *t)
 {
     weir__chat_template *dropped = NULL;
     atomic_fetch_add_explicit(&t->refs, 1, memory_order_relaxed);
-    pthread_mutex_lock(&c->lock);
-    if (c->n == WEIR__CHAT_TEMPLATES) dropped = c->at[--c->n];
-    memmove(c->at + 1, c->at, c->n * sizeof *c->at);
-    c->at[0] = t;
-    c->n++;
-    pthread_mutex_unlock(&c->lock);
+    pthread_mutex_lock(&templates->lock);
+    if (templates->n == WEIR__CHAT_TEMPLATES) dropped = templates->at[--templates->n];
+    memmove(templates->at + 1, templates->at, templates->n * sizeof *templates->at);
+    templates->at[0] = t;
+    templates->n++;
+    pthread_mutex_unlock(&templates->lock);
     weir__chat_template_release(dropped);
 }
 
