@@ -112,7 +112,7 @@ def test_name():
 
 
 def stream_until_lost(server, end):
-    """Calls end amid a stream; returns the last event, which must be an error."""
+    """Calls end in the middle of a stream; returns the last event, which must be an error."""
     connection = server.connect()
     connection.request("POST", "/v1/completions", dict(ASK, max_tokens=100000, stream=True))
     connection.head()

@@ -338,7 +338,7 @@ def test_signal_amid_a_load():
         check("one loads, one waits", sorted(states(server).values()) == ["loading", "unloaded", "unloaded"], states(server))
         server.process.send_signal(signal.SIGTERM)
         got = answers(waiting)
-        check("SIGTERM amid a load: all are answered", sum(got.values()) == 40 and {status for status, _ in got} == {503}, got)
+        check("SIGTERM during a load: all are answered", sum(got.values()) == 40 and {status for status, _ in got} == {503}, got)
         check("and the program ends", server.wait() == 0, server.lines[-3:])
 
 

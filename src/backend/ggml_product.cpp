@@ -19,9 +19,9 @@ namespace
  * others. */
 constexpr int64_t rounded_alone = 4;
 
-/* Where a product counts the parts that were taken: among the operation's parameters, of which this one is
- * zero. Each thread ends with a number past the last part, and the one with the highest number makes it zero
- * again. So, unlike ggml's counter, it needs no barrier before the first part. */
+/* The operation's parameter in which a product counts the parts that threads have taken. ggml leaves it zero.
+ * Each thread ends with a number past the last part, and the thread with the highest one sets the parameter to
+ * zero again. So no barrier is needed before the first part, unlike with ggml's counter. */
 constexpr int counter = GGML_MAX_OP_PARAMS / sizeof(int32_t) - 1;
 
 /* Panels that kernels multiply together. */

@@ -170,8 +170,8 @@ static void lanes_with_sliding_windows(void **state)
     lanes_do_not_depend_on_others("swa --wide --type q8_0", WEIR_KV_F16, 3);
 }
 
-/* A copy that ends in a hole of its source goes on before the position at which it was to end, in cells that
- * the source has filled with others. */
+/* A copy that ends in a hole of its source continues before the position at which it was to end, in cells
+ * that the source has filled with other tokens. */
 static void a_copy_that_ends_in_a_hole(void **state)
 {
     (void)state;
@@ -416,14 +416,14 @@ static threads threads_since(const threads *before)
     return since;
 }
 
-/* Whom to stop behind which operation of a pass. */
+/* The thread to stop, and the operation of a pass after which it stops. */
 typedef struct stop {
     int32_t n, at; /* operations so far; 0 = none */
     long thread;   /* 0 = the one that asked for the pass */
 } stop;
 
-/* Called by the pass's first thread behind each operation, before it meets the others. They may be amid that
- * operation, or wait for it and go on to the next one without the thread that was stopped. */
+/* The pass's first thread calls this after each operation, before the barrier. The other threads may still be
+ * computing that operation, or have reached the barrier; they cannot pass it without the first thread. */
 static bool take_away(void *user)
 {
     stop *s = user;

@@ -134,8 +134,8 @@ static void goes_on_elsewhere(const void *bytes, size_t size, const int32_t *ids
     }
 }
 
-/* A sequence is saved amid a prefill, and continues elsewhere as if it had been computed there, to the
- * bit. */
+/* A sequence that is saved during its prefill continues in another context with the same bits as if it had
+ * been computed there. */
 static void saved_on_the_way(const char *kind)
 {
     enum { N = 150, CUT = 90 };

@@ -292,8 +292,8 @@ static double deviations(const int *seen, const double *p, int32_t n_vocab, int 
     return (sum - (cells - 1)) / sqrt(2.0 * (cells - 1));
 }
 
-/* Answers of three tokens, a quarter of which begin alike; then the likeliest one is the draft. Tokens drawn
- * in the draft's row, and in the one behind it, have the model's distribution. */
+/* Draws answers of three tokens. For the quarter that begins with the same token, the likeliest next token is
+ * the draft. Tokens drawn in the draft's row and in the row after it have the model's distribution. */
 static void draws_with_drafts_have_the_models_distribution(void **state)
 {
     enum { N_VOCAB = 260, N = EFFORT(100000, 10000), BATCH = 1000 };

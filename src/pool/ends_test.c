@@ -1,4 +1,4 @@
-/* ends_test.c: how a model leaves, and how a pool ends amid a job.
+/* ends_test.c: how a model leaves, and how a pool ends during a job.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "pool/testing.h"
 

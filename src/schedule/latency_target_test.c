@@ -11,16 +11,27 @@
 
 #define MS INT64_C(1000000)
 
+static void start_latency_target(scene *s, int32_t budget)
+{
+    scene_start(s, budget, 512);
+    s->strategy = weir_strategy_latency_target();
+}
+
+/* Two streams and a prompt: a pass 5 ms, two rows 2 ms. */
+static void start_beside_streams(scene *s)
+{
+    start_latency_target(s, 2048);
+    scene_generating(s, 0);
+    scene_generating(s, 1);
+    scene_prefilling(s, 2, 1000);
+}
+
 static void latency_target_cuts_prompts_to_the_target(void **state)
 {
     (void)state;
     scene s;
-    scene_start(&s, 2048, 512);
-    s.strategy = weir_strategy_latency_target();
-    scene_generating(&s, 0);
-    scene_generating(&s, 1);
-    scene_prefilling(&s, 2, 1000);
-    assert_int_equal(scene_plan(&s), 3); /* a pass 5 ms, two rows 2 ms: 43 ms at 0.5 ms a token */
+    start_beside_streams(&s);
+    assert_int_equal(scene_plan(&s), 3); /* 43 ms at 0.5 ms a token */
     scene_expect(&s, 2, 2, 86);
     scene_prefilling(&s, 3, 1000);
     s.slots[2].n_prompt_left = 36;
@@ -37,8 +48,7 @@ static void latency_target_knows_the_context(void **state)
 {
     (void)state;
     scene s;
-    scene_start(&s, 2048, 512);
-    s.strategy = weir_strategy_latency_target();
+    start_latency_target(&s, 2048);
     s.view.cost.context_ns = 0.5e6;
     scene_generating(&s, 0)->n_past = 4 * 1024 - 1; /* attends to itself too: 2 ms */
     scene_prefilling(&s, 1, 1000)->n_past = 2048;   /* 1.5 ms a token and a little */
@@ -46,16 +56,12 @@ static void latency_target_knows_the_context(void **state)
     assert_in_range(s.plan[1].n_tokens, 27, 28);
 }
 
-/* Twice the spread, half of the tick at the most; a pass and two rows are 7 ms. */
+/* Twice the spread, half of the tick at the most. */
 static void latency_target_keeps_a_margin(void **state)
 {
     (void)state;
     scene s;
-    scene_start(&s, 2048, 512);
-    s.strategy = weir_strategy_latency_target();
-    scene_generating(&s, 0);
-    scene_generating(&s, 1);
-    scene_prefilling(&s, 2, 1000);
+    start_beside_streams(&s);
     s.view.cost.spread = 0.125; /* 40 ms */
     assert_int_equal(scene_plan(&s), 3);
     scene_expect(&s, 2, 2, 66);
@@ -68,8 +74,7 @@ static void latency_target_never_stops_prompts(void **state)
 {
     (void)state;
     scene s;
-    scene_start(&s, 2048, 512);
-    s.strategy = weir_strategy_latency_target();
+    start_latency_target(&s, 2048);
     s.view.itl_target_ns = 1 * MS;
     s.view.cost.prefill_ns = 0.1e6;
     scene_generating(&s, 0);
@@ -109,8 +114,7 @@ static void latency_target_takes_fewer_tokens_behind_a_long_context(void **state
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         scene s;
-        scene_start(&s, 2048, 512);
-        s.strategy = weir_strategy_latency_target();
+        start_latency_target(&s, 2048);
         s.view.cost.context_ns = 0.5e6;
         s.view.itl_target_ns = cases[i].target_ms * MS;
         scene_generating(&s, 0);
@@ -132,8 +136,7 @@ static void latency_target_holds_beside_a_prompt_of_16000_tokens(void **state)
         scene s;
         weir__cost cost;
         weir__cost_init(&cost);
-        scene_start(&s, 2048, 512);
-        s.strategy = weir_strategy_latency_target();
+        start_latency_target(&s, 2048);
         s.view.layout = layout;
         for (int32_t i = 0; i < 4; i++) scene_generating(&s, i)->n_past = 300;
         weir_slot_view *prompt = scene_prefilling(&s, 4, 16000);
@@ -163,8 +166,7 @@ static void latency_target_without_streams_uses_the_budget(void **state)
 {
     (void)state;
     scene s;
-    scene_start(&s, 700, 512);
-    s.strategy = weir_strategy_latency_target();
+    start_latency_target(&s, 700);
     s.view.itl_target_ns = 1;
     scene_prefilling(&s, 2, 1000);
     scene_prefilling(&s, 3, 1000);
