@@ -374,8 +374,8 @@ static void decode_some(rig *r)
     assert_ok(ops->decode(r->context, &r->batch, error));
 }
 
-/* Copies cells from another sequence, loads a saved state, or removes cells: those at the end, all, or some in
- * the middle. Some memories cannot do all of this. */
+/* Copies cells from another sequence, loads a saved state, or removes cells: those at the end, all, or some
+ * in the middle. Some memories cannot do all of this. */
 static void change_one(rig *r)
 {
     dice *d = &the_dice;

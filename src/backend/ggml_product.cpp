@@ -20,8 +20,8 @@ namespace
 constexpr int64_t rounded_alone = 4;
 
 /* The operation's parameter in which a product counts the parts that threads have taken. ggml leaves it zero.
- * Each thread ends with a number past the last part, and the thread with the highest one sets the parameter to
- * zero again. So no barrier is needed before the first part, unlike with ggml's counter. */
+ * Each thread ends with a number past the last part, and the thread with the highest one sets the parameter
+ * to zero again. So no barrier is needed before the first part, unlike with ggml's counter. */
 constexpr int counter = GGML_MAX_OP_PARAMS / sizeof(int32_t) - 1;
 
 /* Panels that kernels multiply together. */
