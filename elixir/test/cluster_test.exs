@@ -442,6 +442,44 @@ defmodule Weir.ClusterTest do
     assert idle(context.servers, cluster)
   end
 
+  test "a node that hangs amid its answers loses them", %{servers: [a | _], caller: caller} = context do
+    cluster = cluster(context, model_path: "fake:tick_us=20000", n_parallel: 8)
+    opts = [timeout: :infinity, max_tokens: 150, route: on(context, cluster, a)]
+    text = text("hello", max_tokens: 150)
+    # so long that they cannot end before the node hangs
+    endless = Keyword.put(opts, :max_tokens, 2_000)
+    random = {"random", [temp: 1.0, ignore_eos: true] ++ endless}
+    Nodes.events(caller)
+    on_exit(fn -> Nodes.signal(a, "CONT") end)
+
+    [moved, late] =
+      for opts <- [opts, Keyword.put(endless, :timeout, 7_000)],
+          do: Task.async(fn -> whole(caller, cluster, :generate, ["hello", opts]) end)
+
+    assert eventually(fn -> requests(a, cluster) == 2 end)
+    [greedy, random] = read(caller, cluster, [{"hello", opts}, random], 2, fn -> Nodes.signal(a, "STOP") end)
+    assert {greedy.text, length(greedy.ids), greedy.ends} == {text, 150, [:length]}
+    assert {random.error_text, random.ends} == {random.text, [:node_down]}
+    assert {greedy.left, random.left} == {0, 0}
+    assert Task.await(moved, 60_000) == {:ok, text}
+    assert Task.await(late, 60_000) == {:error, :timeout}
+
+    failed = for {[:weir, :cluster, :node, :failed], _m, metadata} <- Nodes.events(caller), do: metadata
+    assert Enum.all?(failed, &(&1.node == a.node and &1.reason == :silent))
+    assert Enum.sort(for metadata <- failed, do: metadata.retry) == [false, true, true]
+
+    Nodes.signal(a, "CONT")
+    assert idle(context.servers, cluster)
+  end
+
+  test "a node that only computes for long is not lost", %{caller: caller} = context do
+    # longer than a node may be silent
+    cluster = cluster(context, model_path: "fake:tick_us=12000000")
+    [result] = Nodes.read(caller, cluster, [{"hello", [timeout: :infinity, max_tokens: 1]}])
+    assert {result.text, result.ends, result.left} == {text("hello", max_tokens: 1), [:length], 0}
+    assert [{[:weir, :cluster, :route], _measured, %{reason: :first}}] = Nodes.events(caller)
+  end
+
   test "requests end with their callers", %{servers: servers, caller: caller} = context do
     cluster = cluster(context, model_path: "fake:tick_us=5000")
     endless = [max_tokens: 4000]

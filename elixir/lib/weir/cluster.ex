@@ -46,8 +46,9 @@ defmodule Weir.Cluster do
   When the connection of two nodes is lost, OTP 25 and newer close those to others, too, unless
   `-kernel prevent_overlapping_partitions false` is set; streams between these nodes then move as well.
 
-  A node that hangs without losing its connection is noticed when a request starts there (5 s), otherwise by
-  `timeout`.
+  A node that hangs without losing its connection counts as lost when it does not start a request within 5 s,
+  or when it sends nothing for 5 s and then does not say within another 5 s that it is alive. A shorter
+  `timeout` ends the request before.
 
   ## One model
 

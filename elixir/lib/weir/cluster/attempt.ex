@@ -6,8 +6,9 @@ defmodule Weir.Cluster.Attempt do
   alias Weir.{Chunk, Deadline}
   alias Weir.Cluster.{Relay, Route}
 
-  # A node that has not started the relay by then is as good as lost.
-  @start_ms 5_000
+  # A node that has not started the relay by then is as good as lost. A relay that has sent nothing for so
+  # long is asked whether it is alive, and has as long to answer.
+  @silent_ms 5_000
 
   # taken: chunks that were not acknowledged yet.
   @enforce_keys [:tag, :member]
@@ -37,13 +38,13 @@ defmodule Weir.Cluster.Attempt do
     attempt = %__MODULE__{tag: tag, member: member}
     left = Deadline.left(deadline)
 
-    case started(tag, start, min(left, @start_ms)) do
+    case started(tag, start, min(left, @silent_ms)) do
       {:ok, relay} ->
         monitor = Process.monitor(relay)
         tell(relay, {tag, :go})
         {:ok, %{attempt | relay: relay, monitor: monitor}}
 
-      {:failed, :silent} when left <= @start_ms ->
+      {:failed, :silent} when left <= @silent_ms ->
         {:failed, :timeout, attempt}
 
       {:failed, reason} ->
@@ -85,7 +86,11 @@ defmodule Weir.Cluster.Attempt do
 
   @doc "The next event. After one of the last four only `close/1` is left to call."
   @spec next(t(), Deadline.t()) :: event()
-  def next(%__MODULE__{tag: tag, monitor: monitor} = attempt, deadline) do
+  def next(attempt, deadline), do: next(attempt, deadline, false)
+
+  defp next(%__MODULE__{tag: tag, monitor: monitor} = attempt, deadline, asked?) do
+    left = Deadline.left(deadline)
+
     receive do
       {^tag, {:begun, worker, deterministic?}} ->
         {:begun, deterministic?, %{attempt | worker: worker}}
@@ -102,11 +107,24 @@ defmodule Weir.Cluster.Attempt do
       {^tag, {:raised, exception}} ->
         {:raised, exception}
 
+      {^tag, :alive} ->
+        next(attempt, deadline, false)
+
       {:DOWN, ^monitor, :process, _pid, reason} ->
         {:failed, reason}
     after
-      Deadline.left(deadline) -> {:error, :timeout}
+      min(left, @silent_ms) ->
+        cond do
+          left <= @silent_ms -> {:error, :timeout}
+          asked? -> {:failed, :silent}
+          true -> ask(attempt, deadline)
+        end
     end
+  end
+
+  defp ask(attempt, deadline) do
+    tell(attempt.relay, {attempt.tag, :ping})
+    next(attempt, deadline, true)
   end
 
   defp error({:server_down, _reason} = reason), do: {:failed, reason}

@@ -7,7 +7,8 @@ defmodule Weir.Cluster.Relay do
   # The caller gets messages `{tag, message}`. `tag` is an alias of its process, which drops them once it has
   # given up: `{:relay, pid}` first; for a stream `{:begun, worker, deterministic?}` and `{:chunk, chunk}`s;
   # last `{:answer, value}`, `{:error, reason}` or `{:raised, exception}`. The relay lives until the caller
-  # says `:stop`, so its end before the last message is a failure.
+  # says `:stop`, so its end before the last message is a failure. It answers `:ping` with `:alive` also while
+  # the worker is busy.
 
   use GenServer
   alias Weir.{Chunk, Server}
@@ -44,6 +45,11 @@ defmodule Weir.Cluster.Relay do
   def handle_info({tag, :go}, %{tag: tag, worker: nil} = state) do
     %{server: server, job: job} = state
     {:noreply, %{state | worker: spawn_link(fn -> work(tag, server, job) end)}}
+  end
+
+  def handle_info({tag, :ping}, %{tag: tag} = state) do
+    tell(tag, :alive)
+    {:noreply, state}
   end
 
   def handle_info({tag, :stop}, %{tag: tag} = state), do: {:stop, :normal, state}
