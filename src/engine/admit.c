@@ -1,7 +1,6 @@
 /* admit.c: moves requests from the queue into slots.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "engine/admit.h"
-#include "base/clock.h"
 #include "engine/driver.h"
 #include "engine/reuse.h"
 #include "engine/suspend.h"
@@ -13,10 +12,11 @@ static weir__slot *idle_slot(weir__driver *driver)
     return NULL;
 }
 
-static void start_request(weir__driver *driver, weir__request *request)
+/* At the time of the tick, which a replay repeats, or of the request, which may have arrived since. */
+static void start_request(weir__driver *driver, weir__request *request, int64_t now)
 {
     weir__slot *slot = idle_slot(driver);
-    int64_t now = weir__clock_now_ns(); /* not the tick's time: the request may have arrived since */
+    if (now < request->submit_ns) now = request->submit_ns;
     bool resumed = request->admit_ns != 0;
     weir__shared_admit(driver->shared, request, resumed, now);
     weir__slot_start(slot, request, now);
@@ -61,7 +61,7 @@ void weir__admit(weir__driver *driver, int64_t now)
     bool admitted = false;
     while ((request = choose_request(driver, now)) != NULL) {
         admitted = true;
-        start_request(driver, request);
+        start_request(driver, request, now);
     }
     if (admitted) weir__account_publish(&driver->account); /* now, because a pass may take long */
 }

@@ -268,6 +268,39 @@ static void a_higher_priority_takes_the_slot_and_gives_it_back(void **state)
     }
 }
 
+/* Restoring a state takes time. */
+static bool load_slowly(void *user, int32_t token)
+{
+    (void)user;
+    (void)token;
+    weir__clock_stand(weir__clock_now_ns() + WEIR__NS_PER_MS);
+    return true;
+}
+
+/* Otherwise the replay of a record, in which nothing but passes takes time, would make other plans. */
+static void requests_resume_at_the_time_of_the_tick(void **state)
+{
+    rig *r = *state;
+    r->params.n_slots = 2;
+    for (int i = 0; i < 4; i++) rig_script(r, 'A' + i, 4, "abcdefgh");
+    rig_start(r);
+    r->fake->may_load = load_slowly;
+    for (int i = 0; i < 4; i++) { /* C and D take the slots of A and B */
+        submit_with(r, 'A' + i, i / 2);
+        if (i == 1) rig_ticks(r, 3);
+    }
+    int64_t now = weir__clock_now_ns();
+    for (uint64_t resumes = 0; resumes == 0; resumes = rig_stats(r).n_resumes) {
+        weir__clock_stand(now += WEIR__NS_PER_MS);
+        rig_tick(r);
+    }
+    assert_int_equal(rig_stats(r).n_resumes, 2);
+    assert_int_equal(weir__clock_now_ns(), now + 2 * WEIR__NS_PER_MS);
+    for (int i = 0; i < 2; i++) assert_int_equal(r->engine->driver.slots[i].pace.outranked_ns, now);
+    weir__clock_stand(-1);
+    rig_run(r);
+}
+
 static void equals_never_take_turns_and_what_has_aged_keeps_its_slot(void **state)
 {
     rig *r = *state;
@@ -568,6 +601,7 @@ int main(void)
         RIG_TEST(a_backend_without_the_cells_that_it_said_costs_one_pass),
         RIG_TEST(only_what_has_no_cells_alone_fails),
         RIG_TEST(a_higher_priority_takes_the_slot_and_gives_it_back),
+        RIG_TEST(requests_resume_at_the_time_of_the_tick),
         RIG_TEST(equals_never_take_turns_and_what_has_aged_keeps_its_slot),
         RIG_TEST(nobody_takes_a_slot_that_a_plan_is_for),
         RIG_TEST(a_high_priority_that_lacks_room_takes_that_too),
