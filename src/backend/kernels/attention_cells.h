@@ -110,6 +110,13 @@ INLINE bool in_blocks(const weir__attention_format format)
 
 /* ---- Integers ---- */
 
+/* Sixteen dimensions of the batch's c-th cell from d on, in the lower halves of integers. */
+INLINE sixteen_integers lower_halves_of_cell(const weir__attention_format format, const int32_t size,
+                                             const scales *s, const char *cell, int32_t c, int32_t d)
+{
+    return bits_of(whole(dimensions(format, size, cell, d), all_of(s->numbers[c])));
+}
+
 /* Thirty-two dimensions of the batch's c-th cell from d on, d a multiple of 32, as 16-bit integers; zeroes
  * behind the last dimension. */
 INLINE sixteen_integers integers_of(const weir__attention_format format, const int32_t size, const scales *s,
@@ -150,14 +157,18 @@ INLINE void pack_keys(const weir__attention_format format, const int32_t size, i
 INLINE void pack_values(const weir__attention_format format, const int32_t size, int32_t *to, const scales *s,
                         const char *const *cells)
 {
-    for (int c = 0; c < BATCH; c += 2, to += weir__attention_width(size))
-        for (int32_t d = 0; d < size; d += 32) {
+    for (int c = 0; c < BATCH; c += 2, to += weir__attention_width(size)) {
+        for (int32_t d = 0; d < size && !in_blocks(format); d += 16)
+            store_integers(to + d, pairs(lower_halves_of_cell(format, size, s, cells[c], c, d),
+                                         lower_halves_of_cell(format, size, s, cells[c + 1], c + 1, d)));
+        for (int32_t d = 0; d < size && in_blocks(format); d += 32) {
             sixteen_integers first, others;
             interleaved(first.part, others.part, integers_of(format, size, s, cells[c], c, d).part,
                         integers_of(format, size, s, cells[c + 1], c + 1, d).part);
             store_integers(to + d, first);
-            if (d + 16 < size) store_integers(to + d + 16, others);
+            store_integers(to + d + 16, others);
         }
+    }
 }
 
 INLINE void scale_keys(const weir__attention_format format, const int32_t size, scales *s, float *factors,
@@ -195,30 +206,36 @@ INLINE void scale_values(const weir__attention_format format, const int32_t size
     case WEIR__ATTENTION_Q4_0: FOR_SIZE(function, WEIR__ATTENTION_Q4_0, size, __VA_ARGS__); break;           \
     }
 
-/* Cells that are packed, and memory that is prefetched meanwhile, evenly, because a processor waits if it
- * fetches too much at once. */
+/* Cells that are packed, and those that are packed next. These are prefetched meanwhile, in small steps, because
+ * a processor has room for about a dozen requests to memory and waits when that is full. */
 typedef struct packing {
-    int32_t n, n_next;  /* at most a block's; n: whole batches */
-    int32_t next_bytes; /* of each */
-    const char *cells[WEIR__ATTENTION_BLOCK], *next[WEIR__ATTENTION_BLOCK];
+    int32_t n;                                   /* at most a block's; whole batches */
+    int32_t n_next, at, step;                    /* of next; those prefetched; those of a step */
+    int32_t next_bytes[2];                       /* of a key and of a value */
+    const char *cells[WEIR__ATTENTION_BLOCK];    /* keys or values */
+    const char *next[2 * WEIR__ATTENTION_BLOCK]; /* of each cell its key and its value */
     scales scales[WEIR__ATTENTION_BLOCK / BATCH];
 } packing;
 
-/* The share of the batch from c on. */
-INLINE void prefetch(const packing *p, int32_t c)
+/* The next step, into the second-level cache: the first one has no room for a block of large heads. */
+INLINE void prefetch(packing *p)
 {
-    for (int32_t i = c; i < c + BATCH && i < p->n_next; i++)
-        for (int32_t at = 0; at < p->next_bytes; at += 64) _mm_prefetch(p->next[i] + at, _MM_HINT_T0);
+    int32_t end = p->at + p->step < p->n_next ? p->at + p->step : p->n_next;
+    for (; p->at < end; p->at++)
+        for (int32_t at = 0; at < p->next_bytes[p->at % 2]; at += 64)
+            _mm_prefetch(p->next[p->at] + at, _MM_HINT_T1);
 }
 
 /* All scales are computed before the first is needed, so that the processor need not wait for them. */
 INLINE void pack_all_keys(const weir__attention_format format, const int32_t size, packing *p, int32_t *to,
                           float *factors)
 {
-    for (int32_t c = 0; c < p->n; c += BATCH)
-        scale_keys(format, size, &p->scales[c / BATCH], factors + c, p->cells + c);
     for (int32_t c = 0; c < p->n; c += BATCH) {
-        prefetch(p, c);
+        prefetch(p);
+        scale_keys(format, size, &p->scales[c / BATCH], factors + c, p->cells + c);
+    }
+    for (int32_t c = 0; c < p->n; c += BATCH) {
+        prefetch(p);
         pack_keys(format, size, to + c * pairs_in(size), &p->scales[c / BATCH], p->cells + c);
     }
 }
@@ -226,10 +243,12 @@ INLINE void pack_all_keys(const weir__attention_format format, const int32_t siz
 INLINE void pack_all_values(const weir__attention_format format, const int32_t size, packing *p, int32_t *to,
                             float *factors)
 {
-    for (int32_t c = 0; c < p->n; c += BATCH)
-        scale_values(format, size, &p->scales[c / BATCH], factors + c, p->cells + c);
     for (int32_t c = 0; c < p->n; c += BATCH) {
-        prefetch(p, c);
+        prefetch(p);
+        scale_values(format, size, &p->scales[c / BATCH], factors + c, p->cells + c);
+    }
+    for (int32_t c = 0; c < p->n; c += BATCH) {
+        prefetch(p);
         pack_values(format, size, to + c / 2 * weir__attention_width(size), &p->scales[c / BATCH],
                     p->cells + c);
     }

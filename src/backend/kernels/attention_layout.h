@@ -43,6 +43,7 @@ typedef struct scratch {
     float key_factors[PIECE], value_factors[PIECE];
     integers_of_cells cells; /* the arrays above, or the task's */
     int32_t origin;          /* the place of their first cell */
+    int32_t steps;           /* in which a block is prefetched */
     packing packing;
 } scratch;
 

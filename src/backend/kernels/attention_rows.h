@@ -363,9 +363,11 @@ INLINE void add_n(const int n, const weir__attention_task *t, const layout *l, s
     int32_t n_pairs = pairs_in(t->size_k), at = block - s->origin, first = kv * l->groups + group, in_group;
     int32_t size = weir__attention_width(t->size_v), first_row = row_of(l, group, &in_group);
     float *sums = s->piece + first * sums_in(t, l);
-    for (int32_t c = from; c < to; c += BATCH)
+    for (int32_t c = from; c < to; c += BATCH) {
+        prefetch(&s->packing);
         score_few(n, s, s->queries + first * n_pairs * LANES, s->query_factors + first * LANES,
                   s->cells.keys + (at + c) * n_pairs, s->cells.key_factors + at + c, t->size_k, c);
+    }
     for (int32_t r = 0; r < n && t->softcap != 0.0f; r++)
         for (float *x = s->scores + r * BLOCK + from; x < s->scores + r * BLOCK + to; x += LANES)
             store(x, capped(load(x), t->softcap * LOG2_E));
@@ -375,14 +377,17 @@ INLINE void add_n(const int n, const weir__attention_task *t, const layout *l, s
     for (int r = 0; r < n; r++) {
         int32_t sees_from, sees_to;
         row_sees(t, first_row + r, i, j, &sees_from, &sees_to);
+        prefetch(&s->packing);
         factors[r] =
             weigh_row(s->scores + r * BLOCK, (int16_t *)(s->weights + r * (BLOCK / 2)), sees_from, sees_to,
                       sums + r * (size + 2) + size, s->cells.value_factors + at, block, from, to, &olds[r]);
     }
     const int32_t *values = s->cells.values + at / 2 * size;
     int32_t d = 0;
-    for (; d + WITH_FEW * LANES <= size; d += WITH_FEW * LANES)
+    for (; d + WITH_FEW * LANES <= size; d += WITH_FEW * LANES) {
+        prefetch(&s->packing);
         add_dimensions(n, WITH_FEW, s, values, size, d, from / 2, to / 2, factors, olds, sums);
+    }
     for (; d < size; d += LANES)
         add_dimensions(n, 1, s, values, size, d, from / 2, to / 2, factors, olds, sums);
 }
@@ -402,9 +407,6 @@ static void add_few(const weir__attention_task *t, const layout *l, scratch *s, 
 }
 
 /* ---- Runs of queries ---- */
-/* Bytes of a small head's key and value. */
-#define SMALL 300
-
 static void find_cells(const char **to, const char *from, size_t cell_bytes, const int32_t *cells, int32_t n)
 {
     for (int32_t i = 0; i < n; i++) to[i] = from + (size_t)cells[i] * cell_bytes;
@@ -420,12 +422,21 @@ static void pack_some_values(const weir__attention_task *t, packing *p, int32_t 
     FOR_FORMAT(pack_all_values, t->v_format, t->size_v, p, to, factors)
 }
 
-static void find_next(packing *p, const char *from, size_t cell_bytes, int32_t bytes, const int32_t *cells,
-                      int32_t n)
+/* The steps in which a block's cells are prefetched while another block is packed, and, if rows are few, added. */
+#define STEPS     16
+#define FEW_STEPS 24
+
+static void find_next(const weir__attention_task *t, scratch *s, int32_t kv, const int32_t *cells, int32_t n)
 {
-    p->n_next = n;
-    p->next_bytes = bytes;
-    find_cells(p->next, from, cell_bytes, cells, n);
+    const char *k = t->k + (size_t)kv * t->k_head, *v = t->v + (size_t)kv * t->v_head;
+    packing *p = &s->packing;
+    p->at = 0;
+    p->n_next = 2 * n;
+    p->step = (p->n_next + s->steps - 1) / s->steps;
+    for (int32_t i = 0; i < n; i++) {
+        p->next[2 * i] = k + (size_t)cells[i] * t->k_cell;
+        p->next[2 * i + 1] = v + (size_t)cells[i] * t->v_cell;
+    }
 }
 
 /* Packs the places [from, to) of a piece, in batches. cells: from place 0 on; end: of their list. */
@@ -433,31 +444,25 @@ static void pack_places(const weir__attention_task *t, scratch *s, int32_t kv, c
                         int32_t from, int32_t to, int32_t end)
 {
     const char *k = t->k + (size_t)kv * t->k_head, *v = t->v + (size_t)kv * t->v_head;
-    int32_t k_bytes = bytes_of(t->k_format, t->size_k), v_bytes = bytes_of(t->v_format, t->size_v);
     packing *p = &s->packing;
+    p->next_bytes[0] = bytes_of(t->k_format, t->size_k);
+    p->next_bytes[1] = bytes_of(t->v_format, t->size_v);
     for (int32_t first = from / BATCH * BATCH; first < to; first += BLOCK) {
         int32_t n = (min_of(to - first, BLOCK) + BATCH - 1) / BATCH * BATCH, at = first - s->origin;
         int32_t own[BLOCK];
-        int32_t n_next = max_of(min_of(end - first - n, BLOCK), 0);
-        const int32_t *some = cells + first, *next = some + n;
+        const int32_t *some = cells + first;
+        if (first + n >= to && kv + 1 < t->n_kv)
+            find_next(t, s, kv + 1, cells + from, min_of(to - from, BLOCK));
+        else
+            find_next(t, s, first + n < to ? kv : 0, some + n, max_of(min_of(end - first - n, BLOCK), 0));
         if (first < from || first + n > to) { /* surplus places repeat the first or last cell */
             for (int32_t i = 0; i < n; i++) own[i] = cells[min_of(max_of(first + i, from), to - 1)];
             some = own;
         }
         p->n = n;
-        /* The first-level cache has room for the next block if heads are small. */
-        bool small = k_bytes + v_bytes <= SMALL;
         find_cells(p->cells, k, t->k_cell, some, n);
-        if (small)
-            find_next(p, k, t->k_cell, k_bytes, next, n_next);
-        else
-            find_next(p, v, t->v_cell, v_bytes, some, n);
         pack_some_keys(t, p, s->cells.keys + at * pairs_in(t->size_k), s->cells.key_factors + at);
         find_cells(p->cells, v, t->v_cell, some, n);
-        if (small)
-            find_next(p, v, t->v_cell, v_bytes, next, n_next);
-        else
-            find_next(p, k, t->k_cell, k_bytes, next, n_next);
         pack_some_values(t, p, s->cells.values + at / 2 * weir__attention_width(t->size_v),
                          s->cells.value_factors + at);
     }
@@ -491,6 +496,7 @@ static void pack(const weir__attention_task *t, void *memory, void *packed)
     scratch *s = memory;
     s->cells = cells_in(t, packed);
     s->origin = 0;
+    s->steps = STEPS;
     pack_places(t, s, 0, t->lists[0].cells, 0, t->lists[0].n, t->lists[0].n);
 }
 
@@ -643,6 +649,8 @@ static void attend(const weir__attention_task *t, int32_t first, int32_t n, void
     int32_t n_groups = t->n_kv * l.groups;
     integers_of_cells own = {s->keys, s->values, s->key_factors, s->value_factors};
     s->cells = t->packed != NULL ? cells_in(t, t->packed) : own;
+    s->steps = l.few ? FEW_STEPS : STEPS;
+    s->packing.at = s->packing.n_next = 0;
     pack_queries(t, &l, s);
     empty_groups(t, &l, s->total, n_groups);
     for (int32_t piece = first; piece < first + n; piece++) {
