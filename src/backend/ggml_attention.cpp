@@ -134,6 +134,7 @@ struct division {
     int64_t n_queries, n_tiles;   /* queries of a tile; tiles of a stream */
     int64_t n_items, n_pieces;    /* items of work; pieces of an item, at most */
     bool few;                     /* there are few rows per thread */
+    bool may_split;               /* few rows, or few queries whose sums are small */
     bool split;                   /* each piece is an item, because otherwise threads would be idle */
     bool keep;                    /* a thread packs the cells of a head once, for several tiles */
     size_t list_length, sums_row; /* elements of a list; floats of a row's sums */
@@ -149,12 +150,18 @@ struct division {
         while (n_rows_shared % n_heads != 0) n_heads--;
         n_parts = n_rows_shared / n_heads;
         n_pieces = n_cells / WEIR__ATTENTION_PIECE + 2;
-        few = n_rows * n_streams * n_kv_heads * n_rows_shared <= most_few_rows * n_threads;
+        sums_row = weir__attention_stride(static_cast<int32_t>(size_v));
+        int64_t n_all = n_rows * n_streams * n_kv_heads * n_rows_shared;
+        few = n_all <= most_few_rows * n_threads;
+        may_split = n_threads > 1 && n_cells > WEIR__ATTENTION_PIECE &&
+                    (few || (n_rows <= most_lists &&
+                             static_cast<size_t>(n_all * n_pieces) * sums_row * sizeof(float) <= most_sums));
         /* The cells of large tiles are packed less often, but all threads shall have work. */
         for (int64_t rows = few ? least_rows : WEIR__ATTENTION_ROWS;; rows /= 2) {
             n_queries = std::max<int64_t>(std::min(rows / n_heads, few ? most_lists : n_rows), 1);
             n_tiles = std::max<int64_t>((n_rows + n_queries - 1) / n_queries, 1);
-            if (rows <= least_rows || n_tiles * n_streams * n_kv_heads * n_parts >= int64_t{4} * n_threads)
+            if (rows <= least_rows || (may_split && n_tiles == 1) ||
+                n_tiles * n_streams * n_kv_heads * n_parts >= int64_t{4} * n_threads)
                 break;
         }
         n_queries = std::max<int64_t>((n_rows + n_tiles - 1) / n_tiles, 1);
@@ -164,15 +171,13 @@ struct division {
             if (n_kv_heads % n_kv != 0 || (n_kv > 1 && n_parts > 1)) continue;
             n_groups = n_kv_heads / n_kv;
             n_items = n_tiles * n_streams * n_groups * n_parts;
-            split =
-                n_cells > WEIR__ATTENTION_PIECE && n_items < int64_t{4} * n_threads && n_threads > 1 && few;
+            split = may_split && (few || n_tiles == 1) && n_items < int64_t{4} * n_threads;
             int64_t n_work = split ? n_items * (n_pieces - 2) : n_items;
             if (n_kv == 1 ||
                 (n_kv * n_groups_of_kv <= WEIR__ATTENTION_GROUPS && n_work >= int64_t{2} * n_threads))
                 break;
         }
         list_length = static_cast<size_t>(n_cells) + 31;
-        sums_row = weir__attention_stride(static_cast<int32_t>(size_v));
         lists_at = round_up(attention->scratch);
         sums_at = lists_at + round_up(static_cast<size_t>(n_lists() + 2) * list_length * sizeof(int32_t));
         packed_at = sums_at + round_up(WEIR__ATTENTION_ROWS * sums_row * sizeof(float));
@@ -223,8 +228,11 @@ struct division {
         return std::min(n_queries, most_lists);
     }
 
-    /* Few rows per thread: only then are operations split, so that the sums stay small. */
+    /* Few rows per thread. */
     static constexpr int64_t most_few_rows = 32;
+
+    /* Bytes of the sums of an operation that is split, if rows are not few. */
+    static constexpr size_t most_sums = size_t{16} << 20;
 
     /* Tiles of fewer rows would not divide work better. */
     static constexpr int64_t least_rows = 64;
@@ -656,7 +664,8 @@ uint64_t weir__hook_scratch(uint64_t n_cells, int32_t n_heads, int32_t n_threads
     int64_t rows = weir::division::most_few_rows * n_threads / n_heads;
     return weir::division(n_heads, 1, std::max<int64_t>(rows, 1), 1, static_cast<int64_t>(n_cells), 0,
                           WEIR__ATTENTION_SIZE, n_threads)
-        .bytes;
+               .bytes +
+           weir::division::most_sums;
 }
 
 bool weir__hook_attends(const llama_context *context)
