@@ -206,8 +206,8 @@ INLINE void scale_values(const weir__attention_format format, const int32_t size
     case WEIR__ATTENTION_Q4_0: FOR_SIZE(function, WEIR__ATTENTION_Q4_0, size, __VA_ARGS__); break;           \
     }
 
-/* Cells that are packed, and those that are packed next. These are prefetched meanwhile, in small steps, because
- * a processor has room for about a dozen requests to memory and waits when that is full. */
+/* Cells that are packed, and those that are packed next. These are prefetched meanwhile, in small steps: a
+ * processor has room for about a dozen requests to memory and waits when that is full. */
 typedef struct packing {
     int32_t n;                                   /* at most a block's; whole batches */
     int32_t n_next, at, step;                    /* of next; those prefetched; those of a step */

@@ -422,7 +422,7 @@ static void pack_some_values(const weir__attention_task *t, packing *p, int32_t 
     FOR_FORMAT(pack_all_values, t->v_format, t->size_v, p, to, factors)
 }
 
-/* The steps in which a block's cells are prefetched while another block is packed, and, if rows are few, added. */
+/* The steps in which cells are prefetched while others are packed and, if rows are few, added. */
 #define STEPS     16
 #define FEW_STEPS 24
 
