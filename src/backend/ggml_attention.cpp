@@ -133,8 +133,9 @@ struct division {
     int64_t n_rows, n_streams;    /* queries of a stream; joined streams are one */
     int64_t n_queries, n_tiles;   /* queries of a tile; tiles of a stream */
     int64_t n_items, n_pieces;    /* items of work; pieces of an item, at most */
+    int64_t n_full;               /* pieces that n_cells fill */
     bool few;                     /* there are few rows per thread */
-    bool may_split;               /* few rows, or few queries whose sums are small */
+    bool may_split;               /* several threads and pieces; few rows, or one tile whose sums are small */
     bool split;                   /* each piece is an item, because otherwise threads would be idle */
     bool keep;                    /* a thread packs the cells of a head once, for several tiles */
     size_t list_length, sums_row; /* elements of a list; floats of a row's sums */
@@ -150,11 +151,14 @@ struct division {
         while (n_rows_shared % n_heads != 0) n_heads--;
         n_parts = n_rows_shared / n_heads;
         n_pieces = n_cells / WEIR__ATTENTION_PIECE + 2;
+        n_full = (n_cells + WEIR__ATTENTION_PIECE - 1) / WEIR__ATTENTION_PIECE;
         sums_row = weir__attention_stride(static_cast<int32_t>(size_v));
         int64_t n_all = n_rows * n_streams * n_kv_heads * n_rows_shared;
         few = n_all <= most_few_rows * n_threads;
+        /* One tile is looked up once, so it must not need more lists than there are. */
         may_split = n_threads > 1 && n_cells > WEIR__ATTENTION_PIECE &&
                     (few || (n_rows <= most_lists &&
+                             n_streams * n_kv_heads * n_parts * (n_pieces - 2) >= int64_t{2} * n_threads &&
                              static_cast<size_t>(n_all * n_pieces) * sums_row * sizeof(float) <= most_sums));
         /* The cells of large tiles are packed less often, but all threads shall have work. */
         for (int64_t rows = few ? least_rows : WEIR__ATTENTION_ROWS;; rows /= 2) {
@@ -215,6 +219,12 @@ struct division {
     int64_t n_claimed(int n_threads) const
     {
         return keep ? std::max<int64_t>(n_items / (int64_t{16} * n_threads), 1) : 1;
+    }
+
+    /* The number of a piece among those that have cells if places begin at 0, so that threads get as many. */
+    int64_t dealt(int64_t i) const
+    {
+        return i / n_pieces * n_full + i % n_pieces;
     }
 
     /* Floats in the sums of one piece of an item. */
@@ -302,17 +312,28 @@ struct attention_op : ggml::cpu::tensor_traits {
             for (int64_t i = params->ith; i < d.n_items; i += params->nth) w.compute(i);
             return true;
         }
-        if (!d.split) {
+        if (!d.few) {
             if (params->ith == 0) ggml_threadpool_chunk_set(params->threadpool, 0);
             ggml_barrier(params->threadpool);
+        }
+        if (!d.split) {
             int64_t i, n = d.n_claimed(params->nth);
             while ((i = ggml_threadpool_chunk_add(params->threadpool, static_cast<int>(n))) < d.n_items)
                 for (int64_t end = std::min(i + n, d.n_items); i < end; i++) w.compute(i);
             return true;
         }
-        for (int64_t i = params->ith; i < d.n_items * d.n_pieces; i += params->nth)
+        auto compute = [&](int64_t i) {
             w.compute_piece(i / d.n_pieces, static_cast<int32_t>(i % d.n_pieces),
                             pieces + static_cast<size_t>(i) * d.item_sums());
+        };
+        if (d.few) {
+            for (int64_t i = 0; i < d.n_items * d.n_pieces; i++)
+                if (d.dealt(i) % params->nth == params->ith) compute(i);
+        } else {
+            int64_t i;
+            while ((i = ggml_threadpool_chunk_add(params->threadpool, 1)) < d.n_items * d.n_pieces)
+                compute(i);
+        }
         ggml_barrier(params->threadpool);
         for (int64_t i = params->ith; i < d.n_items; i += params->nth)
             w.add_pieces(i, pieces + static_cast<size_t>(i * d.n_pieces) * d.item_sums());

@@ -209,9 +209,9 @@ INLINE void scale_values(const weir__attention_format format, const int32_t size
 /* Cells that are packed, and those that are packed next. These are prefetched meanwhile, in small steps: a
  * processor has room for about a dozen requests to memory and waits when that is full. */
 typedef struct packing {
-    int32_t n;                                   /* at most a block's; whole batches */
-    int32_t n_next, at, step;                    /* of next; those prefetched; those of a step */
-    int32_t next_bytes[2];                       /* of a key and of a value */
+    int32_t n;                /* at most a block's; whole batches */
+    int32_t n_next, at, step; /* entries of next; how many were prefetched; how many in a step */
+    int32_t next_bytes[2];    /* of a key and of a value */
     const char *cells[WEIR__ATTENTION_BLOCK];    /* keys or values */
     const char *next[2 * WEIR__ATTENTION_BLOCK]; /* of each cell its key and its value */
     scales scales[WEIR__ATTENTION_BLOCK / BATCH];

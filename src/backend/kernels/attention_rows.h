@@ -422,11 +422,13 @@ static void pack_some_values(const weir__attention_task *t, packing *p, int32_t 
     FOR_FORMAT(pack_all_values, t->v_format, t->size_v, p, to, factors)
 }
 
-/* The steps in which cells are prefetched while others are packed and, if rows are few, added. */
-#define STEPS     16
-#define FEW_STEPS 24
+/* The steps in which cells are prefetched: each batch's scales and integers, of keys and of values; with few
+ * rows also each batch's scores, and about four more. */
+#define STEPS     (4 * BLOCK / BATCH)
+#define FEW_STEPS (5 * BLOCK / BATCH + 4)
 
-static void find_next(const weir__attention_task *t, scratch *s, int32_t kv, const int32_t *cells, int32_t n)
+static void prefetch_next(const weir__attention_task *t, scratch *s, int32_t kv, const int32_t *cells,
+                          int32_t n)
 {
     const char *k = t->k + (size_t)kv * t->k_head, *v = t->v + (size_t)kv * t->v_head;
     packing *p = &s->packing;
@@ -452,9 +454,9 @@ static void pack_places(const weir__attention_task *t, scratch *s, int32_t kv, c
         int32_t own[BLOCK];
         const int32_t *some = cells + first;
         if (first + n >= to && kv + 1 < t->n_kv)
-            find_next(t, s, kv + 1, cells + from, min_of(to - from, BLOCK));
+            prefetch_next(t, s, kv + 1, cells + from, min_of(to - from, BLOCK));
         else
-            find_next(t, s, first + n < to ? kv : 0, some + n, max_of(min_of(end - first - n, BLOCK), 0));
+            prefetch_next(t, s, first + n < to ? kv : 0, some + n, max_of(min_of(end - first - n, BLOCK), 0));
         if (first < from || first + n > to) { /* surplus places repeat the first or last cell */
             for (int32_t i = 0; i < n; i++) own[i] = cells[min_of(max_of(first + i, from), to - 1)];
             some = own;
