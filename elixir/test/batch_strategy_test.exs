@@ -110,9 +110,9 @@ defmodule Weir.BatchStrategyTest do
     {:ok, %{ref: model}} = Weir.load_model("fake:")
 
     for {module, name} <- @strategies, n_batch <- effort([8, 24, 200], [24]) do
-      # the number of drafts depends on the time of passes
       options = %{n_slots: 6, n_ctx: 600, n_batch: n_batch, chunk_size: 60, manual: true}
-      options = Map.put(options, :n_draft_max, 0)
+      # the number of drafts and the share of outranked prompts depend on the time of passes
+      options = Map.merge(options, %{n_draft_max: 0, itl_target_ms: 10_000})
       {:ok, c} = NIF.engine_create(model, Map.put(options, :strategy, name))
       {:ok, elixir} = NIF.engine_create(model, options)
 

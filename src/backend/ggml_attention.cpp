@@ -244,6 +244,18 @@ struct division {
     /* Bytes of the sums of an operation that is split, if rows are not few. */
     static constexpr size_t most_sums = size_t{16} << 20;
 
+    /* These of the most queries, at most. 0: there are heads for all threads, or few pieces. */
+    static size_t split_bytes(int64_t n_rows_shared, int64_t n_kv_heads, int64_t n_pieces, int32_t size_v,
+                              int n_threads)
+    {
+        if (n_threads == 1 || n_kv_heads >= int64_t{4} * n_threads ||
+            n_kv_heads * (n_pieces - 2) < int64_t{2} * n_threads)
+            return 0;
+        return std::min(static_cast<size_t>(most_lists * n_rows_shared * n_kv_heads * n_pieces) *
+                            weir__attention_stride(size_v) * sizeof(float),
+                        most_sums);
+    }
+
     /* Tiles of fewer rows would not divide work better. */
     static constexpr int64_t least_rows = 64;
 
@@ -679,14 +691,14 @@ ggml::cpu::tensor_traits *attention_of(const ggml_tensor *op)
 
 } // namespace weir
 
-uint64_t weir__hook_scratch(uint64_t n_cells, int32_t n_heads, int32_t n_threads)
+uint64_t weir__hook_scratch(uint64_t n_cells, int32_t n_heads, int32_t n_head_kv, int32_t size,
+                            int32_t n_threads)
 {
     if (weir::attention == nullptr) return 0;
     int64_t rows = weir::division::most_few_rows * n_threads / n_heads;
-    return weir::division(n_heads, 1, std::max<int64_t>(rows, 1), 1, static_cast<int64_t>(n_cells), 0,
-                          WEIR__ATTENTION_SIZE, n_threads)
-               .bytes +
-           weir::division::most_sums;
+    weir::division few(n_heads, 1, std::max<int64_t>(rows, 1), 1, static_cast<int64_t>(n_cells), 0,
+                       WEIR__ATTENTION_SIZE, n_threads);
+    return few.bytes + weir::division::split_bytes(n_heads, n_head_kv, few.n_pieces, size, n_threads);
 }
 
 bool weir__hook_attends(const llama_context *context)

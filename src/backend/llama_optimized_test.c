@@ -236,7 +236,9 @@ static void memory_for_attention_is_counted(void **state)
     weir__bcontext *context = NULL;
     weir_context_params params = rig_params(0, 1, WEIR_LAYOUT_UNIFIED);
     uint64_t cell = ops->cell_bytes(model, params.type_k, params.type_v) + 64;
-    uint64_t scratch = weir__hook_scratch(1 << 20, model_is.n_head / model_is.n_head_kv, WEIR__CPU_MAX) >> 20;
+    uint64_t scratch = weir__hook_scratch(1 << 20, model_is.n_head / model_is.n_head_kv, model_is.n_head_kv,
+                                          model_is.n_embd / model_is.n_head, WEIR__CPU_MAX) >>
+                       20;
     assert_true(scratch > 2 * cell);
     params.n_ctx = (int32_t)(weir__cpu_memory_available() / (cell + scratch / 2));
     params.n_threads = WEIR__CPU_MAX;
