@@ -133,7 +133,7 @@ struct division {
     int64_t n_rows, n_streams;    /* queries of a stream; joined streams are one */
     int64_t n_queries, n_tiles;   /* queries of a tile; tiles of a stream */
     int64_t n_items, n_pieces;    /* items of work; pieces of an item, at most */
-    int64_t n_full;               /* pieces that n_cells fill */
+    int64_t n_full;               /* pieces of an item that have cells, if places begin at 0 */
     bool few;                     /* there are few rows per thread */
     bool may_split;               /* several threads and pieces; few rows, or one tile whose sums are small */
     bool split;                   /* each piece is an item, because otherwise threads would be idle */
@@ -221,7 +221,7 @@ struct division {
         return keep ? std::max<int64_t>(n_items / (int64_t{16} * n_threads), 1) : 1;
     }
 
-    /* The number of a piece among those that have cells if places begin at 0, so that threads get as many. */
+    /* The number of an item's piece among the full ones, by which threads get as many of these. */
     int64_t dealt(int64_t i) const
     {
         return i / n_pieces * n_full + i % n_pieces;
@@ -691,14 +691,17 @@ ggml::cpu::tensor_traits *attention_of(const ggml_tensor *op)
 
 } // namespace weir
 
-uint64_t weir__hook_scratch(uint64_t n_cells, int32_t n_heads, int32_t n_head_kv, int32_t size,
+uint64_t weir__hook_scratch(uint64_t n_cells, int32_t n_heads, int32_t n_head_kv, int64_t size,
                             int32_t n_threads)
 {
     if (weir::attention == nullptr) return 0;
     int64_t rows = weir::division::most_few_rows * n_threads / n_heads;
     weir::division few(n_heads, 1, std::max<int64_t>(rows, 1), 1, static_cast<int64_t>(n_cells), 0,
                        WEIR__ATTENTION_SIZE, n_threads);
-    return few.bytes + weir::division::split_bytes(n_heads, n_head_kv, few.n_pieces, size, n_threads);
+    return few.bytes + weir::division::split_bytes(
+                           n_heads, n_head_kv, few.n_pieces,
+                           static_cast<int32_t>(std::clamp<int64_t>(size, 1, WEIR__ATTENTION_SIZE)),
+                           n_threads);
 }
 
 bool weir__hook_attends(const llama_context *context)

@@ -75,7 +75,7 @@ weir_status weir__hook_weights(const struct llama_model *model, size_t i, weir_m
 /* Bytes that attention needs while a pass runs, beside those that llama.cpp allocates for a context.
  * n_cells: of a lane; n_heads: heads of queries for each head of keys; n_head_kv: heads of keys; size: of a
  * head's values. */
-uint64_t weir__hook_scratch(uint64_t n_cells, int32_t n_heads, int32_t n_head_kv, int32_t size,
+uint64_t weir__hook_scratch(uint64_t n_cells, int32_t n_heads, int32_t n_head_kv, int64_t size,
                             int32_t n_threads);
 
 /* Why the result of this thread's last pass is invalid: UNSUPPORTED, an operation that the kernels lack used

@@ -161,8 +161,7 @@ static uint64_t scratch_bytes(const weir__bmodel *model, const weir_context_para
     const weir_model_info *info = &model->info;
     if (info->is_recurrent || info->n_head_kv <= 0 || info->n_head < info->n_head_kv) return 0;
     int64_t size = weir__llama_meta_number(model, "attention.value_length", info->n_embd / info->n_head);
-    return weir__hook_scratch(lane, info->n_head / info->n_head_kv, info->n_head_kv,
-                              (int32_t)min64(max64(size, 1), 256),
+    return weir__hook_scratch(lane, info->n_head / info->n_head_kv, info->n_head_kv, size,
                               (int32_t)max64(params->n_threads, params->n_threads_batch));
 }
 

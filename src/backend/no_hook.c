@@ -84,7 +84,7 @@ weir_status weir__hook_weights(const struct llama_model *model, size_t i, weir_m
     return WEIR_END;
 }
 
-uint64_t weir__hook_scratch(uint64_t n_cells, int32_t n_heads, int32_t n_head_kv, int32_t size,
+uint64_t weir__hook_scratch(uint64_t n_cells, int32_t n_heads, int32_t n_head_kv, int64_t size,
                             int32_t n_threads)
 {
     (void)n_cells, (void)n_heads, (void)n_head_kv, (void)size, (void)n_threads;

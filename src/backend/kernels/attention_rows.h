@@ -407,6 +407,7 @@ static void add_few(const weir__attention_task *t, const layout *l, scratch *s, 
 }
 
 /* ---- Runs of queries ---- */
+
 static void find_cells(const char **to, const char *from, size_t cell_bytes, const int32_t *cells, int32_t n)
 {
     for (int32_t i = 0; i < n; i++) to[i] = from + (size_t)cells[i] * cell_bytes;
@@ -427,7 +428,7 @@ static void pack_some_values(const weir__attention_task *t, packing *p, int32_t 
 #define STEPS     (4 * BLOCK / BATCH)
 #define FEW_STEPS (5 * BLOCK / BATCH + 4)
 
-static void prefetch_next(const weir__attention_task *t, scratch *s, int32_t kv, const int32_t *cells,
+static void plan_prefetch(const weir__attention_task *t, scratch *s, int32_t kv, const int32_t *cells,
                           int32_t n)
 {
     const char *k = t->k + (size_t)kv * t->k_head, *v = t->v + (size_t)kv * t->v_head;
@@ -454,9 +455,9 @@ static void pack_places(const weir__attention_task *t, scratch *s, int32_t kv, c
         int32_t own[BLOCK];
         const int32_t *some = cells + first;
         if (first + n >= to && kv + 1 < t->n_kv)
-            prefetch_next(t, s, kv + 1, cells + from, min_of(to - from, BLOCK));
+            plan_prefetch(t, s, kv + 1, cells + from, min_of(to - from, BLOCK));
         else
-            prefetch_next(t, s, first + n < to ? kv : 0, some + n, max_of(min_of(end - first - n, BLOCK), 0));
+            plan_prefetch(t, s, first + n < to ? kv : 0, some + n, max_of(min_of(end - first - n, BLOCK), 0));
         if (first < from || first + n > to) { /* surplus places repeat the first or last cell */
             for (int32_t i = 0; i < n; i++) own[i] = cells[min_of(max_of(first + i, from), to - 1)];
             some = own;
