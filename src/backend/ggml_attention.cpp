@@ -206,13 +206,13 @@ struct division {
      * kept, those of a head are. */
     int64_t tile_of(int64_t item) const
     {
-        return keep ? item % n_tiles : item / (n_parts * n_groups * n_streams);
+        return keep ? item % n_tiles : item / (n_beside() * n_streams);
     }
 
     /* Which part of a group of KV heads of a stream. */
     int64_t heads_of(int64_t item) const
     {
-        return keep ? item / n_tiles : item % (n_parts * n_groups * n_streams);
+        return keep ? item / n_tiles : item % (n_beside() * n_streams);
     }
 
     /* Items that a thread takes at a time. */
@@ -221,10 +221,28 @@ struct division {
         return keep ? std::max<int64_t>(n_items / (int64_t{16} * n_threads), 1) : 1;
     }
 
-    /* The number of an item's piece among the full ones, by which threads get as many of these. */
+    /* Items of a tile and a stream, which read other heads of the same cells. */
+    int64_t n_beside() const
+    {
+        return n_parts * n_groups;
+    }
+
+    /* Pieces are taken in the order of memory, in which a cell's heads are adjacent: the i-th one's item, its
+     * number among those of the item, and its number among the full ones, by which threads get as many of
+     * these. */
+    int64_t item_of(int64_t i) const
+    {
+        return i / (n_pieces * n_beside()) * n_beside() + i % n_beside();
+    }
+
+    int32_t piece_of(int64_t i) const
+    {
+        return static_cast<int32_t>(i / n_beside() % n_pieces);
+    }
+
     int64_t dealt(int64_t i) const
     {
-        return i / n_pieces * n_full + i % n_pieces;
+        return i / (n_pieces * n_beside()) * (n_full * n_beside()) + i % (n_pieces * n_beside());
     }
 
     /* Floats in the sums of one piece of an item. */
@@ -335,8 +353,10 @@ struct attention_op : ggml::cpu::tensor_traits {
             return true;
         }
         auto compute = [&](int64_t i) {
-            w.compute_piece(i / d.n_pieces, static_cast<int32_t>(i % d.n_pieces),
-                            pieces + static_cast<size_t>(i) * d.item_sums());
+            int64_t item = d.item_of(i);
+            int32_t piece = d.piece_of(i);
+            w.compute_piece(item, piece,
+                            pieces + static_cast<size_t>(item * d.n_pieces + piece) * d.item_sums());
         };
         if (d.few) {
             for (int64_t i = 0; i < d.n_items * d.n_pieces; i++)

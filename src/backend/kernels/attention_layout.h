@@ -32,15 +32,15 @@ typedef struct integers_of_cells {
 typedef struct scratch {
     /* [groups][pairs of dimensions][LANES]; of few rows [groups][FEW][pairs of dimensions][4 times] */
     _Alignas(64) int32_t queries[FEW_GROUPS * SIZE / 2 * LANES];
-    _Alignas(64) int32_t keys[PIECE * SIZE / 2];
-    _Alignas(64) int32_t values[PIECE / 2 * SIZE];
+    _Alignas(64) int32_t keys[BLOCK * SIZE / 2];
+    _Alignas(64) int32_t values[BLOCK / 2 * SIZE];
     /* [cells][TOGETHER][LANES], few rows' [FEW][cells]; then weighted scales */
     _Alignas(64) float scores[BLOCK * TOGETHER * LANES];
     /* [pairs of cells][TOGETHER][LANES], few rows' [FEW][pairs of cells] */
     _Alignas(64) int32_t weights[BLOCK / 2 * TOGETHER * LANES];
     _Alignas(64) float piece[GROUPS * GROUP_SUMS], total[GROUPS * GROUP_SUMS];
     _Alignas(64) float query_factors[FEW_GROUPS * LANES];
-    float key_factors[PIECE], value_factors[PIECE];
+    float key_factors[BLOCK], value_factors[BLOCK];
     integers_of_cells cells; /* the arrays above, or the task's */
     int32_t origin;          /* the place of their first cell */
     int32_t steps;           /* in which a block is prefetched */

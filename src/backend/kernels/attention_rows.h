@@ -28,6 +28,7 @@ INLINE void score(const int n, scratch *s, const int32_t *queries, const float *
         for (int i = 0; i < COLUMNS; i++)
 #pragma GCC unroll 4
             for (int g = 0; g < n; g++) sums[i][g] = all_of_integer(0);
+        if (c % BATCH == 0) prefetch(&s->packing);
         for (int32_t d = 0; d < size_k / 2; d++) { /* zeroes follow */
             sixteen_integers q[TOGETHER];
 #pragma GCC unroll 4
@@ -233,8 +234,10 @@ INLINE void add_block(const int n, const weir__attention_task *t, const layout *
     }
     int32_t width = weir__attention_width(t->size_v);
     const int32_t *values = s->cells.values + at / 2 * width;
-    for (int32_t d = 0; d < t->size_v; d += COLUMNS)
+    for (int32_t d = 0; d < t->size_v; d += COLUMNS) {
+        if (d % LANES == 0) prefetch(&s->packing);
         add_columns(n, COLUMNS, s, values, width, d, from / 2, to / 2, factors, olds, sums, group_sums);
+    }
 }
 
 /* ---- A block and a group of few rows ---- */
@@ -423,10 +426,17 @@ static void pack_some_values(const weir__attention_task *t, packing *p, int32_t 
     FOR_FORMAT(pack_all_values, t->v_format, t->size_v, p, to, factors)
 }
 
-/* The steps in which cells are prefetched: each batch's scales and integers, of keys and of values; with few
- * rows also each batch's scores, and about four more. */
-#define STEPS     (4 * BLOCK / BATCH)
-#define FEW_STEPS (5 * BLOCK / BATCH + 4)
+/* The steps in which a block's cells are prefetched while those before are packed: with each batch's scales and
+ * integers, of keys and of values. */
+#define PACKING_STEPS (4 * BLOCK / BATCH)
+
+/* With those in which rows are added: each batch's scores and some dimensions. */
+static int32_t steps_of(const weir__attention_task *t, const layout *l)
+{
+    int32_t scores = BLOCK / BATCH, dimensions = l->few ? 4 : t->size_v / LANES;
+    int32_t n_groups = l->few ? 1 : (l->per_unit + TOGETHER - 1) / TOGETHER;
+    return PACKING_STEPS + n_groups * (scores + dimensions);
+}
 
 static void plan_prefetch(const weir__attention_task *t, scratch *s, int32_t kv, const int32_t *cells,
                           int32_t n)
@@ -442,33 +452,31 @@ static void plan_prefetch(const weir__attention_task *t, scratch *s, int32_t kv,
     }
 }
 
-/* Packs the places [from, to) of a piece, in batches. cells: from place 0 on; end: of their list. */
-static void pack_places(const weir__attention_task *t, scratch *s, int32_t kv, const int32_t *cells,
-                        int32_t from, int32_t to, int32_t end)
+/* Packs the places [from, to) of a block, in batches. cells: from place 0 on; end: of their list. */
+static void pack_block(const weir__attention_task *t, scratch *s, int32_t kv, const int32_t *cells,
+                       int32_t from, int32_t to, int32_t end)
 {
     const char *k = t->k + (size_t)kv * t->k_head, *v = t->v + (size_t)kv * t->v_head;
     packing *p = &s->packing;
     p->next_bytes[0] = bytes_of(t->k_format, t->size_k);
     p->next_bytes[1] = bytes_of(t->v_format, t->size_v);
-    for (int32_t first = from / BATCH * BATCH; first < to; first += BLOCK) {
-        int32_t n = (min_of(to - first, BLOCK) + BATCH - 1) / BATCH * BATCH, at = first - s->origin;
-        int32_t own[BLOCK];
-        const int32_t *some = cells + first;
-        if (first + n >= to && kv + 1 < t->n_kv)
-            plan_prefetch(t, s, kv + 1, cells + from, min_of(to - from, BLOCK));
-        else
-            plan_prefetch(t, s, first + n < to ? kv : 0, some + n, max_of(min_of(end - first - n, BLOCK), 0));
-        if (first < from || first + n > to) { /* surplus places repeat the first or last cell */
-            for (int32_t i = 0; i < n; i++) own[i] = cells[min_of(max_of(first + i, from), to - 1)];
-            some = own;
-        }
-        p->n = n;
-        find_cells(p->cells, k, t->k_cell, some, n);
-        pack_some_keys(t, p, s->cells.keys + at * pairs_in(t->size_k), s->cells.key_factors + at);
-        find_cells(p->cells, v, t->v_cell, some, n);
-        pack_some_values(t, p, s->cells.values + at / 2 * weir__attention_width(t->size_v),
-                         s->cells.value_factors + at);
+    int32_t first = from / BATCH * BATCH, n = (to - first + BATCH - 1) / BATCH * BATCH;
+    int32_t at = first - s->origin, own[BLOCK];
+    const int32_t *some = cells + first;
+    if (kv + 1 < t->n_kv)
+        plan_prefetch(t, s, kv + 1, cells + from, to - from);
+    else
+        plan_prefetch(t, s, 0, some + n, max_of(min_of(end - first - n, BLOCK), 0));
+    if (first < from || first + n > to) { /* surplus places repeat the first or last cell */
+        for (int32_t i = 0; i < n; i++) own[i] = cells[min_of(max_of(first + i, from), to - 1)];
+        some = own;
     }
+    p->n = n;
+    find_cells(p->cells, k, t->k_cell, some, n);
+    pack_some_keys(t, p, s->cells.keys + at * pairs_in(t->size_k), s->cells.key_factors + at);
+    find_cells(p->cells, v, t->v_cell, some, n);
+    pack_some_values(t, p, s->cells.values + at / 2 * weir__attention_width(t->size_v),
+                     s->cells.value_factors + at);
 }
 
 /* ---- Cells that are packed once ---- */
@@ -499,53 +507,52 @@ static void pack(const weir__attention_task *t, void *memory, void *packed)
     scratch *s = memory;
     s->cells = cells_in(t, packed);
     s->origin = 0;
-    s->steps = STEPS;
-    pack_places(t, s, 0, t->lists[0].cells, 0, t->lists[0].n, t->lists[0].n);
+    s->steps = PACKING_STEPS;
+    const weir__attention_list *list = &t->lists[0];
+    for (int32_t block = 0; block < list->n; block += BLOCK)
+        pack_block(t, s, 0, list->cells, block, min_of(block + BLOCK, list->n), list->n);
 }
 
-/* Adds the places [first, end) to the queries [i, j), which have the same cells there but may see different
+/* Adds the block at place `block` to the queries [i, j), which have the same cells there but may see different
  * parts of them. */
 static void add_run(const weir__attention_task *t, const layout *l, scratch *s, int32_t i, int32_t j,
-                    int32_t first, int32_t end)
+                    int32_t block)
 {
     const weir__attention_list *list = &t->lists[t->queries[i].list];
     const int32_t *cells = list->cells - list->first;
     int32_t from = INT32_MAX, to = 0;
     for (int32_t n = i; n < j; n++) {
         if (t->queries[n].from == t->queries[n].to) continue;
-        if (t->queries[n].from < from) from = t->queries[n].from;
-        if (t->queries[n].to > to) to = t->queries[n].to;
+        from = min_of(from, t->queries[n].from);
+        to = max_of(to, t->queries[n].to);
     }
-    if (from < first) from = first;
-    if (to > end) to = end;
+    from = max_of(from, block);
+    to = min_of(to, block + BLOCK);
     if (from >= to) return;
     int32_t last_group = group_of(l, j * t->n_heads - 1);
-    s->origin = t->packed != NULL ? 0 : first;
+    s->origin = t->packed != NULL ? 0 : block;
     for (int32_t kv = 0; kv < t->n_kv; kv++) {
-        if (t->packed == NULL) pack_places(t, s, kv, cells, from, to, list->first + list->n);
+        if (t->packed == NULL) pack_block(t, s, kv, cells, from, to, list->first + list->n);
         for (int32_t g = group_of(l, i * t->n_heads), n; g <= last_group; g += n) {
             n = !l->few && g + TOGETHER <= last_group + 1 ? TOGETHER : 1;
             view views[TOGETHER];
             int32_t sees_from = to, sees_to = from;
             for (int32_t m = 0; m < n; m++) {
                 views[m] = view_of(t, l, g + m, i, j);
-                if (views[m].first_from < sees_from) sees_from = views[m].first_from;
-                if (views[m].last_to > sees_to) sees_to = views[m].last_to;
+                sees_from = min_of(sees_from, views[m].first_from);
+                sees_to = max_of(sees_to, views[m].last_to);
             }
-            if (sees_from < from) sees_from = from;
-            if (sees_to > to) sees_to = to;
-            for (int32_t block = sees_from / BLOCK * BLOCK; block < sees_to; block += BLOCK) {
-                int32_t b_from = sees_from > block ? sees_from - block : 0;
-                int32_t b_to = sees_to < block + BLOCK ? sees_to - block : BLOCK;
-                b_from = b_from / BATCH * BATCH;
-                b_to = (b_to + BATCH - 1) / BATCH * BATCH;
-                if (l->few)
-                    add_few(t, l, s, i, j, kv, g, block, b_from, b_to);
-                else if (n == 1)
-                    add_block(1, t, l, s, views, kv, g, block, b_from, b_to);
-                else
-                    add_block(TOGETHER, t, l, s, views, kv, g, block, b_from, b_to);
-            }
+            sees_from = max_of(sees_from, from);
+            sees_to = min_of(sees_to, to);
+            if (sees_from >= sees_to) continue;
+            int32_t b_from = (sees_from - block) / BATCH * BATCH;
+            int32_t b_to = (sees_to - block + BATCH - 1) / BATCH * BATCH;
+            if (l->few)
+                add_few(t, l, s, i, j, kv, g, block, b_from, b_to);
+            else if (n == 1)
+                add_block(1, t, l, s, views, kv, g, block, b_from, b_to);
+            else
+                add_block(TOGETHER, t, l, s, views, kv, g, block, b_from, b_to);
         }
     }
 }
@@ -560,16 +567,6 @@ static int32_t end_of_run(const weir__attention_task *t, int32_t i, int32_t bloc
             t->lists[t->queries[j].list].shared < block + BLOCK)
             break;
     return j;
-}
-
-/* The end of the blocks from `block` on, at most `end`, in which the runs are the same. */
-static int32_t end_of_runs(const weir__attention_task *t, int32_t block, int32_t end)
-{
-    for (int32_t j = 1; j < t->n_queries; j++) {
-        int32_t shared = t->lists[t->queries[j].list].shared / BLOCK * BLOCK;
-        if (t->queries[j].list != t->queries[j - 1].list && shared > block && shared < end) end = shared;
-    }
-    return end;
 }
 
 /* ---- Sums ---- */
@@ -652,21 +649,17 @@ static void attend(const weir__attention_task *t, int32_t first, int32_t n, void
     int32_t n_groups = t->n_kv * l.groups;
     integers_of_cells own = {s->keys, s->values, s->key_factors, s->value_factors};
     s->cells = t->packed != NULL ? cells_in(t, t->packed) : own;
-    s->steps = l.few ? FEW_STEPS : STEPS;
+    s->steps = steps_of(t, &l);
     s->packing.at = s->packing.n_next = 0;
     pack_queries(t, &l, s);
     empty_groups(t, &l, s->total, n_groups);
     for (int32_t piece = first; piece < first + n; piece++) {
-        int32_t end = (piece + 1) * PIECE;
         empty_groups(t, &l, s->piece, n_groups);
-        for (int32_t block = piece * PIECE, next; block < end; block = next) {
-            /* Many groups read a piece's integers from the second-level cache; few read a block's at once. */
-            next = l.few || l.per_unit <= TOGETHER ? block + BLOCK : end_of_runs(t, block, end);
+        for (int32_t block = piece * PIECE; block < (piece + 1) * PIECE; block += BLOCK)
             for (int32_t i = 0, j; i < t->n_queries; i = j) {
                 j = end_of_run(t, i, block);
-                add_run(t, &l, s, i, j, block, next);
+                add_run(t, &l, s, i, j, block);
             }
-        }
         for (int32_t g = 0; g < n_groups; g++)
             add_group(t, &l, s->total + g * sums_in(t, &l), s->piece + g * sums_in(t, &l));
     }
