@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # llama.sh [--flavor release|asan|tsan|stock|stock-avx2] [--media] [--print-config]: fetches and builds the pinned llama.cpp,
 # once per pin and flag set, in the user's cache. Progress goes to stderr; stdout gets NAME=VALUE lines for cmake/llama.cmake. All
-# flavors but stock and stock-avx2, which benchmarks compare with, have llama.patch (docs/adr/0013, 0040, 0046, 0063).
+# flavors but stock and stock-avx2, which benchmarks compare with, have llama.patch (docs/adr/0013, 0040, 0046, 0063). llama_amx.patch,
+# without which builds of gcc 12 for processors with AMX crash, is part of all that are compiled for the processor that builds.
 #
 #   --media            builds libmtmd, too: the encoders of images and sounds
 #   --print-config     prints the choices; fetches and builds nothing
@@ -119,6 +120,7 @@ esac
 if [ -n "${WEIR_LLAMA_FLAGS:-}" ]; then flags+=($WEIR_LLAMA_FLAGS); fi
 native=$(printf '%s\n' "${flags[@]}" | awk -F= '/^-DGGML_NATIVE[:=]/ { value = $2 } END { print value }') # the last one counts
 case $native in OFF | off | Off | 0 | NO | no | FALSE | false) native=OFF ;; *) native=ON ;; esac
+if [ $native = ON ]; then patches+=("$weir_root/scripts/llama_amx.patch"); fi # compiled in only there
 generator='Unix Makefiles'
 if have ninja; then generator=Ninja; fi
 

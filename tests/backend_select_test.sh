@@ -115,7 +115,10 @@ expect linux "" patch=llama.patch "!patch=llama_vulkan.patch"
 expect linux-nvcc "" patch=llama.patch "!patch=llama_vulkan.patch"
 expect linux "WEIR_BACKEND=vulkan" patch=llama.patch patch=llama_vulkan.patch
 arguments="--flavor stock" expect linux "WEIR_BACKEND=vulkan" "!patch=llama.patch" patch=llama_vulkan.patch
-arguments="--flavor stock" expect linux "" "!patch=llama.patch" "!patch=llama_vulkan.patch"
+arguments="--flavor stock" expect linux "" "!patch=llama.patch" "!patch=llama_vulkan.patch" patch=llama_amx.patch
+arguments="--flavor stock-avx2" expect linux "" "!patch=llama_amx.patch"
+expect linux "" "!patch=llama_amx.patch"
+expect linux "WEIR_LLAMA_FLAGS=-DGGML_NATIVE=ON" patch=llama.patch patch=llama_amx.patch
 
 # Sanitizer builds are clang's and for the CPU.
 arguments="--flavor asan" expect linux-nvcc "" "${on_cpu[@]}" flag=-DCMAKE_C_COMPILER=clang
