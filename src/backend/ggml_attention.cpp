@@ -128,38 +128,39 @@ struct tile {
  * heads that share them. With few rows one call takes several KV heads, because the heads of a cell are
  * adjacent in memory. */
 struct division {
-    int64_t n_heads, n_parts;     /* query heads of a call; calls for all that share a KV head */
-    int64_t n_kv, n_groups;       /* KV heads of a call; groups of them */
-    int64_t n_rows, n_streams;    /* queries of a stream; joined streams are one */
-    int64_t n_queries, n_tiles;   /* queries of a tile; tiles of a stream */
-    int64_t n_items, n_pieces;    /* items of work; pieces of an item, at most */
-    int64_t n_full;               /* pieces of an item that have cells, if places begin at 0 */
-    bool few;                     /* there are few rows per thread */
-    bool may_split;               /* several threads and pieces; few rows, or one tile whose sums are small */
-    bool split;                   /* each piece is an item, because otherwise threads would be idle */
-    bool keep;                    /* a thread packs the cells of a head once, for several tiles */
-    size_t list_length, sums_row; /* elements of a list; floats of a row's sums */
+    int64_t n_heads, n_parts;   /* query heads of a call; calls for all that share a KV head */
+    int64_t n_kv, n_groups;     /* KV heads of a call; groups of them */
+    int64_t n_rows, n_streams;  /* queries of a stream; joined streams are one */
+    int64_t n_queries, n_tiles; /* queries of a tile; tiles of a stream */
+    int64_t n_items, n_pieces;  /* items of work; pieces of an item, at most */
+    int64_t n_full;             /* pieces of an item that have cells, if places begin at 0 */
+    bool few;                   /* there are few rows per thread */
+    bool may_split;             /* several threads and pieces; few rows, or one tile whose sums are small */
+    bool split;                 /* each piece is an item, because otherwise threads would be idle */
+    bool keep;                  /* a thread packs the cells of a head once, for several tiles */
+    int32_t size_v;
+    size_t list_length;                                /* elements of a list */
     size_t thread_bytes, lists_at, sums_at, packed_at; /* of a thread: size and offsets */
     size_t bytes;                                      /* of all */
 
     /* size_k: 0 if there is a mask. */
     division(int64_t n_rows_shared, int64_t n_kv_heads, int64_t n_rows, int64_t n_streams, int64_t n_cells,
              int64_t size_k, int64_t size_v, int n_threads)
-        : n_rows(n_rows), n_streams(n_streams)
+        : n_rows(n_rows), n_streams(n_streams), size_v(static_cast<int32_t>(size_v))
     {
         n_heads = std::min<int64_t>(n_rows_shared, WEIR__ATTENTION_ROWS);
         while (n_rows_shared % n_heads != 0) n_heads--;
         n_parts = n_rows_shared / n_heads;
         n_pieces = n_cells / WEIR__ATTENTION_PIECE + 2;
         n_full = (n_cells + WEIR__ATTENTION_PIECE - 1) / WEIR__ATTENTION_PIECE;
-        sums_row = weir__attention_stride(static_cast<int32_t>(size_v));
-        int64_t n_all = n_rows * n_streams * n_kv_heads * n_rows_shared;
-        few = n_all <= most_few_rows * n_threads;
+        few = n_rows * n_streams * n_kv_heads * n_rows_shared <= most_few_rows * n_threads;
+        size_t sums_of_all =
+            weir__attention_most_sums(n_kv_heads * n_parts, n_rows * n_streams, n_heads, this->size_v);
         /* One tile is looked up once, so it must not need more lists than there are. */
         may_split = n_threads > 1 && n_cells > WEIR__ATTENTION_PIECE &&
                     (few || (n_rows <= most_lists &&
                              n_streams * n_kv_heads * n_parts * (n_pieces - 2) >= int64_t{2} * n_threads &&
-                             static_cast<size_t>(n_all * n_pieces) * sums_row * sizeof(float) <= most_sums));
+                             static_cast<size_t>(n_pieces) * sums_of_all * sizeof(float) <= most_sums));
         /* The cells of large tiles are packed less often, but all threads shall have work. */
         for (int64_t rows = few ? least_rows : WEIR__ATTENTION_ROWS;; rows /= 2) {
             n_queries = std::max<int64_t>(std::min(rows / n_heads, few ? most_lists : n_rows), 1);
@@ -184,12 +185,14 @@ struct division {
         list_length = static_cast<size_t>(n_cells) + 31;
         lists_at = round_up(attention->scratch);
         sums_at = lists_at + round_up(static_cast<size_t>(n_lists() + 2) * list_length * sizeof(int32_t));
-        packed_at = sums_at + round_up(WEIR__ATTENTION_ROWS * sums_row * sizeof(float));
+        packed_at =
+            sums_at + round_up(WEIR__ATTENTION_ROWS *
+                               static_cast<size_t>(weir__attention_width(this->size_v) + 2) * sizeof(float));
         thread_bytes = packed_at;
         keep = size_k > 0 && n_kv == 1 && n_tiles > 1 && !few;
         if (keep)
-            thread_bytes += round_up(attention->packed_bytes(
-                static_cast<int32_t>(size_k), static_cast<int32_t>(size_v), static_cast<int32_t>(n_cells)));
+            thread_bytes += round_up(attention->packed_bytes(static_cast<int32_t>(size_k), this->size_v,
+                                                             static_cast<int32_t>(n_cells)));
         bytes = static_cast<size_t>(n_threads) * thread_bytes + 64;
         if (split) bytes += static_cast<size_t>(n_items * n_pieces) * item_sums() * sizeof(float);
     }
@@ -245,10 +248,10 @@ struct division {
         return i / (n_pieces * n_beside()) * (n_full * n_beside()) + i % (n_pieces * n_beside());
     }
 
-    /* Floats in the sums of one piece of an item. */
+    /* Floats in the sums of one piece of an item, at most. */
     size_t item_sums() const
     {
-        return static_cast<size_t>(n_kv * n_queries * n_heads) * sums_row;
+        return weir__attention_most_sums(n_kv, n_queries, n_heads, size_v);
     }
 
     int64_t n_lists() const
@@ -260,7 +263,7 @@ struct division {
     static constexpr int64_t most_few_rows = 32;
 
     /* Bytes of the sums of an operation that is split, if rows are not few. */
-    static constexpr size_t most_sums = size_t{16} << 20;
+    static constexpr size_t most_sums = size_t{32} << 20;
 
     /* These of the most queries, at most. 0: there are heads for all threads, or few pieces. */
     static size_t split_bytes(int64_t n_rows_shared, int64_t n_kv_heads, int64_t n_pieces, int32_t size_v,
@@ -269,8 +272,8 @@ struct division {
         if (n_threads == 1 || n_kv_heads >= int64_t{4} * n_threads ||
             n_kv_heads * (n_pieces - 2) < int64_t{2} * n_threads)
             return 0;
-        return std::min(static_cast<size_t>(most_lists * n_rows_shared * n_kv_heads * n_pieces) *
-                            weir__attention_stride(size_v) * sizeof(float),
+        return std::min(weir__attention_most_sums(n_kv_heads * n_pieces, most_lists, n_rows_shared, size_v) *
+                            sizeof(float),
                         most_sums);
     }
 
@@ -412,8 +415,7 @@ struct attention_op : ggml::cpu::tensor_traits {
                     to = family(task, from);
                     int32_t piece, n = pieces_of(task, &piece);
                     attention->attend(&task, piece, n, memory, sums());
-                    for (int32_t row = 0; row < n_rows(task); row++)
-                        attention->finish(&task, row, sums() + static_cast<size_t>(row) * d.sums_row);
+                    attention->finish(&task, sums());
                 }
             }
         }
@@ -427,23 +429,22 @@ struct attention_op : ggml::cpu::tensor_traits {
                 to = family(task, from);
                 int32_t first, n_pieces = pieces_of(task, &first);
                 attention->attend(&task, first + n, n < n_pieces ? 1 : 0, memory, to_sums);
-                to_sums += static_cast<size_t>(n_rows(task)) * d.sums_row;
+                to_sums += attention->sums(&task);
             }
         }
 
-        void add_pieces(int64_t item, const float *pieces)
+        /* Adds the sums of an item's pieces to those of its first. */
+        void add_pieces(int64_t item, float *total)
         {
             float slopes[WEIR__ATTENTION_ROWS];
             weir__attention_task task = task_of(item, first_of(item), slopes);
             for (int32_t from = 0, to; from < some.n; from = to) {
                 to = family(task, from);
-                for (int32_t row = 0; row < n_rows(task); row++, pieces += d.sums_row) {
-                    std::fill(sums(), sums() + d.sums_row, 0.0f);
-                    sums()[weir__attention_width(task.size_v)] = -INFINITY;
-                    for (int64_t i = 0; i < d.n_pieces; i++)
-                        attention->add(sums(), pieces + static_cast<size_t>(i) * d.item_sums(), task.size_v);
-                    attention->finish(&task, row, sums());
-                }
+                int32_t first, n_pieces = pieces_of(task, &first);
+                for (int32_t i = 1; i < n_pieces; i++)
+                    attention->add(&task, total, total + static_cast<size_t>(i) * d.item_sums());
+                attention->finish(&task, total);
+                total += attention->sums(&task);
             }
         }
 
@@ -456,11 +457,6 @@ struct attention_op : ggml::cpu::tensor_traits {
         int64_t row_of(int32_t i) const
         {
             return streams.joined ? (some.first + i) % op->src[0]->ne[1] : some.first + i;
-        }
-
-        static int32_t n_rows(const weir__attention_task &task)
-        {
-            return task.n_kv * task.n_queries * task.n_heads;
         }
 
         /* The first query of an item. */

@@ -73,19 +73,19 @@ typedef struct weir__attention_task {
     void *packed;        /* from pack(), read instead of k and v; NULL: none */
 } weir__attention_task;
 
-/* Sums of a row over some of its cells: the weighted values [weir__attention_width], then the maximum score
- * and the sum of the weights. */
-typedef float weir__attention_sums;
-
 /* Dimensions of a head in whole vectors: behind the last there are zeroes. */
 static inline int32_t weir__attention_width(int32_t size)
 {
     return (size + WEIR__ATTENTION_LANES - 1) / WEIR__ATTENTION_LANES * WEIR__ATTENTION_LANES;
 }
 
-static inline size_t weir__attention_stride(int32_t size_v)
+/* Floats that the sums of these queries take at most, divided into any number of tasks: groups are filled up
+ * with rows that do not exist. */
+static inline size_t weir__attention_most_sums(int64_t n_kv, int64_t n_queries, int64_t n_heads,
+                                               int32_t size_v)
 {
-    return (size_t)weir__attention_width(size_v) + 16;
+    return (size_t)(n_kv * n_queries * (n_heads == 1 ? 4 : 2 * n_heads) *
+                    (weir__attention_width(size_v) + 2));
 }
 
 typedef struct weir__attention {
@@ -101,16 +101,18 @@ typedef struct weir__attention {
     size_t (*packed_bytes)(int32_t size_k, int32_t size_v, int32_t n);
     void (*pack)(const weir__attention_task *task, void *scratch, void *packed);
 
-    /* Sums of all rows over the pieces [first, first + n): sums is [rows][stride]. */
-    void (*attend)(const weir__attention_task *task, int32_t first, int32_t n, void *scratch,
-                   weir__attention_sums *sums);
+    /* Floats in the sums of a task's rows: weighted values, maximum scores and sums of weights, in an order
+     * of the kernel's own. */
+    size_t (*sums)(const weir__attention_task *task);
 
-    /* Adds a row's sums over the next piece to its total. An empty total has maximum -INFINITY and is 0
-     * otherwise. */
-    void (*add)(weir__attention_sums *total, const weir__attention_sums *piece, int32_t size_v);
+    /* Sums over the pieces [first, first + n). */
+    void (*attend)(const weir__attention_task *task, int32_t first, int32_t n, void *scratch, float *sums);
 
-    /* Writes a row's result from its sums over all pieces. */
-    void (*finish)(const weir__attention_task *task, int32_t row, const weir__attention_sums *total);
+    /* Adds the sums over the next piece to those of all before. */
+    void (*add)(const weir__attention_task *task, float *total, const float *piece);
+
+    /* Writes the rows' results from their sums over all pieces. */
+    void (*finish)(const weir__attention_task *task, const float *total);
 } weir__attention;
 
 extern const weir__attention weir__attention_avx512, weir__attention_avx2;

@@ -6,5 +6,5 @@
 #include "backend/kernels/attention_rows.h"
 #include "backend/kernels/attention_visible.h"
 
-const weir__attention weir__attention_avx2 = {"avx2", sizeof(scratch), visible,  packed_bytes,
-                                              pack,   attend,          add_sums, finish};
+const weir__attention weir__attention_avx2 = {"avx2",  sizeof(scratch), visible,   packed_bytes, pack,
+                                              sums_of, attend,          add_piece, finish};

@@ -5,5 +5,5 @@
 #include "backend/kernels/attention_rows.h"
 #include "backend/kernels/attention_visible.h"
 
-const weir__attention weir__attention_avx512 = {"avx512", sizeof(scratch), visible,  packed_bytes,
-                                                pack,     attend,          add_sums, finish};
+const weir__attention weir__attention_avx512 = {"avx512", sizeof(scratch), visible,   packed_bytes, pack,
+                                                sums_of,  attend,          add_piece, finish};

@@ -38,11 +38,12 @@ typedef struct scratch {
     _Alignas(64) float scores[BLOCK * TOGETHER * LANES];
     /* [pairs of cells][TOGETHER][LANES], few rows' [FEW][pairs of cells] */
     _Alignas(64) int32_t weights[BLOCK / 2 * TOGETHER * LANES];
-    _Alignas(64) float piece[GROUPS * GROUP_SUMS], total[GROUPS * GROUP_SUMS];
+    _Alignas(64) float piece[GROUPS * GROUP_SUMS];
     _Alignas(64) float query_factors[FEW_GROUPS * LANES];
     float key_factors[BLOCK], value_factors[BLOCK];
     integers_of_cells cells; /* the arrays above, or the task's */
     int32_t origin;          /* the place of their first cell */
+    float *sums;             /* of the present piece: [KV heads][groups][sums_in] */
     int32_t steps;           /* in which a block is prefetched */
     packing packing;
 } scratch;

@@ -218,7 +218,7 @@ INLINE void add_block(const int n, const weir__attention_task *t, const layout *
 {
     int32_t n_pairs = pairs_in(t->size_k), at = block - s->origin, first = kv * l->groups + group;
     int32_t group_sums = sums_in(t, l);
-    float *sums = s->piece + first * group_sums;
+    float *sums = s->sums + first * group_sums;
     score(n, s, s->queries + first * n_pairs * LANES, s->query_factors + first * LANES,
           s->cells.keys + at * n_pairs, s->cells.key_factors + at, t->size_k, from, to);
     sixteen factors[TOGETHER], olds[TOGETHER];
@@ -365,7 +365,7 @@ INLINE void add_n(const int n, const weir__attention_task *t, const layout *l, s
 {
     int32_t n_pairs = pairs_in(t->size_k), at = block - s->origin, first = kv * l->groups + group, in_group;
     int32_t size = weir__attention_width(t->size_v), first_row = row_of(l, group, &in_group);
-    float *sums = s->piece + first * sums_in(t, l);
+    float *sums = s->sums + first * sums_in(t, l);
     for (int32_t c = from; c < to; c += BATCH) {
         prefetch(&s->packing);
         score_few(n, s, s->queries + first * n_pairs * LANES, s->query_factors + first * LANES,
@@ -581,9 +581,8 @@ INLINE void add_vectors(float *total, const float *piece, int32_t n, sixteen old
         store(total, multiply_add(load(piece), more, multiply(load(total), old)));
 }
 
-static void add_sums(weir__attention_sums *total, const weir__attention_sums *piece, int32_t size_v)
+static void add_row(float *total, const float *piece, int32_t n)
 {
-    int32_t n = weir__attention_width(size_v);
     float old_max = total[n], max = piece[n], most = max > old_max ? max : old_max;
     add_vectors(total, piece, n / LANES, all_of(old_max), all_of(max), all_of(most));
     float sum[LANES] = {total[n + 1]}, more[LANES] = {piece[n + 1]};
@@ -596,7 +595,7 @@ static void add_group(const weir__attention_task *t, const layout *l, float *tot
 {
     int32_t n = weir__attention_width(t->size_v);
     if (l->few) {
-        for (int32_t r = 0; r < l->rows; r++, total += n + 2, piece += n + 2) add_sums(total, piece, n);
+        for (int32_t r = 0; r < l->rows; r++, total += n + 2, piece += n + 2) add_row(total, piece, n);
         return;
     }
     sixteen old_max = load(total + n * LANES), max = load(piece + n * LANES), most = larger(max, old_max);
@@ -605,19 +604,33 @@ static void add_group(const weir__attention_task *t, const layout *l, float *tot
     store(total + n * LANES, most);
 }
 
-static void empty_groups(const weir__attention_task *t, const layout *l, float *sums, int32_t n_groups)
+static void add_piece(const weir__attention_task *t, float *total, const float *piece)
 {
-    int32_t n = weir__attention_width(t->size_v);
+    layout l = layout_of(t);
+    int32_t n = sums_in(t, &l);
+    for (int32_t g = 0; g < t->n_kv * l.groups; g++) add_group(t, &l, total + g * n, piece + g * n);
+}
+
+static size_t sums_of(const weir__attention_task *t)
+{
+    layout l = layout_of(t);
+    return (size_t)(t->n_kv * l.groups * sums_in(t, &l));
+}
+
+static void empty_groups(const weir__attention_task *t, const layout *l, float *sums)
+{
+    int32_t n = weir__attention_width(t->size_v), n_groups = t->n_kv * l->groups;
     memset(sums, 0, (size_t)(n_groups * sums_in(t, l)) * sizeof *sums);
     for (int32_t g = 0; g < n_groups; g++, sums += sums_in(t, l))
         for (int32_t r = 0; r < l->rows; r++) sums[l->few ? r * (n + 2) + n : n * LANES + r] = -INFINITY;
 }
 
-static void finish(const weir__attention_task *t, int32_t row, const weir__attention_sums *total)
+/* total: a row's sums, `step` floats apart. */
+static void finish_row(const weir__attention_task *t, int32_t row, const float *total, int32_t step)
 {
     int32_t n_rows = t->n_queries * t->n_heads, head = row / n_rows * t->n_heads + row % t->n_heads;
-    int32_t width = weir__attention_width(t->size_v), d = 0;
-    float max = total[width], sum = total[width + 1], factor = 1.0f;
+    int32_t width = weir__attention_width(t->size_v);
+    float max = total[width * step], sum = total[(width + 1) * step], factor = 1.0f;
     if (t->sinks != NULL) {
         float sink = t->sinks[head] * LOG2_E, most = max > sink ? max : sink;
         factor = exp2f(max - most);
@@ -625,46 +638,45 @@ static void finish(const weir__attention_task *t, int32_t row, const weir__atten
     }
     factor = sum > 0.0f ? factor / sum : sum; /* NaN stays NaN */
     float *out = (float *)(query_of(t, row % n_rows)->out + (size_t)head * t->out_head);
-    for (; d + LANES <= t->size_v; d += LANES) store(out + d, multiply(load(total + d), all_of(factor)));
-    for (; d < t->size_v; d++) out[d] = total[d] * factor;
+    for (int32_t d = 0; d < t->size_v; d++) out[d] = total[d * step] * factor;
+}
+
+static void finish(const weir__attention_task *t, const float *total)
+{
+    layout l = layout_of(t);
+    int32_t n_rows = t->n_queries * t->n_heads, n = weir__attention_width(t->size_v) + 2;
+    for (int32_t row = 0; row < t->n_kv * n_rows; row++) {
+        int32_t group = row / n_rows * l.groups + group_of(&l, row % n_rows), at = place_of(&l, row % n_rows);
+        const float *sums = total + group * sums_in(t, &l);
+        if (l.few)
+            finish_row(t, row, sums + at * n, 1);
+        else
+            finish_row(t, row, sums + at, LANES);
+    }
 }
 
 /* ---- A call ---- */
 
-/* Writes a row's sums. */
-static void write_row(const weir__attention_task *t, const layout *l, const float *total, int32_t row,
-                      weir__attention_sums *to)
-{
-    int32_t n_rows = t->n_queries * t->n_heads, n = weir__attention_width(t->size_v) + 2;
-    int32_t group = row / n_rows * l->groups + group_of(l, row % n_rows), at = place_of(l, row % n_rows);
-    const float *from = total + group * sums_in(t, l) + (l->few ? at * n : at);
-    for (int32_t d = 0; d < n; d++) to[d] = from[l->few ? d : d * LANES];
-}
-
-static void attend(const weir__attention_task *t, int32_t first, int32_t n, void *memory,
-                   weir__attention_sums *sums)
+static void attend(const weir__attention_task *t, int32_t first, int32_t n, void *memory, float *sums)
 {
     scratch *s = memory;
     layout l = layout_of(t);
-    int32_t n_groups = t->n_kv * l.groups;
     integers_of_cells own = {s->keys, s->values, s->key_factors, s->value_factors};
     s->cells = t->packed != NULL ? cells_in(t, t->packed) : own;
     s->steps = steps_of(t, &l);
     s->packing.at = s->packing.n_next = 0;
     pack_queries(t, &l, s);
-    empty_groups(t, &l, s->total, n_groups);
+    empty_groups(t, &l, sums);
     for (int32_t piece = first; piece < first + n; piece++) {
-        empty_groups(t, &l, s->piece, n_groups);
+        s->sums = piece == first ? sums : s->piece;
+        if (piece > first) empty_groups(t, &l, s->piece);
         for (int32_t block = piece * PIECE; block < (piece + 1) * PIECE; block += BLOCK)
             for (int32_t i = 0, j; i < t->n_queries; i = j) {
                 j = end_of_run(t, i, block);
                 add_run(t, &l, s, i, j, block);
             }
-        for (int32_t g = 0; g < n_groups; g++)
-            add_group(t, &l, s->total + g * sums_in(t, &l), s->piece + g * sums_in(t, &l));
+        if (piece > first) add_piece(t, sums, s->piece);
     }
-    for (int32_t row = 0; row < t->n_kv * t->n_queries * t->n_heads; row++)
-        write_row(t, &l, s->total, row, sums + (size_t)row * weir__attention_stride(t->size_v));
 }
 
 #endif

@@ -128,18 +128,18 @@ static int32_t n_heads_of(const weir__attention_task *t)
 /* All pieces at once, or each by itself. */
 static void compute(const weir__attention *a, const weir__attention_task *t, bool apart)
 {
-    static float total[WEIR__ATTENTION_ROWS * (WEIR__ATTENTION_SIZE + 16)],
-        piece[WEIR__ATTENTION_ROWS * (WEIR__ATTENTION_SIZE + 16)];
-    size_t stride = weir__attention_stride(t->size_v);
-    int32_t first, n, n_rows = t->n_queries * n_heads_of(t);
+    static float total[WEIR__ATTENTION_ROWS * (WEIR__ATTENTION_SIZE + 2)],
+        piece[WEIR__ATTENTION_ROWS * (WEIR__ATTENTION_SIZE + 2)];
+    int32_t first, n;
     range_of(t, &first, &n);
+    assert_true(a->sums(t) <= weir__attention_most_sums(t->n_kv, t->n_queries, t->n_heads, t->size_v));
+    assert_true(a->sums(t) <= sizeof total / sizeof *total);
     a->attend(t, first, apart ? 1 : n, scratch_of(a), total);
     for (int32_t i = 1; apart && i < n; i++) {
         a->attend(t, first + i, 1, scratch_of(a), piece);
-        for (int32_t r = 0; r < n_rows; r++)
-            a->add(total + (size_t)r * stride, piece + (size_t)r * stride, t->size_v);
+        a->add(t, total, piece);
     }
-    for (int32_t r = 0; r < n_rows; r++) a->finish(t, r, total + (size_t)r * stride);
+    a->finish(t, total);
 }
 
 /* n different cells, ascending or in any order. */
