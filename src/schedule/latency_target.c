@@ -3,10 +3,11 @@
 
 #include <math.h>
 
-/* The fewest prompt tokens of a tick. With a short context, fewer than 16 make a pass hardly faster. Behind a
+/* The least prompt tokens of a tick. With a short context, fewer than 16 make a pass hardly faster. Behind a
  * long one they are progress if they cost enough in relation to all else in the tick: half as much if this
- * meets the target, otherwise twice as much. Fewer than 4 cost nearly as much, because all share the cells
- * that are read. */
+ * meets the target. Where it does not, waiting helps the streams the less the more it is missed, so the part
+ * grows with the square of the tick's length, and is twice as much from twice the target on. Fewer than 4
+ * tokens cost nearly as much, because all share the cells that are read. */
 #define LEAST_PREFILL  16
 #define FEWEST_PREFILL 4
 #define PART_IN_TIME   0.5
@@ -45,9 +46,10 @@ typedef struct price {
     double rest_ns, token_ns;
 } price;
 
-/* The prompt tokens that cost this part of the rest, within limits. */
-static int32_t worth(price p, double part)
+static int32_t least_prefill(price p, double limit_ns)
 {
+    double late = (1 + PART_IN_TIME) * p.rest_ns / limit_ns;
+    double part = fmin(PART_IN_TIME * fmax(late * late, 1), PART_LATE);
     double n = ceil(part * p.rest_ns / p.token_ns);
     if (!(n < LEAST_PREFILL)) return LEAST_PREFILL;
     return n > FEWEST_PREFILL ? (int32_t)n : FEWEST_PREFILL;
@@ -65,9 +67,8 @@ static price price_of(draft *d)
 static int32_t fitting_prefill(draft *d, int32_t n)
 {
     if (n <= FEWEST_PREFILL || is_in_time(d, n)) return n;
-    price p = price_of(d);
-    int32_t fits = worth(p, PART_IN_TIME), too_many = n;
-    if (fits >= n || !is_in_time(d, fits)) return weir__schedule_least(worth(p, PART_LATE), n);
+    int32_t fits = least_prefill(price_of(d), limit_ns(&d->view->cost, d->view->itl_target_ns)), too_many = n;
+    if (fits >= n || !is_in_time(d, fits)) return weir__schedule_least(fits, n);
     while (too_many - fits > 1) {
         int32_t half = fits + (too_many - fits) / 2;
         if (is_in_time(d, half))
@@ -90,8 +91,8 @@ int32_t weir__latency_target_prefill(const weir_cost *cost, int64_t target_ns, d
                                      double token_ns, int32_t most)
 {
     int32_t n = weir__latency_target_fit(cost, target_ns, rest_ns, token_ns, most);
-    price p = {rest_ns, token_ns};
-    return n >= worth(p, PART_IN_TIME) ? n : weir__schedule_least(worth(p, PART_LATE), most);
+    int32_t least = least_prefill((price){rest_ns, token_ns}, limit_ns(cost, target_ns));
+    return n >= least ? n : weir__schedule_least(least, most);
 }
 
 static size_t plan_latency_target(const weir_view *view, weir_plan_entry *plan, void *user)
