@@ -4,13 +4,13 @@
 #include <math.h>
 
 /* The least prompt tokens of a tick. With a short context, fewer than 16 make a pass hardly faster. Behind a
- * long one they are progress if they cost enough in relation to all else in the tick: half as much if this
- * meets the target. Where it does not, waiting helps the streams the less the more it is missed, so the part
- * grows with the square of the tick's length, and is twice as much from twice the target on. Fewer than 4
- * tokens cost nearly as much, because all share the cells that are read. */
+ * long one they are progress if they cost enough in relation to all else in the tick: a quarter as much if
+ * this meets the target. Where it does not, waiting helps the streams the less the more it is missed, so the
+ * part grows with the third power of the tick's length, and is twice as much from twice the target on. Fewer
+ * than 4 tokens cost nearly as much, because all share the cells that are read. */
 #define LEAST_PREFILL  16
 #define FEWEST_PREFILL 4
-#define PART_IN_TIME   0.5
+#define PART_IN_TIME   0.25
 #define PART_LATE      2.0
 #define MARGIN         2 /* spreads of ticks kept below the target: 19 of 20 ticks meet it */
 #define MOST_MARGIN                                                                                          \
@@ -49,7 +49,7 @@ typedef struct price {
 static int32_t least_prefill(price p, double limit_ns)
 {
     double late = (1 + PART_IN_TIME) * p.rest_ns / limit_ns;
-    double part = fmin(PART_IN_TIME * fmax(late * late, 1), PART_LATE);
+    double part = fmin(PART_IN_TIME * fmax(late * late * late, 1), PART_LATE);
     double n = ceil(part * p.rest_ns / p.token_ns);
     if (!(n < LEAST_PREFILL)) return LEAST_PREFILL;
     return n > FEWEST_PREFILL ? (int32_t)n : FEWEST_PREFILL;

@@ -106,10 +106,10 @@ static void latency_target_takes_fewer_tokens_behind_a_long_context(void **state
         {50, 15360, 5},   /* 8 ms each */
         {100, 15360, 11}, /* 94 ms */
         {1, 1024, 12},    /* more than twice too late: twice as much as all else */
-        {6, 1024, 7},     /* half as much would be 1.5 times too late: 1.5² times half as much */
+        {5, 1024, 6},     /* a quarter as much would be 1.5 times too late: 1.5³ times a quarter as much */
         {1, 0, 16},       /* half a millisecond each: 24 would cost as much, but 16 are enough */
         {1, 15360, 4},    /* two would do, but 4 are the fewest */
-        {15, 3072, 4},    /* 2 ms each: 8 ms, more than half of all else */
+        {15, 3072, 4},    /* 2 ms each: 8 ms, more than a quarter of all else */
         {12, 1024, 5},    /* 1 ms each: 6 ms and a little more are too long */
         {9, 1024, 4},     /* late by 1 ms */
     };
