@@ -133,7 +133,6 @@ struct division {
     int64_t n_rows, n_streams;  /* queries of a stream; joined streams are one */
     int64_t n_queries, n_tiles; /* queries of a tile; tiles of a stream */
     int64_t n_items, n_pieces;  /* items of work; pieces of an item, at most */
-    int64_t n_full;             /* pieces of an item that have cells, if places begin at 0 */
     bool few;                   /* there are few rows per thread */
     bool may_split;             /* several threads and pieces; few rows, or one tile whose sums are small */
     bool split;                 /* each piece is an item, because otherwise threads would be idle */
@@ -152,7 +151,6 @@ struct division {
         while (n_rows_shared % n_heads != 0) n_heads--;
         n_parts = n_rows_shared / n_heads;
         n_pieces = n_cells / WEIR__ATTENTION_PIECE + 2;
-        n_full = (n_cells + WEIR__ATTENTION_PIECE - 1) / WEIR__ATTENTION_PIECE;
         few = n_rows * n_streams * n_kv_heads * n_rows_shared <= most_few_rows * n_threads;
         size_t sums_of_all =
             weir__attention_most_sums(n_kv_heads * n_parts, n_rows * n_streams, n_heads, this->size_v);
@@ -230,28 +228,10 @@ struct division {
         return n_parts * n_groups;
     }
 
-    /* Pieces are taken in the order of memory, in which a cell's heads are adjacent: the i-th one's item, its
-     * number among those of the item, and its number among the full ones, by which threads get as many of
-     * these. */
-    int64_t item_of(int64_t i) const
-    {
-        return i / (n_pieces * n_beside()) * n_beside() + i % n_beside();
-    }
-
-    int32_t piece_of(int64_t i) const
-    {
-        return static_cast<int32_t>(i / n_beside() % n_pieces);
-    }
-
-    int64_t dealt(int64_t i) const
-    {
-        return i / (n_pieces * n_beside()) * (n_full * n_beside()) + i % (n_pieces * n_beside());
-    }
-
     /* Floats in the sums of one piece of an item, at most. */
     size_t item_sums() const
     {
-        return weir__attention_most_sums(n_kv, n_queries, n_heads, size_v);
+        return (weir__attention_most_sums(n_kv, n_queries, n_heads, size_v) + 15) / 16 * 16;
     }
 
     int64_t n_lists() const
@@ -265,13 +245,11 @@ struct division {
     /* Bytes of the sums of an operation that is split, if rows are not few. */
     static constexpr size_t most_sums = size_t{32} << 20;
 
-    /* These of the most queries, at most. 0: there are heads for all threads, or few pieces. */
+    /* These of the most queries, at most. 0: there are few pieces. */
     static size_t split_bytes(int64_t n_rows_shared, int64_t n_kv_heads, int64_t n_pieces, int32_t size_v,
                               int n_threads)
     {
-        if (n_threads == 1 || n_kv_heads >= int64_t{4} * n_threads ||
-            n_kv_heads * (n_pieces - 2) < int64_t{2} * n_threads)
-            return 0;
+        if (n_threads == 1 || n_kv_heads * (n_pieces - 2) < int64_t{2} * n_threads) return 0;
         return std::min(weir__attention_most_sums(n_kv_heads * n_pieces, most_lists, n_rows_shared, size_v) *
                             sizeof(float),
                         most_sums);
@@ -355,25 +333,43 @@ struct attention_op : ggml::cpu::tensor_traits {
                 for (int64_t end = std::min(i + n, d.n_items); i < end; i++) w.compute(i);
             return true;
         }
-        auto compute = [&](int64_t i) {
-            int64_t item = d.item_of(i);
-            int32_t piece = d.piece_of(i);
-            w.compute_piece(item, piece,
-                            pieces + static_cast<size_t>(item * d.n_pieces + piece) * d.item_sums());
+        /* Pieces are taken in the order of memory, in which a cell's heads are adjacent. */
+        int64_t n_together = d.n_beside() * d.n_pieces, n_all = d.n_items * d.n_pieces;
+        auto compute = [&](int64_t i, turns &t) {
+            int64_t item = i / n_together * d.n_beside() + i % d.n_beside(),
+                    piece = i / d.n_beside() % d.n_pieces;
+            return w.compute_piece(item, static_cast<int32_t>(piece),
+                                   pieces + static_cast<size_t>(item * d.n_pieces + piece) * d.item_sums(),
+                                   t);
         };
         if (d.few) {
-            for (int64_t i = 0; i < d.n_items * d.n_pieces; i++)
-                if (d.dealt(i) % params->nth == params->ith) compute(i);
+            for (int64_t first = 0, n = 0; first < n_all; first += n_together, n++) {
+                turns t = {n, params->ith, params->nth};
+                for (int64_t i = first; i < first + n_together && compute(i, t); i++) {
+                }
+            }
         } else {
+            turns t = {0, 0, 1};
             int64_t i;
-            while ((i = ggml_threadpool_chunk_add(params->threadpool, 1)) < d.n_items * d.n_pieces)
-                compute(i);
+            while ((i = ggml_threadpool_chunk_add(params->threadpool, 1)) < n_all) compute(i, t);
         }
         ggml_barrier(params->threadpool);
         for (int64_t i = params->ith; i < d.n_items; i += params->nth)
             w.add_pieces(i, pieces + static_cast<size_t>(i * d.n_pieces) * d.item_sums());
         return true;
     }
+
+    /* Threads take pieces in turns. All know which there are, so each counts for itself. Streams that are
+     * equally long begin with another thread each, because their last pieces are smaller. */
+    struct turns {
+        int64_t next;
+        int ith, nth;
+
+        bool take()
+        {
+            return next++ % nth == ith;
+        }
+    };
 
     /* A thread's state, kept from item to item. */
     struct worker {
@@ -420,17 +416,23 @@ struct attention_op : ggml::cpu::tensor_traits {
             }
         }
 
-        /* Computes the n-th piece of an item, counted from the first one that its queries see. */
-        void compute_piece(int64_t item, int32_t n, float *to_sums)
+        /* Computes the n-th piece of an item, counted from the first one that its queries see, where it is
+         * this thread's turn. Returns whether there is such a piece. */
+        bool compute_piece(int64_t item, int32_t n, float *to_sums, turns &t)
         {
             float slopes[WEIR__ATTENTION_ROWS];
             weir__attention_task task = task_of(item, first_of(item), slopes);
+            bool any = false;
             for (int32_t from = 0, to; from < some.n; from = to) {
                 to = family(task, from);
                 int32_t first, n_pieces = pieces_of(task, &first);
-                attention->attend(&task, first + n, n < n_pieces ? 1 : 0, memory, to_sums);
+                if (n == 0 || n < n_pieces) { /* without cells the first one's sums are empty */
+                    if (t.take()) attention->attend(&task, first + n, std::min(n_pieces, 1), memory, to_sums);
+                    any = true;
+                }
                 to_sums += attention->sums(&task);
             }
+            return any;
         }
 
         /* Adds the sums of an item's pieces to those of its first. */
