@@ -120,7 +120,7 @@ esac
 if [ -n "${WEIR_LLAMA_FLAGS:-}" ]; then flags+=($WEIR_LLAMA_FLAGS); fi
 native=$(printf '%s\n' "${flags[@]}" | awk -F= '/^-DGGML_NATIVE[:=]/ { value = $2 } END { print value }') # the last one counts
 case $native in OFF | off | Off | 0 | NO | no | FALSE | false) native=OFF ;; *) native=ON ;; esac
-if [ $native = ON ]; then patches+=("$weir_root/scripts/llama_amx.patch"); fi # compiled in only there
+if [ $native = ON ]; then patches+=("$weir_root/scripts/llama_amx.patch"); fi # upstream compiles AMX in only there
 generator='Unix Makefiles'
 if have ninja; then generator=Ninja; fi
 

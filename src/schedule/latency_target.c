@@ -3,7 +3,7 @@
 
 #include <math.h>
 
-/* The least prompt tokens of a tick. With a short context, fewer than 16 make a pass hardly faster. Behind a
+/* The fewest prompt tokens of a tick. With a short context, fewer than 16 make a pass hardly faster. Behind a
  * long one they are progress if they cost enough in relation to all else in the tick: a quarter as much if
  * this meets the target. Where it does not, waiting helps the streams the less the more it is missed, so the
  * part grows with the third power of the tick's length, and is twice as much from twice the target on. Fewer
@@ -46,9 +46,9 @@ typedef struct price {
     double rest_ns, token_ns;
 } price;
 
-static int32_t least_prefill(price p, double limit_ns)
+static int32_t least_prefill(price p, double limit)
 {
-    double late = (1 + PART_IN_TIME) * p.rest_ns / limit_ns;
+    double late = (1 + PART_IN_TIME) * p.rest_ns / limit;
     double part = fmin(PART_IN_TIME * fmax(late * late * late, 1), PART_LATE);
     double n = ceil(part * p.rest_ns / p.token_ns);
     if (!(n < LEAST_PREFILL)) return LEAST_PREFILL;

@@ -108,7 +108,7 @@ typedef struct weir__attention {
     /* Sums over the pieces [first, first + n). */
     void (*attend)(const weir__attention_task *task, int32_t first, int32_t n, void *scratch, float *sums);
 
-    /* Adds the sums over the next piece to those of all before. */
+    /* Adds the sums over the next piece to the sums over all pieces before it. */
     void (*add)(const weir__attention_task *task, float *total, const float *piece);
 
     /* Writes the rows' results from their sums over all pieces. */

@@ -426,11 +426,11 @@ static void pack_some_values(const weir__attention_task *t, packing *p, int32_t 
     FOR_FORMAT(pack_all_values, t->v_format, t->size_v, p, to, factors)
 }
 
-/* The steps in which a block's cells are prefetched while those before are packed: with each batch's scales and
- * integers, of keys and of values. */
+/* The steps in which a block's cells are prefetched while those before are packed: with each batch's scales
+ * and integers, of keys and of values. */
 #define PACKING_STEPS (4 * BLOCK / BATCH)
 
-/* With those in which rows are added: each batch's scores and some dimensions. */
+/* All steps of a block, also those in which rows are added: each batch's scores and some dimensions. */
 static int32_t steps_of(const weir__attention_task *t, const layout *l)
 {
     int32_t scores = BLOCK / BATCH, dimensions = l->few ? 4 : t->size_v / LANES;
@@ -513,8 +513,8 @@ static void pack(const weir__attention_task *t, void *memory, void *packed)
         pack_block(t, s, 0, list->cells, block, min_of(block + BLOCK, list->n), list->n);
 }
 
-/* Adds the block at place `block` to the queries [i, j), which have the same cells there but may see different
- * parts of them. */
+/* Adds the block at place `block` to the queries [i, j), which have the same cells there but may see
+ * different parts of them. */
 static void add_run(const weir__attention_task *t, const layout *l, scratch *s, int32_t i, int32_t j,
                     int32_t block)
 {

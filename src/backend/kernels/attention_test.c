@@ -335,6 +335,27 @@ static void a_query_does_not_depend_on_its_company(void **state)
         }
 }
 
+/* However the queries are divided into tasks, with one list of cells or one for each query. */
+static void sums_need_no_more_than_their_most(void **state)
+{
+    (void)state;
+    const weir__attention *a;
+    static weir__attention_query queries[WEIR__ATTENTION_ROWS];
+    for (int level = 0; (a = weir__kernels_attention(level)) != NULL; level++)
+        for (int round = 0; round < 2000; round++) {
+            weir__attention_task t = {.queries = queries, .n_kv = 1 + below(4), .n_heads = 1 + below(32)};
+            t.size_k = t.size_v = 8 * (1 + below(WEIR__ATTENTION_SIZE / 8));
+            int32_t n = 1 + below(24);
+            size_t sum = 0, most = weir__attention_most_sums(t.n_kv, n, t.n_heads, t.size_v);
+            for (int32_t left = n; left > 0; left -= t.n_queries) {
+                t.n_queries = round % 8 == 0 ? 1 : 1 + below(left);
+                for (int32_t i = 0, step = below(2); i < t.n_queries; i++) queries[i].list = i * step;
+                sum += a->sums(&t);
+            }
+            assert_true(sum <= most);
+        }
+}
+
 /* To the bit: cells that were packed before, which are not read any more. */
 static void packed_cells_give_the_same(void **state)
 {
@@ -545,6 +566,7 @@ int main(void)
         LEVEL_TESTS,
         cmocka_unit_test(attention_is_what_it_says),
         cmocka_unit_test(a_query_does_not_depend_on_its_company),
+        cmocka_unit_test(sums_need_no_more_than_their_most),
         cmocka_unit_test(packed_cells_give_the_same),
         cmocka_unit_test(a_shared_prefix_changes_nothing),
         cmocka_unit_test(all_levels_give_the_same),
