@@ -1494,8 +1494,8 @@ WEIR_API const weir_strategy *weir_strategy_balanced(void);
 /* "latency-target": generating slots first, then as many prompt tokens as keep 19 of 20 ticks within
  * itl_target_ns according to the learned cost and its spread. So that prompts progress, a tick has at least
  * 16, or fewer, down to 4, if these cost a quarter as much as all else in it; where that misses the target,
- * they may cost more: up to twice as much as all else, if the tick would take twice the target or longer. Without generating slots, prompts have the whole
- * budget. */
+ * they may cost more: up to twice as much as all else, if the tick would take twice the target or longer.
+ * Without generating slots, prompts have the whole budget. */
 WEIR_API const weir_strategy *weir_strategy_latency_target(void);
 
 /* The strategy with this name; NULL = none, or name is NULL. */
