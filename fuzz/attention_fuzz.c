@@ -140,18 +140,18 @@ static void pieces_of(const weir__attention_task *t, int32_t *first, int32_t *n)
 /* All pieces in one call, or one call for each. */
 static void compute(const weir__attention *a, const weir__attention_task *t, bool apart)
 {
-    int32_t first, n, n_rows = t->n_kv * t->n_queries * t->n_heads;
-    size_t stride = weir__attention_stride(t->size_v), bytes = (size_t)n_rows * stride * sizeof(float);
+    int32_t first, n;
+    size_t bytes = a->sums(t) * sizeof(float);
+    require(a->sums(t) <= weir__attention_most_sums(t->n_kv, t->n_queries, t->n_heads, t->size_v));
     void *scratch = get(a->scratch);
     float *total = get(bytes), *piece = get(bytes);
     pieces_of(t, &first, &n);
     a->attend(t, first, apart && n > 1 ? 1 : n, scratch, total);
     for (int32_t i = 1; apart && i < n; i++) {
         a->attend(t, first + i, 1, scratch, piece);
-        for (int32_t r = 0; r < n_rows; r++)
-            a->add(total + (size_t)r * stride, piece + (size_t)r * stride, t->size_v);
+        a->add(t, total, piece);
     }
-    for (int32_t r = 0; r < n_rows; r++) a->finish(t, r, total + (size_t)r * stride);
+    a->finish(t, total);
     free(piece);
     free(total);
     free(scratch);

@@ -614,7 +614,7 @@ static void add_piece(const weir__attention_task *t, float *total, const float *
 static size_t sums_of(const weir__attention_task *t)
 {
     layout l = layout_of(t);
-    return (size_t)(t->n_kv * l.groups * sums_in(t, &l));
+    return (size_t)t->n_kv * (size_t)l.groups * (size_t)sums_in(t, &l);
 }
 
 static void empty_groups(const weir__attention_task *t, const layout *l, float *sums)
