@@ -333,26 +333,7 @@ struct attention_op : ggml::cpu::tensor_traits {
                 for (int64_t end = std::min(i + n, d.n_items); i < end; i++) w.compute(i);
             return true;
         }
-        /* Pieces are taken in the order of memory, in which a cell's heads are adjacent. */
-        int64_t n_together = d.n_beside() * d.n_pieces, n_all = d.n_items * d.n_pieces;
-        auto compute = [&](int64_t i, turns &t) {
-            int64_t item = i / n_together * d.n_beside() + i % d.n_beside(),
-                    piece = i / d.n_beside() % d.n_pieces;
-            return w.compute_piece(item, static_cast<int32_t>(piece),
-                                   pieces + static_cast<size_t>(item * d.n_pieces + piece) * d.item_sums(),
-                                   t);
-        };
-        if (d.few) {
-            for (int64_t first = 0, n = 0; first < n_all; first += n_together, n++) {
-                turns t = {n, params->ith, params->nth};
-                for (int64_t i = first; i < first + n_together && compute(i, t); i++) {
-                }
-            }
-        } else {
-            turns t = {0, 0, 1};
-            int64_t i;
-            while ((i = ggml_threadpool_chunk_add(params->threadpool, 1)) < n_all) compute(i, t);
-        }
+        w.compute_pieces(*params, pieces);
         ggml_barrier(params->threadpool);
         for (int64_t i = params->ith; i < d.n_items; i += params->nth)
             w.add_pieces(i, pieces + static_cast<size_t>(i * d.n_pieces) * d.item_sums());
@@ -433,6 +414,30 @@ struct attention_op : ggml::cpu::tensor_traits {
                 to_sums += attention->sums(&task);
             }
             return any;
+        }
+
+        /* Computes this thread's share of all items' pieces, in the order of memory, in which a cell's heads
+         * are adjacent. */
+        void compute_pieces(const ggml_compute_params &params, float *sums)
+        {
+            int64_t n_together = d.n_beside() * d.n_pieces, n_all = d.n_items * d.n_pieces;
+            auto compute = [&](int64_t i, turns &t) {
+                int64_t item = i / n_together * d.n_beside() + i % d.n_beside();
+                int64_t n = i / d.n_beside() % d.n_pieces;
+                float *to_sums = sums + static_cast<size_t>(item * d.n_pieces + n) * d.item_sums();
+                return compute_piece(item, static_cast<int32_t>(n), to_sums, t);
+            };
+            if (!d.few) {
+                turns every = {0, 0, 1};
+                int64_t i;
+                while ((i = ggml_threadpool_chunk_add(params.threadpool, 1)) < n_all) compute(i, every);
+                return;
+            }
+            for (int64_t first = 0; first < n_all; first += n_together) {
+                turns t = {first / n_together, params.ith, params.nth};
+                int64_t i = first;
+                while (i < first + n_together && compute(i, t)) i++;
+            }
         }
 
         /* Adds the sums of an item's pieces to those of its first. */
