@@ -2,7 +2,6 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "engine/account.h"
 
-#include "base/clock.h"
 #include "base/histogram.h"
 #include "base/mem.h"
 
@@ -67,13 +66,12 @@ void weir__account_publish(weir__account *account)
     counts->embedding_bytes = encoded.n_bytes;
     counts->n_kv_reserved = (int32_t)(reserved < counts->n_kv ? reserved : counts->n_kv);
     counts->retry_ns = weir__rates_retry_ns(&account->rates, account->n_slots, 1);
-    int64_t now = weir__clock_now_ns();
     weir__shared *shared = account->shared;
     pthread_mutex_lock(&shared->mutex);
     for (int32_t i = 0; i < account->n_slots; i++) {
         weir__slot *slot = &account->slots[i];
         if (slot->request == NULL || slot->n_unbilled == 0) continue; /* also one that is about to end */
-        weir__salt_bill(slot->request->salt, slot->n_unbilled, now);
+        weir__salt_bill(slot->request->salt, slot->n_unbilled, account->tick.start_ns);
         slot->n_unbilled = 0;
     }
     publish_running(account);

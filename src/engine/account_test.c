@@ -290,6 +290,30 @@ static void a_salt_pays_for_prompt_and_answer(void **state)
     assert_int_equal(at_end, 20 + 9);
 }
 
+static void take_a_second(void *user, const weir__batch *batch)
+{
+    (void)user;
+    (void)batch;
+    weir__clock_stand(weir__clock_now_ns() + WEIR__NS_PER_S);
+}
+
+/* The replay of a record knows that time, and not the one at which a tick ends. */
+static void a_salt_pays_at_the_time_of_the_tick(void **state)
+{
+    rig *r = *state;
+    rig_script(r, 'A', 4, "abcdefgh");
+    rig_start(r);
+    r->fake->before_decode = take_a_second;
+    int64_t now = weir__clock_now_ns();
+    weir__clock_stand(now);
+    rig_submit_key(r, 'A');
+    for (int i = 0; i < 4; i++) {
+        rig_tick(r);
+        assert_int_equal(weir__salt_find(&r->engine->shared.salts, 0)->at_ns, now + i * WEIR__NS_PER_S);
+    }
+    weir__clock_stand(-1);
+}
+
 /* Whatever was computed again: who was suspended pays as who was not. */
 static void a_suspension_costs_a_salt_nothing(void **state)
 {
@@ -588,6 +612,7 @@ int main(void)
         RIG_TEST(histograms_have_what_happened),
         RIG_TEST(a_suspension_is_in_the_record_and_no_second_admission),
         RIG_TEST(a_salt_pays_for_prompt_and_answer),
+        RIG_TEST(a_salt_pays_at_the_time_of_the_tick),
         RIG_TEST(a_suspension_costs_a_salt_nothing),
         RIG_TEST(slots_are_shared_between_tenants_not_salts),
         RIG_TEST(a_sum_of_logprobs_goes_through_a_suspension),

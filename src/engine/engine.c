@@ -226,8 +226,8 @@ static void *run_engine(void *argument)
             int64_t deadline = weir__shared_next_deadline(&engine->shared),
                     due = weir__cache_archive_due(driver->cache);
             if (ends < deadline) deadline = ends;
-            if (driver->errand_due_ns != 0 && driver->errand_due_ns < deadline)
-                deadline = driver->errand_due_ns;
+            if (driver->transfer_due_ns != 0 && driver->transfer_due_ns < deadline)
+                deadline = driver->transfer_due_ns;
             weir__doorbell_wait(engine->bell, due < deadline ? due : deadline);
         }
     }

@@ -100,5 +100,5 @@ void weir__finish_all(weir__driver *driver)
         if (driver->slots[i].state != WEIR_SLOT_IDLE) weir__slot_fail(&driver->slots[i], WEIR_STOPPED, NULL);
     weir__finish_latched(driver);
     finish_queued(driver, weir__shared_take_all(driver->shared), WEIR_REASON_ERROR);
-    weir__courier_close(&driver->shared->courier);
+    weir__kv_transfers_close(&driver->shared->transfers);
 }

@@ -256,17 +256,17 @@ void weir__reuse_rejoin(weir__driver *driver)
 
 /* Gives a transfer the state of its tokens' longest cached prefix. Part of a cached text is copied to a free
  * sequence first, as a request's would be. TIMEOUT: not yet, a file is being read. */
-static weir_status give_state(weir__driver *driver, weir__errand *errand)
+static weir_status give_state(weir__driver *driver, weir__kv_transfer *transfer)
 {
     weir__cache *cache = driver->cache;
     weir__cache_hit hit;
     int32_t lane = weir__lanes_free(&driver->lanes);
     for (;;) {
-        weir__cache_look(cache, &errand->key, errand->tokens, errand->n + 1, !errand->wait.over, NULL, 0,
-                         &hit);
-        if (hit.n == 0 || hit.n <= errand->more_than)
-            return weir__error_set(&errand->error, WEIR_NOT_FOUND, "", "no more of the prompt is cached");
-        weir__cache_place place = locate(driver, &hit, &errand->wait);
+        weir__cache_look(cache, &transfer->key, transfer->tokens, transfer->n + 1, !transfer->wait.over, NULL,
+                         0, &hit);
+        if (hit.n == 0 || hit.n <= transfer->more_than)
+            return weir__error_set(&transfer->error, WEIR_NOT_FOUND, "", "no more of the prompt is cached");
+        weir__cache_place place = locate(driver, &hit, &transfer->wait);
         if (place == WEIR__CACHE_COMES) return WEIR_TIMEOUT;
         if (place == WEIR__CACHE_AWAY) continue;
         if (lane >= 0 || weir__cache_is_whole(&hit)) break;
@@ -274,35 +274,36 @@ static weir_status give_state(weir__driver *driver, weir__errand *errand)
         if (lane < 0 && driver->params->cache_bytes > 0) /* its own lane is the only one */
             lane = weir__cache_evict(cache, NULL);
         if (lane < 0)
-            return weir__error_set(&errand->error, WEIR_BUSY, "", "requests use all sequences of the engine");
+            return weir__error_set(&transfer->error, WEIR_BUSY, "",
+                                   "requests use all sequences of the engine");
     }
     int32_t from = hit.live != NULL ? slot_of(hit.live)->lane : -1;
-    errand->n = hit.n;
-    return weir__cache_copy(cache, &hit, from, lane, errand->most, &errand->state, &errand->n_bytes,
-                            &errand->error);
+    transfer->n = hit.n;
+    return weir__cache_copy(cache, &hit, from, lane, transfer->most, &transfer->state, &transfer->n_bytes,
+                            &transfer->error);
 }
 
-void weir__reuse_carry(weir__driver *driver)
+void weir__reuse_transfer(weir__driver *driver)
 {
-    weir__courier *courier = &driver->shared->courier;
-    weir__errand *errand = weir__courier_take(courier);
-    driver->errand_due_ns = 0;
-    if (errand == NULL) return;
+    weir__kv_transfers *transfers = &driver->shared->transfers;
+    weir__kv_transfer *transfer = weir__kv_transfers_take(transfers);
+    driver->transfer_due_ns = 0;
+    if (transfer == NULL) return;
     weir_status status = WEIR_OK;
-    if (errand->brings && driver->prefix.caching)
-        status = weir__cache_put(driver->cache, &errand->key, errand->tokens, errand->n, &errand->state,
-                                 errand->n_bytes, &errand->error);
+    if (transfer->brings && driver->prefix.caching)
+        status = weir__cache_put(driver->cache, &transfer->key, transfer->tokens, transfer->n,
+                                 &transfer->state, transfer->n_bytes, &transfer->error);
     else if (driver->prefix.caching)
-        status = give_state(driver, errand);
+        status = give_state(driver, transfer);
     else
         status =
-            weir__error_set(&errand->error, WEIR_UNSUPPORTED, "engine", "this engine caches no prefixes");
+            weir__error_set(&transfer->error, WEIR_UNSUPPORTED, "engine", "this engine caches no prefixes");
     if (status == WEIR_TIMEOUT) {
-        driver->errand_due_ns = errand->wait.due_ns;
-        weir__courier_put_back(courier, errand);
+        driver->transfer_due_ns = transfer->wait.due_ns;
+        weir__kv_transfers_put_back(transfers, transfer);
         return;
     }
     weir__account_publish(&driver->account);
-    weir__courier_finish(courier, errand, status);
+    weir__kv_transfers_finish(transfers, transfer, status);
     weir__doorbell_ring(driver->bell); /* there may be more of them */
 }

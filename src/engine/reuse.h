@@ -16,6 +16,6 @@ void weir__reuse_start(weir__driver *driver, weir__slot *slot);
 void weir__reuse_rejoin(weir__driver *driver);
 
 /* Carries out a transfer that a caller waits for: gives or takes the state of a cached prefix. */
-void weir__reuse_carry(weir__driver *driver);
+void weir__reuse_transfer(weir__driver *driver);
 
 #endif

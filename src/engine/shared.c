@@ -18,7 +18,7 @@ weir_status weir__shared_init(weir__shared *shared, int32_t n_slots, weir_error 
         return weir__error_set(error, WEIR_NO_MEMORY, "", "out of memory for the engine's slots");
     if (pthread_mutex_init(&shared->mutex, NULL) != 0) goto no_mutex;
     if (weir__clock_cond_init(&shared->drained) != 0) goto no_cond;
-    if (!weir__courier_init(&shared->courier)) goto no_courier;
+    if (!weir__kv_transfers_init(&shared->transfers)) goto no_transfers;
     if (!weir__ring_init(&shared->ticks, TICKS, sizeof(weir_tick)) ||
         !weir__ring_init(&shared->parts, TICKS * n_parts, sizeof(weir_tick_slot)) ||
         !weir__ring_init(&shared->arrivals, ARRIVALS, sizeof(weir_arrival)))
@@ -29,7 +29,7 @@ weir_status weir__shared_init(weir__shared *shared, int32_t n_slots, weir_error 
 no_rings:
     weir__shared_fini(shared);
     return weir__error_set(error, WEIR_NO_MEMORY, "", "out of memory for the engine's record");
-no_courier:
+no_transfers:
     pthread_cond_destroy(&shared->drained);
 no_cond:
     pthread_mutex_destroy(&shared->mutex);
@@ -46,7 +46,7 @@ void weir__shared_fini(weir__shared *shared)
     weir__ring_fini(&shared->parts);
     weir__ring_fini(&shared->arrivals);
     weir__mem_free(shared->running);
-    weir__courier_fini(&shared->courier);
+    weir__kv_transfers_fini(&shared->transfers);
     pthread_cond_destroy(&shared->drained);
     pthread_mutex_destroy(&shared->mutex);
 }

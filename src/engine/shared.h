@@ -7,7 +7,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
-#include "engine/courier.h"
+#include "engine/kv_transfer.h"
 #include "engine/queue.h"
 #include "engine/rates.h"
 #include "engine/ring.h"
@@ -39,10 +39,10 @@ typedef struct weir__shared {
     weir__rates rates;      /* as of the last tick, like the next two */
     weir__running *running; /* [n_running] */
     int32_t n_running;
-    weir__ring ticks;      /* weir_tick */
-    weir__ring parts;      /* weir_tick_slot */
-    weir__ring arrivals;   /* weir_arrival */
-    weir__courier courier; /* has its own lock */
+    weir__ring ticks;             /* weir_tick */
+    weir__ring parts;             /* weir_tick_slot */
+    weir__ring arrivals;          /* weir_arrival */
+    weir__kv_transfers transfers; /* has its own lock */
 } weir__shared;
 
 /* Zeroed before, and open afterwards. NO_MEMORY: there is nothing to free. */

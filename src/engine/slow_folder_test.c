@@ -509,7 +509,7 @@ static void test_a_file_that_is_gone(void **state)
 }
 
 /* Somebody who takes a prefix out of the engine waits as a request does. */
-static void test_errands_wait(void **state)
+static void test_transfers_wait(void **state)
 {
     rig *r = *state;
     static talk t;
@@ -517,23 +517,24 @@ static void test_errands_wait(void **state)
         weir_error error = {0};
         start_stalled(r, WEIR_LAYOUT_PER_SLOT, 1);
         talk_make(r, &t, 1, LENGTH);
-        weir__courier *courier = &r->engine->shared.courier;
-        weir__errand errand = {.tokens = t.tokens, .n = t.n, .most = 1 << 20};
-        assert_int_equal(weir__courier_post(courier, &errand, NULL), WEIR_OK);
+        weir__kv_transfers *transfers = &r->engine->shared.transfers;
+        weir__kv_transfer transfer = {.tokens = t.tokens, .n = t.n, .most = 1 << 20};
+        assert_int_equal(weir__kv_transfers_post(transfers, &transfer, NULL), WEIR_OK);
         rig_tick(r);
-        assert_false(errand.done || errand.taken);
-        assert_int_equal(weir__courier_wait(courier, &errand, 0, &error), WEIR_TIMEOUT);
-        assert_int_equal(weir__courier_post(courier, &errand, NULL), WEIR_OK);
-        errand.wait = (weir__cache_wait){.due_ns = hangs ? 1 : WEIR__CLOCK_NEVER};
+        assert_false(transfer.done || transfer.taken);
+        assert_int_equal(weir__kv_transfers_wait(transfers, &transfer, 0, &error), WEIR_TIMEOUT);
+        assert_int_equal(weir__kv_transfers_post(transfers, &transfer, NULL), WEIR_OK);
+        transfer.wait = (weir__cache_wait){.due_ns = hangs ? 1 : WEIR__CLOCK_NEVER};
         if (!hangs) {
             rig_tick(r);
-            assert_false(errand.done || errand.taken);
+            assert_false(transfer.done || transfer.taken);
             end_stall(r);
         }
         rig_tick(r);
-        assert_int_equal(weir__courier_wait(courier, &errand, 0, &error), hangs ? WEIR_NOT_FOUND : WEIR_OK);
-        if (!hangs) assert_int_equal(errand.n, LENGTH);
-        weir__mem_free(errand.state);
+        assert_int_equal(weir__kv_transfers_wait(transfers, &transfer, 0, &error),
+                         hangs ? WEIR_NOT_FOUND : WEIR_OK);
+        if (!hangs) assert_int_equal(transfer.n, LENGTH);
+        weir__mem_free(transfer.state);
         set_gate(false);
         rig_stop(r);
     }
@@ -633,7 +634,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_nobody_stands_back_for_a_waiter, rig_setup, teardown),
         cmocka_unit_test_setup_teardown(test_the_end_while_it_is_read, rig_setup, teardown),
         cmocka_unit_test_setup_teardown(test_a_file_that_is_gone, rig_setup, teardown),
-        cmocka_unit_test_setup_teardown(test_errands_wait, rig_setup, teardown),
+        cmocka_unit_test_setup_teardown(test_transfers_wait, rig_setup, teardown),
         cmocka_unit_test_setup_teardown(test_random_stalls, rig_setup, teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

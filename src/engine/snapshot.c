@@ -7,8 +7,8 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/mem.h"
-#include "engine/courier.h"
 #include "engine/engine.h"
+#include "engine/kv_transfer.h"
 #include "engine/prefix.h"
 
 /* tokens and salt are those that are asked for; `arrival` has the prefix, once all of it was exported or
@@ -98,13 +98,14 @@ int32_t weir_snapshot_known(const weir_snapshot *snapshot, const weir_engine *en
 
 /* ---- Transfers ---- */
 
-static weir_status send_errand(weir_engine *engine, weir__errand *errand, int timeout_ms, weir_error *error)
+static weir_status send(weir_engine *engine, weir__kv_transfer *transfer, int timeout_ms, weir_error *error)
 {
     weir_status status = weir__engine_check_caller(engine, error);
-    if (status == WEIR_OK) status = weir__courier_post(&engine->shared.courier, errand, error);
+    if (status == WEIR_OK) status = weir__kv_transfers_post(&engine->shared.transfers, transfer, error);
     if (status != WEIR_OK) return status;
     weir__doorbell_ring(engine->bell);
-    return weir__courier_wait(&engine->shared.courier, errand, weir__clock_deadline_ns(timeout_ms), error);
+    return weir__kv_transfers_wait(&engine->shared.transfers, transfer, weir__clock_deadline_ns(timeout_ms),
+                                   error);
 }
 
 static weir_status check_state(const weir_snapshot *snapshot, const weir_engine *engine, bool empty,
@@ -127,18 +128,18 @@ weir_status weir_snapshot_export(weir_snapshot *snapshot, weir_engine *engine, i
     weir_status status = check_state(snapshot, engine, true, error);
     if (status != WEIR_OK) return status;
     weir__snapshot_arrival *arrival = &snapshot->arrival;
-    weir__errand errand = {
+    weir__kv_transfer transfer = {
         .key = key_of(snapshot),
         .tokens = snapshot->tokens,
         .n = snapshot->n,
         .more_than = more_than,
         .most = arrival->most,
     };
-    status = send_errand(engine, &errand, timeout_ms, error);
+    status = send(engine, &transfer, timeout_ms, error);
     if (status != WEIR_OK) return status;
-    arrival->state = errand.state;
-    if (!weir__snapshot_init(&arrival->text, arrival->limits.kind, &errand.key, errand.tokens, errand.n,
-                             errand.n_bytes)) {
+    arrival->state = transfer.state;
+    if (!weir__snapshot_init(&arrival->text, arrival->limits.kind, &transfer.key, transfer.tokens, transfer.n,
+                             transfer.n_bytes)) {
         weir__mem_free(arrival->state);
         arrival->state = NULL;
         return weir__error_set(error, WEIR_NO_MEMORY, "", "out of memory for a snapshot");
@@ -172,7 +173,7 @@ weir_status weir_snapshot_import(weir_snapshot *snapshot, weir_engine *engine, i
     if (arrival->limits.kind != limits.kind)
         return weir__error_set(error, WEIR_UNSUPPORTED, "engine",
                                "the snapshot was created for an engine of another model or KV type");
-    weir__errand errand = {
+    weir__kv_transfer transfer = {
         .brings = true,
         .key = key_of(snapshot),
         .tokens = arrival->text.tokens,
@@ -180,9 +181,9 @@ weir_status weir_snapshot_import(weir_snapshot *snapshot, weir_engine *engine, i
         .state = arrival->state,
         .n_bytes = arrival->text.head.state_size,
     };
-    status = send_errand(engine, &errand, timeout_ms, error);
-    arrival->state = errand.state;
-    snapshot->failed = errand.state == NULL; /* the cache has it */
+    status = send(engine, &transfer, timeout_ms, error);
+    arrival->state = transfer.state;
+    snapshot->failed = transfer.state == NULL; /* the cache has it */
     return status;
 }
 

@@ -24,7 +24,7 @@ void weir__step_prepare(weir__driver *driver, bool admits, int64_t now)
 {
     if (admits) atomic_store_explicit(&driver->shared->arrived, false, memory_order_relaxed);
     driver->file_came = weir__cache_has_read(driver->cache);
-    weir__reuse_carry(driver);
+    weir__reuse_transfer(driver);
     weir__finish_collect(driver, now);
     weir__suspend_relieve(driver, now);
     if (admits) weir__admit(driver, now);

@@ -1,6 +1,6 @@
-/* courier_test.c: cached prefixes that go from one engine to another.
+/* kv_transfer_test.c: cached prefixes that go from one engine to another.
  * SPDX-License-Identifier: Apache-2.0 */
-#include "engine/courier.h"
+#include "engine/kv_transfer.h"
 
 #include <pthread.h>
 
@@ -147,12 +147,13 @@ static void test_from_a_running_request(void **state)
         request.n_tokens = (size_t)first.n;
         rig_submit(r, &request);
         rig_ticks(r, 2); /* 32 tokens of it */
-        weir__errand errand = {.tokens = other.tokens, .n = other.n - 1, .most = MOST};
-        assert_int_equal(weir__courier_post(&r->engine->shared.courier, &errand, NULL), WEIR_OK);
+        weir__kv_transfer transfer = {.tokens = other.tokens, .n = other.n - 1, .most = MOST};
+        assert_int_equal(weir__kv_transfers_post(&r->engine->shared.transfers, &transfer, NULL), WEIR_OK);
         assert_int_equal(weir_engine_step(r->engine, NULL, 0, &report, NULL), WEIR_OK);
-        assert_int_equal(weir__courier_wait(&r->engine->shared.courier, &errand, 0, &error), WEIR_OK);
-        assert_int_equal(errand.n, 32);
-        weir__mem_free(errand.state);
+        assert_int_equal(weir__kv_transfers_wait(&r->engine->shared.transfers, &transfer, 0, &error),
+                         WEIR_OK);
+        assert_int_equal(transfer.n, 32);
+        weir__mem_free(transfer.state);
         rig_stop(r);
     }
 }
@@ -327,7 +328,7 @@ static void test_an_engine_that_does_not_come(void **state)
     assert_int_equal(weir_snapshot_export(s, r->engine, 0, -1, NULL), WEIR_ABORTED);
     weir_interrupt_set(NULL, NULL);
     assert_true(n_asked > 0);
-    assert_null(r->engine->shared.courier.first); /* nobody does it later */
+    assert_null(r->engine->shared.transfers.first); /* nobody does it later */
     weir_engine_stop(r->engine);
     assert_int_equal(weir_snapshot_export(s, r->engine, 0, -1, NULL), WEIR_STOPPED);
     weir_snapshot_destroy(s);
@@ -436,5 +437,5 @@ int main(void)
         RIG_TEST(test_without_memory),
         RIG_TEST(test_while_requests_run),
     };
-    return cmocka_run_group_tests_name("courier", tests, NULL, NULL);
+    return cmocka_run_group_tests_name("kv_transfer", tests, NULL, NULL);
 }
