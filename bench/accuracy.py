@@ -115,25 +115,26 @@ def main():
             print(row, file=sys.stderr, flush=True)
             return row
 
-        def compare_long(window, paths):
-            n, oracle = int(os.environ.get("WEIR_TOKENS", MORE)), f"{folder}/{window}.f32"
-            perplexity = in_f32(model, oracle, n, window)
+        def compare_cells(window, name, cells, path, oracle, n):
+            got = {side: logits(path, n, cells, [oracle], kernels, window) for side, kernels in (("ggml", "off"), ("weir", "auto"))}
+            row = rms_of("rms", {side: got[side]["squares"][0] for side in got})
+            row |= perplexity_of("perplexity", {side: got[side]["losses"] for side in got})
+            print(window, name, cells, row, file=sys.stderr, flush=True)
+            return f"| {window:,} | {name} | {cells} | {show(row, 'rms')} | {show(row, 'perplexity')} |"
 
-            def compare_cells(name, cells):
-                got = {side: logits(paths[name], n, cells, [oracle], kernels, window) for side, kernels in (("ggml", "off"), ("weir", "auto"))}
-                row = rms_of("rms", {side: got[side]["squares"][0] for side in got})
-                row |= perplexity_of("perplexity", {side: got[side]["losses"] for side in got})
-                print(window, name, cells, row, file=sys.stderr, flush=True)
-                return f"| {window:,} | {name} | {cells} | {show(row, 'rms')} | {show(row, 'perplexity')} |"
-
-            with concurrent.futures.ThreadPoolExecutor(AT_ONCE) as pool:
-                rows = list(pool.map(compare_cells, *zip(*((name, cells) for name in LONG_FORMATS for cells in LONG_CELLS))))
-            os.unlink(oracle)
-            return [f"| {window:,} | f32 | f32 |  |  | {perplexity:.4f} |  |", *rows]
+        def compare_long(windows, n, pool):
+            paths = {name: write(model, name, f"{folder}/{name}.gguf") for name in LONG_FORMATS}
+            oracles = {window: f"{folder}/{window}.f32" for window in windows}
+            perplexity = dict(zip(windows, pool.map(lambda window: in_f32(model, oracles[window], n, window), windows)))
+            rows = {window: [pool.submit(compare_cells, window, name, cells, paths[name], oracles[window], n)
+                             for name in LONG_FORMATS for cells in LONG_CELLS] for window in windows}
+            return [line for window in windows for line in (f"| {window:,} | f32 | f32 |  |  | {perplexity[window]:.4f} |  |",
+                                                            *(row.result() for row in rows[window]))]
 
         if os.environ.get("WEIR_WINDOWS"):
-            paths = {name: write(model, name, f"{folder}/{name}.gguf") for name in LONG_FORMATS}
-            write_long([line for window in os.environ["WEIR_WINDOWS"].split(",") for line in compare_long(int(window), paths)])
+            windows = [int(window) for window in os.environ["WEIR_WINDOWS"].split(",")]
+            with concurrent.futures.ThreadPoolExecutor(AT_ONCE) as pool:
+                write_long(compare_long(windows, int(os.environ.get("WEIR_TOKENS", MORE)), pool))
             return
 
         run([sys.executable, "bench/random_model.py", sources["random"]])
