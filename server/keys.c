@@ -71,33 +71,38 @@ static owner *add_owner(serve_keys *keys, const char *hex)
         return NULL;
     }
     memcpy(o->digest, hex, sizeof o->digest);
-    o->revoked = true; /* until all are there */
+    o->revoked = true; /* until it is set */
     keys->owners[keys->n++] = o;
     return o;
 }
 
-bool serve_keys_set(serve_keys *keys, const serve_params *params)
+bool serve_keys_reserve(serve_keys *keys, const serve_params *params)
 {
     char hex[DIGEST + 1];
-    pthread_mutex_lock(&keys->mutex);
     bool ok = true;
+    pthread_mutex_lock(&keys->mutex);
     for (size_t i = 0; i < params->n_keys && ok; i++) {
         digest(params->keys[i].text, strlen(params->keys[i].text), hex);
         ok = find_key(keys, hex) >= 0 || add_owner(keys, hex) != NULL;
     }
-    if (ok) {
-        keys->wanted = params->n_keys > 0;
-        for (int32_t i = 0; i < keys->n; i++) keys->owners[i]->revoked = true;
-        for (size_t i = 0; i < params->n_keys; i++) {
-            digest(params->keys[i].text, strlen(params->keys[i].text), hex);
-            owner *o = keys->owners[find_key(keys, hex)];
-            o->revoked = false;
-            set_limits(o, params, &params->keys[i], true);
-        }
-        set_limits(&keys->everybody, params, NULL, keys->wanted);
-    }
     pthread_mutex_unlock(&keys->mutex);
     return ok;
+}
+
+void serve_keys_set(serve_keys *keys, const serve_params *params)
+{
+    char hex[DIGEST + 1];
+    pthread_mutex_lock(&keys->mutex);
+    keys->wanted = params->n_keys > 0;
+    for (int32_t i = 0; i < keys->n; i++) keys->owners[i]->revoked = true;
+    for (size_t i = 0; i < params->n_keys; i++) {
+        digest(params->keys[i].text, strlen(params->keys[i].text), hex);
+        owner *o = keys->owners[find_key(keys, hex)];
+        o->revoked = false;
+        set_limits(o, params, &params->keys[i], true);
+    }
+    set_limits(&keys->everybody, params, NULL, keys->wanted);
+    pthread_mutex_unlock(&keys->mutex);
 }
 
 serve_keys *serve_keys_create(const serve_params *params)
@@ -105,9 +110,12 @@ serve_keys *serve_keys_create(const serve_params *params)
     serve_keys *keys = weir__mem_calloc(1, sizeof *keys);
     if (keys == NULL) return NULL;
     pthread_mutex_init(&keys->mutex, NULL);
-    if (serve_keys_set(keys, params)) return keys;
-    serve_keys_destroy(keys);
-    return NULL;
+    if (!serve_keys_reserve(keys, params)) {
+        serve_keys_destroy(keys);
+        return NULL;
+    }
+    serve_keys_set(keys, params);
+    return keys;
 }
 
 void serve_keys_destroy(serve_keys *keys)

@@ -8,9 +8,12 @@
 serve_keys *serve_keys_create(const serve_params *params);
 void serve_keys_destroy(serve_keys *keys);
 
-/* These keys and limits from now on. A key that was there keeps its number and its usage; a removed one is
- * no longer found. False: out of memory, and nothing has changed. */
-bool serve_keys_set(serve_keys *keys, const serve_params *params);
+/* Allocates all that set needs for these keys. False: out of memory; nothing has changed for any request. */
+bool serve_keys_reserve(serve_keys *keys, const serve_params *params);
+
+/* After reserve with the same keys: these keys and limits apply from now on. A key that was there keeps its
+ * number and its usage; a removed one is no longer found. */
+void serve_keys_set(serve_keys *keys, const serve_params *params);
 
 bool serve_keys_are_wanted(serve_keys *keys);
 

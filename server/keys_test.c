@@ -43,7 +43,8 @@ static void set(serve_keys *keys, const serve_key *list, size_t n)
     serve_params params = serve_params_default();
     params.keys = list;
     params.n_keys = n;
-    assert_true(serve_keys_set(keys, &params));
+    assert_true(serve_keys_reserve(keys, &params));
+    serve_keys_set(keys, &params);
 }
 
 /* ---- Which key ---- */

@@ -18,6 +18,7 @@
 #include <unistd.h>
 
 #include "base/json.h"
+#include "base/mem.h"
 #include "base/text.h"
 #include "model.h"
 #include "server.h"
@@ -33,6 +34,7 @@ static serve_model_params models[8];
 static serve_params params;
 static weir_pool_params pool;
 static serve_server *server;
+static const char *client_key; /* NULL: requests have none */
 
 static void set_model(size_t i, const char *name, const char *path)
 {
@@ -88,6 +90,7 @@ static int stop(void **state)
     (void)state;
     serve_server_destroy(server);
     server = NULL;
+    client_key = NULL;
     return 0;
 }
 
@@ -118,6 +121,7 @@ static int request(const serve_server *to, const char *method, const char *path,
     weir__text text = {0};
     int fd = connect_to(to);
     weir__text_printf(&text, "%s %s HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n", method, path);
+    if (client_key != NULL) weir__text_printf(&text, "Authorization: Bearer %s\r\n", client_key);
     if (body != NULL) weir__text_printf(&text, "Content-Length: %zu\r\n\r\n%s", strlen(body), body);
     if (body == NULL) weir__text_add_string(&text, "\r\n");
     assert_false(text.failed);
@@ -567,6 +571,46 @@ static void a_model_larger_than_the_budget(void **state)
     expect("POST", "/v1/completions", body, 503, "a smaller --ctx or less --cache-memory");
 }
 
+/* Whichever allocation fails. */
+static void a_failed_reload_changes_nothing(void **state)
+{
+    enum { N_KEYS = 20 };
+    static char texts[N_KEYS][16];
+    serve_key keys[N_KEYS];
+    weir_error error = {0};
+    (void)state;
+    prepare("");
+    for (int i = 0; i < N_KEYS; i++) {
+        snprintf(texts[i], sizeof texts[i], "key %d", i);
+        keys[i] = (serve_key){texts[i], SERVE_UNSAID, SERVE_UNSAID, SERVE_UNSAID};
+    }
+    params.keys = keys;
+    params.n_keys = 1;
+    start();
+    serve_params fewer = params;
+    fewer.models = models + 1;
+    fewer.n_models = 2;
+    fewer.n_keys = N_KEYS;
+    bool pending = false;
+    int n_failed = 0;
+    for (int n = 0; !pending; n++) {
+        weir__mem_fail_after(n);
+        weir_status status = serve_server_reload(server, &fewer, &error);
+        pending = weir__mem_fail_pending();
+        weir__mem_fail_after(-1);
+        client_key = texts[N_KEYS - 1];
+        expect("GET", "/v1/models", NULL, status == WEIR_OK ? 200 : 401, "");
+        client_key = texts[0];
+        expect("GET", "/v1/models/one", NULL, status == WEIR_OK ? 404 : 200, "");
+        if (status == WEIR_OK) /* another thread's allocation may have failed */
+            assert_int_equal(serve_server_reload(server, &params, &error), WEIR_OK);
+        else
+            assert_int_equal(status, WEIR_NO_MEMORY);
+        n_failed += status != WEIR_OK;
+    }
+    assert_true(n_failed > 3); /* models and keys */
+}
+
 static void a_reload_ends_no_stream(void **state)
 {
     int fds[2];
@@ -614,6 +658,7 @@ int main(void)
         cmocka_unit_test_teardown(a_stream_without_a_reader_keeps_its_model, stop),
         cmocka_unit_test_teardown(a_model_that_cannot_be_loaded, stop),
         cmocka_unit_test_teardown(a_model_larger_than_the_budget, stop),
+        cmocka_unit_test_teardown(a_failed_reload_changes_nothing, stop),
         cmocka_unit_test_teardown(a_reload_ends_no_stream, stop),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

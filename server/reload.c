@@ -1,5 +1,6 @@
-/* reload.c: questions to the service thread: to take new keys, limits, origins, timeouts and several models,
- * and whether it is well. Sockets, threads and a single model stay.
+/* reload.c: replaces keys, limits, origins, timeouts, the certificate and the list of several models while
+ * the server runs; and asks the service thread whether it is healthy. Sockets, threads and a single model
+ * stay.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "base/clock.h"
 #include "base/error.h"
@@ -45,43 +46,48 @@ void serve_reload_take(serve_server *server)
     pthread_mutex_unlock(&server->mutex);
 }
 
-weir_status serve_reload_tls(serve_server *server, weir_error *error)
-{
-    SSL_CTX *tls = NULL;
-    if (server->params.tls_cert == NULL) return WEIR_OK;
-    weir_status status = serve_tls_create(server->params.tls_cert, server->params.tls_key, &tls, error);
-    if (status != WEIR_OK) return status;
-    pthread_mutex_lock(&server->mutex);
-    SSL_CTX *before = server->tls;
-    server->tls = tls;
-    pthread_mutex_unlock(&server->mutex);
-    SSL_CTX_free(before);
-    return WEIR_OK;
-}
-
-weir_status serve_server_reload(serve_server *server, const serve_params *params, weir_error *error)
+static weir_status check_reload(const serve_server *server, const serve_params *params, weir_error *error)
 {
     weir_status status = serve_params_check(params, error);
     if (status != WEIR_OK) return status;
     if (serve_keys_are_wanted(server->keys) && params->n_keys == 0)
         return weir__error_set(error, WEIR_INVALID, "keys",
-                               "there are no keys any more; to let everybody ask, start the server again");
+                               "the new parameters have no keys; to serve without keys, restart the server");
     if ((serve_catalog_pool(server->catalog) != NULL) != (params->n_models > 0))
-        return weir__error_set(
-            error, WEIR_INVALID, "models",
-            "a server of one model becomes one of several, or the reverse, only by a restart");
-    if ((status = serve_reload_tls(server, error)) != WEIR_OK) return status;
-    if (params->n_models > 0 && (status = serve_catalog_set(server->catalog, params, error)) != WEIR_OK)
-        return status;
-    if (!serve_keys_set(server->keys, params))
-        return weir__error_set(error, WEIR_NO_MEMORY, NULL, "out of memory for the keys");
+        return weir__error_set(error, WEIR_INVALID, "models",
+                               "a change between one model and several needs a restart");
+    return WEIR_OK;
+}
+
+/* All that can fail, in an order in which a failure leaves no change: the list of models is the last. */
+static weir_status prepare_reload(serve_server *server, const serve_params *params, SSL_CTX **tls,
+                                  weir_error *error)
+{
+    weir_status status = serve_tls_create(server->params.tls_cert, server->params.tls_key, tls, error);
+    if (status == WEIR_OK && !serve_keys_reserve(server->keys, params))
+        status = weir__error_set(error, WEIR_NO_MEMORY, NULL, "out of memory for the keys");
+    if (status == WEIR_OK && params->n_models > 0) status = serve_catalog_set(server->catalog, params, error);
+    if (status != WEIR_OK) SSL_CTX_free(*tls);
+    return status;
+}
+
+weir_status serve_server_reload(serve_server *server, const serve_params *params, weir_error *error)
+{
+    SSL_CTX *tls;
+    weir_status status = check_reload(server, params, error);
+    if (status == WEIR_OK) status = prepare_reload(server, params, &tls, error);
+    if (status != WEIR_OK) return status;
+    serve_keys_set(server->keys, params);
     pthread_mutex_lock(&server->mutex);
+    SSL_CTX *before = server->tls;
+    server->tls = tls;
     server->reload = params;
     serve_loop_wake(server->loop);
     while (server->reload != NULL && !server->drained)
         weir__clock_cond_wait(&server->changed, &server->mutex, weir__clock_deadline_ns(-1));
     server->reload = NULL;
     pthread_mutex_unlock(&server->mutex);
+    SSL_CTX_free(before);
     return WEIR_OK;
 }
 

@@ -295,10 +295,6 @@ bool serve_reach_is_open(const serve_server *server);
 /* reload.c: applies the parameters that serve_server_reload passed. Service thread. */
 void serve_reload_take(serve_server *server);
 
-/* Reads the certificate and its key again, for connections that come from now on; an error changes nothing.
- * Without TLS there is nothing to do. Any thread. IO (tls_cert), NO_MEMORY. */
-weir_status serve_reload_tls(serve_server *server, weir_error *error);
-
 /* sweep.c: called by the timer. */
 void serve_server_sweep(serve_timer *timer);
 

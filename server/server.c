@@ -23,6 +23,7 @@
 #include "pull.h"
 #include "records.h"
 #include "tape.h"
+#include "tls.h"
 
 #define FETCHERS    8  /* threads for requests that name images by URL */
 #define CARRIERS    2  /* threads for requests whose prefix another server has; a third one gives prefixes */
@@ -214,7 +215,7 @@ weir_status serve_server_create(const serve_params *params, serve_server **out, 
         status =
             weir__error_set(error, WEIR_NO_MEMORY, NULL, "no descriptors or memory for the server's loop");
     if (status == WEIR_OK) status = serve_catalog_create(params, &server->catalog, error);
-    if (status == WEIR_OK) status = serve_reload_tls(server, error);
+    if (status == WEIR_OK) status = serve_tls_create(params->tls_cert, params->tls_key, &server->tls, error);
     if (status == WEIR_OK) server->loaded = serve_catalog_pool(server->catalog) != NULL;
     if (status == WEIR_OK) status = serve_listener_open(server, error);
     if (status == WEIR_OK && params->kv_events != NULL) status = open_kv_events(server, error);

@@ -24,10 +24,11 @@ weir_status serve_server_add_adapter(serve_server *server, const char *name, wei
 /* The one model is there; engine: NULL where it generates no text. Both must live until destroy. Once. */
 void serve_server_ready(serve_server *server, weir_model *model, weir_engine *engine);
 
-/* Other keys, limits of keys, origins, hosts, timeouts, and the certificate's files read again; other
- * parameters have no effect. They must live until the next reload, or as long as the server. Waits for the
- * service thread; not after destroy. INVALID: also no keys where there were some; IO (tls_cert); NO_MEMORY;
- * nothing has changed then. */
+/* Applies the keys and their limits, origins, hosts, timeouts, body_bytes, log, models and the pool's memory
+ * of these parameters, and reads the certificate's files again; the other parameters have no effect. Strings
+ * and arrays must live until the next reload, or as long as the server. Waits for the service thread; not
+ * after destroy. Errors: INVALID (also no keys where there were some, or several models where there was one),
+ * IO (tls_cert), NO_MEMORY; nothing has changed. */
 weir_status serve_server_reload(serve_server *server, const serve_params *params, weir_error *error);
 
 /* Whether the service thread answers within timeout_ms, and says that the engine works. Any thread. */

@@ -22,6 +22,8 @@ static int choose_protocol(SSL *ssl, const unsigned char **out, unsigned char *n
 
 weir_status serve_tls_create(const char *cert, const char *key, SSL_CTX **tls, weir_error *error)
 {
+    *tls = NULL;
+    if (cert == NULL) return WEIR_OK;
     SSL_CTX *made = SSL_CTX_new(TLS_server_method());
     if (made == NULL) return weir__error_set(error, WEIR_NO_MEMORY, NULL, "out of memory for TLS");
     SSL_CTX_set_min_proto_version(made, TLS1_2_VERSION);

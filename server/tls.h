@@ -5,7 +5,8 @@
 #include <openssl/ssl.h>
 #include <weir/weir.h>
 
-/* PEM files: a certificate with its chain, and its key. Errors: IO (tls_cert), NO_MEMORY. */
+/* PEM files: a certificate with its chain, and its key; without a certificate *tls is NULL. Errors: IO
+ * (tls_cert), NO_MEMORY. */
 weir_status serve_tls_create(const char *cert, const char *key, SSL_CTX **tls, weir_error *error);
 
 /* Of a connection that is accepted; NULL: out of memory. */
