@@ -221,7 +221,7 @@ static json_t *find_items(serve_ask *ask, const char *id)
         serve_call_refuse(call, 400, "previous_response_id", "previous_response_not_found",
                           "there is no response \"%.63s\" here that this key may continue: those with "
                           "\"store\": false are not kept, and others for %d s, as far as there is room",
-                          id, call->server->params.response_s);
+                          id, call->response_s);
     else if (status == WEIR_OK) {
         weir__text all = {0};
         weir__text_printf(&all, "[%s%s%s]", before.bytes, before.n > 0 && input.n > 0 ? "," : "",

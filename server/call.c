@@ -24,6 +24,8 @@ serve_call *serve_call_create(serve_server *server, serve_connection *connection
     call->server = server;
     call->connection = connection;
     call->key = -1;
+    call->body_most = server->params.body_bytes;
+    call->response_s = server->params.response_s;
     call->began_ns = call->moved_ns = weir__clock_now_ns();
     call->after = server->calls;
     if (server->calls != NULL) server->calls->before = call;

@@ -33,8 +33,8 @@ typedef struct snap {
 struct serve_events {
     serve_events *next; /* the server's */
     serve_server *server;
-    serve_model *model;        /* held */
-    const weir_engine *engine; /* whose ticks these are; NULL: none */
+    serve_model *model; /* held */
+    uint64_t loaded;    /* serial of the model in memory whose ticks these are; 0 = none */
     serve_timer timer;
     int32_t n_readers;
     int64_t sent_ns;
@@ -80,9 +80,9 @@ static void take_part(serve_events *events, const weir_tick_slot *part)
 }
 
 /* Forgets all that was read from the engine before. */
-static void change_engine(serve_events *events, const weir_engine *engine)
+static void change_engine(serve_events *events, uint64_t loaded)
 {
-    events->engine = engine;
+    events->loaded = loaded;
     events->next_tick = events->next_part = events->next_arrival = 0;
     events->n_sent = events->n_ticks = 0;
     memset(events->slots, 0, sizeof events->slots);
@@ -90,12 +90,14 @@ static void change_engine(serve_events *events, const weir_engine *engine)
     memset(events->snaps, 0, sizeof events->snaps);
 }
 
-static void read_engine(serve_events *events, const weir_engine *engine)
+static void read_engine(serve_events *events, const serve_loaded *loaded)
 {
+    const weir_engine *engine = loaded != NULL ? loaded->engine : NULL;
+    uint64_t serial = engine != NULL ? loaded->serial : 0;
     weir_tick_slot parts[READ_N];
     weir_tick ticks[READ_N];
     size_t n;
-    if (events->engine != engine) change_engine(events, engine);
+    if (events->loaded != serial) change_engine(events, serial);
     if (engine == NULL) return;
     read_arrivals(events, engine);
     while (weir_engine_tick_slots(engine, events->next_part, parts, READ_N, &n) == WEIR_OK) {
@@ -241,7 +243,7 @@ static bool look(serve_events *events, weir_engine_stats *stats)
 {
     const serve_loaded *loaded = serve_catalog_lock(events->server->catalog, events->model);
     const weir_engine *engine = loaded != NULL ? loaded->engine : NULL;
-    read_engine(events, engine);
+    read_engine(events, loaded);
     bool ok = engine == NULL || weir_engine_get_stats(engine, stats) == WEIR_OK;
     serve_catalog_unlock(events->server->catalog);
     return ok;
@@ -311,7 +313,7 @@ void serve_events_begin(serve_call *call)
     if (call->ended) return; /* HEAD */
     call->events = events;
     if (events->n_readers++ == 0) {
-        read_engine(events, call->loaded != NULL ? call->loaded->engine : NULL);
+        read_engine(events, call->loaded);
         events->n_sent = events->n_ticks; /* earlier ticks are not sent */
         events->sent_ns = 0;
     }
@@ -346,7 +348,7 @@ void serve_slots(serve_call *call)
         serve_call_no_memory(call);
         return;
     }
-    read_engine(events, call->loaded != NULL ? call->loaded->engine : NULL);
+    read_engine(events, call->loaded);
     if (call->loaded != NULL && call->loaded->engine != NULL)
         weir_engine_get_stats(call->loaded->engine, &stats);
     add_slots(events, stats.n_slots, &text);

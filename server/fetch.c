@@ -95,7 +95,7 @@ static bool may_connect(const struct sockaddr *address, void *user)
 static bool on_bytes(const weir__transfer_head *head, const char *bytes, size_t n, void *user)
 {
     fetch *f = user;
-    size_t most = (size_t)f->call->server->params.body_bytes;
+    size_t most = (size_t)f->call->body_most;
     bool wanted = head->status == 200;
     f->status = head->status;
     f->too_large = n > most - f->all->n_bytes || head->length > (int64_t)most;
@@ -157,7 +157,7 @@ static bool check_fetched(const fetch *f, const char *field)
         return serve_call_refuse(call, 413, field, "media_too_large",
                                  "the files that this request names by URL have more than %lld bytes "
                                  "(--max-body)",
-                                 (long long)call->server->params.body_bytes);
+                                 (long long)call->body_most);
     if (f->end == WEIR__TRANSFER_BARRED)
         return serve_call_refuse(call, 400, field, "unsupported_value",
                                  "%s is at an address that is not public and that --media-host does not name",

@@ -84,7 +84,7 @@ static bool has_body(const llhttp_t *parser)
 static bool admit_body(serve_call *call, uint64_t n)
 {
     serve_server *server = call->server;
-    uint64_t most = (uint64_t)server->params.body_bytes;
+    uint64_t most = (uint64_t)call->body_most;
     uint64_t small = most / 16 < SMALL_BODY ? most / 16 : SMALL_BODY;
     bool close = call->close;
     call->close = true; /* if it is refused: the rest of the body is not read */

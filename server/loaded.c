@@ -1,15 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "loaded.h"
 
+#include <stdatomic.h>
+
 #include "base/clock.h"
 #include "base/mem.h"
 #include "kept.h"
+
+static _Atomic uint64_t n_created;
 
 serve_loaded *serve_loaded_create(const char *name, weir_model *model, weir_engine *engine)
 {
     serve_loaded *loaded = weir__mem_calloc(1, sizeof *loaded);
     if (loaded == NULL) return NULL;
     pthread_mutex_init(&loaded->embedder.mutex, NULL);
+    loaded->serial = atomic_fetch_add(&n_created, 1) + 1;
     loaded->name = name != NULL ? weir__mem_strdup(name) : NULL;
     loaded->model = model;
     loaded->engine = engine;

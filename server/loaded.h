@@ -16,6 +16,7 @@ typedef struct serve_embedder {
 
 typedef struct serve_loaded {
     struct serve_loaded *next; /* the catalog's */
+    uint64_t serial;           /* no two have the same in the life of the process */
     char *name;                /* the model's; NULL: there is but one */
     weir_model *model;         /* borrowed, as is the engine */
     weir_engine *engine;

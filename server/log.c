@@ -25,13 +25,24 @@ void serve_log_plain(void)
     plain = true;
 }
 
-/* Adds text from clients with a "?" for each control character, which could move a terminal's cursor. */
+/* Adds text from clients as UTF-8, with a "?" for each control character, which could move a terminal's
+ * cursor. */
 static void add_safe(weir__text *line, const char *bytes, size_t n)
 {
-    for (size_t i = 0; i < n; i++) {
-        unsigned char byte = (unsigned char)bytes[i], next = i + 1 < n ? (unsigned char)bytes[i + 1] : 0;
-        bool control = byte < 0x20 || byte == 0x7f || (byte == 0xc2 && next >= 0x80 && next < 0xa0);
-        weir__text_add(line, control ? "?" : bytes + i, 1);
+    enum { PART = 256 };
+    weir__utf8 state;
+    weir__utf8_init(&state);
+    for (size_t at = 0; at <= n; at += PART) {
+        char text[WEIR__UTF8_BOUND(PART)];
+        bool last = n - at < PART;
+        size_t length = weir__utf8_feed(&state, bytes + at, last ? n - at : PART, text);
+        if (last) length += weir__utf8_flush(&state, text + length);
+        for (size_t i = 0; i < length; i++) {
+            unsigned char byte = (unsigned char)text[i];
+            bool wide = byte == 0xc2 && (unsigned char)text[i + 1] < 0xa0; /* U+0080 to U+009F */
+            weir__text_add(line, byte < 0x20 || byte == 0x7f || wide ? "?" : text + i, 1);
+            i += wide;
+        }
     }
 }
 

@@ -34,7 +34,7 @@ static void refuse_record(serve_call *call, const char *id)
         call, 404, "response_id", "not_found",
         "there is no response \"%.63s\" here that this key may read: those with \"store\": false "
         "are not kept, and others for %d s, as far as there is room",
-        id, call->server->params.response_s);
+        id, call->response_s);
 }
 
 /* False: the call has its answer. */

@@ -334,7 +334,7 @@ static void keep_response(serve_answer *answer, const char *status, const char *
     add_response(answer, status, error, &record->response);
     answer->record = NULL;
     serve_records_put(server->records, record, (size_t)server->params.response_bytes,
-                      weir__clock_now_ns() + server->params.response_s * WEIR__NS_PER_S);
+                      weir__clock_now_ns() + answer->call->response_s * WEIR__NS_PER_S);
 }
 
 static void finish_response(serve_answer *answer)

@@ -47,7 +47,7 @@ typedef struct weir__cache_counts {
     uint64_t n_evicted;  /* evicted entries */
 } weir__cache_counts;
 
-/* `look`, `count`, `changes` and `block` may be called by any thread, the rest by the driver only. The mutex
+/* `look`, `changes` and `block` may be called by any thread, the rest by the driver only. The mutex
  * is never held during a call of the backend; the archive's is taken within it. */
 weir_status weir__cache_create(const weir__cache_params *params, weir__cache **out, weir_error *error);
 

@@ -114,11 +114,10 @@ static void guess_times(const weir_engine *engine, const weir_cost *cost, const 
     int32_t n_left = n_new, a_turn = !above->streams ? chunk_of(engine) : fitting > 0 ? fitting : 1;
     double turns_ns = take_turns(above, a_turn, &n_left);
     int32_t n_ticks = prompt_ticks(n_left, chunk, fitting, above);
-    double prompt = turns_ns + weir_cost_tick_ns(cost, n_ticks * n_passes, n_ticks * beside->n, n_new,
-                                                 context_k + n_ticks * beside->context_k);
-    double rest =
-        weir_cost_tick_ns(cost, n_rest, n_rest * (1 + beside->n), 0,
-                          weir__cost_context_k(forecast->n_prompt, n_rest) + n_rest * beside->context_k);
+    double prompt = turns_ns + weir_cost_tick_ns(cost, 0, 0, n_new, context_k) +
+                    n_ticks * weir_cost_tick_ns(cost, n_passes, beside->n, 0, beside->context_k);
+    double rest = weir_cost_tick_ns(cost, 0, 0, 0, weir__cost_context_k(forecast->n_prompt, n_rest)) +
+                  n_rest * weir_cost_tick_ns(cost, 1, 1 + beside->n, 0, beside->context_k);
     forecast->ttft_ns += (int64_t)prompt;
     forecast->finish_ns = forecast->ttft_ns + (int64_t)rest;
 }

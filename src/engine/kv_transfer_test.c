@@ -270,6 +270,8 @@ static void test_other_models_and_small_caches(void **state)
         if (what < 2) {
             assert_int_equal(status, WEIR_UNSUPPORTED);
             assert_non_null(strstr(error.message, "another model"));
+            assert_int_equal(weir_snapshot_import(given, to, -1, NULL), WEIR_UNSUPPORTED);
+            assert_int_equal(weir_snapshot_export(taken, from, 0, -1, NULL), WEIR_UNSUPPORTED);
         } else {
             assert_int_equal(status, WEIR_OK);
             assert_int_equal(weir_snapshot_import(taken, to, -1, &error),

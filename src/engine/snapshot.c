@@ -114,6 +114,9 @@ static weir_status check_state(const weir_snapshot *snapshot, const weir_engine 
     if (snapshot == NULL || engine == NULL)
         return weir__error_set(error, WEIR_INVALID, snapshot == NULL ? "snapshot" : "engine",
                                "a pointer is NULL");
+    if (snapshot->arrival.limits.kind != weir__prefix_limits(&engine->driver.prefix).kind)
+        return weir__error_set(error, WEIR_UNSUPPORTED, "engine",
+                               "the snapshot was created for an engine of another model or KV type");
     bool fits = empty ? snapshot->arrival.n == 0 && !snapshot->sealed
                       : weir__snapshot_is_whole(&snapshot->arrival) && !snapshot->failed;
     if (fits) return WEIR_OK;
@@ -170,9 +173,6 @@ weir_status weir_snapshot_import(weir_snapshot *snapshot, weir_engine *engine, i
         return weir__error_set(error, WEIR_UNSUPPORTED, "engine",
                                "the snapshot has %u tokens; a context of this engine holds %d",
                                arrival->text.head.n_tokens, limits.n_tokens);
-    if (arrival->limits.kind != limits.kind)
-        return weir__error_set(error, WEIR_UNSUPPORTED, "engine",
-                               "the snapshot was created for an engine of another model or KV type");
     weir__kv_transfer transfer = {
         .brings = true,
         .key = key_of(snapshot),
