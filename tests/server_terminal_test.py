@@ -52,6 +52,8 @@ def test_banner():
         r"^\d\d:\d\d:\d\d POST /v1/completions 200 in \d+ ms: prompt \d+ \(0 cached\), answer 3 \(length\)$", s.text(), re.M), PATIENCE), terminal.screen.text())
     status = post(address.group(), "/v1/%C2%9B\x7fnothing".replace("\x7f", "%7F"), {})
     check("a line for a refusal", status == 404 and terminal.wait_for(lambda s: " 404 in " in s.text(), PATIENCE), terminal.screen.text())
+    check("a path that is no UTF-8 and has control characters", post(address.group(), "/v1/a%C2%9B31mb%9B32mc%FF", {}) == 404)
+    check("its line has none of them", terminal.wait_for(lambda s: "POST /v1/a?31mb\ufffd32mc\ufffd 404 in " in s.text(), PATIENCE), terminal.screen.text())
     check("the terminal shows what it is sent and nothing else", terminal.screen.unknown == [], terminal.screen.unknown)
     terminal.process.send_signal(signal.SIGINT)
     code = terminal.finish(PATIENCE)

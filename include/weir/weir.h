@@ -1467,10 +1467,11 @@ typedef struct weir_plan_entry {
                        * prefilling one */
 } weir_plan_entry;
 
-/* Decides how many tokens each slot gets in a tick. plan is [view->n_slots]; returns the number of entries
- * written. A pure function that runs on the engine's thread and must not block. An invalid plan is replaced
- * by decode-maximal's for that tick and counted (n_bad_plans): over budget, a slot named twice or without
- * work, an entry outside its limits, more entries than view->n_slots, or no entry although there is work. */
+/* Decides how many tokens each slot gets in a tick that has slots with work. plan is [view->n_slots]; returns
+ * the number of entries written. A pure function that runs on the engine's thread and must not block. An
+ * invalid plan is replaced by decode-maximal's for that tick and counted (n_bad_plans): over budget, a slot
+ * named twice or without work, an entry outside its limits, more entries than view->n_slots, or no entry
+ * although there is work. */
 typedef struct weir_strategy {
     const char *name;
     size_t (*plan)(const weir_view *view, weir_plan_entry *plan, void *user);

@@ -212,7 +212,8 @@ static size_t as_told(const weir_view *view, weir_plan_entry *plan, void *user)
     seen *s = user;
     s->calls++;
     s->n_slots = view->n_slots;
-    if (view->n_slots > 0) plan[0] = s->plan;
+    assert_true(view->n_slots > 0);
+    plan[0] = s->plan;
     return s->n_plan;
 }
 
@@ -225,6 +226,8 @@ static void a_strategy_of_the_callers_makes_the_plans(void **state)
     r->params.strategy = &strategy;
     rig_script(r, 'A', 9, "ab");
     rig_start(r);
+    rig_tick(r);
+    assert_int_equal(s.calls, 0); /* there is nothing to plan */
     weir_stream *stream = rig_submit_key(r, 'A');
     for (int i = 0; i < 3; i++) {
         assert_int_equal(rig_tick(r).n_prefill, 3);

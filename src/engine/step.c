@@ -116,7 +116,9 @@ static bool make_batch(weir__driver *driver, const weir_plan_entry *plan, size_t
     bool given = plan != NULL;
     if (!given) {
         driver->shows = false;
-        n_plan = driver->strategy.plan(&driver->view, driver->plan, driver->strategy.user);
+        n_plan = driver->view.n_slots > 0
+                     ? driver->strategy.plan(&driver->view, driver->plan, driver->strategy.user)
+                     : 0;
         plan = driver->plan;
     }
     /* An empty plan is fine from a caller. From a strategy with work at hand it might go on forever. */
