@@ -196,7 +196,7 @@ static void texts_that_are_no_records_are_refused(void **state)
         {HEAD "{\"rest\":[" PART(0, ",\"n_tokens\":1") "]}\n", "n_tokens", "0 to 0"},
         {HEAD TICK(0, 1, PART(0, ",\"suspended\":true,\"n_tokens\":1")), "n_tokens", "0 to 0"},
         {HEAD TICK(0, 1, PART(0, ",\"suspended\":true,\"resumed\":true")), "suspended", "line 2"},
-        {HEAD TICK(0, 1, PART(-1, ",\"resumed\":true")), "resumed", "has a slot"},
+        {HEAD TICK(0, 1, PART(-1, ",\"resumed\":true")), "resumed", "have a slot"},
         {HEAD TICK(0, 1, PART(0, ",\"resumed\":true,\"reason\":\"end\",\"end_ns\":3")), "resumed", "not end"},
         {HEAD "{\"arrival\":0,\"submit_ns\":5,\"n_prompt\":9,\"max_tokens\":7,\"priority\":101}", "priority",
          "-100 to 100"},
