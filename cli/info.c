@@ -62,8 +62,9 @@ static void print_model(cli_text *text, const char *path, const weir_model *mode
                     info->token_eot, info->add_bos ? ", begins by itself" : "");
     if (info->is_draft_head || info->n_layer_mtp > 0) {
         line(text, "drafts");
-        cli_text_puts(text, info->is_draft_head ? "guesses for another model, as its --draft-model\n"
-                                                : "guesses tokens by a layer of its own (MTP)\n");
+        cli_text_puts(text, info->is_draft_head
+                                ? "only drafts for another model: pass it as --draft-model of that\n"
+                                : "drafts tokens with a layer of its own (MTP)\n");
     }
     if (info->reads_images || info->reads_sounds) {
         line(text, "reads");

@@ -90,7 +90,7 @@ static void test_a_list_with_an_error_keeps_what_it_had(void **state)
     cli_pulled_fini(&pulled);
 }
 
-static void test_who_asks_during_a_reading_has_the_next_ones_answer(void **state)
+static void test_a_request_during_a_reading_gets_the_next_ones_answer(void **state)
 {
     (void)state;
     client first, second;
@@ -124,7 +124,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_a_name_is_listed_once),
         cmocka_unit_test(test_a_list_with_an_error_keeps_what_it_had),
-        cmocka_unit_test(test_who_asks_during_a_reading_has_the_next_ones_answer),
+        cmocka_unit_test(test_a_request_during_a_reading_gets_the_next_ones_answer),
         cmocka_unit_test(test_the_server_ends),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

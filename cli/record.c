@@ -337,9 +337,10 @@ static weir_status check_part(reader *r, const weir_tick_slot *part, const weir_
     bool works = part->state == WEIR_SLOT_PREFILLING || part->state == WEIR_SLOT_GENERATING;
     bool moves = part->suspended || part->resumed;
     if (moves && (part->suspended == part->resumed || !works || part->slot < 0 || part->end_ns > 0))
-        return weir__error_set(
-            r->error, WEIR_FORMAT, part->suspended ? "suspended" : "resumed",
-            "line %zu: who is suspended or resumed has a slot that works, and does not end", r->line);
+        return weir__error_set(r->error, WEIR_FORMAT, part->suspended ? "suspended" : "resumed",
+                               "line %zu: a suspended or resumed request (never both) must have a slot with "
+                               "work and must not end",
+                               r->line);
     if (part->n_tokens == 0) return WEIR_OK;
     int32_t most = tick == NULL || part->slot < 0 || !works || moves ? 0 : *budget;
     if (most > engine->n_ctx - part->n_past) most = engine->n_ctx - part->n_past;

@@ -51,7 +51,7 @@ static void same_part(const weir_tick_slot *a, const weir_tick_slot *b)
     assert_int_equal(a->resumed, b->resumed);
 }
 
-static void what_is_written_is_read(void **state)
+static void a_written_record_is_read(void **state)
 {
     (void)state;
     dice d = {dice_environment("WEIR_TEST_SEED", 20261121)};
@@ -151,7 +151,7 @@ static void what_is_written_is_read(void **state)
     }
 }
 
-static void what_is_no_record_is_refused(void **state)
+static void texts_that_are_no_records_are_refused(void **state)
 {
     (void)state;
     static const struct {
@@ -196,7 +196,7 @@ static void what_is_no_record_is_refused(void **state)
         {HEAD "{\"rest\":[" PART(0, ",\"n_tokens\":1") "]}\n", "n_tokens", "0 to 0"},
         {HEAD TICK(0, 1, PART(0, ",\"suspended\":true,\"n_tokens\":1")), "n_tokens", "0 to 0"},
         {HEAD TICK(0, 1, PART(0, ",\"suspended\":true,\"resumed\":true")), "suspended", "line 2"},
-        {HEAD TICK(0, 1, PART(-1, ",\"resumed\":true")), "resumed", "has a slot"},
+        {HEAD TICK(0, 1, PART(-1, ",\"resumed\":true")), "resumed", "have a slot"},
         {HEAD TICK(0, 1, PART(0, ",\"resumed\":true,\"reason\":\"end\",\"end_ns\":3")), "resumed", "not end"},
         {HEAD "{\"arrival\":0,\"submit_ns\":5,\"n_prompt\":9,\"max_tokens\":7,\"priority\":101}", "priority",
          "-100 to 100"},
@@ -214,7 +214,7 @@ static void what_is_no_record_is_refused(void **state)
     }
 }
 
-static void what_ended_after_the_last_tick_is_kept(void **state)
+static void ends_after_the_last_tick_are_kept(void **state)
 {
     (void)state;
     static const char text[] = HEAD ARRIVAL(0) TICK(0, 1, PART(0, ",\"n_tokens\":1")) "{\"rest\":[" PART(
@@ -277,9 +277,9 @@ static void memory_may_run_out(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(what_is_written_is_read),
-        cmocka_unit_test(what_is_no_record_is_refused),
-        cmocka_unit_test(what_ended_after_the_last_tick_is_kept),
+        cmocka_unit_test(a_written_record_is_read),
+        cmocka_unit_test(texts_that_are_no_records_are_refused),
+        cmocka_unit_test(ends_after_the_last_tick_are_kept),
         cmocka_unit_test(the_largest_engine_can_be_recorded),
         cmocka_unit_test(memory_may_run_out),
     };

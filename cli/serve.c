@@ -360,8 +360,8 @@ static void print_banner(const cli_args *args, const struct served *served)
     weir__text_fini(&text);
 }
 
-/* Tells systemd that all is well, if it wants to hear that: it restarts a service that does not. */
-static void tell_well(serve_server *server, int every_ms)
+/* Notifies systemd that the server is healthy, if it expects that: it restarts a service that does not. */
+static void notify_watchdog(serve_server *server, int every_ms)
 {
     if (every_ms > 0 && serve_server_is_well(server, every_ms)) serve_notify("WATCHDOG=1");
 }
@@ -375,7 +375,7 @@ static void serve_until_signal(cli_args *args, serve_server *server, cli_pulled 
         if (cli_signals_took(SIGHUP) || cli_pulled_waits(pulled)) reload(args, server, pulled, now);
         int n = poll(&descriptor, 1, watchdog_ms > 0 ? watchdog_ms : -1);
         if (n < 0 && errno != EINTR) break;
-        if (n == 0) tell_well(server, watchdog_ms);
+        if (n == 0) notify_watchdog(server, watchdog_ms);
         cli_signals_drain();
     }
 }
@@ -385,7 +385,8 @@ static void stop(serve_server *server)
     int watchdog_ms = serve_notify_watchdog_ms();
     serve_notify("STOPPING=1");
     serve_server_drain(server);
-    while (!serve_server_wait(server, watchdog_ms > 0 ? watchdog_ms : 60000)) tell_well(server, watchdog_ms);
+    while (!serve_server_wait(server, watchdog_ms > 0 ? watchdog_ms : 60000))
+        notify_watchdog(server, watchdog_ms);
 }
 
 static cli_exit load_one(const cli_args *args, struct served *served)

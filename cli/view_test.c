@@ -135,7 +135,7 @@ static void test_json(void **state)
     cli_view_fini(&view);
 }
 
-static void test_what_is_none(void **state)
+static void test_invalid_events_change_nothing(void **state)
 {
     (void)state;
     static const char *const bad[] = {"",
@@ -165,8 +165,11 @@ static void test_what_is_none(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_lines), cmocka_unit_test(test_models),       cmocka_unit_test(test_cut),
-        cmocka_unit_test(test_json),  cmocka_unit_test(test_what_is_none),
+        cmocka_unit_test(test_lines),
+        cmocka_unit_test(test_models),
+        cmocka_unit_test(test_cut),
+        cmocka_unit_test(test_json),
+        cmocka_unit_test(test_invalid_events_change_nothing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -140,9 +140,9 @@ static bool count_answers(serve_answer *answer)
         return serve_call_refuse(call, 400, answer->n_each > 1 ? "n" : "prompt", "invalid_value",
                                  "this request wants %d answers; this key may have %d at a time", answer->n,
                                  most);
-    return serve_call_refuse(call, 429, NULL, "rate_limit_exceeded",
-                             "with the %d answers of this request too many of this key run at the moment",
-                             answer->n);
+    return serve_call_refuse(
+        call, 429, NULL, "rate_limit_exceeded",
+        "this request needs %d answers at a time, more than this key may have running now", answer->n);
 }
 
 bool serve_answer_submit(serve_answer *answer, weir_request *requests, size_t n_requests)

@@ -170,7 +170,7 @@ static bool read_metadata(serve_call *call, void *to, const char *name, const js
     return json_is_object(value) || serve_field_refuse(call, name, "an object");
 }
 
-/* A wish that is reported, and has no effect. */
+/* A field that has no effect and is reported as ignored. */
 static bool read_unmet(serve_call *call, void *to, const char *name, const json_t *value)
 {
     serve_ask *ask = to;
@@ -178,14 +178,14 @@ static bool read_unmet(serve_call *call, void *to, const char *name, const json_
     return weir__text_printf(&ask->relaxed, "%s\n", name) || serve_call_no_memory(call);
 }
 
-/* Of Ollama's options: how a model is set up, which the server's own options decide. */
+/* Ollama's options for loading a model; the server's own options decide these. */
 static bool read_setup(serve_call *call, void *to, const char *name, const json_t *value)
 {
     weir_engine_stats stats = {.size = sizeof stats};
     if (serve_ask_is(name, "options.num_ctx") && json_is_integer(value) &&
         weir_engine_get_stats(call->loaded->engine, &stats) == WEIR_OK &&
         json_integer_value(value) <= stats.n_ctx)
-        return true; /* there is as much */
+        return true; /* the context is at least that large */
     return read_unmet(call, to, name, value);
 }
 

@@ -75,7 +75,7 @@ static serve_loaded *find_loaded(const serve_catalog *catalog, const char *name)
 }
 
 /* Enters a model that the pool has loaded for no lease: a pinned one, or by weir_pool_load. */
-static void meet(serve_catalog *catalog, const weir_pool_info *info)
+static void enter_loaded(serve_catalog *catalog, const weir_pool_info *info)
 {
     weir_lease *lease = NULL;
     if (info->state != WEIR_POOL_LOADED) return;
@@ -92,19 +92,19 @@ static void meet(serve_catalog *catalog, const weir_pool_info *info)
     serve_model_release(model);
 }
 
-static void meet_all(serve_catalog *catalog)
+static void enter_all_loaded(serve_catalog *catalog)
 {
     weir_pool_info info = {.size = sizeof info};
-    for (size_t i = 0; weir_pool_get(catalog->pool, i, &info) == WEIR_OK; i++) meet(catalog, &info);
+    for (size_t i = 0; weir_pool_get(catalog->pool, i, &info) == WEIR_OK; i++) enter_loaded(catalog, &info);
 }
 
 serve_loaded *serve_catalog_lock(serve_catalog *catalog, const serve_model *model)
 {
     weir_pool_info info = {.size = sizeof info};
-    if (catalog->pool != NULL && model == NULL) meet_all(catalog);
+    if (catalog->pool != NULL && model == NULL) enter_all_loaded(catalog);
     if (catalog->pool != NULL && model != NULL &&
         weir_pool_find(catalog->pool, model->name, &info) == WEIR_OK)
-        meet(catalog, &info);
+        enter_loaded(catalog, &info);
     pthread_mutex_lock(&catalog->mutex);
     return model != NULL ? find_loaded(catalog, model->name) : NULL;
 }
@@ -215,7 +215,7 @@ static weir_status copy_models(const serve_params *params, serve_model ***models
     return weir__error_set(error, WEIR_NO_MEMORY, NULL, "out of memory for the models");
 }
 
-static weir_status tell_pool(weir_pool *pool, const serve_params *params, weir_error *error)
+static weir_status update_pool(weir_pool *pool, const serve_params *params, weir_error *error)
 {
     weir_pool_model *entries = weir__mem_calloc(params->n_models, sizeof *entries);
     if (entries == NULL) return weir__error_set(error, WEIR_NO_MEMORY, NULL, "out of memory for the models");
@@ -231,7 +231,7 @@ weir_status serve_catalog_set(serve_catalog *catalog, const serve_params *params
     serve_model **models;
     weir_status status = copy_models(params, &models, error);
     if (status != WEIR_OK) return status;
-    if (catalog->pool != NULL && (status = tell_pool(catalog->pool, params, error)) != WEIR_OK) {
+    if (catalog->pool != NULL && (status = update_pool(catalog->pool, params, error)) != WEIR_OK) {
         serve_catalog_list_fini(models, params->n_models);
         return status;
     }

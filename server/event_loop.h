@@ -42,7 +42,8 @@ void serve_loop_set(serve_loop *loop, serve_timer *timer, int64_t after_us);
 /* Ends the turn that waits, or the next one. Any thread. */
 void serve_loop_wake(serve_loop *loop);
 
-/* Waits until something is due, unless hurry, and calls whom it concerns. */
+/* Waits until a watch or timer is due, or the loop is woken (with `hurry`: does not wait), and calls the
+ * functions of those that are due. */
 void serve_loop_turn(serve_loop *loop, bool hurry);
 
 #endif

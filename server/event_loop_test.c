@@ -54,7 +54,7 @@ static void close_pair(serve_loop *loop, end *e)
     if (e->other >= 0) close(e->other);
 }
 
-static void test_what_is_wanted(void **state)
+static void test_only_wanted_events_are_reported(void **state)
 {
     serve_loop *loop = serve_loop_create(*state != NULL);
     end e = open_pair(loop, SERVE_LOOP_READ);
@@ -170,10 +170,14 @@ static int with_poll(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_what_is_wanted), cmocka_unit_test_setup(test_what_is_wanted, with_poll),
-        cmocka_unit_test(test_forgetting),     cmocka_unit_test_setup(test_forgetting, with_poll),
-        cmocka_unit_test(test_times),          cmocka_unit_test_setup(test_times, with_poll),
-        cmocka_unit_test(test_waking),         cmocka_unit_test_setup(test_waking, with_poll),
+        cmocka_unit_test(test_only_wanted_events_are_reported),
+        cmocka_unit_test_setup(test_only_wanted_events_are_reported, with_poll),
+        cmocka_unit_test(test_forgetting),
+        cmocka_unit_test_setup(test_forgetting, with_poll),
+        cmocka_unit_test(test_times),
+        cmocka_unit_test_setup(test_times, with_poll),
+        cmocka_unit_test(test_waking),
+        cmocka_unit_test_setup(test_waking, with_poll),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -254,7 +254,7 @@ static bool check_route(serve_call *call)
     return !call->begun;
 }
 
-/* Where connections are scarce the last ones are for those who look whether the server lives. */
+/* When connections are scarce, the last ones are reserved for /health and /metrics. */
 static bool check_room(visit *v)
 {
     const serve_route *route = v->call->route;

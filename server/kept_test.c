@@ -19,7 +19,7 @@ static void keep(serve_kept *kept, const char *id, const char *adapter)
     weir_stream_release(stream);
 }
 
-static void test_who_may_fork(void **state)
+static void test_only_requests_with_the_same_salt_may_fork(void **state)
 {
     serve_kept *kept = serve_kept_create();
     serve_kept_choice choice;
@@ -60,7 +60,7 @@ static void test_no_memory_for_the_name(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_who_may_fork),
+        cmocka_unit_test(test_only_requests_with_the_same_salt_may_fork),
         cmocka_unit_test(test_no_memory_for_the_name),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

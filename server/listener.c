@@ -27,7 +27,8 @@
 #define FILES       64 /* descriptors for all else: the model, adapters, files */
 #define PROBES      16 /* connections that may only ask /health and /metrics, where there are too many */
 #define UNIX_MODE   0660
-#define LOG_NS      (60 * WEIR__NS_PER_S) /* without want of descriptors, after which it is said again */
+/* The time without a shortage of descriptors after which the next shortage is logged again. */
+#define LOG_NS (60 * WEIR__NS_PER_S)
 
 /* Neither blocks nor is inherited. */
 static void make_quiet(int fd)

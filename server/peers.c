@@ -188,7 +188,7 @@ static const char *judge(const fetch *f, serve_prefix_end *how)
 static void report(const serve_call *call, serve_prefix_end how, const char *why)
 {
     serve_log(how == SERVE_PREFIX_ABSENT ? "info" : "warning", "prefix",
-              "%s gave no prefix, which is computed instead: %s", call->peer, why);
+              "no cached prefix came from %s, so it is computed here: %s", call->peer, why);
 }
 
 /* Into the engine's cache. */

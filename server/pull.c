@@ -12,8 +12,8 @@ struct serve_pull {
     serve_server *server;
     char *name;
     bool stream;
-    bool started;          /* the service thread's, as is `told` */
-    bool told;             /* the answer is complete */
+    bool started;          /* the service thread's, as is `answered` */
+    bool answered;         /* the answer is complete */
     pthread_mutex_t mutex; /* the rest; the server's is taken within it */
     serve_call *call;      /* NULL: it has ended */
     int n_holders;         /* the call and the thread */
@@ -217,11 +217,11 @@ void serve_pull_pump(serve_call *call)
 {
     serve_pull *pull = call->pull;
     bool room = call->out.n - call->out_at < SERVE_BUFFER_MAX;
-    if (call->ended || pull->told) return;
+    if (call->ended || pull->answered) return;
     pthread_mutex_lock(&pull->mutex);
     if (pull->fresh && pull->stream && room) add_progress(call, pull); /* the newest: others are skipped */
     pull->fresh = false;
-    pull->told = pull->ended;
+    pull->answered = pull->ended;
     if (pull->ended) finish_pull(call, pull);
     pthread_mutex_unlock(&pull->mutex);
     serve_call_send(call);
@@ -229,8 +229,8 @@ void serve_pull_pump(serve_call *call)
 
 void serve_pull_stop(serve_call *call)
 {
-    if (call->ended || call->pull->told) return;
-    call->pull->told = true;
+    if (call->ended || call->pull->answered) return;
+    call->pull->answered = true;
     fail_pull(call, WEIR_STOPPED, "the server is going down");
     serve_call_send(call);
 }

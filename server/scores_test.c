@@ -118,7 +118,7 @@ static void a_chat_tells_every_token(void **state)
     serve_scores_fini(&scores);
 }
 
-static void what_was_told_is_forgotten(void **state)
+static void reported_scores_are_forgotten(void **state)
 {
     (void)state;
     serve_scores scores = scores_of(likeliest[0]);
@@ -214,7 +214,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_completion_tells_a_text_once),
         cmocka_unit_test(a_chat_tells_every_token),
-        cmocka_unit_test(what_was_told_is_forgotten),
+        cmocka_unit_test(reported_scores_are_forgotten),
         cmocka_unit_test(a_text_has_its_tokens),
         cmocka_unit_test(without_memory),
     };

@@ -139,7 +139,7 @@ static void take(serve_call *call, uint64_t *first, uint64_t *last, bool *done)
     }
 }
 
-static void test_what_is_cut_off(void **state)
+static void test_events_beyond_the_limit_are_cut_off(void **state)
 {
     uint64_t first = 0, last = 0, from;
     bool done = false;
@@ -189,7 +189,7 @@ static void test_what_is_cut_off(void **state)
     assert_int_equal(serve_tapes_get_stats(server.tapes).n_bytes, 0);
 }
 
-static void test_who_makes_room(void **state)
+static void test_an_ended_stream_without_a_reader_makes_room(void **state)
 {
     serve_call *calls[3];
     char ids[3][SERVE_ID_MAX];
@@ -259,8 +259,8 @@ static void test_without_memory(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(test_what_is_cut_off, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_who_makes_room, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_events_beyond_the_limit_are_cut_off, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_an_ended_stream_without_a_reader_makes_room, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_without_memory, set_up, tear_down),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -6,7 +6,7 @@
 
 #include "base/error.h"
 
-/* HTTP/1.1 alone; who offers only others gets no TLS. */
+/* HTTP/1.1 only; a client that offers only other protocols is refused. */
 static int choose_protocol(SSL *ssl, const unsigned char **out, unsigned char *n_out, const unsigned char *in,
                            unsigned n_in, void *user)
 {

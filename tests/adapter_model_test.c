@@ -143,7 +143,7 @@ static void in_company_as_alone(void **state)
 
 /* Numbers that become infinite on the way are in the cells of the request that has them, and in no other row:
  * it fails, and requests beside it and after it have the texts that they have alone. */
-static void what_overflows_fails_alone(void **state)
+static void a_request_that_overflows_fails_alone(void **state)
 {
     (void)state;
     weir_model_info info = {.size = sizeof info};
@@ -189,6 +189,6 @@ int main(void)
         return 77;
     }
     const struct CMUnitTest tests[] = {cmocka_unit_test(in_company_as_alone),
-                                       cmocka_unit_test(what_overflows_fails_alone)};
+                                       cmocka_unit_test(a_request_that_overflows_fails_alone)};
     return cmocka_run_group_tests(tests, begin, end);
 }

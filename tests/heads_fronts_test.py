@@ -61,10 +61,10 @@ check_kind("mtp", ["-m", glm], [])
 done = weir("info", "-m", glm, "--no-mtp")
 check("mtp: not where it is not wanted", "by lookup\n" in done.stdout and "a layer of its own (MTP)" in done.stdout, done.stdout, done.stderr)
 done = weir("info", "-m", eagle)
-check("a head alone is told for what it is", done.returncode == 0 and "guesses for another model" in done.stdout, done.stdout, done.stderr)
+check("a head alone is told for what it is", done.returncode == 0 and "only drafts for another model" in done.stdout, done.stdout, done.stderr)
 for name, words, says in [("a head of another model", ["-m", llama, "-md", model("eagle", "--taps", "0,1,40")], "layer 40"),
                           ("a head for another kind of model", ["-m", glm, "-md", eagle], "glm4moe"),
-                          ("a head as the model", ["-m", eagle], "guesses for another")]:
+                          ("a head as the model", ["-m", eagle], "only drafts for another model")]:
     done = run(*words)
     check(name, 0 < done.returncode < 128 and says in done.stderr, done.returncode, done.stdout, done.stderr)
 print(f"{results['passed']} passed, {results['failed']} failed")

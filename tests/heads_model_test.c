@@ -379,7 +379,7 @@ static void heads_that_do_not_fit(void **state)
 }
 
 /* Layers that guess serve without being asked for, and not where that is not wanted. */
-static void who_serves(void **state)
+static void drafters_follow_the_parameters(void **state)
 {
     (void)state;
     begin(&doubtful[0]);
@@ -461,7 +461,7 @@ static void estimates_count_heads(void **state)
 }
 
 /* Layers that nobody asked for need memory: without enough memory, the error says how to do without them. */
-static void what_is_in_the_way_is_named(void **state)
+static void the_error_names_layers_that_need_too_much_memory(void **state)
 {
     (void)state;
     kind small = {"", "glm", NULL};
@@ -492,9 +492,9 @@ int main(void)
         cmocka_unit_test(bursts_come_where_the_head_is_right),
         cmocka_unit_test(the_head_is_told_of_the_right_tokens),
         cmocka_unit_test(heads_that_do_not_fit),
-        cmocka_unit_test(who_serves),
+        cmocka_unit_test(drafters_follow_the_parameters),
         cmocka_unit_test(estimates_count_heads),
-        cmocka_unit_test(what_is_in_the_way_is_named),
+        cmocka_unit_test(the_error_names_layers_that_need_too_much_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -95,7 +95,7 @@ def library(prefix, name, header):
     check(f"so does {name}.a", shown == public, sorted(shown ^ public)[:40])
 
 
-def what_is_there(prefix):
+def check_installed_files(prefix):
     expected = ["bin/weir", "libexec/weir/weir-bench", "include/weir/hub.h", "include/weir/weir.h", "lib/libweir.a", "lib/libweir.so", f"lib/libweir.so.{VERSION}", "lib/pkgconfig/weir.pc",
                 "lib/libweir_hub.a", "lib/libweir_hub.so", f"lib/libweir_hub.so.{VERSION}", "lib/pkgconfig/weir_hub.pc",
                 "lib/cmake/weir/weirConfig.cmake", "share/man/man1/weir.1", "share/man/man1/weir-run.1",
@@ -249,7 +249,7 @@ def main():
         (work / "hello.cpp").write_text(program.replace("= {0}", "= {}"))
         guide = (ROOT / "docs/guides/models.md").read_text()
         (work / "hub.c").write_text(re.search(r"^```c hub\n(.*?)^```$", guide, re.S | re.M).group(1))
-        what_is_there(prefix)
+        check_installed_files(prefix)
         guides(prefix)
         licenses(prefix)
         pkg_config(prefix, work)

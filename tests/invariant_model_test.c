@@ -97,7 +97,7 @@ static bool check(weir_model *model, weir_kv_type type)
     return info.batch_invariant;
 }
 
-static void what_is_told_holds(void **state)
+static void reported_batch_invariance_holds(void **state)
 {
     (void)state;
     weir_model *model = load();
@@ -135,7 +135,7 @@ int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(so_it_does_without_the_kernels),
-        cmocka_unit_test(what_is_told_holds),
+        cmocka_unit_test(reported_batch_invariance_holds),
     };
     (void)argc;
     self = argv[0];

@@ -9,7 +9,7 @@
 
 #include "base/clock.h"
 
-#define PARTS 64        /* of the work, for each thread: who is held up leaves more of them to the others */
+#define PARTS 64        /* parts of the work per thread: one that is held up leaves more to the others */
 #define STEPS 8000      /* of a part */
 #define BLOCK (1 << 20) /* bytes that a thread reads at once */
 #define READ  ((size_t)64 * BLOCK) /* at once, by all */

@@ -236,7 +236,7 @@ defmodule Weir.APITest do
     message: 1
   ]
 
-  test "what is public is documented and has a type" do
+  test "public functions are documented and have types" do
     {:ok, modules} = :application.get_key(:weir, :modules)
 
     for module <- modules, match?("Elixir.Weir" <> _, Atom.to_string(module)) do

@@ -58,7 +58,7 @@ defmodule Weir.EmbeddingTest do
     end
   end
 
-  describe "what nobody waits for any more is not computed" do
+  describe "texts that nobody waits for are not computed" do
     test "after a timeout, in a pass and before it" do
       server = server(@slow)
 

@@ -211,7 +211,7 @@ defmodule Weir.EngineTest do
     assert {:error, :queue_full} in results
   end
 
-  test "what is refused" do
+  test "bad arguments are refused" do
     {model, engine} = engine()
     assert {:error, reason} = NIF.engine_submit(engine, %{prompt: "a", temp: -1}, self(), 1)
     assert reason =~ "temp"

@@ -18,7 +18,7 @@ defmodule Weir.JSONTest do
     end
   end
 
-  test "what is none" do
+  test "invalid JSON is refused" do
     for json <- [
           "",
           " ",
@@ -71,7 +71,7 @@ defmodule Weir.JSONTest do
     assert JSON.schema!(nil) == nil
   end
 
-  test "what is encoded is decoded" do
+  test "encoded values are decoded" do
     Terms.sow("JSON")
 
     for _ <- 1..300 do

@@ -30,7 +30,7 @@ defmodule Weir.MediaTest do
     assert Chat.apply_template(model, [{:user, ["a", {:audio, @wav}, "b"]}]) == @bare
   end
 
-  test "what is no image or sound is an error that names the part", %{model: model} do
+  test "a part that is no image or sound is named in the error", %{model: model} do
     for {part, words} <- [
           {{:image, "GIF89a"}, "none of these"},
           {{:audio, binary_part(@wav, 0, 1000)}, "damaged"},

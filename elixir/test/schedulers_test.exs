@@ -86,7 +86,7 @@ defmodule Weir.SchedulersTest do
   end
 
   # A killed caller per dirty scheduler, each inside a pass of a minute: the passes end.
-  test "what a killed caller was in the middle of ends", c do
+  test "calls of a killed process end", c do
     {:ok, slow} = Weir.load_model("fake:tick_us=60000000")
     tokens = for _ <- 1..400, do: ?a
     entries = for i <- 0..399, do: {?a, i, 0, i == 399}

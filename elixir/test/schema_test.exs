@@ -166,7 +166,7 @@ defmodule Weir.SchemaTest do
     assert text =~ expected
   end
 
-  test "what is no schema" do
+  test "modules without a schema are refused" do
     assert_raise ArgumentError, ~r/not an Ecto schema/, fn -> Schema.to_json_schema(Enum) end
     assert_raise ArgumentError, ~r/not an Ecto schema/, fn -> Schema.to_json_schema("x") end
     assert_raise ArgumentError, ~r/Odd.thing.*My.Own.Type/, fn -> Schema.to_json_schema(Odd) end

@@ -135,7 +135,7 @@ defmodule Weir.ServerStreamTest do
     end
   end
 
-  describe "what a cancelled stream has" do
+  describe "the result of a cancelled stream" do
     test "is all that was generated, held back or not", %{model: model} do
       {:ok, %{ids: ids}} = Server.complete(server(model: model), "hello", max_tokens: 10)
 

@@ -18,7 +18,7 @@ defmodule WeirTest do
     %{model: model}
   end
 
-  test "what is known of a model", %{model: model} do
+  test "the properties of a model", %{model: model} do
     assert is_binary(Weir.Model.desc(model))
     assert is_integer(Weir.Model.n_embd(model))
     assert is_integer(Weir.Model.size(model))

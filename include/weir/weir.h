@@ -5,7 +5,8 @@
  * nothing below the ruled line. Models by name are in <weir/hub.h>.
  *
  * Conventions:
- *   - Handles are opaque. create and destroy own a handle; hold and release count references.
+ *   - Handles are opaque. A handle with create and destroy has one owner; a handle with hold and release is
+ *     reference-counted.
  *   - Functions that can fail return a weir_status. Results are returned through out-parameters, which are
  *     written only on WEIR_OK, unless stated otherwise. An optional weir_error of the caller receives the
  *     details; it is written only on failure, so check the status, not the error.
@@ -255,8 +256,8 @@ typedef struct weir_model_info {
      * [BOS] query [EOS] [SEP] document [EOS]. -1 = none */
     int32_t token_sep;
     bool add_sep; /* pairs contain [SEP] */
-    /* A checksum of the contents of the model's files, of the weights by samples only. Names and times do not
-     * count: copies on other machines have the same one */
+    /* A checksum of the contents of the model's files; of the weights only samples are read. File names and
+     * times do not enter it, so copies on other machines have the same fingerprint */
     uint64_t fingerprint;
 } weir_model_info;
 
@@ -346,10 +347,11 @@ static inline weir_chat_params weir_chat_params_default(void)
 
 /* Renders with the model's Jinja template. A template is a program and runs within limits: steps, memory and
  * output grow with messages and tools, depth is fixed. A llama.cpp other than the pinned one has no limits.
- * It gets markers in the place of media, which are removed from the prompt; no content can imitate one.
- * Errors: INVALID (names message and field), TEMPLATE (the template's own error, the limit exceeded, or a
- * medium that the template leaves out or repeats: its part is the field), ABORTED (weir_interrupt_set),
- * GRAMMAR (tools or schema cannot be enforced), UNSUPPORTED (no template; a build without llama.cpp). */
+ * In place of media the template gets markers, which are then removed from the prompt; no message content can
+ * produce one. Errors: INVALID (names message and field), TEMPLATE (the template's own error, the limit
+ * exceeded, or a medium that the template leaves out or repeats: its part is the field), ABORTED
+ * (weir_interrupt_set), GRAMMAR (tools or schema cannot be enforced), UNSUPPORTED (no template; a build
+ * without llama.cpp). */
 WEIR_API WEIR_CHECKED weir_status weir_chat_create(weir_model *model, const weir_chat_params *params,
                                                    weir_chat **chat, weir_error *error);
 WEIR_API weir_chat *weir_chat_hold(weir_chat *chat);
@@ -363,9 +365,9 @@ WEIR_API const char *weir_chat_prompt(const weir_chat *chat, size_t *length);
  * chat is held; NULL if there are none. n may be NULL. */
 WEIR_API const weir_media_use *weir_chat_media(const weir_chat *chat, size_t *n);
 
-/* The prompt's token ids, as a request with this chat uses them, without its media: those of weir_tokenize
- * with add_special and parse_special, unless a message's content includes the text of a control token or a
- * medium stands within. Arguments and errors: as weir_tokenize. */
+/* The token ids of the prompt as a request with this chat uses them, without its media. They equal those of
+ * weir_tokenize with add_special and parse_special, unless a message's content contains the text of a control
+ * token or the prompt contains media. Arguments and errors: as weir_tokenize. */
 WEIR_API weir_status weir_chat_tokenize(const weir_chat *chat, int32_t *tokens, size_t capacity,
                                         size_t *n_tokens, weir_error *error);
 
@@ -455,10 +457,9 @@ typedef struct weir_engine_params {
     weir_kv_type type_v;
     const weir_strategy *strategy; /* NULL = decode-maximal; must live as long as the engine */
     bool manual; /* the caller drives the engine with weir_engine_step; no thread of it makes ticks */
-    /* Host memory for the prefix cache (states of prefixes without a sequence), for suspended requests, and a
-     * quarter of it for images and sounds that were encoded and that no slot needs now. Anything that does
-     * not fit is computed again. WEIR_AUTO (default) = a quarter of the memory available at create; 0 =
-     * none */
+    /* Host memory for saved states: of cached prefixes that have no sequence, and of suspended requests. Up
+     * to a quarter of it holds embeddings of images and sounds that no slot needs now. Whatever does not fit
+     * is computed again. WEIR_AUTO (default) = a quarter of the memory available at create; 0 = none */
     uint64_t cache_bytes;
     /* -1 … 256 - n_slots; additional sequences for cached prefixes. With lanes each costs n_ctx cells, and -1
      * (default) = use idle slots only; with one pool -1 = all up to 256. 0 = do not cache prefixes */
@@ -474,10 +475,10 @@ typedef struct weir_engine_params {
      * must belong to the user, with mode 0700 (else INVALID): its files are trusted and contain prompts and
      * salts in plain text. The engine writes when it is idle, every ten seconds under load, and in
      * weir_engine_destroy, which therefore takes longer; the states being written and read take host memory
-     * in addition to cache_bytes. A request waits for a file no longer than computing its tokens takes (at
-     * least a second, at most a minute, and a minute before anything has been computed); other streams run
-     * on. Damaged and foreign files are ignored and logged. Engines, also of other processes, may share the
-     * folder: each finds the others' files within a second */
+     * in addition to cache_bytes. A request waits for a file at most as long as computing its tokens would
+     * take, but at least one second and at most one minute; before any tick was measured, one minute. Other
+     * streams continue meanwhile. Damaged and foreign files are ignored and logged. Engines, also of other
+     * processes, may share the folder: each finds the others' files within a second */
     const char *cache_dir;
     /* 4 GiB; the size of the folder, at most; the least recently used files of all engines are removed.
      * Engines that write to one folder may exceed it together until each has seen the others' files */
@@ -565,12 +566,13 @@ typedef struct weir_request {
     int64_t deadline_ms;
     /* 0; -100 … 100; requests of higher priority go first. If no slot is free, one preempts a running request
      * of lower priority, which is suspended and resumes later; equal priorities never preempt each other.
-     * While a request that could preempt it runs, a prompt computes nothing beside that request's own prompt,
-     * and beside its answer only as much as keeps ticks within itl_target_ms; so that prompts progress, the
-     * oldest of them always gets one tick in four. A pass that has only requests of lower priority does not
-     * delay an arriving request by more than itl_target_ms: it is abandoned, and computed again later. Beside
-     * a running request of higher priority in another engine of the process, prompts get a fifth of the time,
-     * in passes of at most itl_target_ms; manual engines take no part in this */
+     * While a request that could preempt this one runs, this one's prompt is held back: it gets no tokens
+     * while the other's prompt is computed, and while the other generates only as many as keep ticks within
+     * itl_target_ms. In one tick in four the oldest prompt that is held back gets tokens in any case, so that
+     * it advances. If a pass contains only requests of lower priority and would delay an arriving request by
+     * more than itl_target_ms, it is abandoned and computed again later. Beside a running request of higher
+     * priority in another engine of the process, prompts get a fifth of the time, in passes of at most
+     * itl_target_ms; manual engines take no part in this */
     int32_t priority;
     /* Any bytes; NULL or empty = none. Only requests with the same salt share cached prefixes and drafts */
     const char *cache_salt;
@@ -586,8 +588,8 @@ typedef struct weir_request {
      * prompts also yield to other engines' requests whose tenants have had less computing time in all engines
      * together */
     const char *tenant;
-    /* 0; 0 … 60000; 0 = the engine's. A tick keeps to the smallest target of the generating streams, but
-     * never to less than a quarter of the engine's */
+    /* 0; 0 … 60000; 0 = the engine's. The target of a tick is the smallest target among the generating
+     * streams, but at least a quarter of the engine's */
     int32_t itl_target_ms;
     bool logprobs; /* return the logprob of each generated token in chunks and result */
     /* 0; 0 … 20; also return the n likeliest tokens at each position; > 0 implies logprobs */
@@ -777,7 +779,7 @@ typedef struct weir_usage {
     int32_t n_prompt;
     int32_t n_cached;       /* prompt tokens taken from the cache */
     int32_t n_generated;    /* sampled tokens: those in chunks, plus the end token */
-    int64_t queue_ns;       /* submit to first slot */
+    int64_t queue_ns;       /* submit to first slot, or to the end of a request that got none */
     int64_t ttft_ns;        /* submit to first token; 0 = none yet */
     int64_t total_ns;       /* submit to end, or until now */
     weir_miss miss;         /* known from the first chunk on */
@@ -1294,9 +1296,9 @@ WEIR_API WEIR_CHECKED weir_status weir_stream_descriptor(weir_stream *stream, in
                                                          weir_error *error);
 
 /* The prompt's tokens with their logprobs and the n_prompt_logprobs likeliest alternatives, as a chunk
- * without text, with an entry for each of n_prompt. In the place of an image or a sound the token is -1; the
- * text after it is scored with it. Entries without a token, and the first one, which has no context, have the
- * logprob NAN and alternatives with the token -1. Pointers stay valid until the last release. Available
+ * without text, with an entry for each of n_prompt. Where an image or a sound stands, the token is -1; the
+ * text after it is scored with it as context. These entries, and the first one, which has no context, have
+ * the logprob NAN and alternatives whose token is -1. Pointers stay valid until the last release. Available
  * before the first chunk; any thread, any number of times. TIMEOUT: not yet. END: the request ended before.
  * STATE: not requested, or no request. */
 WEIR_API weir_status weir_stream_prompt_logprobs(const weir_stream *stream, weir_chunk *prompt);
@@ -1311,8 +1313,9 @@ WEIR_API WEIR_CHECKED weir_status weir_engine_fork(weir_engine *engine, weir_str
                                                    weir_stream *stream, weir_error *error);
 
 /* For a fork: the source's text up to the fork, which the stream's own text continues; NUL-terminated, valid
- * until the last release. Text that was held back at that point (the start of a possible stop string, part of
- * a character) belongs to the stream's own. "" for other streams. length may be NULL. Any thread. */
+ * until the last release. Text that was still held back there (part of a character, or a possible start of a
+ * stop string) is not included: the stream's own text begins with it. "" for other streams. length may be
+ * NULL. Any thread. */
 WEIR_API const char *weir_stream_source_text(const weir_stream *stream, size_t *length);
 
 /* ---- Flight: one generation, many readers ---------------------------------------------------------- */
@@ -1428,8 +1431,9 @@ typedef struct weir_slot_view {
     int32_t lane;        /* the sequence that holds its cells */
     int64_t idle_ns;     /* since its last token; 0 while prefilling */
     int64_t deadline_ns; /* time left until its deadline; INT64_MAX = none */
-    /* prompt tokens in this tick, at most, whatever the plan says, because their rows are scored
-     * (prompt_logprobs), or beside and after requests of higher priority; 0 = no limit */
+    /* the most prompt tokens that this slot computes in this tick, even if the plan gives it more: fewer
+     * while prompt tokens are scored (prompt_logprobs), before an image or sound, and while or shortly after
+     * requests of higher priority run; 0 = no limit */
     int32_t limit;
 } weir_slot_view;
 
@@ -1445,8 +1449,9 @@ typedef struct weir_cost {
     int32_t n_ticks; /* ticks measured; 0 = no data */
 } weir_cost;
 
-/* A pass has one set of adapters. If requests use different sets, the sets take turns, one per tick. The view
- * contains only the slots whose turn it is, without prompts that requests of higher priority hold back. */
+/* A pass has one set of adapters. If requests use different sets, the sets take turns, one per tick. Of the
+ * slots that can run, the view lists only those whose set of adapters has this tick, without prompts that are
+ * held back for requests of higher priority. */
 typedef struct weir_view {
     const weir_slot_view *slots; /* [n_slots], oldest request first */
     size_t n_slots;
@@ -1456,7 +1461,8 @@ typedef struct weir_view {
     int32_t n_ubatch; /* tokens per pass, at most */
     /* WEIR_LAYOUT_PER_SLOT: lanes with unequal numbers of tokens take several passes */
     weir_layout layout;
-    /* the target for the length of a tick (itl_target_ms, or its share while sets of adapters take turns) */
+    /* target for the length of a tick: itl_target_ms, divided by the number of adapter sets while these take
+     * turns */
     int64_t itl_target_ns;
     weir_cost cost;
 } weir_view;
@@ -1494,9 +1500,10 @@ WEIR_API const weir_strategy *weir_strategy_balanced(void);
 
 /* "latency-target": generating slots first, then as many prompt tokens as keep 19 of 20 ticks within
  * itl_target_ns according to the learned cost and its spread. So that prompts progress, a tick has at least
- * 16, or fewer, down to 4, if these cost a quarter as much as all else in it; where that misses the target,
- * they may cost more: up to twice as much as all else, if the tick would take twice the target or longer.
- * Without generating slots, prompts have the whole budget. */
+ * 16 prompt tokens; or fewer, down to 4, if these take a quarter as long as the rest of the tick (a fifth of
+ * the tick). If the tick would miss the target even so, by a factor f, they may take f³ times as long, but at
+ * most twice as long as the rest (two thirds of the tick). Without generating slots, prompts have the whole
+ * budget. */
 WEIR_API const weir_strategy *weir_strategy_latency_target(void);
 
 /* The strategy with this name; NULL = none, or name is NULL. */
@@ -1630,9 +1637,10 @@ typedef struct weir_tick {
     bool abandoned;      /* the forward pass was abandoned for a request of higher priority */
 } weir_tick;
 
-/* A slot's part in a tick: one item for each slot that had work, in order of slots. The items before them are
- * the events since the last tick, in order of time: requests that ended without a part in this tick (by
- * cancel, deadline or stop), were suspended, or resumed. */
+/* A slot's part in a tick: one item for each slot that had work in the tick, in order of slot numbers. Before
+ * them come the events since the previous tick, in the order in which they happened: requests that were
+ * suspended or resumed, and requests that ended without taking part in this tick (by cancel, deadline or
+ * stop). */
 typedef struct weir_tick_slot {
     uint64_t serial;       /* its number */
     uint64_t tick;         /* the serial of its tick; for events between two ticks, of the later one */
@@ -1665,7 +1673,8 @@ typedef struct weir_arrival {
  * the items between were overwritten. To continue, pass the number of the last item + 1. A tick and its parts
  * appear when the tick is over, possibly after its chunks were taken. Parts cover the last 4,096 ticks if up
  * to 32 slots have work in each, otherwise fewer ticks. Any number of readers, any thread; never waits for a
- * forward pass. END: nothing new; *n is 0. INVALID: a pointer is NULL. */
+ * forward pass. END: nothing new; *n is 0. With capacity 0 the result is always OK and *n is 0; the items may
+ * then be NULL. INVALID: a pointer is NULL. */
 WEIR_API weir_status weir_engine_ticks(const weir_engine *engine, uint64_t from, weir_tick *ticks,
                                        size_t capacity, size_t *n);
 WEIR_API weir_status weir_engine_tick_slots(const weir_engine *engine, uint64_t from, weir_tick_slot *slots,
@@ -1681,7 +1690,7 @@ typedef enum weir_cache_memory {
 } weir_cache_memory;
 #define WEIR_CACHE_MEMORIES 3
 
-/* A block of weir_engine_params.cache_block tokens is now in a memory, or no longer. */
+/* Reports that a block of weir_engine_params.cache_block tokens was added to a memory or removed from it. */
 typedef struct weir_cache_change {
     uint64_t id;     /* of its tokens together with all before them, the same in every engine; not 0 */
     uint64_t parent; /* the block before it; 0 = it is a prompt's first */
@@ -1689,15 +1698,15 @@ typedef struct weir_cache_change {
     bool stored; /* false: removed */
 } weir_cache_change;
 
-/* Takes the changes of the prefix cache since the last call, for routers that send a request where its prefix
- * is: at most `capacity` changes, and the tokens of each (of prompts and answers) into tokens [capacity ×
- * cache_block]. Call it until END: the rest waits for the next call. Only whole blocks count, up to the first
+/* Returns the changes of the prefix cache since the last call, at most `capacity`, with the tokens of each
+ * changed block (of prompts and answers) in tokens [capacity × cache_block]; for routers that send a request
+ * to the server that has its prefix. Repeat the call until END. Only whole blocks count, up to the first
  * image or sound, of requests without cache_salt and adapters; of a running request, those that are computed.
- * A block is stored after its parent. There is one reader: a change is taken once. A late reader gets the
- * difference between then and now. With `all` the call starts anew with everything that is cached, as if
- * nothing had been taken; calls that continue it have all = false. Any thread; never waits for a forward
- * pass. END: nothing changed; *n is 0. INVALID: a pointer is NULL. STATE: cache_block is 0. After an error
- * nothing was taken, and *n is 0. */
+ * A block is stored after its parent. There is one reader: a change is reported once. A late reader gets the
+ * difference between then and now. With `all` the reader starts over: everything that is cached is reported,
+ * as if nothing had been reported before. Pass all = false in the calls that continue. Any thread; never
+ * waits for a forward pass. END: nothing changed; *n is 0. INVALID: a pointer is NULL. STATE: cache_block is
+ * 0. After an error nothing was reported, and *n is 0. */
 WEIR_API weir_status weir_engine_cache_changes(weir_engine *engine, bool all, weir_cache_change *changes,
                                                int32_t *tokens, size_t capacity, size_t *n);
 
@@ -1894,10 +1903,10 @@ WEIR_API weir_status weir_pool_destroy(weir_pool *pool);
 WEIR_API WEIR_CHECKED weir_status weir_pool_set(weir_pool *pool, const weir_pool_model *models, size_t n,
                                                 weir_error *error);
 
-/* Replaces memory_bytes; the same value changes nothing. While the models take more than a smaller budget,
- * those without a lease sleep, the least recently used first, pinned ones never, and none is loaded. Models
- * with leases are not touched. The same happens, within a second, when WEIR_AUTO yields less. INVALID: a
- * pointer is NULL. */
+/* Replaces memory_bytes; the same value changes nothing. If the models take more than the new budget, models
+ * without a lease are put to sleep, the least recently used first and pinned ones never; until the rest fits
+ * no model is loaded. Models with leases are not affected. With WEIR_AUTO the same happens within a second
+ * after the available memory has shrunk. INVALID: a pointer is NULL. */
 WEIR_API weir_status weir_pool_set_memory(weir_pool *pool, uint64_t memory_bytes, weir_error *error);
 
 /* Asks for a model by name or alias, and returns at once. If it is not loaded, the lease waits in order of
@@ -1935,14 +1944,14 @@ WEIR_API weir_adapter *weir_lease_adapter(const weir_lease *lease, size_t i);
  * Waits for a ready function that runs on another thread. NULL is ignored. */
 WEIR_API void weir_lease_release(weir_lease *lease);
 
-/* Loads a model that is not loaded as soon as memory is available without ending a lease, and withdraws an
- * unload that has not begun. Returns at once; weir_pool_find has state, progress and error. NOT_FOUND: no
- * such name. INVALID: a pointer is NULL. */
+/* Asks the pool to load a model as soon as there is memory for it without waiting for leases to end. If the
+ * model is loaded but waits to be unloaded, that unload is cancelled. Returns at once; weir_pool_find has
+ * state, progress and error. NOT_FOUND: no such name. INVALID: a pointer is NULL. */
 WEIR_API weir_status weir_pool_load(weir_pool *pool, const char *name, weir_error *error);
 
-/* Unloads a model, pinned ones too, when its present leases have been released, and returns at once. Aborts a
- * load unless leases wait for it: then the model stays. A later lease loads it again. Its files in the
- * cache_dir stay. NOT_FOUND: no such name. INVALID: a pointer is NULL. */
+/* Unloads a model, pinned ones too, when its present leases have been released, and returns at once. A load
+ * in progress is aborted unless leases wait for it; then the model is loaded and stays. A later lease loads
+ * it again. Its files in the cache_dir stay. NOT_FOUND: no such name. INVALID: a pointer is NULL. */
 WEIR_API weir_status weir_pool_unload(weir_pool *pool, const char *name, weir_error *error);
 
 #define WEIR_POOL_NAME_MAX 255 /* bytes of a name or alias */
@@ -2059,8 +2068,8 @@ typedef struct weir_context_info {
 
 /* Replaces the adapters [n] for the next passes; 0 = none. Holds them. Existing KV cells keep the values that
  * were computed with other adapters, and saved states do not record their adapters. Setting the same adapters
- * costs nothing. Errors: INVALID (adapters; n_adapters: more than WEIR_ADAPTERS_MAX), nothing has changed;
- * NO_MEMORY and BACKEND, the next passes have no adapters. */
+ * costs nothing. After INVALID (adapters; n_adapters: more than WEIR_ADAPTERS_MAX) nothing has changed; after
+ * NO_MEMORY and BACKEND the next passes have no adapters. */
 WEIR_API weir_status weir_context_set_adapters(weir_context *context, const weir_adapter_use *adapters,
                                                size_t n, weir_error *error);
 

@@ -151,7 +151,7 @@ static void test_any_grammar_holds(void **state)
     rig_fini(&r);
 }
 
-static void test_what_is_refused(void **state)
+static void test_bad_grammars_are_refused(void **state)
 {
     (void)state;
     static const struct {
@@ -201,7 +201,7 @@ int main(void)
         cmocka_unit_test_teardown(test_bias_and_ignored_ends, nothing_left),
         cmocka_unit_test_teardown(test_grammar_allows_its_alternatives_alone, nothing_left),
         cmocka_unit_test_teardown(test_any_grammar_holds, nothing_left),
-        cmocka_unit_test_teardown(test_what_is_refused, nothing_left),
+        cmocka_unit_test_teardown(test_bad_grammars_are_refused, nothing_left),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -313,7 +313,7 @@ static void refused(const char *path, weir_status status, const char *part)
     assert_int_equal(error.code, status);
 }
 
-static void what_is_no_adapter_for_it_is_refused(void **state)
+static void unsuitable_adapters_are_refused(void **state)
 {
     (void)state;
     static const struct {
@@ -454,7 +454,7 @@ int main(void)
         cmocka_unit_test_teardown(a_pass_has_what_was_set_last, free_model),
         cmocka_unit_test_teardown(others_come_and_go_meanwhile, free_model),
         cmocka_unit_test_teardown(it_tells_what_it_is, free_model),
-        cmocka_unit_test_teardown(what_is_no_adapter_for_it_is_refused, free_model),
+        cmocka_unit_test_teardown(unsuitable_adapters_are_refused, free_model),
         cmocka_unit_test_teardown(embeddings_may_change, free_model),
         cmocka_unit_test_teardown(damaged_files_end_nothing, free_model),
     };

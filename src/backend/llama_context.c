@@ -91,8 +91,8 @@ static weir_status check_params(const weir__bmodel *model, const weir_context_pa
     if (model->head && target == NULL)
         return weir__error_set(
             error, WEIR_UNSUPPORTED, NULL,
-            "the model ('%s') is no language model of its own but guesses for another one: "
-            "give it as draft_model of that",
+            "this model ('%s') only drafts for another model and cannot generate: pass it as "
+            "draft_model to an engine of that model",
             model->architecture);
     if (model->encoder_only && !params->embeddings)
         return weir__error_set(error, WEIR_UNSUPPORTED, "embeddings", "this model computes embeddings only");

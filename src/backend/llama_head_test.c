@@ -257,7 +257,7 @@ static void long_prompts_and_several_guesses(void **state)
     }
 }
 
-static void what_does_not_fit_is_refused(void **state)
+static void unsuitable_heads_are_refused(void **state)
 {
     static const struct {
         const char *target, *head;
@@ -426,7 +426,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(rows_are_those_of_the_text),
         cmocka_unit_test(long_prompts_and_several_guesses),
-        cmocka_unit_test(what_does_not_fit_is_refused),
+        cmocka_unit_test(unsuitable_heads_are_refused),
         cmocka_unit_test_teardown(a_head_without_weights_is_refused, drop),
         cmocka_unit_test_teardown(a_head_alone_is_refused, drop),
         cmocka_unit_test_teardown(one_head_at_a_time, drop),

@@ -210,7 +210,7 @@ static void look_at_mappings(bool *random, bool *ahead)
 }
 
 /* Of a model with experts: the weights that choose them are multiplied where they lie. */
-static void what_is_not_packed_is_read_ahead(void **state)
+static void unpacked_weights_are_read_ahead(void **state)
 {
     (void)state;
     char path[TEMP_PATH_MAX];
@@ -350,7 +350,7 @@ static void a_model_that_was_written_since(void **state)
     assert_int_equal(temp_count(), 2);
 }
 
-static void what_cannot_be_optimized(void **state)
+static void unsuitable_models_are_not_optimized(void **state)
 {
     (void)state;
     char plain[TEMP_PATH_MAX];
@@ -414,14 +414,14 @@ int main(void)
         cmocka_unit_test_setup_teardown(loads_map_what_was_packed, optimize, forget),
         cmocka_unit_test(layers_that_guess_are_packed_too),
         cmocka_unit_test(packed_weights_are_locked_too),
-        cmocka_unit_test_setup_teardown(what_is_not_packed_is_read_ahead, optimize, forget),
+        cmocka_unit_test_setup_teardown(unpacked_weights_are_read_ahead, optimize, forget),
         cmocka_unit_test_setup_teardown(memory_for_attention_is_counted, load_tiny, unload),
         cmocka_unit_test_setup_teardown(a_file_that_is_named_and_missing, optimize, forget),
         cmocka_unit_test_setup_teardown(damaged_files_are_not_used, optimize, forget),
         cmocka_unit_test_setup_teardown(other_tables_are_not_used, optimize, forget),
         cmocka_unit_test_setup_teardown(damaged_weights_are_found_by_the_check, optimize, forget),
         cmocka_unit_test_setup_teardown(a_model_that_was_written_since, optimize, forget),
-        cmocka_unit_test(what_cannot_be_optimized),
+        cmocka_unit_test(unsuitable_models_are_not_optimized),
         cmocka_unit_test(optimizing_is_watched_and_aborted),
         cmocka_unit_test(optimizing_survives_failing_allocations),
     };

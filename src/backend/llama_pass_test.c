@@ -10,7 +10,7 @@
 
 /* ---- Context -------------------------------------------------------------------------------------- */
 
-static void what_is_allotted(void **state)
+static void sizes_are_rounded_up(void **state)
 {
     (void)state;
     static const struct {
@@ -388,7 +388,7 @@ static void token_embeddings(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(what_is_allotted),
+        cmocka_unit_test(sizes_are_rounded_up),
         cmocka_unit_test(every_kv_type),
         cmocka_unit_test(contexts_that_cannot_be),
         cmocka_unit_test(greedy_is_what_a_plain_loop_gives),

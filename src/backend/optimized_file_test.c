@@ -82,7 +82,7 @@ static weir_status try_open(weir_error *error)
     return status;
 }
 
-static void what_is_written_is_mapped(void **state)
+static void a_written_file_is_mapped(void **state)
 {
     (void)state;
     weir__optimized_file *file = NULL;
@@ -349,7 +349,7 @@ static void failing_allocations(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(what_is_written_is_mapped),
+        cmocka_unit_test(a_written_file_is_mapped),
         cmocka_unit_test(weights_may_end_with_a_piece),
         cmocka_unit_test(another_tensor_is_not_next),
         cmocka_unit_test(other_kinds_are_refused),

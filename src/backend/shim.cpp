@@ -239,7 +239,7 @@ weir_status weir__shim_context_bytes(const llama_context *context, uint64_t *mem
                                      weir_error *error)
 {
     *memory = *compute = 0;
-    return guard(error, WEIR_BACKEND, "the context does not tell its size", [&] {
+    return guard(error, WEIR_BACKEND, "the size of the context cannot be determined", [&] {
         for (const auto &[type, bytes] : context->memory_breakdown()) {
             *memory += bytes.context;
             *compute += bytes.compute;

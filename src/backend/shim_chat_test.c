@@ -114,7 +114,7 @@ static void expect_same(const weir__shim_chat *a, const weir__shim_chat *b)
     expect_same_answers(a, b);
 }
 
-static void test_what_was_found_before(void **state)
+static void test_earlier_chats_change_nothing(void **state)
 {
     size_t n = 0, n_compared = 0;
     (void)state;
@@ -149,6 +149,6 @@ static void test_what_was_found_before(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_what_was_found_before)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_earlier_chats_change_nothing)};
     return cmocka_run_group_tests_name("shim_chat", tests, NULL, NULL);
 }

@@ -38,7 +38,7 @@ static void test_vectors_of_the_rfc(void **state)
     expect("+/+/", "\xfb\xff\xbf", 3);
 }
 
-static void test_what_is_none(void **state)
+static void test_invalid_base64_is_refused(void **state)
 {
     static const char *const bad[] = {"Z",     "Zg=",  "Zg===",    "Zm9vY", "=",    "====", "Zg==Zg==",
                                       "Zm9v=", "Zm-_", "Zm9v\x80", "Zm,v",  "Z=g=", "%5A"};
@@ -104,7 +104,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_vectors_of_the_rfc),
-        cmocka_unit_test(test_what_is_none),
+        cmocka_unit_test(test_invalid_base64_is_refused),
         cmocka_unit_test(test_random_bytes),
         cmocka_unit_test(test_urls),
     };

@@ -1,4 +1,4 @@
-/* budget.c: limits of a piece of work, and the caller's word that it shall end.
+/* budget.c: limits on a piece of work, and interrupts by the caller.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "base/budget.h"
 

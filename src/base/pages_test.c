@@ -53,7 +53,7 @@ static void cleared_wherever_it_begins_and_ends(void **state)
 
 #ifdef __linux__
 /* More than is asked about at once. */
-static void what_is_not_there_is_promised(void **state)
+static void absent_pages_are_promised(void **state)
 {
     (void)state;
     size_t size = 200 * MIB;
@@ -102,7 +102,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(cleared_wherever_it_begins_and_ends),
 #ifdef __linux__
-        cmocka_unit_test(what_is_not_there_is_promised),
+        cmocka_unit_test(absent_pages_are_promised),
         cmocka_unit_test(without_memory_it_is_written_to),
 #endif
     };

@@ -11,7 +11,7 @@
 
 #include "base/mem.h"
 
-static void what_is_added_stands_behind_what_was_there(void **state)
+static void additions_are_appended(void **state)
 {
     (void)state;
     weir__text text = {0};
@@ -46,7 +46,7 @@ static void without_memory_nothing_is_added(void **state)
     weir__text_fini(&text);
 }
 
-static void what_is_printed_is_as_long_as_it_is(void **state)
+static void printed_texts_have_their_length(void **state)
 {
     (void)state;
     weir__text text = {0};
@@ -87,9 +87,9 @@ static void a_failure_stays_known(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(what_is_added_stands_behind_what_was_there),
+        cmocka_unit_test(additions_are_appended),
         cmocka_unit_test(without_memory_nothing_is_added),
-        cmocka_unit_test(what_is_printed_is_as_long_as_it_is),
+        cmocka_unit_test(printed_texts_have_their_length),
         cmocka_unit_test(a_failure_stays_known),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

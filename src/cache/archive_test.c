@@ -7,7 +7,7 @@
 #include <sys/resource.h>
 #include <sys/stat.h>
 
-static void test_what_was_put_is_there_again(void **state)
+static void test_an_archive_has_its_files_when_opened_again(void **state)
 {
     (void)state;
     weir__archive *a = open_archive(1, 1 << 20);
@@ -265,7 +265,7 @@ static void test_foreign_and_damaged_files(void **state)
     assert_int_equal(count_files("3.weirkv") + count_files("4.weirkv") + count_files("5.weirkv"), 3);
 }
 
-static void test_what_changes_meanwhile(void **state)
+static void test_files_changed_by_others_are_refused(void **state)
 {
     (void)state;
     char at[2 * TEMP_PATH_MAX];
@@ -394,7 +394,7 @@ static void test_without_memory(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup(test_what_was_put_is_there_again, setup),
+        cmocka_unit_test_setup(test_an_archive_has_its_files_when_opened_again, setup),
         cmocka_unit_test_setup(test_the_oldest_go, setup),
         cmocka_unit_test_setup(test_only_what_is_ones_own, setup),
         cmocka_unit_test_setup(test_only_what_is_removed_goes, setup),
@@ -402,7 +402,7 @@ int main(void)
         cmocka_unit_test_setup(test_no_more_files_than_allowed, setup),
         cmocka_unit_test_setup(test_another_users_files, setup),
         cmocka_unit_test_setup(test_foreign_and_damaged_files, setup),
-        cmocka_unit_test_setup(test_what_changes_meanwhile, setup),
+        cmocka_unit_test_setup(test_files_changed_by_others_are_refused, setup),
         cmocka_unit_test_setup(test_a_full_disk, setup),
         cmocka_unit_test_setup(test_a_folder_that_was_removed, setup),
         cmocka_unit_test_setup(test_a_lent_state, setup),

@@ -183,8 +183,8 @@ void weir__blocks_remove(weir__blocks *blocks, weir__block *deepest, weir_cache_
 
 /* ---- Taking ---- */
 
-/* The memories that have the block, but not by the changes that were taken. */
-static unsigned untold_in(const weir__block *block)
+/* The memories that have the block although the changes taken so far do not say so. */
+static unsigned unreported_in(const weir__block *block)
 {
     return present_in(block) & ~(unsigned)block->taken;
 }
@@ -193,7 +193,7 @@ static unsigned untold_in(const weir__block *block)
 static weir__block *next_block(const weir__blocks *blocks)
 {
     weir__block *block = blocks->first;
-    while (block != NULL && untold_in(block) != 0 && block->parent != NULL && block->parent->changed)
+    while (block != NULL && unreported_in(block) != 0 && block->parent != NULL && block->parent->changed)
         block = block->parent;
     return block;
 }
@@ -201,7 +201,7 @@ static weir__block *next_block(const weir__blocks *blocks)
 /* The next difference of a changed block becomes a change: where it is now, before where it was. */
 static weir_cache_change next_change(weir__block *block)
 {
-    unsigned differs = untold_in(block), m = 0;
+    unsigned differs = unreported_in(block), m = 0;
     if (differs == 0) differs = (unsigned)block->taken ^ present_in(block);
     while ((differs & 1U << m) == 0) m++;
     block->taken ^= (uint8_t)(1U << m);

@@ -215,7 +215,7 @@ static void test_changes_against_the_texts(void **state)
 
 static const int32_t text[] = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10};
 
-static void test_what_came_and_went_is_no_change(void **state)
+static void test_a_block_added_and_removed_is_not_reported(void **state)
 {
     (void)state;
     weir__blocks blocks;
@@ -279,7 +279,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_changes_against_the_texts),
-        cmocka_unit_test(test_what_came_and_went_is_no_change),
+        cmocka_unit_test(test_a_block_added_and_removed_is_not_reported),
         cmocka_unit_test(test_ids_are_of_the_tokens),
         cmocka_unit_test(test_memory_runs_out),
     };

@@ -218,7 +218,7 @@ static int32_t remembered(shelf *s, int32_t most, int32_t *tokens, int32_t n)
 }
 
 /* Tombstones serve only reports: no more than 4,096 texts, nor 16 MiB. */
-static void test_what_is_gone_is_not_remembered_for_ever(void **state)
+static void test_tombstones_are_limited(void **state)
 {
     (void)state;
     enum { SHORT = 3, LONG = 20000 };
@@ -294,7 +294,7 @@ static void test_entries_move_and_are_handed_over(void **state)
 
 /* A request that takes an entry's sequence and needs less of it leaves the whole in host memory, unless other
  * entries have all of it or nearly all. */
-static void test_what_is_taken_over_is_saved_where_others_lack_it(void **state)
+static void test_an_adopted_entry_is_saved_unless_others_have_it(void **state)
 {
     (void)state;
     static const struct {
@@ -536,10 +536,10 @@ int main(void)
         cmocka_unit_test(test_somebody_elses_bytes_come_first),
         cmocka_unit_test(test_salts_and_adapters_are_apart),
         cmocka_unit_test(test_running_requests_serve_and_lead),
-        cmocka_unit_test(test_what_is_gone_is_not_remembered_for_ever),
+        cmocka_unit_test(test_tombstones_are_limited),
         cmocka_unit_test(test_memory_that_cannot_be_cut),
         cmocka_unit_test(test_entries_move_and_are_handed_over),
-        cmocka_unit_test(test_what_is_taken_over_is_saved_where_others_lack_it),
+        cmocka_unit_test(test_an_adopted_entry_is_saved_unless_others_have_it),
         cmocka_unit_test(test_files_are_another_place),
         cmocka_unit_test(test_a_damaged_file_goes),
         cmocka_unit_test(test_files_without_a_pause),

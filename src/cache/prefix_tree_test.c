@@ -400,7 +400,7 @@ static void expect_wrong(const weir__prefix_tree *tree, const char *what)
 }
 
 /* The check of debug builds finds ends that their owner has spoiled, of any rank. */
-static void test_what_is_wrong_is_seen(void **state)
+static void test_the_check_finds_damage(void **state)
 {
     (void)state;
     static const int32_t tokens[] = {1, 2, 3};
@@ -437,7 +437,7 @@ int main(void)
         cmocka_unit_test(test_keys_have_nothing_in_common),
         cmocka_unit_test(test_strangers_see_nothing),
         cmocka_unit_test(test_many_nodes),
-        cmocka_unit_test(test_what_is_wrong_is_seen),
+        cmocka_unit_test(test_the_check_finds_damage),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -119,7 +119,7 @@ static weir_status read_both(const page *p, const weir__snapshot_limits *of)
     return status;
 }
 
-static void test_what_is_written_is_read(void **unused)
+static void test_a_written_snapshot_is_read(void **unused)
 {
     (void)unused;
     page p = page_of(&key, tokens, N_TOKENS);
@@ -260,7 +260,7 @@ static void test_without_memory(void **unused)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_what_is_written_is_read),
+        cmocka_unit_test(test_a_written_snapshot_is_read),
         cmocka_unit_test(test_names_are_of_kind_and_text),
         cmocka_unit_test(test_cut_anywhere),
         cmocka_unit_test(test_each_bit_counts),

@@ -128,7 +128,7 @@ static void each_gets_its_own_text(void **state)
     }
 }
 
-static void what_does_not_change_costs_nothing(void **state)
+static void unchanged_adapters_cost_nothing(void **state)
 {
     rig *r = *state;
     static talk talks[3];
@@ -428,7 +428,7 @@ static void refused(rig *r, const weir_adapter_use *uses, size_t n, const char *
     assert_non_null(strstr(error.message, part));
 }
 
-static void what_cannot_be_used_is_refused(void **state)
+static void unusable_adapters_are_refused(void **state)
 {
     rig *r = *state;
     sets s;
@@ -498,7 +498,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         RIG_TEST(each_gets_its_own_text),
-        RIG_TEST(what_does_not_change_costs_nothing),
+        RIG_TEST(unchanged_adapters_cost_nothing),
         RIG_TEST(a_view_has_one_set),
         RIG_TEST(a_set_that_fails_ends_its_own),
         RIG_TEST(prompts_are_shared_by_equal_sets_only),
@@ -509,7 +509,7 @@ int main(void)
         RIG_TEST(a_prompt_goes_on_beside_a_higher_priority_of_another_set),
         RIG_TEST(a_fork_has_its_sources),
         RIG_TEST(several_answers_have_the_same),
-        RIG_TEST(what_cannot_be_used_is_refused),
+        RIG_TEST(unusable_adapters_are_refused),
         RIG_TEST(adapters_count_their_requests),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

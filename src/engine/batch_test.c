@@ -115,7 +115,7 @@ static void more_prompt_than_is_left_is_a_bad_plan(void **state)
 }
 
 /* It was right when it was made: nobody's mistake. */
-static void what_has_ended_since_the_view_is_left_out(void **state)
+static void slots_that_ended_since_the_view_are_left_out(void **state)
 {
     rig *r = *state;
     weir_stream *streams[3];
@@ -567,7 +567,7 @@ int main(void)
         RIG_TEST(a_plan_of_the_whole_budget_is_good_and_one_more_token_is_not),
         RIG_TEST(bad_plans_are_replaced_and_counted),
         RIG_TEST(more_prompt_than_is_left_is_a_bad_plan),
-        RIG_TEST(what_has_ended_since_the_view_is_left_out),
+        RIG_TEST(slots_that_ended_since_the_view_are_left_out),
         RIG_TEST(a_plan_for_what_is_gone_lets_the_tick_pass),
         RIG_TEST(an_empty_plan_lets_the_tick_pass),
         RIG_TEST(a_failed_pass_does_not_concern_who_was_left_out_of_the_plan),

@@ -81,7 +81,7 @@ static void test_slots_and_prefixes_share_a_pool(void **state)
     place_fini(&p);
 }
 
-static void test_who_outranks_a_slot_takes_its_place(void **state)
+static void test_a_request_takes_the_place_of_a_slot_that_it_outranks(void **state)
 {
     (void)state;
     place p;
@@ -133,7 +133,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_a_request_wants_room_to_grow),
         cmocka_unit_test(test_slots_and_prefixes_share_a_pool),
-        cmocka_unit_test(test_who_outranks_a_slot_takes_its_place),
+        cmocka_unit_test(test_a_request_takes_the_place_of_a_slot_that_it_outranks),
         cmocka_unit_test(test_too_few_cells_evict_prefixes_first),
         cmocka_unit_test(test_lanes_have_no_common_limit),
     };

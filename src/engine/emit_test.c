@@ -173,7 +173,7 @@ static void a_split_character_waits_for_its_last_byte(void **state)
     assert_int_equal(e->got.last_tokens, 2);
 }
 
-static void what_cannot_become_valid_is_replaced_at_once(void **state)
+static void invalid_bytes_are_replaced_at_once(void **state)
 {
     emitter *e = *state;
     assert_int_equal(say(e, "\xff"), 1);
@@ -255,7 +255,7 @@ static void text_before_a_stop_in_the_same_token_is_kept(void **state)
     assert_int_equal(e->got.n_chunks, 1);
 }
 
-static void what_turns_out_not_to_be_a_stop_is_released(void **state)
+static void a_text_that_is_no_stop_after_all_is_released(void **state)
 {
     emitter *e = *state;
     stop_at(e, (const char *[]){"abcd"}, 1);
@@ -287,7 +287,7 @@ static void a_character_may_straddle_what_is_held_back(void **state)
     assert_sink(e->got, WEIR_REASON_END, "5 \xe2\x82\xac\xe2\x82\xac?");
 }
 
-static void what_a_stop_holds_back_goes_out_at_the_end(void **state)
+static void text_held_back_for_a_stop_goes_out_at_the_end(void **state)
 {
     emitter *e = *state;
     stop_at(e, (const char *[]){"<end>", "<eof>"}, 2);
@@ -583,16 +583,16 @@ int main(void)
         EMIT_TEST(an_end_with_nothing_held_back_needs_no_memory),
         EMIT_TEST(a_token_without_text_rides_with_the_next),
         EMIT_TEST(a_split_character_waits_for_its_last_byte),
-        EMIT_TEST(what_cannot_become_valid_is_replaced_at_once),
+        EMIT_TEST(invalid_bytes_are_replaced_at_once),
         EMIT_TEST(bytes_held_at_the_end_become_a_replacement),
         EMIT_TEST(nul_bytes_are_text),
         EMIT_TEST(a_long_piece_comes_whole),
         EMIT_TEST(control_tokens_are_silent_unless_asked_for),
         EMIT_TEST(a_stop_string_across_tokens_never_leaks),
         EMIT_TEST(text_before_a_stop_in_the_same_token_is_kept),
-        EMIT_TEST(what_turns_out_not_to_be_a_stop_is_released),
+        EMIT_TEST(a_text_that_is_no_stop_after_all_is_released),
         EMIT_TEST(a_character_may_straddle_what_is_held_back),
-        EMIT_TEST(what_a_stop_holds_back_goes_out_at_the_end),
+        EMIT_TEST(text_held_back_for_a_stop_goes_out_at_the_end),
         EMIT_TEST(held_by_stop_and_held_by_utf8_come_out_in_order),
         EMIT_TEST(the_replacement_at_the_end_may_complete_a_stop),
         EMIT_TEST(every_nth_token_brings_a_chunk_after_the_first),

@@ -110,11 +110,12 @@ static weir_status plan_context(const weir_model *model, weir_engine_params *par
                                 weir_context_params *context, weir_error *error)
 {
     if (!model->info.has_decoder)
-        return weir__error_set(error, WEIR_UNSUPPORTED, "model",
-                               model->info.is_draft_head
-                                   ? "this model guesses for another one and cannot generate: give it to an "
-                                     "engine of that model as draft_model"
-                                   : "this model cannot generate: use weir_embed");
+        return weir__error_set(
+            error, WEIR_UNSUPPORTED, "model",
+            model->info.is_draft_head
+                ? "this model only drafts for another model and cannot generate: pass it as "
+                  "draft_model to an engine of that model"
+                : "this model cannot generate: use weir_embed");
     if (params->n_ctx == 0) params->n_ctx = model->info.n_ctx_train;
     if (params->n_threads == 0) params->n_threads = weir__cpu_count();
     if (params->n_threads_batch == 0) params->n_threads_batch = params->n_threads;

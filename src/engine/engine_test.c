@@ -63,7 +63,7 @@ static void parameters_out_of_range_are_named(void **state)
     create_refused(r, WEIR_INVALID, "params");
 }
 
-static void missing_pointers_are_told(void **state)
+static void missing_pointers_are_reported(void **state)
 {
     rig *r = *state;
     weir_error error;
@@ -93,7 +93,7 @@ static void the_defaults_make_an_engine_with_a_thread(void **state)
     assert_sink(got, WEIR_REASON_END, "hello");
 }
 
-static void what_was_allotted_is_reported(void **state)
+static void allotted_sizes_are_reported(void **state)
 {
     rig *r = *state;
     r->params.n_slots = 3;
@@ -493,7 +493,7 @@ static void counters_add_up(void **state)
     assert_int_equal(rig_stats(r).n_ticks, 5); /* nothing to do is no tick */
 }
 
-static void who_does_not_stream_pays_nothing_for_streams(void **state)
+static void a_request_without_a_stream_costs_no_stream_memory(void **state)
 {
     rig *r = *state;
     rig_script(r, 'A', 5, "abcdefgh");
@@ -519,7 +519,7 @@ static void see_cells(weir_stream *stream, void *user)
                stats.n_finished[WEIR_REASON_END] != 1 || atomic_load(&r->fake->n_cells) != 0;
 }
 
-static void who_sees_the_end_finds_the_cells_free_and_counted(void **state)
+static void at_the_terminal_chunk_cells_are_free_and_counters_current(void **state)
 {
     rig *r = *state;
     rig_script(r, 'A', 5, "abcd");
@@ -548,9 +548,9 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         RIG_TEST(parameters_out_of_range_are_named),
-        RIG_TEST(missing_pointers_are_told),
+        RIG_TEST(missing_pointers_are_reported),
         RIG_TEST(the_defaults_make_an_engine_with_a_thread),
-        RIG_TEST(what_was_allotted_is_reported),
+        RIG_TEST(allotted_sizes_are_reported),
         RIG_TEST(a_model_without_weights_is_refused),
         RIG_TEST(every_allocation_of_create_may_fail),
         RIG_TEST(every_allocation_of_a_run_may_fail),
@@ -565,8 +565,8 @@ int main(void)
         RIG_TEST(drain_lets_a_manual_engine_finish_only_when_driven),
         RIG_TEST(drain_waits_for_what_runs_and_takes_nothing_new),
         RIG_TEST(counters_add_up),
-        RIG_TEST(who_does_not_stream_pays_nothing_for_streams),
-        RIG_TEST(who_sees_the_end_finds_the_cells_free_and_counted),
+        RIG_TEST(a_request_without_a_stream_costs_no_stream_memory),
+        RIG_TEST(at_the_terminal_chunk_cells_are_free_and_counters_current),
         RIG_TEST(an_older_program_gets_the_stats_it_knows),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

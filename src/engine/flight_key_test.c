@@ -314,7 +314,7 @@ static void all_of_a_chat_counts(void **state)
 /* ---- Random sampling ---- */
 
 /* Without a seed only deterministic answers are shared. */
-static void what_draws_is_not_shared(void **state)
+static void random_answers_are_not_shared(void **state)
 {
     (void)state;
     static const struct {
@@ -353,7 +353,7 @@ int main(void)
         cmocka_unit_test(every_adapter_counts),
         cmocka_unit_test(media_and_their_places_count),
         cmocka_unit_test(all_of_a_chat_counts),
-        cmocka_unit_test(what_draws_is_not_shared),
+        cmocka_unit_test(random_answers_are_not_shared),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

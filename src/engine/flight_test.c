@@ -176,7 +176,7 @@ static void be_a_guest(weir_flight *flight, void *user)
     if (g->releases) weir_flight_release(flight);
 }
 
-static void test_what_a_watcher_may_do(void **state)
+static void test_a_watcher_may_leave_but_not_read(void **state)
 {
     rig *r = *state;
     guest leaver = {.leaves = true}, stays = {0};
@@ -244,7 +244,7 @@ static void test_it_outlives_its_engine(void **state)
 
 /* Whether a request like this one joins one that has a key; every member that is changed must change the
  * key. */
-static void test_what_is_identical(void **state)
+static void test_every_member_changes_the_key(void **state)
 {
     rig *r = *state;
     static const char *const stops[] = {"x", "y"};
@@ -305,7 +305,7 @@ static void test_what_is_identical(void **state)
     while (n-- > 0) weir__mem_free(keys[n]);
 }
 
-static void test_what_is_not_shared(void **state)
+static void test_unshareable_requests_run_alone(void **state)
 {
     rig *r = *state;
     start(r);
@@ -531,11 +531,11 @@ int main(void)
         RIG_TEST(test_the_last_one_out_cancels),
         RIG_TEST(test_one_that_failed_is_not_joined),
         RIG_TEST(test_its_stream_is_its_own),
-        RIG_TEST(test_what_a_watcher_may_do),
+        RIG_TEST(test_a_watcher_may_leave_but_not_read),
         RIG_TEST(test_a_watcher_may_be_the_last_one_out),
         RIG_TEST(test_it_outlives_its_engine),
-        RIG_TEST(test_what_is_identical),
-        RIG_TEST(test_what_is_not_shared),
+        RIG_TEST(test_every_member_changes_the_key),
+        RIG_TEST(test_unshareable_requests_run_alone),
         RIG_TEST(test_chats),
         RIG_TEST(test_watchers),
         RIG_TEST(test_bad_requests),

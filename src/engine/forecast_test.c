@@ -9,7 +9,7 @@ static weir_forecast forecast(rig *r, const weir_request *request)
     return made;
 }
 
-static void a_dry_run_tells_place_and_fit_and_starts_nothing(void **state)
+static void a_dry_run_reports_place_and_fit_and_starts_nothing(void **state)
 {
     rig *r = *state;
     r->params.n_slots = 2;
@@ -145,7 +145,7 @@ static void chunks_are_those_of_the_strategy(void **state)
     rig_run(r);
 }
 
-static void what_fits_ends_with_the_context(void **state)
+static void an_answer_ends_with_the_context(void **state)
 {
     rig *r = *state;
     r->params.n_slots = 1;
@@ -200,7 +200,7 @@ static void busy_says_when_to_try_again(void **state)
     rig_run(r);
 }
 
-static void what_submit_refuses_a_dry_run_refuses(void **state)
+static void a_dry_run_refuses_as_submit_does(void **state)
 {
     rig *r = *state;
     weir_error error = {0};
@@ -238,13 +238,13 @@ static void what_submit_refuses_a_dry_run_refuses(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        RIG_TEST(a_dry_run_tells_place_and_fit_and_starts_nothing),
+        RIG_TEST(a_dry_run_reports_place_and_fit_and_starts_nothing),
         RIG_TEST(times_come_from_what_was_measured),
         RIG_TEST(times_are_sums_of_what_ticks_cost),
         RIG_TEST(chunks_are_those_of_the_strategy),
-        RIG_TEST(what_fits_ends_with_the_context),
+        RIG_TEST(an_answer_ends_with_the_context),
         RIG_TEST(busy_says_when_to_try_again),
-        RIG_TEST(what_submit_refuses_a_dry_run_refuses),
+        RIG_TEST(a_dry_run_refuses_as_submit_does),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

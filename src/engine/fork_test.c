@@ -413,7 +413,7 @@ static void a_fork_has_its_sources_salt(void **state)
         assert_int_equal(weir_stream_index(stream_), -1);                                                    \
     } while (0)
 
-static void what_cannot_be_forked_is_refused(void **state)
+static void impossible_forks_are_refused(void **state)
 {
     rig *r = *state;
     int32_t prompt[N_PROMPT];
@@ -560,7 +560,7 @@ int main(void)
         RIG_TEST(a_fork_draws_by_its_own_seed),
         RIG_TEST(a_grammar_sees_the_answer_from_its_beginning),
         RIG_TEST(a_fork_has_its_sources_salt),
-        RIG_TEST(what_cannot_be_forked_is_refused),
+        RIG_TEST(impossible_forks_are_refused),
         RIG_TEST(every_allocation_of_a_fork_may_fail),
         RIG_TEST(threads_fork_one_source),
     };

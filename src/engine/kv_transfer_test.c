@@ -80,7 +80,7 @@ static void move_as(weir_engine *from, weir_engine *to, const talk *t, const cha
     weir_snapshot_destroy(taken);
 }
 
-static void test_what_one_engine_has_another_one_takes(void **state)
+static void test_an_engine_takes_prefixes_of_another_one(void **state)
 {
     rig *r = *state;
     static talk first, next, other, big;
@@ -186,7 +186,7 @@ static void test_salts_are_apart(void **state)
 
 /* ---- Refusals ---- */
 
-static void test_what_is_not_taken(void **state)
+static void test_unusable_snapshots_are_refused(void **state)
 {
     rig *r = *state;
     static talk t, u;
@@ -428,11 +428,11 @@ static void test_while_requests_run(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        RIG_TEST(test_what_one_engine_has_another_one_takes),
+        RIG_TEST(test_an_engine_takes_prefixes_of_another_one),
         RIG_TEST(test_from_host_memory),
         RIG_TEST(test_from_a_running_request),
         RIG_TEST(test_salts_are_apart),
-        RIG_TEST(test_what_is_not_taken),
+        RIG_TEST(test_unusable_snapshots_are_refused),
         RIG_TEST(test_other_models_and_small_caches),
         RIG_TEST(test_wrong_arguments),
         RIG_TEST(test_an_engine_that_does_not_come),

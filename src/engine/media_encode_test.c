@@ -93,7 +93,7 @@ static void a_queued_image_with_cached_cells_is_not_encoded(void **state)
 }
 
 /* In the order of the queue, as far as the budget goes. */
-static void what_is_next_is_encoded_first(void **state)
+static void media_of_the_next_request_are_encoded_first(void **state)
 {
     rig *r = *state;
     enum { N = 4 };
@@ -311,7 +311,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         RIG_TEST(queued_media_are_encoded),
         RIG_TEST(a_queued_image_with_cached_cells_is_not_encoded),
-        RIG_TEST(what_is_next_is_encoded_first),
+        RIG_TEST(media_of_the_next_request_are_encoded_first),
         RIG_TEST(an_encode_ahead_makes_way),
         RIG_TEST(streams_do_not_wait_for_an_encode),
         RIG_TEST(a_cancel_ends_the_encode),

@@ -345,7 +345,7 @@ static void without_memory(void **state)
     assert_int_equal(atomic_load(&r->fake->faults), 0);
 }
 
-static void what_does_not_fit_is_refused(void **state)
+static void media_that_do_not_fit_are_refused(void **state)
 {
     rig *r = *state;
     talk t;
@@ -467,7 +467,7 @@ int main(void)
         RIG_TEST(queued_media_stay_within_the_budget),
         RIG_TEST(a_suspended_request_goes_on),
         RIG_TEST(without_memory),
-        RIG_TEST(what_does_not_fit_is_refused),
+        RIG_TEST(media_that_do_not_fit_are_refused),
         RIG_TEST(at_random),
     };
     return cmocka_run_group_tests(tests, make_sounds, release_sounds);

@@ -216,7 +216,7 @@ void weir__pace_choose(weir__driver *driver, int64_t now)
     c.own_ns = own_target_ns(driver);
     driver->watch.rests = false;
     driver->watch.rises = weir__peers_rises();
-    weir__peers_tell(&driver->peer, top_request(driver, now));
+    weir__peers_report(&driver->peer, top_request(driver, now));
     for (int32_t i = 0; i < driver->params->n_slots; i++) {
         weir__slot *slot = &driver->slots[i];
         slot->pace.limit = INT32_MAX;

@@ -30,7 +30,7 @@ static inline bool weir__pace_has(const weir__slot *slot)
 /* The pass begins: the batch is filled and its shape known. */
 void weir__pace_begin(weir__driver *driver, int64_t now);
 
-/* Until when prompts rest for other engines' requests; WEIR__CLOCK_NEVER = it does not. */
+/* The time until which prompts wait for other engines' requests; WEIR__CLOCK_NEVER = none waits. */
 int64_t weir__pace_rest_ns(const weir__driver *driver);
 
 /* The pass took ns, whether or not it was abandoned: bills the tenants. */

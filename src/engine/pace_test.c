@@ -357,7 +357,7 @@ static void a_pass_ends_for_a_request_of_higher_priority(void **state)
     assert_int_equal(rig_stats(r).n_abandoned_ticks, 1);
 }
 
-static void what_an_abandoned_pass_left_is_removed(void **state)
+static void cells_of_an_abandoned_pass_are_removed(void **state)
 {
     rig *r = *state;
     sink got = {0};
@@ -526,7 +526,7 @@ int main(void)
         PACE_TEST(a_prompt_goes_on_for_a_request_that_waits_for_its_prefix),
         PACE_TEST(an_endless_row_of_prompts_does_not_starve_it),
         PACE_TEST(a_pass_ends_for_a_request_of_higher_priority),
-        PACE_TEST(what_an_abandoned_pass_left_is_removed),
+        PACE_TEST(cells_of_an_abandoned_pass_are_removed),
         PACE_TEST(a_pass_is_abandoned_for_a_slot_as_well),
         PACE_TEST(nothing_is_abandoned_for_an_equal),
         PACE_TEST(nothing_is_abandoned_that_ends_soon),

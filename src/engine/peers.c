@@ -71,7 +71,7 @@ void weir__peers_leave(weir__peer *peer)
     peer->bell = NULL;
 }
 
-void weir__peers_tell(weir__peer *peer, const weir__request *top)
+void weir__peers_report(weir__peer *peer, const weir__request *top)
 {
     /* Record the end of a request even when alone: the engine may be asleep when another one joins. */
     bool ends = peer->bell != NULL && peer->runs && top == NULL;

@@ -21,10 +21,10 @@ typedef struct weir__peer {
 void weir__peers_join(weir__peer *peer, weir__doorbell *bell);
 void weir__peers_leave(weir__peer *peer);
 
-/* Says which of the engine's running requests has the highest priority, and of these belongs to the tenant
+/* Reports which of the engine's running requests has the highest priority, and of these belongs to the tenant
  * with the least recent time; NULL = none runs. If the priority is lower than before, engines that yield are
  * woken. */
-void weir__peers_tell(weir__peer *peer, const weir__request *top);
+void weir__peers_report(weir__peer *peer, const weir__request *top);
 
 /* Whether another engine has a running request that outranks this one. */
 bool weir__peers_outrank(weir__peer *peer, const weir__request *request, int64_t ageing_ns, int64_t now);

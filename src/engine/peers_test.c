@@ -32,7 +32,7 @@ static void other_runs(other *o, int32_t priority)
 {
     o->request.priority = priority;
     o->request.submit_ns = weir__clock_now_ns();
-    weir__peers_tell(&o->peer, &o->request);
+    weir__peers_report(&o->peer, &o->request);
 }
 
 static int peers_setup(void **state)
@@ -80,7 +80,7 @@ static void a_prompt_has_a_fifth_of_the_time(void **state)
     expect_at(r, REST, FIT);
     expect_at(r, REST + 199, 0);
     expect_at(r, 2 * REST, FIT);
-    weir__peers_tell(&o.peer, NULL); /* no rest; passes grow again */
+    weir__peers_report(&o.peer, NULL); /* no rest; passes grow again */
     assert_false(r->engine->driver.peer.yields);
     weir__doorbell_wait(r->engine->bell, WEIR__CLOCK_NEVER); /* it was woken */
     expect_at(r, 2 * REST + 1, FIT);
@@ -130,7 +130,7 @@ static void an_engine_that_ended_its_request_alone_outranks_nobody(void **state)
     other_join(&o);
     other_runs(&o, 5);
     weir__peers_leave(&r->engine->driver.peer);
-    weir__peers_tell(&o.peer, NULL);
+    weir__peers_report(&o.peer, NULL);
     weir__peers_join(&r->engine->driver.peer, r->engine->bell);
     rig_submit_key(r, 'A');
     expect_at(r, 0, CHUNK);
@@ -177,7 +177,7 @@ static void a_tenant_with_less_time_goes_first(void **state)
     expect_at(r, 2 * REST + 2000, CHUNK);
     other_runs_for(&o, TENANT, -1);
     expect_at(r, 2 * REST + 2000, CHUNK);
-    weir__peers_tell(&o.peer, NULL);
+    weir__peers_report(&o.peer, NULL);
     rig_run_out(r, low, &got);
     assert_sink(got, WEIR_REASON_END, "low");
     other_leave(&o);
@@ -294,7 +294,7 @@ static void a_long_pass_is_abandoned(void **state)
     assert_int_equal(rig_stats(r).n_prompt_tokens, CHUNK);
     expect_at(r, 10, FIT);
     other_runs(&a.o, 2); /* the next pass of the same prompt is not abandoned */
-    weir__peers_tell(&a.o.peer, NULL);
+    weir__peers_report(&a.o.peer, NULL);
     rig_run_out(r, low, &got);
     assert_sink(got, WEIR_REASON_END, "low");
     assert_int_equal(rig_stats(r).n_abandoned_ticks, 1);
@@ -324,7 +324,7 @@ static void no_pass_is_abandoned_for_less_time(void **state)
     rig_ticks(r, 2);
     assert_int_equal(rig_stats(r).n_abandoned_ticks, 0);
     assert_int_equal(rig_stats(r).n_prompt_tokens, 2 * CHUNK);
-    weir__peers_tell(&a.o.peer, NULL);
+    weir__peers_report(&a.o.peer, NULL);
     rig_run(r);
     r->fake->before_decode = NULL;
     other_leave(&a.o);

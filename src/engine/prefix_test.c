@@ -288,7 +288,7 @@ static void test_no_tenant_sees_another(void **state)
     assert_int_equal(rig_stats(r).n_cached_tokens, 0);
 }
 
-static void test_who_does_without(void **state)
+static void test_requests_without_the_cache_or_with_a_salt(void **state)
 {
     rig *r = *state;
     static talk t[6];
@@ -512,7 +512,7 @@ static void test_cached_cells_give_way(void **state)
 }
 
 /* A failure on the way to the cache costs time, never the answer. */
-static void test_what_cannot_be_fetched_is_computed(void **state)
+static void test_a_prefix_that_cannot_be_fetched_is_computed(void **state)
 {
     rig *r = *state;
     for (size_t l = 0; l < COUNT(layouts); l++)
@@ -621,13 +621,13 @@ int main(void)
         RIG_TEST(test_changes_of_the_cache),
         RIG_TEST(test_a_miss_says_where_and_what),
         RIG_TEST(test_no_tenant_sees_another),
-        RIG_TEST(test_who_does_without),
+        RIG_TEST(test_requests_without_the_cache_or_with_a_salt),
         RIG_TEST(test_parameters),
         RIG_TEST(test_a_new_prefix_is_computed_once),
         RIG_TEST(test_a_leader_that_leaves),
         RIG_TEST(test_from_a_running_request),
         RIG_TEST(test_cached_cells_give_way),
-        RIG_TEST(test_what_cannot_be_fetched_is_computed),
+        RIG_TEST(test_a_prefix_that_cannot_be_fetched_is_computed),
         RIG_TEST(test_checkpoints_at_message_boundaries),
         RIG_TEST(test_the_forecast_knows),
     };

@@ -172,7 +172,7 @@ static void a_full_queue_is_busy_at_submit_and_leaves_the_stream_fresh(void **st
     assert_int_equal(weir_stream_reason(refused), WEIR_REASON_END);
 }
 
-static void what_a_free_slot_takes_does_not_count_as_waiting(void **state)
+static void requests_for_free_slots_do_not_count_as_waiting(void **state)
 {
     rig *r = *state;
     weir_stream *stream = NULL;
@@ -315,7 +315,7 @@ static void submit_again(weir_stream *stream, void *user)
     if (weir_stream_finished(stream)) s->status = try_submit(s->r, s->stream, NULL);
 }
 
-static void who_is_told_of_a_cancel_finds_the_place_free_already(void **state)
+static void at_the_chunk_of_a_cancel_the_place_is_free(void **state)
 {
     rig *r = *state;
     weir_stream *queued[3];
@@ -370,13 +370,13 @@ int main(void)
         RIG_TEST(a_large_request_is_not_overtaken_by_small_ones),
         RIG_TEST(time_in_the_queue_is_told),
         RIG_TEST(a_full_queue_is_busy_at_submit_and_leaves_the_stream_fresh),
-        RIG_TEST(what_a_free_slot_takes_does_not_count_as_waiting),
+        RIG_TEST(requests_for_free_slots_do_not_count_as_waiting),
         RIG_TEST(several_requests_that_do_not_all_find_room_are_all_refused),
         RIG_TEST(a_limit_of_zero_is_none),
         RIG_TEST(cancel_while_queued_never_takes_a_slot),
         RIG_TEST(a_deadline_passes_in_the_queue_too),
         RIG_TEST(a_cancelled_request_gives_its_place_to_another),
-        RIG_TEST(who_is_told_of_a_cancel_finds_the_place_free_already),
+        RIG_TEST(at_the_chunk_of_a_cancel_the_place_is_free),
         RIG_TEST(many_cancels_at_once_do_not_lift_the_limit),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

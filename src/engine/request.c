@@ -210,7 +210,7 @@ static weir_status check_media(const weir_request *given, weir_error *error)
     if (given->n_media == 0) return WEIR_OK;
     if (given->tokens == NULL && given->text == NULL)
         return weir__error_set(error, WEIR_INVALID, "media",
-                               "media need text or tokens, in which they stand");
+                               "media can only be given with text or tokens, within which they have a place");
     if (given->media == NULL) return weir__error_set(error, WEIR_INVALID, "media", "media is NULL");
     size_t most = given->tokens != NULL            ? given->n_tokens
                   : given->text_length == WEIR_NUL ? strlen(given->text)

@@ -187,7 +187,7 @@ static weir_request of_length(rig *r, int32_t n_prompt)
     return rig_ask(r, 'L');
 }
 
-static void what_can_never_fit_is_refused_at_submit(void **state)
+static void prompts_that_can_never_fit_are_refused_at_submit(void **state)
 {
     rig *r = *state;
     start(r);
@@ -501,7 +501,7 @@ int main(void)
         RIG_TEST(any_bytes_are_a_prompt),
         RIG_TEST(a_text_of_many_short_tokens_is_read_whole),
         RIG_TEST(special_tokens_in_a_text_are_read_when_asked_for),
-        RIG_TEST(what_can_never_fit_is_refused_at_submit),
+        RIG_TEST(prompts_that_can_never_fit_are_refused_at_submit),
         RIG_TEST(a_text_that_is_hopelessly_long_is_refused_by_its_bytes),
         RIG_TEST(a_prompt_may_fill_the_context_when_no_answer_is_wanted),
         RIG_TEST(an_answer_without_limit_fills_the_context),

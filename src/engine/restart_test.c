@@ -176,7 +176,7 @@ static void damage(const char *file)
     close(fd);
 }
 
-static void test_what_cannot_be_read_is_computed(void **state)
+static void test_a_prefix_that_cannot_be_read_is_computed(void **state)
 {
     rig *r = *state;
     static talk t;
@@ -207,7 +207,7 @@ static void test_what_cannot_be_read_is_computed(void **state)
 }
 
 /* An engine with a thread writes by itself: its prefixes are on disk while it still runs, as after a kill. */
-static void test_what_survives_a_kill(void **state)
+static void test_prefixes_survive_a_kill(void **state)
 {
     rig *r = *state;
     static talk t;
@@ -355,8 +355,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_salts_stay_apart, setup, rig_teardown),
         cmocka_unit_test_setup_teardown(test_others_states_are_not_used, setup, rig_teardown),
         cmocka_unit_test_setup_teardown(test_states_of_another_layout, setup, rig_teardown),
-        cmocka_unit_test_setup_teardown(test_what_cannot_be_read_is_computed, setup, rig_teardown),
-        cmocka_unit_test_setup_teardown(test_what_survives_a_kill, setup, rig_teardown),
+        cmocka_unit_test_setup_teardown(test_a_prefix_that_cannot_be_read_is_computed, setup, rig_teardown),
+        cmocka_unit_test_setup_teardown(test_prefixes_survive_a_kill, setup, rig_teardown),
         cmocka_unit_test_setup_teardown(test_engines_share_a_folder, setup, rig_teardown),
         cmocka_unit_test_setup_teardown(test_turns_that_add_little, setup, rig_teardown),
         cmocka_unit_test_setup_teardown(test_a_full_disk, setup, rig_teardown),

@@ -130,7 +130,7 @@ static void several_requests_end_each_for_its_own_reason(void **state)
     for (int i = 0; i < 5; i++) weir_result_fini(&results[i]);
 }
 
-static void what_is_refused_fills_no_result(void **state)
+static void a_refused_request_fills_no_result(void **state)
 {
     rig *r = *state;
     weir_result results[2];
@@ -291,7 +291,7 @@ int main(void)
         RIG_TEST(an_empty_answer_is_an_empty_text),
         RIG_TEST(generated_streamed_and_detokenized_text_are_the_same_bytes),
         RIG_TEST(several_requests_end_each_for_its_own_reason),
-        RIG_TEST(what_is_refused_fills_no_result),
+        RIG_TEST(a_refused_request_fills_no_result),
         RIG_TEST(every_allocation_of_generate_may_fail),
         cmocka_unit_test(reasons_have_names),
         RIG_TEST(many_threads_generate_on_one_engine),

@@ -10,7 +10,7 @@
 
 #define SECOND INT64_C(1000000000)
 
-static void what_was_served_is_halved_each_half_life(void **state)
+static void served_tokens_are_halved_each_half_life(void **state)
 {
     (void)state;
     static weir__salts salts;
@@ -70,7 +70,7 @@ static void beyond_the_limit_salts_count_as_one_and_lose_nothing(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(what_was_served_is_halved_each_half_life),
+        cmocka_unit_test(served_tokens_are_halved_each_half_life),
         cmocka_unit_test(a_salt_is_known_while_and_after_it_lives),
         cmocka_unit_test(beyond_the_limit_salts_count_as_one_and_lose_nothing),
     };

@@ -121,8 +121,8 @@ static weir_status check_state(const weir_snapshot *snapshot, const weir_engine 
                       : weir__snapshot_is_whole(&snapshot->arrival) && !snapshot->failed;
     if (fits) return WEIR_OK;
     return weir__error_set(error, WEIR_STATE, "snapshot",
-                           empty ? "it has bytes already: use a new one"
-                                 : "it is not complete: write the rest");
+                           empty ? "the snapshot already has content: create a new one"
+                                 : "the snapshot is not complete: write the rest");
 }
 
 weir_status weir_snapshot_export(weir_snapshot *snapshot, weir_engine *engine, int32_t more_than,
@@ -224,7 +224,8 @@ weir_status weir_snapshot_write(weir_snapshot *snapshot, const void *bytes, size
         return weir__error_set(error, WEIR_INVALID, snapshot == NULL ? "snapshot" : "bytes",
                                "a pointer is NULL");
     if (snapshot->failed || snapshot->sealed)
-        return weir__error_set(error, WEIR_STATE, "snapshot", "it takes no bytes any more: use a new one");
+        return weir__error_set(error, WEIR_STATE, "snapshot",
+                               "the snapshot accepts no more bytes: create a new one");
     weir__snapshot_arrival *arrival = &snapshot->arrival;
     bool had_text = arrival->has_text;
     weir_status status = weir__snapshot_take(arrival, bytes, n, error);

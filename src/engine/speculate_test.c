@@ -54,7 +54,7 @@ static void a_burst_is_one_chunk(void **state)
     assert_int_equal(stats.n_ticks, 4);
 }
 
-static void what_was_drafted_in_vain_is_cut_off(void **state)
+static void rejected_draft_tokens_are_cut_off(void **state)
 {
     rig *r = *state;
     static guess g;
@@ -462,7 +462,7 @@ static void plans_say_how_much_of_a_draft_is_computed(void **state)
 }
 
 /* Who comes between view and step does not get cells that the draft in the plan is to have. */
-static void a_plan_may_have_the_draft_that_its_view_told_of(void **state)
+static void a_plan_may_use_the_draft_shown_in_its_view(void **state)
 {
     rig *r = *state;
     static guess g;
@@ -607,7 +607,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         DRAFT_TEST(a_burst_is_one_chunk),
-        DRAFT_TEST(what_was_drafted_in_vain_is_cut_off),
+        DRAFT_TEST(rejected_draft_tokens_are_cut_off),
         DRAFT_TEST(drafts_stay_within_the_answers_length),
         DRAFT_TEST(a_stop_string_within_a_burst_ends_it),
         DRAFT_TEST(a_cancel_in_a_burst_takes_none_of_it),
@@ -618,7 +618,7 @@ int main(void)
         DRAFT_TEST(drafts_take_free_cells_only),
         DRAFT_TEST(a_pass_without_cells_goes_on_without_drafts),
         DRAFT_TEST(plans_say_how_much_of_a_draft_is_computed),
-        DRAFT_TEST(a_plan_may_have_the_draft_that_its_view_told_of),
+        DRAFT_TEST(a_plan_may_use_the_draft_shown_in_its_view),
         DRAFT_TEST(drafts_take_what_the_budget_leaves),
         DRAFT_TEST(models_that_cannot_be_cut_have_no_drafts),
         DRAFT_TEST(requests_may_do_without_or_with_fewer),

@@ -248,7 +248,7 @@ static void a_wait_lasts_as_long_as_it_was_told_to(void **state)
     assert_true(weir__clock_now_ns() - start >= 30 * WEIR__NS_PER_MS);
 }
 
-static void what_waits_can_be_taken_after_the_end_then_nothing(void **state)
+static void after_the_end_the_waiting_chunks_can_be_taken(void **state)
 {
     bench *b = *state;
     sink got = {0};
@@ -260,7 +260,7 @@ static void what_waits_can_be_taken_after_the_end_then_nothing(void **state)
     assert_int_equal(sink_take(&got, b->stream), 0);
 }
 
-static void what_waits_can_be_taken_after_a_cancel_then_the_end(void **state)
+static void after_a_cancel_the_waiting_chunks_and_the_end_can_be_taken(void **state)
 {
     bench *b = *state;
     sink got = {0};
@@ -597,8 +597,8 @@ int main(void)
         BENCH_TEST(a_chunk_outlives_everything_that_is_put_after_it),
         BENCH_TEST(a_timeout_is_told_from_the_end),
         BENCH_TEST(a_wait_lasts_as_long_as_it_was_told_to),
-        BENCH_TEST(what_waits_can_be_taken_after_the_end_then_nothing),
-        BENCH_TEST(what_waits_can_be_taken_after_a_cancel_then_the_end),
+        BENCH_TEST(after_the_end_the_waiting_chunks_can_be_taken),
+        BENCH_TEST(after_a_cancel_the_waiting_chunks_and_the_end_can_be_taken),
         BENCH_TEST(usage_is_told_from_the_submit_on),
         BENCH_TEST(status_turns_final_with_the_terminal_chunk),
         BENCH_TEST(unread_chunks_merge_and_nothing_is_lost),

@@ -9,7 +9,7 @@
 
 #include "engine/testing.h"
 
-static void what_is_held_is_a_stack(void **state)
+static void held_wheels_are_a_stack(void **state)
 {
     (void)state;
     weir__doorbell *a = NULL, *b = NULL;
@@ -235,7 +235,7 @@ static void a_child_cannot_use_its_parents_engine(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(what_is_held_is_a_stack),
+        cmocka_unit_test(held_wheels_are_a_stack),
         RIG_TEST(the_engine_s_thread_refuses_to_wait_for_itself),
         RIG_TEST(a_tick_by_hand_refuses_to_wait_for_itself),
         RIG_TEST(so_does_a_callback_within_set_ready),

@@ -527,9 +527,11 @@ static void check_added_tokens(gguf_check *c, uint32_t n_vocab, const char *mode
         return;
     }
     if (add_bos == 1 && special_id(c, n_vocab, "tokenizer.ggml.bos_token_id", bos) < 0)
-        weir__gguf_refuse(c, "adds a begin token and has none (key 'tokenizer.ggml.bos_token_id')");
+        weir__gguf_refuse(c, "its tokenizer adds a BOS token, but the vocabulary has none (key "
+                             "'tokenizer.ggml.bos_token_id')");
     if (add_eos == 1 && special_id(c, n_vocab, "tokenizer.ggml.eos_token_id", eos) < 0)
-        weir__gguf_refuse(c, "adds an end token and has none (key 'tokenizer.ggml.eos_token_id')");
+        weir__gguf_refuse(c, "its tokenizer adds an EOS token, but the vocabulary has none (key "
+                             "'tokenizer.ggml.eos_token_id')");
 }
 
 static void check_vocabulary(gguf_check *c)

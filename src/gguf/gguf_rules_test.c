@@ -356,19 +356,19 @@ static void faults_of_the_vocabulary_are_named(void **state)
     CASE(WEIR_OK, "", long_tokens(m, 16));
     CASE(WEIR_FORMAT, "token 16 ", long_tokens(m, 17)); /* the squares of all */
     CASE(WEIR_FORMAT, "4194305 tokens", many_tokens(m, 4194305));
-    CASE(WEIR_FORMAT, "begin token", TOKENS("a"));
-    CASE(WEIR_FORMAT, "begin token", begins(m, "gemma4", ""));
-    CASE(WEIR_FORMAT, "begin token", begins(m, "gpt2", "gemma4"));
+    CASE(WEIR_FORMAT, "BOS token", TOKENS("a"));
+    CASE(WEIR_FORMAT, "BOS token", begins(m, "gemma4", ""));
+    CASE(WEIR_FORMAT, "BOS token", begins(m, "gpt2", "gemma4"));
     CASE(WEIR_OK, "", begins(m, "gpt2", "glm4"));
-    CASE(WEIR_FORMAT, "begin token",
+    CASE(WEIR_FORMAT, "BOS token",
          (begins(m, "gpt2", "glm4"), set_bool(m, "tokenizer.ggml.add_bos_token", true)));
-    CASE(WEIR_FORMAT, "begin token", begins(m, "gpt2", ""));
-    CASE(WEIR_FORMAT, "end token",
+    CASE(WEIR_FORMAT, "BOS token", begins(m, "gpt2", ""));
+    CASE(WEIR_FORMAT, "EOS token",
          (begins(m, "gpt2", "glm4"), set_bool(m, "tokenizer.ggml.add_eos_token", true)));
-    CASE(WEIR_FORMAT, "end token", (TOKENS("a"), set_text(m, "tokenizer.ggml.model", "t5")));
+    CASE(WEIR_FORMAT, "EOS token", (TOKENS("a"), set_text(m, "tokenizer.ggml.model", "t5")));
     CASE(WEIR_OK, "", begins(m, "t5", ""));
     CASE(WEIR_OK, "", few_tokens(m));
-    CASE(WEIR_FORMAT, "end token", no_end(m));
+    CASE(WEIR_FORMAT, "EOS token", no_end(m));
     CASE(WEIR_FORMAT, "separator token", set_text(m, "tokenizer.ggml.model", "bert"));
     CASE(WEIR_FORMAT, "'whitespace'", set_text(m, "tokenizer.ggml.pre", "whitespace"));
     CASE(WEIR_FORMAT, "begin with byte 0x0a", rwkv(m, "\\n\\n", NULL));

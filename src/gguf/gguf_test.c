@@ -119,7 +119,7 @@ static void assert_refused(const char *path, weir_status status, const char *tex
     assert_int_equal(weir__gguf_check(path, NULL, NULL), status);
 }
 
-static void what_is_no_model_is_refused(void **state)
+static void files_that_are_no_models_are_refused(void **state)
 {
     (void)state;
     char path[TEMP_PATH_MAX];
@@ -500,7 +500,7 @@ int main(void)
         cmocka_unit_test(identity_is_that_of_files_and_times),
         cmocka_unit_test(fingerprint_is_that_of_contents),
         cmocka_unit_test(large_vocabulary_passes_from_a_file),
-        cmocka_unit_test(what_is_no_model_is_refused),
+        cmocka_unit_test(files_that_are_no_models_are_refused),
         cmocka_unit_test(random_bytes_are_refused),
         cmocka_unit_test(every_truncation_is_refused),
         cmocka_unit_test(every_byte_may_change),

@@ -50,11 +50,9 @@ static void check_forks(weir__schema_walk *w, const json_t *list)
         qsort(texts, n, sizeof *texts, weir__words_compare);
         size_t most = most_forks((const char *const *)texts, n, forks, longest);
         if (most > WEIR__SCHEMA_FORKS_MAX)
-            weir__schema_refuse(
-                w, "enum",
-                "%zu of its values go on differently after the same beginning; at most %d can "
-                "be told apart at one place",
-                most, WEIR__SCHEMA_FORKS_MAX);
+            weir__schema_refuse(w, "enum",
+                                "%zu of its values differ after the same beginning; at most %d may", most,
+                                WEIR__SCHEMA_FORKS_MAX);
     }
     weir__mem_free(forks);
     while (n_texts > 0) weir__mem_free(texts[--n_texts]);

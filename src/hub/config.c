@@ -112,9 +112,10 @@ static weir_status find_token(const char *given, const char *home, weir__config 
 static weir_status check_config(const weir__config *config, weir_error *error)
 {
     if (strncmp(config->endpoint, "http://", 7) != 0 && strncmp(config->endpoint, "https://", 8) != 0)
-        return weir__error_set(error, WEIR_INVALID, "endpoint",
-                               "the hub's endpoint is %.150s; expected: https://HOST, in HF_ENDPOINT or here",
-                               config->endpoint);
+        return weir__error_set(
+            error, WEIR_INVALID, "endpoint",
+            "the hub's endpoint is %.150s: set HF_ENDPOINT or the parameter endpoint to https://HOST",
+            config->endpoint);
     if (!weir__name_is_revision(config->revision))
         return weir__error_set(
             error, WEIR_INVALID, "revision",

@@ -164,9 +164,9 @@ static bool on_begin(const weir__http_answer *answer, void *user)
         return wrong(f, "has another size than the hub reports");
     if (answer->linked_etag[0] != '\0' && f->file->sha256[0] != '\0' &&
         strcmp(answer->linked_etag, f->file->sha256) != 0)
-        return wrong(f, "comes with another checksum than the hub's list has");
+        return wrong(f, "has another checksum than the hub's list");
     if (answer->code == 206 && answer->begin != f->n_done)
-        return wrong(f, "comes from another place than was asked for");
+        return wrong(f, "starts at another byte than was requested");
     /* The server honours no ranges, or has other bytes by now. */
     if (answer->code == 200 && f->n_done > 0 && !start_over(f)) return false;
     snprintf(f->etag, sizeof f->etag, "%s", answer->etag);

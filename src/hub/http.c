@@ -72,35 +72,34 @@ weir_status weir__http_explain(const weir__config *config, const weir__http_answ
     if (answer->distrusted)
         return weir__error_set(
             error, WEIR_IO, "name",
-            "%s was not asked for, since %.100s cannot be trusted: %s; where that is meant to "
-            "be, CURL_CA_BUNDLE or SSL_CERT_FILE names a file of certificates to trust",
+            "%s was not requested, because the certificate of %.100s cannot be verified: %s; if this server "
+            "is the right one, set CURL_CA_BUNDLE or SSL_CERT_FILE to a file with the certificates to trust",
             what, config->endpoint, answer->reason);
     if (answer->code == 0 || answer->code == 200 || answer->code == 206)
-        return weir__error_set(error, WEIR_IO, "name",
-                               "%s could not be had from %.100s: %s; %stry again, or use the cache with "
-                               "HF_HUB_OFFLINE=1",
-                               what, config->endpoint,
-                               answer->reason[0] != '\0' ? answer->reason : "it broke off",
-                               kept ? "the part so far is kept: " : "");
+        return weir__error_set(
+            error, WEIR_IO, "name",
+            "%s could not be downloaded from %.100s: %s; %stry again, or use the cache with "
+            "HF_HUB_OFFLINE=1",
+            what, config->endpoint, answer->reason[0] != '\0' ? answer->reason : "it broke off",
+            kept ? "the part so far is kept: " : "");
     if (strcmp(code, "GatedRepo") == 0) return explain_denied(config, what, true, error);
     if (strcmp(code, "RevisionNotFound") == 0)
         return weir__error_set(error, WEIR_NOT_FOUND, "revision", "%s has no revision %.100s", what,
                                config->revision);
     if (answer->code == 404 || strcmp(code, "RepoNotFound") == 0)
-        return weir__error_set(error, WEIR_NOT_FOUND, "name",
-                               "%s is not at %.100s, in revision %.60s: see that its name is right%s", what,
-                               config->endpoint, config->revision,
-                               config->token == NULL ? "; if it is private, set HF_TOKEN"
-                                                     : ", and the token's rights");
+        return weir__error_set(
+            error, WEIR_NOT_FOUND, "name", "%s is not at %.100s, in revision %.60s: check the name%s", what,
+            config->endpoint, config->revision,
+            config->token == NULL ? "; if it is private, set HF_TOKEN" : " and the token's rights");
     if (answer->code == 401 || answer->code == 403) return explain_denied(config, what, false, error);
     if (answer->code == 429 && answer->retry_after_s > 0)
         return weir__error_set(error, WEIR_IO, "name",
-                               "%.100s limits how much is asked of it: try again in %lld s%s",
-                               config->endpoint, (long long)answer->retry_after_s,
+                               "%.100s limits the rate of requests: try again in %lld s%s", config->endpoint,
+                               (long long)answer->retry_after_s,
                                config->token == NULL ? ", or set HF_TOKEN, which allows more" : "");
     if (answer->code == 429)
         return weir__error_set(error, WEIR_IO, "name",
-                               "%.100s limits how much is asked of it: try again later%s", config->endpoint,
+                               "%.100s limits the rate of requests: try again later%s", config->endpoint,
                                config->token == NULL ? ", or set HF_TOKEN, which allows more" : "");
     return weir__error_set(error, WEIR_IO, "name", "%.100s answers %ld to the request for %s%s%s",
                            config->endpoint, answer->code, what,

@@ -213,7 +213,7 @@ static void test_removing(void **state)
     assert_refused(weir_hub_remove("hf:o/r", &params, NULL, error), WEIR_NOT_FOUND, "name");
 }
 
-static void test_what_is_refused(void **state)
+static void test_bad_arguments_are_refused(void **state)
 {
     weir_hub_params params = offline();
     weir_hub_files *files;
@@ -309,7 +309,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_a_cached_model_has_a_path, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_the_cache_is_listed, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_removing, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_what_is_refused, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_bad_arguments_are_refused, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_a_hub_that_nobody_runs, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_without_memory, set_up, tear_down),
     };

@@ -325,7 +325,7 @@ static void test_whose(void **state)
 }
 
 /* Contents that a template makes unrecognizable are reported as unknown, and tokenized as a whole. */
-static void test_what_cannot_be_found(void **state)
+static void test_unrecognizable_contents_are_unknown(void **state)
 {
     (void)state;
     for (manner m = N_FOUND; m < N_MANNERS; m++) {
@@ -499,7 +499,7 @@ int main(void)
         cmocka_unit_test(test_nobody_else_ends_a_message),
         cmocka_unit_test(test_others_cost_nothing),
         cmocka_unit_test(test_whose),
-        cmocka_unit_test(test_what_cannot_be_found),
+        cmocka_unit_test(test_unrecognizable_contents_are_unknown),
         cmocka_unit_test(test_a_rendering_that_fails),
         cmocka_unit_test(test_any_conversation),
         cmocka_unit_test(test_the_table),

@@ -116,7 +116,7 @@ static void test_doubt(void **state)
 }
 
 /* Messages without a text, or whose text the template leaves out, are stepped over. */
-static void test_what_is_not_there(void **state)
+static void test_missing_texts_are_stepped_over(void **state)
 {
     (void)state;
     static const char prompt[] = "[user]one[assistant]{call}[tool]three[user]four";
@@ -239,7 +239,7 @@ int main(void)
         cmocka_unit_test(test_texts_are_found),
         cmocka_unit_test(test_parts),
         cmocka_unit_test(test_doubt),
-        cmocka_unit_test(test_what_is_not_there),
+        cmocka_unit_test(test_missing_texts_are_stepped_over),
         cmocka_unit_test(test_random_texts),
         cmocka_unit_test(test_without_memory),
         cmocka_unit_test(test_walks_in_vain_have_an_end),

@@ -155,7 +155,7 @@ static void test_the_chat_holds_them(void **state)
     weir_chat_release(chat); /* the end of the tests counts live objects */
 }
 
-static void test_what_is_refused(void **state)
+static void test_bad_media_are_refused(void **state)
 {
     (void)state;
     static const char one[] = "[{\"role\":\"user\",\"content\":\"\"},{\"role\":\"user\",\"content\":"
@@ -435,7 +435,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_places),
         cmocka_unit_test(test_the_chat_holds_them),
-        cmocka_unit_test(test_what_is_refused),
+        cmocka_unit_test(test_bad_media_are_refused),
         cmocka_unit_test(test_without_memory),
         cmocka_unit_test(test_no_token_around_a_medium),
         cmocka_unit_test(test_texts_of_tokens_beside_a_medium),

@@ -75,7 +75,7 @@ static void test_the_option(void **state)
     }
 }
 
-static void test_what_is_refused(void **state)
+static void test_bad_arguments_are_refused(void **state)
 {
     (void)state;
     size_t n = 0;
@@ -185,7 +185,7 @@ static void test_all_templates(void **state)
 }
 
 /* A template that takes text out of contents cannot be made to put one together. */
-static void test_what_is_left_is_text(void **state)
+static void test_a_text_put_together_by_a_template_stays_text(void **state)
 {
     (void)state;
     static const char source[] = "{% for m in messages %}<|im_start|>{{ m.role }}\n"
@@ -350,9 +350,12 @@ static void test_all_vocabularies(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_the_option),           cmocka_unit_test(test_what_is_refused),
-        cmocka_unit_test(test_without_memory),       cmocka_unit_test(test_all_templates),
-        cmocka_unit_test(test_what_is_left_is_text), cmocka_unit_test(test_ends_of_the_prompt),
+        cmocka_unit_test(test_the_option),
+        cmocka_unit_test(test_bad_arguments_are_refused),
+        cmocka_unit_test(test_without_memory),
+        cmocka_unit_test(test_all_templates),
+        cmocka_unit_test(test_a_text_put_together_by_a_template_stays_text),
+        cmocka_unit_test(test_ends_of_the_prompt),
         cmocka_unit_test(test_all_vocabularies),
     };
     return cmocka_run_group_tests(tests, load, unload);

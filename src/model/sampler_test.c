@@ -105,7 +105,7 @@ static void test_a_message_names_value_and_range(void **state)
     weir_model_release(model);
 }
 
-static void test_what_is_given_is_completed(void **state)
+static void test_given_params_are_completed(void **state)
 {
     (void)state;
     weir_sampler_params full, given = weir_sampler_params_default();
@@ -381,7 +381,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_teardown(test_every_number_has_its_range, nothing_left),
         cmocka_unit_test_teardown(test_a_message_names_value_and_range, nothing_left),
-        cmocka_unit_test_teardown(test_what_is_given_is_completed, nothing_left),
+        cmocka_unit_test_teardown(test_given_params_are_completed, nothing_left),
         cmocka_unit_test_teardown(test_biases, nothing_left),
         cmocka_unit_test_teardown(test_breakers, nothing_left),
         cmocka_unit_test_teardown(test_order, nothing_left),

@@ -61,7 +61,7 @@ static void test_limits_belong_to_the_range(void **state)
         assert_ok(weir__members_check(&samples, &good[i], "", error));
 }
 
-static void test_what_is_outside_is_named(void **state)
+static void test_values_out_of_range_are_named(void **state)
 {
     (void)state;
     static const struct {
@@ -337,7 +337,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_limits_belong_to_the_range),
-        cmocka_unit_test(test_what_is_outside_is_named),
+        cmocka_unit_test(test_values_out_of_range_are_named),
         cmocka_unit_test(test_defaults_are_allowed),
         cmocka_unit_test(test_defaults_stop_where_the_caller_does),
         cmocka_unit_test(test_the_largest_number_is_kept),

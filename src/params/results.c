@@ -198,7 +198,7 @@ static const weir_member usage[] = {
     RESULT(n_prompt, "tokens", "tokens of the prompt"),
     RESULT(n_cached, "tokens", "prompt tokens taken from the cache"),
     RESULT(n_generated, "tokens", "tokens sampled, including the end token"),
-    RESULT(queue_ns, "ns", "from submit to first slot"),
+    RESULT(queue_ns, "ns", "from submit to the first slot, or to the end of a request that got none"),
     RESULT(ttft_ns, "ns", "from submit to first token; 0 = none yet"),
     RESULT(total_ns, "ns", "from submit to the end, or until now"),
     CHOICE(miss, WEIR_MISS_NONE, WEIR_MISS_COUNT - 1, 0, weir__miss_names, "why the prompt, or part of it, was not cached"),

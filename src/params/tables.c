@@ -36,7 +36,7 @@ static const weir_member model[] = {
     TEXT(projector, "the projector (mmproj), a GGUF file with which the model reads images and sounds"),
     TEXT(devices, "the devices for layers on the GPU, by name, separated by commas; none = the CPU alone"),
     TEXT(rpc, "workers (weir rpc) on other machines that take layers: HOST:PORT,…"),
-    NUMBER(rpc_timeout_ms, 1, 3600000, 60000, "ms", "the longest wait for a worker's answer, even to a whole pass"),
+    NUMBER(rpc_timeout_ms, 1, 3600000, 60000, "ms", "the longest wait for a worker's answer; a whole pass must fit into it"),
     CHOICE(flash_attn, WEIR_FLASH_ATTN_AUTO, WEIR_FLASH_ATTN_ON, WEIR_FLASH_ATTN_AUTO, flash_attns, "flash attention: auto, off, on"),
     CHOICE(rope_scaling, WEIR_ROPE_MODEL, WEIR_ROPE_YARN, WEIR_ROPE_MODEL, rope_scalings, "how positions beyond those of the training are scaled: model, none, linear, yarn"),
     NUMBER(rope_freq_base, 0, 1e9, 0, "", "the base frequency of RoPE; 0 = the model's"),
@@ -107,7 +107,7 @@ TABLE(context);
 #undef OF
 #define OF weir_sampler_params
 static const weir_member sampler[] = {
-    NUMBER(seed, 0, UINT32_MAX, WEIR_SEED_RANDOM, "", "the random seed; -1 = another each time"),
+    NUMBER(seed, 0, UINT32_MAX, WEIR_SEED_RANDOM, "", "the random seed; -1 = a new random seed each time"),
     NUMBER(temp, 0, 100, 0.8, "", "temperature; 0 = always the likeliest token"),
     NUMBER(dynatemp_range, 0, 100, 0, "", "vary the temperature between T - R and T + R by entropy; 0 = off"),
     NUMBER(dynatemp_exponent, 0, 100, 1, "", "the exponent of the dynamic temperature"),

@@ -80,7 +80,7 @@ static void assert_late(rack *r, const char *name, const char *why)
     if (strstr(error.message, why) == NULL) fail_msg("%s", error.message);
 }
 
-static void a_late_lease_tells_what_the_loader_does(void **state)
+static void a_late_lease_names_the_loaders_job(void **state)
 {
     atomic_bool open = false;
     (void)state;
@@ -109,7 +109,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_holder_is_called_before_the_model_leaves),
         cmocka_unit_test(a_pool_ends_amid_a_load),
-        cmocka_unit_test(a_late_lease_tells_what_the_loader_does),
+        cmocka_unit_test(a_late_lease_names_the_loaders_job),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -250,7 +250,7 @@ static bool decide(weir_pool *pool, int64_t now)
 static void end_all(weir_pool *pool)
 {
     weir_error error;
-    weir__error_set(&error, WEIR_STOPPED, "pool", "the pool ends");
+    weir__error_set(&error, WEIR_STOPPED, "pool", "the pool is being destroyed");
     while (pool->first != NULL) weir__lease_fail(pool->first, &error);
     for (weir__entry *e = pool->entries; e != NULL; e = e->next) atomic_store(&e->cancelled, true);
 }

@@ -180,7 +180,7 @@ static weir_status begin_lease(weir_lease *lease, weir_error *error)
 {
     weir_pool *pool = lease->pool;
     weir__entry *entry = weir__lease_find_entry(pool, lease->name);
-    if (pool->stopping) return weir__error_set(error, WEIR_STOPPED, "pool", "the pool ends");
+    if (pool->stopping) return weir__error_set(error, WEIR_STOPPED, "pool", "the pool is being destroyed");
     if (entry == NULL)
         return weir__error_set(error, WEIR_NOT_FOUND, "name", "no model has the name \"%s\"", lease->name);
     check_machines(pool, entry);

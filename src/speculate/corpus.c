@@ -238,8 +238,9 @@ static void add_token(weir__corpus *corpus, weir__corpus_reader *reader, const i
     *head = end->block * BLOCK + end->at + 1;
 }
 
-/* The token at `at` is not known to be in the corpus. A new run begins with a copy of the tokens before it. A
- * search shall find that at the token before this one, where the texts part, and nowhere else. */
+/* The token at `at` is not known to be in the corpus. A new run begins with a copy of the tokens before it.
+ * Only the last copied token is indexed, so that a search finds the run at the point where the texts diverge
+ * and nowhere else. */
 static void write_token(weir__corpus *corpus, weir__corpus_reader *reader, const int32_t *tokens, int32_t at)
 {
     if (!is_there(corpus, reader->writable))

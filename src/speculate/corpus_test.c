@@ -136,7 +136,7 @@ static void running_texts_serve_each_other(void **state)
 }
 
 /* The same text again and again takes the room of one; so another one stays. */
-static void what_is_known_takes_no_room(void **state)
+static void a_known_text_takes_no_room(void **state)
 {
     (void)state;
     weir__corpus *corpus = weir__corpus_create(BYTES); /* some 12,000 tokens */
@@ -303,7 +303,7 @@ int main(void)
         cmocka_unit_test(the_longest_match_comes_first),
         cmocka_unit_test(keys_are_apart),
         cmocka_unit_test(running_texts_serve_each_other),
-        cmocka_unit_test(what_is_known_takes_no_room),
+        cmocka_unit_test(a_known_text_takes_no_room),
         cmocka_unit_test(equal_texts_side_by_side_take_no_more_room),
         cmocka_unit_test(the_oldest_texts_make_room),
         cmocka_unit_test(keys_stay_within_the_limit),

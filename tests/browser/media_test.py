@@ -91,7 +91,7 @@ def an_image_is_sent_shown_and_kept(p):
 
 
 @test
-def what_the_server_does_not_read_is_encoded_anew(p):
+def unsupported_images_are_encoded_anew(p):
     p.fresh(max_tokens=4)
     record(p)
     p.b.type("#attach-file", write("two.gif", GIF))
@@ -124,7 +124,7 @@ def images_are_pasted_and_dropped(p):
 
 
 @test
-def what_cannot_be_attached_is_said(p):
+def files_that_cannot_be_attached_are_named(p):
     p.fresh()
     notice = lambda: p.b.text("#notice") or ""  # noqa: E731
     p.b.type("#attach-file", write("broken.png", png()[:60]))

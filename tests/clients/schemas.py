@@ -146,7 +146,7 @@ def random_schemas_are_kept():
 
 
 @test
-def what_cannot_be_kept_is_refused():
+def schemas_that_cannot_be_enforced_are_refused():
     for keyword, schema in (("uniqueItems", {"type": "array", "items": {"type": "integer"}, "uniqueItems": True}),
                             ("not", {"not": {"type": "string", "minLength": 3}}),
                             ("if", {"if": {"type": "string"}, "then": {"minLength": 3}}),

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 defmodule Weir.Options do
   @moduledoc false
-  # What each group of options allows: name, type, default. The library describes its parameters; here is what
-  # Elixir does differently.
+  # The options that each group allows: name, type, default. The library describes its parameters; this module
+  # adds the differences in Elixir.
 
   alias Weir.{JSON, NIF}
 

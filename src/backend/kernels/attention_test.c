@@ -466,7 +466,7 @@ static void all_levels_give_the_same(void **state)
 }
 
 /* A NaN must stay one, and spoils its own row alone. */
-static void what_is_no_number_stays_none(void **state)
+static void a_nan_spoils_its_own_row_only(void **state)
 {
     (void)state;
     const weir__attention *a;
@@ -570,7 +570,7 @@ int main(void)
         cmocka_unit_test(packed_cells_give_the_same),
         cmocka_unit_test(a_shared_prefix_changes_nothing),
         cmocka_unit_test(all_levels_give_the_same),
-        cmocka_unit_test(what_is_no_number_stays_none),
+        cmocka_unit_test(a_nan_spoils_its_own_row_only),
         cmocka_unit_test(no_number_in_a_value_is_seen),
         cmocka_unit_test(nothing_seen_is_zero),
         cmocka_unit_test(hidden_cells_are_left_out),

@@ -429,7 +429,7 @@ static void ends_of_the_ranges(void **state)
 }
 
 /* A NaN must stay one. */
-static void what_is_no_number_stays_none(void **state)
+static void infinities_and_nans_stay_in_their_row(void **state)
 {
     (void)state;
     for (int format = 0; format < WEIR__PANEL_N_FORMATS; format++)
@@ -519,7 +519,7 @@ int main(void)
         cmocka_unit_test(activations_are_rounded_to_the_format_of_the_weights),
         cmocka_unit_test(integers_are_no_less_exact_than_f16),
         cmocka_unit_test(ends_of_the_ranges),
-        cmocka_unit_test(what_is_no_number_stays_none),
+        cmocka_unit_test(infinities_and_nans_stay_in_their_row),
         cmocka_unit_test(weights_that_are_no_numbers_spoil_their_row),
         cmocka_unit_test(a_panel_is_hardly_larger_than_the_file),
     };

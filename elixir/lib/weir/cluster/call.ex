@@ -65,7 +65,7 @@ defmodule Weir.Cluster.Call do
   def stream(cluster, prompt, key, read) do
     started = %__MODULE__{cluster: cluster, key: key}
 
-    # What is raised comes as an element, after which there is nothing left to close.
+    # An exception arrives as an element, after which nothing is left to close.
     chunks =
       fn -> start(started, prompt, read) end
       |> Stream.resource(&next/1, &close/1)

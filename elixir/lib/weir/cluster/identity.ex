@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 defmodule Weir.Cluster.Identity do
   @moduledoc false
-  # What the servers of a cluster have in common, so that the same request has the same answer on each.
+  # The properties that the servers of a cluster must share, so that the same request has the same answer on
+  # each.
 
   alias Weir.{Model, NIF}
 

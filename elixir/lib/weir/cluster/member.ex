@@ -187,7 +187,7 @@ defmodule Weir.Cluster.Member do
       else: refuse(%{state | identity: identity}, Identity.difference(identity, hd(others)))
   end
 
-  # its monitor tells when the server has ended
+  # its monitor reports when the server has ended
   defp prepared(state, {:error, _reason}), do: state
 
   defp join(%{monitor: {server, _ref}} = state) do
@@ -213,7 +213,7 @@ defmodule Weir.Cluster.Member do
 
   # ---- Reports ----
 
-  # At most one per tick; another one tells at once that the server has come or gone.
+  # At most one per tick; another one reports at once that the server has come or gone.
   defp report(state) do
     report = current(state)
 

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 defmodule Weir.Cluster.Replay do
   @moduledoc false
-  # What a consumer has of an answer. When another node generates it again, that part is compared and skipped:
-  # the consumer gets each token and each byte once. Pure.
+  # The part of an answer that a consumer already has. When another node generates the answer again, that part
+  # is compared and skipped: the consumer gets each token and each byte once. Pure.
 
   alias Weir.Chunk
 

@@ -12,7 +12,7 @@ defmodule Weir.Models.Telemetry do
   | `[:weir, :models, :sleep]` | `bytes` (that it takes when it is loaded) | `state`: `:sleeping`, `:unloaded` after `Weir.Models.unload/2`, or `:removed` after `Weir.Models.set/2` |
   | `[:weir, :models, :stats]` | as `Weir.Models.get_stats/1`, when one of them has changed | |
 
-  The process looks at its models twice a second and tells what has changed since, so a model that is loaded
+  The process looks at its models twice a second and reports what has changed since, so a model that is loaded
   and sleeps again between two looks has both events.
   """
 

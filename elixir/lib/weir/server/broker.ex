@@ -404,7 +404,7 @@ defmodule Weir.Server.Broker do
     key = Process.monitor(pid)
     seq = state.seq + 1
     request = Map.merge(asked, %{pid: pid, seq: seq, engine: number, ref: nil, cancelled: false})
-    tell(state, request, [:request, :start], %{system_time: System.system_time()}, %{})
+    emit_event(state, request, [:request, :start], %{system_time: System.system_time()}, %{})
     state = %{state | seq: seq, requests: Map.put(state.requests, key, request)}
     {key, update_in(state.engines[number].n, &(&1 + 1))}
   end
@@ -449,7 +449,7 @@ defmodule Weir.Server.Broker do
         state
 
       {request, requests} ->
-        tell_end(state, request, outcome)
+        emit_end(state, request, outcome)
         with {flight, ref} <- request.ref, do: Flight.leave(flight, ref)
         engine = state.engines[request.engine]
         # the driver must notice the requests of a dead consumer
@@ -479,23 +479,23 @@ defmodule Weir.Server.Broker do
     Logger.warning("#{inspect(self())} got a #{kind} that no server knows: #{inspect(message)}")
   end
 
-  defp tell(%{telemetry: false}, _request, _event, _measurements, _metadata), do: :ok
+  defp emit_event(%{telemetry: false}, _request, _event, _measurements, _metadata), do: :ok
 
-  defp tell(_state, request, event, measurements, metadata) do
+  defp emit_event(_state, request, event, measurements, metadata) do
     known = %{server: self(), seq_id: request.seq, mode: request.mode, id: request.id}
     Telemetry.execute(event, measurements, Map.merge(known, metadata))
   end
 
-  defp tell_end(%{telemetry: false}, _request, _outcome), do: :ok
+  defp emit_end(%{telemetry: false}, _request, _outcome), do: :ok
 
-  defp tell_end(state, request, {:done, reason, usage}),
-    do: tell(state, request, [:request, :done], Telemetry.usage(usage), %{reason: reason})
+  defp emit_end(state, request, {:done, reason, usage}),
+    do: emit_event(state, request, [:request, :done], Telemetry.usage(usage), %{reason: reason})
 
-  defp tell_end(state, request, {:done, :halted}),
-    do: tell(state, request, [:request, :done], usage(request), %{reason: :halted})
+  defp emit_end(state, request, {:done, :halted}),
+    do: emit_event(state, request, [:request, :done], usage(request), %{reason: :halted})
 
-  defp tell_end(state, request, {kind, reason}),
-    do: tell(state, request, [:request, :exception], usage(request), %{kind: kind, reason: reason})
+  defp emit_end(state, request, {kind, reason}),
+    do: emit_event(state, request, [:request, :exception], usage(request), %{kind: kind, reason: reason})
 
   defp usage(%{ref: ref}) when not is_reference(ref), do: Telemetry.no_usage()
   defp usage(%{ref: ref}), do: ref |> NIF.engine_usage() |> Telemetry.usage()
