@@ -119,6 +119,11 @@ weir_status weir__json_parse(const char *text, size_t length, const char *field,
         return weir__error_set(error, code, field, "%s is nested deeper than %d", field,
                                WEIR__JSON_DEPTH_MAX);
     size_t unfit = find_unfit(text, length, 0);
+    if (unfit < length && code == WEIR_GRAMMAR)
+        return weir__error_set(error, code, field,
+                               "%s: the escape at byte %zu is U+0000 or half of a surrogate pair, which no "
+                               "answer can contain",
+                               field, unfit);
     char *mended = unfit < length ? mend(text, length, unfit) : NULL;
     if (unfit < length && mended == NULL)
         return weir__error_set(error, WEIR_NO_MEMORY, field, "out of memory for %s", field);

@@ -47,6 +47,7 @@ static void the_best_answers_are_the_likeliest(void **state)
     }
     for (int i = 0; i < BEST_OF; i++) weir_result_fini(&all[i]);
     assert_true(weir_usage_score(&(weir_usage){0}) == -INFINITY);
+    assert_true(weir_usage_score(NULL) == -INFINITY);
 }
 
 static void best_of_refuses_what_it_cannot_do(void **state)

@@ -59,28 +59,6 @@ static weir_status check_engine_params(const weir_engine_params *params, weir_er
     return WEIR_OK;
 }
 
-/* The number of cells to ask for: enough for the slots, or for half of the free memory. */
-static int32_t decide_cells(const weir_model *model, const weir_engine_params *params, weir_layout layout,
-                            int32_t n_lanes)
-{
-    int64_t each = params->n_ctx;
-    if (layout == WEIR_LAYOUT_PER_SLOT)
-        each = (each + LANE_CELLS - 1) / LANE_CELLS * LANE_CELLS;
-    else
-        n_lanes = params->n_slots; /* other sequences share these cells */
-    int64_t wanted = params->n_kv > 0 ? params->n_kv : each * n_lanes;
-    uint64_t cell = model->ops->cell_bytes(model->model, params->type_k, params->type_v);
-    uint64_t memory = weir__cpu_memory_available();
-    if (params->n_kv == 0 && cell > 0 && memory > 0 && (uint64_t)wanted > memory / 2 / cell) {
-        wanted = (int64_t)(memory / 2 / cell);
-        if (wanted < LANE_CELLS) wanted = LANE_CELLS;
-        weir__log(WEIR_LOG_WARN,
-                  "%d slot%s of %d tokens do not fit into half of the free memory: %lld KV cells instead",
-                  params->n_slots, params->n_slots == 1 ? "" : "s", params->n_ctx, (long long)wanted);
-    }
-    return (int32_t)(wanted < INT32_MAX ? wanted : INT32_MAX);
-}
-
 /* The cache's sequences besides the slots'. A lane takes its memory whether used or not; a sequence in a pool
  * costs llama.cpp one row of logits. */
 static int32_t sequences_beside(const weir_model *model, const weir_engine_params *params, weir_layout layout)
@@ -90,19 +68,40 @@ static int32_t sequences_beside(const weir_model *model, const weir_engine_param
     return layout == WEIR_LAYOUT_UNIFIED ? WEIR__SEQ_MAX - params->n_slots : 0;
 }
 
-/* Layout, cells and sequences. AUTO means lanes, which are faster (ADR 0008), if each lane has room for the
+/* The cells that fit into half of the free memory. */
+static int64_t cells_at_most(const weir_model *model, const weir_engine_params *params)
+{
+    uint64_t cell = model->ops->cell_bytes(model->model, params->type_k, params->type_v);
+    uint64_t memory = weir__cpu_memory_available();
+    if (cell == 0 || memory == 0 || memory / 2 / cell > INT32_MAX) return INT32_MAX;
+    int64_t n = (int64_t)(memory / 2 / cell);
+    return n > LANE_CELLS ? n : LANE_CELLS;
+}
+
+/* Layout, sequences and cells. AUTO means lanes, which are faster (ADR 0008), if each lane has room for the
  * longest request. Otherwise a pool: there short requests leave room for long ones. */
 static void decide_layout(const weir_model *model, const weir_engine_params *params,
                           weir_context_params *context)
 {
-    context->layout = params->layout == WEIR_LAYOUT_AUTO ? WEIR_LAYOUT_PER_SLOT : params->layout;
+    int64_t most = params->n_kv > 0 ? params->n_kv : cells_at_most(model, params);
+    int64_t n_lanes = params->n_slots + sequences_beside(model, params, WEIR_LAYOUT_PER_SLOT);
+    context->layout = params->layout;
+    if (params->layout == WEIR_LAYOUT_AUTO)
+        context->layout = most < params->n_ctx * n_lanes ? WEIR_LAYOUT_UNIFIED : WEIR_LAYOUT_PER_SLOT;
     context->n_seq_max = params->n_slots + sequences_beside(model, params, context->layout);
-    context->n_ctx = decide_cells(model, params, context->layout, context->n_seq_max);
-    if (params->layout == WEIR_LAYOUT_AUTO &&
-        (int64_t)context->n_ctx < (int64_t)params->n_ctx * context->n_seq_max) {
-        context->layout = WEIR_LAYOUT_UNIFIED;
-        context->n_seq_max = params->n_slots + sequences_beside(model, params, context->layout);
+
+    int64_t lane = ((int64_t)params->n_ctx + LANE_CELLS - 1) / LANE_CELLS * LANE_CELLS;
+    int64_t wanted =
+        context->layout == WEIR_LAYOUT_PER_SLOT ? lane * n_lanes : (int64_t)params->n_ctx * params->n_slots;
+    if (params->n_kv > 0) {
+        wanted = params->n_kv;
+    } else if (wanted > most) {
+        weir__log(WEIR_LOG_WARN,
+                  "%d slot%s of %d tokens do not fit into half of the free memory: %lld KV cells instead",
+                  params->n_slots, params->n_slots == 1 ? "" : "s", params->n_ctx, (long long)most);
+        wanted = most;
     }
+    context->n_ctx = (int32_t)wanted;
 }
 
 /* Completes *params and fills *context for an engine's context. */

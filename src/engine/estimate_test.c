@@ -10,6 +10,8 @@
 
 #include <weir/weir.h>
 
+#include "base/cpu.h"
+
 static void compare(const char *path, weir_engine_params params)
 {
     weir_model *model = NULL;
@@ -47,6 +49,25 @@ static void test_as_allotted(void **state)
     params.n_ctx = 0;
     params.type_k = WEIR_KV_Q8_0;
     compare("fake:n_ctx_train=1000", params);
+}
+
+/* Lanes of 128 bytes a cell take all the memory; the fake, which has less in a cell, can make the pool. */
+static void test_pool_instead_of_lanes(void **state)
+{
+    (void)state;
+    weir_engine_params params = weir_engine_params_default();
+    weir_engine_memory memory = {.size = sizeof memory};
+    weir_error error = {0};
+    uint64_t cells = weir__cpu_memory_available() / 128;
+    if (cells < 256 * 256) skip();
+    params.n_slots = 1;
+    params.cache_sequences = 255;
+    params.n_ctx = (int32_t)(cells / 256 < 1 << 28 ? cells / 256 : 1 << 28) & ~255; /* as contexts round */
+    params.type_k = params.type_v = WEIR_KV_F32;
+    weir_status status = weir_engine_estimate("fake:", NULL, &params, &memory, &error);
+    if (status != WEIR_OK) fail_msg("%s", error.message);
+    assert_int_equal(memory.layout, WEIR_LAYOUT_UNIFIED);
+    assert_int_equal(memory.n_kv, params.n_ctx);
 }
 
 /* The fake's cells are all that it has. */
@@ -97,6 +118,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_as_allotted),
+        cmocka_unit_test(test_pool_instead_of_lanes),
         cmocka_unit_test(test_draft_model),
         cmocka_unit_test(test_errors),
     };

@@ -72,7 +72,7 @@ weir_status weir_generate(weir_engine *engine, const weir_request *requests, siz
 
 double weir_usage_score(const weir_usage *usage)
 {
-    return usage->n_generated > 0 ? usage->logprob / usage->n_generated : -INFINITY;
+    return usage != NULL && usage->n_generated > 0 ? usage->logprob / usage->n_generated : -INFINITY;
 }
 
 /* Whether a is better than b. */

@@ -317,6 +317,9 @@ static const struct refusal {
     {"{\"properties\":{\"a\":{\"$id\":\"x\"}}}", "/properties/a", "'$id'"},
     {"{\"properties\":{\"a\":{\"$ref\":\"#\"}},\"required\":[\"a\"]}", "grammar", "never comes to an end"},
     {"{\"$dynamicRef\":\"#x\"}", "", "'$dynamicRef'"},
+    {"{\"const\":\"\\u0000\"}", "schema", "byte 10"},
+    {"{\"enum\":[\"\\ud83d\"]}", "schema", "byte 10"},
+    {"{\"const\":\"a\\ud83db\"}", "schema", "byte 11"},
 };
 
 static void test_refused(void **state)
@@ -333,7 +336,9 @@ static void test_refused(void **state)
         if (strstr(error.message, r->word) == NULL) fail_msg("%s: %s", r->schema, error.message);
         assert_null(text);
     }
-    assert_int_equal(weir_grammar_from_json_schema(NULL, 0, NULL, NULL), WEIR_INVALID);
+    char *text = NULL;
+    assert_int_equal(weir_grammar_from_json_schema(NULL, 0, &text, NULL), WEIR_INVALID);
+    assert_int_equal(weir_grammar_from_json_schema("{}", WEIR_NUL, NULL, NULL), WEIR_INVALID);
 }
 
 /* ---- Bounds of integers, all of them ---- */

@@ -202,8 +202,7 @@ weir_status weir_chat_create(weir_model *model, const weir_chat_params *given, w
     weir__chat_markers markers = {0};
     json_t *messages = NULL;
     weir_chat *chat = NULL;
-    weir_error own = {0};
-    if (error == NULL) error = &own; /* the field is read below */
+    weir_error own = {0}; /* of a first attempt, after which a second one may succeed */
     weir_chat_params_init(&params, sizeof params);
     if (model == NULL) return weir__error_set(error, WEIR_INVALID, "model", "model is NULL");
     if (out == NULL) return weir__error_set(error, WEIR_INVALID, "chat", "chat is NULL");
@@ -216,10 +215,13 @@ weir_status weir_chat_create(weir_model *model, const weir_chat_params *given, w
     if (status == WEIR_OK) status = weir__chat_media_mark(&params, messages, &markers, error);
     if (status != WEIR_OK) goto out;
 
-    status = create_chat(model, &params, messages, &tools, &tools.relaxed, &chat, error);
-    if (status == WEIR_UNSUPPORTED && tools.shown != NULL && is_of_tools(error))
-        status = create_described(model, params, messages, &tools, &chat, error);
-    if (chat == NULL) goto out; /* status says why */
+    status = create_chat(model, &params, messages, &tools, &tools.relaxed, &chat, &own);
+    if (status == WEIR_UNSUPPORTED && tools.shown != NULL && is_of_tools(&own))
+        status = create_described(model, params, messages, &tools, &chat, &own);
+    if (chat == NULL) {
+        status = weir__error_copy(error, &own);
+        goto out;
+    }
     status = read_prompt(chat, &params, messages, &markers, error);
     if (status != WEIR_OK) {
         weir_chat_release(chat);

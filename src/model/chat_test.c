@@ -418,10 +418,14 @@ static void test_described_tools(void **state)
     params.tool_choice = WEIR_TOOLS_AUTO;
     expect_described(&params, "\"sum\"");
 
-    /* Not to be called: as if there were none. */
+    /* Not to be called: as if there were none. No error is left of a success. */
     params.tool_choice = WEIR_TOOLS_NONE;
     params.json_schema = NULL;
-    weir_chat *chat = create(&params);
+    weir_chat *chat;
+    weir_error untouched = {0};
+    assert_int_equal(weir_chat_create(model, &params, &chat, &untouched), WEIR_OK);
+    assert_int_equal(untouched.code, WEIR_OK);
+    assert_string_equal(untouched.message, "");
     assert_null(strstr(weir_chat_prompt(chat, NULL), "get_weather"));
     assert_null(chat->constraint);
     assert_false(is_described(chat));
