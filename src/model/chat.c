@@ -217,7 +217,7 @@ weir_status weir_chat_create(weir_model *model, const weir_chat_params *given, w
 
     status = create_chat(model, &params, messages, &tools, &tools.relaxed, &chat, &own);
     if (status == WEIR_UNSUPPORTED && tools.shown != NULL && is_of_tools(&own))
-        status = create_described(model, params, messages, &tools, &chat, &own);
+        (void)create_described(model, params, messages, &tools, &chat, &own);
     if (chat == NULL) {
         status = weir__error_copy(error, &own);
         goto out;
