@@ -16,8 +16,8 @@
 #include <zmq.h>
 
 #define POLL_MS      50
-#define CHANGES_MOST 1024               /* of a batch */
-#define BATCHES_MOST 10000              /* kept for replays; then the sequence starts again */
+#define CHANGES_MOST 1024  /* of a batch */
+#define BATCHES_MOST 10000 /* kept for replays, with all cached blocks; then a new sequence starts */
 #define BYTES_MOST   ((size_t)64 << 20) /* likewise */
 #define QUEUE_MOST   1000               /* batches that wait for one subscriber; later ones are lost to it */
 #define INPUT_MOST   ((int64_t)1 << 10) /* bytes of a message from outside */
@@ -98,7 +98,7 @@ static void publish_batch(serve_kv_events *events, const char *topic, weir__text
     send_batch(events->publisher, topic, events->n_kept, payload->bytes, payload->n);
     events->n_bytes += payload->n;
     events->kept[events->n_kept++] = (batch){copy, *payload};
-    if (events->n_kept == BATCHES_MOST) events->restart = true; /* a cache of 160 million tokens */
+    if (events->n_kept == BATCHES_MOST) events->restart = true;
 }
 
 /* Starts the sequence again with everything that is cached, so that a replay from its start is complete. */

@@ -134,9 +134,9 @@ struct serve_call {
     bool head_only, http_1_0;
     bool close; /* the connection, after the answer */
     bool has_body;
-    int64_t
-        body_most; /* body_bytes and response_s of the server's parameters when the call began: a reload */
-    int32_t response_s; /* may change these while a worker has the call */
+    /* As the server's parameters were when the call began: a reload may change these while a worker reads. */
+    int64_t body_most;
+    int32_t response_s;
     size_t body_length; /* counted in server->n_bodies */
     size_t n_received;
     weir__text body;

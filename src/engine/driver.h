@@ -50,7 +50,7 @@ typedef struct weir__driver {
     weir__slot **sampling; /* [n_slots] the slots that this tick samples */
     weir__crew *crew;      /* NULL until sampling takes long enough to share */
     uint32_t cancels_seen;
-    int64_t transfer_due_ns; /* how long a transfer waits for a file; 0 = none does */
+    int64_t transfer_due_ns; /* until when a transfer waits for a file; 0 = none does */
     bool file_came;          /* a file had been read when this tick began */
     weir__emit_scratch scratch;
     weir__account account;

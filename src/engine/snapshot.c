@@ -98,7 +98,8 @@ int32_t weir_snapshot_known(const weir_snapshot *snapshot, const weir_engine *en
 
 /* ---- Transfers ---- */
 
-static weir_status send(weir_engine *engine, weir__kv_transfer *transfer, int timeout_ms, weir_error *error)
+static weir_status send_transfer(weir_engine *engine, weir__kv_transfer *transfer, int timeout_ms,
+                                 weir_error *error)
 {
     weir_status status = weir__engine_check_caller(engine, error);
     if (status == WEIR_OK) status = weir__kv_transfers_post(&engine->shared.transfers, transfer, error);
@@ -138,7 +139,7 @@ weir_status weir_snapshot_export(weir_snapshot *snapshot, weir_engine *engine, i
         .more_than = more_than,
         .most = arrival->most,
     };
-    status = send(engine, &transfer, timeout_ms, error);
+    status = send_transfer(engine, &transfer, timeout_ms, error);
     if (status != WEIR_OK) return status;
     arrival->state = transfer.state;
     if (!weir__snapshot_init(&arrival->text, arrival->limits.kind, &transfer.key, transfer.tokens, transfer.n,
@@ -168,11 +169,11 @@ weir_status weir_snapshot_import(weir_snapshot *snapshot, weir_engine *engine, i
     weir_status status = check_state(snapshot, engine, false, error);
     if (status != WEIR_OK) return status;
     weir__snapshot_arrival *arrival = &snapshot->arrival;
-    weir__snapshot_limits limits = weir__prefix_limits(&engine->driver.prefix);
-    if (arrival->text.head.n_tokens > (uint32_t)limits.n_tokens)
+    int32_t most = engine->driver.info.n_ctx_seq;
+    if (arrival->text.head.n_tokens > (uint32_t)most)
         return weir__error_set(error, WEIR_UNSUPPORTED, "engine",
                                "the snapshot has %u tokens; a context of this engine holds %d",
-                               arrival->text.head.n_tokens, limits.n_tokens);
+                               arrival->text.head.n_tokens, most);
     weir__kv_transfer transfer = {
         .brings = true,
         .key = key_of(snapshot),
@@ -181,7 +182,7 @@ weir_status weir_snapshot_import(weir_snapshot *snapshot, weir_engine *engine, i
         .state = arrival->state,
         .n_bytes = arrival->text.head.state_size,
     };
-    status = send(engine, &transfer, timeout_ms, error);
+    status = send_transfer(engine, &transfer, timeout_ms, error);
     arrival->state = transfer.state;
     snapshot->failed = transfer.state == NULL; /* the cache has it */
     return status;
