@@ -19,7 +19,8 @@ typedef struct tick_load {
     int64_t target_ns, own_ns; /* of the streams, and at most the engine's */
     int32_t n_decode;          /* tokens of streams */
     double decode_k;           /* the context that these attend to */
-    double prompts_ns;         /* the time of the prompts that nobody outranks */
+    bool has_prompts;          /* that nobody outranks */
+    double prompts_ns;         /* their time, as far as it is known: 0 if they seem to take none */
     bool has_work;             /* of a stream or of such a prompt */
     weir__slot *next;          /* the first outranked prompt by priority and age; NULL = none */
     weir__slot *oldest;        /* outranked prompt */
@@ -112,7 +113,7 @@ static void give_turn(const tick_load *c)
 {
     bool due = c->oldest->pace.n_skipped + 1 >= WEIR__PACE_TURN;
     weir__slot *slot = due ? c->oldest : c->next;
-    int32_t n = due || c->prompts_ns == 0 ? fitting(c, slot, c->target_ns) : 0;
+    int32_t n = due || !c->has_prompts ? fitting(c, slot, c->target_ns) : 0;
     if (due && !is_outranked(c, slot, WEIR_SLOT_GENERATING) && c->prompts_ns > n * token_ns(c, slot))
         n = (int32_t)(c->prompts_ns / token_ns(c, slot));
     slot->pace.limit = n > 0 ? n : due || !c->has_work;
@@ -180,7 +181,7 @@ static void count_slot(tick_load *c, weir__slot *slot)
     }
     slot->pace.limit = INT32_MAX;
     c->prompts_ns += most_of(c, slot) * token_ns(c, slot);
-    c->has_work = true;
+    c->has_prompts = c->has_work = true;
 }
 
 static int64_t share_ns(const weir__driver *driver, int64_t ms)

@@ -133,6 +133,21 @@ static void a_prompt_waits_for_one_of_higher_priority(void **state)
     assert_sink(got[1], WEIR_REASON_END, "high");
 }
 
+/* A cost that is learned may be 0. */
+static void it_waits_even_if_prompts_seem_to_take_no_time(void **state)
+{
+    rig *r = *state;
+    rig_script(r, 'A', LONG, "low");
+    rig_script(r, 'B', 8 * CHUNK, "high");
+    rig_start(r);
+    r->engine->driver.cost.ns[WEIR__COST_PREFILL] = r->engine->driver.cost.ns[WEIR__COST_CONTEXT] = 0;
+    submit_at(r, 'A', 0);
+    rig_tick(r);
+    submit_at(r, 'B', 1);
+    expect_tokens(r, LONG, (const int32_t[]){0, 0, 0, CHUNK, 0, 0, 0}, 7);
+    rig_run(r);
+}
+
 static void the_oldest_has_its_turn_whatever_comes_between(void **state)
 {
     rig *r = *state;
@@ -517,6 +532,7 @@ int main(void)
         PACE_TEST(forecasts_know_the_streams_of_higher_priority),
         PACE_TEST(forecasts_know_the_prompts_of_higher_priority),
         PACE_TEST(a_prompt_waits_for_one_of_higher_priority),
+        PACE_TEST(it_waits_even_if_prompts_seem_to_take_no_time),
         PACE_TEST(the_oldest_has_its_turn_whatever_comes_between),
         PACE_TEST(a_callers_plan_has_the_limits_of_its_view),
         PACE_TEST(beside_a_stream_of_higher_priority_it_has_what_the_target_leaves),
