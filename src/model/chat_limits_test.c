@@ -56,7 +56,8 @@ static void test_bytes(void **state)
         if (status != WEIR_TEMPLATE) fail_msg("%s: %s", large[i], weir_status_name(status));
     }
     /* One that stays is said to be too long for its messages. */
-    expect_limit("{{ 'x' * 8000000 }}", "KiB");
+    const weir_chat_params params = params_of("{{ 'x' * 8000000 }}"); /* when it is analyzed */
+    expect_error(&params, WEIR_TEMPLATE, "template_source", "KiB");
 }
 
 static void test_arithmetic(void **state)
