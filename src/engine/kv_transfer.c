@@ -77,8 +77,7 @@ weir_status weir__kv_transfers_wait(weir__kv_transfers *transfers, weir__kv_tran
         return weir__error_set(error, transfer->status, transfer->error.field, "%s", transfer->error.message);
     if (asked) return weir__interrupt_error(error);
     return weir__error_set(error, WEIR_TIMEOUT, "timeout_ms",
-                           "the engine did not take it in time; an engine with manual = true takes it in "
-                           "weir_engine_step");
+                           "the engine did not take it in time; a manual engine must be driven meanwhile");
 }
 
 /* ---- The driver ---- */

@@ -94,7 +94,8 @@ weir_status weir__speculate_open(weir__speculate *all, weir__bcontext *context, 
     if (params->prompt_lookup) {
         all->drafters[all->n] = weir__drafter_lookup(all->model, params->n_slots, params->lookup_bytes);
         if (all->drafters[all->n] == NULL)
-            return weir__error_set(error, WEIR_NO_MEMORY, "lookup_bytes", "out of memory for lookup_bytes");
+            return weir__error_set(error, WEIR_NO_MEMORY, "lookup_bytes",
+                                   "out of memory for texts to draft from");
         all->n++;
     }
     if (model == NULL) return WEIR_OK;
