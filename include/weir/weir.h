@@ -14,6 +14,9 @@
  *     `size` to sizeof (results). A program compiled against an older header therefore keeps working; before
  *     version 1.0 this holds for these structs only. From 1.0 on the other structs (chunks, results, usage,
  *     list items) never change: anything new gets a function.
+ *   - Comments on parameters give the default, the range and the meaning, in this order: "8; 1 … 256;
+ *     requests that run at the same time". A default of 0, NULL or false may be left out. A default with a
+ *     meaning of its own has it beside it: "0 = off; 0 … 100".
  *   - Text is a pointer and a length in bytes. The length WEIR_NUL means "up to the terminating NUL".
  *   - The library reads pointers during the call only, unless stated otherwise.
  *   - Any thread may call any function, but two threads must not use one handle at the same time, unless
@@ -140,12 +143,12 @@ typedef enum weir_rope_scaling {
 
 typedef struct weir_model_params {
     size_t size;
-    int32_t n_gpu_layers; /* layers on the GPU; -1 = all (default) */
-    int32_t main_gpu;
+    int32_t n_gpu_layers;       /* -1 = all; -1 and up; layers on the GPU */
+    int32_t main_gpu;           /* 0; 0 … 15 */
     weir_split_mode split_mode; /* WEIR_SPLIT_LAYER */
     const float *tensor_split;  /* [n_tensor_split] shares of the GPUs; NULL = by free memory */
-    size_t n_tensor_split;
-    bool use_mmap;  /* true */
+    size_t n_tensor_split;      /* 0; 0 … 16 */
+    bool use_mmap;              /* true */
     bool use_mlock; /* false; when the system refuses, the load continues and the log has a warning */
     bool use_direct_io;
     bool vocab_only; /* no weights: tokenizing and templates only */
@@ -165,7 +168,7 @@ typedef struct weir_model_params {
      * or names. BACKEND: a worker does not answer. When a worker is lost later, all streams and passes of
      * the model end with BACKEND; release it and load it again (a weir_pool does that at the next lease) */
     const char *rpc;
-    int32_t rpc_timeout_ms; /* 1 … 3600000; 60000; the longest wait for a worker's answer, a pass included */
+    int32_t rpc_timeout_ms; /* 60000; 1 … 3600000; the longest wait for a worker's answer, a pass included */
     /* For all contexts of the model. OFF leaves attention to llama.cpp alone, with intermediate results that
      * grow with the context, and values (type_v) cannot be quantized; answers are then not batch-invariant */
     weir_flash_attn flash_attn;
@@ -327,7 +330,7 @@ typedef struct weir_chat_params {
     bool continue_final;        /* the answer continues the last message, which is the assistant's */
     bool parse_reasoning;       /* true: reasoning is separated from content */
     int64_t now;                /* the time for templates that print the date, seconds since 1970; 0 = now */
-    /* true: a keyword of json_schema that cannot be enforced is an error; false: it is left out and
+    /* true (default): a keyword of json_schema that cannot be enforced is an error; false: it is left out and
      * listed by weir_chat_relaxed */
     bool strict_schema;
     weir_special_content special_content;
@@ -451,8 +454,10 @@ typedef struct weir_engine_params {
     int32_t chunk_size; /* 512; 1 … 2^20; prompt tokens of one slot per tick, at most */
     int32_t n_threads; /* 0 … 512; threads of a pass, at most; 0 = the processors available to the process */
     int32_t n_threads_batch; /* 0 … 512; likewise for passes with prompt tokens; 0 = n_threads */
-    int32_t queue_limit;     /* 256; requests that may wait; 0 = no limit */
-    weir_layout layout;      /* AUTO; weir_engine_stats has the choice */
+    /* 256; 0 and up; requests that may wait, in addition to those that idle slots take at the next tick;
+     * 0 = no limit */
+    int32_t queue_limit;
+    weir_layout layout; /* AUTO; weir_engine_stats has the choice */
     weir_kv_type type_k;
     weir_kv_type type_v;
     const weir_strategy *strategy; /* NULL = decode-maximal; must live as long as the engine */
@@ -937,25 +942,25 @@ typedef struct weir_logit_bias {
  * field and range. */
 typedef struct weir_sampler_params {
     size_t size;
-    uint32_t seed;                   /* WEIR_SEED_RANDOM = a new random seed each time */
-    float temp;                      /* 0.8; 0 … 100; 0 = greedy */
-    float dynatemp_range;            /* 0 = off; 0 … 100. Dynamic temperature, arXiv 2309.02772 */
-    float dynatemp_exponent;         /* 1; 0 … 100 */
-    int32_t top_k;                   /* 40; 0 = off */
-    float top_p;                     /* 0.95; 0 … 1; 1 = off */
-    float min_p;                     /* 0.05; 0 … 1; 0 = off */
-    float typical_p;                 /* 1 = off; 0 … 1. Locally typical sampling, arXiv 2202.00666 */
-    float top_n_sigma;               /* -1 = off; else 0 … 100. arXiv 2411.07641 */
-    float xtc_probability;           /* 0 = off; 0 … 1 */
-    float xtc_threshold;             /* 0.1; 0 … 1; above 0.5 = off */
-    int32_t min_keep;                /* 0; candidates that top_p, min_p, typical_p and XTC keep, at least */
-    float dry_multiplier;            /* 0 = off; 0 … 100 */
-    float dry_base;                  /* 1.75; 0 … 100 */
-    int32_t dry_allowed_length;      /* 2 */
-    int32_t dry_penalty_last_n;      /* 64; 0 = off; at most 1,000,000 */
+    uint32_t seed;           /* WEIR_SEED_RANDOM = a new random seed each time */
+    float temp;              /* 0.8; 0 … 100; 0 = greedy */
+    float dynatemp_range;    /* 0 = off; 0 … 100. Dynamic temperature, arXiv 2309.02772 */
+    float dynatemp_exponent; /* 1; 0 … 100 */
+    int32_t top_k;           /* 40; 0 and up; 0 = off */
+    float top_p;             /* 0.95; 0 … 1; 1 = off */
+    float min_p;             /* 0.05; 0 … 1; 0 = off */
+    float typical_p;         /* 1 = off; 0 … 1. Locally typical sampling, arXiv 2202.00666 */
+    float top_n_sigma;       /* -1 = off; else 0 … 100. arXiv 2411.07641 */
+    float xtc_probability;   /* 0 = off; 0 … 1 */
+    float xtc_threshold;     /* 0.1; 0 … 1; above 0.5 = off */
+    int32_t min_keep;        /* 0; 0 and up; candidates that top_p, min_p, typical_p and XTC keep, at least */
+    float dry_multiplier;    /* 0 = off; 0 … 100 */
+    float dry_base;          /* 1.75; 0 … 100 */
+    int32_t dry_allowed_length;      /* 2; 0 … 1,000,000 */
+    int32_t dry_penalty_last_n;      /* 64; 0 … 1,000,000; 0 = off */
     const char *const *dry_breakers; /* [n_dry_breakers]; NULL = "\n", ":", "\"", "*" */
     size_t n_dry_breakers;
-    int32_t penalty_last_n;            /* 64; last tokens that penalties count; 0 = off; at most 1,000,000 */
+    int32_t penalty_last_n;            /* 64; 0 … 1,000,000; last tokens that penalties count; 0 = off */
     float penalty_repeat;              /* 1 = off; 0.01 … 100 */
     float penalty_freq;                /* 0 = off; -100 … 100 */
     float penalty_present;             /* 0 = off; -100 … 100 */
@@ -1763,7 +1768,8 @@ WEIR_API WEIR_CHECKED weir_status weir_snapshot_write(weir_snapshot *snapshot, c
 
 /* Gives the engine a snapshot whose bytes were all written. The prefix is cached in host memory, within
  * cache_bytes (others may be evicted for it), and the next request with this prompt finds it. Also OK if it
- * has been cached meanwhile. NO_SPACE: cache_bytes is too small; TIMEOUT, STATE, STOPPED, UNSUPPORTED (this
+ * has been cached meanwhile. The cache takes the content out of the snapshot, which can then only be
+ * destroyed. NO_SPACE: cache_bytes is too small; TIMEOUT, STATE, STOPPED, UNSUPPORTED (this
  * engine caches none), ABORTED and NO_MEMORY as in export. */
 WEIR_API WEIR_CHECKED weir_status weir_snapshot_import(weir_snapshot *snapshot, weir_engine *engine,
                                                        int timeout_ms, weir_error *error);
@@ -2014,14 +2020,14 @@ typedef enum weir_pooling {
 
 typedef struct weir_context_params {
     size_t size;
-    int32_t n_ctx; /* 2048; KV cells in total; 0 = the model's training length */
-    /* tokens per forward pass, at most; 0 = n_ctx. With embeddings it is rounded to a multiple of n_seq_max;
-     * weir_context_info has the result */
+    int32_t n_ctx; /* 2048; 0 … 2^30; KV cells in total; 0 = the model's training length */
+    /* 0; 0 … 2^30; tokens per forward pass, at most; 0 = n_ctx. With embeddings it is rounded to a multiple
+     * of n_seq_max; weir_context_info has the result */
     int32_t n_batch;
-    int32_t n_ubatch;        /* 512; tokens computed at once, at most (the physical batch) */
-    int32_t n_seq_max;       /* 1 … 256; number of sequences */
-    int32_t n_threads;       /* 0 = the processors available to the process */
-    int32_t n_threads_batch; /* 0 = n_threads */
+    int32_t n_ubatch;        /* 512; 1 … 2^30; tokens computed at once, at most (the physical batch) */
+    int32_t n_seq_max;       /* 1; 1 … 256; number of sequences */
+    int32_t n_threads;       /* 0; 0 … 512; 0 = the processors available to the process */
+    int32_t n_threads_batch; /* 0; 0 … 512; 0 = n_threads */
     weir_layout layout;      /* WEIR_LAYOUT_AUTO */
     weir_kv_type type_k;
     weir_kv_type type_v;

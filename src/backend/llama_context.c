@@ -87,7 +87,8 @@ static weir_status check_params(const weir__bmodel *model, const weir_context_pa
                                 const weir__bcontext *target, weir_error *error)
 {
     if (model->vocab_only)
-        return weir__error_set(error, WEIR_UNSUPPORTED, NULL, "the model was loaded without its weights");
+        return weir__error_set(error, WEIR_UNSUPPORTED, "vocab_only",
+                               "the model was loaded with vocab_only and cannot compute");
     if (model->head && target == NULL)
         return weir__error_set(
             error, WEIR_UNSUPPORTED, NULL,

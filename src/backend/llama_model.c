@@ -339,8 +339,9 @@ static weir_status read_weights(loading *l, weir__bmodel *m, weir_error *error)
     weir_status status = weir__shim_model_load(l->path, l->how, &m->model, error);
     m->info.n_bytes_kernels = weir__hook_end(m->model, &m->info.n_bytes_mapped);
     if (status != WEIR_OK)
-        return l->aborted ? weir__error_set(error, WEIR_ABORTED, NULL, "the progress callback ended the load")
-                          : status;
+        return l->aborted
+                   ? weir__error_set(error, WEIR_ABORTED, "progress", "the progress callback ended the load")
+                   : status;
     if (l->optimized != NULL && m->info.n_bytes_mapped < m->info.n_bytes_kernels)
         weir__log(WEIR_LOG_WARN,
                   "The optimized file of %.200s was written by another build of weir, and weights are packed "

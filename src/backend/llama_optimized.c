@@ -90,7 +90,7 @@ static weir_status pack(const char *path, const weir__gguf_info *file, weir__opt
     weir_status status = weir__shim_model_load(path, params, &model, error);
     uint64_t packed = weir__hook_end(model, &from_file);
     if (status != WEIR_OK && watch->aborted)
-        return weir__error_set(error, WEIR_ABORTED, NULL, "the progress callback ended the load");
+        return weir__error_set(error, WEIR_ABORTED, "progress", "the progress callback ended the load");
     if (status != WEIR_OK) return status;
     watch->from = 0.5f;
     if (packed > 0)

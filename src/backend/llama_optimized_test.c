@@ -385,7 +385,7 @@ static void optimizing_is_watched_and_aborted(void **state)
     assert_int_equal(unlink(optimized), 0);
     for (int at = 1; at < seen.n; at += 5) {
         watcher w = {.stop_at = at};
-        assert_refused(ops->model_optimize(gguf, NULL, watch, &w, error), WEIR_ABORTED, "");
+        assert_refused(ops->model_optimize(gguf, NULL, watch, &w, error), WEIR_ABORTED, "progress");
         assert_int_equal(w.n, at);
         assert_int_equal(temp_count(), 1);
     }

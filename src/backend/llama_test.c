@@ -210,6 +210,7 @@ static void load_is_watched_and_aborted(void **state)
         seen = (seen_progress){.stop_at = at};
         weir_error error = {0};
         assert_int_equal(ops->model_load(model_path(), &params, false, &made, &error), WEIR_ABORTED);
+        assert_string_equal(error.field, "progress");
         assert_int_equal(seen.n, at);
     }
 }
@@ -304,7 +305,7 @@ static void vocabulary_without_weights(void **state)
     weir_context_params want = rig_params(256, 1, WEIR_LAYOUT_AUTO);
     weir__bcontext *context = NULL;
     weir_context_info got;
-    assert_refused(ops->context_create(made, &want, &context, &got, error), WEIR_UNSUPPORTED, "");
+    assert_refused(ops->context_create(made, &want, &context, &got, error), WEIR_UNSUPPORTED, "vocab_only");
     ops->model_free(made);
 }
 
@@ -365,7 +366,7 @@ static void check_round_trip(const char *text, size_t length)
     if (n > 0) {
         size_t need = 0;
         assert_refused(ops->tokenize(model, text, length, false, false, ids, n - 1, &need, error),
-                       WEIR_TOO_LONG, "tokens");
+                       WEIR_TOO_LONG, "capacity");
         assert_int_equal(need, n);
     }
     free(back);

@@ -189,7 +189,8 @@ weir_status weir__optimized_file_check(weir__optimized_file *f, weir_progress_fn
         if (!weir__file_read(f->fd, bytes, n, f->head.payload_at + at))
             status = unreadable(f, error);
         else if (progress != NULL && !progress((float)((double)at / (double)size), user))
-            status = weir__error_set(error, WEIR_ABORTED, NULL, "the progress callback ended the check");
+            status =
+                weir__error_set(error, WEIR_ABORTED, "progress", "the progress callback ended the check");
         h = weir__hash(h, bytes, n);
     }
     if (status == WEIR_OK && h != f->head.payload_checksum)
@@ -330,7 +331,8 @@ static weir_status write_payload(weir__optimized_writer *w, weir_progress_fn pro
     for (size_t i = 0; i < w->n; i++) {
         const weir__optimized_tensor *tensor = &w->table[i];
         if (progress != NULL && !progress((float)((double)tensor->at / (double)w->end), user))
-            return weir__error_set(error, WEIR_ABORTED, NULL, "the progress callback ended the writing");
+            return weir__error_set(error, WEIR_ABORTED, "progress",
+                                   "the progress callback ended the writing");
         if (!append(w, NULL, tensor->at - (w->written + w->n_piece)) ||
             !append(w, w->panels[i], tensor->size))
             return unwritable(w, error);

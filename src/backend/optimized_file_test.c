@@ -290,13 +290,13 @@ static void writing_and_checking_can_be_ended(void **state)
     (void)state;
     for (int i = 0; i < N_TENSORS; i++) {
         int left = i;
-        assert_refused(write_with(stop_at, &left, error), WEIR_ABORTED, "");
+        assert_refused(write_with(stop_at, &left, error), WEIR_ABORTED, "progress");
         assert_untouched();
     }
     weir__optimized_file *file = NULL;
     int left = 0;
     assert_ok(weir__optimized_file_open(path, &kind, &file, error));
-    assert_refused(weir__optimized_file_check(file, stop_at, &left, error), WEIR_ABORTED, "");
+    assert_refused(weir__optimized_file_check(file, stop_at, &left, error), WEIR_ABORTED, "progress");
     weir__optimized_file_close(file);
 }
 

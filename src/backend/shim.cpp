@@ -204,8 +204,8 @@ weir_status weir__shim_tokenize(const llama_vocab *vocab, const char *text, int3
                                    "the text has more tokens than can be counted");
         *n_tokens = n < 0 ? -n : n;
         if (n >= 0) return WEIR_OK;
-        return weir__error_set(error, WEIR_TOO_LONG, "tokens", "the text has %d tokens, there is room for %d",
-                               -n, capacity);
+        return weir__error_set(error, WEIR_TOO_LONG, "capacity",
+                               "the text has %d tokens, there is room for %d", -n, capacity);
     });
     return limits.is_over() ? weir__interrupt_error(error) : status;
 }

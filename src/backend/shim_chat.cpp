@@ -534,7 +534,12 @@ weir_status weir__shim_template_create(const char *source, const char *bos, cons
     const weir_status status =
         weir::limited(0, error, WEIR_TEMPLATE, "the chat template cannot be parsed", [&] {
             t.reset(new weir__shim_template());
-            t->templates = common_chat_templates_init(nullptr, source, bos, eos);
+            try {
+                t->templates = common_chat_templates_init(nullptr, source, bos, eos);
+            } catch (const std::exception &) { /* a copy without the reason, which parsing again gives */
+                const common_chat_template parsed(source, bos, eos);
+                throw;
+            }
             t->analyzed = is_analyzed(t->templates.get(), bos, eos);
             return WEIR_OK;
         });

@@ -9,6 +9,8 @@
 #include <jinja/value.h>
 
 #include <cstddef>
+#include <stdexcept>
+#include <string>
 #include <vector>
 
 #include "backend/shim_guard.h"
@@ -129,13 +131,44 @@ class template_limits final
 
 #endif
 
+inline std::string without_prefixes(std::string reason)
+{
+    for (const std::string prefix : {"Jinja Exception: ", "lexer: ", "parser: ", "Parser Error: "})
+        if (reason.compare(0, prefix.size(), prefix) == 0) reason.erase(0, prefix.size());
+    return reason;
+}
+
+/* The reason in an exception of llama.cpp's Jinja, whose text has several lines: a statement, its place, the
+ * source around it, the reason; or "parser: ", the reason, the source around it. */
+inline std::string template_reason(const std::string &text)
+{
+    static const std::string before = "\nError: ";
+    const std::size_t error = text.find(before), at = text.find(" at line "), in = text.find(" in source:");
+    if (error != std::string::npos && at < in && in < error) {
+        return without_prefixes(text.substr(error + before.size())) + " (" +
+               text.substr(at + 4, in - at - 4) + ")";
+    }
+    const std::size_t source = text.find("\n..."), end = text.rfind("...\n");
+    if (source == std::string::npos || end == std::string::npos || end < source + 4) return text;
+    return without_prefixes(text.substr(0, source)) + ", near '" + text.substr(source + 4, end - source - 4) +
+           "'";
+}
+
 /* guard() for functions that run templates, for a chat of n bytes. After an error, results of fn may
  * exist. */
 template <typename F>
 weir_status limited(std::size_t n, weir_error *error, weir_status code, const char *what, F fn)
 {
     template_limits limits(n);
-    weir_status status = guard(error, code, what, fn);
+    weir_status status = guard(error, code, what, [&] {
+        try {
+            return fn();
+        } catch (const std::bad_alloc &) {
+            throw;
+        } catch (const std::exception &e) {
+            throw std::runtime_error(template_reason(e.what()));
+        }
+    });
     return limits.is_over() ? limits.report(error) : status;
 }
 

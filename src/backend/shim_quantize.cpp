@@ -83,7 +83,7 @@ weir_status quantize(const char *path, const char *out, const llama_model_quanti
         said.watch_user = q;
         if (llama_model_quantize(path, out, params) == 0) return WEIR_OK;
         if (q->aborted)
-            return weir__error_set(error, WEIR_ABORTED, nullptr,
+            return weir__error_set(error, WEIR_ABORTED, "progress",
                                    "the progress callback ended the quantization");
         if (said.says("requantizing from type"))
             return weir__error_set(

@@ -110,10 +110,10 @@ static weir_status refuse_number(const weir_member *member, double value, const 
                                choices);
     }
     print_number(number, sizeof number, member->type, value);
-    if (member->max > INT32_MAX)
+    if (member->max >= (double)INT64_MAX)
         snprintf(most, sizeof most, "and up");
     else
-        snprintf(most, sizeof most, "to %.10g", member->max);
+        snprintf(most, sizeof most, "to %.15g", member->max);
     return weir__error_set(error, WEIR_INVALID, field, "%s is %s; allowed: %.10g %s%s", member->name, number,
                            member->min, most, member->or_minus_one ? ", or -1" : "");
 }

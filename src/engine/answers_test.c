@@ -64,6 +64,10 @@ static void best_of_refuses_what_it_cannot_do(void **state)
     assert_int_equal(weir_generate_best(r->engine, &request, 3, 1, NULL, &error), WEIR_INVALID);
     assert_int_equal(weir_generate_best(r->engine, NULL, 3, 1, results, &error), WEIR_INVALID);
     assert_int_equal(weir_generate_best(NULL, &request, 3, 1, results, &error), WEIR_INVALID);
+    assert_int_equal(weir_generate_best(r->engine, &request, SIZE_MAX, 1, results, &error), WEIR_INVALID);
+    assert_string_equal(error.field, "best_of");
+    assert_int_equal(weir_generate_best(r->engine, &request, 1 << 20, 1, results, &error), WEIR_INVALID);
+    assert_string_equal(error.field, "best_of");
     request.max_tokens = -7;
     assert_int_equal(weir_generate_best(r->engine, &request, 3, 1, results, &error), WEIR_INVALID);
     assert_string_equal(error.field, "requests[0].max_tokens");

@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "engine/engine.h"
 
+#include <stdio.h>
+#include <string.h>
+
 #include "base/clock.h"
 #include "base/cpu.h"
 #include "base/error.h"
@@ -16,6 +19,8 @@
 #include "model/context.h"
 #include "params/bounds.h"
 #include "params/members.h"
+
+#define MOST_AT_ONCE ((size_t)INT32_MAX / 2) /* requests of one submit */
 
 #define LANE_CELLS 256 /* llama.cpp rounds the length of a lane up to a multiple of this */
 
@@ -155,7 +160,11 @@ static weir_status create_driver(weir_engine *engine, weir_error *error)
     weir_status status = plan_context(model, params, &context, error);
     if (status == WEIR_OK)
         status = model->ops->context_create(model->model, &context, &driver->context, &driver->info, error);
-    if (status != WEIR_OK) return status;
+    if (status != WEIR_OK) {
+        bool cells = error != NULL && params->n_kv > 0 && strcmp(error->field, "n_ctx") == 0;
+        if (cells) snprintf(error->field, sizeof error->field, "n_kv"); /* a context's n_ctx */
+        return status;
+    }
     fit_context(params, &driver->info);
     if (params->cache_bytes == WEIR_AUTO) params->cache_bytes = weir__cpu_memory_available() / 4;
     status = weir__driver_open(driver, error);
@@ -399,6 +408,19 @@ static weir_status attach_all(weir_engine *engine, weir__request **made, size_t 
     return WEIR_OK;
 }
 
+weir_status weir__engine_check_count(const weir_engine *engine, const char *field, size_t n,
+                                     weir_error *error)
+{
+    const weir_engine_params *params = &engine->params;
+    size_t most =
+        params->queue_limit > 0 ? (size_t)params->queue_limit + (size_t)params->n_slots : MOST_AT_ONCE;
+    if (most > MOST_AT_ONCE) most = MOST_AT_ONCE;
+    if (n <= most) return WEIR_OK;
+    return weir__error_set(
+        error, WEIR_INVALID, field,
+        "%s is %zu; allowed: 1 to %zu, the requests that slots and queue (queue_limit) hold", field, n, most);
+}
+
 weir_status weir__engine_submit(weir_engine *engine, const weir_request *requests, size_t n, bool choices,
                                 weir_stream *const *streams, weir_result *results, weir__ticket *ticket,
                                 weir_error *error)
@@ -407,15 +429,9 @@ weir_status weir__engine_submit(weir_engine *engine, const weir_request *request
     size_t n_made = 0;
     if (engine == NULL || (requests == NULL && n > 0))
         return weir__error_set(error, WEIR_INVALID, engine ? "requests" : "engine", "a pointer is NULL");
-    if (n > INT32_MAX / 2) return weir__error_set(error, WEIR_INVALID, "n", "%zu requests at once", n);
     if ((status = check_process(engine, error)) != WEIR_OK) return status;
     if (n == 0) return WEIR_OK;
-    int64_t most = (int64_t)engine->params.queue_limit + engine->params.n_slots;
-    if (engine->params.queue_limit > 0 && (int64_t)n > most)
-        return weir__error_set(
-            error, WEIR_INVALID, "n",
-            "%zu requests at once; slots and queue hold %lld: submit fewer, or raise queue_limit", n,
-            (long long)most);
+    if ((status = weir__engine_check_count(engine, "n", n, error)) != WEIR_OK) return status;
     weir__request **made = weir__mem_calloc(n, sizeof *made);
     if (made == NULL) return weir__error_set(error, WEIR_NO_MEMORY, "", "out of memory for %zu requests", n);
 

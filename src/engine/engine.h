@@ -43,6 +43,10 @@ weir_status weir__engine_submit(weir_engine *engine, const weir_request *request
                                 weir_stream *const *streams, weir_result *results, weir__ticket *ticket,
                                 weir_error *error);
 
+/* INVALID, with this field, if it never takes n requests at once. */
+weir_status weir__engine_check_count(const weir_engine *engine, const char *field, size_t n,
+                                     weir_error *error);
+
 /* For calls that wait for the engine. STATE: on this thread the call would wait forever, because the thread
  * runs one of the engine's callbacks, or because this is a child of fork(). */
 weir_status weir__engine_check_caller(const weir_engine *engine, weir_error *error);

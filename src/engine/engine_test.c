@@ -6,6 +6,7 @@
 #include <pthread.h>
 #include <sched.h>
 
+#include "base/cpu.h"
 #include "engine/testing.h"
 
 /* ---- Create --------------------------------------------------------------------------------------- */
@@ -61,6 +62,16 @@ static void parameters_out_of_range_are_named(void **state)
     r->params = good;
     r->params.size = 0;
     create_refused(r, WEIR_INVALID, "params");
+}
+
+static void too_many_cells_are_named(void **state)
+{
+    rig *r = *state;
+    if (weir__cpu_memory_available() == 0) skip();
+    r->params.layout = WEIR_LAYOUT_UNIFIED;
+    r->params.n_slots = 256;
+    r->params.n_kv = 1 << 28;
+    create_refused(r, WEIR_NO_MEMORY, "n_kv");
 }
 
 static void missing_pointers_are_reported(void **state)
@@ -135,7 +146,9 @@ static void every_allocation_of_create_may_fail(void **state)
 {
     rig *r = *state;
     for (int manual = 0; manual < 2; manual++) {
+        int n_lookup = 0;
         r->params.manual = manual;
+        r->params.n_draft_max = 4;
         for (long n = 0;; n++) {
             weir_error error = {0};
             long live = weir__mem_live();
@@ -145,11 +158,12 @@ static void every_allocation_of_create_may_fail(void **state)
             weir__mem_fail_after(-1);
             if (pending) {
                 assert_int_equal(status, WEIR_OK);
-                assert_true(n > 8);
+                assert_true(n > 8 && n_lookup > 0);
                 break;
             }
             assert_int_equal(status, WEIR_NO_MEMORY);
             assert_int_equal(error.code, WEIR_NO_MEMORY);
+            n_lookup += strcmp(error.field, "lookup_bytes") == 0;
             assert_int_equal(weir__mem_live(), live);
         }
         rig_stop(r);
@@ -548,6 +562,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         RIG_TEST(parameters_out_of_range_are_named),
+        RIG_TEST(too_many_cells_are_named),
         RIG_TEST(missing_pointers_are_reported),
         RIG_TEST(the_defaults_make_an_engine_with_a_thread),
         RIG_TEST(allotted_sizes_are_reported),

@@ -76,7 +76,8 @@ weir_status weir__kv_transfers_wait(weir__kv_transfers *transfers, weir__kv_tran
     if (done)
         return weir__error_set(error, transfer->status, transfer->error.field, "%s", transfer->error.message);
     if (asked) return weir__interrupt_error(error);
-    return weir__error_set(error, WEIR_TIMEOUT, "timeout_ms", "the engine was busy all this time");
+    return weir__error_set(error, WEIR_TIMEOUT, "timeout_ms",
+                           "the engine did not take it in time; a manual engine must be driven meanwhile");
 }
 
 /* ---- The driver ---- */

@@ -260,6 +260,9 @@ static weir_status read_prompt(weir__request *request, weir_model *model, const 
                                                  given->n_adapters, "", error);
         if (status != WEIR_OK) return status;
     }
+    if (given_kinds == 0 && given->n_tokens > 0)
+        return weir__error_set(error, WEIR_INVALID, "tokens", "tokens is NULL and n_tokens is %zu",
+                               given->n_tokens);
     if (given_kinds != 1)
         return weir__error_set(
             error, WEIR_INVALID, "text", "%s; give exactly one of chat, tokens, text and source",
@@ -283,6 +286,9 @@ static weir_status limit_answer(weir__request *request, const weir_engine_params
                                 const weir_request *given, weir_error *error)
 {
     int32_t wanted = given->max_tokens;
+    if (request->history.n_prompt == 0 && given->text != NULL && !given->add_special)
+        return weir__error_set(error, WEIR_INVALID, "add_special",
+                               "the prompt is empty, and add_special is false: give a text");
     if (request->history.n_prompt == 0)
         return weir__error_set(
             error, WEIR_INVALID, prompt_field(given),

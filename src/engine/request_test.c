@@ -50,7 +50,10 @@ static void an_empty_prompt_is_refused(void **state)
     request = weir_request_default();
     request.text = "";
     request.add_special = false;
-    refused(r, &request, WEIR_INVALID, "requests[0].text");
+    refused(r, &request, WEIR_INVALID, "requests[0].add_special");
+    request = rig_ask(r, 'A');
+    request.tokens = NULL;
+    refused(r, &request, WEIR_INVALID, "requests[0].tokens");
 }
 
 static void an_empty_text_may_become_a_token_of_the_models_own(void **state)

@@ -105,9 +105,12 @@ weir_status weir__shared_submit(weir__shared *shared, const weir_engine_params *
     }
     pthread_mutex_unlock(&shared->mutex);
     if (status == WEIR_BUSY)
-        return weir__error_set(
-            error, status, "", "%d request%s waiting and the limit is %d: try again in about %lld ms", depth,
-            depth == 1 ? " is" : "s are", params->queue_limit, (long long)(retry_ns / WEIR__NS_PER_MS));
+        return weir__error_set(error, status, "",
+                               "%d request%s waiting; allowed: as many as idle slots take, and %d more "
+                               "(queue_limit): try again in "
+                               "about %lld ms",
+                               depth, depth == 1 ? " is" : "s are", params->queue_limit,
+                               (long long)(retry_ns / WEIR__NS_PER_MS));
     if (status == WEIR_STOPPED)
         return weir__error_set(error, status, "",
                                "the engine takes no more requests: it was stopped or is draining");

@@ -123,7 +123,9 @@ static weir_status check_state(const weir_snapshot *snapshot, const weir_engine 
     if (fits) return WEIR_OK;
     return weir__error_set(error, WEIR_STATE, "snapshot",
                            empty ? "the snapshot already has content: create a new one"
-                                 : "the snapshot is not complete: write the rest");
+                           : snapshot->failed && snapshot->arrival.has_text && snapshot->arrival.state == NULL
+                               ? "the snapshot was already imported: create a new one"
+                               : "the snapshot is not complete: write the rest");
 }
 
 weir_status weir_snapshot_export(weir_snapshot *snapshot, weir_engine *engine, int32_t more_than,

@@ -93,7 +93,9 @@ weir_status weir__speculate_open(weir__speculate *all, weir__bcontext *context, 
     if (all->drafts == NULL || all->rows == NULL) goto no_memory;
     if (params->prompt_lookup) {
         all->drafters[all->n] = weir__drafter_lookup(all->model, params->n_slots, params->lookup_bytes);
-        if (all->drafters[all->n] == NULL) goto no_memory;
+        if (all->drafters[all->n] == NULL)
+            return weir__error_set(error, WEIR_NO_MEMORY, "lookup_bytes",
+                                   "out of memory for texts to draft from");
         all->n++;
     }
     if (model == NULL) return WEIR_OK;

@@ -36,7 +36,8 @@ static json_t *multiples(weir__schema_walk *w, int64_t low, int64_t high, int64_
     int64_t first = low / step + (low % step > 0), last = high / step - (high % step < 0);
     if (last - first >= LISTED_MAX)
         return weir__schema_refuse(w, "multipleOf",
-                                   "it is honoured between bounds that leave at most %d values", LISTED_MAX);
+                                   "it needs minimum and maximum with at most %d multiples between them",
+                                   LISTED_MAX);
     json_t *list = json_array();
     for (int64_t i = first; i <= last; i++) weir__schema_append(w, list, json_integer(i * step));
     weir__schema_take(w, "multipleOf", json_array_size(list) * 8);
@@ -132,6 +133,13 @@ static json_t *decimals(weir__schema_walk *w, const bounds *b, const char *keywo
         if (d < b->low || d > b->high || (d == b->low && b->low_out) || (d == b->high && b->high_out))
             continue;
         weir__schema_append(w, list, floor(d) == d ? json_integer((json_int_t)d) : json_real(d));
+    }
+    if (json_array_size(list) == 0 &&
+        (b->low < b->high || (b->low == b->high && !b->low_out && !b->high_out))) {
+        json_decref(list);
+        return weir__schema_refuse(w, keyword,
+                                   "numbers between bounds have at most three decimals, and none of these "
+                                   "is between minimum and maximum");
     }
     weir__schema_take(w, keyword, json_array_size(list) * 10);
     return weir__schema_choice(w, "enum", list);

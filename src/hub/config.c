@@ -151,7 +151,11 @@ weir_status weir__config_read(const weir_hub_params *params, weir__config *confi
             ? p.cache_dir
             : environment((const char *const[]){"HF_HUB_CACHE", "HUGGINGFACE_HUB_CACHE", NULL});
     char *home = home_folder();
-    config->offline = p.offline || is_on(getenv("HF_HUB_OFFLINE")) || is_on(getenv("LLAMA_OFFLINE"));
+    config->offline_by = p.offline                         ? "the parameter offline"
+                         : is_on(getenv("HF_HUB_OFFLINE")) ? "HF_HUB_OFFLINE"
+                         : is_on(getenv("LLAMA_OFFLINE"))  ? "LLAMA_OFFLINE"
+                                                           : "";
+    config->offline = config->offline_by[0] != '\0';
     config->force = p.force;
     config->n_retries = p.n_retries;
     config->timeout_ms = p.timeout_ms;

@@ -13,6 +13,7 @@ typedef struct weir__config {
     char *revision;
     char *proxy, *no_proxy; /* NULL = libcurl reads the environment */
     bool offline, force;
+    const char *offline_by; /* the parameter or variable that sets it; "" = none. Static */
     int32_t n_retries;
     int32_t timeout_ms;
     weir_hub_progress_fn progress;

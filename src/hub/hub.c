@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <pthread.h>
 #include <signal.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
 
@@ -132,9 +133,8 @@ static weir_status recall(const session *s, weir__name_files *files, weir_error 
     if (status == WEIR_NO_MEMORY) return weir__error_set(error, status, "name", "out of memory");
     return weir__error_set(
         error, WEIR_NOT_FOUND, "name",
-        "%s, revision %.60s, is not in the cache %.150s, and weir is offline: download it first, "
-        "without HF_HUB_OFFLINE",
-        s->name.repo, s->config.revision, s->config.cache);
+        "%s, revision %.60s, is not in the cache %.150s, and weir is offline (%s): download it first",
+        s->name.repo, s->config.revision, s->config.cache, s->config.offline_by);
 }
 
 /* The path of the file that the name means, if the cache has all of it. */
@@ -149,11 +149,10 @@ static weir_status recall_path(const session *s, char **path, weir_error *error)
     weir__name_shard(files.items[first].name, &shard, &n_shards);
     for (int32_t i = 1; i <= n_shards; i++)
         if (weir__name_shard_of(&files, first, i) == NULL) {
-            status =
-                weir__error_set(error, WEIR_NOT_FOUND, "name",
-                                "part %d of %d of %.150s is not in the cache: download it first, without "
-                                "HF_HUB_OFFLINE",
-                                (int)i, (int)n_shards, files.items[first].name);
+            status = weir__error_set(error, WEIR_NOT_FOUND, "name",
+                                     "part %d of %d of %.150s is not in the cache, and weir is offline (%s): "
+                                     "download it first",
+                                     (int)i, (int)n_shards, files.items[first].name, s->config.offline_by);
             goto done;
         }
     *path = files.items[first].path;
@@ -338,11 +337,12 @@ weir_status weir_hub_get(const char *path, const weir_hub_params *params, char *
     if (url == NULL)
         status = weir__error_set(error, WEIR_NO_MEMORY, "path", "out of memory");
     else if (s.config.offline)
-        status =
-            weir__error_set(error, WEIR_NOT_FOUND, "path", "weir is offline (HF_HUB_OFFLINE, LLAMA_OFFLINE)");
+        status = weir__error_set(error, WEIR_NOT_FOUND, "path", "weir is offline (%s)", s.config.offline_by);
     else if ((status = open_http(&s, error)) == WEIR_OK)
         status =
             weir__http_text(s.http, &s.config, url, ANSWER_MAX, path, s.config.n_retries, json, &n, error);
+    if (status != WEIR_OK && error != NULL && strcmp(error->field, "name") == 0)
+        snprintf(error->field, sizeof error->field, "path"); /* there is no name here */
     weir__mem_free(url);
     session_end(&s);
     if (status == WEIR_OK && length != NULL) *length = n;

@@ -257,11 +257,18 @@ static void test_a_hub_that_nobody_runs(void **state)
     char *out;
     weir_error problem = {0};
     (void)state;
+    assert_int_equal(weir_hub_get("/api/models", &params, &out, NULL, &problem), WEIR_NOT_FOUND);
+    assert_string_equal(problem.message, "weir is offline (the parameter offline)");
     params.offline = false;
+    setenv("HF_HUB_OFFLINE", "1", 1);
+    assert_int_equal(weir_hub_get("/api/models", &params, &out, NULL, &problem), WEIR_NOT_FOUND);
+    assert_string_equal(problem.message, "weir is offline (HF_HUB_OFFLINE)");
+    unsetenv("HF_HUB_OFFLINE");
     params.n_retries = 0;
     weir_status status = weir_hub_get("/api/models?limit=1", &params, &out, NULL, &problem);
     if (status == WEIR_UNSUPPORTED) return; /* without libcurl */
     assert_int_equal(status, WEIR_IO);
+    assert_string_equal(problem.field, "path");
     assert_true(strlen(problem.message) > 10);
     assert_int_equal(weir_hub_resolve("hf:o/r", &params, &out, &problem), WEIR_IO);
     /* Cached files are used. */

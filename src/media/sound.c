@@ -17,7 +17,7 @@
 static weir_status sound_too_long(const weir__sound *sound, uint64_t n_frames, weir_error *error)
 {
     return weir__error_set(error, WEIR_TOO_LONG, "max_seconds",
-                           "the sound has at least %.1f s; allowed: %.1f to %" PRId32 " (max_seconds)",
+                           "the sound has at least %.5f s; allowed: %.1f to %" PRId32 " (max_seconds)",
                            (double)n_frames / sound->rate, SECONDS_MIN, sound->params->max_seconds);
 }
 

@@ -213,6 +213,13 @@ static void test_limits(void **state)
     put_wav(&f, (wav){1, 1, 16000, 16, 0}, zeroes, sizeof zeroes); /* 2 s */
     params.max_seconds = 1;
     refuse_media(&f, &params, WEIR_TOO_LONG, "max_seconds");
+    file longer = {0};
+    weir_media *none = NULL;
+    weir_error error = {0};
+    put_wav(&longer, (wav){1, 1, 16000, 16, 0}, zeroes, 32002);
+    assert_int_equal(create(longer.bytes, longer.n, &params, &none, &error), WEIR_TOO_LONG);
+    assert_non_null(strstr(error.message, "at least 1.00006 s; allowed: 0.1 to 1 "));
+    file_free(&longer);
     params.max_seconds = 2;
     params.sample_rate = 8000;
     weir_media *media = read_media(&f, &params);

@@ -296,6 +296,9 @@ static weir_status add_tool(weir__chat_tools *tools, const json_t *given, size_t
     for (size_t k = 0; k < json_array_size(tools->shown); k++) {
         const json_t *other = json_object_get(json_array_get(tools->shown, k), "function");
         const char *other_name = json_string_value(json_object_get(other, "name"));
+        if (strcmp(name, other_name) == 0)
+            return weir__error_set(error, WEIR_INVALID, at("tools", i, ".function.name").text,
+                                   "tools %zu and %zu both have the name \"%s\"; rename one", k, i, name);
         if (collide(name, other_name) || collide(other_name, name))
             return weir__error_set(
                 error, WEIR_INVALID, at("tools", i, ".function.name").text,

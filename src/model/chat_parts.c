@@ -249,6 +249,6 @@ weir_status weir__chat_tokens(const weir_model *model, const char *prompt, size_
     if (n_around == 2 || (n_around == 1 && !first)) add_id(&t, around[n_around - 1]);
     *n_tokens = t.n;
     if (t.n <= capacity) return WEIR_OK;
-    return weir__error_set(error, WEIR_TOO_LONG, "tokens", "the prompt has %zu tokens, there is room for %zu",
-                           t.n, capacity);
+    return weir__error_set(error, WEIR_TOO_LONG, "capacity",
+                           "the prompt has %zu tokens, there is room for %zu", t.n, capacity);
 }

@@ -5,6 +5,7 @@
 #ifndef WEIR_NO_LLAMA
 
 #include <stdatomic.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "base/deep.h"
@@ -160,6 +161,8 @@ weir_status weir__chat_source_parse(weir_model *model, const char *source, bool 
         if (dated.bytes != NULL) text = dated.bytes;
     }
     if (status == WEIR_OK) status = get_parsed(model, text, stack, out, error);
+    if (status == WEIR_TEMPLATE && source != NULL && error != NULL)
+        snprintf(error->field, sizeof error->field, "template_source");
     weir__text_fini(&dated);
     weir__mem_free(own);
     return status;

@@ -87,7 +87,9 @@ static void test_bad_arguments_are_refused(void **state)
     assert_int_equal(weir_chat_tokenize(NULL, &id, 1, &n, NULL), WEIR_INVALID);
     assert_int_equal(weir_chat_tokenize(chat, NULL, 1, &n, NULL), WEIR_INVALID);
     assert_int_equal(weir_chat_tokenize(chat, &id, 1, NULL, NULL), WEIR_INVALID);
-    assert_int_equal(weir_chat_tokenize(chat, &id, 1, &n, NULL), WEIR_TOO_LONG);
+    weir_error error = {0};
+    assert_int_equal(weir_chat_tokenize(chat, &id, 1, &n, &error), WEIR_TOO_LONG);
+    assert_string_equal(error.field, "capacity");
     size_t told = n;
     (void)ids_of(chat, &n);
     assert_int_equal(n, told);

@@ -30,9 +30,11 @@ static void test_template(void **state)
     params.n_args = 0;
 
     params = params_of("{{ raise_exception('only pirates') }}");
-    expect_error(&params, WEIR_TEMPLATE, "", "only pirates");
+    expect_error(&params, WEIR_TEMPLATE, "", "rendered: only pirates (line 1, column 19)");
     params = params_of("{% if %}");
-    expect_error(&params, WEIR_TEMPLATE, "", "template");
+    expect_error(&params, WEIR_TEMPLATE, "template_source", "parsed: Unexpected token");
+    params = params_of("{{");
+    expect_error(&params, WEIR_TEMPLATE, "template_source", "parsed: Unexpected EOF, near '{{'");
     params = params_of("{{ no_such_function() }}");
     expect_error(&params, WEIR_TEMPLATE, "", "template");
     params = params_of("");
@@ -54,7 +56,7 @@ static void test_template(void **state)
     strcpy(big, "{{ ");
     memset(big + 3, '(', 16000);
     strcpy(big + 16003, "1 }}");
-    expect_error(&params, WEIR_TEMPLATE, "", "template");
+    expect_error(&params, WEIR_TEMPLATE, "template_source", "template");
     strcpy(big, "{{ 1");
     for (size_t i = 0; i < 20000; i++) memcpy(big + 4 + 2 * i, "+1", 3);
     strcat(big, " }}");

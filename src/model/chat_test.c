@@ -250,6 +250,8 @@ static void test_bad_tools(void **state)
         {"[" TOOL("a b", "{}") "]", WEIR_INVALID, "tools[0].function.name", "letters"},
         {"[" TOOL("0123456789012345678901234567890123456789012345678901234567890123456789", "{}") "]",
          WEIR_INVALID, "tools[0].function.name", "64"},
+        {"[" TOOL("a", "{}") "," TOOL("a", "{}") "]", WEIR_INVALID, "tools[1].function.name",
+         "tools 0 and 1 both have the name \"a\""},
         {"[" TOOL("a_b", "{}") "," TOOL("a-b", "{}") "]", WEIR_INVALID, "tools[1].function.name", "alike"},
         {"[" TOOL("get", "{}") "," TOOL("get_schema", "{}") "]", WEIR_INVALID, "tools[1].function.name",
          "alike"},

@@ -91,10 +91,11 @@ static inline bool is_pinned(void)
     return !no_llama() && weir_backend_version()[0] == 'v';
 }
 
+/* Most templates reach a limit as soon as they are analyzed. */
 static inline void expect_limit(const char *source, const char *word)
 {
     weir_chat_params params = params_of(source);
-    expect_error(&params, WEIR_TEMPLATE, "", word);
+    expect_error(&params, WEIR_TEMPLATE, "template_source", word);
 }
 
 #endif

@@ -14,6 +14,7 @@ typedef struct sample {
     float share;
     float off;
     int64_t long_count;
+    uint64_t n_bytes;
 } sample;
 
 #define INT(m, least, most)                                                                                  \
@@ -34,6 +35,10 @@ static const weir_member rows[] = {
      .type = WEIR_MEMBER_INT64,
      .offset = offsetof(sample, long_count),
      .max = (double)INT64_MAX},
+    {.name = "n_bytes",
+     .type = WEIR_MEMBER_UINT64,
+     .offset = offsetof(sample, n_bytes),
+     .max = 12345678901.0},
 };
 static const weir__members samples = {"sample", rows, N_ELEMENTS(rows), sizeof(sample)};
 
@@ -53,9 +58,9 @@ static void test_limits_belong_to_the_range(void **state)
 {
     (void)state;
     static const sample good[] = {
-        {0, 0, 0.01f, 0.0f, 0},
-        {0, INT32_MAX, 0.99f, 100.0f, INT64_MAX},
-        {0, 1, 0.5f, -1.0f, 1},
+        {0, 0, 0.01f, 0.0f, 0, 0},
+        {0, INT32_MAX, 0.99f, 100.0f, INT64_MAX, 0},
+        {0, 1, 0.5f, -1.0f, 1, 0},
     };
     for (size_t i = 0; i < N_ELEMENTS(good); i++)
         assert_ok(weir__members_check(&samples, &good[i], "", error));
@@ -68,17 +73,20 @@ static void test_values_out_of_range_are_named(void **state)
         sample value;
         const char *field, *message;
     } bad[] = {
-        {{0, -1, 0.5f, 0.0f, 0}, "p.count", "count is -1; allowed: 0 to 2147483647"},
-        {{0, -1234567890, 0.5f, 0.0f, 0}, "p.count", "count is -1234567890; allowed: 0 to 2147483647"},
-        {{0, 1, 0.0f, 0.0f, 0}, "p.share", "share is 0; allowed: 0.01 to 0.99"},
-        {{0, 1, 1.0f, 0.0f, 0}, "p.share", "share is 1; allowed: 0.01 to 0.99"},
-        {{0, 1, NAN, 0.0f, 0}, "p.share", NULL},
-        {{0, 1, INFINITY, 0.0f, 0}, "p.share", "share is inf; allowed: 0.01 to 0.99"},
-        {{0, 1, -INFINITY, 0.0f, 0}, "p.share", "share is -inf; allowed: 0.01 to 0.99"},
-        {{0, 1, 0.5f, -0.5f, 0}, "p.off", "off is -0.5; allowed: 0 to 100, or -1"},
-        {{0, 1, 0.5f, 100.5f, 0}, "p.off", "off is 100.5; allowed: 0 to 100, or -1"},
-        {{0, 1, 0.5f, NAN, 0}, "p.off", NULL},
-        {{0, 1, 0.5f, 0.0f, -4000000000}, "p.long_count", "long_count is -4000000000; allowed: 0 and up"},
+        {{0, -1, 0.5f, 0.0f, 0, 0}, "p.count", "count is -1; allowed: 0 to 2147483647"},
+        {{0, -1234567890, 0.5f, 0.0f, 0, 0}, "p.count", "count is -1234567890; allowed: 0 to 2147483647"},
+        {{0, 1, 0.0f, 0.0f, 0, 0}, "p.share", "share is 0; allowed: 0.01 to 0.99"},
+        {{0, 1, 1.0f, 0.0f, 0, 0}, "p.share", "share is 1; allowed: 0.01 to 0.99"},
+        {{0, 1, NAN, 0.0f, 0, 0}, "p.share", NULL},
+        {{0, 1, INFINITY, 0.0f, 0, 0}, "p.share", "share is inf; allowed: 0.01 to 0.99"},
+        {{0, 1, -INFINITY, 0.0f, 0, 0}, "p.share", "share is -inf; allowed: 0.01 to 0.99"},
+        {{0, 1, 0.5f, -0.5f, 0, 0}, "p.off", "off is -0.5; allowed: 0 to 100, or -1"},
+        {{0, 1, 0.5f, 100.5f, 0, 0}, "p.off", "off is 100.5; allowed: 0 to 100, or -1"},
+        {{0, 1, 0.5f, NAN, 0, 0}, "p.off", NULL},
+        {{0, 1, 0.5f, 0.0f, -4000000000, 0}, "p.long_count", "long_count is -4000000000; allowed: 0 and up"},
+        {{0, 1, 0.5f, 0.0f, 0, 12345678902},
+         "p.n_bytes",
+         "n_bytes is 12345678902; allowed: 0 to 12345678901"},
     };
     for (size_t i = 0; i < N_ELEMENTS(bad); i++) {
         weir_error error = {0};
