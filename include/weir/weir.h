@@ -1769,8 +1769,8 @@ WEIR_API WEIR_CHECKED weir_status weir_snapshot_write(weir_snapshot *snapshot, c
 /* Gives the engine a snapshot whose bytes were all written. The prefix is cached in host memory, within
  * cache_bytes (others may be evicted for it), and the next request with this prompt finds it. Also OK if it
  * has been cached meanwhile. The cache takes the content out of the snapshot, which can then only be
- * destroyed. NO_SPACE: cache_bytes is too small; TIMEOUT, STATE, STOPPED, UNSUPPORTED (this
- * engine caches none), ABORTED and NO_MEMORY as in export. */
+ * destroyed. NO_SPACE: cache_bytes is too small; TIMEOUT, STATE, STOPPED, UNSUPPORTED (this engine caches
+ * none), ABORTED and NO_MEMORY as in export. */
 WEIR_API WEIR_CHECKED weir_status weir_snapshot_import(weir_snapshot *snapshot, weir_engine *engine,
                                                        int timeout_ms, weir_error *error);
 
