@@ -120,14 +120,10 @@ static void count_end(weir__account *account, weir_reason reason, weir_slot_stat
 
 void weir__account_begin(weir__account *account, int64_t start)
 {
-    pthread_mutex_lock(&account->shared->mutex);
-    uint64_t n_arrived = account->shared->arrivals.n;
-    pthread_mutex_unlock(&account->shared->mutex);
     /* Parts added since the last tick belong to this one. */
     account->tick = (weir_tick){
         .serial = account->tick.serial,
         .start_ns = start,
-        .n_arrived = n_arrived,
         .first_slot = account->tick.first_slot,
     };
     account->n_failed = account->counts.n_failed_ticks;
@@ -162,10 +158,8 @@ void weir__account_plan(weir__account *account, const weir__shape *shape, int32_
         const weir__slot *slot = &account->slots[i];
         if (slot->state == WEIR_SLOT_IDLE) continue;
         account->planned[i] = part_of(account, slot);
-        /* A request in a slot that arrived after the tick began was in time, and so were all before it. */
-        if (account->tick.n_arrived <= slot->request->serial)
-            account->tick.n_arrived = slot->request->serial + 1;
     }
+    account->tick.n_arrived = account->shared->n_seen;
     account->tick.n_passes = shape->n_passes;
     weir__histogram_observe(&account->counts.batch_tokens, n_batch);
     weir__histogram_observe(&account->counts.passes, shape->n_passes);

@@ -12,7 +12,7 @@ static weir__slot *idle_slot(weir__driver *driver)
     return NULL;
 }
 
-/* At the time of the tick, which a replay repeats, or of the request, which may have arrived since. */
+/* At the time of the tick, which a replay repeats, or of the request, if it arrived while the tick began. */
 static void start_request(weir__driver *driver, weir__request *request, int64_t now)
 {
     weir__slot *slot = idle_slot(driver);
@@ -42,12 +42,13 @@ static int32_t lowest_priority(const weir__driver *driver)
 static weir__request *choose_request(weir__driver *driver, int64_t now)
 {
     weir__request *request = NULL;
+    weir__shared *shared = driver->shared;
     int64_t ageing_ns = weir__ageing_ns(driver->params);
     if (idle_slot(driver) != NULL &&
-        (request = weir__shared_next(driver->shared, INT32_MIN, NULL, ageing_ns, now)) != NULL &&
+        (request = weir__shared_next(shared, shared->n_seen, INT32_MIN, NULL, ageing_ns, now)) != NULL &&
         weir__cells_fits(&driver->cells, request, false, ageing_ns, now))
         return request;
-    request = weir__shared_next(driver->shared, lowest_priority(driver), NULL, ageing_ns, now);
+    request = weir__shared_next(shared, shared->n_seen, lowest_priority(driver), NULL, ageing_ns, now);
     if (request == NULL || !weir__cells_fits(&driver->cells, request, true, ageing_ns, now)) return NULL;
     while (idle_slot(driver) == NULL || !weir__cells_fits(&driver->cells, request, false, ageing_ns, now))
         weir__suspend(driver,
@@ -59,6 +60,7 @@ void weir__admit(weir__driver *driver, int64_t now)
 {
     weir__request *request;
     bool admitted = false;
+    weir__shared_see(driver->shared);
     while ((request = choose_request(driver, now)) != NULL) {
         admitted = true;
         start_request(driver, request, now);

@@ -10,7 +10,7 @@
 /* The number of waiting requests that would go before this one. The mutex is held. */
 static int32_t n_before(const weir__shared *shared, weir__request *request, int64_t ageing_ns, int64_t now)
 {
-    int32_t n = 0, top = weir__queue_top(&shared->queue);
+    int32_t n = 0, top = weir__queue_top(&shared->queue, UINT64_MAX);
     if (request->priority > top) top = request->priority;
     request->serial = shared->serial;
     request->salt = (weir__salt *)weir__salt_find(&shared->salts, request->tenant_hash);

@@ -303,7 +303,8 @@ static const weir__request *who_preempts(weir__driver *driver, int64_t now)
         if (slot->request->owed) return NULL;
         if (slot->request->priority > highest) highest = slot->request->priority;
     }
-    const weir__request *request = weir__shared_next(driver->shared, highest, NULL, ageing_ns, now);
+    const weir__request *request =
+        weir__shared_next(driver->shared, UINT64_MAX, highest, NULL, ageing_ns, now);
     for (int32_t i = 0; i < driver->params->n_slots && request != NULL; i++) {
         const weir__slot *slot = &driver->slots[i];
         if (slot->state != WEIR_SLOT_IDLE && slot->n_planned > 0 &&

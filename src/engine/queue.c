@@ -69,23 +69,24 @@ bool weir__queue_outranks(const weir__request *waiting, const weir__request *run
                                ageing_ns, now);
 }
 
-int32_t weir__queue_top(const weir__queue *queue)
+int32_t weir__queue_top(const weir__queue *queue, uint64_t end)
 {
     int32_t top = INT32_MIN;
     for (const weir__request *at = queue->first; at != NULL; at = at->next)
-        if (at->priority > top) top = at->priority;
+        if (at->serial < end && at->priority > top) top = at->priority;
     return top;
 }
 
-weir__request *weir__queue_next(weir__queue *queue, int32_t above,
+weir__request *weir__queue_next(weir__queue *queue, uint64_t end, int32_t above,
                                 bool (*wanted)(const weir__request *request), int64_t ageing_ns, int64_t now)
 {
     weir__request *best = NULL;
     weir__rank first;
     if (queue->n == 0 || queue->top <= above) return NULL;
-    int32_t top = queue->top = weir__queue_top(queue);
+    queue->top = weir__queue_top(queue, UINT64_MAX);
+    int32_t top = weir__queue_top(queue, end);
     for (weir__request *at = queue->first; at != NULL; at = at->next) {
-        if (at->priority <= above || (wanted != NULL && !wanted(at))) continue;
+        if (at->serial >= end || at->priority <= above || (wanted != NULL && !wanted(at))) continue;
         weir__rank rank = weir__queue_rank(at, top, ageing_ns, now);
         if (best != NULL && !weir__rank_before(&rank, &first)) continue;
         best = at;

@@ -39,14 +39,14 @@ weir__rank weir__queue_rank(const weir__request *request, int32_t top, int64_t a
 bool weir__queue_outranks(const weir__request *waiting, const weir__request *running, int64_t ageing_ns,
                           int64_t now);
 
-/* The highest priority in the queue; INT32_MIN = it is empty. */
-int32_t weir__queue_top(const weir__queue *queue);
+/* The highest priority of requests with serials below `end`; INT32_MIN = there is none. */
+int32_t weir__queue_top(const weir__queue *queue, uint64_t end);
 
-/* The next request of those with a higher priority than `above` that are `wanted` (NULL: all); NULL = none.
- * Age lifts a request up to the
- * highest waiting priority, but not above it. At the same level salts take turns, and a salt's oldest request
- * goes first: a salt with many old requests does not hold back the first request of another. */
-weir__request *weir__queue_next(weir__queue *queue, int32_t above,
+/* The next request of those with serials below `end` and a higher priority than `above` that are `wanted`
+ * (NULL: all); NULL = none. Age lifts a request up to their highest priority, but not above it. At the same
+ * level salts take turns, and a salt's oldest request goes first: a salt with many old requests does not hold
+ * back the first request of another. */
+weir__request *weir__queue_next(weir__queue *queue, uint64_t end, int32_t above,
                                 bool (*wanted)(const weir__request *request), int64_t ageing_ns, int64_t now);
 
 #endif

@@ -62,11 +62,12 @@ static int naive_served(const scene *s, const weir__request *r)
     return (int)served;
 }
 
-static const weir__request *naive_next(const scene *s, int above)
+static const weir__request *naive_next(const scene *s, uint64_t end, int above)
 {
     const weir__request *left[MOST];
     int n = 0, top = INT32_MIN, best_level = INT32_MIN, least = INT32_MAX;
     for (const weir__request *r = s->queue.first; r != NULL; r = r->next) {
+        if (r->serial >= end) continue;
         if (r->priority > top) top = r->priority;
         if (r->priority > above) left[n++] = r;
     }
@@ -99,9 +100,11 @@ static void the_whole_order_is_the_naive_models(void **state)
         make_scene(&s, &d);
         while (s.queue.n > 0) {
             int above = dice_one_in(&d, 3) ? dice_in(&d, -3, 3) : INT32_MIN;
-            weir__request *next = weir__queue_next(&s.queue, above, NULL, s.ageing_ns, s.now);
-            assert_ptr_equal(next, naive_next(&s, above));
-            if (next == NULL) next = weir__queue_next(&s.queue, INT32_MIN, NULL, s.ageing_ns, s.now);
+            uint64_t end = dice_one_in(&d, 3) ? (uint64_t)dice_in(&d, 0, 41) : UINT64_MAX;
+            weir__request *next = weir__queue_next(&s.queue, end, above, NULL, s.ageing_ns, s.now);
+            assert_ptr_equal(next, naive_next(&s, end, above));
+            if (next == NULL)
+                next = weir__queue_next(&s.queue, UINT64_MAX, INT32_MIN, NULL, s.ageing_ns, s.now);
             int n = s.queue.n;
             weir__queue_remove(&s.queue, next);
             assert_int_equal(s.queue.n, n - 1);
@@ -160,7 +163,7 @@ static void nobody_starves(void **state)
     }
     for (int i = 0; i < STEPS; i++) {
         now += step;
-        weir__request *r = weir__queue_next(&queue, INT32_MIN, NULL, ageing, now);
+        weir__request *r = weir__queue_next(&queue, UINT64_MAX, INT32_MIN, NULL, ageing, now);
         weir__queue_remove(&queue, r);
         weir__salt_bill(r->salt, dice_in(&d, 50, 2000), now);
         if (r->priority == -3 && now - r->submit_ns > worst) worst = now - r->submit_ns;
@@ -194,9 +197,9 @@ static void a_hundred_of_one_salt_do_not_keep_back_the_first_of_another(void **s
     requests[100] = (weir__request){.serial = 100, .submit_ns = now};
     requests[100].salt = weir__salt_hold(&salts, 2, now);
     weir__queue_push(&queue, &requests[100]);
-    assert_ptr_equal(weir__queue_next(&queue, INT32_MIN, NULL, 10000 * MS, now), &requests[100]);
+    assert_ptr_equal(weir__queue_next(&queue, UINT64_MAX, INT32_MIN, NULL, 10000 * MS, now), &requests[100]);
     weir__queue_remove(&queue, &requests[100]);
-    assert_ptr_equal(weir__queue_next(&queue, INT32_MIN, NULL, 10000 * MS, now), &requests[0]);
+    assert_ptr_equal(weir__queue_next(&queue, UINT64_MAX, INT32_MIN, NULL, 10000 * MS, now), &requests[0]);
 }
 
 int main(void)

@@ -192,11 +192,18 @@ int32_t weir__shared_depth(weir__shared *shared)
     return depth;
 }
 
-weir__request *weir__shared_next(weir__shared *shared, int32_t above,
+void weir__shared_see(weir__shared *shared)
+{
+    pthread_mutex_lock(&shared->mutex);
+    shared->n_seen = shared->serial;
+    pthread_mutex_unlock(&shared->mutex);
+}
+
+weir__request *weir__shared_next(weir__shared *shared, uint64_t end, int32_t above,
                                  bool (*wanted)(const weir__request *request), int64_t ageing_ns, int64_t now)
 {
     pthread_mutex_lock(&shared->mutex);
-    weir__request *request = weir__queue_next(&shared->queue, above, wanted, ageing_ns, now);
+    weir__request *request = weir__queue_next(&shared->queue, end, above, wanted, ageing_ns, now);
     pthread_mutex_unlock(&shared->mutex);
     return request; /* only the driver takes requests out */
 }

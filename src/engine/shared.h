@@ -35,8 +35,9 @@ typedef struct weir__shared {
     int32_t n_live;       /* queued or in a slot */
     weir_engine_stats stats;
     weir__salts salts;
-    uint64_t serial;        /* of the next request */
-    weir__rates rates;      /* as of the last tick, like the next two */
+    uint64_t serial;   /* of the next request */
+    uint64_t n_seen;   /* requests below this number had arrived when slots were assigned; the driver's */
+    weir__rates rates; /* as of the last tick, like the next two */
     weir__running *running; /* [n_running] */
     int32_t n_running;
     weir__ring ticks;             /* weir_tick */
@@ -78,8 +79,12 @@ weir_status weir__shared_read(const weir__shared *shared, const weir__ring *ring
 
 int32_t weir__shared_depth(weir__shared *shared);
 
+/* Requests that arrive from now on get no slot in this tick and change no other request's turn, so that a
+ * replay, which has them queued at once, assigns the same slots. */
+void weir__shared_see(weir__shared *shared);
+
 /* weir__queue_next; the request stays in the queue. */
-weir__request *weir__shared_next(weir__shared *shared, int32_t above,
+weir__request *weir__shared_next(weir__shared *shared, uint64_t end, int32_t above,
                                  bool (*wanted)(const weir__request *request), int64_t ageing_ns,
                                  int64_t now);
 

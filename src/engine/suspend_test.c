@@ -301,6 +301,44 @@ static void requests_resume_at_the_time_of_the_tick(void **state)
     rig_run(r);
 }
 
+/* Once, while a state is restored, a request of the highest priority arrives. */
+static bool load_and_submit(void *user, int32_t token)
+{
+    rig *r = user;
+    (void)token;
+    r->fake->may_load = NULL;
+    submit_with(r, 'E', 9);
+    return true;
+}
+
+/* Otherwise the replay of a record, in which requests arrive between ticks only, would assign other slots. */
+static void a_request_that_arrives_while_slots_are_assigned_waits_for_the_next_tick(void **state)
+{
+    rig *r = *state;
+    weir_tick tick;
+    size_t n;
+    r->params.n_slots = 2;
+    for (int i = 0; i < 5; i++) rig_script(r, 'A' + i, 4, "abcdefgh");
+    rig_start(r);
+    r->fake->may_load = load_and_submit;
+    r->fake->may_load_user = r;
+    for (int i = 0; i < 4; i++) { /* C and D take the slots of A and B */
+        submit_with(r, 'A' + i, i / 2);
+        if (i == 1) rig_ticks(r, 3);
+    }
+    while (rig_stats(r).n_resumes == 0) rig_tick(r);
+    assert_int_equal(rig_stats(r).n_resumes, 2);
+    assert_int_equal(rig_stats(r).n_submitted, 5);
+    uint64_t serial = rig_stats(r).n_ticks - 1;
+    assert_int_equal(weir_engine_ticks(r->engine, serial, &tick, 1, &n), WEIR_OK);
+    assert_int_equal(tick.n_arrived, 4);
+    rig_tick(r);
+    assert_int_equal(rig_stats(r).n_suspensions, 3);
+    assert_int_equal(weir_engine_ticks(r->engine, serial + 1, &tick, 1, &n), WEIR_OK);
+    assert_int_equal(tick.n_arrived, 5);
+    rig_run(r);
+}
+
 static void equals_never_take_turns_and_what_has_aged_keeps_its_slot(void **state)
 {
     rig *r = *state;
@@ -602,6 +640,7 @@ int main(void)
         RIG_TEST(only_what_has_no_cells_alone_fails),
         RIG_TEST(a_higher_priority_takes_the_slot_and_gives_it_back),
         RIG_TEST(requests_resume_at_the_time_of_the_tick),
+        RIG_TEST(a_request_that_arrives_while_slots_are_assigned_waits_for_the_next_tick),
         RIG_TEST(equals_never_take_turns_and_what_has_aged_keeps_its_slot),
         RIG_TEST(nobody_takes_a_slot_that_a_plan_is_for),
         RIG_TEST(a_high_priority_that_lacks_room_takes_that_too),
