@@ -250,6 +250,37 @@ void silence(common_json &arena, const char *tag)
             parsers.at(i) = common_json{{"type", "choice"}, {"children", std::vector<std::size_t>{n}}};
 }
 
+bool is_fence(const common_json &parser)
+{
+    return parser.at("type").get<std::string>() == "literal" &&
+           parser.at("literal").get<std::string>().compare(0, 3, "```") == 0;
+}
+
+bool begins_with_fence(const common_json &parsers, std::size_t id)
+{
+    const common_json &parser = parsers.at(id);
+    if (parser.at("type").get<std::string>() == "sequence")
+        return begins_with_fence(parsers, parser.at("children").at(0).get<std::size_t>());
+    return is_fence(parser);
+}
+
+/* Removes the Markdown fences that llama.cpp's handlers allow or require around an answer with a schema: a
+ * client that asked for JSON would get them if a stop string or the maximum length ended the answer within
+ * one. */
+void drop_fences(common_json &arena)
+{
+    common_json &parsers = arena.at("parsers");
+    for (std::size_t i = 0; i < parsers.size(); i++) {
+        if (parsers.at(i).at("type").get<std::string>() != "choice") continue;
+        std::vector<std::size_t> kept;
+        for (const std::size_t child : parsers.at(i).at("children").get<std::vector<std::size_t>>())
+            if (!begins_with_fence(parsers, child)) kept.push_back(child);
+        if (!kept.empty()) parsers.at(i)["children"] = kept;
+    }
+    for (std::size_t i = 0; i < parsers.size(); i++)
+        if (is_fence(parsers.at(i))) parsers.at(i)["literal"] = "";
+}
+
 constexpr int word_max = 32; /* the most characters of words that some forms allow beside calls */
 
 /* Grammars cannot look ahead, so a parser that does may refuse a text that its grammar allows: in some forms,
@@ -484,6 +515,7 @@ bool enforce(const weir__shim_template *t, const weir__shim_render *in, common_c
             render(t, in, in->enforced_tools, COMMON_CHAT_TOOL_CHOICE_NONE, in->json_schema);
         if (words.parser.empty()) return false;
         common_json other = common_json::parse(words.parser);
+        drop_fences(other);
         give_schema(other);
         add_alternative(calls, other);
     }
@@ -583,9 +615,12 @@ weir_status weir__shim_chat_create(const weir__shim_template *t, const weir__shi
                                   in->tool_choice == WEIR_TOOLS_AUTO ? COMMON_CHAT_TOOL_CHOICE_AUTO
                                                                      : COMMON_CHAT_TOOL_CHOICE_NONE,
                                   in->json_schema);
-            if (in->json_schema != nullptr && !in->enable_thinking && !chat->params.grammar_lazy &&
-                !chat->params.grammar.empty() && !chat->params.parser.empty())
-                constrain(in, name_schemas(in), common_json::parse(chat->params.parser), chat->params);
+            if (in->json_schema != nullptr && !chat->params.grammar_lazy && !chat->params.grammar.empty() &&
+                !chat->params.parser.empty()) {
+                common_json arena = common_json::parse(chat->params.parser);
+                drop_fences(arena);
+                constrain(in, name_schemas(in), arena, chat->params);
+            }
         }
         if (in->tools != nullptr) chat->params.prompt = render_tools(t, in).prompt;
         chat->parser = common_chat_parser_params(chat->params);

@@ -467,6 +467,7 @@ static void test_json_schema(void **state)
     const weir__grammar *grammar = chat->constraint;
     assert_false(grammar->lazy);
     assert_non_null(strstr(grammar->text, "answer"));
+    assert_null(strstr(grammar->text, "```")); /* a limit within a fence would leave no JSON at all */
     weir_chat_release(chat);
     params.json_schema = "{\"properties\":{\"a\":{\"multipleOf\":2,\"type\":\"integer\"}}}";
     expect_error(&params, WEIR_GRAMMAR, "json_schema/properties/a", "'multipleOf'");
@@ -513,6 +514,7 @@ static void test_all_templates(void **state)
             fail_msg("%s: %s", walk.name, error.message);
         assert_non_null(chat->constraint);
         assert_false(chat->constraint->lazy);
+        if (strstr(chat->constraint->text, "```") != NULL) fail_msg("%s: a fence around JSON", walk.name);
         weir_chat_release(chat);
         params.json_schema = NULL;
 
