@@ -207,6 +207,9 @@ weir_status weir__fake_sample(weir__bsampler *sampler, weir__bcontext *context, 
                              : WEIR_OK;
     if (status != WEIR_OK) return report(status, -1, error);
     int32_t chosen = choose(sampler, from);
+    if (chosen < 0 && sampler->n_bias > 0)
+        return weir__error_set(error, WEIR_INVALID, "logit_bias",
+                               "logit_bias excludes every token that may come next");
     if (chosen < 0)
         return weir__error_set(error, WEIR_GRAMMAR, "grammar", "nothing in the vocabulary is allowed here");
     *token = chosen;

@@ -420,6 +420,28 @@ static void biases(void **state)
     ops->sampler_free(sampler);
 }
 
+static void biases_that_leave_nothing_are_the_callers_error(void **state)
+{
+    (void)state;
+    const size_t n = (size_t)model_is.n_vocab;
+    weir_logit_bias *bias = calloc(n, sizeof *bias);
+    weir_sampler_params params = complete_params();
+    for (size_t i = 0; i < n; i++) bias[i] = (weir_logit_bias){(int32_t)i, -INFINITY};
+    params.logit_bias = bias;
+    fill_row(1);
+    for (int round = 0; round < 3; round++) { /* all tokens; all but one, which the grammar does not allow */
+        int32_t token;
+        bias[11].bias = round == 0 ? -INFINITY : 1.0f;
+        params.n_logit_bias = n;
+        params.grammar = round == 0 ? NULL : "root ::= \"yes\"";
+        if (round == 2) params.temp = 0.0f;
+        weir__bsampler *sampler = sampler_of(&params, NULL);
+        assert_refused(ops->sample(sampler, &made_up, 0, &token, error), WEIR_INVALID, "logit_bias");
+        ops->sampler_free(sampler);
+    }
+    free(bias);
+}
+
 /* Nothing in range may hang, abort or choose a token that is not there. */
 static void extremes(void **state)
 {
@@ -563,6 +585,7 @@ int main(void)
         cmocka_unit_test(every_sampler_has_an_effect),
         cmocka_unit_test(the_order_matters),
         cmocka_unit_test(penalties_forbid_repetition),
+        cmocka_unit_test(biases_that_leave_nothing_are_the_callers_error),
         cmocka_unit_test(a_prompt_counts_for_penalties_and_not_for_the_grammar),
         cmocka_unit_test(dry_ends_a_repetition),
         cmocka_unit_test(biases),

@@ -378,6 +378,9 @@ weir_status first_choice(const weir__bsampler &s, const float *logits, loan &scr
         const std::size_t n =
             k > 0 ? list_largest(s, logits, k, candidates) : list_candidates(s, logits, candidates);
         if (n > 0) return choose(s, candidates, n, token, error);
+        if (argmax(logits, static_cast<std::size_t>(s.model->info.n_vocab)) >= 0)
+            return weir__error_set(error, WEIR_INVALID, "logit_bias",
+                                   "logit_bias excludes every token that may come next");
     }
     return weir__error_set(error, WEIR_BACKEND, nullptr,
                            "no token can be chosen: all logits are NaN or minus infinity");
