@@ -229,13 +229,14 @@ static void end_choice(serve_choice *choice)
 
 static void end_events(serve_answer *answer)
 {
-    char text[sizeof((weir_error *)0)->message];
     const serve_choice *failed = failed_choice(answer);
-    if (failed != NULL)
-        answer->form->fail(answer, serve_choice_status(failed), weir_status_name(failed->error.code),
-                           serve_choice_message(failed, text));
-    else if (answer->form->finish != NULL)
+    if (failed != NULL) {
+        serve_failure why;
+        serve_choice_explain(failed, &why);
+        answer->form->fail(answer, &why);
+    } else if (answer->form->finish != NULL) {
         answer->form->finish(answer);
+    }
     if (answer->tape != NULL) serve_tape_end(answer->tape);
     serve_call_end(answer->call);
     settle(answer);
@@ -276,7 +277,6 @@ static void compose(serve_call *call)
 {
     serve_answer *answer = call->answer;
     weir__text text = {.quota = &call->server->answers};
-    char message[sizeof((weir_error *)0)->message];
     for (int32_t i = 0; i < answer->n; i++) {
         serve_choice *choice = &answer->choices[i];
         weir_chunk chunk;
@@ -290,8 +290,9 @@ static void compose(serve_call *call)
     }
     const serve_choice *failed = failed_choice(answer);
     if (failed != NULL) {
-        serve_call_refuse(call, serve_choice_status(failed), NULL, weir_status_name(failed->error.code), "%s",
-                          serve_choice_message(failed, message));
+        serve_failure why;
+        serve_choice_explain(failed, &why);
+        serve_call_refuse(call, why.status, why.field, why.code, "%s", why.message);
         return;
     }
     answer->form->whole(answer, &text);

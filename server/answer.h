@@ -42,6 +42,14 @@ typedef struct serve_choice {
     size_t n_kept, parts_capacity;
 } serve_choice;
 
+/* Why an answer failed, in the request's terms. */
+typedef struct serve_failure {
+    int status;     /* HTTP's */
+    char field[96]; /* "" = none */
+    const char *code;
+    char message[sizeof((weir_error *)0)->message];
+} serve_failure;
+
 /* How a dialect writes an answer (ADR 0076): as events, each between serve_answer_begin_event and end_event,
  * or as a whole. NULL: nothing is written. */
 typedef struct serve_form {
@@ -55,7 +63,7 @@ typedef struct serve_form {
     void (*delta)(serve_choice *choice, const weir_delta *delta);
     void (*end)(serve_choice *choice); /* unless it failed */
     void (*finish)(serve_answer *answer);
-    void (*fail)(serve_answer *answer, int status, const char *code, const char *message); /* or finish */
+    void (*fail)(serve_answer *answer, const serve_failure *why); /* or finish */
     void (*whole)(serve_answer *answer, weir__text *text);
     void (*pending)(const serve_answer *answer, weir__text *text); /* the whole answer while it runs in the
                                                                       background; NULL: it does not */
@@ -183,11 +191,9 @@ void serve_choice_cancel(serve_choice *choice);
 /* Whether max_tokens, the context's end or the deadline cut the answer. */
 bool serve_choice_is_cut(const serve_choice *choice);
 
-/* Whether it ended with an error or because the server stops; then the HTTP status and the message. text has
- * the size of weir_error.message and may hold the result. */
+/* Whether it ended with an error or because the server stops, and why. */
 bool serve_choice_failed(const serve_choice *choice);
-int serve_choice_status(const serve_choice *choice);
-const char *serve_choice_message(const serve_choice *choice, char *text);
+void serve_choice_explain(const serve_choice *choice, serve_failure *why);
 
 /* The prompt's logprobs; OK, TIMEOUT: not yet, others: there are none. */
 weir_status serve_choice_prompt(const serve_choice *choice, weir_chunk *prompt);

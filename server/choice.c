@@ -1,5 +1,6 @@
 /* choice.c: one of an answer's choices: its stream, its output and its end.
  * SPDX-License-Identifier: Apache-2.0 */
+#include <stdio.h>
 #include <string.h>
 
 #include "answer.h"
@@ -110,21 +111,25 @@ bool serve_choice_failed(const serve_choice *choice)
                                 (choice->reason == WEIR_REASON_CANCELLED && !choice->answer->stopped));
 }
 
-int serve_choice_status(const serve_choice *choice)
+void serve_choice_explain(const serve_choice *choice, serve_failure *why)
 {
-    return choice->reason == WEIR_REASON_CANCELLED || choice->error.code == WEIR_STOPPED ||
-                   choice->error.code == WEIR_NO_MEMORY
-               ? 503
-               : 500;
-}
-
-const char *serve_choice_message(const serve_choice *choice, char *text)
-{
-    if (choice->reason == WEIR_REASON_CANCELLED || choice->error.code == WEIR_STOPPED)
-        return "the server is going down";
-    if (choice->error.message[0] == '\0') return weir_status_text(choice->error.code);
-    serve_names_message(&choice->error, &choice->answer->call->terms, text, sizeof choice->error.message);
-    return text;
+    const weir_error *error = &choice->error;
+    const serve_terms *terms = &choice->answer->call->terms;
+    bool stops = choice->reason == WEIR_REASON_CANCELLED || error->code == WEIR_STOPPED;
+    bool callers = error->code == WEIR_INVALID || error->code == WEIR_GRAMMAR;
+    *why = (serve_failure){
+        .status = stops || error->code == WEIR_NO_MEMORY ? 503
+                  : callers                              ? 400
+                                                         : 500,
+        .code = callers ? "invalid_value" : weir_status_name(error->code),
+    };
+    if (callers) serve_names_field(error->field, terms, why->field, sizeof why->field);
+    if (stops)
+        snprintf(why->message, sizeof why->message, "the server is going down");
+    else if (error->message[0] == '\0')
+        snprintf(why->message, sizeof why->message, "%s", weir_status_text(error->code));
+    else
+        serve_names_message(error, terms, why->message, sizeof why->message);
 }
 
 void serve_choice_finish(serve_choice *choice, weir_reason reason)

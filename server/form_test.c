@@ -303,7 +303,8 @@ static void test_ollama_fails(void **state)
     serve_answer *answer = begin(&serve_ollama_chat_form, "ollama-1");
     pass(&answer->choices[0], WEIR_DELTA_CONTENT, -1, "Let", NULL);
     end(answer, WEIR_REASON_ERROR);
-    (answer->form->fail)(answer, 503, "stopped", "the server is going down");
+    (answer->form->fail)(
+        answer, &(serve_failure){.status = 503, .code = "stopped", .message = "the server is going down"});
     assert_events(answer, OLLAMA_TEXT("\"Let\""),
                   "{\"error\":\"the server is going down\",\"param\":null,\"code\":\"stopped\"}\n");
 }
@@ -327,7 +328,7 @@ static void test_responses_without_memory(void **state)
         weir__mem_fail_after(-1);
         assert_true(kept == pending);
         end(answer, WEIR_REASON_ERROR);
-        (answer->form->fail)(answer, 503, NULL, "out of memory");
+        (answer->form->fail)(answer, &(serve_failure){.status = 503, .message = "out of memory"});
         weir__text_add(&answer->call->out, "", 1);
         assert_non_null(strstr(answer->call->out.bytes, "\"text\":\"Let me\""));
         assert_true(kept == (strstr(answer->call->out.bytes,

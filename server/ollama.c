@@ -142,10 +142,10 @@ static void end_choice(serve_choice *choice)
     serve_answer_end_event(answer);
 }
 
-static void fail_message(serve_answer *answer, int status, const char *code, const char *message)
+static void fail_message(serve_answer *answer, const serve_failure *why)
 {
     weir__text *text = serve_answer_begin_event(answer, "");
-    serve_ollama_error(answer->call, status, NULL, code, message, text);
+    serve_ollama_error(answer->call, why->status, why->field, why->code, why->message, text);
     serve_answer_end_event(answer);
 }
 

@@ -155,11 +155,11 @@ void serve_openai_finish(serve_answer *answer)
     add_done(answer);
 }
 
-void serve_openai_fail(serve_answer *answer, int status, const char *code, const char *message)
+void serve_openai_fail(serve_answer *answer, const serve_failure *why)
 {
     weir__text *out = serve_answer_begin_event(answer, "");
     weir__text_add_string(out, "{\"error\":");
-    serve_call_error_json(out, status, NULL, code, message);
+    serve_call_error_json(out, why->status, why->field, why->code, why->message);
     weir__text_add_string(out, "}");
     serve_answer_end_event(answer);
     add_done(answer);

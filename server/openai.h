@@ -31,7 +31,7 @@ void serve_openai_begin(serve_choice *choice);
 void serve_openai_delta(serve_choice *choice, const weir_delta *delta);
 void serve_openai_end(serve_choice *choice);
 void serve_openai_finish(serve_answer *answer);
-void serve_openai_fail(serve_answer *answer, int status, const char *code, const char *message);
+void serve_openai_fail(serve_answer *answer, const serve_failure *why);
 void serve_openai_whole(serve_answer *answer, weir__text *text);
 
 /* The last members of a choice's object, and its end. */

@@ -345,12 +345,10 @@ static void finish_response(serve_answer *answer)
     send_response(answer, whole ? "response.completed" : "response.incomplete", status, NULL);
 }
 
-static void fail_response(serve_answer *answer, int status, const char *code, const char *message)
+static void fail_response(serve_answer *answer, const serve_failure *why)
 {
-    (void)status;
-    (void)code;
-    if (answer->background) keep_response(answer, "failed", message); /* its client learns it later */
-    send_response(answer, "response.failed", "failed", message);
+    if (answer->background) keep_response(answer, "failed", why->message); /* its client learns it later */
+    send_response(answer, "response.failed", "failed", why->message);
 }
 
 static void whole_response(serve_answer *answer, weir__text *text)
