@@ -18,7 +18,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     if ((status == WEIR_OK) != (rewritten != NULL)) abort();
     if (status != WEIR_OK && error.message[0] == '\0') abort();
     char *grammar = NULL;
-    if (status == WEIR_OK && weir__grammar_from_schema(rewritten, &grammar, &error) != WEIR_OK &&
+    if (status == WEIR_OK && weir__grammar_from_schema(rewritten, "schema", &grammar, &error) != WEIR_OK &&
         strstr(error.message, "never comes to an end") == NULL && strstr(error.message, " is above ") == NULL)
         abort(); /* a rewritten schema has a grammar, unless it has no end or is too large */
     weir__mem_free(grammar);

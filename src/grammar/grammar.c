@@ -589,9 +589,15 @@ weir_status weir_grammar_check(const char *grammar, const char *root, weir_error
     return parse(grammar, root, false, NULL, NULL, NULL, error);
 }
 
-weir_status weir__grammar_check_ending(const char *grammar, weir_error *error)
+weir_status weir__grammar_check_ending(const char *grammar, const char *field, weir_error *error)
 {
-    return parse(grammar, NULL, true, NULL, NULL, NULL, error);
+    weir_error own = {0};
+    weir_status status = parse(grammar, NULL, true, NULL, NULL, NULL, &own);
+    if (status == WEIR_OK) return status;
+    if (status != WEIR_GRAMMAR) return weir__error_set(error, status, field, "%s", own.message);
+    const char *reason = strncmp(own.message, "line ", 5) == 0 ? strstr(own.message, ": ") : NULL;
+    return weir__error_set(error, status, field, "the schema's grammar is refused: %s",
+                           reason != NULL ? reason + 2 : own.message);
 }
 
 weir_status weir__grammar_compile(const char *grammar, const char *root, const weir__grammar_tokens *tokens,

@@ -355,7 +355,8 @@ static void add_shared_rules(emitter *e, weir__text *text)
             weir__text_printf(text, "%s ::= %s\n", shared_rules[i].name, shared_rules[i].body);
 }
 
-weir_status weir__grammar_from_schema(const json_t *rewritten, char **grammar, weir_error *error)
+weir_status weir__grammar_from_schema(const json_t *rewritten, const char *field, char **grammar,
+                                      weir_error *error)
 {
     emitter e = {.name = "root", .wanted = json_array(), .known = json_object()};
     weir__text text = {0}, body = {0};
@@ -372,9 +373,9 @@ weir_status weir__grammar_from_schema(const json_t *rewritten, char **grammar, w
     }
     add_shared_rules(&e, &text);
     weir__text_add(&text, e.rules.bytes, e.rules.n);
-    weir_status status = text.failed || e.rules.failed ? weir__error_set(error, WEIR_NO_MEMORY, "schema",
-                                                                         "out of memory for the schema")
-                                                       : weir__grammar_check_ending(text.bytes, error);
+    weir_status status = text.failed || e.rules.failed
+                             ? weir__error_set(error, WEIR_NO_MEMORY, field, "out of memory for the schema")
+                             : weir__grammar_check_ending(text.bytes, field, error);
     weir__text_fini(&e.rules);
     json_decref(e.wanted);
     json_decref(e.known);
@@ -393,7 +394,7 @@ weir_status weir_grammar_from_json_schema(const char *schema, size_t length, cha
     if (grammar == NULL) return weir__error_set(error, WEIR_INVALID, "grammar", "grammar is NULL");
     weir_status status = weir__json_parse(schema, length, "schema", WEIR_GRAMMAR, &given, error);
     if (status == WEIR_OK) status = weir__schema_rewrite(given, &terms, &rewritten, error);
-    if (status == WEIR_OK) status = weir__grammar_from_schema(rewritten, grammar, error);
+    if (status == WEIR_OK) status = weir__grammar_from_schema(rewritten, "schema", grammar, error);
     json_decref(rewritten);
     json_decref(given);
     return status;

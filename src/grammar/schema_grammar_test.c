@@ -14,7 +14,7 @@ static char *grammar_of(const char *schema, bool as_parameters)
     char *text = NULL;
     assert_ok(weir__json_parse(schema, WEIR_NUL, "schema", WEIR_GRAMMAR, &given, error));
     assert_ok(weir__schema_rewrite(given, &terms, &rewritten, error));
-    assert_ok(weir__grammar_from_schema(rewritten, &text, error));
+    assert_ok(weir__grammar_from_schema(rewritten, "schema", &text, error));
     json_decref(rewritten);
     json_decref(given);
     return text;

@@ -42,7 +42,7 @@ static void assert_objects(const char *name, const json_t *schema, const json_t 
 {
     char *grammar = NULL;
     weir_error error = {0};
-    if (weir__grammar_from_schema(rewritten, &grammar, &error) != WEIR_OK)
+    if (weir__grammar_from_schema(rewritten, "schema", &grammar, &error) != WEIR_OK)
         fail_msg("%s: %s", name, error.message);
     gbnf *g = gbnf_parse(grammar);
     weir_free(grammar);
@@ -278,7 +278,7 @@ static void test_fraction_too_deep(void **state)
     assert_int_equal(rewrite(schema, true, NULL, &rewritten, &error), WEIR_OK);
     char *text = json_dumps(rewritten, JSON_COMPACT);
     assert_non_null(strstr(text, "\"items\":{\"type\":\"number\"}"));
-    assert_int_equal(weir__grammar_from_schema(rewritten, &grammar, &error), WEIR_OK);
+    assert_int_equal(weir__grammar_from_schema(rewritten, "schema", &grammar, &error), WEIR_OK);
     weir_free(grammar);
     free(text);
     json_decref(rewritten);

@@ -318,7 +318,7 @@ static const struct refusal {
     {"{\"type\":\"object\",\"properties\":{\"a\":{\"$ref\":\"#\",\"minProperties\":1}}}", "/properties/a",
      "'minProperties'"},
     {"{\"properties\":{\"a\":{\"$id\":\"x\"}}}", "/properties/a", "'$id'"},
-    {"{\"properties\":{\"a\":{\"$ref\":\"#\"}},\"required\":[\"a\"]}", "grammar", "never comes to an end"},
+    {"{\"properties\":{\"a\":{\"$ref\":\"#\"}},\"required\":[\"a\"]}", "schema", "never comes to an end"},
     {"{\"$dynamicRef\":\"#x\"}", "", "'$dynamicRef'"},
     {"{\"const\":\"\\u0000\"}", "schema", "byte 10"},
     {"{\"enum\":[\"\\ud83d\"]}", "schema", "byte 10"},

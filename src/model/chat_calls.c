@@ -204,12 +204,11 @@ static char *describe_answer(const json_t *tools, weir__chat_calls_talk talk, co
     return dumped;
 }
 
-/* Whether a grammar can be made from the schema. place: error->field, unless it is more exact. */
-static weir_status try_schema(const json_t *rewritten, const char *place, weir_error *error)
+/* Whether a grammar can be made from the schema. */
+static weir_status try_schema(const json_t *rewritten, const char *field, weir_error *error)
 {
     char *grammar = NULL;
-    weir_status status = weir__grammar_from_schema(rewritten, &grammar, error);
-    if (status != WEIR_OK && error != NULL) snprintf(error->field, sizeof error->field, "%s", place);
+    weir_status status = weir__grammar_from_schema(rewritten, field, &grammar, error);
     weir_free(grammar);
     return status;
 }

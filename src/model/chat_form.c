@@ -84,7 +84,7 @@ static weir_status read_grammar(weir_chat *chat, const weir__shim_rendered *rend
     if (schema != NULL && (!given || lazy)) {
         /* The handler knows no form for the schema, so the answer is the JSON text and nothing else. */
         chat->plain = true;
-        status = weir__grammar_from_schema(schema, &chat->schema_grammar, error);
+        status = weir__grammar_from_schema(schema, "json_schema", &chat->schema_grammar, error);
         chat->grammar.text = chat->schema_grammar;
     } else if (!given || (lazy && rendered->n_triggers == 0)) { /* without triggers it could never begin */
         return WEIR_OK;
@@ -92,7 +92,9 @@ static weir_status read_grammar(weir_chat *chat, const weir__shim_rendered *rend
         chat->grammar.text = rendered->grammar;
         chat->grammar.lazy = lazy;
         if (lazy) status = read_triggers(chat, rendered, error);
-        if (status == WEIR_OK) status = weir__grammar_check_ending(rendered->grammar, error);
+        if (status == WEIR_OK)
+            status = weir__grammar_check_ending(rendered->grammar,
+                                                schema != NULL ? "json_schema" : "tools_json", error);
         if (!lazy && rendered->generation_prompt[0] != '\0')
             chat->grammar.prefill = rendered->generation_prompt;
     }
