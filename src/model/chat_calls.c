@@ -241,7 +241,7 @@ weir_status weir__chat_calls_describe(const json_t *messages, const weir__chat_t
     weir_status status = try_schemas(tools, form, terms, error);
     if (status != WEIR_OK) return status;
     json_t *list = describe_messages(messages, tools->shown, talk, form);
-    char *answer = list != NULL ? describe_answer(tools->shown, talk, form) : NULL;
+    char *answer = list != NULL ? describe_answer(tools->enforced, talk, form) : NULL;
     if (answer == NULL) {
         json_decref(list);
         return weir__error_set(error, WEIR_NO_MEMORY, "tools_json", "out of memory for the tools");

@@ -345,6 +345,21 @@ static void test_describing(void **state)
     assert_null(strstr(schema, "response"));
     json_decref(got);
     weir__mem_free(schema);
+    /* Arguments are an object, whatever a schema that is not strict says. */
+    static const char *const types[] = {"{\"type\":\"string\"}", "true", "{\"type\":[\"object\",\"null\"]}"};
+    for (size_t i = 0; i < sizeof types / sizeof *types; i++) {
+        char other[200];
+        snprintf(other, sizeof other, "[{\"function\":{\"name\":\"f\",\"parameters\":%s}}]", types[i]);
+        assert_int_equal(describe(messages, other, WEIR__TALK_NONE, NULL, &got, &schema, NULL), WEIR_OK);
+        form = json_loads(schema, 0, NULL);
+        const json_t *call = json_object_get(json_array_get(json_object_get(form, "anyOf"), 0), "properties");
+        const json_t *type = json_object_get(json_object_get(call, "arguments"), "type");
+        if (!json_is_string(type) || strcmp(json_string_value(type), "object") != 0)
+            fail_msg("%s: %s", types[i], schema);
+        json_decref(form);
+        json_decref(got);
+        weir__mem_free(schema);
+    }
 }
 
 #define USER "[{\"role\":\"user\",\"content\":\"Hi\"}]"
@@ -357,12 +372,12 @@ static void test_references(void **state)
         "{\"const\":{\"$ref\":\"#\"}},\"default\":{\"$ref\":\"#/$defs/"
         "enum\"}},\"$defs\":{\"enum\":{},\"b\":{\"type\":\"array\",\"items\":{\"$ref\":\"#\"}}}}";
     static const char *const wanted[] = {
-        "\"$ref\":\"#/anyOf/0/properties/arguments/$defs/b\"",
-        "\"$ref\":\"#/anyOf/0/properties/arguments\"",
+        "\"a\":{\"$ref\":\"#/anyOf/0/properties/arguments/$defs/t0w0x\"}", /* rewritten */
+        "\"items\":{\"$ref\":\"#/anyOf/0/properties/arguments/$defs/t0w1x\"}",
         "\"$ref\":\"#/anyOf/1/properties/response/$defs/b\"",
         "\"$ref\":\"#/anyOf/1/properties/response\"",
         "{\"const\":{\"$ref\":\"#\"}}",
-        "\"default\":{\"$ref\":\"#/anyOf/0/properties/arguments/$defs/enum\"}"};
+        "\"default\":{\"$ref\":\"#/anyOf/0/properties/arguments/$defs/t0w2x\"}"};
     char tools[1024], *schema = NULL;
     json_t *got = NULL;
     weir_error error = {0};
