@@ -47,7 +47,11 @@ static bool add_input(serve_call *call, void *to, const char *name, const json_t
 {
     inputs *in = to;
     if (!json_is_string(value)) return serve_field_refuse(call, name, "a text");
-    return serve_embedder_read(call, name, value, &in->texts.tokens[in->texts.n++]);
+    json_t *text = in->truncate ? serve_embedder_cut(call, value) : json_incref((json_t *)value);
+    bool ok = text != NULL ? serve_embedder_read(call, name, text, &in->texts.tokens[in->texts.n++])
+                           : serve_call_no_memory(call);
+    json_decref(text);
+    return ok;
 }
 
 static bool read_inputs(serve_call *call, inputs *in, unsigned where)

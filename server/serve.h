@@ -488,11 +488,21 @@ serve_error_form serve_messages_error, serve_ollama_error;
 bool serve_page_has(const char *path);
 
 /* tokens.c: the ids of a request's prompt, which has no media, and of a JSON string; into *tokens, [*n],
- * which the caller frees in any case. */
-weir_status serve_tokens_of_prompt(const weir_model *model, const weir_request *request, int32_t **tokens,
+ * which the caller frees in any case. TOO_LONG ("text" or "chat") if no request has room for so many bytes.
+ * serve_tokens_of_text leaves that check to the caller. */
+weir_status serve_tokens_of_prompt(const serve_loaded *loaded, const weir_request *request, int32_t **tokens,
                                    size_t *n, weir_error *error);
-weir_status serve_tokens_of(const weir_model *model, const json_t *string, bool special, bool parse,
+weir_status serve_tokens_of(const serve_loaded *loaded, const json_t *string, bool special, bool parse,
                             int32_t **tokens, size_t *n, weir_error *error);
+weir_status serve_tokens_of_text(const weir_model *model, const json_t *string, bool special, bool parse,
+                                 int32_t **tokens, size_t *n, weir_error *error);
+
+/* The check alone, of a prompt of `length` bytes. field: the library's name for it. */
+weir_status serve_tokens_check(const serve_loaded *loaded, const char *field, size_t length,
+                               weir_error *error);
+
+/* The number of tokens that so many bytes of text are at least; 0 = unknown. */
+size_t serve_tokens_least(const weir_model *model, size_t length);
 
 /* lora.c: fills an empty set with the adapters of a request's "lora", else with the adapter that its "model"
  * names, else with the server's default; either may be NULL. False: the call has its answer. */

@@ -101,6 +101,26 @@ coded = server.post(EMBED, {"input": [ids, "two"], "encoding_format": "base64", 
 check("base64: little-endian floats", all(all(abs(a - b) < 1e-7 for a, b in zip(struct.unpack(f"<{len(whole)}f", base64.b64decode(d["embedding"], validate=True)), whole)) for d in coded), coded)
 server.stop()
 
+# ---- Texts that cannot fit, whatever their tokens are
+
+server = Server(WEIR, "-c", "256", "--embeddings")
+long = "two " * 200000
+said = [{"role": "user", "content": long}]
+for path, body, field in (("/tokenize", {"content": long}, "content"), ("/apply-template", {"messages": said}, "messages"),
+                          (TEXT, {"prompt": long}, "prompt"), (TEXT + "/render", {"prompt": ["x", long]}, "prompt"), (CHAT, {"messages": said}, "messages"),
+                          (CHAT + "/render", {"messages": said}, "messages"), ("/v1/messages/count_tokens", {"messages": said}, "messages"),
+                          ("/v1/responses/input_tokens", {"input": long}, "input"), (EMBED, {"input": ["x", long]}, "input[1]"),
+                          ("/api/embed", {"input": long, "truncate": False}, "input")):
+    reply = server.post(path, body)
+    error = reply.json["error"]
+    words = error if isinstance(error, str) else error["message"]
+    check(f"{path}: a text that is hopelessly long", reply.status == 400 and "bytes, which are at least" in words and
+          (isinstance(error, str) or (error["param"], error["code"]) == (field, "context_length_exceeded")), reply.status, reply.body)
+reply = server.post("/api/embed", {"input": [long, "two"]})
+check("/api/embed: such a text is cut", reply.status == 200 and len(reply.json["embeddings"]) == 2, reply.status, reply.body)
+check("/tokenize: more tokens than a request holds, in fewer bytes", len(server.post("/tokenize", {"content": "x." * 200}).json["tokens"]) > 256)
+server.stop()
+
 # ---- How answers end, and the order of events
 
 server = Server(WEIR, "-np", "2", model="fake:eos_every=12")
