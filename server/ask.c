@@ -97,9 +97,6 @@ bool serve_ask_read(serve_ask *ask, serve_call *call, unsigned where)
     ask->request.max_tokens = params->max_tokens;
     ask->n = 1;
     if (!serve_call_read_json(call, &ask->json) || !serve_ask_fields(ask)) return false;
-    const json_t *newer = json_object_get(ask->json, "max_completion_tokens");
-    if (json_is_number(newer))
-        ask->request.max_tokens = (int32_t)json_number_value(newer); /* the last one wins */
     if (ask->sampler.top_k < 0) ask->sampler.top_k = 0;
     if (ask->best_of == 0) ask->best_of = ask->n;
     return check_ask(ask);

@@ -164,6 +164,14 @@ static bool read_native(serve_call *call, void *to, const char *name, const json
     return serve_field_refuse(call, name, "left out: it is not done here");
 }
 
+/* Prompts are cached anyway. */
+static bool read_cache_control(serve_call *call, void *to, const char *name, const json_t *value)
+{
+    (void)to;
+    return serve_ask_is(serve_field_type(value), "ephemeral") ||
+           serve_field_refuse(call, name, "an object with the type \"ephemeral\"");
+}
+
 static bool read_metadata(serve_call *call, void *to, const char *name, const json_t *value)
 {
     (void)to;
@@ -233,7 +241,7 @@ static serve_reader read_options;
  * lines the first has the name that messages give it. */
 static const serve_field fields[] = {
     SERVE_FIELD("model", ALL | OLLAMA, MODEL, serve_ask, adapter),
-    SERVE_FIELD("messages", SERVE_ASK_CHAT, VALUE, serve_ask, messages),
+    SERVE_FIELD_BY("messages", SERVE_ASK_CHAT, serve_ask_chat_messages),
     SERVE_FIELD("prompt", SERVE_ASK_COMPLETIONS, VALUE, serve_ask, prompt),
     SERVE_FIELD("stream", ALL, BOOL, serve_ask, stream),
     SERVE_FIELD_BY("stream_options", BOTH | SERVE_ASK_RESPONSES, read_stream_options),
@@ -271,7 +279,7 @@ static const serve_field fields[] = {
     SERVE_FIELD_BY("priority", ALL, read_priority),
     SETS_IN("deadline_ms", ALL, request, deadline_ms, 0, 1e12),
     SETS("speculative.n_max", ALL, request, n_draft_max), /* as llama-server has it */
-    SERVE_FIELD("tools", SERVE_ASK_CHAT, VALUE, serve_ask, tools),
+    SERVE_FIELD_BY("tools", SERVE_ASK_CHAT, serve_ask_tools),
     SERVE_FIELD_BY("tool_choice", SERVE_ASK_CHAT, serve_ask_tool_choice),
     SETS("parallel_tool_calls", SERVE_ASK_CHAT | SERVE_ASK_RESPONSES, chat, parallel_tool_calls),
     HAND_SETS("reasoning_effort", SERVE_ASK_CHAT, serve_ask_reasoning_effort, chat, enable_thinking),
@@ -321,7 +329,7 @@ static const serve_field fields[] = {
     LATER("output_config", SERVE_ASK_MESSAGES),
     LATER("context_management", SERVE_ASK_MESSAGES),
     SERVE_FIELD_BY("stop_sequences", SERVE_ASK_MESSAGES, serve_ask_stop),
-    SERVE_FIELD("cache_control", SERVE_ASK_MESSAGES, VALUE, serve_ask, later), /* prompts are cached anyway */
+    SERVE_FIELD_BY("cache_control", SERVE_ASK_MESSAGES, read_cache_control),
     ONLY("speed", SERVE_ASK_MESSAGES, "\"standard\"", "\"standard\""),
     NO("mcp_servers", SERVE_ASK_MESSAGES, "this server calls no other one"),
     NO("container", SERVE_ASK_MESSAGES, "no code runs here"),
@@ -331,7 +339,7 @@ static const serve_field fields[] = {
     LATER("reasoning", SERVE_ASK_RESPONSES),
     LATER("include", SERVE_ASK_RESPONSES),
     SETS("max_output_tokens", SERVE_ASK_RESPONSES, request, max_tokens),
-    LATER("max_tool_calls", SERVE_ASK_RESPONSES), /* of the server's own tools: there are none */
+    NUMBER("max_tool_calls", SERVE_ASK_RESPONSES, unused_number, 1, INT32_MAX), /* of the server's own tools: there are none */
     SERVE_FIELD("background", SERVE_ASK_RESPONSES, BOOL, serve_ask, background),
     ONLY("truncation", SERVE_ASK_RESPONSES, "\"disabled\"", "\"disabled\""),
     LATER("previous_response_id", SERVE_ASK_RESPONSES),
@@ -346,7 +354,7 @@ static const serve_field fields[] = {
     SERVE_FIELD_BY("response_fields", SERVE_ASK_INFILL | SERVE_ASK_CHAT, read_native),
     SERVE_FIELD("stream", OLLAMA, BOOL, serve_ask, stream),
     LATER("messages", SERVE_ASK_OLLAMA),
-    SERVE_FIELD("tools", SERVE_ASK_OLLAMA, VALUE, serve_ask, tools),
+    SERVE_FIELD_BY("tools", SERVE_ASK_OLLAMA, serve_ask_tools),
     SERVE_FIELD_BY("tool_choice", SERVE_ASK_OLLAMA, serve_ask_tool_choice), /* weir's; Ollama has none */
     SERVE_FIELD("prompt", SERVE_ASK_GENERATE, VALUE, serve_ask, prompt),
     SERVE_FIELD("suffix", SERVE_ASK_GENERATE, VALUE, serve_ask, suffix),
@@ -440,7 +448,45 @@ static bool read_plain(serve_call *call, void *to, const char *name, const json_
     return !*known || json_is_null(value) || serve_field_member(call, name, member, &ask->sampler, value);
 }
 
+static bool sets_the_same(const serve_field *a, const serve_field *b)
+{
+    return a->of != NULL && b->of != NULL && strcmp(a->of, b->of) == 0 && strcmp(a->member, b->member) == 0;
+}
+
+static bool are_equal(const json_t *a, const json_t *b)
+{
+    return json_is_number(a) && json_is_number(b) ? json_number_value(a) == json_number_value(b)
+                                                  : json_equal(a, b);
+}
+
+/* Some members have several names, which may not contradict each other. */
+static bool check_names(const serve_ask *ask)
+{
+    for (size_t i = 0; i < N_FIELDS; i++) {
+        const serve_field *a = &fields[i];
+        const json_t *value = (a->where & ask->where) != 0 ? serve_ask_given(ask, a->name) : NULL;
+        for (size_t k = i + 1; value != NULL && k < N_FIELDS; k++) {
+            const serve_field *b = &fields[k];
+            if ((b->where & ask->where) == 0 || !sets_the_same(a, b)) continue;
+            const json_t *other = serve_ask_given(ask, b->name);
+            if (other != NULL && !are_equal(value, other))
+                return serve_call_refuse(ask->call, 400, b->name, "invalid_value",
+                                         "%s and %s have the same meaning and different values: give one",
+                                         b->name, a->name);
+        }
+    }
+    return true;
+}
+
 bool serve_ask_fields(serve_ask *ask)
 {
-    return serve_fields_read(ask->call, fields, N_FIELDS, ask->where, ask->json, ask, read_plain);
+    return serve_fields_read(ask->call, fields, N_FIELDS, ask->where, ask->json, ask, read_plain) &&
+           check_names(ask);
+}
+
+bool serve_ask_has_option(const char *name)
+{
+    for (size_t i = 0; i < N_FIELDS; i++)
+        if (fields[i].where == SERVE_ASK_OPTIONS && strcmp(fields[i].name, name) == 0) return true;
+    return false;
 }

@@ -69,9 +69,45 @@ for name, body, field in [("tool_choice of another type", {"tool_choice": {"type
                           ("modalities", {"modalities": ["text", "audio"]}, "modalities"), ("safety_identifier", {"safety_identifier": 5}, "safety_identifier"),
                           ("two schemas", {"json_schema": {}, "response_format": {"type": "json_object"}}, "response_format")]:
     refused(name, server.post(CHAT, dict(HELLO, **body)), 400, field)
-for body in ('{"max_completion_tokens": 2, "max_tokens": 5, "ignore_eos": true, %s', '{"max_tokens": 5, "max_completion_tokens": 2, "ignore_eos": true, %s'):
-    reply = server.post(CHAT, (body % json.dumps({"messages": HELLO["messages"]})[1:]).encode())
-    check("the newer name of max_tokens counts", reply.json["usage"]["completion_tokens"] == 2, reply.body)
+for path, body, field, word in ((CHAT, dict(HELLO, max_tokens=5, max_completion_tokens=2), "max_completion_tokens", "max_tokens"),
+                                (CHAT, dict(HELLO, n_predict=5), "n_predict", "max_tokens"),
+                                (TEXT, {"prompt": "x", "repeat_penalty": 1, "repetition_penalty": 1.5}, "repetition_penalty", "repeat_penalty")):
+    refused(f"two names, two values: {field}", server.post(path, body), 400, field, "invalid_value", field + " and " + word)
+reply = server.post(CHAT, dict(HELLO, max_tokens=5, max_completion_tokens=5, n_predict=5, repeat_penalty=1, repetition_penalty=1.0))
+check("two names, one value", reply.status == 200 and reply.json["usage"]["completion_tokens"] <= 5, reply.body)
+
+# ---- Fields within fields
+
+HISTORY = [{"role": "system", "content": [{"type": "text", "text": "Be brief.", "cache_control": {"type": "ephemeral"}}]},
+           {"role": "user", "name": "sam", "content": [{"type": "text", "text": "hello", "cache_control": {"type": "ephemeral"}, "annotations": []}]},
+           {"role": "assistant", "content": None, "refusal": None, "annotations": [], "audio": None, "function_call": None, "parsed": None,
+            "reasoning": "hm", "reasoning_content": "hm", "reasoning_details": [{"type": "reasoning.text", "text": "hm"}], "thinking_blocks": [],
+            "provider_specific_fields": {}, "tool_calls": [{"id": "c1", "index": 0, "type": "function", "extra_content": {"google": {}},
+                                                           "function": {"name": "f", "arguments": "{}", "parsed_arguments": {}}}]},
+           {"role": "tool", "tool_call_id": "c1", "name": "f", "content": "done", "cache_control": {"type": "ephemeral"}},
+           {"role": "user", "content": "and?"}]
+TOOL = {"type": "function", "function": {"name": "f", "description": "it", "parameters": {"type": "object", "properties": {}}, "strict": False}}
+FORM = {"type": "json_schema", "json_schema": {"name": "x", "description": "y", "strict": False, "schema": {"type": "object"}}}
+reply = server.post(CHAT, dict(HELLO, messages=HISTORY, tools=[TOOL], response_format=FORM))
+check("a history as clients have it", reply.status == 200, reply.status, reply.body)
+said = {"role": "assistant", "content": "hi"}
+call = {"id": "c1", "type": "function", "function": {"name": "f", "arguments": "{}"}}
+for field, body in (("messages[0].contnet", {"messages": [{"role": "user", "content": "x", "contnet": "y"}]}),
+                    ("messages[1].prefix", {"messages": HELLO["messages"] + [dict(said, prefix=True)]}),
+                    ("messages[0].content[1].txt", {"messages": [{"role": "user", "content": [{"type": "text", "text": "x"}, {"type": "text", "text": "x", "txt": "y"}]}]}),
+                    ("messages[0].content[0].image_url.size", {"messages": [{"role": "user", "content": [{"type": "image_url", "image_url": {"url": "data:", "size": 3}}]}]}),
+                    ("messages[0].tool_calls[0].result", {"messages": [dict(said, tool_calls=[dict(call, result="x")])]}),
+                    ("messages[0].tool_calls[0].function.args", {"messages": [dict(said, tool_calls=[dict(call, function=dict(call["function"], args={}))])]}),
+                    ("tools[0].strict", {"tools": [dict(TOOL, strict=True)]}),
+                    ("tools[0].function.input_schema", {"tools": [{"type": "function", "function": {"name": "f", "input_schema": {}}}]}),
+                    ("tool_choice.name", {"tools": [TOOL], "tool_choice": {"type": "function", "function": {"name": "f"}, "name": "f"}}),
+                    ("tool_choice.function.strict", {"tools": [TOOL], "tool_choice": {"type": "function", "function": {"name": "f", "strict": True}}}),
+                    ("tool_choice.allowed_tools.allowed", {"tools": [TOOL], "tool_choice": {"type": "allowed_tools", "allowed_tools": {"mode": "auto", "tools": [TOOL], "allowed": 1}}}),
+                    ("response_format.strict", {"response_format": dict(FORM, strict=True)}),
+                    ("response_format.json_schema.strct", {"response_format": {"type": "json_schema", "json_schema": {"strct": True, "schema": {}}}})):
+    refused(f"unknown: {field}", server.post(CHAT, dict(HELLO, **body)), 400, field, "unknown_parameter", field)
+refused("an old call in a history", server.post(CHAT, dict(HELLO, messages=[dict(said, function_call={"name": "f", "arguments": "{}"})])), 400,
+        "messages[0].function_call", "unsupported_field", "tool_calls")
 refused("suffix", server.post(TEXT, {"prompt": "x", "suffix": "y"}), 400, "suffix")
 check("no suffix", server.post(TEXT, {"prompt": "x", "suffix": "", "max_tokens": 1}).status == 200)
 refused("what there is not", server.post(CHAT, dict(HELLO, temprature=1)), 400, "temprature", "unknown_parameter")

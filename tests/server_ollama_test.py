@@ -103,6 +103,7 @@ for name, body, path, wanted in [
 vectors = [d["embedding"] for d in server.post("/v1/embeddings", {"input": ["one", "two"]}).json["data"]]
 reply = server.post(EMBED, {"model": "tiny:latest", "input": ["one", "two"], "keep_alive": 5, "options": {"num_ctx": 100}})
 check("embed", reply.json["embeddings"] == vectors and reply.json["model"] == "tiny" and reply.json["prompt_eval_count"] == 8 and reply.json["total_duration"] > 0, reply.body, vectors)
+check("embed: options that have no effect", set(reply.headers["x-weir-relaxed"].split("; ")) == {"options.num_ctx", "keep_alive"}, reply.headers)
 check("embed one text", server.post(EMBED, {"model": "tiny", "input": "two"}).json["embeddings"] == vectors[1:])
 check("the older path", server.post("/api/embeddings", {"model": "tiny", "prompt": "two"}).json == {"embedding": vectors[1]})
 cut = server.post(EMBED, {"input": "two", "dimensions": 4}).json["embeddings"][0]
@@ -162,7 +163,7 @@ for name, body, field, *word in [
         ("messages", {"messages": []}, "messages"), ("a long prompt", {"prompt": "word " * 5000}, "prompt", "tokens"), ("a long raw prompt", {"prompt": "word " * 5000, "raw": True}, "prompt", "tokens")]:
     refused("generate: " + name, server.post(GENERATE, {**asked, **body}), 400, field, *word)
 for name, body, field in [("no input", {}, "input"), ("an empty text", {"input": ["a", ""]}, "input[1]"), ("ids", {"input": [[1, 2]]}, "input[0]"), ("a number", {"input": 5}, "input"), ("dimensions", {"input": "a", "dimensions": 0}, "dimensions"),
-                          ("options", {"input": "a", "options": []}, "options"), ("a prompt", {"prompt": "a"}, "prompt")]:
+                          ("options", {"input": "a", "options": []}, "options"), ("an unknown option", {"input": "a", "options": {"colour": 1}}, "options.colour"), ("a prompt", {"prompt": "a"}, "prompt")]:
     refused("embed: " + name, server.post(EMBED, body), 400, field)
 refused("the older path: no prompt", server.post("/api/embeddings", {"model": "tiny"}), 400, "prompt")
 for path, body in ((OLLAMA, HELLO), (GENERATE, asked), (EMBED, {"input": "a"}), ("/api/show", {})):

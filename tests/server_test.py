@@ -190,7 +190,7 @@ accepted = dict(HELLO, model="tiny", top_p=1, top_k=-1, min_p=0, typical_p=1, fr
                 seed=-5, stop="zzz", user="u", metadata={"a": "b"}, store=False, service_tier="auto", modalities=["text"], n=None, tools=None, response_format={"type": "text"},
                 dry_multiplier=0.1, dry_base=1.5, dry_allowed_length=2, dry_penalty_last_n=3, dry_sequence_breakers=["\n"], xtc_probability=0.1, xtc_threshold=0.2, mirostat=0,
                 mirostat_tau=5, mirostat_eta=0.1, samplers=["top_k", "temperature"], ignore_eos=True, cache_prompt=False, cache_salt="s", priority=1, deadline_ms=60000, **{"speculative.n_max": 4},
-                parallel_tool_calls=True, reasoning_effort="low", logprobs=False, top_logprobs=0, max_completion_tokens=3)
+                parallel_tool_calls=True, reasoning_effort="low", logprobs=False, top_logprobs=0, max_completion_tokens=8)
 reply = server.post(CHAT, accepted)
 check("what is known is accepted", reply.status == 200, reply.body)
 reply = server.post(TEXT, {"prompt": "hello", "max_tokens": 1, "samplers": ["adaptive_p"], "adaptive_target": 0.4, "adaptive_decay": 0.5})
