@@ -1,9 +1,25 @@
 /* body.c: a request's body as JSON, and the arguments of its address. SPDX-License-Identifier: Apache-2.0 */
 #include <stdio.h>
+#include <string.h>
 
 #include "base/mem.h"
 #include "catalog.h"
 #include "serve.h"
+
+/* The model of the address is that of a body which names none. */
+static bool add_model(serve_call *call, json_t *json)
+{
+    if (call->asked[0] == '\0' || !json_is_object(json)) return true;
+    const json_t *name = json_object_get(json, "model");
+    if (name == NULL && call->route->tagged) name = json_object_get(json, "name");
+    if (name == NULL || json_is_null(name))
+        return json_object_set_new(json, "model", json_string(call->asked)) == 0 ||
+               serve_call_no_memory(call);
+    return !json_is_string(name) || strcmp(json_string_value(name), call->asked) == 0 ||
+           serve_call_refuse(call, 400, "model", "invalid_value",
+                             "model is \"%.100s\" in the body and \"%.100s\" in the address: name one model",
+                             json_string_value(name), call->asked);
+}
 
 bool serve_call_read_any(serve_call *call, json_t **json)
 {
@@ -13,7 +29,11 @@ bool serve_call_read_any(serve_call *call, json_t **json)
     weir_status status = weir__json_parse(call->body.bytes != NULL ? call->body.bytes : "", call->body.n,
                                           "body", WEIR_INVALID, json, &error);
     if (status == WEIR_NO_MEMORY) return serve_call_no_memory(call);
-    return status == WEIR_OK || serve_call_refuse(call, 400, NULL, "invalid_json", "%s", error.message);
+    if (status != WEIR_OK) return serve_call_refuse(call, 400, NULL, "invalid_json", "%s", error.message);
+    if (add_model(call, *json)) return true;
+    json_decref(*json);
+    *json = NULL;
+    return false;
 }
 
 bool serve_call_read_json(serve_call *call, json_t **json)

@@ -84,6 +84,7 @@ void serve_lora_scale(serve_call *call)
 
 typedef struct names {
     const char *name, *path;
+    const char *model; /* NULL: no adapter's name */
     const json_t *number;
 } names;
 
@@ -93,6 +94,7 @@ typedef struct names {
 static bool read_names(serve_call *call, unsigned where, json_t **json, names *to)
 {
     static const serve_field fields[] = {
+        SERVE_FIELD("model", LOAD | UNLOAD, MODEL, names, model),
         SERVE_FIELD("lora_name", LOAD | UNLOAD, STRING, names, name),
         SERVE_FIELD("lora_path", LOAD, STRING, names, path),
         SERVE_FIELD("lora_int_id", LOAD | UNLOAD, VALUE, names, number), /* vLLM's clients may send it */

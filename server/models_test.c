@@ -308,6 +308,8 @@ static void names_find_their_models(void **state)
            "\"model\":\"one\"");
     expect("POST", "/v1/completions?model=three", "{\"prompt\":\"x\",\"max_tokens\":2}", 200,
            "\"model\":\"three\"");
+    expect("POST", "/v1/completions?model=three", "{\"model\":\"two\",\"prompt\":\"x\",\"max_tokens\":2}",
+           400, "in the address");
     write_request(body, sizeof body, "vier", 1, false);
     expect("POST", "/v1/completions", body, 404, "\\\"one\\\", \\\"two\\\", \\\"three\\\"");
     expect("POST", "/v1/messages",

@@ -41,6 +41,12 @@ refused("another name", server.post(CHAT, dict(HELLO, model="gpt-3.5-turbo")), 4
 refused("another name, completions", server.post(TEXT, {"prompt": "x", "model": "gpt-3.5-turbo"}), 404, "model", "model_not_found", '"tiny"')
 refused("another name, tokens", server.post("/tokenize", {"content": "x", "model": "gpt-3.5-turbo"}), 404, "model", "model_not_found", '"tiny"')
 refused("another name, text of tokens", server.post("/detokenize", {"tokens": [], "model": "gpt-3.5-turbo"}), 404, "model", "model_not_found", '"tiny"')
+for path in (CHAT, "/props", "/slots"):
+    asks = (lambda query: server.post(path + query, HELLO)) if path == CHAT else (lambda query: server.get(path + query))
+    refused(f"{path}: another name in the address", asks("?model=gpt-3.5-turbo"), 404, "model", "model_not_found", '"tiny"')
+    check(f"{path}: the name in the address", asks("?model=tiny").status == 200 and asks("?model=default").status == 200)
+refused("two names", server.post(CHAT + "?model=tiny", dict(HELLO, model="default")), 400, "model", "invalid_value", "in the body")
+check("one name, twice", server.post(CHAT + "?model=tiny", dict(HELLO, model="tiny")).status == 200)
 for path in ("/%ff", "/v1/models/x%ff", "/v1/streams/%ff%ff"):
     refused(f"{path}: told in UTF-8", server.get(path), 404, "model" if "models" in path else None)
 refused("a name that is cut, in UTF-8", server.post(CHAT, dict(HELLO, model="x" + "é" * 200)), 404, "model")
