@@ -165,7 +165,7 @@ static bool check_origin(visit *v)
     if (origin == NULL || origin[0] == '\0') return true;
     const char *site = strstr(origin, "://");
     for (size_t i = 0; i < params->n_origins; i++) {
-        if (strcmp(params->origins[i], "*") != 0 && strcmp(params->origins[i], origin) != 0) continue;
+        if (strcmp(params->origins[i], "*") != 0 && strcasecmp(params->origins[i], origin) != 0) continue;
         if (strlen(origin) < sizeof call->origin) memcpy(call->origin, origin, strlen(origin) + 1);
         return true;
     }

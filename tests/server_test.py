@@ -438,7 +438,7 @@ end(server)
 keys = os.path.join(scratch.name, "keys")
 with open(keys, "w") as f:
     f.write("# two more\nsecond\n  third  \n\n")
-server = start("--api-key", "first", "--api-key-file", keys, "--key-requests", "1", "--cors", "https://app.example", "-np", "2", model=SLOW)
+server = start("--api-key", "first", "--api-key-file", keys, "--key-requests", "1", "--cors", "HTTPS://App.example", "--cors", "http://[::1]:3000", "-np", "2", model=SLOW)
 refused("no key", server.post(CHAT, HELLO), 401, None, "invalid_api_key")
 refused("a wrong key", server.post(CHAT, HELLO, key="firs"), 401)
 refused("metrics need one", server.get("/metrics"), 401)
@@ -643,7 +643,9 @@ if shutil.which("dpkg") and shutil.which("objdump"):
 
 for words, word in ((("--port", "70000"), "--port"), (("--tls-cert", "x"), "--tls-key"), (("--tls-cert", keys, "--tls-key", keys), "--tls-cert"), (("--host", ""), "listen"),
                     (("--unix", "/nowhere/at/all", "--host", ""), "/nowhere"), (("--workers", "0"), "--workers"), (("--api-key", ""), "empty"), (("--alias", b"\xff"), "--alias"),
-                    (("--grammar", 'root ::= "a"'), "no option --grammar"), (("--json-schema", "{}"), "no option --json-schema"), (("more",), "one model")):
+                    (("--grammar", 'root ::= "a"'), "no option --grammar"), (("--json-schema", "{}"), "no option --json-schema"), (("more",), "one model"),
+                    *((("--cors", origin), "--cors: \"" + origin) for origin in ("https://app.example/", "https://app.example/chat", "app.example", "app.example:3000",
+                                                                                "https://", "https://a b", "https://app.example:443", "https://app.example:0", "https://*.example"))):
     done = subprocess.run([WEIR, "serve", "-m", "fake:", *(("--port", "0") if "--port" not in words else ()), *words], capture_output=True, text=True, env=environment(), timeout=60)
     check("refused to start: " + " ".join(map(str, words)), done.returncode in (1, 2) and word in done.stderr, done.returncode, done.stderr)
 
