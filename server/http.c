@@ -96,6 +96,7 @@ static bool admit_body(serve_call *call, uint64_t n)
     } else {
         call->body_length += (size_t)n;
         server->n_bodies += n;
+        if (server->n_bodies > server->most_bodies) server->most_bodies = server->n_bodies;
         call->close = close;
     }
     return !call->begun;

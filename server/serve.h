@@ -214,9 +214,9 @@ struct serve_server {
 
     /* The service thread's. */
     serve_call *calls;
-    int32_t n_calls, most_calls; /* since memory was last given back */
-    uint64_t n_bodies;           /* bytes of all calls' bodies */
-    bool draining, cut;          /* cut: the drain's time is over, and running calls were ended */
+    int32_t n_calls, most_calls;    /* since memory was last given back */
+    uint64_t n_bodies, most_bodies; /* bytes of all calls' bodies; the same */
+    bool draining, cut;             /* cut: the drain's time is over, and running calls were ended */
     int64_t drain_deadline_ns;
     serve_connection *connections, *due;
     int32_t n_connections, most_connections; /* the limit, apart from those for probes */
