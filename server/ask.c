@@ -139,10 +139,11 @@ static bool choose_source(serve_ask *ask, weir_request *request)
     json_object_foreach((json_t *)ask->fork, key, value)
     {
         bool is_index = strcmp(key, "index") == 0, is_at = strcmp(key, "at") == 0;
-        json_int_t n = json_integer_value(value);
+        json_int_t n;
+        bool whole = serve_json_whole(value, &n);
         if (strcmp(key, "id") == 0 && json_is_string(value))
             id = json_string_value(value);
-        else if ((is_index || is_at) && json_is_integer(value) && n >= (is_at ? -1 : 0) && n <= INT32_MAX)
+        else if ((is_index || is_at) && whole && n >= (is_at ? -1 : 0) && n <= INT32_MAX)
             *(is_index ? &index : &request->source_at) = (int32_t)n;
         else
             return serve_field_refuse(call, "fork", form);

@@ -88,8 +88,8 @@ static bool read_logprobs(serve_call *call, void *to, const char *name, const js
         ask->request.logprobs = json_is_true(value);
         return true;
     }
-    json_int_t n = json_integer_value(value);
-    if (!json_is_integer(value) || (ask->where & SERVE_ASK_COMPLETIONS) == 0 ||
+    json_int_t n;
+    if (!serve_json_whole(value, &n) || (ask->where & SERVE_ASK_COMPLETIONS) == 0 ||
         !weir__member_allows(weir_member_find("request", "n_logprobs"), (double)n))
         return serve_field_refuse(
             call, name, ask->where == SERVE_ASK_CHAT ? "true or false" : "a whole number from 0 to 20");
@@ -103,9 +103,9 @@ static bool read_prompt_logprobs(serve_call *call, void *to, const char *name, c
 {
     serve_ask *ask = to;
     const weir_member *member = weir_member_find("request", "n_prompt_logprobs");
-    json_int_t n = json_integer_value(value);
-    bool boolean = json_is_boolean(value);
-    if (!boolean && (!json_is_integer(value) || !weir__member_allows(member, (double)n)))
+    json_int_t n;
+    bool boolean = json_is_boolean(value), whole = serve_json_whole(value, &n);
+    if (!boolean && (!whole || !weir__member_allows(member, (double)n)))
         return serve_field_refuse(call, name, "true, false or a whole number from 0 to 20");
     ask->request.prompt_logprobs = !json_is_false(value);
     ask->request.n_prompt_logprobs = boolean ? 0 : (int32_t)n;
@@ -134,8 +134,8 @@ static bool read_priority(serve_call *call, void *to, const char *name, const js
     serve_ask *ask = to;
     int32_t most = serve_keys_priority(call->server->keys, call->key);
     const weir_member *member = weir_member_find("request", "priority");
-    json_int_t n = json_integer_value(value);
-    if (json_is_integer(value) && n >= (json_int_t)member->min && n <= most) {
+    json_int_t n;
+    if (serve_json_whole(value, &n) && n >= (json_int_t)member->min && n <= most) {
         ask->request.priority = (int32_t)n;
         return true;
     }
@@ -190,9 +190,9 @@ static bool read_unmet(serve_call *call, void *to, const char *name, const json_
 static bool read_setup(serve_call *call, void *to, const char *name, const json_t *value)
 {
     weir_engine_stats stats = {.size = sizeof stats};
-    if (serve_ask_is(name, "options.num_ctx") && json_is_integer(value) &&
-        weir_engine_get_stats(call->loaded->engine, &stats) == WEIR_OK &&
-        json_integer_value(value) <= stats.n_ctx)
+    json_int_t n;
+    if (serve_ask_is(name, "options.num_ctx") && serve_json_whole(value, &n) &&
+        weir_engine_get_stats(call->loaded->engine, &stats) == WEIR_OK && n <= stats.n_ctx)
         return true; /* the context is at least that large */
     return read_unmet(call, to, name, value);
 }
@@ -201,7 +201,7 @@ static bool read_setup(serve_call *call, void *to, const char *name, const json_
 static bool read_num_predict(serve_call *call, void *to, const char *name, const json_t *value)
 {
     serve_ask *ask = to;
-    if (json_is_integer(value) && json_integer_value(value) == -2) {
+    if (json_is_number(value) && json_number_value(value) == -2) {
         ask->request.max_tokens = -1;
         return true;
     }
@@ -213,7 +213,7 @@ static bool read_repeat_last_n(serve_call *call, void *to, const char *name, con
 {
     serve_ask *ask = to;
     const weir_member *member = weir_member_find("sampler", "penalty_last_n");
-    if (json_is_integer(value) && json_integer_value(value) == -1) {
+    if (json_is_number(value) && json_number_value(value) == -1) {
         ask->sampler.penalty_last_n = (int32_t)member->max;
         return true;
     }

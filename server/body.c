@@ -1,4 +1,5 @@
 /* body.c: a request's body as JSON, and the arguments of its address. SPDX-License-Identifier: Apache-2.0 */
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -45,6 +46,14 @@ bool serve_call_read_json(serve_call *call, json_t **json)
     return serve_call_refuse(call, 400, NULL, "invalid_json", "the body must be a JSON object");
 }
 
+bool serve_json_whole(const json_t *value, json_int_t *n)
+{
+    double number = json_is_real(value) ? json_real_value(value) : 0;
+    bool exact = number == floor(number) && fabs(number) <= 9007199254740992.0; /* 2^53 */
+    *n = json_is_integer(value) ? json_integer_value(value) : exact ? (json_int_t)number : 0;
+    return json_is_integer(value) || (json_is_real(value) && exact);
+}
+
 bool serve_call_read_ids(serve_call *call, const char *field, const json_t *list, int32_t **ids, size_t *n)
 {
     weir_model_info info = {.size = sizeof info};
@@ -54,16 +63,17 @@ bool serve_call_read_ids(serve_call *call, const char *field, const json_t *list
     if (*ids == NULL) return serve_call_no_memory(call);
     for (size_t i = 0; i < *n; i++) {
         const json_t *one = json_array_get(list, i);
-        json_int_t id = json_integer_value(one);
-        if (json_is_integer(one) && id >= 0 && id < info.n_vocab) {
+        json_int_t id;
+        bool whole = serve_json_whole(one, &id);
+        if (whole && id >= 0 && id < info.n_vocab) {
             (*ids)[i] = (int32_t)id;
             continue;
         }
-        return json_is_integer(one) ? serve_call_refuse(call, 400, field, "invalid_value",
-                                                        "token %zu in %s is %lld; the vocabulary has 0 to %d",
-                                                        i, field, (long long)id, info.n_vocab - 1)
-                                    : serve_call_refuse(call, 400, field, "invalid_value",
-                                                        "token %zu in %s is not a whole number", i, field);
+        return whole ? serve_call_refuse(call, 400, field, "invalid_value",
+                                         "token %zu in %s is %lld; the vocabulary has 0 to %d", i, field,
+                                         (long long)id, info.n_vocab - 1)
+                     : serve_call_refuse(call, 400, field, "invalid_value",
+                                         "token %zu in %s is not a whole number", i, field);
     }
     return true;
 }

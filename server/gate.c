@@ -249,7 +249,7 @@ static bool check_route(serve_call *call)
                           call->path, call->allow, call->method);
     else if (call->route == NULL)
         serve_call_refuse(call, 404, NULL, "not_found", "there is nothing at %.200s", call->path);
-    else if (call->has_body && strcmp(call->method, "POST") != 0)
+    else if (call->has_body && strcmp(call->method, "POST") != 0 && !call->route->bodied)
         serve_call_refuse(call, 400, NULL, "unexpected_body", "a %s has no body here", call->method);
     return !call->begun;
 }
@@ -282,11 +282,12 @@ static bool check_state(serve_call *call, const char *hint)
     return call->counted > 0;
 }
 
-/* "OPTIONS *" asks about the server, others about a path. */
+/* "OPTIONS *" asks about the server, as does one about nothing; others ask about a path. */
 static bool answer_options(serve_call *call)
 {
     if (strcmp(call->method, "OPTIONS") != 0) return false;
-    call->allow = "GET, HEAD, POST, DELETE, OPTIONS";
+    (void)serve_route_find(call->method, call->path, &call->allow);
+    if (call->allow == NULL) call->allow = "GET, HEAD, POST, DELETE";
     serve_call_answer_more(call, 204, NULL, "", "", 0);
     return true;
 }

@@ -139,7 +139,7 @@ bool serve_lease_refuse(serve_call *call, const char *name, weir_status status, 
     case WEIR_TOO_LONG: code = "model_too_large"; break;
     default: break;
     }
-    call->retry_s = LATER_S;
+    call->retry_s = status == WEIR_TOO_LONG ? SERVE_NEVER : LATER_S;
     serve_names_message(error, &call->terms, message, sizeof message);
     return serve_call_refuse(call, 503, "model", code, "the model \"%.100s\" is not available now: %s", name,
                              message);

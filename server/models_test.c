@@ -571,6 +571,9 @@ static void a_model_larger_than_the_budget(void **state)
     write_request(body, sizeof body, "one", 1, false);
     expect("POST", "/v1/completions", body, 503, "model_too_large");
     expect("POST", "/v1/completions", body, 503, "a smaller --ctx or less --cache-memory");
+    reply r = ask("POST", "/v1/completions", body);
+    assert_null(strstr(r.text.bytes, "Retry-After"));
+    forget(&r);
 }
 
 /* Whichever allocation fails. */

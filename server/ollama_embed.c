@@ -53,9 +53,10 @@ static bool read_options(serve_call *call, void *to, const char *name, const jso
 static bool read_dimensions(serve_call *call, void *to, const char *name, const json_t *value)
 {
     inputs *in = to;
-    json_int_t n = json_integer_value(value);
+    json_int_t n;
+    bool whole = serve_json_whole(value, &n);
     in->dimensions = n < INT32_MAX ? (int32_t)n : INT32_MAX;
-    return (json_is_integer(value) && n > 0) || serve_field_refuse(call, name, "a whole number above 0");
+    return (whole && n > 0) || serve_field_refuse(call, name, "a whole number above 0");
 }
 
 static bool add_input(serve_call *call, void *to, const char *name, const json_t *value)

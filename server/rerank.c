@@ -27,9 +27,10 @@ typedef struct asked {
 static bool read_top_n(serve_call *call, void *to, const char *name, const json_t *value)
 {
     asked *a = to;
-    json_int_t n = json_integer_value(value);
+    json_int_t n;
+    bool whole = serve_json_whole(value, &n);
     a->top_n = n < SERVE_TEXTS_MAX ? (int32_t)n : SERVE_TEXTS_MAX;
-    return (json_is_integer(value) && n >= 1) ||
+    return (whole && n >= 1) ||
            serve_field_refuse(call, name, "a whole number above 0: the documents to return, the best first");
 }
 

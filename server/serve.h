@@ -150,8 +150,9 @@ struct serve_call {
     bool chunked;
     serve_events *events; /* that it streams; NULL: none */
     int status;
-    int32_t retry_s;  /* Retry-After, 0 = none */
-    const char *code; /* of a refusal, static; NULL: none */
+    int32_t retry_s;     /* Retry-After, 0 = none, or 1 with 429 and 503 */
+#define SERVE_NEVER (-1) /* none in any case: no retry can help */
+    const char *code;    /* of a refusal, static; NULL: none */
     const char *allow;
     char *relaxed; /* owned: the header's value; NULL: all that was asked for is enforced */
     serve_terms terms;
@@ -253,6 +254,7 @@ struct serve_route {
     bool absent;                /* may be about one that is not in memory */
     bool tagged;                /* names models with ":latest", as "model" or "name": Ollama's */
     bool peer;                  /* asked by other servers, with the key of --prefix-key; loads no model */
+    bool bodied;                /* has a body, though its method is not POST */
     bool drain;                 /* served during a drain, because it concerns running requests */
     bool health, metrics, open; /* whether a key is needed */
     serve_error_form *error;    /* of the API; NULL: OpenAI's */
@@ -362,6 +364,9 @@ bool serve_call_read_json(serve_call *call, json_t **json);
 
 /* The same for any JSON value. */
 bool serve_call_read_any(serve_call *call, json_t **json);
+
+/* Whether it is a whole number, which may be written as 1.0; into *n, else 0. */
+bool serve_json_whole(const json_t *value, json_int_t *n);
 
 /* Token ids, an array in a request's `field`, into *ids, [*n], which the caller frees in any case. False: the
  * call has its answer. */

@@ -82,6 +82,20 @@ for path, body, field, word in ((CHAT, dict(HELLO, max_tokens=5, max_completion_
 reply = server.post(CHAT, dict(HELLO, max_tokens=5, max_completion_tokens=5, n_predict=5, repeat_penalty=1, repetition_penalty=1.0))
 check("two names, one value", reply.status == 200 and reply.json["usage"]["completion_tokens"] <= 5, reply.body)
 
+# ---- Values that mean the same
+
+for body, other in (({"seed": 1}, {"seed": 1.0}), ({"seed": 7, "n": 2}, {"seed": 7.0, "n": 2.0}), ({"priority": -1}, {"priority": -1.0}), ({"stop": ""}, {"stop": [""]}),
+                    ({"stop": None}, {"stop": ["", ""]}), ({"top_logprobs": 1, "logprobs": True}, {"top_logprobs": 1.0, "logprobs": True})):
+    a, b = (server.post(CHAT, dict(HELLO, temperature=1, **{"seed": 3, **more})) for more in (body, other))
+    check(f"{other} is {body}", a.status == b.status == 200 and a.json["choices"] == b.json["choices"], a.body, b.body)
+for path, body, other in ((TEXT, {"prompt": [97, 98], "logprobs": 1}, {"prompt": [97.0, 98], "logprobs": 1.0}), ("/detokenize", {"tokens": [97]}, {"tokens": [97.0]}),
+                          (TEXT, {"prompt": "x", "logit_bias": [[97, 5]]}, {"prompt": "x", "logit_bias": [[97.0, 5.0]]})):
+    a, b = (server.post(path, {"max_tokens": 3, "temperature": 0, **more} if path == TEXT else more) for more in (body, other))
+    check(f"{path}: {other} is {body}", a.status == b.status == 200 and a.json.get("choices", a.json) == b.json.get("choices", b.json), a.body, b.body)
+reply = server.post(CHAT, dict(HELLO, max_tokens=0, logprobs=True))
+check("logprobs of an empty answer", reply.status == 200 and reply.json["choices"][0]["logprobs"] == {"content": [], "refusal": None}, reply.body)
+check("none where they are not asked for", server.post(CHAT, dict(HELLO, max_tokens=0)).json["choices"][0]["logprobs"] is None)
+
 # ---- Fields within fields
 
 HISTORY = [{"role": "system", "content": [{"type": "text", "text": "Be brief.", "cache_control": {"type": "ephemeral"}}]},

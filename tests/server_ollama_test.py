@@ -151,7 +151,7 @@ for name, body, field, *word in [
         *[("format", {"format": form}, "format") for form in ("yaml", "JSON", 5, True, [])],
         *[(f"a schema of the type {kind}", {"format": {"type": kind}}, "format.type", '"json"') for kind in ("json_object", "json_schema", "text", "")], ("think", {"think": "hard"}, "think"), *[(f"keep_alive {value}", {"keep_alive": value}, "keep_alive") for value in ([], "abc", "", "5x", "-", "1.2.3s", "0s5", "5mm", "9" * 40)], ("stream", {"stream": "yes"}, "stream"),
         ("options", {"options": 5}, "options"), ("an unknown option", {"options": {"colour": 1}}, "options.colour"), ("a temperature", {"options": {"temperature": -1}}, "options.temperature", "from 0"),
-        ("num_predict", {"options": {"num_predict": -3}}, "options.num_predict"), ("top_k", {"options": {"top_k": 0.5}}, "options.top_k"), ("stop", {"options": {"stop": [""]}}, "options.stop"),
+        ("num_predict", {"options": {"num_predict": -3}}, "options.num_predict"), ("top_k", {"options": {"top_k": 0.5}}, "options.top_k"), ("stop", {"options": {"stop": [5]}}, "options.stop"),
         ("tfs_z", {"options": {"tfs_z": 0.5}}, "options.tfs_z"), ("an option as a field", {"temperature": 0.5}, "temperature"), ("and by its full name", {"options.temperature": 0.5}, "options.temperature"),
         ("a template", {"template": "x"}, "template", "raw"), ("truncation", {"truncate": True}, "truncate"), ("logprobs", {"logprobs": True}, "logprobs", CHAT),
         ("a prompt", {"prompt": "x"}, "prompt"), ("a long conversation", {"messages": [{"role": "user", "content": "word " * 5000}]}, "messages", "tokens")]:
@@ -170,7 +170,9 @@ for path, body in ((OLLAMA, HELLO), (GENERATE, asked), (EMBED, {"input": "a"}), 
     refused(path + ": another model", server.post(path, {**body, "model": "llama3.2:latest"}), 404, "model", "no model")
 for what in ("push", "create", "copy"):
     refused(what, server.post("/api/" + what, {"model": "tiny"}), 501, None, "weir pull")
-refused("delete", server.ask("DELETE", "/api/delete", {"model": "tiny"}), 405, None, "POST")
+refused("delete", server.ask("DELETE", "/api/delete", {"model": "tiny"}), 501, None, "weir pull")
+refused("delete, without a body", server.ask("DELETE", "/api/delete"), 501, None, "weir pull")
+refused("another path with DELETE", server.ask("DELETE", "/api/tags"), 405, None, "GET")
 refused("nothing there", server.get("/api/none"), 405, None, "POST")
 reply = server.post(OLLAMA, {**HELLO, **SHORT, "options": {**SHORT["options"], "num_ctx": 99999, "num_gpu": 1, "num_thread": 4, "use_mmap": True}})
 check("what the server decides is reported", reply.status == 200 and set(reply.headers["x-weir-relaxed"].split("; ")) == {"options.num_ctx", "options.num_gpu", "options.num_thread", "options.use_mmap"}, reply.headers)

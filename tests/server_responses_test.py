@@ -265,6 +265,7 @@ server.stop()
 server = Server(WEIR, "-np", "1", model="fake:tick_us=2000,fail_pass=20")
 events = stream(server, dict(HELLO, max_output_tokens=50, ignore_eos=True))
 last = events[-1]
+check("a failed answer's item is not complete", [i["status"] for i in last["response"]["output"]] == ["incomplete"], last)
 check("an error after the start", last["type"] == "response.failed" and last["response"]["status"] == "failed" and last["response"]["error"]["code"] == "server_error" and
       last["response"]["error"]["message"] and last["response"]["output"][0]["content"][0]["text"], last)
 server.stop()

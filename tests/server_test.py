@@ -156,7 +156,7 @@ for name, body, field in [
         ("a number that is a text", {"temperature": "hot"}, "temperature"), ("out of range", {"top_p": 1.5}, "top_p"), ("not whole", {"n": 1.5}, "n"),
         ("n of 0", {"n": 0}, "n"), ("huge n", {"n": 129}, "n"), ("1e308", {"max_tokens": 1e308}, "max_tokens"), ("negative", {"max_tokens": -2}, "max_tokens"),
         ("no such field", {"temprature": 1}, "temprature"), ("a flag", {"stream": 1}, "stream"), ("stops", {"stop": [1]}, "stop"), ("65 stops", {"stop": ["a"] * 65}, "stop"),
-        ("bias", {"logit_bias": {"a": 1}}, "logit_bias"), ("bias of 101", {"logit_bias": {"1": 101}}, "logit_bias"), ("seed", {"seed": 1.5}, "seed"),
+        ("bias", {"logit_bias": {"a": 1}}, "logit_bias"), *[(f"bias of token {t!r}", {"logit_bias": {t: 1}}, "logit_bias") for t in ("1e3", "0x10", " 1", "+1", "-1", "1.0", "", "99999999999")], ("bias of 101", {"logit_bias": {"1": 101}}, "logit_bias"), ("seed", {"seed": 1.5}, "seed"),
         ("format", {"response_format": {"type": "xml"}}, "response_format.type"), ("schema", {"response_format": {"type": "json_schema", "json_schema": {}}}, "response_format.json_schema.schema"),
         ("logprobs", {"logprobs": "yes"}, "logprobs"), ("21", {"logprobs": True, "top_logprobs": 21}, "top_logprobs"), ("top without", {"top_logprobs": 2}, "top_logprobs"), ("store", {"store": True}, "store"), ("functions", {"functions": []}, "functions"), ("audio", {"audio": {}}, "audio"),
         ("tier", {"service_tier": "flex"}, "service_tier"), ("modalities", {"modalities": ["audio"]}, "modalities"), ("effort", {"reasoning_effort": "some"}, "reasoning_effort"),
@@ -211,7 +211,11 @@ check("405 says what is allowed", reply.status == 405 and reply.headers["allow"]
 reply = server.ask("DELETE", "/lora-adapters")
 check("405 says all of it", reply.status == 405 and reply.headers["allow"] == "GET, HEAD, POST" and "GET, HEAD, POST" in reply.error["message"], reply.headers)
 reply = server.ask("OPTIONS", CHAT)
-check("OPTIONS: once", reply.status == 204 and reply.headers["allow"] == "GET, HEAD, POST, DELETE, OPTIONS", reply.headers)
+check("OPTIONS: once", reply.status == 204 and reply.headers["allow"] == "POST, OPTIONS", reply.headers)
+for path, allowed in (("*", "GET, HEAD, POST, DELETE, OPTIONS"), ("/nothing", "GET, HEAD, POST, DELETE, OPTIONS"), ("/lora-adapters", "GET, HEAD, POST, OPTIONS"),
+                      ("/v1/responses/x", "GET, HEAD, DELETE, OPTIONS"), ("/", "GET, HEAD, OPTIONS"), ("/api/delete", "POST, DELETE, OPTIONS")):
+    reply = server.ask("OPTIONS", path)
+    check(f"OPTIONS {path}", reply.status == 204 and reply.headers["allow"] == allowed, reply.headers)
 check("a name with a slash", server.get("/v1/models/other/one").error["code"] == "model_not_found")
 refused("POST where GET is", server.post("/health", {}), 405)
 reply = server.ask("HEAD", "/health")
