@@ -56,7 +56,7 @@ static bool check_ask(serve_ask *ask)
         {ask->suffix != NULL && !json_is_string(ask->suffix), "suffix", "a string"},
         {ask->suffix != NULL && ask->echo, "echo", "left out beside suffix"},
         {ask->best_of > ask->n && ask->stream, "best_of",
-         "left out of a stream: which answers are the best is known in the end"},
+         "left out of a stream: the best answers are known only at the end"},
         {ask->request.prompt_logprobs && ask->stream, "prompt_logprobs", "left out of a stream"},
         {native && ask->request.logprobs, "logprobs", "left out: /v1/completions has it"},
         {native && ask->request.prompt_logprobs, "prompt_logprobs", "left out: /v1/completions has it"},
@@ -155,7 +155,7 @@ static bool choose_source(serve_ask *ask, weir_request *request)
         return serve_call_refuse(
             call, 404, "fork", "not_found",
             "there is no choice %d of an answer \"%.64s\" here that this key may fork: the last %d "
-            "answers are kept, but for those of best_of and with store false",
+            "answers are kept, except those with best_of or store false",
             index, id, SERVE_KEPT_MOST);
     if (ask->adapter != NULL && (source->adapter == NULL || strcmp(source->adapter, ask->adapter) != 0))
         return serve_field_refuse(call, "model", "left out of a fork: it is the source's");

@@ -227,7 +227,7 @@ static bool take_source(serve_ask *ask)
 {
     if (ask->source.chat == NULL)
         return serve_call_refuse(ask->call, 400, "fork", "invalid_value",
-                                 "this answer is no chat's: fork it with /v1/completions");
+                                 "this answer does not belong to a chat: fork it with /v1/completions");
     ask->rendered = weir_chat_hold(ask->source.chat);
     return true;
 }

@@ -76,8 +76,8 @@ static bool read_tier(serve_call *call, void *to, const char *name, const json_t
     const char *other = (ask->where & SERVE_ASK_MESSAGES) != 0 ? "standard_only" : "default";
     if (serve_ask_is(word, "auto") || serve_ask_is(word, other)) return true;
     return serve_call_refuse(call, 400, name, "invalid_value",
-                             "%s must be \"auto\" or \"%s\"; to go before others, give a priority", name,
-                             other);
+                             "%s must be \"auto\" or \"%s\"; to run before other requests, give a priority",
+                             name, other);
 }
 
 /* Chat says whether, completions how many of the likeliest. */
@@ -161,7 +161,7 @@ static bool read_native(serve_call *call, void *to, const char *name, const json
         return serve_field_refuse(call, name, "0: /v1/completions has logprobs");
     if (strcmp(name, "t_max_predict_ms") == 0)
         return serve_field_refuse(call, name, "0: deadline_ms bounds the whole request");
-    return serve_field_refuse(call, name, "left out: it is not done here");
+    return serve_field_refuse(call, name, "left out: this server does not support it");
 }
 
 /* Prompts are cached anyway. */
@@ -318,8 +318,8 @@ static const serve_field fields[] = {
     NO("functions", SERVE_ASK_CHAT, "give tools instead"),
     NO("function_call", SERVE_ASK_CHAT, "give tool_choice instead"),
     NO("audio", SERVE_ASK_CHAT, "answers are text here"),
-    NO("prediction", SERVE_ASK_CHAT, "predicted outputs are not known here"),
-    NO("web_search_options", SERVE_ASK_CHAT, "nothing is searched here"),
+    NO("prediction", SERVE_ASK_CHAT, "this server has no predicted outputs"),
+    NO("web_search_options", SERVE_ASK_CHAT, "this server has no web search"),
     NO("prompt_cache_retention", SERVE_ASK_CHAT, "the server decides which prompts are cached"),
     LATER("system", SERVE_ASK_MESSAGES),
     LATER("messages", SERVE_ASK_MESSAGES),
@@ -331,8 +331,8 @@ static const serve_field fields[] = {
     SERVE_FIELD_BY("stop_sequences", SERVE_ASK_MESSAGES, serve_ask_stop),
     SERVE_FIELD_BY("cache_control", SERVE_ASK_MESSAGES, read_cache_control),
     ONLY("speed", SERVE_ASK_MESSAGES, "\"standard\"", "\"standard\""),
-    NO("mcp_servers", SERVE_ASK_MESSAGES, "this server calls no other one"),
-    NO("container", SERVE_ASK_MESSAGES, "no code runs here"),
+    NO("mcp_servers", SERVE_ASK_MESSAGES, "this server connects to no MCP servers"),
+    NO("container", SERVE_ASK_MESSAGES, "this server runs no code"),
     LATER("input", SERVE_ASK_RESPONSES),
     LATER("instructions", SERVE_ASK_RESPONSES),
     LATER("text", SERVE_ASK_RESPONSES),
@@ -344,8 +344,8 @@ static const serve_field fields[] = {
     ONLY("truncation", SERVE_ASK_RESPONSES, "\"disabled\"", "\"disabled\""),
     LATER("previous_response_id", SERVE_ASK_RESPONSES),
     NO("conversation", SERVE_ASK_RESPONSES, "give a previous_response_id, or the whole conversation as input"),
-    NO("prompt", SERVE_ASK_RESPONSES, "prompts are not kept here; send instructions and input"),
-    NO("moderation", SERVE_ASK_RESPONSES, "nothing is moderated here"),
+    NO("prompt", SERVE_ASK_RESPONSES, "this server stores no prompts; send instructions and input"),
+    NO("moderation", SERVE_ASK_RESPONSES, "this server does not moderate"),
     SERVE_FIELD("suffix", SERVE_ASK_COMPLETIONS, VALUE, serve_ask, suffix),
     LATER("input_prefix", SERVE_ASK_INFILL),
     LATER("input_suffix", SERVE_ASK_INFILL),
@@ -401,7 +401,7 @@ static const serve_field fields[] = {
     SERVE_FIELD_BY("options.use_mmap", SERVE_ASK_OPTIONS, read_setup),
     SERVE_FIELD_BY("options.use_mlock", SERVE_ASK_OPTIONS, read_setup),
     SERVE_FIELD_BY("options.penalize_newline", SERVE_ASK_OPTIONS, read_setup),
-    ONLY("options.tfs_z", SERVE_ASK_OPTIONS, "1", "1 or left out: no such sampling is done here"),
+    ONLY("options.tfs_z", SERVE_ASK_OPTIONS, "1", "1 or left out: this server has no such sampling"),
 };
 /* clang-format on */
 

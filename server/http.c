@@ -111,7 +111,7 @@ static void check_expectation(serve_connection *connection)
     connection->head.expects = n == 1 && strcasecmp(expect, "100-continue") == 0;
     if (!connection->head.expects)
         serve_call_refuse(connection->call, 417, NULL, "expectation_failed",
-                          "Expect may be 100-continue and nothing else");
+                          "the only supported Expect is 100-continue");
 }
 
 static int end_head(llhttp_t *parser)
