@@ -171,8 +171,17 @@ static size_t stem_of(const char *name, int *shard)
     return n;
 }
 
+/* A link that leads nowhere is no file. */
+static bool exists(const char *path, bool quiet)
+{
+    struct stat status;
+    if (stat(path, &status) == 0) return true;
+    if (!quiet) cli_fail(CLI_OK, "%s: this file is skipped: %s", path, strerror(errno));
+    return false;
+}
+
 /* Models and projectors of a folder; of a split model its first file. */
-static bool folder_read(struct folder *folder, const char *path)
+static bool folder_read(struct folder *folder, const char *path, bool quiet)
 {
     const struct dirent *entry;
     *folder = (struct folder){.path = cli_format("%s", path)};
@@ -185,8 +194,11 @@ static bool folder_read(struct folder *folder, const char *path)
         stem_of(entry->d_name, &shard);
         if (shard > 1) continue;
         bool projector = strncasecmp(entry->d_name, "mmproj", 6) == 0;
-        cli_list_add(projector ? &folder->projectors : &folder->models,
-                     cli_format("%s/%s", path, entry->d_name));
+        char *file = cli_format("%s/%s", path, entry->d_name);
+        if (exists(file, quiet))
+            cli_list_add(projector ? &folder->projectors : &folder->models, file);
+        else
+            cli_free(file);
     }
     closedir(dir);
     if (folder->models.n > 1)
@@ -266,12 +278,12 @@ static cli_list folders_in(const char *path)
 static cli_exit add_folders(cli_model_list *list, const cli_args *args, const cli_config *config)
 {
     struct folder top, below;
-    cli_exit code = folder_read(&top, args->models_dir)
+    cli_exit code = folder_read(&top, args->models_dir, args->quiet)
                         ? add_folder(list, args, config, &top)
                         : cli_fail(CLI_USAGE, "--models-dir %s: %s", args->models_dir, strerror(errno));
     cli_list folders = folders_in(args->models_dir);
     for (size_t i = 0; i < folders.n && code == CLI_OK; i++) {
-        if (folder_read(&below, folders.items[i])) code = add_folder(list, args, config, &below);
+        if (folder_read(&below, folders.items[i], args->quiet)) code = add_folder(list, args, config, &below);
         folder_fini(&below);
     }
     cli_list_fini(&folders);

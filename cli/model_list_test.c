@@ -238,6 +238,9 @@ static void test_folder(void **state)
         snprintf(name, sizeof name, "models/%s", files[i]);
         put(name, "GGUF");
     }
+    char link[TEMP_PATH_MAX];
+    temp_path(link, "models/gone.gguf");
+    assert_int_equal(symlink("/nowhere/at/all.gguf", link), 0);
     words[3] = put("models.conf", "[c]\nctx = 512\n[mine]\nmodel = fake:\n");
     assert_int_equal(read_list(&list, 4, words), CLI_OK);
     static const char *const names[] = {"c", "mine", "a", "b", "eye"};
@@ -247,6 +250,7 @@ static void test_folder(void **state)
     assert_int_equal(list.items[0]->args.engine.n_ctx, 512);
     assert_string_equal(list.items[3]->args.aliases.items[0], "b.gguf");
     assert_non_null(strstr(text, "its projectors are left out"));
+    assert_non_null(strstr(text, "gone.gguf: this file is skipped: No such file"));
     assert_null(list.items[3]->args.projector); /* three models: it is not certain whose it is */
     assert_string_equal(strrchr(list.items[4]->args.projector, '/'), "/mmproj-F16.gguf");
     cli_model_list_fini(&list);

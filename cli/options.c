@@ -300,7 +300,7 @@ static cli_option table[] = {
     {"--tls-cert", "--ssl-cert-file", CLI_SERVING, CLI_SERVE, "FILE", SET(CLI_STRING, tls_cert), .field = "tls_cert",
      .help = "serve HTTPS with this certificate and its chain (PEM)"},
     {"--tls-key", "--ssl-key-file", CLI_SERVING, CLI_SERVE, "FILE", SET(CLI_STRING, tls_key), .field = "tls_key", .help = "the certificate's private key (PEM)"},
-    {"--cors", NULL, CLI_SERVING, CLI_SERVE, "ORIGIN", SET(CLI_LIST, origins), .standard = "none",
+    {"--cors", NULL, CLI_SERVING, CLI_SERVE, "ORIGIN", SET(CLI_LIST, origins), .field = "origins", .standard = "none",
      .help = "an origin whose pages may send requests from a browser, such as https://example.org; * = all"},
     {"--allowed-hosts", NULL, CLI_SERVING, CLI_SERVE, "NAME", SET(CLI_LIST, hosts), .field = "hosts", .standard = "none",
      .help = "a host name of this server, besides localhost, this machine's name and IP addresses; * = any", RARE},

@@ -56,7 +56,7 @@ static bool check_ask(serve_ask *ask)
         {ask->suffix != NULL && !json_is_string(ask->suffix), "suffix", "a string"},
         {ask->suffix != NULL && ask->echo, "echo", "left out beside suffix"},
         {ask->best_of > ask->n && ask->stream, "best_of",
-         "left out of a stream: which answers are the best is known in the end"},
+         "left out of a stream: the best answers are known only at the end"},
         {ask->request.prompt_logprobs && ask->stream, "prompt_logprobs", "left out of a stream"},
         {native && ask->request.logprobs, "logprobs", "left out: /v1/completions has it"},
         {native && ask->request.prompt_logprobs, "prompt_logprobs", "left out: /v1/completions has it"},
@@ -97,9 +97,6 @@ bool serve_ask_read(serve_ask *ask, serve_call *call, unsigned where)
     ask->request.max_tokens = params->max_tokens;
     ask->n = 1;
     if (!serve_call_read_json(call, &ask->json) || !serve_ask_fields(ask)) return false;
-    const json_t *newer = json_object_get(ask->json, "max_completion_tokens");
-    if (json_is_number(newer))
-        ask->request.max_tokens = (int32_t)json_number_value(newer); /* the last one wins */
     if (ask->sampler.top_k < 0) ask->sampler.top_k = 0;
     if (ask->best_of == 0) ask->best_of = ask->n;
     return check_ask(ask);
@@ -142,10 +139,11 @@ static bool choose_source(serve_ask *ask, weir_request *request)
     json_object_foreach((json_t *)ask->fork, key, value)
     {
         bool is_index = strcmp(key, "index") == 0, is_at = strcmp(key, "at") == 0;
-        json_int_t n = json_integer_value(value);
+        json_int_t n;
+        bool whole = serve_json_whole(value, &n);
         if (strcmp(key, "id") == 0 && json_is_string(value))
             id = json_string_value(value);
-        else if ((is_index || is_at) && json_is_integer(value) && n >= (is_at ? -1 : 0) && n <= INT32_MAX)
+        else if ((is_index || is_at) && whole && n >= (is_at ? -1 : 0) && n <= INT32_MAX)
             *(is_index ? &index : &request->source_at) = (int32_t)n;
         else
             return serve_field_refuse(call, "fork", form);
@@ -157,7 +155,7 @@ static bool choose_source(serve_ask *ask, weir_request *request)
         return serve_call_refuse(
             call, 404, "fork", "not_found",
             "there is no choice %d of an answer \"%.64s\" here that this key may fork: the last %d "
-            "answers are kept, but for those of best_of and with store false",
+            "answers are kept, except those with best_of or store false",
             index, id, SERVE_KEPT_MOST);
     if (ask->adapter != NULL && (source->adapter == NULL || strcmp(source->adapter, ask->adapter) != 0))
         return serve_field_refuse(call, "model", "left out of a fork: it is the source's");

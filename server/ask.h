@@ -42,7 +42,8 @@ typedef struct serve_ask {
     const json_t *tools_allowed; /* an array of tools by name; NULL = all */
     const char *tool_name;       /* the one that is to be called; NULL = any */
     const char *cache_salt, *reasoning_effort;
-    const char *unused;  /* of fields that have no effect */
+    const char *unused; /* these two: of fields that have no effect */
+    int32_t unused_number;
     const json_t *later; /* of fields that a dialect's reader reads from `json` */
     /* Owned: messages, tools and tool_choice of another dialect, as chat completions have them. */
     json_t *made_messages, *made_tools, *made_choice;
@@ -156,11 +157,16 @@ bool serve_ask_add_tool(serve_ask *ask, const char *place, const json_t *name, c
                         const json_t *schema, const json_t *strict);
 serve_reader serve_ask_json_schema, serve_ask_response_format, serve_ask_tool_choice;
 
+/* ask_members.c: take the messages and tools of chat completions, if they have no unknown members. */
+serve_reader serve_ask_chat_messages, serve_ask_tools;
+
 /* ask_sampling.c */
 serve_reader serve_ask_stop, serve_ask_logit_bias, serve_ask_seed, serve_ask_breakers, serve_ask_samplers;
 
-/* ask_fields.c; serve_ask_fields reads ask->json. */
+/* ask_fields.c; serve_ask_fields reads ask->json. has_option: whether Ollama's requests may have
+ * "options.NAME". */
 serve_reader serve_ask_reasoning_effort;
 bool serve_ask_fields(serve_ask *ask);
+bool serve_ask_has_option(const char *name);
 
 #endif

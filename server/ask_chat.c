@@ -200,8 +200,11 @@ static bool count_tokens(serve_ask *ask, size_t *n)
     weir_request request;
     weir_forecast forecast = {.size = sizeof forecast};
     weir_error error = {0};
-    weir_status status;
+    size_t length;
     if (!serve_ask_request(ask, &request) || !serve_ask_render(ask, &request)) return false;
+    (void)weir_chat_prompt(ask->rendered, &length);
+    weir_status status = serve_tokens_check(ask->call->loaded, "chat", length, &error);
+    if (status != WEIR_OK) return serve_call_passes(ask->call, status, &error);
     if (ask->n_media > 0) { /* whose tokens the engine knows */
         status = weir_engine_plan_request(ask->call->loaded->engine, &request, &forecast, &error);
         *n = (size_t)forecast.n_prompt;
@@ -224,7 +227,7 @@ static bool take_source(serve_ask *ask)
 {
     if (ask->source.chat == NULL)
         return serve_call_refuse(ask->call, 400, "fork", "invalid_value",
-                                 "this answer is no chat's: fork it with /v1/completions");
+                                 "this answer does not belong to a chat: fork it with /v1/completions");
     ask->rendered = weir_chat_hold(ask->source.chat);
     return true;
 }

@@ -76,8 +76,8 @@ static bool read_tier(serve_call *call, void *to, const char *name, const json_t
     const char *other = (ask->where & SERVE_ASK_MESSAGES) != 0 ? "standard_only" : "default";
     if (serve_ask_is(word, "auto") || serve_ask_is(word, other)) return true;
     return serve_call_refuse(call, 400, name, "invalid_value",
-                             "%s must be \"auto\" or \"%s\"; to go before others, give a priority", name,
-                             other);
+                             "%s must be \"auto\" or \"%s\"; to run before other requests, give a priority",
+                             name, other);
 }
 
 /* Chat says whether, completions how many of the likeliest. */
@@ -88,8 +88,8 @@ static bool read_logprobs(serve_call *call, void *to, const char *name, const js
         ask->request.logprobs = json_is_true(value);
         return true;
     }
-    json_int_t n = json_integer_value(value);
-    if (!json_is_integer(value) || (ask->where & SERVE_ASK_COMPLETIONS) == 0 ||
+    json_int_t n;
+    if (!serve_json_whole(value, &n) || (ask->where & SERVE_ASK_COMPLETIONS) == 0 ||
         !weir__member_allows(weir_member_find("request", "n_logprobs"), (double)n))
         return serve_field_refuse(
             call, name, ask->where == SERVE_ASK_CHAT ? "true or false" : "a whole number from 0 to 20");
@@ -103,9 +103,9 @@ static bool read_prompt_logprobs(serve_call *call, void *to, const char *name, c
 {
     serve_ask *ask = to;
     const weir_member *member = weir_member_find("request", "n_prompt_logprobs");
-    json_int_t n = json_integer_value(value);
-    bool boolean = json_is_boolean(value);
-    if (!boolean && (!json_is_integer(value) || !weir__member_allows(member, (double)n)))
+    json_int_t n;
+    bool boolean = json_is_boolean(value), whole = serve_json_whole(value, &n);
+    if (!boolean && (!whole || !weir__member_allows(member, (double)n)))
         return serve_field_refuse(call, name, "true, false or a whole number from 0 to 20");
     ask->request.prompt_logprobs = !json_is_false(value);
     ask->request.n_prompt_logprobs = boolean ? 0 : (int32_t)n;
@@ -134,8 +134,8 @@ static bool read_priority(serve_call *call, void *to, const char *name, const js
     serve_ask *ask = to;
     int32_t most = serve_keys_priority(call->server->keys, call->key);
     const weir_member *member = weir_member_find("request", "priority");
-    json_int_t n = json_integer_value(value);
-    if (json_is_integer(value) && n >= (json_int_t)member->min && n <= most) {
+    json_int_t n;
+    if (serve_json_whole(value, &n) && n >= (json_int_t)member->min && n <= most) {
         ask->request.priority = (int32_t)n;
         return true;
     }
@@ -161,7 +161,15 @@ static bool read_native(serve_call *call, void *to, const char *name, const json
         return serve_field_refuse(call, name, "0: /v1/completions has logprobs");
     if (strcmp(name, "t_max_predict_ms") == 0)
         return serve_field_refuse(call, name, "0: deadline_ms bounds the whole request");
-    return serve_field_refuse(call, name, "left out: it is not done here");
+    return serve_field_refuse(call, name, "left out: this server does not support it");
+}
+
+/* Prompts are cached anyway. */
+static bool read_cache_control(serve_call *call, void *to, const char *name, const json_t *value)
+{
+    (void)to;
+    return serve_ask_is(serve_field_type(value), "ephemeral") ||
+           serve_field_refuse(call, name, "an object with the type \"ephemeral\"");
 }
 
 static bool read_metadata(serve_call *call, void *to, const char *name, const json_t *value)
@@ -182,9 +190,9 @@ static bool read_unmet(serve_call *call, void *to, const char *name, const json_
 static bool read_setup(serve_call *call, void *to, const char *name, const json_t *value)
 {
     weir_engine_stats stats = {.size = sizeof stats};
-    if (serve_ask_is(name, "options.num_ctx") && json_is_integer(value) &&
-        weir_engine_get_stats(call->loaded->engine, &stats) == WEIR_OK &&
-        json_integer_value(value) <= stats.n_ctx)
+    json_int_t n;
+    if (serve_ask_is(name, "options.num_ctx") && serve_json_whole(value, &n) &&
+        weir_engine_get_stats(call->loaded->engine, &stats) == WEIR_OK && n <= stats.n_ctx)
         return true; /* the context is at least that large */
     return read_unmet(call, to, name, value);
 }
@@ -193,7 +201,7 @@ static bool read_setup(serve_call *call, void *to, const char *name, const json_
 static bool read_num_predict(serve_call *call, void *to, const char *name, const json_t *value)
 {
     serve_ask *ask = to;
-    if (json_is_integer(value) && json_integer_value(value) == -2) {
+    if (json_is_number(value) && json_number_value(value) == -2) {
         ask->request.max_tokens = -1;
         return true;
     }
@@ -205,7 +213,7 @@ static bool read_repeat_last_n(serve_call *call, void *to, const char *name, con
 {
     serve_ask *ask = to;
     const weir_member *member = weir_member_find("sampler", "penalty_last_n");
-    if (json_is_integer(value) && json_integer_value(value) == -1) {
+    if (json_is_number(value) && json_number_value(value) == -1) {
         ask->sampler.penalty_last_n = (int32_t)member->max;
         return true;
     }
@@ -233,7 +241,7 @@ static serve_reader read_options;
  * lines the first has the name that messages give it. */
 static const serve_field fields[] = {
     SERVE_FIELD("model", ALL | OLLAMA, MODEL, serve_ask, adapter),
-    SERVE_FIELD("messages", SERVE_ASK_CHAT, VALUE, serve_ask, messages),
+    SERVE_FIELD_BY("messages", SERVE_ASK_CHAT, serve_ask_chat_messages),
     SERVE_FIELD("prompt", SERVE_ASK_COMPLETIONS, VALUE, serve_ask, prompt),
     SERVE_FIELD("stream", ALL, BOOL, serve_ask, stream),
     SERVE_FIELD_BY("stream_options", BOTH | SERVE_ASK_RESPONSES, read_stream_options),
@@ -271,7 +279,7 @@ static const serve_field fields[] = {
     SERVE_FIELD_BY("priority", ALL, read_priority),
     SETS_IN("deadline_ms", ALL, request, deadline_ms, 0, 1e12),
     SETS("speculative.n_max", ALL, request, n_draft_max), /* as llama-server has it */
-    SERVE_FIELD("tools", SERVE_ASK_CHAT, VALUE, serve_ask, tools),
+    SERVE_FIELD_BY("tools", SERVE_ASK_CHAT, serve_ask_tools),
     SERVE_FIELD_BY("tool_choice", SERVE_ASK_CHAT, serve_ask_tool_choice),
     SETS("parallel_tool_calls", SERVE_ASK_CHAT | SERVE_ASK_RESPONSES, chat, parallel_tool_calls),
     HAND_SETS("reasoning_effort", SERVE_ASK_CHAT, serve_ask_reasoning_effort, chat, enable_thinking),
@@ -310,8 +318,8 @@ static const serve_field fields[] = {
     NO("functions", SERVE_ASK_CHAT, "give tools instead"),
     NO("function_call", SERVE_ASK_CHAT, "give tool_choice instead"),
     NO("audio", SERVE_ASK_CHAT, "answers are text here"),
-    NO("prediction", SERVE_ASK_CHAT, "predicted outputs are not known here"),
-    NO("web_search_options", SERVE_ASK_CHAT, "nothing is searched here"),
+    NO("prediction", SERVE_ASK_CHAT, "this server has no predicted outputs"),
+    NO("web_search_options", SERVE_ASK_CHAT, "this server has no web search"),
     NO("prompt_cache_retention", SERVE_ASK_CHAT, "the server decides which prompts are cached"),
     LATER("system", SERVE_ASK_MESSAGES),
     LATER("messages", SERVE_ASK_MESSAGES),
@@ -321,23 +329,23 @@ static const serve_field fields[] = {
     LATER("output_config", SERVE_ASK_MESSAGES),
     LATER("context_management", SERVE_ASK_MESSAGES),
     SERVE_FIELD_BY("stop_sequences", SERVE_ASK_MESSAGES, serve_ask_stop),
-    SERVE_FIELD("cache_control", SERVE_ASK_MESSAGES, VALUE, serve_ask, later), /* prompts are cached anyway */
+    SERVE_FIELD_BY("cache_control", SERVE_ASK_MESSAGES, read_cache_control),
     ONLY("speed", SERVE_ASK_MESSAGES, "\"standard\"", "\"standard\""),
-    NO("mcp_servers", SERVE_ASK_MESSAGES, "this server calls no other one"),
-    NO("container", SERVE_ASK_MESSAGES, "no code runs here"),
+    NO("mcp_servers", SERVE_ASK_MESSAGES, "this server connects to no MCP servers"),
+    NO("container", SERVE_ASK_MESSAGES, "this server runs no code"),
     LATER("input", SERVE_ASK_RESPONSES),
     LATER("instructions", SERVE_ASK_RESPONSES),
     LATER("text", SERVE_ASK_RESPONSES),
     LATER("reasoning", SERVE_ASK_RESPONSES),
     LATER("include", SERVE_ASK_RESPONSES),
     SETS("max_output_tokens", SERVE_ASK_RESPONSES, request, max_tokens),
-    LATER("max_tool_calls", SERVE_ASK_RESPONSES), /* of the server's own tools: there are none */
+    NUMBER("max_tool_calls", SERVE_ASK_RESPONSES, unused_number, 1, INT32_MAX), /* of the server's own tools: there are none */
     SERVE_FIELD("background", SERVE_ASK_RESPONSES, BOOL, serve_ask, background),
     ONLY("truncation", SERVE_ASK_RESPONSES, "\"disabled\"", "\"disabled\""),
     LATER("previous_response_id", SERVE_ASK_RESPONSES),
     NO("conversation", SERVE_ASK_RESPONSES, "give a previous_response_id, or the whole conversation as input"),
-    NO("prompt", SERVE_ASK_RESPONSES, "prompts are not kept here; send instructions and input"),
-    NO("moderation", SERVE_ASK_RESPONSES, "nothing is moderated here"),
+    NO("prompt", SERVE_ASK_RESPONSES, "this server stores no prompts; send instructions and input"),
+    NO("moderation", SERVE_ASK_RESPONSES, "this server does not moderate"),
     SERVE_FIELD("suffix", SERVE_ASK_COMPLETIONS, VALUE, serve_ask, suffix),
     LATER("input_prefix", SERVE_ASK_INFILL),
     LATER("input_suffix", SERVE_ASK_INFILL),
@@ -346,7 +354,7 @@ static const serve_field fields[] = {
     SERVE_FIELD_BY("response_fields", SERVE_ASK_INFILL | SERVE_ASK_CHAT, read_native),
     SERVE_FIELD("stream", OLLAMA, BOOL, serve_ask, stream),
     LATER("messages", SERVE_ASK_OLLAMA),
-    SERVE_FIELD("tools", SERVE_ASK_OLLAMA, VALUE, serve_ask, tools),
+    SERVE_FIELD_BY("tools", SERVE_ASK_OLLAMA, serve_ask_tools),
     SERVE_FIELD_BY("tool_choice", SERVE_ASK_OLLAMA, serve_ask_tool_choice), /* weir's; Ollama has none */
     SERVE_FIELD("prompt", SERVE_ASK_GENERATE, VALUE, serve_ask, prompt),
     SERVE_FIELD("suffix", SERVE_ASK_GENERATE, VALUE, serve_ask, suffix),
@@ -393,7 +401,7 @@ static const serve_field fields[] = {
     SERVE_FIELD_BY("options.use_mmap", SERVE_ASK_OPTIONS, read_setup),
     SERVE_FIELD_BY("options.use_mlock", SERVE_ASK_OPTIONS, read_setup),
     SERVE_FIELD_BY("options.penalize_newline", SERVE_ASK_OPTIONS, read_setup),
-    ONLY("options.tfs_z", SERVE_ASK_OPTIONS, "1", "1 or left out: no such sampling is done here"),
+    ONLY("options.tfs_z", SERVE_ASK_OPTIONS, "1", "1 or left out: this server has no such sampling"),
 };
 /* clang-format on */
 
@@ -440,7 +448,45 @@ static bool read_plain(serve_call *call, void *to, const char *name, const json_
     return !*known || json_is_null(value) || serve_field_member(call, name, member, &ask->sampler, value);
 }
 
+static bool sets_the_same(const serve_field *a, const serve_field *b)
+{
+    return a->of != NULL && b->of != NULL && strcmp(a->of, b->of) == 0 && strcmp(a->member, b->member) == 0;
+}
+
+static bool are_equal(const json_t *a, const json_t *b)
+{
+    return json_is_number(a) && json_is_number(b) ? json_number_value(a) == json_number_value(b)
+                                                  : json_equal(a, b);
+}
+
+/* Some members have several names, which may not contradict each other. */
+static bool check_names(const serve_ask *ask)
+{
+    for (size_t i = 0; i < N_FIELDS; i++) {
+        const serve_field *a = &fields[i];
+        const json_t *value = (a->where & ask->where) != 0 ? serve_ask_given(ask, a->name) : NULL;
+        for (size_t k = i + 1; value != NULL && k < N_FIELDS; k++) {
+            const serve_field *b = &fields[k];
+            if ((b->where & ask->where) == 0 || !sets_the_same(a, b)) continue;
+            const json_t *other = serve_ask_given(ask, b->name);
+            if (other != NULL && !are_equal(value, other))
+                return serve_call_refuse(ask->call, 400, b->name, "invalid_value",
+                                         "%s and %s have the same meaning and different values: give one",
+                                         b->name, a->name);
+        }
+    }
+    return true;
+}
+
 bool serve_ask_fields(serve_ask *ask)
 {
-    return serve_fields_read(ask->call, fields, N_FIELDS, ask->where, ask->json, ask, read_plain);
+    return serve_fields_read(ask->call, fields, N_FIELDS, ask->where, ask->json, ask, read_plain) &&
+           check_names(ask);
+}
+
+bool serve_ask_has_option(const char *name)
+{
+    for (size_t i = 0; i < N_FIELDS; i++)
+        if (fields[i].where == SERVE_ASK_OPTIONS && strcmp(fields[i].name, name) == 0) return true;
+    return false;
 }

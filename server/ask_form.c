@@ -43,7 +43,10 @@ static bool read_json_object(serve_ask *ask, const char *name, const json_t *val
 bool serve_ask_response_format(serve_call *call, void *to, const char *name, const json_t *value)
 {
     serve_ask *ask = to;
+    static const char *const members[] = {"type", "schema", "json_schema", NULL};
+    static const char *const of_schema[] = {"name", "description", "schema", "strict", NULL};
     const char *type = json_string_value(json_object_get(value, "type"));
+    if (!serve_field_only(call, name, value, members)) return false;
     if (serve_ask_is(type, "text")) return true;
     if (serve_ask_is(type, "json_object")) return read_json_object(ask, name, value);
     if (!serve_ask_is(type, "json_schema"))
@@ -51,6 +54,7 @@ bool serve_ask_response_format(serve_call *call, void *to, const char *name, con
                                   "\"text\", \"json_object\" or \"json_schema\"");
     const json_t *given = json_object_get(value, "json_schema"), *schema = json_object_get(given, "schema");
     const json_t *strict = json_object_get(given, "strict");
+    if (!serve_field_only(call, "response_format.json_schema", given, of_schema)) return false;
     if (!json_is_object(schema))
         return serve_field_refuse(call, "response_format.json_schema.schema", "an object: a JSON Schema");
     if (strict != NULL && !json_is_boolean(strict) && !json_is_null(strict))
@@ -84,8 +88,10 @@ bool serve_ask_add_tool(serve_ask *ask, const char *place, const json_t *name, c
  * "function": {"name": …}}, …]}} */
 static bool read_allowed_tools(serve_ask *ask, const json_t *value)
 {
+    static const char *const members[] = {"mode", "tools", NULL};
     const json_t *allowed = json_object_get(value, "allowed_tools");
     const char *mode = json_string_value(json_object_get(allowed, "mode"));
+    if (!serve_field_only(ask->call, "tool_choice.allowed_tools", allowed, members)) return false;
     ask->tools_allowed = json_object_get(allowed, "tools");
     if (!serve_ask_is(mode, "auto") && !serve_ask_is(mode, "required"))
         return serve_field_refuse(ask->call, "tool_choice.allowed_tools.mode", "\"auto\" or \"required\"");
@@ -98,7 +104,15 @@ static bool read_allowed_tools(serve_ask *ask, const json_t *value)
 bool serve_ask_tool_choice(serve_call *call, void *to, const char *name, const json_t *value)
 {
     serve_ask *ask = to;
-    const char *word = json_string_value(value), *type = json_string_value(json_object_get(value, "type"));
+    static const char *const members[] = {"type", "function", "allowed_tools", NULL}, *const of_function[] = {
+                                                                                          "name", NULL};
+    const char *word = json_string_value(value), *type = serve_field_type(value);
+    if (type == NULL || serve_ask_is(type, "function") || serve_ask_is(type, "allowed_tools")) {
+        const json_t *function = json_object_get(value, "function");
+        if (!serve_field_only(call, name, value, members) ||
+            !serve_field_only(call, "tool_choice.function", function, of_function))
+            return false;
+    }
     if (serve_ask_is(type, "allowed_tools")) return read_allowed_tools(ask, value);
     ask->tool_name = serve_ask_tool_name(value);
     if (serve_ask_is(word, "auto"))

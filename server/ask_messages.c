@@ -291,8 +291,8 @@ static bool read_thinking_option(serve_ask *ask)
     if (shown != NULL && strcmp(shown, "summarized") != 0)
         return serve_field_refuse(call, "thinking.display", "\"summarized\" or left out");
     if (budget == NULL) return true;
-    json_int_t n = json_integer_value(budget);
-    if (!json_is_integer(budget) || n < 1)
+    json_int_t n;
+    if (!serve_json_whole(budget, &n) || n < 1)
         return serve_field_refuse(call, "thinking.budget_tokens", "a whole number above 0");
     if (ask->request.max_tokens < 0 || n < ask->request.max_tokens)
         weir__text_add_string(&ask->relaxed, "thinking.budget_tokens\n");

@@ -16,10 +16,7 @@ bool serve_ask_stop(serve_call *call, void *to, const char *name, const json_t *
         const json_t *one = many ? json_array_get(value, i) : value;
         if (!json_is_string(one) || n > SERVE_STOP_MAX)
             return serve_field_refuse(call, name, "a string or an array of at most 64 strings");
-        if (json_string_length(one) == 0 && many)
-            return serve_field_refuse(call, name,
-                                      "without empty strings: one would end every answer before it begins");
-        if (json_string_length(one) == 0) continue; /* some clients send "" for none */
+        if (json_string_length(one) == 0) continue; /* some clients send "" or [""] for none */
         ask->stop[ask->n_stop] = json_string_value(one);
         ask->stop_length[ask->n_stop++] = json_string_length(one);
     }
@@ -55,18 +52,16 @@ bool serve_ask_logit_bias(serve_call *call, void *to, const char *name, const js
     if (json_is_object(value)) {
         json_object_foreach((json_t *)value, key, one)
         {
-            char *end;
-            double token = strtod(key, &end);
-            if (end == key || *end != '\0' || token != floor(token)) token = -1;
-            if (!add_bias(ask, name, token, one)) return false;
+            bool digits = key[0] != '\0' && key[strspn(key, "0123456789")] == '\0';
+            if (!add_bias(ask, name, digits ? strtod(key, NULL) : -1, one)) return false;
         }
     } else {
         json_array_foreach((json_t *)value, i, one)
         {
-            const json_t *token = json_array_get(one, 0);
-            if (json_array_size(one) != 2 || !json_is_integer(token))
+            json_int_t token;
+            if (json_array_size(one) != 2 || !serve_json_whole(json_array_get(one, 0), &token))
                 return serve_field_refuse(call, name, "an array of pairs of a token id and a number");
-            if (!add_bias(ask, name, (double)json_integer_value(token), json_array_get(one, 1))) return false;
+            if (!add_bias(ask, name, (double)token, json_array_get(one, 1))) return false;
         }
     }
     return true;
@@ -75,10 +70,11 @@ bool serve_ask_logit_bias(serve_call *call, void *to, const char *name, const js
 bool serve_ask_seed(serve_call *call, void *to, const char *name, const json_t *value)
 {
     serve_ask *ask = to;
-    if (!json_is_integer(value)) return serve_field_refuse(call, name, "a whole number");
-    uint64_t seed = (uint64_t)json_integer_value(value);
+    json_int_t n;
+    if (!serve_json_whole(value, &n)) return serve_field_refuse(call, name, "a whole number");
+    uint64_t seed = (uint64_t)n;
     ask->sampler.seed = (uint32_t)(seed ^ seed >> 32);
-    if (json_integer_value(value) == -1)
+    if (n == -1)
         ask->sampler.seed = WEIR_SEED_RANDOM;
     else if (ask->sampler.seed == WEIR_SEED_RANDOM)
         ask->sampler.seed = 1;

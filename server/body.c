@@ -1,9 +1,26 @@
 /* body.c: a request's body as JSON, and the arguments of its address. SPDX-License-Identifier: Apache-2.0 */
+#include <math.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "base/mem.h"
 #include "catalog.h"
 #include "serve.h"
+
+/* The model of the address is that of a body which names none. */
+static bool add_model(serve_call *call, json_t *json)
+{
+    if (call->asked[0] == '\0' || !json_is_object(json)) return true;
+    const json_t *name = json_object_get(json, "model");
+    if (name == NULL && call->route->tagged) name = json_object_get(json, "name");
+    if (name == NULL || json_is_null(name))
+        return json_object_set_new(json, "model", json_string(call->asked)) == 0 ||
+               serve_call_no_memory(call);
+    return !json_is_string(name) || strcmp(json_string_value(name), call->asked) == 0 ||
+           serve_call_refuse(call, 400, "model", "invalid_value",
+                             "model is \"%.100s\" in the body and \"%.100s\" in the address: name one model",
+                             json_string_value(name), call->asked);
+}
 
 bool serve_call_read_any(serve_call *call, json_t **json)
 {
@@ -13,7 +30,11 @@ bool serve_call_read_any(serve_call *call, json_t **json)
     weir_status status = weir__json_parse(call->body.bytes != NULL ? call->body.bytes : "", call->body.n,
                                           "body", WEIR_INVALID, json, &error);
     if (status == WEIR_NO_MEMORY) return serve_call_no_memory(call);
-    return status == WEIR_OK || serve_call_refuse(call, 400, NULL, "invalid_json", "%s", error.message);
+    if (status != WEIR_OK) return serve_call_refuse(call, 400, NULL, "invalid_json", "%s", error.message);
+    if (add_model(call, *json)) return true;
+    json_decref(*json);
+    *json = NULL;
+    return false;
 }
 
 bool serve_call_read_json(serve_call *call, json_t **json)
@@ -25,6 +46,14 @@ bool serve_call_read_json(serve_call *call, json_t **json)
     return serve_call_refuse(call, 400, NULL, "invalid_json", "the body must be a JSON object");
 }
 
+bool serve_json_whole(const json_t *value, json_int_t *n)
+{
+    double number = json_is_real(value) ? json_real_value(value) : 0;
+    bool exact = number == floor(number) && fabs(number) <= 9007199254740992.0; /* 2^53 */
+    *n = json_is_integer(value) ? json_integer_value(value) : exact ? (json_int_t)number : 0;
+    return json_is_integer(value) || (json_is_real(value) && exact);
+}
+
 bool serve_call_read_ids(serve_call *call, const char *field, const json_t *list, int32_t **ids, size_t *n)
 {
     weir_model_info info = {.size = sizeof info};
@@ -34,16 +63,17 @@ bool serve_call_read_ids(serve_call *call, const char *field, const json_t *list
     if (*ids == NULL) return serve_call_no_memory(call);
     for (size_t i = 0; i < *n; i++) {
         const json_t *one = json_array_get(list, i);
-        json_int_t id = json_integer_value(one);
-        if (json_is_integer(one) && id >= 0 && id < info.n_vocab) {
+        json_int_t id;
+        bool whole = serve_json_whole(one, &id);
+        if (whole && id >= 0 && id < info.n_vocab) {
             (*ids)[i] = (int32_t)id;
             continue;
         }
-        return json_is_integer(one) ? serve_call_refuse(call, 400, field, "invalid_value",
-                                                        "token %zu in %s is %lld; the vocabulary has 0 to %d",
-                                                        i, field, (long long)id, info.n_vocab - 1)
-                                    : serve_call_refuse(call, 400, field, "invalid_value",
-                                                        "token %zu in %s is not a whole number", i, field);
+        return whole ? serve_call_refuse(call, 400, field, "invalid_value",
+                                         "token %zu in %s is %lld; the vocabulary has 0 to %d", i, field,
+                                         (long long)id, info.n_vocab - 1)
+                     : serve_call_refuse(call, 400, field, "invalid_value",
+                                         "token %zu in %s is not a whole number", i, field);
     }
     return true;
 }

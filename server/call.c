@@ -116,7 +116,9 @@ static void begin_head(serve_call *call, int status, const char *type)
         weir__text_printf(out, "Request-Id: %s\r\n", serve_call_request_id(call));
     if (type != NULL) weir__text_printf(out, "Content-Type: %s\r\nX-Content-Type-Options: nosniff\r\n", type);
     if (call->retry_s > 0) weir__text_printf(out, "Retry-After: %d\r\n", call->retry_s);
-    if (call->allow != NULL) weir__text_printf(out, "Allow: %s\r\n", call->allow);
+    if (call->allow != NULL)
+        weir__text_printf(out, "Allow: %s%s\r\n", call->allow,
+                          strcmp(call->method, "OPTIONS") == 0 ? ", OPTIONS" : "");
     if (status == 401) weir__text_add_string(out, "WWW-Authenticate: Bearer\r\n");
     if (call->relaxed != NULL) weir__text_printf(out, "X-Weir-Relaxed: %s\r\n", call->relaxed);
     if (call->stream_id != NULL) weir__text_printf(out, "X-Stream-Id: %s\r\n", call->stream_id);

@@ -44,8 +44,8 @@ static bool add_definition(serve_call *call, const char *place, const char *synt
     return serve_lark_pattern(definition, pattern, why) ||
            serve_call_refuse(
                call, 400, at, "invalid_value",
-               "%s is no grammar that can be enforced here: %s; those whose rules do not contain "
-               "themselves can, and functions with a JSON Schema",
+               "%s cannot be enforced here: %s; give a grammar whose rules do not contain themselves, or "
+               "a function with a JSON Schema",
                at, why);
 }
 

@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "base/mem.h"
+#include "base/utf8.h"
 #include "catalog.h"
 #include "field.h"
 #include "loaded.h"
@@ -26,21 +27,48 @@ static bool is_allowed(serve_call *call)
                              call->model->name);
 }
 
+/* The cells of the context, which hold its longest text. */
+static size_t cells_of(const weir_model *model)
+{
+    weir_model_info info = {.size = sizeof info};
+    weir_model_describe(model, &info);
+    return info.n_ctx_train > 0 && info.n_ctx_train < CELLS_MAX ? (size_t)info.n_ctx_train : CELLS_MAX;
+}
+
+bool serve_embedder_tokens(serve_call *call, const char *name, const json_t *text, bool special, bool parse,
+                           int32_t **ids, size_t *n)
+{
+    const weir_model *model = call->loaded->model;
+    weir_error error = {0};
+    size_t most = cells_of(model), length = json_string_length(text),
+           least = serve_tokens_least(model, length);
+    if (least > most)
+        return serve_call_refuse(call, 400, name, "context_length_exceeded",
+                                 "%s has %zu bytes, which are at least %zu tokens; allowed: up to %zu", name,
+                                 length, least, most);
+    weir_status status = serve_tokens_of_text(model, text, special, parse, ids, n, &error);
+    if (status != WEIR_NO_MEMORY) snprintf(error.field, sizeof error.field, "%s", name);
+    return serve_call_passes(call, status, &error);
+}
+
+json_t *serve_embedder_cut(const serve_call *call, const json_t *text)
+{
+    const weir_model *model = call->loaded->model;
+    weir_model_info info = {.size = sizeof info};
+    size_t most = cells_of(model), length = json_string_length(text);
+    if (serve_tokens_least(model, length) <= most) return json_incref((json_t *)text);
+    weir_model_describe(model, &info);
+    const char *bytes = json_string_value(text);
+    return json_stringn(bytes, weir__utf8_cut(bytes, (most + 1) * (size_t)info.longest_piece - 1));
+}
+
 bool serve_embedder_read(serve_call *call, const char *name, const json_t *value, weir_tokens *tokens)
 {
-    weir_error error = {0};
     int32_t *ids = NULL;
-    bool ok;
     if (json_is_string(value) && json_string_length(value) == 0)
         return serve_field_refuse(call, name, "a text or token ids, not empty");
-    if (json_is_array(value)) {
-        ok = serve_call_read_ids(call, name, value, &ids, &tokens->n);
-    } else {
-        weir_status status =
-            serve_tokens_of(call->loaded->model, value, true, false, &ids, &tokens->n, &error);
-        if (status != WEIR_NO_MEMORY) snprintf(error.field, sizeof error.field, "%s", name);
-        ok = serve_call_passes(call, status, &error);
-    }
+    bool ok = json_is_array(value) ? serve_call_read_ids(call, name, value, &ids, &tokens->n)
+                                   : serve_embedder_tokens(call, name, value, true, false, &ids, &tokens->n);
     tokens->ids = ids;
     return ok;
 }
@@ -51,12 +79,10 @@ static weir_status open_context(serve_call *call, weir_error *error)
     serve_embedder *embedder = &call->loaded->embedder;
     weir_context_params params = weir_context_params_default();
     weir_context_info info = {.size = sizeof info};
-    weir_model_info model = {.size = sizeof model};
     if (embedder->context != NULL) return WEIR_OK;
-    weir_model_describe(call->loaded->model, &model);
     params.embeddings = true;
     params.pooling = WEIR_POOLING_UNSPECIFIED;
-    params.n_ctx = model.n_ctx_train > 0 && model.n_ctx_train < CELLS_MAX ? model.n_ctx_train : CELLS_MAX;
+    params.n_ctx = (int32_t)cells_of(call->loaded->model);
     params.n_batch = params.n_ubatch = params.n_ctx;
     params.n_seq_max = 16;
     weir_status status = weir_context_create(call->loaded->model, &params, &embedder->context, error);

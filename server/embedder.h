@@ -36,6 +36,14 @@ void serve_embedder_answer(serve_call *call, const serve_texts_form *form);
  * case. name: where the request has it. False: the call has its answer. */
 bool serve_embedder_read(serve_call *call, const char *name, const json_t *value, weir_tokens *tokens);
 
+/* The same of a text alone; *ids is freed with weir__mem_free in any case. */
+bool serve_embedder_tokens(serve_call *call, const char *name, const json_t *text, bool special, bool parse,
+                           int32_t **ids, size_t *n);
+
+/* Cuts a text that has more tokens than the context holds, whatever they are, to as many bytes as may fit.
+ * Freed with json_decref; NULL: out of memory. */
+json_t *serve_embedder_cut(const serve_call *call, const json_t *text);
+
 /* Describes the context, which the first call creates. */
 weir_status serve_embedder_describe(serve_call *call, weir_context_info *info, weir_error *error);
 

@@ -68,7 +68,7 @@ static bool may_fetch(serve_call *call, const char *field)
                                  field);
     if (call->fetch_by_ns - weir__clock_now_ns() > (int64_t)LEFT_MS * 1000000) return true;
     if (call->fetch_by_ns == 0 && !has_url(&call->body))
-        return serve_field_refuse(call, field, "a URL that begins without escapes");
+        return serve_field_refuse(call, field, "a URL whose first letters are written without escapes");
     return serve_call_refuse(call, 503, field, "too_many_media",
                              "too many requests wait for images from other hosts");
 }

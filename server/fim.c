@@ -31,7 +31,7 @@ static bool add_text(prompt *p, const json_t *text)
     size_t n = 0;
     weir_error error = {0};
     if (text == NULL || json_string_length(text) == 0) return true;
-    weir_status status = serve_tokens_of(p->call->loaded->model, text, false, false, &tokens, &n, &error);
+    weir_status status = serve_tokens_of(p->call->loaded, text, false, false, &tokens, &n, &error);
     bool ok = serve_call_passes(p->call, status, &error);
     if (ok && !weir__mem_grow(&p->tokens, &p->capacity, p->n + n, sizeof *p->tokens))
         ok = serve_call_no_memory(p->call);

@@ -64,8 +64,8 @@ static bool check_framing(visit *v)
     if (strcasecmp(coding, "chunked") == 0) return true;
     size_t n = strlen(coding);
     if (n < 8 || strcasecmp(coding + n - 7, "chunked") != 0 || strchr(", \t", coding[n - 8]) == NULL)
-        return refuse_call(v->call, 400, "bad_request", "a request's Transfer-Encoding ends with chunked");
-    return refuse_call(v->call, 501, "not_implemented", "Transfer-Encoding may be chunked and nothing else");
+        return refuse_call(v->call, 400, "bad_request", "Transfer-Encoding must end with chunked");
+    return refuse_call(v->call, 501, "not_implemented", "the only supported Transfer-Encoding is chunked");
 }
 
 /* ---- Where to ---- */
@@ -80,7 +80,7 @@ static bool read_absolute(visit *v, char *host, size_t capacity)
     const char *begin = v->target + scheme;
     size_t n = strcspn(begin, "/?");
     if (n == 0 || n >= capacity)
-        return refuse_call(v->call, 400, "bad_request", "the request's target names no host");
+        return refuse_call(v->call, 400, "bad_request", "the request's target has no host");
     memcpy(host, begin, n);
     host[n] = '\0';
     if (strcasecmp(host, v->host) != 0)
@@ -112,12 +112,12 @@ static bool read_path(visit *v)
 {
     serve_call *call = v->call;
     if (v->target[0] != '/' || strchr(v->target, '#') != NULL)
-        return refuse_call(call, 400, "bad_request", "the request's target is no path");
+        return refuse_call(call, 400, "bad_request", "the request's target is not a path");
     size_t n = strcspn(v->target, "?");
     if (v->target[n] == '?') v->query = v->target + n + 1;
     snprintf(call->query, sizeof call->query, "%s", v->query);
     return decode(v->target, n, call->path, sizeof call->path) ||
-           refuse_call(call, 400, "bad_request", "the request's path is wrongly encoded");
+           refuse_call(call, 400, "bad_request", "the request's path has an invalid percent-encoding");
 }
 
 static bool read_model(visit *v)
@@ -126,7 +126,7 @@ static bool read_model(visit *v)
     const char *name = serve_argument_find(v->query, "model", &n);
     return name == NULL || decode(name, n, v->call->asked, sizeof v->call->asked) ||
            serve_call_refuse(v->call, 400, "model", "invalid_value",
-                             "model in the address is wrongly encoded");
+                             "model in the address has an invalid percent-encoding");
 }
 
 static bool check_host(visit *v)
@@ -135,20 +135,21 @@ static bool check_host(visit *v)
     char host[256];
     if (!read_once(v, "Host", &given)) return false;
     if (given == NULL && !v->call->http_1_0)
-        return refuse_call(v->call, 400, "bad_request", "a request of HTTP/1.1 names its Host");
+        return refuse_call(v->call, 400, "bad_request", "an HTTP/1.1 request must have a Host header");
     v->host = given != NULL ? given : "";
     if (!read_absolute(v, host, sizeof host)) return false;
     if (given == NULL) return true;
     switch (serve_hosts_find(&v->call->server->params, given)) {
     case SERVE_HOST_OWN: return true;
     case SERVE_HOST_NONE:
-        return refuse_call(v->call, 400, "bad_request", "Host is no host, with or without a port");
+        return refuse_call(v->call, 400, "bad_request",
+                           "Host must be a host name or an address, with or without a port");
     default: break;
     }
     if (v->connection->local) return true; /* no page gets there */
     return serve_call_refuse(
         v->call, 403, NULL, "host_not_allowed",
-        "this server is not asked for as \"%.100s\"; allowed: addresses, localhost, this machine's name, "
+        "the host name \"%.100s\" is not allowed; allowed: IP addresses, localhost, this machine's name, "
         "and the names in --allowed-hosts",
         given);
 }
@@ -165,13 +166,14 @@ static bool check_origin(visit *v)
     if (origin == NULL || origin[0] == '\0') return true;
     const char *site = strstr(origin, "://");
     for (size_t i = 0; i < params->n_origins; i++) {
-        if (strcmp(params->origins[i], "*") != 0 && strcmp(params->origins[i], origin) != 0) continue;
+        if (strcmp(params->origins[i], "*") != 0 && strcasecmp(params->origins[i], origin) != 0) continue;
         if (strlen(origin) < sizeof call->origin) memcpy(call->origin, origin, strlen(origin) + 1);
         return true;
     }
     if (site != NULL && v->host[0] != '\0' && strcasecmp(site + 3, v->host) == 0) return true;
     /* Browsers send a preflight request before most cross-origin requests, but not before plain forms. */
-    return refuse_call(call, 403, "origin_not_allowed", "pages of another origin may not ask here");
+    return refuse_call(call, 403, "origin_not_allowed",
+                       "requests from pages of another origin are not allowed (--cors)");
 }
 
 /* The key that was given; NULL: none, or in a form that is not known. */
@@ -192,7 +194,8 @@ static bool check_peer(visit *v)
     const char *key;
     bool any;
     if (v->call->server->params.prefix_key == NULL)
-        return refuse_call(v->call, 403, "no_prefixes", "this server gives no prefixes (--prefix-key)");
+        return refuse_call(v->call, 403, "no_prefixes",
+                           "this server gives no prefixes to others (it has no --prefix-key)");
     if (!read_key(v, &key, &any)) return false;
     return serve_peers_is_key(v->call->server, key) ||
            refuse_call(v->call, 401, "invalid_prefix_key", "the key is not this server's --prefix-key");
@@ -245,12 +248,13 @@ static bool read_position(visit *v)
 static bool check_route(serve_call *call)
 {
     if (call->route == NULL && call->allow != NULL)
-        serve_call_refuse(call, 405, NULL, "method_not_allowed", "%s is asked for with %s, not with %s",
-                          call->path, call->allow, call->method);
+        serve_call_refuse(call, 405, NULL, "method_not_allowed", "%s does not support %s; use %s", call->path,
+                          call->allow, call->method);
     else if (call->route == NULL)
         serve_call_refuse(call, 404, NULL, "not_found", "there is nothing at %.200s", call->path);
-    else if (call->has_body && strcmp(call->method, "POST") != 0)
-        serve_call_refuse(call, 400, NULL, "unexpected_body", "a %s has no body here", call->method);
+    else if (call->has_body && strcmp(call->method, "POST") != 0 && !call->route->bodied)
+        serve_call_refuse(call, 400, NULL, "unexpected_body", "a %s request must not have a body",
+                          call->method);
     return !call->begun;
 }
 
@@ -282,11 +286,12 @@ static bool check_state(serve_call *call, const char *hint)
     return call->counted > 0;
 }
 
-/* "OPTIONS *" asks about the server, others about a path. */
+/* "OPTIONS *" asks about the server, as does one about nothing; others ask about a path. */
 static bool answer_options(serve_call *call)
 {
     if (strcmp(call->method, "OPTIONS") != 0) return false;
-    call->allow = "GET, HEAD, POST, DELETE, OPTIONS";
+    (void)serve_route_find(call->method, call->path, &call->allow);
+    if (call->allow == NULL) call->allow = "GET, HEAD, POST, DELETE";
     serve_call_answer_more(call, 204, NULL, "", "", 0);
     return true;
 }

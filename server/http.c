@@ -96,6 +96,7 @@ static bool admit_body(serve_call *call, uint64_t n)
     } else {
         call->body_length += (size_t)n;
         server->n_bodies += n;
+        if (server->n_bodies > server->most_bodies) server->most_bodies = server->n_bodies;
         call->close = close;
     }
     return !call->begun;
@@ -110,7 +111,7 @@ static void check_expectation(serve_connection *connection)
     connection->head.expects = n == 1 && strcasecmp(expect, "100-continue") == 0;
     if (!connection->head.expects)
         serve_call_refuse(connection->call, 417, NULL, "expectation_failed",
-                          "Expect may be 100-continue and nothing else");
+                          "the only supported Expect is 100-continue");
 }
 
 static int end_head(llhttp_t *parser)
@@ -150,6 +151,17 @@ static int add_body(llhttp_t *parser, const char *bytes, size_t n)
     return call->body.failed ? HPE_USER : 0;
 }
 
+/* A chunk that cannot fit is refused before it comes. */
+static int begin_chunk(llhttp_t *parser)
+{
+    serve_call *call = connection_of(parser)->call;
+    uint64_t most = (uint64_t)call->body_most;
+    if (parser->content_length <= most && call->body_length + parser->content_length <= most) return 0;
+    (void)admit_body(call, parser->content_length);
+    call->state = SERVE_ANSWERING;
+    return HPE_USER;
+}
+
 static int end_request(llhttp_t *parser)
 {
     connection_of(parser)->head.ended = true;
@@ -182,6 +194,7 @@ static const llhttp_settings_t settings = {
     .on_headers_complete = end_head,
     .on_chunk_extension_name = add_bytes,
     .on_chunk_extension_value = add_bytes,
+    .on_chunk_header = begin_chunk,
     .on_body = add_body,
     .on_message_complete = end_request,
 };

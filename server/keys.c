@@ -191,8 +191,8 @@ bool serve_keys_enter(serve_keys *keys, int32_t key, int64_t now_ns, int32_t *re
     bool ok = !crowded && (o->rate == 0 || take_token(o, now_ns, retry_s));
     if (crowded) *retry_s = 1;
     if (!ok)
-        *why = crowded ? "too many requests of this key run at the moment"
-                       : "this key has asked too often in the last minute";
+        *why = crowded ? "this API key has as many running requests as it may have; wait until one ends"
+                       : "this API key has sent too many requests in the last minute; wait and try again";
     o->n_live += ok;
     pthread_mutex_unlock(&keys->mutex);
     return ok;

@@ -205,7 +205,7 @@ static bool read_definition(lark *l)
     const char *name, *priority;
     while (at(l, '?') || at(l, '!')) l->pos++;
     size_t n = take_name(l, &name);
-    if (n == 0) return refuse_lark(l, "\"%.12s\" is no definition", l->pos);
+    if (n == 0) return refuse_lark(l, "\"%.12s\" is not a definition", l->pos);
     if (take_word(l, ".")) take_name(l, &priority);
     skip(l, true);
     if (at(l, '{')) return refuse_lark(l, "\"%.*s\" is a template", (int)n, name);

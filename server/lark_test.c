@@ -63,7 +63,7 @@ static void refusals_say_why(void **state)
         {"start: \"a\" ~ x", "~ needs a number"},
         {"start: *", "\"*\" is not expected"},
         {"start: \"\\xg0\"", "\\x needs 2 digits"},
-        {"= 3", "\"= 3\" is no definition"},
+        {"= 3", "\"= 3\" is not a definition"},
     };
     (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {

@@ -21,8 +21,9 @@ bool serve_lease_refuse_name(serve_call *call, const char *name)
     return false;
 }
 
-/* The model's name in the request: the body's "model", else that of the address; NULL: neither has one. Keeps
- * the body's JSON for the handler. False: the call has its answer. */
+/* The model's name in the request: that of the address, which a body that is an object has as well, else the
+ * body's "model"; NULL: neither has one. Keeps the body's JSON for the handler. False: the call has its
+ * answer. */
 static bool read_name(serve_call *call, const char **name)
 {
     *name = call->asked[0] != '\0' ? call->asked : NULL;
@@ -138,7 +139,7 @@ bool serve_lease_refuse(serve_call *call, const char *name, weir_status status, 
     case WEIR_TOO_LONG: code = "model_too_large"; break;
     default: break;
     }
-    call->retry_s = LATER_S;
+    call->retry_s = status == WEIR_TOO_LONG ? SERVE_NEVER : LATER_S;
     serve_names_message(error, &call->terms, message, sizeof message);
     return serve_call_refuse(call, 503, "model", code, "the model \"%.100s\" is not available now: %s", name,
                              message);
@@ -243,6 +244,20 @@ static void on_ready(weir_lease *lease, void *user)
     serve_ready_post(user);
 }
 
+/* Whether the address names the one model, or an adapter, if it names any. */
+static bool check_address(serve_call *call)
+{
+    serve_catalog *catalog = call->server->catalog;
+    bool several = serve_catalog_pool(catalog) != NULL, about = call->route->engine || call->route->model;
+    if (call->asked[0] == '\0' || several || !about || call->route->apart) return true;
+    if (call->loaded != NULL && serve_adapters_has(call->loaded->adapters, call->asked)) return true;
+    serve_model *model = serve_catalog_find(catalog, call->asked);
+    if (model == NULL && call->route->tagged) model = find_tagged(call, call->asked);
+    bool known = model != NULL;
+    serve_model_release(model);
+    return known || serve_lease_refuse_name(call, call->asked);
+}
+
 bool serve_lease_await(serve_call *call)
 {
     if (!call->waiting) return false;
@@ -262,7 +277,8 @@ static bool is_plain(const serve_call *call)
 
 void serve_lease_work(serve_call *call)
 {
-    if (is_plain(call) || (find_model(call) && take_lease(call))) call->route->handle(call);
+    if (is_plain(call) ? check_address(call) : find_model(call) && take_lease(call))
+        call->route->handle(call);
     json_decref(call->json); /* the handler has its own */
     call->json = NULL;
 }
@@ -271,7 +287,7 @@ void serve_lease_glance(serve_call *call)
 {
     serve_catalog *catalog = call->server->catalog;
     if (is_plain(call)) {
-        call->route->handle(call);
+        if (check_address(call)) call->route->handle(call);
         return;
     }
     if (!find_model(call)) return;

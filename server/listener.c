@@ -185,8 +185,8 @@ static weir_status take_systemd(serve_server *server, int *n, weir_error *error)
         int fd = SYSTEMD_FD + i, listens = 0;
         socklen_t size = sizeof listens;
         if (getsockopt(fd, SOL_SOCKET, SO_ACCEPTCONN, &listens, &size) != 0 || !listens)
-            return weir__error_set(error, WEIR_IO, NULL, "descriptor %d from systemd is no listening socket",
-                                   fd);
+            return weir__error_set(error, WEIR_IO, NULL,
+                                   "descriptor %d from systemd is not a listening socket", fd);
         make_quiet(fd);
         keep_address(server, fd);
         status = adopt(server, fd, error);

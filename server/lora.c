@@ -27,13 +27,14 @@ static bool read_list(serve_call *call, const char *field, const json_t *value, 
         const json_t *one = json_array_get(value, i), *id = json_object_get(one, "id"),
                      *scale = json_object_get(one, "scale");
         double number = scale != NULL ? json_number_value(scale) : 1;
-        if (!json_is_integer(id) || (scale != NULL && !json_is_number(scale)) ||
+        json_int_t n;
+        if (!serve_json_whole(id, &n) || (scale != NULL && !json_is_number(scale)) ||
             !(number >= -100 && number <= 100) || json_object_size(one) != (scale != NULL ? 2 : 1))
             return refuse_list(call, field);
-        if (!serve_adapters_numbered(call->loaded->adapters, json_integer_value(id), (float)number, set)) {
+        if (!serve_adapters_numbered(call->loaded->adapters, n, (float)number, set)) {
             if (set->n == WEIR_ADAPTERS_MAX) return refuse_list(call, field);
             return serve_call_refuse(call, 404, field, "not_found", "there is no adapter %lld here",
-                                     (long long)json_integer_value(id));
+                                     (long long)n);
         }
     }
     return true;
@@ -84,6 +85,7 @@ void serve_lora_scale(serve_call *call)
 
 typedef struct names {
     const char *name, *path;
+    const char *model; /* NULL: no adapter's name */
     const json_t *number;
 } names;
 
@@ -93,6 +95,7 @@ typedef struct names {
 static bool read_names(serve_call *call, unsigned where, json_t **json, names *to)
 {
     static const serve_field fields[] = {
+        SERVE_FIELD("model", LOAD | UNLOAD, MODEL, names, model),
         SERVE_FIELD("lora_name", LOAD | UNLOAD, STRING, names, name),
         SERVE_FIELD("lora_path", LOAD, STRING, names, path),
         SERVE_FIELD("lora_int_id", LOAD | UNLOAD, VALUE, names, number), /* vLLM's clients may send it */

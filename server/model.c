@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "model.h"
 
+#include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "base/mem.h"
 #include "base/utf8.h"
@@ -65,6 +67,33 @@ static const serve_adapter_params *keep_adapters(serve_model *model, const serve
     return copies;
 }
 
+/* ---- Files ---- */
+
+static uint64_t bytes_of(const char *path)
+{
+    struct stat status;
+    return stat(path, &status) == 0 && S_ISREG(status.st_mode) ? (uint64_t)status.st_size : 0;
+}
+
+/* Of a split model all of them. */
+static uint64_t bytes_of_files(const char *first)
+{
+    static const char tail[] = "-00001-of-00003.gguf";
+    char path[4096];
+    size_t n = strlen(first), n_tail = sizeof tail - 1;
+    int number = 0, n_files = 0, used = 0;
+    uint64_t sum = 0;
+    bool split = n > n_tail && n < sizeof path &&
+                 sscanf(first + n - n_tail, "-%5d-of-%5d.gguf%n", &number, &n_files, &used) == 2 &&
+                 (size_t)used == n_tail && number == 1;
+    if (!split) return bytes_of(first);
+    for (int i = 1; i <= n_files; i++) {
+        snprintf(path, sizeof path, "%.*s-%05d-of-%05d.gguf", (int)(n - n_tail), first, i, n_files);
+        sum += bytes_of(path);
+    }
+    return sum;
+}
+
 /* ---- Life ---- */
 
 serve_model *serve_model_create(const serve_model_params *params)
@@ -82,6 +111,7 @@ serve_model *serve_model_create(const serve_model_params *params)
     own->template_source = keep_string(model, params->template_source, &ok);
     own->system = keep_string(model, params->system, &ok);
     if (ok && params->entry != NULL) model->name = keep_string(model, params->entry->name, &ok);
+    if (params->entry != NULL) model->file_bytes = bytes_of_files(params->entry->path);
     if (ok) return model;
     serve_model_release(model);
     return NULL;

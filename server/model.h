@@ -13,6 +13,7 @@ typedef struct serve_model {
     serve_model_params params; /* copies */
     struct serve_block *blocks;
     const char *name;    /* as answers call the model */
+    uint64_t file_bytes; /* of an entry's files, when it was created; 0 = not known */
     char file_name[768]; /* U+FFFD replaces invalid UTF-8; "" until it is known */
 } serve_model;
 

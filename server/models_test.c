@@ -308,6 +308,8 @@ static void names_find_their_models(void **state)
            "\"model\":\"one\"");
     expect("POST", "/v1/completions?model=three", "{\"prompt\":\"x\",\"max_tokens\":2}", 200,
            "\"model\":\"three\"");
+    expect("POST", "/v1/completions?model=three", "{\"model\":\"two\",\"prompt\":\"x\",\"max_tokens\":2}",
+           400, "in the address");
     write_request(body, sizeof body, "vier", 1, false);
     expect("POST", "/v1/completions", body, 404, "\\\"one\\\", \\\"two\\\", \\\"three\\\"");
     expect("POST", "/v1/messages",
@@ -569,6 +571,9 @@ static void a_model_larger_than_the_budget(void **state)
     write_request(body, sizeof body, "one", 1, false);
     expect("POST", "/v1/completions", body, 503, "model_too_large");
     expect("POST", "/v1/completions", body, 503, "a smaller --ctx or less --cache-memory");
+    reply r = ask("POST", "/v1/completions", body);
+    assert_null(strstr(r.text.bytes, "Retry-After"));
+    forget(&r);
 }
 
 /* Whichever allocation fails. */

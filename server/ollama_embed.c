@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "ask.h"
 #include "base/clock.h"
 #include "embedder.h"
 #include "field.h"
@@ -20,6 +21,7 @@ typedef struct inputs {
     bool truncate;
     int32_t dimensions;               /* 0 = as many as the model has */
     const json_t *input, *keep_alive; /* borrowed, NULL = not given */
+    weir__text relaxed;               /* lines for serve_call_relaxed */
 } inputs;
 
 static const char *name_input(const serve_texts *texts, size_t i, char *name, size_t capacity)
@@ -28,26 +30,44 @@ static const char *name_input(const serve_texts *texts, size_t i, char *name, si
     return name;
 }
 
-/* The server's own options decide how the model is set up. */
+/* Options are about generated text, or about how a model is loaded, which the server's own options decide. */
 static bool read_options(serve_call *call, void *to, const char *name, const json_t *value)
 {
-    (void)to;
-    return json_is_object(value) || serve_field_refuse(call, name, "an object");
+    inputs *in = to;
+    const char *key;
+    json_t *option;
+    if (!json_is_object(value)) return serve_field_refuse(call, name, "an object");
+    json_object_foreach((json_t *)value, key, option)
+    {
+        char field[80];
+        snprintf(field, sizeof field, "%s.%.64s", name, key);
+        if (!serve_ask_has_option(field))
+            return serve_call_refuse(call, 400, field, "unknown_parameter",
+                                     "there is no field \"%.64s\" in this request", field);
+        if (!json_is_null(option) && !weir__text_printf(&in->relaxed, "%s\n", field))
+            return serve_call_no_memory(call);
+    }
+    return true;
 }
 
 static bool read_dimensions(serve_call *call, void *to, const char *name, const json_t *value)
 {
     inputs *in = to;
-    json_int_t n = json_integer_value(value);
+    json_int_t n;
+    bool whole = serve_json_whole(value, &n);
     in->dimensions = n < INT32_MAX ? (int32_t)n : INT32_MAX;
-    return (json_is_integer(value) && n > 0) || serve_field_refuse(call, name, "a whole number above 0");
+    return (whole && n > 0) || serve_field_refuse(call, name, "a whole number above 0");
 }
 
 static bool add_input(serve_call *call, void *to, const char *name, const json_t *value)
 {
     inputs *in = to;
     if (!json_is_string(value)) return serve_field_refuse(call, name, "a text");
-    return serve_embedder_read(call, name, value, &in->texts.tokens[in->texts.n++]);
+    json_t *text = in->truncate ? serve_embedder_cut(call, value) : json_incref((json_t *)value);
+    bool ok = text != NULL ? serve_embedder_read(call, name, text, &in->texts.tokens[in->texts.n++])
+                           : serve_call_no_memory(call);
+    json_decref(text);
+    return ok;
 }
 
 static bool read_inputs(serve_call *call, inputs *in, unsigned where)
@@ -64,12 +84,15 @@ static bool read_inputs(serve_call *call, inputs *in, unsigned where)
     const char *name = where == EMBED ? "input" : "prompt";
     bool unmet = false;
     in->truncate = true;
-    if (!serve_call_read_json(call, &in->texts.json) ||
-        !serve_fields_read(call, fields, sizeof fields / sizeof *fields, where, in->texts.json, in, NULL) ||
-        !serve_ollama_keep_alive(call, in->keep_alive, &unmet) ||
-        !serve_lora_choose(call, in->texts.adapter, NULL, &in->texts.adapters))
-        return false;
-    if (unmet) serve_call_relaxed(call, "keep_alive");
+    bool ok =
+        serve_call_read_json(call, &in->texts.json) &&
+        serve_fields_read(call, fields, sizeof fields / sizeof *fields, where, in->texts.json, in, NULL) &&
+        serve_ollama_keep_alive(call, in->keep_alive, &unmet) &&
+        serve_lora_choose(call, in->texts.adapter, NULL, &in->texts.adapters);
+    if (ok && unmet) weir__text_add_string(&in->relaxed, "keep_alive\n");
+    if (ok && in->relaxed.n > 0) serve_call_relaxed(call, in->relaxed.bytes);
+    weir__text_fini(&in->relaxed);
+    if (!ok) return false;
     if (where == EMBEDDINGS || json_is_string(in->input)) return add_input(call, in, name, in->input);
     return serve_field_texts(call, name, in->input, SERVE_TEXTS_MAX, add_input, in);
 }

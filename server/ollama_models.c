@@ -54,14 +54,13 @@ static void add_details(const weir_model_info *info, weir__text *text)
 }
 
 /* An id of 64 digits, which clients expect: of the model's name and size, not of its file. */
-static void add_digest(const char *name, const weir_model_info *info, weir__text *text)
+static void add_digest(const char *name, uint64_t n_bytes, weir__text *text)
 {
     weir__sha256 state;
     char hex[65];
     weir__sha256_init(&state);
     weir__sha256_feed(&state, name, strlen(name));
-    weir__sha256_feed(&state, &info->n_bytes, sizeof info->n_bytes);
-    weir__sha256_feed(&state, &info->n_params, sizeof info->n_params);
+    weir__sha256_feed(&state, &n_bytes, sizeof n_bytes);
     weir__sha256_hex(&state, hex);
     weir__json_string(text, "digest", hex);
 }
@@ -72,35 +71,39 @@ static int32_t context_of(const serve_loaded *loaded, const weir_model_info *inf
     return weir_engine_get_stats(loaded->engine, &stats) == WEIR_OK ? stats.n_ctx : info->n_ctx_train;
 }
 
-/* A model's properties; n_bytes is its size while it is not in memory (NULL). */
-static void begin_model(const char *name, const serve_loaded *loaded, uint64_t n_bytes, weir__text *text)
+/* A model's properties; loaded: NULL while it is not in memory. Its size is that of its files, where they are
+ * known. */
+static void begin_model(const serve_model *model, const char *name, const serve_loaded *loaded,
+                        weir__text *text)
 {
-    weir_model_info info = {.size = sizeof info, .n_bytes = n_bytes};
+    weir_model_info info = {.size = sizeof info};
+    uint64_t n_bytes = model->file_bytes;
     if (loaded != NULL) weir_model_describe(loaded->model, &info);
+    if (n_bytes == 0) n_bytes = info.n_bytes;
     weir__json_next(text);
     weir__text_add_string(text, "{");
     add_name("name", name, text);
     add_name("model", name, text);
-    weir__text_printf(text, ",\"size\":%llu", (unsigned long long)info.n_bytes);
-    add_digest(name, &info, text);
+    weir__text_printf(text, ",\"size\":%llu", (unsigned long long)n_bytes);
+    add_digest(name, n_bytes, text);
     add_details(&info, text);
 }
 
-static void add_tag(const serve_server *server, const char *name, const serve_loaded *loaded,
-                    uint64_t n_bytes, weir__text *text)
+static void add_tag(const serve_server *server, const serve_model *model, const char *name,
+                    const serve_loaded *loaded, weir__text *text)
 {
-    begin_model(name, loaded, n_bytes, text);
+    begin_model(model, name, loaded, text);
     serve_ollama_add_time(text, "modified_at", server->created_s);
     weir__text_add_string(text, "}");
 }
 
 static void add_tags(const serve_server *server, const serve_model *model, const serve_loaded *loaded,
-                     uint64_t n_bytes, weir__text *text)
+                     weir__text *text)
 {
     for (size_t i = 0; i <= model->params.n_names; i++) {
         const char *name = i == 0 ? model->name : model->params.names[i - 1];
         if (i == 0 || (name != model->name && strcmp(name, SERVE_ANY_NAME) != 0))
-            add_tag(server, name, loaded, n_bytes, text);
+            add_tag(server, model, name, loaded, text);
     }
 }
 
@@ -109,7 +112,7 @@ static void add_running(const serve_model *model, const serve_loaded *loaded, we
 {
     weir_model_info info = {.size = sizeof info};
     weir_model_describe(loaded->model, &info);
-    begin_model(model->name, loaded, 0, text);
+    begin_model(model, model->name, loaded, text);
     weir__text_printf(text, ",\"size_vram\":0,\"context_length\":%d", context_of(loaded, &info));
     weir__json_string(text, "expires_at", "9999-12-31T23:59:59Z");
     weir__text_add_string(text, "}");
@@ -122,7 +125,7 @@ static void add_pooled(serve_server *server, const serve_model *model, bool runn
     if (weir_pool_find(serve_catalog_pool(server->catalog), model->name, &info) != WEIR_OK) return;
     const serve_loaded *loaded = serve_catalog_lock(server->catalog, model);
     if (!running)
-        add_tags(server, model, loaded, info.n_bytes, text);
+        add_tags(server, model, loaded, text);
     else if (loaded != NULL)
         add_running(model, loaded, text);
     serve_catalog_unlock(server->catalog);
@@ -139,7 +142,7 @@ static void answer_list(serve_call *call, bool running)
         if (running)
             add_running(call->model, call->loaded, &text);
         else
-            add_tags(server, call->model, call->loaded, 0, &text);
+            add_tags(server, call->model, call->loaded, &text);
     } else if (serve_catalog_list(server->catalog, &models, &n)) {
         for (size_t i = 0; i < n; i++) add_pooled(server, models[i], running, &text);
         serve_catalog_list_fini(models, n);

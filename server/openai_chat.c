@@ -3,10 +3,11 @@
 #include "loaded.h"
 #include "openai.h"
 
-static void add_logprobs(serve_choice *choice, weir__text *text)
+/* always: also where there are none. */
+static void add_logprobs(serve_choice *choice, bool always, weir__text *text)
 {
     weir__text_add_string(text, ",\"logprobs\":");
-    serve_scores_add_chat(&choice->scores, choice->answer->call->loaded->model, text);
+    serve_scores_add_chat(&choice->scores, choice->answer->call->loaded->model, always, text);
 }
 
 static void begin_message(serve_choice *choice, weir__text *text)
@@ -40,14 +41,14 @@ static void add_delta(serve_choice *choice, const weir_delta *given, weir__text 
         break;
     }
     weir__text_add_string(text, "}");
-    add_logprobs(choice, text);
+    add_logprobs(choice, false, text);
     weir__text_add_string(text, ",\"finish_reason\":null}");
 }
 
 static void end_message(serve_choice *choice, weir__text *text)
 {
     weir__text_printf(text, "{\"index\":%d,\"delta\":{}", choice->index);
-    add_logprobs(choice, text);
+    add_logprobs(choice, false, text);
     serve_openai_add_reason(choice, text);
 }
 
@@ -74,7 +75,7 @@ static void whole_message(serve_choice *choice, weir__text *text)
         weir__text_add_string(text, ++n_calls == choice->n_tools ? "}}]" : "}}");
     }
     weir__text_add_string(text, ",\"refusal\":null}");
-    add_logprobs(choice, text);
+    add_logprobs(choice, choice->answer->returns_scores, text);
     serve_openai_add_reason(choice, text);
     text->failed = text->failed || content.failed || reasoning.failed;
     weir__text_fini(&content);

@@ -48,8 +48,10 @@ static bool read_format(serve_call *call, void *to, const char *name, const json
 static bool read_dimensions(serve_call *call, void *to, const char *name, const json_t *value)
 {
     inputs *in = to;
-    in->dimensions = json_integer_value(value);
-    return (json_is_integer(value) && in->dimensions > 0) ||
+    json_int_t n;
+    bool whole = serve_json_whole(value, &n);
+    in->dimensions = n;
+    return (whole && n > 0) ||
            serve_field_refuse(call, name, "a whole number above 0: as many as the model has, or left out");
 }
 

@@ -123,10 +123,10 @@ static const char *status_of(const serve_choice *choice)
                                                                          : "completed";
 }
 
-/* Only the last item may have been cut. */
-static const char *item_status(const serve_choice *choice, size_t index)
+/* Only the last item may have been cut. status: the response's. */
+static const char *item_status(const serve_choice *choice, size_t index, const char *status)
 {
-    bool whole = index + 1 < choice->n_kept || strcmp(status_of(choice), "completed") == 0;
+    bool whole = index + 1 < choice->n_kept || strcmp(status, "completed") == 0;
     return whole ? "completed" : "incomplete";
 }
 
@@ -157,7 +157,7 @@ static void add_response(const serve_answer *answer, const char *status, const c
     weir__text_add_string(text, ",\"output\":[");
     for (size_t i = 0; i < choice->n_kept && !begins; i++) {
         if (i > 0) weir__text_add_string(text, ",");
-        add_item(choice, i, item_status(choice, i), text);
+        add_item(choice, i, item_status(choice, i, status), text);
     }
     weir__text_add_string(text, "],\"error\":");
     if (error != NULL) {
@@ -266,7 +266,7 @@ static void stop_item(serve_choice *choice, size_t index)
         add_arguments(choice->answer, part, false, text);
         end_event(choice->answer, text);
     }
-    send_item(choice, "response.output_item.done", index, item_status(choice, index));
+    send_item(choice, "response.output_item.done", index, item_status(choice, index, status_of(choice)));
 }
 
 /* Takes the tokens of a part's next piece; of content, their logprobs into *scores and the part's own. */

@@ -3,7 +3,10 @@
 
 #include <stdio.h>
 #include <string.h>
+#include <strings.h>
 
+#include "base/ascii.h"
+#include "sources.h"
 #include "transfer/transfer.h"
 
 static bool read_origin(const char *text, weir__transfer_url *origin)
@@ -30,4 +33,19 @@ bool serve_origin_is(const char *entry, const char *url)
     weir__transfer_url a, b;
     return read_origin(entry, &a) && read_origin(url, &b) && strcmp(a.host, b.host) == 0 &&
            a.port == b.port && a.secure == b.secure;
+}
+
+bool serve_origin_is_page(const char *entry)
+{
+    static const char *const own_ports[] = {"http:80", "https:443"};
+    char host[256], own[300];
+    size_t n = strspn(entry, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+.-");
+    if (strcmp(entry, "null") == 0) return true;
+    if (n == 0 || strncmp(entry + n, "://", 3) != 0 || strpbrk(entry + n + 3, "/?#@* ") != NULL) return false;
+    const char *port = serve_sources_split(entry + n + 3, host, sizeof host);
+    if (port == NULL || (*port == ':' && weir__ascii_port(port + 1, strlen(port + 1)) == 0)) return false;
+    snprintf(own, sizeof own, "%.*s%s", (int)n, entry, port);
+    for (size_t i = 0; i < sizeof own_ports / sizeof *own_ports; i++)
+        if (strcasecmp(own, own_ports[i]) == 0) return false;
+    return true;
 }

@@ -1,4 +1,4 @@
-/* origin.h: another server's scheme, host and port, as an entry of --prefix-peer or a request names them.
+/* origin.h: scheme, host and port of another server, as --prefix-peer or a request names it, and of pages.
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef WEIR_SERVER_ORIGIN_H
 #define WEIR_SERVER_ORIGIN_H
@@ -10,5 +10,9 @@ bool serve_origin_check(const char *entry);
 
 /* Whether a request's URL, which has no path but "/", has the origin of an entry. */
 bool serve_origin_is(const char *entry, const char *url);
+
+/* Whether an entry is what the pages of one site send as Origin: SCHEME://HOST, or with a port that is not
+ * the scheme's own; or "null", which pages without a site send. */
+bool serve_origin_is_page(const char *entry);
 
 #endif

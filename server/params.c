@@ -194,7 +194,7 @@ static weir_status check_ranges(const serve_params *params, weir_error *error)
 
 /* ---- All of them ---- */
 
-/* Names of hosts: those that this server answers to, and those from which it fetches images. */
+/* Names of hosts that this server answers to, origins of pages, and hosts from which it fetches images. */
 static weir_status check_hosts(const serve_params *params, weir_error *error)
 {
     if (params->n_media_hosts > 0 && !weir__transfer_exists)
@@ -210,8 +210,16 @@ static weir_status check_hosts(const serve_params *params, weir_error *error)
         if (params->hosts[i][0] == '\0' || strpbrk(params->hosts[i], ":/ ") != NULL)
             return weir__error_set(
                 error, WEIR_INVALID, "hosts",
-                "\"%.100s\" is no name of a host; allowed: a name without scheme and port, or *",
+                "\"%.100s\" is not a host name; allowed: a name without scheme and port, or *",
                 params->hosts[i]);
+    for (size_t i = 0; i < params->n_origins; i++)
+        if (strcmp(params->origins[i], "*") != 0 && !serve_origin_is_page(params->origins[i]))
+            return weir__error_set(
+                error, WEIR_INVALID, "origins",
+                "\"%.100s\" is not an origin as browsers send it: scheme://host[:port], such as "
+                "https://example.org or http://localhost:3000, without a path and without the scheme's own "
+                "port; or * for all",
+                params->origins[i]);
     return WEIR_OK;
 }
 

@@ -21,9 +21,10 @@ typedef struct wish {
 
 static bool read_more_than(serve_call *call, void *to, const char *name, const json_t *value)
 {
-    json_int_t n = json_integer_value(value);
+    json_int_t n;
+    bool whole = serve_json_whole(value, &n);
     ((wish *)to)->more_than = (int32_t)n;
-    return (json_is_integer(value) && n >= 0 && n <= INT32_MAX) ||
+    return (whole && n >= 0 && n <= INT32_MAX) ||
            serve_field_refuse(call, name, "a number of tokens, 0 or more");
 }
 

@@ -21,7 +21,7 @@ static bool add_prompt(serve_call *call, serve_prompt *one, weir__text *text)
     weir_error error = {0};
     weir_status status = WEIR_OK;
     if (one->text != NULL)
-        status = serve_tokens_of(call->loaded->model, one->text, true, true, &one->tokens, &one->n, &error);
+        status = serve_tokens_of(call->loaded, one->text, true, true, &one->tokens, &one->n, &error);
     if (!serve_call_passes(call, status, &error)) return false;
     add_ids(text, one->tokens, one->n);
     return true;
@@ -59,7 +59,7 @@ static bool add_chat(serve_ask *ask, weir__text *text)
     int32_t *tokens = NULL;
     size_t n = 0;
     const weir_request request = {.chat = ask->rendered};
-    weir_status status = serve_tokens_of_prompt(ask->call->loaded->model, &request, &tokens, &n, &error);
+    weir_status status = serve_tokens_of_prompt(ask->call->loaded, &request, &tokens, &n, &error);
     bool ok = serve_call_passes(ask->call, status, &error);
     if (ok) add_ids(text, tokens, n);
     weir__mem_free(tokens);

@@ -27,9 +27,10 @@ typedef struct asked {
 static bool read_top_n(serve_call *call, void *to, const char *name, const json_t *value)
 {
     asked *a = to;
-    json_int_t n = json_integer_value(value);
+    json_int_t n;
+    bool whole = serve_json_whole(value, &n);
     a->top_n = n < SERVE_TEXTS_MAX ? (int32_t)n : SERVE_TEXTS_MAX;
-    return (json_is_integer(value) && n >= 1) ||
+    return (whole && n >= 1) ||
            serve_field_refuse(call, name, "a whole number above 0: the documents to return, the best first");
 }
 
@@ -87,15 +88,6 @@ typedef struct shape {
     size_t most; /* tokens of a pair */
 } shape;
 
-static bool tokens_of(serve_call *call, const char *field, const json_t *text, bool parse, int32_t **ids,
-                      size_t *n)
-{
-    weir_error error = {0};
-    weir_status status = serve_tokens_of(call->loaded->model, text, false, parse, ids, n, &error);
-    if (status != WEIR_NO_MEMORY) snprintf(error.field, sizeof error.field, "%s", field);
-    return serve_call_passes(call, status, &error);
-}
-
 static bool learn_shape(serve_call *call, const asked *a, const weir_context_info *context, shape *s)
 {
     static const char key[] = "tokenizer.chat_template.rerank";
@@ -109,7 +101,7 @@ static bool learn_shape(serve_call *call, const asked *a, const weir_context_inf
         (void)weir_model_meta(call->loaded->model, key, s->prompt, n + 1, &n);
     }
     /* It is repeated with each document, so its length is checked first. */
-    if (!tokens_of(call, "query", a->query, false, &s->query, &s->n_query)) return false;
+    if (!serve_embedder_tokens(call, "query", a->query, false, false, &s->query, &s->n_query)) return false;
     return s->n_query < s->most ||
            serve_call_refuse(call, 400, "query", "context_length_exceeded",
                              "query has %zu tokens; with a document it may have up to %zu", s->n_query,
@@ -151,7 +143,7 @@ static bool join(serve_call *call, const shape *s, const char *field, const json
     int32_t end = info->token_eos >= 0 ? info->token_eos : info->token_sep;
     int32_t *ids = NULL, *all;
     size_t n_ids = 0, n = 0;
-    bool ok = tokens_of(call, field, document, false, &ids, &n_ids);
+    bool ok = serve_embedder_tokens(call, field, document, false, false, &ids, &n_ids);
     if (ok && (all = weir__mem_calloc(s->n_query + n_ids + 4, sizeof *all)) != NULL) {
         if (info->add_bos) put_token(all, &n, info->token_bos);
         memcpy(all + n, s->query, s->n_query * sizeof *all);
@@ -179,7 +171,7 @@ static bool add_pair(serve_call *call, asked *a, const shape *s, size_t i)
     } else {
         json_t *filled = fill(s->prompt, a->query, document_of(a, i));
         int32_t *ids = NULL;
-        bool ok = filled != NULL ? tokens_of(call, field, filled, true, &ids, &pair->n)
+        bool ok = filled != NULL ? serve_embedder_tokens(call, field, filled, false, true, &ids, &pair->n)
                                  : serve_call_no_memory(call);
         pair->ids = ids;
         json_decref(filled);

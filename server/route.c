@@ -34,6 +34,7 @@ static const serve_route routes[] = {
     {"POST", "/api/pull", serve_ollama_pull, .work = true, .model = true, .apart = true,
      .error = serve_ollama_error},
     {"POST", "/api/*", serve_ollama_refuse, .error = serve_ollama_error}, /* push, create, copy */
+    {"DELETE", "/api/delete", serve_ollama_refuse, .bodied = true, .error = serve_ollama_error},
     {"GET", "/props", serve_props, .engine = true},
     {"POST", "/v1/embeddings", serve_embeddings, .work = true, .slow = true, .model = true,
      .kind = WEIR_POOL_KIND_EMBEDDING},
@@ -91,12 +92,11 @@ const serve_route *serve_route_find(const char *method, const char *path, const 
         delete = delete || strcmp(route->method, "DELETE") == 0;
         if (found == NULL && strcmp(method, route->method) == 0) found = route;
     }
-    *allow = found != NULL   ? NULL
-             : get && delete ? "GET, HEAD, DELETE"
-             : get && post   ? "GET, HEAD, POST"
-             : get           ? "GET, HEAD"
-             : post          ? "POST"
-                             : NULL;
+    static const char *const lists[] = {
+        NULL,     "GET, HEAD",         "POST",         "GET, HEAD, POST",
+        "DELETE", "GET, HEAD, DELETE", "POST, DELETE", "GET, HEAD, POST, DELETE",
+    };
+    *allow = found == NULL ? lists[get + 2 * post + 4 * delete] : NULL;
     return found;
 }
 

@@ -93,9 +93,9 @@ static void add_full_entry(const serve_scores *scores, const weir_model *model, 
     weir__text_add_string(text, "]}");
 }
 
-void serve_scores_add_chat(serve_scores *scores, const weir_model *model, weir__text *text)
+void serve_scores_add_chat(serve_scores *scores, const weir_model *model, bool always, weir__text *text)
 {
-    if (scores->n == 0) {
+    if (scores->n == 0 && !always) {
         weir__text_add_string(text, "null");
         return;
     }

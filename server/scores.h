@@ -26,9 +26,9 @@ bool serve_scores_add(serve_scores *scores, const weir_chunk *chunk, int32_t n_t
 /* The value of vLLM's "prompt_logprobs". */
 void serve_scores_add_prompt(const weir_chunk *prompt, const weir_model *model, weir__text *text);
 
-/* The value of "logprobs" in chat's and in completions' form, "null" if it is empty. Forgets the returned
- * tokens. */
-void serve_scores_add_chat(serve_scores *scores, const weir_model *model, weir__text *text);
+/* The value of "logprobs" in chat's and in completions' form, "null" if it is empty (always: an empty list).
+ * Forgets the returned tokens. */
+void serve_scores_add_chat(serve_scores *scores, const weir_model *model, bool always, weir__text *text);
 void serve_scores_add_completion(serve_scores *scores, const weir_model *model, weir__text *text);
 
 /* Finds the tokens that make up these bytes, and forgets them and all before. Appends entries as chat's form

@@ -102,7 +102,7 @@ static void a_chat_tells_every_token(void **state)
     (void)state;
     serve_scores scores = scores_of(likeliest[0]);
     weir__text text = {0};
-    serve_scores_add_chat(&scores, model, &text);
+    serve_scores_add_chat(&scores, model, false, &text);
     json_t *json = parse(&text);
     for (size_t i = 0; i < 2; i++) {
         const json_t *entry = json_array_get(json_object_get(json, "content"), i);

@@ -150,8 +150,9 @@ struct serve_call {
     bool chunked;
     serve_events *events; /* that it streams; NULL: none */
     int status;
-    int32_t retry_s;  /* Retry-After, 0 = none */
-    const char *code; /* of a refusal, static; NULL: none */
+    int32_t retry_s;     /* Retry-After, 0 = none, or 1 with 429 and 503 */
+#define SERVE_NEVER (-1) /* none in any case: no retry can help */
+    const char *code;    /* of a refusal, static; NULL: none */
     const char *allow;
     char *relaxed; /* owned: the header's value; NULL: all that was asked for is enforced */
     serve_terms terms;
@@ -214,9 +215,9 @@ struct serve_server {
 
     /* The service thread's. */
     serve_call *calls;
-    int32_t n_calls, most_calls; /* since memory was last given back */
-    uint64_t n_bodies;           /* bytes of all calls' bodies */
-    bool draining, cut;          /* cut: the drain's time is over, and running calls were ended */
+    int32_t n_calls, most_calls;    /* since memory was last given back */
+    uint64_t n_bodies, most_bodies; /* bytes of all calls' bodies; the same */
+    bool draining, cut;             /* cut: the drain's time is over, and running calls were ended */
     int64_t drain_deadline_ns;
     serve_connection *connections, *due;
     int32_t n_connections, most_connections; /* the limit, apart from those for probes */
@@ -253,6 +254,7 @@ struct serve_route {
     bool absent;                /* may be about one that is not in memory */
     bool tagged;                /* names models with ":latest", as "model" or "name": Ollama's */
     bool peer;                  /* asked by other servers, with the key of --prefix-key; loads no model */
+    bool bodied;                /* has a body, though its method is not POST */
     bool drain;                 /* served during a drain, because it concerns running requests */
     bool health, metrics, open; /* whether a key is needed */
     serve_error_form *error;    /* of the API; NULL: OpenAI's */
@@ -362,6 +364,9 @@ bool serve_call_read_json(serve_call *call, json_t **json);
 
 /* The same for any JSON value. */
 bool serve_call_read_any(serve_call *call, json_t **json);
+
+/* Whether it is a whole number, which may be written as 1.0; into *n, else 0. */
+bool serve_json_whole(const json_t *value, json_int_t *n);
 
 /* Token ids, an array in a request's `field`, into *ids, [*n], which the caller frees in any case. False: the
  * call has its answer. */
@@ -488,11 +493,21 @@ serve_error_form serve_messages_error, serve_ollama_error;
 bool serve_page_has(const char *path);
 
 /* tokens.c: the ids of a request's prompt, which has no media, and of a JSON string; into *tokens, [*n],
- * which the caller frees in any case. */
-weir_status serve_tokens_of_prompt(const weir_model *model, const weir_request *request, int32_t **tokens,
+ * which the caller frees in any case. TOO_LONG ("text" or "chat") if no request has room for so many bytes.
+ * serve_tokens_of_text leaves that check to the caller. */
+weir_status serve_tokens_of_prompt(const serve_loaded *loaded, const weir_request *request, int32_t **tokens,
                                    size_t *n, weir_error *error);
-weir_status serve_tokens_of(const weir_model *model, const json_t *string, bool special, bool parse,
+weir_status serve_tokens_of(const serve_loaded *loaded, const json_t *string, bool special, bool parse,
                             int32_t **tokens, size_t *n, weir_error *error);
+weir_status serve_tokens_of_text(const weir_model *model, const json_t *string, bool special, bool parse,
+                                 int32_t **tokens, size_t *n, weir_error *error);
+
+/* The check alone, of a prompt of `length` bytes. field: the library's name for it. */
+weir_status serve_tokens_check(const serve_loaded *loaded, const char *field, size_t length,
+                               weir_error *error);
+
+/* The number of tokens that so many bytes of text are at least; 0 = unknown. */
+size_t serve_tokens_least(const weir_model *model, size_t length);
 
 /* lora.c: fills an empty set with the adapters of a request's "lora", else with the adapter that its "model"
  * names, else with the server's default; either may be NULL. False: the call has its answer. */

@@ -302,7 +302,8 @@ void serve_tape_orphan(serve_tape *tape)
     tape->lost = tape->lost || !tape->ended;
     for (serve_call *reader = tape->readers; reader != NULL && !tape->ended; reader = reader->reader_after)
         if (!reader->ended)
-            end_reader(reader, "given_up", "the answer was given up: the server has no room for it, or ends");
+            end_reader(reader, "given_up",
+                       "the answer was abandoned: the server has no room for it, or is stopping");
     if (tape->lost && tape->n_readers == 0) tape_destroy(tape);
 }
 
@@ -349,9 +350,10 @@ static bool read_position(serve_call *call, const serve_tape *tape, uint64_t off
     uint64_t least = tape->first > offset ? tape->first - 1 - offset : 0;
     *after = number ? strtoull(text, NULL, 10) + offset : 0;
     if (call->position_from != NULL && (!number || *after > last(tape)))
-        return serve_call_refuse(call, 400, field, "invalid_value",
-                                 "\"%.32s\" is no event of this stream until now; allowed: %llu to %llu",
-                                 text, (unsigned long long)least, (unsigned long long)(last(tape) - offset));
+        return serve_call_refuse(
+            call, 400, field, "invalid_value",
+            "\"%.32s\" is not the number of an event that this stream has had; allowed: %llu to %llu", text,
+            (unsigned long long)least, (unsigned long long)(last(tape) - offset));
     if (*after + 1 < tape->first)
         return serve_call_refuse(call, 410, field, "events_gone",
                                  "the stream's first events are no longer kept; allowed: %llu to %llu",

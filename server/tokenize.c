@@ -1,5 +1,7 @@
 /* tokenize.c: POST /tokenize, /detokenize and /apply-template, as llama-server has them.
  * SPDX-License-Identifier: Apache-2.0 */
+#include <stdio.h>
+
 #include "ask.h"
 #include "base/mem.h"
 #include "base/utf8.h"
@@ -76,8 +78,8 @@ void serve_tokenize(serve_call *call)
         serve_field_refuse(call, "content", "a string");
         goto out;
     }
-    weir_status status =
-        serve_tokens_of(call->loaded->model, w.content, w.special, w.parse, &tokens, &n, &error);
+    weir_status status = serve_tokens_of(call->loaded, w.content, w.special, w.parse, &tokens, &n, &error);
+    if (status == WEIR_TOO_LONG) snprintf(error.field, sizeof error.field, "content");
     if (!serve_call_passes(call, status, &error)) goto out;
     weir__text_add_string(&text, "{");
     add_tokens(call, tokens, n, w.pieces, &text);
@@ -128,7 +130,7 @@ static void tell_chat(serve_call *call, weir_chat *chat)
     size_t length, n = 0;
     const char *prompt = weir_chat_prompt(chat, &length);
     const weir_request request = {.chat = chat};
-    weir_status status = serve_tokens_of_prompt(call->loaded->model, &request, &tokens, &n, &error);
+    weir_status status = serve_tokens_of_prompt(call->loaded, &request, &tokens, &n, &error);
     if (serve_call_passes(call, status, &error)) {
         weir__text_add_string(&text, "{");
         weir__json_bytes(&text, "prompt", prompt, length);

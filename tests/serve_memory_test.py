@@ -54,6 +54,22 @@ def sizes():
 SIZES = None
 
 
+def test_sizes_in_the_list_of_ollama():
+    split = os.path.join(scratch.name, "split")
+    os.mkdir(split)
+    for i, n in ((1, 1000), (2, 234)):
+        with open(f"{split}/big-0000{i}-of-00002.gguf", "wb") as file:
+            file.write(b"x" * n)
+    for folder, sizes in ((FOLDER, {f"{n}:latest": os.path.getsize(f"{FOLDER}/{n}.gguf") for n in NAMES}), (split, {"big:latest": 1234})):
+        with Server(WEIR, "--models-dir", folder, *WORDS, model=None, patience=120) as server:
+            told = {m["name"]: (m["size"], m["digest"]) for m in server.get("/api/tags").json["models"]}
+            check("/api/tags: sizes of models that are not loaded", {n: told[n][0] for n in sizes} == sizes, told)
+            if folder == FOLDER:
+                ask(server, "a", "x")
+                again = {m["name"]: (m["size"], m["digest"]) for m in server.get("/api/tags").json["models"]}
+                check("/api/tags: the same of one that is loaded", again == told, again)
+
+
 def test_two_fit():
     global SIZES
     need_server(WEIR)

@@ -41,6 +41,12 @@ refused("another name", server.post(CHAT, dict(HELLO, model="gpt-3.5-turbo")), 4
 refused("another name, completions", server.post(TEXT, {"prompt": "x", "model": "gpt-3.5-turbo"}), 404, "model", "model_not_found", '"tiny"')
 refused("another name, tokens", server.post("/tokenize", {"content": "x", "model": "gpt-3.5-turbo"}), 404, "model", "model_not_found", '"tiny"')
 refused("another name, text of tokens", server.post("/detokenize", {"tokens": [], "model": "gpt-3.5-turbo"}), 404, "model", "model_not_found", '"tiny"')
+for path in (CHAT, "/props", "/slots"):
+    asks = (lambda query: server.post(path + query, HELLO)) if path == CHAT else (lambda query: server.get(path + query))
+    refused(f"{path}: another name in the address", asks("?model=gpt-3.5-turbo"), 404, "model", "model_not_found", '"tiny"')
+    check(f"{path}: the name in the address", asks("?model=tiny").status == 200 and asks("?model=default").status == 200)
+refused("two names", server.post(CHAT + "?model=tiny", dict(HELLO, model="default")), 400, "model", "invalid_value", "in the body")
+check("one name, twice", server.post(CHAT + "?model=tiny", dict(HELLO, model="tiny")).status == 200)
 for path in ("/%ff", "/v1/models/x%ff", "/v1/streams/%ff%ff"):
     refused(f"{path}: told in UTF-8", server.get(path), 404, "model" if "models" in path else None)
 refused("a name that is cut, in UTF-8", server.post(CHAT, dict(HELLO, model="x" + "é" * 200)), 404, "model")
@@ -69,9 +75,59 @@ for name, body, field in [("tool_choice of another type", {"tool_choice": {"type
                           ("modalities", {"modalities": ["text", "audio"]}, "modalities"), ("safety_identifier", {"safety_identifier": 5}, "safety_identifier"),
                           ("two schemas", {"json_schema": {}, "response_format": {"type": "json_object"}}, "response_format")]:
     refused(name, server.post(CHAT, dict(HELLO, **body)), 400, field)
-for body in ('{"max_completion_tokens": 2, "max_tokens": 5, "ignore_eos": true, %s', '{"max_tokens": 5, "max_completion_tokens": 2, "ignore_eos": true, %s'):
-    reply = server.post(CHAT, (body % json.dumps({"messages": HELLO["messages"]})[1:]).encode())
-    check("the newer name of max_tokens counts", reply.json["usage"]["completion_tokens"] == 2, reply.body)
+for path, body, field, word in ((CHAT, dict(HELLO, max_tokens=5, max_completion_tokens=2), "max_completion_tokens", "max_tokens"),
+                                (CHAT, dict(HELLO, n_predict=5), "n_predict", "max_tokens"),
+                                (TEXT, {"prompt": "x", "repeat_penalty": 1, "repetition_penalty": 1.5}, "repetition_penalty", "repeat_penalty")):
+    refused(f"two names, two values: {field}", server.post(path, body), 400, field, "invalid_value", field + " and " + word)
+reply = server.post(CHAT, dict(HELLO, max_tokens=5, max_completion_tokens=5, n_predict=5, repeat_penalty=1, repetition_penalty=1.0))
+check("two names, one value", reply.status == 200 and reply.json["usage"]["completion_tokens"] <= 5, reply.body)
+
+# ---- Values that mean the same
+
+for body, other in (({"seed": 1}, {"seed": 1.0}), ({"seed": 7, "n": 2}, {"seed": 7.0, "n": 2.0}), ({"priority": -1}, {"priority": -1.0}), ({"stop": ""}, {"stop": [""]}),
+                    ({"stop": None}, {"stop": ["", ""]}), ({"top_logprobs": 1, "logprobs": True}, {"top_logprobs": 1.0, "logprobs": True})):
+    a, b = (server.post(CHAT, dict(HELLO, temperature=1, **{"seed": 3, **more})) for more in (body, other))
+    check(f"{other} is {body}", a.status == b.status == 200 and a.json["choices"] == b.json["choices"], a.body, b.body)
+for path, body, other in ((TEXT, {"prompt": [97, 98], "logprobs": 1}, {"prompt": [97.0, 98], "logprobs": 1.0}), ("/detokenize", {"tokens": [97]}, {"tokens": [97.0]}),
+                          (TEXT, {"prompt": "x", "logit_bias": [[97, 5]]}, {"prompt": "x", "logit_bias": [[97.0, 5.0]]})):
+    a, b = (server.post(path, {"max_tokens": 3, "temperature": 0, **more} if path == TEXT else more) for more in (body, other))
+    check(f"{path}: {other} is {body}", a.status == b.status == 200 and a.json.get("choices", a.json) == b.json.get("choices", b.json), a.body, b.body)
+reply = server.post(CHAT, dict(HELLO, max_tokens=0, logprobs=True))
+check("logprobs of an empty answer", reply.status == 200 and reply.json["choices"][0]["logprobs"] == {"content": [], "refusal": None}, reply.body)
+check("none where they are not asked for", server.post(CHAT, dict(HELLO, max_tokens=0)).json["choices"][0]["logprobs"] is None)
+
+# ---- Fields within fields
+
+HISTORY = [{"role": "system", "content": [{"type": "text", "text": "Be brief.", "cache_control": {"type": "ephemeral"}}]},
+           {"role": "user", "name": "sam", "content": [{"type": "text", "text": "hello", "cache_control": {"type": "ephemeral"}, "annotations": []}]},
+           {"role": "assistant", "content": None, "refusal": None, "annotations": [], "audio": None, "function_call": None, "parsed": None,
+            "reasoning": "hm", "reasoning_content": "hm", "reasoning_details": [{"type": "reasoning.text", "text": "hm"}], "thinking_blocks": [],
+            "provider_specific_fields": {}, "tool_calls": [{"id": "c1", "index": 0, "type": "function", "extra_content": {"google": {}},
+                                                           "function": {"name": "f", "arguments": "{}", "parsed_arguments": {}}}]},
+           {"role": "tool", "tool_call_id": "c1", "name": "f", "content": "done", "cache_control": {"type": "ephemeral"}},
+           {"role": "user", "content": "and?"}]
+TOOL = {"type": "function", "function": {"name": "f", "description": "it", "parameters": {"type": "object", "properties": {}}, "strict": False}}
+FORM = {"type": "json_schema", "json_schema": {"name": "x", "description": "y", "strict": False, "schema": {"type": "object"}}}
+reply = server.post(CHAT, dict(HELLO, messages=HISTORY, tools=[TOOL], response_format=FORM))
+check("a history as clients have it", reply.status == 200, reply.status, reply.body)
+said = {"role": "assistant", "content": "hi"}
+call = {"id": "c1", "type": "function", "function": {"name": "f", "arguments": "{}"}}
+for field, body in (("messages[0].contnet", {"messages": [{"role": "user", "content": "x", "contnet": "y"}]}),
+                    ("messages[1].prefix", {"messages": HELLO["messages"] + [dict(said, prefix=True)]}),
+                    ("messages[0].content[1].txt", {"messages": [{"role": "user", "content": [{"type": "text", "text": "x"}, {"type": "text", "text": "x", "txt": "y"}]}]}),
+                    ("messages[0].content[0].image_url.size", {"messages": [{"role": "user", "content": [{"type": "image_url", "image_url": {"url": "data:", "size": 3}}]}]}),
+                    ("messages[0].tool_calls[0].result", {"messages": [dict(said, tool_calls=[dict(call, result="x")])]}),
+                    ("messages[0].tool_calls[0].function.args", {"messages": [dict(said, tool_calls=[dict(call, function=dict(call["function"], args={}))])]}),
+                    ("tools[0].strict", {"tools": [dict(TOOL, strict=True)]}),
+                    ("tools[0].function.input_schema", {"tools": [{"type": "function", "function": {"name": "f", "input_schema": {}}}]}),
+                    ("tool_choice.name", {"tools": [TOOL], "tool_choice": {"type": "function", "function": {"name": "f"}, "name": "f"}}),
+                    ("tool_choice.function.strict", {"tools": [TOOL], "tool_choice": {"type": "function", "function": {"name": "f", "strict": True}}}),
+                    ("tool_choice.allowed_tools.allowed", {"tools": [TOOL], "tool_choice": {"type": "allowed_tools", "allowed_tools": {"mode": "auto", "tools": [TOOL], "allowed": 1}}}),
+                    ("response_format.strict", {"response_format": dict(FORM, strict=True)}),
+                    ("response_format.json_schema.strct", {"response_format": {"type": "json_schema", "json_schema": {"strct": True, "schema": {}}}})):
+    refused(f"unknown: {field}", server.post(CHAT, dict(HELLO, **body)), 400, field, "unknown_parameter", field)
+refused("an old call in a history", server.post(CHAT, dict(HELLO, messages=[dict(said, function_call={"name": "f", "arguments": "{}"})])), 400,
+        "messages[0].function_call", "unsupported_field", "tool_calls")
 refused("suffix", server.post(TEXT, {"prompt": "x", "suffix": "y"}), 400, "suffix")
 check("no suffix", server.post(TEXT, {"prompt": "x", "suffix": "", "max_tokens": 1}).status == 200)
 refused("what there is not", server.post(CHAT, dict(HELLO, temprature=1)), 400, "temprature", "unknown_parameter")
@@ -99,6 +155,26 @@ refused("fewer dimensions", server.post(EMBED, {"input": "two", "dimensions": le
 refused("fewer dimensions, before texts are looked at", server.post(EMBED, {"input": ["two", "two " * 9000], "dimensions": len(whole) - 1}), 400, "dimensions", "unsupported_value", str(len(whole)))
 coded = server.post(EMBED, {"input": [ids, "two"], "encoding_format": "base64", "dimensions": len(whole)}).json["data"]
 check("base64: little-endian floats", all(all(abs(a - b) < 1e-7 for a, b in zip(struct.unpack(f"<{len(whole)}f", base64.b64decode(d["embedding"], validate=True)), whole)) for d in coded), coded)
+server.stop()
+
+# ---- Texts that cannot fit, whatever their tokens are
+
+server = Server(WEIR, "-c", "256", "--embeddings")
+long = "two " * 200000
+said = [{"role": "user", "content": long}]
+for path, body, field in (("/tokenize", {"content": long}, "content"), ("/apply-template", {"messages": said}, "messages"),
+                          (TEXT, {"prompt": long}, "prompt"), (TEXT + "/render", {"prompt": ["x", long]}, "prompt"), (CHAT, {"messages": said}, "messages"),
+                          (CHAT + "/render", {"messages": said}, "messages"), ("/v1/messages/count_tokens", {"messages": said}, "messages"),
+                          ("/v1/responses/input_tokens", {"input": long}, "input"), (EMBED, {"input": ["x", long]}, "input[1]"),
+                          ("/api/embed", {"input": long, "truncate": False}, "input")):
+    reply = server.post(path, body)
+    error = reply.json["error"]
+    words = error if isinstance(error, str) else error["message"]
+    check(f"{path}: a text that is hopelessly long", reply.status == 400 and "bytes, which are at least" in words and
+          (isinstance(error, str) or (error["param"], error["code"]) == (field, "context_length_exceeded")), reply.status, reply.body)
+reply = server.post("/api/embed", {"input": [long, "two"]})
+check("/api/embed: such a text is cut", reply.status == 200 and len(reply.json["embeddings"]) == 2, reply.status, reply.body)
+check("/tokenize: more tokens than a request holds, in fewer bytes", len(server.post("/tokenize", {"content": "x." * 200}).json["tokens"]) > 256)
 server.stop()
 
 # ---- How answers end, and the order of events

@@ -208,6 +208,20 @@ def slow_readers():
 
 
 @part
+def large_bodies():
+    """Their memory goes back to the system. A request of many small texts takes many times its size."""
+    server = start()
+    before = server.resident()
+    for _ in range(3):
+        reply = server.post(CHAT, {"messages": [{"role": "user", "content": [{"type": "text", "text": "x"}] * 300000}]})
+        check("a large body is read", reply.status == 400 and reply.error["code"] == "context_length_exceeded", reply.status, reply.body)
+    peak = server.peak() - before
+    back = eventually(lambda: server.resident() - before < 32 << 20)
+    check("what large bodies took is given back", SANITIZED or (peak > 100 << 20 and back), before, peak, server.resident())
+    end(server)
+
+
+@part
 def whole_answers():
     """A prompt that all choices echo, and a whole answer that nobody takes."""
     server = start("--stall-timeout", "2")
@@ -215,7 +229,7 @@ def whole_answers():
     reply = server.post(TEXT, {"prompt": "x" * (8 << 20), "echo": True, "n": 128})
     check("a prompt is kept once for all choices", reply.status == 400 and (SANITIZED or server.peak() - before < 256 << 20), reply.body, before, server.peak())
     reader = server.connect(room=4096)
-    reader.request("POST", "/apply-template", {"messages": [{"role": "user", "content": "x" * (12 << 20)}]})
+    reader.request("POST", "/detokenize", {"tokens": [300] * (2 << 20)})
     metrics = server.wait_for(lambda m: m["weir_http_unsent_bytes"] > 0)
     check("an answer waits for its reader", metrics["weir_http_unsent_bytes"] > 1 << 20, metrics["weir_http_unsent_bytes"])
     metrics = server.wait_for(lambda m: m["weir_http_left_total"] == 1)

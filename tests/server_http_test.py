@@ -189,6 +189,9 @@ def bodies():
             connection = say(server, CHUNKED + "\r\n" + pieces + "0\r\nTrailer: x\r\n\r\n")
             reply = connection.reply()
             check(f"{n} bytes in chunks of {size}", reply.status == status and (status == 200 or connection.closed()), reply.body)
+    for length in (most + 1, 0x7fffffff, 0xffffffffffffffff):
+        refused(server, f"a first chunk of {length:x} bytes, before it comes", CHUNKED + f"\r\n{length:x}\r\n", 413, "body_too_large")
+    refused(server, "a second one", CHUNKED + f"\r\n5\r\n{ABC[:5]}\r\n{most - 4:x}\r\n", 413, "body_too_large")
     refused(server, "one byte too many, behind it a request", CHUNKED + "\r\n" + f"{most + 1:x}\r\n" + "x" * (most + 1) + "\r\n0\r\n\r\n", 413, "body_too_large")
     answered(server, "chunks, and another request", CHUNKED + "\r\n5\r\n" + ABC[:5] + "\r\nC\r\n" + ABC[5:] + "\r\n0\r\n\r\n")
     answered(server, "no body at all", POST + "\r\n", 400)
@@ -360,7 +363,7 @@ def tls():
     cert, key = os.path.join(scratch.name, "cert.pem"), os.path.join(scratch.name, "key.pem")
     subprocess.run(["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-keyout", key, "-out", cert, "-days", "2",
                     "-subj", "/CN=localhost"], check=True, capture_output=True)
-    server = start("-np", "1", "--tls-cert", cert, "--tls-key", key, model=SLOW, kind="tls", cert=cert)
+    server = start("-np", "1", "-c", "30000", "--tls-cert", cert, "--tls-key", key, model=SLOW, kind="tls", cert=cert)
     connection = server.connect()
     big = {"content": "x" * 300000}
     connection.request("POST", "/tokenize", big)

@@ -138,9 +138,10 @@ for name, body, field, *word in [
         ("a schema that cannot be kept", {"output_config": {"format": {"type": "json_schema", "schema": {"type": "array", "uniqueItems": True}}}}, "output_config/format/schema"),
         ("a choice of tools", {"tools": TOOLS, "tool_choice": {"type": "some"}}, "tool_choice.type"), ("a choice without tools", {"tool_choice": {"type": "any"}}, "tool_choice"),
         ("a tool that is not there", {"tools": TOOLS, "tool_choice": {"type": "tool", "name": "x"}}, "tool_choice"),
-        ("stop sequences", {"stop_sequences": [""]}, "stop_sequences"), ("thinking", {"thinking": {"type": "sometimes"}}, "thinking.type"),
+        ("stop sequences", {"stop_sequences": [5]}, "stop_sequences"), ("thinking", {"thinking": {"type": "sometimes"}}, "thinking.type"),
         ("thinking that is hidden", {"thinking": {"type": "adaptive", "display": "omitted"}}, "thinking.display"), ("effort", {"output_config": {"effort": "some"}}, "output_config.effort"),
         ("edits", {"context_management": {"edits": [{"type": "clear_tool_uses_20250919"}]}}, "context_management"), ("servers", {"mcp_servers": []}, "mcp_servers"),
+        ("cache_control", {"cache_control": 5}, "cache_control", "ephemeral"),
         ("temperature", {"temperature": -1}, "temperature"), ("an unknown field", {"temprature": 1}, "temprature"), ("a field of chat completions", {"n": 2}, "n"),
         *[(f"max_tokens {n}", {"max_tokens": n}, "max_tokens", "from 1 to") for n in ("x", -1, 0, 1.5)]]:
     refused(name, server.post(MESSAGES, dict(HELLO, **body)), 400, "invalid_request_error", field if field else "system", *word)

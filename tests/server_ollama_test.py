@@ -103,6 +103,7 @@ for name, body, path, wanted in [
 vectors = [d["embedding"] for d in server.post("/v1/embeddings", {"input": ["one", "two"]}).json["data"]]
 reply = server.post(EMBED, {"model": "tiny:latest", "input": ["one", "two"], "keep_alive": 5, "options": {"num_ctx": 100}})
 check("embed", reply.json["embeddings"] == vectors and reply.json["model"] == "tiny" and reply.json["prompt_eval_count"] == 8 and reply.json["total_duration"] > 0, reply.body, vectors)
+check("embed: options that have no effect", set(reply.headers["x-weir-relaxed"].split("; ")) == {"options.num_ctx", "keep_alive"}, reply.headers)
 check("embed one text", server.post(EMBED, {"model": "tiny", "input": "two"}).json["embeddings"] == vectors[1:])
 check("the older path", server.post("/api/embeddings", {"model": "tiny", "prompt": "two"}).json == {"embedding": vectors[1]})
 cut = server.post(EMBED, {"input": "two", "dimensions": 4}).json["embeddings"][0]
@@ -150,7 +151,7 @@ for name, body, field, *word in [
         *[("format", {"format": form}, "format") for form in ("yaml", "JSON", 5, True, [])],
         *[(f"a schema of the type {kind}", {"format": {"type": kind}}, "format.type", '"json"') for kind in ("json_object", "json_schema", "text", "")], ("think", {"think": "hard"}, "think"), *[(f"keep_alive {value}", {"keep_alive": value}, "keep_alive") for value in ([], "abc", "", "5x", "-", "1.2.3s", "0s5", "5mm", "9" * 40)], ("stream", {"stream": "yes"}, "stream"),
         ("options", {"options": 5}, "options"), ("an unknown option", {"options": {"colour": 1}}, "options.colour"), ("a temperature", {"options": {"temperature": -1}}, "options.temperature", "from 0"),
-        ("num_predict", {"options": {"num_predict": -3}}, "options.num_predict"), ("top_k", {"options": {"top_k": 0.5}}, "options.top_k"), ("stop", {"options": {"stop": [""]}}, "options.stop"),
+        ("num_predict", {"options": {"num_predict": -3}}, "options.num_predict"), ("top_k", {"options": {"top_k": 0.5}}, "options.top_k"), ("stop", {"options": {"stop": [5]}}, "options.stop"),
         ("tfs_z", {"options": {"tfs_z": 0.5}}, "options.tfs_z"), ("an option as a field", {"temperature": 0.5}, "temperature"), ("and by its full name", {"options.temperature": 0.5}, "options.temperature"),
         ("a template", {"template": "x"}, "template", "raw"), ("truncation", {"truncate": True}, "truncate"), ("logprobs", {"logprobs": True}, "logprobs", CHAT),
         ("a prompt", {"prompt": "x"}, "prompt"), ("a long conversation", {"messages": [{"role": "user", "content": "word " * 5000}]}, "messages", "tokens")]:
@@ -162,14 +163,16 @@ for name, body, field, *word in [
         ("messages", {"messages": []}, "messages"), ("a long prompt", {"prompt": "word " * 5000}, "prompt", "tokens"), ("a long raw prompt", {"prompt": "word " * 5000, "raw": True}, "prompt", "tokens")]:
     refused("generate: " + name, server.post(GENERATE, {**asked, **body}), 400, field, *word)
 for name, body, field in [("no input", {}, "input"), ("an empty text", {"input": ["a", ""]}, "input[1]"), ("ids", {"input": [[1, 2]]}, "input[0]"), ("a number", {"input": 5}, "input"), ("dimensions", {"input": "a", "dimensions": 0}, "dimensions"),
-                          ("options", {"input": "a", "options": []}, "options"), ("a prompt", {"prompt": "a"}, "prompt")]:
+                          ("options", {"input": "a", "options": []}, "options"), ("an unknown option", {"input": "a", "options": {"colour": 1}}, "options.colour"), ("a prompt", {"prompt": "a"}, "prompt")]:
     refused("embed: " + name, server.post(EMBED, body), 400, field)
 refused("the older path: no prompt", server.post("/api/embeddings", {"model": "tiny"}), 400, "prompt")
 for path, body in ((OLLAMA, HELLO), (GENERATE, asked), (EMBED, {"input": "a"}), ("/api/show", {})):
     refused(path + ": another model", server.post(path, {**body, "model": "llama3.2:latest"}), 404, "model", "no model")
 for what in ("push", "create", "copy"):
     refused(what, server.post("/api/" + what, {"model": "tiny"}), 501, None, "weir pull")
-refused("delete", server.ask("DELETE", "/api/delete", {"model": "tiny"}), 405, None, "POST")
+refused("delete", server.ask("DELETE", "/api/delete", {"model": "tiny"}), 501, None, "weir pull")
+refused("delete, without a body", server.ask("DELETE", "/api/delete"), 501, None, "weir pull")
+refused("another path with DELETE", server.ask("DELETE", "/api/tags"), 405, None, "GET")
 refused("nothing there", server.get("/api/none"), 405, None, "POST")
 reply = server.post(OLLAMA, {**HELLO, **SHORT, "options": {**SHORT["options"], "num_ctx": 99999, "num_gpu": 1, "num_thread": 4, "use_mmap": True}})
 check("what the server decides is reported", reply.status == 200 and set(reply.headers["x-weir-relaxed"].split("; ")) == {"options.num_ctx", "options.num_gpu", "options.num_thread", "options.use_mmap"}, reply.headers)

@@ -250,7 +250,7 @@ for name, body, field, *word in [
         ("include", {"include": ["file_search_call.results"]}, "include"), ("top_logprobs alone", {"top_logprobs": 3}, "top_logprobs", "include"),
         ("top_logprobs", {"include": ["message.output_text.logprobs"], "top_logprobs": 21}, "top_logprobs"), ("store", {"store": 1}, "store"),
         ("a response of before", {"previous_response_id": "resp_1"}, "previous_response_id", "no response"), ("a conversation", {"conversation": "x"}, "conversation"),
-        ("background", {"background": True}, "background"), ("truncation", {"truncation": "auto"}, "truncation"), ("a prompt", {"prompt": {"id": "x"}}, "prompt"),
+        ("background", {"background": True}, "background"), ("truncation", {"truncation": "auto"}, "truncation"), ("max_tool_calls", {"max_tool_calls": "x"}, "max_tool_calls"), ("a prompt", {"prompt": {"id": "x"}}, "prompt"),
         ("usage in a stream", {"stream": True, "stream_options": {"include_usage": True}}, "stream_options", "include_usage"), ("temperature", {"temperature": -1}, "temperature"),
         ("an unknown field", {"temprature": 1}, "temprature"), ("a field of chat completions", {"n": 2}, "n"), ("max_output_tokens", {"max_output_tokens": "x"}, "max_output_tokens")]:
     refused(name, server.post(RESPONSES, dict(HELLO, **body)), 400, field, *word)
@@ -265,6 +265,7 @@ server.stop()
 server = Server(WEIR, "-np", "1", model="fake:tick_us=2000,fail_pass=20")
 events = stream(server, dict(HELLO, max_output_tokens=50, ignore_eos=True))
 last = events[-1]
+check("a failed answer's item is not complete", [i["status"] for i in last["response"]["output"]] == ["incomplete"], last)
 check("an error after the start", last["type"] == "response.failed" and last["response"]["status"] == "failed" and last["response"]["error"]["code"] == "server_error" and
       last["response"]["error"]["message"] and last["response"]["output"][0]["content"][0]["text"], last)
 server.stop()

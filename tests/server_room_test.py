@@ -20,13 +20,15 @@ with open(WEIR, "rb") as program:
     # What sanitizers take for themselves says nothing about weir.
     SANITIZED = b"san_init" in program.read()
 SLOW = "fake:tick_us=20000,n_ctx_train=100000"
+WIDE = ("-c", "1048576", "-np", "1")  # so that texts of many bytes may fit
+WIDE_MODEL = "fake:n_ctx_train=1048576"
 ANSWERS = 256 << 20  # bytes that large answers may have together
 
 
 @part
 def unread_answers():
     """Whole answers wait for clients that never read."""
-    server = Server(WEIR)
+    server = Server(WEIR, *WIDE, model=WIDE_MODEL)
     body = json.dumps({"content": "x" * (2 << 20), "with_pieces": True}).encode()  # its answer has 24 times as many bytes
     before, crowd = server.resident(), []
     for _ in range(8):
@@ -74,7 +76,7 @@ def stopping():
 @part
 def stuck_workers():
     """A worker that stands still in the middle of a request, and goes on."""
-    server = Server(WEIR, "--workers", "1", "--work-timeout", "1", "--watchdog", "1")
+    server = Server(WEIR, "--workers", "1", "--work-timeout", "1", "--watchdog", "1", *WIDE, model=WIDE_MODEL)
     if not may_hold(server.process.pid, "weir-work"):
         print("skipped: this system lets no process hold another one's threads", flush=True)
         end(server)

@@ -161,7 +161,7 @@ for name, body, field in [
         ("a number that is a text", {"temperature": "hot"}, "temperature"), ("out of range", {"top_p": 1.5}, "top_p"), ("not whole", {"n": 1.5}, "n"),
         ("n of 0", {"n": 0}, "n"), ("huge n", {"n": 129}, "n"), ("1e308", {"max_tokens": 1e308}, "max_tokens"), ("negative", {"max_tokens": -2}, "max_tokens"),
         ("no such field", {"temprature": 1}, "temprature"), ("a flag", {"stream": 1}, "stream"), ("stops", {"stop": [1]}, "stop"), ("65 stops", {"stop": ["a"] * 65}, "stop"),
-        ("bias", {"logit_bias": {"a": 1}}, "logit_bias"), ("bias of 101", {"logit_bias": {"1": 101}}, "logit_bias"), ("seed", {"seed": 1.5}, "seed"),
+        ("bias", {"logit_bias": {"a": 1}}, "logit_bias"), *[(f"bias of token {t!r}", {"logit_bias": {t: 1}}, "logit_bias") for t in ("1e3", "0x10", " 1", "+1", "-1", "1.0", "", "99999999999")], ("bias of 101", {"logit_bias": {"1": 101}}, "logit_bias"), ("seed", {"seed": 1.5}, "seed"),
         ("format", {"response_format": {"type": "xml"}}, "response_format.type"), ("schema", {"response_format": {"type": "json_schema", "json_schema": {}}}, "response_format.json_schema.schema"),
         ("logprobs", {"logprobs": "yes"}, "logprobs"), ("21", {"logprobs": True, "top_logprobs": 21}, "top_logprobs"), ("top without", {"top_logprobs": 2}, "top_logprobs"), ("store", {"store": True}, "store"), ("functions", {"functions": []}, "functions"), ("audio", {"audio": {}}, "audio"),
         ("tier", {"service_tier": "flex"}, "service_tier"), ("modalities", {"modalities": ["audio"]}, "modalities"), ("effort", {"reasoning_effort": "some"}, "reasoning_effort"),
@@ -195,7 +195,7 @@ accepted = dict(HELLO, model="tiny", top_p=1, top_k=-1, min_p=0, typical_p=1, fr
                 seed=-5, stop="zzz", user="u", metadata={"a": "b"}, store=False, service_tier="auto", modalities=["text"], n=None, tools=None, response_format={"type": "text"},
                 dry_multiplier=0.1, dry_base=1.5, dry_allowed_length=2, dry_penalty_last_n=3, dry_sequence_breakers=["\n"], xtc_probability=0.1, xtc_threshold=0.2, mirostat=0,
                 mirostat_tau=5, mirostat_eta=0.1, samplers=["top_k", "temperature"], ignore_eos=True, cache_prompt=False, cache_salt="s", priority=1, deadline_ms=60000, **{"speculative.n_max": 4},
-                parallel_tool_calls=True, reasoning_effort="low", logprobs=False, top_logprobs=0, max_completion_tokens=3)
+                parallel_tool_calls=True, reasoning_effort="low", logprobs=False, top_logprobs=0, max_completion_tokens=8)
 reply = server.post(CHAT, accepted)
 check("what is known is accepted", reply.status == 200, reply.body)
 reply = server.post(TEXT, {"prompt": "hello", "max_tokens": 1, "samplers": ["adaptive_p"], "adaptive_target": 0.4, "adaptive_decay": 0.5})
@@ -216,7 +216,11 @@ check("405 says what is allowed", reply.status == 405 and reply.headers["allow"]
 reply = server.ask("DELETE", "/lora-adapters")
 check("405 says all of it", reply.status == 405 and reply.headers["allow"] == "GET, HEAD, POST" and "GET, HEAD, POST" in reply.error["message"], reply.headers)
 reply = server.ask("OPTIONS", CHAT)
-check("OPTIONS: once", reply.status == 204 and reply.headers["allow"] == "GET, HEAD, POST, DELETE, OPTIONS", reply.headers)
+check("OPTIONS: once", reply.status == 204 and reply.headers["allow"] == "POST, OPTIONS", reply.headers)
+for path, allowed in (("*", "GET, HEAD, POST, DELETE, OPTIONS"), ("/nothing", "GET, HEAD, POST, DELETE, OPTIONS"), ("/lora-adapters", "GET, HEAD, POST, OPTIONS"),
+                      ("/v1/responses/x", "GET, HEAD, DELETE, OPTIONS"), ("/", "GET, HEAD, OPTIONS"), ("/api/delete", "POST, DELETE, OPTIONS")):
+    reply = server.ask("OPTIONS", path)
+    check(f"OPTIONS {path}", reply.status == 204 and reply.headers["allow"] == allowed, reply.headers)
 check("a name with a slash", server.get("/v1/models/other/one").error["code"] == "model_not_found")
 refused("POST where GET is", server.post("/health", {}), 405)
 reply = server.ask("HEAD", "/health")
@@ -443,7 +447,7 @@ end(server)
 keys = os.path.join(scratch.name, "keys")
 with open(keys, "w") as f:
     f.write("# two more\nsecond\n  third  \n\n")
-server = start("--api-key", "first", "--api-key-file", keys, "--key-requests", "1", "--cors", "https://app.example", "-np", "2", model=SLOW)
+server = start("--api-key", "first", "--api-key-file", keys, "--key-requests", "1", "--cors", "HTTPS://App.example", "--cors", "http://[::1]:3000", "-np", "2", model=SLOW)
 refused("no key", server.post(CHAT, HELLO), 401, None, "invalid_api_key")
 refused("a wrong key", server.post(CHAT, HELLO, key="firs"), 401)
 refused("metrics need one", server.get("/metrics"), 401)
@@ -648,7 +652,9 @@ if shutil.which("dpkg") and shutil.which("objdump"):
 
 for words, word in ((("--port", "70000"), "--port"), (("--tls-cert", "x"), "--tls-key"), (("--tls-cert", keys, "--tls-key", keys), "--tls-cert"), (("--host", ""), "listen"),
                     (("--unix", "/nowhere/at/all", "--host", ""), "/nowhere"), (("--workers", "0"), "--workers"), (("--api-key", ""), "empty"), (("--alias", b"\xff"), "--alias"),
-                    (("--grammar", 'root ::= "a"'), "no option --grammar"), (("--json-schema", "{}"), "no option --json-schema"), (("more",), "one model")):
+                    (("--grammar", 'root ::= "a"'), "no option --grammar"), (("--json-schema", "{}"), "no option --json-schema"), (("more",), "one model"),
+                    *((("--cors", origin), "--cors: \"" + origin) for origin in ("https://app.example/", "https://app.example/chat", "app.example", "app.example:3000",
+                                                                                "https://", "https://a b", "https://app.example:443", "https://app.example:0", "https://*.example"))):
     done = subprocess.run([WEIR, "serve", "-m", "fake:", *(("--port", "0") if "--port" not in words else ()), *words], capture_output=True, text=True, env=environment(), timeout=60)
     check("refused to start: " + " ".join(map(str, words)), done.returncode in (1, 2) and word in done.stderr, done.returncode, done.stderr)
 

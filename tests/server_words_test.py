@@ -173,8 +173,8 @@ def particular():
     refused("too long a chat", CHAT, {"messages": [{"role": "user", "content": "x" * 2000}]}, "messages", "--ctx or --kv")
     refused("too many tools", CHAT, {"messages": MESSAGES, "tools": [{"type": "function", "function": {"name": f"f{i}"}} for i in range(2000)]}, "tools", "tools must be an array of at most", ["tools_json"])
     refused("a role", CHAT, {"messages": MESSAGES + [{"role": "king", "content": "x"}]}, "messages[1].role", '"king"; known: system')
-    for stop in ([""], ["x", ""]):
-        refused(f"stop {stop}", TEXT, {"prompt": "x", "stop": stop}, "stop", "empty")
+    for stop in ([5], {"x": ""}):
+        refused(f"stop {stop}", TEXT, {"prompt": "x", "stop": stop}, "stop", "a string or an array")
     for schema in (123, "x", [], True):
         refused(f"json_object with schema {schema!r}", CHAT, {"messages": MESSAGES, "response_format": {"type": "json_object", "schema": schema}}, "response_format.schema", "object")
     for schema in (None, {"type": "object"}):

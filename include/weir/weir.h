@@ -262,6 +262,9 @@ typedef struct weir_model_info {
     /* A checksum of the contents of the model's files; of the weights only samples are read. File names and
      * times do not enter it, so copies on other machines have the same fingerprint */
     uint64_t fingerprint;
+    /* Bytes of the longest text that becomes one token: n bytes are at least n / longest_piece tokens. 0 =
+     * unknown */
+    int32_t longest_piece;
 } weir_model_info;
 
 /* Fills the first info->size bytes. Strings stay valid while the model is held. */

@@ -51,8 +51,8 @@ function showFigures(now) {
     for (const part of ["p50", "p99"]) setText(byId(`${name}-${part}`), ms(now[name + "_ms"]?.[part]));
   }
   const cache = now.cache ?? {}, asked = cache.prompt_tokens ?? 0;
-  setText(byId("cache-hits"), asked ? number(100 * cache.hits) : "–");
-  setText(byId("cache-note"), asked ? `% of ${number(asked)} prompt tokens` : "");
+  setText(byId("cache-hits"), asked ? `${number(100 * cache.hits)}%` : "–");
+  setText(byId("cache-note"), asked ? `of ${number(asked)} tokens` : "");
   setText(byId("cache-memory"), cache.entries == null ? "" : `Prefix cache: ${number(cache.entries)} texts, ${bytes(cache.bytes ?? 0)} of host memory`);
   const kv = now.kv ?? {}, meter = byId("kv");
   meter.max = kv.size || 1;

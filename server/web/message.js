@@ -137,12 +137,14 @@ export function messageView(message, actions) {
       node.append(editing.form);
       editing.area.focus();
     });
-    foot.append(edit, copyButton(() => message.content), versions.node);
+    const copy = copyButton(() => message.content);
+    foot.append(edit, copy, versions.node);
     node.append(foot);
     return {
       node,
       update({ busy }) {
         setText(plain, message.content);
+        copy.hidden = !message.content;
         node.classList.toggle("dropped", Boolean(message.dropped));
         edit.disabled = busy;
         versions.update(message, busy);
@@ -159,7 +161,8 @@ export function messageView(message, actions) {
   const waiting = element("p", { class: "waiting" });
   const again = element("button", { type: "button", class: "small" }, "Regenerate");
   again.addEventListener("click", () => actions.regenerate());
-  foot.append(again, copyButton(() => message.content), versions.node, figuresLine);
+  const copy = copyButton(() => message.content);
+  foot.append(again, copy, versions.node, figuresLine);
   node.append(reasoning, body, callList, waiting, error, remedies, foot);
   let shownRemedies;
   function showRemedies(wanted) {
@@ -196,6 +199,7 @@ export function messageView(message, actions) {
       error.hidden = !message.error;
       setText(error, message.error ?? "");
       showRemedies(message.error && actions.remedies[message.problem]);
+      copy.hidden = !message.content;
       setText(figuresLine, figures(message));
       versions.update(message, busy);
       again.hidden = open;

@@ -60,8 +60,9 @@ function lane(id) {
       }
       while (spans.length && spans[0].to < now - WINDOW_MS) spans.shift();
       last = slot;
-      const text = inWords(slot);
-      setText(state, slot.priority ? `${text}, priority ${slot.priority}` : text);
+      const text = inWords(slot), whole = slot.priority ? `${text}, priority ${slot.priority}` : text;
+      setText(state, whole);
+      if (state.title !== whole) state.title = whole; // the column may be too narrow
       if (row.dataset.state !== slot.state) row.dataset.state = slot.state;
       draw(now);
     },
@@ -72,6 +73,7 @@ function lane(id) {
         spans.push({ state: "unknown", from: now, to: now });
       }
       setText(state, "unknown");
+      state.title = "";
       row.dataset.state = "unknown";
     },
   };

@@ -144,7 +144,7 @@ const char *weir__fake_control_text(const weir__bmodel *model, int32_t token, si
                                                                                          : NULL;
 }
 
-int32_t weir__fake_longest_piece(const weir__bmodel *model)
+static int32_t longest_piece(const weir__bmodel *model)
 {
     int32_t longest = 1;
     for (int32_t i = 0; i < model->options.n_vocab; i++)
@@ -363,6 +363,7 @@ void weir__fake_model_describe(const weir__bmodel *model, weir_model_info *info)
         .kernels = "",
         .is_recurrent = model->options.recurrent != 0,
         .fingerprint = fingerprint(&model->options),
+        .longest_piece = longest_piece(model),
     };
 }
 

@@ -45,7 +45,6 @@ struct weir__bmodel {
     size_t n_banned;
     int32_t *eog; /* [n_eog] tokens that end a generation */
     size_t n_eog;
-    int32_t longest_piece; /* the largest number of bytes of a text that become one token; 0 = unknown */
 
     /* Free scratch. A thread that finds none creates one, so there are as many as threads that sample at
      * once, not one per sampler. */

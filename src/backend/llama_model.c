@@ -132,7 +132,7 @@ static weir_status list_tokens(weir__bmodel *m, weir_error *error)
     size_t n = 0;
     for (int32_t id = 0; id < n_vocab; id++)
         if (llama_vocab_is_eog(m->vocab, id)) m->eog[n++] = id;
-    m->longest_piece = measure_pieces(m);
+    m->info.longest_piece = measure_pieces(m);
     for (int32_t i = 0; i < n_suppress; i++)
         if (suppress[i] >= 0 && suppress[i] < n_vocab)
             m->banned[m->n_banned++] = (weir_logit_bias){suppress[i], -INFINITY};

@@ -91,11 +91,6 @@ int32_t weir__llama_piece(const weir__bmodel *model, int32_t token, bool special
     return weir__shim_piece(model->vocab, token, special, bytes, capacity);
 }
 
-int32_t weir__llama_longest_piece(const weir__bmodel *model)
-{
-    return model->longest_piece;
-}
-
 bool weir__llama_is_eog(const weir__bmodel *model, int32_t token)
 {
     return llama_vocab_is_eog(model->vocab, token);

@@ -46,8 +46,6 @@ OPERATION(bool, is_eog, const weir__bmodel *model, int32_t token)
 /* [*n]: the text of a control token, which becomes this token only if special tokens are parsed; NULL for
  * other tokens. *strip: bits of WEIR__STRIP_*. Lives as long as the model. */
 OPERATION(const char *, control_text, const weir__bmodel *model, int32_t token, size_t *n, int *strip)
-/* The largest number of bytes of a text that become one token; 0 = unknown. */
-OPERATION(int32_t, longest_piece, const weir__bmodel *model)
 
 /* ---- Adapter ---- */
 

@@ -103,7 +103,7 @@ static weir_status check_text(const weir__request *request, const weir_model *mo
     if (length > WEIR__TEXT_MAX)
         return weir__error_set(error, WEIR_TOO_LONG, "text", "the prompt has %zu bytes; allowed: at most %d",
                                length, WEIR__TEXT_MAX);
-    size_t longest = (size_t)model->ops->longest_piece(model->model);
+    size_t longest = (size_t)model->info.longest_piece;
     if (longest > 0 && length / longest > (size_t)limits->n_ctx)
         return weir__error_set(
             error, WEIR_TOO_LONG, request->history.chat != NULL ? "chat" : "text",

@@ -215,7 +215,7 @@ static void a_text_that_is_hopelessly_long_is_refused_by_its_bytes(void **state)
     weir_error why = {0};
     start(r);
     weir_stream *stream = rig_stream(r);
-    size_t longest = (size_t)r->model->ops->longest_piece(r->model->model);
+    size_t longest = (size_t)r->model->info.longest_piece;
     size_t n = longest * 257;
     char *text = malloc(n);
     assert_non_null(text);

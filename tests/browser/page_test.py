@@ -37,7 +37,7 @@ def the_engine_live(p):
     # Of the last ten seconds.
     p.b.wait(lambda: p.b.text("#ttft-p50") != "–" and p.b.text("#itl-p50") != "–", "times")
     p.b.wait(lambda: p.b.text("#link-text") == "1 of 4 slots", "the number of busy slots")
-    p.b.wait(lambda: p.b.text("#rate-decode") not in ("–", "0"), "a rate")
+    p.b.wait(lambda: p.b.text("#rate-decode") not in ("–", "0%"), "a rate")
     p.b.wait(lambda: p.b.js("return document.getElementById('kv').value") > 0, "cells in use")
     # The drawings have the colours of the events.
     colours = """const c = document.querySelector(arguments[0]), d = c.getContext('2d').getImageData(0, 0, c.width, c.height).data, found = new Set();

@@ -112,9 +112,11 @@ def a_full_queue_counts_down(p):
         p.shoot("queue-full")
         p.b.wait(lambda: (p.b.text(ANSWER + " .waiting") or first) != first, "the next second")
         assert page.streaming() and p.b.count(".error:not([hidden])") == 0
+        copies = "return [...document.querySelectorAll(arguments[0] + ' > .actions button')].filter((b) => b.textContent === 'Copy').map((b) => b.hidden)"
+        assert p.b.js(copies, ANSWER) == [True], "an empty answer cannot be copied"
         for connection in others:
             connection.close()
-        assert page.complete() and p.b.count(".message") == 2
+        assert page.complete() and p.b.count(".message") == 2 and p.b.js(copies, ANSWER) == [False]
         # Stop ends the waiting.
     with small_server(p, "-c", "4096", "--queue", "1") as page, requests(page, 2):
         page.ask("Hello!")

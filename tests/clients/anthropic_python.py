@@ -90,7 +90,7 @@ def a_stop_sequence():
 
 @test
 def errors():
-    for error, fields in ((anthropic.BadRequestError, {"stop_sequences": [""]}), (anthropic.BadRequestError, {"messages": []}), (anthropic.NotFoundError, {"model": "claude-x"}),
+    for error, fields in ((anthropic.BadRequestError, {"stop_sequences": [5]}), (anthropic.BadRequestError, {"messages": []}), (anthropic.NotFoundError, {"model": "claude-x"}),
                           (anthropic.BadRequestError, {"tools": [{"type": "web_search_20250305", "name": "web_search"}]}),
                           (anthropic.BadRequestError, {"messages": [{"role": "user", "content": "word " * 20000}]})):
         try:
