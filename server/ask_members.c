@@ -50,7 +50,7 @@ static bool check_each(serve_call *call, const char *place, const char *name, co
 
 static bool check_message(serve_call *call, const char *place, const json_t *message)
 {
-    static const char *const members[] = {"role", "content", "name", "tool_calls", "tool_call_id",
+    static const char *const members[] = {"role", "id", "content", "name", "tool_calls", "tool_call_id",
                                           "reasoning_content", "function_call", /* see below */
                                           /* OpenAI's answers, and what its libraries add */
                                           "refusal", "annotations", "parsed",
