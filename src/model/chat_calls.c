@@ -170,13 +170,26 @@ static json_t *moved_to(const json_t *schema, size_t branch, const char *propert
     return copy;
 }
 
+/* NULL: out of memory. */
+static json_t *arguments_schema(const json_t *parameters, size_t branch)
+{
+    if (!json_is_object(parameters)) return json_pack("{s:s}", "type", "object");
+    if (json_object_size(parameters) == 0)
+        return json_pack("{s:s,s:{},s:b}", "type", "object", "properties", "additionalProperties", 0);
+    json_t *arguments = moved_to(parameters, branch, "arguments");
+    bool other = json_object_get(arguments, "$ref") != NULL || json_object_get(arguments, "allOf") != NULL;
+    /* Arguments are an object, whatever a schema that is not strict says. */
+    if (arguments != NULL && !other && json_object_set_new(arguments, "type", json_string("object")) != 0) {
+        json_decref(arguments);
+        return NULL;
+    }
+    return arguments;
+}
+
 static json_t *call_schema(const json_t *tool, size_t branch)
 {
     const json_t *function = json_object_get(tool, "function");
-    const json_t *parameters = json_object_get(function, "parameters");
-    json_t *arguments = json_object_size(parameters) > 0 ? moved_to(parameters, branch, "arguments")
-                                                         : json_pack("{s:s,s:{},s:b}", "type", "object",
-                                                                     "properties", "additionalProperties", 0);
+    json_t *arguments = arguments_schema(json_object_get(function, "parameters"), branch);
     return json_pack("{s:s,s:{s:{s:O},s:o},s:[s,s],s:b}", "type", "object", "properties", "name", "const",
                      json_object_get(function, "name"), "arguments", arguments, "required", "name",
                      "arguments", "additionalProperties", 0);
@@ -241,7 +254,7 @@ weir_status weir__chat_calls_describe(const json_t *messages, const weir__chat_t
     weir_status status = try_schemas(tools, form, terms, error);
     if (status != WEIR_OK) return status;
     json_t *list = describe_messages(messages, tools->shown, talk, form);
-    char *answer = list != NULL ? describe_answer(tools->enforced, talk, form) : NULL;
+    char *answer = list != NULL ? describe_answer(tools->shown, talk, form) : NULL;
     if (answer == NULL) {
         json_decref(list);
         return weir__error_set(error, WEIR_NO_MEMORY, "tools_json", "out of memory for the tools");
