@@ -75,7 +75,8 @@ bool serve_ask_logit_bias(serve_call *call, void *to, const char *name, const js
 bool serve_ask_seed(serve_call *call, void *to, const char *name, const json_t *value)
 {
     serve_ask *ask = to;
-    if (!json_is_integer(value)) return serve_field_refuse(call, name, "a whole number");
+    if (!json_is_integer(value))
+        return serve_field_refuse(call, name, "a whole number from -2^63 to 2^63 - 1");
     uint64_t seed = (uint64_t)json_integer_value(value);
     ask->sampler.seed = (uint32_t)(seed ^ seed >> 32);
     if (json_integer_value(value) == -1)

@@ -43,7 +43,8 @@ bool serve_call_read_ids(serve_call *call, const char *field, const json_t *list
                                                         "token %zu in %s is %lld; the vocabulary has 0 to %d",
                                                         i, field, (long long)id, info.n_vocab - 1)
                                     : serve_call_refuse(call, 400, field, "invalid_value",
-                                                        "token %zu in %s is not a whole number", i, field);
+                                                        "token %zu in %s is not a whole number from 0 to %d", i, field,
+                                                        info.n_vocab - 1);
     }
     return true;
 }

@@ -72,6 +72,15 @@ for name, body, field in [("tool_choice of another type", {"tool_choice": {"type
 for body in ('{"max_completion_tokens": 2, "max_tokens": 5, "ignore_eos": true, %s', '{"max_tokens": 5, "max_completion_tokens": 2, "ignore_eos": true, %s'):
     reply = server.post(CHAT, (body % json.dumps({"messages": HELLO["messages"]})[1:]).encode())
     check("the newer name of max_tokens counts", reply.json["usage"]["completion_tokens"] == 2, reply.body)
+for field, say in (("seed", "from -2^63 to 2^63 - 1"), ("max_tokens", "a whole number"), ("top_k", "a whole number")):
+    for number in (2**63, -2**63 - 1, 10**30):
+        refused(f"{field} beyond 64 bits", server.post(CHAT, dict(HELLO, **{field: number})), 400, field, "invalid_value", say)
+for number in (2**63 - 1, -2**63):
+    check(f"seed {number}", server.post(CHAT, dict(HELLO, max_tokens=1, seed=number)).status == 200)
+refused("an id beyond 64 bits", server.post(TEXT, {"prompt": [2**63]}), 400, "prompt", "invalid_value", "from 0 to ")
+far = {"type": "integer", "minimum": 0, "maximum": 10**30}
+reply = server.post(CHAT, dict(HELLO, max_tokens=1, response_format={"type": "json_schema", "json_schema": {"name": "x", "strict": True, "schema": far}}))
+check("a schema's maximum beyond 64 bits", reply.status == 200, reply.body)
 refused("suffix", server.post(TEXT, {"prompt": "x", "suffix": "y"}), 400, "suffix")
 check("no suffix", server.post(TEXT, {"prompt": "x", "suffix": "", "max_tokens": 1}).status == 200)
 refused("what there is not", server.post(CHAT, dict(HELLO, temprature=1)), 400, "temprature", "unknown_parameter")

@@ -21,7 +21,8 @@ weir__json_words weir__json_problem(const json_error_t *what);
 
 /* Any JSON value; freed with json_decref. length may be WEIR_NUL. The text must be well-formed UTF-8 and must
  * not repeat a key. Escapes of U+0000, which no text here can have, and of half a pair of surrogates become
- * U+FFFD; with the code GRAMMAR, which means a schema, they are an error. Errors: INVALID (text is NULL),
+ * U+FFFD; with the code GRAMMAR, which means a schema, they are an error. Integers beyond 64 bits become reals
+ * with 17 digits or more of theirs. Errors: INVALID (text is NULL),
  * `code` (with line and column), NO_MEMORY; error->field is `field`. */
 weir_status weir__json_parse(const char *text, size_t length, const char *field, weir_status code,
                              json_t **value, weir_error *error);
