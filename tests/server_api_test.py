@@ -81,6 +81,11 @@ refused("an id beyond 64 bits", server.post(TEXT, {"prompt": [2**63]}), 400, "pr
 far = {"type": "integer", "minimum": 0, "maximum": 10**30}
 reply = server.post(CHAT, dict(HELLO, max_tokens=1, response_format={"type": "json_schema", "json_schema": {"name": "x", "strict": True, "schema": far}}))
 check("a schema's maximum beyond 64 bits", reply.status == 200, reply.body)
+for name, odd in (("type", {"type": "strng"}), ("$ref", {"$ref": "#/no"}), ("minimum", {"type": "integer", "minimum": "3"})):
+    schema = {"type": "object", "properties": {"a": odd}}
+    form, parameters = {"type": "json_schema", "json_schema": {"name": "x", "schema": schema}}, [{"type": "function", "function": {"name": "f", "parameters": schema}}]
+    refused(f"a malformed {name}", server.post(CHAT, dict(HELLO, response_format=form)), 400, "response_format/json_schema/schema/properties/a", "invalid_value", name)
+    refused(f"a malformed {name} in a tool", server.post(CHAT, dict(HELLO, tools=parameters)), 400, "tools/0/function/parameters/properties/a", "invalid_value", name)
 refused("suffix", server.post(TEXT, {"prompt": "x", "suffix": "y"}), 400, "suffix")
 check("no suffix", server.post(TEXT, {"prompt": "x", "suffix": "", "max_tokens": 1}).status == 200)
 refused("what there is not", server.post(CHAT, dict(HELLO, temprature=1)), 400, "temprature", "unknown_parameter")
