@@ -115,8 +115,8 @@ static bool is_beyond(const char *digits, size_t n)
     return n > n_most || (n == n_most && memcmp(digits, most, n) > 0);
 }
 
-/* Writes integers beyond 64 bits as reals of the same length: their last two digits become "e2". The others are
- * as many as a real has at least. The text ends with NUL. */
+/* Writes integers beyond 64 bits as reals of the same length: their last two digits become "e2". At least 17
+ * digits remain, as many as a real has. The text ends with NUL. */
 static void widen(char *text)
 {
     static const char marks[] = "+-.0123456789eE";
@@ -163,8 +163,9 @@ static weir_status check_text(const char *text, size_t length, const char *field
     return WEIR_OK;
 }
 
-weir_status weir__json_parse(const char *text, size_t length, const char *field, weir_status code,
-                             json_t **value, weir_error *error)
+/* mends: replaces unfit escapes instead of refusing them. */
+static weir_status parse(const char *text, size_t length, const char *field, weir_status code, bool mends,
+                         json_t **value, weir_error *error)
 {
     json_error_t what;
     json_t *parsed = NULL;
@@ -173,10 +174,10 @@ weir_status weir__json_parse(const char *text, size_t length, const char *field,
     weir_status status = check_text(text, length, field, code, error);
     if (status != WEIR_OK) return status;
     size_t unfit = find_unfit(text, length, 0);
-    if (unfit < length && code == WEIR_GRAMMAR)
+    if (unfit < length && !mends)
         return weir__error_set(error, code, field,
                                "%s: the escape at byte %zu is U+0000 or half of a surrogate pair, which no "
-                               "answer can contain",
+                               "text can contain",
                                field, unfit);
     char *mended = unfit < length ? mend(text, length, unfit) : NULL;
     if (unfit < length && mended == NULL)
@@ -191,6 +192,18 @@ weir_status weir__json_parse(const char *text, size_t length, const char *field,
                                what.column, weir__json_problem(&what).text);
     *value = parsed;
     return WEIR_OK;
+}
+
+weir_status weir__json_parse(const char *text, size_t length, const char *field, weir_status code,
+                             json_t **value, weir_error *error)
+{
+    return parse(text, length, field, code, false, value, error);
+}
+
+weir_status weir__json_parse_texts(const char *text, size_t length, const char *field, weir_status code,
+                                   json_t **value, weir_error *error)
+{
+    return parse(text, length, field, code, true, value, error);
 }
 
 /* ---- Writing ---- */

@@ -358,11 +358,9 @@ static void test_no_memory(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_tools),
-        cmocka_unit_test(test_left_out),
+        cmocka_unit_test(test_tools),     cmocka_unit_test(test_left_out),
         cmocka_unit_test(test_malformed), cmocka_unit_test(test_edges),
-        cmocka_unit_test(test_too_deep),
-        cmocka_unit_test(test_fraction_too_deep),
+        cmocka_unit_test(test_too_deep),  cmocka_unit_test(test_fraction_too_deep),
         cmocka_unit_test(test_no_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -213,7 +213,8 @@ const json_t *weir__schema_resolve(weir__schema_walk *w, const json_t *reference
             target = digits > 0 && digits < 10 && token[digits] == '\0'
                          ? json_array_get(target, strtoul(token, NULL, 10))
                          : NULL;
-        if (target == NULL) return weir__schema_refuse_finally(w, "$ref", "there is nothing at '%.80s'", text);
+        if (target == NULL)
+            return weir__schema_refuse_finally(w, "$ref", "there is nothing at '%.80s'", text);
     }
     return target;
 }

@@ -244,6 +244,10 @@ static void test_bad_tools(void **state)
     } bad[] = {
         {"", WEIR_INVALID, "tools_json", "not JSON"},
         {"{}", WEIR_INVALID, "tools_json", "array"},
+        {"[" TOOL("a", "{\"type\":\"object\",\"title\":\"\\u0000\"}") "]", WEIR_INVALID, "tools_json",
+         "U+0000 or half"},
+        {"[" TOOL("a", "{\"type\":\"object\",\"title\":\"\\ud83d\"}") "]", WEIR_INVALID, "tools_json",
+         "U+0000 or half"},
         {"[1]", WEIR_INVALID, "tools[0].function", "object"},
         {"[{\"type\":\"web\",\"function\":{}}]", WEIR_INVALID, "tools[0].type", "function"},
         {"[{\"function\":{}}]", WEIR_INVALID, "tools[0].function.name", "letters"},
