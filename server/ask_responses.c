@@ -227,11 +227,11 @@ static json_t *find_items(serve_ask *ask, const char *id)
         weir__text_printf(&all, "[%s%s%s]", before.bytes, before.n > 0 && input.n > 0 ? "," : "",
                           input.bytes);
         status = all.failed ? WEIR_NO_MEMORY
-                            : weir__json_parse(all.bytes, all.n, "previous_response_id", WEIR_INVALID, &items,
-                                               &error);
+                            : weir__json_parse_texts(all.bytes, all.n, "previous_response_id", WEIR_INVALID,
+                                                     &items, &error);
         if (status == WEIR_OK)
-            status = weir__json_parse(response.bytes, response.n, "previous_response_id", WEIR_INVALID,
-                                      &answer, &error);
+            status = weir__json_parse_texts(response.bytes, response.n, "previous_response_id", WEIR_INVALID,
+                                            &answer, &error);
         if (status == WEIR_OK && json_array_extend(items, json_object_get(answer, "output")) != 0)
             status = WEIR_NO_MEMORY;
         weir__text_fini(&all);

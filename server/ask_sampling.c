@@ -71,7 +71,8 @@ bool serve_ask_seed(serve_call *call, void *to, const char *name, const json_t *
 {
     serve_ask *ask = to;
     json_int_t n;
-    if (!serve_json_whole(value, &n)) return serve_field_refuse(call, name, "a whole number");
+    if (!serve_json_whole(value, &n))
+        return serve_field_refuse(call, name, "a whole number from -2^63 to 2^63 - 1");
     uint64_t seed = (uint64_t)n;
     ask->sampler.seed = (uint32_t)(seed ^ seed >> 32);
     if (n == -1)

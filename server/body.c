@@ -27,8 +27,8 @@ bool serve_call_read_any(serve_call *call, json_t **json)
     weir_error error = {0};
     *json = json_incref(call->json);
     if (*json != NULL) return true;
-    weir_status status = weir__json_parse(call->body.bytes != NULL ? call->body.bytes : "", call->body.n,
-                                          "body", WEIR_INVALID, json, &error);
+    weir_status status = weir__json_parse_texts(call->body.bytes != NULL ? call->body.bytes : "",
+                                                call->body.n, "body", WEIR_INVALID, json, &error);
     if (status == WEIR_NO_MEMORY) return serve_call_no_memory(call);
     if (status != WEIR_OK) return serve_call_refuse(call, 400, NULL, "invalid_json", "%s", error.message);
     if (add_model(call, *json)) return true;
@@ -73,7 +73,8 @@ bool serve_call_read_ids(serve_call *call, const char *field, const json_t *list
                                          "token %zu in %s is %lld; the vocabulary has 0 to %d", i, field,
                                          (long long)id, info.n_vocab - 1)
                      : serve_call_refuse(call, 400, field, "invalid_value",
-                                         "token %zu in %s is not a whole number", i, field);
+                                         "token %zu in %s is not a whole number from 0 to %d", i, field,
+                                         info.n_vocab - 1);
     }
     return true;
 }

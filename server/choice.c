@@ -252,7 +252,7 @@ void serve_part_add_arguments(const serve_part *part, weir__text *text)
 {
     json_t *value = NULL;
     const char *bytes = part->text.bytes != NULL ? part->text.bytes : "";
-    if (weir__json_parse(bytes, part->text.n, "arguments", WEIR_INVALID, &value, NULL) == WEIR_OK &&
+    if (weir__json_parse_texts(bytes, part->text.n, "arguments", WEIR_INVALID, &value, NULL) == WEIR_OK &&
         json_is_object(value))
         weir__text_add(text, bytes, part->text.n);
     else

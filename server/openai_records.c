@@ -212,9 +212,9 @@ void serve_response_items(serve_call *call)
     if (read_page(call, &p) &&
         passes(call, serve_records_find(call->server->records, id, salt_of(call), NULL, &text, NULL), id)) {
         weir__text_add_string(&text, "]");
-        weir_status status = !text.failed
-                                 ? weir__json_parse(text.bytes, text.n, "input", WEIR_INVALID, &items, &error)
-                                 : WEIR_NO_MEMORY;
+        weir_status status =
+            !text.failed ? weir__json_parse_texts(text.bytes, text.n, "input", WEIR_INVALID, &items, &error)
+                         : WEIR_NO_MEMORY;
         if (serve_call_passes(call, status, &error)) answer_page(call, items, &p);
     }
     json_decref(items);

@@ -128,6 +128,20 @@ for field, body in (("messages[0].contnet", {"messages": [{"role": "user", "cont
     refused(f"unknown: {field}", server.post(CHAT, dict(HELLO, **body)), 400, field, "unknown_parameter", field)
 refused("an old call in a history", server.post(CHAT, dict(HELLO, messages=[dict(said, function_call={"name": "f", "arguments": "{}"})])), 400,
         "messages[0].function_call", "unsupported_field", "tool_calls")
+for field, say in (("seed", "from -2^63 to 2^63 - 1"), ("max_tokens", "a whole number"), ("top_k", "a whole number")):
+    for number in (2**63, -2**63 - 1, 10**30):
+        refused(f"{field} beyond 64 bits", server.post(CHAT, dict(HELLO, **{field: number})), 400, field, "invalid_value", say)
+for number in (2**63 - 1, -2**63):
+    check(f"seed {number}", server.post(CHAT, dict(HELLO, max_tokens=1, seed=number)).status == 200)
+refused("an id beyond 64 bits", server.post(TEXT, {"prompt": [2**63]}), 400, "prompt", "invalid_value", "from 0 to ")
+far = {"type": "integer", "minimum": 0, "maximum": 10**30}
+reply = server.post(CHAT, dict(HELLO, max_tokens=1, response_format={"type": "json_schema", "json_schema": {"name": "x", "strict": True, "schema": far}}))
+check("a schema's maximum beyond 64 bits", reply.status == 200, reply.body)
+for name, odd in (("type", {"type": "strng"}), ("$ref", {"$ref": "#/no"}), ("minimum", {"type": "integer", "minimum": "3"})):
+    schema = {"type": "object", "properties": {"a": odd}}
+    form, parameters = {"type": "json_schema", "json_schema": {"name": "x", "schema": schema}}, [{"type": "function", "function": {"name": "f", "parameters": schema}}]
+    refused(f"a malformed {name}", server.post(CHAT, dict(HELLO, response_format=form)), 400, "response_format/json_schema/schema/properties/a", "invalid_value", name)
+    refused(f"a malformed {name} in a tool", server.post(CHAT, dict(HELLO, tools=parameters)), 400, "tools/0/function/parameters/properties/a", "invalid_value", name)
 refused("suffix", server.post(TEXT, {"prompt": "x", "suffix": "y"}), 400, "suffix")
 check("no suffix", server.post(TEXT, {"prompt": "x", "suffix": "", "max_tokens": 1}).status == 200)
 refused("what there is not", server.post(CHAT, dict(HELLO, temprature=1)), 400, "temprature", "unknown_parameter")

@@ -317,7 +317,7 @@ typedef struct weir_chat_params {
      * none that can be enforced, a system message describes the tools and the answer is JSON in weir's own
      * format, which the parser reads: one call, or text, or what json_schema requires. Schema keywords that
      * cannot be enforced are left out and listed by weir_chat_relaxed; for a function with "strict": true
-     * they are an error, unless tool_choice is NONE */
+     * they are an error, unless tool_choice is NONE. Malformed ones are always an error */
     const char *tools_json;
     /* REQUIRED: the answer is a call. Only reasoning may precede it, and only with enable_thinking */
     weir_tool_choice tool_choice;
@@ -334,7 +334,7 @@ typedef struct weir_chat_params {
     bool parse_reasoning;       /* true: reasoning is separated from content */
     int64_t now;                /* the time for templates that print the date, seconds since 1970; 0 = now */
     /* true (default): a keyword of json_schema that cannot be enforced is an error; false: it is left out and
-     * listed by weir_chat_relaxed */
+     * listed by weir_chat_relaxed, unless it is malformed */
     bool strict_schema;
     weir_special_content special_content;
     /* [n_media] the parts of messages_json whose type is "image_url", "input_audio", "image", "audio" or

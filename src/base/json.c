@@ -104,12 +104,54 @@ static char *mend(const char *text, size_t length, size_t at)
     return mended;
 }
 
-weir_status weir__json_parse(const char *text, size_t length, const char *field, weir_status code,
-                             json_t **value, weir_error *error)
+/* Whether an integer [n], perhaps with a minus, is beyond 64 bits. */
+static bool is_beyond(const char *digits, size_t n)
 {
-    json_error_t what;
-    if (text == NULL) return weir__error_set(error, WEIR_INVALID, field, "%s is NULL", field);
-    if (length == WEIR_NUL) length = strlen(text);
+    const char *most = digits[0] == '-' ? "9223372036854775808" : "9223372036854775807";
+    size_t n_most = strlen(most);
+    n -= digits[0] == '-';
+    digits += digits[0] == '-';
+    if (strspn(digits, "0123456789") < n) return false;
+    return n > n_most || (n == n_most && memcmp(digits, most, n) > 0);
+}
+
+/* Writes integers beyond 64 bits as reals of the same length: their last two digits become "e2". At least 17
+ * digits remain, as many as a real has. The text ends with NUL. */
+static void widen(char *text)
+{
+    static const char marks[] = "+-.0123456789eE";
+    for (char *at = text; *at != '\0';) {
+        size_t n = strspn(at, marks);
+        if (*at == '"') {
+            for (at++; *at != '\0' && *at != '"'; at++) at += at[0] == '\\' && at[1] != '\0';
+            at += *at == '"';
+        } else if (n > 0) {
+            if (is_beyond(at, n)) memcpy(at + n - 2, "e2", 2);
+            at += n;
+        } else {
+            at += strcspn(at, "\"+-.0123456789eE");
+        }
+    }
+}
+
+/* jansson refuses integers beyond 64 bits. *parsed is NULL if the text is no JSON. */
+static weir_status read_value(const char *text, size_t length, json_t **parsed, json_error_t *what)
+{
+    static const size_t flags = JSON_REJECT_DUPLICATES | JSON_DECODE_ANY;
+    *parsed = json_loadb(text, length, flags, what);
+    if (*parsed != NULL || json_error_code(what) != json_error_numeric_overflow) return WEIR_OK;
+    char *widened = weir__mem_calloc(length + 1, 1);
+    if (widened == NULL) return WEIR_NO_MEMORY;
+    memcpy(widened, text, length);
+    widen(widened);
+    *parsed = json_loadb(widened, length, flags, what);
+    weir__mem_free(widened);
+    return WEIR_OK;
+}
+
+static weir_status check_text(const char *text, size_t length, const char *field, weir_status code,
+                              weir_error *error)
+{
     if (length > WEIR__JSON_BYTES_MAX)
         return weir__error_set(error, code, field, "%s has %zu bytes; allowed: up to %zu", field, length,
                                WEIR__JSON_BYTES_MAX);
@@ -118,26 +160,50 @@ weir_status weir__json_parse(const char *text, size_t length, const char *field,
     if (!is_shallow(text, length))
         return weir__error_set(error, code, field, "%s is nested deeper than %d", field,
                                WEIR__JSON_DEPTH_MAX);
+    return WEIR_OK;
+}
+
+/* mends: replaces unfit escapes instead of refusing them. */
+static weir_status parse(const char *text, size_t length, const char *field, weir_status code, bool mends,
+                         json_t **value, weir_error *error)
+{
+    json_error_t what;
+    json_t *parsed = NULL;
+    if (text == NULL) return weir__error_set(error, WEIR_INVALID, field, "%s is NULL", field);
+    if (length == WEIR_NUL) length = strlen(text);
+    weir_status status = check_text(text, length, field, code, error);
+    if (status != WEIR_OK) return status;
     size_t unfit = find_unfit(text, length, 0);
-    if (unfit < length && code == WEIR_GRAMMAR)
+    if (unfit < length && !mends)
         return weir__error_set(error, code, field,
                                "%s: the escape at byte %zu is U+0000 or half of a surrogate pair, which no "
-                               "answer can contain",
+                               "text can contain",
                                field, unfit);
     char *mended = unfit < length ? mend(text, length, unfit) : NULL;
     if (unfit < length && mended == NULL)
-        return weir__error_set(error, WEIR_NO_MEMORY, field, "out of memory for %s", field);
-    json_t *parsed =
-        json_loadb(mended != NULL ? mended : text, length, JSON_REJECT_DUPLICATES | JSON_DECODE_ANY, &what);
+        status = WEIR_NO_MEMORY;
+    else
+        status = read_value(mended != NULL ? mended : text, length, &parsed, &what);
     weir__mem_free(mended);
-    if (parsed == NULL) {
-        if (json_error_code(&what) == json_error_out_of_memory)
-            return weir__error_set(error, WEIR_NO_MEMORY, field, "out of memory for %s", field);
+    if (status != WEIR_OK || (parsed == NULL && json_error_code(&what) == json_error_out_of_memory))
+        return weir__error_set(error, WEIR_NO_MEMORY, field, "out of memory for %s", field);
+    if (parsed == NULL)
         return weir__error_set(error, code, field, "%s is not JSON: line %d, column %d: %s", field, what.line,
                                what.column, weir__json_problem(&what).text);
-    }
     *value = parsed;
     return WEIR_OK;
+}
+
+weir_status weir__json_parse(const char *text, size_t length, const char *field, weir_status code,
+                             json_t **value, weir_error *error)
+{
+    return parse(text, length, field, code, false, value, error);
+}
+
+weir_status weir__json_parse_texts(const char *text, size_t length, const char *field, weir_status code,
+                                   json_t **value, weir_error *error)
+{
+    return parse(text, length, field, code, true, value, error);
 }
 
 /* ---- Writing ---- */

@@ -19,12 +19,17 @@ weir__json_words weir__json_problem(const json_error_t *what);
 #define WEIR__JSON_DEPTH_MAX 100
 #define WEIR__JSON_BYTES_MAX ((size_t)256 << 20) /* the parsed tree takes several times that */
 
-/* Any JSON value; freed with json_decref. length may be WEIR_NUL. The text must be well-formed UTF-8 and must
- * not repeat a key. Escapes of U+0000, which no text here can have, and of half a pair of surrogates become
- * U+FFFD; with the code GRAMMAR, which means a schema, they are an error. Errors: INVALID (text is NULL),
- * `code` (with line and column), NO_MEMORY; error->field is `field`. */
+/* Any JSON value; freed with json_decref. length may be WEIR_NUL. The text must be well-formed UTF-8. It must
+ * not repeat a key, nor escape U+0000, which no text here can contain, or half a pair of surrogates. Integers
+ * beyond 64 bits become reals, of 17 digits or more. Errors: INVALID (text is NULL), `code` (with line and
+ * column), NO_MEMORY; error->field is `field`. */
 weir_status weir__json_parse(const char *text, size_t length, const char *field, weir_status code,
                              json_t **value, weir_error *error);
+
+/* The same for texts of conversations, where these escapes become U+FFFD: a tool's output may have them, and
+ * clients cut texts within a pair. A refusal would end the conversation. */
+weir_status weir__json_parse_texts(const char *text, size_t length, const char *field, weir_status code,
+                                   json_t **value, weir_error *error);
 
 /* Compact text, keys in their order, NUL-terminated, freed with weir__mem_free; NULL: out of memory. */
 char *weir__json_dump(const json_t *value);

@@ -36,8 +36,9 @@ static void nobody_reads_of_flags_and_types(void **state)
     }
 }
 
-/* Escapes that no text here can have become U+FFFD; all other bytes stay. */
-static void unfit_escapes_are_replaced(void **state)
+/* Escapes that no text here can have become U+FFFD in conversations, and are refused elsewhere; all other
+ * bytes stay. */
+static void unfit_escapes_are_replaced_or_refused(void **state)
 {
     (void)state;
     static const struct {
@@ -63,13 +64,61 @@ static void unfit_escapes_are_replaced(void **state)
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         json_t *value = NULL;
-        weir_status status = weir__json_parse(cases[i].text, WEIR_NUL, "body", WEIR_FORMAT, &value, NULL);
+        weir_status status =
+            weir__json_parse_texts(cases[i].text, WEIR_NUL, "body", WEIR_FORMAT, &value, NULL);
         assert_int_equal(status, cases[i].value != NULL ? WEIR_OK : WEIR_FORMAT);
         if (cases[i].value != NULL) assert_string_equal(json_string_value(value), cases[i].value);
+        bool whole = cases[i].value != NULL && strstr(cases[i].value, "\xef\xbf\xbd") == NULL;
+        json_decref(value);
+        value = NULL;
+        status = weir__json_parse(cases[i].text, WEIR_NUL, "body", WEIR_FORMAT, &value, NULL);
+        assert_int_equal(status, whole ? WEIR_OK : WEIR_FORMAT);
         json_decref(value);
     }
     json_t *value = NULL;
-    assert_int_equal(weir__json_parse("\"\0\"", 3, "body", WEIR_FORMAT, &value, NULL), WEIR_FORMAT);
+    assert_int_equal(weir__json_parse_texts("\"\0\"", 3, "body", WEIR_FORMAT, &value, NULL), WEIR_FORMAT);
+}
+
+static void long_integers_become_reals(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text;
+        double value;
+    } reals[] = {
+        {"9223372036854775808", 0x1p63},
+        {"-9223372036854775809", -0x1p63},
+        {"18446744073709551616", 0x1p64},
+        {"1000000000000000000000000000000", 1e30},
+        {" -1000000000000000000000000000000 ", -1e30},
+        {"1e30", 1e30},
+    };
+    for (size_t i = 0; i < sizeof reals / sizeof *reals; i++) {
+        json_t *value = NULL;
+        assert_int_equal(weir__json_parse(reals[i].text, WEIR_NUL, "body", WEIR_FORMAT, &value, NULL),
+                         WEIR_OK);
+        assert_true(json_is_real(value) && json_real_value(value) == reals[i].value);
+        json_decref(value);
+    }
+    static const char whole[] =
+        "[\"\\\"99999999999999999999\",9223372036854775807,-9223372036854775808,1.99999999999999999999,"
+        "{\"99999999999999999999\":99999999999999999999}]";
+    json_t *list = NULL;
+    assert_int_equal(weir__json_parse(whole, WEIR_NUL, "body", WEIR_FORMAT, &list, NULL), WEIR_OK);
+    assert_string_equal(json_string_value(json_array_get(list, 0)), "\"99999999999999999999");
+    assert_true(json_integer_value(json_array_get(list, 1)) == INT64_MAX);
+    assert_true(json_integer_value(json_array_get(list, 2)) == INT64_MIN);
+    assert_true(json_real_value(json_array_get(list, 3)) == 2);
+    assert_true(json_real_value(json_object_get(json_array_get(list, 4), "99999999999999999999")) == 1e20);
+    json_decref(list);
+
+    static const char *const bad[] = {"1e999", "[99999999999999999999", "0000000000000000000000",
+                                      "99999999999999999999x", "--99999999999999999999"};
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
+        assert_int_equal(weir__json_parse(bad[i], WEIR_NUL, "body", WEIR_FORMAT, &list, NULL), WEIR_FORMAT);
+    char endless[500] = "";
+    memset(endless, '9', sizeof endless - 1);
+    assert_int_equal(weir__json_parse(endless, WEIR_NUL, "body", WEIR_FORMAT, &list, NULL), WEIR_FORMAT);
 }
 
 /* ---- Writing ---- */
@@ -103,7 +152,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(nobody_reads_of_flags_and_types),
-        cmocka_unit_test(unfit_escapes_are_replaced),
+        cmocka_unit_test(unfit_escapes_are_replaced_or_refused),
+        cmocka_unit_test(long_integers_become_reals),
         cmocka_unit_test(an_object_is_written_member_by_member),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

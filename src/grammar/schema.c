@@ -48,10 +48,8 @@ static json_t *refer(weir__schema_walk *w, const json_t *target)
         json_t *body = weir__schema_node(w, target);
         w->definitions[i].open = false;
         w->definitions[i].impossible = json_is_false(body);
-        if (json_is_false(body) && w->definitions[i].used_open) {
-            w->final = true;
-            return weir__schema_refuse(w, "$ref", "nothing satisfies the schema that it refers to");
-        }
+        if (json_is_false(body) && w->definitions[i].used_open)
+            return weir__schema_refuse_finally(w, "$ref", "nothing satisfies the schema that it refers to");
         if (body == NULL || (!json_is_false(body) && !weir__schema_set(w, w->defs, name, body))) return NULL;
     } else if (w->definitions[i].open) {
         if (w->definitions[i].level == w->level)
@@ -150,11 +148,10 @@ json_t *weir__schema_enforce(weir__schema_walk *w, const json_t *schema)
     if (json_is_false(schema)) return json_false();
     if (json_is_true(schema)) return weir__schema_made(w, json_object());
     if (!json_is_object(schema))
-        return weir__schema_refuse(w, NULL, "a schema must be an object or a boolean");
-    if (++w->n_nodes > WEIR__SCHEMA_NODES_MAX) {
-        w->final = true;
-        return weir__schema_refuse(w, NULL, "the schema has more than %d parts", WEIR__SCHEMA_NODES_MAX);
-    }
+        return weir__schema_refuse_finally(w, NULL, "a schema must be an object or a boolean");
+    if (++w->n_nodes > WEIR__SCHEMA_NODES_MAX)
+        return weir__schema_refuse_finally(w, NULL, "the schema has more than %d parts",
+                                           WEIR__SCHEMA_NODES_MAX);
     if (++w->depth > WEIR__SCHEMA_DEPTH_MAX)
         return weir__schema_refuse(w, NULL, "schemas are nested deeper than %d", WEIR__SCHEMA_DEPTH_MAX);
     if (!weir__schema_spend(w, 16) || !weir__schema_check_keywords(w, schema)) return NULL;
@@ -227,7 +224,7 @@ weir_status weir__schema_rewrite(const json_t *schema, const weir__schema_terms 
     weir__schema_work_init(&own);
     w.defs = json_object();
     if (!json_is_object(schema) && !json_is_boolean(schema))
-        weir__schema_refuse(&w, NULL, "a schema must be an object or a boolean");
+        weir__schema_refuse_finally(&w, NULL, "a schema must be an object or a boolean");
     else if (terms->inline_root)
         result = inline_root(&w);
     else

@@ -80,7 +80,7 @@ typedef struct weir__schema_terms {
 } weir__schema_terms;
 
 /* Rewrites `schema` to *rewritten, freed with json_decref. Errors: GRAMMAR (field: the pointer, shortened in
- * its middle; message: keyword and reason; with relax only if it is no schema, nothing satisfies it, or it
+ * its middle; message: keyword and reason; with relax only if it is malformed, nothing satisfies it, or it
  * takes too much work), NO_MEMORY, ABORTED. */
 weir_status weir__schema_rewrite(const json_t *schema, const weir__schema_terms *terms, json_t **rewritten,
                                  weir_error *error);

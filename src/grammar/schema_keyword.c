@@ -164,14 +164,15 @@ unsigned weir__schema_declared_types(weir__schema_walk *w, const json_t *schema)
         const json_t *one = json_is_array(type) ? json_array_get(type, i) : type;
         unsigned m = mask_of(one);
         if (m == 0) {
-            weir__schema_refuse(w, "type",
-                                "it must be one or several of null, boolean, integer, number, string, array, "
-                                "object");
+            weir__schema_refuse_finally(
+                w, "type",
+                "it must be one or several of null, boolean, integer, number, string, array, "
+                "object");
             return 0;
         }
         mask |= m;
     }
-    if (mask == 0) weir__schema_refuse(w, "type", "it must not be empty");
+    if (mask == 0) weir__schema_refuse_finally(w, "type", "it must not be empty");
     return mask;
 }
 

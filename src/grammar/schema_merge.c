@@ -128,7 +128,7 @@ static bool merge_all(weir__schema_walk *w, const json_t *all, json_t *flat, boo
         }
         size_t before = weir__schema_enter_index(w, "allOf", i);
         bool ok = json_is_object(member) ||
-                  weir__schema_refuse(w, NULL, "a schema must be an object or a boolean") != NULL;
+                  weir__schema_refuse_finally(w, NULL, "a schema must be an object or a boolean") != NULL;
         ok = ok && weir__schema_check_keywords(w, member);
         json_t *part = ok ? weir__schema_flatten(w, member) : NULL;
         *impossible = json_is_false(part);
@@ -158,7 +158,7 @@ json_t *weir__schema_flatten(weir__schema_walk *w, const json_t *schema)
     for (size_t i = 0; i < w->n_flats; i++)
         if (w->flats[i].schema == schema) return json_incref(w->flats[i].flat);
     if (!json_is_array(all) || json_array_size(all) == 0)
-        return weir__schema_refuse(w, "allOf", "it must be an array of schemas, and not empty");
+        return weir__schema_refuse_finally(w, "allOf", "it must be an array of schemas, and not empty");
     if (++w->depth > WEIR__SCHEMA_DEPTH_MAX)
         return weir__schema_refuse(w, "allOf", "schemas are nested deeper than %d", WEIR__SCHEMA_DEPTH_MAX);
     json_t *flat = weir__schema_without(w, schema, "allOf");
@@ -304,7 +304,7 @@ static json_t *merged_branch(weir__schema_walk *w, const json_t *schema, const c
     if (json_is_false(target)) return json_false();
     if (json_is_true(target)) return weir__schema_without(w, schema, keyword);
     if (!json_is_object(target))
-        return weir__schema_refuse(w, NULL, "a schema must be an object or a boolean");
+        return weir__schema_refuse_finally(w, NULL, "a schema must be an object or a boolean");
     if (!weir__schema_check_keywords(w, target)) return NULL;
     json_t *flat = weir__schema_flatten(w, target);
     if (flat == NULL || json_is_false(flat)) return flat;
@@ -341,7 +341,7 @@ json_t *weir__schema_alternatives(weir__schema_walk *w, const json_t *schema)
     if (one_of && json_object_get(schema, "anyOf") != NULL)
         return weir__schema_refuse(w, "oneOf", "it stands beside anyOf; only one of them can be honoured");
     if (!json_is_array(given) || json_array_size(given) == 0)
-        return weir__schema_refuse(w, keyword, "it must be an array of schemas, and not empty");
+        return weir__schema_refuse_finally(w, keyword, "it must be an array of schemas, and not empty");
     json_t *branches = merged_branches(w, schema, keyword), *list = json_array();
     size_t n = json_array_size(branches);
     for (size_t i = 0; i < n && w->status == WEIR_OK; i++) {

@@ -14,7 +14,7 @@ static bool integer_bound(weir__schema_walk *w, const json_t *schema, const char
 {
     const json_t *value = json_object_get(schema, keyword);
     if (value == NULL || (json_is_boolean(value) && strncmp(keyword, "exclusive", 9) == 0)) return true;
-    if (!json_is_number(value)) return weir__schema_refuse(w, keyword, "it must be a number") != NULL;
+    if (!json_is_number(value)) return weir__schema_refuse_finally(w, keyword, "it must be a number") != NULL;
     /* Upper bounds are negated, so that both are lower ones. */
     double d = sign * json_number_value(value);
     int64_t least;
@@ -94,7 +94,7 @@ static bool number_bound(weir__schema_walk *w, const json_t *schema, const char 
 {
     const json_t *value = json_object_get(schema, keyword);
     if (value == NULL || (exclusive && json_is_boolean(value))) return true;
-    if (!json_is_number(value)) return weir__schema_refuse(w, keyword, "it must be a number") != NULL;
+    if (!json_is_number(value)) return weir__schema_refuse_finally(w, keyword, "it must be a number") != NULL;
     double d = json_number_value(value);
     if (sign * d < sign * *bound || (d == *bound && *out)) return true;
     *bound = d;

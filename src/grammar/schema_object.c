@@ -135,16 +135,16 @@ json_t *weir__schema_object(weir__schema_walk *w, const json_t *schema)
     const json_t *required = json_object_get(schema, "required");
     const json_t *unevaluated = json_object_get(schema, "unevaluatedProperties");
     if (properties != NULL && !json_is_object(properties))
-        return weir__schema_refuse(w, "properties", "it must be an object");
+        return weir__schema_refuse_finally(w, "properties", "it must be an object");
     if (required != NULL && !json_is_array(required))
-        return weir__schema_refuse(w, "required", "it must be an array of names");
+        return weir__schema_refuse_finally(w, "required", "it must be an array of names");
     for (size_t i = 0; i < json_array_size(required); i++) {
         const json_t *name = json_array_get(required, i);
         if (!json_is_string(name) || strlen(json_string_value(name)) != json_string_length(name))
-            return weir__schema_refuse(w, "required", "it must be an array of names");
+            return weir__schema_refuse_finally(w, "required", "it must be an array of names");
     }
     if (others != NULL && !json_is_object(others) && !json_is_boolean(others))
-        return weir__schema_refuse(w, "additionalProperties", "it must be a schema or a boolean");
+        return weir__schema_refuse_finally(w, "additionalProperties", "it must be a schema or a boolean");
     if (unevaluated != NULL && !json_is_true(unevaluated)) {
         if (!json_is_false(unevaluated) || (others != NULL && !json_is_false(others)))
             return weir__schema_refuse(w, "unevaluatedProperties",

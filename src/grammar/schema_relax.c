@@ -36,7 +36,7 @@ static json_t *types_only(weir__schema_walk *w, const json_t *schema)
     const weir_status status = w->status;
     unsigned mask = weir__schema_possible_types(w, schema);
     if (w->final) return NULL;
-    w->status = status; /* a dangling reference allows all types */
+    w->status = status; /* a reference to another document allows all types */
     if ((mask & TYPE_FRACTION) != 0) mask |= TYPE_INTEGER;
     if (mask == TYPE_ANY || mask == 0) return weir__schema_made(w, json_object());
     json_t *list = json_array();

@@ -126,9 +126,6 @@ static void test_left_out(void **state)
          "\"patternProperties\":{}}}}",
          "/properties/a: if\n/properties/a: then\n/properties/a: patternProperties\n",
          "{\"type\":\"object\"}"},
-        {"{\"type\":\"object\",\"properties\":{\"a\":{\"type\":\"whatever\",\"title\":3}}}",
-         "/properties/a: type\n", NULL},
-        {"{\"type\":\"object\",\"properties\":{\"a\":3}}", "/properties/a: all of it\n", "{}"},
         {"{\"type\":\"object\",\"properties\":{\"a\":{\"enum\":[1,5],\"minimum\":2}}}",
          "/properties/a: minimum\n", "{\"enum\":[1,5]}"},
         {"{\"type\":\"object\",\"properties\":{\"a\":{\"type\":\"string\",\"title\":\"T\",\"description\":"
@@ -185,6 +182,55 @@ static void test_left_out(void **state)
     }
 }
 
+/* What is no JSON Schema at all is refused, also where keywords may be left out. */
+static void test_malformed(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *property, *word;
+    } cases[] = {
+        {"{\"type\":\"strng\"}", "'type'"},
+        {"{\"type\":[\"string\",\"nul\"]}", "'type'"},
+        {"{\"type\":[]}", "'type'"},
+        {"{\"type\":3}", "'type'"},
+        {"{\"$ref\":\"#/no\"}", "'$ref'"},
+        {"{\"$ref\":\"#/$defs/~2\"}", "'$ref'"},
+        {"{\"$ref\":3}", "'$ref'"},
+        {"{\"anyOf\":[{\"type\":\"null\"},{\"$ref\":\"#/no\"}]}", "'$ref'"},
+        {"{\"allOf\":[{\"type\":\"null\"},{\"type\":\"nul\"}]}", "'type'"},
+        {"{\"not\":{\"type\":\"strng\"}}", "'type'"},
+        {"{\"oneOf\":{}}", "'oneOf'"},
+        {"{\"allOf\":[]}", "'allOf'"},
+        {"{\"enum\":\"a\"}", "'enum'"},
+        {"{\"type\":\"object\",\"properties\":[]}", "'properties'"},
+        {"{\"type\":\"object\",\"required\":true}", "'required'"},
+        {"{\"type\":\"object\",\"required\":[3]}", "'required'"},
+        {"{\"type\":\"object\",\"additionalProperties\":3}", "'additionalProperties'"},
+        {"{\"type\":\"array\",\"prefixItems\":{}}", "'prefixItems'"},
+        {"{\"type\":\"array\",\"minItems\":-1}", "'minItems'"},
+        {"{\"type\":\"string\",\"maxLength\":\"3\"}", "'maxLength'"},
+        {"{\"type\":\"string\",\"pattern\":3}", "'pattern'"},
+        {"{\"type\":\"integer\",\"minimum\":\"3\"}", "'minimum'"},
+        {"{\"type\":\"number\",\"maximum\":null}", "'maximum'"},
+        {"3", "a schema must be"},
+    };
+    for (size_t i = 0; i < 2 * sizeof cases / sizeof *cases; i++) {
+        char text[300];
+        weir_error error = {0};
+        weir__text relaxed = {0};
+        json_t *rewritten = NULL;
+        snprintf(text, sizeof text, "{\"type\":\"object\",\"properties\":{\"a\":%s}}", cases[i / 2].property);
+        json_t *schema = json_loads(text, 0, NULL);
+        assert_non_null(schema);
+        if (rewrite(schema, i % 2 == 0, &relaxed, &rewritten, &error) != WEIR_GRAMMAR)
+            fail_msg("not refused: %s", text);
+        if (strstr(error.message, cases[i / 2].word) == NULL) fail_msg("%s: %s", text, error.message);
+        if (strncmp(error.field, "/properties/a", 13) != 0) fail_msg("%s: %s", text, error.field);
+        assert_null(relaxed.bytes);
+        json_decref(schema);
+    }
+}
+
 /* Arguments are an object, whatever is left out; a value that is no schema is refused; the list has an
  * end. */
 static void test_edges(void **state)
@@ -193,10 +239,9 @@ static void test_edges(void **state)
     static const char *const objects[] = {
         "{\"type\":\"string\"}",
         "{\"anyOf\":[{\"type\":\"object\"},{\"type\":\"object\"}]}",
-        "{\"$ref\":\"#/nowhere\"}",
+        "{\"$ref\":\"other.json\"}",
         "{\"enum\":[1]}",
         "false",
-        "{\"type\":\"object\",\"properties\":[]}",
         ("{\"oneOf\":[{\"type\":\"object\",\"properties\":{\"a\":{}}},"
          "{\"type\":\"object\",\"properties\":{\"b\":{}}}]}"),
         "{\"type\":\"object\",\"properties\":{\"a\":false},\"required\":[\"a\"]}"};
@@ -313,11 +358,9 @@ static void test_no_memory(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_tools),
-        cmocka_unit_test(test_left_out),
-        cmocka_unit_test(test_edges),
-        cmocka_unit_test(test_too_deep),
-        cmocka_unit_test(test_fraction_too_deep),
+        cmocka_unit_test(test_tools),     cmocka_unit_test(test_left_out),
+        cmocka_unit_test(test_malformed), cmocka_unit_test(test_edges),
+        cmocka_unit_test(test_too_deep),  cmocka_unit_test(test_fraction_too_deep),
         cmocka_unit_test(test_no_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -72,7 +72,7 @@ json_t *weir__schema_values(weir__schema_walk *w, const json_t *schema)
             w, other, "it stands beside %s, which would win; leave out the values it excludes instead",
             given != NULL ? "enum" : "const");
     if (given != NULL && (!json_is_array(given) || json_array_size(given) == 0))
-        return weir__schema_refuse(w, "enum", "it must be an array of values, and not empty");
+        return weir__schema_refuse_finally(w, "enum", "it must be an array of values, and not empty");
     size_t n = given != NULL ? json_array_size(given) : 1;
     if (!weir__schema_spend(w, n)) return NULL;
     json_t *list = json_array();
@@ -97,7 +97,7 @@ bool weir__schema_count(weir__schema_walk *w, const json_t *schema, const char *
     if (given == NULL) return true;
     double d = json_number_value(given);
     if (!json_is_number(given) || d < 0 || floor(d) != d)
-        return weir__schema_refuse(w, keyword, "it must be an integer of at least 0") != NULL;
+        return weir__schema_refuse_finally(w, keyword, "it must be an integer of at least 0") != NULL;
     *value = d > 1e15 ? UINT64_C(1000000000000000) : (uint64_t)d;
     return true;
 }
@@ -131,7 +131,7 @@ static bool find_pattern(weir__schema_walk *w, const json_t *schema, const char 
     const json_t *own = json_object_get(schema, "pattern"), *format = json_object_get(schema, "format");
     *pattern = json_string_value(own);
     if (own != NULL && *pattern == NULL)
-        return weir__schema_refuse(w, "pattern", "it must be a string") != NULL;
+        return weir__schema_refuse_finally(w, "pattern", "it must be a string") != NULL;
     if (format == NULL) return true;
     const char *name = json_string_value(format);
     const char *known = name != NULL ? weir__schema_format_pattern(name) : NULL;
@@ -206,7 +206,7 @@ json_t *weir__schema_array(weir__schema_walk *w, const json_t *schema)
         return NULL;
     if (least > most) return json_false();
     if (prefix != NULL && !json_is_array(prefix))
-        return weir__schema_refuse(w, "prefixItems", "it must be an array of schemas");
+        return weir__schema_refuse_finally(w, "prefixItems", "it must be an array of schemas");
     bool listed = prefix != NULL || json_is_array(items);
     if (!json_is_false(json_object_get(schema, "uniqueItems")) &&
         json_object_get(schema, "uniqueItems") != NULL && most > 1)

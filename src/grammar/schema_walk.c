@@ -73,15 +73,11 @@ const char *weir__schema_path(const weir__schema_walk *w)
     return w->path.n > 0 ? w->path.bytes : "";
 }
 
-json_t *weir__schema_refuse(weir__schema_walk *w, const char *keyword, const char *format, ...)
+static void refuse(weir__schema_walk *w, const char *keyword, const char *format, va_list args)
 {
     char text[320], field[64];
     const char *path = weir__schema_path(w);
-    va_list args;
-    if (w->status != WEIR_OK) return NULL;
-    va_start(args, format);
     vsnprintf(text, sizeof text, format, args);
-    va_end(args);
     snprintf(w->refused, sizeof w->refused, "%s", keyword != NULL ? keyword : "");
     w->refused_at = w->path.n;
     if ((size_t)snprintf(field, sizeof field, "%s%s", w->where, path) >= sizeof field)
@@ -90,6 +86,26 @@ json_t *weir__schema_refuse(weir__schema_walk *w, const char *keyword, const cha
         w->status = weir__error_set(w->error, WEIR_GRAMMAR, field, "keyword '%.60s': %s", keyword, text);
     else
         w->status = weir__error_set(w->error, WEIR_GRAMMAR, field, "%s", text);
+}
+
+json_t *weir__schema_refuse(weir__schema_walk *w, const char *keyword, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    if (w->status == WEIR_OK) refuse(w, keyword, format, args);
+    va_end(args);
+    return NULL;
+}
+
+json_t *weir__schema_refuse_finally(weir__schema_walk *w, const char *keyword, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    if (w->status == WEIR_OK) {
+        refuse(w, keyword, format, args);
+        w->final = true;
+    }
+    va_end(args);
     return NULL;
 }
 
@@ -180,7 +196,7 @@ const json_t *weir__schema_resolve(weir__schema_walk *w, const json_t *reference
     char token[WEIR__SCHEMA_NAME_MAX + 1] = "";
     const char *text = json_string_value(reference);
     const json_t *target = w->root;
-    if (text == NULL) return weir__schema_refuse(w, "$ref", "it must be a string");
+    if (text == NULL) return weir__schema_refuse_finally(w, "$ref", "it must be a string");
     if (text[0] != '#' || (text[1] != '\0' && text[1] != '/'))
         return weir__schema_refuse(w, "$ref",
                                    "'%.80s' lies elsewhere; only '#' and '#/...' in the same document are "
@@ -189,7 +205,7 @@ const json_t *weir__schema_resolve(weir__schema_walk *w, const json_t *reference
     for (const char *p = text + 1; *p == '/';) {
         p++;
         if (!pointer_token(&p, token, sizeof token))
-            return weir__schema_refuse(w, "$ref", "'%.80s' is no JSON pointer", text);
+            return weir__schema_refuse_finally(w, "$ref", "'%.80s' is no JSON pointer", text);
         size_t digits = strspn(token, "0123456789");
         if (!json_is_array(target))
             target = json_object_get(target, token);
@@ -197,7 +213,8 @@ const json_t *weir__schema_resolve(weir__schema_walk *w, const json_t *reference
             target = digits > 0 && digits < 10 && token[digits] == '\0'
                          ? json_array_get(target, strtoul(token, NULL, 10))
                          : NULL;
-        if (target == NULL) return weir__schema_refuse(w, "$ref", "there is nothing at '%.80s'", text);
+        if (target == NULL)
+            return weir__schema_refuse_finally(w, "$ref", "there is nothing at '%.80s'", text);
     }
     return target;
 }

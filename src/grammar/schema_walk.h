@@ -79,8 +79,11 @@ const char *weir__schema_path(const weir__schema_walk *w);
 const json_t *weir__schema_resolve(weir__schema_walk *w, const json_t *reference);
 const json_t *weir__schema_dereference(weir__schema_walk *w, const json_t *schema);
 
-/* Return NULL. keyword NULL: the whole schema is refused. refuse_finally: with relax, too. */
+/* Return NULL. keyword NULL: the whole schema is refused. refuse_finally: with relax, too; for malformed
+ * schemas and for limits. refuse: for what a grammar cannot enforce. */
 json_t *weir__schema_refuse(weir__schema_walk *w, const char *keyword, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+json_t *weir__schema_refuse_finally(weir__schema_walk *w, const char *keyword, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 json_t *weir__schema_no_memory(weir__schema_walk *w);
 

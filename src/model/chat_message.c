@@ -132,8 +132,8 @@ static weir_status check_call(json_t *call, size_t i, size_t k, weir_error *erro
         return json_object_set_new(function, "arguments", json_string("{}")) == 0 ? WEIR_OK
                                                                                   : no_memory(error);
     json_t *parsed = NULL;
-    weir_status status = weir__json_parse(json_string_value(arguments), json_string_length(arguments), p.text,
-                                          WEIR_INVALID, &parsed, NULL);
+    weir_status status = weir__json_parse_texts(json_string_value(arguments), json_string_length(arguments),
+                                                p.text, WEIR_INVALID, &parsed, NULL);
     json_decref(parsed);
     if (status == WEIR_NO_MEMORY) return no_memory(error);
     return status == WEIR_OK ? WEIR_OK : must_be(error, p, "a call whose arguments are JSON");
@@ -176,7 +176,8 @@ static weir_status check_message(json_t *message, size_t i, weir_error *error)
 
 static weir_status from_json(const char *text, json_t **messages, weir_error *error)
 {
-    weir_status status = weir__json_parse(text, WEIR_NUL, "messages_json", WEIR_INVALID, messages, error);
+    weir_status status =
+        weir__json_parse_texts(text, WEIR_NUL, "messages_json", WEIR_INVALID, messages, error);
     if (status == WEIR_OK && json_array_size(*messages) == 0)
         status = weir__error_set(error, WEIR_INVALID, "messages_json",
                                  "messages_json must be an array of at least one message");

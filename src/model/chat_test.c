@@ -244,6 +244,10 @@ static void test_bad_tools(void **state)
     } bad[] = {
         {"", WEIR_INVALID, "tools_json", "not JSON"},
         {"{}", WEIR_INVALID, "tools_json", "array"},
+        {"[" TOOL("a", "{\"type\":\"object\",\"title\":\"\\u0000\"}") "]", WEIR_INVALID, "tools_json",
+         "U+0000 or half"},
+        {"[" TOOL("a", "{\"type\":\"object\",\"title\":\"\\ud83d\"}") "]", WEIR_INVALID, "tools_json",
+         "U+0000 or half"},
         {"[1]", WEIR_INVALID, "tools[0].function", "object"},
         {"[{\"type\":\"web\",\"function\":{}}]", WEIR_INVALID, "tools[0].type", "function"},
         {"[{\"function\":{}}]", WEIR_INVALID, "tools[0].function.name", "letters"},
@@ -518,9 +522,15 @@ static void test_all_templates(void **state)
         assert_false(chat->constraint->lazy);
         if (strstr(chat->constraint->text, "```") != NULL) fail_msg("%s: a fence around JSON", walk.name);
         weir_chat_release(chat);
-        params.json_schema = NULL;
 
         params.tools_json = weather;
+        if (weir_chat_create(model, &params, &chat, &error) != WEIR_OK)
+            fail_msg("%s: %s", walk.name, error.message);
+        /* Some forms of calls have a fence, after other words. */
+        if (strstr(chat->constraint->text, "\"```json\"") != NULL)
+            fail_msg("%s: a fence around JSON beside calls", walk.name);
+        weir_chat_release(chat);
+        params.json_schema = NULL;
         for (int parallel = 0; parallel <= 1; parallel++) {
             params.parallel_tool_calls = parallel;
             for (int choice = 0; choice <= (parallel ? 0 : 2); choice++) {
