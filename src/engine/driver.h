@@ -42,7 +42,6 @@ typedef struct weir__driver {
 
     weir__bcontext *context;
     weir__memory memory; /* the contents of its sequences */
-    weir__cache *cache;  /* has its own lock; prefix and lanes point to it, too */
     weir__lanes lanes;
     weir__cells cells;
     weir__batch batch;

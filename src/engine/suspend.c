@@ -42,8 +42,8 @@ void weir__suspend_restore(weir__memory *memory, weir__cache *cache, weir__slot 
 void weir__suspend(weir__driver *driver, weir__slot *slot)
 {
     weir__account_suspend(&driver->account, slot);
-    save_slot(&driver->memory, driver->cache, slot);
-    weir__cache_end(driver->cache, &slot->live);
+    save_slot(&driver->memory, driver->prefix.cache, slot);
+    weir__cache_end(driver->prefix.cache, &slot->live);
     weir__media_leave(driver->encoder, slot);
     weir__lanes_leave(&driver->lanes, slot);
     weir__shared_requeue(driver->shared, slot->request);
