@@ -76,9 +76,10 @@ static serve_call *take_call(worker *w)
 
 static _Thread_local worker *self; /* NULL: not one of the workers' threads */
 
-bool serve_workers_is_to_end(void)
+bool serve_workers_go_on(void *unused)
 {
-    return self != NULL && is_to_end(self);
+    (void)unused;
+    return self == NULL || !is_to_end(self);
 }
 
 static void *run_worker(void *user)

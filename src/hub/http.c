@@ -221,7 +221,6 @@ struct flight {
     weir__http_answer *answer;
     size_t n_thrown;
     bool begun, refused, enough;
-    bool ended;
     weir__transfer_end end;
     int64_t length; /* of the body, -1 = unknown */
     char *next;     /* where a redirect points, owned; NULL = it is none */
@@ -314,7 +313,6 @@ static void on_end(const weir__transfer_result *result, void *user)
 {
     struct flight *flight = user;
     weir__http_answer *answer = flight->answer;
-    flight->ended = true;
     flight->end = result->end;
     answer->code = result->head.status;
     answer->retry_after_s = result->retry_s;
@@ -327,16 +325,16 @@ static void on_end(const weir__transfer_result *result, void *user)
     if (flight->next == NULL) flight->end = WEIR__TRANSFER_NO_MEMORY;
 }
 
-static weir_status wait_for_end(weir__http *http, struct flight *flight, const weir__transfer_request *wanted)
+static bool on_tick(void *user)
 {
-    weir__transfer *transfer = weir__transfers_start(http->transfers, wanted);
-    if (transfer == NULL) return WEIR_NO_MEMORY;
-    while (!flight->ended) {
-        weir__transfers_wait(http->transfers, NULL, 0, TICK_MS);
-        if (flight->ended || flight->request->tick(flight->request->user)) continue;
-        weir__transfer_drop(transfer);
-        return WEIR_ABORTED;
-    }
+    const weir__http_request *request = ((struct flight *)user)->request;
+    return request->tick(request->user);
+}
+
+static weir_status transfer(weir__http *http, struct flight *flight, const weir__transfer_request *wanted)
+{
+    weir_status status = weir__transfers_run(http->transfers, wanted, on_tick);
+    if (status != WEIR_OK) return status;
     if (flight->refused) return WEIR_ABORTED;
     if (flight->end == WEIR__TRANSFER_NO_MEMORY) return WEIR_NO_MEMORY;
     return flight->end == WEIR__TRANSFER_WHOLE || flight->enough ? WEIR_OK : WEIR_IO;
@@ -372,7 +370,7 @@ static weir_status fly(weir__http *http, struct flight *flight, const char *url)
         .user = flight,
     };
     bool failed = token.failed || range.failed || condition.failed;
-    weir_status status = failed ? WEIR_NO_MEMORY : wait_for_end(http, flight, &wanted);
+    weir_status status = failed ? WEIR_NO_MEMORY : transfer(http, flight, &wanted);
     weir__text_fini(&condition);
     weir__text_fini(&range);
     weir__text_fini(&token);
