@@ -195,8 +195,8 @@ struct serve_server {
     serve_call *ready_first, *ready_last;
     bool woken; /* the loop was woken, but has not taken the list yet */
     bool drain_asked, stop_asked, drained;
-    bool pinged;                /* serve_server_is_well waits for the service thread */
-    bool well;                  /* the service thread's reply */
+    bool pinged;                /* serve_server_is_healthy waits for the service thread */
+    bool healthy;               /* the service thread's reply */
     const serve_params *reload; /* for the service thread to apply; NULL = none */
     int32_t n_pulls;            /* threads that download models */
 

@@ -333,7 +333,7 @@ serve_tape *serve_tape_find(serve_call *call, const char *ending)
             "there is no stream \"%.*s\" here that this key may read: without a reader an answer "
             "goes on for %d s, and is kept for %d s after its end",
             (int)(n < sizeof id ? n : sizeof id), given, call->server->params.grace_s,
-            call->server->params.keep_s);
+            call->server->params.live.keep_s);
     return found;
 }
 
@@ -405,7 +405,7 @@ serve_answer *serve_tapes_drop(serve_tapes *tapes, int64_t now_ns)
     for (serve_tape *tape = tapes->newest, *next; tape != NULL; tape = next) {
         next = tape->next;
         if (tape->answer != NULL && tape->background) continue;
-        int64_t patience_s = tape->answer != NULL ? params->grace_s : params->keep_s;
+        int64_t patience_s = tape->answer != NULL ? params->grace_s : params->live.keep_s;
         if (tape->n_readers > 0 || now_ns - tape->alone_ns < patience_s * WEIR__NS_PER_S) continue;
         if (tape->answer == NULL) {
             tape_destroy(tape);
