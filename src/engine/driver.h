@@ -75,9 +75,4 @@ typedef struct weir__driver {
 weir_status weir__driver_open(weir__driver *driver, weir_error *error);
 void weir__driver_close(weir__driver *driver);
 
-static inline int64_t weir__ageing_ns(const weir_engine_params *params)
-{
-    return params->ageing_ms * WEIR__NS_PER_MS;
-}
-
 #endif

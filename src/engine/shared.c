@@ -193,10 +193,10 @@ int32_t weir__shared_depth(weir__shared *shared)
 }
 
 weir__request *weir__shared_next(weir__shared *shared, int32_t above,
-                                 bool (*wanted)(const weir__request *request), int64_t ageing_ns, int64_t now)
+                                 bool (*wanted)(const weir__request *request), int64_t now)
 {
     pthread_mutex_lock(&shared->mutex);
-    weir__request *request = weir__queue_next(&shared->queue, above, wanted, ageing_ns, now);
+    weir__request *request = weir__queue_next(&shared->queue, above, wanted, now);
     pthread_mutex_unlock(&shared->mutex);
     return request; /* only the driver takes requests out */
 }

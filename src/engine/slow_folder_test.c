@@ -448,13 +448,13 @@ static void test_nobody_stands_back_for_a_waiter(void **state)
     weir_stream *runs = submit(r, &low, TALK_ANSWER);
     weir_report report = rig_tick(r);
     assert_int_equal(report.n_prefill, 16);
-    assert_false(weir__peers_outrank(&other, &theirs, 0, weir__clock_now_ns()));
+    assert_false(weir__peers_outrank(&other, &theirs, weir__clock_now_ns()));
     assert_int_equal(driver->peer.priority, 0);
     end_stall(r);
     rig_tick(r);
     assert_int_equal(slot_of(r, streams[0])->state, WEIR_SLOT_PREFILLING);
     assert_int_equal(driver->peer.priority, 5);
-    assert_true(weir__peers_outrank(&other, &theirs, 0, weir__clock_now_ns()));
+    assert_true(weir__peers_outrank(&other, &theirs, weir__clock_now_ns()));
     assert_true(slot_of(r, runs)->pace.limit < 16);
     for (size_t i = 0; i < COUNT(streams); i++)
         assert_answer(r, streams[i], &high, i == 0 ? LENGTH : high.n - 1);
