@@ -144,10 +144,8 @@ void serve_tape_leave(serve_call *reader)
     serve_tape *tape = reader->tape;
     reader->tape = NULL;
     reader->stream_id = NULL;
-    if (reader->reader_before != NULL)
-        reader->reader_before->reader_after = reader->reader_after;
-    else
-        tape->readers = reader->reader_after;
+    *(reader->reader_before != NULL ? &reader->reader_before->reader_after : &tape->readers) =
+        reader->reader_after;
     if (reader->reader_after != NULL) reader->reader_after->reader_before = reader->reader_before;
     if (--tape->n_readers > 0) return;
     tape->alone_ns = weir__clock_now_ns();

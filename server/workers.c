@@ -173,10 +173,7 @@ void serve_workers_give(serve_workers *workers, serve_call *call, void (*job)(se
     call->job = job;
     call->next_job = NULL;
     pthread_mutex_lock(&workers->mutex);
-    if (jobs->last != NULL)
-        jobs->last->next_job = call;
-    else
-        jobs->first = call;
+    *(jobs->last != NULL ? &jobs->last->next_job : &jobs->first) = call;
     jobs->last = call;
     pthread_cond_broadcast(&workers->changed);
     pthread_mutex_unlock(&workers->mutex);

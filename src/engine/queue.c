@@ -6,10 +6,7 @@
 void weir__queue_push(weir__queue *queue, weir__request *request)
 {
     request->next = NULL;
-    if (queue->last != NULL)
-        queue->last->next = request;
-    else
-        queue->first = request;
+    *(queue->last != NULL ? &queue->last->next : &queue->first) = request;
     queue->last = request;
     if (queue->n == 0 || request->deadline_ns < queue->deadline_ns) queue->deadline_ns = request->deadline_ns;
     if (queue->n == 0 || request->priority > queue->top) queue->top = request->priority;
