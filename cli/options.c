@@ -38,10 +38,11 @@ static const char *const normalizations[] = {"l2", "max", "none", NULL};
 #define REQUEST(m) MEMBER(request, m, ask.request.m)
 #define MODEL(m) MEMBER(model, m, model.m)
 #define ENGINE(m) MEMBER(engine, m, engine.m)
-/* A value of the command line's own; of SET and SERVE environment and config file may set it. */
+/* A value of the command line's own; of SET, SERVE and LIVE environment and config file may set it. */
 #define OWN(k, m) .kind = (k), .target = AT(m), .env = ""
 #define SET(k, m) .kind = (k), .target = AT(m)
 #define SERVE(k, m) SET(k, serve.m), .field = #m
+#define LIVE(k, m) SET(k, serve.live.m), .field = #m
 #define RARE .rare = true
 #define OF_MODEL .whose = CLI_OF_MODEL
 
@@ -288,15 +289,15 @@ static cli_option table[] = {
      .help = "an API key that clients may use (Authorization: Bearer KEY); safer in the environment or in a file"},
     {"--api-key-file", NULL, CLI_SERVING, CLI_SERVE, "FILE", SET(CLI_FILE, api_key_file),
      .help = "a file of API keys, one per line: KEY [priority=N] [requests=N] [rate=N]; # starts a comment"},
-    {"--key-requests", NULL, CLI_SERVING, CLI_SERVE, "N", SERVE(CLI_INT32, key_requests), .standard = "no limit",
+    {"--key-requests", NULL, CLI_SERVING, CLI_SERVE, "N", LIVE(CLI_INT32, key_requests), .standard = "no limit",
      .help = "answers per key at a time; n and several prompts count; 0 = no limit", RARE},
-    {"--key-rate", NULL, CLI_SERVING, CLI_SERVE, "N", SERVE(CLI_INT32, key_rate), .standard = "no limit",
+    {"--key-rate", NULL, CLI_SERVING, CLI_SERVE, "N", LIVE(CLI_INT32, key_rate), .standard = "no limit",
      .help = "requests per key and minute; 0 = no limit", RARE},
-    {"--max-priority", NULL, CLI_SERVING, CLI_SERVE, "N", SERVE(CLI_INT32, max_priority), .standard = "0 with keys, else 100",
+    {"--max-priority", NULL, CLI_SERVING, CLI_SERVE, "N", LIVE(CLI_INT32, max_priority), .standard = "0 with keys, else 100",
      .help = "the highest priority that requests may have; -100 to 100", RARE},
-    {"--health-needs-key", NULL, CLI_SERVING, CLI_SERVE, NULL, SET(CLI_FLAG, serve.health_needs_key), .help = "/health requires a key", RARE},
+    {"--health-needs-key", NULL, CLI_SERVING, CLI_SERVE, NULL, SET(CLI_FLAG, serve.live.health_needs_key), .help = "/health requires a key", RARE},
     {"--metrics-vllm", NULL, CLI_SERVING, CLI_SERVE, NULL, SET(CLI_FLAG, serve.vllm_metrics), .help = "/metrics also reports the figures under vLLM's names, for routers that read only those", RARE},
-    {"--metrics-need-no-key", NULL, CLI_SERVING, CLI_SERVE, NULL, SET(CLI_FLAG, serve.metrics_need_no_key), .help = "/metrics requires no key", RARE},
+    {"--metrics-need-no-key", NULL, CLI_SERVING, CLI_SERVE, NULL, SET(CLI_FLAG, serve.live.metrics_need_no_key), .help = "/metrics requires no key", RARE},
     {"--tls-cert", "--ssl-cert-file", CLI_SERVING, CLI_SERVE, "FILE", SET(CLI_STRING, tls_cert), .field = "tls_cert",
      .help = "serve HTTPS with this certificate and its chain (PEM)"},
     {"--tls-key", "--ssl-key-file", CLI_SERVING, CLI_SERVE, "FILE", SET(CLI_STRING, tls_key), .field = "tls_key", .help = "the certificate's private key (PEM)"},
@@ -321,22 +322,22 @@ static cli_option table[] = {
     {"--embeddings", "--embedding", CLI_SERVING, CLI_SERVE, NULL, SET(CLI_FLAG, serve.model.embeddings), .help = "serve /v1/embeddings; takes extra memory", OF_MODEL},
     {"--pull", NULL, CLI_SERVING, CLI_SERVE, NULL, SET(CLI_FLAG, pull), .help = "let clients download models (POST /api/pull) by the names that weir pull takes, any number and any size", RARE},
     {"--workers", NULL, CLI_SERVING, CLI_SERVE, "N", SERVE(CLI_INT32, n_workers), .help = "threads that parse requests and render templates", RARE},
-    {"--max-body", NULL, CLI_SERVING, CLI_SERVE, "SIZE", SERVE(CLI_SIZE, body_bytes), .standard = "16M; 64M with --mmproj", .help = "maximum request body", RARE},
-    {"--head-timeout", NULL, CLI_SERVING, CLI_SERVE, "S", SERVE(CLI_INT32, head_s), .help = "time limit for receiving a request's headers", RARE},
-    {"--body-timeout", NULL, CLI_SERVING, CLI_SERVE, "S", SERVE(CLI_INT32, body_s), .help = "time limit for receiving a request's body", RARE},
-    {"--stall-timeout", NULL, CLI_SERVING, CLI_SERVE, "S", SERVE(CLI_INT32, stall_s), .help = "time limit for a client that does not read its answer", RARE},
+    {"--max-body", NULL, CLI_SERVING, CLI_SERVE, "SIZE", LIVE(CLI_SIZE, body_bytes), .standard = "16M; 64M with --mmproj", .help = "maximum request body", RARE},
+    {"--head-timeout", NULL, CLI_SERVING, CLI_SERVE, "S", LIVE(CLI_INT32, head_s), .help = "time limit for receiving a request's headers", RARE},
+    {"--body-timeout", NULL, CLI_SERVING, CLI_SERVE, "S", LIVE(CLI_INT32, body_s), .help = "time limit for receiving a request's body", RARE},
+    {"--stall-timeout", NULL, CLI_SERVING, CLI_SERVE, "S", LIVE(CLI_INT32, stall_s), .help = "time limit for a client that does not read its answer", RARE},
     {"--work-timeout", NULL, CLI_SERVING, CLI_SERVE, "S", SERVE(CLI_INT32, work_s),
      .help = "time limit for parsing a request, its template and its tokens, and for writing its answer", RARE},
-    {"--sse-ping-interval", NULL, CLI_SERVING, CLI_SERVE, "S", SERVE(CLI_INT32, comment_s), .help = "send a comment in streams that have been silent for this time; 0 = never", RARE},
-    {"--watchdog", NULL, CLI_SERVING, CLI_SERVE, "S", SERVE(CLI_INT32, watchdog_s),
+    {"--sse-ping-interval", NULL, CLI_SERVING, CLI_SERVE, "S", LIVE(CLI_INT32, comment_s), .help = "send a comment in streams that have been silent for this time; 0 = never", RARE},
+    {"--watchdog", NULL, CLI_SERVING, CLI_SERVE, "S", LIVE(CLI_INT32, watchdog_s),
      .help = "/health fails if the engine has work but makes no progress for this time, or if a worker is still busy this long after --work-timeout", RARE},
-    {"--drain", NULL, CLI_SERVING, CLI_SERVE, "S", SERVE(CLI_INT32, drain_s), .help = "after SIGTERM or Ctrl-C: time for running answers to finish", RARE},
+    {"--drain", NULL, CLI_SERVING, CLI_SERVE, "S", LIVE(CLI_INT32, drain_s), .help = "after SIGTERM or Ctrl-C: time for running answers to finish", RARE},
     {"--resume-grace", NULL, CLI_SERVING, CLI_SERVE, "S", SERVE(CLI_INT32, grace_s),
      .help = "how long a stream with \"resume\" continues after its client has disconnected; 0 = streams cannot be resumed", RARE},
-    {"--resume-keep", NULL, CLI_SERVING, CLI_SERVE, "S", SERVE(CLI_INT32, keep_s), .help = "how long a stream that has ended can still be read", RARE},
+    {"--resume-keep", NULL, CLI_SERVING, CLI_SERVE, "S", LIVE(CLI_INT32, keep_s), .help = "how long a stream that has ended can still be read", RARE},
     {"--resume-memory", NULL, CLI_SERVING, CLI_SERVE, "SIZE", SERVE(CLI_SIZE, resume_bytes), .standard = "64M",
      .help = "memory limit for the events of all resumable streams", RARE},
-    {"--response-keep", NULL, CLI_SERVING, CLI_SERVE, "S", SERVE(CLI_INT32, response_s), .help = "how long a response of /v1/responses is kept for later requests", RARE},
+    {"--response-keep", NULL, CLI_SERVING, CLI_SERVE, "S", LIVE(CLI_INT32, response_s), .help = "how long a response of /v1/responses is kept for later requests", RARE},
     {"--response-memory", NULL, CLI_SERVING, CLI_SERVE, "SIZE", SERVE(CLI_SIZE, response_bytes), .standard = "64M",
      .help = "memory limit for all kept responses; 0 = none is kept", RARE},
     {"--media-host", NULL, CLI_SERVING, CLI_SERVE, "HOST", SET(CLI_LIST, media_hosts), .field = "media_hosts", .standard = "none",
@@ -351,7 +352,7 @@ static cli_option table[] = {
      .help = "time limit for fetching a cached prompt from another server (after it the prompt is computed here), and for sending one", RARE},
     {"--max-prefix", NULL, CLI_SERVING, CLI_SERVE, "SIZE", SERVE(CLI_SIZE, prefix_bytes), .standard = "4G",
      .help = "the largest cached prompt that is fetched or sent", RARE},
-    {"--no-log", NULL, CLI_SERVING, CLI_SERVE, NULL, SET(CLI_FLAG_OFF, serve.log), .help = "do not log each request on stderr", RARE},
+    {"--no-log", NULL, CLI_SERVING, CLI_SERVE, NULL, SET(CLI_FLAG_OFF, serve.live.log), .help = "do not log each request on stderr", RARE},
     {"--log-json", NULL, CLI_SERVING, CLI_SERVE, NULL, SET(CLI_FLAG, log_json), .help = "log as JSON on a terminal too; elsewhere the log is always JSON", RARE},
     {"--log-text", NULL, CLI_SERVING, CLI_SERVE, NULL, SET(CLI_FLAG, serve.log_text), .help = "include prompts in the request log", RARE},
 

@@ -67,8 +67,8 @@ static cli_exit collect_keys(cli_args *args)
     if (code == CLI_OK && n > 0) memcpy(args->keys, from_file, n * sizeof *from_file);
     for (size_t i = 0; i < args->api_keys.n; i++)
         args->keys[n + i] = (serve_key){args->api_keys.items[i], SERVE_UNSAID, SERVE_UNSAID, SERVE_UNSAID};
-    args->serve.keys = args->keys;
-    args->serve.n_keys = n + args->api_keys.n;
+    args->serve.live.keys = args->keys;
+    args->serve.live.n_keys = n + args->api_keys.n;
     weir__mem_free(from_file);
     return code;
 }
@@ -81,7 +81,7 @@ static void make_room_for_media(cli_args *args, const char *projector)
     const cli_option *option = cli_options_find(args->command->bit, name, sizeof name - 1);
     bool reads = projector != NULL && projector[0] != '\0';
     if (reads && args->sources[option - cli_options].from == CLI_FROM_DEFAULT)
-        args->serve.body_bytes = BODY_WITH_MEDIA;
+        args->serve.live.body_bytes = BODY_WITH_MEDIA;
 }
 
 /* Events for routers, and other servers, name whole blocks. */
@@ -151,14 +151,14 @@ static cli_exit complete(cli_args *args)
     params->unix_path = args->unix_path;
     params->tls_cert = args->tls_cert;
     params->tls_key = args->tls_key;
-    params->origins = (const char *const *)args->origins.items;
-    params->n_origins = args->origins.n;
+    params->live.origins = (const char *const *)args->origins.items;
+    params->live.n_origins = args->origins.n;
     params->objectives = (const char *const *)args->objectives.items;
     params->n_objectives = args->objectives.n;
     params->drop_lines = (const char *const *)args->drop_lines.items;
     params->n_drop_lines = args->drop_lines.n;
-    params->hosts = (const char *const *)args->hosts.items;
-    params->n_hosts = args->hosts.n;
+    params->live.hosts = (const char *const *)args->hosts.items;
+    params->live.n_hosts = args->hosts.n;
     params->media_hosts = (const char *const *)args->media_hosts.items;
     params->n_media_hosts = args->media_hosts.n;
     params->prefix_peers = (const char *const *)args->prefix_peers.items;
@@ -170,7 +170,7 @@ static cli_exit complete(cli_args *args)
     params->kv_events_endpoint = args->kv_events_endpoint;
     block_cache(args, args);
     if (args->lora_dir != NULL && args->lora_dir[0] != '\0') params->lora_dir = args->lora_dir;
-    if (args->quiet) params->log = false;
+    if (args->quiet) params->live.log = false;
     if (args->pull) params->pull = pull;
     weir_error error = {0};
     if (cli_model_check(args, &error) != WEIR_OK) return cli_fail_error(args, CLI_USAGE, NULL, &error);
@@ -241,7 +241,7 @@ static void reload(cli_args *args, serve_server *server, cli_pulled *pulled, cli
         *now = fresh;
         serve_log("info", "reload",
                   "%zu key%s; all settings that may change while the server runs were read again",
-                  fresh->serve.n_keys, fresh->serve.n_keys == 1 ? "" : "s");
+                  fresh->serve.live.n_keys, fresh->serve.live.n_keys == 1 ? "" : "s");
     } else
         serve_log("warning", "reload", "the options have an error: everything stays as it was");
     if (old != NULL) cli_args_fini(old);
@@ -353,7 +353,7 @@ static void print_banner(const cli_args *args, const struct served *served)
     else
         add_model(&text, args, served);
     add_row(&text, "keys", "%s",
-            args->serve.n_keys > 0 ? "needed (Authorization: Bearer KEY)" : "none needed");
+            args->serve.live.n_keys > 0 ? "needed (Authorization: Bearer KEY)" : "none needed");
     add_row(&text, "stop", "Ctrl-C");
     fputs(text.bytes, stderr);
     if (served->path != NULL) cli_starter_advise(args, served->path);
@@ -363,7 +363,7 @@ static void print_banner(const cli_args *args, const struct served *served)
 /* Notifies systemd that the server is healthy, if it expects that: it restarts a service that does not. */
 static void notify_watchdog(serve_server *server, int every_ms)
 {
-    if (every_ms > 0 && serve_server_is_well(server, every_ms)) serve_notify("WATCHDOG=1");
+    if (every_ms > 0 && serve_server_is_healthy(server, every_ms)) serve_notify("WATCHDOG=1");
 }
 
 /* Until a signal comes that ends it. */

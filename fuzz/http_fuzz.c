@@ -55,9 +55,10 @@ void serve_workers_count(serve_workers *workers, int32_t *n, int32_t *n_busy, in
     *n = *n_busy = *n_queued = 0;
 }
 
-bool serve_workers_is_to_end(void)
+bool serve_workers_go_on(void *unused)
 {
-    return false;
+    (void)unused;
+    return true;
 }
 
 void serve_call_send(serve_call *call)
@@ -207,7 +208,7 @@ int LLVMFuzzerInitialize(int *argc, char ***argv)
     require(weir_engine_create(loaded->model, &params, &loaded->engine, NULL) == WEIR_OK);
     server.keys = serve_keys_create(&server.params);
     server.tapes = serve_tapes_create(&server);
-    server.params.grace_s = server.params.keep_s = 1;
+    server.params.grace_s = server.params.live.keep_s = 1;
     server.params.resume_bytes = 64 << 10;
     require(server.keys != NULL && server.tapes != NULL);
     weir_adapter *adapter;

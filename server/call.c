@@ -24,8 +24,8 @@ serve_call *serve_call_create(serve_server *server, serve_connection *connection
     call->server = server;
     call->connection = connection;
     call->key = -1;
-    call->body_most = server->params.body_bytes;
-    call->response_s = server->params.response_s;
+    call->body_most = server->params.live.body_bytes;
+    call->response_s = server->params.live.response_s;
     call->began_ns = call->moved_ns = weir__clock_now_ns();
     call->after = server->calls;
     if (server->calls != NULL) server->calls->before = call;
@@ -48,7 +48,8 @@ bool serve_call_is_stalled(serve_call *call, int64_t now_ns)
     call->waits = call->out.n > call->out_at;
     /* Output that has just come after a silence: the client had no time yet to read it. */
     if (call->waits && !waited) call->moved_ns = now_ns;
-    return call->waits && now_ns - call->moved_ns > (int64_t)call->server->params.stall_s * WEIR__NS_PER_S;
+    return call->waits &&
+           now_ns - call->moved_ns > (int64_t)call->server->params.live.stall_s * WEIR__NS_PER_S;
 }
 
 /* ---- Heads ---- */

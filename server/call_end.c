@@ -32,10 +32,7 @@ void serve_call_destroy(serve_call *call)
     }
     server->n_bodies -= call->body_length;
     serve_call_drop_media(call, call->media_bytes);
-    if (call->before != NULL)
-        call->before->after = call->after;
-    else
-        server->calls = call->after;
+    *(call->before != NULL ? &call->before->after : &server->calls) = call->after;
     if (call->after != NULL) call->after->before = call->before;
     server->n_calls--;
     weir__text_fini(&call->out);

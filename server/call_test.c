@@ -18,7 +18,7 @@ static void test_an_answer_after_a_long_silence(void **state)
     static serve_server server;
     serve_call call = {.server = &server};
     (void)state;
-    server.params.stall_s = 2;
+    server.params.live.stall_s = 2;
     assert_false(serve_call_is_stalled(&call, MS(99000)));
     weir__text_add_string(&call.out, "some bytes");
     assert_false(serve_call_is_stalled(&call, MS(100000)));

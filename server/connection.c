@@ -98,7 +98,7 @@ static void drop(serve_connection *connection)
     serve_server *server = connection->server;
     int n = receive_bytes(connection, server->scratch, sizeof server->scratch);
     if (n > 0) connection->n_dropped += (size_t)n;
-    if (n == 0 || n == GONE || connection->n_dropped > (size_t)server->params.body_bytes)
+    if (n == 0 || n == GONE || connection->n_dropped > (size_t)server->params.live.body_bytes)
         serve_connection_close(connection);
 }
 
@@ -151,7 +151,7 @@ static void read_request(serve_connection *connection)
     skip_empty_lines(connection);
     if (connection->stage == SERVE_IDLE && unread(connection) > 0) {
         connection->stage = SERVE_REQUEST;
-        set_deadline(connection, connection->server->params.head_s);
+        set_deadline(connection, connection->server->params.live.head_s);
     }
     if (connection->stage == SERVE_REQUEST) serve_http_read(connection);
     if (connection->dead) return;
@@ -324,7 +324,7 @@ void serve_connection_open(serve_server *server, int fd, const char *address, bo
         return;
     }
     connection->stage = tls ? SERVE_SHAKING : SERVE_IDLE;
-    set_deadline(connection, server->params.head_s);
+    set_deadline(connection, server->params.live.head_s);
     serve_http_reset(connection);
     connection->after = server->connections;
     if (server->connections != NULL) server->connections->before = connection;

@@ -15,7 +15,6 @@
 #define FETCH_MS      10000 /* for all URLs of a request, and the wait for a thread */
 #define LEFT_MS       5000  /* of these, when the thread begins; else too many requests wait */
 #define CONNECT_MS    5000
-#define TURN_MS       50 /* how soon it is noticed that the client has left */
 #define QUEUE_MAX     64 /* calls that wait for a thread */
 
 /* ---- Threads ---- */
@@ -80,7 +79,7 @@ typedef struct fetch {
     serve_fetches *all;
     weir__text *bytes;
     long status;
-    bool ended, too_large, too_many;
+    bool too_large, too_many;
     weir__transfer_end end;
     char detail[256];
     char next[2048]; /* where a redirect points; "" = it is none */
@@ -109,19 +108,11 @@ static bool on_bytes(const weir__transfer_head *head, const char *bytes, size_t 
 static void on_end(const weir__transfer_result *result, void *user)
 {
     fetch *f = user;
-    f->ended = true;
     f->end = result->end;
     if (result->head.status != 0) f->status = result->head.status;
     snprintf(f->detail, sizeof f->detail, "%s", result->detail);
     if (result->next != NULL && snprintf(f->next, sizeof f->next, "%s", result->next) >= (int)sizeof f->next)
         f->next[0] = '\0';
-}
-
-bool serve_fetch_await(weir__transfers *transfers, weir__transfer *transfer, const bool *ended)
-{
-    while (!*ended && !serve_workers_is_to_end()) weir__transfers_wait(transfers, NULL, 0, TURN_MS);
-    if (!*ended) weir__transfer_drop(transfer);
-    return *ended;
 }
 
 static bool is_redirect(const fetch *f)
@@ -190,12 +181,10 @@ static bool get(fetch *f, const char *field, weir__transfers *transfers)
     };
     weir_error error = {.code = WEIR_ABORTED};
     f->next[0] = '\0';
-    f->ended = false;
     f->status = 0;
-    weir__transfer *transfer = weir__transfers_start(transfers, &request);
-    if (transfer == NULL) return serve_call_no_memory(f->call);
-    if (!serve_fetch_await(transfers, transfer, &f->ended))
-        return serve_call_passes(f->call, WEIR_ABORTED, &error);
+    weir_status status = weir__transfers_run(transfers, &request, serve_workers_go_on);
+    if (status == WEIR_NO_MEMORY) return serve_call_no_memory(f->call);
+    if (status != WEIR_OK) return serve_call_passes(f->call, status, &error);
     return is_redirect(f) || check_fetched(f, field);
 }
 

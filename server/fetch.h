@@ -7,7 +7,6 @@
 #define WEIR_SERVER_FETCH_H
 
 #include "serve.h"
-#include "transfer/transfer.h"
 
 /* All that one request fetches. */
 typedef struct serve_fetches {
@@ -21,8 +20,5 @@ serve_workers *serve_fetch_workers(serve_call *call);
 /* Fetches the image at `url`, a field of the request, into *bytes, which the caller frees in any case and
  * gives back with serve_call_drop_media. False: the call has its answer. */
 bool serve_fetch(serve_call *call, const char *field, const char *url, serve_fetches *all, weir__text *bytes);
-
-/* Waits until the transfer has set *ended. False: the job is to end, and the transfer is dropped. Worker. */
-bool serve_fetch_await(weir__transfers *transfers, weir__transfer *transfer, const bool *ended);
 
 #endif

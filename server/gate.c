@@ -165,8 +165,9 @@ static bool check_origin(visit *v)
     if (!read_once(v, "Origin", &origin)) return false;
     if (origin == NULL || origin[0] == '\0') return true;
     const char *site = strstr(origin, "://");
-    for (size_t i = 0; i < params->n_origins; i++) {
-        if (strcmp(params->origins[i], "*") != 0 && strcasecmp(params->origins[i], origin) != 0) continue;
+    for (size_t i = 0; i < params->live.n_origins; i++) {
+        if (strcmp(params->live.origins[i], "*") != 0 && strcasecmp(params->live.origins[i], origin) != 0)
+            continue;
         if (strlen(origin) < sizeof call->origin) memcpy(call->origin, origin, strlen(origin) + 1);
         return true;
     }
@@ -213,8 +214,8 @@ static bool check_key(visit *v)
     if (!read_key(v, &key, &any)) return false;
     if (key != NULL) call->key = serve_keys_find(server->keys, key, strlen(key));
     if (call->key >= 0 || (route != NULL && route->open) ||
-        (route != NULL && route->health && !server->params.health_needs_key) ||
-        (route != NULL && route->metrics && server->params.metrics_need_no_key))
+        (route != NULL && route->health && !server->params.live.health_needs_key) ||
+        (route != NULL && route->metrics && server->params.live.metrics_need_no_key))
         return true;
     return refuse_call(
         call, 401, "invalid_api_key",

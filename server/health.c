@@ -11,7 +11,7 @@ void serve_health(serve_call *call)
         serve_call_stopping(call);
     } else if (server->stuck) {
         serve_call_refuse(call, 503, NULL, "stuck", "the engine has work and has made no tick for %d s",
-                          server->params.watchdog_s);
+                          server->params.live.watchdog_s);
     } else if (server->n_stuck_workers > 0) {
         serve_call_refuse(call, 503, NULL, "stuck", "stuck workers: %d of %d", server->n_stuck_workers,
                           server->params.n_workers);

@@ -40,8 +40,8 @@ serve_host serve_hosts_find(const serve_params *params, const char *authority)
     char name[256];
     if (!read_name(authority, name, sizeof name)) return SERVE_HOST_NONE;
     if (is_own(params, name)) return SERVE_HOST_OWN;
-    for (size_t i = 0; i < params->n_hosts; i++)
-        if (strcmp(params->hosts[i], "*") == 0 || strcasecmp(params->hosts[i], name) == 0)
+    for (size_t i = 0; i < params->live.n_hosts; i++)
+        if (strcmp(params->live.hosts[i], "*") == 0 || strcasecmp(params->live.hosts[i], name) == 0)
             return SERVE_HOST_OWN;
     return SERVE_HOST_OTHER;
 }

@@ -58,7 +58,7 @@ static serve_call *create_call(serve_connection *connection)
     if (call == NULL) return NULL;
     connection->call = call;
     call->http_1_0 = parser->http_major == 1 && parser->http_minor == 0;
-    call->deadline_ns = call->began_ns + (int64_t)server->params.body_s * WEIR__NS_PER_S;
+    call->deadline_ns = call->began_ns + (int64_t)server->params.live.body_s * WEIR__NS_PER_S;
     return call;
 }
 
@@ -212,7 +212,7 @@ void serve_http_late(serve_connection *connection)
 {
     char message[64];
     snprintf(message, sizeof message, "the request's head did not come within %d s",
-             connection->server->params.head_s);
+             connection->server->params.live.head_s);
     refuse_request(connection, 408, "request_timeout", message);
     if (!connection->dead) serve_call_send(connection->call);
 }

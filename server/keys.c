@@ -58,9 +58,9 @@ static void set_limits(owner *o, const serve_params *params, const serve_key *ke
 {
     const serve_key unsaid = {.priority = SERVE_UNSAID, .requests = SERVE_UNSAID, .rate = SERVE_UNSAID};
     if (key == NULL) key = &unsaid;
-    o->limit = or_else(key->requests, params->key_requests);
-    o->rate = or_else(key->rate, params->key_rate);
-    o->priority = or_else(key->priority, or_else(params->max_priority, wanted ? 0 : PRIORITY_MOST));
+    o->limit = or_else(key->requests, params->live.key_requests);
+    o->rate = or_else(key->rate, params->live.key_rate);
+    o->priority = or_else(key->priority, or_else(params->live.max_priority, wanted ? 0 : PRIORITY_MOST));
 }
 
 static owner *add_owner(serve_keys *keys, const char *hex)
@@ -81,8 +81,8 @@ bool serve_keys_reserve(serve_keys *keys, const serve_params *params)
     char hex[DIGEST + 1];
     bool ok = true;
     pthread_mutex_lock(&keys->mutex);
-    for (size_t i = 0; i < params->n_keys && ok; i++) {
-        digest(params->keys[i].text, strlen(params->keys[i].text), hex);
+    for (size_t i = 0; i < params->live.n_keys && ok; i++) {
+        digest(params->live.keys[i].text, strlen(params->live.keys[i].text), hex);
         ok = find_key(keys, hex) >= 0 || add_owner(keys, hex) != NULL;
     }
     pthread_mutex_unlock(&keys->mutex);
@@ -93,13 +93,13 @@ void serve_keys_set(serve_keys *keys, const serve_params *params)
 {
     char hex[DIGEST + 1];
     pthread_mutex_lock(&keys->mutex);
-    keys->wanted = params->n_keys > 0;
+    keys->wanted = params->live.n_keys > 0;
     for (int32_t i = 0; i < keys->n; i++) keys->owners[i]->revoked = true;
-    for (size_t i = 0; i < params->n_keys; i++) {
-        digest(params->keys[i].text, strlen(params->keys[i].text), hex);
+    for (size_t i = 0; i < params->live.n_keys; i++) {
+        digest(params->live.keys[i].text, strlen(params->live.keys[i].text), hex);
         owner *o = keys->owners[find_key(keys, hex)];
         o->revoked = false;
-        set_limits(o, params, &params->keys[i], true);
+        set_limits(o, params, &params->live.keys[i], true);
     }
     set_limits(&keys->everybody, params, NULL, keys->wanted);
     pthread_mutex_unlock(&keys->mutex);

@@ -24,10 +24,10 @@
 static serve_keys *create(const serve_key *list, size_t n, int32_t requests, int32_t rate)
 {
     serve_params params = serve_params_default();
-    params.keys = list;
-    params.n_keys = n;
-    params.key_requests = requests;
-    params.key_rate = rate;
+    params.live.keys = list;
+    params.live.n_keys = n;
+    params.live.key_requests = requests;
+    params.live.key_rate = rate;
     serve_keys *keys = serve_keys_create(&params);
     assert_non_null(keys);
     return keys;
@@ -41,8 +41,8 @@ static int32_t find(serve_keys *keys, const char *given)
 static void set(serve_keys *keys, const serve_key *list, size_t n)
 {
     serve_params params = serve_params_default();
-    params.keys = list;
-    params.n_keys = n;
+    params.live.keys = list;
+    params.live.n_keys = n;
     assert_true(serve_keys_reserve(keys, &params));
     serve_keys_set(keys, &params);
 }
@@ -185,9 +185,9 @@ static void test_priorities_have_a_cap(void **state)
     keys = create(NULL, 0, 0, 0);
     assert_int_equal(serve_keys_priority(keys, -1), 100);
     serve_keys_destroy(keys);
-    params.keys = list;
-    params.n_keys = 2;
-    params.max_priority = 7;
+    params.live.keys = list;
+    params.live.n_keys = 2;
+    params.live.max_priority = 7;
     assert_non_null(keys = serve_keys_create(&params));
     assert_int_equal(serve_keys_priority(keys, 0), 7);
     assert_int_equal(serve_keys_priority(keys, 1), 50);

@@ -232,7 +232,7 @@ void serve_log_call(const serve_call *call)
 {
     const serve_params *params = &call->server->params;
     weir__text line = {0};
-    if (!params->log) return;
+    if (!params->live.log) return;
     if (plain) {
         add_call_plain(&line, call);
         end_line(&line);

@@ -66,7 +66,7 @@ static void prepare(const char *more)
     engine_params.lookup_bytes = 0;
     params = serve_params_default();
     params.port = 0;
-    params.log = false;
+    params.live.log = false;
     params.load_s = PATIENCE;
     params.models = models;
     params.n_models = N_MODELS;
@@ -225,7 +225,7 @@ static void ask_alone(size_t i)
     weir_model *model;
     weir_engine *engine;
     single.port = 0;
-    single.log = false;
+    single.live.log = false;
     assert_int_equal(serve_server_create(&single, &one, NULL), WEIR_OK);
     assert_int_equal(weir_model_load(entries[i].path, NULL, &model, NULL), WEIR_OK);
     assert_int_equal(weir_engine_create(model, &engine_params, &engine, NULL), WEIR_OK);
@@ -488,7 +488,7 @@ static void a_drain_ends_those_that_wait(void **state)
     char body[256];
     (void)state;
     prepare(",load_us=300000");
-    params.drain_s = 0;
+    params.live.drain_s = 0;
     start();
     write_request(body, sizeof body, "three", 1, false);
     int fd = request(server, "POST", "/v1/completions", body);
@@ -589,13 +589,13 @@ static void a_failed_reload_changes_nothing(void **state)
         snprintf(texts[i], sizeof texts[i], "key %d", i);
         keys[i] = (serve_key){texts[i], SERVE_UNSAID, SERVE_UNSAID, SERVE_UNSAID};
     }
-    params.keys = keys;
-    params.n_keys = 1;
+    params.live.keys = keys;
+    params.live.n_keys = 1;
     start();
     serve_params fewer = params;
     fewer.models = models + 1;
     fewer.n_models = 2;
-    fewer.n_keys = N_KEYS;
+    fewer.live.n_keys = N_KEYS;
     bool pending = false;
     int n_failed = 0;
     for (int n = 0; !pending; n++) {

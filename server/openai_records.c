@@ -87,7 +87,7 @@ void serve_response_get(serve_call *call)
         serve_call_refuse(call, 404, "response_id", "not_found",
                           "there are no events of a response \"%.63s\" here that this key may read: those in "
                           "the background have them, for %d s after their end",
-                          id, call->server->params.keep_s);
+                          id, call->server->params.live.keep_s);
     } else if (strcmp(stream, "true") == 0) {
         serve_tape_read(call, tape, 1); /* sequence numbers begin at 0 */
     } else if (running != NULL) {

@@ -21,30 +21,30 @@ serve_model_params serve_model_params_default(void)
 serve_params serve_params_default(void)
 {
     return (serve_params){
+        .live = {.log = true,
+                 .max_priority = SERVE_UNSAID,
+                 .body_bytes = (int64_t)16 << 20,
+                 .head_s = 10,
+                 .body_s = 60,
+                 .stall_s = 120,
+                 .comment_s = 10,
+                 .watchdog_s = 30,
+                 .drain_s = 30,
+                 .keep_s = 300,
+                 .response_s = 3600},
         .model = serve_model_params_default(),
         .session_s = 600,
         .load_s = 120,
         .host = "127.0.0.1",
         .port = 8080,
-        .max_priority = SERVE_UNSAID,
-        .body_bytes = (int64_t)16 << 20,
         .n_workers = 2,
-        .head_s = 10,
-        .body_s = 60,
-        .stall_s = 120,
         .work_s = 30,
-        .comment_s = 10,
-        .watchdog_s = 30,
-        .drain_s = 30,
         .grace_s = 30,
-        .keep_s = 300,
         .resume_bytes = (int64_t)64 << 20,
-        .response_s = 3600,
         .response_bytes = (int64_t)64 << 20,
         .prefix_s = 10,
         .prefix_bytes = (int64_t)4 << 30,
         .media_bytes = (int64_t)512 << 20,
-        .log = true,
     };
 }
 
@@ -144,10 +144,12 @@ static weir_status check_routers(const serve_params *params, weir_error *error)
 
 /* ---- Ranges ---- */
 
-#define RANGE(m, l, u)                                                                                       \
+#define ROW(name, m, l, u)                                                                                   \
     {                                                                                                        \
-#m, offsetof(serve_params, m), sizeof((serve_params *)0)->m, l, u                                    \
+        name, offsetof(serve_params, m), sizeof((serve_params *)0)->m, l, u                                  \
     }
+#define RANGE(m, l, u) ROW(#m, m, l, u)
+#define LIVE(m, l, u)  ROW(#m, live.m, l, u)
 
 static weir_status check_ranges(const serve_params *params, weir_error *error)
 {
@@ -158,23 +160,23 @@ static weir_status check_ranges(const serve_params *params, weir_error *error)
     } ranges[] = {
         RANGE(port, 0, 65535),
         RANGE(n_workers, 1, 64),
-        RANGE(head_s, 1, 3600),
-        RANGE(body_s, 1, 86400),
-        RANGE(stall_s, 1, 86400),
+        LIVE(head_s, 1, 3600),
+        LIVE(body_s, 1, 86400),
+        LIVE(stall_s, 1, 86400),
         RANGE(work_s, 1, 86400),
         RANGE(load_s, 1, 86400),
         RANGE(session_s, 0, 86400),
-        RANGE(comment_s, 0, 86400),
-        RANGE(watchdog_s, 1, 86400),
-        RANGE(drain_s, 0, 86400),
+        LIVE(comment_s, 0, 86400),
+        LIVE(watchdog_s, 1, 86400),
+        LIVE(drain_s, 0, 86400),
         RANGE(grace_s, 0, 86400),
-        RANGE(keep_s, 0, 86400),
-        RANGE(key_requests, 0, 1000000),
-        RANGE(key_rate, 0, 1000000),
-        RANGE(max_priority, -100, 100),
-        RANGE(body_bytes, 1024, (int64_t)256 << 20),
+        LIVE(keep_s, 0, 86400),
+        LIVE(key_requests, 0, 1000000),
+        LIVE(key_rate, 0, 1000000),
+        LIVE(max_priority, -100, 100),
+        LIVE(body_bytes, 1024, (int64_t)256 << 20),
         RANGE(resume_bytes, 1 << 20, (int64_t)1 << 40),
-        RANGE(response_s, 1, 2592000),
+        LIVE(response_s, 1, 2592000),
         RANGE(response_bytes, 0, (int64_t)1 << 40),
         RANGE(media_bytes, 0, (int64_t)1 << 40),
         RANGE(prefix_s, 1, 3600),
@@ -183,7 +185,7 @@ static weir_status check_ranges(const serve_params *params, weir_error *error)
     for (size_t i = 0; i < sizeof ranges / sizeof *ranges; i++) {
         const void *at = (const char *)params + ranges[i].at;
         int64_t value = ranges[i].size == sizeof(int32_t) ? *(const int32_t *)at : *(const int64_t *)at;
-        if (ranges[i].at == offsetof(serve_params, max_priority) && value == SERVE_UNSAID) continue;
+        if (ranges[i].at == offsetof(serve_params, live.max_priority) && value == SERVE_UNSAID) continue;
         if (value < ranges[i].least || value > ranges[i].most)
             return weir__error_set(error, WEIR_INVALID, ranges[i].name, "%s is %lld; allowed: %lld to %lld",
                                    ranges[i].name, (long long)value, (long long)ranges[i].least,
@@ -206,20 +208,20 @@ static weir_status check_hosts(const serve_params *params, weir_error *error)
                                    "\"%.100s\" must be a host name, \"*.\" and a domain, an IP address or "
                                    "\"*\", each with or without a port (\"example.com:8443\")",
                                    params->media_hosts[i]);
-    for (size_t i = 0; i < params->n_hosts; i++)
-        if (params->hosts[i][0] == '\0' || strpbrk(params->hosts[i], ":/ ") != NULL)
+    for (size_t i = 0; i < params->live.n_hosts; i++)
+        if (params->live.hosts[i][0] == '\0' || strpbrk(params->live.hosts[i], ":/ ") != NULL)
             return weir__error_set(
                 error, WEIR_INVALID, "hosts",
                 "\"%.100s\" is not a host name; allowed: a name without scheme and port, or *",
-                params->hosts[i]);
-    for (size_t i = 0; i < params->n_origins; i++)
-        if (strcmp(params->origins[i], "*") != 0 && !serve_origin_is_page(params->origins[i]))
+                params->live.hosts[i]);
+    for (size_t i = 0; i < params->live.n_origins; i++)
+        if (strcmp(params->live.origins[i], "*") != 0 && !serve_origin_is_page(params->live.origins[i]))
             return weir__error_set(
                 error, WEIR_INVALID, "origins",
                 "\"%.100s\" is not an origin as browsers send it: scheme://host[:port], such as "
                 "https://example.org or http://localhost:3000, without a path and without the scheme's own "
                 "port; or * for all",
-                params->origins[i]);
+                params->live.origins[i]);
     return WEIR_OK;
 }
 
@@ -234,8 +236,8 @@ weir_status serve_params_check(const serve_params *params, weir_error *error)
     if ((params->tls_cert == NULL) != (params->tls_key == NULL))
         return weir__error_set(error, WEIR_INVALID, params->tls_cert == NULL ? "tls_cert" : "tls_key",
                                "TLS needs a certificate and its key; one is missing");
-    for (size_t i = 0; i < params->n_keys; i++)
-        if (params->keys[i].text[0] == '\0')
+    for (size_t i = 0; i < params->live.n_keys; i++)
+        if (params->live.keys[i].text[0] == '\0')
             return weir__error_set(error, WEIR_INVALID, "keys", "an API key is empty");
     if ((status = check_hosts(params, error)) != WEIR_OK ||
         (status = check_prefixes(params, error)) != WEIR_OK ||

@@ -50,8 +50,34 @@ typedef weir_status (*serve_pull_fn)(const char *name,
                                      bool (*progress)(const serve_pull_progress *progress, void *to),
                                      void *to, void *user, weir_error *error);
 
+/* What a reload replaces. The service thread alone reads the server's. */
+typedef struct serve_live_params {
+    const serve_key *keys; /* [n_keys]; none = everybody may ask */
+    size_t n_keys;
+    const char *const *origins; /* [n_origins] whose pages may ask; "*" = all */
+    size_t n_origins;
+    const char *const *hosts; /* [n_hosts] names that requests may ask for, beside its own; "*" = all */
+    size_t n_hosts;
+    bool health_needs_key;    /* false */
+    bool metrics_need_no_key; /* false */
+    bool log;                 /* true: a line of JSON for each request, on stderr */
+    int32_t key_requests;     /* answers of one key at a time; 0 = no limit */
+    int32_t key_rate;         /* of one key in a minute; 0 = no limit */
+    int32_t max_priority;     /* of requests; SERVE_UNSAID = 0 where there are keys, else 100 */
+    int64_t body_bytes;       /* 16 MiB, the most of one body */
+    int32_t head_s, body_s;   /* 10, 60: how long a head and a body may take */
+    int32_t stall_s;          /* 120: a reader that takes nothing for so long is left */
+    int32_t comment_s;        /* 10: comments in streams that have nothing to say; 0 = none */
+    int32_t watchdog_s;       /* 30: /health is red after so long of work without a tick, or of a
+                               * worker that does not end when it is to */
+    int32_t drain_s;          /* 30: how long drain waits for running requests */
+    int32_t keep_s;           /* 300: how long a resumable stream is kept after its end, or its last reader */
+    int32_t response_s;       /* 3600: how long a response is kept for later requests */
+} serve_live_params;
+
 /* Strings and arrays must live as long as the server. */
 typedef struct serve_params {
+    serve_live_params live;
     /* One model, or several in a pool. Those, and only those, are copied; a reload replaces them. */
     serve_model_params model;
     const serve_model_params *models; /* [n_models], each with an entry; none = `model` */
@@ -63,34 +89,14 @@ typedef struct serve_params {
     int32_t port;                 /* 8080; 0 = a free one */
     const char *unix_path;        /* NULL = none; a socket file that nobody listens on is replaced */
     const char *tls_cert, *tls_key; /* PEM files; both or none */
-    const serve_key *keys;          /* [n_keys]; none = everybody may ask */
-    size_t n_keys;
-    const char *const *drop_lines; /* [n_drop_lines], how lines of system messages begin that are dropped */
+    const char *const *drop_lines;  /* [n_drop_lines], how lines of system messages begin that are dropped */
     size_t n_drop_lines;
-    const char *const *origins; /* [n_origins] whose pages may ask; "*" = all */
-    size_t n_origins;
-    const char *const *hosts; /* [n_hosts] names that requests may ask for, beside its own; "*" = all */
-    size_t n_hosts;
-    bool health_needs_key;    /* false */
-    bool metrics_need_no_key; /* false */
-    bool vllm_metrics;        /* false: /metrics has vLLM's names, too */
-    int32_t key_requests;     /* answers of one key at a time; 0 = no limit */
-    int32_t key_rate;         /* of one key in a minute; 0 = no limit */
-    int32_t max_priority;     /* of requests; SERVE_UNSAID = 0 where there are keys, else 100 */
-    int64_t body_bytes;       /* 16 MiB, the most of one body */
-    int32_t n_workers;        /* 2; 1 … 64 threads that read and render requests */
-    int32_t head_s, body_s;   /* 10, 60: how long a head and a body may take */
-    int32_t stall_s;          /* 120: a reader that takes nothing for so long is left */
-    int32_t work_s;           /* 30: the limit of a worker's time for a request, and for its answer */
-    int32_t comment_s;        /* 10: comments in streams that have nothing to say; 0 = none */
-    int32_t watchdog_s;       /* 30: /health is red after so long of work without a tick, or of a
-                                         * worker that does not end when it is to */
-    int32_t drain_s;          /* 30: how long drain waits for running requests */
-    int32_t grace_s;          /* 30: how long a resumable stream runs unread; 0 = there are none */
-    int32_t keep_s;           /* 300: how long it is kept after its end, or its last reader */
-    int64_t resume_bytes;     /* 64 MiB, of the events that are kept */
-    int32_t response_s;       /* 3600: how long a response is kept for later requests */
-    int64_t response_bytes;   /* 64 MiB, of all of them; 0 = none is kept */
+    bool vllm_metrics;      /* false: /metrics has vLLM's names, too */
+    int32_t n_workers;      /* 2; 1 … 64 threads that read and render requests */
+    int32_t work_s;         /* 30: the limit of a worker's time for a request, and for its answer */
+    int32_t grace_s;        /* 30: how long a resumable stream runs unread; 0 = there are none */
+    int64_t resume_bytes;   /* 64 MiB, of the events that are kept */
+    int64_t response_bytes; /* 64 MiB, of all of them; 0 = none is kept */
     /* [n_media_hosts] from which images are fetched (sources.h); none = none */
     const char *const *media_hosts;
     size_t n_media_hosts;
@@ -116,7 +122,6 @@ typedef struct serve_params {
     const char *const *objectives; /* [n_objectives] "NAME=PRIORITY": of a router's objectives */
     size_t n_objectives;
     const char *kv_events_endpoint; /* HOST:PORT, as routers know this server; NULL = where it listens */
-    bool log;                       /* true: a line of JSON for each request, on stderr */
     bool log_text;                  /* false: bodies of requests too */
     const char
         *lora_dir; /* requests may load adapters from this folder, and unload them; NULL = they may not */

@@ -86,7 +86,6 @@ typedef struct fetch {
     weir_error error; /* of the snapshot */
     long rest_ms;     /* at least 1 */
     long status;
-    bool ended;
     weir__transfer_end end;
     char detail[256];
 } fetch;
@@ -101,7 +100,6 @@ static bool on_bytes(const weir__transfer_head *head, const char *bytes, size_t 
 static void on_end(const weir__transfer_result *result, void *user)
 {
     fetch *f = user;
-    f->ended = true;
     f->end = result->end;
     if (result->head.status != 0) f->status = result->head.status;
     snprintf(f->detail, sizeof f->detail, "%.160s%s", result->detail,
@@ -152,10 +150,9 @@ static bool transfer(fetch *f, const char *body)
     };
     weir__transfers *transfers = weir__transfers_create(1);
     if (transfers == NULL) return false;
-    weir__transfer *one = weir__transfers_start(transfers, &request);
-    bool ended = one != NULL && serve_fetch_await(transfers, one, &f->ended);
+    weir_status status = weir__transfers_run(transfers, &request, serve_workers_go_on);
     weir__transfers_destroy(transfers);
-    return ended;
+    return status == WEIR_OK;
 }
 
 /* Why the transfer brought no prefix; NULL: it did. *how: the same in short. */
@@ -251,5 +248,5 @@ done:
     weir__text_fini(&body);
     weir__mem_free(tokens);
     weir_error error = {.code = WEIR_ABORTED};
-    return !serve_workers_is_to_end() || serve_call_passes(call, WEIR_ABORTED, &error);
+    return serve_workers_go_on(NULL) || serve_call_passes(call, WEIR_ABORTED, &error);
 }

@@ -11,10 +11,7 @@ void serve_ready_post(serve_call *call)
     if (!call->is_ready) {
         call->is_ready = true;
         call->next_ready = NULL;
-        if (server->ready_last != NULL)
-            server->ready_last->next_ready = call;
-        else
-            server->ready_first = call;
+        *(server->ready_last != NULL ? &server->ready_last->next_ready : &server->ready_first) = call;
         server->ready_last = call;
     }
     bool wake = !server->woken;

@@ -9,38 +9,12 @@
 #include "server.h"
 #include "tls.h"
 
-/* Members that the service thread alone reads. */
-static void take_params(serve_params *to, const serve_params *from)
-{
-    to->keys = from->keys;
-    to->n_keys = from->n_keys;
-    to->key_requests = from->key_requests;
-    to->key_rate = from->key_rate;
-    to->max_priority = from->max_priority;
-    to->origins = from->origins;
-    to->n_origins = from->n_origins;
-    to->hosts = from->hosts;
-    to->n_hosts = from->n_hosts;
-    to->health_needs_key = from->health_needs_key;
-    to->metrics_need_no_key = from->metrics_need_no_key;
-    to->body_bytes = from->body_bytes;
-    to->head_s = from->head_s;
-    to->body_s = from->body_s;
-    to->stall_s = from->stall_s;
-    to->comment_s = from->comment_s;
-    to->watchdog_s = from->watchdog_s;
-    to->drain_s = from->drain_s;
-    to->keep_s = from->keep_s;
-    to->response_s = from->response_s;
-    to->log = from->log;
-}
-
 void serve_reload_take(serve_server *server)
 {
     pthread_mutex_lock(&server->mutex);
-    if (server->reload != NULL) take_params(&server->params, server->reload);
+    if (server->reload != NULL) server->params.live = server->reload->live;
     server->reload = NULL;
-    if (server->pinged) server->well = !server->stuck && server->n_stuck_workers == 0;
+    if (server->pinged) server->healthy = !server->stuck && server->n_stuck_workers == 0;
     server->pinged = false;
     pthread_cond_broadcast(&server->changed);
     pthread_mutex_unlock(&server->mutex);
@@ -50,7 +24,7 @@ static weir_status check_reload(const serve_server *server, const serve_params *
 {
     weir_status status = serve_params_check(params, error);
     if (status != WEIR_OK) return status;
-    if (serve_keys_are_wanted(server->keys) && params->n_keys == 0)
+    if (serve_keys_are_wanted(server->keys) && params->live.n_keys == 0)
         return weir__error_set(error, WEIR_INVALID, "keys",
                                "the new parameters have no keys; to serve without keys, restart the server");
     if ((serve_catalog_pool(server->catalog) != NULL) != (params->n_models > 0))
@@ -91,7 +65,7 @@ weir_status serve_server_reload(serve_server *server, const serve_params *params
     return WEIR_OK;
 }
 
-bool serve_server_is_well(serve_server *server, int timeout_ms)
+bool serve_server_is_healthy(serve_server *server, int timeout_ms)
 {
     int64_t deadline_ns = weir__clock_deadline_ns(timeout_ms);
     int code = 0;
@@ -100,8 +74,8 @@ bool serve_server_is_well(serve_server *server, int timeout_ms)
     serve_loop_wake(server->loop);
     while (server->pinged && !server->drained && code == 0)
         code = weir__clock_cond_wait(&server->changed, &server->mutex, deadline_ns);
-    bool well = server->drained || (!server->pinged && server->well);
+    bool healthy = server->drained || (!server->pinged && server->healthy);
     server->pinged = false;
     pthread_mutex_unlock(&server->mutex);
-    return well;
+    return healthy;
 }

@@ -196,8 +196,8 @@ struct serve_server {
     serve_call *ready_first, *ready_last;
     bool woken; /* the loop was woken, but has not taken the list yet */
     bool drain_asked, stop_asked, drained;
-    bool pinged;                /* serve_server_is_well waits for the service thread */
-    bool well;                  /* the service thread's reply */
+    bool pinged;                /* serve_server_is_healthy waits for the service thread */
+    bool healthy;               /* the service thread's reply */
     const serve_params *reload; /* for the service thread to apply; NULL = none */
     int32_t n_pulls;            /* threads that download models */
 
@@ -462,8 +462,8 @@ serve_workers *serve_workers_create(int32_t n, int32_t most_s, void (*done)(serv
 /* Interrupts the running jobs and waits for them; the queued ones are given back. False: one did not end in
  * time (negative: no limit), and nothing that the workers use may be freed. */
 bool serve_workers_destroy(serve_workers *workers, int timeout_ms);
-/* Whether the job of this thread is to end, for jobs that wait. */
-bool serve_workers_is_to_end(void);
+/* Whether the job of this thread may go on, for jobs that wait. */
+bool serve_workers_go_on(void *unused);
 void serve_workers_give(serve_workers *workers, serve_call *call, void (*job)(serve_call *call));
 
 /* The number of jobs that still run late_s after the end of their time; *n_new: those that were not counted

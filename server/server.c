@@ -76,12 +76,12 @@ void serve_server_wake(serve_server *server)
     pthread_mutex_unlock(&server->mutex);
     if (!drain) return;
     server->draining = true;
-    server->drain_deadline_ns = weir__clock_deadline_ns((int64_t)server->params.drain_s * 1000);
+    server->drain_deadline_ns = weir__clock_deadline_ns((int64_t)server->params.live.drain_s * 1000);
     /* Clients that connect from now on wait there for the next server. */
     if (server->inherited) serve_listener_close(server);
     serve_events_end(server);
     serve_log("info", "drain", "draining: %d request%s left, at most %d s", server->n_calls,
-              server->n_calls == 1 ? "" : "s", server->params.drain_s);
+              server->n_calls == 1 ? "" : "s", server->params.live.drain_s);
 }
 
 /* ---- The service thread ---- */

@@ -32,7 +32,7 @@ void serve_server_ready(serve_server *server, weir_model *model, weir_engine *en
 weir_status serve_server_reload(serve_server *server, const serve_params *params, weir_error *error);
 
 /* Whether the service thread answers within timeout_ms, and says that the engine works. Any thread. */
-bool serve_server_is_well(serve_server *server, int timeout_ms);
+bool serve_server_is_healthy(serve_server *server, int timeout_ms);
 
 /* Where it listens: "http://127.0.0.1:8080"; valid as long as the server. */
 const char *serve_server_address(const serve_server *server);

@@ -34,10 +34,7 @@ void serve_connection_close(serve_connection *connection)
     SSL_free(connection->tls);
     connection->tls = NULL;
     close(fd);
-    if (connection->before != NULL)
-        connection->before->after = connection->after;
-    else
-        server->connections = connection->after;
+    *(connection->before != NULL ? &connection->before->after : &server->connections) = connection->after;
     if (connection->after != NULL) connection->after->before = connection->before;
     server->n_connections--;
     weir__text_fini(&connection->in);

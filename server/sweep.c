@@ -31,12 +31,12 @@ static void check_call(serve_call *call, int64_t now_ns)
         call->close = true;
         call->state = SERVE_ANSWERING;
         serve_call_refuse(call, 408, NULL, "request_timeout", "the body did not come within %d s",
-                          params->body_s);
+                          params->live.body_s);
         serve_call_send(call);
     } else if (serve_call_is_stalled(call, now_ns) || (call->send_by_ns > 0 && now_ns > call->send_by_ns)) {
         serve_connection_close(call->connection);
-    } else if (!call->waits && params->comment_s > 0 &&
-               quiet_ns > (int64_t)params->comment_s * WEIR__NS_PER_S && serve_call_comment(call)) {
+    } else if (!call->waits && params->live.comment_s > 0 &&
+               quiet_ns > (int64_t)params->live.comment_s * WEIR__NS_PER_S && serve_call_comment(call)) {
         call->moved_ns = now_ns;
         serve_call_send(call);
     }
@@ -52,7 +52,7 @@ static bool is_stuck(const serve_server *server, serve_loaded *loaded, int64_t n
         loaded->watched_ticks = stats.n_ticks;
         loaded->watched_ns = now_ns;
     }
-    return now_ns - loaded->watched_ns > (int64_t)server->params.watchdog_s * WEIR__NS_PER_S;
+    return now_ns - loaded->watched_ns > (int64_t)server->params.live.watchdog_s * WEIR__NS_PER_S;
 }
 
 static void watch_engines(serve_server *server, int64_t now_ns)
@@ -64,7 +64,8 @@ static void watch_engines(serve_server *server, int64_t now_ns)
     for (; loaded != NULL; loaded = loaded->next) stuck = is_stuck(server, loaded, now_ns) || stuck;
     serve_catalog_unlock(server->catalog);
     if (stuck && !server->stuck)
-        serve_log("info", "stuck", "the engine has work and made no tick in %d s", server->params.watchdog_s);
+        serve_log("info", "stuck", "the engine has work and made no tick in %d s",
+                  server->params.live.watchdog_s);
     server->stuck = stuck;
 }
 
@@ -72,16 +73,16 @@ static void watch_workers(serve_server *server, int64_t now_ns)
 {
     const serve_params *params = &server->params;
     int32_t n_new, n_more = 0;
-    server->n_stuck_workers = serve_workers_stuck(server->workers, now_ns, params->watchdog_s, &n_new);
+    server->n_stuck_workers = serve_workers_stuck(server->workers, now_ns, params->live.watchdog_s, &n_new);
     serve_workers *const others[] = {server->fetchers, server->carriers};
     for (size_t i = 0; i < sizeof others / sizeof *others; i++) {
         if (others[i] == NULL) continue;
-        server->n_stuck_workers += serve_workers_stuck(others[i], now_ns, params->watchdog_s, &n_more);
+        server->n_stuck_workers += serve_workers_stuck(others[i], now_ns, params->live.watchdog_s, &n_more);
         n_new += n_more;
     }
     if (n_new > 0)
         serve_log("info", "stuck", "stuck workers: %d of %d; one request took more than %d s",
-                  server->n_stuck_workers, params->n_workers, params->work_s + params->watchdog_s);
+                  server->n_stuck_workers, params->n_workers, params->work_s + params->live.watchdog_s);
 }
 
 #ifdef __GLIBC__

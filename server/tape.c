@@ -144,10 +144,8 @@ void serve_tape_leave(serve_call *reader)
     serve_tape *tape = reader->tape;
     reader->tape = NULL;
     reader->stream_id = NULL;
-    if (reader->reader_before != NULL)
-        reader->reader_before->reader_after = reader->reader_after;
-    else
-        tape->readers = reader->reader_after;
+    *(reader->reader_before != NULL ? &reader->reader_before->reader_after : &tape->readers) =
+        reader->reader_after;
     if (reader->reader_after != NULL) reader->reader_after->reader_before = reader->reader_before;
     if (--tape->n_readers > 0) return;
     tape->alone_ns = weir__clock_now_ns();
@@ -334,7 +332,7 @@ serve_tape *serve_tape_find(serve_call *call, const char *ending)
             "there is no stream \"%.*s\" here that this key may read: without a reader an answer "
             "goes on for %d s, and is kept for %d s after its end",
             (int)(n < sizeof id ? n : sizeof id), given, call->server->params.grace_s,
-            call->server->params.keep_s);
+            call->server->params.live.keep_s);
     return found;
 }
 
@@ -407,7 +405,7 @@ serve_answer *serve_tapes_drop(serve_tapes *tapes, int64_t now_ns)
     for (serve_tape *tape = tapes->newest, *next; tape != NULL; tape = next) {
         next = tape->next;
         if (tape->answer != NULL && tape->background) continue;
-        int64_t patience_s = tape->answer != NULL ? params->grace_s : params->keep_s;
+        int64_t patience_s = tape->answer != NULL ? params->grace_s : params->live.keep_s;
         if (tape->n_readers > 0 || now_ns - tape->alone_ns < patience_s * WEIR__NS_PER_S) continue;
         if (tape->answer == NULL) {
             tape_destroy(tape);

@@ -29,7 +29,7 @@ static int set_up(void **state)
     (void)state;
     memset(&server, 0, sizeof server);
     server.params = serve_params_default();
-    server.params.log = false;
+    server.params.live.log = false;
     server.params.resume_bytes = 64 << 10;
     params.n_slots = 4;
     params.n_ctx = 8192;

@@ -76,9 +76,10 @@ static serve_call *take_call(worker *w)
 
 static _Thread_local worker *self; /* NULL: not one of the workers' threads */
 
-bool serve_workers_is_to_end(void)
+bool serve_workers_go_on(void *unused)
 {
-    return self != NULL && is_to_end(self);
+    (void)unused;
+    return self == NULL || !is_to_end(self);
 }
 
 static void *run_worker(void *user)
@@ -172,10 +173,7 @@ void serve_workers_give(serve_workers *workers, serve_call *call, void (*job)(se
     call->job = job;
     call->next_job = NULL;
     pthread_mutex_lock(&workers->mutex);
-    if (jobs->last != NULL)
-        jobs->last->next_job = call;
-    else
-        jobs->first = call;
+    *(jobs->last != NULL ? &jobs->last->next_job : &jobs->first) = call;
     jobs->last = call;
     pthread_cond_broadcast(&workers->changed);
     pthread_mutex_unlock(&workers->mutex);

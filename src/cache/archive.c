@@ -57,10 +57,7 @@ static void list_in(weir__archive *a, weir__archive_file *file)
 {
     file->newer = NULL;
     file->older = a->newest;
-    if (a->newest != NULL)
-        a->newest->newer = file;
-    else
-        a->oldest = file;
+    *(a->newest != NULL ? &a->newest->newer : &a->oldest) = file;
     a->newest = file;
     a->n_bytes += file->n_bytes;
     a->n_files++;
@@ -68,14 +65,8 @@ static void list_in(weir__archive *a, weir__archive_file *file)
 
 static void list_out(weir__archive *a, weir__archive_file *file)
 {
-    if (file->newer != NULL)
-        file->newer->older = file->older;
-    else
-        a->newest = file->older;
-    if (file->older != NULL)
-        file->older->newer = file->newer;
-    else
-        a->oldest = file->newer;
+    *(file->newer != NULL ? &file->newer->older : &a->newest) = file->older;
+    *(file->older != NULL ? &file->older->newer : &a->oldest) = file->newer;
     a->n_bytes -= file->n_bytes;
     a->n_files--;
 }

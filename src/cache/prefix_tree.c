@@ -136,10 +136,7 @@ static void sibling_in(weir__prefix_node *node, int class)
 
 static void sibling_out(weir__prefix_node *node, int class)
 {
-    if (node->prev != NULL)
-        node->prev->next = node->next;
-    else
-        node->parent->children[class] = node->next;
+    *(node->prev != NULL ? &node->prev->next : &node->parent->children[class]) = node->next;
     if (node->next != NULL) node->next->prev = node->prev;
 }
 
@@ -249,24 +246,15 @@ static void order_in(weir__prefix_tree *tree, weir__prefix_end *end)
     weir__prefix_end **newest = &tree->newest[end->rank];
     end->newer = NULL;
     end->older = *newest;
-    if (*newest != NULL)
-        (*newest)->newer = end;
-    else
-        tree->oldest[end->rank] = end;
+    *(*newest != NULL ? &(*newest)->newer : &tree->oldest[end->rank]) = end;
     *newest = end;
     tree->n_ends[end->rank]++;
 }
 
 static void order_out(weir__prefix_tree *tree, weir__prefix_end *end)
 {
-    if (end->newer != NULL)
-        end->newer->older = end->older;
-    else
-        tree->newest[end->rank] = end->older;
-    if (end->older != NULL)
-        end->older->newer = end->newer;
-    else
-        tree->oldest[end->rank] = end->newer;
+    *(end->newer != NULL ? &end->newer->older : &tree->newest[end->rank]) = end->older;
+    *(end->older != NULL ? &end->older->newer : &tree->oldest[end->rank]) = end->newer;
     tree->n_ends[end->rank]--;
 }
 
@@ -457,10 +445,7 @@ void weir__prefix_tree_remove(weir__prefix_tree *tree, weir__prefix_end *end)
     uncount_blocks(tree, end);
     order_out(tree, end);
     count_below(node, end->rank, -1);
-    if (end->prev != NULL)
-        end->prev->next = end->next;
-    else
-        node->ends = end->next;
+    *(end->prev != NULL ? &end->prev->next : &node->ends) = end->next;
     if (end->next != NULL) end->next->prev = end->prev;
     end->node = NULL;
 

@@ -43,16 +43,14 @@ static weir__request *choose_request(weir__driver *driver, int64_t now)
 {
     weir__request *request = NULL;
     weir__shared *shared = driver->shared;
-    int64_t ageing_ns = weir__ageing_ns(driver->params);
     if (idle_slot(driver) != NULL &&
-        (request = weir__shared_next(shared, shared->n_seen, INT32_MIN, NULL, ageing_ns, now)) != NULL &&
-        weir__cells_fits(&driver->cells, request, false, ageing_ns, now))
+        (request = weir__shared_next(shared, shared->n_seen, INT32_MIN, NULL, now)) != NULL &&
+        weir__cells_fits(&driver->cells, request, false, now))
         return request;
-    request = weir__shared_next(shared, shared->n_seen, lowest_priority(driver), NULL, ageing_ns, now);
-    if (request == NULL || !weir__cells_fits(&driver->cells, request, true, ageing_ns, now)) return NULL;
-    while (idle_slot(driver) == NULL || !weir__cells_fits(&driver->cells, request, false, ageing_ns, now))
-        weir__suspend(driver,
-                      weir__suspend_victim(driver->slots, driver->params->n_slots, request, ageing_ns, now));
+    request = weir__shared_next(shared, shared->n_seen, lowest_priority(driver), NULL, now);
+    if (request == NULL || !weir__cells_fits(&driver->cells, request, true, now)) return NULL;
+    while (idle_slot(driver) == NULL || !weir__cells_fits(&driver->cells, request, false, now))
+        weir__suspend(driver, weir__suspend_victim(driver->slots, driver->params->n_slots, request, now));
     return request;
 }
 

@@ -71,8 +71,7 @@ int64_t weir__cells_left(const weir__cells *cells)
     return n;
 }
 
-bool weir__cells_fits(const weir__cells *cells, const weir__request *request, bool preempts,
-                      int64_t ageing_ns, int64_t now)
+bool weir__cells_fits(const weir__cells *cells, const weir__request *request, bool preempts, int64_t now)
 {
     int64_t wanted = 0;
     int32_t n = 0;
@@ -80,7 +79,7 @@ bool weir__cells_fits(const weir__cells *cells, const weir__request *request, bo
     for (int32_t i = 0; i < cells->n_slots; i++) {
         const weir__slot *slot = &cells->slots[i];
         if (slot->state == WEIR_SLOT_IDLE) continue;
-        if (preempts && weir__queue_outranks(request, slot->request, ageing_ns, now)) continue;
+        if (preempts && weir__queue_outranks(request, slot->request, now)) continue;
         if (slot->lane >= 0) cells->counted[slot->lane] = true;
         wanted += slot_wanted(slot);
         n++;

@@ -36,8 +36,7 @@ int64_t weir__cells_left(const weir__cells *cells);
 
 /* Whether the request fits beside the running ones; with `preempts`: beside those that it does not preempt.
  * It always fits alone, because the engine's limits hold for it. */
-bool weir__cells_fits(const weir__cells *cells, const weir__request *request, bool preempts,
-                      int64_t ageing_ns, int64_t now);
+bool weir__cells_fits(const weir__cells *cells, const weir__request *request, bool preempts, int64_t now);
 
 /* Evicts the least recently used cached prefix. False: none is left. */
 bool weir__cells_evict(weir__cells *cells);

@@ -50,7 +50,7 @@ static void prefill(place *p, int32_t i, int32_t n_prompt, int32_t max_tokens, c
 
 static bool fits(const place *p, const weir__request *request, bool preempts)
 {
-    return weir__cells_fits(&p->cells, request, preempts, 0, 0);
+    return weir__cells_fits(&p->cells, request, preempts, 0);
 }
 
 static void test_a_request_wants_room_to_grow(void **state)

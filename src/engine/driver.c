@@ -18,8 +18,8 @@ static weir_status allocate_arrays(weir__driver *driver, weir_error *error)
     driver->plan = weir__mem_calloc(n, sizeof *driver->plan);
     if (driver->slots == NULL || driver->sampling == NULL || driver->view_slots == NULL ||
         driver->shown == NULL || driver->plan == NULL ||
-        !weir__lanes_init(&driver->lanes, &driver->memory, driver->cache) ||
-        !weir__cells_init(&driver->cells, &driver->memory, driver->cache, driver->slots, (int32_t)n))
+        !weir__lanes_init(&driver->lanes, &driver->memory, driver->prefix.cache) ||
+        !weir__cells_init(&driver->cells, &driver->memory, driver->prefix.cache, driver->slots, (int32_t)n))
         return weir__error_set(error, WEIR_NO_MEMORY, "", "out of memory for %zu slots", n);
     for (size_t i = 0; i < n; i++) weir__slot_init(&driver->slots[i], (int32_t)i);
     return weir__batch_init(&driver->batch, driver->params->n_batch, error);
@@ -36,9 +36,7 @@ static weir_status open_prefix(weir__driver *driver, weir_error *error)
         weir__memory_init(&driver->memory, driver->model->ops, driver->context, &driver->info, error);
     if (status != WEIR_OK) return status;
     driver->memory.uneven = driver->model->projector != NULL;
-    status = weir__prefix_open(&driver->prefix, &driver->memory, driver->bell, error);
-    driver->cache = driver->prefix.cache;
-    return status;
+    return weir__prefix_open(&driver->prefix, &driver->memory, driver->bell, error);
 }
 
 static weir_status open_speculate(weir__driver *driver, weir_error *error)
@@ -88,7 +86,7 @@ static weir_status open_account(weir__driver *driver, weir_error *error)
         .encoder = driver->encoder,
         .counts = first_counts(driver),
     };
-    weir__cache_counts kept = weir__cache_count(driver->cache); /* files of earlier engines */
+    weir__cache_counts kept = weir__cache_count(driver->prefix.cache); /* files of earlier engines */
     counts->n_cache_files = kept.n_disk;
     counts->cache_disk_bytes = kept.disk_bytes;
     weir__speculate_name(&driver->speculate, counts->drafters, sizeof counts->drafters);
@@ -104,9 +102,9 @@ weir_status weir__driver_open(weir__driver *driver, weir_error *error)
     if (status == WEIR_OK) status = allocate_arrays(driver, error);
     if (status == WEIR_OK) status = open_speculate(driver, error);
     if (status == WEIR_OK && driver->model->projector != NULL)
-        status =
-            weir__encoder_create(driver->model, driver->cache, driver->params->cache_bytes / EMBEDDINGS_PART,
-                                 driver->bell, &driver->encoder, error);
+        status = weir__encoder_create(driver->model, driver->prefix.cache,
+                                      driver->params->cache_bytes / EMBEDDINGS_PART, driver->bell,
+                                      &driver->encoder, error);
     return status == WEIR_OK ? open_account(driver, error) : status;
 }
 
@@ -115,7 +113,7 @@ void weir__driver_close(weir__driver *driver)
     weir__crew_destroy(driver->crew);
     weir__speculate_close(&driver->speculate);
     weir__encoder_destroy(driver->encoder);
-    weir__cache_destroy(driver->cache);
+    weir__cache_destroy(driver->prefix.cache);
     weir__memory_fini(&driver->memory);
     if (driver->context != NULL) driver->model->ops->context_free(driver->context);
     weir__adapters_fini(&driver->rotation.adapters);

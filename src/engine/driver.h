@@ -42,7 +42,6 @@ typedef struct weir__driver {
 
     weir__bcontext *context;
     weir__memory memory; /* the contents of its sequences */
-    weir__cache *cache;  /* has its own lock; prefix and lanes point to it, too */
     weir__lanes lanes;
     weir__cells cells;
     weir__batch batch;
@@ -75,10 +74,5 @@ typedef struct weir__driver {
  * NO_MEMORY, and the errors of the cache's folder and of the draft model. */
 weir_status weir__driver_open(weir__driver *driver, weir_error *error);
 void weir__driver_close(weir__driver *driver);
-
-static inline int64_t weir__ageing_ns(const weir_engine_params *params)
-{
-    return params->ageing_ms * WEIR__NS_PER_MS;
-}
 
 #endif

@@ -233,7 +233,7 @@ static void *run_engine(void *argument)
         if (rests < WEIR__CLOCK_NEVER && (ends == 0 || rests < ends)) ends = rests;
         if (report.idle && ends > 0) {
             int64_t deadline = weir__shared_next_deadline(&engine->shared),
-                    due = weir__cache_archive_due(driver->cache);
+                    due = weir__cache_archive_due(driver->prefix.cache);
             if (ends < deadline) deadline = ends;
             if (driver->transfer_due_ns != 0 && driver->transfer_due_ns < deadline)
                 deadline = driver->transfer_due_ns;

@@ -8,15 +8,15 @@
 #include "schedule/schedule.h"
 
 /* The number of waiting requests that would go before this one. The mutex is held. */
-static int32_t n_before(const weir__shared *shared, weir__request *request, int64_t ageing_ns, int64_t now)
+static int32_t n_before(const weir__shared *shared, weir__request *request, int64_t now)
 {
     int32_t n = 0, top = weir__queue_top(&shared->queue, UINT64_MAX);
     if (request->priority > top) top = request->priority;
     request->serial = shared->serial;
     request->salt = (weir__salt *)weir__salt_find(&shared->salts, request->tenant_hash);
-    weir__rank own = weir__queue_rank(request, top, ageing_ns, now);
+    weir__rank own = weir__queue_rank(request, top, now);
     for (const weir__request *at = shared->queue.first; at != NULL; at = at->next) {
-        weir__rank rank = weir__queue_rank(at, top, ageing_ns, now);
+        weir__rank rank = weir__queue_rank(at, top, now);
         n += weir__rank_before(&rank, &own);
     }
     return n;
@@ -135,7 +135,7 @@ static weir_status look_at_queue(weir_engine *engine, weir__request *request, we
     bool slot_free = shared->n_live < engine->params.n_slots &&
                      (stats->layout == WEIR_LAYOUT_PER_SLOT || shared->n_live == 0 ||
                       stats->n_kv_reserved - stats->n_kv_cached + weir__cells_wanted(request) <= stats->n_kv);
-    int32_t before = n_before(shared, request, weir__ageing_ns(&engine->params), now);
+    int32_t before = n_before(shared, request, now);
     others beside = {shared->n_live, (stats->n_kv_used - stats->n_kv_cached) / 1024.0};
     superiors above = find_superiors(engine, request);
     pthread_mutex_unlock(&shared->mutex);

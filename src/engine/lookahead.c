@@ -25,8 +25,7 @@ static weir__request *next_request(const weir__driver *driver, int64_t now, int3
         *n_there = first->span != NULL ? first->span->end : weir__slot_n_there(first);
         return first->request;
     }
-    weir__request *request = weir__shared_next(driver->shared, UINT64_MAX, INT32_MIN, has_more,
-                                               weir__ageing_ns(driver->params), now);
+    weir__request *request = weir__shared_next(driver->shared, UINT64_MAX, INT32_MIN, has_more, now);
     if (request == NULL) return NULL;
     *n_there = request->saved.n_past;
     if (request->ahead == NULL && request->saved.state == NULL)

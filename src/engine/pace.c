@@ -14,7 +14,6 @@
 typedef struct tick_load {
     weir__driver *driver;
     int64_t now;
-    int64_t ageing_ns;
     weir_cost cost;
     int64_t target_ns, own_ns; /* of the streams, and at most the engine's */
     int32_t n_decode;          /* tokens of streams */
@@ -40,7 +39,7 @@ static bool is_waited_for(const weir__slot *slot, const weir__slot *by)
 
 static bool slot_outranks(const tick_load *c, const weir__slot *a, const weir__slot *b)
 {
-    return weir__queue_outranks(a->request, b->request, c->ageing_ns, c->now);
+    return weir__queue_outranks(a->request, b->request, c->now);
 }
 
 /* Whether a slot in this state (IDLE = any) has a request that outranks the prompt, and does not wait for
@@ -131,21 +130,21 @@ static int32_t recovery_limit(const tick_load *c, weir__slot *slot)
 }
 
 /* Whether another engine's request outranks the prompt, and all that wait for it. */
-static bool outranked_by_peers(weir__driver *driver, const weir__slot *slot, int64_t ageing_ns, int64_t now)
+static bool outranked_by_peers(weir__driver *driver, const weir__slot *slot, int64_t now)
 {
-    if (!weir__peers_outrank(&driver->peer, slot->request, ageing_ns, now)) return false;
+    if (!weir__peers_outrank(&driver->peer, slot->request, now)) return false;
     for (int32_t i = 0; i < driver->params->n_slots; i++) {
         const weir__slot *other = &driver->slots[i];
-        if (is_waited_for(slot, other) && !weir__peers_outrank(&driver->peer, other->request, ageing_ns, now))
+        if (is_waited_for(slot, other) && !weir__peers_outrank(&driver->peer, other->request, now))
             return false;
     }
     return true;
 }
 
 /* Whether another engine's request goes before the prompt, and before all that wait for it. */
-static bool yields_to_peers(weir__driver *driver, const weir__slot *slot, int64_t ageing_ns, int64_t now)
+static bool yields_to_peers(weir__driver *driver, const weir__slot *slot, int64_t now)
 {
-    if (outranked_by_peers(driver, slot, ageing_ns, now)) return true;
+    if (outranked_by_peers(driver, slot, now)) return true;
     if (!weir__peers_precede(&driver->peer, slot->request, now)) return false;
     for (int32_t i = 0; i < driver->params->n_slots; i++) {
         const weir__slot *other = &driver->slots[i];
@@ -165,7 +164,7 @@ static void count_slot(tick_load *c, weir__slot *slot)
         c->has_work = true;
         return;
     }
-    slot->pace.yields = yields_to_peers(c->driver, slot, c->ageing_ns, c->now);
+    slot->pace.yields = yields_to_peers(c->driver, slot, c->now);
     if (slot->pace.yields) slot->pace.outranked_ns = c->now;
     if (slot->pace.yields && c->now < c->driver->watch.rest_ns) {
         slot->pace.limit = 0;
@@ -211,7 +210,7 @@ static int64_t own_target_ns(const weir__driver *driver)
 
 void weir__pace_choose(weir__driver *driver, int64_t now)
 {
-    tick_load c = {.driver = driver, .now = now, .ageing_ns = weir__ageing_ns(driver->params)};
+    tick_load c = {.driver = driver, .now = now};
     c.cost = weir__cost_get(&driver->cost);
     c.target_ns = weir__pace_target_ns(driver);
     c.own_ns = own_target_ns(driver);
@@ -295,7 +294,6 @@ void weir__pace_begin(weir__driver *driver, int64_t now)
 /* A waiting request that outranks all of the pass, and would get a slot after it; NULL = none. */
 static const weir__request *who_preempts(weir__driver *driver, int64_t now)
 {
-    int64_t ageing_ns = weir__ageing_ns(driver->params);
     int32_t highest = INT32_MIN;
     for (int32_t i = 0; i < driver->params->n_slots; i++) {
         const weir__slot *slot = &driver->slots[i];
@@ -303,26 +301,23 @@ static const weir__request *who_preempts(weir__driver *driver, int64_t now)
         if (slot->request->owed) return NULL;
         if (slot->request->priority > highest) highest = slot->request->priority;
     }
-    const weir__request *request =
-        weir__shared_next(driver->shared, UINT64_MAX, highest, NULL, ageing_ns, now);
+    const weir__request *request = weir__shared_next(driver->shared, UINT64_MAX, highest, NULL, now);
     for (int32_t i = 0; i < driver->params->n_slots && request != NULL; i++) {
         const weir__slot *slot = &driver->slots[i];
         if (slot->state != WEIR_SLOT_IDLE && slot->n_planned > 0 &&
-            !weir__queue_outranks(request, slot->request, ageing_ns, now))
+            !weir__queue_outranks(request, slot->request, now))
             return NULL;
     }
-    return request != NULL && weir__cells_fits(&driver->cells, request, true, ageing_ns, now) ? request
-                                                                                              : NULL;
+    return request != NULL && weir__cells_fits(&driver->cells, request, true, now) ? request : NULL;
 }
 
 /* Whether requests of other engines outrank all of the pass. */
 static bool peers_preempt(weir__driver *driver, int64_t now)
 {
-    int64_t ageing_ns = weir__ageing_ns(driver->params);
     for (int32_t i = 0; i < driver->params->n_slots; i++) {
         const weir__slot *slot = &driver->slots[i];
         if (slot->state == WEIR_SLOT_IDLE || slot->n_planned == 0) continue;
-        if (slot->request->owed || !outranked_by_peers(driver, slot, ageing_ns, now)) return false;
+        if (slot->request->owed || !outranked_by_peers(driver, slot, now)) return false;
     }
     return true;
 }

@@ -90,7 +90,7 @@ void weir__peers_report(weir__peer *peer, const weir__request *top)
     pthread_mutex_unlock(&mutex);
 }
 
-bool weir__peers_outrank(weir__peer *peer, const weir__request *request, int64_t ageing_ns, int64_t now)
+bool weir__peers_outrank(weir__peer *peer, const weir__request *request, int64_t now)
 {
     bool outranked = false;
     if (is_alone(peer)) return false;
@@ -98,7 +98,7 @@ bool weir__peers_outrank(weir__peer *peer, const weir__request *request, int64_t
     for (const weir__peer *p = first; p != NULL && !outranked; p = p->next)
         outranked = p != peer && p->runs &&
                     weir__rank_outranks(p->priority, p->submit_ns, request->priority, request->submit_ns,
-                                        ageing_ns, now);
+                                        request->ageing_ns, now);
     peer->yields |= outranked;
     pthread_mutex_unlock(&mutex);
     return outranked;

@@ -27,7 +27,7 @@ void weir__peers_leave(weir__peer *peer);
 void weir__peers_report(weir__peer *peer, const weir__request *top);
 
 /* Whether another engine has a running request that outranks this one. */
-bool weir__peers_outrank(weir__peer *peer, const weir__request *request, int64_t ageing_ns, int64_t now);
+bool weir__peers_outrank(weir__peer *peer, const weir__request *request, int64_t now);
 
 /* The time that passes of this engine took for a request of the tenant. */
 void weir__peers_bill(const weir__peer *peer, uint64_t tenant, int64_t ns, int64_t now);

@@ -16,11 +16,11 @@ typedef struct weir__prefix {
     const weir_model *model;
     const weir_engine_params *params;
     const weir_context_info *info;
-    weir__cache *cache;
-    bool caching;     /* prefixes are kept */
-    bool exact;       /* the model's memory cannot be cut */
-    bool checkpoints; /* states are saved where it cannot */
-    int32_t least;    /* the shortest prefix worth keeping, in tokens */
+    weir__cache *cache; /* the driver destroys it; lanes and cells point to it, too */
+    bool caching;       /* prefixes are kept */
+    bool exact;         /* the model's memory cannot be cut */
+    bool checkpoints;   /* states are saved where it cannot */
+    int32_t least;      /* the shortest prefix worth keeping, in tokens */
 } weir__prefix;
 
 /* Set before: the members up to `cache`, and the memory. Creates the cache, which rings the bell. */

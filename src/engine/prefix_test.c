@@ -202,7 +202,7 @@ static void test_changes_of_the_cache(void **state)
         rig_run(r);
         assert_int_equal(take_changes(r, &b), 0);
 
-        while (weir__cache_evict(r->engine->driver.cache, NULL) >= 0) {
+        while (weir__cache_evict(r->engine->driver.prefix.cache, NULL) >= 0) {
         } /* to host memory */
         size_t n_stored = 0, n = take_changes(r, &b);
         for (size_t i = 0; i < n; i++) {
@@ -526,7 +526,7 @@ static void test_a_prefix_that_cannot_be_fetched_is_computed(void **state)
             judge(&t, 0, WEIR_MISS_COLD);
             if (way > 0) { /* into host memory */
                 atomic_store(&r->fake->fail_state_save, way == 2);
-                assert_true(weir__cache_evict(r->engine->driver.cache, NULL) >= 0);
+                assert_true(weir__cache_evict(r->engine->driver.prefix.cache, NULL) >= 0);
                 atomic_store(&r->fake->fail_state_save, false);
             }
             add(&u, 1, 20);

@@ -6,10 +6,7 @@
 void weir__queue_push(weir__queue *queue, weir__request *request)
 {
     request->next = NULL;
-    if (queue->last != NULL)
-        queue->last->next = request;
-    else
-        queue->first = request;
+    *(queue->last != NULL ? &queue->last->next : &queue->first) = request;
     queue->last = request;
     if (queue->n == 0 || request->deadline_ns < queue->deadline_ns) queue->deadline_ns = request->deadline_ns;
     if (queue->n == 0 || request->priority > queue->top) queue->top = request->priority;
@@ -53,20 +50,19 @@ weir__request *weir__queue_take(weir__queue *queue, bool (*wanted)(const weir__r
 
 /* ---- Who goes next ---- */
 
-weir__rank weir__queue_rank(const weir__request *request, int32_t top, int64_t ageing_ns, int64_t now)
+weir__rank weir__queue_rank(const weir__request *request, int32_t top, int64_t now)
 {
     return (weir__rank){
-        .level = weir__rank_level(request->priority, now - request->submit_ns, ageing_ns, top),
+        .level = weir__rank_level(request->priority, now - request->submit_ns, request->ageing_ns, top),
         .served = weir__salt_served(request->salt, now),
         .serial = request->serial,
     };
 }
 
-bool weir__queue_outranks(const weir__request *waiting, const weir__request *running, int64_t ageing_ns,
-                          int64_t now)
+bool weir__queue_outranks(const weir__request *waiting, const weir__request *running, int64_t now)
 {
     return weir__rank_outranks(waiting->priority, waiting->submit_ns, running->priority, running->submit_ns,
-                               ageing_ns, now);
+                               waiting->ageing_ns, now);
 }
 
 int32_t weir__queue_top(const weir__queue *queue, uint64_t end)
@@ -78,7 +74,7 @@ int32_t weir__queue_top(const weir__queue *queue, uint64_t end)
 }
 
 weir__request *weir__queue_next(weir__queue *queue, uint64_t end, int32_t above,
-                                bool (*wanted)(const weir__request *request), int64_t ageing_ns, int64_t now)
+                                bool (*wanted)(const weir__request *request), int64_t now)
 {
     weir__request *best = NULL;
     weir__rank first;
@@ -87,7 +83,7 @@ weir__request *weir__queue_next(weir__queue *queue, uint64_t end, int32_t above,
     int32_t top = weir__queue_top(queue, end);
     for (weir__request *at = queue->first; at != NULL; at = at->next) {
         if (at->serial >= end || at->priority <= above || (wanted != NULL && !wanted(at))) continue;
-        weir__rank rank = weir__queue_rank(at, top, ageing_ns, now);
+        weir__rank rank = weir__queue_rank(at, top, now);
         if (best != NULL && !weir__rank_before(&rank, &first)) continue;
         best = at;
         first = rank;

@@ -32,12 +32,11 @@ weir__request *weir__queue_take(weir__queue *queue, bool (*wanted)(const weir__r
 /* ---- Who goes next ---- */
 
 /* The request's rank among requests of priorities up to `top`. */
-weir__rank weir__queue_rank(const weir__request *request, int32_t top, int64_t ageing_ns, int64_t now);
+weir__rank weir__queue_rank(const weir__request *request, int32_t top, int64_t now);
 
 /* Whether a waiting request may preempt a running one: its priority is higher, even counting the running
  * one's age. Never both ways and never among equals, so that no two requests preempt each other in turns. */
-bool weir__queue_outranks(const weir__request *waiting, const weir__request *running, int64_t ageing_ns,
-                          int64_t now);
+bool weir__queue_outranks(const weir__request *waiting, const weir__request *running, int64_t now);
 
 /* The highest priority of requests with serials below `end`; INT32_MIN = there is none. */
 int32_t weir__queue_top(const weir__queue *queue, uint64_t end);
@@ -47,6 +46,6 @@ int32_t weir__queue_top(const weir__queue *queue, uint64_t end);
  * level salts take turns, and a salt's oldest request goes first: a salt with many old requests does not hold
  * back the first request of another. */
 weir__request *weir__queue_next(weir__queue *queue, uint64_t end, int32_t above,
-                                bool (*wanted)(const weir__request *request), int64_t ageing_ns, int64_t now);
+                                bool (*wanted)(const weir__request *request), int64_t now);
 
 #endif

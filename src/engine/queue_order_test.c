@@ -37,6 +37,7 @@ static void make_scene(scene *s, dice *d)
         weir__request *r = &s->requests[i];
         r->priority = dice_one_in(d, 10) ? dice_in(d, -100, 100) : dice_in(d, -spread, spread);
         r->submit_ns = s->now - dice_in(d, -5, 300) * MS;
+        r->ageing_ns = s->ageing_ns;
         r->serial = (uint64_t)i * 7 % 41; /* suspended ones come in again later */
         r->salt = &s->salts[dice_in(d, 0, 4)];
         weir__queue_push(&s->queue, r);
@@ -101,10 +102,9 @@ static void the_whole_order_is_the_naive_models(void **state)
         while (s.queue.n > 0) {
             int above = dice_one_in(&d, 3) ? dice_in(&d, -3, 3) : INT32_MIN;
             uint64_t end = dice_one_in(&d, 3) ? (uint64_t)dice_in(&d, 0, 41) : UINT64_MAX;
-            weir__request *next = weir__queue_next(&s.queue, end, above, NULL, s.ageing_ns, s.now);
+            weir__request *next = weir__queue_next(&s.queue, end, above, NULL, s.now);
             assert_ptr_equal(next, naive_next(&s, end, above));
-            if (next == NULL)
-                next = weir__queue_next(&s.queue, UINT64_MAX, INT32_MIN, NULL, s.ageing_ns, s.now);
+            if (next == NULL) next = weir__queue_next(&s.queue, UINT64_MAX, INT32_MIN, NULL, s.now);
             int n = s.queue.n;
             weir__queue_remove(&s.queue, next);
             assert_int_equal(s.queue.n, n - 1);
@@ -126,7 +126,7 @@ static void nobody_outranks_whom_he_could_lose_to(void **state)
         for (int i = 0; i < s.n; i++)
             for (int j = 0; j < s.n; j++) {
                 const weir__request *a = &s.requests[i], *b = &s.requests[j];
-                if (!weir__queue_outranks(a, b, s.ageing_ns, s.now)) continue;
+                if (!weir__queue_outranks(a, b, s.now)) continue;
                 n_pairs++;
                 assert_true(a->priority > b->priority); /* so it cannot go in circles, now or later */
                 int64_t head_start = (b->submit_ns - a->submit_ns) / MS, gain = s.ageing_ns / MS;
@@ -146,7 +146,7 @@ static void nobody_starves(void **state)
     static weir__request requests[FLOW + 3];
     static weir__salts salts;
     weir__queue queue = {0};
-    const int64_t step = 100 * MS, ageing = 1000 * MS;
+    const int64_t step = 100 * MS;
     uint64_t serial = 0, fresh = 100;
     dice d = {.state = seed_of()};
     memset(requests, 0, sizeof requests);
@@ -156,6 +156,7 @@ static void nobody_starves(void **state)
         weir__request *r = &requests[i];
         r->serial = serial++;
         r->submit_ns = now;
+        r->ageing_ns = 1000 * MS;
         /* flows: priority 5 of one salt; 0 of ever new salts. Singles: the lowest of a third salt. */
         r->priority = i < FLOW / 2 ? 5 : i < FLOW ? 0 : -3;
         r->salt = weir__salt_hold(&salts, i < FLOW / 2 ? 1 : i < FLOW ? fresh++ : 2, now);
@@ -163,7 +164,7 @@ static void nobody_starves(void **state)
     }
     for (int i = 0; i < STEPS; i++) {
         now += step;
-        weir__request *r = weir__queue_next(&queue, UINT64_MAX, INT32_MIN, NULL, ageing, now);
+        weir__request *r = weir__queue_next(&queue, UINT64_MAX, INT32_MIN, NULL, now);
         weir__queue_remove(&queue, r);
         weir__salt_bill(r->salt, dice_in(&d, 50, 2000), now);
         if (r->priority == -3 && now - r->submit_ns > worst) worst = now - r->submit_ns;
@@ -189,17 +190,18 @@ static void a_hundred_of_one_salt_do_not_keep_back_the_first_of_another(void **s
     memset(&salts, 0, sizeof salts);
     for (int i = 0; i < 100; i++) {
         requests[i].serial = (uint64_t)i;
+        requests[i].ageing_ns = 10000 * MS;
         requests[i].salt = weir__salt_hold(&salts, 1, 0);
         weir__queue_push(&queue, &requests[i]);
     }
     int64_t now = 60000 * MS; /* they are old */
     weir__salt_bill(requests[0].salt, 500, now);
-    requests[100] = (weir__request){.serial = 100, .submit_ns = now};
+    requests[100] = (weir__request){.serial = 100, .submit_ns = now, .ageing_ns = 10000 * MS};
     requests[100].salt = weir__salt_hold(&salts, 2, now);
     weir__queue_push(&queue, &requests[100]);
-    assert_ptr_equal(weir__queue_next(&queue, UINT64_MAX, INT32_MIN, NULL, 10000 * MS, now), &requests[100]);
+    assert_ptr_equal(weir__queue_next(&queue, UINT64_MAX, INT32_MIN, NULL, now), &requests[100]);
     weir__queue_remove(&queue, &requests[100]);
-    assert_ptr_equal(weir__queue_next(&queue, UINT64_MAX, INT32_MIN, NULL, 10000 * MS, now), &requests[0]);
+    assert_ptr_equal(weir__queue_next(&queue, UINT64_MAX, INT32_MIN, NULL, now), &requests[0]);
 }
 
 int main(void)

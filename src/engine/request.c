@@ -469,6 +469,7 @@ static weir_status fill_request(weir__request *request, weir_model *model, const
     status = replay_source(request, error);
     if (status == WEIR_OK && first == NULL) status = create_score(request, model, given, error);
     request->submit_ns = weir__clock_now_ns();
+    request->ageing_ns = limits->ageing_ms * WEIR__NS_PER_MS;
     request->deadline_ns =
         given->deadline_ms == 0 ? WEIR__CLOCK_NEVER : weir__clock_deadline_ns(given->deadline_ms);
     return status;

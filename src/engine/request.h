@@ -67,6 +67,7 @@ typedef struct weir__request {
     weir_sampler *sampler;
     int32_t n_stops; /* the first of the stop strings are the request's, the others the chat's */
     int64_t submit_ns;
+    int64_t ageing_ns;   /* the engine's: waiting for so long raises its level by one; 0 = never */
     int64_t deadline_ns; /* WEIR__CLOCK_NEVER = none */
     weir_stream *stream; /* NULL = not streamed */
     weir_result *result; /* where weir_generate wants the whole output, or NULL */
@@ -74,10 +75,10 @@ typedef struct weir__request {
 } weir__request;
 
 /* Checks and copies *given_request; error fields begin with "requests[index].". Does not attach the stream.
- * limits: of the engine; n_ctx and max_tokens count. bell: the engine's; a fork's source must have the same.
- * first: NULL, or for another answer to a request the one that was made of *given_request for the first
- * answer and is not queued yet. The other answers' seeds are the first one's plus `index`, and only the first
- * has a score. */
+ * limits: of the engine; n_ctx, max_tokens and ageing_ms count. bell: the engine's; a fork's source must have
+ * the same. first: NULL, or for another answer to a request the one that was made of *given_request for the
+ * first answer and is not queued yet. The other answers' seeds are the first one's plus `index`, and only the
+ * first has a score. */
 weir_status weir__request_create(weir_model *model, const weir_engine_params *limits,
                                  const weir_request *given_request, size_t index, const weir__doorbell *bell,
                                  const weir__request *first, weir__request **out, weir_error *error);

@@ -71,8 +71,8 @@ static void look_up_prefix(weir__driver *driver, const weir__slot *slot, weir__c
     *hit = (weir__cache_hit){.miss = WEIR_MISS_OFF};
     if (request->saved.state != NULL) return; /* its own cells have more tokens than any prefix */
     if (weir__prefix_serves(&driver->prefix, request))
-        weir__cache_look(driver->cache, &key, request->history.tokens, n, !slot->wait.over, &slot->live,
-                         request->serial + 1, hit);
+        weir__cache_look(driver->prefix.cache, &key, request->history.tokens, n, !slot->wait.over,
+                         &slot->live, request->serial + 1, hit);
     weir__prefix_cut(&driver->prefix, &request->history, hit);
     weir__slot *source = source_of(driver, request);
     if (source == NULL) return;
@@ -116,8 +116,8 @@ static int64_t patience_ns(const weir__driver *driver, int32_t n)
 static weir__cache_place locate(weir__driver *driver, const weir__cache_hit *hit, weir__cache_wait *wait)
 {
     int64_t now = weir__clock_now_ns(), due = wait->due_ns;
-    if (due == 0) due = weir__cache_wait_begin(driver->cache, now) + patience_ns(driver, hit->n);
-    weir__cache_place place = weir__cache_call(driver->cache, hit, due);
+    if (due == 0) due = weir__cache_wait_begin(driver->prefix.cache, now) + patience_ns(driver, hit->n);
+    weir__cache_place place = weir__cache_call(driver->prefix.cache, hit, due);
     if (place == WEIR__CACHE_HERE) return place;
     wait->due_ns = due;
     wait->over = place == WEIR__CACHE_AWAY;
@@ -160,9 +160,9 @@ static bool obtain_lane(weir__driver *driver, weir__slot *slot, weir__cache_hit 
         weir__prefix_end *device =
             hit.entry != NULL && weir__cache_sequence(hit.entry) >= 0 ? hit.entry : NULL;
         bool taken = device != NULL && takes_over(driver, slot, device, hit.n, lane < 0);
-        int32_t evicted = lane < 0 && !taken ? weir__cache_evict(driver->cache, device) : -1;
+        int32_t evicted = lane < 0 && !taken ? weir__cache_evict(driver->prefix.cache, device) : -1;
         if (taken || (lane < 0 && evicted < 0)) { /* little or nothing is lost, or no other lane is left */
-            lane = weir__cache_adopt(driver->cache, device, hit.n);
+            lane = weir__cache_adopt(driver->prefix.cache, device, hit.n);
             if (driver->memory.n[lane] != hit.n) weir__memory_cut(&driver->memory, lane, 0, 0);
             break;
         }
@@ -171,9 +171,10 @@ static bool obtain_lane(weir__driver *driver, weir__slot *slot, weir__cache_hit 
         } else {
             int32_t from = hit.live != NULL ? slot_of(hit.live)->lane : -1;
             weir_status status =
-                hit.n > 0 ? weir__cache_fetch(driver->cache, &hit, from, lane, NULL) : WEIR_OK;
+                hit.n > 0 ? weir__cache_fetch(driver->prefix.cache, &hit, from, lane, NULL) : WEIR_OK;
             bool gone = status == WEIR_NOT_FOUND; /* look for the next best */
-            if (!gone && (status != WEIR_NO_SPACE || weir__cache_evict(driver->cache, device) < 0)) break;
+            if (!gone && (status != WEIR_NO_SPACE || weir__cache_evict(driver->prefix.cache, device) < 0))
+                break;
         }
         look_up_prefix(driver, slot, &hit);
         if (join_file(driver, slot, &hit)) return false;
@@ -210,7 +211,7 @@ void weir__reuse_start(weir__driver *driver, weir__slot *slot)
     bool waits = join_leader(driver, slot, &hit) || join_file(driver, slot, &hit);
     if (!waits && slot->wait.over) waits = join_leader(driver, slot, &hit);
     if (!waits && obtain_lane(driver, slot, hit)) {
-        weir__suspend_restore(&driver->memory, driver->cache, slot);
+        weir__suspend_restore(&driver->memory, driver->prefix.cache, slot);
         bool fed = request->n_generated > 0 && slot->n_past == request->history.n_tokens - 1;
         slot->state = fed ? WEIR_SLOT_GENERATING : WEIR_SLOT_PREFILLING;
         note_start(driver, slot);
@@ -222,7 +223,7 @@ void weir__reuse_start(weir__driver *driver, weir__slot *slot)
 static bool may_come(const weir__driver *driver, const weir__slot *slot)
 {
     if (weir__slot_awaits_file(slot))
-        return weir__cache_reads(driver->cache) && weir__clock_now_ns() < slot->wait.due_ns;
+        return weir__cache_reads(driver->prefix.cache) && weir__clock_now_ns() < slot->wait.due_ns;
     const weir__slot *leader = &driver->slots[slot->leader];
     return leader->state != WEIR_SLOT_IDLE && leader->request->serial == slot->leader_serial &&
            leader->n_past < slot->n_promised;
@@ -245,7 +246,7 @@ void weir__reuse_rejoin(weir__driver *driver)
     bool changed = rejoin_slots(driver);
     if (driver->file_came) { /* then those that wait for another one */
         driver->file_came = false;
-        weir__cache_put_away(driver->cache);
+        weir__cache_put_away(driver->prefix.cache);
         changed = rejoin_slots(driver) || changed;
         weir__doorbell_ring(driver->bell); /* a transfer may wait for one, too */
     }
@@ -258,7 +259,7 @@ void weir__reuse_rejoin(weir__driver *driver)
  * sequence first, as a request's would be. TIMEOUT: not yet, a file is being read. */
 static weir_status give_state(weir__driver *driver, weir__kv_transfer *transfer)
 {
-    weir__cache *cache = driver->cache;
+    weir__cache *cache = driver->prefix.cache;
     weir__cache_hit hit;
     int32_t lane = weir__lanes_free(&driver->lanes);
     for (;;) {
@@ -291,7 +292,7 @@ void weir__reuse_transfer(weir__driver *driver)
     if (transfer == NULL) return;
     weir_status status = WEIR_OK;
     if (transfer->brings && driver->prefix.caching)
-        status = weir__cache_put(driver->cache, &transfer->key, transfer->tokens, transfer->n,
+        status = weir__cache_put(driver->prefix.cache, &transfer->key, transfer->tokens, transfer->n,
                                  &transfer->state, transfer->n_bytes, &transfer->error);
     else if (driver->prefix.caching)
         status = give_state(driver, transfer);

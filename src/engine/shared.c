@@ -200,10 +200,10 @@ void weir__shared_see(weir__shared *shared)
 }
 
 weir__request *weir__shared_next(weir__shared *shared, uint64_t end, int32_t above,
-                                 bool (*wanted)(const weir__request *request), int64_t ageing_ns, int64_t now)
+                                 bool (*wanted)(const weir__request *request), int64_t now)
 {
     pthread_mutex_lock(&shared->mutex);
-    weir__request *request = weir__queue_next(&shared->queue, end, above, wanted, ageing_ns, now);
+    weir__request *request = weir__queue_next(&shared->queue, end, above, wanted, now);
     pthread_mutex_unlock(&shared->mutex);
     return request; /* only the driver takes requests out */
 }

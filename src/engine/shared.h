@@ -85,8 +85,7 @@ void weir__shared_see(weir__shared *shared);
 
 /* weir__queue_next; the request stays in the queue. */
 weir__request *weir__shared_next(weir__shared *shared, uint64_t end, int32_t above,
-                                 bool (*wanted)(const weir__request *request), int64_t ageing_ns,
-                                 int64_t now);
+                                 bool (*wanted)(const weir__request *request), int64_t now);
 
 /* Takes a request out of the queue for a slot. Unless it resumes, its salt is billed for the prompt. */
 void weir__shared_admit(weir__shared *shared, weir__request *request, bool resumed, int64_t now);

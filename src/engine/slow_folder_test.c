@@ -70,7 +70,7 @@ static void await_open(void)
 
 static weir__reader *reader_of(const rig *r)
 {
-    return weir__archive_reader(r->engine->driver.cache->params.archive);
+    return weir__archive_reader(r->engine->driver.prefix.cache->params.archive);
 }
 
 static void start(rig *r, weir_layout layout)
@@ -262,7 +262,7 @@ static void test_a_cancel_while_it_is_read(void **state)
         assert_int_equal(got.reason, WEIR_REASON_CANCELLED);
         end_stall(r);
         rig_tick(r);
-        assert_int_equal(weir__cache_count(r->engine->driver.cache).n_host,
+        assert_int_equal(weir__cache_count(r->engine->driver.prefix.cache).n_host,
                          1); /* it came late, and is kept */
         assert_answer(r, submit(r, &t, TALK_ANSWER), &t, LENGTH - 1);
         assert_int_equal(opens(), 1);
@@ -284,12 +284,12 @@ static void test_a_late_file_without_room(void **state)
     set_wait(r, stream, WEIR__CLOCK_NEVER);
     weir_stream_cancel(stream);
     rig_run_out(r, stream, &got);
-    uint64_t most = r->engine->driver.cache->params.n_bytes;
-    assert_true(weir__cache_claim(r->engine->driver.cache, most - 1));
+    uint64_t most = r->engine->driver.prefix.cache->params.n_bytes;
+    assert_true(weir__cache_claim(r->engine->driver.prefix.cache, most - 1));
     end_stall(r);
     rig_tick(r);
-    assert_int_equal(weir__cache_count(r->engine->driver.cache).n_host, 0);
-    weir__cache_unclaim(r->engine->driver.cache, most - 1);
+    assert_int_equal(weir__cache_count(r->engine->driver.prefix.cache).n_host, 0);
+    weir__cache_unclaim(r->engine->driver.prefix.cache, most - 1);
     assert_answer(r, submit(r, &t, TALK_ANSWER), &t, LENGTH - 1);
     assert_int_equal(opens(), 2);
     rig_stop(r);
@@ -365,7 +365,7 @@ static void await_find(void)
 /* Ticks, in which the cache gives the writer an entry that lacks a file if it can. */
 static void tick_archive(rig *r)
 {
-    r->engine->driver.cache->kept_ns = 0;
+    r->engine->driver.prefix.cache->kept_ns = 0;
     rig_tick(r);
 }
 
@@ -381,7 +381,7 @@ static void test_times_that_do_not_come(void **state)
     r->params.cache_disk_bytes = full;
     start(r, WEIR_LAYOUT_UNIFIED);
     set_gate(true);
-    weir__cache *cache = r->engine->driver.cache;
+    weir__cache *cache = r->engine->driver.prefix.cache;
     talk_make(r, &kept, 2, LENGTH);
     talk_make(r, &fresh, 3, LENGTH);
     talk_make(r, &other, 4, LENGTH);
@@ -448,13 +448,13 @@ static void test_nobody_stands_back_for_a_waiter(void **state)
     weir_stream *runs = submit(r, &low, TALK_ANSWER);
     weir_report report = rig_tick(r);
     assert_int_equal(report.n_prefill, 16);
-    assert_false(weir__peers_outrank(&other, &theirs, 0, weir__clock_now_ns()));
+    assert_false(weir__peers_outrank(&other, &theirs, weir__clock_now_ns()));
     assert_int_equal(driver->peer.priority, 0);
     end_stall(r);
     rig_tick(r);
     assert_int_equal(slot_of(r, streams[0])->state, WEIR_SLOT_PREFILLING);
     assert_int_equal(driver->peer.priority, 5);
-    assert_true(weir__peers_outrank(&other, &theirs, 0, weir__clock_now_ns()));
+    assert_true(weir__peers_outrank(&other, &theirs, weir__clock_now_ns()));
     assert_true(slot_of(r, runs)->pace.limit < 16);
     for (size_t i = 0; i < COUNT(streams); i++)
         assert_answer(r, streams[i], &high, i == 0 ? LENGTH : high.n - 1);

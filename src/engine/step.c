@@ -23,7 +23,7 @@
 void weir__step_prepare(weir__driver *driver, bool admits, int64_t now)
 {
     if (admits) atomic_store_explicit(&driver->shared->arrived, false, memory_order_relaxed);
-    driver->file_came = weir__cache_has_read(driver->cache);
+    driver->file_came = weir__cache_has_read(driver->prefix.cache);
     weir__reuse_transfer(driver);
     weir__finish_collect(driver, now);
     weir__suspend_relieve(driver, now);
@@ -305,12 +305,12 @@ static void check_invariants(const weir__driver *driver)
         assert(driver->memory.n[slot->lane] == slot->n_past);
     }
     for (int32_t lane = 0; lane < driver->lanes.n; lane++) {
-        bool cached = weir__cache_entry_of(driver->cache, lane) != NULL;
+        bool cached = weir__cache_entry_of(driver->prefix.cache, lane) != NULL;
         assert(driver->lanes.slot[lane] == NULL || (driver->lanes.slot[lane]->lane == lane && !cached));
         if (driver->lanes.slot[lane] == NULL && !cached) assert(driver->memory.n[lane] == 0);
     }
     weir__memory_check(&driver->memory);
-    weir__cache_check(driver->cache);
+    weir__cache_check(driver->prefix.cache);
 }
 #else
 static void check_invariants(const weir__driver *driver)
@@ -365,5 +365,6 @@ void weir__step_tick(weir__driver *driver, const weir_plan_entry *plan, size_t n
     }
     weir__rotation_pass(&driver->rotation, driver->slots, driver->params->n_slots);
     account_tick(driver, report, start, work_ns);
-    if (weir__cache_archive(driver->cache, start, report->idle)) weir__account_publish(&driver->account);
+    if (weir__cache_archive(driver->prefix.cache, start, report->idle))
+        weir__account_publish(&driver->account);
 }

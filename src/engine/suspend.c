@@ -42,8 +42,8 @@ void weir__suspend_restore(weir__memory *memory, weir__cache *cache, weir__slot 
 void weir__suspend(weir__driver *driver, weir__slot *slot)
 {
     weir__account_suspend(&driver->account, slot);
-    save_slot(&driver->memory, driver->cache, slot);
-    weir__cache_end(driver->cache, &slot->live);
+    save_slot(&driver->memory, driver->prefix.cache, slot);
+    weir__cache_end(driver->prefix.cache, &slot->live);
     weir__media_leave(driver->encoder, slot);
     weir__lanes_leave(&driver->lanes, slot);
     weir__shared_requeue(driver->shared, slot->request);
@@ -52,15 +52,14 @@ void weir__suspend(weir__driver *driver, weir__slot *slot)
 
 /* ---- Cells ---- */
 
-weir__slot *weir__suspend_victim(weir__slot *slots, int32_t n_slots, const weir__request *by,
-                                 int64_t ageing_ns, int64_t now)
+weir__slot *weir__suspend_victim(weir__slot *slots, int32_t n_slots, const weir__request *by, int64_t now)
 {
     weir__slot *victim = NULL;
     for (int32_t i = 0; i < n_slots; i++) {
         weir__slot *slot = &slots[i];
         if (slot->state == WEIR_SLOT_IDLE) continue;
         const weir__request *request = slot->request;
-        if (by != NULL && !weir__queue_outranks(by, request, ageing_ns, now)) continue;
+        if (by != NULL && !weir__queue_outranks(by, request, now)) continue;
         if (victim == NULL || request->priority < victim->request->priority ||
             (request->priority == victim->request->priority && request->serial > victim->request->serial))
             victim = slot;
@@ -74,7 +73,7 @@ bool weir__suspend_relieve(weir__driver *driver, int64_t now)
     while (weir__cells_left(&driver->cells) < 0) {
         if (weir__cells_evict(&driver->cells)) continue;
         if (weir__slot_count_active(driver->slots, driver->params->n_slots) < 2) break;
-        weir__suspend(driver, weir__suspend_victim(driver->slots, driver->params->n_slots, NULL, 0, now));
+        weir__suspend(driver, weir__suspend_victim(driver->slots, driver->params->n_slots, NULL, now));
         suspended = true;
     }
     if (suspended) weir__account_publish(&driver->account);

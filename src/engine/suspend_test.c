@@ -378,7 +378,7 @@ static void nobody_takes_a_slot_that_a_plan_is_for(void **state)
     rig_script(r, 'A', 4, "abcdefgh");
     rig_script(r, 'B', 3, "xyz");
     rig_start(r);
-    int64_t ageing = weir__ageing_ns(&r->engine->params);
+    int64_t ageing = r->engine->params.ageing_ms * WEIR__NS_PER_MS;
     weir_stream *streams[2] = {submit_with(r, 'A', 0), NULL};
     rig_tick(r);
     r->engine->driver.slots[0].request->submit_ns -=

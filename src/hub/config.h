@@ -18,6 +18,7 @@ typedef struct weir__config {
     int32_t timeout_ms;
     weir_hub_progress_fn progress;
     void *progress_user;
+    const char *field; /* the caller's parameter that says what is requested: "name" or "path". Static */
 } weir__config;
 
 /* Errors: INVALID, NO_MEMORY; IO: the token's file cannot be read. *config is then empty. */

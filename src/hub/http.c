@@ -71,13 +71,13 @@ weir_status weir__http_explain(const weir__config *config, const weir__http_answ
     const char *code = answer->error_code;
     if (answer->distrusted)
         return weir__error_set(
-            error, WEIR_IO, "name",
+            error, WEIR_IO, config->field,
             "%s was not requested, because the certificate of %.100s cannot be verified: %s; if this server "
             "is the right one, set CURL_CA_BUNDLE or SSL_CERT_FILE to a file with the certificates to trust",
             what, config->endpoint, answer->reason);
     if (answer->code == 0 || answer->code == 200 || answer->code == 206)
         return weir__error_set(
-            error, WEIR_IO, "name",
+            error, WEIR_IO, config->field,
             "%s could not be downloaded from %.100s: %s; %stry again, or use the cache with "
             "HF_HUB_OFFLINE=1",
             what, config->endpoint, answer->reason[0] != '\0' ? answer->reason : "it broke off",
@@ -88,20 +88,20 @@ weir_status weir__http_explain(const weir__config *config, const weir__http_answ
                                config->revision);
     if (answer->code == 404 || strcmp(code, "RepoNotFound") == 0)
         return weir__error_set(
-            error, WEIR_NOT_FOUND, "name", "%s is not at %.100s, in revision %.60s: check the name%s", what,
-            config->endpoint, config->revision,
+            error, WEIR_NOT_FOUND, config->field, "%s is not at %.100s, in revision %.60s: check the name%s",
+            what, config->endpoint, config->revision,
             config->token == NULL ? "; if it is private, set HF_TOKEN" : " and the token's rights");
     if (answer->code == 401 || answer->code == 403) return explain_denied(config, what, false, error);
     if (answer->code == 429 && answer->retry_after_s > 0)
-        return weir__error_set(error, WEIR_IO, "name",
+        return weir__error_set(error, WEIR_IO, config->field,
                                "%.100s limits the rate of requests: try again in %lld s%s", config->endpoint,
                                (long long)answer->retry_after_s,
                                config->token == NULL ? ", or set HF_TOKEN, which allows more" : "");
     if (answer->code == 429)
-        return weir__error_set(error, WEIR_IO, "name",
+        return weir__error_set(error, WEIR_IO, config->field,
                                "%.100s limits the rate of requests: try again later%s", config->endpoint,
                                config->token == NULL ? ", or set HF_TOKEN, which allows more" : "");
-    return weir__error_set(error, WEIR_IO, "name", "%.100s answers %ld to the request for %s%s%s",
+    return weir__error_set(error, WEIR_IO, config->field, "%.100s answers %ld to the request for %s%s%s",
                            config->endpoint, answer->code, what,
                            answer->reason[0] != '\0' ? ": " : "; try again later", answer->reason);
 }
@@ -160,10 +160,10 @@ weir_status weir__http_text(weir__http *http, const weir__config *config, const 
     if (status == WEIR_OK && !to.text.failed)
         (void)weir__text_add(&to.text, "", 0); /* also of no bytes a text */
     if (to.text.failed || status == WEIR_NO_MEMORY)
-        status = weir__error_set(error, WEIR_NO_MEMORY, "name", "out of memory for the hub's answer about %s",
-                                 what);
+        status = weir__error_set(error, WEIR_NO_MEMORY, config->field,
+                                 "out of memory for the hub's answer about %s", what);
     else if (to.too_long)
-        status = weir__error_set(error, WEIR_TOO_LONG, "name",
+        status = weir__error_set(error, WEIR_TOO_LONG, config->field,
                                  "the answer of %.100s about %s has more than %zu bytes", config->endpoint,
                                  what, max);
     else if (status == WEIR_ABORTED)
@@ -193,16 +193,16 @@ weir_status weir__http_create(const weir__config *config, weir__http **out, weir
 {
     if (!weir__transfer_exists)
         return weir__error_set(
-            error, WEIR_UNSUPPORTED, "name",
+            error, WEIR_UNSUPPORTED, config->field,
             "this weir was built without libcurl, which downloads need; models that are in the cache "
             "work with HF_HUB_OFFLINE=1");
     weir__http *http = weir__mem_calloc(1, sizeof *http);
-    if (http == NULL) return weir__error_set(error, WEIR_NO_MEMORY, "name", "out of memory");
+    if (http == NULL) return weir__error_set(error, WEIR_NO_MEMORY, config->field, "out of memory");
     http->config = config;
     http->transfers = weir__transfers_create(0);
     if (http->transfers == NULL) {
         weir__http_destroy(http);
-        return weir__error_set(error, WEIR_NO_MEMORY, "name", "libcurl does not start");
+        return weir__error_set(error, WEIR_NO_MEMORY, config->field, "libcurl does not start");
     }
     *out = http;
     return WEIR_OK;
@@ -221,7 +221,6 @@ struct flight {
     weir__http_answer *answer;
     size_t n_thrown;
     bool begun, refused, enough;
-    bool ended;
     weir__transfer_end end;
     int64_t length; /* of the body, -1 = unknown */
     char *next;     /* where a redirect points, owned; NULL = it is none */
@@ -314,7 +313,6 @@ static void on_end(const weir__transfer_result *result, void *user)
 {
     struct flight *flight = user;
     weir__http_answer *answer = flight->answer;
-    flight->ended = true;
     flight->end = result->end;
     answer->code = result->head.status;
     answer->retry_after_s = result->retry_s;
@@ -327,16 +325,16 @@ static void on_end(const weir__transfer_result *result, void *user)
     if (flight->next == NULL) flight->end = WEIR__TRANSFER_NO_MEMORY;
 }
 
-static weir_status wait_for_end(weir__http *http, struct flight *flight, const weir__transfer_request *wanted)
+static bool on_tick(void *user)
 {
-    weir__transfer *transfer = weir__transfers_start(http->transfers, wanted);
-    if (transfer == NULL) return WEIR_NO_MEMORY;
-    while (!flight->ended) {
-        weir__transfers_wait(http->transfers, NULL, 0, TICK_MS);
-        if (flight->ended || flight->request->tick(flight->request->user)) continue;
-        weir__transfer_drop(transfer);
-        return WEIR_ABORTED;
-    }
+    const weir__http_request *request = ((struct flight *)user)->request;
+    return request->tick(request->user);
+}
+
+static weir_status transfer(weir__http *http, struct flight *flight, const weir__transfer_request *wanted)
+{
+    weir_status status = weir__transfers_run(http->transfers, wanted, on_tick);
+    if (status != WEIR_OK) return status;
     if (flight->refused) return WEIR_ABORTED;
     if (flight->end == WEIR__TRANSFER_NO_MEMORY) return WEIR_NO_MEMORY;
     return flight->end == WEIR__TRANSFER_WHOLE || flight->enough ? WEIR_OK : WEIR_IO;
@@ -372,7 +370,7 @@ static weir_status fly(weir__http *http, struct flight *flight, const char *url)
         .user = flight,
     };
     bool failed = token.failed || range.failed || condition.failed;
-    weir_status status = failed ? WEIR_NO_MEMORY : wait_for_end(http, flight, &wanted);
+    weir_status status = failed ? WEIR_NO_MEMORY : transfer(http, flight, &wanted);
     weir__text_fini(&condition);
     weir__text_fini(&range);
     weir__text_fini(&token);

@@ -3,7 +3,6 @@
 #include <errno.h>
 #include <pthread.h>
 #include <signal.h>
-#include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
 
@@ -75,6 +74,7 @@ static weir_status session_begin(session *s, const char *name, const weir_hub_pa
         if (status != WEIR_OK) return status;
     }
     weir_status status = weir__config_read(params, &s->config, error);
+    s->config.field = name != NULL ? "name" : "path";
     if (status == WEIR_OK) quiet_begin(&s->quiet);
     return status;
 }
@@ -341,8 +341,6 @@ weir_status weir_hub_get(const char *path, const weir_hub_params *params, char *
     else if ((status = open_http(&s, error)) == WEIR_OK)
         status =
             weir__http_text(s.http, &s.config, url, ANSWER_MAX, path, s.config.n_retries, json, &n, error);
-    if (status != WEIR_OK && error != NULL && strcmp(error->field, "name") == 0)
-        snprintf(error->field, sizeof error->field, "path"); /* there is no name here */
     weir__mem_free(url);
     session_end(&s);
     if (status == WEIR_OK && length != NULL) *length = n;

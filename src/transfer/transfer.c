@@ -28,6 +28,13 @@ unsigned weir__transfers_wait(weir__transfers *transfers, const int *fds, unsign
     return 0;
 }
 
+weir_status weir__transfers_run(weir__transfers *transfers, const weir__transfer_request *request,
+                                bool (*on_tick)(void *user))
+{
+    (void)transfers, (void)request, (void)on_tick;
+    return WEIR_NO_MEMORY;
+}
+
 void weir__transfer_drop(weir__transfer *transfer)
 {
     (void)transfer;
@@ -49,9 +56,10 @@ bool weir__transfer_read_url(const char *url, weir__transfer_url *parts)
 #include <string.h>
 #include <strings.h>
 #include <sys/socket.h>
-#include <weir/weir.h>
 
 #include "base/mem.h"
+
+#define TICK_MS 100
 
 const bool weir__transfer_exists = true;
 
@@ -65,6 +73,7 @@ struct weir__transfer {
     CURL *easy;
     struct curl_slist *headers;
     bool left, barred;
+    bool *ended; /* is set at the end; NULL = nobody asks */
     char detail[CURL_ERROR_SIZE];
 };
 
@@ -341,6 +350,7 @@ static void end_transfer(weir__transfer *t, CURLcode code)
         .retry_s = retry_s > 0 ? (int64_t)retry_s : 0,
     };
     t->request.on_end(&result, t->request.user);
+    if (t->ended != NULL) *t->ended = true;
     weir__transfer_drop(t);
 }
 
@@ -363,6 +373,22 @@ unsigned weir__transfers_wait(weir__transfers *transfers, const int *fds, unsign
         end_transfer((weir__transfer *)(void *)t, code);
     }
     return readable;
+}
+
+weir_status weir__transfers_run(weir__transfers *transfers, const weir__transfer_request *request,
+                                bool (*on_tick)(void *user))
+{
+    bool ended = false;
+    weir__transfer *transfer = weir__transfers_start(transfers, request);
+    if (transfer == NULL) return WEIR_NO_MEMORY;
+    transfer->ended = &ended;
+    while (!ended) {
+        weir__transfers_wait(transfers, NULL, 0, TICK_MS);
+        if (ended || on_tick(request->user)) continue;
+        weir__transfer_drop(transfer);
+        return WEIR_ABORTED;
+    }
+    return WEIR_OK;
 }
 
 #endif

@@ -6,6 +6,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <weir/weir.h>
 
 struct sockaddr;
 
@@ -92,6 +93,11 @@ weir__transfer *weir__transfers_start(weir__transfers *transfers, const weir__tr
 /* Waits up to timeout_ms for bytes, or until fds [n], at most 2, can be read; takes the bytes and ends
  * finished transfers. The bits of fds from which something can be read. */
 unsigned weir__transfers_wait(weir__transfers *transfers, const int *fds, unsigned n, int timeout_ms);
+
+/* Makes one request and waits for its end; no other transfer may be under way. OK: on_end was called.
+ * ABORTED: on_tick, called about ten times a second with the request's user, returned false. NO_MEMORY. */
+weir_status weir__transfers_run(weir__transfers *transfers, const weir__transfer_request *request,
+                                bool (*on_tick)(void *user));
 
 /* Ends it without a word. Not within its own functions. NULL is ignored. */
 void weir__transfer_drop(weir__transfer *transfer);
