@@ -62,7 +62,7 @@ defmodule Weir.Server do
   `Weir.Server.Telemetry` lists the events for monitoring.
   """
 
-  alias Weir.{Chat, Chunk, Completion, Deadline, Embedding, Error, Model, Options}
+  alias Weir.{Chat, Chunk, Completion, Deadline, Embedding, Error, Generation, Model, NIF, Options}
   alias Weir.Server.{Answer, BatchStrategy, Broker, Embedder, Engine, Request}
 
   @type server :: GenServer.server()
@@ -250,7 +250,10 @@ defmodule Weir.Server do
 
   # ---- Conversations ----
 
-  @doc "Returns the model, for `Weir.Tokenizer`, `Weir.Chat` and others. Waits until it is loaded."
+  @doc """
+  Returns the model, for `Weir.Tokenizer`, `Weir.Chat` and others. Waits until it is loaded. A process that has
+  it keeps it in memory, also after the server's end, until it is collected.
+  """
   @spec model(server()) :: Model.t()
   def model(server), do: server |> fetch_model() |> Error.ok!()
 
@@ -317,8 +320,13 @@ defmodule Weir.Server do
     {fn deadline ->
        how = %{id: id, mode: mode, n: o.n, share: false, deadline: deadline}
 
-       with {:ok, model} <- loaded(server, deadline),
-            do: Completion.open(model, messages, o, &Request.start(server, &1, given, how))
+       with {:ok, model} <- Broker.model(server, deadline) do
+         try do
+           Completion.open(model, messages, o, &Request.start(server, &1, given, how))
+         after
+           NIF.lease_release(model.ref)
+         end
+       end
      end, timeout}
   end
 
@@ -338,7 +346,8 @@ defmodule Weir.Server do
     deadline = Deadline.at(timeout)
 
     with {:ok, embedder} <- Broker.ask(server, :embedder, timeout),
-         {:ok, vectors} <- Embedder.embed(embedder, texts, o, deadline) do
+         # in a short-lived process, because a context keeps its model in memory
+         {:ok, vectors} <- Generation.elsewhere(fn -> Embedder.embed(embedder, texts, o, deadline) end) do
       {:ok, if(is_list(text_or_texts), do: vectors, else: hd(vectors))}
     end
   end

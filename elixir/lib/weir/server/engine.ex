@@ -71,11 +71,14 @@ defmodule Weir.Server.Engine do
     %__MODULE__{ref: ref, driver: driver, failures: failures}
   end
 
-  @doc "Waits for the running pass. The remaining streams end with an error."
+  @doc """
+  Frees the engine, after its running pass and once cached prefixes are on the disk. The remaining streams end
+  with an error.
+  """
   @spec stop(t()) :: :ok
   def stop(engine) do
     Driver.stop(engine.driver)
-    NIF.engine_stop(engine.ref)
+    NIF.engine_destroy(engine.ref)
   end
 
   @doc "Its part of `Weir.Server.get_stats/1`."
