@@ -9,7 +9,7 @@ defmodule Weir.Context do
       {512, :ok}
   """
 
-  alias Weir.{Model, NIF, Options, Sampler}
+  alias Weir.{Model, NIF, Options, Sampler, Turns}
 
   @enforce_keys [:ref, :model]
   defstruct [:ref, :model]
@@ -77,12 +77,13 @@ defmodule Weir.Context do
 
   @doc """
   Clears sequence 0, prefills the prompt and generates. Option: `max_tokens` (256). It holds one of the VM's
-  dirty CPU schedulers until the end; `Weir.generate/3` and `Weir.Server` hold none.
+  dirty CPU schedulers until the end, so it waits until one is left for others; `Weir.generate/3` and
+  `Weir.Server` hold none.
   """
   @spec generate(t(), Sampler.t(), [integer()], keyword()) ::
           {:ok, String.t()} | {:error, String.t()}
   def generate(%__MODULE__{ref: ref}, %Sampler{} = sampler, tokens, opts \\ []) do
     o = Options.read!(opts, max_tokens: {:integer, 256})
-    NIF.generate(ref, sampler.ref, tokens, o.max_tokens)
+    Turns.take(:compute, :infinity, fn _left -> NIF.generate(ref, sampler.ref, tokens, o.max_tokens) end)
   end
 end

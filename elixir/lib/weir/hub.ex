@@ -21,10 +21,12 @@ defmodule Weir.Hub do
   in), `LLAMA_CACHE_DIR`, `HF_HUB_CACHE`, `HF_HOME`, `XDG_CACHE_HOME`, `HF_ENDPOINT`, `LLAMA_OFFLINE`,
   `HF_HUB_OFFLINE`, `https_proxy` and related ones, `SSL_CERT_FILE`.
 
+  Of the VM's dirty I/O schedulers, downloads hold at most a half and other calls a quarter; more calls wait.
+
   Errors are `{:error, text}`.
   """
 
-  alias Weir.{JSON, NIF, Options}
+  alias Weir.{JSON, NIF, Options, Turns}
 
   @endpoint "https://huggingface.co"
 
@@ -111,8 +113,12 @@ defmodule Weir.Hub do
   end
 
   defp get(path, opts) do
-    with {:ok, json} <- NIF.hub_get(path, read!(opts)), do: JSON.decode(json)
+    o = read!(opts)
+    with {:ok, json} <- ask(fn -> NIF.hub_get(path, o) end), do: JSON.decode(json)
   end
+
+  # Without a limit of time: options have their own.
+  defp ask(fun), do: Turns.take(:ask, :infinity, fn _left -> fun.() end)
 
   @doc """
   Lists the GGUF files of a repository, smallest first; offline those in the cache. With `nil` it lists all
@@ -120,7 +126,9 @@ defmodule Weir.Hub do
   """
   @spec list_gguf_files(String.t() | nil, keyword()) :: {:ok, [file()]} | {:error, String.t()}
   def list_gguf_files(repo, opts \\ []) do
-    with {:ok, files} <- NIF.hub_list(repo && "hf:" <> repo, read!(opts)),
+    o = read!(opts)
+
+    with {:ok, files} <- ask(fn -> NIF.hub_list(repo && "hf:" <> repo, o) end),
          do: {:ok, Enum.sort_by(files, &{&1.size, &1.filename})}
   end
 
@@ -131,7 +139,8 @@ defmodule Weir.Hub do
   @spec resolve(String.t(), String.t() | nil, keyword()) ::
           {:ok, String.t()} | {:error, String.t()}
   def resolve(repo, quantization \\ nil, opts \\ []) do
-    NIF.hub_resolve(name(repo, quantization), read!(opts))
+    {name, o} = {name(repo, quantization), read!(opts)}
+    ask(fn -> NIF.hub_resolve(name, o) end)
   end
 
   @doc """
@@ -170,7 +179,12 @@ defmodule Weir.Hub do
     Process.flag(:trap_exit, true)
     Process.monitor(owner)
     relay = self()
-    forward(spawn_link(fn -> exit({ref, NIF.hub_download(name, o, relay, ref)}) end), owner, ref)
+    forward(spawn_link(fn -> exit({ref, native_download(name, o, relay, ref)}) end), owner, ref)
+  end
+
+  defp native_download(name, o, relay, ref) do
+    kind = if o.offline, do: :ask, else: :download
+    Turns.take(kind, :infinity, fn _left -> NIF.hub_download(name, o, relay, ref) end)
   end
 
   defp forward(pid, owner, ref) do
@@ -217,13 +231,13 @@ defmodule Weir.Hub do
 
   @doc false
   # The file of a path, or of `hf:OWNER/REPO[:QUANTIZATION or FILE]`.
-  def file("hf:" <> _ = name), do: NIF.hub_download(name, read!([]), nil, nil)
+  def file("hf:" <> _ = name), do: native_download(name, read!([]), nil, nil)
   def file(path), do: {:ok, path}
 
   @doc false
   # The same without a download.
   @spec cached(Path.t() | nil) :: {:ok, Path.t() | nil} | {:error, String.t()}
-  def cached("hf:" <> _ = name), do: NIF.hub_download(name, %{read!([]) | offline: true}, nil, nil)
+  def cached("hf:" <> _ = name), do: native_download(name, %{read!([]) | offline: true}, nil, nil)
   def cached(path), do: {:ok, path}
 
   defp name(repo, nil), do: "hf:" <> repo
