@@ -36,6 +36,27 @@ defmodule Weir.AnswerTest do
   defp halt(reduce), do: assert({:halted, _} = reduce.({:halt, nil}))
 
   describe "a fork" do
+    test "of an answer that is not streamed continues from its present end", %{slow: slow} do
+      server = server(model: slow, n_draft_max: 0)
+      opts = [id: :a, max_tokens: 4000]
+
+      for whole <- [
+            fn -> Server.generate(server, "hello", opts) end,
+            fn -> Server.complete(server, "hello", [best_of: 2] ++ opts) end,
+            fn -> Server.chat(server, [{:user, "hello"}], opts) end,
+            fn -> Server.chat_completion(server, [{:user, "hello"}], opts) end
+          ] do
+        source = Task.async(whole)
+        ask = fn prompt -> Server.complete(server, prompt, max_tokens: 2) end
+        # at a token after the first one, which is an error until it is there
+        assert eventually(fn -> match?({:ok, _}, ask.({:fork, :a, 10})) end)
+        assert {:ok, fork} = ask.({:fork, :a})
+        assert byte_size(fork.before) >= 10
+        Server.cancel(server, :a)
+        assert {:error, :cancelled} = Task.await(source, 20_000)
+      end
+    end
+
     test "goes on where its source was, at any token", %{model: model} do
       Terms.sow("forks")
       {:ok, prompt} = Tokenizer.encode(model, "hello")

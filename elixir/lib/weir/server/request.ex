@@ -225,7 +225,8 @@ defmodule Weir.Server.Request do
 
   @doc "Submits `%{prompt: _}`, or a fork's source, to an engine for the process `to`."
   def submit_n(engine, prompt, o, mode, n, to \\ self()) do
-    {demand, interval} = flow(mode, o)
+    # a fork continues what has come in chunks
+    {demand, interval} = flow(if(prompt[:keep], do: :stream, else: mode), o)
     request = o |> to_engine() |> Map.merge(prompt) |> Map.put(:interval, interval)
     NIF.engine_submit_n(engine, request, n, to, demand)
   end
