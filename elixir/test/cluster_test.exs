@@ -122,6 +122,35 @@ defmodule Weir.ClusterTest do
     assert {:error, :not_found} = Cluster.cancel(:nobody, :id)
   end
 
+  test "a caller's bad term is its error, and no node's failure", %{caller: caller} = context do
+    cluster = cluster(context)
+
+    for {fun, arguments} <- [
+          generate: [[104 | 101]],
+          generate: ["a", [stop: ["b" | "c"]]],
+          generate: ["a", [json_schema: %{"type" => {:no, :json}}]],
+          chat: [[{:user, ["a" | "b"]}]],
+          chat: [[%{role: "user", content: [%{type: "text", text: [1 | 2]}]}]],
+          chat: [[{:user, "a"} | :b]],
+          chat_completion: [[{:user, "a"}], [tools: [%{type: {:no, :json}}]]],
+          embed: [["a" | "b"]],
+          embed: [:a]
+        ] do
+      raised =
+        try do
+          whole(caller, cluster, fun, arguments)
+        rescue
+          error -> error
+        end
+
+      assert is_exception(raised), inspect({fun, arguments, raised})
+      failed = for {[:weir, :cluster, :node, :failed], _, metadata} <- Nodes.events(caller), do: metadata
+      assert failed == [], inspect({fun, arguments, failed})
+    end
+
+    assert length(Nodes.members(caller, cluster)) == 3
+  end
+
   test "servers come and go", %{servers: [a, b, c], caller: caller} = context do
     cluster = cluster(context)
     all = Nodes.members(caller, cluster)

@@ -186,7 +186,9 @@ defmodule Weir.Chat do
 
   defp name?(role), do: (is_atom(role) and role != nil) or is_binary(role)
 
-  defp content?(%{"content" => content}), do: is_binary(content) or is_list(content)
+  # length/1 fails for an improper list, so the guard is false
+  defp content?(%{"content" => content}) when is_list(content) and length(content) >= 0, do: true
+  defp content?(%{"content" => content}), do: is_binary(content)
   defp content?(known), do: Map.has_key?(known, "tool_calls")
 
   defp no_message!(other) do

@@ -74,8 +74,9 @@ defmodule Weir.Cluster.Relay do
   defp work(tag, server, job) do
     tell(tag, last(tag, server, job))
   rescue
-    error in ArgumentError -> tell(tag, {:raised, error})
     error in Weir.Error -> tell(tag, {:error, reason(error.reason)})
+    # what the caller gave is wrong on every node
+    error -> tell(tag, {:raised, error})
   end
 
   defp last(_tag, server, {:call, fun, arguments}) do
