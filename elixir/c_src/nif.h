@@ -122,7 +122,8 @@ void nif_put(ErlNifEnv *env, ERL_NIF_TERM *map, const char *name, ERL_NIF_TERM v
 ERL_NIF_TERM nif_error(ErlNifEnv *env, const char *message);
 ERL_NIF_TERM nif_error_atom(ErlNifEnv *env, const char *reason);
 
-/* {:error, "field: message"} of the library's error, or the status's text if the error has no message. */
+/* {:error, "field: message"} of the library's error, or the status's text if the error has no message;
+ * {:error, :stopping} for STOPPED. */
 ERL_NIF_TERM nif_refused(ErlNifEnv *env, weir_status status, const weir_error *error);
 ERL_NIF_TERM nif_status(nif_call *call, weir_status status); /* :ok, or the call's error */
 

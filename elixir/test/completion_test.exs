@@ -164,7 +164,7 @@ defmodule Weir.CompletionTest do
       assert eventually(fn -> Server.get_stats(server).active_slots == 2 end)
       %{engines: engines} = :sys.get_state(server)
       for {_number, engine} <- engines, do: NIF.engine_stop(engine.ref)
-      assert {{:error, "the engine has stopped" <> _}, []} = Task.await(task, 20_000)
+      assert {{:error, :stopping}, []} = Task.await(task, 20_000)
     end
 
     test "are begun together or not at all", %{model: model} do

@@ -104,10 +104,20 @@ defmodule Weir.ServerLifeTest do
 
     test "does not wait for ever", %{long: long} do
       {:ok, server} = Server.start_link(model: long, temp: 0.0, drain_timeout: 30)
-      task = Task.async(fn -> Server.generate(server, "hello", max_tokens: 4000) end)
-      assert eventually(fn -> Server.get_stats(server).active_slots == 1 end)
+      opts = [max_tokens: 4000, timeout: :infinity]
+
+      tasks =
+        for ask <- [
+              fn -> Server.generate(server, "hello", opts) end,
+              fn -> Server.generate(server, "hello", [id: 1] ++ opts) end,
+              fn -> Server.chat_completion(server, [{:user, "hello"}], opts) end,
+              fn -> server |> Server.stream("hello", opts) |> Stream.run() end
+            ],
+            do: Task.async(fn -> try do: ask.(), rescue: (error in Weir.Error -> {:error, error.reason}) end)
+
+      assert eventually(fn -> Server.get_stats(server).active_slots == 4 end)
       assert :ok = GenServer.stop(server)
-      assert {:error, _stopped} = Task.await(task, 20_000)
+      assert Task.await_many(tasks, 20_000) == List.duplicate({:error, :stopping}, 4)
     end
 
     test "learns what is wrong" do

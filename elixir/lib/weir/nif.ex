@@ -33,8 +33,9 @@ defmodule Weir.NIF do
   @typedoc "It may stand for its model, and in `engine_submit/4` and `engine_stats/1` for its engine."
   @type lease :: reference()
   @type token :: integer()
-  @type result(value) :: {:ok, value} | {:error, String.t()}
-  @type status :: :ok | {:error, String.t()}
+  @typedoc "`:stopping`: the engine was stopped, or is draining."
+  @type result(value) :: {:ok, value} | {:error, String.t() | :stopping}
+  @type status :: :ok | {:error, String.t() | :stopping}
   @typedoc "Token, position, sequence, and whether to keep its logits."
   @type entry :: {token(), integer(), integer(), boolean()}
 
