@@ -90,11 +90,13 @@ defmodule Weir.Chat do
     with :ok <- check(messages),
          {:ok, media} <- Parts.decode(ref, messages),
          messages = Enum.map(messages, &Parts.without_media/1),
-         {:ok, chat} <- NIF.chat_create(ref, messages |> options(o) |> Map.put(:media, media)) do
+         {:ok, chat} <- native(ref, messages |> options(o) |> Map.put(:media, media)) do
       warn(chat, o.special_content)
       {:ok, chat}
     end
   end
+
+  defp native(model, options), do: model |> NIF.chat_create(options) |> Options.named(["chat"])
 
   defp options(messages, o) do
     {tools, choice} = tools!(o[:tools] || [], o[:tool_choice] || :auto)

@@ -54,7 +54,6 @@ defmodule Weir.Hub do
   defp options do
     Options.from("hub",
       ranges: [:n_retries, :timeout_ms],
-      renamed: [timeout_ms: :timeout],
       defaults: [revision: "main"]
     )
   end

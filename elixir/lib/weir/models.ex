@@ -110,7 +110,6 @@ defmodule Weir.Models do
   defp options do
     Options.from("pool",
       ranges: [:queue_limit],
-      renamed: [memory_bytes: :memory, queue_limit: :max_queue],
       own: [memory: {:auto_or_bytes, :auto}]
     )
   end
@@ -336,7 +335,7 @@ defmodule Weir.Models do
     given = %{memory_bytes: o.memory, queue_limit: o.max_queue}
 
     with {:ok, pool} <- NIF.pool_create(Map.merge(given, Map.take(o, [:cache_dir, :cache_disk_bytes]))),
-         :ok <- NIF.pool_set(pool, Enum.map(entries, & &1.native)) do
+         :ok <- set_native(pool, entries) do
       {:ok, %{pool: pool, entries: entries, telemetry: Telemetry.start()}}
     else
       {:error, reason} -> {:stop, reason}
@@ -396,9 +395,15 @@ defmodule Weir.Models do
   end
 
   defp set_all(state, entries) do
-    case NIF.pool_set(state.pool, Enum.map(entries, fn %Entry{native: native} -> native end)) do
+    case set_native(state.pool, entries) do
       :ok -> {:reply, :ok, %{state | entries: entries}}
       {:error, reason} -> {:reply, {:error, reason}, state}
     end
+  end
+
+  defp set_native(pool, entries) do
+    pool
+    |> NIF.pool_set(Enum.map(entries, fn %Entry{native: native} -> native end))
+    |> Options.named(["pool_model", "engine"])
   end
 end

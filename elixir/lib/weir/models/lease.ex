@@ -61,9 +61,9 @@ defmodule Weir.Models.Lease do
       {^ref, :ready} ->
         :ok
 
-      {^ref, {:error, reason}} ->
+      {^ref, {:error, _reason} = error} ->
         NIF.lease_release(lease)
-        {:error, reason}
+        Options.named(error, ["pool_model", "engine"])
 
       {:DOWN, ^monitor, :process, _pid, reason} ->
         NIF.lease_release(lease)

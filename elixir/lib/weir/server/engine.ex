@@ -28,7 +28,6 @@ defmodule Weir.Server.Engine do
     Options.from("engine",
       except: [:n_kv, :max_tokens, :manual],
       ranges: [:n_slots],
-      renamed: [n_slots: :n_parallel, queue_limit: :max_queue],
       defaults: [n_parallel: 4, n_batch: 0, max_queue: 0],
       own: [
         n_ctx: {{:range, 1..0x10000000}, 8192},
@@ -42,7 +41,9 @@ defmodule Weir.Server.Engine do
   @doc "`draft`: the loaded model of the option `draft_model`, or nil."
   @spec create(Model.t(), Model.t() | nil, map()) :: {:ok, NIF.engine()} | {:error, String.t()}
   def create(model, draft, o) do
-    NIF.engine_create(model.ref, Map.put(params(o), :draft_model, draft && draft.ref))
+    model.ref
+    |> NIF.engine_create(Map.put(params(o), :draft_model, draft && draft.ref))
+    |> Options.named(["engine"])
   end
 
   @doc "The options for the native functions, without `draft_model`."
@@ -59,7 +60,7 @@ defmodule Weir.Server.Engine do
     )
   end
 
-  defp n_batch(%{n_batch: 0} = o), do: max(o.n_ctx, o.n_parallel)
+  defp n_batch(%{n_batch: 0} = o), do: o.n_ctx |> max(o.n_parallel) |> min(Options.most("engine", :n_batch))
   defp n_batch(o), do: o.n_batch
 
   @doc "For the server's process. Starts a driver if the plans come from Elixir."

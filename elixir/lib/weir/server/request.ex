@@ -29,7 +29,6 @@ defmodule Weir.Server.Request do
     Options.from("request",
       except: [:source_at, :n_logprobs | @logprobs],
       ranges: [:priority, :n_draft_max, :cache_keep_ms, :itl_target_ms],
-      renamed: [deadline_ms: :deadline, itl_target_ms: :itl_target],
       defaults: [max_tokens: 256],
       own: [
         deadline: {{:maybe, {:range, 1..0x7FFFFFFF}}, nil},
@@ -44,8 +43,7 @@ defmodule Weir.Server.Request do
   def logprobs do
     Options.from("request",
       only: [:n_logprobs | @logprobs],
-      ranges: [:n_logprobs, :n_prompt_logprobs],
-      renamed: [n_logprobs: :top_logprobs]
+      ranges: [:n_logprobs, :n_prompt_logprobs]
     )
   end
 
@@ -228,7 +226,7 @@ defmodule Weir.Server.Request do
     # a fork continues what has come in chunks
     {demand, interval} = flow(if(prompt[:keep], do: :stream, else: mode), o)
     request = o |> to_engine() |> Map.merge(prompt) |> Map.put(:interval, interval)
-    NIF.engine_submit_n(engine, request, n, to, demand)
+    engine |> NIF.engine_submit_n(request, n, to, demand) |> Options.named(["request", "engine"])
   end
 
   defp flow(:stream, o), do: {@window, o.interval}
