@@ -440,6 +440,21 @@ defmodule Weir.CompletionTest do
       refute log =~ "uniqueItems"
     end
 
+    test "a schema is enforced in full where no parser reads the answer", %{model: model} do
+      opts = [json_schema: %{type: "object"}, strict_schema: false]
+
+      for chat <- [
+            &Weir.chat(model, [], &1),
+            &Weir.stream_chat(model, [], &1),
+            &Weir.Server.chat(self(), [], &1),
+            &Weir.Server.stream_chat(self(), [], &1),
+            &Weir.Models.chat(self(), "a", [], &1),
+            &Weir.Models.stream_chat(self(), "a", [], &1),
+            &Weir.Cluster.stream_chat(:none, [], &1)
+          ],
+          do: assert_raise(ArgumentError, ~r/:strict_schema/, fn -> chat.(opts) end)
+    end
+
     @tag :model
     test "are called by a model whose template knows of none" do
       {:ok, model} = Weir.load_model(System.fetch_env!("WEIR_TEST_MODEL"))

@@ -33,7 +33,7 @@ defmodule Weir.Chat do
     * `continue_final` (false): the last message is the assistant's, and the answer continues it
     * `parse_reasoning` (true), for `Weir.chat_completion/3`
     * `strict_schema` (true), for its `json_schema`: a keyword that cannot be enforced is an error; with false
-      a warning
+      a warning. Functions that return texts enforce schemas in full, and refuse false.
     * `now` (0: the present time): seconds since 1970, for templates that print the date
     * `special_content` (`:trusted`), for functions that generate answers: in which roles' messages the text
       of a control token, such as `<|im_end|>`, is that token: `:trusted` (all roles except user and tool),
@@ -48,6 +48,21 @@ defmodule Weir.Chat do
   def apply_template(%Model{} = model, messages, opts \\ []) do
     o = Options.read!(opts, Options.template())
     with {:ok, chat} <- create(model, messages, o), do: {:ok, NIF.chat_prompt(chat)}
+  end
+
+  @doc false
+  # The template's options, and the others, for an answer that no parser reads.
+  @spec split!(keyword()) :: {map(), keyword()}
+  def split!(opts) do
+    {template, rest} = Options.split!(opts, Options.template())
+
+    if not template.strict_schema and rest[:json_schema] != nil do
+      raise ArgumentError,
+            "option :strict_schema: false is for chat_completion and stream_chat_completion; here a schema is " <>
+              "enforced in full or refused"
+    end
+
+    {template, rest}
   end
 
   @doc false

@@ -17,6 +17,7 @@ defmodule Weir.Embedding do
   """
   @spec embed(Model.t(), String.t(), keyword()) :: {:ok, [float()]} | {:error, String.t()}
   def embed(model, text, opts \\ []) do
+    text = Options.argument!("the text", :binary, text)
     with {:ok, [vector]} <- embed_batch(model, [text], opts), do: {:ok, vector}
   end
 
@@ -26,7 +27,8 @@ defmodule Weir.Embedding do
   """
   @spec embed_batch(Model.t(), [String.t()], keyword()) ::
           {:ok, [[float()]]} | {:error, String.t()}
-  def embed_batch(%Model{} = model, texts, opts \\ []) when is_list(texts) do
+  def embed_batch(%Model{} = model, texts, opts \\ []) do
+    texts = Options.argument!("the texts", {:list, :binary}, texts)
     within(model, texts, options!(opts), :infinity)
   end
 

@@ -16,6 +16,7 @@ defmodule Weir.Generation do
   @spec open(Model.t(), prompt(), map(), :generate | :stream, pos_integer()) ::
           {:ok, [struct()]} | {:error, term()}
   def open(%Model{} = model, prompt, o, mode, n \\ 1) do
+    :ok = Request.plain!(prompt)
     o = Map.merge(Options.read!([], Request.options()), o)
     Options.one_grammar!(o)
     to = self()

@@ -72,6 +72,8 @@ defmodule Weir.Hub do
     })
   end
 
+  defp given!(opts), do: Options.given!(opts, options())
+
   defp env(names), do: Enum.find_value(names, fn name -> present(System.get_env(name)) end)
   defp present(""), do: nil
   defp present(value), do: value
@@ -82,7 +84,9 @@ defmodule Weir.Hub do
   `likes`, `tags`. Options: `limit` (10), `sort` ("downloads"), `direction` (-1: descending), and those above.
   """
   @spec search(String.t(), keyword()) :: {:ok, [map()]} | {:error, String.t()}
-  def search(query, opts \\ []) when is_binary(query) do
+  def search(query, opts \\ []) do
+    query = Options.argument!("the query", :binary, query)
+
     {o, rest} =
       Options.split!(opts,
         limit: {{:range, 1..1000}, 10},
@@ -104,11 +108,10 @@ defmodule Weir.Hub do
   @doc "Returns the hub's JSON about a repository as a map."
   @spec get_model_info(String.t(), keyword()) :: {:ok, map()} | {:error, String.t()}
   def get_model_info(repo, opts \\ []) do
-    opts = Options.keywords!(opts)
-    revision = opts[:revision] || "main"
+    %{revision: revision} = Options.read!(opts, options())
 
     with :ok <- check(repo, "a.gguf"),
-         do: get("/api/models/#{repo}/revision/#{URI.encode_www_form(revision)}", opts)
+         do: get("/api/models/#{repo}/revision/#{URI.encode_www_form(revision || "main")}", opts)
   end
 
   defp get(path, opts) do
@@ -126,8 +129,9 @@ defmodule Weir.Hub do
   @spec list_gguf_files(String.t() | nil, keyword()) :: {:ok, [file()]} | {:error, String.t()}
   def list_gguf_files(repo, opts \\ []) do
     o = read!(opts)
+    name = repo && name(repo, nil)
 
-    with {:ok, files} <- ask(fn -> NIF.hub_list(repo && "hf:" <> repo, o) end),
+    with {:ok, files} <- ask(fn -> NIF.hub_list(name, o) end),
          do: {:ok, Enum.sort_by(files, &{&1.size, &1.filename})}
   end
 
@@ -239,8 +243,10 @@ defmodule Weir.Hub do
   def cached("hf:" <> _ = name), do: native_download(name, %{read!([]) | offline: true}, nil, nil)
   def cached(path), do: {:ok, path}
 
-  defp name(repo, nil), do: "hf:" <> repo
-  defp name(repo, what), do: "hf:" <> repo <> ":" <> what
+  defp name(repo, nil), do: "hf:" <> Options.argument!("the repository", :string, repo)
+
+  defp name(repo, what),
+    do: name(repo, nil) <> ":" <> Options.argument!("the file or quantization", :string, what)
 
   @doc """
   Filters the GGUF files from the hub's list of a repository's files (`"siblings"`), smallest first.
@@ -250,6 +256,8 @@ defmodule Weir.Hub do
   """
   @spec filter_gguf_files([map()]) :: [%{filename: String.t(), size: non_neg_integer()}]
   def filter_gguf_files(siblings) do
+    siblings = Options.argument!("the files", {:list, :map}, siblings)
+
     files =
       for %{"rfilename" => name} = file <- siblings,
           String.ends_with?(String.downcase(name), ".gguf"),
@@ -267,7 +275,7 @@ defmodule Weir.Hub do
   @spec build_download_url(String.t(), String.t(), keyword()) :: String.t()
   def build_download_url(repo, file, opts \\ []) do
     check!(repo, file)
-    opts = Options.keywords!(opts)
+    opts = given!(opts)
     endpoint = opts[:endpoint] || env(["HF_ENDPOINT"]) || @endpoint
 
     path =
@@ -286,7 +294,7 @@ defmodule Weir.Hub do
   """
   @spec auth_headers(keyword()) :: [{String.t(), String.t()}]
   def auth_headers(opts \\ []) do
-    opts = Options.keywords!(opts)
+    opts = given!(opts)
 
     case opts[:token] || env(["HF_TOKEN", "HUGGING_FACE_HUB_TOKEN"]) do
       nil -> []
@@ -300,7 +308,7 @@ defmodule Weir.Hub do
   @spec cache_path(String.t(), String.t(), keyword()) :: Path.t()
   def cache_path(repo, file, opts \\ []) do
     check!(repo, file)
-    opts = Options.keywords!(opts)
+    opts = given!(opts)
     base = Path.join(cache_dir(opts), "models--" <> String.replace(repo, "/", "--"))
     revision = opts[:revision] || "main"
 

@@ -134,7 +134,10 @@ defmodule Weir.Models do
   @spec load(models(), String.t()) :: :ok | {:error, reason()}
   def load(models, name), do: by_name(models, :pool_load, name)
 
-  @doc "Unloads a model, also a pinned one, when its present leases have ended. Returns at once."
+  @doc """
+  Unloads a model, also a pinned one, when its present leases have ended. Until then its state is `:leaving`, and
+  new leases wait for its next load. Returns at once.
+  """
   @spec unload(models(), String.t()) :: :ok | {:error, reason()}
   def unload(models, name), do: by_name(models, :pool_unload, name)
 
@@ -225,7 +228,7 @@ defmodule Weir.Models do
   @doc "Returns the answer to a conversation. Options as in `generate/4` and `Weir.Chat.apply_template/3`."
   @spec chat(models(), name(), [Chat.message()], keyword()) :: {:ok, String.t()} | {:error, reason()}
   def chat(models, name, messages, opts \\ []) do
-    {template, rest} = Options.split!(opts, Options.template())
+    {template, rest} = Chat.split!(opts)
 
     with {:ok, answer} <- whole(models, name, rest, &Chat.prompt(&1, messages, template)),
          do: {:ok, answer.text}
@@ -234,7 +237,7 @@ defmodule Weir.Models do
   @doc "Like `chat/4`, but returns a stream as `stream/4` does."
   @spec stream_chat(models(), name(), [Chat.message()], keyword()) :: Enumerable.t()
   def stream_chat(models, name, messages, opts \\ []) do
-    {template, rest} = Options.split!(opts, Options.template())
+    {template, rest} = Chat.split!(opts)
     streamed(models, name, rest, &Chat.prompt(&1, messages, template))
   end
 

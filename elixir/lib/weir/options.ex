@@ -115,6 +115,24 @@ defmodule Weir.Options do
 
   def valid?(_type, _value), do: false
 
+  @doc "An argument, by its name in the message; raises an `ArgumentError` if it has another type."
+  @spec argument!(String.t(), term(), value) :: value when value: term()
+  def argument!(name, type, value) do
+    if valid?(type, value),
+      do: value,
+      else: raise(ArgumentError, "#{name} must be #{text(type)}, got: #{inspect(value)}")
+  end
+
+  @doc "A path, which may be chardata, as a text for the library."
+  @spec path!(term()) :: String.t()
+  def path!(path) when is_list(path) do
+    argument!("a path", :string, IO.chardata_to_string(path))
+  rescue
+    _no_chardata -> argument!("a path", :string, path)
+  end
+
+  def path!(path), do: argument!("a path", :string, path)
+
   defp wrong!(name, type, value) do
     raise ArgumentError, "option #{inspect(name)} must be #{text(type)}, got: #{inspect(value)}"
   end

@@ -273,7 +273,7 @@ defmodule Weir.Server do
   @doc "Returns the answer to a conversation. Options as in `generate/3` and `Weir.Chat.apply_template/3`."
   @spec chat(server(), [Chat.message()], keyword()) :: {:ok, String.t()} | {:error, reason()}
   def chat(server, messages, opts \\ []) do
-    {template, rest} = Options.split!(opts, Options.template())
+    {template, rest} = Chat.split!(opts)
 
     with {:ok, answer} <- Answer.whole(server, rest, &Answer.rendered(server, messages, template, &1)),
          do: {:ok, answer.text}
@@ -282,7 +282,7 @@ defmodule Weir.Server do
   @doc "Like `chat/3`, but returns a stream as `stream/3` does."
   @spec stream_chat(server(), [Chat.message()], keyword()) :: Enumerable.t()
   def stream_chat(server, messages, opts \\ []) do
-    {template, rest} = Options.split!(opts, Options.template())
+    {template, rest} = Chat.split!(opts)
     Answer.stream(server, rest, &Answer.rendered(server, messages, template, &1))
   end
 

@@ -131,6 +131,7 @@ defmodule Weir.Models.Lease do
 
     asked = fn ->
       with {:ok, prompt} <- prompt.(lease.model),
+           :ok <- Request.plain!(prompt),
            {:ok, adapters} <- adapters(lease, given) do
         Request.submit_n(lease.ref, %{prompt: prompt}, Map.put(o, :adapters, adapters), mode, n, to)
       end

@@ -26,7 +26,8 @@ defmodule Weir.Server.Engine do
   @doc "Options as `{type, default}`."
   def options do
     Options.from("engine",
-      except: [:n_kv, :max_tokens, :manual],
+      # nothing here reads the events that cache_block is for
+      except: [:n_kv, :max_tokens, :manual, :cache_block],
       ranges: [:n_slots],
       defaults: [n_parallel: 4, n_batch: 0, max_queue: 0],
       own: [

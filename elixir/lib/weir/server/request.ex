@@ -103,6 +103,16 @@ defmodule Weir.Server.Request do
     end
   end
 
+  @doc "Raises for what is no prompt without a source."
+  @spec plain!(term()) :: :ok
+  def plain!(prompt) do
+    if not (is_binary(prompt) or is_reference(prompt) or Options.valid?({:list, :integer}, prompt)) do
+      raise ArgumentError, "a prompt is a text or a list of token ids, got: #{inspect(prompt)}"
+    end
+
+    :ok
+  end
+
   defp prompt!(prompt) when is_binary(prompt) or is_reference(prompt), do: :ok
   defp prompt!({:fork, _id}), do: :ok
   defp prompt!({:fork, _id, at}) when is_integer(at) and at >= -1 and at < 0x80000000, do: :ok
