@@ -96,7 +96,10 @@ defmodule Weir.Cluster.Route do
       Enum.min_by(ranked, fn {member, _place} -> {silent?(member, now), load(member) + member.kv} end)
   end
 
-  @doc "Running and queued requests per slot."
+  @doc """
+  Running and queued requests per slot: those of the last report, and this node's since. One that had been sent
+  when the report came, but reached the server after it was written, is missed until the next report.
+  """
   @spec load(member()) :: float()
   def load(member) do
     since = :counters.get(member.running, 1) - member.reported
