@@ -61,6 +61,20 @@ bool nif_lock(nif_call *call, nif_object *object)
     return true;
 }
 
+bool nif_use(nif_call *call, nif_object *engine)
+{
+    if (call->end != NIF_RESULT) return false;
+    if (!call->normal) {
+        enif_rwlock_rlock(engine->calls);
+    } else if (enif_rwlock_tryrlock(engine->calls) != 0) {
+        nif_stop(call, NIF_DIRTY);
+        return false;
+    }
+    call->engine = engine;
+    if (engine->handle == NULL) nif_stop(call, NIF_STOPPED);
+    return call->end == NIF_RESULT;
+}
+
 void nif_call_fini(nif_call *call)
 {
     while (call->locked != NULL) {
@@ -68,6 +82,7 @@ void nif_call_fini(nif_call *call)
         call->locked = object->next_locked;
         enif_mutex_unlock(object->lock);
     }
+    if (call->engine != NULL) enif_rwlock_runlock(call->engine->calls);
     for (; call->kept != NULL; call->kept = call->kept->next) enif_release_resource(call->kept->resource);
     while (call->blocks != NULL) {
         nif_block *block = call->blocks;

@@ -56,9 +56,9 @@ static ERL_NIF_TERM view_map(ErlNifEnv *env, const weir_view *view)
 ERL_NIF_TERM nif_engine_view(nif_call *call, const ERL_NIF_TERM argv[])
 {
     const weir_view *view;
-    nif_object *engine = nif_resource(call, argv[0], NIF_ENGINE);
+    nif_object *engine = nif_own_engine(call, argv[0]);
     nif_uninterrupted();
-    if (!nif_lock(call, engine)) return 0;
+    if (engine == NULL || !nif_lock(call, engine)) return 0;
     weir_status status = weir_engine_view(engine->handle, &view, &call->error);
     return status == WEIR_OK ? nif_ok(call->env, view_map(call->env, view)) : nif_status(call, status);
 }
@@ -81,10 +81,10 @@ static ERL_NIF_TERM step(nif_call *call, const ERL_NIF_TERM argv[], bool turn)
     const weir_view *view;
     const weir_plan_entry *plan = NULL;
     weir_report report = {.size = sizeof report};
-    nif_object *engine = nif_resource(call, argv[0], NIF_ENGINE);
+    nif_object *engine = nif_own_engine(call, argv[0]);
     if (!nif_is(env, argv[1], "nil")) plan = get_plan(call, argv[1], &n);
     nif_uninterrupted();
-    if (!nif_lock(call, engine)) return 0;
+    if (engine == NULL || !nif_lock(call, engine)) return 0;
     weir_status status = weir_engine_step(engine->handle, plan, n, &report, &call->error);
     if (status == WEIR_OK && turn) status = weir_engine_view(engine->handle, &view, &call->error);
     if (status != WEIR_OK) return nif_status(call, status);
@@ -134,12 +134,12 @@ ERL_NIF_TERM nif_engine_drain(nif_call *call, const ERL_NIF_TERM argv[])
 {
     int32_t slice;
     weir_status status;
-    weir_engine *engine = nif_handle(call, argv[0], NIF_ENGINE);
+    nif_object *engine = nif_own_engine(call, argv[0]);
     int32_t timeout = nif_i32(call, argv[1]);
     if (call->end != NIF_RESULT) return 0;
     do {
         slice = timeout < 0 || timeout > SLICE_MS ? SLICE_MS : timeout;
-        status = weir_engine_drain(engine, slice);
+        status = weir_engine_drain(engine->handle, slice);
         if (timeout > 0) timeout -= slice;
     } while (status == WEIR_TIMEOUT && timeout != 0 && enif_is_current_process_alive(call->env));
     return status == WEIR_TIMEOUT ? nif_error_atom(call->env, "timeout") : nif_status(call, status);
@@ -148,8 +148,24 @@ ERL_NIF_TERM nif_engine_drain(nif_call *call, const ERL_NIF_TERM argv[])
 /* engine_stop(engine): every stream ends within a tick */
 ERL_NIF_TERM nif_engine_stop(nif_call *call, const ERL_NIF_TERM argv[])
 {
-    weir_engine *engine = nif_handle(call, argv[0], NIF_ENGINE);
+    const nif_object *engine = nif_own_engine(call, argv[0]);
     if (engine == NULL) return 0;
-    weir_engine_stop(engine);
+    weir_engine_stop(engine->handle);
+    return nif_atom(call->env, "ok");
+}
+
+/* engine_destroy(engine): stops it, waits for other calls to end, and frees it, although terms refer to it.
+ * When it returns, cached prefixes are in the folder. Later calls return {:error, :stopping}. */
+ERL_NIF_TERM nif_engine_destroy(nif_call *call, const ERL_NIF_TERM argv[])
+{
+    nif_object *engine = nif_resource(call, argv[0], NIF_ENGINE);
+    if (engine == NULL) return 0;
+    nif_uninterrupted();
+    enif_rwlock_rlock(engine->calls);
+    weir_engine_stop(engine->handle); /* ends calls that wait for streams; NULL: it was destroyed */
+    enif_rwlock_runlock(engine->calls);
+    enif_rwlock_rwlock(engine->calls);
+    if (engine->handle != NULL) nif_handle_free(engine);
+    enif_rwlock_rwunlock(engine->calls);
     return nif_atom(call->env, "ok");
 }

@@ -22,6 +22,7 @@ typedef enum nif_end {
     NIF_RESULT = 0,
     NIF_WRONG,     /* ArgumentError */
     NIF_NO_MEMORY, /* {:error, message} */
+    NIF_STOPPED,   /* {:error, :stopping} */
     NIF_DIRTY,     /* the VM repeats it on a dirty scheduler */
 } nif_end;
 
@@ -39,6 +40,7 @@ typedef struct nif_call {
     nif_block *blocks;
     nif_kept *kept;
     nif_object *locked;
+    nif_object *engine; /* cannot be destroyed meanwhile */
 } nif_call;
 
 /* The result is ignored unless call->end is NIF_RESULT. */
@@ -57,6 +59,10 @@ void *nif_alloc(nif_call *call, size_t size);
  * because another process holds the lock. A call that takes several locks takes the context's first, then
  * those of samplers by their addresses. */
 bool nif_lock(nif_call *call, nif_object *object);
+
+/* Keeps an engine from being destroyed until the end of the call. False: the call ends otherwise; on a normal
+ * scheduler also because the engine is being destroyed. A call uses one engine, before it takes locks. */
+bool nif_use(nif_call *call, nif_object *engine);
 
 /* Releases a resource at the end of the call. False: there is no memory for that; it was released. */
 bool nif_keep(nif_call *call, void *resource);
@@ -116,7 +122,8 @@ void nif_put(ErlNifEnv *env, ERL_NIF_TERM *map, const char *name, ERL_NIF_TERM v
 ERL_NIF_TERM nif_error(ErlNifEnv *env, const char *message);
 ERL_NIF_TERM nif_error_atom(ErlNifEnv *env, const char *reason);
 
-/* {:error, "field: message"} of the library's error, or the status's text if the error has no message. */
+/* {:error, "field: message"} of the library's error, or the status's text if the error has no message;
+ * {:error, :stopping} for STOPPED. */
 ERL_NIF_TERM nif_refused(ErlNifEnv *env, weir_status status, const weir_error *error);
 ERL_NIF_TERM nif_status(nif_call *call, weir_status status); /* :ok, or the call's error */
 
@@ -162,6 +169,7 @@ typedef struct nif_corpse nif_corpse;
 struct nif_object {
     void *handle; /* the library's, by kind */
     ErlNifMutex *lock;
+    ErlNifRWLock *calls; /* of an engine: read by each call, written to destroy it; then the handle is NULL */
     nif_corpse *corpse;
     nif_object *next_locked; /* of the call that holds the lock */
 };
@@ -197,11 +205,12 @@ typedef struct nif_stream {
     weir_stream *kept; /* held for forks as long as the resource; constant; NULL = not wanted */
 } nif_stream;
 
-/* A pool's lease, for as long as anything uses it: the handle of NIF_CLAIM, which is never a term. The handle
- * of NIF_LEASE is the claim of a process, until that process ends or releases it. Calls and streams keep the
- * claim, too, so the model stays until they have ended. */
+/* A pool's lease, or a server's model, for as long as anything uses it: the handle of NIF_CLAIM, which is
+ * never a term. The handle of NIF_LEASE is the claim of a process, until that process ends or releases it.
+ * Calls and streams keep the claim, too, so the model stays until they have ended. */
 typedef struct nif_claim {
-    weir_lease *lease;
+    weir_lease *lease;   /* NULL: a server's model */
+    weir_model *model;   /* held; NULL: the lease has it */
     nif_object *pool;    /* kept */
     ErlNifEnv *messages; /* for the message that the lease is ready, or has failed */
     ERL_NIF_TERM ref;    /* in `messages` */
@@ -230,17 +239,25 @@ void *nif_resource_find(ErlNifEnv *env, ERL_NIF_TERM term, nif_kind kind);
 void *nif_resource(nif_call *call, ERL_NIF_TERM term, nif_kind kind);
 void *nif_handle(nif_call *call, ERL_NIF_TERM term, nif_kind kind);
 
+/* Frees the handle now, not with the last reference; afterwards it is NULL. Nobody else may use it. */
+void nif_handle_free(nif_object *object);
+
 /* The claim of a lease, kept until the end of the call. NULL: the lease was released; the call ends with
  * NIF_WRONG. */
 nif_object *nif_claim_of(nif_call *call, nif_object *lease);
+
+/* The model of a claim; NULL: the lease's is not loaded, or has failed. */
+weir_model *nif_claim_model(const nif_object *claim);
 
 /* The handle of a model, or of a lease's model until the end of the call. NULL: the call ends with
  * NIF_WRONG. */
 weir_model *nif_model(nif_call *call, ERL_NIF_TERM term);
 
 /* The same for an engine; *keeper is the resource that a stream must keep. NULL with the call not ended: the
- * lease's model cannot generate. */
+ * lease's model cannot generate. An engine that was destroyed ends the call with NIF_STOPPED. The second
+ * accepts no lease. */
 weir_engine *nif_engine(nif_call *call, ERL_NIF_TERM term, nif_object **keeper);
+nif_object *nif_own_engine(nif_call *call, ERL_NIF_TERM term);
 
 nif_down nif_stream_down; /* stream.c */
 nif_down nif_lease_down;  /* pool.c */
@@ -360,6 +377,7 @@ weir_media **nif_media(nif_call *call, ERL_NIF_TERM list, size_t *n);
     X(engine_stats, 1, 0)                                                                                    \
     X(engine_drain, 2, ERL_NIF_DIRTY_JOB_IO_BOUND)                                                           \
     X(engine_stop, 1, ERL_NIF_DIRTY_JOB_IO_BOUND)                                                            \
+    X(engine_destroy, 1, ERL_NIF_DIRTY_JOB_IO_BOUND)                                                         \
     X(engine_usage, 1, 0)                                                                                    \
     X(engine_close, 1, 0)                                                                                    \
     X(engine_ticks, 2, 0)                                                                                    \
@@ -374,6 +392,7 @@ weir_media **nif_media(nif_call *call, ERL_NIF_TERM list, size_t *n);
     X(pool_unload, 2, 0)                                                                                     \
     X(lease_create, 5, 0)                                                                                    \
     X(lease_share, 2, 0)                                                                                     \
+    X(model_share, 2, 0)                                                                                     \
     X(lease_adapters, 1, 0)                                                                                  \
     X(lease_release, 1, 0)                                                                                   \
     X(hub_list, 2, ERL_NIF_DIRTY_JOB_IO_BOUND)                                                               \

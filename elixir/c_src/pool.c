@@ -237,22 +237,46 @@ ERL_NIF_TERM nif_lease_create(nif_call *call, const ERL_NIF_TERM argv[])
     return 0;
 }
 
+/* {:ok, lease} on a claim, of which it takes the reference, until a process ends. */
+static ERL_NIF_TERM lease_of(nif_call *call, nif_object *lease, nif_object *claim, const ErlNifPid *to)
+{
+    ErlNifMonitor monitor;
+    lease->handle = claim;
+    if (enif_monitor_process(call->env, lease, to, &monitor) != 0) lease_end(lease); /* it has ended */
+    return nif_ok(call->env, nif_resource_term(call, lease));
+}
+
 /* lease_share(lease, pid): {:ok, lease} on the same claim for another process, after the message that it is
  * ready */
 ERL_NIF_TERM nif_lease_share(nif_call *call, const ERL_NIF_TERM argv[])
 {
-    ErlNifMonitor monitor;
     ErlNifPid to = nif_pid(call, argv[1]);
     nif_object *given = nif_resource(call, argv[0], NIF_LEASE);
     nif_object *object = given != NULL ? nif_claim_of(call, given) : NULL;
-    if (object == NULL || weir_lease_model(((nif_claim *)object->handle)->lease) == NULL)
+    if (object == NULL || nif_claim_model(object) == NULL)
         return nif_stop(call, NIF_WRONG); /* not loaded yet, or failed */
     nif_object *lease = nif_resource_new(call, NIF_LEASE);
     if (lease == NULL) return 0;
     enif_keep_resource(object);
-    lease->handle = object;
-    if (enif_monitor_process(call->env, lease, &to, &monitor) != 0) lease_end(lease); /* it has ended */
-    return nif_ok(call->env, nif_resource_term(call, lease));
+    return lease_of(call, lease, object, &to);
+}
+
+/* model_share(model, pid): {:ok, lease} on a model, which stands for it until that process ends */
+ERL_NIF_TERM nif_model_share(nif_call *call, const ERL_NIF_TERM argv[])
+{
+    weir_model *model = nif_model(call, argv[0]);
+    ErlNifPid to = nif_pid(call, argv[1]);
+    nif_object *lease = nif_resource_new(call, NIF_LEASE);
+    if (lease == NULL) return 0;
+    nif_object *object = nif_resource_new(call, NIF_CLAIM);
+    nif_claim *claim = object != NULL ? claim_new(call, object, to, nif_atom(call->env, "nil")) : NULL;
+    if (claim != NULL) {
+        claim->model = weir_model_hold(model);
+        return lease_of(call, lease, object, &to);
+    }
+    if (object != NULL) enif_release_resource(object);
+    enif_release_resource(lease);
+    return 0;
 }
 
 /* lease_adapters(lease): those that were loaded with the model, in order */

@@ -30,6 +30,7 @@ static atomic_int live[NIF_KINDS]; /* created and not yet freed */
 static void claim_destroy(nif_claim *claim)
 {
     weir_lease_release(claim->lease); /* waits for the message */
+    weir_model_release(claim->model);
     enif_free_env(claim->messages);
     if (claim->pool != NULL) enif_release_resource(claim->pool);
     enif_mutex_destroy(claim->lock);
@@ -96,6 +97,7 @@ static void destroy(ErlNifEnv *env, void *resource)
     nif_object *object = resource;
     nif_corpse *corpse = object->corpse;
     if (object->lock != NULL) enif_mutex_destroy(object->lock);
+    if (object->calls != NULL) enif_rwlock_destroy(object->calls);
     if (corpse == NULL) return;
     corpse->handle = object->handle;
     if (corpse->kind == NIF_STREAM && corpse->handle == NULL) corpse->handle = ((nif_stream *)resource)->kept;
@@ -155,7 +157,8 @@ static nif_object *object_new(nif_kind kind)
     memset(object, 0, kinds[kind].size);
     object->lock = enif_mutex_create("weir");
     object->corpse = enif_alloc(sizeof *object->corpse);
-    if (object->lock == NULL || object->corpse == NULL) {
+    if (kind == NIF_ENGINE) object->calls = enif_rwlock_create("weir");
+    if (object->lock == NULL || object->corpse == NULL || (kind == NIF_ENGINE && object->calls == NULL)) {
         if (object->corpse != NULL) enif_free(object->corpse);
         object->corpse = NULL;
         enif_release_resource(object);
@@ -179,6 +182,15 @@ ERL_NIF_TERM nif_resource_term(nif_call *call, void *resource)
     ERL_NIF_TERM term = enif_make_resource(call->env, resource);
     enif_release_resource(resource);
     return term;
+}
+
+void nif_handle_free(nif_object *object)
+{
+    nif_corpse *corpse = object->corpse;
+    corpse->handle = object->handle;
+    object->corpse = NULL;
+    object->handle = NULL;
+    bury(corpse);
 }
 
 ERL_NIF_TERM nif_made(nif_call *call, weir_status status, nif_object *object, void *handle)
@@ -225,31 +237,42 @@ nif_object *nif_claim_of(nif_call *call, nif_object *lease)
     return claim;
 }
 
-/* The library's lease, if the term is one that was not released. */
-static const weir_lease *find_lease(nif_call *call, ERL_NIF_TERM term, nif_object **claim)
+weir_model *nif_claim_model(const nif_object *claim)
+{
+    const nif_claim *c = claim->handle;
+    return c->model != NULL ? c->model : weir_lease_model(c->lease);
+}
+
+/* The claim of a term that is a lease, if its model can be used. */
+static nif_object *find_claim(nif_call *call, ERL_NIF_TERM term)
 {
     nif_object *lease = nif_resource(call, term, NIF_LEASE);
-    *claim = lease != NULL ? nif_claim_of(call, lease) : NULL;
-    return *claim != NULL ? ((nif_claim *)(*claim)->handle)->lease : NULL;
+    nif_object *claim = lease != NULL ? nif_claim_of(call, lease) : NULL;
+    if (claim == NULL || nif_claim_model(claim) != NULL) return claim;
+    nif_stop(call, NIF_WRONG); /* not loaded yet, or failed */
+    return NULL;
 }
 
 weir_model *nif_model(nif_call *call, ERL_NIF_TERM term)
 {
     const nif_object *object = nif_resource_find(call->env, term, NIF_MODEL);
     if (object != NULL) return object->handle;
-    nif_object *claim;
-    weir_model *model = weir_lease_model(find_lease(call, term, &claim));
-    if (model == NULL) nif_stop(call, NIF_WRONG); /* not loaded yet, or failed */
-    return model;
+    const nif_object *claim = find_claim(call, term);
+    return claim != NULL ? nif_claim_model(claim) : NULL;
+}
+
+nif_object *nif_own_engine(nif_call *call, ERL_NIF_TERM term)
+{
+    nif_object *engine = nif_resource(call, term, NIF_ENGINE);
+    return engine != NULL && nif_use(call, engine) ? engine : NULL;
 }
 
 weir_engine *nif_engine(nif_call *call, ERL_NIF_TERM term, nif_object **keeper)
 {
     *keeper = nif_resource_find(call->env, term, NIF_ENGINE);
-    if (*keeper != NULL) return (*keeper)->handle;
-    const weir_lease *lease = find_lease(call, term, keeper);
-    if (weir_lease_model(lease) == NULL) nif_stop(call, NIF_WRONG);
-    return call->end == NIF_RESULT ? weir_lease_engine(lease) : NULL;
+    if (*keeper != NULL) return nif_use(call, *keeper) ? (*keeper)->handle : NULL;
+    *keeper = find_claim(call, term);
+    return *keeper != NULL ? weir_lease_engine(((nif_claim *)(*keeper)->handle)->lease) : NULL;
 }
 
 /* live_handles(): how many of each kind are not freed yet */

@@ -191,6 +191,7 @@ ERL_NIF_TERM nif_error_atom(ErlNifEnv *env, const char *reason)
 ERL_NIF_TERM nif_refused(ErlNifEnv *env, weir_status status, const weir_error *error)
 {
     char text[sizeof error->field + sizeof error->message + 2];
+    if (status == WEIR_STOPPED) return nif_error_atom(env, "stopping");
     if (error->message[0] == '\0') return nif_error(env, weir_status_text(status));
     /* most messages name the field themselves */
     if (error->field[0] == '\0' || strstr(error->message, error->field) != NULL)

@@ -35,9 +35,10 @@ ERL_NIF_TERM nif_engine_ticks(nif_call *call, const ERL_NIF_TERM argv[])
     ErlNifUInt64 from = 0;
     weir_tick ticks[TICKS_MAX];
     size_t n = 0;
-    const weir_engine *engine = nif_handle(call, argv[0], NIF_ENGINE);
+    const nif_object *object = nif_own_engine(call, argv[0]);
     if (!enif_get_uint64(env, argv[1], &from)) nif_stop(call, NIF_WRONG);
     if (call->end != NIF_RESULT) return 0;
+    const weir_engine *engine = object->handle;
     if (weir_engine_ticks(engine, from, ticks, TICKS_MAX, &n) != WEIR_OK) n = 0;
     ERL_NIF_TERM list = enif_make_list(env, 0);
     for (size_t i = n; i-- > 0;) {
@@ -57,8 +58,9 @@ ERL_NIF_TERM nif_engine_slots(nif_call *call, const ERL_NIF_TERM argv[])
     weir_tick_slot parts[PARTS_MAX];
     size_t n = 0;
     ERL_NIF_TERM list = enif_make_list(call->env, 0);
-    const weir_engine *engine = nif_handle(call, argv[0], NIF_ENGINE);
-    if (engine == NULL) return 0;
+    const nif_object *object = nif_own_engine(call, argv[0]);
+    if (object == NULL) return 0;
+    const weir_engine *engine = object->handle;
     if (weir_engine_get_stats(engine, &stats) != WEIR_OK || stats.n_ticks == 0 ||
         weir_engine_ticks(engine, stats.n_ticks - 1, &tick, 1, &n) != WEIR_OK)
         return list;

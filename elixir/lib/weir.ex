@@ -65,7 +65,7 @@ defmodule Weir do
   @doc "Returns the answer to a conversation. Options as in `generate/3` and `Weir.Chat.apply_template/3`."
   @spec chat(Model.t(), [Chat.message()], keyword()) :: {:ok, String.t()} | {:error, String.t()}
   def chat(%Model{} = model, messages, opts \\ []) do
-    {template, rest} = Options.split!(opts, Options.template())
+    {template, rest} = Chat.split!(opts)
 
     with {:ok, prompt} <- Chat.tokens(model, messages, template) do
       Generation.whole(model, prompt, Options.read!(rest, Options.generation()))
@@ -75,7 +75,7 @@ defmodule Weir do
   @doc "Like `chat/3`, but returns a stream as `stream/3` does."
   @spec stream_chat(Model.t(), [Chat.message()], keyword()) :: Enumerable.t()
   def stream_chat(%Model{} = model, messages, opts \\ []) do
-    {template, rest} = Options.split!(opts, Options.template())
+    {template, rest} = Chat.split!(opts)
     prompt = fn -> Chat.tokens(model, messages, template) end
     Generation.stream(model, prompt, Options.read!(rest, Options.stream()))
   end

@@ -122,6 +122,35 @@ defmodule Weir.ClusterTest do
     assert {:error, :not_found} = Cluster.cancel(:nobody, :id)
   end
 
+  test "a caller's bad term is its error, and no node's failure", %{caller: caller} = context do
+    cluster = cluster(context)
+
+    for {fun, arguments} <- [
+          generate: [[104 | 101]],
+          generate: ["a", [stop: ["b" | "c"]]],
+          generate: ["a", [json_schema: %{"type" => {:no, :json}}]],
+          chat: [[{:user, ["a" | "b"]}]],
+          chat: [[%{role: "user", content: [%{type: "text", text: [1 | 2]}]}]],
+          chat: [[{:user, "a"} | :b]],
+          chat_completion: [[{:user, "a"}], [tools: [%{type: {:no, :json}}]]],
+          embed: [["a" | "b"]],
+          embed: [:a]
+        ] do
+      raised =
+        try do
+          whole(caller, cluster, fun, arguments)
+        rescue
+          error -> error
+        end
+
+      assert is_exception(raised), inspect({fun, arguments, raised})
+      failed = for {[:weir, :cluster, :node, :failed], _, metadata} <- Nodes.events(caller), do: metadata
+      assert failed == [], inspect({fun, arguments, failed})
+    end
+
+    assert length(Nodes.members(caller, cluster)) == 3
+  end
+
   test "servers come and go", %{servers: [a, b, c], caller: caller} = context do
     cluster = cluster(context)
     all = Nodes.members(caller, cluster)
@@ -196,17 +225,34 @@ defmodule Weir.ClusterTest do
     job = {"hello", [route: :x, max_tokens: 40]}
     answers = Nodes.read(caller, cluster, List.duplicate(job, 8))
     assert Enum.uniq(for a <- answers, do: {a.text, a.ends}) == [{text("hello", max_tokens: 40), [:length]}]
+    assert eventually(fn -> n_running(caller, cluster) == 0 end)
+    Nodes.events(caller)
+
+    # One after the other, because those that begin at the same time do not see each other, and a report may miss
+    # those that it crosses. None ends meanwhile.
+    readers =
+      for i <- 1..8 do
+        pid = Nodes.call(caller, Nodes, :begin, [cluster, "hello", [route: :x, max_tokens: 4000]])
+        assert eventually(fn -> n_running(caller, cluster) == i end)
+        pid
+      end
 
     # three of them make a load of 1.5 on each node
     chosen = routes(caller)
+    for pid <- readers, do: Nodes.call(caller, Process, :exit, [pid, :kill])
     assert %{first: 3, spill: 5} = Enum.frequencies_by(chosen, & &1.reason)
     assert [2, 3, 3] = chosen |> Enum.frequencies_by(& &1.node) |> Map.values() |> Enum.sort()
     assert Enum.all?(chosen, &(&1.reason == :spill or &1.node == first.node))
 
     # afterwards it is the first again
     assert idle(servers, cluster)
+    assert eventually(fn -> n_running(caller, cluster) == 0 end)
     assert node_of(context, cluster, :x) == first
   end
+
+  # The requests on all servers, as the node sees them.
+  defp n_running(node, cluster),
+    do: Enum.sum(for m <- whole(node, cluster, :members, []), do: round(m.load * m.slots))
 
   test "a full queue is not the end", context do
     %{servers: servers, caller: caller} = context

@@ -164,7 +164,7 @@ defmodule Weir.CompletionTest do
       assert eventually(fn -> Server.get_stats(server).active_slots == 2 end)
       %{engines: engines} = :sys.get_state(server)
       for {_number, engine} <- engines, do: NIF.engine_stop(engine.ref)
-      assert {{:error, "the engine has stopped" <> _}, []} = Task.await(task, 20_000)
+      assert {{:error, :stopping}, []} = Task.await(task, 20_000)
     end
 
     test "are begun together or not at all", %{model: model} do
@@ -438,6 +438,21 @@ defmodule Weir.CompletionTest do
         end)
 
       refute log =~ "uniqueItems"
+    end
+
+    test "a schema is enforced in full where no parser reads the answer", %{model: model} do
+      opts = [json_schema: %{type: "object"}, strict_schema: false]
+
+      for chat <- [
+            &Weir.chat(model, [], &1),
+            &Weir.stream_chat(model, [], &1),
+            &Weir.Server.chat(self(), [], &1),
+            &Weir.Server.stream_chat(self(), [], &1),
+            &Weir.Models.chat(self(), "a", [], &1),
+            &Weir.Models.stream_chat(self(), "a", [], &1),
+            &Weir.Cluster.stream_chat(:none, [], &1)
+          ],
+          do: assert_raise(ArgumentError, ~r/:strict_schema/, fn -> chat.(opts) end)
     end
 
     @tag :model

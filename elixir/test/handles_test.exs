@@ -283,6 +283,89 @@ defmodule Weir.HandlesTest do
     assert :ok = NIF.engine_drain(engine, 20_000)
   end
 
+  test "a server's end frees engine and model, although a process still refers to what it got from it" do
+    Process.flag(:trap_exit, true)
+    {before, before_threads} = settled()
+    {:ok, supervisor} = Supervisor.start_link([], strategy: :one_for_one)
+    child = {Server, model_path: "fake:", temp: 0.0, max_tokens: 4}
+    {:ok, server} = Supervisor.start_child(supervisor, child)
+    asked = %{mode: :generate, id: nil, n: 1, tag: nil, fork: nil}
+    {:ok, session} = GenServer.call(server, {:begin, asked})
+    {:ok, model} = Server.Broker.model(server, :infinity)
+    {:ok, embedder} = GenServer.call(server, :embedder)
+    {:ok, _vector} = Server.embed(server, "hello")
+    {:ok, [_, _]} = Server.embed(server, ["hello", "you"])
+    {:ok, _text} = Server.generate(server, "hello")
+    {:ok, _text} = Server.chat(server, [{:user, "hello"}])
+    # it has ended when the engine does, and its end was not read
+    {:ok, unread} = NIF.engine_submit(session.engine, %{prompt: "a", max_tokens: 9}, self(), 0)
+    stream = Server.stream(server, "hello", emit: :chunks, logprobs: true)
+    {:suspended, _chunk, more} = Enumerable.reduce(stream, {:cont, nil}, fn c, _ -> {:suspend, c} end)
+
+    :ok = Supervisor.stop(supervisor)
+    assert NIF.live_handles().weir_engine == before.weir_engine
+    NIF.lease_release(model.ref)
+    {:halted, _} = more.({:halt, nil})
+
+    assert eventually(fn ->
+             live = NIF.live_handles()
+             live.weir_model == before.weir_model and live.weir_context == before.weir_context
+           end)
+
+    assert eventually(fn -> NIF.live_handles().weir_claim == before.weir_claim end)
+    assert eventually(fn -> threads() <= before_threads end)
+
+    for later <- [
+          fn -> NIF.engine_submit(session.engine, %{prompt: "a"}, self(), 1) end,
+          fn -> NIF.engine_submit_n(session.engine, %{prompt: "a"}, 2, self(), 1) end,
+          fn -> NIF.engine_stats(session.engine) end,
+          fn -> NIF.engine_drain(session.engine, -1) end,
+          fn -> NIF.engine_ticks(session.engine, 0) end,
+          fn -> NIF.engine_slots(session.engine) end,
+          fn -> NIF.engine_view(session.engine) end,
+          fn -> NIF.engine_turn(session.engine, nil) end,
+          fn -> NIF.engine_stop(session.engine) end
+        ],
+        do: assert(later.() == {:error, :stopping})
+
+    assert NIF.engine_destroy(session.engine) == :ok
+    assert_raise ArgumentError, fn -> NIF.tokenize(model.ref, "a", true, true) end
+    refute Process.alive?(embedder)
+    NIF.engine_close(unread)
+  end
+
+  test "an engine is destroyed beside any calls" do
+    Terms.sow("engines destroyed")
+    {:ok, model} = Weir.load_model("fake:tick_us=500")
+
+    for manual <- [false, true], _ <- 1..20 do
+      {:ok, engine} = NIF.engine_create(model.ref, %{n_slots: 2, manual: manual, n_ctx: 512})
+
+      calls = [
+        fn ->
+          NIF.engine_submit(engine, %{prompt: "hello", temp: 0.0}, self(), Enum.random([0, 1, :infinity]))
+        end,
+        fn -> NIF.engine_stats(engine) end,
+        fn -> NIF.engine_ticks(engine, 0) end,
+        fn -> NIF.engine_slots(engine) end,
+        fn -> NIF.engine_turn(engine, nil) end,
+        fn -> NIF.engine_drain(engine, 1) end,
+        fn -> NIF.engine_destroy(engine) end
+      ]
+
+      callers =
+        for call <- calls do
+          Task.async(fn ->
+            if call == List.last(calls), do: Process.sleep(:rand.uniform(5))
+            Enum.find(Stream.repeatedly(call), &(&1 in [{:error, :stopping}, :ok]))
+          end)
+        end
+
+      Task.await_many(callers, 60_000)
+      assert NIF.engine_stats(engine) == {:error, :stopping}
+    end
+  end
+
   test "a server that was killed leaves no engine, whoever drives it" do
     Process.flag(:trap_exit, true)
     {before, _} = settled()

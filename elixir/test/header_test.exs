@@ -65,6 +65,7 @@ defmodule Weir.HeaderTest do
       %{n_slots: :n_parallel, queue_limit: :max_queue, strategy: :batch_strategy},
       %{
         n_kv: "n_ctx is all cells here",
+        cache_block: "no function reads the events",
         manual: "a strategy that is a module makes the engine so"
       }
     )

@@ -2,6 +2,7 @@
 defmodule Weir.HubTest do
   # With a local hub; nothing else is contacted. It changes the environment, so nothing may run beside it.
   use ExUnit.Case, async: false
+  import Weir.Wait
   alias Weir.{Hub, HubServer}
 
   doctest Weir.Hub
@@ -217,6 +218,30 @@ defmodule Weir.HubTest do
       {_, headers} = hub |> HubServer.requests("resolve") |> List.last()
       assert "bytes=" <> from = headers["range"]
       assert from |> String.trim_trailing("-") |> String.to_integer() > 0
+    end
+
+    test "leaves schedulers for other work", %{dir: dir} do
+      # connections are made, and nothing is answered
+      {:ok, listener} = :gen_tcp.listen(0, active: false, ip: {127, 0, 0, 1}, backlog: 64)
+      {:ok, port} = :inet.port(listener)
+      o = [endpoint: "http://127.0.0.1:#{port}", cache_dir: dir, no_proxy: "*"]
+      n = :erlang.system_info(:dirty_io_schedulers)
+
+      callers =
+        for i <- 1..n,
+            call <- [&Hub.list_gguf_files/2, &Hub.download(&1, "m.gguf", &2)],
+            do: spawn(fn -> call.("o/m#{i}", o) end)
+
+      for kind <- [:ask, :download] do
+        held = fn -> map_size(:sys.get_state(Weir.Turns)[kind].held) end
+        assert eventually(fn -> held.() == Weir.Turns.limit(kind) end)
+      end
+
+      # needs a scheduler for I/O
+      assert {:ok, _model} = Weir.load_model("fake:")
+      for pid <- callers, do: Process.exit(pid, :kill)
+      assert eventually(fn -> Enum.all?(:sys.get_state(Weir.Turns), &(elem(&1, 1).held == %{})) end)
+      :gen_tcp.close(listener)
     end
 
     test "shows its token", %{o: o, hub: hub} do

@@ -169,6 +169,19 @@ defmodule Weir.ModelsTest do
     assert eventually(fn -> freed?(before) end)
   end
 
+  test "a model that is unloaded while it is leased says that it leaves" do
+    models = start(rack(["a"]), memory: 150 * @mib)
+    {:ok, lease} = Models.lease(models, "a")
+    assert :ok = Models.unload(models, "a")
+    assert state(models, "a") == :leaving
+    # takes it back
+    assert :ok = Models.load(models, "a")
+    assert state(models, "a") == :loaded
+    assert :ok = Models.unload(models, "a")
+    :ok = Models.release(lease)
+    assert eventually(fn -> state(models, "a") == :unloaded end)
+  end
+
   test "a stream keeps its model to its end, whoever released the lease" do
     models = start(rack(["a", "b"]), memory: 150 * @mib)
     {:ok, lease} = Models.lease(models, "a")

@@ -104,10 +104,65 @@ defmodule Weir.ServerLifeTest do
 
     test "does not wait for ever", %{long: long} do
       {:ok, server} = Server.start_link(model: long, temp: 0.0, drain_timeout: 30)
-      task = Task.async(fn -> Server.generate(server, "hello", max_tokens: 4000) end)
-      assert eventually(fn -> Server.get_stats(server).active_slots == 1 end)
+      opts = [max_tokens: 4000, timeout: :infinity]
+
+      tasks =
+        for ask <- [
+              fn -> Server.generate(server, "hello", opts) end,
+              fn -> Server.generate(server, "hello", [id: 1] ++ opts) end,
+              fn -> Server.chat_completion(server, [{:user, "hello"}], opts) end,
+              fn -> server |> Server.stream("hello", opts) |> Stream.run() end
+            ],
+            do: Task.async(fn -> try do: ask.(), rescue: (error in Weir.Error -> {:error, error.reason}) end)
+
+      assert eventually(fn -> Server.get_stats(server).active_slots == 4 end)
       assert :ok = GenServer.stop(server)
-      assert {:error, _stopped} = Task.await(task, 20_000)
+      assert Task.await_many(tasks, 20_000) == List.duplicate({:error, :stopping}, 4)
+    end
+
+    test "names options", %{model: model} do
+      Process.flag(:trap_exit, true)
+
+      for {opts, text} <- [
+            {[n_batch: 1], "n_batch is 1 and n_parallel is 4"},
+            {[max_queue: -1], "max_queue is -1"},
+            {[layout: :per_slot, n_draft_max: 99], "n_draft_max is 99"}
+          ] do
+        assert {:error, reason} = Server.start_link([model: model] ++ opts)
+        assert String.starts_with?(reason, text)
+
+        # at the start, or when it is loaded
+        models = [[name: "a", model_path: "fake:"] ++ opts]
+
+        assert {:error, reason} =
+                 with({:ok, m} <- Weir.Models.start_link(models: models), do: Weir.Models.lease(m, "a"))
+
+        assert reason =~ text
+      end
+
+      server = server(model: model, n_ctx: 512)
+
+      for {prompt, opts, text} <- [
+            {"hi", [top_p: 2.0], "top_p is 2;"},
+            {"hi", [max_tokens: -2], "max_tokens is -2;"},
+            {"hi", [stop: [""]], "stop[0] has 0 bytes"},
+            {[99_999], [], "prompt: tokens[0] is 99999;"},
+            {String.duplicate("a", 600), [], "prompt: the prompt has 601 tokens"}
+          ],
+          share <- [false, true] do
+        assert {:error, reason} = Server.generate(server, prompt, [share: share] ++ opts)
+        assert String.starts_with?(reason, text)
+        refute reason =~ "n_kv"
+      end
+
+      for max <- [0x7FFFFFFF, 300_000_000] do
+        assert {:error, "max_tokens is " <> _} = Weir.generate(model, "hi", max_tokens: max)
+
+        assert {:error, "max_tokens is " <> _} =
+                 Weir.chat_completion(model, [{:user, "hi"}], max_tokens: max, n: 2)
+      end
+
+      assert {:error, "template: " <> _} = Weir.Chat.apply_template(model, [{:user, "a"}], template: "{{")
     end
 
     test "learns what is wrong" do

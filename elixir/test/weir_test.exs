@@ -43,6 +43,54 @@ defmodule WeirTest do
     assert text != ""
   end
 
+  test "an argument of the wrong type is an error that says what it should be" do
+    {:ok, model} = Weir.load_model("fake:")
+    {:ok, context} = Weir.Context.create(model)
+    {:ok, sampler} = Weir.Sampler.create(model)
+    {:ok, models} = Weir.Models.start_link(models: [[name: "a", model_path: "fake:"]])
+    lists = [["a" | "b"], [1 | 2]]
+
+    for {wrong, calls} <- [
+          {[nil, :x, 5, "a\0b", [1 | 2]], [&Weir.load_model/1, &Weir.Adapter.load(model, &1)]},
+          {[nil, :x, 5, 1.0] ++ lists,
+           [
+             &Weir.generate(model, &1),
+             &Enum.to_list(Weir.stream(model, &1)),
+             &Weir.chat(model, &1),
+             &Weir.chat(model, [{:user, &1}]),
+             &Weir.Models.generate(models, "a", &1),
+             &Weir.Models.chat(models, "a", &1),
+             &Weir.Tokenizer.encode(model, &1),
+             &Weir.Tokenizer.decode(model, &1),
+             &Weir.embed(model, &1),
+             &Weir.embed_batch(model, &1),
+             &Weir.Models.embed(models, "a", &1),
+             &Weir.Context.decode(context, &1),
+             &Weir.Context.generate(context, sampler, &1),
+             &Weir.Context.load(context, &1),
+             &Weir.Thinking.parse/1,
+             &Weir.Grammar.from_json_schema/1,
+             &Weir.Hub.search/1,
+             &Weir.Hub.download(&1, nil, offline: true),
+             &Weir.Hub.resolve(&1, nil, offline: true),
+             &Weir.Hub.get_model_info("o/m", revision: [&1]),
+             &Weir.Hub.cache_path("o/m", "a", cache_dir: [&1]),
+             &Weir.Hub.filter_gguf_files/1
+           ]}
+        ],
+        value <- wrong,
+        call <- calls do
+      refused =
+        try do
+          {:no_error, call, value, call.(value)}
+        rescue
+          error in ArgumentError -> Exception.message(error)
+        end
+
+      assert is_binary(refused) and refused =~ "got: ", inspect(refused)
+    end
+  end
+
   test "options are checked", %{model: model} do
     for {opts, message} <- [
           {[n_ctx: 1.5], ~r/:n_ctx must be an integer/},

@@ -1819,7 +1819,8 @@ typedef enum weir_pool_state {
     WEIR_POOL_LOADING = 1,
     WEIR_POOL_LOADED = 2,
     WEIR_POOL_SLEEPING = 3, /* weights and cells are freed; cached prefixes are in the cache_dir */
-    WEIR_POOL_LEAVING = 4,  /* its prefixes are written, then it sleeps or is unloaded */
+    WEIR_POOL_LEAVING = 4,  /* gets no new leases; once the present ones have ended, its prefixes are written,
+                             * and it sleeps or is unloaded */
     WEIR_POOL_FAILED = 5,   /* the last load failed; the next lease tries again */
 } weir_pool_state;
 

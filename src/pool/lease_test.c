@@ -128,6 +128,7 @@ static void unload_waits_for_leases(void **state)
     rack_open(&r, 330, 1, "");
     weir_lease *lease = rack_lease(&r, "m0");
     assert_int_equal(weir_pool_unload(r.pool, "m0", NULL), WEIR_OK);
+    assert_int_equal(rack_info(&r, "m0").state, WEIR_POOL_LEAVING);
     weir_lease *next = rack_ask(&r, "m0", WAIT_MS);
     assert_int_equal(weir_lease_wait(next, 20, NULL), WEIR_TIMEOUT); /* for its next load */
     assert_non_null(weir_lease_engine(lease));
@@ -136,6 +137,7 @@ static void unload_waits_for_leases(void **state)
     assert_int_equal(rack_info(&r, "m0").n_loads, 2);
     assert_int_equal(weir_pool_unload(r.pool, "m0", NULL), WEIR_OK);
     assert_int_equal(weir_pool_load(r.pool, "m0", NULL), WEIR_OK); /* takes it back */
+    assert_int_equal(rack_info(&r, "m0").state, WEIR_POOL_LOADED);
     weir_lease_release(next);
     rack_touch(&r, "m0");
     assert_int_equal(rack_info(&r, "m0").n_loads, 2);

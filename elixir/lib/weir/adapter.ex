@@ -14,7 +14,7 @@ defmodule Weir.Adapter do
       {true, false, true}
   """
 
-  alias Weir.{Model, NIF}
+  alias Weir.{Model, NIF, Options}
 
   @enforce_keys [:ref]
   defstruct [:ref]
@@ -23,7 +23,7 @@ defmodule Weir.Adapter do
   @doc "Loads a GGUF file from llama.cpp's `convert_lora_to_gguf.py`; for a fake model `\"fake:NUMBER\"`."
   @spec load(Model.t(), Path.t()) :: {:ok, t()} | {:error, String.t()}
   def load(%Model{ref: model}, path) do
-    with {:ok, ref} <- NIF.adapter_load(model, IO.chardata_to_string(path)),
+    with {:ok, ref} <- NIF.adapter_load(model, Options.path!(path)),
          do: {:ok, %__MODULE__{ref: ref}}
   end
 

@@ -33,7 +33,7 @@ defmodule Weir.Chat do
     * `continue_final` (false): the last message is the assistant's, and the answer continues it
     * `parse_reasoning` (true), for `Weir.chat_completion/3`
     * `strict_schema` (true), for its `json_schema`: a keyword that cannot be enforced is an error; with false
-      a warning
+      a warning. Functions that return texts enforce schemas in full, and refuse false.
     * `now` (0: the present time): seconds since 1970, for templates that print the date
     * `special_content` (`:trusted`), for functions that generate answers: in which roles' messages the text
       of a control token, such as `<|im_end|>`, is that token: `:trusted` (all roles except user and tool),
@@ -48,6 +48,21 @@ defmodule Weir.Chat do
   def apply_template(%Model{} = model, messages, opts \\ []) do
     o = Options.read!(opts, Options.template())
     with {:ok, chat} <- create(model, messages, o), do: {:ok, NIF.chat_prompt(chat)}
+  end
+
+  @doc false
+  # The template's options, and the others, for an answer that no parser reads.
+  @spec split!(keyword()) :: {map(), keyword()}
+  def split!(opts) do
+    {template, rest} = Options.split!(opts, Options.template())
+
+    if not template.strict_schema and rest[:json_schema] != nil do
+      raise ArgumentError,
+            "option :strict_schema: false is for chat_completion and stream_chat_completion; here a schema is " <>
+              "enforced in full or refused"
+    end
+
+    {template, rest}
   end
 
   @doc false
@@ -90,11 +105,13 @@ defmodule Weir.Chat do
     with :ok <- check(messages),
          {:ok, media} <- Parts.decode(ref, messages),
          messages = Enum.map(messages, &Parts.without_media/1),
-         {:ok, chat} <- NIF.chat_create(ref, messages |> options(o) |> Map.put(:media, media)) do
+         {:ok, chat} <- native(ref, messages |> options(o) |> Map.put(:media, media)) do
       warn(chat, o.special_content)
       {:ok, chat}
     end
   end
+
+  defp native(model, options), do: model |> NIF.chat_create(options) |> Options.named(["chat"])
 
   defp options(messages, o) do
     {tools, choice} = tools!(o[:tools] || [], o[:tool_choice] || :auto)
@@ -186,7 +203,9 @@ defmodule Weir.Chat do
 
   defp name?(role), do: (is_atom(role) and role != nil) or is_binary(role)
 
-  defp content?(%{"content" => content}), do: is_binary(content) or is_list(content)
+  # length/1 fails for an improper list, so the guard is false
+  defp content?(%{"content" => content}) when is_list(content) and length(content) >= 0, do: true
+  defp content?(%{"content" => content}), do: is_binary(content)
   defp content?(known), do: Map.has_key?(known, "tool_calls")
 
   defp no_message!(other) do

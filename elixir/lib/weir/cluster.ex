@@ -69,7 +69,7 @@ defmodule Weir.Cluster do
   connected node is trusted.
   """
 
-  alias Weir.{Deadline, Options}
+  alias Weir.{Chat, Deadline, Options}
   alias Weir.Cluster.{Call, Member, Route}
   alias Weir.Server.{Answer, Broker}
 
@@ -188,7 +188,7 @@ defmodule Weir.Cluster do
   def stream_chat(cluster, messages, opts \\ []) do
     local!({:chat, messages}, opts)
     key = Route.key({:chat, messages}, opts)
-    {template, rest} = opts |> Keyword.delete(:route) |> Options.split!(Options.template())
+    {template, rest} = opts |> Keyword.delete(:route) |> Chat.split!()
     Call.stream(cluster, {:chat, messages, template}, key, Answer.read!(rest))
   end
 
@@ -210,16 +210,20 @@ defmodule Weir.Cluster do
   defp local!(prompt, opts) do
     opts = Options.keywords!(opts)
 
-    if not (is_binary(prompt) or is_list(prompt) or match?({:chat, _messages}, prompt)) do
+    if not (is_binary(prompt) or proper?(prompt) or match?({:chat, _messages}, prompt)) do
       raise ArgumentError,
             "a cluster's prompt is a text or a list of token ids; forks belong to one node; got: " <>
               inspect(prompt)
     end
 
-    if opts[:lora] |> List.wrap() |> Enum.any?(&adapter?/1) do
+    lora = List.wrap(opts[:lora])
+
+    if proper?(lora) and Enum.any?(lora, &adapter?/1) do
       raise ArgumentError, "option :lora: an adapter belongs to one node; give its path"
     end
   end
+
+  defp proper?(list), do: is_list(list) and not List.improper?(list)
 
   defp adapter?({adapter, _scale}), do: adapter?(adapter)
   defp adapter?(adapter), do: is_struct(adapter, Weir.Adapter)

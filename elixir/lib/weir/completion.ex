@@ -6,11 +6,12 @@ defmodule Weir.Completion do
   alias Weir.{Chat, ChatCompletion, ChatCompletionChunk, Error, Logprobs, Model, NIF, Thinking}
   alias Weir.Server.{Request, Telemetry}
 
+  # model: its description
   @enforce_keys [:model, :requests, :choices, :logprobs]
   defstruct [:model, :requests, :choices, :logprobs, :prompt_logprobs, :usage]
 
   @type t :: %__MODULE__{
-          model: Model.t(),
+          model: String.t(),
           requests: map(),
           choices: map(),
           logprobs: boolean(),
@@ -73,7 +74,7 @@ defmodule Weir.Completion do
 
       {:ok,
        %__MODULE__{
-         model: model,
+         model: Model.desc(model),
          requests: Request.together(requests),
          choices: choices,
          logprobs: hd(requests).logprobs
@@ -93,12 +94,12 @@ defmodule Weir.Completion do
   def next(%__MODULE__{requests: requests} = t, timeout) do
     case Request.next_of(requests, timeout) do
       {ref, {:chunk, ids, text, scores, request}} ->
-        entries = Logprobs.entries(t.model, ids, scores) || []
+        entries = Logprobs.entries(request.model, ids, scores) || []
         t = %{t | requests: Request.again(requests, request)}
         read(t, ref, text, entries, length(ids), nil)
 
-      {_ref, {:prompt, ids, scores}} ->
-        next(%{t | prompt_logprobs: Logprobs.entries(t.model, ids, scores)}, timeout)
+      {ref, {:prompt, ids, scores}} ->
+        next(%{t | prompt_logprobs: Logprobs.entries(requests[ref].model, ids, scores)}, timeout)
 
       {ref, {:done, :cancelled, _usage}} ->
         requests |> Request.without(ref) |> Request.close_all()
@@ -194,7 +195,7 @@ defmodule Weir.Completion do
          %ChatCompletion{
            id: id(),
            created: System.os_time(:second),
-           model: Model.desc(t.model),
+           model: t.model,
            choices: choices,
            prompt_logprobs: t.prompt_logprobs,
            usage: %{
@@ -269,7 +270,7 @@ defmodule Weir.Completion do
          %ChatCompletionChunk{
            id: id(),
            created: System.os_time(:second),
-           model: Model.desc(t.model),
+           model: t.model,
            choices: []
          }}
       end,

@@ -9,7 +9,7 @@ defmodule Weir.Context do
       {512, :ok}
   """
 
-  alias Weir.{Model, NIF, Options, Sampler}
+  alias Weir.{Model, NIF, Options, Sampler, Turns}
 
   @enforce_keys [:ref, :model]
   defstruct [:ref, :model]
@@ -69,20 +69,24 @@ defmodule Weir.Context do
 
   @doc "Replaces a sequence by a saved state. After an error the sequence is unchanged or empty."
   @spec load(t(), binary(), integer()) :: :ok | {:error, String.t()}
-  def load(%__MODULE__{ref: ref}, bytes, seq \\ 0), do: NIF.state_load(ref, seq, bytes)
+  def load(%__MODULE__{ref: ref}, bytes, seq \\ 0),
+    do: NIF.state_load(ref, seq, Options.argument!("the state", :binary, bytes))
 
   @doc "Appends tokens to sequence 0."
   @spec decode(t(), [integer()]) :: :ok | {:error, String.t()}
-  def decode(%__MODULE__{ref: ref}, tokens), do: NIF.decode(ref, tokens)
+  def decode(%__MODULE__{ref: ref}, tokens),
+    do: NIF.decode(ref, Options.argument!("the ids", {:list, :integer}, tokens))
 
   @doc """
   Clears sequence 0, prefills the prompt and generates. Option: `max_tokens` (256). It holds one of the VM's
-  dirty CPU schedulers until the end; `Weir.generate/3` and `Weir.Server` hold none.
+  dirty CPU schedulers until the end, so it waits until one is left for others; `Weir.generate/3` and
+  `Weir.Server` hold none.
   """
   @spec generate(t(), Sampler.t(), [integer()], keyword()) ::
           {:ok, String.t()} | {:error, String.t()}
   def generate(%__MODULE__{ref: ref}, %Sampler{} = sampler, tokens, opts \\ []) do
+    tokens = Options.argument!("the ids", {:list, :integer}, tokens)
     o = Options.read!(opts, max_tokens: {:integer, 256})
-    NIF.generate(ref, sampler.ref, tokens, o.max_tokens)
+    Turns.take(:compute, :infinity, fn _left -> NIF.generate(ref, sampler.ref, tokens, o.max_tokens) end)
   end
 end

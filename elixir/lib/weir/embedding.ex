@@ -9,7 +9,7 @@ defmodule Weir.Embedding do
       1.0
   """
 
-  alias Weir.{Context, Error, Model, NIF, Options, Tokenizer}
+  alias Weir.{Context, Error, Model, NIF, Options, Tokenizer, Turns}
 
   @doc """
   Options: `n_ctx` (2048; grows to the longest text), `pooling_type` (`:unspecified`; `:none`, `:mean`,
@@ -17,13 +17,18 @@ defmodule Weir.Embedding do
   """
   @spec embed(Model.t(), String.t(), keyword()) :: {:ok, [float()]} | {:error, String.t()}
   def embed(model, text, opts \\ []) do
+    text = Options.argument!("the text", :binary, text)
     with {:ok, [vector]} <- embed_batch(model, [text], opts), do: {:ok, vector}
   end
 
-  @doc "Returns one vector per text, in order. A pass takes as many texts as fit into `n_ctx`, at most 32."
+  @doc """
+  Returns one vector per text, in order. A pass takes as many texts as fit into `n_ctx`, at most 32. On a node,
+  one call fewer computes at a time than the VM has dirty CPU schedulers, but at least one; others wait.
+  """
   @spec embed_batch(Model.t(), [String.t()], keyword()) ::
           {:ok, [[float()]]} | {:error, String.t()}
-  def embed_batch(%Model{} = model, texts, opts \\ []) when is_list(texts) do
+  def embed_batch(%Model{} = model, texts, opts \\ []) do
+    texts = Options.argument!("the texts", {:list, :binary}, texts)
     within(model, texts, options!(opts), :infinity)
   end
 
@@ -82,5 +87,6 @@ defmodule Weir.Embedding do
   # A pass takes as many texts as fit.
   def compute(_context, [], _normalize, _timeout), do: {:ok, []}
 
-  def compute(context, inputs, normalize, timeout), do: NIF.embed(context.ref, inputs, normalize, timeout)
+  def compute(context, inputs, normalize, timeout),
+    do: Turns.take(:compute, timeout, &NIF.embed(context.ref, inputs, normalize, &1))
 end

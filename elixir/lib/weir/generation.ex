@@ -16,6 +16,7 @@ defmodule Weir.Generation do
   @spec open(Model.t(), prompt(), map(), :generate | :stream, pos_integer()) ::
           {:ok, [struct()]} | {:error, term()}
   def open(%Model{} = model, prompt, o, mode, n \\ 1) do
+    :ok = Request.plain!(prompt)
     o = Map.merge(Options.read!([], Request.options()), o)
     Options.one_grammar!(o)
     to = self()
@@ -27,7 +28,8 @@ defmodule Weir.Generation do
 
   defp submit(model, prompt, o, mode, n, to) do
     with {:ok, tokens} <- tokens(model, prompt),
-         {:ok, engine} <- NIF.engine_create(model.ref, engine_options(length(tokens), o, n)),
+         {:ok, options} <- engine_options(length(tokens), o, n),
+         {:ok, engine} <- NIF.engine_create(model.ref, options),
          {:ok, o} <- Request.adapted(model, o) do
       Request.submit_n(engine, %{prompt: prompt}, o, mode, n, to)
     end
@@ -75,14 +77,19 @@ defmodule Weir.Generation do
 
   defp engine_options(n_prompt, o, n) do
     n_ctx = max(o.n_ctx, n_prompt + max(o.max_tokens, 0))
+    left = Options.most("engine", :n_ctx) - n_prompt
 
-    o
-    |> Map.take([:n_ubatch, :n_threads, :n_threads_batch])
-    |> Map.merge(%{n_slots: n, n_ctx: n_ctx, n_batch: n_batch(o.n_batch, n_ctx, n)})
+    if o.max_tokens > left,
+      do: {:error, "max_tokens is #{o.max_tokens}; allowed with this prompt: -1 to #{left}"},
+      else:
+        {:ok,
+         o
+         |> Map.take([:n_ubatch, :n_threads, :n_threads_batch])
+         |> Map.merge(%{n_slots: n, n_ctx: n_ctx, n_batch: n_batch(o.n_batch, n_ctx, n)})}
   end
 
   # each slot adds a token to a pass; the library refuses negative numbers
-  defp n_batch(0, n_ctx, n), do: max(n_ctx, n)
+  defp n_batch(0, n_ctx, n), do: n_ctx |> max(n) |> min(Options.most("engine", :n_batch))
   defp n_batch(given, _n_ctx, n), do: if(given > 0, do: max(given, n), else: given)
 
   @doc "The whole answer."

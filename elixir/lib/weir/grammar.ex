@@ -2,7 +2,7 @@
 defmodule Weir.Grammar do
   @moduledoc "JSON Schema as a grammar (GBNF) that answers are held to."
 
-  alias Weir.{JSON, NIF}
+  alias Weir.{JSON, NIF, Options}
 
   @doc """
   Converts a JSON Schema to GBNF. Keys and values may be strings or atoms. Answers have properties in the
@@ -16,8 +16,8 @@ defmodule Weir.Grammar do
   """
   @spec from_json_schema(map() | keyword() | String.t()) ::
           {:ok, String.t()} | {:error, String.t()}
-  def from_json_schema(schema) when is_map(schema) or is_list(schema) or is_binary(schema) do
-    schema |> JSON.schema!() |> NIF.json_schema_to_grammar_nif()
+  def from_json_schema(schema) do
+    "the schema" |> Options.argument!(:schema, schema) |> JSON.schema!() |> NIF.json_schema_to_grammar_nif()
   end
 
   @doc "Like `from_json_schema/1`, but raises `Weir.Error`."

@@ -21,10 +21,12 @@ defmodule Weir.Hub do
   in), `LLAMA_CACHE_DIR`, `HF_HUB_CACHE`, `HF_HOME`, `XDG_CACHE_HOME`, `HF_ENDPOINT`, `LLAMA_OFFLINE`,
   `HF_HUB_OFFLINE`, `https_proxy` and related ones, `SSL_CERT_FILE`.
 
+  Of the VM's dirty I/O schedulers, downloads hold at most a half and other calls a quarter; more calls wait.
+
   Errors are `{:error, text}`.
   """
 
-  alias Weir.{JSON, NIF, Options}
+  alias Weir.{JSON, NIF, Options, Turns}
 
   @endpoint "https://huggingface.co"
 
@@ -52,7 +54,6 @@ defmodule Weir.Hub do
   defp options do
     Options.from("hub",
       ranges: [:n_retries, :timeout_ms],
-      renamed: [timeout_ms: :timeout],
       defaults: [revision: "main"]
     )
   end
@@ -71,6 +72,8 @@ defmodule Weir.Hub do
     })
   end
 
+  defp given!(opts), do: Options.given!(opts, options())
+
   defp env(names), do: Enum.find_value(names, fn name -> present(System.get_env(name)) end)
   defp present(""), do: nil
   defp present(value), do: value
@@ -81,7 +84,9 @@ defmodule Weir.Hub do
   `likes`, `tags`. Options: `limit` (10), `sort` ("downloads"), `direction` (-1: descending), and those above.
   """
   @spec search(String.t(), keyword()) :: {:ok, [map()]} | {:error, String.t()}
-  def search(query, opts \\ []) when is_binary(query) do
+  def search(query, opts \\ []) do
+    query = Options.argument!("the query", :binary, query)
+
     {o, rest} =
       Options.split!(opts,
         limit: {{:range, 1..1000}, 10},
@@ -103,16 +108,19 @@ defmodule Weir.Hub do
   @doc "Returns the hub's JSON about a repository as a map."
   @spec get_model_info(String.t(), keyword()) :: {:ok, map()} | {:error, String.t()}
   def get_model_info(repo, opts \\ []) do
-    opts = Options.keywords!(opts)
-    revision = opts[:revision] || "main"
+    %{revision: revision} = Options.read!(opts, options())
 
     with :ok <- check(repo, "a.gguf"),
-         do: get("/api/models/#{repo}/revision/#{URI.encode_www_form(revision)}", opts)
+         do: get("/api/models/#{repo}/revision/#{URI.encode_www_form(revision || "main")}", opts)
   end
 
   defp get(path, opts) do
-    with {:ok, json} <- NIF.hub_get(path, read!(opts)), do: JSON.decode(json)
+    o = read!(opts)
+    with {:ok, json} <- ask(fn -> NIF.hub_get(path, o) end), do: JSON.decode(json)
   end
+
+  # Without a limit of time: options have their own.
+  defp ask(fun), do: Turns.take(:ask, :infinity, fn _left -> fun.() end)
 
   @doc """
   Lists the GGUF files of a repository, smallest first; offline those in the cache. With `nil` it lists all
@@ -120,7 +128,10 @@ defmodule Weir.Hub do
   """
   @spec list_gguf_files(String.t() | nil, keyword()) :: {:ok, [file()]} | {:error, String.t()}
   def list_gguf_files(repo, opts \\ []) do
-    with {:ok, files} <- NIF.hub_list(repo && "hf:" <> repo, read!(opts)),
+    o = read!(opts)
+    name = repo && name(repo, nil)
+
+    with {:ok, files} <- ask(fn -> NIF.hub_list(name, o) end),
          do: {:ok, Enum.sort_by(files, &{&1.size, &1.filename})}
   end
 
@@ -131,7 +142,8 @@ defmodule Weir.Hub do
   @spec resolve(String.t(), String.t() | nil, keyword()) ::
           {:ok, String.t()} | {:error, String.t()}
   def resolve(repo, quantization \\ nil, opts \\ []) do
-    NIF.hub_resolve(name(repo, quantization), read!(opts))
+    {name, o} = {name(repo, quantization), read!(opts)}
+    ask(fn -> NIF.hub_resolve(name, o) end)
   end
 
   @doc """
@@ -170,7 +182,12 @@ defmodule Weir.Hub do
     Process.flag(:trap_exit, true)
     Process.monitor(owner)
     relay = self()
-    forward(spawn_link(fn -> exit({ref, NIF.hub_download(name, o, relay, ref)}) end), owner, ref)
+    forward(spawn_link(fn -> exit({ref, native_download(name, o, relay, ref)}) end), owner, ref)
+  end
+
+  defp native_download(name, o, relay, ref) do
+    kind = if o.offline, do: :ask, else: :download
+    Turns.take(kind, :infinity, fn _left -> NIF.hub_download(name, o, relay, ref) end)
   end
 
   defp forward(pid, owner, ref) do
@@ -217,17 +234,19 @@ defmodule Weir.Hub do
 
   @doc false
   # The file of a path, or of `hf:OWNER/REPO[:QUANTIZATION or FILE]`.
-  def file("hf:" <> _ = name), do: NIF.hub_download(name, read!([]), nil, nil)
+  def file("hf:" <> _ = name), do: native_download(name, read!([]), nil, nil)
   def file(path), do: {:ok, path}
 
   @doc false
   # The same without a download.
   @spec cached(Path.t() | nil) :: {:ok, Path.t() | nil} | {:error, String.t()}
-  def cached("hf:" <> _ = name), do: NIF.hub_download(name, %{read!([]) | offline: true}, nil, nil)
+  def cached("hf:" <> _ = name), do: native_download(name, %{read!([]) | offline: true}, nil, nil)
   def cached(path), do: {:ok, path}
 
-  defp name(repo, nil), do: "hf:" <> repo
-  defp name(repo, what), do: "hf:" <> repo <> ":" <> what
+  defp name(repo, nil), do: "hf:" <> Options.argument!("the repository", :string, repo)
+
+  defp name(repo, what),
+    do: name(repo, nil) <> ":" <> Options.argument!("the file or quantization", :string, what)
 
   @doc """
   Filters the GGUF files from the hub's list of a repository's files (`"siblings"`), smallest first.
@@ -237,6 +256,8 @@ defmodule Weir.Hub do
   """
   @spec filter_gguf_files([map()]) :: [%{filename: String.t(), size: non_neg_integer()}]
   def filter_gguf_files(siblings) do
+    siblings = Options.argument!("the files", {:list, :map}, siblings)
+
     files =
       for %{"rfilename" => name} = file <- siblings,
           String.ends_with?(String.downcase(name), ".gguf"),
@@ -254,7 +275,7 @@ defmodule Weir.Hub do
   @spec build_download_url(String.t(), String.t(), keyword()) :: String.t()
   def build_download_url(repo, file, opts \\ []) do
     check!(repo, file)
-    opts = Options.keywords!(opts)
+    opts = given!(opts)
     endpoint = opts[:endpoint] || env(["HF_ENDPOINT"]) || @endpoint
 
     path =
@@ -273,7 +294,7 @@ defmodule Weir.Hub do
   """
   @spec auth_headers(keyword()) :: [{String.t(), String.t()}]
   def auth_headers(opts \\ []) do
-    opts = Options.keywords!(opts)
+    opts = given!(opts)
 
     case opts[:token] || env(["HF_TOKEN", "HUGGING_FACE_HUB_TOKEN"]) do
       nil -> []
@@ -287,7 +308,7 @@ defmodule Weir.Hub do
   @spec cache_path(String.t(), String.t(), keyword()) :: Path.t()
   def cache_path(repo, file, opts \\ []) do
     check!(repo, file)
-    opts = Options.keywords!(opts)
+    opts = given!(opts)
     base = Path.join(cache_dir(opts), "models--" <> String.replace(repo, "/", "--"))
     revision = opts[:revision] || "main"
 

@@ -23,9 +23,10 @@ defmodule Weir.JSON do
   defp encode(number) when is_integer(number), do: Integer.to_string(number)
   defp encode(number) when is_float(number), do: Float.to_string(number)
 
-  defp encode([pair | _] = pairs) when is_tuple(pair), do: object(pairs)
+  # length/1 fails for an improper list, so these guards are false
+  defp encode([pair | _] = pairs) when is_tuple(pair) and length(pairs) > 0, do: object(pairs)
 
-  defp encode(list) when is_list(list) do
+  defp encode(list) when is_list(list) and length(list) >= 0 do
     [?[, list |> Enum.map(&encode/1) |> Enum.intersperse(?,), ?]]
   end
 

@@ -56,6 +56,6 @@ defmodule Weir.Application do
   def start(_type, _args) do
     # the groups of Weir.Cluster, one scope on each node
     groups = %{id: Weir.Cluster, start: {:pg, :start_link, [Weir.Cluster]}}
-    Supervisor.start_link([Weir.Log, groups], strategy: :one_for_one, name: Weir.Supervisor)
+    Supervisor.start_link([Weir.Log, Weir.Turns, groups], strategy: :one_for_one, name: Weir.Supervisor)
   end
 end

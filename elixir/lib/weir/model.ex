@@ -38,12 +38,13 @@ defmodule Weir.Model do
   """
   @spec load(Path.t(), keyword()) :: {:ok, t()} | {:error, String.t()}
   def load(path, opts \\ []) do
+    path = Options.path!(path)
     o = Options.read!(opts, Options.model())
     split_mode = Options.number("model", :split_mode, o.split_mode)
 
     with {:ok, ref} <-
            NIF.model_load(
-             IO.chardata_to_string(path),
+             path,
              o.n_gpu_layers,
              o.use_mmap,
              o.main_gpu,

@@ -110,7 +110,6 @@ defmodule Weir.Models do
   defp options do
     Options.from("pool",
       ranges: [:queue_limit],
-      renamed: [memory_bytes: :memory, queue_limit: :max_queue],
       own: [memory: {:auto_or_bytes, :auto}]
     )
   end
@@ -135,7 +134,10 @@ defmodule Weir.Models do
   @spec load(models(), String.t()) :: :ok | {:error, reason()}
   def load(models, name), do: by_name(models, :pool_load, name)
 
-  @doc "Unloads a model, also a pinned one, when its present leases have ended. Returns at once."
+  @doc """
+  Unloads a model, also a pinned one, when its present leases have ended. Until then its state is `:leaving`, and
+  new leases wait for its next load. Returns at once.
+  """
   @spec unload(models(), String.t()) :: :ok | {:error, reason()}
   def unload(models, name), do: by_name(models, :pool_unload, name)
 
@@ -226,7 +228,7 @@ defmodule Weir.Models do
   @doc "Returns the answer to a conversation. Options as in `generate/4` and `Weir.Chat.apply_template/3`."
   @spec chat(models(), name(), [Chat.message()], keyword()) :: {:ok, String.t()} | {:error, reason()}
   def chat(models, name, messages, opts \\ []) do
-    {template, rest} = Options.split!(opts, Options.template())
+    {template, rest} = Chat.split!(opts)
 
     with {:ok, answer} <- whole(models, name, rest, &Chat.prompt(&1, messages, template)),
          do: {:ok, answer.text}
@@ -235,7 +237,7 @@ defmodule Weir.Models do
   @doc "Like `chat/4`, but returns a stream as `stream/4` does."
   @spec stream_chat(models(), name(), [Chat.message()], keyword()) :: Enumerable.t()
   def stream_chat(models, name, messages, opts \\ []) do
-    {template, rest} = Options.split!(opts, Options.template())
+    {template, rest} = Chat.split!(opts)
     streamed(models, name, rest, &Chat.prompt(&1, messages, template))
   end
 
@@ -336,7 +338,7 @@ defmodule Weir.Models do
     given = %{memory_bytes: o.memory, queue_limit: o.max_queue}
 
     with {:ok, pool} <- NIF.pool_create(Map.merge(given, Map.take(o, [:cache_dir, :cache_disk_bytes]))),
-         :ok <- NIF.pool_set(pool, Enum.map(entries, & &1.native)) do
+         :ok <- set_native(pool, entries) do
       {:ok, %{pool: pool, entries: entries, telemetry: Telemetry.start()}}
     else
       {:error, reason} -> {:stop, reason}
@@ -396,9 +398,15 @@ defmodule Weir.Models do
   end
 
   defp set_all(state, entries) do
-    case NIF.pool_set(state.pool, Enum.map(entries, fn %Entry{native: native} -> native end)) do
+    case set_native(state.pool, entries) do
       :ok -> {:reply, :ok, %{state | entries: entries}}
       {:error, reason} -> {:reply, {:error, reason}, state}
     end
+  end
+
+  defp set_native(pool, entries) do
+    pool
+    |> NIF.pool_set(Enum.map(entries, fn %Entry{native: native} -> native end))
+    |> Options.named(["pool_model", "engine"])
   end
 end

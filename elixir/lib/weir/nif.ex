@@ -33,8 +33,9 @@ defmodule Weir.NIF do
   @typedoc "It may stand for its model, and in `engine_submit/4` and `engine_stats/1` for its engine."
   @type lease :: reference()
   @type token :: integer()
-  @type result(value) :: {:ok, value} | {:error, String.t()}
-  @type status :: :ok | {:error, String.t()}
+  @typedoc "`:stopping`: the engine was stopped, or is draining."
+  @type result(value) :: {:ok, value} | {:error, String.t() | :stopping}
+  @type status :: :ok | {:error, String.t() | :stopping}
   @typedoc "Token, position, sequence, and whether to keep its logits."
   @type entry :: {token(), integer(), integer(), boolean()}
 
@@ -361,7 +362,7 @@ defmodule Weir.NIF do
            {:ok, map(), map()} | {:error, String.t()}
 
   @doc "Never waits for a forward pass."
-  native engine_stats(engine()) :: map()
+  native engine_stats(engine()) :: map() | {:error, :stopping}
 
   @doc """
   Refuses new requests and waits the given ms for the running ones to end (negative: no limit). Ends early if
@@ -369,7 +370,13 @@ defmodule Weir.NIF do
   """
   native engine_drain(engine(), timeout :: integer()) :: :ok | {:error, :timeout | String.t()}
   @doc "Refuses new requests; every stream ends with an error, within a tick. Dirty, I/O."
-  native engine_stop(engine()) :: :ok
+  native engine_stop(engine()) :: :ok | {:error, :stopping}
+
+  @doc """
+  Stops the engine, waits for its running pass and for other calls, and frees it, also if other processes refer
+  to it. Then cached prefixes are in `cache_dir`. Later calls return `{:error, :stopping}`. Dirty, I/O.
+  """
+  native engine_destroy(engine()) :: :ok
 
   @doc "The usage of a request so far, in the format of its last message."
   native engine_usage(ref :: reference()) :: map()
@@ -378,10 +385,11 @@ defmodule Weir.NIF do
   native engine_close(ref :: reference()) :: :ok
 
   @doc "Returns some of the recorded ticks from this number on, and the number to continue with."
-  native engine_ticks(engine(), from :: non_neg_integer()) :: {non_neg_integer(), [map()]}
+  native engine_ticks(engine(), from :: non_neg_integer()) ::
+           {non_neg_integer(), [map()]} | {:error, :stopping}
 
   @doc "The slots with work after the last tick: the progress of each, and the cached part of its prompt."
-  native engine_slots(engine()) :: [map()]
+  native engine_slots(engine()) :: [map()] | {:error, :stopping}
 
   @doc "Options: the members of `weir_pool_params` by their names; `memory_bytes` may be `:auto`. Dirty, I/O."
   native pool_create(options :: map()) :: result(pool())
@@ -414,6 +422,12 @@ defmodule Weir.NIF do
 
   @doc "A lease of the same model for another process, once the first is ready. Either may end first."
   native lease_share(lease(), pid()) :: {:ok, lease()}
+
+  @doc """
+  A lease of a model that was loaded by itself. It stands for the model, until it is released or `pid` ends,
+  but keeps it in memory no longer.
+  """
+  native model_share(model(), pid()) :: {:ok, lease()}
   @doc "The adapters that were loaded with the model."
   native lease_adapters(lease()) :: [adapter()]
   @doc "Ends the lease, in any state. The model stays until calls and streams that use it have ended."

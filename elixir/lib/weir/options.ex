@@ -115,6 +115,24 @@ defmodule Weir.Options do
 
   def valid?(_type, _value), do: false
 
+  @doc "An argument, by its name in the message; raises an `ArgumentError` if it has another type."
+  @spec argument!(String.t(), term(), value) :: value when value: term()
+  def argument!(name, type, value) do
+    if valid?(type, value),
+      do: value,
+      else: raise(ArgumentError, "#{name} must be #{text(type)}, got: #{inspect(value)}")
+  end
+
+  @doc "A path, which may be chardata, as a text for the library."
+  @spec path!(term()) :: String.t()
+  def path!(path) when is_list(path) do
+    argument!("a path", :string, IO.chardata_to_string(path))
+  rescue
+    _no_chardata -> argument!("a path", :string, path)
+  end
+
+  def path!(path), do: argument!("a path", :string, path)
+
   defp wrong!(name, type, value) do
     raise ArgumentError, "option #{inspect(name)} must be #{text(type)}, got: #{inspect(value)}"
   end
@@ -146,20 +164,73 @@ defmodule Weir.Options do
 
   # ---- The library's parameters ----
 
+  # Members whose options have another name, or that belong to an option.
+  @renamed %{
+    "engine" => [n_slots: :n_parallel, n_kv: :n_ctx, queue_limit: :max_queue],
+    "request" => [
+      deadline_ms: :deadline,
+      itl_target_ms: :itl_target,
+      n_logprobs: :top_logprobs,
+      source_at: :at,
+      adapters: :lora,
+      text: :prompt,
+      tokens: :prompt
+    ],
+    "context" => [pooling: :pooling_type],
+    "chat" => [add_generation_prompt: :add_assistant, template_source: :template],
+    "hub" => [timeout_ms: :timeout],
+    "pool" => [memory_bytes: :memory, queue_limit: :max_queue],
+    "pool_model" => [idle_ms: :idle, path: :model_path, draft_path: :draft_model, adapters: :lora]
+  }
+
+  @doc "An error of the library with the names of options instead of these structs' members."
+  @spec named(result, [String.t()]) :: result when result: term()
+  def named({:error, text}, structs) when is_binary(text) do
+    names =
+      for struct <- structs, {member, option} <- @renamed[struct], into: %{}, do: {"#{member}", "#{option}"}
+
+    # one request at a time; its sampler's options are its own
+    text = String.replace(text, ~r/^requests\[0\]\.(sampler\.)?/, "")
+    {field, message} = field(text)
+
+    message =
+      message
+      |> String.replace("n_ctx or n_kv", "n_ctx")
+      |> String.replace(~r/\b\w+_\w+\b/, &Map.get(names, &1, &1))
+
+    field = Enum.map_join(String.split(field, ".", trim: true), ".", &Map.get(names, &1, &1))
+
+    {:error,
+     if(field == "" or String.starts_with?(message, field), do: message, else: field <> ": " <> message)}
+  end
+
+  def named(result, _structs), do: result
+
+  # The member that an error begins with.
+  defp field(text) do
+    case Regex.run(~r/^([\w.\[\]]+): (.*)$/s, text) do
+      [_, field, message] -> {field, message}
+      nil -> {"", text}
+    end
+  end
+
+  @doc "The greatest value of a member."
+  @spec most(String.t(), atom()) :: integer()
+  def most(struct, name), do: Enum.find(members(struct), &(&1.name == name)).max
+
   @doc """
   Options from the library's description of a parameter struct, as `{type, default}`: its members that are
   numbers, choices, texts or lists of these.
 
     * `only`, `except` – names of members
     * `ranges` – members whose range is checked here; the library checks the others
-    * `renamed` – members whose options have another name
     * `defaults` – by the option's name, if they differ
     * `own` – options that replace these or are added
   """
   @spec from(String.t(), keyword()) :: keyword()
   def from(struct, how \\ []) do
     ranges = how[:ranges] || []
-    renamed = how[:renamed] || []
+    renamed = @renamed[struct] || []
 
     options =
       for %{name: name} = member <- members(struct),
@@ -224,8 +295,7 @@ defmodule Weir.Options do
   # The other members are options of a server; this is the low level.
   def context do
     from("context",
-      only: [:n_ctx, :embeddings, :pooling, :n_seq_max | @threads],
-      renamed: [pooling: :pooling_type]
+      only: [:n_ctx, :embeddings, :pooling, :n_seq_max | @threads]
     )
   end
 
@@ -273,7 +343,6 @@ defmodule Weir.Options do
   def template do
     from("chat",
       except: [:messages_json, :tools_json, :tool_choice, :parallel_tool_calls, :json_schema],
-      renamed: [add_generation_prompt: :add_assistant, template_source: :template],
       own: [chat_template_kwargs: {{:list, :pair}, []}, now: {{:range, 0..0xFFFFFFFFFF}, 0}]
     )
   end

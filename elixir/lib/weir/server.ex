@@ -62,7 +62,7 @@ defmodule Weir.Server do
   `Weir.Server.Telemetry` lists the events for monitoring.
   """
 
-  alias Weir.{Chat, Chunk, Completion, Deadline, Embedding, Error, Model, Options}
+  alias Weir.{Chat, Chunk, Completion, Deadline, Embedding, Error, Generation, Model, NIF, Options}
   alias Weir.Server.{Answer, BatchStrategy, Broker, Embedder, Engine, Request}
 
   @type server :: GenServer.server()
@@ -170,8 +170,8 @@ defmodule Weir.Server do
   (true), `cache_keep_ms` (0; prompt and answer stay cached as if they had been used that much later),
   `cache_salt` (only requests with the same salt share prefixes), `tenant` (nil: the salt; slots are shared
   fairly between tenants), `itl_target` (0: the server's; the longest tick to aim at beside this answer),
-  `lora` (see `Weir.Adapter`), `id` (any term, for `cancel/2` and forks), and those of `Weir.Sampler.create/2`: `temp`, `seed`, `grammar`, `json_schema`
-  and so on. Functions that return logprobs also take `logprobs` (false), `top_logprobs` (0; 0 to 20),
+  `lora` (see `Weir.Adapter`), `id` (any term, for `cancel/2` and forks; the caller then gets each token at once,
+  as in a stream), and those of `Weir.Sampler.create/2`: `temp`, `seed`, `grammar`, `json_schema` and so on. Functions that return logprobs also take `logprobs` (false), `top_logprobs` (0; 0 to 20),
   `prompt_logprobs` (false) and `n_prompt_logprobs` (0; 0 to 20).
 
   Also `best_of` (1; 1 to 128: run this many answers and return the one with the highest mean logprob), `echo`
@@ -250,7 +250,10 @@ defmodule Weir.Server do
 
   # ---- Conversations ----
 
-  @doc "Returns the model, for `Weir.Tokenizer`, `Weir.Chat` and others. Waits until it is loaded."
+  @doc """
+  Returns the model, for `Weir.Tokenizer`, `Weir.Chat` and others. Waits until it is loaded. A process that has
+  it keeps it in memory, also after the server's end, until it is collected.
+  """
   @spec model(server()) :: Model.t()
   def model(server), do: server |> fetch_model() |> Error.ok!()
 
@@ -270,7 +273,7 @@ defmodule Weir.Server do
   @doc "Returns the answer to a conversation. Options as in `generate/3` and `Weir.Chat.apply_template/3`."
   @spec chat(server(), [Chat.message()], keyword()) :: {:ok, String.t()} | {:error, reason()}
   def chat(server, messages, opts \\ []) do
-    {template, rest} = Options.split!(opts, Options.template())
+    {template, rest} = Chat.split!(opts)
 
     with {:ok, answer} <- Answer.whole(server, rest, &Answer.rendered(server, messages, template, &1)),
          do: {:ok, answer.text}
@@ -279,7 +282,7 @@ defmodule Weir.Server do
   @doc "Like `chat/3`, but returns a stream as `stream/3` does."
   @spec stream_chat(server(), [Chat.message()], keyword()) :: Enumerable.t()
   def stream_chat(server, messages, opts \\ []) do
-    {template, rest} = Options.split!(opts, Options.template())
+    {template, rest} = Chat.split!(opts)
     Answer.stream(server, rest, &Answer.rendered(server, messages, template, &1))
   end
 
@@ -317,8 +320,13 @@ defmodule Weir.Server do
     {fn deadline ->
        how = %{id: id, mode: mode, n: o.n, share: false, deadline: deadline}
 
-       with {:ok, model} <- loaded(server, deadline),
-            do: Completion.open(model, messages, o, &Request.start(server, &1, given, how))
+       with {:ok, model} <- Broker.model(server, deadline) do
+         try do
+           Completion.open(model, messages, o, &Request.start(server, &1, given, how))
+         after
+           NIF.lease_release(model.ref)
+         end
+       end
      end, timeout}
   end
 
@@ -338,7 +346,8 @@ defmodule Weir.Server do
     deadline = Deadline.at(timeout)
 
     with {:ok, embedder} <- Broker.ask(server, :embedder, timeout),
-         {:ok, vectors} <- Embedder.embed(embedder, texts, o, deadline) do
+         # in a short-lived process, because a context keeps its model in memory
+         {:ok, vectors} <- Generation.elsewhere(fn -> Embedder.embed(embedder, texts, o, deadline) end) do
       {:ok, if(is_list(text_or_texts), do: vectors, else: hd(vectors))}
     end
   end

@@ -7,6 +7,8 @@ defmodule Weir.Thinking do
       {"one and one", "two"}
   """
 
+  alias Weir.Options
+
   @open "<think>"
   @close "</think>"
 
@@ -27,6 +29,7 @@ defmodule Weir.Thinking do
   """
   @spec parse(String.t()) :: {String.t(), String.t()}
   def parse(text) do
+    text = Options.argument!("the text", :binary, text)
     {events, parser} = feed(stream_parser(thinking: implicit?(text)), text)
     events = events ++ flush(parser)
     joined = fn kind -> for({^kind, part} <- events, into: "", do: part) end

@@ -20,12 +20,14 @@ defmodule Weir.Tokenizer do
   @spec encode(Model.t(), String.t(), keyword()) :: {:ok, [integer()]} | {:error, String.t()}
   def encode(%Model{ref: ref}, text, opts \\ []) do
     o = Options.read!(opts, add_special: {:boolean, true}, parse_special: {:boolean, true})
+    text = Options.argument!("the text", :binary, text)
     NIF.tokenize(ref, text, o.add_special, o.parse_special)
   end
 
   @doc "Always well-formed UTF-8."
   @spec decode(Model.t(), [integer()]) :: {:ok, String.t()} | {:error, String.t()}
-  def decode(%Model{ref: ref}, tokens), do: NIF.detokenize(ref, tokens)
+  def decode(%Model{ref: ref}, tokens),
+    do: NIF.detokenize(ref, Options.argument!("the ids", {:list, :integer}, tokens))
 
   @doc "The bytes of a token, which may be part of a character."
   @spec token_to_piece(Model.t(), integer()) :: binary() | {:error, String.t()}

@@ -231,6 +231,7 @@ defmodule Weir.Arguments do
       engine_stats: [:engine],
       engine_drain: [:spent, fn -> Enum.random([0, 1, -1]) end],
       engine_stop: [:spent],
+      engine_destroy: [&own_engine/0],
       engine_usage: [:stream],
       engine_close: [:stream],
       engine_ticks: [:engine, fn -> Enum.random([0, 1, 9_223_372_036_854_775_807]) end],
@@ -260,6 +261,7 @@ defmodule Weir.Arguments do
         &make_ref/0
       ],
       lease_share: [&ready_lease/0, &self/0],
+      model_share: [:model, &self/0],
       lease_adapters: [&own_lease/0],
       lease_release: [&own_lease/0],
       # invalid names: no test contacts a real hub (hub_test.exs has its own)
@@ -277,6 +279,12 @@ defmodule Weir.Arguments do
       backend_version: [],
       live_handles: []
     }
+  end
+
+  defp own_engine do
+    {:ok, %{ref: model}} = Weir.load_model("fake:")
+    {:ok, engine} = NIF.engine_create(model, %{n_slots: 1, n_ctx: 256})
+    engine
   end
 
   defp own_pool do

@@ -74,13 +74,14 @@ defmodule Weir.Cluster.Relay do
   defp work(tag, server, job) do
     tell(tag, last(tag, server, job))
   rescue
-    error in ArgumentError -> tell(tag, {:raised, error})
-    error in Weir.Error -> tell(tag, {:error, reason(error.reason)})
+    error in Weir.Error -> tell(tag, {:error, error.reason})
+    # what the caller gave is wrong on every node
+    error -> tell(tag, {:raised, error})
   end
 
   defp last(_tag, server, {:call, fun, arguments}) do
     case apply(Server, fun, [server | arguments]) do
-      {:error, reason} -> {:error, reason(reason)}
+      {:error, reason} -> {:error, reason}
       value -> {:answer, value}
     end
   end
@@ -98,7 +99,7 @@ defmodule Weir.Cluster.Relay do
         last
 
       {:error, reason} ->
-        {:error, reason(reason)}
+        {:error, reason}
     end
   end
 
@@ -120,12 +121,6 @@ defmodule Weir.Cluster.Relay do
     tell(tag, {:chunk, chunk})
     {credit - 1, nil}
   end
-
-  # A server that ends on request first refuses requests, and then stops its engine, whose streams have the
-  # library's own message.
-  defp reason("the engine has stopped" <> _), do: :stopping
-  defp reason("the engine takes no more requests" <> _), do: :stopping
-  defp reason(reason), do: reason
 
   defp tell(tag, message) do
     send(tag, {tag, message})

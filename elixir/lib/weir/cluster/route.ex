@@ -48,13 +48,14 @@ defmodule Weir.Cluster.Route do
     end
   end
 
-  defp start({:chat, [_ | _] = messages}) do
+  # length/1 fails for an improper list, so the guard is false
+  defp start({:chat, [_ | _] = messages}) when length(messages) > 0 do
     {instructions, others} = Enum.split_while(messages, &(role(&1) in ["system", "developer"]))
     instructions ++ Enum.take(others, 1)
   end
 
   defp start(text) when is_binary(text), do: binary_part(text, 0, min(byte_size(text), @bytes))
-  defp start([id | _] = ids) when is_integer(id), do: Enum.take(ids, @ids)
+  defp start([id | _] = ids) when is_integer(id) and length(ids) > 0, do: Enum.take(ids, @ids)
   # errors are found later
   defp start(other), do: other
 
@@ -95,7 +96,10 @@ defmodule Weir.Cluster.Route do
       Enum.min_by(ranked, fn {member, _place} -> {silent?(member, now), load(member) + member.kv} end)
   end
 
-  @doc "Running and queued requests per slot."
+  @doc """
+  Running and queued requests per slot: those of the last report, and this node's since. One that had been sent
+  when the report came, but reached the server after it was written, is missed until the next report.
+  """
   @spec load(member()) :: float()
   def load(member) do
     since = :counters.get(member.running, 1) - member.reported

@@ -66,7 +66,6 @@ defmodule Weir.Models.Entry do
       Options.from("pool_model",
         ranges: [:idle_ms],
         except: [:path, :draft_path, :adapters],
-        renamed: [idle_ms: :idle],
         own: [name: {:string, nil}, aliases: {{:list, :string}, []}]
       )
   end

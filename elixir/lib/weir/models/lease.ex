@@ -61,9 +61,9 @@ defmodule Weir.Models.Lease do
       {^ref, :ready} ->
         :ok
 
-      {^ref, {:error, reason}} ->
+      {^ref, {:error, _reason} = error} ->
         NIF.lease_release(lease)
-        {:error, reason}
+        Options.named(error, ["pool_model", "engine"])
 
       {:DOWN, ^monitor, :process, _pid, reason} ->
         NIF.lease_release(lease)
@@ -131,6 +131,7 @@ defmodule Weir.Models.Lease do
 
     asked = fn ->
       with {:ok, prompt} <- prompt.(lease.model),
+           :ok <- Request.plain!(prompt),
            {:ok, adapters} <- adapters(lease, given) do
         Request.submit_n(lease.ref, %{prompt: prompt}, Map.put(o, :adapters, adapters), mode, n, to)
       end

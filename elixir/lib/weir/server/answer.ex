@@ -3,8 +3,8 @@ defmodule Weir.Server.Answer do
   @moduledoc false
   # The answer to a request: the whole of it, the best of several, or a stream.
 
-  alias Weir.{Chat, Chunk, Deadline, Error, Logprobs, Options, Server, Tokenizer}
-  alias Weir.Server.{Request, Telemetry}
+  alias Weir.{Chat, Chunk, Deadline, Error, Generation, Logprobs, Options, Tokenizer}
+  alias Weir.Server.{Broker, Request, Telemetry}
 
   # Options that concern the caller only, not the engine.
   @options [best_of: {{:range, 1..128}, 1}, echo: {:boolean, false}, share: {:boolean, false}]
@@ -28,8 +28,9 @@ defmodule Weir.Server.Answer do
     with {:ok, prompt} <- prompt.(deadline),
          :ok <- echo!(own.echo, prompt),
          {:ok, requests} <- Request.start(server, prompt, requested, how),
+         before = echo(own.echo, prompt, hd(requests).model),
          {:ok, answer} <- best(Enum.map(requests, &gather(&1, deadline))),
-         {:ok, before} <- echo(own.echo, prompt, hd(requests).model) do
+         {:ok, before} <- before do
       wanted? = Map.get(given, :logprobs, own.best_of == 1)
       {:ok, %{answer | text: before <> answer.text, logprobs: if(wanted?, do: answer.logprobs)}}
     end
@@ -134,8 +135,10 @@ defmodule Weir.Server.Answer do
   @spec rendered(GenServer.server(), [Chat.message()], map(), Deadline.t()) ::
           {:ok, Request.prompt()} | {:error, term()}
   def rendered(server, messages, template, deadline) do
-    with {:ok, model} <- Server.fetch_model(server, Deadline.left(deadline)),
-         do: Chat.prompt(model, messages, template)
+    # in a short-lived process, because a conversation keeps its model in memory
+    Generation.elsewhere(fn ->
+      with {:ok, model} <- Broker.model(server, deadline), do: Chat.prompt(model, messages, template)
+    end)
   end
 
   @doc """

@@ -13,13 +13,14 @@ defmodule Weir.Server.Broker do
   # between two reports of ticks, while there are requests
   @ticks_ms 50
 
-  # current: the number of the engine for new requests. engines: by number; a former one stays until its last
+  # shared: the model for requests, which ends with this process. current: the number of the engine for new requests. engines: by number; a former one stays until its last
   # request has ended. requests: by the monitor of their consumer. flights: those that readers may still join,
   # by engine and request. draft: {path, model} of the last draft model that was loaded from a path. loading:
   # {loader, :start}, or {loader, from} for a change of options. waiting: {from, call} until the model is
   # loaded, newest first. changes: {from, given}, queued behind the one in progress.
   defstruct [
     :model,
+    :shared,
     :options,
     :current,
     :embedder,
@@ -48,6 +49,25 @@ defmodule Weir.Server.Broker do
   catch
     :exit, {:timeout, {GenServer, :call, _}} -> {:error, :timeout}
     :exit, {reason, {GenServer, :call, _}} -> {:error, {:server_down, reason}}
+  end
+
+  @doc """
+  The server's model for the calling process, until that calls `NIF.lease_release/1` or ends. What the process
+  then still refers to does not keep the model in memory.
+  """
+  @spec model(GenServer.server(), Deadline.t()) :: {:ok, Model.t()} | {:error, term()}
+  def model(server, deadline) do
+    here!(server)
+    with {:ok, shared} <- ask(server, :shared, Deadline.left(deadline)), do: lease(shared)
+  end
+
+  @doc "The same from the model that the server has shared."
+  @spec lease(Model.t()) :: {:ok, Model.t()} | {:error, :stopping}
+  def lease(%Model{ref: shared}) do
+    with {:ok, ref} <- NIF.lease_share(shared, self()), do: {:ok, %Model{ref: ref}}
+  rescue
+    # the server has ended
+    ArgumentError -> {:error, :stopping}
   end
 
   @doc "Raises for a server on another node, because models and streams belong to one node."
@@ -96,7 +116,10 @@ defmodule Weir.Server.Broker do
     end
   end
 
-  defp begun(state, loaded), do: adopt(%{state | model: loaded.model, loading: nil}, loaded)
+  defp begun(state, loaded) do
+    {:ok, ref} = NIF.model_share(loaded.model.ref, self())
+    adopt(%{state | model: loaded.model, shared: %Model{ref: ref}, loading: nil}, loaded)
+  end
 
   # Handles the calls that waited for the model, oldest first.
   defp resume(state) do
@@ -222,7 +245,7 @@ defmodule Weir.Server.Broker do
       else: {:noreply, %{state | waiting: [{from, call} | state.waiting]}}
   end
 
-  def handle_call(call, from, %{model: nil} = state) when call in [:model, :embedder],
+  def handle_call(call, from, %{model: nil} = state) when call in [:model, :shared, :embedder],
     do: {:noreply, %{state | waiting: [{from, call} | state.waiting]}}
 
   def handle_call({:begin, %{fork: nil} = asked}, {pid, _}, state),
@@ -271,9 +294,10 @@ defmodule Weir.Server.Broker do
   end
 
   def handle_call(:model, _from, state), do: {:reply, {:ok, state.model}, state}
+  def handle_call(:shared, _from, state), do: {:reply, {:ok, state.shared}, state}
 
   def handle_call(:embedder, _from, %{embedder: nil} = state) do
-    {:ok, embedder} = Embedder.start_link(state.model)
+    {:ok, embedder} = Embedder.start_link(state.shared)
     {:reply, {:ok, embedder}, %{state | embedder: embedder}}
   end
 
@@ -389,7 +413,7 @@ defmodule Weir.Server.Broker do
     session = %{
       server: self(),
       keys: keys,
-      model: state.model,
+      shared: state.shared,
       number: number,
       engine: engine.ref,
       driver: engine.driver,

@@ -26,9 +26,9 @@ defmodule Weir.Server.Engine do
   @doc "Options as `{type, default}`."
   def options do
     Options.from("engine",
-      except: [:n_kv, :max_tokens, :manual],
+      # nothing here reads the events that cache_block is for
+      except: [:n_kv, :max_tokens, :manual, :cache_block],
       ranges: [:n_slots],
-      renamed: [n_slots: :n_parallel, queue_limit: :max_queue],
       defaults: [n_parallel: 4, n_batch: 0, max_queue: 0],
       own: [
         n_ctx: {{:range, 1..0x10000000}, 8192},
@@ -42,7 +42,9 @@ defmodule Weir.Server.Engine do
   @doc "`draft`: the loaded model of the option `draft_model`, or nil."
   @spec create(Model.t(), Model.t() | nil, map()) :: {:ok, NIF.engine()} | {:error, String.t()}
   def create(model, draft, o) do
-    NIF.engine_create(model.ref, Map.put(params(o), :draft_model, draft && draft.ref))
+    model.ref
+    |> NIF.engine_create(Map.put(params(o), :draft_model, draft && draft.ref))
+    |> Options.named(["engine"])
   end
 
   @doc "The options for the native functions, without `draft_model`."
@@ -59,7 +61,7 @@ defmodule Weir.Server.Engine do
     )
   end
 
-  defp n_batch(%{n_batch: 0} = o), do: max(o.n_ctx, o.n_parallel)
+  defp n_batch(%{n_batch: 0} = o), do: o.n_ctx |> max(o.n_parallel) |> min(Options.most("engine", :n_batch))
   defp n_batch(o), do: o.n_batch
 
   @doc "For the server's process. Starts a driver if the plans come from Elixir."
@@ -71,11 +73,14 @@ defmodule Weir.Server.Engine do
     %__MODULE__{ref: ref, driver: driver, failures: failures}
   end
 
-  @doc "Waits for the running pass. The remaining streams end with an error."
+  @doc """
+  Frees the engine, after its running pass and once cached prefixes are on the disk. The remaining streams end
+  with an error.
+  """
   @spec stop(t()) :: :ok
   def stop(engine) do
     Driver.stop(engine.driver)
-    NIF.engine_stop(engine.ref)
+    NIF.engine_destroy(engine.ref)
   end
 
   @doc "Its part of `Weir.Server.get_stats/1`."

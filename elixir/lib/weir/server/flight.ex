@@ -13,7 +13,7 @@ defmodule Weir.Server.Flight do
 
   # between two messages it runs OTP's code, so that this module can be reloaded at any time
   use GenServer
-  alias Weir.NIF
+  alias Weir.{NIF, Options}
   alias Weir.Server.Driver
 
   @enforce_keys [:server, :monitor, :key]
@@ -46,7 +46,7 @@ defmodule Weir.Server.Flight do
 
   # The flight is linked to the server, which a bad request must not end.
   defp submit(engine, request) do
-    NIF.engine_submit(engine, request, self(), :infinity)
+    engine |> NIF.engine_submit(request, self(), :infinity) |> Options.named(["request", "engine"])
   rescue
     error in ArgumentError -> {:error, Exception.message(error)}
   end

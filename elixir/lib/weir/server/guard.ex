@@ -19,7 +19,7 @@ defmodule Weir.Server.Guard do
 
   @impl true
   def handle_info({:DOWN, monitor, :process, _pid, _reason}, {monitor, engine} = state) do
-    NIF.engine_stop(engine)
+    _ended = NIF.engine_stop(engine)
     {:stop, :normal, state}
   end
 

@@ -4,7 +4,7 @@ defmodule Weir.Server.Request do
   # The consumer's side of a request. The server only names the engine; the consumer sends it the prompt, and
   # gets the chunks with back pressure. Without a server it has its own engine.
 
-  alias Weir.{Adapter, Deadline, NIF, Options}
+  alias Weir.{Adapter, Deadline, Error, NIF, Options}
   alias Weir.Server.{Broker, Driver, Flight}
 
   # The maximum number of chunks in the mailbox. When half of them were taken, as many are demanded again.
@@ -13,7 +13,7 @@ defmodule Weir.Server.Request do
   # A caller that waits for the whole answer gets the first token and the rest at the end.
   @interval 1_000_000_000
 
-  # server, key and monitor: nil without a server. logprobs: whether chunks have scores. deterministic: whether
+  # server, key and monitor: nil without a server. model: of a server, a lease until the request's end. logprobs: whether chunks have scores. deterministic: whether
   # the same request has the same answer again. flight: the sender; nil: the engine.
   @enforce_keys [:ref, :model, :logprobs]
   defstruct [:ref, :model, :logprobs, :server, :key, :monitor, :flight, deterministic: false, taken: 0]
@@ -29,7 +29,6 @@ defmodule Weir.Server.Request do
     Options.from("request",
       except: [:source_at, :n_logprobs | @logprobs],
       ranges: [:priority, :n_draft_max, :cache_keep_ms, :itl_target_ms],
-      renamed: [deadline_ms: :deadline, itl_target_ms: :itl_target],
       defaults: [max_tokens: 256],
       own: [
         deadline: {{:maybe, {:range, 1..0x7FFFFFFF}}, nil},
@@ -44,8 +43,7 @@ defmodule Weir.Server.Request do
   def logprobs do
     Options.from("request",
       only: [:n_logprobs | @logprobs],
-      ranges: [:n_logprobs, :n_prompt_logprobs],
-      renamed: [n_logprobs: :top_logprobs]
+      ranges: [:n_logprobs, :n_prompt_logprobs]
     )
   end
 
@@ -105,6 +103,16 @@ defmodule Weir.Server.Request do
     end
   end
 
+  @doc "Raises for what is no prompt without a source."
+  @spec plain!(term()) :: :ok
+  def plain!(prompt) do
+    if not (is_binary(prompt) or is_reference(prompt) or Options.valid?({:list, :integer}, prompt)) do
+      raise ArgumentError, "a prompt is a text or a list of token ids, got: #{inspect(prompt)}"
+    end
+
+    :ok
+  end
+
   defp prompt!(prompt) when is_binary(prompt) or is_reference(prompt), do: :ok
   defp prompt!({:fork, _id}), do: :ok
   defp prompt!({:fork, _id, at}) when is_integer(at) and at >= -1 and at < 0x80000000, do: :ok
@@ -122,19 +130,28 @@ defmodule Weir.Server.Request do
   defp prompt(prompt, _session), do: %{prompt: prompt}
 
   defp submit(session, prompt, given, how) do
-    o = merge(session.defaults, given)
+    case Error.map_ok(session.keys, fn _key -> Broker.lease(session.shared) end) do
+      {:ok, models} ->
+        submit_with(Map.put(session, :models, models), prompt, merge(session.defaults, given), how)
 
-    with {:ok, o} <- adapted(session.model, o),
+      {:error, reason} ->
+        ended(session.keys, session.server, {:error, reason})
+        {:error, reason}
+    end
+  end
+
+  defp submit_with(session, prompt, o, how) do
+    with {:ok, o} <- adapted(hd(session.models), o),
          {:ok, requests} <- submit_or_join(session, prompt, o, how) do
       {:ok, requests}
     else
       {:error, reason} ->
-        ended(session, {:error, reason})
+        failed(session, reason)
         {:error, reason}
     end
   rescue
     error ->
-      ended(session, {:error, Exception.message(error)})
+      failed(session, Exception.message(error))
       reraise error, __STACKTRACE__
   end
 
@@ -152,14 +169,14 @@ defmodule Weir.Server.Request do
           do: GenServer.cast(session.server, {:running, key, ref})
 
       Driver.work(session.driver)
-      {:ok, for({ref, key} <- Enum.zip(refs, session.keys), do: request(session, o, ref, key))}
+      {:ok, Enum.zip_with([refs, session.keys, session.models], &request(session, o, &1))}
     end
   end
 
-  defp request(session, o, ref, key) do
+  defp request(session, o, [ref, key, model]) do
     %__MODULE__{
       ref: ref,
-      model: session.model,
+      model: model,
       logprobs: o.logprobs,
       deterministic: deterministic?(o),
       server: session.server,
@@ -186,13 +203,13 @@ defmodule Weir.Server.Request do
   defp join(session, prompt, o, how) do
     {demand, _interval} = flow(how.mode, o)
     request = o |> to_engine() |> Map.put(:prompt, prompt)
-    [key] = session.keys
+    %{keys: [key], models: [model]} = session
     ref = Flight.ref()
     call = {:join, session.number, request, key, ref, demand}
 
     case Broker.ask(session.server, call, Deadline.left(how.deadline)) do
       {:ok, flight} ->
-        {:ok, [%{request(session, o, ref, key) | flight: flight}]}
+        {:ok, [%{request(session, o, [ref, key, model]) | flight: flight}]}
 
       {:error, reason} ->
         Flight.close(ref)
@@ -201,9 +218,12 @@ defmodule Weir.Server.Request do
     end
   end
 
-  defp ended(session, outcome) do
-    Enum.each(session.keys, &GenServer.cast(session.server, {:ended, &1, outcome}))
+  defp failed(session, reason) do
+    Enum.each(session.models, &release/1)
+    ended(session.keys, session.server, {:error, reason})
   end
+
+  defp ended(keys, server, outcome), do: Enum.each(keys, &GenServer.cast(server, {:ended, &1, outcome}))
 
   @doc "Adds the native adapters for the option :lora."
   def adapted(model, o) do
@@ -213,9 +233,10 @@ defmodule Weir.Server.Request do
 
   @doc "Submits `%{prompt: _}`, or a fork's source, to an engine for the process `to`."
   def submit_n(engine, prompt, o, mode, n, to \\ self()) do
-    {demand, interval} = flow(mode, o)
+    # a fork continues what has come in chunks
+    {demand, interval} = flow(if(prompt[:keep], do: :stream, else: mode), o)
     request = o |> to_engine() |> Map.merge(prompt) |> Map.put(:interval, interval)
-    NIF.engine_submit_n(engine, request, n, to, demand)
+    engine |> NIF.engine_submit_n(request, n, to, demand) |> Options.named(["request", "engine"])
   end
 
   defp flow(:stream, o), do: {@window, o.interval}
@@ -330,9 +351,15 @@ defmodule Weir.Server.Request do
     finish(request, outcome)
   end
 
-  # Fails for a handle of a native library that another file has replaced.
+  # These two fail for a handle of a native library that another file has replaced.
   defp native_close(ref) do
     NIF.engine_close(ref)
+  rescue
+    ArgumentError -> :ok
+  end
+
+  defp release(model) do
+    NIF.lease_release(model.ref)
   rescue
     ArgumentError -> :ok
   end
@@ -349,6 +376,7 @@ defmodule Weir.Server.Request do
 
   defp finish(request, outcome) do
     Process.demonitor(request.monitor, [:flush])
-    GenServer.cast(request.server, {:ended, request.key, outcome})
+    release(request.model)
+    ended([request.key], request.server, outcome)
   end
 end
