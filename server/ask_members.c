@@ -13,7 +13,8 @@
 static bool check_part(serve_call *call, const char *place, const json_t *part)
 {
     static const char *const members[] = {"type", "text",          "image_url",   "input_audio",
-                                          "uuid", "cache_control", "annotations", NULL};
+                                          "uuid", "cache_control", "annotations", "index",
+                                          "id",   "citations",     NULL};
     static const char *const of_image[] = {"url", "detail", "format", NULL};
     static const char *const of_sound[] = {"data", "format", NULL};
     char at[PLACE_MAX];
@@ -89,9 +90,9 @@ bool serve_ask_chat_messages(serve_call *call, void *to, const char *name, const
 static bool check_tool(serve_call *call, const char *place, const json_t *tool)
 {
     static const char *const members[] = {"type", "function", "cache_control", NULL};
-    /* return: of functions in Python as Hugging Face's libraries describe them */
+    /* return: of functions in Python as Hugging Face's libraries describe them; type: Open WebUI's */
     static const char *const of_function[] = {"name",          "description", "parameters", "strict",
-                                              "cache_control", "return",      NULL};
+                                              "cache_control", "return",      "type",       NULL};
     char at[PLACE_MAX];
     const char *type = serve_field_type(tool);
     if (type != NULL && !serve_ask_is(type, "function")) return true;

@@ -13,13 +13,14 @@ static bool add_model(serve_call *call, json_t *json)
     if (call->asked[0] == '\0' || !json_is_object(json)) return true;
     const json_t *name = json_object_get(json, "model");
     if (name == NULL && call->route->tagged) name = json_object_get(json, "name");
-    if (name == NULL || json_is_null(name))
+    const char *word = json_string_value(name);
+    if (name == NULL || json_is_null(name) || (word != NULL && word[0] == '\0'))
         return json_object_set_new(json, "model", json_string(call->asked)) == 0 ||
                serve_call_no_memory(call);
-    return !json_is_string(name) || strcmp(json_string_value(name), call->asked) == 0 ||
+    return word == NULL || strcmp(word, call->asked) == 0 ||
            serve_call_refuse(call, 400, "model", "invalid_value",
                              "model is \"%.100s\" in the body and \"%.100s\" in the address: name one model",
-                             json_string_value(name), call->asked);
+                             word, call->asked);
 }
 
 bool serve_call_read_any(serve_call *call, json_t **json)

@@ -116,14 +116,16 @@ void serve_choice_explain(const serve_choice *choice, serve_failure *why)
     const weir_error *error = &choice->error;
     const serve_terms *terms = &choice->answer->call->terms;
     bool stops = choice->reason == WEIR_REASON_CANCELLED || error->code == WEIR_STOPPED;
-    bool callers = error->code == WEIR_INVALID || error->code == WEIR_GRAMMAR;
+    bool grammar = error->code == WEIR_GRAMMAR; /* that it allows no token shows here only; so for biases */
+    bool callers = grammar || (error->code == WEIR_INVALID && strcmp(error->field, "logit_bias") == 0);
+    const char *field = grammar && terms->schema_field != NULL ? "json_schema" : error->field;
     *why = (serve_failure){
         .status = stops || error->code == WEIR_NO_MEMORY ? 503
                   : callers                              ? 400
                                                          : 500,
         .code = callers ? "invalid_value" : weir_status_name(error->code),
     };
-    if (callers) serve_names_field(error->field, terms, why->field, sizeof why->field);
+    if (callers) serve_names_field(field, terms, why->field, sizeof why->field);
     if (stops)
         snprintf(why->message, sizeof why->message, "the server is going down");
     else if (error->message[0] == '\0')

@@ -30,7 +30,9 @@ bool serve_field_only(serve_call *call, const char *place, const json_t *object,
         char field[128];
         size_t i = 0;
         while (members[i] != NULL && strcmp(members[i], key) != 0) i++;
-        if (members[i] != NULL || json_is_null(value)) continue;
+        bool none = json_is_null(value) || json_is_false(value) ||
+                    (json_is_array(value) && json_array_size(value) == 0);
+        if (members[i] != NULL || none) continue;
         snprintf(field, sizeof field, "%s.%.40s", place, key);
         return serve_call_refuse(call, 400, field, "unknown_parameter", "%s is not supported", field);
     }

@@ -124,9 +124,11 @@ static bool read_model(visit *v)
 {
     size_t n;
     const char *name = serve_argument_find(v->query, "model", &n);
-    return name == NULL || decode(name, n, v->call->asked, sizeof v->call->asked) ||
+    char *asked = v->call->asked;
+    if (name == NULL) return true;
+    return (decode(name, n, asked, sizeof v->call->asked) && weir__utf8_valid(asked, strlen(asked))) ||
            serve_call_refuse(v->call, 400, "model", "invalid_value",
-                             "model in the address has an invalid percent-encoding");
+                             "model in the address has an invalid percent-encoding, or is not UTF-8");
 }
 
 static bool check_host(visit *v)

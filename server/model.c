@@ -75,7 +75,7 @@ static uint64_t bytes_of(const char *path)
     return stat(path, &status) == 0 && S_ISREG(status.st_mode) ? (uint64_t)status.st_size : 0;
 }
 
-/* Of a split model all of them. */
+/* Of a split model all of them; 0: one is missing. */
 static uint64_t bytes_of_files(const char *first)
 {
     static const char tail[] = "-00001-of-00003.gguf";
@@ -89,7 +89,9 @@ static uint64_t bytes_of_files(const char *first)
     if (!split) return bytes_of(first);
     for (int i = 1; i <= n_files; i++) {
         snprintf(path, sizeof path, "%.*s-%05d-of-%05d.gguf", (int)(n - n_tail), first, i, n_files);
-        sum += bytes_of(path);
+        uint64_t bytes = bytes_of(path);
+        if (bytes == 0) return 0; /* a part is missing; the name may promise any number of them */
+        sum += bytes;
     }
     return sum;
 }

@@ -45,6 +45,7 @@ for path in (CHAT, "/props", "/slots"):
     asks = (lambda query: server.post(path + query, HELLO)) if path == CHAT else (lambda query: server.get(path + query))
     refused(f"{path}: another name in the address", asks("?model=gpt-3.5-turbo"), 404, "model", "model_not_found", '"tiny"')
     check(f"{path}: the name in the address", asks("?model=tiny").status == 200 and asks("?model=default").status == 200)
+    refused(f"{path}: no UTF-8 in the address", asks("?model=%ff"), 400, "model", "invalid_value", "percent-encoding")
 refused("two names", server.post(CHAT + "?model=tiny", dict(HELLO, model="default")), 400, "model", "invalid_value", "in the body")
 check("one name, twice", server.post(CHAT + "?model=tiny", dict(HELLO, model="tiny")).status == 200)
 for path in ("/%ff", "/v1/models/x%ff", "/v1/streams/%ff%ff"):
@@ -99,14 +100,14 @@ check("none where they are not asked for", server.post(CHAT, dict(HELLO, max_tok
 # ---- Fields within fields
 
 HISTORY = [{"role": "system", "content": [{"type": "text", "text": "Be brief.", "cache_control": {"type": "ephemeral"}}]},
-           {"role": "user", "name": "sam", "content": [{"type": "text", "text": "hello", "cache_control": {"type": "ephemeral"}, "annotations": []}]},
-           {"role": "assistant", "content": None, "refusal": None, "annotations": [], "audio": None, "function_call": None, "parsed": None,
+           {"role": "user", "name": "sam", "content": [{"type": "text", "text": "hello", "cache_control": {"type": "ephemeral"}, "annotations": [], "index": 0, "id": "x"}]},
+           {"role": "assistant", "content": None, "refusal": None, "annotations": [], "prefix": False, "images": [], "audio": None, "function_call": None, "parsed": None,
             "reasoning": "hm", "reasoning_content": "hm", "reasoning_details": [{"type": "reasoning.text", "text": "hm"}], "thinking_blocks": [],
             "provider_specific_fields": {}, "tool_calls": [{"id": "c1", "index": 0, "type": "function", "extra_content": {"google": {}},
                                                            "function": {"name": "f", "arguments": "{}", "parsed_arguments": {}}}]},
            {"role": "tool", "tool_call_id": "c1", "name": "f", "content": "done", "cache_control": {"type": "ephemeral"}},
            {"role": "user", "content": "and?"}]
-TOOL = {"type": "function", "function": {"name": "f", "description": "it", "parameters": {"type": "object", "properties": {}}, "strict": False}}
+TOOL = {"type": "function", "function": {"type": "function", "name": "f", "description": "it", "parameters": {"type": "object", "properties": {}}, "strict": False}}
 FORM = {"type": "json_schema", "json_schema": {"name": "x", "description": "y", "strict": False, "schema": {"type": "object"}}}
 reply = server.post(CHAT, dict(HELLO, messages=HISTORY, tools=[TOOL], response_format=FORM))
 check("a history as clients have it", reply.status == 200, reply.status, reply.body)

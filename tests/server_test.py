@@ -99,8 +99,9 @@ ids = server.post("/tokenize", {"content": single[0]}).json["tokens"]
 for bias in ({str(ids[0]): -100}, [[ids[0], False]]):
     check("a banned token does not come", server.post(TEXT, dict(ONE, logit_bias=bias)).json["choices"][0]["text"] != single[0], single, ids)
 check("a favoured one does", server.post(TEXT, dict(ONE, logit_bias={"90": 100})).json["choices"][0]["text"] == "Z")
-for text, bias, name in (('root ::= "a"', {"97": -100}, "logit_bias"), ('root ::= [\\x00]', {}, "grammar")):
-    stuck = dict(ONE, grammar=text, logit_bias=bias)
+for text, bias, ignore_eos, name in (('root ::= "a"', {"97": -100}, False, "logit_bias"), ('root ::= [\\x00]', {}, False, "grammar"),
+                                     ('root ::= [\\x00]', {"90": -100}, False, "grammar"), ('root ::= "a"', {"90": 1}, True, "grammar")):
+    stuck = dict(ONE, max_tokens=3, grammar=text, logit_bias=bias, ignore_eos=ignore_eos)
     reply = server.post(TEXT, stuck)
     check(f"no token may come: {name}", reply.status == 400 and reply.json["error"]["param"] == name and reply.json["error"]["type"] == "invalid_request_error", reply.body)
     check(f"no token may come: {name}, in a stream", f'"param":"{name}"'.encode() in server.post(TEXT, dict(stuck, stream=True)).body, reply.body)

@@ -151,6 +151,17 @@ static float logit(const weir__bsampler *sampler, const weir__fake_row *row, int
 }
 
 /* -1: nothing is allowed. */
+/* Whether a token that could be chosen is not there only because of the biases. */
+static bool bias_excludes(const weir__bsampler *sampler, const weir__fake_row *row)
+{
+    weir__bsampler plain = *sampler;
+    bool excludes = false;
+    plain.n_bias = 0;
+    for (size_t i = 0; i < sampler->n_bias; i++)
+        excludes |= logit(&plain, row, sampler->bias[i].token) > -INFINITY;
+    return excludes;
+}
+
 static int32_t choose(weir__bsampler *sampler, const weir__fake_row *row)
 {
     int32_t n = (int32_t)sampler->model->options.n_vocab, best = -1;
@@ -207,7 +218,7 @@ weir_status weir__fake_sample(weir__bsampler *sampler, weir__bcontext *context, 
                              : WEIR_OK;
     if (status != WEIR_OK) return report(status, -1, error);
     int32_t chosen = choose(sampler, from);
-    if (chosen < 0 && sampler->n_bias > 0)
+    if (chosen < 0 && bias_excludes(sampler, from))
         return weir__error_set(error, WEIR_INVALID, "logit_bias",
                                "logit_bias excludes every token that may come next");
     if (chosen < 0)

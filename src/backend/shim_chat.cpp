@@ -618,7 +618,7 @@ weir_status weir__shim_chat_create(const weir__shim_template *t, const weir__shi
             if (in->json_schema != nullptr && !chat->params.grammar_lazy && !chat->params.grammar.empty() &&
                 !chat->params.parser.empty()) {
                 common_json arena = common_json::parse(chat->params.parser);
-                drop_fences(arena);
+                if (!in->continue_final) drop_fences(arena); /* the text to continue may have opened one */
                 constrain(in, name_schemas(in), arena, chat->params);
             }
         }

@@ -53,7 +53,8 @@ using sampler_ptr = std::unique_ptr<llama_sampler, sampler_deleter>;
 
 struct weir__bsampler {
     weir__bmodel *model;
-    std::vector<weir_logit_bias> bias; /* in any order; a token may have several */
+    std::vector<weir_logit_bias> bias; /* the caller's, then the model's own; a token may have several */
+    std::size_t n_given = 0;           /* of them, the caller's */
     sampler_ptr chain; /* without logit bias and grammar; nullptr: takes the most likely token */
     bool selects;      /* the chain selects a token at its end */
     int32_t n_largest; /* the chain uses only this many of the largest logits; 0: it does not */
@@ -365,6 +366,17 @@ weir_status choose(const weir__bsampler &s, llama_token_data *candidates, std::s
     return WEIR_OK;
 }
 
+/* Whether a token that could be chosen is not there only because the caller's biases exclude it. */
+bool bias_excludes(const weir__bsampler &s, const float *logits)
+{
+    const auto own = s.bias.begin() + static_cast<std::ptrdiff_t>(s.n_given);
+    return std::any_of(s.bias.begin(), own, [&](const weir_logit_bias &given) {
+        return logits[given.token] > -INFINITY &&
+               std::none_of(own, s.bias.end(),
+                            [&](const weir_logit_bias &b) { return b.token == given.token; });
+    });
+}
+
 /* The first choice, without the grammar. */
 weir_status first_choice(const weir__bsampler &s, const float *logits, loan &scratch, int32_t &token,
                          weir_error *error)
@@ -378,7 +390,7 @@ weir_status first_choice(const weir__bsampler &s, const float *logits, loan &scr
         const std::size_t n =
             k > 0 ? list_largest(s, logits, k, candidates) : list_candidates(s, logits, candidates);
         if (n > 0) return choose(s, candidates, n, token, error);
-        if (argmax(logits, static_cast<std::size_t>(s.model->info.n_vocab)) >= 0)
+        if (bias_excludes(s, logits))
             return weir__error_set(error, WEIR_INVALID, "logit_bias",
                                    "logit_bias excludes every token that may come next");
     }
@@ -425,6 +437,7 @@ weir_status weir__llama_sampler_create(const weir__bmodel *model, const weir_sam
         auto s = std::make_unique<weir__bsampler>();
         s->model = const_cast<weir__bmodel *>(model);
         s->bias.assign(params->logit_bias, params->logit_bias + params->n_logit_bias);
+        s->n_given = params->n_logit_bias;
         s->bias.insert(s->bias.end(), model->banned, model->banned + model->n_banned);
         for (std::size_t i = 0; params->ignore_eos && i < model->n_eog; i++)
             s->bias.push_back({model->eog[i], -INFINITY});

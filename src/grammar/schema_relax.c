@@ -69,11 +69,32 @@ static bool leave_out(weir__schema_walk *w, json_t *schema, const char *keyword)
     return json_object_del(schema, keyword) == 0;
 }
 
+/* The schema without keywords that are null, as some clients write those that they leave out. NULL: out of
+ * memory. */
+static json_t *without_nulls(weir__schema_walk *w, const json_t *schema)
+{
+    json_t *rest = json_incref((json_t *)schema), *value;
+    const char *key;
+    json_object_foreach((json_t *)schema, key, value)
+    {
+        if (!json_is_null(value) || strcmp(key, "const") == 0 || strcmp(key, "default") == 0) continue;
+        if (rest == schema) {
+            json_decref(rest);
+            rest = weir__schema_made(w, json_copy((json_t *)schema));
+        }
+        if (rest != NULL && note(w, key) && json_object_del(rest, key) == 0) continue;
+        json_decref(rest);
+        return NULL;
+    }
+    return rest;
+}
+
 json_t *weir__schema_relax(weir__schema_walk *w, const json_t *schema)
 {
     const int depth = w->depth, level = w->level;
     const size_t path_length = w->path.n;
-    json_t *given = json_incref((json_t *)schema), *result;
+    json_t *given = without_nulls(w, schema), *result;
+    if (given == NULL) return NULL;
     while ((result = weir__schema_enforce(w, given)) == NULL && w->status == WEIR_GRAMMAR && !w->final) {
         char keyword[sizeof w->refused];
         const char *found = to_leave_out(w, given, path_length);
