@@ -231,7 +231,7 @@ def grace():
     running = Reader(server, TEXT, dict(ASK, max_tokens=50000))
     with Reader(server, CHAT, LONG) as waiting:
         waiting.take(1)
-    metrics = server.wait_for(lambda m: m["weir_queue_depth"] == 0)
+    metrics = server.wait_for(lambda m: m['weir_cancelled_total{state="queued"}'] == 1)
     check("from the queue, too", metrics["weir_queue_depth"] == 0 and metrics['weir_cancelled_total{state="queued"}'] == 1, metrics)
     running.leave()
     server.wait_for(idle)

@@ -57,7 +57,7 @@ const tests = {
   },
 
   async a_mistake_is_an_error_with_its_place() {
-    await assert.rejects(client.messages.create({ ...greedy, stop_sequences: [""] }),
+    await assert.rejects(client.messages.create({ ...greedy, stop_sequences: [5] }),
       (e) => e instanceof APIError && e.status === 400 && e.error.error.type === "invalid_request_error" && e.error.error.param.startsWith("stop_sequences"));
   },
 
