@@ -31,11 +31,13 @@ static void a_model_with_a_lease_stays(void **state)
     rack r;
     weir_error error;
     rack_open(&r, 120, 2, "");
-    rack_touch(&r, "m1"); /* its size is known, so that no estimate takes a part of the time */
-    weir_lease *used = rack_lease(&r, "m0");
-    weir_lease *late = rack_ask(&r, "m1", 50);
-    assert_int_equal(weir_lease_wait(late, WAIT_MS, &error), WEIR_BUSY);
-    assert_string_equal(error.field, "timeout_ms");
+    weir_lease *used = rack_lease(&r, "m0"), *late = NULL;
+    do { /* the first one may be late because of the estimate, which a busy machine does slowly */
+        weir_lease_release(late);
+        late = rack_ask(&r, "m1", 50);
+        assert_int_equal(weir_lease_wait(late, WAIT_MS, &error), WEIR_BUSY);
+        assert_string_equal(error.field, "timeout_ms");
+    } while (strstr(error.message, "estimating its memory") != NULL);
     assert_non_null(strstr(error.message, "1 request waits for models, and models take 100."));
     assert_non_null(strstr(error.message, " MiB of 120.0 MiB; try again later"));
     assert_state(&r, "m0", WEIR_POOL_LOADED);
