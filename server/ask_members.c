@@ -8,6 +8,18 @@
 
 #define PLACE_MAX 64
 
+/* Checks the items of a list; place: the list's. */
+static bool check_each(serve_call *call, const char *place, const json_t *list,
+                       bool (*check)(serve_call *call, const char *place, const json_t *one))
+{
+    char at[PLACE_MAX];
+    for (size_t i = 0; i < json_array_size(list); i++) {
+        snprintf(at, sizeof at, "%.40s[%zu]", place, i);
+        if (!check(call, at, json_array_get(list, i))) return false;
+    }
+    return true;
+}
+
 /* ---- Messages ---- */
 
 static bool check_part(serve_call *call, const char *place, const json_t *part)
@@ -37,18 +49,6 @@ static bool check_tool_call(serve_call *call, const char *place, const json_t *t
            serve_field_only(call, at, json_object_get(tool_call, "function"), of_function);
 }
 
-static bool check_each(serve_call *call, const char *place, const char *name, const json_t *message,
-                       bool (*check)(serve_call *call, const char *place, const json_t *one))
-{
-    const json_t *list = json_object_get(message, name);
-    char at[PLACE_MAX];
-    for (size_t i = 0; i < json_array_size(list); i++) {
-        snprintf(at, sizeof at, "%.24s.%s[%zu]", place, name, i);
-        if (!check(call, at, json_array_get(list, i))) return false;
-    }
-    return true;
-}
-
 static bool check_message(serve_call *call, const char *place, const json_t *message)
 {
     static const char *const members[] = {"role", "id", "content", "name", "tool_calls", "tool_call_id",
@@ -67,21 +67,17 @@ static bool check_message(serve_call *call, const char *place, const json_t *mes
                                  "message of role tool",
                                  at);
     }
-    return serve_field_only(call, place, message, members) &&
-           check_each(call, place, "content", message, check_part) &&
-           check_each(call, place, "tool_calls", message, check_tool_call);
+    if (!serve_field_only(call, place, message, members)) return false;
+    snprintf(at, sizeof at, "%.24s.content", place);
+    if (!check_each(call, at, json_object_get(message, "content"), check_part)) return false;
+    snprintf(at, sizeof at, "%.24s.tool_calls", place);
+    return check_each(call, at, json_object_get(message, "tool_calls"), check_tool_call);
 }
 
 bool serve_ask_chat_messages(serve_call *call, void *to, const char *name, const json_t *value)
 {
-    serve_ask *ask = to;
-    char place[PLACE_MAX];
-    ask->messages = value;
-    for (size_t i = 0; i < json_array_size(value); i++) {
-        snprintf(place, sizeof place, "%s[%zu]", name, i);
-        if (!check_message(call, place, json_array_get(value, i))) return false;
-    }
-    return true;
+    ((serve_ask *)to)->messages = value;
+    return check_each(call, name, value, check_message);
 }
 
 /* ---- Tools ---- */
@@ -103,12 +99,6 @@ static bool check_tool(serve_call *call, const char *place, const json_t *tool)
 
 bool serve_ask_tools(serve_call *call, void *to, const char *name, const json_t *value)
 {
-    serve_ask *ask = to;
-    char place[PLACE_MAX];
-    ask->tools = value;
-    for (size_t i = 0; i < json_array_size(value); i++) {
-        snprintf(place, sizeof place, "%s[%zu]", name, i);
-        if (!check_tool(call, place, json_array_get(value, i))) return false;
-    }
-    return true;
+    ((serve_ask *)to)->tools = value;
+    return check_each(call, name, value, check_tool);
 }
