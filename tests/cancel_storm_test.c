@@ -104,7 +104,7 @@ static where where_is(const storm *s, const client *c)
 {
     if (weir_stream_finished(c->stream)) return UNREAD;
     for (int32_t i = 0; i < s->engine->params.n_slots; i++) {
-        const weir__slot *slot = &s->engine->driver.slots[i];
+        const weir__slot *slot = &s->engine->driver.slots.first[i];
         if (slot->state == WEIR_SLOT_IDLE || slot->request->stream != c->stream) continue;
         if (slot->state == WEIR_SLOT_JOINED) return JOINED;
         return slot->state == WEIR_SLOT_PREFILLING ? PREFILLING : GENERATING;

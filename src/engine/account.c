@@ -7,9 +7,9 @@
 
 bool weir__account_init(weir__account *account)
 {
-    account->planned = weir__mem_calloc((size_t)account->n_slots, sizeof *account->planned);
+    account->planned = weir__mem_calloc((size_t)account->counts.n_slots, sizeof *account->planned);
     if (account->planned == NULL) return false;
-    for (int32_t i = 0; i < account->n_slots; i++) account->planned[i].slot = -1;
+    for (int32_t i = 0; i < account->counts.n_slots; i++) account->planned[i].slot = -1;
     return true;
 }
 
@@ -26,8 +26,7 @@ static void publish_running(const weir__account *account)
 {
     weir__shared *shared = account->shared;
     shared->n_running = 0;
-    for (int32_t i = 0; i < account->n_slots; i++) {
-        const weir__slot *slot = &account->slots[i];
+    for (const weir__slot *slot = account->slots.first; slot < account->slots.end; slot++) {
         const weir__request *request = slot->request;
         if (request == NULL || slot->reason != WEIR_REASON_NOT_FINISHED) continue;
         shared->running[shared->n_running++] = (weir__running){
@@ -43,8 +42,7 @@ void weir__account_publish(weir__account *account)
 {
     weir_engine_stats *counts = &account->counts;
     counts->n_slots_prefilling = counts->n_slots_generating = 0;
-    for (int32_t i = 0; i < account->n_slots; i++) {
-        const weir__slot *slot = &account->slots[i];
+    for (const weir__slot *slot = account->slots.first; slot < account->slots.end; slot++) {
         if (slot->state == WEIR_SLOT_IDLE) continue;
         counts->n_slots_prefilling += slot->state != WEIR_SLOT_GENERATING;
         counts->n_slots_generating += slot->state == WEIR_SLOT_GENERATING;
@@ -65,11 +63,10 @@ void weir__account_publish(weir__account *account)
     counts->encode_ns = encoded.encode_ns;
     counts->embedding_bytes = encoded.n_bytes;
     counts->n_kv_reserved = (int32_t)(reserved < counts->n_kv ? reserved : counts->n_kv);
-    counts->retry_ns = weir__rates_retry_ns(&account->rates, account->n_slots, 1);
+    counts->retry_ns = weir__rates_retry_ns(&account->rates, account->counts.n_slots, 1);
     weir__shared *shared = account->shared;
     pthread_mutex_lock(&shared->mutex);
-    for (int32_t i = 0; i < account->n_slots; i++) {
-        weir__slot *slot = &account->slots[i];
+    for (weir__slot *slot = account->slots.first; slot < account->slots.end; slot++) {
         if (slot->request == NULL || slot->n_unbilled == 0) continue; /* also one that is about to end */
         weir__salt_bill(slot->request->salt, slot->n_unbilled, account->tick.start_ns);
         slot->n_unbilled = 0;
@@ -154,10 +151,9 @@ static weir_tick_slot part_of(const weir__account *account, const weir__slot *sl
 
 void weir__account_plan(weir__account *account, const weir__shape *shape, int32_t n_batch)
 {
-    for (int32_t i = 0; i < account->n_slots; i++) {
-        const weir__slot *slot = &account->slots[i];
+    for (const weir__slot *slot = account->slots.first; slot < account->slots.end; slot++) {
         if (slot->state == WEIR_SLOT_IDLE) continue;
-        account->planned[i] = part_of(account, slot);
+        account->planned[slot->index] = part_of(account, slot);
     }
     account->tick.n_arrived = account->shared->n_seen;
     account->tick.n_passes = shape->n_passes;
@@ -242,12 +238,12 @@ static void add_tick(weir__account *account, const weir_report *report)
     tick->queue_depth = account->counts.queue_depth;
     tick->n_kv_used = account->counts.n_kv_used;
     pthread_mutex_lock(&shared->mutex);
-    for (int32_t i = 0; i < account->n_slots; i++) {
+    for (int32_t i = 0; i < account->counts.n_slots; i++) {
         weir_tick_slot *part = &account->planned[i];
         if (part->slot < 0) continue;
         if (part->end_ns == 0) {
-            part->n_generated = account->slots[i].request->n_generated;
-            part->n_accepted = account->slots[i].n_accepted;
+            part->n_generated = account->slots.first[i].request->n_generated;
+            part->n_accepted = account->slots.first[i].n_accepted;
         }
         tick->n_accepted += part->n_accepted;
         add_part(shared, part);

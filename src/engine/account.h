@@ -14,8 +14,7 @@
  * current tick, or its slot is -1 and it means nothing. */
 typedef struct weir__account {
     weir__shared *shared;
-    weir__slot *slots; /* [n_slots] */
-    int32_t n_slots;
+    weir__slots slots;
     const weir__cells *cells;
     const weir__cost *cost;
     weir__encoder *encoder; /* NULL: the model has no projector */

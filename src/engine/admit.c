@@ -7,8 +7,8 @@
 
 static weir__slot *idle_slot(weir__driver *driver)
 {
-    for (int32_t i = 0; i < driver->params->n_slots; i++)
-        if (driver->slots[i].state == WEIR_SLOT_IDLE) return &driver->slots[i];
+    for (weir__slot *slot = driver->slots.first; slot < driver->slots.end; slot++)
+        if (slot->state == WEIR_SLOT_IDLE) return slot;
     return NULL;
 }
 
@@ -29,8 +29,7 @@ static void start_request(weir__driver *driver, weir__request *request, int64_t 
 static int32_t lowest_priority(const weir__driver *driver)
 {
     int32_t lowest = INT32_MAX;
-    for (int32_t i = 0; i < driver->params->n_slots; i++) {
-        const weir__slot *slot = &driver->slots[i];
+    for (const weir__slot *slot = driver->slots.first; slot < driver->slots.end; slot++) {
         if (slot->state != WEIR_SLOT_IDLE && slot->request->priority < lowest)
             lowest = slot->request->priority;
     }
@@ -50,7 +49,7 @@ static weir__request *choose_request(weir__driver *driver, int64_t now)
     request = weir__shared_next(shared, shared->n_seen, lowest_priority(driver), NULL, now);
     if (request == NULL || !weir__cells_fits(&driver->cells, request, true, now)) return NULL;
     while (idle_slot(driver) == NULL || !weir__cells_fits(&driver->cells, request, false, now))
-        weir__suspend(driver, weir__suspend_victim(driver->slots, driver->params->n_slots, request, now));
+        weir__suspend(driver, weir__suspend_victim(&driver->slots, request, now));
     return request;
 }
 

@@ -24,8 +24,8 @@ static int32_t slot_allowance(const weir__driver *driver, const weir__slot *slot
 
 void weir__batch_show(weir__driver *driver)
 {
-    for (int32_t i = 0; i < driver->params->n_slots; i++)
-        driver->shown[i] = slot_allowance(driver, &driver->slots[i]);
+    for (const weir__slot *slot = driver->slots.first; slot < driver->slots.end; slot++)
+        driver->shown[slot->index] = slot_allowance(driver, slot);
     driver->shows = true;
 }
 
@@ -52,11 +52,12 @@ static bool scores_after(const weir__slot *slot, int32_t pos)
 
 /* The number of the slot's next tokens that a tick may compute, because each scored token keeps a row of
  * logits as long as the vocabulary. 0 = no limit. */
-static int32_t score_limit(const weir__slot *slots, int32_t n_slots, const weir__slot *slot)
+static int32_t score_limit(const weir__slots *slots, const weir__slot *slot)
 {
     int32_t n_scored = 1;
     if (!is_scored(slot)) return 0;
-    for (int32_t i = 0; i < n_slots; i++) n_scored += &slots[i] != slot && is_scored(&slots[i]);
+    for (const weir__slot *other = slots->first; other < slots->end; other++)
+        n_scored += other != slot && is_scored(other);
     int32_t each = n_scored < ROWS_MOST ? ROWS_MOST / n_scored : 1;
     int32_t known =
         slot->request->history.score->n_scored - 1 - slot->n_past; /* computed again, but not scored again */
@@ -72,7 +73,7 @@ static int32_t media_limit(const weir__slot *slot)
 
 int32_t weir__batch_limit(const weir__driver *driver, const weir__slot *slot)
 {
-    int32_t score = score_limit(driver->slots, driver->params->n_slots, slot), media = media_limit(slot);
+    int32_t score = score_limit(&driver->slots, slot), media = media_limit(slot);
     if (slot->next == WEIR__NEXT_SEGMENT && media > 0) return media; /* only its last cell scores a token */
     int32_t limit = media > 0 && (score == 0 || media < score) ? media : score, pace = slot->pace.limit;
     bool paced = slot->state == WEIR_SLOT_PREFILLING && pace > 0 && pace < INT32_MAX;
@@ -98,7 +99,7 @@ static bool take_plan(weir__driver *driver, const weir_plan_entry *plan, size_t 
     int64_t total = 0;
     for (size_t i = 0; i < n_plan; i++) {
         if (plan[i].slot < 0 || plan[i].slot >= driver->params->n_slots || plan[i].n_tokens < 0) return false;
-        weir__slot *slot = &driver->slots[plan[i].slot];
+        weir__slot *slot = &driver->slots.first[plan[i].slot];
         if (plan[i].n_tokens == 0) continue;
         int32_t n = plan[i].n_tokens, n_allowed = slot_allowance(driver, slot);
         if (slot->n_planned > 0 || n > plan_limit(driver, plan[i].slot, n_allowed)) return false;
@@ -188,8 +189,7 @@ static void fill_lanes(weir__driver *driver)
 
 bool weir__batch_fill(weir__driver *driver, const weir_plan_entry *plan, size_t n_plan)
 {
-    for (int32_t i = 0; i < driver->params->n_slots; i++) {
-        weir__slot *slot = &driver->slots[i];
+    for (weir__slot *slot = driver->slots.first; slot < driver->slots.end; slot++) {
         slot->n_planned = slot->n_drafted = slot->n_accepted = slot->n_burst = 0;
         slot->row = -1;
         slot->n_scored = 0;

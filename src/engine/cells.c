@@ -11,10 +11,9 @@
 #define LEAST_GROWTH 16
 #define GROWTH_PART  8
 
-bool weir__cells_init(weir__cells *cells, weir__memory *memory, weir__cache *cache, const weir__slot *slots,
-                      int32_t n_slots)
+bool weir__cells_init(weir__cells *cells, weir__memory *memory, weir__cache *cache, weir__slots slots)
 {
-    *cells = (weir__cells){.memory = memory, .cache = cache, .slots = slots, .n_slots = n_slots};
+    *cells = (weir__cells){.memory = memory, .cache = cache, .slots = slots};
     weir__cells_reset(cells);
     cells->counted = weir__mem_calloc((size_t)memory->n_seqs, sizeof *cells->counted);
     return cells->counted != NULL;
@@ -43,8 +42,8 @@ static int64_t slot_wanted(const weir__slot *slot)
 int64_t weir__cells_reserved(const weir__cells *cells)
 {
     int64_t n = cells->memory->n_used;
-    for (int32_t i = 0; i < cells->n_slots; i++)
-        if (cells->slots[i].state != WEIR_SLOT_IDLE) n += slot_wanted(&cells->slots[i]);
+    for (const weir__slot *slot = cells->slots.first; slot < cells->slots.end; slot++)
+        if (slot->state != WEIR_SLOT_IDLE) n += slot_wanted(slot);
     return n;
 }
 
@@ -56,16 +55,15 @@ static void count_none(const weir__cells *cells)
 int32_t weir__cells_held(const weir__cells *cells)
 {
     count_none(cells);
-    for (int32_t i = 0; i < cells->n_slots; i++)
-        if (cells->slots[i].lane >= 0) cells->counted[cells->slots[i].lane] = true;
+    for (const weir__slot *slot = cells->slots.first; slot < cells->slots.end; slot++)
+        if (slot->lane >= 0) cells->counted[slot->lane] = true;
     return weir__memory_count(cells->memory, cells->counted);
 }
 
 int64_t weir__cells_left(const weir__cells *cells)
 {
     int64_t n = cells->n - cells->memory->n_used;
-    for (int32_t i = 0; i < cells->n_slots; i++) {
-        const weir__slot *slot = &cells->slots[i];
+    for (const weir__slot *slot = cells->slots.first; slot < cells->slots.end; slot++) {
         if (slot->state != WEIR_SLOT_IDLE) n -= slot->request->history.n_tokens - weir__slot_n_there(slot);
     }
     return n;
@@ -76,15 +74,14 @@ bool weir__cells_fits(const weir__cells *cells, const weir__request *request, bo
     int64_t wanted = 0;
     int32_t n = 0;
     count_none(cells);
-    for (int32_t i = 0; i < cells->n_slots; i++) {
-        const weir__slot *slot = &cells->slots[i];
+    for (const weir__slot *slot = cells->slots.first; slot < cells->slots.end; slot++) {
         if (slot->state == WEIR_SLOT_IDLE) continue;
         if (preempts && weir__queue_outranks(request, slot->request, now)) continue;
         if (slot->lane >= 0) cells->counted[slot->lane] = true;
         wanted += slot_wanted(slot);
         n++;
     }
-    if (n == cells->n_slots) return false;
+    if (cells->slots.first + n == cells->slots.end) return false;
     wanted += weir__memory_count(cells->memory, cells->counted);
     return n == 0 || wanted + weir__cells_wanted(request) <= cells->n;
 }
@@ -100,7 +97,7 @@ bool weir__cells_shrink(weir__cells *cells)
 {
     int64_t n = cells->n - weir__cells_left(cells);
     if (weir__cells_evict(cells)) return true;
-    if (weir__slot_count_active(cells->slots, cells->n_slots) < 2) return false;
+    if (weir__slot_count_active(&cells->slots) < 2) return false;
     cells->n = n - 1;
     return true;
 }

@@ -10,15 +10,13 @@
 typedef struct weir__cells {
     weir__memory *memory;
     weir__cache *cache;
-    const weir__slot *slots; /* [n_slots] */
-    int32_t n_slots;
+    weir__slots slots;
     int64_t n;     /* cells that slots may fill; of a pool fewer after the backend ran out; lanes: no limit */
     bool *counted; /* [n_seqs] scratch */
 } weir__cells;
 
 /* False: out of memory. Freed with fini in any case. */
-bool weir__cells_init(weir__cells *cells, weir__memory *memory, weir__cache *cache, const weir__slot *slots,
-                      int32_t n_slots);
+bool weir__cells_init(weir__cells *cells, weir__memory *memory, weir__cache *cache, weir__slots slots);
 void weir__cells_fini(weir__cells *cells);
 
 /* Cells that the request needs to be worth a slot. */

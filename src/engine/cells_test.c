@@ -20,7 +20,7 @@ static void place_init(place *p, weir_layout layout, int32_t n_ctx)
     memset(p, 0, sizeof *p);
     shelf_init_sized(&p->s, "", n_ctx, layout, 4, 0, NULL, 0);
     for (int32_t i = 0; i < 2; i++) weir__slot_init(&p->slots[i], i);
-    assert_true(weir__cells_init(&p->cells, &p->s.memory, p->s.cache, p->slots, 2));
+    assert_true(weir__cells_init(&p->cells, &p->s.memory, p->s.cache, (weir__slots){p->slots, p->slots + 2}));
 }
 
 static void place_fini(place *p)

@@ -11,17 +11,18 @@
 static weir_status allocate_arrays(weir__driver *driver, weir_error *error)
 {
     size_t n = (size_t)driver->params->n_slots;
-    driver->slots = weir__mem_calloc(n, sizeof *driver->slots);
+    driver->slots.first = driver->slots.end = weir__mem_calloc(n, sizeof *driver->slots.first);
+    if (driver->slots.first != NULL) driver->slots.end += n;
     driver->sampling = weir__mem_calloc(n, sizeof *driver->sampling);
     driver->view_slots = weir__mem_calloc(n, sizeof *driver->view_slots);
     driver->shown = weir__mem_calloc(n, sizeof *driver->shown);
     driver->plan = weir__mem_calloc(n, sizeof *driver->plan);
-    if (driver->slots == NULL || driver->sampling == NULL || driver->view_slots == NULL ||
+    if (driver->slots.first == NULL || driver->sampling == NULL || driver->view_slots == NULL ||
         driver->shown == NULL || driver->plan == NULL ||
         !weir__lanes_init(&driver->lanes, &driver->memory, driver->prefix.cache) ||
-        !weir__cells_init(&driver->cells, &driver->memory, driver->prefix.cache, driver->slots, (int32_t)n))
+        !weir__cells_init(&driver->cells, &driver->memory, driver->prefix.cache, driver->slots))
         return weir__error_set(error, WEIR_NO_MEMORY, "", "out of memory for %zu slots", n);
-    for (size_t i = 0; i < n; i++) weir__slot_init(&driver->slots[i], (int32_t)i);
+    for (size_t i = 0; i < n; i++) weir__slot_init(&driver->slots.first[i], (int32_t)i);
     return weir__batch_init(&driver->batch, driver->params->n_batch, error);
 }
 
@@ -80,7 +81,6 @@ static weir_status open_account(weir__driver *driver, weir_error *error)
     *account = (weir__account){
         .shared = driver->shared,
         .slots = driver->slots,
-        .n_slots = driver->params->n_slots,
         .cells = &driver->cells,
         .cost = &driver->cost,
         .encoder = driver->encoder,
@@ -120,7 +120,7 @@ void weir__driver_close(weir__driver *driver)
     weir__batch_fini(&driver->batch);
     weir__account_fini(&driver->account);
     weir__emit_scratch_fini(&driver->scratch);
-    weir__mem_free(driver->slots);
+    weir__mem_free(driver->slots.first);
     weir__lanes_fini(&driver->lanes);
     weir__cells_fini(&driver->cells);
     weir__mem_free(driver->sampling);

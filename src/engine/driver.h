@@ -45,7 +45,7 @@ typedef struct weir__driver {
     weir__lanes lanes;
     weir__cells cells;
     weir__batch batch;
-    weir__slot *slots;     /* [n_slots] */
+    weir__slots slots;
     weir__slot **sampling; /* [n_slots] the slots that this tick samples */
     weir__crew *crew;      /* NULL until sampling takes long enough to share */
     uint32_t cancels_seen;

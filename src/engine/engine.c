@@ -227,8 +227,7 @@ static void *run_engine(void *argument)
         weir_report report;
         if (atomic_load(&engine->shared.stopping)) break;
         weir__step_tick(driver, NULL, 0, &report);
-        int64_t ends = report.n_active > 0 ? weir__slot_deadline(driver->slots, driver->params->n_slots)
-                                           : WEIR__CLOCK_NEVER;
+        int64_t ends = report.n_active > 0 ? weir__slot_deadline(&driver->slots) : WEIR__CLOCK_NEVER;
         int64_t rests = weir__pace_rest_ns(driver);
         if (rests < WEIR__CLOCK_NEVER && (ends == 0 || rests < ends)) ends = rests;
         if (report.idle && ends > 0) {

@@ -62,8 +62,7 @@ static void finish_queued(weir__driver *driver, weir__request *request, weir_rea
 
 void weir__finish_latched(weir__driver *driver)
 {
-    for (int32_t i = 0; i < driver->params->n_slots; i++) {
-        weir__slot *slot = &driver->slots[i];
+    for (weir__slot *slot = driver->slots.first; slot < driver->slots.end; slot++) {
         if (slot->state != WEIR_SLOT_IDLE && slot->reason != WEIR_REASON_NOT_FINISHED)
             finish_slot(driver, slot);
     }
@@ -71,10 +70,9 @@ void weir__finish_latched(weir__driver *driver)
 
 /* ---- Collect ---- */
 
-void weir__finish_collect_slots(weir__slot *slots, int32_t n_slots, int64_t now)
+void weir__finish_collect_slots(const weir__slots *slots, int64_t now)
 {
-    for (int32_t i = 0; i < n_slots; i++) {
-        weir__slot *slot = &slots[i];
+    for (weir__slot *slot = slots->first; slot < slots->end; slot++) {
         if (slot->state == WEIR_SLOT_IDLE) continue;
         if (weir__request_cancelled(slot->request)) weir__slot_latch(slot, WEIR_REASON_CANCELLED);
         if (now >= slot->request->deadline_ns) weir__slot_latch(slot, WEIR_REASON_DEADLINE);
@@ -87,7 +85,7 @@ void weir__finish_collect(weir__driver *driver, int64_t now)
     finish_queued(driver, weir__shared_take_over(driver->shared, cancels != driver->cancels_seen, now),
                   WEIR_REASON_DEADLINE);
     driver->cancels_seen = cancels;
-    weir__finish_collect_slots(driver->slots, driver->params->n_slots, now);
+    weir__finish_collect_slots(&driver->slots, now);
     weir__finish_latched(driver);
 }
 
@@ -95,9 +93,9 @@ void weir__finish_collect(weir__driver *driver, int64_t now)
 
 void weir__finish_all(weir__driver *driver)
 {
-    weir__finish_collect_slots(driver->slots, driver->params->n_slots, weir__clock_now_ns());
-    for (int32_t i = 0; i < driver->params->n_slots; i++)
-        if (driver->slots[i].state != WEIR_SLOT_IDLE) weir__slot_fail(&driver->slots[i], WEIR_STOPPED, NULL);
+    weir__finish_collect_slots(&driver->slots, weir__clock_now_ns());
+    for (weir__slot *slot = driver->slots.first; slot < driver->slots.end; slot++)
+        if (slot->state != WEIR_SLOT_IDLE) weir__slot_fail(slot, WEIR_STOPPED, NULL);
     weir__finish_latched(driver);
     finish_queued(driver, weir__shared_take_all(driver->shared), WEIR_REASON_ERROR);
     weir__kv_transfers_close(&driver->shared->transfers);

@@ -12,7 +12,7 @@ void weir__finish_collect(weir__driver *driver, int64_t now);
 
 /* Only latches the reasons of slots. Also called between a pass and its sampling: a cancel or deadline has
  * precedence over an end by that pass. */
-void weir__finish_collect_slots(weir__slot *slots, int32_t n_slots, int64_t now);
+void weir__finish_collect_slots(const weir__slots *slots, int64_t now);
 
 /* Ends the requests of slots that have a reason. */
 void weir__finish_latched(weir__driver *driver);

@@ -15,8 +15,7 @@ static bool has_more(const weir__request *request)
 static weir__request *next_request(const weir__driver *driver, int64_t now, int32_t *n_there)
 {
     const weir__slot *first = NULL;
-    for (int32_t i = 0; i < driver->params->n_slots; i++) {
-        const weir__slot *slot = &driver->slots[i];
+    for (const weir__slot *slot = driver->slots.first; slot < driver->slots.end; slot++) {
         if (slot->state != WEIR_SLOT_IDLE && has_more(slot->request) &&
             (first == NULL || slot->request->serial < first->request->serial))
             first = slot;

@@ -71,12 +71,11 @@ static bool look_at(weir__encoder *encoder, weir__slot *slot)
     return true;
 }
 
-bool weir__media_collect(weir__encoder *encoder, weir__slot *slots, int32_t n_slots)
+bool weir__media_collect(weir__encoder *encoder, const weir__slots *slots)
 {
     bool failed = false;
     if (encoder == NULL) return false;
-    for (int32_t i = 0; i < n_slots; i++) {
-        weir__slot *slot = &slots[i];
+    for (weir__slot *slot = slots->first; slot < slots->end; slot++) {
         if (slot->state != WEIR_SLOT_IDLE && (slot->request->history.n_spans > 0 || slot->span != NULL))
             failed |= !look_at(encoder, slot);
     }

@@ -7,7 +7,7 @@
 
 /* Asks for the embeddings that slots need next, and notes which are there. True: some slots have failed,
  * because there will be none. encoder NULL: does nothing. */
-bool weir__media_collect(weir__encoder *encoder, weir__slot *slots, int32_t n_slots);
+bool weir__media_collect(weir__encoder *encoder, const weir__slots *slots);
 
 /* The slot gives back the embeddings that it needs now. */
 void weir__media_leave(weir__encoder *encoder, weir__slot *slot);

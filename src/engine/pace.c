@@ -47,11 +47,10 @@ static bool slot_outranks(const tick_load *c, const weir__slot *a, const weir__s
 static bool is_outranked(const tick_load *c, const weir__slot *slot, weir_slot_state state)
 {
     bool outranked = false;
-    for (int32_t i = 0; i < c->driver->params->n_slots; i++) {
-        const weir__slot *other = &c->driver->slots[i];
+    for (const weir__slot *other = c->driver->slots.first; other < c->driver->slots.end; other++) {
         if (other->state == WEIR_SLOT_IDLE || !slot_outranks(c, other, slot)) continue;
         if (is_waited_for(slot, other)) return false;
-        if (weir__slot_awaits(c->driver->slots, other)) continue;
+        if (weir__slot_awaits(&c->driver->slots, other)) continue;
         outranked |= state == WEIR_SLOT_IDLE || other->state == state;
     }
     return outranked;
@@ -69,9 +68,8 @@ static bool tops(const weir__driver *driver, const weir__request *a, const weir_
 static const weir__request *top_request(const weir__driver *driver, int64_t now)
 {
     const weir__request *top = NULL;
-    for (int32_t i = 0; i < driver->params->n_slots; i++) {
-        const weir__slot *slot = &driver->slots[i];
-        if (slot->state == WEIR_SLOT_IDLE || weir__slot_awaits(driver->slots, slot)) continue;
+    for (const weir__slot *slot = driver->slots.first; slot < driver->slots.end; slot++) {
+        if (slot->state == WEIR_SLOT_IDLE || weir__slot_awaits(&driver->slots, slot)) continue;
         if (top == NULL || tops(driver, slot->request, top, now)) top = slot->request;
     }
     return top;
@@ -133,8 +131,7 @@ static int32_t recovery_limit(const tick_load *c, weir__slot *slot)
 static bool outranked_by_peers(weir__driver *driver, const weir__slot *slot, int64_t now)
 {
     if (!weir__peers_outrank(&driver->peer, slot->request, now)) return false;
-    for (int32_t i = 0; i < driver->params->n_slots; i++) {
-        const weir__slot *other = &driver->slots[i];
+    for (const weir__slot *other = driver->slots.first; other < driver->slots.end; other++) {
         if (is_waited_for(slot, other) && !weir__peers_outrank(&driver->peer, other->request, now))
             return false;
     }
@@ -146,8 +143,7 @@ static bool yields_to_peers(weir__driver *driver, const weir__slot *slot, int64_
 {
     if (outranked_by_peers(driver, slot, now)) return true;
     if (!weir__peers_precede(&driver->peer, slot->request, now)) return false;
-    for (int32_t i = 0; i < driver->params->n_slots; i++) {
-        const weir__slot *other = &driver->slots[i];
+    for (const weir__slot *other = driver->slots.first; other < driver->slots.end; other++) {
         if (is_waited_for(slot, other) && !weir__peers_precede(&driver->peer, other->request, now))
             return false;
     }
@@ -191,8 +187,7 @@ static int64_t share_ns(const weir__driver *driver, int64_t ms)
 int64_t weir__pace_target_ns(const weir__driver *driver)
 {
     int32_t usual = driver->params->itl_target_ms, least = INT32_MAX, floor = (usual + 3) / 4;
-    for (int32_t i = 0; i < driver->params->n_slots; i++) {
-        const weir__slot *slot = &driver->slots[i];
+    for (const weir__slot *slot = driver->slots.first; slot < driver->slots.end; slot++) {
         if (slot->state != WEIR_SLOT_GENERATING) continue;
         int32_t own = slot->request->itl_target_ms > 0 ? slot->request->itl_target_ms : usual;
         if (own < least) least = own;
@@ -217,14 +212,12 @@ void weir__pace_choose(weir__driver *driver, int64_t now)
     driver->watch.rests = false;
     driver->watch.rises = weir__peers_rises();
     weir__peers_report(&driver->peer, top_request(driver, now));
-    for (int32_t i = 0; i < driver->params->n_slots; i++) {
-        weir__slot *slot = &driver->slots[i];
+    for (weir__slot *slot = driver->slots.first; slot < driver->slots.end; slot++) {
         slot->pace.limit = INT32_MAX;
         slot->pace.yields = false;
         if (runs(&c, slot)) count_slot(&c, slot);
     }
-    for (int32_t i = 0; i < driver->params->n_slots; i++) {
-        weir__slot *slot = &driver->slots[i];
+    for (weir__slot *slot = driver->slots.first; slot < driver->slots.end; slot++) {
         if (slot->state == WEIR_SLOT_PREFILLING && runs(&c, slot) && slot->pace.limit > 0)
             slot->pace.limit = recovery_limit(&c, slot);
     }
@@ -233,8 +226,7 @@ void weir__pace_choose(weir__driver *driver, int64_t now)
 
 void weir__pace_bill(weir__driver *driver, int64_t ns, int64_t now)
 {
-    for (int32_t i = 0; i < driver->params->n_slots; i++) {
-        const weir__slot *slot = &driver->slots[i];
+    for (const weir__slot *slot = driver->slots.first; slot < driver->slots.end; slot++) {
         if (slot->state == WEIR_SLOT_IDLE || slot->n_planned == 0) continue;
         weir__peers_bill(&driver->peer, slot->request->tenant_hash, ns / driver->batch.n * slot->n_planned,
                          now);
@@ -243,8 +235,7 @@ void weir__pace_bill(weir__driver *driver, int64_t ns, int64_t now)
 
 void weir__pace_advance(weir__driver *driver)
 {
-    for (int32_t i = 0; i < driver->params->n_slots; i++) {
-        weir__slot *slot = &driver->slots[i];
+    for (weir__slot *slot = driver->slots.first; slot < driver->slots.end; slot++) {
         if (slot->n_planned > 0) {
             slot->request->owed = false;
             slot->pace.n_skipped = 0;
@@ -258,8 +249,7 @@ int64_t weir__pace_rest_ns(const weir__driver *driver)
 {
     if (!driver->watch.rests) return WEIR__CLOCK_NEVER;
     int64_t ends = driver->watch.rest_ns;
-    for (int32_t i = 0; i < driver->params->n_slots; i++) {
-        const weir__slot *slot = &driver->slots[i];
+    for (const weir__slot *slot = driver->slots.first; slot < driver->slots.end; slot++) {
         if (slot->state != WEIR_SLOT_IDLE && slot->request->deadline_ns < ends)
             ends = slot->request->deadline_ns;
     }
@@ -271,8 +261,7 @@ int64_t weir__pace_rest_ns(const weir__driver *driver)
 /* Whether the pass has a prompt that yields to another engine's requests. */
 static bool yields(const weir__driver *driver)
 {
-    for (int32_t i = 0; i < driver->params->n_slots; i++) {
-        const weir__slot *slot = &driver->slots[i];
+    for (const weir__slot *slot = driver->slots.first; slot < driver->slots.end; slot++) {
         if (slot->state == WEIR_SLOT_PREFILLING && slot->n_planned > 0 && slot->pace.yields) return true;
     }
     return false;
@@ -295,15 +284,13 @@ void weir__pace_begin(weir__driver *driver, int64_t now)
 static const weir__request *who_preempts(weir__driver *driver, int64_t now)
 {
     int32_t highest = INT32_MIN;
-    for (int32_t i = 0; i < driver->params->n_slots; i++) {
-        const weir__slot *slot = &driver->slots[i];
+    for (const weir__slot *slot = driver->slots.first; slot < driver->slots.end; slot++) {
         if (slot->state == WEIR_SLOT_IDLE || slot->n_planned == 0) continue;
         if (slot->request->owed) return NULL;
         if (slot->request->priority > highest) highest = slot->request->priority;
     }
     const weir__request *request = weir__shared_next(driver->shared, UINT64_MAX, highest, NULL, now);
-    for (int32_t i = 0; i < driver->params->n_slots && request != NULL; i++) {
-        const weir__slot *slot = &driver->slots[i];
+    for (const weir__slot *slot = driver->slots.first; slot < driver->slots.end && request != NULL; slot++) {
         if (slot->state != WEIR_SLOT_IDLE && slot->n_planned > 0 &&
             !weir__queue_outranks(request, slot->request, now))
             return NULL;
@@ -314,8 +301,7 @@ static const weir__request *who_preempts(weir__driver *driver, int64_t now)
 /* Whether requests of other engines outrank all of the pass. */
 static bool peers_preempt(weir__driver *driver, int64_t now)
 {
-    for (int32_t i = 0; i < driver->params->n_slots; i++) {
-        const weir__slot *slot = &driver->slots[i];
+    for (const weir__slot *slot = driver->slots.first; slot < driver->slots.end; slot++) {
         if (slot->state == WEIR_SLOT_IDLE || slot->n_planned == 0) continue;
         if (slot->request->owed || !outranked_by_peers(driver, slot, now)) return false;
     }
@@ -344,8 +330,7 @@ static bool ends_pass(void *user)
 {
     weir__driver *driver = user;
     if (atomic_load_explicit(&driver->shared->stopping, memory_order_relaxed)) return true;
-    for (int32_t i = 0; i < driver->params->n_slots; i++) {
-        const weir__slot *slot = &driver->slots[i];
+    for (const weir__slot *slot = driver->slots.first; slot < driver->slots.end; slot++) {
         if (slot->state != WEIR_SLOT_IDLE && !weir__request_cancelled(slot->request)) return abandons(driver);
     }
     return true;
@@ -359,8 +344,7 @@ void weir__pace_watch(weir__driver *driver)
 void weir__pace_restart(weir__driver *driver)
 {
     bool alive = false;
-    for (int32_t i = 0; i < driver->params->n_slots; i++) {
-        weir__slot *slot = &driver->slots[i];
+    for (weir__slot *slot = driver->slots.first; slot < driver->slots.end; slot++) {
         if (slot->state == WEIR_SLOT_IDLE || slot->n_planned == 0) continue;
         alive |= slot->reason == WEIR_REASON_NOT_FINISHED;
         slot->request->owed = true;

@@ -196,7 +196,7 @@ static void an_engine_tells_the_tenant_with_the_least_time(void **state)
         request.tenant = i == 0 ? "two" : "three";
     }
     rig_tick(r);
-    const weir__slot *slots = r->engine->driver.slots;
+    const weir__slot *slots = r->engine->driver.slots.first;
     for (int i = 0; i < 3; i++)
         bill(&o, slots[i].request->tenant_hash, slots[i].request->serial == 1 ? 10 : 3000);
     rig_tick(r);

@@ -52,8 +52,7 @@ static void note_start(weir__driver *driver, const weir__slot *slot)
 static weir__slot *source_of(const weir__driver *driver, const weir__request *request)
 {
     if (request->source == NULL || driver->prefix.exact) return NULL;
-    for (int32_t i = 0; i < driver->params->n_slots; i++) {
-        weir__slot *slot = &driver->slots[i];
+    for (weir__slot *slot = driver->slots.first; slot < driver->slots.end; slot++) {
         if (slot->state != WEIR_SLOT_IDLE && slot->lane >= 0 && slot->request->stream == request->source)
             return slot;
     }
@@ -224,7 +223,7 @@ static bool may_come(const weir__driver *driver, const weir__slot *slot)
 {
     if (weir__slot_awaits_file(slot))
         return weir__cache_reads(driver->prefix.cache) && weir__clock_now_ns() < slot->wait.due_ns;
-    const weir__slot *leader = &driver->slots[slot->leader];
+    const weir__slot *leader = &driver->slots.first[slot->leader];
     return leader->state != WEIR_SLOT_IDLE && leader->request->serial == slot->leader_serial &&
            leader->n_past < slot->n_promised;
 }
@@ -232,8 +231,7 @@ static bool may_come(const weir__driver *driver, const weir__slot *slot)
 static bool rejoin_slots(weir__driver *driver)
 {
     bool changed = false;
-    for (int32_t i = 0; i < driver->params->n_slots; i++) {
-        weir__slot *slot = &driver->slots[i];
+    for (weir__slot *slot = driver->slots.first; slot < driver->slots.end; slot++) {
         if (slot->state != WEIR_SLOT_JOINED || may_come(driver, slot)) continue;
         weir__reuse_start(driver, slot);
         changed = true;

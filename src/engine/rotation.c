@@ -13,51 +13,49 @@ static bool is_same_set(const weir__slot *a, const weir__slot *b)
                                   a->request->history.adapters.key == b->request->history.adapters.key);
 }
 
-/* Whether slot i is the first one from `from` on that has work with its set. */
-static bool is_first(const weir__slot *slots, int32_t from, int32_t i)
+/* Whether it is the first one from `from` on that has work with its set. */
+static bool is_first(const weir__slot *from, const weir__slot *slot)
 {
-    for (int32_t k = from; k < i; k++)
-        if (slot_has_work(&slots[k]) && is_same_set(&slots[k], &slots[i])) return false;
+    for (const weir__slot *other = from; other < slot; other++)
+        if (slot_has_work(other) && is_same_set(other, slot)) return false;
     return true;
 }
 
 /* Of the slots with a segment, that of the oldest request: its image is complete first. */
-static const weir__slot *oldest_segment(const weir__slot *slots, int32_t n_slots)
+static const weir__slot *oldest_segment(const weir__slots *slots)
 {
     const weir__slot *oldest = NULL;
-    for (int32_t i = 0; i < n_slots; i++)
-        if (slot_has_work(&slots[i]) && slots[i].next == WEIR__NEXT_SEGMENT &&
-            (oldest == NULL || slots[i].request->serial < oldest->request->serial))
-            oldest = &slots[i];
+    for (const weir__slot *slot = slots->first; slot < slots->end; slot++)
+        if (slot_has_work(slot) && slot->next == WEIR__NEXT_SEGMENT &&
+            (oldest == NULL || slot->request->serial < oldest->request->serial))
+            oldest = slot;
     return oldest;
 }
 
-void weir__rotation_choose(weir__rotation *rotation, const weir__slot *slots, int32_t n_slots)
+void weir__rotation_choose(weir__rotation *rotation, const weir__slots *slots)
 {
-    const weir__slot *next = NULL;
-    int32_t first = 0; /* the first slot with work */
+    const weir__slot *next = NULL, *first = NULL; /* first: with work */
     rotation->n_sets = 0;
     rotation->segment = -1;
-    for (int32_t i = 0; i < n_slots; i++) {
-        if (!slot_has_work(&slots[i])) continue;
-        if (next == NULL) first = i;
-        rotation->n_sets += is_first(slots, first, i);
-        if (next == NULL || slots[i].served < next->served) next = &slots[i];
+    for (const weir__slot *slot = slots->first; slot < slots->end; slot++) {
+        if (!slot_has_work(slot)) continue;
+        if (first == NULL) first = slot;
+        rotation->n_sets += is_first(first, slot);
+        if (next == NULL || slot->served < next->served) next = slot;
     }
     if (next == NULL) return;
     if (next->next == WEIR__NEXT_SEGMENT) {
-        next = oldest_segment(slots, n_slots);
+        next = oldest_segment(slots);
         rotation->segment = next->index;
     }
     rotation->key = next->request->history.adapters.key;
 }
 
-void weir__rotation_pass(weir__rotation *rotation, weir__slot *slots, int32_t n_slots)
+void weir__rotation_pass(weir__rotation *rotation, const weir__slots *slots)
 {
-    for (int32_t i = 0; i < n_slots; i++)
-        if (slots[i].state != WEIR_SLOT_IDLE &&
-            (rotation->segment >= 0 ? slots[i].next == WEIR__NEXT_SEGMENT
-                                    : weir__rotation_has(rotation, &slots[i])))
-            slots[i].served = rotation->stamp;
+    for (weir__slot *slot = slots->first; slot < slots->end; slot++)
+        if (slot->state != WEIR_SLOT_IDLE &&
+            (rotation->segment >= 0 ? slot->next == WEIR__NEXT_SEGMENT : weir__rotation_has(rotation, slot)))
+            slot->served = rotation->stamp;
     rotation->stamp++;
 }

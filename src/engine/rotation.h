@@ -31,9 +31,9 @@ static inline void weir__rotation_enter(weir__rotation *rotation, weir__slot *sl
 }
 
 /* Chooses the set. Called again in the same tick, it chooses the same one, as long as that has work. */
-void weir__rotation_choose(weir__rotation *rotation, const weir__slot *slots, int32_t n_slots);
+void weir__rotation_choose(weir__rotation *rotation, const weir__slots *slots);
 
 /* The tick is over: its slots go to the end of the line. */
-void weir__rotation_pass(weir__rotation *rotation, weir__slot *slots, int32_t n_slots);
+void weir__rotation_pass(weir__rotation *rotation, const weir__slots *slots);
 
 #endif

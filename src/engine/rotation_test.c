@@ -49,16 +49,17 @@ static void test_no_set_starves(void **state)
         static row r;
         dice d = {seed + s};
         weir__rotation rotation = {0};
+        const weir__slots slots = {r.slots, r.slots + N_SLOTS};
         memset(&r, 0, sizeof r);
         int32_t busy = dice_in(&d, 1, 10);
         for (uint64_t now = 0; now < 500; now++) {
             for (int32_t i = 0; i < N_SLOTS; i++)
                 if (dice_one_in(&d, busy)) change(&r, &rotation, i, now, &d);
-            weir__rotation_choose(&rotation, r.slots, N_SLOTS);
+            weir__rotation_choose(&rotation, &slots);
             uint64_t key = rotation.key;
             bool any = false, served = false, seen[N_SETS] = {false};
             int32_t n_sets = 0;
-            weir__rotation_choose(&rotation, r.slots, N_SLOTS); /* asked twice: the same */
+            weir__rotation_choose(&rotation, &slots); /* asked twice: the same */
             assert_int_equal(rotation.key, key);
             for (int32_t i = 0; i < N_SLOTS; i++) {
                 if (!works(&r.slots[i])) continue;
@@ -73,7 +74,7 @@ static void test_no_set_starves(void **state)
             }
             assert_int_equal(rotation.n_sets, n_sets);
             assert_true(served == any);
-            weir__rotation_pass(&rotation, r.slots, N_SLOTS);
+            weir__rotation_pass(&rotation, &slots);
         }
     }
 }

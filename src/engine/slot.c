@@ -25,18 +25,18 @@ void weir__slot_start(weir__slot *slot, weir__request *request, int64_t now)
     if (request->admit_ns == 0) request->admit_ns = now;
 }
 
-int32_t weir__slot_count_active(const weir__slot *slots, int32_t n_slots)
+int32_t weir__slot_count_active(const weir__slots *slots)
 {
     int32_t n = 0;
-    for (int32_t i = 0; i < n_slots; i++) n += slots[i].state != WEIR_SLOT_IDLE;
+    for (const weir__slot *slot = slots->first; slot < slots->end; slot++) n += slot->state != WEIR_SLOT_IDLE;
     return n;
 }
 
-bool weir__slot_awaits(const weir__slot *slots, const weir__slot *slot)
+bool weir__slot_awaits(const weir__slots *slots, const weir__slot *slot)
 {
     while (slot->state == WEIR_SLOT_JOINED &&
            slot->leader >= 0) { /* a leader that waits is an older request */
-        const weir__slot *leader = &slots[slot->leader];
+        const weir__slot *leader = &slots->first[slot->leader];
         if (leader->state == WEIR_SLOT_IDLE || leader->request->serial != slot->leader_serial) return false;
         slot = leader;
     }
@@ -48,12 +48,11 @@ static int64_t earlier(int64_t a, int64_t b)
     return a < b ? a : b;
 }
 
-int64_t weir__slot_deadline(const weir__slot *slots, int32_t n_slots)
+int64_t weir__slot_deadline(const weir__slots *slots)
 {
     int64_t deadline = WEIR__CLOCK_NEVER;
     bool awaits = false;
-    for (int32_t i = 0; i < n_slots; i++) {
-        const weir__slot *slot = &slots[i];
+    for (const weir__slot *slot = slots->first; slot < slots->end; slot++) {
         if (slot->state == WEIR_SLOT_IDLE) continue;
         awaits |= weir__slot_awaits(slots, slot);
         deadline = earlier(deadline, slot->request->deadline_ns);

@@ -69,6 +69,11 @@ typedef struct weir__slot {
     weir__cache_wait wait; /* for files */
 } weir__slot;
 
+/* An engine's slots, in the order of their indices. */
+typedef struct weir__slots {
+    weir__slot *first, *end;
+} weir__slots;
+
 void weir__slot_init(weir__slot *slot, int32_t index);
 
 /* Takes over the request. None of its cells are there. */
@@ -88,11 +93,11 @@ void weir__slot_settle(weir__slot *slot, weir__emit_scratch *scratch);
  * cells. */
 void weir__slot_finish(weir__slot *slot, int64_t now);
 
-int32_t weir__slot_count_active(const weir__slot *slots, int32_t n_slots);
+int32_t weir__slot_count_active(const weir__slots *slots);
 
 /* If nothing can be computed because slots wait for embeddings or files: when the next one ends its wait or
  * its request. Otherwise 0: the driver has work. WEIR__CLOCK_NEVER: never. */
-int64_t weir__slot_deadline(const weir__slot *slots, int32_t n_slots);
+int64_t weir__slot_deadline(const weir__slots *slots);
 
 /* Whether it waits for a file that has its tokens. */
 static inline bool weir__slot_awaits_file(const weir__slot *slot)
@@ -101,8 +106,8 @@ static inline bool weir__slot_awaits_file(const weir__slot *slot)
 }
 
 /* Whether it, or the slot that computes its tokens, waits for something outside the engine: an embedding or a
- * file. Then it computes nothing, and nobody stands back for it. slots: the engine's. */
-bool weir__slot_awaits(const weir__slot *slots, const weir__slot *slot);
+ * file. Then it computes nothing, and nobody stands back for it. */
+bool weir__slot_awaits(const weir__slots *slots, const weir__slot *slot);
 
 /* Tokens that are in the memory, or will be once the leader has computed them. */
 static inline int32_t weir__slot_n_there(const weir__slot *slot)

@@ -120,7 +120,7 @@ static weir_stream *submit(rig *r, const talk *t, int32_t max_tokens)
 static const weir__slot *slot_of(const rig *r, const weir_stream *stream)
 {
     for (int32_t i = 0; i < r->engine->params.n_slots; i++) {
-        const weir__slot *slot = &r->engine->driver.slots[i];
+        const weir__slot *slot = &r->engine->driver.slots.first[i];
         if (slot->state != WEIR_SLOT_IDLE && slot->request->stream == stream) return slot;
     }
     return NULL;
@@ -133,7 +133,7 @@ static void set_wait(rig *r, const weir_stream *stream, int64_t due)
     assert_non_null(slot);
     assert_int_equal(slot->state, WEIR_SLOT_JOINED);
     assert_int_equal(slot->lane, -1);
-    r->engine->driver.slots[slot->index].wait.due_ns = due;
+    r->engine->driver.slots.first[slot->index].wait.due_ns = due;
 }
 
 /* The reader has had its file for longer than anybody waits. */
@@ -585,7 +585,8 @@ static void step_world(rig *r, one *ones, int n, dice *d)
     else if (event == 7) { /* the end of all patience */
         age_read(r);
         for (int32_t i = 0; i < r->engine->params.n_slots; i++)
-            if (r->engine->driver.slots[i].wait.due_ns > 0) r->engine->driver.slots[i].wait.due_ns = 1;
+            if (r->engine->driver.slots.first[i].wait.due_ns > 0)
+                r->engine->driver.slots.first[i].wait.due_ns = 1;
     }
     rig_tick(r);
     for (int i = 0; i < n; i++)

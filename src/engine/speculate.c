@@ -239,8 +239,7 @@ static void shorten_drafts(const weir__speculate *all, const weir_cost *cost, in
     for (;;) {
         weir__slot *longest = NULL;
         int32_t n_without = 0;
-        for (int32_t i = 0; i < all->params->n_slots; i++) {
-            weir__slot *slot = &all->slots[i];
+        for (weir__slot *slot = all->slots.first; slot < all->slots.end; slot++) {
             if (!slot_generates(all, slot)) continue;
             n_without += slot->draft.n == 0;
             if (slot->draft.n > 0 && (longest == NULL || slot->draft.n > longest->draft.n)) longest = slot;
@@ -269,8 +268,7 @@ void weir__speculate_draft(weir__speculate *all)
     double n_context_k = 0;
     if (all->n == 0) return;
     int64_t room = all->crowded ? 0 : weir__cells_left(all->cells);
-    for (int32_t i = 0; i < all->params->n_slots; i++) {
-        weir__slot *slot = &all->slots[i];
+    for (weir__slot *slot = all->slots.first; slot < all->slots.end; slot++) {
         if (!slot_generates(all, slot)) continue;
         n_streams++;
         n_context_k += weir__cost_context_k(slot->n_past, 1);
@@ -308,7 +306,8 @@ void weir__speculate_draft(weir__speculate *all)
 bool weir__speculate_shrink(weir__speculate *all)
 {
     bool drafted = false;
-    for (int32_t i = 0; i < all->params->n_slots; i++) drafted |= all->slots[i].n_drafted > 0;
+    for (const weir__slot *slot = all->slots.first; slot < all->slots.end; slot++)
+        drafted |= slot->n_drafted > 0;
     all->crowded |= drafted;
     return drafted;
 }

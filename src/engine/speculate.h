@@ -16,7 +16,7 @@ typedef struct weir__speculate {
     weir_model *model;
     const weir_engine_params *params;
     const weir_context_info *info;
-    weir__slot *slots; /* [n_slots] */
+    weir__slots slots;
     const weir__cells *cells;
     const weir__lanes *lanes;
     const weir__rotation *rotation;

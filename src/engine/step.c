@@ -31,11 +31,10 @@ void weir__step_prepare(weir__driver *driver, bool admits, int64_t now)
     do /* a suspended request may have been a leader */
         weir__reuse_rejoin(driver);
     while (weir__suspend_relieve(driver, now));
-    if (weir__media_collect(driver->encoder, driver->slots, driver->params->n_slots))
-        weir__finish_latched(driver);
+    if (weir__media_collect(driver->encoder, &driver->slots)) weir__finish_latched(driver);
     weir__lookahead(driver, now);
     weir__lanes_compact(&driver->lanes);
-    weir__rotation_choose(&driver->rotation, driver->slots, driver->params->n_slots);
+    weir__rotation_choose(&driver->rotation, &driver->slots);
     weir__pace_choose(driver, now);
     if (driver->account.counts.n_kv_used != driver->memory.n_used) weir__account_publish(&driver->account);
 }
@@ -67,13 +66,13 @@ void weir__step_view(weir__driver *driver, int64_t now)
 {
     weir_slot_view *views = driver->view_slots;
     size_t n = 0;
-    for (int32_t i = 0; i < driver->params->n_slots; i++) {
-        const weir__slot *slot = &driver->slots[i];
+    for (const weir__slot *slot = driver->slots.first; slot < driver->slots.end; slot++) {
         if (slot->state == WEIR_SLOT_IDLE || !weir__pace_has(slot) ||
             (slot->next != WEIR__NEXT_AWAITED && !weir__rotation_has(&driver->rotation, slot)))
             continue;
         size_t at = n++;
-        for (; at > 0 && driver->slots[views[at - 1].slot].request->serial > slot->request->serial; at--)
+        for (; at > 0 && driver->slots.first[views[at - 1].slot].request->serial > slot->request->serial;
+             at--)
             views[at] = views[at - 1];
         views[at] = view_of(driver, slot, now);
     }
@@ -94,9 +93,9 @@ void weir__step_view(weir__driver *driver, int64_t now)
 static weir__shape shape_of(weir__driver *driver)
 {
     size_t n = 0;
-    for (int32_t i = 0; i < driver->params->n_slots; i++)
-        if (driver->slots[i].n_planned > 0)
-            driver->plan[n++] = (weir_plan_entry){.slot = i, .n_tokens = driver->slots[i].n_planned};
+    for (const weir__slot *slot = driver->slots.first; slot < driver->slots.end; slot++)
+        if (slot->n_planned > 0)
+            driver->plan[n++] = (weir_plan_entry){.slot = slot->index, .n_tokens = slot->n_planned};
     return weir__schedule_shape(&driver->view, driver->plan, n);
 }
 
@@ -145,8 +144,7 @@ static void fail_pass(weir__driver *driver, weir_status status, const weir_error
     if (status == WEIR_NO_SPACE &&
         (weir__speculate_shrink(&driver->speculate) || weir__cells_shrink(&driver->cells)))
         return;
-    for (int32_t i = 0; i < driver->params->n_slots; i++) {
-        weir__slot *slot = &driver->slots[i];
+    for (weir__slot *slot = driver->slots.first; slot < driver->slots.end; slot++) {
         if (slot->state != WEIR_SLOT_IDLE && slot->n_planned > 0) weir__slot_fail(slot, status, error);
     }
 }
@@ -156,8 +154,8 @@ static weir_status adapt_context(weir__driver *driver, weir_error *error)
 {
     const weir__adapters *wanted = NULL;
     if (driver->rotation.key == driver->rotation.adapters.key) return WEIR_OK;
-    for (int32_t i = 0; i < driver->params->n_slots && wanted == NULL; i++)
-        if (driver->slots[i].n_planned > 0) wanted = &driver->slots[i].request->history.adapters;
+    for (const weir__slot *slot = driver->slots.first; slot < driver->slots.end && wanted == NULL; slot++)
+        if (slot->n_planned > 0) wanted = &slot->request->history.adapters;
     driver->account.counts.n_adapter_changes++;
     return weir__adapters_set(driver->model, driver->context, &driver->rotation.adapters, wanted, error);
 }
@@ -181,8 +179,7 @@ static weir_status decode_batch(weir__driver *driver, int64_t *decode_ns, weir_e
 static void advance_slots(weir__driver *driver, weir_report *report)
 {
     weir__pace_advance(driver);
-    for (int32_t i = 0; i < driver->params->n_slots; i++) {
-        weir__slot *slot = &driver->slots[i];
+    for (weir__slot *slot = driver->slots.first; slot < driver->slots.end; slot++) {
         if (slot->n_planned == 0) continue;
         slot->n_past += slot->n_planned - slot->n_drafted; /* sampling decides about the draft */
         weir__memory_append(&driver->memory, slot->lane, slot->n_planned);
@@ -258,8 +255,7 @@ static void settle_draft(weir__driver *driver, weir__slot *slot)
 static void emit_chunks(weir__driver *driver)
 {
     int64_t now = weir__clock_now_ns();
-    for (int32_t i = 0; i < driver->params->n_slots; i++) {
-        weir__slot *slot = &driver->slots[i];
+    for (weir__slot *slot = driver->slots.first; slot < driver->slots.end; slot++) {
         if (slot->state == WEIR_SLOT_IDLE || slot->n_planned == 0) continue;
         take_burst(driver, slot, now);
         if (slot->failed != WEIR_OK) weir__slot_fail(slot, slot->failed, &slot->error);
@@ -282,9 +278,8 @@ static void emit_chunks(weir__driver *driver)
 
 static void check_invariants(const weir__driver *driver)
 {
-    for (int32_t i = 0; i < driver->params->n_slots; i++) {
-        const weir__slot *slot = &driver->slots[i];
-        assert(slot->index == i);
+    for (const weir__slot *slot = driver->slots.first; slot < driver->slots.end; slot++) {
+        assert(slot == driver->slots.first + slot->index);
         if (slot->state == WEIR_SLOT_IDLE) {
             assert(slot->request == NULL && slot->lane < 0 && slot->live.node == NULL);
             continue;
@@ -321,7 +316,7 @@ static void check_invariants(const weir__driver *driver)
 
 static void account_tick(weir__driver *driver, weir_report *report, int64_t start, int64_t work_ns)
 {
-    report->n_active = weir__slot_count_active(driver->slots, driver->params->n_slots);
+    report->n_active = weir__slot_count_active(&driver->slots);
     report->tick_ns = weir__clock_now_ns() - start;
     weir__account_end(&driver->account, report, work_ns);
     report->queue_depth = driver->account.counts.queue_depth;
@@ -344,7 +339,7 @@ void weir__step_tick(weir__driver *driver, const weir_plan_entry *plan, size_t n
         weir_status status = decode_batch(driver, &report->decode_ns, &error);
         int64_t decoded = weir__clock_now_ns();
         weir__pace_bill(driver, decoded - prepared, decoded);
-        weir__finish_collect_slots(driver->slots, driver->params->n_slots, decoded);
+        weir__finish_collect_slots(&driver->slots, decoded);
         if (status == WEIR_OK) {
             advance_slots(driver, report);
             weir__sample(driver);
@@ -363,7 +358,7 @@ void weir__step_tick(weir__driver *driver, const weir_plan_entry *plan, size_t n
             weir__finish_latched(driver);
         }
     }
-    weir__rotation_pass(&driver->rotation, driver->slots, driver->params->n_slots);
+    weir__rotation_pass(&driver->rotation, &driver->slots);
     account_tick(driver, report, start, work_ns);
     if (weir__cache_archive(driver->prefix.cache, start, report->idle))
         weir__account_publish(&driver->account);

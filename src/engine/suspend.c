@@ -52,11 +52,10 @@ void weir__suspend(weir__driver *driver, weir__slot *slot)
 
 /* ---- Cells ---- */
 
-weir__slot *weir__suspend_victim(weir__slot *slots, int32_t n_slots, const weir__request *by, int64_t now)
+weir__slot *weir__suspend_victim(const weir__slots *slots, const weir__request *by, int64_t now)
 {
     weir__slot *victim = NULL;
-    for (int32_t i = 0; i < n_slots; i++) {
-        weir__slot *slot = &slots[i];
+    for (weir__slot *slot = slots->first; slot < slots->end; slot++) {
         if (slot->state == WEIR_SLOT_IDLE) continue;
         const weir__request *request = slot->request;
         if (by != NULL && !weir__queue_outranks(by, request, now)) continue;
@@ -72,8 +71,8 @@ bool weir__suspend_relieve(weir__driver *driver, int64_t now)
     bool suspended = false;
     while (weir__cells_left(&driver->cells) < 0) {
         if (weir__cells_evict(&driver->cells)) continue;
-        if (weir__slot_count_active(driver->slots, driver->params->n_slots) < 2) break;
-        weir__suspend(driver, weir__suspend_victim(driver->slots, driver->params->n_slots, NULL, now));
+        if (weir__slot_count_active(&driver->slots) < 2) break;
+        weir__suspend(driver, weir__suspend_victim(&driver->slots, NULL, now));
         suspended = true;
     }
     if (suspended) weir__account_publish(&driver->account);

@@ -19,9 +19,9 @@ void weir__suspend_restore(weir__memory *memory, weir__cache *cache, weir__slot 
 /* Frees the saved cells. */
 void weir__suspend_drop(weir__cache *cache, weir__request *request);
 
-/* Of slots [n_slots], the one to suspend first: the youngest of the lowest priority among those that `by`
- * outranks (NULL: among all). */
-weir__slot *weir__suspend_victim(weir__slot *slots, int32_t n_slots, const weir__request *by, int64_t now);
+/* The slot to suspend first: the youngest of the lowest priority among those that `by` outranks (NULL: among
+ * all). */
+weir__slot *weir__suspend_victim(const weir__slots *slots, const weir__request *by, int64_t now);
 
 /* Before a pass: evicts cached prefixes, then suspends requests, until the slots' tokens fit. One request
  * always fits. True: some were suspended. */

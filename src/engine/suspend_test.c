@@ -296,7 +296,7 @@ static void requests_resume_at_the_time_of_the_tick(void **state)
     }
     assert_int_equal(rig_stats(r).n_resumes, 2);
     assert_int_equal(weir__clock_now_ns(), now + 2 * WEIR__NS_PER_MS);
-    for (int i = 0; i < 2; i++) assert_int_equal(r->engine->driver.slots[i].pace.outranked_ns, now);
+    for (int i = 0; i < 2; i++) assert_int_equal(r->engine->driver.slots.first[i].pace.outranked_ns, now);
     weir__clock_stand(-1);
     rig_run(r);
 }
@@ -350,7 +350,7 @@ static void equals_never_take_turns_and_what_has_aged_keeps_its_slot(void **stat
     weir_stream *equal = submit_with(r, 'B', 0);
     rig_tick(r);
     /* both are fifteen levels old */
-    r->engine->driver.slots[0].request->submit_ns -= 155 * 1000 * WEIR__NS_PER_MS;
+    r->engine->driver.slots.first[0].request->submit_ns -= 155 * 1000 * WEIR__NS_PER_MS;
     r->engine->shared.queue.first->submit_ns -= 155 * 1000 * WEIR__NS_PER_MS;
     rig_tick(r);
     weir_stream *higher = submit_with(r, 'C', 5);
@@ -381,7 +381,7 @@ static void nobody_takes_a_slot_that_a_plan_is_for(void **state)
     int64_t ageing = r->engine->params.ageing_ms * WEIR__NS_PER_MS;
     weir_stream *streams[2] = {submit_with(r, 'A', 0), NULL};
     rig_tick(r);
-    r->engine->driver.slots[0].request->submit_ns -=
+    r->engine->driver.slots.first[0].request->submit_ns -=
         ageing; /* one level up: a new request does not outrank it */
     streams[1] = submit_with(r, 'B', 1);
     assert_int_equal(weir_engine_view(r->engine, &view, NULL), WEIR_OK);

@@ -69,7 +69,7 @@ static void check_lanes(play *p, const weir_engine_stats *s, int32_t lowest, int
                     p->at_decode.n_submitted - (uint64_t)p->at_decode.queue_depth;
     int32_t n_led = 0; /* one that waited for another one gets its lane, and none of these counts changes */
     for (int32_t i = 0; i < p->params.n_slots; i++)
-        n_led += p->engine->driver.slots[i].state == WEIR_SLOT_JOINED;
+        n_led += p->engine->driver.slots.first[i].state == WEIR_SLOT_JOINED;
     p->calm = same && n_led == p->n_led && !atomic_load(&p->fake->fail_share) ? p->calm + 1 : 0;
     p->n_led = n_led;
     if (p->first.layout != WEIR_LAYOUT_PER_SLOT || p->calm <= 2 * p->params.n_slots) return;
