@@ -5,17 +5,17 @@
 #include "engine/reuse.h"
 #include "engine/suspend.h"
 
-static weir__slot *idle_slot(weir__driver *driver)
+static weir__slot *idle_slot(weir__slot *slots, int32_t n_slots)
 {
-    for (int32_t i = 0; i < driver->params->n_slots; i++)
-        if (driver->slots[i].state == WEIR_SLOT_IDLE) return &driver->slots[i];
+    for (int32_t i = 0; i < n_slots; i++)
+        if (slots[i].state == WEIR_SLOT_IDLE) return &slots[i];
     return NULL;
 }
 
 /* At the time of the tick, which a replay repeats, or of the request, if it arrived while the tick began. */
 static void start_request(weir__driver *driver, weir__request *request, int64_t now)
 {
-    weir__slot *slot = idle_slot(driver);
+    weir__slot *slot = idle_slot(driver->slots, driver->params->n_slots);
     if (now < request->submit_ns) now = request->submit_ns;
     bool resumed = request->admit_ns != 0;
     weir__shared_admit(driver->shared, request, resumed, now);
@@ -26,11 +26,11 @@ static void start_request(weir__driver *driver, weir__request *request, int64_t 
 }
 
 /* The lowest priority of a running request; INT32_MAX = none runs. */
-static int32_t lowest_priority(const weir__driver *driver)
+static int32_t lowest_priority(const weir__slot *slots, int32_t n_slots)
 {
     int32_t lowest = INT32_MAX;
-    for (int32_t i = 0; i < driver->params->n_slots; i++) {
-        const weir__slot *slot = &driver->slots[i];
+    for (int32_t i = 0; i < n_slots; i++) {
+        const weir__slot *slot = &slots[i];
         if (slot->state != WEIR_SLOT_IDLE && slot->request->priority < lowest)
             lowest = slot->request->priority;
     }
@@ -43,14 +43,16 @@ static weir__request *choose_request(weir__driver *driver, int64_t now)
 {
     weir__request *request = NULL;
     weir__shared *shared = driver->shared;
-    if (idle_slot(driver) != NULL &&
+    weir__slot *slots = driver->slots;
+    int32_t n_slots = driver->params->n_slots;
+    if (idle_slot(slots, n_slots) != NULL &&
         (request = weir__shared_next(shared, shared->n_seen, INT32_MIN, NULL, now)) != NULL &&
         weir__cells_fits(&driver->cells, request, false, now))
         return request;
-    request = weir__shared_next(shared, shared->n_seen, lowest_priority(driver), NULL, now);
+    request = weir__shared_next(shared, shared->n_seen, lowest_priority(slots, n_slots), NULL, now);
     if (request == NULL || !weir__cells_fits(&driver->cells, request, true, now)) return NULL;
-    while (idle_slot(driver) == NULL || !weir__cells_fits(&driver->cells, request, false, now))
-        weir__suspend(driver, weir__suspend_victim(driver->slots, driver->params->n_slots, request, now));
+    while (idle_slot(slots, n_slots) == NULL || !weir__cells_fits(&driver->cells, request, false, now))
+        weir__suspend(driver, weir__suspend_victim(slots, n_slots, request, now));
     return request;
 }
 

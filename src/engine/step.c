@@ -180,7 +180,7 @@ static weir_status decode_batch(weir__driver *driver, int64_t *decode_ns, weir_e
 /* The pass has computed the planned tokens. */
 static void advance_slots(weir__driver *driver, weir_report *report)
 {
-    weir__pace_advance(driver);
+    weir__pace_advance(driver->slots, driver->params->n_slots);
     for (int32_t i = 0; i < driver->params->n_slots; i++) {
         weir__slot *slot = &driver->slots[i];
         if (slot->n_planned == 0) continue;
