@@ -69,8 +69,8 @@ typedef struct weir__chat_markers {
     char stem[WEIR__CHAT_STEM + 1]; /* "": there are no media */
 } weir__chat_markers;
 
-/* chat_media.c: replaces the parts that are media by markers. Errors: INVALID (media[i], n_media, or the part: too few
- * media, too many, or one of another kind), NO_MEMORY. */
+/* chat_media.c: replaces the parts that are media by markers. Errors: INVALID (media[i], n_media, or the
+ * part: too few media, too many, or one of another kind), NO_MEMORY. */
 weir_status weir__chat_media_mark(const weir_chat_params *params, json_t *messages,
                                   weir__chat_markers *markers, weir_error *error);
 
