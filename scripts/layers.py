@@ -46,9 +46,6 @@ RECURSIVE = {f"src/grammar/schema{name}.c" for name in ("", "_merge", "_object",
 TOGETHER = [
     {"src/backend/fake", "src/backend/fake_internal"},
     {f"src/cache/{name}" for name in "cache cache_entry cache_files".split()},
-    {"src/gguf/gguf", "src/gguf/gguf_internal"},
-    {"src/grammar/schema", "src/grammar/schema_walk"},
-    {"src/model/chat", "src/model/chat_media"},
 ]
 
 # A function that other files may call, in clang-format's layout.

@@ -209,7 +209,7 @@ void weir__account_finish(weir__account *account, const weir__slot *slot, int64_
     weir_tick_slot part = in_plan ? *planned : part_of(account, slot);
     count_end(account, slot->reason, slot_state(slot));
     /* A terminal chunk with text counts, too. After a cancel or an error nobody was waiting for the text. */
-    if (request->n_sent > 0 && request->emit.n_text > request->emit.sent_text &&
+    if (request->n_sent > 0 && request->emit.text.n > request->emit.sent_text &&
         (slot->reason == WEIR_REASON_END || slot->reason == WEIR_REASON_LENGTH ||
          slot->reason == WEIR_REASON_STOP_WORDS))
         weir__histogram_observe(&account->counts.itl_seconds, seconds(now - request->sent_ns));

@@ -5,9 +5,9 @@
 #include "engine/reuse.h"
 #include "engine/suspend.h"
 
-static weir__slot *idle_slot(weir__driver *driver)
+static weir__slot *idle_slot(const weir__slots *slots)
 {
-    for (weir__slot *slot = driver->slots.first; slot < driver->slots.end; slot++)
+    for (weir__slot *slot = slots->first; slot < slots->end; slot++)
         if (slot->state == WEIR_SLOT_IDLE) return slot;
     return NULL;
 }
@@ -15,7 +15,7 @@ static weir__slot *idle_slot(weir__driver *driver)
 /* At the time of the tick, which a replay repeats, or of the request, if it arrived while the tick began. */
 static void start_request(weir__driver *driver, weir__request *request, int64_t now)
 {
-    weir__slot *slot = idle_slot(driver);
+    weir__slot *slot = idle_slot(&driver->slots);
     if (now < request->submit_ns) now = request->submit_ns;
     bool resumed = request->admit_ns != 0;
     weir__shared_admit(driver->shared, request, resumed, now);
@@ -26,10 +26,10 @@ static void start_request(weir__driver *driver, weir__request *request, int64_t 
 }
 
 /* The lowest priority of a running request; INT32_MAX = none runs. */
-static int32_t lowest_priority(const weir__driver *driver)
+static int32_t lowest_priority(const weir__slots *slots)
 {
     int32_t lowest = INT32_MAX;
-    for (const weir__slot *slot = driver->slots.first; slot < driver->slots.end; slot++) {
+    for (const weir__slot *slot = slots->first; slot < slots->end; slot++) {
         if (slot->state != WEIR_SLOT_IDLE && slot->request->priority < lowest)
             lowest = slot->request->priority;
     }
@@ -42,14 +42,15 @@ static weir__request *choose_request(weir__driver *driver, int64_t now)
 {
     weir__request *request = NULL;
     weir__shared *shared = driver->shared;
-    if (idle_slot(driver) != NULL &&
+    const weir__slots *slots = &driver->slots;
+    if (idle_slot(slots) != NULL &&
         (request = weir__shared_next(shared, shared->n_seen, INT32_MIN, NULL, now)) != NULL &&
         weir__cells_fits(&driver->cells, request, false, now))
         return request;
-    request = weir__shared_next(shared, shared->n_seen, lowest_priority(driver), NULL, now);
+    request = weir__shared_next(shared, shared->n_seen, lowest_priority(slots), NULL, now);
     if (request == NULL || !weir__cells_fits(&driver->cells, request, true, now)) return NULL;
-    while (idle_slot(driver) == NULL || !weir__cells_fits(&driver->cells, request, false, now))
-        weir__suspend(driver, weir__suspend_victim(&driver->slots, request, now));
+    while (idle_slot(slots) == NULL || !weir__cells_fits(&driver->cells, request, false, now))
+        weir__suspend(driver, weir__suspend_victim(slots, request, now));
     return request;
 }
 

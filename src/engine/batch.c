@@ -145,11 +145,11 @@ static void fill_lane(weir__driver *driver, int32_t lane)
 }
 
 /* The passes of some lanes alone. */
-static int32_t passes_of(const weir__driver *driver, const int32_t *rows, int32_t n)
+static int32_t passes_of(const weir_context_info *info, const int32_t *rows, int32_t n)
 {
     int32_t copy[WEIR__SEQ_MAX];
     memcpy(copy, rows, (size_t)n * sizeof *rows);
-    return weir__cost_passes(copy, n, driver->info.n_ubatch, driver->info.layout);
+    return weir__cost_passes(copy, n, info->n_ubatch, info->layout);
 }
 
 /* The first of the neighbours below `end` that have as many rows as the last of them. */
@@ -164,15 +164,15 @@ static int32_t group_start(const int32_t *rows, int32_t end)
  * So in ascending order a long chunk has one row in the streams' pass and the rest in another one, and both
  * read all its cells. If lanes with equal numbers of rows are neighbours, descending groups of them take no
  * more passes, and each lane is in one. */
-static bool groups_apart(const weir__driver *driver, const int32_t *rows, int32_t n)
+static bool groups_apart(const weir_context_info *info, const int32_t *rows, int32_t n)
 {
     int32_t n_passes = 0;
-    if (driver->info.layout != WEIR_LAYOUT_PER_SLOT) return false;
+    if (info->layout != WEIR_LAYOUT_PER_SLOT) return false;
     for (int32_t end = n, start; end > 0; end = start) {
         start = group_start(rows, end);
-        n_passes += passes_of(driver, rows + start, end - start);
+        n_passes += passes_of(info, rows + start, end - start);
     }
-    return n_passes <= passes_of(driver, rows, n);
+    return n_passes <= passes_of(info, rows, n);
 }
 
 static void fill_lanes(weir__driver *driver)
@@ -180,7 +180,7 @@ static void fill_lanes(weir__driver *driver)
     int32_t rows[WEIR__SEQ_MAX], n = driver->lanes.n;
     for (int32_t lane = 0; lane < n; lane++)
         rows[lane] = driver->lanes.slot[lane] != NULL ? driver->lanes.slot[lane]->n_planned : 0;
-    bool apart = groups_apart(driver, rows, n);
+    bool apart = groups_apart(&driver->info, rows, n);
     for (int32_t end = n, start; end > 0; end = start) {
         start = apart ? group_start(rows, end) : 0;
         for (int32_t lane = start; lane < end; lane++) fill_lane(driver, lane);

@@ -3,8 +3,6 @@
 
 #include <string.h>
 
-#include "base/mem.h"
-
 #define PIECE_BYTES 64 /* nearly all pieces of all vocabularies; a longer one grows the scratch once */
 
 void weir__emit_init(weir__emit *emit, const weir_model *model)
@@ -18,14 +16,14 @@ void weir__emit_init(weir__emit *emit, const weir_model *model)
 void weir__emit_fini(weir__emit *emit)
 {
     weir__stop_destroy(emit->stop);
-    weir__mem_free(emit->text);
+    weir__text_fini(&emit->text);
     memset(emit, 0, sizeof *emit);
 }
 
 void weir__emit_scratch_fini(weir__emit_scratch *scratch)
 {
-    weir__mem_free(scratch->piece);
-    weir__mem_free(scratch->clean);
+    weir__text_fini(&scratch->piece);
+    weir__text_fini(&scratch->clean);
     memset(scratch, 0, sizeof *scratch);
 }
 
@@ -50,9 +48,9 @@ static int32_t read_piece(weir__emit_scratch *scratch, const weir__emit *emit, i
     bool special = emit->special || is_preserved(emit, token);
     int32_t need = PIECE_BYTES;
     for (;;) {
-        if (!weir__mem_grow(&scratch->piece, &scratch->piece_capacity, (size_t)need, 1)) return -1;
-        int32_t n =
-            model->ops->piece(model->model, token, special, scratch->piece, (int32_t)scratch->piece_capacity);
+        if (!weir__text_reserve(&scratch->piece, (size_t)need)) return -1;
+        int32_t n = model->ops->piece(model->model, token, special, scratch->piece.bytes,
+                                      (int32_t)scratch->piece.capacity);
         if (n >= 0) return n;
         need = -n;
     }
@@ -63,16 +61,15 @@ static weir_status emit_text(weir__emit *emit, const char *text, size_t length, 
 {
     const weir__stop *stop = emit->stop;
     size_t held = stop ? weir__stop_max_len(stop) : 0;
-    if (!weir__mem_grow(&emit->text, &emit->capacity, emit->n_text + length + held + 1, 1))
-        return WEIR_NO_MEMORY;
+    if (!weir__text_reserve(&emit->text, length + held)) return WEIR_NO_MEMORY;
     if (stop == NULL) {
-        memcpy(emit->text + emit->n_text, text, length);
-        emit->n_text += length;
+        memcpy(emit->text.bytes + emit->text.n, text, length);
+        emit->text.n += length;
     } else {
         size_t n;
-        if (weir__stop_feed(stop, &emit->stop_state, text, length, emit->text + emit->n_text, &n) >= 0)
+        if (weir__stop_feed(stop, &emit->stop_state, text, length, emit->text.bytes + emit->text.n, &n) >= 0)
             *stopped = true;
-        emit->n_text += n;
+        emit->text.n += n;
     }
     return WEIR_OK;
 }
@@ -80,10 +77,9 @@ static weir_status emit_text(weir__emit *emit, const char *text, size_t length, 
 weir_status weir__emit_token(weir__emit *emit, weir__emit_scratch *scratch, int32_t token, bool *stopped)
 {
     int32_t n = read_piece(scratch, emit, token);
-    if (n < 0 || !weir__mem_grow(&scratch->clean, &scratch->clean_capacity, WEIR__UTF8_BOUND(n), 1))
-        return WEIR_NO_MEMORY;
-    size_t length = weir__utf8_feed(&emit->utf8, scratch->piece, (size_t)n, scratch->clean);
-    return emit_text(emit, scratch->clean, length, stopped);
+    if (n < 0 || !weir__text_reserve(&scratch->clean, WEIR__UTF8_BOUND(n))) return WEIR_NO_MEMORY;
+    size_t length = weir__utf8_feed(&emit->utf8, scratch->piece.bytes, (size_t)n, scratch->clean.bytes);
+    return emit_text(emit, scratch->clean.bytes, length, stopped);
 }
 
 weir_status weir__emit_end(weir__emit *emit, weir__emit_scratch *scratch, bool *stopped)
@@ -91,15 +87,12 @@ weir_status weir__emit_end(weir__emit *emit, weir__emit_scratch *scratch, bool *
     /* Most have nothing held back, and an end without text must not fail for lack of memory. */
     if (emit->utf8.n_held == 0 && (emit->stop == NULL || weir__stop_held(emit->stop, &emit->stop_state) == 0))
         return WEIR_OK;
-    if (!weir__mem_grow(&scratch->clean, &scratch->clean_capacity, WEIR__UTF8_FLUSH_BOUND, 1))
-        return WEIR_NO_MEMORY;
-    size_t length = weir__utf8_flush(&emit->utf8, scratch->clean);
-    weir_status status = emit_text(emit, scratch->clean, length, stopped);
+    if (!weir__text_reserve(&scratch->clean, WEIR__UTF8_FLUSH_BOUND)) return WEIR_NO_MEMORY;
+    size_t length = weir__utf8_flush(&emit->utf8, scratch->clean.bytes);
+    weir_status status = emit_text(emit, scratch->clean.bytes, length, stopped);
     if (status == WEIR_OK && emit->stop != NULL) {
-        if (!weir__mem_grow(&emit->text, &emit->capacity, emit->n_text + weir__stop_max_len(emit->stop) + 1,
-                            1))
-            return WEIR_NO_MEMORY;
-        emit->n_text += weir__stop_flush(emit->stop, &emit->stop_state, emit->text + emit->n_text);
+        if (!weir__text_reserve(&emit->text, weir__stop_max_len(emit->stop))) return WEIR_NO_MEMORY;
+        emit->text.n += weir__stop_flush(emit->stop, &emit->stop_state, emit->text.bytes + emit->text.n);
     }
     return status;
 }

@@ -6,12 +6,13 @@
 
 #include <weir/weir.h>
 
+#include "base/text.h"
 #include "base/utf8.h"
 #include "engine/stop.h"
 #include "model/model.h"
 
-/* A request's text on its way out. Invariants: text[sent_text .. n_text) may be sent and is in no chunk yet;
- * sent_tokens counts generated tokens that are in chunks. */
+/* A request's text on its way out. Invariants: bytes [sent_text .. text.n) of text may be sent and are in no
+ * chunk yet; sent_tokens counts generated tokens that are in chunks. */
 typedef struct weir__emit {
     const weir_model *model;
     bool special;             /* control tokens are rendered */
@@ -20,8 +21,7 @@ typedef struct weir__emit {
     weir__stop *stop; /* owned; NULL = no stop strings */
     weir__stop_state stop_state;
     weir__utf8 utf8;
-    char *text;
-    size_t n_text, capacity;
+    weir__text text;
     size_t sent_text;
     size_t sent_tokens;
     bool started; /* a chunk was sent */
@@ -29,10 +29,7 @@ typedef struct weir__emit {
 
 /* Buffers for the bytes of one token, shared by all slots of an engine. */
 typedef struct weir__emit_scratch {
-    char *piece;
-    size_t piece_capacity;
-    char *clean;
-    size_t clean_capacity;
+    weir__text piece, clean;
 } weir__emit_scratch;
 
 void weir__emit_init(weir__emit *emit, const weir_model *model);

@@ -142,7 +142,7 @@ static void an_end_with_nothing_held_back_needs_no_memory(void **state)
         weir_status status = weir__emit_end(&e->request.emit, &e->scratch, &e->stopped);
         weir__mem_fail_after(-1);
         assert_int_equal(status, WEIR_OK);
-        assert_int_equal(e->request.emit.n_text, e->request.emit.sent_text);
+        assert_int_equal(e->request.emit.text.n, e->request.emit.sent_text);
     }
     finish(e);
     assert_sink(e->got, WEIR_REASON_END, "HelloE!");
@@ -396,8 +396,8 @@ static void a_result_gets_the_whole_text_and_the_stream_the_deltas(void **state)
     say(e, "three");
     finish(e);
     assert_string_equal(e->got.last, "three");
-    assert_int_equal(e->request.emit.n_text, 13);
-    assert_memory_equal(e->request.emit.text, e->got.text, e->request.emit.n_text);
+    assert_int_equal(e->request.emit.text.n, 13);
+    assert_memory_equal(e->request.emit.text.bytes, e->got.text, e->request.emit.text.n);
 }
 
 static void a_stream_alone_keeps_nothing_that_was_sent(void **state)
@@ -407,10 +407,10 @@ static void a_stream_alone_keeps_nothing_that_was_sent(void **state)
     memset(text, 'm', sizeof text - 1);
     text[sizeof text - 1] = '\0';
     for (int i = 0; i < 20; i++) say(e, text);
-    size_t capacity = e->request.emit.capacity;
+    size_t capacity = e->request.emit.text.capacity;
     for (int i = 0; i < 10; i++) say(e, text);
-    assert_int_equal(e->request.emit.n_text, 0);
-    assert_int_equal(e->request.emit.capacity, capacity);
+    assert_int_equal(e->request.emit.text.n, 0);
+    assert_int_equal(e->request.emit.text.capacity, capacity);
     assert_true(capacity < 4 * sizeof text);
 }
 
@@ -474,8 +474,8 @@ static void every_allocation_of_a_token_may_fail(void **state)
         weir__mem_fail_after(-1);
         if (pending) {
             assert_int_equal(status, WEIR_OK);
-            assert_int_equal(emit->n_text, strlen(text));
-            assert_memory_equal(emit->text, text, emit->n_text);
+            assert_int_equal(emit->text.n, strlen(text));
+            assert_memory_equal(emit->text.bytes, text, emit->text.n);
         } else if (status != WEIR_OK) {
             assert_int_equal(status, WEIR_NO_MEMORY);
         }

@@ -518,8 +518,8 @@ static void a_request_without_a_stream_costs_no_stream_memory(void **state)
     long live = weir__mem_live();
     rig_ticks(r, 5);
     assert_int_equal(weir__mem_live(), live);
-    assert_int_equal(r->engine->driver.slots.first[0].request->emit.capacity, 0); /* no text was made */
-    assert_null(r->engine->driver.scratch.piece);                                 /* nor looked up */
+    assert_int_equal(r->engine->driver.slots.first[0].request->emit.text.capacity, 0); /* no text was made */
+    assert_null(r->engine->driver.scratch.piece.bytes);                                /* nor looked up */
     assert_int_equal(rig_stats(r).n_generated_tokens, 7);
 }
 

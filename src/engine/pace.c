@@ -56,11 +56,11 @@ static bool is_outranked(const tick_load *c, const weir__slot *slot, weir_slot_s
     return outranked;
 }
 
-static bool tops(const weir__driver *driver, const weir__request *a, const weir__request *b, int64_t now)
+static bool tops(const weir__peer *peer, const weir__request *a, const weir__request *b, int64_t now)
 {
     if (a->priority != b->priority) return a->priority > b->priority;
-    return a->tenant_hash != b->tenant_hash && weir__peers_recent_ns(&driver->peer, a->tenant_hash, now) <
-                                                   weir__peers_recent_ns(&driver->peer, b->tenant_hash, now);
+    return a->tenant_hash != b->tenant_hash && weir__peers_recent_ns(peer, a->tenant_hash, now) <
+                                                   weir__peers_recent_ns(peer, b->tenant_hash, now);
 }
 
 /* Of the running requests that do not wait for something outside the engine, one of the highest priority, of
@@ -70,7 +70,7 @@ static const weir__request *top_request(const weir__driver *driver, int64_t now)
     const weir__request *top = NULL;
     for (const weir__slot *slot = driver->slots.first; slot < driver->slots.end; slot++) {
         if (slot->state == WEIR_SLOT_IDLE || weir__slot_awaits(&driver->slots, slot)) continue;
-        if (top == NULL || tops(driver, slot->request, top, now)) top = slot->request;
+        if (top == NULL || tops(&driver->peer, slot->request, top, now)) top = slot->request;
     }
     return top;
 }
@@ -179,9 +179,9 @@ static void count_slot(tick_load *c, weir__slot *slot)
     c->has_prompts = c->has_work = true;
 }
 
-static int64_t share_ns(const weir__driver *driver, int64_t ms)
+static int64_t share_ns(const weir__rotation *rotation, int64_t ms)
 {
-    return ms * WEIR__NS_PER_MS / (driver->rotation.n_sets > 0 ? driver->rotation.n_sets : 1);
+    return ms * WEIR__NS_PER_MS / (rotation->n_sets > 0 ? rotation->n_sets : 1);
 }
 
 int64_t weir__pace_target_ns(const weir__driver *driver)
@@ -192,14 +192,14 @@ int64_t weir__pace_target_ns(const weir__driver *driver)
         int32_t own = slot->request->itl_target_ms > 0 ? slot->request->itl_target_ms : usual;
         if (own < least) least = own;
     }
-    return share_ns(driver, least == INT32_MAX ? usual : least > floor ? least : floor);
+    return share_ns(&driver->rotation, least == INT32_MAX ? usual : least > floor ? least : floor);
 }
 
 /* Whatever streams allow, others wait for no longer than the engine's target. */
 static int64_t own_target_ns(const weir__driver *driver)
 {
     int64_t target_ns = weir__pace_target_ns(driver),
-            own_ns = share_ns(driver, driver->params->itl_target_ms);
+            own_ns = share_ns(&driver->rotation, driver->params->itl_target_ms);
     return target_ns < own_ns ? target_ns : own_ns;
 }
 
@@ -233,9 +233,9 @@ void weir__pace_bill(weir__driver *driver, int64_t ns, int64_t now)
     }
 }
 
-void weir__pace_advance(weir__driver *driver)
+void weir__pace_advance(const weir__slots *slots)
 {
-    for (weir__slot *slot = driver->slots.first; slot < driver->slots.end; slot++) {
+    for (weir__slot *slot = slots->first; slot < slots->end; slot++) {
         if (slot->n_planned > 0) {
             slot->request->owed = false;
             slot->pace.n_skipped = 0;

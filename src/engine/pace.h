@@ -37,7 +37,7 @@ int64_t weir__pace_rest_ns(const weir__driver *driver);
 void weir__pace_bill(weir__driver *driver, int64_t ns, int64_t now);
 
 /* The pass was computed. */
-void weir__pace_advance(weir__driver *driver);
+void weir__pace_advance(const weir__slots *slots);
 
 /* The pass was abandoned: removes its cells, so that its tokens are computed again. */
 void weir__pace_restart(weir__driver *driver);

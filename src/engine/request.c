@@ -396,11 +396,10 @@ static weir_status replay_source(weir__request *request, weir_error *error)
     weir__emit_scratch_fini(&scratch);
     if (status != WEIR_OK)
         return weir__error_set(error, status, "source", "out of memory for the source's text");
-    request->history.before = emit->text;
-    request->history.n_before = emit->n_text;
-    if (emit->text != NULL) emit->text[emit->n_text] = '\0'; /* emit_text leaves room for it */
-    emit->text = NULL;
-    emit->n_text = emit->capacity = 0;
+    request->history.before = emit->text.bytes;
+    request->history.n_before = emit->text.n;
+    if (emit->text.bytes != NULL) emit->text.bytes[emit->text.n] = '\0'; /* emit_text leaves room for it */
+    emit->text = (weir__text){0};                                        /* passed on */
     return WEIR_OK;
 }
 
@@ -561,22 +560,22 @@ weir_chunk weir__request_rest(const weir__request *request)
     const weir__emit *emit = &request->emit;
     weir_chunk rest =
         weir__request_tokens(request, emit->sent_tokens, weir__request_n_output(request) - emit->sent_tokens);
-    rest.length = emit->n_text - emit->sent_text;
-    rest.text = rest.length > 0 ? emit->text + emit->sent_text : "";
+    rest.length = emit->text.n - emit->sent_text;
+    rest.text = rest.length > 0 ? emit->text.bytes + emit->sent_text : "";
     return rest;
 }
 
 bool weir__request_emit(weir__request *request, const weir_usage *usage)
 {
     weir__emit *emit = &request->emit;
-    if (request->stream == NULL || emit->n_text == emit->sent_text) return true;
+    if (request->stream == NULL || emit->text.n == emit->sent_text) return true;
     weir_chunk rest = weir__request_rest(request);
     if (emit->started && rest.n_tokens < (size_t)weir_stream_interval(request->stream)) return true;
     if (!weir__stream_push(request->stream, &rest, usage)) return false;
     emit->started = true;
     emit->sent_tokens += rest.n_tokens;
-    if (request->result == NULL) emit->n_text = 0; /* a result needs the whole text */
-    emit->sent_text = emit->n_text;
+    if (request->result == NULL) emit->text.n = 0; /* a result needs the whole text */
+    emit->sent_text = emit->text.n;
     return true;
 }
 

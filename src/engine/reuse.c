@@ -103,9 +103,9 @@ static bool join_leader(weir__driver *driver, weir__slot *slot, const weir__cach
     return true;
 }
 
-static int64_t patience_ns(const weir__driver *driver, int32_t n)
+static int64_t patience_ns(const weir__cost *learned, int32_t n)
 {
-    weir_cost cost = weir__cost_get(&driver->cost);
+    weir_cost cost = weir__cost_get(learned);
     double ns = n * cost.prefill_ns + weir__cost_context_k(0, n) * cost.context_ns;
     if (cost.n_ticks == 0 || ns > (double)PATIENCE_MOST) return PATIENCE_MOST;
     return ns > (double)PATIENCE_LEAST ? (int64_t)ns : PATIENCE_LEAST;
@@ -115,7 +115,8 @@ static int64_t patience_ns(const weir__driver *driver, int32_t n)
 static weir__cache_place locate(weir__driver *driver, const weir__cache_hit *hit, weir__cache_wait *wait)
 {
     int64_t now = weir__clock_now_ns(), due = wait->due_ns;
-    if (due == 0) due = weir__cache_wait_begin(driver->prefix.cache, now) + patience_ns(driver, hit->n);
+    if (due == 0)
+        due = weir__cache_wait_begin(driver->prefix.cache, now) + patience_ns(&driver->cost, hit->n);
     weir__cache_place place = weir__cache_call(driver->prefix.cache, hit, due);
     if (place == WEIR__CACHE_HERE) return place;
     wait->due_ns = due;
@@ -139,12 +140,12 @@ static bool join_file(weir__driver *driver, weir__slot *slot, weir__cache_hit *h
 /* Whether the slot takes the entry's sequence over, with its first n tokens, instead of copying them. A new
  * answer to the same prompt takes the place of the old one, rather than of an entry that the next request may
  * need; but a fork leaves its source as it is. full: no other lane is free. */
-static bool takes_over(const weir__driver *driver, const weir__slot *slot, const weir__prefix_end *device,
-                       int32_t n, bool full)
+static bool takes_over(weir_layout layout, const weir__slot *slot, const weir__prefix_end *device, int32_t n,
+                       bool full)
 {
     const weir__request *request = slot->request;
     bool same_prompt = n >= request->history.n_prompt - 1 && request->source == NULL;
-    bool copies = driver->info.layout == WEIR_LAYOUT_PER_SLOT; /* cells of a pool are shared */
+    bool copies = layout == WEIR_LAYOUT_PER_SLOT; /* cells of a pool are shared */
     if (n == weir__cache_length(device)) return true;
     if (same_prompt) return full || (copies && weir__cache_is_spare(device, n));
     return full && weir__cache_is_spare(device, 0);
@@ -158,7 +159,7 @@ static bool obtain_lane(weir__driver *driver, weir__slot *slot, weir__cache_hit 
     for (;;) {
         weir__prefix_end *device =
             hit.entry != NULL && weir__cache_sequence(hit.entry) >= 0 ? hit.entry : NULL;
-        bool taken = device != NULL && takes_over(driver, slot, device, hit.n, lane < 0);
+        bool taken = device != NULL && takes_over(driver->info.layout, slot, device, hit.n, lane < 0);
         int32_t evicted = lane < 0 && !taken ? weir__cache_evict(driver->prefix.cache, device) : -1;
         if (taken || (lane < 0 && evicted < 0)) { /* little or nothing is lost, or no other lane is left */
             lane = weir__cache_adopt(driver->prefix.cache, device, hit.n);

@@ -119,10 +119,11 @@ void weir__slot_finish(weir__slot *slot, int64_t now)
     output.rest.finished = true;
     output.rest.reason = slot->reason;
     if (request->result != NULL) {
-        if (emit->text != NULL) emit->text[emit->n_text] = '\0'; /* emit_text always leaves room for it */
-        output.text = emit->text;
-        output.length = emit->n_text;
-        emit->text = NULL; /* passed on */
+        if (emit->text.bytes != NULL)
+            emit->text.bytes[emit->text.n] = '\0'; /* emit_text always leaves room for it */
+        output.text = emit->text.bytes;
+        output.length = emit->text.n;
+        emit->text = (weir__text){0}; /* passed on */
     }
     slot->state = WEIR_SLOT_IDLE;
     slot->request = NULL;

@@ -178,7 +178,7 @@ static weir_status decode_batch(weir__driver *driver, int64_t *decode_ns, weir_e
 /* The pass has computed the planned tokens. */
 static void advance_slots(weir__driver *driver, weir_report *report)
 {
-    weir__pace_advance(driver);
+    weir__pace_advance(&driver->slots);
     for (weir__slot *slot = driver->slots.first; slot < driver->slots.end; slot++) {
         if (slot->n_planned == 0) continue;
         slot->n_past += slot->n_planned - slot->n_drafted; /* sampling decides about the draft */

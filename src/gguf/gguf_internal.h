@@ -3,7 +3,8 @@
 #ifndef WEIR_GGUF_GGUF_INTERNAL_H
 #define WEIR_GGUF_GGUF_INTERNAL_H
 
-#include "gguf/gguf.h"
+#include "gguf/gguf_info.h"
+#include "weir/weir.h"
 
 #define GGUF_KEY_MAX 256   /* the longest key of llama.cpp has 47 bytes */
 #define GGUF_WINDOW  65536 /* bytes per read: most of a tensor table */

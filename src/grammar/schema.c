@@ -1,11 +1,12 @@
 /* schema.c: rewrites JSON Schemas in a subset of which grammars enforce everything.
  * SPDX-License-Identifier: Apache-2.0 */
-#include "grammar/schema_walk.h"
+#include "grammar/schema.h"
 
 #include <stdio.h>
 
 #include "base/error.h"
 #include "base/mem.h"
+#include "grammar/schema_walk.h"
 
 void weir__schema_work_init(weir__schema_work *work)
 {

@@ -7,7 +7,9 @@
 #ifndef WEIR_GRAMMAR_SCHEMA_WALK_H
 #define WEIR_GRAMMAR_SCHEMA_WALK_H
 
-#include "grammar/schema.h"
+#include "base/json.h"
+#include "base/text.h"
+#include "grammar/schema_work.h"
 
 /* Types as a set. */
 enum {

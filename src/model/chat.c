@@ -10,7 +10,6 @@
 #include "base/mem.h"
 #include "base/sized.h"
 #include "model/chat_calls.h"
-#include "model/chat_media.h"
 #include "params/members.h"
 
 #define ARGS_MAX 64 /* templates know a handful of variables; each rendering copies all */

@@ -8,6 +8,7 @@
 #include "model/chat_marks.h"
 #include "model/chat_message.h"
 #include "model/chat_parts.h"
+#include "model/chat_stem.h"
 #include "model/model.h"
 
 /* Immutable but for refs. Texts of the template lie in `reader`. */
@@ -61,6 +62,22 @@ static inline weir__schema_terms weir__chat_schema_terms(const weir_chat_params 
  * user: as in weir__chat_content_find. */
 weir_status weir__chat_find_content(weir_chat *chat, const weir_chat_params *params, const json_t *messages,
                                     bool deletes, weir__chat_render_fn again, void *user, weir_error *error);
+
+/* Templates get text, as llama.cpp's server gives it to them: a marker in the place of each medium. It is a
+ * stem that no message has, so no text of a message can be one. */
+typedef struct weir__chat_markers {
+    char stem[WEIR__CHAT_STEM + 1]; /* "": there are no media */
+} weir__chat_markers;
+
+/* chat_media.c: replaces the parts that are media by markers. Errors: INVALID (media[i], n_media, or the
+ * part: too few media, too many, or one of another kind), NO_MEMORY. */
+weir_status weir__chat_media_mark(const weir_chat_params *params, json_t *messages,
+                                  weir__chat_markers *markers, weir_error *error);
+
+/* Removes the markers from the chat's prompt and fills its media. messages: those with markers. Errors:
+ * TEMPLATE (field: the part whose marker the template has left out, changed or repeated), NO_MEMORY. */
+weir_status weir__chat_media_find(weir_chat *chat, const weir_chat_params *params, const json_t *messages,
+                                  const weir__chat_markers *markers, weir_error *error);
 
 /* As weir_chat_tokenize; places: [n_media] gets the number of tokens before each of the chat's media; NULL:
  * not asked. */

@@ -2,7 +2,7 @@
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE /* memmem */
 #endif
-#include "model/chat_media.h"
+#include "model/chat.h"
 
 #include <stdio.h>
 #include <string.h>

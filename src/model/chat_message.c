@@ -230,7 +230,7 @@ bool weir__chat_add_content(weir__text *text, const json_t *content)
     bool after_text = false;
     for (size_t i = 0; ok && i < json_array_size(content); i++) {
         const json_t *part = json_array_get(content, i);
-        const bool is_text = weir__chat_part_kind(part) == WEIR__PART_TEXT; /* else a marker (chat_media.h) */
+        const bool is_text = weir__chat_part_kind(part) == WEIR__PART_TEXT; /* else a marker (chat_media.c) */
         const char *words = json_string_value(json_object_get(part, "text"));
         ok = weir__text_add_string(text, is_text && after_text ? "\n" : "") &&
              weir__text_add_string(text, words != NULL ? words : "");

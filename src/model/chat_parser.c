@@ -434,8 +434,8 @@ void weir_chat_parser_destroy(weir_chat_parser *parser)
 static bool add_raw(weir_chat_parser *p, const char *bytes, size_t length, bool finished)
 {
     /* Writes nothing before there is room for all of it. */
-    size_t bound = WEIR__UTF8_BOUND(length) + 1, before = p->raw.n;
-    if (!weir__mem_grow(&p->raw.bytes, &p->raw.capacity, p->raw.n + bound, 1)) return false;
+    size_t bound = WEIR__UTF8_BOUND(length), before = p->raw.n;
+    if (!weir__text_reserve(&p->raw, bound)) return false;
     p->raw.n += weir__utf8_feed(&p->utf8, bytes, length, p->raw.bytes + p->raw.n);
     if (finished) p->raw.n += weir__utf8_flush(&p->utf8, p->raw.bytes + p->raw.n);
     p->raw.bytes[p->raw.n] = '\0';

@@ -1,7 +1,6 @@
 /* generate.c: the low-level API's loop: a prompt in, a text out, token by token.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "base/error.h"
-#include "base/mem.h"
 #include "base/utf8.h"
 #include "model/context.h"
 #include "model/sampler.h"
@@ -20,9 +19,9 @@ typedef struct output {
 static weir_status deliver(output *out, int32_t token, weir_error *error)
 {
     if (out->fn == NULL) return WEIR_OK;
-    out->piece.n = 0;
+    out->piece.n = out->text.n = 0;
     if (!weir__model_add_piece(out->model, token, false, &out->piece) ||
-        !weir__mem_grow(&out->text.bytes, &out->text.capacity, WEIR__UTF8_BOUND(out->piece.n), 1))
+        !weir__text_reserve(&out->text, WEIR__UTF8_BOUND(out->piece.n)))
         return weir__error_set(error, WEIR_NO_MEMORY, NULL, "no memory for a token's text");
     out->text.n = weir__utf8_feed(&out->utf8, out->piece.bytes, out->piece.n, out->text.bytes);
     out->enough = !out->fn(token, out->text.bytes, out->text.n, out->user);

@@ -61,7 +61,7 @@ bool weir__model_add_piece(const weir_model *model, int32_t token, bool special,
             out->n += (size_t)n;
             break;
         }
-        if (!weir__mem_grow(&out->bytes, &out->capacity, out->n + (size_t)-n + 1, 1)) return false;
+        if (!weir__text_reserve(out, (size_t)-n)) return false;
     }
     out->bytes[out->n] = '\0';
     return true;
