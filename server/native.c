@@ -87,8 +87,7 @@ static void whole_text(serve_choice *choice, weir__text *text)
     weir__text_fini(&content);
 }
 
-static const serve_openai form = {
-    .form = SERVE_OPENAI_FORM("cmpl-"),
+const serve_openai serve_openai_native = {
     .object = "",
     .chunk = "",
     .bare = true,
@@ -99,12 +98,12 @@ static const serve_openai form = {
 
 void serve_native(serve_call *call)
 {
-    serve_complete(call, SERVE_ASK_COMPLETIONS | SERVE_ASK_NATIVE, &form.form);
+    serve_complete(call, SERVE_ASK_COMPLETIONS | SERVE_ASK_NATIVE, &serve_native_form);
 }
 
 void serve_infill(serve_call *call)
 {
-    serve_complete(call, SERVE_ASK_COMPLETIONS | SERVE_ASK_NATIVE | SERVE_ASK_INFILL, &form.form);
+    serve_complete(call, SERVE_ASK_COMPLETIONS | SERVE_ASK_NATIVE | SERVE_ASK_INFILL, &serve_native_form);
 }
 
 /* ---- GET /props ---- */
