@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/words.h"
 #include "catalog.h"
 #include "field.h"
 #include "ollama.h"
@@ -105,20 +106,18 @@ static bool read_message(serve_call *call, void *to, const char *place, const js
                                           "tool_calls", "tool_name", "tool_call_id", NULL};
     static const char *const roles[] = {"system", "user", "assistant", "tool"};
     const char *role = json_string_value(json_object_get(message, "role"));
-    size_t k = 0;
     if (!json_is_object(message)) return serve_field_refuse(call, place, "an object");
     if (!serve_field_only(call, place, message, members)) return false;
-    while (k < 4 && !serve_ask_is(role, roles[k])) k++;
-    if (k == 4)
+    if (role == NULL || !weir__words_have(roles, sizeof roles / sizeof *roles, role))
         return serve_field_refuse(call, serve_place_of(place, "role").text,
                                   "\"system\", \"user\", \"assistant\" or \"tool\"");
     serve_turns_begin(&r->turns, role, place);
     if (!read_images(r, serve_place_of(place, "images").text, json_object_get(message, "images")) ||
         !read_texts(r, place, message))
         return false;
-    if (k == 3) set_call(r, message);
-    return k != 2 || read_tool_calls(r, serve_place_of(place, "tool_calls").text,
-                                     json_object_get(message, "tool_calls"));
+    if (strcmp(role, "tool") == 0) set_call(r, message);
+    return strcmp(role, "assistant") != 0 || read_tool_calls(r, serve_place_of(place, "tool_calls").text,
+                                                             json_object_get(message, "tool_calls"));
 }
 
 static bool read_messages(reading *r, const json_t *messages)
@@ -161,11 +160,8 @@ static bool make_messages(serve_ask *ask, bool chat)
 static bool has_known_type(const json_t *schema)
 {
     static const char *const types[] = {"object", "array", "string", "number", "integer", "boolean", "null"};
-    const json_t *type = json_object_get(schema, "type");
-    bool known = !json_is_string(type);
-    for (size_t i = 0; !known && i < sizeof types / sizeof *types; i++)
-        known = serve_ask_is(json_string_value(type), types[i]);
-    return known;
+    const char *type = json_string_value(json_object_get(schema, "type"));
+    return type == NULL || weir__words_have(types, sizeof types / sizeof *types, type);
 }
 
 static bool read_format(serve_ask *ask)

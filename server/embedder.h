@@ -18,7 +18,7 @@ typedef struct serve_texts {
 } serve_texts;
 
 typedef struct serve_texts_form {
-    size_t size; /* of the request's struct */
+    size_t size;       /* of the request's struct */
     const char *field; /* with the texts */
     /* Fills a struct of zeroes. False: the call has its answer. */
     bool (*read)(serve_call *call, serve_texts *texts);

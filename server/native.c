@@ -162,8 +162,8 @@ void serve_props(serve_call *call)
     add_token(loaded->model, "eos_token", info.token_eos, &text);
     weir__text_printf(&text,
                       ",\"modalities\":{\"vision\":%s,\"audio\":%s},\"build_info\":\"%s\","
-                      "\"is_sleeping\":false}\n",
+                      "\"is_sleeping\":false}",
                       info.reads_images ? "true" : "false", info.reads_sounds ? "true" : "false",
                       call->server->fingerprint);
-    serve_call_answer_text(call, 200, "application/json", &text);
+    serve_call_answer_json(call, &text);
 }

@@ -133,10 +133,10 @@ static void answer_embed(serve_call *call, const serve_texts *texts, const float
         const float *vector = vectors + i * width;
         serve_embedder_add_vector(&text, vector, n, n < width ? scale_of(vector, n) : 1);
     }
-    weir__text_printf(&text, "],\"total_duration\":%lld,\"load_duration\":%lld,\"prompt_eval_count\":%zu}\n",
+    weir__text_printf(&text, "],\"total_duration\":%lld,\"load_duration\":%lld,\"prompt_eval_count\":%zu}",
                       (long long)(weir__clock_now_ns() - call->began_ns), (long long)call->load_ns,
                       texts->n_tokens);
-    serve_call_answer_text(call, 200, "application/json", &text);
+    serve_call_answer_json(call, &text);
 }
 
 static void answer_embedding(serve_call *call, const serve_texts *texts, const float *vector, size_t width)
@@ -145,8 +145,8 @@ static void answer_embedding(serve_call *call, const serve_texts *texts, const f
     (void)texts;
     weir__text_add_string(&text, "{\"embedding\":");
     serve_embedder_add_vector(&text, vector, width, 1);
-    weir__text_add_string(&text, "}\n");
-    serve_call_answer_text(call, 200, "application/json", &text);
+    weir__text_add_string(&text, "}");
+    serve_call_answer_json(call, &text);
 }
 
 static bool read_embed(serve_call *call, serve_texts *texts)

@@ -111,9 +111,9 @@ static void answer_vectors(serve_call *call, const serve_texts *texts, const flo
     }
     weir__text_add_string(&text, "]");
     weir__json_string(&text, "model", texts->adapter != NULL ? texts->adapter : call->model->name);
-    weir__text_printf(&text, ",\"usage\":{\"prompt_tokens\":%zu,\"total_tokens\":%zu}}\n", texts->n_tokens,
+    weir__text_printf(&text, ",\"usage\":{\"prompt_tokens\":%zu,\"total_tokens\":%zu}}", texts->n_tokens,
                       texts->n_tokens);
-    serve_call_answer_text(call, 200, "application/json", &text);
+    serve_call_answer_json(call, &text);
 }
 
 void serve_embeddings(serve_call *call)

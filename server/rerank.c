@@ -225,8 +225,8 @@ static void answer_ranks(serve_call *call, const asked *a, const rank *ranks)
         }
         weir__text_add_string(&text, "}");
     }
-    weir__text_add_string(&text, "]}\n");
-    serve_call_answer_text(call, 200, "application/json", &text);
+    weir__text_add_string(&text, "]}");
+    serve_call_answer_json(call, &text);
 }
 
 /* A model with several labels has the score first. */
