@@ -339,12 +339,10 @@ static cli_exit take_settings(cli_talk *talk, const cli_config *config)
 
 static void take_system(cli_talk *talk, const cli_config *config)
 {
-    for (size_t i = 0; i < config->n; i++) {
-        const cli_option *option = cli_options_by_preset(CLI_CHAT, config->items[i].key);
-        if (option == NULL || strcmp(option->name, "--system") != 0) continue;
-        cli_free(talk->system);
-        talk->system = cli_format("%s", config->items[i].value);
-    }
+    const char *system = cli_config_value(config, CLI_CONFIG_NONE, CLI_CHAT, "--system");
+    if (system == NULL) return;
+    cli_free(talk->system);
+    talk->system = cli_format("%s", system);
 }
 
 static cli_exit on_preset(struct chat *chat, const char *rest)

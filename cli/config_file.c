@@ -57,6 +57,17 @@ const cli_option *cli_config_option(const cli_config *config, unsigned commands,
     }
 }
 
+const char *cli_config_value(const cli_config *config, size_t section, unsigned commands, const char *name)
+{
+    const char *value = NULL;
+    for (size_t i = 0; i < config->n; i++) {
+        const cli_option *option = cli_config_option(config, commands, config->items[i].key);
+        if (config->items[i].section == section && option != NULL && strcmp(option->name, name) == 0)
+            value = config->items[i].value;
+    }
+    return value;
+}
+
 static const cli_command *command_of(const cli_config *config)
 {
     return config->n_sections > 0 ? config->sections[config->n_sections - 1].command : NULL;

@@ -55,6 +55,9 @@ cli_exit cli_config_read_file(cli_config *config, cli_config_kind kind, const ch
 /* The option of a command that a line of this file may set, NULL = none. */
 const cli_option *cli_config_option(const cli_config *config, unsigned commands, const char *key);
 
+/* The value that the file's last line for the option of this name has in a section; NULL: there is none. */
+const char *cli_config_value(const cli_config *config, size_t section, unsigned commands, const char *name);
+
 void cli_config_fini(cli_config *config);
 
 #endif

@@ -35,7 +35,6 @@ cli_exit cli_hub_fail(const cli_args *args, const char *name, const weir_error *
 
 struct display {
     const cli_args *args;
-    const char *name;
     int32_t shard; /* of the last line; 0 = none yet */
     int percent;   /* of the last line */
     bool asked;    /* it was said that the hub is asked */
@@ -111,7 +110,7 @@ static bool show(const weir_hub_progress *progress, void *user)
 
 cli_exit cli_hub_download(const cli_args *args, const char *name, char **path)
 {
-    struct display display = {.args = args, .name = name};
+    struct display display = {.args = args};
     weir_hub_params params = cli_hub_params(args);
     weir_error error = {0};
     if (cli_signals_ended() != 0) return cli_signals_exit();

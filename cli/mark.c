@@ -11,6 +11,13 @@ void cli_mark(cli_text *text, cli_style style)
     cli_text_add(text, mark, sizeof mark);
 }
 
+void cli_mark_text(cli_text *text, cli_style style, const char *string)
+{
+    cli_mark(text, style);
+    cli_text_add_safe(text, string, strlen(string));
+    cli_mark(text, CLI_PLAIN);
+}
+
 size_t cli_mark_piece(const char *bytes, size_t n, cli_style *style)
 {
     if (n >= 2 && bytes[0] == MARK) {

@@ -9,6 +9,9 @@
 /* A mark in the text: from here on it has this style. */
 void cli_mark(cli_text *text, cli_style style);
 
+/* A text with a style of its own; it becomes safe for a terminal. */
+void cli_mark_text(cli_text *text, cli_style style, const char *string);
+
 /* The length of a piece without a mark at bytes[0 .. n), 0 = there is a mark, of two bytes, and *style. */
 size_t cli_mark_piece(const char *bytes, size_t n, cli_style *style);
 

@@ -87,13 +87,6 @@ static void put_row(int row, cli_text *text)
     weir__text_fini(text);
 }
 
-static void add_styled(cli_text *text, cli_style style, const char *string)
-{
-    cli_mark(text, style);
-    cli_text_puts(text, string);
-    cli_mark(text, CLI_PLAIN);
-}
-
 static void draw_headline(const cli_panes *panes, size_t i, int row)
 {
     const cli_pane *pane = &panes->panes[i];
@@ -108,15 +101,15 @@ static void draw_headline(const cli_panes *panes, size_t i, int row)
     int state_width = (int)strlen(state_name(pane));
     int room = panes->columns - INDENT - figures_width - state_width - 4;
     cli_text_add_cut(&name, left, strlen(left), room < 4 ? 4 : room, false);
-    add_styled(&text, focus ? CLI_CYAN : CLI_PLAIN, focus ? "▶ " : "  ");
-    add_styled(&text, focus ? CLI_REVERSE : CLI_BOLD, name.bytes);
+    cli_mark_text(&text, focus ? CLI_CYAN : CLI_PLAIN, focus ? "▶ " : "  ");
+    cli_mark_text(&text, focus ? CLI_REVERSE : CLI_BOLD, name.bytes);
     cli_mark(&text, CLI_DIM);
     cli_text_puts(&text, " ");
     cli_text_fill(&text, "─",
                   panes->columns - INDENT - cli_text_width(name.bytes, name.n) - 2 - state_width -
                       figures_width);
     cli_text_puts(&text, " ");
-    add_styled(&text, state_style(pane), state_name(pane));
+    cli_mark_text(&text, state_style(pane), state_name(pane));
     if (figures.n > 0) cli_text_puts(&text, figures.bytes);
     weir__text_fini(&name);
     weir__text_fini(&figures);
@@ -181,7 +174,7 @@ static void draw_title(cli_panes *panes)
         panes->measured_tokens = panes->n_tokens;
     }
     if (panes->rate > 0) snprintf(rate, sizeof rate, " %.1f tok/s", panes->rate);
-    add_styled(&text, CLI_BOLD, "weir stream");
+    cli_mark_text(&text, CLI_BOLD, "weir stream");
     cli_text_add_cut(&text, left.bytes, left.n, panes->columns - 11 - (int)strlen(rate), true);
     cli_text_puts(&text, rate);
     weir__text_fini(&left);

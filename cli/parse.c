@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/ascii.h"
+#include "base/words.h"
 #include "config_file.h"
 #include "file.h"
 #include "load.h"
@@ -116,19 +117,11 @@ static cli_exit set_flag(bool *at, bool on, const char *shown, const char *value
 {
     static const char *const yes[] = {"1", "true", "yes", "on"}, *const no[] = {"0", "false", "no", "off",
                                                                                 ""};
-    for (size_t i = 0; i < sizeof yes / sizeof *yes; i++) {
-        if (strcmp(value, yes[i]) == 0) {
-            *at = on;
-            return CLI_OK;
-        }
-    }
-    for (size_t i = 0; i < sizeof no / sizeof *no; i++) {
-        if (strcmp(value, no[i]) == 0) {
-            *at = !on;
-            return CLI_OK;
-        }
-    }
-    return bad_value(shown, value, "1 or 0");
+    bool is_yes = weir__words_have(yes, sizeof yes / sizeof *yes, value);
+    if (!is_yes && !weir__words_have(no, sizeof no / sizeof *no, value))
+        return bad_value(shown, value, "1 or 0");
+    *at = is_yes == on;
+    return CLI_OK;
 }
 
 static cli_exit set_choice(int *at, const cli_option *option, const char *shown, const char *value)
@@ -526,17 +519,6 @@ cli_exit cli_options_parse(cli_args *args, int n, char **argv)
     return code;
 }
 
-static const char *model_of(const cli_config *config, size_t section, const char *otherwise)
-{
-    for (size_t i = config->n; section != CLI_CONFIG_NONE && i > 0; i--) {
-        const cli_setting *setting = &config->items[i - 1];
-        const cli_option *option = cli_config_option(config, CLI_SERVE, setting->key);
-        if (setting->section == section && option != NULL && strcmp(option->name, "--model") == 0)
-            return setting->value;
-    }
-    return otherwise;
-}
-
 /* Takes back the settings of config file and environment for a single model. */
 static void forget(cli_args *args, const char *name)
 {
@@ -555,7 +537,9 @@ cli_exit cli_options_parse_model(cli_args *args, int n, char **argv, const cli_c
     forget(args, "model");
     forget(args, "alias");
     if (code == CLI_OK) code = take_lines(args, config, CLI_CONFIG_NONE, CLI_FROM_MODELS);
-    args->model_path = cli_format("%s", model_of(config, section, model));
+    const char *named =
+        section != CLI_CONFIG_NONE ? cli_config_value(config, section, CLI_SERVE, "--model") : NULL;
+    args->model_path = cli_format("%s", named != NULL ? named : model);
     if (code == CLI_OK) code = take_preset(args);
     if (code == CLI_OK && section != CLI_CONFIG_NONE)
         code = take_lines(args, config, section, CLI_FROM_SECTION);

@@ -203,15 +203,12 @@ char *cli_preset_model(const char *path)
 {
     cli_config config = {0};
     char *model = NULL;
-    cli_exit code = cli_preset_read(&config, path);
-    for (size_t i = 0; code == CLI_OK && i < config.n; i++) {
-        const cli_option *option = cli_options_by_preset(~0u, config.items[i].key);
-        if (option == NULL || strcmp(option->name, "--model") != 0) continue;
-        cli_free(model);
-        model = cli_format("%s", config.items[i].value);
+    if (cli_preset_read(&config, path) == CLI_OK) {
+        const char *named = cli_config_value(&config, CLI_CONFIG_NONE, ~0u, "--model");
+        model = cli_format("%s", named != NULL ? named : "");
     }
     cli_config_fini(&config);
-    return code != CLI_OK || model != NULL ? model : cli_format("%s", "");
+    return model;
 }
 
 static cli_exit list(const cli_args *args)

@@ -42,9 +42,7 @@ static void print(const cli_args *args, const cli_view *view)
     const char *url = args->url != NULL ? args->url : CLI_REMOTE_URL;
     const char *model = json_string_value(json_object_get(view->event, "model"));
     cli_text marked = {0}, text = {0};
-    cli_mark(&marked, CLI_BOLD);
-    if (model != NULL) cli_text_add_safe(&marked, model, strlen(model));
-    cli_mark(&marked, CLI_PLAIN);
+    cli_mark_text(&marked, CLI_BOLD, model != NULL ? model : "");
     cli_text_puts(&marked, "  ");
     cli_text_add_safe(&marked, url, strlen(url));
     cli_text_puts(&marked, "\n");

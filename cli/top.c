@@ -44,15 +44,11 @@ static bool take_event(const char *data, size_t length, void *user)
 static void add_title(const struct top *top, cli_text *text)
 {
     const char *model = json_string_value(json_object_get(top->view.event, "model"));
-    cli_mark(text, CLI_BOLD);
-    cli_text_puts(text, "weir top");
-    cli_mark(text, CLI_PLAIN);
+    cli_mark_text(text, CLI_BOLD, "weir top");
     cli_text_puts(text, "  ");
     if (model != NULL) cli_text_add_safe(text, model, strlen(model));
     cli_text_puts(text, model != NULL ? "  " : "");
-    cli_mark(text, CLI_DIM);
-    cli_text_add_safe(text, top->url, strlen(top->url));
-    cli_mark(text, CLI_PLAIN);
+    cli_mark_text(text, CLI_DIM, top->url);
     cli_text_puts(text, "\n");
 }
 
@@ -60,10 +56,7 @@ static void add_state(const struct top *top, cli_text *text)
 {
     int64_t silent_ns = weir__clock_now_ns() - top->event_ns;
     if (top->lost) {
-        const char *problem = cli_remote_problem(top->remote);
-        cli_mark(text, CLI_RED);
-        cli_text_add_safe(text, problem, strlen(problem));
-        cli_mark(text, CLI_PLAIN);
+        cli_mark_text(text, CLI_RED, cli_remote_problem(top->remote));
         cli_text_puts(text, "; trying again\n");
     } else if (top->view.event == NULL)
         cli_text_puts(text, "connecting\n");

@@ -296,9 +296,8 @@ static void compose(serve_call *call)
         return;
     }
     answer->form->whole(answer, &text);
-    weir__text_add_string(&text, "\n");
     for (int32_t i = 0; i < answer->n; i++) serve_choice_forget(&answer->choices[i]);
-    serve_call_answer_text(call, 200, "application/json", &text);
+    serve_call_answer_json(call, &text);
 }
 
 /* A worker's job, once all streams have ended. */
@@ -322,8 +321,7 @@ static bool start_tape(serve_answer *answer)
     if (started && answer->unread) {
         weir__text text = {0};
         answer->form->pending(answer, &text);
-        weir__text_add_string(&text, "\n");
-        serve_call_answer_text(call, 200, "application/json", &text);
+        serve_call_answer_json(call, &text);
         serve_call_send(call);
     }
     if (started) return true;

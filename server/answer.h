@@ -50,6 +50,8 @@ typedef struct serve_failure {
     char message[sizeof((weir_error *)0)->message];
 } serve_failure;
 
+typedef struct serve_openai serve_openai;
+
 /* How a dialect writes an answer (ADR 0076): as events, each between serve_answer_begin_event and end_event,
  * or as a whole. NULL: nothing is written. */
 typedef struct serve_form {
@@ -67,6 +69,7 @@ typedef struct serve_form {
     void (*whole)(serve_answer *answer, weir__text *text);
     void (*pending)(const serve_answer *answer, weir__text *text); /* the whole answer while it runs in the
                                                                       background; NULL: it does not */
+    const serve_openai *openai; /* OpenAI's objects of choices, see openai.h */
 } serve_form;
 
 /* Anthropic's Messages, OpenAI's Responses and Ollama's chats. */

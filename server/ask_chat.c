@@ -6,6 +6,7 @@
 
 #include "ask.h"
 #include "base/mem.h"
+#include "base/words.h"
 #include "field.h"
 #include "loaded.h"
 #include "model.h"
@@ -80,10 +81,7 @@ static bool check_roles(const serve_ask *ask)
     static const char *const roles[] = {"system", "developer", "user", "assistant", "tool", "function"};
     for (size_t i = 0; i < json_array_size(ask->messages); i++) {
         const char *role = json_string_value(json_object_get(json_array_get(ask->messages, i), "role"));
-        bool known = role == NULL;
-        for (size_t k = 0; k < sizeof roles / sizeof *roles && !known; k++)
-            known = serve_ask_is(role, roles[k]);
-        if (known) continue;
+        if (role == NULL || weir__words_have(roles, sizeof roles / sizeof *roles, role)) continue;
         char field[48];
         snprintf(field, sizeof field, "messages[%zu].role", i);
         return serve_call_refuse(ask->call, 400, field, "invalid_value",
@@ -259,8 +257,8 @@ void serve_ask_count(serve_call *call, const serve_dialect *dialect)
     weir__text text = {0};
     size_t n = 0;
     if (read_ask(&ask, call, dialect) && count_tokens(&ask, &n)) {
-        weir__text_printf(&text, "%s%zu}\n", dialect->count, n);
-        serve_call_answer_text(call, 200, "application/json", &text);
+        weir__text_printf(&text, "%s%zu}", dialect->count, n);
+        serve_call_answer_json(call, &text);
     }
     serve_ask_fini(&ask);
 }

@@ -1,7 +1,6 @@
 /* ask_messages.c: a request in the format of Anthropic's Messages API. Its conversation, tools and options
  * become those of chat completions.
  * SPDX-License-Identifier: Apache-2.0 */
-#include <stdio.h>
 #include <string.h>
 
 #include "ask.h"
@@ -52,27 +51,21 @@ static bool read_image(serve_turns *turns, const char *place, const json_t *bloc
     return true;
 }
 
+static bool read_block(serve_call *call, void *to, const char *place, const json_t *block)
+{
+    const char *type = serve_field_type(block);
+    if (serve_ask_is(type, "text")) return read_text(to, place, block);
+    if (serve_ask_is(type, "image")) return read_image(to, place, block);
+    return serve_field_refuse_type(call, place, block, "text, image");
+}
+
 /* A string, or an array of texts and images, into the last message. */
 static bool read_content(serve_turns *turns, const char *place, const json_t *content)
 {
     serve_call *call = turns->ask->call;
-    char at[SERVE_PLACE_MAX];
-    size_t i;
-    json_t *block;
-    if (json_is_string(content)) {
-        serve_turns_add_text(turns, content);
-        return true;
-    }
-    if (!json_is_array(content)) return serve_field_refuse(call, place, "a string or an array of blocks");
-    json_array_foreach((json_t *)content, i, block)
-    {
-        const char *type = serve_field_type(block);
-        snprintf(at, sizeof at, "%s[%zu]", place, i);
-        if (serve_ask_is(type, "text")    ? !read_text(turns, at, block)
-            : serve_ask_is(type, "image") ? !read_image(turns, at, block)
-                                          : !serve_field_refuse_type(call, at, block, "text, image"))
-            return false;
-    }
+    if (json_is_array(content)) return serve_field_each(call, turns, place, content, read_block);
+    if (!json_is_string(content)) return serve_field_refuse(call, place, "a string or an array of blocks");
+    serve_turns_add_text(turns, content);
     return true;
 }
 
@@ -106,7 +99,6 @@ static bool read_tool_result(serve_turns *turns, const char *place, const json_t
     static const char *const members[] = {"type",     "tool_use_id",   "content",
                                           "is_error", "cache_control", NULL};
     const json_t *id = json_object_get(block, "tool_use_id"), *content = json_object_get(block, "content");
-    char at[SERVE_PLACE_MAX];
     if (!serve_field_only(call, place, block, members)) return false;
     if (!json_is_string(id)) return serve_field_refuse(call, place, "a tool_result with a tool_use_id");
     serve_turns_begin(turns, "tool", place);
@@ -116,62 +108,53 @@ static bool read_tool_result(serve_turns *turns, const char *place, const json_t
         serve_turns_add_text(turns, word);
         json_decref(word);
     }
-    snprintf(at, sizeof at, "%.40s.content", place);
-    return content == NULL || json_is_null(content) || read_content(turns, at, content);
+    return content == NULL || json_is_null(content) ||
+           read_content(turns, serve_place_of(place, "content").text, content);
 }
 
 /* ---- Messages ---- */
 
-static bool read_user_block(serve_turns *turns, const char *place, const json_t *block)
+static bool read_user_block(serve_call *call, void *to, const char *place, const json_t *block)
 {
+    serve_turns *turns = to;
     const char *type = serve_field_type(block);
     if (serve_ask_is(type, "tool_result")) return read_tool_result(turns, place, block);
     bool text = serve_ask_is(type, "text");
     if (!text && !serve_ask_is(type, "image"))
-        return serve_field_refuse_type(turns->ask->call, place, block, "text, image, tool_result");
+        return serve_field_refuse_type(call, place, block, "text, image, tool_result");
     serve_turns_go_on(turns, "user", place);
     return text ? read_text(turns, place, block) : read_image(turns, place, block);
 }
 
-static bool read_assistant_block(serve_turns *turns, const char *place, const json_t *block)
+static bool read_assistant_block(serve_call *call, void *to, const char *place, const json_t *block)
 {
     const char *type = serve_field_type(block);
-    if (serve_ask_is(type, "text")) return read_text(turns, place, block);
-    if (serve_ask_is(type, "thinking")) return read_thinking(turns, place, block);
-    if (serve_ask_is(type, "tool_use")) return read_tool_use(turns, place, block);
-    return serve_field_refuse_type(turns->ask->call, place, block, "text, thinking, tool_use");
+    if (serve_ask_is(type, "text")) return read_text(to, place, block);
+    if (serve_ask_is(type, "thinking")) return read_thinking(to, place, block);
+    if (serve_ask_is(type, "tool_use")) return read_tool_use(to, place, block);
+    return serve_field_refuse_type(call, place, block, "text, thinking, tool_use");
 }
 
-static bool read_message(serve_turns *turns, size_t i, const json_t *message)
+static bool read_message(serve_call *call, void *to, const char *place, const json_t *message)
 {
-    serve_call *call = turns->ask->call;
+    serve_turns *turns = to;
     static const char *const members[] = {"role", "content", NULL};
     const json_t *content = json_object_get(message, "content");
     const char *role = json_string_value(json_object_get(message, "role"));
     bool user = serve_ask_is(role, "user"), assistant = serve_ask_is(role, "assistant");
-    char place[SERVE_PLACE_MAX], at[SERVE_PLACE_MAX];
-    size_t k;
-    json_t *block;
-    snprintf(place, sizeof place, "messages[%zu]", i);
+    serve_place inner = serve_place_of(place, "content");
     if (!json_is_object(message)) return serve_field_refuse(call, place, "an object");
     if (!serve_field_only(call, place, message, members)) return false;
-    if (!user && !assistant && !serve_ask_is(role, "system")) {
-        snprintf(at, sizeof at, "messages[%zu].role", i);
-        return serve_field_refuse(call, at, "\"user\", \"assistant\" or \"system\"");
-    }
+    if (!user && !assistant && !serve_ask_is(role, "system"))
+        return serve_field_refuse(call, serve_place_of(place, "role").text,
+                                  "\"user\", \"assistant\" or \"system\"");
     if (!json_is_array(content) || (!user && !assistant)) {
         serve_turns_begin(turns, role, place);
-        snprintf(at, sizeof at, "messages[%zu].content", i);
-        return read_content(turns, at, content);
+        return read_content(turns, inner.text, content);
     }
     if (json_array_size(content) == 0 || assistant) serve_turns_begin(turns, role, place);
     if (user) turns->last = NULL; /* results and texts begin messages of their own */
-    json_array_foreach((json_t *)content, k, block)
-    {
-        snprintf(at, sizeof at, "messages[%zu].content[%zu]", i, k);
-        if (user ? !read_user_block(turns, at, block) : !read_assistant_block(turns, at, block)) return false;
-    }
-    return true;
+    return serve_field_each(call, turns, inner.text, content, user ? read_user_block : read_assistant_block);
 }
 
 /* A last message of the assistant is continued, as in Anthropic's API. */
@@ -188,8 +171,6 @@ static bool read_conversation(serve_ask *ask)
     serve_turns turns = {.ask = ask};
     const json_t *system = serve_ask_given(ask, "system"), *messages = serve_ask_given(ask, "messages");
     bool ok = true;
-    size_t i;
-    json_t *message;
     if (system != NULL && json_array_size(system) == 0 && json_string_length(system) == 0) {
         ok = json_is_string(system) || json_is_array(system) ||
              serve_field_refuse(ask->call, "system", "a string or an array of texts");
@@ -199,12 +180,8 @@ static bool read_conversation(serve_ask *ask)
     }
     if (ok && json_array_size(messages) == 0)
         ok = serve_field_refuse(ask->call, "messages", "an array of at least one message");
-    json_array_foreach((json_t *)messages, i, message)
-    {
-        if (!ok) break;
-        ok = read_message(&turns, i, message);
-    }
-    ok = ok && serve_turns_end(&turns);
+    ok = ok && serve_field_each(ask->call, &turns, "messages", messages, read_message) &&
+         serve_turns_end(&turns);
     if (ok) ask->chat.continue_final = goes_on(ask->messages);
     if (ask->chat.continue_final) ask->chat.add_generation_prompt = false;
     serve_turns_fini(&turns);
@@ -213,14 +190,11 @@ static bool read_conversation(serve_ask *ask)
 
 /* ---- Tools ---- */
 
-static bool read_tool(serve_ask *ask, size_t i, const json_t *tool)
+static bool read_tool(serve_call *call, void *to, const char *place, const json_t *tool)
 {
     static const char *const members[] = {"type",   "name",          "description",           "input_schema",
                                           "strict", "cache_control", "eager_input_streaming", NULL};
-    serve_call *call = ask->call;
     const json_t *schema = json_object_get(tool, "input_schema"), *type = json_object_get(tool, "type");
-    char place[SERVE_PLACE_MAX];
-    snprintf(place, sizeof place, "tools[%zu]", i);
     if (!json_is_object(tool)) return serve_field_refuse(call, place, "an object");
     if (type != NULL && !json_is_null(type) && !serve_ask_is(json_string_value(type), "custom"))
         return serve_call_refuse(call, 400, place, "unsupported_value",
@@ -228,24 +202,19 @@ static bool read_tool(serve_ask *ask, size_t i, const json_t *tool)
                                  "name, description and input_schema",
                                  place, json_is_string(type) ? json_string_value(type) : "");
     if (!serve_field_only(call, place, tool, members)) return false;
-    if (!json_is_object(schema)) {
-        char at[SERVE_PLACE_MAX];
-        snprintf(at, sizeof at, "tools[%zu].input_schema", i);
-        return serve_field_refuse(call, at, "an object: a JSON Schema");
-    }
-    return serve_ask_add_tool(ask, place, json_object_get(tool, "name"), json_object_get(tool, "description"),
+    if (!json_is_object(schema))
+        return serve_field_refuse(call, serve_place_of(place, "input_schema").text,
+                                  "an object: a JSON Schema");
+    return serve_ask_add_tool(to, place, json_object_get(tool, "name"), json_object_get(tool, "description"),
                               schema, json_object_get(tool, "strict"));
 }
 
 static bool read_tools(serve_ask *ask)
 {
     const json_t *tools = serve_ask_given(ask, "tools");
-    size_t i;
-    json_t *tool;
     ask->call->terms.parameters = "input_schema";
     if (tools != NULL && !json_is_array(tools)) return serve_field_refuse(ask->call, "tools", "an array");
-    json_array_foreach((json_t *)tools, i, tool) if (!read_tool(ask, i, tool)) return false;
-    return true;
+    return serve_field_each(ask->call, ask, "tools", tools, read_tool);
 }
 
 static bool read_choice(serve_ask *ask)

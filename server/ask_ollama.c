@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/words.h"
 #include "catalog.h"
 #include "field.h"
 #include "ollama.h"
@@ -17,9 +18,10 @@ typedef struct reading {
 
 /* ---- Messages ---- */
 
-static bool read_image(reading *r, const char *place, const json_t *image)
+static bool read_image(serve_call *call, void *to, const char *place, const json_t *image)
 {
-    if (!json_is_string(image)) return serve_field_refuse(r->turns.ask->call, place, "base64");
+    reading *r = to;
+    if (!json_is_string(image)) return serve_field_refuse(call, place, "base64");
     json_t *url = json_sprintf("data:image/*;base64,%s", json_string_value(image));
     serve_turns_add_image(&r->turns, place, url);
     json_decref(url);
@@ -29,27 +31,21 @@ static bool read_image(reading *r, const char *place, const json_t *image)
 /* Empties the list: the copies are dropped once they are decoded. */
 static bool read_images(reading *r, const char *place, json_t *images)
 {
-    char at[SERVE_PLACE_MAX];
-    size_t i;
-    json_t *image;
+    serve_call *call = r->turns.ask->call;
     if (images == NULL || json_is_null(images)) return true;
-    if (!json_is_array(images)) return serve_field_refuse(r->turns.ask->call, place, "an array of base64");
-    json_array_foreach(images, i, image)
-    {
-        snprintf(at, sizeof at, "%.40s[%zu]", place, i);
-        if (!read_image(r, at, image)) return false;
-    }
+    if (!json_is_array(images)) return serve_field_refuse(call, place, "an array of base64");
+    if (!serve_field_each(call, r, place, images, read_image)) return false;
     json_array_clear(images);
     return true;
 }
 
 /* Ollama's calls may have no id, which many templates want. */
-static bool read_tool_call(reading *r, const char *place, const json_t *call)
+static bool read_tool_call(serve_call *of, void *to, const char *place, const json_t *call)
 {
+    reading *r = to;
     static const char *const members[] = {"id", "type", "function", NULL}, *const of_function[] = {
                                                                                "index", "name", "description",
                                                                                "arguments", NULL};
-    serve_call *of = r->turns.ask->call;
     const json_t *function = json_object_get(call, "function"), *name = json_object_get(function, "name"),
                  *arguments = json_object_get(function, "arguments"), *given = json_object_get(call, "id");
     if (!serve_field_only(of, place, call, members) || !serve_field_only(of, place, function, of_function))
@@ -66,18 +62,10 @@ static bool read_tool_call(reading *r, const char *place, const json_t *call)
 
 static bool read_tool_calls(reading *r, const char *place, const json_t *calls)
 {
-    char at[SERVE_PLACE_MAX];
-    size_t i;
-    json_t *call;
     json_array_clear(r->open);
     if (calls == NULL || json_is_null(calls)) return true;
     if (!json_is_array(calls)) return serve_field_refuse(r->turns.ask->call, place, "an array");
-    json_array_foreach((json_t *)calls, i, call)
-    {
-        snprintf(at, sizeof at, "%.40s[%zu]", place, i);
-        if (!read_tool_call(r, at, call)) return false;
-    }
-    return true;
+    return serve_field_each(r->turns.ask->call, r, place, calls, read_tool_call);
 }
 
 /* The call whose result a message is: by its id, else the first one of this tool, else the first one. */
@@ -102,52 +90,41 @@ static bool read_texts(reading *r, const char *place, const json_t *message)
 {
     const json_t *content = json_object_get(message, "content"),
                  *thinking = json_object_get(message, "thinking");
-    char at[SERVE_PLACE_MAX];
     bool none = content == NULL || json_is_null(content);
-    if (!none && !json_is_string(content)) {
-        snprintf(at, sizeof at, "%.40s.content", place);
-        return serve_field_refuse(r->turns.ask->call, at, "a string");
-    }
+    if (!none && !json_is_string(content))
+        return serve_field_refuse(r->turns.ask->call, serve_place_of(place, "content").text, "a string");
     if (!none && (json_string_length(content) > 0 || json_object_get(message, "tool_calls") == NULL))
         serve_turns_add_text(&r->turns, content);
     if (json_string_length(thinking) > 0) serve_turns_add_reasoning(&r->turns, thinking);
     return true;
 }
 
-static bool read_message(reading *r, size_t i, const json_t *message)
+static bool read_message(serve_call *call, void *to, const char *place, const json_t *message)
 {
+    reading *r = to;
     static const char *const members[] = {"role",       "content",   "thinking",     "images",
                                           "tool_calls", "tool_name", "tool_call_id", NULL};
     static const char *const roles[] = {"system", "user", "assistant", "tool"};
-    serve_call *call = r->turns.ask->call;
     const char *role = json_string_value(json_object_get(message, "role"));
-    char place[SERVE_PLACE_MAX], at[SERVE_PLACE_MAX];
-    size_t k = 0;
-    snprintf(place, sizeof place, "messages[%zu]", i);
     if (!json_is_object(message)) return serve_field_refuse(call, place, "an object");
     if (!serve_field_only(call, place, message, members)) return false;
-    while (k < 4 && !serve_ask_is(role, roles[k])) k++;
-    if (k == 4) {
-        snprintf(at, sizeof at, "messages[%zu].role", i);
-        return serve_field_refuse(call, at, "\"system\", \"user\", \"assistant\" or \"tool\"");
-    }
+    if (role == NULL || !weir__words_have(roles, sizeof roles / sizeof *roles, role))
+        return serve_field_refuse(call, serve_place_of(place, "role").text,
+                                  "\"system\", \"user\", \"assistant\" or \"tool\"");
     serve_turns_begin(&r->turns, role, place);
-    snprintf(at, sizeof at, "messages[%zu].images", i);
-    if (!read_images(r, at, json_object_get(message, "images")) || !read_texts(r, place, message))
+    if (!read_images(r, serve_place_of(place, "images").text, json_object_get(message, "images")) ||
+        !read_texts(r, place, message))
         return false;
-    if (k == 3) set_call(r, message);
-    snprintf(at, sizeof at, "messages[%zu].tool_calls", i);
-    return k != 2 || read_tool_calls(r, at, json_object_get(message, "tool_calls"));
+    if (strcmp(role, "tool") == 0) set_call(r, message);
+    return strcmp(role, "assistant") != 0 || read_tool_calls(r, serve_place_of(place, "tool_calls").text,
+                                                             json_object_get(message, "tool_calls"));
 }
 
 static bool read_messages(reading *r, const json_t *messages)
 {
-    size_t i;
-    json_t *message;
     if (messages != NULL && !json_is_array(messages))
         return serve_field_refuse(r->turns.ask->call, "messages", "an array");
-    json_array_foreach((json_t *)messages, i, message) if (!read_message(r, i, message)) return false;
-    return true;
+    return serve_field_each(r->turns.ask->call, r, "messages", messages, read_message);
 }
 
 /* The fields of /api/generate in place of messages. */
@@ -183,11 +160,8 @@ static bool make_messages(serve_ask *ask, bool chat)
 static bool has_known_type(const json_t *schema)
 {
     static const char *const types[] = {"object", "array", "string", "number", "integer", "boolean", "null"};
-    const json_t *type = json_object_get(schema, "type");
-    bool known = !json_is_string(type);
-    for (size_t i = 0; !known && i < sizeof types / sizeof *types; i++)
-        known = serve_ask_is(json_string_value(type), types[i]);
-    return known;
+    const char *type = json_string_value(json_object_get(schema, "type"));
+    return type == NULL || weir__words_have(types, sizeof types / sizeof *types, type);
 }
 
 static bool read_format(serve_ask *ask)

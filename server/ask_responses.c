@@ -1,7 +1,6 @@
 /* ask_responses.c: a request in the format of OpenAI's Responses API. Its conversation, tools and options
  * become those of chat completions.
  * SPDX-License-Identifier: Apache-2.0 */
-#include <stdio.h>
 #include <string.h>
 
 #include "ask.h"
@@ -44,29 +43,22 @@ static bool read_image(serve_turns *turns, const char *place, const json_t *part
     return true;
 }
 
+static bool read_part(serve_call *call, void *to, const char *place, const json_t *part)
+{
+    const char *type = serve_field_type(part);
+    bool text = serve_ask_is(type, "input_text") || serve_ask_is(type, "output_text");
+    if (text) return read_text(to, place, part);
+    if (serve_ask_is(type, "input_image")) return read_image(to, place, part);
+    return serve_field_refuse_type(call, place, part, "input_text, output_text, input_image");
+}
+
 /* A string, or an array of texts and images, into the last message. */
 static bool read_content(serve_turns *turns, const char *place, const json_t *content)
 {
     serve_call *call = turns->ask->call;
-    char at[SERVE_PLACE_MAX];
-    size_t i;
-    json_t *part;
-    if (json_is_string(content)) {
-        serve_turns_add_text(turns, content);
-        return true;
-    }
-    if (!json_is_array(content)) return serve_field_refuse(call, place, "a string or an array of parts");
-    json_array_foreach((json_t *)content, i, part)
-    {
-        const char *type = serve_field_type(part);
-        snprintf(at, sizeof at, "%.40s[%zu]", place, i);
-        bool text = serve_ask_is(type, "input_text") || serve_ask_is(type, "output_text");
-        if (text ? !read_text(turns, at, part)
-            : serve_ask_is(type, "input_image")
-                ? !read_image(turns, at, part)
-                : !serve_field_refuse_type(call, at, part, "input_text, output_text, input_image"))
-            return false;
-    }
+    if (json_is_array(content)) return serve_field_each(call, turns, place, content, read_part);
+    if (!json_is_string(content)) return serve_field_refuse(call, place, "a string or an array of parts");
+    serve_turns_add_text(turns, content);
     return true;
 }
 
@@ -86,14 +78,12 @@ static bool read_message(serve_turns *turns, const char *place, const json_t *it
     static const char *const roles[] = {"user", "assistant", "system", "developer"};
     serve_call *call = turns->ask->call;
     const char *role = json_string_value(json_object_get(item, "role"));
-    char at[SERVE_PLACE_MAX];
     size_t i = 0;
     if (!serve_field_only(call, place, item, members)) return false;
     while (i < 4 && !serve_ask_is(role, roles[i])) i++;
-    if (i == 4) {
-        snprintf(at, sizeof at, "%.40s.role", place);
-        return serve_field_refuse(call, at, "\"user\", \"assistant\", \"system\" or \"developer\"");
-    }
+    if (i == 4)
+        return serve_field_refuse(call, serve_place_of(place, "role").text,
+                                  "\"user\", \"assistant\", \"system\" or \"developer\"");
     /* Consecutive items of the assistant become one message. So do system and developer messages at the
      * beginning: many templates take only one system message. */
     const char *last = json_string_value(json_object_get(turns->last, "role"));
@@ -102,8 +92,7 @@ static bool read_message(serve_turns *turns, const char *place, const json_t *it
         serve_turns_go_on(turns, i == 1 ? role : "system", place);
     else
         serve_turns_begin(turns, role, place);
-    snprintf(at, sizeof at, "%.40s.content", place);
-    return read_content(turns, at, json_object_get(item, "content"));
+    return read_content(turns, serve_place_of(place, "content").text, json_object_get(item, "content"));
 }
 
 static bool add_reasoning(serve_turns *turns, const char *place, const json_t *list, const char *type)
@@ -183,26 +172,25 @@ static bool read_output(serve_turns *turns, const char *place, const json_t *ite
     static const char *const members[] = {"type", "id", "status", "call_id", "output", NULL};
     serve_call *call = turns->ask->call;
     const json_t *id = json_object_get(item, "call_id");
-    char at[SERVE_PLACE_MAX];
     if (!serve_field_only(call, place, item, members)) return false;
     if (!json_is_string(id)) return serve_field_refuse(call, place, "an output with a call_id");
     serve_turns_begin(turns, "tool", place);
     serve_turns_set_call(turns, id);
-    snprintf(at, sizeof at, "%.40s.output", place);
-    return read_content(turns, at, json_object_get(item, "output"));
+    return read_content(turns, serve_place_of(place, "output").text, json_object_get(item, "output"));
 }
 
-static bool read_item(serve_turns *turns, const char *place, const json_t *item)
+static bool read_item(serve_call *call, void *to, const char *place, const json_t *item)
 {
+    serve_turns *turns = to;
     const char *type = serve_field_type(item);
-    if (!json_is_object(item)) return serve_field_refuse(turns->ask->call, place, "an object");
+    if (!json_is_object(item)) return serve_field_refuse(call, place, "an object");
     if (type == NULL || strcmp(type, "message") == 0) return read_message(turns, place, item);
     if (strcmp(type, "function_call") == 0) return read_call(turns, place, item);
     if (strcmp(type, "custom_tool_call") == 0) return read_custom_call(turns, place, item);
     if (strcmp(type, "function_call_output") == 0 || strcmp(type, "custom_tool_call_output") == 0)
         return read_output(turns, place, item);
     if (strcmp(type, "reasoning") == 0) return read_reasoning(turns, place, item);
-    return serve_field_refuse_type(turns->ask->call, place, item,
+    return serve_field_refuse_type(call, place, item,
                                    "message, function_call, function_call_output, custom_tool_call, "
                                    "custom_tool_call_output, reasoning");
 }
@@ -258,7 +246,7 @@ static bool read_previous(serve_turns *turns)
     if (id == NULL) return true;
     if (!json_is_string(id)) return serve_field_refuse(ask->call, place, "a string: a response's id");
     if ((ask->previous = find_items(ask, json_string_value(id))) == NULL) return false;
-    json_array_foreach(ask->previous, i, item) if (!read_item(turns, place, item)) return false;
+    json_array_foreach(ask->previous, i, item) if (!read_item(ask->call, turns, place, item)) return false;
     return true;
 }
 
@@ -268,8 +256,6 @@ static bool read_input(serve_ask *ask)
     const json_t *said = serve_ask_given(ask, "instructions"), *input = serve_ask_given(ask, "input");
     bool ok =
         said == NULL || json_is_string(said) || serve_field_refuse(ask->call, "instructions", "a string");
-    size_t i;
-    json_t *item;
     if (ok && json_string_length(said) > 0) {
         serve_turns_begin(&turns, "system", "instructions");
         serve_turns_add_text(&turns, said);
@@ -281,14 +267,7 @@ static bool read_input(serve_ask *ask)
     } else if (ok && json_array_size(input) == 0) {
         ok = serve_field_refuse(ask->call, "input", "a string or an array of at least one item");
     }
-    json_array_foreach((json_t *)input, i, item)
-    {
-        char place[SERVE_PLACE_MAX];
-        if (!ok) break;
-        snprintf(place, sizeof place, "input[%zu]", i);
-        ok = read_item(&turns, place, item);
-    }
-    ok = ok && serve_turns_end(&turns);
+    ok = ok && serve_field_each(ask->call, &turns, "input", input, read_item) && serve_turns_end(&turns);
     serve_turns_fini(&turns);
     return ok;
 }
@@ -318,11 +297,10 @@ static bool read_function(serve_ask *ask, const char *place, const json_t *tool,
 {
     static const char *const members[] = {"type", "name", "description", "parameters", "strict", NULL};
     const json_t *schema = json_object_get(tool, "parameters");
-    char at[SERVE_PLACE_MAX];
     if (!serve_field_only(ask->call, place, tool, members)) return false;
-    snprintf(at, sizeof at, "%.48s.parameters", place);
     if (schema != NULL && !json_is_null(schema) && !json_is_object(schema))
-        return serve_field_refuse(ask->call, at, "an object: a JSON Schema");
+        return serve_field_refuse(ask->call, serve_place_of(place, "parameters").text,
+                                  "an object: a JSON Schema");
     return add_tool(ask, place, tool, space, schema, json_object_get(tool, "strict"), false);
 }
 
@@ -352,43 +330,38 @@ static bool read_namespace(serve_ask *ask, const char *place, const json_t *give
     static const char *const members[] = {"type", "name", "description", "tools", NULL};
     const json_t *name = json_object_get(given, "name"), *tools = json_object_get(given, "tools"),
                  *description = json_object_get(given, "description");
-    char at[SERVE_PLACE_MAX];
     size_t i;
     json_t *tool;
     if (!serve_field_only(ask->call, place, given, members)) return false;
     if (json_string_length(name) == 0 || !json_is_array(tools))
         return serve_field_refuse(ask->call, place, "a namespace with a name and tools");
     if ((description != NULL && !json_is_null(description) && !json_is_string(description)) ||
-        json_string_length(description) > DESCRIPTION_MAX) {
-        snprintf(at, sizeof at, "%.32s.description", place);
-        return serve_field_refuse(ask->call, at, "a string of at most 65536 bytes");
-    }
+        json_string_length(description) > DESCRIPTION_MAX)
+        return serve_field_refuse(ask->call, serve_place_of(place, "description").text,
+                                  "a string of at most 65536 bytes");
     if (ask->namespaces == NULL) ask->namespaces = json_array();
     if (json_array_append(ask->namespaces, (json_t *)name) != 0) return serve_call_no_memory(ask->call);
+    serve_place inner = serve_place_of(place, "tools");
     json_array_foreach(tools, i, tool)
     {
-        snprintf(at, sizeof at, "%.32s.tools[%zu]", place, i);
-        if (!read_tool(ask, at, tool, given)) return false;
+        if (!read_tool(ask, serve_place_at(inner.text, i).text, tool, given)) return false;
     }
     return true;
+}
+
+static bool read_any_tool(serve_call *call, void *to, const char *place, const json_t *tool)
+{
+    (void)call;
+    return serve_ask_is(serve_field_type(tool), "namespace") ? read_namespace(to, place, tool)
+                                                             : read_tool(to, place, tool, NULL);
 }
 
 static bool read_tools(serve_ask *ask)
 {
     const json_t *tools = serve_ask_given(ask, "tools");
-    char place[SERVE_PLACE_MAX];
-    size_t i;
-    json_t *tool;
     ask->call->terms.parameters = "parameters";
     if (tools != NULL && !json_is_array(tools)) return serve_field_refuse(ask->call, "tools", "an array");
-    json_array_foreach((json_t *)tools, i, tool)
-    {
-        snprintf(place, sizeof place, "tools[%zu]", i);
-        if (serve_ask_is(serve_field_type(tool), "namespace") ? !read_namespace(ask, place, tool)
-                                                              : !read_tool(ask, place, tool, NULL))
-            return false;
-    }
-    return true;
+    return serve_field_each(ask->call, ask, "tools", tools, read_any_tool);
 }
 
 /* {"type": "function", "name": …} as chat completions have it. */

@@ -191,6 +191,12 @@ void serve_call_answer_text(serve_call *call, int status, const char *type, weir
     weir__text_fini(text);
 }
 
+void serve_call_answer_json(serve_call *call, weir__text *text)
+{
+    weir__text_add_string(text, "\n");
+    serve_call_answer_text(call, 200, "application/json", text);
+}
+
 /* ---- Errors ---- */
 
 static const char *error_type(int status)

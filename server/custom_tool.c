@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "custom_tool.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -16,37 +15,35 @@
 static bool check_pattern(serve_call *call, const char *place, const char *pattern)
 {
     json_t *schema = json_pack("{s:s,s:s}", "type", "string", "pattern", pattern);
-    char *dump = schema != NULL ? weir__json_dump(schema) : NULL, *grammar = NULL, at[SERVE_PLACE_MAX];
+    char *dump = schema != NULL ? weir__json_dump(schema) : NULL, *grammar = NULL;
     weir_error error = {0};
     weir_status status =
         dump != NULL ? weir_grammar_from_json_schema(dump, strlen(dump), &grammar, &error) : WEIR_NO_MEMORY;
-    snprintf(at, sizeof at, "%.40s.format.definition", place);
     weir_free(grammar);
     weir__mem_free(dump);
     json_decref(schema);
     if (status == WEIR_NO_MEMORY) return serve_call_no_memory(call);
     if (status == WEIR_UNSUPPORTED) return serve_call_passes(call, status, &error);
-    return status == WEIR_OK || serve_call_refuse(call, 400, at, "invalid_value",
-                                                  "%s cannot be enforced here: %.300s", at, error.message);
+    return status == WEIR_OK || serve_call_refuse(call, 400, place, "invalid_value",
+                                                  "%s cannot be enforced here: %.300s", place, error.message);
 }
 
 /* A definition as an expression. False: the call has its answer. */
 static bool add_definition(serve_call *call, const char *place, const char *syntax, const char *definition,
                            weir__text *pattern)
 {
-    char at[SERVE_PLACE_MAX], why[SERVE_LARK_WHY_MAX];
-    snprintf(at, sizeof at, "%.40s.format.definition", place);
-    if (definition == NULL) return serve_field_refuse(call, at, "a text: the grammar of an input");
+    char why[SERVE_LARK_WHY_MAX];
+    if (definition == NULL) return serve_field_refuse(call, place, "a text: the grammar of an input");
     if (strcmp(syntax, "regex") == 0) {
         weir__text_add_string(pattern, definition);
         return true;
     }
     return serve_lark_pattern(definition, pattern, why) ||
            serve_call_refuse(
-               call, 400, at, "invalid_value",
+               call, 400, place, "invalid_value",
                "%s cannot be enforced here: %s; give a grammar whose rules do not contain themselves, or "
                "a function with a JSON Schema",
-               at, why);
+               place, why);
 }
 
 /* The pattern of a whole input, freed with json_decref; NULL: the call has its answer. */
@@ -54,23 +51,21 @@ static json_t *read_pattern(serve_call *call, const char *place, const json_t *f
 {
     static const char *const members[] = {"type", "syntax", "definition", NULL};
     const char *syntax = json_string_value(json_object_get(format, "syntax"));
-    char at[SERVE_PLACE_MAX];
+    const char *definition = json_string_value(json_object_get(format, "definition"));
+    serve_place at = serve_place_of(place, "definition");
     weir__text text = {0};
-    snprintf(at, sizeof at, "%.40s.format", place);
-    if (!serve_field_only(call, at, format, members)) return NULL;
-    snprintf(at, sizeof at, "%.40s.format.syntax", place);
+    if (!serve_field_only(call, place, format, members)) return NULL;
     if (!serve_ask_is(syntax, "regex") && !serve_ask_is(syntax, "lark")) {
-        serve_field_refuse(call, at, "\"regex\" or \"lark\"");
+        serve_field_refuse(call, serve_place_of(place, "syntax").text, "\"regex\" or \"lark\"");
         return NULL;
     }
     weir__text_add_string(&text, "^(?:");
-    bool ok =
-        add_definition(call, place, syntax, json_string_value(json_object_get(format, "definition")), &text);
+    bool ok = add_definition(call, at.text, syntax, definition, &text);
     weir__text_add_string(&text, ")$");
     json_t *pattern = ok && !text.failed ? json_stringn(text.bytes, text.n) : NULL;
     weir__text_fini(&text);
     if (ok && pattern == NULL) serve_call_no_memory(call);
-    if (pattern != NULL && check_pattern(call, place, json_string_value(pattern))) return pattern;
+    if (pattern != NULL && check_pattern(call, at.text, json_string_value(pattern))) return pattern;
     json_decref(pattern);
     return NULL;
 }
@@ -79,13 +74,12 @@ json_t *serve_custom_tool_schema(serve_call *call, const char *place, const json
 {
     const char *type = serve_field_type(format);
     json_t *pattern = NULL;
-    char at[SERVE_PLACE_MAX];
+    serve_place at = serve_place_of(place, "format");
     if (serve_ask_is(type, "grammar")) {
-        pattern = read_pattern(call, place, format);
+        pattern = read_pattern(call, at.text, format);
         if (pattern == NULL) return NULL;
     } else if (format != NULL && !json_is_null(format) && !serve_ask_is(type, "text")) {
-        snprintf(at, sizeof at, "%.40s.format", place);
-        serve_field_refuse_type(call, at, format, "text, grammar");
+        serve_field_refuse_type(call, at.text, format, "text, grammar");
         return NULL;
     }
     json_t *schema =

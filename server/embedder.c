@@ -73,6 +73,14 @@ bool serve_embedder_read(serve_call *call, const char *name, const json_t *value
     return ok;
 }
 
+void serve_embedder_add_vector(weir__text *text, const float *vector, size_t n, double scale)
+{
+    weir__text_add_string(text, "[");
+    for (size_t i = 0; i < n; i++)
+        weir__text_printf(text, i > 0 ? ",%.9g" : "%.9g", (double)vector[i] * scale);
+    weir__text_add_string(text, "]");
+}
+
 /* With a pooled vector for each text, also where the model names no pooling. Under the mutex. */
 static weir_status open_context(serve_call *call, weir_error *error)
 {
@@ -112,7 +120,6 @@ static weir_status check_texts(const weir_context *context, const serve_texts_fo
                                const serve_texts *texts, weir_error *error)
 {
     weir_context_info info = {.size = sizeof info};
-    char name[sizeof error->field];
     weir_status status =
         form->check != NULL ? form->check(texts, weir_embedding_width(context), error) : WEIR_OK;
     if (status != WEIR_OK) return status;
@@ -121,7 +128,8 @@ static weir_status check_texts(const weir_context *context, const serve_texts_fo
     for (size_t i = 0; i < texts->n; i++) {
         size_t n = texts->tokens[i].n;
         if (n >= 1 && n <= most) continue;
-        const char *field = form->name(texts, i, name, sizeof name);
+        serve_place place = serve_place_at(form->field, i);
+        const char *field = texts->many ? place.text : form->field;
         return weir__error_set(error, n == 0 ? WEIR_INVALID : WEIR_TOO_LONG, field,
                                "%s has %zu tokens; a text to embed may have 1 to %zu", field, n, most);
     }

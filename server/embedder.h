@@ -12,15 +12,14 @@ typedef struct serve_texts {
     json_t *json;                        /* the request, owned */
     weir_tokens tokens[SERVE_TEXTS_MAX]; /* [n], owned */
     size_t n, n_tokens;                  /* of all of them */
-    bool many;                           /* for `name`: the request has an array of them */
+    bool many;                           /* the request has an array of them: "input[3]" in errors */
     const char *adapter;                 /* the model that was asked for; borrowed, NULL = not given */
     serve_adapter_set adapters;
 } serve_texts;
 
 typedef struct serve_texts_form {
-    size_t size; /* of the request's struct */
-    /* The name of the i-th text in errors, which fits into an error's field. */
-    const char *(*name)(const serve_texts *texts, size_t i, char *name, size_t capacity);
+    size_t size;       /* of the request's struct */
+    const char *field; /* with the texts */
     /* Fills a struct of zeroes. False: the call has its answer. */
     bool (*read)(serve_call *call, serve_texts *texts);
     /* vectors: [n][width] */
@@ -43,6 +42,9 @@ bool serve_embedder_tokens(serve_call *call, const char *name, const json_t *tex
 /* Cuts a text that has more tokens than the context holds, whatever they are, to as many bytes as may fit.
  * Freed with json_decref; NULL: out of memory. */
 json_t *serve_embedder_cut(const serve_call *call, const json_t *text);
+
+/* Appends a vector as an array, each number times `scale`. */
+void serve_embedder_add_vector(weir__text *text, const float *vector, size_t n, double scale);
 
 /* Describes the context, which the first call creates. */
 weir_status serve_embedder_describe(serve_call *call, weir_context_info *info, weir_error *error);

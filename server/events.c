@@ -352,6 +352,5 @@ void serve_slots(serve_call *call)
     if (call->loaded != NULL && call->loaded->engine != NULL)
         weir_engine_get_stats(call->loaded->engine, &stats);
     add_slots(events, stats.n_slots, &text);
-    weir__text_add_string(&text, "\n");
-    serve_call_answer_text(call, 200, "application/json", &text);
+    serve_call_answer_json(call, &text);
 }

@@ -166,6 +166,13 @@ bool serve_fields_read(serve_call *call, const serve_field *fields, size_t n, un
     return true;
 }
 
+bool serve_field_each(serve_call *call, void *to, const char *place, const json_t *list, serve_reader *each)
+{
+    for (size_t i = 0; i < json_array_size(list); i++)
+        if (!each(call, to, serve_place_at(place, i).text, json_array_get(list, i))) return false;
+    return true;
+}
+
 bool serve_field_texts(serve_call *call, const char *name, const json_t *value, size_t most,
                        serve_reader *each, void *to)
 {

@@ -58,6 +58,9 @@ bool serve_field_member(serve_call *call, const char *name, const weir_member *m
 bool serve_field_texts(serve_call *call, const char *name, const json_t *value, size_t most,
                        serve_reader *each, void *to);
 
+/* Calls `each` with every item of an array and its place. False: the call has its answer. */
+bool serve_field_each(serve_call *call, void *to, const char *place, const json_t *list, serve_reader *each);
+
 /* An object's "type"; NULL: it has none. */
 static inline const char *serve_field_type(const json_t *object)
 {

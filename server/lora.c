@@ -57,8 +57,7 @@ void serve_lora_list(serve_call *call)
 {
     weir__text text = {0};
     serve_adapters_list(call->loaded->adapters, &text);
-    weir__text_add_string(&text, "\n");
-    serve_call_answer_text(call, 200, "application/json", &text);
+    serve_call_answer_json(call, &text);
 }
 
 static bool is_allowed(serve_call *call)

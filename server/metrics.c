@@ -77,9 +77,8 @@ static void add_value(weir__text *text, const weir_member *member, const weir_en
 static void add_sample(weir__text *text, const char *name, const char *part, const char *labels,
                        const weir__text *label)
 {
-    char whole[64];
-    snprintf(whole, sizeof whole, "weir_%s%s", name, part);
-    serve_source_sample(text, whole, labels, label);
+    weir__text_printf(text, "weir_%s%s", name, part);
+    serve_source_labels(text, labels, label);
 }
 
 static void add_count(weir__text *text, const char *name, const char *part, const char *more,

@@ -19,12 +19,10 @@ static inline void serve_metrics_head(weir__text *text, const char *prefix, cons
     weir__text_printf(text, "# HELP %s%s %s\n# TYPE %s%s %s\n", prefix, name, help, prefix, name, kind);
 }
 
-/* Begins a sample with labels of its own, "" = none, and the source's. */
-static inline void serve_source_sample(weir__text *text, const char *name, const char *labels,
-                                       const weir__text *label)
+/* Continues a sample behind its name with labels of its own, "" = none, and the source's. */
+static inline void serve_source_labels(weir__text *text, const char *labels, const weir__text *label)
 {
     bool both = labels[0] != '\0' && label->n > 0;
-    weir__text_add_string(text, name);
     if (labels[0] == '\0' && label->n == 0)
         weir__text_add_string(text, " ");
     else

@@ -195,8 +195,7 @@ void serve_models(serve_call *call)
             list_own(call, &text);
         weir__text_add_string(&text, "]}");
     }
-    weir__text_add_string(&text, "\n");
-    serve_call_answer_text(call, 200, "application/json", &text);
+    serve_call_answer_json(call, &text);
 }
 
 /* ---- The pool's state ---- */

@@ -87,8 +87,7 @@ static void whole_text(serve_choice *choice, weir__text *text)
     weir__text_fini(&content);
 }
 
-static const serve_openai form = {
-    .form = SERVE_OPENAI_FORM("cmpl-"),
+const serve_openai serve_openai_native = {
     .object = "",
     .chunk = "",
     .bare = true,
@@ -99,12 +98,12 @@ static const serve_openai form = {
 
 void serve_native(serve_call *call)
 {
-    serve_complete(call, SERVE_ASK_COMPLETIONS | SERVE_ASK_NATIVE, &form.form);
+    serve_complete(call, SERVE_ASK_COMPLETIONS | SERVE_ASK_NATIVE, &serve_native_form);
 }
 
 void serve_infill(serve_call *call)
 {
-    serve_complete(call, SERVE_ASK_COMPLETIONS | SERVE_ASK_NATIVE | SERVE_ASK_INFILL, &form.form);
+    serve_complete(call, SERVE_ASK_COMPLETIONS | SERVE_ASK_NATIVE | SERVE_ASK_INFILL, &serve_native_form);
 }
 
 /* ---- GET /props ---- */
@@ -163,8 +162,8 @@ void serve_props(serve_call *call)
     add_token(loaded->model, "eos_token", info.token_eos, &text);
     weir__text_printf(&text,
                       ",\"modalities\":{\"vision\":%s,\"audio\":%s},\"build_info\":\"%s\","
-                      "\"is_sleeping\":false}\n",
+                      "\"is_sleeping\":false}",
                       info.reads_images ? "true" : "false", info.reads_sounds ? "true" : "false",
                       call->server->fingerprint);
-    serve_call_answer_text(call, 200, "application/json", &text);
+    serve_call_answer_json(call, &text);
 }

@@ -24,12 +24,6 @@ typedef struct inputs {
     weir__text relaxed;               /* lines for serve_call_relaxed */
 } inputs;
 
-static const char *name_input(const serve_texts *texts, size_t i, char *name, size_t capacity)
-{
-    snprintf(name, capacity, texts->many ? "input[%zu]" : "prompt", i);
-    return name;
-}
-
 /* Options are about generated text, or about how a model is loaded, which the server's own options decide. */
 static bool read_options(serve_call *call, void *to, const char *name, const json_t *value)
 {
@@ -118,16 +112,12 @@ static bool truncate(serve_call *call, inputs *in)
     return true;
 }
 
-/* The first n of a vector, of length 1 again. */
-static void add_vector(const float *vector, size_t n, bool cut, weir__text *text)
+/* What makes the first n of a vector a vector of length 1. */
+static double scale_of(const float *vector, size_t n)
 {
     double sum = 0;
     for (size_t i = 0; i < n; i++) sum += (double)vector[i] * (double)vector[i];
-    double scale = cut && sum > 0 ? 1 / sqrt(sum) : 1;
-    weir__text_add_string(text, "[");
-    for (size_t i = 0; i < n; i++)
-        weir__text_printf(text, i > 0 ? ",%.9g" : "%.9g", (double)vector[i] * scale);
-    weir__text_add_string(text, "]");
+    return sum > 0 ? 1 / sqrt(sum) : 1;
 }
 
 static void answer_embed(serve_call *call, const serve_texts *texts, const float *vectors, size_t width)
@@ -140,12 +130,13 @@ static void answer_embed(serve_call *call, const serve_texts *texts, const float
     weir__text_add_string(&text, ",\"embeddings\":[");
     for (size_t i = 0; i < texts->n && !text.failed; i++) {
         if (i > 0) weir__text_add_string(&text, ",");
-        add_vector(vectors + i * width, n, n < width, &text);
+        const float *vector = vectors + i * width;
+        serve_embedder_add_vector(&text, vector, n, n < width ? scale_of(vector, n) : 1);
     }
-    weir__text_printf(&text, "],\"total_duration\":%lld,\"load_duration\":%lld,\"prompt_eval_count\":%zu}\n",
+    weir__text_printf(&text, "],\"total_duration\":%lld,\"load_duration\":%lld,\"prompt_eval_count\":%zu}",
                       (long long)(weir__clock_now_ns() - call->began_ns), (long long)call->load_ns,
                       texts->n_tokens);
-    serve_call_answer_text(call, 200, "application/json", &text);
+    serve_call_answer_json(call, &text);
 }
 
 static void answer_embedding(serve_call *call, const serve_texts *texts, const float *vector, size_t width)
@@ -153,9 +144,9 @@ static void answer_embedding(serve_call *call, const serve_texts *texts, const f
     weir__text text = {.quota = &call->server->answers};
     (void)texts;
     weir__text_add_string(&text, "{\"embedding\":");
-    add_vector(vector, width, false, &text);
-    weir__text_add_string(&text, "}\n");
-    serve_call_answer_text(call, 200, "application/json", &text);
+    serve_embedder_add_vector(&text, vector, width, 1);
+    weir__text_add_string(&text, "}");
+    serve_call_answer_json(call, &text);
 }
 
 static bool read_embed(serve_call *call, serve_texts *texts)
@@ -173,12 +164,12 @@ static bool read_embedding(serve_call *call, serve_texts *texts)
 
 void serve_ollama_embed(serve_call *call)
 {
-    static const serve_texts_form form = {sizeof(inputs), name_input, read_embed, answer_embed, NULL};
+    static const serve_texts_form form = {sizeof(inputs), "input", read_embed, answer_embed, NULL};
     serve_embedder_answer(call, &form);
 }
 
 void serve_ollama_embeddings(serve_call *call)
 {
-    static const serve_texts_form form = {sizeof(inputs), name_input, read_embedding, answer_embedding, NULL};
+    static const serve_texts_form form = {sizeof(inputs), "prompt", read_embedding, answer_embedding, NULL};
     serve_embedder_answer(call, &form);
 }

@@ -149,8 +149,8 @@ static void answer_list(serve_call *call, bool running)
     } else {
         text.failed = true;
     }
-    weir__text_add_string(&text, "]}\n");
-    serve_call_answer_text(call, 200, "application/json", &text);
+    weir__text_add_string(&text, "]}");
+    serve_call_answer_json(call, &text);
 }
 
 void serve_ollama_tags(serve_call *call)
@@ -169,8 +169,8 @@ void serve_ollama_version(serve_call *call)
     weir__text_add_string(&text, "{");
     weir__json_string(&text, "version", SPOKEN_VERSION);
     weir__json_string(&text, "weir", weir_version());
-    weir__text_add_string(&text, "}\n");
-    serve_call_answer_text(call, 200, "application/json", &text);
+    weir__text_add_string(&text, "}");
+    serve_call_answer_json(call, &text);
 }
 
 /* ---- POST /api/pull ---- */
@@ -316,8 +316,8 @@ void serve_ollama_show(serve_call *call)
         add_model_info(call, &info, &text);
         add_capabilities(call, &info, &text);
         serve_ollama_add_time(&text, "modified_at", call->server->created_s);
-        weir__text_add_string(&text, "}\n");
-        serve_call_answer_text(call, 200, "application/json", &text);
+        weir__text_add_string(&text, "}");
+        serve_call_answer_json(call, &text);
     }
     json_decref(s.json);
 }

@@ -56,11 +56,6 @@ static void add_usage(const serve_answer *answer, weir__text *text)
     weir__text_add_string(text, "}");
 }
 
-static const serve_openai *openai_of(const serve_answer *answer)
-{
-    return (const serve_openai *)(const void *)answer->form;
-}
-
 static void add_head(const serve_answer *answer, const char *object, weir__text *text)
 {
     weir__text_printf(text, "{\"id\":\"%s\",\"object\":\"%s\",\"created\":%lld", answer->id, object,
@@ -92,61 +87,61 @@ void serve_openai_add_prompt(const serve_choice *choice, weir__text *text)
 
 /* ---- Events ---- */
 
-void serve_openai_head(const serve_answer *answer, weir__text *text)
+static void head_event(const serve_answer *answer, weir__text *text)
 {
-    add_head(answer, openai_of(answer)->chunk, text);
+    add_head(answer, answer->form->openai->chunk, text);
 }
 
 /* Around a choice's object. */
 static weir__text *begin_event(serve_answer *answer)
 {
     weir__text *out = serve_answer_begin_event(answer, "");
-    if (!openai_of(answer)->bare) serve_openai_head(answer, out);
+    if (!answer->form->openai->bare) head_event(answer, out);
     return out;
 }
 
 static void end_event(serve_answer *answer, weir__text *out)
 {
-    if (!openai_of(answer)->bare)
+    if (!answer->form->openai->bare)
         weir__text_add_string(out, answer->include_usage ? "],\"usage\":null}" : "]}");
     serve_answer_end_event(answer);
 }
 
-void serve_openai_begin(serve_choice *choice)
+static void begin_choice(serve_choice *choice)
 {
-    const serve_openai *form = openai_of(choice->answer);
+    const serve_openai *form = choice->answer->form->openai;
     if (form->begin == NULL) return;
     weir__text *out = begin_event(choice->answer);
     form->begin(choice, out);
     end_event(choice->answer, out);
 }
 
-void serve_openai_delta(serve_choice *choice, const weir_delta *delta)
+static void send_delta(serve_choice *choice, const weir_delta *delta)
 {
     weir__text *out = begin_event(choice->answer);
-    openai_of(choice->answer)->delta(choice, delta, out);
+    choice->answer->form->openai->delta(choice, delta, out);
     end_event(choice->answer, out);
 }
 
-void serve_openai_end(serve_choice *choice)
+static void end_choice(serve_choice *choice)
 {
     weir__text *out = begin_event(choice->answer);
-    openai_of(choice->answer)->end(choice, out);
+    choice->answer->form->openai->end(choice, out);
     end_event(choice->answer, out);
 }
 
 static void add_done(serve_answer *answer)
 {
-    if (openai_of(answer)->bare) return;
+    if (answer->form->openai->bare) return;
     weir__text_add_string(serve_answer_begin_event(answer, ""), "[DONE]");
     serve_answer_end_event(answer);
 }
 
-void serve_openai_finish(serve_answer *answer)
+static void finish_answer(serve_answer *answer)
 {
-    if (answer->include_usage && !openai_of(answer)->bare) {
+    if (answer->include_usage && !answer->form->openai->bare) {
         weir__text *out = serve_answer_begin_event(answer, "");
-        serve_openai_head(answer, out);
+        head_event(answer, out);
         weir__text_add_string(out, "],\"usage\":");
         add_usage(answer, out);
         weir__text_add_string(out, "}");
@@ -155,7 +150,7 @@ void serve_openai_finish(serve_answer *answer)
     add_done(answer);
 }
 
-void serve_openai_fail(serve_answer *answer, const serve_failure *why)
+static void fail_answer(serve_answer *answer, const serve_failure *why)
 {
     weir__text *out = serve_answer_begin_event(answer, "");
     weir__text_add_string(out, "{\"error\":");
@@ -185,13 +180,13 @@ static void add_best(serve_answer *answer, int32_t first, weir__text *text)
             choices[best].index = first / answer->n_each * answer->n_returned + k;
         }
         if (first > 0 || k > 0) weir__text_add_string(text, ",");
-        openai_of(answer)->whole(&choices[best], text);
+        answer->form->openai->whole(&choices[best], text);
     }
 }
 
-void serve_openai_whole(serve_answer *answer, weir__text *text)
+static void whole_answer(serve_answer *answer, weir__text *text)
 {
-    const serve_openai *form = openai_of(answer);
+    const serve_openai *form = answer->form->openai;
     bool list = form->bare && answer->n / answer->n_each * answer->n_returned > 1;
     if (!form->bare) add_head(answer, form->object, text);
     if (list) weir__text_add_string(text, "[");
@@ -203,3 +198,11 @@ void serve_openai_whole(serve_answer *answer, weir__text *text)
     if (form->rest != NULL) form->rest(answer, text);
     weir__text_add_string(text, "}");
 }
+
+/* clang-format off */
+#define FORM(prefix, written) {.id = (prefix), .openai = &(written), .head = head_event, .begin = begin_choice, .delta = send_delta, .end = end_choice, .finish = finish_answer, .fail = fail_answer, .whole = whole_answer}
+/* clang-format on */
+
+const serve_form serve_chat_form = FORM("chatcmpl-", serve_openai_chat);
+const serve_form serve_completions_form = FORM("cmpl-", serve_openai_completions);
+const serve_form serve_native_form = FORM("cmpl-", serve_openai_native);

@@ -6,9 +6,8 @@
 
 #include "answer.h"
 
-/* A choice's object is written without the frame around it. Begins with the serve_form. */
-typedef struct serve_openai {
-    serve_form form;    /* SERVE_OPENAI_FORM */
+/* A choice's object is written without the frame around it. */
+struct serve_openai {
     const char *object; /* of a whole answer */
     const char *chunk;  /* of an event */
     bool bare; /* the objects stand alone: no frame around them, no [DONE] (llama-server's own form) */
@@ -17,22 +16,10 @@ typedef struct serve_openai {
     void (*end)(serve_choice *choice, weir__text *text);
     void (*whole)(serve_choice *choice, weir__text *text);
     void (*rest)(const serve_answer *answer, weir__text *text); /* at a whole answer's end; NULL: nothing */
-} serve_openai;
+};
 
-#define SERVE_OPENAI_FORM(prefix)                                                                            \
-    {                                                                                                        \
-        .id = (prefix), .head = serve_openai_head, .begin = serve_openai_begin, .delta = serve_openai_delta, \
-        .end = serve_openai_end, .finish = serve_openai_finish, .fail = serve_openai_fail,                   \
-        .whole = serve_openai_whole                                                                          \
-    }
-
-void serve_openai_head(const serve_answer *answer, weir__text *text);
-void serve_openai_begin(serve_choice *choice);
-void serve_openai_delta(serve_choice *choice, const weir_delta *delta);
-void serve_openai_end(serve_choice *choice);
-void serve_openai_finish(serve_answer *answer);
-void serve_openai_fail(serve_answer *answer, const serve_failure *why);
-void serve_openai_whole(serve_answer *answer, weir__text *text);
+extern const serve_openai serve_openai_chat, serve_openai_completions, serve_openai_native;
+extern const serve_form serve_chat_form, serve_completions_form, serve_native_form;
 
 /* The last members of a choice's object, and its end. */
 void serve_openai_add_reason(const serve_choice *choice, weir__text *text);

@@ -88,8 +88,7 @@ static void rest(const serve_answer *answer, weir__text *text)
     serve_openai_add_prompt(&answer->choices[0], text);
 }
 
-static const serve_openai form = {
-    .form = SERVE_OPENAI_FORM("chatcmpl-"),
+const serve_openai serve_openai_chat = {
     .object = "chat.completion",
     .chunk = "chat.completion.chunk",
     .begin = begin_message,
@@ -101,6 +100,6 @@ static const serve_openai form = {
 
 void serve_chat(serve_call *call)
 {
-    static const serve_dialect dialect = {.where = SERVE_ASK_CHAT, .form = &form.form};
+    static const serve_dialect dialect = {.where = SERVE_ASK_CHAT, .form = &serve_chat_form};
     serve_ask_converse(call, &dialect);
 }

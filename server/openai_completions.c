@@ -55,8 +55,7 @@ static void whole_text(serve_choice *choice, weir__text *text)
     weir__text_fini(&all);
 }
 
-static const serve_openai form = {
-    .form = SERVE_OPENAI_FORM("cmpl-"),
+const serve_openai serve_openai_completions = {
     .object = "text_completion",
     .chunk = "text_completion",
     .begin = begin_text,
@@ -155,5 +154,5 @@ void serve_complete(serve_call *call, unsigned where, const serve_form *written)
 
 void serve_completions(serve_call *call)
 {
-    serve_complete(call, SERVE_ASK_COMPLETIONS, &form.form);
+    serve_complete(call, SERVE_ASK_COMPLETIONS, &serve_completions_form);
 }

@@ -1,5 +1,4 @@
 /* openai_embeddings.c: POST /v1/embeddings. SPDX-License-Identifier: Apache-2.0 */
-#include <stdio.h>
 #include <string.h>
 
 #include "base/error.h"
@@ -18,13 +17,6 @@ typedef struct inputs {
     const json_t *input, *lora;
     const char *user; /* no effect */
 } inputs;
-
-/* "input", or "input[3]". */
-static const char *name_input(const serve_texts *texts, size_t i, char *name, size_t capacity)
-{
-    snprintf(name, capacity, texts->many ? "input[%zu]" : "input", i);
-    return name;
-}
 
 static bool add_input(serve_call *call, void *to, const char *name, const json_t *value)
 {
@@ -103,13 +95,6 @@ static void add_base64(weir__text *text, const float *vector, size_t n)
     weir__text_add_string(text, "\"");
 }
 
-static void add_floats(weir__text *text, const float *vector, size_t n)
-{
-    weir__text_add_string(text, "[");
-    for (size_t i = 0; i < n; i++) weir__text_printf(text, i > 0 ? ",%.9g" : "%.9g", (double)vector[i]);
-    weir__text_add_string(text, "]");
-}
-
 static void answer_vectors(serve_call *call, const serve_texts *texts, const float *vectors, size_t width)
 {
     const inputs *in = (const inputs *)texts;
@@ -121,19 +106,19 @@ static void answer_vectors(serve_call *call, const serve_texts *texts, const flo
         if (in->base64)
             add_base64(&text, vectors + i * width, width);
         else
-            add_floats(&text, vectors + i * width, width);
+            serve_embedder_add_vector(&text, vectors + i * width, width, 1);
         weir__text_add_string(&text, "}");
     }
     weir__text_add_string(&text, "]");
     weir__json_string(&text, "model", texts->adapter != NULL ? texts->adapter : call->model->name);
-    weir__text_printf(&text, ",\"usage\":{\"prompt_tokens\":%zu,\"total_tokens\":%zu}}\n", texts->n_tokens,
+    weir__text_printf(&text, ",\"usage\":{\"prompt_tokens\":%zu,\"total_tokens\":%zu}}", texts->n_tokens,
                       texts->n_tokens);
-    serve_call_answer_text(call, 200, "application/json", &text);
+    serve_call_answer_json(call, &text);
 }
 
 void serve_embeddings(serve_call *call)
 {
-    static const serve_texts_form form = {sizeof(inputs), name_input, read_inputs, answer_vectors,
+    static const serve_texts_form form = {sizeof(inputs), "input", read_inputs, answer_vectors,
                                           check_dimensions};
     serve_embedder_answer(call, &form);
 }

@@ -67,12 +67,6 @@ static bool find_response(serve_call *call, const char *id, weir__text *text)
     return passes(call, serve_records_find(call->server->records, id, salt_of(call), NULL, NULL, text), id);
 }
 
-static void answer_response(serve_call *call, weir__text *text)
-{
-    weir__text_add_string(text, "\n");
-    serve_call_answer_text(call, 200, "application/json", text);
-}
-
 void serve_response_get(serve_call *call)
 {
     char id[SERVE_RECORD_ID], stream[8] = "false";
@@ -92,9 +86,9 @@ void serve_response_get(serve_call *call)
         serve_tape_read(call, tape, 1); /* sequence numbers begin at 0 */
     } else if (running != NULL) {
         running->form->pending(running, &text);
-        answer_response(call, &text);
+        serve_call_answer_json(call, &text);
     } else if (find_response(call, id, &text)) {
-        answer_response(call, &text);
+        serve_call_answer_json(call, &text);
     }
     weir__text_fini(&text);
 }
@@ -117,7 +111,7 @@ void serve_response_cancel(serve_call *call)
             serve_call_refuse(call, 400, "response_id", "invalid_value",
                               "only a response in the background can be cancelled");
         else
-            answer_response(call, &text);
+            serve_call_answer_json(call, &text);
     }
     weir__text_fini(&text);
 }
@@ -139,8 +133,8 @@ void serve_response_delete(serve_call *call)
     }
     weir__text_add_string(&text, "{");
     weir__json_string(&text, "id", id);
-    weir__text_add_string(&text, ",\"object\":\"response\",\"deleted\":true}\n");
-    serve_call_answer_text(call, 200, "application/json", &text);
+    weir__text_add_string(&text, ",\"object\":\"response\",\"deleted\":true}");
+    serve_call_answer_json(call, &text);
 }
 
 /* ---- GET /v1/responses/ID/input_items ---- */
@@ -196,8 +190,8 @@ static void answer_page(serve_call *call, const json_t *items, const page *p)
     weir__text_add_string(&text, "]");
     weir__json_string(&text, "first_id", first < end ? id_of(item_of(items, p, first)) : NULL);
     weir__json_string(&text, "last_id", first < end ? id_of(item_of(items, p, end - 1)) : NULL);
-    weir__text_printf(&text, ",\"has_more\":%s}\n", end < n ? "true" : "false");
-    serve_call_answer_text(call, 200, "application/json", &text);
+    weir__text_printf(&text, ",\"has_more\":%s}", end < n ? "true" : "false");
+    serve_call_answer_json(call, &text);
 }
 
 void serve_response_items(serve_call *call)

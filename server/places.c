@@ -6,6 +6,20 @@
 
 #include "base/mem.h"
 
+serve_place serve_place_of(const char *place, const char *member)
+{
+    serve_place of;
+    snprintf(of.text, sizeof of.text, "%s.%s", place, member);
+    return of;
+}
+
+serve_place serve_place_at(const char *place, size_t i)
+{
+    serve_place at;
+    snprintf(at.text, sizeof at.text, "%s[%zu]", place, i);
+    return at;
+}
+
 bool serve_places_add(serve_places *places, const char *place)
 {
     if (!weir__mem_grow(&places->at, &places->capacity, places->n + 1, sizeof *places->at)) return false;

@@ -1,4 +1,4 @@
-/* places.h: where a request has the messages and tools that a dialect's reader rewrote.
+/* places.h: where a request has its values, such as the messages and tools that a dialect's reader rewrote.
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef WEIR_SERVER_PLACES_H
 #define WEIR_SERVER_PLACES_H
@@ -7,6 +7,15 @@
 #include <stddef.h>
 
 #define SERVE_PLACE_MAX 64
+
+/* Where a value is in the request: "messages[2].content". */
+typedef struct serve_place {
+    char text[SERVE_PLACE_MAX];
+} serve_place;
+
+/* The place of an object's member, and of an array's item. */
+serve_place serve_place_of(const char *place, const char *member);
+serve_place serve_place_at(const char *place, size_t i);
 
 /* Places such as "input[3]", by the number of the message or tool that was made of each. Begins as zeroes. */
 typedef struct serve_places {

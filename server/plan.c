@@ -21,8 +21,8 @@ static void answer_plan(serve_call *call, const weir_forecast *forecast, int32_t
     weir__text_printf(&text, ",\"fits\":%s,\"busy\":%s", forecast->fits ? "true" : "false",
                       forecast->busy ? "true" : "false");
     add_ms(&text, "retry_after_ms", forecast->retry_ns);
-    weir__text_add_string(&text, "}\n");
-    serve_call_answer_text(call, 200, "application/json", &text);
+    weir__text_add_string(&text, "}");
+    serve_call_answer_json(call, &text);
 }
 
 /* Where the request's prompt comes from. False: the call has its answer. */

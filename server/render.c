@@ -44,8 +44,8 @@ void serve_render_completions(serve_call *call)
     if (serve_ask_read(&ask, call, SERVE_ASK_COMPLETIONS) &&
         (ask.fork == NULL || serve_field_refuse(call, "fork", "left out: it has no prompt")) &&
         add_prompts(&ask, &text)) {
-        weir__text_add_string(&text, "]\n");
-        serve_call_answer_text(call, 200, "application/json", &text);
+        weir__text_add_string(&text, "]");
+        serve_call_answer_json(call, &text);
     }
     weir__text_fini(&text);
     serve_ask_fini(&ask);
@@ -76,8 +76,7 @@ void serve_render_chat(serve_call *call)
         serve_ask_render(&ask, &request) &&
         (ask.n_media == 0 || serve_field_refuse(call, "messages", "without images and sounds here")) &&
         add_chat(&ask, &text)) {
-        weir__text_add_string(&text, "\n");
-        serve_call_answer_text(call, 200, "application/json", &text);
+        serve_call_answer_json(call, &text);
     }
     weir__text_fini(&text);
     serve_ask_fini(&ask);

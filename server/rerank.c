@@ -1,6 +1,5 @@
 /* rerank.c: POST /v1/rerank: how well documents answer a query, as Jina's, Cohere's and llama-server's APIs
  * have it. SPDX-License-Identifier: Apache-2.0 */
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -41,13 +40,6 @@ static const json_t *document_of(const asked *a, size_t i)
     return json_is_object(document) ? json_object_get(document, "text") : document;
 }
 
-static const char *name_document(const serve_texts *texts, size_t i, char *name, size_t capacity)
-{
-    (void)texts;
-    snprintf(name, capacity, "documents[%zu]", i);
-    return name;
-}
-
 static bool read_asked(serve_call *call, asked *a)
 {
     static const serve_field fields[] = {
@@ -60,6 +52,7 @@ static bool read_asked(serve_call *call, asked *a)
         SERVE_FIELD("user", 1, STRING, asked, user),
     };
     a->top_n = SERVE_TEXTS_MAX;
+    a->pairs.many = true;
     if (!serve_call_read_json(call, &a->pairs.json) ||
         !serve_fields_read(call, fields, sizeof fields / sizeof *fields, 1, a->pairs.json, a, NULL))
         return false;
@@ -68,12 +61,10 @@ static bool read_asked(serve_call *call, asked *a)
         return serve_field_refuse(call, "query", "a text that is not empty");
     if (n == 0 || n > SERVE_TEXTS_MAX)
         return serve_field_refuse(call, "documents", "an array of 1 to 2048 texts");
-    for (size_t i = 0; i < n; i++) {
-        char name[32];
-        if (json_is_string(document_of(a, i))) continue;
-        return serve_field_refuse(call, name_document(NULL, i, name, sizeof name),
-                                  "a text, or an object with a \"text\"");
-    }
+    for (size_t i = 0; i < n; i++)
+        if (!json_is_string(document_of(a, i)))
+            return serve_field_refuse(call, serve_place_at("documents", i).text,
+                                      "a text, or an object with a \"text\"");
     return serve_lora_choose(call, a->pairs.adapter, a->lora, &a->pairs.adapters);
 }
 
@@ -163,9 +154,9 @@ static bool join(serve_call *call, const shape *s, const char *field, const json
 
 static bool add_pair(serve_call *call, asked *a, const shape *s, size_t i)
 {
-    char field[32];
+    serve_place place = serve_place_at("documents", i);
+    const char *field = place.text;
     weir_tokens *pair = &a->pairs.tokens[a->pairs.n++];
-    name_document(NULL, i, field, sizeof field);
     if (s->prompt == NULL) {
         if (!join(call, s, field, document_of(a, i), pair)) return false;
     } else {
@@ -234,8 +225,8 @@ static void answer_ranks(serve_call *call, const asked *a, const rank *ranks)
         }
         weir__text_add_string(&text, "}");
     }
-    weir__text_add_string(&text, "]}\n");
-    serve_call_answer_text(call, 200, "application/json", &text);
+    weir__text_add_string(&text, "]}");
+    serve_call_answer_json(call, &text);
 }
 
 /* A model with several labels has the score first. */
@@ -260,6 +251,6 @@ static bool read_pairs(serve_call *call, serve_texts *pairs)
 
 void serve_rerank(serve_call *call)
 {
-    static const serve_texts_form form = {sizeof(asked), name_document, read_pairs, answer_in_order, NULL};
+    static const serve_texts_form form = {sizeof(asked), "documents", read_pairs, answer_in_order, NULL};
     serve_embedder_answer(call, &form);
 }

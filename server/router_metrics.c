@@ -34,13 +34,13 @@ static double number_at(const weir_engine_stats *stats, size_t at)
 
 static void add_blocks(weir__text *text, const char *prefix, const serve_source *sources, size_t n)
 {
-    char name[64], labels[96];
-    snprintf(name, sizeof name, "%scache_config_info", prefix);
+    char labels[96];
     serve_metrics_head(text, prefix, "cache_config_info", "gauge", "the KV cache as blocks of tokens");
     for (size_t i = 0; i < n; i++) {
         snprintf(labels, sizeof labels, "block_size=\"%d\",num_gpu_blocks=\"%d\"", SERVE_KV_BLOCK,
                  sources[i].stats.n_kv / SERVE_KV_BLOCK);
-        serve_source_sample(text, name, labels, &sources[i].label);
+        weir__text_printf(text, "%scache_config_info", prefix);
+        serve_source_labels(text, labels, &sources[i].label);
         weir__text_add_string(text, "1\n");
     }
 }
@@ -48,16 +48,15 @@ static void add_blocks(weir__text *text, const char *prefix, const serve_source 
 /* Which adapters are in use, as labels; the value is the time, by which readers find the newest sample. */
 static void add_adapters(weir__text *text, const char *prefix, const serve_source *sources, size_t n)
 {
-    char name[64];
     bool any = false;
-    snprintf(name, sizeof name, "%slora_requests_info", prefix);
     for (size_t i = 0; i < n; i++) {
         if (sources[i].adapters.n == 0) continue;
         if (!any)
             serve_metrics_head(text, prefix, "lora_requests_info", "gauge",
                                "when it was read, in Unix time; the labels name the adapters in use");
         any = true;
-        serve_source_sample(text, name, sources[i].adapters.bytes, &sources[i].label);
+        weir__text_printf(text, "%slora_requests_info", prefix);
+        serve_source_labels(text, sources[i].adapters.bytes, &sources[i].label);
         weir__text_printf(text, "%lld\n", (long long)time(NULL));
     }
 }
@@ -65,11 +64,10 @@ static void add_adapters(weir__text *text, const char *prefix, const serve_sourc
 static void add_gauge(weir__text *text, const char *name, const char *help, const serve_source *sources,
                       size_t n, size_t at)
 {
-    char whole[64];
-    snprintf(whole, sizeof whole, "weir_%s", name);
     serve_metrics_head(text, "weir_", name, "gauge", help);
     for (size_t i = 0; i < n; i++) {
-        serve_source_sample(text, whole, "", &sources[i].label);
+        weir__text_printf(text, "weir_%s", name);
+        serve_source_labels(text, "", &sources[i].label);
         weir__text_printf(text, "%.9g\n", number_at(&sources[i].stats, at));
     }
 }

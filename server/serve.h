@@ -316,6 +316,9 @@ void serve_call_answer(serve_call *call, int status, const char *type, const cha
 /* The same with a text, which is freed. It has the answers' quota if the request decides its length. */
 void serve_call_answer_text(serve_call *call, int status, const char *type, weir__text *text);
 
+/* The same with 200 and a text of JSON, which gets a newline at its end. */
+void serve_call_answer_json(serve_call *call, weir__text *text);
+
 /* `more` are lines of the head, each with its end. */
 void serve_call_answer_more(serve_call *call, int status, const char *type, const char *more,
                             const char *bytes, size_t n);

@@ -62,7 +62,7 @@ static void add_tokens(const serve_call *call, const int32_t *tokens, size_t n, 
         else
             weir__text_printf(text, "%d", tokens[i]);
     }
-    weir__text_add_string(text, "]}\n");
+    weir__text_add_string(text, "]}");
 }
 
 void serve_tokenize(serve_call *call)
@@ -83,7 +83,7 @@ void serve_tokenize(serve_call *call)
     if (!serve_call_passes(call, status, &error)) goto out;
     weir__text_add_string(&text, "{");
     add_tokens(call, tokens, n, w.pieces, &text);
-    serve_call_answer_text(call, 200, "application/json", &text);
+    serve_call_answer_json(call, &text);
 out:
     weir__mem_free(tokens);
     json_decref(json);
@@ -113,8 +113,8 @@ void serve_detokenize(serve_call *call)
     if (!serve_call_passes(call, status, &error)) goto out;
     weir__text_add_string(&text, "{");
     weir__json_bytes(&text, "content", content, length);
-    weir__text_add_string(&text, "}\n");
-    serve_call_answer_text(call, 200, "application/json", &text);
+    weir__text_add_string(&text, "}");
+    serve_call_answer_json(call, &text);
 out:
     weir__mem_free(content);
     weir__mem_free(tokens);
@@ -135,7 +135,7 @@ static void tell_chat(serve_call *call, weir_chat *chat)
         weir__text_add_string(&text, "{");
         weir__json_bytes(&text, "prompt", prompt, length);
         add_tokens(call, tokens, n, false, &text);
-        serve_call_answer_text(call, 200, "application/json", &text);
+        serve_call_answer_json(call, &text);
     }
     weir__mem_free(tokens);
 }
