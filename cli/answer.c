@@ -66,16 +66,16 @@ static void read_choice(cli_answer *answer, const json_t *choice, bool plain)
     const json_t *finish = json_object_get(choice, "finish_reason");
     const json_t *delta = plain ? choice : json_object_get(choice, "delta");
     if (!json_is_object(choice) || !json_is_object(delta)) {
-        malformed(answer, plain ? "a choice is no object" : "a choice has no delta");
+        malformed(answer, plain ? "a choice is not an object" : "a choice has no delta");
         return;
     }
     bool good = plain ? take_text(answer, delta, "text")
                       : take_calls(answer, delta) && take_text(answer, delta, "reasoning_content") &&
                             take_text(answer, delta, "content");
     if (!good)
-        malformed(answer, "a choice's text is no string");
+        malformed(answer, "a choice's text is not a string");
     else if (finish != NULL && !json_is_null(finish) && !json_is_string(finish))
-        malformed(answer, "finish_reason is no string");
+        malformed(answer, "finish_reason is not a string");
     else
         answer->finish = json_string_value(finish);
 }
@@ -99,7 +99,7 @@ void cli_answer_read(cli_answer *answer, const char *data, size_t length, bool p
     json_error_t problem;
     json_t *root = answer->root = json_loadb(data, length, JSON_REJECT_DUPLICATES, &problem);
     if (!json_is_object(root)) {
-        malformed(answer, root == NULL ? "an event's data is no JSON" : "an event's data is no object");
+        malformed(answer, root == NULL ? "an event's data is not JSON" : "an event's data is not an object");
         return;
     }
     const json_t *error = json_object_get(root, "error"), *choices = json_object_get(root, "choices");

@@ -134,7 +134,7 @@ static cli_exit on_save(struct chat *chat, const char *rest)
 
 static cli_exit on_load(struct chat *chat, const char *rest)
 {
-    if (rest == NULL) return cli_fail(CLI_USAGE, "from where? /load FILE");
+    if (rest == NULL) return cli_fail(CLI_USAGE, "/load needs a file: /load FILE");
     cli_exit code = cli_talk_load(&chat->talk, rest);
     if (code == CLI_OK) say_text(chat, "loaded");
     return code;
@@ -280,7 +280,8 @@ static cli_exit set_other(struct chat *chat, const char *name, const char *value
 {
     cli_nearest nearest = cli_nearest_to(name);
     if (strcmp(name, "system") == 0) return on_system(chat, *value != '\0' ? value : NULL);
-    if (is_of_start(name)) return cli_fail(CLI_USAGE, "%s is set when weir starts, not in a chat", name);
+    if (is_of_start(name))
+        return cli_fail(CLI_USAGE, "%s can be set only when weir starts, not in a chat", name);
     cli_options_try_keys(&nearest);
     return cli_fail(CLI_USAGE, "there is no setting %s%s", name, cli_nearest_hint(&nearest, ""));
 }
@@ -291,8 +292,8 @@ static cli_exit on_set(struct chat *chat, const char *rest)
     char name[64];
     if (rest != NULL && strncmp(rest, "parameter ", 10) == 0) rest += 10;
     if (rest == NULL || strcspn(rest, " =") >= sizeof name)
-        return cli_fail(CLI_USAGE,
-                        "set what? /set temp 0.2; weir chat --help-all lists the names, here without --");
+        return cli_fail(CLI_USAGE, "/set needs a setting, as in /set temp 0.2; weir chat --help-all lists "
+                                   "the names, here without --");
     snprintf(name, sizeof name, "%.*s", (int)strcspn(rest, " ="), rest);
     const char *value = rest + strlen(name);
     value += strspn(value, " =");

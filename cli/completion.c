@@ -176,5 +176,5 @@ cli_exit cli_completion(cli_args *args)
         cli_out(cli_shells[i].script, strlen(cli_shells[i].script));
         return CLI_OK;
     }
-    return cli_fail(CLI_USAGE, "for which shell? weir completion bash, zsh or fish");
+    return cli_fail(CLI_USAGE, "name a shell: weir completion bash, zsh or fish");
 }

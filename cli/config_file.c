@@ -82,8 +82,8 @@ static cli_exit unknown_setting(const cli_config *config, int line, const char *
     if (known && config->kind == CLI_CONFIG_PRESET)
         return cli_fail(CLI_USAGE, "%s:%d: %.60s is not for presets", config->path, line, key);
     if (known && config->kind == CLI_CONFIG_MODELS)
-        return cli_fail(CLI_USAGE, "%s:%d: %.60s is no setting of a model of weir serve", config->path, line,
-                        key);
+        return cli_fail(CLI_USAGE, "%s:%d: %.60s is not a setting of a model of weir serve", config->path,
+                        line, key);
     if (known && command != NULL)
         return cli_fail(CLI_USAGE, "%s:%d: weir %s has no setting %.60s", config->path, line, command->name,
                         key);
@@ -104,7 +104,8 @@ static cli_exit check_model_name(const cli_config *config, const cli_section *se
 {
     size_t n = strlen(section->name);
     if (n == 0 || n > CLI_MODEL_NAME_MAX || strcmp(section->name, SERVE_ANY_NAME) == 0)
-        return cli_fail(CLI_USAGE, "%s:%d: this is no name for a model; allowed: 1 to %d bytes, and not %s",
+        return cli_fail(CLI_USAGE,
+                        "%s:%d: this is not a name for a model; allowed: 1 to %d bytes, and not %s",
                         config->path, section->line, CLI_MODEL_NAME_MAX, SERVE_ANY_NAME);
     for (const cli_section *other = config->sections; other < section; other++)
         if (strcmp(other->name, section->name) == 0)

@@ -53,7 +53,7 @@ static cli_exit add_json(struct embed *embed, const char *line, size_t n, size_t
         string = json_object_get(json, names[i]);
     cli_exit code = CLI_OK;
     if (json == NULL)
-        code = cli_fail(CLI_USAGE, "line %zu is no JSON: %s", number, weir__json_problem(&why).text);
+        code = cli_fail(CLI_USAGE, "line %zu is not JSON: %s", number, weir__json_problem(&why).text);
     else if (!json_is_string(string))
         code =
             cli_fail(CLI_USAGE,

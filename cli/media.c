@@ -183,7 +183,7 @@ static cli_exit take_part(cli_media *media, const weir_model *model, json_t *par
                         where);
     weir_status status = weir__base64_decode(text + from, json_string_length(value) - from, &bytes, &n_bytes);
     if (status == WEIR_NO_MEMORY) cli_no_memory();
-    code = status != WEIR_OK ? cli_fail(CLI_USAGE, "%s: this is no base64", where)
+    code = status != WEIR_OK ? cli_fail(CLI_USAGE, "%s: this is not base64", where)
                              : add_medium(media, &info, where, where, bytes, n_bytes, kinds[k].kind, message);
     weir__mem_free(bytes);
     json_object_del(part, kinds[k].object);

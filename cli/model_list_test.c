@@ -153,13 +153,13 @@ static void test_refusals(void **state)
     expect("[a]\ncache-type-k = q9\n", CLI_USAGE, "models.conf:2: cache-type-k is \"q9\"; expected: f16, ");
     expect("[a]\npinned = maybe\n", CLI_USAGE, "models.conf:2: pinned is \"maybe\"; expected: 1 or 0");
     expect("[a]\nmodle = fake:\n", CLI_USAGE, "models.conf:2: there is no setting modle; did you mean model");
-    expect("[a]\nport = 80\n", CLI_USAGE, "models.conf:2: port is no setting of a model");
-    expect("[a]\ncache-dir = /tmp\n", CLI_USAGE, "models.conf:2: cache-dir is no setting of a model");
-    expect("[a]\nstop = x\n", CLI_USAGE, "models.conf:2: stop is no setting of a model");
+    expect("[a]\nport = 80\n", CLI_USAGE, "models.conf:2: port is not a setting of a model");
+    expect("[a]\ncache-dir = /tmp\n", CLI_USAGE, "models.conf:2: cache-dir is not a setting of a model");
+    expect("[a]\nstop = x\n", CLI_USAGE, "models.conf:2: stop is not a setting of a model");
     expect("[a]\nmodel fake:\n", CLI_USAGE, "models.conf:2: there is no \"=\"");
     expect("[a\n", CLI_USAGE, "models.conf:1: the line has no \"]\"");
-    expect("[]\n", CLI_USAGE, "models.conf:1: this is no name for a model; allowed: 1 to 255 bytes");
-    expect("[*]\n", CLI_USAGE, "models.conf:1: this is no name");
+    expect("[]\n", CLI_USAGE, "models.conf:1: this is not a name for a model; allowed: 1 to 255 bytes");
+    expect("[*]\n", CLI_USAGE, "models.conf:1: this is not a name");
     expect("[a]\nmodel = fake:\n[a]\nmodel = fake:\n", CLI_USAGE,
            "models.conf:3: line 1 has a model of the name a");
     expect("model = fake:\n[a]\n", CLI_USAGE,

@@ -219,7 +219,8 @@ static cli_exit set_file(char **at, const char *shown, const char *value)
     if (code != CLI_OK) return code;
     if (memchr(bytes, '\0', length) != NULL) {
         cli_free(bytes);
-        return cli_fail(CLI_FAILED, "cannot read %s from %s: it has a NUL byte and is no text", shown, value);
+        return cli_fail(CLI_FAILED, "cannot read %s from %s: it has a NUL byte, so it is not text", shown,
+                        value);
     }
     cli_free(*at);
     *at = bytes;
@@ -402,12 +403,12 @@ static cli_exit check_run_words(const cli_list *words, bool given, bool is_model
     if (given || is_model) return CLI_OK;
     if (words->n == 2)
         return cli_fail(CLI_USAGE,
-                        "weir run takes [MODEL] \"PROMPT\": quote a prompt of several words; %.60s is no "
+                        "weir run takes [MODEL] \"PROMPT\": quote a prompt of several words; %.60s is not a "
                         "model here: " MODEL_FORMS,
                         first);
     if (resembles_model(first))
         return cli_fail(CLI_USAGE,
-                        "%.60s is no model here: " MODEL_FORMS
+                        "%.60s is not a model here: " MODEL_FORMS
                         "; weir pull suggests some. -p %.60s sends it as the prompt",
                         first, first);
     return CLI_OK;

@@ -167,10 +167,11 @@ static cli_exit show(const cli_args *args, const char *name)
 static cli_exit check_new(const cli_args *args, const char *name, const char *path)
 {
     if (path == NULL)
-        return cli_fail(CLI_USAGE,
-                        "%s is no name for a preset: names have at most 63 characters, without / and :, do "
-                        "not begin with . or -, and default is taken",
-                        name);
+        return cli_fail(
+            CLI_USAGE,
+            "%s is not a name for a preset: names have at most 63 characters, without / and :, do "
+            "not begin with . or -, and default is taken",
+            name);
     if (access(path, F_OK) == 0)
         return cli_fail(CLI_USAGE, "the preset %s exists: edit %s to change it, or remove it with weir rm %s",
                         name, path, name);

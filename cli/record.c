@@ -284,7 +284,7 @@ static weir_status read_head(reader *r, json_t *object)
     if (!json_is_integer(version) || json_integer_value(version) != VERSION)
         return weir__error_set(
             r->error, WEIR_FORMAT, "ring",
-            "line 1: this is no record of an engine's ticks of version %d, as --ring writes it", VERSION);
+            "line 1: this is not a record of an engine's ticks of version %d, as --ring writes it", VERSION);
     if (strategy == NULL || strlen(strategy) >= sizeof record->strategy)
         return refuse_type(r, "strategy", "a name of up to 63 bytes");
     memcpy(record->strategy, strategy, strlen(strategy) + 1);
@@ -445,6 +445,6 @@ weir_status cli_record_read(cli_record *record, const char *content, size_t leng
     }
     if (status == WEIR_OK && r.line == 0)
         return weir__error_set(error, WEIR_FORMAT, "",
-                               "the file is empty: it is no record of an engine's ticks");
+                               "the file is empty: it is not a record of an engine's ticks");
     return status;
 }

@@ -57,7 +57,8 @@ static cli_remote_state explain_status(cli_remote *remote, long status)
     cli_answer_error_text(remote->error.bytes != NULL ? remote->error.bytes : "", remote->error.n, text,
                           sizeof text);
     if (status == 401 || status == 403)
-        snprintf(remote->problem, sizeof remote->problem, "it wants a key: --api-key, or WEIR_API_KEY");
+        snprintf(remote->problem, sizeof remote->problem,
+                 "the server requires a key: --api-key, or WEIR_API_KEY");
     else if (status == 503 || (status == 404 && remote->named))
         snprintf(remote->problem, sizeof remote->problem, "%s", text);
     else
@@ -163,7 +164,7 @@ cli_remote *cli_remote_create(const cli_args *args, cli_exit *code)
     }
     if (!local && strncmp(url, "http://", 7) != 0 && strncmp(url, "https://", 8) != 0) {
         *code = cli_fail(CLI_USAGE,
-                         "--url: %.200s is no address; expected: http://HOST:PORT, https://HOST, or "
+                         "--url: %.200s is not an address; expected: http://HOST:PORT, https://HOST, or "
                          "unix:FILE as in weir serve --unix",
                          url);
         return NULL;

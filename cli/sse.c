@@ -66,10 +66,10 @@ static cli_sse_status end_line(cli_sse *sse, cli_sse_fn on_event, void *user)
     sse->has_field = true;
     if (named(line, n_name, "data")) return add_data(sse, value, n_value);
     if (named(line, n_name, "event") || named(line, n_name, "id")) return CLI_SSE_OK;
-    if (!named(line, n_name, "retry")) return malformed(sse, "a line is no field of an event stream");
+    if (!named(line, n_name, "retry")) return malformed(sse, "a line is not a field of an event stream");
     for (size_t i = 0; i < n_value; i++)
         if (value[i] < '0' || value[i] > '9') n_value = 0;
-    return n_value > 0 ? CLI_SSE_OK : malformed(sse, "retry is no number");
+    return n_value > 0 ? CLI_SSE_OK : malformed(sse, "retry is not a number");
 }
 
 static cli_sse_status add_to_line(cli_sse *sse, const char *bytes, size_t n)

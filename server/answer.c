@@ -138,8 +138,8 @@ static bool count_answers(serve_answer *answer)
     }
     if (answer->n > most)
         return serve_call_refuse(call, 400, answer->n_each > 1 ? "n" : "prompt", "invalid_value",
-                                 "this request wants %d answers; this key may have %d at a time", answer->n,
-                                 most);
+                                 "this request asks for %d answers; this key may have %d at a time",
+                                 answer->n, most);
     return serve_call_refuse(
         call, 429, NULL, "rate_limit_exceeded",
         "this request needs %d answers at a time, more than this key may have running now", answer->n);

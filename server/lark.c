@@ -209,7 +209,7 @@ static bool read_definition(lark *l)
     if (take_word(l, ".")) take_name(l, &priority);
     skip(l, true);
     if (at(l, '{')) return refuse_lark(l, "\"%.*s\" is a template", (int)n, name);
-    if (!take_word(l, ":")) return refuse_lark(l, "behind \"%.*s\" must come a colon", (int)n, name);
+    if (!take_word(l, ":")) return refuse_lark(l, "expected a colon after \"%.*s\"", (int)n, name);
     const char *body = l->pos;
     return pass_body(l) && add_rule(l, name, n, body, l->pos);
 }

@@ -59,7 +59,7 @@ static void refusals_say_why(void **state)
         {"start: \"a\"\n%ignore \" \"", "%ignore is not supported"},
         {"%import python.NAME\nstart: NAME", "%import is of common terminals only"},
         {"%import common.SH_COMMENT\nstart: SH_COMMENT", "\"common.SH_COMMENT\" is not known here"},
-        {"start \"a\"", "behind \"start\" must come a colon"},
+        {"start \"a\"", "expected a colon after \"start\""},
         {"start: \"a\" ~ x", "~ needs a number"},
         {"start: *", "\"*\" is not expected"},
         {"start: \"\\xg0\"", "\\x needs 2 digits"},

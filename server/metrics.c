@@ -252,7 +252,7 @@ static void add_tapes(weir__text *text, const serve_tapes_stats *tapes)
     add_number(text, "streams_kept", "gauge", "streams that can be resumed", (uint64_t)tapes->n);
     add_number(text, "streams_running", "gauge", "resumable streams that are still generating",
                (uint64_t)tapes->n_running);
-    add_number(text, "streams_alone", "gauge", "generating resumable streams that nobody reads",
+    add_number(text, "streams_alone", "gauge", "generating resumable streams without a reader",
                (uint64_t)tapes->n_alone);
     add_number(text, "streams_bytes", "gauge", "memory of resumable streams", tapes->n_bytes);
     add_number(text, "streams_resumed_total", "counter", "readers that resumed a stream", tapes->n_resumed);

@@ -89,8 +89,8 @@ check("many clients send the same ones", sorted(json.dumps(b) for b in first) ==
 
 # ---- Errors
 
-for mode, kind, message in (("cut", "cut", ""), ("cut_clean", "cut", "before [DONE]"), ("half_event", "cut", ""), ("no_json", "malformed", "no JSON"),
-                            ("no_field", "malformed", "no field"), ("no_utf8", "malformed", "UTF-8"), ("no_finish", "malformed", "finish_reason"),
+for mode, kind, message in (("cut", "cut", ""), ("cut_clean", "cut", "before [DONE]"), ("half_event", "cut", ""), ("no_json", "malformed", "not JSON"),
+                            ("no_field", "malformed", "not a field"), ("no_utf8", "malformed", "UTF-8"), ("no_finish", "malformed", "finish_reason"),
                             ("after_done", "malformed", "after [DONE]"), ("endless_line", "malformed", "1 MiB"), ("html", "malformed", "text/html"),
                             ("odd_type", "malformed", "\ufffd"), ("odd_error", "refused", "404: \ufffd"),
                             ("error_event", "failed", "the slot is gone"), ("bad", "refused", "400: no such field"), ("broken", "failed", "500: <html>")):
@@ -174,10 +174,10 @@ check("Ctrl-C: the figures so far", process.returncode == 130 and run["stopped"]
 
 # ---- Usage
 
-for words, part in ((("ftp://x",), "no address"), ((), "one address"),
+for words, part in ((("ftp://x",), "not an address"), ((), "one address"),
                     (("http://x", "--prompt", "9-3"), "--prompt is"), (("http://x", "--gen", "x"), "--gen is"), (("http://x", "--leave", "2"), "--leave is 2"),
                     (("http://x", "--rate", "nan"), "--rate is"), (("http://x", "--rate", "1", "--concurrency", "2"), "exclude"),
-                    (("http://x", "--requests", "1", "--duration", "2"), "exclude"), (("http://x", "--extra", "[]"), "--extra is no JSON object"),
+                    (("http://x", "--requests", "1", "--duration", "2"), "exclude"), (("http://x", "--extra", "[]"), "--extra is not a JSON object"),
                     (("http://x", "--api-key", "a\nb"), "line break"), (("http://x", "--model", b"\xff"), "--model is not UTF-8"), (("http://x", "--timeout", "0"), "--timeout"), (("http://x", "--concurrency", "0"), "--concurrency")):
     done = weir(*words)
     check(f"usage: {part}", done.returncode == 2 and part in done.stderr, done.returncode, done.stderr)

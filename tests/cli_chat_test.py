@@ -82,7 +82,7 @@ def save_file(messages):
 
 def test_mistakes():
     for line, code, part in (("/sytsem x", 2, "did you mean /system"), ("/nothing", 2, "/help"), ("/set tmep 1", 2, "did you mean temp"),
-                             ("/set ctx 100", 2, "ctx is set when weir starts"), ("/set parameter num_ctx 9", 2, "set when weir starts"),
+                             ("/set ctx 100", 2, "ctx can be set only when weir starts"), ("/set parameter num_ctx 9", 2, "set only when weir starts"),
                              ("/set temp warm", 2, "a number"), ("/set temp 200", 2, "100"), ("/set", 2, "/set temp"), ("/undo", 2, "nothing"),
                              ("/regen", 2, "no answer"), ("/load /none", 1, "/none"), ("/save /none/at/all", 1, "/none/at/all"),
                              ("/load " + save_file([{"role": "assistant", "content": "x"}]), 2, "in turn"),

@@ -71,7 +71,7 @@ with tempfile.TemporaryDirectory() as folder:
     fails("stream: no path", stream({"type": "image"}), 2, "requests[0].messages[0].content[0]", '"path"')
     fails("stream: no such file", stream({"type": "image", "path": path("none.png")}), 1, "none.png")
     fails("stream: a remote image", stream(text_part("a"), {"type": "image_url", "image_url": {"url": "https://example.com/a.png"}}), 2, "content[1]", "data: URL")
-    fails("stream: bad base64", stream({"type": "image_url", "image_url": {"url": "data:image/png;base64,*"}}), 2, "no base64")
+    fails("stream: bad base64", stream({"type": "image_url", "image_url": {"url": "data:image/png;base64,*"}}), 2, "not base64")
     fails("stream: a sound", stream(sound_part(wav())), 2, "reads no sounds")
     fails("stream: another part", stream({"type": "video"}), 4, "video")
     fails("chat: a model that sees nothing", weir("chat", "-m", "fake:", stdin=b"/image x.png\n"), 2, "reads no images")

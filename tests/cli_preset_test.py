@@ -51,7 +51,7 @@ def test_write():
     check("it is offered for -m, and as a word", "brief\t" in run("__complete", "run", "-m", "br").stdout and "brief\t" in run("__complete", "chat", "").stdout)
     expect("there is one of this name", run("preset", "brief", "--temp", "1"), 2, "weir rm brief")
     for bad in ("a/b", "hf:x", ".hidden", "default"):
-        expect(f"{bad} is no name", run("preset", bad, "--temp", "1"), 2, "no name")
+        expect(f"{bad} is no name", run("preset", bad, "--temp", "1"), 2, "not a name")
     expect("options without a name", run("preset", "--temp", "1"), 2, "which name")
     models = os.path.join(scratch.name, ".cache/weir/models")
     os.makedirs(models)

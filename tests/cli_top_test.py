@@ -115,8 +115,8 @@ def test_keys_and_sockets():
     server = serve("--api-key", "secret", "--unix", socket)
     try:
         for command in ("ps", "top"):
-            expect(command + " without the key", weir(command, "--url", server.address), 4, "wants a key", "WEIR_API_KEY")
-            expect(command + " with a wrong one", weir(command, "--url", server.address, "--api-key", "x"), 4, "wants a key")
+            expect(command + " without the key", weir(command, "--url", server.address), 4, "requires a key", "WEIR_API_KEY")
+            expect(command + " with a wrong one", weir(command, "--url", server.address, "--api-key", "x"), 4, "requires a key")
         expect("with the key", weir("ps", "--url", server.address, "--api-key", "secret"), 0, "0 running")
         expect("with the key of the environment", weir("ps", "--url", server.address, WEIR_API_KEY="secret"), 0, "0 running")
         expect("over a Unix socket", weir("ps", "--url", "unix:" + socket, WEIR_API_KEY="secret"), 0, "0 running", "unix:" + socket)

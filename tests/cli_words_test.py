@@ -97,8 +97,8 @@ def test_words():
     expect("a short option that llama.cpp has", run("-cnv", "x"), 2, "no option -cnv; weir run --help-all")
     expect("a name that resembles none", run("--verbose-prompt", "x"), 2, "--verbose-prompt; weir run --help-all")
     for name in ("llama3.2", "qwen3:8b", "mistral:latest"):
-        expect(f"{name} is no model here", weir("run", name), 2, f"{name} is no model here", "weir pull", f"-p {name}")
-    expect("a model of two words that is none", weir("run", "llama3.2", "hi"), 2, "llama3.2 is no model here", "quote a prompt")
+        expect(f"{name} is not a model here", weir("run", name), 2, f"{name} is not a model here", "weir pull", f"-p {name}")
+    expect("a model of two words that is none", weir("run", "llama3.2", "hi"), 2, "llama3.2 is not a model here", "quote a prompt")
     expect("too many words", weir("run", "a", "b", "c"), 2, "quote a prompt of several words")
     expect("an empty number", run("-p", "x", "--temp", ""), 2, "--temp")
     expect("a strategy that is none", run("-p", "x", "--strategy", "fair"), 2, "balanced, latency-target")

@@ -109,7 +109,7 @@ TASKS = [
     ("use it in Elixir", "elixir/README.md", "Weir.Server"),
     ("scrape metrics", "docs/guides/metrics.md", "scrape_configs"),
     ("upgrade", "docs/guides/upgrade.md", "git pull"),
-    ("see what it cannot do", "docs/guides/limits.md", "## Not there"),
+    ("see what it cannot do", "docs/guides/limits.md", "## Not supported"),
     ("connect Open WebUI", "docs/guides/clients.md", "OPENAI_API_BASE_URL"),
     ("understand a message", "docs/guides/troubleshooting.md", "## A request is refused"),
 ]

@@ -276,7 +276,7 @@ static cli_exit read_object(const char *text, const char *option, json_t **objec
     if (text == NULL) return CLI_OK;
     *object = json_loads(text, JSON_REJECT_DUPLICATES, &error);
     if (json_is_object(*object)) return CLI_OK;
-    return cli_fail(CLI_USAGE, "%s is no JSON object%s%s", option, *object == NULL ? ": " : "",
+    return cli_fail(CLI_USAGE, "%s is not a JSON object%s%s", option, *object == NULL ? ": " : "",
                     *object == NULL ? weir__json_problem(&error).text : "");
 }
 
@@ -307,7 +307,8 @@ cli_carrier *cli_carrier_create(const cli_args *args, const char *url, cli_exit 
         return NULL;
     }
     if (strncmp(url, "http://", 7) != 0 && strncmp(url, "https://", 8) != 0) {
-        *code = cli_fail(CLI_USAGE, "%.200s is no address; expected: http://HOST:PORT or https://HOST", url);
+        *code =
+            cli_fail(CLI_USAGE, "%.200s is not an address; expected: http://HOST:PORT or https://HOST", url);
         return NULL;
     }
     cli_carrier *carrier = cli_alloc(1, sizeof *carrier);

@@ -628,7 +628,7 @@ cli_exit bench_replay(cli_args *args)
         goto done;
     }
     if (strategy == NULL && (strategy = weir_strategy_find(replay.recorded.strategy)) == NULL) {
-        code = cli_fail(CLI_USAGE, "%s is no strategy of weir's: name one with --strategy",
+        code = cli_fail(CLI_USAGE, "%s is not a strategy of weir's: name one with --strategy",
                         replay.recorded.strategy);
         goto done;
     }

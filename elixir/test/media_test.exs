@@ -39,9 +39,9 @@ defmodule Weir.MediaTest do
           {%{type: :image, data: 5}, "data must be a binary"},
           {%{type: "image_url", image_url: %{url: "https://example.com/a.png"}}, "data: URL"},
           {%{type: "image_url", image_url: "data:image/png,abc"}, "data: URL"},
-          {%{type: "image_url", image_url: %{url: "data:image/png;base64,*"}}, "no base64"},
+          {%{type: "image_url", image_url: %{url: "data:image/png;base64,*"}}, "not base64"},
           {%{type: "input_audio"}, "base64"},
-          {%{type: "input_audio", input_audio: %{data: "*"}}, "no base64"}
+          {%{type: "input_audio", input_audio: %{data: "*"}}, "not base64"}
         ] do
       assert {:error, reason} = prompt(model, ["a", part])
       assert reason =~ "messages[0].content[1]" and reason =~ words

@@ -74,15 +74,15 @@ WEIR_API const char *weir_backend_version(void);
 /* Every status: name, value, text. */
 #define WEIR_STATUS_MAP(X)                                                                                   \
     X(OK, 0, "ok")                                                                                           \
-    X(TIMEOUT, 1, "nothing came in time")                                                                    \
-    X(END, 2, "there is nothing more")                                                                       \
+    X(TIMEOUT, 1, "timed out")                                                                               \
+    X(END, 2, "the end was reached")                                                                         \
     X(INVALID, -1, "an argument is out of its range")                                                        \
     X(NO_MEMORY, -2, "out of memory")                                                                        \
     X(NOT_FOUND, -3, "no such file")                                                                         \
     X(IO, -4, "a file could not be read or written")                                                         \
     X(FORMAT, -5, "the file is damaged or not of the expected kind")                                         \
     X(UNSUPPORTED, -6, "this model or build cannot do that")                                                 \
-    X(TOO_LONG, -7, "it does not fit")                                                                       \
+    X(TOO_LONG, -7, "too long or too large")                                                                 \
     X(BUSY, -8, "the queue is full")                                                                         \
     X(STATE, -9, "not allowed in this state")                                                                \
     X(REFUSED, -10, "the grammar refuses this token")                                                        \
@@ -92,7 +92,7 @@ WEIR_API const char *weir_backend_version(void);
     X(NO_SPACE, -14, "no KV cells are left")                                                                 \
     X(BACKEND, -15, "the backend failed")                                                                    \
     X(TEMPLATE, -16, "the chat template cannot be rendered")                                                 \
-    X(DENIED, -17, "the other side does not allow it")
+    X(DENIED, -17, "access denied")
 
 typedef enum weir_status {
 #define X(name, value, text) WEIR_##name = (value),
@@ -574,13 +574,13 @@ typedef struct weir_request {
     int64_t deadline_ms;
     /* 0; -100 … 100; requests of higher priority go first. If no slot is free, one preempts a running request
      * of lower priority, which is suspended and resumes later; equal priorities never preempt each other.
-     * While a request that could preempt this one runs, this one's prompt is held back: it gets no tokens
-     * while the other's prompt is computed, and while the other generates only as many as keep ticks within
-     * itl_target_ms. In one tick in four the oldest prompt that is held back gets tokens in any case, so that
-     * it advances. If a pass contains only requests of lower priority and would delay an arriving request by
-     * more than itl_target_ms, it is abandoned and computed again later. Beside a running request of higher
-     * priority in another engine of the process, prompts get a fifth of the time, in passes of at most
-     * itl_target_ms; manual engines take no part in this */
+     * While a request that could preempt this one runs, this one's prompt is held back. It gets no tokens
+     * while the other's prompt is computed. While the other generates, it gets only as many as keep ticks
+     * within itl_target_ms. In one tick in four the oldest prompt that is held back gets tokens in any case,
+     * so that it advances. If a pass contains only requests of lower priority and would delay an arriving
+     * request by more than itl_target_ms, it is abandoned and computed again later. Beside a running request
+     * of higher priority in another engine of the process, prompts get a fifth of the time, in passes of at
+     * most itl_target_ms; manual engines take no part in this */
     int32_t priority;
     /* Any bytes; NULL or empty = none. Only requests with the same salt share cached prefixes and drafts */
     const char *cache_salt;
@@ -596,8 +596,8 @@ typedef struct weir_request {
      * prompts also yield to other engines' requests whose tenants have had less computing time in all engines
      * together */
     const char *tenant;
-    /* 0; 0 … 60000; 0 = the engine's. The target of a tick is the smallest target among the generating
-     * streams, but at least a quarter of the engine's */
+    /* 0; 0 … 60000; 0 = the engine's. A tick aims at the smallest target among the generating streams, but
+     * not below a quarter of the engine's */
     int32_t itl_target_ms;
     bool logprobs; /* return the logprob of each generated token in chunks and result */
     /* 0; 0 … 20; also return the n likeliest tokens at each position; > 0 implies logprobs */
@@ -622,8 +622,9 @@ typedef struct weir_request {
      * (INVALID with these). The model needs a projector that reads them, and sounds need its sample rate
      * (weir_model_info). Each takes tokens of the prompt, which weir_engine_plan_request counts. A thread of
      * the engine encodes them while other requests run on and, within cache_bytes, while this one is queued.
-     * Held until the last release of the stream, from which a fork may start. UNSUPPORTED: the model reads
-     * none, or computes all tokens of an image at once, and these are more than the engine's n_ubatch */
+     * Held until the last release of the stream, from which a fork may start. UNSUPPORTED: the model reads no
+     * such media; or it must compute all tokens of an image in one pass, and these are more than the engine's
+     * n_ubatch */
     const weir_media_use *media;
     size_t n_media;
 } weir_request;
@@ -1708,19 +1709,19 @@ typedef struct weir_cache_change {
 
 /* Returns the changes of the prefix cache since the last call, at most `capacity`, with the tokens of each
  * changed block (of prompts and answers) in tokens [capacity × cache_block]; for routers that send a request
- * to the server that has its prefix. Repeat the call until END. Only whole blocks count, up to the first
- * image or sound, of requests without cache_salt and adapters; of a running request, those that are computed.
- * A block is stored after its parent. There is one reader: a change is reported once. A late reader gets the
- * difference between then and now. With `all` the reader starts over: everything that is cached is reported,
- * as if nothing had been reported before. Pass all = false in the calls that continue. Any thread; never
- * waits for a forward pass. END: nothing changed; *n is 0. INVALID: a pointer is NULL. STATE: cache_block is
- * 0. After an error nothing was reported, and *n is 0. */
+ * to the server that has its prefix. Repeat the call until END. Only whole blocks before the first image or
+ * sound are reported, and only for requests without cache_salt and adapters; for a running request, only the
+ * computed ones. A block is stored after its parent. There is one reader, and each change is reported once. A
+ * late reader gets only the net difference since its last call. all = true starts over: the call reports
+ * everything that is cached, as if nothing had been reported before. Pass all = false in the calls that
+ * continue. Any thread; never waits for a forward pass. END: nothing changed; *n is 0. INVALID: a pointer is
+ * NULL. STATE: cache_block is 0. After an error nothing was reported, and *n is 0. */
 WEIR_API weir_status weir_engine_cache_changes(weir_engine *engine, bool all, weir_cache_change *changes,
                                                int32_t *tokens, size_t capacity, size_t *n);
 
-/* The tokens of a block that is cached and of all before it, into tokens [capacity]; *n is their number. Any
- * thread. NOT_FOUND: no such block is cached; TOO_LONG: more than capacity; STATE: cache_block is 0; INVALID:
- * a pointer is NULL. */
+/* Copies the tokens of a cached block and of all blocks before it to tokens [capacity]; *n is their number.
+ * Any thread. NOT_FOUND: no such block is cached; TOO_LONG: more than capacity; STATE: cache_block is 0;
+ * INVALID: a pointer is NULL. */
 WEIR_API weir_status weir_engine_block_tokens(const weir_engine *engine, uint64_t id, int32_t *tokens,
                                               size_t capacity, size_t *n);
 
@@ -1734,8 +1735,9 @@ WEIR_API weir_status weir_engine_block_tokens(const weir_engine *engine, uint64_
 typedef struct weir_snapshot weir_snapshot;
 
 /* Creates an empty snapshot for the longest cached prefix of tokens [n_tokens] with this salt (cache_salt of
- * requests; NULL = none). Leave out a prompt's last token, which is always computed. A prefix of more than
- * most_bytes is refused. The snapshot is for this engine, but does not hold it. INVALID, NO_MEMORY. */
+ * requests; NULL = none). Leave out a prompt's last token, which is always computed. Export and write refuse
+ * a prefix of more than most_bytes. The snapshot belongs to this engine, but does not hold it. Errors:
+ * INVALID, NO_MEMORY. */
 WEIR_API WEIR_CHECKED weir_status weir_snapshot_create(const weir_engine *engine, const int32_t *tokens,
                                                        size_t n_tokens, const char *salt, size_t salt_length,
                                                        uint64_t most_bytes, weir_snapshot **snapshot,
@@ -1745,13 +1747,13 @@ WEIR_API void weir_snapshot_destroy(weir_snapshot *snapshot); /* NULL is ignored
 /* The number of its tokens that the engine has cached, or is computing now. */
 WEIR_API int32_t weir_snapshot_known(const weir_snapshot *snapshot, const weir_engine *engine);
 
-/* Copies the longest cached prefix from the engine between two of its ticks; no request computes meanwhile.
- * The cache does not change, except that an entry may leave the KV cells to make room for a copy of part of
- * another one. A manual engine must be driven by another thread, here and in import. NOT_FOUND: no more than
- * more_than of the tokens are cached; TOO_LONG (most_bytes); BUSY: requests have all sequences; NO_SPACE: no
- * cells for a part; TIMEOUT: the engine was busy for timeout_ms (negative: no limit); STATE (also from a
- * callback of the engine); STOPPED; UNSUPPORTED; ABORTED (weir_interrupt_set); NO_MEMORY. After an error the
- * snapshot is empty. */
+/* Copies the longest cached prefix from the engine between two of its ticks; all requests wait during the
+ * copy. The cache does not change, except that an entry may leave the KV cells to make room for a copy of
+ * part of another one. A manual engine must be driven by another thread, here and in import. Errors:
+ * NOT_FOUND: no more than more_than of the tokens are cached; TOO_LONG (most_bytes); BUSY: requests occupy
+ * all sequences; NO_SPACE: no cells for a part; TIMEOUT: the engine was busy for timeout_ms (negative: no
+ * limit); STATE (also from a callback of the engine); STOPPED; UNSUPPORTED; ABORTED (weir_interrupt_set);
+ * NO_MEMORY. After an error the snapshot is empty. */
 WEIR_API WEIR_CHECKED weir_status weir_snapshot_export(weir_snapshot *snapshot, weir_engine *engine,
                                                        int32_t more_than, int timeout_ms, weir_error *error);
 
@@ -1763,17 +1765,17 @@ WEIR_API uint64_t weir_snapshot_bytes(const weir_snapshot *snapshot);
 WEIR_API size_t weir_snapshot_read(const weir_snapshot *snapshot, uint64_t at, void *bytes, size_t n);
 
 /* Appends bytes of another engine's snapshot to one that was created empty, and checks them as they come.
- * FORMAT: they are damaged, too many, or of another text or salt; UNSUPPORTED: they are of another model, KV
- * type or version, or longer than the context; TOO_LONG (most_bytes); STATE; NO_MEMORY. After an error the
- * snapshot can only be destroyed. */
+ * Errors: FORMAT: they are damaged, too many, or belong to another text or salt; UNSUPPORTED: they belong to
+ * another model, KV type or version, or the prefix is longer than the context; TOO_LONG (most_bytes); STATE;
+ * NO_MEMORY. After an error the snapshot can only be destroyed. */
 WEIR_API WEIR_CHECKED weir_status weir_snapshot_write(weir_snapshot *snapshot, const void *bytes, size_t n,
                                                       weir_error *error);
 
-/* Gives the engine a snapshot whose bytes were all written. The prefix is cached in host memory, within
- * cache_bytes (others may be evicted for it), and the next request with this prompt finds it. Also OK if it
- * has been cached meanwhile. The cache takes the content out of the snapshot, which can then only be
- * destroyed. NO_SPACE: cache_bytes is too small; TIMEOUT, STATE, STOPPED, UNSUPPORTED (this engine caches
- * none), ABORTED and NO_MEMORY as in export. */
+/* Adds a completely written snapshot to the engine's cache. The prefix is cached in host memory, within
+ * cache_bytes (other entries may be evicted for it), and the next request with this prompt uses it. OK also
+ * if the engine has cached the prefix in the meantime. The cache takes the content out of the snapshot, which
+ * can then only be destroyed. NO_SPACE: cache_bytes is too small; TIMEOUT, STATE, STOPPED, UNSUPPORTED (this
+ * engine caches none), ABORTED and NO_MEMORY as in export. */
 WEIR_API WEIR_CHECKED weir_status weir_snapshot_import(weir_snapshot *snapshot, weir_engine *engine,
                                                        int timeout_ms, weir_error *error);
 
@@ -1806,11 +1808,10 @@ WEIR_API weir_status weir_engine_step(weir_engine *engine, const weir_plan_entry
 
 /* ---- Pool: several models under one budget --------------------------------------------------------- */
 
-/* Models by name, of which as many are loaded as a budget of memory allows. A lease of a model that is not
- * loaded loads it. If memory is short, models without a lease are put to sleep, the least recently used
- * first, pinned ones never. A model with a lease stays loaded. Any number of threads may use a pool; it has
- * two threads of its own. No call waits for a load or a forward pass, except weir_lease_wait and
- * weir_pool_destroy. */
+/* A list of named models that share a memory budget. A lease loads its model if necessary and keeps it
+ * loaded. If memory is short, the pool puts models without a lease to sleep, the least recently used first,
+ * but never pinned ones. Any number of threads may use a pool; it has two threads of its own. No call waits
+ * for a load or a forward pass, except weir_lease_wait and weir_pool_destroy. */
 typedef struct weir_pool weir_pool;
 typedef struct weir_lease weir_lease;
 
@@ -1907,30 +1908,30 @@ WEIR_API weir_status weir_pool_destroy(weir_pool *pool);
 /* Replaces the list [n], at most 1024. models[0].size is the stride of the array. A model that is in both
  * lists with the same name and parameters stays as it is; aliases, pinned and idle_ms may differ. Other
  * models of the former list get no new leases, and are unloaded when the present ones have been released.
- * Leases that wait stay in line for the model that now has the name; without one they end with NOT_FOUND.
- * Reads no files. Errors: INVALID (field models[i].MEMBER, or models for a name or alias that is taken
- * twice), NO_MEMORY; nothing has changed. */
+ * Waiting leases keep their places and get the model that now has their name; if there is none, they end with
+ * NOT_FOUND. Reads no files. Errors: INVALID (field models[i].MEMBER, or models for a name or alias that is
+ * taken twice), NO_MEMORY; nothing has changed. */
 WEIR_API WEIR_CHECKED weir_status weir_pool_set(weir_pool *pool, const weir_pool_model *models, size_t n,
                                                 weir_error *error);
 
-/* Replaces memory_bytes; the same value changes nothing. If the models take more than the new budget, models
- * without a lease are put to sleep, the least recently used first and pinned ones never; until the rest fits
- * no model is loaded. Models with leases are not affected. With WEIR_AUTO the same happens within a second
- * after the available memory has shrunk. INVALID: a pointer is NULL. */
+/* Replaces memory_bytes; the same value changes nothing. If the models take more than the new budget, the
+ * pool puts models without a lease to sleep, the least recently used first, but never pinned ones. It loads
+ * no model until the rest fits. Models with leases are not affected. With WEIR_AUTO the same happens within a
+ * second after the available memory has shrunk. INVALID: a pointer is NULL. */
 WEIR_API weir_status weir_pool_set_memory(weir_pool *pool, uint64_t memory_bytes, weir_error *error);
 
 /* Asks for a model by name or alias, and returns at once. If it is not loaded, the lease waits in order of
  * arrival, at most timeout_ms (negative: no limit). A caller that waits for a lease while it holds another
- * may wait for itself, until the timeout. The caller releases the lease, also one that fails later. Errors:
- * NOT_FOUND, BUSY (queue_limit leases wait), NO_MEMORY, STOPPED (the pool is being destroyed), INVALID;
- * *lease is unchanged. */
+ * may block itself, because its own lease may occupy the memory; the timeout ends this. The caller releases
+ * the lease, also one that fails later. Errors: NOT_FOUND, BUSY (queue_limit leases wait), NO_MEMORY, STOPPED
+ * (the pool is being destroyed), INVALID; *lease is unchanged. */
 WEIR_API WEIR_CHECKED weir_status weir_lease_create(weir_pool *pool, const char *name, int timeout_ms,
                                                     weir_lease **lease, weir_error *error);
 
 /* Waits up to timeout_ms (negative: no limit). OK: the model is loaded, and stays so until the release.
- * TIMEOUT: not yet. Otherwise the lease has failed, and only the release remains: BUSY (the lease's own
- * timeout has passed), TOO_LONG (the model needs more memory than the budget leaves beside pinned models; the
- * message has both sizes), NOT_FOUND (no such file, or removed by weir_pool_set), STOPPED, and the errors of
+ * TIMEOUT: not yet. Otherwise the lease has failed and can only be released: BUSY (the lease's own timeout
+ * has passed), TOO_LONG (the model needs more memory than the budget leaves beside pinned models; the message
+ * has both sizes), NOT_FOUND (no such file, or removed by weir_pool_set), STOPPED, and the errors of
  * weir_model_load, weir_adapter_load and weir_engine_create. STATE: the call would wait and comes from a
  * ready function. Any thread. */
 WEIR_API weir_status weir_lease_wait(weir_lease *lease, int timeout_ms, weir_error *error);
@@ -1950,7 +1951,7 @@ WEIR_API weir_engine *weir_lease_engine(const weir_lease *lease);
 WEIR_API weir_adapter *weir_lease_adapter(const weir_lease *lease, size_t i);
 
 /* Ends the lease, in any state. Release it when the model's last stream has ended: streams that still run
- * when the model is put to sleep end with WEIR_STOPPED. A load that no lease waits for any more is aborted.
+ * when the model is put to sleep end with WEIR_STOPPED. If no other lease waits for a load, it is aborted.
  * Waits for a ready function that runs on another thread. NULL is ignored. */
 WEIR_API void weir_lease_release(weir_lease *lease);
 

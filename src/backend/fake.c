@@ -59,7 +59,7 @@ static weir_status unknown_option(const weir__fake_option *of, size_t n, const c
         size_t used = strlen(known);
         snprintf(known + used, sizeof known - used, "%s%s", i > 0 ? ", " : "", of[i].name);
     }
-    return weir__error_set(error, WEIR_INVALID, "path", "\"%.*s\" is no option of the fake %s; known: %s",
+    return weir__error_set(error, WEIR_INVALID, "path", "\"%.*s\" is not an option of the fake %s; known: %s",
                            length, name, what, known);
 }
 

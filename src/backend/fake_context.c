@@ -86,7 +86,7 @@ weir_status weir__fake_context_create(weir__bmodel *model, const weir_context_pa
         (uint64_t)made->info.n_ctx_seq * (uint64_t)made->info.n_seq_max > available / ENTRY_BYTES) {
         weir__fake_context_free(made);
         return weir__error_set(error, WEIR_NO_MEMORY, "n_ctx",
-                               "%d KV cells are more than there is memory for; take fewer", params->n_ctx);
+                               "there is not enough memory for %d KV cells; use fewer", params->n_ctx);
     }
 
     size_t n_seq = (size_t)made->info.n_seq_max, cap = (size_t)made->info.n_ctx_seq;

@@ -239,7 +239,8 @@ weir_status weir__fake_state_load(weir__bcontext *context, int32_t seq_id, const
     size_t least = (1 + 2 * (size_t)n) * sizeof n;
     bool adapted = length != least;
     if (n < 0 || n > context->info.n_ctx_seq || (adapted && length != least + (size_t)n * sizeof(uint64_t)))
-        return weir__error_set(error, WEIR_FORMAT, NULL, "%zu bytes are no state of a sequence", length);
+        return weir__error_set(error, WEIR_FORMAT, NULL, "%zu bytes are not the saved state of a sequence",
+                               length);
     const char *tokens = in + sizeof n, *positions = tokens + (size_t)n * sizeof n;
     int32_t next = 0;
     for (int32_t i = 0; i < n; i++) {

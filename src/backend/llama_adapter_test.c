@@ -321,7 +321,7 @@ static void unsuitable_adapters_are_refused(void **state)
         weir_status status;
     } cases[] = {
         {"llama", "arch", "'gemma'", WEIR_UNSUPPORTED},
-        {"llama", "general", "no adapter", WEIR_UNSUPPORTED},
+        {"llama", "general", "not an adapter", WEIR_UNSUPPORTED},
         {"llama", "kind", "'dora'", WEIR_UNSUPPORTED},
         {"llama", "alpha", "adapter.lora.alpha", WEIR_FORMAT},
         {"llama", "alora", "activated", WEIR_UNSUPPORTED},
@@ -347,7 +347,7 @@ static void unsuitable_adapters_are_refused(void **state)
     }
     refused("/no/such/file", WEIR_NOT_FOUND, "cannot be opened");
     refused("/", WEIR_FORMAT, "directory");
-    refused(base, WEIR_UNSUPPORTED, "no adapter");
+    refused(base, WEIR_UNSUPPORTED, "not an adapter");
     char other[TEMP_PATH_MAX], path[TEMP_PATH_MAX];
     temp_model(other, "other.gguf", "llama --wide");
     temp_adapter(path, "adapter.gguf", other, "");

@@ -183,7 +183,7 @@ static weir_status check_memory(const weir__bmodel *model, const weir_context_pa
     return weir__error_set(
         error, WEIR_NO_MEMORY, "n_ctx",
         "%llu KV cells of %llu bytes, and %llu MiB for attention by %d threads, do not fit into the %llu MiB "
-        "that are available; take fewer cells or threads, or a smaller KV type",
+        "that are available; use fewer cells or threads, or a smaller KV type",
         (unsigned long long)cells, (unsigned long long)each, (unsigned long long)(scratch >> 20),
         (int)max64(p->n_threads, p->n_threads_batch), (unsigned long long)(available >> 20));
 }
@@ -217,7 +217,7 @@ static weir_status start_pool(weir__bcontext *c, const weir_context_params *para
     int32_t n = (int32_t)max64(params->n_threads, params->n_threads_batch);
     c->pool = weir__thread_room(n - 1) ? pool_create(n) : NULL;
     if (c->pool == NULL)
-        return weir__error_set(error, WEIR_NO_MEMORY, "n_threads", "%d threads cannot be started; take fewer",
+        return weir__error_set(error, WEIR_NO_MEMORY, "n_threads", "cannot start %d threads; use fewer",
                                n - 1);
     llama_attach_threadpool(c->context, c->pool, NULL);
     weir__hook_attach(c->context);

@@ -98,7 +98,7 @@ static weir_status pack(const char *path, const weir__gguf_info *file, weir__opt
     else
         status = weir__error_set(error, WEIR_UNSUPPORTED, NULL,
                                  "%.200s has no weights of a format and shape that weir's kernels multiply; "
-                                 "nothing is packed, and `weir info` says why",
+                                 "nothing was packed; `weir info` shows why",
                                  path);
     llama_model_free(model);
     return status;

@@ -58,7 +58,7 @@ weir_status weir__llama_tokenize(const weir__bmodel *model, const char *text, si
     if (add_special && ((needs_bos && info->token_bos < 0) || (needs_eos && info->token_eos < 0) ||
                         (type == LLAMA_VOCAB_TYPE_WPM && llama_vocab_sep(model->vocab) < 0)))
         return weir__error_set(error, WEIR_UNSUPPORTED, "add_special",
-                               "the model wants special tokens added that its vocabulary does not have");
+                               "the model requires special tokens that its vocabulary does not have");
     tokenizing t = {
         .model = model,
         .text = text,

@@ -134,7 +134,7 @@ weir_status weir__llama_model_quantize(const char *path, const char *out, const 
     p.allow_requantize = params->requantize;
     /* llama.cpp ends the process if a thread cannot be started. */
     if (!weir__thread_room(p.nthread < 1024 ? p.nthread : 1024))
-        return weir__error_set(error, WEIR_NO_MEMORY, "n_threads", "%d threads cannot be started; take fewer",
+        return weir__error_set(error, WEIR_NO_MEMORY, "n_threads", "cannot start %d threads; use fewer",
                                p.nthread);
     quantizing q = {params->progress, params->progress_user, {}, false};
     weir__thread_quiet(&q.before);

@@ -173,7 +173,7 @@ weir_status weir__llama_rpc_serve(const weir_rpc_params *params, weir_error *err
         if (status != WEIR_OK) return status;
         ggml_backend_rpc_start_server(params->listen, nullptr, (size_t)params->n_threads, devices.size(),
                                       devices.data());
-        return weir__error_set(error, WEIR_IO, "listen", "%.64s cannot be listened on; is the port in use?",
+        return weir__error_set(error, WEIR_IO, "listen", "cannot listen on %.64s; is the port in use?",
                                params->listen);
     });
 }

@@ -21,7 +21,7 @@ static const char *words_for(const json_error_t *what)
     case json_error_duplicate_key: return "duplicate key in an object";
     case json_error_numeric_overflow: return "the number is too large";
     case json_error_stack_overflow: return "it is nested too deep";
-    default: return "this is no value, key or sign that may stand here";
+    default: return "unexpected value, key or character";
     }
 }
 

@@ -24,8 +24,8 @@ static void nobody_reads_of_flags_and_types(void **state)
         {"{\"a\\u0000\": 1}", "U+0000", JSON_ALLOW_NUL},
         {"[1e999]", "too large", 0},
         {"[99999999999999999999]", "too large", 0},
-        {"[nope]", "stand here, near 'nope'", 0},
-        {"7", "no value", 0},
+        {"[nope]", "or character, near 'nope'", 0},
+        {"7", "unexpected value", 0},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         json_error_t why;

@@ -336,7 +336,7 @@ static void read_tensors(gguf_check *c)
     const gguf_entry *e = weir__gguf_find(c, "general.alignment");
     if (e != NULL) c->at = e->value_at;
     if (e != NULL && (e->type != GGUF_U32 || e->is_array))
-        weir__gguf_refuse(c, "key 'general.alignment' is no uint32");
+        weir__gguf_refuse(c, "key 'general.alignment' is not a uint32");
     else if (e != NULL)
         alignment = weir__gguf_take_u32(c);
     if (alignment < ALIGN_MIN || (alignment & (alignment - 1)) != 0) {
@@ -374,7 +374,7 @@ static void read_header(gguf_check *c)
     if (c->size == 0) weir__gguf_refuse(c, "is empty");
     if (!weir__gguf_take(c, magic, sizeof magic)) return;
     if (memcmp(magic, "GGUF", 4) != 0) {
-        weir__gguf_refuse(c, "is no GGUF file: it begins with %02x %02x %02x %02x", magic[0], magic[1],
+        weir__gguf_refuse(c, "is not a GGUF file: it begins with %02x %02x %02x %02x", magic[0], magic[1],
                           magic[2], magic[3]);
         return;
     }

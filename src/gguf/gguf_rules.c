@@ -566,7 +566,7 @@ void weir__gguf_check_rules(gguf_check *c)
             "is an adapter: load the model that it was made for, and this one beside it (--lora)");
     else if (!text(c, key, c->info.architecture, sizeof c->info.architecture) ||
              c->info.architecture[0] == '\0')
-        weir__gguf_refuse(c, "has no key '%s', or one that is no short string", key);
+        weir__gguf_refuse(c, "has no key '%s', or one that is not a short string", key);
     if (c->status == WEIR_OK) check_hyperparameters(c);
     if (c->status == WEIR_OK) check_vocabulary(c);
     uint64_t dim[4];
@@ -580,12 +580,12 @@ void weir__gguf_check_adapter_rules(gguf_check *c)
     const char *alpha = "adapter.lora.alpha";
     char kind[32];
     if (!text(c, "general.type", kind, sizeof kind) || strcmp(kind, "adapter") != 0)
-        weir__gguf_fail(c, WEIR_UNSUPPORTED, "is no adapter: key 'general.type' is '%s', not 'adapter'",
+        weir__gguf_fail(c, WEIR_UNSUPPORTED, "is not an adapter: key 'general.type' is '%s', not 'adapter'",
                         kind);
     else if (!text(c, "adapter.type", kind, sizeof kind) || strcmp(kind, "lora") != 0)
-        weir__gguf_fail(c, WEIR_UNSUPPORTED, "is no LoRA adapter: key 'adapter.type' is '%s'", kind);
+        weir__gguf_fail(c, WEIR_UNSUPPORTED, "is not a LoRA adapter: key 'adapter.type' is '%s'", kind);
     else if (!text(c, "general.architecture", c->info.architecture, sizeof c->info.architecture))
-        weir__gguf_refuse(c, "has no key 'general.architecture', or one that is no short string");
+        weir__gguf_refuse(c, "has no key 'general.architecture', or one that is not a short string");
     else if (weir__gguf_find(c, "adapter.alora.invocation_tokens") != NULL)
         weir__gguf_fail(c, WEIR_UNSUPPORTED,
                         "is an activated LoRA, which applies to a part of a text only; weir cannot do that");
@@ -593,7 +593,7 @@ void weir__gguf_check_adapter_rules(gguf_check *c)
         weir__gguf_refuse(c, "has no matrices");
     const gguf_entry *e = weir__gguf_find(c, alpha);
     if (e != NULL && (e->type != GGUF_F32 || e->is_array))
-        weir__gguf_refuse(c, "key '%s' is no number in single precision", alpha);
+        weir__gguf_refuse(c, "key '%s' is not a number in single precision", alpha);
 }
 
 /* ---- Projectors ----------------------------------------------------------------------------------- */
@@ -648,7 +648,7 @@ static void check_projector_part(gguf_check *c, const char *part)
         snprintf(key, sizeof key, "clip.%s.%s", part, projector_bounds[i].key);
         const gguf_entry *e = weir__gguf_find(c, key);
         if (e != NULL && (e->is_array || e->type != GGUF_U32))
-            weir__gguf_refuse(c, "key '%s' is no number of 32 bits", key);
+            weir__gguf_refuse(c, "key '%s' is not a 32-bit number", key);
         if (!number(c, e, 0, &value)) continue;
         if (value < projector_bounds[i].min || value > projector_bounds[i].max)
             weir__gguf_refuse(c, "key '%s' is %" PRIu32 "; allowed are %" PRIu32 " to %" PRIu32, key, value,
@@ -657,7 +657,8 @@ static void check_projector_part(gguf_check *c, const char *part)
         if (strcmp(projector_bounds[i].key, "attention.head_count") == 0) heads = value;
     }
     if (c->status == WEIR_OK && width % heads != 0)
-        weir__gguf_refuse(c, "the width of 'clip.%s', %" PRIu32 ", is no multiple of its %" PRIu32 " heads",
+        weir__gguf_refuse(c,
+                          "the width of 'clip.%s', %" PRIu32 ", is not a multiple of its %" PRIu32 " heads",
                           part, width, heads);
 }
 
@@ -678,7 +679,7 @@ void weir__gguf_check_projector_rules(gguf_check *c)
     if (!text(c, "general.architecture", c->info.architecture, sizeof c->info.architecture) ||
         strcmp(c->info.architecture, "clip") != 0)
         weir__gguf_fail(c, WEIR_UNSUPPORTED,
-                        "is no projector: key 'general.architecture' is '%s', not 'clip'",
+                        "is not a projector: key 'general.architecture' is '%s', not 'clip'",
                         c->info.architecture);
     else if (c->info.n_tensors == 0)
         weir__gguf_refuse(c, "has no weights");

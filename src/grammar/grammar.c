@@ -216,7 +216,7 @@ static bool read_hex(parser *p, int n_digits, uint32_t *value)
         *value = *value << 4 | (uint32_t)digit;
     }
     if (*value > 0x10FFFF)
-        return refuse_grammar(p, begin, "U+%X is no code point: they end at U+10FFFF", *value);
+        return refuse_grammar(p, begin, "U+%X is not a code point: they end at U+10FFFF", *value);
     if (*value >= 0xD800 && *value <= 0xDFFF)
         return refuse_grammar(p, begin, "U+%X is half of a surrogate pair, which no text can hold", *value);
     return true;
@@ -368,7 +368,7 @@ static bool parse_repetition(parser *p, size_t from, uint64_t *n_rules, bool nes
     skip_space(p, nested);
     if (kind == '{') {
         if (!weir__ascii_is_digit(*p->pos))
-            return refuse_grammar(p, p->pos, "a number must follow '{', not %s", found(p->pos, buffer));
+            return refuse_grammar(p, p->pos, "expected a number after '{', found %s", found(p->pos, buffer));
         least = most = read_count(p, WEIR__GRAMMAR_REPEAT_MAX);
         skip_space(p, nested);
         if (*p->pos == ',') {
@@ -378,8 +378,7 @@ static bool parse_repetition(parser *p, size_t from, uint64_t *n_rules, bool nes
             if (!unlimited) most = read_count(p, WEIR__GRAMMAR_REPEAT_MAX);
             skip_space(p, nested);
         }
-        if (*p->pos != '}')
-            return refuse_grammar(p, p->pos, "'}' must stand here, not %s", found(p->pos, buffer));
+        if (*p->pos != '}') return refuse_grammar(p, p->pos, "expected '}', found %s", found(p->pos, buffer));
         p->pos++;
         skip_space(p, nested);
         if (least > WEIR__GRAMMAR_REPEAT_MAX || (!unlimited && most > WEIR__GRAMMAR_REPEAT_MAX))
@@ -419,7 +418,7 @@ static bool parse_group(parser *p, uint64_t *n_rules, bool nested)
     if (*p->pos != ')') {
         char buffer[32];
         if (*p->pos == '\0') return refuse_grammar(p, begin, "this '(' is never closed");
-        return refuse_grammar(p, p->pos, "')' must stand here, not %s", found(p->pos, buffer));
+        return refuse_grammar(p, p->pos, "expected ')', found %s", found(p->pos, buffer));
     }
     p->pos++;
     skip_space(p, nested);
@@ -491,11 +490,12 @@ static bool parse_rule(parser *p)
     while (is_word(*p->pos)) p->pos++;
     size_t length = (size_t)(p->pos - name);
     if (length == 0)
-        return refuse_grammar(p, name, "a rule's name (letters, digits, '-') must stand here, not %s",
+        return refuse_grammar(p, name, "expected a rule's name (letters, digits, '-'), found %s",
                               found(name, buffer));
     skip_space(p, false);
     if (strncmp(p->pos, "::=", 3) != 0)
-        return refuse_grammar(p, p->pos, "'::=' must follow the rule's name, not %s", found(p->pos, buffer));
+        return refuse_grammar(p, p->pos, "expected '::=' after the rule's name, found %s",
+                              found(p->pos, buffer));
     p->pos += 3;
     skip_space(p, true);
     if (!named_rule(p, name, length, &id)) return false;

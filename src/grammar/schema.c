@@ -97,7 +97,7 @@ static json_t *untyped(weir__schema_walk *w, const json_t *schema)
     {
         if (weir__schema_kind_of(name) == ANNOTATION) continue;
         if (weir__schema_kind_of(name) == NUMBER)
-            return weir__schema_refuse(w, name, "without \"type\" it is not clear what is wanted; add one");
+            return weir__schema_refuse(w, name, "without \"type\" it is ambiguous; add one");
         if (first != NULL && weir__schema_kind_of(first) != weir__schema_kind_of(name))
             return weir__schema_refuse(w, name, "it is about another type than '%s'; add \"type\"", first);
         first = name;

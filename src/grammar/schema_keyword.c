@@ -68,10 +68,9 @@ bool weir__schema_check_keywords(weir__schema_walk *w, const json_t *schema)
         enum keyword_kind kind = weir__schema_kind_of(name);
         if (kind == REFUSED) return weir__schema_refuse(w, name, "%s", refusal_of(name)) != NULL;
         if (kind == ANNOTATION && !is_listed(keywords_of[ANNOTATION], name) && strncmp(name, "x-", 2) != 0)
-            return weir__schema_refuse(
-                       w, name,
-                       "it is not known, so it cannot be honoured; remove it or begin its name "
-                       "with 'x-'") != NULL;
+            return weir__schema_refuse(w, name,
+                                       "unknown keyword; remove it or start its name "
+                                       "with 'x-'") != NULL;
         if (strcmp(name, "$id") == 0 && schema != w->root)
             return weir__schema_refuse(w, name, "it is allowed in the outermost schema only") != NULL;
     }

@@ -339,7 +339,7 @@ json_t *weir__schema_alternatives(weir__schema_walk *w, const json_t *schema)
     const char *keyword = one_of ? "oneOf" : "anyOf";
     const json_t *given = json_object_get(schema, keyword);
     if (one_of && json_object_get(schema, "anyOf") != NULL)
-        return weir__schema_refuse(w, "oneOf", "it stands beside anyOf; only one of them can be honoured");
+        return weir__schema_refuse(w, "oneOf", "it stands beside anyOf; only one of them is supported");
     if (!json_is_array(given) || json_array_size(given) == 0)
         return weir__schema_refuse_finally(w, keyword, "it must be an array of schemas, and not empty");
     json_t *branches = merged_branches(w, schema, keyword), *list = json_array();

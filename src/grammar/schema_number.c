@@ -54,13 +54,13 @@ json_t *weir__schema_integer(weir__schema_walk *w, const json_t *schema)
 
     double step = multiple == NULL ? 1 : json_number_value(multiple);
     if (multiple != NULL && (!json_is_number(multiple) || step < 1 || floor(step) != step || step > 1e15))
-        return weir__schema_refuse(w, "multipleOf", "only integers of at least 1 are honoured");
+        return weir__schema_refuse(w, "multipleOf", "only integers of at least 1 are supported");
     if (format != NULL && strcmp(format, "int32") == 0) {
         bounded = true;
         low = INT32_MIN;
         high = INT32_MAX;
     } else if (format != NULL && strcmp(format, "int64") != 0) {
-        return weir__schema_refuse(w, "format", "'%.40s' is not known for integers; honoured: int32, int64",
+        return weir__schema_refuse(w, "format", "'%.40s' is not known for integers; supported: int32, int64",
                                    format);
     }
     /* In draft 4 a boolean says that the other bound is exclusive. */
@@ -123,9 +123,10 @@ static json_t *decimals(weir__schema_walk *w, const bounds *b, const char *keywo
     for (size_t i = 0; i < sizeof powers / sizeof *powers; i++)
         if ((b->high - b->low) * powers[i] < LISTED_MAX) power = powers[i];
     if (power == 0 || fabs(b->low) > 1e9 || fabs(b->high) > 1e9)
-        return weir__schema_refuse(w, keyword,
-                                   "a grammar cannot compare fractions; bounds of numbers are honoured where "
-                                   "both are given and at most 100 apart");
+        return weir__schema_refuse(
+            w, keyword,
+            "a grammar cannot compare fractions; bounds of numbers are supported where "
+            "both are given and at most 100 apart");
     json_t *list = json_array();
     int64_t first = (int64_t)ceil(b->low * power) - 1, last = (int64_t)floor(b->high * power) + 1;
     for (int64_t i = first; i <= last; i++) {
@@ -152,12 +153,12 @@ json_t *weir__schema_number(weir__schema_walk *w, const json_t *schema)
     const char *format = json_string_value(json_object_get(schema, "format"));
     bounds b;
     if (format != NULL && strcmp(format, "float") != 0 && strcmp(format, "double") != 0)
-        return weir__schema_refuse(w, "format", "'%.40s' is not known for numbers; honoured: float, double",
+        return weir__schema_refuse(w, "format", "'%.40s' is not known for numbers; supported: float, double",
                                    format);
     if (multiple != NULL) {
         double d = json_number_value(multiple);
         if (format == NULL && d >= 1 && floor(d) == d) return weir__schema_integer(w, schema);
-        return weir__schema_refuse(w, "multipleOf", "only integers of at least 1 are honoured");
+        return weir__schema_refuse(w, "multipleOf", "only integers of at least 1 are supported");
     }
     if (!read_bounds(w, schema, &b)) return NULL;
     for (size_t i = 0; i < sizeof keywords / sizeof *keywords; i++) {

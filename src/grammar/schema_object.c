@@ -121,7 +121,7 @@ static json_t *named_object(weir__schema_walk *w, const json_t *schema, const js
         }
     } else {
         return weir__schema_refuse(w, "propertyNames",
-                                   "it is honoured as a list (enum) only; list names in properties");
+                                   "only a list (enum) is supported; list names in properties");
     }
     json_t *result = w->status == WEIR_OK ? weir__schema_object(w, less) : NULL;
     json_decref(less);
@@ -148,7 +148,7 @@ json_t *weir__schema_object(weir__schema_walk *w, const json_t *schema)
     if (unevaluated != NULL && !json_is_true(unevaluated)) {
         if (!json_is_false(unevaluated) || (others != NULL && !json_is_false(others)))
             return weir__schema_refuse(w, "unevaluatedProperties",
-                                       "only false is honoured, without additionalProperties");
+                                       "only false is supported, without additionalProperties");
         others = unevaluated;
     }
     const json_t *names = json_object_get(schema, "propertyNames");

@@ -240,7 +240,7 @@ static const struct refusal {
     {"{\"type\":[]}", "", "'type'"},
     {"{\"enum\":[]}", "", "'enum'"},
     {"{\"const\":4,\"enum\":[1,2,3]}", "", "nothing can satisfy"},
-    {"{\"$ref\":\"#/$defs/a~2b\",\"$defs\":{\"a~2b\":{}}}", "", "no JSON pointer"},
+    {"{\"$ref\":\"#/$defs/a~2b\",\"$defs\":{\"a~2b\":{}}}", "", "not a JSON pointer"},
     {"{\"$ref\":\"#/$defs/a\",\"$defs\":{\"a\":{\"$ref\":\"#/$defs/b\"},\"b\":{\"$ref\":\"#/$defs/a\"}}}", "",
      "itself"},
     {"{\"allOf\":[{\"$ref\":\"#/$defs/a\"},{}],\"$defs\":{\"a\":{\"$ref\":\"#/$defs/b\"},\"b\":{\"$ref\":\"#/"

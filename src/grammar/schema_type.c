@@ -138,12 +138,12 @@ static bool find_pattern(weir__schema_walk *w, const json_t *schema, const char 
     if (known == NULL)
         return weir__schema_refuse(
                    w, "format",
-                   "'%.40s' is not known for strings; honoured: date, time, date-time, duration, email, "
+                   "'%.40s' is not known for strings; supported: date, time, date-time, duration, email, "
                    "hostname, ipv4, ipv6, uri, uri-reference, uuid; write others as a pattern",
                    name != NULL ? name : "(no string)") != NULL;
     if (own != NULL)
-        return weir__schema_refuse(w, "pattern",
-                                   "it stands beside format; only one of them can be honoured") != NULL;
+        return weir__schema_refuse(w, "pattern", "it stands beside format; only one of them is supported") !=
+               NULL;
     *pattern = known;
     return true;
 }
@@ -211,10 +211,10 @@ json_t *weir__schema_array(weir__schema_walk *w, const json_t *schema)
     if (!json_is_false(json_object_get(schema, "uniqueItems")) &&
         json_object_get(schema, "uniqueItems") != NULL && most > 1)
         return weir__schema_refuse(w, "uniqueItems",
-                                   "a grammar cannot compare items; only false is honoured, or at most one "
+                                   "a grammar cannot compare items; only false is supported, or at most one "
                                    "item");
     if (unevaluated != NULL && !json_is_true(unevaluated) && !(json_is_false(unevaluated) && listed))
-        return weir__schema_refuse(w, "unevaluatedItems", "only false beside prefixItems is honoured");
+        return weir__schema_refuse(w, "unevaluatedItems", "only false beside prefixItems is supported");
     if (listed) return tuple(w, prefix ? prefix : items, prefix ? "prefixItems" : "items", least, most);
 
     json_t *item = items == NULL ? json_object() : weir__schema_below(w, "items", NULL, items, true);

@@ -205,7 +205,7 @@ const json_t *weir__schema_resolve(weir__schema_walk *w, const json_t *reference
     for (const char *p = text + 1; *p == '/';) {
         p++;
         if (!pointer_token(&p, token, sizeof token))
-            return weir__schema_refuse_finally(w, "$ref", "'%.80s' is no JSON pointer", text);
+            return weir__schema_refuse_finally(w, "$ref", "'%.80s' is not a JSON pointer", text);
         size_t digits = strspn(token, "0123456789");
         if (!json_is_array(target))
             target = json_object_get(target, token);

@@ -119,7 +119,7 @@ static weir_status check_config(const weir__config *config, weir_error *error)
     if (!weir__name_is_revision(config->revision))
         return weir__error_set(
             error, WEIR_INVALID, "revision",
-            "%.150s is no revision; allowed: a branch, a tag or a commit's 40 digits, of letters, "
+            "%.150s is not a revision; allowed: a branch, a tag or a commit's 40 digits, of letters, "
             "digits, '.', '_', '-' and '/'",
             config->revision);
     if (config->cache[0] == '\0')

@@ -75,7 +75,8 @@ weir_status weir__name_parse(const char *text, weir__name *name, weir_error *err
         "expected: hf:OWNER/REPO, hf:OWNER/REPO:QUANTIZATION or hf:OWNER/REPO:FILE.gguf";
     if (text == NULL) return weir__error_set(error, WEIR_INVALID, "name", "name is NULL; %s", form);
     if (strncmp(text, "hf:", 3) != 0)
-        return weir__error_set(error, WEIR_INVALID, "name", "%.150s is no model of the hub; %s", text, form);
+        return weir__error_set(error, WEIR_INVALID, "name",
+                               "%.150s is not the name of a model on the hub; %s", text, form);
     const char *repo = text + 3;
     size_t n_repo = strcspn(repo, ":"), n_owner = strcspn(repo, "/:");
     const char *what = repo[n_repo] == ':' ? repo + n_repo + 1 : "";

@@ -56,8 +56,9 @@ static weir_status add_given(rendering *r, size_t i, weir_error *error)
         return weir__error_set(error, WEIR_INVALID, field, "%s is not well-formed UTF-8", field);
     for (size_t k = 0; k < sizeof reserved / sizeof *reserved; k++)
         if (strcmp(given->key, reserved[k]) == 0)
-            return weir__error_set(error, WEIR_INVALID, field, "%s: the key \"%s\" is given by weir itself",
-                                   field, given->key);
+            return weir__error_set(error, WEIR_INVALID, field,
+                                   "%s: the key \"%s\" is set by weir and cannot be given", field,
+                                   given->key);
     if (json_object_get(r->args, given->key) != NULL)
         return weir__error_set(error, WEIR_INVALID, field, "%s: the key \"%.60s\" is given twice", field,
                                given->key);
@@ -82,7 +83,7 @@ static weir_status add_date(rendering *r, const char *key, const char *format, w
     struct tm local;
     if (json_object_get(r->args, key) != NULL) return WEIR_OK;
     if (localtime_r(&r->now, &local) == NULL || strftime(text, sizeof text, format, &local) == 0)
-        return weir__error_set(error, WEIR_INVALID, "now", "now is no date that can be printed");
+        return weir__error_set(error, WEIR_INVALID, "now", "now is not a date that can be printed");
     return add_argument(r, key, json_string(text), error);
 }
 

@@ -117,7 +117,7 @@ static weir_status date_source(const char *source, time_t now, weir__text *dated
     char date[128];
     bool ok = true;
     if (localtime_r(&now, &local) == NULL)
-        return weir__error_set(error, WEIR_INVALID, "now", "now is no date that can be printed");
+        return weir__error_set(error, WEIR_INVALID, "now", "now is not a date that can be printed");
     for (const char *at = strstr(source, now_call); ok && at != NULL; at = strstr(at, now_call)) {
         const char *end = print_date(at, &local, date, sizeof date);
         if (end != NULL) {

@@ -197,7 +197,7 @@ static weir_status check_entries(const weir_context *context, const weir_batch_e
         seen[entry->seq] = true;
         if (entry->pos != next[entry->seq])
             return weir__error_set(error, WEIR_INVALID, "pos",
-                                   "entries[%zu].pos is %d; sequence %d goes on at %d", i, entry->pos,
+                                   "entries[%zu].pos is %d; sequence %d continues at %d", i, entry->pos,
                                    entry->seq, next[entry->seq]);
         next[entry->seq]++;
     }

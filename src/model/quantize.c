@@ -51,7 +51,7 @@ static weir_status check_quantization(const char *path, const char *out, weir_qu
                                "Q8_0, Q6_K, Q5_K_M, Q4_K_M, Q4_0");
     bool exists = stat(out, &to) == 0;
     if (exists && !S_ISREG(to.st_mode)) /* the new file would take the place of a device */
-        return weir__error_set(error, WEIR_INVALID, "out", "out is no regular file: name a file to write");
+        return weir__error_set(error, WEIR_INVALID, "out", "out is not a regular file: name a file to write");
     if (exists && stat(path, &from) == 0 && from.st_dev == to.st_dev && from.st_ino == to.st_ino)
         return weir__error_set(error, WEIR_INVALID, "out", "out is the model itself: write another file");
     params->type = type;

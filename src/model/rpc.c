@@ -38,8 +38,7 @@ static weir_status check_free(const char *listen, struct in_addr address, long p
     int why = errno;
     if (fd >= 0) close(fd);
     if (bound) return WEIR_OK;
-    return weir__error_set(error, WEIR_IO, "listen", "%.64s cannot be listened on: %s", listen,
-                           strerror(why));
+    return weir__error_set(error, WEIR_IO, "listen", "cannot listen on %.64s: %s", listen, strerror(why));
 }
 
 static weir_status check_listen(const weir_rpc_params *params, weir_error *error)

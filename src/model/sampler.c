@@ -64,7 +64,7 @@ static weir_status check_order(const char *order, const char *prefix, weir_error
                 snprintf(names + used, sizeof names - used, "%s%s", i > 0 ? ", " : "", order_names[i]);
             }
             return refuse_sampler(error, prefix, "order",
-                                  "\"%.*s\" is no sampler; known, to be separated by ';': %s",
+                                  "\"%.*s\" is not a sampler; known samplers, separated by ';': %s",
                                   length < 64 ? (int)length : 64, at, names);
         }
         at += length;

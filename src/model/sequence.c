@@ -145,7 +145,8 @@ weir_status weir_state_load(weir_context *context, int32_t seq, const void *byte
 
     if (length >= sizeof head) memcpy(&head, bytes, sizeof head);
     if (length < sizeof head || head.magic != MAGIC)
-        return weir__error_set(error, WEIR_FORMAT, "bytes", "%zu bytes are no state of a sequence", length);
+        return weir__error_set(error, WEIR_FORMAT, "bytes", "%zu bytes are not the saved state of a sequence",
+                               length);
     if (head.version != VERSION)
         return weir__error_set(error, WEIR_FORMAT, "bytes", "the state has version %u, this library reads %d",
                                head.version, VERSION);

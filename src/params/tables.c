@@ -224,7 +224,7 @@ static const weir_member engine[] = {
     OR_OFF(cache_sequences, 0, WEIR__SEQ_MAX, -1, "sequences", "maximum cached prompts in KV cells; 0 = cache no prompts"),
     NUMBER(ageing_ms, 0, WEIR__AGEING_MS_MAX, 10000, "ms", "a waiting request gains one priority level every MS milliseconds; 0 = never"),
     NUMBER(itl_target_ms, 1, WEIR__ITL_MS_MAX, 50, "ms", "the longest tick that latency-target aims at; it also limits prompts of lower priority"),
-    TEXT(cache_dir, "keep cached prompts in this folder for the next start; nobody else may have access to it"),
+    TEXT(cache_dir, "keep cached prompts in this folder for the next start; it must be private to the user"),
     NUMBER(cache_disk_bytes, 0, (double)UINT64_MAX, 4294967296.0, "bytes", "maximum disk space for cached prompts; the least recently used are removed first"),
     NUMBER(n_draft_max, 0, WEIR__DRAFT_MAX, 16, "tokens", "maximum drafted tokens per pass, where drafting is faster; 0 = none"),
     FLAG(prompt_lookup, true, "draft from the request's own prompt and answer"),
@@ -241,7 +241,7 @@ TABLE(engine);
 #define OF weir_pool_params
 static const weir_member pool[] = {
     NUMBER(memory_bytes, 0, (double)UINT64_MAX, (double)UINT64_MAX, "bytes", "memory for all models together; 0 = no limit"),
-    TEXT(cache_dir, "the folder for cached prompts of models that sleep; nobody else may have access to it"),
+    TEXT(cache_dir, "the folder for cached prompts of models that sleep; it must be private to the user"),
     NUMBER(cache_disk_bytes, 0, (double)UINT64_MAX, 4294967296.0, "bytes", "maximum disk space for cached prompts; the least recently used are removed first"),
     NUMBER(queue_limit, 0, WEIR__LEASES_MAX, 256, "leases", "leases that may wait for a model; 0 = no limit"),
 };

@@ -137,29 +137,30 @@ defmodule Weir.Cluster do
   # ---- Requests ----
 
   @doc """
-  As `Weir.Server.generate/3`, and `route`. Forks and a `Weir.Adapter` in `lora` belong to one node and are
-  refused; `lora` takes a path that each node has.
+  Like `Weir.Server.generate/3`, with the option `route` in addition. Forks and a `Weir.Adapter` in `lora`
+  belong to one node and are refused; `lora` takes a path that exists on each node.
 
-  Further errors: `:no_node`, `{:refused, text}`, and `:node_down` if each node that it was sent to was lost.
+  Additional errors: `:no_node`, `{:refused, text}`, and `:node_down` if every node that got the request was
+  lost.
   """
   @spec generate(cluster(), prompt(), keyword()) :: {:ok, String.t()} | {:error, reason()}
   def generate(cluster, prompt, opts \\ []), do: whole(cluster, :generate, prompt, opts)
 
-  @doc "As `Weir.Server.complete/3`, see `generate/3`."
+  @doc "Like `Weir.Server.complete/3`; see `generate/3`."
   @spec complete(cluster(), prompt(), keyword()) :: {:ok, Weir.Server.answer()} | {:error, reason()}
   def complete(cluster, prompt, opts \\ []), do: whole(cluster, :complete, prompt, opts)
 
-  @doc "As `Weir.Server.chat/3`, see `generate/3`."
+  @doc "Like `Weir.Server.chat/3`; see `generate/3`."
   @spec chat(cluster(), [Weir.Chat.message()], keyword()) :: {:ok, String.t()} | {:error, reason()}
   def chat(cluster, messages, opts \\ []), do: whole(cluster, :chat, {:chat, messages}, opts)
 
-  @doc "As `Weir.Server.chat_completion/3`, see `generate/3`."
+  @doc "Like `Weir.Server.chat_completion/3`; see `generate/3`."
   @spec chat_completion(cluster(), [Weir.Chat.message()], keyword()) ::
           {:ok, Weir.ChatCompletion.t()} | {:error, reason()}
   def chat_completion(cluster, messages, opts \\ []),
     do: whole(cluster, :chat_completion, {:chat, messages}, opts)
 
-  @doc "As `Weir.Server.embed/3`. The texts spread over the nodes by their hash, or by `route`."
+  @doc "Like `Weir.Server.embed/3`. Texts are distributed over the nodes by their hash, or by `route`."
   @spec embed(cluster(), String.t() | [String.t()], keyword()) ::
           {:ok, [float()] | [[float()]]} | {:error, reason()}
   def embed(cluster, text_or_texts, opts \\ []), do: whole(cluster, :embed, text_or_texts, opts)
@@ -173,8 +174,9 @@ defmodule Weir.Cluster do
   end
 
   @doc """
-  As `Weir.Server.stream/3`, and `route`; see `generate/3`. Chunks that were not read yet merge on the node
-  that computes them. When the caller ends the stream, or dies, the request ends there within a tick.
+  Like `Weir.Server.stream/3`, with the option `route` in addition; see `generate/3`. The node that computes
+  the chunks merges those that the caller has not read yet. When the caller ends the stream, or dies, the
+  request ends there within a tick.
   """
   @spec stream(cluster(), prompt(), keyword()) :: Enumerable.t()
   def stream(cluster, prompt, opts \\ []) do
@@ -183,7 +185,7 @@ defmodule Weir.Cluster do
     Call.stream(cluster, prompt, key, opts |> Keyword.delete(:route) |> Answer.read!())
   end
 
-  @doc "As `Weir.Server.stream_chat/3`, see `stream/3`."
+  @doc "Like `Weir.Server.stream_chat/3`; see `stream/3`."
   @spec stream_chat(cluster(), [Weir.Chat.message()], keyword()) :: Enumerable.t()
   def stream_chat(cluster, messages, opts \\ []) do
     local!({:chat, messages}, opts)
@@ -193,8 +195,8 @@ defmodule Weir.Cluster do
   end
 
   @doc """
-  Cancels the requests with this `id` on all nodes, as `Weir.Server.cancel/2`. A request that just moves from
-  a lost node to another one may be missed.
+  Cancels the requests with this `id` on all nodes, like `Weir.Server.cancel/2`. It may miss a request that is
+  just moving from a lost node to another one.
   """
   @spec cancel(cluster(), term()) :: :ok | {:error, :not_found}
   def cancel(cluster, id) do

@@ -22,8 +22,9 @@ defmodule Weir.Embedding do
   end
 
   @doc """
-  Returns one vector per text, in order. A pass takes as many texts as fit into `n_ctx`, at most 32. On a node,
-  one call fewer computes at a time than the VM has dirty CPU schedulers, but at least one; others wait.
+  Returns one vector per text, in order. A pass takes as many texts as fit into `n_ctx`, at most 32. On a
+  node, the number of calls that compute at the same time is one less than the number of the VM's dirty CPU
+  schedulers, but at least one; others wait.
   """
   @spec embed_batch(Model.t(), [String.t()], keyword()) ::
           {:ok, [[float()]]} | {:error, String.t()}

@@ -79,8 +79,8 @@ defmodule Weir.Model do
   def desc(%__MODULE__{ref: ref}), do: NIF.model_desc(ref)
 
   @doc """
-  A number that copies of the model have in common, on every machine: a checksum of its files without names
-  and times, the weights by samples. A projector has no part in it.
+  A checksum of the contents of the model's files, which is the same for copies on other machines. Names and
+  times do not enter it, and only samples of the weights are read. A projector is not included.
   """
   @spec fingerprint(t()) :: non_neg_integer()
   def fingerprint(%__MODULE__{ref: ref}), do: NIF.model_fingerprint(ref)

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 defmodule Weir.Models do
   @moduledoc """
-  Several models by name under one budget of memory.
+  Several models by name that share a memory budget.
 
       children = [
         {Weir.Models,
@@ -17,10 +17,10 @@ defmodule Weir.Models do
       {:ok, text} = Weir.Models.generate(MyApp.Models, "code", "def add(", max_tokens: 40)
       {:ok, vector} = Weir.Models.embed(MyApp.Models, "search", "two words")
 
-  As many models are loaded as fit into the budget: weights, KV cells, buffers, adapters and cached prefixes. A
-  request for a model that is not loaded loads it. If memory is short, models that nobody uses are put to sleep
-  for it, the least recently used first, pinned ones never. Cached prefixes of a model that sleeps are in a
-  folder, so the next turn of a conversation finds them. Models in use stay; requests that wait for memory are
+  The budget covers weights, KV cells, buffers, adapters and cached prefixes of all loaded models. A request
+  for a model that is not loaded loads it. If memory is short, unused models are put to sleep, the least
+  recently used first, but never pinned ones. The cached prefixes of a sleeping model are kept in a folder, so
+  the next turn of a conversation finds them. Models in use stay loaded; requests that wait for memory are
   served in order of arrival.
 
       iex> {:ok, models} = Weir.Models.start_link(models: [[name: "a", model_path: "fake:", aliases: ["b"]]])
@@ -117,8 +117,8 @@ defmodule Weir.Models do
   # ---- The list ----
 
   @doc """
-  Replaces the list. Models that are the same stay loaded. Others that were in the former list get no new
-  requests, and leave when the present ones have ended. After an error nothing has changed.
+  Replaces the list. Unchanged models stay loaded. Other models of the former list get no new requests, and
+  are unloaded when the present ones have ended. After an error nothing has changed.
   """
   @spec set(models(), [keyword()]) :: :ok | {:error, reason()}
   def set(models, list) do
@@ -142,8 +142,8 @@ defmodule Weir.Models do
   def unload(models, name), do: by_name(models, :pool_unload, name)
 
   @doc """
-  Replaces the budget (`memory` of `start_link/1`). While models take more than a smaller one, those that nobody
-  uses are put to sleep, the least recently used first, pinned ones never, and none is loaded.
+  Replaces the budget (`memory` of `start_link/1`). While the models exceed a smaller budget, unused ones are
+  put to sleep, the least recently used first, but never pinned ones, and none is loaded.
 
       iex> {:ok, models} = Weir.Models.start_link(models: [[name: "a", model_path: "fake:"]])
       iex> Weir.Models.set_memory(models, 2_000_000_000)
@@ -180,7 +180,7 @@ defmodule Weir.Models do
   @doc """
   Waits until a model is loaded, and keeps it in memory for the calling process. `timeout` (60_000 ms, or
   `:infinity`): afterwards `{:error, :timeout}`. A process that waits for a lease while it has another one may
-  wait for itself until then.
+  block itself until then, because its own lease may occupy the memory.
 
       iex> {:ok, models} = Weir.Models.start_link(models: [[name: "a", model_path: "fake:"]])
       iex> {:ok, lease} = Weir.Models.lease(models, "a")
@@ -197,8 +197,8 @@ defmodule Weir.Models do
   end
 
   @doc """
-  Ends a lease. Afterwards its model raises `ArgumentError`. Calls of this module and streams that began with
-  the lease go on to their ends.
+  Ends a lease. Afterwards its model raises `ArgumentError`. Calls of this module and streams that started with
+  the lease continue to their ends.
   """
   @spec release(Lease.t()) :: :ok
   def release(%Lease{ref: ref}), do: NIF.lease_release(ref)

@@ -82,7 +82,7 @@ defmodule Weir.Chat.Parts do
   defp decode64(data) when is_binary(data) do
     case Base.decode64(data, ignore: :whitespace, padding: false) do
       {:ok, bytes} -> {:ok, bytes}
-      :error -> {:error, "this is no base64"}
+      :error -> {:error, "this is not base64"}
     end
   end
 

@@ -103,7 +103,7 @@ defmodule Weir.Server.Request do
     end
   end
 
-  @doc "Raises for what is no prompt without a source."
+  @doc "Raises an `ArgumentError` unless the term is a text, token ids or a chat."
   @spec plain!(term()) :: :ok
   def plain!(prompt) do
     if not (is_binary(prompt) or is_reference(prompt) or Options.valid?({:list, :integer}, prompt)) do

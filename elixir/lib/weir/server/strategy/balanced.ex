@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 defmodule Weir.Server.Strategy.Balanced do
-  @moduledoc "Half of the budget for generating slots, half for prompts. Each may use the other's rest."
+  @moduledoc "Half of the budget for generating slots, half for prompts. Either may use what the other leaves."
   @behaviour Weir.Server.BatchStrategy
   alias Weir.Server.Strategy
 
