@@ -101,7 +101,7 @@ DIALECTS = [  # a path, the body for a prompt, whether usage has the report
     ("/v1/messages", lambda text: {"system": text, "messages": [{"role": "user", "content": "hello"}], "max_tokens": 1}, True),
     ("/v1/responses", lambda text: {"instructions": text, "input": "hello", "max_output_tokens": 1}, True),
     ("/completion", lambda text: {"prompt": text, "n_predict": 1}, False),
-    ("/infill", lambda text: {"input_prefix": text, "input_suffix": "", "n_predict": 1}, False),
+    ("/infill", lambda text: {"input_prefix": text, "input_suffix": "", "prompt": text, "n_predict": 1}, False),
     ("/api/chat", lambda text: {"messages": [{"role": "system", "content": text}, {"role": "user", "content": "hello"}], "options": {"num_predict": 1}}, False),
     ("/api/generate", lambda text: {"prompt": text, "raw": True, "options": {"num_predict": 1}}, False),
     ("/v1/plan", lambda text: {"prompt": text, "max_tokens": 1}, False),
@@ -145,7 +145,7 @@ def overheard(server, name, theirs, ours, words=False, **more):
 def texts():
     """Who sent a prompt is not known without a salt or a key, wherever the server listens."""
     path = os.path.join(scratch.name, "texts.sock")
-    server = Server(WEIR, "--cors", "*", "--unix", path, unix=path, model="fake:n_ctx_train=4096")
+    server = Server(WEIR, "--cors", "*", "--unix", path, unix=path, model="fake:fim=1")
     overheard(server, "loopback", {}, {})
     overheard(server, "a page's", {}, {}, headers=["Origin: https://evil.example"])
     overheard(server, "an empty salt", {"cache_salt": ""}, {"cache_salt": ""})
@@ -163,7 +163,7 @@ def texts():
     fork = server.post(TEXT, {"fork": {"id": found}, "max_tokens": 1})
     check("a fork tells nothing of others, either", fork.status == 200 and b"swordfish" not in fork.body and b'"cached":"' not in fork.body, fork.body)
     end(server)
-    server = Server(WEIR, "--api-key", "alice", "--api-key", "bob")
+    server = Server(WEIR, "--api-key", "alice", "--api-key", "bob", model="fake:fim=1")
     overheard(server, "one's own key", {}, {}, words=True, key="alice")
     server.post(TEXT, {"prompt": f"{start} {SECRET}", "max_tokens": 1, "cache_salt": "user-7"}, key="alice")
     for salted in ({}, {"cache_salt": "user-7"}, {"cache_salt": ""}):
