@@ -119,18 +119,19 @@ def report_of(body):
 
 def overheard(server, name, theirs, ours, words=False, **more):
     """Somebody sends a prompt, theirs with it; then somebody asks with its beginning, ours with it. words: the second one may see words of the first."""
+    secretly = bool(ours.get("cache_salt") or more.get("key"))  # then there may be words of one's own earlier prompts
     for i, (path, body, reports) in enumerate(DIALECTS):
-        start = f"{name} {i}, the password is"
-        if path != "/v1/plan":
-            server.post(path, dict(body(f"{start} {SECRET}"), **theirs), **more)
-        else:
-            server.post(TEXT if "prompt" in body("") else CHAT, dict(body(f"{start} {SECRET}"), **theirs), **more)
+        if path.startswith("/api/") and (theirs or ours):
+            continue  # Ollama has no such field
+        sends = path if path != "/v1/plan" else TEXT if "prompt" in body("") else CHAT
         for streams in (False, True) if path not in ("/v1/plan", "/completion", "/infill") else (False,):
-            asked = dict(body(f"{start}{' ' * streams} what?"), stream=streams, **ours)
+            start = f"{name} {i}{streams}, the password is"
+            server.post(sends, dict(body(f"{start} {SECRET}"), **theirs), **more)
+            asked = dict(body(f"{start} what?"), stream=streams, **ours)
             if path in (TEXT, CHAT) and streams:
                 asked["stream_options"] = {"include_usage": True}
             reply = server.post(path, {k: v for k, v in asked.items() if k != "stream" or path != "/v1/plan"}, **more)
-            said = b"swordfish" in reply.body or b'"cached":"' in reply.body or b'"line":"' in reply.body
+            said = b"swordfish" in reply.body or (not secretly and (b'"cached":"' in reply.body or b'"line":"' in reply.body))
             check(f"{name}: {path}, {'stream' if streams else 'whole'}: {'words' if words and reports else 'no words'} of the other prompt",
                   reply.status == 200 and said == (words and reports), reply.status, reply.body)
             if reports and not streams and theirs == ours and reply.status == 200:
@@ -166,9 +167,11 @@ def texts():
     server = Server(WEIR, "--api-key", "alice", "--api-key", "bob", model="fake:fim=1")
     overheard(server, "one's own key", {}, {}, words=True, key="alice")
     server.post(TEXT, {"prompt": f"{start} {SECRET}", "max_tokens": 1, "cache_salt": "user-7"}, key="alice")
-    for salted in ({}, {"cache_salt": "user-7"}, {"cache_salt": ""}):
+    for salted in ({}, {"cache_salt": "user-7"}):
         reply = server.post(TEXT, dict(salted, prompt=start + " what?", max_tokens=1), key="bob")
         check(f"another key's with {salted}", reply.json["usage"]["prompt_tokens_details"] == {"cached_tokens": 0}, reply.body)
+    reply = server.post(TEXT, {"prompt": start + " what?", "max_tokens": 1, "cache_salt": ""}, key="bob").json
+    check("an empty salt is none, under a key, too", reply["usage"]["prompt_tokens_details"]["cached_tokens"] == reply["usage"]["prompt_tokens"] - 1, reply)
     end(server)
     server = Server(WEIR, "--log-text")
     overheard_by_log = {}

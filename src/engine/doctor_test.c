@@ -117,9 +117,10 @@ static void test_without_a_salt_only_own_words(void **state)
         int32_t n_cached;
         rig_stop(r);
         start(r);
-        ASK_COUNTED(r, NULL, &n_cached, {"system", "Be kind. Today is 2026-11-21."}, {"user", "What is a weir?"});
-        weir_miss_info miss =
-            ASK_COUNTED(r, salts[i], &n_cached, {"system", "Be kind. Today is 2026-11-22."}, {"user", "What is a weir?"});
+        ASK_COUNTED(r, NULL, &n_cached, {"system", "Be kind. Today is 2026-11-21."},
+                    {"user", "What is a weir?"});
+        weir_miss_info miss = ASK_COUNTED(r, salts[i], &n_cached, {"system", "Be kind. Today is 2026-11-22."},
+                                          {"user", "What is a weir?"});
         assert_int_equal(miss.miss, WEIR_MISS_DIVERGED);
         assert_int_equal(miss.n_matched, n_cached);
         assert_int_equal(miss.message, 0);
@@ -139,13 +140,14 @@ static void test_another_salt_has_other_texts(void **state)
     int32_t n_cached;
     start(r);
     ASK(r, {"system", "Be kind. Today is 2026-11-21."}, {"user", "What is a weir?"});
-    weir_miss_info miss =
-        ASK_COUNTED(r, "another", &n_cached, {"system", "Be kind. Today is 2026-11-22."}, {"user", "What is a weir?"});
+    weir_miss_info miss = ASK_COUNTED(r, "another", &n_cached, {"system", "Be kind. Today is 2026-11-22."},
+                                      {"user", "What is a weir?"});
     assert_int_equal(miss.miss, WEIR_MISS_COLD);
     assert_int_equal(miss.n_matched, 0);
     assert_own(&miss, n_cached);
     ASK_COUNTED(r, NULL, NULL, {"system", "Be kind. Today is 2026-11-21."}, {"user", "What is a dam?"});
-    miss = ASK_COUNTED(r, "a third", &n_cached, {"system", "Be kind. Today is 2026-11-22."}, {"user", "What is a dam?"});
+    miss = ASK_COUNTED(r, "a third", &n_cached, {"system", "Be kind. Today is 2026-11-22."},
+                       {"user", "What is a dam?"});
     assert_int_equal(miss.miss, WEIR_MISS_SALT);
     assert_int_equal(miss.n_matched, 0);
     assert_own(&miss, n_cached);

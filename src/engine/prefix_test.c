@@ -340,19 +340,18 @@ static void test_requests_without_the_cache_or_with_a_salt(void **state)
     t[2].stream = rig_submit(r, &request);
     rig_run(r);
     judge(&t[2], 0, WEIR_MISS_OFF);
-    request = request_of(r, &t[3]);
-    request.cache_salt = "mine"; /* knows that there is one without a salt, no more */
+    t[3].salt = t[5].salt = "mine";
+    t[4].salt = "yours";
+    request = request_of(r, &t[3]); /* knows that there is one without a salt, no more */
     t[3].stream = rig_submit(r, &request);
     rig_run(r);
     judge(&t[3], 0, WEIR_MISS_SALT);
     request = request_of(r, &t[4]);
-    request.cache_salt = "yours";
     request.cache_salt_length = 4; /* "your" */
     t[4].stream = rig_submit(r, &request);
     rig_run(r);
     judge(&t[4], 0, WEIR_MISS_SALT);
     request = request_of(r, &t[5]);
-    request.cache_salt = "mine";
     t[5].stream = rig_submit(r, &request);
     rig_run(r);
     judge(&t[5], 29, WEIR_MISS_NONE);
