@@ -173,8 +173,8 @@ defmodule Weir.Server do
   (true), `cache_keep_ms` (0; prompt and answer stay cached as if they had been used that much later),
   `cache_salt` (nil; only requests with the same salt share prefixes, and see words of each other's prompts in
   `miss`; where it separates users, it is a secret, such as `:crypto.strong_rand_bytes(16)` for each, because
-  who guesses one sees such words), `tenant` (nil: the salt; slots are shared fairly between tenants), `itl_target` (0: the server's; the longest tick to aim at beside this answer),
-  `lora` (see `Weir.Adapter`), `id` (any term, for `cancel/2` and forks; the caller then gets each token at once,
+  who guesses one sees such words), `tenant` (nil: the salt; slots are shared fairly between tenants),
+  `itl_target` (0: the server's; the longest tick to aim at beside this answer), `lora` (see `Weir.Adapter`), `id` (any term, for `cancel/2` and forks; the caller then gets each token at once,
   as in a stream), and those of `Weir.Sampler.create/2`: `temp`, `seed`, `grammar`, `json_schema` and so on. Functions that return logprobs also take `logprobs` (false), `top_logprobs` (0; 0 to 20),
   `prompt_logprobs` (false) and `n_prompt_logprobs` (0; 0 to 20).
 
