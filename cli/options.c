@@ -108,7 +108,7 @@ static cli_option table[] = {
     {"--deadline-ms", NULL, CLI_LIMITS, ASK, "MS", REQUEST(deadline_ms), .standard = "none", RARE},
     {"--priority", NULL, CLI_LIMITS, ASK, "N", REQUEST(priority), RARE},
     {"--no-cache-prompt", NULL, CLI_LIMITS, ASK, NULL, REQUEST(cache_prompt), .help = "bypass the prefix cache: prefill the whole prompt and keep none of it", RARE},
-    {"--cache-salt", NULL, CLI_LIMITS, ASK, "TEXT", MEMBER(request, cache_salt, ask.cache_salt), .kind = CLI_STRING, .standard = "none", RARE},
+    {"--cache-salt", NULL, CLI_LIMITS, ASK, "TEXT", MEMBER(request, cache_salt, ask.cache_salt), .kind = CLI_STRING, .standard = "random; none with --cache-dir", RARE},
     {"--interval", NULL, CLI_LIMITS, ASK, "N", REQUEST(interval), RARE},
     {"--special", NULL, CLI_LIMITS, ASK, NULL, REQUEST(special), .env = "", RARE},
 

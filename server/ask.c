@@ -179,8 +179,9 @@ bool serve_ask_request(serve_ask *ask, weir_request *request)
     request->prompt_logprobs = asked->prompt_logprobs || (ask->echo && asked->logprobs);
     if (ask->echo && asked->n_logprobs > asked->n_prompt_logprobs)
         request->n_prompt_logprobs = asked->n_logprobs;
+    const char *own = ask->cache_salt != NULL ? ask->cache_salt : "";
     snprintf(ask->salt, sizeof ask->salt, "%s%s%s", serve_keys_salt(call->server->keys, call->key),
-             ask->cache_salt != NULL ? "/" : "", ask->cache_salt != NULL ? ask->cache_salt : "");
+             own[0] != '\0' ? "/" : "", own); /* empty without both: then the library tells no texts */
     request->cache_salt = ask->salt;
     serve_router_headers_apply(call, request);
     serve_lease_shorten(call, &request->deadline_ms);
@@ -225,9 +226,7 @@ serve_answer *serve_ask_answer(const serve_ask *ask, const serve_form *form, int
     answer->returns_scores = ask->request.logprobs;
     answer->echoes_scores = ask->request.logprobs && ask->echo;
     answer->returns_prompt = ask->request.prompt_logprobs;
-    answer->shows_prompt = ask->fork == NULL;
-    answer->shows_cached =
-        ask->fork == NULL && (ask->cache_salt != NULL || !serve_reach_is_open(call->server));
+    answer->shows_texts = ask->fork == NULL;
     answer->n_top = ask->request.n_logprobs;
     answer->n_dropped = ask->n_dropped;
     return answer;

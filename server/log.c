@@ -192,7 +192,7 @@ static void add_answer(weir__text *line, const serve_answer *answer)
         weir__json_number(line, "queue_ms", (double)usage.queue_ns / 1e6, 2);
         weir__json_number(line, "ttft_ms", (double)usage.ttft_ns / 1e6, 2);
         if (choice->stream != NULL)
-            serve_miss_add_member(choice->stream, shows, shows, line);
+            serve_miss_add_member(choice->stream, shows, line);
         else if (choice->miss.n > 0)
             weir__text_printf(line, ",%.*s", (int)choice->miss.n, choice->miss.bytes);
         weir__text_add_string(line, "}");

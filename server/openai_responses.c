@@ -139,7 +139,7 @@ static void add_usage(const serve_answer *answer, weir__text *text)
                       "\"cache_write_tokens\":0",
                       usage->n_prompt, usage->n_cached);
     if (answer->n_dropped > 0) weir__text_printf(text, ",\"dropped_lines\":%d", answer->n_dropped);
-    serve_miss_add_member(choice->stream, answer->shows_prompt, answer->shows_cached, text);
+    serve_miss_add_member(choice->stream, answer->shows_texts, text);
     weir__text_printf(text,
                       "},\"output_tokens\":%d,\"output_tokens_details\":{\"reasoning_tokens\":0},"
                       "\"total_tokens\":%d}",
