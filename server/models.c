@@ -173,12 +173,10 @@ static bool add_pooled(serve_server *server, const char *name, weir__text *text)
 
 void serve_models(serve_call *call)
 {
-    static const char prefix[] = "/models/";
     serve_server *server = call->server;
-    const char *path = serve_route_path(call->path);
-    bool one = strncmp(path, prefix, sizeof prefix - 1) == 0, known = true;
+    const char *name = call->name;
+    bool one = name[0] != '\0', known = true;
     bool pooled = serve_catalog_pool(server->catalog) != NULL;
-    const char *name = path + sizeof prefix - 1;
     weir__text text = {0};
     if (one)
         known = weir__utf8_valid(name, strlen(name)) &&
