@@ -284,13 +284,16 @@ static bool read_position(visit *v)
     return true;
 }
 
-static bool check_route(serve_call *call)
+static bool check_route(const visit *v)
 {
+    serve_call *call = v->call;
+    bool encoded = v->target[strcspn(v->target, "%?")] == '%';
     if (call->route == NULL && call->allow != NULL)
         serve_call_refuse(call, 405, NULL, "method_not_allowed", "%s does not support %s; use %s", call->path,
                           call->allow, call->method);
     else if (call->route == NULL)
-        serve_call_refuse(call, 404, NULL, "not_found", "there is nothing at %.200s", call->path);
+        serve_call_refuse(call, 404, NULL, "not_found", "there is nothing at %.200s%s", call->path,
+                          encoded ? " (only a name in it may be percent-encoded)" : "");
     else if (call->has_body && strcmp(call->method, "POST") != 0 && !call->route->bodied)
         serve_call_refuse(call, 400, NULL, "unexpected_body", "a %s request must not have a body",
                           call->method);
@@ -385,6 +388,6 @@ bool serve_gate_pass(serve_call *call, bool close)
     call->route = v.route;
     call->allow = v.allow;
     call->error = serve_route_error(call->path);
-    return read_position(&v) && read_model(&v) && check_key(&v) && check_route(call) && check_room(&v) &&
+    return read_position(&v) && read_model(&v) && check_key(&v) && check_route(&v) && check_room(&v) &&
            read_once(&v, "X-Weir-Prefix-From", &hint) && check_state(call, hint);
 }

@@ -17,7 +17,7 @@ from parts import end, part, run_parts  # noqa: E402
 from serve import Connection, Server, need_server, running  # noqa: E402
 
 WEIR = os.path.abspath(os.environ["WEIR_BIN"])
-SOURCE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+SOURCE = os.environ["WEIR_SOURCE_DIR"]
 CHAT, RESPONSES = "/v1/chat/completions", "/v1/responses"
 SHORT = {"max_output_tokens": 3, "temperature": 0, "input": "hello"}
 scratch = tempfile.TemporaryDirectory()
