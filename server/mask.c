@@ -29,3 +29,26 @@ void serve_mask_ids(char *text, size_t capacity)
         at += n > 0 ? n : 1;
     }
 }
+
+/* Bytes of the path that begins at a word's beginning. */
+static size_t path_length(const char *text, const char *at)
+{
+    const char quote[] = {at > text ? at[-1] : '\0', '\0'};
+    bool quoted = quote[0] == '"' || quote[0] == '\'';
+    return strcspn(at, quoted ? quote : " \t\n\"'(),:;");
+}
+
+void serve_mask_paths(char *text)
+{
+    for (char *at = text; (at = strchr(at, '/')) != NULL;) {
+        bool begins = at == text || strchr(" \t\n\"'(=", at[-1]) != NULL;
+        size_t n = begins ? path_length(text, at) : 0;
+        char *last = at;
+        for (size_t i = 1; i < n; i++)
+            if (at[i] == '/') last = at + i;
+        if (n > 1)
+            memmove(at, last + 1, strlen(last + 1) + 1);
+        else
+            at++;
+    }
+}

@@ -14,7 +14,7 @@ import time
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "support"))
 from checks import check, environment  # noqa: E402
 from parts import end, part, run_parts  # noqa: E402
-from serve import Connection, Server, need_server, running  # noqa: E402
+from serve import Connection, Reply, Server, need_server, running  # noqa: E402
 
 WEIR = os.path.abspath(os.environ["WEIR_BIN"])
 SOURCE = os.environ["WEIR_SOURCE_DIR"]
@@ -224,6 +224,41 @@ def origins_over_tls():
     check("its Unix socket has no TLS", origin(server, "http://localhost") and not origin(server, "https://localhost") and origin(server, "https://localhost", "localhost", HTTPS))
     server.kind = "tls"
     end(server)
+
+
+# ---- Folders of the machine
+
+
+@part
+def folders():
+    """What of the operator's folders an answer has, of a server of several models and adapters. The fake model's adapters are no files."""
+    folder = os.path.join(scratch.name, "a secret folder")
+    os.mkdir(folder)
+    models = os.path.join(folder, "models.ini")
+    model = os.path.join(folder, "damaged.gguf")
+    with open(models, "w", encoding="utf-8") as f:
+        f.write(f"[first]\nmodel = fake:\nlora = fake:1\n[second]\nmodel = {model}\n")
+    for path in (model, os.path.join(folder, "x.gguf")):
+        with open(path, "wb") as f:
+            f.write(b"GGUF")
+    server = Server(WEIR, "--models", models, "--lora-dir", folder, model=None)
+    replies = {"a model that cannot be loaded": server.post("/v1/completions", {"model": "second", "prompt": "x"})}
+    check("it is not there", replies["a model that cannot be loaded"].error["code"] == "model_load_failed", replies["a model that cannot be loaded"].body)
+    server.post("/v1/completions", {"prompt": "x", "max_tokens": 1})
+    for name, method, path, body in (("the models", "GET", "/v1/models", None), ("the model", "GET", "/v1/models/second", None), ("Ollama's list", "GET", "/api/tags", None), ("Ollama's running ones", "GET", "/api/ps", None),
+                                     ("what a model is", "POST", "/api/show", {"model": "first"}), ("properties", "GET", "/props?model=first", None), ("adapters", "GET", "/lora-adapters?model=first", None),
+                                     ("slots", "GET", "/slots", None), ("metrics", "GET", "/metrics", None), ("health", "GET", "/health", None),
+                                     ("an adapter that is none", "POST", "/v1/load_lora_adapter", {"lora_name": "x", "lora_path": "x.gguf"}), ("one that is not there", "POST", "/v1/load_lora_adapter", {"lora_name": "x", "lora_path": "y.gguf"}),
+                                     ("a load", "POST", "/v1/models/load", {"model": "second"}), ("a download", "POST", "/api/pull", {"model": "second"})):
+        replies[name] = server.ask(method, path, body)
+    connection = server.connect()
+    connection.request("GET", "/events")
+    connection.head()
+    replies["events"] = Reply(200, {}, next(connection.events()).encode())
+    connection.close()
+    for name, reply in replies.items():
+        check(f"{name}: no folder", b"secret folder" not in reply.body and scratch.name.encode() not in reply.body and "secret" not in str(reply.headers), reply.body)
+    server.stop()
 
 
 # ---- Hosts on a Unix socket
