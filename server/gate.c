@@ -95,8 +95,7 @@ static bool check_authority(visit *v)
     if (v->n_authority == 0)
         return refuse_call(v->call, 400, "bad_request", "the request's target has no host");
     return (strlen(v->host) == v->n_authority && strncasecmp(v->authority, v->host, v->n_authority) == 0) ||
-           refuse_call(v->call, 400, "bad_request",
-                       "the request's target and its Host name different hosts");
+           refuse_call(v->call, 400, "bad_request", "the request's target and its Host name different hosts");
 }
 
 /* Text with its %XX as bytes, as much as there is room for. False: it is wrongly encoded, or has a NUL. */
@@ -190,7 +189,8 @@ static bool is_own_page(const visit *v, const char *origin)
     int n_site, n_scheme;
     const char *site = serve_gate_field(v->connection, "Sec-Fetch-Site", &n_site);
     const char *scheme = serve_gate_field(v->connection, "X-Forwarded-Proto", &n_scheme);
-    bool secure, asked_by_tls = v->connection->tls != NULL || (n_scheme == 1 && strcasecmp(scheme, "https") == 0);
+    bool secure,
+        asked_by_tls = v->connection->tls != NULL || (n_scheme == 1 && strcasecmp(scheme, "https") == 0);
     if (!serve_origin_is_at(origin, v->host, &secure)) return false;
     if (site != NULL) return n_site == 1 && strcmp(site, "same-origin") == 0;
     return secure == asked_by_tls;

@@ -8,7 +8,7 @@
 
 #include <cmocka.h>
 
-#define HEX   "0123456789abcdef0123456789ABCDEF"
+#define HEX          "0123456789abcdef0123456789ABCDEF"
 #define COUNT(array) (sizeof(array) / sizeof((array)[0]))
 
 static void test_ids(void **state)

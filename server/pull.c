@@ -85,9 +85,9 @@ static void *download(void *user)
     bool misnamed = status == WEIR_INVALID && strcmp(error.field, "name") == 0; /* by a URL with a key? */
     serve_log(status == WEIR_OK ? "info" : "warning", "pull", "%.200s: %s",
               misnamed ? "a client's request" : pull->name,
-              misnamed              ? "not the name of a model"
+              misnamed            ? "not the name of a model"
               : status == WEIR_OK ? "downloaded"
-                                    : error.message);
+                                  : error.message);
     serve_mask_paths(error.message);
     pthread_mutex_lock(&pull->mutex);
     pull->ended = true;

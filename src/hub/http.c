@@ -56,8 +56,7 @@ static weir_status explain_denied(const weir__config *config, const char *what, 
             error, WEIR_DENIED, "token",
             "%s is %s: open its page at %s, log in%s, make an access token in the settings of your "
             "account, and set HF_TOKEN to it",
-            what, gated ? "gated" : "gated or private", config->shown,
-            gated ? " and accept its terms" : "");
+            what, gated ? "gated" : "gated or private", config->shown, gated ? " and accept its terms" : "");
     return weir__error_set(
         error, WEIR_DENIED, "token",
         "%s is %s, and the token gives no access to it: open its page at %s with the token's account "
@@ -164,8 +163,8 @@ weir_status weir__http_text(weir__http *http, const weir__config *config, const 
                                  "out of memory for the hub's answer about %s", what);
     else if (to.too_long)
         status = weir__error_set(error, WEIR_TOO_LONG, config->field,
-                                 "the answer of %.100s about %s has more than %zu bytes", config->shown,
-                                 what, max);
+                                 "the answer of %.100s about %s has more than %zu bytes", config->shown, what,
+                                 max);
     else if (status == WEIR_ABORTED)
         weir__error_set(error, status, "progress", "the caller's callback asked to stop");
     else if (status != WEIR_OK || answer.code != 200)
