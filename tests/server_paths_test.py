@@ -1,10 +1,13 @@
 """weir serve on the fake model: each path has the spellings that the guides name and no other, so that a proxy's rules about paths hold;
 which pages are the server's own; and what the log may not have."""
 # SPDX-License-Identifier: Apache-2.0
+import atexit
 import json
 import os
 import pty
 import re
+import shutil
+import socket
 import subprocess
 import sys
 import tempfile
@@ -208,11 +211,16 @@ def origins():
     end(server)
 
 
-@part
-def origins_over_tls():
+def make_certificate():
     cert, key = os.path.join(scratch.name, "cert.pem"), os.path.join(scratch.name, "key.pem")
     subprocess.run(["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-keyout", key, "-out", cert, "-days", "2",
                     "-subj", "/CN=localhost"], check=True, capture_output=True)
+    return cert, key
+
+
+@part
+def origins_over_tls():
+    cert, key = make_certificate()
     path = os.path.join(scratch.name, "tls.sock")
     server = Server(WEIR, "--tls-cert", cert, "--tls-key", key, "--unix", path, kind="tls", cert=cert, unix=path)
     for value, host, *more in (("https://localhost", "localhost"), ("https://localhost:8443", "localhost:8443"), ("https://localhost", "localhost:443"), ("https://localhost", "localhost", SAME)):
@@ -279,6 +287,94 @@ def hosts_of_a_unix_socket():
           ask(server, "POST", "/tokenize", "Origin: http://evil.example", host="weir").error["code"] == "origin_not_allowed")
     server.kind = "tcp"
     check("TCP has no names of a proxy", ask(server, "GET", "/slots", host="weir").status == 403)
+    end(server)
+
+
+NGINX = """
+daemon off;
+master_process off;
+pid {folder}/nginx.pid;
+error_log {folder}/nginx.log;
+events {{ }}
+http {{
+    access_log off;
+    client_body_temp_path {folder}/body;
+    proxy_temp_path {folder}/proxy;
+    fastcgi_temp_path {folder}/fastcgi;
+    uwsgi_temp_path {folder}/uwsgi;
+    scgi_temp_path {folder}/scgi;
+    ssl_certificate {cert};
+    ssl_certificate_key {key};
+    upstream weir {{ server unix:{socket}; }}
+    server {{ # as the guide has it
+        listen 127.0.0.1:{ports[0]} ssl;
+        location / {{ proxy_pass http://weir; proxy_set_header Host $http_host; proxy_set_header X-Forwarded-Proto $scheme; }}
+    }}
+    server {{ # with nothing but the names
+        listen 127.0.0.1:{ports[1]} ssl;
+        location / {{ proxy_pass http://weir; proxy_set_header Host $http_host; }}
+    }}
+    server {{ # as nginx does it by itself
+        listen 127.0.0.1:{ports[2]} ssl;
+        location / {{ proxy_pass http://weir; }}
+    }}
+    server {{
+        listen 127.0.0.1:{ports[3]} ssl;
+        location / {{ proxy_pass http://unix:{socket}:; }}
+    }}
+}}
+"""
+
+
+class Nginx:
+    """What a Connection needs."""
+    kind = "tls"
+
+    def __init__(self, program, server, cert, key):
+        folder = os.path.join(scratch.name, "nginx")
+        os.mkdir(folder)
+        sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(4)]
+        self.ports = [s.getsockname()[1] for s in sockets]
+        for s in sockets:
+            s.close()
+        self.cert, self.port = cert, self.ports[0]
+        with open(os.path.join(folder, "conf"), "w", encoding="utf-8") as f:
+            f.write(NGINX.format(folder=folder, ports=self.ports, cert=cert, key=key, socket=server.unix))
+        self.process = subprocess.Popen([program, "-p", folder, "-c", os.path.join(folder, "conf"), "-e", os.path.join(folder, "nginx.log")], stdin=subprocess.DEVNULL)
+        atexit.register(self.process.kill)
+        until = time.monotonic() + 60
+        while time.monotonic() < until and self.process.poll() is None:
+            try:
+                socket.create_connection(("127.0.0.1", self.ports[3]), 1).close()
+                return
+            except OSError:
+                time.sleep(0.05)
+        raise RuntimeError("nginx did not start")
+
+
+@part
+def behind_nginx():
+    program = shutil.which("nginx") or shutil.which("nginx", path="/usr/sbin:/usr/local/sbin:/opt/homebrew/bin")
+    if not program:
+        print("skipped: there is no nginx")
+        return
+    cert, key = make_certificate()
+    server = Server(WEIR, "--unix", os.path.join(scratch.name, "proxied.sock"), "--allowed-hosts", "weir.example", unix=os.path.join(scratch.name, "proxied.sock"))
+    proxy = Nginx(program, server, cert, key)
+    check("its own page", origin(proxy, "https://weir.example", "weir.example") and origin(proxy, "https://weir.example:8443", "weir.example:8443"))
+    check("its own page, in a browser of today", origin(proxy, "https://weir.example", "weir.example", SAME))
+    check("the same host's page without TLS", not origin(proxy, "http://weir.example", "weir.example") and not origin(proxy, "http://weir.example", "weir.example", "Sec-Fetch-Site: cross-site"))
+    check("another port's page", not origin(proxy, "https://weir.example:3000", "weir.example") and not origin(proxy, "https://weir.example:3000", "weir.example", "Sec-Fetch-Site: same-site"))
+    check("DNS rebinding", ask(proxy, "GET", "/slots", host="evil.example").status == 403)
+    check("who is no page", ask(proxy, "GET", "/slots", host="weir.example").status == 200)
+    proxy.port = proxy.ports[1]
+    check("without X-Forwarded-Proto: the browser says so", origin(proxy, "https://weir.example", "weir.example", SAME) and not origin(proxy, "https://weir.example", "weir.example") and
+          not origin(proxy, "http://weir.example", "weir.example", "Sec-Fetch-Site: cross-site"))
+    for proxy.port in proxy.ports[2:]:
+        check("without names: all but pages", ask(proxy, "GET", "/slots", host="evil.example").status == 200 and not origin(proxy, "https://evil.example", "evil.example", SAME) and
+              not origin(proxy, "https://weir.example", "weir.example", SAME))
+    proxy.process.terminate()
+    proxy.process.wait(30)
     end(server)
 
 
