@@ -181,7 +181,8 @@ void serve_adapters_list(serve_adapters *adapters, weir__text *text)
         weir__json_next(text);
         weir__text_printf(text, "{\"id\":%lld", (long long)from->id);
         weir__json_string(text, "name", from->name);
-        weir__json_string(text, "path", info.path);
+        const char *slash = info.path != NULL ? strrchr(info.path, '/') : NULL;
+        weir__json_string(text, "path", slash != NULL ? slash + 1 : info.path);
         weir__json_number(text, "scale", (double)from->scale, 6);
         weir__text_printf(text, ",\"rank\":%d,\"size\":%llu}", info.rank, (unsigned long long)info.n_bytes);
     }

@@ -44,7 +44,7 @@ bool serve_adapters_numbered(serve_adapters *adapters, int64_t id, float scale, 
 /* Makes the set the standard; all others have the scale 0. */
 void serve_adapters_set_standard(serve_adapters *adapters, const serve_adapter_set *set);
 
-/* As llama-server has them: an array of objects. */
+/* As llama-server has them: an array of objects. A path is the file's name: where it lies is the operator's. */
 void serve_adapters_list(serve_adapters *adapters, weir__text *text);
 
 /* Writes adapters as entries of /v1/models: all of them into an array that was begun, or only the one of that

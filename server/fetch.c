@@ -151,7 +151,8 @@ static bool check_fetched(const fetch *f, const char *field)
                                  (long long)call->body_most);
     if (f->end == WEIR__TRANSFER_BARRED)
         return serve_call_refuse(call, 400, field, "unsupported_value",
-                                 "%s is at an address that is not public and that --media-host does not name",
+                                 "%s is at an address that is not public, or this machine's, and that "
+                                 "--media-host does not name",
                                  field);
     if (f->status != 0 && f->status != 200) return refuse_status(f, field);
     if (f->end == WEIR__TRANSFER_LATE)

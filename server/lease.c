@@ -4,6 +4,7 @@
 #include "answer.h"
 #include "base/clock.h"
 #include "catalog.h"
+#include "mask.h"
 #include "names.h"
 
 #define LATER_S 10 /* Retry-After where memory or a load is waited for */
@@ -141,6 +142,7 @@ bool serve_lease_refuse(serve_call *call, const char *name, weir_status status, 
     }
     call->retry_s = status == WEIR_TOO_LONG ? SERVE_NEVER : LATER_S;
     serve_names_message(error, &call->terms, message, sizeof message);
+    serve_mask_paths(message);
     return serve_call_refuse(call, 503, "model", code, "the model \"%.100s\" is not available now: %s", name,
                              message);
 }

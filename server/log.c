@@ -13,6 +13,7 @@
 #include "base/clock.h"
 #include "base/utf8.h"
 #include "log.h"
+#include "mask.h"
 
 #define TEXT_MAX     65536              /* of a body, with log_text */
 #define BACKLOG_MAX  ((size_t)1 << 20)  /* of lines that nobody reads; beyond, they are counted */
@@ -200,9 +201,14 @@ static void add_answer(weir__text *line, const serve_answer *answer)
     weir__text_add_string(line, "]");
 }
 
-static void add_known(weir__text *line, const char *name, const char *string)
+/* What a client gave, of this capacity. */
+static void add_given(weir__text *line, const char *name, const char *given, size_t capacity)
 {
-    if (string[0] != '\0') weir__json_string(line, name, string);
+    char shown[256];
+    if (given[0] == '\0') return;
+    snprintf(shown, sizeof shown, "%s", given);
+    serve_mask_ids(shown, capacity);
+    weir__json_string(line, name, shown);
 }
 
 /* POST /v1/chat/completions 200 in 123 ms: prompt 36 (12 cached), answer 60 (stop) */
@@ -246,10 +252,10 @@ void serve_log_call(const serve_call *call)
     weir__json_number(&line, "ms", (double)(weir__clock_now_ns() - call->began_ns) / 1e6, 2);
     weir__text_printf(&line, ",\"received\":%zu,\"sent\":%llu", call->n_received,
                       (unsigned long long)call->n_sent);
-    add_known(&line, "client", call->client);
-    add_known(&line, "agent", call->agent);
-    add_known(&line, "request_id", call->request_id);
-    add_known(&line, "session", call->session);
+    if (call->client[0] != '\0') weir__json_string(&line, "client", call->client);
+    add_given(&line, "agent", call->agent, sizeof call->agent);
+    add_given(&line, "request_id", call->request_id, sizeof call->request_id);
+    add_given(&line, "session", call->session, sizeof call->session);
     if (call->code != NULL) weir__text_printf(&line, ",\"code\":\"%s\"", call->code);
     if (call->prefix_end != NULL) weir__text_printf(&line, ",\"prefix\":\"%s\"", call->prefix_end);
     if (call->key >= 0) weir__text_printf(&line, ",\"key\":%d", call->key);

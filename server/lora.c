@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "catalog.h"
 #include "field.h"
+#include "mask.h"
 
 static bool refuse_list(serve_call *call, const char *field)
 {
@@ -135,6 +136,7 @@ static void load_adapter(serve_call *call, const char *name, const char *wanted)
             weir__error_set(&error, WEIR_INVALID, "lora_name", "\"%.100s\" is the model's own name", name);
     if (status == WEIR_OK) status = weir_adapter_load(loaded->model, path, &adapter, &error);
     if (status == WEIR_OK) status = serve_adapters_add(loaded->adapters, name, adapter, 0.0f, &error);
+    serve_mask_paths(error.message);
     if (status == WEIR_OK)
         tell_success(call, name, "added");
     else

@@ -112,7 +112,8 @@ struct serve_call {
     serve_state state;
     char id[SERVE_TOKEN + 1];
     char method[8];
-    char path[256];   /* truncated */
+    char path[256];   /* for people: "*" stands for an id, which is a secret; truncated */
+    char name[256];   /* the id or name in the path; truncated */
     char origin[128]; /* that --cors admits; "" = none, or the server's own */
     char client[46];  /* its address; "" = a Unix socket */
     char agent[128];  /* User-Agent and X-Request-Id as sent, truncated; for the log */
@@ -243,7 +244,7 @@ struct serve_server {
 /* The handler of a path. */
 struct serve_route {
     const char *method;
-    const char *path; /* "*": a name without "/"; "**": any rest; NULL: a file of the page */
+    const char *path; /* "[/v1]": may be left out; "*": an id; "**": any name; NULL: a file of the page */
     serve_handler *handle;
     bool work;                  /* runs on a worker, not on the service thread */
     bool slow;                  /* computes: has its own worker, as long as the client waits */
@@ -265,11 +266,12 @@ static inline bool serve_server_loaded(const serve_server *server)
     return atomic_load_explicit(&server->loaded, memory_order_acquire);
 }
 
-/* The path without a leading "/v1", which a client's base_url may or may not have. */
-static inline const char *serve_route_path(const char *path)
-{
-    return strncmp(path, "/v1/", 4) == 0 ? path + 3 : path;
-}
+/* What stands in a path at its row's star, as it was sent; at NULL: the row has none. */
+typedef struct serve_path_name {
+    const char *at;
+    size_t n;
+    bool is_id; /* and gives access */
+} serve_path_name;
 
 /* ---- ready.c ---- */
 
@@ -452,7 +454,10 @@ void serve_listener_go_on(serve_server *server); /* accepts again after descript
 /* Whether only this machine can reach the listening socket. */
 bool serve_reach_is_local(int fd);
 
-const serve_route *serve_route_find(const char *method, const char *path, const char **allow);
+/* The row of a path [n] as it was sent: nothing in it but a name may be percent-encoded. NULL: there is none
+ * with this method; *allow: the methods of those with another one, or NULL. *name: the first one's. */
+const serve_route *serve_route_find(const char *method, const char *path, size_t n, serve_path_name *name,
+                                    const char **allow);
 
 /* How the API of a path writes errors, also where nothing is at the path. NULL: as OpenAI's. */
 serve_error_form *serve_route_error(const char *path);
@@ -493,7 +498,7 @@ serve_handler serve_health, serve_metrics, serve_models, serve_models_load, serv
     serve_stream_read, serve_stream_cancel, serve_lora_list, serve_lora_scale, serve_lora_load,
     serve_lora_unload;
 serve_error_form serve_messages_error, serve_ollama_error;
-bool serve_page_has(const char *path);
+bool serve_page_has(const char *path, size_t n);
 
 /* tokens.c: the ids of a request's prompt, which has no media, and of a JSON string; into *tokens, [*n],
  * which the caller frees in any case. TOO_LONG ("text" or "chat") if no request has room for so many bytes.

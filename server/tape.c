@@ -307,8 +307,6 @@ void serve_tape_orphan(serve_tape *tape)
 
 /* ---- GET /v1/streams/ID ---- */
 
-#define PREFIX "/streams/" /* behind "/v1" */
-
 /* Compares all ids as a whole: the time reveals nothing about them. */
 serve_tape *serve_tape_of(const serve_call *call, const char *id)
 {
@@ -319,20 +317,18 @@ serve_tape *serve_tape_of(const serve_call *call, const char *id)
     return found;
 }
 
-serve_tape *serve_tape_find(serve_call *call, const char *ending)
+serve_tape *serve_tape_find(serve_call *call)
 {
-    const char *given = serve_route_path(call->path) + sizeof PREFIX - 1;
-    size_t n = strlen(given) - strlen(ending);
     char id[SERVE_ID_MAX] = {0};
-    if (n < sizeof id) snprintf(id, sizeof id, "%.*s", (int)n, given);
+    size_t n = strlen(call->name);
+    if (n < sizeof id) memcpy(id, call->name, n);
     serve_tape *found = serve_tape_of(call, id);
     if (found == NULL)
         serve_call_refuse(
             call, 404, NULL, "stream_not_found",
             "there is no stream \"%.*s\" here that this key may read: without a reader an answer "
             "goes on for %d s, and is kept for %d s after its end",
-            (int)(n < sizeof id ? n : sizeof id), given, call->server->params.grace_s,
-            call->server->params.live.keep_s);
+            SERVE_ID_MAX, call->name, call->server->params.grace_s, call->server->params.live.keep_s);
     return found;
 }
 
@@ -374,7 +370,7 @@ void serve_tape_read(serve_call *call, serve_tape *tape, uint64_t offset)
 
 void serve_stream_read(serve_call *call)
 {
-    serve_tape *tape = serve_tape_find(call, "");
+    serve_tape *tape = serve_tape_find(call);
     if (tape != NULL) serve_tape_read(call, tape, 0);
 }
 

@@ -34,8 +34,8 @@ void serve_tape_orphan(serve_tape *tape);
 void serve_tape_feed(serve_call *reader);
 void serve_tape_leave(serve_call *reader);
 
-/* The tape that the call's path names before `ending`. NULL: the call has its answer. */
-serve_tape *serve_tape_find(serve_call *call, const char *ending);
+/* The tape that the call's path names. NULL: the call has its answer. */
+serve_tape *serve_tape_find(serve_call *call);
 
 /* The tape with this id, which has SERVE_ID_MAX bytes, if the call's key may read it; else NULL. */
 serve_tape *serve_tape_of(const serve_call *call, const char *id);

@@ -109,7 +109,7 @@ static serve_call *resume(const char *id, int64_t position)
 {
     serve_call *call = create("GET");
     if (call == NULL) return NULL;
-    snprintf(call->path, sizeof call->path, "/v1/streams/%s", id);
+    snprintf(call->name, sizeof call->name, "%s", id);
     if (position >= 0) {
         call->position_from = "Last-Event-ID";
         snprintf(call->position, sizeof call->position, "%lld", (long long)position);

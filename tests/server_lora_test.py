@@ -68,7 +68,7 @@ with tempfile.TemporaryDirectory() as folder:
     server = Server(WEIR, "-np", "4", "--embeddings", "--lora", files["sql"] + "=0.5", "--lora", files["prose"] + "=0", "--lora-dir", kept, model=base)
     listed = server.get("/lora-adapters").json
     check("the list", [(a["id"], a["name"], a["path"], a["scale"]) for a in listed] ==
-          [(0, "sql", files["sql"], 0.5), (1, "prose", files["prose"], 0)], listed)
+          [(0, "sql", "sql.gguf", 0.5), (1, "prose", "prose.gguf", 0)], listed)
     models = server.get("/v1/models").json["data"]
     check("models", [m["id"] for m in models] == ["base.gguf", "sql", "prose"] and models[1]["parent"] == "base.gguf", models)
     check("one model", server.get("/v1/models/prose").json["id"] == "prose" and server.get("/v1/models/third").status == 404)
