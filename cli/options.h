@@ -175,6 +175,14 @@ typedef enum cli_group {
     CLI_N_GROUPS,
 } cli_group;
 
+/* What an empty value says. In the environment it usually counts as none; of an option that protects (keys,
+ * TLS, limits of keys) it is an error everywhere, because the user wanted protection and would not get it. */
+typedef enum cli_empty {
+    CLI_EMPTY_UNSAID,
+    CLI_EMPTY_REFUSED,
+    CLI_EMPTY_SAYS, /* it is a value, also in the environment */
+} cli_empty;
+
 /* In weir serve with several models; those of presets are each model's. */
 typedef enum cli_whose { CLI_AS_PRESETS, CLI_OF_MODEL, CLI_OF_ALL } cli_whose;
 
@@ -194,6 +202,7 @@ typedef struct cli_option {
     const char *help;
     bool rare;       /* of a command that has --help-all, only that shows it */
     cli_whose whose; /* of a server of several models */
+    cli_empty empty;
 } cli_option;
 
 extern const cli_option *const cli_options; /* ends with a NULL name */

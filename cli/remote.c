@@ -185,7 +185,7 @@ cli_remote *cli_remote_create(const cli_args *args, cli_exit *code)
     }
     remote->url = cli_format("%.*s/events%s", n, base, query.n > 0 ? query.bytes : "");
     weir__text_fini(&query);
-    if (key != NULL && *key != '\0') remote->key = cli_format("Authorization: Bearer %s", key);
+    if (key != NULL) remote->key = cli_format("Authorization: Bearer %s", key);
     if ((remote->transfers = weir__transfers_create(0)) == NULL) cli_no_memory();
     return remote;
 }

@@ -60,7 +60,7 @@ static cli_exit collect_keys(cli_args *args)
     size_t n = 0;
     weir_error error = {0};
     cli_exit code = CLI_OK;
-    if (args->api_key_file != NULL && args->api_key_file[0] != '\0' &&
+    if (args->api_key_file != NULL &&
         serve_key_file_read(args->api_key_file, &from_file, &n, &error) != WEIR_OK)
         code = cli_fail(CLI_USAGE, "--api-key-file: %s", error.message);
     args->keys = cli_alloc(n + args->api_keys.n + 1, sizeof *args->keys);
