@@ -129,8 +129,9 @@ typedef struct cli_args {
     char **line;
     /* serve; its strings and lists are put into `serve` when it starts */
     serve_params serve;
-    serve_key *keys; /* api_keys and the keys in api_key_file */
-    cli_list api_keys, aliases, origins, hosts, media_hosts, prefix_peers, drop_lines, objectives;
+    serve_key *keys; /* api_keys, operator_keys and the keys in api_key_file */
+    cli_list api_keys, operator_keys, aliases, origins, hosts, media_hosts, prefix_peers, drop_lines,
+        objectives;
     bool log_json, pull;
     char *host, *unix_path, *tls_cert, *tls_key, *api_key_file, *lora_dir;
     char *prefix_key;

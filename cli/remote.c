@@ -56,10 +56,10 @@ static cli_remote_state explain_status(cli_remote *remote, long status)
     char text[128];
     cli_answer_error_text(remote->error.bytes != NULL ? remote->error.bytes : "", remote->error.n, text,
                           sizeof text);
-    if (status == 401 || status == 403)
+    if (status == 401)
         snprintf(remote->problem, sizeof remote->problem,
                  "the server requires a key: --api-key, or WEIR_API_KEY");
-    else if (status == 503 || (status == 404 && remote->named))
+    else if (status == 403 || status == 503 || (status == 404 && remote->named))
         snprintf(remote->problem, sizeof remote->problem, "%s", text);
     else
         snprintf(remote->problem, sizeof remote->problem, "it answers %ld (%s): is that a weir serve?",

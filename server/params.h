@@ -9,6 +9,7 @@ typedef struct serve_key {
     const char *text;
     int32_t priority, requests, rate; /* as max_priority, key_requests and key_rate below */
 #define SERVE_UNSAID INT32_MIN
+    bool operates; /* may change the server for others, and sees their requests */
 } serve_key;
 
 /* An adapter that a pool loads with its model. */
