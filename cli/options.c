@@ -184,7 +184,7 @@ static cli_option table[] = {
      .help = "a LoRA adapter (GGUF) that requests name by its file name; requests that name none use all, at these scales (1)"},
 
     {"--lora-dir", NULL, CLI_SERVING, CLI_SERVE, "FOLDER", SET(CLI_STRING, lora_dir), .field = "lora_dir", .standard = "none",
-     .help = "let requests load adapters from this folder, unload them and change their scales"},
+     .help = "let operators load adapters from this folder by requests, unload them and change their scales"},
 
     {"--strategy", NULL, CLI_ENGINE, CLI_RUN | CLI_STREAM | CLI_BENCH | CLI_SCHEDULE | CLI_PRESET, "NAME", ENGINE(strategy), .kind = CLI_STRATEGY, .standard = "decode-maximal", RARE},
     {"--strategy", NULL, CLI_ENGINE, CLI_SERVE, "NAME", ENGINE(strategy), .kind = CLI_STRATEGY, .standard = "latency-target", RARE},
@@ -323,7 +323,7 @@ static cli_option table[] = {
     {"--objective", NULL, CLI_SERVING, CLI_SERVE, "NAME=N", SET(CLI_LIST, objectives), .field = "objectives", .standard = "none",
      .help = "with --router-headers, requests of this objective have priority N", RARE},
     {"--embeddings", "--embedding", CLI_SERVING, CLI_SERVE, NULL, SET(CLI_FLAG, serve.model.embeddings), .help = "serve /v1/embeddings; takes extra memory", OF_MODEL},
-    {"--pull", NULL, CLI_SERVING, CLI_SERVE, NULL, SET(CLI_FLAG, pull), .help = "let clients download models (POST /api/pull) by the names that weir pull takes, any number and any size", RARE},
+    {"--pull", NULL, CLI_SERVING, CLI_SERVE, NULL, SET(CLI_FLAG, pull), .help = "let operators download models by requests (POST /api/pull) by the names that weir pull takes, any number and any size", RARE},
     {"--workers", NULL, CLI_SERVING, CLI_SERVE, "N", SERVE(CLI_INT32, n_workers), .help = "threads that parse requests and render templates", RARE},
     {"--max-body", NULL, CLI_SERVING, CLI_SERVE, "SIZE", LIVE(CLI_SIZE, body_bytes), .standard = "16M; 64M with --mmproj", .help = "maximum request body", RARE},
     {"--head-timeout", NULL, CLI_SERVING, CLI_SERVE, "S", LIVE(CLI_INT32, head_s), .help = "time limit for receiving a request's headers", RARE},

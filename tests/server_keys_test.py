@@ -206,7 +206,7 @@ def priorities():
 @part
 def places():
     """Several answers and prompts take several of a key's places."""
-    server = Server(WEIR, "-np", "8", "--api-key", "alice", "--api-key", "bob", "--key-requests", "4", model=SLOW)
+    server = Server(WEIR, "-np", "8", "--api-key", "alice", "--api-key", "bob", "--operator-key", "boss", "--key-requests", "4", model=SLOW)
     for body, field in (({"prompt": "x", "n": 5}, "n"), ({"prompt": ["x"] * 5}, "prompt"), ({"prompt": ["x"] * 2, "n": 3}, "n"), ({"prompt": "x", "best_of": 5}, "n")):
         refused(f"{body}: never", server.post(TEXT, dict(body, max_tokens=1), key="alice"), 400, field, word="4")
     refused("chat: never", server.post(CHAT, dict(HELLO, n=5), key="alice"), 400, "n", word="4")
@@ -217,7 +217,7 @@ def places():
     check("one is left", server.post(TEXT, {"prompt": "x", "max_tokens": 1}, key="alice").status == 200)
     check("another key has its own", server.post(TEXT, {"prompt": "x", "n": 4, "max_tokens": 1}, key="bob").status == 200)
     running.close()
-    server.wait_for(lambda m: m["weir_slots_generating"] == 0, key="alice")
+    server.wait_for(lambda m: m["weir_slots_generating"] == 0, key="boss")
     check("all are free again", server.post(TEXT, {"prompt": "x", "n": 4, "max_tokens": 1}, key="alice").status == 200)
     end(server)
 
@@ -239,7 +239,7 @@ def refusal(*words, config="", pass_fds=(), **env):
     return said if process.wait() == 2 else f"{process.returncode}: {said}"
 
 
-GUARDS = ("api-key", "api-key-file", "key-requests", "key-rate", "max-priority", "health-needs-key", "tls-cert", "tls-key", "prefix-key", "unix")
+GUARDS = ("api-key", "api-key-file", "operator-key", "key-requests", "key-rate", "max-priority", "health-needs-key", "tls-cert", "tls-key", "prefix-key", "unix")
 
 
 @part
