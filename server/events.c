@@ -137,7 +137,8 @@ static void mark_own(serve_events *events, int32_t key)
     for (size_t i = 0; i < SLOTS_MAX; i++) events->slots[i].own = false;
     for (serve_call *call = events->server->calls; key >= 0 && call != NULL; call = call->after) {
         if (call->key != key || call->state == SERVE_WORKING || call->answer == NULL) continue;
-        if (call->model != events->model) continue;
+        if (call->loaded == NULL || call->loaded->serial != events->loaded)
+            continue; /* another engine's numbers */
         for (int32_t i = 0; i < call->answer->n; i++) mark_slot(events, call->answer->choices[i].stream);
     }
 }
