@@ -398,8 +398,8 @@ def removed():
 
 @part
 def programs():
-    server = keyed("-np", "2", model="fake:tick_us=20000,n_ctx_train=100000")
-    mine, _ = stream_of(server, "alice")
+    server = keyed("-np", "2", "--resume-grace", "1", model="fake:tick_us=20000,n_ctx_train=100000")
+    mine, _ = stream_of(server, "alice", resume=True)
     others, _ = stream_of(server, "bob", max_tokens=90000)
 
     def ps(key, *words):
