@@ -21,13 +21,14 @@ void serve_adapters_destroy(serve_adapters *adapters);
 
 /* All below: any thread. */
 
-/* Holds it. scale: of requests that do not say which adapters they want. INVALID (lora_name: no name, or one
- * that is taken), BUSY (there are too many), NO_MEMORY. */
+/* Holds it. scale: of requests that do not say which adapters they want; fixed: it came with the model, and no
+ * request removes it. INVALID (lora_name: no name, or one that is taken), BUSY (there are too many),
+ * NO_MEMORY. */
 weir_status serve_adapters_add(serve_adapters *adapters, const char *name, weir_adapter *adapter, float scale,
-                               weir_error *error);
+                               bool fixed, weir_error *error);
 
-/* False: there is none of that name. Requests that have it keep it. */
-bool serve_adapters_remove(serve_adapters *adapters, const char *name);
+/* Requests that have it keep it. NOT_FOUND: there is none of that name; STATE: it is fixed. */
+weir_status serve_adapters_remove(serve_adapters *adapters, const char *name);
 
 bool serve_adapters_has(serve_adapters *adapters, const char *name);
 

@@ -240,6 +240,28 @@ static bool check_peer(visit *v)
            refuse_call(v->call, 401, "invalid_prefix_key", "the key is not this server's --prefix-key");
 }
 
+/* Whether it is one, where the route is for operators only. */
+static bool check_operator(serve_call *call)
+{
+    const serve_server *server = call->server;
+    const serve_route *route = call->route;
+    call->operates = serve_reach_operates(server, call->key);
+    if (route == NULL || !route->operators || call->operates ||
+        (route->metrics && server->params.live.metrics_need_no_key))
+        return true;
+    const char *metrics = route->metrics ? ", or starts it with --metrics-need-no-key" : "";
+    if (serve_keys_are_wanted(server->keys))
+        return serve_call_refuse(
+            call, 403, NULL, "operator_only",
+            "%s is for operators of this server: the operator makes a key one by the word "
+            "operator behind it in the key file%s",
+            call->path, metrics);
+    return serve_call_refuse(call, 403, NULL, "operator_only",
+                             "%s is for operators of this server, and where strangers reach a server without "
+                             "keys nobody is one: the operator gives it keys (--operator-key)%s",
+                             call->path, metrics);
+}
+
 static bool check_key(visit *v)
 {
     serve_call *call = v->call;
@@ -248,13 +270,13 @@ static bool check_key(visit *v)
     const char *key;
     bool any;
     if (route != NULL && route->peer) return check_peer(v);
-    if (!serve_keys_are_wanted(server->keys)) return true;
+    if (!serve_keys_are_wanted(server->keys)) return check_operator(call);
     if (!read_key(v, &key, &any)) return false;
     if (key != NULL) call->key = serve_keys_find(server->keys, key, strlen(key));
     if (call->key >= 0 || (route != NULL && route->open) ||
         (route != NULL && route->health && !server->params.live.health_needs_key) ||
         (route != NULL && route->metrics && server->params.live.metrics_need_no_key))
-        return true;
+        return check_operator(call);
     return refuse_call(
         call, 401, "invalid_api_key",
         any ? "the API key is not one of this server's"

@@ -1,5 +1,5 @@
 /* models.c: GET /v1/models and /v1/models/ID; where several models share a pool, also POST /v1/models/load
- * and /v1/models/unload, and the pool's state.
+ * and /v1/models/unload, which are operators', and the pool's state.
  * SPDX-License-Identifier: Apache-2.0 */
 #include <stdio.h>
 #include <string.h>

@@ -131,6 +131,7 @@ struct serve_call {
     char position[32];         /* the event after which the client resumes a stream; truncated */
     const char *position_from; /* its source, "Last-Event-ID" or "starting_after"; NULL: none */
     int32_t key;               /* the API key's number; -1 = none */
+    bool operates;             /* when the call began: it may change the server for others */
     int32_t counted;           /* requests of the key that it counts as: one for each answer */
     bool head_only, http_1_0;
     bool close; /* the connection, after the answer */
@@ -258,7 +259,8 @@ struct serve_route {
     bool bodied;                /* has a body, though its method is not POST */
     bool drain;                 /* served during a drain, because it concerns running requests */
     bool health, metrics, open; /* whether a key is needed */
-    serve_error_form *error;    /* of the API; NULL: OpenAI's */
+    bool operators;          /* for them only: it changes the server for others, or tells of their requests */
+    serve_error_form *error; /* of the API; NULL: OpenAI's */
 };
 
 static inline bool serve_server_loaded(const serve_server *server)
@@ -298,6 +300,10 @@ void serve_server_wake(serve_server *server);
 /* reach.c: whether strangers have access: other machines can reach the server, and it has no keys. Any
  * thread. */
 bool serve_reach_is_open(const serve_server *server);
+
+/* reach.c: whether requests with this key (-1: without one) are an operator's: the key is one, or there are no
+ * keys and only this machine reaches the server (ADR 0095). It may change with a reload. Any thread. */
+bool serve_reach_operates(const serve_server *server, int32_t key);
 
 /* reload.c: applies the parameters that serve_server_reload passed. Service thread. */
 void serve_reload_take(serve_server *server);
@@ -525,6 +531,9 @@ bool serve_lora_choose(serve_call *call, const char *adapter, const json_t *list
 void serve_events_destroy(serve_server *server);
 void serve_events_leave(serve_call *call);
 void serve_events_end(serve_server *server);
+
+/* Ends the streams of callers whose key was removed. */
+void serve_events_revoke(serve_server *server);
 
 /* models.c: appends the states of several models as the member "models". */
 void serve_models_add_states(serve_server *server, weir__text *text);

@@ -253,7 +253,8 @@ weir_status serve_server_add_adapter(serve_server *server, const char *name, wei
         return weir__error_set(error, WEIR_INVALID, "lora",
                                "\"%.100s\" is the model's own name: rename the file, or give another --alias",
                                name);
-    return serve_adapters_add(serve_catalog_loaded(server->catalog)->adapters, name, adapter, scale, error);
+    return serve_adapters_add(serve_catalog_loaded(server->catalog)->adapters, name, adapter, scale, true,
+                              error);
 }
 
 void serve_server_ready(serve_server *server, weir_model *model, weir_engine *engine)

@@ -7,6 +7,7 @@
 
 #include "base/clock.h"
 #include "base/mem.h"
+#include "keys.h"
 #include "model.h"
 
 /* Where an event ends in the bytes; headed: the tape's head goes before its own. */
@@ -31,6 +32,7 @@ struct serve_tape {
     size_t n_marks, capacity;
     uint64_t first; /* the number of the first event that is still here; they count from 1 */
     bool ended, failed, lost, background;
+    bool revoked;   /* its key is no longer one: nobody can come for it */
     size_t counted; /* of of->stats.n_bytes */
 };
 
@@ -153,11 +155,11 @@ void serve_tape_leave(serve_call *reader)
 }
 
 /* The stream's end, for a reader that cannot have its rest. */
-static void end_reader(serve_call *reader, const char *code, const char *message)
+static void end_reader(serve_call *reader, int status, const char *code, const char *message)
 {
     size_t at = serve_call_begin_piece(reader);
     weir__text_add_string(&reader->out, "data: {\"error\":");
-    serve_call_error_json(&reader->out, 503, NULL, code, message);
+    serve_call_error_json(&reader->out, status, NULL, code, message);
     weir__text_add_string(&reader->out, "}\n\n");
     serve_call_end_piece(reader, at);
     serve_call_end(reader);
@@ -189,7 +191,8 @@ void serve_tape_feed(serve_call *reader)
     const serve_tape *tape = reader->tape;
     if (reader->ended) return;
     if (reader->tape_at < tape->first) {
-        end_reader(reader, "events_gone", "the reader was too slow: events that it has not read are gone");
+        end_reader(reader, 503, "events_gone",
+                   "the reader was too slow: events that it has not read are gone");
         return;
     }
     size_t at = serve_call_begin_piece(reader);
@@ -300,7 +303,7 @@ void serve_tape_orphan(serve_tape *tape)
     tape->lost = tape->lost || !tape->ended;
     for (serve_call *reader = tape->readers; reader != NULL && !tape->ended; reader = reader->reader_after)
         if (!reader->ended)
-            end_reader(reader, "given_up",
+            end_reader(reader, 503, "given_up",
                        "the answer was abandoned: the server has no room for it, or is stopping");
     if (tape->lost && tape->n_readers == 0) tape_destroy(tape);
 }
@@ -376,6 +379,25 @@ void serve_stream_read(serve_call *call)
 
 /* ---- All of them ---- */
 
+/* Who came back to a stream reads an endless answer; a request's own one goes on (ADR 0052). */
+static void dismiss_readers(serve_tape *tape)
+{
+    for (serve_call *reader = tape->readers; reader != NULL; reader = reader->reader_after)
+        if (strcmp(reader->method, "GET") == 0 && !reader->ended)
+            end_reader(reader, 401, "invalid_api_key", "the API key of this reader was removed");
+}
+
+void serve_tapes_revoke(serve_tapes *tapes)
+{
+    for (serve_tape *tape = tapes->newest; tape != NULL; tape = tape->next) {
+        bool revoked = !serve_keys_are_valid(tapes->server->keys, tape->key);
+        if (revoked) dismiss_readers(tape);
+        if (revoked && !tape->revoked && tape->answer != NULL && tape->n_readers == 0)
+            tape->alone_ns = weir__clock_now_ns();
+        tape->revoked = revoked;
+    }
+}
+
 serve_tapes *serve_tapes_create(serve_server *server)
 {
     serve_tapes *tapes = weir__mem_calloc(1, sizeof *tapes);
@@ -400,7 +422,7 @@ serve_answer *serve_tapes_drop(serve_tapes *tapes, int64_t now_ns)
     const serve_params *params = &tapes->server->params;
     for (serve_tape *tape = tapes->newest, *next; tape != NULL; tape = next) {
         next = tape->next;
-        if (tape->answer != NULL && tape->background) continue;
+        if (tape->answer != NULL && tape->background && !tape->revoked) continue;
         int64_t patience_s = tape->answer != NULL ? params->grace_s : params->live.keep_s;
         if (tape->n_readers > 0 || now_ns - tape->alone_ns < patience_s * WEIR__NS_PER_S) continue;
         if (tape->answer == NULL) {

@@ -51,6 +51,10 @@ serve_answer *serve_tape_answer(const serve_tape *tape);
  * which the caller destroys, and with it the tape; NULL: there is none. */
 serve_answer *serve_tapes_drop(serve_tapes *tapes, int64_t now_ns);
 
+/* Keys were replaced: whose key was removed reads no further, and its answers in the background end as others
+ * that nobody reads. */
+void serve_tapes_revoke(serve_tapes *tapes);
+
 /* streams.c: ends answers that nobody has read for too long. */
 void serve_tapes_sweep(serve_tapes *tapes, int64_t now_ns);
 

@@ -7,6 +7,7 @@ import re
 import select
 import signal
 import socket
+import subprocess
 import sys
 import tempfile
 import time
@@ -281,7 +282,7 @@ def priorities():
 @part
 def places():
     """Several answers and prompts take several of a key's places."""
-    server = Server(WEIR, "-np", "8", "--api-key", "alice", "--api-key", "bob", "--key-requests", "4", model=SLOW)
+    server = Server(WEIR, "-np", "8", "--api-key", "alice", "--api-key", "bob", "--operator-key", "boss", "--key-requests", "4", model=SLOW)
     for body, field in (({"prompt": "x", "n": 5}, "n"), ({"prompt": ["x"] * 5}, "prompt"), ({"prompt": ["x"] * 2, "n": 3}, "n"), ({"prompt": "x", "best_of": 5}, "n")):
         refused(f"{body}: never", server.post(TEXT, dict(body, max_tokens=1), key="alice"), 400, field, word="4")
     refused("chat: never", server.post(CHAT, dict(HELLO, n=5), key="alice"), 400, "n", word="4")
@@ -292,9 +293,67 @@ def places():
     check("one is left", server.post(TEXT, {"prompt": "x", "max_tokens": 1}, key="alice").status == 200)
     check("another key has its own", server.post(TEXT, {"prompt": "x", "n": 4, "max_tokens": 1}, key="bob").status == 200)
     running.close()
-    server.wait_for(lambda m: m["weir_slots_generating"] == 0, key="alice")
+    server.wait_for(lambda m: m["weir_slots_generating"] == 0, key="boss")
     check("all are free again", server.post(TEXT, {"prompt": "x", "n": 4, "max_tokens": 1}, key="alice").status == 200)
     end(server)
+
+
+# ---- Given, but empty
+
+
+def refusal(*words, config="", pass_fds=(), **env):
+    """What a server says that ends at once; None: it serves."""
+    env = environment(WEIR_CONFIG=write("refusal.conf", config) if config else "", **env)
+    process = subprocess.Popen([WEIR, "serve", "-m", "fake:", "--port", "0", *words], stderr=subprocess.PIPE, text=True, env=env, pass_fds=pass_fds)
+    said = ""
+    for line in process.stderr:
+        said += line
+        if '"event":"ready"' in line:
+            process.kill()
+            process.wait()
+            return None
+    return said if process.wait() == 2 else f"{process.returncode}: {said}"
+
+
+GUARDS = ("api-key", "api-key-file", "operator-key", "key-requests", "key-rate", "max-priority", "health-needs-key", "tls-cert", "tls-key", "prefix-key", "unix")
+
+
+@part
+def empties():
+    """What protects the server and is given is never taken for not given."""
+    for name, text in (("of no bytes", ""), ("of a line's end", "\n"), ("of comments", "# alice\n  # bob\n"), ("of blanks", " \t\r\n\n")):
+        for said in (refusal("--api-key-file", write("none", text)), refusal(WEIR_API_KEY_FILE=write("none", text)), refusal(config=f"api-key-file = {write('none', text)}\n"),
+                     refusal("--api-key", "k", "--api-key-file", write("none", text))):
+            check(f"a key file {name}", said is not None and "there is no key in the file" in said and "--api-key-file" in said, said)
+    check("/dev/null", "no key in the file" in (refusal("--api-key-file", "/dev/null") or ""))
+    read, unwritten = os.pipe()
+    os.close(unwritten)
+    check("what a command that failed has written", "no key in the file" in (refusal("--api-key-file", f"/dev/fd/{read}", pass_fds=(read,)) or ""))
+    os.close(read)
+    for name in GUARDS:
+        variable = "WEIR_" + name.upper().replace("-", "_")
+        for shown, said in ((f"--{name}", refusal(f"--{name}=")), (variable, refusal(**{variable: ""})), (f": {name}", refusal(config=f"{name} =\n")), (f": {name}", refusal(config=f'{name} = ""\n'))):
+            check(f"{shown} without a value", said is not None and shown in said and "is empty" in said, said)
+    for words in (("--tls-cert", "", "--tls-key", ""), ("--api-key", "k", "--api-key", ""), ("--allowed-hosts", ""), ("--cors", ""), ("--media-host", ""), ("--prefix-peer", "", "--prefix-key", "k"), ("--host", "")):
+        check(f"{words}", refusal(*words) is not None)
+    check("no host in the environment is none, as on the command line", "there is no address to listen on" in (refusal(WEIR_HOST="") or ""))
+    check("nor in the file", "there is no address to listen on" in (refusal(config="host =\n") or ""))
+    for command in (("ps",), ("top", "--json"), ("bench", "http", "http://127.0.0.1:1")):
+        for words, env in ((("--api-key", ""), {}), ((), {"WEIR_API_KEY": ""})):
+            done = subprocess.run([WEIR, *command, *words], capture_output=True, text=True, env=environment(**env), timeout=60)
+            check(f"weir {command[0]} with an empty key {words}", done.returncode == 2 and "is empty" in done.stderr, done.returncode, done.stderr)
+
+    path = write("filled", "alice\n")
+    server = Server(WEIR, "--api-key", "bob", "--api-key-file", path)
+    for text in ("", "\n", "# alice\n"):
+        write("filled", text)
+        n = sum(e["event"] == "reload" for e in server.lines)
+        server.process.send_signal(signal.SIGHUP)
+        line = server.log(lambda e: e["event"] == "reload" and sum(x["event"] == "reload" for x in server.lines) > n)
+        reloads = [e for e in server.lines if e["event"] == "reload"]
+        check(f"{text!r} at a reload: everything stays as it was", line is not None and reloads[-1]["level"] == "warning" and
+              [server.get("/v1/models", key=key).status for key in ("alice", "bob", None)] == [200, 200, 401], reloads)
+    end(server, words=["no key in the file"])
 
 
 # ---- Other keys

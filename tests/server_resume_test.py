@@ -356,7 +356,7 @@ def storm():
 
 @part
 def keys():
-    server = start("--api-key", "first", "--api-key", "second", "--key-requests", "1", "--resume-grace", "2", "--cors", "https://app.example", "-np", "2", model=SLOW)
+    server = start("--api-key", "first", "--operator-key", "second", "--key-requests", "1", "--resume-grace", "2", "--cors", "https://app.example", "-np", "2", model=SLOW)
     with Reader(server, CHAT, LONG, key="first") as reader:
         reader.take(3)
         path = "/v1/streams/" + reader.id
@@ -435,7 +435,7 @@ def room():
 
 @part
 def sharing():
-    server = start("-np", "2", "--api-key", "first", "--api-key", "second", model=SLOW)
+    server = start("-np", "2", "--operator-key", "first", "--api-key", "second", model=SLOW)
 
     def counts():
         m = server.metrics(key="first")

@@ -813,6 +813,10 @@ WEIR_API double weir_usage_score(const weir_usage *usage);
 /* Counts and times as of the newest chunk; final once finished. */
 WEIR_API weir_usage weir_stream_usage(const weir_stream *stream);
 
+/* The number of its request among those of the engine, as in weir_arrival and weir_tick_slot: *request. Any
+ * thread. STATE: it was not submitted. INVALID: a pointer is NULL. */
+WEIR_API weir_status weir_stream_request(const weir_stream *stream, uint64_t *request);
+
 typedef struct weir_result {
     weir_reason reason;
     weir_error error; /* for WEIR_REASON_ERROR */

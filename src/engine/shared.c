@@ -4,6 +4,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/mem.h"
+#include "engine/stream.h"
 
 #define PIECE    256  /* items copied at a time under the lock: a few microseconds */
 #define TICKS    4096 /* as weir.h promises: a minute or so */
@@ -94,6 +95,7 @@ weir_status weir__shared_submit(weir__shared *shared, const weir_engine_params *
         for (size_t i = 0; i < n; i++) {
             weir__request *request = requests[i];
             request->serial = shared->serial++;
+            if (request->stream != NULL) weir__stream_number(request->stream, request->serial);
             request->salt = weir__salt_hold(&shared->salts, request->tenant_hash, request->submit_ns);
             add_arrival(shared, request);
             weir__request_move(request, WEIR__ADAPTERS_WAITING);
