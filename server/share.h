@@ -65,7 +65,7 @@ bool serve_share_largest(serve_share *share, serve_owner *owner);
  * the next one. */
 static inline bool serve_share_admits(size_t held, size_t n, size_t used, size_t most)
 {
-    return used <= most && n <= most - used && held + n <= 3 * (most - used - n) + 3;
+    return n == 0 || (used <= most && n <= most - used && held + n <= 3 * (most - used - n) + 3);
 }
 
 /* What an owner that is alone may hold. */

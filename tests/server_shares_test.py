@@ -7,6 +7,7 @@ import sys
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "support"))
 from checks import check  # noqa: E402
+from hold import Held, may_hold  # noqa: E402
 from parts import end, part, run_parts  # noqa: E402
 from serve import Server, need_server  # noqa: E402
 
@@ -179,7 +180,8 @@ def repeated():
         got = [ask(server, other, "POST", RESPONSES, body).status for _ in range(2)]
         check(f"{name}: repeated: another one's are taken", got == [200] * 2, got)
         check(f"{name}: repeated: and small ones always", ask(server, hog, "POST", RESPONSES, {**SHORT, "input": "x", "background": True}).status == 200)
-        ask(server, hog, "POST", f"{RESPONSES}/{replies[0].json['id']}/cancel", {})
+        for reply in replies[:6]:
+            ask(server, hog, "POST", f"{RESPONSES}/{reply.json['id']}/cancel", {})
         check(f"{name}: repeated: until they end", ask(server, hog, "POST", RESPONSES, body).status == 200)
         server.stop()
 
@@ -203,7 +205,7 @@ def answers():
 
 @part
 def left():
-    server = Server(WEIR, "-np", "1", "--work-timeout", "30", model=SLOW)
+    server = Server(WEIR, "-np", "1", "-c", "1048576", "--workers", "1", model="fake:tick_us=20000,n_ctx_train=1048576")
     body = {"messages": [{"role": "user", "content": "x"}], "max_tokens": 2000, "temperature": 0}
 
     def counted(n):
@@ -227,11 +229,17 @@ def left():
     check("left in the middle of a stream", counted(3)["weir_http_left_total"] == 3)
     server.wait_for(idle)
     hard = server.connect()
-    hard.request("POST", "/tokenize", {"content": "x y " * 2000000})
-    server.wait_for(lambda m: m["weir_http_live"] == 2)
+    hard.request("POST", "/tokenize", {"content": "x" * (4 << 20), "with_pieces": True})
+    server.wait_for(lambda m: m["weir_workers_busy"] == 1)
+    held = Held(server.process.pid, "weir-work") if may_hold(server.process.pid, "weir-work") else None
     hard.close()
+    for _ in range(20):  # so that it is seen before the worker goes on
+        server.metrics()
+    if held:
+        held.release()
     metrics = counted(4)
     check("left while a worker had it", metrics["weir_http_left_total"] == 4, metrics["weir_http_left_total"])
+    server.log(lambda _: sum(bool(e.get("left")) for e in list(server.lines)) == 4)
     lines = [e for e in server.lines if e.get("left")]
     check("the log: 499, and no refusal of the server's", len(lines) == 4 and all(e["status"] == 499 and e["level"] == "info" and "code" not in e for e in lines), lines)
     check("with what was generated", [e["choices"][0]["reason"] for e in lines if e.get("choices")] == ["left", "left"], lines)
