@@ -105,7 +105,7 @@ def forks():
 @part
 def background():
     for name, words, hog, other in CALLERS:
-        server = Server(WEIR, "-np", "1", "--queue", "0", "--resume-keep", "3600", "--drain", "0", *words, model=SLOW)
+        server = Server(WEIR, "-np", "1", "--queue", "0", "--resume-keep", "3600", "--drain", "0", *words, model="fake:tick_us=500000,n_ctx_train=100000")
         body = {"input": "hello", "max_output_tokens": 5000, "background": True}
         replies = []
         while len(replies) < 300 and (not replies or replies[-1].status == 200):

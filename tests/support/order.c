@@ -227,6 +227,10 @@ void play_generate(play *p)
     if (p->n_jobs + n > PLAY_JOBS) return;
     make_order(p, &o, n);
     bool expected = !is_refused(&o);
+    if (expected && (o.greedy || o.too_greedy)) { /* whose the waiting ones are, nobody counts here */
+        refused(p, &o);
+        return;
+    }
     if (expected) {
         p->n_jobs += n;
         p->n_accepted += (uint64_t)n;
