@@ -186,6 +186,7 @@ void serve_answer_end_event(serve_answer *answer)
 {
     if (answer->tape != NULL) {
         serve_tape_add(answer->tape, &answer->event);
+        if (answer->event.capacity > SERVE_BUFFER_MAX) weir__text_fini(&answer->event);
         return;
     }
     weir__text_add_string(&answer->call->out, answer->form->lines ? "\n" : "\n\n");

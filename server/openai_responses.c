@@ -463,6 +463,7 @@ static bool repeat_all(const serve_ask *ask, serve_answer *answer)
     weir__text_printf(text, ",\"top_logprobs\":%d", ask->request.n_logprobs);
     for (size_t i = 0; i < sizeof members / sizeof *members; i++)
         ok = repeat(ask, members[i].name, members[i].standard, text) && ok;
+    weir__text_close(text, "", 0); /* it is there as long as the answer */
     return ok && !text->failed;
 }
 
