@@ -155,7 +155,7 @@ static bool choose_source(serve_ask *ask, weir_request *request)
         return serve_call_refuse(
             call, 404, "fork", "not_found",
             "there is no choice %d of an answer \"%.64s\" here that this key may fork: the last %d "
-            "answers are kept, except those with best_of or store false",
+            "choices are kept, fewer of who has more than others, and none with best_of or store false",
             index, id, SERVE_KEPT_MOST);
     if (ask->adapter != NULL && (source->adapter == NULL || strcmp(source->adapter, ask->adapter) != 0))
         return serve_field_refuse(call, "model", "left out of a fork: it is the source's");
@@ -183,7 +183,7 @@ bool serve_ask_request(serve_ask *ask, weir_request *request)
     snprintf(ask->salt, sizeof ask->salt, "%s%s%s", serve_keys_salt(call->server->keys, call->key),
              own[0] != '\0' ? "/" : "", own); /* empty without both: then the library tells no texts */
     request->cache_salt = ask->salt;
-    serve_router_headers_apply(call, request);
+    serve_router_headers_apply(call, request, ask->tenant);
     serve_lease_shorten(call, &request->deadline_ms);
     if (call->session[0] != '\0') request->cache_keep_ms = call->server->params.session_s * 1000;
     return ask->fork == NULL || choose_source(ask, request);

@@ -49,10 +49,8 @@ static bool has_url(const weir__text *body)
 serve_workers *serve_fetch_workers(serve_call *call)
 {
     serve_server *server = call->server;
-    int32_t n, n_busy, n_queued;
     if (server->fetchers == NULL || !has_url(&call->body)) return server->workers;
-    serve_workers_count(server->fetchers, &n, &n_busy, &n_queued);
-    if (n_queued >= QUEUE_MAX) return server->workers;
+    if (!serve_workers_have_room(server->fetchers, call, QUEUE_MAX)) return server->workers;
     call->fetch_by_ns = weir__clock_deadline_ns(FETCH_MS);
     return server->fetchers;
 }

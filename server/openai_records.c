@@ -172,7 +172,7 @@ static const char *id_of(const json_t *item)
 
 static void answer_page(serve_call *call, const json_t *items, const page *p)
 {
-    weir__text text = {.quota = &call->server->answers};
+    weir__text text = {.quota = &call->answers};
     size_t n = json_array_size(items), first = 0;
     for (size_t i = 0; i < n && p->after[0] != '\0'; i++)
         if (strcmp(id_of(item_of(items, p, i)), p->after) == 0) first = i + 1;

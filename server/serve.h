@@ -17,6 +17,7 @@
 #include "params.h"
 #include "places.h"
 #include "secret.h"
+#include "share.h"
 
 #define SERVE_WRITE_MAX    ((size_t)16 << 10)  /* of one turn; then it is another connection's turn */
 #define SERVE_BUFFER_MAX   ((size_t)256 << 10) /* unsent bytes of a stream; beyond, the engine merges */
@@ -93,6 +94,7 @@ struct serve_call {
     serve_loaded *loaded;         /* the same in memory, while there is a lease; NULL: none */
     weir_lease *lease;            /* NULL: none; one model that somebody else loads needs none */
     bool waiting;                 /* the worker gave it back, because the model is not loaded */
+    bool awaits;                  /* it counts in server->waits */
     bool unloads;                 /* its model, at the lease's end, if nobody else uses it then */
     int64_t wait_ns;              /* when it began to wait for its model; 0 = it did not */
     int64_t load_ns;              /* how long it waited for its model */
@@ -106,7 +108,8 @@ struct serve_call {
     serve_call *before, *after;
     serve_call *next_ready; /* under server->mutex, as is is_ready */
     bool is_ready;
-    serve_call *next_job; /* the workers' queue */
+    serve_call *next_job;             /* the workers' queue: of the same owner */
+    serve_call *next_line, *last_job; /* of an owner's first job: the next owner's; the owner's last one */
     void (*job)(serve_call *call);
 
     serve_state state;
@@ -132,6 +135,7 @@ struct serve_call {
     const char *position_from; /* its source, "Last-Event-ID" or "starting_after"; NULL: none */
     int32_t key;               /* the API key's number; -1 = none */
     bool operates;             /* when the call began: it may change the server for others */
+    serve_owner owner;         /* whom all counts that the call holds; since its head has passed the gate */
     int32_t counted;           /* requests of the key that it counts as: one for each answer */
     bool head_only, http_1_0;
     bool close; /* the connection, after the answer */
@@ -139,11 +143,12 @@ struct serve_call {
     /* As the server's parameters were when the call began: a reload may change these while a worker reads. */
     int64_t body_most;
     int32_t response_s;
-    size_t body_length; /* counted in server->n_bodies */
+    size_t body_length; /* counted in server->bodies; later what the answer keeps of it */
     size_t n_received;
     weir__text body;
-    uint64_t media_bytes; /* of its images and sounds, counted in server->n_media_bytes */
-    int64_t fetch_by_ns;  /* its job runs on server->fetchers, and may fetch until then; 0 = it does not */
+    size_t media_bytes;  /* of its images and sounds, counted in server->media */
+    weir__quota answers; /* the quota of its answer's texts, counted in server->answers */
+    int64_t fetch_by_ns; /* its job runs on server->fetchers, and may fetch until then; 0 = it does not */
 
     weir__text out; /* [out_at .. n) is still to be sent */
     size_t out_at;
@@ -209,17 +214,19 @@ struct serve_server {
     serve_prefixes prefixes;
     serve_keys *keys;
     serve_records *records;
-    serve_tapes *tapes;             /* the service thread's */
-    serve_kv_events *kv_events;     /* NULL = none */
-    _Atomic uint64_t n_shared;      /* requests that joined another one's generation */
-    weir__quota answers;            /* of whole answers, until their last byte is sent */
-    _Atomic uint64_t n_media_bytes; /* of all calls' decoded images and sounds */
+    serve_tapes *tapes;         /* the service thread's */
+    serve_kv_events *kv_events; /* NULL = none */
+    _Atomic uint64_t n_shared;  /* requests that joined another one's generation */
+    serve_share answers;        /* bytes of whole answers, until their last one is sent */
+    serve_share media;          /* bytes of all calls' decoded images and sounds */
+    serve_share bodies;         /* bytes of all calls' bodies */
+    serve_share waits;          /* calls that wait for their models */
 
     /* The service thread's. */
     serve_call *calls;
-    int32_t n_calls, most_calls;    /* since memory was last given back */
-    uint64_t n_bodies, most_bodies; /* bytes of all calls' bodies; the same */
-    bool draining, cut;             /* cut: the drain's time is over, and running calls were ended */
+    int32_t n_calls, most_calls; /* since memory was last given back */
+    size_t most_bodies;          /* bytes of bodies; the same */
+    bool draining, cut;          /* cut: the drain's time is over, and running calls were ended */
     int64_t drain_deadline_ns;
     serve_connection *connections, *due;
     int32_t n_connections, most_connections; /* the limit, apart from those for probes */
@@ -235,7 +242,7 @@ struct serve_server {
     serve_events *events; /* of each model that somebody watches */
     bool stuck;           /* an engine */
     int32_t n_stuck_workers;
-    uint64_t n_answers[6]; /* by hundreds of the status */
+    uint64_t n_answers[6]; /* by hundreds of the status; [0]: clients that left */
     uint64_t n_codes[600]; /* and by the status */
     uint64_t n_left;
     weir_histogram e2e_seconds;
@@ -317,6 +324,11 @@ serve_call *serve_call_create(serve_server *server, serve_connection *connection
 
 /* The answer's X-Request-Id: the client's own, if it is fit for a header, else call->id. */
 const char *serve_call_request_id(const serve_call *call);
+
+#define SERVE_LEFT 499 /* the status of a call whose client left; no answer has it */
+
+/* The status for log and metrics; 0: the call has none. */
+int serve_call_status(const serve_call *call);
 
 /* Sends a whole answer; later ones for the same call are ignored. 429 and 503 have Retry-After. */
 void serve_call_answer(serve_call *call, int status, const char *type, const char *bytes, size_t n);
@@ -401,20 +413,21 @@ bool serve_call_argument(const serve_call *call, const char *name, char *value, 
 /* Whether the address has no arguments but these, a list "order limit". False: the call has its answer. */
 bool serve_call_arguments(serve_call *call, const char *known);
 
-/* Counts bytes of the call's images and sounds until its end, or until they are dropped. False: with those of
- * all calls they are more than media_bytes. */
-static inline bool serve_call_hold_media(serve_call *call, uint64_t n)
+/* Counts bytes of the call's images and sounds until its end, or until they are dropped. False: its owner may
+ * have no more of media_bytes now, and nothing was counted. */
+static inline bool serve_call_hold_media(serve_call *call, size_t n)
 {
     serve_server *server = call->server;
-    call->media_bytes += n;
-    return atomic_fetch_add_explicit(&server->n_media_bytes, n, memory_order_relaxed) + n <=
-           (uint64_t)server->params.media_bytes;
+    bool held = serve_share_take(&server->media, call->owner, n, (size_t)server->params.media_bytes) ==
+                SERVE_SHARE_OK;
+    call->media_bytes += held ? n : 0;
+    return held;
 }
 
-static inline void serve_call_drop_media(serve_call *call, uint64_t n)
+static inline void serve_call_drop_media(serve_call *call, size_t n)
 {
     call->media_bytes -= n;
-    atomic_fetch_sub_explicit(&call->server->n_media_bytes, n, memory_order_relaxed);
+    serve_share_release(&call->server->media, call->owner, n);
 }
 
 /* ---- lease.c ---- */
@@ -478,6 +491,11 @@ serve_workers *serve_workers_create(int32_t n, int32_t most_s, void (*done)(serv
 bool serve_workers_destroy(serve_workers *workers, int timeout_ms);
 /* Whether the job of this thread may go on, for jobs that wait. */
 bool serve_workers_go_on(void *unused);
+
+/* Whether it may not because the workers are destroyed. */
+bool serve_workers_are_stopping(void);
+
+/* Owners take turns: a job waits for one of each other owner at most, and for its own owner's. */
 void serve_workers_give(serve_workers *workers, serve_call *call, void (*job)(serve_call *call));
 
 /* The number of jobs that still run late_s after the end of their time; *n_new: those that were not counted
@@ -486,6 +504,9 @@ int32_t serve_workers_stuck(serve_workers *workers, int64_t now_ns, int32_t late
 
 /* Counts workers, busy workers, and calls that wait for one. */
 void serve_workers_count(serve_workers *workers, int32_t *n, int32_t *n_busy, int32_t *n_queued);
+
+/* Whether the call's owner may have one more call among `most` that wait for these workers. */
+bool serve_workers_have_room(serve_workers *workers, const serve_call *call, size_t most);
 
 void serve_log_call(const serve_call *call);
 

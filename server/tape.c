@@ -23,6 +23,7 @@ struct serve_tape {
     serve_tape *next;
     char id[SERVE_ID_MAX]; /* zeroes behind it */
     int32_t key;
+    serve_owner owner;
     serve_answer *answer; /* NULL: nothing more will come */
     serve_call *readers;
     int32_t n_readers;
@@ -33,22 +34,27 @@ struct serve_tape {
     uint64_t first; /* the number of the first event that is still here; they count from 1 */
     bool ended, failed, lost, background;
     bool revoked;   /* its key is no longer one: nobody can come for it */
-    size_t counted; /* of of->stats.n_bytes */
+    size_t counted; /* of of->bytes */
 };
 
 struct serve_tapes {
     serve_server *server;
     serve_tape *newest;
-    serve_tapes_stats stats; /* n, n_bytes and the counters */
+    serve_share bytes;
+    serve_tapes_stats stats; /* n and the counters */
 };
 
 /* ---- Room ---- */
 
-static void count(serve_tape *tape)
+/* False: out of memory, which can be only the first time. */
+static bool count(serve_tape *tape)
 {
     size_t n = sizeof *tape + tape->head.capacity + tape->bytes.capacity + tape->capacity * sizeof(mark);
-    tape->of->stats.n_bytes += n - tape->counted;
+    serve_share *bytes = &tape->of->bytes;
+    if (n > tape->counted && !serve_share_hold(bytes, tape->owner, n - tape->counted)) return false;
+    if (n < tape->counted) serve_share_release(bytes, tape->owner, tape->counted - n);
     tape->counted = n;
+    return true;
 }
 
 static void tape_destroy(serve_tape *tape)
@@ -57,25 +63,61 @@ static void tape_destroy(serve_tape *tape)
     while (*at != tape) at = &(*at)->next;
     *at = tape->next;
     tape->of->stats.n--;
-    tape->of->stats.n_bytes -= tape->counted;
+    serve_share_release(&tape->of->bytes, tape->owner, tape->counted);
     weir__text_fini(&tape->head);
     weir__text_fini(&tape->bytes);
     weir__mem_free(tape->marks);
     weir__mem_free(tape);
 }
 
-/* The one that was read longest ago, of those that have ended. */
-static bool drop_one(serve_tapes *tapes)
+/* Its answer still comes, or it is read: it stays. */
+static bool is_running(const serve_tape *tape)
+{
+    return tape->answer != NULL || tape->n_readers > 0;
+}
+
+/* The owner's tapes that run, or those that do not. */
+static size_t n_tapes(const serve_tapes *tapes, serve_owner owner, bool running)
+{
+    size_t n = 0;
+    for (const serve_tape *tape = tapes->newest; tape != NULL; tape = tape->next)
+        n += is_running(tape) == running && serve_owner_is(tape->owner, owner);
+    return n;
+}
+
+static size_t n_running(const serve_tapes *tapes)
+{
+    size_t n = 0;
+    for (const serve_tape *tape = tapes->newest; tape != NULL; tape = tape->next) n += is_running(tape);
+    return n;
+}
+
+/* The owner's tape that does not run and was read longest ago. */
+static bool drop_of(serve_tapes *tapes, serve_owner owner)
 {
     serve_tape *oldest = NULL;
     for (serve_tape *tape = tapes->newest; tape != NULL; tape = tape->next)
-        if (tape->answer == NULL && tape->n_readers == 0 &&
+        if (!is_running(tape) && serve_owner_is(tape->owner, owner) &&
             (oldest == NULL || tape->alone_ns < oldest->alone_ns))
             oldest = tape;
     if (oldest == NULL) return false;
     tapes->stats.n_dropped++;
     tape_destroy(oldest);
     return true;
+}
+
+/* One of the owner with most tapes that do not run. */
+static bool drop_one(serve_tapes *tapes)
+{
+    const serve_tape *victim = NULL;
+    size_t most = 0;
+    for (const serve_tape *tape = tapes->newest; tape != NULL; tape = tape->next) {
+        if (is_running(tape)) continue;
+        size_t n = n_tapes(tapes, tape->owner, false);
+        if (n > most) victim = tape;
+        if (n > most) most = n;
+    }
+    return victim != NULL && drop_of(tapes, victim->owner);
 }
 
 /* Gives back unused memory of its arrays. */
@@ -91,7 +133,7 @@ static void fit(serve_tape *tape)
         tape->marks = marks;
         tape->capacity = tape->n_marks;
     }
-    count(tape);
+    (void)count(tape);
 }
 
 /* Forgets its first n events. */
@@ -107,17 +149,28 @@ static void cut(serve_tape *tape, size_t n)
     fit(tape);
 }
 
-/* Brings all tapes down to their limit: drops those that have ended and are not read, then the older half of
- * the longest. So none has less than its share. */
+/* The owner's longest tape that still has events. */
+static serve_tape *longest_of(const serve_tapes *tapes, serve_owner owner)
+{
+    serve_tape *longest = NULL;
+    for (serve_tape *tape = tapes->newest; tape != NULL; tape = tape->next)
+        if (tape->n_marks > 0 && serve_owner_is(tape->owner, owner) &&
+            (longest == NULL || tape->counted > longest->counted))
+            longest = tape;
+    return longest;
+}
+
+/* Brings all tapes down to their limit: of the owner with most bytes drops a tape that does not run, else the
+ * older half of its longest. So no owner has less than its share. */
 static void make_room(serve_tapes *tapes)
 {
-    while (tapes->stats.n_bytes > (size_t)tapes->server->params.resume_bytes) {
-        if (drop_one(tapes)) continue;
-        serve_tape *longest = tapes->newest;
-        for (serve_tape *tape = longest; tape != NULL; tape = tape->next)
-            if (tape->counted > longest->counted) longest = tape;
-        if (longest == NULL || longest->n_marks < 2) return;
-        cut(longest, longest->n_marks / 2);
+    serve_owner owner;
+    while (serve_share_used(&tapes->bytes) > (size_t)tapes->server->params.resume_bytes &&
+           serve_share_largest(&tapes->bytes, &owner)) {
+        if (drop_of(tapes, owner)) continue;
+        serve_tape *longest = longest_of(tapes, owner);
+        if (longest == NULL) return;
+        cut(longest, (longest->n_marks + 1) / 2);
     }
 }
 
@@ -218,7 +271,7 @@ void serve_tape_add(serve_tape *tape, const weir__text *event)
     tape->marks[tape->n_marks++] = (mark){.end = tape->bytes.n, .headed = headed};
     for (serve_call *reader = tape->readers; reader != NULL; reader = reader->reader_after)
         serve_tape_feed(reader);
-    count(tape);
+    (void)count(tape);
     make_room(tape->of);
 }
 
@@ -239,20 +292,33 @@ bool serve_tape_failed(const serve_tape *tape)
 
 /* ---- Answers ---- */
 
+/* Room for one more that runs; those that do not run have what is left. False: the call has its answer. */
+static bool has_room(serve_call *call)
+{
+    serve_tapes *tapes = call->server->tapes;
+    size_t n = n_running(tapes), held = n_tapes(tapes, call->owner, true);
+    if (!serve_share_admits(held, 1, n, SERVE_TAPES_MOST))
+        return serve_call_refuse(call, 429, NULL, "too_many_streams",
+                                 "%zu resumable streams run, %zu of them yours; allowed: %d in all, and to "
+                                 "each caller as many as leave a third of them free",
+                                 n, held, SERVE_TAPES_MOST);
+    if (tapes->stats.n >= SERVE_TAPES_MOST) (void)drop_one(tapes); /* there is one: not all of them run */
+    return true;
+}
+
 serve_tape *serve_tape_start(serve_call *call, const char id[SERVE_ID_MAX], const weir__text *head,
                              bool background, bool unread, serve_call **made)
 {
     serve_call *maker = NULL;
     serve_tapes *tapes = call->server->tapes;
     serve_tape *tape = NULL;
-    if (tapes->stats.n >= SERVE_TAPES_MOST && !drop_one(tapes)) {
-        serve_call_refuse(call, 429, NULL, "too_many_streams", "the limit of %d resumable streams is reached",
-                          SERVE_TAPES_MOST);
-        return NULL;
-    }
+    if (!has_room(call)) return NULL;
     if ((tape = weir__mem_calloc(1, sizeof *tape)) == NULL) goto no_memory;
     weir__text_add(&tape->head, head->bytes, head->n);
     if (head->failed || tape->head.failed) goto no_memory;
+    tape->of = tapes;
+    tape->owner = call->owner;
+    if (!count(tape)) goto no_memory;
     if ((maker = serve_call_create(call->server, NULL)) == NULL) goto no_memory;
     /* The answer's part of the request: its name in the log, and its place among its key's. */
     memcpy(maker->method, call->method, sizeof maker->method);
@@ -269,29 +335,33 @@ serve_tape *serve_tape_start(serve_call *call, const char id[SERVE_ID_MAX], cons
     call->loaded = NULL;
     call->lease = NULL;
     maker->key = call->key;
+    maker->owner = call->owner;
     maker->counted = call->counted;
     call->counted = 0;
+    maker->body_length = call->body_length;
+    call->body_length = 0;
     maker->state = SERVE_ANSWERING;
     maker->begun = true;
     maker->status = 200;
     maker->answer = tape->answer = call->answer;
     call->answer = NULL;
     memcpy(tape->id, id, sizeof tape->id);
-    tape->of = tapes;
     tape->next = tapes->newest;
     tapes->newest = tape;
     tapes->stats.n++;
     tape->key = call->key;
     tape->background = background;
     tape->first = 1;
-    count(tape);
     *made = maker;
     if (unread) return tape;
     attach(tape, call, 1);
     serve_call_send(call);
     return tape;
 no_memory:
-    if (tape != NULL) weir__text_fini(&tape->head);
+    if (tape != NULL) {
+        serve_share_release(&tapes->bytes, call->owner, tape->counted);
+        weir__text_fini(&tape->head);
+    }
     weir__mem_free(tape);
     serve_call_no_memory(call);
     return NULL;
@@ -401,7 +471,9 @@ void serve_tapes_revoke(serve_tapes *tapes)
 serve_tapes *serve_tapes_create(serve_server *server)
 {
     serve_tapes *tapes = weir__mem_calloc(1, sizeof *tapes);
-    if (tapes != NULL) tapes->server = server;
+    if (tapes == NULL) return NULL;
+    tapes->server = server;
+    serve_share_init(&tapes->bytes);
     return tapes;
 }
 
@@ -409,6 +481,7 @@ void serve_tapes_destroy(serve_tapes *tapes)
 {
     if (tapes == NULL) return;
     while (tapes->newest != NULL) tape_destroy(tapes->newest);
+    serve_share_fini(&tapes->bytes);
     weir__mem_free(tapes);
 }
 
@@ -438,6 +511,7 @@ serve_answer *serve_tapes_drop(serve_tapes *tapes, int64_t now_ns)
 serve_tapes_stats serve_tapes_get_stats(const serve_tapes *tapes)
 {
     serve_tapes_stats stats = tapes->stats;
+    stats.n_bytes = serve_share_used((serve_share *)&tapes->bytes);
     for (const serve_tape *tape = tapes->newest; tape != NULL; tape = tape->next) {
         stats.n_running += tape->answer != NULL;
         stats.n_alone += tape->answer != NULL && tape->n_readers == 0;

@@ -7,7 +7,7 @@
 #include "kept.h"
 #include "serve.h"
 
-#define SERVE_TAPES_MOST 256
+#define SERVE_TAPES_MOST 256 /* that run: the most of one caller that is alone are three quarters */
 
 serve_tapes *serve_tapes_create(serve_server *server);
 void serve_tapes_destroy(serve_tapes *tapes); /* no call is left */

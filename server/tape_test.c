@@ -45,6 +45,9 @@ static int set_up(void **state)
     server.woken = true; /* there is nobody to be woken */
     server.keys = serve_keys_create(&server.params);
     server.tapes = serve_tapes_create(&server);
+    serve_share_init(&server.answers);
+    serve_share_init(&server.bodies);
+    serve_share_init(&server.media);
     return server.keys == NULL || server.tapes == NULL;
 }
 
@@ -53,6 +56,9 @@ static int tear_down(void **state)
     (void)state;
     assert_int_equal(server.n_calls, 0);
     serve_tapes_destroy(server.tapes);
+    serve_share_fini(&server.answers);
+    serve_share_fini(&server.bodies);
+    serve_share_fini(&server.media);
     serve_keys_destroy(server.keys);
     serve_catalog_destroy(server.catalog);
     weir_engine_destroy(engine);

@@ -457,8 +457,8 @@ typedef struct weir_engine_params {
     int32_t chunk_size; /* 512; 1 … 2^20; prompt tokens of one slot per tick, at most */
     int32_t n_threads; /* 0 … 512; threads of a pass, at most; 0 = the processors available to the process */
     int32_t n_threads_batch; /* 0 … 512; likewise for passes with prompt tokens; 0 = n_threads */
-    /* 256; 0 and up; requests that may wait, in addition to those that idle slots take at the next tick;
-     * 0 = no limit */
+    /* 256; 0 and up; requests that may wait beside those that idle slots take at the next tick; 0 = no limit.
+     * A tenant may add one while it has less than three times as many as places are left */
     int32_t queue_limit;
     weir_layout layout; /* AUTO; weir_engine_stats has the choice */
     weir_kv_type type_k;
@@ -643,8 +643,8 @@ static inline weir_request weir_request_default(void)
  * each used once; NULL, or a NULL entry, is a request that nobody reads (it runs and is counted). streams[i]
  * gets index i. Tokenizes and compiles on the calling thread; never waits for a tick. Errors: INVALID
  * (requests[i].field; n: more than slots and queue hold), TOO_LONG (it can never fit), GRAMMAR, UNSUPPORTED,
- * BUSY (the queue is full; the message says when to retry), STATE (a stream is attached, cancelled or
- * finished), STOPPED, NO_MEMORY. After an error nothing was started and no stream has changed. */
+ * BUSY (the queue, or the part of it of the first one's tenant, is full; the message says when to retry),
+ * STATE (a stream is used, cancelled or finished), STOPPED, NO_MEMORY. After an error nothing has changed. */
 WEIR_API WEIR_CHECKED weir_status weir_engine_submit(weir_engine *engine, const weir_request *requests,
                                                      size_t n, weir_stream *const *streams,
                                                      weir_error *error);
