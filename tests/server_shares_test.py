@@ -15,7 +15,7 @@ WEIR = os.path.abspath(os.environ["WEIR_BIN"])
 CHAT, TEXT, RESPONSES = "/v1/chat/completions", "/v1/completions", "/v1/responses"
 SHORT = {"max_output_tokens": 2, "temperature": 0}
 SLOW = "fake:tick_us=20000,n_ctx_train=100000"
-KEYS = ("--api-key", "hog", "--api-key", "other")
+KEYS = ("--api-key", "hog", "--api-key", "other", "--metrics-need-no-key")
 # A caller as keys and as addresses: words of the server, and of each caller's requests.
 CALLERS = (("keys", KEYS, {"key": "hog"}, {"key": "other"}), ("addresses", (), {"source": "127.0.0.2"}, {"source": "127.0.0.3"}))
 
@@ -133,20 +133,19 @@ def queue():
         server = Server(WEIR, "-np", "1", "--queue", "16", *words, model=SLOW)
         body = {"messages": [{"role": "user", "content": "x"}], "max_tokens": 2000, "temperature": 0}
         crowd = [send(server, hog, CHAT, body)]
-        metrics = {} if name == "addresses" else {"key": "other"}
-        server.wait_for(lambda m: m["weir_slots_generating"] == 1, **metrics)
+        server.wait_for(lambda m: m["weir_slots_generating"] == 1)
         crowd += [send(server, hog, CHAT, body) for _ in range(20)]
-        got = server.wait_for(lambda m: m["weir_refused_total"] == 8, **metrics)
+        got = server.wait_for(lambda m: m["weir_refused_total"] == 8)
         check(f"{name}: queue: one caller has most of it", got["weir_queue_depth"] == 12 and got["weir_refused_total"] == 8, got)
         mine = [send(server, other, CHAT, dict(body, max_tokens=2)) for _ in range(3)]
-        got = server.wait_for(lambda m: m["weir_queue_depth"] == 15, **metrics)
+        got = server.wait_for(lambda m: m["weir_queue_depth"] == 15)
         check(f"{name}: queue: another one waits, and is not refused", got["weir_queue_depth"] == 15 and got["weir_refused_total"] == 8, got)
         crowd[0].close()
-        check(f"{name}: queue: and is next, before those who came earlier", mine[0].reply().status == 200 and server.metrics(**metrics)["weir_queue_depth"] >= 12)
+        check(f"{name}: queue: and is next, before those who came earlier", mine[0].reply().status == 200 and server.metrics()["weir_queue_depth"] >= 12)
         check(f"{name}: queue: the refusal says why", any(b"queue_full" in c.reply().body for c in crowd[-1:]))
         for connection in crowd + mine:
             connection.close()
-        server.wait_for(idle, **metrics)
+        server.wait_for(idle)
         end(server)
 
 
