@@ -311,10 +311,11 @@ serve_call *serve_call_create(serve_server *server, serve_connection *connection
 /* The answer's X-Request-Id: the client's own, if it is fit for a header, else call->id. */
 const char *serve_call_request_id(const serve_call *call);
 
-/* Sends a whole answer; later ones for the same call are ignored. 429 and 503 have Retry-After. */
+/* Sends a whole answer; later ones for the same call are ignored. 429 and 503 have Retry-After. A large one
+ * takes its part of the answers' quota, or becomes 503. */
 void serve_call_answer(serve_call *call, int status, const char *type, const char *bytes, size_t n);
 
-/* The same with a text, which is freed. It has the answers' quota if the request decides its length. */
+/* The same with a text, which is freed. It has the answers' quota already if the request decides its length. */
 void serve_call_answer_text(serve_call *call, int status, const char *type, weir__text *text);
 
 /* The same with 200 and a text of JSON, which gets a newline at its end. */
