@@ -8,7 +8,7 @@ RUN apt-get update && apt-get install -y --no-install-recommends ca-certificates
 FROM debian:bookworm-slim
 RUN apt-get update && apt-get install -y --no-install-recommends \
     ca-certificates libcurl4 libedit2 libflac12 libjansson4 libjpeg62-turbo libmpg123-0 libncursesw6 libpng16-16 libssl3 libstdc++6 \
-    libtinfo6 libwebp7 libzmq5 && rm -rf /var/lib/apt/lists/* && useradd -m weir
+    libtinfo6 libwebp7 && rm -rf /var/lib/apt/lists/* && useradd -m weir
 COPY --from=build /weir/build/release/weir /usr/local/bin/weir
 COPY --from=build /weir/build/release/licenses/LICENSES.txt /usr/local/share/doc/weir/LICENSES.txt
 USER weir

@@ -18,7 +18,6 @@ class Weir < Formula
   depends_on "mpg123"
   depends_on "openssl@3"
   depends_on "webp"
-  depends_on "zeromq"
 
   uses_from_macos "python" => :build
   uses_from_macos "curl"

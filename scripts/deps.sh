@@ -62,7 +62,6 @@ find_missing() {
     library libedit-dev libedit "weir chat's line editing"
     library libncurses-dev ncursesw "weir top's screen"
     library libssl-dev 'openssl >= 1.1.1' "weir serve's TLS"
-    library libzmq3-dev libzmq "events of the prefix cache for routers"
     library libcurl4-openssl-dev 'libcurl >= 7.66' "models by name, weir bench http, ps and top"
     library libpng-dev libpng "images"
     library libjpeg-dev libjpeg "images"
@@ -71,6 +70,7 @@ find_missing() {
     library libmpg123-dev libmpg123 "sounds"
     if [ "$level" != run ]; then
         library libcmocka-dev cmocka "the C tests"
+        library libzmq3-dev libzmq "routers, in the tests of weir serve"
         have tmux || need tmux "drives weir chat and weir top as a person does"
         have openssl || need openssl "certificates for the tests of TLS"
         ! have dpkg || have dpkg-shlibdeps || need dpkg-dev "makes the Debian package"
@@ -128,7 +128,7 @@ if ! have apt-get; then
     say "missing on this machine, which has no apt-get:"
     explain
     if [ "$(uname -s)" = Darwin ]; then
-        say "with Homebrew: brew install cmake ninja pkg-config jansson curl ncurses llhttp openssl@3 libpng jpeg-turbo webp flac mpg123 zeromq python3 git node$([ "$level" = run ] || echo ' cmocka elixir tmux numpy')$([ "$level" = check ] && echo ' llvm clang-format')"
+        say "with Homebrew: brew install cmake ninja pkg-config jansson curl ncurses llhttp openssl@3 libpng jpeg-turbo webp flac mpg123 python3 git node$([ "$level" = run ] || echo ' cmocka zeromq elixir tmux numpy')$([ "$level" = check ] && echo ' llvm clang-format')"
         say "the compiler comes with: xcode-select --install"
     else
         say "install what provides these, under your system's names for them, and run this again"

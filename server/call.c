@@ -172,23 +172,10 @@ void serve_call_begin_sized(serve_call *call, const char *type, uint64_t n)
     call->ended = call->head_only;
 }
 
-void serve_call_answer_more(serve_call *call, int status, const char *type, const char *more,
-                            const char *bytes, size_t n)
-{
-    if (call->begun) return;
-    whole_head(call, status, type, more, n);
-    if (!call->head_only) weir__text_add(&call->out, bytes, n);
-}
-
-void serve_call_answer(serve_call *call, int status, const char *type, const char *bytes, size_t n)
-{
-    serve_call_answer_more(call, status, type, uncached, bytes, n);
-}
-
 /* Makes the text the answer, without copying it. */
-static void answer_with(serve_call *call, int status, const char *type, weir__text *text)
+static void answer_with(serve_call *call, int status, const char *type, const char *more, weir__text *text)
 {
-    whole_head(call, status, type, uncached, text->n);
+    whole_head(call, status, type, more, text->n);
     if (call->head_only || call->out.failed) return;
     weir__text head = call->out;
     weir__text_close(text, head.bytes, head.n);
@@ -196,8 +183,19 @@ static void answer_with(serve_call *call, int status, const char *type, weir__te
     *text = head;
 }
 
-void serve_call_answer_text(serve_call *call, int status, const char *type, weir__text *text)
+/* A text whose length no request decides takes its part of the quota, too, if it is large. */
+static void take_share(serve_call *call, weir__text *text)
 {
+    weir__text counted = {.quota = &call->answers};
+    if (text->quota != NULL || text->failed || text->n <= SERVE_ANSWER_SMALL) return;
+    weir__text_add(&counted, text->bytes, text->n);
+    weir__text_fini(text);
+    *text = counted;
+}
+
+static void answer_text(serve_call *call, int status, const char *type, const char *more, weir__text *text)
+{
+    take_share(call, text);
     (void)weir__text_reserve(text, HEAD_MAX);
     if (text->too_long)
         serve_call_refuse(call, 400, NULL, "answer_too_long",
@@ -209,8 +207,32 @@ void serve_call_answer_text(serve_call *call, int status, const char *type, weir
     else if (text->failed)
         serve_call_no_memory(call);
     else if (!call->begun)
-        answer_with(call, status, type, text);
+        answer_with(call, status, type, more, text);
     weir__text_fini(text);
+}
+
+void serve_call_answer_text(serve_call *call, int status, const char *type, weir__text *text)
+{
+    answer_text(call, status, type, uncached, text);
+}
+
+void serve_call_answer_more(serve_call *call, int status, const char *type, const char *more,
+                            const char *bytes, size_t n)
+{
+    if (call->begun) return;
+    if (n > SERVE_ANSWER_SMALL && !call->head_only) {
+        weir__text text = {.quota = &call->answers};
+        weir__text_add(&text, bytes, n);
+        answer_text(call, status, type, more, &text);
+        return;
+    }
+    whole_head(call, status, type, more, n);
+    if (!call->head_only) weir__text_add(&call->out, bytes, n);
+}
+
+void serve_call_answer(serve_call *call, int status, const char *type, const char *bytes, size_t n)
+{
+    serve_call_answer_more(call, status, type, uncached, bytes, n);
 }
 
 void serve_call_answer_json(serve_call *call, weir__text *text)

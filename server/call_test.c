@@ -1,4 +1,4 @@
-/* call_test.c: when a client counts as gone. SPDX-License-Identifier: Apache-2.0 */
+/* call_test.c: when a client counts as gone, and what unread answers take. SPDX-License-Identifier: Apache-2.0 */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -53,11 +53,45 @@ static void test_an_interrupt_has_its_cause(void **state)
     for (int i = 0; i < 2; i++) weir__text_fini(&calls[i].out);
 }
 
+/* Whatever they are: a file of the page, or a text whose length no request decides. */
+static void test_unread_answers_share_a_quota(void **state)
+{
+    enum { CALLS = 24, LARGE = 12 << 20 }; /* twelve of them are more than one caller may have */
+    static serve_server server;
+    static char body[LARGE];
+    serve_call *calls[CALLS];
+    size_t sum = 0, n_refused = 0;
+    (void)state;
+    serve_share_init(&server.answers);
+    for (size_t i = 0; i < CALLS; i++) {
+        calls[i] = serve_call_create(&server, NULL);
+        assert_non_null(calls[i]);
+        strcpy(calls[i]->method, "GET");
+        if (i % 2 == 0) {
+            serve_call_answer_more(calls[i], 200, "text/plain", "", body, sizeof body);
+        } else {
+            weir__text text = {0};
+            weir__text_add(&text, body, sizeof body);
+            serve_call_answer_text(calls[i], 200, "text/plain", &text);
+        }
+        assert_true(calls[i]->begun && calls[i]->ended && !calls[i]->out.failed);
+        assert_true(calls[i]->status == 503 ? calls[i]->out.n < 1024 : calls[i]->out.n > sizeof body);
+        n_refused += calls[i]->status == 503;
+        sum += calls[i]->out.capacity;
+    }
+    assert_true(n_refused > 0 && n_refused < CALLS);
+    assert_true(sum <= serve_share_alone(SERVE_ANSWERS_MAX) + (size_t)CALLS * 1024);
+    for (size_t i = 0; i < CALLS; i++) serve_call_destroy(calls[i]);
+    assert_int_equal(serve_share_used(&server.answers), 0);
+    serve_share_fini(&server.answers);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_an_answer_after_a_long_silence),
         cmocka_unit_test(test_an_interrupt_has_its_cause),
+        cmocka_unit_test(test_unread_answers_share_a_quota),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -65,9 +65,13 @@ static bool refuse_call(serve_call *call, const weir_error *error)
     }
     case WEIR_NO_MEMORY: return serve_call_no_memory(call);
     case WEIR_ABORTED: return refuse_aborted(call);
+    case WEIR_BACKEND:
+        if (call->loaded == NULL || weir_model_check(call->loaded->model, NULL) == WEIR_OK) break;
+        return serve_call_refuse(call, 503, NULL, "model_lost", "%s", message);
     case WEIR_STOPPED: return serve_call_stopping(call);
-    default: return serve_call_refuse(call, 500, NULL, weir_status_name(error->code), "%s", message);
+    default: break;
     }
+    return serve_call_refuse(call, 500, NULL, weir_status_name(error->code), "%s", message);
 }
 
 bool serve_call_passes(serve_call *call, weir_status status, weir_error *error)

@@ -9,6 +9,8 @@ void serve_health(serve_call *call)
         serve_call_refuse(call, 503, NULL, "loading", "the model is being loaded");
     } else if (server->draining) {
         serve_call_stopping(call);
+    } else if (server->broken[0] != '\0') {
+        serve_call_refuse(call, 503, NULL, "model_lost", "%s", server->broken);
     } else if (server->stuck) {
         serve_call_refuse(call, 503, NULL, "stuck", "the engine has work and has made no tick for %d s",
                           server->params.live.watchdog_s);

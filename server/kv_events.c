@@ -5,22 +5,17 @@
 #include <string.h>
 #include <time.h>
 
-#include "base/ascii.h"
+#include "base/clock.h"
 #include "base/error.h"
 #include "base/mem.h"
 #include "base/thread.h"
 #include "kv_batch.h"
-
-#ifdef WEIR_ZMQ
-
-#include <zmq.h>
+#include "kv_peers.h"
 
 #define POLL_MS      50
 #define CHANGES_MOST 1024  /* of a batch */
 #define BATCHES_MOST 10000 /* kept for replays, with all cached blocks; then a new sequence starts */
 #define BYTES_MOST   ((size_t)64 << 20) /* likewise */
-#define QUEUE_MOST   1000               /* batches that wait for one subscriber; later ones are lost to it */
-#define INPUT_MOST   ((int64_t)1 << 10) /* bytes of a message from outside */
 
 typedef struct source {
     struct source *next;
@@ -29,15 +24,11 @@ typedef struct source {
     bool begun; /* its changes were taken since the sequence started */
 } source;
 
-typedef struct batch {
-    char *topic;
-    weir__text payload;
-} batch;
-
-/* Invariant: kept[i] was published with the number i. The thread owns the sockets; the mutex protects the
- * rest. */
+/* The thread owns the sockets and what is kept; the mutex protects the rest. */
 struct serve_kv_events {
-    void *context, *publisher, *replays; /* replays: NULL = none */
+    serve_kv_peers *publisher, *replays; /* replays: NULL = none */
+    serve_kv_kept kept;                  /* room for BATCHES_MOST */
+    size_t n_bytes_first; /* of the batches with everything that was cached when the sequence started */
     char *endpoint;
     pthread_t thread;
     pthread_mutex_t mutex; /* never held while something waits */
@@ -45,9 +36,7 @@ struct serve_kv_events {
     bool restart; /* the next batch starts the sequence again */
     char *topic;  /* of the first engine; NULL: there was none yet, and nothing to publish */
     source *sources;
-    batch *kept; /* [n_kept], room for BATCHES_MOST */
-    size_t n_kept, n_bytes;
-    size_t n_bytes_first; /* of the batches with everything that was cached when the sequence started */
+    serve_kv_events_stats stats; /* of the last turn */
     weir_cache_change changes[CHANGES_MOST];
     int32_t tokens[CHANGES_MOST * SERVE_KV_BLOCK];
 };
@@ -61,51 +50,38 @@ static double seconds_now(void)
     return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
 }
 
-static void number_bytes(uint64_t number, unsigned char bytes[8])
+static void forget_kept(serve_kv_kept *kept)
 {
-    for (int i = 0; i < 8; i++) bytes[i] = (unsigned char)(number >> 8 * (7 - i));
-}
-
-static void send_batch(void *socket, const char *topic, uint64_t number, const char *payload, size_t n)
-{
-    unsigned char bytes[8];
-    number_bytes(number, bytes);
-    zmq_send(socket, topic, strlen(topic), ZMQ_SNDMORE | ZMQ_DONTWAIT);
-    zmq_send(socket, bytes, sizeof bytes, ZMQ_SNDMORE | ZMQ_DONTWAIT);
-    zmq_send(socket, payload, n, ZMQ_DONTWAIT);
-}
-
-static void forget_kept(serve_kv_events *events)
-{
-    for (size_t i = 0; i < events->n_kept; i++) {
-        weir__mem_free(events->kept[i].topic);
-        weir__text_fini(&events->kept[i].payload);
+    for (size_t i = 0; i < kept->n; i++) {
+        kept->all[i]->kept = false;
+        serve_kv_message_release(kept->all[i]);
     }
-    events->n_kept = events->n_bytes = events->n_bytes_first = 0;
+    kept->n = kept->n_bytes = 0;
 }
 
-/* Publishes and keeps the batch, which is taken over. A batch that memory is missing for is lost to all, so
- * the sequence starts again. */
+/* Keeps the batch, which is taken over, for all readers. A batch that memory is missing for is lost to all,
+ * so the sequence starts again. */
 static void publish_batch(serve_kv_events *events, const char *topic, weir__text *payload)
 {
-    char *copy = weir__text_format("%s", topic);
-    if (copy == NULL || payload->failed) {
-        weir__mem_free(copy);
-        weir__text_fini(payload);
-        events->restart = true;
-        return;
-    }
-    send_batch(events->publisher, topic, events->n_kept, payload->bytes, payload->n);
-    events->n_bytes += payload->n;
-    events->kept[events->n_kept++] = (batch){copy, *payload};
-    if (events->n_kept == BATCHES_MOST) events->restart = true;
+    serve_kv_kept *kept = &events->kept;
+    serve_kv_message *message =
+        payload->failed ? NULL : serve_kv_message_create(topic, kept->n, payload->bytes, payload->n);
+    weir__text_fini(payload);
+    if (message == NULL || kept->n + 1 == BATCHES_MOST) events->restart = true;
+    if (message == NULL) return;
+    message->kept = true;
+    kept->n_bytes += message->n;
+    kept->all[kept->n++] = message;
 }
 
 /* Starts the sequence again with everything that is cached, so that a replay from its start is complete. */
 static void start_again(serve_kv_events *events)
 {
-    forget_kept(events);
+    forget_kept(&events->kept);
     events->restart = false;
+    events->n_bytes_first = 0;
+    serve_kv_peers_restart(events->publisher);
+    if (events->replays != NULL) serve_kv_peers_restart(events->replays);
     for (source *s = events->sources; s != NULL; s = s->next) s->begun = false;
     weir__text payload = {0};
     serve_kv_batch_clear(&payload, seconds_now());
@@ -134,94 +110,73 @@ static void publish_all(serve_kv_events *events)
     for (source *s = events->sources; s != NULL; s = s->next)
         while (!events->restart && publish_source(events, s)) {
         }
-    if (first) events->n_bytes_first = events->n_bytes;
-    if (events->n_bytes > BYTES_MOST && events->n_bytes > 2 * events->n_bytes_first) events->restart = true;
-}
-
-/* ---- Replays ---- */
-
-/* Answers one request, ["", number]: all batches from that number on, each ["", topic, number, payload], then
- * ["", "", -1, ""]. Anything else is ignored. */
-static void answer_replay(serve_kv_events *events)
-{
-    unsigned char id[256], number[8];
-    char rest[16];
-    int n_id = zmq_recv(events->replays, id, sizeof id, ZMQ_DONTWAIT), n_last = -1, n_frames = 1, more = 0;
-    size_t n_more = sizeof more;
-    if (n_id < 0) return;
-    while (zmq_getsockopt(events->replays, ZMQ_RCVMORE, &more, &n_more) == 0 && more != 0) {
-        n_last = zmq_recv(events->replays, rest, sizeof rest, 0);
-        n_frames++;
-    }
-    if (n_id > (int)sizeof id || n_frames != 3 || n_last != (int)sizeof number) return;
-    uint64_t from = 0;
-    for (int i = 0; i < 8; i++) from = from << 8 | (unsigned char)rest[i];
-    for (uint64_t i = from; i < events->n_kept; i++) {
-        zmq_send(events->replays, id, (size_t)n_id, ZMQ_SNDMORE | ZMQ_DONTWAIT);
-        zmq_send(events->replays, "", 0, ZMQ_SNDMORE | ZMQ_DONTWAIT);
-        send_batch(events->replays, events->kept[i].topic, i, events->kept[i].payload.bytes,
-                   events->kept[i].payload.n);
-    }
-    zmq_send(events->replays, id, (size_t)n_id, ZMQ_SNDMORE | ZMQ_DONTWAIT);
-    zmq_send(events->replays, "", 0, ZMQ_SNDMORE | ZMQ_DONTWAIT);
-    send_batch(events->replays, "", UINT64_MAX, "", 0);
+    size_t n_bytes = events->kept.n_bytes;
+    if (first) events->n_bytes_first = n_bytes;
+    if (n_bytes > BYTES_MOST && n_bytes > 2 * events->n_bytes_first) events->restart = true;
 }
 
 /* ---- The thread ---- */
 
+static serve_kv_events_stats count_stats(const serve_kv_events *events)
+{
+    const serve_kv_peers_stats readers = serve_kv_peers_get_stats(events->publisher);
+    serve_kv_events_stats stats = {
+        .n_bytes_kept = events->kept.n_bytes,
+        .n_bytes_readers = readers.n_bytes,
+        .n_subscribers = readers.n,
+        .n_dropped = readers.n_dropped,
+    };
+    if (events->replays == NULL) return stats;
+    const serve_kv_peers_stats replays = serve_kv_peers_get_stats(events->replays);
+    stats.n_bytes_readers += replays.n_bytes;
+    stats.n_replayers = replays.n;
+    stats.n_replays = replays.n_reading;
+    stats.n_dropped += replays.n_dropped;
+    return stats;
+}
+
+/* Publishes, if it is time to. */
+static bool publish_due(serve_kv_events *events, int64_t *due_ns)
+{
+    int64_t now_ns = weir__clock_now_ns();
+    if (now_ns < *due_ns) return false;
+    publish_all(events);
+    *due_ns = now_ns + POLL_MS * WEIR__NS_PER_MS;
+    return true;
+}
+
 static void *run_publisher(void *user)
 {
     serve_kv_events *events = user;
-    zmq_pollitem_t item = {.socket = events->replays, .events = ZMQ_POLLIN};
+    serve_kv_peers *const sockets[] = {events->publisher, events->replays};
+    struct pollfd polls[2 * SERVE_KV_POLLS], *const of[] = {polls, polls + SERVE_KV_POLLS};
+    const size_t n = events->replays != NULL ? 2 : 1;
+    int64_t due_ns = 0;
     bool stopping = false;
     weir__thread_name("weir kv events");
     while (!stopping) {
-        int n = events->replays != NULL ? 1 : 0;
-        zmq_poll(&item, n, POLL_MS);
+        int64_t now_ns = weir__clock_now_ns(), wait_ns = due_ns > now_ns ? due_ns - now_ns : 0;
+        for (size_t i = 0; i < n; i++) serve_kv_peers_poll(sockets[i], &events->kept, now_ns, of[i]);
+        poll(polls, (nfds_t)(n * SERVE_KV_POLLS), (int)((wait_ns + WEIR__NS_PER_MS - 1) / WEIR__NS_PER_MS));
         pthread_mutex_lock(&events->mutex);
         stopping = events->stopping;
-        if (!stopping) publish_all(events);
-        if (n > 0 && (item.revents & ZMQ_POLLIN) != 0) answer_replay(events);
+        bool published = !stopping && publish_due(events, &due_ns);
+        events->stats = count_stats(events);
         pthread_mutex_unlock(&events->mutex);
+        now_ns = weir__clock_now_ns();
+        for (size_t i = 0; i < n; i++)
+            serve_kv_peers_work(sockets[i], &events->kept, published, now_ns, of[i]);
     }
     return NULL;
 }
 
 /* ---- Life ---- */
 
-/* ZeroMQ takes other ports modulo 65,536. */
-static bool is_address(const char *address)
-{
-    if (strncmp(address, "ipc://", 6) == 0) return address[6] != '\0';
-    const char *colon = strrchr(address, ':');
-    return strncmp(address, "tcp://", 6) == 0 && colon >= address + 6 &&
-           weir__ascii_port(colon + 1, strlen(colon + 1)) != 0;
-}
-
-static weir_status bind_socket(void *context, int type, const char *address, const char *field, void **socket,
-                               weir_error *error)
-{
-    int queue = type == ZMQ_PUB ? QUEUE_MOST : BATCHES_MOST + QUEUE_MOST, linger = 0;
-    int64_t most = INPUT_MOST;
-    if (!is_address(address))
-        return weir__error_set(error, WEIR_INVALID, field,
-                               "\"%.128s\" is not an address; use tcp://HOST:PORT or ipc://FILE", address);
-    if ((*socket = zmq_socket(context, type)) == NULL)
-        return weir__error_set(error, WEIR_NO_MEMORY, field, "no socket: %s", zmq_strerror(zmq_errno()));
-    zmq_setsockopt(*socket, ZMQ_SNDHWM, &queue, sizeof queue);
-    zmq_setsockopt(*socket, ZMQ_LINGER, &linger, sizeof linger);
-    zmq_setsockopt(*socket, ZMQ_MAXMSGSIZE, &most, sizeof most);
-    if (zmq_bind(*socket, address) == 0) return WEIR_OK;
-    return weir__error_set(error, WEIR_IO, field, "cannot listen at %.128s: %s", address,
-                           zmq_strerror(zmq_errno()));
-}
-
 static void close_all(serve_kv_events *events)
 {
-    if (events->publisher != NULL) zmq_close(events->publisher);
-    if (events->replays != NULL) zmq_close(events->replays);
-    if (events->context != NULL) zmq_ctx_term(events->context);
-    weir__mem_free(events->kept);
+    serve_kv_peers_close(events->publisher);
+    serve_kv_peers_close(events->replays);
+    weir__mem_free(events->kept.all);
     weir__mem_free(events->endpoint);
     weir__mem_free(events->topic);
     weir__mem_free(events);
@@ -230,23 +185,18 @@ static void close_all(serve_kv_events *events)
 weir_status serve_kv_events_create(const char *address, const char *replay, const char *endpoint,
                                    serve_kv_events **out, weir_error *error)
 {
-    sigset_t before;
     serve_kv_events *events = weir__mem_calloc(1, sizeof *events);
     if (events == NULL) return weir__error_set(error, WEIR_NO_MEMORY, "kv_events", "out of memory");
-    weir_status status = WEIR_NO_MEMORY;
+    weir_status status = WEIR_OK;
     events->restart = true;
-    events->endpoint = weir__text_format("%s", endpoint);
-    events->kept = weir__mem_calloc(BATCHES_MOST, sizeof *events->kept);
-    weir__thread_quiet(&before); /* ZeroMQ's own threads start with the first socket */
-    events->context = zmq_ctx_new();
-    if (events->endpoint == NULL || events->kept == NULL || events->context == NULL)
-        weir__error_set(error, WEIR_NO_MEMORY, "kv_events", "out of memory");
-    else
-        status = bind_socket(events->context, ZMQ_PUB, address, "kv_events", &events->publisher, error);
+    events->endpoint = weir__mem_strdup(endpoint);
+    events->kept.all = weir__mem_calloc(BATCHES_MOST, sizeof *events->kept.all);
+    if (events->endpoint == NULL || events->kept.all == NULL)
+        status = weir__error_set(error, WEIR_NO_MEMORY, "kv_events", "out of memory");
+    if (status == WEIR_OK)
+        status = serve_kv_peers_open(address, false, "kv_events", &events->publisher, error);
     if (status == WEIR_OK && replay != NULL)
-        status =
-            bind_socket(events->context, ZMQ_ROUTER, replay, "kv_events_replay", &events->replays, error);
-    weir__thread_restore(&before);
+        status = serve_kv_peers_open(replay, true, "kv_events_replay", &events->replays, error);
     if (status == WEIR_OK && (pthread_mutex_init(&events->mutex, NULL) != 0 ||
                               weir__thread_start(&events->thread, NULL, run_publisher, events) != 0))
         status = weir__error_set(error, WEIR_NO_MEMORY, "kv_events", "no thread can be started");
@@ -265,7 +215,7 @@ void serve_kv_events_destroy(serve_kv_events *events)
     pthread_mutex_unlock(&events->mutex);
     pthread_join(events->thread, NULL);
     while (events->sources != NULL) serve_kv_events_leave(events, events->sources->engine);
-    forget_kept(events);
+    forget_kept(&events->kept);
     pthread_mutex_destroy(&events->mutex);
     close_all(events);
 }
@@ -307,29 +257,10 @@ void serve_kv_events_leave(serve_kv_events *events, const weir_engine *engine)
     pthread_mutex_unlock(&events->mutex);
 }
 
-#else
-
-weir_status serve_kv_events_create(const char *address, const char *replay, const char *endpoint,
-                                   serve_kv_events **out, weir_error *error)
+serve_kv_events_stats serve_kv_events_get_stats(serve_kv_events *events)
 {
-    (void)address, (void)replay, (void)endpoint, (void)out;
-    return weir__error_set(error, WEIR_UNSUPPORTED, "kv_events", "this build has no ZeroMQ");
+    pthread_mutex_lock(&events->mutex);
+    serve_kv_events_stats stats = events->stats;
+    pthread_mutex_unlock(&events->mutex);
+    return stats;
 }
-
-void serve_kv_events_destroy(serve_kv_events *events)
-{
-    (void)events;
-}
-
-bool serve_kv_events_join(serve_kv_events *events, const char *model, weir_engine *engine)
-{
-    (void)events, (void)model, (void)engine;
-    return true;
-}
-
-void serve_kv_events_leave(serve_kv_events *events, const weir_engine *engine)
-{
-    (void)events, (void)engine;
-}
-
-#endif

@@ -1,7 +1,6 @@
 /* listener.c: the sockets that the server listens on: TCP, a Unix socket, and those of systemd; and the limit
  * of connections. SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
-#include <fcntl.h>
 #include <netdb.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
@@ -10,32 +9,24 @@
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
-#include <sys/stat.h>
 #include <sys/un.h>
 #include <unistd.h>
 
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/mem.h"
+#include "bind.h"
 #include "connection.h"
+#include "kv_peers.h"
 #include "log.h"
 
-#define BACKLOG     1024
 #define ACCEPTS_MAX 64 /* of one callback: others get their turn */
 #define SYSTEMD_FD  3  /* the first descriptor that systemd hands over */
 #define N_LISTENERS (sizeof((serve_server *)0)->listeners / sizeof(serve_listener))
-#define FILES       64 /* descriptors for all else: the model, adapters, files */
+#define FILES       64 /* descriptors for all else but routers: the model, adapters, files */
 #define PROBES      16 /* connections that may only ask /health and /metrics, where there are too many */
-#define UNIX_MODE   0660
 /* The time without a shortage of descriptors after which the next shortage is logged again. */
 #define LOG_NS (60 * WEIR__NS_PER_S)
-
-/* Neither blocks nor is inherited. */
-static void make_quiet(int fd)
-{
-    fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) | O_NONBLOCK);
-    fcntl(fd, F_SETFD, FD_CLOEXEC);
-}
 
 static weir_status fail_listener(weir_error *error, const char *field, const char *what, const char *where)
 {
@@ -81,21 +72,6 @@ static void keep_address(serve_server *server, int fd)
 
 /* ---- TCP ---- */
 
-static int listen_on(const struct addrinfo *at)
-{
-    int on = 1, error;
-    int fd = socket(at->ai_family, at->ai_socktype, at->ai_protocol);
-    if (fd < 0) return -1;
-    make_quiet(fd);
-    setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
-    if (at->ai_family == AF_INET6) setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &on, sizeof on);
-    if (bind(fd, at->ai_addr, at->ai_addrlen) == 0 && listen(fd, BACKLOG) == 0) return fd;
-    error = errno;
-    close(fd);
-    errno = error;
-    return -1;
-}
-
 static weir_status open_tcp(serve_server *server, weir_error *error)
 {
     const char *host = server->params.host;
@@ -111,7 +87,7 @@ static weir_status open_tcp(serve_server *server, weir_error *error)
     if (code != 0)
         return weir__error_set(error, WEIR_IO, "host", "cannot listen on %s: %s", host, gai_strerror(code));
     for (const struct addrinfo *at = list; at != NULL && status == WEIR_OK; at = at->ai_next) {
-        int fd = listen_on(at);
+        int fd = serve_bind_tcp(at);
         if (fd < 0) {
             /* Where a name has several addresses, one that this machine lacks is no error. */
             if (at->ai_next == NULL && n == 0)
@@ -129,43 +105,17 @@ static weir_status open_tcp(serve_server *server, weir_error *error)
 
 /* ---- Unix ---- */
 
-/* A socket file stays behind when its server is killed. */
-static bool is_stale(const struct sockaddr_un *address)
-{
-    struct stat stat;
-    if (lstat(address->sun_path, &stat) != 0 || !S_ISSOCK(stat.st_mode)) return false;
-    int fd = socket(AF_UNIX, SOCK_STREAM, 0);
-    if (fd < 0) return false;
-    bool stale = connect(fd, (const struct sockaddr *)address, sizeof *address) != 0 && errno == ECONNREFUSED;
-    close(fd);
-    return stale;
-}
-
 static weir_status open_unix(serve_server *server, weir_error *error)
 {
     const char *path = server->params.unix_path;
-    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    const size_t most = sizeof((struct sockaddr_un *)0)->sun_path - 1;
     if (path == NULL) return WEIR_OK;
-    if (path[0] == '\0' || strlen(path) >= sizeof address.sun_path)
+    if (path[0] == '\0' || strlen(path) > most)
         return weir__error_set(error, WEIR_INVALID, "unix_path",
-                               "the socket's path has %zu bytes; allowed: 1 to %zu", strlen(path),
-                               sizeof address.sun_path - 1);
-    memcpy(address.sun_path, path, strlen(path) + 1);
-    if (is_stale(&address)) unlink(path);
-    int fd = socket(AF_UNIX, SOCK_STREAM, 0);
+                               "the socket's path has %zu bytes; allowed: 1 to %zu", strlen(path), most);
+    int fd = serve_bind_unix(path);
     if (fd < 0) return fail_listener(error, "unix_path", "cannot listen on", path);
-    make_quiet(fd);
-    if (bind(fd, (struct sockaddr *)&address, sizeof address) != 0) {
-        fail_listener(error, "unix_path", "cannot listen on", path);
-        close(fd);
-        return WEIR_IO;
-    }
     server->unix_path = weir__mem_strdup(path);
-    if (chmod(path, UNIX_MODE) != 0 || listen(fd, BACKLOG) != 0) {
-        fail_listener(error, "unix_path", "cannot listen on", path);
-        close(fd);
-        return WEIR_IO;
-    }
     if (server->address[0] == '\0') snprintf(server->address, sizeof server->address, "unix:%s", path);
     return adopt(server, fd, error);
 }
@@ -187,27 +137,28 @@ static weir_status take_systemd(serve_server *server, int *n, weir_error *error)
         if (getsockopt(fd, SOL_SOCKET, SO_ACCEPTCONN, &listens, &size) != 0 || !listens)
             return weir__error_set(error, WEIR_IO, NULL,
                                    "descriptor %d from systemd is not a listening socket", fd);
-        make_quiet(fd);
+        serve_bind_quiet(fd);
         keep_address(server, fd);
         status = adopt(server, fd, error);
     }
     return status;
 }
 
-static int32_t most_connections(void)
+static int32_t most_connections(const serve_params *params)
 {
+    const int32_t reserved = FILES + PROBES + (params->kv_events != NULL ? 2 * SERVE_KV_POLLS : 0);
     struct rlimit limit;
     if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY ||
         limit.rlim_cur > INT32_MAX)
         return INT32_MAX;
-    int32_t all = (int32_t)limit.rlim_cur, others = all / 2 < FILES + PROBES ? all / 2 : FILES + PROBES;
+    int32_t all = (int32_t)limit.rlim_cur, others = all / 2 < reserved ? all / 2 : reserved;
     return all - others;
 }
 
 weir_status serve_listener_open(serve_server *server, weir_error *error)
 {
     int n = 0;
-    server->most_connections = most_connections();
+    server->most_connections = most_connections(&server->params);
     weir_status status = take_systemd(server, &n, error);
     if (status == WEIR_OK && n > 0) {
         server->inherited = true;
@@ -301,7 +252,7 @@ static void welcome(serve_server *server, int fd, const struct sockaddr *from, s
     char address[46] = "";
     int on = 1;
     bool local = from->sa_family == AF_UNIX;
-    make_quiet(fd);
+    serve_bind_quiet(fd);
     if (!local) {
         setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on); /* an event is to leave at once */
         setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof on);

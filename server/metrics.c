@@ -6,6 +6,7 @@
 
 #include "base/mem.h"
 #include "catalog.h"
+#include "kv_events.h"
 #include "metrics.h"
 #include "peers.h"
 #include "tape.h"
@@ -282,6 +283,23 @@ static void add_prefixes(const serve_server *server, weir__text *text)
                atomic_load(&prefixes->n_bytes_given));
 }
 
+static void add_kv_events(const serve_server *server, weir__text *text)
+{
+    if (server->kv_events == NULL) return;
+    const serve_kv_events_stats stats = serve_kv_events_get_stats(server->kv_events);
+    const weir__text none = {0};
+    add_head(text, "kv_events_connections", "gauge", "connections of routers, by socket");
+    add_count(text, "kv_events_connections", "", "socket=\"events\"", &none, stats.n_subscribers);
+    add_count(text, "kv_events_connections", "", "socket=\"replay\"", &none, stats.n_replayers);
+    add_number(text, "kv_events_replays_running", "gauge", "replays that are being sent", stats.n_replays);
+    add_number(text, "kv_events_kept_bytes", "gauge", "memory of the messages that a replay sends",
+               stats.n_bytes_kept);
+    add_number(text, "kv_events_connection_bytes", "gauge", "memory of routers' connections",
+               stats.n_bytes_readers);
+    add_number(text, "kv_events_dropped_total", "counter",
+               "connections of routers that the server closed: silent, or not ZeroMQ's", stats.n_dropped);
+}
+
 static void add_pool(const serve_server *server, weir__text *text)
 {
     weir_pool_stats stats = {.size = sizeof stats};
@@ -343,6 +361,7 @@ void serve_metrics(serve_call *call)
                atomic_load_explicit(&server->n_shared, memory_order_relaxed));
     add_tapes(&text, &tapes);
     add_prefixes(server, &text);
+    add_kv_events(server, &text);
     add_histogram(&text, "e2e_seconds", "time from a request's head to the last byte of its answer",
                   &server->e2e_seconds);
     serve_process_metrics(server, &text);

@@ -16,7 +16,8 @@ void serve_reload_take(serve_server *server)
     bool reloaded = server->reload != NULL;
     if (server->reload != NULL) server->params.live = server->reload->live;
     server->reload = NULL;
-    if (server->pinged) server->healthy = !server->stuck && server->n_stuck_workers == 0;
+    if (server->pinged)
+        server->healthy = server->broken[0] == '\0' && !server->stuck && server->n_stuck_workers == 0;
     server->pinged = false;
     pthread_cond_broadcast(&server->changed);
     pthread_mutex_unlock(&server->mutex);

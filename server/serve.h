@@ -241,6 +241,7 @@ struct serve_server {
     uint32_t n_sweeps;
     serve_events *events; /* of each model that somebody watches */
     bool stuck;           /* an engine */
+    char broken[448];     /* why the one model can compute no more; "" = it can */
     int32_t n_stuck_workers;
     uint64_t n_answers[6]; /* by hundreds of the status; [0]: clients that left */
     uint64_t n_codes[600]; /* and by the status */
@@ -330,10 +331,11 @@ const char *serve_call_request_id(const serve_call *call);
 /* The status for log and metrics; 0: the call has none. */
 int serve_call_status(const serve_call *call);
 
-/* Sends a whole answer; later ones for the same call are ignored. 429 and 503 have Retry-After. */
+/* Sends a whole answer; later ones for the same call are ignored. 429 and 503 have Retry-After. A large one
+ * takes its part of the answers' quota, or becomes 503. */
 void serve_call_answer(serve_call *call, int status, const char *type, const char *bytes, size_t n);
 
-/* The same with a text, which is freed. It has the answers' quota if the request decides its length. */
+/* The same with a text, which is freed. It has the answers' quota already if the request decides its length. */
 void serve_call_answer_text(serve_call *call, int status, const char *type, weir__text *text);
 
 /* The same with 200 and a text of JSON, which gets a newline at its end. */

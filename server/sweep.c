@@ -69,6 +69,18 @@ static void watch_engines(serve_server *server, int64_t now_ns)
     server->stuck = stuck;
 }
 
+/* Of several models the pool loads such a one again. */
+static void watch_model(serve_server *server)
+{
+    weir_error error = {0};
+    if (!serve_server_loaded(server) || serve_catalog_pool(server->catalog) != NULL ||
+        server->broken[0] != '\0')
+        return;
+    if (weir_model_check(serve_catalog_loaded(server->catalog)->model, &error) == WEIR_OK) return;
+    snprintf(server->broken, sizeof server->broken, "%s", error.message);
+    serve_log("error", "model_lost", "%s", error.message);
+}
+
 static void watch_workers(serve_server *server, int64_t now_ns)
 {
     const serve_params *params = &server->params;
@@ -149,6 +161,7 @@ void serve_server_sweep(serve_timer *timer)
     serve_records_sweep(server->records, now_ns);
     if (++server->n_sweeps % WATCH_STEPS == 0) {
         watch_engines(server, now_ns);
+        watch_model(server);
         watch_workers(server, now_ns);
     }
     serve_listener_go_on(server);

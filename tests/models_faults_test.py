@@ -1,12 +1,14 @@
 """Several models whose files change or are damaged: loaded models go on as they were, the next load sees the file that is there, and nothing else
 stops answering. On tiny models (tiny_gguf.py), each compared with a server of that file alone."""
 # SPDX-License-Identifier: Apache-2.0
+import json
 import os
 import shutil
 import signal
 import subprocess
 import sys
 import tempfile
+import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "support"))
 from checks import check, run_tests  # noqa: E402
@@ -105,6 +107,70 @@ def test_replaced():
         shutil.copyfile(A, path)
         check("replaced while it is not loaded", ask(server, "one") == (OF[A], 0))
         check("no load has failed", server.metrics()["weir_pool_failed_loads_total"] == 0)
+
+
+def write_into(path, source):
+    """As cp does: the file stays the same, its content does not."""
+    with open(source, "rb") as new, open(path, "r+b") as file:
+        shutil.copyfileobj(new, file)
+
+
+def test_written_into():
+    """The one model of a server."""
+    path = os.path.join(scratch.name, "mapped.gguf")
+    shutil.copyfile(A, path)
+    with Server(WEIR, *WORDS, "-c", "65536", model=path) as server:
+        check("the file at first", ask(server)[0] == OF[A])
+        connection = server.connect()
+        connection.request("POST", "/v1/completions", {"prompt": "x", "max_tokens": 10**6, "ignore_eos": True, "stream": True, "temperature": 0})
+        connection.head()
+        events = connection.events()
+        next(events)
+        write_into(path, B)
+        said = [json.loads(e) for e in events if e.startswith("{")]
+        sentence = said[-1].get("error", {}).get("message", "")
+        check("a running stream ends with the reason", "mapped.gguf was changed while the model was in use" in sentence, said[-1])
+        connection.close()
+        check("a new request is refused with the same sentence", ask(server) == (503, "model_lost", sentence), ask(server))
+        health = server.get("/health")
+        for _ in range(200):
+            if health.status == 503:
+                break
+            time.sleep(0.05)
+            health = server.get("/health")
+        check("/health is red", health.status == 503 and health.error["message"] == sentence, health.body)
+        check("the log says so", server.log(lambda e: e.get("event") == "model_lost" and e["message"] == sentence))
+        check("it ends in order", server.stop() == 0)
+    shutil.copyfile(A, path)
+    with Server(WEIR, *WORDS, "--no-mmap", model=path) as server:
+        check("without a mapping", ask(server)[0] == OF[A])
+        write_into(path, B)
+        time.sleep(0.5)
+        check("there is nothing to notice", ask(server)[0] == OF[A] and server.get("/health").status == 200)
+
+
+def test_written_into_among_several():
+    path = os.path.join(scratch.name, "several.gguf")
+    shutil.copyfile(A, path)
+    with serve({"one": path, "two": B}) as server:
+        check("both at first", ask(server, "one")[0] == OF[A] and ask(server, "two")[0] == OF[B])
+        write_into(path, B)
+        time.sleep(0.5)
+        answers = [ask(server, "one") for _ in range(2)]
+        check("it is loaded again, from what is there now", answers[-1][0] == OF[B] and all(a[0] in (OF[B], 503) for a in answers), answers)
+        check("/health stays green, and the other one answers", server.get("/health").status == 200 and ask(server, "two")[0] == OF[B])
+
+
+def test_cut_while_mapped():
+    """A shorter file is noticed before its missing pages are read, in a server that computes nothing at the time."""
+    path = os.path.join(scratch.name, "cut.gguf")
+    shutil.copyfile(A, path)
+    with Server(WEIR, *WORDS, model=path) as server:
+        check("the whole file", ask(server)[0] == OF[A])
+        os.truncate(path, 4096)
+        time.sleep(0.5)
+        check("refused, and it does not crash", ask(server)[:2] == (503, "model_lost"), ask(server))
+        check("it ends in order", server.stop() == 0)
 
 
 def test_same_size_and_time():

@@ -233,6 +233,19 @@ for path, body in ((CHAT, dict(HELLO, max_tokens=50, ignore_eos=True)), (TEXT, {
     refused(f"{path}: before anything was sent it is a status", server.post(path, body), 500)
     server.stop()
 
+server = Server(WEIR, "-np", "1", model="fake:tick_us=2000,change_pass=20")
+status, events = raw_events(server, TEXT, {"prompt": "x", "max_tokens": 50, "ignore_eos": True})
+error = json.loads(events[-2]).get("error", {})
+check("a model whose file changes: the stream ends with the reason", status == 200 and error["message"] == "fake: was changed while the model was in use", events[-2])
+refused("then requests are refused", server.post(TEXT, {"prompt": "x"}), 503, code="model_lost")
+check("it is in the log", server.log(lambda e: e.get("event") == "model_lost"))
+refused("and /health is red", server.get("/health"), 503, code="model_lost")
+server.stop()
+server = Server(WEIR, "--embeddings", model="fake:change_pass=1")
+check("embeddings before", server.post("/v1/embeddings", {"input": "x"}).status == 200)
+refused("and after the change", server.post("/v1/embeddings", {"input": "y"}), 503, code="model_lost")
+server.stop()
+
 # ---- Comments
 
 server = Server(WEIR, "-np", "1", "-c", "8192", "-b", "64", "--sse-ping-interval", "1", model="fake:tick_us=40000,n_ctx_train=8192")

@@ -5,6 +5,7 @@ import json
 import os
 import re
 import sys
+import tempfile
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "support"))
 from checks import check, run_tests  # noqa: E402
@@ -21,7 +22,8 @@ def read(name):
 
 def test_metrics():
     need_server(WEIR)
-    with Server(WEIR, "--prefix-key", "key", "--lora", "fake:1") as server:
+    with tempfile.TemporaryDirectory() as folder, \
+            Server(WEIR, "--prefix-key", "key", "--lora", "fake:1", "--kv-events", f"ipc://{folder}/kv", "--kv-events-replay", f"ipc://{folder}/replay") as server:
         server.post("/v1/completions", {"prompt": "x", "max_tokens": 4, "ignore_eos": True})
         text = server.get("/metrics").body.decode()
     helps, kinds = dict(re.findall(r"^# HELP (\w+) (.*)$", text, re.M)), dict(re.findall(r"^# TYPE (\w+) (\w+)$", text, re.M))

@@ -193,7 +193,10 @@ static inline weir_model_params weir_model_params_default(void)
     return params;
 }
 
-/* Loads a GGUF file. params may be NULL. The file is mapped and must stay unchanged while the model lives. A
+/* Loads a GGUF file. params may be NULL. With use_mmap the file, all files of a split model and an optimized
+ * file are mapped: replace one by renaming a new file to its name, never by writing into it. Once the size or
+ * time of writing of a mapped file has changed, which is noticed within a quarter of a second, the model
+ * computes no more (weir_model_check). Who reads beyond the end of a file that was cut ends with SIGBUS. A
  * path that starts with "fake:" loads a deterministic model without weights, for tests (docs/guides/fake.md).
  * Blocks for as long as the disk takes. Errors: NOT_FOUND, IO, FORMAT (damaged), UNSUPPORTED (architecture;
  * or this processor: a build for x86-64 needs AVX2, FMA, F16C and BMI2), NO_MEMORY, ABORTED, INVALID. The
@@ -207,8 +210,10 @@ WEIR_API WEIR_CHECKED weir_status weir_model_load(const char *path, const weir_m
 WEIR_API weir_model *weir_model_hold(weir_model *model);
 WEIR_API void weir_model_release(weir_model *model);
 
-/* BACKEND: a worker of the model (weir_model_params.rpc) is gone, so the model cannot compute any more.
- * Any thread. */
+/* BACKEND: the model cannot compute any more, because a worker (weir_model_params.rpc) is gone, or because a
+ * mapped file has changed; the message says which. Streams, passes and submits of the model then end with the
+ * same error; release it and load it again (a weir_pool does that at the next lease). Looks at each mapped
+ * file, at most four times a second. Any thread. */
 WEIR_API weir_status weir_model_check(const weir_model *model, weir_error *error);
 
 typedef struct weir_model_info {
@@ -1183,8 +1188,8 @@ WEIR_API weir_status weir_media_describe(const weir_media *media, weir_media_inf
  * existing file that this function did not write is never replaced (INVALID). Loads use an optimized file
  * with use_mmap, without use_mlock and without layers on a GPU. A file that is damaged or belongs to another
  * model, version or processor is not used, and the log has the reason. If the model's file is modified, or
- * copied without its modification time, the optimized file no longer belongs to it. It must stay unchanged
- * while a model that uses it lives, and it is trusted like the model.
+ * copied without its modification time, the optimized file no longer belongs to it. It is trusted like the
+ * model, and watched like it while a model uses it.
  *
  * Errors: as weir_model_load; IO (also no space, no permission); UNSUPPORTED (the kernels are off or multiply
  * none of this model's weights). After an error the previous file, if any, is unchanged. */

@@ -47,6 +47,7 @@ static const weir__fake_option options[] = {
     OPTION(fail_pass, -1, -1, INT32_MAX),
     OPTION(n_bytes, 0, 0, INT64_MAX / 2),
     OPTION(fail_load, 0, 0, 1),
+    OPTION(change_pass, -1, -1, INT32_MAX),
 #undef OPTION
 };
 #define N_OPTIONS (sizeof options / sizeof options[0])
@@ -412,8 +413,9 @@ int64_t weir__fake_model_meta_key(const weir__bmodel *model, size_t i, char *key
 
 weir_status weir__fake_model_check(const weir__bmodel *model, weir_error *error)
 {
-    (void)model, (void)error;
-    return WEIR_OK;
+    int64_t at = model->options.change_pass;
+    if (at < 0 || atomic_load(&model->hooks.n_passes) < (uint64_t)at) return WEIR_OK;
+    return weir__error_set(error, WEIR_BACKEND, "path", "fake: was changed while the model was in use");
 }
 
 weir_status weir__fake_model_weights(const weir__bmodel *model, size_t i, weir_model_weights *weights)

@@ -264,6 +264,7 @@ static weir_status run_pass(weir__bcontext *context, const weir__batch *batch, b
 
     if (hooks->before_decode != NULL) hooks->before_decode(hooks->before_decode_user, batch);
     weir_status status = batch_check(context, batch, cells, error);
+    if (status == WEIR_OK) status = weir__fake_model_check(context->model, error);
     if (status != WEIR_OK) return status;
 
     if (weir__fake_fails(&hooks->fail_decode_at, &hooks->fail_decode_more)) {

@@ -395,7 +395,7 @@ static weir_status run_pass(weir__bcontext *c, const weir__batch *batch, int32_t
     status =
         weir__shim_decode(c->context, b, c->model->encoder_only || c->model->encoder_decoder, &began, error);
     if (began) copied(c);
-    if (status != WEIR_OK) { /* a lost worker is the better reason */
+    if (status != WEIR_OK) { /* a lost worker or a changed file is the better reason */
         weir_status lost = weir__llama_model_check(c->model, error);
         return lost != WEIR_OK ? lost : status;
     }

@@ -53,6 +53,7 @@ struct weir__bmodel {
 
     weir__llama_grammars *grammars;
     weir__workers *workers; /* NULL = none */
+    weir__stamps *files;    /* that are mapped; NULL = none */
 
     /* Protects llama.cpp's list of the model's adapters, which it reads when it plans the passes of a
      * context. Held while an adapter is loaded or freed, and while a context is created or gets other

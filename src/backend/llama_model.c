@@ -177,15 +177,24 @@ static bool on_progress(float done, void *user)
     return !l->aborted;
 }
 
+/* Whether weights stay in the file's pages. */
+static bool maps(const weir_model_params *params, bool outline)
+{
+    return params->use_mmap && !params->use_direct_io && !params->vocab_only && !outline;
+}
+
 /* Creates a model without its weights. NULL: no memory. */
-static weir__bmodel *create_model(weir_error *error)
+static weir__bmodel *create_model(const weir_model_params *params, bool outline, weir_error *error)
 {
     weir__bmodel *m = weir__mem_calloc(1, sizeof *m);
     if (m == NULL) goto no_model;
     if (pthread_mutex_init(&m->scratch_lock, NULL) != 0) goto no_lock;
     if (pthread_mutex_init(&m->adapter_lock, NULL) != 0) goto one_lock;
     m->grammars = weir__llama_grammars_create();
-    if (m->grammars != NULL) return m;
+    if (maps(params, outline)) m->files = weir__stamps_create();
+    if (m->grammars != NULL && (m->files != NULL || !maps(params, outline))) return m;
+    weir__llama_grammars_destroy(m->grammars);
+    weir__stamps_destroy(m->files);
     pthread_mutex_destroy(&m->adapter_lock);
 one_lock:
     pthread_mutex_destroy(&m->scratch_lock);
@@ -205,6 +214,7 @@ void weir__llama_model_free(weir__bmodel *model)
     weir__mem_free(model->eog);
     if (model->model != NULL) llama_model_free(model->model);
     weir__shim_workers_close(model->workers);
+    weir__stamps_destroy(model->files);
     pthread_mutex_destroy(&model->adapter_lock);
     pthread_mutex_destroy(&model->scratch_lock);
     weir__mem_free(model);
@@ -331,12 +341,15 @@ static void decide(loading *l, bool offloads)
 static weir_status read_weights(loading *l, weir__bmodel *m, weir_error *error)
 {
     bool mapped = l->how.load_mode == LLAMA_LOAD_MODE_MMAP;
+    weir_status status = WEIR_OK;
     if (mapped && !l->how.vocab_only && !m->offloads)
         l->optimized = weir__llama_optimized_open(l->path, l->params->optimized, l->file.identity);
+    if (l->optimized != NULL) status = weir__optimized_file_watch(l->optimized, m->files, error);
+    if (status != WEIR_OK) return status;
     weir__hook_load how = {.mapped = mapped, .locked = l->params->use_mlock, .from = l->optimized};
     if (!weir__hook_begin(&how))
         return weir__error_set(error, WEIR_NO_MEMORY, NULL, "no memory for the threads that pack weights");
-    weir_status status = weir__shim_model_load(l->path, l->how, &m->model, error);
+    status = weir__shim_model_load(l->path, l->how, &m->model, error);
     m->info.n_bytes_kernels = weir__hook_end(m->model, &m->info.n_bytes_mapped);
     if (status != WEIR_OK)
         return l->aborted
@@ -371,13 +384,14 @@ weir_status weir__llama_model_load(const char *path, const weir_model_params *pa
     weir__bmodel *m = NULL;
     weir_status status = weir__shim_start(error);
     if (status == WEIR_OK) status = copy_split(l, error);
-    if (status == WEIR_OK) status = weir__gguf_check(l->path, &l->file, error);
-    if (status == WEIR_OK && (m = create_model(error)) == NULL) status = WEIR_NO_MEMORY;
+    if (status == WEIR_OK && (m = create_model(params, outline, error)) == NULL) status = WEIR_NO_MEMORY;
+    if (status == WEIR_OK) status = weir__gguf_check(l->path, m->files, &l->file, error);
     if (status == WEIR_OK) status = choose_devices(l, m, error);
     if (status != WEIR_OK) goto out;
     m->offloads = l->params->n_gpu_layers != 0 && (l->chosen ? l->n_devices > 0 : has_gpu());
     decide(l, m->offloads);
     status = read_weights(l, m, error);
+    if (status == WEIR_OK && m->files != NULL) status = weir__stamps_settle(m->files, error);
     if (status == WEIR_OK) status = weir__llama_model_check(m, error);
     if (status == WEIR_OK) status = describe(l, m, error);
     if (status != WEIR_OK) goto out;
@@ -408,7 +422,8 @@ uint64_t weir__llama_model_identity(const weir__bmodel *model)
 
 weir_status weir__llama_model_check(const weir__bmodel *model, weir_error *error)
 {
-    return weir__shim_workers_check(model->workers, error);
+    weir_status status = weir__shim_workers_check(model->workers, error);
+    return status == WEIR_OK ? weir__stamps_check(model->files, error) : status;
 }
 
 weir_status weir__llama_model_weights(const weir__bmodel *model, size_t i, weir_model_weights *weights)

@@ -120,7 +120,7 @@ weir_status weir__llama_model_optimize(const char *path, const char *out, weir_p
     weir_status status = weir__shim_start(error);
     if (status != WEIR_OK) return status;
     if (weir__hook_kernels()[0] == '\0') return no_kernels(error);
-    status = weir__gguf_check(path, &info, error);
+    status = weir__gguf_check(path, NULL, &info, error);
     if (status != WEIR_OK) return status;
     char *file = path_of(path, out);
     if (file == NULL) return weir__error_set(error, WEIR_NO_MEMORY, NULL, "no memory for a path");
@@ -147,7 +147,7 @@ weir_status weir__llama_model_optimize_check(const char *path, const char *named
     weir_status status = weir__shim_start(error);
     if (status != WEIR_OK) return status;
     if (weir__hook_kernels()[0] == '\0') return no_kernels(error);
-    status = weir__gguf_check(path, &info, error);
+    status = weir__gguf_check(path, NULL, &info, error);
     if (status != WEIR_OK) return status;
     weir__optimized_kind kind = kind_of(info.identity);
     char *file = path_of(path, named);

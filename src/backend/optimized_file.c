@@ -169,6 +169,11 @@ void *weir__optimized_file_map(weir__optimized_file *f, size_t size)
     return at;
 }
 
+weir_status weir__optimized_file_watch(const weir__optimized_file *f, weir__stamps *files, weir_error *error)
+{
+    return weir__stamps_add(files, f->fd, f->path, error);
+}
+
 bool weir__optimized_file_is_next(weir__optimized_file *f, const weir__optimized_tensor *tensor)
 {
     if (f->n_seen == f->head.n_tensors) return false;

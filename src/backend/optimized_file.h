@@ -8,6 +8,7 @@
 #ifndef WEIR_BACKEND_OPTIMIZED_FILE_H
 #define WEIR_BACKEND_OPTIMIZED_FILE_H
 
+#include "base/stamps.h"
 #include "weir/weir.h"
 
 #ifdef __cplusplus
@@ -45,6 +46,10 @@ void weir__optimized_file_close(weir__optimized_file *file); /* mappings remain 
 /* Maps the next buffer, which has `size` bytes, for reading. The caller unmaps it. NULL: there is no such
  * buffer. */
 void *weir__optimized_file_map(weir__optimized_file *file, size_t size);
+
+/* Adds the file to those that must not change. IO, NO_MEMORY. */
+weir_status weir__optimized_file_watch(const weir__optimized_file *file, weir__stamps *files,
+                                       weir_error *error);
 
 /* Whether this is the next tensor of the table, in the buffer that was mapped last. */
 bool weir__optimized_file_is_next(weir__optimized_file *file, const weir__optimized_tensor *tensor);

@@ -109,7 +109,7 @@ weir_status check_written(const char *out, weir_error *error)
                                std::strerror(number));
     }
     close(file);
-    if (weir__gguf_check(out, nullptr, &why) == WEIR_OK) return WEIR_OK;
+    if (weir__gguf_check(out, nullptr, nullptr, &why) == WEIR_OK) return WEIR_OK;
     return weir__error_set(error, WEIR_IO, "out", "what was written is not whole; is the disk full? %.200s",
                            why.message);
 }
@@ -121,7 +121,7 @@ weir_status weir__llama_model_quantize(const char *path, const char *out, const 
 {
     llama_model_quantize_params p = llama_model_quantize_default_params();
     weir_status status = weir__shim_start(error);
-    if (status == WEIR_OK) status = weir__gguf_check(path, nullptr, error);
+    if (status == WEIR_OK) status = weir__gguf_check(path, nullptr, nullptr, error);
     if (status != WEIR_OK) return status;
     int file = open(out, O_WRONLY | O_CREAT | O_CLOEXEC, 0666);
     if (file < 0)

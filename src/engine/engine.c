@@ -431,6 +431,7 @@ weir_status weir__engine_submit(weir_engine *engine, const weir_request *request
         return weir__error_set(error, WEIR_INVALID, engine ? "requests" : "engine", "a pointer is NULL");
     if ((status = check_process(engine, error)) != WEIR_OK) return status;
     if (n == 0) return WEIR_OK;
+    if ((status = weir_model_check(engine->model, error)) != WEIR_OK) return status;
     if ((status = weir__engine_check_count(engine, 0, "n", n, error)) != WEIR_OK) return status;
     weir__request **made = weir__mem_calloc(n, sizeof *made);
     if (made == NULL) return weir__error_set(error, WEIR_NO_MEMORY, "", "out of memory for %zu requests", n);

@@ -63,6 +63,7 @@ static void open_file(gguf_check *c, const char *path)
 #else
         c->written_ns = (uint64_t)st.st_mtim.tv_nsec;
 #endif
+        if (c->files != NULL) c->status = weir__stamps_add(c->files, c->fd, path, c->error);
     }
 }
 
@@ -107,7 +108,7 @@ typedef void check_rules(gguf_check *c);
 
 /* Of the file, or of data [size] where that is not NULL. NULL: out of memory. */
 static gguf_check *check_one(const char *name, const void *data, size_t size, check_rules *rules,
-                             weir_error *error)
+                             weir__stamps *files, weir_error *error)
 {
     gguf_check *c = weir__mem_calloc(1, sizeof *c);
     if (c == NULL) {
@@ -118,6 +119,7 @@ static gguf_check *check_one(const char *name, const void *data, size_t size, ch
     c->error = error;
     c->fd = -1;
     c->data = data;
+    c->files = files;
     c->size = size;
     if (data == NULL) open_file(c, name);
     if (c->status == WEIR_OK) weir__gguf_check_container(c);
@@ -136,9 +138,9 @@ static weir_status end_check(gguf_check *c, weir__gguf_info *info)
     return status;
 }
 
-weir_status weir__gguf_check(const char *path, weir__gguf_info *info, weir_error *error)
+weir_status weir__gguf_check(const char *path, weir__stamps *files, weir__gguf_info *info, weir_error *error)
 {
-    gguf_check *c = check_one(path, NULL, 0, weir__gguf_check_rules, error);
+    gguf_check *c = check_one(path, NULL, 0, weir__gguf_check_rules, files, error);
     uint16_t count, no;
     if (c != NULL && c->status == WEIR_OK && split_number(c, "split.count", &count) && count > 1) {
         weir__gguf_info sum = c->info;
@@ -152,7 +154,7 @@ weir_status weir__gguf_check(const char *path, weir__gguf_info *info, weir_error
 
 weir_status weir__gguf_check_adapter(const char *path, weir__gguf_info *info, weir_error *error)
 {
-    gguf_check *c = check_one(path, NULL, 0, weir__gguf_check_adapter_rules, error);
+    gguf_check *c = check_one(path, NULL, 0, weir__gguf_check_adapter_rules, NULL, error);
     if (c != NULL) c->part = "the tensors";
     if (c != NULL && c->status == WEIR_OK) c->info.identity = weir__gguf_checksum(c, 0, c->size);
     return end_check(c, info);
@@ -160,12 +162,12 @@ weir_status weir__gguf_check_adapter(const char *path, weir__gguf_info *info, we
 
 weir_status weir__gguf_check_projector(const char *path, weir__gguf_info *info, weir_error *error)
 {
-    return end_check(check_one(path, NULL, 0, weir__gguf_check_projector_rules, error), info);
+    return end_check(check_one(path, NULL, 0, weir__gguf_check_projector_rules, NULL, error), info);
 }
 
 weir_status weir__gguf_check_memory(const void *data, size_t size, weir__gguf_info *info, weir_error *error)
 {
-    gguf_check *c = check_one("the model", data, size, weir__gguf_check_rules, error);
+    gguf_check *c = check_one("the model", data, size, weir__gguf_check_rules, NULL, error);
     uint16_t count;
     if (c != NULL && c->status == WEIR_OK && split_number(c, "split.count", &count) && count > 1)
         weir__gguf_fail(c, WEIR_UNSUPPORTED, "is one of %d files", count);
@@ -175,5 +177,6 @@ weir_status weir__gguf_check_memory(const void *data, size_t size, weir__gguf_in
 weir_status weir__gguf_check_projector_memory(const void *data, size_t size, weir__gguf_info *info,
                                               weir_error *error)
 {
-    return end_check(check_one("the projector", data, size, weir__gguf_check_projector_rules, error), info);
+    return end_check(check_one("the projector", data, size, weir__gguf_check_projector_rules, NULL, error),
+                     info);
 }

@@ -4,20 +4,22 @@
  * llama.cpp's loader throws on most bad files; on others it aborts, divides by zero or allocates without
  * bound. This check refuses the latter. It reads header, metadata and tensor table and compares
  * them with the assumptions of the pinned release's loader, vocabulary and graphs. It refuses more
- * only where its message is better than llama.cpp's. A file that passes is trusted: it must not change while
- * the model lives, and the values of its weights are not checked. */
+ * only where its message is better than llama.cpp's. A file that passes is trusted: the values of its
+ * weights are not checked. */
 #ifndef WEIR_GGUF_GGUF_H
 #define WEIR_GGUF_GGUF_H
 
+#include "base/stamps.h"
 #include "gguf/gguf_info.h"
 #include "weir/weir.h"
 
 /* Checks a model file; for the first shard of a split model ("…-00001-of-00003.gguf") every shard. Blocks
  * while it reads the metadata; never waits for a FIFO. Memory: 16 bytes per token and tensor, and some 500
- * KB. info may be NULL; it is written on WEIR_OK only. Any thread. NOT_FOUND: no such file or shard; IO: it
+ * KB. info may be NULL; it is written on WEIR_OK only. files, unless NULL, gets the files that were read. Any
+ * thread. NOT_FOUND: no such file or shard; IO: it
  * cannot be read; FORMAT: damaged, hostile or no GGUF; UNSUPPORTED: valid, but this build cannot run it;
  * NO_MEMORY. Messages name the offset, key or tensor. */
-weir_status weir__gguf_check(const char *path, weir__gguf_info *info, weir_error *error);
+weir_status weir__gguf_check(const char *path, weir__stamps *files, weir__gguf_info *info, weir_error *error);
 
 /* The same for a LoRA adapter, where llama.cpp does not check the types of some keys. identity is a checksum
  * of the whole file without its time. */

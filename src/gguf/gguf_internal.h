@@ -3,6 +3,7 @@
 #ifndef WEIR_GGUF_GGUF_INTERNAL_H
 #define WEIR_GGUF_GGUF_INTERNAL_H
 
+#include "base/stamps.h"
 #include "gguf/gguf_info.h"
 #include "weir/weir.h"
 
@@ -53,6 +54,7 @@ typedef struct gguf_check {
     uint64_t at;
     const char *part; /* of the file, for "ends inside" */
 
+    weir__stamps *files; /* NULL, or the list that gets each file */
     weir_status status;
     weir_error *error;
     const char *name; /* for messages */

@@ -46,8 +46,8 @@ static void good_file_passes(void **state)
     memset(&from_file, 0, sizeof from_file);
     assert_int_equal(weir__gguf_check_memory(f.bytes, f.n, &from_memory, &error), WEIR_OK);
     save("good.gguf", f.bytes, f.n, path);
-    assert_int_equal(weir__gguf_check(path, &from_file, NULL), WEIR_OK);
-    assert_int_equal(weir__gguf_check(path, NULL, &error), WEIR_OK);
+    assert_int_equal(weir__gguf_check(path, NULL, &from_file, NULL), WEIR_OK);
+    assert_int_equal(weir__gguf_check(path, NULL, NULL, &error), WEIR_OK);
     assert_true(from_memory.identity != from_file.identity); /* memory has no time */
     from_memory.identity = from_file.identity;
     assert_memory_equal(&from_memory, &from_file, sizeof from_file);
@@ -94,13 +94,13 @@ static void large_vocabulary_passes_from_a_file(void **state)
         remove_key(&m, "tokenizer.ggml.scores");
         file f = write_model(&m);
         save("vocabulary.gguf", f.bytes, f.n, path);
-        if (weir__gguf_check(path, NULL, &error) != WEIR_OK) fail_msg("%s", error.message);
+        if (weir__gguf_check(path, NULL, NULL, &error) != WEIR_OK) fail_msg("%s", error.message);
         /* The last token becomes the first one. */
         unsigned char *last = f.bytes + f.n - 10;
         while (memcmp(--last, "token 19999", 11) != 0) assert_true(last > f.bytes);
         memcpy(last, "token 10000", 11);
         save("vocabulary.gguf", f.bytes, f.n, path);
-        assert_int_equal(weir__gguf_check(path, NULL, &error), WEIR_FORMAT);
+        assert_int_equal(weir__gguf_check(path, NULL, NULL, &error), WEIR_FORMAT);
         assert_non_null(strstr(error.message, "the same token"));
         free(f.bytes);
         fini_model(&m);
@@ -113,10 +113,10 @@ static void assert_refused(const char *path, weir_status status, const char *tex
 {
     weir_error error;
     memset(&error, 0, sizeof error);
-    assert_int_equal(weir__gguf_check(path, NULL, &error), status);
+    assert_int_equal(weir__gguf_check(path, NULL, NULL, &error), status);
     assert_int_equal(error.code, status);
     if (strstr(error.message, text) == NULL) fail_msg("\"%s\" does not say \"%s\"", error.message, text);
-    assert_int_equal(weir__gguf_check(path, NULL, NULL), status);
+    assert_int_equal(weir__gguf_check(path, NULL, NULL, NULL), status);
 }
 
 static void files_that_are_no_models_are_refused(void **state)
@@ -338,6 +338,27 @@ static void memory_holds_no_shards(void **state)
     CASE(WEIR_UNSUPPORTED, "one of 2 files", set_u16(m, "split.count", 2));
 }
 
+/* All files that a check has read are watched, and none of a check that failed is left open. */
+static void every_shard_is_watched(void **state)
+{
+    (void)state;
+    char first[TEMP_PATH_MAX], path[TEMP_PATH_MAX];
+    weir_error error;
+    save_shard("watched", 1, 3, 2, U16, path);
+    save_shard("watched", 2, 3, 3, U16, path);
+    save_shard("watched", 0, 3, 1, U16, first);
+    weir__stamps *files = weir__stamps_create();
+    assert_int_equal(weir__gguf_check(first, files, NULL, NULL), WEIR_OK);
+    assert_int_equal(weir__stamps_settle(files, NULL), WEIR_OK);
+    assert_int_equal(truncate(path, 100), 0);
+    assert_int_equal(weir__stamps_check(files, &error), WEIR_BACKEND);
+    assert_non_null(strstr(error.message, "watched-00003-of-00003.gguf was changed"));
+    weir__stamps_destroy(files);
+    files = weir__stamps_create();
+    assert_int_equal(weir__gguf_check(first, files, NULL, NULL), WEIR_FORMAT);
+    weir__stamps_destroy(files);
+}
+
 static void shards_are_checked_each(void **state)
 {
     (void)state;
@@ -350,12 +371,12 @@ static void shards_are_checked_each(void **state)
     save_shard("good", 1, 3, 2, U16, path);
     assert_refused(path, WEIR_FORMAT, "give the first");
     save_shard("good", 2, 3, 3, U16, path);
-    assert_int_equal(weir__gguf_check(first, &all, NULL), WEIR_OK);
+    assert_int_equal(weir__gguf_check(first, NULL, &all, NULL), WEIR_OK);
     assert_int_equal(all.n_shards, 3);
     assert_int_equal(all.n_tensors, 21);
     assert_string_equal(all.architecture, "llama");
     save_shard("one", 0, 1, 1, U16, path);
-    assert_int_equal(weir__gguf_check(path, &one, NULL), WEIR_OK);
+    assert_int_equal(weir__gguf_check(path, NULL, &one, NULL), WEIR_OK);
     assert_int_equal(one.n_shards, 1);
     assert_int_equal(all.tensor_bytes, 3 * one.tensor_bytes);
 
@@ -377,7 +398,7 @@ static void shards_are_checked_each(void **state)
 static uint64_t identity_of(const char *path)
 {
     weir__gguf_info info;
-    assert_int_equal(weir__gguf_check(path, &info, NULL), WEIR_OK);
+    assert_int_equal(weir__gguf_check(path, NULL, &info, NULL), WEIR_OK);
     return info.identity;
 }
 
@@ -439,7 +460,7 @@ static void identity_is_that_of_files_and_times(void **state)
 static uint64_t fingerprint_of(const char *path)
 {
     weir__gguf_info info;
-    assert_int_equal(weir__gguf_check(path, &info, NULL), WEIR_OK);
+    assert_int_equal(weir__gguf_check(path, NULL, &info, NULL), WEIR_OK);
     return info.fingerprint;
 }
 
@@ -479,7 +500,7 @@ static void each_failed_allocation_is_reported(void **state)
     for (;; n++) {
         weir_error error;
         weir__mem_fail_after(n);
-        weir_status status = weir__gguf_check(path, NULL, &error);
+        weir_status status = weir__gguf_check(path, NULL, NULL, &error);
         bool pending = weir__mem_fail_pending();
         weir__mem_fail_after(-1);
         assert_int_equal(weir__mem_live(), live);
@@ -508,6 +529,7 @@ int main(void)
         cmocka_unit_test(faults_of_keys_are_named),
         cmocka_unit_test(faults_of_tensors_are_named),
         cmocka_unit_test(memory_holds_no_shards),
+        cmocka_unit_test(every_shard_is_watched),
         cmocka_unit_test(shards_are_checked_each),
         cmocka_unit_test(each_failed_allocation_is_reported),
     };

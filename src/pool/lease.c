@@ -167,8 +167,8 @@ static weir_status check_name(const weir_pool *pool, const char *name, weir_leas
     return WEIR_OK;
 }
 
-/* A model that has lost a machine with some of its layers is loaded again. */
-static void check_machines(weir_pool *pool, weir__entry *entry)
+/* A model that has lost a machine with some of its layers, or whose file has changed, is loaded again. */
+static void check_model(weir_pool *pool, weir__entry *entry)
 {
     if (entry->state != WEIR_POOL_LOADED || !weir__resident_is_lost(entry->resident)) return;
     entry->leave = true;
@@ -183,7 +183,7 @@ static weir_status begin_lease(weir_lease *lease, weir_error *error)
     if (pool->stopping) return weir__error_set(error, WEIR_STOPPED, "pool", "the pool is being destroyed");
     if (entry == NULL)
         return weir__error_set(error, WEIR_NOT_FOUND, "name", "no model has the name \"%s\"", lease->name);
-    check_machines(pool, entry);
+    check_model(pool, entry);
     if (weir__entry_is_open(entry)) {
         hold_entry(lease, entry);
     } else if (pool->params.queue_limit > 0 && pool->n_waiting >= pool->params.queue_limit) {
