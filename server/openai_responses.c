@@ -5,6 +5,7 @@
 #include "answer.h"
 #include "ask.h"
 #include "base/clock.h"
+#include "base/json.h"
 #include "base/mem.h"
 #include "custom_tool.h"
 #include "keys.h"
@@ -398,7 +399,7 @@ static bool repeat(const serve_ask *ask, const char *name, const char *standard,
  * json_decref; NULL: out of memory. */
 static json_t *complete(const json_t *item, const char *token, size_t i)
 {
-    json_t *full = json_copy((json_t *)item);
+    json_t *full = weir__json_copy(item);
     const json_t *content = json_object_get(full, "content");
     const char *role = json_string_value(json_object_get(full, "role"));
     bool ok = full != NULL;
