@@ -60,6 +60,9 @@ void serve_connection_open(serve_server *server, int fd, const char *address, bo
 /* Works on the connections that are due, and frees closed ones. True: some are due again. */
 bool serve_connections_work(serve_server *server);
 
+/* Answers 503 with bytes that need no memory, unless an answer has begun, and parts from the client. */
+void serve_connection_starve(serve_connection *connection);
+
 /* Closes connections whose deadline has passed. */
 void serve_connections_sweep(serve_server *server, int64_t now_ns);
 void serve_connections_close(serve_server *server);

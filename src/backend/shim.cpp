@@ -36,6 +36,22 @@ using weir::guard;
 namespace
 {
 thread_local capture *current_capture = nullptr;
+thread_local bool is_starving = false;
+}
+
+weir::starving::starving() : before(is_starving)
+{
+    is_starving = false;
+}
+
+weir::starving::~starving()
+{
+    is_starving = is_starving || before;
+}
+
+bool weir::starving::is_known()
+{
+    return is_starving;
 }
 
 weir::capture::capture() : outer(current_capture)
@@ -126,10 +142,21 @@ void tokenize_step(void)
 }
 #endif
 
+std::new_handler next_handler = nullptr;
+
+/* What operator new does without a handler, after it was noted. */
+void on_no_memory(void)
+{
+    is_starving = true;
+    if (next_handler == nullptr) throw std::bad_alloc();
+    next_handler();
+}
+
 pthread_once_t started = PTHREAD_ONCE_INIT;
 
 void start_llama(void)
 {
+    next_handler = std::set_new_handler(on_no_memory);
     llama_log_set(on_log, nullptr);
     llama_backend_init();
     weir__hook_install();
@@ -271,6 +298,7 @@ weir_status weir__shim_decode(llama_context *context, llama_batch batch, bool en
             return weir__error_set(error, WEIR_NO_SPACE, nullptr, "no KV cells are left for %d tokens",
                                    batch.n_tokens);
         case 2: return weir__error_set(error, WEIR_ABORTED, nullptr, "the pass was aborted");
+        case -2: return weir__error_set(error, WEIR_NO_MEMORY, nullptr, "no memory for the pass");
         case -1:
             return weir__error_set(error, WEIR_INVALID, "batch", "the batch is not sound: %s",
                                    said.reason("llama.cpp gives no reason"));
