@@ -2,8 +2,8 @@
 # llama.sh [--flavor release|asan|tsan|stock|stock-avx2] [--media] [--print-config]: fetches and builds the pinned llama.cpp,
 # once per pin and flag set, in the user's cache. Progress goes to stderr; stdout gets NAME=VALUE lines for cmake/llama.cmake. All
 # flavors but stock and stock-avx2, which benchmarks compare with, have llama.patch (docs/adr/0013, 0040, 0046, 0063) and
-# llama_memory.patch (docs/adr/0099). llama_amx.patch,
-# without which builds of gcc 12 for processors with AMX crash, is part of all that are compiled for the processor that builds.
+# llama_memory.patch (0099). llama_amx.patch, without which builds of gcc 12 for processors with AMX crash, is part of all that are
+# compiled for the processor that builds.
 #
 #   --media            builds libmtmd, too: the encoders of images and sounds
 #   --print-config     prints the choices; fetches and builds nothing

@@ -228,7 +228,8 @@ static void refuse_error(serve_connection *connection, llhttp_errno_t error)
     snprintf(message, sizeof message, "this is not HTTP/1.1: %s",
              why != NULL && why[0] != '\0' ? why : "invalid");
     bool no_call = error == HPE_CB_HEADERS_COMPLETE; /* which end_head could not make */
-    if (no_call || connection->head.bytes.failed || (connection->call != NULL && connection->call->body.failed))
+    if (no_call || connection->head.bytes.failed ||
+        (connection->call != NULL && connection->call->body.failed))
         refuse_request(connection, 503, "out_of_memory", "the server is out of memory for this request");
     else if (connection->head.n_extra > EXTRA_MAX)
         refuse_request(connection, 400, "bad_chunks",

@@ -37,7 +37,7 @@ namespace
 {
 thread_local capture *current_capture = nullptr;
 thread_local bool is_starving = false;
-}
+} // namespace
 
 weir::starving::starving() : before(is_starving)
 {

@@ -29,8 +29,8 @@ weir__json_words weir__json_problem(const json_error_t *what)
 {
     weir__json_words words;
     const char *near = strstr(what->text, " near '"); /* and the text there */
-    snprintf(words.text, sizeof words.text, "%s%s%s", words_for(json_error_code(what)), near != NULL ? "," : "",
-             near != NULL ? near : "");
+    snprintf(words.text, sizeof words.text, "%s%s%s", words_for(json_error_code(what)),
+             near != NULL ? "," : "", near != NULL ? near : "");
     return words;
 }
 

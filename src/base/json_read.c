@@ -78,6 +78,14 @@ static int scan_number(reader *r)
     return r->at < r->length && weir__ascii_is_digit(r->text[r->at]) ? TOKEN_BAD : token; /* 01 */
 }
 
+/* Of one character that may not be there, all bytes. */
+static int scan_other(reader *r)
+{
+    if (r->at < r->length) r->at++;
+    while (r->at < r->length && ((unsigned char)r->text[r->at] & 0xC0) == 0x80) r->at++;
+    return TOKEN_BAD;
+}
+
 /* Behind the quote that ends it. What its escapes stand for is read later. */
 static int scan_string(reader *r)
 {
@@ -92,9 +100,9 @@ static int scan_string(reader *r)
         r->at++;
         if (skip_char(r, "u")) {
             for (int i = 0; i < 4; i++, r->at++)
-                if (r->at == r->length || weir__ascii_hex(r->text[r->at]) < 0) return TOKEN_BAD;
+                if (r->at == r->length || weir__ascii_hex(r->text[r->at]) < 0) return scan_other(r);
         } else if (!skip_char(r, "\"\\/bfnrt")) {
-            return TOKEN_BAD;
+            return scan_other(r);
         }
         r->at--;
     }
@@ -112,16 +120,10 @@ static int scan_word(reader *r)
     return TOKEN_BAD;
 }
 
-/* One character, all of its bytes. */
-static int scan_other(reader *r)
-{
-    for (r->at++; r->at < r->length && ((unsigned char)r->text[r->at] & 0xC0) == 0x80;) r->at++;
-    return TOKEN_BAD;
-}
-
 static void next_token(reader *r)
 {
-    while (skip_char(r, " \t\n\r")) {}
+    while (skip_char(r, " \t\n\r")) {
+    }
     r->from = r->at;
     char c = r->at < r->length ? r->text[r->at] : '\0';
     if (r->at == r->length)

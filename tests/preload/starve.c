@@ -2,12 +2,13 @@
  * tests; glibc only.
  *
  * STARVE_FILE names a file of two numbers of 32 bits that the test changes while the program runs: `one_in` (of so many
- * allocations, one fails; 0: none) and `smallest` (bytes that one must have for that). With starve_after, a program fails
- * allocations of its own threads.
+ * allocations, one fails; 0: none) and `smallest` (bytes that one must have for that). With starve_after, a program lets one of its
+ * own fail.
  * SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
 #include <fcntl.h>
 #include <malloc.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdlib.h>
@@ -27,22 +28,31 @@ static control off;
 static volatile control *orders = &off;
 
 static _Thread_local uint64_t dice;
-static _Thread_local long countdown = -1;
+static atomic_long countdown = -1;
 
-/* This thread's next n allocations succeed, the one after them fails. Negative: off. */
-void starve_after(long n);
+/* The next n allocations, of any thread, succeed, and the `many` after them fail. Negative n: off. */
+void starve_after(long n, long many);
 
-/* How many may still succeed; negative: the failure has been, or none was asked for. */
+/* How many may still succeed; negative: a failure has been, or none was asked for. */
 long starve_left(void);
 
-void starve_after(long n)
+static atomic_long failures;
+
+void starve_after(long n, long many)
 {
-    countdown = n;
+    atomic_store(&failures, many);
+    atomic_store(&countdown, n < 0 ? -1 : n);
 }
 
 long starve_left(void)
 {
-    return countdown;
+    return atomic_load(&countdown);
+}
+
+static bool counts_down(void)
+{
+    if (atomic_load(&countdown) >= 0 && atomic_fetch_sub(&countdown, 1) > 0) return false;
+    return atomic_load(&failures) > 0 && atomic_fetch_sub(&failures, 1) > 0;
 }
 
 __attribute__((constructor)) static void map_orders(void)
@@ -57,7 +67,7 @@ __attribute__((constructor)) static void map_orders(void)
 
 static bool fails(size_t size)
 {
-    bool failed = countdown >= 0 && countdown-- == 0;
+    bool failed = counts_down();
     uint32_t one_in = orders->one_in;
     if (one_in > 0 && size >= orders->smallest) {
         if (dice == 0) dice = (uintptr_t)&dice * UINT64_C(0x9E3779B97F4A7C15) | 1;
