@@ -15,6 +15,7 @@
 #include <pthread.h>
 
 #include <algorithm>
+#include <cstdio>
 #include <cstring>
 #include <vector>
 
@@ -235,6 +236,22 @@ weir_status weir__shim_tokenize(const llama_vocab *vocab, const char *text, int3
                                "the text has %d tokens, there is room for %d", -n, capacity);
     });
     return limits.is_over() ? weir__interrupt_error(error) : status;
+}
+
+int32_t weir__shim_meta(const llama_model *model, const char *key, char *text, size_t capacity)
+{
+    for (const auto &[name, value] : model->gguf_kv)
+        if (name == key) return std::snprintf(text, capacity, "%s", value.c_str());
+    if (capacity > 0) text[0] = '\0';
+    return -1;
+}
+
+weir_status weir__shim_template_text(const llama_model *model, const char **text, weir_error *error)
+{
+    return guard(error, WEIR_BACKEND, "the model's chat template cannot be read", [&] {
+        *text = llama_model_chat_template(model, nullptr);
+        return WEIR_OK;
+    });
 }
 
 int32_t weir__shim_piece(const llama_vocab *vocab, int32_t token, bool special, char *bytes, int32_t capacity)
