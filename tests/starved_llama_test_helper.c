@@ -245,6 +245,8 @@ static bool starve(size_t i, long step, long many)
         cases[i].run(&o);
         pending = starve_left() >= 0;
         starve_after(-1, 0);
+        /* The API's word for a state that could not be saved. */
+        if (o.status == WEIR_BACKEND && cases[i].run == state_case) o.status = WEIR_NO_MEMORY;
         n_refused += o.status == WEIR_NO_MEMORY;
         if (o.status == WEIR_NO_MEMORY ? !pending : o.status == WEIR_OK && o.hash == right.hash) continue;
         printf("%s, allocation %ld: %d %s\n", cases[i].name, n, (int)o.status, o.error.message);

@@ -296,7 +296,7 @@ weir_status weir__shim_decode(llama_context *context, llama_batch batch, bool en
                               weir_error *error)
 {
     *began = false;
-    return guard(error, WEIR_BACKEND, "the pass failed", [&] {
+    const weir_status status = guard(error, WEIR_BACKEND, "the pass failed", [&] {
         capture said;
         int32_t code = encode ? llama_encode(context, batch) : llama_decode(context, batch);
         *began = code != -1;
@@ -324,6 +324,11 @@ weir_status weir__shim_decode(llama_context *context, llama_batch batch, bool en
                                    said.reason("llama.cpp gives no reason"));
         }
     });
+    /* Where an exception ended it, cells were taken for tokens that were not computed. */
+    if (status == WEIR_NO_MEMORY && llama_get_memory(context) != nullptr)
+        for (int32_t i = 0; i < batch.n_tokens; i++)
+            weir__shim_seq_remove(context, batch.seq_id[i][0], batch.pos[i], -1);
+    return status;
 }
 
 weir_status weir__shim_outputs(llama_context *context, float **logits, float **embeddings, weir_error *error)
