@@ -38,6 +38,7 @@ struct serve_connection {
     bool due;
     bool dead;        /* closed, and freed at the turn's end */
     bool local;       /* by a Unix socket */
+    bool starved;     /* a call could not be made */
     bool crowded;     /* beyond the limit: only probes are served */
     char address[46]; /* the client's; "" = a Unix socket */
     SSL *tls;         /* NULL = none */
@@ -59,9 +60,6 @@ void serve_connection_open(serve_server *server, int fd, const char *address, bo
 
 /* Works on the connections that are due, and frees closed ones. True: some are due again. */
 bool serve_connections_work(serve_server *server);
-
-/* Answers 503 with bytes that need no memory, unless an answer has begun, and parts from the client. */
-void serve_connection_starve(serve_connection *connection);
 
 /* Closes connections whose deadline has passed. */
 void serve_connections_sweep(serve_server *server, int64_t now_ns);

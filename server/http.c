@@ -67,7 +67,7 @@ static void refuse_request(serve_connection *connection, int status, const char 
 {
     serve_call *call = connection->call != NULL ? connection->call : create_call(connection);
     if (call == NULL) {
-        serve_connection_starve(connection);
+        connection->starved = true;
         return;
     }
     call->close = true;
@@ -256,7 +256,7 @@ static bool read_piece(serve_connection *connection)
                        "the request's head is larger than the limit of 16 KiB");
     if (error != HPE_OK && error != HPE_PAUSED && error != HPE_PAUSED_UPGRADE)
         refuse_error(connection, error);
-    return error == HPE_OK && !connection->dead && connection->stage == SERVE_REQUEST &&
+    return error == HPE_OK && !connection->dead && !connection->starved &&
            (connection->call == NULL || !connection->call->begun);
 }
 

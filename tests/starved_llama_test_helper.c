@@ -171,8 +171,7 @@ static void state_case(outcome *o)
     if (o->status == WEIR_OK) o->status = weir_state_save(context, 0, state, sizeof state, &n, &o->error);
     if (o->status == WEIR_OK) mix(o, state, n);
     if (o->status == WEIR_OK) o->status = weir_state_load(context, 1, state, n, &o->error);
-    if (o->status == WEIR_OK) o->status = weir_sequence_copy(context, 1, 2, 0, -1, &o->error);
-    if (o->status == WEIR_OK) o->status = weir_decode_token(context, prompt[1], N_PROMPT, 2, &o->error);
+    if (o->status == WEIR_OK) o->status = weir_decode_token(context, prompt[1], N_PROMPT, 1, &o->error);
     const float *logits = NULL;
     if (o->status == WEIR_OK) o->status = weir_logits(context, -1, &logits, &o->error);
     if (o->status == WEIR_OK) mix(o, logits, 64 * sizeof *logits);

@@ -86,7 +86,7 @@ static weir_status parse(const char *text, size_t length, const char *field, wei
     if (length == WEIR_NUL) length = strlen(text);
     weir_status status = check_text(text, length, field, code, error);
     if (status != WEIR_OK) return status;
-    json_t *parsed = weir__json_read(text, length, mends, &fault);
+    json_t *parsed = weir__json_read(text, length, WEIR__JSON_DEPTH_MAX, mends, &fault);
     if (parsed == NULL) return report_fault(&fault, text, field, code, error);
     *value = parsed;
     return WEIR_OK;

@@ -7,7 +7,6 @@
 #include <string.h>
 
 #include "base/ascii.h"
-#include "base/json.h"
 #include "base/mem.h"
 
 /* Tokens: the characters {}[]:, themselves, and these. */
@@ -17,7 +16,7 @@ typedef struct reader {
     const char *text;
     size_t length, from, at; /* the token is text[from, at) */
     bool mends;
-    int token, depth;
+    int token, depth, depth_max;
     enum json_error_code code; /* json_error_unknown: nothing is wrong yet */
     char *scratch;             /* a string's bytes or a number's digits, with NUL */
     size_t capacity;
@@ -271,7 +270,7 @@ static bool read_container(reader *r, json_t **made)
 {
     bool object = r->token == '{';
     int end = object ? '}' : ']';
-    if (++r->depth > WEIR__JSON_DEPTH_MAX) return fault_value(r, NULL, json_error_stack_overflow);
+    if (++r->depth > r->depth_max) return fault_value(r, NULL, json_error_stack_overflow);
     json_t *container = object ? json_object() : json_array();
     if (container == NULL) return fault_value(r, NULL, json_error_out_of_memory);
     next_token(r);
@@ -312,9 +311,10 @@ static bool read_value(reader *r, json_t **value)
     return *value != NULL || fault_value(r, NULL, json_error_out_of_memory);
 }
 
-json_t *weir__json_read(const char *text, size_t length, bool mends, weir__json_fault *fault)
+json_t *weir__json_read(const char *text, size_t length, int depth_max, bool mends, weir__json_fault *fault)
 {
-    reader r = {.text = text, .length = length, .mends = mends, .code = json_error_unknown};
+    reader r = {
+        .text = text, .length = length, .mends = mends, .depth_max = depth_max, .code = json_error_unknown};
     json_t *value = NULL;
     next_token(&r);
     if (read_value(&r, &value)) next_token(&r);

@@ -14,7 +14,8 @@ typedef struct weir__json_fault {
     size_t from, at;
 } weir__json_fault;
 
-/* text[length] is well-formed UTF-8. mends: unfit escapes become U+FFFD. NULL: *fault says why. */
-json_t *weir__json_read(const char *text, size_t length, bool mends, weir__json_fault *fault);
+/* text[length] is well-formed UTF-8. depth_max: how deep brackets may be nested. mends: unfit escapes become
+ * U+FFFD. NULL: *fault says why. */
+json_t *weir__json_read(const char *text, size_t length, int depth_max, bool mends, weir__json_fault *fault);
 
 #endif
