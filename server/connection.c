@@ -61,6 +61,33 @@ static void part(serve_connection *connection)
     set_deadline(connection, PARTING_S);
 }
 
+/* ---- Without memory ---- */
+
+static const char no_memory[] =
+    "HTTP/1.1 503 Service Unavailable\r\nContent-Type: application/json\r\nContent-Length: 132\r\n"
+    "Retry-After: 1\r\nConnection: close\r\n\r\n"
+    "{\"error\":{\"message\":\"the server is out of memory for this request\",\"type\":\"unavailable_error\","
+    "\"param\":null,\"code\":\"out_of_memory\"}}\n";
+
+/* Answers 503 with bytes that need no memory, unless an answer has begun, and parts from the client. */
+static void starve(serve_connection *connection)
+{
+    serve_call *call = connection->call;
+    size_t at = connection->probed ? N_BEGINNING : 0;
+    if (call != NULL && call->n_sent > 0) {
+        serve_connection_close(connection);
+        return;
+    }
+    if (!serve_connection_say(connection, no_memory + at, sizeof no_memory - 1 - at)) {
+        serve_connection_close(connection);
+        return;
+    }
+    connection->call = NULL;
+    connection->starved = false;
+    if (call != NULL) serve_call_leave(call);
+    part(connection);
+}
+
 /* ---- Who leaves ---- */
 
 /* The client has closed its side: it may wait for its answer, or be gone. If it is gone, its system says so
@@ -112,7 +139,7 @@ static void receive(serve_connection *connection)
     }
     if (!is_read(connection)) return;
     if (!weir__text_reserve(in, READ_BYTES)) {
-        serve_connection_close(connection);
+        starve(connection);
         return;
     }
     int n = receive_bytes(connection, in->bytes + in->n, READ_BYTES);
@@ -154,6 +181,7 @@ static void read_request(serve_connection *connection)
         set_deadline(connection, connection->server->params.live.head_s);
     }
     if (connection->stage == SERVE_REQUEST) serve_http_read(connection);
+    if (connection->starved && !connection->dead) starve(connection);
     if (connection->dead) return;
     forget_read(connection);
     if (connection->stage == SERVE_REQUEST && connection->call != NULL &&
@@ -221,7 +249,7 @@ static void answer_request(serve_connection *connection)
     serve_call *call = connection->call;
     if (call == NULL || call->state != SERVE_ANSWERING || connection->blocked) return;
     if (call->out.failed) {
-        serve_connection_close(connection);
+        starve(connection);
         return;
     }
     if (call->out.n > call->out_at) {
@@ -303,6 +331,7 @@ void serve_connection_open(serve_server *server, int fd, const char *address, bo
 {
     serve_connection *connection = weir__mem_calloc(1, sizeof *connection);
     if (connection == NULL) {
+        if (server->params.tls_cert == NULL || local) send(fd, no_memory, sizeof no_memory - 1, 0);
         close(fd);
         return;
     }
@@ -343,6 +372,7 @@ void serve_connections_sweep(serve_server *server, int64_t now_ns)
             serve_http_late(connection);
         else
             serve_connection_close(connection);
+        if (connection->starved && !connection->dead) starve(connection);
     }
 }
 

@@ -38,6 +38,7 @@ struct serve_connection {
     bool due;
     bool dead;         /* closed, and freed at the turn's end */
     bool local;        /* by a Unix socket */
+    bool starved;      /* a call could not be made */
     bool crowded;      /* beyond the limit: only probes are served */
     char address[46];  /* the client's; "" = a Unix socket */
     serve_owner owner; /* whom the address belongs to */

@@ -67,7 +67,7 @@ static void refuse_request(serve_connection *connection, int status, const char 
 {
     serve_call *call = connection->call != NULL ? connection->call : create_call(connection);
     if (call == NULL) {
-        serve_connection_close(connection);
+        connection->starved = true;
         return;
     }
     call->close = true;
@@ -226,7 +226,7 @@ void serve_http_late(serve_connection *connection)
     snprintf(message, sizeof message, "the request's head did not come within %d s",
              connection->server->params.live.head_s);
     refuse_request(connection, 408, "request_timeout", message);
-    if (!connection->dead) serve_call_send(connection->call);
+    if (!connection->dead && connection->call != NULL) serve_call_send(connection->call);
 }
 
 static void refuse_error(serve_connection *connection, llhttp_errno_t error)
@@ -239,7 +239,9 @@ static void refuse_error(serve_connection *connection, llhttp_errno_t error)
     bool version = error == HPE_PAUSED_H2_UPGRADE || (error == HPE_INVALID_VERSION && !known);
     snprintf(message, sizeof message, "this is not HTTP/1.1: %s",
              why != NULL && why[0] != '\0' ? why : "invalid");
-    if (connection->head.bytes.failed || (connection->call != NULL && connection->call->body.failed))
+    bool no_call = error == HPE_CB_HEADERS_COMPLETE; /* which end_head could not make */
+    if (no_call || connection->head.bytes.failed ||
+        (connection->call != NULL && connection->call->body.failed))
         refuse_request(connection, 503, "out_of_memory", "the server is out of memory for this request");
     else if (connection->head.n_extra > EXTRA_MAX)
         refuse_request(connection, 400, "bad_chunks",
@@ -266,7 +268,8 @@ static bool read_piece(serve_connection *connection)
                        "the request's head is larger than the limit of 16 KiB");
     if (error != HPE_OK && error != HPE_PAUSED && error != HPE_PAUSED_UPGRADE)
         refuse_error(connection, error);
-    return error == HPE_OK && !connection->dead && (connection->call == NULL || !connection->call->begun);
+    return error == HPE_OK && !connection->dead && !connection->starved &&
+           (connection->call == NULL || !connection->call->begun);
 }
 
 void serve_http_read(serve_connection *connection)

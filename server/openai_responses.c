@@ -6,6 +6,7 @@
 #include "answer.h"
 #include "ask.h"
 #include "base/clock.h"
+#include "base/json.h"
 #include "base/mem.h"
 #include "custom_tool.h"
 #include "keys.h"

@@ -11,7 +11,7 @@ int64_t weir__llama_meta_number(const weir__bmodel *model, const char *name, int
 {
     char key[128], text[32];
     snprintf(key, sizeof key, "%s.%s", model->architecture, name);
-    if (llama_model_meta_val_str(model->model, key, text, sizeof text) <= 0) return otherwise;
+    if (weir__shim_meta(model->model, key, text, sizeof text) <= 0) return otherwise;
     char *end;
     long long value = strtoll(text, &end, 10);
     return *end == '\0' && value >= 0 ? value : otherwise;
@@ -19,7 +19,7 @@ int64_t weir__llama_meta_number(const weir__bmodel *model, const char *name, int
 
 int64_t weir__llama_model_meta(const weir__bmodel *model, const char *key, char *text, size_t capacity)
 {
-    return llama_model_meta_val_str(model->model, key, text, capacity);
+    return weir__shim_meta(model->model, key, text, capacity);
 }
 
 int64_t weir__llama_model_meta_key(const weir__bmodel *model, size_t i, char *key, size_t capacity)

@@ -15,6 +15,7 @@
 #include <pthread.h>
 
 #include <algorithm>
+#include <cstdio>
 #include <cstring>
 #include <vector>
 
@@ -36,6 +37,22 @@ using weir::guard;
 namespace
 {
 thread_local capture *current_capture = nullptr;
+thread_local bool is_starving = false;
+} // namespace
+
+weir::starving::starving() : before(is_starving)
+{
+    is_starving = false;
+}
+
+weir::starving::~starving()
+{
+    is_starving = is_starving || before;
+}
+
+bool weir::starving::is_known()
+{
+    return is_starving;
 }
 
 weir::capture::capture() : outer(current_capture)
@@ -126,10 +143,21 @@ void tokenize_step(void)
 }
 #endif
 
+std::new_handler next_handler = nullptr;
+
+/* What operator new does without a handler, after it was noted. */
+void on_no_memory(void)
+{
+    is_starving = true;
+    if (next_handler == nullptr) throw std::bad_alloc();
+    next_handler();
+}
+
 pthread_once_t started = PTHREAD_ONCE_INIT;
 
 void start_llama(void)
 {
+    next_handler = std::set_new_handler(on_no_memory);
     llama_log_set(on_log, nullptr);
     llama_backend_init();
     weir__hook_install();
@@ -210,6 +238,22 @@ weir_status weir__shim_tokenize(const llama_vocab *vocab, const char *text, int3
     return limits.is_over() ? weir__interrupt_error(error) : status;
 }
 
+int32_t weir__shim_meta(const llama_model *model, const char *key, char *text, size_t capacity)
+{
+    for (const auto &[name, value] : model->gguf_kv)
+        if (name == key) return std::snprintf(text, capacity, "%s", value.c_str());
+    if (capacity > 0) text[0] = '\0';
+    return -1;
+}
+
+weir_status weir__shim_template_text(const llama_model *model, const char **text, weir_error *error)
+{
+    return guard(error, WEIR_BACKEND, "the model's chat template cannot be read", [&] {
+        *text = llama_model_chat_template(model, nullptr);
+        return WEIR_OK;
+    });
+}
+
 int32_t weir__shim_piece(const llama_vocab *vocab, int32_t token, bool special, char *bytes, int32_t capacity)
 {
     return attempt<int32_t>(0,
@@ -252,7 +296,7 @@ weir_status weir__shim_decode(llama_context *context, llama_batch batch, bool en
                               weir_error *error)
 {
     *began = false;
-    return guard(error, WEIR_BACKEND, "the pass failed", [&] {
+    const weir_status status = guard(error, WEIR_BACKEND, "the pass failed", [&] {
         capture said;
         int32_t code = encode ? llama_encode(context, batch) : llama_decode(context, batch);
         *began = code != -1;
@@ -271,6 +315,7 @@ weir_status weir__shim_decode(llama_context *context, llama_batch batch, bool en
             return weir__error_set(error, WEIR_NO_SPACE, nullptr, "no KV cells are left for %d tokens",
                                    batch.n_tokens);
         case 2: return weir__error_set(error, WEIR_ABORTED, nullptr, "the pass was aborted");
+        case -2: return weir__error_set(error, WEIR_NO_MEMORY, nullptr, "no memory for the pass");
         case -1:
             return weir__error_set(error, WEIR_INVALID, "batch", "the batch is not sound: %s",
                                    said.reason("llama.cpp gives no reason"));
@@ -279,6 +324,11 @@ weir_status weir__shim_decode(llama_context *context, llama_batch batch, bool en
                                    said.reason("llama.cpp gives no reason"));
         }
     });
+    /* Where an exception ended it, cells were taken for tokens that were not computed. */
+    if (status == WEIR_NO_MEMORY && llama_get_memory(context) != nullptr)
+        for (int32_t i = 0; i < batch.n_tokens; i++)
+            weir__shim_seq_remove(context, batch.seq_id[i][0], batch.pos[i], -1);
+    return status;
 }
 
 weir_status weir__shim_outputs(llama_context *context, float **logits, float **embeddings, weir_error *error)

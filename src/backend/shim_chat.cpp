@@ -39,6 +39,7 @@ struct weir__shim_template {
     /* llama.cpp has no handler for it: it renders examples to find how reasoning and calls are marked, again
      * for each prompt. */
     bool analyzed;
+    bool knows_tools;
     mutable std::mutex mutex; /* protects `found` */
     mutable std::vector<weir__shim_found> found;
 };
@@ -202,6 +203,7 @@ common_chat_params apply_analyzed(const weir__shim_template *t, common_chat_temp
     common_chat_params params = common_chat_templates_apply(t->templates.get(), inputs);
     weir__shim_found found = {params.generation_prompt, parse_reasoning, params};
     found.params.prompt.clear();
+    weir::refuse_starved(); /* it would be kept */
     const std::lock_guard<std::mutex> lock(t->mutex);
     if (t->found.size() == found_max) t->found.erase(t->found.begin());
     t->found.push_back(std::move(found));
@@ -573,6 +575,9 @@ weir_status weir__shim_template_create(const char *source, const char *bos, cons
                 throw;
             }
             t->analyzed = is_analyzed(t->templates.get(), bos, eos);
+            auto caps = common_chat_templates_get_caps(t->templates.get());
+            t->knows_tools = caps["supports_tools"] || caps["supports_tool_calls"];
+            weir::refuse_starved();
             return WEIR_OK;
         });
     if (status == WEIR_OK) *out = t.release();
@@ -586,13 +591,7 @@ void weir__shim_template_destroy(weir__shim_template *t)
 
 bool weir__shim_template_knows_tools(const weir__shim_template *t)
 {
-    bool knows = false;
-    guard(nullptr, WEIR_TEMPLATE, "", [&] {
-        auto caps = common_chat_templates_get_caps(t->templates.get());
-        knows = caps["supports_tools"] || caps["supports_tool_calls"];
-        return WEIR_OK;
-    });
-    return knows;
+    return t->knows_tools;
 }
 
 weir_status weir__shim_chat_create(const weir__shim_template *t, const weir__shim_render *in,
@@ -628,6 +627,7 @@ weir_status weir__shim_chat_create(const weir__shim_template *t, const weir__shi
             in->parse_reasoning ? COMMON_REASONING_FORMAT_DEEPSEEK : COMMON_REASONING_FORMAT_NONE;
         if (!chat->params.parser.empty()) chat->parser.parser.load(chat->params.parser);
         fill_rendered(*chat);
+        weir::refuse_starved();
         return WEIR_OK;
     });
     if (status == WEIR_OK) *out = chat.release();
@@ -645,6 +645,7 @@ weir_status weir__shim_chat_prompt(const weir__shim_template *t, const weir__shi
                                           in->tool_choice == WEIR_TOOLS_AUTO ? COMMON_CHAT_TOOL_CHOICE_AUTO
                                                                              : COMMON_CHAT_TOOL_CHOICE_NONE,
                                           in->json_schema);
+        weir::refuse_starved();
         if (!add(user, params.prompt.data(), params.prompt.size())) throw std::bad_alloc();
         return WEIR_OK;
     });
@@ -677,6 +678,7 @@ weir_status weir__shim_chat_parse(const weir__shim_chat *chat, const char *text,
             c.id_length = call.id.size();
             parsed->calls.push_back(c);
         }
+        weir::refuse_starved();
         message->content = parsed->message.content.data();
         message->content_length = parsed->message.content.size();
         message->reasoning = parsed->message.reasoning_content.data();

@@ -55,20 +55,47 @@ struct capture {
     }
 };
 
-/* Runs fn, which returns a weir_status. An exception becomes `code`, with its text; bad_alloc becomes
- * NO_MEMORY. */
+/* While it exists, watches whether operator new fails on this thread. llama.cpp turns bad_alloc into other
+ * exceptions or goes on without what it wanted, and C++'s streams lose text. */
+class starving
+{
+  public:
+    starving();
+    ~starving();
+    starving(const starving &) = delete;
+    starving &operator=(const starving &) = delete;
+
+    static bool is_known(); /* of the innermost one on this thread */
+
+  private:
+    bool before;
+};
+
+/* At the end of what makes a result, before it is handed over: the result may be incomplete. */
+inline void refuse_starved()
+{
+    if (starving::is_known()) throw std::bad_alloc();
+}
+
+/* Runs fn, which returns a weir_status. An exception becomes `code`, with its text. NO_MEMORY: bad_alloc, and
+ * any failure when an allocation failed. */
 template <typename F> weir_status guard(weir_error *error, weir_status code, const char *what, F fn)
 {
+    const starving watched;
+    weir_status status;
     try {
-        return fn();
+        status = fn();
     } catch (const std::bad_alloc &) {
-        return weir__error_set(error, WEIR_NO_MEMORY, nullptr, "%s: out of memory", what);
+        status = WEIR_NO_MEMORY;
+        weir__error_set(error, status, nullptr, "%s: out of memory", what);
     } catch (const std::exception &e) {
-        return weir__error_set(error, code, nullptr, "%s: %s", what, e.what());
+        status = weir__error_set(error, code, nullptr, "%s: %s", what, e.what());
     } catch (...) {
-        return weir__error_set(error, code, nullptr,
-                               "%s: llama.cpp threw an exception that is not a std::exception", what);
+        status = weir__error_set(error, code, nullptr,
+                                 "%s: llama.cpp threw an exception that is not a std::exception", what);
     }
+    if (status == WEIR_OK || status == WEIR_NO_MEMORY || !starving::is_known()) return status;
+    return weir__error_set(error, WEIR_NO_MEMORY, nullptr, "%s: out of memory", what);
 }
 
 /* The same for functions that can only report failure. */

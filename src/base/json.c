@@ -6,14 +6,14 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/ascii.h"
 #include "base/error.h"
+#include "base/json_read.h"
 #include "base/mem.h"
 #include "base/utf8.h"
 
-static const char *words_for(const json_error_t *what)
+static const char *words_for(enum json_error_code code)
 {
-    switch (json_error_code(what)) {
+    switch (code) {
     case json_error_premature_end_of_input: return "it ends too early";
     case json_error_end_of_input_expected: return "something follows behind its end";
     case json_error_null_character:
@@ -29,125 +29,12 @@ weir__json_words weir__json_problem(const json_error_t *what)
 {
     weir__json_words words;
     const char *near = strstr(what->text, " near '"); /* and the text there */
-    snprintf(words.text, sizeof words.text, "%s%s%s", words_for(what), near != NULL ? "," : "",
-             near != NULL ? near : "");
+    snprintf(words.text, sizeof words.text, "%s%s%s", words_for(json_error_code(what)),
+             near != NULL ? "," : "", near != NULL ? near : "");
     return words;
 }
 
 /* ---- Reading ---- */
-
-/* Whether brackets are nested at most WEIR__JSON_DEPTH_MAX deep: before jansson, which recurses, sees them.
- */
-static bool is_shallow(const char *text, size_t length)
-{
-    bool in_string = false;
-    int depth = 0;
-    for (size_t i = 0; i < length; i++) {
-        char c = text[i];
-        if (in_string) {
-            if (c == '\\')
-                i++;
-            else if (c == '"')
-                in_string = false;
-        } else if (c == '"') {
-            in_string = true;
-        } else if (c == '[' || c == '{') {
-            if (++depth > WEIR__JSON_DEPTH_MAX) return false;
-        } else if (c == ']' || c == '}') {
-            depth--;
-        }
-    }
-    return true;
-}
-
-/* The code unit of an escape \uXXXX; -1: it has not four digits. */
-static int escaped_unit(const char *text, size_t length, size_t at)
-{
-    int unit = 0;
-    if (length - at < 6 || text[at] != '\\' || text[at + 1] != 'u') return -1;
-    for (size_t i = at + 2; i < at + 6; i++) {
-        int digit = weir__ascii_hex(text[i]);
-        if (digit < 0) return -1;
-        unit = unit << 4 | digit;
-    }
-    return unit;
-}
-
-/* The first escape from `at` on that stands for U+0000 or for half a pair of surrogates; length: there is
- * none. */
-static size_t find_unfit(const char *text, size_t length, size_t at)
-{
-    while (at < length) {
-        const char *escape = memchr(text + at, '\\', length - at);
-        if (escape == NULL) return length;
-        at = (size_t)(escape - text);
-        int unit = escaped_unit(text, length, at);
-        bool high = unit >= 0xD800 && unit < 0xDC00, low = unit >= 0xDC00 && unit < 0xE000;
-        int next = high ? escaped_unit(text, length, at + 6) : -1;
-        bool pair = next >= 0xDC00 && next < 0xE000;
-        if (unit == 0 || low || (high && !pair)) return at;
-        at += pair ? 12 : unit > 0 ? 6 : 2;
-    }
-    return length;
-}
-
-/* A copy with U+FFFD, whose escape is as long, in place of these; `at` is the first one. NULL: out of
- * memory. */
-static char *mend(const char *text, size_t length, size_t at)
-{
-    static const char digits[4] = {'f', 'f', 'f', 'd'};
-    char *mended = weir__mem_alloc(length + 1);
-    if (mended == NULL) return NULL;
-    memcpy(mended, text, length);
-    for (; at < length; at = find_unfit(mended, length, at + 6))
-        memcpy(mended + at + 2, digits, sizeof digits);
-    return mended;
-}
-
-/* Whether an integer [n], perhaps with a minus, is beyond 64 bits. */
-static bool is_beyond(const char *digits, size_t n)
-{
-    const char *most = digits[0] == '-' ? "9223372036854775808" : "9223372036854775807";
-    size_t n_most = strlen(most);
-    n -= digits[0] == '-';
-    digits += digits[0] == '-';
-    if (strspn(digits, "0123456789") < n) return false;
-    return n > n_most || (n == n_most && memcmp(digits, most, n) > 0);
-}
-
-/* Writes integers beyond 64 bits as reals of the same length: their last two digits become "e2". At least 17
- * digits remain, as many as a real has. The text ends with NUL. */
-static void widen(char *text)
-{
-    static const char marks[] = "+-.0123456789eE";
-    for (char *at = text; *at != '\0';) {
-        size_t n = strspn(at, marks);
-        if (*at == '"') {
-            for (at++; *at != '\0' && *at != '"'; at++) at += at[0] == '\\' && at[1] != '\0';
-            at += *at == '"';
-        } else if (n > 0) {
-            if (is_beyond(at, n)) memcpy(at + n - 2, "e2", 2);
-            at += n;
-        } else {
-            at += strcspn(at, "\"+-.0123456789eE");
-        }
-    }
-}
-
-/* jansson refuses integers beyond 64 bits. *parsed is NULL if the text is no JSON. */
-static weir_status read_value(const char *text, size_t length, json_t **parsed, json_error_t *what)
-{
-    static const size_t flags = JSON_REJECT_DUPLICATES | JSON_DECODE_ANY;
-    *parsed = json_loadb(text, length, flags, what);
-    if (*parsed != NULL || json_error_code(what) != json_error_numeric_overflow) return WEIR_OK;
-    char *widened = weir__mem_calloc(length + 1, 1);
-    if (widened == NULL) return WEIR_NO_MEMORY;
-    memcpy(widened, text, length);
-    widen(widened);
-    *parsed = json_loadb(widened, length, flags, what);
-    weir__mem_free(widened);
-    return WEIR_OK;
-}
 
 static weir_status check_text(const char *text, size_t length, const char *field, weir_status code,
                               weir_error *error)
@@ -157,39 +44,50 @@ static weir_status check_text(const char *text, size_t length, const char *field
                                WEIR__JSON_BYTES_MAX);
     if (!weir__utf8_valid(text, length))
         return weir__error_set(error, code, field, "%s is not well-formed UTF-8", field);
-    if (!is_shallow(text, length))
+    return WEIR_OK;
+}
+
+/* The error for a text that could not be read. Columns count characters. */
+static weir_status report_fault(const weir__json_fault *fault, const char *text, const char *field,
+                                weir_status code, weir_error *error)
+{
+    enum { NEAR_MAX = 20 };
+    int line = 1, column = 0;
+    size_t n = fault->at - fault->from;
+    for (size_t i = 0; i < fault->at; i++) {
+        line += text[i] == '\n';
+        column = text[i] == '\n' ? 0 : column + (((unsigned char)text[i] & 0xC0) != 0x80);
+    }
+    switch (fault->code) {
+    case json_error_out_of_memory:
+        return weir__error_set(error, WEIR_NO_MEMORY, field, "out of memory for %s", field);
+    case json_error_stack_overflow:
         return weir__error_set(error, code, field, "%s is nested deeper than %d", field,
                                WEIR__JSON_DEPTH_MAX);
-    return WEIR_OK;
+    case json_error_null_character:
+        return weir__error_set(error, code, field,
+                               "%s: the escape at byte %zu is U+0000 or half of a surrogate pair, which no "
+                               "text can contain",
+                               field, fault->from);
+    default:
+        return weir__error_set(error, code, field, "%s is not JSON: line %d, column %d: %s%s%.*s%s", field,
+                               line, column, words_for(fault->code), n > 0 && n <= NEAR_MAX ? ", near '" : "",
+                               n <= NEAR_MAX ? (int)n : 0, text + fault->from,
+                               n > 0 && n <= NEAR_MAX ? "'" : "");
+    }
 }
 
 /* mends: replaces unfit escapes instead of refusing them. */
 static weir_status parse(const char *text, size_t length, const char *field, weir_status code, bool mends,
                          json_t **value, weir_error *error)
 {
-    json_error_t what;
-    json_t *parsed = NULL;
+    weir__json_fault fault;
     if (text == NULL) return weir__error_set(error, WEIR_INVALID, field, "%s is NULL", field);
     if (length == WEIR_NUL) length = strlen(text);
     weir_status status = check_text(text, length, field, code, error);
     if (status != WEIR_OK) return status;
-    size_t unfit = find_unfit(text, length, 0);
-    if (unfit < length && !mends)
-        return weir__error_set(error, code, field,
-                               "%s: the escape at byte %zu is U+0000 or half of a surrogate pair, which no "
-                               "text can contain",
-                               field, unfit);
-    char *mended = unfit < length ? mend(text, length, unfit) : NULL;
-    if (unfit < length && mended == NULL)
-        status = WEIR_NO_MEMORY;
-    else
-        status = read_value(mended != NULL ? mended : text, length, &parsed, &what);
-    weir__mem_free(mended);
-    if (status != WEIR_OK || (parsed == NULL && json_error_code(&what) == json_error_out_of_memory))
-        return weir__error_set(error, WEIR_NO_MEMORY, field, "out of memory for %s", field);
-    if (parsed == NULL)
-        return weir__error_set(error, code, field, "%s is not JSON: line %d, column %d: %s", field, what.line,
-                               what.column, weir__json_problem(&what).text);
+    json_t *parsed = weir__json_read(text, length, WEIR__JSON_DEPTH_MAX, mends, &fault);
+    if (parsed == NULL) return report_fault(&fault, text, field, code, error);
     *value = parsed;
     return WEIR_OK;
 }
@@ -204,6 +102,15 @@ weir_status weir__json_parse_texts(const char *text, size_t length, const char *
                                    json_t **value, weir_error *error)
 {
     return parse(text, length, field, code, true, value, error);
+}
+
+json_t *weir__json_copy(const json_t *value)
+{
+    json_t *copy = json_copy((json_t *)value);
+    if (json_object_size(copy) == json_object_size(value) && json_array_size(copy) == json_array_size(value))
+        return copy;
+    json_decref(copy);
+    return NULL;
 }
 
 /* ---- Writing ---- */

@@ -21,7 +21,7 @@ weir__json_words weir__json_problem(const json_error_t *what);
 
 /* Any JSON value; freed with json_decref. length may be WEIR_NUL. The text must be well-formed UTF-8. It must
  * not repeat a key, nor escape U+0000, which no text here can contain, or half a pair of surrogates. Integers
- * beyond 64 bits become reals, of 17 digits or more. Errors: INVALID (text is NULL), `code` (with line and
+ * beyond 64 bits become reals. Errors: INVALID (text is NULL), `code` (with line and
  * column), NO_MEMORY; error->field is `field`. */
 weir_status weir__json_parse(const char *text, size_t length, const char *field, weir_status code,
                              json_t **value, weir_error *error);
@@ -30,6 +30,10 @@ weir_status weir__json_parse(const char *text, size_t length, const char *field,
  * clients cut texts within a pair. A refusal would end the conversation. */
 weir_status weir__json_parse_texts(const char *text, size_t length, const char *field, weir_status code,
                                    json_t **value, weir_error *error);
+
+/* The copy of an array, object or other value; its elements and members are shared. NULL: out of memory.
+ * json_copy leaves out those for which it has no memory. */
+json_t *weir__json_copy(const json_t *value);
 
 /* Compact text, keys in their order, NUL-terminated, freed with weir__mem_free; NULL: out of memory. */
 char *weir__json_dump(const json_t *value);

@@ -5,9 +5,15 @@
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include <cmocka.h>
+
+#include "base/mem.h"
+#include "support/dice.h"
 
 static void nobody_reads_of_flags_and_types(void **state)
 {
@@ -121,6 +127,107 @@ static void long_integers_become_reals(void **state)
     assert_int_equal(weir__json_parse(endless, WEIR_NUL, "body", WEIR_FORMAT, &list, NULL), WEIR_FORMAT);
 }
 
+/* jansson's own reader is the oracle, for texts in which neither escapes nor integers differ. */
+static void jansson_reads_the_same(void **state)
+{
+    (void)state;
+    static const char *const words[] = {
+        "{",    "}",   "[",    "]",       ":",      ",",        "\"a\"",  "\"b\\n\"", "\"\\u00e9\"",
+        "true", "nul", "null", "-12",     "0",      "0.5e3",    "1E-2",   "01",       "-",
+        " ",    "\n",  "1.",   "\"\\x\"", "\"open", "\xc3\xa9", "falsey", "false",    "1e400"};
+    dice d = {dice_environment("WEIR_TEST_SEED", 1)};
+    for (int round = 0; round < 200000; round++) {
+        char text[400] = "";
+        weir_error error = {0};
+        int n = dice_in(&d, 1, 14), depth = 0;
+        for (int i = 0; i < n; i++) { /* mostly what may come next */
+            bool wild = dice_one_in(&d, 6);
+            const char *word =
+                words[wild ? dice_in(&d, 0, (int)(sizeof words / sizeof *words) - 1) : dice_in(&d, 6, 15)];
+            if (!wild && dice_one_in(&d, 3)) word = "[";
+            depth += word[0] == '[';
+            strcat(text, word);
+            if (!wild && word[0] != '[')
+                strcat(text, depth > 0 && dice_one_in(&d, 3) ? (depth--, "]") : depth > 0 ? "," : "");
+        }
+        while (depth-- > 0 && !dice_one_in(&d, 9)) strcat(text, "1]");
+        json_error_t what;
+        json_t *value = NULL, *expected = json_loads(text, JSON_REJECT_DUPLICATES | JSON_DECODE_ANY, &what);
+        weir_status status = weir__json_parse(text, WEIR_NUL, "body", WEIR_FORMAT, &value, &error);
+        if ((expected != NULL) != (status == WEIR_OK) || (expected != NULL && !json_equal(value, expected)))
+            fail_msg("%s: %s", text, error.message);
+        char place[64];
+        snprintf(place, sizeof place, "line %d, column %d:", what.line, what.column);
+        if (expected == NULL && strstr(error.message, place) == NULL)
+            fail_msg("%s: %s, not %s", text, error.message, place);
+        json_decref(expected);
+        json_decref(value);
+    }
+}
+
+/* ---- Without memory ---- */
+
+static long allocations_left = -1;
+
+static void *failing_malloc(size_t size)
+{
+    return allocations_left >= 0 && allocations_left-- == 0 ? NULL : malloc(size);
+}
+
+static const char nested[] =
+    "{\"a\":[1,2.5,\"a long text, longer than the first buffer of a "
+    "token\",[],{},null,1,2,3,4,5,6,7],\"b\\n\":{"
+    "\"c\":true,\"d\":1,\"e\":1,\"f\":1,\"g\":1,\"h\":1,\"i\":1,\"j\":1,\"k\":\"\\u00e9\"}}";
+
+/* Whichever allocation fails, of ours or of jansson's: a valid text is never called invalid. */
+static void a_failing_allocation_is_no_fault_of_the_text(void **state)
+{
+    (void)state;
+    json_t *expected = json_loads(nested, 0, NULL);
+    assert_non_null(expected);
+    json_set_alloc_funcs(failing_malloc, free);
+    for (int ours = 0; ours <= 1; ours++) {
+        weir_status status = WEIR_NO_MEMORY;
+        for (long n = 0; status == WEIR_NO_MEMORY; n++) {
+            json_t *value = NULL;
+            long live = weir__mem_live();
+            allocations_left = ours ? -1 : n;
+            if (ours) weir__mem_fail_after(n);
+            status = weir__json_parse(nested, WEIR_NUL, "body", WEIR_FORMAT, &value, NULL);
+            weir__mem_fail_after(-1);
+            allocations_left = -1;
+            assert_true(status == WEIR_OK ? json_equal(value, expected) : value == NULL);
+            assert_int_equal(weir__mem_live(), live);
+            json_decref(value);
+        }
+        assert_int_equal(status, WEIR_OK);
+    }
+    json_decref(expected);
+    json_set_alloc_funcs(malloc, free);
+}
+
+static void a_copy_is_whole_or_none(void **state)
+{
+    (void)state;
+    json_t *values = json_loads(nested, 0, NULL);
+    json_set_alloc_funcs(failing_malloc, free);
+    const char *key;
+    json_t *value;
+    json_object_foreach(values, key, value)
+    {
+        json_t *copy = NULL;
+        for (long n = 0; copy == NULL; n++) {
+            allocations_left = n;
+            copy = weir__json_copy(value);
+            allocations_left = -1;
+            assert_true(copy == NULL || json_equal(copy, value));
+        }
+        json_decref(copy);
+    }
+    json_decref(values);
+    json_set_alloc_funcs(malloc, free);
+}
+
 /* ---- Writing ---- */
 
 static void an_object_is_written_member_by_member(void **state)
@@ -154,6 +261,9 @@ int main(void)
         cmocka_unit_test(nobody_reads_of_flags_and_types),
         cmocka_unit_test(unfit_escapes_are_replaced_or_refused),
         cmocka_unit_test(long_integers_become_reals),
+        cmocka_unit_test(jansson_reads_the_same),
+        cmocka_unit_test(a_failing_allocation_is_no_fault_of_the_text),
+        cmocka_unit_test(a_copy_is_whole_or_none),
         cmocka_unit_test(an_object_is_written_member_by_member),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -4,6 +4,7 @@
 
 #include <string.h>
 
+#include "base/json.h"
 #include "base/mem.h"
 
 /* ---- allOf, and keywords beside anyOf ---- */
@@ -76,7 +77,7 @@ static bool merge_keyword(weir__schema_walk *w, json_t *dst, const json_t *src, 
     if (properties || required) {
         if (known == value) return true;
         if (!weir__schema_spend(w, json_object_size(known) + json_object_size(value))) return false;
-        json_t *both = json_copy((json_t *)known);
+        json_t *both = weir__json_copy(known);
         bool ok = properties ? merge_members(w, both, value, name) : merge_required(w, both, value);
         return weir__schema_set(w, dst, name, both) && ok;
     }

@@ -4,12 +4,14 @@
 
 #include <string.h>
 
+#include "base/json.h"
+
 /* The listed properties and those that are only required, which get the schema of the others. */
 static json_t *all_properties(weir__schema_walk *w, const json_t *schema, const json_t *others)
 {
     const json_t *given = json_object_get(schema, "properties"),
                  *required = json_object_get(schema, "required");
-    json_t *properties = weir__schema_made(w, given != NULL ? json_copy((json_t *)given) : json_object());
+    json_t *properties = weir__schema_made(w, given != NULL ? weir__json_copy(given) : json_object());
     for (size_t i = 0; i < json_array_size(required); i++) {
         const char *name = json_string_value(json_array_get(required, i));
         if (json_object_get(properties, name) == NULL)

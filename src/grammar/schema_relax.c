@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/json.h"
 #include "grammar/schema_walk.h"
 
 /* Whether the text has this line. */
@@ -80,7 +81,7 @@ static json_t *without_nulls(weir__schema_walk *w, const json_t *schema)
         if (!json_is_null(value) || strcmp(key, "const") == 0 || strcmp(key, "default") == 0) continue;
         if (rest == schema) {
             json_decref(rest);
-            rest = weir__schema_made(w, json_copy((json_t *)schema));
+            rest = weir__schema_made(w, weir__json_copy(schema));
         }
         if (rest != NULL && note(w, key) && json_object_del(rest, key) == 0) continue;
         json_decref(rest);
@@ -107,7 +108,7 @@ json_t *weir__schema_relax(weir__schema_walk *w, const json_t *schema)
             break;
         }
         snprintf(keyword, sizeof keyword, "%s", found);
-        json_t *less = weir__schema_made(w, json_copy(given));
+        json_t *less = weir__schema_made(w, weir__json_copy(given));
         json_decref(given);
         given = less;
         if (less == NULL || !leave_out(w, less, keyword)) break;
@@ -133,7 +134,7 @@ json_t *weir__schema_relax_object(weir__schema_walk *w, const json_t *schema)
         return weir__schema_pack(w, "{s:s}", "type", "object");
     }
     json_decref(result);
-    json_t *less = json_is_object(target) ? json_copy((json_t *)target) : json_object();
+    json_t *less = json_is_object(target) ? weir__json_copy(target) : json_object();
     for (size_t i = 0; i < sizeof wider / sizeof *wider; i++)
         if (json_object_del(less, wider[i]) == 0) note(w, wider[i]);
     weir__schema_set(w, less, "type", json_string("object"));

@@ -9,6 +9,7 @@
 
 #include "base/ascii.h"
 #include "base/error.h"
+#include "base/json.h"
 
 /* ---- Refusals and where they are ---- */
 
@@ -47,7 +48,7 @@ bool weir__schema_set(weir__schema_walk *w, json_t *object, const char *name, js
 
 json_t *weir__schema_without(weir__schema_walk *w, const json_t *schema, const char *keyword)
 {
-    json_t *less = weir__schema_made(w, json_copy((json_t *)schema));
+    json_t *less = weir__schema_made(w, weir__json_copy(schema));
     json_object_del(less, keyword);
     return less;
 }

@@ -12,6 +12,7 @@
 #include "base/ascii.h"
 #include "base/budget.h"
 #include "base/error.h"
+#include "base/json.h"
 #include "base/mem.h"
 #include "base/words.h"
 #include "model/chat_stem.h"
@@ -140,8 +141,8 @@ static json_t *mark_content(finding *f, const json_t *content)
         const json_t *part = json_array_get(content, i), *text = json_object_get(part, "text");
         json_t *marked = json_is_string(text) ? mark_text(f, text) : NULL;
         if (marked == NULL) continue;
-        if (copy == NULL) copy = json_copy((json_t *)content);
-        json_t *one = json_copy((json_t *)part);
+        if (copy == NULL) copy = weir__json_copy(content);
+        json_t *one = weir__json_copy(part);
         /* Both take ownership, also when they fail. */
         bool failed = json_object_set_new(one, "text", marked) != 0;
         if (json_array_set_new(copy, i, one) != 0 || failed) f->no_memory = true;
@@ -158,8 +159,8 @@ static json_t *mark_messages(finding *f, const json_t *messages)
         if (is_read(f->special, json_string_value(json_object_get(message, "role")))) continue;
         json_t *content = mark_content(f, json_object_get(message, "content"));
         if (content == NULL) continue;
-        if (copy == NULL) copy = json_copy((json_t *)messages);
-        json_t *one = json_copy((json_t *)message);
+        if (copy == NULL) copy = weir__json_copy(messages);
+        json_t *one = weir__json_copy(message);
         bool failed = json_object_set_new(one, "content", content) != 0;
         if (json_array_set_new(copy, i, one) != 0 || failed) f->no_memory = true;
     }

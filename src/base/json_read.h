@@ -1,0 +1,21 @@
+/* json_read.h: JSON texts as jansson's values. jansson's own reader looks at only some of its allocations: where
+ * one fails, it reads past a token or loses bytes of it, and calls a valid text invalid.
+ * SPDX-License-Identifier: Apache-2.0 */
+#ifndef WEIR_BASE_JSON_READ_H
+#define WEIR_BASE_JSON_READ_H
+
+#include <jansson.h>
+#include <stdbool.h>
+
+/* Why a text could not be read. The token that is at fault is text[from, at); both are the length at the end
+ * of the text. */
+typedef struct weir__json_fault {
+    enum json_error_code code; /* stack_overflow: too deep; null_character: an unfit escape, see json.h */
+    size_t from, at;
+} weir__json_fault;
+
+/* text[length] is well-formed UTF-8. depth_max: how deep brackets may be nested. mends: unfit escapes become
+ * U+FFFD. NULL: *fault says why. */
+json_t *weir__json_read(const char *text, size_t length, int depth_max, bool mends, weir__json_fault *fault);
+
+#endif

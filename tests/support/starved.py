@@ -1,0 +1,185 @@
+"""A server whose allocations fail, its clients and what they see: for server_starved_test.py and server_starved_llama_test.py."""
+# SPDX-License-Identifier: Apache-2.0
+import json
+import os
+import random
+import re
+import resource
+import struct
+import tempfile
+import threading
+
+from checks import check, effort, environment
+from serve import Server
+
+WEIR = os.path.abspath(os.environ["WEIR_BIN"])
+N_ROUNDS = int(os.environ.get("WEIR_ROUNDS", effort(40, 4)))
+SEED = int(os.environ.get("WEIR_SEED", random.SystemRandom().randrange(1 << 30)))
+N_CLIENTS = 8
+scratch = tempfile.TemporaryDirectory()
+
+TOOL = {"type": "function", "function": {"name": "weather", "description": "The weather of a place.", "parameters": {
+    "type": "object", "properties": {"place": {"type": "string"}, "days": {"type": "array", "items": {"type": "integer"}}},
+    "required": ["place"]}}}
+NESTED = {"a": [{"b": {"c": [[1, 2.5, "x"], {"d": None}] * 3}}] * 4}
+SCHEMA = {"type": "object", "properties": {"n": {"type": "integer"}, "kind": {"enum": ["a", "b"]}}, "required": ["n", "kind"]}
+TALK = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Say \"hello\"\\n, \u00e4\u20ac\U0001f600. " + "word " * 40},
+        {"role": "assistant", "content": None, "tool_calls": [{"id": "c1", "type": "function", "function": {
+            "name": "weather", "arguments": json.dumps(NESTED)}}]},
+        {"role": "tool", "tool_call_id": "c1", "content": json.dumps(NESTED)}, {"role": "user", "content": "And now? " + "x" * 500}]
+
+
+BRIEF = {"max_tokens": 8, "temperature": 0}
+
+
+def chat(messages, **more):
+    return "/v1/chat/completions", {**BRIEF, "messages": messages, **more}
+
+
+def requests(llama):
+    """(path, body); tools and schemas need llama.cpp."""
+    plain = [
+        chat(TALK[:2]), chat(TALK), chat(TALK, stream=True), chat(TALK[:2], stop=["zzz", "yyy"], logit_bias={"5": -1}, n=2),
+        chat(TALK[:2], metadata={"a": "x" * 300000 + "\\n" * 300000}),
+        ("/v1/completions", {**BRIEF, "prompt": "Once upon a time " * 20}),
+        ("/v1/responses", {"temperature": 0, "input": "hello", "max_output_tokens": 8, "store": False}),
+        ("/v1/messages", {**BRIEF, "messages": TALK[1:2]}),
+        ("/api/chat", {"messages": TALK[:2], "stream": False, "options": {"num_predict": 8, "temperature": 0}}),
+        ("/tokenize", {"content": "a few words, " * 30}), ("/apply-template", {"messages": TALK})]
+    if not llama:
+        return plain
+    form = {"type": "json_schema", "json_schema": {"name": "n", "schema": SCHEMA}}
+    return plain + [
+        chat(TALK, tools=[TOOL]), chat(TALK, tools=[TOOL], tool_choice="required"), chat(TALK[:2], response_format=form),
+        chat(TALK, tools=[TOOL], stream=True, temperature=0.5, seed=3), ("/v1/completions", {**BRIEF, "prompt": "No. ", "grammar": 'root ::= [0-9]+ "!"'})]
+
+
+VARYING = {"id", "item_id", "created", "created_at", "completed_at", "usage", "timings", "miss", "system_fingerprint"}
+
+
+def essence(value):
+    """What of an answer does not differ from call to call: not ids, times and what was found in the cache."""
+    if isinstance(value, dict):
+        return {k: essence(v) for k, v in value.items() if k not in VARYING and not re.search("_duration$|_ms$|_count$", k)}
+    return [essence(v) for v in value] if isinstance(value, list) else value
+
+
+def said(server, path, body, timeout=60):
+    """Status and essence of an answer; a stream's is its text. Status None: the connection was closed without one."""
+    try:
+        connection = server.connect(timeout=timeout)
+    except OSError:
+        return None, "refused"
+    try:
+        connection.request("POST", path, body)
+        if not body.get("stream"):
+            reply = connection.reply()
+            return reply.status, essence(reply.json)
+        status, headers = connection.head()
+        if status != 200:
+            return status, json.loads(connection.exactly(int(headers["content-length"])))
+        text, ends = "", []
+        for event in connection.events():
+            if event.startswith(":"):
+                continue
+            data = {} if event == "[DONE]" else json.loads(event)
+            if "error" in data:
+                return 503, data
+            for choice in data.get("choices", []):
+                text += choice["delta"].get("content") or ""
+                text += json.dumps([{k: v for k, v in c.items() if k != "id"} for c in choice["delta"].get("tool_calls", [])] or "")
+                ends += [choice["finish_reason"]] if choice.get("finish_reason") else []
+        return 200, [text.replace('""', ""), ends]
+    except (OSError, ConnectionError, ValueError) as problem:
+        return None, str(problem)
+    finally:
+        connection.close()
+
+
+class Starved:
+    """A server, its clients, and what they saw."""
+
+    def __init__(self, tiny, env=None):
+        words = ["-c", "4096", "-np", "4", "-t", "2", "--cache-memory", "4M"]
+        self.server = Server(WEIR, *words, model=tiny or "fake:n_ctx_train=8192", env=env, patience=120)
+        self.asks = requests(tiny is not None)
+        self.right = [said(self.server, *ask) for ask in self.asks]
+        bad = [(ask[0], answer) for ask, answer in zip(self.asks, self.right) if answer[0] != 200]
+        check("every request has an answer with memory", not bad, *bad)
+        self.dice = random.Random(SEED)
+        self.lock = threading.Lock()
+        self.seen, self.wrong = {}, []
+
+    def alive(self):
+        return self.server.process.poll() is None
+
+    def note(self, i, status, text):
+        fine = text == self.right[i][1] if status == 200 else status in (429, 500, 503) or status is None
+        with self.lock:
+            self.seen[status] = self.seen.get(status, 0) + 1
+            if not fine:
+                self.wrong.append((self.asks[i][0], status, str(text)[:1000], str(self.right[i][1])[:1000]))
+
+    def one_round(self, starve, feed):
+        asks = [self.dice.randrange(len(self.asks)) for _ in range(N_CLIENTS)]
+        threads = [threading.Thread(target=lambda i=i: self.note(i, *said(self.server, *self.asks[i]))) for i in asks]
+        starve()
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        if self.alive():
+            feed()
+
+    def finish(self, rounds):
+        print(f"note: {rounds} rounds of {N_CLIENTS}, seed {SEED}: {self.seen}", flush=True)
+        alive = check("it stays up", self.alive(), self.server.process.returncode, *self.server.lines[-5:])
+        check("no answer is wrong, no valid body is refused", not self.wrong, len(self.wrong), *self.wrong[:4])
+        check("most answers are answers", 2 * self.seen.get(None, 0) <= sum(self.seen.values()), self.seen)
+        if alive:
+            again = [said(self.server, *ask) for ask in self.asks]
+            bad = [(a[0], now, then) for a, now, then in zip(self.asks, again, self.right) if now != then]
+            check("with memory again, every answer is right", not bad, *bad[:3])
+            check("it ends in order", self.server.stop() == 0, *self.server.lines[-5:])
+
+
+def no_address_space(tiny=None):
+    """The limit of ulimit -v and of systemd's LimitAS=, set and lifted while it runs."""
+    if os.environ.get("WEIR_SANITIZED"):
+        return print("note: sanitizers need an address space of terabytes")
+    # glibc gives back what is free and asks for it again, so that the limit is met often.
+    run = Starved(tiny, env=environment(MALLOC_ARENA_MAX="1", MALLOC_TRIM_THRESHOLD_="0", MALLOC_TOP_PAD_="0", MALLOC_MMAP_THRESHOLD_="16384"))
+    pid = run.server.process.pid
+
+    def starve():
+        with open(f"/proc/{pid}/statm") as f:
+            now = int(f.read().split()[0]) * resource.getpagesize()
+        limit = now + run.dice.randrange(1 << run.dice.choice((1, 14, 16, 18, 20, 22, 24)))
+        resource.prlimit(pid, resource.RLIMIT_AS, (limit, resource.RLIM_INFINITY))
+
+    for i in range(N_ROUNDS):
+        run.one_round(starve, lambda: resource.prlimit(pid, resource.RLIMIT_AS, (resource.RLIM_INFINITY, resource.RLIM_INFINITY)))
+        if not run.alive():
+            break
+    run.finish(i + 1)
+
+
+def failing_allocations(tiny=None):
+    """Some of all that the process makes."""
+    preload, orders = os.path.join(os.environ["WEIR_BUILD_DIR"], "tests", "starve.so"), os.path.join(scratch.name, "orders")
+    if not os.path.exists(preload):
+        return print("note: left out with sanitizers, which have a malloc of their own, and where there is no glibc")
+
+    def order(one_in, smallest=0):
+        with open(orders, "r+b" if os.path.exists(orders) else "w+b") as f:
+            f.write(struct.pack("II", one_in, smallest))
+
+    order(0)
+    run = Starved(tiny, env=environment(LD_PRELOAD=preload, STARVE_FILE=orders))
+    for i in range(N_ROUNDS):
+        run.one_round(lambda: order(run.dice.choice((30, 300, 1000, 3000, 10000)), run.dice.choice((0, 0, 0, 64, 1024))), lambda: order(0))
+        if not run.alive():
+            break
+    run.finish(i + 1)
+
+
