@@ -192,9 +192,10 @@ static void context_case(outcome *o)
     weir_context_destroy(made);
 }
 
+static weir_adapter *adapter;
+
 static void adapter_case(outcome *o)
 {
-    weir_adapter *adapter = NULL;
     const float *logits = NULL;
     o->status = weir_adapter_load(model, adapter_path, &adapter, &o->error);
     weir_adapter_use use = {.adapter = adapter, .scale = 1};
@@ -203,9 +204,13 @@ static void adapter_case(outcome *o)
     if (o->status == WEIR_OK) o->status = weir_prefill(context, prompt, N_PROMPT, 0, NULL, &o->error);
     if (o->status == WEIR_OK) o->status = weir_logits(context, -1, &logits, &o->error);
     if (o->status == WEIR_OK) mix(o, logits, 64 * sizeof *logits);
-    starve_after(-1, 0);
+}
+
+static void drop_adapter(outcome *o)
+{
     if (weir_context_set_adapters(context, NULL, 0, NULL) != WEIR_OK) o->status = WEIR_BACKEND;
     weir_adapter_release(adapter);
+    adapter = NULL;
 }
 
 /* ---- Every allocation ---- */
@@ -213,26 +218,33 @@ static void adapter_case(outcome *o)
 static const struct {
     const char *name;
     void (*run)(outcome *o);
+    void (*end)(outcome *o); /* with all memory again; NULL: nothing */
 } cases[] = {
-    {"plain", plain},
-    {"form", form},
-    {"tools", tools_or_text},
-    {"required", required_tool},
-    {"either", tools_beside_form},
-    {"sampler", sampler_case},
-    {"state", state_case},
-    {"context", context_case},
-    {"adapter", adapter_case},
+    {"plain", plain, NULL},
+    {"form", form, NULL},
+    {"tools", tools_or_text, NULL},
+    {"required", required_tool, NULL},
+    {"either", tools_beside_form, NULL},
+    {"sampler", sampler_case, NULL},
+    {"state", state_case, NULL},
+    {"context", context_case, NULL},
+    {"adapter", adapter_case, drop_adapter},
 };
+
+static outcome run(size_t i)
+{
+    outcome o = {0};
+    cases[i].run(&o);
+    if (cases[i].end != NULL) cases[i].end(&o);
+    return o;
+}
 
 /* step 1: every allocation; more: about one of so many. False: a wrong end. */
 static bool starve(size_t i, long step, long many)
 {
-    outcome right = {0};
     long n_refused = 0, n = 0;
-    cases[i].run(&right); /* once for what is kept from then on */
-    right = (outcome){0};
-    cases[i].run(&right);
+    (void)run(i); /* once for what is kept from then on */
+    outcome right = run(i);
     if (right.status != WEIR_OK) {
         printf("%s: %s\n", cases[i].name, right.error.message);
         return false;
@@ -244,6 +256,7 @@ static bool starve(size_t i, long step, long many)
         cases[i].run(&o);
         pending = starve_left() >= 0;
         starve_after(-1, 0);
+        if (cases[i].end != NULL) cases[i].end(&o);
         /* The API's word for a state that could not be saved. */
         if (o.status == WEIR_BACKEND && cases[i].run == state_case) o.status = WEIR_NO_MEMORY;
         n_refused += o.status == WEIR_NO_MEMORY;
@@ -251,8 +264,7 @@ static bool starve(size_t i, long step, long many)
         printf("%s, allocation %ld: %d %s\n", cases[i].name, n, (int)o.status, o.error.message);
         return false;
     }
-    outcome again = {0};
-    cases[i].run(&again);
+    outcome again = run(i);
     printf("about %ld allocations, %ld failed\n", n, n_refused);
     return again.status == WEIR_OK && again.hash == right.hash;
 }

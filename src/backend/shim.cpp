@@ -38,10 +38,28 @@ namespace
 {
 thread_local capture *current_capture = nullptr;
 thread_local bool is_starving = false;
+
+std::new_handler next_handler = nullptr;
+
+/* What operator new does without a handler, after it was noted. */
+void on_no_memory(void)
+{
+    is_starving = true;
+    if (next_handler == nullptr) throw std::bad_alloc();
+    next_handler();
+}
+
+pthread_once_t watching = PTHREAD_ONCE_INIT;
+
+void watch_memory(void)
+{
+    next_handler = std::set_new_handler(on_no_memory);
+}
 } // namespace
 
 weir::starving::starving() : before(is_starving)
 {
+    pthread_once(&watching, watch_memory);
     is_starving = false;
 }
 
@@ -143,21 +161,10 @@ void tokenize_step(void)
 }
 #endif
 
-std::new_handler next_handler = nullptr;
-
-/* What operator new does without a handler, after it was noted. */
-void on_no_memory(void)
-{
-    is_starving = true;
-    if (next_handler == nullptr) throw std::bad_alloc();
-    next_handler();
-}
-
 pthread_once_t started = PTHREAD_ONCE_INIT;
 
 void start_llama(void)
 {
-    next_handler = std::set_new_handler(on_no_memory);
     llama_log_set(on_log, nullptr);
     llama_backend_init();
     weir__hook_install();
