@@ -38,6 +38,7 @@ typedef struct serve_ask {
     bool background; /* the answer is read later, and needs no connection */
     int32_t n, best_of;
     int32_t n_dropped; /* lines of the system messages */
+    size_t most_parts; /* texts, images and calls that the messages may have */
     const json_t *prompt, *suffix, *messages, *tools, *kwargs, *lora, *fork; /* NULL = not given */
     const json_t *tools_allowed; /* an array of tools by name; NULL = all */
     const char *tool_name;       /* the one that is to be called; NULL = any */
@@ -80,6 +81,10 @@ const char *serve_ask_name(const char *of, const char *member, size_t n, unsigne
 /* Fills the members that all requests of the ask share, and a fork's source; borrows from it. False: the call
  * has its answer. */
 bool serve_ask_request(serve_ask *ask, weir_request *request);
+
+/* Whether the messages may have n texts, images and calls, each of which is at least a token. False: the call has
+ * its answer. */
+bool serve_ask_has_room(const serve_ask *ask, size_t n);
 
 /* ask_lines.c: removes lines of the system messages that change from request to request, and counts them. */
 void serve_ask_drop_lines(serve_ask *ask);

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "ask.h"
+#include "base/ascii.h"
 #include "base/mem.h"
 #include "base/words.h"
 #include "field.h"
@@ -91,19 +92,44 @@ static bool check_roles(const serve_ask *ask)
     return true;
 }
 
-#define MESSAGES_FEW 1024 /* rendering them costs little, whether they fit or not */
-
-/* A message is at least a token: more messages than the context has tokens need not be rendered. */
 static bool check_count(const serve_ask *ask)
 {
-    weir_engine_stats stats = {.size = sizeof stats};
-    size_t n = json_array_size(ask->messages);
-    const char *field = serve_ask_conversation(ask);
-    if (n == 0) return serve_field_refuse(ask->call, field, "an array of at least one message");
-    if (n <= MESSAGES_FEW || weir_engine_get_stats(ask->call->loaded->engine, &stats) != WEIR_OK) return true;
-    return n <= (size_t)stats.n_ctx ||
-           serve_call_refuse(ask->call, 400, field, "context_length_exceeded",
-                             "there are %zu messages, and a request has room for %d tokens", n, stats.n_ctx);
+    return json_array_size(ask->messages) > 0 || serve_field_refuse(ask->call, serve_ask_conversation(ask),
+                                                                    "an array of at least one message");
+}
+
+#define TEXT_FEW ((size_t)1 << 20) /* bytes whose rendering costs little, whether they fit or not */
+
+static size_t stripped(const json_t *text)
+{
+    const char *bytes = json_string_value(text);
+    size_t n = json_string_length(text);
+    while (n > 0 && weir__ascii_is_space(bytes[n - 1])) n--;
+    while (n > 0 && weir__ascii_is_space(*bytes)) bytes++, n--;
+    return n;
+}
+
+/* Bytes that templates do not leave out of a message: they may cut reasoning out of the assistant's, and white
+ * space at the ends. */
+static size_t measure(const json_t *message)
+{
+    const json_t *content = json_object_get(message, "content");
+    if (serve_ask_is(json_string_value(json_object_get(message, "role")), "assistant")) return 0;
+    size_t n = stripped(content);
+    for (size_t i = 0; i < json_array_size(content); i++)
+        n += stripped(json_object_get(json_array_get(content, i), "text"));
+    return n;
+}
+
+/* A text that has no room is not rendered. */
+static bool check_length(const serve_ask *ask)
+{
+    weir_error error = {0};
+    size_t n = 0;
+    for (size_t i = 0; i < json_array_size(ask->messages); i++)
+        n += measure(json_array_get(ask->messages, i));
+    return n <= TEXT_FEW ||
+           serve_call_passes(ask->call, serve_tokens_check(ask->call->loaded, "chat", n, &error), &error);
 }
 
 /* Reports which parts of the request are not enforced. asked_for: lines of the reader's own; NULL: none. */
@@ -160,7 +186,7 @@ bool serve_ask_render(serve_ask *ask, weir_request *request)
     char *messages_text = NULL, *tools_text = NULL;
 
     serve_ask_drop_lines(ask);
-    if (!check_count(ask) || !check_roles(ask) || !serve_ask_media(ask)) return false;
+    if (!check_count(ask) || !check_roles(ask) || !check_length(ask) || !serve_ask_media(ask)) return false;
     if (!choose_tools(ask, &tools) || !collect_args(ask, args, &params.n_args)) goto out;
     messages = messages_of(ask, &added);
     if (messages != NULL) messages_text = weir__json_dump(messages);

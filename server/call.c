@@ -263,8 +263,11 @@ bool serve_call_stopping(serve_call *call)
     return refuse_call(call, 503, NULL, "stopping", "the server is going down");
 }
 
+/* Work that was interrupted leaves the same traces. */
 bool serve_call_no_memory(serve_call *call)
 {
+    weir_error error = {0};
+    if (weir_interrupt_asked()) return serve_call_passes(call, WEIR_ABORTED, &error);
     return refuse_call(call, 503, NULL, "out_of_memory", "the server is out of memory for this request");
 }
 

@@ -10,6 +10,7 @@
 #include "serve.h"
 
 #define RELAXED_MAX 2048 /* of the header's value */
+#define STEPS       1024 /* between two questions whether the call goes on */
 
 void serve_call_relaxed(serve_call *call, const char *lines)
 {
@@ -60,6 +61,13 @@ static bool refuse_call(serve_call *call, const weir_error *error)
     case WEIR_STOPPED: return serve_call_stopping(call);
     default: return serve_call_refuse(call, 500, NULL, weir_status_name(error->code), "%s", message);
     }
+}
+
+bool serve_call_goes_on(serve_call *call)
+{
+    weir_error error = {0};
+    return ++call->n_steps % STEPS != 0 || !weir_interrupt_asked() ||
+           serve_call_passes(call, WEIR_ABORTED, &error);
 }
 
 bool serve_call_passes(serve_call *call, weir_status status, weir_error *error)

@@ -34,30 +34,50 @@ weir__json_words weir__json_problem(const json_error_t *what)
     return words;
 }
 
+/* The interrupt is asked once in so many pieces that are written, and for each one of so many bytes. */
+#define PIECES 256
+#define PIECE  ((size_t)4096)
+
 /* ---- Reading ---- */
 
-/* Whether brackets are nested at most WEIR__JSON_DEPTH_MAX deep: before jansson, which recurses, sees them.
- */
-static bool is_shallow(const char *text, size_t length)
+static weir_status refuse_interrupted(const char *field, weir_error *error)
 {
-    bool in_string = false;
-    int depth = 0;
-    for (size_t i = 0; i < length; i++) {
-        char c = text[i];
-        if (in_string) {
-            if (c == '\\')
-                i++;
-            else if (c == '"')
-                in_string = false;
-        } else if (c == '"') {
-            in_string = true;
-        } else if (c == '[' || c == '{') {
-            if (++depth > WEIR__JSON_DEPTH_MAX) return false;
-        } else if (c == ']' || c == '}') {
-            depth--;
-        }
+    return weir__error_set(error, WEIR_ABORTED, field,
+                           "the function that was given to weir_interrupt_set asked to stop reading %s", field);
+}
+
+/* What a text's brackets and commas say of it, before jansson sees them, which recurses and takes memory for
+ * each value. */
+typedef struct shape {
+    int depth, deepest;
+    size_t n_values; /* at least as many as there are */
+    size_t n_containers;
+} shape;
+
+static void measure_byte(shape *s, char c)
+{
+    if (c == '[' || c == '{') {
+        s->n_containers++;
+        s->n_values++;
+        if (++s->depth > s->deepest) s->deepest = s->depth;
+    } else if (c == ']' || c == '}') {
+        s->depth--;
+    } else {
+        s->n_values += c == ',';
     }
-    return true;
+}
+
+static shape measure(const char *text, size_t length)
+{
+    shape s = {.n_values = 1};
+    for (size_t i = 0; i < length && s.deepest <= WEIR__JSON_DEPTH_MAX; i++) {
+        if (text[i] != '"') {
+            measure_byte(&s, text[i]);
+            continue;
+        }
+        for (i++; i < length && text[i] != '"'; i++) i += text[i] == '\\';
+    }
+    return s;
 }
 
 /* The code unit of an escape \uXXXX; -1: it has not four digits. */
@@ -134,19 +154,49 @@ static void widen(char *text)
     }
 }
 
+/* A text that jansson takes piece by piece, and the interrupt that it asks for between them. */
+typedef struct source {
+    const char *text; /* [left] */
+    size_t left;
+    bool interrupted;
+} source;
+
+static size_t take_piece(void *to, size_t capacity, void *user)
+{
+    source *from = user;
+    size_t n = from->left < capacity ? from->left : capacity;
+    from->interrupted = weir_interrupt_asked();
+    if (from->interrupted) return (size_t)-1;
+    memcpy(to, from->text, n);
+    from->text += n;
+    from->left -= n;
+    return n;
+}
+
+/* *parsed is NULL if the text is no JSON. */
+static weir_status load(const char *text, size_t length, json_t **parsed, json_error_t *what)
+{
+    source from = {.text = text, .left = length};
+    *parsed = json_load_callback(take_piece, &from, JSON_REJECT_DUPLICATES | JSON_DECODE_ANY, what);
+    if (!from.interrupted) return WEIR_OK;
+    json_decref(*parsed);
+    *parsed = NULL;
+    return WEIR_ABORTED;
+}
+
 /* jansson refuses integers beyond 64 bits. *parsed is NULL if the text is no JSON. */
 static weir_status read_value(const char *text, size_t length, json_t **parsed, json_error_t *what)
 {
-    static const size_t flags = JSON_REJECT_DUPLICATES | JSON_DECODE_ANY;
-    *parsed = json_loadb(text, length, flags, what);
-    if (*parsed != NULL || json_error_code(what) != json_error_numeric_overflow) return WEIR_OK;
+    weir_status status = load(text, length, parsed, what);
+    if (status != WEIR_OK || *parsed != NULL || json_error_code(what) != json_error_numeric_overflow)
+        return status;
     char *widened = weir__mem_calloc(length + 1, 1);
     if (widened == NULL) return WEIR_NO_MEMORY;
     memcpy(widened, text, length);
     widen(widened);
-    *parsed = json_loadb(widened, length, flags, what);
+    status = load(widened, length, parsed, what);
     weir__mem_free(widened);
-    return WEIR_OK;
+    return status;
 }
 
 static weir_status check_text(const char *text, size_t length, const char *field, weir_status code,
@@ -157,9 +207,17 @@ static weir_status check_text(const char *text, size_t length, const char *field
                                WEIR__JSON_BYTES_MAX);
     if (!weir__utf8_valid(text, length))
         return weir__error_set(error, code, field, "%s is not well-formed UTF-8", field);
-    if (!is_shallow(text, length))
+    if (weir_interrupt_asked()) return refuse_interrupted(field, error);
+    const shape s = measure(text, length);
+    if (s.deepest > WEIR__JSON_DEPTH_MAX)
         return weir__error_set(error, code, field, "%s is nested deeper than %d", field,
                                WEIR__JSON_DEPTH_MAX);
+    if (s.n_containers > WEIR__JSON_CONTAINERS_MAX)
+        return weir__error_set(error, code, field, "%s has %zu objects and arrays; allowed: up to %zu", field,
+                               s.n_containers, WEIR__JSON_CONTAINERS_MAX);
+    if (s.n_values > WEIR__JSON_VALUES_MAX)
+        return weir__error_set(error, code, field, "%s has more than %zu values, which is the limit", field,
+                               WEIR__JSON_VALUES_MAX);
     return WEIR_OK;
 }
 
@@ -185,6 +243,7 @@ static weir_status parse(const char *text, size_t length, const char *field, wei
     else
         status = read_value(mended != NULL ? mended : text, length, &parsed, &what);
     weir__mem_free(mended);
+    if (status == WEIR_ABORTED) return refuse_interrupted(field, error);
     if (status != WEIR_OK || (parsed == NULL && json_error_code(&what) == json_error_out_of_memory))
         return weir__error_set(error, WEIR_NO_MEMORY, field, "out of memory for %s", field);
     if (parsed == NULL)
@@ -208,18 +267,29 @@ weir_status weir__json_parse_texts(const char *text, size_t length, const char *
 
 /* ---- Writing ---- */
 
+/* A text that is written. */
+typedef struct target {
+    weir__text text;
+    size_t n_pieces;
+    bool interrupted;
+} target;
+
 static int add_text(const char *bytes, size_t n, void *user)
 {
-    return weir__text_add(user, bytes, n) ? 0 : -1;
+    target *to = user;
+    bool asks = n >= PIECE || ++to->n_pieces % PIECES == 0;
+    to->interrupted = to->interrupted || (asks && weir_interrupt_asked());
+    return !to->interrupted && weir__text_add(&to->text, bytes, n) ? 0 : -1;
 }
 
 char *weir__json_dump(const json_t *value)
 {
-    weir__text text = {0};
+    target to = {0};
     /* jansson does not look at every return value */
-    if (json_dump_callback(value, add_text, &text, JSON_COMPACT | JSON_ENCODE_ANY) == 0 && !text.failed)
-        return text.bytes;
-    weir__text_fini(&text);
+    if (json_dump_callback(value, add_text, &to, JSON_COMPACT | JSON_ENCODE_ANY) == 0 && !to.text.failed &&
+        !to.interrupted)
+        return to.text.bytes;
+    weir__text_fini(&to.text);
     return NULL;
 }
 

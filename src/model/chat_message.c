@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/budget.h"
 #include "base/error.h"
 #include "base/utf8.h"
 #include "grammar/schema.h"
@@ -12,8 +13,10 @@
 #define NAME_MAX_ 64  /* bytes of a function's name, as in OpenAI's API */
 #define TOOLS_MAX 256 /* each becomes rules of one grammar; OpenAI allows 128 */
 
+/* Work that was interrupted ends like this, too. */
 static weir_status no_memory(weir_error *error)
 {
+    if (weir_interrupt_asked()) return weir__interrupt_error(error);
     return weir__error_set(error, WEIR_NO_MEMORY, NULL, "out of memory for the messages of a chat");
 }
 
@@ -135,7 +138,7 @@ static weir_status check_call(json_t *call, size_t i, size_t k, weir_error *erro
     weir_status status = weir__json_parse_texts(json_string_value(arguments), json_string_length(arguments),
                                                 p.text, WEIR_INVALID, &parsed, NULL);
     json_decref(parsed);
-    if (status == WEIR_NO_MEMORY) return no_memory(error);
+    if (status == WEIR_NO_MEMORY || status == WEIR_ABORTED) return no_memory(error);
     return status == WEIR_OK ? WEIR_OK : must_be(error, p, "a call whose arguments are JSON");
 }
 

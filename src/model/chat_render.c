@@ -63,7 +63,7 @@ static weir_status add_given(rendering *r, size_t i, weir_error *error)
         return weir__error_set(error, WEIR_INVALID, field, "%s: the key \"%.60s\" is given twice", field,
                                given->key);
     weir_status status = weir__json_parse_texts(given->value, WEIR_NUL, field, WEIR_INVALID, &value, NULL);
-    if (status == WEIR_NO_MEMORY) return weir__chat_no_memory(error);
+    if (status == WEIR_NO_MEMORY || status == WEIR_ABORTED) return weir__chat_no_memory(error);
     if (status != WEIR_OK) value = json_string(given->value);
     if (strcmp(given->key, "enable_thinking") == 0) {
         if (!json_is_boolean(value)) {
