@@ -109,16 +109,21 @@ static size_t stripped(const json_t *text)
     return n;
 }
 
-/* Bytes that templates do not leave out of a message: they may cut reasoning out of the assistant's, and white
- * space at the ends. */
+/* Bytes that templates do not leave out of a message. They may strip white space at the ends, and leave out
+ * reasoning, also that within the assistant's texts, and calls: of these, one byte in four counts, so that a
+ * conversation may have several times the context's text of them. */
 static size_t measure(const json_t *message)
 {
-    const json_t *content = json_object_get(message, "content");
-    if (serve_ask_is(json_string_value(json_object_get(message, "role")), "assistant")) return 0;
-    size_t n = stripped(content);
+    const json_t *content = json_object_get(message, "content"),
+                 *calls = json_object_get(message, "tool_calls");
+    bool assistant = serve_ask_is(json_string_value(json_object_get(message, "role")), "assistant");
+    size_t n = stripped(content), n_more = json_string_length(json_object_get(message, "reasoning_content"));
     for (size_t i = 0; i < json_array_size(content); i++)
         n += stripped(json_object_get(json_array_get(content, i), "text"));
-    return n;
+    for (size_t i = 0; i < json_array_size(calls); i++)
+        n_more += json_string_length(
+            json_object_get(json_object_get(json_array_get(calls, i), "function"), "arguments"));
+    return assistant ? (n + n_more) / 4 : n + n_more / 4;
 }
 
 /* A text that has no room is not rendered. */

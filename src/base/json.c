@@ -51,7 +51,9 @@ static weir_status refuse_interrupted(const char *field, weir_error *error)
 typedef struct shape {
     int depth, deepest;
     size_t n_values; /* at least as many as there are */
-    size_t n_containers;
+    size_t n_containers, n_members;
+    size_t widest;                            /* members of one object */
+    size_t width[WEIR__JSON_DEPTH_MAX + 2]; /* of those that are open */
 } shape;
 
 static void measure_byte(shape *s, char c)
@@ -60,8 +62,12 @@ static void measure_byte(shape *s, char c)
         s->n_containers++;
         s->n_values++;
         if (++s->depth > s->deepest) s->deepest = s->depth;
+        if (s->depth > 0) s->width[s->depth] = 0;
     } else if (c == ']' || c == '}') {
         s->depth--;
+    } else if (c == ':') {
+        s->n_members++;
+        if (s->depth > 0 && ++s->width[s->depth] > s->widest) s->widest = s->width[s->depth];
     } else {
         s->n_values += c == ',';
     }
@@ -215,6 +221,11 @@ static weir_status check_text(const char *text, size_t length, const char *field
     if (s.n_containers > WEIR__JSON_CONTAINERS_MAX)
         return weir__error_set(error, code, field, "%s has %zu objects and arrays; allowed: up to %zu", field,
                                s.n_containers, WEIR__JSON_CONTAINERS_MAX);
+    if (s.n_members > WEIR__JSON_MEMBERS_MAX || s.widest > WEIR__JSON_WIDTH_MAX)
+        return weir__error_set(error, code, field,
+                               "%s has %zu members of objects, up to %zu in one; allowed: up to %zu, and %zu "
+                               "in one",
+                               field, s.n_members, s.widest, WEIR__JSON_MEMBERS_MAX, WEIR__JSON_WIDTH_MAX);
     if (s.n_values > WEIR__JSON_VALUES_MAX)
         return weir__error_set(error, code, field, "%s has more than %zu values, which is the limit", field,
                                WEIR__JSON_VALUES_MAX);
@@ -263,6 +274,30 @@ weir_status weir__json_parse_texts(const char *text, size_t length, const char *
                                    json_t **value, weir_error *error)
 {
     return parse(text, length, field, code, true, value, error);
+}
+
+static bool count_pairs(const json_t *value, size_t *left)
+{
+    const char *key;
+    json_t *one;
+    size_t i, n = json_object_size(value);
+    if (n * n / 2 > *left) return false;
+    *left -= n * n / 2;
+    json_object_foreach((json_t *)value, key, one)
+    {
+        if (!count_pairs(one, left)) return false;
+    }
+    json_array_foreach((json_t *)value, i, one)
+    {
+        if (!count_pairs(one, left)) return false;
+    }
+    return true;
+}
+
+bool weir__json_is_narrow(const json_t *value)
+{
+    size_t left = (size_t)1 << 25;
+    return count_pairs(value, &left);
 }
 
 /* ---- Writing ---- */

@@ -23,6 +23,8 @@ weir__json_words weir__json_problem(const json_error_t *what);
  * bytes are. As many as the ids of the longest prompts. */
 #define WEIR__JSON_VALUES_MAX     ((size_t)2 << 20)
 #define WEIR__JSON_CONTAINERS_MAX ((size_t)512 << 10)
+#define WEIR__JSON_MEMBERS_MAX    ((size_t)512 << 10) /* of all objects */
+#define WEIR__JSON_WIDTH_MAX      ((size_t)64 << 10)  /* members of one object, which has a hash table */
 
 /* Any JSON value; freed with json_decref. length may be WEIR_NUL. The text must be well-formed UTF-8. It must
  * not repeat a key, nor escape U+0000, which no text here can contain, or half a pair of surrogates. Integers
@@ -35,6 +37,10 @@ weir_status weir__json_parse(const char *text, size_t length, const char *field,
  * clients cut texts within a pair. A refusal would end the conversation. */
 weir_status weir__json_parse_texts(const char *text, size_t length, const char *field, weir_status code,
                                    json_t **value, weir_error *error);
+
+/* Whether few pairs of members are in the same object, 2^25 in all. llama.cpp's JSON, which keeps the order of
+ * members, compares each with all before it. */
+bool weir__json_is_narrow(const json_t *value);
 
 /* Compact text, keys in their order, NUL-terminated, freed with weir__mem_free; NULL: out of memory, or
  * interrupted, which the caller may ask (weir_interrupt_asked). */
