@@ -11,8 +11,6 @@
 #include "model.h"
 #include "router_headers.h"
 
-#define PARTS_FEW 1024
-
 /* ---- Reading ---- */
 
 /* A fork has the prompt or messages of its source, with their options. */
@@ -81,29 +79,12 @@ static bool check_ask(serve_ask *ask)
     return ask->fork != NULL || serve_lora_choose(call, ask->adapter, ask->lora, &ask->adapters);
 }
 
-/* More parts than the context has tokens need not be rendered, and few cost little, whether they fit or not. */
-static size_t count_room(const serve_call *call)
-{
-    weir_engine_stats stats = {.size = sizeof stats};
-    if (weir_engine_get_stats(call->loaded->engine, &stats) != WEIR_OK) return SIZE_MAX;
-    return stats.n_ctx > PARTS_FEW ? (size_t)stats.n_ctx : PARTS_FEW;
-}
-
-bool serve_ask_has_room(const serve_ask *ask, size_t n)
-{
-    return n <= ask->most_parts ||
-           serve_call_refuse(ask->call, 400, serve_ask_conversation(ask), "context_length_exceeded",
-                             "the messages have more than %zu texts, images and calls, each of which is at "
-                             "least a token: there is no room for so many",
-                             ask->most_parts);
-}
-
 bool serve_ask_read(serve_ask *ask, serve_call *call, unsigned where)
 {
     const serve_model_params *params = &call->model->params;
     memset(ask, 0, sizeof *ask);
     ask->call = call;
-    ask->most_parts = count_room(call);
+    ask->most_parts = serve_ask_room(call);
     ask->where = call->terms.where = where;
     if ((where & (SERVE_ASK_OLLAMA | SERVE_ASK_GENERATE)) != 0) call->terms.where |= SERVE_ASK_OPTIONS;
     ask->sampler = params->sampler != NULL ? *params->sampler : weir_sampler_params_default();

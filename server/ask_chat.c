@@ -54,9 +54,12 @@ static bool choose_tools(const serve_ask *ask, json_t **tools)
 
 /* ---- Messages ---- */
 
+#define ARGS_BYTES ((size_t)4 << 20) /* of the variables: they are read and written several times */
+
 /* The template's variables, with values that the caller frees. */
 static bool collect_args(const serve_ask *ask, weir_template_arg *args, size_t *n)
 {
+    size_t left = ARGS_BYTES;
     const char *key;
     json_t *value;
     if (ask->kwargs != NULL &&
@@ -64,8 +67,13 @@ static bool collect_args(const serve_ask *ask, weir_template_arg *args, size_t *
         return serve_field_refuse(ask->call, "chat_template_kwargs", "an object of at most 62 members");
     json_object_foreach((json_t *)ask->kwargs, key, value)
     {
-        args[*n] = (weir_template_arg){.key = key, .value = weir__json_dump(value)};
-        if (args[(*n)++].value == NULL) return serve_call_no_memory(ask->call);
+        bool longer = false;
+        char *text = weir__json_dump_most(value, left, &longer);
+        if (longer)
+            return serve_field_refuse(ask->call, "chat_template_kwargs", "an object of at most 4 MiB");
+        if (text == NULL) return serve_call_no_memory(ask->call);
+        left -= strlen(text);
+        args[(*n)++] = (weir_template_arg){.key = key, .value = text};
     }
     if (ask->reasoning_effort != NULL && json_object_get(ask->kwargs, "reasoning_effort") == NULL) {
         weir__text effort = {0};
@@ -94,8 +102,8 @@ static bool check_roles(const serve_ask *ask)
 
 static bool check_count(const serve_ask *ask)
 {
-    return json_array_size(ask->messages) > 0 || serve_field_refuse(ask->call, serve_ask_conversation(ask),
-                                                                    "an array of at least one message");
+    return json_array_size(ask->messages) > 0 ||
+           serve_field_refuse(ask->call, serve_ask_conversation(ask), "an array of at least one message");
 }
 
 #define TEXT_FEW ((size_t)1 << 20) /* bytes whose rendering costs little, whether they fit or not */

@@ -10,6 +10,7 @@
 #include "base/utf8.h"
 
 #define HEAD_MAX      8192 /* bytes of an answer's head */
+#define STEPS         1024 /* between two questions whether a call goes on */
 #define NEXT_SERVER_S 5    /* Retry-After while the server stops: time for the next one to start */
 
 /* ---- Life ---- */
@@ -263,11 +264,21 @@ bool serve_call_stopping(serve_call *call)
     return refuse_call(call, 503, NULL, "stopping", "the server is going down");
 }
 
+bool serve_call_interrupted(serve_call *call)
+{
+    return refuse_call(call, 503, NULL, "work_timeout",
+                       "this request took longer to process than is allowed; make it smaller or simpler");
+}
+
+bool serve_call_goes_on(serve_call *call)
+{
+    return ++call->n_steps % STEPS != 0 || !weir_interrupt_asked() || serve_call_interrupted(call);
+}
+
 /* Work that was interrupted leaves the same traces. */
 bool serve_call_no_memory(serve_call *call)
 {
-    weir_error error = {0};
-    if (weir_interrupt_asked()) return serve_call_passes(call, WEIR_ABORTED, &error);
+    if (weir_interrupt_asked()) return serve_call_interrupted(call);
     return refuse_call(call, 503, NULL, "out_of_memory", "the server is out of memory for this request");
 }
 

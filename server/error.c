@@ -10,7 +10,6 @@
 #include "serve.h"
 
 #define RELAXED_MAX 2048 /* of the header's value */
-#define STEPS       1024 /* between two questions whether the call goes on */
 
 void serve_call_relaxed(serve_call *call, const char *lines)
 {
@@ -54,20 +53,10 @@ static bool refuse_call(serve_call *call, const weir_error *error)
         return serve_call_refuse(call, 429, NULL, "queue_full", "%s", message);
     }
     case WEIR_NO_MEMORY: return serve_call_no_memory(call);
-    case WEIR_ABORTED: /* the client has left, the server stops, or work_timeout */
-        return serve_call_refuse(
-            call, 503, NULL, "work_timeout",
-            "this request took longer to process than is allowed; make it smaller or simpler");
+    case WEIR_ABORTED: return serve_call_interrupted(call);
     case WEIR_STOPPED: return serve_call_stopping(call);
     default: return serve_call_refuse(call, 500, NULL, weir_status_name(error->code), "%s", message);
     }
-}
-
-bool serve_call_goes_on(serve_call *call)
-{
-    weir_error error = {0};
-    return ++call->n_steps % STEPS != 0 || !weir_interrupt_asked() ||
-           serve_call_passes(call, WEIR_ABORTED, &error);
 }
 
 bool serve_call_passes(serve_call *call, weir_status status, weir_error *error)

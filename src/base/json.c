@@ -3,6 +3,7 @@
 
 #include <math.h>
 #include <stdbool.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -43,7 +44,8 @@ weir__json_words weir__json_problem(const json_error_t *what)
 static weir_status refuse_interrupted(const char *field, weir_error *error)
 {
     return weir__error_set(error, WEIR_ABORTED, field,
-                           "the function that was given to weir_interrupt_set asked to stop reading %s", field);
+                           "the function that was given to weir_interrupt_set asked to stop reading %s",
+                           field);
 }
 
 /* What a text's brackets and commas say of it, before jansson sees them, which recurses and takes memory for
@@ -52,7 +54,7 @@ typedef struct shape {
     int depth, deepest;
     size_t n_values; /* at least as many as there are */
     size_t n_containers, n_members;
-    size_t widest;                            /* members of one object */
+    size_t widest;                          /* members of one object */
     size_t width[WEIR__JSON_DEPTH_MAX + 2]; /* of those that are open */
 } shape;
 
@@ -305,8 +307,8 @@ bool weir__json_is_narrow(const json_t *value)
 /* A text that is written. */
 typedef struct target {
     weir__text text;
-    size_t n_pieces;
-    bool interrupted;
+    size_t n_pieces, most; /* bytes */
+    bool interrupted, longer;
 } target;
 
 static int add_text(const char *bytes, size_t n, void *user)
@@ -314,18 +316,26 @@ static int add_text(const char *bytes, size_t n, void *user)
     target *to = user;
     bool asks = n >= PIECE || ++to->n_pieces % PIECES == 0;
     to->interrupted = to->interrupted || (asks && weir_interrupt_asked());
-    return !to->interrupted && weir__text_add(&to->text, bytes, n) ? 0 : -1;
+    to->longer = to->longer || n > to->most - to->text.n;
+    return !to->interrupted && !to->longer && weir__text_add(&to->text, bytes, n) ? 0 : -1;
+}
+
+char *weir__json_dump_most(const json_t *value, size_t most, bool *longer)
+{
+    target to = {.most = most};
+    /* jansson does not look at every return value */
+    if (json_dump_callback(value, add_text, &to, JSON_COMPACT | JSON_ENCODE_ANY) == 0 && !to.text.failed &&
+        !to.interrupted && !to.longer)
+        return to.text.bytes;
+    *longer = to.longer;
+    weir__text_fini(&to.text);
+    return NULL;
 }
 
 char *weir__json_dump(const json_t *value)
 {
-    target to = {0};
-    /* jansson does not look at every return value */
-    if (json_dump_callback(value, add_text, &to, JSON_COMPACT | JSON_ENCODE_ANY) == 0 && !to.text.failed &&
-        !to.interrupted)
-        return to.text.bytes;
-    weir__text_fini(&to.text);
-    return NULL;
+    bool longer;
+    return weir__json_dump_most(value, SIZE_MAX, &longer);
 }
 
 void weir__json_next(weir__text *text)

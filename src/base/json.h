@@ -46,6 +46,9 @@ bool weir__json_is_narrow(const json_t *value);
  * interrupted, which the caller may ask (weir_interrupt_asked). */
 char *weir__json_dump(const json_t *value);
 
+/* The same of at most so many bytes. NULL, and *longer is true: there are more. */
+char *weir__json_dump_most(const json_t *value, size_t most, bool *longer);
+
 /* ---- Into a text, piece by piece ---- */
 
 /* A comma, unless an object or array was begun just now. */

@@ -212,7 +212,8 @@ static void the_interrupt_is_asked_every_few_bytes(void **state)
             weir_error error = {0};
             json_t *none = NULL;
             a = (asking){.last = last};
-            assert_int_equal(weir__json_parse(text, length, "body", WEIR_FORMAT, &none, &error), WEIR_ABORTED);
+            assert_int_equal(weir__json_parse(text, length, "body", WEIR_FORMAT, &none, &error),
+                             WEIR_ABORTED);
             assert_int_equal(a.n, last);
             assert_null(none);
         }

@@ -150,7 +150,8 @@ static void test_work(void **state)
     weir_interrupt_set(ask_twice, &asked);
     weir__schema_work_init(&work);
     write_doubling(text, 60);
-    assert_int_equal(rewrite(text, &work, &error), WEIR_OK); /* it takes fewer steps than lie between two questions */
+    assert_int_equal(rewrite(text, &work, &error),
+                     WEIR_OK); /* it takes fewer steps than lie between two questions */
     asked = 0;
     write_alternating(text, 5000);
     weir__schema_work_init(&work);
