@@ -30,7 +30,8 @@ bool serve_call_read_any(serve_call *call, json_t **json)
     if (*json != NULL) return true;
     weir_status status = weir__json_parse_texts(call->body.bytes != NULL ? call->body.bytes : "",
                                                 call->body.n, "body", WEIR_INVALID, json, &error);
-    if (status == WEIR_NO_MEMORY || status == WEIR_ABORTED) return serve_call_passes(call, status, &error);
+    if (status == WEIR_ABORTED) return serve_call_interrupted(call);
+    if (status == WEIR_NO_MEMORY) return serve_call_no_memory(call);
     if (status != WEIR_OK) return serve_call_refuse(call, 400, NULL, "invalid_json", "%s", error.message);
     if (add_model(call, *json)) return true;
     json_decref(*json);
