@@ -54,7 +54,7 @@ static bool choose_tools(const serve_ask *ask, json_t **tools)
 
 /* ---- Messages ---- */
 
-#define ARGS_BYTES ((size_t)4 << 20) /* of the variables: they are read and written several times */
+#define ARGS_BYTES ((size_t)1 << 20) /* of the variables: they are read and written several times */
 
 /* The template's variables, with values that the caller frees. */
 static bool collect_args(const serve_ask *ask, weir_template_arg *args, size_t *n)
@@ -70,7 +70,7 @@ static bool collect_args(const serve_ask *ask, weir_template_arg *args, size_t *
         bool longer = false;
         char *text = weir__json_dump_most(value, left, &longer);
         if (longer)
-            return serve_field_refuse(ask->call, "chat_template_kwargs", "an object of at most 4 MiB");
+            return serve_field_refuse(ask->call, "chat_template_kwargs", "an object of at most 1 MiB");
         if (text == NULL) return serve_call_no_memory(ask->call);
         left -= strlen(text);
         args[(*n)++] = (weir_template_arg){.key = key, .value = text};
@@ -108,17 +108,18 @@ static bool check_count(const serve_ask *ask)
 
 #define TEXT_FEW ((size_t)1 << 20) /* bytes whose rendering costs little, whether they fit or not */
 
+/* Bytes of a text; of white space at its ends, which templates may strip, one in four. */
 static size_t stripped(const json_t *text)
 {
     const char *bytes = json_string_value(text);
-    size_t n = json_string_length(text);
+    size_t all = json_string_length(text), n = all;
     while (n > 0 && weir__ascii_is_space(bytes[n - 1])) n--;
     while (n > 0 && weir__ascii_is_space(*bytes)) bytes++, n--;
-    return n;
+    return n + (all - n) / 4;
 }
 
-/* Bytes that templates do not leave out of a message. They may strip white space at the ends, and leave out
- * reasoning, also that within the assistant's texts, and calls: of these, one byte in four counts, so that a
+/* Bytes that templates do not leave out of a message. They may leave out reasoning, also that within the
+ * assistant's texts, and calls: of these, one byte in four counts, so that a
  * conversation may have several times the context's text of them. */
 static size_t measure(const json_t *message)
 {
@@ -195,7 +196,7 @@ bool serve_ask_render(serve_ask *ask, weir_request *request)
     weir_chat_params params = ask->chat;
     weir_error error = {0};
     json_t *tools = NULL, *messages = NULL;
-    bool added = false;
+    bool added = false, longer = false;
     char *messages_text = NULL, *tools_text = NULL;
 
     serve_ask_drop_lines(ask);
@@ -203,7 +204,11 @@ bool serve_ask_render(serve_ask *ask, weir_request *request)
     if (!choose_tools(ask, &tools) || !collect_args(ask, args, &params.n_args)) goto out;
     messages = messages_of(ask, &added);
     if (messages != NULL) messages_text = weir__json_dump(messages);
-    if (tools != NULL) tools_text = weir__json_dump(tools);
+    if (tools != NULL) tools_text = weir__json_dump_most(tools, SERVE_FORM_BYTES, &longer);
+    if (longer) {
+        serve_field_refuse(call, "tools", "an array of at most 4 MiB");
+        goto out;
+    }
     if (messages_text == NULL || (tools != NULL && tools_text == NULL)) {
         serve_call_no_memory(call);
         goto out;

@@ -10,8 +10,10 @@ bool serve_ask_set_schema(serve_ask *ask, const char *name, const char *place, c
     if (ask->schema != NULL)
         return serve_call_refuse(ask->call, 400, name, "invalid_value",
                                  "json_schema and response_format exclude each other; give one");
-    ask->schema = weir__json_dump(schema);
+    bool longer = false;
+    ask->schema = weir__json_dump_most(schema, SERVE_FORM_BYTES, &longer);
     ask->call->terms.schema_field = place;
+    if (longer) return serve_field_refuse(ask->call, name, "a schema of at most 4 MiB");
     return ask->schema != NULL || serve_call_no_memory(ask->call);
 }
 

@@ -297,7 +297,9 @@ bool serve_ollama_keep_alive(serve_call *call, const json_t *value, bool *unmet)
     double seconds = json_number_value(value);
     *unmet = false;
     if (value == NULL || json_is_null(value)) return true;
-    if (!json_is_number(value) && (!json_is_string(value) || !read_time(json_string_value(value), &seconds)))
+    bool is_short = json_string_length(value) <= 64;
+    if (!json_is_number(value) &&
+        (!json_is_string(value) || !is_short || !read_time(json_string_value(value), &seconds)))
         return serve_field_refuse(call, "keep_alive",
                                   "a number of seconds, or a time such as \"5m\"; 0 unloads, -1 keeps");
     bool stays = pool == NULL || is_pinned(call, pool);

@@ -2,10 +2,13 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "ask.h"
 #include "base/mem.h"
 #include "field.h"
+
+#define WORD_MAX 4096 /* bytes of a breaker, and of the samplers' names */
 
 bool serve_ask_stop(serve_call *call, void *to, const char *name, const json_t *value)
 {
@@ -92,9 +95,10 @@ bool serve_ask_breakers(serve_call *call, void *to, const char *name, const json
     if (strings && ask->breakers == NULL) return serve_call_no_memory(call);
     for (size_t i = 0; strings && i < n; i++) {
         ask->breakers[i] = json_string_value(json_array_get(value, i));
-        strings = ask->breakers[i] != NULL;
+        strings = ask->breakers[i] != NULL && strlen(ask->breakers[i]) <= WORD_MAX;
     }
-    if (!strings) return serve_field_refuse(call, name, "an array of at most 64 strings");
+    if (!strings)
+        return serve_field_refuse(call, name, "an array of at most 64 strings of at most 4096 bytes each");
     ask->sampler.dry_breakers = ask->breakers;
     ask->sampler.n_dry_breakers = n;
     return true;
@@ -111,7 +115,7 @@ bool serve_ask_samplers(serve_call *call, void *to, const char *name, const json
     weir__text_add_string(&text, "");
     for (size_t i = 0; strings && i < n && serve_call_goes_on(call); i++) {
         const char *one = json_string_value(many ? json_array_get(value, i) : value);
-        strings = one != NULL;
+        strings = one != NULL && strlen(one) <= WORD_MAX && text.n <= WORD_MAX;
         if ((ask->where & SERVE_ASK_INFILL) != 0 && serve_ask_is(one, "infill"))
             infill = true; /* llama.cpp's, which editors ask for */
         else if (strings)
@@ -123,5 +127,6 @@ bool serve_ask_samplers(serve_call *call, void *to, const char *name, const json
     if (infill) weir__text_add_string(&ask->relaxed, "samplers: infill\n");
     if (text.failed) return serve_call_no_memory(call);
     if (call->begun) return false;
-    return strings || serve_field_refuse(call, name, "a string or an array of strings");
+    return strings ||
+           serve_field_refuse(call, name, "a string or an array of strings, of at most 4096 bytes");
 }

@@ -77,7 +77,7 @@ def pairs():
     for path, name in (("/api/chat", "calls and named results"), ("/api/chat", "calls and unnamed results"), ("/api/chat", "calls and results of one tool"),
                        ("/api/chat", "calls and results of no tool"), ("/v1/chat/completions", "tools and allowed tools"), ("/v1/responses", "allowed tools"),
                        ("/v1/chat/completions", "dropped parts before others"), ("/v1/messages", "uses and results")):
-        seconds, status = meter.cost(path, bodies[path, name].make(1 << 21))
+        seconds, status = meter.cost(path, bodies[path, name].make(1 << 22))
         check(f"{path}, {name}", seconds < (60 if SANITIZED else 6), seconds, status)
     end(server)
 

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Bodies of requests that scale one list, one text or one nesting: body.make(size) has about `size` bytes. Twice the size is twice the work,
 unless some code compares all with all."""
-import json
 
 
 class Body:
@@ -24,7 +23,7 @@ def several(head, item, tail, size, between=","):
 
 def halves(head, first, middle, second, tail, size):
     """Two lists of as many items each, first(i, n) and second(i, n)."""
-    n = max(1, (size - len(head + middle + tail)) // (len(first(0, 9999)) + len(second(0, 9999)) + 4))
+    n = max(1, (size - len(head + middle + tail)) // (len(first(999999, 1999999)) + len(second(999999, 1999999)) + 2))
     return (head + ",".join(first(i, n) for i in range(n)) + middle + ",".join(second(i, n) for i in range(n)) + tail).encode()
 
 
@@ -315,14 +314,3 @@ def every_body():
         "/api/show": lambda: lists('{"model":', "}"), "/v1/models/load": lambda: lists('{"model":', "}"), "/v1/prefixes": lambda: plain("text"),
     }
     return [Body(path, name, make) for path, of in table.items() for name, make in of().items()]
-
-
-if __name__ == "__main__":
-    for body in every_body():
-        for size in (3000, 100000):
-            data = body.make(size)
-            assert abs(len(data) - size) < max(3000, size // 3) or "tool" in body.name or "namespace" in body.name, (body.path, body.name, size, len(data))
-            try:
-                json.loads(data)
-            except ValueError as e:
-                assert "do not end" in body.name or "long number" in body.name, (body.path, body.name, e, data[:300])
