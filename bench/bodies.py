@@ -65,12 +65,12 @@ def measure(server, paths, size, patience, say):
         if paths and body.path not in paths:
             continue
         tries = []
-        for part in (1, 2, 4, 8):  # what is refused by its counts may be accepted with fewer
-            data = body.make(size // part)
+        sizes = [size, size // 2, size // 4, size // 8]  # what is refused by its counts or bytes may be accepted with fewer
+        sizes += [limit - (64 << 10) for limit in (2 << 20, 1 << 20) if limit < size]
+        for n in sizes:
+            data = body.make(n)
             seconds, words = ask(server, process, body.path, data, patience)
             tries.append([seconds, None, body, words, data])
-            if "invalid_json" not in words and "too_large" not in words:
-                break
         worst = max(tries, key=lambda row: row[0])
         rows[body.path].append(worst)
         say(f"{worst[0]:7.3f} s  {body.path}  {body.name}, {len(worst[4]) / (1 << 20):.1f} MiB: {worst[3]}")

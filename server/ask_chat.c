@@ -54,12 +54,33 @@ static bool choose_tools(const serve_ask *ask, json_t **tools)
 
 /* ---- Messages ---- */
 
-#define ARGS_BYTES ((size_t)1 << 20) /* of the variables: they are read and written several times */
+/* Of all variables: they are read, written and copied several times. */
+#define ARGS_BYTES  ((size_t)1 << 20)
+#define ARGS_VALUES ((size_t)64 << 10)
+
+/* Whether the value has at most *left values, itself included, which it takes. */
+static bool take_values(const json_t *value, size_t *left)
+{
+    const char *key;
+    json_t *one;
+    size_t i;
+    if (*left == 0) return false;
+    --*left;
+    json_object_foreach((json_t *)value, key, one)
+    {
+        if (!take_values(one, left)) return false;
+    }
+    json_array_foreach((json_t *)value, i, one)
+    {
+        if (!take_values(one, left)) return false;
+    }
+    return true;
+}
 
 /* The template's variables, with values that the caller frees. */
 static bool collect_args(const serve_ask *ask, weir_template_arg *args, size_t *n)
 {
-    size_t left = ARGS_BYTES;
+    size_t left = ARGS_BYTES, n_values = ARGS_VALUES;
     const char *key;
     json_t *value;
     if (ask->kwargs != NULL &&
@@ -67,10 +88,11 @@ static bool collect_args(const serve_ask *ask, weir_template_arg *args, size_t *
         return serve_field_refuse(ask->call, "chat_template_kwargs", "an object of at most 62 members");
     json_object_foreach((json_t *)ask->kwargs, key, value)
     {
-        bool longer = false;
-        char *text = weir__json_dump_most(value, left, &longer);
+        bool longer = !take_values(value, &n_values);
+        char *text = longer ? NULL : weir__json_dump_most(value, left, &longer);
         if (longer)
-            return serve_field_refuse(ask->call, "chat_template_kwargs", "an object of at most 1 MiB");
+            return serve_field_refuse(ask->call, "chat_template_kwargs",
+                                      "an object of at most 1 MiB and 65,536 values");
         if (text == NULL) return serve_call_no_memory(ask->call);
         left -= strlen(text);
         args[(*n)++] = (weir_template_arg){.key = key, .value = text};
@@ -206,7 +228,7 @@ bool serve_ask_render(serve_ask *ask, weir_request *request)
     if (messages != NULL) messages_text = weir__json_dump(messages);
     if (tools != NULL) tools_text = weir__json_dump_most(tools, SERVE_FORM_BYTES, &longer);
     if (longer) {
-        serve_field_refuse(call, "tools", "an array of at most 4 MiB");
+        serve_field_refuse(call, "tools", "an array of at most 2 MiB");
         goto out;
     }
     if (messages_text == NULL || (tools != NULL && tools_text == NULL)) {

@@ -13,7 +13,7 @@ bool serve_ask_set_schema(serve_ask *ask, const char *name, const char *place, c
     bool longer = false;
     ask->schema = weir__json_dump_most(schema, SERVE_FORM_BYTES, &longer);
     ask->call->terms.schema_field = place;
-    if (longer) return serve_field_refuse(ask->call, name, "a schema of at most 4 MiB");
+    if (longer) return serve_field_refuse(ask->call, name, "a schema of at most 2 MiB");
     return ask->schema != NULL || serve_call_no_memory(ask->call);
 }
 
