@@ -84,6 +84,7 @@ bool serve_ask_read(serve_ask *ask, serve_call *call, unsigned where)
     const serve_model_params *params = &call->model->params;
     memset(ask, 0, sizeof *ask);
     ask->call = call;
+    ask->most_parts = serve_ask_room(call);
     ask->where = call->terms.where = where;
     if ((where & (SERVE_ASK_OLLAMA | SERVE_ASK_GENERATE)) != 0) call->terms.where |= SERVE_ASK_OPTIONS;
     ask->sampler = params->sampler != NULL ? *params->sampler : weir_sampler_params_default();

@@ -19,7 +19,9 @@
 #define SERVE_N_MAX     SERVE_CHOICES_MAX
 #define SERVE_STOP_MAX  64  /* the library's limit */
 #define SERVE_TOOLS_MAX 256 /* the library's limit */
-#define SERVE_ARGS_MAX  62  /* variables of a template; the library allows 64 */
+#define SERVE_FORM_BYTES                                                                                     \
+    ((size_t)4 << 20)     /* of the tools, and of a schema: they are read and written several times */
+#define SERVE_ARGS_MAX 62 /* variables of a template; the library allows 64 */
 
 /* Of the cache's salt: a request's own part after its key's digest, and both. */
 #define SERVE_SALT_OWN 256
@@ -38,6 +40,7 @@ typedef struct serve_ask {
     bool background; /* the answer is read later, and needs no connection */
     int32_t n, best_of;
     int32_t n_dropped; /* lines of the system messages */
+    size_t most_parts; /* texts, images and calls that the messages may have */
     const json_t *prompt, *suffix, *messages, *tools, *kwargs, *lora, *fork; /* NULL = not given */
     const json_t *tools_allowed; /* an array of tools by name; NULL = all */
     const char *tool_name;       /* the one that is to be called; NULL = any */
@@ -81,6 +84,14 @@ const char *serve_ask_name(const char *of, const char *member, size_t n, unsigne
 /* Fills the members that all requests of the ask share, and a fork's source; borrows from it. False: the call
  * has its answer. */
 bool serve_ask_request(serve_ask *ask, weir_request *request);
+
+/* ask_room.c: more texts, images and calls than the context has tokens need not be rendered, and few cost little,
+ * whether they fit or not. */
+size_t serve_ask_room(const serve_call *call);
+
+/* Whether the messages may have n texts, images and calls, each of which is at least a token. False: the call has
+ * its answer. */
+bool serve_ask_has_room(const serve_ask *ask, size_t n);
 
 /* ask_lines.c: removes lines of the system messages that change from request to request, and counts them. */
 void serve_ask_drop_lines(serve_ask *ask);

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "ask.h"
+#include "base/ascii.h"
 #include "base/mem.h"
 #include "base/words.h"
 #include "field.h"
@@ -53,9 +54,33 @@ static bool choose_tools(const serve_ask *ask, json_t **tools)
 
 /* ---- Messages ---- */
 
+/* Of all variables: they are read, written and copied several times. */
+#define ARGS_BYTES  ((size_t)1 << 20)
+#define ARGS_VALUES ((size_t)64 << 10)
+
+/* Whether the value has at most *left values, itself included, which it takes. */
+static bool take_values(const json_t *value, size_t *left)
+{
+    const char *key;
+    json_t *one;
+    size_t i;
+    if (*left == 0) return false;
+    --*left;
+    json_object_foreach((json_t *)value, key, one)
+    {
+        if (!take_values(one, left)) return false;
+    }
+    json_array_foreach((json_t *)value, i, one)
+    {
+        if (!take_values(one, left)) return false;
+    }
+    return true;
+}
+
 /* The template's variables, with values that the caller frees. */
 static bool collect_args(const serve_ask *ask, weir_template_arg *args, size_t *n)
 {
+    size_t left = ARGS_BYTES, n_values = ARGS_VALUES;
     const char *key;
     json_t *value;
     if (ask->kwargs != NULL &&
@@ -63,8 +88,14 @@ static bool collect_args(const serve_ask *ask, weir_template_arg *args, size_t *
         return serve_field_refuse(ask->call, "chat_template_kwargs", "an object of at most 62 members");
     json_object_foreach((json_t *)ask->kwargs, key, value)
     {
-        args[*n] = (weir_template_arg){.key = key, .value = weir__json_dump(value)};
-        if (args[(*n)++].value == NULL) return serve_call_no_memory(ask->call);
+        bool longer = !take_values(value, &n_values);
+        char *text = longer ? NULL : weir__json_dump_most(value, left, &longer);
+        if (longer)
+            return serve_field_refuse(ask->call, "chat_template_kwargs",
+                                      "an object of at most 1 MiB and 65,536 values");
+        if (text == NULL) return serve_call_no_memory(ask->call);
+        left -= strlen(text);
+        args[(*n)++] = (weir_template_arg){.key = key, .value = text};
     }
     if (ask->reasoning_effort != NULL && json_object_get(ask->kwargs, "reasoning_effort") == NULL) {
         weir__text effort = {0};
@@ -91,19 +122,50 @@ static bool check_roles(const serve_ask *ask)
     return true;
 }
 
-#define MESSAGES_FEW 1024 /* rendering them costs little, whether they fit or not */
-
-/* A message is at least a token: more messages than the context has tokens need not be rendered. */
 static bool check_count(const serve_ask *ask)
 {
-    weir_engine_stats stats = {.size = sizeof stats};
-    size_t n = json_array_size(ask->messages);
-    const char *field = serve_ask_conversation(ask);
-    if (n == 0) return serve_field_refuse(ask->call, field, "an array of at least one message");
-    if (n <= MESSAGES_FEW || weir_engine_get_stats(ask->call->loaded->engine, &stats) != WEIR_OK) return true;
-    return n <= (size_t)stats.n_ctx ||
-           serve_call_refuse(ask->call, 400, field, "context_length_exceeded",
-                             "there are %zu messages, and a request has room for %d tokens", n, stats.n_ctx);
+    return json_array_size(ask->messages) > 0 ||
+           serve_field_refuse(ask->call, serve_ask_conversation(ask), "an array of at least one message");
+}
+
+#define TEXT_FEW ((size_t)1 << 20) /* bytes whose rendering costs little, whether they fit or not */
+
+/* Bytes of a text; of white space at its ends, which templates may strip, one in four. */
+static size_t stripped(const json_t *text)
+{
+    const char *bytes = json_string_value(text);
+    size_t all = json_string_length(text), n = all;
+    while (n > 0 && weir__ascii_is_space(bytes[n - 1])) n--;
+    while (n > 0 && weir__ascii_is_space(*bytes)) bytes++, n--;
+    return n + (all - n) / 4;
+}
+
+/* Bytes that templates do not leave out of a message. They may leave out reasoning, also that within the
+ * assistant's texts, and calls: of these, one byte in four counts, so that a
+ * conversation may have several times the context's text of them. */
+static size_t measure(const json_t *message)
+{
+    const json_t *content = json_object_get(message, "content"),
+                 *calls = json_object_get(message, "tool_calls");
+    bool assistant = serve_ask_is(json_string_value(json_object_get(message, "role")), "assistant");
+    size_t n = stripped(content), n_more = json_string_length(json_object_get(message, "reasoning_content"));
+    for (size_t i = 0; i < json_array_size(content); i++)
+        n += stripped(json_object_get(json_array_get(content, i), "text"));
+    for (size_t i = 0; i < json_array_size(calls); i++)
+        n_more += json_string_length(
+            json_object_get(json_object_get(json_array_get(calls, i), "function"), "arguments"));
+    return assistant ? (n + n_more) / 4 : n + n_more / 4;
+}
+
+/* A text that has no room is not rendered. */
+static bool check_length(const serve_ask *ask)
+{
+    weir_error error = {0};
+    size_t n = 0;
+    for (size_t i = 0; i < json_array_size(ask->messages); i++)
+        n += measure(json_array_get(ask->messages, i));
+    return n <= TEXT_FEW ||
+           serve_call_passes(ask->call, serve_tokens_check(ask->call->loaded, "chat", n, &error), &error);
 }
 
 /* Reports which parts of the request are not enforced. asked_for: lines of the reader's own; NULL: none. */
@@ -156,15 +218,19 @@ bool serve_ask_render(serve_ask *ask, weir_request *request)
     weir_chat_params params = ask->chat;
     weir_error error = {0};
     json_t *tools = NULL, *messages = NULL;
-    bool added = false;
+    bool added = false, longer = false;
     char *messages_text = NULL, *tools_text = NULL;
 
     serve_ask_drop_lines(ask);
-    if (!check_count(ask) || !check_roles(ask) || !serve_ask_media(ask)) return false;
+    if (!check_count(ask) || !check_roles(ask) || !check_length(ask) || !serve_ask_media(ask)) return false;
     if (!choose_tools(ask, &tools) || !collect_args(ask, args, &params.n_args)) goto out;
     messages = messages_of(ask, &added);
     if (messages != NULL) messages_text = weir__json_dump(messages);
-    if (tools != NULL) tools_text = weir__json_dump(tools);
+    if (tools != NULL) tools_text = weir__json_dump_most(tools, SERVE_FORM_BYTES, &longer);
+    if (longer) {
+        serve_field_refuse(call, "tools", "an array of at most 2 MiB");
+        goto out;
+    }
     if (messages_text == NULL || (tools != NULL && tools_text == NULL)) {
         serve_call_no_memory(call);
         goto out;

@@ -429,7 +429,7 @@ static bool read_options(serve_call *call, void *to, const char *name, const jso
     json_object_foreach((json_t *)value, key, option)
     {
         char field[96];
-        if (!ok) break;
+        if (!ok || !(ok = serve_call_goes_on(call))) break;
         snprintf(field, sizeof field, "%s.%.64s", name, key);
         ok = json_object_set(named, field, option) == 0 || serve_call_no_memory(call);
     }

@@ -10,8 +10,10 @@ bool serve_ask_set_schema(serve_ask *ask, const char *name, const char *place, c
     if (ask->schema != NULL)
         return serve_call_refuse(ask->call, 400, name, "invalid_value",
                                  "json_schema and response_format exclude each other; give one");
-    ask->schema = weir__json_dump(schema);
+    bool longer = false;
+    ask->schema = weir__json_dump_most(schema, SERVE_FORM_BYTES, &longer);
     ask->call->terms.schema_field = place;
+    if (longer) return serve_field_refuse(ask->call, name, "a schema of at most 2 MiB");
     return ask->schema != NULL || serve_call_no_memory(ask->call);
 }
 
@@ -96,9 +98,10 @@ static bool read_allowed_tools(serve_ask *ask, const json_t *value)
     if (!serve_ask_is(mode, "auto") && !serve_ask_is(mode, "required"))
         return serve_field_refuse(ask->call, "tool_choice.allowed_tools.mode", "\"auto\" or \"required\"");
     ask->chat.tool_choice = serve_ask_is(mode, "auto") ? WEIR_TOOLS_AUTO : WEIR_TOOLS_REQUIRED;
-    return json_array_size(ask->tools_allowed) > 0 ||
+    size_t n = json_array_size(ask->tools_allowed);
+    return (n > 0 && n <= SERVE_TOOLS_MAX) ||
            serve_field_refuse(ask->call, "tool_choice.allowed_tools.tools",
-                              "an array of at least one function");
+                              "an array of at least one function, and at most 256");
 }
 
 bool serve_ask_tool_choice(serve_call *call, void *to, const char *name, const json_t *value)

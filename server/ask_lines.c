@@ -47,16 +47,25 @@ static bool drop_within(serve_ask *ask, json_t *owner, const char *name)
     return empty;
 }
 
+static void cut_array(json_t *array, size_t n)
+{
+    while (json_array_size(array) > n) json_array_remove(array, json_array_size(array) - 1);
+}
+
 /* Whether nothing is left of the message. */
 static bool drop_from_message(serve_ask *ask, json_t *message)
 {
     json_t *content = json_object_get(message, "content");
     if (!json_is_array(content)) return drop_within(ask, message, "content");
-    bool dropped = false;
-    for (size_t i = json_array_size(content); i > 0; i--)
-        if (drop_within(ask, json_array_get(content, i - 1), "text"))
-            dropped = json_array_remove(content, i - 1) == 0;
-    return dropped && json_array_size(content) == 0;
+    size_t n = json_array_size(content), n_kept = 0;
+    for (size_t i = 0; i < n; i++) {
+        json_t *part = json_array_get(content, i);
+        if (drop_within(ask, part, "text")) continue;
+        if (n_kept < i) json_array_set(content, n_kept, part);
+        n_kept++;
+    }
+    cut_array(content, n_kept);
+    return n > 0 && n_kept == 0;
 }
 
 static bool is_of_system(const json_t *message)
@@ -82,6 +91,6 @@ void serve_ask_drop_lines(serve_ask *ask)
         }
         n_kept++;
     }
-    for (; n > n_kept; n--) json_array_remove(messages, n - 1);
+    cut_array(messages, n_kept);
     serve_places_cut(places, n_kept);
 }

@@ -59,9 +59,28 @@ static bool check_message(serve_call *call, void *to, const char *place, const j
            serve_field_each(call, to, serve_place_of(place, "tool_calls").text, calls, check_tool_call);
 }
 
+static size_t at_least_one(size_t n)
+{
+    return n > 0 ? n : 1;
+}
+
+/* Before any of them is looked at. */
+static bool count_parts(const serve_ask *ask, const json_t *messages)
+{
+    size_t i, n = json_array_size(messages);
+    json_t *message;
+    if (!serve_ask_has_room(ask, n)) return false;
+    n = 0;
+    json_array_foreach((json_t *)messages, i, message) n +=
+        at_least_one(json_array_size(json_object_get(message, "content"))) +
+        json_array_size(json_object_get(message, "tool_calls"));
+    return serve_ask_has_room(ask, n);
+}
+
 bool serve_ask_chat_messages(serve_call *call, void *to, const char *name, const json_t *value)
 {
     ((serve_ask *)to)->messages = value;
+    if (!count_parts(to, value)) return false;
     return serve_field_each(call, to, name, value, check_message);
 }
 
@@ -84,5 +103,7 @@ static bool check_tool(serve_call *call, void *to, const char *place, const json
 bool serve_ask_tools(serve_call *call, void *to, const char *name, const json_t *value)
 {
     ((serve_ask *)to)->tools = value;
+    if (json_array_size(value) > SERVE_TOOLS_MAX)
+        return serve_field_refuse(call, name, "an array of at most 256 tools");
     return serve_field_each(call, to, name, value, check_tool);
 }

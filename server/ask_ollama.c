@@ -4,16 +4,28 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/mem.h"
 #include "base/words.h"
 #include "catalog.h"
 #include "field.h"
 #include "ollama.h"
 #include "turns.h"
 
-/* The turns, and the calls of the last message of the assistant that have no result yet: [id, name, …]. */
+/* A call of the last message of the assistant. */
+typedef struct open_call {
+    json_t *id;       /* owned; NULL: it has a result */
+    const char *tool; /* its name */
+    size_t next;      /* the tool's next call; 0: none */
+} open_call;
+
+/* The turns, and the calls of the last message of the assistant. A result finds its call without a look at the
+ * others: its tool's first one that waits has its number in `first`. */
 typedef struct reading {
     serve_turns turns;
-    json_t *open; /* owned */
+    open_call *calls; /* [n], owned */
+    size_t n, capacity;
+    size_t at;            /* the calls before have results */
+    json_t *first, *last; /* numbers of calls that wait, by their tools' names; owned */
 } reading;
 
 /* ---- Messages ---- */
@@ -39,6 +51,63 @@ static bool read_images(reading *r, const char *place, json_t *images)
     return true;
 }
 
+/* ---- Calls and their results ---- */
+
+static void close_calls(reading *r)
+{
+    for (size_t i = 0; i < r->n; i++) json_decref(r->calls[i].id);
+    r->n = r->at = 0;
+    json_object_clear(r->first);
+    json_object_clear(r->last);
+}
+
+static void free_calls(reading *r)
+{
+    close_calls(r);
+    json_decref(r->first);
+    json_decref(r->last);
+    weir__mem_free(r->calls);
+}
+
+static bool set_number(json_t *of, const char *tool, size_t number)
+{
+    return json_object_set_new(of, tool, json_integer((json_int_t)number)) == 0;
+}
+
+/* Takes the id. False: out of memory. */
+static bool open_one(reading *r, json_t *id, const char *tool)
+{
+    size_t number = r->n;
+    if (id == NULL || !weir__mem_grow(&r->calls, &r->capacity, number + 1, sizeof *r->calls)) {
+        json_decref(id);
+        return false;
+    }
+    r->calls[r->n++] = (open_call){.id = id, .tool = tool};
+    const json_t *last = json_object_get(r->last, tool);
+    if (last != NULL) r->calls[json_integer_value(last)].next = number;
+    return (last != NULL || set_number(r->first, tool, number)) && set_number(r->last, tool, number);
+}
+
+/* A call, its tool's first one that waits, has its result. False: out of memory. */
+static bool close_one(reading *r, size_t number)
+{
+    open_call *call = &r->calls[number];
+    json_decref(call->id);
+    call->id = NULL;
+    if (call->next > 0) return set_number(r->first, call->tool, call->next);
+    json_object_del(r->first, call->tool);
+    json_object_del(r->last, call->tool);
+    return true;
+}
+
+/* The first call of a tool that waits, else the first of all; n: there is none. */
+static size_t find_call(reading *r, const char *tool)
+{
+    const json_t *first = tool != NULL ? json_object_get(r->first, tool) : NULL;
+    if (first != NULL) return (size_t)json_integer_value(first);
+    while (r->at < r->n && r->calls[r->at].id == NULL) r->at++;
+    return r->at;
+}
 /* Ollama's calls may have no id, which many templates want. */
 static bool read_tool_call(serve_call *of, void *to, const char *place, const json_t *call)
 {
@@ -52,38 +121,32 @@ static bool read_tool_call(serve_call *of, void *to, const char *place, const js
         return false;
     if (!json_is_string(name) || (!json_is_object(arguments) && !json_is_string(arguments)))
         return serve_field_refuse(of, place, "an object with a function that has name and arguments");
-    json_t *id = json_string_length(given) > 0 ? json_incref((json_t *)given)
-                                               : json_sprintf("call_%zu", json_array_size(r->open) / 2);
+    json_t *id =
+        json_string_length(given) > 0 ? json_incref((json_t *)given) : json_sprintf("call_%zu", r->n);
     serve_turns_add_call(&r->turns, id, name, arguments);
-    bool ok = json_array_append(r->open, id) == 0 && json_array_append(r->open, (json_t *)name) == 0;
-    json_decref(id);
-    return ok || serve_call_no_memory(of);
+    return open_one(r, id, json_string_value(name)) || serve_call_no_memory(of);
 }
 
 static bool read_tool_calls(reading *r, const char *place, const json_t *calls)
 {
-    json_array_clear(r->open);
+    close_calls(r);
     if (calls == NULL || json_is_null(calls)) return true;
     if (!json_is_array(calls)) return serve_field_refuse(r->turns.ask->call, place, "an array");
     return serve_field_each(r->turns.ask->call, r, place, calls, read_tool_call);
 }
 
 /* The call whose result a message is: by its id, else the first one of this tool, else the first one. */
-static void set_call(reading *r, const json_t *message)
+static bool set_call(reading *r, const json_t *message)
 {
-    const json_t *given = json_object_get(message, "tool_call_id"),
-                 *name = json_object_get(message, "tool_name");
-    size_t n = json_array_size(r->open), at = 0;
+    const json_t *given = json_object_get(message, "tool_call_id");
     if (json_string_length(given) > 0) {
         serve_turns_set_call(&r->turns, given);
-        return;
+        return true;
     }
-    for (size_t i = n; i >= 2; i -= 2)
-        if (json_equal(json_array_get(r->open, i - 1), name)) at = i - 2;
-    if (at >= n) return;
-    serve_turns_set_call(&r->turns, json_array_get(r->open, at));
-    json_array_remove(r->open, at);
-    json_array_remove(r->open, at);
+    size_t i = find_call(r, json_string_value(json_object_get(message, "tool_name")));
+    if (i == r->n) return true;
+    serve_turns_set_call(&r->turns, r->calls[i].id);
+    return close_one(r, i) || serve_call_no_memory(r->turns.ask->call);
 }
 
 static bool read_texts(reading *r, const char *place, const json_t *message)
@@ -115,7 +178,7 @@ static bool read_message(serve_call *call, void *to, const char *place, const js
     if (!read_images(r, serve_place_of(place, "images").text, json_object_get(message, "images")) ||
         !read_texts(r, place, message))
         return false;
-    if (strcmp(role, "tool") == 0) set_call(r, message);
+    if (strcmp(role, "tool") == 0 && !set_call(r, message)) return false;
     return strcmp(role, "assistant") != 0 || read_tool_calls(r, serve_place_of(place, "tool_calls").text,
                                                              json_object_get(message, "tool_calls"));
 }
@@ -145,12 +208,12 @@ static bool read_prompt(reading *r)
 
 static bool make_messages(serve_ask *ask, bool chat)
 {
-    reading r = {.turns = {.ask = ask}, .open = json_array()};
-    bool ok = r.open != NULL || serve_call_no_memory(ask->call);
+    reading r = {.turns = {.ask = ask}, .first = json_object(), .last = json_object()};
+    bool ok = (r.first != NULL && r.last != NULL) || serve_call_no_memory(ask->call);
     ok = ok && (chat ? read_messages(&r, serve_ask_given(ask, "messages")) : read_prompt(&r)) &&
          (r.turns.messages == NULL || serve_turns_end(&r.turns));
     serve_turns_fini(&r.turns);
-    json_decref(r.open);
+    free_calls(&r);
     return ok;
 }
 
@@ -234,7 +297,9 @@ bool serve_ollama_keep_alive(serve_call *call, const json_t *value, bool *unmet)
     double seconds = json_number_value(value);
     *unmet = false;
     if (value == NULL || json_is_null(value)) return true;
-    if (!json_is_number(value) && (!json_is_string(value) || !read_time(json_string_value(value), &seconds)))
+    bool is_short = json_string_length(value) <= 64;
+    if (!json_is_number(value) &&
+        (!json_is_string(value) || !is_short || !read_time(json_string_value(value), &seconds)))
         return serve_field_refuse(call, "keep_alive",
                                   "a number of seconds, or a time such as \"5m\"; 0 unloads, -1 keeps");
     bool stays = pool == NULL || is_pinned(call, pool);

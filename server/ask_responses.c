@@ -108,6 +108,7 @@ static bool add_reasoning(serve_turns *turns, const char *place, const json_t *l
             return serve_field_refuse(turns->ask->call, place, "reasoning with a text in each part");
         serve_turns_go_on(turns, "assistant", place);
         serve_turns_add_reasoning(turns, text);
+        if (turns->ask->call->begun) return false;
     }
     return true;
 }
@@ -246,7 +247,11 @@ static bool read_previous(serve_turns *turns)
     if (id == NULL) return true;
     if (!json_is_string(id)) return serve_field_refuse(ask->call, place, "a string: a response's id");
     if ((ask->previous = find_items(ask, json_string_value(id))) == NULL) return false;
-    json_array_foreach(ask->previous, i, item) if (!read_item(ask->call, turns, place, item)) return false;
+    json_array_foreach(ask->previous, i, item)
+    {
+        if (!serve_call_goes_on(ask->call) || !read_item(ask->call, turns, place, item) || ask->call->begun)
+            return false;
+    }
     return true;
 }
 
@@ -339,6 +344,8 @@ static bool read_namespace(serve_ask *ask, const char *place, const json_t *give
         json_string_length(description) > DESCRIPTION_MAX)
         return serve_field_refuse(ask->call, serve_place_of(place, "description").text,
                                   "a string of at most 65536 bytes");
+    if (json_array_size(ask->namespaces) == SERVE_TOOLS_MAX)
+        return serve_field_refuse(ask->call, "tools", "an array of at most 256 tools and namespaces");
     if (ask->namespaces == NULL) ask->namespaces = json_array();
     if (json_array_append(ask->namespaces, (json_t *)name) != 0) return serve_call_no_memory(ask->call);
     serve_place inner = serve_place_of(place, "tools");
@@ -382,6 +389,10 @@ static bool read_choice(serve_ask *ask)
         ask->made_choice = named(choice);
     } else if (serve_ask_is(type, "allowed_tools")) {
         json_t *list = json_array();
+        if (json_array_size(tools) > SERVE_TOOLS_MAX) {
+            json_decref(list);
+            return serve_field_refuse(ask->call, "tool_choice.tools", "an array of at most 256 functions");
+        }
         json_array_foreach((json_t *)tools, i, one) json_array_append_new(list, named(one));
         ask->made_choice = json_pack("{s:s,s:{s:O*,s:o}}", "type", "allowed_tools", "allowed_tools", "mode",
                                      json_object_get(choice, "mode"), "tools", list);

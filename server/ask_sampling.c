@@ -2,10 +2,13 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "ask.h"
 #include "base/mem.h"
 #include "field.h"
+
+#define WORD_MAX 4096 /* bytes of a breaker, and of the samplers' names */
 
 bool serve_ask_stop(serve_call *call, void *to, const char *name, const json_t *value)
 {
@@ -26,6 +29,7 @@ bool serve_ask_stop(serve_call *call, void *to, const char *name, const json_t *
 static bool add_bias(serve_ask *ask, const char *name, double token, const json_t *bias)
 {
     serve_call *call = ask->call;
+    if (!serve_call_goes_on(call)) return false;
     float value = json_is_false(bias) ? -INFINITY : (float)json_number_value(bias);
     if (!(token >= 0 && token <= INT32_MAX) || (!json_is_number(bias) && !json_is_false(bias)))
         return serve_field_refuse(call, name, "an object of token ids with numbers");
@@ -91,9 +95,10 @@ bool serve_ask_breakers(serve_call *call, void *to, const char *name, const json
     if (strings && ask->breakers == NULL) return serve_call_no_memory(call);
     for (size_t i = 0; strings && i < n; i++) {
         ask->breakers[i] = json_string_value(json_array_get(value, i));
-        strings = ask->breakers[i] != NULL;
+        strings = ask->breakers[i] != NULL && strlen(ask->breakers[i]) <= WORD_MAX;
     }
-    if (!strings) return serve_field_refuse(call, name, "an array of at most 64 strings");
+    if (!strings)
+        return serve_field_refuse(call, name, "an array of at most 64 strings of at most 4096 bytes each");
     ask->sampler.dry_breakers = ask->breakers;
     ask->sampler.n_dry_breakers = n;
     return true;
@@ -106,19 +111,22 @@ bool serve_ask_samplers(serve_call *call, void *to, const char *name, const json
     weir__text text = {0};
     bool many = json_is_array(value), strings = many || json_is_string(value);
     size_t n = many ? json_array_size(value) : 1;
+    bool infill = false;
     weir__text_add_string(&text, "");
-    for (size_t i = 0; strings && i < n; i++) {
+    for (size_t i = 0; strings && i < n && serve_call_goes_on(call); i++) {
         const char *one = json_string_value(many ? json_array_get(value, i) : value);
-        strings = one != NULL;
+        strings = one != NULL && strlen(one) <= WORD_MAX && text.n <= WORD_MAX;
         if ((ask->where & SERVE_ASK_INFILL) != 0 && serve_ask_is(one, "infill"))
-            weir__text_add_string(&ask->relaxed,
-                                  "samplers: infill\n"); /* llama.cpp's, which editors ask for */
+            infill = true; /* llama.cpp's, which editors ask for */
         else if (strings)
             weir__text_printf(&text, text.n > 0 ? ";%s" : "%s", one);
     }
     weir__mem_free(ask->order);
     ask->order = text.bytes;
     ask->sampler.order = text.bytes;
+    if (infill) weir__text_add_string(&ask->relaxed, "samplers: infill\n");
     if (text.failed) return serve_call_no_memory(call);
-    return strings || serve_field_refuse(call, name, "a string or an array of strings");
+    if (call->begun) return false;
+    return strings ||
+           serve_field_refuse(call, name, "a string or an array of strings, of at most 4096 bytes");
 }

@@ -30,6 +30,7 @@ bool serve_call_read_any(serve_call *call, json_t **json)
     if (*json != NULL) return true;
     weir_status status = weir__json_parse_texts(call->body.bytes != NULL ? call->body.bytes : "",
                                                 call->body.n, "body", WEIR_INVALID, json, &error);
+    if (status == WEIR_ABORTED) return serve_call_interrupted(call);
     if (status == WEIR_NO_MEMORY) return serve_call_no_memory(call);
     if (status != WEIR_OK) return serve_call_refuse(call, 400, NULL, "invalid_json", "%s", error.message);
     if (add_model(call, *json)) return true;
@@ -65,6 +66,7 @@ bool serve_call_read_ids(serve_call *call, const char *field, const json_t *list
     for (size_t i = 0; i < *n; i++) {
         const json_t *one = json_array_get(list, i);
         json_int_t id;
+        if (!serve_call_goes_on(call)) return false;
         bool whole = serve_json_whole(one, &id);
         if (whole && id >= 0 && id < info.n_vocab) {
             (*ids)[i] = (int32_t)id;

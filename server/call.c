@@ -11,6 +11,7 @@
 #include "base/utf8.h"
 
 #define HEAD_MAX      8192 /* bytes of an answer's head */
+#define STEPS         1024 /* between two questions whether a call goes on */
 #define NEXT_SERVER_S 5    /* Retry-After while the server stops: time for the next one to start */
 
 /* ---- Life ---- */
@@ -307,8 +308,24 @@ bool serve_call_stopping(serve_call *call)
     return refuse_call(call, 503, NULL, "stopping", "the server is going down");
 }
 
+bool serve_call_interrupted(serve_call *call)
+{
+    if (atomic_load_explicit(&call->gone, memory_order_acquire)) /* nobody reads it */
+        return serve_call_refuse(call, SERVE_LEFT, NULL, NULL, "the client has left");
+    if (serve_workers_are_stopping()) return serve_call_stopping(call);
+    return refuse_call(call, 503, NULL, "work_timeout",
+                       "this request took longer to process than is allowed; make it smaller or simpler");
+}
+
+bool serve_call_goes_on(serve_call *call)
+{
+    return ++call->n_steps % STEPS != 0 || !weir_interrupt_asked() || serve_call_interrupted(call);
+}
+
+/* Work that was interrupted leaves the same traces. */
 bool serve_call_no_memory(serve_call *call)
 {
+    if (weir_interrupt_asked()) return serve_call_interrupted(call);
     return refuse_call(call, 503, NULL, "out_of_memory", "the server is out of memory for this request");
 }
 

@@ -254,8 +254,9 @@ void serve_part_add_arguments(const serve_part *part, weir__text *text)
 {
     json_t *value = NULL;
     const char *bytes = part->text.bytes != NULL ? part->text.bytes : "";
-    if (weir__json_parse_texts(bytes, part->text.n, "arguments", WEIR_INVALID, &value, NULL) == WEIR_OK &&
-        json_is_object(value))
+    weir_status status = weir__json_parse_texts(bytes, part->text.n, "arguments", WEIR_INVALID, &value, NULL);
+    text->failed = text->failed || status == WEIR_NO_MEMORY || status == WEIR_ABORTED;
+    if (status == WEIR_OK && json_is_object(value))
         weir__text_add(text, bytes, part->text.n);
     else
         weir__text_add_string(text, "{}");

@@ -29,6 +29,7 @@ bool serve_field_only(serve_call *call, const char *place, const json_t *object,
     {
         char field[128];
         size_t i = 0;
+        if (!serve_call_goes_on(call)) return false;
         while (members[i] != NULL && strcmp(members[i], key) != 0) i++;
         bool none = json_is_null(value) || json_is_false(value) ||
                     (json_is_array(value) && json_array_size(value) == 0);
@@ -152,6 +153,7 @@ bool serve_fields_read(serve_call *call, const serve_field *fields, size_t n, un
     json_t *value;
     json_object_foreach((json_t *)json, key, value)
     {
+        if (!serve_call_goes_on(call)) return false;
         const serve_field *f = find_field(fields, n, key, where);
         bool known = f != NULL;
         if (!known && others != NULL && !others(call, to, key, value, &known)) return false;
@@ -169,7 +171,9 @@ bool serve_fields_read(serve_call *call, const serve_field *fields, size_t n, un
 bool serve_field_each(serve_call *call, void *to, const char *place, const json_t *list, serve_reader *each)
 {
     for (size_t i = 0; i < json_array_size(list); i++)
-        if (!each(call, to, serve_place_at(place, i).text, json_array_get(list, i))) return false;
+        if (!serve_call_goes_on(call) ||
+            !each(call, to, serve_place_at(place, i).text, json_array_get(list, i)) || call->begun)
+            return false;
     return true;
 }
 
@@ -182,6 +186,7 @@ bool serve_field_texts(serve_call *call, const char *name, const json_t *value, 
     for (size_t i = 0; i < n; i++) {
         const json_t *one = many ? json_array_get(value, i) : value;
         char place[64], number[32] = "";
+        if (!serve_call_goes_on(call)) return false;
         bool empty = !json_is_string(one) && json_array_size(one) == 0;
         if (many && n <= most) snprintf(number, sizeof number, "[%zu]", i);
         snprintf(place, sizeof place, "%s%s", name, number);

@@ -29,6 +29,7 @@ static bool read_list(serve_call *call, const char *field, const json_t *value, 
                      *scale = json_object_get(one, "scale");
         double number = scale != NULL ? json_number_value(scale) : 1;
         json_int_t n;
+        if (!serve_call_goes_on(call)) return false;
         if (!serve_json_whole(id, &n) || (scale != NULL && !json_is_number(scale)) ||
             !(number >= -100 && number <= 100) || json_object_size(one) != (scale != NULL ? 2 : 1))
             return refuse_list(call, field);

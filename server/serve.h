@@ -161,7 +161,8 @@ struct serve_call {
 #define SERVE_NEVER (-1) /* none in any case: no retry can help */
     const char *code;    /* of a refusal, static; NULL: none */
     const char *allow;
-    char *relaxed; /* owned: the header's value; NULL: all that was asked for is enforced */
+    uint32_t n_steps; /* of loops over what the request has */
+    char *relaxed;    /* owned: the header's value; NULL: all that was asked for is enforced */
     serve_terms terms;
 
     bool left; /* the client left before the end of the answer */
@@ -349,6 +350,13 @@ void serve_call_answer_more(serve_call *call, int status, const char *type, cons
 bool serve_call_refuse(serve_call *call, int status, const char *field, const char *code, const char *format,
                        ...) __attribute__((format(printf, 5, 6)));
 bool serve_call_no_memory(serve_call *call);
+
+/* The worker's job was interrupted: the client has left, the server stops, or --work-timeout has passed. */
+bool serve_call_interrupted(serve_call *call);
+
+/* Asks the worker's interrupt once in some thousand calls; for each turn of a loop over what a request has.
+ * False: the client has left, or --work-timeout has passed, and the call has its answer. */
+bool serve_call_goes_on(serve_call *call);
 bool serve_call_stopping(serve_call *call);
 
 /* Appends the error in OpenAI's shape, as an object, the value of "error". */

@@ -8,8 +8,15 @@ static void check_turns(serve_turns *turns, bool ok)
     turns->failed = turns->failed || !ok;
 }
 
+/* Whether there is room for one more. */
+static bool count_part(serve_turns *turns)
+{
+    return !turns->ask->call->begun && serve_ask_has_room(turns->ask, ++turns->n_parts);
+}
+
 void serve_turns_begin(serve_turns *turns, const char *role, const char *place)
 {
+    if (!serve_ask_has_room(turns->ask, json_array_size(turns->messages) + 1)) return;
     if (turns->messages == NULL) turns->messages = json_array();
     turns->last = json_pack("{s:s,s:[]}", "role", role, "content");
     check_turns(turns, turns->last != NULL && json_array_append_new(turns->messages, turns->last) == 0);
@@ -30,6 +37,10 @@ void serve_turns_go_on(serve_turns *turns, const char *role, const char *place)
 /* Adds a value to an array of the last message. Takes the value. */
 static void append(serve_turns *turns, const char *name, json_t *value)
 {
+    if (!count_part(turns)) {
+        json_decref(value);
+        return;
+    }
     if (json_object_get(turns->last, name) == NULL)
         check_turns(turns, json_object_set_new(turns->last, name, json_array()) == 0);
     check_turns(turns, json_array_append_new(json_object_get(turns->last, name), value) == 0);
@@ -96,6 +107,7 @@ bool serve_turns_end(serve_turns *turns)
 {
     size_t i;
     json_t *message;
+    if (turns->ask->call->begun) return false;
     json_array_foreach(turns->messages, i, message) check_turns(turns, simplify(message));
     if (turns->failed) return serve_call_no_memory(turns->ask->call);
     turns->ask->made_messages = turns->messages;

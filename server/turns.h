@@ -5,11 +5,13 @@
 
 #include "ask.h"
 
-/* Begins as zeroes, except for the ask. An addition that fails sets `failed`, which is read at the end. */
+/* Begins as zeroes, except for the ask. An addition that fails sets `failed`, which is read at the end; one for
+ * which there is no room gives the call its answer (call->begun). */
 typedef struct serve_turns {
     serve_ask *ask;
     json_t *messages; /* owned, until serve_turns_end */
     json_t *last;     /* the message that grows; NULL: none */
+    size_t n_parts;   /* of all messages */
     bool failed;      /* memory ran out */
 } serve_turns;
 

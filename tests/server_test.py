@@ -188,7 +188,7 @@ refused("too long", server.post(TEXT, {"prompt": "x" * 5000}), 400, "prompt", "c
 for n, status in ((1000, 400), (6000, 400)):
     reply = server.post(CHAT, {"messages": [{"role": "user", "content": "hello"}] * n})
     refused(f"{n} messages", reply, status, "messages", "context_length_exceeded")
-    check(f"{n} messages: rendered where they may fit", ("there are" in reply.error["message"]) == (n == 6000), reply.body)
+    check(f"{n} messages: rendered where they may fit", ("no room for so many" in reply.error["message"]) == (n == 6000), reply.body)
 refused("an id out of range", server.post(TEXT, {"prompt": [1, 99999]}), 400, "prompt")
 refused("no prompt", server.post(TEXT, {}), 400, "prompt")
 refused("suffix", server.post(TEXT, {"prompt": "x", "suffix": "y"}), 400, "suffix")

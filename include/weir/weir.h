@@ -903,6 +903,10 @@ typedef bool (*weir_interrupt_fn)(void *user);
  * the function. */
 WEIR_API void weir_interrupt_set(weir_interrupt_fn fn, void *user);
 
+/* Calls the calling thread's function and returns what it returns; false if there is none. For loops of the
+ * program's own, between calls of the library. */
+WEIR_API bool weir_interrupt_asked(void);
+
 /* ---- Members of structs ---------------------------------------------------------------------------- */
 
 typedef enum weir_member_type {

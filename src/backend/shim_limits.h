@@ -121,7 +121,7 @@ class template_limits final
     }
     bool is_over() const
     {
-        return weir__interrupt_asked();
+        return weir_interrupt_asked();
     }
     weir_status report(weir_error *error) const
     {

@@ -23,7 +23,7 @@ void weir__interrupt_put(weir__interrupt interrupt)
     current = interrupt;
 }
 
-bool weir__interrupt_asked(void)
+bool weir_interrupt_asked(void)
 {
     return current.fn != NULL && current.fn(current.user);
 }

@@ -39,9 +39,6 @@ typedef struct weir__interrupt {
 weir__interrupt weir__interrupt_get(void);
 void weir__interrupt_put(weir__interrupt interrupt);
 
-/* Asks the calling thread's now: true when the work shall end. For work whose steps take long. */
-bool weir__interrupt_asked(void);
-
 /* ABORTED, with a message that says who asked. */
 weir_status weir__interrupt_error(weir_error *error);
 

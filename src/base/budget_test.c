@@ -119,7 +119,7 @@ static void test_no_function_no_question(void **state)
     weir_interrupt_set(NULL, NULL);
     weir__budget_init(&b, UINT64_MAX, UINT64_MAX);
     for (int i = 0; i < 3 * WEIR__BUDGET_TURNS; i++) assert_true(weir__budget_step(&b, 1));
-    assert_false(weir__interrupt_asked());
+    assert_false(weir_interrupt_asked());
     assert_int_equal(p.asked, 0);
 }
 
@@ -128,10 +128,10 @@ static void *spend(void *user)
     weir__budget *b = user;
     weir__interrupt none = weir__interrupt_get();
     assert_null(none.fn); /* a thread begins without */
-    assert_false(weir__interrupt_asked());
+    assert_false(weir_interrupt_asked());
     while (weir__budget_step(b, 1)) continue;
     weir__interrupt_put(b->interrupt);
-    assert_true(weir__interrupt_asked());
+    assert_true(weir_interrupt_asked());
     return NULL;
 }
 

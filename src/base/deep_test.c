@@ -64,7 +64,7 @@ static bool stop(void *user)
 
 static void ask(void *user)
 {
-    *(bool *)user = weir__interrupt_asked();
+    *(bool *)user = weir_interrupt_asked();
 }
 
 static void test_the_interrupt_comes_along(void **state)

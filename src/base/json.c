@@ -3,6 +3,7 @@
 
 #include <math.h>
 #include <stdbool.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -34,7 +35,58 @@ weir__json_words weir__json_problem(const json_error_t *what)
     return words;
 }
 
+/* The interrupt is asked once in so many pieces that are written, and for each one of so many bytes. */
+#define PIECES 256
+#define PIECE  ((size_t)4096)
+
 /* ---- Reading ---- */
+
+static weir_status refuse_interrupted(const char *field, weir_error *error)
+{
+    return weir__error_set(error, WEIR_ABORTED, field,
+                           "the function that was given to weir_interrupt_set asked to stop reading %s",
+                           field);
+}
+
+/* What a text's brackets and commas say of it, before it is read, which recurses and takes memory for each
+ * value. */
+typedef struct shape {
+    int depth, deepest;
+    size_t n_values; /* at least as many as there are */
+    size_t n_containers, n_members;
+    size_t widest;                          /* members of one object */
+    size_t width[WEIR__JSON_DEPTH_MAX + 2]; /* of those that are open */
+} shape;
+
+static void measure_byte(shape *s, char c)
+{
+    if (c == '[' || c == '{') {
+        s->n_containers++;
+        s->n_values++;
+        if (++s->depth > s->deepest) s->deepest = s->depth;
+        if (s->depth > 0) s->width[s->depth] = 0;
+    } else if (c == ']' || c == '}') {
+        s->depth--;
+    } else if (c == ':') {
+        s->n_members++;
+        if (s->depth > 0 && ++s->width[s->depth] > s->widest) s->widest = s->width[s->depth];
+    } else {
+        s->n_values += c == ',';
+    }
+}
+
+static shape measure(const char *text, size_t length)
+{
+    shape s = {.n_values = 1};
+    for (size_t i = 0; i < length && s.deepest <= WEIR__JSON_DEPTH_MAX; i++) {
+        if (text[i] != '"') {
+            measure_byte(&s, text[i]);
+            continue;
+        }
+        for (i++; i < length && text[i] != '"'; i++) i += text[i] == '\\';
+    }
+    return s;
+}
 
 static weir_status check_text(const char *text, size_t length, const char *field, weir_status code,
                               weir_error *error)
@@ -44,6 +96,22 @@ static weir_status check_text(const char *text, size_t length, const char *field
                                WEIR__JSON_BYTES_MAX);
     if (!weir__utf8_valid(text, length))
         return weir__error_set(error, code, field, "%s is not well-formed UTF-8", field);
+    if (weir_interrupt_asked()) return refuse_interrupted(field, error);
+    const shape s = measure(text, length);
+    if (s.deepest > WEIR__JSON_DEPTH_MAX)
+        return weir__error_set(error, code, field, "%s is nested deeper than %d", field,
+                               WEIR__JSON_DEPTH_MAX);
+    if (s.n_containers > WEIR__JSON_CONTAINERS_MAX)
+        return weir__error_set(error, code, field, "%s has %zu objects and arrays; allowed: up to %zu", field,
+                               s.n_containers, WEIR__JSON_CONTAINERS_MAX);
+    if (s.n_members > WEIR__JSON_MEMBERS_MAX || s.widest > WEIR__JSON_WIDTH_MAX)
+        return weir__error_set(error, code, field,
+                               "%s has %zu members of objects, up to %zu in one; allowed: up to %zu, and %zu "
+                               "in one",
+                               field, s.n_members, s.widest, WEIR__JSON_MEMBERS_MAX, WEIR__JSON_WIDTH_MAX);
+    if (s.n_values > WEIR__JSON_VALUES_MAX)
+        return weir__error_set(error, code, field, "%s has more than %zu values, which is the limit", field,
+                               WEIR__JSON_VALUES_MAX);
     return WEIR_OK;
 }
 
@@ -87,6 +155,7 @@ static weir_status parse(const char *text, size_t length, const char *field, wei
     weir_status status = check_text(text, length, field, code, error);
     if (status != WEIR_OK) return status;
     json_t *parsed = weir__json_read(text, length, WEIR__JSON_DEPTH_MAX, mends, &fault);
+    if (parsed == NULL && fault.interrupted) return refuse_interrupted(field, error);
     if (parsed == NULL) return report_fault(&fault, text, field, code, error);
     *value = parsed;
     return WEIR_OK;
@@ -113,21 +182,64 @@ json_t *weir__json_copy(const json_t *value)
     return NULL;
 }
 
+static bool count_pairs(const json_t *value, size_t *left)
+{
+    const char *key;
+    json_t *one;
+    size_t i, n = json_object_size(value);
+    if (n * n / 2 > *left) return false;
+    *left -= n * n / 2;
+    json_object_foreach((json_t *)value, key, one)
+    {
+        if (!count_pairs(one, left)) return false;
+    }
+    json_array_foreach((json_t *)value, i, one)
+    {
+        if (!count_pairs(one, left)) return false;
+    }
+    return true;
+}
+
+bool weir__json_is_narrow(const json_t *value)
+{
+    size_t left = (size_t)1 << 25;
+    return count_pairs(value, &left);
+}
+
 /* ---- Writing ---- */
+
+/* A text that is written. */
+typedef struct target {
+    weir__text text;
+    size_t n_pieces, most; /* bytes */
+    bool interrupted, longer;
+} target;
 
 static int add_text(const char *bytes, size_t n, void *user)
 {
-    return weir__text_add(user, bytes, n) ? 0 : -1;
+    target *to = user;
+    bool asks = n >= PIECE || ++to->n_pieces % PIECES == 0;
+    to->interrupted = to->interrupted || (asks && weir_interrupt_asked());
+    to->longer = to->longer || n > to->most - to->text.n;
+    return !to->interrupted && !to->longer && weir__text_add(&to->text, bytes, n) ? 0 : -1;
+}
+
+char *weir__json_dump_most(const json_t *value, size_t most, bool *longer)
+{
+    target to = {.most = most};
+    /* jansson does not look at every return value */
+    if (json_dump_callback(value, add_text, &to, JSON_COMPACT | JSON_ENCODE_ANY) == 0 && !to.text.failed &&
+        !to.interrupted && !to.longer)
+        return to.text.bytes;
+    *longer = to.longer;
+    weir__text_fini(&to.text);
+    return NULL;
 }
 
 char *weir__json_dump(const json_t *value)
 {
-    weir__text text = {0};
-    /* jansson does not look at every return value */
-    if (json_dump_callback(value, add_text, &text, JSON_COMPACT | JSON_ENCODE_ANY) == 0 && !text.failed)
-        return text.bytes;
-    weir__text_fini(&text);
-    return NULL;
+    bool longer;
+    return weir__json_dump_most(value, SIZE_MAX, &longer);
 }
 
 void weir__json_next(weir__text *text)

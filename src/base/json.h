@@ -19,10 +19,17 @@ weir__json_words weir__json_problem(const json_error_t *what);
 #define WEIR__JSON_DEPTH_MAX 100
 #define WEIR__JSON_BYTES_MAX ((size_t)256 << 20) /* the parsed tree takes several times that */
 
+/* Each value takes memory and some hundred nanoseconds, an object or array several times that, whatever its
+ * bytes are. As many as the ids of the longest prompts. */
+#define WEIR__JSON_VALUES_MAX     ((size_t)2 << 20)
+#define WEIR__JSON_CONTAINERS_MAX ((size_t)512 << 10)
+#define WEIR__JSON_MEMBERS_MAX    ((size_t)512 << 10) /* of all objects */
+#define WEIR__JSON_WIDTH_MAX      ((size_t)64 << 10)  /* members of one object, which has a hash table */
+
 /* Any JSON value; freed with json_decref. length may be WEIR_NUL. The text must be well-formed UTF-8. It must
  * not repeat a key, nor escape U+0000, which no text here can contain, or half a pair of surrogates. Integers
- * beyond 64 bits become reals. Errors: INVALID (text is NULL), `code` (with line and
- * column), NO_MEMORY; error->field is `field`. */
+ * beyond 64 bits become reals. Errors: INVALID (text is NULL), `code` (with line and column), NO_MEMORY;
+ * error->field is `field`. ABORTED, as weir_interrupt_set says. */
 weir_status weir__json_parse(const char *text, size_t length, const char *field, weir_status code,
                              json_t **value, weir_error *error);
 
@@ -35,8 +42,16 @@ weir_status weir__json_parse_texts(const char *text, size_t length, const char *
  * json_copy leaves out those for which it has no memory. */
 json_t *weir__json_copy(const json_t *value);
 
-/* Compact text, keys in their order, NUL-terminated, freed with weir__mem_free; NULL: out of memory. */
+/* Whether few pairs of members are in the same object, 2^25 in all. llama.cpp's JSON, which keeps the order of
+ * members, compares each with all before it. */
+bool weir__json_is_narrow(const json_t *value);
+
+/* Compact text, keys in their order, NUL-terminated, freed with weir__mem_free; NULL: out of memory, or
+ * interrupted, which the caller may ask (weir_interrupt_asked). */
 char *weir__json_dump(const json_t *value);
+
+/* The same of at most so many bytes. NULL, and *longer is true: there are more. */
+char *weir__json_dump_most(const json_t *value, size_t most, bool *longer);
 
 /* ---- Into a text, piece by piece ---- */
 

@@ -8,6 +8,7 @@
 
 #include "base/ascii.h"
 #include "base/mem.h"
+#include "weir/weir.h"
 
 /* Tokens: the characters {}[]:, themselves, and these. */
 enum { TOKEN_END, TOKEN_BAD, TOKEN_STRING, TOKEN_INTEGER, TOKEN_REAL, TOKEN_TRUE, TOKEN_FALSE, TOKEN_NULL };
@@ -20,6 +21,8 @@ typedef struct reader {
     enum json_error_code code; /* json_error_unknown: nothing is wrong yet */
     char *scratch;             /* a string's bytes or a number's digits, with NUL */
     size_t capacity;
+    size_t asked; /* the place where the interrupt was asked last */
+    bool interrupted;
 } reader;
 
 /* The first fault counts: those after it only follow from it. */
@@ -119,8 +122,19 @@ static int scan_word(reader *r)
     return TOKEN_BAD;
 }
 
+/* The interrupt is asked once in so many bytes. */
+#define PIECE ((size_t)4096)
+
 static void next_token(reader *r)
 {
+    if (r->at - r->asked >= PIECE) {
+        r->asked = r->at;
+        r->interrupted = r->interrupted || weir_interrupt_asked();
+    }
+    if (r->interrupted) {
+        r->token = TOKEN_BAD;
+        return;
+    }
     while (skip_char(r, " \t\n\r")) {
     }
     r->from = r->at;
@@ -320,7 +334,7 @@ json_t *weir__json_read(const char *text, size_t length, int depth_max, bool men
     if (read_value(&r, &value)) next_token(&r);
     if (r.token != TOKEN_END) fault_token(&r, json_error_end_of_input_expected);
     weir__mem_free(r.scratch);
-    *fault = (weir__json_fault){r.code, r.from, r.at};
+    *fault = (weir__json_fault){r.code, r.from, r.at, r.interrupted};
     if (r.code == json_error_unknown) return value;
     json_decref(value);
     return NULL;

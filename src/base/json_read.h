@@ -12,6 +12,7 @@
 typedef struct weir__json_fault {
     enum json_error_code code; /* stack_overflow: too deep; null_character: an unfit escape, see json.h */
     size_t from, at;
+    bool interrupted; /* weir_interrupt_set's function asked for the end */
 } weir__json_fault;
 
 /* text[length] is well-formed UTF-8. depth_max: how deep brackets may be nested. mends: unfit escapes become

@@ -228,6 +228,125 @@ static void a_copy_is_whole_or_none(void **state)
     json_set_alloc_funcs(malloc, free);
 }
 
+/* ---- Counts and interrupts ---- */
+
+/* `n` times the item, with commas, between two brackets. Freed by the caller. */
+static char *repeat(char open, const char *item, size_t n, char close)
+{
+    size_t length = strlen(item);
+    char *text = malloc(n * (length + 12) + 3), *at = text;
+    assert_non_null(text);
+    *at++ = open;
+    for (size_t i = 0; i < n; i++) {
+        if (i > 0) *at++ = ',';
+        at += open == '{' ? sprintf(at, "\"%zu\":%s", i, item) : sprintf(at, "%s", item);
+    }
+    *at++ = close;
+    *at = '\0';
+    return text;
+}
+
+static void what_takes_much_for_its_bytes_is_counted_first(void **state)
+{
+    (void)state;
+    static const struct {
+        char open, close;
+        const char *item, *says;
+        size_t most; /* items */
+    } cases[] = {
+        {'[', ']', "{}", "objects and arrays", WEIR__JSON_CONTAINERS_MAX - 1},
+        {'[', ']', "[]", "objects and arrays", WEIR__JSON_CONTAINERS_MAX - 1},
+        {'[', ']', "1", "values", WEIR__JSON_VALUES_MAX - 1},
+        {'{', '}', "1", "members of objects", WEIR__JSON_WIDTH_MAX},
+        {'[', ']', "{\"a\":1,\"b\":1,\"c\":1,\"d\":1}", "members of objects", WEIR__JSON_MEMBERS_MAX / 4},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        for (size_t more = 0; more < 2; more++) {
+            weir_error error = {0};
+            json_t *value = NULL;
+            char *text = repeat(cases[i].open, cases[i].item, cases[i].most + more, cases[i].close);
+            weir_status status = weir__json_parse(text, WEIR_NUL, "body", WEIR_FORMAT, &value, &error);
+            assert_int_equal(status, more == 0 ? WEIR_OK : WEIR_FORMAT);
+            assert_true(more == 0 || strstr(error.message, cases[i].says) != NULL);
+            json_decref(value);
+            free(text);
+        }
+    /* Brackets, colons and commas of texts do not count. */
+    char *text = repeat('[', "\"{}[],:\\\"{\"", 200000, ']');
+    json_t *value = NULL;
+    assert_int_equal(weir__json_parse(text, WEIR_NUL, "body", WEIR_FORMAT, &value, NULL), WEIR_OK);
+    assert_int_equal(json_array_size(value), 200000);
+    json_decref(value);
+    free(text);
+}
+
+typedef struct asking {
+    size_t n, last;
+} asking;
+
+static bool ask(void *user)
+{
+    asking *a = user;
+    return ++a->n == a->last;
+}
+
+/* Between two questions lie a few KiB of text, whatever is in them: work of at most some microseconds. */
+static void the_interrupt_is_asked_every_few_bytes(void **state)
+{
+    (void)state;
+    static const char *const items[] = {"1.5e-7", "\"a text of some length\"", "{\"a\":[]}", "\"\\u0001\""};
+    for (size_t i = 0; i < sizeof items / sizeof *items; i++) {
+        char *text = repeat('[', items[i], 20000, ']');
+        size_t length = strlen(text);
+        asking a = {0};
+        json_t *value = NULL;
+        weir_interrupt_set(ask, &a);
+        assert_int_equal(weir__json_parse(text, length, "body", WEIR_FORMAT, &value, NULL), WEIR_OK);
+        assert_true(a.n >= length / 4096);
+        size_t n_reading = a.n;
+        a.n = 0;
+        char *dump = weir__json_dump(value);
+        assert_non_null(dump);
+        assert_true(a.n >= 20000 / 256); /* pieces: at least one for each item */
+        weir__mem_free(dump);
+        const size_t n_writing = a.n;
+
+        for (size_t last = 1; last <= n_reading; last += n_reading / 3) {
+            weir_error error = {0};
+            json_t *none = NULL;
+            a = (asking){.last = last};
+            assert_int_equal(weir__json_parse(text, length, "body", WEIR_FORMAT, &none, &error),
+                             WEIR_ABORTED);
+            assert_int_equal(a.n, last);
+            assert_null(none);
+        }
+        a = (asking){.last = n_writing / 2};
+        assert_null(weir__json_dump(value));
+        assert_int_equal(a.n, n_writing / 2);
+        weir_interrupt_set(NULL, NULL);
+        json_decref(value);
+        free(text);
+    }
+}
+
+static void wide_objects_are_found(void **state)
+{
+    (void)state;
+    char *text = repeat('{', "1", 8192, '}'), *more = repeat('{', "1", 8193, '}');
+    json_t *narrow = NULL, *wide = NULL;
+    assert_int_equal(weir__json_parse(text, WEIR_NUL, "x", WEIR_FORMAT, &narrow, NULL), WEIR_OK);
+    assert_int_equal(weir__json_parse(more, WEIR_NUL, "x", WEIR_FORMAT, &wide, NULL), WEIR_OK);
+    assert_true(weir__json_is_narrow(narrow));
+    assert_false(weir__json_is_narrow(wide));
+    json_t *two = json_pack("[O,{s:O}]", narrow, "a", narrow);
+    assert_false(weir__json_is_narrow(two));
+    json_decref(two);
+    json_decref(wide);
+    json_decref(narrow);
+    free(more);
+    free(text);
+}
+
 /* ---- Writing ---- */
 
 static void an_object_is_written_member_by_member(void **state)
@@ -264,6 +383,9 @@ int main(void)
         cmocka_unit_test(jansson_reads_the_same),
         cmocka_unit_test(a_failing_allocation_is_no_fault_of_the_text),
         cmocka_unit_test(a_copy_is_whole_or_none),
+        cmocka_unit_test(what_takes_much_for_its_bytes_is_counted_first),
+        cmocka_unit_test(the_interrupt_is_asked_every_few_bytes),
+        cmocka_unit_test(wide_objects_are_found),
         cmocka_unit_test(an_object_is_written_member_by_member),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -66,7 +66,7 @@ weir_status weir__kv_transfers_wait(weir__kv_transfers *transfers, weir__kv_tran
         (void)weir__clock_cond_wait(&transfers->changed, &transfers->mutex, turn);
         pthread_mutex_unlock(&transfers->mutex);
         late = weir__clock_now_ns() >= deadline_ns;
-        asked = weir__interrupt_asked();
+        asked = weir_interrupt_asked();
         pthread_mutex_lock(&transfers->mutex);
     }
     bool done = transfer->done;

@@ -108,10 +108,11 @@ json_t *weir__schema_relax(weir__schema_walk *w, const json_t *schema)
             break;
         }
         snprintf(keyword, sizeof keyword, "%s", found);
-        json_t *less = weir__schema_made(w, weir__json_copy(given));
-        json_decref(given);
-        given = less;
-        if (less == NULL || !leave_out(w, less, keyword)) break;
+        if (given == schema) { /* one copy for all keywords: a schema may have many that are left out */
+            given = weir__schema_made(w, weir__json_copy(schema));
+            json_decref((json_t *)schema);
+        }
+        if (given == NULL || !leave_out(w, given, keyword)) break;
     }
     json_decref(given);
     return result;

@@ -59,7 +59,7 @@ static void jpeg_on_progress(j_common_ptr common)
     if (reader->jpeg.input_scan_number > SCANS_MAX)
         jpeg_fail(reader, weir__error_set(reader->error, WEIR_UNSUPPORTED, NULL,
                                           "the JPEG has more than %d scans", SCANS_MAX));
-    if (weir__interrupt_asked()) jpeg_fail(reader, weir__interrupt_error(reader->error));
+    if (weir_interrupt_asked()) jpeg_fail(reader, weir__interrupt_error(reader->error));
 }
 
 /* The place of the stored pixel (x, y) in the image as it is shown. */

@@ -86,7 +86,7 @@ static void png_read_pixels(png_reader *reader)
     if (png_get_rowbytes(png, reader->info) != n_row) png_on_error(png, "its rows have another length");
     for (int pass = 0; pass < n_passes; pass++) {
         for (int32_t y = 0; y < reader->image.height; y++) {
-            if (weir__interrupt_asked()) png_fail(reader, weir__interrupt_error(reader->error));
+            if (weir_interrupt_asked()) png_fail(reader, weir__interrupt_error(reader->error));
             reader->n_row = 4 * n_row + ROW_SLACK;
             png_read_row(png, reader->image.pixels + (size_t)y * n_row, NULL);
         }

@@ -84,7 +84,7 @@ weir_status weir__sound_push(weir__sound *sound, const float *frames, size_t n, 
     float mixed[WEIR__RESAMPLER_BLOCK];
     while (n > 0) {
         size_t now = n < WEIR__RESAMPLER_BLOCK ? n : WEIR__RESAMPLER_BLOCK;
-        if (weir__interrupt_asked()) return weir__interrupt_error(error);
+        if (weir_interrupt_asked()) return weir__interrupt_error(error);
         if (now > sound_frames_max(sound) - sound->n_frames)
             return sound_too_long(sound, sound->n_frames + now, error);
         if (!mix(sound, frames, now, mixed))

@@ -4,6 +4,7 @@
 #define WEIR_MODEL_CHAT_H
 
 #include "backend/shim_chat.h"
+#include "base/budget.h"
 #include "base/error.h"
 #include "model/chat_marks.h"
 #include "model/chat_message.h"
@@ -84,8 +85,10 @@ weir_status weir__chat_media_find(weir_chat *chat, const weir_chat_params *param
 weir_status weir__chat_tokenize(const weir_chat *chat, int32_t *tokens, size_t capacity, size_t *n_tokens,
                                 size_t *places, weir_error *error);
 
+/* Work that was interrupted ends like this, too. */
 static inline weir_status weir__chat_no_memory(weir_error *error)
 {
+    if (weir_interrupt_asked()) return weir__interrupt_error(error);
     return weir__error_set(error, WEIR_NO_MEMORY, NULL, "out of memory for a chat");
 }
 

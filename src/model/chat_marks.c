@@ -88,6 +88,7 @@ static bool find_all_last(weir__chat_mark *marks, const json_t *messages, const 
 static void find_first(weir__chat_mark *mark, const json_t *message, const char *prompt, size_t length,
                        size_t at, size_t *n_walked)
 {
+    const size_t from = at;
     bool any = false;
     for (size_t i = 0; i < n_parts(message); i++) {
         size_t n;
@@ -95,7 +96,7 @@ static void find_first(weir__chat_mark *mark, const json_t *message, const char 
         if (n == 0) continue;
         const char *place = *n_walked > WALK_MOST ? NULL : memmem(prompt + at, length - at, text, n);
         if (place == NULL) {
-            *n_walked += length - at;
+            *n_walked += length - from; /* the next message's search begins there again */
             return;
         }
         if (!any) mark->from = (size_t)(place - prompt);

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/budget.h"
 #include "base/error.h"
 #include "base/utf8.h"
 #include "grammar/schema.h"
@@ -12,8 +13,10 @@
 #define NAME_MAX_ 64  /* bytes of a function's name, as in OpenAI's API */
 #define TOOLS_MAX 256 /* each becomes rules of one grammar; OpenAI allows 128 */
 
+/* Work that was interrupted ends like this, too. */
 static weir_status no_memory(weir_error *error)
 {
+    if (weir_interrupt_asked()) return weir__interrupt_error(error);
     return weir__error_set(error, WEIR_NO_MEMORY, NULL, "out of memory for the messages of a chat");
 }
 
@@ -135,7 +138,7 @@ static weir_status check_call(json_t *call, size_t i, size_t k, weir_error *erro
     weir_status status = weir__json_parse_texts(json_string_value(arguments), json_string_length(arguments),
                                                 p.text, WEIR_INVALID, &parsed, NULL);
     json_decref(parsed);
-    if (status == WEIR_NO_MEMORY) return no_memory(error);
+    if (status == WEIR_NO_MEMORY || status == WEIR_ABORTED) return no_memory(error);
     return status == WEIR_OK ? WEIR_OK : must_be(error, p, "a call whose arguments are JSON");
 }
 
@@ -174,6 +177,12 @@ static weir_status check_message(json_t *message, size_t i, weir_error *error)
     return WEIR_OK;
 }
 
+weir_status weir__chat_too_wide(const char *field, weir_status code, weir_error *error)
+{
+    return weir__error_set(error, code, field,
+                           "%s has objects of too many members; one alone may have some 8,000", field);
+}
+
 static weir_status from_json(const char *text, json_t **messages, weir_error *error)
 {
     weir_status status =
@@ -181,6 +190,8 @@ static weir_status from_json(const char *text, json_t **messages, weir_error *er
     if (status == WEIR_OK && json_array_size(*messages) == 0)
         status = weir__error_set(error, WEIR_INVALID, "messages_json",
                                  "messages_json must be an array of at least one message");
+    if (status == WEIR_OK && !weir__json_is_narrow(*messages))
+        status = weir__chat_too_wide("messages_json", WEIR_INVALID, error);
     for (size_t i = 0; status == WEIR_OK && i < json_array_size(*messages); i++)
         status = check_message(json_array_get(*messages, i), i, error);
     return status;
@@ -348,6 +359,10 @@ weir_status weir__chat_tools_init(const char *tools_json, bool called, weir__cha
         goto out;
     }
     if (n == 0) goto out;
+    if (!weir__json_is_narrow(given)) {
+        status = weir__chat_too_wide("tools_json", WEIR_INVALID, error);
+        goto out;
+    }
     weir__schema_work_init(&tools->work);
     tools->shown = json_array();
     tools->enforced = json_array();

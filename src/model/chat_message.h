@@ -40,4 +40,7 @@ weir_status weir__chat_tools_init(const char *tools_json, bool called, weir__cha
                                   weir_error *error);
 void weir__chat_tools_fini(weir__chat_tools *tools);
 
+/* An error about a value with objects too wide for llama.cpp's JSON (weir__json_is_narrow). */
+weir_status weir__chat_too_wide(const char *field, weir_status code, weir_error *error);
+
 #endif

@@ -63,8 +63,12 @@ static weir_status add_given(rendering *r, size_t i, weir_error *error)
         return weir__error_set(error, WEIR_INVALID, field, "%s: the key \"%.60s\" is given twice", field,
                                given->key);
     weir_status status = weir__json_parse_texts(given->value, WEIR_NUL, field, WEIR_INVALID, &value, NULL);
-    if (status == WEIR_NO_MEMORY) return weir__chat_no_memory(error);
+    if (status == WEIR_NO_MEMORY || status == WEIR_ABORTED) return weir__chat_no_memory(error);
     if (status != WEIR_OK) value = json_string(given->value);
+    if (!weir__json_is_narrow(value)) {
+        json_decref(value);
+        return weir__chat_too_wide(field, WEIR_INVALID, error);
+    }
     if (strcmp(given->key, "enable_thinking") == 0) {
         if (!json_is_boolean(value)) {
             json_decref(value);
@@ -118,6 +122,8 @@ static weir_status read_schema(rendering *r, weir_error *error)
     if (r->params->json_schema == NULL) return WEIR_OK;
     weir_status status =
         weir__json_parse(r->params->json_schema, WEIR_NUL, "json_schema", WEIR_GRAMMAR, &given, error);
+    if (status == WEIR_OK && !weir__json_is_narrow(given))
+        status = weir__chat_too_wide("json_schema", WEIR_GRAMMAR, error);
     if (status == WEIR_OK) status = weir__schema_rewrite(given, &terms, &r->schema, error);
     json_decref(given);
     return status;

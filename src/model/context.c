@@ -47,7 +47,7 @@ static void complete(const weir_model *model, weir_context_params *params)
 static bool interrupted(void *user)
 {
     (void)user;
-    return weir__interrupt_asked();
+    return weir_interrupt_asked();
 }
 
 weir_status weir_context_create(weir_model *model, const weir_context_params *params, weir_context **context,
@@ -211,7 +211,7 @@ weir_status weir__context_decode(weir_context *context, weir_error *error)
     const weir__backend *ops = context->model->ops;
     context->n_rows = 0;
     /* not every backend asks during a pass */
-    if (weir__interrupt_asked()) return weir__interrupt_error(error);
+    if (weir_interrupt_asked()) return weir__interrupt_error(error);
     weir_status status = ops->decode(context->context, &context->batch, error);
     if (status == WEIR_ABORTED) return weir__interrupt_error(error);
     if (status != WEIR_OK) return status;

@@ -1,0 +1,157 @@
+"""weir serve on the fake model: no body costs more than in proportion to its size, and none goes on after its client has left. Every
+generator of tests/support/bodies.py is sent with n and 2n bytes, in steps until the work can be measured."""
+# SPDX-License-Identifier: Apache-2.0
+import json
+import os
+import sys
+import time
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "support"))
+from bodies import HELLO, every_body, halves, several  # noqa: E402
+from checks import check  # noqa: E402
+from parts import end, part, run_parts  # noqa: E402
+from processor import Process  # noqa: E402
+from serve import Server, need_server  # noqa: E402
+
+WEIR = os.path.abspath(os.environ["WEIR_BIN"])
+SANITIZED = "WEIR_SANITIZED" in os.environ
+SMALL = 1 << 18
+CHEAP = 0.3  # seconds: work of all with all over SMALL bytes takes several times that, once it is four times as large
+RATIO = 3.4  # of twice the size: 2 is linear and 4 quadratic
+TRIES = 4  # others use the processors, too: the least time counts
+SERVED = ("--embeddings", "--work-timeout", "600")
+
+# The same generators serve several paths whose readers are the same; these see all readers.
+PATHS = {"/v1/chat/completions", "/v1/completions", "/infill", "/v1/messages", "/v1/responses", "/api/chat", "/api/generate", "/v1/embeddings", "/api/embed",
+         "/v1/rerank", "/tokenize", "/detokenize", "/lora-adapters", "/api/show", "/v1/models/load", "/v1/prefixes"}
+
+
+class Meter:
+    def __init__(self, server):
+        self.server, self.process = server, Process(server.process.pid)
+
+    def cost(self, path, data):
+        before = self.process.used()
+        connection = self.server.connect(timeout=600)
+        connection.request("POST", path, data)
+        status = connection.head()[0]
+        connection.close()
+        return self.process.settle(0.02) - before, status
+
+    def least(self, path, data, tries):
+        return min(self.cost(path, data)[0] for _ in range(tries))
+
+
+def grows(meter, body):
+    """How often the least cost grows beyond the ratio. A quadratic cost that is small here is no danger with the default limit."""
+    size = SMALL
+    large, status = meter.cost(body.path, body.make(4 * size))
+    if large < CHEAP:
+        return None
+    ratio = 0
+    for tries in range(1, TRIES + 1):
+        one, two = (meter.least(body.path, body.make(n * size), tries) for n in (2, 4))
+        ratio = two / one
+        if ratio < RATIO:
+            return None
+    return f"{body.path}: {body.name}: {one:.2f} s, twice the size {two:.2f} s, {status}"
+
+
+@part
+def every_generator():
+    server = Server(WEIR, *SERVED)
+    meter = Meter(server)
+    bodies = [body for body in every_body() if body.path in PATHS]
+    bad = [found for found in (grows(meter, body) for body in bodies) if found]
+    check(f"none of {len(bodies)} bodies costs more than in proportion to its size", not bad, *bad)
+    check("and the server goes on", server.get("/health").status == 200)
+    end(server)
+
+
+@part
+def pairs():
+    """Two lists, each of which is looked up in the other: 3 MB and more would take minutes."""
+    server = Server(WEIR, *SERVED, "-c", "1048576", "-np", "1", model="fake:n_ctx_train=1048576")
+    meter = Meter(server)
+    bodies = {(b.path, b.name): b for b in every_body()}
+    for path, name in (("/api/chat", "calls and named results"), ("/api/chat", "calls and unnamed results"), ("/api/chat", "calls and results of one tool"),
+                       ("/api/chat", "calls and results of no tool"), ("/v1/chat/completions", "tools and allowed tools"), ("/v1/responses", "allowed tools"),
+                       ("/v1/chat/completions", "dropped parts before others"), ("/v1/messages", "uses and results")):
+        seconds, status = meter.cost(path, bodies[path, name].make(1 << 22))
+        check(f"{path}, {name}", seconds < (60 if SANITIZED else 6), seconds, status)
+    end(server)
+
+
+@part
+def counts():
+    """What is refused by its number alone."""
+    server = Server(WEIR, *SERVED)
+    tool, name = '{{"type":"function","function":{{"name":"f{0}"}}}}', {"type": "function", "function": {"name": "f"}}
+    said = '{"messages":[' + HELLO + "]"
+    chat, ollama = "/v1/chat/completions", "/api/chat"
+    reply = server.post(chat, several(said + ',"tools":[', tool.format, "]}", 1 << 16))
+    check("more than 256 tools", reply.status == 400 and reply.error["param"] == "tools" and "256" in reply.error["message"], reply.body)
+    reply = server.post(chat, {"messages": [json.loads(HELLO)], "tools": [name], "tool_choice": {"type": "allowed_tools", "allowed_tools": {"mode": "auto", "tools": [name] * 257}}})
+    check("more than 256 allowed tools", reply.status == 400 and reply.error["param"] == "tool_choice.allowed_tools.tools", reply.body)
+    for what, path, data in (("messages", chat, several('{"messages":[', HELLO, "]}", 1 << 20)),
+                             ("parts", chat, several('{"messages":[{"role":"user","content":[', '{"type":"text","text":"a"}', "]}]}", 1 << 20)),
+                             ("calls", chat, several('{"messages":[' + HELLO + ',{"role":"assistant","tool_calls":[', '{"function":{"name":"f"}}', "]}]}", 1 << 20)),
+                             ("images", ollama, several('{"messages":[{"role":"user","content":"a","images":[', '"AAAA"', "]}]}", 1 << 20)),
+                             ("items", "/v1/responses", several('{"input":[', HELLO, "]}", 1 << 20)),
+                             ("blocks", "/v1/messages", several('{"max_tokens":1,"messages":[{"role":"user","content":[', '{"type":"text","text":"a"}', "]}]}", 1 << 20))):
+        reply = server.post(path, data)
+        check(f"more {what} than the context has tokens", reply.status == 400 and b"texts, images and calls" in reply.body, reply.status, reply.body)
+    for what, item in (("objects and arrays", "{}"), ("values", "1")):
+        reply = server.post(chat, several(said + ',"chat_template_kwargs":{"v":[', item, "]}}", 6 << 20))
+        check(f"too many {what}", reply.status == 400 and what.split()[0].encode() in reply.body and b"allowed" in reply.body or b"limit" in reply.body, reply.status, reply.body)
+    reply = server.post(chat, {"messages": [{"role": "user", "content": "abcd" * (1 << 20)}]})
+    check("a text that cannot fit is not rendered", reply.status == 400 and reply.error["code"] == "context_length_exceeded", reply.body[:300])
+    end(server)
+
+
+def left_after(meter, path, data, seconds):
+    """The processor time that is used after the client has left, `seconds` into the work."""
+    before = meter.process.settle(0.02)
+    connection = meter.server.connect()
+    connection.request("POST", path, data)
+    until = time.monotonic() + 60
+    while meter.process.used() - before < seconds and time.monotonic() < until:
+        time.sleep(0.0005)
+    connection.close()
+    left = meter.process.used()
+    return meter.process.settle(0.1) - left
+
+
+@part
+def a_client_that_left():
+    """The work for a body ends soon after its client has left, also while the body is parsed."""
+    server = Server(WEIR, *SERVED)
+    meter = Meter(server)
+    size = 8 << 20
+    for path, name in (("/v1/chat/completions", "a variable of the template: reals"), ("/v1/chat/completions", "a variable of the template: one long text"),
+                       ("/v1/chat/completions", "parts with empty members"), ("/v1/completions", "biases"), ("/v1/responses", "metadata"),
+                       ("/detokenize", "numbers"), ("/v1/messages", "metadata")):
+        body = next(b for b in every_body() if (b.path, b.name) == (path, name))
+        data = body.make(size)
+        whole = meter.least(path, data, 2)
+        rest = min(left_after(meter, path, data, whole * 0.3) for _ in range(TRIES))
+        check(f"{path}, {name}: what is left", rest < max(0.5 * whole, 0.1), f"{whole:.3f} s as a whole, {rest:.3f} s after it had left")
+    end(server)
+
+
+@part
+def time_for_reading():
+    """--work-timeout holds while a body is read, too: a server without workers to spare answers others."""
+    server = Server(WEIR, "--work-timeout", "1", "--workers", "1", "--max-body", "64M")
+    data = halves('{"messages":[' + HELLO + '],"chat_template_kwargs":{"v":[', lambda i, n: "1.5e-7", ',"a",', lambda i, n: '"\\u0001\\u0002"', "]}}", 10 << 20)
+    connections = [server.connect() for _ in range(8)]
+    for connection in connections:
+        connection.request("POST", "/v1/chat/completions", data)
+        connection.close()
+    before = time.monotonic()
+    check("another client is answered", server.post("/tokenize", {"content": "x"}).status == 200, time.monotonic() - before)
+    end(server)
+
+
+need_server(WEIR)
+run_parts()
