@@ -292,8 +292,7 @@ static void test_ollama(void **state)
                   OLLAMA_LINE(OLLAMA_MESSAGE("\"\"") OLLAMA_END("stop")) "\n");
     assert_whole(keep_all(begin(&serve_ollama_chat_form, "ollama-1")),
                  OLLAMA_LINE(OLLAMA_MESSAGE("\"Let meOk\",\"thinking\":\"hm\",\"tool_calls\":["
-                                            OLLAMA_CALL("call_1", 0, "weather", "{\"town\":\"Ulm\"}") ","
-                                            OLLAMA_CALL("call_2", 1, "clock", "{}") "]")
+                                            OLLAMA_CALL("call_1", 0, "weather", "{\"town\":\"Ulm\"}") "]")
                              OLLAMA_END("length")));
 }
 
