@@ -295,8 +295,10 @@ typedef struct parse {
 static void run_parse(void *user)
 {
     parse *a = user;
-    a->status = weir__shim_chat_parse(a->parser->reader, a->parser->raw.bytes, a->parser->raw.n, a->whole,
-                                      a->message, NULL);
+    const weir_chat_parser *p = a->parser;
+    size_t n = p->raw.n;
+    if (!a->whole) n -= weir__shim_chat_undecided(p->reader, p->raw.bytes, n);
+    a->status = weir__shim_chat_parse(p->reader, p->raw.bytes, n, a->whole, a->message, NULL);
 }
 
 /* WEIR_OK: *m is a message that continues the delivered one. BACKEND: there is none. NO_MEMORY. */

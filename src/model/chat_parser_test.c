@@ -429,7 +429,7 @@ static void test_damaged(void **state)
 
 /* ---- Answers that end within their reasoning ---- */
 
-/* Whether the prompt ends within reasoning, by its own marks. */
+/* Whether the prompt ends within reasoning, by its own marks. Not every parser of llama.cpp's knows them. */
 static bool opens_reasoning(const weir_chat *chat)
 {
     const char *end = "", *next = weir_chat_prompt(chat, NULL);
@@ -454,10 +454,14 @@ static void test_ends_within_reasoning(void **state)
     (void)state;
     for (pin_walk walk = pin_templates(); pin_walk_next(&walk); n_templates++) {
         for (int with_tools = 0; with_tools < 2; with_tools++) {
-            weir_chat *chat = chat_with(walk.name, with_tools);
-            bool open = opens_reasoning(chat);
+            weir_error error = {0};
+            weir_chat *chat = chat_tried(walk.name, with_tools, &error);
+            if (chat == NULL) continue; /* it does not know tools */
+            read_answer(chat, "Sum it.</think>4", 16, NULL, &whole);
+            bool open = opens_reasoning(chat) && whole.reasoning[0] != '\0';
+            bool held = chat->constraint != NULL && !chat->grammar.lazy; /* these are no answers of its form */
             n_open += open;
-            for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
+            for (size_t i = 0; i < sizeof texts / sizeof *texts && !held; i++) {
                 for (size_t n = 0; n <= strlen(texts[i]); n += EFFORT(1, 7)) {
                     char text[64];
                     snprintf(text, n + 1, "%s", texts[i]);
@@ -466,7 +470,7 @@ static void test_ends_within_reasoning(void **state)
                     bool equal = same(&split, &whole, false);
                     read_answer(chat, text, n + 1, &seed, &split);
                     equal = equal && same(&split, &whole, false);
-                    bool within = open && strstr(text, "</think>") == NULL && strstr(text, "<think") == NULL;
+                    bool within = open && strstr(text, "</think>") == NULL && texts[i][0] != '<';
                     if (within)
                         equal = equal && whole.content[0] == '\0' &&
                                 strncmp(past_space(whole.reasoning), past_space(text),
