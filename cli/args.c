@@ -2,6 +2,10 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "options.h"
 
+#include <stdio.h>
+#include <sys/random.h>
+#include <unistd.h>
+
 void cli_list_fini(cli_list *list)
 {
     for (size_t i = 0; i < list->n; i++) cli_free(list->items[i]);
@@ -139,6 +143,16 @@ void cli_args_init(cli_args *args, const cli_command *command)
     ask_init(&args->ask);
     args->ask.adapters = args->adapters = cli_alloc(1, sizeof *args->adapters);
     if (command->defaults != NULL) command->defaults(args);
+}
+
+void cli_args_salt(cli_args *args)
+{
+    unsigned char random[16];
+    char salt[2 * sizeof random + 1];
+    bool alone = (args->command->bit & (CLI_RUN | CLI_CHAT | CLI_STREAM)) != 0 && args->cache_dir == NULL;
+    if (!alone || args->ask.cache_salt != NULL || getentropy(random, sizeof random) != 0) return;
+    for (size_t i = 0; i < sizeof random; i++) snprintf(salt + 2 * i, 3, "%02x", random[i]);
+    args->ask.cache_salt = string_copy(salt);
 }
 
 weir_chat_params cli_args_chat(const cli_args *args, const cli_ask *ask)

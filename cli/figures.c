@@ -53,7 +53,7 @@ json_t *cli_figures_miss(const weir_miss_info *miss)
         json_pack("{s:s, s:i}", "reason", weir_miss_name(miss->miss), "matched_tokens", miss->n_matched);
     if (json == NULL || miss->miss != WEIR_MISS_DIVERGED) return json;
     json_object_set_new(json, "prompt", json_string(miss->prompt));
-    json_object_set_new(json, "cached", json_string(miss->cached));
+    if (miss->cached[0] != '\0') json_object_set_new(json, "cached", json_string(miss->cached));
     if (miss->message < 0) return json;
     json_object_set_new(json, "message", json_integer(miss->message));
     json_object_set_new(json, "in_message", json_boolean(miss->in_message));

@@ -277,7 +277,8 @@ const cli_command cli_commands[] = {
      "The config file, ~/.config/weir/config, has a line \"name = value\" for each setting. Names are "
      "those of the options without --; a line [COMMAND] starts the settings of that command only; # starts"
      " a comment. Every option with an environment variable can be set there. WEIR_CONFIG names another "
-     "file, or none when it is empty.",
+     "file, or none when it is empty. Another empty variable counts as not set, but it is an error where "
+     "the option protects: keys, TLS, salts.",
      "# the settings of weir run, and their sources\n"
      "weir config run --temp 0.2\n"
      "# a default for all commands\n"

@@ -129,8 +129,9 @@ typedef struct cli_args {
     char **line;
     /* serve; its strings and lists are put into `serve` when it starts */
     serve_params serve;
-    serve_key *keys; /* api_keys and the keys in api_key_file */
-    cli_list api_keys, aliases, origins, hosts, media_hosts, prefix_peers, drop_lines, objectives;
+    serve_key *keys; /* api_keys, operator_keys and the keys in api_key_file */
+    cli_list api_keys, operator_keys, aliases, origins, hosts, media_hosts, prefix_peers, drop_lines,
+        objectives;
     bool log_json, pull;
     char *host, *unix_path, *tls_cert, *tls_key, *api_key_file, *lora_dir;
     char *prefix_key;
@@ -175,6 +176,14 @@ typedef enum cli_group {
     CLI_N_GROUPS,
 } cli_group;
 
+/* What an empty value says. In the environment it usually counts as none; of an option that protects (keys,
+ * TLS, limits of keys) it is an error everywhere, because the user wanted protection and would not get it. */
+typedef enum cli_empty {
+    CLI_EMPTY_UNSAID,
+    CLI_EMPTY_REFUSED,
+    CLI_EMPTY_SAYS, /* it is a value, also in the environment */
+} cli_empty;
+
 /* In weir serve with several models; those of presets are each model's. */
 typedef enum cli_whose { CLI_AS_PRESETS, CLI_OF_MODEL, CLI_OF_ALL } cli_whose;
 
@@ -194,6 +203,7 @@ typedef struct cli_option {
     const char *help;
     bool rare;       /* of a command that has --help-all, only that shows it */
     cli_whose whose; /* of a server of several models */
+    cli_empty empty;
 } cli_option;
 
 extern const cli_option *const cli_options; /* ends with a NULL name */
@@ -217,6 +227,10 @@ weir_chat_params cli_args_chat(const cli_args *args, const cli_ask *ask);
 /* Defaults of a command. Freed with fini. */
 void cli_args_init(cli_args *args, const cli_command *command);
 void cli_args_fini(cli_args *args);
+
+/* Where nobody else's requests can be in the engine's cache, gives them a salt, so that reports on the cache show
+ * its texts. With --cache-dir they may be there, as files: then only a --cache-salt does that. */
+void cli_args_salt(cli_args *args);
 
 /* Adds a string, which cli_args_fini frees. */
 void cli_list_add(cli_list *list, char *item);

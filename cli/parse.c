@@ -297,6 +297,11 @@ static cli_exit set_from(cli_args *args, const cli_option *option, const char *s
     cli_origin *origin = &args->sources[option - cli_options];
     bool adds = cli_options_is_list(option) && origin->text != NULL;
     if (args->of_model && !cli_options_of_model(option)) return CLI_OK;
+    if (value[0] == '\0' && option->empty == CLI_EMPTY_REFUSED)
+        return cli_fail(CLI_USAGE,
+                        "%s is empty: give it a value, or take it away; an empty one does not count as not "
+                        "given, because %s protects",
+                        shown, option->name);
     if (adds && origin->from != from) { /* the command line's list replaces the environment's, and so on */
         cli_options_clear(args, option);
         adds = false;
@@ -359,7 +364,7 @@ static cli_exit take_environment(cli_args *args)
     for (const cli_option *option = cli_options; option->name != NULL && code == CLI_OK; option++) {
         if (!(option->commands & args->command->bit) || option->env == NULL) continue;
         const char *value = getenv(option->env);
-        if (value != NULL && *value != '\0')
+        if (value != NULL && (*value != '\0' || option->empty != CLI_EMPTY_UNSAID))
             code = set_from(args, option, option->env, value, CLI_FROM_ENVIRONMENT, 0);
     }
     return code;

@@ -44,8 +44,10 @@ static cli_exit run_command(const cli_command *command, int n, char **words, cha
             code = cli_help_print(command, CLI_HELP_SHORT);
         else if (code == CLI_OK && args.list_devices)
             code = cli_list_devices(&args);
-        else if (code == CLI_OK)
+        else if (code == CLI_OK) {
+            cli_args_salt(&args);
             code = run(&args, argv);
+        }
     }
     cli_args_fini(&args);
     return code;

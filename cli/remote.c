@@ -56,10 +56,10 @@ static cli_remote_state explain_status(cli_remote *remote, long status)
     char text[128];
     cli_answer_error_text(remote->error.bytes != NULL ? remote->error.bytes : "", remote->error.n, text,
                           sizeof text);
-    if (status == 401 || status == 403)
+    if (status == 401)
         snprintf(remote->problem, sizeof remote->problem,
                  "the server requires a key: --api-key, or WEIR_API_KEY");
-    else if (status == 503 || (status == 404 && remote->named))
+    else if (status == 403 || status == 503 || (status == 404 && remote->named))
         snprintf(remote->problem, sizeof remote->problem, "%s", text);
     else
         snprintf(remote->problem, sizeof remote->problem, "it answers %ld (%s): is that a weir serve?",
@@ -185,7 +185,7 @@ cli_remote *cli_remote_create(const cli_args *args, cli_exit *code)
     }
     remote->url = cli_format("%.*s/events%s", n, base, query.n > 0 ? query.bytes : "");
     weir__text_fini(&query);
-    if (key != NULL && *key != '\0') remote->key = cli_format("Authorization: Bearer %s", key);
+    if (key != NULL) remote->key = cli_format("Authorization: Bearer %s", key);
     if ((remote->transfers = weir__transfers_create(0)) == NULL) cli_no_memory();
     return remote;
 }

@@ -53,6 +53,16 @@ cli_exit cli_serve(cli_args *args)
 #define DESCRIPTORS 65536 /* a connection is one */
 #define FLUSH_MS    1000  /* for the log's reader, at the end */
 
+static void add_keys(cli_args *args, const cli_list *list, bool operates)
+{
+    for (size_t i = 0; i < list->n; i++)
+        args->keys[args->serve.live.n_keys++] = (serve_key){.text = list->items[i],
+                                                            .priority = SERVE_UNSAID,
+                                                            .requests = SERVE_UNSAID,
+                                                            .rate = SERVE_UNSAID,
+                                                            .operates = operates};
+}
+
 /* Those of the file, then those of the command line. */
 static cli_exit collect_keys(cli_args *args)
 {
@@ -60,15 +70,15 @@ static cli_exit collect_keys(cli_args *args)
     size_t n = 0;
     weir_error error = {0};
     cli_exit code = CLI_OK;
-    if (args->api_key_file != NULL && args->api_key_file[0] != '\0' &&
+    if (args->api_key_file != NULL &&
         serve_key_file_read(args->api_key_file, &from_file, &n, &error) != WEIR_OK)
         code = cli_fail(CLI_USAGE, "--api-key-file: %s", error.message);
-    args->keys = cli_alloc(n + args->api_keys.n + 1, sizeof *args->keys);
+    args->keys = cli_alloc(n + args->api_keys.n + args->operator_keys.n + 1, sizeof *args->keys);
     if (code == CLI_OK && n > 0) memcpy(args->keys, from_file, n * sizeof *from_file);
-    for (size_t i = 0; i < args->api_keys.n; i++)
-        args->keys[n + i] = (serve_key){args->api_keys.items[i], SERVE_UNSAID, SERVE_UNSAID, SERVE_UNSAID};
     args->serve.live.keys = args->keys;
-    args->serve.live.n_keys = n + args->api_keys.n;
+    args->serve.live.n_keys = code == CLI_OK ? n : 0;
+    add_keys(args, &args->api_keys, false);
+    add_keys(args, &args->operator_keys, true);
     weir__mem_free(from_file);
     return code;
 }

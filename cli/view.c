@@ -52,7 +52,7 @@ size_t cli_view_n_slots(const cli_view *view)
 /* A word, whatever the server sends. */
 static const char *state_of(const json_t *slot)
 {
-    static const char *const known[] = {"idle", "prefilling", "generating", "joined"};
+    static const char *const known[] = {"idle", "prefilling", "generating", "joined", "busy"};
     const char *state = json_string_value(json_object_get(slot, "state"));
     for (size_t i = 0; state != NULL && i < sizeof known / sizeof *known; i++)
         if (strcmp(state, known[i]) == 0) return known[i];
@@ -125,6 +125,12 @@ static void bar(cli_text *text, double part, int width, cli_style style)
     cli_mark(text, CLI_PLAIN);
 }
 
+/* Whether the server told only of this caller's own requests: its key is no operator's. */
+static bool is_short(const cli_view *view)
+{
+    return json_is_false(json_object_get(view->event, "operator"));
+}
+
 static size_t count_state(const cli_view *view, const char *state)
 {
     size_t n = 0;
@@ -187,7 +193,8 @@ static void requests(const cli_view *view, cli_text *text)
     int64_t suspended = whole(view->event, "suspended");
     label(text, "requests");
     cli_text_printf(text, "%zu running", running);
-    if (running > 0) cli_text_printf(text, " (%zu reading, %zu writing)", running - writing, writing);
+    if (running > 0 && !is_short(view))
+        cli_text_printf(text, " (%zu reading, %zu writing)", running - writing, writing);
     cli_text_printf(text, ", %lld waiting", (long long)whole(view->event, "queue"));
     if (suspended > 0) cli_text_printf(text, " (%lld suspended)", (long long)suspended);
     cli_text_printf(text, "; %zu slot%s\n", n, n == 1 ? "" : "s");
@@ -291,6 +298,11 @@ void cli_view_head(const cli_view *view, int columns, bool live, cli_text *text)
     if (view->event == NULL) return;
     models(view, text);
     requests(view, text);
+    if (is_short(view)) {
+        label(text, "");
+        cli_text_puts(text, "an operator's key shows other requests, rates, cells and the cache\n");
+        return;
+    }
     if (live) rates(view, text);
     if (live) latency(view, text);
     cells(view, text);
@@ -316,7 +328,7 @@ static void add_slot(const json_t *slot, bool wide, cli_text *text)
     cli_mark(text, state_style(state));
     cli_text_printf(text, "%-10s", state);
     cli_mark(text, CLI_PLAIN);
-    if (strcmp(state, "idle") != 0) {
+    if (json_object_get(slot, "prompt") != NULL && strcmp(state, "idle") != 0) {
         /* A prompt that is read is a part of it. */
         if (done < prompt)
             snprintf(shown, sizeof shown, "%lld/%lld", done, prompt);

@@ -208,6 +208,9 @@ int LLVMFuzzerInitialize(int *argc, char ***argv)
     require(weir_engine_create(loaded->model, &params, &loaded->engine, NULL) == WEIR_OK);
     server.keys = serve_keys_create(&server.params);
     server.tapes = serve_tapes_create(&server);
+    serve_share_init(&server.answers);
+    serve_share_init(&server.media);
+    serve_share_init(&server.bodies);
     server.params.grace_s = server.params.live.keep_s = 1;
     server.params.resume_bytes = 64 << 10;
     require(server.keys != NULL && server.tapes != NULL);
@@ -248,7 +251,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     }
     serve_call_destroy(call);
     serve_tapes_sweep(server.tapes, INT64_MAX);
-    require(server.n_calls == 0 && server.calls == NULL && server.n_bodies == 0);
+    require(server.n_calls == 0 && server.calls == NULL);
+    require(serve_share_used(&server.answers) == 0 && serve_share_used(&server.media) == 0 &&
+            serve_share_used(&server.bodies) == 0);
     /* Running requests have ended with their call. */
     step();
     step();

@@ -18,6 +18,7 @@ typedef struct entry {
     char name[SERVE_ADAPTER_NAME];
     weir_adapter *adapter; /* held */
     float scale;
+    bool fixed;
 } entry;
 
 /* Invariant: entries [n] have ascending ids, which are never given again. */
@@ -52,7 +53,7 @@ static entry *find_adapter(serve_adapters *adapters, const char *name)
 }
 
 weir_status serve_adapters_add(serve_adapters *adapters, const char *name, weir_adapter *adapter, float scale,
-                               weir_error *error)
+                               bool fixed, weir_error *error)
 {
     char clean[SERVE_ADAPTER_NAME]; /* a file's name may be any bytes, a request's is UTF-8 */
     weir_status status = WEIR_OK;
@@ -61,29 +62,32 @@ weir_status serve_adapters_add(serve_adapters *adapters, const char *name, weir_
                                SERVE_ADAPTER_NAME - 1);
     weir__utf8_copy(clean, sizeof clean, name, strlen(name));
     pthread_mutex_lock(&adapters->mutex);
-    if (find_adapter(adapters, clean) != NULL) {
-        status = weir__error_set(error, WEIR_INVALID, "lora_name",
-                                 "there is an adapter \"%s\" already; unload it first, or take another name",
-                                 clean);
+    const entry *other = find_adapter(adapters, clean);
+    if (other != NULL) {
+        status = weir__error_set(
+            error, WEIR_INVALID, "lora_name", "there is an adapter \"%s\" already; %stake another name",
+            clean, other->fixed ? "it came with the model and stays: " : "unload it first, or ");
     } else if (adapters->n == SERVE_ADAPTERS_MOST) {
         status = weir__error_set(error, WEIR_BUSY, "lora_name",
                                  "there are %d adapters, as many as there may be; unload one first",
                                  SERVE_ADAPTERS_MOST);
     } else {
         entry *to = &adapters->entries[adapters->n++];
-        *to = (entry){.id = adapters->next_id++, .adapter = weir_adapter_hold(adapter), .scale = scale};
+        *to = (entry){
+            .id = adapters->next_id++, .adapter = weir_adapter_hold(adapter), .scale = scale, .fixed = fixed};
         snprintf(to->name, sizeof to->name, "%s", clean);
     }
     pthread_mutex_unlock(&adapters->mutex);
     return status;
 }
 
-bool serve_adapters_remove(serve_adapters *adapters, const char *name)
+weir_status serve_adapters_remove(serve_adapters *adapters, const char *name)
 {
     weir_adapter *gone = NULL;
     pthread_mutex_lock(&adapters->mutex);
     entry *from = find_adapter(adapters, name);
-    if (from != NULL) {
+    weir_status status = from == NULL ? WEIR_NOT_FOUND : from->fixed ? WEIR_STATE : WEIR_OK;
+    if (status == WEIR_OK) {
         gone = from->adapter;
         size_t after = adapters->n - (size_t)(from + 1 - adapters->entries);
         memmove(from, from + 1, after * sizeof *from);
@@ -91,7 +95,7 @@ bool serve_adapters_remove(serve_adapters *adapters, const char *name)
     }
     pthread_mutex_unlock(&adapters->mutex);
     weir_adapter_release(gone);
-    return gone != NULL;
+    return status;
 }
 
 bool serve_adapters_has(serve_adapters *adapters, const char *name)
@@ -181,7 +185,8 @@ void serve_adapters_list(serve_adapters *adapters, weir__text *text)
         weir__json_next(text);
         weir__text_printf(text, "{\"id\":%lld", (long long)from->id);
         weir__json_string(text, "name", from->name);
-        weir__json_string(text, "path", info.path);
+        const char *slash = info.path != NULL ? strrchr(info.path, '/') : NULL;
+        weir__json_string(text, "path", slash != NULL ? slash + 1 : info.path);
         weir__json_number(text, "scale", (double)from->scale, 6);
         weir__text_printf(text, ",\"rank\":%d,\"size\":%llu}", info.rank, (unsigned long long)info.n_bytes);
     }

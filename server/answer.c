@@ -93,8 +93,8 @@ static void keep_answer(const serve_answer *answer, const char *salt)
 {
     weir_stream **streams = streams_of(answer);
     if (streams != NULL)
-        serve_kept_add(answer->call->loaded->kept, answer->id, salt, answer->own_model, answer->chat, streams,
-                       answer->n);
+        serve_kept_add(answer->call->loaded->kept, answer->id, answer->call->owner, salt, answer->own_model,
+                       answer->chat, streams, answer->n);
     weir__mem_free(streams);
 }
 
@@ -186,6 +186,7 @@ void serve_answer_end_event(serve_answer *answer)
 {
     if (answer->tape != NULL) {
         serve_tape_add(answer->tape, &answer->event);
+        if (answer->event.capacity > SERVE_BUFFER_MAX) weir__text_fini(&answer->event);
         return;
     }
     weir__text_add_string(&answer->call->out, answer->form->lines ? "\n" : "\n\n");
@@ -276,7 +277,7 @@ static void pump_choice(serve_choice *choice)
 static void compose(serve_call *call)
 {
     serve_answer *answer = call->answer;
-    weir__text text = {.quota = &call->server->answers};
+    weir__text text = {.quota = &call->answers};
     for (int32_t i = 0; i < answer->n; i++) {
         serve_choice *choice = &answer->choices[i];
         weir_chunk chunk;

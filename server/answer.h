@@ -104,8 +104,7 @@ struct serve_answer {
     bool echoes_scores;   /* of the prompt, if its text precedes the answer (echo) */
     bool returns_prompt;  /* its logprobs, as vLLM has them */
     bool kept;            /* for forks, once it is submitted */
-    bool shows_prompt;    /* a cache miss may quote the prompt, which the client sent */
-    bool shows_cached;    /* a cache miss may quote the cached text: it is no other tenant's */
+    bool shows_texts;     /* a cache miss may quote texts: the client sent the prompt, it is no fork's */
     int32_t n_dropped;    /* lines of the system messages, which were not rendered */
     int32_t n_top;        /* likeliest tokens with each logprob */
     bool starved;         /* chunks wait for room in call->out */
@@ -151,12 +150,13 @@ void serve_answer_stop(serve_answer *answer, bool asked);
 weir__text *serve_answer_begin_event(serve_answer *answer, const char *name);
 void serve_answer_end_event(serve_answer *answer);
 
-/* Appends an object that explains why no more of the prompt was cached. prompt, cached: it quotes a few words
- * of them. False: there is no miss, and nothing was added. */
-bool serve_miss_add(const weir_stream *stream, bool prompt, bool cached, weir__text *text);
+/* Appends an object that explains why no more of the prompt was cached. texts: it quotes a few words of the
+ * prompt and, as far as the library tells them, of the cached text. False: there is no miss, and nothing was
+ * added. */
+bool serve_miss_add(const weir_stream *stream, bool texts, weir__text *text);
 
 /* Appends it as the member "miss" of an object, if there is one. */
-void serve_miss_add_member(const weir_stream *stream, bool prompt, bool cached, weir__text *text);
+void serve_miss_add_member(const weir_stream *stream, bool texts, weir__text *text);
 
 /* ---- choice.c ---- */
 

@@ -50,7 +50,7 @@ static void add_usage(const serve_answer *answer, bool ended, weir__text *text)
                       "\"output_tokens\":%d",
                       usage.n_prompt - usage.n_cached, usage.n_cached, usage.n_generated);
     if (ended && answer->n_dropped > 0) weir__text_printf(text, ",\"dropped_lines\":%d", answer->n_dropped);
-    if (ended) serve_miss_add_member(choice->stream, answer->shows_prompt, answer->shows_cached, text);
+    if (ended) serve_miss_add_member(choice->stream, answer->shows_texts, text);
     weir__text_add_string(text, "}");
 }
 

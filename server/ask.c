@@ -155,7 +155,7 @@ static bool choose_source(serve_ask *ask, weir_request *request)
         return serve_call_refuse(
             call, 404, "fork", "not_found",
             "there is no choice %d of an answer \"%.64s\" here that this key may fork: the last %d "
-            "answers are kept, except those with best_of or store false",
+            "choices are kept, fewer of who has more than others, and none with best_of or store false",
             index, id, SERVE_KEPT_MOST);
     if (ask->adapter != NULL && (source->adapter == NULL || strcmp(source->adapter, ask->adapter) != 0))
         return serve_field_refuse(call, "model", "left out of a fork: it is the source's");
@@ -179,10 +179,11 @@ bool serve_ask_request(serve_ask *ask, weir_request *request)
     request->prompt_logprobs = asked->prompt_logprobs || (ask->echo && asked->logprobs);
     if (ask->echo && asked->n_logprobs > asked->n_prompt_logprobs)
         request->n_prompt_logprobs = asked->n_logprobs;
+    const char *own = ask->cache_salt != NULL ? ask->cache_salt : "";
     snprintf(ask->salt, sizeof ask->salt, "%s%s%s", serve_keys_salt(call->server->keys, call->key),
-             ask->cache_salt != NULL ? "/" : "", ask->cache_salt != NULL ? ask->cache_salt : "");
+             own[0] != '\0' ? "/" : "", own); /* empty without both: then the library tells no texts */
     request->cache_salt = ask->salt;
-    serve_router_headers_apply(call, request);
+    serve_router_headers_apply(call, request, ask->tenant);
     serve_lease_shorten(call, &request->deadline_ms);
     if (call->session[0] != '\0') request->cache_keep_ms = call->server->params.session_s * 1000;
     return ask->fork == NULL || choose_source(ask, request);
@@ -225,9 +226,7 @@ serve_answer *serve_ask_answer(const serve_ask *ask, const serve_form *form, int
     answer->returns_scores = ask->request.logprobs;
     answer->echoes_scores = ask->request.logprobs && ask->echo;
     answer->returns_prompt = ask->request.prompt_logprobs;
-    answer->shows_prompt = ask->fork == NULL;
-    answer->shows_cached =
-        ask->fork == NULL && (ask->cache_salt != NULL || !serve_reach_is_open(call->server));
+    answer->shows_texts = ask->fork == NULL;
     answer->n_top = ask->request.n_logprobs;
     answer->n_dropped = ask->n_dropped;
     return answer;

@@ -61,8 +61,9 @@ typedef struct serve_ask {
     char *order;
     char *schema; /* the answer's; NULL = any */
     char salt[SERVE_SALT_MAX];
-    serve_kept_choice source; /* of a fork */
-    weir_media **media;       /* [n_media] of the messages; owned, held */
+    char tenant[SERVE_OWNER_NAME]; /* without a key */
+    serve_kept_choice source;      /* of a fork */
+    weir_media **media;            /* [n_media] of the messages; owned, held */
     size_t n_media;
     serve_fetches fetches;
     weir_chat *rendered; /* held; NULL = no chat's */

@@ -12,16 +12,16 @@
 #define PIXELS_MAX 24000000 /* of an image, 12 bytes of each while it is decoded */
 
 /* Counts decoded media among those of all calls, until the call's end. */
-static bool reserve(const serve_ask *ask, uint64_t n)
+static bool reserve(const serve_ask *ask, size_t n)
 {
     serve_call *call = ask->call;
-    uint64_t most = (uint64_t)call->server->params.media_bytes;
+    size_t most = (size_t)call->server->params.media_bytes, alone = serve_share_alone(most);
     if (serve_call_hold_media(call, n)) return true;
-    return call->media_bytes > most
+    return n > alone || call->media_bytes > alone - n
                ? serve_call_refuse(call, 413, serve_ask_conversation(ask), "media_too_large",
-                                   "decoded, the images and sounds of this request take more than the %llu "
-                                   "MiB that all requests have (--media-memory)",
-                                   (unsigned long long)(most >> 20))
+                                   "decoded, the images and sounds of this request take more than the %zu "
+                                   "MiB that one caller may have (three quarters of --media-memory)",
+                                   alone >> 20)
                : serve_call_refuse(call, 503, NULL, "too_many_media",
                                    "the images and sounds of other requests take the memory for them");
 }

@@ -238,7 +238,8 @@ bool serve_ollama_keep_alive(serve_call *call, const json_t *value, bool *unmet)
         return serve_field_refuse(call, "keep_alive",
                                   "a number of seconds, or a time such as \"5m\"; 0 unloads, -1 keeps");
     bool stays = pool == NULL || is_pinned(call, pool);
-    call->unloads = seconds == 0 && !stays;
+    call->unloads =
+        seconds == 0 && !stays && call->operates; /* others may use the model, or fork its answers */
     *unmet = !call->unloads && !(seconds < 0 && stays);
     return true;
 }

@@ -1,5 +1,6 @@
 /* call.c: one request and its answer, as bytes. SPDX-License-Identifier: Apache-2.0 */
 #include <stdarg.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
@@ -14,6 +15,18 @@
 
 /* ---- Life ---- */
 
+static bool take_quota(weir__quota *quota, size_t n)
+{
+    serve_call *call = (serve_call *)(void *)((char *)quota - offsetof(serve_call, answers));
+    return serve_share_take(&call->server->answers, call->owner, n, SERVE_ANSWERS_MAX) == SERVE_SHARE_OK;
+}
+
+static void give_quota(weir__quota *quota, size_t n)
+{
+    serve_call *call = (serve_call *)(void *)((char *)quota - offsetof(serve_call, answers));
+    serve_share_release(&call->server->answers, call->owner, n);
+}
+
 serve_call *serve_call_create(serve_server *server, serve_connection *connection)
 {
     serve_call *call = weir__mem_calloc(1, sizeof *call);
@@ -24,6 +37,10 @@ serve_call *serve_call_create(serve_server *server, serve_connection *connection
     call->server = server;
     call->connection = connection;
     call->key = -1;
+    call->answers = (weir__quota){.most = serve_share_alone(SERVE_ANSWERS_MAX),
+                                  .small = SERVE_ANSWER_SMALL,
+                                  .take = take_quota,
+                                  .give = give_quota};
     call->body_most = server->params.live.body_bytes;
     call->response_s = server->params.live.response_s;
     call->began_ns = call->moved_ns = weir__clock_now_ns();
@@ -40,6 +57,11 @@ const char *serve_call_request_id(const serve_call *call)
     bool fit = n > 0 && n + 1 < sizeof call->request_id; /* else it may be cut */
     for (size_t i = 0; i < n && fit; i++) fit = call->request_id[i] > ' ' && call->request_id[i] < 0x7F;
     return fit ? call->request_id : call->id;
+}
+
+int serve_call_status(const serve_call *call)
+{
+    return call->left ? SERVE_LEFT : call->status;
 }
 
 bool serve_call_is_stalled(serve_call *call, int64_t now_ns)

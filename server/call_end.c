@@ -13,6 +13,7 @@ void serve_call_destroy(serve_call *call)
 {
     serve_server *server = call->server;
     bool taped = call->answer != NULL && call->answer->tape != NULL; /* clients see its readers instead */
+    int status = serve_call_status(call);
     if (call->events != NULL) serve_events_leave(call);
     serve_log_call(call);
     if (call->tape != NULL) serve_tape_leave(call);
@@ -26,11 +27,11 @@ void serve_call_destroy(serve_call *call)
     serve_lease_end(call);              /* nor from here on */
     serve_ready_unlist(call);
     if (call->counted > 0) serve_keys_leave(server->keys, call->key, call->counted);
-    if (call->status >= 100 && call->status < 600 && !taped) {
-        server->n_answers[call->status / 100]++;
-        server->n_codes[call->status]++;
+    if (status >= 100 && status < 600 && !taped) {
+        server->n_answers[status == SERVE_LEFT ? 0 : status / 100]++;
+        server->n_codes[status]++;
     }
-    server->n_bodies -= call->body_length;
+    serve_share_release(&server->bodies, call->owner, call->body_length);
     serve_call_drop_media(call, call->media_bytes);
     *(call->before != NULL ? &call->before->after : &server->calls) = call->after;
     if (call->after != NULL) call->after->before = call->before;
@@ -47,7 +48,9 @@ void serve_call_destroy(serve_call *call)
 void serve_call_leave(serve_call *call)
 {
     call->connection = NULL;
-    call->left = call->state == SERVE_WORKING || !call->ended || call->out_at < call->out.n;
+    /* Who leaves an endless stream ends it. */
+    call->left =
+        call->events == NULL && (call->state == SERVE_WORKING || !call->ended || call->out_at < call->out.n);
     atomic_store_explicit(&call->gone, true, memory_order_release);
     if (call->state != SERVE_WORKING) serve_call_destroy(call);
 }

@@ -36,8 +36,28 @@ static void test_an_answer_after_a_long_silence(void **state)
     weir__text_fini(&call.out);
 }
 
+/* A job that is interrupted because its client has left took not too long. */
+static void test_an_interrupt_has_its_cause(void **state)
+{
+    static serve_server server;
+    serve_call calls[2] = {{.server = &server}, {.server = &server}};
+    weir_error error = {0};
+    (void)state;
+    atomic_store(&calls[0].gone, true);
+    calls[0].left = true;
+    for (int i = 0; i < 2; i++) assert_false(serve_call_passes(&calls[i], WEIR_ABORTED, &error));
+    assert_int_equal(serve_call_status(&calls[0]), SERVE_LEFT);
+    assert_null(calls[0].code);
+    assert_int_equal(serve_call_status(&calls[1]), 503);
+    assert_string_equal(calls[1].code, "work_timeout");
+    for (int i = 0; i < 2; i++) weir__text_fini(&calls[i].out);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_an_answer_after_a_long_silence)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_an_answer_after_a_long_silence),
+        cmocka_unit_test(test_an_interrupt_has_its_cause),
+    };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -43,7 +43,7 @@ static serve_loaded *make_loaded(const serve_model *model, const weir_lease *lea
         const serve_adapter_params *adapter = &model->params.adapters[i];
         weir_adapter *file = weir_lease_adapter(lease, i);
         if (file == NULL) break;
-        if (serve_adapters_add(loaded->adapters, adapter->name, file, adapter->scale, NULL) == WEIR_OK)
+        if (serve_adapters_add(loaded->adapters, adapter->name, file, adapter->scale, true, NULL) == WEIR_OK)
             continue;
         serve_loaded_destroy(loaded);
         return NULL;

@@ -71,7 +71,7 @@ void serve_choice_settle(serve_choice *choice)
 {
     bool shows = choice->answer->call->server->params.log_text;
     if (!choice->finished) return;
-    serve_miss_add_member(choice->stream, shows, shows, &choice->miss);
+    serve_miss_add_member(choice->stream, shows, &choice->miss);
     serve_choice_unwatch(choice);
     weir_stream_release(choice->stream);
     weir_flight_release(choice->flight);

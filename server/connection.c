@@ -311,6 +311,7 @@ void serve_connection_open(serve_server *server, int fd, const char *address, bo
     connection->local = local;
     connection->crowded = crowded;
     snprintf(connection->address, sizeof connection->address, "%s", address);
+    connection->owner = serve_owner_of(-1, address);
     bool tls = server->params.tls_cert != NULL && !local;
     if (tls) {
         pthread_mutex_lock(&server->mutex);

@@ -36,11 +36,12 @@ struct serve_connection {
     serve_connection *before, *after; /* of all, the newest first */
     serve_connection *next_due;       /* those that have something to do in this turn */
     bool due;
-    bool dead;        /* closed, and freed at the turn's end */
-    bool local;       /* by a Unix socket */
-    bool crowded;     /* beyond the limit: only probes are served */
-    char address[46]; /* the client's; "" = a Unix socket */
-    SSL *tls;         /* NULL = none */
+    bool dead;         /* closed, and freed at the turn's end */
+    bool local;        /* by a Unix socket */
+    bool crowded;      /* beyond the limit: only probes are served */
+    char address[46];  /* the client's; "" = a Unix socket */
+    serve_owner owner; /* whom the address belongs to */
+    SSL *tls;          /* NULL = none */
     serve_stage stage;
     int64_t deadline_ns; /* of every stage but BUSY */
     weir__text in;       /* [in_at .. n) is unread input */

@@ -31,6 +31,17 @@ void serve_call_relaxed(serve_call *call, const char *lines)
     call->relaxed = header.bytes;
 }
 
+/* A worker's job was interrupted. */
+static bool refuse_aborted(serve_call *call)
+{
+    if (atomic_load_explicit(&call->gone, memory_order_acquire)) /* nobody reads it */
+        return serve_call_refuse(call, SERVE_LEFT, NULL, NULL, "the client has left");
+    if (serve_workers_are_stopping()) return serve_call_stopping(call);
+    return serve_call_refuse(
+        call, 503, NULL, "work_timeout",
+        "this request took longer to process than is allowed; make it smaller or simpler");
+}
+
 static bool refuse_call(serve_call *call, const weir_error *error)
 {
     char field[96], message[sizeof error->message];
@@ -53,10 +64,7 @@ static bool refuse_call(serve_call *call, const weir_error *error)
         return serve_call_refuse(call, 429, NULL, "queue_full", "%s", message);
     }
     case WEIR_NO_MEMORY: return serve_call_no_memory(call);
-    case WEIR_ABORTED: /* the client has left, the server stops, or work_timeout */
-        return serve_call_refuse(
-            call, 503, NULL, "work_timeout",
-            "this request took longer to process than is allowed; make it smaller or simpler");
+    case WEIR_ABORTED: return refuse_aborted(call);
     case WEIR_STOPPED: return serve_call_stopping(call);
     default: return serve_call_refuse(call, 500, NULL, weir_status_name(error->code), "%s", message);
     }

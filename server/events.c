@@ -1,13 +1,15 @@
 /* events.c: GET /events, the engine's ticks as they happen, and GET /slots. The engine's record of its ticks
- * is read here step by step; the slots' parts in it give the present state of each slot.
+ * is read here step by step; the slots' parts in it give the present state of each slot. An operator sees all
+ * of it; others see the numbers of their own requests, and no sums, which would tell those of others.
  * SPDX-License-Identifier: Apache-2.0 */
 #include <stddef.h>
 #include <string.h>
 
+#include "answer.h"
 #include "base/clock.h"
 #include "base/mem.h"
 #include "catalog.h"
-#include "serve.h"
+#include "keys.h"
 
 #define PERIOD_US  100000 /* at most ten events a second */
 #define IDLE_NS    WEIR__NS_PER_S
@@ -20,6 +22,8 @@
 typedef struct slot {
     const char *state;
     int32_t prompt, done, generated, cached, priority;
+    uint64_t request; /* that has it, unless it is idle */
+    bool own;         /* the reader's, for whom the state is being written */
 } slot;
 
 /* Counters as they were. */
@@ -72,6 +76,7 @@ static void take_part(serve_events *events, const weir_tick_slot *part)
                : part->state == WEIR_SLOT_JOINED     ? "joined"
                : part->state == WEIR_SLOT_GENERATING ? "generating"
                                                      : "prefilling";
+    s->request = part->request;
     s->prompt = part->n_prompt;
     s->done = part->n_past < part->n_prompt ? part->n_past : part->n_prompt;
     s->generated = part->n_generated;
@@ -107,6 +112,34 @@ static void read_engine(serve_events *events, const serve_loaded *loaded)
     while (weir_engine_ticks(engine, events->next_tick, ticks, READ_N, &n) == WEIR_OK) {
         for (size_t i = 0; i < n; i++) events->ticks[events->n_ticks++ % TICKS_MAX] = ticks[i];
         events->next_tick = ticks[n - 1].serial + 1;
+    }
+}
+
+/* ---- Whose they are ---- */
+
+static bool is_idle(const slot *s)
+{
+    return s->state == NULL || strcmp(s->state, "idle") == 0;
+}
+
+static void mark_slot(serve_events *events, const weir_stream *stream)
+{
+    uint64_t request;
+    if (stream == NULL || weir_stream_request(stream, &request) != WEIR_OK) return;
+    for (size_t i = 0; i < SLOTS_MAX; i++)
+        if (!is_idle(&events->slots[i]) && events->slots[i].request == request) events->slots[i].own = true;
+}
+
+/* Marks the slots that have requests of this key; -1: of nobody, because clients without a key cannot be told
+ * apart. A call that a worker still has is left out. */
+static void mark_own(serve_events *events, int32_t key)
+{
+    for (size_t i = 0; i < SLOTS_MAX; i++) events->slots[i].own = false;
+    for (serve_call *call = events->server->calls; key >= 0 && call != NULL; call = call->after) {
+        if (call->key != key || call->state == SERVE_WORKING || call->answer == NULL) continue;
+        if (call->loaded == NULL || call->loaded->serial != events->loaded)
+            continue; /* another engine's numbers */
+        for (int32_t i = 0; i < call->answer->n; i++) mark_slot(events, call->answer->choices[i].stream);
     }
 }
 
@@ -157,8 +190,8 @@ static void add_ticks(serve_events *events, weir__text *text)
 {
     if (events->n_ticks - events->n_sent > TICKS_MAX) events->n_sent = events->n_ticks - TICKS_MAX;
     weir__text_add_string(text, "{\"ticks\":[");
-    for (; events->n_sent < events->n_ticks; events->n_sent++) {
-        const weir_tick *tick = &events->ticks[events->n_sent % TICKS_MAX];
+    for (uint64_t i = events->n_sent; i < events->n_ticks; i++) {
+        const weir_tick *tick = &events->ticks[i % TICKS_MAX];
         weir__json_next(text);
         weir__text_add_string(text, "{");
         weir__json_number(text, "t_ms", (double)(tick->start_ns - events->server->created_ns) / 1e6, 2);
@@ -169,19 +202,26 @@ static void add_ticks(serve_events *events, weir__text *text)
     weir__text_add_string(text, "]");
 }
 
-static void add_slots(const serve_events *events, int32_t n, weir__text *text)
+/* all: also the numbers of slots that are not the reader's own. */
+static void add_slot(const slot *s, int32_t id, bool all, weir__text *text)
+{
+    weir__json_next(text);
+    weir__text_printf(text, "{\"id\":%d", id);
+    if (!all && !s->own && !is_idle(s)) {
+        weir__text_add_string(text, ",\"state\":\"busy\"}");
+        return;
+    }
+    weir__text_printf(text,
+                      ",\"state\":\"%s\",\"prompt\":%d,\"done\":%d,\"generated\":%d,\"cached\":%d,"
+                      "\"priority\":%d}",
+                      is_idle(s) ? "idle" : s->state, s->prompt, s->done, s->generated, s->cached,
+                      s->priority);
+}
+
+static void add_slots(const serve_events *events, int32_t n, bool all, weir__text *text)
 {
     weir__text_add_string(text, "[");
-    for (int32_t i = 0; i < n && i < SLOTS_MAX; i++) {
-        const slot *s = &events->slots[i];
-        weir__json_next(text);
-        weir__text_printf(
-            text,
-            "{\"id\":%d,\"state\":\"%s\",\"prompt\":%d,\"done\":%d,\"generated\":%d,\"cached\":%d,"
-            "\"priority\":%d}",
-            i, s->state != NULL ? s->state : "idle", s->prompt, s->done, s->generated, s->cached,
-            s->priority);
-    }
+    for (int32_t i = 0; i < n && i < SLOTS_MAX; i++) add_slot(&events->slots[i], i, all, text);
     weir__text_add_string(text, "]");
 }
 
@@ -208,7 +248,7 @@ static void compose(serve_events *events, const weir_engine_stats *stats, int64_
     weir__text_add_string(text, "event: tick\ndata: ");
     add_ticks(events, text);
     weir__json_key(text, "slots");
-    add_slots(events, stats->n_slots, text);
+    add_slots(events, stats->n_slots, true, text);
     weir__text_printf(
         text,
         ",\"queue\":%d,\"suspended\":%d,\"kv\":{\"used\":%d,\"size\":%d},\"cache\":{\"entries\":%d,"
@@ -225,17 +265,58 @@ static void compose(serve_events *events, const weir_engine_stats *stats, int64_
     weir__text_add_string(text, "}\n\n");
 }
 
+/* What a reader who is no operator is told. Sums and times of ticks would tell the lengths of others' prompts
+ * and answers: each is the sum before and theirs. */
+static void compose_own(serve_events *events, const weir_engine_stats *stats, int32_t key, weir__text *text)
+{
+    mark_own(events, key);
+    weir__text_add_string(text, "event: tick\ndata: {\"operator\":false,\"ticks\":[],\"slots\":");
+    add_slots(events, stats->n_slots, false, text);
+    weir__text_printf(text, ",\"queue\":%d,\"suspended\":%d,\"kv\":{\"size\":%d}", stats->queue_depth,
+                      stats->n_suspended, stats->n_kv);
+    weir__json_string(text, "model", events->model->name);
+    serve_models_add_states(events->server, text);
+    weir__text_add_string(text, "}\n\n");
+}
+
 /* ---- Readers ---- */
 
-static void send_all(serve_events *events, const weir__text *text)
+/* An event as it is written for one kind of reader; kept for the next one of that kind. */
+typedef struct letter {
+    weir__text text;
+    bool written;
+    int32_t key;
+} letter;
+
+static void send(serve_call *call, const weir__text *text)
 {
+    if (text->failed) return;
+    size_t at = serve_call_begin_piece(call);
+    weir__text_add(&call->out, text->bytes, text->n);
+    serve_call_end_piece(call, at);
+    serve_call_send(call);
+}
+
+static void send_all(serve_events *events, const weir_engine_stats *stats, int64_t now_ns)
+{
+    letter all = {0}, own = {0};
     for (serve_call *call = events->server->calls; call != NULL; call = call->after) {
         if (call->events != events || call->ended || call->out.n - call->out_at > SERVE_BUFFER_MAX) continue;
-        size_t at = serve_call_begin_piece(call);
-        weir__text_add(&call->out, text->bytes, text->n);
-        serve_call_end_piece(call, at);
-        serve_call_send(call);
+        bool operates = serve_reach_operates(events->server, call->key);
+        if (operates && !all.written) {
+            compose(events, stats, now_ns, &all.text);
+            all.written = true;
+        } else if (!operates && (!own.written || own.key != call->key)) {
+            weir__text_clear(&own.text);
+            compose_own(events, stats, call->key, &own.text);
+            own.written = true;
+            own.key = call->key;
+        }
+        send(call, operates ? &all.text : &own.text);
     }
+    events->n_sent = events->n_ticks;
+    weir__text_fini(&all.text);
+    weir__text_fini(&own.text);
 }
 
 /* The statistics of the model's engine, which stays in memory meanwhile; zeroes without one. */
@@ -269,12 +350,9 @@ static void send_ticks(serve_timer *timer)
     }
     bool ok = look(events, &stats);
     if (ok && (events->n_sent < events->n_ticks || now_ns - events->sent_ns >= IDLE_NS)) {
-        weir__text text = {0};
         events->sent_ns = now_ns;
         keep_snap(events, &stats, now_ns);
-        compose(events, &stats, now_ns, &text);
-        if (!text.failed) send_all(events, &text);
-        weir__text_fini(&text);
+        send_all(events, &stats, now_ns);
     }
     serve_loop_set(events->server->loop, &events->timer, PERIOD_US);
 }
@@ -325,13 +403,24 @@ void serve_events_leave(serve_call *call)
     call->events = NULL;
 }
 
-void serve_events_end(serve_server *server)
+static void end_streams(serve_server *server, bool all)
 {
     for (serve_call *call = server->calls; call != NULL; call = call->after) {
-        if (call->events == NULL) continue;
+        if (call->events == NULL || call->ended) continue;
+        if (!all && serve_keys_are_valid(server->keys, call->key)) continue;
         serve_call_end(call);
         serve_call_send(call);
     }
+}
+
+void serve_events_end(serve_server *server)
+{
+    end_streams(server, true);
+}
+
+void serve_events_revoke(serve_server *server)
+{
+    end_streams(server, false);
 }
 
 void serve_events_destroy(serve_server *server)
@@ -351,6 +440,7 @@ void serve_slots(serve_call *call)
     read_engine(events, call->loaded);
     if (call->loaded != NULL && call->loaded->engine != NULL)
         weir_engine_get_stats(call->loaded->engine, &stats);
-    add_slots(events, stats.n_slots, &text);
+    if (!call->operates) mark_own(events, call->key);
+    add_slots(events, stats.n_slots, call->operates, &text);
     serve_call_answer_json(call, &text);
 }

@@ -49,10 +49,8 @@ static bool has_url(const weir__text *body)
 serve_workers *serve_fetch_workers(serve_call *call)
 {
     serve_server *server = call->server;
-    int32_t n, n_busy, n_queued;
     if (server->fetchers == NULL || !has_url(&call->body)) return server->workers;
-    serve_workers_count(server->fetchers, &n, &n_busy, &n_queued);
-    if (n_queued >= QUEUE_MAX) return server->workers;
+    if (!serve_workers_have_room(server->fetchers, call, QUEUE_MAX)) return server->workers;
     call->fetch_by_ns = weir__clock_deadline_ns(FETCH_MS);
     return server->fetchers;
 }
@@ -151,7 +149,8 @@ static bool check_fetched(const fetch *f, const char *field)
                                  (long long)call->body_most);
     if (f->end == WEIR__TRANSFER_BARRED)
         return serve_call_refuse(call, 400, field, "unsupported_value",
-                                 "%s is at an address that is not public and that --media-host does not name",
+                                 "%s is at an address that is not public, or this machine's, and that "
+                                 "--media-host does not name",
                                  field);
     if (f->status != 0 && f->status != 200) return refuse_status(f, field);
     if (f->end == WEIR__TRANSFER_LATE)

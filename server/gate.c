@@ -9,6 +9,8 @@
 #include "hosts.h"
 #include "keys.h"
 #include "loaded.h"
+#include "mask.h"
+#include "origin.h"
 #include "peers.h"
 #include "router_headers.h"
 
@@ -17,7 +19,12 @@ typedef struct visit {
     serve_call *call;
     serve_connection *connection;
     const char *target, *query; /* query: behind its "?"; "" = none */
-    const char *host;           /* "": HTTP/1.0 without one */
+    const char *authority;      /* [n_authority]: of a target "http://host/path"; NULL: it has none */
+    size_t n_authority;
+    const char *host;         /* "": HTTP/1.0 without one */
+    bool encoded;             /* the path, as it should be */
+    const serve_route *route; /* NULL: none; allow: the methods of others, or NULL */
+    const char *allow;
 } visit;
 
 const char *serve_gate_field(const serve_connection *connection, const char *name, int *n)
@@ -70,24 +77,25 @@ static bool check_framing(visit *v)
 
 /* ---- Where to ---- */
 
-/* The host of "http://host/path", which then begins at its path; NULL: the target is no such one. */
-static bool read_absolute(visit *v, char *host, size_t capacity)
+/* A target "http://host/path" then begins at its path. */
+static void split_target(visit *v)
 {
     size_t scheme = strncasecmp(v->target, "http://", 7) == 0    ? 7
                     : strncasecmp(v->target, "https://", 8) == 0 ? 8
                                                                  : 0;
-    if (scheme == 0) return true;
-    const char *begin = v->target + scheme;
-    size_t n = strcspn(begin, "/?");
-    if (n == 0 || n >= capacity)
+    if (scheme == 0) return;
+    v->authority = v->target + scheme;
+    v->n_authority = strcspn(v->authority, "/?");
+    v->target = v->authority[v->n_authority] == '/' ? v->authority + v->n_authority : "/";
+}
+
+static bool check_authority(visit *v)
+{
+    if (v->authority == NULL) return true;
+    if (v->n_authority == 0)
         return refuse_call(v->call, 400, "bad_request", "the request's target has no host");
-    memcpy(host, begin, n);
-    host[n] = '\0';
-    if (strcasecmp(host, v->host) != 0)
-        return refuse_call(v->call, 400, "bad_request",
-                           "the request's target and its Host name different hosts");
-    v->target = begin[n] == '/' ? begin + n : "/";
-    return true;
+    return (strlen(v->host) == v->n_authority && strncasecmp(v->authority, v->host, v->n_authority) == 0) ||
+           refuse_call(v->call, 400, "bad_request", "the request's target and its Host name different hosts");
 }
 
 /* Text with its %XX as bytes, as much as there is room for. False: it is wrongly encoded, or has a NUL. */
@@ -108,16 +116,33 @@ static bool decode(const char *from, size_t n, char *to, size_t capacity)
     return true;
 }
 
-static bool read_path(visit *v)
+/* Finds the path's row. What the log has is written first, because any check may end the call. */
+static void read_path(visit *v)
 {
     serve_call *call = v->call;
-    if (v->target[0] != '/' || strchr(v->target, '#') != NULL)
-        return refuse_call(call, 400, "bad_request", "the request's target is not a path");
+    serve_path_name name;
     size_t n = strcspn(v->target, "?");
-    if (v->target[n] == '?') v->query = v->target + n + 1;
+    const char *end = v->target + n;
+    if (v->target[0] != '/') return;
+    if (*end == '?') v->query = end + 1;
     snprintf(call->query, sizeof call->query, "%s", v->query);
-    return decode(v->target, n, call->path, sizeof call->path) ||
-           refuse_call(call, 400, "bad_request", "the request's path has an invalid percent-encoding");
+    v->route = serve_route_find(call->method, v->target, n, &name, &v->allow);
+    v->encoded = decode(v->target, n, call->path, sizeof call->path) &&
+                 decode(name.at, name.n, call->name, sizeof call->name);
+    if (name.is_id) {
+        const char *rest = name.at + name.n;
+        snprintf(call->path, sizeof call->path, "%.*s*%.*s", (int)(name.at - v->target), v->target,
+                 (int)(end - rest), rest);
+    }
+    serve_mask_ids(call->path, sizeof call->path);
+}
+
+static bool check_path(visit *v)
+{
+    if (v->target[0] != '/' || strchr(v->target, '#') != NULL)
+        return refuse_call(v->call, 400, "bad_request", "the request's target is not a path");
+    return v->encoded ||
+           refuse_call(v->call, 400, "bad_request", "the request's path has an invalid percent-encoding");
 }
 
 static bool read_model(visit *v)
@@ -134,21 +159,19 @@ static bool read_model(visit *v)
 static bool check_host(visit *v)
 {
     const char *given;
-    char host[256];
     if (!read_once(v, "Host", &given)) return false;
     if (given == NULL && !v->call->http_1_0)
         return refuse_call(v->call, 400, "bad_request", "an HTTP/1.1 request must have a Host header");
     v->host = given != NULL ? given : "";
-    if (!read_absolute(v, host, sizeof host)) return false;
+    if (!check_authority(v)) return false;
     if (given == NULL) return true;
-    switch (serve_hosts_find(&v->call->server->params, given)) {
+    switch (serve_hosts_find(&v->call->server->params, given, v->connection->local)) {
     case SERVE_HOST_OWN: return true;
     case SERVE_HOST_NONE:
         return refuse_call(v->call, 400, "bad_request",
                            "Host must be a host name or an address, with or without a port");
     default: break;
     }
-    if (v->connection->local) return true; /* no page gets there */
     return serve_call_refuse(
         v->call, 403, NULL, "host_not_allowed",
         "the host name \"%.100s\" is not allowed; allowed: IP addresses, localhost, this machine's name, "
@@ -158,7 +181,21 @@ static bool check_host(visit *v)
 
 /* ---- Who ---- */
 
-/* A page of this server's own names the host that it was asked for, which is one of this server's. */
+/* Whether the page came from where its request goes: from the host and port of its Host, which are this
+ * server's, by the same scheme. Whether the scheme is the same the browser says itself where it can; else the
+ * page's is https over TLS, or where a proxy ended TLS. A page of another origin cannot set these headers. */
+static bool is_own_page(const visit *v, const char *origin)
+{
+    int n_site, n_scheme;
+    const char *site = serve_gate_field(v->connection, "Sec-Fetch-Site", &n_site);
+    const char *scheme = serve_gate_field(v->connection, "X-Forwarded-Proto", &n_scheme);
+    bool secure,
+        asked_by_tls = v->connection->tls != NULL || (n_scheme == 1 && strcasecmp(scheme, "https") == 0);
+    if (!serve_origin_is_at(origin, v->host, &secure)) return false;
+    if (site != NULL) return n_site == 1 && strcmp(site, "same-origin") == 0;
+    return secure == asked_by_tls;
+}
+
 static bool check_origin(visit *v)
 {
     serve_call *call = v->call;
@@ -166,14 +203,13 @@ static bool check_origin(visit *v)
     const char *origin;
     if (!read_once(v, "Origin", &origin)) return false;
     if (origin == NULL || origin[0] == '\0') return true;
-    const char *site = strstr(origin, "://");
     for (size_t i = 0; i < params->live.n_origins; i++) {
         if (strcmp(params->live.origins[i], "*") != 0 && strcasecmp(params->live.origins[i], origin) != 0)
             continue;
         if (strlen(origin) < sizeof call->origin) memcpy(call->origin, origin, strlen(origin) + 1);
         return true;
     }
-    if (site != NULL && v->host[0] != '\0' && strcasecmp(site + 3, v->host) == 0) return true;
+    if (is_own_page(v, origin)) return true;
     /* Browsers send a preflight request before most cross-origin requests, but not before plain forms. */
     return refuse_call(call, 403, "origin_not_allowed",
                        "requests from pages of another origin are not allowed (--cors)");
@@ -204,6 +240,28 @@ static bool check_peer(visit *v)
            refuse_call(v->call, 401, "invalid_prefix_key", "the key is not this server's --prefix-key");
 }
 
+/* Whether it is one, where the route is for operators only. */
+static bool check_operator(serve_call *call)
+{
+    const serve_server *server = call->server;
+    const serve_route *route = call->route;
+    call->operates = serve_reach_operates(server, call->key);
+    if (route == NULL || !route->operators || call->operates ||
+        (route->metrics && server->params.live.metrics_need_no_key))
+        return true;
+    const char *metrics = route->metrics ? ", or starts it with --metrics-need-no-key" : "";
+    if (serve_keys_are_wanted(server->keys))
+        return serve_call_refuse(
+            call, 403, NULL, "operator_only",
+            "%s is for operators of this server: the operator makes a key one by the word "
+            "operator behind it in the key file%s",
+            call->path, metrics);
+    return serve_call_refuse(call, 403, NULL, "operator_only",
+                             "%s is for operators of this server, and where strangers reach a server without "
+                             "keys nobody is one: the operator gives it keys (--operator-key)%s",
+                             call->path, metrics);
+}
+
 static bool check_key(visit *v)
 {
     serve_call *call = v->call;
@@ -212,13 +270,13 @@ static bool check_key(visit *v)
     const char *key;
     bool any;
     if (route != NULL && route->peer) return check_peer(v);
-    if (!serve_keys_are_wanted(server->keys)) return true;
+    if (!serve_keys_are_wanted(server->keys)) return check_operator(call);
     if (!read_key(v, &key, &any)) return false;
     if (key != NULL) call->key = serve_keys_find(server->keys, key, strlen(key));
     if (call->key >= 0 || (route != NULL && route->open) ||
         (route != NULL && route->health && !server->params.live.health_needs_key) ||
         (route != NULL && route->metrics && server->params.live.metrics_need_no_key))
-        return true;
+        return check_operator(call);
     return refuse_call(
         call, 401, "invalid_api_key",
         any ? "the API key is not one of this server's"
@@ -248,13 +306,16 @@ static bool read_position(visit *v)
     return true;
 }
 
-static bool check_route(serve_call *call)
+static bool check_route(const visit *v)
 {
+    serve_call *call = v->call;
+    bool encoded = v->target[strcspn(v->target, "%?")] == '%';
     if (call->route == NULL && call->allow != NULL)
         serve_call_refuse(call, 405, NULL, "method_not_allowed", "%s does not support %s; use %s", call->path,
                           call->allow, call->method);
     else if (call->route == NULL)
-        serve_call_refuse(call, 404, NULL, "not_found", "there is nothing at %.200s", call->path);
+        serve_call_refuse(call, 404, NULL, "not_found", "there is nothing at %.200s%s", call->path,
+                          encoded ? " (only a name in it may be percent-encoded)" : "");
     else if (call->has_body && strcmp(call->method, "POST") != 0 && !call->route->bodied)
         serve_call_refuse(call, 400, NULL, "unexpected_body", "a %s request must not have a body",
                           call->method);
@@ -290,11 +351,11 @@ static bool check_state(serve_call *call, const char *hint)
 }
 
 /* "OPTIONS *" asks about the server, as does one about nothing; others ask about a path. */
-static bool answer_options(serve_call *call)
+static bool answer_options(const visit *v)
 {
+    serve_call *call = v->call;
     if (strcmp(call->method, "OPTIONS") != 0) return false;
-    (void)serve_route_find(call->method, call->path, &call->allow);
-    if (call->allow == NULL) call->allow = "GET, HEAD, POST, DELETE";
+    call->allow = v->allow != NULL ? v->allow : "GET, HEAD, POST, DELETE";
     serve_call_answer_more(call, 204, NULL, "", "", 0);
     return true;
 }
@@ -338,14 +399,17 @@ bool serve_gate_pass(serve_call *call, bool close)
     const char *hint;
     v.target = v.connection->head.bytes.bytes;
     bool whole = strcmp(v.target, "*") == 0 && strcmp(call->method, "OPTIONS") == 0;
-    snprintf(call->path, sizeof call->path, "%s", v.target); /* for the log, where it cannot be read */
+    snprintf(call->path, sizeof call->path, "%s", whole ? "*" : "");
+    split_target(&v);
+    read_path(&v);
     describe(&v);
     call->close = true; /* no other request follows an ambiguous one */
-    if (!check_framing(&v) || !check_host(&v) || (!whole && !read_path(&v))) return false;
+    if (!check_framing(&v) || !check_host(&v) || (!whole && !check_path(&v))) return false;
     call->close = close || call->has_body; /* which nobody reads, if it is refused now */
-    if (!check_origin(&v) || answer_options(call)) return false;
-    call->route = serve_route_find(call->method, call->path, &call->allow);
+    if (!check_origin(&v) || answer_options(&v)) return false;
+    call->route = v.route;
+    call->allow = v.allow;
     call->error = serve_route_error(call->path);
-    return read_position(&v) && read_model(&v) && check_key(&v) && check_route(call) && check_room(&v) &&
+    return read_position(&v) && read_model(&v) && check_key(&v) && check_route(&v) && check_room(&v) &&
            read_once(&v, "X-Weir-Prefix-From", &hint) && check_state(call, hint);
 }

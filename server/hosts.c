@@ -24,10 +24,14 @@ static bool read_name(const char *authority, char *name, size_t capacity)
     return name[0] != '\0';
 }
 
-static bool is_own(const serve_params *params, const char *name)
+/* local: over a Unix socket, where a proxy asks. Without other settings it gives its own name of this server,
+ * such as that of nginx's `upstream`, which has no dot. No page of another site has such a name: those of the
+ * public DNS have dots. */
+static bool is_own(const serve_params *params, const char *name, bool local)
 {
     char host[256];
     size_t n = strlen(name);
+    if (local && strchr(name, '.') == NULL) return true;
     if (serve_sources_is_address(name) || strcasecmp(name, "localhost") == 0) return true;
     if (n > 10 && strcasecmp(name + n - 10, ".localhost") == 0) return true;
     if (params->host != NULL && strcasecmp(params->host, name) == 0) return true;
@@ -35,11 +39,11 @@ static bool is_own(const serve_params *params, const char *name)
     return gethostname(host, sizeof host - 1) == 0 && strcasecmp(host, name) == 0;
 }
 
-serve_host serve_hosts_find(const serve_params *params, const char *authority)
+serve_host serve_hosts_find(const serve_params *params, const char *authority, bool local)
 {
     char name[256];
     if (!read_name(authority, name, sizeof name)) return SERVE_HOST_NONE;
-    if (is_own(params, name)) return SERVE_HOST_OWN;
+    if (is_own(params, name, local)) return SERVE_HOST_OWN;
     for (size_t i = 0; i < params->live.n_hosts; i++)
         if (strcmp(params->live.hosts[i], "*") == 0 || strcasecmp(params->live.hosts[i], name) == 0)
             return SERVE_HOST_OWN;

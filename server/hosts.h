@@ -10,6 +10,7 @@ typedef enum serve_host {
     SERVE_HOST_OWN,   /* an address, localhost, the machine's name, where it listens, or params->hosts */
 } serve_host;
 
-serve_host serve_hosts_find(const serve_params *params, const char *authority);
+/* local: over a Unix socket, which also has names without a dot. */
+serve_host serve_hosts_find(const serve_params *params, const char *authority, bool local);
 
 #endif

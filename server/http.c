@@ -9,9 +9,9 @@
 #include "connection.h"
 #include "peers.h"
 
-#define BODIES_MAX 16                   /* × body_bytes: the limit of all bodies together */
-#define SMALL_BODY ((uint64_t)64 << 10) /* always has room, so that announced large ones keep nobody out */
-#define EXTRA_MAX  SERVE_HEAD_BYTES     /* of chunks' extensions and of fields behind them */
+#define BODIES_MAX 16                 /* × body_bytes: the limit of all bodies together */
+#define SMALL_BODY ((size_t)64 << 10) /* always has room, so that announced large ones keep nobody out */
+#define EXTRA_MAX  SERVE_HEAD_BYTES   /* of chunks' extensions and of fields behind them */
 
 static serve_connection *connection_of(const llhttp_t *parser)
 {
@@ -80,26 +80,36 @@ static bool has_body(const llhttp_t *parser)
     return (parser->flags & F_CHUNKED) != 0 || parser->content_length > 0;
 }
 
+static serve_share_result hold_body(serve_call *call, size_t n)
+{
+    size_t most = (size_t)call->body_most, small = most / 16 < SMALL_BODY ? most / 16 : SMALL_BODY;
+    serve_share *bodies = &call->server->bodies;
+    if (call->body_length + n > small) return serve_share_take(bodies, call->owner, n, most * BODIES_MAX);
+    return serve_share_hold(bodies, call->owner, n) ? SERVE_SHARE_OK : SERVE_SHARE_NO_MEMORY;
+}
+
 /* Reserves room for a body whose length is known. */
 static bool admit_body(serve_call *call, uint64_t n)
 {
     serve_server *server = call->server;
     uint64_t most = (uint64_t)call->body_most;
-    uint64_t small = most / 16 < SMALL_BODY ? most / 16 : SMALL_BODY;
     bool close = call->close;
     call->close = true; /* if it is refused: the rest of the body is not read */
-    if (call->body_length + n > most || n > most) {
-        serve_call_refuse(call, 413, NULL, "body_too_large",
-                          "the body is larger than the limit of %llu bytes", (unsigned long long)most);
-    } else if (call->body_length + n > small && server->n_bodies + n > most * BODIES_MAX) {
-        serve_call_refuse(call, 503, NULL, "too_many_bodies", "too many large requests are being read");
-    } else {
-        call->body_length += (size_t)n;
-        server->n_bodies += n;
-        if (server->n_bodies > server->most_bodies) server->most_bodies = server->n_bodies;
-        call->close = close;
+    if (call->body_length + n > most || n > most)
+        return serve_call_refuse(call, 413, NULL, "body_too_large",
+                                 "the body is larger than the limit of %llu bytes", (unsigned long long)most);
+    switch (hold_body(call, (size_t)n)) {
+    case SERVE_SHARE_FULL:
+        return serve_call_refuse(call, 503, NULL, "too_many_bodies",
+                                 "too many large requests are being read");
+    case SERVE_SHARE_NO_MEMORY: return serve_call_no_memory(call);
+    default: break;
     }
-    return !call->begun;
+    call->body_length += (size_t)n;
+    call->close = close;
+    size_t used = serve_share_used(&server->bodies);
+    if (used > server->most_bodies) server->most_bodies = used;
+    return true;
 }
 
 /* A client that waits for a word before it sends its body gets it, unless the body is there. */
@@ -125,7 +135,9 @@ static int end_head(llhttp_t *parser)
     snprintf(call->method, sizeof call->method, "%s", llhttp_method_name((llhttp_method_t)parser->method));
     call->head_only = parser->method == HTTP_HEAD;
     call->has_body = body;
-    if (serve_gate_pass(call, close)) {
+    bool passed = serve_gate_pass(call, close);
+    call->owner = serve_owner_of(call->key, connection->address);
+    if (passed) {
         if ((parser->flags & F_CHUNKED) == 0) (void)admit_body(call, parser->content_length);
         if (!call->begun && body) check_expectation(connection);
     }

@@ -10,6 +10,7 @@
 
 typedef struct entry {
     char id[SERVE_ID_MAX];
+    serve_owner owner;
     char *salt;
     char *adapter; /* NULL = the model */
     weir_chat *chat;
@@ -17,17 +18,21 @@ typedef struct entry {
     weir_stream *streams[]; /* [n] */
 } entry;
 
-/* Invariant: entries [next] is the one that was added longest ago; NULL = none was. */
+/* Invariant: entries have SERVE_KEPT_MOST choices at most, which share counts; the oldest one is the first.
+ */
 struct serve_kept {
     pthread_mutex_t mutex; /* all below */
     entry *entries[SERVE_KEPT_MOST];
-    size_t next;
+    size_t n;
+    serve_share share;
 };
 
 serve_kept *serve_kept_create(void)
 {
     serve_kept *kept = weir__mem_calloc(1, sizeof *kept);
-    if (kept != NULL) pthread_mutex_init(&kept->mutex, NULL);
+    if (kept == NULL) return NULL;
+    pthread_mutex_init(&kept->mutex, NULL);
+    serve_share_init(&kept->share);
     return kept;
 }
 
@@ -44,14 +49,52 @@ static void entry_destroy(entry *e)
 void serve_kept_destroy(serve_kept *kept)
 {
     if (kept == NULL) return;
-    for (size_t i = 0; i < SERVE_KEPT_MOST; i++) entry_destroy(kept->entries[i]);
+    for (size_t i = 0; i < kept->n; i++) entry_destroy(kept->entries[i]);
+    serve_share_fini(&kept->share);
     pthread_mutex_destroy(&kept->mutex);
     weir__mem_free(kept);
 }
 
-void serve_kept_add(serve_kept *kept, const char *id, const char *salt, const char *adapter, weir_chat *chat,
-                    weir_stream *const *streams, int32_t n)
+/* Takes out the oldest entry of the owner that holds most, which may be `own`, the newest of all, that the
+ * list does not have yet. Under the mutex. */
+static entry *take_victim(serve_kept *kept, entry *own)
 {
+    serve_owner owner;
+    entry *e = own;
+    if (!serve_share_largest(&kept->share, &owner)) return own;
+    size_t i = 0;
+    while (i < kept->n && !serve_owner_is(kept->entries[i]->owner, owner)) i++;
+    if (i < kept->n) {
+        e = kept->entries[i];
+        memmove(kept->entries + i, kept->entries + i + 1, (--kept->n - i) * sizeof e);
+    }
+    serve_share_release(&kept->share, e->owner, (size_t)e->n);
+    return e;
+}
+
+/* Takes the entry. */
+static void add_entry(serve_kept *kept, entry *own)
+{
+    entry *gone[SERVE_KEPT_MOST + 1];
+    size_t n_gone = 0;
+    pthread_mutex_lock(&kept->mutex);
+    bool added = serve_share_hold(&kept->share, own->owner, (size_t)own->n);
+    while (added && serve_share_used(&kept->share) > SERVE_KEPT_MOST) {
+        gone[n_gone++] = take_victim(kept, own);
+        added = gone[n_gone - 1] != own;
+    }
+    if (added)
+        kept->entries[kept->n++] = own;
+    else if (n_gone == 0)
+        gone[n_gone++] = own;
+    pthread_mutex_unlock(&kept->mutex);
+    while (n_gone > 0) entry_destroy(gone[--n_gone]);
+}
+
+void serve_kept_add(serve_kept *kept, const char *id, serve_owner owner, const char *salt,
+                    const char *adapter, weir_chat *chat, weir_stream *const *streams, int32_t n)
+{
+    if (n > SERVE_KEPT_MOST) return;
     entry *e = weir__mem_calloc(1, sizeof *e + (size_t)n * sizeof(weir_stream *));
     if (e == NULL) return;
     e->salt = weir__mem_strdup(salt);
@@ -61,15 +104,11 @@ void serve_kept_add(serve_kept *kept, const char *id, const char *salt, const ch
         return;
     }
     snprintf(e->id, sizeof e->id, "%s", id);
+    e->owner = owner;
     e->chat = weir_chat_hold(chat);
     e->n = n;
     for (int32_t i = 0; i < n; i++) e->streams[i] = weir_stream_hold(streams[i]);
-    pthread_mutex_lock(&kept->mutex);
-    entry *oldest = kept->entries[kept->next];
-    kept->entries[kept->next] = e;
-    kept->next = (kept->next + 1) % SERVE_KEPT_MOST;
-    pthread_mutex_unlock(&kept->mutex);
-    entry_destroy(oldest);
+    add_entry(kept, e);
 }
 
 /* Under the mutex. */
@@ -91,9 +130,9 @@ weir_status serve_kept_find(serve_kept *kept, const char *id, const char *salt, 
     if (strlen(id) < sizeof given) memcpy(given, id, strlen(id) + 1);
     *choice = (serve_kept_choice){0};
     pthread_mutex_lock(&kept->mutex);
-    for (size_t i = 0; i < SERVE_KEPT_MOST; i++) {
+    for (size_t i = 0; i < kept->n; i++) {
         const entry *e = kept->entries[i];
-        if (e == NULL || !serve_secret_is(e->id, given, sizeof given) || strcmp(e->salt, salt) != 0) continue;
+        if (!serve_secret_is(e->id, given, sizeof given) || strcmp(e->salt, salt) != 0) continue;
         status = choose(e, index, choice);
         break;
     }

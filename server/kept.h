@@ -5,7 +5,9 @@
 
 #include <weir/weir.h>
 
-#define SERVE_KEPT_MOST 64 /* each has its tokens, and the text that was not taken */
+#include "share.h"
+
+#define SERVE_KEPT_MOST 64 /* choices: each has its tokens, and the text that was not taken */
 
 typedef struct serve_kept serve_kept;
 
@@ -15,10 +17,11 @@ void serve_kept_destroy(serve_kept *kept);
 
 #define SERVE_ID_MAX 64 /* bytes of an id, with the zero at its end */
 
-/* Keeps the n streams of a submitted answer, until newer answers take the room. salt, chat, adapter (NULL:
- * none): those of its request. Out of memory, it is not kept. Any thread. */
-void serve_kept_add(serve_kept *kept, const char *id, const char *salt, const char *adapter, weir_chat *chat,
-                    weir_stream *const *streams, int32_t n);
+/* Keeps the n streams of a submitted answer, until newer ones take the room: those of the owner that holds
+ * most choices go first, the oldest of them. salt, chat, adapter (NULL: none): those of its request. Out of
+ * memory, or with more than SERVE_KEPT_MOST choices, it is not kept. Any thread. */
+void serve_kept_add(serve_kept *kept, const char *id, serve_owner owner, const char *salt,
+                    const char *adapter, weir_chat *chat, weir_stream *const *streams, int32_t n);
 
 /* A choice of a kept answer. */
 typedef struct serve_kept_choice {

@@ -20,10 +20,14 @@ static const struct {
     {"rate", offsetof(serve_key, rate), 0, 1000000},
 };
 
-/* One word, NAME=N. */
-static weir_status read_limit(const char *word, int line, serve_key *key, weir_error *error)
+/* One word: NAME=N, or "operator". */
+static weir_status read_word(const char *word, int line, serve_key *key, weir_error *error)
 {
     const char *equals = strchr(word, '=');
+    if (strcmp(word, "operator") == 0) {
+        key->operates = true;
+        return WEIR_OK;
+    }
     for (size_t i = 0; equals != NULL && i < sizeof limits / sizeof *limits; i++) {
         size_t n = strlen(limits[i].name);
         char *end;
@@ -41,7 +45,7 @@ static weir_status read_limit(const char *word, int line, serve_key *key, weir_e
     /* It is not shown: it may be a part of the key. */
     return weir__error_set(
         error, WEIR_INVALID, FIELD,
-        "line %d: a word behind the key is not known; known: priority=N, requests=N, rate=N", line);
+        "line %d: a word behind the key is not known; known: operator, priority=N, requests=N, rate=N", line);
 }
 
 static weir_status read_line(char *line, int number, serve_key *key, weir_error *error)
@@ -53,7 +57,7 @@ static weir_status read_line(char *line, int number, serve_key *key, weir_error 
                        .rate = SERVE_UNSAID};
     weir_status status = WEIR_OK;
     for (char *word; status == WEIR_OK && (word = strtok_r(NULL, " \t\r", &rest)) != NULL;)
-        status = read_limit(word, number, key, error);
+        status = read_word(word, number, key, error);
     return status;
 }
 

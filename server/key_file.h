@@ -1,4 +1,5 @@
-/* key_file.h: a file of API keys, one a line: KEY [priority=N] [requests=N] [rate=N].
+/* key_file.h: a file of API keys, one a line: KEY [operator] [priority=N] [requests=N]
+ * [rate=N].
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef WEIR_SERVER_KEY_FILE_H
 #define WEIR_SERVER_KEY_FILE_H

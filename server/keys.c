@@ -15,7 +15,7 @@
  * lives as long as the table: calls and tapes know it by its number. */
 typedef struct owner {
     char digest[DIGEST + 1];
-    bool revoked;
+    bool revoked, operates;
     int32_t limit, rate, priority;
     int32_t n_live;
     double tokens; /* of the bucket that `rate` fills, up to a minute's worth */
@@ -94,11 +94,15 @@ void serve_keys_set(serve_keys *keys, const serve_params *params)
     char hex[DIGEST + 1];
     pthread_mutex_lock(&keys->mutex);
     keys->wanted = params->live.n_keys > 0;
-    for (int32_t i = 0; i < keys->n; i++) keys->owners[i]->revoked = true;
+    for (int32_t i = 0; i < keys->n; i++) {
+        keys->owners[i]->revoked = true;
+        keys->owners[i]->operates = false;
+    }
     for (size_t i = 0; i < params->live.n_keys; i++) {
         digest(params->live.keys[i].text, strlen(params->live.keys[i].text), hex);
         owner *o = keys->owners[find_key(keys, hex)];
         o->revoked = false;
+        o->operates = o->operates || params->live.keys[i].operates; /* one of its lines says so */
         set_limits(o, params, &params->live.keys[i], true);
     }
     set_limits(&keys->everybody, params, NULL, keys->wanted);
@@ -150,6 +154,22 @@ int32_t serve_keys_find(serve_keys *keys, const char *given, size_t n)
 static owner *of(serve_keys *keys, int32_t key)
 {
     return key >= 0 ? keys->owners[key] : &keys->everybody;
+}
+
+bool serve_keys_are_valid(serve_keys *keys, int32_t key)
+{
+    pthread_mutex_lock(&keys->mutex);
+    bool valid = key >= 0 ? !keys->owners[key]->revoked : !keys->wanted;
+    pthread_mutex_unlock(&keys->mutex);
+    return valid;
+}
+
+bool serve_keys_operate(serve_keys *keys, int32_t key)
+{
+    pthread_mutex_lock(&keys->mutex);
+    bool operates = key >= 0 && !keys->owners[key]->revoked && keys->owners[key]->operates;
+    pthread_mutex_unlock(&keys->mutex);
+    return operates;
 }
 
 const char *serve_keys_salt(serve_keys *keys, int32_t key)

@@ -20,6 +20,13 @@ bool serve_keys_are_wanted(serve_keys *keys);
 /* A key's number for the others, which also take -1: nobody's, where no keys are wanted. -1 = no such key. */
 int32_t serve_keys_find(serve_keys *keys, const char *given, size_t n);
 
+/* Whether requests of this number may still come: since then its key may have been removed, or keys may be
+ * wanted by now. */
+bool serve_keys_are_valid(serve_keys *keys, int32_t key);
+
+/* Whether it is an operator's key. */
+bool serve_keys_operate(serve_keys *keys, int32_t key);
+
 /* The key's salt in the cache: 64 hexadecimal digits, or "" without a key. Valid as long as the table. */
 const char *serve_keys_salt(serve_keys *keys, int32_t key);
 

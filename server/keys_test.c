@@ -21,6 +21,12 @@
         .text = (t), .priority = SERVE_UNSAID, .requests = SERVE_UNSAID, .rate = SERVE_UNSAID                \
     }
 
+#define OPERATOR(t)                                                                                          \
+    {                                                                                                        \
+        .text = (t), .priority = SERVE_UNSAID, .requests = SERVE_UNSAID, .rate = SERVE_UNSAID,               \
+        .operates = true                                                                                     \
+    }
+
 static serve_keys *create(const serve_key *list, size_t n, int32_t requests, int32_t rate)
 {
     serve_params params = serve_params_default();
@@ -238,18 +244,42 @@ static void test_limits_change(void **state)
     serve_keys_destroy(keys);
 }
 
+static void test_operators_change(void **state)
+{
+    const serve_key list[] = {KEY("alice"), OPERATOR("boss"), KEY("both"), OPERATOR("both")},
+                    later[] = {OPERATOR("alice"), KEY("boss")};
+    serve_keys *keys = create(list, 4, 0, 0), *none = create(NULL, 0, 0, 0);
+    (void)state;
+    const bool before[] = {false, true, true};
+    for (int32_t i = 0; i < 3; i++) {
+        assert_true(serve_keys_operate(keys, i) == before[i]);
+        assert_true(serve_keys_are_valid(keys, i));
+    }
+    assert_false(serve_keys_operate(keys, -1) || serve_keys_are_valid(keys, -1));
+    set(keys, later, 2);
+    assert_true(serve_keys_operate(keys, 0) && serve_keys_are_valid(keys, 0));
+    assert_true(!serve_keys_operate(keys, 1) && serve_keys_are_valid(keys, 1));
+    assert_false(serve_keys_operate(keys, 2) || serve_keys_are_valid(keys, 2)); /* it is gone */
+    assert_true(!serve_keys_operate(none, -1) && serve_keys_are_valid(none, -1));
+    set(none, later, 2);
+    assert_false(serve_keys_are_valid(none, -1));
+    serve_keys_destroy(keys);
+    serve_keys_destroy(none);
+}
+
 /* ---- Files ---- */
 
 static void test_a_file_of_keys(void **state)
 {
     char text[] =
-        "# who may ask\n\n  alice  \r\nbob priority=50\n\tcarol requests=2 rate=0 priority=-5\nlast=1";
+        "# who may ask\n\n  alice  \r\nbob priority=50\n\tcarol requests=2 rate=0 priority=-5\nlast=1\n"
+        "boss operator rate=7\noperator";
     serve_key *keys;
     size_t n;
     weir_error error;
     (void)state;
     assert_int_equal(serve_key_file_read(text, &keys, &n, &error), WEIR_OK);
-    assert_int_equal(n, 4);
+    assert_int_equal(n, 6);
     assert_string_equal(keys[0].text, "alice");
     assert_int_equal(keys[0].priority, SERVE_UNSAID);
     assert_int_equal(keys[0].requests, SERVE_UNSAID);
@@ -262,6 +292,9 @@ static void test_a_file_of_keys(void **state)
     assert_int_equal(keys[2].requests, 2);
     assert_int_equal(keys[2].rate, 0);
     assert_string_equal(keys[3].text, "last=1"); /* a key may have any letters */
+    assert_true(keys[4].operates && keys[4].rate == 7);
+    assert_string_equal(keys[5].text, "operator");
+    for (size_t i = 0; i < n; i++) assert_true(keys[i].operates == (i == 4));
     weir__mem_free(keys);
 }
 
@@ -278,8 +311,11 @@ static void test_a_file_with_errors(void **state)
         {"a requests=-1", "0 to 1000000"},
         {"a rate=1000001", "0 to 1000000"},
         {"a rate=99999999999999999999", "0 to 1000000"},
-        {"a rat=1", "known: priority=N"},
-        {"a ratee=1", "known: priority=N"},
+        {"a rat=1", "known: operator, priority=N"},
+        {"a ratee=1", "known: operator, priority=N"},
+        {"a operator=1", "known: operator"},
+        {"a Operator", "known: operator"},
+        {"a operators", "known: operator"},
     };
     (void)state;
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
@@ -307,6 +343,7 @@ int main(void)
         cmocka_unit_test(test_priorities_have_a_cap),
         cmocka_unit_test(test_keys_come_and_go),
         cmocka_unit_test(test_limits_change),
+        cmocka_unit_test(test_operators_change),
         cmocka_unit_test(test_a_file_of_keys),
         cmocka_unit_test(test_a_file_with_errors),
     };

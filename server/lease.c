@@ -4,9 +4,11 @@
 #include "answer.h"
 #include "base/clock.h"
 #include "catalog.h"
+#include "mask.h"
 #include "names.h"
 
-#define LATER_S 10 /* Retry-After where memory or a load is waited for */
+#define LATER_S    10  /* Retry-After where memory or a load is waited for */
+#define WAITS_MOST 256 /* as many as a pool's queue_limit has by default */
 
 /* ---- Which model ---- */
 
@@ -141,6 +143,7 @@ bool serve_lease_refuse(serve_call *call, const char *name, weir_status status, 
     }
     call->retry_s = status == WEIR_TOO_LONG ? SERVE_NEVER : LATER_S;
     serve_names_message(error, &call->terms, message, sizeof message);
+    serve_mask_paths(message);
     return serve_call_refuse(call, 503, "model", code, "the model \"%.100s\" is not available now: %s", name,
                              message);
 }
@@ -169,9 +172,32 @@ static weir_status ask_for(serve_call *call, weir_error *error)
                              (int)(own_ms > 0 && own_ms < most_ms ? own_ms : most_ms), &call->lease, error);
 }
 
+/* The call waits for its model from now on, and stops to. False: its owner may have no more that wait. */
+static bool begin_wait(serve_call *call)
+{
+    call->wait_ns = weir__clock_now_ns();
+    call->awaits = serve_share_take(&call->server->waits, call->owner, 1, WAITS_MOST) == SERVE_SHARE_OK;
+    return call->awaits;
+}
+
+static void end_wait(serve_call *call)
+{
+    if (call->awaits) serve_share_release(&call->server->waits, call->owner, 1);
+    call->awaits = false;
+}
+
 static bool is_late(const serve_call *call, weir_status status)
 {
     return status == WEIR_BUSY && call->late_ns > 0 && weir__clock_now_ns() >= call->late_ns;
+}
+
+static bool refuse_crowd(serve_call *call)
+{
+    call->retry_s = LATER_S;
+    return serve_call_refuse(call, 503, "model", "model_busy",
+                             "the model \"%.100s\" is not available now: too many of your requests wait for "
+                             "their models; try again later",
+                             call->model->name);
 }
 
 static bool refuse_late(serve_call *call)
@@ -198,10 +224,11 @@ static bool take_lease(serve_call *call)
         return serve_lease_refuse_name(call, call->model->name); /* a reload took it out */
     if (status == WEIR_OK) {
         status = weir_lease_wait(call->lease, 0, &error);
-        call->waiting = status == WEIR_TIMEOUT;
-        if (call->waiting && call->wait_ns == 0) call->wait_ns = weir__clock_now_ns();
+        call->waiting = status == WEIR_TIMEOUT && (call->wait_ns > 0 || begin_wait(call));
         if (call->waiting) return false;
+        if (status == WEIR_TIMEOUT) return refuse_crowd(call);
     }
+    end_wait(call);
     if (call->wait_ns > 0) call->load_ns = weir__clock_now_ns() - call->wait_ns;
     if (is_late(call, status)) return refuse_late(call);
     if (status != WEIR_OK) return serve_lease_refuse(call, call->model->name, status, &error);
@@ -231,6 +258,7 @@ static void unload_idle(const serve_call *call)
 
 void serve_lease_end(serve_call *call)
 {
+    end_wait(call);
     if (call->lease == NULL) return;
     call->loaded = NULL;
     weir_lease_release(call->lease);

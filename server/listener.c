@@ -262,34 +262,35 @@ static void log_full(serve_server *server)
     server->logged_full_ns = now_ns;
 }
 
-/* The oldest connection that waits for a request, or for the rest of one's head; from this address, unless
- * that is NULL. It has had the most time. */
-static serve_connection *oldest_waiting(serve_server *server, const char *address)
+/* The oldest connection that waits for a request, or for the rest of one's head; of this owner, unless that
+ * is NULL. It has had the most time. */
+static serve_connection *oldest_waiting(serve_server *server, const serve_owner *owner)
 {
     serve_connection *found = NULL;
     for (serve_connection *c = server->connections; c != NULL; c = c->after)
-        if (c->call == NULL && (address == NULL || strcmp(c->address, address) == 0)) found = c;
+        if (c->call == NULL && (owner == NULL || serve_owner_is(c->owner, *owner))) found = c;
     return found;
 }
 
-/* Of those that are there one address has half at most, where others cannot have come by a proxy's. */
-static bool has_its_share(const serve_server *server, const char *address)
+/* Of those that are there one owner has half at most, where others cannot have come by a proxy's address. */
+static bool has_its_share(const serve_server *server, const char *address, serve_owner owner)
 {
     int32_t n = 0;
     if (server->n_connections < server->most_connections / 2 || address[0] == '\0' ||
         strncmp(address, "127.", 4) == 0 || strcmp(address, "::1") == 0)
         return false;
     for (const serve_connection *c = server->connections; c != NULL; c = c->after)
-        n += strcmp(c->address, address) == 0;
+        n += serve_owner_is(c->owner, owner);
     return n >= server->most_connections / 2;
 }
 
 /* Makes room for one more. False: only the room reserved for probes is left. */
 static bool make_room(serve_server *server, const char *address)
 {
-    bool share = has_its_share(server, address);
+    const serve_owner owner = serve_owner_of(-1, address);
+    bool share = has_its_share(server, address, owner);
     if (!share && server->n_connections < server->most_connections) return true;
-    serve_connection *victim = oldest_waiting(server, share ? address : NULL);
+    serve_connection *victim = oldest_waiting(server, share ? &owner : NULL);
     if (victim != NULL) serve_connection_close(victim);
     if (!share) log_full(server);
     return victim != NULL;

@@ -1,6 +1,6 @@
 /* lora.c: which adapters there are, as llama-server and vLLM are asked: GET and POST /lora-adapters, POST
- * /v1/load_lora_adapter and /v1/unload_lora_adapter. Requests that change them need the operator's
- * permission.
+ * /v1/load_lora_adapter and /v1/unload_lora_adapter. Requests that change them are operators', and need
+ * --lora-dir as well.
  * SPDX-License-Identifier: Apache-2.0 */
 #include <stdlib.h>
 #include <string.h>
@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "catalog.h"
 #include "field.h"
+#include "mask.h"
 
 static bool refuse_list(serve_call *call, const char *field)
 {
@@ -134,7 +135,8 @@ static void load_adapter(serve_call *call, const char *name, const char *wanted)
         status =
             weir__error_set(&error, WEIR_INVALID, "lora_name", "\"%.100s\" is the model's own name", name);
     if (status == WEIR_OK) status = weir_adapter_load(loaded->model, path, &adapter, &error);
-    if (status == WEIR_OK) status = serve_adapters_add(loaded->adapters, name, adapter, 0.0f, &error);
+    if (status == WEIR_OK) status = serve_adapters_add(loaded->adapters, name, adapter, 0.0f, false, &error);
+    serve_mask_paths(error.message);
     if (status == WEIR_OK)
         tell_success(call, name, "added");
     else
@@ -158,8 +160,15 @@ void serve_lora_unload(serve_call *call)
     names given;
     json_t *json = NULL;
     if (read_names(call, UNLOAD, &json, &given)) {
-        if (serve_adapters_remove(call->loaded->adapters, given.name))
+        weir_status status = serve_adapters_remove(call->loaded->adapters, given.name);
+        if (status == WEIR_OK)
             tell_success(call, given.name, "removed");
+        else if (status == WEIR_STATE)
+            serve_call_refuse(
+                call, 403, "lora_name", "not_allowed",
+                "the adapter \"%.100s\" came with the model (--lora) and stays: only those that "
+                "requests have loaded are unloaded; POST /lora-adapters sets its scale",
+                given.name);
         else
             serve_call_refuse(call, 404, "lora_name", "not_found", "there is no adapter \"%.100s\" here",
                               given.name);

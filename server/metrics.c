@@ -314,11 +314,15 @@ void serve_metrics(serve_call *call)
     int32_t n_workers, n_busy, n_queued;
     add_engines(server, &text);
     add_pool(server, &text);
-    add_head(&text, "http_requests_total", "counter", "HTTP answers, by class of status");
+    add_head(&text, "http_requests_total", "counter",
+             "requests, by class of status; 499: the client disconnected before the end");
     for (int i = 1; i < 6; i++)
         weir__text_printf(&text, "weir_http_requests_total{status=\"%dxx\"} %llu\n", i,
                           (unsigned long long)server->n_answers[i]);
-    add_head(&text, "http_responses_total", "counter", "HTTP answers, by status");
+    weir__text_printf(&text, "weir_http_requests_total{status=\"%d\"} %llu\n", SERVE_LEFT,
+                      (unsigned long long)server->n_answers[0]);
+    add_head(&text, "http_responses_total", "counter",
+             "requests, by status; 499: the client disconnected before the end");
     for (int i = 100; i < 600; i++)
         if (server->n_codes[i] > 0)
             weir__text_printf(&text, "weir_http_responses_total{code=\"%d\"} %llu\n", i,

@@ -11,7 +11,7 @@ static void add_line(const weir_miss_info *info, weir__text *text)
     if (system && info->line[0] != '\0') weir__json_string(text, "line", info->line);
 }
 
-bool serve_miss_add(const weir_stream *stream, bool prompt, bool cached, weir__text *text)
+bool serve_miss_add(const weir_stream *stream, bool texts, weir__text *text)
 {
     weir_miss_info info = {.size = sizeof info};
     if (weir_stream_miss(stream, &info) != WEIR_OK || info.miss == WEIR_MISS_NONE ||
@@ -24,18 +24,18 @@ bool serve_miss_add(const weir_stream *stream, bool prompt, bool cached, weir__t
                           info.in_message ? "true" : "false");
         weir__json_string(text, "role", info.role);
     }
-    if (prompt && info.miss == WEIR_MISS_DIVERGED) weir__json_string(text, "prompt", info.prompt);
-    if (cached && info.miss == WEIR_MISS_DIVERGED) {
-        weir__json_string(text, "cached", info.cached);
+    if (texts && info.miss == WEIR_MISS_DIVERGED) {
+        weir__json_string(text, "prompt", info.prompt);
+        if (info.cached[0] != '\0') weir__json_string(text, "cached", info.cached);
         add_line(&info, text);
     }
     weir__text_add_string(text, "}");
     return true;
 }
 
-void serve_miss_add_member(const weir_stream *stream, bool prompt, bool cached, weir__text *text)
+void serve_miss_add_member(const weir_stream *stream, bool texts, weir__text *text)
 {
     size_t before = text->n;
     weir__json_key(text, "miss");
-    if (!serve_miss_add(stream, prompt, cached, text)) weir__text_cut(text, before);
+    if (!serve_miss_add(stream, texts, text)) weir__text_cut(text, before);
 }

@@ -1,6 +1,7 @@
 /* models.c: GET /v1/models and /v1/models/ID; where several models share a pool, also POST /v1/models/load
- * and /v1/models/unload, and the pool's state.
+ * and /v1/models/unload, which are operators', and the pool's state.
  * SPDX-License-Identifier: Apache-2.0 */
+#include <stdio.h>
 #include <string.h>
 
 #include "base/utf8.h"
@@ -8,6 +9,7 @@
 #include "embedder.h"
 #include "field.h"
 #include "fim.h"
+#include "mask.h"
 
 /* ---- One model ---- */
 
@@ -102,7 +104,12 @@ static void add_state(const weir_pool_info *info, weir__text *text)
     weir__json_string(text, "state", weir_pool_state_name(info->state));
     weir__json_string(text, "kind", weir_pool_kind_name(info->kind));
     if (info->state == WEIR_POOL_LOADING) weir__json_number(text, "progress", (double)info->progress, 3);
-    if (info->state == WEIR_POOL_FAILED) weir__json_string(text, "error", info->message);
+    if (info->state == WEIR_POOL_FAILED) {
+        char message[sizeof info->message];
+        snprintf(message, sizeof message, "%s", info->message);
+        serve_mask_paths(message);
+        weir__json_string(text, "error", message);
+    }
     weir__text_printf(text, ",\"bytes\":%llu,\"pinned\":%s,\"running\":%d,\"waiting\":%d",
                       (unsigned long long)info->n_bytes, info->pinned ? "true" : "false", info->n_leases,
                       info->n_waiting);
@@ -173,12 +180,10 @@ static bool add_pooled(serve_server *server, const char *name, weir__text *text)
 
 void serve_models(serve_call *call)
 {
-    static const char prefix[] = "/models/";
     serve_server *server = call->server;
-    const char *path = serve_route_path(call->path);
-    bool one = strncmp(path, prefix, sizeof prefix - 1) == 0, known = true;
+    const char *name = call->name;
+    bool one = name[0] != '\0', known = true;
     bool pooled = serve_catalog_pool(server->catalog) != NULL;
-    const char *name = path + sizeof prefix - 1;
     weir__text text = {0};
     if (one)
         known = weir__utf8_valid(name, strlen(name)) &&

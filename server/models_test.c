@@ -587,7 +587,7 @@ static void a_failed_reload_changes_nothing(void **state)
     prepare("");
     for (int i = 0; i < N_KEYS; i++) {
         snprintf(texts[i], sizeof texts[i], "key %d", i);
-        keys[i] = (serve_key){texts[i], SERVE_UNSAID, SERVE_UNSAID, SERVE_UNSAID};
+        keys[i] = (serve_key){texts[i], SERVE_UNSAID, SERVE_UNSAID, SERVE_UNSAID, false};
     }
     params.live.keys = keys;
     params.live.n_keys = 1;

@@ -182,7 +182,8 @@ static const serve_form generate_form = FORM;
 
 /* ---- The endpoints ---- */
 
-/* A request without a prompt loads the model, or with "keep_alive": 0 unloads it where there are several. */
+/* A request without a prompt loads the model, or with "keep_alive": 0 and an operator's key unloads it where
+ * there are several. */
 static void answer_load(serve_ask *ask, bool chat)
 {
     serve_call *call = ask->call;

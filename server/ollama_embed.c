@@ -123,7 +123,7 @@ static double scale_of(const float *vector, size_t n)
 static void answer_embed(serve_call *call, const serve_texts *texts, const float *vectors, size_t width)
 {
     const inputs *in = (const inputs *)texts;
-    weir__text text = {.quota = &call->server->answers};
+    weir__text text = {.quota = &call->answers};
     size_t n = in->dimensions > 0 && (size_t)in->dimensions < width ? (size_t)in->dimensions : width;
     weir__text_add_string(&text, "{");
     weir__json_string(&text, "model", texts->adapter != NULL ? texts->adapter : call->model->name);
@@ -141,7 +141,7 @@ static void answer_embed(serve_call *call, const serve_texts *texts, const float
 
 static void answer_embedding(serve_call *call, const serve_texts *texts, const float *vector, size_t width)
 {
-    weir__text text = {.quota = &call->server->answers};
+    weir__text text = {.quota = &call->answers};
     (void)texts;
     weir__text_add_string(&text, "{\"embedding\":");
     serve_embedder_add_vector(&text, vector, width, 1);

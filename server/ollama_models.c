@@ -306,7 +306,7 @@ static void add_model_info(const serve_call *call, const weir_model_info *info, 
 void serve_ollama_show(serve_call *call)
 {
     weir_model_info info = {.size = sizeof info};
-    weir__text text = {.quota = &call->server->answers};
+    weir__text text = {.quota = &call->answers};
     shown s = {0};
     if (read_shown(call, &s)) {
         weir_model_describe(call->loaded->model, &info);

@@ -7,16 +7,16 @@
 /* One for each prompt, where there are several. */
 static void add_misses(const serve_answer *answer, weir__text *text)
 {
-    bool prompt = answer->shows_prompt, cached = answer->shows_cached, any = false;
+    bool texts = answer->shows_texts, any = false;
     size_t before = text->n;
     if (answer->n == answer->n_each) {
-        serve_miss_add_member(answer->choices[0].stream, prompt, cached, text);
+        serve_miss_add_member(answer->choices[0].stream, texts, text);
         return;
     }
     weir__text_add_string(text, ",\"misses\":[");
     for (int32_t i = 0; i < answer->n; i += answer->n_each) {
         if (i > 0) weir__text_add_string(text, ",");
-        bool some = serve_miss_add(answer->choices[i].stream, prompt, cached, text);
+        bool some = serve_miss_add(answer->choices[i].stream, texts, text);
         if (!some) weir__text_add_string(text, "null");
         any = any || some;
     }

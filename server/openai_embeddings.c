@@ -98,7 +98,7 @@ static void add_base64(weir__text *text, const float *vector, size_t n)
 static void answer_vectors(serve_call *call, const serve_texts *texts, const float *vectors, size_t width)
 {
     const inputs *in = (const inputs *)texts;
-    weir__text text = {.quota = &call->server->answers};
+    weir__text text = {.quota = &call->answers};
     weir__text_add_string(&text, "{\"object\":\"list\",\"data\":[");
     for (size_t i = 0; i < texts->n && !text.failed; i++) {
         weir__text_printf(&text, "%s{\"object\":\"embedding\",\"index\":%zu,\"embedding\":", i > 0 ? "," : "",

@@ -12,15 +12,12 @@
 #include "records.h"
 #include "tape.h"
 
-#define PREFIX "/responses/" /* behind "/v1" */
-
-/* The id in the path, before `ending`. */
-static void read_id(const serve_call *call, const char *ending, char id[SERVE_RECORD_ID])
+/* The id in the path. */
+static void read_id(const serve_call *call, char id[SERVE_RECORD_ID])
 {
-    const char *given = serve_route_path(call->path) + sizeof PREFIX - 1;
-    size_t n = strlen(given) - strlen(ending);
+    size_t n = strlen(call->name);
     memset(id, 0, SERVE_RECORD_ID);
-    if (n < SERVE_RECORD_ID) snprintf(id, SERVE_RECORD_ID, "%.*s", (int)n, given);
+    if (n < SERVE_RECORD_ID) memcpy(id, call->name, n);
 }
 
 static const char *salt_of(const serve_call *call)
@@ -71,7 +68,7 @@ void serve_response_get(serve_call *call)
 {
     char id[SERVE_RECORD_ID], stream[8] = "false";
     weir__text text = {0};
-    read_id(call, "", id);
+    read_id(call, id);
     if (!serve_call_arguments(call, "stream starting_after include include[] include%5B%5D")) return;
     serve_call_argument(call, "stream", stream, sizeof stream);
     if (strstr(call->query, "include") != NULL) serve_call_relaxed(call, "include");
@@ -98,7 +95,7 @@ void serve_response_cancel(serve_call *call)
     static const char mark[] = ",\"background\":true,\"parallel_tool_calls\":"; /* no text can have it */
     char id[SERVE_RECORD_ID];
     weir__text text = {0};
-    read_id(call, "/cancel", id);
+    read_id(call, id);
     if (!serve_call_arguments(call, "")) return;
     serve_answer *running = find_running(call, id);
     if (running != NULL) {
@@ -120,7 +117,7 @@ void serve_response_delete(serve_call *call)
 {
     char id[SERVE_RECORD_ID];
     weir__text text = {0};
-    read_id(call, "", id);
+    read_id(call, id);
     if (!serve_call_arguments(call, "")) return;
     if (find_running(call, id) != NULL) {
         serve_call_refuse(call, 400, "response_id", "invalid_value",
@@ -175,7 +172,7 @@ static const char *id_of(const json_t *item)
 
 static void answer_page(serve_call *call, const json_t *items, const page *p)
 {
-    weir__text text = {.quota = &call->server->answers};
+    weir__text text = {.quota = &call->answers};
     size_t n = json_array_size(items), first = 0;
     for (size_t i = 0; i < n && p->after[0] != '\0'; i++)
         if (strcmp(id_of(item_of(items, p, i)), p->after) == 0) first = i + 1;
@@ -201,7 +198,7 @@ void serve_response_items(serve_call *call)
     json_t *items = NULL;
     weir_error error = {0};
     page p = {0};
-    read_id(call, "/input_items", id);
+    read_id(call, id);
     weir__text_add_string(&text, "[");
     if (read_page(call, &p) &&
         passes(call, serve_records_find(call->server->records, id, salt_of(call), NULL, &text, NULL), id)) {

@@ -1,5 +1,6 @@
 /* openai_responses.c: POST /v1/responses and /v1/responses/input_tokens.
  * SPDX-License-Identifier: Apache-2.0 */
+#include <stdio.h>
 #include <string.h>
 
 #include "answer.h"
@@ -9,6 +10,7 @@
 #include "custom_tool.h"
 #include "keys.h"
 #include "loaded.h"
+#include "openai_items.h"
 
 /* ---- Items ---- */
 
@@ -139,7 +141,7 @@ static void add_usage(const serve_answer *answer, weir__text *text)
                       "\"cache_write_tokens\":0",
                       usage->n_prompt, usage->n_cached);
     if (answer->n_dropped > 0) weir__text_printf(text, ",\"dropped_lines\":%d", answer->n_dropped);
-    serve_miss_add_member(choice->stream, answer->shows_prompt, answer->shows_cached, text);
+    serve_miss_add_member(choice->stream, answer->shows_texts, text);
     weir__text_printf(text,
                       "},\"output_tokens\":%d,\"output_tokens_details\":{\"reasoning_tokens\":0},"
                       "\"total_tokens\":%d}",
@@ -276,7 +278,7 @@ static void score(serve_choice *choice, serve_part *part, const char *bytes, siz
     bool content = part->kind == WEIR_DELTA_CONTENT;
     if (!answer->returns_scores) return;
     serve_scores_take(&choice->scores, answer->call->loaded->model, bytes, n, content ? scores : NULL);
-    part->scores.quota = &answer->call->server->answers;
+    part->scores.quota = &answer->call->answers;
     if (scores->n > 0 && part->scores.n > 0) weir__text_add_string(&part->scores, ",");
     weir__text_add(&part->scores, scores->bytes, scores->n);
     part->scores.failed = part->scores.failed || scores->failed;
@@ -328,12 +330,11 @@ static void end_response(serve_choice *choice)
 /* For later requests. */
 static void keep_response(serve_answer *answer, const char *status, const char *error)
 {
-    serve_server *server = answer->call->server;
     serve_record *record = answer->record;
     if (record == NULL) return;
     add_response(answer, status, error, &record->response);
     answer->record = NULL;
-    serve_records_put(server->records, record, (size_t)server->params.response_bytes,
+    serve_records_put(answer->call->server->records, record,
                       weir__clock_now_ns() + answer->call->response_s * WEIR__NS_PER_S);
 }
 
@@ -394,37 +395,23 @@ static bool repeat(const serve_ask *ask, const char *name, const char *standard,
 
 /* ---- Kept responses ---- */
 
-/* The item with an id and a type, and its content as an array, as input_items returns it. Freed with
- * json_decref; NULL: out of memory. */
-static json_t *complete(const json_t *item, const char *token, size_t i)
+static bool add_items(const json_t *items, const char *token, weir__text *text)
 {
-    json_t *full = json_copy((json_t *)item);
-    const json_t *content = json_object_get(full, "content");
-    const char *role = json_string_value(json_object_get(full, "role"));
-    bool ok = full != NULL;
-    if (json_object_get(full, "type") == NULL)
-        ok = ok && json_object_set_new(full, "type", json_string("message")) == 0;
-    if (json_is_string(content))
-        ok = ok &&
-             json_object_set_new(full, "content",
-                                 json_pack("[{s:s,s:O}]", "type",
-                                           serve_ask_is(role, "assistant") ? "output_text" : "input_text",
-                                           "text", content)) == 0;
-    if (!json_is_string(json_object_get(full, "id")))
-        ok = ok && json_object_set_new(full, "id", json_sprintf("item_%s_%zu", token, i)) == 0;
-    if (ok) return full;
-    json_decref(full);
-    return NULL;
-}
-
-static bool add_dump(const json_t *value, weir__text *text)
-{
-    char *dump = value != NULL ? weir__json_dump(value) : NULL;
-    if (dump == NULL) return false;
-    if (text->n > 0) weir__text_add_string(text, ",");
-    weir__text_add_string(text, dump);
-    weir__mem_free(dump);
-    return !text->failed;
+    size_t i;
+    json_t *item;
+    bool ok = true;
+    json_array_foreach((json_t *)items, i, item)
+    {
+        char id[SERVE_RECORD_ID + 24];
+        snprintf(id, sizeof id, "item_%s_%zu", token, i);
+        json_t *lean = serve_item_lean(item, id);
+        char *dump = lean != NULL ? weir__json_dump(lean) : NULL;
+        if (text->n > 0) weir__text_add_string(text, ",");
+        ok = ok && dump != NULL && weir__text_add_string(text, dump);
+        weir__mem_free(dump);
+        json_decref(lean);
+    }
+    return ok;
 }
 
 /* The conversation, for a response that is to be kept. False: out of memory. */
@@ -433,20 +420,14 @@ static bool record(const serve_ask *ask, serve_answer *answer)
     serve_call *call = ask->call;
     const json_t *input = serve_ask_given(ask, "input");
     const char *token = answer->id + strlen(serve_responses_form.id);
-    json_t *items, *item;
-    size_t i;
     if (ask->unkept || call->server->params.response_bytes == 0) return true;
-    answer->record = serve_record_create(answer->id, serve_keys_salt(call->server->keys, call->key));
-    items = json_is_string(input) ? json_pack("[{s:s,s:O}]", "role", "user", "content", input)
-                                  : json_incref((json_t *)input);
-    bool ok = answer->record != NULL && items != NULL;
-    for (i = 0; ok && i < json_array_size(ask->previous); i++)
-        ok = add_dump(json_array_get(ask->previous, i), &answer->record->before);
-    for (i = 0; ok && i < json_array_size(items); i++) {
-        item = complete(json_array_get(items, i), token, i);
-        ok = add_dump(item, &answer->record->input);
-        json_decref(item);
-    }
+    answer->record =
+        serve_record_create(answer->id, call->owner, serve_keys_salt(call->server->keys, call->key));
+    json_t *items = json_is_string(input) ? json_pack("[{s:s,s:O}]", "role", "user", "content", input)
+                                          : json_incref((json_t *)input);
+    bool ok = answer->record != NULL && items != NULL &&
+              add_items(ask->previous, token, &answer->record->before) &&
+              add_items(items, token, &answer->record->input);
     json_decref(items);
     return ok;
 }
@@ -482,6 +463,7 @@ static bool repeat_all(const serve_ask *ask, serve_answer *answer)
     weir__text_printf(text, ",\"top_logprobs\":%d", ask->request.n_logprobs);
     for (size_t i = 0; i < sizeof members / sizeof *members; i++)
         ok = repeat(ask, members[i].name, members[i].standard, text) && ok;
+    weir__text_close(text, "", 0); /* it is there as long as the answer */
     return ok && !text->failed;
 }
 

@@ -35,6 +35,26 @@ bool serve_origin_is(const char *entry, const char *url)
            a.port == b.port && a.secure == b.secure;
 }
 
+/* port: the scheme's own. */
+static bool read_host(const char *text, uint16_t port, char host[256], uint16_t *is)
+{
+    const char *rest = serve_sources_split(text, host, 256);
+    if (rest == NULL) return false;
+    *is = rest[0] == '\0' || rest[1] == '\0' ? port : weir__ascii_port(rest + 1, strlen(rest + 1));
+    return *is != 0;
+}
+
+bool serve_origin_is_at(const char *origin, const char *authority, bool *secure)
+{
+    char a[256], b[256];
+    uint16_t a_port, b_port;
+    *secure = strncasecmp(origin, "https://", 8) == 0;
+    if (!*secure && strncasecmp(origin, "http://", 7) != 0) return false;
+    uint16_t own = *secure ? 443 : 80;
+    return read_host(origin + 7 + *secure, own, a, &a_port) && read_host(authority, own, b, &b_port) &&
+           a_port == b_port && strcasecmp(a, b) == 0;
+}
+
 bool serve_origin_is_page(const char *entry)
 {
     static const char *const own_ports[] = {"http:80", "https:443"};

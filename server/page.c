@@ -11,20 +11,21 @@ static const char head[] =
     "frame-ancestors 'none'; object-src 'none'\r\n"
     "Referrer-Policy: no-referrer\r\nCache-Control: no-cache\r\n";
 
-static const weir__page_file *find_file(const char *path)
+static const weir__page_file *find_file(const char *path, size_t n)
 {
     for (size_t i = 0; i < weir__n_page_files; i++)
-        if (strcmp(weir__page_files[i].path, path) == 0) return &weir__page_files[i];
+        if (strlen(weir__page_files[i].path) == n && memcmp(weir__page_files[i].path, path, n) == 0)
+            return &weir__page_files[i];
     return NULL;
 }
 
-bool serve_page_has(const char *path)
+bool serve_page_has(const char *path, size_t n)
 {
-    return find_file(path) != NULL;
+    return find_file(path, n) != NULL;
 }
 
 void serve_page(serve_call *call)
 {
-    const weir__page_file *file = find_file(call->path);
+    const weir__page_file *file = find_file(call->path, strlen(call->path));
     serve_call_answer_more(call, 200, file->type, head, (const char *)file->bytes, file->size);
 }

@@ -9,6 +9,7 @@ typedef struct serve_key {
     const char *text;
     int32_t priority, requests, rate; /* as max_priority, key_requests and key_rate below */
 #define SERVE_UNSAID INT32_MIN
+    bool operates; /* may change the server for others, and sees their requests */
 } serve_key;
 
 /* An adapter that a pool loads with its model. */
@@ -124,7 +125,7 @@ typedef struct serve_params {
     const char *kv_events_endpoint; /* HOST:PORT, as routers know this server; NULL = where it listens */
     bool log_text;                  /* false: bodies of requests too */
     const char
-        *lora_dir; /* requests may load adapters from this folder, and unload them; NULL = they may not */
+        *lora_dir; /* operators may load adapters from this folder, and unload them; NULL = they may not */
 } serve_params;
 
 serve_params serve_params_default(void);

@@ -45,7 +45,12 @@ void serve_peers_hint(serve_call *call, const char *url)
         if (serve_origin_is(params->prefix_peers[i], url)) call->peer = params->prefix_peers[i];
     if (call->peer != NULL) return;
     end_peer(call, SERVE_PREFIX_REFUSED);
-    serve_log("warning", "prefix", "a request names the server %.100s, which no --prefix-peer names", url);
+    /* Never the URL itself: it may have a password or a key. */
+    weir__transfer_url parts = {.host = "?"};
+    (void)weir__transfer_read_url(url, &parts);
+    serve_log("warning", "prefix",
+              "a request names the server %.100s (port %u), which no --prefix-peer names", parts.host,
+              parts.port);
 }
 
 bool serve_peers_is_key(const serve_server *server, const char *key)
@@ -60,12 +65,10 @@ bool serve_peers_is_key(const serve_server *server, const char *key)
 serve_workers *serve_peers_workers(serve_call *call)
 {
     serve_server *server = call->server;
-    int32_t n, n_busy, n_queued;
     if (call->route->peer && server->carriers != NULL) return server->carriers;
     serve_workers *workers = serve_fetch_workers(call);
     if (call->peer == NULL || workers != server->workers) return workers;
-    serve_workers_count(server->carriers, &n, &n_busy, &n_queued);
-    if (n_queued >= QUEUE_MAX) {
+    if (!serve_workers_have_room(server->carriers, call, QUEUE_MAX)) {
         call->peer = NULL;
         end_peer(call, SERVE_PREFIX_BUSY);
         return workers;

@@ -110,7 +110,7 @@ void serve_prefixes_feed(serve_call *call)
 /* The number of a block, as KV events have it. */
 static bool read_id(serve_call *call, uint64_t *id)
 {
-    const char *text = strrchr(call->path, '/') + 1;
+    const char *text = call->name;
     char *after;
     errno = 0;
     *id = strtoull(text, &after, 10);

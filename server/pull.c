@@ -2,11 +2,13 @@
 #include "pull.h"
 
 #include <stdio.h>
+#include <string.h>
 
 #include "base/clock.h"
 #include "base/mem.h"
 #include "base/thread.h"
 #include "log.h"
+#include "mask.h"
 
 struct serve_pull {
     serve_server *server;
@@ -80,8 +82,13 @@ static void *download(void *user)
     weir_error error = {0};
     weir__thread_name("weir-pull");
     weir_status status = server->params.pull(pull->name, on_progress, pull, server->params.pull_user, &error);
-    serve_log(status == WEIR_OK ? "info" : "warning", "pull", "%.200s: %s", pull->name,
-              status == WEIR_OK ? "downloaded" : error.message);
+    bool misnamed = status == WEIR_INVALID && strcmp(error.field, "name") == 0; /* by a URL with a key? */
+    serve_log(status == WEIR_OK ? "info" : "warning", "pull", "%.200s: %s",
+              misnamed ? "a client's request" : pull->name,
+              misnamed            ? "not the name of a model"
+              : status == WEIR_OK ? "downloaded"
+                                  : error.message);
+    serve_mask_paths(error.message);
     pthread_mutex_lock(&pull->mutex);
     pull->ended = true;
     pull->status = status;

@@ -27,6 +27,12 @@ bool serve_reach_is_local(int fd)
     }
 }
 
+bool serve_reach_operates(const serve_server *server, int32_t key)
+{
+    if (serve_keys_are_wanted(server->keys)) return serve_keys_operate(server->keys, key);
+    return !server->reachable;
+}
+
 bool serve_reach_is_open(const serve_server *server)
 {
     return server->reachable && !serve_keys_are_wanted(server->keys);

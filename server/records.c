@@ -8,19 +8,21 @@
 #include "base/mem.h"
 #include "secret.h"
 
-#define RECORDS_MOST 4096 /* they are searched one by one */
+#define RECORDS_MOST 4096
 
-/* Invariant: n_records and n_bytes count the records in the list, the newest of which is the first. */
+/* Invariant: share counts the costs of the records in the list, the newest of which is the first. */
 struct serve_records {
+    size_t most;
     pthread_mutex_t mutex; /* all below */
     serve_record *newest;
-    size_t n_records, n_bytes;
+    serve_share share;
 };
 
-serve_record *serve_record_create(const char *id, const char *salt)
+serve_record *serve_record_create(const char *id, serve_owner owner, const char *salt)
 {
     serve_record *record = weir__mem_calloc(1, sizeof *record);
     if (record == NULL) return NULL;
+    record->owner = owner;
     record->salt = weir__mem_strdup(salt);
     if (strlen(id) < sizeof record->id) snprintf(record->id, sizeof record->id, "%s", id);
     if (record->salt != NULL) return record;
@@ -38,16 +40,20 @@ void serve_record_destroy(serve_record *record)
     weir__mem_free(record);
 }
 
-serve_records *serve_records_create(void)
+serve_records *serve_records_create(size_t most)
 {
     serve_records *records = weir__mem_calloc(1, sizeof *records);
-    if (records != NULL) pthread_mutex_init(&records->mutex, NULL);
+    if (records == NULL) return NULL;
+    records->most = most;
+    pthread_mutex_init(&records->mutex, NULL);
+    serve_share_init(&records->share);
     return records;
 }
 
 static size_t size_of(const serve_record *record)
 {
-    return sizeof *record + record->before.capacity + record->input.capacity + record->response.capacity;
+    return sizeof *record + strlen(record->salt) + 1 + record->before.capacity + record->input.capacity +
+           record->response.capacity;
 }
 
 /* The record at *at leaves the list. */
@@ -55,8 +61,7 @@ static serve_record *take_record(serve_records *records, serve_record **at)
 {
     serve_record *record = *at;
     *at = record->next;
-    records->n_records--;
-    records->n_bytes -= size_of(record);
+    serve_share_release(&records->share, record->owner, record->cost);
     return record;
 }
 
@@ -64,34 +69,38 @@ void serve_records_destroy(serve_records *records)
 {
     if (records == NULL) return;
     while (records->newest != NULL) serve_record_destroy(take_record(records, &records->newest));
+    serve_share_fini(&records->share);
     pthread_mutex_destroy(&records->mutex);
     weir__mem_free(records);
 }
 
-static serve_record **oldest(serve_records *records)
+/* Under the mutex; the owner has one. */
+static serve_record **oldest_of(serve_records *records, serve_owner owner)
 {
-    serve_record **at = &records->newest;
-    while ((*at)->next != NULL) at = &(*at)->next;
-    return at;
+    serve_record **found = NULL;
+    for (serve_record **at = &records->newest; *at != NULL; at = &(*at)->next)
+        if (serve_owner_is((*at)->owner, owner)) found = at;
+    return found;
 }
 
-void serve_records_put(serve_records *records, serve_record *record, size_t most, int64_t until_ns)
+void serve_records_put(serve_records *records, serve_record *record, int64_t until_ns)
 {
     bool whole = !record->before.failed && !record->input.failed && !record->response.failed;
-    if (!whole || size_of(record) > most) {
-        serve_record_destroy(record);
-        return;
-    }
+    size_t least = records->most / RECORDS_MOST;
+    serve_owner owner;
     record->until_ns = until_ns;
+    record->cost = size_of(record) > least ? size_of(record) : least;
     pthread_mutex_lock(&records->mutex);
-    while (records->newest != NULL &&
-           (records->n_records >= RECORDS_MOST || records->n_bytes > most - size_of(record)))
-        serve_record_destroy(take_record(records, oldest(records)));
-    record->next = records->newest;
-    records->newest = record;
-    records->n_records++;
-    records->n_bytes += size_of(record);
+    whole = whole && record->cost <= records->most &&
+            serve_share_hold(&records->share, record->owner, record->cost);
+    if (whole) {
+        record->next = records->newest;
+        records->newest = record;
+    }
+    while (serve_share_used(&records->share) > records->most && serve_share_largest(&records->share, &owner))
+        serve_record_destroy(take_record(records, oldest_of(records, owner)));
     pthread_mutex_unlock(&records->mutex);
+    if (!whole) serve_record_destroy(record);
 }
 
 /* Compares all ids as a whole: the time reveals nothing about them. Under the mutex; NULL: there is none. */

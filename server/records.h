@@ -4,6 +4,7 @@
 #define WEIR_SERVER_RECORDS_H
 
 #include "base/text.h"
+#include "share.h"
 #include "weir/weir.h"
 
 #define SERVE_RECORD_ID 64
@@ -14,7 +15,9 @@ typedef struct serve_records serve_records;
 typedef struct serve_record {
     struct serve_record *next; /* the one that was kept before it */
     char id[SERVE_RECORD_ID];  /* zeroes behind it */
-    char *salt;                /* of the key that owns it */
+    char *salt;                /* of the key that may read it */
+    serve_owner owner;
+    size_t cost; /* bytes that it counts as */
     int64_t until_ns;
     weir__text before;   /* the items before the request's own */
     weir__text input;    /* the request's own */
@@ -22,17 +25,18 @@ typedef struct serve_record {
 } serve_record;
 
 /* NULL: out of memory. */
-serve_record *serve_record_create(const char *id, const char *salt);
+serve_record *serve_record_create(const char *id, serve_owner owner, const char *salt);
 void serve_record_destroy(serve_record *record);
 
-serve_records *serve_records_create(void);
+/* most: bytes of all records. */
+serve_records *serve_records_create(size_t most);
 void serve_records_destroy(serve_records *records);
 
 /* All below: any thread. */
 
-/* Takes the record. The oldest ones go where all would have more than `most` bytes; one that alone has more
- * is not kept. */
-void serve_records_put(serve_records *records, serve_record *record, size_t most, int64_t until_ns);
+/* Takes the record. Where all have too many bytes, records of the owner that holds most go, its oldest first:
+ * perhaps this one. A record counts as a 4,096th of all at least, for the list is searched one by one. */
+void serve_records_put(serve_records *records, serve_record *record, int64_t until_ns);
 
 /* Copies the parts of the record with this id and salt whose pointers are not NULL. INVALID: there is none;
  * NO_MEMORY. The texts are freed in any case. */

@@ -7,17 +7,22 @@
 #include "catalog.h"
 #include "keys.h"
 #include "server.h"
+#include "tape.h"
 #include "tls.h"
 
 void serve_reload_take(serve_server *server)
 {
     pthread_mutex_lock(&server->mutex);
+    bool reloaded = server->reload != NULL;
     if (server->reload != NULL) server->params.live = server->reload->live;
     server->reload = NULL;
     if (server->pinged) server->healthy = !server->stuck && server->n_stuck_workers == 0;
     server->pinged = false;
     pthread_cond_broadcast(&server->changed);
     pthread_mutex_unlock(&server->mutex);
+    if (!reloaded) return;
+    serve_tapes_revoke(server->tapes);
+    serve_events_revoke(server);
 }
 
 static weir_status check_reload(const serve_server *server, const serve_params *params, weir_error *error)

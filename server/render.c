@@ -39,7 +39,7 @@ static bool add_prompts(serve_ask *ask, weir__text *text)
 void serve_render_completions(serve_call *call)
 {
     serve_ask ask;
-    weir__text text = {.quota = &call->server->answers};
+    weir__text text = {.quota = &call->answers};
     weir__text_add_string(&text, "[");
     if (serve_ask_read(&ask, call, SERVE_ASK_COMPLETIONS) &&
         (ask.fork == NULL || serve_field_refuse(call, "fork", "left out: it has no prompt")) &&
@@ -70,7 +70,7 @@ void serve_render_chat(serve_call *call)
 {
     serve_ask ask;
     weir_request request;
-    weir__text text = {.quota = &call->server->answers};
+    weir__text text = {.quota = &call->answers};
     if (serve_ask_read(&ask, call, SERVE_ASK_CHAT) && serve_ask_request(&ask, &request) &&
         (ask.fork == NULL || serve_field_refuse(call, "fork", "left out: it has no prompt")) &&
         serve_ask_render(&ask, &request) &&

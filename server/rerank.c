@@ -208,7 +208,7 @@ static int compare(const void *left, const void *right)
 
 static void answer_ranks(serve_call *call, const asked *a, const rank *ranks)
 {
-    weir__text text = {.quota = &call->server->answers};
+    weir__text text = {.quota = &call->answers};
     size_t n = a->pairs.n < (size_t)a->top_n ? a->pairs.n : (size_t)a->top_n;
     weir__text_add_string(&text, "{\"object\":\"list\"");
     weir__json_string(&text, "model", a->pairs.adapter != NULL ? a->pairs.adapter : call->model->name);

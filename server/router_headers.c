@@ -39,12 +39,13 @@ void serve_router_headers_read(serve_call *call, const char *const values[SERVE_
         memcpy(router->endpoint, endpoint, strlen(endpoint) + 1);
 }
 
-void serve_router_headers_apply(const serve_call *call, weir_request *request)
+void serve_router_headers_apply(const serve_call *call, weir_request *request, char owner[SERVE_OWNER_NAME])
 {
     const serve_router_hints *router = &call->router;
     int32_t most = serve_keys_priority(call->server->keys, call->key);
     const char *of_key = serve_keys_salt(call->server->keys, call->key);
-    request->tenant = router->tenant[0] != '\0' ? router->tenant : of_key;
+    serve_owner_name(call->owner, owner);
+    request->tenant = router->tenant[0] != '\0' ? router->tenant : of_key[0] != '\0' ? of_key : owner;
     if (request->priority == 0) request->priority = router->priority < most ? router->priority : most;
     if (router->itl_target_ms > 0) request->itl_target_ms = router->itl_target_ms;
 }

@@ -17,6 +17,7 @@
 #include "params.h"
 #include "places.h"
 #include "secret.h"
+#include "share.h"
 
 #define SERVE_WRITE_MAX    ((size_t)16 << 10)  /* of one turn; then it is another connection's turn */
 #define SERVE_BUFFER_MAX   ((size_t)256 << 10) /* unsent bytes of a stream; beyond, the engine merges */
@@ -93,6 +94,7 @@ struct serve_call {
     serve_loaded *loaded;         /* the same in memory, while there is a lease; NULL: none */
     weir_lease *lease;            /* NULL: none; one model that somebody else loads needs none */
     bool waiting;                 /* the worker gave it back, because the model is not loaded */
+    bool awaits;                  /* it counts in server->waits */
     bool unloads;                 /* its model, at the lease's end, if nobody else uses it then */
     int64_t wait_ns;              /* when it began to wait for its model; 0 = it did not */
     int64_t load_ns;              /* how long it waited for its model */
@@ -106,13 +108,15 @@ struct serve_call {
     serve_call *before, *after;
     serve_call *next_ready; /* under server->mutex, as is is_ready */
     bool is_ready;
-    serve_call *next_job; /* the workers' queue */
+    serve_call *next_job;             /* the workers' queue: of the same owner */
+    serve_call *next_line, *last_job; /* of an owner's first job: the next owner's; the owner's last one */
     void (*job)(serve_call *call);
 
     serve_state state;
     char id[SERVE_TOKEN + 1];
     char method[8];
-    char path[256];   /* truncated */
+    char path[256];   /* for people: "*" stands for an id, which is a secret; truncated */
+    char name[256];   /* the id or name in the path; truncated */
     char origin[128]; /* that --cors admits; "" = none, or the server's own */
     char client[46];  /* its address; "" = a Unix socket */
     char agent[128];  /* User-Agent and X-Request-Id as sent, truncated; for the log */
@@ -130,6 +134,8 @@ struct serve_call {
     char position[32];         /* the event after which the client resumes a stream; truncated */
     const char *position_from; /* its source, "Last-Event-ID" or "starting_after"; NULL: none */
     int32_t key;               /* the API key's number; -1 = none */
+    bool operates;             /* when the call began: it may change the server for others */
+    serve_owner owner;         /* whom all counts that the call holds; since its head has passed the gate */
     int32_t counted;           /* requests of the key that it counts as: one for each answer */
     bool head_only, http_1_0;
     bool close; /* the connection, after the answer */
@@ -137,11 +143,12 @@ struct serve_call {
     /* As the server's parameters were when the call began: a reload may change these while a worker reads. */
     int64_t body_most;
     int32_t response_s;
-    size_t body_length; /* counted in server->n_bodies */
+    size_t body_length; /* counted in server->bodies; later what the answer keeps of it */
     size_t n_received;
     weir__text body;
-    uint64_t media_bytes; /* of its images and sounds, counted in server->n_media_bytes */
-    int64_t fetch_by_ns;  /* its job runs on server->fetchers, and may fetch until then; 0 = it does not */
+    size_t media_bytes;  /* of its images and sounds, counted in server->media */
+    weir__quota answers; /* the quota of its answer's texts, counted in server->answers */
+    int64_t fetch_by_ns; /* its job runs on server->fetchers, and may fetch until then; 0 = it does not */
 
     weir__text out; /* [out_at .. n) is still to be sent */
     size_t out_at;
@@ -207,17 +214,19 @@ struct serve_server {
     serve_prefixes prefixes;
     serve_keys *keys;
     serve_records *records;
-    serve_tapes *tapes;             /* the service thread's */
-    serve_kv_events *kv_events;     /* NULL = none */
-    _Atomic uint64_t n_shared;      /* requests that joined another one's generation */
-    weir__quota answers;            /* of whole answers, until their last byte is sent */
-    _Atomic uint64_t n_media_bytes; /* of all calls' decoded images and sounds */
+    serve_tapes *tapes;         /* the service thread's */
+    serve_kv_events *kv_events; /* NULL = none */
+    _Atomic uint64_t n_shared;  /* requests that joined another one's generation */
+    serve_share answers;        /* bytes of whole answers, until their last one is sent */
+    serve_share media;          /* bytes of all calls' decoded images and sounds */
+    serve_share bodies;         /* bytes of all calls' bodies */
+    serve_share waits;          /* calls that wait for their models */
 
     /* The service thread's. */
     serve_call *calls;
-    int32_t n_calls, most_calls;    /* since memory was last given back */
-    uint64_t n_bodies, most_bodies; /* bytes of all calls' bodies; the same */
-    bool draining, cut;             /* cut: the drain's time is over, and running calls were ended */
+    int32_t n_calls, most_calls; /* since memory was last given back */
+    size_t most_bodies;          /* bytes of bodies; the same */
+    bool draining, cut;          /* cut: the drain's time is over, and running calls were ended */
     int64_t drain_deadline_ns;
     serve_connection *connections, *due;
     int32_t n_connections, most_connections; /* the limit, apart from those for probes */
@@ -233,7 +242,7 @@ struct serve_server {
     serve_events *events; /* of each model that somebody watches */
     bool stuck;           /* an engine */
     int32_t n_stuck_workers;
-    uint64_t n_answers[6]; /* by hundreds of the status */
+    uint64_t n_answers[6]; /* by hundreds of the status; [0]: clients that left */
     uint64_t n_codes[600]; /* and by the status */
     uint64_t n_left;
     weir_histogram e2e_seconds;
@@ -243,7 +252,7 @@ struct serve_server {
 /* The handler of a path. */
 struct serve_route {
     const char *method;
-    const char *path; /* "*": a name without "/"; "**": any rest; NULL: a file of the page */
+    const char *path; /* "[/v1]": may be left out; "*": an id; "**": any name; NULL: a file of the page */
     serve_handler *handle;
     bool work;                  /* runs on a worker, not on the service thread */
     bool slow;                  /* computes: has its own worker, as long as the client waits */
@@ -257,7 +266,8 @@ struct serve_route {
     bool bodied;                /* has a body, though its method is not POST */
     bool drain;                 /* served during a drain, because it concerns running requests */
     bool health, metrics, open; /* whether a key is needed */
-    serve_error_form *error;    /* of the API; NULL: OpenAI's */
+    bool operators;          /* for them only: it changes the server for others, or tells of their requests */
+    serve_error_form *error; /* of the API; NULL: OpenAI's */
 };
 
 static inline bool serve_server_loaded(const serve_server *server)
@@ -265,11 +275,12 @@ static inline bool serve_server_loaded(const serve_server *server)
     return atomic_load_explicit(&server->loaded, memory_order_acquire);
 }
 
-/* The path without a leading "/v1", which a client's base_url may or may not have. */
-static inline const char *serve_route_path(const char *path)
-{
-    return strncmp(path, "/v1/", 4) == 0 ? path + 3 : path;
-}
+/* What stands in a path at its row's star, as it was sent; at NULL: the row has none. */
+typedef struct serve_path_name {
+    const char *at;
+    size_t n;
+    bool is_id; /* and gives access */
+} serve_path_name;
 
 /* ---- ready.c ---- */
 
@@ -297,6 +308,10 @@ void serve_server_wake(serve_server *server);
  * thread. */
 bool serve_reach_is_open(const serve_server *server);
 
+/* reach.c: whether requests with this key (-1: without one) are an operator's: the key is one, or there are no
+ * keys and only this machine reaches the server (ADR 0095). It may change with a reload. Any thread. */
+bool serve_reach_operates(const serve_server *server, int32_t key);
+
 /* reload.c: applies the parameters that serve_server_reload passed. Service thread. */
 void serve_reload_take(serve_server *server);
 
@@ -309,6 +324,11 @@ serve_call *serve_call_create(serve_server *server, serve_connection *connection
 
 /* The answer's X-Request-Id: the client's own, if it is fit for a header, else call->id. */
 const char *serve_call_request_id(const serve_call *call);
+
+#define SERVE_LEFT 499 /* the status of a call whose client left; no answer has it */
+
+/* The status for log and metrics; 0: the call has none. */
+int serve_call_status(const serve_call *call);
 
 /* Sends a whole answer; later ones for the same call are ignored. 429 and 503 have Retry-After. */
 void serve_call_answer(serve_call *call, int status, const char *type, const char *bytes, size_t n);
@@ -393,20 +413,21 @@ bool serve_call_argument(const serve_call *call, const char *name, char *value, 
 /* Whether the address has no arguments but these, a list "order limit". False: the call has its answer. */
 bool serve_call_arguments(serve_call *call, const char *known);
 
-/* Counts bytes of the call's images and sounds until its end, or until they are dropped. False: with those of
- * all calls they are more than media_bytes. */
-static inline bool serve_call_hold_media(serve_call *call, uint64_t n)
+/* Counts bytes of the call's images and sounds until its end, or until they are dropped. False: its owner may
+ * have no more of media_bytes now, and nothing was counted. */
+static inline bool serve_call_hold_media(serve_call *call, size_t n)
 {
     serve_server *server = call->server;
-    call->media_bytes += n;
-    return atomic_fetch_add_explicit(&server->n_media_bytes, n, memory_order_relaxed) + n <=
-           (uint64_t)server->params.media_bytes;
+    bool held = serve_share_take(&server->media, call->owner, n, (size_t)server->params.media_bytes) ==
+                SERVE_SHARE_OK;
+    call->media_bytes += held ? n : 0;
+    return held;
 }
 
-static inline void serve_call_drop_media(serve_call *call, uint64_t n)
+static inline void serve_call_drop_media(serve_call *call, size_t n)
 {
     call->media_bytes -= n;
-    atomic_fetch_sub_explicit(&call->server->n_media_bytes, n, memory_order_relaxed);
+    serve_share_release(&call->server->media, call->owner, n);
 }
 
 /* ---- lease.c ---- */
@@ -452,7 +473,10 @@ void serve_listener_go_on(serve_server *server); /* accepts again after descript
 /* Whether only this machine can reach the listening socket. */
 bool serve_reach_is_local(int fd);
 
-const serve_route *serve_route_find(const char *method, const char *path, const char **allow);
+/* The row of a path [n] as it was sent: nothing in it but a name may be percent-encoded. NULL: there is none
+ * with this method; *allow: the methods of those with another one, or NULL. *name: the first one's. */
+const serve_route *serve_route_find(const char *method, const char *path, size_t n, serve_path_name *name,
+                                    const char **allow);
 
 /* How the API of a path writes errors, also where nothing is at the path. NULL: as OpenAI's. */
 serve_error_form *serve_route_error(const char *path);
@@ -467,6 +491,11 @@ serve_workers *serve_workers_create(int32_t n, int32_t most_s, void (*done)(serv
 bool serve_workers_destroy(serve_workers *workers, int timeout_ms);
 /* Whether the job of this thread may go on, for jobs that wait. */
 bool serve_workers_go_on(void *unused);
+
+/* Whether it may not because the workers are destroyed. */
+bool serve_workers_are_stopping(void);
+
+/* Owners take turns: a job waits for one of each other owner at most, and for its own owner's. */
 void serve_workers_give(serve_workers *workers, serve_call *call, void (*job)(serve_call *call));
 
 /* The number of jobs that still run late_s after the end of their time; *n_new: those that were not counted
@@ -475,6 +504,9 @@ int32_t serve_workers_stuck(serve_workers *workers, int64_t now_ns, int32_t late
 
 /* Counts workers, busy workers, and calls that wait for one. */
 void serve_workers_count(serve_workers *workers, int32_t *n, int32_t *n_busy, int32_t *n_queued);
+
+/* Whether the call's owner may have one more call among `most` that wait for these workers. */
+bool serve_workers_have_room(serve_workers *workers, const serve_call *call, size_t most);
 
 void serve_log_call(const serve_call *call);
 
@@ -493,7 +525,7 @@ serve_handler serve_health, serve_metrics, serve_models, serve_models_load, serv
     serve_stream_read, serve_stream_cancel, serve_lora_list, serve_lora_scale, serve_lora_load,
     serve_lora_unload;
 serve_error_form serve_messages_error, serve_ollama_error;
-bool serve_page_has(const char *path);
+bool serve_page_has(const char *path, size_t n);
 
 /* tokens.c: the ids of a request's prompt, which has no media, and of a JSON string; into *tokens, [*n],
  * which the caller frees in any case. TOO_LONG ("text" or "chat") if no request has room for so many bytes.
@@ -520,6 +552,9 @@ bool serve_lora_choose(serve_call *call, const char *adapter, const json_t *list
 void serve_events_destroy(serve_server *server);
 void serve_events_leave(serve_call *call);
 void serve_events_end(serve_server *server);
+
+/* Ends the streams of callers whose key was removed. */
+void serve_events_revoke(serve_server *server);
 
 /* models.c: appends the states of several models as the member "models". */
 void serve_models_add_states(serve_server *server, weir__text *text);

@@ -31,10 +31,21 @@
 
 /* ---- Calls that come back ---- */
 
+/* Bytes of the body that the answer repeats or keeps. */
+static size_t kept_bytes(const serve_answer *answer)
+{
+    if (answer == NULL) return 0;
+    size_t n = answer->repeated.capacity;
+    return answer->record != NULL ? n + answer->record->before.capacity + answer->record->input.capacity : n;
+}
+
+/* Counts no more of it than the answer has. */
 static void forget_body(serve_call *call)
 {
-    call->server->n_bodies -= call->body_length;
-    call->body_length = 0;
+    size_t kept = kept_bytes(call->answer);
+    if (kept > call->body_length) kept = call->body_length;
+    serve_share_release(&call->server->bodies, call->owner, call->body_length - kept);
+    call->body_length = kept;
     if (!call->server->params.log_text) weir__text_fini(&call->body);
 }
 
@@ -193,7 +204,8 @@ weir_status serve_server_create(const serve_params *params, serve_server **out, 
     if ((server = weir__mem_calloc(1, sizeof *server)) == NULL)
         return weir__error_set(error, WEIR_NO_MEMORY, NULL, "out of memory for the server");
     server->params = *params;
-    server->answers = (weir__quota){.most = SERVE_ANSWERS_MAX, .small = SERVE_ANSWER_SMALL};
+    serve_share *const shares[] = {&server->answers, &server->media, &server->bodies, &server->waits};
+    for (size_t i = 0; i < sizeof shares / sizeof *shares; i++) serve_share_init(shares[i]);
     server->created_s = (int64_t)time(NULL);
     server->created_ns = weir__clock_now_ns();
     set_fingerprint(server);
@@ -201,7 +213,7 @@ weir_status serve_server_create(const serve_params *params, serve_server **out, 
     weir__clock_cond_init(&server->changed);
     server->keys = serve_keys_create(params);
     server->tapes = serve_tapes_create(server);
-    server->records = serve_records_create();
+    server->records = serve_records_create((size_t)params->response_bytes);
     server->workers = serve_workers_create(params->n_workers, params->work_s, serve_ready_post);
     if (params->n_media_hosts > 0)
         server->fetchers = serve_workers_create(FETCHERS, params->work_s, serve_ready_post);
@@ -253,7 +265,8 @@ weir_status serve_server_add_adapter(serve_server *server, const char *name, wei
         return weir__error_set(error, WEIR_INVALID, "lora",
                                "\"%.100s\" is the model's own name: rename the file, or give another --alias",
                                name);
-    return serve_adapters_add(serve_catalog_loaded(server->catalog)->adapters, name, adapter, scale, error);
+    return serve_adapters_add(serve_catalog_loaded(server->catalog)->adapters, name, adapter, scale, true,
+                              error);
 }
 
 void serve_server_ready(serve_server *server, weir_model *model, weir_engine *engine)
@@ -317,6 +330,10 @@ void serve_server_destroy(serve_server *server)
     serve_kv_events_destroy(server->kv_events);
     serve_events_destroy(server);
     serve_keys_destroy(server->keys);
+    serve_share_fini(&server->answers);
+    serve_share_fini(&server->media);
+    serve_share_fini(&server->bodies);
+    serve_share_fini(&server->waits);
     pthread_cond_destroy(&server->changed);
     pthread_mutex_destroy(&server->mutex);
     weir__mem_free(server->unix_path);

@@ -3,10 +3,13 @@
 
 #include <arpa/inet.h>
 #include <ctype.h>
+#include <errno.h>
+#include <fcntl.h>
 #include <netinet/in.h>
 #include <string.h>
 #include <strings.h>
 #include <sys/socket.h>
+#include <unistd.h>
 
 #include "base/ascii.h"
 
@@ -128,16 +131,46 @@ static bool is_public_4(const uint8_t *address)
     return true;
 }
 
-/* Global unicast alone, without 2001::/23, 2001:db8::/32, 2002::/16 and 3fff::/20; and IPv4 as IPv6. */
-static bool is_public_6(const uint8_t *address)
+/* The IPv4 address in an IPv6 one (mapped, or NAT64's); NULL: there is none. */
+static const uint8_t *four_in_6(const uint8_t *address)
 {
     static const uint8_t mapped[12] = {[10] = 0xff, [11] = 0xff}, translated[12] = {0, 0x64, 0xff, 0x9b};
-    if (memcmp(address, mapped, 12) == 0 || memcmp(address, translated, 12) == 0)
-        return is_public_4(address + 12);
+    bool has = memcmp(address, mapped, 12) == 0 || memcmp(address, translated, 12) == 0;
+    return has ? address + 12 : NULL;
+}
+
+/* Global unicast alone, without 2001::/23, 2001:db8::/32, 2002::/16 and 3fff::/20. */
+static bool is_public_6(const uint8_t *address)
+{
     return is_in(address, (const uint8_t[]){0x20}, 3) && !is_in(address, (const uint8_t[]){0x20, 1, 0}, 23) &&
            !is_in(address, (const uint8_t[]){0x20, 1, 0x0d, 0xb8}, 32) &&
            !is_in(address, (const uint8_t[]){0x20, 2}, 16) &&
            !is_in(address, (const uint8_t[]){0x3f, 0xff, 0}, 20);
+}
+
+/* Whether the address is one of this machine's: the system binds sockets only to these. In doubt it is. */
+static bool is_own(int family, const void *address, socklen_t n)
+{
+    int fd = socket(family, SOCK_STREAM, 0);
+    if (fd < 0) return errno != EAFNOSUPPORT;
+    fcntl(fd, F_SETFD, FD_CLOEXEC);
+    bool own = bind(fd, address, n) == 0 || errno != EADDRNOTAVAIL;
+    close(fd);
+    return own;
+}
+
+static bool is_own_4(const uint8_t *bytes)
+{
+    struct sockaddr_in address = {.sin_family = AF_INET};
+    memcpy(&address.sin_addr, bytes, 4);
+    return is_own(AF_INET, &address, sizeof address);
+}
+
+static bool is_own_6(const uint8_t *bytes)
+{
+    struct sockaddr_in6 address = {.sin6_family = AF_INET6};
+    memcpy(&address.sin6_addr, bytes, 16);
+    return is_own(AF_INET6, &address, sizeof address);
 }
 
 bool serve_sources_reach(const char *const *entries, size_t n, const struct sockaddr *address)
@@ -148,12 +181,15 @@ bool serve_sources_reach(const char *const *entries, size_t n, const struct sock
     uint16_t port;
     if (address->sa_family == AF_INET) {
         memcpy(&four, address, sizeof four);
-        if (is_public_4((const uint8_t *)&four.sin_addr)) return true;
+        const uint8_t *bytes = (const uint8_t *)&four.sin_addr;
+        if (is_public_4(bytes) && !is_own_4(bytes)) return true;
         port = ntohs(four.sin_port);
         inet_ntop(AF_INET, &four.sin_addr, text, sizeof text);
     } else if (address->sa_family == AF_INET6) {
         memcpy(&six, address, sizeof six);
-        if (is_public_6(six.sin6_addr.s6_addr)) return true;
+        const uint8_t *bytes = six.sin6_addr.s6_addr, *inner = four_in_6(bytes);
+        if (inner != NULL ? is_public_4(inner) && !is_own_4(inner) : is_public_6(bytes) && !is_own_6(bytes))
+            return true;
         port = ntohs(six.sin6_port);
         inet_ntop(AF_INET6, &six.sin6_addr, text, sizeof text);
     } else {

@@ -2,8 +2,9 @@
  *
  * An entry is a name ("example.com"), all names of a domain ("*.example.com", without the domain itself),
  * any host ("*") or an address ("203.0.113.7", "[2001:db8::7]"), each with a port or not (":8443"); without
- * one the scheme's own port is meant. Addresses that are not public (loopback, private, link-local, …) may be
- * connected to only if an entry is that address itself, whatever the name that led there.
+ * one the scheme's own port is meant. Addresses that are not public (loopback, private, link-local, …) or that
+ * are this machine's own may be connected to only if an entry is that address itself, whatever the name that
+ * led there.
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef WEIR_SERVER_SOURCES_H
 #define WEIR_SERVER_SOURCES_H
@@ -28,7 +29,7 @@ bool serve_sources_check(const char *entry);
 bool serve_sources_have(const char *const *entries, size_t n, const char *host, uint16_t port,
                         bool is_default_port);
 
-/* Whether the address is public, or itself in the list. */
+/* Whether the address is public and another machine's, or itself in the list. */
 bool serve_sources_reach(const char *const *entries, size_t n, const struct sockaddr *address);
 
 #endif

@@ -5,7 +5,7 @@
 /* POST /v1/streams/ID/cancel */
 void serve_stream_cancel(serve_call *call)
 {
-    const serve_tape *tape = serve_tape_find(call, "/cancel");
+    const serve_tape *tape = serve_tape_find(call);
     if (tape == NULL) return;
     serve_answer *answer = serve_tape_answer(tape);
     if (answer != NULL) {

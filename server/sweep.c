@@ -16,10 +16,10 @@
 #include "records.h"
 #include "tape.h"
 
-#define WATCH_STEPS 4                   /* sweeps between two looks at the engine */
-#define CROWD       32                  /* calls at a time */
-#define LARGE       ((uint64_t)4 << 20) /* bytes of bodies at a time; as JSON they take many times as much */
-#define FAREWELL_S  2                   /* after a drain: time for the last clients to read their errors */
+#define WATCH_STEPS 4                 /* sweeps between two looks at the engine */
+#define CROWD       32                /* calls at a time */
+#define LARGE       ((size_t)4 << 20) /* bytes of bodies at a time; as JSON they take many times as much */
+#define FAREWELL_S  2                 /* after a drain: time for the last clients to read their errors */
 
 static void check_call(serve_call *call, int64_t now_ns)
 {
@@ -100,10 +100,11 @@ static void give_back_memory(serve_server *server)
 {
     if (server->n_calls > server->most_calls) server->most_calls = server->n_calls;
     bool crowd = server->most_calls >= CROWD && server->n_calls <= server->most_calls / 8;
-    bool large = server->most_bodies >= LARGE && server->n_bodies <= server->most_bodies / 8;
+    size_t bodies = serve_share_used(&server->bodies);
+    bool large = server->most_bodies >= LARGE && bodies <= server->most_bodies / 8;
     if (!crowd && !large) return;
     server->most_calls = server->n_calls;
-    server->most_bodies = server->n_bodies;
+    server->most_bodies = bodies;
 #ifdef __GLIBC__
     pthread_t thread;
     if (weir__thread_start(&thread, NULL, trim, NULL) == 0) pthread_detach(thread);

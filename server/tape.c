@@ -7,6 +7,7 @@
 
 #include "base/clock.h"
 #include "base/mem.h"
+#include "keys.h"
 #include "model.h"
 
 /* Where an event ends in the bytes; headed: the tape's head goes before its own. */
@@ -22,6 +23,7 @@ struct serve_tape {
     serve_tape *next;
     char id[SERVE_ID_MAX]; /* zeroes behind it */
     int32_t key;
+    serve_owner owner;
     serve_answer *answer; /* NULL: nothing more will come */
     serve_call *readers;
     int32_t n_readers;
@@ -31,22 +33,28 @@ struct serve_tape {
     size_t n_marks, capacity;
     uint64_t first; /* the number of the first event that is still here; they count from 1 */
     bool ended, failed, lost, background;
-    size_t counted; /* of of->stats.n_bytes */
+    bool revoked;   /* its key is no longer one: nobody can come for it */
+    size_t counted; /* of of->bytes */
 };
 
 struct serve_tapes {
     serve_server *server;
     serve_tape *newest;
-    serve_tapes_stats stats; /* n, n_bytes and the counters */
+    serve_share bytes;
+    serve_tapes_stats stats; /* n and the counters */
 };
 
 /* ---- Room ---- */
 
-static void count(serve_tape *tape)
+/* False: out of memory, which can be only the first time. */
+static bool count(serve_tape *tape)
 {
     size_t n = sizeof *tape + tape->head.capacity + tape->bytes.capacity + tape->capacity * sizeof(mark);
-    tape->of->stats.n_bytes += n - tape->counted;
+    serve_share *bytes = &tape->of->bytes;
+    if (n > tape->counted && !serve_share_hold(bytes, tape->owner, n - tape->counted)) return false;
+    if (n < tape->counted) serve_share_release(bytes, tape->owner, tape->counted - n);
     tape->counted = n;
+    return true;
 }
 
 static void tape_destroy(serve_tape *tape)
@@ -55,25 +63,61 @@ static void tape_destroy(serve_tape *tape)
     while (*at != tape) at = &(*at)->next;
     *at = tape->next;
     tape->of->stats.n--;
-    tape->of->stats.n_bytes -= tape->counted;
+    serve_share_release(&tape->of->bytes, tape->owner, tape->counted);
     weir__text_fini(&tape->head);
     weir__text_fini(&tape->bytes);
     weir__mem_free(tape->marks);
     weir__mem_free(tape);
 }
 
-/* The one that was read longest ago, of those that have ended. */
-static bool drop_one(serve_tapes *tapes)
+/* Its answer still comes, or it is read: it stays. */
+static bool is_running(const serve_tape *tape)
+{
+    return tape->answer != NULL || tape->n_readers > 0;
+}
+
+/* The owner's tapes that run, or those that do not. */
+static size_t n_tapes(const serve_tapes *tapes, serve_owner owner, bool running)
+{
+    size_t n = 0;
+    for (const serve_tape *tape = tapes->newest; tape != NULL; tape = tape->next)
+        n += is_running(tape) == running && serve_owner_is(tape->owner, owner);
+    return n;
+}
+
+static size_t n_running(const serve_tapes *tapes)
+{
+    size_t n = 0;
+    for (const serve_tape *tape = tapes->newest; tape != NULL; tape = tape->next) n += is_running(tape);
+    return n;
+}
+
+/* The owner's tape that does not run and was read longest ago. */
+static bool drop_of(serve_tapes *tapes, serve_owner owner)
 {
     serve_tape *oldest = NULL;
     for (serve_tape *tape = tapes->newest; tape != NULL; tape = tape->next)
-        if (tape->answer == NULL && tape->n_readers == 0 &&
+        if (!is_running(tape) && serve_owner_is(tape->owner, owner) &&
             (oldest == NULL || tape->alone_ns < oldest->alone_ns))
             oldest = tape;
     if (oldest == NULL) return false;
     tapes->stats.n_dropped++;
     tape_destroy(oldest);
     return true;
+}
+
+/* One of the owner with most tapes that do not run. */
+static bool drop_one(serve_tapes *tapes)
+{
+    const serve_tape *victim = NULL;
+    size_t most = 0;
+    for (const serve_tape *tape = tapes->newest; tape != NULL; tape = tape->next) {
+        if (is_running(tape)) continue;
+        size_t n = n_tapes(tapes, tape->owner, false);
+        if (n > most) victim = tape;
+        if (n > most) most = n;
+    }
+    return victim != NULL && drop_of(tapes, victim->owner);
 }
 
 /* Gives back unused memory of its arrays. */
@@ -89,7 +133,7 @@ static void fit(serve_tape *tape)
         tape->marks = marks;
         tape->capacity = tape->n_marks;
     }
-    count(tape);
+    (void)count(tape);
 }
 
 /* Forgets its first n events. */
@@ -105,17 +149,28 @@ static void cut(serve_tape *tape, size_t n)
     fit(tape);
 }
 
-/* Brings all tapes down to their limit: drops those that have ended and are not read, then the older half of
- * the longest. So none has less than its share. */
+/* The owner's longest tape that still has events. */
+static serve_tape *longest_of(const serve_tapes *tapes, serve_owner owner)
+{
+    serve_tape *longest = NULL;
+    for (serve_tape *tape = tapes->newest; tape != NULL; tape = tape->next)
+        if (tape->n_marks > 0 && serve_owner_is(tape->owner, owner) &&
+            (longest == NULL || tape->counted > longest->counted))
+            longest = tape;
+    return longest;
+}
+
+/* Brings all tapes down to their limit: of the owner with most bytes drops a tape that does not run, else the
+ * older half of its longest. So no owner has less than its share. */
 static void make_room(serve_tapes *tapes)
 {
-    while (tapes->stats.n_bytes > (size_t)tapes->server->params.resume_bytes) {
-        if (drop_one(tapes)) continue;
-        serve_tape *longest = tapes->newest;
-        for (serve_tape *tape = longest; tape != NULL; tape = tape->next)
-            if (tape->counted > longest->counted) longest = tape;
-        if (longest == NULL || longest->n_marks < 2) return;
-        cut(longest, longest->n_marks / 2);
+    serve_owner owner;
+    while (serve_share_used(&tapes->bytes) > (size_t)tapes->server->params.resume_bytes &&
+           serve_share_largest(&tapes->bytes, &owner)) {
+        if (drop_of(tapes, owner)) continue;
+        serve_tape *longest = longest_of(tapes, owner);
+        if (longest == NULL) return;
+        cut(longest, (longest->n_marks + 1) / 2);
     }
 }
 
@@ -153,11 +208,11 @@ void serve_tape_leave(serve_call *reader)
 }
 
 /* The stream's end, for a reader that cannot have its rest. */
-static void end_reader(serve_call *reader, const char *code, const char *message)
+static void end_reader(serve_call *reader, int status, const char *code, const char *message)
 {
     size_t at = serve_call_begin_piece(reader);
     weir__text_add_string(&reader->out, "data: {\"error\":");
-    serve_call_error_json(&reader->out, 503, NULL, code, message);
+    serve_call_error_json(&reader->out, status, NULL, code, message);
     weir__text_add_string(&reader->out, "}\n\n");
     serve_call_end_piece(reader, at);
     serve_call_end(reader);
@@ -189,7 +244,8 @@ void serve_tape_feed(serve_call *reader)
     const serve_tape *tape = reader->tape;
     if (reader->ended) return;
     if (reader->tape_at < tape->first) {
-        end_reader(reader, "events_gone", "the reader was too slow: events that it has not read are gone");
+        end_reader(reader, 503, "events_gone",
+                   "the reader was too slow: events that it has not read are gone");
         return;
     }
     size_t at = serve_call_begin_piece(reader);
@@ -215,7 +271,7 @@ void serve_tape_add(serve_tape *tape, const weir__text *event)
     tape->marks[tape->n_marks++] = (mark){.end = tape->bytes.n, .headed = headed};
     for (serve_call *reader = tape->readers; reader != NULL; reader = reader->reader_after)
         serve_tape_feed(reader);
-    count(tape);
+    (void)count(tape);
     make_room(tape->of);
 }
 
@@ -236,20 +292,33 @@ bool serve_tape_failed(const serve_tape *tape)
 
 /* ---- Answers ---- */
 
+/* Room for one more that runs; those that do not run have what is left. False: the call has its answer. */
+static bool has_room(serve_call *call)
+{
+    serve_tapes *tapes = call->server->tapes;
+    size_t n = n_running(tapes), held = n_tapes(tapes, call->owner, true);
+    if (!serve_share_admits(held, 1, n, SERVE_TAPES_MOST))
+        return serve_call_refuse(call, 429, NULL, "too_many_streams",
+                                 "%zu resumable streams run, %zu of them yours; allowed: %d in all, and to "
+                                 "each caller as many as leave a third of them free",
+                                 n, held, SERVE_TAPES_MOST);
+    if (tapes->stats.n >= SERVE_TAPES_MOST) (void)drop_one(tapes); /* there is one: not all of them run */
+    return true;
+}
+
 serve_tape *serve_tape_start(serve_call *call, const char id[SERVE_ID_MAX], const weir__text *head,
                              bool background, bool unread, serve_call **made)
 {
     serve_call *maker = NULL;
     serve_tapes *tapes = call->server->tapes;
     serve_tape *tape = NULL;
-    if (tapes->stats.n >= SERVE_TAPES_MOST && !drop_one(tapes)) {
-        serve_call_refuse(call, 429, NULL, "too_many_streams", "the limit of %d resumable streams is reached",
-                          SERVE_TAPES_MOST);
-        return NULL;
-    }
+    if (!has_room(call)) return NULL;
     if ((tape = weir__mem_calloc(1, sizeof *tape)) == NULL) goto no_memory;
     weir__text_add(&tape->head, head->bytes, head->n);
     if (head->failed || tape->head.failed) goto no_memory;
+    tape->of = tapes;
+    tape->owner = call->owner;
+    if (!count(tape)) goto no_memory;
     if ((maker = serve_call_create(call->server, NULL)) == NULL) goto no_memory;
     /* The answer's part of the request: its name in the log, and its place among its key's. */
     memcpy(maker->method, call->method, sizeof maker->method);
@@ -266,29 +335,33 @@ serve_tape *serve_tape_start(serve_call *call, const char id[SERVE_ID_MAX], cons
     call->loaded = NULL;
     call->lease = NULL;
     maker->key = call->key;
+    maker->owner = call->owner;
     maker->counted = call->counted;
     call->counted = 0;
+    maker->body_length = call->body_length;
+    call->body_length = 0;
     maker->state = SERVE_ANSWERING;
     maker->begun = true;
     maker->status = 200;
     maker->answer = tape->answer = call->answer;
     call->answer = NULL;
     memcpy(tape->id, id, sizeof tape->id);
-    tape->of = tapes;
     tape->next = tapes->newest;
     tapes->newest = tape;
     tapes->stats.n++;
     tape->key = call->key;
     tape->background = background;
     tape->first = 1;
-    count(tape);
     *made = maker;
     if (unread) return tape;
     attach(tape, call, 1);
     serve_call_send(call);
     return tape;
 no_memory:
-    if (tape != NULL) weir__text_fini(&tape->head);
+    if (tape != NULL) {
+        serve_share_release(&tapes->bytes, call->owner, tape->counted);
+        weir__text_fini(&tape->head);
+    }
     weir__mem_free(tape);
     serve_call_no_memory(call);
     return NULL;
@@ -300,14 +373,12 @@ void serve_tape_orphan(serve_tape *tape)
     tape->lost = tape->lost || !tape->ended;
     for (serve_call *reader = tape->readers; reader != NULL && !tape->ended; reader = reader->reader_after)
         if (!reader->ended)
-            end_reader(reader, "given_up",
+            end_reader(reader, 503, "given_up",
                        "the answer was abandoned: the server has no room for it, or is stopping");
     if (tape->lost && tape->n_readers == 0) tape_destroy(tape);
 }
 
 /* ---- GET /v1/streams/ID ---- */
-
-#define PREFIX "/streams/" /* behind "/v1" */
 
 /* Compares all ids as a whole: the time reveals nothing about them. */
 serve_tape *serve_tape_of(const serve_call *call, const char *id)
@@ -319,20 +390,18 @@ serve_tape *serve_tape_of(const serve_call *call, const char *id)
     return found;
 }
 
-serve_tape *serve_tape_find(serve_call *call, const char *ending)
+serve_tape *serve_tape_find(serve_call *call)
 {
-    const char *given = serve_route_path(call->path) + sizeof PREFIX - 1;
-    size_t n = strlen(given) - strlen(ending);
     char id[SERVE_ID_MAX] = {0};
-    if (n < sizeof id) snprintf(id, sizeof id, "%.*s", (int)n, given);
+    size_t n = strlen(call->name);
+    if (n < sizeof id) memcpy(id, call->name, n);
     serve_tape *found = serve_tape_of(call, id);
     if (found == NULL)
         serve_call_refuse(
             call, 404, NULL, "stream_not_found",
             "there is no stream \"%.*s\" here that this key may read: without a reader an answer "
             "goes on for %d s, and is kept for %d s after its end",
-            (int)(n < sizeof id ? n : sizeof id), given, call->server->params.grace_s,
-            call->server->params.live.keep_s);
+            SERVE_ID_MAX, call->name, call->server->params.grace_s, call->server->params.live.keep_s);
     return found;
 }
 
@@ -374,16 +443,37 @@ void serve_tape_read(serve_call *call, serve_tape *tape, uint64_t offset)
 
 void serve_stream_read(serve_call *call)
 {
-    serve_tape *tape = serve_tape_find(call, "");
+    serve_tape *tape = serve_tape_find(call);
     if (tape != NULL) serve_tape_read(call, tape, 0);
 }
 
 /* ---- All of them ---- */
 
+/* Who came back to a stream reads an endless answer; a request's own one goes on (ADR 0052). */
+static void dismiss_readers(serve_tape *tape)
+{
+    for (serve_call *reader = tape->readers; reader != NULL; reader = reader->reader_after)
+        if (strcmp(reader->method, "GET") == 0 && !reader->ended)
+            end_reader(reader, 401, "invalid_api_key", "the API key of this reader was removed");
+}
+
+void serve_tapes_revoke(serve_tapes *tapes)
+{
+    for (serve_tape *tape = tapes->newest; tape != NULL; tape = tape->next) {
+        bool revoked = !serve_keys_are_valid(tapes->server->keys, tape->key);
+        if (revoked) dismiss_readers(tape);
+        if (revoked && !tape->revoked && tape->answer != NULL && tape->n_readers == 0)
+            tape->alone_ns = weir__clock_now_ns();
+        tape->revoked = revoked;
+    }
+}
+
 serve_tapes *serve_tapes_create(serve_server *server)
 {
     serve_tapes *tapes = weir__mem_calloc(1, sizeof *tapes);
-    if (tapes != NULL) tapes->server = server;
+    if (tapes == NULL) return NULL;
+    tapes->server = server;
+    serve_share_init(&tapes->bytes);
     return tapes;
 }
 
@@ -391,6 +481,7 @@ void serve_tapes_destroy(serve_tapes *tapes)
 {
     if (tapes == NULL) return;
     while (tapes->newest != NULL) tape_destroy(tapes->newest);
+    serve_share_fini(&tapes->bytes);
     weir__mem_free(tapes);
 }
 
@@ -404,7 +495,7 @@ serve_answer *serve_tapes_drop(serve_tapes *tapes, int64_t now_ns)
     const serve_params *params = &tapes->server->params;
     for (serve_tape *tape = tapes->newest, *next; tape != NULL; tape = next) {
         next = tape->next;
-        if (tape->answer != NULL && tape->background) continue;
+        if (tape->answer != NULL && tape->background && !tape->revoked) continue;
         int64_t patience_s = tape->answer != NULL ? params->grace_s : params->live.keep_s;
         if (tape->n_readers > 0 || now_ns - tape->alone_ns < patience_s * WEIR__NS_PER_S) continue;
         if (tape->answer == NULL) {
@@ -420,6 +511,7 @@ serve_answer *serve_tapes_drop(serve_tapes *tapes, int64_t now_ns)
 serve_tapes_stats serve_tapes_get_stats(const serve_tapes *tapes)
 {
     serve_tapes_stats stats = tapes->stats;
+    stats.n_bytes = serve_share_used((serve_share *)&tapes->bytes);
     for (const serve_tape *tape = tapes->newest; tape != NULL; tape = tape->next) {
         stats.n_running += tape->answer != NULL;
         stats.n_alone += tape->answer != NULL && tape->n_readers == 0;

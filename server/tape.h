@@ -7,7 +7,7 @@
 #include "kept.h"
 #include "serve.h"
 
-#define SERVE_TAPES_MOST 256
+#define SERVE_TAPES_MOST 256 /* that run: the most of one caller that is alone are three quarters */
 
 serve_tapes *serve_tapes_create(serve_server *server);
 void serve_tapes_destroy(serve_tapes *tapes); /* no call is left */
@@ -34,8 +34,8 @@ void serve_tape_orphan(serve_tape *tape);
 void serve_tape_feed(serve_call *reader);
 void serve_tape_leave(serve_call *reader);
 
-/* The tape that the call's path names before `ending`. NULL: the call has its answer. */
-serve_tape *serve_tape_find(serve_call *call, const char *ending);
+/* The tape that the call's path names. NULL: the call has its answer. */
+serve_tape *serve_tape_find(serve_call *call);
 
 /* The tape with this id, which has SERVE_ID_MAX bytes, if the call's key may read it; else NULL. */
 serve_tape *serve_tape_of(const serve_call *call, const char *id);
@@ -50,6 +50,10 @@ serve_answer *serve_tape_answer(const serve_tape *tape);
 /* Drops tapes that ended and that nobody has read for too long. Returns the answer of one that has not ended,
  * which the caller destroys, and with it the tape; NULL: there is none. */
 serve_answer *serve_tapes_drop(serve_tapes *tapes, int64_t now_ns);
+
+/* Keys were replaced: whose key was removed reads no further, and its answers in the background end as others
+ * that nobody reads. */
+void serve_tapes_revoke(serve_tapes *tapes);
 
 /* streams.c: ends answers that nobody has read for too long. */
 void serve_tapes_sweep(serve_tapes *tapes, int64_t now_ns);

@@ -45,6 +45,9 @@ static int set_up(void **state)
     server.woken = true; /* there is nobody to be woken */
     server.keys = serve_keys_create(&server.params);
     server.tapes = serve_tapes_create(&server);
+    serve_share_init(&server.answers);
+    serve_share_init(&server.bodies);
+    serve_share_init(&server.media);
     return server.keys == NULL || server.tapes == NULL;
 }
 
@@ -53,6 +56,9 @@ static int tear_down(void **state)
     (void)state;
     assert_int_equal(server.n_calls, 0);
     serve_tapes_destroy(server.tapes);
+    serve_share_fini(&server.answers);
+    serve_share_fini(&server.bodies);
+    serve_share_fini(&server.media);
     serve_keys_destroy(server.keys);
     serve_catalog_destroy(server.catalog);
     weir_engine_destroy(engine);
@@ -109,7 +115,7 @@ static serve_call *resume(const char *id, int64_t position)
 {
     serve_call *call = create("GET");
     if (call == NULL) return NULL;
-    snprintf(call->path, sizeof call->path, "/v1/streams/%s", id);
+    snprintf(call->name, sizeof call->name, "%s", id);
     if (position >= 0) {
         call->position_from = "Last-Event-ID";
         snprintf(call->position, sizeof call->position, "%lld", (long long)position);

@@ -69,7 +69,7 @@ void serve_tokenize(serve_call *call)
 {
     words w;
     weir_error error = {0};
-    weir__text text = {.quota = &call->server->answers};
+    weir__text text = {.quota = &call->answers};
     int32_t *tokens = NULL;
     json_t *json = NULL;
     size_t n = 0;
@@ -93,7 +93,7 @@ void serve_detokenize(serve_call *call)
 {
     words w;
     weir_error error = {0};
-    weir__text text = {.quota = &call->server->answers};
+    weir__text text = {.quota = &call->answers};
     int32_t *tokens = NULL;
     char *content = NULL;
     size_t n = 0, length = 0, capacity = 0;
@@ -125,7 +125,7 @@ out:
 static void tell_chat(serve_call *call, weir_chat *chat)
 {
     weir_error error = {0};
-    weir__text text = {.quota = &call->server->answers};
+    weir__text text = {.quota = &call->answers};
     int32_t *tokens = NULL;
     size_t length, n = 0;
     const char *prompt = weir_chat_prompt(chat, &length);

@@ -5,9 +5,11 @@
 #include "base/thread.h"
 #include "serve.h"
 
-/* Jobs that wait. */
+/* Jobs that wait: a line for each owner, whose calls are linked by next_job, and their first ones by
+ * next_line. Invariant: no owner has two lines; n counts the calls. */
 typedef struct queue {
-    serve_call *first, *last;
+    serve_call *first, *last; /* of the owners whose turn is first and last */
+    int32_t n;
 } queue;
 
 /* One thread and its job. */
@@ -48,6 +50,46 @@ static bool is_to_end(void *user)
     return w->late;
 }
 
+/* ---- The queue ---- */
+
+static void add_line(queue *jobs, serve_call *call)
+{
+    call->next_line = NULL;
+    *(jobs->last != NULL ? &jobs->last->next_line : &jobs->first) = call;
+    jobs->last = call;
+}
+
+static void add_job(queue *jobs, serve_call *call)
+{
+    serve_call *line = jobs->first;
+    call->next_job = NULL;
+    call->last_job = call;
+    jobs->n++;
+    while (line != NULL && !serve_owner_is(line->owner, call->owner)) line = line->next_line;
+    if (line == NULL) {
+        add_line(jobs, call);
+        return;
+    }
+    line->last_job->next_job = call;
+    line->last_job = call;
+}
+
+/* NULL: there is none. */
+static serve_call *take_job(queue *jobs)
+{
+    serve_call *call = jobs->first;
+    if (call == NULL) return NULL;
+    serve_call *next = call->next_job;
+    jobs->first = call->next_line;
+    if (jobs->first == NULL) jobs->last = NULL;
+    jobs->n--;
+    if (next != NULL) {
+        next->last_job = call->last_job;
+        add_line(jobs, next);
+    }
+    return call;
+}
+
 /* ---- The threads ---- */
 
 /* The next job; NULL: there will be none. Ends the one before. */
@@ -65,10 +107,8 @@ static serve_call *take_call(worker *w)
         workers->n_ended++;
         pthread_cond_broadcast(&workers->changed);
     } else {
-        w->call = w->queue->first;
+        w->call = take_job(w->queue);
         w->began_ns = weir__clock_now_ns();
-        w->queue->first = w->call->next_job;
-        if (w->queue->first == NULL) w->queue->last = NULL;
     }
     pthread_mutex_unlock(&workers->mutex);
     return w->call;
@@ -80,6 +120,11 @@ bool serve_workers_go_on(void *unused)
 {
     (void)unused;
     return self == NULL || !is_to_end(self);
+}
+
+bool serve_workers_are_stopping(void)
+{
+    return self != NULL && atomic_load_explicit(&self->workers->stopping, memory_order_relaxed);
 }
 
 static void *run_worker(void *user)
@@ -118,10 +163,8 @@ serve_workers *serve_workers_create(int32_t n, int32_t most_s, void (*done)(serv
 
 static void give_back(serve_workers *workers, queue *jobs)
 {
-    for (serve_call *call = jobs->first, *next; call != NULL; call = next) {
-        next = call->next_job;
-        workers->done(call);
-    }
+    serve_call *call;
+    while ((call = take_job(jobs)) != NULL) workers->done(call);
 }
 
 bool serve_workers_destroy(serve_workers *workers, int timeout_ms)
@@ -171,19 +214,10 @@ void serve_workers_give(serve_workers *workers, serve_call *call, void (*job)(se
     queue *jobs = call->route != NULL && call->route->slow ? &workers->slow : &workers->quick;
     call->state = SERVE_WORKING;
     call->job = job;
-    call->next_job = NULL;
     pthread_mutex_lock(&workers->mutex);
-    *(jobs->last != NULL ? &jobs->last->next_job : &jobs->first) = call;
-    jobs->last = call;
+    add_job(jobs, call);
     pthread_cond_broadcast(&workers->changed);
     pthread_mutex_unlock(&workers->mutex);
-}
-
-static int32_t length(const queue *jobs)
-{
-    int32_t n = 0;
-    for (const serve_call *call = jobs->first; call != NULL; call = call->next_job) n++;
-    return n;
 }
 
 void serve_workers_count(serve_workers *workers, int32_t *n, int32_t *n_busy, int32_t *n_queued)
@@ -192,6 +226,18 @@ void serve_workers_count(serve_workers *workers, int32_t *n, int32_t *n_busy, in
     *n = workers->n;
     *n_busy = 0;
     for (int32_t i = 0; i < workers->n; i++) *n_busy += workers->all[i].began_ns != 0;
-    *n_queued = length(&workers->quick) + length(&workers->slow);
+    *n_queued = workers->quick.n + workers->slow.n;
     pthread_mutex_unlock(&workers->mutex);
+}
+
+bool serve_workers_have_room(serve_workers *workers, const serve_call *call, size_t most)
+{
+    size_t held = 0;
+    pthread_mutex_lock(&workers->mutex);
+    const serve_call *line = workers->quick.first;
+    while (line != NULL && !serve_owner_is(line->owner, call->owner)) line = line->next_line;
+    for (; line != NULL; line = line->next_job) held++;
+    bool room = serve_share_admits(held, 1, (size_t)workers->quick.n, most);
+    pthread_mutex_unlock(&workers->mutex);
+    return room;
 }

@@ -149,9 +149,43 @@ static void test_a_job_that_does_not_end_is_seen(void **state)
     assert_int_equal(n_done, 1);
 }
 
+static serve_call *order[16];
+
+static void note(serve_call *call)
+{
+    order[n_begun] = call; /* one worker */
+    count(&n_begun);
+}
+
+/* Who has queued many jobs does not hold back the first one of another; each one's keep their order. */
+static void test_owners_take_turns(void **state)
+{
+    enum { HOG = 6, OTHER = 2, LATE = 1 };
+    serve_call blocker = {0}, calls[HOG + OTHER + LATE] = {0};
+    static const int wanted[] = {0, 6, 8, 1, 7, 2, 3, 4, 5};
+    (void)state;
+    serve_workers *workers = serve_workers_create(1, 3600, done);
+    serve_workers_give(workers, &blocker, deaf);
+    await(&n_begun, 1);
+    for (int i = 0; i < HOG + OTHER + LATE; i++) {
+        calls[i].owner = serve_owner_of(i < HOG ? 0 : i < HOG + OTHER ? 1 : 2, "");
+        serve_workers_give(workers, &calls[i], note);
+    }
+    serve_call own = {.owner = serve_owner_of(0, "")}, stranger = {.owner = serve_owner_of(3, "")};
+    assert_true(serve_workers_have_room(workers, &own, 12)); /* of 12 places it has 6, and 3 are free */
+    assert_false(serve_workers_have_room(workers, &own, 11));
+    assert_true(serve_workers_have_room(workers, &stranger, 10));
+    assert_false(serve_workers_have_room(workers, &stranger, 9));
+    released = true;
+    await(&n_done, 1 + HOG + OTHER + LATE);
+    for (int i = 0; i < HOG + OTHER + LATE; i++) assert_ptr_equal(order[i + 1], &calls[wanted[i]]);
+    assert_true(serve_workers_destroy(workers, -1));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup(test_owners_take_turns, setup),
         cmocka_unit_test_setup(test_a_job_ends_when_its_client_goes, setup),
         cmocka_unit_test_setup(test_a_job_ends_when_its_time_is_over, setup),
         cmocka_unit_test_setup(test_jobs_end_with_their_workers, setup),

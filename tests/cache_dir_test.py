@@ -69,6 +69,18 @@ told = {line["request"]: line["cache"] for line in lines if "cache" in line}
 check("a cold one", told[0]["reason"] == "cold", told)
 check("one that diverged", told[1]["reason"] == "diverged" and told[1]["message"] == 0 and
       told[1]["role"] == "system" and told[1]["in_message"] and "10:11" in told[1]["prompt"] and "10:10" in told[1]["cached"], told)
+
+
+
+def reasons(kept, *words):
+    done = weir("stream", path, "--slots", "1", "--json", "--explain-cache", "--cache-dir", os.path.join(scratch.name, kept), *words)
+    return [json.loads(line)["cache"] for line in done.stdout.splitlines() if '"cache"' in line]
+
+
+first, second = reasons("open"), reasons("open")
+check("files may be others': no words of them", first[1]["reason"] == "diverged" and "10:11" in first[1]["prompt"] and "cached" not in first[1] and "line" not in first[1], first)
+check("but another process finds them", [told["reason"] for told in second] == ["none", "none"], second)
+check("under a salt they have words", "10:10" in reasons("salted", "--cache-salt", "3f1c")[1]["cached"])
 text = weir("run", "-m", MODEL, "-p", PROMPT, "-n", "2", "--explain-cache").stderr
 check("a line for people", "cache: no cached text has the same beginning" in text, text)
 
@@ -77,7 +89,7 @@ check("a line for people", "cache: no cached text has the same beginning" in tex
 def serve():
     kept = os.path.join(scratch.name, "served")
     ask = {"messages": [{"role": "system", "content": "Today is 2026-11-21. " + PROMPT}, {"role": "user", "content": "hello"}],
-           "max_tokens": 4, "temperature": 0}
+           "max_tokens": 4, "temperature": 0, "cache_salt": "3f1c"}
 
     def metrics(server):
         return dict(line.split() for line in server.get("/metrics").body.decode().splitlines() if line and line[0] != "#" and "{" not in line)

@@ -168,7 +168,7 @@ server.stop()
 
 # ---- Forks of running answers, and keys
 
-slow = Server(WEIR, "-np", "2", "--api-key", "alice", "--api-key", "bob", model="fake:tick_us=20000")
+slow = Server(WEIR, "-np", "2", "--api-key", "alice", "--api-key", "bob", "--operator-key", "boss", model="fake:tick_us=20000")
 connection = slow.connect()
 connection.request("POST", TEXT, dict(ASK, max_tokens=60, stream=True), key="alice")
 connection.head()
@@ -187,7 +187,7 @@ connection.request("POST", TEXT, dict(ASK, max_tokens=3000, stream=True), key="a
 connection.head()
 name = json.loads(next(connection.events()))["id"]
 connection.close()
-metrics = slow.wait_for(lambda m: m["weir_slots_generating"] + m["weir_queue_depth"] == 0, key="alice")
+metrics = slow.wait_for(lambda m: m["weir_slots_generating"] + m["weir_queue_depth"] == 0, key="boss")
 check("a client that leaves ends its stream, though it is kept", metrics["weir_slots_generating"] == 0, metrics)
 reply = slow.post(TEXT, {"fork": {"id": name, "at": 1}, "max_tokens": 2, "temperature": 0}, key="alice").json
 check("and what it had can be forked", text.startswith(seen[0]["choices"][0]["text"] + reply["choices"][0]["text"]), reply, text)

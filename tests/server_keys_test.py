@@ -7,6 +7,7 @@ import re
 import select
 import signal
 import socket
+import subprocess
 import sys
 import tempfile
 import time
@@ -93,20 +94,101 @@ def forks():
     end(server)
 
 
-def misses(server, **more):
-    """What the second of two prompts that part is told about the first."""
-    name = more.get("cache_salt", "Alpha")
-    first, second = f"{name} beta gamma delta: the password is swordfish.", f"{name} beta gamma delta: the weather is fine."
-    server.post(TEXT, dict(more, prompt=first, max_tokens=1))
-    return server.post(TEXT, dict(more, prompt=second, max_tokens=1)).json["usage"]["prompt_tokens_details"].get("miss", {})
+SECRET = "swordfish, card 4111 1111 1111 1111"
+DIALECTS = [  # a path, the body for a prompt, whether usage has the report
+    (TEXT, lambda text: {"prompt": text, "max_tokens": 1}, True),
+    (TEXT, lambda text: {"prompt": [text, text + "?"], "max_tokens": 1}, True),
+    (CHAT, lambda text: {"messages": [{"role": "system", "content": text}, {"role": "user", "content": "hello"}], "max_tokens": 1}, True),
+    ("/v1/messages", lambda text: {"system": text, "messages": [{"role": "user", "content": "hello"}], "max_tokens": 1}, True),
+    ("/v1/responses", lambda text: {"instructions": text, "input": "hello", "max_output_tokens": 1}, True),
+    ("/completion", lambda text: {"prompt": text, "n_predict": 1}, False),
+    ("/infill", lambda text: {"input_prefix": text, "input_suffix": "", "prompt": text, "n_predict": 1}, False),
+    ("/api/chat", lambda text: {"messages": [{"role": "system", "content": text}, {"role": "user", "content": "hello"}], "options": {"num_predict": 1}}, False),
+    ("/api/generate", lambda text: {"prompt": text, "raw": True, "options": {"num_predict": 1}}, False),
+    ("/v1/plan", lambda text: {"prompt": text, "max_tokens": 1}, False),
+    ("/v1/plan", lambda text: {"messages": [{"role": "system", "content": text}, {"role": "user", "content": "hello"}], "max_tokens": 1}, False),
+]
+
+
+def report_of(body):
+    """The report on the cache and the cached tokens, wherever the dialect has them."""
+    usage = body.get("usage", {})
+    details = usage.get("prompt_tokens_details") or usage.get("input_tokens_details") or usage
+    report = details.get("miss") or next((m for m in details.get("misses", []) if m), {})
+    return report, details.get("cached_tokens", details.get("cache_read_input_tokens", 0))
+
+
+def overheard(server, name, theirs, ours, words=False, **more):
+    """Somebody sends a prompt, theirs with it; then somebody asks with its beginning, ours with it. words: the second one may see words of the first."""
+    secretly = bool(ours.get("cache_salt") or more.get("key"))  # then there may be words of one's own earlier prompts
+    for i, (path, body, reports) in enumerate(DIALECTS):
+        if path.startswith("/api/") and (theirs or ours):
+            continue  # Ollama has no such field
+        sends = path if path != "/v1/plan" else TEXT if "prompt" in body("") else CHAT
+        for streams in (False, True) if path not in ("/v1/plan", "/completion", "/infill") else (False,):
+            start = f"{name} {i}{streams}, the password is"
+            server.post(sends, dict(body(f"{start} {SECRET}"), **theirs), **more)
+            asked = dict(body(f"{start} what?"), stream=streams, **ours)
+            if path in (TEXT, CHAT) and streams:
+                asked["stream_options"] = {"include_usage": True}
+            reply = server.post(path, {k: v for k, v in asked.items() if k != "stream" or path != "/v1/plan"}, **more)
+            said = b"swordfish" in reply.body or (not secretly and (b'"cached":"' in reply.body or b'"line":"' in reply.body))
+            check(f"{name}: {path}, {'stream' if streams else 'whole'}: {'words' if words and reports else 'no words'} of the other prompt",
+                  reply.status == 200 and said == (words and reports), reply.status, reply.body)
+            if reports and not streams and theirs == ours and reply.status == 200:
+                report, cached = report_of(reply.json)
+                check(f"{name}: {path}: where one's own prompt stands", report.get("reason") == "diverged" and "what?" in report.get("prompt", "") and
+                      0 < report["matched_tokens"] <= cached, report, cached)
+    told = [e for e in server.lines if "swordfish" in json.dumps(e)]
+    check(f"{name}: the log has no texts", not told, told[:2])
+
+
+@part
+def texts():
+    """Who sent a prompt is not known without a salt or a key, wherever the server listens."""
+    path = os.path.join(scratch.name, "texts.sock")
+    server = Server(WEIR, "--cors", "*", "--unix", path, unix=path, model="fake:fim=1")
+    overheard(server, "loopback", {}, {})
+    overheard(server, "a page's", {}, {}, headers=["Origin: https://evil.example"])
+    overheard(server, "an empty salt", {"cache_salt": ""}, {"cache_salt": ""})
+    overheard(server, "no salt and an empty one", {}, {"cache_salt": ""})
+    overheard(server, "another salt", {"cache_salt": "a"}, {"cache_salt": "b"})
+    overheard(server, "a salt and none", {"cache_salt": "a"}, {})
+    overheard(server, "none and a salt", {}, {"cache_salt": "a"})
+    overheard(server, "the same salt", {"cache_salt": "a"}, {"cache_salt": "a"}, words=True)
+    server.kind = "unix"
+    overheard(server, "a local socket", {}, {})
+    server.kind = "tcp"
+    start = "Dear all, the code is"
+    server.post(TEXT, {"prompt": f"{start} {SECRET}", "max_tokens": 1})
+    found = server.post(TEXT, {"prompt": start + " !", "max_tokens": 1}).json["id"]
+    fork = server.post(TEXT, {"fork": {"id": found}, "max_tokens": 1})
+    check("a fork tells nothing of others, either", fork.status == 200 and b"swordfish" not in fork.body and b'"cached":"' not in fork.body, fork.body)
+    end(server)
+    server = Server(WEIR, "--api-key", "alice", "--api-key", "bob", model="fake:fim=1")
+    overheard(server, "one's own key", {}, {}, words=True, key="alice")
+    server.post(TEXT, {"prompt": f"{start} {SECRET}", "max_tokens": 1, "cache_salt": "user-7"}, key="alice")
+    for salted in ({}, {"cache_salt": "user-7"}):
+        reply = server.post(TEXT, dict(salted, prompt=start + " what?", max_tokens=1), key="bob")
+        check(f"another key's with {salted}", reply.json["usage"]["prompt_tokens_details"] == {"cached_tokens": 0}, reply.body)
+    reply = server.post(TEXT, {"prompt": start + " what?", "max_tokens": 1, "cache_salt": ""}, key="bob").json
+    check("an empty salt is none, under a key, too", reply["usage"]["prompt_tokens_details"]["cached_tokens"] == reply["usage"]["prompt_tokens"] - 1, reply)
+    end(server)
+    server = Server(WEIR, "--log-text")
+    overheard_by_log = {}
+    for salt in ("", "mine"):
+        server.post(TEXT, {"prompt": f"{salt} {start} {SECRET}", "max_tokens": 1, "cache_salt": salt})
+        id = server.post(TEXT, {"prompt": f"{salt} {start} what?", "max_tokens": 1, "cache_salt": salt}).headers["x-request-id"]
+        line = server.log(lambda e, id=id: id in (e.get("id"), e.get("request_id")))
+        overheard_by_log[salt] = line["choices"][0]["miss"]
+    check("the log with texts", "cached" not in overheard_by_log[""] and "what?" in overheard_by_log[""]["prompt"] and "swordfish" in overheard_by_log["mine"]["cached"], overheard_by_log)
+    end(server)
 
 
 @part
 def open_ports():
     server = Server(WEIR)
     check("on the loopback interface alone there is no warning", not [e for e in server.lines if e["event"] == "open"], server.lines)
-    miss = misses(server)
-    check("there a miss tells both texts", "swordfish" in miss.get("cached", "") and "weather" in miss.get("prompt", ""), miss)
     end(server)
     for host in ("0.0.0.0", "::", "*"):
         if ":" in host:
@@ -117,11 +199,6 @@ def open_ports():
         server = Server(WEIR, "--host", host)
         line = server.log(lambda e: e["event"] == "open")
         check(f"{host} without keys: a warning", line is not None and line["level"] == "warning" and "key" in line["message"], server.lines)
-        if host == "0.0.0.0":
-            miss = misses(server)
-            check("a stranger's text is not told there", miss.get("reason") == "diverged" and "cached" not in miss and "weather" in miss.get("prompt", ""), miss)
-            miss = misses(server, cache_salt="mine")
-            check("but one's own", "swordfish" in miss.get("cached", ""), miss)
         end(server)
     server = Server(WEIR, "--host", "0.0.0.0", "--api-key", "k")
     check("with keys there is none", not [e for e in server.lines if e["event"] == "open"], server.lines)
@@ -205,7 +282,7 @@ def priorities():
 @part
 def places():
     """Several answers and prompts take several of a key's places."""
-    server = Server(WEIR, "-np", "8", "--api-key", "alice", "--api-key", "bob", "--key-requests", "4", model=SLOW)
+    server = Server(WEIR, "-np", "8", "--api-key", "alice", "--api-key", "bob", "--operator-key", "boss", "--key-requests", "4", model=SLOW)
     for body, field in (({"prompt": "x", "n": 5}, "n"), ({"prompt": ["x"] * 5}, "prompt"), ({"prompt": ["x"] * 2, "n": 3}, "n"), ({"prompt": "x", "best_of": 5}, "n")):
         refused(f"{body}: never", server.post(TEXT, dict(body, max_tokens=1), key="alice"), 400, field, word="4")
     refused("chat: never", server.post(CHAT, dict(HELLO, n=5), key="alice"), 400, "n", word="4")
@@ -216,9 +293,67 @@ def places():
     check("one is left", server.post(TEXT, {"prompt": "x", "max_tokens": 1}, key="alice").status == 200)
     check("another key has its own", server.post(TEXT, {"prompt": "x", "n": 4, "max_tokens": 1}, key="bob").status == 200)
     running.close()
-    server.wait_for(lambda m: m["weir_slots_generating"] == 0, key="alice")
+    server.wait_for(lambda m: m["weir_slots_generating"] == 0, key="boss")
     check("all are free again", server.post(TEXT, {"prompt": "x", "n": 4, "max_tokens": 1}, key="alice").status == 200)
     end(server)
+
+
+# ---- Given, but empty
+
+
+def refusal(*words, config="", pass_fds=(), **env):
+    """What a server says that ends at once; None: it serves."""
+    env = environment(WEIR_CONFIG=write("refusal.conf", config) if config else "", **env)
+    process = subprocess.Popen([WEIR, "serve", "-m", "fake:", "--port", "0", *words], stderr=subprocess.PIPE, text=True, env=env, pass_fds=pass_fds)
+    said = ""
+    for line in process.stderr:
+        said += line
+        if '"event":"ready"' in line:
+            process.kill()
+            process.wait()
+            return None
+    return said if process.wait() == 2 else f"{process.returncode}: {said}"
+
+
+GUARDS = ("api-key", "api-key-file", "operator-key", "key-requests", "key-rate", "max-priority", "health-needs-key", "tls-cert", "tls-key", "prefix-key", "unix")
+
+
+@part
+def empties():
+    """What protects the server and is given is never taken for not given."""
+    for name, text in (("of no bytes", ""), ("of a line's end", "\n"), ("of comments", "# alice\n  # bob\n"), ("of blanks", " \t\r\n\n")):
+        for said in (refusal("--api-key-file", write("none", text)), refusal(WEIR_API_KEY_FILE=write("none", text)), refusal(config=f"api-key-file = {write('none', text)}\n"),
+                     refusal("--api-key", "k", "--api-key-file", write("none", text))):
+            check(f"a key file {name}", said is not None and "there is no key in the file" in said and "--api-key-file" in said, said)
+    check("/dev/null", "no key in the file" in (refusal("--api-key-file", "/dev/null") or ""))
+    read, unwritten = os.pipe()
+    os.close(unwritten)
+    check("what a command that failed has written", "no key in the file" in (refusal("--api-key-file", f"/dev/fd/{read}", pass_fds=(read,)) or ""))
+    os.close(read)
+    for name in GUARDS:
+        variable = "WEIR_" + name.upper().replace("-", "_")
+        for shown, said in ((f"--{name}", refusal(f"--{name}=")), (variable, refusal(**{variable: ""})), (f": {name}", refusal(config=f"{name} =\n")), (f": {name}", refusal(config=f'{name} = ""\n'))):
+            check(f"{shown} without a value", said is not None and shown in said and "is empty" in said, said)
+    for words in (("--tls-cert", "", "--tls-key", ""), ("--api-key", "k", "--api-key", ""), ("--allowed-hosts", ""), ("--cors", ""), ("--media-host", ""), ("--prefix-peer", "", "--prefix-key", "k"), ("--host", "")):
+        check(f"{words}", refusal(*words) is not None)
+    check("no host in the environment is none, as on the command line", "there is no address to listen on" in (refusal(WEIR_HOST="") or ""))
+    check("nor in the file", "there is no address to listen on" in (refusal(config="host =\n") or ""))
+    for command in (("ps",), ("top", "--json"), ("bench", "http", "http://127.0.0.1:1")):
+        for words, env in ((("--api-key", ""), {}), ((), {"WEIR_API_KEY": ""})):
+            done = subprocess.run([WEIR, *command, *words], capture_output=True, text=True, env=environment(**env), timeout=60)
+            check(f"weir {command[0]} with an empty key {words}", done.returncode == 2 and "is empty" in done.stderr, done.returncode, done.stderr)
+
+    path = write("filled", "alice\n")
+    server = Server(WEIR, "--api-key", "bob", "--api-key-file", path)
+    for text in ("", "\n", "# alice\n"):
+        write("filled", text)
+        n = sum(e["event"] == "reload" for e in server.lines)
+        server.process.send_signal(signal.SIGHUP)
+        line = server.log(lambda e: e["event"] == "reload" and sum(x["event"] == "reload" for x in server.lines) > n)
+        reloads = [e for e in server.lines if e["event"] == "reload"]
+        check(f"{text!r} at a reload: everything stays as it was", line is not None and reloads[-1]["level"] == "warning" and
+              [server.get("/v1/models", key=key).status for key in ("alice", "bob", None)] == [200, 200, 401], reloads)
+    end(server, words=["no key in the file"])
 
 
 # ---- Other keys

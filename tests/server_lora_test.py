@@ -68,7 +68,7 @@ with tempfile.TemporaryDirectory() as folder:
     server = Server(WEIR, "-np", "4", "--embeddings", "--lora", files["sql"] + "=0.5", "--lora", files["prose"] + "=0", "--lora-dir", kept, model=base)
     listed = server.get("/lora-adapters").json
     check("the list", [(a["id"], a["name"], a["path"], a["scale"]) for a in listed] ==
-          [(0, "sql", files["sql"], 0.5), (1, "prose", files["prose"], 0)], listed)
+          [(0, "sql", "sql.gguf", 0.5), (1, "prose", "prose.gguf", 0)], listed)
     models = server.get("/v1/models").json["data"]
     check("models", [m["id"] for m in models] == ["base.gguf", "sql", "prose"] and models[1]["parent"] == "base.gguf", models)
     check("one model", server.get("/v1/models/prose").json["id"] == "prose" and server.get("/v1/models/third").status == 404)
@@ -147,11 +147,15 @@ with tempfile.TemporaryDirectory() as folder:
     check("scales", server.post("/lora-adapters", [{"id": 1, "scale": 1.0}]).json == {"success": True} and say(server) == prose)
     check("scales are told", [a["scale"] for a in server.get("/lora-adapters").json] == [0, 1, 0, 0])
     refused("a body that is no list", server.post("/lora-adapters", {"id": 1}), 400, None, "the body must be an array")
-    reply = server.post("/v1/unload_lora_adapter", {"lora_name": "prose"})
-    check("unload", reply.status == 200 and b"'prose' removed" in reply.body, reply.body)
-    check("it is gone", ask(server, model="prose").status == 404 and say(server) == nothing)
-    refused("twice", server.post("/v1/unload_lora_adapter", {"lora_name": "prose"}), 404, "lora_name")
-    check("numbers are not given again", [a["id"] for a in server.get("/lora-adapters").json] == [0, 2, 3])
+    check("no scales", server.post("/lora-adapters", []).json == {"success": True} and say(server) == nothing)
+    refused("the command line's stays", server.post("/v1/unload_lora_adapter", {"lora_name": "prose"}), 403, "lora_name", "came with the model (--lora)")
+    refused("nor is it replaced", server.post("/v1/load_lora_adapter", {"lora_name": "prose", "lora_path": "third.gguf"}), 400, "lora_name", "came with the model")
+    reply = server.post("/v1/unload_lora_adapter", {"lora_name": "x"})
+    check("unload", reply.status == 200 and b"'x' removed" in reply.body, reply.body)
+    check("it is gone", ask(server, model="x").status == 404 and say(server, model="prose") == prose)
+    refused("twice", server.post("/v1/unload_lora_adapter", {"lora_name": "x"}), 404, "lora_name")
+    server.post("/v1/load_lora_adapter", {"lora_name": "y", "lora_path": "third.gguf"})
+    check("numbers are not given again", [a["id"] for a in server.get("/lora-adapters").json] == [0, 1, 2, 4])
     with concurrent.futures.ThreadPoolExecutor(2) as pool:  # while it runs
         running = pool.submit(lambda: say(server, model="mine", max_tokens=300, ignore_eos=True))
         texts = [say(server, model="mine", max_tokens=300, ignore_eos=True), running.result()]
@@ -161,6 +165,10 @@ with tempfile.TemporaryDirectory() as folder:
     check("who has it keeps it", texts[0] == texts[1] and (late == texts[0] or "model_not_found" in str(late)), late)
     check("changes are counted", b"weir_adapter_changes_total" in server.get("/metrics").body)
     check("it ends with 0", server.stop() == 0)
+
+    with Server(WEIR, "--lora", files["sql"], "--api-key", "alice", "--operator-key", "boss", model=base) as server:
+        shown = [server.get("/lora-adapters", key=key).json[0]["path"] for key in ("alice", "boss")]
+        check("where a file lies is for operators", shown == ["sql.gguf", files["sql"]], shown)
 
     # ---- What the server does not begin with
 

@@ -206,8 +206,9 @@ check("nothing but such a line", only.status == 200, only.body)
 refused("a place behind one that is gone", server.post(MESSAGES, dict(HELLO, system=billing.format(9), messages=[*HELLO["messages"], {"role": "user", "content": [
     {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "AAAA"}}]}])), 400, "invalid_request_error", "messages[1].content[0]", "--mmproj")
 check("the log", server.log(lambda line: line.get("dropped_lines") == 3) is not None)
-server.post(MESSAGES, dict(HELLO, system="Be brief.\nNow: 1"))
-miss = server.post(MESSAGES, dict(HELLO, system="Be brief.\nNow: 2")).json["usage"]["miss"]
+SECRETLY = dict(HELLO, cache_salt="3f1c")
+server.post(MESSAGES, dict(SECRETLY, system="Be brief.\nNow: 1"))
+miss = server.post(MESSAGES, dict(SECRETLY, system="Be brief.\nNow: 2")).json["usage"]["miss"]
 check("a line that has no rule yet", miss.get("line") == "Now: ", miss)
 for name, one, two, line in [
         ("a long line of a block", text("x-acme-billing: cc_version=2.1.36; entry=cli; cch=12ab;", "Be brief."), text("x-acme-billing: cc_version=2.1.36; entry=cli; cch=7734;", "Be brief."),
@@ -215,10 +216,10 @@ for name, one, two, line in [
         ("a short line of a block", text("x-r: 1234; z", "Be brief."), text("x-r: 9876; z", "Be brief."), "x-r: "),
         ("the first line of a string", "Date: 2026-01-01 10:00.\nBe brief.", "Date: 2026-01-02 11:11.\nBe brief.", "Date: 2026-01-0"),
         ("a very long line", "y" * 200 + "1\nBe brief.", "y" * 200 + "2\nBe brief.", "y" * 95)]:
-    server.post(MESSAGES, dict(HELLO, system=one))
-    miss = server.post(MESSAGES, dict(HELLO, system=two)).json["usage"]["miss"]
+    server.post(MESSAGES, dict(SECRETLY, system=one))
+    miss = server.post(MESSAGES, dict(SECRETLY, system=two)).json["usage"]["miss"]
     check(f"{name} has no rule yet", miss.get("line") == line and miss["in_message"], miss)
-miss = server.post(MESSAGES, dict(HELLO, system="Be brief.\nNow: 2", messages=[{"role": "user", "content": "a\nb: 1"}])).json["usage"]["miss"]
+miss = server.post(MESSAGES, dict(SECRETLY, system="Be brief.\nNow: 2", messages=[{"role": "user", "content": "a\nb: 1"}])).json["usage"]["miss"]
 check("a line of the user's", "line" not in miss, miss)
 server.stop()
 

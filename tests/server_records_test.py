@@ -109,7 +109,7 @@ server.stop()
 
 # ---- In the background
 
-server = Server(WEIR, "-np", "2", "--resume-grace", "1", "--api-key", "one", "--api-key", "two", model="fake:tick_us=10000")
+server = Server(WEIR, "-np", "2", "--resume-grace", "1", "--api-key", "one", "--api-key", "two", "--operator-key", "boss", model="fake:tick_us=10000")
 LONG = {"input": "hello", "max_output_tokens": 250}
 
 
@@ -140,7 +140,7 @@ time.sleep(0.2)
 cancelled = server.post(f"{RESPONSES}/{begun['id']}/cancel", {}, key="one").json
 check("cancelled", cancelled["status"] == "cancelled" and cancelled["id"] == begun["id"] and cancelled["output"][-1]["status"] == "incomplete", cancelled)
 check("and kept so", get(f"{RESPONSES}/{begun['id']}").json == cancelled)
-check("its slot is free", server.wait_for(lambda m: m["weir_http_live"] <= 1, key="one") and server.busy_slots(key="one") == 0)
+check("its slot is free", server.wait_for(lambda m: m["weir_http_live"] <= 1 and m["weir_slots_generating"] == 0, key="boss") and server.busy_slots(key="one") == 0)
 
 connection = server.connect()
 connection.request("POST", RESPONSES, {**SHORT, **LONG, "background": True, "stream": True}, key="one")

@@ -34,7 +34,7 @@ with Server(WEIR, "--embeddings") as server:
     refused("a model that ranks nothing", server.post(RERANK, {"query": "a", "documents": ["b"]}), 501, "model", "not_supported", "reranking model")
 
 with tempfile.TemporaryDirectory() as folder:
-    with Server(WEIR, "--alias", "ranker", "--alias", "other", "--api-key", "k", model=tiny("rank", os.path.join(folder, "rank.gguf"))) as server:
+    with Server(WEIR, "--alias", "ranker", "--alias", "other", "--operator-key", "k", model=tiny("rank", os.path.join(folder, "rank.gguf"))) as server:
         def post(body, path=RERANK):
             return server.post(path, body, key="k")
 

@@ -448,7 +448,7 @@ end(server)
 keys = os.path.join(scratch.name, "keys")
 with open(keys, "w") as f:
     f.write("# two more\nsecond\n  third  \n\n")
-server = start("--api-key", "first", "--api-key-file", keys, "--key-requests", "1", "--cors", "HTTPS://App.example", "--cors", "http://[::1]:3000", "-np", "2", model=SLOW)
+server = start("--operator-key", "first", "--api-key-file", keys, "--key-requests", "1", "--cors", "HTTPS://App.example", "--cors", "http://[::1]:3000", "-np", "2", model=SLOW)
 refused("no key", server.post(CHAT, HELLO), 401, None, "invalid_api_key")
 refused("a wrong key", server.post(CHAT, HELLO, key="firs"), 401)
 refused("metrics need one", server.get("/metrics"), 401)

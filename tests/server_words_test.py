@@ -202,7 +202,7 @@ def addresses():
     """base_url with and without /v1; both ways of sending a key; what a preflight allows."""
     server = Server(WEIR, "--embeddings", "--alias", "tiny", "--api-key", "k", "--cors", "https://a.example")
     ask = {"messages": MESSAGES, "max_tokens": 2, "temperature": 0}
-    for path, body in (("/chat/completions", ask), ("/completions", {"prompt": "x", "max_tokens": 2, "temperature": 0}), ("/embeddings", {"input": "x"}), ("/plan", {"prompt": "x"})):
+    for path, body in (("/chat/completions", ask), ("/completions", {"prompt": "x", "max_tokens": 2, "temperature": 0}), ("/embeddings", {"input": "x"})):
         short, long = server.post(path, body, key="k"), server.post("/v1" + path, body, key="k")
         check(f"{path} is /v1{path}", short.status == long.status == 200 and short.json.get("object") == long.json["object"] and
               [c.get("text") or c.get("message") for c in short.json.get("choices", [])] == [c.get("text") or c.get("message") for c in long.json.get("choices", [])], short.body)
@@ -211,8 +211,8 @@ def addresses():
     connection.request("POST", "/chat/completions", dict(ask, stream=True, resume=True), key="k")
     status, headers = connection.head()
     events = [e for e in connection.events()]
-    again = server.get("/streams/" + headers["x-stream-id"], key="k")
-    check("/streams/ID", status == 200 and again.status == 200 and again.body.decode().count("data: ") == len(events), again.body)
+    again = server.get("/v1/streams/" + headers["x-stream-id"], key="k")
+    check("a stream is read again", status == 200 and again.status == 200 and again.body.decode().count("data: ") == len(events), again.body)
     connection.close()
     for path in ("/v1", "/v1/", "/v2/models", "/v1/v1/models", "/v1chat/completions", "/chat", "/v1/streams/", "/v1/app.js"):
         check(f"{path} is nothing", server.get(path, key="k").status == 404)

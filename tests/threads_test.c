@@ -305,7 +305,8 @@ static weir_status submit(bout *r, task *tasks, int n, bool generate)
         must(r,
              status == WEIR_BUSY || (status == WEIR_STOPPED && atomic_load(&r->stopping)) ||
                  (status == WEIR_TOO_LONG && !fits) ||
-                 (status == WEIR_INVALID && n > r->params.queue_limit + r->params.n_slots),
+                 (status == WEIR_INVALID &&
+                  n > r->params.queue_limit - r->params.queue_limit / 4 + r->params.n_slots),
              "submit: %s", error.message);
         for (int i = 0; i < n; i++)
             if (tasks[i].stream != NULL) close_task(&tasks[i]);

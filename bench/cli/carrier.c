@@ -283,7 +283,7 @@ static cli_exit read_object(const char *text, const char *option, json_t **objec
 static cli_exit read_key(cli_carrier *carrier)
 {
     const char *key = carrier->args->api_key;
-    if (key == NULL || key[0] == '\0') return CLI_OK;
+    if (key == NULL) return CLI_OK;
     if (strpbrk(key, "\r\n") != NULL) return cli_fail(CLI_USAGE, "--api-key has a line break");
     carrier->key = cli_format("Authorization: Bearer %s", key);
     return CLI_OK;

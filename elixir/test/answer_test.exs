@@ -398,7 +398,7 @@ defmodule Weir.AnswerTest do
     {:ok, other} = Server.complete(server, "It is 10:21 now. Tell me a story", max_tokens: 2)
     assert %{miss: :diverged, message: nil, role: nil, n_matched: n} = other.miss
     assert n == other.usage.cached_tokens
-    assert other.miss.prompt =~ "21" and other.miss.cached =~ "20"
+    assert other.miss.prompt =~ "21"
     {:ok, salted} = Server.complete(server, "It is 10:20 now.", cache_salt: "me", max_tokens: 1)
     assert %{miss: :salt, text: text} = salted.miss
     assert text != ""
@@ -416,8 +416,61 @@ defmodule Weir.AnswerTest do
     assert %{cached_tokens: n, miss: miss} = completion.usage.prompt_tokens_details
     assert n > 0
     assert %{miss: :diverged, message: 0, in_message: true, role: "system"} = miss
+    assert %{n_matched: ^n, prompt: prompt} = miss
+    assert prompt =~ "10:25"
     stats = Server.get_stats(server)
     assert stats.n_misses.diverged >= 2 and stats.n_misses.salt == 1
+  end
+
+  # One caller's words never reach another one who does not know the salt.
+  test "others' words are told under their salt alone", %{model: model} do
+    server = server(model: model)
+    {:ok, engine} = NIF.engine_create(model.ref, %{n_slots: 1})
+    secret = "The door opens with swordfish"
+    guess = "The door opens with what?"
+
+    asks = [
+      completion: fn text, opts -> Server.complete(server, text, [max_tokens: 2] ++ opts) end,
+      chat: fn text, opts ->
+        Server.chat_completion(server, [{:system, text}, {:user, "Hello"}], [max_tokens: 2] ++ opts)
+      end,
+      stream: fn text, opts ->
+        {:ok, server |> Server.stream(text, [emit: :chunks, max_tokens: 2] ++ opts) |> Enum.to_list()}
+      end,
+      native: fn text, opts ->
+        request = Map.merge(%{prompt: text, max_tokens: 2, temp: 0.0}, Map.new(opts))
+        {:ok, ref} = NIF.engine_submit(engine, request, self(), :infinity)
+        {:ok, native_usage(ref)}
+      end
+    ]
+
+    strangers = [
+      {[], []},
+      {[cache_salt: ""], []},
+      {[], [cache_salt: ""]},
+      {[], [cache_salt: "a"]},
+      {[cache_salt: "a"], []},
+      {[cache_salt: "a"], [cache_salt: "b"]}
+    ]
+
+    for {door, ask} <- asks, {theirs, ours} = pair <- strangers do
+      {:ok, _} = ask.("#{door} #{inspect(pair)} #{secret}", theirs)
+      {:ok, told} = ask.("#{door} #{inspect(pair)} #{guess}", ours)
+      refute inspect(told, limit: :infinity, printable_limit: :infinity) =~ "swordfish"
+    end
+
+    for {door, ask} <- asks do
+      {:ok, _} = ask.("my #{door}: #{secret}", cache_salt: "0f3b")
+      {:ok, told} = ask.("my #{door}: #{guess}", cache_salt: "0f3b")
+      assert inspect(told, limit: :infinity, printable_limit: :infinity) =~ "swordfish"
+    end
+  end
+
+  defp native_usage(ref) do
+    receive do
+      {^ref, {:done, _reason, usage}} -> usage
+      {^ref, _} -> native_usage(ref)
+    end
   end
 
   test "drafts: the text is the same, and what they saved is told", %{model: model} do

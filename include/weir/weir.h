@@ -457,8 +457,8 @@ typedef struct weir_engine_params {
     int32_t chunk_size; /* 512; 1 … 2^20; prompt tokens of one slot per tick, at most */
     int32_t n_threads; /* 0 … 512; threads of a pass, at most; 0 = the processors available to the process */
     int32_t n_threads_batch; /* 0 … 512; likewise for passes with prompt tokens; 0 = n_threads */
-    /* 256; 0 and up; requests that may wait, in addition to those that idle slots take at the next tick;
-     * 0 = no limit */
+    /* 256; 0 and up; requests that may wait beside those that idle slots take at the next tick; 0 = no limit.
+     * A tenant may add one while it has less than three times as many as places are left */
     int32_t queue_limit;
     weir_layout layout; /* AUTO; weir_engine_stats has the choice */
     weir_kv_type type_k;
@@ -582,7 +582,9 @@ typedef struct weir_request {
      * of higher priority in another engine of the process, prompts get a fifth of the time, in passes of at
      * most itl_target_ms; manual engines take no part in this */
     int32_t priority;
-    /* Any bytes; NULL or empty = none. Only requests with the same salt share cached prefixes and drafts */
+    /* Any bytes; NULL or empty = none. Only requests with the same salt share cached prefixes and drafts, and
+     * only they see words of each other's texts (weir_miss_info): who can guess a salt sees those. A salt
+     * that separates users is therefore a secret, such as 128 random bits */
     const char *cache_salt;
     size_t cache_salt_length; /* WEIR_NUL (default) */
     /* true: reuse cached prefixes, and cache prompt and answer for later requests with the same salt; the
@@ -641,8 +643,8 @@ static inline weir_request weir_request_default(void)
  * each used once; NULL, or a NULL entry, is a request that nobody reads (it runs and is counted). streams[i]
  * gets index i. Tokenizes and compiles on the calling thread; never waits for a tick. Errors: INVALID
  * (requests[i].field; n: more than slots and queue hold), TOO_LONG (it can never fit), GRAMMAR, UNSUPPORTED,
- * BUSY (the queue is full; the message says when to retry), STATE (a stream is attached, cancelled or
- * finished), STOPPED, NO_MEMORY. After an error nothing was started and no stream has changed. */
+ * BUSY (the queue, or the part of it of the first one's tenant, is full; the message says when to retry),
+ * STATE (a stream is used, cancelled or finished), STOPPED, NO_MEMORY. After an error nothing has changed. */
 WEIR_API WEIR_CHECKED weir_status weir_engine_submit(weir_engine *engine, const weir_request *requests,
                                                      size_t n, weir_stream *const *streams,
                                                      weir_error *error);
@@ -744,10 +746,12 @@ WEIR_API void weir_stream_error(const weir_stream *stream, weir_error *error);
 
 /* ---- Usage and whole answers ----------------------------------------------------------------------- */
 
-/* Why the prompt, or part of it, was not cached. */
+/* Why the prompt, or part of it, was not cached. Without a salt, texts may be other callers', and the caller
+ * learns of no more tokens of them than were cached for it. EVICTED and UNCUTTABLE, which say that more was
+ * known, are told as COLD then, and so is DIVERGED unless all tokens before that place were cached. */
 typedef enum weir_miss {
     WEIR_MISS_NONE = 0,     /* everything but the last token was cached */
-    WEIR_MISS_COLD = 1,     /* the rest has never been seen */
+    WEIR_MISS_COLD = 1,     /* the rest has never been seen, or see above */
     WEIR_MISS_EVICTED = 2,  /* more of it was cached earlier */
     WEIR_MISS_SALT = 3,     /* more of it is cached without a salt */
     WEIR_MISS_DIVERGED = 4, /* the cached text continues with other tokens */
@@ -763,9 +767,9 @@ WEIR_API const char *weir_miss_name(weir_miss miss);
 typedef struct weir_miss_info {
     size_t size;
     weir_miss miss;
-    int32_t n_matched; /* prompt tokens that matched */
+    int32_t n_matched; /* prompt tokens that matched; without a salt at most usage.n_cached */
     /* WEIR_MISS_DIVERGED: the text around the first different token, in the prompt and in the cache;
-     * well-formed UTF-8, truncated; else "" */
+     * well-formed UTF-8, truncated; else "". cached: "" also for a request without a salt */
     char prompt[96];
     char cached[96];
     /* Likewise: the chat message in or before which the token lies. -1 = unknown, no chat, or after the last
@@ -773,7 +777,8 @@ typedef struct weir_miss_info {
     int32_t message;
     bool in_message; /* in its text; false: in the template's text before it, such as tools and dates */
     char role[16];   /* of the message; "" = none */
-    /* With in_message: the line in which they diverge, from its beginning to that place; else "" */
+    /* With in_message, and with a salt: the line in which they diverge, from its beginning to that place;
+     * else "" */
     char line[96];
 } weir_miss_info;
 
@@ -781,7 +786,8 @@ typedef struct weir_miss_info {
  * for WEIR_MISS_NONE. Returns its length. */
 WEIR_API size_t weir_miss_text(const weir_miss_info *info, char *text, size_t capacity);
 
-/* Why no more of the prompt was cached; all zero until its prefill starts. INVALID: size. */
+/* Why no more of the prompt was cached; all zero until its prefill starts. Words of cached texts are only
+ * those of requests with the same salt, which is not empty. INVALID: size. */
 WEIR_API weir_status weir_stream_miss(const weir_stream *stream, weir_miss_info *info);
 
 typedef struct weir_usage {
@@ -791,7 +797,7 @@ typedef struct weir_usage {
     int64_t queue_ns;       /* submit to first slot, or to the end of a request that got none */
     int64_t ttft_ns;        /* submit to first token; 0 = none yet */
     int64_t total_ns;       /* submit to end, or until now */
-    weir_miss miss;         /* known from the first chunk on */
+    weir_miss miss;         /* known from the first chunk on; NONE before */
     double logprob;         /* sum over the n_generated tokens if logprobs were requested; else 0 */
     int32_t n_drafted;      /* draft tokens that were verified, not in n_generated */
     int32_t n_accepted;     /* of those, the accepted ones */
@@ -806,6 +812,10 @@ WEIR_API double weir_usage_score(const weir_usage *usage);
 
 /* Counts and times as of the newest chunk; final once finished. */
 WEIR_API weir_usage weir_stream_usage(const weir_stream *stream);
+
+/* The number of its request among those of the engine, as in weir_arrival and weir_tick_slot: *request. Any
+ * thread. STATE: it was not submitted. INVALID: a pointer is NULL. */
+WEIR_API weir_status weir_stream_request(const weir_stream *stream, uint64_t *request);
 
 typedef struct weir_result {
     weir_reason reason;
@@ -1581,7 +1591,7 @@ typedef struct weir_engine_stats {
     uint64_t cache_bytes;     /* host memory in use, of params.cache_bytes */
     int32_t n_cache_entries;  /* cached prefixes, in sequences and in host memory */
     uint64_t n_cached_tokens; /* prompt tokens taken from the cache */
-    uint64_t n_misses[7];     /* requests by weir_miss */
+    uint64_t n_misses[7];     /* requests by weir_miss, as it is, whatever their callers were told */
     uint64_t n_evicted;       /* cache entries removed to make room */
     uint64_t n_joined;        /* requests that waited for another request's prefill */
     int32_t n_suspended;      /* suspended requests; included in queue_depth */

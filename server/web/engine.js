@@ -57,7 +57,7 @@ function showFigures(now) {
   const kv = now.kv ?? {}, meter = byId("kv");
   meter.max = kv.size || 1;
   meter.value = kv.used ?? 0;
-  setText(byId("kv-note"), kv.size ? `${number(kv.used)} of ${number(kv.size)}` : "–");
+  setText(byId("kv-note"), !kv.size ? "–" : kv.used == null ? number(kv.size) : `${number(kv.used)} of ${number(kv.size)}`);
   const slots = now.slots ?? [], busy = slots.filter((slot) => slot.state !== "idle").length;
   allBusy = slots.length > 0 && busy === slots.length;
   if (slots.length) showLink("live", `${busy} of ${slots.length} slots`);
@@ -73,6 +73,7 @@ export function startEngine({ onModel, onDenied, query }) {
 
   function take(now) {
     showFigures(now);
+    if (now.operator === false) ticks.explain("An operator's key shows ticks, rates and other requests.");
     ticks.add(now.ticks ?? []);
     slots.show(now.slots ?? []);
     if (now.model) onModel(now.model, now.models);

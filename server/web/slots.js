@@ -4,7 +4,7 @@ import { element, setText } from "./dom.js";
 import { palette, prepare, onTheme } from "./canvas.js";
 
 const WINDOW_MS = 30000;
-const COLOURS = { prefilling: "prefill", generating: "decode", suspended: "suspended", joined: "joined" };
+const COLOURS = { prefilling: "prefill", generating: "decode", suspended: "suspended", joined: "joined", busy: "decode" };
 
 function inWords(slot) {
   const cached = slot.cached ? `, ${slot.cached} cached` : "";
@@ -17,6 +17,8 @@ function inWords(slot) {
       return `suspended at ${slot.generated}`;
     case "joined":
       return "joined: another one computes its prefix";
+    case "busy":
+      return "somebody else's";
     default:
       return slot.state;
   }

@@ -28,12 +28,13 @@ export function makeTicks(canvas, readout) {
   const ticks = [];
   let first = 0; // number of the oldest kept tick, so that a chosen one stays chosen while others come
   let chosen = -1;
+  let none = "No tick yet.";
   let drawn = 0, spoken = 0;
 
   const visible = (width) => Math.max(1, Math.floor((width - LEFT) / (BAR + GAP)));
 
   function words() {
-    if (!ticks.length) return "No tick yet.";
+    if (!ticks.length) return none;
     const i = chosen - first;
     if (chosen >= 0 && i >= 0) return `${ticks.length - 1 - i} ticks back: ${inWords(ticks[i])}`;
     return `Latest: ${inWords(ticks.at(-1))}`;
@@ -120,6 +121,13 @@ export function makeTicks(canvas, readout) {
   draw();
 
   return {
+    // Why there are none.
+    explain(text) {
+      if (none !== text) {
+        none = text;
+        drawSoon();
+      }
+    },
     add(more) {
       if (!more.length) return;
       ticks.push(...more.slice(-KEPT));

@@ -14,16 +14,8 @@ static bool count(weir__text *text, size_t capacity)
     weir__quota *quota = text->quota;
     if (quota == NULL) return true;
     size_t counted = capacity > quota->small ? capacity : 0;
-    if (counted <= text->counted) {
-        atomic_fetch_sub_explicit(&quota->used, text->counted - counted, memory_order_relaxed);
-    } else {
-        size_t more = counted - text->counted,
-               used = atomic_load_explicit(&quota->used, memory_order_relaxed);
-        do {
-            if (more > quota->most - used) return false;
-        } while (!atomic_compare_exchange_weak_explicit(&quota->used, &used, used + more,
-                                                        memory_order_relaxed, memory_order_relaxed));
-    }
+    if (counted < text->counted) quota->give(quota, text->counted - counted);
+    if (counted > text->counted && !quota->take(quota, counted - text->counted)) return false;
     text->counted = counted;
     return true;
 }

@@ -4,16 +4,18 @@
 #define WEIR_BASE_TEXT_H
 
 #include <stdarg.h>
-#include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 
-/* Memory that several texts share, of any threads. A text counts with its capacity once that is above
- * `small`: small ones always have room. Invariant: used <= most. */
-typedef struct weir__quota {
-    size_t most, small;
-    _Atomic size_t used;
-} weir__quota;
+/* Memory that several texts share. A text counts with its capacity once that is above `small`: small ones
+ * always have room. take, give: n bytes more, or back; on the text's thread. take is false where there is no
+ * room. */
+typedef struct weir__quota weir__quota;
+struct weir__quota {
+    size_t most, small; /* most: of one text */
+    bool (*take)(weir__quota *quota, size_t n);
+    void (*give)(weir__quota *quota, size_t n);
+};
 
 /* Begins as zeroes, but for the quota. Where memory is out, or the quota used up, nothing of an addition is
  * added, and `failed` stays: a writer may look at it once, at the end. Invariant: bytes is NULL, or

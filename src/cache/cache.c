@@ -90,19 +90,25 @@ static int32_t max32(int32_t a, int32_t b)
     return a > b ? a : b;
 }
 
-static weir_miss reason_of(const weir__cache *cache, const weir__prefix_key *key, const int32_t *tokens,
-                           int32_t n, const weir__prefix_match *m, const weir__cache_hit *hit)
+/* How many tokens a request without a salt would find now. */
+static int32_t find_open(weir__cache *cache, const weir__prefix_key *key, const int32_t *tokens, int32_t n)
 {
-    static const weir__prefix_key nobody = {0};
+    const weir__prefix_key open = {.adapter = key->adapter};
+    weir__prefix_match m;
+    weir__cache_hit hit = {0};
+    weir__prefix_tree_match(&cache->tree, &open, tokens, n, n - 1, WEIR__PREFIX_DISK, NULL, 0, &m);
+    choose_source(&cache->params, &m, &hit);
+    return hit.n;
+}
+
+static weir_miss reason_of(weir__cache *cache, const weir__prefix_key *key, const int32_t *tokens, int32_t n,
+                           const weir__prefix_match *m, const weir__cache_hit *hit)
+{
     int32_t there = max32(m->n_entry, m->n_live), known = m->n_known < n - 1 ? m->n_known : n - 1;
     if (hit->n >= n - 1) return WEIR_MISS_NONE;
     if (cache->params.exact && there > hit->n) return WEIR_MISS_UNCUTTABLE;
     if (known > max32(there, m->n_leader)) return WEIR_MISS_EVICTED;
-    if (key->salt_length > 0) {
-        weir__prefix_key open = nobody;
-        open.adapter = key->adapter;
-        if (weir__prefix_tree_known(&cache->tree, &open, tokens, n) > m->n_known) return WEIR_MISS_SALT;
-    }
+    if (key->salt_length > 0 && find_open(cache, key, tokens, n) > m->n_known) return WEIR_MISS_SALT;
     return m->n_known > 0 && m->n_known < n && m->n_other > 0 ? WEIR_MISS_DIVERGED : WEIR_MISS_COLD;
 }
 

@@ -131,6 +131,12 @@ static void test_salts_and_adapters_are_apart(void **state)
     assert_int_equal(look(&s, &a, "known to all").miss, WEIR_MISS_SALT);
     assert_int_equal(look(&s, &a, "known to all").n_other, 0);
     assert_int_equal(look(&s, &with_adapter, "known to all").miss, WEIR_MISS_COLD);
+    /* a text that is gone is not cached without a salt, either */
+    assert_int_equal(weir__cache_evict(s.cache, NULL), 0);
+    assert_int_equal(look(&s, &a, "known to all").miss, WEIR_MISS_SALT);
+    assert_int_equal(weir__cache_evict(s.cache, NULL), 1);
+    assert_int_equal(look(&s, &open_key, "known to all").miss, WEIR_MISS_EVICTED);
+    assert_int_equal(look(&s, &a, "known to all").miss, WEIR_MISS_COLD);
     shelf_fini(&s);
 }
 

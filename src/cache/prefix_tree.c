@@ -617,13 +617,6 @@ void weir__prefix_tree_match(weir__prefix_tree *tree, const weir__prefix_key *ke
     match_live(tree, most, self, serial, match);
 }
 
-int32_t weir__prefix_tree_known(const weir__prefix_tree *tree, const weir__prefix_key *key,
-                                const int32_t *tokens, int32_t n)
-{
-    weir__prefix_node *root = find_root(tree, key);
-    return root != NULL ? walk_tree(tree, root, tokens, n, 0).n : 0;
-}
-
 /* ---- Life ---- */
 
 void weir__prefix_tree_init(weir__prefix_tree *tree)

@@ -120,10 +120,6 @@ void weir__prefix_tree_match(weir__prefix_tree *tree, const weir__prefix_key *ke
                              int32_t n, int32_t most, weir__prefix_rank worst, const weir__prefix_end *self,
                              uint64_t serial, weir__prefix_match *match);
 
-/* The number of tokens that any text under the key shares with this one. Changes nothing. */
-int32_t weir__prefix_tree_known(const weir__prefix_tree *tree, const weir__prefix_key *key,
-                                const int32_t *tokens, int32_t n);
-
 /* NULL, or the invariant that is broken. For tests and debug builds; checks everything. */
 const char *weir__prefix_tree_check(const weir__prefix_tree *tree);
 

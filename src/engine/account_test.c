@@ -58,12 +58,14 @@ static void the_record_tells_what_happened(void **state)
     weir_request request = rig_ask(r, 'a');
     request.max_tokens = 3;
     int64_t before = weir__clock_now_ns();
-    rig_submit(r, &request);
-    rig_submit_key(r, 'b');
+    uint64_t numbers[2] = {9, 9};
+    assert_int_equal(weir_stream_request(rig_submit(r, &request), &numbers[0]), WEIR_OK);
+    assert_int_equal(weir_stream_request(rig_submit_key(r, 'b'), &numbers[1]), WEIR_OK);
     assert_int_equal(rig_run(r), 4);
 
     assert_int_equal(read_arrivals(r, 0, arrivals, 8), 2);
     assert_true(arrivals[0].submit_ns >= before && arrivals[1].submit_ns >= arrivals[0].submit_ns);
+    assert_true(numbers[0] == arrivals[0].request && numbers[1] == arrivals[1].request);
     assert_int_equal(arrivals[0].n_prompt, 12);
     assert_int_equal(arrivals[0].max_tokens, 3);
     assert_int_equal(arrivals[1].n_prompt, 3);
@@ -591,7 +593,15 @@ static void wrong_arguments_are_refused(void **state)
     weir_tick tick;
     weir_tick_slot part;
     weir_arrival arrival;
+    weir_stream *stream;
+    uint64_t number = 5;
     rig_start(r);
+    assert_int_equal(weir_stream_create(&stream, NULL), WEIR_OK);
+    assert_int_equal(weir_stream_request(NULL, &number), WEIR_INVALID);
+    assert_int_equal(weir_stream_request(stream, NULL), WEIR_INVALID);
+    assert_int_equal(weir_stream_request(stream, &number), WEIR_STATE);
+    assert_int_equal(number, 5);
+    weir_stream_release(stream);
     assert_int_equal(weir_engine_ticks(NULL, 0, &tick, 1, &n), WEIR_INVALID);
     assert_int_equal(weir_engine_ticks(r->engine, 0, NULL, 1, &n), WEIR_INVALID);
     assert_int_equal(weir_engine_ticks(r->engine, 0, &tick, 1, NULL), WEIR_INVALID);

@@ -98,6 +98,18 @@ void weir__doctor_forget(weir_miss_info *info)
     info->in_message = false;
 }
 
+void weir__doctor_withhold(weir_miss_info *info, int32_t n_cached)
+{
+    bool more = info->n_matched > n_cached;
+    info->cached[0] = info->line[0] = '\0';
+    if (more) info->n_matched = n_cached;
+    if (info->miss != WEIR_MISS_EVICTED && info->miss != WEIR_MISS_UNCUTTABLE &&
+        (info->miss != WEIR_MISS_DIVERGED || !more))
+        return;
+    info->miss = WEIR_MISS_COLD;
+    weir__doctor_forget(info);
+}
+
 void weir__doctor_note(const weir_model *model, const weir__history *history, const weir__cache_hit *hit,
                        weir_miss_info *info)
 {
@@ -152,8 +164,11 @@ static void add_diverged(line *l, const weir_miss_info *info)
             info->role[0] != '\0' ? " (" : "", info->role, info->role[0] != '\0' ? ")" : "");
     add(l, "; now ");
     add_quoted(l, info->prompt);
-    add(l, ", cached ");
-    add_quoted(l, info->cached);
+    if (info->cached[0] != '\0') {
+        add(l, ", cached ");
+        add_quoted(l, info->cached);
+    } else
+        add(l, " (requests with a cache_salt see the cached text, too)");
 }
 
 size_t weir_miss_text(const weir_miss_info *given, char *text, size_t capacity)

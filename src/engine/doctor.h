@@ -14,4 +14,8 @@ void weir__doctor_note(const weir_model *model, const weir__history *history, co
 /* Removes the details of a divergence, when the miss turns out to have another reason. */
 void weir__doctor_forget(weir_miss_info *info);
 
+/* Removes what a request without a salt may not know, since others sent the cached texts: their words and
+ * lines, and how much more of a text was known than the n_cached tokens that it did not compute. */
+void weir__doctor_withhold(weir_miss_info *info, int32_t n_cached);
+
 #endif

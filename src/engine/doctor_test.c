@@ -3,8 +3,8 @@
 
 /* ---- Asking ---- */
 
-/* The chat of these messages, answered with one token; returns its miss. */
-static weir_miss_info ask(rig *r, const weir_message *messages, size_t n)
+/* The chat of these messages under the salt, answered with one token; returns its miss. */
+static weir_miss_info ask(rig *r, const char *salt, const weir_message *messages, size_t n, int32_t *n_cached)
 {
     weir_error error = {0};
     weir_chat_params params = weir_chat_params_default();
@@ -14,6 +14,7 @@ static weir_miss_info ask(rig *r, const weir_message *messages, size_t n)
     params.n_messages = n;
     if (weir_chat_create(r->model, &params, &chat, &error) != WEIR_OK) fail_msg("%s", error.message);
     request.chat = chat;
+    request.cache_salt = salt;
     request.sampler = &r->greedy;
     request.max_tokens = 1;
     weir_stream *stream = rig_submit(r, &request);
@@ -22,6 +23,9 @@ static weir_miss_info ask(rig *r, const weir_message *messages, size_t n)
     assert_int_equal(before.miss, WEIR_MISS_NONE);
     rig_run(r);
     assert_int_equal(weir_stream_miss(stream, &miss), WEIR_OK);
+    weir_usage usage = weir_stream_usage(stream);
+    assert_int_equal(usage.miss, miss.miss);
+    if (n_cached != NULL) *n_cached = usage.n_cached;
     weir_chat_release(chat);
     return miss;
 }
@@ -35,9 +39,10 @@ static void start(rig *r)
     rig_start(r);
 }
 
-#define ASK(r, ...)                                                                                          \
-    ask(r, (const weir_message[]){__VA_ARGS__},                                                              \
-        sizeof((const weir_message[]){__VA_ARGS__}) / sizeof(weir_message))
+#define ASK_COUNTED(r, salt, n_cached, ...)                                                                  \
+    ask(r, salt, (const weir_message[]){__VA_ARGS__},                                                        \
+        sizeof((const weir_message[]){__VA_ARGS__}) / sizeof(weir_message), n_cached)
+#define ASK(r, ...) ASK_COUNTED(r, "a secret", NULL, __VA_ARGS__)
 
 static void assert_says(const weir_miss_info *miss, const char *part)
 {
@@ -90,6 +95,65 @@ static void test_which_message_and_why(void **state)
     char text[8];
     assert_int_equal(weir_miss_text(&miss, text, sizeof text), 0);
     assert_string_equal(text, "");
+}
+
+/* Own text alone: not a word of the cached one, and no more matched tokens than usage has cached ones. */
+static void assert_own(const weir_miss_info *miss, int32_t n_cached)
+{
+    char text[512];
+    assert_string_equal(miss->cached, "");
+    assert_string_equal(miss->line, "");
+    assert_true(miss->n_matched <= n_cached);
+    weir_miss_text(miss, text, sizeof text);
+    assert_null(strstr(text, "11-21"));
+}
+
+/* Without a salt, or with an empty one, any caller may have sent the cached text. */
+static void test_without_a_salt_only_own_words(void **state)
+{
+    rig *r = *state;
+    static const char *const salts[] = {NULL, ""};
+    for (int i = 0; i < 2; i++) {
+        int32_t n_cached;
+        rig_stop(r);
+        start(r);
+        ASK_COUNTED(r, NULL, &n_cached, {"system", "Be kind. Today is 2026-11-21."},
+                    {"user", "What is a weir?"});
+        weir_miss_info miss = ASK_COUNTED(r, salts[i], &n_cached, {"system", "Be kind. Today is 2026-11-22."},
+                                          {"user", "What is a weir?"});
+        assert_int_equal(miss.miss, WEIR_MISS_DIVERGED);
+        assert_int_equal(miss.n_matched, n_cached);
+        assert_int_equal(miss.message, 0);
+        assert_true(miss.in_message);
+        assert_string_equal(miss.role, "system");
+        assert_non_null(strstr(miss.prompt, "11-22"));
+        assert_own(&miss, n_cached);
+        assert_says(&miss, "in message 0 (system); now \"");
+        assert_says(&miss, "cache_salt");
+    }
+}
+
+/* The texts of another salt are not even there, and of those without a salt only the fact is told. */
+static void test_another_salt_has_other_texts(void **state)
+{
+    rig *r = *state;
+    int32_t n_cached;
+    start(r);
+    ASK(r, {"system", "Be kind. Today is 2026-11-21."}, {"user", "What is a weir?"});
+    weir_miss_info miss = ASK_COUNTED(r, "another", &n_cached, {"system", "Be kind. Today is 2026-11-22."},
+                                      {"user", "What is a weir?"});
+    assert_int_equal(miss.miss, WEIR_MISS_COLD);
+    assert_int_equal(miss.n_matched, 0);
+    assert_own(&miss, n_cached);
+    ASK_COUNTED(r, NULL, NULL, {"system", "Be kind. Today is 2026-11-21."}, {"user", "What is a dam?"});
+    miss = ASK_COUNTED(r, "a third", &n_cached, {"system", "Be kind. Today is 2026-11-22."},
+                       {"user", "What is a dam?"});
+    assert_int_equal(miss.miss, WEIR_MISS_SALT);
+    assert_int_equal(miss.n_matched, 0);
+    assert_own(&miss, n_cached);
+    miss = ASK(r, {"system", "Be kind. Today is 2026-11-22."}, {"user", "What is a weir?"});
+    assert_int_equal(miss.miss, WEIR_MISS_DIVERGED);
+    assert_non_null(strstr(miss.cached, "11-21"));
 }
 
 /* A prompt that is no chat has no messages. */
@@ -146,6 +210,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         RIG_TEST(test_which_message_and_why),
+        RIG_TEST(test_without_a_salt_only_own_words),
+        RIG_TEST(test_another_salt_has_other_texts),
         RIG_TEST(test_without_a_chat),
         RIG_TEST(test_sentences),
     };

@@ -407,12 +407,13 @@ static weir_status attach_all(weir_engine *engine, weir__request **made, size_t 
     return WEIR_OK;
 }
 
-weir_status weir__engine_check_count(const weir_engine *engine, const char *field, size_t n,
+weir_status weir__engine_check_count(const weir_engine *engine, uint64_t tenant, const char *field, size_t n,
                                      weir_error *error)
 {
     const weir_engine_params *params = &engine->params;
-    size_t most =
-        params->queue_limit > 0 ? (size_t)params->queue_limit + (size_t)params->n_slots : MOST_AT_ONCE;
+    size_t most = params->queue_limit > 0
+                      ? (size_t)weir__shared_most(params, tenant) + (size_t)params->n_slots
+                      : MOST_AT_ONCE;
     if (most > MOST_AT_ONCE) most = MOST_AT_ONCE;
     if (n <= most) return WEIR_OK;
     return weir__error_set(
@@ -430,7 +431,7 @@ weir_status weir__engine_submit(weir_engine *engine, const weir_request *request
         return weir__error_set(error, WEIR_INVALID, engine ? "requests" : "engine", "a pointer is NULL");
     if ((status = check_process(engine, error)) != WEIR_OK) return status;
     if (n == 0) return WEIR_OK;
-    if ((status = weir__engine_check_count(engine, "n", n, error)) != WEIR_OK) return status;
+    if ((status = weir__engine_check_count(engine, 0, "n", n, error)) != WEIR_OK) return status;
     weir__request **made = weir__mem_calloc(n, sizeof *made);
     if (made == NULL) return weir__error_set(error, WEIR_NO_MEMORY, "", "out of memory for %zu requests", n);
 
@@ -443,6 +444,8 @@ weir_status weir__engine_submit(weir_engine *engine, const weir_request *request
         made[n_made]->ticket = ticket;
         if (results != NULL) made[n_made]->result = &results[n_made];
     }
+    status = weir__engine_check_count(engine, made[0]->tenant_hash, "n", n, error);
+    if (status != WEIR_OK) goto fail;
     if ((status = attach_all(engine, made, n, streams, error)) != WEIR_OK) goto fail;
     if ((status = weir__shared_submit(&engine->shared, &engine->params, made, n, error)) != WEIR_OK)
         goto detach;

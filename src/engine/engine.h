@@ -44,7 +44,7 @@ weir_status weir__engine_submit(weir_engine *engine, const weir_request *request
                                 weir_error *error);
 
 /* INVALID, with this field, if it never takes n requests at once. */
-weir_status weir__engine_check_count(const weir_engine *engine, const char *field, size_t n,
+weir_status weir__engine_check_count(const weir_engine *engine, uint64_t tenant, const char *field, size_t n,
                                      weir_error *error);
 
 /* For calls that wait for the engine. STATE: on this thread the call would wait forever, because the thread

@@ -131,7 +131,8 @@ static weir_status look_at_queue(weir_engine *engine, weir__request *request, we
     const weir_engine_stats *stats = &shared->stats;
     weir__rates rates = shared->rates;
     bool open = shared->open;
-    int64_t over = weir__shared_over(shared, &engine->params, 1);
+    int32_t waiting;
+    int64_t over = weir__shared_over(shared, &engine->params, request->tenant_hash, 1, &waiting);
     bool slot_free = shared->n_live < engine->params.n_slots &&
                      (stats->layout == WEIR_LAYOUT_PER_SLOT || shared->n_live == 0 ||
                       stats->n_kv_reserved - stats->n_kv_cached + weir__cells_wanted(request) <= stats->n_kv);

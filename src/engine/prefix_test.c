@@ -10,6 +10,7 @@ static const weir_layout layouts[] = {WEIR_LAYOUT_UNIFIED, WEIR_LAYOUT_PER_SLOT}
 typedef struct talk {
     int32_t tokens[400]; /* the prompt, then the answer that it must get */
     int32_t n_prompt, n;
+    const char *salt; /* NULL = none */
     weir_stream *stream;
     sink got;
 } talk;
@@ -32,6 +33,7 @@ static weir_request request_of(rig *r, talk *t)
     request.tokens = t->tokens;
     request.n_tokens = (size_t)t->n_prompt;
     request.max_tokens = ANSWER;
+    request.cache_salt = t->salt;
     return request;
 }
 
@@ -55,6 +57,10 @@ static void judge(talk *t, int32_t n_cached, weir_miss miss)
     assert_int_equal(usage.miss, miss);
     assert_int_equal(weir_stream_miss(t->stream, &info), WEIR_OK);
     assert_int_equal(info.miss, miss);
+    if (t->salt != NULL) return;
+    assert_true(info.n_matched <= n_cached); /* nothing of others' texts */
+    assert_string_equal(info.cached, "");
+    assert_string_equal(info.line, "");
 }
 
 /* ---- Finished requests ----------------------------------------------------------------------------- */
@@ -231,6 +237,7 @@ static void test_a_miss_says_where_and_what(void **state)
     weir_miss_info info = {.size = sizeof info};
     rig_start_caching(r, WEIR_LAYOUT_UNIFIED, 2);
     static const char known[] = "you are a helpful one", asked[] = "you are a helpless one";
+    t.salt = u.salt = "a secret";
     for (const char *at = known; *at != '\0'; at++) t.tokens[t.n_prompt++] = *at;
     for (const char *at = asked; *at != '\0'; at++) u.tokens[u.n_prompt++] = *at;
     ask(r, &t);
@@ -249,7 +256,7 @@ static void test_a_miss_says_where_and_what(void **state)
     assert_int_equal(weir_stream_miss(u.stream, NULL), WEIR_INVALID);
 
     static talk v;
-    v = (talk){0};
+    v = (talk){.salt = t.salt};
     weir_result result;
     for (const char *at = "you are idle"; *at != '\0'; at++) v.tokens[v.n_prompt++] = *at;
     weir_request request = request_of(r, &v);
@@ -257,7 +264,32 @@ static void test_a_miss_says_where_and_what(void **state)
     assert_int_equal(result.usage.n_cached, 8);
     assert_int_equal(result.miss.miss, WEIR_MISS_DIVERGED);
     assert_string_equal(result.miss.prompt, "you are idle");
+    assert_string_not_equal(result.miss.cached, "");
     weir_result_fini(&result);
+}
+
+/* A request that waits for another one's prompt has had nothing of it when it ends. */
+static void test_what_a_look_up_finds_is_not_told_before_the_start(void **state)
+{
+    rig *r = *state;
+    static talk t, u;
+    t = u = (talk){0};
+    weir_miss_info info = {.size = sizeof info};
+    rig_start_caching(r, WEIR_LAYOUT_UNIFIED, 2);
+    add(&t, 1, 100);
+    add(&u, 1, 60);
+    add(&u, 2, 20);
+    ask(r, &t);
+    ask(r, &u);
+    rig_ticks(r, 2);
+    weir_stream_cancel(u.stream);
+    rig_run(r);
+    assert_int_equal(weir_stream_reason(u.stream), WEIR_REASON_CANCELLED);
+    assert_int_equal(weir_stream_usage(u.stream).n_cached, 0);
+    assert_int_equal(weir_stream_usage(u.stream).miss, WEIR_MISS_NONE);
+    assert_int_equal(weir_stream_miss(u.stream, &info), WEIR_OK);
+    assert_int_equal(info.miss, WEIR_MISS_NONE);
+    assert_int_equal(info.n_matched, 0);
 }
 
 /* Salts of one length, whose hashes share buckets, and texts that say the same. */
@@ -308,19 +340,18 @@ static void test_requests_without_the_cache_or_with_a_salt(void **state)
     t[2].stream = rig_submit(r, &request);
     rig_run(r);
     judge(&t[2], 0, WEIR_MISS_OFF);
-    request = request_of(r, &t[3]);
-    request.cache_salt = "mine"; /* knows that there is one without a salt, no more */
+    t[3].salt = t[5].salt = "mine";
+    t[4].salt = "yours";
+    request = request_of(r, &t[3]); /* knows that there is one without a salt, no more */
     t[3].stream = rig_submit(r, &request);
     rig_run(r);
     judge(&t[3], 0, WEIR_MISS_SALT);
     request = request_of(r, &t[4]);
-    request.cache_salt = "yours";
     request.cache_salt_length = 4; /* "your" */
     t[4].stream = rig_submit(r, &request);
     rig_run(r);
     judge(&t[4], 0, WEIR_MISS_SALT);
     request = request_of(r, &t[5]);
-    request.cache_salt = "mine";
     t[5].stream = rig_submit(r, &request);
     rig_run(r);
     judge(&t[5], 29, WEIR_MISS_NONE);
@@ -461,14 +492,17 @@ static void test_cached_cells_give_way(void **state)
 {
     rig *r = *state;
     enum { N = 12 };
-    for (size_t l = 0; l < COUNT(layouts); l++) {
+    for (size_t l = 0; l < 2 * COUNT(layouts); l++) {
+        weir_layout layout = layouts[l / 2];
+        const char *salt = l % 2 == 0 ? NULL : "a secret";
         static talk t[N], again[N];
         memset(t, 0, sizeof t);
         memset(again, 0, sizeof again);
         rig_load(r, "fake:exact=1");
-        r->params.n_kv = layouts[l] == WEIR_LAYOUT_UNIFIED ? 200 : 2 * 128;
-        rig_start_caching(r, layouts[l], 2);
+        r->params.n_kv = layout == WEIR_LAYOUT_UNIFIED ? 200 : 2 * 128;
+        rig_start_caching(r, layout, 2);
         for (int i = 0; i < N; i++) {
+            t[i].salt = salt;
             add(&t[i], i, 60);
             t[i].tokens[0] = 'A' + i;
             again[i] = t[i];
@@ -488,13 +522,14 @@ static void test_cached_cells_give_way(void **state)
         }
         rig_stop(r);
 
-        r->params.n_kv = layouts[l] == WEIR_LAYOUT_UNIFIED ? 200 : 2 * 128;
-        rig_start_caching(r, layouts[l], 2); /* the same without host memory */
+        r->params.n_kv = layout == WEIR_LAYOUT_UNIFIED ? 200 : 2 * 128;
+        rig_start_caching(r, layout, 2); /* the same without host memory */
         rig_stop(r);
         r->params.cache_bytes = 0;
         rig_start(r);
         memset(again, 0, sizeof again);
         for (int i = 0; i < N; i++) {
+            again[i].salt = salt;
             add(&again[i], i, 60);
             again[i].tokens[0] = 'A' + i;
             ask(r, &again[i]);
@@ -506,7 +541,8 @@ static void test_cached_cells_give_way(void **state)
         first.got = (sink){0};
         ask(r, &first);
         rig_run(r);
-        judge(&first, 0, WEIR_MISS_EVICTED);
+        judge(&first, 0, salt != NULL ? WEIR_MISS_EVICTED : WEIR_MISS_COLD);
+        assert_int_equal(rig_stats(r).n_misses[WEIR_MISS_EVICTED], 1);
         rig_stop(r);
     }
 }
@@ -518,7 +554,7 @@ static void test_a_prefix_that_cannot_be_fetched_is_computed(void **state)
     for (size_t l = 0; l < COUNT(layouts); l++)
         for (int way = 0; way < 3; way++) {
             static talk t, blocker, u;
-            t = blocker = u = (talk){0};
+            t = blocker = u = (talk){.salt = "a secret"};
             rig_start_caching(r, layouts[l], 1);
             add(&t, 1, 40);
             ask(r, &t);
@@ -552,11 +588,12 @@ static void test_a_prefix_that_cannot_be_fetched_is_computed(void **state)
 static void test_checkpoints_at_message_boundaries(void **state)
 {
     rig *r = *state;
-    for (size_t l = 0; l < COUNT(layouts); l++) {
+    for (size_t l = 0; l < 2 * COUNT(layouts); l++) {
+        const char *salt = l % 2 == 0 ? NULL : "a secret";
         static talk t, u, v, w;
-        t = u = v = w = (talk){0};
+        t = u = v = w = (talk){.salt = salt};
         rig_load(r, "fake:recurrent=1");
-        rig_start_caching(r, layouts[l], 4);
+        rig_start_caching(r, layouts[l / 2], 4);
         add(&t, 1, 20);
         t.tokens[t.n_prompt++] = WEIR__FAKE_EOT; /* 21 tokens: the system's message */
         u = t;
@@ -579,12 +616,13 @@ static void test_checkpoints_at_message_boundaries(void **state)
         rig_run(r);
         judge(&w, 41 + ANSWER - 1, WEIR_MISS_COLD);
         static talk x;
-        x = (talk){0};
+        x = (talk){.salt = salt};
         add(&x, 1, 20);
         add(&x, 9, 10); /* agrees in 20 tokens, and there is no checkpoint there */
         ask(r, &x);
         rig_run(r);
-        judge(&x, 0, WEIR_MISS_UNCUTTABLE);
+        judge(&x, 0, salt != NULL ? WEIR_MISS_UNCUTTABLE : WEIR_MISS_COLD);
+        assert_int_equal(rig_stats(r).n_misses[WEIR_MISS_UNCUTTABLE], 1);
         rig_stop(r);
     }
 }
@@ -620,6 +658,7 @@ int main(void)
         RIG_TEST(test_the_same_requests_again),
         RIG_TEST(test_changes_of_the_cache),
         RIG_TEST(test_a_miss_says_where_and_what),
+        RIG_TEST(test_what_a_look_up_finds_is_not_told_before_the_start),
         RIG_TEST(test_no_tenant_sees_another),
         RIG_TEST(test_requests_without_the_cache_or_with_a_salt),
         RIG_TEST(test_parameters),

@@ -216,6 +216,58 @@ static void several_requests_that_do_not_all_find_room_are_all_refused(void **st
     rig_run(r);
 }
 
+/* NULL: nobody's. */
+static weir_status submit_of(rig *r, const char *tenant, size_t n, weir_error *error)
+{
+    weir_request requests[32];
+    for (size_t i = 0; i < n; i++) {
+        requests[i] = rig_ask(r, 'A');
+        requests[i].tenant = tenant;
+    }
+    return weir_engine_submit(r->engine, requests, n, NULL, error);
+}
+
+static int n_accepted(rig *r, const char *tenant)
+{
+    int n = 0;
+    while (submit_of(r, tenant, 1, NULL) == WEIR_OK) n++;
+    return n;
+}
+
+/* One may add a request while it has less than three times as many as places are left. */
+static void a_tenant_has_a_part_of_the_queue(void **state)
+{
+    rig *r = *state;
+    weir_error error = {0};
+    r->params.n_slots = 2;
+    r->params.queue_limit = 16;
+    rig_script(r, 'A', 1, "abc");
+    rig_start(r);
+    assert_int_equal(n_accepted(r, "hog"), 2 + 12); /* idle slots' do not count */
+    assert_int_equal(submit_of(r, "hog", 1, &error), WEIR_BUSY);
+    assert_non_null(strstr(error.message, "of the same tenant"));
+    rig_tick(r);
+    assert_int_equal(n_accepted(r, "hog"), 0);
+    weir_request request = rig_ask(r, 'A');
+    weir_forecast forecast = {.size = sizeof forecast};
+    request.tenant = "hog";
+    assert_int_equal(weir_engine_plan_request(r->engine, &request, &forecast, NULL), WEIR_OK);
+    assert_true(forecast.busy);
+    request.tenant = "other";
+    assert_int_equal(weir_engine_plan_request(r->engine, &request, &forecast, NULL), WEIR_OK);
+    assert_false(forecast.busy);
+    assert_int_equal(n_accepted(r, "other"), 3);
+    assert_int_equal(n_accepted(r, "third"), 1);
+    assert_int_equal(n_accepted(r, NULL), 0);
+    rig_run(r);
+    assert_int_equal(submit_of(r, "hog", 15, &error), WEIR_INVALID); /* never */
+    assert_string_equal(error.field, "n");
+    assert_int_equal(submit_of(r, "hog", 14, &error), WEIR_OK);
+    rig_run(r);
+    assert_int_equal(n_accepted(r, NULL), 2 + 16); /* without a tenant there is one limit */
+    rig_run(r);
+}
+
 static void a_limit_of_zero_is_none(void **state)
 {
     rig *r = *state;
@@ -372,6 +424,7 @@ int main(void)
         RIG_TEST(a_full_queue_is_busy_at_submit_and_leaves_the_stream_fresh),
         RIG_TEST(requests_for_free_slots_do_not_count_as_waiting),
         RIG_TEST(several_requests_that_do_not_all_find_room_are_all_refused),
+        RIG_TEST(a_tenant_has_a_part_of_the_queue),
         RIG_TEST(a_limit_of_zero_is_none),
         RIG_TEST(cancel_while_queued_never_takes_a_slot),
         RIG_TEST(a_deadline_passes_in_the_queue_too),

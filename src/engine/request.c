@@ -442,8 +442,9 @@ static void set_fields(weir__request *request, const weir_model *model, const we
     request->itl_target_ms = given->itl_target_ms;
     if (given->tenant != NULL && *given->tenant != '\0')
         request->tenant_hash = hash_salt(given->tenant, strlen(given->tenant));
-    request->miss.size = sizeof request->miss;
-    weir__doctor_forget(&request->miss);
+    request->found.size = sizeof request->found;
+    weir__doctor_forget(&request->found);
+    request->miss = request->found;
     request->emit.special = given->special;
 }
 

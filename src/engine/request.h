@@ -38,7 +38,8 @@ typedef struct weir__request {
     int32_t cache_keep_ms;
     int32_t itl_target_ms; /* 0 = the engine's */
     int32_t n_cached;      /* tokens of the prompt that were cached when it started; -1 = not started */
-    weir_miss_info miss;
+    weir_miss_info found;  /* by the look-up; nobody but the driver sees it */
+    weir_miss_info miss;   /* what the caller may know of it, once n_cached is known */
     weir__history history;
     weir__adapters_place place; /* its place in the counts of its adapters */
     weir__embedding **ahead; /* [history.n_spans] encoded before a slot needs them; held; NULL = not there */

@@ -81,16 +81,16 @@ static void test_memory_that_cannot_be_cut(void **state)
     for (size_t l = 0; l < COUNT(layouts); l++) {
         start(r, layouts[l]);
         talk_make(r, &first, 1, 200);
-        ask(r, &first);
+        talk_ask(r, r->engine, &first, "a secret");
         rig_stop(r);
         start(r, layouts[l]);
         next = first;
-        ask(r, &next);
+        talk_ask(r, r->engine, &next, "a secret");
         assert_int_equal(next.usage.n_cached, 199);
         rig_stop(r);
         start(r, layouts[l]);
         talk_make(r, &next, 1, 150);
-        ask(r, &next);
+        talk_ask(r, r->engine, &next, "a secret");
         assert_int_equal(next.usage.n_cached, 0);
         assert_int_equal(next.usage.miss, WEIR_MISS_UNCUTTABLE);
         rig_stop(r);
@@ -185,21 +185,21 @@ static void test_a_prefix_that_cannot_be_read_is_computed(void **state)
         for (int way = 0; way < 3; way++) {
             start(r, layouts[l]);
             talk_make(r, &t, 1, 100);
-            ask(r, &t);
+            talk_ask(r, r->engine, &t, "a secret");
             rig_stop(r);
             start(r, layouts[l]);
             if (way == 0) assert_int_equal(each_file(forget), 1);
             if (way == 1) each_file(damage);
             atomic_store(&r->fake->fail_state_load, way == 2);
-            ask(r, &t);
+            talk_ask(r, r->engine, &t, "a secret");
             atomic_store(&r->fake->fail_state_load, false);
             assert_int_equal(t.usage.n_cached, 0);
             assert_int_equal(t.usage.miss, WEIR_MISS_EVICTED);
-            ask(r, &t);
+            talk_ask(r, r->engine, &t, "a secret");
             assert_int_equal(t.usage.n_cached, 99);
             rig_stop(r);
             start(r, layouts[l]); /* it was written anew, apart from states that only the backend refused */
-            ask(r, &t);
+            talk_ask(r, r->engine, &t, "a secret");
             assert_int_equal(t.usage.n_cached, 99);
             rig_stop(r);
             assert_int_equal(each_file(forget), 1);

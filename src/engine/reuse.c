@@ -31,7 +31,7 @@ static weir__slot *slot_of(const weir__prefix_end *live)
 static void note_start(weir__driver *driver, const weir__slot *slot)
 {
     weir__request *request = slot->request;
-    weir_miss_info *info = &request->miss;
+    weir_miss_info *info = &request->found;
     if (request->n_cached >= 0) return; /* it ran before and was suspended */
     int32_t most = request->history.n_prompt - 1;
     request->n_cached = slot->n_past < most ? slot->n_past : most;
@@ -43,7 +43,9 @@ static void note_start(weir__driver *driver, const weir__slot *slot)
         info->miss = WEIR_MISS_EVICTED;
     if (info->miss != WEIR_MISS_DIVERGED) weir__doctor_forget(info);
     driver->account.counts.n_misses[info->miss]++;
-    if (request->stream != NULL) weir__stream_set_miss(request->stream, info);
+    request->miss = *info;
+    if (request->history.salt_length == 0) weir__doctor_withhold(&request->miss, request->n_cached);
+    if (request->stream != NULL) weir__stream_set_miss(request->stream, &request->miss);
 }
 
 /* ---- Beginning ---- */
@@ -206,7 +208,7 @@ void weir__reuse_start(weir__driver *driver, weir__slot *slot)
     if (slot->state != WEIR_SLOT_JOINED) {
         slot->n_promised = hit.n;
         if (request->n_cached < 0)
-            weir__doctor_note(driver->model, &request->history, &hit, &slot->request->miss);
+            weir__doctor_note(driver->model, &request->history, &hit, &slot->request->found);
     }
     bool waits = join_leader(driver, slot, &hit) || join_file(driver, slot, &hit);
     if (!waits && slot->wait.over) waits = join_leader(driver, slot, &hit);

@@ -4,6 +4,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/mem.h"
+#include "engine/stream.h"
 
 #define PIECE    256  /* items copied at a time under the lock: a few microseconds */
 #define TICKS    4096 /* as weir.h promises: a minute or so */
@@ -53,15 +54,35 @@ void weir__shared_fini(weir__shared *shared)
 
 /* ---- Callers ---- */
 
-int64_t weir__shared_over(const weir__shared *shared, const weir_engine_params *params, size_t n)
+static int32_t n_waiting(const weir__queue *queue, uint64_t tenant)
+{
+    int32_t n = 0;
+    for (const weir__request *at = queue->first; at != NULL; at = at->next) n += at->tenant_hash == tenant;
+    return n;
+}
+
+int32_t weir__shared_most(const weir_engine_params *params, uint64_t tenant)
+{
+    return params->queue_limit - (tenant != 0 ? params->queue_limit / 4 : 0);
+}
+
+int64_t weir__shared_over(const weir__shared *shared, const weir_engine_params *params, uint64_t tenant,
+                          size_t n, int32_t *waiting)
 {
     int32_t limit = params->queue_limit, depth = shared->queue.n;
     /* Requests that a free slot takes at the next tick do not count as waiting. Requests on their way from
      * the queue to their end are live and in no slot. */
     int32_t n_free = params->n_slots - (shared->n_live - depth);
     if (n_free < 0) n_free = 0;
-    int64_t over = (int64_t)depth + (int64_t)n - limit - n_free;
-    return limit > 0 && over > 0 ? over : 0;
+    int64_t room = (int64_t)limit + n_free - depth - (int64_t)n, over = -room;
+    *waiting = 0;
+    if (limit == 0) return 0;
+    if (tenant == 0 || 3 * room + 3 + n_free >= depth + (int64_t)n) return over > 0 ? over : 0;
+    *waiting = n_waiting(&shared->queue, tenant);
+    /* One that has less than three times what is free may add one. Each that leaves changes both. */
+    int64_t beyond = (*waiting + (int64_t)n - n_free - 3 * room - 3 + 3) / 4;
+    if (beyond > over) over = beyond;
+    return over > 0 ? over : 0;
 }
 
 static void add_arrival(weir__shared *shared, const weir__request *request)
@@ -82,8 +103,8 @@ weir_status weir__shared_submit(weir__shared *shared, const weir_engine_params *
     weir_status status = WEIR_OK;
     int64_t retry_ns = 0;
     pthread_mutex_lock(&shared->mutex);
-    int32_t depth = shared->queue.n;
-    int64_t over = weir__shared_over(shared, params, n);
+    int32_t depth = shared->queue.n, waiting;
+    int64_t over = weir__shared_over(shared, params, requests[0]->tenant_hash, n, &waiting);
     if (!shared->open) {
         status = WEIR_STOPPED;
     } else if (over > 0) {
@@ -94,6 +115,7 @@ weir_status weir__shared_submit(weir__shared *shared, const weir_engine_params *
         for (size_t i = 0; i < n; i++) {
             weir__request *request = requests[i];
             request->serial = shared->serial++;
+            if (request->stream != NULL) weir__stream_number(request->stream, request->serial);
             request->salt = weir__salt_hold(&shared->salts, request->tenant_hash, request->submit_ns);
             add_arrival(shared, request);
             weir__request_move(request, WEIR__ADAPTERS_WAITING);
@@ -104,13 +126,19 @@ weir_status weir__shared_submit(weir__shared *shared, const weir_engine_params *
         shared->stats.n_submitted += n;
     }
     pthread_mutex_unlock(&shared->mutex);
+    long long retry_ms = (long long)(retry_ns / WEIR__NS_PER_MS);
+    if (status == WEIR_BUSY && waiting > 0)
+        return weir__error_set(error, status, "",
+                               "%d request%s waiting, %d of the same tenant; allowed: as many as idle slots "
+                               "take, and %d more (queue_limit), of a tenant three times as many as places "
+                               "are left: try again in about %lld ms",
+                               depth, depth == 1 ? " is" : "s are", waiting, params->queue_limit, retry_ms);
     if (status == WEIR_BUSY)
         return weir__error_set(error, status, "",
                                "%d request%s waiting; allowed: as many as idle slots take, and %d more "
                                "(queue_limit): try again in "
                                "about %lld ms",
-                               depth, depth == 1 ? " is" : "s are", params->queue_limit,
-                               (long long)(retry_ns / WEIR__NS_PER_MS));
+                               depth, depth == 1 ? " is" : "s are", params->queue_limit, retry_ms);
     if (status == WEIR_STOPPED)
         return weir__error_set(error, status, "",
                                "the engine takes no more requests: it was stopped or is draining");

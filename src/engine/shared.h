@@ -52,8 +52,14 @@ void weir__shared_fini(weir__shared *shared);
 
 /* ---- Callers ---- */
 
-/* The number of requests, of n more, for which slots and queue have no place. The mutex is held. */
-int64_t weir__shared_over(const weir__shared *shared, const weir_engine_params *params, size_t n);
+/* The number of requests, of n more of this tenant, for which slots and queue have no place, or which would
+ * leave others less than a third of what the tenant has in the queue. *waiting: how many it has there; tenant
+ * 0 is nobody, and has no bound of its own. The mutex is held. */
+int64_t weir__shared_over(const weir__shared *shared, const weir_engine_params *params, uint64_t tenant,
+                          size_t n, int32_t *waiting);
+
+/* The most that wait of a tenant that is alone. */
+int32_t weir__shared_most(const weir_engine_params *params, uint64_t tenant);
 
 /* Queues all of the requests or none: STOPPED, BUSY. */
 weir_status weir__shared_submit(weir__shared *shared, const weir_engine_params *params,

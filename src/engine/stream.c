@@ -55,8 +55,9 @@ struct weir_stream {
     atomic_int cancelled;
     atomic_int interval;
     atomic_int index;
-    atomic_int reason;   /* weir_reason; finish writes it once */
-    atomic_int finished; /* the terminal chunk has been put; release pairs with the readers' acquire */
+    atomic_int reason;        /* weir_reason; finish writes it once */
+    atomic_int finished;      /* the terminal chunk has been put; release pairs with the readers' acquire */
+    _Atomic uint64_t request; /* its number + 1; 0 = none yet */
 
     pthread_mutex_t mutex; /* protects the rest */
     pthread_cond_t cond;
@@ -671,6 +672,20 @@ weir_usage weir_stream_usage(const weir_stream *stream)
     if (stream->phase == ATTACHED) usage.total_ns = weir__clock_now_ns() - stream->attach_ns;
     pthread_mutex_unlock((pthread_mutex_t *)&stream->mutex);
     return usage;
+}
+
+void weir__stream_number(weir_stream *stream, uint64_t request)
+{
+    atomic_store_explicit(&stream->request, request + 1, memory_order_relaxed);
+}
+
+weir_status weir_stream_request(const weir_stream *stream, uint64_t *request)
+{
+    if (stream == NULL || request == NULL) return WEIR_INVALID;
+    uint64_t number = atomic_load_explicit(&stream->request, memory_order_relaxed);
+    if (number == 0) return WEIR_STATE;
+    *request = number - 1;
+    return WEIR_OK;
 }
 
 void weir_stream_error(const weir_stream *stream, weir_error *error)

@@ -43,6 +43,9 @@ void weir__stream_reserve(weir_stream *stream, weir_ready_fn fn, void *user);
 /* weir_stream_try_next for the flight that reserved the stream. */
 weir_status weir__stream_take(weir_stream *stream, weir_chunk *chunk);
 
+/* Its request has got this number. */
+void weir__stream_number(weir_stream *stream, uint64_t request);
+
 void weir__stream_set_miss(weir_stream *stream, const weir_miss_info *info);
 
 /* Puts a copy of the chunk, with length > 0 bytes of whole code points and its tokens. All chunks of a stream

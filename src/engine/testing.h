@@ -112,7 +112,7 @@ static inline void sink_wait(sink *to, weir_stream *stream)
 #define RIG_SCRIPTS 64
 #define RIG_PROMPT  512
 #define RIG_ANSWER  2048
-#define RIG_STREAMS 96
+#define RIG_STREAMS 160
 #define RIG_WRONG   '#' /* the model's token after anything but the script */
 
 typedef struct rig_script_t {

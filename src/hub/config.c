@@ -109,13 +109,21 @@ static weir_status find_token(const char *given, const char *home, weir__config 
     return status;
 }
 
+/* A URL without "USER:PASSWORD@". NULL: out of memory. */
+static char *without_user(const char *url)
+{
+    const char *scheme = strstr(url, "://"), *host = scheme != NULL ? scheme + 3 : url;
+    const char *at = strrchr(host, '@');
+    return weir__text_format("%.*s%s", (int)(host - url), url, at != NULL ? at + 1 : host);
+}
+
 static weir_status check_config(const weir__config *config, weir_error *error)
 {
     if (strncmp(config->endpoint, "http://", 7) != 0 && strncmp(config->endpoint, "https://", 8) != 0)
         return weir__error_set(
             error, WEIR_INVALID, "endpoint",
             "the hub's endpoint is %.150s: set HF_ENDPOINT or the parameter endpoint to https://HOST",
-            config->endpoint);
+            config->shown);
     if (!weir__name_is_revision(config->revision))
         return weir__error_set(
             error, WEIR_INVALID, "revision",
@@ -176,6 +184,10 @@ weir_status weir__config_read(const weir_hub_params *params, weir__config *confi
     }
     for (size_t n = strlen(config->endpoint); n > 0 && config->endpoint[n - 1] == '/'; n--)
         config->endpoint[n - 1] = '\0';
+    if ((config->shown = without_user(config->endpoint)) == NULL) {
+        status = weir__error_set(error, WEIR_NO_MEMORY, "params", "out of memory");
+        goto done;
+    }
     for (size_t n = strlen(config->cache); n > 1 && config->cache[n - 1] == '/'; n--)
         config->cache[n - 1] = '\0';
     if ((status = check_config(config, error)) == WEIR_OK) status = find_token(p.token, home, config, error);
@@ -189,6 +201,7 @@ void weir__config_fini(weir__config *config)
 {
     weir__mem_free(config->cache);
     weir__mem_free(config->endpoint);
+    weir__mem_free(config->shown);
     weir__mem_free(config->token);
     weir__mem_free(config->revision);
     weir__mem_free(config->proxy);

@@ -9,6 +9,7 @@
 typedef struct weir__config {
     char *cache;    /* the folder with models--OWNER--REPO in it */
     char *endpoint; /* without a slash at the end */
+    char *shown;    /* the same for people, without a user and a password */
     char *token;    /* NULL = none */
     char *revision;
     char *proxy, *no_proxy; /* NULL = libcurl reads the environment */

@@ -56,13 +56,12 @@ static weir_status explain_denied(const weir__config *config, const char *what, 
             error, WEIR_DENIED, "token",
             "%s is %s: open its page at %s, log in%s, make an access token in the settings of your "
             "account, and set HF_TOKEN to it",
-            what, gated ? "gated" : "gated or private", config->endpoint,
-            gated ? " and accept its terms" : "");
+            what, gated ? "gated" : "gated or private", config->shown, gated ? " and accept its terms" : "");
     return weir__error_set(
         error, WEIR_DENIED, "token",
         "%s is %s, and the token gives no access to it: open its page at %s with the token's account "
         "and ask for access, or set HF_TOKEN to a token that may read it",
-        what, gated ? "gated" : "gated or private", config->endpoint);
+        what, gated ? "gated" : "gated or private", config->shown);
 }
 
 weir_status weir__http_explain(const weir__config *config, const weir__http_answer *answer, const char *what,
@@ -74,13 +73,13 @@ weir_status weir__http_explain(const weir__config *config, const weir__http_answ
             error, WEIR_IO, config->field,
             "%s was not requested, because the certificate of %.100s cannot be verified: %s; if this server "
             "is the right one, set CURL_CA_BUNDLE or SSL_CERT_FILE to a file with the certificates to trust",
-            what, config->endpoint, answer->reason);
+            what, config->shown, answer->reason);
     if (answer->code == 0 || answer->code == 200 || answer->code == 206)
         return weir__error_set(
             error, WEIR_IO, config->field,
             "%s could not be downloaded from %.100s: %s; %stry again, or use the cache with "
             "HF_HUB_OFFLINE=1",
-            what, config->endpoint, answer->reason[0] != '\0' ? answer->reason : "it broke off",
+            what, config->shown, answer->reason[0] != '\0' ? answer->reason : "it broke off",
             kept ? "the part so far is kept: " : "");
     if (strcmp(code, "GatedRepo") == 0) return explain_denied(config, what, true, error);
     if (strcmp(code, "RevisionNotFound") == 0)
@@ -89,20 +88,20 @@ weir_status weir__http_explain(const weir__config *config, const weir__http_answ
     if (answer->code == 404 || strcmp(code, "RepoNotFound") == 0)
         return weir__error_set(
             error, WEIR_NOT_FOUND, config->field, "%s is not at %.100s, in revision %.60s: check the name%s",
-            what, config->endpoint, config->revision,
+            what, config->shown, config->revision,
             config->token == NULL ? "; if it is private, set HF_TOKEN" : " and the token's rights");
     if (answer->code == 401 || answer->code == 403) return explain_denied(config, what, false, error);
     if (answer->code == 429 && answer->retry_after_s > 0)
         return weir__error_set(error, WEIR_IO, config->field,
-                               "%.100s limits the rate of requests: try again in %lld s%s", config->endpoint,
+                               "%.100s limits the rate of requests: try again in %lld s%s", config->shown,
                                (long long)answer->retry_after_s,
                                config->token == NULL ? ", or set HF_TOKEN, which allows more" : "");
     if (answer->code == 429)
         return weir__error_set(error, WEIR_IO, config->field,
-                               "%.100s limits the rate of requests: try again later%s", config->endpoint,
+                               "%.100s limits the rate of requests: try again later%s", config->shown,
                                config->token == NULL ? ", or set HF_TOKEN, which allows more" : "");
     return weir__error_set(error, WEIR_IO, config->field, "%.100s answers %ld to the request for %s%s%s",
-                           config->endpoint, answer->code, what,
+                           config->shown, answer->code, what,
                            answer->reason[0] != '\0' ? ": " : "; try again later", answer->reason);
 }
 
@@ -164,8 +163,8 @@ weir_status weir__http_text(weir__http *http, const weir__config *config, const 
                                  "out of memory for the hub's answer about %s", what);
     else if (to.too_long)
         status = weir__error_set(error, WEIR_TOO_LONG, config->field,
-                                 "the answer of %.100s about %s has more than %zu bytes", config->endpoint,
-                                 what, max);
+                                 "the answer of %.100s about %s has more than %zu bytes", config->shown, what,
+                                 max);
     else if (status == WEIR_ABORTED)
         weir__error_set(error, status, "progress", "the caller's callback asked to stop");
     else if (status != WEIR_OK || answer.code != 200)

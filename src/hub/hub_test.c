@@ -251,6 +251,27 @@ static void test_bad_arguments_are_refused(void **state)
     REFUSED(cache_dir, "", "cache_dir");
 }
 
+/* A server passes such messages on to its clients. */
+static void test_a_password_is_in_no_message(void **state)
+{
+    static const char *const endpoints[] = {"http://user:passw0rd@127.0.0.1:1", "http://passw0rd@127.0.0.1:1",
+                                            "user:passw0rd@127.0.0.1:1", "ftp://user:p@passw0rd@host"};
+    char *out;
+    (void)state;
+    for (size_t i = 0; i < sizeof endpoints / sizeof *endpoints; i++) {
+        weir_hub_params params = offline();
+        weir_error problem = {0};
+        params.offline = false;
+        params.n_retries = 0;
+        params.endpoint = endpoints[i];
+        weir_status status = weir_hub_download("hf:o/none", &params, &out, &problem);
+        if (status == WEIR_UNSUPPORTED) return; /* without libcurl */
+        assert_true(status == WEIR_IO || status == WEIR_INVALID);
+        assert_non_null(strstr(problem.message, i < 3 ? "127.0.0.1:1" : "host"));
+        assert_null(strstr(problem.message, "passw0rd"));
+    }
+}
+
 static void test_a_hub_that_nobody_runs(void **state)
 {
     weir_hub_params params = offline();
@@ -317,6 +338,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_the_cache_is_listed, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_removing, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_bad_arguments_are_refused, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_a_password_is_in_no_message, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_a_hub_that_nobody_runs, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_without_memory, set_up, tear_down),
     };

@@ -209,6 +209,9 @@ def a_key_is_asked_for(p):
         other.live()
         other.ask("Hello!")
         assert other.complete()
+        # The key is an ordinary one: slots, but no ticks and sums, and why.
+        p.b.wait(lambda: "operator's key" in (p.b.text("#tick") or ""), "why there are no ticks")
+        assert re.fullmatch(r"\d+ of \d+ slots", p.b.text("#link-text")) and p.b.text("#rate-decode") == "–" and " of " not in p.b.text("#kv-note")
         # A key that is no longer good: the question is asked again with the next one.
         p.b.js("sessionStorage.setItem('weir.key', 'old')")
         other.ask("And now?")

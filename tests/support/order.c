@@ -21,6 +21,8 @@ typedef struct order {
     bool streamed; /* streams is not NULL */
     bool too_long, state, invalid, full, closed;
     bool never; /* more than slots and queue hold */
+    bool greedy,
+        too_greedy; /* the tenant may have more than its part of the queue; more than it can ever have */
 } order;
 
 static weir_stream *fresh_stream(play *p)
@@ -132,6 +134,10 @@ static void make_order(play *p, order *o, int32_t n)
     int64_t room = (int64_t)p->params.queue_limit + p->params.n_slots - n_running - s.queue_depth;
     o->full = p->params.queue_limit > 0 && n > room;
     o->never = p->params.queue_limit > 0 && n > p->params.queue_limit + p->params.n_slots;
+    int64_t waiting = n - (p->params.n_slots - n_running); /* at most, of this tenant, beside the queue's */
+    o->greedy = p->ranked && p->params.queue_limit > 0 && s.queue_depth + waiting > 3 * (room - n) + 3;
+    o->too_greedy = p->ranked && p->params.queue_limit > 0 &&
+                    n > p->params.queue_limit - p->params.queue_limit / 4 + p->params.n_slots;
 }
 
 static bool is_refused(const order *o)
@@ -146,9 +152,11 @@ static void judge_status(play *p, const order *o, weir_status status, const weir
     case WEIR_OK: allowed = !is_refused(o) || (o->full && p->place == READY); break;
     case WEIR_TOO_LONG: allowed = o->too_long; break;
     case WEIR_STATE: allowed = o->state; break;
-    case WEIR_INVALID: allowed = o->invalid || o->never; break;
+    case WEIR_INVALID: allowed = o->invalid || o->never || o->too_greedy; break;
     case WEIR_STOPPED: allowed = o->closed; break;
-    case WEIR_BUSY: allowed = o->full || p->place == READY; break; /* a slot may be about to become free */
+    case WEIR_BUSY:
+        allowed = o->full || o->greedy || p->place == READY; /* a slot may be about to become free */
+        break;
     case WEIR_NO_MEMORY: allowed = p->scarce; break;
     default: break;
     }
@@ -219,6 +227,10 @@ void play_generate(play *p)
     if (p->n_jobs + n > PLAY_JOBS) return;
     make_order(p, &o, n);
     bool expected = !is_refused(&o);
+    if (expected && (o.greedy || o.too_greedy)) { /* whose the waiting ones are, nobody counts here */
+        refused(p, &o);
+        return;
+    }
     if (expected) {
         p->n_jobs += n;
         p->n_accepted += (uint64_t)n;

@@ -49,14 +49,16 @@ class Reply:
 
 
 class Connection:
-    """One connection; requests one after the other. room: unread bytes that the kernel may keep."""
+    """One connection; requests one after the other. room: unread bytes that the kernel may keep; source: the client's own address."""
 
-    def __init__(self, server, timeout=60, kind=None, room=None):
+    def __init__(self, server, timeout=60, kind=None, room=None, source=None):
         kind = kind or server.kind
         self.sock = socket.socket(socket.AF_UNIX if kind == "unix" else socket.AF_INET)
         self.sock.settimeout(timeout)
         if room:
             self.sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, room)
+        if source:
+            self.sock.bind((source, 0))
         self.sock.connect(server.unix if kind == "unix" else ("127.0.0.1", server.port))
         if kind != "unix":
             self.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -216,8 +218,8 @@ class Server:
     def connect(self, **more):
         return Connection(self, **more)
 
-    def ask(self, method, path, body=None, **more):
-        connection = self.connect()
+    def ask(self, method, path, body=None, source=None, **more):
+        connection = self.connect(source=source)
         try:
             connection.request(method, path, body, **more)
             return connection.reply(head_only=method == "HEAD")

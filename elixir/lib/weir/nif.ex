@@ -325,7 +325,7 @@ defmodule Weir.NIF do
 
   `usage` has `miss` (why no more of the prompt was cached: `:none`, `:cold`, `:evicted`, `:salt`,
   `:diverged`, `:uncuttable`, `:off`); in the last message, if there are details, `miss_info`, a map of
-  `weir_miss_info`; `logprob` and `score`, the sum and mean of the logprobs if requested; for a fork `before`,
+  `weir_miss_info`, which has others' words only under a `cache_salt`; `logprob` and `score`, the sum and mean of the logprobs if requested; for a fork `before`,
   the source's text up to the fork.
   """
   native engine_submit(engine(), request :: map(), pid(), demand :: non_neg_integer() | :infinity) ::

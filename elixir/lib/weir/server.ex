@@ -97,6 +97,9 @@ defmodule Weir.Server do
   `n_matched` (known tokens) and `text` (the reason as a sentence). For `:diverged` it has `prompt` and
   `cached`, the texts around that place; in a conversation also `message`, `in_message`, `role`
   and `line` (the beginning of the line that differs).
+
+  Without a `cache_salt` the cached texts may be other callers'. Then `cached` and `line` are nil, and
+  `:evicted` and `:uncuttable` are told as `:cold`, like all that would say more than `cached_tokens` does.
   """
   @type miss :: %{required(:miss) => atom(), optional(atom()) => term()}
 
@@ -168,9 +171,10 @@ defmodule Weir.Server do
   afterwards `{:error, :timeout}`), `stop` (texts that end the answer and are not part of it), `priority` (0;
   -100 to 100, higher first), `deadline` (ms from now; the text until then is the answer), `cache_prompt`
   (true), `cache_keep_ms` (0; prompt and answer stay cached as if they had been used that much later),
-  `cache_salt` (only requests with the same salt share prefixes), `tenant` (nil: the salt; slots are shared
-  fairly between tenants), `itl_target` (0: the server's; the longest tick to aim at beside this answer),
-  `lora` (see `Weir.Adapter`), `id` (any term, for `cancel/2` and forks; the caller then gets each token at once,
+  `cache_salt` (nil; only requests with the same salt share prefixes, and see words of each other's prompts in
+  `miss`; where it separates users, it is a secret, such as `:crypto.strong_rand_bytes(16)` for each, because
+  who guesses one sees such words), `tenant` (nil: the salt; slots are shared fairly between tenants),
+  `itl_target` (0: the server's; the longest tick to aim at beside this answer), `lora` (see `Weir.Adapter`), `id` (any term, for `cancel/2` and forks; the caller then gets each token at once,
   as in a stream), and those of `Weir.Sampler.create/2`: `temp`, `seed`, `grammar`, `json_schema` and so on. Functions that return logprobs also take `logprobs` (false), `top_logprobs` (0; 0 to 20),
   `prompt_logprobs` (false) and `n_prompt_logprobs` (0; 0 to 20).
 
