@@ -8,6 +8,12 @@
 #include "scores.h"
 #include "serve.h"
 
+/* Where JSON that comes in pieces stands: an object, of a call's arguments. Zeroes: before it. */
+typedef struct serve_arguments {
+    int32_t depth; /* open brackets */
+    bool quoted, escaped, ended;
+} serve_arguments;
+
 /* A run of an answer's deltas of one kind: content, reasoning, or a tool call with its arguments. */
 typedef struct serve_part {
     weir_delta_kind kind; /* never WEIR_DELTA_ARGUMENTS */
@@ -36,6 +42,7 @@ typedef struct serve_choice {
     /* The answer's parts so far, in order. The last one is of `kind`, the one before it of `kind_before`;
      * fresh: the delta that is being passed begins a part. */
     size_t n_parts, n_tools;
+    serve_arguments arguments; /* of the last call */
     weir_delta_kind kind, kind_before;
     bool fresh;
     serve_part *parts; /* [n_kept] */
@@ -193,6 +200,15 @@ void serve_choice_cancel(serve_choice *choice);
 
 /* Whether max_tokens, the context's end or the deadline cut the answer. */
 bool serve_choice_is_cut(const serve_choice *choice);
+
+/* Whether its last part is a call whose arguments are not complete: a client must not make it. */
+bool serve_choice_is_open(const serve_choice *choice);
+
+/* The calls that a client is to make: those with complete arguments. */
+size_t serve_choice_calls(const serve_choice *choice);
+
+/* Whether it ended with calls, all of them complete. */
+bool serve_choice_ended_with_calls(const serve_choice *choice);
 
 /* Whether it ended with an error or because the server stops, and why. */
 bool serve_choice_failed(const serve_choice *choice);

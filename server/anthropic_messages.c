@@ -56,16 +56,16 @@ static void add_usage(const serve_answer *answer, bool ended, weir__text *text)
 
 static void add_stop(const serve_choice *choice, weir__text *text)
 {
-    bool cut = serve_choice_is_cut(choice);
+    bool cut = serve_choice_is_cut(choice), calls = serve_choice_ended_with_calls(choice);
     const char *stop = choice->reason == WEIR_REASON_STOP_WORDS
                            ? serve_answer_stop_text(choice->answer, choice->usage.stop)
                            : NULL;
     weir__json_string(text, "stop_reason",
-                      cut                   ? "max_tokens"
-                      : choice->n_tools > 0 ? "tool_use"
-                      : stop != NULL        ? "stop_sequence"
-                                            : "end_turn");
-    weir__json_string(text, "stop_sequence", cut || choice->n_tools > 0 ? NULL : stop);
+                      cut            ? "max_tokens"
+                      : calls        ? "tool_use"
+                      : stop != NULL ? "stop_sequence"
+                                     : "end_turn");
+    weir__json_string(text, "stop_sequence", cut || calls ? NULL : stop);
 }
 
 static void begin_message(const serve_answer *answer, weir__text *text)
@@ -208,7 +208,7 @@ static void whole_message(serve_answer *answer, weir__text *text)
 {
     const serve_choice *choice = &answer->choices[0];
     begin_message(answer, text);
-    for (size_t i = 0; i < choice->n_kept; i++) {
+    for (size_t i = 0; i + serve_choice_is_open(choice) < choice->n_kept; i++) {
         if (i > 0) weir__text_add_string(text, ",");
         add_part(&choice->parts[i], text);
     }

@@ -122,7 +122,7 @@ static bool read_tool_call(serve_call *of, void *to, const char *place, const js
     if (!json_is_string(name) || (!json_is_object(arguments) && !json_is_string(arguments)))
         return serve_field_refuse(of, place, "an object with a function that has name and arguments");
     json_t *id =
-        json_string_length(given) > 0 ? json_incref((json_t *)given) : json_sprintf("call_%zu", r->n);
+        json_string_length(given) > 0 ? json_incref((json_t *)given) : json_sprintf("call%05zu", r->n);
     serve_turns_add_call(&r->turns, id, name, arguments);
     return open_one(r, id, json_string_value(name)) || serve_call_no_memory(of);
 }

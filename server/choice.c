@@ -97,6 +97,38 @@ void serve_choice_fini(serve_choice *choice)
     serve_choice_forget(choice);
 }
 
+/* ---- Calls ---- */
+
+static void read_arguments(serve_arguments *a, const char *bytes, size_t n)
+{
+    for (size_t i = 0; i < n && !a->ended; i++) {
+        char c = bytes[i];
+        if (a->escaped || (a->quoted && c == '\\'))
+            a->escaped = !a->escaped;
+        else if (c == '"')
+            a->quoted = !a->quoted;
+        else if (!a->quoted && (c == '{' || c == '['))
+            a->depth++;
+        else if (!a->quoted && (c == '}' || c == ']'))
+            a->ended = --a->depth <= 0;
+    }
+}
+
+bool serve_choice_is_open(const serve_choice *choice)
+{
+    return choice->n_parts > 0 && choice->kind == WEIR_DELTA_TOOL_CALL && !choice->arguments.ended;
+}
+
+size_t serve_choice_calls(const serve_choice *choice)
+{
+    return choice->n_tools - serve_choice_is_open(choice);
+}
+
+bool serve_choice_ended_with_calls(const serve_choice *choice)
+{
+    return !serve_choice_is_cut(choice) && choice->n_tools > 0 && !serve_choice_is_open(choice);
+}
+
 /* ---- Ends ---- */
 
 bool serve_choice_is_cut(const serve_choice *choice)
@@ -177,7 +209,9 @@ bool serve_choice_pass(serve_choice *choice, const weir_delta *delta, serve_choi
         choice->kind = kind;
         choice->n_parts++;
         choice->n_tools += call;
+        if (call) choice->arguments = (serve_arguments){0};
     }
+    if (kind == WEIR_DELTA_ARGUMENTS) read_arguments(&choice->arguments, delta->text, delta->length);
     return take(choice, delta);
 }
 

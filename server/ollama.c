@@ -132,7 +132,7 @@ static void send_delta(serve_choice *choice, const weir_delta *given)
 static void end_choice(serve_choice *choice)
 {
     serve_answer *answer = choice->answer;
-    if (choice->n_kept > 0 && choice->parts[choice->n_kept - 1].kind == WEIR_DELTA_TOOL_CALL)
+    if (choice->kind == WEIR_DELTA_TOOL_CALL && choice->n_kept > 0 && !serve_choice_is_open(choice))
         send_call(choice, choice->n_kept - 1, choice->n_tools - 1);
     weir__text *text = serve_answer_begin_event(answer, "");
     begin_object(answer, text);
@@ -160,7 +160,7 @@ static void whole_message(serve_answer *answer, weir__text *text)
     serve_choice_add_text(choice, WEIR_DELTA_REASONING, &reasoning);
     begin_object(answer, text);
     begin_message(answer, content.bytes, content.n, reasoning.bytes, reasoning.n, text);
-    for (size_t i = 0; i < choice->n_kept; i++) {
+    for (size_t i = 0; n_calls < serve_choice_calls(choice); i++) {
         if (choice->parts[i].kind != WEIR_DELTA_TOOL_CALL) continue;
         weir__text_add_string(text, n_calls == 0 ? ",\"tool_calls\":[" : ",");
         add_call(choice, i, n_calls++, text);

@@ -71,9 +71,9 @@ void serve_openai_add_reason(const serve_choice *choice, weir__text *text)
 {
     bool cut = serve_choice_is_cut(choice);
     weir__text_printf(text, ",\"finish_reason\":\"%s\",\"finish_detail\":\"%s\"}",
-                      cut                   ? "length"
-                      : choice->n_tools > 0 ? "tool_calls"
-                                            : "stop",
+                      cut                                     ? "length"
+                      : serve_choice_ended_with_calls(choice) ? "tool_calls"
+                                                              : "stop",
                       weir_reason_name(choice->reason));
 }
 

@@ -55,24 +55,24 @@ static void end_message(serve_choice *choice, weir__text *text)
 static void whole_message(serve_choice *choice, weir__text *text)
 {
     weir__text content = {0}, reasoning = {0};
-    size_t n_calls = 0;
+    size_t n_calls = serve_choice_calls(choice);
     serve_choice_add_text(choice, WEIR_DELTA_CONTENT, &content);
     serve_choice_add_text(choice, WEIR_DELTA_REASONING, &reasoning);
     weir__text_printf(text, "{\"index\":%d,\"message\":{\"role\":\"assistant\"", choice->index);
-    if (content.n == 0 && choice->n_tools > 0)
+    if (content.n == 0 && n_calls > 0)
         weir__json_string(text, "content", NULL);
     else
         weir__json_bytes(text, "content", content.bytes, content.n);
     if (reasoning.n > 0) weir__json_bytes(text, "reasoning_content", reasoning.bytes, reasoning.n);
-    for (size_t i = 0; i < choice->n_kept; i++) {
+    for (size_t i = 0, n = 0; n < n_calls; i++) {
         const serve_part *tool = &choice->parts[i];
         if (tool->kind != WEIR_DELTA_TOOL_CALL) continue;
-        weir__text_add_string(text, n_calls == 0 ? ",\"tool_calls\":[{" : ",{");
+        weir__text_add_string(text, n == 0 ? ",\"tool_calls\":[{" : ",{");
         weir__json_string(text, "id", tool->id);
         weir__text_add_string(text, ",\"type\":\"function\",\"function\":{");
         weir__json_string(text, "name", tool->name);
         weir__json_bytes(text, "arguments", tool->text.bytes, tool->text.n);
-        weir__text_add_string(text, ++n_calls == choice->n_tools ? "}}]" : "}}");
+        weir__text_add_string(text, ++n == n_calls ? "}}]" : "}}");
     }
     weir__text_add_string(text, ",\"refusal\":null}");
     add_logprobs(choice, choice->answer->returns_scores, text);

@@ -121,7 +121,7 @@ static void add_item(const serve_choice *choice, size_t index, const char *statu
 
 static const char *status_of(const serve_choice *choice)
 {
-    return serve_choice_is_cut(choice)                                   ? "incomplete"
+    return serve_choice_is_cut(choice) || (choice->finished && serve_choice_is_open(choice)) ? "incomplete"
            : choice->finished && choice->reason == WEIR_REASON_CANCELLED ? "cancelled"
                                                                          : "completed";
 }

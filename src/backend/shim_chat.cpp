@@ -50,6 +50,7 @@ struct weir__shim_chat {
     weir__shim_rendered rendered; /* its texts lie in params, its arrays in the next */
     std::vector<weir__trigger> triggers;
     std::vector<const char *> stops, preserved;
+    std::set<std::string> delimiters; /* of the form */
 };
 
 namespace
@@ -91,13 +92,15 @@ std::size_t inner_parser(const common_json &arena, std::size_t id)
     return id;
 }
 
-void mark_breaks(weir__shim_form &form, const std::string &delimiter)
+void add_delimiter(const std::string &delimiter, weir__shim_form &form, std::set<std::string> &delimiters)
 {
-    if (!delimiter.empty()) form.breaks[static_cast<unsigned char>(delimiter[0])] = 1;
+    if (delimiter.empty()) return;
+    form.breaks[static_cast<unsigned char>(delimiter[0])] = 1;
+    if (delimiter.size() > 1) delimiters.insert(delimiter);
 }
 
 /* Reads from a serialized parser how its texts end. */
-void read_form(const std::string &parser, weir__shim_form &form)
+void read_form(const std::string &parser, weir__shim_form &form, std::set<std::string> &delimiters)
 {
     form = weir__shim_form();
     if (parser.empty()) {
@@ -110,10 +113,10 @@ void read_form(const std::string &parser, weir__shim_form &form)
     for (std::size_t i = 0; i < parsers.size(); i++) {
         const common_json &p = parsers.at(i);
         std::string type = p.at("type").get<std::string>();
-        if (type == "literal") mark_breaks(form, p.at("literal").get<std::string>());
+        if (type == "literal") add_delimiter(p.at("literal").get<std::string>(), form, delimiters);
         if (type == "until" || type == "ac")
             for (std::size_t k = 0; k < p.at("delimiters").size(); k++)
-                mark_breaks(form, p.at("delimiters").at(k).get<std::string>());
+                add_delimiter(p.at("delimiters").at(k).get<std::string>(), form, delimiters);
         if (type != "tag") continue;
         std::string tag = p.at("tag").get<std::string>();
         if (tag == common_chat_peg_builder::CONTENT || tag == common_chat_peg_builder::REASONING) {
@@ -555,7 +558,7 @@ void fill_rendered(weir__shim_chat &chat)
     r.n_stops = chat.stops.size();
     r.preserved = chat.preserved.data();
     r.n_preserved = chat.preserved.size();
-    read_form(p.parser, r.form);
+    read_form(p.parser, r.form, chat.delimiters);
 }
 
 } // namespace
@@ -659,6 +662,15 @@ void weir__shim_chat_destroy(weir__shim_chat *chat)
 const weir__shim_rendered *weir__shim_chat_rendered(const weir__shim_chat *chat)
 {
     return &chat->rendered;
+}
+
+size_t weir__shim_chat_undecided(const weir__shim_chat *chat, const char *text, size_t length)
+{
+    std::size_t longest = 0;
+    for (const std::string &delimiter : chat->delimiters)
+        for (std::size_t n = std::min(length, delimiter.size() - 1); n > longest; n--)
+            if (std::memcmp(text + length - n, delimiter.data(), n) == 0) longest = n;
+    return longest;
 }
 
 weir_status weir__shim_chat_parse(const weir__shim_chat *chat, const char *text, size_t length, bool whole,

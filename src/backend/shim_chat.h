@@ -93,6 +93,10 @@ typedef struct weir__shim_message {
     void *owner;
 } weir__shim_message;
 
+/* The bytes at the end of the text that may be the beginning of a delimiter. What they are is open until more
+ * comes, and parsers do not all wait for it. */
+size_t weir__shim_chat_undecided(const weir__shim_chat *chat, const char *text, size_t length);
+
 /* whole: the text must have the form from end to end. Otherwise it may break off anywhere, and `broken` says
  * that no continuation could give it the form. BACKEND: there is no message. */
 weir_status weir__shim_chat_parse(const weir__shim_chat *chat, const char *text, size_t length, bool whole,

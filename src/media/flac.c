@@ -40,7 +40,10 @@ static void flac_on_metadata(const FLAC__StreamDecoder *decoder, const FLAC__Str
     flac *file = user;
     if (metadata->type != FLAC__METADATA_TYPE_STREAMINFO || file->sound->rate != 0) return;
     const FLAC__StreamMetadata_StreamInfo *info = &metadata->data.stream_info;
-    uint64_t n_frames = info->total_samples > 0 ? info->total_samples : WEIR__SOUND_UNKNOWN;
+    uint64_t n_frames = info->total_samples, limit = weir__sound_frames_max(file->sound, info->sample_rate);
+    /* A total of 0 means unknown, and one made of the sizes of a WAV from a pipe is too large: the frames
+     * count then. */
+    if (n_frames == 0 || n_frames > limit) n_frames = WEIR__SOUND_UNKNOWN;
     file->status = weir__sound_begin(file->sound, info->sample_rate, info->channels, n_frames, file->error);
 }
 

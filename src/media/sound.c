@@ -21,9 +21,9 @@ static weir_status sound_too_long(const weir__sound *sound, uint64_t n_frames, w
                            (double)n_frames / sound->rate, SECONDS_MIN, sound->params->max_seconds);
 }
 
-static uint64_t sound_frames_max(const weir__sound *sound)
+uint64_t weir__sound_frames_max(const weir__sound *sound, uint64_t rate)
 {
-    return (uint64_t)sound->params->max_seconds * (uint64_t)sound->rate;
+    return (uint64_t)sound->params->max_seconds * rate;
 }
 
 weir_status weir__sound_begin(weir__sound *sound, uint64_t rate, uint64_t n_channels, uint64_t n_frames,
@@ -49,7 +49,7 @@ weir_status weir__sound_begin(weir__sound *sound, uint64_t rate, uint64_t n_chan
     sound->rate = (int32_t)rate;
     sound->n_channels = (int32_t)n_channels;
     sound->n_announced = n_frames;
-    if (n_frames != WEIR__SOUND_UNKNOWN && n_frames > sound_frames_max(sound))
+    if (n_frames != WEIR__SOUND_UNKNOWN && n_frames > weir__sound_frames_max(sound, rate))
         return sound_too_long(sound, n_frames, error);
     if (!weir__resampler_init(&sound->resampler, sound->rate, params->sample_rate))
         return weir__error_set(error, WEIR_NO_MEMORY, NULL, "no memory to resample a sound");
@@ -85,7 +85,7 @@ weir_status weir__sound_push(weir__sound *sound, const float *frames, size_t n, 
     while (n > 0) {
         size_t now = n < WEIR__RESAMPLER_BLOCK ? n : WEIR__RESAMPLER_BLOCK;
         if (weir_interrupt_asked()) return weir__interrupt_error(error);
-        if (now > sound_frames_max(sound) - sound->n_frames)
+        if (now > weir__sound_frames_max(sound, (uint64_t)sound->rate) - sound->n_frames)
             return sound_too_long(sound, sound->n_frames + now, error);
         if (!mix(sound, frames, now, mixed))
             return weir__error_set(error, WEIR_FORMAT, NULL, "a sample near %.1f s is not a finite number",

@@ -8,7 +8,6 @@
 #define FORMAT_INTEGER    1
 #define FORMAT_FLOAT      3
 #define FORMAT_EXTENSIBLE 0xfffe
-#define SIZE_UNKNOWN      UINT32_MAX /* as programs write it that do not know yet */
 
 typedef struct wav {
     uint32_t format, n_channels, rate, bits;
@@ -53,7 +52,8 @@ static weir_status wav_read_format(wav *file, const unsigned char *body, size_t 
     return WEIR_OK;
 }
 
-/* Finds format and data; other chunks are skipped. */
+/* Finds format and data; other chunks are skipped. Samples end with the file at the latest: a program that
+ * writes to a pipe does not know their number, and writes 0xffffffff, 0x7ffff000 or another large size. */
 static weir_status wav_read_header(wav *file, const unsigned char *bytes, size_t n, weir_error *error)
 {
     memset(file, 0, sizeof *file);
@@ -62,7 +62,7 @@ static weir_status wav_read_header(wav *file, const unsigned char *bytes, size_t
         const unsigned char *body = bytes + at + 8;
         size_t left = n - at - 8, size = wav_number(bytes + at + 4, 4);
         bool is_data = memcmp(bytes + at, "data", 4) == 0;
-        if (is_data && size == SIZE_UNKNOWN) size = left;
+        if (is_data && size > left) size = left;
         if (size > left) return wav_damaged("it ends before its header says", error);
         if (is_data) {
             file->data = body;

@@ -7,6 +7,7 @@
 
 #include "base/budget.h"
 #include "base/error.h"
+#include "base/mem.h"
 #include "base/utf8.h"
 #include "grammar/schema.h"
 
@@ -106,6 +107,18 @@ static weir_status check_content(const json_t *content, size_t i, weir_error *er
     return WEIR_OK;
 }
 
+/* Arguments that are not JSON come from a call that broke off and that a client sends back. Templates need
+ * JSON: the prompt has an object with the text in it. */
+static weir_status wrap_arguments(json_t *function, weir_error *error)
+{
+    json_t *object = json_pack("{sO}", "arguments", json_object_get(function, "arguments"));
+    char *text = object != NULL ? weir__json_dump(object) : NULL;
+    bool ok = text != NULL && json_object_set_new(function, "arguments", json_string(text)) == 0;
+    json_decref(object);
+    weir__mem_free(text);
+    return ok ? WEIR_OK : no_memory(error);
+}
+
 /* Adds members that may be left out: type, arguments. */
 static weir_status check_call(json_t *call, size_t i, size_t k, weir_error *error)
 {
@@ -139,7 +152,7 @@ static weir_status check_call(json_t *call, size_t i, size_t k, weir_error *erro
                                                 p.text, WEIR_INVALID, &parsed, NULL);
     json_decref(parsed);
     if (status == WEIR_NO_MEMORY || status == WEIR_ABORTED) return no_memory(error);
-    return status == WEIR_OK ? WEIR_OK : must_be(error, p, "a call whose arguments are JSON");
+    return status == WEIR_OK ? WEIR_OK : wrap_arguments(function, error);
 }
 
 static weir_status check_message(json_t *message, size_t i, weir_error *error)

@@ -120,25 +120,25 @@ static bool deliver_rest(weir_chat_parser *p)
     return true;
 }
 
-/* "call_" and 24 hexadecimal digits: enough to distinguish calls, not a secret. */
-static void make_id(char id[40])
+#define ID_LENGTH 9 /* Mistral's templates take no other ids in a history */
+
+/* Letters and digits: enough to distinguish calls, not a secret. */
+static void make_id(char id[ID_LENGTH + 1])
 {
+    static const char letters[] = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
     static _Atomic uint64_t counter;
-    uint64_t x = (uint64_t)weir__clock_now_ns() ^ (uint64_t)getpid() << 40;
-    uint64_t words[2];
-    x += atomic_fetch_add(&counter, 1) * UINT64_C(0x9E3779B97F4A7C15);
-    for (int i = 0; i < 2; i++) { /* splitmix64 */
-        uint64_t z = x += UINT64_C(0x9E3779B97F4A7C15);
-        z = (z ^ z >> 30) * UINT64_C(0xBF58476D1CE4E5B9);
-        z = (z ^ z >> 27) * UINT64_C(0x94D049BB133111EB);
-        words[i] = z ^ z >> 31;
-    }
-    snprintf(id, 40, "call_%016llx%08x", (unsigned long long)words[0], (unsigned)(words[1] >> 32));
+    uint64_t z = (uint64_t)weir__clock_now_ns() ^ (uint64_t)getpid() << 40;
+    z += atomic_fetch_add(&counter, 1) * UINT64_C(0x9E3779B97F4A7C15);
+    z = (z ^ z >> 30) * UINT64_C(0xBF58476D1CE4E5B9); /* splitmix64 */
+    z = (z ^ z >> 27) * UINT64_C(0x94D049BB133111EB);
+    z ^= z >> 31;
+    for (int i = 0; i < ID_LENGTH; i++, z /= sizeof letters - 1) id[i] = letters[z % (sizeof letters - 1)];
+    id[ID_LENGTH] = '\0';
 }
 
 static bool queue_read(void *user, const weir_delta *read)
 {
-    char id[40];
+    char id[ID_LENGTH + 1];
     bool head = read->kind == WEIR_DELTA_TOOL_CALL;
     if (head) make_id(id);
     return queue(user, read->kind, read->index, read->text, read->length, head ? id : NULL);
@@ -186,22 +186,31 @@ static bool settle(weir_chat_parser *p, const char *bytes, size_t n)
 
 /* ---- Messages ---- */
 
-/* Whether `now` continues the text that was sent; a shorter text brings nothing new. */
-static bool goes_on(const weir__text *sent, const char *now, size_t n)
+static bool is_space(const char *bytes, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        if (strchr(" \t\r\n", bytes[i]) == NULL || bytes[i] == '\0') return false;
+    return true;
+}
+
+/* Whether `now` continues the text that was sent. A shorter text brings nothing new; that of a whole answer
+ * lacks at most white space. */
+static bool goes_on(const weir__text *sent, const char *now, size_t n, bool whole)
 {
     size_t common = n < sent->n ? n : sent->n;
+    if (whole && !is_space(sent->bytes + common, sent->n - common)) return false;
     return common == 0 || memcmp(sent->bytes, now, common) == 0;
 }
 
-static bool message_goes_on(const weir_chat_parser *p, const weir__shim_message *m)
+static bool message_goes_on(const weir_chat_parser *p, const weir__shim_message *m, bool whole)
 {
-    if (!goes_on(&p->content, m->content, m->content_length) ||
-        !goes_on(&p->reasoning, m->reasoning, m->reasoning_length))
+    if (!goes_on(&p->content, m->content, m->content_length, whole) ||
+        !goes_on(&p->reasoning, m->reasoning, m->reasoning_length, whole))
         return false;
     for (size_t i = 0; i < p->n_calls; i++) {
         if (!p->calls[i].begun) continue;
         if (i >= m->n_calls ||
-            !goes_on(&p->calls[i].arguments, m->calls[i].arguments, m->calls[i].arguments_length))
+            !goes_on(&p->calls[i].arguments, m->calls[i].arguments, m->calls[i].arguments_length, whole))
             return false;
     }
     return true;
@@ -286,8 +295,10 @@ typedef struct parse {
 static void run_parse(void *user)
 {
     parse *a = user;
-    a->status = weir__shim_chat_parse(a->parser->reader, a->parser->raw.bytes, a->parser->raw.n, a->whole,
-                                      a->message, NULL);
+    const weir_chat_parser *p = a->parser;
+    size_t n = p->raw.n;
+    if (!a->whole) n -= weir__shim_chat_undecided(p->reader, p->raw.bytes, n);
+    a->status = weir__shim_chat_parse(p->reader, p->raw.bytes, n, a->whole, a->message, NULL);
 }
 
 /* WEIR_OK: *m is a message that continues the delivered one. BACKEND: there is none. NO_MEMORY. */
@@ -301,7 +312,7 @@ static weir_status parse_raw(const weir_chat_parser *p, bool whole, weir__shim_m
     else if (weir__deep_run(run_parse, &a, DEEP_STACK, NULL) != WEIR_OK)
         return WEIR_NO_MEMORY;
     if (a.status != WEIR_OK) return a.status;
-    if (message_goes_on(p, m)) return WEIR_OK;
+    if (message_goes_on(p, m, whole)) return WEIR_OK;
     weir__shim_message_fini(m);
     return WEIR_BACKEND;
 }
@@ -326,14 +337,40 @@ static weir_status read_more(weir_chat_parser *p, weir_error *error)
     return ok ? WEIR_OK : no_memory(error);
 }
 
+/* Delivers all that is left as reasoning, if the text ends within reasoning: if another character would be
+ * reasoning, too. A parser of whole texts knows no such end, and would take the reasoning for content. */
+static weir_status read_reasoning(weir_chat_parser *p, bool *within)
+{
+    static const char next = '\1';
+    weir__shim_message m;
+    *within = false;
+    if (p->verbatim && p->verbatim_kind == WEIR_DELTA_CONTENT) return WEIR_OK;
+    if (!weir__text_add(&p->raw, &next, 1)) return WEIR_NO_MEMORY;
+    weir_status status = parse_raw(p, false, &m);
+    p->raw.bytes[--p->raw.n] = '\0';
+    if (status != WEIR_OK) return status == WEIR_NO_MEMORY ? status : WEIR_OK;
+    *within = m.reasoning_length > 0 && m.reasoning[m.reasoning_length - 1] == next;
+    if (*within) {
+        m.reasoning_length--;
+        if (is_space(m.reasoning, m.reasoning_length)) m.reasoning_length = 0;
+        if (!deliver_message(p, &m, false)) status = WEIR_NO_MEMORY;
+        p->settled = p->raw.n;
+    }
+    weir__shim_message_fini(&m);
+    return status;
+}
+
 /* Parses the complete text. If it does not have the form from end to end, its beginning may: then that
  * counts, and the rest is content. The rest is dropped only after a call: it is markup that ends the call, or
  * a call that has no name yet. */
 static weir_status read_end(weir_chat_parser *p, weir_error *error)
 {
     weir__shim_message m;
-    bool whole = true, ok = true, drop = false;
-    weir_status status = parse_raw(p, true, &m);
+    bool whole = true, ok = true, drop = false, within;
+    weir_status status = read_reasoning(p, &within);
+    if (status == WEIR_NO_MEMORY) return no_memory(error);
+    if (within) return WEIR_OK;
+    status = parse_raw(p, true, &m);
     if (status == WEIR_BACKEND) {
         whole = false;
         status = parse_raw(p, false, &m);

@@ -64,7 +64,7 @@ static void test_long_ids(void **state)
         if (n < 256)
             assert_string_equal(d.id, id);
         else
-            assert_int_equal(strncmp(d.id, "call_", 5), 0);
+            assert_int_equal(strlen(d.id), 9);
         weir_chat_parser_destroy(parser);
     }
     weir_chat_release(chat);

@@ -40,13 +40,12 @@ static inline int unload(void **state)
     return 0;
 }
 
-/* A chat with a template that comes with the pinned source, or the built-in one for NULL; NULL: no such file.
- */
-static inline weir_chat *chat_with(const char *name, bool with_tools)
+/* A chat with a template that comes with the pinned source, or the built-in one for NULL; NULL: no such file,
+ * or the template refuses. */
+static inline weir_chat *chat_tried(const char *name, bool with_tools, weir_error *error)
 {
     char *source = NULL;
     weir_chat *chat = NULL;
-    weir_error error = {0};
     weir_chat_params params = weir_chat_params_default();
     weir_message message = {"user", "What is the weather in Paris?"};
     bool no_llama = strcmp(weir_backend_version(), "none") == 0;
@@ -60,8 +59,16 @@ static inline weir_chat *chat_with(const char *name, bool with_tools)
     params.template_source = source;
     params.tools_json = with_tools ? tools : NULL;
     params.parallel_tool_calls = true;
-    if (weir_chat_create(model, &params, &chat, &error) != WEIR_OK) fail_msg("%s: %s", name, error.message);
+    if (weir_chat_create(model, &params, &chat, error) != WEIR_OK) chat = NULL;
     free(source);
+    return chat;
+}
+
+static inline weir_chat *chat_with(const char *name, bool with_tools)
+{
+    weir_error error = {0};
+    weir_chat *chat = chat_tried(name, with_tools, &error);
+    if (error.code != WEIR_OK) fail_msg("%s: %s", name, error.message);
     return chat;
 }
 

@@ -137,6 +137,14 @@ static void test_history(void **state)
     /* The prompt shows the tools as they were given, whatever became of their parameters. */
     expect_part(&params, "\"minimum\": 105}", true);
     expect_part(&params, "$defs", false);
+    /* A call that broke off, and that a client sends back. */
+    const char *history = params.messages_json;
+    params.messages_json =
+        "[{\"role\":\"user\",\"content\":\"Weather?\"},{\"role\":\"assistant\",\"content\":null,\"tool_calls\":"
+        "[{\"id\":\"c1\",\"type\":\"function\",\"function\":{\"name\":\"get_weather\",\"arguments\":"
+        "\"{\\\"ci\"}}]}]";
+    expect_part(&params, "{\"name\": \"get_weather\", \"arguments\": {\"arguments\": \"{\\\"ci\"}}", true);
+    params.messages_json = history;
     params.enable_thinking = false;
     expect_part(&params, "<think>\n\n</think>", true);
     params.enable_thinking = true;
@@ -174,8 +182,6 @@ static void test_bad_messages(void **state)
          "name"},
         {"[{\"role\":\"assistant\",\"tool_calls\":[{\"type\":\"x\",\"function\":{\"name\":\"f\"}}]}]",
          "messages[0].tool_calls[0]", "function"},
-        {"[{\"role\":\"assistant\",\"tool_calls\":[{\"function\":{\"name\":\"f\",\"arguments\":\"{\"}}]}]",
-         "messages[0].tool_calls[0]", "JSON"},
         {"[{\"role\":\"assistant\",\"tool_calls\":[{\"function\":{\"name\":\"f\",\"arguments\":3}}]}]",
          "messages[0].tool_calls[0]", "JSON"},
         {"[{\"role\":\"assistant\",\"content\":\"\",\"reasoning_content\":3}]",
