@@ -2,15 +2,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """The processor time that the worst body of a request takes, for each path, and how much of it is left once its client has left.
 
-usage: bodies.py [--size MIB] [--all] [PATH…]
+usage: bodies.py [--size MIB] [--all] [ROUNDS | PATH…]
 
 Sends every body of tests/support/bodies.py with the default limit's size to a server, alone, and counts the processor time of the server's
 whole process until the answer is there; smaller ones, too, where that one is refused. Each path's slowest bodies are sent again, and their client leaves after 15, 40, 65 and 90 % of that
-time: what the server then still uses is the second figure, the most of these. Writes bench/results/bodies.md, or with paths only prints;
---all prints each body. Needs WEIR_BIN and WEIR_MODEL in the environment; scripts/bench.sh sets them."""
+time: what the server then still uses is the second figure, the most of these. Prints a table (bench/results/bodies.md has one); --all prints
+each body. It has one round, whatever scripts/bench.sh says. Needs WEIR_BIN and WEIR_MODEL in the environment; scripts/bench.sh sets them."""
 import argparse
 import collections
-import datetime
 import json
 import os
 import pathlib
@@ -23,7 +22,6 @@ from bodies import every_body  # noqa: E402
 from processor import Process  # noqa: E402
 from serve import Server  # noqa: E402
 
-RESULTS = pathlib.Path("bench/results/bodies.md")
 LEAVES = (0.15, 0.4, 0.65, 0.9)  # of the whole time
 SLOWEST = 3  # bodies of each path that are sent again
 
@@ -97,17 +95,13 @@ def main():
     model = given.model or os.environ["WEIR_MODEL"]
     size = int(given.size * (1 << 20)) - 4096
     with Server(weir, "--embeddings", "--work-timeout", "600", model=model) as server:
-        rows = measure(server, given.paths, size, given.patience, lambda line: print(line, flush=True) if given.all else None)
+        rows = measure(server, [path for path in given.paths if path.startswith("/")], size, given.patience, lambda line: print(line, flush=True) if given.all else None)
     lines = ["| path | worst body | MiB | processor seconds | after its client left | answer |", "|---|---|---|---|---|---|"]
     for path, found in rows.items():
         seconds, after, body, words, data = found[0]
         lines.append(f"| {path} | {body.name} | {len(data) / (1 << 20):.1f} | {seconds:.2f} | {max(row[1] for row in found[:SLOWEST]):.3f} | {words} |")
     table = "\n".join(lines) + "\n"
     print(table)
-    if not given.paths:
-        from engine import machine
-        RESULTS.write_text(f"# The worst bodies of requests\n\n{machine()}; {datetime.date.today()}\n\n`scripts/bench.sh 1 bodies`: ADR 0046 says "
-                           f"what bounds them.\n\n{table}")
 
 
 if __name__ == "__main__":
