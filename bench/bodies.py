@@ -2,15 +2,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """The processor time that the worst body of a request takes, for each path, and how much of it is left once its client has left.
 
-usage: bodies.py [--size MIB] [--all] [PATH…]
+usage: bodies.py [--size MIB] [--all] [ROUNDS | PATH…]
 
 Sends every body of tests/support/bodies.py with the default limit's size to a server, alone, and counts the processor time of the server's
-whole process until the answer is there. Each path's slowest bodies are sent again, and their client leaves after 15, 40, 65 and 90 % of that
-time: what the server then still uses is the second figure, the most of these. Writes bench/results/bodies.md, or with paths only prints;
---all prints each body. Needs WEIR_BIN and WEIR_MODEL in the environment; scripts/bench.sh sets them."""
+whole process until the answer is there; smaller ones, too, where that one is refused. Each path's slowest bodies are sent again, and their client leaves after 15, 40, 65 and 90 % of that
+time: what the server then still uses is the second figure, the most of these. Prints a table (bench/results/bodies.md has one); --all prints
+each body. It has one round, whatever scripts/bench.sh says. Needs WEIR_BIN and WEIR_MODEL in the environment; scripts/bench.sh sets them."""
 import argparse
 import collections
-import datetime
 import json
 import os
 import pathlib
@@ -23,13 +22,12 @@ from bodies import every_body  # noqa: E402
 from processor import Process  # noqa: E402
 from serve import Server  # noqa: E402
 
-RESULTS = pathlib.Path("bench/results/bodies.md")
 LEAVES = (0.15, 0.4, 0.65, 0.9)  # of the whole time
 SLOWEST = 3  # bodies of each path that are sent again
 
 
 def ask(server, process, path, data, patience):
-    before = process.settle()
+    before = process.settle(0.05)
     connection = server.connect(timeout=patience)
     try:
         connection.request("POST", path, data)
@@ -42,12 +40,12 @@ def ask(server, process, path, data, patience):
         words = "none"
     finally:
         connection.close()
-    return process.settle() - before, words
+    return process.settle(0.05) - before, words
 
 
 def leave(server, process, path, data, after):
     """The processor time after the client has left, `after` seconds of work into it."""
-    before = process.settle()
+    before = process.settle(0.05)
     connection = server.connect()
     connection.request("POST", path, data)
     until = time.monotonic() + 30
@@ -55,7 +53,7 @@ def leave(server, process, path, data, after):
         time.sleep(0.001)
     connection.close()
     left = process.used()
-    return process.settle() - left
+    return process.settle(0.05) - left
 
 
 def measure(server, paths, size, patience, say):
@@ -65,12 +63,13 @@ def measure(server, paths, size, patience, say):
         if paths and body.path not in paths:
             continue
         tries = []
-        sizes = [size, size // 2, size // 4, size // 8]  # what is refused by its counts or bytes may be accepted with fewer
-        sizes += [limit - (64 << 10) for limit in (2 << 20, 1 << 20) if limit < size]
-        for n in sizes:
+        # What is refused by its counts or bytes may be accepted with fewer.
+        for n in (size, size // 2, size // 4, (2 << 20) - (64 << 10), (1 << 20) - (64 << 10)):
             data = body.make(n)
             seconds, words = ask(server, process, body.path, data, patience)
             tries.append([seconds, None, body, words, data])
+            if words[0] == "2":
+                break
         worst = max(tries, key=lambda row: row[0])
         rows[body.path].append(worst)
         say(f"{worst[0]:7.3f} s  {body.path}  {body.name}, {len(worst[4]) / (1 << 20):.1f} MiB: {worst[3]}")
@@ -96,17 +95,13 @@ def main():
     model = given.model or os.environ["WEIR_MODEL"]
     size = int(given.size * (1 << 20)) - 4096
     with Server(weir, "--embeddings", "--work-timeout", "600", model=model) as server:
-        rows = measure(server, given.paths, size, given.patience, lambda line: print(line, flush=True) if given.all else None)
+        rows = measure(server, [path for path in given.paths if path.startswith("/")], size, given.patience, lambda line: print(line, flush=True) if given.all else None)
     lines = ["| path | worst body | MiB | processor seconds | after its client left | answer |", "|---|---|---|---|---|---|"]
     for path, found in rows.items():
         seconds, after, body, words, data = found[0]
         lines.append(f"| {path} | {body.name} | {len(data) / (1 << 20):.1f} | {seconds:.2f} | {max(row[1] for row in found[:SLOWEST]):.3f} | {words} |")
     table = "\n".join(lines) + "\n"
     print(table)
-    if not given.paths:
-        from engine import machine
-        RESULTS.write_text(f"# The worst bodies of requests\n\n{machine()}; {datetime.date.today()}\n\n`scripts/bench.sh 1 bodies`: ADR 0046 says "
-                           f"what bounds them.\n\n{table}")
 
 
 if __name__ == "__main__":

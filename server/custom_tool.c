@@ -11,6 +11,8 @@
 
 /* ---- The format of an input ---- */
 
+#define DEFINITION_MAX ((size_t)512 << 10) /* grammars have fewer elements */
+
 /* Whether the library enforces the pattern. False: the call has its answer. */
 static bool check_pattern(serve_call *call, const char *place, const char *pattern)
 {
@@ -33,7 +35,8 @@ static bool add_definition(serve_call *call, const char *place, const char *synt
                            weir__text *pattern)
 {
     char why[SERVE_LARK_WHY_MAX];
-    if (definition == NULL) return serve_field_refuse(call, place, "a text: the grammar of an input");
+    if (definition == NULL || strlen(definition) > DEFINITION_MAX)
+        return serve_field_refuse(call, place, "a text of at most 512 KiB: the grammar of an input");
     if (strcmp(syntax, "regex") == 0) {
         weir__text_add_string(pattern, definition);
         return true;

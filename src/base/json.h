@@ -22,7 +22,7 @@ weir__json_words weir__json_problem(const json_error_t *what);
 /* Each value takes memory and some hundred nanoseconds, an object or array several times that, whatever its
  * bytes are. As many as the ids of the longest prompts. */
 #define WEIR__JSON_VALUES_MAX     ((size_t)2 << 20)
-#define WEIR__JSON_CONTAINERS_MAX ((size_t)512 << 10)
+#define WEIR__JSON_CONTAINERS_MAX ((size_t)256 << 10)
 #define WEIR__JSON_MEMBERS_MAX    ((size_t)512 << 10) /* of all objects */
 #define WEIR__JSON_WIDTH_MAX      ((size_t)64 << 10)  /* members of one object, which has a hash table */
 
