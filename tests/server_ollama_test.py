@@ -51,7 +51,7 @@ for name, body, chat in [
         ("thinking of before", {"messages": [*HELLO["messages"], {"role": "assistant", "thinking": "hm", "content": "Hi."}, *HELLO["messages"]]},
          {"messages": [*HELLO["messages"], {"role": "assistant", "reasoning_content": "hm", "content": "Hi."}, *HELLO["messages"]]}),
         ("calls without ids, results by the tool's name", {"messages": [*HELLO["messages"], *called, {"role": "tool", "tool_name": "clock", "content": "noon"}, {"role": "tool", "content": "sunny"}]},
-         {"messages": [*HELLO["messages"], *chat_called, {"role": "tool", "tool_call_id": "call_1", "content": "noon"}, {"role": "tool", "tool_call_id": "call_0", "content": "sunny"}]}),
+         {"messages": [*HELLO["messages"], *chat_called, {"role": "tool", "tool_call_id": "call00001", "content": "noon"}, {"role": "tool", "tool_call_id": "call00000", "content": "sunny"}]}),
         ("sampling", {"options": {"num_predict": 8, "temperature": 1, "seed": 7, "top_k": 40, "top_p": 0.9, "min_p": 0.1, "typical_p": 0.9, "repeat_penalty": 1.1, "repeat_last_n": 32,
                                   "presence_penalty": 0.5, "frequency_penalty": 0.5, "mirostat": 0, "mirostat_tau": 4, "mirostat_eta": 0.2}}, {"temperature": 1, "seed": 7}),
         ("notes", {"keep_alive": "-1", "format": "", "truncate": False, "think": False}, {"reasoning_effort": "none"}), ("effort", {"think": "low"}, {"reasoning_effort": "low"}),
