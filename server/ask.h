@@ -19,9 +19,10 @@
 #define SERVE_N_MAX     SERVE_CHOICES_MAX
 #define SERVE_STOP_MAX  64  /* the library's limit */
 #define SERVE_TOOLS_MAX 256 /* the library's limit */
-#define SERVE_FORM_BYTES                                                                                     \
-    ((size_t)4 << 20)     /* of the tools, and of a schema: they are read and written several times */
-#define SERVE_ARGS_MAX 62 /* variables of a template; the library allows 64 */
+#define SERVE_ARGS_MAX  62  /* variables of a template; the library allows 64 */
+
+/* Bytes of the tools, and of a schema: they are read and written several times. */
+#define SERVE_FORM_BYTES ((size_t)2 << 20)
 
 /* Of the cache's salt: a request's own part after its key's digest, and both. */
 #define SERVE_SALT_OWN 256

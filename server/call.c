@@ -62,7 +62,7 @@ const char *serve_call_request_id(const serve_call *call)
 
 int serve_call_status(const serve_call *call)
 {
-    return call->left ? SERVE_LEFT : call->status;
+    return call->starved ? 503 : call->left ? SERVE_LEFT : call->status;
 }
 
 bool serve_call_is_stalled(serve_call *call, int64_t now_ns)

@@ -49,8 +49,8 @@ void serve_call_leave(serve_call *call)
 {
     call->connection = NULL;
     /* Who leaves an endless stream ends it. */
-    call->left =
-        call->events == NULL && (call->state == SERVE_WORKING || !call->ended || call->out_at < call->out.n);
+    call->left = !call->starved && call->events == NULL &&
+                 (call->state == SERVE_WORKING || !call->ended || call->out_at < call->out.n);
     atomic_store_explicit(&call->gone, true, memory_order_release);
     if (call->state != SERVE_WORKING) serve_call_destroy(call);
 }

@@ -84,6 +84,7 @@ static void starve(serve_connection *connection)
     }
     connection->call = NULL;
     connection->starved = false;
+    if (call != NULL) call->starved = true;
     if (call != NULL) serve_call_leave(call);
     part(connection);
 }

@@ -42,6 +42,7 @@ struct serve_events {
     serve_timer timer;
     int32_t n_readers;
     int64_t sent_ns;
+    uint64_t n_rounds; /* events sent to all readers */
     uint64_t next_tick, next_part, next_arrival;
     weir_tick ticks[TICKS_MAX]; /* a ring: since the last event; [n_ticks % TICKS_MAX] is the next one's */
     uint64_t n_ticks, n_sent;
@@ -281,14 +282,16 @@ static void compose_own(serve_events *events, const weir_engine_stats *stats, in
 
 /* ---- Readers ---- */
 
-/* An event as it is written for one kind of reader; kept for the next one of that kind. */
-typedef struct letter {
-    weir__text text;
-    bool written;
-    int32_t key;
-} letter;
+/* The first reader from this call on that takes events; NULL: there is none. */
+static serve_call *find_reader(const serve_events *events, serve_call *call)
+{
+    while (call != NULL &&
+           (call->events != events || call->ended || call->out.n - call->out_at > SERVE_BUFFER_MAX))
+        call = call->after;
+    return call;
+}
 
-static void send(serve_call *call, const weir__text *text)
+static void send_event(serve_call *call, const weir__text *text)
 {
     if (text->failed) return;
     size_t at = serve_call_begin_piece(call);
@@ -297,26 +300,33 @@ static void send(serve_call *call, const weir__text *text)
     serve_call_send(call);
 }
 
+/* Composes the event once for this reader and all later ones of its kind: operators, or one key's. */
+static void send_kind(serve_events *events, serve_call *reader, const weir_engine_stats *stats,
+                      int64_t now_ns, weir__text *text)
+{
+    bool operates = serve_reach_operates(events->server, reader->key);
+    weir__text_clear(text);
+    if (operates)
+        compose(events, stats, now_ns, text);
+    else
+        compose_own(events, stats, reader->key, text);
+    for (serve_call *call = reader; call != NULL; call = find_reader(events, call->after)) {
+        if (call->key != reader->key && !(operates && serve_reach_operates(events->server, call->key)))
+            continue;
+        call->n_told = events->n_rounds;
+        send_event(call, text);
+    }
+}
+
 static void send_all(serve_events *events, const weir_engine_stats *stats, int64_t now_ns)
 {
-    letter all = {0}, own = {0};
-    for (serve_call *call = events->server->calls; call != NULL; call = call->after) {
-        if (call->events != events || call->ended || call->out.n - call->out_at > SERVE_BUFFER_MAX) continue;
-        bool operates = serve_reach_operates(events->server, call->key);
-        if (operates && !all.written) {
-            compose(events, stats, now_ns, &all.text);
-            all.written = true;
-        } else if (!operates && (!own.written || own.key != call->key)) {
-            weir__text_clear(&own.text);
-            compose_own(events, stats, call->key, &own.text);
-            own.written = true;
-            own.key = call->key;
-        }
-        send(call, operates ? &all.text : &own.text);
-    }
+    weir__text text = {0};
+    serve_call *call = find_reader(events, events->server->calls);
+    events->n_rounds++;
+    for (; call != NULL; call = find_reader(events, call->after))
+        if (call->n_told != events->n_rounds) send_kind(events, call, stats, now_ns, &text);
     events->n_sent = events->n_ticks;
-    weir__text_fini(&all.text);
-    weir__text_fini(&own.text);
+    weir__text_fini(&text);
 }
 
 /* The statistics of the model's engine, which stays in memory meanwhile; zeroes without one. */

@@ -94,7 +94,7 @@ static void add_entry(serve_kept *kept, entry *own)
 void serve_kept_add(serve_kept *kept, const char *id, serve_owner owner, const char *salt,
                     const char *adapter, weir_chat *chat, weir_stream *const *streams, int32_t n)
 {
-    if (n > SERVE_KEPT_MOST) return;
+    if (n < 1 || n > SERVE_KEPT_MOST) return;
     entry *e = weir__mem_calloc(1, sizeof *e + (size_t)n * sizeof(weir_stream *));
     if (e == NULL) return;
     e->salt = weir__mem_strdup(salt);

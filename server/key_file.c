@@ -48,6 +48,18 @@ static weir_status read_word(const char *word, int line, serve_key *key, weir_er
         "line %d: a word behind the key is not known; known: operator, priority=N, requests=N, rate=N", line);
 }
 
+/* Whether a line's first word is one of those behind a key, or nothing in quotation marks: what a program
+ * writes that has no key to write. */
+static bool is_no_key(const char *word)
+{
+    const char *equals = strchr(word, '=');
+    bool found = strcmp(word, "operator") == 0 || strspn(word, "\"'") == strlen(word);
+    for (size_t i = 0; equals != NULL && i < sizeof limits / sizeof *limits; i++)
+        found = found || ((size_t)(equals - word) == strlen(limits[i].name) &&
+                          memcmp(word, limits[i].name, (size_t)(equals - word)) == 0);
+    return found;
+}
+
 static weir_status read_line(char *line, int number, serve_key *key, weir_error *error)
 {
     char *rest = NULL;
@@ -55,6 +67,11 @@ static weir_status read_line(char *line, int number, serve_key *key, weir_error 
                        .priority = SERVE_UNSAID,
                        .requests = SERVE_UNSAID,
                        .rate = SERVE_UNSAID};
+    if (is_no_key(key->text))
+        return weir__error_set(error, WEIR_INVALID, FIELD,
+                               "line %d: the key is missing; a line is KEY, then operator, priority=N, "
+                               "requests=N or rate=N",
+                               number);
     weir_status status = WEIR_OK;
     for (char *word; status == WEIR_OK && (word = strtok_r(NULL, " \t\r", &rest)) != NULL;)
         status = read_word(word, number, key, error);

@@ -273,7 +273,7 @@ static void test_a_file_of_keys(void **state)
 {
     char text[] =
         "# who may ask\n\n  alice  \r\nbob priority=50\n\tcarol requests=2 rate=0 priority=-5\nlast=1\n"
-        "boss operator rate=7\noperator";
+        "boss operator rate=7\noperators";
     serve_key *keys;
     size_t n;
     weir_error error;
@@ -293,7 +293,7 @@ static void test_a_file_of_keys(void **state)
     assert_int_equal(keys[2].rate, 0);
     assert_string_equal(keys[3].text, "last=1"); /* a key may have any letters */
     assert_true(keys[4].operates && keys[4].rate == 7);
-    assert_string_equal(keys[5].text, "operator");
+    assert_string_equal(keys[5].text, "operators");
     for (size_t i = 0; i < n; i++) assert_true(keys[i].operates == (i == 4));
     weir__mem_free(keys);
 }
@@ -304,6 +304,9 @@ static void test_a_file_with_errors(void **state)
         {"", "no key"},
         {"# nothing\n\n", "no key"},
         {"a\nb secret", "line 2"},
+        {"a\noperator", "line 2: the key is missing"}, /* as a program writes it that has no key */
+        {"rate=1 operator", "the key is missing"},
+        {"\"\" operator", "the key is missing"},
         {"a priority=101", "-100 to 100"},
         {"a priority=-101", "-100 to 100"},
         {"a priority=", "priority is"},

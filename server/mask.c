@@ -44,7 +44,7 @@ void serve_mask_paths(char *text)
         bool begins = at == text || strchr(" \t\n\"'(=", at[-1]) != NULL;
         size_t n = begins ? path_length(text, at) : 0;
         char *last = at;
-        for (size_t i = 1; i < n; i++)
+        for (size_t i = 1; i + 1 < n; i++) /* one at the end belongs to the last part */
             if (at[i] == '/') last = at + i;
         if (n > 1)
             memmove(at, last + 1, strlen(last + 1) + 1);

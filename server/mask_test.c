@@ -60,7 +60,7 @@ static void test_paths(void **state)
         {"cannot be opened: /a/b: no such file", "cannot be opened: b: no such file"},
         {"it is (/a/b), /c/d.", "it is (b), d."},
         {"/a", "a"},
-        {"/a/b/", ""},
+        {"/a/b/", "b/"},
         {"a / b, 1/2, a/b and https://host/a/b", "a / b, 1/2, a/b and https://host/a/b"},
         {"the end is /", "the end is /"},
     };

@@ -586,7 +586,7 @@ static void a_failed_reload_changes_nothing(void **state)
     (void)state;
     prepare("");
     for (int i = 0; i < N_KEYS; i++) {
-        snprintf(texts[i], sizeof texts[i], "key %d", i);
+        snprintf(texts[i], sizeof texts[i], "key-%d", i);
         keys[i] = (serve_key){texts[i], SERVE_UNSAID, SERVE_UNSAID, SERVE_UNSAID, false};
     }
     params.live.keys = keys;

@@ -122,8 +122,8 @@ static void add_item(const serve_choice *choice, size_t index, const char *statu
 static const char *status_of(const serve_choice *choice)
 {
     return serve_choice_is_cut(choice) || (choice->finished && serve_choice_is_open(choice)) ? "incomplete"
-           : choice->finished && choice->reason == WEIR_REASON_CANCELLED ? "cancelled"
-                                                                         : "completed";
+           : choice->finished && choice->reason == WEIR_REASON_CANCELLED                     ? "cancelled"
+                                                                                             : "completed";
 }
 
 /* Only the last item may have been cut. status: the response's. */

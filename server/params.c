@@ -90,12 +90,18 @@ static weir_status check_models(const serve_params *params, weir_error *error)
 
 /* ---- Prefixes of other servers ---- */
 
+/* As a header can carry it. */
+static bool is_printable(const char *key)
+{
+    const char *at = key;
+    while (*at > ' ' && *at < 0x7F) at++;
+    return at > key && *at == '\0';
+}
+
 static weir_status check_prefixes(const serve_params *params, weir_error *error)
 {
-    const char *key = params->prefix_key;
-    bool printable = key != NULL && key[0] != '\0';
-    for (; printable && *key != '\0'; key++) printable = *key > ' ' && *key < 0x7F;
-    if (params->prefix_key != NULL && (!printable || strlen(params->prefix_key) > SERVE_PREFIX_KEY_MAX))
+    if (params->prefix_key != NULL &&
+        (!is_printable(params->prefix_key) || strlen(params->prefix_key) > SERVE_PREFIX_KEY_MAX))
         return weir__error_set(error, WEIR_INVALID, "prefix_key",
                                "the key must have 1 to %d printable characters without spaces",
                                SERVE_PREFIX_KEY_MAX);
@@ -237,8 +243,11 @@ weir_status serve_params_check(const serve_params *params, weir_error *error)
         return weir__error_set(error, WEIR_INVALID, params->tls_cert == NULL ? "tls_cert" : "tls_key",
                                "TLS needs a certificate and its key; one is missing");
     for (size_t i = 0; i < params->live.n_keys; i++)
-        if (params->live.keys[i].text[0] == '\0')
-            return weir__error_set(error, WEIR_INVALID, "keys", "an API key is empty");
+        if (!is_printable(params->live.keys[i].text))
+            return weir__error_set(error, WEIR_INVALID, "keys",
+                                   "API key %zu is empty, or has a space or another character that is not "
+                                   "printable ASCII: clients cannot send it",
+                                   i + 1);
     if ((status = check_hosts(params, error)) != WEIR_OK ||
         (status = check_prefixes(params, error)) != WEIR_OK ||
         (status = check_routers(params, error)) != WEIR_OK)

@@ -156,6 +156,7 @@ struct serve_call {
     bool ended; /* nothing will be added to `out` */
     bool chunked;
     serve_events *events; /* that it streams; NULL: none */
+    uint64_t n_told;      /* the last of their rounds in which it got one */
     int status;
     int32_t retry_s;     /* Retry-After, 0 = none, or 1 with 429 and 503 */
 #define SERVE_NEVER (-1) /* none in any case: no retry can help */
@@ -165,7 +166,8 @@ struct serve_call {
     char *relaxed;    /* owned: the header's value; NULL: all that was asked for is enforced */
     serve_terms terms;
 
-    bool left; /* the client left before the end of the answer */
+    bool left;    /* the client left before the end of the answer */
+    bool starved; /* it got 503 from constant bytes, for lack of memory */
     int64_t began_ns;
     int64_t deadline_ns; /* of the body */
     int64_t moved_ns;    /* when bytes were last sent, or first seen to wait */

@@ -2,6 +2,7 @@
 #include "share.h"
 
 #include <arpa/inet.h>
+#include <assert.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -89,6 +90,7 @@ void serve_share_release(serve_share *share, serve_owner owner, size_t n)
 {
     pthread_mutex_lock(&share->mutex);
     serve_holder *holder = find_holder(share, owner);
+    assert(n == 0 || (holder != NULL && holder->held >= n));
     if (holder != NULL) {
         holder->held -= n;
         share->used -= n;

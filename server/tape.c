@@ -92,7 +92,7 @@ static size_t n_running(const serve_tapes *tapes)
     return n;
 }
 
-/* The owner's tape that does not run and was read longest ago. */
+/* Drops the tape of the owner that does not run and was read longest ago. False: there is none. */
 static bool drop_of(serve_tapes *tapes, serve_owner owner)
 {
     serve_tape *oldest = NULL;
@@ -106,7 +106,7 @@ static bool drop_of(serve_tapes *tapes, serve_owner owner)
     return true;
 }
 
-/* One of the owner with most tapes that do not run. */
+/* Drops a tape of the owner who has most that do not run. False: there is none. */
 static bool drop_one(serve_tapes *tapes)
 {
     const serve_tape *victim = NULL;
@@ -299,8 +299,8 @@ static bool has_room(serve_call *call)
     size_t n = n_running(tapes), held = n_tapes(tapes, call->owner, true);
     if (!serve_share_admits(held, 1, n, SERVE_TAPES_MOST))
         return serve_call_refuse(call, 429, NULL, "too_many_streams",
-                                 "%zu resumable streams run, %zu of them yours; allowed: %d in all, and to "
-                                 "each caller as many as leave a third of them free",
+                                 "%zu resumable streams run, %zu of them yours; allowed: %d in all, and of "
+                                 "one caller at most three times as many as are free",
                                  n, held, SERVE_TAPES_MOST);
     if (tapes->stats.n >= SERVE_TAPES_MOST) (void)drop_one(tapes); /* there is one: not all of them run */
     return true;

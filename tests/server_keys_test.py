@@ -325,6 +325,11 @@ def empties():
         for said in (refusal("--api-key-file", write("none", text)), refusal(WEIR_API_KEY_FILE=write("none", text)), refusal(config=f"api-key-file = {write('none', text)}\n"),
                      refusal("--api-key", "k", "--api-key-file", write("none", text))):
             check(f"a key file {name}", said is not None and "there is no key in the file" in said and "--api-key-file" in said, said)
+    for text in ("operator\n", "alice\n priority=3\n", "rate=1 operator\n", '"" operator\n', "''\n"):
+        check(f"a line without its key: {text!r}", "the key is missing" in (refusal("--api-key-file", write("none", text)) or ""))
+    for key in (" ", "\t", "a b", "\u00a0", "\ufeffalice"):
+        check(f"a key that no header has: {key!r}", "API key 1" in (refusal("--api-key", key) or ""))
+    check("nor from a file", "API key 1" in (refusal("--api-key-file", write("none", "\ufeffalice\n")) or ""))
     check("/dev/null", "no key in the file" in (refusal("--api-key-file", "/dev/null") or ""))
     read, unwritten = os.pipe()
     os.close(unwritten)

@@ -213,7 +213,7 @@ WEIR_API void weir_model_release(weir_model *model);
 /* BACKEND: the model cannot compute any more, because a worker (weir_model_params.rpc) is gone, or because a
  * mapped file has changed; the message says which. Streams, passes and submits of the model then end with the
  * same error; release it and load it again (a weir_pool does that at the next lease). Looks at each mapped
- * file, at most four times a second. Any thread. */
+ * file, at most four times a second, which may block on a network file system. Any thread. */
 WEIR_API weir_status weir_model_check(const weir_model *model, weir_error *error);
 
 typedef struct weir_model_info {

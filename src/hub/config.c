@@ -113,8 +113,10 @@ static weir_status find_token(const char *given, const char *home, weir__config 
 static char *without_user(const char *url)
 {
     const char *scheme = strstr(url, "://"), *host = scheme != NULL ? scheme + 3 : url;
-    const char *at = strrchr(host, '@');
-    return weir__text_format("%.*s%s", (int)(host - url), url, at != NULL ? at + 1 : host);
+    const char *user = host, *at;
+    size_t n = strcspn(host, "/?#");
+    while ((at = memchr(user, '@', (size_t)(host + n - user))) != NULL) user = at + 1;
+    return weir__text_format("%.*s%s", (int)(host - url), url, user);
 }
 
 static weir_status check_config(const weir__config *config, weir_error *error)

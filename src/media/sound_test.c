@@ -339,7 +339,8 @@ static void test_hostile_flacs(void **state)
     refuse_media(&header, NULL, WEIR_TOO_LONG, "max_sample_rate");
     damage(&f, 1);
     starve(&f);
-    set_flac_header(&f, 16000, 0x7fffefff / 2); /* too large to be true: the length is found while it is read */
+    set_flac_header(&f, 16000,
+                    0x7fffefff / 2); /* too large to be true: the length is found while it is read */
     weir_media_release(read_media(&f, NULL));
     set_flac_header(&f, 16000, 0);
     params.max_seconds = 1;
@@ -422,7 +423,8 @@ int main(void)
         cmocka_unit_test(test_wav_of_all_kinds),
         cmocka_unit_test(test_channels_are_mixed),
         cmocka_unit_test(test_wav_is_resampled),
-        cmocka_unit_test(test_wav_with_other_chunks), cmocka_unit_test(test_wav_of_unknown_size),
+        cmocka_unit_test(test_wav_with_other_chunks),
+        cmocka_unit_test(test_wav_of_unknown_size),
         cmocka_unit_test(test_hostile_wavs),
         cmocka_unit_test(test_samples_are_cut),
         cmocka_unit_test(test_limits),

@@ -446,8 +446,8 @@ static const char *past_space(const char *text)
  * comes before the end of reasoning that the prompt opens is reasoning. */
 static void test_ends_within_reasoning(void **state)
 {
-    static const char *const texts[] = {
-        "Sum <b> it.\n\nThen</think>\n\nIt is 4 </th", "<think>\nSum it.</think>It is 4.", "\n\n", "It is 4."};
+    static const char *const texts[] = {"Sum <b> it.\n\nThen</think>\n\nIt is 4 </th",
+                                        "<think>\nSum it.</think>It is 4.", "\n\n", "It is 4."};
     static answer whole, split;
     size_t n_templates = 0, n_open = 0;
     uint64_t seed = 5;
@@ -459,7 +459,8 @@ static void test_ends_within_reasoning(void **state)
             if (chat == NULL) continue; /* it does not know tools */
             read_answer(chat, "Sum it.</think>4", 16, NULL, &whole);
             bool open = opens_reasoning(chat) && whole.reasoning[0] != '\0';
-            bool held = chat->constraint != NULL && !chat->grammar.lazy; /* these are no answers of its form */
+            bool held =
+                chat->constraint != NULL && !chat->grammar.lazy; /* these are no answers of its form */
             n_open += open;
             for (size_t i = 0; i < sizeof texts / sizeof *texts && !held; i++) {
                 for (size_t n = 0; n <= strlen(texts[i]); n += EFFORT(1, 7)) {
@@ -626,9 +627,10 @@ static void test_no_memory(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_forms),        cmocka_unit_test(test_broken), cmocka_unit_test(test_damaged),
-        cmocka_unit_test(test_ends_within_reasoning),
-        cmocka_unit_test(test_long_answers), cmocka_unit_test(test_bytes),  cmocka_unit_test(test_no_memory),
+        cmocka_unit_test(test_forms),        cmocka_unit_test(test_broken),
+        cmocka_unit_test(test_damaged),      cmocka_unit_test(test_ends_within_reasoning),
+        cmocka_unit_test(test_long_answers), cmocka_unit_test(test_bytes),
+        cmocka_unit_test(test_no_memory),
     };
     return cmocka_run_group_tests(tests, load, unload);
 }

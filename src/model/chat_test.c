@@ -140,7 +140,8 @@ static void test_history(void **state)
     /* A call that broke off, and that a client sends back. */
     const char *history = params.messages_json;
     params.messages_json =
-        "[{\"role\":\"user\",\"content\":\"Weather?\"},{\"role\":\"assistant\",\"content\":null,\"tool_calls\":"
+        "[{\"role\":\"user\",\"content\":\"Weather?\"},{\"role\":\"assistant\",\"content\":null,\"tool_"
+        "calls\":"
         "[{\"id\":\"c1\",\"type\":\"function\",\"function\":{\"name\":\"get_weather\",\"arguments\":"
         "\"{\\\"ci\"}}]}]";
     expect_part(&params, "{\"name\": \"get_weather\", \"arguments\": {\"arguments\": \"{\\\"ci\"}}", true);
