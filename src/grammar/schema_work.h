@@ -19,7 +19,7 @@
 
 /* For all schemas of a request: steps of work, about one for each value or name that is read, and elements of
  * their grammar, about one for each given character and each counted item. */
-#define WEIR__SCHEMA_STEPS_MAX    4000000
+#define WEIR__SCHEMA_STEPS_MAX    3500000
 #define WEIR__SCHEMA_ELEMENTS_MAX 390000 /* WEIR__GRAMMAR_ELEMENTS_MAX, less the rules around them */
 
 typedef struct weir__schema_work {
