@@ -228,8 +228,8 @@ weir_chat_params cli_args_chat(const cli_args *args, const cli_ask *ask);
 void cli_args_init(cli_args *args, const cli_command *command);
 void cli_args_fini(cli_args *args);
 
-/* Where nobody else's requests can be in the engine's cache, gives them a salt, so that reports on the cache show
- * its texts. With --cache-dir they may be there, as files: then only a --cache-salt does that. */
+/* Where nobody else's requests can be in the engine's cache, gives them a salt, so that reports on the
+ * cache show its texts. With --cache-dir they may be there, as files: then only a --cache-salt does that. */
 void cli_args_salt(cli_args *args);
 
 /* Adds a string, which cli_args_fini frees. */

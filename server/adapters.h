@@ -21,9 +21,9 @@ void serve_adapters_destroy(serve_adapters *adapters);
 
 /* All below: any thread. */
 
-/* Holds it. scale: of requests that do not say which adapters they want; fixed: it came with the model, and no
- * request removes it. INVALID (lora_name: no name, or one that is taken), BUSY (there are too many),
- * NO_MEMORY. */
+/* Holds it. scale: of requests that do not say which adapters they want; fixed: it came with the model,
+ * and no request removes it. INVALID (lora_name: no name, or one that is taken), BUSY (there are too
+ * many), NO_MEMORY. */
 weir_status serve_adapters_add(serve_adapters *adapters, const char *name, weir_adapter *adapter, float scale,
                                bool fixed, weir_error *error);
 
@@ -45,7 +45,8 @@ bool serve_adapters_numbered(serve_adapters *adapters, int64_t id, float scale, 
 /* Makes the set the standard; all others have the scale 0. */
 void serve_adapters_set_standard(serve_adapters *adapters, const serve_adapter_set *set);
 
-/* As llama-server has them: an array of objects. A path is the file's name: where it lies is the operator's. */
+/* As llama-server has them: an array of objects. A path is the file's name: where it lies is the
+ * operator's. */
 void serve_adapters_list(serve_adapters *adapters, weir__text *text);
 
 /* Writes adapters as entries of /v1/models: all of them into an array that was begun, or only the one of that

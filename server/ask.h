@@ -86,12 +86,12 @@ const char *serve_ask_name(const char *of, const char *member, size_t n, unsigne
  * has its answer. */
 bool serve_ask_request(serve_ask *ask, weir_request *request);
 
-/* ask_room.c: more texts, images and calls than the context has tokens need not be rendered, and few cost little,
- * whether they fit or not. */
+/* ask_room.c: more texts, images and calls than the context has tokens need not be rendered, and few cost
+ * little, whether they fit or not. */
 size_t serve_ask_room(const serve_call *call);
 
-/* Whether the messages may have n texts, images and calls, each of which is at least a token. False: the call has
- * its answer. */
+/* Whether the messages may have n texts, images and calls, each of which is at least a token. False: the
+ * call has its answer. */
 bool serve_ask_has_room(const serve_ask *ask, size_t n);
 
 /* ask_lines.c: removes lines of the system messages that change from request to request, and counts them. */

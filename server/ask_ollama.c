@@ -18,8 +18,8 @@ typedef struct open_call {
     size_t next;      /* the tool's next call; 0: none */
 } open_call;
 
-/* The turns, and the calls of the last message of the assistant. A result finds its call without a look at the
- * others: its tool's first one that waits has its number in `first`. */
+/* The turns, and the calls of the last message of the assistant. A result finds its call without a look at
+ * the others: its tool's first one that waits has its number in `first`. */
 typedef struct reading {
     serve_turns turns;
     open_call *calls; /* [n], owned */

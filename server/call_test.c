@@ -1,4 +1,5 @@
-/* call_test.c: when a client counts as gone, and what unread answers take. SPDX-License-Identifier: Apache-2.0 */
+/* call_test.c: when a client counts as gone, why a job was interrupted, and what unread answers take.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

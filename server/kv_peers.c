@@ -256,7 +256,8 @@ static bool take_command(peer *p, const serve_zmtp_frame *frame)
     return true;
 }
 
-/* Whether input is looked at: a connection has one replay at a time, and reads the answers to its commands. */
+/* Whether input is looked at: a connection has one replay at a time, and reads the answers to its
+ * commands. */
 static bool listens(const serve_kv_peers *peers, const peer *p)
 {
     return p->out.n - p->out_at < ANSWERS_MOST && !(peers->replays && (p->reads || p->message != NULL));

@@ -312,8 +312,9 @@ void serve_server_wake(serve_server *server);
  * thread. */
 bool serve_reach_is_open(const serve_server *server);
 
-/* reach.c: whether requests with this key (-1: without one) are an operator's: the key is one, or there are no
- * keys and only this machine reaches the server (ADR 0095). It may change with a reload. Any thread. */
+/* reach.c: whether requests with this key (-1: without one) are an operator's: the key is one, or there
+ * are no keys and only this machine reaches the server (ADR 0095). It may change with a reload. Any
+ * thread. */
 bool serve_reach_operates(const serve_server *server, int32_t key);
 
 /* reload.c: applies the parameters that serve_server_reload passed. Service thread. */
@@ -338,7 +339,8 @@ int serve_call_status(const serve_call *call);
  * takes its part of the answers' quota, or becomes 503. */
 void serve_call_answer(serve_call *call, int status, const char *type, const char *bytes, size_t n);
 
-/* The same with a text, which is freed. It has the answers' quota already if the request decides its length. */
+/* The same with a text, which is freed. It has the answers' quota already if the request decides its
+ * length. */
 void serve_call_answer_text(serve_call *call, int status, const char *type, weir__text *text);
 
 /* The same with 200 and a text of JSON, which gets a newline at its end. */

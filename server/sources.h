@@ -1,10 +1,10 @@
 /* sources.h: the hosts from which images may be fetched (--media-host).
  *
  * An entry is a name ("example.com"), all names of a domain ("*.example.com", without the domain itself),
- * any host ("*") or an address ("203.0.113.7", "[2001:db8::7]"), each with a port or not (":8443"); without
- * one the scheme's own port is meant. Addresses that are not public (loopback, private, link-local, …) or that
- * are this machine's own may be connected to only if an entry is that address itself, whatever the name that
- * led there.
+ * any host ("*") or an address ("203.0.113.7", "[2001:db8::7]"), each with a port or not (":8443");
+ * without one the scheme's own port is meant. Addresses that are not public (loopback, private,
+ * link-local, …) or that are this machine's own may be connected to only if an entry is that address
+ * itself, whatever the name that led there.
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef WEIR_SERVER_SOURCES_H
 #define WEIR_SERVER_SOURCES_H

@@ -5,8 +5,8 @@
 
 #include "ask.h"
 
-/* Begins as zeroes, except for the ask. An addition that fails sets `failed`, which is read at the end; one for
- * which there is no room gives the call its answer (call->begun). */
+/* Begins as zeroes, except for the ask. An addition that fails sets `failed`, which is read at the end;
+ * one for which there is no room gives the call its answer (call->begun). */
 typedef struct serve_turns {
     serve_ask *ask;
     json_t *messages; /* owned, until serve_turns_end */

@@ -432,7 +432,7 @@ static void check_estimate(const kind *k, weir_layout layout)
     weir_engine_params params = params_of(layout, 16);
     params.n_ctx = 4096;
     params.n_batch = params.n_ubatch = 2048;
-    temp_model(path, "model.gguf", k->model);
+    temp_model(path, "estimated.gguf", k->model); /* not over the one in use */
     if (weir_engine_estimate(path, NULL, &params, &memory, &error) != WEIR_OK) fail_msg("%s", error.message);
     weir_engine *engine = engine_of(model, &params);
     const struct weir__bcontext *target = engine->driver.context, *follower = target->head;

@@ -269,7 +269,7 @@ for name, body, field, *word in [
     refused(name, server.post(RESPONSES, dict(HELLO, **body)), 400, field, *word)
     refused(f"{name}, counted", server.post(COUNT, dict(HELLO, **body)), 400, field, *word)
 refused("another model", server.post(RESPONSES, dict(HELLO, model="gpt-5")), 404, "model", '"tiny"')
-refused("many messages", server.post(RESPONSES, dict(HELLO, input=[said("x")] * 5000)), 400, "input", "5000 messages")
+refused("many messages", server.post(RESPONSES, dict(HELLO, input=[said("x")] * 5000)), 400, "input", "4096 texts")
 refused("a long prompt", server.post(RESPONSES, dict(HELLO, input="x " * 20000)), 400, "input", "40")
 reply = server.post(RESPONSES, dict(HELLO, tools=[dict(TOOLS[0], parameters={"type": "object", "properties": {"n": {"type": "integer", "multipleOf": 7}}})], tool_choice="required"))
 check("a schema that is not strict", reply.headers.get("x-weir-relaxed") == "tools/0/parameters/properties/n: multipleOf", reply.headers)

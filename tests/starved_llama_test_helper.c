@@ -1,6 +1,7 @@
-/* starved_llama_test_helper.c: chats, parsers of answers, samplers, passes, states and adapters of llama.cpp, each again and again
- * while another of its allocations fails: alone, and with all after it. The status is OK, with the result that it has with memory,
- * or NO_MEMORY. starved_llama_test.py preloads preload/starve.c. SPDX-License-Identifier: Apache-2.0 */
+/* starved_llama_test_helper.c: chats, parsers of answers, samplers, passes, states and adapters of
+ * llama.cpp, each again and again while another of its allocations fails: alone, and with all after it.
+ * The status is OK, with the result that it has with memory, or NO_MEMORY. starved_llama_test.py preloads
+ * preload/starve.c. SPDX-License-Identifier: Apache-2.0 */
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>

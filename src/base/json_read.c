@@ -256,7 +256,8 @@ static json_t *read_integer(reader *r)
 
 static bool read_value(reader *r, json_t **value);
 
-/* Adds the member whose key is the token. It comes before its value is read, and so needs no copy of the key. */
+/* Adds the member whose key is the token. It comes before its value is read, and so needs no copy of the
+ * key. */
 static bool read_member(reader *r, json_t *object)
 {
     size_t n;

@@ -1,5 +1,5 @@
-/* json_read.h: JSON texts as jansson's values. jansson's own reader looks at only some of its allocations: where
- * one fails, it reads past a token or loses bytes of it, and calls a valid text invalid.
+/* json_read.h: JSON texts as jansson's values. jansson's own reader looks at only some of its allocations:
+ * where one fails, it reads past a token or loses bytes of it, and calls a valid text invalid.
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef WEIR_BASE_JSON_READ_H
 #define WEIR_BASE_JSON_READ_H

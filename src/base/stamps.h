@@ -1,5 +1,5 @@
-/* stamps.h: files that must not change while they are mapped. Whoever writes into one changes its size or time
- * of writing, the stamp; a new file that is renamed over it does not touch the mapped one.
+/* stamps.h: files that must not change while they are mapped. Whoever writes into one changes its size or
+ * time of writing, the stamp; a new file that is renamed over it does not touch the mapped one.
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef WEIR_BASE_STAMPS_H
 #define WEIR_BASE_STAMPS_H
@@ -20,7 +20,8 @@ weir_status weir__stamps_add(weir__stamps *stamps, int fd, const char *path, wei
 /* IO: a path has another file now, or its file has changed. For a reader that opened the paths anew. */
 weir_status weir__stamps_settle(weir__stamps *stamps, weir_error *error);
 
-/* BACKEND: a file has changed, now or before. Looks at the files every WEIR__STAMPS_MS at most. Any thread. */
+/* BACKEND: a file has changed, now or before. Looks at the files every WEIR__STAMPS_MS at most. Any
+ * thread. */
 weir_status weir__stamps_check(weir__stamps *stamps, weir_error *error);
 
 #endif

@@ -1,9 +1,9 @@
-/* starve.c: malloc that fails, for a whole process: weir, llama.cpp, jansson and all other libraries. Preloaded (LD_PRELOAD) by
- * tests; glibc only.
+/* starve.c: malloc that fails, for a whole process: weir, llama.cpp, jansson and all other libraries.
+ * Preloaded (LD_PRELOAD) by tests; glibc only.
  *
- * STARVE_FILE names a file of two numbers of 32 bits that the test changes while the program runs: `one_in` (of so many
- * allocations, one fails; 0: none) and `smallest` (bytes that one must have for that). With starve_after, a program lets one of its
- * own fail.
+ * STARVE_FILE names a file of two numbers of 32 bits that the test changes while the program runs:
+ * `one_in` (of so many allocations, one fails; 0: none) and `smallest` (bytes that one must have for
+ * that). With starve_after, a program lets one of its own fail.
  * SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
 #include <fcntl.h>
