@@ -2,6 +2,7 @@
 #include "zmtp.h"
 
 #include <stdint.h>
+#include <stdio.h>
 #include <string.h>
 
 #define MECHANISM_AT 12
@@ -71,7 +72,7 @@ void serve_zmtp_ready(weir__text *out, const char *type)
     size_t n_head = sizeof head, n_type = strlen(type); /* with the NUL: three bytes of the length */
     memcpy(body, head, n_head);
     body[n_head] = (char)n_type;
-    memcpy(body + n_head + 1, type, n_type);
+    snprintf(body + n_head + 1, sizeof body - n_head - 1, "%s", type);
     serve_zmtp_write(out, SERVE_ZMTP_COMMAND, body, n_head + 1 + n_type);
 }
 

@@ -171,7 +171,7 @@ check("a schema that is not strict", reply.headers.get("x-weir-relaxed") == "too
 server.stop()
 
 # Joined one by one, these take minutes.
-server = Server(WEIR, "-np", "1")
+server = Server(WEIR, "-np", "1", "-c", "1048576", model="fake:n_ctx_train=1048576")
 n_blocks = effort(250_000, 30_000)
 thoughts = [{"type": "thinking", "thinking": "x"}] * n_blocks
 reply = server.post(COUNT, {"messages": [*HELLO["messages"], {"role": "assistant", "content": [*thoughts, *text("Hi.")]}, *HELLO["messages"]]})

@@ -142,7 +142,7 @@ static void next_token(reader *r)
     if (r->at == r->length)
         r->token = TOKEN_END;
     else if (skip_char(r, "{}[]:,"))
-        r->token = c;
+        r->token = (unsigned char)c;
     else if (c == '"')
         r->token = scan_string(r);
     else if (c == '-' || weir__ascii_is_digit(c))
