@@ -216,7 +216,7 @@ int LLVMFuzzerInitialize(int *argc, char ***argv)
     require(server.keys != NULL && server.tapes != NULL);
     weir_adapter *adapter;
     require(weir_adapter_load(loaded->model, "fake:1", &adapter, NULL) == WEIR_OK);
-    require(serve_adapters_add(loaded->adapters, "sql", adapter, 0.5f, NULL) == WEIR_OK);
+    require(serve_adapters_add(loaded->adapters, "sql", adapter, 0.5f, false, NULL) == WEIR_OK);
     weir_adapter_release(adapter);
     return 0;
 }
