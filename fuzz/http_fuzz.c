@@ -43,6 +43,12 @@ bool serve_reach_is_open(const serve_server *of)
     return false;
 }
 
+bool serve_reach_operates(const serve_server *of, int32_t key)
+{
+    (void)of, (void)key;
+    return true;
+}
+
 void serve_workers_give(serve_workers *workers, serve_call *call, void (*job)(serve_call *call))
 {
     (void)workers;
@@ -53,6 +59,17 @@ void serve_workers_count(serve_workers *workers, int32_t *n, int32_t *n_busy, in
 {
     (void)workers;
     *n = *n_busy = *n_queued = 0;
+}
+
+bool serve_workers_are_stopping(void)
+{
+    return false;
+}
+
+bool serve_workers_have_room(serve_workers *workers, const serve_call *call, size_t most)
+{
+    (void)workers, (void)call, (void)most;
+    return true;
 }
 
 bool serve_workers_go_on(void *unused)
