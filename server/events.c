@@ -266,8 +266,8 @@ static void compose(serve_events *events, const weir_engine_stats *stats, int64_
     weir__text_add_string(text, "}\n\n");
 }
 
-/* What a reader who is no operator is told. Sums and times of ticks would tell the lengths of others' prompts
- * and answers: each is the sum before and theirs. */
+/* The event for a reader who is not an operator. Sums and times of ticks would reveal the lengths of others'
+ * prompts and answers: differences of two sums are theirs. */
 static void compose_own(serve_events *events, const weir_engine_stats *stats, int32_t key, weir__text *text)
 {
     mark_own(events, key);

@@ -752,8 +752,8 @@ WEIR_API void weir_stream_error(const weir_stream *stream, weir_error *error);
 /* ---- Usage and whole answers ----------------------------------------------------------------------- */
 
 /* Why the prompt, or part of it, was not cached. Without a salt, texts may be other callers', and the caller
- * learns of no more tokens of them than were cached for it. EVICTED and UNCUTTABLE, which say that more was
- * known, are told as COLD then, and so is DIVERGED unless all tokens before that place were cached. */
+ * learns of no more tokens of them than were cached for it. Then EVICTED and UNCUTTABLE, which reveal that
+ * more was known, become COLD, and so does DIVERGED unless all tokens before that place were cached. */
 typedef enum weir_miss {
     WEIR_MISS_NONE = 0,     /* everything but the last token was cached */
     WEIR_MISS_COLD = 1,     /* the rest has never been seen, or see above */

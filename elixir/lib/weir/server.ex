@@ -99,7 +99,7 @@ defmodule Weir.Server do
   and `line` (the beginning of the line that differs).
 
   Without a `cache_salt` the cached texts may be other callers'. Then `cached` and `line` are nil, and
-  `:evicted` and `:uncuttable` are told as `:cold`, like all that would say more than `cached_tokens` does.
+  `:evicted` and `:uncuttable` become `:cold`: they would reveal more than `cached_tokens` does.
   """
   @type miss :: %{required(:miss) => atom(), optional(atom()) => term()}
 
