@@ -140,8 +140,13 @@ def queue():
         mine = [send(server, other, CHAT, dict(body, max_tokens=2)) for _ in range(3)]
         got = server.wait_for(lambda m: m["weir_queue_depth"] == 15)
         check(f"{name}: queue: another one waits, and is not refused", got["weir_queue_depth"] == 15 and got["weir_refused_total"] == 8, got)
+        for connection in mine[1:]:
+            connection.close()
+        server.wait_for(lambda m: m["weir_queue_depth"] == 13)
         crowd[0].close()
-        check(f"{name}: queue: and is next, before those who came earlier", mine[0].reply().status == 200 and server.metrics()["weir_queue_depth"] >= 12)
+        status = mine[0].reply().status
+        got = server.wait_for(lambda m: m["weir_queue_depth"] <= 11)  # then one of the crowd begins, and no second one has
+        check(f"{name}: queue: and is next, before those who came earlier", status == 200 and got["weir_queue_depth"] == 11, status, got)
         check(f"{name}: queue: the refusal says why", any(b"queue_full" in c.reply().body for c in crowd[-1:]))
         for connection in crowd + mine:
             connection.close()

@@ -198,8 +198,8 @@ static bool is_space(const char *bytes, size_t n)
 static bool goes_on(const weir__text *sent, const char *now, size_t n, bool whole)
 {
     size_t common = n < sent->n ? n : sent->n;
-    if (whole && !is_space(sent->bytes + common, sent->n - common)) return false;
-    return common == 0 || memcmp(sent->bytes, now, common) == 0;
+    if (common > 0 && memcmp(sent->bytes, now, common) != 0) return false;
+    return !whole || common == sent->n || is_space(sent->bytes + common, sent->n - common);
 }
 
 static bool message_goes_on(const weir_chat_parser *p, const weir__shim_message *m, bool whole)
