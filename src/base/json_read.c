@@ -58,9 +58,9 @@ static size_t skip_digits(reader *r)
 
 static bool skip_char(reader *r, const char *any)
 {
-    bool found = r->at < r->length && r->text[r->at] != '\0' && strchr(any, r->text[r->at]) != NULL;
-    r->at += found;
-    return found;
+    while (*any != '\0' && (r->at == r->length || r->text[r->at] != *any)) any++;
+    r->at += *any != '\0';
+    return *any != '\0';
 }
 
 static int scan_number(reader *r)
@@ -88,10 +88,22 @@ static int scan_other(reader *r)
     return TOKEN_BAD;
 }
 
+/* The interrupt is asked once in so many bytes. */
+#define PIECE ((size_t)4096)
+
+static bool goes_on(reader *r)
+{
+    if (r->at - r->asked < PIECE) return !r->interrupted;
+    r->asked = r->at;
+    r->interrupted = r->interrupted || weir_interrupt_asked();
+    return !r->interrupted;
+}
+
 /* Behind the quote that ends it. What its escapes stand for is read later. */
 static int scan_string(reader *r)
 {
     for (r->at++; r->at < r->length; r->at++) {
+        if (!goes_on(r)) return TOKEN_BAD;
         unsigned char c = (unsigned char)r->text[r->at];
         if (c < 0x20) return TOKEN_BAD;
         if (c == '"') {
@@ -122,16 +134,9 @@ static int scan_word(reader *r)
     return TOKEN_BAD;
 }
 
-/* The interrupt is asked once in so many bytes. */
-#define PIECE ((size_t)4096)
-
 static void next_token(reader *r)
 {
-    if (r->at - r->asked >= PIECE) {
-        r->asked = r->at;
-        r->interrupted = r->interrupted || weir_interrupt_asked();
-    }
-    if (r->interrupted) {
+    if (!goes_on(r)) {
         r->token = TOKEN_BAD;
         return;
     }
@@ -193,7 +198,7 @@ static bool put_escaped(const char **text, const char *end, char **to)
 /* The string's bytes into scratch. */
 static bool read_string(reader *r, size_t *n)
 {
-    static const char letters[] = "bfnrt", controls[] = "\b\f\n\r\t";
+    static const char controls[256] = {['b'] = '\b', ['f'] = '\f', ['n'] = '\n', ['r'] = '\r', ['t'] = '\t'};
     const char *text = r->text + r->from + 1, *end = r->text + r->at - 1;
     *n = 0;
     if (!has_scratch(r, (size_t)(end - text))) return fault_value(r, NULL, json_error_out_of_memory);
@@ -211,8 +216,8 @@ static bool read_string(reader *r, size_t *n)
             r->from = at;
             return fault_value(r, NULL, json_error_null_character);
         }
-        const char *letter = strchr(letters, text[1]);
-        *to++ = letter != NULL ? controls[letter - letters] : text[1];
+        char control = controls[(unsigned char)text[1]];
+        *to++ = control != '\0' ? control : text[1];
         text += 2;
     }
     *n = (size_t)(to - r->scratch);

@@ -329,6 +329,27 @@ static void the_interrupt_is_asked_every_few_bytes(void **state)
     }
 }
 
+/* Also within one string, plain or of escapes. */
+static void the_interrupt_is_asked_within_a_string(void **state)
+{
+    (void)state;
+    static const char *const items[] = {"some text ", "\\n", "\\u00e4"};
+    for (size_t i = 0; i < sizeof items / sizeof *items; i++) {
+        weir__text text = {0};
+        assert_true(weir__text_add(&text, "\"", 1));
+        while (text.n < 1 << 20) assert_true(weir__text_add_string(&text, items[i]));
+        assert_true(weir__text_add(&text, "\"", 1));
+        asking a = {.last = 100};
+        json_t *none = NULL;
+        weir_interrupt_set(ask, &a);
+        assert_int_equal(weir__json_parse(text.bytes, text.n, "body", WEIR_FORMAT, &none, NULL),
+                         WEIR_ABORTED);
+        assert_int_equal(a.n, 100);
+        weir_interrupt_set(NULL, NULL);
+        weir__text_fini(&text);
+    }
+}
+
 static void wide_objects_are_found(void **state)
 {
     (void)state;
@@ -385,6 +406,7 @@ int main(void)
         cmocka_unit_test(a_copy_is_whole_or_none),
         cmocka_unit_test(what_takes_much_for_its_bytes_is_counted_first),
         cmocka_unit_test(the_interrupt_is_asked_every_few_bytes),
+        cmocka_unit_test(the_interrupt_is_asked_within_a_string),
         cmocka_unit_test(wide_objects_are_found),
         cmocka_unit_test(an_object_is_written_member_by_member),
     };
