@@ -537,7 +537,7 @@ weir__trigger_kind trigger_kind(common_grammar_trigger_type type)
     }
 }
 
-void fill_rendered(weir__shim_chat &chat)
+void fill_rendered(weir__shim_chat &chat, bool calls_only)
 {
     const common_chat_params &p = chat.params;
     weir__shim_rendered &r = chat.rendered;
@@ -546,6 +546,7 @@ void fill_rendered(weir__shim_chat &chat)
     r.prompt_length = p.prompt.size();
     r.grammar = p.grammar.c_str();
     r.lazy = p.grammar_lazy;
+    r.calls_only = calls_only;
     r.generation_prompt = p.generation_prompt.c_str();
     for (const common_grammar_trigger &t : p.grammar_triggers)
         chat.triggers.push_back({trigger_kind(t.type), t.value.c_str(), -1});
@@ -606,12 +607,17 @@ weir_status weir__shim_chat_create(const weir__shim_template *t, const weir__shi
         chat.reset(new weir__shim_chat());
         /* The prompt does not depend on the choice, and without calls no grammar is made of the parameters as
          * given. */
-        const bool either = in->tool_choice == WEIR_TOOLS_AUTO && in->json_schema != nullptr;
-        if (in->tools != nullptr && (in->tool_choice == WEIR_TOOLS_REQUIRED || either)) {
+        const bool either =
+            in->tools != nullptr && in->tool_choice == WEIR_TOOLS_AUTO && in->json_schema != nullptr;
+        const bool required = in->tools != nullptr && in->tool_choice == WEIR_TOOLS_REQUIRED;
+        if (required || either) {
             chat->params = render(t, in, in->enforced_tools, COMMON_CHAT_TOOL_CHOICE_REQUIRED, nullptr);
             if (!enforce(t, in, chat->params))
                 return weir__error_set(error, WEIR_UNSUPPORTED, either ? "json_schema" : "tool_choice",
                                        "the form of calls that this model's template has cannot be enforced");
+            if (either)
+                chat->params.grammar_triggers =
+                    render(t, in, in->enforced_tools, COMMON_CHAT_TOOL_CHOICE_AUTO, nullptr).grammar_triggers;
         } else {
             chat->params = render(t, in, in->enforced_tools,
                                   in->tool_choice == WEIR_TOOLS_AUTO ? COMMON_CHAT_TOOL_CHOICE_AUTO
@@ -623,13 +629,14 @@ weir_status weir__shim_chat_create(const weir__shim_template *t, const weir__shi
                 if (!in->continue_final) drop_fences(arena); /* the text to continue may have opened one */
                 constrain(in, name_schemas(in), arena, chat->params);
             }
+            if (!chat->params.grammar_lazy) chat->params.grammar_triggers.clear();
         }
         if (in->tools != nullptr) chat->params.prompt = render_tools(t, in).prompt;
         chat->parser = common_chat_parser_params(chat->params);
         chat->parser.reasoning_format =
             in->parse_reasoning ? COMMON_REASONING_FORMAT_DEEPSEEK : COMMON_REASONING_FORMAT_NONE;
         if (!chat->params.parser.empty()) chat->parser.parser.load(chat->params.parser);
-        fill_rendered(*chat);
+        fill_rendered(*chat, required);
         weir::refuse_starved();
         return WEIR_OK;
     });

@@ -66,8 +66,9 @@ typedef struct weir__shim_rendered {
     size_t prompt_length;
     const char *grammar; /* "" = none */
     bool lazy;
+    bool calls_only;               /* the answer must be a call: its parser knows no content */
     const char *generation_prompt; /* the part of the answer that the prompt already holds */
-    const weir__trigger *triggers; /* [n_triggers], without tokens */
+    const weir__trigger *triggers; /* [n_triggers] where calls begin, without tokens */
     size_t n_triggers;
     const char *const *stops; /* [n_stops] */
     size_t n_stops;

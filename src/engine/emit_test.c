@@ -105,7 +105,7 @@ static int say_bytes(emitter *e, const char *bytes, size_t length)
     e->pieces[token].bytes = bytes;
     e->pieces[token].length = length;
     e->tokens[e->request.history.n_tokens++] = token;
-    assert_int_equal(weir__emit_token(&e->request.emit, &e->scratch, token, &e->stopped), WEIR_OK);
+    assert_int_equal(weir__emit_token(&e->request.emit, &e->scratch, token, WEIR__NO_CALL, &e->stopped), WEIR_OK);
     if (!e->stopped) assert_true(weir__request_emit(&e->request, &usage));
     return sink_take(&e->got, e->request.stream);
 }
@@ -424,7 +424,7 @@ static void without_a_stream_nothing_is_put_anywhere(void **state)
     e->pieces[0].length = 3;
     e->request.stream = NULL;
     e->request.history.n_tokens = 1;
-    assert_int_equal(weir__emit_token(&e->request.emit, &e->scratch, 0, &stopped), WEIR_OK);
+    assert_int_equal(weir__emit_token(&e->request.emit, &e->scratch, 0, WEIR__NO_CALL, &stopped), WEIR_OK);
     assert_true(weir__request_emit(&e->request, &usage));
     e->request.stream = stream;
     assert_int_equal(sink_take(&e->got, stream), 0);
@@ -442,13 +442,13 @@ static void a_chunk_that_found_no_memory_goes_with_the_next(void **state)
     e->pieces[0] = (piece){.bytes = "a", .length = 1};
     e->pieces[1] = (piece){.bytes = "b", .length = 1};
     e->request.history.n_tokens = 1;
-    assert_int_equal(weir__emit_token(&e->request.emit, &e->scratch, 0, &stopped), WEIR_OK);
+    assert_int_equal(weir__emit_token(&e->request.emit, &e->scratch, 0, WEIR__NO_CALL, &stopped), WEIR_OK);
     weir__mem_fail_after(0);
     assert_false(weir__request_emit(&e->request, &usage));
     weir__mem_fail_after(-1);
     weir_stream_set_interval(e->request.stream, 50); /* it is still the first */
     e->request.history.n_tokens = 2;
-    assert_int_equal(weir__emit_token(&e->request.emit, &e->scratch, 1, &stopped), WEIR_OK);
+    assert_int_equal(weir__emit_token(&e->request.emit, &e->scratch, 1, WEIR__NO_CALL, &stopped), WEIR_OK);
     assert_true(weir__request_emit(&e->request, &usage));
     assert_int_equal(sink_take(&e->got, e->request.stream), 1);
     assert_string_equal(e->got.text, "ab");
@@ -468,7 +468,7 @@ static void every_allocation_of_a_token_may_fail(void **state)
         weir__emit_init(emit, &e->model);
         stop_at(e, (const char *[]){"stop"}, 1);
         weir__mem_fail_after(n);
-        weir_status status = weir__emit_token(&e->request.emit, &scratch, 0, &stopped);
+        weir_status status = weir__emit_token(&e->request.emit, &scratch, 0, WEIR__NO_CALL, &stopped);
         if (status == WEIR_OK) status = weir__emit_end(&e->request.emit, &scratch, &stopped);
         bool pending = weir__mem_fail_pending();
         weir__mem_fail_after(-1);

@@ -264,6 +264,20 @@ weir_status weir__chat_calls_describe(const json_t *messages, const weir__chat_t
     return WEIR_OK;
 }
 
+void weir__chat_calls_mark(weir__grammar *grammar, weir__chat_calls_talk talk)
+{
+    /* In a response, quotes are escaped, or an object comes after a colon, a comma or a bracket. */
+    static const weir__trigger begin = {
+        .kind = WEIR__TRIGGER_PATTERN,
+        .value = "(?:^|[^\\s:,\\[])\\s*(\\{\\s*\"name\")",
+        .token = -1,
+    };
+    grammar->calls_only = talk == WEIR__TALK_NONE;
+    if (grammar->calls_only) return;
+    grammar->triggers = &begin;
+    grammar->n_triggers = 1;
+}
+
 /* ---- Reading ---- */
 
 enum {
