@@ -70,10 +70,10 @@ typedef struct weir__trigger {
 
 /* A grammar that a rendered chat gives the sampler. */
 typedef struct weir__grammar {
-    const char *text; /* GBNF */
-    const char *root; /* NULL = "root" */
-    bool lazy;       /* it waits until a trigger appears */
-    bool calls_only; /* all of the answer is calls, after reasoning */
+    const char *text;              /* GBNF */
+    const char *root;              /* NULL = "root" */
+    bool lazy;                     /* it waits until a trigger appears */
+    bool calls_only;               /* all of the answer is calls, after reasoning */
     const weir__trigger *triggers; /* [n_triggers]; also of a grammar that is not lazy */
     size_t n_triggers;
     const char *prefill; /* the part of the answer that the prompt already holds; NULL = none */

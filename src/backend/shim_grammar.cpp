@@ -103,7 +103,8 @@ std::size_t grammar::see(int32_t token)
     const std::size_t old_length = seen.size();
     seen += piece(token);
     parts.push_back({token, old_length, seen.size()});
-    return std::find(tokens.begin(), tokens.end(), token) != tokens.end() ? old_length : triggered(old_length);
+    return std::find(tokens.begin(), tokens.end(), token) != tokens.end() ? old_length
+                                                                          : triggered(old_length);
 }
 
 void grammar::unsee(std::size_t old_length)

@@ -63,7 +63,7 @@ class grammar
     const bool lazy, calls_only;
     bool watches;            /* a trigger was not found yet */
     std::size_t before_call; /* of the last token, or WEIR__NO_CALL */
-    bool cut = false; /* seen lacks the beginning of the answer */
+    bool cut = false;        /* seen lacks the beginning of the answer */
     std::string seen;
     std::vector<part> parts;
     std::vector<std::string> words;

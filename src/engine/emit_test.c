@@ -105,7 +105,8 @@ static int say_bytes(emitter *e, const char *bytes, size_t length)
     e->pieces[token].bytes = bytes;
     e->pieces[token].length = length;
     e->tokens[e->request.history.n_tokens++] = token;
-    assert_int_equal(weir__emit_token(&e->request.emit, &e->scratch, token, WEIR__NO_CALL, &e->stopped), WEIR_OK);
+    assert_int_equal(weir__emit_token(&e->request.emit, &e->scratch, token, WEIR__NO_CALL, &e->stopped),
+                     WEIR_OK);
     if (!e->stopped) assert_true(weir__request_emit(&e->request, &usage));
     return sink_take(&e->got, e->request.stream);
 }

@@ -50,7 +50,8 @@ typedef bool (*weir__chat_calls_fn)(void *user, const weir_delta *delta);
 bool weir__chat_calls_feed(weir__chat_calls_reader *reader, const char *bytes, size_t n,
                            weir__chat_calls_fn take, void *user, size_t *used);
 
-/* Delivers text that is held back at the end of the answer. False: as above; call it again. */
+/* The answer ends: delivers text that is held back and cannot be the frame's. False: as above; call it
+ * again. */
 bool weir__chat_calls_end(weir__chat_calls_reader *reader, weir__chat_calls_fn take, void *user);
 void weir__chat_calls_fini(weir__chat_calls_reader *reader);
 
