@@ -56,6 +56,13 @@ static int32_t read_piece(weir__emit_scratch *scratch, const weir__emit *emit, i
     }
 }
 
+/* n bytes were written behind the text. */
+static void add_released(weir__emit *emit, size_t n)
+{
+    emit->text.n += n;
+    emit->n_released += n;
+}
+
 /* Passes well-formed text through the stop matcher, if there is one and the text is not a call's. */
 static weir_status emit_text(weir__emit *emit, const char *text, size_t length, bool *stopped)
 {
@@ -64,13 +71,14 @@ static weir_status emit_text(weir__emit *emit, const char *text, size_t length, 
     if (!weir__text_reserve(&emit->text, length + held)) return WEIR_NO_MEMORY;
     if (stop == NULL) {
         memcpy(emit->text.bytes + emit->text.n, text, length);
-        emit->text.n += length;
+        add_released(emit, length);
     } else {
         size_t n;
         if (weir__stop_feed(stop, &emit->stop_state, text, length, emit->text.bytes + emit->text.n, &n) >= 0)
             *stopped = true;
-        emit->text.n += n;
+        add_released(emit, n);
     }
+    emit->n_made += length;
     return WEIR_OK;
 }
 
@@ -87,7 +95,7 @@ static weir_status release_held(weir__emit *emit)
 {
     if (emit->stop == NULL) return WEIR_OK;
     if (!weir__text_reserve(&emit->text, weir__stop_max_len(emit->stop))) return WEIR_NO_MEMORY;
-    emit->text.n += weir__stop_flush(emit->stop, &emit->stop_state, emit->text.bytes + emit->text.n);
+    add_released(emit, weir__stop_flush(emit->stop, &emit->stop_state, emit->text.bytes + emit->text.n));
     return WEIR_OK;
 }
 

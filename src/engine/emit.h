@@ -23,6 +23,7 @@ typedef struct weir__emit {
     bool in_call; /* all text that comes now is of a call: stop strings do not apply */
     weir__utf8 utf8;
     weir__text text;
+    uint64_t n_made, n_released; /* bytes of text so far: of all tokens, and those that were not held back */
     size_t sent_text;
     size_t sent_tokens;
     bool started; /* a chunk was sent */

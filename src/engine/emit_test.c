@@ -432,6 +432,58 @@ static void without_a_stream_nothing_is_put_anywhere(void **state)
     assert_int_equal(e->request.emit.sent_tokens, 0);
 }
 
+/* ---- Calls ---------------------------------------------------------------------------------------- */
+
+/* As say, for a token that a call begins in, `before` bytes behind the start of its text. */
+static int say_call(emitter *e, const char *text, size_t before)
+{
+    static const weir_usage usage = {0};
+    int32_t token = e->request.history.n_tokens;
+    e->pieces[token] = (piece){.bytes = text, .length = strlen(text)};
+    e->tokens[e->request.history.n_tokens++] = token;
+    assert_int_equal(weir__emit_token(&e->request.emit, &e->scratch, token, before, &e->stopped), WEIR_OK);
+    if (!e->stopped) assert_true(weir__request_emit(&e->request, &usage));
+    return sink_take(&e->got, e->request.stream);
+}
+
+static void stop_strings_end_no_call(void **state)
+{
+    emitter *e = *state;
+    stop_at(e, (const char *[]){"STOP", "}"}, 2);
+    say(e, "text ST");
+    assert_string_equal(e->got.text, "text ");
+    say_call(e, "O{STOP", 1); /* what was held back cannot become a stop string any more */
+    assert_string_equal(e->got.text, "text STO{STOP");
+    say_call(e, "STOP}", 0);
+    say_call(e, "ST", 0);
+    assert_string_equal(e->got.text, "text STO{STOPSTOP}ST");
+    assert_false(e->stopped);
+    finish(e);
+    assert_sink(e->got, WEIR_REASON_END, "text STO{STOPSTOP}ST");
+}
+
+static void a_stop_string_before_a_call_ends_the_text(void **state)
+{
+    emitter *e = *state;
+    stop_at(e, (const char *[]){"STOP"}, 1);
+    say(e, "text ST");
+    say_call(e, "OP<call>", 2);
+    assert_true(e->stopped);
+    finish(e);
+    assert_sink(e->got, WEIR_REASON_END, "text ");
+}
+
+/* A code point that begins before the call and ends in it. */
+static void a_call_begins_within_a_character(void **state)
+{
+    emitter *e = *state;
+    stop_at(e, (const char *[]){"\xE2\x82\xAC"}, 1);
+    say(e, "a\xE2");
+    say_call(e, "\x82\xACz", 1);
+    finish(e);
+    assert_sink(e->got, WEIR_REASON_END, "a\xE2\x82\xACz");
+}
+
 /* ---- Out of memory -------------------------------------------------------------------------------- */
 
 static void a_chunk_that_found_no_memory_goes_with_the_next(void **state)
@@ -604,6 +656,9 @@ int main(void)
         EMIT_TEST(a_result_gets_the_whole_text_and_the_stream_the_deltas),
         EMIT_TEST(a_stream_alone_keeps_nothing_that_was_sent),
         EMIT_TEST(without_a_stream_nothing_is_put_anywhere),
+        EMIT_TEST(stop_strings_end_no_call),
+        EMIT_TEST(a_stop_string_before_a_call_ends_the_text),
+        EMIT_TEST(a_call_begins_within_a_character),
         EMIT_TEST(a_chunk_that_found_no_memory_goes_with_the_next),
         EMIT_TEST(every_allocation_of_a_token_may_fail),
         cmocka_unit_test(any_split_gives_the_text_that_the_whole_gives),

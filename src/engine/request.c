@@ -516,6 +516,7 @@ void weir__request_destroy(weir__request *request)
     weir__stream_drop(request->source);
     weir__mem_free(request->top);
     weir__mem_free(request->logprob);
+    weir__mem_free(request->text_at);
     weir__history_fini(&request->history);
     weir__mem_free(request);
 }
@@ -564,6 +565,15 @@ weir_chunk weir__request_tokens(const weir__request *request, size_t from, size_
     return chunk;
 }
 
+/* The newest tokens whose text is held back, or is that of the stop string. */
+static int32_t count_hidden(const weir__request *request)
+{
+    size_t n = weir__request_n_output(request), shown = n;
+    if (!request->scored || request->emit.stop == NULL) return 0;
+    while (shown > 0 && request->text_at[shown - 1] >= request->emit.n_released) shown--;
+    return (int32_t)(n - shown);
+}
+
 weir_chunk weir__request_rest(const weir__request *request)
 {
     const weir__emit *emit = &request->emit;
@@ -571,6 +581,7 @@ weir_chunk weir__request_rest(const weir__request *request)
         weir__request_tokens(request, emit->sent_tokens, weir__request_n_output(request) - emit->sent_tokens);
     rest.length = emit->text.n - emit->sent_text;
     rest.text = rest.length > 0 ? emit->text.bytes + emit->sent_text : "";
+    rest.n_hidden = count_hidden(request);
     return rest;
 }
 
