@@ -110,7 +110,7 @@ static void in_a_fork(void **state)
         judge(&whole, first);
         for (int32_t at = 0; at < 12; at++) {
             sink got = {0};
-            char text[64];
+            static char text[sizeof got.text];
             weir_request more = weir_request_default();
             more.sampler = &r->greedy;
             more.max_tokens = 40;
