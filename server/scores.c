@@ -147,8 +147,7 @@ void serve_scores_take(serve_scores *scores, const weir_model *model, const char
     char token[PIECE_MAX];
     size_t n_shown = count_shown(scores), begin = 0, i;
     if (n == 0 || n_shown == 0) return;
-    for (i = 0; i < n_shown; i++)
-        weir__text_add(&all, token, piece(model, scores->tokens[i], false, token));
+    for (i = 0; i < n_shown; i++) weir__text_add(&all, token, piece(model, scores->tokens[i], false, token));
     size_t at = all.failed ? SIZE_MAX : find_text(&all, scores->taken, bytes, n), end = at + n;
     bool found = at != SIZE_MAX;
     weir__text_fini(&all);

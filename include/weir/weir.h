@@ -574,7 +574,7 @@ typedef struct weir_request {
     /* [n_stop]; at most 64, none empty, each at most 16,384 bytes. They end text, not the calls of a chat that
      * its grammar holds */
     const char *const *stop;
-    const size_t *stop_length;          /* [n_stop]; NULL = NUL-terminated */
+    const size_t *stop_length; /* [n_stop]; NULL = NUL-terminated */
     size_t n_stop;
     int32_t interval; /* 0; emit every n tokens; 0 = the stream's interval (weir_stream_set_interval) */
     /* time limit from submit, including the queue; 0 = none. At the limit the stream ends with the text
