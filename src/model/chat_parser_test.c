@@ -628,7 +628,8 @@ static void test_cut_templates(void **state)
             }
             *(required ? &n_required : &n_auto) += 1;
             for (size_t n = 1; n < strlen(text); n += EFFORT(1, 5)) {
-                snprintf(cut, n + 1, "%s", text);
+                memcpy(cut, text, n);
+                cut[n] = '\0';
                 read_cut(chat, cut, &seed, &a);
                 bool certain = required || has_trigger(chat, cut);
                 if (!certain || past_space(a.content)[0] == '\0') continue;
