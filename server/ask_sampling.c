@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "ask.h"
+#include "base/hash.h"
 #include "base/mem.h"
 #include "field.h"
 
@@ -77,12 +78,13 @@ bool serve_ask_seed(serve_call *call, void *to, const char *name, const json_t *
     json_int_t n;
     if (!serve_json_whole(value, &n))
         return serve_field_refuse(call, name, "a whole number from -2^63 to 2^63 - 1");
-    uint64_t seed = (uint64_t)n;
-    ask->sampler.seed = (uint32_t)(seed ^ seed >> 32);
-    if (n == -1)
+    bool native = (ask->where & SERVE_ASK_NATIVE) != 0; /* where /props shows "random" as this number */
+    if (n == -1 || (native && n == (json_int_t)WEIR_SEED_RANDOM))
         ask->sampler.seed = WEIR_SEED_RANDOM;
-    else if (ask->sampler.seed == WEIR_SEED_RANDOM)
-        ask->sampler.seed = 1;
+    else if (n >= 0 && n < (json_int_t)WEIR_SEED_RANDOM)
+        ask->sampler.seed = (uint32_t)n;
+    else /* samplers have 32 bits */
+        ask->sampler.seed = (uint32_t)(weir__hash(0, &n, sizeof n) % WEIR_SEED_RANDOM);
     return true;
 }
 

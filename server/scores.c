@@ -21,6 +21,7 @@ void serve_scores_fini(serve_scores *scores)
 
 bool serve_scores_add(serve_scores *scores, const weir_chunk *chunk, int32_t n_top)
 {
+    scores->n_hidden = (size_t)chunk->n_hidden;
     if (chunk->logprobs == NULL || chunk->n_tokens == 0) return true;
     if (chunk->top_logprobs == NULL) n_top = 0;
     if (n_top > chunk->n_top_logprobs) n_top = chunk->n_top_logprobs;
@@ -37,6 +38,11 @@ bool serve_scores_add(serve_scores *scores, const weir_chunk *chunk, int32_t n_t
     scores->n_top = n_top;
     scores->n = n;
     return true;
+}
+
+static size_t count_shown(const serve_scores *scores)
+{
+    return scores->n > scores->n_hidden ? scores->n - scores->n_hidden : 0;
 }
 
 /* special: with the names of control tokens. */
@@ -93,23 +99,6 @@ static void add_full_entry(const serve_scores *scores, const weir_model *model, 
     weir__text_add_string(text, "]}");
 }
 
-void serve_scores_add_chat(serve_scores *scores, const weir_model *model, bool always, weir__text *text)
-{
-    if (scores->n == 0 && !always) {
-        weir__text_add_string(text, "null");
-        return;
-    }
-    weir__text_add_string(text, "{\"content\":[");
-    for (size_t i = 0; i < scores->n; i++) {
-        weir__json_next(text);
-        add_full_entry(scores, model, i, text);
-    }
-    weir__text_add_string(text, "],\"refusal\":null}");
-    scores->n = 0;
-}
-
-/* ---- The tokens of a text ---- */
-
 static void forget(serve_scores *scores, size_t n)
 {
     size_t width = (size_t)scores->n_top, left = scores->n - n;
@@ -120,6 +109,24 @@ static void forget(serve_scores *scores, size_t n)
     scores->n = left;
     scores->taken = 0;
 }
+
+void serve_scores_add_chat(serve_scores *scores, const weir_model *model, bool always, weir__text *text)
+{
+    size_t n = count_shown(scores);
+    if (n == 0 && !always) {
+        weir__text_add_string(text, "null");
+        return;
+    }
+    weir__text_add_string(text, "{\"content\":[");
+    for (size_t i = 0; i < n; i++) {
+        weir__json_next(text);
+        add_full_entry(scores, model, i, text);
+    }
+    weir__text_add_string(text, "],\"refusal\":null}");
+    forget(scores, n);
+}
+
+/* ---- The tokens of a text ---- */
 
 /* Bytes before the text in the concatenation `all`; SIZE_MAX: it is not there. */
 static size_t find_text(const weir__text *all, size_t from, const char *bytes, size_t n)
@@ -138,15 +145,14 @@ void serve_scores_take(serve_scores *scores, const weir_model *model, const char
 {
     weir__text all = {0};
     char token[PIECE_MAX];
-    size_t begin = 0, i;
-    if (n == 0 || scores->n == 0) return;
-    for (i = 0; i < scores->n; i++)
-        weir__text_add(&all, token, piece(model, scores->tokens[i], false, token));
+    size_t n_shown = count_shown(scores), begin = 0, i;
+    if (n == 0 || n_shown == 0) return;
+    for (i = 0; i < n_shown; i++) weir__text_add(&all, token, piece(model, scores->tokens[i], false, token));
     size_t at = all.failed ? SIZE_MAX : find_text(&all, scores->taken, bytes, n), end = at + n;
     bool found = at != SIZE_MAX;
     weir__text_fini(&all);
     if (!found && text == NULL) return;
-    for (i = 0; i < scores->n; i++) {
+    for (i = 0; i < n_shown; i++) {
         size_t length = piece(model, scores->tokens[i], false, token), past = begin + length;
         if (found && begin >= end) break;
         bool within = !found || (past > at && length > 0), told = i == 0 && scores->taken > 0;
@@ -175,22 +181,23 @@ static size_t count_code_points(const weir_model *model, int32_t token)
 
 void serve_scores_add_completion(serve_scores *scores, const weir_model *model, weir__text *text)
 {
-    if (scores->n == 0) {
+    size_t n = count_shown(scores);
+    if (n == 0) {
         weir__text_add_string(text, "null");
         return;
     }
     weir__text_add_string(text, "{\"tokens\":[");
-    for (size_t i = 0; i < scores->n; i++) {
+    for (size_t i = 0; i < n; i++) {
         weir__json_next(text);
         add_token(model, scores->tokens[i], text);
     }
     weir__text_add_string(text, "],\"token_logprobs\":[");
-    for (size_t i = 0; i < scores->n; i++) {
+    for (size_t i = 0; i < n; i++) {
         weir__json_next(text);
         add_logprob(scores->logprobs[i], text);
     }
     weir__text_add_string(text, "],\"top_logprobs\":");
-    for (size_t i = 0; scores->n_top > 0 && i < scores->n; i++) {
+    for (size_t i = 0; scores->n_top > 0 && i < n; i++) {
         bool none = scores->top[i * (size_t)scores->n_top].token < 0;
         weir__text_add_string(text, i == 0 ? "[" : ",");
         weir__text_add_string(text, none ? "null" : "{");
@@ -218,12 +225,12 @@ void serve_scores_add_completion(serve_scores *scores, const weir_model *model, 
         weir__text_add_string(text, "}");
     }
     weir__text_add_string(text, scores->n_top > 0 ? "],\"text_offset\":[" : "null,\"text_offset\":[");
-    for (size_t i = 0; i < scores->n; i++) {
+    for (size_t i = 0; i < n; i++) {
         weir__text_printf(text, i > 0 ? ",%zu" : "%zu", scores->offset);
         scores->offset += count_code_points(model, scores->tokens[i]);
     }
     weir__text_add_string(text, "]}");
-    scores->n = 0;
+    forget(scores, n);
 }
 
 static void add_prompt_entry(const weir_model *model, int32_t token, float logprob, int32_t rank,

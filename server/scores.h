@@ -12,6 +12,7 @@ typedef struct serve_scores {
     float *logprobs;
     weir_logprob *top;
     size_t n, tokens_capacity, logprobs_capacity, top_capacity;
+    size_t n_hidden; /* the last of them, whose text is not shown yet: they are not returned */
     int32_t n_top;
     size_t offset; /* code points of the text of all tokens that were returned before */
     size_t taken;  /* bytes of the first token that are part of a text before */

@@ -110,6 +110,8 @@ def ask_all(server, template):
     check(f"{template}: streamed: role, head, arguments, finish", deltas[0] == {"role": "assistant", "content": ""} and parts[0]["function"] == {"name": whole["name"], "arguments": ""} and
           parts[0]["id"] and all("name" not in p["function"] and "id" not in p for p in parts[1:]) and "".join(p["function"]["arguments"] for p in parts) == whole["arguments"] and
           events[-1]["choices"][0]["finish_reason"] == "tool_calls" and not any(d.get("content") for d in deltas), deltas)
+    ask_stopped(server, template, ask, whole)
+    ask_cut(server, template)
     name = [{"type": "function", "function": {"name": "none"}}]
     for choice in ({"type": "function", "function": {"name": "none"}}, {"type": "allowed_tools", "allowed_tools": {"mode": "auto", "tools": name}}):
         reply = server.post(CHAT, dict(ASK, tool_choice=choice))
@@ -118,6 +120,61 @@ def ask_all(server, template):
     strict["function"]["strict"] = True
     choice = ask(tools=[strict], tool_choice="required")
     check(f"{template}: strict", json.loads(choice["message"]["tool_calls"][0]["function"]["arguments"])["colour"] in ("red", "blue"), choice)
+
+
+def ask_stopped(server, template, ask, whole):
+    """Stop texts are of the text: they end no call, and they do end an answer of a form."""
+    stops = [whole["name"][1:], "{", '"', whole["arguments"][-3:]]
+    one = dict(tool_choice="required", parallel_tool_calls=False, temperature=0)
+    for stop in stops:
+        choice = ask(stop=[stop], **one)
+        check(f"{template}: the stop text {stop!r} in a call", choice["finish_reason"] == "tool_calls" and choice["message"]["tool_calls"][0]["function"] == whole, choice)
+    events = server.stream(CHAT, dict(ASK, stop=stops, **one))
+    parts = [e["choices"][0]["delta"]["tool_calls"][0]["function"] for e in events if "tool_calls" in e["choices"][0]["delta"]]
+    check(f"{template}: stop texts in a streamed call", "".join(p["arguments"] for p in parts) == whole["arguments"] and events[-1]["choices"][0]["finish_reason"] == "tool_calls", events)
+    named = {"type": "tool", "name": "stop"}
+    tools = [{"name": t["function"]["name"], "input_schema": t["function"]["parameters"]} for t in TOOLS]
+    reply = server.post("/v1/messages", {"messages": ASK["messages"], "tools": tools, "tool_choice": named, "max_tokens": 600, "temperature": 0, "stop_sequences": ["count", "stop", "}"]}).json
+    check(f"{template}: stop texts in a call, messages", reply["stop_reason"] == "tool_use" and set(reply["content"][0]["input"]) == {"count"}, reply)
+    reply = server.post("/api/chat", {"model": "random.gguf", "messages": ASK["messages"], "tools": TOOLS, "tool_choice": "required", "stream": False, "think": False, "options": {"num_predict": 600, "temperature": 0, "stop": ["}"]}}).json
+    check(f"{template}: a stop text in a call, Ollama's API", reply["done_reason"] == "stop" and reply["message"]["tool_calls"][0]["function"]["arguments"] != {}, reply)
+    for seed in range(4):
+        choice = ask(response_format=FORM, seed=seed, parallel_tool_calls=False, stop=["sum", "days", "count", '"x"'])
+        content, called = choice["message"]["content"], "tool_calls" in choice["message"]
+        check(f"{template}: a stop text in a call, or in the form, seed {seed}", choice["finish_reason"] == "tool_calls" and called if called else
+              choice["finish_detail"] == "stop_words" and "sum" not in content, choice)
+
+
+def shown(dialect, reply):
+    """The text and the calls of a whole answer."""
+    if dialect == CHAT:
+        message = reply["choices"][0]["message"]
+        return message["content"] or "", message.get("tool_calls", []), reply["choices"][0]["finish_reason"]
+    if dialect == "/v1/messages":
+        return "".join(b["text"] for b in reply["content"] if b["type"] == "text"), [b for b in reply["content"] if b["type"] == "tool_use"], reply["stop_reason"]
+    if dialect == "/v1/responses":
+        texts = [p["text"] for item in reply["output"] if item["type"] == "message" for p in item["content"]]
+        return "".join(texts), [i for i in reply["output"] if i["type"] == "function_call"], (reply["incomplete_details"] or {}).get("reason")
+    return reply["message"]["content"], reply["message"].get("tool_calls", []), reply["done_reason"]
+
+
+def ask_cut(server, template):
+    """A call that is cut shows nothing of its markup, in every dialect."""
+    named = [{"name": t["function"]["name"], "input_schema": t["function"]["parameters"]} for t in TOOLS]
+    flat = [dict(t["function"], type="function") for t in TOOLS]
+    asks = {CHAT: ("max_tokens", dict(ASK, tool_choice="required"), "length"),
+            "/v1/messages": ("max_tokens", {"messages": ASK["messages"], "tools": named, "tool_choice": {"type": "any"}}, "max_tokens"),
+            "/v1/responses": ("max_output_tokens", {"input": ASK["messages"], "tools": flat, "tool_choice": "required", "reasoning": {"effort": "none"}}, "max_output_tokens"),
+            "/api/chat": ("num_predict", {"model": "random.gguf", "messages": ASK["messages"], "tools": TOOLS, "tool_choice": "required", "think": False, "stream": False}, "length")}
+    for dialect, (limit, body, reason) in asks.items():
+        for n in range(1, 9):
+            more = {"options": {limit: n, "temperature": 0}} if limit == "num_predict" else {limit: n, "temperature": 0}
+            reply = server.post(dialect, dict(body, **more)).json
+            text, calls, ended = shown(dialect, reply)
+            check(f"{template}: {dialect} cut at {n}", text == "" and not calls and ended == reason, reply)
+    for n in range(1, 9):
+        events = server.stream(CHAT, dict(ASK, tool_choice="required", temperature=0, max_tokens=n))
+        check(f"{template}: a stream cut at {n}", not any(e["choices"][0]["delta"].get("content") for e in events) and events[-1]["choices"][0]["finish_reason"] == "length", events)
 
 
 def ask_odd(server, template):

@@ -393,7 +393,8 @@ WEIR_API weir_special_content weir_chat_special_content(const weir_chat *chat);
 WEIR_API const char *weir_chat_relaxed(const weir_chat *chat);
 
 /* Parses an answer incrementally. A delta is never withdrawn; an answer that does not follow the template's
- * syntax is returned as content. Use one parser per answer. Holds the chat. */
+ * syntax is returned as content. Of an answer that breaks off within that syntax, what is certainly the markup
+ * of a call is not returned. Use one parser per answer. Holds the chat. */
 typedef struct weir_chat_parser weir_chat_parser;
 
 typedef enum weir_delta_kind {
@@ -570,8 +571,10 @@ typedef struct weir_request {
     bool special;                       /* show control tokens in the output text */
     const weir_sampler_params *sampler; /* NULL = defaults */
     int32_t max_tokens;                 /* -1 = as many as the context holds (default); 0 = prefill only */
-    const char *const *stop;            /* [n_stop]; at most 64, none empty, each at most 16,384 bytes */
-    const size_t *stop_length;          /* [n_stop]; NULL = NUL-terminated */
+    /* [n_stop]; at most 64, none empty, each at most 16,384 bytes. They end text, not the calls of a chat that
+     * its grammar holds */
+    const char *const *stop;
+    const size_t *stop_length; /* [n_stop]; NULL = NUL-terminated */
     size_t n_stop;
     int32_t interval; /* 0; emit every n tokens; 0 = the stream's interval (weir_stream_set_interval) */
     /* time limit from submit, including the queue; 0 = none. At the limit the stream ends with the text
@@ -702,6 +705,10 @@ typedef struct weir_chunk {
     const float *logprobs;            /* [n_tokens] if requested, else NULL */
     const weir_logprob *top_logprobs; /* [n_tokens][n_top_logprobs], the likeliest first; or NULL */
     int32_t n_top_logprobs;           /* the request's n_logprobs, or the vocabulary's size if smaller */
+    /* With logprobs: so many of the newest tokens, of this chunk and those before it, have no text in the
+     * chunks yet. It may begin a stop string; in the terminal chunk it is the stop string that ended the
+     * answer. A token that has a part of its text in a chunk does not count */
+    int32_t n_hidden;
 } weir_chunk;
 
 WEIR_API WEIR_CHECKED weir_status weir_stream_create(weir_stream **stream, weir_error *error);

@@ -59,19 +59,22 @@ typedef enum weir__trigger_kind {
     WEIR__TRIGGER_TOKEN,
 } weir__trigger_kind;
 
-/* A lazy grammar waits until one of these appears. */
+/* Where calls of tools begin. */
 typedef struct weir__trigger {
     weir__trigger_kind kind;
     const char *value;
     int32_t token;
 } weir__trigger;
 
+#define WEIR__NO_CALL SIZE_MAX /* of text_before_call */
+
 /* A grammar that a rendered chat gives the sampler. */
 typedef struct weir__grammar {
-    const char *text; /* GBNF */
-    const char *root; /* NULL = "root" */
-    bool lazy;
-    const weir__trigger *triggers; /* [n_triggers] */
+    const char *text;              /* GBNF */
+    const char *root;              /* NULL = "root" */
+    bool lazy;                     /* it waits until a trigger appears */
+    bool calls_only;               /* all of the answer is calls, after reasoning */
+    const weir__trigger *triggers; /* [n_triggers]; also of a grammar that is not lazy */
     size_t n_triggers;
     const char *prefill; /* the part of the answer that the prompt already holds; NULL = none */
 } weir__grammar;

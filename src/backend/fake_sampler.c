@@ -14,6 +14,7 @@ struct weir__bsampler {
     bool greedy;
     float temp;
     uint32_t seed;
+    bool calls_only;
     uint64_t state; /* of the random numbers */
     bool ignore_eos;
     weir_logit_bias *bias; /* [n_bias] */
@@ -103,6 +104,7 @@ weir_status weir__fake_sampler_create(const weir__bmodel *model, const weir_samp
     made->greedy = params->temp <= 0.0f || params->top_k == 1;
     made->temp = params->temp;
     made->seed = params->seed;
+    made->calls_only = grammar != NULL && grammar->calls_only;
     made->ignore_eos = params->ignore_eos;
     made->n_bias = params->n_logit_bias;
     made->bias = weir__mem_dup(params->logit_bias, made->n_bias * sizeof *made->bias);
@@ -192,6 +194,11 @@ weir_status weir__fake_accept(weir__bsampler *sampler, int32_t token, weir_error
 {
     if (sampler->automaton == NULL) return WEIR_OK;
     return report(weir__automaton_accept(sampler->automaton, &sampler->place, token), token, error);
+}
+
+size_t weir__fake_text_before_call(const weir__bsampler *sampler)
+{
+    return sampler->calls_only ? 0 : WEIR__NO_CALL;
 }
 
 weir_status weir__fake_count(weir__bsampler *sampler, int32_t token, weir_error *error)

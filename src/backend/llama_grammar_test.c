@@ -360,6 +360,61 @@ static void triggers_of_every_kind(void **state)
     assert_true(create(NULL, &grammar, &sampler, NULL) == WEIR_GRAMMAR);
 }
 
+/* Where a call begins, in the token that completes the trigger and in all that follow it. */
+static void text_before_a_call(void **state)
+{
+    (void)state;
+    const weir__trigger word = {.kind = WEIR__TRIGGER_WORD, .value = "<tool>"};
+    weir__bsampler *sampler = with_triggers(&word, 1);
+    for (int round = 0; round < 2; round++) {
+        assert_true(ops->text_before_call(sampler) == WEIR__NO_CALL);
+        assert_int_equal(accept_text(sampler, "text <tool"), WEIR_OK);
+        assert_true(ops->text_before_call(sampler) == WEIR__NO_CALL);
+        assert_int_equal(accept_text(sampler, ">"), WEIR_OK);
+        assert_true(ops->text_before_call(sampler) == 0);
+        assert_int_equal(accept_text(sampler, "42"), WEIR_OK);
+        assert_true(ops->text_before_call(sampler) == 0);
+        assert_ok(ops->sampler_reset(sampler, error));
+    }
+    ops->sampler_free(sampler);
+
+    /* A trigger that begins within its token: " t" of " the", say. */
+    const weir__trigger letter = {.kind = WEIR__TRIGGER_WORD, .value = "h"};
+    weir__grammar grammar = {
+        .text = "root ::= \"h\" [a-z ]*", .lazy = true, .triggers = &letter, .n_triggers = 1};
+    int32_t the;
+    assert_int_equal(tokens_of(" the", false, &the, 1), 1);
+    assert_ok(create(NULL, &grammar, &sampler, error));
+    assert_ok(ops->accept(sampler, the, error));
+    assert_true(ops->text_before_call(sampler) == 2);
+    assert_ok(ops->accept(sampler, the, error));
+    assert_true(ops->text_before_call(sampler) == 0);
+    ops->sampler_free(sampler);
+
+    /* One that is not lazy: of calls only, or of calls and other answers. */
+    grammar = (weir__grammar){.text = "root ::= \"a\"* | \"<tool>\" \"a\"*", .calls_only = true};
+    assert_ok(create(NULL, &grammar, &sampler, error));
+    assert_int_equal(accept_text(sampler, "a"), WEIR_OK);
+    assert_true(ops->text_before_call(sampler) == 0);
+    ops->sampler_free(sampler);
+    grammar.calls_only = false;
+    grammar.triggers = &word;
+    grammar.n_triggers = 1;
+    assert_ok(create(NULL, &grammar, &sampler, error));
+    for (int round = 0; round < 2; round++) {
+        assert_int_equal(accept_text(sampler, round == 0 ? "aaa" : "<tool>"), WEIR_OK);
+        assert_true(ops->text_before_call(sampler) == (round == 0 ? WEIR__NO_CALL : 0));
+        assert_int_equal(accept_text(sampler, "b"), WEIR_REFUSED);
+        assert_int_equal(accept_text(sampler, "a"), WEIR_OK);
+        assert_true(ops->text_before_call(sampler) == (round == 0 ? WEIR__NO_CALL : 0));
+        assert_ok(ops->sampler_reset(sampler, error));
+    }
+    ops->sampler_free(sampler);
+    assert_ok(create(NULL, NULL, &sampler, error));
+    assert_true(ops->text_before_call(sampler) == WEIR__NO_CALL);
+    ops->sampler_free(sampler);
+}
+
 /* A pattern that repeats over the whole answer: libstdc++ recurses over it, so its view is bounded. */
 static void patterns_see_a_bounded_text(void **state)
 {
@@ -445,6 +500,7 @@ int main(void)
         cmocka_unit_test(an_ambiguous_grammar_is_followed_in_part),
         cmocka_unit_test(a_lazy_grammar_waits_for_its_word),
         cmocka_unit_test(triggers_of_every_kind),
+        cmocka_unit_test(text_before_a_call),
         cmocka_unit_test(patterns_see_a_bounded_text),
         cmocka_unit_test(a_start_that_goes_wrong),
         cmocka_unit_test(the_prompt_holds_the_beginning),

@@ -44,6 +44,19 @@ struct weir__shim_template {
     mutable std::vector<weir__shim_found> found;
 };
 
+/* Texts without the white space at their end, which an answer may lack. */
+struct text_set {
+    std::set<std::string> texts;
+    std::set<std::string> shortened; /* those that had it */
+
+    void add(const std::string &text)
+    {
+        const std::string shorter = text.substr(0, text.find_last_not_of(" \t\r\n") + 1);
+        if (!shorter.empty()) texts.insert(shorter);
+        if (shorter.size() > 1 && shorter != text) shortened.insert(shorter);
+    }
+};
+
 struct weir__shim_chat {
     common_chat_params params;
     common_chat_parser_params parser;
@@ -51,6 +64,8 @@ struct weir__shim_chat {
     std::vector<weir__trigger> triggers;
     std::vector<const char *> stops, preserved;
     std::set<std::string> delimiters; /* of the form */
+    text_set ends;                    /* delimiters of content and reasoning */
+    text_set words;                   /* that trigger the grammar */
 };
 
 namespace
@@ -100,7 +115,8 @@ void add_delimiter(const std::string &delimiter, weir__shim_form &form, std::set
 }
 
 /* Reads from a serialized parser how its texts end. */
-void read_form(const std::string &parser, weir__shim_form &form, std::set<std::string> &delimiters)
+void read_form(const std::string &parser, weir__shim_form &form, std::set<std::string> &delimiters,
+               text_set &ends)
 {
     form = weir__shim_form();
     if (parser.empty()) {
@@ -123,6 +139,8 @@ void read_form(const std::string &parser, weir__shim_form &form, std::set<std::s
             const common_json &inner = parsers.at(inner_parser(arena, p.at("child").get<std::size_t>()));
             bool until = inner.at("type").get<std::string>() == "until";
             form.has_breaks = form.has_breaks && until;
+            for (std::size_t k = 0; until && k < inner.at("delimiters").size(); k++)
+                ends.add(inner.at("delimiters").at(k).get<std::string>());
             if (tag == common_chat_peg_builder::CONTENT)
                 form.plain_tail = form.plain_tail && until && inner.at("delimiters").size() == 0;
         } else if (tag != common_chat_peg_builder::REASONING_BLOCK) {
@@ -537,7 +555,7 @@ weir__trigger_kind trigger_kind(common_grammar_trigger_type type)
     }
 }
 
-void fill_rendered(weir__shim_chat &chat)
+void fill_rendered(weir__shim_chat &chat, bool calls_only)
 {
     const common_chat_params &p = chat.params;
     weir__shim_rendered &r = chat.rendered;
@@ -546,9 +564,12 @@ void fill_rendered(weir__shim_chat &chat)
     r.prompt_length = p.prompt.size();
     r.grammar = p.grammar.c_str();
     r.lazy = p.grammar_lazy;
+    r.calls_only = calls_only;
     r.generation_prompt = p.generation_prompt.c_str();
     for (const common_grammar_trigger &t : p.grammar_triggers)
         chat.triggers.push_back({trigger_kind(t.type), t.value.c_str(), -1});
+    for (const weir__trigger &t : chat.triggers)
+        if (t.kind == WEIR__TRIGGER_WORD) chat.words.add(t.value);
     for (const std::string &stop : p.additional_stops)
         if (!stop.empty()) chat.stops.push_back(stop.c_str());
     for (const std::string &text : p.preserved_tokens) chat.preserved.push_back(text.c_str());
@@ -558,7 +579,14 @@ void fill_rendered(weir__shim_chat &chat)
     r.n_stops = chat.stops.size();
     r.preserved = chat.preserved.data();
     r.n_preserved = chat.preserved.size();
-    read_form(p.parser, r.form, chat.delimiters);
+    read_form(p.parser, r.form, chat.delimiters, chat.ends);
+}
+
+/* SIZE_MAX: it is not there. */
+std::size_t find_text(const std::string &what, const char *text, std::size_t length)
+{
+    const char *at = std::search(text, text + length, what.begin(), what.end());
+    return at != text + length ? static_cast<std::size_t>(at - text) : SIZE_MAX;
 }
 
 } // namespace
@@ -606,12 +634,17 @@ weir_status weir__shim_chat_create(const weir__shim_template *t, const weir__shi
         chat.reset(new weir__shim_chat());
         /* The prompt does not depend on the choice, and without calls no grammar is made of the parameters as
          * given. */
-        const bool either = in->tool_choice == WEIR_TOOLS_AUTO && in->json_schema != nullptr;
-        if (in->tools != nullptr && (in->tool_choice == WEIR_TOOLS_REQUIRED || either)) {
+        const bool either =
+            in->tools != nullptr && in->tool_choice == WEIR_TOOLS_AUTO && in->json_schema != nullptr;
+        const bool required = in->tools != nullptr && in->tool_choice == WEIR_TOOLS_REQUIRED;
+        if (required || either) {
             chat->params = render(t, in, in->enforced_tools, COMMON_CHAT_TOOL_CHOICE_REQUIRED, nullptr);
             if (!enforce(t, in, chat->params))
                 return weir__error_set(error, WEIR_UNSUPPORTED, either ? "json_schema" : "tool_choice",
                                        "the form of calls that this model's template has cannot be enforced");
+            if (either)
+                chat->params.grammar_triggers =
+                    render(t, in, in->enforced_tools, COMMON_CHAT_TOOL_CHOICE_AUTO, nullptr).grammar_triggers;
         } else {
             chat->params = render(t, in, in->enforced_tools,
                                   in->tool_choice == WEIR_TOOLS_AUTO ? COMMON_CHAT_TOOL_CHOICE_AUTO
@@ -623,13 +656,14 @@ weir_status weir__shim_chat_create(const weir__shim_template *t, const weir__shi
                 if (!in->continue_final) drop_fences(arena); /* the text to continue may have opened one */
                 constrain(in, name_schemas(in), arena, chat->params);
             }
+            if (!chat->params.grammar_lazy) chat->params.grammar_triggers.clear();
         }
         if (in->tools != nullptr) chat->params.prompt = render_tools(t, in).prompt;
         chat->parser = common_chat_parser_params(chat->params);
         chat->parser.reasoning_format =
             in->parse_reasoning ? COMMON_REASONING_FORMAT_DEEPSEEK : COMMON_REASONING_FORMAT_NONE;
         if (!chat->params.parser.empty()) chat->parser.parser.load(chat->params.parser);
-        fill_rendered(*chat);
+        fill_rendered(*chat, required);
         weir::refuse_starved();
         return WEIR_OK;
     });
@@ -671,6 +705,27 @@ size_t weir__shim_chat_undecided(const weir__shim_chat *chat, const char *text, 
         for (std::size_t n = std::min(length, delimiter.size() - 1); n > longest; n--)
             if (std::memcmp(text + length - n, delimiter.data(), n) == 0) longest = n;
     return longest;
+}
+
+bool weir__shim_chat_calls(const weir__shim_chat *chat, const char *text, size_t length)
+{
+    for (const std::string &word : chat->words.texts)
+        if (find_text(word, text, length) != SIZE_MAX) return true;
+    for (const std::string &end : chat->ends.shortened)
+        if (end.size() <= length && std::memcmp(text + length - end.size(), end.data(), end.size()) == 0)
+            return true;
+    return false;
+}
+
+bool weir__shim_chat_delimits(const weir__shim_chat *chat, const char *text, size_t length)
+{
+    for (const std::string &end : chat->ends.texts) {
+        const std::size_t at = find_text(end, text, length);
+        if (at != SIZE_MAX && end.size() > 1) return true;
+        for (const std::string &more : chat->delimiters) /* "{" alone is ordinary text */
+            if (at != SIZE_MAX && find_text(more, text + at, length - at) != SIZE_MAX) return true;
+    }
+    return weir__shim_chat_calls(chat, text, length);
 }
 
 weir_status weir__shim_chat_parse(const weir__shim_chat *chat, const char *text, size_t length, bool whole,

@@ -66,8 +66,9 @@ typedef struct weir__shim_rendered {
     size_t prompt_length;
     const char *grammar; /* "" = none */
     bool lazy;
+    bool calls_only;               /* the answer must be a call: its parser knows no content */
     const char *generation_prompt; /* the part of the answer that the prompt already holds */
-    const weir__trigger *triggers; /* [n_triggers], without tokens */
+    const weir__trigger *triggers; /* [n_triggers] where calls begin, without tokens */
     size_t n_triggers;
     const char *const *stops; /* [n_stops] */
     size_t n_stops;
@@ -96,6 +97,14 @@ typedef struct weir__shim_message {
 /* The bytes at the end of the text that may be the beginning of a delimiter. What they are is open until more
  * comes, and parsers do not all wait for it. */
 size_t weir__shim_chat_undecided(const weir__shim_chat *chat, const char *text, size_t length);
+
+/* Whether a word that triggers the grammar of calls is in the text, or the text ends with a delimiter that
+ * lacks but white space. An answer's parser may take both for content. */
+bool weir__shim_chat_calls(const weir__shim_chat *chat, const char *text, size_t length);
+
+/* Whether a delimiter that ends content or reasoning is in the text, or one of those. After a delimiter of one
+ * byte, another text of the form must come. */
+bool weir__shim_chat_delimits(const weir__shim_chat *chat, const char *text, size_t length);
 
 /* whole: the text must have the form from end to end. Otherwise it may break off anywhere, and `broken` says
  * that no continuation could give it the form. BACKEND: there is no message. */

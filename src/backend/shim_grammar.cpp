@@ -31,9 +31,9 @@ weir_status report(weir_status status, int32_t token, weir_error *error)
 namespace weir
 {
 
-grammar::grammar(const llama_vocab *v, weir__automaton *a, bool is_lazy)
+grammar::grammar(const llama_vocab *v, weir__automaton *a, bool is_lazy, bool only_calls)
     : vocab(v), automaton(weir__automaton_hold(a)), place(weir__automaton_start(a)), first(place),
-      lazy(is_lazy), waiting(is_lazy)
+      lazy(is_lazy), calls_only(only_calls), watches(is_lazy), before_call(only_calls ? 0 : WEIR__NO_CALL)
 {
 }
 
@@ -97,22 +97,25 @@ void grammar::shorten()
     }
 }
 
-weir_status grammar::wait(int32_t token, weir_error *error)
+/* Adds the token's text to seen. Returns where the text of calls starts in it, npos = nowhere yet. */
+std::size_t grammar::see(int32_t token)
 {
-    std::size_t old_length = seen.size();
-    std::size_t begin = std::string::npos;
-    std::string text = piece(token);
-    parts.push_back({token, old_length, old_length + text.size()});
-    seen += text;
-    if (std::find(tokens.begin(), tokens.end(), token) != tokens.end())
-        begin = old_length;
-    else
-        begin = triggered(old_length);
-    if (begin == std::string::npos) {
-        shorten();
-        return WEIR_OK;
-    }
+    const std::size_t old_length = seen.size();
+    seen += piece(token);
+    parts.push_back({token, old_length, seen.size()});
+    return std::find(tokens.begin(), tokens.end(), token) != tokens.end() ? old_length
+                                                                          : triggered(old_length);
+}
 
+void grammar::unsee(std::size_t old_length)
+{
+    seen.resize(old_length);
+    parts.pop_back();
+}
+
+/* Gives a lazy grammar the text from `begin` on. */
+weir_status grammar::start(int32_t token, std::size_t begin, weir_error *error)
+{
     weir_status status = WEIR_OK;
     for (const part &p : parts) {
         if (p.end <= begin && !(p.begin == begin && p.token == token)) continue;
@@ -120,23 +123,42 @@ weir_status grammar::wait(int32_t token, weir_error *error)
         status = weir__automaton_accept_bytes(automaton, &place, p.token, seen.data() + from, p.end - from);
         if (status != WEIR_OK) break;
     }
+    if (status == WEIR_OK) return WEIR_OK;
+    place = first;
+    if (status != WEIR_REFUSED) return report(status, token, error);
+    return weir__error_set(error, WEIR_REFUSED, "token",
+                           "token %d starts the grammar with text that it does not allow", token);
+}
+
+/* Accepts a token while no trigger was found yet. */
+weir_status grammar::watch(int32_t token, weir_error *error)
+{
+    const std::size_t old_length = seen.size(), begin = see(token);
+    const bool found = begin != std::string::npos;
+    weir_status status = WEIR_OK;
+    if (!lazy)
+        status = report(weir__automaton_accept(automaton, &place, token), token, error);
+    else if (found)
+        status = start(token, begin, error);
     if (status != WEIR_OK) {
-        place = first;
-        seen.resize(old_length);
-        parts.pop_back();
-        if (status != WEIR_REFUSED) return report(status, token, error);
-        return weir__error_set(error, WEIR_REFUSED, "token",
-                               "token %d starts the grammar with text that it does not allow", token);
+        unsee(old_length);
+        return status;
     }
-    waiting = false;
-    seen.clear();
-    parts.clear();
+    if (found) {
+        before_call = std::max(begin, old_length) - old_length;
+        watches = false;
+        seen.clear();
+        parts.clear();
+    } else {
+        shorten();
+    }
     return WEIR_OK;
 }
 
 void grammar::add_trigger(const weir__trigger &trigger)
 {
     std::string text = trigger.value != nullptr ? trigger.value : "";
+    watches = lazy || !calls_only;
     if (trigger.kind == WEIR__TRIGGER_FULL_PATTERN) {
         bool begins = !text.empty() && text.front() == '^';
         bool ends = !text.empty() && text.back() == '$';
@@ -181,7 +203,8 @@ weir_status grammar::begin(const char *text, weir_error *error)
 void grammar::reset()
 {
     place = first;
-    waiting = lazy;
+    watches = lazy || (!calls_only && !(words.empty() && patterns.empty() && tokens.empty()));
+    before_call = calls_only ? 0 : WEIR__NO_CALL;
     cut = false;
     seen.clear();
     parts.clear();
@@ -189,13 +212,15 @@ void grammar::reset()
 
 weir_status grammar::accept(int32_t token, weir_error *error)
 {
-    return waiting ? wait(token, error)
-                   : report(weir__automaton_accept(automaton, &place, token), token, error);
+    if (watches) return watch(token, error);
+    const weir_status status = report(weir__automaton_accept(automaton, &place, token), token, error);
+    if (status == WEIR_OK && before_call != WEIR__NO_CALL) before_call = 0;
+    return status;
 }
 
 weir_status grammar::mask(uint64_t *bits, weir_error *error) const
 {
-    if (waiting) {
+    if (waits()) {
         std::memset(bits, 0xff, WEIR__AUTOMATON_WORDS(llama_vocab_n_tokens(vocab)) * sizeof *bits);
         return WEIR_OK;
     }

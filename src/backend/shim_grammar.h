@@ -17,13 +17,15 @@ extern "C" {
 namespace weir
 {
 
-/* One thread at a time. Invariant: while it waits, seen holds the last bytes of the answer, parts the tokens
- * that they came with, and place is `first`. Afterwards seen and parts are empty. */
+/* One thread at a time. Invariant: while it watches for a trigger, seen holds the last bytes of the answer and
+ * parts the tokens that they came with; if it also waits, place is `first`. Afterwards seen and parts are
+ * empty. */
 class grammar
 {
   public:
-    /* Holds the automaton. lazy: everything is allowed until a trigger appears. */
-    grammar(const llama_vocab *vocab, weir__automaton *automaton, bool lazy);
+    /* Holds the automaton. lazy: everything is allowed until a trigger appears. calls_only: all text is of
+     * calls, and not only that from a trigger on. */
+    grammar(const llama_vocab *vocab, weir__automaton *automaton, bool lazy, bool calls_only);
     ~grammar();
     grammar(const grammar &) = delete;
     grammar &operator=(const grammar &) = delete;
@@ -42,6 +44,12 @@ class grammar
      * accept may refuse one that would start it wrongly. */
     weir_status mask(uint64_t *bits, weir_error *error) const;
 
+    /* As the operation of this name. */
+    std::size_t text_before_call() const
+    {
+        return before_call;
+    }
+
   private:
     struct part {
         int32_t token;
@@ -52,8 +60,10 @@ class grammar
     weir__automaton *automaton; /* held */
     weir__automaton_place place;
     weir__automaton_place first; /* reset returns here */
-    bool lazy, waiting;
-    bool cut = false; /* seen lacks the beginning of the answer */
+    const bool lazy, calls_only;
+    bool watches;            /* a trigger was not found yet */
+    std::size_t before_call; /* of the last token, or WEIR__NO_CALL */
+    bool cut = false;        /* seen lacks the beginning of the answer */
     std::string seen;
     std::vector<part> parts;
     std::vector<std::string> words;
@@ -61,9 +71,16 @@ class grammar
     std::vector<int32_t> tokens;
 
     std::string piece(int32_t token) const;
+    bool waits() const
+    {
+        return lazy && watches;
+    }
     std::size_t triggered(std::size_t old_length) const;
     void shorten();
-    weir_status wait(int32_t token, weir_error *error);
+    std::size_t see(int32_t token);
+    void unsee(std::size_t old_length);
+    weir_status start(int32_t token, std::size_t begin, weir_error *error);
+    weir_status watch(int32_t token, weir_error *error);
 };
 
 } // namespace weir

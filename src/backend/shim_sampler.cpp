@@ -216,8 +216,9 @@ weir_status make_grammar(weir__bsampler &s, const weir_sampler_params &params, c
         const std::unique_ptr<weir__automaton, decltype(&weir__automaton_release)> held(
             automaton, weir__automaton_release);
         const bool lazy = grammar != nullptr && grammar->lazy;
-        s.grammar = std::make_unique<weir::grammar>(s.model->vocab, automaton, lazy);
-        for (std::size_t i = 0; lazy && i < grammar->n_triggers; i++)
+        const bool calls_only = grammar != nullptr && grammar->calls_only;
+        s.grammar = std::make_unique<weir::grammar>(s.model->vocab, automaton, lazy, calls_only);
+        for (std::size_t i = 0; grammar != nullptr && i < grammar->n_triggers; i++)
             s.grammar->add_trigger(grammar->triggers[i]);
         /* A lazy grammar describes the text after its trigger. */
         const bool begun = !lazy && grammar != nullptr && grammar->prefill != nullptr;
@@ -493,6 +494,11 @@ weir_status weir__llama_count(weir__bsampler *s, int32_t token, weir_error *erro
         if (s->chain) llama_sampler_accept(s->chain.get(), token);
         return WEIR_OK;
     });
+}
+
+size_t weir__llama_text_before_call(const weir__bsampler *s)
+{
+    return s->grammar ? s->grammar->text_before_call() : WEIR__NO_CALL;
 }
 
 weir_status weir__llama_accept(weir__bsampler *s, int32_t token, weir_error *error)

@@ -56,30 +56,61 @@ static int32_t read_piece(weir__emit_scratch *scratch, const weir__emit *emit, i
     }
 }
 
-/* Passes well-formed text through the stop matcher, if there is one. */
+/* n bytes were written behind the text. */
+static void add_released(weir__emit *emit, size_t n)
+{
+    emit->text.n += n;
+    emit->n_released += n;
+}
+
+/* Passes well-formed text through the stop matcher, if there is one and the text is not a call's. */
 static weir_status emit_text(weir__emit *emit, const char *text, size_t length, bool *stopped)
 {
-    const weir__stop *stop = emit->stop;
+    const weir__stop *stop = emit->in_call ? NULL : emit->stop;
     size_t held = stop ? weir__stop_max_len(stop) : 0;
     if (!weir__text_reserve(&emit->text, length + held)) return WEIR_NO_MEMORY;
     if (stop == NULL) {
         memcpy(emit->text.bytes + emit->text.n, text, length);
-        emit->text.n += length;
+        add_released(emit, length);
     } else {
         size_t n;
         if (weir__stop_feed(stop, &emit->stop_state, text, length, emit->text.bytes + emit->text.n, &n) >= 0)
             *stopped = true;
-        emit->text.n += n;
+        add_released(emit, n);
     }
+    emit->n_made += length;
     return WEIR_OK;
 }
 
-weir_status weir__emit_token(weir__emit *emit, weir__emit_scratch *scratch, int32_t token, bool *stopped)
+static weir_status emit_bytes(weir__emit *emit, weir__emit_scratch *scratch, const char *bytes, size_t n,
+                              bool *stopped)
+{
+    if (!weir__text_reserve(&scratch->clean, WEIR__UTF8_BOUND(n))) return WEIR_NO_MEMORY;
+    size_t length = weir__utf8_feed(&emit->utf8, bytes, n, scratch->clean.bytes);
+    return emit_text(emit, scratch->clean.bytes, length, stopped);
+}
+
+/* What is held back has turned out not to begin a stop string. */
+static weir_status release_held(weir__emit *emit)
+{
+    if (emit->stop == NULL) return WEIR_OK;
+    if (!weir__text_reserve(&emit->text, weir__stop_max_len(emit->stop))) return WEIR_NO_MEMORY;
+    add_released(emit, weir__stop_flush(emit->stop, &emit->stop_state, emit->text.bytes + emit->text.n));
+    return WEIR_OK;
+}
+
+weir_status weir__emit_token(weir__emit *emit, weir__emit_scratch *scratch, int32_t token, size_t before_call,
+                             bool *stopped)
 {
     int32_t n = read_piece(scratch, emit, token);
-    if (n < 0 || !weir__text_reserve(&scratch->clean, WEIR__UTF8_BOUND(n))) return WEIR_NO_MEMORY;
-    size_t length = weir__utf8_feed(&emit->utf8, scratch->piece.bytes, (size_t)n, scratch->clean.bytes);
-    return emit_text(emit, scratch->clean.bytes, length, stopped);
+    if (n < 0) return WEIR_NO_MEMORY;
+    size_t length = (size_t)n, before = before_call < length ? before_call : length;
+    weir_status status = emit_bytes(emit, scratch, scratch->piece.bytes, before, stopped);
+    if (status != WEIR_OK || *stopped || before_call == WEIR__NO_CALL) return status;
+    if (!emit->in_call) status = release_held(emit);
+    emit->in_call = true;
+    if (status != WEIR_OK) return status;
+    return emit_bytes(emit, scratch, scratch->piece.bytes + before, length - before, stopped);
 }
 
 weir_status weir__emit_end(weir__emit *emit, weir__emit_scratch *scratch, bool *stopped)
@@ -90,9 +121,5 @@ weir_status weir__emit_end(weir__emit *emit, weir__emit_scratch *scratch, bool *
     if (!weir__text_reserve(&scratch->clean, WEIR__UTF8_FLUSH_BOUND)) return WEIR_NO_MEMORY;
     size_t length = weir__utf8_flush(&emit->utf8, scratch->clean.bytes);
     weir_status status = emit_text(emit, scratch->clean.bytes, length, stopped);
-    if (status == WEIR_OK && emit->stop != NULL) {
-        if (!weir__text_reserve(&emit->text, weir__stop_max_len(emit->stop))) return WEIR_NO_MEMORY;
-        emit->text.n += weir__stop_flush(emit->stop, &emit->stop_state, emit->text.bytes + emit->text.n);
-    }
-    return status;
+    return status == WEIR_OK ? release_held(emit) : status;
 }

@@ -20,8 +20,10 @@ typedef struct weir__emit {
     size_t n_preserved;
     weir__stop *stop; /* owned; NULL = no stop strings */
     weir__stop_state stop_state;
+    bool in_call; /* all text that comes now is of a call: stop strings do not apply */
     weir__utf8 utf8;
     weir__text text;
+    uint64_t n_made, n_released; /* bytes of text so far: of all tokens, and those that were not held back */
     size_t sent_text;
     size_t sent_tokens;
     bool started; /* a chunk was sent */
@@ -36,9 +38,11 @@ void weir__emit_init(weir__emit *emit, const weir_model *model);
 void weir__emit_fini(weir__emit *emit);
 void weir__emit_scratch_fini(weir__emit_scratch *scratch);
 
-/* Adds the text of a generated token. *stopped: a stop string is complete; nothing after it will appear.
+/* Adds the text of a generated token. before_call: how many bytes of it come before a call; once a call has
+ * begun, stop strings are not looked for. *stopped: a stop string is complete; nothing after it will appear.
  * NO_MEMORY: the token's text is lost. */
-weir_status weir__emit_token(weir__emit *emit, weir__emit_scratch *scratch, int32_t token, bool *stopped);
+weir_status weir__emit_token(weir__emit *emit, weir__emit_scratch *scratch, int32_t token, size_t before_call,
+                             bool *stopped);
 
 /* No more tokens will come: releases the text held back. *stopped as above: the last bytes may complete a
  * stop string. NO_MEMORY: the held-back text is lost. */

@@ -105,7 +105,8 @@ static int say_bytes(emitter *e, const char *bytes, size_t length)
     e->pieces[token].bytes = bytes;
     e->pieces[token].length = length;
     e->tokens[e->request.history.n_tokens++] = token;
-    assert_int_equal(weir__emit_token(&e->request.emit, &e->scratch, token, &e->stopped), WEIR_OK);
+    assert_int_equal(weir__emit_token(&e->request.emit, &e->scratch, token, WEIR__NO_CALL, &e->stopped),
+                     WEIR_OK);
     if (!e->stopped) assert_true(weir__request_emit(&e->request, &usage));
     return sink_take(&e->got, e->request.stream);
 }
@@ -424,11 +425,63 @@ static void without_a_stream_nothing_is_put_anywhere(void **state)
     e->pieces[0].length = 3;
     e->request.stream = NULL;
     e->request.history.n_tokens = 1;
-    assert_int_equal(weir__emit_token(&e->request.emit, &e->scratch, 0, &stopped), WEIR_OK);
+    assert_int_equal(weir__emit_token(&e->request.emit, &e->scratch, 0, WEIR__NO_CALL, &stopped), WEIR_OK);
     assert_true(weir__request_emit(&e->request, &usage));
     e->request.stream = stream;
     assert_int_equal(sink_take(&e->got, stream), 0);
     assert_int_equal(e->request.emit.sent_tokens, 0);
+}
+
+/* ---- Calls ---------------------------------------------------------------------------------------- */
+
+/* As say, for a token that a call begins in, `before` bytes behind the start of its text. */
+static int say_call(emitter *e, const char *text, size_t before)
+{
+    static const weir_usage usage = {0};
+    int32_t token = e->request.history.n_tokens;
+    e->pieces[token] = (piece){.bytes = text, .length = strlen(text)};
+    e->tokens[e->request.history.n_tokens++] = token;
+    assert_int_equal(weir__emit_token(&e->request.emit, &e->scratch, token, before, &e->stopped), WEIR_OK);
+    if (!e->stopped) assert_true(weir__request_emit(&e->request, &usage));
+    return sink_take(&e->got, e->request.stream);
+}
+
+static void stop_strings_end_no_call(void **state)
+{
+    emitter *e = *state;
+    stop_at(e, (const char *[]){"STOP", "}"}, 2);
+    say(e, "text ST");
+    assert_string_equal(e->got.text, "text ");
+    say_call(e, "O{STOP", 1); /* what was held back cannot become a stop string any more */
+    assert_string_equal(e->got.text, "text STO{STOP");
+    say_call(e, "STOP}", 0);
+    say_call(e, "ST", 0);
+    assert_string_equal(e->got.text, "text STO{STOPSTOP}ST");
+    assert_false(e->stopped);
+    finish(e);
+    assert_sink(e->got, WEIR_REASON_END, "text STO{STOPSTOP}ST");
+}
+
+static void a_stop_string_before_a_call_ends_the_text(void **state)
+{
+    emitter *e = *state;
+    stop_at(e, (const char *[]){"STOP"}, 1);
+    say(e, "text ST");
+    say_call(e, "OP<call>", 2);
+    assert_true(e->stopped);
+    finish(e);
+    assert_sink(e->got, WEIR_REASON_END, "text ");
+}
+
+/* A code point that begins before the call and ends in it. */
+static void a_call_begins_within_a_character(void **state)
+{
+    emitter *e = *state;
+    stop_at(e, (const char *[]){"\xE2\x82\xAC"}, 1);
+    say(e, "a\xE2");
+    say_call(e, "\x82\xACz", 1);
+    finish(e);
+    assert_sink(e->got, WEIR_REASON_END, "a\xE2\x82\xACz");
 }
 
 /* ---- Out of memory -------------------------------------------------------------------------------- */
@@ -442,13 +495,13 @@ static void a_chunk_that_found_no_memory_goes_with_the_next(void **state)
     e->pieces[0] = (piece){.bytes = "a", .length = 1};
     e->pieces[1] = (piece){.bytes = "b", .length = 1};
     e->request.history.n_tokens = 1;
-    assert_int_equal(weir__emit_token(&e->request.emit, &e->scratch, 0, &stopped), WEIR_OK);
+    assert_int_equal(weir__emit_token(&e->request.emit, &e->scratch, 0, WEIR__NO_CALL, &stopped), WEIR_OK);
     weir__mem_fail_after(0);
     assert_false(weir__request_emit(&e->request, &usage));
     weir__mem_fail_after(-1);
     weir_stream_set_interval(e->request.stream, 50); /* it is still the first */
     e->request.history.n_tokens = 2;
-    assert_int_equal(weir__emit_token(&e->request.emit, &e->scratch, 1, &stopped), WEIR_OK);
+    assert_int_equal(weir__emit_token(&e->request.emit, &e->scratch, 1, WEIR__NO_CALL, &stopped), WEIR_OK);
     assert_true(weir__request_emit(&e->request, &usage));
     assert_int_equal(sink_take(&e->got, e->request.stream), 1);
     assert_string_equal(e->got.text, "ab");
@@ -468,7 +521,7 @@ static void every_allocation_of_a_token_may_fail(void **state)
         weir__emit_init(emit, &e->model);
         stop_at(e, (const char *[]){"stop"}, 1);
         weir__mem_fail_after(n);
-        weir_status status = weir__emit_token(&e->request.emit, &scratch, 0, &stopped);
+        weir_status status = weir__emit_token(&e->request.emit, &scratch, 0, WEIR__NO_CALL, &stopped);
         if (status == WEIR_OK) status = weir__emit_end(&e->request.emit, &scratch, &stopped);
         bool pending = weir__mem_fail_pending();
         weir__mem_fail_after(-1);
@@ -603,6 +656,9 @@ int main(void)
         EMIT_TEST(a_result_gets_the_whole_text_and_the_stream_the_deltas),
         EMIT_TEST(a_stream_alone_keeps_nothing_that_was_sent),
         EMIT_TEST(without_a_stream_nothing_is_put_anywhere),
+        EMIT_TEST(stop_strings_end_no_call),
+        EMIT_TEST(a_stop_string_before_a_call_ends_the_text),
+        EMIT_TEST(a_call_begins_within_a_character),
         EMIT_TEST(a_chunk_that_found_no_memory_goes_with_the_next),
         EMIT_TEST(every_allocation_of_a_token_may_fail),
         cmocka_unit_test(any_split_gives_the_text_that_the_whole_gives),

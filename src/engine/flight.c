@@ -100,6 +100,7 @@ static void key_add_chat(bytes *key, const weir_chat *chat)
         key_add_text(key, grammar->root, WEIR_NUL);
         key_add_text(key, grammar->prefill, WEIR_NUL);
         KEY_ADD(key, grammar->lazy);
+        KEY_ADD(key, grammar->calls_only);
         KEY_ADD(key, grammar->n_triggers);
         for (size_t i = 0; i < grammar->n_triggers; i++) {
             KEY_ADD(key, grammar->triggers[i].kind);

@@ -257,7 +257,7 @@ static void all_of_a_chat_counts(void **state)
     greedy.temp = 0;
     weir_media *a = sound_make(1), *b = sound_make(2);
     assert_true(a != NULL && b != NULL);
-    for (int i = 0; i < 29; i++) {
+    for (int i = 0; i < 30; i++) {
         weir_media_use media[2] = {{a, 1}, {b, 2}};
         weir__part parts[] = {{.from = 0, .to = 2, .plain = true}, {.from = 2, .to = 5}};
         weir__trigger triggers[2] = {{.kind = WEIR__TRIGGER_WORD}, {.kind = WEIR__TRIGGER_WORD}};
@@ -296,6 +296,7 @@ static void all_of_a_chat_counts(void **state)
         case 21: f.parts.n = 2; break;
         case 22: f.parts.n = 2, parts[0].plain = false; break;
         case 23: f.parts.n = 2, parts[0].to = parts[1].from = 3; break;
+        case 29: f.grammar.calls_only = true; break;
         case 24: f.n_media = 1; break;
         case 25: f.n_media = 2; break;
         case 26: media[0].media = b, f.n_media = 1; break;

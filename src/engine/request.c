@@ -371,31 +371,39 @@ static weir_status create_sampler(weir__request *request, weir_model *model,
 {
     const weir__grammar *grammar = request->history.chat != NULL ? request->history.chat->constraint : NULL;
     weir_status status = weir__sampler_create(model, params, grammar, "sampler.", &request->sampler, error);
-    if (status == WEIR_OK) status = count_head(request, error);
-    for (int32_t i = request->history.n_head; i < request->history.n_prompt && status == WEIR_OK; i++) {
-        status = weir_sampler_accept(request->sampler, request->history.tokens[i], error);
-        if (status != WEIR_OK)
-            weir__error_set(error, status, "sampler", "token %d of the source's answer: %s",
-                            i - request->history.n_head, error->message);
-    }
-    return status;
+    return status == WEIR_OK ? count_head(request, error) : status;
 }
 
-/* Replays the source's answer, so that the fork holds back the same text: half a character, or the start of a
- * stop string. Stop strings that are complete in that answer do not end the fork. */
+/* Replays token i of the source's answer. */
+static weir_status replay_token(weir__request *request, weir__emit_scratch *scratch, int32_t i,
+                                weir_error *error)
+{
+    const weir_sampler *sampler = request->sampler;
+    int32_t token = request->history.tokens[request->history.n_head + i];
+    bool stopped = false;
+    weir_status status = weir_sampler_accept(request->sampler, token, error);
+    if (status != WEIR_OK)
+        return weir__error_set(error, status, "sampler", "token %d of the source's answer: %s", i,
+                               error->message);
+    status = weir__emit_token(&request->emit, scratch, token,
+                              sampler->model->ops->text_before_call(sampler->chain), &stopped);
+    if (stopped) weir__stop_state_init(&request->emit.stop_state);
+    if (status == WEIR_OK) return WEIR_OK;
+    return weir__error_set(error, status, "source", "out of memory for the source's text");
+}
+
+/* Replays the source's answer: sampler and grammar know it, and the fork holds back the same text, half a
+ * character or the start of a stop string. Stop strings that are complete in that answer do not end the
+ * fork. */
 static weir_status replay_source(weir__request *request, weir_error *error)
 {
     weir__emit *emit = &request->emit;
     weir__emit_scratch scratch = {0};
     weir_status status = WEIR_OK;
-    for (int32_t i = request->history.n_head; i < request->history.n_prompt && status == WEIR_OK; i++) {
-        bool stopped = false;
-        status = weir__emit_token(emit, &scratch, request->history.tokens[i], &stopped);
-        if (stopped) weir__stop_state_init(&emit->stop_state);
-    }
+    int32_t n = request->history.n_prompt - request->history.n_head;
+    for (int32_t i = 0; i < n && status == WEIR_OK; i++) status = replay_token(request, &scratch, i, error);
     weir__emit_scratch_fini(&scratch);
-    if (status != WEIR_OK)
-        return weir__error_set(error, status, "source", "out of memory for the source's text");
+    if (status != WEIR_OK) return status;
     request->history.before = emit->text.bytes;
     request->history.n_before = emit->text.n;
     if (emit->text.bytes != NULL) emit->text.bytes[emit->text.n] = '\0'; /* emit_text leaves room for it */
@@ -508,6 +516,7 @@ void weir__request_destroy(weir__request *request)
     weir__stream_drop(request->source);
     weir__mem_free(request->top);
     weir__mem_free(request->logprob);
+    weir__mem_free(request->text_at);
     weir__history_fini(&request->history);
     weir__mem_free(request);
 }
@@ -556,6 +565,15 @@ weir_chunk weir__request_tokens(const weir__request *request, size_t from, size_
     return chunk;
 }
 
+/* The newest tokens whose text is held back, or is that of the stop string. */
+static int32_t count_hidden(const weir__request *request)
+{
+    size_t n = weir__request_n_output(request), shown = n;
+    if (!request->scored || request->emit.stop == NULL) return 0;
+    while (shown > 0 && request->text_at[shown - 1] >= request->emit.n_released) shown--;
+    return (int32_t)(n - shown);
+}
+
 weir_chunk weir__request_rest(const weir__request *request)
 {
     const weir__emit *emit = &request->emit;
@@ -563,6 +581,7 @@ weir_chunk weir__request_rest(const weir__request *request)
         weir__request_tokens(request, emit->sent_tokens, weir__request_n_output(request) - emit->sent_tokens);
     rest.length = emit->text.n - emit->sent_text;
     rest.text = rest.length > 0 ? emit->text.bytes + emit->sent_text : "";
+    rest.n_hidden = count_hidden(request);
     return rest;
 }
 

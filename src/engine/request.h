@@ -57,6 +57,8 @@ typedef struct weir__request {
     int32_t n_top;  /* top alternatives per token */
     float *logprob; /* [logprob_capacity], one per generated token */
     size_t logprob_capacity;
+    uint64_t *text_at; /* [text_at_capacity] with stop strings: emit.n_made before the token */
+    size_t text_at_capacity;
     double logprob_sum; /* of all generated tokens */
     weir_logprob *top;  /* [top_capacity], n_top per generated token */
     size_t top_capacity;

@@ -32,6 +32,7 @@ static weir_status sample_rows(weir__driver *driver, weir__slot *slot, weir_erro
         int32_t row = slot->row + i;
         weir_status status =
             ops->sample(slot->request->sampler->chain, driver->context, row, &sampled->token, error);
+        sampled->before_call = ops->text_before_call(slot->request->sampler->chain);
         if (status == WEIR_OK && slot->request->scored) status = score_row(driver, slot, row, sampled);
         if (status != WEIR_OK) return status;
         slot->n_burst = i + 1;

@@ -82,6 +82,11 @@ static bool append_score(weir__request *request, const weir__sampled *sampled)
     if (!weir__mem_grow(&request->logprob, &request->logprob_capacity, at + 1, sizeof *request->logprob))
         return false;
     request->logprob[at] = sampled->logprob;
+    if (request->emit.stop != NULL) {
+        if (!weir__mem_grow(&request->text_at, &request->text_at_capacity, at + 1, sizeof *request->text_at))
+            return false;
+        request->text_at[at] = request->emit.n_made;
+    }
     if (n_top == 0) return true;
     if (!weir__mem_grow(&request->top, &request->top_capacity, (at + 1) * n_top, sizeof *request->top))
         return false;
@@ -118,6 +123,7 @@ void weir__slot_finish(weir__slot *slot, int64_t now)
     };
     output.rest.finished = true;
     output.rest.reason = slot->reason;
+    if (slot->reason != WEIR_REASON_STOP_WORDS) output.rest.n_hidden = 0; /* what was held back is there */
     if (request->result != NULL) {
         if (emit->text.bytes != NULL)
             emit->text.bytes[emit->text.n] = '\0'; /* emit_text always leaves room for it */

@@ -219,7 +219,8 @@ static void take_token(weir__driver *driver, weir__slot *slot, const weir__sampl
     }
     slot->state = WEIR_SLOT_GENERATING;
     if (request->stream != NULL || request->result != NULL || request->emit.stop != NULL) {
-        weir_status status = weir__emit_token(&request->emit, &driver->scratch, token, &stopped);
+        weir_status status =
+            weir__emit_token(&request->emit, &driver->scratch, token, sampled->before_call, &stopped);
         if (status != WEIR_OK) weir__slot_fail(slot, status, NULL);
     }
     if (stopped) weir__slot_latch(slot, WEIR_REASON_STOP_WORDS);

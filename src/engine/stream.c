@@ -25,6 +25,7 @@ typedef struct mark {
     size_t n_tokens;
     size_t text;
     size_t length;
+    int32_t n_hidden;
 } mark;
 
 /* A sequence of chunks. Invariant: marks are adjacent, apart from the NULs; if `terminal`, the last one is
@@ -398,6 +399,7 @@ static bool buffer_append(buffer *to, const weir_chunk *chunk)
     }
     buffer_add_tokens(to, chunk);
     last->n_tokens += chunk->n_tokens;
+    last->n_hidden = chunk->n_hidden;
     if (length > 0) {
         memcpy(to->text + to->n_text, chunk->text, length);
         to->text[to->n_text + length] = '\0';
@@ -480,6 +482,7 @@ static bool take_chunk(weir_stream *stream, weir_chunk *chunk)
         .n_tokens = next->n_tokens,
         .text = next->length > 0 ? front->text + next->text : "",
         .length = next->length,
+        .n_hidden = next->n_hidden,
         .finished = terminal,
         .reason = terminal ? (weir_reason)atomic_load_explicit(&stream->reason, memory_order_relaxed)
                            : WEIR_REASON_NOT_FINISHED,

@@ -168,6 +168,7 @@ static weir_status create_described(weir_model *model, weir_chat_params params, 
     if (chat != NULL) {
         chat->calls = true;
         chat->form = talk == WEIR__TALK_FORM;
+        weir__chat_calls_mark(&chat->grammar, talk);
         *out = chat;
     }
     weir__mem_free(schema);

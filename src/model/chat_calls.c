@@ -264,6 +264,20 @@ weir_status weir__chat_calls_describe(const json_t *messages, const weir__chat_t
     return WEIR_OK;
 }
 
+void weir__chat_calls_mark(weir__grammar *grammar, weir__chat_calls_talk talk)
+{
+    /* In a response, quotes are escaped, or an object comes after a colon, a comma or a bracket. */
+    static const weir__trigger begin = {
+        .kind = WEIR__TRIGGER_PATTERN,
+        .value = "(?:^|[^\\s:,\\[])\\s*(\\{\\s*\"name\")",
+        .token = -1,
+    };
+    grammar->calls_only = talk == WEIR__TALK_NONE;
+    if (grammar->calls_only) return;
+    grammar->triggers = &begin;
+    grammar->n_triggers = 1;
+}
+
 /* ---- Reading ---- */
 
 enum {
@@ -503,11 +517,20 @@ bool weir__chat_calls_feed(weir__chat_calls_reader *reader, const char *bytes, s
     return true;
 }
 
+/* Whether the answer breaks off before its first key is complete, and that may become a key of the form. */
+static bool is_frame(const weir__chat_calls_reader *reader)
+{
+    const weir__text *word = &reader->word;
+    if (reader->state == KEYS) return true;
+    return reader->state == KEY && (word->n == 0 || strncmp(word->bytes, "name", word->n) == 0 ||
+                                    strncmp(word->bytes, "response", word->n) == 0);
+}
+
 bool weir__chat_calls_end(weir__chat_calls_reader *reader, weir__chat_calls_fn take, void *user)
 {
     const output out = {take, user};
     if (reader->state == NAME || reader->state >= DONE || reader->key != '\0') return true;
-    return give_up(reader, &out);
+    return is_frame(reader) || give_up(reader, &out);
 }
 
 void weir__chat_calls_fini(weir__chat_calls_reader *reader)

@@ -6,6 +6,7 @@
 #ifndef WEIR_MODEL_CHAT_CALLS_H
 #define WEIR_MODEL_CHAT_CALLS_H
 
+#include "backend/backend.h"
 #include "base/text.h"
 #include "model/chat_message.h"
 
@@ -24,6 +25,9 @@ weir_status weir__chat_calls_describe(const json_t *messages, const weir__chat_t
                                       weir__chat_calls_talk talk, const json_t *form,
                                       const weir__schema_terms *terms, json_t **described, char **schema,
                                       weir_error *error);
+
+/* Tells the grammar of such an answer where a call begins. */
+void weir__chat_calls_mark(weir__grammar *grammar, weir__chat_calls_talk talk);
 
 /* Reads such an answer piece by piece. Text that does not have the form comes out as content. Starts as
  * zeroes. */
@@ -46,7 +50,8 @@ typedef bool (*weir__chat_calls_fn)(void *user, const weir_delta *delta);
 bool weir__chat_calls_feed(weir__chat_calls_reader *reader, const char *bytes, size_t n,
                            weir__chat_calls_fn take, void *user, size_t *used);
 
-/* Delivers text that is held back at the end of the answer. False: as above; call it again. */
+/* The answer ends: delivers text that is held back and cannot be the frame's. False: as above; call it
+ * again. */
 bool weir__chat_calls_end(weir__chat_calls_reader *reader, weir__chat_calls_fn take, void *user);
 void weir__chat_calls_fini(weir__chat_calls_reader *reader);
 

@@ -211,7 +211,8 @@ static void test_other_texts(void **state)
         {"{\"name\" 5}", "{\"name\" 5}"},
         {"{\"response\": 5}", "{\"response\": 5}"},
         {"{\"response\": \"a\"} b", "a} b"},
-        {"{\"resp", "{\"resp"},
+        {"{\"resp", ""}, /* the frame is no content */
+        {"{\"rasp", "{\"rasp"},
         {"{\"response\": \"a", "a"},
         {"", ""},
         {"日本", "日本"},
@@ -238,6 +239,13 @@ static void test_a_cut_call(void **state)
     dice d = {1};
     heard h = {0};
     (void)state;
+    for (size_t n = 1; n < strlen("{\"name\": \"f\""); n++) {
+        char cut[sizeof text] = "";
+        memcpy(cut, text, n);
+        read_in_pieces(&d, cut, 3, &h);
+        assert_int_equal(h.n_calls, 0);
+        assert_int_equal(h.content.n, 0);
+    }
     read_in_pieces(&d, text, 3, &h);
     assert_string_equal(h.name.bytes, "f");
     assert_string_equal(h.arguments.bytes, "{\"a\": [1, 2");
@@ -270,7 +278,7 @@ static void test_refusal(void **state)
         {"{\"name\": \"f\", \"arguments\": {\"a\": 1}}", "f", "{\"a\": 1}", ""},
         {"{\"what\": 1}", "", "", "{\"what\": 1}"},
         {" 5", "", "", " 5"},
-        {"{\"na", "", "", "{\"na"},
+        {"{\"nu", "", "", "{\"nu"},
     };
     (void)state;
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {

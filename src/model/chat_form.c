@@ -91,7 +91,8 @@ static weir_status read_grammar(weir_chat *chat, const weir__shim_rendered *rend
     } else {
         chat->grammar.text = rendered->grammar;
         chat->grammar.lazy = lazy;
-        if (lazy) status = read_triggers(chat, rendered, error);
+        chat->grammar.calls_only = rendered->calls_only;
+        status = read_triggers(chat, rendered, error);
         if (status == WEIR_OK)
             status = weir__grammar_check_ending(rendered->grammar,
                                                 schema != NULL ? "json_schema" : "tools_json", error);

@@ -235,7 +235,8 @@ static bool is_settled(const weir_chat_parser *p, const weir__shim_message *m, s
     return c->arguments_length >= 2 && (!p->form.has_ids || c->id_length > 0);
 }
 
-static bool deliver_call(weir_chat_parser *p, const weir__shim_call *c, size_t i)
+/* open: more arguments may come, though the parser has closed their object. */
+static bool deliver_call(weir_chat_parser *p, const weir__shim_call *c, size_t i, bool open)
 {
     call *sent = &p->calls[i];
     char id[256];
@@ -250,9 +251,11 @@ static bool deliver_call(weir_chat_parser *p, const weir__shim_call *c, size_t i
         sent->begun = true;
         settle(p, c->name, c->name_length);
     }
-    if (c->arguments_length <= sent->arguments.n) return true;
-    const char *more = c->arguments + sent->arguments.n;
-    size_t n = c->arguments_length - sent->arguments.n, before = sent->arguments.n;
+    size_t length = c->arguments_length, before = sent->arguments.n;
+    if (open && length > 0 && c->arguments[length - 1] == '}') length--;
+    if (length <= before) return true;
+    const char *more = c->arguments + before;
+    size_t n = length - before;
     if (!weir__text_add(&sent->arguments, more, n)) return false;
     if (!queue(p, WEIR_DELTA_ARGUMENTS, (int32_t)i, more, n, NULL)) {
         sent->arguments.n = before;
@@ -276,7 +279,8 @@ static bool deliver_message(weir_chat_parser *p, const weir__shim_message *m, bo
             memset(&p->calls[p->n_calls++], 0, sizeof *p->calls);
         }
         if (!is_settled(p, m, i, finished)) break;
-        if (!deliver_call(p, &m->calls[i], i)) return false;
+        bool open = p->form.loose_arguments && !p->finished && i + 1 == m->n_calls;
+        if (!deliver_call(p, &m->calls[i], i, open)) return false;
     }
     if (p->verbatim && p->form.plain_tail && p->verbatim_kind == WEIR_DELTA_CONTENT) p->plain = true;
     p->verbatim = p->verbatim && p->form.has_breaks;
@@ -292,11 +296,18 @@ typedef struct parse {
     weir_status status;
 } parse;
 
+/* Whether a character was cut off, for which U+FFFD stands. */
+static bool ends_with_half(const weir__text *raw)
+{
+    return raw->n >= 3 && memcmp(raw->bytes + raw->n - 3, "\xEF\xBF\xBD", 3) == 0;
+}
+
 static void run_parse(void *user)
 {
     parse *a = user;
     const weir_chat_parser *p = a->parser;
     size_t n = p->raw.n;
+    if (!a->whole && p->finished && ends_with_half(&p->raw)) n -= 3;
     if (!a->whole) n -= weir__shim_chat_undecided(p->reader, p->raw.bytes, n);
     a->status = weir__shim_chat_parse(p->reader, p->raw.bytes, n, a->whole, a->message, NULL);
 }
@@ -360,9 +371,32 @@ static weir_status read_reasoning(weir_chat_parser *p, bool *within)
     return status;
 }
 
+/* Content that follows a schema ends at no delimiter. */
+static bool has_schema(const weir_chat_parser *p)
+{
+    return p->chat->constraint != NULL && !p->chat->grammar.lazy && p->content.n > 0;
+}
+
+/* Whether the rest begins a call, although it could be read as content: the grammar would not have let it. */
+static bool is_call(const weir_chat_parser *p, const weir__shim_message *m)
+{
+    return m->n_calls == 0 && !has_schema(p) &&
+           weir__shim_chat_calls(p->reader, p->raw.bytes + p->settled, p->raw.n - p->settled);
+}
+
+/* Whether the rest of an answer that breaks off within its form is certainly markup. It is if a call's name has
+ * begun, if nothing but calls may come, or if a delimiter has ended the text before it. */
+static bool is_markup(const weir_chat_parser *p, const weir__shim_message *m)
+{
+    if (weir__shim_chat_rendered(p->reader)->calls_only) return true;
+    for (size_t i = 0; i < m->n_calls; i++)
+        if (m->calls[i].name_length > 0) return true;
+    return !has_schema(p) &&
+           weir__shim_chat_delimits(p->reader, p->raw.bytes + p->settled, p->raw.n - p->settled);
+}
+
 /* Parses the complete text. If it does not have the form from end to end, its beginning may: then that
- * counts, and the rest is content. The rest is dropped only after a call: it is markup that ends the call, or
- * a call that has no name yet. */
+ * counts, and the rest is content unless it is markup. */
 static weir_status read_end(weir_chat_parser *p, weir_error *error)
 {
     weir__shim_message m;
@@ -371,6 +405,10 @@ static weir_status read_end(weir_chat_parser *p, weir_error *error)
     if (status == WEIR_NO_MEMORY) return no_memory(error);
     if (within) return WEIR_OK;
     status = parse_raw(p, true, &m);
+    if (status == WEIR_OK && is_call(p, &m)) {
+        weir__shim_message_fini(&m);
+        status = WEIR_BACKEND;
+    }
     if (status == WEIR_BACKEND) {
         whole = false;
         status = parse_raw(p, false, &m);
@@ -379,7 +417,7 @@ static weir_status read_end(weir_chat_parser *p, weir_error *error)
     if (status == WEIR_OK) {
         /* In a text that breaks off, a call without a certain name does not count. */
         ok = deliver_message(p, &m, whole);
-        drop = whole || (!m.broken && p->n_calls > 0 && p->calls[0].begun);
+        drop = whole || (!m.broken && is_markup(p, &m));
         weir__shim_message_fini(&m);
     }
     if (ok && !drop) ok = deliver_rest(p);
