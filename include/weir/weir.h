@@ -537,8 +537,9 @@ WEIR_API WEIR_CHECKED weir_status weir_engine_create(weir_model *model, const we
                                                      weir_engine **engine, weir_error *error);
 
 /* Stops the engine, waits for its thread and frees it. No other call on the engine may be running; streams
- * stay valid. STATE: called from a callback, or in a child of the process that created the engine; nothing
- * was done, and the log has the reason. NULL is OK. */
+ * stay valid. STATE: called from a callback, in a child of the process that created the engine, or for an
+ * engine that was destroyed before; nothing was done, and the log has the reason. NULL is OK. Calls with a
+ * destroyed engine are mistakes, which return STATE unless another engine has its address by then. */
 WEIR_API weir_status weir_engine_destroy(weir_engine *engine);
 
 /* Refuses new requests and ends every live stream with WEIR_REASON_ERROR (WEIR_STOPPED in weir_stream_error).

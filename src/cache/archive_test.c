@@ -79,6 +79,23 @@ static void test_the_oldest_go(void **state)
     assert_string_equal(said, "");
 }
 
+static void remove_file(const char *name)
+{
+    char at[TEMP_PATH_MAX + 64];
+    snprintf(at, sizeof at, "%s/%s", path, name);
+    assert_int_equal(unlink(at), 0);
+}
+
+static void expect_folder_within(weir__archive **a)
+{
+    weir_error error = {0};
+    char wanted[TEMP_PATH_MAX + 8];
+    snprintf(wanted, sizeof wanted, "%s/weir", path);
+    assert_int_equal(try_open(1, 1000, a, &error), WEIR_INVALID);
+    assert_null(strstr(error.message, "chmod"));
+    if (strstr(error.message, wanted) == NULL) fail_msg("%s, without %s", error.message, wanted);
+}
+
 static void test_only_what_is_ones_own(void **state)
 {
     (void)state;
@@ -92,6 +109,25 @@ static void test_only_what_is_ones_own(void **state)
         assert_string_equal(error.field, "cache_dir");
         assert_non_null(strstr(error.message, "chmod 700"));
     }
+    make_file("0123456789abcdef.part", "ours");
+    assert_int_equal(try_open(1, 1000, &a, &error), WEIR_INVALID);
+    assert_non_null(strstr(error.message, "chmod 700"));
+    remove_file("0123456789abcdef.part");
+    /* A mode of 0700 would lock others out of what is theirs: no advice to set it, but to use a folder within. */
+    static const mode_t shared[] = {01777, 01755, 02770};
+    for (size_t i = 0; i < sizeof shared / sizeof *shared; i++) {
+        assert_int_equal(chmod(path, shared[i]), 0);
+        expect_folder_within(&a);
+    }
+    assert_int_equal(chmod(path, 0755), 0);
+    make_file("letter.txt", "no state");
+    expect_folder_within(&a);
+    remove_file("letter.txt");
+    char within[TEMP_PATH_MAX + 8];
+    snprintf(within, sizeof within, "%s/home", path);
+    assert_int_equal(mkdir(within, 0700), 0);
+    expect_folder_within(&a);
+    rmdir(within);
     rmdir(path);
     int fd = open(path, O_CREAT | O_WRONLY | O_CLOEXEC, 0600);
     assert_int_equal(try_open(1, 1000, &a, &error), WEIR_IO);

@@ -4,12 +4,56 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/error.h"
 #include "base/mem.h"
+
+static bool has_ending(const char *name, size_t n, const char *ending)
+{
+    size_t length = strlen(ending);
+    return n >= length && strcmp(name + n - length, ending) == 0;
+}
+
+/* 16 digits and our ending, or a writer's unfinished file. */
+static bool is_ours(const char *name)
+{
+    size_t n = strlen(name);
+    if (n >= WEIR__FOLDER_NAME || strspn(name, "0123456789abcdef") != 16) return false;
+    return strcmp(name + 16, WEIR__FOLDER_ENDING) == 0 || has_ending(name, n, WEIR__FOLDER_PART);
+}
+
+/* Whether nobody else can have a use for the folder: it has only our files, and its mode is not one of folders
+ * that are shared. */
+static bool is_private(int folder, mode_t mode)
+{
+    const struct dirent *at;
+    int fd = openat(folder, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    DIR *dir = fd >= 0 ? fdopendir(fd) : NULL;
+    bool ours = dir != NULL && (mode & (S_ISVTX | S_ISGID)) == 0;
+    while (ours && (at = readdir(dir)) != NULL)
+        ours = strcmp(at->d_name, ".") == 0 || strcmp(at->d_name, "..") == 0 || is_ours(at->d_name);
+    if (dir != NULL)
+        closedir(dir);
+    else if (fd >= 0)
+        close(fd);
+    return ours;
+}
+
+static weir_status refuse_open(int folder, const char *path, mode_t mode, weir_error *error)
+{
+    bool lone = is_private(folder, mode); /* otherwise others, or other programs, lose what they have there */
+    return weir__error_set(
+        error, WEIR_INVALID, "cache_dir",
+        "%.150s has mode %04o; only 0700 is allowed, since saved states are trusted and hold "
+        "prompts: %s%s%s",
+        path, (unsigned)mode & 07777,
+        lone ? "chmod 700" : "give a folder of its own, which weir makes, such as ", lone ? "" : path,
+        lone ? "" : "/weir");
+}
 
 weir_status weir__folder_open(const char *path, int *folder, weir_error *error)
 {
@@ -22,36 +66,19 @@ weir_status weir__folder_open(const char *path, int *folder, weir_error *error)
         return weir__error_set(error, WEIR_IO, "cache_dir", "%.200s cannot be opened: %s", path,
                                strerror(errno));
     if (is.st_uid != geteuid())
-        return weir__error_set(error, WEIR_INVALID, "cache_dir",
-                               "%.200s belongs to user %ld, this process is user %ld: saved states are "
-                               "trusted, so they must be its own",
-                               path, (long)is.st_uid, (long)geteuid());
-    if ((is.st_mode & 077) != 0)
         return weir__error_set(
             error, WEIR_INVALID, "cache_dir",
-            "%.200s has mode %04o; only 0700 is allowed, since saved states are trusted and "
-            "hold prompts: chmod 700",
-            path, (unsigned)is.st_mode & 07777);
+            "%.200s belongs to user %ld, this process is user %ld: saved states are "
+            "trusted, so they must be its own; give a folder of this user, or a new one, which "
+            "weir makes",
+            path, (long)is.st_uid, (long)geteuid());
+    if ((is.st_mode & 077) != 0) return refuse_open(*folder, path, is.st_mode, error);
     return WEIR_OK;
-}
-
-static bool has_ending(const char *name, size_t n, const char *ending)
-{
-    size_t length = strlen(ending);
-    return n >= length && strcmp(name + n - length, ending) == 0;
 }
 
 bool weir__folder_is_complete(const char *name)
 {
     return has_ending(name, strlen(name), WEIR__FOLDER_ENDING);
-}
-
-/* 16 digits and our ending, or a writer's unfinished file. */
-static bool is_ours(const char *name)
-{
-    size_t n = strlen(name);
-    if (n >= WEIR__FOLDER_NAME || strspn(name, "0123456789abcdef") != 16) return false;
-    return strcmp(name + 16, WEIR__FOLDER_ENDING) == 0 || has_ending(name, n, WEIR__FOLDER_PART);
 }
 
 bool weir__folder_find(int folder, const char *name, weir__folder_file *file)

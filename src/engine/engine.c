@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "engine/engine.h"
 
+#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -26,10 +27,29 @@
 
 _Static_assert(WEIR__SEQ_MAX <= WEIR__SCHEDULE_SLOTS, "strategies plan all slots");
 
-/* The error of calls in a child of fork() that have no special one. */
+_Static_assert(offsetof(weir_engine, row) == 0, "the roster has the address of the engine");
+
+static weir_status refuse_destroyed(weir_error *error)
+{
+    return weir__error_set(error, WEIR_STATE, "engine",
+                           "the engine was destroyed: make no calls with it after weir_engine_destroy");
+}
+
+weir_status weir__engine_check_exists(const weir_engine *engine, weir_error *error)
+{
+    bool exists = engine == NULL || weir__roster_find(engine) != WEIR__ROSTER_NOWHERE;
+    return exists ? WEIR_OK : refuse_destroyed(error);
+}
+
+/* The error of calls in a child of fork() that have no special one, and with an engine that was destroyed. */
 static weir_status check_process(const weir_engine *engine, weir_error *error)
 {
-    if (engine == NULL || !weir__doorbell_is_inherited(engine->bell)) return WEIR_OK;
+    if (engine == NULL) return WEIR_OK;
+    switch (weir__roster_find(engine)) {
+    case WEIR__ROSTER_HERE: return WEIR_OK;
+    case WEIR__ROSTER_NOWHERE: return refuse_destroyed(error);
+    case WEIR__ROSTER_PARENT: break;
+    }
     return weir__error_set(
         error, WEIR_STATE, "engine",
         "this process is a child of the one that created the engine, and fork() does not copy "
@@ -283,6 +303,7 @@ weir_status weir_engine_create(weir_model *model, const weir_engine_params *give
         if (weir__thread_start(&engine->thread, NULL, run_engine, engine) != 0) goto no_thread;
         engine->has_thread = true;
     }
+    weir__roster_join(&engine->row);
     *out = engine;
     return WEIR_OK;
 
@@ -301,8 +322,8 @@ no_shared:
 
 weir_status weir__engine_check_caller(const weir_engine *engine, weir_error *error)
 {
-    if (engine == NULL) return WEIR_OK;
-    if (!weir__wheel_held(engine->bell)) return check_process(engine, error);
+    weir_status status = check_process(engine, error);
+    if (status != WEIR_OK || engine == NULL || !weir__wheel_held(engine->bell)) return status;
     return weir__error_set(error, WEIR_STATE, "engine",
                            "this thread runs a callback of the engine or of one of its streams, and the call "
                            "would wait for it to return: make it from another thread, or after the callback");
@@ -334,7 +355,11 @@ static void leave_wheel(weir_engine *engine)
 
 void weir_engine_stop(weir_engine *engine)
 {
-    if (engine == NULL || weir__doorbell_is_inherited(engine->bell)) return;
+    weir_error error;
+    if (engine == NULL) return;
+    if (weir__engine_check_exists(engine, &error) != WEIR_OK)
+        weir__log(WEIR_LOG_ERROR, "weir_engine_stop did nothing: %s", error.message);
+    if (check_process(engine, NULL) != WEIR_OK) return;
     weir__shared_stop(&engine->shared);
     weir__doorbell_ring(engine->bell);
     if (weir__wheel_held(
@@ -363,6 +388,7 @@ weir_status weir_engine_destroy(weir_engine *engine)
         return WEIR_STATE;
     }
     weir_engine_stop(engine);
+    weir__roster_leave(&engine->row);
     pthread_mutex_destroy(&engine->stop_mutex);
     free_engine(engine);
     return WEIR_OK;
@@ -489,13 +515,15 @@ weir_status weir_engine_fork(weir_engine *engine, weir_stream *source, int32_t s
 weir_status weir_engine_get_stats(const weir_engine *engine, weir_engine_stats *stats)
 {
     if (engine == NULL || stats == NULL) return WEIR_INVALID;
+    if (weir__engine_check_exists(engine, NULL) != WEIR_OK) return WEIR_STATE;
     const weir_engine_stats copy = weir__shared_stats((weir__shared *)&engine->shared);
     return weir__sized_give(stats, &copy, sizeof copy, "stats", NULL);
 }
 
 #define READ(engine, ring, from, items, capacity, n)                                                         \
-    ((engine) == NULL || (n) == NULL || ((items) == NULL && (capacity) > 0)                                  \
-         ? WEIR_INVALID                                                                                      \
+    ((engine) == NULL || (n) == NULL || ((items) == NULL && (capacity) > 0) ? WEIR_INVALID                   \
+     : weir__engine_check_exists(engine, NULL) != WEIR_OK                                                    \
+         ? WEIR_STATE                                                                                        \
          : weir__shared_read(&(engine)->shared, &(engine)->shared.ring, from, items, capacity, n))
 
 weir_status weir_engine_ticks(const weir_engine *engine, uint64_t from, weir_tick *ticks, size_t capacity,
@@ -521,7 +549,8 @@ weir_status weir_engine_cache_changes(weir_engine *engine, bool all, weir_cache_
 {
     if (n != NULL) *n = 0;
     if (engine == NULL || changes == NULL || tokens == NULL || n == NULL) return WEIR_INVALID;
-    if (engine->params.cache_block == 0) return WEIR_STATE;
+    if (weir__engine_check_exists(engine, NULL) != WEIR_OK || engine->params.cache_block == 0)
+        return WEIR_STATE;
     *n = weir__cache_changes(engine->driver.prefix.cache, all, changes, tokens, capacity);
     return *n > 0 ? WEIR_OK : WEIR_END;
 }
@@ -531,7 +560,8 @@ weir_status weir_engine_block_tokens(const weir_engine *engine, uint64_t id, int
 {
     if (n != NULL) *n = 0;
     if (engine == NULL || n == NULL || (tokens == NULL && capacity > 0)) return WEIR_INVALID;
-    if (engine->params.cache_block == 0) return WEIR_STATE;
+    if (weir__engine_check_exists(engine, NULL) != WEIR_OK || engine->params.cache_block == 0)
+        return WEIR_STATE;
     *n = weir__cache_block(engine->driver.prefix.cache, id, tokens, capacity);
     return *n == 0 ? WEIR_NOT_FOUND : *n > capacity ? WEIR_TOO_LONG : WEIR_OK;
 }

@@ -9,6 +9,7 @@
 #include "engine/doorbell.h"
 #include "engine/driver.h"
 #include "engine/flights.h"
+#include "engine/roster.h"
 #include "engine/shared.h"
 #include "engine/wheel.h"
 
@@ -17,6 +18,7 @@
  *   - The driver alone: `driver`.
  *   - The rest up to `shared` is constant after create. */
 struct weir_engine {
+    weir__roster_row row; /* the first member */
     weir_model *model;
     weir_engine_params params; /* complete */
     weir__doorbell *bell;
@@ -47,8 +49,11 @@ weir_status weir__engine_submit(weir_engine *engine, const weir_request *request
 weir_status weir__engine_check_count(const weir_engine *engine, uint64_t tenant, const char *field, size_t n,
                                      weir_error *error);
 
+/* For every call, before it reads the engine. STATE: the engine was destroyed. */
+weir_status weir__engine_check_exists(const weir_engine *engine, weir_error *error);
+
 /* For calls that wait for the engine. STATE: on this thread the call would wait forever, because the thread
- * runs one of the engine's callbacks, or because this is a child of fork(). */
+ * runs one of the engine's callbacks, or because this is a child of fork(); or the engine was destroyed. */
 weir_status weir__engine_check_caller(const weir_engine *engine, weir_error *error);
 
 #endif

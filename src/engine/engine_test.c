@@ -9,6 +9,15 @@
 #include "base/cpu.h"
 #include "engine/testing.h"
 
+static char heard[512];
+
+static void hear(weir_log_level level, const char *line, void *user)
+{
+    (void)level;
+    (void)user;
+    snprintf(heard, sizeof heard, "%s", line);
+}
+
 /* ---- Create --------------------------------------------------------------------------------------- */
 
 static void create_refused(rig *r, weir_status status, const char *field)
@@ -72,6 +81,61 @@ static void too_many_cells_are_named(void **state)
     r->params.n_slots = 256;
     r->params.n_kv = 1 << 28;
     create_refused(r, WEIR_NO_MEMORY, "n_kv");
+}
+
+/* Every call with an engine that was destroyed says so, and blames no fork(). */
+static void a_destroyed_engine_is_named(void **state)
+{
+    rig *r = *state;
+    weir_error error = {0};
+    weir_request request = weir_request_default();
+    weir_result result;
+    weir_forecast forecast = {.size = sizeof forecast};
+    weir_engine_stats stats = {.size = sizeof stats};
+    const weir_view *view;
+    weir_snapshot *snapshot = NULL;
+    weir_stream *stream = NULL;
+    weir_flight *flight = NULL;
+    int32_t token = 1;
+    size_t n;
+    request.text = "x";
+    r->params.manual = true;
+    assert_int_equal(weir_engine_create(r->model, &r->params, &r->engine, NULL), WEIR_OK);
+    weir_engine *gone = r->engine;
+    r->engine = NULL;
+    assert_int_equal(weir_stream_create(&stream, NULL), WEIR_OK);
+    assert_int_equal(weir_engine_destroy(gone), WEIR_OK);
+#define GONE(call)                                                                                           \
+    do {                                                                                                     \
+        memset(&error, 0, sizeof error);                                                                     \
+        assert_int_equal(call, WEIR_STATE);                                                                  \
+        assert_string_equal(error.field, "engine");                                                          \
+        assert_non_null(strstr(error.message, "was destroyed"));                                             \
+        assert_null(strstr(error.message, "fork"));                                                          \
+    } while (0)
+    GONE(weir_engine_submit(gone, &request, 1, &stream, &error));
+    GONE(weir_engine_submit(gone, NULL, 0, NULL, &error));
+    GONE(weir_generate(gone, &request, 1, NULL, &result, &error));
+    GONE(weir_generate_best(gone, &request, 1, 1, &result, &error));
+    GONE(weir_flight_open(gone, &request, false, &flight, NULL, &error));
+    GONE(weir_engine_plan_request(gone, &request, &forecast, &error));
+    GONE(weir_snapshot_create(gone, &token, 1, NULL, 0, 1, &snapshot, &error));
+    GONE(weir_engine_view(gone, &view, &error));
+    GONE(weir_engine_step(gone, NULL, 0, NULL, &error));
+#undef GONE
+    assert_int_equal(weir_engine_get_stats(gone, &stats), WEIR_STATE);
+    assert_int_equal(weir_engine_ticks(gone, 0, NULL, 0, &n), WEIR_STATE);
+    assert_int_equal(weir_engine_tick_slots(gone, 0, NULL, 0, &n), WEIR_STATE);
+    assert_int_equal(weir_engine_arrivals(gone, 0, NULL, 0, &n), WEIR_STATE);
+    assert_int_equal(weir_engine_block_tokens(gone, 0, NULL, 0, &n), WEIR_STATE);
+    assert_int_equal(weir_engine_drain(gone, 0), WEIR_STATE);
+    weir_log_set(hear, NULL);
+    weir_engine_stop(gone);
+    assert_non_null(strstr(heard, "weir_engine_stop did nothing"));
+    assert_int_equal(weir_engine_destroy(gone), WEIR_STATE);
+    weir_log_set(NULL, NULL);
+    assert_non_null(strstr(heard, "weir_engine_destroy did nothing: the engine was destroyed"));
+    weir_stream_release(stream);
 }
 
 static void missing_pointers_are_reported(void **state)
@@ -563,6 +627,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         RIG_TEST(parameters_out_of_range_are_named),
         RIG_TEST(too_many_cells_are_named),
+        RIG_TEST(a_destroyed_engine_is_named),
         RIG_TEST(missing_pointers_are_reported),
         RIG_TEST(the_defaults_make_an_engine_with_a_thread),
         RIG_TEST(allotted_sizes_are_reported),

@@ -451,10 +451,11 @@ weir_status weir_flight_open(weir_engine *engine, const weir_request *request, b
                                : request == NULL ? "request"
                                                  : "flight",
                                "a pointer is NULL");
+    weir_status status = weir__engine_check_exists(engine, error);
+    if (status != WEIR_OK) return status;
     char *key = share ? weir__flight_key(request, &n_key) : NULL;
     if (key == NULL && n_key > 0) return no_memory(error);
     weir_flight *own = NULL, *flight = find_flight(engine->flights, key, n_key, NULL);
-    weir_status status = WEIR_OK;
     if (flight == NULL) status = create_flight(engine, &own, error);
     if (own != NULL) {
         own->key = key;

@@ -167,12 +167,13 @@ weir_status weir_engine_plan_request(weir_engine *engine, const weir_request *gi
                                : given == NULL ? "request"
                                                : "forecast",
                                "a pointer is NULL");
-    weir_status status = weir__sized_give(forecast, &full, sizeof full, "forecast", error);
+    weir_status status = weir__engine_check_exists(engine, error);
+    if (status == WEIR_OK) status = weir__sized_give(forecast, &full, sizeof full, "forecast", error);
+    if (status != WEIR_OK) return status;
     /* Without the engine's limit: the forecast also has the length of a prompt that does not fit. */
     weir_engine_params limits = engine->params;
     limits.n_ctx = INT32_MAX;
-    if (status == WEIR_OK)
-        status = weir__request_create(engine->model, &limits, given, 0, engine->bell, NULL, &request, error);
+    status = weir__request_create(engine->model, &limits, given, 0, engine->bell, NULL, &request, error);
     if (status != WEIR_OK) return status;
     full.n_prompt = request->history.n_prompt;
     full.fits = request->history.n_prompt + (request->max_tokens > 0) <= engine->params.n_ctx;

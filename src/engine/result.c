@@ -109,7 +109,8 @@ weir_status weir_generate_best(weir_engine *engine, const weir_request *request,
     memset(results, 0, n * sizeof *results);
     if (request == NULL) return weir__error_set(error, WEIR_INVALID, "request", "request is NULL");
     if (engine == NULL) return weir__error_set(error, WEIR_INVALID, "engine", "engine is NULL");
-    weir_status status = weir__sized_take(&full, sizeof full, request, "request", error);
+    weir_status status = weir__engine_check_exists(engine, error);
+    if (status == WEIR_OK) status = weir__sized_take(&full, sizeof full, request, "request", error);
     if (status == WEIR_OK) status = weir__engine_check_count(engine, 0, "best_of", best_of, error);
     if (status != WEIR_OK) return status;
     full.logprobs = true;

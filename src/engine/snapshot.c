@@ -53,7 +53,8 @@ weir_status weir_snapshot_create(const weir_engine *engine, const int32_t *token
                                "a pointer is NULL");
     if (salt == NULL) salt_length = 0;
     if (salt_length == WEIR_NUL) salt_length = strlen(salt);
-    weir_status status = check_prompt(engine, tokens, n_tokens, salt_length, error);
+    weir_status status = weir__engine_check_exists(engine, error);
+    if (status == WEIR_OK) status = check_prompt(engine, tokens, n_tokens, salt_length, error);
     if (status != WEIR_OK) return status;
     weir_snapshot *made = weir__mem_calloc(1, sizeof *made);
     if (made == NULL) goto no_memory;
@@ -88,7 +89,7 @@ static weir__prefix_key key_of(const weir_snapshot *snapshot)
 
 int32_t weir_snapshot_known(const weir_snapshot *snapshot, const weir_engine *engine)
 {
-    if (snapshot == NULL || engine == NULL) return 0;
+    if (snapshot == NULL || engine == NULL || weir__engine_check_exists(engine, NULL) != WEIR_OK) return 0;
     weir__cache_hit hit;
     weir__prefix_key key = key_of(snapshot);
     weir__cache_look(engine->driver.prefix.cache, &key, snapshot->tokens, snapshot->n + 1, true, NULL,
@@ -115,6 +116,8 @@ static weir_status check_state(const weir_snapshot *snapshot, const weir_engine 
     if (snapshot == NULL || engine == NULL)
         return weir__error_set(error, WEIR_INVALID, snapshot == NULL ? "snapshot" : "engine",
                                "a pointer is NULL");
+    weir_status status = weir__engine_check_exists(engine, error);
+    if (status != WEIR_OK) return status;
     if (snapshot->arrival.limits.kind != weir__prefix_limits(&engine->driver.prefix).kind)
         return weir__error_set(error, WEIR_UNSUPPORTED, "engine",
                                "the snapshot was created for an engine of another model or KV type");

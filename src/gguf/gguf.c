@@ -14,6 +14,10 @@
 #include "base/mem.h"
 #include "gguf/gguf_internal.h"
 
+static const gguf_use for_model = {weir__gguf_check_rules, "convert_hf_to_gguf.py"},
+                      for_adapter = {weir__gguf_check_adapter_rules, "convert_lora_to_gguf.py"},
+                      for_projector = {weir__gguf_check_projector_rules, "convert_hf_to_gguf.py --mmproj"};
+
 #define SHARD_MAX 1024 /* files that the loader keeps open; the largest models have some 60 */
 
 /* A key of split models. False: absent or no uint16. */
@@ -52,9 +56,15 @@ static void open_file(gguf_check *c, const char *path)
     } else if (fstat(c->fd, &st) != 0) {
         weir__gguf_fail(c, WEIR_IO, "cannot be read: %s", strerror(errno));
     } else if (!S_ISREG(st.st_mode)) {
-        const char *kind = S_ISDIR(st.st_mode) ? "a directory" : S_ISFIFO(st.st_mode) ? "a FIFO" : "a device";
-        c->status =
-            weir__error_set(c->error, WEIR_FORMAT, "path", "%.80s: is %s, not a model file", c->name, kind);
+        if (S_ISDIR(st.st_mode))
+            weir__gguf_fail(
+                c, WEIR_FORMAT,
+                "is a directory, not a model file: give a GGUF file in it; a model in safetensors is "
+                "converted with llama.cpp's %s first",
+                c->use->converter);
+        else
+            weir__gguf_fail(c, WEIR_FORMAT, "is %s, not a model file: give a GGUF file",
+                            S_ISFIFO(st.st_mode) ? "a FIFO" : "a device");
     } else {
         c->size = (uint64_t)st.st_size;
         c->written_s = (uint64_t)st.st_mtime;
@@ -67,32 +77,91 @@ static void open_file(gguf_check *c, const char *path)
     }
 }
 
-/* Checks shards 2 to count, whose first is at path, and adds them to *sum. */
+/* The same for a part after the first. */
+static void open_part(gguf_check *c, const char *path, int part, int count)
+{
+    struct stat st;
+    const char *slash = strrchr(path, '/');
+    if (stat(path, &st) == 0 || errno != ENOENT) {
+        open_file(c, path);
+        return;
+    }
+    c->name = slash != NULL ? slash + 1 : path;
+    weir__gguf_fail(c, WEIR_NOT_FOUND,
+                    "is missing, part %d of %d of the model: all parts belong into one folder", part, count);
+}
+
+/* The ending of a part's name, as llama.cpp writes and expects it. */
+static size_t part_ending(char ending[32], int part, int count)
+{
+    return (size_t)snprintf(ending, 32, "-%05d-of-%05d.gguf", part, count);
+}
+
+static bool has_ending(const char *path, const char *ending, size_t n)
+{
+    size_t length = strlen(path);
+    return length > n && strcmp(path + length - n, ending) == 0;
+}
+
+/* Refuses a later part of a split model: the first one has the metadata, and its loader finds the others. */
+static void refuse_later_part(gguf_check *c, int part, int count)
+{
+    char ending[32], first[32];
+    size_t n = part_ending(ending, part, count), n_first = part_ending(first, 1, count);
+    if (has_ending(c->name, ending, n))
+        weir__gguf_fail(c, WEIR_FORMAT, "is part %d of %d of a model; open part 1: %.*s%s", part, count,
+                        (int)(strlen(c->name) - n), c->name, first);
+    else
+        weir__gguf_fail(c, WEIR_FORMAT, "is part %d of %d of a model; open part 1, whose name ends in '%.*s'",
+                        part, count, (int)n_first, first);
+}
+
+/* How many files the model has, of which this must be the first one. */
+static uint16_t count_parts(gguf_check *c)
+{
+    uint16_t count, no;
+    if (!split_number(c, "split.count", &count) || count <= 1) return 1;
+    if (c->fd < 0)
+        weir__gguf_fail(c, WEIR_UNSUPPORTED, "is one of %d files; give a model in one file", count);
+    else if (!split_number(c, "split.no", &no) || no >= count)
+        weir__gguf_refuse(c, "is one of %d files of a model, but its key 'split.no' is missing or wrong",
+                          count);
+    else if (no > 0)
+        refuse_later_part(c, no + 1, count);
+    return count;
+}
+
+/* Checks parts 2 to count, whose first is at path, and adds them to *sum. */
 static void check_shards(gguf_check *c, const char *path, uint16_t count, weir__gguf_info *sum)
 {
-    char ending[32];
-    size_t n = strlen(path);
-    size_t n_ending = (size_t)snprintf(ending, sizeof ending, "-00001-of-%05d.gguf", count);
-    char numbered[64];
+    char ending[32], numbered[32];
+    size_t n = strlen(path), n_ending = part_ending(ending, 1, count);
     char *shard = weir__mem_strdup(path);
     if (shard == NULL) {
         weir__gguf_fail(c, WEIR_NO_MEMORY, "no memory to check it");
         return;
     }
     if (count > SHARD_MAX)
-        weir__gguf_refuse(c, "is split into %d files; at most %d are allowed", count, SHARD_MAX);
-    if (c->status == WEIR_OK && (n <= n_ending || strcmp(path + n - n_ending, ending) != 0))
-        weir__gguf_refuse(c, "is one of %d files, so its name must end in '%s'", count, ending);
+        weir__gguf_fail(c, WEIR_UNSUPPORTED, "is split into %d files; weir reads at most %d", count,
+                        SHARD_MAX);
+    if (c->status == WEIR_OK && !has_ending(path, ending, n_ending))
+        weir__gguf_fail(
+            c, WEIR_FORMAT,
+            "is part 1 of %d of a model, so its name must end in '%s': give the files back their names",
+            count, ending);
     for (int i = 2; i <= count && c->status == WEIR_OK; i++) {
         uint16_t no;
-        snprintf(numbered, sizeof numbered, "-%05d-of-%05d.gguf", i, count);
+        part_ending(numbered, i, count);
         memcpy(shard + n - n_ending, numbered, n_ending); /* as long as ending: i <= count <= SHARD_MAX */
         close_file(c);
-        open_file(c, shard);
+        open_part(c, shard, i, count);
         if (c->status == WEIR_OK) weir__gguf_check_container(c);
         /* Without the type check llama.cpp aborts here. */
         if (c->status == WEIR_OK && (!split_number(c, "split.no", &no) || no != i - 1))
-            weir__gguf_refuse(c, "is not file %d of %d of this model (key 'split.no')", i, count);
+            weir__gguf_fail(
+                c, WEIR_FORMAT,
+                "is not part %d of %d of this model (key 'split.no'): give the files back their names", i,
+                count);
         sum->n_shards++;
         sum->n_kv += c->info.n_kv;
         sum->n_tensors += c->info.n_tensors;
@@ -104,11 +173,9 @@ static void check_shards(gguf_check *c, const char *path, uint16_t count, weir__
     weir__mem_free(shard);
 }
 
-typedef void check_rules(gguf_check *c);
-
-/* Of the file, or of data [size] where that is not NULL. NULL: out of memory. */
-static gguf_check *check_one(const char *name, const void *data, size_t size, check_rules *rules,
-                             weir__stamps *files, weir_error *error)
+/* Of the file, or of data [size] where that is not NULL. *n_parts: of the model. NULL: out of memory. */
+static gguf_check *check_one(const char *name, const void *data, size_t size, const gguf_use *use,
+                             weir__stamps *files, uint16_t *n_parts, weir_error *error)
 {
     gguf_check *c = weir__mem_calloc(1, sizeof *c);
     if (c == NULL) {
@@ -117,13 +184,15 @@ static gguf_check *check_one(const char *name, const void *data, size_t size, ch
     }
     c->name = name;
     c->error = error;
+    c->use = use;
     c->fd = -1;
     c->data = data;
     c->files = files;
     c->size = size;
     if (data == NULL) open_file(c, name);
     if (c->status == WEIR_OK) weir__gguf_check_container(c);
-    if (c->status == WEIR_OK) rules(c);
+    *n_parts = c->status == WEIR_OK ? count_parts(c) : 1;
+    if (c->status == WEIR_OK) use->check_rules(c);
     return c;
 }
 
@@ -140,13 +209,11 @@ static weir_status end_check(gguf_check *c, weir__gguf_info *info)
 
 weir_status weir__gguf_check(const char *path, weir__stamps *files, weir__gguf_info *info, weir_error *error)
 {
-    gguf_check *c = check_one(path, NULL, 0, weir__gguf_check_rules, files, error);
-    uint16_t count, no;
-    if (c != NULL && c->status == WEIR_OK && split_number(c, "split.count", &count) && count > 1) {
+    uint16_t n_parts;
+    gguf_check *c = check_one(path, NULL, 0, &for_model, files, &n_parts, error);
+    if (c != NULL && c->status == WEIR_OK && n_parts > 1) {
         weir__gguf_info sum = c->info;
-        if (!split_number(c, "split.no", &no) || no != 0)
-            weir__gguf_refuse(c, "is one of %d files of a model, and not the first; give the first", count);
-        check_shards(c, path, count, &sum);
+        check_shards(c, path, n_parts, &sum);
         c->info = sum;
     }
     return end_check(c, info);
@@ -154,7 +221,8 @@ weir_status weir__gguf_check(const char *path, weir__stamps *files, weir__gguf_i
 
 weir_status weir__gguf_check_adapter(const char *path, weir__gguf_info *info, weir_error *error)
 {
-    gguf_check *c = check_one(path, NULL, 0, weir__gguf_check_adapter_rules, NULL, error);
+    uint16_t n_parts;
+    gguf_check *c = check_one(path, NULL, 0, &for_adapter, NULL, &n_parts, error);
     if (c != NULL) c->part = "the tensors";
     if (c != NULL && c->status == WEIR_OK) c->info.identity = weir__gguf_checksum(c, 0, c->size);
     return end_check(c, info);
@@ -162,21 +230,19 @@ weir_status weir__gguf_check_adapter(const char *path, weir__gguf_info *info, we
 
 weir_status weir__gguf_check_projector(const char *path, weir__gguf_info *info, weir_error *error)
 {
-    return end_check(check_one(path, NULL, 0, weir__gguf_check_projector_rules, NULL, error), info);
+    uint16_t n_parts;
+    return end_check(check_one(path, NULL, 0, &for_projector, NULL, &n_parts, error), info);
 }
 
 weir_status weir__gguf_check_memory(const void *data, size_t size, weir__gguf_info *info, weir_error *error)
 {
-    gguf_check *c = check_one("the model", data, size, weir__gguf_check_rules, NULL, error);
-    uint16_t count;
-    if (c != NULL && c->status == WEIR_OK && split_number(c, "split.count", &count) && count > 1)
-        weir__gguf_fail(c, WEIR_UNSUPPORTED, "is one of %d files", count);
-    return end_check(c, info);
+    uint16_t n_parts;
+    return end_check(check_one("the model", data, size, &for_model, NULL, &n_parts, error), info);
 }
 
 weir_status weir__gguf_check_projector_memory(const void *data, size_t size, weir__gguf_info *info,
                                               weir_error *error)
 {
-    return end_check(check_one("the projector", data, size, weir__gguf_check_projector_rules, NULL, error),
-                     info);
+    uint16_t n_parts;
+    return end_check(check_one("the projector", data, size, &for_projector, NULL, &n_parts, error), info);
 }

@@ -16,6 +16,7 @@
 #include "base/file.h"
 #include "base/hash.h"
 #include "base/mem.h"
+#include "base/signature.h"
 
 /* gguf.cpp compares each key and each tensor name with all others, which these limit to less than seconds.
  * Models have some 50 keys and up to 2,000 tensors. */
@@ -64,7 +65,17 @@ void weir__gguf_refuse(gguf_check *c, const char *format, ...)
 {
     va_list args;
     va_start(args, format);
-    fail_check(c, WEIR_FORMAT, format, "; the file is damaged, download it again", args);
+    fail_check(c, WEIR_FORMAT, format,
+               "; the file is damaged or was written wrongly: download or convert it again", args);
+    va_end(args);
+}
+
+void weir__gguf_refuse_cut(gguf_check *c, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    fail_check(c, WEIR_FORMAT, format, "; the file is incomplete or damaged: download or copy it again",
+               args);
     va_end(args);
 }
 
@@ -73,7 +84,7 @@ void weir__gguf_refuse(gguf_check *c, const char *format, ...)
 static bool within(gguf_check *c, uint64_t n)
 {
     if (c->status == WEIR_OK && n > c->size - c->at)
-        weir__gguf_refuse(c, "ends at byte %" PRIu64 ", inside %s", c->size, c->part);
+        weir__gguf_refuse_cut(c, "ends at byte %" PRIu64 ", inside %s", c->size, c->part);
     return c->status == WEIR_OK;
 }
 
@@ -182,8 +193,8 @@ static void read_entry(gguf_check *c, gguf_entry *e, uint64_t i)
     if (type >= GGUF_N_TYPES || type == GGUF_ARRAY) {
         weir__gguf_refuse(c, "key '%.60s' has a value of unknown type %u", key, type);
     } else if (e->n > ARRAY_MAX) {
-        weir__gguf_refuse(c, "key '%.60s' has %" PRIu64 " elements; at most %u are allowed", key, e->n,
-                          ARRAY_MAX);
+        weir__gguf_fail(c, WEIR_UNSUPPORTED, "key '%.60s' has %" PRIu64 " elements; weir reads at most %u",
+                        key, e->n, ARRAY_MAX);
     }
     e->type = (uint8_t)type;
     e->value_at = c->at;
@@ -339,11 +350,15 @@ static void read_tensors(gguf_check *c)
         weir__gguf_refuse(c, "key 'general.alignment' is not a uint32");
     else if (e != NULL)
         alignment = weir__gguf_take_u32(c);
-    if (alignment < ALIGN_MIN || (alignment & (alignment - 1)) != 0) {
-        weir__gguf_refuse(c, "key 'general.alignment' is %u; allowed are powers of two from %d", alignment,
-                          ALIGN_MIN);
-        return;
-    }
+    if (alignment == 0 || (alignment & (alignment - 1)) != 0)
+        weir__gguf_refuse(c, "key 'general.alignment' is %u, no power of two", alignment);
+    else if (alignment < ALIGN_MIN)
+        weir__gguf_fail(
+            c, WEIR_UNSUPPORTED,
+            "key 'general.alignment' is %u; weir reads powers of two from %d: convert the original "
+            "model again without a key for the alignment",
+            alignment, ALIGN_MIN);
+    if (c->status != WEIR_OK) return;
     c->at = table_at;
     c->part = "the tensor table";
     c->tensors = weir__mem_calloc((size_t)c->info.n_tensors + 1, sizeof *c->tensors);
@@ -360,22 +375,43 @@ static void read_tensors(gguf_check *c)
     /* last is the end of the last tensor without its padding, which may be missing. */
     uint64_t data_at = (c->at + alignment - 1) / alignment * alignment;
     if (c->info.n_tensors > 0 && (data_at > c->size || last > c->size - data_at))
-        weir__gguf_refuse(c, "has %" PRIu64 " bytes; its tensors end at byte %" PRIu64, c->size,
-                          data_at + last);
+        weir__gguf_refuse_cut(c, "has %" PRIu64 " bytes; its tensors end at byte %" PRIu64, c->size,
+                              data_at + last);
     weir__gguf_refuse_twins(c, c->tensors, (size_t)c->info.n_tensors, "tensor name");
 }
 
 /* ---- One file ------------------------------------------------------------------------------------- */
 
+/* Says what a file without GGUF's magic number is. */
+static void refuse_other(gguf_check *c)
+{
+    unsigned char head[WEIR__SIGNATURE_BYTES] = {0};
+    size_t n = c->size < sizeof head ? (size_t)c->size : sizeof head;
+    c->at = 0;
+    if (!weir__gguf_take(c, head, n)) return;
+    const weir__signature *found = weir__signature_find(head, n, c->size);
+    if (found == NULL)
+        weir__gguf_fail(c, WEIR_FORMAT,
+                        "is not a GGUF file: it begins with %02x %02x %02x %02x; give a GGUF file", head[0],
+                        head[1], head[2], head[3]);
+    else if (found->advice != NULL)
+        weir__gguf_fail(c, WEIR_FORMAT, "is not a GGUF file but %s: %s", found->kind, found->advice);
+    else
+        weir__gguf_fail(c, WEIR_FORMAT,
+                        "is not a GGUF file but %s: convert the model with llama.cpp's %s, or get it as GGUF",
+                        found->kind, c->use->converter);
+}
+
 static void read_header(gguf_check *c)
 {
     unsigned char magic[4] = {0};
     c->part = "the header";
-    if (c->size == 0) weir__gguf_refuse(c, "is empty");
-    if (!weir__gguf_take(c, magic, sizeof magic)) return;
-    if (memcmp(magic, "GGUF", 4) != 0) {
-        weir__gguf_refuse(c, "is not a GGUF file: it begins with %02x %02x %02x %02x", magic[0], magic[1],
-                          magic[2], magic[3]);
+    if (c->size == 0)
+        weir__gguf_fail(c, WEIR_FORMAT,
+                        "is empty: its download or copy did not begin; download or copy it again");
+    if (!weir__gguf_take(c, magic, c->size < sizeof magic ? (size_t)c->size : sizeof magic)) return;
+    if (memcmp(magic, "GGUF", c->size < sizeof magic ? (size_t)c->size : sizeof magic) != 0) {
+        refuse_other(c);
         return;
     }
     uint32_t version = weir__gguf_take_u32(c);
@@ -389,10 +425,11 @@ static void read_header(gguf_check *c)
     c->info.n_kv = weir__gguf_take_u64(c);
     if (c->status != WEIR_OK) return;
     if (c->info.n_kv > KV_MAX)
-        weir__gguf_refuse(c, "claims %" PRIu64 " keys; at most %d are allowed", c->info.n_kv, KV_MAX);
+        weir__gguf_fail(c, WEIR_UNSUPPORTED, "claims %" PRIu64 " keys; weir reads at most %d", c->info.n_kv,
+                        KV_MAX);
     if (c->info.n_tensors > TENSOR_MAX)
-        weir__gguf_refuse(c, "claims %" PRIu64 " tensors; at most %d are allowed", c->info.n_tensors,
-                          TENSOR_MAX);
+        weir__gguf_fail(c, WEIR_UNSUPPORTED, "claims %" PRIu64 " tensors; weir reads at most %d",
+                        c->info.n_tensors, TENSOR_MAX);
 }
 
 uint64_t weir__gguf_checksum(gguf_check *c, uint64_t h, uint64_t n)

@@ -44,6 +44,14 @@ typedef struct gguf_mark {
     uint64_t at; /* offset of its length */
 } gguf_mark;
 
+struct gguf_check;
+
+/* What a file is for. */
+typedef struct gguf_use {
+    void (*check_rules)(struct gguf_check *c); /* checks the metadata */
+    const char *converter; /* llama.cpp's program that makes such a file of other formats */
+} gguf_use;
+
 /* The check of one file. The first failure stays, and every step looks at status first, so that steps need no
  * error paths. Invariant: at <= size; window has window_n bytes of the file from window_at on. */
 typedef struct gguf_check {
@@ -58,6 +66,7 @@ typedef struct gguf_check {
     weir_status status;
     weir_error *error;
     const char *name; /* for messages */
+    const gguf_use *use;
 
     weir__gguf_info info;
     gguf_entry *entries; /* [info.n_kv] */
@@ -79,8 +88,11 @@ uint64_t weir__gguf_checksum(gguf_check *c, uint64_t h, uint64_t n);
 void weir__gguf_fail(gguf_check *c, weir_status code, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
-/* FORMAT: the file is damaged, or made to do harm. */
+/* FORMAT: the file contradicts itself. It is damaged, badly converted, or made to do harm. */
 void weir__gguf_refuse(gguf_check *c, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+/* FORMAT: bytes are missing at the end. */
+void weir__gguf_refuse_cut(gguf_check *c, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 /* Copies the next n <= GGUF_WINDOW bytes; after a failure, zeroes. */
 bool weir__gguf_take(gguf_check *c, void *to, size_t n);

@@ -135,8 +135,94 @@ static void files_that_are_no_models_are_refused(void **state)
     alarm(0);
     save("empty.gguf", "", 0, path);
     assert_refused(path, WEIR_FORMAT, "is empty");
-    save("page.gguf", "<!DOCTYPE html>", 15, path);
-    assert_refused(path, WEIR_FORMAT, "begins with 3c 21 44 4f");
+    save("other.gguf", "Once upon a time", 16, path);
+    assert_refused(path, WEIR_FORMAT, "begins with 4f 6e 63 65; give a GGUF file");
+}
+
+/* ---- Files of other kinds ------------------------------------------------------------------------- */
+
+/* What each file is and what to do; nothing of it is damaged. [n] bytes at `at`, the rest is zeroes. */
+static const struct {
+    const char *bytes;
+    size_t n, at, size;
+    const char *kind, *advice;
+} others[] = {
+    {"version https://git-lfs.github.com/spec/v1\noid sha256:", 54, 0, 130, "Git LFS pointer",
+     "git lfs pull"},
+    {"\xef\xbb\xbf\n  <!DoCtYpE hTmL><title>Log in", 36, 0, 90, "web page", "download the file itself"},
+    {"<html><body>404", 15, 0, 15, "web page", "download the file itself"},
+    {"<?xml version='1.0'?><Error><Code>AccessDenied", 46, 0, 80, "XML", "download the file itself"},
+    {"{\"error\":\"Repository not found\"}", 32, 0, 32, "JSON", "download the file itself"},
+    {"\x20\0\0\0\0\0\0\0{\"__metadata__\":{}}", 27, 0, 100, "safetensors", "convert_hf_to_gguf.py"},
+    {"PK\3\4", 4, 0, 200, "zip archive", "unpack it"},
+    {"PK\3\4\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\x10\0\0\0archive/data.pkl", 46, 0, 200, "PyTorch",
+     "convert_hf_to_gguf.py"},
+    {"\x80\2}q\0", 5, 0, 200, "pickle", "convert_hf_to_gguf.py"},
+    {"\x1f\x8b\x08", 3, 0, 200, "gzip", "unpack it"},
+    {"\xfd"
+     "7zXZ",
+     6, 0, 200, "xz", "unpack it"},
+    {"\x28\xb5\x2f\xfd", 4, 0, 200, "zstd", "unpack it"},
+    {"BZh9", 4, 0, 200, "bzip2", "unpack it"},
+    {"7z\xbc\xaf\x27\x1c", 6, 0, 200, "7z archive", "unpack it"},
+    {"ustar", 5, 257, 1024, "tar archive", "unpack it"},
+    {"\x89HDF\r\n\x1a\n", 8, 0, 200, "HDF5", "original"},
+    {"tjgg", 4, 0, 200, "before GGUF", "GGUF version"},
+    {"weirpack", 8, 0, 200, "weir optimize", "the model itself"},
+    {"", 0, 0, 4096, "zeroes", "not complete"},
+};
+
+static void files_of_other_kinds_are_named(void **state)
+{
+    (void)state;
+    char path[TEMP_PATH_MAX];
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++) {
+        char *bytes = calloc(1, others[i].size);
+        assert_non_null(bytes);
+        memcpy(bytes + others[i].at, others[i].bytes, others[i].n);
+        save("other.gguf", bytes, others[i].size, path);
+        weir_error error = {0};
+        assert_int_equal(weir__gguf_check(path, NULL, NULL, &error), WEIR_FORMAT);
+        if (strstr(error.message, others[i].kind) == NULL ||
+            strstr(error.message, others[i].advice) == NULL || strstr(error.message, "damaged") != NULL)
+            fail_msg("%s, not %s: %s", error.message, others[i].kind, others[i].advice);
+        assert_int_equal(weir__gguf_check_memory(bytes, others[i].size, NULL, &error), WEIR_FORMAT);
+        assert_non_null(strstr(error.message, others[i].kind));
+        free(bytes);
+    }
+}
+
+/* Every file is converted by the program for its use. */
+static void each_use_has_its_converter(void **state)
+{
+    (void)state;
+    static const char weights[] = "\x20\0\0\0\0\0\0\0{\"__metadata__\":{}}                 ";
+    char path[TEMP_PATH_MAX];
+    weir_error error = {0};
+    save("adapter_model.safetensors", weights, sizeof weights - 1, path);
+    assert_int_equal(weir__gguf_check_adapter(path, NULL, &error), WEIR_FORMAT);
+    assert_non_null(strstr(error.message, "convert_lora_to_gguf.py"));
+    assert_int_equal(weir__gguf_check_projector(path, NULL, &error), WEIR_FORMAT);
+    assert_non_null(strstr(error.message, "convert_hf_to_gguf.py --mmproj"));
+    assert_refused(temp_folder(), WEIR_FORMAT, "convert_hf_to_gguf.py");
+}
+
+/* Headers of a few bytes, and texts that only resemble one of the kinds. */
+static void short_and_similar_files_are_read_in_bounds(void **state)
+{
+    (void)state;
+    weir_error error = {0};
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++)
+        for (size_t n = 0; n <= others[i].n; n++) {
+            char *cut = malloc(n + (n == 0)); /* a sanitizer sees a read behind it */
+            assert_non_null(cut);
+            memcpy(cut, others[i].bytes, n);
+            assert_int_equal(weir__gguf_check_memory(cut, n, NULL, &error), WEIR_FORMAT);
+            free(cut);
+        }
+    assert_int_equal(weir__gguf_check_memory("\xff\xff\xff\xff\xff\xff\xff\x7f{", 9, NULL, &error),
+                     WEIR_FORMAT);
+    assert_null(strstr(error.message, "safetensors")); /* its header would be longer than the file */
 }
 
 static void random_bytes_are_refused(void **state)
@@ -260,8 +346,8 @@ static void faults_of_the_header_are_named(void **state)
     CASE(WEIR_UNSUPPORTED, "version 4", m->version = 4);
     CASE(WEIR_UNSUPPORTED, "byte order", m->version = 0x03000000);
     CASE(WEIR_FORMAT, "", m->n_kv_add = 1);
-    CASE(WEIR_FORMAT, "keys", m->n_kv_add = UINT64_MAX / 2);
-    CASE(WEIR_FORMAT, "tensors", m->n_tensors_add = UINT64_MAX / 2);
+    CASE(WEIR_UNSUPPORTED, "keys", m->n_kv_add = UINT64_MAX / 2);
+    CASE(WEIR_UNSUPPORTED, "tensors", m->n_tensors_add = UINT64_MAX / 2);
     CASE(WEIR_FORMAT, "", m->n_tensors_add = 1);
 }
 
@@ -275,13 +361,15 @@ static void faults_of_keys_are_named(void **state)
     CASE(WEIR_FORMAT, "unknown type 13", set(m, "x", 13));
     CASE(WEIR_FORMAT, "unknown type 9", set_array(m, "x", ARRAY, 1));
     CASE(WEIR_FORMAT, "unknown type 77", set_array(m, "x", 77, 1));
-    CASE(WEIR_FORMAT, "elements", set_array(m, "x", U64, UINT64_MAX / 8 + 2));
+    CASE(WEIR_UNSUPPORTED, "elements", set_array(m, "x", U64, UINT64_MAX / 8 + 2));
     CASE(WEIR_FORMAT, "ends at byte", set_array(m, "x", U32, 1 << 20));
     CASE(WEIR_FORMAT, "string of", put_u64(&set(m, "x", STRING)->value, UINT64_MAX - 3));
     CASE(WEIR_FORMAT, "ends at byte", put_u64(&set(m, "x", STRING)->value, 1 << 20));
-    CASE(WEIR_FORMAT, "general.alignment", set_u32(m, "general.alignment", 0));
-    CASE(WEIR_FORMAT, "general.alignment", set_u32(m, "general.alignment", 16));
-    CASE(WEIR_FORMAT, "general.alignment", set_u32(m, "general.alignment", 48));
+    CASE(WEIR_FORMAT, "'general.alignment' is 0, no power of two", set_u32(m, "general.alignment", 0));
+    CASE(WEIR_UNSUPPORTED, "'general.alignment' is 8; weir reads powers of two from 32",
+         set_u32(m, "general.alignment", 8));
+    CASE(WEIR_UNSUPPORTED, "convert the original model again", set_u32(m, "general.alignment", 16));
+    CASE(WEIR_FORMAT, "'general.alignment' is 48, no power of two", set_u32(m, "general.alignment", 48));
     CASE(WEIR_FORMAT, "general.alignment", set_text(m, "general.alignment", "32"));
     CASE(WEIR_OK, "", set_u32(m, "general.alignment", 32));
 }
@@ -367,9 +455,13 @@ static void shards_are_checked_each(void **state)
     weir__gguf_info one;
     weir__gguf_info all;
     save_shard("good", 0, 3, 1, U16, first);
-    assert_refused(first, WEIR_NOT_FOUND, "good-00002-of-00003.gguf");
+    assert_refused(
+        first, WEIR_NOT_FOUND,
+        "good-00002-of-00003.gguf: is missing, part 2 of 3 of the model: all parts belong into one folder");
     save_shard("good", 1, 3, 2, U16, path);
-    assert_refused(path, WEIR_FORMAT, "give the first");
+    assert_refused(
+        path, WEIR_FORMAT,
+        "good-00002-of-00003.gguf: is part 2 of 3 of a model; open part 1: good-00001-of-00003.gguf");
     save_shard("good", 2, 3, 3, U16, path);
     assert_int_equal(weir__gguf_check(first, NULL, &all, NULL), WEIR_OK);
     assert_int_equal(all.n_shards, 3);
@@ -381,9 +473,9 @@ static void shards_are_checked_each(void **state)
     assert_int_equal(all.tensor_bytes, 3 * one.tensor_bytes);
 
     save_shard("good", 0, 3, 2, U16, path);
-    assert_refused(first, WEIR_FORMAT, "not file 2 of 3");
+    assert_refused(first, WEIR_FORMAT, "not part 2 of 3");
     save_shard("good", 1, 3, 2, U32, path); /* aborts llama.cpp */
-    assert_refused(first, WEIR_FORMAT, "not file 2 of 3");
+    assert_refused(first, WEIR_FORMAT, "not part 2 of 3");
     assert_int_equal(truncate(path, 100), 0);
     assert_refused(first, WEIR_FORMAT, "good-00002-of-00003.gguf: ends at byte 100");
     assert_int_equal(unlink(path), 0);
@@ -392,7 +484,57 @@ static void shards_are_checked_each(void **state)
     save_shard("renamed", 0, 3, 2, U16, path);
     assert_refused(path, WEIR_FORMAT, "must end in '-00001-of-00003.gguf'");
     save_shard("many", 0, 2000, 1, U16, path);
-    assert_refused(path, WEIR_FORMAT, "split into 2000 files");
+    assert_refused(path, WEIR_UNSUPPORTED, "split into 2000 files");
+}
+
+/* As llama.cpp writes them: the metadata of the model is in the first part only. */
+static void a_later_part_names_the_first(void **state)
+{
+    (void)state;
+    model m;
+    char path[TEMP_PATH_MAX];
+    weir_error error = {0};
+    memset(&m, 0, sizeof m);
+    m.version = 3;
+    set_u16(&m, "split.count", 3);
+    set_u16(&m, "split.no", 2);
+    add_tensor(&m, "blk.1.attn_k.weight", T_F16, 1024, 32, 16);
+    file f = write_model(&m);
+    save("parts-00003-of-00003.gguf", f.bytes, f.n, path);
+    assert_refused(path, WEIR_FORMAT, "is part 3 of 3 of a model; open part 1: parts-00001-of-00003.gguf");
+    assert_int_equal(weir__gguf_check_adapter(path, NULL, &error), WEIR_FORMAT);
+    assert_non_null(strstr(error.message, "open part 1: parts-00001-of-00003.gguf"));
+    assert_int_equal(weir__gguf_check_projector(path, NULL, &error), WEIR_FORMAT);
+    assert_non_null(strstr(error.message, "open part 1: parts-00001-of-00003.gguf"));
+    save("model.gguf", f.bytes, f.n, path);
+    assert_refused(path, WEIR_FORMAT, "open part 1, whose name ends in '-00001-of-00003.gguf'");
+    assert_int_equal(weir__gguf_check_memory(f.bytes, f.n, NULL, &error), WEIR_UNSUPPORTED);
+    free(f.bytes);
+    remove_key(&m, "split.no"); /* the split keys contradict each other */
+    f = write_model(&m);
+    save("model.gguf", f.bytes, f.n, path);
+    assert_refused(path, WEIR_FORMAT, "key 'split.no'");
+    free(f.bytes);
+    fini_model(&m);
+}
+
+/* Advice to download it again is given only where bytes are missing or contradict each other. */
+static void only_faults_of_the_file_advise_another_copy(void **state)
+{
+    (void)state;
+    CASE(WEIR_FORMAT, "download or convert it again", twin_key(m));
+    CASE(WEIR_FORMAT, "incomplete or damaged", set_array(m, "x", U32, 1 << 20));
+    model m;
+    weir_error error = {0};
+    init_model(&m);
+    set_u32(&m, "general.alignment", 8);
+    assert_int_equal(check(&m, &error), WEIR_UNSUPPORTED);
+    assert_null(strstr(error.message, "download"));
+    set_u32(&m, "general.alignment", 32);
+    m.n_kv_add = 5000;
+    assert_int_equal(check(&m, &error), WEIR_UNSUPPORTED);
+    assert_null(strstr(error.message, "download"));
+    fini_model(&m);
 }
 
 static uint64_t identity_of(const char *path)
@@ -522,6 +664,9 @@ int main(void)
         cmocka_unit_test(fingerprint_is_that_of_contents),
         cmocka_unit_test(large_vocabulary_passes_from_a_file),
         cmocka_unit_test(files_that_are_no_models_are_refused),
+        cmocka_unit_test(files_of_other_kinds_are_named),
+        cmocka_unit_test(each_use_has_its_converter),
+        cmocka_unit_test(short_and_similar_files_are_read_in_bounds),
         cmocka_unit_test(random_bytes_are_refused),
         cmocka_unit_test(every_truncation_is_refused),
         cmocka_unit_test(every_byte_may_change),
@@ -531,6 +676,8 @@ int main(void)
         cmocka_unit_test(memory_holds_no_shards),
         cmocka_unit_test(every_shard_is_watched),
         cmocka_unit_test(shards_are_checked_each),
+        cmocka_unit_test(a_later_part_names_the_first),
+        cmocka_unit_test(only_faults_of_the_file_advise_another_copy),
         cmocka_unit_test(each_failed_allocation_is_reported),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
