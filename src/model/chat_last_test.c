@@ -150,15 +150,15 @@ static void test_prompts(void **state)
         terms t = terms_of(&walk, source);
         for (size_t i = 0; i < 5; i++) {
             t.last = lasts[i];
-            for (t.with_tools = false;; t.with_tools = true) {
-                t.thinks = true;
-                bool cut = is_finished_cut(&t);
-                t.thinks = false;
-                cut = is_finished_cut(&t) || cut;
-                if (i < 2 && !cut && !t.with_tools) fail_msg("%s leaves out the text", walk.name);
-                n_cut[i] += cut && !t.with_tools;
-                if (t.with_tools) break;
-            }
+            t.with_tools = false;
+            t.thinks = true;
+            bool cut = is_finished_cut(&t);
+            t.thinks = false;
+            cut = is_finished_cut(&t) || cut;
+            if (i < 2 && !cut) fail_msg("%s leaves out the text", walk.name);
+            n_cut[i] += cut;
+            t.with_tools = true;
+            if (i % 3 == 0) is_finished_cut(&t);
         }
         free(source);
     }
@@ -271,11 +271,11 @@ static void test_schemas(void **state)
     (void)state;
     for (pin_walk walk = pin_templates(); pin_walk_next(&walk);) {
         char *source = pin_template(walk.name);
-        for (int i = 0; i < 4; i++) {
+        for (int i = 0; i < 3; i++) {
             weir_error error = {0};
             terms t = terms_of(&walk, source);
-            t.thinks = i % 2 == 0;
-            t.with_tools = i >= 2;
+            t.thinks = i != 1;
+            t.with_tools = i == 2;
             t.schema = schema;
             t.last = "\"content\":\"{\\\"sum\\\": 1\"";
             weir_chat *chat = get_chat(&t);
@@ -303,14 +303,14 @@ static void test_calls(void **state)
     (void)state;
     for (pin_walk walk = pin_templates(); pin_walk_next(&walk);) {
         char *source = pin_template(walk.name);
-        for (int i = 0; i < 4; i++) {
+        for (int i = 0; i < 3; i++) {
             weir_error error = {0};
             terms t = terms_of(&walk, source);
-            t.thinks = i % 2 == 0;
+            t.thinks = i != 1;
             t.with_tools = true;
-            t.choice = i >= 2 ? WEIR_TOOLS_REQUIRED : WEIR_TOOLS_AUTO;
+            t.choice = i < 2 ? WEIR_TOOLS_REQUIRED : WEIR_TOOLS_AUTO;
             t.last = "\"content\":\"Well, " END "\"";
-            if (i >= 2 && (strcmp(walk.name, cannot[0]) == 0 || strcmp(walk.name, cannot[1]) == 0)) {
+            if (i < 2 && (strcmp(walk.name, cannot[0]) == 0 || strcmp(walk.name, cannot[1]) == 0)) {
                 assert_null(try_chat(&t, &error));
                 assert_string_equal(error.field, "messages[1].content");
                 assert_non_null(strstr(error.message, "tool_choice"));
@@ -320,8 +320,8 @@ static void test_calls(void **state)
             const char *prompt = weir_chat_prompt(chat, NULL);
             if (find_end(prompt) != prompt + strlen(prompt)) fail_msg("%s: [%s]", walk.name, prompt);
             expect_sampler(&t, chat);
-            if (chat->calls && i < 2) expect_answer(&t, chat, " Yes.\"}", " Yes.", WEIR_DELTA_CONTENT);
-            if (chat->calls && i >= 2)
+            if (chat->calls && i == 2) expect_answer(&t, chat, " Yes.\"}", " Yes.", WEIR_DELTA_CONTENT);
+            if (chat->calls && i < 2)
                 expect_answer(&t, chat, "{\"name\":\"get_weather_map\",\"arguments\":{}}",
                               "get_weather_map{}", WEIR_DELTA_ARGUMENTS);
             weir_chat_release(chat);
