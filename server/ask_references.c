@@ -74,9 +74,9 @@ static weir_status read_text(search *s, const weir__text *text, bool response)
     if (s->n_bytes >= SEARCH_MOST) return WEIR_OK;
     s->n_bytes += text->n;
     weir__text_printf(&all, response ? "%s" : "[%s]", text->n > 0 ? text->bytes : "");
-    weir_status status = all.failed ? WEIR_NO_MEMORY
-                                    : weir__json_parse_texts(all.bytes, all.n, "input", WEIR_INVALID, &value,
-                                                             &error);
+    weir_status status =
+        all.failed ? WEIR_NO_MEMORY
+                   : weir__json_parse_texts(all.bytes, all.n, "input", WEIR_INVALID, &value, &error);
     if (status == WEIR_OK && !take_items(s, response ? json_object_get(value, "output") : value))
         status = WEIR_NO_MEMORY;
     json_decref(value);
@@ -192,9 +192,9 @@ static bool list_references(search *s, const json_t *input)
         if (!serve_field_only(s->call, place.text, item, members)) return false;
         if (id == NULL) return serve_field_refuse(s->call, at.text, "a string: an item's id");
         if (json_object_get(s->items, id) != NULL)
-            return serve_call_refuse(s->call, 400, at.text, "invalid_value",
-                                     "%s names an item that the conversation has already; leave out one of both",
-                                     at.text);
+            return serve_call_refuse(
+                s->call, 400, at.text, "invalid_value",
+                "%s names an item that the conversation has already; leave out one of both", at.text);
         if (json_object_set_new(s->items, id, json_null()) != 0) return serve_call_no_memory(s->call);
         s->left++;
     }
@@ -228,11 +228,11 @@ static bool replace_references(const search *s, json_t *input)
         json_t *found = json_object_get(s->items, id_of(item));
         serve_place place = serve_place_of(serve_place_at("input", i).text, "id");
         if (!json_is_object(found))
-            return serve_call_refuse(
-                call, 400, place.text, "item_not_found",
-                "%s is \"%.63s\", and no kept response that this key may continue has such an item: those with "
-                "\"store\": false are not kept, and others for %d s, as far as there is room; give the item itself",
-                place.text, id_of(item), call->response_s);
+            return serve_call_refuse(call, 400, place.text, "item_not_found",
+                                     "%s is \"%.63s\", and no kept response that this key may continue has "
+                                     "such an item: those with \"store\": false are not kept, and others for "
+                                     "%d s, as far as there is room; give the item itself",
+                                     place.text, id_of(item), call->response_s);
         if (json_array_set(input, i, found) != 0) return serve_call_no_memory(call);
     }
     return true;

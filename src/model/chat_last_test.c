@@ -5,6 +5,7 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "model/chat_parser_testing.h"
 
+#include "base/mem.h"
 #include "model/sampler.h"
 
 #define END "Two!Q" /* how the texts end; nothing else in a prompt has it */
@@ -330,11 +331,39 @@ static void test_calls(void **state)
     }
 }
 
+/* ---- Memory ---- */
+
+static void test_no_memory(void **state)
+{
+    (void)state;
+    pin_walk walk = {.name = "Qwen-Qwen3-0.6B"};
+    char *source = pin_template(walk.name);
+    if (source == NULL || strcmp(weir_backend_version(), "none") == 0) skip();
+    terms t = terms_of(&walk, source);
+    t.last = "\"content\":\"One\",\"reasoning_content\":\"Hm\"";
+    weir_chat_release(get_chat(&t)); /* the cache is then as it will be */
+    long live = weir__mem_live();
+    for (long n = 0;; n++) {
+        weir_error error = {0};
+        weir__mem_fail_after(n);
+        weir_chat *chat = try_chat(&t, &error);
+        bool pending = weir__mem_fail_pending();
+        weir__mem_fail_after(-1);
+        if (pending != (chat != NULL) || (chat == NULL && error.code != WEIR_NO_MEMORY))
+            fail_msg("allocation %ld: %s", n, error.message);
+        weir_chat_release(chat);
+        assert_int_equal(weir__mem_live(), live);
+        if (pending) break;
+    }
+    free(source);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_prompts),       cmocka_unit_test(test_empty),   cmocka_unit_test(test_answers),
         cmocka_unit_test(test_fresh_answers), cmocka_unit_test(test_schemas), cmocka_unit_test(test_calls),
+        cmocka_unit_test(test_no_memory),
     };
     return cmocka_run_group_tests(tests, load, unload);
 }
