@@ -59,7 +59,7 @@ void serve_answer_destroy(serve_answer *answer)
     json_decref(answer->namespaces);
     json_decref(answer->customs);
     weir__text_fini(&answer->repeated);
-    serve_record_destroy(answer->record);
+    serve_record_release(answer->record);
     weir_chat_release(answer->chat);
     weir__mem_free(answer->own_model);
     weir__mem_free(answer);

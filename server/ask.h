@@ -126,6 +126,10 @@ void serve_ask_count(serve_call *call, const serve_dialect *dialect);
 bool serve_ask_messages(serve_ask *ask);
 bool serve_ask_responses(serve_ask *ask);
 
+/* ask_references.c: puts kept items in the place of references to them in "input". False: the call has its
+ * answer. */
+bool serve_ask_references(serve_ask *ask);
+
 /* A field of the request; NULL: it is not given, or null. */
 static inline const json_t *serve_ask_given(const serve_ask *ask, const char *name)
 {

@@ -157,15 +157,6 @@ static bool read_message(serve_call *call, void *to, const char *place, const js
     return serve_field_each(call, turns, inner.text, content, user ? read_user_block : read_assistant_block);
 }
 
-/* A last message of the assistant is continued, as in Anthropic's API. */
-static bool goes_on(const json_t *messages)
-{
-    const json_t *last = json_array_get(messages, json_array_size(messages) - 1);
-    return serve_ask_is(json_string_value(json_object_get(last, "role")), "assistant") &&
-           json_object_get(last, "tool_calls") == NULL &&
-           json_string_length(json_object_get(last, "content")) > 0;
-}
-
 static bool read_conversation(serve_ask *ask)
 {
     serve_turns turns = {.ask = ask};
@@ -182,8 +173,7 @@ static bool read_conversation(serve_ask *ask)
         ok = serve_field_refuse(ask->call, "messages", "an array of at least one message");
     ok = ok && serve_field_each(ask->call, &turns, "messages", messages, read_message) &&
          serve_turns_end(&turns);
-    if (ok) ask->chat.continue_final = goes_on(ask->messages);
-    if (ask->chat.continue_final) ask->chat.add_generation_prompt = false;
+    if (ok) serve_turns_continue(ask); /* as in Anthropic's API */
     serve_turns_fini(&turns);
     return ok;
 }

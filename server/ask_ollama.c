@@ -212,6 +212,7 @@ static bool make_messages(serve_ask *ask, bool chat)
     bool ok = (r.first != NULL && r.last != NULL) || serve_call_no_memory(ask->call);
     ok = ok && (chat ? read_messages(&r, serve_ask_given(ask, "messages")) : read_prompt(&r)) &&
          (r.turns.messages == NULL || serve_turns_end(&r.turns));
+    if (ok && chat) serve_turns_continue(ask); /* as Ollama does */
     serve_turns_fini(&r.turns);
     free_calls(&r);
     return ok;

@@ -193,7 +193,7 @@ static bool read_item(serve_call *call, void *to, const char *place, const json_
     if (strcmp(type, "reasoning") == 0) return read_reasoning(turns, place, item);
     return serve_field_refuse_type(call, place, item,
                                    "message, function_call, function_call_output, custom_tool_call, "
-                                   "custom_tool_call_output, reasoning");
+                                   "custom_tool_call_output, reasoning, item_reference");
 }
 
 /* The items of the response before, with its own output: an array that the caller frees, or NULL after an
@@ -265,7 +265,7 @@ static bool read_input(serve_ask *ask)
         serve_turns_begin(&turns, "system", "instructions");
         serve_turns_add_text(&turns, said);
     }
-    ok = ok && read_previous(&turns);
+    ok = ok && read_previous(&turns) && serve_ask_references(ask);
     if (ok && json_is_string(input)) {
         serve_turns_begin(&turns, "user", "input");
         serve_turns_add_text(&turns, input);

@@ -154,7 +154,7 @@ void serve_names_message(const weir_error *error, const serve_terms *terms, char
         while (is_word(at[n])) n++;
         const char *name =
             n > 0 && quote == '\0' ? other_name(at, n, at == error->message, field, terms) : NULL;
-        if (name == NULL && quote == '\0' && at == error->message && n == 11 && terms->schema_field != NULL &&
+        if (name == NULL && quote == '\0' && n == 11 && terms->schema_field != NULL &&
             memcmp(at, "json_schema", n) == 0)
             name = terms->schema_field;
         if (n == 0) {

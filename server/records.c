@@ -2,6 +2,7 @@
 #include "records.h"
 
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -22,6 +23,7 @@ serve_record *serve_record_create(const char *id, serve_owner owner, const char 
 {
     serve_record *record = weir__mem_calloc(1, sizeof *record);
     if (record == NULL) return NULL;
+    atomic_init(&record->refs, 1);
     record->owner = owner;
     record->salt = weir__mem_strdup(salt);
     if (strlen(id) < sizeof record->id) snprintf(record->id, sizeof record->id, "%s", id);
@@ -30,9 +32,9 @@ serve_record *serve_record_create(const char *id, serve_owner owner, const char 
     return NULL;
 }
 
-void serve_record_destroy(serve_record *record)
+void serve_record_release(serve_record *record)
 {
-    if (record == NULL) return;
+    if (record == NULL || atomic_fetch_sub_explicit(&record->refs, 1, memory_order_acq_rel) > 1) return;
     weir__text_fini(&record->before);
     weir__text_fini(&record->input);
     weir__text_fini(&record->response);
@@ -68,7 +70,7 @@ static serve_record *take_record(serve_records *records, serve_record **at)
 void serve_records_destroy(serve_records *records)
 {
     if (records == NULL) return;
-    while (records->newest != NULL) serve_record_destroy(take_record(records, &records->newest));
+    while (records->newest != NULL) serve_record_release(take_record(records, &records->newest));
     serve_share_fini(&records->share);
     pthread_mutex_destroy(&records->mutex);
     weir__mem_free(records);
@@ -98,9 +100,9 @@ void serve_records_put(serve_records *records, serve_record *record, int64_t unt
         records->newest = record;
     }
     while (serve_share_used(&records->share) > records->most && serve_share_largest(&records->share, &owner))
-        serve_record_destroy(take_record(records, oldest_of(records, owner)));
+        serve_record_release(take_record(records, oldest_of(records, owner)));
     pthread_mutex_unlock(&records->mutex);
-    if (!whole) serve_record_destroy(record);
+    if (!whole) serve_record_release(record);
 }
 
 /* Compares all ids as a whole: the time reveals nothing about them. Under the mutex; NULL: there is none. */
@@ -135,13 +137,31 @@ weir_status serve_records_find(serve_records *records, const char *id, const cha
     return found == NULL ? WEIR_INVALID : failed ? WEIR_NO_MEMORY : WEIR_OK;
 }
 
+weir_status serve_records_hold(serve_records *records, const char *salt, serve_record ***list, size_t *n)
+{
+    size_t capacity = 0;
+    bool ok = true;
+    *list = NULL;
+    *n = 0;
+    pthread_mutex_lock(&records->mutex);
+    for (serve_record *one = records->newest; ok && one != NULL; one = one->next) {
+        if (strcmp(one->salt, salt) != 0) continue;
+        ok = weir__mem_grow(list, &capacity, *n + 1, sizeof **list);
+        if (!ok) break;
+        atomic_fetch_add_explicit(&one->refs, 1, memory_order_relaxed);
+        (*list)[(*n)++] = one;
+    }
+    pthread_mutex_unlock(&records->mutex);
+    return ok ? WEIR_OK : WEIR_NO_MEMORY;
+}
+
 bool serve_records_remove(serve_records *records, const char *id, const char *salt)
 {
     pthread_mutex_lock(&records->mutex);
     serve_record **found = find_record(records, id, salt);
     serve_record *record = found != NULL ? take_record(records, found) : NULL;
     pthread_mutex_unlock(&records->mutex);
-    serve_record_destroy(record);
+    serve_record_release(record);
     return record != NULL;
 }
 
@@ -150,7 +170,7 @@ void serve_records_sweep(serve_records *records, int64_t now_ns)
     pthread_mutex_lock(&records->mutex);
     for (serve_record **at = &records->newest; *at != NULL;) {
         if ((*at)->until_ns <= now_ns)
-            serve_record_destroy(take_record(records, at));
+            serve_record_release(take_record(records, at));
         else
             at = &(*at)->next;
     }

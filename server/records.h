@@ -13,6 +13,7 @@ typedef struct serve_records serve_records;
 
 /* A response with its conversation. Items are JSON, with a comma between two of them. */
 typedef struct serve_record {
+    _Atomic int refs;
     struct serve_record *next; /* the one that was kept before it */
     char id[SERVE_RECORD_ID];  /* zeroes behind it */
     char *salt;                /* of the key that may read it */
@@ -26,7 +27,9 @@ typedef struct serve_record {
 
 /* NULL: out of memory. */
 serve_record *serve_record_create(const char *id, serve_owner owner, const char *salt);
-void serve_record_destroy(serve_record *record);
+
+/* NULL is no error. Any thread. */
+void serve_record_release(serve_record *record);
 
 /* most: bytes of all records. */
 serve_records *serve_records_create(size_t most);
@@ -42,6 +45,10 @@ void serve_records_put(serve_records *records, serve_record *record, int64_t unt
  * NO_MEMORY. The texts are freed in any case. */
 weir_status serve_records_find(serve_records *records, const char *id, const char *salt, weir__text *before,
                                weir__text *input, weir__text *response);
+
+/* Holds all records with this salt, which do not change any more: an array [n], the newest first, that the
+ * caller releases, one by one, and frees with weir__mem_free. NO_MEMORY. */
+weir_status serve_records_hold(serve_records *records, const char *salt, serve_record ***list, size_t *n);
 
 /* False: there is none. */
 bool serve_records_remove(serve_records *records, const char *id, const char *salt);

@@ -116,6 +116,17 @@ bool serve_turns_end(serve_turns *turns)
     return true;
 }
 
+void serve_turns_continue(serve_ask *ask)
+{
+    const json_t *last = json_array_get(ask->messages, json_array_size(ask->messages) - 1);
+    const json_t *content = json_object_get(last, "content");
+    if (!has_role(last, "assistant") || json_object_get(last, "tool_calls") != NULL) return;
+    for (size_t i = 0; i < json_array_size(content); i++)
+        if (json_object_get(json_array_get(content, i), "text") == NULL) return;
+    ask->chat.continue_final = true;
+    ask->chat.add_generation_prompt = false;
+}
+
 void serve_turns_fini(serve_turns *turns)
 {
     json_decref(turns->messages);

@@ -33,6 +33,9 @@ void serve_turns_set_call(serve_turns *turns, const json_t *id);
 /* Makes the messages those of the ask. False: out of memory, and the call has its answer. */
 bool serve_turns_end(serve_turns *turns);
 
+/* Lets the answer continue a last message of the assistant that has only texts and reasoning. */
+void serve_turns_continue(serve_ask *ask);
+
 /* Frees the messages, unless the ask has them. */
 void serve_turns_fini(serve_turns *turns);
 

@@ -97,6 +97,72 @@ check("calls and reasoning are continued", more.status == 200, more.body)
 for what in ("order=up", "limit=0", "limit=101", "limit=x", "page=2"):
     check("refused: " + what, get(f"{RESPONSES}/{made['id']}/input_items?{what}").status == 400)
 
+# ---- References to items: the same prompt as with the items themselves, and as with previous_response_id
+
+
+def refer(*items, **more):
+    return [{"id": i["id"], **more} if isinstance(i, dict) else {"id": i, **more} for i in items]
+
+
+def ask_for(name, reply, usage, expected):
+    check(name, reply.status == 200 and text_of(reply.json) == text_of(expected) and reply.json["usage"]["input_tokens"] == usage, reply.body, expected)
+
+
+told = {"role": "user", "content": "and now?"}
+begun = post({"input": "hello"}).json
+asked = get(f"{RESPONSES}/{begun['id']}/input_items").json["data"]
+by_id = post({"input": [told], "previous_response_id": begun["id"]}).json
+tokens = by_id["usage"]["input_tokens"]
+full = [{"role": "user", "content": "hello"}, *begun["output"], told]
+ask_for("items in full", post({"input": full}), tokens, by_id)
+for more in ({}, {"type": "item_reference"}, {"type": None}):
+    ask_for(f"a reference to an answer {more}", post({"input": [full[0], *refer(*begun["output"], **more), told]}), tokens, by_id)
+    ask_for(f"and to what was asked {more}", post({"input": [*refer(*asked, *begun["output"], **more), told]}), tokens, by_id)
+count = server.post(RESPONSES + "/input_tokens", {"input": [*refer(*asked, *begun["output"]), told]}, key="one").json
+check("references are counted", count["input_tokens"] == tokens, count, tokens)
+streamed = server.connect()
+streamed.request("POST", RESPONSES, {**SHORT, "input": [*refer(*asked, *begun["output"]), told], "stream": True}, key="one")
+streamed.head()
+last = json.loads(list(streamed.events())[-1])["response"]
+check("and streamed", text_of(last) == text_of(by_id) and last["usage"]["input_tokens"] == tokens, last, by_id)
+turn = post({"input": [*refer(*asked, *begun["output"]), told]}).json
+kept = get(f"{RESPONSES}/{turn['id']}/input_items?order=asc").json["data"]
+check("what is kept has the items", [i["id"] for i in kept[:2]] == [asked[0]["id"], begun["output"][0]["id"]] and kept[1]["content"][0]["text"] == text_of(begun), kept)
+after = post({"input": [{"role": "user", "content": "go on"}], "previous_response_id": turn["id"]}).json
+ask_for("a turn later", post({"input": [*refer(*asked, *begun["output"], *kept[2:], *turn["output"]), {"role": "user", "content": "go on"}]}), after["usage"]["input_tokens"], after)
+check("the first response is deleted", get(f"{RESPONSES}/{begun['id']}", method="DELETE").status == 200)
+ask_for("its items are those of the turns after it", post({"input": [*refer(*asked, *begun["output"]), told]}), tokens, by_id)
+
+# ---- References to calls and to reasoning
+
+plain = post({"input": calls}).json
+for some in ([1], [2], [1, 2], [0, 1, 2], [0, 1, 2, 3]):
+    mixed = [refer(i)[0] if k in some else calls[k] for k, i in enumerate(listed)]
+    ask_for(f"references {some} of a message, reasoning, a call and its output", post({"input": mixed}), plain["usage"]["input_tokens"], plain)
+ask_for("an id that a client chose", post({"input": [calls[0], calls[1], {"type": "item_reference", "id": "fc_1"}, calls[3]]}), plain["usage"]["input_tokens"], plain)
+
+# ---- References that are refused
+
+
+def refused(name, items, field, word, key="one", code="item_not_found"):
+    reply = post({"input": items}, key=key)
+    check(f"refused: {name}", reply.status == 400 and reply.error["param"] == field and reply.error["code"] == code and word in reply.error["message"], reply.status, reply.body)
+
+
+unkept = post({"input": "hello", "store": False}).json
+for name, key, identity in (("of another key", "two", turn["output"][0]["id"]), ("that nobody made", "one", "msg_0_0"), ("of an answer that is not kept", "one", unkept["output"][0]["id"]),
+                            ("without a token", "one", "x"), ("an empty id", "one", ""), ("a long id", "one", "msg_" + "0" * 300 + "_0"), ("a response", "one", turn["id"]),
+                            ("an item that the response does not have", "one", turn["output"][0]["id"][:-1] + "7")):
+    refused(name, [told, {"id": identity}], "input[1].id", "\"store\": false", key)
+refused("no string", [{"type": "item_reference", "id": 5}], "input[0].id", "string", code="invalid_value")
+refused("no id", [{"type": "item_reference"}], "input[0].id", "string", code="invalid_value")
+refused("another member", [{"type": "item_reference", "id": "msg_1", "text": "x"}], "input[0].text", "not supported", code="unknown_parameter")
+[mine] = turn["output"]
+refused("twice", [*refer(mine, mine), told], "input[1].id", "already", code="invalid_value")
+refused("beside the item", [*refer(mine), mine, told], "input[0].id", "already", code="invalid_value")
+reply = post({"input": [*refer(mine), told], "previous_response_id": turn["id"]})
+check("refused: beside the response that has it", reply.status == 400 and reply.error["param"] == "input[0].id" and "already" in reply.error["message"], reply.body)
+
 # ---- Deleted
 
 deleted = get(f"{RESPONSES}/{second['id']}", method="DELETE")

@@ -335,9 +335,11 @@ typedef struct weir_chat_params {
     size_t n_args;
     bool add_generation_prompt; /* true */
     bool enable_thinking;       /* true */
-    bool continue_final;        /* the answer continues the last message, which is the assistant's */
-    bool parse_reasoning;       /* true: reasoning is separated from content */
-    int64_t now;                /* the time for templates that print the date, seconds since 1970; 0 = now */
+    /* The answer continues the last message, which is the assistant's: the prompt ends where its text does, or
+     * its reasoning if it has no text. With json_schema the text must begin an answer that is allowed */
+    bool continue_final;
+    bool parse_reasoning; /* true: reasoning is separated from content */
+    int64_t now;          /* the time for templates that print the date, seconds since 1970; 0 = now */
     /* true (default): a keyword of json_schema that cannot be enforced is an error; false: it is left out and
      * listed by weir_chat_relaxed, unless it is malformed */
     bool strict_schema;

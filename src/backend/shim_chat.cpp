@@ -231,6 +231,15 @@ common_chat_params apply_analyzed(const weir__shim_template *t, common_chat_temp
     return params;
 }
 
+common_chat_continuation continuation(weir__continuation kind)
+{
+    switch (kind) {
+    case WEIR__CONTINUE_TEXT: return COMMON_CHAT_CONTINUATION_CONTENT;
+    case WEIR__CONTINUE_REASONING: return COMMON_CHAT_CONTINUATION_REASONING;
+    default: return COMMON_CHAT_CONTINUATION_NONE;
+    }
+}
+
 /* Renders with these tools, this choice and this schema. */
 common_chat_params render(const weir__shim_template *t, const weir__shim_render *in, const char *tools,
                           common_chat_tool_choice choice, const char *schema)
@@ -243,13 +252,13 @@ common_chat_params render(const weir__shim_template *t, const weir__shim_render 
     const common_json args = common_json::parse(in->args);
     for (const auto &arg : args.items()) inputs.chat_template_kwargs[arg.key()] = arg.value().dump();
     inputs.parallel_tool_calls = in->parallel_tool_calls;
-    inputs.add_generation_prompt = in->add_generation_prompt && !in->continue_final;
-    inputs.enable_thinking = in->enable_thinking;
-    inputs.continue_final_message =
-        in->continue_final ? COMMON_CHAT_CONTINUATION_AUTO : COMMON_CHAT_CONTINUATION_NONE;
+    inputs.add_generation_prompt = in->add_generation_prompt && in->continuation == WEIR__CONTINUE_NONE;
+    /* Without it, some handlers do not read the reasoning that goes on. */
+    inputs.enable_thinking = in->enable_thinking || in->continuation == WEIR__CONTINUE_REASONING;
+    inputs.continue_final_message = continuation(in->continuation);
     inputs.reasoning_format =
         in->parse_reasoning ? COMMON_REASONING_FORMAT_DEEPSEEK : COMMON_REASONING_FORMAT_NONE;
-    if (t->analyzed && tools == nullptr && schema == nullptr && !in->continue_final)
+    if (t->analyzed && tools == nullptr && schema == nullptr && in->continuation == WEIR__CONTINUE_NONE)
         return apply_analyzed(t, inputs);
     return common_chat_templates_apply(t->templates.get(), inputs);
 }
@@ -653,7 +662,7 @@ weir_status weir__shim_chat_create(const weir__shim_template *t, const weir__shi
             if (in->json_schema != nullptr && !chat->params.grammar_lazy && !chat->params.grammar.empty() &&
                 !chat->params.parser.empty()) {
                 common_json arena = common_json::parse(chat->params.parser);
-                if (!in->continue_final) drop_fences(arena); /* the text to continue may have opened one */
+                if (!in->fenced) drop_fences(arena);
                 constrain(in, name_schemas(in), arena, chat->params);
             }
             if (!chat->params.grammar_lazy) chat->params.grammar_triggers.clear();
@@ -691,6 +700,18 @@ weir_status weir__shim_chat_prompt(const weir__shim_template *t, const weir__shi
 void weir__shim_chat_destroy(weir__shim_chat *chat)
 {
     delete chat;
+}
+
+weir_status weir__shim_chat_begin(weir__shim_chat *chat, const char *text, weir_error *error)
+{
+    return guard(error, WEIR_BACKEND, "the answer cannot begin", [&] {
+        std::string begin = text, again = begin;
+        weir::refuse_starved();
+        chat->params.generation_prompt = std::move(begin);
+        chat->parser.generation_prompt = std::move(again);
+        chat->rendered.generation_prompt = chat->params.generation_prompt.c_str();
+        return WEIR_OK;
+    });
 }
 
 const weir__shim_rendered *weir__shim_chat_rendered(const weir__shim_chat *chat)

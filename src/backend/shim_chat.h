@@ -21,6 +21,13 @@ void weir__shim_template_destroy(weir__shim_template *t);
 /* Whether it renders tools or calls of tools. */
 bool weir__shim_template_knows_tools(const weir__shim_template *t);
 
+/* What of the last message goes on in the answer. */
+typedef enum weir__continuation {
+    WEIR__CONTINUE_NONE,
+    WEIR__CONTINUE_TEXT,
+    WEIR__CONTINUE_REASONING,
+} weir__continuation;
+
 typedef struct weir__shim_render {
     const char *messages;       /* JSON array as in OpenAI's API */
     const char *tools;          /* JSON array as in OpenAI's API, or NULL: shown in the prompt */
@@ -31,7 +38,8 @@ typedef struct weir__shim_render {
     bool parallel_tool_calls;
     bool add_generation_prompt;
     bool enable_thinking;
-    bool continue_final;
+    weir__continuation continuation;
+    bool fenced; /* the text that goes on may have opened a Markdown fence */
     bool parse_reasoning;
 } weir__shim_render;
 
@@ -44,6 +52,9 @@ typedef struct weir__shim_chat weir__shim_chat;
 weir_status weir__shim_chat_create(const weir__shim_template *t, const weir__shim_render *in,
                                    weir__shim_chat **out, weir_error *error);
 void weir__shim_chat_destroy(weir__shim_chat *chat);
+
+/* Replaces generation_prompt, before the chat is used. NO_MEMORY. */
+weir_status weir__shim_chat_begin(weir__shim_chat *chat, const char *text, weir_error *error);
 
 /* Renders the prompt alone, as weir__shim_chat_create would. add gets it once; false from add: NO_MEMORY. */
 weir_status weir__shim_chat_prompt(const weir__shim_template *t, const weir__shim_render *in,

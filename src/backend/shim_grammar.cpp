@@ -187,9 +187,12 @@ weir_status grammar::begin(const char *text, weir_error *error)
     for (int32_t i = 0; i < n; i++) {
         int32_t id = ids[static_cast<std::size_t>(i)];
         std::string bytes = piece(id);
-        /* Some tokenizers add a space before the first token. */
-        if (i == 0 && !bytes.empty() && bytes[0] == ' ' && text[0] != ' ') continue;
-        weir_status status = weir__automaton_accept(automaton, &place, id);
+        /* Some tokenizers add a space before the first token, or to it. */
+        bool spaced = i == 0 && !bytes.empty() && bytes[0] == ' ' && text[0] != ' ';
+        if (spaced && bytes.size() == 1) continue;
+        weir_status status =
+            spaced ? weir__automaton_accept_bytes(automaton, &place, id, bytes.data() + 1, bytes.size() - 1)
+                   : weir__automaton_accept(automaton, &place, id);
         if (status == WEIR_REFUSED)
             return weir__error_set(
                 error, WEIR_GRAMMAR, "grammar",

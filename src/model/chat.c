@@ -10,6 +10,7 @@
 #include "base/mem.h"
 #include "base/sized.h"
 #include "model/chat_calls.h"
+#include "model/sampler.h"
 #include "params/members.h"
 
 #define ARGS_MAX 64 /* templates know a handful of variables; each rendering copies all */
@@ -77,6 +78,7 @@ void weir_chat_release(weir_chat *chat)
     weir__spans_fini(&chat->spans);
     weir__mem_free(chat->preserved);
     weir__mem_free(chat->own_prompt);
+    weir__mem_free(chat->begun);
 #ifndef WEIR_NO_LLAMA
     weir__shim_chat_destroy(chat->reader);
 #endif
@@ -155,10 +157,10 @@ static weir_status create_described(weir_model *model, weir_chat_params params, 
         status = weir__json_parse(params.json_schema, WEIR_NUL, "json_schema", WEIR_GRAMMAR, &form, error);
     if (status == WEIR_OK) {
         const weir__schema_terms terms = weir__chat_schema_terms(&params, &tools->relaxed);
-        status = weir__chat_calls_describe(messages, tools, talk, form, &terms, &described, &schema, error);
+        status = weir__chat_calls_describe(messages, tools, talk, params.continue_final, form, &terms,
+                                           &described, &schema, error);
     }
     if (status == WEIR_OK) {
-        params.tool_choice = WEIR_TOOLS_AUTO;
         params.json_schema = schema;
         params.strict_schema = false; /* unenforceable parts were refused or reported above */
         status = create_chat(model, &params, described, &none, NULL, &chat, error);
@@ -194,6 +196,36 @@ static weir_status read_prompt(weir_chat *chat, const weir_chat_params *params, 
     return chat->marks != NULL ? WEIR_OK : weir__chat_no_memory(error);
 }
 
+/* Refuses a text that goes on if no answer in the form that is enforced begins with it. */
+static weir_status check_begun(weir_chat *chat, const weir_chat_params *params, const json_t *messages,
+                               weir_error *error)
+{
+    weir__grammar whole = chat->grammar;
+    weir_sampler *sampler = NULL;
+    weir_error own = {0};
+    char field[64];
+    if (chat->begun == NULL || chat->constraint == NULL || whole.prefill == NULL) return WEIR_OK;
+    weir_status status = weir__sampler_create(chat->model, NULL, &chat->grammar, "", &sampler, &own);
+    if (status == WEIR_OK) weir_sampler_destroy(sampler);
+    if (status != WEIR_GRAMMAR) return status == WEIR_OK ? status : weir__error_copy(error, &own);
+    whole.prefill = NULL;
+    status = weir__sampler_create(chat->model, NULL, &whole, "", &sampler, NULL);
+    if (status == WEIR_OK) weir_sampler_destroy(sampler);
+    if (status != WEIR_OK) return weir__error_copy(error, &own); /* the grammar itself is at fault */
+    snprintf(field, sizeof field, "messages[%zu].content", json_array_size(messages) - 1);
+    return params->tool_choice == WEIR_TOOLS_REQUIRED
+               ? weir__error_set(
+                     error, WEIR_INVALID, field,
+                     "%s goes on, and tool_choice asks for a call, which cannot follow a text in the "
+                     "form of calls that this model's template has; leave out one of both",
+                     field)
+               : weir__error_set(
+                     error, WEIR_INVALID, field,
+                     "%s goes on, but no answer that %s allows begins with it; give the beginning "
+                     "of one, or leave out one of both",
+                     field, params->json_schema != NULL ? "json_schema" : "tools_json");
+}
+
 weir_status weir_chat_create(weir_model *model, const weir_chat_params *given, weir_chat **out,
                              weir_error *error)
 {
@@ -223,6 +255,7 @@ weir_status weir_chat_create(weir_model *model, const weir_chat_params *given, w
         goto out;
     }
     status = read_prompt(chat, &params, messages, &markers, error);
+    if (status == WEIR_OK) status = check_begun(chat, &params, messages, error);
     if (status != WEIR_OK) {
         weir_chat_release(chat);
         goto out;

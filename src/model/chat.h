@@ -18,7 +18,8 @@ struct weir_chat {
     weir_model *model;       /* held */
     weir__shim_chat *reader; /* NULL in a build without llama.cpp */
     bool plain;              /* the answer is all content: nothing parses it */
-    bool continues;          /* the answer continues the last message, whose text is not delivered again */
+    char *begun;             /* NULL, or the text that goes on: the answer, as the grammar and the parser read
+                              * it, begins with it, but it is not delivered again */
     bool calls;              /* the content has the form of chat_calls.h, */
     bool form;               /* and its response is JSON */
     char *own_prompt;        /* the prompt, or NULL if it lies in reader */

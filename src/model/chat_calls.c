@@ -101,9 +101,30 @@ static bool add_rewritten(json_t *list, json_t *message)
     return ok;
 }
 
+/* Writes the text of a message that goes on as the beginning of a response. */
+static bool open_response(json_t *list, weir__chat_calls_talk talk)
+{
+    size_t last = json_array_size(list) - 1;
+    json_t *message = weir__json_copy(json_array_get(list, last));
+    weir__text text = {0}, content = {0};
+    bool ok = message != NULL && weir__chat_add_content(&text, json_object_get(message, "content")) &&
+              weir__text_add_string(&content, "{\"response\":");
+    if (talk == WEIR__TALK_FORM)
+        ok = ok && weir__text_add(&content, text.bytes, text.n);
+    else
+        weir__json_quote(&content, text.bytes, text.n);
+    ok = ok && !content.failed;
+    if (ok && talk == WEIR__TALK_WORDS) content.n--; /* the string is open */
+    if (ok && text.n > 0)
+        ok = json_object_set_new(message, "content", json_stringn(content.bytes, content.n)) == 0;
+    weir__text_fini(&text);
+    weir__text_fini(&content);
+    return json_array_set_new(list, last, message) == 0 && ok;
+}
+
 /* NULL: out of memory. */
 static json_t *describe_messages(const json_t *messages, const json_t *tools, weir__chat_calls_talk talk,
-                                 const json_t *form)
+                                 bool goes_on, const json_t *form)
 {
     json_t *list = json_array(), *first = json_array_get(messages, 0);
     weir__text system = {0};
@@ -114,6 +135,7 @@ static json_t *describe_messages(const json_t *messages, const json_t *tools, we
              weir__text_add_string(&system, "\n\n");
     ok = ok && append_instructions(&system, tools, talk, form) && add_message(list, "system", &system);
     for (; ok && i < json_array_size(messages); i++) ok = add_rewritten(list, json_array_get(messages, i));
+    if (goes_on && talk != WEIR__TALK_NONE) ok = ok && open_response(list, talk);
     weir__text_fini(&system);
     if (ok) return list;
     json_decref(list);
@@ -247,13 +269,13 @@ static weir_status try_schemas(const weir__chat_tools *tools, const json_t *form
 }
 
 weir_status weir__chat_calls_describe(const json_t *messages, const weir__chat_tools *tools,
-                                      weir__chat_calls_talk talk, const json_t *form,
+                                      weir__chat_calls_talk talk, bool goes_on, const json_t *form,
                                       const weir__schema_terms *terms, json_t **described, char **schema,
                                       weir_error *error)
 {
     weir_status status = try_schemas(tools, form, terms, error);
     if (status != WEIR_OK) return status;
-    json_t *list = describe_messages(messages, tools->shown, talk, form);
+    json_t *list = describe_messages(messages, tools->shown, talk, goes_on, form);
     char *answer = list != NULL ? describe_answer(tools->shown, talk, form) : NULL;
     if (answer == NULL) {
         json_decref(list);

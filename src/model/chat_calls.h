@@ -20,9 +20,9 @@ typedef enum weir__chat_calls_talk {
  * schema of a response for WEIR__TALK_FORM, read on these terms. Each schema is tried by itself: combined,
  * one that nothing satisfies would only make a branch that is never taken. Errors: GRAMMAR (field: as
  * weir__chat_tools_init, or "json_schema" and the pointer), UNSUPPORTED (a build without llama.cpp),
- * NO_MEMORY. */
+ * NO_MEMORY. goes_on: the answer continues the last message, whose text is then that of a response. */
 weir_status weir__chat_calls_describe(const json_t *messages, const weir__chat_tools *tools,
-                                      weir__chat_calls_talk talk, const json_t *form,
+                                      weir__chat_calls_talk talk, bool goes_on, const json_t *form,
                                       const weir__schema_terms *terms, json_t **described, char **schema,
                                       weir_error *error);
 

@@ -312,7 +312,8 @@ static weir_status describe(const char *messages, const char *tools_json, weir__
     if (status != WEIR_OK) goto out;
     status = weir__chat_tools_init(tools_json, true, &tools, error);
     if (status == WEIR_OK)
-        status = weir__chat_calls_describe(list, &tools, talk, form_json, &terms, described, schema, error);
+        status =
+            weir__chat_calls_describe(list, &tools, talk, false, form_json, &terms, described, schema, error);
     weir__chat_tools_fini(&tools);
 out:
     json_decref(form_json);

@@ -86,6 +86,7 @@ static weir_status read_grammar(weir_chat *chat, const weir__shim_rendered *rend
         chat->plain = true;
         status = weir__grammar_from_schema(schema, "json_schema", &chat->schema_grammar, error);
         chat->grammar.text = chat->schema_grammar;
+        if (chat->begun != NULL && chat->begun[0] != '\0') chat->grammar.prefill = chat->begun;
     } else if (!given || (lazy && rendered->n_triggers == 0)) { /* without triggers it could never begin */
         return WEIR_OK;
     } else {

@@ -348,21 +348,37 @@ static weir_status read_more(weir_chat_parser *p, weir_error *error)
     return ok ? WEIR_OK : no_memory(error);
 }
 
+/* Whether the text ends with the character; it is removed. */
+static bool take_last(const char *text, size_t *n, char last)
+{
+    if (*n == 0 || text[*n - 1] != last) return false;
+    --*n;
+    return true;
+}
+
+static const char probe = '\1';
+
+/* Parses the text with another character behind it: what ends with it goes on. Space at the end of a text
+ * shows only then. As parse_raw. */
+static weir_status parse_probed(weir_chat_parser *p, weir__shim_message *m)
+{
+    if (!weir__text_add(&p->raw, &probe, 1)) return WEIR_NO_MEMORY;
+    weir_status status = parse_raw(p, false, m);
+    p->raw.bytes[--p->raw.n] = '\0';
+    return status;
+}
+
 /* Delivers all that is left as reasoning, if the text ends within reasoning: if another character would be
  * reasoning, too. A parser of whole texts knows no such end, and would take the reasoning for content. */
 static weir_status read_reasoning(weir_chat_parser *p, bool *within)
 {
-    static const char next = '\1';
     weir__shim_message m;
     *within = false;
     if (p->verbatim && p->verbatim_kind == WEIR_DELTA_CONTENT) return WEIR_OK;
-    if (!weir__text_add(&p->raw, &next, 1)) return WEIR_NO_MEMORY;
-    weir_status status = parse_raw(p, false, &m);
-    p->raw.bytes[--p->raw.n] = '\0';
+    weir_status status = parse_probed(p, &m);
     if (status != WEIR_OK) return status == WEIR_NO_MEMORY ? status : WEIR_OK;
-    *within = m.reasoning_length > 0 && m.reasoning[m.reasoning_length - 1] == next;
+    *within = take_last(m.reasoning, &m.reasoning_length, probe);
     if (*within) {
-        m.reasoning_length--;
         if (is_space(m.reasoning, m.reasoning_length)) m.reasoning_length = 0;
         if (!deliver_message(p, &m, false)) status = WEIR_NO_MEMORY;
         p->settled = p->raw.n;
@@ -446,11 +462,16 @@ static weir_status read_raw(weir_chat_parser *p, weir_error *error)
     return read_more(p, error);
 }
 
-/* Counts the message that the answer continues as delivered. False: out of memory. */
+/* What the prompt already holds of the answer is not delivered: a text that goes on, and what some templates
+ * end a prompt with. False: out of memory. */
 static bool read_prefill(weir_chat_parser *p)
 {
     weir__shim_message m;
-    weir_status status = parse_raw(p, false, &m);
+    weir_status status = parse_probed(p, &m);
+    bool open = status == WEIR_OK && (take_last(m.reasoning, &m.reasoning_length, probe) ||
+                                      take_last(m.content, &m.content_length, probe));
+    if (!open && status == WEIR_OK) weir__shim_message_fini(&m);
+    if (!open && status != WEIR_NO_MEMORY) status = parse_raw(p, false, &m); /* no text may have the probe */
     if (status != WEIR_OK) return status != WEIR_NO_MEMORY;
     bool ok = weir__text_add(&p->content, m.content, m.content_length) &&
               weir__text_add(&p->reasoning, m.reasoning, m.reasoning_length);
@@ -461,6 +482,26 @@ static bool read_prefill(weir_chat_parser *p)
 #endif
 
 /* ---- The parser ---- */
+
+static bool drop(void *user, const weir_delta *read)
+{
+    (void)user, (void)read;
+    return true;
+}
+
+/* Reads the beginning of the answer, which the prompt holds. False: out of memory. */
+static bool begin(weir_chat_parser *p)
+{
+    const char *begun = p->plain && p->chat->begun != NULL ? p->chat->begun : "";
+    if (!weir__text_add(&p->raw, "", 0) || !weir__text_add_string(&p->content, begun)) return false;
+#ifndef WEIR_NO_LLAMA
+    if (!p->plain && !read_prefill(p)) return false;
+#endif
+    if (!p->reads_calls) return true;
+    bool ok = weir__chat_calls_feed(&p->calls_reader, p->content.bytes, p->content.n, drop, NULL, &p->read);
+    p->calls_reader.seen.n = 0;
+    return ok;
+}
 
 weir_status weir_chat_parser_create(weir_chat *chat, weir_chat_parser **parser, weir_error *error)
 {
@@ -476,13 +517,10 @@ weir_status weir_chat_parser_create(weir_chat *chat, weir_chat_parser **parser, 
     p->failing = SIZE_MAX;
     p->reads_calls = chat->calls;
     p->calls_reader.form = chat->form;
-    bool ok = weir__text_add(&p->raw, "", 0) && weir__text_add(&p->content, "", 0);
 #ifndef WEIR_NO_LLAMA
     if (p->reader != NULL) p->form = weir__shim_chat_rendered(p->reader)->form;
-    if (ok && p->reader != NULL && chat->continues) ok = read_prefill(p);
 #endif
-    p->read = p->content.n;
-    if (!ok) {
+    if (!begin(p)) {
         weir_chat_parser_destroy(p);
         return weir__error_set(error, WEIR_NO_MEMORY, NULL, "out of memory for an answer's parser");
     }

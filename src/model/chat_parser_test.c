@@ -170,7 +170,7 @@ static const struct example {
      false,
      "Two and two.\n</think>\n\nIt is 4.",
      "\n\nIt is 4.",
-     "\nTwo and two.\n",
+     "Two and two.\n",
      {{NULL}}},
     {"llama-cpp-deepseek-r1",
      true,
@@ -186,7 +186,7 @@ static const struct example {
      "calls\xE2\x96\x81"
      "end\xEF\xBD\x9C>",
      "",
-     "\nHm.",
+     "Hm.",
      {{"get_weather", "{\"city\": \"Paris\"}", NULL}}},
     {"openai-gpt-oss-120b",
      true,

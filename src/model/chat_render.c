@@ -13,6 +13,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/utf8.h"
+#include "model/chat_last.h"
 #include "model/chat_source.h"
 
 enum { MESSAGES, TOOLS, ENFORCED, SCHEMA, ARGS, N_TEXTS };
@@ -27,9 +28,11 @@ typedef struct rendering {
     bool enable_thinking;
     weir__chat_template *template;
     json_t *schema, *args;
-    char *texts[N_TEXTS]; /* JSON */
-    weir__shim_chat *out; /* the caller's; NULL unless status is WEIR_OK */
-    weir__text *prompt;   /* gets a prompt that is rendered alone; NULL: create the chat */
+    weir__chat_last last;
+    weir__continuation continuation; /* of the next run */
+    char *texts[N_TEXTS];            /* JSON */
+    weir__shim_chat *out;            /* the caller's; NULL unless status is WEIR_OK */
+    weir__text *prompt;              /* gets a prompt that is rendered alone; NULL: create the chat */
     weir_status status;
     weir_error error;
 } rendering;
@@ -132,8 +135,10 @@ static weir_status read_schema(rendering *r, weir_error *error)
 static weir_status write_texts(rendering *r, weir_error *error)
 {
     const json_t *const values[N_TEXTS] = {
-        [MESSAGES] = r->messages, [TOOLS] = r->tools->shown, [ENFORCED] = r->tools->enforced,
-        [SCHEMA] = r->schema,     [ARGS] = r->args,
+        [TOOLS] = r->tools->shown,
+        [ENFORCED] = r->tools->enforced,
+        [SCHEMA] = r->schema,
+        [ARGS] = r->args,
     };
     for (size_t i = 0; i < N_TEXTS; i++) {
         if (values[i] == NULL) continue;
@@ -141,6 +146,15 @@ static weir_status write_texts(rendering *r, weir_error *error)
         if (r->texts[i] == NULL) return weir__chat_no_memory(error);
     }
     return WEIR_OK;
+}
+
+/* Takes the messages, NULL: out of memory. */
+static weir_status write_messages(rendering *r, json_t *messages, weir_error *error)
+{
+    weir__mem_free(r->texts[MESSAGES]);
+    r->texts[MESSAGES] = messages != NULL ? weir__json_dump(messages) : NULL;
+    json_decref(messages);
+    return r->texts[MESSAGES] != NULL ? WEIR_OK : weir__chat_no_memory(error);
 }
 
 static bool add_prompt(void *user, const char *prompt, size_t n)
@@ -161,7 +175,8 @@ static void run_template(void *user)
         .parallel_tool_calls = r->params->parallel_tool_calls,
         .add_generation_prompt = r->params->add_generation_prompt,
         .enable_thinking = r->enable_thinking,
-        .continue_final = r->params->continue_final,
+        .continuation = r->continuation,
+        .fenced = r->last.text != NULL && strstr(r->last.text, "```") != NULL,
         .parse_reasoning = r->params->parse_reasoning,
     };
     const weir__shim_template *parsed = r->template->parsed;
@@ -177,15 +192,131 @@ static weir_status run_on_stack(rendering *r, weir_error *error)
     return status == WEIR_OK && r->status != WEIR_OK ? weir__error_copy(error, &r->error) : status;
 }
 
+/* The prompt alone; takes the messages. */
+static weir_status render_alone(rendering *r, json_t *messages, weir__text *prompt, weir_error *error)
+{
+    weir_status status = write_messages(r, messages, error);
+    r->prompt = prompt;
+    prompt->n = 0;
+    return status == WEIR_OK ? run_on_stack(r, error) : status;
+}
+
+/* The text that the answer begins with for its form. */
+static const char *begun_of(const weir__chat_last *last)
+{
+    return last->apart ? "" : last->text;
+}
+
+static weir_status create_form(rendering *r, weir_error *error)
+{
+    json_t *messages = r->last.kind == WEIR__CONTINUE_NONE
+                           ? json_incref((json_t *)r->messages)
+                           : weir__chat_last_single(&r->last, r->messages, begun_of(&r->last));
+    weir_status status = write_messages(r, messages, error);
+    r->continuation = r->last.kind;
+    r->prompt = NULL;
+    return status == WEIR_OK ? run_on_stack(r, error) : status;
+}
+
+/* Whether the answer as it has begun fits its form, and whether it is within reasoning. */
+static weir_status read_begun(const rendering *r, bool *fits, bool *reasons, weir_error *error)
+{
+    weir__shim_message m = {0};
+    weir_error why = {0};
+    weir_status status = weir__shim_chat_parse(r->out, "", 0, false, &m, &why);
+    *fits = status == WEIR_OK && !m.broken;
+    *reasons = status == WEIR_OK && m.reasoning_length > 0;
+    if (status == WEIR_OK) weir__shim_message_fini(&m);
+    return status == WEIR_NO_MEMORY || status == WEIR_ABORTED ? weir__error_copy(error, &why) : WEIR_OK;
+}
+
+/* What the template adds for the last message, up to its text's end. */
+static weir_status render_added(rendering *r, weir__text *added, weir_error *error)
+{
+    weir__text before = {0};
+    size_t n = 0;
+    r->continuation = WEIR__CONTINUE_NONE;
+    weir_status status = render_alone(r, weir__chat_last_before(r->messages), &before, error);
+    if (status == WEIR_OK)
+        status =
+            render_alone(r, weir__chat_last_alone(&r->last, r->messages, begun_of(&r->last)), added, error);
+    if (status == WEIR_OK && weir__chat_last_cut(&r->last, added)) {
+        while (n < before.n && n < added->n && before.bytes[n] == added->bytes[n]) n++;
+        memmove(added->bytes, added->bytes + n, added->n - n + 1);
+    } else if (status == WEIR_OK) {
+        added->n = 0;
+    }
+    weir__text_fini(&before);
+    return status;
+}
+
+/* Some handlers begin an answer with reasoning that their own form lacks. Then it begins as in the prompt, if
+ * that fits. */
+static weir_status fit_form(rendering *r, weir_error *error)
+{
+    weir__text added = {0};
+    bool fits, reasons;
+    char *own = NULL;
+    weir_error why = {0};
+    weir_status status = read_begun(r, &fits, &reasons, error);
+    if (status != WEIR_OK || fits) return status;
+    own = weir__mem_strdup(weir__shim_chat_rendered(r->out)->generation_prompt);
+    status = own != NULL ? render_added(r, &added, &why) : weir__chat_no_memory(&why);
+    if (status == WEIR_OK && added.n > 0) {
+        status = weir__shim_chat_begin(r->out, added.bytes, &why);
+        if (status == WEIR_OK) status = read_begun(r, &fits, &reasons, &why);
+        fits = fits && (!reasons || r->last.reasons); /* the text itself is not reasoning */
+        if (status == WEIR_OK && !fits) status = weir__shim_chat_begin(r->out, own, &why);
+    }
+    weir__mem_free(own);
+    weir__text_fini(&added);
+    return status == WEIR_NO_MEMORY || status == WEIR_ABORTED ? weir__error_copy(error, &why) : WEIR_OK;
+}
+
+/* Reasoning that has no place in the form of the answer is left out, and the text begins. */
+static weir_status create_chat(rendering *r, weir_error *error)
+{
+    bool fits, reasons = true;
+    weir_status status = create_form(r, error);
+    if (status == WEIR_OK && r->last.kind == WEIR__CONTINUE_REASONING && r->params->parse_reasoning)
+        status = read_begun(r, &fits, &reasons, error);
+    if (status == WEIR_OK && !reasons) {
+        weir__shim_chat_destroy(r->out);
+        r->out = NULL;
+        r->last.kind = WEIR__CONTINUE_TEXT;
+        status = create_form(r, error);
+    }
+    return status == WEIR_OK && r->last.kind == WEIR__CONTINUE_TEXT ? fit_form(r, error) : status;
+}
+
 static weir_status render_again(void *user, const json_t *messages, weir__text *prompt, weir_error *error)
 {
     rendering *r = user;
-    char *text = weir__json_dump(messages);
-    if (text == NULL) return weir__chat_no_memory(error);
-    weir__mem_free(r->texts[MESSAGES]);
-    r->texts[MESSAGES] = text;
-    r->prompt = prompt;
-    return run_on_stack(r, error);
+    const weir__chat_last *last = &r->last;
+    r->continuation = last->cut ? WEIR__CONTINUE_NONE : last->kind;
+    json_t *own = last->cut                           ? weir__chat_last_marked(last, messages)
+                  : last->kind != WEIR__CONTINUE_NONE ? weir__chat_last_single(last, messages, last->text)
+                                                      : json_incref((json_t *)messages);
+    weir_status status = render_alone(r, own, prompt, error);
+    if (status != WEIR_OK || !last->cut || weir__chat_last_cut(last, prompt)) return status;
+    return weir__error_set(error, WEIR_TEMPLATE, "messages", "the chat template leaves out the last message");
+}
+
+/* The prompt of a message that goes on. Some templates leave out reasoning, or all parts of a content but the
+ * first one, or raise an error: then the prompt is the handler's. */
+static weir_status render_last(rendering *r, weir_chat *chat, weir_error *error)
+{
+    weir__text prompt = {0};
+    weir_error why = {0};
+    r->last.cut = true;
+    weir_status status = render_again(r, r->messages, &prompt, &why);
+    if (status != WEIR_OK && status != WEIR_NO_MEMORY && status != WEIR_ABORTED) {
+        r->last.cut = false;
+        status = render_again(r, r->messages, &prompt, &why);
+    }
+    chat->prompt = chat->own_prompt = prompt.bytes;
+    chat->prompt_length = prompt.n;
+    return status == WEIR_OK ? WEIR_OK : weir__error_copy(error, &why);
 }
 
 /* Whether the template has words that remove text from a text. */
@@ -224,6 +355,7 @@ static weir_status cut_back(weir_chat *chat, size_t n, weir_error *error)
     char *prompt = weir__mem_calloc(length + 1, 1);
     if (prompt == NULL) return weir__chat_no_memory(error);
     memcpy(prompt, chat->prompt, length);
+    weir__mem_free(chat->own_prompt);
     chat->prompt = chat->own_prompt = prompt;
     chat->prompt_length = length;
     return WEIR_OK;
@@ -276,9 +408,15 @@ static weir_status read_chat(weir_chat *chat, rendering *r, weir_error *error)
     chat->reader = r->out;
     chat->prompt = rendered->prompt;
     chat->prompt_length = rendered->prompt_length;
-    chat->continues = r->params->continue_final;
-    weir_status status =
-        weir__chat_find_content(chat, r->params, r->messages, deletes(r->template), render_again, r, error);
+    weir_status status = WEIR_OK;
+    if (r->last.kind != WEIR__CONTINUE_NONE) status = render_last(r, chat, error);
+    if (status == WEIR_OK && r->last.kind != WEIR__CONTINUE_NONE) {
+        chat->begun = weir__mem_strdup(begun_of(&r->last));
+        if (chat->begun == NULL) status = weir__chat_no_memory(error);
+    }
+    if (status == WEIR_OK)
+        status = weir__chat_find_content(chat, r->params, r->messages, deletes(r->template), render_again, r,
+                                         error);
     if (status == WEIR_OK) status = strip_specials(chat, error);
     if (status == WEIR_OK) status = weir__chat_read_form(chat, rendered, r->schema, error);
     return status == WEIR_OK ? check_enforcement(chat, r, error) : status;
@@ -299,8 +437,12 @@ weir_status weir__chat_render(weir_chat *chat, const weir_chat_params *params, c
     if (status == WEIR_OK) status = read_schema(&r, error);
     if (status == WEIR_OK) status = read_args(&r, error);
     if (status == WEIR_OK) status = write_texts(&r, error);
-    if (status == WEIR_OK) status = run_on_stack(&r, error);
+    if (status == WEIR_OK && params->continue_final &&
+        !weir__chat_last_init(&r.last, messages, params->tool_choice == WEIR_TOOLS_REQUIRED))
+        status = weir__chat_no_memory(error);
+    if (status == WEIR_OK) status = create_chat(&r, error);
     if (status == WEIR_OK) status = read_chat(chat, &r, error);
+    weir__chat_last_fini(&r.last);
     for (size_t i = 0; i < N_TEXTS; i++) weir__mem_free(r.texts[i]);
     json_decref(r.args);
     json_decref(r.schema);
