@@ -91,8 +91,10 @@ weir_status quantize(const char *path, const char *out, const llama_model_quanti
                 "the model's weights are quantized already: quantize the original, or ask for "
                 "it nevertheless (requantize), which loses more");
         if (said.says("iostream")) return disk_failed(out, error);
-        weir_status status = said.says("bad_alloc") ? WEIR_NO_MEMORY : WEIR_UNSUPPORTED;
-        return weir__error_set(error, status, nullptr, "the model cannot be quantized: %s",
+        if (said.starved())
+            return weir::refuse_memory(error, nullptr, said, "the quantization",
+                                       "free memory, or use fewer threads");
+        return weir__error_set(error, WEIR_UNSUPPORTED, nullptr, "the model cannot be quantized: %s",
                                said.reason("llama.cpp gives no reason"));
     });
 }
