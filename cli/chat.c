@@ -525,7 +525,8 @@ static cli_exit begin_chat(struct chat *chat, const char *path)
         return cli_fail(CLI_USAGE,
                         "this model has no chat template: weir run --raw continues a text with it; "
                         "--chat-template and --chat-template-file give it a template");
-    code = cli_load_engine(chat->args, chat->talk.model, &chat->talk.engine);
+    code = cli_load_check_template(chat->args, path, chat->talk.model);
+    if (code == CLI_OK) code = cli_load_engine(chat->args, chat->talk.model, &chat->talk.engine);
     if (code == CLI_OK && cli_line_asks(chat->line) && !chat->args->quiet) {
         cli_text text = {0};
         cli_figures_title(&text, chat->talk.model);

@@ -167,6 +167,18 @@ cli_exit cli_load_model(const cli_args *args, const char *path, weir_model **mod
     return load_model(args, path, params, model);
 }
 
+cli_exit cli_load_check_template(const cli_args *args, const char *path, weir_model *model)
+{
+    weir_error error = {0};
+    weir_model_info info = {.size = sizeof info};
+    weir_model_describe(model, &info);
+    if (!info.has_decoder || weir_chat_check(model, args->chat_template, &error) == WEIR_OK) return CLI_OK;
+    char *context = cli_format("cannot chat with %s", path);
+    cli_exit code = cli_fail_error(args, CLI_NO_MODEL, context, &error);
+    cli_free(context);
+    return code;
+}
+
 cli_exit cli_load_draft_model(const cli_args *args, weir_model **model)
 {
     if (args->draft_path == NULL || *args->draft_path == '\0') return CLI_OK;

@@ -29,6 +29,10 @@ cli_exit cli_load_model(const cli_args *args, const char *path, weir_model **mod
 cli_exit cli_load_tokenize(const cli_args *args, const weir_model *model, const char *text, size_t length,
                            bool parse, int32_t **ids, size_t *n);
 
+/* Whether a model that generates has a chat template that can be parsed, or none, or the options give one:
+ * otherwise every chat would be refused. */
+cli_exit cli_load_check_template(const cli_args *args, const char *path, weir_model *model);
+
 /* The draft model that is asked for; *model stays NULL where none is. */
 cli_exit cli_load_draft_model(const cli_args *args, weir_model **model);
 

@@ -492,6 +492,7 @@ static void fill(cli_model_entry *entry, serve_model_params *params)
     entry->pool.n_adapters = entry->adapter_paths.n;
     entry->pool.pinned = args->pinned;
     entry->pool.idle_ms = args->idle_ms;
+    entry->pool.template_source = args->chat_template != NULL ? args->chat_template : "";
     cli_model_params(args, params);
     params->entry = &entry->pool;
     params->adapters = entry->adapters;

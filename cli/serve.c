@@ -404,6 +404,7 @@ static cli_exit load_one(const cli_args *args, struct served *served)
     cli_exit code;
     if ((served->path = cli_load_path(args)) == NULL) return CLI_NO_MODEL;
     if ((code = cli_load_model(args, served->path, &served->model)) != CLI_OK) return code;
+    if ((code = cli_load_check_template(args, served->path, served->model)) != CLI_OK) return code;
     if ((code = cli_load_engine(args, served->model, &served->engine)) != CLI_OK) return code;
     char *name = name_of(args, served->path);
     serve_server_name(served->server, name);

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Usage: tiny_gguf.py KIND OUT [--seed N] [--type f32|f16|q8_0] [--pooling mean|cls|last] [--small|--wide]
        [--chain NOISE] [--guess token|state] [--taps A,B,C] [--d2t whole|bad] [--own N] [--layers N]
-       [--stripped]
+       [--stripped] [--template TEXT] [--tool-template TEXT]
 
 KIND  llama  dense transformer; byte-level BPE, 512 tokens, ChatML template
       moe    the same with 4 experts, 2 of them used
@@ -28,6 +28,7 @@ before the last token changes some). No token but the special ones comes twice b
 for those of NOISE 0 that is always right, by the token that it gets alone, or, for one token, by the state alone.
 --stripped: the layer that guesses is announced and not there. --taps: the layers that the EAGLE-3 head reads. --d2t: it
 numbers tokens in its own way; bad: one does not exist. --own: it has its own embeddings, of this many tokens.
+--template: the chat template in place of ChatML, "" for none; --tool-template: a second one, for tools.
 """
 import argparse
 import random
@@ -78,6 +79,7 @@ class Model:
     def __init__(self, arch, seed, matrix_type):
         self.arch = arch
         self.random = random.Random(seed)
+        self.template, self.tool_template = CHATML, ""
         self.matrix_type = matrix_type
         self.kv = []
         self.tensors = []
@@ -202,7 +204,10 @@ def put_bpe(model, n_vocab, small):
     model.put("tokenizer.ggml.padding_token_id", U32, 0)
     model.put("tokenizer.ggml.add_bos_token", BOOL, 0)
     if not small:
-        model.put("tokenizer.chat_template", STRING, CHATML)
+        if model.template:
+            model.put("tokenizer.chat_template", STRING, model.template)
+        if model.tool_template:
+            model.put("tokenizer.chat_template.tool_use", STRING, model.tool_template)
     return len(tokens)
 
 
@@ -520,9 +525,12 @@ def main():
     parser.add_argument("--taps", default="0,1,1")
     parser.add_argument("--own", type=int)
     parser.add_argument("--d2t", choices=["whole", "bad"])
+    parser.add_argument("--template", default=CHATML)
+    parser.add_argument("--tool-template", default="")
     args = parser.parse_args()
 
     model = Model(ARCH[args.kind], args.seed, args.type)
+    model.template, model.tool_template = args.template, args.tool_template
     model.put("general.name", STRING, "tiny " + args.kind)
     shape = Shape(args.small, args.wide)
     shape.layers = args.layers or shape.layers

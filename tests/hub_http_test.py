@@ -256,7 +256,7 @@ def entry(name, **more):
 
 
 listed("nothing", b"", 1, "not in a hub's format")
-listed("html", b"<html>log in</html>", 1, "not in a hub's format")
+listed("html", b"<html>log in</html>", 1, "not in a hub's format but looks like a web page")
 listed("deep", b"[" * 100000, 1, "not in a hub's format")
 listed("number", b"7", 1, "names no commit")
 listed("long", b"[" + b" " * (33 << 20) + b"]", 1, "more than")

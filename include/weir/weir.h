@@ -367,6 +367,13 @@ static inline weir_chat_params weir_chat_params_default(void)
  * without llama.cpp). */
 WEIR_API WEIR_CHECKED weir_status weir_chat_create(weir_model *model, const weir_chat_params *params,
                                                    weir_chat **chat, weir_error *error);
+
+/* Parses the template `template_source`, or with NULL those of the model, so that a mistake in one is found
+ * before a conversation needs it. OK as well if the model has none, and in a build without llama.cpp. Any
+ * thread. Errors: INVALID, TEMPLATE (the template and the line), NO_MEMORY. */
+WEIR_API WEIR_CHECKED weir_status weir_chat_check(weir_model *model, const char *template_source,
+                                                  weir_error *error);
+
 WEIR_API weir_chat *weir_chat_hold(weir_chat *chat);
 WEIR_API void weir_chat_release(weir_chat *chat);
 
@@ -1913,6 +1920,9 @@ typedef struct weir_pool_model {
     size_t n_adapters;
     bool pinned;     /* false; loaded by weir_pool_set, and never put to sleep */
     int64_t idle_ms; /* 0; put to sleep this long after its last lease; 0 = when memory is needed */
+    /* For a model that generates, as in weir_chat_check, with which the load fails; NULL = not checked, "" =
+     * the model's own templates */
+    const char *template_source;
 } weir_pool_model;
 
 WEIR_API void weir_pool_model_init(weir_pool_model *model, size_t size);

@@ -215,7 +215,10 @@ static bool is_invariant(const weir__bcontext *c)
 static weir_status start_pool(weir__bcontext *c, const weir_context_params *params, weir_error *error)
 {
     int32_t n = (int32_t)max64(params->n_threads, params->n_threads_batch);
-    c->pool = weir__thread_room(n - 1) ? pool_create(n) : NULL;
+    bool room = weir__thread_room(n - 1);
+    c->pool = room ? pool_create(n) : NULL;
+    if (c->pool == NULL && n == 1)
+        return weir__error_set(error, WEIR_NO_MEMORY, NULL, "no memory for a pool of threads");
     if (c->pool == NULL)
         return weir__error_set(error, WEIR_NO_MEMORY, "n_threads", "cannot start %d threads; use fewer",
                                n - 1);

@@ -16,6 +16,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <vector>
 
@@ -33,6 +34,7 @@ extern "C" void (*llama_tokenize_step)(void);
 using weir::attempt;
 using weir::capture;
 using weir::guard;
+using weir::refuse_memory;
 
 namespace
 {
@@ -100,6 +102,51 @@ void weir::capture::add(const char *line)
     std::memcpy(text + length, line, n);
     length += n;
     text[length] = '\0';
+}
+
+bool weir::capture::starved() const
+{
+    static const char *const parts[] = {
+        "failed to allocate",
+        "unable to allocate",
+        "failed to reserve",
+        "insufficient memory",
+        "out of memory",
+        "Out of memory",
+        "OutOfDeviceMemory",
+        "OutOfHostMemory",
+        "memory allocation of",
+        "failed to initialize ggml context",
+        "failed to create ggml context",
+        "bad_alloc",
+    };
+    for (const char *part : parts)
+        if (says(part)) return true;
+    return false;
+}
+
+unsigned long long weir::capture::starved_bytes() const
+{
+    const char *at;
+    double mib;
+    if ((at = std::strstr(text, "of size ")) != nullptr) return std::strtoull(at + 8, nullptr, 10);
+    if ((at = std::strstr(text, "attempted to allocate ")) != nullptr)
+        at += 22;
+    else if ((at = std::strstr(text, "allocating ")) != nullptr)
+        at += 11;
+    mib = at != nullptr ? std::strtod(at, nullptr) : 0;
+    return mib > 0 ? static_cast<unsigned long long>(mib * 1048576.0) : 0;
+}
+
+weir_status weir::refuse_memory(weir_error *error, const char *field, const capture &said, const char *what,
+                                const char *advice)
+{
+    const unsigned long long bytes = said.starved_bytes();
+    char size[80] = "";
+    if (bytes > 0)
+        std::snprintf(size, sizeof size, ", where an allocation of %llu %s failed",
+                      bytes >= 1048576 ? bytes >> 20 : bytes, bytes >= 1048576 ? "MiB" : "bytes");
+    return weir__error_set(error, WEIR_NO_MEMORY, field, "no memory for %s%s: %s", what, size, advice);
 }
 
 namespace
@@ -212,19 +259,24 @@ weir_status weir__shim_start(weir_error *error)
 weir_status weir__shim_model_load(const char *path, llama_model_params params, llama_model **model,
                                   weir_error *error)
 {
-    return guard(error, WEIR_FORMAT, "the model cannot be loaded", [&] {
-        capture said;
+    capture said;
+    const weir_status status = guard(error, WEIR_FORMAT, "the model cannot be loaded", [&] {
         *model = llama_model_load_from_file(path, params);
         if (*model != nullptr) return WEIR_OK;
         weir_status status = WEIR_FORMAT;
         if (said.says("unknown model architecture") || said.says("unknown pre-tokenizer") ||
             said.says("unknown tokenizer") || said.says("unsupported model"))
             status = WEIR_UNSUPPORTED;
-        if (said.says("unable to allocate") || said.says("failed to allocate") || said.says("bad_alloc"))
-            status = WEIR_NO_MEMORY;
+        if (said.starved()) status = WEIR_NO_MEMORY;
         return weir__error_set(error, status, "path", "the model cannot be loaded: %s",
                                said.reason("llama.cpp gives no reason"));
     });
+    if (status != WEIR_NO_MEMORY) return status;
+    return refuse_memory(error, "path", said, "the model's weights",
+                         params.no_host
+                             ? "free memory, or give a smaller model or one in a smaller quantization"
+                             : "give the GPU fewer layers, free memory, or give a smaller model or one in "
+                               "a smaller quantization");
 }
 
 weir_status weir__shim_tokenize(const llama_vocab *vocab, const char *text, int32_t length, bool add_special,
@@ -272,18 +324,25 @@ int32_t weir__shim_piece(const llama_vocab *vocab, int32_t token, bool special, 
 weir_status weir__shim_context_create(llama_model *model, llama_context_params params,
                                       llama_context **context, weir_error *error)
 {
-    return guard(error, WEIR_BACKEND, "the context cannot be made", [&] {
-        capture said;
+    capture said;
+    char what[120];
+    std::snprintf(what, sizeof what, "a context of %u KV cells and passes of %u tokens", params.n_ctx,
+                  params.n_ubatch);
+    const weir_status status = guard(error, WEIR_BACKEND, "the context cannot be made", [&] {
         *context = llama_init_from_model(model, params);
         if (*context != nullptr) return WEIR_OK;
         weir_status status = WEIR_BACKEND;
         if (said.says("does not divide") || said.says("requires") || said.says("does not support"))
             status = WEIR_UNSUPPORTED;
-        if (said.says("failed to allocate") || said.says("failed to reserve") || said.says("bad_alloc"))
-            status = WEIR_NO_MEMORY;
+        if (said.starved()) status = WEIR_NO_MEMORY;
         return weir__error_set(error, status, nullptr, "the context cannot be made: %s",
                                said.reason("llama.cpp gives no reason"));
     });
+    if (status != WEIR_NO_MEMORY) return status;
+    return refuse_memory(
+        error, "n_ctx", said, what,
+        "lower the length of the context, the slots or the batch, or give a smaller KV type or "
+        "model");
 }
 
 weir_status weir__shim_context_bytes(const llama_context *context, uint64_t *memory, uint64_t *compute,
@@ -299,6 +358,9 @@ weir_status weir__shim_context_bytes(const llama_context *context, uint64_t *mem
     });
 }
 
+static const char pass_advice[] =
+    "free memory, or start with fewer slots, threads or KV cells, or with a smaller batch";
+
 weir_status weir__shim_decode(llama_context *context, llama_batch batch, bool encode, bool *began,
                               weir_error *error)
 {
@@ -309,8 +371,7 @@ weir_status weir__shim_decode(llama_context *context, llama_batch batch, bool en
         *began = code != -1;
         switch (weir__hook_fault()) {
         case WEIR_OK: break;
-        case WEIR_NO_MEMORY:
-            return weir__error_set(error, WEIR_NO_MEMORY, nullptr, "no memory for attention");
+        case WEIR_NO_MEMORY: return refuse_memory(error, nullptr, said, "attention", pass_advice);
         default:
             return weir__error_set(error, WEIR_UNSUPPORTED, nullptr,
                                    "the model uses its weights in a way that weir's kernels do not know; set "
@@ -322,11 +383,12 @@ weir_status weir__shim_decode(llama_context *context, llama_batch batch, bool en
             return weir__error_set(error, WEIR_NO_SPACE, nullptr, "no KV cells are left for %d tokens",
                                    batch.n_tokens);
         case 2: return weir__error_set(error, WEIR_ABORTED, nullptr, "the pass was aborted");
-        case -2: return weir__error_set(error, WEIR_NO_MEMORY, nullptr, "no memory for the pass");
+        case -2: return refuse_memory(error, nullptr, said, "the pass", pass_advice);
         case -1:
             return weir__error_set(error, WEIR_INVALID, "batch", "the batch is not sound: %s",
                                    said.reason("llama.cpp gives no reason"));
         default:
+            if (said.starved()) return refuse_memory(error, nullptr, said, "the pass", pass_advice);
             return weir__error_set(error, WEIR_BACKEND, nullptr, "the pass failed (%d): %s", code,
                                    said.reason("llama.cpp gives no reason"));
         }

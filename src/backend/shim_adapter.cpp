@@ -77,9 +77,9 @@ weir_status load_file(weir__badapter *adapter, const char *path, weir_error *err
         weir_status status = WEIR_FORMAT;
         if (said.says("mismatch") || said.says("base model") || said.says("not transposed"))
             status = WEIR_UNSUPPORTED;
-        if (said.says("failed to allocate") || said.says("bad_alloc") || said.says("insufficient memory") ||
-            said.says("failed to initialize ggml context") || said.says("failed to create ggml context"))
-            status = WEIR_NO_MEMORY;
+        if (said.starved())
+            return weir::refuse_memory(error, "path", said, "the adapter",
+                                       "free memory, or load fewer adapters or one of lower rank");
         return weir__error_set(error, status, "path", "the adapter cannot be loaded: %s",
                                said.reason("llama.cpp gives no reason"));
     });

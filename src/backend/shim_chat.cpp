@@ -18,6 +18,7 @@
 #include <memory>
 #include <mutex>
 #include <set>
+#include <stdexcept>
 #include <string>
 #include <utility>
 #include <vector>
@@ -600,6 +601,47 @@ std::size_t find_text(const std::string &what, const char *text, std::size_t len
 
 } // namespace
 
+namespace
+{
+
+/* Why it cannot be parsed; "" = it can. */
+std::string parse_error(const std::string &source)
+{
+    try {
+        const common_chat_template parsed(source, "", "");
+        return "";
+    } catch (const std::exception &e) {
+        return e.what();
+    }
+}
+
+/* An error without the text that it cites, which depends on where the source ends. */
+std::string bare(const std::string &reason)
+{
+    return reason.substr(0, reason.find(", near"));
+}
+
+/* The line of a parser's error, which has no place: the source up to there already has the same one. Where a
+ * block is not closed, that is the line on which it is opened. */
+std::size_t error_line(const std::string &source, const std::string &reason)
+{
+    std::vector<std::size_t> ends;
+    for (std::size_t at = source.find('\n'); at != std::string::npos; at = source.find('\n', at + 1))
+        ends.push_back(at + 1);
+    ends.push_back(source.size());
+    std::size_t low = 0, high = ends.size() - 1;
+    while (low < high) {
+        const std::size_t middle = (low + high) / 2;
+        if (bare(parse_error(source.substr(0, ends[middle]))) == bare(reason))
+            high = middle;
+        else
+            low = middle + 1;
+    }
+    return low + 1;
+}
+
+} // namespace
+
 weir_status weir__shim_template_create(const char *source, const char *bos, const char *eos,
                                        weir__shim_template **out, weir_error *error)
 {
@@ -611,8 +653,10 @@ weir_status weir__shim_template_create(const char *source, const char *bos, cons
             try {
                 t->templates = common_chat_templates_init(nullptr, source, bos, eos);
             } catch (const std::exception &) { /* a copy without the reason, which parsing again gives */
-                const common_chat_template parsed(source, bos, eos);
-                throw;
+                const std::string reason = parse_error(source);
+                if (reason.empty()) throw;
+                throw std::runtime_error("line " + std::to_string(error_line(source, reason)) + ": " +
+                                         reason);
             }
             t->analyzed = is_analyzed(t->templates.get(), bos, eos);
             auto caps = common_chat_templates_get_caps(t->templates.get());

@@ -48,6 +48,10 @@ struct capture {
     {
         return std::strstr(text, part) != nullptr;
     }
+    /* Whether an allocation failed, as llama.cpp and its backends say it. */
+    bool starved() const;
+    /* The bytes of the first allocation that failed; 0 = unknown. */
+    unsigned long long starved_bytes() const;
     /* The reason, or `otherwise` if nothing was logged. */
     const char *reason(const char *otherwise) const
     {
@@ -97,6 +101,11 @@ template <typename F> weir_status guard(weir_error *error, weir_status code, con
     if (status == WEIR_OK || status == WEIR_NO_MEMORY || !starving::is_known()) return status;
     return weir__error_set(error, WEIR_NO_MEMORY, nullptr, "%s: out of memory", what);
 }
+
+/* NO_MEMORY. The message says for what there is none, how large it is where that is known, and what to do;
+ * what llama.cpp said is in the log. */
+weir_status refuse_memory(weir_error *error, const char *field, const capture &said, const char *what,
+                          const char *advice);
 
 /* The same for functions that can only report failure. */
 template <typename T, typename F> T attempt(T failed, F fn)

@@ -211,6 +211,9 @@ weir_status encode(weir__bprojector *projector, const mtmd_input_chunk *chunk, w
                                "WEIR_KERNELS=off");
     if (projector->was_cancelled)
         return weir__error_set(error, WEIR_ABORTED, nullptr, "the encoding was cancelled");
+    if (failed != 0 && said.starved())
+        return weir::refuse_memory(error, nullptr, said, "the encoding",
+                                   "free memory, or give a smaller image or sound");
     if (failed != 0)
         return weir__error_set(error, WEIR_BACKEND, nullptr, "the projector failed: %s",
                                said.reason("libmtmd gives no reason"));
@@ -310,6 +313,9 @@ weir_status load_file(weir__bprojector *projector, const weir__bmodel *model, co
     params.cb_eval = on_node;
     params.cb_eval_user_data = projector;
     projector->context = mtmd_init_from_file(path, model->model, params);
+    if (projector->context == nullptr && said.starved())
+        return weir::refuse_memory(error, "path", said, "the projector",
+                                   "free memory, or give a smaller projector or model");
     if (projector->context == nullptr)
         return weir__error_set(error, WEIR_FORMAT, "path", "the projector cannot be loaded: %s",
                                said.reason("libmtmd gives no reason"));

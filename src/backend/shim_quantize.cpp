@@ -91,8 +91,10 @@ weir_status quantize(const char *path, const char *out, const llama_model_quanti
                 "the model's weights are quantized already: quantize the original, or ask for "
                 "it nevertheless (requantize), which loses more");
         if (said.says("iostream")) return disk_failed(out, error);
-        weir_status status = said.says("bad_alloc") ? WEIR_NO_MEMORY : WEIR_UNSUPPORTED;
-        return weir__error_set(error, status, nullptr, "the model cannot be quantized: %s",
+        if (said.starved())
+            return weir::refuse_memory(error, nullptr, said, "the quantization",
+                                       "free memory, or use fewer threads");
+        return weir__error_set(error, WEIR_UNSUPPORTED, nullptr, "the model cannot be quantized: %s",
                                said.reason("llama.cpp gives no reason"));
     });
 }
@@ -100,7 +102,6 @@ weir_status quantize(const char *path, const char *out, const llama_model_quanti
 /* llama.cpp writes through a stream that reports neither a full disk nor a missing folder. */
 weir_status check_written(const char *out, weir_error *error)
 {
-    weir_error why = {};
     int file = open(out, O_RDONLY | O_CLOEXEC);
     if (file < 0 || fsync(file) != 0) {
         int number = errno;
@@ -109,9 +110,9 @@ weir_status check_written(const char *out, weir_error *error)
                                std::strerror(number));
     }
     close(file);
-    if (weir__gguf_check(out, nullptr, nullptr, &why) == WEIR_OK) return WEIR_OK;
-    return weir__error_set(error, WEIR_IO, "out", "what was written is not whole; is the disk full? %.200s",
-                           why.message);
+    if (weir__gguf_check(out, nullptr, nullptr, nullptr) == WEIR_OK) return WEIR_OK;
+    return weir__error_set(error, WEIR_IO, "out",
+                           "what was written to %.200s is not whole: is the disk full?", out);
 }
 
 } // namespace

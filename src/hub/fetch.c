@@ -83,10 +83,13 @@ static bool tick(void *user)
 static bool disk_failed(fetch *f, const char *what)
 {
     int code = errno;
-    const char *hint =
-        code == ENOSPC || code == EDQUOT || code == EFBIG
-            ? "; free some, or choose another folder with HF_HUB_CACHE; the part so far is kept"
-            : "";
+    const char *hint = "";
+    if (code == ENOSPC || code == EDQUOT)
+        hint = "; free some, or choose another folder with HF_HUB_CACHE; the part so far is kept";
+    if (code == EFBIG) /* of the file system, or ulimit -f: room does not help */
+        hint =
+            "; raise the limit of the size of files, or choose another folder with HF_HUB_CACHE; the part so "
+            "far is kept";
     weir__error_set(f->error, WEIR_IO, "cache_dir", "%.150s of %s cannot be %s in %.100s: %s%s",
                     f->file->name, f->file->repo, what, f->config->cache, strerror(code), hint);
     return ended(f, WEIR_IO);

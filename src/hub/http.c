@@ -77,7 +77,7 @@ weir_status weir__http_explain(const weir__config *config, const weir__http_answ
     if (answer->code == 0 || answer->code == 200 || answer->code == 206)
         return weir__error_set(
             error, WEIR_IO, config->field,
-            "%s could not be downloaded from %.100s: %s; %stry again, or use the cache with "
+            "%s could not be downloaded from %.100s: %s; %stry again, or, if the cache has it, set "
             "HF_HUB_OFFLINE=1",
             what, config->shown, answer->reason[0] != '\0' ? answer->reason : "it broke off",
             kept ? "the part so far is kept: " : "");

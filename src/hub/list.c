@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "base/json.h"
 #include "base/mem.h"
+#include "base/signature.h"
 
 /* A size in bytes; false: it is none. 2^62 keeps sums of a few files from overflowing. */
 static bool read_size(const json_t *value, uint64_t *n)
@@ -51,9 +52,14 @@ weir_status weir__list_read(const char *repo, const char *json, size_t length, w
     json_t *entry;
     *files = (weir__name_files){0};
     weir_status status = weir__json_parse(json, length, "name", WEIR_FORMAT, &root, error);
-    if (status == WEIR_FORMAT)
-        return weir__error_set(error, WEIR_FORMAT, "name",
-                               "the answer about %s is not in a hub's format; is the endpoint a hub?", repo);
+    if (status == WEIR_FORMAT) {
+        const weir__signature *other = weir__signature_find(json, length, length);
+        return weir__error_set(
+            error, WEIR_FORMAT, "name",
+            "the answer about %s is not in a hub's format%s%s; is the endpoint a hub, and does no "
+            "proxy or page to log in answer for it?",
+            repo, other != NULL ? " but looks like " : "", other != NULL ? other->kind : "");
+    }
     if (status != WEIR_OK) return status;
     const char *commit = json_string_value(json_object_get(root, "sha"));
     const json_t *siblings = json_object_get(root, "siblings");

@@ -83,7 +83,7 @@ static weir_status check_source(const char *source, weir_error *error)
 /* The model's template, copied to *own if it is the one for conversations with tools. False: no memory. */
 static bool find_source(const weir_model *model, bool tools, char **own, const char **source)
 {
-    static const char key[] = "tokenizer.chat_template.tool_use";
+    static const char key[] = WEIR__CHAT_SOURCE_TOOLS_KEY;
     int64_t n = tools ? model->ops->model_meta(model->model, key, NULL, 0) : 0;
     *source = model->info.chat_template;
     if (n <= 0) return true;
@@ -144,11 +144,26 @@ static weir_status get_parsed(weir_model *model, const char *source, size_t stac
     return status;
 }
 
+/* Says which template it was, and what can be done about it. */
+static void name_source(bool given, bool tools, const weir_error *why, weir_error *error)
+{
+    if (why->code == WEIR_NO_MEMORY)
+        weir__error_copy(error, why);
+    else if (given)
+        weir__error_set(error, why->code, "template_source", "%s", why->message);
+    else
+        weir__error_set(error, why->code, "",
+                        "key '%s' of the model: %.250s; give another template in its place (--chat-template, "
+                        "--chat-template-file)",
+                        tools ? WEIR__CHAT_SOURCE_TOOLS_KEY : WEIR__CHAT_SOURCE_KEY, why->message);
+}
+
 weir_status weir__chat_source_parse(weir_model *model, const char *source, bool tools, time_t now,
                                     weir__chat_template **out, weir_error *error)
 {
     char *own = NULL;
     weir__text dated = {0};
+    weir_error why = {0};
     weir_status status = WEIR_OK;
     const char *text = source;
     size_t stack = source != NULL ? WEIR__CHAT_STACK_GIVEN : WEIR__CHAT_STACK;
@@ -160,12 +175,45 @@ weir_status weir__chat_source_parse(weir_model *model, const char *source, bool 
         status = date_source(text, now, &dated, error);
         if (dated.bytes != NULL) text = dated.bytes;
     }
-    if (status == WEIR_OK) status = get_parsed(model, text, stack, out, error);
-    if (status == WEIR_TEMPLATE && source != NULL && error != NULL)
-        snprintf(error->field, sizeof error->field, "template_source");
+    if (status == WEIR_OK) status = get_parsed(model, text, stack, out, &why);
+    if (why.code != WEIR_OK) name_source(source != NULL, own != NULL, &why, error);
     weir__text_fini(&dated);
     weir__mem_free(own);
     return status;
+}
+
+/* The model's own templates, of which each is optional. */
+static weir_status check_own(weir_model *model, weir_error *error)
+{
+    weir_status status = WEIR_OK;
+    bool has = model->ops->model_meta(model->model, WEIR__CHAT_SOURCE_TOOLS_KEY, NULL, 0) > 0;
+    for (int tools = 0; tools <= (has ? 1 : 0) && status == WEIR_OK; tools++) {
+        weir__chat_template *parsed = NULL;
+        if (tools == 0 && (model->info.chat_template == NULL || *model->info.chat_template == '\0')) continue;
+        status = weir__chat_source_parse(model, NULL, tools != 0, 0, &parsed, error);
+        weir__chat_template_release(parsed);
+    }
+    return status;
+}
+
+weir_status weir_chat_check(weir_model *model, const char *template_source, weir_error *error)
+{
+    weir__chat_template *parsed = NULL;
+    if (model == NULL) return weir__error_set(error, WEIR_INVALID, "model", "model is NULL");
+    if (template_source == NULL) return check_own(model, error);
+    weir_status status = weir__chat_source_parse(model, template_source, false, 0, &parsed, error);
+    weir__chat_template_release(parsed);
+    return status;
+}
+
+#else
+
+#include "base/error.h"
+
+weir_status weir_chat_check(weir_model *model, const char *template_source, weir_error *error)
+{
+    (void)template_source;
+    return model != NULL ? WEIR_OK : weir__error_set(error, WEIR_INVALID, "model", "model is NULL");
 }
 
 #endif

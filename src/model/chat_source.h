@@ -7,6 +7,10 @@
 
 #include "model/model.h"
 
+/* The keys of a model's templates. */
+#define WEIR__CHAT_SOURCE_KEY       "tokenizer.chat_template"
+#define WEIR__CHAT_SOURCE_TOOLS_KEY WEIR__CHAT_SOURCE_KEY ".tool_use"
+
 /* The template `source`, or the model's own: the one for tools if it has one and tools are given. Parses it
  * unless the model used it before. now: the time that strftime_now() returns, 0 = the present. The result is
  * held. Errors: UNSUPPORTED (the model has none), INVALID (source, now), TEMPLATE, NO_MEMORY. */

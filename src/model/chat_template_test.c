@@ -32,9 +32,9 @@ static void test_template(void **state)
     params = params_of("{{ raise_exception('only pirates') }}");
     expect_error(&params, WEIR_TEMPLATE, "", "rendered: only pirates (line 1, column 19)");
     params = params_of("{% if %}");
-    expect_error(&params, WEIR_TEMPLATE, "template_source", "parsed: Unexpected token");
+    expect_error(&params, WEIR_TEMPLATE, "template_source", "parsed: line 1: Unexpected token");
     params = params_of("{{");
-    expect_error(&params, WEIR_TEMPLATE, "template_source", "parsed: Unexpected EOF, near '{{'");
+    expect_error(&params, WEIR_TEMPLATE, "template_source", "parsed: line 1: Unexpected EOF, near '{{'");
     params = params_of("{{ no_such_function() }}");
     expect_error(&params, WEIR_TEMPLATE, "", "template");
     params = params_of("");
@@ -75,6 +75,35 @@ static void test_template(void **state)
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         params.args = bad[i];
         expect_error(&params, WEIR_INVALID, "args[0]", "args[0]");
+    }
+}
+
+/* The line on which the parser fails, whatever comes after it; of a block that is not closed, the line on which
+ * it begins. */
+static void test_lines(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *source, *said;
+    } mistakes[] = {
+        {"{{ x", "line 1: "},
+        {"\n\n{{ x }\nthe end\n", "line 3: Expected }}"},
+        {"a\r\n{% bad %}\r\n", "line 2: Unknown statement: bad"},
+        {"{% if x %}\n{% bad %}\n{% endif %}{% worse %}", "line 2: Unknown statement: bad"},
+        {"1\n2\n{% for m in messages %}\n4\n5\n", "line 3: "},
+        {"{% if a %}\n{% endif %}\n{% if b %}\n{% for c in d %}\n{% endfor %}\n", "line 3: "},
+    };
+    if (no_llama()) skip();
+    assert_int_equal(weir_chat_check(NULL, "x", NULL), WEIR_INVALID);
+    assert_int_equal(weir_chat_check(model, NULL, NULL), WEIR_OK);
+    assert_int_equal(weir_chat_check(model, "{% for m in messages %}{{ m.content }}{% endfor %}", NULL),
+                     WEIR_OK);
+    assert_int_equal(weir_chat_check(model, "{{ raise_exception('never') }}", NULL), WEIR_OK);
+    for (size_t i = 0; i < sizeof mistakes / sizeof *mistakes; i++) {
+        weir_error why = {0};
+        assert_int_equal(weir_chat_check(model, mistakes[i].source, &why), WEIR_TEMPLATE);
+        assert_string_equal(why.field, "template_source");
+        if (strstr(why.message, mistakes[i].said) == NULL) fail_msg("%zu: %s", i, why.message);
     }
 }
 
@@ -175,8 +204,8 @@ static void test_no_memory(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_template), cmocka_unit_test(test_specials),  cmocka_unit_test(test_now),
-        cmocka_unit_test(test_threads),  cmocka_unit_test(test_no_memory),
+        cmocka_unit_test(test_template), cmocka_unit_test(test_lines),   cmocka_unit_test(test_specials),
+        cmocka_unit_test(test_now),      cmocka_unit_test(test_threads), cmocka_unit_test(test_no_memory),
     };
     return cmocka_run_group_tests(tests, load, unload);
 }

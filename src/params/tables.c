@@ -259,6 +259,7 @@ static const weir_member pool_model[] = {
     LIST(adapters, n_adapters, "files of LoRA adapters"),
     FLAG(pinned, false, "load the model at once, and never put it to sleep"),
     NUMBER(idle_ms, 0, WEIR__IDLE_MS_MAX, 0, "ms", "put the model to sleep after this time without a request; 0 = when memory is needed"),
+    TEXT(template_source, "the chat template that must be parsed for a load to succeed; empty = the model's own"),
 };
 TABLE(pool_model);
 

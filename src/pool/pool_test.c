@@ -220,6 +220,31 @@ static void drafts_and_adapters_are_loaded_with_the_model(void **state)
     rack_close(&r);
 }
 
+/* With llama.cpp: a template that cannot be parsed fails the load, and others load on. */
+static void a_broken_template_fails_the_load(void **state)
+{
+    (void)state;
+    rack r;
+    weir_error error;
+    if (strcmp(weir_backend_version(), "none") == 0) skip();
+    rack_open(&r, 330, 3, "");
+    r.models[0].template_source = "{{ 1 }}\n{% for x in y %}";
+    r.models[1].template_source = "{{ messages }}";
+    r.models[2].template_source = ""; /* the model's own: it has none */
+    assert_int_equal(weir_pool_set(r.pool, r.models, 3, NULL), WEIR_OK);
+    weir_lease *lease = rack_ask(&r, "m0", -1);
+    assert_int_equal(weir_lease_wait(lease, WAIT_MS, &error), WEIR_TEMPLATE);
+    assert_non_null(strstr(error.message, "line 2"));
+    weir_lease_release(lease);
+    assert_state(&r, "m0", WEIR_POOL_FAILED);
+    rack_touch(&r, "m1");
+    rack_touch(&r, "m2");
+    r.models[0].template_source = NULL; /* another load, which does not look at templates */
+    assert_int_equal(weir_pool_set(r.pool, r.models, 3, NULL), WEIR_OK);
+    rack_touch(&r, "m0");
+    rack_close(&r);
+}
+
 /* Those with leases stay; the others sleep until the rest fits, the least recently used first. */
 static void a_smaller_budget_puts_idle_models_to_sleep(void **state)
 {
@@ -565,6 +590,7 @@ int main(void)
         cmocka_unit_test(sleep_keeps_prefixes),
         cmocka_unit_test(a_failed_load_is_reported_and_tried_again),
         cmocka_unit_test(drafts_and_adapters_are_loaded_with_the_model),
+        cmocka_unit_test(a_broken_template_fails_the_load),
         cmocka_unit_test(a_smaller_budget_puts_idle_models_to_sleep),
         cmocka_unit_test(a_cgroup_that_allows_less_puts_idle_models_to_sleep),
         cmocka_unit_test(memory_that_shrinks_ends_nothing),

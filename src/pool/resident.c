@@ -209,6 +209,16 @@ static weir_status load_adapters(load *l)
     return status;
 }
 
+/* Of a model that generates: a template that cannot be parsed would refuse every chat. */
+static weir_status check_template(const load *l)
+{
+    const char *source = l->spec->given.template_source;
+    weir_model_info info = {.size = sizeof info};
+    weir_model_describe(l->made->model, &info);
+    if (source == NULL || !info.has_decoder) return WEIR_OK;
+    return weir_chat_check(l->made->model, *source != '\0' ? source : NULL, l->error);
+}
+
 /* Reads files and packs weights. */
 static void *load_weights(void *user)
 {
@@ -218,6 +228,7 @@ static void *load_weights(void *user)
     step_aside();
     l->share = given->draft_path != NULL ? 0.6f : 0.9f;
     l->status = load_model(l, given->path, &l->spec->model, &l->made->model);
+    if (l->status == WEIR_OK) l->status = check_template(l);
     l->from = l->share;
     l->share = 0.9f - l->from;
     if (l->status == WEIR_OK && given->draft_path != NULL)

@@ -65,7 +65,8 @@ static bool keep_all(weir__spec *spec)
            keep_text(spec, &model->optimized) && keep_text(spec, &model->projector) &&
            keep_text(spec, &model->devices) && keep_text(spec, &model->rpc) &&
            keep_text(spec, &given->name) && keep_text(spec, &given->path) &&
-           keep_text(spec, &given->draft_path) && keep_list(spec, &given->aliases, given->n_aliases) &&
+           keep_text(spec, &given->draft_path) && keep_text(spec, &given->template_source) &&
+           keep_list(spec, &given->aliases, given->n_aliases) &&
            keep_list(spec, &given->adapters, given->n_adapters);
 }
 
@@ -77,6 +78,7 @@ static bool add_rest(const weir__spec *spec, weir__text *key)
     weir_pool_model load = weir_pool_model_default(); /* with the members that a load depends on */
     load.path = given->path;
     load.draft_path = given->draft_path;
+    load.template_source = given->template_source;
     load.adapters = given->adapters;
     load.n_adapters = given->n_adapters;
     return weir__members_key(&weir__pool_model_members, &load, key) &&
