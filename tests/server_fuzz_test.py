@@ -33,7 +33,7 @@ BODIES = [
     {"input": [{"role": "user", "content": [{"type": "input_text", "text": "x"}]}, {"type": "reasoning", "summary": [{"type": "summary_text", "text": "h"}]},
                {"type": "function_call", "call_id": "1", "name": "f", "arguments": "{}"}, {"type": "function_call_output", "call_id": "1", "output": "y"}], "instructions": "z",
      "tools": [{"type": "function", "name": "f", "parameters": {"type": "object"}}], "tool_choice": "required", "max_output_tokens": 40, "stream": True},
-    {"input": "x", "max_output_tokens": 9}, {"input": "x", "previous_response_id": "resp_x", "store": True},
+    {"input": "x", "max_output_tokens": 9}, {"input": "x", "previous_response_id": "resp_x", "store": True}, {"input": [{"type": "item_reference", "id": "msg_x_0"}]},
     {"messages": [{"role": "user", "content": [image_part(png(8, 8)), {"type": "text", "text": "x"}, sound_part(wav(0.1))]}], "max_tokens": 9, "stream": True},
     {"messages": [{"role": "user", "content": [{"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": text64(png(8, 8))}}]}], "max_tokens": 9},
     {"messages": [{"role": "user", "content": "x", "images": [text64(png(8, 8))]}, {"role": "assistant", "content": "", "tool_calls": [{"function": {"name": "f", "arguments": {}}}]},
