@@ -213,9 +213,10 @@ common_chat_params apply_analyzed(const weir__shim_template *t, common_chat_temp
     return params;
 }
 
-/* Renders with these tools, this choice and this schema. */
+/* Renders with these tools, this choice and this schema. bare: the result is the prompt alone, if that saves
+ * the analysis. */
 common_chat_params render(const weir__shim_template *t, const weir__shim_render *in, const char *tools,
-                          common_chat_tool_choice choice, const char *schema)
+                          common_chat_tool_choice choice, const char *schema, bool bare = false)
 {
     common_chat_templates_inputs inputs;
     inputs.messages = common_chat_msgs_parse_oaicompat(common_json::parse(in->messages));
@@ -231,7 +232,8 @@ common_chat_params render(const weir__shim_template *t, const weir__shim_render 
         in->continue_final ? COMMON_CHAT_CONTINUATION_AUTO : COMMON_CHAT_CONTINUATION_NONE;
     inputs.reasoning_format =
         in->parse_reasoning ? COMMON_REASONING_FORMAT_DEEPSEEK : COMMON_REASONING_FORMAT_NONE;
-    if (t->analyzed && tools == nullptr && schema == nullptr && !in->continue_final)
+    inputs.force_pure_content = bare && t->analyzed && !in->continue_final;
+    if (t->analyzed && tools == nullptr && schema == nullptr && !in->continue_final && !bare)
         return apply_analyzed(t, inputs);
     return common_chat_templates_apply(t->templates.get(), inputs);
 }
@@ -489,7 +491,7 @@ bool constrain(const weir__shim_render *in, const schema_map &named, const commo
 /* Renders the tools as they were given. */
 common_chat_params render_tools(const weir__shim_template *t, const weir__shim_render *in)
 {
-    return render(t, in, in->tools, COMMON_CHAT_TOOL_CHOICE_NONE, in->json_schema);
+    return render(t, in, in->tools, COMMON_CHAT_TOOL_CHOICE_NONE, in->json_schema, true);
 }
 
 const char *const cannot_render = "the chat template cannot be rendered";
@@ -569,7 +571,7 @@ weir_status weir__shim_template_create(const char *source, const char *bos, cons
     std::unique_ptr<weir__shim_template> t;
     quiet();
     const weir_status status =
-        weir::limited(0, error, WEIR_TEMPLATE, "the chat template cannot be parsed", [&] {
+        weir::limited(0, error, nullptr, "the chat template cannot be parsed", [&] {
             t.reset(new weir__shim_template());
             try {
                 t->templates = common_chat_templates_init(nullptr, source, bos, eos);
@@ -602,7 +604,7 @@ weir_status weir__shim_chat_create(const weir__shim_template *t, const weir__shi
 {
     std::unique_ptr<weir__shim_chat> chat;
     const std::size_t n = text_bytes(in);
-    const weir_status status = weir::limited(n, error, WEIR_TEMPLATE, cannot_render, [&] {
+    const weir_status status = weir::limited(n, error, "messages", cannot_render, [&] {
         chat.reset(new weir__shim_chat());
         /* The prompt does not depend on the choice, and without calls no grammar is made of the parameters as
          * given. */
@@ -641,13 +643,13 @@ weir_status weir__shim_chat_prompt(const weir__shim_template *t, const weir__shi
                                    bool (*add)(void *user, const char *prompt, std::size_t n), void *user,
                                    weir_error *error)
 {
-    return weir::limited(text_bytes(in), error, WEIR_TEMPLATE, cannot_render, [&] {
+    return weir::limited(text_bytes(in), error, "messages", cannot_render, [&] {
         const common_chat_params params =
             in->tools != nullptr ? render_tools(t, in)
                                  : render(t, in, nullptr,
                                           in->tool_choice == WEIR_TOOLS_AUTO ? COMMON_CHAT_TOOL_CHOICE_AUTO
                                                                              : COMMON_CHAT_TOOL_CHOICE_NONE,
-                                          in->json_schema);
+                                          in->json_schema, true);
         weir::refuse_starved();
         if (!add(user, params.prompt.data(), params.prompt.size())) throw std::bad_alloc();
         return WEIR_OK;

@@ -25,6 +25,10 @@ weir_status weir__chat_calls_describe(const json_t *messages, const weir__chat_t
                                       const weir__schema_terms *terms, json_t **described, char **schema,
                                       weir_error *error);
 
+/* The message without calls: those of the assistant become text behind its own, in the form of such an answer,
+ * a result becomes a user's text, and any other message stays. NULL: out of memory. */
+json_t *weir__chat_calls_write(json_t *message);
+
 /* Reads such an answer piece by piece. Text that does not have the form comes out as content. Starts as
  * zeroes. */
 typedef struct weir__chat_calls_reader {
