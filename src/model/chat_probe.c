@@ -34,8 +34,9 @@ static const struct {
     {WEIR__SHAPE_ASSISTANT_TWICE, {"uaa", "uaau", "uactau"}},
     {WEIR__SHAPE_USER_AFTER_RESULT, {"uctu", "uctuau"}},
     {WEIR__SHAPE_USER_AFTER_CALL, {"ucu", "ucuau"}},
-    {WEIR__SHAPE_RESULT_WITHOUT_CALL, {"uta", "uatau"}},
-    {WEIR__SHAPE_SYSTEM_LATE, {"us", "usau", "uasu", "ucts", "ucs"}},
+    {WEIR__SHAPE_RESULT_TWICE, {"uctta", "uctTa"}},
+    {WEIR__SHAPE_RESULT_WITHOUT_CALL, {"uta", "uatau", "ta", "tua"}},
+    {WEIR__SHAPE_SYSTEM_LATE, {"usau", "uasu", "uas", "ucts", "ucs"}},
 };
 
 #define KNOWN (1u << 31)
@@ -97,10 +98,10 @@ static json_t *make_message(char letter, size_t i)
 }
 
 /* NULL: out of memory. */
-static json_t *make_conversation(const char *letters)
+static json_t *make_conversation(const char *letters, size_t n)
 {
     json_t *messages = json_array();
-    for (size_t i = 0; letters[i] != '\0'; i++)
+    for (size_t i = 0; i < n; i++)
         if (json_array_append_new(messages, make_message(letters[i], i)) != 0) {
             json_decref(messages);
             return NULL;
@@ -128,8 +129,17 @@ static bool add_prompt(void *user, const char *prompt, size_t n)
     return weir__text_add(user, prompt, n);
 }
 
-/* False, with p->status: nothing can be said. */
-static bool takes_messages(probing *p, const json_t *messages, const char *letters)
+/* Whether the prompt begins with that of the messages before the last one, up to its last text: some
+ * templates write a system message of their own at the front unless there is another one anywhere. */
+static bool begins_with(const char *prompt, const char *before)
+{
+    const char *last = NULL;
+    for (const char *at = before; (at = strstr(at, "weirmark")) != NULL; at++) last = at;
+    return last != NULL && strncmp(prompt, before, (size_t)(last - before)) == 0;
+}
+
+/* The prompt of messages; empty: they are refused or, with p->status, nothing can be said. */
+static weir__text render_messages(probing *p, const json_t *messages)
 {
     char *text = weir__json_dump(messages);
     weir__text prompt = {0};
@@ -146,23 +156,36 @@ static bool takes_messages(probing *p, const json_t *messages, const char *lette
     weir_status status =
         text != NULL ? weir__shim_chat_prompt(p->template->parsed, &in, add_prompt, &prompt, &p->error)
                      : weir__error_set(&p->error, WEIR_NO_MEMORY, NULL, "out of memory for a chat template");
-    bool takes = status == WEIR_OK && has_marks(prompt.bytes, letters);
     if (status != WEIR_OK && status != WEIR_TEMPLATE) p->status = status;
-    weir__text_fini(&prompt);
     weir__mem_free(text);
-    return takes;
+    return prompt;
 }
 
-/* The same for a conversation whose refused shapes are put. */
-static bool takes(probing *p, const char *letters, unsigned refused)
+/* The same for the first n messages of a conversation, whose refused shapes are put. */
+static weir__text render_letters(probing *p, const char *letters, size_t n, unsigned refused)
 {
-    json_t *messages = make_conversation(letters), *put = NULL;
-    bool taken = messages != NULL && weir__chat_shape_put(messages, refused, 0, &put, NULL);
-    if (!taken)
+    json_t *messages = make_conversation(letters, n), *put = NULL;
+    weir__text prompt = {0};
+    if (messages != NULL && weir__chat_shape_put(messages, refused, 0, &put, NULL))
+        prompt = render_messages(p, put != NULL ? put : messages);
+    else
         p->status = weir__error_set(&p->error, WEIR_NO_MEMORY, NULL, "out of memory for a chat template");
-    taken = taken && takes_messages(p, put != NULL ? put : messages, letters);
     json_decref(put);
     json_decref(messages);
+    return prompt;
+}
+
+static bool takes(probing *p, const char *letters, unsigned refused)
+{
+    size_t n = strlen(letters);
+    weir__text prompt = render_letters(p, letters, n, refused), before = {0};
+    bool taken = prompt.n > 0 && has_marks(prompt.bytes, letters);
+    if (taken && n > 1 && letters[n - 1] == 's') {
+        before = render_letters(p, letters, n - 1, refused);
+        taken = before.n > 0 && begins_with(prompt.bytes, before.bytes);
+    }
+    weir__text_fini(&before);
+    weir__text_fini(&prompt);
     return taken;
 }
 

@@ -36,6 +36,7 @@ typedef struct putting {
     json_t *joined;      /* owned: contents for it, its own first; NULL: nothing joins it */
     kind tail;           /* what it is */
     size_t turn;         /* the message that it comes from */
+    size_t n_open;       /* calls of the last message with calls that wait for a result */
     bool is_put;     /* it is a user's that was none */
     bool begun;          /* it, or one before it, is no system message */
     json_t *ids, *taken; /* objects: given ids and those in their places; the latter */
@@ -58,7 +59,7 @@ static const char *shape_name(unsigned shape)
     static const char *const names[] = {
         "tool_calls", "tool_results", "call_id",     "no_call_id", "call_twice", "system_first", "system_only",       "assistant_first",
         "assistant_twice", "system_twice", "user_twice", "user_after_result", "user_after_call",
-        "result_without_call", "system_late",
+        "result_twice", "result_without_call", "system_late",
     };
     size_t i = 0;
     while (shape >> i > 1) i++;
@@ -302,6 +303,7 @@ static void put_user(putting *p, json_t *message, json_t *content, unsigned shap
         if (json_object_get(call, "id") != NULL)
             check_putting(p, json_object_set(result, "tool_call_id", json_object_get(call, "id")) == 0);
         add_turn(p, result, RESULT, p->turn);
+        p->n_open--;
     } else {
         join_turn(p, content);
     }
@@ -344,9 +346,11 @@ static void put_calls(putting *p, json_t *message, size_t i)
     json_t *calls = json_object_get(message, "tool_calls"), *call;
     size_t k;
     if (json_array_size(calls) < 2 || (p->refused & WEIR__SHAPE_CALL_TWICE) == 0) {
+        p->n_open = json_array_size(calls);
         add_turn(p, message, CALLS, i);
         return;
     }
+    p->n_open = 1;
     note_message(p, i, WEIR__SHAPE_CALL_TWICE, SIZE_MAX);
     json_array_foreach(calls, k, call)
     {
@@ -376,13 +380,16 @@ static void put_assistant(putting *p, json_t *message, kind as, size_t i)
 
 static void put_result(putting *p, json_t *message, size_t i)
 {
-    bool is_answer = p->tail == CALLS || p->tail == RESULT;
+    unsigned shape = p->tail != CALLS && p->tail != RESULT ? WEIR__SHAPE_RESULT_WITHOUT_CALL
+                     : p->n_open == 0                      ? WEIR__SHAPE_RESULT_TWICE
+                                                           : 0;
     if ((p->refused & WEIR__SHAPE_TOOL_RESULTS) != 0)
         put_text(p, message, WEIR__SHAPE_TOOL_RESULTS, i);
-    else if (!is_answer && (p->refused & WEIR__SHAPE_RESULT_WITHOUT_CALL) != 0)
-        put_text(p, message, WEIR__SHAPE_RESULT_WITHOUT_CALL, i);
+    else if ((p->refused & shape) != 0)
+        put_text(p, message, shape, i);
     else
         add_turn(p, name_result(p, message, i), RESULT, i);
+    if (p->n_open > 0) p->n_open--;
 }
 
 static void put_message(putting *p, json_t *message, size_t i)

@@ -23,9 +23,10 @@ typedef enum weir__chat_shape {
     WEIR__SHAPE_USER_TWICE = 1 << 10, /* a user's behind a user's: joins that */
     WEIR__SHAPE_USER_AFTER_RESULT = 1 << 11, /* a user's behind a result: joins that */
     WEIR__SHAPE_USER_AFTER_CALL = 1 << 12, /* a user's behind a call: becomes its result */
-    WEIR__SHAPE_RESULT_WITHOUT_CALL = 1 << 13, /* becomes a user's */
-    WEIR__SHAPE_SYSTEM_LATE = 1 << 14, /* a system message behind others: becomes a user's */
-    WEIR__SHAPE_ALL = (1 << 15) - 1,
+    WEIR__SHAPE_RESULT_TWICE = 1 << 13, /* more results than the message before has calls: become a user's */
+    WEIR__SHAPE_RESULT_WITHOUT_CALL = 1 << 14, /* behind no call: becomes a user's */
+    WEIR__SHAPE_SYSTEM_LATE = 1 << 15, /* a system message behind others: becomes a user's */
+    WEIR__SHAPE_ALL = (1 << 16) - 1,
 } weir__chat_shape;
 
 /* Bytes of the list of messages that were put. */
