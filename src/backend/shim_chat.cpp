@@ -36,6 +36,9 @@ struct weir__shim_found {
 
 struct weir__shim_template {
     common_chat_templates_ptr templates;
+    /* The same without the end token's text, or empty. llama.cpp takes that text for a part of the form of
+     * calls, and then misses ids before the arguments. So parsers of calls come from here; prompts do not. */
+    common_chat_templates_ptr endless;
     /* llama.cpp has no handler for it: it renders examples to find how reasoning and calls are marked, again
      * for each prompt. */
     bool analyzed;
@@ -213,8 +216,8 @@ common_chat_params apply_analyzed(const weir__shim_template *t, common_chat_temp
     return params;
 }
 
-/* Renders with these tools, this choice and this schema. bare: the result is the prompt alone, if that saves
- * the analysis. */
+/* Renders with these tools, this choice and this schema. bare: only the prompt of the result is used; without
+ * it, and with tools, the prompt is not. */
 common_chat_params render(const weir__shim_template *t, const weir__shim_render *in, const char *tools,
                           common_chat_tool_choice choice, const char *schema, bool bare = false)
 {
@@ -233,6 +236,8 @@ common_chat_params render(const weir__shim_template *t, const weir__shim_render 
     inputs.reasoning_format =
         in->parse_reasoning ? COMMON_REASONING_FORMAT_DEEPSEEK : COMMON_REASONING_FORMAT_NONE;
     inputs.force_pure_content = bare && t->analyzed && !in->continue_final;
+    const bool parses_calls = tools != nullptr && !bare && t->endless != nullptr;
+    if (parses_calls) return common_chat_templates_apply(t->endless.get(), inputs);
     if (t->analyzed && tools == nullptr && schema == nullptr && !in->continue_final && !bare)
         return apply_analyzed(t, inputs);
     return common_chat_templates_apply(t->templates.get(), inputs);
@@ -580,6 +585,8 @@ weir_status weir__shim_template_create(const char *source, const char *bos, cons
                 throw;
             }
             t->analyzed = is_analyzed(t->templates.get(), bos, eos);
+            if (t->analyzed && *eos != '\0')
+                t->endless = common_chat_templates_init(nullptr, source, bos, "");
             auto caps = common_chat_templates_get_caps(t->templates.get());
             t->knows_tools = caps["supports_tools"] || caps["supports_tool_calls"];
             weir::refuse_starved();
