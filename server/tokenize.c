@@ -147,7 +147,6 @@ void serve_apply_template(serve_call *call)
 {
     serve_ask ask;
     weir_request request;
-    if (serve_ask_read(&ask, call, SERVE_ASK_CHAT) && serve_ask_render(&ask, &request))
-        tell_chat(&ask);
+    if (serve_ask_read(&ask, call, SERVE_ASK_CHAT) && serve_ask_render(&ask, &request)) tell_chat(&ask);
     serve_ask_fini(&ask);
 }

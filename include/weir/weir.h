@@ -407,7 +407,8 @@ WEIR_API const char *weir_chat_relaxed(const weir_chat *chat);
  *     user_after_call      a user's behind a call without a result: becomes its result
  *     assistant_first      the assistant's before any user's: an empty user's precedes
  *     assistant_twice      the assistant's behind its own text: the same
- *     result_without_call  becomes text of a user's
+ *     result_without_call  behind no call: becomes text of a user's
+ *     result_twice         behind as many results as there are calls: the same
  *     tool_calls           calls, for which the template has no form: become text of the assistant
  *     tool_results         results, likewise: become text of a user's
  *     call_twice           calls of one message: each gets a message

@@ -575,23 +575,21 @@ weir_status weir__shim_template_create(const char *source, const char *bos, cons
 {
     std::unique_ptr<weir__shim_template> t;
     quiet();
-    const weir_status status =
-        weir::limited(0, error, nullptr, "the chat template cannot be parsed", [&] {
-            t.reset(new weir__shim_template());
-            try {
-                t->templates = common_chat_templates_init(nullptr, source, bos, eos);
-            } catch (const std::exception &) { /* a copy without the reason, which parsing again gives */
-                const common_chat_template parsed(source, bos, eos);
-                throw;
-            }
-            t->analyzed = is_analyzed(t->templates.get(), bos, eos);
-            if (t->analyzed && *eos != '\0')
-                t->endless = common_chat_templates_init(nullptr, source, bos, "");
-            auto caps = common_chat_templates_get_caps(t->templates.get());
-            t->knows_tools = caps["supports_tools"] || caps["supports_tool_calls"];
-            weir::refuse_starved();
-            return WEIR_OK;
-        });
+    const weir_status status = weir::limited(0, error, nullptr, "the chat template cannot be parsed", [&] {
+        t.reset(new weir__shim_template());
+        try {
+            t->templates = common_chat_templates_init(nullptr, source, bos, eos);
+        } catch (const std::exception &) { /* a copy without the reason, which parsing again gives */
+            const common_chat_template parsed(source, bos, eos);
+            throw;
+        }
+        t->analyzed = is_analyzed(t->templates.get(), bos, eos);
+        if (t->analyzed && *eos != '\0') t->endless = common_chat_templates_init(nullptr, source, bos, "");
+        auto caps = common_chat_templates_get_caps(t->templates.get());
+        t->knows_tools = caps["supports_tools"] || caps["supports_tool_calls"];
+        weir::refuse_starved();
+        return WEIR_OK;
+    });
     if (status == WEIR_OK) *out = t.release();
     return status;
 }

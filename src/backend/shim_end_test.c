@@ -57,8 +57,10 @@ static char *answer_of(const weir__shim_template *t)
     weir__shim_chat *asked = create(t, false), *answered = create(t, true);
     char *answer = NULL;
     if (asked != NULL && answered != NULL) {
-        const weir__shim_rendered *a = weir__shim_chat_rendered(asked), *b = weir__shim_chat_rendered(answered);
-        if (strncmp(a->prompt, b->prompt, a->prompt_length) == 0) answer = strdup(b->prompt + a->prompt_length);
+        const weir__shim_rendered *a = weir__shim_chat_rendered(asked),
+                                  *b = weir__shim_chat_rendered(answered);
+        if (strncmp(a->prompt, b->prompt, a->prompt_length) == 0)
+            answer = strdup(b->prompt + a->prompt_length);
     }
     weir__shim_chat_destroy(asked);
     weir__shim_chat_destroy(answered);
@@ -76,9 +78,10 @@ static size_t read_calls(const weir__shim_template *t, const char *answer, bool 
     if (weir__shim_chat_parse(chat, answer, strlen(answer), false, &message, &error) == WEIR_OK) {
         n = message.n_calls;
         const weir__shim_call *last = n > 0 ? &message.calls[n - 1] : NULL;
-        *whole = n == 1 && strncmp(last->name, "weather", last->name_length) == 0 &&
-                 strstr(last->arguments, "Rome") != NULL &&
-                 (strstr(answer, "call12345") == NULL || strncmp(last->id, "call12345", last->id_length) == 0);
+        *whole =
+            n == 1 && strncmp(last->name, "weather", last->name_length) == 0 &&
+            strstr(last->arguments, "Rome") != NULL &&
+            (strstr(answer, "call12345") == NULL || strncmp(last->id, "call12345", last->id_length) == 0);
     }
     weir__shim_message_fini(&message);
     weir__shim_chat_destroy(chat);
@@ -96,7 +99,7 @@ static void test_calls_are_read_with_any_end(void **state)
         if (answer != NULL) {
             bool whole_with, whole_without;
             size_t a = read_calls(without, answer, &whole_without), b = read_calls(with, answer, &whole_with);
-            if (a != b || whole_with < whole_without) 
+            if (a != b || whole_with < whole_without)
                 fail_msg("%s: %zu and %zu calls in: %s", walk.name, a, b, answer);
             n += whole_with;
         }

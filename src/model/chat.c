@@ -169,7 +169,9 @@ static weir_status create_described(weir_model *model, weir_chat_params params, 
         params.tool_choice = WEIR_TOOLS_AUTO;
         params.json_schema = schema;
         params.strict_schema = false; /* unenforceable parts were refused or reported above */
-        status = create_chat(model, &params, described, json_array_size(described) - json_array_size(messages), &none, NULL, &chat, error);
+        status =
+            create_chat(model, &params, described, json_array_size(described) - json_array_size(messages),
+                        &none, NULL, &chat, error);
         if (status == WEIR_GRAMMAR) snprintf(error->field, sizeof error->field, "tools_json");
     }
     if (status == WEIR_UNSUPPORTED) snprintf(error->field, sizeof error->field, "tools_json");

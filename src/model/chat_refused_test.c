@@ -29,9 +29,11 @@ static json_t *make_message(char letter, size_t i, size_t last_call)
     char short_id[24], long_id[64];
     snprintf(short_id, sizeof short_id, "abcdefg%02zu", last_call);
     snprintf(long_id, sizeof long_id, "call_0123456789abcdefghijkl%02zu", last_call);
-    const char *role = letter == 's' ? "system" : letter == 'd' ? "developer" : letter == 'u' ? "user"
-                       : strchr("try", letter) != NULL    ? "tool"
-                                                              : "assistant";
+    const char *role = letter == 's'                   ? "system"
+                       : letter == 'd'                 ? "developer"
+                       : letter == 'u'                 ? "user"
+                       : strchr("try", letter) != NULL ? "tool"
+                                                       : "assistant";
     const char *id = strchr("xy", letter) != NULL ? long_id : strchr("nr", letter) != NULL ? NULL : short_id;
     char mark[24];
     write_mark(mark, i);
@@ -117,7 +119,8 @@ static const struct {
     {"google-gemma-2-2b-it", "au", "messages[0]", "messages[0]: assistant_first\n", false},
     {"google-gemma-2-2b-it", "uaa", "messages[2]", "messages[2]: assistant_twice\n", false},
     {"google-gemma-2-2b-it", "uc", "", "messages[1]: tool_calls\n", true},
-    {"google-gemma-2-2b-it", "ucta", "messages[2]", "messages[1]: tool_calls\nmessages[2]: tool_results\n", false},
+    {"google-gemma-2-2b-it", "ucta", "messages[2]", "messages[1]: tool_calls\nmessages[2]: tool_results\n",
+     false},
     {"Apertus-8B-Instruct", "ut", "messages[1]", "messages[1]: result_without_call in messages[0]\n", false},
     {"Apertus-8B-Instruct", "ssu", "messages[1]", "messages[1]: system_twice in messages[0]\n", false},
     {"openai-gpt-oss-120b", "uasu", "", "messages[2]: system_late\nmessages[3]: user_twice in messages[2]\n",
@@ -141,7 +144,8 @@ static void each_shape_is_put(void **state)
             assert_string_equal(weir_chat_reshaped(strict), "");
         } else {
             if (strict != NULL) fail_msg("%s: %s", examples[i].template, word);
-            if (strcmp(error.field, examples[i].field) != 0) fail_msg("%s: %s: %s", examples[i].template, word, error.message);
+            if (strcmp(error.field, examples[i].field) != 0)
+                fail_msg("%s: %s: %s", examples[i].template, word, error.message);
             assert_string_equal(error.field, examples[i].field);
             assert_ptr_equal(strstr(error.message, error.field), error.message);
         }

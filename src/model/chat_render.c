@@ -231,6 +231,16 @@ static weir_status try_first(rendering *r, const json_t *messages, size_t n, wei
     return status;
 }
 
+/* Whether the template takes a conversation at all. */
+static bool takes_hello(rendering *r)
+{
+    json_t *hello = json_pack("[{s:s,s:s}]", "role", "user", "content", "Hello");
+    weir_error own = {0};
+    bool takes = hello != NULL && try_first(r, hello, 1, &own) == WEIR_OK;
+    json_decref(hello);
+    return takes;
+}
+
 /* Finds a message that the template refuses although it takes those before it, and names it in the error of
  * the template, which says it of all messages. */
 static void find_refused(rendering *r, const json_t *messages, size_t n_added, weir_error *error)
@@ -251,6 +261,10 @@ static void find_refused(rendering *r, const json_t *messages, size_t n_added, w
             bad = n;
     }
     if ((status != WEIR_OK && status != WEIR_TEMPLATE) || bad <= n_added) return;
+    if (good == 0 && !takes_hello(r)) {
+        error->field[0] = '\0'; /* it is not the messages */
+        return;
+    }
     snprintf(field, sizeof field, "messages[%zu]", bad - 1 - n_added);
     weir__error_set(error, WEIR_TEMPLATE, field, "%s: %s", field, error->message);
 }

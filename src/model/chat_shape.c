@@ -37,12 +37,12 @@ typedef struct putting {
     kind tail;           /* what it is */
     size_t turn;         /* the message that it comes from */
     size_t n_open;       /* calls of the last message with calls that wait for a result */
-    bool is_put;     /* it is a user's that was none */
+    bool is_put;         /* it is a user's that was none */
     bool begun;          /* it, or one before it, is no system message */
     json_t *ids, *taken; /* objects: given ids and those in their places; the latter */
     json_t *waiting;     /* ids of calls whose results come next */
     size_t next, n_ids;  /* the first of `waiting` without a result; ids that were made */
-    size_t n_added; /* as below */
+    size_t n_added;      /* as below */
     weir__text *lines;
     bool changed, failed;
 } putting;
@@ -57,9 +57,10 @@ static void check_putting(putting *p, bool ok)
 static const char *shape_name(unsigned shape)
 {
     static const char *const names[] = {
-        "tool_calls", "tool_results", "call_id",     "no_call_id", "call_twice", "system_first", "system_only",       "assistant_first",
-        "assistant_twice", "system_twice", "user_twice", "user_after_result", "user_after_call",
-        "result_twice", "result_without_call", "system_late",
+        "tool_calls",   "tool_results",      "call_id",         "no_call_id",      "call_twice",
+        "system_first", "system_only",       "assistant_first", "assistant_twice", "system_twice",
+        "user_twice",   "user_after_result", "user_after_call", "result_twice",    "result_without_call",
+        "system_late",
     };
     size_t i = 0;
     while (shape >> i > 1) i++;
@@ -78,7 +79,8 @@ static void note_message(putting *p, size_t i, unsigned shape, size_t in)
         return;
     }
     int n = snprintf(line, sizeof line, "messages[%zu]: %s", i - p->n_added, shape_name(shape));
-    if (in != SIZE_MAX) n += snprintf(line + n, (size_t)(end - line - n), " in messages[%zu]", in - p->n_added);
+    if (in != SIZE_MAX)
+        n += snprintf(line + n, (size_t)(end - line - n), " in messages[%zu]", in - p->n_added);
     check_putting(p, weir__text_printf(p->lines, "%s\n", line));
 }
 
@@ -94,7 +96,8 @@ static void end_text(putting *p, json_t *parts, weir__text *text)
 {
     if (text->n == 0) return;
     json_t *words = text->failed ? NULL : json_stringn(text->bytes, text->n);
-    check_putting(p, json_array_append_new(parts, json_pack("{s:s,s:o}", "type", "text", "text", words)) == 0);
+    check_putting(p,
+                  json_array_append_new(parts, json_pack("{s:s,s:o}", "type", "text", "text", words)) == 0);
     weir__text_clear(text);
 }
 
@@ -207,8 +210,8 @@ static json_t *id_of(putting *p, json_t *id)
     json_t *known = text != NULL ? json_object_get(p->ids, text) : NULL;
     if (known != NULL || p->failed) return known;
     if (text == NULL) return (p->refused & WEIR__SHAPE_NO_CALL_ID) != 0 ? make_id(p) : NULL;
-    bool keep = (p->refused & WEIR__SHAPE_CALL_ID) == 0 ||
-                (is_short(id) && json_object_get(p->taken, text) == NULL);
+    bool keep =
+        (p->refused & WEIR__SHAPE_CALL_ID) == 0 || (is_short(id) && json_object_get(p->taken, text) == NULL);
     known = keep ? id : make_id(p);
     if (keep) check_putting(p, json_object_set(p->taken, text, id) == 0);
     check_putting(p, json_object_set(p->ids, text, known) == 0);
@@ -354,8 +357,8 @@ static void put_calls(putting *p, json_t *message, size_t i)
     note_message(p, i, WEIR__SHAPE_CALL_TWICE, SIZE_MAX);
     json_array_foreach(calls, k, call)
     {
-        json_t *one = k == 0 ? weir__json_copy(message)
-                             : json_pack("{s:s,s:n}", "role", "assistant", "content");
+        json_t *one =
+            k == 0 ? weir__json_copy(message) : json_pack("{s:s,s:n}", "role", "assistant", "content");
         check_putting(p, json_object_set_new(one, "tool_calls", json_pack("[O]", call)) == 0);
         add_turn(p, one, CALLS, i);
     }
@@ -411,7 +414,8 @@ bool weir__chat_shape_put(const json_t *messages, unsigned refused, size_t n_add
     putting p = {.refused = refused, .n_added = n_added, .lines = lines};
     json_t *message;
     size_t i;
-    if ((refused & WEIR__SHAPE_TOOL_RESULTS) != 0) p.refused |= WEIR__SHAPE_TOOL_CALLS; /* which they follow */
+    if ((refused & WEIR__SHAPE_TOOL_RESULTS) != 0)
+        p.refused |= WEIR__SHAPE_TOOL_CALLS; /* which they follow */
     p.list = json_array();
     p.ids = json_object();
     p.taken = json_object();

@@ -38,18 +38,23 @@ static json_t *message(char letter, size_t i)
     case 'u': return json_pack("{s:s,s:s}", "role", "user", "content", text);
     case 'a': return json_pack("{s:s,s:s}", "role", "assistant", "content", text);
     case 'o': return json_pack("{s:s,s:s}", "role", "critic", "content", text);
-    case 'c': return json_pack("{s:s,s:n,s:[o]}", "role", "assistant", "content", "tool_calls",
-                               call("abcdefgh1", letter, i));
-    case 'd': return json_pack("{s:s,s:n,s:[o]}", "role", "assistant", "content", "tool_calls",
-                               call(NULL, letter, i));
-    case 'p': return json_pack("{s:s,s:n,s:[o,o]}", "role", "assistant", "content", "tool_calls",
-                               call("abcdefgh1", letter, i), call("call_long", letter, i + 1000));
-    case 'w': return json_pack("{s:s,s:s,s:[o]}", "role", "assistant", "content", text, "tool_calls",
-                               call("call_0123456789", letter, i + 1000));
-    case 'm': return json_pack("{s:s,s:[{s:s,s:s},{s:s}]}", "role", "user", "content", "type", "text",
-                               "text", text, "type", "image_url");
-    case 'x': return json_pack("{s:s,s:s,s:s}", "role", "tool", "content", text, "tool_call_id",
-                               "call_0123456789");
+    case 'c':
+        return json_pack("{s:s,s:n,s:[o]}", "role", "assistant", "content", "tool_calls",
+                         call("abcdefgh1", letter, i));
+    case 'd':
+        return json_pack("{s:s,s:n,s:[o]}", "role", "assistant", "content", "tool_calls",
+                         call(NULL, letter, i));
+    case 'p':
+        return json_pack("{s:s,s:n,s:[o,o]}", "role", "assistant", "content", "tool_calls",
+                         call("abcdefgh1", letter, i), call("call_long", letter, i + 1000));
+    case 'w':
+        return json_pack("{s:s,s:s,s:[o]}", "role", "assistant", "content", text, "tool_calls",
+                         call("call_0123456789", letter, i + 1000));
+    case 'm':
+        return json_pack("{s:s,s:[{s:s,s:s},{s:s}]}", "role", "user", "content", "type", "text", "text", text,
+                         "type", "image_url");
+    case 'x':
+        return json_pack("{s:s,s:s,s:s}", "role", "tool", "content", text, "tool_call_id", "call_0123456789");
     case 'r': return json_pack("{s:s,s:s}", "role", "tool", "content", text);
     default: return json_pack("{s:s,s:s,s:s}", "role", "tool", "content", text, "tool_call_id", "abcdefgh1");
     }
@@ -115,7 +120,8 @@ static const struct {
      "messages[1]: call_id\nmessages[3]: call_id\nmessages[4]: call_id\n"},
     {WEIR__SHAPE_CALL_ID, "udrwx", "U:u0. A:(d1.) T:r2. A:w3.(w1003.)call00001 T:x4.=call00001",
      "messages[3]: call_id\nmessages[4]: call_id\n"},
-    {WEIR__SHAPE_NO_CALL_ID, "udrcr", "U:u0. A:(d1.)call00001 T:r2.=call00001 A:(c3.)abcdefgh1 T:r4.=abcdefgh1",
+    {WEIR__SHAPE_NO_CALL_ID, "udrcr",
+     "U:u0. A:(d1.)call00001 T:r2.=call00001 A:(c3.)abcdefgh1 T:r4.=abcdefgh1",
      "messages[1]: no_call_id\nmessages[2]: no_call_id\nmessages[4]: no_call_id\n"},
     {WEIR__SHAPE_ALL, "uoo", "U:u0. ?:o1. ?:o2.", NULL},
 };
@@ -157,10 +163,10 @@ static char *show(const json_t *messages)
         const json_t *one = json_array_get(messages, i), *id = json_object_get(one, "tool_call_id");
         const char *role = json_string_value(json_object_get(one, "role"));
         const char *letter = strcmp(role, "system") == 0 || strcmp(role, "developer") == 0 ? "S"
-                             : strcmp(role, "user") == 0                                  ? "U"
-                             : strcmp(role, "assistant") == 0                             ? "A"
-                             : strcmp(role, "tool") == 0                                  ? "T"
-                                                                                          : "?";
+                             : strcmp(role, "user") == 0                                   ? "U"
+                             : strcmp(role, "assistant") == 0                              ? "A"
+                             : strcmp(role, "tool") == 0                                   ? "T"
+                                                                                           : "?";
         weir__text_printf(&text, "%s%s:", i > 0 ? " " : "", letter);
         show_content(&text, json_object_get(one, "content"));
         show_calls(&text, json_object_get(one, "tool_calls"));
@@ -279,10 +285,11 @@ static void later_messages_change_nothing(void **state)
             for (size_t i = 0; i < json_array_size(before); i++) {
                 const json_t *a = json_array_get(before, i), *b = json_array_get(now, i);
                 bool last = i + 1 == json_array_size(before);
-                bool same = last ? strcmp(json_string_value(json_object_get(a, "role")),
-                                          json_string_value(json_object_get(b, "role"))) == 0 &&
-                                       begins_with(json_object_get(b, "content"), json_object_get(a, "content"))
-                                 : json_equal((json_t *)a, (json_t *)b) != 0;
+                bool same =
+                    last ? strcmp(json_string_value(json_object_get(a, "role")),
+                                  json_string_value(json_object_get(b, "role"))) == 0 &&
+                               begins_with(json_object_get(b, "content"), json_object_get(a, "content"))
+                         : json_equal((json_t *)a, (json_t *)b) != 0;
                 bool was_closed = (refused & WEIR__SHAPE_SYSTEM_ONLY) != 0 && strspn(word, "s") >= n - 1;
                 if (!same && !was_closed) fail_msg("%s (%x): message %zu of %zu", word, refused, i, n);
             }
