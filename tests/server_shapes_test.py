@@ -32,7 +32,7 @@ late = [said("user", "one"), said("assistant", "two"), said("system", "three"), 
 with Server(WEIR, "-c", "8192", "--chat-template-file", TEMPLATE) as server:
     reply = server.post("/apply-template", {"messages": late})
     prompt = reply.json.get("prompt", "")
-    check("in place", "two</s>[INST]three\n\nfour[/INST]" in prompt or "[INST]three\n\nfour[/INST]" in prompt, reply.body)
+    check("in place", "[INST]three\n\nfour[/INST]" in prompt, reply.body)
     check("told in the answer", reply.json["reshaped"] == [
         {"message": "messages[2]", "shape": "system_late"}, {"message": "messages[3]", "shape": "user_twice", "in": "messages[2]"}], reply.body)
     check("and in a header", reply.headers.get(HEADER) == "messages[2]: system_late; messages[3]: user_twice in messages[2]", reply.headers)
@@ -47,7 +47,7 @@ with Server(WEIR, "-c", "8192", "--chat-template-file", TEMPLATE) as server:
     # Each dialect, with its own names of messages.
     reply = server.post(CHAT, {"messages": late, "max_tokens": 1})
     check("chat", reply.status == 200 and reply.headers.get(HEADER, "").startswith("messages[2]: system_late"), reply.headers, reply.body)
-    reply = server.post("/api/chat", {"model": "x", "messages": late, "stream": False, "options": {"num_predict": 1}})
+    reply = server.post("/api/chat", {"model": "fake:", "messages": late, "stream": False, "options": {"num_predict": 1}})
     check("Ollama's", reply.status == 200 and reply.headers.get(HEADER, "").startswith("messages[2]: system_late"), reply.headers, reply.body)
     items = [said("user", "one"), {"type": "function_call", "call_id": LONG, "name": "rain", "arguments": "{}"},
              {"type": "function_call_output", "call_id": LONG, "output": "two"}, said("developer", "three"), said("user", "four")]
@@ -61,15 +61,15 @@ with Server(WEIR, "-c", "8192", "--chat-template-file", TEMPLATE) as server:
     check("counted", reply.status == 200 and reply.json["input_tokens"] > 0 and "user_after_result" in reply.headers.get(HEADER, ""), reply.headers, reply.body)
 
     # Strict: the error, with the message's name.
-    for path, body, field in ((CHAT, {"messages": late}, "messages[3]"), ("/apply-template", {"messages": agent}, "messages[1]"),
-                              ("/v1/plan", {"messages": late}, "messages[3]"), ("/v1/responses", {"input": items}, "input[1]"),
-                              ("/v1/messages", {"messages": blocks, "max_tokens": 1}, "messages[1]"), ("/api/chat", {"model": "x", "messages": late}, "messages[3]")):
+    for path, body, field in ((CHAT, {"messages": late}, "messages[2]"), ("/apply-template", {"messages": agent}, "messages[1]"),
+                              ("/v1/plan", {"messages": late}, "messages[2]"), ("/v1/responses", {"input": items}, "input[1]"),
+                              ("/v1/messages", {"messages": blocks, "max_tokens": 1}, "messages[1]"), ("/api/chat", {"model": "fake:", "messages": late}, "messages[2]")):
         reply = server.post(path, dict(body, strict_messages=True))
-        check(f"strict: {path}", reply.status == 400 and field in reply.body and HEADER not in reply.headers, reply.status, reply.body)
+        check(f"strict: {path}", reply.status == 400 and field in reply.body.decode() and HEADER not in reply.headers, reply.status, reply.body)
 
 with Server(WEIR, "-c", "8192", "--chat-template-file", TEMPLATE, "--strict-messages") as server:
     reply = server.post(CHAT, {"messages": late, "max_tokens": 1})
-    check("--strict-messages", reply.status == 400 and reply.error["param"] == "messages[3]", reply.body)
+    check("--strict-messages", reply.status == 400 and reply.error["param"] == "messages[2]", reply.body)
     reply = server.post(CHAT, {"messages": late, "max_tokens": 1, "strict_messages": False})
     check("but not for this request", reply.status == 200, reply.body)
 finish()
