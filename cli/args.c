@@ -162,6 +162,7 @@ weir_chat_params cli_args_chat(const cli_args *args, const cli_ask *ask)
     params.template_source = args->chat_template;
     params.enable_thinking = !args->no_thinking;
     params.special_content = (weir_special_content)args->special_content;
+    params.strict_messages = args->strict_messages;
     return params;
 }
 

@@ -410,6 +410,7 @@ void cli_model_params(cli_args *args, serve_model_params *params)
     params->system = args->system;
     params->no_thinking = args->no_thinking;
     params->special_content = (weir_special_content)args->special_content;
+    params->strict_messages = args->strict_messages;
 }
 
 weir_status cli_model_check(const cli_args *args, weir_error *error)

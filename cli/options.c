@@ -67,6 +67,7 @@ static cli_option table[] = {
      .help = "a built-in template: chatml, gemma, llama3, mistral-v7, phi3, phi4, vicuna, zephyr", RARE},
     {"--no-thinking", NULL, CLI_ASKING, SETS, NULL, SET(CLI_FLAG, no_thinking), .help = "ask a model that reasons to answer at once"},
     {"--special-content", NULL, CLI_ASKING, SETS, "WHOSE", MEMBER(chat, special_content, special_content), RARE},
+    {"--strict-messages", NULL, CLI_ASKING, SETS, NULL, SET(CLI_FLAG, strict_messages), .help = "refuse messages that the chat template does not take as they are", RARE},
 
     {"--temp", "--temperature", CLI_SAMPLING, SETS, "T", SAMPLER(temp)},
     {"--top-k", NULL, CLI_SAMPLING, SETS, "N", SAMPLER(top_k)},

@@ -92,6 +92,7 @@ typedef struct cli_args {
     cli_shares tensor_split; /* model points to it */
     cli_adapters *adapters;  /* loaded with the engine */
     bool raw, no_thinking, explain_cache;
+    bool strict_messages;
     int special_content;                /* position in its choices, a weir_special_content */
     int32_t best_of, n_prompt_logprobs; /* run; n_prompt_logprobs CLI_UNSET = none */
     bool json, quiet, verbose, help, help_all, list_devices, licenses, insecure_rpc;

@@ -25,6 +25,7 @@ static bool check_fork(const serve_ask *ask)
         "tool_choice",
         "chat_template_kwargs",
         "special_content",
+        "strict_messages",
         "reasoning_effort",
         "continue_final_message",
         "add_generation_prompt",
@@ -92,6 +93,7 @@ bool serve_ask_read(serve_ask *ask, serve_call *call, unsigned where)
     ask->chat.template_source = params->template_source;
     ask->chat.enable_thinking = !params->no_thinking;
     ask->chat.special_content = params->special_content;
+    ask->chat.strict_messages = params->strict_messages;
     ask->chat.parallel_tool_calls = true;
     ask->chat.strict_schema = false;
     ask->request = weir_request_default();
@@ -112,6 +114,7 @@ void serve_ask_fini(serve_ask *ask)
     serve_adapter_set_fini(&ask->adapters);
     weir__mem_free(ask->schema);
     weir__text_fini(&ask->relaxed);
+    weir__text_fini(&ask->reshaped);
     json_decref(ask->namespaces);
     json_decref(ask->customs);
     json_decref(ask->previous);

@@ -211,6 +211,21 @@ static void renumber(char *text)
     }
 }
 
+/* Reports the messages that were put into another form. added: as messages_of sets it. */
+static void report_reshaped(serve_ask *ask, bool added)
+{
+    const char *lines = weir_chat_reshaped(ask->rendered);
+    const bool own = added && strncmp(lines, "messages[0]", 11) == 0; /* the server's message */
+    weir__text_clear(&ask->reshaped);
+    if (own) lines += strcspn(lines, "\n") + 1;
+    if (*lines == '\0' || !weir__text_add_string(&ask->reshaped, lines)) return;
+    if (added) {
+        renumber(ask->reshaped.bytes);
+        ask->reshaped.n = strlen(ask->reshaped.bytes);
+    }
+    serve_call_reshaped(ask->call, ask->reshaped.bytes);
+}
+
 bool serve_ask_render(serve_ask *ask, weir_request *request)
 {
     serve_call *call = ask->call;
@@ -247,8 +262,10 @@ bool serve_ask_render(serve_ask *ask, weir_request *request)
         renumber(error.message);
         renumber(error.field);
     }
-    if (serve_call_passes(call, status, &error))
+    if (serve_call_passes(call, status, &error)) {
         report_relaxed(call, ask->rendered, params.special_content, ask->relaxed.bytes);
+        report_reshaped(ask, added);
+    }
     request->chat = ask->rendered;
 out:
     for (size_t i = 0; i < params.n_args; i++) weir__mem_free((void *)args[i].value);

@@ -285,6 +285,7 @@ static const serve_field fields[] = {
     HAND_SETS("reasoning_effort", SERVE_ASK_CHAT, serve_ask_reasoning_effort, chat, enable_thinking),
     TAKE_FOR("chat_template_kwargs", DIALOGS, kwargs, chat, args),
     SETS("special_content", DIALOGS, chat, special_content),
+    SETS("strict_messages", DIALOGS | SERVE_ASK_OLLAMA, chat, strict_messages),
     SETS("continue_final_message", SERVE_ASK_CHAT, chat, continue_final),
     SETS("add_generation_prompt", SERVE_ASK_CHAT, chat, add_generation_prompt), /* as vLLM has it */
     SERVE_FIELD("echo", SERVE_ASK_COMPLETIONS, BOOL, serve_ask, echo),

@@ -113,7 +113,8 @@ static void add_cors(serve_call *call)
     weir__text_printf(
         &call->out,
         "Access-Control-Allow-Origin: %s\r\nVary: Origin\r\n"
-        "Access-Control-Expose-Headers: Retry-After, X-Request-Id, X-Stream-Id, X-Weir-Relaxed\r\n",
+        "Access-Control-Expose-Headers: Retry-After, X-Request-Id, X-Stream-Id, X-Weir-Relaxed, "
+        "X-Weir-Messages\r\n",
         call->origin);
     if (strcmp(call->method, "OPTIONS") == 0)
         weir__text_add_string(&call->out, "Access-Control-Allow-Methods: GET, POST, HEAD, DELETE, OPTIONS\r\n"
@@ -145,6 +146,7 @@ static void begin_head(serve_call *call, int status, const char *type)
                           strcmp(call->method, "OPTIONS") == 0 ? ", OPTIONS" : "");
     if (status == 401) weir__text_add_string(out, "WWW-Authenticate: Bearer\r\n");
     if (call->relaxed != NULL) weir__text_printf(out, "X-Weir-Relaxed: %s\r\n", call->relaxed);
+    if (call->reshaped != NULL) weir__text_printf(out, "X-Weir-Messages: %s\r\n", call->reshaped);
     if (call->stream_id != NULL) weir__text_printf(out, "X-Stream-Id: %s\r\n", call->stream_id);
     if (call->router.endpoint[0] != '\0')
         weir__text_printf(out, "X-Gateway-Destination-Endpoint-Served: %s\r\n", call->router.endpoint);

@@ -40,6 +40,7 @@ void serve_call_destroy(serve_call *call)
     weir__text_fini(&call->body);
     serve_model_release(call->model);
     weir__mem_free(call->relaxed);
+    weir__mem_free(call->reshaped);
     weir__mem_free(call->terms.messages.at);
     weir__mem_free(call->terms.tools.at);
     weir__mem_free(call);

@@ -9,7 +9,16 @@
 #include "names.h"
 #include "serve.h"
 
-#define RELAXED_MAX 2048 /* of the header's value */
+#define HEADER_MAX 2048 /* of a header's value */
+
+/* Adds an item to a header's value, which holds ASCII. */
+static void add_item(weir__text *header, const char *item)
+{
+    if (header->n + strlen(item) >= HEADER_MAX) return;
+    if (header->n > 0) weir__text_add_string(header, "; ");
+    for (const char *c = item; *c != '\0'; c++)
+        weir__text_printf(header, (unsigned char)*c < 0x80 ? "%c" : "%%%02X", (unsigned char)*c);
+}
 
 void serve_call_relaxed(serve_call *call, const char *lines)
 {
@@ -20,15 +29,63 @@ void serve_call_relaxed(serve_call *call, const char *lines)
         snprintf(line, sizeof line, "%.*s", (int)n, lines);
         serve_names_field(line, &call->terms, place, sizeof place);
         serve_log("info", "relaxed", "request %s: %s is not enforced", call->id, place);
-        if (header.n + strlen(place) < RELAXED_MAX) {
-            if (header.n > 0) weir__text_add_string(&header, "; ");
-            for (const char *c = place; *c != '\0'; c++) /* a header holds ASCII */
-                weir__text_printf(&header, (unsigned char)*c < 0x80 ? "%c" : "%%%02X", (unsigned char)*c);
-        }
+        add_item(&header, place);
         lines += n + (lines[n] == '\n');
     }
     weir__mem_free(call->relaxed);
     call->relaxed = header.bytes;
+}
+
+/* A line of weir_chat_reshaped, in the request's terms. */
+typedef struct reshaped {
+    char message[96], shape[32], in[96]; /* in: "" = none */
+} reshaped;
+
+/* False: the list was cut here. */
+static bool read_reshaped(const serve_call *call, const char **lines, reshaped *line)
+{
+    char message[32], in[32] = "";
+    int n = sscanf(*lines, "%31[^:]: %31s in %31s", message, line->shape, in);
+    *lines += strcspn(*lines, "\n");
+    *lines += **lines == '\n';
+    line->in[0] = '\0';
+    if (n < 2) return false;
+    serve_names_field(message, &call->terms, line->message, sizeof line->message);
+    if (n > 2) serve_names_field(in, &call->terms, line->in, sizeof line->in);
+    return true;
+}
+
+void serve_call_reshaped(serve_call *call, const char *lines)
+{
+    weir__text header = {0};
+    reshaped line;
+    char item[256];
+    while (*lines != '\0' && read_reshaped(call, &lines, &line)) {
+        snprintf(item, sizeof item, "%s: %s%s%s", line.message, line.shape, line.in[0] != '\0' ? " in " : "",
+                 line.in);
+        add_item(&header, item);
+    }
+    serve_log("debug", "messages", "request %s: put for the chat template: %s", call->id,
+              header.n > 0 ? header.bytes : "");
+    weir__mem_free(call->reshaped);
+    call->reshaped = header.bytes;
+}
+
+void serve_call_add_reshaped(const serve_call *call, const char *lines, weir__text *text)
+{
+    reshaped line;
+    if (lines == NULL || *lines == '\0') return;
+    weir__json_key(text, "reshaped");
+    weir__text_add_string(text, "[");
+    while (*lines != '\0' && read_reshaped(call, &lines, &line)) {
+        weir__json_next(text);
+        weir__text_add_string(text, "{");
+        weir__json_string(text, "message", line.message);
+        weir__json_string(text, "shape", line.shape);
+        if (line.in[0] != '\0') weir__json_string(text, "in", line.in);
+        weir__text_add_string(text, "}");
+    }
+    weir__text_add_string(text, "]");
 }
 
 static bool refuse_call(serve_call *call, const weir_error *error)

@@ -34,6 +34,7 @@ typedef struct serve_model_params {
     const char *system;                 /* of chats that have no system message; NULL = none */
     bool no_thinking;
     weir_special_content special_content;
+    bool strict_messages;
     bool embeddings; /* false: they take memory of their own */
 } serve_model_params;
 

@@ -9,13 +9,15 @@ static void add_ms(weir__text *text, const char *name, int64_t ns)
     weir__json_number(text, name, (double)ns / 1e6, 1);
 }
 
-static void answer_plan(serve_call *call, const weir_forecast *forecast, int32_t n_dropped)
+static void answer_plan(const serve_ask *ask, const weir_forecast *forecast)
 {
+    serve_call *call = ask->call;
     weir__text text = {0};
     weir__text_printf(&text,
                       "{\"object\":\"plan\",\"prompt_tokens\":%d,\"cached_tokens\":%d,\"queue_place\":%d",
                       forecast->n_prompt, forecast->n_cached, forecast->queue_place);
-    if (n_dropped > 0) weir__text_printf(&text, ",\"dropped_lines\":%d", n_dropped);
+    if (ask->n_dropped > 0) weir__text_printf(&text, ",\"dropped_lines\":%d", ask->n_dropped);
+    serve_call_add_reshaped(call, ask->reshaped.bytes, &text);
     add_ms(&text, "ttft_ms", forecast->ttft_ns);
     add_ms(&text, "finish_ms", forecast->finish_ns);
     weir__text_printf(&text, ",\"fits\":%s,\"busy\":%s", forecast->fits ? "true" : "false",
@@ -56,6 +58,6 @@ void serve_plan(serve_call *call)
         serve_ask_request(&ask, &request) && set_prompt(&ask, &request) &&
         serve_call_passes(call, weir_engine_plan_request(call->loaded->engine, &request, &forecast, &error),
                           &error))
-        answer_plan(call, &forecast, ask.n_dropped);
+        answer_plan(&ask, &forecast);
     serve_ask_fini(&ask);
 }

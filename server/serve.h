@@ -164,6 +164,7 @@ struct serve_call {
     const char *allow;
     uint32_t n_steps; /* of loops over what the request has */
     char *relaxed;    /* owned: the header's value; NULL: all that was asked for is enforced */
+    char *reshaped;   /* owned: likewise; NULL: messages are as they were given */
     serve_terms terms;
 
     bool left;    /* the client left before the end of the answer */
@@ -393,6 +394,11 @@ bool serve_call_passes(serve_call *call, weir_status status, weir_error *error);
 /* Reports the schema keywords that are not enforced, the lines of weir_chat_relaxed, in a header of the
  * answer and in the log. */
 void serve_call_relaxed(serve_call *call, const char *lines);
+
+/* The same for the lines of weir_chat_reshaped. add_reshaped: adds them as a member, if there are any; lines
+ * may be NULL. */
+void serve_call_reshaped(serve_call *call, const char *lines);
+void serve_call_add_reshaped(const serve_call *call, const char *lines, weir__text *text);
 
 /* ---- body.c ---- */
 

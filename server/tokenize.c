@@ -122,8 +122,10 @@ out:
 }
 
 /* The ids are those that a request for chat would have. */
-static void tell_chat(serve_call *call, weir_chat *chat)
+static void tell_chat(const serve_ask *ask)
 {
+    serve_call *call = ask->call;
+    weir_chat *chat = ask->rendered;
     weir_error error = {0};
     weir__text text = {.quota = &call->answers};
     int32_t *tokens = NULL;
@@ -134,6 +136,7 @@ static void tell_chat(serve_call *call, weir_chat *chat)
     if (serve_call_passes(call, status, &error)) {
         weir__text_add_string(&text, "{");
         weir__json_bytes(&text, "prompt", prompt, length);
+        serve_call_add_reshaped(call, ask->reshaped.bytes, &text);
         add_tokens(call, tokens, n, false, &text);
         serve_call_answer_json(call, &text);
     }
@@ -144,7 +147,6 @@ void serve_apply_template(serve_call *call)
 {
     serve_ask ask;
     weir_request request;
-    if (serve_ask_read(&ask, call, SERVE_ASK_CHAT) && serve_ask_render(&ask, &request))
-        tell_chat(call, ask.rendered);
+    if (serve_ask_read(&ask, call, SERVE_ASK_CHAT) && serve_ask_render(&ask, &request)) tell_chat(&ask);
     serve_ask_fini(&ask);
 }

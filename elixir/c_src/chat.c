@@ -104,6 +104,13 @@ ERL_NIF_TERM nif_chat_relaxed(nif_call *call, const ERL_NIF_TERM argv[])
     return chat == NULL ? 0 : nif_binary(call->env, weir_chat_relaxed(chat), WEIR_NUL);
 }
 
+/* chat_reshaped(chat): the messages that were put for the template; a few KB at most */
+ERL_NIF_TERM nif_chat_reshaped(nif_call *call, const ERL_NIF_TERM argv[])
+{
+    const weir_chat *chat = nif_handle(call, argv[0], NIF_CHAT);
+    return chat == NULL ? 0 : nif_binary(call->env, weir_chat_reshaped(chat), WEIR_NUL);
+}
+
 /* chat_prompt(chat): the rendered text */
 ERL_NIF_TERM nif_chat_prompt(nif_call *call, const ERL_NIF_TERM argv[])
 {

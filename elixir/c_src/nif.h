@@ -359,6 +359,7 @@ weir_media **nif_media(nif_call *call, ERL_NIF_TERM list, size_t *n);
     X(chat_apply_template_jinja, 5, ERL_NIF_DIRTY_JOB_CPU_BOUND)                                             \
     X(chat_create, 2, ERL_NIF_DIRTY_JOB_CPU_BOUND)                                                           \
     X(chat_relaxed, 1, 0)                                                                                    \
+    X(chat_reshaped, 1, 0)                                                                                   \
     X(chat_prompt, 1, 0)                                                                                     \
     X(chat_tokens, 1, ERL_NIF_DIRTY_JOB_CPU_BOUND)                                                           \
     X(media_create, 2, ERL_NIF_DIRTY_JOB_CPU_BOUND)                                                          \

@@ -159,6 +159,7 @@ defmodule Weir.DirtyTest do
       generate_stop: fn -> NIF.generate_stop(NIF.generate_ref()) end,
       chat_prompt: fn -> NIF.chat_prompt(chat) end,
       chat_relaxed: fn -> NIF.chat_relaxed(chat) end,
+      chat_reshaped: fn -> NIF.chat_reshaped(chat) end,
       chat_special_content: fn -> NIF.chat_special_content(chat) end,
       engine_submit: fn -> {:ok, _} = submit.(%{}) end,
       engine_submit_n: fn ->

@@ -344,6 +344,9 @@ typedef struct weir_chat_params {
      * listed by weir_chat_relaxed, unless it is malformed */
     bool strict_schema;
     weir_special_content special_content;
+    /* false: messages that the template refuses are put into a form that it takes, and listed by
+     * weir_chat_reshaped; true: they are an error (TEMPLATE), or the template leaves them out */
+    bool strict_messages;
     /* [n_media] the parts of messages_json whose type is "image_url", "input_audio", "image", "audio" or
      * "media", in order; held by the chat. Other members of such a part are not read */
     weir_media *const *media;
@@ -361,8 +364,9 @@ static inline weir_chat_params weir_chat_params_default(void)
 /* Renders with the model's Jinja template. A template is a program and runs within limits: steps, memory and
  * output grow with messages and tools, depth is fixed. A llama.cpp other than the pinned one has no limits.
  * In place of media the template gets markers, which are then removed from the prompt; no message content can
- * produce one. Errors: INVALID (names message and field), TEMPLATE (the template's own error, the limit
- * exceeded, or a medium that the template leaves out or repeats: its part is the field), ABORTED
+ * produce one. Errors: INVALID (names message and field), TEMPLATE (the template's own error, where the field
+ * is the message that it refuses; the limit exceeded; or a medium that the template leaves out or repeats: its
+ * part is the field), ABORTED
  * (weir_interrupt_set), GRAMMAR (tools or schema cannot be enforced), UNSUPPORTED (no template; a build
  * without llama.cpp). */
 WEIR_API WEIR_CHECKED weir_status weir_chat_create(weir_model *model, const weir_chat_params *params,
@@ -400,6 +404,30 @@ WEIR_API weir_special_content weir_chat_special_content(const weir_chat *chat);
  * multipleOf". The list ends with "..." after about 4,000 bytes. "" = everything is enforced. Valid while the
  * chat is held. */
 WEIR_API const char *weir_chat_relaxed(const weir_chat *chat);
+
+/* The messages that the template refuses as they are, and that were put, one a line: a message, its shape
+ * and, if it is in the turn of another message now, that message: "messages[2]: system_late in messages[1]".
+ *
+ *     system_late          a system message behind others: becomes text of a user's
+ *     system_twice         a second system message at the start: joins the first
+ *     system_only          no other messages: an empty user's follows
+ *     user_twice           a user's behind a user's: joins it
+ *     user_after_result    a user's behind a result of a call: joins that
+ *     user_after_call      a user's behind a call without a result: becomes its result
+ *     assistant_first      the assistant's before any user's: an empty user's precedes
+ *     assistant_twice      the assistant's behind its own text: the same
+ *     result_without_call  behind no call: becomes text of a user's
+ *     result_twice         behind as many results as there are calls: the same
+ *     tool_calls           calls, for which the template has no form: become text of the assistant
+ *     tool_results         results, likewise: become text of a user's
+ *     call_twice           calls of one message: each gets a message
+ *     system_first         a system message before others: joins the user's behind it
+ *     call_id, no_call_id  an id that the template refuses, or none: gets one of its form, in the prompt only
+ *
+ * Texts keep their order, and what becomes of a message does not depend on later ones. Text that becomes a
+ * user's counts as such for special_content. The list ends with "..." after about 4,000 bytes. "" = the
+ * messages are as they were given. Valid while the chat is held. */
+WEIR_API const char *weir_chat_reshaped(const weir_chat *chat);
 
 /* Parses an answer incrementally. A delta is never withdrawn; an answer that does not follow the template's
  * syntax is returned as content. Of an answer that breaks off within that syntax, what is certainly the markup

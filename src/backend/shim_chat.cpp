@@ -37,6 +37,9 @@ struct weir__shim_found {
 
 struct weir__shim_template {
     common_chat_templates_ptr templates;
+    /* The same without the end token's text, or empty. llama.cpp takes that text for a part of the form of
+     * calls, and then misses ids before the arguments. So parsers of calls come from here; prompts do not. */
+    common_chat_templates_ptr endless;
     /* llama.cpp has no handler for it: it renders examples to find how reasoning and calls are marked, again
      * for each prompt. */
     bool analyzed;
@@ -241,9 +244,10 @@ common_chat_continuation continuation(weir__continuation kind)
     }
 }
 
-/* Renders with these tools, this choice and this schema. */
+/* Renders with these tools, this choice and this schema. bare: only the prompt of the result is used; without
+ * it, and with tools, the prompt is not. */
 common_chat_params render(const weir__shim_template *t, const weir__shim_render *in, const char *tools,
-                          common_chat_tool_choice choice, const char *schema)
+                          common_chat_tool_choice choice, const char *schema, bool bare = false)
 {
     common_chat_templates_inputs inputs;
     inputs.messages = common_chat_msgs_parse_oaicompat(common_json::parse(in->messages));
@@ -259,7 +263,11 @@ common_chat_params render(const weir__shim_template *t, const weir__shim_render 
     inputs.continue_final_message = continuation(in->continuation);
     inputs.reasoning_format =
         in->parse_reasoning ? COMMON_REASONING_FORMAT_DEEPSEEK : COMMON_REASONING_FORMAT_NONE;
-    if (t->analyzed && tools == nullptr && schema == nullptr && in->continuation == WEIR__CONTINUE_NONE)
+    const bool continues = in->continuation != WEIR__CONTINUE_NONE;
+    inputs.force_pure_content = bare && t->analyzed && !continues;
+    const bool parses_calls = tools != nullptr && !bare && t->endless != nullptr;
+    if (parses_calls) return common_chat_templates_apply(t->endless.get(), inputs);
+    if (t->analyzed && tools == nullptr && schema == nullptr && !continues && !bare)
         return apply_analyzed(t, inputs);
     return common_chat_templates_apply(t->templates.get(), inputs);
 }
@@ -517,7 +525,7 @@ bool constrain(const weir__shim_render *in, const schema_map &named, const commo
 /* Renders the tools as they were given. */
 common_chat_params render_tools(const weir__shim_template *t, const weir__shim_render *in)
 {
-    return render(t, in, in->tools, COMMON_CHAT_TOOL_CHOICE_NONE, in->json_schema);
+    return render(t, in, in->tools, COMMON_CHAT_TOOL_CHOICE_NONE, in->json_schema, true);
 }
 
 const char *const cannot_render = "the chat template cannot be rendered";
@@ -659,6 +667,7 @@ weir_status weir__shim_template_create(const char *source, const char *bos, cons
                                          reason);
             }
             t->analyzed = is_analyzed(t->templates.get(), bos, eos);
+            if (t->analyzed && *eos != '\0') t->endless = common_chat_templates_init(nullptr, source, bos, "");
             auto caps = common_chat_templates_get_caps(t->templates.get());
             t->knows_tools = caps["supports_tools"] || caps["supports_tool_calls"];
             weir::refuse_starved();
@@ -683,7 +692,7 @@ weir_status weir__shim_chat_create(const weir__shim_template *t, const weir__shi
 {
     std::unique_ptr<weir__shim_chat> chat;
     const std::size_t n = text_bytes(in);
-    const weir_status status = weir::limited(n, error, WEIR_TEMPLATE, cannot_render, [&] {
+    const weir_status status = weir::limited(n, error, "messages", cannot_render, [&] {
         chat.reset(new weir__shim_chat());
         /* The prompt does not depend on the choice, and without calls no grammar is made of the parameters as
          * given. */
@@ -728,13 +737,13 @@ weir_status weir__shim_chat_prompt(const weir__shim_template *t, const weir__shi
                                    bool (*add)(void *user, const char *prompt, std::size_t n), void *user,
                                    weir_error *error)
 {
-    return weir::limited(text_bytes(in), error, WEIR_TEMPLATE, cannot_render, [&] {
+    return weir::limited(text_bytes(in), error, "messages", cannot_render, [&] {
         const common_chat_params params =
             in->tools != nullptr ? render_tools(t, in)
                                  : render(t, in, nullptr,
                                           in->tool_choice == WEIR_TOOLS_AUTO ? COMMON_CHAT_TOOL_CHOICE_AUTO
                                                                              : COMMON_CHAT_TOOL_CHOICE_NONE,
-                                          in->json_schema);
+                                          in->json_schema, true);
         weir::refuse_starved();
         if (!add(user, params.prompt.data(), params.prompt.size())) throw std::bad_alloc();
         return WEIR_OK;

@@ -154,13 +154,13 @@ inline std::string template_reason(const std::string &text)
            "'";
 }
 
-/* guard() for functions that run templates, for a chat of n bytes. After an error, results of fn may
- * exist. */
+/* guard() for functions that run templates, for a chat of n bytes. field: of errors that are the template's
+ * own, or nullptr. After an error, results of fn may exist. */
 template <typename F>
-weir_status limited(std::size_t n, weir_error *error, weir_status code, const char *what, F fn)
+weir_status limited(std::size_t n, weir_error *error, const char *field, const char *what, F fn)
 {
     template_limits limits(n);
-    weir_status status = guard(error, code, what, [&] {
+    weir_status status = guard(error, WEIR_TEMPLATE, what, [&] {
         try {
             return fn();
         } catch (const std::bad_alloc &) {
@@ -169,7 +169,9 @@ weir_status limited(std::size_t n, weir_error *error, weir_status code, const ch
             throw std::runtime_error(template_reason(e.what()));
         }
     });
-    return limits.is_over() ? limits.report(error) : status;
+    if (limits.is_over()) return limits.report(error);
+    if (status != WEIR_TEMPLATE || error == nullptr) return status;
+    return weir__error_set(error, status, field, "%s", error->message);
 }
 
 } // namespace weir

@@ -22,6 +22,11 @@ const char *weir_chat_relaxed(const weir_chat *chat)
     return chat != NULL && chat->relaxed != NULL ? chat->relaxed : "";
 }
 
+const char *weir_chat_reshaped(const weir_chat *chat)
+{
+    return chat != NULL && chat->reshaped.n > 0 ? chat->reshaped.bytes : "";
+}
+
 const char *weir_chat_prompt(const weir_chat *chat, size_t *length)
 {
     if (length != NULL) *length = chat != NULL ? chat->prompt_length : 0;
@@ -71,6 +76,7 @@ void weir_chat_release(weir_chat *chat)
     weir__mem_free(chat->triggers);
     weir__mem_free(chat->schema_grammar);
     weir__mem_free(chat->relaxed);
+    weir__text_fini(&chat->reshaped);
     weir__mem_free(chat->marks);
     weir__mem_free(chat->parts.at);
     for (size_t i = 0; i < chat->n_media; i++) weir_media_release(chat->media[i].media);
@@ -114,15 +120,17 @@ static weir_status check_params(const weir_chat_params *params, const weir__chat
 
 /* ---- Creation ---- */
 
-/* Creates a chat of these messages and tools, whatever params has of both. */
+/* Creates a chat of these messages and tools, whatever params has of both. n_added: the first messages that
+ * the caller did not give. */
 static weir_status create_chat(weir_model *model, const weir_chat_params *params, const json_t *messages,
-                               const weir__chat_tools *tools, weir__text *relaxed, weir_chat **out,
-                               weir_error *error)
+                               size_t n_added, const weir__chat_tools *tools, weir__text *relaxed,
+                               weir_chat **out, weir_error *error)
 {
     weir_chat *chat = weir__mem_calloc(1, sizeof *chat);
     if (chat == NULL) return weir__chat_no_memory(error);
     atomic_init(&chat->refs, 1);
     chat->model = weir_model_hold(model);
+    chat->n_added = n_added;
     weir_status status = weir__chat_render(chat, params, messages, tools, relaxed, error);
     if (status == WEIR_OK)
         *out = chat;
@@ -149,7 +157,7 @@ static weir_status create_described(weir_model *model, weir_chat_params params, 
     weir_chat *chat = NULL;
     weir_status status = WEIR_OK;
     if (params.tool_choice == WEIR_TOOLS_NONE) /* they must not be called anyway */
-        return create_chat(model, &params, messages, &none, &tools->relaxed, out, error);
+        return create_chat(model, &params, messages, 0, &none, &tools->relaxed, out, error);
     weir__chat_calls_talk talk = params.tool_choice == WEIR_TOOLS_REQUIRED ? WEIR__TALK_NONE
                                  : params.json_schema != NULL              ? WEIR__TALK_FORM
                                                                            : WEIR__TALK_WORDS;
@@ -163,7 +171,9 @@ static weir_status create_described(weir_model *model, weir_chat_params params, 
     if (status == WEIR_OK) {
         params.json_schema = schema;
         params.strict_schema = false; /* unenforceable parts were refused or reported above */
-        status = create_chat(model, &params, described, &none, NULL, &chat, error);
+        status =
+            create_chat(model, &params, described, json_array_size(described) - json_array_size(messages),
+                        &none, NULL, &chat, error);
         if (status == WEIR_GRAMMAR) snprintf(error->field, sizeof error->field, "tools_json");
     }
     if (status == WEIR_UNSUPPORTED) snprintf(error->field, sizeof error->field, "tools_json");
@@ -247,7 +257,7 @@ weir_status weir_chat_create(weir_model *model, const weir_chat_params *given, w
     if (status == WEIR_OK) status = weir__chat_media_mark(&params, messages, &markers, error);
     if (status != WEIR_OK) goto out;
 
-    status = create_chat(model, &params, messages, &tools, &tools.relaxed, &chat, &own);
+    status = create_chat(model, &params, messages, 0, &tools, &tools.relaxed, &chat, &own);
     if (status == WEIR_UNSUPPORTED && tools.shown != NULL && is_of_tools(&own))
         (void)create_described(model, params, messages, &tools, &chat, &own);
     if (chat == NULL) {

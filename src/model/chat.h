@@ -36,6 +36,8 @@ struct weir_chat {
     weir__chat_mark *marks; /* [n_messages] where the messages lie in the prompt */
     size_t n_messages;
     char *relaxed;                /* NULL, or lines for weir_chat_relaxed */
+    weir__text reshaped;          /* lines for weir_chat_reshaped */
+    size_t n_added;               /* messages in front that the caller did not give */
     weir_special_content special; /* the policy that holds for the prompt */
     weir__spans spans;            /* contents in the prompt, while the chat is created */
     weir__parts parts;            /* how the prompt is tokenized */
@@ -44,7 +46,7 @@ struct weir_chat {
 };
 
 /* Renders messages and tools into the chat, whatever params has of both: fills all but `calls`, `form`,
- * `parts`, `media`, the marks and `relaxed`. relaxed: gets lines about json_schema; may be NULL. */
+ * `parts`, `media`, the marks, `relaxed` and `n_added`. relaxed: gets lines about json_schema; may be NULL. */
 weir_status weir__chat_render(weir_chat *chat, const weir_chat_params *params, const json_t *messages,
                               const weir__chat_tools *tools, weir__text *relaxed, weir_error *error);
 

@@ -16,6 +16,7 @@ static bool append_json(weir__text *t, const json_t *value)
 {
     char *bytes = weir__json_dump(value);
     bool ok = bytes != NULL && weir__text_add_string(t, bytes);
+    t->failed = t->failed || !ok;
     weir__mem_free(bytes);
     return ok;
 }
@@ -77,28 +78,36 @@ static bool append_calls(weir__text *t, const json_t *calls)
     return ok;
 }
 
-static bool add_message(json_t *list, const char *role, const weir__text *content)
+/* Takes the content. NULL: out of memory. */
+static json_t *make_message(const char *role, weir__text *content)
 {
-    json_t *words = json_stringn(content->bytes != NULL ? content->bytes : "", content->n);
-    return json_array_append_new(list, json_pack("{s:s,s:o}", "role", role, "content", words)) == 0;
+    json_t *words = content->failed ? NULL : json_stringn(content->n > 0 ? content->bytes : "", content->n);
+    weir__text_fini(content);
+    return json_pack("{s:s,s:o}", "role", role, "content", words);
 }
 
-static bool add_rewritten(json_t *list, json_t *message)
+json_t *weir__chat_calls_write(json_t *message)
 {
     const char *role = json_string_value(json_object_get(message, "role"));
-    const json_t *calls = json_object_get(message, "tool_calls");
+    const json_t *calls = json_object_get(message, "tool_calls"),
+                 *words = json_object_get(message, "content");
     weir__text content = {0};
-    bool ok;
-    if (strcmp(role, "tool") == 0)
-        ok = weir__text_add_string(&content, "Result of the function: ") &&
-             weir__chat_add_content(&content, json_object_get(message, "content")) &&
-             add_message(list, "user", &content);
-    else if (json_array_size(calls) > 0)
-        ok = append_calls(&content, calls) && add_message(list, "assistant", &content);
-    else
-        ok = json_array_append(list, message) == 0;
-    weir__text_fini(&content);
-    return ok;
+    if (strcmp(role, "tool") == 0) {
+        weir__text_add_string(&content, "Result of the function: ");
+        weir__chat_add_content(&content, words);
+        return make_message("user", &content);
+    }
+    if (json_array_size(calls) == 0) return json_incref(message);
+    weir__chat_add_content(&content, words);
+    if (content.n > 0) weir__text_add_string(&content, "\n");
+    append_calls(&content, calls);
+    return make_message("assistant", &content);
+}
+
+static bool is_system(const json_t *message)
+{
+    const char *role = json_string_value(json_object_get(message, "role"));
+    return strcmp(role, "system") == 0 || strcmp(role, "developer") == 0;
 }
 
 /* Writes the text of a message that goes on as the beginning of a response. */
@@ -128,15 +137,16 @@ static json_t *describe_messages(const json_t *messages, const json_t *tools, we
 {
     json_t *list = json_array(), *first = json_array_get(messages, 0);
     weir__text system = {0};
-    size_t i = strcmp(json_string_value(json_object_get(first, "role")), "system") == 0;
-    bool ok = list != NULL;
-    if (i == 1)
-        ok = ok && weir__chat_add_content(&system, json_object_get(first, "content")) &&
-             weir__text_add_string(&system, "\n\n");
-    ok = ok && append_instructions(&system, tools, talk, form) && add_message(list, "system", &system);
-    for (; ok && i < json_array_size(messages); i++) ok = add_rewritten(list, json_array_get(messages, i));
+    size_t i = is_system(first);
+    if (i == 1) {
+        weir__chat_add_content(&system, json_object_get(first, "content"));
+        weir__text_add_string(&system, "\n\n");
+    }
+    append_instructions(&system, tools, talk, form);
+    bool ok = json_array_append_new(list, make_message("system", &system)) == 0;
+    for (; ok && i < json_array_size(messages); i++)
+        ok = json_array_append_new(list, weir__chat_calls_write(json_array_get(messages, i))) == 0;
     if (goes_on && talk != WEIR__TALK_NONE) ok = ok && open_response(list, talk);
-    weir__text_fini(&system);
     if (ok) return list;
     json_decref(list);
     return NULL;

@@ -372,6 +372,28 @@ static void test_describing(void **state)
     }
 }
 
+/* A developer's message is a system message, and text beside calls stays. */
+static void test_describing_keeps_texts(void **state)
+{
+    static const char messages[] =
+        "[{\"role\":\"developer\",\"content\":\"Be brief.\"},{\"role\":\"user\",\"content\":\"Hi\"},"
+        "{\"role\":\"assistant\",\"content\":\"Let me see.\",\"tool_calls\":[{\"id\":\"1\",\"type\":"
+        "\"function\",\"function\":{\"name\":\"f\",\"arguments\":\"{}\"}}]}]";
+    json_t *got = NULL;
+    char *schema = NULL;
+    (void)state;
+    assert_int_equal(
+        describe(messages, "[{\"function\":{\"name\":\"f\"}}]", WEIR__TALK_WORDS, NULL, &got, &schema, NULL),
+        WEIR_OK);
+    assert_int_equal(json_array_size(got), 3);
+    const char *system = json_string_value(json_object_get(json_array_get(got, 0), "content"));
+    assert_ptr_equal(strstr(system, "Be brief."), system);
+    assert_string_equal(json_string_value(json_object_get(json_array_get(got, 2), "content")),
+                        "Let me see.\n{\"name\":\"f\",\"arguments\":{}}");
+    json_decref(got);
+    weir__mem_free(schema);
+}
+
 #define USER "[{\"role\":\"user\",\"content\":\"Hi\"}]"
 
 /* References in schemas that stand in another one now. */
@@ -463,11 +485,17 @@ static void test_no_memory(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_calls),       cmocka_unit_test(test_words),
-        cmocka_unit_test(test_other_texts), cmocka_unit_test(test_a_cut_call),
-        cmocka_unit_test(test_refusal),     cmocka_unit_test(test_describing),
-        cmocka_unit_test(test_forms),       cmocka_unit_test(test_references),
-        cmocka_unit_test(test_no_memory),   cmocka_unit_test(test_schemas_that_nothing_satisfies),
+        cmocka_unit_test(test_calls),
+        cmocka_unit_test(test_words),
+        cmocka_unit_test(test_other_texts),
+        cmocka_unit_test(test_a_cut_call),
+        cmocka_unit_test(test_refusal),
+        cmocka_unit_test(test_describing),
+        cmocka_unit_test(test_describing_keeps_texts),
+        cmocka_unit_test(test_forms),
+        cmocka_unit_test(test_references),
+        cmocka_unit_test(test_no_memory),
+        cmocka_unit_test(test_schemas_that_nothing_satisfies),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -14,6 +14,8 @@
 #include "base/mem.h"
 #include "base/utf8.h"
 #include "model/chat_last.h"
+#include "model/chat_probe.h"
+#include "model/chat_shape.h"
 #include "model/chat_source.h"
 
 enum { MESSAGES, TOOLS, ENFORCED, SCHEMA, ARGS, N_TEXTS };
@@ -21,7 +23,8 @@ enum { MESSAGES, TOOLS, ENFORCED, SCHEMA, ARGS, N_TEXTS };
 /* One rendering: its input, data derived from that (owned), and the result. */
 typedef struct rendering {
     const weir_chat_params *params;
-    const json_t *messages;
+    const json_t *messages; /* what is rendered: those given, or `put` */
+    json_t *put;            /* owned */
     const weir__chat_tools *tools;
     weir__text *relaxed; /* as weir__chat_render has it */
     time_t now;
@@ -184,11 +187,15 @@ static void run_template(void *user)
                                   : weir__shim_chat_prompt(parsed, &in, add_prompt, r->prompt, &r->error);
 }
 
+static size_t stack_of(const rendering *r)
+{
+    return r->params->template_source != NULL ? WEIR__CHAT_STACK_GIVEN : WEIR__CHAT_STACK;
+}
+
 /* Runs the template with enough stack, as templates recurse. */
 static weir_status run_on_stack(rendering *r, weir_error *error)
 {
-    size_t stack = r->params->template_source != NULL ? WEIR__CHAT_STACK_GIVEN : WEIR__CHAT_STACK;
-    weir_status status = weir__deep_run(run_template, r, stack, error);
+    weir_status status = weir__deep_run(run_template, r, stack_of(r), error);
     return status == WEIR_OK && r->status != WEIR_OK ? weir__error_copy(error, &r->error) : status;
 }
 
@@ -319,6 +326,78 @@ static weir_status render_last(rendering *r, weir_chat *chat, weir_error *error)
     return status == WEIR_OK ? WEIR_OK : weir__error_copy(error, &why);
 }
 
+/* ---- Messages that the template refuses ---- */
+
+/* Takes these messages, or puts what the template refuses of them. */
+static weir_status put_messages(rendering *r, const json_t *messages, size_t n_added, weir__text *lines,
+                                weir_error *error)
+{
+    unsigned refused = 0;
+    json_decref(r->put);
+    r->put = NULL;
+    r->messages = messages;
+    if (r->params->strict_messages || weir__chat_shape_is_regular(messages)) return WEIR_OK;
+    weir_status status = weir__chat_probe(r->template, r->tools->shown != NULL, stack_of(r), &refused, error);
+    if (status != WEIR_OK || refused == 0) return status;
+    if (!weir__chat_shape_put(messages, refused, n_added, &r->put, lines)) return weir__chat_no_memory(error);
+    if (r->put != NULL) r->messages = r->put;
+    return WEIR_OK;
+}
+
+/* Whether the template takes the first n of these messages, with the errors of render_again. */
+static weir_status try_first(rendering *r, const json_t *messages, size_t n, weir_error *error)
+{
+    json_t *first = json_array(), *message;
+    weir__text prompt = {0};
+    size_t i;
+    bool ok = first != NULL;
+    json_array_foreach((json_t *)messages, i, message)
+    {
+        if (i < n) ok = ok && json_array_append(first, message) == 0;
+    }
+    weir_status status = ok ? put_messages(r, first, 0, NULL, error) : weir__chat_no_memory(error);
+    if (status == WEIR_OK) status = render_again(r, r->messages, &prompt, error);
+    weir__text_fini(&prompt);
+    json_decref(first);
+    return status;
+}
+
+/* Whether the template takes a conversation at all. */
+static bool takes_hello(rendering *r)
+{
+    json_t *hello = json_pack("[{s:s,s:s}]", "role", "user", "content", "Hello");
+    weir_error own = {0};
+    bool takes = hello != NULL && try_first(r, hello, 1, &own) == WEIR_OK;
+    json_decref(hello);
+    return takes;
+}
+
+/* Finds a message that the template refuses although it takes those before it, and names it in the error of
+ * the template, which says it of all messages. */
+static void find_refused(rendering *r, const json_t *messages, size_t n_added, weir_error *error)
+{
+    size_t good = 0, bad = json_array_size(messages);
+    weir_status status = WEIR_OK;
+    weir_error own = {0};
+    char field[40];
+    weir__chat_last_fini(&r->last); /* no message goes on */
+    while (bad - good > 1 && (status == WEIR_OK || status == WEIR_TEMPLATE)) {
+        size_t n = good + (bad - good) / 2;
+        status = try_first(r, messages, n, &own);
+        if (status == WEIR_OK)
+            good = n;
+        else
+            bad = n;
+    }
+    if ((status != WEIR_OK && status != WEIR_TEMPLATE) || bad <= n_added) return;
+    if (good == 0 && !takes_hello(r)) {
+        error->field[0] = '\0'; /* it is not the messages */
+        return;
+    }
+    snprintf(field, sizeof field, "messages[%zu]", bad - 1 - n_added);
+    weir__error_set(error, WEIR_TEMPLATE, field, "%s: %s", field, error->message);
+}
+
 /* Whether the template has words that remove text from a text. */
 static bool deletes(const weir__chat_template *t)
 {
@@ -436,16 +515,22 @@ weir_status weir__chat_render(weir_chat *chat, const weir_chat_params *params, c
     weir_status status = find_template(&r, chat->model, error);
     if (status == WEIR_OK) status = read_schema(&r, error);
     if (status == WEIR_OK) status = read_args(&r, error);
+    if (status == WEIR_OK) status = put_messages(&r, messages, chat->n_added, &chat->reshaped, error);
     if (status == WEIR_OK) status = write_texts(&r, error);
     if (status == WEIR_OK && params->continue_final &&
-        !weir__chat_last_init(&r.last, messages, params->tool_choice == WEIR_TOOLS_REQUIRED))
+        !weir__chat_last_init(&r.last, r.messages, params->tool_choice == WEIR_TOOLS_REQUIRED))
         status = weir__chat_no_memory(error);
-    if (status == WEIR_OK) status = create_chat(&r, error);
+    if (status == WEIR_OK) {
+        status = create_chat(&r, error);
+        if (status == WEIR_TEMPLATE && strcmp(error->field, "messages") == 0)
+            find_refused(&r, messages, chat->n_added, error);
+    }
     if (status == WEIR_OK) status = read_chat(chat, &r, error);
     weir__chat_last_fini(&r.last);
     for (size_t i = 0; i < N_TEXTS; i++) weir__mem_free(r.texts[i]);
     json_decref(r.args);
     json_decref(r.schema);
+    json_decref(r.put);
     weir__chat_template_release(r.template);
     return status;
 }

@@ -22,6 +22,8 @@ typedef struct weir__chat_template {
     char *source;
     weir__shim_template *parsed;
     _Atomic int refs;
+    _Atomic unsigned
+        refused[2];      /* [with tools] the shapes that it refuses, once they are known (chat_probe) */
     _Atomic bool warned; /* that the form of its calls is not enforced in full */
 } weir__chat_template;
 

@@ -162,6 +162,7 @@ static const weir_member chat[] = {
     NUMBER(now, 0, (double)INT64_MAX, 0, "s", "the time that templates print; 0 = now"),
     FLAG(strict_schema, true, "refuse a schema that cannot be enforced in full"),
     CHOICE(special_content, WEIR_SPECIAL_TRUSTED, WEIR_SPECIAL_ALL, WEIR_SPECIAL_TRUSTED, special_contents, "whose messages may contain control tokens: trusted (all but users' and tools'), none, all"),
+    FLAG(strict_messages, false, "refuse messages that the template does not take as they are"),
     OTHER(media, "images and sounds in the messages"),
 };
 TABLE(chat);

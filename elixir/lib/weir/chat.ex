@@ -34,6 +34,8 @@ defmodule Weir.Chat do
     * `parse_reasoning` (true), for `Weir.chat_completion/3`
     * `strict_schema` (true), for its `json_schema`: a keyword that cannot be enforced is an error; with false
       a warning. Functions that return texts enforce schemas in full, and refuse false.
+    * `strict_messages` (false): messages that the template does not take as they are, such as a system message
+      later on, are an error; otherwise they are put into a form that it takes, with a log line
     * `now` (0: the present time): seconds since 1970, for templates that print the date
     * `special_content` (`:trusted`), for functions that generate answers: in which roles' messages the text
       of a control token, such as `<|im_end|>`, is that token: `:trusted` (all roles except user and tool),
@@ -137,6 +139,9 @@ defmodule Weir.Chat do
   defp warn(chat, special_content) do
     relaxed = chat |> NIF.chat_relaxed() |> String.split("\n", trim: true)
     if relaxed != [], do: Logger.warning("not enforced: " <> Enum.join(relaxed, "; "))
+
+    reshaped = chat |> NIF.chat_reshaped() |> String.split("\n", trim: true)
+    if reshaped != [], do: Logger.debug("put for the chat template: " <> Enum.join(reshaped, "; "))
 
     if NIF.chat_special_content(chat) != special_content do
       Logger.warning(

@@ -272,8 +272,8 @@ defmodule Weir.NIF do
   Renders a conversation to a prompt for `engine_submit/4`, with a parser for the answer. Options are a map:
   `messages` and `tools` (JSON texts, as in OpenAI's API), `tool_choice` (`:auto`, `:required`, `:none`),
   `parallel_tool_calls`, `json_schema` (JSON text), `template` (Jinja), `args` (`{key, value}` pairs for it),
-  `add_assistant`, `enable_thinking`, `continue_final`, `parse_reasoning`, `strict_schema`, `special_content`
-  (`:trusted`, `:none`, `:all`), `now` (seconds since 1970), `media` (for the parts of messages that are images
+  `add_assistant`, `enable_thinking`, `continue_final`, `parse_reasoning`, `strict_schema`, `strict_messages`,
+  `special_content` (`:trusted`, `:none`, `:all`), `now` (seconds since 1970), `media` (for the parts of messages that are images
   or sounds, in order). Dirty, CPU.
   """
   native chat_create(model(), options :: map()) :: result(chat())
@@ -286,6 +286,8 @@ defmodule Weir.NIF do
 
   @doc "The `special_content` in effect: as requested, or `:all` if contents cannot be located in the prompt."
   native chat_special_content(chat()) :: :trusted | :none | :all
+  @doc "The messages that were put into a form that the template takes, one per line."
+  native chat_reshaped(chat()) :: String.t()
   @doc "The keywords of tools and schema that the grammar does not enforce, one per line."
   native chat_relaxed(chat()) :: String.t()
   @doc "Creates a parser for one answer. Dirty, CPU."

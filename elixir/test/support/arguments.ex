@@ -174,6 +174,7 @@ defmodule Weir.Arguments do
       ],
       chat_prompt: [:chat],
       chat_relaxed: [:chat],
+      chat_reshaped: [:chat],
       chat_special_content: [:chat],
       chat_tokens: [:chat],
       chat_parser: [:chat],
